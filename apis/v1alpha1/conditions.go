@@ -1,0 +1,63 @@
+package v1alpha1
+
+// Condition types that every kind shares. A positive type is always there once observed; Reconciling, Stalled,
+// LimitReached and BreakerOpen are there only while True.
+const (
+	// ConditionAccepted says whether the rules admit the object at its observed generation. It reports; it authorises nothing.
+	ConditionAccepted = "Accepted"
+	// ConditionReady says whether the policy is operative, never whether everything it watches is healthy.
+	ConditionReady = "Ready"
+	// ConditionReconciling says that the controller is still working towards Ready.
+	ConditionReconciling = "Reconciling"
+	// ConditionStalled says that a human must change something before the policy can work.
+	ConditionStalled = "Stalled"
+	// ConditionLimitReached says that a limit holds acts back.
+	ConditionLimitReached = "LimitReached"
+	// ConditionBreakerOpen says that too many targets match at once to be believed; nothing new is done until a reset.
+	ConditionBreakerOpen = "BreakerOpen"
+)
+
+// Reasons of conditions and Events.
+const (
+	// ReasonAdmitted: every rule admits the object.
+	ReasonAdmitted = "Admitted"
+	// ReasonRuleViolated: a rule refuses the stored object; the message names it.
+	ReasonRuleViolated = "RuleViolated"
+	// ReasonRulesNotEvaluated: a rule could not be evaluated, so nothing is authorised.
+	ReasonRulesNotEvaluated = "RulesNotEvaluated"
+	// ReasonOperative: the policy acts as declared.
+	ReasonOperative = "Operative"
+	// ReasonObserving: mode is Observe; the policy only reports.
+	ReasonObserving = "Observing"
+	// ReasonPaused: a Guardrail pauses new acts.
+	ReasonPaused = "Paused"
+	// ReasonStarting: caches or clocks aren't trusted yet.
+	ReasonStarting = "Starting"
+	// ReasonRetrying: a write failed and is tried again.
+	ReasonRetrying = "Retrying"
+	// ReasonForbidden: the manager's account lacks a permission; the message names it.
+	ReasonForbidden = "Forbidden"
+	// ReasonInvalidSpec: the stored spec can't be read; the message says where.
+	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonTooManyTainted: the cluster-wide cap on tainted nodes holds acts back.
+	ReasonTooManyTainted = "TooManyTainted"
+	// ReasonTooManyEvicting: the cluster-wide cap on evicting nodes, or its pace, holds acts back.
+	ReasonTooManyEvicting = "TooManyEvicting"
+	// ReasonOwnCapReached: spec.maxNodes holds acts back.
+	ReasonOwnCapReached = "OwnCapReached"
+	// ReasonTooManyMatchAtOnce: the breaker opened.
+	ReasonTooManyMatchAtOnce = "TooManyMatchAtOnce"
+	// ReasonTainted: a node got or changed the taint.
+	ReasonTainted = "NodeTainted"
+	// ReasonUntainted: a node lost the taint.
+	ReasonUntainted = "NodeUntainted"
+)
+
+const (
+	// AnnotationOwnedTaints on a Node records which of its taints Autohealer set, for which set and since when.
+	AnnotationOwnedTaints = "autohealer.resourcestack.com/owned-taints"
+	// AnnotationResetBreaker on a policy resets the breaker whose id is its value.
+	AnnotationResetBreaker = "autohealer.resourcestack.com/reset-breaker"
+	// FinalizerUndo keeps a deleted policy until what it did is undone.
+	FinalizerUndo = "autohealer.resourcestack.com/undo"
+)

@@ -1,0 +1,33 @@
+package v1alpha1
+
+import (
+	"time"
+)
+
+// Duration is a length of time as Go writes it ("90s", "5m", "1h30m"), at most 8760h.
+// It is kept as the text that was read: rewriting "5m" to "5m0s" would show as drift in every GitOps tool, and one
+// undecodable stored object would stop the informers of all.
+// +kubebuilder:validation:MaxLength=32
+// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8760h')",message="must be at most 8760h"
+type Duration string
+
+// Or gives the duration, or fallback when none was written. Text that is no duration, which the CRD's schema refuses,
+// gives an error.
+func (d Duration) Or(fallback time.Duration) (time.Duration, error) {
+	if d == "" {
+		return fallback, nil
+	}
+	return time.ParseDuration(string(d))
+}
+
+// Mode says whether a policy acts.
+// +kubebuilder:validation:Enum=Enforce;Observe
+type Mode string
+
+const (
+	// Enforce acts.
+	Enforce Mode = "Enforce"
+	// Observe computes and reports, and touches nothing; what the policy did before is undone.
+	Observe Mode = "Observe"
+)

@@ -1,0 +1,88 @@
+// Package limit holds the caps on how much of a cluster healing may touch at once, and their arithmetic.
+package limit
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// Limits are the caps in force. A cap holds acts back; it never refuses a policy at run time.
+type Limits struct {
+	// MaxTaintedNodes caps nodes with taints of ours that keep pods away (NoSchedule, NoExecute), over all sets.
+	MaxTaintedNodes intstr.IntOrString
+	// MaxEvictingNodes caps nodes with a NoExecute taint of ours.
+	MaxEvictingNodes intstr.IntOrString
+	// EvictPace is the least time between two nodes of one zone that begin to evict.
+	EvictPace time.Duration
+	// BreakerPercent and BreakerMin open a policy's breaker when more than BreakerPercent of its targets, and at least
+	// BreakerMin, match at once: the cause is then more likely the reporter, the network or us.
+	BreakerPercent, BreakerMin int
+}
+
+// Builtin are the limits of a cluster without Guardrails.
+func Builtin() Limits {
+	return Limits{
+		MaxTaintedNodes:  intstr.FromString("10%"),
+		MaxEvictingNodes: intstr.FromString("5%"),
+		EvictPace:        5 * time.Minute,
+		BreakerPercent:   20,
+		BreakerMin:       3,
+	}
+}
+
+// SmallestCluster is the number of nodes from which a percentage allows at least one.
+const SmallestCluster = 3
+
+// Of is how many of total a cap allows: a number as it is, a percentage rounded down, but at least 1 from
+// SmallestCluster on and 0 below it. A cap that can't be read allows none.
+func Of(limit intstr.IntOrString, total int) int {
+	if limit.Type == intstr.Int {
+		return max(0, limit.IntValue())
+	}
+	if total < SmallestCluster {
+		return 0
+	}
+	percent, ok := Percent(limit)
+	if !ok || percent == 0 {
+		return 0
+	}
+	return max(1, percent*total/100)
+}
+
+// OfZone is how many of a zone's nodes a cap allows. A zone with nodes has at least 1 where the cluster is large enough
+// for a percentage to allow any; otherwise three zones of two nodes would never be healed.
+func OfZone(limit intstr.IntOrString, zone, cluster int) int {
+	if limit.Type == intstr.Int {
+		return max(0, limit.IntValue())
+	}
+	if zone == 0 || cluster < SmallestCluster {
+		return 0
+	}
+	percent, ok := Percent(limit)
+	if !ok || percent == 0 {
+		return 0
+	}
+	return max(1, percent*zone/100)
+}
+
+// Percent reads a percentage from 0% to 100%.
+func Percent(limit intstr.IntOrString) (percent int, ok bool) {
+	digits, found := strings.CutSuffix(limit.StrVal, "%")
+	n, err := strconv.Atoi(digits)
+	if limit.Type != intstr.String || !found || err != nil || n < 0 || n > 100 {
+		return 0, false
+	}
+	return n, true
+}
+
+// Breaks says whether matching of total targets are too many to be believed.
+func (l Limits) Breaks(matching, total int) bool {
+	return matching >= l.BreakerMin && matching*100 > l.BreakerPercent*total
+}
+
+// None is the number of nodes that an effect without a limit allows.
+const None = math.MaxInt32
