@@ -1,0 +1,226 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	// startTimeout bounds one component's start. A loaded machine with two cores needs a few seconds.
+	startTimeout = 2 * time.Minute
+	// stopGrace is what a component gets to end by itself when it alone is stopped. An API server takes about a second.
+	stopGrace = 15 * time.Second
+)
+
+// Cluster is a running control plane. Its methods may be called concurrently.
+type Cluster struct {
+	// Config has the rights of a cluster admin and no client-side rate limit worth mentioning.
+	Config *rest.Config
+	// Kubeconfig is a file with the same rights, for kubectl.
+	Kubeconfig string
+	// URL of the API server.
+	URL string
+	// CACert is the PEM certificate that the API server's own is signed with.
+	CACert []byte
+	// AuditLog is a file with one JSON audit event a line; see audit-policy.yaml for what is in it.
+	AuditLog string
+	// Dir has all of the cluster's files.
+	Dir string
+	// BinDir has the binaries that run, and kubectl.
+	BinDir string
+
+	client    kubernetes.Interface
+	ports     ports
+	processes map[Component]*process
+	hasKwok   bool
+	temporary bool
+	watchdog  *watchdog
+	out       io.Writer
+
+	stopOnce sync.Once
+	stopErr  error
+
+	mu        sync.Mutex
+	nodeCount map[string]int // by name prefix; needs mu
+}
+
+// Start starts the components that o asks for and returns when all are ready. ctx bounds the start only; end the cluster
+// with Stop. An error leaves nothing behind.
+func Start(ctx context.Context, o Options) (*Cluster, error) {
+	began := time.Now()
+	c, err := prepare(o)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the control plane: %w", err)
+	}
+	if err := c.startAll(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("start the control plane: %w", err), c.Stop())
+	}
+	c.report("control plane ready at %s after %.1fs", c.URL, time.Since(began).Seconds())
+	return c, nil
+}
+
+// prepare makes files and the watchdog, and starts no component yet.
+func prepare(o Options) (*Cluster, error) {
+	binDir, err := o.binDir()
+	if err != nil {
+		return nil, err
+	}
+	ports, err := freePorts()
+	if err != nil {
+		return nil, err
+	}
+	dir, temporary, err := o.makeDir()
+	if err != nil {
+		return nil, fmt.Errorf("make the cluster's directory: %w", err)
+	}
+	c := &Cluster{
+		URL: "https://" + local(ports.apiServer), Dir: dir, BinDir: binDir,
+		ports: ports, temporary: temporary, out: o.Out,
+		hasKwok:   o.Kwok,
+		processes: map[Component]*process{}, nodeCount: map[string]int{},
+	}
+	c.AuditLog = c.path("audit.log")
+	c.Kubeconfig = c.path("admin.kubeconfig")
+	if err := c.writeFiles(); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	removedWithUs := ""
+	if temporary {
+		removedWithUs = dir
+	}
+	if c.watchdog, err = startWatchdog(c.path("run"), removedWithUs); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	c.addProcesses(o)
+	return c, nil
+}
+
+// startAll starts etcd, then the API server, then the rest at once: each exits when the one before doesn't answer.
+func (c *Cluster) startAll(ctx context.Context) error {
+	for _, component := range []Component{Etcd, APIServer} {
+		if err := c.StartComponent(ctx, component); err != nil {
+			return err
+		}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for component := range c.processes {
+		if component != Etcd && component != APIServer {
+			group.Go(func() error { return c.StartComponent(ctx, component) })
+		}
+	}
+	return group.Wait()
+}
+
+// StartComponent starts a component that was stopped or killed, with the flags it had, and waits until it is ready.
+func (c *Cluster) StartComponent(ctx context.Context, component Component) error {
+	p, err := c.process(component)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	began := time.Now()
+	if err := p.start(); err != nil {
+		return err
+	}
+	if err := p.waitReady(ctx); err != nil {
+		return err
+	}
+	c.report("%s ready after %.1fs", component, time.Since(began).Seconds())
+	return nil
+}
+
+// StopComponent ends a component in an orderly way and waits until it is gone.
+func (c *Cluster) StopComponent(component Component) error {
+	p, err := c.process(component)
+	if err != nil {
+		return err
+	}
+	p.stop(stopGrace)
+	return nil
+}
+
+// Kill sends sig to a component and doesn't wait for the effect.
+func (c *Cluster) Kill(component Component, sig syscall.Signal) error {
+	p, err := c.process(component)
+	if err != nil {
+		return err
+	}
+	return p.signal(sig)
+}
+
+// RestartAPIServer stops the API server and starts it on the same port with the same data.
+func (c *Cluster) RestartAPIServer(ctx context.Context) error {
+	if err := c.StopComponent(APIServer); err != nil {
+		return err
+	}
+	return c.StartComponent(ctx, APIServer)
+}
+
+// Log is the file that a component writes its output to.
+func (c *Cluster) Log(component Component) string { return c.path("logs", string(component)+".log") }
+
+// Stop ends every process and waits until they are gone, and removes the temporary directory. Further calls do nothing
+// and give the first one's error.
+func (c *Cluster) Stop() error {
+	c.stopOnce.Do(func() { c.stopErr = c.stop() })
+	return c.stopErr
+}
+
+func (c *Cluster) stop() error {
+	var group errgroup.Group
+	for _, p := range c.processes {
+		group.Go(func() error { // what they hold in memory dies with the cluster: no grace
+			p.stop(0)
+			return nil
+		})
+	}
+	_ = group.Wait()
+	if c.client != nil { // else its idle connections would outlive the cluster
+		c.closeIdleConnections()
+	}
+	remove := c.path("run")
+	if c.temporary {
+		remove = c.Dir
+	}
+	err := os.RemoveAll(remove)
+	if c.watchdog != nil { // only now: it kills what is still registered
+		err = errors.Join(err, c.watchdog.dismiss())
+	}
+	if err != nil {
+		return fmt.Errorf("stop the control plane: %w", err)
+	}
+	return nil
+}
+
+func (c *Cluster) process(component Component) (*process, error) {
+	p := c.processes[component]
+	if p == nil {
+		return nil, fmt.Errorf("this cluster has no %s: ask for it in Options", component)
+	}
+	return p, nil
+}
+
+func (c *Cluster) path(elements ...string) string {
+	return filepath.Join(append([]string{c.Dir}, elements...)...)
+}
+
+func (c *Cluster) report(format string, args ...any) {
+	if c.out == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, _ = fmt.Fprintf(c.out, format+"\n", args...) // progress that nobody reads is no reason to fail
+}
