@@ -19,8 +19,9 @@ import (
 const (
 	// startTimeout bounds one component's start. A loaded machine with two cores needs a few seconds.
 	startTimeout = 2 * time.Minute
-	// stopGrace is what a component gets to end by itself when it alone is stopped. An API server takes about a second.
-	stopGrace = 15 * time.Second
+	// stopGrace is what a component gets to end by itself when it alone is stopped. An API server answers what it has
+	// begun and stops listening at once, but would wait a minute for watches that clients hold open.
+	stopGrace = 2 * time.Second
 )
 
 // Cluster is a running control plane. Its methods may be called concurrently.
