@@ -1,0 +1,42 @@
+package condition
+
+import "time"
+
+// OpenBreaker is a breaker that opened, kept until someone reset it and the wave that opened it is over.
+type OpenBreaker struct {
+	// ID names the transition; a reset must name it, so that a late reset can't close a later opening.
+	ID       string
+	OpenedAt time.Time
+	Reset    bool
+}
+
+// judgeBreaker opens a set's breaker when more of its nodes match at once than can be believed. Only a reset lets it act
+// again: falling numbers don't, because what comes back may be the same reporter.
+func (f *Fleet) judgeBreaker(s *setState, at Moment) {
+	if !f.synced || s.Observe {
+		return
+	}
+	wave := f.limits.Breaks(len(s.matching), s.selected)
+	if wave && s.breaker == nil {
+		s.breaker = &OpenBreaker{ID: at.Now.UTC().Format("20060102t150405z"), OpenedAt: at.Now}
+		f.touch(s)
+	}
+	if s.breaker == nil {
+		return
+	}
+	if !s.breaker.Reset && s.resetID == s.breaker.ID {
+		s.breaker = &OpenBreaker{ID: s.breaker.ID, OpenedAt: s.breaker.OpenedAt, Reset: true}
+		f.touch(s)
+	}
+	if s.breaker.Reset && !wave {
+		s.breaker = nil
+		f.touch(s)
+	}
+}
+
+func (s *setState) why() Reason {
+	if s.breaker != nil && !s.breaker.Reset {
+		return HeldByBreaker
+	}
+	return ""
+}

@@ -1,0 +1,85 @@
+package condition
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// collapse turns the claims into the node's taints: one a key, with the highest effect asked. Foreign taints stay where
+// they are. It leaves the plan without steps when an eviction still needs evidence, or when nothing changes.
+func (p *planner) collapse() {
+	if p.plan.NeedsEvidence {
+		return
+	}
+	owned := Ownership{Taints: p.next, History: p.history}
+	p.yieldToForeign(&owned)
+	taints := p.taints(owned)
+	if owned.String() == p.Node.record && sameTaints(taints, p.Node.Taints) {
+		return
+	}
+	if len(p.steps) == 0 && !p.repair {
+		return // only old history would go: not worth a write
+	}
+	p.plan.Taints, p.plan.Owned, p.plan.Steps = taints, owned, p.steps
+	if len(p.steps) == 0 {
+		for _, t := range owned.Taints {
+			p.plan.Steps = append(p.plan.Steps, Step{Verb: Repair, Reason: RecordInvalid, Set: t.Set, SetName: t.Name, Generation: t.Generation, Key: t.Key, From: t.Effect, To: t.Effect, Trigger: t.Since.Time})
+		}
+	}
+}
+
+// yieldToForeign gives up a key whose lowered effect is someone else's taint already: two owners of one taint would
+// strip each other's.
+func (p *planner) yieldToForeign(owned *Ownership) {
+	yielded := map[string]bool{}
+	for _, t := range owned.Taints {
+		yielded[t.Key] = p.Node.foreignTaint(t.Key, owned.Effect(t.Key))
+	}
+	owned.Taints = slices.DeleteFunc(owned.Taints, func(t OwnedTaint) bool { return yielded[t.Key] })
+}
+
+func (p *planner) taints(owned Ownership) []corev1.Taint {
+	var taints []corev1.Taint
+	placed := map[string]bool{}
+	for _, t := range p.Node.Taints {
+		if !p.ours(t) {
+			taints = append(taints, t)
+			continue
+		}
+		placed[t.Key] = true
+		switch effect := owned.Effect(t.Key); effect {
+		case "":
+		case t.Effect:
+			taints = append(taints, t)
+		default:
+			taints = append(taints, p.taint(t.Key, effect))
+		}
+	}
+	for _, t := range owned.Taints {
+		if !placed[t.Key] {
+			placed[t.Key] = true
+			taints = append(taints, p.taint(t.Key, owned.Effect(t.Key)))
+		}
+	}
+	return taints
+}
+
+// ours is what may be removed: claimed by the record, declared by a set, and not reserved.
+func (p *planner) ours(t corev1.Taint) bool {
+	return p.Node.Owned.Owns(t) && !Reserved(t.Key) && p.Declared(t.Key)
+}
+
+func (p *planner) taint(key string, effect corev1.TaintEffect) corev1.Taint {
+	t := corev1.Taint{Key: key, Effect: effect}
+	if effect == corev1.TaintEffectNoExecute { // tolerationSeconds count from it
+		now := metav1.NewTime(p.At.Now.UTC().Truncate(1e9))
+		t.TimeAdded = &now
+	}
+	return t
+}
+
+func sameTaints(a, b []corev1.Taint) bool {
+	return slices.EqualFunc(a, b, func(x, y corev1.Taint) bool { return x.MatchTaint(&y) && x.Value == y.Value })
+}

@@ -1,0 +1,128 @@
+package condition
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// footprint is what a node counts for under the limits: what it is known to carry together with what is in flight to it.
+type footprint struct {
+	// counted: it is one of the N that percentages are of.
+	counted bool
+	plane   bool
+	zone    string
+	// any taint of ours; one that keeps pods away; one that evicts.
+	any, repels, evicts bool
+	evictedAt           time.Time
+	sets                []types.UID
+}
+
+func (p footprint) claims(set types.UID) bool { return slices.Contains(p.sets, set) }
+
+// inFlight is a write of ours.
+type inFlight struct {
+	owned  Ownership
+	taints []corev1.Taint
+	// version is the resource version that the write gave, "" while that is uncertain.
+	version string
+}
+
+func (n *nodeState) footprint() footprint {
+	p := footprint{counted: !n.Deleting && !n.ControlPlane, plane: n.ControlPlane, zone: n.Zone}
+	p.add(n.Owned, n.Taints)
+	if n.inFlight != nil {
+		p.add(n.inFlight.owned, n.inFlight.taints)
+	}
+	return p
+}
+
+func (p *footprint) add(o Ownership, taints []corev1.Taint) {
+	for _, t := range taints {
+		if !o.Owns(t) {
+			continue
+		}
+		p.any = true
+		p.repels = p.repels || rank[t.Effect] >= rank[corev1.TaintEffectNoSchedule]
+		p.evicts = p.evicts || t.Effect == corev1.TaintEffectNoExecute
+	}
+	for _, t := range o.Taints {
+		p.sets = append(p.sets, t.Set)
+		if t.EvictSince != nil {
+			p.evictedAt = later(p.evictedAt, t.EvictSince.Time)
+		}
+	}
+	for _, h := range o.History {
+		if h.Evicted != nil {
+			p.evictedAt = later(p.evictedAt, h.Evicted.Time)
+		}
+	}
+}
+
+func (n *nodeState) recordNames(set types.UID) bool {
+	return slices.Contains(n.Owned.Sets(), set) || n.inFlight != nil && slices.Contains(n.inFlight.owned.Sets(), set)
+}
+
+// tally counts the nodes of the cluster or of a zone.
+type tally struct {
+	counted, repelling, evicting int
+	lastEvict                    time.Time
+}
+
+func (t *tally) add(p footprint, n int) {
+	if p.counted {
+		t.counted += n
+	}
+	if p.repels {
+		t.repelling += n
+	}
+	if p.evicts {
+		t.evicting += n
+	}
+	t.lastEvict = later(t.lastEvict, p.evictedAt)
+}
+
+type counts struct {
+	cluster tally
+	zones   map[string]*tally
+	// planeTainted are control-plane nodes with any taint of ours, planeReady in all.
+	planeTainted int
+}
+
+func newCounts() counts { return counts{zones: map[string]*tally{}} }
+
+// replace counts after instead of before, and says whether that makes room.
+func (c *counts) replace(before, after footprint) (freed bool) {
+	for p, n := range map[*footprint]int{&before: -1, &after: 1} {
+		c.cluster.add(*p, n)
+		if c.zones[p.zone] == nil {
+			c.zones[p.zone] = &tally{}
+		}
+		c.zones[p.zone].add(*p, n)
+		if p.plane && p.any {
+			c.planeTainted += n
+		}
+	}
+	return before.repels && !after.repels || before.evicts && !after.evicts || before.any && !after.any || !before.counted && after.counted
+}
+
+// zonesCounted is the number of zones that have nodes; limits hold by zone from three on.
+func (c *counts) zonesCounted() int {
+	n := 0
+	for zone, t := range c.zones {
+		if zone != "" && t.counted > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// recount brings the counts up to the node's present footprint.
+func (f *Fleet) recount(n *nodeState) (freed bool) {
+	p := n.footprint()
+	freed = f.counts.replace(n.print, p)
+	n.print = p
+	return freed
+}

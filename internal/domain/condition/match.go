@@ -1,0 +1,85 @@
+package condition
+
+import (
+	"time"
+)
+
+// Phase is how a set stands to a node.
+type Phase string
+
+const (
+	// NotSelected: the set isn't about this node.
+	NotSelected Phase = "NotSelected"
+	// Clear: some member is known not to match.
+	Clear Phase = "Clear"
+	// Doubtful: no member is known not to match, and some member's reporter is silent or not yet proven alive.
+	Doubtful Phase = "Doubtful"
+	// Matching: every member matches, by reporters known to live.
+	Matching Phase = "Matching"
+)
+
+// ownObservation caps how long we must have seen a match ourselves: node clocks lie, so their word alone doesn't count.
+const ownObservation = time.Minute
+
+// Match is how a set stands to a node at a moment.
+type Match struct {
+	Phase Phase
+	// Since is when the latest member began to match (Matching), as its reporter wrote it, clamped to the node's life.
+	Since time.Time
+	// HoldsAt is when the match has lasted for the set's `for` (Matching).
+	HoldsAt time.Time
+	// ClearAt is when the node has been clear for the set's recoverAfter (Clear).
+	ClearAt time.Time
+	// Silent are the types whose reporters aren't known to live.
+	Silent []string
+}
+
+// Match judges a node. It is a conjunction over three values: one member known not to match makes it Clear, else one
+// doubtful member makes it Doubtful.
+func (s *Set) Match(n *Node, at Moment) Match {
+	if !s.Selects(n) {
+		return Match{Phase: NotSelected}
+	}
+	var silent []string
+	var clearSeen time.Time
+	since, seen := n.Created, n.FirstSeen
+	for _, m := range s.Members {
+		r, there := n.Readings[m.Type]
+		switch {
+		case !there:
+			clearSeen = earlier(clearSeen, n.FirstSeen)
+		case r.Status == "":
+			clearSeen = earlier(clearSeen, r.StatusSeen)
+		case !n.alive(r, m, s.StaleAfter, at):
+			silent = append(silent, m.Type)
+		case r.Status != m.Status:
+			clearSeen = earlier(clearSeen, r.StatusSeen)
+		default:
+			since, seen = later(since, r.Transition), later(seen, r.StatusSeen)
+		}
+	}
+	if !clearSeen.IsZero() {
+		return Match{Phase: Clear, ClearAt: clearSeen.Add(s.RecoverAfter), Silent: silent}
+	}
+	if len(silent) > 0 {
+		return Match{Phase: Doubtful, Silent: silent}
+	}
+	if since.After(at.Now) {
+		since = at.Now
+	}
+	return Match{Phase: Matching, Since: since, HoldsAt: later(since.Add(s.For), seen.Add(min(s.For, ownObservation)))}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,165 @@
+package condition
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+)
+
+// Moment is when something is judged.
+type Moment struct {
+	// Now by our own clock.
+	Now time.Time
+	// Server is the API server's clock at that moment, from its Date header; zero while unknown.
+	Server time.Time
+}
+
+// Node is what the planner reads of a node, with what we saw ourselves. It shares maps and slices with the object it
+// was made from and must not be changed.
+type Node struct {
+	Name            string
+	UID             types.UID
+	ResourceVersion string
+	Created         time.Time
+	Labels          map[string]string
+	Zone            string
+	ControlPlane    bool
+	Deleting        bool
+	Ready           bool
+	Taints          []corev1.Taint
+	Owned           Ownership
+	// RecordBroken: the ownership annotation can't be read, so nothing on the node is known to be ours.
+	RecordBroken bool
+	record       string
+	Readings     map[string]Reading
+	// Lease is the node's Lease as a reading without a status; zero while unknown.
+	Lease Reading
+	// FirstSeen by our clock.
+	FirstSeen time.Time
+}
+
+// Reading is a node condition together with what we saw of it ourselves.
+type Reading struct {
+	// Status is "" when the condition was there and is gone.
+	Status corev1.ConditionStatus
+	// Transition and Heartbeat are the reporter's word, by its clock.
+	Transition, Heartbeat time.Time
+	// StatusSeen is since when, by our clock, we have seen this status without a break.
+	StatusSeen time.Time
+	// AliveSeen is when, by our clock, we last saw heartbeat, transition or status move; zero until we did.
+	AliveSeen time.Time
+}
+
+// NewNode reads a node; before is what we knew of it, nil when it is new to us.
+func NewNode(node *corev1.Node, before *Node, now time.Time) *Node {
+	n := &Node{
+		Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Created: node.CreationTimestamp.Time,
+		Labels: node.Labels, Zone: node.Labels[corev1.LabelTopologyZone], ControlPlane: isControlPlane(node.Labels),
+		Deleting: node.DeletionTimestamp != nil,
+		Taints:   node.Spec.Taints,
+		record:   node.Annotations[v1alpha1.AnnotationOwnedTaints],
+		Readings: make(map[string]Reading, len(node.Status.Conditions)), FirstSeen: now,
+	}
+	if before != nil {
+		n.FirstSeen, n.Lease = before.FirstSeen, before.Lease
+	}
+	if before != nil && before.record == n.record {
+		n.Owned, n.RecordBroken = before.Owned, before.RecordBroken
+	} else {
+		var err error
+		n.Owned, err = ParseOwnership(n.record)
+		n.RecordBroken = err != nil
+	}
+	for _, c := range node.Status.Conditions {
+		n.Readings[string(c.Type)] = readingOf(c, before, now)
+		n.Ready = n.Ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	}
+	n.keepVanished(before, now)
+	return n
+}
+
+func isControlPlane(labels map[string]string) bool {
+	_, a := labels["node-role.kubernetes.io/control-plane"]
+	_, b := labels["node-role.kubernetes.io/master"]
+	return a || b
+}
+
+func readingOf(c corev1.NodeCondition, before *Node, now time.Time) Reading {
+	r := Reading{Status: c.Status, Transition: c.LastTransitionTime.Time, Heartbeat: c.LastHeartbeatTime.Time, StatusSeen: now}
+	if before == nil {
+		return r
+	}
+	was, ok := before.Readings[string(c.Type)]
+	if !ok { // it appeared while we were looking
+		r.AliveSeen = now
+		return r
+	}
+	held := was.Status == r.Status && was.Transition.Equal(r.Transition)
+	if held {
+		r.StatusSeen = was.StatusSeen
+	}
+	r.AliveSeen = was.AliveSeen
+	if !held || !was.Heartbeat.Equal(r.Heartbeat) {
+		r.AliveSeen = now
+	}
+	return r
+}
+
+// keepVanished remembers since when a condition has been gone: a missing condition is clear, but only from then on.
+func (n *Node) keepVanished(before *Node, now time.Time) {
+	if before == nil {
+		return
+	}
+	for t, was := range before.Readings {
+		if _, ok := n.Readings[t]; ok {
+			continue
+		}
+		if was.Status != "" {
+			was = Reading{StatusSeen: now, AliveSeen: now}
+		}
+		n.Readings[t] = was
+	}
+}
+
+// alive says whether the reporter of a reading is known to live: we saw it move within staleAfter, or, since we never
+// did, its heartbeat is that young by the API server's clock.
+func (n *Node) alive(r Reading, m Member, staleAfter time.Duration, at Moment) bool {
+	if m.noHeartbeat && fresh(n.Lease, staleAfter, at) {
+		return true
+	}
+	return fresh(r, staleAfter, at)
+}
+
+func fresh(r Reading, staleAfter time.Duration, at Moment) bool {
+	if !r.AliveSeen.IsZero() && at.Now.Sub(r.AliveSeen) < staleAfter {
+		return true
+	}
+	if !r.AliveSeen.IsZero() || at.Server.IsZero() || r.Heartbeat.IsZero() {
+		return false
+	}
+	return at.Server.Sub(r.Heartbeat).Abs() < staleAfter
+}
+
+// sameButSightings says whether nothing but heartbeats differs from before.
+func (n *Node) sameButSightings(before *Node) bool {
+	return before != nil && n.UID == before.UID && n.Deleting == before.Deleting && n.record == before.record &&
+		maps.Equal(n.Labels, before.Labels) && equality.Semantic.DeepEqual(n.Taints, before.Taints) &&
+		maps.EqualFunc(n.Readings, before.Readings, func(a, b Reading) bool {
+			return a.Status == b.Status && a.Transition.Equal(b.Transition)
+		})
+}
+
+// foreignTaint says whether the node carries this very taint and our record doesn't claim it.
+func (n *Node) foreignTaint(key string, effect corev1.TaintEffect) bool {
+	return n.hasTaint(key, effect) && !n.Owned.Owns(corev1.Taint{Key: key, Effect: effect})
+}
+
+func (n *Node) hasTaint(key string, effect corev1.TaintEffect) bool {
+	return slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool { return t.Key == key && t.Effect == effect })
+}

@@ -1,0 +1,94 @@
+package condition
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// permitted is the highest effect up to want that a set may give its taint on this node now; never less than current,
+// which it has already. What it may not do is noted as a Hold. A NoExecute that may not be is NoSchedule meanwhile: the
+// node is sick, and keeping new pods away harms no running one.
+func (p *planner) permitted(c Claimant, want corev1.TaintEffect, m Match, current corev1.TaintEffect, first bool) corev1.TaintEffect {
+	if g := p.standingGate(c); g.Closed() {
+		p.hold(c, g, m)
+		return current
+	}
+	if first {
+		if g := p.Room.Own[c.UID]; g.Closed() {
+			p.hold(c, g, m)
+			return current
+		}
+	}
+	if p.Node.ControlPlane && !p.planned(corev1.TaintEffectPreferNoSchedule) && p.Room.Plane.Closed() {
+		p.hold(c, p.Room.Plane, m)
+		return current
+	}
+	if rank[want] >= rank[corev1.TaintEffectNoSchedule] && !p.planned(corev1.TaintEffectNoSchedule) && p.Room.Taint.Closed() {
+		p.hold(c, p.Room.Taint, m)
+		return current
+	}
+	to := want
+	if want == corev1.TaintEffectNoExecute && current != corev1.TaintEffectNoExecute {
+		to = p.evictGate(c, m)
+	}
+	if rank[to] <= rank[current] {
+		return current
+	}
+	if after := Higher(to, p.effectNext(c.Key)); p.Node.foreignTaint(c.Key, after) {
+		p.hold(c, Gate{Reason: HeldByForeign, Message: fmt.Sprintf("someone else's taint %s is on the node", describe(after, c.Key))}, m)
+		return current
+	}
+	return to
+}
+
+func (p *planner) standingGate(c Claimant) Gate {
+	switch {
+	case c.Standing != Active:
+		return Gate{Reason: HeldByStanding, Message: "the set isn't admitted"}
+	case c.Why != "":
+		return Gate{Reason: c.Why, Message: "too many nodes match at once; look at the reporter, then reset the breaker"}
+	case p.At.Now.Before(p.ActsFrom):
+		return Gate{Reason: HeldByClock, Message: "the manager's clock stepped", At: p.ActsFrom}
+	}
+	return Gate{}
+}
+
+// evictGate asks everything that stands before a NoExecute; NoSchedule is what is left when something does.
+func (p *planner) evictGate(c Claimant, m Match) corev1.TaintEffect {
+	if p.planned(corev1.TaintEffectNoExecute) && p.effectNext(c.Key) == corev1.TaintEffectNoExecute {
+		return corev1.TaintEffectNoExecute // the key evicts already
+	}
+	if !p.planned(corev1.TaintEffectNoExecute) && p.Room.Evict.Closed() {
+		p.hold(c, p.Room.Evict, m)
+		return corev1.TaintEffectNoSchedule
+	}
+	if p.Evidence == nil {
+		p.plan.NeedsEvidence = true
+		return corev1.TaintEffectNoSchedule
+	}
+	if names := intolerant(p.Evidence.SystemPods, c.Key); len(names) > 0 {
+		p.hold(c, Gate{Reason: HeldByIntolerance, Message: fmt.Sprintf("%s would be evicted and doesn't tolerate %s; add a toleration to it",
+			strings.Join(names, ", "), c.Key)}, m)
+		return corev1.TaintEffectNoSchedule
+	}
+	return corev1.TaintEffectNoExecute
+}
+
+// planned says whether the node has, or by this plan gets, a taint of ours at least as high.
+func (p *planner) planned(atLeast corev1.TaintEffect) bool {
+	for _, list := range [][]OwnedTaint{p.Node.Owned.Taints, p.next} {
+		for _, t := range list {
+			if rank[t.Effect] >= rank[atLeast] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// effectNext is the effect that the key will have by what is planned so far.
+func (p *planner) effectNext(key string) corev1.TaintEffect {
+	return Ownership{Taints: p.next}.Effect(key)
+}

@@ -1,0 +1,184 @@
+package condition
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Standing is what a set may do now. The zero value may do nothing.
+type Standing int
+
+const (
+	// Frozen: not judged yet, or its facts can't be trusted. Nothing is done and nothing undone.
+	Frozen Standing = iota
+	// Held: refused by a rule or paused. No new acts; what stopped matching is undone.
+	Held
+	// Active: admitted and enforcing.
+	Active
+	// Withdrawn: observing only, or deleted. Everything it did is undone.
+	Withdrawn
+)
+
+// Precedence says among which sets of a node the highest effect wins.
+type Precedence string
+
+const (
+	// PrecedenceKey: among sets with the same key; different keys all apply, because pods tolerate by key.
+	PrecedenceKey Precedence = "Key"
+	// PrecedenceNode: among all sets of the node.
+	PrecedenceNode Precedence = "Node"
+)
+
+// Claimant is a set with its standing.
+type Claimant struct {
+	*Set
+	Standing Standing
+	// Why says why it may not act anew; "" when it may.
+	Why Reason
+}
+
+// Reason is a short CamelCase word for why something was done or not done.
+type Reason string
+
+// Reasons of steps and holds.
+const (
+	Matched           Reason = "ConditionsMatched"
+	EvictAfterOver    Reason = "EvictAfterElapsed"
+	Recovered         Reason = "ConditionsRecovered"
+	NoLongerSelected  Reason = "NodeNoLongerSelected"
+	KeyChanged        Reason = "TaintKeyChanged"
+	EffectChanged     Reason = "EffectChanged"
+	PolicyWithdrawn   Reason = "PolicyDeletedOrObserving"
+	RecordInvalid     Reason = "RecordNotOurs"
+	PutBack           Reason = "TaintWasRemoved"
+	HeldByLimit       Reason = "LimitReached"
+	HeldByPace        Reason = "EvictionPace"
+	HeldByOwnCap      Reason = "OwnCapReached"
+	HeldByBreaker     Reason = "BreakerOpen"
+	HeldByStanding    Reason = "NotAdmitted"
+	HeldByClock       Reason = "ClockStepped"
+	HeldByPlane       Reason = "OtherControlPlaneNodeTainted"
+	HeldByForeign     Reason = "ForeignTaint"
+	HeldByIntolerance Reason = "SystemPodDoesNotTolerate"
+	HeldByFlapping    Reason = "Flapping"
+	HeldByRecord      Reason = "RecordUnreadable"
+)
+
+// Verb is what a step does to the node's taint.
+type Verb string
+
+// Verbs, from the harmful to the harmless.
+const (
+	Taint      Verb = "Taint"
+	Escalate   Verb = "Escalate"
+	Deescalate Verb = "Deescalate"
+	Untaint    Verb = "Untaint"
+	// Repair changes the record only.
+	Repair Verb = "Repair"
+)
+
+// Step is one set's part in a write.
+type Step struct {
+	Verb       Verb
+	Reason     Reason
+	Set        types.UID
+	SetName    string
+	Generation int64
+	Key        string
+	From, To   corev1.TaintEffect
+	// Trigger is the transition that the step answers; with set, generation and node it names the act.
+	Trigger time.Time
+}
+
+// Harmful says whether the step takes something from the node's pods.
+func (s Step) Harmful() bool { return s.Verb == Taint || s.Verb == Escalate }
+
+// Hold is an act that a set would do and doesn't.
+type Hold struct {
+	Set     types.UID
+	Reason  Reason
+	Message string
+	// At is when the match had held, which is the node's place in the queue.
+	At time.Time
+	// dimension is the limit that it queues for, "" when it queues for none.
+	dimension string
+}
+
+// Plan is what to do with one node now. The zero value does nothing.
+type Plan struct {
+	Node *Node
+	// Taints and Owned are what the node should carry. They say something only when Steps isn't empty.
+	Taints []corev1.Taint
+	Owned  Ownership
+	Steps  []Step
+	Holds  []Hold
+	// NeedsEvidence: an eviction is due and must be judged on live state first. There are no steps then.
+	NeedsEvidence bool
+	// Orphans are UIDs in the record whose set isn't known.
+	Orphans map[types.UID]string
+	// LookAgain is when something may change without news; zero when nothing is pending.
+	LookAgain time.Time
+}
+
+// Harmful says whether some step is.
+func (p *Plan) Harmful() bool {
+	for _, s := range p.Steps {
+		if s.Harmful() {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *Plan) lookAgainAt(t time.Time) {
+	if !t.IsZero() {
+		p.LookAgain = earlier(p.LookAgain, t)
+	}
+}
+
+// Gate says whether a limit lets one more node through.
+type Gate struct {
+	Reason Reason // "" lets through
+	// Message has the limit in numbers.
+	Message string
+	// At is when time alone may open it; zero when only events can.
+	At        time.Time
+	dimension string
+}
+
+// Closed says that the gate lets nothing through.
+func (g Gate) Closed() bool { return g.Reason != "" }
+
+// Room is what the limits leave for one node.
+type Room struct {
+	// Taint and Evict stand before the node's first repelling (NoSchedule, NoExecute) and first NoExecute taint.
+	Taint, Evict Gate
+	// Plane stands before a control-plane node's first taint.
+	Plane Gate
+	// Own are the sets' own caps, before a node's first taint by the set. A missing one is open.
+	Own map[types.UID]Gate
+}
+
+// Evidence is what was read live of the node's pods just before an eviction.
+type Evidence struct {
+	SystemPods []SystemPod
+}
+
+// Input is everything that a plan for one node depends on.
+type Input struct {
+	Node *Node
+	// Claimants are the sets that match the node or have an entry in its record, the oldest first.
+	Claimants []Claimant
+	At        Moment
+	// ActsFrom is until when nothing new is done because our clock stepped.
+	ActsFrom   time.Time
+	Precedence Precedence
+	// Declared says whether a ConditionSet ever declared this key.
+	Declared func(key string) bool
+	// Withdrawn says whether a record's set that isn't known is confirmed to be gone.
+	Withdrawn func(types.UID) bool
+	Room      Room
+	Evidence  *Evidence
+}

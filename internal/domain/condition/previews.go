@@ -1,0 +1,173 @@
+package condition
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+)
+
+// Preview tells what a ConditionSet would do if it were in force now, in place of a stored one of its name.
+// A spec that can't be read gives that error.
+func (f *Fleet) Preview(cs *v1alpha1.ConditionSet, limits limit.Limits, at Moment) (Preview, error) {
+	s, err := NewSet(cs)
+	if err != nil {
+		return Preview{}, err
+	}
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	matching := f.matchingNow(s)
+	p := Preview{
+		Nodes: f.counts.cluster.counted, Selected: f.selectedNow(s),
+		Matching: len(matching), MatchingNodes: sample(matching, SampleSize),
+	}
+	f.previewLimits(&p, s, matching, limits)
+	f.previewReporters(&p, s, at)
+	f.previewForeign(&p, s)
+	f.previewOthers(&p, s)
+	f.previewControlPlane(&p, s, matching)
+	if s.Effect == corev1.TaintEffectNoExecute && p.Selected > 0 {
+		names := intolerant(f.systemPods, s.Key)
+		p.IntolerantSystemPods = names[:min(len(names), SampleSize)]
+	}
+	return p, nil
+}
+
+func (f *Fleet) matchingNow(s *Set) names {
+	matching := names{}
+	for name := range f.index.candidates(s) {
+		if n := f.nodes[name]; !n.Deleting && s.Selects(n.Node) && s.matches(n.Node) {
+			matching.put(name, true)
+		}
+	}
+	return matching
+}
+
+func (f *Fleet) selectedNow(s *Set) int {
+	if s.Selector.Empty() && !s.IncludeControlPlane {
+		return f.counts.cluster.counted
+	}
+	selected := 0
+	for _, n := range f.nodes {
+		if !n.Deleting && s.Selects(n.Node) {
+			selected++
+		}
+	}
+	return selected
+}
+
+func (f *Fleet) previewLimits(p *Preview, s *Set, matching names, limits limit.Limits) {
+	p.WouldTaint = p.Matching
+	if s.MaxNodes != nil {
+		p.WouldTaint = min(p.WouldTaint, limit.Of(*s.MaxNodes, p.Selected))
+	}
+	p.UnionLimit = limit.Of(limits.MaxTaintedNodes, p.Nodes)
+	switch s.Effect {
+	case corev1.TaintEffectNoExecute:
+		p.LimitName, p.Limit = "maxEvictingNodes", limit.Of(limits.MaxEvictingNodes, p.Nodes)
+	case corev1.TaintEffectNoSchedule:
+		p.LimitName, p.Limit = "maxTaintedNodes", p.UnionLimit
+	default:
+		p.Limit = limit.None
+	}
+	others := names{}
+	for _, o := range f.sets {
+		if o.Name != s.Name && !o.Observe && o.standing == Active && o.Effect != corev1.TaintEffectPreferNoSchedule {
+			maps.Copy(others, o.matching)
+			maps.Copy(others, o.tainted)
+		}
+	}
+	added := 0
+	for name := range matching {
+		if _, too := others[name]; !too {
+			added++
+		}
+	}
+	p.UnionTainted = len(others) + min(added, p.WouldTaint)
+}
+
+func (f *Fleet) previewReporters(p *Preview, s *Set, at Moment) {
+	for _, m := range s.Members {
+		if !f.index.reported(m.Type) {
+			if _, ok := known(m.Type); !ok {
+				p.UnreportedTypes = append(p.UnreportedTypes, m.Type)
+			}
+			continue
+		}
+		if !f.anyAlive(m, s, at) {
+			p.SilentTypes = append(p.SilentTypes, m.Type)
+		}
+	}
+}
+
+func (f *Fleet) anyAlive(m Member, s *Set, at Moment) bool {
+	for status, with := range f.index.byCondition[m.Type] {
+		for name := range with {
+			if n := f.nodes[name]; status != "" && n.alive(n.Readings[m.Type], m, s.StaleAfter, at) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (f *Fleet) previewForeign(p *Preview, s *Set) {
+	foreign := names{}
+	for name := range f.index.byTaint[s.Key] {
+		n := f.nodes[name]
+		if slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool { return t.Key == s.Key && !n.Owned.Owns(t) }) {
+			foreign.put(name, true)
+		}
+	}
+	p.ForeignTainted, p.ForeignTaintedNodes = len(foreign), sample(foreign, SampleSize)
+}
+
+func (f *Fleet) previewOthers(p *Preview, s *Set) {
+	for _, o := range f.sets {
+		if o.Name == s.Name {
+			continue
+		}
+		equal := slices.Equal(o.Members, s.Members)
+		switch {
+		case o.Type == s.Type || equal:
+			p.DuplicateOf = append(p.DuplicateOf, o.Name)
+		case o.Key == s.Key && subset(o.Members, s.Members):
+			p.ImpliedBy = append(p.ImpliedBy, o.Name)
+		}
+	}
+	slices.Sort(p.DuplicateOf)
+	slices.Sort(p.ImpliedBy)
+	p.DuplicateOf = p.DuplicateOf[:min(len(p.DuplicateOf), SampleSize)]
+	p.ImpliedBy = p.ImpliedBy[:min(len(p.ImpliedBy), SampleSize)]
+}
+
+func subset(of, in []Member) bool {
+	for _, m := range of {
+		if !slices.Contains(in, m) {
+			return false
+		}
+	}
+	return true
+}
+
+// previewControlPlane: one control-plane node at a time is tainted, and an evicting taint takes a Ready one away.
+func (f *Fleet) previewControlPlane(p *Preview, s *Set, matching names) {
+	for _, n := range f.nodes {
+		if n.ControlPlane && n.Ready && !n.Deleting {
+			p.ControlPlaneReady++
+		}
+	}
+	p.ControlPlaneReadyAfter = p.ControlPlaneReady
+	if !s.IncludeControlPlane || s.Effect != corev1.TaintEffectNoExecute {
+		return
+	}
+	for name := range matching {
+		if n := f.nodes[name]; n.ControlPlane && n.Ready {
+			p.ControlPlaneReadyAfter = p.ControlPlaneReady - 1
+			return
+		}
+	}
+}

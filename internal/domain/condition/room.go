@@ -1,0 +1,272 @@
+package condition
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+)
+
+// queues are the nodes held back by each limit, with when their match had held: the longest-waiting goes first.
+type queues map[string]map[string]time.Time
+
+// before is how many nodes wait longer than this one.
+func (q queues) before(dimension, name string, at time.Time) int {
+	n := 0
+	for other, since := range q[dimension] {
+		if other != name && (since.Before(at) || since.Equal(at) && other < name) {
+			n++
+		}
+	}
+	return n
+}
+
+func (q queues) leave(name string) {
+	for _, waiting := range q {
+		delete(waiting, name)
+	}
+}
+
+func (q queues) enter(name string, holds []Hold) {
+	q.leave(name)
+	for _, h := range holds {
+		if h.dimension == "" {
+			continue
+		}
+		if q[h.dimension] == nil {
+			q[h.dimension] = map[string]time.Time{}
+		}
+		q[h.dimension][name] = h.At
+	}
+}
+
+// headsWoken bounds how many nodes one freed place wakes.
+const headsWoken = 16
+
+// heads are the longest-waiting nodes of every queue.
+func (f *Fleet) heads() []string {
+	woken := names{}
+	for _, waiting := range f.queues {
+		byTime := slices.SortedFunc(maps.Keys(waiting), func(a, b string) int {
+			if c := waiting[a].Compare(waiting[b]); c != 0 {
+				return c
+			}
+			return strings.Compare(a, b)
+		})
+		for _, name := range byTime[:min(len(byTime), headsWoken)] {
+			woken.put(name, true)
+		}
+	}
+	return woken.sorted()
+}
+
+// room is what the limits leave for a node whose match had held at `held`.
+func (f *Fleet) room(n *nodeState, claimants []Claimant, at Moment) Room {
+	held := at.Now
+	for _, c := range claimants {
+		if m := c.Match(n.Node, at); m.Phase == Matching {
+			held = earlier(held, m.HoldsAt)
+		}
+	}
+	r := Room{Own: map[types.UID]Gate{}}
+	r.Taint = f.cap("maxTaintedNodes", f.limits.MaxTaintedNodes, n, held, func(t *tally) int { return t.repelling })
+	if r.Evict = f.cap("maxEvictingNodes", f.limits.MaxEvictingNodes, n, held, func(t *tally) int { return t.evicting }); !r.Evict.Closed() {
+		r.Evict = f.pace(n, held, at)
+	}
+	if f.counts.planeTainted > 0 {
+		r.Plane = Gate{Reason: HeldByPlane, Message: "another control-plane node is tainted; one at a time", dimension: "plane"}
+	}
+	for _, c := range claimants {
+		r.Own[c.UID] = f.ownCap(f.sets[c.UID], n, held)
+	}
+	return r
+}
+
+// cap is a cluster-wide limit, which from three zones on also holds in each zone.
+func (f *Fleet) cap(name string, value intstr.IntOrString, n *nodeState, held time.Time, used func(*tally) int) Gate {
+	all := &f.counts.cluster
+	allowed := limit.Of(value, all.counted)
+	if used(all)+f.queues.before(name, n.Name, held) >= allowed {
+		return Gate{Reason: HeldByLimit, dimension: name,
+			Message: fmt.Sprintf("%s %s allows %d of %d nodes, and %d are", name, value.String(), allowed, all.counted, used(all))}
+	}
+	if f.counts.zonesCounted() < 3 {
+		return Gate{}
+	}
+	zone, dimension := f.counts.zones[n.Zone], name+"/"+n.Zone
+	allowed = limit.OfZone(value, zone.counted, all.counted)
+	if used(zone)+f.queues.before(dimension, n.Name, held) >= allowed {
+		return Gate{Reason: HeldByLimit, dimension: dimension,
+			Message: fmt.Sprintf("%s %s allows %d of %d nodes of zone %q, and %d are", name, value.String(), allowed, zone.counted, n.Zone, used(zone))}
+	}
+	return Gate{}
+}
+
+// pace lets one node of a zone begin to evict at a time.
+func (f *Fleet) pace(n *nodeState, held time.Time, at Moment) Gate {
+	dimension := "pace/" + n.Zone
+	next := f.counts.zones[n.Zone].lastEvict.Add(f.limits.EvictPace)
+	if at.Now.Before(next) || f.queues.before(dimension, n.Name, held) > 0 {
+		if !at.Now.Before(next) {
+			next = time.Time{}
+		}
+		return Gate{Reason: HeldByPace, At: next, dimension: dimension,
+			Message: fmt.Sprintf("one node of zone %q begins to evict in %s", n.Zone, f.limits.EvictPace)}
+	}
+	return Gate{}
+}
+
+func (f *Fleet) ownCap(s *setState, n *nodeState, held time.Time) Gate {
+	if s == nil || s.MaxNodes == nil {
+		return Gate{}
+	}
+	dimension, allowed := "set/"+string(s.UID), limit.Of(*s.MaxNodes, s.selected)
+	if len(s.tainted)+f.queues.before(dimension, n.Name, held) < allowed {
+		return Gate{}
+	}
+	return Gate{Reason: HeldByOwnCap, dimension: dimension,
+		Message: fmt.Sprintf("maxNodes %s allows %d of %d selected nodes, and %d are tainted", s.MaxNodes.String(), allowed, s.selected, len(s.tainted))}
+}
+
+// Decide plans a node and reserves what the plan takes from the limits until the write is seen or has failed.
+// Wait says that an earlier write isn't visible yet; NeedsLive that its outcome is uncertain and ObserveLive must show it.
+func (f *Fleet) Decide(name string, at Moment, evidence *Evidence) (plan Plan, next Next) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.nodes[name]
+	switch {
+	case n == nil || !f.synced:
+		return Plan{}, Nothing
+	case n.inFlight != nil && n.inFlight.version == "":
+		return Plan{}, ReadLive
+	case n.inFlight != nil:
+		return Plan{}, Wait
+	}
+	claimants := f.claimants(n)
+	plan = PlanNode(Input{
+		Node: n.Node, Claimants: claimants, At: at, ActsFrom: f.actsFrom, Precedence: f.precedence,
+		Declared:  func(key string) bool { return f.declared[key] },
+		Withdrawn: func(uid types.UID) bool { return f.orphans[uid] },
+		Room:      f.room(n, claimants, at), Evidence: evidence,
+	})
+	if plan.NeedsEvidence {
+		return plan, ReadLive
+	}
+	f.noteHolds(n, claimants, plan.Holds)
+	if len(plan.Steps) == 0 {
+		return plan, Nothing
+	}
+	n.inFlight = &inFlight{owned: plan.Owned, taints: plan.Taints}
+	f.recount(n)
+	f.recordInFlight(n)
+	return plan, Write
+}
+
+// Next is what a decision asks for.
+type Next int
+
+const (
+	// Nothing is to be done now.
+	Nothing Next = iota
+	// Write the plan, then say Written or Failed.
+	Write
+	// Wait for the node's next event: an earlier write isn't visible yet.
+	Wait
+	// ReadLive: read the node, and for an eviction its pods, and decide again.
+	ReadLive
+)
+
+// Written says which resource version a plan's write gave.
+func (f *Fleet) Written(name, version string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.nodes[name]
+	if n == nil || n.inFlight == nil {
+		return
+	}
+	n.inFlight.version = version
+	if !older(n.ResourceVersion, version) { // the watch was faster
+		n.inFlight = nil
+		f.recount(n)
+		f.recordInFlight(n)
+	}
+}
+
+// Failed says that a plan's write surely did nothing. After an uncertain failure nothing is said: the reservation stays
+// until a live read.
+func (f *Fleet) Failed(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n := f.nodes[name]; n != nil && n.inFlight != nil {
+		n.inFlight = nil
+		f.recount(n)
+		f.recordInFlight(n)
+	}
+}
+
+func (f *Fleet) recordInFlight(n *nodeState) {
+	for _, s := range f.sets {
+		changed := s.tainted.put(n.Name, n.print.claims(s.UID))
+		if s.recorded.put(n.Name, n.recordNames(s.UID)) || changed {
+			f.touch(s)
+		}
+	}
+}
+
+// claimants are the sets that match the node or stand in its record, the oldest first.
+func (f *Fleet) claimants(n *nodeState) []Claimant {
+	var claimants []Claimant
+	for _, s := range f.sets {
+		_, matching := s.matching[n.Name]
+		_, recorded := s.recorded[n.Name]
+		inherits := slices.ContainsFunc(n.Owned.Taints, func(t OwnedTaint) bool { return t.Name == s.Name })
+		if matching || recorded || inherits {
+			claimants = append(claimants, Claimant{Set: s.Set, Standing: s.standing, Why: s.why()})
+		}
+	}
+	slices.SortFunc(claimants, byAge)
+	return claimants
+}
+
+func (f *Fleet) noteHolds(n *nodeState, claimants []Claimant, holds []Hold) {
+	f.queues.enter(n.Name, holds)
+	for _, c := range claimants {
+		s := f.sets[c.UID]
+		was, had := s.held[n.Name]
+		i := slices.IndexFunc(holds, func(h Hold) bool { return h.Set == c.UID })
+		if i < 0 {
+			delete(s.held, n.Name)
+		} else {
+			s.held[n.Name] = holds[i]
+		}
+		if had != (i >= 0) || had && was.Reason != holds[i].Reason {
+			f.touch(s)
+		}
+	}
+}
+
+// Recorded says whether any node's record, or a write in flight, still names the set.
+func (f *Fleet) Recorded(uid types.UID) bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	s := f.sets[uid]
+	return s != nil && len(s.recorded) > 0
+}
+
+// UsesLease says whether some set reads a condition that carries no heartbeat.
+func (f *Fleet) UsesLease() bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	for _, s := range f.sets {
+		if slices.ContainsFunc(s.Members, func(m Member) bool { return m.noHeartbeat }) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,147 @@
+package condition
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+)
+
+// Defaults of a spec, applied in memory and never stored.
+const (
+	defaultHold       = time.Minute // for and recoverAfter, with NoExecute only
+	defaultStaleAfter = 15 * time.Minute
+)
+
+// Set is a ConditionSet made ready to match: defaults filled in, statuses normalised, selector parsed.
+type Set struct {
+	UID        types.UID
+	Name       string
+	Generation int64
+	Created    time.Time
+
+	Type                string
+	Key                 string
+	Effect              corev1.TaintEffect
+	Members             []Member // sorted by type
+	Selector            labels.Selector
+	IncludeControlPlane bool
+	For                 time.Duration
+	RecoverAfter        time.Duration
+	StaleAfter          time.Duration
+	EvictAfter          time.Duration // 0: NoExecute at once
+	MaxNodes            *intstr.IntOrString
+	Observe             bool
+	// KeysDeclared are all keys the set has ever declared.
+	KeysDeclared []string
+}
+
+// Member is one condition that must have one status.
+type Member struct {
+	Type   string
+	Status corev1.ConditionStatus
+	// noHeartbeat: the node's Lease shows that the reporter lives.
+	noHeartbeat bool
+}
+
+// NewSet reads a ConditionSet. Its error names the field that can't be read; the CRD's schema refuses most such values.
+func NewSet(cs *v1alpha1.ConditionSet) (*Set, error) {
+	s := &Set{
+		UID: cs.UID, Name: cs.Name, Generation: cs.Generation, Created: cs.CreationTimestamp.Time,
+		Type: cs.Spec.Type, Key: cs.Spec.TaintKey, Effect: cs.Spec.Effect,
+		IncludeControlPlane: cs.Spec.IncludeControlPlane,
+		MaxNodes:            cs.Spec.MaxNodes,
+		Observe:             cs.Spec.Mode == v1alpha1.Observe,
+		KeysDeclared:        append(slices.Clone(cs.Status.TaintKeys), cs.Spec.TaintKey),
+	}
+	if rank[s.Effect] == 0 {
+		return nil, fmt.Errorf("spec.effect: %q is no taint effect", s.Effect)
+	}
+	if err := s.readMembers(cs.Spec.Conditions); err != nil {
+		return nil, err
+	}
+	if err := s.readSelector(cs.Spec.NodeSelector); err != nil {
+		return nil, err
+	}
+	return s, s.readDurations(&cs.Spec)
+}
+
+func (s *Set) readMembers(conditions map[string]v1alpha1.MemberCondition) error {
+	if len(conditions) == 0 {
+		return fmt.Errorf("spec.conditions: at least one condition is needed")
+	}
+	for conditionType, c := range conditions {
+		status, ok := c.Status.Normalized()
+		if !ok {
+			return fmt.Errorf("spec.conditions[%s].status: %s is none of true, false, unknown", conditionType, c.Status.JSON)
+		}
+		k, _ := known(conditionType)
+		s.Members = append(s.Members, Member{Type: conditionType, Status: status, noHeartbeat: k.NoHeartbeat})
+	}
+	slices.SortFunc(s.Members, func(a, b Member) int { return strings.Compare(a.Type, b.Type) })
+	return nil
+}
+
+func (s *Set) readSelector(selector *v1alpha1.NodeSelector) error {
+	s.Selector = labels.Everything()
+	if selector == nil {
+		return nil
+	}
+	in := &metav1.LabelSelector{MatchLabels: selector.MatchLabels}
+	for _, r := range selector.MatchExpressions {
+		in.MatchExpressions = append(in.MatchExpressions, metav1.LabelSelectorRequirement{Key: r.Key, Operator: r.Operator, Values: r.Values})
+	}
+	var err error
+	if s.Selector, err = metav1.LabelSelectorAsSelector(in); err != nil {
+		return fmt.Errorf("spec.nodeSelector: %w", err)
+	}
+	return nil
+}
+
+func (s *Set) readDurations(spec *v1alpha1.ConditionSetSpec) error {
+	hold := time.Duration(0)
+	if s.Effect == corev1.TaintEffectNoExecute {
+		hold = defaultHold
+	}
+	for _, f := range []struct {
+		field    string
+		text     v1alpha1.Duration
+		fallback time.Duration
+		into     *time.Duration
+	}{
+		{"for", spec.For, hold, &s.For},
+		{"recoverAfter", spec.RecoverAfter, hold, &s.RecoverAfter},
+		{"staleAfter", spec.StaleAfter, defaultStaleAfter, &s.StaleAfter},
+		{"evictAfter", spec.EvictAfter, 0, &s.EvictAfter},
+	} {
+		d, err := f.text.Or(f.fallback)
+		if err != nil || d < 0 {
+			return fmt.Errorf("spec.%s: %q is no duration", f.field, f.text)
+		}
+		*f.into = d
+	}
+	return nil
+}
+
+// Selects says whether the set is about this node at all.
+func (s *Set) Selects(n *Node) bool {
+	return (s.IncludeControlPlane || !n.ControlPlane) && s.Selector.Matches(labels.Set(n.Labels))
+}
+
+// matches says whether the node's conditions have the members' statuses, however old the news.
+func (s *Set) matches(n *Node) bool {
+	for _, m := range s.Members {
+		if r, ok := n.Readings[m.Type]; !ok || r.Status != m.Status {
+			return false
+		}
+	}
+	return true
+}

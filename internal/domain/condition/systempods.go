@@ -1,0 +1,68 @@
+package condition
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+)
+
+// SystemPod is a pod, or a DaemonSet's pods, that a node or its healing can't do without: evict it and the condition
+// that led to the eviction freezes, or the node is lost.
+type SystemPod struct {
+	Namespace, Name string
+	// Role is what it does for the node.
+	Role        string
+	Tolerations []corev1.Toleration
+}
+
+func (p SystemPod) String() string { return fmt.Sprintf("%s/%s (%s)", p.Namespace, p.Name, p.Role) }
+
+// LabelReporter marks the pods of a reporter of node conditions that Autohealer doesn't know by itself.
+const LabelReporter = "autohealer.resourcestack.com/reporter"
+
+// roleOfPath is how a pod that plugs into the kubelet shows itself, whoever made it.
+var roleOfPath = []struct{ prefix, role string }{
+	{"/etc/cni", "CNI"}, {"/opt/cni", "CNI"},
+	{"/var/lib/kubelet/plugins_registry", "CSI"}, {"/var/lib/kubelet/plugins", "CSI"},
+	{"/dev/kmsg", "condition reporter"},
+}
+
+// SystemRole tells what a pod does for its node, "" for an ordinary pod.
+func SystemRole(meta *metav1.ObjectMeta, spec *corev1.PodSpec) string {
+	reporter := strings.Contains(meta.Name, "node-problem-detector") || meta.Labels[LabelReporter] == "true" ||
+		strings.Contains(meta.Labels["app.kubernetes.io/name"]+meta.Labels["app"]+meta.Labels["k8s-app"], "node-problem-detector")
+	if reporter {
+		return "condition reporter"
+	}
+	for _, v := range spec.Volumes {
+		if v.HostPath == nil {
+			continue
+		}
+		for _, r := range roleOfPath {
+			if v.HostPath.Path == r.prefix || strings.HasPrefix(v.HostPath.Path, r.prefix+"/") {
+				return r.role
+			}
+		}
+	}
+	return ""
+}
+
+// intolerant names the pods that a NoExecute taint of this key would evict, now or after their tolerationSeconds.
+func intolerant(pods []SystemPod, key string) []string {
+	taint := corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute}
+	var names []string
+	for _, p := range pods {
+		tolerates := slices.ContainsFunc(p.Tolerations, func(t corev1.Toleration) bool {
+			return t.TolerationSeconds == nil && t.ToleratesTaint(klog.Background(), &taint, false)
+		})
+		if !tolerates {
+			names = append(names, p.String())
+		}
+	}
+	slices.Sort(names)
+	return names
+}
