@@ -1,0 +1,33 @@
+// Package certs provides the certificate that the admission webhook serves: one that the managers make, publish and
+// rotate themselves (SelfSigned), or one that somebody else keeps in files (Files). Neither needs a restart.
+//
+// Private keys are never logged.
+package certs
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+// errNothingServed is what handshakes and readiness say before the first certificate.
+var errNothingServed = errors.New("no serving certificate yet")
+
+// expiry is for the alert that fires when rotation has failed for long.
+var expiry = prometheus.NewGauge(prometheus.GaugeOpts{
+	Name: "autohealer_webhook_certificate_expiry_timestamp_seconds",
+	Help: "When the certificate that this replica's webhook serves expires, in seconds since 1970.",
+})
+
+func registerMetrics() error {
+	err := metrics.Registry.Register(expiry)
+	if errors.As(err, &prometheus.AlreadyRegisteredError{}) { // a second manager in one process, as in tests
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("register the certificate's metric: %w", err)
+	}
+	return nil
+}
