@@ -157,7 +157,7 @@ func (p *planner) restore(c Claimant, claim OwnedTaint, m Match) {
 		p.drop(claim, PutBack)
 		return
 	}
-	p.step(c, Taint, PutBack, OwnedTaint{Key: claim.Key}, to, m.Since)
+	p.step(c, Taint, PutBack, OwnedTaint{Key: claim.Key}, to, p.At.Now) // the removal, not the match, is what it answers
 	claim.Effect, claim.Generation = to, c.Generation
 	p.markEvicting(&claim)
 	p.next = append(p.next, claim)
@@ -190,6 +190,7 @@ func (p *planner) want(c Claimant) {
 	p.plan.lookAgainAt(at)
 	p.noteFlapping(c, claim, m)
 	p.step(c, Taint, Matched, claim, to, m.Since)
+	p.steps[len(p.steps)-1].Due = m.HoldsAt
 	claim.Effect = to
 	if c.Effect == corev1.TaintEffectNoExecute {
 		p.history = append(p.history, PastTaint{Set: c.UID, At: claim.Since})

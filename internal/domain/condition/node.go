@@ -36,8 +36,11 @@ type Node struct {
 	Owned           Ownership
 	// RecordBroken: the ownership annotation can't be read, so nothing on the node is known to be ours.
 	RecordBroken bool
-	record       string
-	Readings     map[string]Reading
+	// Annotated: the node has annotations, ours or others'.
+	Annotated bool
+	record    string
+	recorded  bool
+	Readings  map[string]Reading
 	// Lease is the node's Lease as a reading without a status; zero while unknown.
 	Lease Reading
 	// FirstSeen by our clock.
@@ -61,11 +64,12 @@ func NewNode(node *corev1.Node, before *Node, now time.Time) *Node {
 	n := &Node{
 		Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Created: node.CreationTimestamp.Time,
 		Labels: node.Labels, Zone: node.Labels[corev1.LabelTopologyZone], ControlPlane: isControlPlane(node.Labels),
-		Deleting: node.DeletionTimestamp != nil,
-		Taints:   node.Spec.Taints,
-		record:   node.Annotations[v1alpha1.AnnotationOwnedTaints],
-		Readings: make(map[string]Reading, len(node.Status.Conditions)), FirstSeen: now,
+		Deleting:  node.DeletionTimestamp != nil,
+		Taints:    node.Spec.Taints,
+		Annotated: len(node.Annotations) > 0,
+		Readings:  make(map[string]Reading, len(node.Status.Conditions)), FirstSeen: now,
 	}
+	n.record, n.recorded = node.Annotations[v1alpha1.AnnotationOwnedTaints]
 	if before != nil {
 		n.FirstSeen, n.Lease = before.FirstSeen, before.Lease
 	}
@@ -83,6 +87,9 @@ func NewNode(node *corev1.Node, before *Node, now time.Time) *Node {
 	n.keepVanished(before, now)
 	return n
 }
+
+// Record is the ownership annotation as it was read; ok is false when there is none.
+func (n *Node) Record() (text string, ok bool) { return n.record, n.recorded }
 
 func isControlPlane(labels map[string]string) bool {
 	_, a := labels["node-role.kubernetes.io/control-plane"]
@@ -148,7 +155,7 @@ func fresh(r Reading, staleAfter time.Duration, at Moment) bool {
 
 // sameButSightings says whether nothing but heartbeats differs from before.
 func (n *Node) sameButSightings(before *Node) bool {
-	return before != nil && n.UID == before.UID && n.Deleting == before.Deleting && n.record == before.record &&
+	return before != nil && n.UID == before.UID && n.Deleting == before.Deleting && n.Annotated == before.Annotated && n.record == before.record && n.recorded == before.recorded &&
 		maps.Equal(n.Labels, before.Labels) && equality.Semantic.DeepEqual(n.Taints, before.Taints) &&
 		maps.EqualFunc(n.Readings, before.Readings, func(a, b Reading) bool {
 			return a.Status == b.Status && a.Transition.Equal(b.Transition)

@@ -90,6 +90,8 @@ type Step struct {
 	From, To   corev1.TaintEffect
 	// Trigger is the transition that the step answers; with set, generation and node it names the act.
 	Trigger time.Time
+	// Due is when the step could first be taken; zero when that isn't known.
+	Due time.Time
 }
 
 // Harmful says whether the step takes something from the node's pods.

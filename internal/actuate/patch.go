@@ -1,0 +1,76 @@
+package actuate
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/condition"
+)
+
+// operation is one operation of a JSON Patch (RFC 6902).
+type operation struct {
+	Op    string
+	Path  string
+	Value any
+}
+
+// MarshalJSON keeps `"value": null`, which `test` needs to say that a field is absent.
+func (o operation) MarshalJSON() ([]byte, error) {
+	if o.Op == "remove" {
+		return json.Marshal(map[string]any{"op": o.Op, "path": o.Path})
+	}
+	return json.Marshal(map[string]any{"op": o.Op, "path": o.Path, "value": o.Value})
+}
+
+// taintPatch replaces a node's taints and the ownership record in one write that fails when either is no longer what was
+// read: spec.taints is an atomic list, in which any other kind of patch loses what others wrote meanwhile.
+func taintPatch(node *condition.Node, taints []corev1.Taint, owned condition.Ownership) ([]byte, error) {
+	before := any(node.Taints)
+	if len(node.Taints) == 0 {
+		before = nil // the field is absent then, and `test []` would fail
+	}
+	if taints == nil {
+		taints = []corev1.Taint{}
+	}
+	ops := []operation{
+		{"test", "/metadata/uid", node.UID},
+		{"test", "/spec/taints", before},
+		{"add", "/spec/taints", taints},
+	}
+	return json.Marshal(append(ops, recordOperations(node, owned.String())...))
+}
+
+func recordOperations(node *condition.Node, after string) []operation {
+	path := "/metadata/annotations/" + strings.ReplaceAll(v1alpha1.AnnotationOwnedTaints, "/", "~1")
+	before, had := node.Record()
+	switch {
+	case !node.Annotated && after == "":
+		return nil
+	case !node.Annotated: // the parent of a path must exist
+		return []operation{
+			{"test", "/metadata/annotations", nil},
+			{"add", "/metadata/annotations", map[string]string{v1alpha1.AnnotationOwnedTaints: after}},
+		}
+	case !had && after == "":
+		return nil
+	case !had:
+		return []operation{{"test", path, nil}, {"add", path, after}}
+	case after == "":
+		return []operation{{"test", path, before}, {Op: "remove", Path: path}}
+	}
+	return []operation{{"test", path, before}, {"add", path, after}}
+}
+
+// stale recognises a failed `test`: 422 without causes, where a real validation error has causes.
+func stale(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || !apierrors.IsInvalid(err) {
+		return false
+	}
+	return status.Status().Details == nil || len(status.Status().Details.Causes) == 0
+}

@@ -1,0 +1,109 @@
+package actuate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/guard"
+)
+
+// Admitted is a ConditionSet that the rules admitted.
+type Admitted = guard.Validated[*v1alpha1.ConditionSet]
+
+// Current checks live, just before an act, that a policy still is what was admitted.
+type Current interface {
+	Check(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName, uid types.UID, generation int64) error
+}
+
+// Taints writes node taints together with the record of whose they are.
+type Taints struct {
+	Client  client.Client
+	Current Current
+	// Acts takes the audit trail: one line an act.
+	Acts logr.Logger
+}
+
+// Apply carries out a plan in one write and gives the node's new resource version. Each harmful step needs its set's
+// admission at the planned generation; steps that undo need their claim in the node's record. After an error Certain
+// says whether the node surely stayed as it was.
+func (t *Taints) Apply(ctx context.Context, plan condition.Plan, admitted []Admitted) (version string, err error) {
+	for _, step := range plan.Steps {
+		if err := t.covered(ctx, plan.Node, step, admitted); err != nil {
+			return "", err
+		}
+	}
+	patch, err := taintPatch(plan.Node, plan.Taints, plan.Owned)
+	if err != nil {
+		return "", fmt.Errorf("build the patch of node %s: %w", plan.Node.Name, err)
+	}
+	node := &metav1.PartialObjectMetadata{}
+	node.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Node"})
+	node.Name = plan.Node.Name
+	if err := t.Client.Patch(ctx, node, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner("autohealer")); err != nil {
+		if stale(err) {
+			return "", fmt.Errorf("patch node %s: %w", plan.Node.Name, ErrStale)
+		}
+		return "", fmt.Errorf("patch node %s: %w", plan.Node.Name, err)
+	}
+	for _, step := range plan.Steps {
+		t.record(plan.Node, step, admitted)
+	}
+	return node.ResourceVersion, nil
+}
+
+// covered finds what allows a step: the admission of its set, still current, or a record.
+func (t *Taints) covered(ctx context.Context, node *condition.Node, step condition.Step, admitted []Admitted) error {
+	if !step.Harmful() {
+		recorded := func(c condition.OwnedTaint) bool { return c.Key == step.Key }
+		if !slices.ContainsFunc(node.Owned.Taints, recorded) {
+			return fmt.Errorf("%s %s on node %s: the node's record doesn't claim it: %w", step.Verb, step.Key, node.Name, ErrNotValidated)
+		}
+		return nil
+	}
+	v, ok := find(admitted, step)
+	if !ok {
+		return fmt.Errorf("%s %s on node %s for ConditionSet %s: %w", step.Verb, step.Key, node.Name, step.SetName, ErrNotValidated)
+	}
+	kind := v1alpha1.GroupVersion.WithKind("ConditionSet")
+	if err := t.Current.Check(ctx, kind, types.NamespacedName{Name: v.Object().Name}, v.UID(), v.Generation()); err != nil {
+		return fmt.Errorf("%w: %w", ErrStale, err)
+	}
+	return nil
+}
+
+func find(admitted []Admitted, step condition.Step) (Admitted, bool) {
+	i := slices.IndexFunc(admitted, func(v Admitted) bool {
+		return v.Valid() && v.UID() == step.Set && v.Generation() == step.Generation
+	})
+	if i < 0 {
+		return Admitted{}, false
+	}
+	return admitted[i], true
+}
+
+// record writes the audit line of one act. Events expire and can be dropped; this is what remains.
+func (t *Taints) record(node *condition.Node, step condition.Step, admitted []Admitted) {
+	v, _ := find(admitted, step)
+	t.Acts.Info("Changed a node's taint",
+		"act", ID(node.UID, step), "verb", string(step.Verb), "reason", string(step.Reason),
+		"policyKind", "ConditionSet", "policy", step.SetName, "policyUID", step.Set, "policyGeneration", step.Generation, "ruleSet", v.RuleSetHash(),
+		"targetKind", "Node", "target", node.Name, "targetUID", node.UID,
+		"taintKey", step.Key, "before", string(step.From), "after", string(step.To), "trigger", step.Trigger)
+}
+
+// ID names an act: the same policy, generation, target and trigger never act twice.
+func ID(target types.UID, step condition.Step) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%d/%s/%s/%s/%d", step.Set, step.Generation, target, step.Key, step.Verb, step.Trigger.Unix()))
+	return hex.EncodeToString(sum[:8])
+}

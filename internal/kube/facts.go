@@ -1,0 +1,49 @@
+package kube
+
+import (
+	"sync/atomic"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+)
+
+// Facts is what admission and controllers know of the cluster, kept up to date by informers.
+type Facts struct {
+	Fleet  *condition.Fleet
+	Clock  clock.PassiveClock
+	Server *ServerClock
+
+	heard atomic.Pointer[time.Time]
+}
+
+// Heard notes that the watch of nodes delivered something, which proves that it lives.
+func (f *Facts) Heard() {
+	now := f.Clock.Now()
+	f.heard.Store(&now)
+}
+
+// Moment is now, by our clock and the API server's.
+func (f *Facts) Moment() condition.Moment {
+	return condition.Moment{Now: f.Clock.Now(), Server: f.Server.Now()}
+}
+
+// Synced says whether every informer behind the facts has synced.
+func (f *Facts) Synced() bool { return f.Fleet.Synced() }
+
+// Age is how long ago the watch of nodes last delivered anything; a day when it never did.
+func (f *Facts) Age(now time.Time) time.Duration {
+	heard := f.heard.Load()
+	if heard == nil {
+		return 24 * time.Hour
+	}
+	return max(0, now.Sub(*heard))
+}
+
+// PreviewConditionSet tells what a set would do now.
+func (f *Facts) PreviewConditionSet(set *v1alpha1.ConditionSet, limits limit.Limits, now time.Time) (condition.Preview, error) {
+	return f.Fleet.Preview(set, limits, condition.Moment{Now: now, Server: f.Server.Now()})
+}
