@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -228,6 +229,46 @@ func testAuditLog(t *testing.T, c *Cluster) {
 	if patches == 0 {
 		t.Error("the patch that set example.com/broken is not in the log")
 	}
+}
+
+func TestTheAPIServerAloneTakesNodesAndPods(t *testing.T) {
+	goroutines := goleak.IgnoreCurrent()
+	c, err := Start(t.Context(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := kubernetes.NewForConfigOrDie(c.Config)
+	names, err := c.AddNodes(t.Context(), 2, NodeOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	planes, err := c.AddNodes(t.Context(), 1, NodeOptions{Prefix: "plane", ControlPlane: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(names) != 2 || names[1] != "node-1" || len(planes) != 1 || planes[0] != "plane-0" {
+		t.Errorf("names: %v, %v", names, planes)
+	}
+	node, err := client.CoreV1().Nodes().Get(t.Context(), "node-1", metav1.GetOptions{})
+	if err != nil || len(node.Spec.Taints) > 0 {
+		t.Errorf("a node of nobody has taints: %v, %v", node.Spec.Taints, err)
+	}
+	if _, err := client.AppsV1().Deployments("default").Create(t.Context(), deployment(1), metav1.CreateOptions{}); err != nil {
+		t.Error(err)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: deployment(1).Spec.Template.Spec}
+	if _, err := client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Error(err)
+	}
+	if err := c.StartComponent(t.Context(), Kwok); err == nil || !strings.Contains(err.Error(), "has no kwok") {
+		t.Errorf("a component that wasn't asked for: %v", err)
+	}
+	for range 2 {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	goleak.VerifyNone(t, goroutines)
 }
 
 func TestACrashAtStartShowsTheComponentsLogAndLeavesNothing(t *testing.T) {

@@ -74,9 +74,10 @@ explain() { # the log of a failed build
   fi
 }
 
+minor=${kubernetes#v1.}
 # Nothing but the Go toolchain takes part: no cgo, no workspace, no version-control stamps.
 readonly ldflags="-s -w -X k8s.io/component-base/version.gitVersion=$kubernetes\
- -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36\
+ -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=${minor%%.*}\
  -X k8s.io/component-base/version.gitTreeState=clean"
 
 build() { # number, binary
