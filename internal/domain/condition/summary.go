@@ -69,3 +69,10 @@ func (f *Fleet) TaintedNodes() (repelling, evicting, of int) {
 	defer f.mu.RUnlock()
 	return f.counts.cluster.repelling, f.counts.cluster.evicting, f.counts.cluster.counted
 }
+
+// Nodes are the names of all known nodes.
+func (f *Fleet) Nodes() []string {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return slices.Sorted(maps.Keys(f.nodes))
+}

@@ -1,0 +1,96 @@
+package conditionset
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/resourcestack/autohealer/internal/domain/condition"
+)
+
+// Labels are bounded: policies by name, never nodes.
+var (
+	actsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "autohealer_conditionset_acts_total",
+		Help: "Changes of node taints, by ConditionSet, verb (Taint, Escalate, Deescalate, Untaint, Repair) and result (done, stale, failed).",
+	}, []string{"policy", "verb", "result"})
+
+	actLatency = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "autohealer_conditionset_taint_latency_seconds",
+		Help:    "Time from the moment at which a node was due for a taint to the end of the write that set it.",
+		Buckets: []float64{.005, .01, .025, .05, .1, .15, .25, .5, 1, 2.5, 5, 15, 60},
+	})
+
+	nodesGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "autohealer_conditionset_nodes",
+		Help: "Nodes of a ConditionSet by state: selected, matching, tainted, held (by a limit or the breaker), stale.",
+	}, []string{"policy", "state"})
+
+	breakerGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "autohealer_conditionset_breaker_open",
+		Help: "1 while a ConditionSet's breaker is open and waits for a reset.",
+	}, []string{"policy"})
+
+	limitGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "autohealer_conditionset_limit_reached",
+		Help: "1 while a limit holds back acts of a ConditionSet.",
+	}, []string{"policy"})
+
+	eventsDropped = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "autohealer_conditionset_events_dropped_total",
+		Help: "Events on single nodes left out because there were too many at once; the audit trail has them.",
+	})
+)
+
+// registerMetrics adds the metrics to the manager's registry; a second manager in one process shares them.
+func registerMetrics() error {
+	for _, c := range []prometheus.Collector{actsTotal, actLatency, nodesGauge, breakerGauge, limitGauge, eventsDropped} {
+		if err := metrics.Registry.Register(c); err != nil {
+			if _, again := err.(prometheus.AlreadyRegisteredError); !again {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func countAct(step condition.Step, now time.Time) {
+	actsTotal.WithLabelValues(step.SetName, string(step.Verb), "done").Inc()
+	if !step.Due.IsZero() {
+		actLatency.Observe(now.Sub(step.Due).Seconds())
+	}
+}
+
+func countFailure(step condition.Step, err error) {
+	result := "failed"
+	if isStale(err) {
+		result = "stale"
+	}
+	actsTotal.WithLabelValues(step.SetName, string(step.Verb), result).Inc()
+}
+
+func gaugeStates(policy string, sum condition.Summary, limited bool) {
+	for state, n := range map[string]int{
+		"selected": sum.Selected, "matching": sum.Matching, "tainted": sum.Tainted, "held": sum.HeldBack, "stale": sum.Stale,
+	} {
+		nodesGauge.WithLabelValues(policy, state).Set(float64(n))
+	}
+	breakerGauge.WithLabelValues(policy).Set(boolean(sum.Breaker != nil && !sum.Breaker.Reset))
+	limitGauge.WithLabelValues(policy).Set(boolean(limited))
+}
+
+// forgetStates drops the series of a set that is gone.
+func forgetStates(policy string) {
+	match := prometheus.Labels{"policy": policy}
+	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{actsTotal, nodesGauge, breakerGauge, limitGauge} {
+		v.DeletePartialMatch(match)
+	}
+}
+
+func boolean(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,107 @@
+package conditionset
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/kube"
+)
+
+// Reconciler keeps a ConditionSet's finalizer and status. The acting is the NodeReconciler's.
+type Reconciler struct {
+	Client   client.Client
+	Observer *Observer
+	Trouble  *Trouble
+	Report   *Reporter
+
+	mu      sync.Mutex
+	written map[types.UID]time.Time
+}
+
+// Reconcile keeps one set's finalizer and status.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	cs := &v1alpha1.ConditionSet{}
+	if err := r.Client.Get(ctx, request.NamespacedName, cs); err != nil {
+		forgetStates(request.Name)
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if cs.DeletionTimestamp != nil {
+		return r.release(ctx, cs)
+	}
+	if err := kube.SetFinalizer(ctx, r.Client, cs, v1alpha1.FinalizerUndo, true); err != nil {
+		return reconcile.Result{}, err
+	}
+	st, ok := r.observe(cs)
+	if !ok {
+		return reconcile.Result{RequeueAfter: statusDelay}, nil
+	}
+	return r.writeStatus(ctx, cs, st)
+}
+
+// release lets a deleted set go once no node carries its record any more.
+func (r *Reconciler) release(ctx context.Context, cs *v1alpha1.ConditionSet) (reconcile.Result, error) {
+	fleet := r.Observer.Facts.Fleet
+	if !fleet.Synced() || fleet.Recorded(cs.UID) {
+		return reconcile.Result{RequeueAfter: statusDelay}, nil
+	}
+	r.Trouble.forget(cs.UID)
+	r.mu.Lock()
+	delete(r.written, cs.UID)
+	r.mu.Unlock()
+	return reconcile.Result{}, client.IgnoreNotFound(kube.SetFinalizer(ctx, r.Client, cs, v1alpha1.FinalizerUndo, false))
+}
+
+// observe gathers what the status tells; ok is false while the observer hasn't seen this generation.
+func (r *Reconciler) observe(cs *v1alpha1.ConditionSet) (st state, ok bool) {
+	facts := r.Observer.Facts
+	st.judgement, ok = r.Observer.judgementOf(cs.Name)
+	if !ok || st.uid != cs.UID || st.generation != cs.Generation {
+		return st, false
+	}
+	st.synced = facts.Synced()
+	st.trouble = r.Trouble.get(cs.UID)
+	if st.summary, ok = facts.Fleet.Summary(cs.UID, facts.Moment()); !ok {
+		st.summary = condition.Summary{}
+	}
+	return st, true
+}
+
+// writeStatus writes what changed, at most once a second, except what acting waits for.
+func (r *Reconciler) writeStatus(ctx context.Context, cs *v1alpha1.ConditionSet, st state) (reconcile.Result, error) {
+	after := cs.DeepCopy()
+	after.Status = statusOf(cs, st)
+	limited := find(after.Status.Conditions, v1alpha1.ConditionLimitReached) != nil
+	gaugeStates(cs.Name, st.summary, limited)
+	now := r.Observer.Facts.Clock.Now()
+	urgent := cs.Status.ObservedGeneration != cs.Generation
+	if wait := r.lastWrite(cs.UID).Add(statusDelay).Sub(now); wait > 0 && !urgent {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	written, err := kube.WriteStatus(ctx, r.Client, cs, after)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if written {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.written == nil {
+			r.written = map[types.UID]time.Time{}
+		}
+		r.written[cs.UID] = now
+		r.Report.changed(cs, cs.Status.Conditions, after.Status.Conditions)
+	}
+	return reconcile.Result{}, nil
+}
+
+func (r *Reconciler) lastWrite(set types.UID) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.written[set]
+}

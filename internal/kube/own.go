@@ -1,0 +1,43 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+)
+
+// SetFinalizer adds or removes a finalizer of one of our own objects by a patch of the metadata alone: writing the whole
+// object back would normalise what the user wrote, which GitOps tools show as drift.
+func SetFinalizer(ctx context.Context, c client.Client, object client.Object, finalizer string, wanted bool) error {
+	before := object.DeepCopyObject().(client.Object)
+	changed := false
+	if wanted {
+		changed = controllerutil.AddFinalizer(object, finalizer)
+	} else {
+		changed = controllerutil.RemoveFinalizer(object, finalizer)
+	}
+	if !changed {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := c.Patch(ctx, object, patch); err != nil {
+		return fmt.Errorf("set finalizer %s of %s: %w", finalizer, object.GetName(), err)
+	}
+	return nil
+}
+
+// WriteStatus writes what differs between before and after, the same object with another status, and nothing when
+// nothing does. A conflict is returned: the status was computed from an older object.
+func WriteStatus(ctx context.Context, c client.Client, before, after client.Object) (written bool, err error) {
+	if equality.Semantic.DeepEqual(before, after) {
+		return false, nil
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := c.Status().Patch(ctx, after, patch); err != nil {
+		return false, fmt.Errorf("write status of %s: %w", after.GetName(), err)
+	}
+	return true, nil
+}
