@@ -1,0 +1,195 @@
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/checker"
+	celast "github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/overloads"
+	"k8s.io/apimachinery/pkg/util/version"
+	admissioncel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	decl "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/environment"
+)
+
+// oldestKubernetes is the API server that must still accept the generated policy: 1.34 brought sort(), which keeps
+// messages the same from one evaluation to the next.
+var oldestKubernetes = version.MajorMinor(1, 34)
+
+// The roots of what a rule may read. Shared variables are roots of their own, named variables.<name>.
+const (
+	rootObject    = "object"
+	rootOldObject = "oldObject"
+	rootRequest   = "request"
+	rootPlan      = "plan"
+	rootFacts     = "facts"
+	variablePath  = "variables."
+)
+
+// environments are one kind's CEL environments: typed to check an expression, dynamic to run it, as a
+// ValidatingAdmissionPolicy does; so a field may be absent or of another type at run time, and both give the same verdict.
+type environments struct {
+	roots        map[string]*decl.DeclType
+	typed, loose *cel.Env
+}
+
+func newEnvironments(object *decl.DeclType) (*environments, error) {
+	return (&environments{roots: map[string]*decl.DeclType{}}).with(map[string]*decl.DeclType{
+		rootObject: object, rootOldObject: object,
+		rootRequest: admissioncel.BuildRequestType(), rootPlan: planType(), rootFacts: factsType(),
+	})
+}
+
+// with adds roots to what was there.
+func (e *environments) with(roots map[string]*decl.DeclType) (*environments, error) {
+	extended := &environments{roots: map[string]*decl.DeclType{}}
+	typed := environment.VersionedOptions{IntroducedVersion: version.MajorMinor(1, 0)}
+	loose := typed
+	add := func(name string, t *decl.DeclType) {
+		extended.roots[name] = t
+		typed.EnvOptions = append(typed.EnvOptions, cel.Variable(name, t.CelType()))
+		typed.DeclTypes = append(typed.DeclTypes, t)
+		loose.EnvOptions = append(loose.EnvOptions, cel.Variable(name, cel.DynType))
+	}
+	for name, t := range e.roots {
+		add(name, t)
+	}
+	for name, t := range roots {
+		add(name, t)
+	}
+	base := environment.MustBaseEnvSet(oldestKubernetes)
+	typedSet, typedErr := base.Extend(typed)
+	looseSet, looseErr := base.Extend(loose)
+	if err := errors.Join(typedErr, looseErr); err != nil {
+		return nil, fmt.Errorf("extend CEL environment: %w", err)
+	}
+	extended.typed, extended.loose = typedSet.NewExpressionsEnv(), looseSet.NewExpressionsEnv()
+	return extended, nil
+}
+
+// EstimateCallCost leaves calls to the Kubernetes estimator.
+func (e *environments) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
+	return nil
+}
+
+// EstimateSize bounds what a path leads to, by the declared types.
+func (e *environments) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
+	expr := node.Expr()
+	if expr == nil {
+		expr = noExpr
+	}
+	if e.isUntyped(expr) {
+		return &checker.SizeEstimate{Max: uint64(untypedLength)}
+	}
+	if expr.Kind() == celast.CallKind && expr.AsCall().FunctionName() == overloads.TypeConvertString {
+		return e.sizeOfText(expr.AsCall().Args()[0])
+	}
+	path := node.Path()
+	if text := pathOf(expr); len(path) == 0 && text != "" { // object.spec.?field, which the estimator takes for a call
+		path = strings.Split(text, ".")
+	}
+	if size := e.sizeOfPath(path); size != nil || len(path) > 0 {
+		return size
+	}
+	return madeSize(node.Type())
+}
+
+var noExpr = celast.NewExprFactory().NewUnspecifiedExpr(0)
+
+// madeSize bounds what an expression puts together, whose size CEL's estimator doesn't follow through lists: a text of one
+// field's length, a list of one field's. The estimate is a first sieve; what evaluation really costs is counted too.
+func madeSize(t *cel.Type) *checker.SizeEstimate {
+	switch t.Kind() {
+	case cel.StringKind:
+		return &checker.SizeEstimate{Max: 512}
+	case cel.ListKind, cel.MapKind:
+		return &checker.SizeEstimate{Max: 32}
+	}
+	return nil
+}
+
+// isUntyped recognises dyn(c).status, with c a loop variable: the way to select a field that the schema gives no type.
+func (e *environments) isUntyped(expr celast.Expr) bool {
+	if expr.Kind() != celast.SelectKind {
+		return false
+	}
+	operand := expr.AsSelect().Operand()
+	if operand.Kind() != celast.CallKind || operand.AsCall().FunctionName() != overloads.TypeConvertDyn {
+		return false
+	}
+	of := operand.AsCall().Args()[0]
+	return of.Kind() == celast.IdentKind && e.roots[of.AsIdent()] == nil
+}
+
+// sizeOfText bounds string(of) by what it is made of.
+func (e *environments) sizeOfText(of celast.Expr) *checker.SizeEstimate {
+	if e.isUntyped(of) {
+		return &checker.SizeEstimate{Max: uint64(untypedLength)}
+	}
+	if path := pathOf(of); path != "" {
+		return e.sizeOfPath(strings.Split(path, "."))
+	}
+	return nil
+}
+
+func (e *environments) sizeOfPath(path []string) *checker.SizeEstimate {
+	t := e.typeOf(path)
+	if t == nil {
+		return nil
+	}
+	return &checker.SizeEstimate{Max: uint64(max(0, t.MaxElements))}
+}
+
+func (e *environments) typeOf(path []string) *decl.DeclType {
+	var t *decl.DeclType
+	for i, step := range path {
+		switch {
+		case i == 0:
+			t = e.roots[step]
+		case step == "@items" || step == "@values":
+			t = t.ElemType
+		case step == "@keys":
+			t = t.KeyType
+		default:
+			t = fieldType(t, step)
+		}
+		if t == nil {
+			return nil
+		}
+	}
+	return t
+}
+
+// fieldType finds a field; declared types know one that is a CEL keyword, such as `for`, by its escaped name.
+func fieldType(t *decl.DeclType, name string) *decl.DeclType {
+	escaped, _ := decl.Escape(name)
+	for _, n := range []string{name, escaped} {
+		if f := t.Fields[n]; f != nil {
+			return f.Type
+		}
+	}
+	return nil
+}
+
+// declaredType is the type of a shared variable.
+func declaredType(v Variable) (*decl.DeclType, error) {
+	text := stringType(v.MaxLength)
+	switch v.Type {
+	case "bool":
+		return decl.BoolType, nil
+	case "int":
+		return decl.IntType, nil
+	case "duration":
+		return decl.DurationType, nil
+	case "string":
+		return text, nil
+	case "list(string)":
+		return decl.NewListType(text, v.MaxItems), nil
+	case "map(string, string)":
+		return decl.NewMapType(text, text, v.MaxItems), nil
+	}
+	return nil, fmt.Errorf("unknown type %q", v.Type)
+}

@@ -1,0 +1,71 @@
+package guard
+
+import "slices"
+
+// RuleInfo is a rule with what compiling it found out, for documentation, tools and the generated policy.
+type RuleInfo struct {
+	Rule
+	// Reads are the paths that decide the verdict, shared variables followed to what they read.
+	Reads []string
+	// Variables are the shared variables that expression and message need, in the order of their definition.
+	Variables []Variable
+	// Portable rules read only what a ValidatingAdmissionPolicy can.
+	Portable bool
+	// AtRunTime rules are judged again before anything acts on the object.
+	AtRunTime bool
+	// Unchanged is CEL that is true for an update that leaves alone all that the rule reads; "" when there is none.
+	Unchanged string
+	// StaticCost is the estimate of the expression, in CEL cost units.
+	StaticCost uint64
+}
+
+// Rules are the rules for a kind, in the catalogue's order.
+func (g *Guard) Rules(kind string) []RuleInfo {
+	k := g.rules.Load().kinds[kind]
+	if k == nil {
+		return nil
+	}
+	infos := make([]RuleInfo, 0, len(k.rules))
+	for _, r := range k.rules {
+		infos = append(infos, RuleInfo{
+			Rule: r.Rule, Reads: r.reads.list(), Variables: k.needed(r),
+			Portable: r.portable(), AtRunTime: r.holdsAtRunTime(),
+			Unchanged: r.unchangedExpression, StaticCost: r.condition.cost,
+		})
+	}
+	return infos
+}
+
+// Kinds that the guard judges, sorted.
+func (g *Guard) Kinds() []string {
+	var kinds []string
+	for kind := range g.rules.Load().kinds {
+		kinds = append(kinds, kind)
+	}
+	slices.Sort(kinds)
+	return kinds
+}
+
+// needed are the variables that a rule needs, directly or through others.
+func (k *kindRules) needed(r *compiledRule) []Variable {
+	wanted := map[string]bool{}
+	want := func(p *program) {
+		if p != nil {
+			for path := range p.reads {
+				wanted[rootOf(path)] = true
+			}
+		}
+	}
+	want(&r.condition)
+	want(r.message)
+	want(r.unchanged)
+	var needed []Variable
+	for _, v := range slices.Backward(k.variables) { // a variable reads only earlier ones
+		if wanted[variablePath+v.Name] {
+			want(&v.program)
+			needed = append(needed, v.Variable)
+		}
+	}
+	slices.Reverse(needed)
+	return needed
+}

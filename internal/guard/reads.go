@@ -1,0 +1,95 @@
+package guard
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	celast "github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+)
+
+// reads is the set of paths that an expression looks at, such as object.spec.taintKey, plan.limit, variables.status.
+type reads map[string]bool
+
+// readsOf walks a checked expression and takes the longest path of each chain. A loop variable that shadows a root counts
+// as reading it: a path too many makes a rule less portable, never a verdict wrong.
+func readsOf(checked *celast.AST, roots func(string) bool) reads {
+	found := reads{}
+	var walk func(e celast.NavigableExpr)
+	walk = func(e celast.NavigableExpr) {
+		if path := pathOf(e); path != "" && roots(rootOf(path)) {
+			found[path] = true
+			return
+		}
+		for _, child := range e.Children() {
+			walk(child)
+		}
+	}
+	walk(celast.NavigateAST(checked))
+	return found
+}
+
+// pathOf is the path of a chain of selections and literal indexes from an identifier, "" for anything else.
+func pathOf(e celast.Expr) string {
+	switch e.Kind() {
+	case celast.IdentKind:
+		return e.AsIdent()
+	case celast.SelectKind:
+		return join(pathOf(e.AsSelect().Operand()), e.AsSelect().FieldName())
+	case celast.CallKind:
+		call := e.AsCall()
+		switch call.FunctionName() {
+		case operators.Index, operators.OptIndex, operators.OptSelect:
+			if key := call.Args()[1]; key.Kind() == celast.LiteralKind && key.AsLiteral().Type() == types.StringType {
+				return join(pathOf(call.Args()[0]), string(key.AsLiteral().(types.String)))
+			}
+		}
+	}
+	return ""
+}
+
+func join(path, field string) string {
+	if path == "" {
+		return ""
+	}
+	return path + "." + field
+}
+
+// rootOf is the root that a path starts from: object, plan, variables.status.
+func rootOf(path string) string {
+	if rest, ok := strings.CutPrefix(path, variablePath); ok {
+		name, _, _ := strings.Cut(rest, ".")
+		return variablePath + name
+	}
+	root, _, _ := strings.Cut(path, ".")
+	return root
+}
+
+// anyOf says whether one of the paths starts from one of the roots.
+func (r reads) anyOf(roots ...string) bool {
+	for path := range r {
+		if slices.Contains(roots, rootOf(path)) {
+			return true
+		}
+	}
+	return false
+}
+
+// list is the paths, sorted.
+func (r reads) list() []string { return slices.Sorted(maps.Keys(r)) }
+
+// through replaces each shared variable by what it reads itself.
+func (r reads) through(variables map[string]reads) reads {
+	all := reads{}
+	for path := range r {
+		inner, isVariable := variables[rootOf(path)]
+		if !isVariable {
+			all[path] = true
+			continue
+		}
+		maps.Copy(all, inner)
+	}
+	return all
+}

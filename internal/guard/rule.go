@@ -1,0 +1,139 @@
+package guard
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/resourcestack/autohealer/internal/domain/condition"
+)
+
+// Severity is what a violated rule does.
+type Severity string
+
+const (
+	// Deny refuses the object.
+	Deny Severity = "Deny"
+	// Warn admits it with a warning.
+	Warn Severity = "Warn"
+)
+
+// Rule is one entry of a catalogue.
+type Rule struct {
+	// ID is kind/name, in lower case; it is what users see, exempt and search for.
+	ID string `json:"id"`
+	// Kinds the rule judges.
+	Kinds []string `json:"kinds"`
+	// Severity of a violation.
+	Severity Severity `json:"severity"`
+	// Expression is CEL that returns a bool; false is a violation.
+	Expression string `json:"expression"`
+	// MessageExpression is CEL that returns what is wrong and what to write instead. Default: the rationale.
+	MessageExpression string `json:"messageExpression,omitempty"`
+	// OnFactsUnavailable is what happens to a rule over plan or facts while these aren't complete. Default: Warn.
+	OnFactsUnavailable Severity `json:"onFactsUnavailable,omitempty"`
+	// Exceptable rules may be lifted for one object by an exception.
+	Exceptable bool `json:"exceptable,omitempty"`
+	// Rationale is the reason for the rule, with its source.
+	Rationale string `json:"rationale,omitempty"`
+	// Tests show each verdict; they are run, and the rule's documentation quotes them.
+	Tests []Test `json:"tests,omitempty"`
+}
+
+// Test is an object and the verdict that its rule must give.
+type Test struct {
+	Name      string          `json:"name"`
+	Object    json.RawMessage `json:"object"`
+	OldObject json.RawMessage `json:"oldObject,omitempty"`
+	// Plan is what the planner would say of the object. Default: nothing matches, nothing is limited.
+	Plan *condition.Preview `json:"plan,omitempty"`
+	// Facts says whether the facts are complete. Default: they are.
+	Facts  *TestFacts `json:"facts,omitempty"`
+	Expect Outcome    `json:"expect"`
+}
+
+// TestFacts is the part of the facts that a test may set.
+type TestFacts struct {
+	Synced     bool  `json:"synced"`
+	AgeSeconds int64 `json:"ageSeconds,omitempty"`
+}
+
+// Outcome is what a test expects of its rule.
+type Outcome string
+
+// The outcomes of a rule: not violated, violated with a warning, violated with a refusal.
+const (
+	ExpectAdmit Outcome = "admit"
+	ExpectWarn  Outcome = "warn"
+	ExpectDeny  Outcome = "deny"
+)
+
+// Variable is an expression that several rules share. It reads object, oldObject and earlier variables, so that the
+// generated ValidatingAdmissionPolicy can carry the same text.
+type Variable struct {
+	Name string `json:"name"`
+	// Type is one of bool, string, int, duration, list(string), map(string, string).
+	Type string `json:"type"`
+	// MaxItems bounds lists and maps, MaxLength every string in them: the cost estimate trusts these.
+	MaxItems  int64 `json:"maxItems,omitempty"`
+	MaxLength int64 `json:"maxLength,omitempty"`
+	// Expression is its CEL.
+	Expression string `json:"expression"`
+}
+
+// Catalogue is the file of one kind.
+type Catalogue struct {
+	Kind string `json:"kind"`
+	// Recheck is CEL over object and oldObject. When true, an update is judged like a creation, also by the rules
+	// whose fields it leaves alone.
+	Recheck   string     `json:"recheck"`
+	Variables []Variable `json:"variables,omitempty"`
+	Rules     []Rule     `json:"rules"`
+}
+
+// parseCatalogue reads one file; unknown and duplicate fields are errors.
+func parseCatalogue(files fs.FS, name string) (Catalogue, error) {
+	var c Catalogue
+	text, err := fs.ReadFile(files, name)
+	if err != nil {
+		return c, fmt.Errorf("read catalogue: %w", err)
+	}
+	if err := yaml.UnmarshalStrict(text, &c); err != nil {
+		return c, fmt.Errorf("parse catalogue %s: %w", name, err)
+	}
+	for i := range c.Rules {
+		if err := c.Rules[i].validate(); err != nil {
+			return c, fmt.Errorf("catalogue %s: %w", name, err)
+		}
+	}
+	return c, nil
+}
+
+// validate checks what the type of a field can't, and fills in defaults.
+func (r *Rule) validate() error {
+	if r.OnFactsUnavailable == "" {
+		r.OnFactsUnavailable = Warn
+	}
+	switch {
+	case r.ID == "" || r.Expression == "" || len(r.Kinds) == 0:
+		return fmt.Errorf("rule %q: id, kinds and expression are required", r.ID)
+	case strings.Trim(r.ID, "abcdefghijklmnopqrstuvwxyz0123456789-/") != "":
+		return fmt.Errorf("rule %q: an id has only lower-case letters, digits, - and /", r.ID)
+	case r.Severity != Deny && r.Severity != Warn:
+		return fmt.Errorf("rule %s: severity %q is neither Deny nor Warn", r.ID, r.Severity)
+	case r.OnFactsUnavailable != Deny && r.OnFactsUnavailable != Warn:
+		return fmt.Errorf("rule %s: onFactsUnavailable %q is neither Deny nor Warn", r.ID, r.OnFactsUnavailable)
+	}
+	return nil
+}
+
+// Docs is the place of a rule's documentation, relative to the project's root.
+func Docs(ruleID string) string {
+	return "docs/reference/guardrails.md#" + Anchor(ruleID)
+}
+
+// Anchor is the id's anchor on the page of all rules.
+func Anchor(ruleID string) string { return strings.ReplaceAll(ruleID, "/", "-") }

@@ -1,0 +1,124 @@
+package guard
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+)
+
+// Validated is an object that the rules in force admitted. Only Admit makes one that is valid, so code that asks for a
+// Validated can't be given an object that nobody checked.
+type Validated[T client.Object] struct {
+	object      T
+	uid         types.UID
+	generation  int64
+	specHash    string
+	ruleSetHash string
+	factsTime   time.Time
+}
+
+// Valid is false for the zero value, on which nothing may act.
+func (v Validated[T]) Valid() bool { return v.ruleSetHash != "" && v.uid != "" }
+
+// Object is a copy of what was judged. It panics on the zero value.
+func (v Validated[T]) Object() T {
+	if !v.Valid() {
+		panic("guard: the object of a Validated that nobody made")
+	}
+	return v.object.DeepCopyObject().(T)
+}
+
+// UID of the object.
+func (v Validated[T]) UID() types.UID { return v.uid }
+
+// Generation that was judged.
+func (v Validated[T]) Generation() int64 { return v.generation }
+
+// SpecHash of what was judged.
+func (v Validated[T]) SpecHash() string { return v.specHash }
+
+// RuleSetHash names the rules that judged.
+func (v Validated[T]) RuleSetHash() string { return v.ruleSetHash }
+
+// FactsTime is when the facts were last known to be current; zero when they aren't complete.
+func (v Validated[T]) FactsTime() time.Time { return v.factsTime }
+
+var scheme = func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	utilruntime.Must(v1alpha1.AddToScheme(s))
+	return s
+}()
+
+// Admit judges a stored object by the rules that hold at run time: those over the object itself. Rules over plan, facts,
+// the request or the old object judge creations and changes only; acting on them later would undo a policy because the
+// cluster, not the policy, changed. The Validated is the zero value unless the verdict admits the object.
+func Admit[T client.Object](ctx context.Context, g *Guard, obj T) (Validated[T], Verdict) {
+	verdict, err := g.admit(ctx, obj)
+	if err == nil && obj.GetUID() == "" {
+		err = fmt.Errorf("%q was never stored: it has no UID", obj.GetName())
+	}
+	var specHash string
+	if err == nil {
+		specHash, err = SpecHash(obj)
+	}
+	if err != nil {
+		verdict.Allowed = false
+		verdict.Skipped = append(verdict.Skipped, Skip{Rule: "guard/object", Severity: Deny, Reason: err.Error()})
+	}
+	if !verdict.Allowed {
+		return Validated[T]{}, verdict
+	}
+	return Validated[T]{
+		object: obj.DeepCopyObject().(T), uid: obj.GetUID(), generation: obj.GetGeneration(),
+		specHash: specHash, ruleSetHash: verdict.RuleSetHash, factsTime: verdict.FactsTime,
+	}, verdict
+}
+
+func (g *Guard) admit(ctx context.Context, obj client.Object) (Verdict, error) {
+	set := g.rules.Load()
+	verdict := Verdict{RuleSetHash: set.hash}
+	gvk, err := apiutil.GVKForObject(obj, scheme)
+	if err != nil {
+		return verdict, fmt.Errorf("find the kind of %T: %w", obj, err)
+	}
+	kind := set.kinds[gvk.Kind]
+	if kind == nil {
+		return verdict, fmt.Errorf("there are no rules for kind %q", gvk.Kind)
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return verdict, fmt.Errorf("convert %s: %w", gvk.Kind, err)
+	}
+	var rules []*compiledRule
+	for _, r := range kind.rules {
+		if r.holdsAtRunTime() {
+			rules = append(rules, r)
+		}
+	}
+	return g.evaluation(ctx, kind, content).verdict(set.hash, rules), nil
+}
+
+// SpecHash names an object's spec: equal specs give equal hashes, whatever the order of their maps.
+func SpecHash(obj client.Object) (string, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return "", fmt.Errorf("convert %T: %w", obj, err)
+	}
+	text, err := json.Marshal(content["spec"])
+	if err != nil {
+		return "", fmt.Errorf("encode spec of %T: %w", obj, err)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])[:16], nil
+}
