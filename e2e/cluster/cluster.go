@@ -43,7 +43,6 @@ type Cluster struct {
 
 	client    kubernetes.Interface
 	ports     ports
-	processes map[Component]*process
 	hasKwok   bool
 	temporary bool
 	watchdog  *watchdog
@@ -51,6 +50,9 @@ type Cluster struct {
 
 	stopOnce sync.Once
 	stopErr  error
+
+	processesMu sync.RWMutex
+	processes   map[Component]*process // needs processesMu
 
 	mu        sync.Mutex
 	nodeCount map[string]int // by name prefix; needs mu
@@ -181,6 +183,8 @@ func (c *Cluster) Stop() error {
 
 func (c *Cluster) stop() error {
 	var group errgroup.Group
+	c.processesMu.RLock()
+	defer c.processesMu.RUnlock()
 	for _, p := range c.processes {
 		group.Go(func() error { // what they hold in memory dies with the cluster: no grace
 			p.stop(0)
@@ -206,6 +210,8 @@ func (c *Cluster) stop() error {
 }
 
 func (c *Cluster) process(component Component) (*process, error) {
+	c.processesMu.RLock()
+	defer c.processesMu.RUnlock()
 	p := c.processes[component]
 	if p == nil {
 		return nil, fmt.Errorf("this cluster has no %s: ask for it in Options", component)
