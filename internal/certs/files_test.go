@@ -1,0 +1,94 @@
+package certs
+
+import (
+	"context"
+	"crypto/tls"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// writePair makes a pair for host and puts it into dir, and gives its serial number.
+func writePair(g Gomega, dir, host string) string {
+	ca, err := newAuthority(time.Now(), time.Hour)
+	g.Expect(err).NotTo(HaveOccurred())
+	leaf, err := ca.issue(time.Now(), time.Hour, []string{host})
+	g.Expect(err).NotTo(HaveOccurred())
+	certPEM, keyPEM, err := leaf.encode()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.WriteFile(filepath.Join(dir, "tls.key"), keyPEM, 0o600)).To(Succeed())
+	g.Expect(os.WriteFile(filepath.Join(dir, "tls.crt"), certPEM, 0o600)).To(Succeed())
+	return leaf.cert.SerialNumber.String()
+}
+
+// logLines collects what is logged.
+type logLines struct {
+	sync.Mutex
+	lines []string
+}
+
+func (l *logLines) add(_, args string) {
+	l.Lock()
+	defer l.Unlock()
+	l.lines = append(l.lines, args)
+}
+
+func (l *logLines) text() string {
+	l.Lock()
+	defer l.Unlock()
+	return strings.Join(l.lines, "\n")
+}
+
+func TestFilesAreServedOnceThereAndFollowed(t *testing.T) {
+	g := NewWithT(t)
+	var logged logLines
+	log.SetLogger(funcr.New(logged.add, funcr.Options{}))
+	dir := t.TempDir()
+	f := NewFiles(dir)
+	config := &tls.Config{}
+	f.TLSConfig(config)
+	served := func() (string, error) {
+		pair, err := config.GetCertificate(nil)
+		if err != nil {
+			return "", err
+		}
+		return pair.Leaf.SerialNumber.String(), nil
+	}
+	stopped := make(chan error)
+	ctx, stop := context.WithCancel(t.Context())
+	go func() { stopped <- f.Start(ctx) }()
+
+	g.Eventually(logged.text, "10s").Should(ContainSubstring("Can't load the serving certificate"))
+	g.Expect(f.Ready(nil)).To(MatchError("no serving certificate yet in " + dir))
+	_, err := served()
+	g.Expect(err).To(MatchError("no serving certificate yet"))
+
+	first := writePair(g, dir, "a.example.org")
+	g.Eventually(func() error { return f.Ready(nil) }, "10s").Should(Succeed())
+	g.Eventually(served, "10s").Should(Equal(first))
+
+	g.Expect(os.WriteFile(filepath.Join(dir, "tls.crt"), []byte("broken"), 0o600)).To(Succeed())
+	g.Eventually(logged.text, "20s").Should(MatchRegexp("error.*read.* certificate"), "a broken replacement is reported")
+	g.Expect(served()).To(Equal(first), "and the last good pair stays")
+	g.Expect(f.Ready(nil)).To(Succeed())
+
+	second := writePair(g, dir, "b.example.org")
+	g.Eventually(served, "20s").Should(Equal(second))
+
+	stop()
+	g.Eventually(stopped, "10s").Should(Receive(BeNil()))
+}
+
+func TestFilesThatNeverComeDoNotHoldUpTheEnd(t *testing.T) {
+	g := NewWithT(t)
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	g.Expect(NewFiles(t.TempDir()).Start(ctx)).To(Succeed())
+}
