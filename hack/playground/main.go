@@ -1,0 +1,91 @@
+// Command playground is `make run`: a real control plane with Autohealer on it, and a tour of what it does. It stays up
+// until Ctrl-C and leaves nothing behind.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/resourcestack/autohealer/e2e/harness"
+)
+
+const (
+	workers = 40
+	zones   = 4
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil && !(errors.Is(err, context.Canceled) || ctx.Err() != nil) {
+		fmt.Fprintln(os.Stderr, "playground:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) (err error) {
+	say("Starting a control plane (etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok)")
+	h, err := harness.Start(ctx, harness.Options{Out: os.Stdout})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		say("Stopping everything")
+		err = errors.Join(err, h.Stop())
+	}()
+	say("CRDs, policy and webhook are installed; starting the manager under its own service account")
+	if err := h.StartManager(ctx); err != nil {
+		return err
+	}
+	t := &tour{Harness: h}
+	if err := t.prepare(ctx); err != nil {
+		return err
+	}
+	go t.report(ctx)
+	printReady(h)
+	if err := t.walk(ctx); err != nil {
+		return err
+	}
+	say("The tour is over; the cluster stays up until Ctrl-C. Try, in another terminal:")
+	printTry(h)
+	<-ctx.Done()
+	return nil
+}
+
+func printReady(h *harness.Harness) {
+	fmt.Printf("\nready: %d nodes. In another terminal:\n\n  export KUBECONFIG=%s PATH=%s:$PATH\n", workers, h.Kubeconfig, h.BinDir)
+	fmt.Printf("\n  the manager's log: %s\n", h.Log(harness.Manager))
+}
+
+func printTry(h *harness.Harness) {
+	fmt.Printf(`
+  export KUBECONFIG=%s PATH=%s:$PATH
+  kubectl get autohealer
+  kubectl explain conditionset.spec
+  kubectl apply -k %s
+
+`, h.Kubeconfig, h.BinDir, filepath.Join(h.Root(), "config", "samples", "npd"))
+}
+
+func say(format string, args ...any) {
+	fmt.Printf("\n\033[1m# "+format+"\033[0m\n", args...)
+}
+
+// pause waits, or ends early with the tour.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
