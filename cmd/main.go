@@ -1,0 +1,48 @@
+// The manager: admission webhook and controllers in one binary.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// version is set with -ldflags "-X main.version=…".
+var version string
+
+func main() {
+	o, err := parse(flag.CommandLine, os.Args[1:]) // the command line's set, because it has --kubeconfig already
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "autohealer:", err)
+		os.Exit(2)
+	case o.version:
+		fmt.Println(buildVersion())
+		return
+	}
+	logger := newLogger(o, os.Stderr)
+	ctrl.SetLogger(logger)
+	klog.SetLogger(logger)
+	if err := run(ctrl.SetupSignalHandler(), o); err != nil {
+		logger.Error(err, "The manager ends")
+		os.Exit(1)
+	}
+}
+
+// newLogger writes one line an entry. logr's V(n) is slog's level -n.
+func newLogger(o options, out io.Writer) logr.Logger {
+	handlerOptions := &slog.HandlerOptions{Level: slog.Level(-o.verbosity)}
+	if o.logFormat == "text" {
+		return logr.FromSlogHandler(slog.NewTextHandler(out, handlerOptions))
+	}
+	return logr.FromSlogHandler(slog.NewJSONHandler(out, handlerOptions))
+}

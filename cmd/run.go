@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/controllers"
+	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/webhooks"
+)
+
+// run is the manager's life, until ctx ends.
+func run(ctx context.Context, o options) error {
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("find the cluster: %w", err)
+	}
+	config.QPS = -1 // API priority and fairness governs; a limit here would delay an undo
+	config.UserAgent = "autohealer-manager/" + buildVersion()
+	facts := &kube.Facts{
+		Fleet: condition.NewFleet(limit.Builtin()), Clock: clock.RealClock{}, Server: &kube.ServerClock{Clock: clock.RealClock{}},
+	}
+	facts.Server.Watch(config)
+	serving := newCertificate(o)
+	mgr, err := newManager(config, o, serving)
+	if err != nil {
+		return fmt.Errorf("make the manager: %w", err)
+	}
+	if err := addAll(mgr, o, facts, serving); err != nil {
+		return err
+	}
+	mgr.GetLogger().Info("Starting Autohealer", "version", buildVersion(), "namespace", o.namespace)
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("run the manager: %w", err)
+	}
+	return nil
+}
+
+func addAll(mgr ctrl.Manager, o options, facts *kube.Facts, serving certificate) error {
+	rules, err := guard.New(guard.Options{Facts: facts})
+	if err != nil {
+		return fmt.Errorf("make the guard: %w", err)
+	}
+	if err := mgr.Add(&kube.ClockStep{Distrust: facts.Fleet.HoldActsUntil}); err != nil {
+		return fmt.Errorf("add the watch over the clock: %w", err)
+	}
+	if err := serving.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("add the serving certificate: %w", err)
+	}
+	if err := webhooks.AddToManager(mgr, rules); err != nil {
+		return fmt.Errorf("add the webhooks: %w", err)
+	}
+	if err := controllers.AddToManager(mgr, controllers.Options{Guard: rules, Facts: facts, OwnNamespace: o.namespace}); err != nil {
+		return fmt.Errorf("add the controllers: %w", err)
+	}
+	return addProbes(mgr, facts, serving)
+}
+
+func newManager(config *rest.Config, o options, serving certificate) (ctrl.Manager, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("build the scheme: %w", err)
+	}
+	return ctrl.NewManager(config, ctrl.Options{
+		Scheme:                  scheme,
+		Cache:                   cacheOptions(),
+		LeaderElection:          o.leaderElect,
+		LeaderElectionID:        "autohealer-manager",
+		LeaderElectionNamespace: o.leaderElectNamespace,
+		// Safe, because the process ends right after the manager: the next leader needn't wait for the lease to run out.
+		LeaderElectionReleaseOnCancel: true,
+		Metrics: metricsserver.Options{
+			BindAddress: o.metricsAddress, SecureServing: true, TLSOpts: []func(*tls.Config){serving.TLSConfig},
+			FilterProvider: filters.WithAuthenticationAndAuthorization,
+		},
+		HealthProbeBindAddress: o.probeAddress,
+		LivenessEndpointName:   "/livez",
+		PprofBindAddress:       o.pprofAddress,
+		WebhookServer: webhook.NewServer(webhook.Options{
+			Host: o.webhookBindHost, Port: o.webhookPort, TLSOpts: []func(*tls.Config){serving.TLSConfig},
+		}),
+	})
+}
+
+// cacheOptions keep out of memory what nobody reads: with 5,000 nodes that is most of it.
+func cacheOptions() cache.Options {
+	return cache.Options{
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Node{}: {Transform: slimNode},
+			// Only node leases: the manager may not list others, and there may be many.
+			&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{corev1.NamespaceNodeLease: {}}},
+		},
+	}
+}
+
+// slimNode drops the list of images and volumes.
+func slimNode(object any) (any, error) {
+	if node, ok := object.(*corev1.Node); ok {
+		node.ManagedFields = nil
+		node.Status.Images, node.Status.VolumesInUse, node.Status.VolumesAttached = nil, nil, nil
+	}
+	return object, nil
+}
