@@ -143,7 +143,7 @@ type ConditionSetStatus struct {
 
 	// nodes counts the nodes in each state.
 	// +optional
-	Nodes NodeCounts `json:"nodes,omitempty"`
+	Nodes *NodeCounts `json:"nodes,omitempty"`
 
 	// sampleNodes names up to 20 nodes that match or carry the set's taint, sorted.
 	// +optional

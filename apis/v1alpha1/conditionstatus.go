@@ -2,8 +2,6 @@ package v1alpha1
 
 import (
 	"bytes"
-	"encoding/json"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -37,17 +35,12 @@ func (s RequiredStatus) MarshalJSON() ([]byte, error) {
 
 // Normalized is True, False or Unknown; ok is false for text that the CRD's schema refuses.
 func (s RequiredStatus) Normalized() (status corev1.ConditionStatus, ok bool) {
-	text := s.JSON
-	var quoted string
-	if json.Unmarshal([]byte(s.JSON), &quoted) == nil && text != "null" {
-		text = quoted
-	}
-	switch strings.ToLower(text) {
-	case "true":
+	switch s.JSON {
+	case `true`, `"true"`, `"True"`:
 		return corev1.ConditionTrue, true
-	case "false":
+	case `false`, `"false"`, `"False"`:
 		return corev1.ConditionFalse, true
-	case "unknown":
+	case `"unknown"`, `"Unknown"`:
 		return corev1.ConditionUnknown, true
 	}
 	return "", false

@@ -127,7 +127,11 @@ func (in *ConditionSetStatus) DeepCopyInto(out *ConditionSetStatus) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
-	out.Nodes = in.Nodes
+	if in.Nodes != nil {
+		in, out := &in.Nodes, &out.Nodes
+		*out = new(NodeCounts)
+		**out = **in
+	}
 	if in.SampleNodes != nil {
 		in, out := &in.SampleNodes, &out.SampleNodes
 		*out = make([]string, len(*in))

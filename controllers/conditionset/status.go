@@ -30,7 +30,7 @@ func statusOf(cs *v1alpha1.ConditionSet, st state) v1alpha1.ConditionSetStatus {
 	status := *cs.Status.DeepCopy()
 	status.ObservedGeneration = cs.Generation
 	status.TaintKeys = declaredKeys(cs)
-	status.Nodes = v1alpha1.NodeCounts{
+	status.Nodes = &v1alpha1.NodeCounts{
 		Selected: int32(st.summary.Selected), Matching: int32(st.summary.Matching), Tainted: int32(st.summary.Tainted),
 		HeldBack: int32(st.summary.HeldBack), Stale: int32(st.summary.Stale),
 	}

@@ -44,6 +44,7 @@ func (f *Facts) Age(now time.Time) time.Duration {
 }
 
 // PreviewConditionSet tells what a set would do now.
-func (f *Facts) PreviewConditionSet(set *v1alpha1.ConditionSet, limits limit.Limits, now time.Time) (condition.Preview, error) {
-	return f.Fleet.Preview(set, limits, condition.Moment{Now: now, Server: f.Server.Now()})
+func (f *Facts) PreviewConditionSet(set *v1alpha1.ConditionSet, limits limit.Limits, now time.Time) condition.Preview {
+	preview, _ := f.Fleet.Preview(set, limits, condition.Moment{Now: now, Server: f.Server.Now()})
+	return preview
 }
