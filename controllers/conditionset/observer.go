@@ -53,7 +53,7 @@ type judgement struct {
 	set        *condition.Set
 	verdict    guard.Verdict
 	admitted   actuate.Admitted
-	// unreadable says why the spec can't be read; set is then the last one that could.
+	// unreadable says why the spec can't be read.
 	unreadable error
 }
 
@@ -173,10 +173,8 @@ func (o *Observer) nodeGone(node *corev1.Node) {
 
 func (o *Observer) set(ctx context.Context, cs *v1alpha1.ConditionSet) {
 	j := o.judge(ctx, cs)
-	if j.set != nil {
-		affected := o.Facts.Fleet.ObserveSet(j.set, j.standing(cs), openBreaker(cs), cs.Annotations[v1alpha1.AnnotationResetBreaker], o.Facts.Moment())
-		o.enqueueNodes(affected)
-	}
+	affected := o.Facts.Fleet.ObserveSet(j.set, j.standing(cs), openBreaker(cs), cs.Annotations[v1alpha1.AnnotationResetBreaker], o.Facts.Moment())
+	o.enqueueNodes(affected)
 	o.mu.Lock()
 	add(o.sets, cs.Name, 0)
 	o.mu.Unlock()
@@ -197,32 +195,21 @@ func (o *Observer) setGone(cs *v1alpha1.ConditionSet) {
 
 // judge asks the rules once for each generation.
 func (o *Observer) judge(ctx context.Context, cs *v1alpha1.ConditionSet) judgement {
-	o.mu.Lock()
-	last, ok := o.judged[cs.Name]
-	o.mu.Unlock()
-	same := ok && last.uid == cs.UID
-	if same && last.generation == cs.Generation && last.verdict.RuleSetHash == o.Guard.RuleSetHash() {
-		if last.unreadable == nil {
-			last.set, last.unreadable = condition.NewSet(cs) // its keys may have grown
-		}
-	} else {
-		var before *condition.Set
-		if same {
-			before = last.set
-		}
-		last = judgement{uid: cs.UID, generation: cs.Generation}
-		last.admitted, last.verdict = guard.Admit(ctx, o.Guard, cs)
-		if last.set, last.unreadable = condition.NewSet(cs); last.unreadable != nil {
-			last.set = before
-		}
+	j, ok := o.judgementOf(cs.Name)
+	if !ok || j.uid != cs.UID || j.generation != cs.Generation || j.verdict.RuleSetHash != o.Guard.RuleSetHash() {
+		j = judgement{uid: cs.UID, generation: cs.Generation}
+		j.admitted, j.verdict = guard.Admit(ctx, o.Guard, cs)
+	}
+	if j.set, j.unreadable = condition.NewSet(cs); j.unreadable != nil {
+		j.set = condition.Unreadable(cs)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.judged == nil {
 		o.judged = map[string]judgement{}
 	}
-	o.judged[cs.Name] = last
-	return last
+	o.judged[cs.Name] = j
+	return j
 }
 
 // standing is what the stored object allows. Acting waits for the finalizer and the recorded key: without them what is
@@ -232,7 +219,7 @@ func (j judgement) standing(cs *v1alpha1.ConditionSet) condition.Standing {
 	case cs.DeletionTimestamp != nil:
 		return condition.Withdrawn
 	case j.unreadable != nil:
-		return condition.Held
+		return condition.Frozen // whether its nodes still match can't be told
 	case j.set.Observe:
 		return condition.Withdrawn
 	case !j.admitted.Valid():
