@@ -1,0 +1,118 @@
+# Everything comes from Go modules: make, git and Go are all that is needed.
+SHELL := /bin/sh
+GO ?= go
+BIN := $(CURDIR)/bin
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+# The generated files; verify regenerates them and fails where they differ from what is committed.
+GENERATED := apis/v1alpha1/zz_generated.deepcopy.go crds config/policy docs/reference
+# Modules of their own, so that tools don't weigh on the product's go.mod.
+MODULES := . hack/tools hack/lint hack/controlplane hack/controlplane/kwok
+# End-to-end suites start a control plane each and so run one after the other, last.
+E2E := ./e2e/...
+NOT_E2E = $$($(GO) list ./... | grep -v /e2e)
+TEST = $(GO) test -json
+SUMMARY = $(BIN)/testsummary
+
+.DEFAULT_GOAL := help
+
+##@ General
+
+.PHONY: help
+help: ## Show this.
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  \033[36m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: go-version
+go-version:
+	@command -v $(GO) >/dev/null 2>&1 || { echo "Go is missing. Install Go 1.26 or later: https://go.dev/dl/" >&2; exit 1; }
+	@$(GO) version | awk '{split(substr($$3, 3), v, "."); if (v[1] == 1 && v[2] < 21) {print "Go " substr($$3, 3) " is too old. Install Go 1.26 or later: https://go.dev/dl/"; exit 1}}' >&2
+
+.PHONY: clean
+clean: ## Remove what was built, the control plane included.
+	rm -rf $(BIN) .run
+
+##@ Use
+
+.PHONY: build
+build: go-version ## Build the manager into bin/.
+	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN)/manager ./cmd
+
+.PHONY: controlplane
+controlplane: go-version ## Put etcd, Kubernetes and kwok into bin/ (about 10 minutes the first time).
+	@hack/controlplane/build.sh $(BIN)
+
+.PHONY: run
+run: controlplane build ## Start a real control plane with Autohealer and show what it does.
+	@$(GO) run ./hack/playground
+
+##@ Develop
+
+.PHONY: generate
+generate: go-version $(BIN)/controller-gen $(BIN)/crd-ref-docs ## Generate deep copies, CRDs, the admission policy and the reference.
+	$(BIN)/controller-gen object:headerFile=hack/boilerplate.go.txt paths=./apis/...
+	$(BIN)/controller-gen crd paths=./apis/... output:crd:dir=crds
+	$(GO) run ./hack/gen-policy
+	$(BIN)/crd-ref-docs --source-path=apis --config=docs/reference/crd-ref-docs.yaml --renderer=markdown --output-path=docs/reference/api.md
+
+.PHONY: fmt
+fmt: go-version ## Format the code.
+	gofmt -w $$(git ls-files -co --exclude-standard '*.go')
+
+.PHONY: lint
+lint: go-version $(BIN)/golangci-lint ## Run the linters (built on first use, in about a minute).
+	$(BIN)/golangci-lint run
+
+.PHONY: verify
+verify: go-version verify-tidy verify-fmt vet verify-generate arch $(if $(wildcard $(BIN)/golangci-lint),lint) ## Check all that needs no cluster; with lint where the linter is built.
+
+.PHONY: verify-all
+verify-all: verify lint ## The same, always with lint.
+
+.PHONY: verify-tidy
+verify-tidy: go-version
+	@for m in $(MODULES); do echo "tidy $$m"; $(GO) mod tidy -C $$m -diff || exit 1; done
+
+.PHONY: verify-fmt
+verify-fmt: go-version
+	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
+	if [ -n "$$unformatted" ]; then echo "run make fmt; not formatted:"; echo "$$unformatted"; exit 1; fi
+
+.PHONY: vet
+vet: go-version
+	$(GO) vet ./...
+
+.PHONY: verify-generate
+verify-generate: generate
+	@changed=$$(git status --porcelain -- $(GENERATED)); \
+	if [ -n "$$changed" ]; then echo "run make generate and commit; changed:"; echo "$$changed"; git --no-pager diff -- $(GENERATED) | head -100; exit 1; fi
+
+.PHONY: arch
+arch: go-version
+	$(GO) test ./internal/arch/...
+
+##@ Test
+
+.PHONY: test
+test: controlplane build $(SUMMARY) ## Run all tests: unit, integration, end to end.
+	@$(SUMMARY) "$(TEST) -timeout 15m $(NOT_E2E)" "$(TEST) -timeout 40m -p 1 $(E2E)"
+
+.PHONY: test-unit
+test-unit: go-version $(SUMMARY) ## Run the tests that need no control plane.
+	@$(SUMMARY) "$(TEST) -short -timeout 10m $(NOT_E2E)"
+
+.PHONY: bench
+bench: controlplane build ## Measure against the raw ceiling of the same run; writes docs/benchmarks.md.
+	$(GO) run ./bench
+
+# Tools. Each is rebuilt when its module's pins change.
+$(BIN)/controller-gen: hack/tools/go.mod hack/tools/go.sum
+	$(GO) build -C hack/tools -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen
+
+$(BIN)/crd-ref-docs: hack/tools/go.mod hack/tools/go.sum
+	$(GO) build -C hack/tools -o $@ github.com/elastic/crd-ref-docs
+
+$(BIN)/golangci-lint: hack/lint/go.mod hack/lint/go.sum
+	$(GO) build -C hack/lint -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+$(SUMMARY): $(wildcard hack/testsummary/*.go)
+	$(GO) build -o $@ ./hack/testsummary
