@@ -55,7 +55,7 @@ func (s *Set) Match(n *Node, at Moment) Match {
 		case r.Status != m.Status:
 			clearSeen = earlier(clearSeen, r.StatusSeen)
 		default:
-			since, seen = later(since, r.Transition), later(seen, r.StatusSeen)
+			since, seen = later(since, r.began()), later(seen, r.StatusSeen)
 		}
 	}
 	if !clearSeen.IsZero() {
@@ -68,6 +68,15 @@ func (s *Set) Match(n *Node, at Moment) Match {
 		since = at.Now
 	}
 	return Match{Phase: Matching, Since: since, HoldsAt: later(since.Add(s.For), seen.Add(min(s.For, ownObservation)))}
+}
+
+// began is when the status began: the reporter's word, but not later than we saw it. Clamped to each passing moment
+// instead, a node whose clock runs ahead would never have held.
+func (r Reading) began() time.Time {
+	if r.Transition.After(r.StatusSeen) {
+		return r.StatusSeen
+	}
+	return r.Transition
 }
 
 func earlier(a, b time.Time) time.Time {
