@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // collapse turns the claims into the node's taints: one a key, with the highest effect asked. Foreign taints stay where
@@ -19,13 +18,19 @@ func (p *planner) collapse() {
 	if owned.String() == p.Node.record && sameTaints(taints, p.Node.Taints) {
 		return
 	}
-	if len(p.steps) == 0 && !p.repair {
+	p.noteAdopted()
+	if len(p.steps) == 0 {
 		return // only old history would go: not worth a write
 	}
 	p.plan.Taints, p.plan.Owned, p.plan.Steps = taints, owned, p.steps
-	if len(p.steps) == 0 {
-		for _, t := range owned.Taints {
-			p.plan.Steps = append(p.plan.Steps, Step{Verb: Repair, Reason: RecordInvalid, Set: t.Set, SetName: t.Name, Generation: t.Generation, Key: t.Key, From: t.Effect, To: t.Effect, Trigger: t.Since.Time})
+}
+
+// noteAdopted gives claims that only changed hands a step.
+func (p *planner) noteAdopted() {
+	for _, t := range p.adopted {
+		if !slices.ContainsFunc(p.steps, func(s Step) bool { return s.Set == t.Set && s.Key == t.Key }) {
+			p.steps = append(p.steps, Step{Verb: Repair, Reason: Restored, Set: t.Set, SetName: t.Name, Generation: t.Generation,
+				Key: t.Key, From: t.Effect, To: t.Effect, Trigger: t.Since.Time})
 		}
 	}
 }
@@ -46,6 +51,7 @@ func (p *planner) taints(owned Ownership) []corev1.Taint {
 	for _, t := range p.Node.Taints {
 		if !p.ours(t) {
 			taints = append(taints, t)
+			placed[t.Key] = placed[t.Key] || t.Effect == owned.Effect(t.Key)
 			continue
 		}
 		placed[t.Key] = true
@@ -74,7 +80,7 @@ func (p *planner) ours(t corev1.Taint) bool {
 func (p *planner) taint(key string, effect corev1.TaintEffect) corev1.Taint {
 	t := corev1.Taint{Key: key, Effect: effect}
 	if effect == corev1.TaintEffectNoExecute { // tolerationSeconds count from it
-		now := metav1.NewTime(p.At.Now.UTC().Truncate(1e9))
+		now := p.now()
 		t.TimeAdded = &now
 	}
 	return t

@@ -19,12 +19,9 @@ const (
 )
 
 // PlanNode plans one node: it reads the record's claims first, since undoing needs no permission, and then what the
-// sets want anew.
+// sets want anew. On a node that is being deleted it only undoes.
 func PlanNode(in Input) Plan {
 	p := &planner{Input: in, plan: Plan{Node: in.Node, Orphans: map[types.UID]string{}}, history: pruned(in.Node.Owned.History, in.At.Now)}
-	if in.Node.Deleting {
-		return p.plan
-	}
 	if in.Node.RecordBroken {
 		p.plan.Holds = p.holdAll(HeldByRecord, "the node's annotation of owned taints can't be read; repair or remove it")
 		return p.plan
@@ -32,6 +29,7 @@ func PlanNode(in Input) Plan {
 	for _, claim := range in.Node.Owned.Taints {
 		p.review(claim)
 	}
+	p.forgetWithdrawn()
 	for _, c := range in.Claimants {
 		p.want(c)
 	}
@@ -46,127 +44,14 @@ type planner struct {
 	next    []OwnedTaint
 	steps   []Step
 	history []PastTaint
-	// repair: the record changes though no taint does.
-	repair bool
-}
-
-// review decides what becomes of one claim of the record.
-func (p *planner) review(claim OwnedTaint) {
-	if Reserved(claim.Key) || !p.Declared(claim.Key) {
-		p.drop(claim, RecordInvalid)
-		return
-	}
-	c, known := p.claimantOf(claim)
-	switch {
-	case !known && p.Withdrawn(claim.Set):
-		p.drop(claim, PolicyWithdrawn)
-		p.forget(claim.Set)
-	case !known:
-		p.plan.Orphans[claim.Set] = claim.Name
-		p.next = append(p.next, claim)
-	case c.Standing == Frozen:
-		p.next = append(p.next, claim)
-	case c.Standing == Withdrawn:
-		p.drop(claim, PolicyWithdrawn)
-		p.forget(claim.Set)
-	case c.Key != claim.Key:
-		p.drop(claim, KeyChanged)
-	default:
-		p.reviewMatch(c, p.adopt(c, claim))
-	}
-}
-
-// claimantOf finds the claim's set: by UID, or, since it was deleted and restored, by name.
-func (p *planner) claimantOf(claim OwnedTaint) (Claimant, bool) {
-	byName := -1
-	for i, c := range p.Claimants {
-		if c.UID == claim.Set {
-			return c, true
-		}
-		if c.Name == claim.Name {
-			byName = i
-		}
-	}
-	if byName < 0 {
-		return Claimant{}, false
-	}
-	return p.Claimants[byName], true
-}
-
-func (p *planner) adopt(c Claimant, claim OwnedTaint) OwnedTaint {
-	if claim.Set != c.UID {
-		p.forget(claim.Set)
-		claim.Set, claim.Generation, p.repair = c.UID, c.Generation, true
-	}
-	return claim
-}
-
-func (p *planner) reviewMatch(c Claimant, claim OwnedTaint) {
-	m := c.Match(p.Node, p.At)
-	removed := !p.Node.hasTaint(claim.Key, p.Node.Owned.Effect(claim.Key))
-	switch {
-	case m.Phase == NotSelected:
-		p.drop(claim, NoLongerSelected)
-	case m.Phase == Clear && (removed || !p.At.Now.Before(m.ClearAt)):
-		p.drop(claim, Recovered)
-	case m.Phase == Matching && removed && c.Standing == Active:
-		p.restore(c, claim, m)
-	case removed:
-		p.drop(claim, PutBack) // someone else took it away, and there's no ground to put it back
-	case m.Phase == Matching:
-		p.retune(c, claim, m)
-	default:
-		if m.Phase == Clear {
-			p.plan.lookAgainAt(m.ClearAt)
-		}
-		p.next = append(p.next, claim)
-	}
-}
-
-// retune moves a claim to the effect that its set asks for now.
-func (p *planner) retune(c Claimant, claim OwnedTaint, m Match) {
-	p.noteFlapping(c, claim, m)
-	want, at := c.effectFor(claim, p.At.Now)
-	p.plan.lookAgainAt(at)
-	switch {
-	case want == claim.Effect:
-	case rank[want] < rank[claim.Effect]:
-		p.step(c, Deescalate, EffectChanged, claim, want, m.Since)
-		claim.Effect, claim.EvictSince, claim.Generation = want, nil, c.Generation
-	default:
-		reason := EffectChanged
-		if want == corev1.TaintEffectNoExecute && c.EvictAfter > 0 {
-			reason = EvictAfterOver
-		}
-		to := p.permitted(c, want, m, claim.Effect, false)
-		if rank[to] > rank[claim.Effect] {
-			p.step(c, Escalate, reason, claim, to, m.Since)
-			claim.Effect, claim.Generation = to, c.Generation
-			p.markEvicting(&claim)
-		}
-	}
-	p.next = append(p.next, claim)
-}
-
-// restore puts back a taint that someone else removed.
-func (p *planner) restore(c Claimant, claim OwnedTaint, m Match) {
-	want, at := c.effectFor(claim, p.At.Now)
-	p.plan.lookAgainAt(at)
-	to := p.permitted(c, want, m, "", false)
-	if to == "" {
-		p.drop(claim, PutBack)
-		return
-	}
-	p.step(c, Taint, PutBack, OwnedTaint{Key: claim.Key}, to, p.At.Now) // the removal, not the match, is what it answers
-	claim.Effect, claim.Generation = to, c.Generation
-	p.markEvicting(&claim)
-	p.next = append(p.next, claim)
+	// adopted are claims that a restored set took over: the record changes though no taint does.
+	adopted []OwnedTaint
 }
 
 // want plans a set's first taint on the node.
 func (p *planner) want(c Claimant) {
 	claimed := func(t OwnedTaint) bool { return t.Set == c.UID && t.Key == c.Key }
-	if slices.ContainsFunc(p.next, claimed) || c.Standing == Withdrawn || c.Standing == Frozen || Reserved(c.Key) {
+	if slices.ContainsFunc(p.next, claimed) || c.Standing == Withdrawn || c.Standing == Frozen || Reserved(c.Key) || p.Node.Deleting {
 		return
 	}
 	if slices.ContainsFunc(p.Node.Owned.Taints, claimed) {
@@ -180,26 +65,26 @@ func (p *planner) want(c Claimant) {
 		p.plan.lookAgainAt(m.HoldsAt)
 		return
 	}
-	claim := OwnedTaint{Key: c.Key, Set: c.UID, Name: c.Name, Generation: c.Generation, Since: metav1.NewTime(p.At.Now.UTC().Truncate(time.Second))}
-	claim.Flapping = c.Effect == corev1.TaintEffectNoExecute && p.taintsOf(c.UID) >= flappingTaints
+	claim := OwnedTaint{Key: c.Key, Set: c.UID, Name: c.Name, Generation: c.Generation, Since: p.now(), Flapping: p.flaps(c)}
 	want, at := c.effectFor(claim, p.At.Now)
-	to := p.permitted(c, want, m, "", true)
+	to := p.permitted(c, want, m, "", !p.recorded(c.UID))
 	if to == "" {
 		return
 	}
 	p.plan.lookAgainAt(at)
 	p.noteFlapping(c, claim, m)
 	p.step(c, Taint, Matched, claim, to, m.Since)
-	p.steps[len(p.steps)-1].Due = m.HoldsAt
 	claim.Effect = to
-	if c.Effect == corev1.TaintEffectNoExecute {
-		p.history = append(p.history, PastTaint{Set: c.UID, At: claim.Since})
-	}
-	p.markEvicting(&claim)
-	p.next = append(p.next, claim)
+	p.next = append(p.next, p.remembered(c, claim))
 }
 
-// effectFor is the effect that a set asks for a claim now, and when it will ask for more.
+// recorded says whether the set has a claim on the node already: under another key it counts for its own cap all the same.
+func (p *planner) recorded(set types.UID) bool {
+	return slices.ContainsFunc(p.Node.Owned.Taints, func(t OwnedTaint) bool { return t.Set == set })
+}
+
+// effectFor is the effect that a set asks for a claim now, and when it will ask for more. What evicts already goes on
+// to, though our clock be set back.
 func (s *Set) effectFor(claim OwnedTaint, now time.Time) (corev1.TaintEffect, time.Time) {
 	if s.Effect != corev1.TaintEffectNoExecute {
 		return s.Effect, time.Time{}
@@ -208,10 +93,21 @@ func (s *Set) effectFor(claim OwnedTaint, now time.Time) (corev1.TaintEffect, ti
 		return corev1.TaintEffectNoSchedule, time.Time{}
 	}
 	evictAt := claim.Since.Add(s.EvictAfter)
-	if s.EvictAfter > 0 && now.Before(evictAt) {
+	if claim.EvictSince == nil && s.EvictAfter > 0 && now.Before(evictAt) {
 		return corev1.TaintEffectNoSchedule, evictAt
 	}
 	return corev1.TaintEffectNoExecute, time.Time{}
+}
+
+// flaps says whether one more taint by this set would be one too many to evict.
+func (p *planner) flaps(c Claimant) bool {
+	n := 0
+	for _, h := range p.history {
+		if h.Set == c.UID {
+			n++
+		}
+	}
+	return c.Effect == corev1.TaintEffectNoExecute && n >= flappingTaints
 }
 
 func (p *planner) noteFlapping(c Claimant, claim OwnedTaint, m Match) {
@@ -221,43 +117,32 @@ func (p *planner) noteFlapping(c Claimant, claim OwnedTaint, m Match) {
 	}
 }
 
-func (p *planner) taintsOf(set types.UID) int {
-	n := 0
-	for _, h := range p.history {
-		if h.Set == set {
-			n++
-		}
+// remembered puts a taint that is set now into the history, to notice flapping.
+func (p *planner) remembered(c Claimant, claim OwnedTaint) OwnedTaint {
+	if c.Effect == corev1.TaintEffectNoExecute {
+		p.history = append(p.history, PastTaint{Set: c.UID, At: p.now()})
 	}
-	return n
+	return p.evicting(claim)
 }
 
-func (p *planner) markEvicting(claim *OwnedTaint) {
+// evicting notes when a claim began to evict, in the history too: the pace holds after the claim is gone.
+func (p *planner) evicting(claim OwnedTaint) OwnedTaint {
 	if claim.Effect != corev1.TaintEffectNoExecute || claim.EvictSince != nil {
-		return
+		return claim
 	}
-	now := metav1.NewTime(p.At.Now.UTC().Truncate(time.Second))
+	now := p.now()
 	claim.EvictSince = &now
 	for i := len(p.history) - 1; i >= 0; i-- {
 		if p.history[i].Set == claim.Set {
 			p.history[i].Evicted = &now
-			return
+			break
 		}
 	}
+	return claim
 }
 
-func (p *planner) drop(claim OwnedTaint, reason Reason) {
-	verb := Untaint
-	if reason == RecordInvalid || !p.Node.hasTaint(claim.Key, p.Node.Owned.Effect(claim.Key)) {
-		verb = Repair
-	}
-	p.steps = append(p.steps, Step{Verb: verb, Reason: reason, Set: claim.Set, SetName: claim.Name, Generation: claim.Generation,
-		Key: claim.Key, From: claim.Effect, Trigger: claim.Since.Time})
-}
-
-// forget clears a set's history too: what is withdrawn leaves no trace.
-func (p *planner) forget(set types.UID) {
-	p.history = slices.DeleteFunc(p.history, func(h PastTaint) bool { return h.Set == set })
-}
+// now is the present as the record can hold it.
+func (p *planner) now() metav1.Time { return metav1.NewTime(p.At.Now.UTC().Truncate(time.Second)) }
 
 func (p *planner) step(c Claimant, verb Verb, reason Reason, claim OwnedTaint, to corev1.TaintEffect, trigger time.Time) {
 	p.steps = append(p.steps, Step{Verb: verb, Reason: reason, Set: c.UID, SetName: c.Name, Generation: c.Generation,
@@ -276,7 +161,7 @@ func (p *planner) hold(c Claimant, g Gate, m Match) {
 func (p *planner) holdAll(reason Reason, message string) []Hold {
 	var holds []Hold
 	for _, c := range p.Claimants {
-		if c.Match(p.Node, p.At).Phase == Matching {
+		if !p.Node.Deleting && c.Match(p.Node, p.At).Phase == Matching {
 			holds = append(holds, Hold{Set: c.UID, Reason: reason, Message: message})
 		}
 	}
@@ -291,26 +176,6 @@ func pruned(history []PastTaint, now time.Time) []PastTaint {
 		}
 	}
 	return kept
-}
-
-// applyNodePrecedence keeps, where the operator chose so, only the claims with the node's highest effect.
-func (p *planner) applyNodePrecedence() {
-	if p.Precedence != PrecedenceNode {
-		return
-	}
-	var highest corev1.TaintEffect
-	for _, t := range p.next {
-		highest = Higher(highest, t.Effect)
-	}
-	p.next = slices.DeleteFunc(p.next, func(t OwnedTaint) bool {
-		lower := t.Effect != highest
-		if lower && slices.ContainsFunc(p.Node.Owned.Taints, func(o OwnedTaint) bool { return o.Set == t.Set && o.Key == t.Key }) {
-			p.drop(t, EffectChanged)
-		} else if lower {
-			p.steps = slices.DeleteFunc(p.steps, func(s Step) bool { return s.Set == t.Set && s.Key == t.Key })
-		}
-		return lower
-	})
 }
 
 func describe(effect corev1.TaintEffect, key string) string {

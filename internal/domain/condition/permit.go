@@ -2,6 +2,7 @@ package condition
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,9 @@ import (
 // which it has already. What it may not do is noted as a Hold. A NoExecute that may not be is NoSchedule meanwhile: the
 // node is sick, and keeping new pods away harms no running one.
 func (p *planner) permitted(c Claimant, want corev1.TaintEffect, m Match, current corev1.TaintEffect, first bool) corev1.TaintEffect {
+	if p.Node.Deleting {
+		return current
+	}
 	if g := p.standingGate(c); g.Closed() {
 		p.hold(c, g, m)
 		return current
@@ -76,16 +80,12 @@ func (p *planner) evictGate(c Claimant, m Match) corev1.TaintEffect {
 	return corev1.TaintEffectNoExecute
 }
 
-// planned says whether the node has, or by this plan gets, a taint of ours at least as high.
+// planned says whether the node has, or by this plan gets, a taint of ours at least as high, and so counts for the limits
+// already. A claim whose taint somebody removed doesn't.
 func (p *planner) planned(atLeast corev1.TaintEffect) bool {
-	for _, list := range [][]OwnedTaint{p.Node.Owned.Taints, p.next} {
-		for _, t := range list {
-			if rank[t.Effect] >= rank[atLeast] {
-				return true
-			}
-		}
-	}
-	return false
+	high := func(t OwnedTaint) bool { return rank[t.Effect] >= rank[atLeast] }
+	return slices.ContainsFunc(p.next, high) ||
+		slices.ContainsFunc(p.Node.Owned.Taints, func(t OwnedTaint) bool { return high(t) && p.carried(t) })
 }
 
 // effectNext is the effect that the key will have by what is planned so far.

@@ -52,6 +52,7 @@ const (
 	EffectChanged     Reason = "EffectChanged"
 	PolicyWithdrawn   Reason = "PolicyDeletedOrObserving"
 	RecordInvalid     Reason = "RecordNotOurs"
+	Restored          Reason = "PolicyRestored"
 	PutBack           Reason = "TaintWasRemoved"
 	HeldByLimit       Reason = "LimitReached"
 	HeldByPace        Reason = "EvictionPace"

@@ -1,0 +1,264 @@
+package condition_test
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/internal/domain/condition"
+)
+
+func TestEvictAfterStagesTheEffect(t *testing.T) {
+	since := func(d time.Duration) *corev1.Node {
+		return newNode("n", kernelSick, owning("a", "example.com/k", "NoSchedule", ago(d)))
+	}
+	tests := []struct {
+		name      string
+		spec      string
+		node      *corev1.Node
+		want      outcome
+		lookAgain time.Time
+	}{
+		{"first NoSchedule", evictLater, newNode("n", kernelSick), outcome{
+			taints: []string{"example.com/k:NoSchedule"}, claims: []string{"a-uid example.com/k:NoSchedule"}, steps: []string{"Taint a example.com/k >NoSchedule ConditionsMatched"}}, noon.Add(10 * time.Minute)},
+		{"still NoSchedule a second before", evictLater, since(10*time.Minute - time.Second), outcome{}, noon.Add(time.Second)},
+		{"NoExecute after it", evictLater, since(10 * time.Minute), outcome{
+			taints: []string{"example.com/k:NoExecute"}, claims: []string{"a-uid example.com/k:NoExecute"}, steps: []string{"Escalate a example.com/k NoSchedule>NoExecute EvictAfterElapsed"}}, time.Time{}},
+		{"what evicts goes on though our clock was set back", evictLater, newNode("n", kernelSick, owning("a", "example.com/k", "NoExecute", noon.Add(time.Hour))), outcome{}, time.Time{}},
+		{"without it NoExecute at once", noExecute, newNode("n", kernelSick), outcome{
+			taints: []string{"example.com/k:NoExecute"}, claims: []string{"a-uid example.com/k:NoExecute"}, steps: []string{"Taint a example.com/k >NoExecute ConditionsMatched"}}, time.Time{}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			plan := condition.PlanNode(planInput(steady(tt.node), claimant(t, "a", tt.spec, active)))
+			tt.want.check(t, plan)
+			if !plan.LookAgain.Equal(tt.lookAgain) {
+				t.Errorf("looks again at %s, want %s", plan.LookAgain, tt.lookAgain)
+			}
+		})
+	}
+}
+
+func TestANoExecuteTaintCarriesItsTime(t *testing.T) {
+	plan := condition.PlanNode(planInput(steady(newNode("n", kernelSick)), claimant(t, "a", noExecute, active)))
+	if at := plan.Taints[0].TimeAdded; at == nil || !at.Time.Equal(noon) {
+		t.Errorf("timeAdded %v, want %s: tolerationSeconds count from it", at, noon)
+	}
+	plan = condition.PlanNode(planInput(steady(newNode("n", kubeletSick)), claimant(t, "a", noSchedule, active)))
+	if at := plan.Taints[0].TimeAdded; at != nil {
+		t.Errorf("timeAdded %v of NoSchedule, want none", at)
+	}
+}
+
+func TestAMatchThatHasNotHeldIsLookedAtAgain(t *testing.T) {
+	plan := condition.PlanNode(planInput(steady(newNode("n", kubeletSick)), claimant(t, "a", "for: 45m\n"+noSchedule, active)))
+	outcome{}.check(t, plan)
+	if want := noon.Add(15 * time.Minute); !plan.LookAgain.Equal(want) {
+		t.Errorf("looks again at %s, want %s", plan.LookAgain, want)
+	}
+}
+
+func TestRecoveryWaitsForRecoverAfter(t *testing.T) {
+	clearSince := func(at time.Time) *condition.Node {
+		ours := owning("a", "example.com/k", "NoSchedule", ago(time.Hour))
+		return watched(stage{ago(time.Hour), newNode("n", kubeletSick, ours)}, stage{at, newNode("n", kubeletWell, ours)})
+	}
+	set := claimant(t, "a", "recoverAfter: 5m\n"+noSchedule, active)
+	plan := condition.PlanNode(planInput(clearSince(ago(4*time.Minute)), set))
+	outcome{}.check(t, plan)
+	if want := noon.Add(time.Minute); !plan.LookAgain.Equal(want) {
+		t.Errorf("looks again at %s, want %s", plan.LookAgain, want)
+	}
+	outcome{steps: []string{"Untaint a example.com/k NoSchedule> ConditionsRecovered"}}.check(t, condition.PlanNode(planInput(clearSince(ago(5*time.Minute)), set)))
+}
+
+func TestTheThirdTaintWithinAnHourNeverEvicts(t *testing.T) {
+	flapping := outcome{
+		taints: []string{"example.com/k:NoSchedule"}, claims: []string{"a-uid example.com/k:NoSchedule flapping"},
+		steps: []string{"Taint a example.com/k >NoSchedule ConditionsMatched"}, holds: []string{"a-uid Flapping"},
+	}
+	evicting := outcome{
+		taints: []string{"example.com/k:NoExecute"}, claims: []string{"a-uid example.com/k:NoExecute"},
+		steps: []string{"Taint a example.com/k >NoExecute ConditionsMatched"},
+	}
+	set := claimant(t, "a", noExecute, active)
+	tests := []struct {
+		name string
+		node *corev1.Node
+		want outcome
+	}{
+		{"the second one evicts", newNode("n", kernelSick, remembering("a", ago(20*time.Minute))), evicting},
+		{"the third one doesn't", newNode("n", kernelSick, remembering("a", ago(40*time.Minute)), remembering("a", ago(20*time.Minute))), flapping},
+		{"what lies an hour back doesn't count", newNode("n", kernelSick, remembering("a", ago(time.Hour)), remembering("a", ago(20*time.Minute))), evicting},
+		{"another set's taints don't count", newNode("n", kernelSick, remembering("b", ago(40*time.Minute)), remembering("b", ago(20*time.Minute))), evicting},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.want.check(t, condition.PlanNode(planInput(steady(tt.node), set)))
+		})
+	}
+}
+
+func TestAFlappingTaintIsNotRaisedLater(t *testing.T) {
+	const record = `{"taints":[{"key":"example.com/k","effect":"NoSchedule","set":"a-uid","name":"a","generation":1,"since":"2026-11-03T08:00:00Z","flapping":true}]}`
+	n := steady(newNode("n", kernelSick, tainted("example.com/k", "NoSchedule"), recorded(record)))
+	outcome{holds: []string{"a-uid Flapping"}}.check(t, condition.PlanNode(planInput(n, claimant(t, "a", noExecute, active))))
+}
+
+func TestATaintThatSomeoneElseRemoved(t *testing.T) {
+	removed := func(o ...nodeOption) *corev1.Node {
+		return newNode("n", append(o, claiming("a", "example.com/k", "NoSchedule", ago(time.Hour)))...)
+	}
+	dropped := func(reason string) outcome {
+		return outcome{steps: []string{"Repair a example.com/k NoSchedule> " + reason}}
+	}
+	tests := []struct {
+		name     string
+		standing condition.Standing
+		node     *corev1.Node
+		want     outcome
+	}{
+		{"is put back while the set matches", active, removed(kubeletSick), outcome{
+			taints: []string{"example.com/k:NoSchedule"}, claims: []string{"a-uid example.com/k:NoSchedule"}, steps: []string{"Taint a example.com/k >NoSchedule TaintWasRemoved"}}},
+		{"is forgotten when the set no longer matches", active, removed(kubeletWell), dropped("ConditionsRecovered")},
+		{"is forgotten in doubt", active, removed(kubeletSilent), dropped("TaintWasRemoved")},
+		{"is forgotten when the set may not act", held, removed(kubeletSick), dropped("TaintWasRemoved")},
+		{"is left alone by a frozen set", frozen, removed(kubeletSick), outcome{}},
+		{"is forgotten by a withdrawn set", withdrawn, removed(kubeletSick), dropped("PolicyDeletedOrObserving")},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.want.check(t, condition.PlanNode(planInput(steady(tt.node), claimant(t, "a", noSchedule, tt.standing))))
+		})
+	}
+}
+
+func TestARemovedTaintIsNotPutBackByAnotherSetsWrite(t *testing.T) {
+	n := newNode("n", kubeletSick, kernelSick, claiming("a", "example.com/k", "NoExecute", ago(time.Hour)))
+	in := planInput(steady(n), claimant(t, "a", noExecute, frozen), claimant(t, "o", otherKey, active))
+	outcome{taints: []string{"example.com/other:NoSchedule"}, claims: []string{"o-uid example.com/other:NoSchedule"},
+		steps: []string{"Taint o example.com/other >NoSchedule ConditionsMatched"}}.check(t, condition.PlanNode(in))
+}
+
+func TestPuttingBackAsksTheLimitsAgain(t *testing.T) {
+	in := planInput(steady(newNode("n", kubeletSick, claiming("a", "example.com/k", "NoSchedule", ago(time.Hour)))), claimant(t, "a", noSchedule, active))
+	in.Room.Taint = condition.Gate{Reason: "LimitReached"}
+	outcome{steps: []string{"Repair a example.com/k NoSchedule> TaintWasRemoved"}, holds: []string{"a-uid LimitReached"}}.check(t, condition.PlanNode(in))
+}
+
+func TestPuttingBackCountsAsATaintByTheSet(t *testing.T) {
+	set := claimant(t, "a", noExecute, active)
+	first := condition.PlanNode(planInput(steady(newNode("n", kernelSick, claiming("a", "example.com/k", "NoExecute", ago(time.Hour)), remembering("a", ago(30*time.Minute)))), set))
+	outcome{taints: []string{"example.com/k:NoExecute"}, claims: []string{"a-uid example.com/k:NoExecute"}, steps: []string{"Taint a example.com/k >NoExecute TaintWasRemoved"}}.check(t, first)
+	if got := first.Owned.Taints[0].EvictSince; got == nil || !got.Time.Equal(noon) {
+		t.Errorf("evicts since %v, want %s: the pace counts from it", got, noon)
+	}
+	third := condition.PlanNode(planInput(steady(newNode("n", kernelSick, recorded(first.Owned.String()))), set))
+	outcome{taints: []string{"example.com/k:NoSchedule"}, claims: []string{"a-uid example.com/k:NoSchedule flapping"},
+		steps: []string{"Taint a example.com/k >NoSchedule TaintWasRemoved"}, holds: []string{"a-uid Flapping"}}.check(t, third)
+}
+
+func TestAClockThatSteppedHoldsNewActsOnly(t *testing.T) {
+	set := claimant(t, "a", noSchedule, active)
+	in := planInput(steady(newNode("n", kubeletSick)), set)
+	in.ActsFrom = noon.Add(3 * time.Minute)
+	plan := condition.PlanNode(in)
+	outcome{holds: []string{"a-uid ClockStepped"}}.check(t, plan)
+	if want := noon.Add(3 * time.Minute); !plan.LookAgain.Equal(want) {
+		t.Errorf("looks again at %s, want %s", plan.LookAgain, want)
+	}
+	in = planInput(steady(newNode("n", kubeletWell, owning("a", "example.com/k", "NoSchedule", ago(time.Hour)))), set)
+	in.ActsFrom = noon.Add(3 * time.Minute)
+	outcome{steps: []string{"Untaint a example.com/k NoSchedule> ConditionsRecovered"}}.check(t, condition.PlanNode(in))
+}
+
+func TestASetWhoseBreakerIsOpenOnlyUndoes(t *testing.T) {
+	set := claimant(t, "a", noSchedule, active)
+	set.Why = "BreakerOpen"
+	outcome{holds: []string{"a-uid BreakerOpen"}}.check(t, condition.PlanNode(planInput(steady(newNode("n", kubeletSick)), set)))
+	ours := owning("a", "example.com/k", "NoSchedule", ago(time.Hour))
+	outcome{}.check(t, condition.PlanNode(planInput(steady(newNode("n", kubeletSick, ours)), set)))
+	outcome{steps: []string{"Untaint a example.com/k NoSchedule> ConditionsRecovered"}}.check(t, condition.PlanNode(planInput(steady(newNode("n", kubeletWell, ours)), set)))
+}
+
+func TestAnEvictionNeedsEvidence(t *testing.T) {
+	npd := condition.SystemPod{Namespace: "kube-system", Name: "npd-x", Role: "condition reporter"}
+	tolerating := npd
+	tolerating.Tolerations = []corev1.Toleration{{Key: "example.com/k", Operator: "Exists"}}
+	seconds := int64(300)
+	forAWhile := npd
+	forAWhile.Tolerations = []corev1.Toleration{{Operator: "Exists", TolerationSeconds: &seconds}}
+	otherEffect := npd
+	otherEffect.Tolerations = []corev1.Toleration{{Operator: "Exists", Effect: "NoSchedule"}}
+	evicts := outcome{taints: []string{"example.com/k:NoExecute"}, claims: []string{"a-uid example.com/k:NoExecute"}, steps: []string{"Taint a example.com/k >NoExecute ConditionsMatched"}}
+	keepsAway := outcome{taints: []string{"example.com/k:NoSchedule"}, claims: []string{"a-uid example.com/k:NoSchedule"}, steps: []string{"Taint a example.com/k >NoSchedule ConditionsMatched"}, holds: []string{"a-uid SystemPodDoesNotTolerate"}}
+	tests := []struct {
+		name string
+		pods []condition.SystemPod
+		want outcome
+	}{
+		{"no system pods", nil, evicts},
+		{"a reporter that tolerates the key", []condition.SystemPod{tolerating}, evicts},
+		{"a reporter that doesn't", []condition.SystemPod{tolerating, npd}, keepsAway},
+		{"a reporter that tolerates it for five minutes", []condition.SystemPod{forAWhile}, keepsAway},
+		{"a reporter that tolerates another effect", []condition.SystemPod{otherEffect}, keepsAway},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			in := planInput(steady(newNode("n", kernelSick)), claimant(t, "a", noExecute, active))
+			in.Evidence = &condition.Evidence{SystemPods: tt.pods}
+			tt.want.check(t, condition.PlanNode(in))
+		})
+	}
+	in := planInput(steady(newNode("n", kernelSick)), claimant(t, "a", noExecute, active))
+	in.Evidence = nil
+	if plan := condition.PlanNode(in); !plan.NeedsEvidence || len(plan.Steps) > 0 {
+		t.Errorf("without evidence: needs %t, steps %v; want evidence asked and no step", plan.NeedsEvidence, plan.Steps)
+	}
+}
+
+func TestAKeyThatEvictsAlreadyNeedsNoEvidence(t *testing.T) {
+	n := newNode("n", kernelSick, kubeletSick, owning("b", "example.com/k", "NoExecute", ago(time.Hour)))
+	in := planInput(steady(n), claimant(t, "a", "effect: NoExecute\ntaintKey: example.com/k\nconditions: {KubeletUnhealthy: {status: true}}", active), claimant(t, "b", noExecute, active))
+	in.Evidence, in.Room.Evict = nil, condition.Gate{Reason: "LimitReached"}
+	plan := condition.PlanNode(in)
+	if plan.NeedsEvidence {
+		t.Error("evidence asked though the key evicts already")
+	}
+	outcome{taints: []string{"example.com/k:NoExecute"}, claims: []string{"a-uid example.com/k:NoExecute", "b-uid example.com/k:NoExecute"}, steps: []string{"Taint a example.com/k >NoExecute ConditionsMatched"}}.check(t, plan)
+}
+
+func TestClosedGates(t *testing.T) {
+	reached := condition.Gate{Reason: "LimitReached"}
+	tests := []struct {
+		name string
+		spec string
+		node *corev1.Node
+		room condition.Room
+		want outcome
+	}{
+		{"no room to taint", noSchedule, newNode("n", kubeletSick), condition.Room{Taint: reached}, outcome{holds: []string{"a-uid LimitReached"}}},
+		{"PreferNoSchedule is free", "effect: PreferNoSchedule\ntaintKey: example.com/k\nconditions: {KubeletUnhealthy: {status: true}}", newNode("n", kubeletSick), condition.Room{Taint: reached, Evict: reached}, outcome{
+			taints: []string{"example.com/k:PreferNoSchedule"}, claims: []string{"a-uid example.com/k:PreferNoSchedule"}, steps: []string{"Taint a example.com/k >PreferNoSchedule ConditionsMatched"}}},
+		{"a node that counts already needs no room", noSchedule, newNode("n", kubeletSick, owning("z", "example.com/z", "NoSchedule", ago(time.Hour))), condition.Room{Taint: reached}, outcome{
+			taints: []string{"example.com/z:NoSchedule", "example.com/k:NoSchedule"}, claims: []string{"a-uid example.com/k:NoSchedule", "z-uid example.com/z:NoSchedule"}, steps: []string{"Taint a example.com/k >NoSchedule ConditionsMatched"}}},
+		{"no room to evict leaves NoSchedule", noExecute, newNode("n", kernelSick), condition.Room{Evict: reached}, outcome{
+			taints: []string{"example.com/k:NoSchedule"}, claims: []string{"a-uid example.com/k:NoSchedule"}, steps: []string{"Taint a example.com/k >NoSchedule ConditionsMatched"}, holds: []string{"a-uid LimitReached"}}},
+		{"no room to evict raises nothing", noExecute, newNode("n", kernelSick, owning("a", "example.com/k", "NoSchedule", ago(time.Hour))), condition.Room{Evict: reached}, outcome{holds: []string{"a-uid LimitReached"}}},
+		{"no room to taint doesn't evict either", noExecute, newNode("n", kernelSick), condition.Room{Taint: reached}, outcome{holds: []string{"a-uid LimitReached"}}},
+		{"the own cap", noSchedule, newNode("n", kubeletSick), condition.Room{Own: map[types.UID]condition.Gate{"a-uid": {Reason: "OwnCapReached"}}}, outcome{holds: []string{"a-uid OwnCapReached"}}},
+		{"another control-plane node is tainted", "includeControlPlane: true\n" + noSchedule, newNode("n", controlPlane, kubeletSick), condition.Room{Plane: condition.Gate{Reason: "OtherControlPlaneNodeTainted"}}, outcome{holds: []string{"a-uid OtherControlPlaneNodeTainted"}}},
+		{"that doesn't stop workers", noSchedule, newNode("n", kubeletSick), condition.Room{Plane: condition.Gate{Reason: "OtherControlPlaneNodeTainted"}}, outcome{
+			taints: []string{"example.com/k:NoSchedule"}, claims: []string{"a-uid example.com/k:NoSchedule"}, steps: []string{"Taint a example.com/k >NoSchedule ConditionsMatched"}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			other := claimant(t, "z", "effect: NoSchedule\ntaintKey: example.com/z\nconditions: {KubeletUnhealthy: {status: true}}", frozen)
+			in := planInput(steady(tt.node), claimant(t, "a", tt.spec, active), other)
+			in.Room = tt.room
+			tt.want.check(t, condition.PlanNode(in))
+		})
+	}
+}

@@ -1,0 +1,219 @@
+package condition
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// review decides what becomes of one claim of the record. A set that isn't known may be one that can't be read just now,
+// with its keys unknown as well: its claims wait until it is confirmed to be gone.
+func (p *planner) review(claim OwnedTaint) {
+	c, known := p.claimantOf(claim)
+	switch {
+	case Reserved(claim.Key):
+		p.drop(claim, RecordInvalid)
+	case !known && !p.Withdrawn(claim.Set):
+		p.plan.Orphans[claim.Set] = claim.Name
+		p.keep(claim)
+	case known && c.Standing == Frozen:
+		p.keep(claim)
+	case !p.Declared(claim.Key):
+		p.drop(claim, RecordInvalid)
+	case !known || c.Standing == Withdrawn:
+		p.drop(claim, PolicyWithdrawn)
+	case c.Key != claim.Key:
+		p.drop(claim, KeyChanged)
+	default:
+		p.reviewMatch(c, p.adopt(c, claim))
+	}
+}
+
+// claimantOf finds the claim's set: by UID, or, since it was deleted and restored, by name.
+func (p *planner) claimantOf(claim OwnedTaint) (Claimant, bool) {
+	byName := -1
+	for i, c := range p.Claimants {
+		if c.UID == claim.Set {
+			return c, true
+		}
+		if c.Name == claim.Name {
+			byName = i
+		}
+	}
+	if byName < 0 {
+		return Claimant{}, false
+	}
+	return p.Claimants[byName], true
+}
+
+// keep leaves a claim as it is. One whose taint somebody removed isn't carried into the next write, which would put the
+// taint back.
+func (p *planner) keep(claim OwnedTaint) {
+	if p.carried(claim) {
+		p.next = append(p.next, claim)
+	}
+}
+
+// carried says whether the claim's taint is still on the node.
+func (p *planner) carried(claim OwnedTaint) bool {
+	return p.Node.hasTaint(claim.Key, p.Node.Owned.Effect(claim.Key))
+}
+
+// adopt gives a claim, and its set's history, to the set that was restored under the same name.
+func (p *planner) adopt(c Claimant, claim OwnedTaint) OwnedTaint {
+	if claim.Set == c.UID {
+		return claim
+	}
+	for i, h := range p.history {
+		if h.Set == claim.Set {
+			p.history[i].Set = c.UID
+		}
+	}
+	claim.Set, claim.Generation = c.UID, c.Generation
+	p.adopted = append(p.adopted, claim)
+	return claim
+}
+
+func (p *planner) reviewMatch(c Claimant, claim OwnedTaint) {
+	m := c.Match(p.Node, p.At)
+	removed := !p.carried(claim)
+	switch {
+	case m.Phase == NotSelected:
+		p.drop(claim, NoLongerSelected)
+	case m.Phase == Clear && (removed || !p.At.Now.Before(m.ClearAt)):
+		p.drop(claim, Recovered)
+	case m.Phase == Matching && removed && c.Standing == Active:
+		p.restore(c, claim, m)
+	case removed:
+		p.drop(claim, PutBack) // someone else took it away, and there's no ground to put it back
+	case m.Phase == Matching:
+		p.next = append(p.next, p.retuned(c, claim, m))
+	default:
+		if m.Phase == Clear {
+			p.plan.lookAgainAt(m.ClearAt)
+		}
+		p.next = append(p.next, claim)
+	}
+}
+
+// retuned is a claim with the effect that its set asks for now.
+func (p *planner) retuned(c Claimant, claim OwnedTaint, m Match) OwnedTaint {
+	p.noteFlapping(c, claim, m)
+	want, at := c.effectFor(claim, p.At.Now)
+	p.plan.lookAgainAt(at)
+	switch {
+	case want == claim.Effect:
+	case rank[want] < rank[claim.Effect]:
+		p.step(c, Deescalate, EffectChanged, claim, want, m.Since)
+		claim.Effect, claim.EvictSince, claim.Generation = want, nil, c.Generation
+	case p.At.Now.Before(m.HoldsAt): // the higher effect has a hold of its own
+		p.plan.lookAgainAt(m.HoldsAt)
+	default:
+		return p.escalated(c, claim, want, m)
+	}
+	return claim
+}
+
+func (p *planner) escalated(c Claimant, claim OwnedTaint, want corev1.TaintEffect, m Match) OwnedTaint {
+	reason := EffectChanged
+	if want == corev1.TaintEffectNoExecute && c.EvictAfter > 0 {
+		reason = EvictAfterOver
+	}
+	to := p.permitted(c, want, m, claim.Effect, false)
+	if rank[to] <= rank[claim.Effect] {
+		return claim
+	}
+	p.step(c, Escalate, reason, claim, to, m.Since)
+	claim.Effect, claim.Generation = to, c.Generation
+	return p.evicting(claim)
+}
+
+// restore puts back a taint that someone else removed. It is one more taint by this set: two programs that undo each
+// other must not evict over and over.
+func (p *planner) restore(c Claimant, claim OwnedTaint, m Match) {
+	was := claim
+	claim.EvictSince, claim.Flapping = nil, claim.Flapping || p.flaps(c)
+	want, at := c.effectFor(claim, p.At.Now)
+	to := p.permitted(c, want, m, "", false)
+	if to == "" {
+		p.drop(was, PutBack)
+		return
+	}
+	p.plan.lookAgainAt(at)
+	p.noteFlapping(c, claim, m)
+	p.step(c, Taint, PutBack, OwnedTaint{}, to, p.now().Time)
+	claim.Effect, claim.Generation = to, c.Generation
+	p.next = append(p.next, p.remembered(c, claim))
+}
+
+func (p *planner) drop(claim OwnedTaint, reason Reason) {
+	verb := Untaint
+	if reason == RecordInvalid || !p.carried(claim) {
+		verb = Repair
+	}
+	p.steps = append(p.steps, Step{Verb: verb, Reason: reason, Set: claim.Set, SetName: claim.Name, Generation: claim.Generation,
+		Key: claim.Key, From: claim.Effect, Trigger: claim.Since.Time})
+}
+
+// forgetWithdrawn clears withdrawn sets from the history too: they leave no trace.
+func (p *planner) forgetWithdrawn() {
+	for _, c := range p.Claimants {
+		if c.Standing == Withdrawn {
+			p.forget(Step{Verb: Repair, Reason: PolicyWithdrawn, Set: c.UID, SetName: c.Name, Generation: c.Generation})
+		}
+	}
+	for _, h := range p.Node.Owned.History {
+		_, known := p.claimantOf(OwnedTaint{Set: h.Set})
+		if !known && p.Withdrawn(h.Set) {
+			p.forget(Step{Verb: Repair, Reason: PolicyWithdrawn, Set: h.Set})
+		}
+	}
+}
+
+// forget clears a set from the history, by a step of its own where nothing else is undone for it.
+func (p *planner) forget(step Step) {
+	ofSet := func(h PastTaint) bool { return h.Set == step.Set }
+	if !slices.ContainsFunc(p.Node.Owned.History, ofSet) {
+		return
+	}
+	p.history = slices.DeleteFunc(p.history, ofSet)
+	if !slices.ContainsFunc(p.steps, func(s Step) bool { return s.Set == step.Set }) {
+		p.steps = append(p.steps, step)
+	}
+}
+
+// applyNodePrecedence keeps, where the operator chose so, only the claims with the node's highest effect, and those that
+// mustn't be touched.
+func (p *planner) applyNodePrecedence() {
+	if p.Precedence != PrecedenceNode {
+		return
+	}
+	var highest corev1.TaintEffect
+	for _, t := range p.next {
+		highest = Higher(highest, t.Effect)
+	}
+	p.next = slices.DeleteFunc(p.next, func(t OwnedTaint) bool {
+		if t.Effect == highest || p.untouchable(t) {
+			return false
+		}
+		p.outrank(t)
+		return true
+	})
+}
+
+func (p *planner) untouchable(claim OwnedTaint) bool {
+	c, known := p.claimantOf(claim)
+	return !known || c.Standing == Frozen
+}
+
+// outrank takes back what was planned for a claim, and drops what the record has of it.
+func (p *planner) outrank(claim OwnedTaint) {
+	p.steps = slices.DeleteFunc(p.steps, func(s Step) bool { return s.Set == claim.Set && s.Key == claim.Key })
+	now := p.now()
+	p.history = slices.DeleteFunc(p.history, func(h PastTaint) bool { return h.Set == claim.Set && h.At.Equal(&now) })
+	for _, was := range p.Node.Owned.Taints {
+		if was.Set == claim.Set && was.Key == claim.Key {
+			p.drop(was, EffectChanged)
+		}
+	}
+}
