@@ -12,8 +12,9 @@ import (
 type footprint struct {
 	// counted: it is one of the N that percentages are of.
 	counted bool
-	plane   bool
-	zone    string
+	// plane: a control-plane node; planeReady: one that serves.
+	plane, planeReady bool
+	zone              string
 	// any taint of ours; one that keeps pods away; one that evicts.
 	any, repels, evicts bool
 	evictedAt           time.Time
@@ -31,7 +32,8 @@ type inFlight struct {
 }
 
 func (n *nodeState) footprint() footprint {
-	p := footprint{counted: !n.Deleting && !n.ControlPlane, plane: n.ControlPlane, zone: n.Zone}
+	p := footprint{counted: !n.Deleting && !n.ControlPlane, plane: n.ControlPlane, zone: n.Zone,
+		planeReady: n.ControlPlane && n.Ready && !n.Deleting}
 	p.add(n.Owned, n.Taints)
 	if n.inFlight != nil {
 		p.add(n.inFlight.owned, n.inFlight.taints)
@@ -68,7 +70,8 @@ func (n *nodeState) recordNames(set types.UID) bool {
 // tally counts the nodes of the cluster or of a zone.
 type tally struct {
 	counted, repelling, evicting int
-	lastEvict                    time.Time
+	// evictions counts when nodes began to evict, in Unix seconds. All are kept, so that a write that failed leaves none.
+	evictions map[int64]int
 }
 
 func (t *tally) add(p footprint, n int) {
@@ -81,14 +84,34 @@ func (t *tally) add(p footprint, n int) {
 	if p.evicts {
 		t.evicting += n
 	}
-	t.lastEvict = later(t.lastEvict, p.evictedAt)
+	if p.evictedAt.IsZero() {
+		return
+	}
+	if t.evictions == nil {
+		t.evictions = map[int64]int{}
+	}
+	at := p.evictedAt.Unix()
+	if t.evictions[at] += n; t.evictions[at] == 0 {
+		delete(t.evictions, at)
+	}
+}
+
+// lastEviction is when a node last began to evict. What lies after before comes from a clock that was wrong, or from a
+// forged record, and would stop evictions for ever.
+func (t *tally) lastEviction(before time.Time) (last time.Time) {
+	for at := range t.evictions {
+		if when := time.Unix(at, 0); !when.After(before) {
+			last = later(last, when)
+		}
+	}
+	return last
 }
 
 type counts struct {
 	cluster tally
 	zones   map[string]*tally
-	// planeTainted are control-plane nodes with any taint of ours, planeReady in all.
-	planeTainted int
+	// planeTainted are control-plane nodes with any taint of ours; planeReady those that serve.
+	planeTainted, planeReady int
 }
 
 func newCounts() counts { return counts{zones: map[string]*tally{}} }
@@ -104,8 +127,12 @@ func (c *counts) replace(before, after footprint) (freed bool) {
 		if p.plane && p.any {
 			c.planeTainted += n
 		}
+		if p.planeReady {
+			c.planeReady += n
+		}
 	}
-	return before.repels && !after.repels || before.evicts && !after.evicts || before.any && !after.any || !before.counted && after.counted
+	return before.repels && !after.repels || before.evicts && !after.evicts || before.any && !after.any ||
+		!before.counted && after.counted || !subset(before.sets, after.sets)
 }
 
 // zonesCounted is the number of zones that have nodes; limits hold by zone from three on.

@@ -111,7 +111,26 @@ func (f *Fleet) HoldActsUntil(t time.Time) {
 func (f *Fleet) ObserveNode(node *corev1.Node, at Moment) (changed bool, wake []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	return f.observe(node, at, false)
+}
+
+// ObserveLive takes in a node read live after a write of ours whose outcome was uncertain: it shows the outcome. It gives
+// the held-back nodes that may have room now.
+func (f *Fleet) ObserveLive(node *corev1.Node, at Moment) (wake []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, wake = f.observe(node, at, true)
+	return wake
+}
+
+func (f *Fleet) observe(node *corev1.Node, at Moment, live bool) (changed bool, wake []string) {
 	was := f.nodes[node.Name]
+	if was != nil && older(node.ResourceVersion, was.ResourceVersion) { // of a former node of this name, too
+		if live {
+			wake = f.settle(was)
+		}
+		return false, wake
+	}
 	if was != nil && was.UID != node.UID {
 		f.replace(was, nil, at)
 		was = nil
@@ -121,11 +140,8 @@ func (f *Fleet) ObserveNode(node *corev1.Node, at Moment) (changed bool, wake []
 		f.replace(nil, n, at)
 		return true, f.heads()
 	}
-	if older(node.ResourceVersion, was.ResourceVersion) {
-		return false, nil
-	}
 	n := &nodeState{Node: NewNode(node, was.Node, at.Now), inFlight: was.inFlight, print: was.print}
-	landed := n.inFlight != nil && n.inFlight.version != "" && !older(n.ResourceVersion, n.inFlight.version)
+	landed := n.inFlight != nil && (live || n.inFlight.version != "" && !older(n.ResourceVersion, n.inFlight.version))
 	if landed {
 		n.inFlight = nil
 	}
@@ -137,17 +153,6 @@ func (f *Fleet) ObserveNode(node *corev1.Node, at Moment) (changed bool, wake []
 		wake = f.heads()
 	}
 	return true, wake
-}
-
-// ObserveLive takes in a node read live after a write of ours whose outcome was uncertain: it shows the outcome.
-func (f *Fleet) ObserveLive(node *corev1.Node, at Moment) {
-	f.mu.Lock()
-	if n := f.nodes[node.Name]; n != nil {
-		n.inFlight = nil
-		f.recount(n)
-	}
-	f.mu.Unlock()
-	f.ObserveNode(node, at)
 }
 
 // ForgetNode removes a node that is gone.
@@ -277,10 +282,7 @@ func (f *Fleet) ObserveSet(set *Set, standing Standing, stored *OpenBreaker, res
 	}
 	f.sets[set.UID] = s
 	for name, n := range f.nodes {
-		if n.Deleting {
-			continue
-		}
-		if s.Selects(n.Node) {
+		if !n.Deleting && s.Selects(n.Node) {
 			s.selected++
 			s.matching.put(name, s.matches(n.Node))
 		}

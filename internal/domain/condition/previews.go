@@ -86,6 +86,9 @@ func (f *Fleet) previewLimits(p *Preview, s *Set, matching names, limits limit.L
 			added++
 		}
 	}
+	if s.Effect == corev1.TaintEffectPreferNoSchedule {
+		added = 0 // free, as the limits count
+	}
 	p.UnionTainted = len(others) + min(added, p.WouldTaint)
 }
 
@@ -144,7 +147,7 @@ func (f *Fleet) previewOthers(p *Preview, s *Set) {
 	p.ImpliedBy = p.ImpliedBy[:min(len(p.ImpliedBy), SampleSize)]
 }
 
-func subset(of, in []Member) bool {
+func subset[T comparable](of, in []T) bool {
 	for _, m := range of {
 		if !slices.Contains(in, m) {
 			return false
@@ -155,12 +158,7 @@ func subset(of, in []Member) bool {
 
 // previewControlPlane: one control-plane node at a time is tainted, and an evicting taint takes a Ready one away.
 func (f *Fleet) previewControlPlane(p *Preview, s *Set, matching names) {
-	for _, n := range f.nodes {
-		if n.ControlPlane && n.Ready && !n.Deleting {
-			p.ControlPlaneReady++
-		}
-	}
-	p.ControlPlaneReadyAfter = p.ControlPlaneReady
+	p.ControlPlaneReady, p.ControlPlaneReadyAfter = f.counts.planeReady, f.counts.planeReady
 	if !s.IncludeControlPlane || s.Effect != corev1.TaintEffectNoExecute {
 		return
 	}

@@ -79,7 +79,7 @@ func (f *Fleet) room(n *nodeState, claimants []Claimant, at Moment) Room {
 	if r.Evict = f.cap("maxEvictingNodes", f.limits.MaxEvictingNodes, n, held, func(t *tally) int { return t.evicting }); !r.Evict.Closed() {
 		r.Evict = f.pace(n, held, at)
 	}
-	if f.counts.planeTainted > 0 {
+	if f.counts.planeTainted+f.queues.before("plane", n.Name, held) > 0 {
 		r.Plane = Gate{Reason: HeldByPlane, Message: "another control-plane node is tainted; one at a time", dimension: "plane"}
 	}
 	for _, c := range claimants {
@@ -111,7 +111,7 @@ func (f *Fleet) cap(name string, value intstr.IntOrString, n *nodeState, held ti
 // pace lets one node of a zone begin to evict at a time.
 func (f *Fleet) pace(n *nodeState, held time.Time, at Moment) Gate {
 	dimension := "pace/" + n.Zone
-	next := f.counts.zones[n.Zone].lastEvict.Add(f.limits.EvictPace)
+	next := f.counts.zones[n.Zone].lastEviction(at.Now.Add(f.limits.EvictPace)).Add(f.limits.EvictPace)
 	if at.Now.Before(next) || f.queues.before(dimension, n.Name, held) > 0 {
 		if !at.Now.Before(next) {
 			next = time.Time{}
@@ -158,7 +158,7 @@ func (f *Fleet) Decide(name string, at Moment, evidence *Evidence) (plan Plan, n
 	if plan.NeedsEvidence {
 		return plan, ReadLive
 	}
-	f.noteHolds(n, claimants, plan.Holds)
+	f.noteHolds(n, plan.Holds)
 	if len(plan.Steps) == 0 {
 		return plan, Nothing
 	}
@@ -182,32 +182,41 @@ const (
 	ReadLive
 )
 
-// Written says which resource version a plan's write gave.
-func (f *Fleet) Written(name, version string) {
+// Written says which resource version a plan's write gave, and gives the held-back nodes that may have room now.
+func (f *Fleet) Written(name, version string) (wake []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := f.nodes[name]
 	if n == nil || n.inFlight == nil {
-		return
+		return nil
 	}
 	n.inFlight.version = version
-	if !older(n.ResourceVersion, version) { // the watch was faster
-		n.inFlight = nil
-		f.recount(n)
-		f.recordInFlight(n)
+	if older(n.ResourceVersion, version) {
+		return nil
 	}
+	return f.settle(n) // the watch was faster
 }
 
-// Failed says that a plan's write surely did nothing. After an uncertain failure nothing is said: the reservation stays
-// until a live read.
-func (f *Fleet) Failed(name string) {
+// Failed says that a plan's write surely did nothing, and gives the held-back nodes that may have room now. After an
+// uncertain failure nothing is said: the reservation stays until a live read.
+func (f *Fleet) Failed(name string) (wake []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if n := f.nodes[name]; n != nil && n.inFlight != nil {
-		n.inFlight = nil
-		f.recount(n)
-		f.recordInFlight(n)
+		return f.settle(n)
 	}
+	return nil
+}
+
+// settle ends what is in flight for a node: what is known of it is all there is.
+func (f *Fleet) settle(n *nodeState) (wake []string) {
+	n.inFlight = nil
+	freed := f.recount(n)
+	f.recordInFlight(n)
+	if freed {
+		return f.heads()
+	}
+	return nil
 }
 
 func (f *Fleet) recordInFlight(n *nodeState) {
@@ -234,12 +243,11 @@ func (f *Fleet) claimants(n *nodeState) []Claimant {
 	return claimants
 }
 
-func (f *Fleet) noteHolds(n *nodeState, claimants []Claimant, holds []Hold) {
+func (f *Fleet) noteHolds(n *nodeState, holds []Hold) {
 	f.queues.enter(n.Name, holds)
-	for _, c := range claimants {
-		s := f.sets[c.UID]
+	for uid, s := range f.sets { // also those that held the node and don't match it any more
 		was, had := s.held[n.Name]
-		i := slices.IndexFunc(holds, func(h Hold) bool { return h.Set == c.UID })
+		i := slices.IndexFunc(holds, func(h Hold) bool { return h.Set == uid })
 		if i < 0 {
 			delete(s.held, n.Name)
 		} else {
