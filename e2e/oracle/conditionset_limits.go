@@ -1,0 +1,146 @@
+package oracle
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// paceRounding: records hold whole seconds, and a request takes time to arrive.
+const paceRounding = 2 * time.Second
+
+// limits judges a write of ours by what all nodes carry after it. Only what the write raised counts.
+func (s *nodes) limits(w *World, c Change, before, after *node) []Broken {
+	var found []Broken
+	exceeded := func(text string) {
+		if text != "" {
+			found = append(found, Broken{Limits, text})
+		}
+	}
+	if after.repels() && !before.repels() {
+		exceeded(s.capped("tainted", s.options.MaxTaintedPercent, after.zone, (*node).repels))
+	}
+	if after.evicts() && !before.evicts() {
+		exceeded(s.capped("evicting", s.options.MaxEvictingPercent, after.zone, (*node).evicts))
+		exceeded(s.paced(c, after.zone))
+	}
+	if after.plane && len(after.owned()) > 0 && len(before.owned()) == 0 {
+		if n := s.count(func(n *node) bool { return n.plane && len(n.owned()) > 0 }); n > 1 {
+			exceeded(fmt.Sprintf("%d control-plane nodes are tainted; one is allowed", n))
+		}
+	}
+	for _, claim := range asked(before, after) {
+		if before.record.of(claim.Set, claim.Key).Effect == "" {
+			exceeded(s.ownCap(w, claim))
+		}
+	}
+	return found
+}
+
+func (s *nodes) count(has func(*node) bool) int {
+	n := 0
+	for _, node := range s.now {
+		if has(node) {
+			n++
+		}
+	}
+	return n
+}
+
+// capped compares with the cap of the cluster and, from three zones on, of the zone.
+func (s *nodes) capped(verb string, percent int, zone string, has func(*node) bool) string {
+	all := s.count(func(n *node) bool { return n.counted })
+	if used, allowed := s.count(has), share(percent, all, all); used > allowed {
+		return fmt.Sprintf("%d of %d nodes are %s; %d are allowed", used, all, verb, allowed)
+	}
+	zones := map[string]int{}
+	for _, n := range s.now {
+		if n.counted && n.zone != "" {
+			zones[n.zone]++
+		}
+	}
+	if len(zones) < 3 || zone == "" {
+		return ""
+	}
+	used := s.count(func(n *node) bool { return n.zone == zone && has(n) })
+	if allowed := share(percent, zones[zone], all); used > allowed {
+		return fmt.Sprintf("%d of %d nodes of zone %s are %s; %d are allowed", used, zones[zone], zone, verb, allowed)
+	}
+	return ""
+}
+
+// share rounds down, but a cluster of three or more may have one node healed, and so may each of its zones.
+func share(percent, of, all int) int {
+	if all < 3 {
+		return 0
+	}
+	return max(1, percent*of/100)
+}
+
+func (s *nodes) paced(c Change, zone string) string {
+	last, evictedBefore := s.evicted[zone]
+	s.evicted[zone] = stamp{c.Version, c.At}
+	if gap := c.At.Sub(last.at); evictedBefore && gap < s.options.EvictPace-paceRounding {
+		return fmt.Sprintf("a node of zone %q began to evict %s after another; the pace is %s", zone, gap, s.options.EvictPace)
+	}
+	return ""
+}
+
+// ownCap judges spec.maxNodes of the generation that acted.
+func (s *nodes) ownCap(w *World, c claim) string {
+	p := w.Policies[c.Set]
+	if p == nil {
+		return ""
+	}
+	generation, _ := p.Spec(c.Generation)
+	var spec struct {
+		MaxNodes            *intstr.IntOrString   `json:"maxNodes"`
+		NodeSelector        *metav1.LabelSelector `json:"nodeSelector"`
+		IncludeControlPlane bool                  `json:"includeControlPlane"`
+	}
+	if generation.Object == nil {
+		return ""
+	}
+	encoded, err := json.Marshal(generation.Object.Object["spec"])
+	if err != nil || json.Unmarshal(encoded, &spec) != nil || spec.MaxNodes == nil {
+		return ""
+	}
+	selector := labels.Everything()
+	if spec.NodeSelector != nil {
+		if selector, err = metav1.LabelSelectorAsSelector(spec.NodeSelector); err != nil {
+			return ""
+		}
+	}
+	selected := s.count(func(n *node) bool {
+		return (n.counted || n.plane && spec.IncludeControlPlane) && selector.Matches(labels.Set(n.labels))
+	})
+	used := s.count(func(n *node) bool { return claimants(n)[c.Set] })
+	if allowed := allowedBy(*spec.MaxNodes, selected); used > allowed {
+		return fmt.Sprintf("%s has tainted %d of %d selected nodes; its maxNodes %s allows %d", c.Name, used, selected, spec.MaxNodes.String(), allowed)
+	}
+	return ""
+}
+
+func claimants(n *node) map[types.UID]bool {
+	sets := map[types.UID]bool{}
+	for _, c := range n.record.Taints {
+		sets[c.Set] = true
+	}
+	return sets
+}
+
+func allowedBy(limit intstr.IntOrString, selected int) int {
+	if limit.Type == intstr.Int {
+		return limit.IntValue()
+	}
+	percent, err := intstr.GetScaledValueFromIntOrPercent(&limit, 100, false)
+	if err != nil || percent == 0 {
+		return 0
+	}
+	return share(percent, selected, selected)
+}
