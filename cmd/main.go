@@ -29,7 +29,9 @@ func main() {
 		fmt.Println(buildVersion())
 		return
 	}
-	logger := newLogger(o, os.Stderr)
+	handler := logHandler(o, os.Stderr)
+	slog.SetDefault(slog.New(handler)) // net/http's servers log there
+	logger := logr.FromSlogHandler(handler)
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
 	if err := run(ctrl.SetupSignalHandler(), o); err != nil {
@@ -38,11 +40,11 @@ func main() {
 	}
 }
 
-// newLogger writes one line an entry. logr's V(n) is slog's level -n.
-func newLogger(o options, out io.Writer) logr.Logger {
+// logHandler writes one line an entry. logr's V(n) is slog's level -n.
+func logHandler(o options, out io.Writer) slog.Handler {
 	handlerOptions := &slog.HandlerOptions{Level: slog.Level(-o.verbosity)}
 	if o.logFormat == "text" {
-		return logr.FromSlogHandler(slog.NewTextHandler(out, handlerOptions))
+		return slog.NewTextHandler(out, handlerOptions)
 	}
-	return logr.FromSlogHandler(slog.NewJSONHandler(out, handlerOptions))
+	return slog.NewJSONHandler(out, handlerOptions)
 }

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"flag"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+)
+
+func parseFor(t *testing.T, args ...string) (options, error) {
+	t.Helper()
+	t.Setenv("POD_NAMESPACE", "")
+	flags := flag.NewFlagSet("manager", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	return parse(flags, args)
+}
+
+func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		args []string
+		says string
+	}{
+		"outside a cluster the namespace is needed": {nil, "--namespace is required outside a cluster, for example --namespace=autohealer-system"},
+		"a namespace that can't be":                 {[]string{"--namespace=A_b"}, "--namespace=A_b is no name of a namespace"},
+		"a lease's namespace that can't be":         {[]string{"--namespace=a", "--leader-elect-namespace=B"}, "--leader-elect-namespace=B is no name of a namespace"},
+		"an address without a port":                 {[]string{"--namespace=a", "--metrics-bind-address=localhost"}, "--metrics-bind-address=localhost must be host:port, or 0 for off"},
+		"profiles for the whole network":            {[]string{"--namespace=a", "--pprof-bind-address=:6060"}, "--pprof-bind-address=:6060 must be on loopback"},
+		"profiles on another address":               {[]string{"--namespace=a", "--pprof-bind-address=10.0.0.1:6060"}, "must be on loopback"},
+		"a port that can't be":                      {[]string{"--namespace=a", "--webhook-port=70000"}, "--webhook-port=70000 must be from 1 to 65535"},
+		"a host that can't be":                      {[]string{"--namespace=a", "--webhook-host=a,b_c"}, `"b_c" is neither a DNS name nor an IP address`},
+		"an unknown provider":                       {[]string{"--namespace=a", "--cert-provider=acme"}, "--cert-provider=acme must be self-signed or files"},
+		"files without a directory":                 {[]string{"--namespace=a", "--cert-provider=files"}, "--cert-provider=files needs --cert-dir"},
+		"a directory that would be ignored":         {[]string{"--namespace=a", "--cert-dir=/certs"}, "--cert-dir is for --cert-provider=files"},
+		"a Secret that can't be":                    {[]string{"--namespace=a", "--cert-secret=A"}, "--cert-secret=A is no name of a Secret"},
+		"an unknown log format":                     {[]string{"--namespace=a", "--log-format=xml"}, "--log-format=xml must be json or text"},
+		"too much to log":                           {[]string{"--namespace=a", "--v=10"}, "--v=10 must be from 0 to 9"},
+		"an argument that is no flag":               {[]string{"--namespace=a", "start"}, `unexpected argument "start"`},
+		"everything wrong is listed at once":        {[]string{"--namespace=A", "--webhook-port=0"}, "--webhook-port=0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := parseFor(t, test.args...)
+			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(test.says)))
+		})
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	g := NewWithT(t)
+	o, err := parseFor(t, "--namespace=autohealer-system", "--webhook-host=127.0.0.1", "--webhook-host=a.example.org,::1")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(o.leaderElect).To(BeTrue())
+	g.Expect(o.leaderElectNamespace).To(Equal("autohealer-system"))
+	g.Expect(o.metricsAddress).To(Equal(":8443"))
+	g.Expect(o.pprofAddress).To(BeEmpty(), "profiles are off unless asked for")
+	g.Expect(o.webhookHosts).To(ConsistOf("127.0.0.1", "a.example.org", "::1"))
+}
+
+func TestThePodTellsTheNamespace(t *testing.T) {
+	t.Setenv("POD_NAMESPACE", "healing")
+	o, err := parse(flag.NewFlagSet("manager", flag.ContinueOnError), nil)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	NewWithT(t).Expect(o.namespace).To(Equal("healing"))
+}
+
+func TestLogsAreJSONUpToTheVerbosityAskedFor(t *testing.T) {
+	g := NewWithT(t)
+	var out strings.Builder
+	log := logr.FromSlogHandler(logHandler(options{logFormat: "json", verbosity: 1}, &out))
+	log.V(1).Info("Held back", "node", "n")
+	log.V(2).Info("Not shown")
+	g.Expect(out.String()).To(MatchRegexp(`^{"time":"[^"]+","level":"DEBUG\+3","msg":"Held back","node":"n"}\n$`))
+	slog.New(logHandler(options{logFormat: "text"}, &out)).Info("plain")
+	g.Expect(out.String()).To(HaveSuffix("msg=plain\n"))
+}
