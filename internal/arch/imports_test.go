@@ -1,0 +1,173 @@
+package arch
+
+import (
+	"errors"
+	"fmt"
+	"go/build"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/resourcestack/autohealer/"
+
+// room is a directory with all below it, and what its packages may import directly.
+type room struct {
+	dir string
+	// ours are the directories of this module that it may import, with all below them. Its own are allowed except in
+	// rooms whose packages stay apart.
+	ours []string
+	// theirs are the prefixes of other modules' packages; nil allows all.
+	theirs []string
+	// std are packages of the standard library that it may not import.
+	notStd []string
+	// apart: its packages don't import each other; only its top package imports them all.
+	apart bool
+}
+
+var machinery = []string{"k8s.io/api/", "k8s.io/apimachinery/"}
+
+// rooms is the direction of data: apply → webhooks → (stored) → controllers → domain → actuate → cluster.
+var rooms = []room{
+	{dir: "apis", theirs: machinery},
+	{dir: "crds", theirs: []string{}},
+	// klog for the logger that k8s.io/api's toleration check asks for.
+	{dir: "internal/domain", ours: []string{"apis"}, theirs: append([]string{"k8s.io/klog/v2"}, machinery...), notStd: []string{"context", "net/http", "os"}},
+	{dir: "internal/guard", ours: []string{"apis", "crds", "internal/domain"}},
+	{dir: "internal/kube", ours: []string{"apis", "internal/domain"}},
+	{dir: "internal/actuate", ours: []string{"apis", "internal/domain", "internal/guard"}},
+	{dir: "internal/certs"},
+	{dir: "webhooks", ours: []string{"apis", "internal/guard"}},
+	{dir: "controllers", ours: []string{"apis", "internal/domain", "internal/guard", "internal/actuate", "internal/kube"}, apart: true},
+}
+
+// writers make clients beside controller-runtime's, which the product alone uses; programs may have them.
+var (
+	writers  = []string{"k8s.io/client-go/kubernetes", "k8s.io/client-go/dynamic", "k8s.io/client-go/metadata"}
+	programs = []string{"cmd", "e2e", "hack", "bench"}
+)
+
+func TestImportsGoOneWay(t *testing.T) {
+	for _, violation := range importViolations(t, root) {
+		t.Error(violation)
+	}
+}
+
+func TestForbiddenImportsAreFound(t *testing.T) {
+	got := importViolations(t, filepath.Join("testdata", "tree"))
+	for _, want := range []string{
+		"apis/v1 may not import internal/kube",
+		"apis/v1 may not import sigs.k8s.io/controller-runtime",
+		"controllers/a may not import controllers/b",
+		"controllers/b may not import webhooks",
+		"internal/domain/x may not import context",
+		"internal/domain/x may not import internal/guard",
+		"internal/kube may not import cmd",
+		"internal/kube may not import k8s.io/client-go/kubernetes",
+		"webhooks may not import controllers/a",
+	} {
+		if !slices.Contains(got, want) {
+			t.Errorf("not found: %s", want)
+		}
+	}
+	if len(got) != 9 {
+		t.Errorf("found %d violations instead of 9: %s", len(got), strings.Join(got, "; "))
+	}
+}
+
+// importViolations lists what packages under root import against the table, sorted.
+func importViolations(t *testing.T, root string) []string {
+	t.Helper()
+	var violations []string
+	for _, dir := range packageDirs(t, root) {
+		pkg, err := build.ImportDir(filepath.Join(root, dir), 0)
+		if _, none := errors.AsType[*build.NoGoError](err); none {
+			continue
+		}
+		if err != nil {
+			t.Fatalf("read package %s: %v", dir, err)
+		}
+		for _, imported := range pkg.Imports {
+			if !mayImport(dir, imported) {
+				violations = append(violations, fmt.Sprintf("%s may not import %s", dir, strings.TrimPrefix(imported, module)))
+			}
+		}
+	}
+	slices.Sort(violations)
+	return violations
+}
+
+func mayImport(dir, imported string) bool {
+	if imported == module+"cmd" || strings.HasPrefix(imported, module+"cmd/") {
+		return below(dir, "cmd")
+	}
+	if slices.ContainsFunc(writers, func(w string) bool { return imported == w || strings.HasPrefix(imported, w+"/typed/") }) &&
+		!slices.ContainsFunc(programs, func(p string) bool { return below(dir, p) }) {
+		return false
+	}
+	i := slices.IndexFunc(rooms, func(r room) bool { return below(dir, r.dir) })
+	if i < 0 {
+		return true
+	}
+	return rooms[i].mayImport(dir, imported)
+}
+
+func (r room) mayImport(dir, imported string) bool {
+	if ours, ok := strings.CutPrefix(imported, module); ok {
+		if below(ours, r.dir) {
+			return !r.apart || dir == r.dir || below(ours, kindDir(dir))
+		}
+		return slices.ContainsFunc(r.ours, func(allowed string) bool { return below(ours, allowed) })
+	}
+	if !strings.Contains(strings.SplitN(imported, "/", 2)[0], ".") { // standard library
+		return !slices.Contains(r.notStd, imported)
+	}
+	return r.theirs == nil || slices.ContainsFunc(r.theirs, func(prefix string) bool { return strings.HasPrefix(imported, prefix) })
+}
+
+// kindDir is the first two elements: controllers/conditionset.
+func kindDir(dir string) string {
+	elements := strings.Split(dir, "/")
+	return path.Join(elements[:min(2, len(elements))]...)
+}
+
+func below(dir, parent string) bool { return dir == parent || strings.HasPrefix(dir, parent+"/") }
+
+// root of the repository, seen from here.
+var root = filepath.Join("..", "..")
+
+// packageDirs are the directories under root that may hold packages of this module, with slashes.
+func packageDirs(t *testing.T, root string) []string {
+	t.Helper()
+	var dirs []string
+	err := filepath.WalkDir(root, func(p string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if !entry.IsDir() {
+			return nil
+		}
+		relative, err := filepath.Rel(root, p)
+		if err != nil {
+			return err
+		}
+		if relative != "." && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata" || relative == "bin" || otherModule(p)) {
+			return filepath.SkipDir
+		}
+		dirs = append(dirs, filepath.ToSlash(relative))
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("walk %s: %v", root, err)
+	}
+	return dirs
+}
+
+func otherModule(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "go.mod"))
+	return err == nil
+}

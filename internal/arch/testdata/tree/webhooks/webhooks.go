@@ -1,0 +1,3 @@
+package webhooks
+
+import _ "github.com/resourcestack/autohealer/controllers/a"
