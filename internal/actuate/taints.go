@@ -65,8 +65,7 @@ func (t *Taints) Apply(ctx context.Context, plan condition.Plan, admitted []Admi
 // covered finds what allows a step: the admission of its set, still current, or a record.
 func (t *Taints) covered(ctx context.Context, node *condition.Node, step condition.Step, admitted []Admitted) error {
 	if !step.Harmful() {
-		recorded := func(c condition.OwnedTaint) bool { return c.Key == step.Key }
-		if !slices.ContainsFunc(node.Owned.Taints, recorded) {
+		if !recorded(node.Owned, step) {
 			return fmt.Errorf("%s %s on node %s: the node's record doesn't claim it: %w", step.Verb, step.Key, node.Name, ErrNotValidated)
 		}
 		return nil
@@ -80,6 +79,15 @@ func (t *Taints) covered(ctx context.Context, node *condition.Node, step conditi
 		return fmt.Errorf("%w: %w", ErrStale, err)
 	}
 	return nil
+}
+
+// recorded says whether the record has what a step undoes: a claim of its key or, for a step that only forgets what is
+// past and so has no key, an entry of its set's history.
+func recorded(o condition.Ownership, step condition.Step) bool {
+	if step.Key == "" {
+		return slices.ContainsFunc(o.History, func(p condition.PastTaint) bool { return p.Set == step.Set })
+	}
+	return slices.ContainsFunc(o.Taints, func(c condition.OwnedTaint) bool { return c.Key == step.Key })
 }
 
 func find(admitted []Admitted, step condition.Step) (Admitted, bool) {
