@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -195,3 +196,5 @@ func stepText(s condition.Step) string {
 }
 
 func holdText(h condition.Hold) string { return fmt.Sprintf("%s %s", h.Set, h.Reason) }
+
+func intOrPercent(text string) intstr.IntOrString { return intstr.Parse(text) }
