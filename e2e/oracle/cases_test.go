@@ -152,6 +152,10 @@ var notOwn = []testCase{
 		w.write(w.admin, "node-0", owned(set, 1, "example.com/theirs:NoSchedule"), "example.com/theirs:NoSchedule")
 		w.write(w.manager, "node-0", "")
 	}},
+	{name: "a reserved key of our own, recorded", broken: []Invariant{OwnOnly}, text: "added karpenter.sh/disrupted:NoSchedule, whose key is reserved", do: func(w *world) {
+		set := w.set("s", "karpenter.sh/disrupted", "")
+		w.write(w.manager, "node-0", owned(set, 1, "karpenter.sh/disrupted:NoSchedule"), "karpenter.sh/disrupted:NoSchedule")
+	}},
 	{name: "a label", broken: []Invariant{OwnOnly}, text: "more than taints and record", do: func(w *world) {
 		patch := []byte(`{"metadata":{"labels":{"healed":"yes"}}}`)
 		if _, err := w.manager.CoreV1().Nodes().Patch(w.Context(), "node-0", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
@@ -188,6 +192,13 @@ var unlimited = []testCase{
 		w.write(w.manager, "node-0", owned(set, 1, "example.com/broken:NoExecute"), "example.com/broken:NoExecute")
 		w.write(w.manager, "node-0", "")
 		w.write(w.manager, "node-4", owned(set, 1, "example.com/broken:NoExecute"), "example.com/broken:NoExecute")
+	}},
+	{name: "a second control-plane node", broken: []Invariant{Limits}, text: "2 control-plane nodes are tainted", do: func(w *world) {
+		set := w.set("s", "example.com/broken", `,"includeControlPlane":true`)
+		for _, node := range []string{"plane-0", "plane-1"} {
+			w.write(w.admin, node, "")
+			w.write(w.manager, node, owned(set, 1, "example.com/broken:PreferNoSchedule"), "example.com/broken:PreferNoSchedule")
+		}
 	}},
 	{name: "more than the set's own maxNodes", broken: []Invariant{Limits}, text: "its maxNodes 1 allows 1", do: func(w *world) {
 		set := w.set("s", "example.com/broken", `,"maxNodes":1`)

@@ -23,7 +23,8 @@ import (
 	"github.com/resourcestack/autohealer/e2e/cluster"
 )
 
-// world is a cluster with 20 nodes in four zones: two of them may be tainted, one of them evict, one a zone.
+// world is a cluster with 20 nodes in four zones: two of them may be tainted, one of them evict, one a zone. Two
+// control-plane nodes don't count.
 type world struct {
 	*testing.T
 	cluster *cluster.Cluster
@@ -65,6 +66,9 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	if _, err := c.AddNodes(t.Context(), 20, cluster.NodeOptions{Zones: 4}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.AddNodes(t.Context(), 2, cluster.NodeOptions{Prefix: "plane", ControlPlane: true}); err != nil {
 		t.Fatal(err)
 	}
 	return &world{
