@@ -94,6 +94,9 @@ func (r *Reporter) changed(cs *v1alpha1.ConditionSet, before, after []metav1.Con
 		if c.Type == v1alpha1.ConditionReconciling || c.Type == v1alpha1.ConditionReady {
 			continue // Accepted, Stalled, LimitReached and BreakerOpen say it better
 		}
+		if a := find(after, v1alpha1.ConditionAccepted); c.Type == v1alpha1.ConditionStalled && a != nil && a.Reason == c.Reason {
+			continue // Accepted has said the very same
+		}
 		was := find(before, c.Type)
 		if was != nil && was.Status == c.Status && was.Reason == c.Reason {
 			continue

@@ -2,6 +2,7 @@ package conditionset
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -83,7 +84,7 @@ func (st state) rejected() bool { return st.unreadable != nil || !st.verdict.All
 func (st state) forbidden() bool { return st.trouble != nil && apierrors.IsForbidden(st.trouble) }
 
 func readyCondition(cs *v1alpha1.ConditionSet, st state) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonOperative, Message: "Nodes that match are tainted."}
+	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonOperative, Message: operative(st)}
 	switch {
 	case st.rejected():
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, accepted(st).Reason, "Nothing new is done while the rules refuse it; see Accepted."
@@ -94,9 +95,24 @@ func readyCondition(cs *v1alpha1.ConditionSet, st state) metav1.Condition {
 	case st.trouble != nil:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonRetrying, "A write failed and is tried again: "+st.trouble.Error()
 	case cs.Spec.Mode == v1alpha1.Observe:
-		c.Reason, c.Message = v1alpha1.ReasonObserving, "Mode Observe: it counts and touches nothing."
+		c.Reason = v1alpha1.ReasonObserving
+		c.Message = fmt.Sprintf("Mode Observe: %d of %d selected nodes match, and nothing is touched.", st.summary.Matching, st.summary.Selected)
 	}
 	return c
+}
+
+// operative tells in numbers what the set does, and why it does less than it asks where neither LimitReached nor
+// BreakerOpen says so.
+func operative(st state) string {
+	says := []string{fmt.Sprintf("%d of %d selected nodes match, %d are tainted", st.summary.Matching, st.summary.Selected, st.summary.Tainted)}
+	for _, reason := range slices.Sorted(maps.Keys(st.summary.Holds)) {
+		if ofLimit(reason) || reason == condition.HeldByBreaker {
+			continue
+		}
+		count := st.summary.Holds[reason]
+		says = append(says, fmt.Sprintf("%d held back: %s", count.Nodes, count.Message))
+	}
+	return strings.Join(says, "; ") + "."
 }
 
 func reconciling(st state) metav1.Condition {
@@ -131,6 +147,15 @@ var limitReasons = []struct {
 	{condition.HeldByPace, v1alpha1.ReasonTooManyEvicting},
 	{condition.HeldByPlane, v1alpha1.ReasonTooManyTainted},
 	{condition.HeldByOwnCap, v1alpha1.ReasonOwnCapReached},
+}
+
+func ofLimit(hold condition.Reason) bool {
+	for _, l := range limitReasons {
+		if l.hold == hold {
+			return true
+		}
+	}
+	return false
 }
 
 func limitReached(st state) metav1.Condition {
