@@ -42,8 +42,8 @@ func newAuthority(now time.Time, life time.Duration) (keyPair, error) {
 }
 
 // issue makes a serving certificate for hosts (DNS names and IP addresses), valid for life from now but never longer
-// than the CA itself.
-func (ca keyPair) issue(now time.Time, life time.Duration, hosts []string) (keyPair, error) {
+// than the CA that p is.
+func (p keyPair) issue(now time.Time, life time.Duration, hosts []string) (keyPair, error) {
 	template := x509.Certificate{
 		Subject:     pkix.Name{CommonName: "autohealer-webhook"},
 		NotBefore:   now.Add(-clockSkew),
@@ -51,8 +51,8 @@ func (ca keyPair) issue(now time.Time, life time.Duration, hosts []string) (keyP
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
-	if template.NotAfter.After(ca.cert.NotAfter) {
-		template.NotAfter = ca.cert.NotAfter
+	if template.NotAfter.After(p.cert.NotAfter) {
+		template.NotAfter = p.cert.NotAfter
 	}
 	for _, host := range hosts {
 		if ip := net.ParseIP(host); ip != nil {
@@ -61,7 +61,7 @@ func (ca keyPair) issue(now time.Time, life time.Duration, hosts []string) (keyP
 			template.DNSNames = append(template.DNSNames, host)
 		}
 	}
-	return sign(&template, &ca)
+	return sign(&template, &p)
 }
 
 // sign makes a key for the template and has the CA sign it; without a CA the certificate signs itself.
