@@ -7,6 +7,7 @@ import (
 	"github.com/google/cel-go/cel"
 	celast "github.com/google/cel-go/common/ast"
 	apicel "k8s.io/apiserver/pkg/apis/cel"
+	decl "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
@@ -35,6 +36,9 @@ func (e *environments) compile(expression string, want *cel.Type) (program, erro
 	if !compatible(want, checked.OutputType()) {
 		return program{}, fmt.Errorf("returns %s, want %s:\n | %s\n | ^", checked.OutputType(), want, expression)
 	}
+	if err := refuseEscapes(checked.NativeRep()); err != nil {
+		return program{}, fmt.Errorf("%w:\n | %s\n | ^", err, expression)
+	}
 	estimate, err := e.typed.EstimateCost(checked, &library.CostEstimator{SizeEstimator: e})
 	if err != nil {
 		return program{}, fmt.Errorf("estimate cost: %w", err)
@@ -48,6 +52,21 @@ func (e *environments) compile(expression string, want *cel.Type) (program, erro
 	}
 	isRoot := func(name string) bool { return e.roots[name] != nil }
 	return program{run: run, reads: readsOf(checked.NativeRep(), isRoot), cost: estimate.Max}, nil
+}
+
+// refuseEscapes finds fields written as __for__: they pass the type check, and no object ever has them.
+func refuseEscapes(checked *celast.AST) error {
+	var err error
+	celast.PreOrderVisit(checked.Expr(), celast.NewExprVisitor(func(expr celast.Expr) {
+		if expr.Kind() != celast.SelectKind {
+			return
+		}
+		name := expr.AsSelect().FieldName()
+		if plain, ok := decl.Unescape(name); ok && plain != name {
+			err = fmt.Errorf("write %s instead of %s", plain, name)
+		}
+	}))
+	return err
 }
 
 // plan makes the program that runs over dynamic values.

@@ -91,8 +91,8 @@ func (e *environments) EstimateSize(node checker.AstNode) *checker.SizeEstimate 
 	if text := pathOf(expr); len(path) == 0 && text != "" { // object.spec.?field, which the estimator takes for a call
 		path = strings.Split(text, ".")
 	}
-	if size := e.sizeOfPath(path); size != nil || len(path) > 0 {
-		return size
+	if len(path) > 0 && e.roots[path[0]] != nil {
+		return e.sizeOfPath(path)
 	}
 	return madeSize(node.Type())
 }

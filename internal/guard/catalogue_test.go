@@ -1,0 +1,194 @@
+package guard
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+)
+
+// TestCatalogue runs the tests that the rules carry themselves.
+func TestCatalogue(t *testing.T) {
+	g := newTestGuard(t, nil)
+	for _, kind := range g.Kinds() {
+		for _, rule := range g.Rules(kind) {
+			for _, test := range rule.Tests {
+				t.Run(rule.ID+"/"+test.Name, func(t *testing.T) {
+					if got := outcome(runCatalogueTest(t, test), rule.ID); got != test.Expect {
+						t.Errorf("got %s, want %s", got, test.Expect)
+					}
+				})
+			}
+		}
+	}
+}
+
+func runCatalogueTest(t testing.TB, test Test) Verdict {
+	t.Helper()
+	facts := &fakeFacts{preview: condition.Preview{Limit: limit.None, UnionLimit: limit.None}}
+	if test.Plan != nil {
+		facts.preview = *test.Plan
+	}
+	if test.Facts != nil {
+		facts.unsynced = !test.Facts.Synced
+	}
+	req := Request{Operation: admissionv1.Create, Object: complete(t, test.Object)}
+	if test.OldObject != nil {
+		req.Operation, req.OldObject = admissionv1.Update, complete(t, test.OldObject)
+	}
+	verdict := newTestGuard(t, facts).Review(context.Background(), req)
+	for _, skip := range verdict.Skipped {
+		if skip.Severity == Deny {
+			t.Errorf("could not be evaluated: %s", skip)
+		}
+	}
+	return verdict
+}
+
+func complete(t testing.TB, text json.RawMessage) map[string]any {
+	t.Helper()
+	content := object(t, string(text))
+	content["apiVersion"], content["kind"] = "autohealer.resourcestack.com/v1alpha1", "ConditionSet"
+	content["metadata"] = map[string]any{"name": "example"}
+	return content
+}
+
+// outcome is what the verdict says by one rule.
+func outcome(v Verdict, rule string) Outcome {
+	for _, violation := range v.Violations {
+		if violation.Rule == rule && violation.Severity == Deny {
+			return ExpectDeny
+		}
+		if violation.Rule == rule {
+			return ExpectWarn
+		}
+	}
+	return ExpectAdmit
+}
+
+func TestEveryRuleShowsBothVerdictsAndHasAReason(t *testing.T) {
+	g := newTestGuard(t, nil)
+	for _, rule := range g.Rules("ConditionSet") {
+		var outcomes []Outcome
+		for _, test := range rule.Tests {
+			outcomes = append(outcomes, test.Expect)
+		}
+		violated := ExpectWarn
+		if rule.Severity == Deny {
+			violated = ExpectDeny
+		}
+		if !slices.Contains(outcomes, ExpectAdmit) || !slices.Contains(outcomes, violated) {
+			t.Errorf("%s: tests expect %v, want %s and %s", rule.ID, outcomes, ExpectAdmit, violated)
+		}
+		if rule.MessageExpression == "" || rule.Rationale == "" {
+			t.Errorf("%s has no message or no rationale", rule.ID)
+		}
+	}
+}
+
+func TestTheRulesOfConditionSets(t *testing.T) {
+	g := newTestGuard(t, nil)
+	var got []string
+	for _, rule := range g.Rules("ConditionSet") {
+		reads := "object"
+		if !rule.Portable {
+			reads = "plan"
+		}
+		got = append(got, rule.ID+" "+string(rule.Severity)+" "+reads)
+	}
+	want := []string{
+		"conditionset/matches-healthy-nodes Deny object",
+		"conditionset/obsolete-condition Deny object",
+		"conditionset/obsolete-condition-true Warn object",
+		"conditionset/unknown-only-evicts Deny object",
+		"conditionset/node-ready-belongs-to-kcm Deny object",
+		"conditionset/reserved-taint-key Deny object",
+		"conditionset/evicts-without-hold Warn object",
+		"conditionset/sticky-evicts Warn object",
+		"conditionset/impossible-status Warn object",
+		"conditionset/empty-cap Deny object",
+		"conditionset/empty-cap-wide Warn object",
+		"conditionset/control-plane-evicts Warn object",
+		"conditionset/control-plane-evicts-last Deny plan",
+		"conditionset/would-exceed-limit Deny plan",
+		"conditionset/would-exceed-limit-observing Warn plan",
+		"conditionset/union-exceeds-limit Deny plan",
+		"conditionset/fleet-wide-stale Deny plan",
+		"conditionset/unsupported-condition-type Warn plan",
+		"conditionset/same-key-other-owner Warn plan",
+		"conditionset/subset-of-other Warn plan",
+		"conditionset/duplicate-set Warn plan",
+		"conditionset/evicts-system-pods Warn plan",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestRefusalsSayWhatIsWrongAndWhatToWrite(t *testing.T) {
+	for name, c := range map[string]struct {
+		spec    string
+		preview condition.Preview
+		want    string
+	}{
+		"OutOfDisk false with NoExecute breaks two rules": {
+			spec: "{type: OutOfDisk, effect: NoExecute, taintKey: example.com/disk, conditions: {OutOfDisk: {status: false}}}",
+			want: "conditionset/matches-healthy-nodes: every condition asks for its healthy status (OutOfDisk: false), so all healthy nodes would get the taint; write the status that reports the problem: OutOfDisk: {status: true} (docs/reference/guardrails.md#conditionset-matches-healthy-nodes)\n" +
+				"conditionset/obsolete-condition: OutOfDisk: false asks for a condition that Kubernetes no longer reports; where anything still reports it, that is its status on healthy nodes. Remove it, or write DiskPressure: {status: true} (docs/reference/guardrails.md#conditionset-obsolete-condition)",
+		},
+		"a reserved key": {
+			spec: "{type: KernelDeadlock, effect: NoSchedule, taintKey: node.kubernetes.io/kernel, conditions: {KernelDeadlock: {status: true}}}",
+			want: "conditionset/reserved-taint-key: taintKey \"node.kubernetes.io/kernel\" belongs to Kubernetes, an autoscaler or a cloud provider, which acts on it; write a key with a domain of your own, such as example.com/KernelDeadlock (docs/reference/guardrails.md#conditionset-reserved-taint-key)",
+		},
+		"a key that would break the line is quoted": {
+			spec: "{type: KernelDeadlock, effect: NoSchedule, taintKey: \"a\\nb\", conditions: {KernelDeadlock: {status: true}}}",
+			want: "conditionset/reserved-taint-key: taintKey \"a\\nb\" is not a valid taint key; write a domain of your own, a slash and a name of at most 63 letters, digits, -, _ or ., such as example.com/KernelDeadlock (docs/reference/guardrails.md#conditionset-reserved-taint-key)",
+		},
+		"more nodes than the limit": {
+			spec:    "{type: KernelDeadlock, effect: NoSchedule, taintKey: example.com/kernel, conditions: {KernelDeadlock: {status: true}}}",
+			preview: condition.Preview{Nodes: 40, WouldTaint: 37, Limit: 4, LimitName: "maxTaintedNodes", UnionLimit: 40, MatchingNodes: []string{"n1", "n2", "n3", "n4", "n5", "n6"}},
+			want:    "conditionset/would-exceed-limit: would now taint 37 of 40 nodes (n1, n2, n3, n4, n5, …), and maxTaintedNodes allows 4; narrow conditions or nodeSelector, write maxNodes: 4, or watch it first with mode: Observe (docs/reference/guardrails.md#conditionset-would-exceed-limit)",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newTestGuard(t, &fakeFacts{preview: c.preview})
+			v := g.Review(context.Background(), Request{Operation: admissionv1.Create, Object: conditionSet(t, c.spec)})
+			if got := v.Message(); v.Allowed || got != c.want {
+				t.Errorf("allowed %v\n got %s\nwant %s", v.Allowed, got, c.want)
+			}
+		})
+	}
+}
+
+func TestTheDocumentedSamplesAreAdmitted(t *testing.T) {
+	for name, c := range map[string]struct {
+		spec     string
+		warnings []string
+	}{
+		"kubelet and container runtime": {
+			spec: "{type: KubeletContainerRuntimeUnhealthy, effect: NoExecute, taintKey: node.stakater.com/KubeletContainerRuntimeUnhealthy, conditions: {KubeletUnhealthy: {status: true}, ContainerRuntimeUnhealthy: {status: unknown}}}",
+		},
+		"kernel deadlock": {
+			spec:     "{type: KernelDeadlock, effect: NoExecute, taintKey: node.stakater.com/KernelDeadlock, conditions: {KernelDeadlock: {status: true}}}",
+			warnings: []string{"conditionset/sticky-evicts"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			facts := &fakeFacts{preview: condition.Preview{Nodes: 40, Limit: 2, UnionLimit: 4}}
+			v := newTestGuard(t, facts).Review(context.Background(), Request{Operation: admissionv1.Create, Object: conditionSet(t, c.spec)})
+			var warned []string
+			for _, violation := range v.Violations {
+				warned = append(warned, violation.Rule)
+			}
+			if !v.Allowed || !slices.Equal(warned, c.warnings) || len(v.Skipped) > 0 {
+				t.Errorf("allowed %v, warned %v, skipped %v; want admitted with %v", v.Allowed, warned, v.Skipped, c.warnings)
+			}
+		})
+	}
+}

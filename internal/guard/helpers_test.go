@@ -1,0 +1,72 @@
+package guard
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/yaml"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+)
+
+// fakeFacts answer with a preview laid down beforehand, and count how often they were asked.
+type fakeFacts struct {
+	unsynced bool
+	age      time.Duration
+	preview  condition.Preview
+	asked    int
+	panics   bool
+}
+
+func (f *fakeFacts) Synced() bool                { return !f.unsynced }
+func (f *fakeFacts) Age(time.Time) time.Duration { return f.age }
+func (f *fakeFacts) PreviewConditionSet(*v1alpha1.ConditionSet, limit.Limits, time.Time) condition.Preview {
+	f.asked++
+	if f.panics {
+		panic("the planner broke")
+	}
+	return f.preview
+}
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// builtin is compiled once for all tests: rule sets are immutable.
+var builtin = sync.OnceValues(func() (*Guard, error) { return New(Options{}) })
+
+func newTestGuard(t testing.TB, facts Facts) *Guard {
+	t.Helper()
+	compiled, err := builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &Guard{facts: facts, limits: limit.Builtin, clock: clocktesting.NewFakePassiveClock(noon)}
+	g.rules.Store(compiled.rules.Load())
+	return g
+}
+
+// object reads YAML as admission reads JSON.
+func object(t testing.TB, text string) map[string]any {
+	t.Helper()
+	asJSON, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var content map[string]any
+	if err := utiljson.Unmarshal(asJSON, &content); err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// conditionSet completes a spec to an object.
+func conditionSet(t testing.TB, spec string) map[string]any {
+	t.Helper()
+	content := object(t, "{apiVersion: autohealer.resourcestack.com/v1alpha1, kind: ConditionSet, metadata: {name: x, uid: u1, generation: 1}}")
+	content["spec"] = object(t, spec)
+	return content
+}

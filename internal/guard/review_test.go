@@ -1,0 +1,163 @@
+package guard
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/resourcestack/autohealer/crds"
+	"github.com/resourcestack/autohealer/internal/domain/condition"
+)
+
+const goodSpec = "{type: KernelDeadlock, effect: NoSchedule, taintKey: example.com/kernel, conditions: {KernelDeadlock: {status: true}}}"
+
+func create(t testing.TB, g *Guard, spec string) Verdict {
+	t.Helper()
+	return g.Review(context.Background(), Request{Operation: admissionv1.Create, Object: conditionSet(t, spec)})
+}
+
+func TestThePlannerIsAskedOnceARequestAndOnlyIfARuleWantsToKnow(t *testing.T) {
+	facts := &fakeFacts{preview: condition.Preview{Limit: 4, UnionLimit: 4}}
+	if v := create(t, newTestGuard(t, facts), goodSpec); !v.Allowed || facts.asked != 1 {
+		t.Errorf("allowed %v, planner asked %d times, want once", v.Allowed, facts.asked)
+	}
+	g, err := newGuard(Options{Facts: facts}, catalogueOf("object.spec.effect == 'NoSchedule'", ""), crds.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts.asked = 0
+	if v := create(t, g, goodSpec); !v.Allowed || facts.asked != 0 {
+		t.Errorf("allowed %v, planner asked %d times, want never", v.Allowed, facts.asked)
+	}
+}
+
+func TestVariablesAreWorkedOutOnceAndOnlyWhenRead(t *testing.T) {
+	g := newTestGuard(t, nil)
+	kind := g.rules.Load().kinds["ConditionSet"]
+	e := g.evaluation(context.Background(), kind, conditionSet(t, goodSpec))
+	e.verdict("", kind.rules)
+	left := e.budget
+	status := e.variables[kind.index["variables.status"]]
+	if status == nil {
+		t.Fatal("variables.status was not worked out")
+	}
+	if members := e.variables[kind.index["variables.members"]]; members != nil {
+		t.Error("variables.members, which only messages read, was worked out for an object that breaks no rule")
+	}
+	if _, found := e.ResolveName("variables.status"); !found || e.budget != left {
+		t.Error("reading a variable again cost something")
+	}
+}
+
+func TestWithoutFactsTheRulesThatNeedThemAreSkippedVisibly(t *testing.T) {
+	for name, facts := range map[string]Facts{"facts not synced": &fakeFacts{unsynced: true, panics: true}, "no facts at all": nil} {
+		t.Run(name, func(t *testing.T) {
+			v := create(t, newTestGuard(t, facts), goodSpec)
+			var skipped []string
+			for _, s := range v.Skipped {
+				skipped = append(skipped, s.Rule)
+			}
+			if !v.Allowed || len(skipped) != 10 || !slices.Contains(skipped, "conditionset/would-exceed-limit") {
+				t.Errorf("allowed %v, skipped %v; want admitted without the ten rules over the plan", v.Allowed, skipped)
+			}
+			if len(v.Warnings()) != 10 || !strings.Contains(v.Warnings()[0], "not checked: what is known of the cluster isn't complete yet") {
+				t.Errorf("warnings %q", v.Warnings())
+			}
+		})
+	}
+}
+
+func TestARuleMayInsistOnFacts(t *testing.T) {
+	text := "kind: ConditionSet\nrecheck: 'false'\nrules:\n- {id: x, kinds: [ConditionSet], severity: Warn, onFactsUnavailable: Deny, expression: 'plan.limit > 0'}\n"
+	g, err := newGuard(Options{Facts: &fakeFacts{unsynced: true}}, fstest.MapFS{"c.yaml": {Data: []byte(text)}}, crds.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := create(t, g, goodSpec); v.Allowed || !slices.Equal(v.RuleIDs(), []string{"x"}) {
+		t.Errorf("allowed %v by %v, want refused by x", v.Allowed, v.RuleIDs())
+	}
+}
+
+func TestARuleThatFailsRefusesIfItIsADenyRule(t *testing.T) {
+	for severity, allowed := range map[string]bool{"Deny": false, "Warn": true} {
+		text := "kind: ConditionSet\nrecheck: 'false'\nrules:\n- {id: x, kinds: [ConditionSet], severity: " + severity + ", expression: \"object.spec.taintKey.split('/')[7] == 'a'\"}\n"
+		g, err := newGuard(Options{}, fstest.MapFS{"c.yaml": {Data: []byte(text)}}, crds.FS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := create(t, g, goodSpec)
+		if v.Allowed != allowed || len(v.Skipped) != 1 || !strings.Contains(v.Skipped[0].Reason, "index out of bounds: 7") {
+			t.Errorf("%s: allowed %v, skipped %v", severity, v.Allowed, v.Skipped)
+		}
+	}
+}
+
+func TestAFailingMessageFallsBackToTheReason(t *testing.T) {
+	for name, message := range map[string]string{
+		"fails":            "'x' + object.spec.taintKey.split('/')[7]",
+		"gives two lines":  "'x\\ny'",
+		"gives nothing":    "' '",
+		"gives a big text": "object.spec.taintKey.replace('/', '" + strings.Repeat("y", 6000) + "')",
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, err := newGuard(Options{}, catalogueOf("object.spec.effect == 'x'", message), crds.FS)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := "conditionset/x: must hold: object.spec.effect == 'x' (docs/reference/guardrails.md#conditionset-x)"
+			if got := create(t, g, goodSpec).Message(); got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+func TestTheRulesOfARequestShareOneBudget(t *testing.T) {
+	g := newTestGuard(t, nil)
+	kind := g.rules.Load().kinds["ConditionSet"]
+	whole := g.evaluation(context.Background(), kind, conditionSet(t, goodSpec))
+	whole.verdict("", kind.rules)
+	cost := maxRequestCost - whole.budget
+	if cost < 100 || cost > 5000 {
+		t.Errorf("all rules cost %d, want some hundreds", cost)
+	}
+	half := g.evaluation(context.Background(), kind, conditionSet(t, goodSpec))
+	half.budget = cost / 2
+	v := half.verdict("", kind.rules)
+	if v.Allowed || !strings.Contains(v.Message(), "not checked: the request's cost budget is used up") {
+		t.Errorf("allowed %v with half the budget: %s", v.Allowed, v.Message())
+	}
+}
+
+func TestOutOfTimeNothingIsAdmitted(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	v := newTestGuard(t, nil).Review(ctx, Request{Operation: admissionv1.Create, Object: conditionSet(t, goodSpec)})
+	if v.Allowed || !strings.Contains(v.Message(), "conditionset/matches-healthy-nodes: not checked: out of time: context canceled") {
+		t.Errorf("allowed %v: %s", v.Allowed, v.Message())
+	}
+}
+
+func TestAKindWithoutRulesIsRefused(t *testing.T) {
+	v := newTestGuard(t, nil).Review(context.Background(), Request{Operation: admissionv1.Create, Object: map[string]any{"kind": "Pod"}})
+	if v.Allowed || v.Message() != `guard/kind: not checked: there are no rules for kind "Pod"` {
+		t.Errorf("allowed %v: %s", v.Allowed, v.Message())
+	}
+}
+
+func TestADeletionIsNeverInTheWay(t *testing.T) {
+	v := newTestGuard(t, nil).Review(context.Background(), Request{Operation: admissionv1.Delete})
+	if !v.Allowed {
+		t.Error("refused")
+	}
+}
+
+func TestAVerdictThatNobodyGaveAdmitsNothing(t *testing.T) {
+	if (Verdict{}).Allowed {
+		t.Error("the zero verdict admits")
+	}
+}

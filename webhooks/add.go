@@ -1,0 +1,27 @@
+package webhooks
+
+import (
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/resourcestack/autohealer/internal/guard"
+)
+
+// Path serves the reviews of every kind: the review itself says which kind it is about.
+const Path = "/validate"
+
+// AddToManager serves admission on the manager's webhook server, for all kinds that the guard judges.
+func AddToManager(mgr manager.Manager, g *guard.Guard) error {
+	if err := registerMetrics(); err != nil {
+		return fmt.Errorf("register admission metrics: %w", err)
+	}
+	mgr.GetWebhookServer().Register(Path, New(g))
+	return nil
+}
+
+// New is the webhook by itself. A panic is answered with a refusal, by controller-runtime's default.
+func New(g *guard.Guard) *admission.Webhook {
+	return &admission.Webhook{Handler: &Handler{Guard: g}, WithContextFunc: withDeadline}
+}

@@ -1,0 +1,26 @@
+package webhooks
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+const (
+	// defaultTimeout is what we ask of the API server in the webhook's configuration.
+	defaultTimeout = 5 * time.Second
+	// longestTimeout is the most that the API server allows.
+	longestTimeout = 30 * time.Second
+)
+
+// withDeadline takes the API server's own deadline, which it sends as ?timeout= and controller-runtime ignores. A tenth
+// of it is kept for the way back: an answer that comes too late is a refusal without a reason.
+func withDeadline(ctx context.Context, r *http.Request) context.Context {
+	timeout, err := time.ParseDuration(r.URL.Query().Get("timeout"))
+	if err != nil || timeout <= 0 || timeout > longestTimeout {
+		timeout = defaultTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout*9/10)
+	context.AfterFunc(r.Context(), cancel) // net/http ends the request's context when the handler returns
+	return ctx
+}

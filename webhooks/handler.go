@@ -1,0 +1,120 @@
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/utils/clock"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/guard"
+)
+
+// Handler answers admission reviews with the guard's verdict.
+type Handler struct {
+	Guard *guard.Guard
+	// Clock measures how long a review takes. Default: the machine's.
+	Clock clock.PassiveClock
+}
+
+// Handle judges one review. What isn't a review of a kind we know is an error, never an admission: controller-runtime
+// hands on `{}` and `null` as a request without anything in it.
+func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.Response {
+	started := h.now()
+	review, err := h.read(req)
+	if err != nil {
+		observeError(req)
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	verdict := h.Guard.Review(ctx, review)
+	observe(req, verdict, h.now().Sub(started))
+	if !verdict.Allowed {
+		logf.FromContext(ctx).V(1).Info("Refused object", "rules", verdict.RuleIDs(), "ruleSetHash", verdict.RuleSetHash)
+	}
+	return respond(verdict)
+}
+
+func (h *Handler) now() time.Time {
+	if h.Clock == nil {
+		return clock.RealClock{}.Now()
+	}
+	return h.Clock.Now()
+}
+
+// read checks the review's shape. Fields of the object are the API server's business: it has checked the schema.
+func (h *Handler) read(req admission.Request) (guard.Request, error) {
+	if req.UID == "" || req.Operation == "" || req.Kind.Kind == "" {
+		return guard.Request{}, errors.New("the admission review has no request")
+	}
+	if req.Kind.Group != v1alpha1.GroupVersion.Group || req.Kind.Version != v1alpha1.GroupVersion.Version || !h.Guard.Judges(req.Kind.Kind) {
+		return guard.Request{}, fmt.Errorf("this webhook has no rules for %s in %s/%s", req.Kind.Kind, req.Kind.Group, req.Kind.Version)
+	}
+	review := guard.Request{
+		Operation: req.Operation,
+		UserInfo:  req.UserInfo,
+		DryRun:    req.DryRun != nil && *req.DryRun,
+	}
+	var err error
+	if req.Operation == admissionv1.Create || req.Operation == admissionv1.Update {
+		if review.Object, err = content("object", req.Object.Raw, req.Kind.Kind); err != nil {
+			return guard.Request{}, err
+		}
+	}
+	if req.Operation == admissionv1.Update {
+		if review.OldObject, err = content("oldObject", req.OldObject.Raw, req.Kind.Kind); err != nil {
+			return guard.Request{}, err
+		}
+	}
+	return review, nil
+}
+
+// content decodes an object with whole numbers as int64, which is what CEL's int is.
+func content(field string, raw []byte, kind string) (map[string]any, error) {
+	var object map[string]any
+	if err := utiljson.Unmarshal(raw, &object); err != nil {
+		return nil, fmt.Errorf("read the request's %s: %w", field, err)
+	}
+	if object["kind"] != kind {
+		return nil, fmt.Errorf("the request's %s is no %s", field, kind)
+	}
+	return object, nil
+}
+
+// respond makes the answer. A refusal is Forbidden, not Invalid: `kubectl apply --force` and Flux take Invalid as leave
+// to delete the object and create it anew, and deleting a policy undoes what it did.
+func respond(v guard.Verdict) admission.Response {
+	response := admission.Allowed("")
+	if !v.Allowed {
+		response = admission.Denied(v.Message())
+	}
+	response = response.WithWarnings(v.Warnings()...)
+	response.AuditAnnotations = auditAnnotations(v)
+	return response
+}
+
+// auditAnnotations are kept in the API server's audit log, under the webhook's name.
+func auditAnnotations(v guard.Verdict) map[string]string {
+	annotations := map[string]string{"rule-set": v.RuleSetHash}
+	var violated, skipped []string
+	for _, violation := range v.Violations {
+		violated = append(violated, violation.Rule)
+	}
+	for _, skip := range v.Skipped {
+		skipped = append(skipped, skip.Rule)
+	}
+	if len(violated) > 0 {
+		annotations["violated"] = strings.Join(violated, ",")
+	}
+	if len(skipped) > 0 {
+		annotations["skipped"] = strings.Join(skipped, ",")
+	}
+	return annotations
+}
