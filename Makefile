@@ -8,7 +8,8 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 GENERATED := apis/v1alpha1/zz_generated.deepcopy.go crds config/policy docs/reference
 # Modules of their own, so that tools don't weigh on the product's go.mod.
 MODULES := . hack/tools hack/lint hack/controlplane hack/controlplane/kwok
-# End-to-end suites start a control plane each and so run one after the other, last.
+# End-to-end suites start a control plane each and so run one after the other, last. -count=1, because they run programs
+# of ours, which the test cache doesn't notice.
 E2E := ./e2e/...
 NOT_E2E = $$($(GO) list ./... | grep -v /e2e)
 TEST = $(GO) test -json
@@ -52,7 +53,7 @@ generate: go-version $(BIN)/controller-gen $(BIN)/crd-ref-docs ## Generate deep 
 	$(BIN)/controller-gen object:headerFile=hack/boilerplate.go.txt paths=./apis/...
 	$(BIN)/controller-gen crd paths=./apis/... output:crd:dir=crds
 	$(GO) run ./hack/gen-policy
-	$(BIN)/crd-ref-docs --source-path=apis --config=docs/reference/crd-ref-docs.yaml --renderer=markdown --output-path=docs/reference/api.md
+	$(BIN)/crd-ref-docs --source-path=apis --config=docs/reference/crd-ref-docs.yaml --renderer=markdown --log-level=ERROR --output-path=docs/reference/api.md
 
 .PHONY: fmt
 fmt: go-version ## Format the code.
@@ -94,7 +95,7 @@ arch: go-version
 
 .PHONY: test
 test: controlplane build $(SUMMARY) ## Run all tests: unit, integration, end to end.
-	@$(SUMMARY) "$(TEST) -timeout 15m $(NOT_E2E)" "$(TEST) -timeout 40m -p 1 $(E2E)"
+	@$(SUMMARY) "$(TEST) -timeout 15m $(NOT_E2E)" "$(TEST) -count=1 -timeout 40m -p 1 $(E2E)"
 
 .PHONY: test-unit
 test-unit: go-version $(SUMMARY) ## Run the tests that need no control plane.

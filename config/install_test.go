@@ -1,0 +1,183 @@
+package config_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/resourcestack/autohealer/e2e/cluster"
+)
+
+const manager = "system:serviceaccount:autohealer-system:autohealer-manager"
+
+// TestInstall starts one API server for all of it: kubectl apply -k is slow enough once.
+func TestInstall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts an API server")
+	}
+	g := NewWithT(t)
+	g.Expect(errors.Join(readAll("."), readAll("../crds"))).To(Succeed())
+	c, err := cluster.Start(t.Context(), cluster.Options{})
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
+
+	_, err = c.Kubectl(t.Context(), "apply", "-k", "default")
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = c.Kubectl(t.Context(), "wait", "--for=condition=Established", "--timeout=30s", "crd/conditionsets.autohealer.resourcestack.com")
+	g.Expect(err).NotTo(HaveOccurred(), "the schema and the cost of its CEL rules are accepted")
+
+	t.Run("a second apply would change nothing", func(t *testing.T) {
+		_, err := c.Kubectl(t.Context(), "diff", "-k", "default")
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	})
+	t.Run("without the manager its webhook refuses, and says why", func(t *testing.T) {
+		_, err := c.Kubectl(t.Context(), "apply", "-f", "samples/conditionset-1.yaml")
+		NewWithT(t).Expect(err).To(MatchError(ContainSubstring(`failed calling webhook "policies.autohealer.resourcestack.com"`)))
+	})
+	t.Run("rights", func(t *testing.T) { testRights(t, kubernetes.NewForConfigOrDie(c.Config)) })
+	t.Run("the ownership record", func(t *testing.T) { testOwnershipRecord(t, c.Config) })
+	t.Run("samples", func(t *testing.T) {
+		g := NewWithT(t)
+		_, err := c.Kubectl(t.Context(), "delete", "validatingwebhookconfiguration", "autohealer")
+		g.Expect(err).NotTo(HaveOccurred())
+		for _, samples := range []string{"samples", "samples/npd"} {
+			_, err := c.Kubectl(t.Context(), "apply", "-k", samples, "--dry-run=server")
+			g.Expect(err).NotTo(HaveOccurred())
+		}
+	})
+}
+
+// readAll reads every file below dir: kubectl does so in a process of its own, which the test cache doesn't notice, and
+// would give a stale pass.
+func readAll(dir string) error {
+	return filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			_, err = os.ReadFile(name)
+		}
+		return err
+	})
+}
+
+// testRights asks the API server what the manager's account may do: what it needs, and nothing that it doesn't.
+func testRights(t *testing.T, c kubernetes.Interface) {
+	for _, test := range []struct {
+		may                            bool
+		verb, group, resource, subname string
+		namespace                      string
+	}{
+		{true, "list", "autohealer.resourcestack.com", "conditionsets", "", ""},
+		{true, "patch", "autohealer.resourcestack.com", "conditionsets", "a", ""},
+		{true, "patch", "autohealer.resourcestack.com", "conditionsets/status", "a", ""},
+		{false, "create", "autohealer.resourcestack.com", "conditionsets", "", ""},
+		{false, "delete", "autohealer.resourcestack.com", "conditionsets", "a", ""},
+		{true, "patch", "", "nodes", "a", ""},
+		{false, "update", "", "nodes/status", "a", ""},
+		{false, "delete", "", "nodes", "a", ""},
+		{true, "list", "", "pods", "", ""},
+		{false, "delete", "", "pods", "a", "default"},
+		{false, "create", "", "pods/eviction", "a", "default"},
+		{true, "watch", "apps", "daemonsets", "", ""},
+		{false, "patch", "apps", "daemonsets", "a", "default"},
+		{true, "watch", "coordination.k8s.io", "leases", "", "kube-node-lease"},
+		{false, "watch", "coordination.k8s.io", "leases", "", "kube-system"},
+		{true, "update", "coordination.k8s.io", "leases", "autohealer-manager", "autohealer-system"},
+		{false, "update", "coordination.k8s.io", "leases", "a", "kube-node-lease"},
+		{true, "update", "", "secrets", "autohealer-webhook-cert", "autohealer-system"},
+		{true, "watch", "", "secrets", "autohealer-webhook-cert", "autohealer-system"},
+		{false, "get", "", "secrets", "another", "autohealer-system"},
+		{false, "list", "", "secrets", "", "autohealer-system"},
+		{false, "get", "", "secrets", "a", "default"},
+		{true, "patch", "admissionregistration.k8s.io", "validatingwebhookconfigurations", "autohealer", ""},
+		{false, "patch", "admissionregistration.k8s.io", "validatingwebhookconfigurations", "another", ""},
+		{false, "create", "admissionregistration.k8s.io", "validatingwebhookconfigurations", "", ""},
+		{true, "create", "events.k8s.io", "events", "", "default"},
+		{true, "create", "authentication.k8s.io", "tokenreviews", "", ""},
+	} {
+		t.Run(fmt.Sprintf("%t %s %s %s %s", test.may, test.verb, test.resource, test.subname, test.namespace), func(t *testing.T) {
+			resource, subresource, _ := strings.Cut(test.resource, "/")
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User: manager, Groups: []string{"system:serviceaccounts", "system:authenticated"},
+				ResourceAttributes: &authorizationv1.ResourceAttributes{
+					Verb: test.verb, Group: test.group, Resource: resource, Subresource: subresource, Name: test.subname, Namespace: test.namespace,
+				},
+			}}
+			answer, err := c.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+			NewWithT(t).Expect(err).NotTo(HaveOccurred())
+			NewWithT(t).Expect(answer.Status.Allowed).To(Equal(test.may), answer.Status.Reason)
+		})
+	}
+}
+
+const forge = `{"metadata":{"annotations":{"autohealer.resourcestack.com/owned-taints":"{}"}}}`
+
+// testOwnershipRecord has others than the manager change the record of a Node. Node-writer stands for a kubelet: it may
+// write Nodes and their status, and nothing says that it may write this.
+func testOwnershipRecord(t *testing.T, config *rest.Config) {
+	ctx := t.Context()
+	g := NewWithT(t)
+	admin := kubernetes.NewForConfigOrDie(config)
+	_, err := admin.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, metav1.CreateOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	grantNodes(ctx, g, admin)
+	kubelet := as(config, "node-writer")
+	refused := And(
+		MatchError(ContainSubstring("only Autohealer changes the annotation autohealer.resourcestack.com/owned-taints")),
+		MatchError(ContainSubstring("node-writer needs the verb own-taints")),
+	)
+
+	g.Eventually(func() error { return patchNode(ctx, kubelet, forge) }, "20s").Should(refused, "the policy takes a moment to be in force")
+	g.Expect(patchNode(ctx, kubelet, forge, "status")).To(refused, "annotations can be changed by way of the status, too")
+	_, err = kubelet.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: "new", Annotations: map[string]string{"autohealer.resourcestack.com/owned-taints": "{}"},
+	}}, metav1.CreateOptions{})
+	g.Expect(err).To(refused)
+
+	g.Expect(patchNode(ctx, kubelet, `{"metadata":{"annotations":{"other":"x"}}}`)).To(Succeed())
+	g.Expect(patchNode(ctx, kubelet, `{"status":{"nodeInfo":{"kubeletVersion":"v1"}}}`, "status")).To(Succeed())
+	_, err = kubelet.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, metav1.CreateOptions{})
+	g.Expect(err).NotTo(HaveOccurred(), "a node must always be able to register")
+
+	g.Expect(patchNode(ctx, as(config, manager), forge)).To(Succeed())
+	g.Expect(patchNode(ctx, kubelet, `{"metadata":{"labels":{"other":"x"}}}`)).To(Succeed(), "a record that is there hinders nobody")
+	g.Expect(patchNode(ctx, kubelet, `{"metadata":{"annotations":{"autohealer.resourcestack.com/owned-taints":null}}}`)).To(refused)
+	g.Expect(patchNode(ctx, admin, `{"metadata":{"annotations":{"autohealer.resourcestack.com/owned-taints":null}}}`)).To(Succeed())
+}
+
+func patchNode(ctx context.Context, c kubernetes.Interface, patch string, subresources ...string) error {
+	_, err := c.CoreV1().Nodes().Patch(ctx, "n", types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
+	return err
+}
+
+func as(config *rest.Config, user string) kubernetes.Interface {
+	config = rest.CopyConfig(config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
+	return kubernetes.NewForConfigOrDie(config)
+}
+
+func grantNodes(ctx context.Context, g Gomega, admin kubernetes.Interface) {
+	_, err := admin.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "node-writer"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes", "nodes/status"}, Verbs: []string{"*"}}},
+	}, metav1.CreateOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "node-writer"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "node-writer"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "node-writer"}},
+	}, metav1.CreateOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+}
