@@ -67,14 +67,36 @@ func printTry(h *harness.Harness) {
 	fmt.Printf(`
   export KUBECONFIG=%s PATH=%s:$PATH
   kubectl get autohealer
+  kubectl describe conditionset conditionset-2
   kubectl explain conditionset.spec
   kubectl apply -k %s
 
-`, h.Kubeconfig, h.BinDir, filepath.Join(h.Root(), "config", "samples", "npd"))
+Make another node sick (status False makes it well again):
+
+  kubectl patch node node-1 --subresource=status -p '{"status":{"conditions":[{"type":"KernelDeadlock","status":"True"}]}}'
+
+`, h.Kubeconfig, h.BinDir, fromHere(filepath.Join(h.Root(), "config", "samples", "npd")))
 }
 
+// say prints a headline, bold on a terminal.
 func say(format string, args ...any) {
-	fmt.Printf("\n\033[1m# "+format+"\033[0m\n", args...)
+	line := "# " + fmt.Sprintf(format, args...)
+	if out, err := os.Stdout.Stat(); err == nil && out.Mode()&os.ModeCharDevice != 0 {
+		line = "\033[1m" + line + "\033[0m"
+	}
+	fmt.Println("\n" + line)
+}
+
+// fromHere shortens a path for readers who stand where we do.
+func fromHere(path string) string {
+	here, err := os.Getwd()
+	if err != nil {
+		return path
+	}
+	if short, err := filepath.Rel(here, path); err == nil && len(short) < len(path) {
+		return short
+	}
+	return path
 }
 
 // pause waits, or ends early with the tour.
@@ -88,4 +110,3 @@ func pause(ctx context.Context, d time.Duration) error {
 		return nil
 	}
 }
-

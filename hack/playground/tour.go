@@ -181,10 +181,17 @@ func (t *tour) until(ctx context.Context, what string, done func() (bool, error)
 
 // show runs kubectl as a user would, and prints the command and all that it says.
 func (t *tour) show(ctx context.Context, args ...string) error {
-	fmt.Printf("$ kubectl %s\n", strings.Join(args, " "))
+	typed := make([]string, 0, len(args))
+	for _, arg := range args {
+		if strings.ContainsAny(arg, "'{} ") { // as a shell wants it; none of ours has both kinds of quotes
+			arg = `"` + arg + `"`
+		}
+		typed = append(typed, arg)
+	}
+	fmt.Printf("$ kubectl %s\n", strings.Join(typed, " "))
 	return t.KubectlTo(ctx, os.Stdout, args...)
 }
 
 func (t *tour) sample(path ...string) string {
-	return filepath.Join(append([]string{t.Root(), "config", "samples"}, path...)...)
+	return fromHere(filepath.Join(append([]string{t.Root(), "config", "samples"}, path...)...))
 }
