@@ -97,7 +97,10 @@ func (r *Reconciler) writeStatus(ctx context.Context, cs *v1alpha1.ConditionSet,
 		r.written[cs.UID] = now
 		r.Report.changed(cs, cs.Status.Conditions, after.Status.Conditions)
 	}
-	return reconcile.Result{}, nil
+	if st.set == nil {
+		return reconcile.Result{}, nil
+	}
+	return reconcile.Result{RequeueAfter: max(statusDelay, st.set.StaleAfter)}, nil // no event tells that a reporter fell silent
 }
 
 func (r *Reconciler) lastWrite(set types.UID) time.Time {
