@@ -63,7 +63,7 @@ func (r *NodeReconciler) decide(ctx context.Context, name string) (condition.Pla
 	at := facts.Moment()
 	plan, next := fleet.Decide(name, at, nil)
 	if next == condition.Write && plan.Harmful() && facts.Age(at.Now) > quietWatch {
-		fleet.Failed(name) // nothing was written: plan again from a live read
+		r.Observer.enqueueNodes(fleet.Failed(name)) // nothing was written: plan again from a live read
 		next = condition.ReadLive
 	}
 	for range 2 { // the first live read may end an uncertainty and show that an eviction is due, which needs the pods
@@ -85,12 +85,12 @@ func (r *NodeReconciler) readLive(ctx context.Context, name string, withPods boo
 	var node corev1.Node
 	if err := r.Live.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
 		if apierrors.IsNotFound(err) {
-			facts.Fleet.ForgetNode(name, facts.Moment())
+			r.Observer.enqueueNodes(facts.Fleet.ForgetNode(name, facts.Moment()))
 			return nil, nil
 		}
 		return nil, err
 	}
-	facts.Fleet.ObserveLive(&node, facts.Moment())
+	r.Observer.enqueueNodes(facts.Fleet.ObserveLive(&node, facts.Moment()))
 	if !withPods {
 		return nil, nil
 	}
@@ -103,13 +103,13 @@ func (r *NodeReconciler) act(ctx context.Context, plan condition.Plan) error {
 	version, err := r.Taints.Apply(ctx, plan, r.Observer.admittedFor(plan))
 	if err != nil {
 		if actuate.Certain(err) {
-			fleet.Failed(name)
+			r.Observer.enqueueNodes(fleet.Failed(name))
 		}
 		r.Trouble.note(plan, err)
 		r.Report.failed(plan, err)
 		return err
 	}
-	fleet.Written(name, version)
+	r.Observer.enqueueNodes(fleet.Written(name, version))
 	r.Trouble.note(plan, nil)
 	r.Report.acted(plan, r.Observer.Facts.Clock.Now())
 	return nil
