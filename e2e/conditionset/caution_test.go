@@ -1,0 +1,77 @@
+package conditionset
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/resourcestack/autohealer/e2e/conditionset/fixture"
+)
+
+var _ = Describe("Before it evicts, a set", func() {
+	It("repels for evictAfter", func(ctx SpecContext) {
+		key := w.Key("evict-after")
+		node := w.AddNodesInOwnZones(ctx, 1, "evict-after")[0]
+		set := fixture.NewSet("evict-after", key, evict, "EvictAfterBroken")
+		set.Spec.EvictAfter = "3s"
+		w.Create(ctx, set)
+		history := w.Remember(ctx)
+
+		w.Report(ctx, node, "EvictAfterBroken", corev1.ConditionTrue)
+		Eventually(w.Effect(ctx, node, key)).Should(BeEquivalentTo(evict))
+		Expect(history.Effects(ctx, node, key)).To(HaveExactElements(corev1.TaintEffect(none), corev1.TaintEffect(repel), corev1.TaintEffect(evict)))
+		claim := fixture.ClaimOn(w.Node(ctx, node), key)
+		Expect(claim.EvictSince.Sub(claim.Since.Time)).To(BeNumerically("~", 3*time.Second, time.Second))
+		Expect(w.Acts("evict-after")).To(ContainElement(SatisfyAll(HaveField("Verb", "Escalate"), HaveField("Reason", "EvictAfterElapsed"))))
+	})
+
+	It("no longer evicts a node that it taints for the third time within an hour", func(ctx SpecContext) {
+		key := w.Key("flapping")
+		node := w.AddNodesInOwnZones(ctx, 1, "flapping")[0]
+		set := fixture.NewSet("flapping", key, evict, "FlappingBroken")
+		set.Spec.EvictAfter = "1s"
+		w.Create(ctx, set)
+		for n := range 3 {
+			w.Report(ctx, node, "FlappingBroken", corev1.ConditionTrue)
+			Eventually(w.Effect(ctx, node, key)).ShouldNot(BeEmpty())
+			Expect(fixture.ClaimOn(w.Node(ctx, node), key)).To(HaveField("Flapping", n == 2))
+			if n < 2 {
+				w.Report(ctx, node, "FlappingBroken", corev1.ConditionFalse)
+				Eventually(w.Effect(ctx, node, key)).Should(BeEmpty())
+			}
+		}
+		Consistently(w.Effect(ctx, node, key), "2s").Should(BeEquivalentTo(repel))
+		Eventually(func() (string, error) {
+			ready, err := w.Ready(ctx, "flapping")
+			return ready.Message, err
+		}).Should(ContainSubstring("third time within an hour"))
+	})
+
+	It("sees that what the node needs tolerates the key, and says what doesn't", func(ctx SpecContext) {
+		key := w.Key("reporter")
+		nodes := w.AddNodesInOwnZones(ctx, 2, "reporter")
+		for node, tolerated := range map[string]string{nodes[0]: "", nodes[1]: key} {
+			addPod(ctx, "node-problem-detector-"+node, node, tolerated)
+			addPod(ctx, "app-"+node, node, "")
+		}
+		w.Create(ctx, fixture.NewSet("reporter", key, evict, "ReporterBroken"))
+		history := w.Remember(ctx)
+		for _, node := range nodes {
+			w.Report(ctx, node, "ReporterBroken", corev1.ConditionTrue)
+		}
+
+		Eventually(w.Effect(ctx, nodes[1], key)).Should(BeEquivalentTo(evict))
+		Eventually(w.Effect(ctx, nodes[0], key)).Should(BeEquivalentTo(repel))
+		Eventually(func() (string, error) {
+			ready, err := w.Ready(ctx, "reporter")
+			return ready.Message, err
+		}).Should(SatisfyAll(
+			ContainSubstring("default/node-problem-detector-"+nodes[0]+" (condition reporter)"),
+			ContainSubstring("doesn't tolerate "+key)))
+		Expect(w.Status(ctx, "reporter")()).To(HaveField("Nodes.HeldBack", BeEquivalentTo(1)))
+		Consistently(w.Effect(ctx, nodes[0], key), "1s").Should(BeEquivalentTo(repel))
+		Expect(history.Effects(ctx, nodes[0], key)).NotTo(ContainElement(corev1.TaintEffect(evict)))
+	})
+})

@@ -1,0 +1,33 @@
+// Package conditionset tests what ConditionSets do on a real control plane, with the whole manager under its own account.
+package conditionset
+
+import (
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/resourcestack/autohealer/e2e/conditionset/fixture"
+)
+
+func TestConditionSets(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "ConditionSets act")
+}
+
+const (
+	none   = ""
+	prefer = "PreferNoSchedule"
+	repel  = "NoSchedule"
+	evict  = "NoExecute"
+)
+
+var w *fixture.World
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	metricsAddress = freeAddress()
+	// One manager needs no election, and a restarted one would wait for the dead one's lease.
+	w = fixture.Start(ctx, "--leader-elect=false", "--metrics-bind-address="+metricsAddress)
+})
+
+var _ = AfterEach(func(ctx SpecContext) { w.CheckInvariants(ctx) })
