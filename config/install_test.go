@@ -58,6 +58,10 @@ func TestInstall(t *testing.T) {
 			_, err := c.Kubectl(t.Context(), "apply", "-k", samples, "--dry-run=server")
 			g.Expect(err).NotTo(HaveOccurred())
 		}
+		g.Eventually(func() error {
+			_, err := c.Kubectl(t.Context(), "apply", "-f", "samples/refused/outofdisk.yaml", "--dry-run=server")
+			return err
+		}, "20s").Should(MatchError(ContainSubstring("ValidatingAdmissionPolicy 'autohealer-conditionset'")), "without any webhook")
 	})
 }
 
