@@ -101,8 +101,8 @@ func readyCondition(cs *v1alpha1.ConditionSet, st state) metav1.Condition {
 	return c
 }
 
-// operative tells in numbers what the set does, and why it does less than it asks where neither LimitReached nor
-// BreakerOpen says so.
+// operative tells in numbers what the set does, and why it does less than it asks or where that stands: many tools show
+// the message of Ready alone.
 func operative(st state) string {
 	says := []string{fmt.Sprintf("%d of %d selected nodes match, %d are tainted", st.summary.Matching, st.summary.Selected, st.summary.Tainted)}
 	for _, reason := range slices.Sorted(maps.Keys(st.summary.Holds)) {
@@ -111,6 +111,12 @@ func operative(st state) string {
 		}
 		count := st.summary.Holds[reason]
 		says = append(says, fmt.Sprintf("%d held back: %s", count.Nodes, count.Message))
+	}
+	if limitReached(st).Reason != "" {
+		says = append(says, "a limit holds nodes back, see LimitReached")
+	}
+	if b := st.summary.Breaker; b != nil && !b.Reset {
+		says = append(says, "the breaker is open and nothing new is done, see BreakerOpen")
 	}
 	return strings.Join(says, "; ") + "."
 }

@@ -25,9 +25,12 @@ func TestReadySaysInNumbersWhatTheSetDoes(t *testing.T) {
 		{"a hold that no other condition shows is shown here", "", condition.Summary{Selected: 40, Matching: 2, Tainted: 2, Holds: map[condition.Reason]condition.HoldCount{
 			"SystemPodDoesNotTolerate": {Nodes: 2, Message: "kube-system/npd (condition reporter) would be evicted"},
 		}}, "2 of 40 selected nodes match, 2 are tainted; 2 held back: kube-system/npd (condition reporter) would be evicted."},
-		{"limits and the breaker have conditions of their own", "", condition.Summary{Selected: 40, Matching: 9, Tainted: 4, Holds: map[condition.Reason]condition.HoldCount{
-			"LimitReached": {Nodes: 4, Message: "a limit"}, "BreakerOpen": {Nodes: 1, Message: "the breaker"},
-		}}, "9 of 40 selected nodes match, 4 are tainted."},
+		{"limits and the breaker have conditions of their own", "", condition.Summary{Selected: 40, Matching: 9, Tainted: 4, Breaker: &condition.OpenBreaker{ID: "b"},
+			Holds: map[condition.Reason]condition.HoldCount{
+				"LimitReached": {Nodes: 4, Message: "a limit"}, "BreakerOpen": {Nodes: 1, Message: "the breaker"},
+			}}, "9 of 40 selected nodes match, 4 are tainted; a limit holds nodes back, see LimitReached; the breaker is open and nothing new is done, see BreakerOpen."},
+		{"a breaker that was reset holds nothing back", "", condition.Summary{Selected: 40, Matching: 9, Tainted: 4, Breaker: &condition.OpenBreaker{ID: "b", Reset: true}},
+			"9 of 40 selected nodes match, 4 are tainted."},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			st := state{synced: true, summary: tc.summary}
