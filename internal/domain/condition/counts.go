@@ -18,10 +18,19 @@ type footprint struct {
 	// any taint of ours; one that keeps pods away; one that evicts.
 	any, repels, evicts bool
 	evictedAt           time.Time
-	sets                []types.UID
+	sets                []claimer
 }
 
-func (p footprint) claims(set types.UID) bool { return slices.Contains(p.sets, set) }
+// claimer is a set that has a claim on a taint of the node.
+type claimer struct {
+	uid  types.UID
+	name string
+}
+
+// claims counts what a former set of the same name did, too: the present one takes it over.
+func (p footprint) claims(s *setState) bool {
+	return slices.ContainsFunc(p.sets, func(c claimer) bool { return c.uid == s.UID || c.name == s.Name })
+}
 
 // inFlight is a write of ours.
 type inFlight struct {
@@ -51,7 +60,7 @@ func (p *footprint) add(o Ownership, taints []corev1.Taint) {
 		p.evicts = p.evicts || t.Effect == corev1.TaintEffectNoExecute
 	}
 	for _, t := range o.Taints {
-		p.sets = append(p.sets, t.Set)
+		p.sets = append(p.sets, claimer{t.Set, t.Name})
 		if t.EvictSince != nil {
 			p.evictedAt = later(p.evictedAt, t.EvictSince.Time)
 		}

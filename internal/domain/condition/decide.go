@@ -1,9 +1,7 @@
 package condition
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -67,7 +65,7 @@ func (p *planner) want(c Claimant) {
 	}
 	claim := OwnedTaint{Key: c.Key, Set: c.UID, Name: c.Name, Generation: c.Generation, Since: p.now(), Flapping: p.flaps(c)}
 	want, at := c.effectFor(claim, p.At.Now)
-	to := p.permitted(c, want, m, "", !p.recorded(c.UID))
+	to := p.permitted(c, want, m, "", !p.counts(c.UID))
 	if to == "" {
 		return
 	}
@@ -78,9 +76,9 @@ func (p *planner) want(c Claimant) {
 	p.next = append(p.next, p.remembered(c, claim))
 }
 
-// recorded says whether the set has a claim on the node already: under another key it counts for its own cap all the same.
-func (p *planner) recorded(set types.UID) bool {
-	return slices.ContainsFunc(p.Node.Owned.Taints, func(t OwnedTaint) bool { return t.Set == set })
+// counts says whether the set has tainted the node already: under another key it counts for the set's own cap all the same.
+func (p *planner) counts(set types.UID) bool {
+	return slices.ContainsFunc(p.Node.Owned.Taints, func(t OwnedTaint) bool { return t.Set == set && p.mayOwn(t.Key) && p.carried(t) })
 }
 
 // effectFor is the effect that a set asks for a claim now, and when it will ask for more. What evicts already goes on
@@ -176,8 +174,4 @@ func pruned(history []PastTaint, now time.Time) []PastTaint {
 		}
 	}
 	return kept
-}
-
-func describe(effect corev1.TaintEffect, key string) string {
-	return strings.TrimSpace(fmt.Sprintf("%s:%s", key, effect))
 }

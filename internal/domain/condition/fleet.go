@@ -208,7 +208,7 @@ func (f *Fleet) replace(before, after *nodeState, at Moment) (freed bool) {
 	for _, s := range f.sets {
 		claims, recorded := false, false
 		if after != nil {
-			claims, recorded = after.print.claims(s.UID), after.recordNames(s.UID)
+			claims, recorded = after.print.claims(s), after.recordNames(s.UID)
 		} else {
 			delete(s.held, name)
 		}
@@ -286,7 +286,7 @@ func (f *Fleet) ObserveSet(set *Set, standing Standing, stored *OpenBreaker, res
 			s.selected++
 			s.matching.put(name, s.matches(n.Node))
 		}
-		s.tainted.put(name, n.print.claims(s.UID))
+		s.tainted.put(name, n.print.claims(s))
 		s.recorded.put(name, n.recordNames(s.UID))
 	}
 	f.judgeBreaker(s, at)

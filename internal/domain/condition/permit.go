@@ -40,8 +40,8 @@ func (p *planner) permitted(c Claimant, want corev1.TaintEffect, m Match, curren
 	if rank[to] <= rank[current] {
 		return current
 	}
-	if after := Higher(to, p.effectNext(c.Key)); p.Node.foreignTaint(c.Key, after) {
-		p.hold(c, Gate{Reason: HeldByForeign, Message: fmt.Sprintf("someone else's taint %s is on the node", describe(after, c.Key))}, m)
+	if p.Node.foreignTaint(c.Key, to) {
+		p.hold(c, Gate{Reason: HeldByForeign, Message: fmt.Sprintf("someone else's taint %s:%s is on the node", c.Key, to)}, m)
 		return current
 	}
 	return to
@@ -81,9 +81,11 @@ func (p *planner) evictGate(c Claimant, m Match) corev1.TaintEffect {
 }
 
 // planned says whether the node has, or by this plan gets, a taint of ours at least as high, and so counts for the limits
-// already. A claim whose taint somebody removed doesn't.
+// already. A claim whose taint somebody removed doesn't, nor does a forged one.
 func (p *planner) planned(atLeast corev1.TaintEffect) bool {
-	high := func(t OwnedTaint) bool { return rank[t.Effect] >= rank[atLeast] }
+	high := func(t OwnedTaint) bool {
+		return rank[t.Effect] >= rank[atLeast] && p.mayOwn(t.Key)
+	}
 	return slices.ContainsFunc(p.next, high) ||
 		slices.ContainsFunc(p.Node.Owned.Taints, func(t OwnedTaint) bool { return high(t) && p.carried(t) })
 }

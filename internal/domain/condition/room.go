@@ -75,11 +75,15 @@ func (f *Fleet) room(n *nodeState, claimants []Claimant, at Moment) Room {
 		}
 	}
 	r := Room{Own: map[types.UID]Gate{}}
-	r.Taint = f.cap("maxTaintedNodes", f.limits.MaxTaintedNodes, n, held, func(t *tally) int { return t.repelling })
-	if r.Evict = f.cap("maxEvictingNodes", f.limits.MaxEvictingNodes, n, held, func(t *tally) int { return t.evicting }); !r.Evict.Closed() {
+	r.Taint = f.cap("maxTaintedNodes", f.limits.MaxTaintedNodes, n, held, n.print.repels, func(t *tally) int { return t.repelling })
+	if r.Evict = f.cap("maxEvictingNodes", f.limits.MaxEvictingNodes, n, held, n.print.evicts, func(t *tally) int { return t.evicting }); !r.Evict.Closed() {
 		r.Evict = f.pace(n, held, at)
 	}
-	if f.counts.planeTainted+f.queues.before("plane", n.Name, held) > 0 {
+	planes := f.counts.planeTainted
+	if n.print.plane && n.print.any {
+		planes--
+	}
+	if planes+f.queues.before("plane", n.Name, held) > 0 {
 		r.Plane = Gate{Reason: HeldByPlane, Message: "another control-plane node is tainted; one at a time", dimension: "plane"}
 	}
 	for _, c := range claimants {
@@ -88,8 +92,13 @@ func (f *Fleet) room(n *nodeState, claimants []Claimant, at Moment) Room {
 	return r
 }
 
-// cap is a cluster-wide limit, which from three zones on also holds in each zone.
-func (f *Fleet) cap(name string, value intstr.IntOrString, n *nodeState, held time.Time, used func(*tally) int) Gate {
+// cap is a cluster-wide limit, which from three zones on also holds in each zone. It counts the other nodes: a node that
+// is itself counted asks only when what counts is a forged claim.
+func (f *Fleet) cap(name string, value intstr.IntOrString, n *nodeState, held time.Time, itself bool, count func(*tally) int) Gate {
+	used := count
+	if itself {
+		used = func(t *tally) int { return count(t) - 1 }
+	}
 	all := &f.counts.cluster
 	allowed := limit.Of(value, all.counted)
 	if used(all)+f.queues.before(name, n.Name, held) >= allowed {
@@ -122,16 +131,21 @@ func (f *Fleet) pace(n *nodeState, held time.Time, at Moment) Gate {
 	return Gate{}
 }
 
+// ownCap counts the other nodes: what the set once did to this one doesn't stand in its way.
 func (f *Fleet) ownCap(s *setState, n *nodeState, held time.Time) Gate {
-	if s == nil || s.MaxNodes == nil {
+	if s.MaxNodes == nil {
 		return Gate{}
 	}
+	others := len(s.tainted)
+	if _, tainted := s.tainted[n.Name]; tainted {
+		others--
+	}
 	dimension, allowed := "set/"+string(s.UID), limit.Of(*s.MaxNodes, s.selected)
-	if len(s.tainted)+f.queues.before(dimension, n.Name, held) < allowed {
+	if others+f.queues.before(dimension, n.Name, held) < allowed {
 		return Gate{}
 	}
 	return Gate{Reason: HeldByOwnCap, dimension: dimension,
-		Message: fmt.Sprintf("maxNodes %s allows %d of %d selected nodes, and %d are tainted", s.MaxNodes.String(), allowed, s.selected, len(s.tainted))}
+		Message: fmt.Sprintf("maxNodes %s allows %d of %d selected nodes, and %d are tainted", s.MaxNodes.String(), allowed, s.selected, others)}
 }
 
 // Decide plans a node and reserves what the plan takes from the limits until the write is seen or has failed.
@@ -221,7 +235,7 @@ func (f *Fleet) settle(n *nodeState) (wake []string) {
 
 func (f *Fleet) recordInFlight(n *nodeState) {
 	for _, s := range f.sets {
-		changed := s.tainted.put(n.Name, n.print.claims(s.UID))
+		changed := s.tainted.put(n.Name, n.print.claims(s))
 		if s.recorded.put(n.Name, n.recordNames(s.UID)) || changed {
 			f.touch(s)
 		}

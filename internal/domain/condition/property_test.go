@@ -1,0 +1,351 @@
+package condition_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+)
+
+// world is a cluster with a fleet that sees it late, writers that interfere, and writes that fail in every way.
+type world struct {
+	t      *rapid.T
+	api    *cluster
+	fleet  *condition.Fleet
+	limits limit.Limits
+	now    time.Time
+	// unseen are watch events under way, seen what the fleet was last shown.
+	unseen []*corev1.Node
+	seen   map[string]*corev1.Node
+	sets   map[string]*storedSet
+	// answers are writes that landed and whose answers are still on their way.
+	answers map[string]string
+	// sent are writes that the API server hasn't got yet.
+	sent map[string]condition.Plan
+	// foreign are the taints that someone else set, by node.
+	foreign map[string][]corev1.Taint
+	// keys are those that the present manager knows to be declared.
+	keys map[string]bool
+	// intolerant nodes run a system pod that tolerates nothing.
+	intolerant map[string]bool
+	// lost: a set's finalizer was removed and the manager restarted, so that nobody knows its keys.
+	lost bool
+	uids int
+}
+
+type storedSet struct {
+	*v1alpha1.ConditionSet
+	standing condition.Standing
+}
+
+var (
+	worldKeys       = []string{"example.com/a", "example.com/b", "example.com/c"}
+	worldEffects    = []string{"NoExecute", "NoSchedule", "PreferNoSchedule"}
+	worldConditions = []string{"KubeletUnhealthy", "KernelDeadlock", "Custom"}
+	worldZones      = []string{"x", "y", "z"}
+)
+
+func newWorld(t *rapid.T) *world {
+	w := &world{
+		t: t, api: newCluster(), now: noon, seen: map[string]*corev1.Node{}, sets: map[string]*storedSet{}, answers: map[string]string{},
+		sent: map[string]condition.Plan{}, foreign: map[string][]corev1.Taint{}, intolerant: map[string]bool{}, keys: map[string]bool{},
+	}
+	w.limits = calm(rapid.SampledFrom([]string{"10%", "30%", "2", "100%"}).Draw(t, "maxTainted"), rapid.SampledFrom([]string{"5%", "20%", "1", "100%"}).Draw(t, "maxEvicting"))
+	zones := rapid.IntRange(1, 3).Draw(t, "zones")
+	for i := range rapid.IntRange(2, 12).Draw(t, "nodes") {
+		n := newNode(fmt.Sprintf("n%02d", i), inZone(worldZones[i%zones]), labelled("pool", "a"))
+		if rapid.IntRange(0, 6).Draw(t, "plane") == 0 {
+			controlPlane(n)
+		}
+		w.intolerant[n.Name] = rapid.IntRange(0, 4).Draw(t, "intolerant") == 0
+		for _, c := range worldConditions {
+			w.drawCondition(c)(n)
+		}
+		w.api.put(n)
+	}
+	for i := range rapid.IntRange(1, 4).Draw(t, "sets") {
+		w.createSet(fmt.Sprintf("s%d", i))
+	}
+	w.restart()
+	return w
+}
+
+func (w *world) drawCondition(conditionType string) nodeOption {
+	status := rapid.SampledFrom([]string{"True", "True", "False", "Unknown", ""}).Draw(w.t, "status")
+	if status == "" {
+		return gone(conditionType)
+	}
+	return reportsAt(conditionType, status, w.now.Add(-time.Duration(rapid.IntRange(-60, 600).Draw(w.t, "transition"))*time.Second), w.now)
+}
+
+func (w *world) drawSpec() v1alpha1.ConditionSetSpec {
+	effect := rapid.SampledFrom(worldEffects).Draw(w.t, "effect")
+	spec := v1alpha1.ConditionSetSpec{
+		Type: "T", Effect: corev1.TaintEffect(effect), TaintKey: rapid.SampledFrom(worldKeys).Draw(w.t, "key"),
+		Conditions:   map[string]v1alpha1.MemberCondition{},
+		For:          v1alpha1.Duration(rapid.SampledFrom([]string{"", "0s", "90s"}).Draw(w.t, "for")),
+		RecoverAfter: v1alpha1.Duration(rapid.SampledFrom([]string{"", "0s", "90s"}).Draw(w.t, "recoverAfter")),
+	}
+	for _, c := range rapid.SliceOfNDistinct(rapid.SampledFrom(worldConditions), 1, 2, rapid.ID[string]).Draw(w.t, "members") {
+		spec.Conditions[c] = v1alpha1.MemberCondition{Status: v1alpha1.RequiredStatus{JSON: rapid.SampledFrom([]string{"true", "true", `"unknown"`}).Draw(w.t, "required")}}
+	}
+	if effect == "NoExecute" {
+		spec.EvictAfter = v1alpha1.Duration(rapid.SampledFrom([]string{"", "3m"}).Draw(w.t, "evictAfter"))
+	}
+	if rapid.IntRange(0, 3).Draw(w.t, "capped") == 0 {
+		own := intOrPercent(rapid.SampledFrom([]string{"1", "2"}).Draw(w.t, "maxNodes"))
+		spec.MaxNodes = &own
+	}
+	if rapid.IntRange(0, 3).Draw(w.t, "pooled") == 0 {
+		spec.NodeSelector = &v1alpha1.NodeSelector{MatchLabels: map[string]string{"pool": "a"}}
+	}
+	spec.IncludeControlPlane = rapid.Bool().Draw(w.t, "includeControlPlane")
+	return spec
+}
+
+func (w *world) createSet(name string) {
+	w.uids++
+	s := &storedSet{ConditionSet: &v1alpha1.ConditionSet{}, standing: condition.Active}
+	s.Name, s.UID, s.Generation, s.CreationTimestamp = name, types.UID(fmt.Sprintf("%s-uid%d", name, w.uids)), 1, metav1.NewTime(w.now)
+	s.Spec = w.drawSpec()
+	s.Status.TaintKeys = []string{s.Spec.TaintKey}
+	w.sets[name] = s
+}
+
+func (w *world) at() condition.Moment { return moment(w.now) }
+
+func (w *world) observeSet(s *storedSet) {
+	set, err := condition.NewSet(s.ConditionSet)
+	if err != nil {
+		w.t.Fatalf("set %s: %v", s.Name, err)
+	}
+	for _, key := range s.Status.TaintKeys {
+		w.keys[key] = true
+	}
+	w.fleet.ObserveSet(set, s.standing, nil, "", w.at())
+}
+
+// restart is a new manager that knows only what is stored.
+func (w *world) restart() {
+	w.fleet = condition.NewFleet(w.limits)
+	w.unseen, w.seen = nil, maps.Clone(w.api.nodes)
+	clear(w.answers)
+	clear(w.sent)
+	clear(w.keys)
+	for _, n := range w.api.nodes {
+		w.fleet.ObserveNode(n, w.at())
+	}
+	for _, s := range w.sets {
+		w.observeSet(s)
+	}
+	w.fleet.MarkSynced(w.at())
+}
+
+// change lets someone change a node; the fleet hears of it later.
+func (w *world) change(name string, options ...nodeOption) {
+	w.unseen = append(w.unseen, w.api.update(name, options...))
+}
+
+// deliver shows the fleet the oldest events.
+func (w *world) deliver(events int) {
+	for range min(events, len(w.unseen)) {
+		n := w.unseen[0]
+		w.unseen = w.unseen[1:]
+		if _, exists := w.api.nodes[n.Name]; exists {
+			w.noteSeen(n)
+			w.fleet.ObserveNode(n, w.at())
+		}
+	}
+}
+
+// noteSeen keeps the newest that the fleet was shown: a live read may be ahead of the watch.
+func (w *world) noteSeen(n *corev1.Node) {
+	before, known := w.seen[n.Name]
+	if !known || before.UID != n.UID || versionOf(n) >= versionOf(before) {
+		w.seen[n.Name] = n
+	}
+}
+
+func versionOf(n *corev1.Node) int {
+	v, err := strconv.Atoi(n.ResourceVersion)
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func (w *world) drawNode() string {
+	return rapid.SampledFrom(slices.Sorted(maps.Keys(w.api.nodes))).Draw(w.t, "node")
+}
+
+// decide is a worker's turn for one node, up to the moment at which the write is sent.
+func (w *world) decide(name string) (condition.Plan, bool) {
+	if _, busy := w.sent[name]; busy {
+		return condition.Plan{}, false
+	}
+	if _, busy := w.answers[name]; busy {
+		return condition.Plan{}, false
+	}
+	plan, next := w.fleet.Decide(name, w.at(), nil)
+	for range 2 {
+		if next != condition.ReadLive {
+			break
+		}
+		w.noteSeen(w.api.nodes[name])
+		w.fleet.ObserveLive(w.api.nodes[name], w.at())
+		evidence := &condition.Evidence{}
+		if w.intolerant[name] {
+			evidence.SystemPods = []condition.SystemPod{{Name: "npd"}}
+		}
+		plan, next = w.fleet.Decide(name, w.at(), evidence)
+	}
+	if plan.LookAgain.Before(w.now) && !plan.LookAgain.IsZero() {
+		w.t.Fatalf("looks again at %s, which is past at %s", plan.LookAgain, w.now)
+	}
+	if next != condition.Write {
+		return plan, false
+	}
+	for _, s := range plan.Steps {
+		if s.Harmful() && (w.sets[s.SetName] == nil || w.sets[s.SetName].standing != condition.Active) {
+			w.t.Fatalf("step %s by a set that may not act", stepText(s))
+		}
+	}
+	return plan, true
+}
+
+// write brings a plan to the API server and checks what it does there.
+func (w *world) write(plan condition.Plan) (version string, err error) {
+	name := plan.Node.Name
+	before, usedBefore := w.api.nodes[name], w.used()
+	after, err := w.api.patch(plan)
+	if err != nil {
+		return "", err
+	}
+	w.unseen = append(w.unseen, after)
+	w.checkOwnership(before, after)
+	w.checkCaps(usedBefore, w.used(), plan)
+	return after.ResourceVersion, nil
+}
+
+// declared says whether the manager can know that a set declared the key.
+func (w *world) declared(key string) bool { return w.keys[key] }
+
+func recordOf(n *corev1.Node) condition.Ownership {
+	o, err := condition.ParseOwnership(n.Annotations[recordAnnotation])
+	if err != nil {
+		panic(err)
+	}
+	return o
+}
+
+func (w *world) checkOwnership(before, after *corev1.Node) {
+	was, is := recordOf(before), recordOf(after)
+	var kept []corev1.Taint // what isn't ours must still be there, in its order
+	for _, t := range before.Spec.Taints {
+		if !was.Owns(t) || !w.declared(t.Key) {
+			kept = append(kept, t)
+		}
+	}
+	for _, t := range after.Spec.Taints {
+		if len(kept) > 0 && t.MatchTaint(&kept[0]) && t.Value == kept[0].Value {
+			kept = kept[1:]
+			continue
+		}
+		if !is.Owns(t) {
+			w.t.Fatalf("%s: taint %s isn't recorded in %s", after.Name, taintText(t), is)
+		}
+	}
+	if len(kept) > 0 {
+		w.t.Fatalf("%s: taint %s of someone else is lost or moved: %v -> %v", after.Name, taintText(kept[0]), texts(before.Spec.Taints, taintText), texts(after.Spec.Taints, taintText))
+	}
+}
+
+// usage counts the nodes that each limit counts, as the API server has them: "tainted", "evicting", the same by zone,
+// "plane", and each set.
+func (w *world) used() map[string]int {
+	used := map[string]int{}
+	for _, n := range w.api.nodes {
+		record, repels, evicts, any := recordOf(n), false, false, false
+		for _, t := range n.Spec.Taints {
+			if record.Owns(t) && w.declared(t.Key) {
+				any, repels, evicts = true, repels || t.Effect != "PreferNoSchedule", evicts || t.Effect == "NoExecute"
+			}
+		}
+		zone := n.Labels["topology.kubernetes.io/zone"]
+		if repels {
+			used["tainted"]++
+			used["tainted/"+zone]++
+		}
+		if evicts {
+			used["evicting"]++
+			used["evicting/"+zone]++
+		}
+		if _, plane := n.Labels["node-role.kubernetes.io/control-plane"]; plane && any {
+			used["plane"]++
+		}
+		sets := map[string]bool{} // by name: a restored set takes over what is there already
+		for _, c := range record.Taints {
+			if w.declared(c.Key) {
+				sets[c.Name] = true
+			}
+		}
+		for name := range sets {
+			used[name]++
+		}
+	}
+	return used
+}
+
+// allowed is what the limits allow now.
+func (w *world) allowed() map[string]int {
+	total, zones := 0, map[string]int{}
+	for _, n := range w.api.nodes {
+		if _, plane := n.Labels["node-role.kubernetes.io/control-plane"]; !plane && n.DeletionTimestamp == nil {
+			total++
+			zones[n.Labels["topology.kubernetes.io/zone"]]++
+		}
+	}
+	allowed := map[string]int{"tainted": limit.Of(w.limits.MaxTaintedNodes, total), "evicting": limit.Of(w.limits.MaxEvictingNodes, total), "plane": 1}
+	if len(zones) >= 3 {
+		for _, zone := range worldZones {
+			allowed["tainted/"+zone] = limit.OfZone(w.limits.MaxTaintedNodes, zones[zone], total)
+			allowed["evicting/"+zone] = limit.OfZone(w.limits.MaxEvictingNodes, zones[zone], total)
+		}
+	}
+	for _, s := range w.sets {
+		if s.Spec.MaxNodes != nil {
+			allowed[s.Name] = s.Spec.MaxNodes.IntValue()
+		}
+	}
+	return allowed
+}
+
+func (w *world) checkCaps(before, after map[string]int, plan condition.Plan) {
+	for name, most := range w.allowed() {
+		if after[name] > before[name] && after[name] > most {
+			w.t.Fatalf("%s rises from %d to %d, allowed are %d, by %v", name, before[name], after[name], most, texts(plan.Steps, stepText))
+		}
+	}
+}
+
+// checkSettled: a write that is seen leaves nothing to do.
+func (w *world) checkSettled(name string) {
+	if len(w.unseen) != 1 { // news of others may well give something to do
+		return
+	}
+	w.deliver(1)
+	if plan, again := w.decide(name); again {
+		w.t.Fatalf("%s is written again: %v after %v with %s", name, texts(plan.Steps, stepText), texts(plan.Node.Taints, taintText), plan.Node.Owned)
+	}
+}
