@@ -143,19 +143,26 @@ func (e *evaluation) judge(r *compiledRule) (*Violation, *Skip) {
 		return nil, &Skip{Rule: r.ID, Severity: r.OnFactsUnavailable, Reason: "what is known of the cluster isn't complete yet"}
 	}
 	passes, err := e.holds(r.condition)
-	if err != nil {
-		return nil, &Skip{Rule: r.ID, Severity: r.Severity, Reason: oneLine(err.Error())}
-	}
-	if passes {
+	if err == nil && passes {
 		return nil, nil
 	}
-	v := &Violation{Rule: r.ID, Severity: r.Severity, Message: e.message(r), Docs: Docs(r.ID)}
-	if v.Severity == Deny && r.unchanged != nil && e.oldObject != nil {
-		if unchanged, err := e.holds(*r.unchanged); err == nil && unchanged {
-			v.Severity, v.Unchanged = Warn, true
-		}
+	severity, unchanged := r.Severity, false
+	if severity == Deny && e.leavesAlone(r) {
+		severity, unchanged = Warn, true
 	}
-	return v, nil
+	if err != nil {
+		return nil, &Skip{Rule: r.ID, Severity: severity, Reason: oneLine(err.Error())}
+	}
+	return &Violation{Rule: r.ID, Severity: severity, Message: e.message(r), Docs: Docs(r.ID), Unchanged: unchanged}, nil
+}
+
+// leavesAlone: the update touches nothing that the rule reads, so the stored object gives the same verdict.
+func (e *evaluation) leavesAlone(r *compiledRule) bool {
+	if r.unchanged == nil || e.oldObject == nil {
+		return false
+	}
+	unchanged, err := e.holds(*r.unchanged)
+	return err == nil && unchanged
 }
 
 // message is what the rule says of the object. Like the API server's, it falls back to fixed text when the expression

@@ -1,0 +1,147 @@
+package publish
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/guard"
+)
+
+const docsIntroduction = `# Guardrails
+
+<!-- %s -->
+
+Every policy is judged by these rules before it is stored, and again before anything acts on it. A rule is a CEL
+expression that must be true.
+
+- **Deny** refuses the object; **Warn** admits it with a warning.
+- A rule that reads only ` + "`object`" + ` also holds while the webhook is away: the API server evaluates it by itself, from the
+  generated ValidatingAdmissionPolicy in ` + "`config/policy`" + `; and it is judged again whenever the policy would act.
+- A rule that reads ` + "`plan`" + ` asks what the object would do to the cluster as it is now. It judges creations and changes of
+  the spec. While what is known of the cluster isn't complete, it is skipped with a warning.
+- An update that touches none of the fields a rule reads turns its Deny into a warning: what was stored before stays
+  editable. Turning mode from Observe to Enforce is judged like a creation.
+
+Rules in force: ` + "`%s`" + ` (the audit log names this hash with every verdict).
+`
+
+// Docs is the page of all rules.
+func Docs(g *guard.Guard) ([]byte, error) {
+	var page strings.Builder
+	fmt.Fprintf(&page, docsIntroduction, generated, g.RuleSetHash())
+	for _, kind := range g.Kinds() {
+		fmt.Fprintf(&page, "\n## %s\n\n| rule | verdict | reads |\n|---|---|---|\n", kind)
+		for _, rule := range g.Rules(kind) {
+			fmt.Fprintf(&page, "| [%s](#%s) | %s | %s |\n", rule.ID, guard.Anchor(rule.ID), rule.Severity, code(rule.Reads, ", "))
+		}
+		for _, rule := range g.Rules(kind) {
+			if err := writeRule(&page, kind, rule); err != nil {
+				return nil, fmt.Errorf("describe rule %s: %w", rule.ID, err)
+			}
+		}
+		writeVariables(&page, g.Rules(kind))
+	}
+	return []byte(page.String()), nil
+}
+
+func code(texts []string, between string) string {
+	return "`" + strings.Join(texts, "`"+between+"`") + "`"
+}
+
+func writeRule(page *strings.Builder, kind string, rule guard.RuleInfo) error {
+	exceptable := "no exception can lift it"
+	if rule.Exceptable {
+		exceptable = "an exception can lift it"
+	}
+	fmt.Fprintf(page, "\n<a id=\"%s\"></a>\n### %s\n\n%s\n\n", guard.Anchor(rule.ID), rule.ID, rule.Rationale)
+	fmt.Fprintf(page, "**%s**; %s. Reads %s.\n\n```cel\n%s\n```\n", rule.Severity, exceptable, code(rule.Reads, ", "), rule.Expression)
+	shown := map[guard.Outcome]bool{}
+	for _, test := range rule.Tests { // one example of each verdict
+		if shown[test.Expect] {
+			continue
+		}
+		shown[test.Expect] = true
+		if err := writeExample(page, kind, rule, test); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeExample(page *strings.Builder, kind string, rule guard.RuleInfo, test guard.Test) error {
+	verdict, err := try(kind, test)
+	if err != nil {
+		return err
+	}
+	var object map[string]any
+	if err := utiljson.Unmarshal(test.Object, &object); err != nil {
+		return err
+	}
+	spec, err := yaml.Marshal(object)
+	if err != nil {
+		return err
+	}
+	label := map[guard.Outcome]string{guard.ExpectAdmit: "Admitted", guard.ExpectWarn: "Warned", guard.ExpectDeny: "Refused"}[test.Expect]
+	fmt.Fprintf(page, "\n%s: %s\n\n```yaml\n%s```\n", label, test.Name, spec)
+	for _, violation := range verdict.Violations {
+		if violation.Rule == rule.ID {
+			fmt.Fprintf(page, "\n> %s\n", violation.Message)
+		}
+	}
+	return nil
+}
+
+// try gives the verdict that a catalogue's test shows.
+func try(kind string, test guard.Test) (guard.Verdict, error) {
+	facts := exampleFacts{synced: true, preview: condition.Preview{Limit: limit.None, UnionLimit: limit.None}}
+	if test.Plan != nil {
+		facts.preview = *test.Plan
+	}
+	if test.Facts != nil {
+		facts.synced = test.Facts.Synced
+	}
+	g, err := guard.New(guard.Options{Facts: facts})
+	if err != nil {
+		return guard.Verdict{}, err
+	}
+	var object map[string]any
+	if err := utiljson.Unmarshal(test.Object, &object); err != nil {
+		return guard.Verdict{}, err
+	}
+	object["kind"] = kind
+	return g.Review(context.Background(), guard.Request{Operation: admissionv1.Create, Object: object}), nil
+}
+
+// exampleFacts stand in for a cluster.
+type exampleFacts struct {
+	synced  bool
+	preview condition.Preview
+}
+
+func (f exampleFacts) Synced() bool                { return f.synced }
+func (f exampleFacts) Age(time.Time) time.Duration { return 0 }
+func (f exampleFacts) PreviewConditionSet(*v1alpha1.ConditionSet, limit.Limits, time.Time) condition.Preview {
+	return f.preview
+}
+
+func writeVariables(page *strings.Builder, rules []guard.RuleInfo) {
+	fmt.Fprint(page, "\n### Shared variables\n\n| variable | type | expression |\n|---|---|---|\n")
+	seen := map[string]bool{}
+	for _, rule := range rules {
+		for _, v := range rule.Variables {
+			if !seen[v.Name] {
+				seen[v.Name] = true
+				fmt.Fprintf(page, "| `variables.%s` | %s | `%s` |\n", v.Name, v.Type, strings.ReplaceAll(v.Expression, "|", "\\|"))
+			}
+		}
+	}
+}
