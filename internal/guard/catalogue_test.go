@@ -115,6 +115,7 @@ func TestTheRulesOfConditionSets(t *testing.T) {
 		"conditionset/empty-cap Deny object",
 		"conditionset/empty-cap-wide Warn object",
 		"conditionset/control-plane-evicts Warn object",
+		"conditionset/unreadable-spec Deny plan",
 		"conditionset/control-plane-evicts-last Deny plan",
 		"conditionset/would-exceed-limit Deny plan",
 		"conditionset/would-exceed-limit-observing Warn plan",

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"reflect"
+	"strings"
 	"time"
 	"unicode"
 
@@ -25,6 +26,9 @@ type Facts interface {
 // planTextLength bounds a text in a plan: a condition type has at most 316 characters, a pod's namespace, name and role
 // about as many.
 const planTextLength = 400
+
+// cut ends a text that was longer.
+const cut = " …"
 
 // planType declares what rules see as plan: the fields of the preview, in lowerCamelCase.
 func planType() *decl.DeclType {
@@ -50,6 +54,9 @@ func planValue(p condition.Preview) map[string]any {
 	value := make(map[string]any, v.NumField())
 	for i := range v.NumField() {
 		value[planFields[i]] = v.Field(i).Interface()
+		if text, isText := value[planFields[i]].(string); isText && len(text) > planTextLength {
+			value[planFields[i]] = strings.ToValidUTF8(text[:planTextLength-len(cut)], "") + cut
+		}
 	}
 	return value
 }

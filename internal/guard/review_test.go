@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"unicode/utf8"
 
 	admissionv1 "k8s.io/api/admission/v1"
 
@@ -61,10 +62,10 @@ func TestWithoutFactsTheRulesThatNeedThemAreSkippedVisibly(t *testing.T) {
 			for _, s := range v.Skipped {
 				skipped = append(skipped, s.Rule)
 			}
-			if !v.Allowed || len(skipped) != 10 || !slices.Contains(skipped, "conditionset/would-exceed-limit") {
-				t.Errorf("allowed %v, skipped %v; want admitted without the ten rules over the plan", v.Allowed, skipped)
+			if !v.Allowed || len(skipped) != 11 || !slices.Contains(skipped, "conditionset/would-exceed-limit") {
+				t.Errorf("allowed %v, skipped %v; want admitted without the eleven rules over the plan", v.Allowed, skipped)
 			}
-			if len(v.Warnings()) != 10 || !strings.Contains(v.Warnings()[0], "not checked: what is known of the cluster isn't complete yet") {
+			if len(v.Warnings()) != 11 || !strings.Contains(v.Warnings()[0], "not checked: what is known of the cluster isn't complete yet") {
 				t.Errorf("warnings %q", v.Warnings())
 			}
 		})
@@ -159,5 +160,17 @@ func TestADeletionIsNeverInTheWay(t *testing.T) {
 func TestAVerdictThatNobodyGaveAdmitsNothing(t *testing.T) {
 	if (Verdict{}).Allowed {
 		t.Error("the zero verdict admits")
+	}
+}
+
+func TestALongReasonIsCutToWhatTheCostEstimateAllows(t *testing.T) {
+	preview := condition.Preview{Unreadable: "spec.nodeSelector: " + strings.Repeat("é", 5000)}
+	v := create(t, newTestGuard(t, &fakeFacts{preview: preview}), goodSpec)
+	if !slices.Equal(v.RuleIDs(), []string{"conditionset/unreadable-spec"}) {
+		t.Fatalf("refused by %v", v.RuleIDs())
+	}
+	message := v.Message()
+	if !strings.Contains(message, "spec.nodeSelector: éé") || !strings.Contains(message, "é …; nothing can be done") || len(message) > 600 || !utf8.ValidString(message) {
+		t.Errorf("%d bytes: %s", len(message), message)
 	}
 }

@@ -45,6 +45,9 @@ func (f *Facts) Age(now time.Time) time.Duration {
 
 // PreviewConditionSet tells what a set would do now.
 func (f *Facts) PreviewConditionSet(set *v1alpha1.ConditionSet, limits limit.Limits, now time.Time) condition.Preview {
-	preview, _ := f.Fleet.Preview(set, limits, condition.Moment{Now: now, Server: f.Server.Now()})
+	preview, err := f.Fleet.Preview(set, limits, condition.Moment{Now: now, Server: f.Server.Now()})
+	if err != nil {
+		return condition.Preview{Unreadable: err.Error()}
+	}
 	return preview
 }
