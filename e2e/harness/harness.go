@@ -146,6 +146,11 @@ func (h *Harness) StartReplica(ctx context.Context, name cluster.Component, args
 	return h.StartComponent(ctx, name)
 }
 
+// Ready asks a manager that was started whether it is ready now; the error has what isn't.
+func (h *Harness) Ready(ctx context.Context, name cluster.Component) error {
+	return readyz(h.ports[name].health)(ctx)
+}
+
 func readyz(port int) func(context.Context) error {
 	return func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/readyz?verbose", port), nil)
