@@ -29,9 +29,6 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// statusDelay gathers changes, so that a set's status is written at most once a second.
-const statusDelay = time.Second
-
 // Observer feeds the fleet from informers and judges every set that is stored. It runs on every replica: a webhook that
 // isn't the leader previews from the same knowledge.
 type Observer struct {

@@ -2,10 +2,7 @@ package conditionset
 
 import (
 	"context"
-	"sync"
-	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -21,8 +18,7 @@ type Reconciler struct {
 	Trouble  *Trouble
 	Report   *Reporter
 
-	mu      sync.Mutex
-	written map[types.UID]time.Time
+	pace pace
 }
 
 // Reconcile keeps one set's finalizer and status.
@@ -38,6 +34,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := kube.SetFinalizer(ctx, r.Client, cs, v1alpha1.FinalizerUndo, true); err != nil {
 		return reconcile.Result{}, err
 	}
+	urgent := cs.Status.ObservedGeneration != cs.Generation // acting waits for the recorded key
+	if wait := r.pace.wait(cs.UID, r.Observer.Facts.Clock.Now(), urgent); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
 	st, ok := r.observe(cs)
 	if !ok {
 		return reconcile.Result{RequeueAfter: statusDelay}, nil
@@ -52,9 +52,7 @@ func (r *Reconciler) release(ctx context.Context, cs *v1alpha1.ConditionSet) (re
 		return reconcile.Result{RequeueAfter: statusDelay}, nil
 	}
 	r.Trouble.forget(cs.UID)
-	r.mu.Lock()
-	delete(r.written, cs.UID)
-	r.mu.Unlock()
+	r.pace.forget(cs.UID)
 	return reconcile.Result{}, client.IgnoreNotFound(kube.SetFinalizer(ctx, r.Client, cs, v1alpha1.FinalizerUndo, false))
 }
 
@@ -73,38 +71,21 @@ func (r *Reconciler) observe(cs *v1alpha1.ConditionSet) (st state, ok bool) {
 	return st, true
 }
 
-// writeStatus writes what changed, at most once a second, except what acting waits for.
+// writeStatus writes what changed.
 func (r *Reconciler) writeStatus(ctx context.Context, cs *v1alpha1.ConditionSet, st state) (reconcile.Result, error) {
 	after := cs.DeepCopy()
 	after.Status = statusOf(cs, st)
 	limited := find(after.Status.Conditions, v1alpha1.ConditionLimitReached) != nil
 	gaugeStates(cs.Name, st.summary, limited)
-	now := r.Observer.Facts.Clock.Now()
-	urgent := cs.Status.ObservedGeneration != cs.Generation
-	if wait := r.lastWrite(cs.UID).Add(statusDelay).Sub(now); wait > 0 && !urgent {
-		return reconcile.Result{RequeueAfter: wait}, nil
-	}
 	written, err := kube.WriteStatus(ctx, r.Client, cs, after)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	if written {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.written == nil {
-			r.written = map[types.UID]time.Time{}
-		}
-		r.written[cs.UID] = now
 		r.Report.changed(cs, cs.Status.Conditions, after.Status.Conditions)
 	}
 	if st.set == nil {
 		return reconcile.Result{}, nil
 	}
 	return reconcile.Result{RequeueAfter: max(statusDelay, st.set.StaleAfter)}, nil // no event tells that a reporter fell silent
-}
-
-func (r *Reconciler) lastWrite(set types.UID) time.Time {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.written[set]
 }
