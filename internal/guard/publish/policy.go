@@ -49,11 +49,14 @@ func policy(g *guard.Guard, kind, name string) *admissionregistrationv1.Validati
 	p.Spec.MatchConstraints = matchConstraints(kind)
 	p.Spec.MatchConditions = MatchConditions()
 	seen := map[string]bool{}
+	var lines []string
 	for _, rule := range g.Rules(kind) {
 		if !rule.Portable || rule.Severity != guard.Deny {
 			continue
 		}
-		p.Spec.Validations = append(p.Spec.Validations, validation(rule))
+		v := validation(rule)
+		p.Spec.Validations = append(p.Spec.Validations, v)
+		lines = append(lines, fmt.Sprintf("%s ? '' : %s", v.Expression, lineExpression(rule)))
 		for _, v := range rule.Variables {
 			if !seen[v.Name] {
 				seen[v.Name] = true
@@ -61,8 +64,15 @@ func policy(g *guard.Guard, kind, name string) *admissionregistrationv1.Validati
 			}
 		}
 	}
+	p.Spec.Variables = append(p.Spec.Variables, admissionregistrationv1.Variable{
+		Name: refusals, Expression: "[" + strings.Join(lines, ", ") + "].filter(line, line != '').join('; ')",
+	})
 	return p
 }
+
+// refusals is the variable with every line of a refusal. The API server shows the message of the first violated rule only,
+// and asks the webhook only after that, so that message must say everything. It can't have more than one line.
+const refusals = "refusals"
 
 // matchConstraints name the kind's objects, never their status.
 func matchConstraints(kind string) *admissionregistrationv1.MatchResources {
@@ -90,17 +100,27 @@ func MatchConditions() []admissionregistrationv1.MatchCondition {
 func validation(rule guard.RuleInfo) admissionregistrationv1.Validation {
 	forbidden := metav1.StatusReasonForbidden
 	v := admissionregistrationv1.Validation{
-		Expression: rule.Expression,
-		Message:    fmt.Sprintf("%s: %s (%s)", rule.ID, rule.FixedMessage(), guard.Docs(rule.ID)),
-		Reason:     &forbidden,
+		Expression:        "(" + rule.Expression + ")",
+		MessageExpression: "variables." + refusals,
+		Message:           fixedLine(rule),
+		Reason:            &forbidden,
 	}
 	if rule.Unchanged != "" {
-		v.Expression = "(" + rule.Expression + ") || (" + rule.Unchanged + ")"
-	}
-	if rule.MessageExpression != "" {
-		v.MessageExpression = fmt.Sprintf("'%s: ' + (%s) + ' (%s)'", rule.ID, rule.MessageExpression, guard.Docs(rule.ID))
+		v.Expression += " || (" + rule.Unchanged + ")"
 	}
 	return v
+}
+
+// lineExpression is CEL for the rule's line in a refusal, in the words of the webhook.
+func lineExpression(rule guard.RuleInfo) string {
+	if rule.MessageExpression == "" {
+		return fmt.Sprintf("%q", fixedLine(rule))
+	}
+	return fmt.Sprintf("'%s: ' + (%s) + ' (%s)'", rule.ID, rule.MessageExpression, guard.Docs(rule.ID))
+}
+
+func fixedLine(rule guard.RuleInfo) string {
+	return fmt.Sprintf("%s: %s (%s)", rule.ID, rule.FixedMessage(), guard.Docs(rule.ID))
 }
 
 func binding(name string) *admissionregistrationv1.ValidatingAdmissionPolicyBinding {

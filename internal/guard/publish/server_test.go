@@ -120,8 +120,8 @@ func (s *server) storeBeforePolicy(t *testing.T, random *rand.Rand, n int) []*un
 	return stored
 }
 
-// installPolicy installs the policy as it is generated, and a second binding that warns: a refusal shows only the first
-// violation, warnings show all.
+// installPolicy installs the policy as it is generated, and a second binding that warns: what one rule says must not hide
+// what another does.
 func (s *server) installPolicy(t *testing.T, g *guard.Guard) {
 	t.Helper()
 	text, err := publish.Policy(g, "ConditionSet")
