@@ -40,7 +40,7 @@ func (s *SelfSigned) SetupWithManager(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("make the serving certificate's cache: %w", err)
 	}
-	if err := mgr.Add(objects); err != nil {
+	if err := mgr.Add(everyReplicas{objects}); err != nil {
 		return fmt.Errorf("add the serving certificate's cache: %w", err)
 	}
 	return ctrl.NewControllerManagedBy(mgr).
@@ -51,6 +51,12 @@ func (s *SelfSigned) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(source.Kind(objects, client.Object(&admissionregistrationv1.ValidatingWebhookConfiguration{}), handler.EnqueueRequestsFromMapFunc(always))).
 		Complete(s)
 }
+
+// everyReplicas is a cache that a standby starts too. Without this the manager would keep a cache of several kinds for
+// the leader, and a standby would wait for its certificate for ever.
+type everyReplicas struct{ cache.Cache }
+
+func (everyReplicas) NeedLeaderElection() bool { return false }
 
 // always the same request: there is one thing to keep.
 func always(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} }
