@@ -83,11 +83,12 @@ func serveRefusals(t *testing.T, provider *SelfSigned) (url string, asked *atomi
 	return "https://" + listener.Addr().String(), asked
 }
 
-// startReplica runs a manager with nothing but the provider.
+// startReplica runs a manager with nothing but the provider. Of several one leads; the others must serve as well.
 func startReplica(t *testing.T, config *rest.Config, provider *SelfSigned) {
 	t.Helper()
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+		LeaderElection: true, LeaderElectionID: "a", LeaderElectionNamespace: "autohealer-system", LeaderElectionReleaseOnCancel: true,
 	})
 	if err != nil {
 		t.Fatalf("make manager: %v", err)
