@@ -1,0 +1,223 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/e2e/harness"
+)
+
+// user is whom a request is made as.
+type user struct {
+	name   string
+	groups []string
+}
+
+var manager = serviceAccount(harness.Namespace, harness.ServiceAccount)
+
+func serviceAccount(namespace, name string) user {
+	return user{
+		name:   "system:serviceaccount:" + namespace + ":" + name,
+		groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
+	}
+}
+
+func kubelet(node string) user {
+	return user{name: "system:node:" + node, groups: []string{"system:nodes", "system:authenticated"}}
+}
+
+// may asks the API server, as `kubectl auth can-i` does. resource may have a subresource after a slash.
+func may(ctx context.Context, u user, verb, group, resource, namespace, name string) bool {
+	GinkgoHelper()
+	resource, subresource, _ := strings.Cut(resource, "/")
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: u.name, Groups: u.groups,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: resource, Subresource: subresource, Namespace: namespace, Name: name},
+	}}
+	Expect(h.Client.Create(ctx, review)).To(Succeed())
+	return review.Status.Allowed
+}
+
+// as is a client with somebody else's rights.
+func as(u user) client.Client {
+	GinkgoHelper()
+	config := rest.CopyConfig(h.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: u.name, Groups: u.groups}
+	c, err := client.New(config, client.Options{Scheme: harness.Scheme()})
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+const (
+	ours  = "autohealer.resourcestack.com"
+	admin = "admissionregistration.k8s.io"
+	own   = harness.Namespace
+)
+
+// access is one right, or one that is missing.
+type access struct{ verbs, group, resource, namespace, name string }
+
+func (a access) String() string {
+	return fmt.Sprintf("%s %s %s %s %s", a.verbs, a.group, a.resource, a.namespace, a.name)
+}
+
+var _ = Describe("The manager's account", func() {
+	It("may do what it needs", func(ctx SpecContext) {
+		for _, a := range []access{
+			{"get list watch patch", ours, "conditionsets", "", ""},
+			{"get patch update", ours, "conditionsets/status", "", ""},
+			{"own-taints", ours, "conditionsets", "", ""},
+			{"get list watch patch", "", "nodes", "", ""},
+			{"get list", "", "pods", "", ""},
+			{"list watch", "apps", "daemonsets", "", ""},
+			{"create patch", "events.k8s.io", "events", "default", ""},
+			{"get watch update", "", "secrets", own, "autohealer-webhook-cert"},
+			{"create", "", "secrets", own, ""},
+			{"get update", "coordination.k8s.io", "leases", own, "autohealer-manager"},
+			{"get list watch", "coordination.k8s.io", "leases", "kube-node-lease", ""},
+			{"get patch", admin, "validatingwebhookconfigurations", "", "autohealer"},
+		} {
+			for _, verb := range strings.Fields(a.verbs) {
+				Expect(may(ctx, manager, verb, a.group, a.resource, a.namespace, a.name)).To(BeTrue(), "%s of %s", verb, a)
+			}
+		}
+	}, NodeTimeout(specTime))
+
+	It("may do nothing that it needn't", func(ctx SpecContext) {
+		for _, a := range []access{
+			{"create update delete deletecollection", ours, "conditionsets", "", ""},
+			{"create update delete deletecollection", "", "nodes", "", ""},
+			{"get patch update", "", "nodes/status", "", ""},
+			{"get create", "", "nodes/proxy", "", ""},
+			{"watch create update patch delete deletecollection", "", "pods", "default", ""},
+			{"delete", "", "pods", own, ""},
+			{"create", "", "pods/eviction", "default", ""},
+			{"create get", "", "pods/exec", "default", ""},
+			{"get", "", "pods/log", "default", ""},
+			{"get list watch create update patch delete", "", "secrets", "kube-system", ""},
+			{"get list watch update patch delete", "", "secrets", own, "somebody-elses"},
+			{"list watch delete deletecollection", "", "secrets", own, ""},
+			{"delete", "", "secrets", own, "autohealer-webhook-cert"},
+			{"get list create update delete", "", "configmaps", own, ""},
+			{"create", "", "serviceaccounts/token", own, ""},
+			{"impersonate", "", "serviceaccounts", own, ""},
+			{"impersonate", "", "users", "", ""},
+			{"get patch update", "apps", "deployments/scale", "default", ""},
+			{"create update patch delete", "apps", "daemonsets", "kube-system", ""},
+			{"update patch delete", "coordination.k8s.io", "leases", own, "somebody-elses"},
+			{"create update patch delete", "coordination.k8s.io", "leases", "kube-node-lease", ""},
+			{"get update", "coordination.k8s.io", "leases", "kube-system", ""},
+			{"create update delete", admin, "validatingwebhookconfigurations", "", "autohealer"},
+			{"get patch update delete", admin, "validatingwebhookconfigurations", "", "somebody-elses"},
+			{"create patch update delete", admin, "mutatingwebhookconfigurations", "", ""},
+			{"create patch update delete", admin, "validatingadmissionpolicies", "", "autohealer-node-annotations"},
+			{"create patch update delete", "apiextensions.k8s.io", "customresourcedefinitions", "", ""},
+			{"create patch update bind escalate", "rbac.authorization.k8s.io", "clusterroles", "", ""},
+			{"create patch update delete", "rbac.authorization.k8s.io", "clusterrolebindings", "", ""},
+			{"create patch update", "certificates.k8s.io", "certificatesigningrequests", "", ""},
+			{"create patch delete", "", "namespaces", "", ""},
+		} {
+			for _, verb := range strings.Fields(a.verbs) {
+				Expect(may(ctx, manager, verb, a.group, a.resource, a.namespace, a.name)).To(BeFalse(), "%s of %s", verb, a)
+			}
+		}
+	}, NodeTimeout(specTime))
+
+	It("is all that some users see and others write", func(ctx SpecContext) {
+		viewer, editor := serviceAccount("default", "viewer"), serviceAccount("default", "editor")
+		bind(ctx, viewer, "view")
+		bind(ctx, editor, "autohealer-editor")
+		Eventually(ctx, func(ctx context.Context) bool { return may(ctx, viewer, "list", ours, "conditionsets", "", "") }).Should(BeTrue(), "view has it, by aggregation")
+		Eventually(ctx, func(ctx context.Context) bool { return may(ctx, editor, "create", ours, "conditionsets", "", "") }).Should(BeTrue())
+		for _, u := range []user{viewer, editor} {
+			for _, verb := range []string{"update", "patch"} {
+				Expect(may(ctx, u, verb, ours, "conditionsets/status", "", "")).To(BeFalse(), "status is the manager's: %s %s", u.name, verb)
+			}
+			Expect(may(ctx, u, "own-taints", ours, "conditionsets", "", "")).To(BeFalse(), u.name)
+		}
+		Expect(may(ctx, viewer, "create", ours, "conditionsets", "", "")).To(BeFalse())
+	}, NodeTimeout(specTime))
+})
+
+var _ = Describe("The record of owned taints on a node", func() {
+	const (
+		record  = "autohealer.resourcestack.com/owned-taints"
+		refusal = "only Autohealer changes the annotation " + record
+	)
+	annotate := func(value string) client.Patch {
+		return client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, record, value))
+	}
+	node := func(name string) *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
+
+	It("can't be written by the node or by other accounts that may write nodes", func(ctx SpecContext) {
+		name := nodes(ctx, 1, "forged")[0]
+		other := serviceAccount("default", "node-writer")
+		bind(ctx, other, nodeWriter(ctx))
+		Eventually(ctx, func(ctx context.Context) bool { return may(ctx, other, "patch", "", "nodes", "", name) }).Should(BeTrue())
+		Expect(h.Client.Patch(ctx, node(name), annotate(`"{}"`))).To(Succeed(), "an admin may")
+		for _, u := range []user{kubelet(name), other} {
+			writer := as(u)
+			for _, value := range []string{`"forged"`, `""`, `null`} {
+				Expect(writer.Patch(ctx, node(name), annotate(value))).To(MatchError(And(ContainSubstring(refusal), ContainSubstring(u.name), ContainSubstring("own-taints"))), "%s writes %s", u.name, value)
+				Expect(writer.Status().Patch(ctx, node(name), annotate(value))).To(MatchError(ContainSubstring(refusal)), "%s writes %s through nodes/status", u.name, value)
+			}
+			var stored corev1.Node
+			Expect(writer.Get(ctx, types.NamespacedName{Name: name}, &stored)).To(Succeed())
+			Expect(stored.Annotations).To(HaveKeyWithValue(record, "{}"))
+			stored.Annotations[record] = "forged"
+			Expect(writer.Update(ctx, &stored)).To(MatchError(ContainSubstring(refusal)))
+		}
+		fresh := node("forged-fresh")
+		fresh.Annotations = map[string]string{record: "forged"}
+		Expect(as(kubelet(fresh.Name)).Create(ctx, fresh)).To(MatchError(ContainSubstring(refusal)))
+	}, NodeTimeout(specTime))
+
+	It("doesn't stand in the way of what kubelets write", func(ctx SpecContext) {
+		name := nodes(ctx, 1, "heartbeat")[0]
+		Expect(h.Client.Patch(ctx, node(name), annotate(`"{}"`))).To(Succeed())
+		writer := as(kubelet(name))
+		heartbeat := `{"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady","lastHeartbeatTime":"2030-01-01T00:00:00Z"}]}}`
+		Expect(writer.Status().Patch(ctx, node(name), client.RawPatch(types.StrategicMergePatchType, []byte(heartbeat)))).To(Succeed())
+		labels := `{"metadata":{"labels":{"node.kubernetes.io/instance-type":"large"},"annotations":{"volumes.kubernetes.io/controller-managed-attach-detach":"true"}}}`
+		Expect(writer.Patch(ctx, node(name), client.RawPatch(types.MergePatchType, []byte(labels)))).To(Succeed())
+		fresh := node("heartbeat-fresh")
+		Expect(as(kubelet(fresh.Name)).Create(ctx, fresh)).To(Succeed())
+		Expect(h.Client.Delete(ctx, fresh)).To(Succeed())
+	}, NodeTimeout(specTime))
+})
+
+// bind gives a service account a cluster role for as long as the spec lasts.
+func bind(ctx context.Context, u user, role string) {
+	GinkgoHelper()
+	parts := strings.Split(u.name, ":")
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "e2e-" + parts[3]},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: parts[2], Name: parts[3]}},
+	}
+	Expect(h.Client.Create(ctx, binding)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) { Expect(h.Client.Delete(ctx, binding)).To(Succeed()) })
+}
+
+// nodeWriter is a role as other node operators have it.
+func nodeWriter(ctx context.Context) string {
+	GinkgoHelper()
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "e2e-node-writer"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes", "nodes/status"}, Verbs: []string{"*"}}},
+	}
+	Expect(h.Client.Create(ctx, role)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) { Expect(h.Client.Delete(ctx, role)).To(Succeed()) })
+	return role.Name
+}

@@ -1,0 +1,92 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/e2e/cluster"
+	"github.com/resourcestack/autohealer/e2e/harness"
+	"github.com/resourcestack/autohealer/e2e/oracle"
+	"github.com/resourcestack/autohealer/internal/guard"
+)
+
+// fleet is the number of nodes that are there in every spec. Of so few, the built-in limits allow one tainted node.
+const fleet = 12
+
+// specTime bounds one spec; some restart the manager several times.
+const specTime = 2 * time.Minute
+
+var (
+	h        *harness.Harness
+	watching *oracle.Oracle
+	reported int // violations that an earlier spec has failed with
+)
+
+func TestAdmission(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Admission and status")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	log.SetLogger(GinkgoLogr) // the client logs the warnings that it gets
+	SetDefaultEventuallyTimeout(harness.Within)
+	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	EnforceDefaultTimeoutsWhenUsingContexts()
+	var err error
+	h, err = harness.Start(ctx, harness.Options{Out: GinkgoWriter})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() error { return h.Stop() })
+	watching, err = oracle.Attach(ctx, h.Cluster, oracle.Options{Admissible: admissible()})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { watching.Stop() })
+	Expect(h.StartManager(ctx)).To(Succeed())
+	_, err = h.AddNodes(ctx, fleet, cluster.NodeOptions{Prefix: "fleet"})
+	Expect(err).NotTo(HaveOccurred())
+}, NodeTimeout(specTime))
+
+var _ = AfterEach(func(ctx SpecContext) {
+	if CurrentSpecReport().Failed() {
+		GinkgoWriter.Printf("the manager's log ends with:\n%s\n", logTail())
+	}
+	violations := watching.Check(ctx)
+	fresh := violations[min(reported, len(violations)):]
+	reported = len(violations)
+	Expect(fresh).To(BeEmpty(), "the oracle saw invariants broken")
+}, NodeTimeout(specTime))
+
+// admissible asks the rules themselves, so that the oracle knows a policy that nothing may act for.
+func admissible() func(*unstructured.Unstructured) error {
+	rules, err := guard.New(guard.Options{})
+	Expect(err).NotTo(HaveOccurred())
+	return func(policy *unstructured.Unstructured) error {
+		set := &v1alpha1.ConditionSet{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(policy.Object, set); err != nil {
+			return fmt.Errorf("read the policy: %w", err)
+		}
+		if _, verdict := guard.Admit(context.Background(), rules, set); !verdict.Allowed {
+			return errors.New(verdict.Message())
+		}
+		return nil
+	}
+}
+
+func logTail() string {
+	log, err := os.ReadFile(h.Log(harness.Manager))
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(log)), "\n")
+	return strings.Join(lines[max(0, len(lines)-30):], "\n")
+}
