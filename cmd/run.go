@@ -12,6 +12,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,11 +42,15 @@ func run(ctx context.Context, o options) error {
 	}
 	facts.Server.Watch(config)
 	serving := newCertificate(o)
-	mgr, err := newManager(config, o, serving)
+	election, err := newElection(config, o)
+	if err != nil {
+		return err
+	}
+	mgr, err := newManager(config, o, serving, election)
 	if err != nil {
 		return fmt.Errorf("make the manager: %w", err)
 	}
-	if err := addAll(mgr, o, facts, serving); err != nil {
+	if err := addAll(mgr, o, facts, serving, election.leads); err != nil {
 		return err
 	}
 	mgr.GetLogger().Info("Starting Autohealer", "version", buildVersion(), "namespace", o.namespace)
@@ -55,7 +60,7 @@ func run(ctx context.Context, o options) error {
 	return nil
 }
 
-func addAll(mgr ctrl.Manager, o options, facts *kube.Facts, serving certificate) error {
+func addAll(mgr ctrl.Manager, o options, facts *kube.Facts, serving certificate, leads func() bool) error {
 	rules, err := guard.New(guard.Options{Facts: facts})
 	if err != nil {
 		return fmt.Errorf("make the guard: %w", err)
@@ -69,23 +74,24 @@ func addAll(mgr ctrl.Manager, o options, facts *kube.Facts, serving certificate)
 	if err := webhooks.AddToManager(mgr, rules); err != nil {
 		return fmt.Errorf("add the webhooks: %w", err)
 	}
-	if err := controllers.AddToManager(mgr, controllers.Options{Guard: rules, Facts: facts, OwnNamespace: o.namespace}); err != nil {
+	if err := controllers.AddToManager(mgr, controllers.Options{Guard: rules, Facts: facts, OwnNamespace: o.namespace, Leads: leads}); err != nil {
 		return fmt.Errorf("add the controllers: %w", err)
 	}
 	return addProbes(mgr, facts, serving)
 }
 
-func newManager(config *rest.Config, o options, serving certificate) (ctrl.Manager, error) {
+func newManager(config *rest.Config, o options, serving certificate, election election) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("build the scheme: %w", err)
 	}
 	return ctrl.NewManager(config, ctrl.Options{
-		Scheme:                  scheme,
-		Cache:                   cacheOptions(),
-		LeaderElection:          o.leaderElect,
-		LeaderElectionID:        "autohealer-manager",
-		LeaderElectionNamespace: o.leaderElectNamespace,
+		Scheme:                              scheme,
+		Cache:                               cacheOptions(),
+		LeaderElection:                      o.leaderElect,
+		LeaderElectionResourceLockInterface: election.lock,
+		LeaseDuration:                       ptr.To(leaseDuration),
+		RenewDeadline:                       ptr.To(renewDeadline),
 		// Safe, because the process ends right after the manager: the next leader needn't wait for the lease to run out.
 		LeaderElectionReleaseOnCancel: true,
 		Metrics: metricsserver.Options{

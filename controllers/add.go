@@ -15,6 +15,8 @@ type Options struct {
 	Facts *kube.Facts
 	// OwnNamespace is where Autohealer's own pods run; "" when it runs outside the cluster.
 	OwnNamespace string
+	// Leads says whether this replica surely leads, just before each act. Default: it does.
+	Leads func() bool
 }
 
 // AddToManager adds every kind's controllers to a manager.

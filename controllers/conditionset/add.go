@@ -30,6 +30,8 @@ type Options struct {
 	Facts *kube.Facts
 	// OwnNamespace is where Autohealer's own pods run; "" when it runs outside the cluster.
 	OwnNamespace string
+	// Leads says whether this replica surely leads, just before each act. Default: it does.
+	Leads func() bool
 }
 
 // AddToManager adds the observer and both controllers.
@@ -44,11 +46,11 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		Observer: observer, Live: mgr.GetAPIReader(), Trouble: trouble, Report: report, OwnNamespace: opts.OwnNamespace,
 		Orphans: &Orphans{Live: mgr.GetAPIReader(), Confirm: opts.Facts.Fleet.ConfirmOrphan},
 		Taints: &actuate.Taints{
-			Client: mgr.GetClient(), Acts: mgr.GetLogger().WithName("acts"),
+			Client: mgr.GetClient(), Acts: mgr.GetLogger().WithName("acts"), Leads: opts.Leads,
 			Current: &kube.Generations{Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}},
 		},
 	}
-	sets := &Reconciler{Client: mgr.GetClient(), Observer: observer, Trouble: trouble, Report: report}
+	sets := &Reconciler{Client: mgr.GetClient(), Observer: observer, Trouble: trouble, Report: report, Leads: opts.Leads}
 	if err := mgr.Add(observer); err != nil {
 		return err
 	}

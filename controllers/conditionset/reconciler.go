@@ -17,6 +17,8 @@ type Reconciler struct {
 	Observer *Observer
 	Trouble  *Trouble
 	Report   *Reporter
+	// Leads says whether this replica surely leads. Default: it does.
+	Leads func() bool
 
 	pace pace
 }
@@ -48,7 +50,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 // release lets a deleted set go once no node carries its record any more.
 func (r *Reconciler) release(ctx context.Context, cs *v1alpha1.ConditionSet) (reconcile.Result, error) {
 	fleet := r.Observer.Facts.Fleet
-	if !fleet.Synced() || fleet.Recorded(cs.UID) {
+	leads := r.Leads == nil || r.Leads()
+	if !leads || !fleet.Synced() || fleet.Recorded(cs.UID) {
 		return reconcile.Result{RequeueAfter: statusDelay}, nil
 	}
 	r.Trouble.forget(cs.UID)

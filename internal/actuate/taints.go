@@ -30,6 +30,8 @@ type Current interface {
 type Taints struct {
 	Client  client.Client
 	Current Current
+	// Leads says whether this process may act at all. Default: it may.
+	Leads func() bool
 	// Acts takes the audit trail: one line an act.
 	Acts logr.Logger
 }
@@ -46,6 +48,9 @@ func (t *Taints) Apply(ctx context.Context, plan condition.Plan, admitted []Admi
 	patch, err := taintPatch(plan.Node, plan.Taints, plan.Owned)
 	if err != nil {
 		return "", fmt.Errorf("build the patch of node %s: %w", plan.Node.Name, err)
+	}
+	if t.Leads != nil && !t.Leads() {
+		return "", fmt.Errorf("patch node %s: this replica no longer surely leads: %w", plan.Node.Name, ErrStale)
 	}
 	node := &metav1.PartialObjectMetadata{}
 	node.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Node"})

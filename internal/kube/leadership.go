@@ -1,0 +1,78 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
+)
+
+// Leadership is the lock of the leader election, and knows whether this process surely holds it. The election itself
+// doesn't: a process that stood still while another one took over learns of it only when it has failed to renew for
+// RenewDeadline, and would act beside the new leader until then.
+type Leadership struct {
+	resourcelock.Interface
+	// Trusted is for how long a renewal is believed, counted from its request by a clock that goes on while the process
+	// stands still. Less than the lease's duration by what a write may take.
+	Trusted time.Duration
+	Clock   clock.PassiveClock
+
+	renewed atomic.Pointer[time.Time]
+}
+
+// NewLeadership makes the lock on a Lease. Its requests end after half of trusted, so that one that hangs can be tried
+// again.
+func NewLeadership(config *rest.Config, namespace, name string, trusted time.Duration) (*Leadership, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("name this replica: %w", err)
+	}
+	config = rest.CopyConfig(config)
+	config.Timeout = trusted / 2
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make the client of the leader election: %w", err)
+	}
+	identity := resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())}
+	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, namespace, name, client.CoreV1(), client.CoordinationV1(), identity)
+	if err != nil {
+		return nil, fmt.Errorf("make the lock of the leader election: %w", err)
+	}
+	return &Leadership{Interface: lock, Trusted: trusted, Clock: clock.RealClock{}}, nil
+}
+
+// Create makes the Lease.
+func (l *Leadership) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.renew(record, func() error { return l.Interface.Create(ctx, record) })
+}
+
+// Update renews the Lease, takes it over or, with no holder in the record, gives it up.
+func (l *Leadership) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.renew(record, func() error { return l.Interface.Update(ctx, record) })
+}
+
+func (l *Leadership) renew(record resourcelock.LeaderElectionRecord, write func() error) error {
+	if record.HolderIdentity != l.Identity() {
+		l.renewed.Store(nil)
+		return write()
+	}
+	asked := l.Clock.Now()
+	if err := write(); err != nil {
+		return err // whatever was held before still is
+	}
+	l.renewed.Store(&asked)
+	return nil
+}
+
+// Held says whether this process surely leads now.
+func (l *Leadership) Held() bool {
+	renewed := l.renewed.Load()
+	return renewed != nil && l.Clock.Since(*renewed) < l.Trusted
+}
