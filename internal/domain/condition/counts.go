@@ -12,9 +12,9 @@ import (
 type footprint struct {
 	// counted: it is one of the N that percentages are of.
 	counted bool
-	// plane: a control-plane node; planeReady: one that serves.
-	plane, planeReady bool
-	zone              string
+	// plane: a control-plane node; planeReady: one that serves; leaving: the node is being deleted.
+	plane, planeReady, leaving bool
+	zone                       string
 	// any taint of ours; one that keeps pods away; one that evicts.
 	any, repels, evicts bool
 	evictedAt           time.Time
@@ -41,8 +41,8 @@ type inFlight struct {
 }
 
 func (n *nodeState) footprint() footprint {
-	p := footprint{counted: !n.Deleting && !n.ControlPlane, plane: n.ControlPlane, zone: n.Zone,
-		planeReady: n.ControlPlane && n.Ready && !n.Deleting}
+	p := footprint{counted: !n.Deleting && !n.ControlPlane, zone: n.Zone,
+		plane: n.ControlPlane, planeReady: n.ControlPlane && n.Ready && !n.Deleting, leaving: n.Deleting}
 	p.add(n.Owned, n.Taints)
 	if n.inFlight != nil {
 		p.add(n.inFlight.owned, n.inFlight.taints)
@@ -119,8 +119,9 @@ func (t *tally) lastEviction(before time.Time) (last time.Time) {
 type counts struct {
 	cluster tally
 	zones   map[string]*tally
-	// planeTainted are control-plane nodes with any taint of ours; planeReady those that serve.
-	planeTainted, planeReady int
+	// planes are control-plane nodes that aren't being deleted, planeReady those of them that serve; planeTainted are
+	// those with any taint of ours.
+	planes, planeReady, planeTainted int
 }
 
 func newCounts() counts { return counts{zones: map[string]*tally{}} }
@@ -135,6 +136,9 @@ func (c *counts) replace(before, after footprint) (freed bool) {
 		c.zones[p.zone].add(*p, n)
 		if p.plane && p.any {
 			c.planeTainted += n
+		}
+		if p.plane && !p.leaving {
+			c.planes += n
 		}
 		if p.planeReady {
 			c.planeReady += n

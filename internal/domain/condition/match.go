@@ -70,6 +70,20 @@ func (s *Set) Match(n *Node, at Moment) Match {
 	return Match{Phase: Matching, Since: since, HoldsAt: later(since.Add(s.For), seen.Add(min(s.For, ownObservation)))}
 }
 
+// doubtful says whether Match would give Doubtful, at the cost of one reading for most nodes.
+func (s *Set) doubtful(n *Node, at Moment) bool {
+	silent := false
+	for _, m := range s.Members {
+		r, there := n.Readings[m.Type]
+		alive := there && n.alive(r, m, s.StaleAfter, at)
+		if !there || r.Status == "" || alive && r.Status != m.Status {
+			return false
+		}
+		silent = silent || !alive
+	}
+	return silent && s.Selects(n)
+}
+
 // began is when the status began: the reporter's word, but not later than we saw it. Clamped to each passing moment
 // instead, a node whose clock runs ahead would never have held.
 func (r Reading) began() time.Time {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"pgregory.net/rapid"
 
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 )
@@ -58,6 +59,8 @@ func TestPhase(t *testing.T) {
 			watched(stage{ago(time.Minute), newNode("n", silentSince(25*hour)...)}, stage{noon, newNode("n", silentSince(24*hour)...)}), moment(noon), "Matching"},
 		{"a reporter whose clock is a day ahead, and stopped", oneMember,
 			watched(stage{ago(hour), newNode("n", silentSince(-23*hour)...)}, stage{ago(20 * time.Minute), newNode("n", silentSince(-24*hour)...)}), moment(noon), "Doubtful"},
+		{"a reporter whose clock is ten minutes ahead, and stopped", oneMember,
+			watched(stage{ago(hour), newNode("n", silentSince(50*time.Minute)...)}, stage{ago(20 * time.Minute), newNode("n", silentSince(10*time.Minute)...)}), moment(noon), "Doubtful"},
 		{"a transition is a sign of life too", oneMember,
 			watched(stage{ago(hour), newNode("n", reportsAt("KubeletUnhealthy", "False", ago(3*hour), ago(2*hour)))}, stage{ago(time.Minute), newNode("n", reportsAt("KubeletUnhealthy", "True", ago(2*hour), ago(2*hour)))}), moment(noon), "Matching"},
 		{"a condition that appeared while we watched", oneMember,
@@ -194,4 +197,25 @@ func TestNetworkUnavailableIsProvenByTheNodesLease(t *testing.T) {
 	if got := newSet(t, "b", oneMember).Match(other, moment(noon)).Phase; got != "Doubtful" {
 		t.Errorf("the Lease proves nothing for a condition with heartbeats: %s, want Doubtful", got)
 	}
+}
+
+func TestDoubtfulAgreesWithMatch(t *testing.T) {
+	set := newSet(t, "a", "nodeSelector: {matchLabels: {pool: a}}\nstaleAfter: 10m\n"+twoMembers)
+	rapid.Check(t, func(t *rapid.T) {
+		look := func() *corev1.Node {
+			n := newNode("n", labelled("pool", rapid.SampledFrom([]string{"a", "a", "b"}).Draw(t, "pool")))
+			for _, conditionType := range []string{"KubeletUnhealthy", "ContainerRuntimeUnhealthy"} {
+				status := rapid.SampledFrom([]string{"True", "False", "Unknown", ""}).Draw(t, "status")
+				beat := time.Duration(rapid.IntRange(0, 3).Draw(t, "beat")) * 7 * time.Minute
+				if status != "" {
+					reportsAt(conditionType, status, ago(time.Hour), ago(beat))(n)
+				}
+			}
+			return n
+		}
+		n := watched(stage{ago(15 * time.Minute), look()}, stage{ago(time.Duration(rapid.IntRange(0, 14).Draw(t, "seen")) * time.Minute), look()})
+		if got, want := condition.IsDoubtful(set, n, moment(noon)), set.Match(n, moment(noon)).Phase == "Doubtful"; got != want {
+			t.Fatalf("doubtful %t, by Match %t", got, want)
+		}
+	})
 }

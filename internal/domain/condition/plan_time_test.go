@@ -230,6 +230,27 @@ func TestAKeyThatEvictsAlreadyNeedsNoEvidence(t *testing.T) {
 	outcome{taints: []string{"example.com/k:NoExecute"}, claims: []string{"a-uid example.com/k:NoExecute", "b-uid example.com/k:NoExecute"}, steps: []string{"Taint a example.com/k >NoExecute ConditionsMatched"}}.check(t, plan)
 }
 
+func TestEachKeyThatEvictsNeedsEvidenceOfItsOwn(t *testing.T) {
+	n := newNode("n", kernelSick, kubeletSick, owning("b", "example.com/k", "NoExecute", ago(time.Hour)))
+	in := planInput(steady(n), claimant(t, "b", noExecute, active), claimant(t, "o", "effect: NoExecute\ntaintKey: example.com/other\nconditions: {KubeletUnhealthy: {status: true}}", active))
+	in.Evidence = &condition.Evidence{SystemPods: []condition.SystemPod{{Name: "npd", Tolerations: []corev1.Toleration{{Key: "example.com/k", Operator: "Exists"}}}}}
+	outcome{taints: []string{"example.com/k:NoExecute", "example.com/other:NoSchedule"}, claims: []string{"b-uid example.com/k:NoExecute", "o-uid example.com/other:NoSchedule"},
+		steps: []string{"Taint o example.com/other >NoSchedule ConditionsMatched"}, holds: []string{"o-uid SystemPodDoesNotTolerate"}}.check(t, condition.PlanNode(in))
+}
+
+func TestAForgedRecordBuysNoRoom(t *testing.T) {
+	n := newNode("n", kubeletSick, owning("a", "corp.example/x", "NoExecute", ago(time.Hour)))
+	stripped := outcome{taints: []string{"corp.example/x:NoExecute"}, steps: []string{"Repair a corp.example/x NoExecute> RecordNotOurs"}}
+	in := planInput(steady(n), claimant(t, "a", noSchedule, active))
+	in.Room.Taint = condition.Gate{Reason: "LimitReached"}
+	stripped.holds = []string{"a-uid LimitReached"}
+	stripped.check(t, condition.PlanNode(in))
+	in = planInput(steady(n), claimant(t, "a", noSchedule, active))
+	in.Room.Own = map[types.UID]condition.Gate{"a-uid": {Reason: "OwnCapReached"}}
+	stripped.holds = []string{"a-uid OwnCapReached"}
+	stripped.check(t, condition.PlanNode(in))
+}
+
 func TestClosedGates(t *testing.T) {
 	reached := condition.Gate{Reason: "LimitReached"}
 	tests := []struct {

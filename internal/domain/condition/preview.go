@@ -20,8 +20,8 @@ type Preview struct {
 	// LimitName says which (maxTaintedNodes, maxEvictingNodes).
 	Limit     int
 	LimitName string
-	// UnionTainted counts the nodes that this set and all other enforcing sets would taint or have tainted;
-	// UnionLimit is maxTaintedNodes in nodes.
+	// UnionTainted counts the nodes that this set and all other enforcing sets would taint or have tainted, but for
+	// PreferNoSchedule, which is free; UnionLimit is maxTaintedNodes in nodes.
 	UnionTainted, UnionLimit int
 	// UnreportedTypes are members' types that are neither known nor reported by any node.
 	UnreportedTypes []string

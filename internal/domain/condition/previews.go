@@ -19,16 +19,11 @@ func (f *Fleet) Preview(cs *v1alpha1.ConditionSet, limits limit.Limits, at Momen
 	}
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	matching := f.matchingNow(s)
-	p := Preview{
-		Nodes: f.counts.cluster.counted, Selected: f.selectedNow(s),
-		Matching: len(matching), MatchingNodes: sample(matching, SampleSize),
-	}
-	f.previewLimits(&p, s, matching, limits)
+	p := Preview{Nodes: f.counts.cluster.counted, Selected: f.selectedNow(s), ControlPlaneReady: f.counts.planeReady, ControlPlaneReadyAfter: f.counts.planeReady}
+	f.previewMatching(&p, s, limits)
 	f.previewReporters(&p, s, at)
 	f.previewForeign(&p, s)
 	f.previewOthers(&p, s)
-	f.previewControlPlane(&p, s, matching)
 	if s.Effect == corev1.TaintEffectNoExecute && p.Selected > 0 {
 		names := intolerant(f.systemPods, s.Key)
 		p.IntolerantSystemPods = names[:min(len(names), SampleSize)]
@@ -36,18 +31,11 @@ func (f *Fleet) Preview(cs *v1alpha1.ConditionSet, limits limit.Limits, at Momen
 	return p, nil
 }
 
-func (f *Fleet) matchingNow(s *Set) names {
-	matching := names{}
-	for name := range f.index.candidates(s) {
-		if n := f.nodes[name]; !n.Deleting && s.Selects(n.Node) && s.matches(n.Node) {
-			matching.put(name, true)
-		}
-	}
-	return matching
-}
-
 func (f *Fleet) selectedNow(s *Set) int {
-	if s.Selector.Empty() && !s.IncludeControlPlane {
+	switch {
+	case s.Selector.Empty() && s.IncludeControlPlane:
+		return f.counts.cluster.counted + f.counts.planes
+	case s.Selector.Empty():
 		return f.counts.cluster.counted
 	}
 	selected := 0
@@ -59,20 +47,45 @@ func (f *Fleet) selectedNow(s *Set) int {
 	return selected
 }
 
-func (f *Fleet) previewLimits(p *Preview, s *Set, matching names, limits limit.Limits) {
+// previewMatching looks once at each node that may match: a set that matches everything must not cost more than a look.
+func (f *Fleet) previewMatching(p *Preview, s *Set, limits limit.Limits) {
+	others := f.taintedByOthers(s)
+	var first firstNames
+	alone, planeLost := 0, false
+	for name := range f.index.candidates(s) {
+		n := f.nodes[name]
+		if n.Deleting || !s.Selects(n.Node) || !s.matches(n.Node) {
+			continue
+		}
+		p.Matching++
+		first.add(name)
+		if _, too := others[name]; !too {
+			alone++
+		}
+		planeLost = planeLost || n.print.planeReady
+	}
+	p.MatchingNodes = first.names
+	if planeLost && s.Effect == corev1.TaintEffectNoExecute {
+		p.ControlPlaneReadyAfter-- // one at a time
+	}
 	p.WouldTaint = p.Matching
 	if s.MaxNodes != nil {
 		p.WouldTaint = min(p.WouldTaint, limit.Of(*s.MaxNodes, p.Selected))
 	}
 	p.UnionLimit = limit.Of(limits.MaxTaintedNodes, p.Nodes)
+	p.UnionTainted = len(others) + min(alone, p.WouldTaint)
 	switch s.Effect {
 	case corev1.TaintEffectNoExecute:
 		p.LimitName, p.Limit = "maxEvictingNodes", limit.Of(limits.MaxEvictingNodes, p.Nodes)
 	case corev1.TaintEffectNoSchedule:
 		p.LimitName, p.Limit = "maxTaintedNodes", p.UnionLimit
-	default:
-		p.Limit = limit.None
+	default: // PreferNoSchedule is free
+		p.Limit, p.UnionTainted = limit.None, len(others)
 	}
+}
+
+// taintedByOthers are the nodes that all other enforcing sets would taint or have tainted.
+func (f *Fleet) taintedByOthers(s *Set) names {
 	others := names{}
 	for _, o := range f.sets {
 		if o.Name != s.Name && !o.Observe && o.standing == Active && o.Effect != corev1.TaintEffectPreferNoSchedule {
@@ -80,16 +93,7 @@ func (f *Fleet) previewLimits(p *Preview, s *Set, matching names, limits limit.L
 			maps.Copy(others, o.tainted)
 		}
 	}
-	added := 0
-	for name := range matching {
-		if _, too := others[name]; !too {
-			added++
-		}
-	}
-	if s.Effect == corev1.TaintEffectPreferNoSchedule {
-		added = 0 // free, as the limits count
-	}
-	p.UnionTainted = len(others) + min(added, p.WouldTaint)
+	return others
 }
 
 func (f *Fleet) previewReporters(p *Preview, s *Set, at Moment) {
@@ -118,14 +122,15 @@ func (f *Fleet) anyAlive(m Member, s *Set, at Moment) bool {
 }
 
 func (f *Fleet) previewForeign(p *Preview, s *Set) {
-	foreign := names{}
+	var first firstNames
 	for name := range f.index.byTaint[s.Key] {
 		n := f.nodes[name]
 		if slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool { return t.Key == s.Key && !n.Owned.Owns(t) }) {
-			foreign.put(name, true)
+			p.ForeignTainted++
+			first.add(name)
 		}
 	}
-	p.ForeignTainted, p.ForeignTaintedNodes = len(foreign), sample(foreign, SampleSize)
+	p.ForeignTaintedNodes = first.names
 }
 
 func (f *Fleet) previewOthers(p *Preview, s *Set) {
@@ -154,18 +159,4 @@ func subset[T comparable](of, in []T) bool {
 		}
 	}
 	return true
-}
-
-// previewControlPlane: one control-plane node at a time is tainted, and an evicting taint takes a Ready one away.
-func (f *Fleet) previewControlPlane(p *Preview, s *Set, matching names) {
-	p.ControlPlaneReady, p.ControlPlaneReadyAfter = f.counts.planeReady, f.counts.planeReady
-	if !s.IncludeControlPlane || s.Effect != corev1.TaintEffectNoExecute {
-		return
-	}
-	for name := range matching {
-		if n := f.nodes[name]; n.ControlPlane && n.Ready {
-			p.ControlPlaneReadyAfter = p.ControlPlaneReady - 1
-			return
-		}
-	}
 }

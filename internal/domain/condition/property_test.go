@@ -227,14 +227,14 @@ func (w *world) decide(name string) (condition.Plan, bool) {
 // write brings a plan to the API server and checks what it does there.
 func (w *world) write(plan condition.Plan) (version string, err error) {
 	name := plan.Node.Name
-	before, usedBefore := w.api.nodes[name], w.used()
+	before, usedBefore := w.api.nodes[name], w.used(w.declared)
 	after, err := w.api.patch(plan)
 	if err != nil {
 		return "", err
 	}
 	w.unseen = append(w.unseen, after)
 	w.checkOwnership(before, after)
-	w.checkCaps(usedBefore, w.used(), plan)
+	w.checkCaps(usedBefore, w.used(w.declared), plan)
 	return after.ResourceVersion, nil
 }
 
@@ -271,14 +271,14 @@ func (w *world) checkOwnership(before, after *corev1.Node) {
 	}
 }
 
-// usage counts the nodes that each limit counts, as the API server has them: "tainted", "evicting", the same by zone,
-// "plane", and each set.
-func (w *world) used() map[string]int {
+// used counts the nodes that each limit counts, as the API server has them: "tainted", "evicting", the same by zone,
+// "plane", and each set by its name. Claims to keys that aren't believed are forged.
+func (w *world) used(believed func(key string) bool) map[string]int {
 	used := map[string]int{}
 	for _, n := range w.api.nodes {
 		record, repels, evicts, any := recordOf(n), false, false, false
 		for _, t := range n.Spec.Taints {
-			if record.Owns(t) && w.declared(t.Key) {
+			if record.Owns(t) && believed(t.Key) {
 				any, repels, evicts = true, repels || t.Effect != "PreferNoSchedule", evicts || t.Effect == "NoExecute"
 			}
 		}
@@ -296,7 +296,7 @@ func (w *world) used() map[string]int {
 		}
 		sets := map[string]bool{} // by name: a restored set takes over what is there already
 		for _, c := range record.Taints {
-			if w.declared(c.Key) {
+			if believed(c.Key) {
 				sets[c.Name] = true
 			}
 		}

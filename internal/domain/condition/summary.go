@@ -45,22 +45,34 @@ func (f *Fleet) Summary(uid types.UID, at Moment) (sum Summary, ok bool) {
 		}
 		sum.Holds[h.Reason] = count
 	}
-	both := names{}
-	maps.Copy(both, s.matching)
-	maps.Copy(both, s.tainted)
-	sum.Samples = sample(both, SampleSize)
+	var first firstNames
+	for name := range s.matching {
+		first.add(name)
+	}
+	for name := range s.tainted {
+		first.add(name)
+	}
+	sum.Samples = first.names
 	for _, n := range f.nodes {
-		if !n.Deleting && s.Match(n.Node, at).Phase == Doubtful {
+		if !n.Deleting && s.doubtful(n.Node, at) {
 			sum.Stale++
 		}
 	}
 	return sum, true
 }
 
-// sample gives the first names in order; the same ones as long as the set is the same.
-func sample(of names, size int) []string {
-	sorted := of.sorted()
-	return sorted[:min(len(sorted), size)]
+// firstNames are the first SampleSize of the names added, in order, each once: the same ones whatever order they come in.
+type firstNames struct{ names []string }
+
+func (f *firstNames) add(name string) {
+	i, there := slices.BinarySearch(f.names, name)
+	if there || i == SampleSize {
+		return
+	}
+	if len(f.names) == SampleSize {
+		f.names = f.names[:SampleSize-1]
+	}
+	f.names = slices.Insert(f.names, i, name)
 }
 
 // TaintedNodes counts all nodes with taints of ours that keep pods away or evict, for metrics.

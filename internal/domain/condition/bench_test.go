@@ -1,0 +1,139 @@
+package condition_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+)
+
+// benchFleet has nodes with the conditions of a kubelet and of node-problem-detector, one in a hundred of them sick, and
+// fifty sets over those conditions.
+func benchFleet(b *testing.B, size int) (*condition.Fleet, []*corev1.Node) {
+	b.Helper()
+	f := condition.NewFleet(limit.Builtin())
+	nodes := make([]*corev1.Node, size)
+	for i := range nodes {
+		nodes[i] = newNode(fmt.Sprintf("node-%05d", i), inZone(worldZones[i%3]), labelled("pool", fmt.Sprint(i%5)))
+		for _, k := range condition.KnownTypes() {
+			status := string(k.Healthy)
+			if i%100 == 7 && k.Type == "KubeletUnhealthy" {
+				status = "True"
+			}
+			reports(k.Type, status, ago(time.Hour))(nodes[i])
+		}
+		f.ObserveNode(nodes[i], moment(noon))
+	}
+	for i := range 50 {
+		types := condition.KnownTypes()
+		spec := fmt.Sprintf("effect: NoSchedule\ntaintKey: example.com/k%d\nconditions: {%s: {status: unknown}, %s: {status: true}}", i, types[i%len(types)].Type, types[(i+1+i/len(types))%len(types)].Type)
+		f.ObserveSet(newSet(b, fmt.Sprintf("s%02d", i), spec), condition.Active, nil, "", moment(noon))
+	}
+	f.ObserveSet(newSet(b, "kubelet", noSchedule), condition.Active, nil, "", moment(noon))
+	f.MarkSynced(moment(noon))
+	return f, nodes
+}
+
+// BenchmarkObserveNode is a heartbeat that changes nothing.
+func BenchmarkObserveNode(b *testing.B) {
+	f, nodes := benchFleet(b, 5000)
+	beats := make([]*corev1.Node, len(nodes))
+	for i, n := range nodes {
+		beats[i] = n.DeepCopy()
+		for c := range beats[i].Status.Conditions {
+			beats[i].Status.Conditions[c].LastHeartbeatTime = metav1.NewTime(noon.Add(10 * time.Second))
+		}
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		of := nodes
+		if i/len(nodes)%2 == 0 {
+			of = beats
+		}
+		f.ObserveNode(of[i%len(nodes)], moment(noon))
+	}
+}
+
+// BenchmarkObserveFlip is a condition that changes.
+func BenchmarkObserveFlip(b *testing.B) {
+	f, nodes := benchFleet(b, 5000)
+	sick := make([]*corev1.Node, len(nodes))
+	for i, n := range nodes {
+		sick[i] = n.DeepCopy()
+		reports("KernelDeadlock", "True", noon)(sick[i])
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		of := nodes
+		if i/500%2 == 0 {
+			of = sick
+		}
+		f.ObserveNode(of[i%500], moment(noon))
+	}
+}
+
+// BenchmarkDecide plans a node with nothing to do.
+func BenchmarkDecide(b *testing.B) {
+	f, nodes := benchFleet(b, 5000)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if _, next := f.Decide(nodes[i%100].Name, moment(noon), nil); next == condition.Write {
+			f.Failed(nodes[i%100].Name)
+		}
+	}
+}
+
+// BenchmarkDecideHeld plans nodes while a thousand wait for room.
+func BenchmarkDecideHeld(b *testing.B) {
+	_, nodes := benchFleet(b, 5000)
+	held := condition.NewFleet(calm("10%", "5%"))
+	for _, n := range nodes {
+		sick := n.DeepCopy()
+		reports("KubeletUnhealthy", "True", ago(time.Minute))(sick)
+		held.ObserveNode(sick, moment(noon))
+	}
+	held.ObserveSet(newSet(b, "kubelet", noSchedule), condition.Active, nil, "", moment(noon))
+	held.MarkSynced(moment(noon))
+	for _, n := range nodes[:1600] {
+		held.Decide(n.Name, moment(noon), nil)
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		held.Decide(nodes[600+i%1000].Name, moment(noon), nil)
+	}
+}
+
+func BenchmarkPreview(b *testing.B) {
+	for _, size := range []int{10, 5000} {
+		f, _ := benchFleet(b, size)
+		for _, bb := range []struct{ name, spec string }{
+			{"plain", noSchedule},
+			{"selector", "nodeSelector: {matchLabels: {pool: \"3\"}}\n" + noSchedule},
+			{"controlPlane", "includeControlPlane: true\n" + noSchedule},
+			{"allMatch", "effect: NoSchedule\ntaintKey: example.com/k\nconditions: {Ready: {status: true}}"},
+		} {
+			cs := newConditionSet(b, "new", bb.spec)
+			b.Run(fmt.Sprintf("%s/%d", bb.name, size), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, err := f.Preview(cs, limit.Builtin(), moment(noon)); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+func BenchmarkSummary(b *testing.B) {
+	f, _ := benchFleet(b, 5000)
+	b.ReportAllocs()
+	for b.Loop() {
+		f.Summary("kubelet-uid", moment(noon))
+	}
+}

@@ -1,0 +1,328 @@
+package condition_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/internal/domain/condition"
+)
+
+func TestTheCaps(t *testing.T) {
+	plane := func(n int) []*corev1.Node {
+		var nodes []*corev1.Node
+		for i := range n {
+			nodes = append(nodes, newNode(fmt.Sprintf("cp%d", i), controlPlane))
+		}
+		return nodes
+	}
+	going := func(n int) []*corev1.Node {
+		var nodes []*corev1.Node
+		for i := range n {
+			nodes = append(nodes, newNode(fmt.Sprintf("going%d", i), deleting))
+		}
+		return nodes
+	}
+	zoned := func(n int, zones ...string) []*corev1.Node {
+		nodes := workers(n, kubeletSick)
+		for i, w := range nodes {
+			inZone(zones[i%len(zones)])(w)
+		}
+		return nodes
+	}
+	tests := []struct {
+		name  string
+		nodes []*corev1.Node
+		want  int
+	}{
+		{"10% of 30", workers(30, kubeletSick), 3},
+		{"10% of 29 rounds down", workers(29, kubeletSick), 2},
+		{"one of three", workers(3, kubeletSick), 1},
+		{"none of two", workers(2, kubeletSick), 0},
+		{"control-plane nodes don't count", append(workers(19, kubeletSick), plane(5)...), 1},
+		{"nodes that are being deleted don't count", append(workers(19, kubeletSick), going(5)...), 1},
+		{"two zones have no cap of their own", zoned(30, "a", "b"), 3},
+		{"three zones do", zoned(30, "a", "b", "c"), 3},
+		{"the cap of a zone holds before the cluster's", append(zoned(20, "a"), append(renamed("b", zoned(30, "b")), renamed("c", zoned(30, "c"))...)...), 8},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			m := manage(t, calm("10%", "5%"), tt.nodes, newSet(t, "a", noSchedule))
+			for _, name := range m.fleet.Nodes() {
+				m.settle(name)
+			}
+			if got := m.tainted("example.com/k"); len(got) != tt.want {
+				t.Errorf("%d tainted (%v), want %d", len(got), got, tt.want)
+			}
+		})
+	}
+}
+
+func renamed(prefix string, nodes []*corev1.Node) []*corev1.Node {
+	for _, n := range nodes {
+		n.Name, n.UID = prefix+n.Name, types.UID(prefix)+n.UID
+	}
+	return nodes
+}
+
+func TestAZonesCapHoldsThoughTheClusterHasRoom(t *testing.T) {
+	nodes := renamed("a", workers(10, kubeletSick, inZone("a")))
+	nodes = append(nodes, renamed("b", workers(10, inZone("b")))...)
+	nodes = append(nodes, renamed("c", workers(10, inZone("c")))...)
+	m := manage(t, calm("10%", "5%"), nodes, newSet(t, "a", noSchedule))
+	m.settle("aw00")
+	plan, _ := m.decide("aw01")
+	if len(plan.Holds) != 1 || plan.Holds[0].Message != `maxTaintedNodes 10% allows 1 of 10 nodes of zone "a", and 1 are` {
+		t.Errorf("holds %+v", plan.Holds)
+	}
+}
+
+func TestTheCapsMessageHasTheNumbers(t *testing.T) {
+	m := manage(t, calm("10%", "5%"), workers(25, kubeletSick), newSet(t, "a", noSchedule))
+	m.settle("w00")
+	m.settle("w01")
+	plan, _ := m.decide("w02")
+	if len(plan.Holds) != 1 || plan.Holds[0].Message != "maxTaintedNodes 10% allows 2 of 25 nodes, and 2 are" {
+		t.Errorf("holds %+v", plan.Holds)
+	}
+}
+
+func TestThoseWhoWaitedLongestGoFirst(t *testing.T) {
+	nodes := workers(10)
+	for i, sickSince := range map[int]time.Duration{3: 50, 5: 40, 7: 30} {
+		reports("KubeletUnhealthy", "True", ago(sickSince*time.Minute))(nodes[i])
+	}
+	kubeletSick(nodes[0])
+	m := manage(t, calm("1", "1"), nodes, newSet(t, "a", "for: 5m\n"+noSchedule))
+	m.now = noon.Add(time.Minute) // our own observation
+	m.settle("w00")
+	for _, name := range []string{"w07", "w05", "w03"} {
+		m.decide(name)
+	}
+	_, wake := m.see("w00", kubeletWell)
+	m.settle("w00")
+	if _, next := m.decide("w07"); next != condition.Nothing {
+		t.Errorf("the last in the queue went first")
+	}
+	if !m.settle("w03") {
+		t.Errorf("the first in the queue didn't go (woken %v)", wake)
+	}
+}
+
+func TestRoomThatIsFreedWakesTheQueue(t *testing.T) {
+	waiting := []string{"w01", "w02"}
+	free := map[string]func(m *manager) []string{
+		"the undo is seen": func(m *manager) []string {
+			m.see("w00", kubeletWell)
+			plan, _ := m.decide("w00")
+			n, _ := m.api.patch(plan)
+			m.fleet.Written("w00", n.ResourceVersion)
+			_, wake := m.fleet.ObserveNode(n, moment(noon))
+			return wake
+		},
+		"someone else removes the taint": func(m *manager) []string {
+			_, wake := m.see("w00", func(n *corev1.Node) { n.Spec.Taints = nil })
+			return wake
+		},
+		"the node is gone": func(m *manager) []string { return m.fleet.ForgetNode("w00", moment(noon)) },
+		"a control-plane node becomes a worker": func(m *manager) []string {
+			_, wake := m.see("cp", func(n *corev1.Node) { delete(n.Labels, "node-role.kubernetes.io/control-plane") })
+			return wake
+		},
+		"a node joins": func(m *manager) []string {
+			_, wake := m.fleet.ObserveNode(m.api.put(newNode("new")), moment(noon))
+			return wake
+		},
+	}
+	for name, act := range free {
+		t.Run(name, func(t *testing.T) {
+			m := manage(t, calm("1", "1"), append(workers(10, kubeletSick), newNode("cp", controlPlane)), newSet(t, "a", noSchedule))
+			m.settle("w00")
+			for _, name := range waiting {
+				m.decide(name)
+			}
+			if diff := cmp.Diff(waiting, act(m)); diff != "" {
+				t.Errorf("woken nodes differ:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestANodeThatNoLongerMatchesLeavesTheQueue(t *testing.T) {
+	m := manage(t, calm("1", "1"), workers(10, kubeletSick), newSet(t, "a", noSchedule))
+	m.settle("w00")
+	m.decide("w01")
+	m.decide("w02")
+	m.see("w01", kubeletWell)
+	m.settle("w01")
+	sum, _ := m.fleet.Summary("a-uid", moment(noon))
+	if sum.HeldBack != 1 || sum.Holds["LimitReached"].Nodes != 1 {
+		t.Errorf("%d held back (%v), want only the node that still matches", sum.HeldBack, sum.Holds)
+	}
+	m.see("w00", kubeletWell)
+	m.settle("w00")
+	if !m.settle("w02") {
+		t.Error("the node that left the queue still stands before another")
+	}
+}
+
+func TestANodeThatIsGoneIsNotHeldBack(t *testing.T) {
+	m := manage(t, calm("1", "1"), workers(10, kubeletSick), newSet(t, "a", noSchedule))
+	m.settle("w00")
+	m.decide("w01")
+	m.fleet.ForgetNode("w01", moment(noon))
+	if sum, _ := m.fleet.Summary("a-uid", moment(noon)); sum.HeldBack != 0 || sum.Matching != 9 || sum.Selected != 9 {
+		t.Errorf("summary %+v, want nobody held back, 9 matching and selected", sum)
+	}
+}
+
+func TestTheOwnCap(t *testing.T) {
+	tests := []struct {
+		name, maxNodes string
+		want           int
+	}{
+		{"a number", "2", 2}, {"a percentage of the selected nodes", "30%", 3}, {"nothing", "0", 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			nodes := append(workers(10, kubeletSick, labelled("pool", "a")), renamed("other", workers(30, kubeletSick))...)
+			set := newSet(t, "a", "maxNodes: "+tt.maxNodes+"\nnodeSelector: {matchLabels: {pool: a}}\n"+noSchedule)
+			m := manage(t, calm("100%", "100%"), nodes, set)
+			for _, name := range m.fleet.Nodes() {
+				m.settle(name)
+			}
+			if got := m.tainted("example.com/k"); len(got) != tt.want {
+				t.Errorf("%d tainted, want %d", len(got), tt.want)
+			}
+			if sum, _ := m.fleet.Summary("a-uid", moment(noon)); sum.Holds["OwnCapReached"].Nodes != 10-tt.want {
+				t.Errorf("held %v, want %d by the own cap", sum.Holds, 10-tt.want)
+			}
+		})
+	}
+}
+
+func TestAnOwnCapThatIsFreedWakesTheQueue(t *testing.T) {
+	prefer := newSet(t, "p", "maxNodes: 1\neffect: PreferNoSchedule\ntaintKey: example.com/p\nconditions: {NTPProblem: {status: true}}")
+	ntp := reports("NTPProblem", "True", ago(time.Hour))
+	m := manage(t, calm("5", "5"), workers(10, kubeletSick, ntp), newSet(t, "a", noSchedule), prefer)
+	m.settle("w00")
+	m.settle("w01") // only the first set's taint: the second's cap is used up
+	m.see("w00", reports("NTPProblem", "False", noon))
+	plan, _ := m.decide("w00")
+	n, err := m.api.patch(plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.fleet.Written("w00", n.ResourceVersion)
+	if _, wake := m.fleet.ObserveNode(n, moment(noon)); !slices.Contains(wake, "w01") {
+		t.Errorf("wakes %v, want the node that waits for the set's own cap", wake)
+	}
+}
+
+func TestOneNodeOfAZoneBeginsToEvictAtATime(t *testing.T) {
+	nodes := append(renamed("a", workers(20, kernelSick, inZone("a"))), renamed("b", workers(20, kernelSick, inZone("b")))...)
+	m := manage(t, calm("100%", "100%"), nodes, newSet(t, "a", noExecute))
+	evicting := func() (names []string) {
+		for _, name := range m.fleet.Nodes() {
+			for _, taint := range m.api.nodes[name].Spec.Taints {
+				if taint.Effect == "NoExecute" {
+					names = append(names, name)
+				}
+			}
+		}
+		return names
+	}
+	all := func() {
+		for _, name := range m.fleet.Nodes() {
+			m.settle(name)
+		}
+	}
+	all()
+	if got := evicting(); !slices.Equal(got, []string{"aw00", "bw00"}) {
+		t.Errorf("evicting %v, want one in each zone", got)
+	}
+	if got := m.tainted("example.com/k"); len(got) != 40 {
+		t.Errorf("%d tainted, want all: the others stay at NoSchedule", len(got))
+	}
+	plan, _ := m.decide("aw01")
+	if plan.Holds[0].Reason != "EvictionPace" || !plan.LookAgain.Equal(noon.Add(5*time.Minute)) {
+		t.Errorf("holds %v, looks again at %s; want the pace, in five minutes", plan.Holds, plan.LookAgain)
+	}
+	m.now = noon.Add(5*time.Minute - time.Second)
+	all()
+	if got := len(evicting()); got != 2 {
+		t.Errorf("%d evict a second early", got)
+	}
+	m.now = noon.Add(5 * time.Minute)
+	all()
+	if got := evicting(); !slices.Equal(got, []string{"aw00", "aw01", "bw00", "bw01"}) {
+		t.Errorf("evicting %v after five minutes, want two in each zone", got)
+	}
+}
+
+func TestThePaceOutlivesTheTaintAndARestart(t *testing.T) {
+	m := manage(t, calm("100%", "100%"), workers(20, kernelSick), newSet(t, "a", noExecute))
+	m.settle("w00")
+	m.now = noon.Add(time.Minute)
+	m.see("w00", kernelWell)
+	m.settle("w00")
+	var nodes []*corev1.Node
+	for _, n := range m.api.nodes {
+		nodes = append(nodes, n)
+	}
+	again := manage(t, calm("100%", "100%"), nodes, newSet(t, "a", noExecute))
+	again.now = m.now
+	plan, _ := again.decide("w01")
+	if len(plan.Holds) != 1 || plan.Holds[0].Reason != "EvictionPace" {
+		t.Errorf("holds %v a minute after an eviction that is over, want the pace", plan.Holds)
+	}
+}
+
+func TestAnEvictionTimeFarAheadDoesNotStopTheZone(t *testing.T) {
+	nodes := workers(20, kernelSick)
+	recorded(`{"history":[{"set":"x","at":"2026-11-03T11:00:00Z","evicted":"2099-01-01T00:00:00Z"}]}`)(nodes[7])
+	m := manage(t, calm("100%", "100%"), nodes, newSet(t, "a", noExecute))
+	if plan, _ := m.decide("w00"); len(plan.Taints) != 1 || plan.Taints[0].Effect != "NoExecute" {
+		t.Errorf("taints %v, holds %v", plan.Taints, plan.Holds)
+	}
+}
+
+func TestOneControlPlaneNodeAtATime(t *testing.T) {
+	nodes := workers(30)
+	for i := range 3 {
+		nodes = append(nodes, newNode(fmt.Sprintf("cp%d", i), controlPlane, kubeletSick))
+	}
+	m := manage(t, calm("10%", "5%"), nodes, newSet(t, "a", "includeControlPlane: true\n"+noSchedule))
+	for _, name := range m.fleet.Nodes() {
+		m.settle(name)
+	}
+	if got := m.tainted("example.com/k"); !slices.Equal(got, []string{"cp0"}) {
+		t.Fatalf("tainted %v, want one", got)
+	}
+	if sum, _ := m.fleet.Summary("a-uid", moment(noon)); sum.Holds["OtherControlPlaneNodeTainted"].Nodes != 2 {
+		t.Errorf("held %v, want two behind the first", sum.Holds)
+	}
+	m.see("cp0", kubeletWell)
+	m.settle("cp0")
+	m.settle("cp2")
+	m.settle("cp1")
+	if got := m.tainted("example.com/k"); !slices.Equal(got, []string{"cp1"}) {
+		t.Errorf("tainted %v, want the next in the queue", got)
+	}
+}
+
+func TestTheFleetCountsForMetrics(t *testing.T) {
+	m := manage(t, calm("10", "10"), append(workers(10, kernelSick), newNode("p", reports("NTPProblem", "True", ago(time.Hour)))),
+		newSet(t, "a", noExecute), newSet(t, "p", "effect: PreferNoSchedule\ntaintKey: example.com/p\nconditions: {NTPProblem: {status: true}}"))
+	m.settle("w00")
+	m.settle("w01") // NoSchedule, by the pace
+	m.settle("p")   // free
+	if repelling, evicting, of := m.fleet.TaintedNodes(); repelling != 2 || evicting != 1 || of != 11 {
+		t.Errorf("%d repelling, %d evicting of %d; want 2, 1 of 11", repelling, evicting, of)
+	}
+}

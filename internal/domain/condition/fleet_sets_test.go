@@ -1,0 +1,146 @@
+package condition_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/resourcestack/autohealer/internal/domain/condition"
+)
+
+func TestObservingAndThenEnforcing(t *testing.T) {
+	m := manage(t, calm("5", "5"), workers(10, kubeletSick), newSet(t, "a", noSchedule))
+	m.settle("w00")
+	observing := newSet(t, "a", "mode: Observe\n"+noSchedule)
+	observing.Generation = 2
+	affected := m.fleet.ObserveSet(observing, withdrawn, nil, "", moment(noon))
+	if len(affected) != 10 {
+		t.Errorf("%d nodes affected, want all that match", len(affected))
+	}
+	for _, name := range affected {
+		m.settle(name)
+	}
+	if got := m.tainted("example.com/k"); got != nil || m.fleet.Recorded("a-uid") {
+		t.Errorf("tainted %v, recorded %t; want everything undone", got, m.fleet.Recorded("a-uid"))
+	}
+	if sum, _ := m.fleet.Summary("a-uid", moment(noon)); sum.Matching != 10 || sum.Tainted != 0 || sum.HeldBack != 0 {
+		t.Errorf("summary %+v; want matches to be counted", sum)
+	}
+}
+
+func TestADeletedSetLeavesNoRecord(t *testing.T) {
+	set := newSet(t, "a", noExecute)
+	nodes := append(workers(10, kernelSick), newNode("leaving", kernelSick))
+	m := manage(t, calm("5", "5"), nodes, set)
+	m.settle("w00")
+	m.settle("w01")
+	m.settle("leaving")
+	m.see("w01", kernelWell)
+	m.settle("w01") // only history is left
+	m.see("leaving", deleting)
+	if !m.fleet.Recorded("a-uid") {
+		t.Fatal("the record isn't known")
+	}
+	for _, name := range m.fleet.ObserveSet(set, withdrawn, nil, "", moment(noon)) {
+		m.settle(name)
+	}
+	if m.fleet.Recorded("a-uid") {
+		t.Error("a record is left")
+	}
+	for name, n := range m.api.nodes {
+		if len(n.Spec.Taints) > 0 || n.Annotations[recordAnnotation] != "" {
+			t.Errorf("%s has taints %v, record %q", name, n.Spec.Taints, n.Annotations[recordAnnotation])
+		}
+	}
+}
+
+func TestAnOrphanIsUndoneOnceConfirmed(t *testing.T) {
+	m := manage(t, calm("5", "5"), workers(10, kubeletSick), newSet(t, "a", noSchedule))
+	m.settle("w00")
+	if affected := m.fleet.ForgetSet("a-uid"); !slices.Equal(affected, []string{"w00"}) {
+		t.Errorf("affected %v, want the node that carries its record", affected)
+	}
+	plan, next := m.decide("w00")
+	if next != condition.Nothing || plan.Orphans["a-uid"] != "a" {
+		t.Errorf("next %d, orphans %v", next, plan.Orphans)
+	}
+	m.fleet.ConfirmOrphan("a-uid")
+	if !m.settle("w00") || len(m.tainted("example.com/k")) > 0 {
+		t.Error("the orphan isn't undone")
+	}
+}
+
+func TestSetsThatComeBackUnderTheirNameTakeOver(t *testing.T) {
+	m := manage(t, calm("5", "5"), workers(10, kubeletSick), newSet(t, "a", noSchedule))
+	m.settle("w00")
+	m.fleet.ForgetSet("a-uid")
+	restored := newSet(t, "a", noSchedule)
+	restored.UID = "second-uid"
+	if affected := m.fleet.ObserveSet(restored, active, nil, "", moment(noon)); !slices.Contains(affected, "w00") {
+		t.Errorf("affected %v, want the node with the former record", affected)
+	}
+	m.settle("w00")
+	if record := m.api.nodes["w00"].Annotations[recordAnnotation]; !strings.Contains(record, "second-uid") || strings.Contains(record, `"a-uid"`) {
+		t.Errorf("record %s", record)
+	}
+	if !m.fleet.Recorded("second-uid") {
+		t.Error("the restored set doesn't know its record")
+	}
+}
+
+func TestRelabelledNodes(t *testing.T) {
+	m := manage(t, calm("5", "5"), workers(10, kubeletSick, labelled("pool", "a")), newSet(t, "a", "nodeSelector: {matchLabels: {pool: a}}\n"+noSchedule))
+	m.settle("w00")
+	if changed, _ := m.see("w00", labelled("pool", "b")); !changed {
+		t.Error("a relabelled node isn't looked at")
+	}
+	m.settle("w00")
+	if got := m.tainted("example.com/k"); got != nil {
+		t.Errorf("tainted %v after it was relabelled", got)
+	}
+	if sum, _ := m.fleet.Summary("a-uid", moment(noon)); sum.Selected != 9 || sum.Matching != 9 {
+		t.Errorf("summary %+v, want 9 selected and matching", sum)
+	}
+}
+
+func TestSummary(t *testing.T) {
+	nodes := append(workers(25, kubeletSick), renamed("well", workers(10, kubeletWell))...)
+	nodes = append(nodes, renamed("silent", workers(3, kubeletSilent))...)
+	nodes = append(nodes, newNode("cp", controlPlane, kubeletSick), newNode("leaving", deleting, kubeletSick))
+	m := manage(t, calm("2", "2"), nodes, newSet(t, "a", noSchedule))
+	for _, name := range m.fleet.Nodes() {
+		m.settle(name)
+	}
+	sum, ok := m.fleet.Summary("a-uid", moment(noon))
+	if !ok || sum.Selected != 38 || sum.Matching != 28 || sum.Tainted != 2 || sum.HeldBack != 23 || sum.Stale != 3 {
+		t.Errorf("summary %+v; want 38 selected, 28 matching, 2 tainted, 23 held back, 3 stale", sum)
+	}
+	if len(sum.Samples) != 20 || sum.Samples[0] != "silentw00" || sum.Samples[19] != "w16" {
+		t.Errorf("samples %v; want the first 20 by name", sum.Samples)
+	}
+	if h := sum.Holds["LimitReached"]; h.Nodes != 23 || h.Message != "maxTaintedNodes 2 allows 2 of 38 nodes, and 2 are" {
+		t.Errorf("holds %+v", sum.Holds)
+	}
+	if _, ok := m.fleet.Summary("unknown", moment(noon)); ok {
+		t.Error("a set that isn't known has a summary")
+	}
+}
+
+func TestDirtySetsAreToldOnce(t *testing.T) {
+	m := manage(t, calm("5", "5"), workers(10), newSet(t, "a", noSchedule), newSet(t, "b", noExecute))
+	m.fleet.TakeDirty()
+	m.see("w00", kubeletSick)
+	if got := m.fleet.TakeDirty(); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("dirty %v, want only the set that reads the condition", got)
+	}
+	if got := m.fleet.TakeDirty(); got != nil {
+		t.Errorf("dirty %v a second time", got)
+	}
+}
+
+func TestASetThatIsObservedUnchangedAffectsNothing(t *testing.T) {
+	m := manage(t, calm("5", "5"), workers(10, kubeletSick), newSet(t, "a", noSchedule))
+	if affected := m.fleet.ObserveSet(newSet(t, "a", noSchedule), active, nil, "", moment(noon)); affected != nil {
+		t.Errorf("affected %v", affected)
+	}
+}
