@@ -1,0 +1,78 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/go-logr/logr"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+func post(tb testing.TB, hook http.Handler, body []byte) {
+	request := httptest.NewRequest(http.MethodPost, "/validate?timeout=5s", bytes.NewReader(body))
+	request.Header.Set("Content-Type", "application/json")
+	answer := httptest.NewRecorder()
+	hook.ServeHTTP(answer, request)
+	if !bytes.Contains(answer.Body.Bytes(), []byte(`"allowed":true`)) {
+		tb.Fatalf("answered %s", answer.Body)
+	}
+}
+
+// BenchmarkHandler is the webhook without network and TLS.
+func BenchmarkHandler(b *testing.B) {
+	logf.SetLogger(logr.Discard())
+	body, err := review()
+	if err != nil {
+		b.Fatal(err)
+	}
+	run := func(name string, hook http.Handler) {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				post(b, hook, body)
+			}
+		})
+	}
+	run("no-op", noop())
+	for _, f := range []struct{ nodes, sets int }{{10, 10}, {5000, 10}, {10, 10000}} {
+		hook, _, err := handlerOver(f.nodes, f.sets)
+		if err != nil {
+			b.Fatal(err)
+		}
+		run(fmt.Sprintf("nodes=%d,sets=%d", f.nodes, f.sets), hook)
+	}
+}
+
+// TestAllocationsDontGrowWithTheCluster fails when a review begins to allocate for each node or stored set.
+func TestAllocationsDontGrowWithTheCluster(t *testing.T) {
+	logf.SetLogger(logr.Discard())
+	body, err := review()
+	if err != nil {
+		t.Fatal(err)
+	}
+	allocations := func(nodes, sets int) float64 {
+		hook, _, err := handlerOver(nodes, sets)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return testing.AllocsPerRun(100, func() { post(t, hook, body) })
+	}
+	small := allocations(10, 10)
+	t.Logf("a review allocates %.0f times", small)
+	for _, c := range []struct {
+		name        string
+		nodes, sets int
+	}{
+		{"five hundred times as many nodes", 5000, 10},
+		{"a hundred times as many sets", 10, 1000},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := allocations(c.nodes, c.sets); got > small+100 {
+				t.Errorf("a review allocates %.0f times, %.0f with 10 nodes and 10 sets", got, small)
+			}
+		})
+	}
+}

@@ -1,0 +1,170 @@
+// Command bench is `make bench`: it measures Autohealer on a real control plane against what the same machine can do at
+// best in the same run, prints the ratios and writes them to docs/benchmarks.md.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/resourcestack/autohealer/e2e/cluster"
+	"github.com/resourcestack/autohealer/e2e/harness"
+)
+
+// size is how much is measured.
+type size struct {
+	nodes, sets, rounds, foreign int
+	trickle, heartbeats          time.Duration
+	requests                     int
+	openLoop                     time.Duration
+}
+
+func main() {
+	s := size{}
+	flag.IntVar(&s.nodes, "nodes", 5000, "How many nodes.")
+	flag.IntVar(&s.sets, "sets", 50, "How many ConditionSets, each over a condition type of its own.")
+	flag.IntVar(&s.rounds, "rounds", 2, "How many rounds of each comparison.")
+	flag.IntVar(&s.foreign, "foreign", 2000, "How many writes the foreign tainter makes.")
+	flag.DurationVar(&s.trickle, "trickle", time.Minute, "How long conditions trickle.")
+	flag.DurationVar(&s.heartbeats, "heartbeats", time.Minute, "How long there are only heartbeats.")
+	flag.IntVar(&s.requests, "requests", 500, "How many admission requests of each kind a round.")
+	flag.DurationVar(&s.openLoop, "open-loop", 15*time.Second, "How long 200 admission requests a second of each kind are made.")
+	long := flag.Bool("long", false, "Heartbeats for 10 minutes, as the design's figure asks.")
+	only := flag.String("only", "", "Run only these scenarios, with commas between: trickle, heartbeats, restart, storm, foreign, admission.")
+	out := flag.String("out", filepath.Join("docs", "benchmarks.md"), "File to write the results into, between its two markers; empty for none.")
+	pprof := flag.String("pprof", "", "Loopback address where the manager serves profiles during the run.")
+	flag.Parse()
+	if *long {
+		s.heartbeats = 10 * time.Minute
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, s, *only, *out, *pprof); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// bench is one run.
+type bench struct {
+	*harness.Harness
+	clients    kubernetes.Interface
+	sight      *sight
+	nodes      []string
+	size       size
+	report     report
+	peakMemory int
+	began      time.Time
+	pprof      string
+}
+
+func run(ctx context.Context, s size, only, out, pprof string) (err error) {
+	began := time.Now()
+	h, err := harness.Start(ctx, harness.Options{Out: os.Stdout, Cluster: cluster.Options{ExtraArgs: map[cluster.Component][]string{
+		// The nodes here have no controller manager to take away the taint that a new node gets.
+		cluster.APIServer: {"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"},
+	}}})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, h.Stop()) }()
+	b := &bench{Harness: h, size: s, began: began, pprof: pprof}
+	machine, err := b.prepare(ctx)
+	if err != nil {
+		return err
+	}
+	if err := b.measure(ctx, only); err != nil {
+		return err
+	}
+	b.memory()
+	text := b.report.markdown(machine, time.Since(began))
+	fmt.Print(text)
+	if out == "" {
+		return nil
+	}
+	return writeBetween(filepath.Join(b.Root(), out), text)
+}
+
+// prepare leaves of the control plane what figures are about, etcd and the API server, and adds nodes, manager and sets.
+func (b *bench) prepare(ctx context.Context) (machine string, err error) {
+	config := rest.CopyConfig(b.Config)
+	config.ContentType = runtime.ContentTypeProtobuf
+	if b.clients, err = kubernetes.NewForConfig(config); err != nil {
+		return "", fmt.Errorf("make a client: %w", err)
+	}
+	machine = b.machine(ctx)
+	for _, component := range []cluster.Component{cluster.Kwok, cluster.Scheduler, cluster.ControllerManager} {
+		if err := b.StopComponent(component); err != nil {
+			return "", err
+		}
+	}
+	b.say("%d nodes, %d sets", b.size.nodes, b.size.sets)
+	if err := b.addNodes(ctx); err != nil {
+		return "", err
+	}
+	if b.sight, err = startSight(ctx, b.clients); err != nil {
+		return "", err
+	}
+	if err := b.startManager(ctx); err != nil {
+		return "", err
+	}
+	return machine, b.addSets(ctx)
+}
+
+func (b *bench) startManager(ctx context.Context) error {
+	if b.pprof == "" {
+		return b.StartManager(ctx)
+	}
+	return b.StartManager(ctx, "--pprof-bind-address="+b.pprof)
+}
+
+// measure runs the scenarios that were asked for, all by default.
+func (b *bench) measure(ctx context.Context, only string) error {
+	wanted := strings.FieldsFunc(only, func(r rune) bool { return r == ',' })
+	for _, scenario := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"trickle", b.trickle}, {"heartbeats", b.heartbeats}, {"restart", b.restart}, {"storm", b.storms}, {"foreign", b.foreign},
+		{"admission", b.admission},
+	} {
+		if only != "" && !slices.Contains(wanted, scenario.name) {
+			continue
+		}
+		if err := scenario.run(ctx); err != nil {
+			return fmt.Errorf("measure %s: %w", scenario.name, err)
+		}
+	}
+	return nil
+}
+
+func (b *bench) storms(ctx context.Context) error {
+	reference, err := b.storm(ctx)
+	if err != nil {
+		return err
+	}
+	return b.together(ctx, reference)
+}
+
+func (b *bench) memory() {
+	b.notePeak()
+	if b.peakMemory > 0 {
+		b.report.absolute(row{what: fmt.Sprintf("the manager's greatest resident memory, with %d nodes", b.size.nodes), ours: fmt.Sprintf("%d MiB", b.peakMemory>>20)})
+	}
+}
+
+func (b *bench) say(format string, args ...any) {
+	fmt.Printf("\n# [%s] "+format+"\n", append([]any{time.Since(b.began).Round(time.Second)}, args...)...)
+}
