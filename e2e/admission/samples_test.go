@@ -42,7 +42,6 @@ var _ = Describe("The samples", func() {
 				diff := append([]string{"diff", "-f", path}, flags...)
 				removedAfterwards(name)
 				accepted(ctx, apply...)
-				accepted(ctx, apply...) // before the controller has written, most likely
 
 				By("waiting for finalizer and status")
 				Eventually(ctx, conditionOf(name, "Ready")).Should(HavePrefix("True"))
