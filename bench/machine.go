@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"time"
 )
@@ -19,7 +19,7 @@ func (b *bench) machine(ctx context.Context) string {
 	load, _, _ := strings.Cut(readLine("/proc/loadavg", ""), " ")
 	return fmt.Sprintf(`Measured on %s by commit %s: %d processors (%s), %s of memory, %s/%s, Linux %s, %s; Kubernetes %s with etcd without
 fsync, all processes and the load on this one machine. Load average when the run began: %s.
-`, b.began.UTC().Format(time.DateOnly), commit(), runtime.NumCPU(), readLine("/proc/cpuinfo", "model name"), memory(), runtime.GOOS, runtime.GOARCH,
+`, b.began.UTC().Format(time.DateOnly), b.commit(ctx), runtime.NumCPU(), readLine("/proc/cpuinfo", "model name"), memory(), runtime.GOOS, runtime.GOARCH,
 		readLine("/proc/sys/kernel/osrelease", ""), runtime.Version(), server, load)
 }
 
@@ -49,19 +49,11 @@ func readLine(path, key string) string {
 	return "unknown"
 }
 
-func commit() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
+// commit that is measured; `go run` doesn't stamp it into the program.
+func (b *bench) commit(ctx context.Context) string {
+	out, err := exec.CommandContext(ctx, "git", "-C", b.Root(), "describe", "--always", "--dirty", "--abbrev=12").Output()
+	if err != nil {
+		return "unknown" // no git, or no repository
 	}
-	revision, changed := "unknown", ""
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			revision = s.Value[:min(12, len(s.Value))]
-		case s.Key == "vcs.modified" && s.Value == "true":
-			changed = " with changes"
-		}
-	}
-	return revision + changed
+	return strings.TrimSpace(string(out))
 }

@@ -80,6 +80,8 @@ func run(ctx context.Context, s size, only, out, pprof string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, h.Stop()) }()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop() // what watches ends before what it watches
 	b := &bench{Harness: h, size: s, began: began, pprof: pprof}
 	machine, err := b.prepare(ctx)
 	if err != nil {
