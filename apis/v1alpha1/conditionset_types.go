@@ -204,7 +204,7 @@ type Breaker struct {
 // +kubebuilder:printcolumn:name="Key",type=string,JSONPath=`.spec.taintKey`
 // +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
-// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Matching",type=integer,JSONPath=`.status.nodes.matching`
 // +kubebuilder:printcolumn:name="Tainted",type=integer,JSONPath=`.status.nodes.tainted`
 // +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.nodes.heldBack`

@@ -13,11 +13,11 @@ type OpenBreaker struct {
 // judgeBreaker opens a set's breaker when more of its nodes match at once than can be believed. Only a reset lets it act
 // again: falling numbers don't, because what comes back may be the same reporter.
 func (f *Fleet) judgeBreaker(s *setState, at Moment) {
-	if !f.synced || s.Observe {
+	if !f.synced {
 		return
 	}
 	wave := f.limits.Breaks(len(s.matching), s.selected)
-	if wave && s.breaker == nil {
+	if wave && s.breaker == nil && !s.Observe { // one that only observes does nothing that could be stopped
 		s.breaker = &OpenBreaker{ID: at.Now.UTC().Format("20060102t150405z"), OpenedAt: at.Now}
 		f.touch(s)
 	}

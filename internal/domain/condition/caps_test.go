@@ -206,6 +206,39 @@ func TestTheOwnCap(t *testing.T) {
 	}
 }
 
+func TestANodesForgedClaimDoesNotStandInItsWay(t *testing.T) {
+	forged := owning("a", "corp.example/x", "NoExecute", ago(time.Hour))
+	worker := manage(t, calm("1", "1"), append(workers(10), newNode("n", kubeletSick, forged)), newSet(t, "a", noSchedule))
+	worker.settle("n")
+	if got := worker.tainted("example.com/k"); len(got) != 1 {
+		t.Error("a worker waits behind its own forged claim")
+	}
+	plane := manage(t, calm("10", "10"), append(workers(10), newNode("n", controlPlane, kubeletSick, forged)), newSet(t, "a", "includeControlPlane: true\n"+noSchedule))
+	plane.settle("n")
+	if got := plane.tainted("example.com/k"); len(got) != 1 {
+		t.Error("a control-plane node waits behind its own forged claim")
+	}
+}
+
+func TestTheOwnCapHasAQueueToo(t *testing.T) {
+	nodes := workers(10)
+	kubeletSick(nodes[0])
+	reports("KubeletUnhealthy", "True", ago(50*time.Minute))(nodes[7])
+	reports("KubeletUnhealthy", "True", ago(40*time.Minute))(nodes[3])
+	m := manage(t, calm("100%", "100%"), nodes, newSet(t, "a", "maxNodes: 1\nfor: 5m\n"+noSchedule))
+	m.now = noon.Add(time.Minute)
+	m.settle("w00")
+	m.decide("w03")
+	m.decide("w07")
+	m.see("w00", kubeletWell)
+	m.settle("w00")
+	m.settle("w03")
+	m.settle("w07")
+	if got := m.tainted("example.com/k"); !slices.Equal(got, []string{"w07"}) {
+		t.Errorf("tainted %v, want the node that waited longest", got)
+	}
+}
+
 func TestAnOwnCapThatIsFreedWakesTheQueue(t *testing.T) {
 	prefer := newSet(t, "p", "maxNodes: 1\neffect: PreferNoSchedule\ntaintKey: example.com/p\nconditions: {NTPProblem: {status: true}}")
 	ntp := reports("NTPProblem", "True", ago(time.Hour))

@@ -72,6 +72,7 @@ func (p *planner) want(c Claimant) {
 	p.plan.lookAgainAt(at)
 	p.noteFlapping(c, claim, m)
 	p.step(c, Taint, Matched, claim, to, m.Since)
+	p.steps[len(p.steps)-1].Due = m.HoldsAt
 	claim.Effect = to
 	p.next = append(p.next, p.remembered(c, claim))
 }

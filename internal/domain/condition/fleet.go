@@ -293,21 +293,8 @@ func (f *Fleet) ObserveSet(set *Set, standing Standing, stored *OpenBreaker, res
 	f.touch(s)
 	maps.Copy(touched, s.matching)
 	maps.Copy(touched, s.recorded)
-	maps.Copy(touched, f.recordedUnder(set.Name))
+	maps.Copy(touched, s.tainted) // also by a former set of its name
 	return touched.sorted()
-}
-
-// recordedUnder are the nodes with a record of a set of this name: one deleted and restored has a new UID.
-func (f *Fleet) recordedUnder(name string) names {
-	found := names{}
-	for _, n := range f.nodes {
-		for _, t := range n.Owned.Taints {
-			if t.Name == name {
-				found.put(n.Name, true)
-			}
-		}
-	}
-	return found
 }
 
 // ForgetSet removes a set that is gone, and gives the nodes that still carry its record.

@@ -73,12 +73,14 @@ func TestAnOrphanIsUndoneOnceConfirmed(t *testing.T) {
 func TestSetsThatComeBackUnderTheirNameTakeOver(t *testing.T) {
 	m := manage(t, calm("5", "5"), workers(10, kubeletSick), newSet(t, "a", noSchedule))
 	m.settle("w00")
+	m.see("w00", kubeletWell)
 	m.fleet.ForgetSet("a-uid")
 	restored := newSet(t, "a", noSchedule)
 	restored.UID = "second-uid"
 	if affected := m.fleet.ObserveSet(restored, active, nil, "", moment(noon)); !slices.Contains(affected, "w00") {
 		t.Errorf("affected %v, want the node with the former record", affected)
 	}
+	m.see("w00", kubeletSick)
 	m.settle("w00")
 	if record := m.api.nodes["w00"].Annotations[recordAnnotation]; !strings.Contains(record, "second-uid") || strings.Contains(record, `"a-uid"`) {
 		t.Errorf("record %s", record)
@@ -123,6 +125,17 @@ func TestSummary(t *testing.T) {
 	}
 	if _, ok := m.fleet.Summary("unknown", moment(noon)); ok {
 		t.Error("a set that isn't known has a summary")
+	}
+}
+
+func TestAChangedSetLetsGoOfWhatItHeld(t *testing.T) {
+	m := manage(t, calm("1", "1"), workers(10, kubeletSick), newSet(t, "a", noSchedule), newSet(t, "o", otherKey))
+	m.settle("w00")
+	m.decide("w01")
+	changed := newSet(t, "a", "effect: NoSchedule\ntaintKey: example.com/k\nconditions: {NTPProblem: {status: true}}")
+	changed.Generation = 2
+	if affected := m.fleet.ObserveSet(changed, active, nil, "", moment(noon)); !slices.Contains(affected, "w01") {
+		t.Errorf("affected %v, want also what matched before", affected)
 	}
 }
 

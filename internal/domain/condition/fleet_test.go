@@ -188,6 +188,38 @@ func TestHeartbeatsChangeNothing(t *testing.T) {
 	}
 }
 
+func TestWhatElseChangesANodesPlan(t *testing.T) {
+	for name, change := range map[string]nodeOption{
+		"a transition without a new status": reports("KubeletUnhealthy", "True", ago(time.Minute)),
+		"a new status":                      kubeletWell,
+		"a condition more":                  kernelSick,
+		"a condition less":                  gone("KubeletUnhealthy"),
+		"a label":                           labelled("a", "b"),
+		"a taint":                           tainted("foreign", "NoSchedule"),
+		"the record":                        recorded("{}"),
+		"its deletion":                      deleting,
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := manage(t, calm("5", "5"), workers(10, kubeletSick), newSet(t, "a", noSchedule))
+			if changed, _ := m.see("w00", change); !changed {
+				t.Error("the plan isn't asked again")
+			}
+		})
+	}
+}
+
+func TestAReplacedNodeIsObservedAnew(t *testing.T) {
+	m := manage(t, calm("5", "5"), workers(10, kubeletSick), newSet(t, "a", "for: 5m\n"+noSchedule))
+	m.now = noon.Add(10 * time.Minute)
+	replacement := newNode("w00", kubeletSick)
+	replacement.UID = "second-uid"
+	m.fleet.ObserveNode(m.api.put(replacement), moment(m.now))
+	plan, next := m.decide("w00")
+	if want := noon.Add(11 * time.Minute); next != condition.Nothing || !plan.LookAgain.Equal(want) {
+		t.Errorf("next %d, looks again at %s; want nothing before %s", next, plan.LookAgain, want)
+	}
+}
+
 func TestAHeartbeatThatEndsADoubtChangesThePlan(t *testing.T) {
 	m := manage(t, calm("5", "5"), workers(10, reportsAt("KubeletUnhealthy", "True", ago(9*time.Hour), ago(9*time.Hour))), newSet(t, "a", noSchedule))
 	if m.settle("w00") {
@@ -215,6 +247,9 @@ func TestALeaseThatEndsADoubtChangesThePlan(t *testing.T) {
 	}
 	if m.fleet.ObserveLease("w00", noon, moment(noon)) {
 		t.Error("the next renewal changes something")
+	}
+	if changed, _ := m.see("w00"); changed { // which must not forget the Lease
+		t.Error("an update of nothing changes something")
 	}
 	if !m.settle("w00") {
 		t.Error("not tainted though the Lease is fresh")

@@ -119,6 +119,8 @@ func TestWhenAMatchHasHeld(t *testing.T) {
 			ago(2 * time.Minute), noon.Add(3 * time.Minute)},
 		{"no transition time counts from the creation", held5m, flipped(ago(2*time.Minute), reports("KubeletUnhealthy", "True", time.Time{})), ago(24 * time.Hour), ago(time.Minute)},
 		{"a transition in the future counts from when we saw it", held5m, flipped(ago(2*time.Minute), reports("KubeletUnhealthy", "True", noon.Add(time.Hour))), ago(2 * time.Minute), noon.Add(3 * time.Minute)},
+		{"a node created in the future counts from now", held5m,
+			watched(stage{ago(time.Minute), newNode("n", created(noon.Add(time.Hour)), reports("KubeletUnhealthy", "True", ago(time.Hour)))}), noon, noon.Add(5 * time.Minute)},
 		{"the latest member counts", "for: 5m\n" + twoMembers,
 			watched(stage{ago(time.Hour), newNode("n", reportsAt("KubeletUnhealthy", "True", ago(2*time.Hour), ago(time.Hour)), reportsAt("ContainerRuntimeUnhealthy", "False", ago(2*time.Hour), ago(time.Hour)))},
 				stage{ago(time.Minute), newNode("n", reports("KubeletUnhealthy", "True", ago(2*time.Hour)), reports("ContainerRuntimeUnhealthy", "Unknown", ago(time.Minute)))}),

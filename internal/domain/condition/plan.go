@@ -50,6 +50,7 @@ const (
 	NoLongerSelected  Reason = "NodeNoLongerSelected"
 	KeyChanged        Reason = "TaintKeyChanged"
 	EffectChanged     Reason = "EffectChanged"
+	NoLongerHeld      Reason = "NoLongerHeld"
 	PolicyWithdrawn   Reason = "PolicyDeletedOrObserving"
 	RecordInvalid     Reason = "RecordNotOurs"
 	Restored          Reason = "PolicyRestored"

@@ -282,11 +282,20 @@ func TestAChangedSpec(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			in := planInput(steady(tt.node), claimant(t, "a", tt.spec, tt.standing))
+			changed := claimant(t, "a", tt.spec, tt.standing)
+			changed.Generation++
+			in := planInput(steady(tt.node), changed)
 			in.Declared = func(string) bool { return true }
 			tt.want.check(t, condition.PlanNode(in))
 		})
 	}
+}
+
+func TestAnEvictionThatWasHeldBackSaysSo(t *testing.T) {
+	in := planInput(steady(newNode("n", kubeletSick, owning("a", "example.com/k", "NoSchedule", ago(time.Hour)))),
+		claimant(t, "a", "effect: NoExecute\ntaintKey: example.com/k\nconditions: {KubeletUnhealthy: {status: true}}", active))
+	outcome{taints: []string{"example.com/k:NoExecute"}, claims: []string{"a-uid example.com/k:NoExecute"},
+		steps: []string{"Escalate a example.com/k NoSchedule>NoExecute NoLongerHeld"}}.check(t, condition.PlanNode(in))
 }
 
 func TestAChangedKeyIsNotANewNodeForTheOwnCap(t *testing.T) {

@@ -116,8 +116,11 @@ func (p *planner) retuned(c Claimant, claim OwnedTaint, m Match) OwnedTaint {
 
 func (p *planner) escalated(c Claimant, claim OwnedTaint, want corev1.TaintEffect, m Match) OwnedTaint {
 	reason := EffectChanged
-	if want == corev1.TaintEffectNoExecute && c.EvictAfter > 0 {
+	switch {
+	case want == corev1.TaintEffectNoExecute && c.EvictAfter > 0:
 		reason = EvictAfterOver
+	case claim.Generation == c.Generation: // the set asked for it all along
+		reason = NoLongerHeld
 	}
 	to := p.permitted(c, want, m, claim.Effect, false)
 	if rank[to] <= rank[claim.Effect] {

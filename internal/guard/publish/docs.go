@@ -58,12 +58,8 @@ func code(texts []string, between string) string {
 }
 
 func writeRule(page *strings.Builder, kind string, rule guard.RuleInfo) error {
-	exceptable := "no exception can lift it"
-	if rule.Exceptable {
-		exceptable = "an exception can lift it"
-	}
 	fmt.Fprintf(page, "\n<a id=\"%s\"></a>\n### %s\n\n%s\n\n", guard.Anchor(rule.ID), rule.ID, rule.Rationale)
-	fmt.Fprintf(page, "**%s**; %s. Reads %s.\n\n```cel\n%s\n```\n", rule.Severity, exceptable, code(rule.Reads, ", "), rule.Expression)
+	fmt.Fprintf(page, "**%s**. Reads %s.\n\n```cel\n%s\n```\n", rule.Severity, code(rule.Reads, ", "), rule.Expression)
 	shown := map[guard.Outcome]bool{}
 	for _, test := range rule.Tests { // one example of each verdict
 		if shown[test.Expect] {
