@@ -1,11 +1,15 @@
 package conditionset
 
 import (
+	"context"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/e2e/conditionset/fixture"
 )
@@ -53,7 +57,7 @@ var _ = Describe("Before it evicts, a set", func() {
 		key := w.Key("reporter")
 		nodes := w.AddNodesInOwnZones(ctx, 2, "reporter")
 		for node, tolerated := range map[string]string{nodes[0]: "", nodes[1]: key} {
-			addPod(ctx, "node-problem-detector-"+node, node, tolerated)
+			addReporter(ctx, node, tolerated)
 			addPod(ctx, "app-"+node, node, "")
 		}
 		w.Create(ctx, fixture.NewSet("reporter", key, evict, "ReporterBroken"))
@@ -68,10 +72,41 @@ var _ = Describe("Before it evicts, a set", func() {
 			ready, err := w.Ready(ctx, "reporter")
 			return ready.Message, err
 		}).Should(SatisfyAll(
-			ContainSubstring("default/node-problem-detector-"+nodes[0]+" (condition reporter)"),
+			MatchRegexp(`default/node-problem-detector-`+nodes[0]+`-\w+ \(condition reporter\)`),
 			ContainSubstring("doesn't tolerate "+key)))
 		Expect(w.Status(ctx, "reporter")()).To(HaveField("Nodes.HeldBack", BeEquivalentTo(1)))
 		Consistently(w.Effect(ctx, nodes[0], key), "1s").Should(BeEquivalentTo(repel))
 		Expect(history.Effects(ctx, nodes[0], key)).NotTo(ContainElement(corev1.TaintEffect(evict)))
 	})
 })
+
+// addReporter runs a DaemonSet like node-problem-detector's on one node.
+func addReporter(ctx context.Context, node, tolerated string) {
+	GinkgoHelper()
+	labels := map[string]string{"app": "node-problem-detector", "node": node}
+	ds := &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "node-problem-detector-" + node, Namespace: "default"},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{
+					NodeSelector: map[string]string{corev1.LabelHostname: node},
+					Containers:   []corev1.Container{{Name: "npd", Image: "npd"}},
+				},
+			},
+		},
+	}
+	if tolerated != "" {
+		ds.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: tolerated, Operator: corev1.TolerationOpExists}}
+	}
+	Expect(w.Client.Create(ctx, ds)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) {
+		Expect(w.Client.Delete(ctx, ds, client.PropagationPolicy(metav1.DeletePropagationForeground))).To(Succeed())
+		Eventually(exists(ctx, ds)).Should(BeFalse())
+	})
+	Eventually(func() (int32, error) {
+		err := w.Client.Get(ctx, client.ObjectKeyFromObject(ds), ds)
+		return ds.Status.NumberReady, err
+	}).Should(BeEquivalentTo(1))
+}

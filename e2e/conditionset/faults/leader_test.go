@@ -41,6 +41,7 @@ var _ = Describe("Two managers", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(w.Kill(harness.Manager, syscall.SIGCONT)).To(Succeed())
 		Eventually(func() error { return w.Kill(harness.Manager, 0) }).ShouldNot(Succeed(), "a leader without its lease should end")
+		Expect(w.StopComponent(harness.Manager)).To(Succeed()) // waits until it is gone for good
 
 		By("killing the new leader")
 		Expect(w.StartComponent(ctx, harness.Manager)).To(Succeed())
