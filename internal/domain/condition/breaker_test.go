@@ -118,3 +118,17 @@ func TestAnObservingSetHasNoBreaker(t *testing.T) {
 		t.Errorf("breaker %+v of a set that does nothing", sum.Breaker)
 	}
 }
+
+func TestABreakerIsResetWhileItsSetObserves(t *testing.T) {
+	m := manage(t, breakerLimits(), workers(12, kubeletSick), newSet(t, "a", noSchedule))
+	observing := newSet(t, "a", "mode: Observe\n"+noSchedule)
+	observing.Generation = 2
+	m.fleet.ObserveSet(observing, withdrawn, nil, "", moment(noon))
+	if sum, _ := m.fleet.Summary("a-uid", moment(noon)); sum.Breaker == nil || sum.Breaker.Reset {
+		t.Fatalf("breaker %+v; observing resets nothing", sum.Breaker)
+	}
+	m.fleet.ObserveSet(observing, withdrawn, nil, "20261103t120000z", moment(noon))
+	if sum, _ := m.fleet.Summary("a-uid", moment(noon)); sum.Breaker == nil || !sum.Breaker.Reset {
+		t.Errorf("breaker %+v; want it reset", sum.Breaker)
+	}
+}

@@ -93,24 +93,25 @@ func TestTheCapsMessageHasTheNumbers(t *testing.T) {
 }
 
 func TestThoseWhoWaitedLongestGoFirst(t *testing.T) {
-	nodes := workers(10)
-	for i, sickSince := range map[int]time.Duration{3: 50, 5: 40, 7: 30} {
-		reports("KubeletUnhealthy", "True", ago(sickSince*time.Minute))(nodes[i])
-	}
-	kubeletSick(nodes[0])
-	m := manage(t, calm("1", "1"), nodes, newSet(t, "a", "for: 5m\n"+noSchedule))
-	m.now = noon.Add(time.Minute) // our own observation
-	m.settle("w00")
-	for _, name := range []string{"w07", "w05", "w03"} {
-		m.decide(name)
-	}
-	_, wake := m.see("w00", kubeletWell)
-	m.settle("w00")
-	if _, next := m.decide("w07"); next != condition.Nothing {
-		t.Errorf("the last in the queue went first")
-	}
-	if !m.settle("w03") {
-		t.Errorf("the first in the queue didn't go (woken %v)", wake)
+	for name, set := range map[string]string{"of all sets": noSchedule, "of a set's own cap": "maxNodes: 1\n" + noSchedule} {
+		t.Run(name, func(t *testing.T) {
+			m := manage(t, calm("1", "1"), workers(10), newSet(t, "a", set))
+			for i, name := range []string{"w00", "w07", "w05", "w03"} {
+				m.now = noon.Add(time.Duration(i) * time.Minute)
+				m.see(name, reports("KubeletUnhealthy", "True", m.now))
+				m.settle(name)
+			}
+			m.see("w00", kubeletWell)
+			m.settle("w00")
+			for _, later := range []string{"w03", "w05"} {
+				if _, next := m.decide(later); next != condition.Nothing {
+					t.Errorf("%s went before w07, which has waited longer", later)
+				}
+			}
+			if !m.settle("w07") {
+				t.Error("the first in the queue didn't go")
+			}
+		})
 	}
 }
 
@@ -217,25 +218,6 @@ func TestANodesForgedClaimDoesNotStandInItsWay(t *testing.T) {
 	plane.settle("n")
 	if got := plane.tainted("example.com/k"); len(got) != 1 {
 		t.Error("a control-plane node waits behind its own forged claim")
-	}
-}
-
-func TestTheOwnCapHasAQueueToo(t *testing.T) {
-	nodes := workers(10)
-	kubeletSick(nodes[0])
-	reports("KubeletUnhealthy", "True", ago(50*time.Minute))(nodes[7])
-	reports("KubeletUnhealthy", "True", ago(40*time.Minute))(nodes[3])
-	m := manage(t, calm("100%", "100%"), nodes, newSet(t, "a", "maxNodes: 1\nfor: 5m\n"+noSchedule))
-	m.now = noon.Add(time.Minute)
-	m.settle("w00")
-	m.decide("w03")
-	m.decide("w07")
-	m.see("w00", kubeletWell)
-	m.settle("w00")
-	m.settle("w03")
-	m.settle("w07")
-	if got := m.tainted("example.com/k"); !slices.Equal(got, []string{"w07"}) {
-		t.Errorf("tainted %v, want the node that waited longest", got)
 	}
 }
 

@@ -111,7 +111,7 @@ func (p *planner) flaps(c Claimant) bool {
 
 func (p *planner) noteFlapping(c Claimant, claim OwnedTaint, m Match) {
 	if claim.Flapping && c.Effect == corev1.TaintEffectNoExecute {
-		p.plan.Holds = append(p.plan.Holds, Hold{Set: c.UID, Reason: HeldByFlapping, At: m.HoldsAt,
+		p.plan.Holds = append(p.plan.Holds, Hold{Set: c.UID, Reason: HeldByFlapping, At: m.ExpiresAt,
 			Message: "tainted for the third time within an hour; it stays at NoSchedule"})
 	}
 }
@@ -149,7 +149,7 @@ func (p *planner) step(c Claimant, verb Verb, reason Reason, claim OwnedTaint, t
 }
 
 func (p *planner) hold(c Claimant, g Gate, m Match) {
-	p.plan.Holds = append(p.plan.Holds, Hold{Set: c.UID, Reason: g.Reason, Message: g.Message, At: m.HoldsAt, dimension: g.dimension})
+	p.plan.Holds = append(p.plan.Holds, Hold{Set: c.UID, Reason: g.Reason, Message: g.Message, At: m.ExpiresAt, dimension: g.dimension})
 	at := g.At
 	if at.IsZero() {
 		at = p.At.Now.Add(lookAgainHeld)

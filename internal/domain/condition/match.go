@@ -26,7 +26,10 @@ type Match struct {
 	Phase Phase
 	// Since is when the latest member began to match (Matching), as its reporter wrote it, clamped to the node's life.
 	Since time.Time
-	// HoldsAt is when the match has lasted for the set's `for` (Matching).
+	// ExpiresAt is when the set's `for` has passed since then. Held-back nodes queue by it: unlike HoldsAt it is the same
+	// after a restart, which must not reorder them.
+	ExpiresAt time.Time
+	// HoldsAt is when the match has lasted for the set's `for` by our own observation, too (Matching).
 	HoldsAt time.Time
 	// ClearAt is when the node has been clear for the set's recoverAfter (Clear).
 	ClearAt time.Time
@@ -67,7 +70,8 @@ func (s *Set) Match(n *Node, at Moment) Match {
 	if since.After(at.Now) {
 		since = at.Now
 	}
-	return Match{Phase: Matching, Since: since, HoldsAt: later(since.Add(s.For), seen.Add(min(s.For, ownObservation)))}
+	expires := since.Add(s.For)
+	return Match{Phase: Matching, Since: since, ExpiresAt: expires, HoldsAt: later(expires, seen.Add(min(s.For, ownObservation)))}
 }
 
 // doubtful says whether Match would give Doubtful, at the cost of one reading for most nodes.

@@ -104,7 +104,7 @@ type Hold struct {
 	Set     types.UID
 	Reason  Reason
 	Message string
-	// At is when the match had held, which is the node's place in the queue.
+	// At is when the match's `for` expired, which is the node's place in the queue.
 	At time.Time
 	// dimension is the limit that it queues for, "" when it queues for none.
 	dimension string

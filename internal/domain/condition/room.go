@@ -71,7 +71,7 @@ func (f *Fleet) room(n *nodeState, claimants []Claimant, at Moment) Room {
 	held := at.Now
 	for _, c := range claimants {
 		if m := c.Match(n.Node, at); m.Phase == Matching {
-			held = earlier(held, m.HoldsAt)
+			held = earlier(held, m.ExpiresAt)
 		}
 	}
 	r := Room{Own: map[types.UID]Gate{}}
