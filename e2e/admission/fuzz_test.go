@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	fuzzRounds  = 3000
+	fuzzRounds  = 1600
 	fuzzClients = 4
 	// fuzzSeed is fixed: a failure is reproduced by running the spec again.
 	fuzzSeed = 20240614

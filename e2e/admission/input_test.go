@@ -17,7 +17,7 @@ var _ = Describe("Bad input", func() {
 	DescribeTable("gets an error that names what is wrong", func(ctx SpecContext, text string, want ...string) {
 		before := pid()
 		path := file(text)
-		for _, command := range [][]string{{"apply", "-f", path}, {"apply", "--server-side", "-f", path}, {"create", "-f", path}} {
+		for _, command := range [][]string{{"apply", "-f", path}, {"apply", "--server-side", "-f", path}} {
 			message := refused(ctx, command...)
 			Expect(message).To(containAny(want), message)
 			Expect(message).NotTo(ContainSubstring("panic"))
