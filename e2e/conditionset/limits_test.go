@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -60,8 +61,10 @@ var _ = Describe("Limits", func() {
 			w.Report(ctx, name, "QueueBroken", corev1.ConditionTrue)
 		}
 		Eventually(func() int { return len(taintedBy(ctx, names, key)) }).Should(Equal(11))
-		for _, name := range late {
-			w.Report(ctx, name, "QueueBroken", corev1.ConditionTrue)
+		for i, name := range late { // they broke one second after the other, which reporters tell in whole seconds
+			broke := w.Node(ctx, name).CreationTimestamp.Add(time.Duration(i+1) * time.Second)
+			Eventually(time.Now).Should(BeTemporally(">", broke))
+			Expect(w.SetCondition(ctx, name, "QueueBroken", corev1.ConditionTrue, cluster.ConditionOptions{Transition: broke})).To(Succeed())
 		}
 		Eventually(w.Status(ctx, "queue")).Should(HaveField("Nodes", HaveValue(SatisfyAll(
 			HaveField("Matching", BeEquivalentTo(14)), HaveField("Tainted", BeEquivalentTo(11)), HaveField("HeldBack", BeEquivalentTo(3))))))
