@@ -13,7 +13,7 @@ type OpenBreaker struct {
 // judgeBreaker opens a set's breaker when more of its nodes match at once than can be believed. Only a reset lets it act
 // again: falling numbers don't, because what comes back may be the same reporter.
 func (f *Fleet) judgeBreaker(s *setState, at Moment) {
-	if !f.synced {
+	if !f.synced || f.follows {
 		return
 	}
 	wave := f.limits.Breaks(len(s.matching), s.selected)
@@ -32,6 +32,10 @@ func (f *Fleet) judgeBreaker(s *setState, at Moment) {
 		s.breaker = nil
 		f.touch(s)
 	}
+}
+
+func sameBreaker(a, b *OpenBreaker) bool {
+	return a == b || a != nil && b != nil && a.ID == b.ID && a.Reset == b.Reset
 }
 
 func (s *setState) why() Reason {

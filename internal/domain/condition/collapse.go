@@ -64,7 +64,7 @@ func (p *planner) taints(owned Ownership) []corev1.Taint {
 		}
 	}
 	for _, t := range owned.Taints {
-		if !placed[t.Key] {
+		if !placed[t.Key] && !p.parked[t.Key] {
 			placed[t.Key] = true
 			taints = append(taints, p.taint(t.Key, owned.Effect(t.Key)))
 		}

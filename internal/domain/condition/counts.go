@@ -38,6 +38,7 @@ type inFlight struct {
 	taints []corev1.Taint
 	// version is the resource version that the write gave, "" while that is uncertain.
 	version string
+	since   time.Time
 }
 
 func (n *nodeState) footprint() footprint {

@@ -19,7 +19,7 @@ const (
 // PlanNode plans one node: it reads the record's claims first, since undoing needs no permission, and then what the
 // sets want anew. On a node that is being deleted it only undoes.
 func PlanNode(in Input) Plan {
-	p := &planner{Input: in, plan: Plan{Node: in.Node, Orphans: map[types.UID]string{}}, history: pruned(in.Node.Owned.History, in.At.Now)}
+	p := &planner{Input: in, parked: map[string]bool{}, plan: Plan{Node: in.Node, Orphans: map[types.UID]string{}}, history: pruned(in.Node.Owned.History, in.At.Now)}
 	if in.Node.RecordBroken {
 		p.plan.Holds = p.holdAll(HeldByRecord, "the node's annotation of owned taints can't be read; repair or remove it")
 		return p.plan
@@ -44,6 +44,8 @@ type planner struct {
 	history []PastTaint
 	// adopted are claims that a restored set took over: the record changes though no taint does.
 	adopted []OwnedTaint
+	// parked are keys whose claims are kept without their taint.
+	parked map[string]bool
 }
 
 // want plans a set's first taint on the node.
@@ -56,7 +58,7 @@ func (p *planner) want(c Claimant) {
 		return // just dropped
 	}
 	m := c.Match(p.Node, p.At)
-	if m.Phase != Matching {
+	if m.Phase != Matching || p.parked[c.Key] {
 		return
 	}
 	if p.At.Now.Before(m.HoldsAt) {
@@ -174,5 +176,5 @@ func pruned(history []PastTaint, now time.Time) []PastTaint {
 			kept = append(kept, h)
 		}
 	}
-	return kept
+	return kept[max(0, len(kept)-historyMost):]
 }

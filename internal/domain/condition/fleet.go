@@ -21,6 +21,8 @@ type Fleet struct {
 	mu     sync.RWMutex
 	limits limit.Limits
 	synced bool
+	// follows: another replica may lead.
+	follows bool
 	// actsFrom is until when nothing new is done because our clock stepped.
 	actsFrom   time.Time
 	precedence Precedence
@@ -87,6 +89,23 @@ func (f *Fleet) MarkSynced(at Moment) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.synced = true
+	for _, s := range f.sets {
+		f.judgeBreaker(s, at)
+	}
+}
+
+// Follow leaves the breakers to the replica that leads: this one takes over what that one stored.
+func (f *Fleet) Follow() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.follows = true
+}
+
+// Lead says that this replica leads now: from what was stored last it judges the breakers by itself.
+func (f *Fleet) Lead(at Moment) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.follows = false
 	for _, s := range f.sets {
 		f.judgeBreaker(s, at)
 	}
@@ -270,6 +289,10 @@ func (f *Fleet) ObserveSet(set *Set, standing Standing, stored *OpenBreaker, res
 		f.declared[key] = true
 	}
 	was := f.sets[set.UID]
+	if was != nil && f.follows && !sameBreaker(was.breaker, stored) {
+		was.breaker = stored
+		f.touch(was)
+	}
 	if was != nil && was.Generation == set.Generation && was.standing == standing && was.resetID == resetID {
 		return nil
 	}
@@ -277,7 +300,7 @@ func (f *Fleet) ObserveSet(set *Set, standing Standing, stored *OpenBreaker, res
 		breaker: stored, resetID: resetID}
 	touched := names{}
 	if was != nil {
-		s.breaker = was.breaker // never older than the stored one
+		s.breaker = was.breaker // the leader's own is never older than the stored one, and a follower's is the stored one
 		maps.Copy(touched, was.matching)
 	}
 	f.sets[set.UID] = s

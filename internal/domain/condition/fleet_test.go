@@ -196,11 +196,11 @@ func TestWhatElseChangesANodesPlan(t *testing.T) {
 		"a condition less":                  gone("KubeletUnhealthy"),
 		"a label":                           labelled("a", "b"),
 		"a taint":                           tainted("foreign", "NoSchedule"),
-		"the record":                        recorded("{}"),
+		"the record":                        recorded(`{"history":[]}`),
 		"its deletion":                      deleting,
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := manage(t, calm("5", "5"), workers(10, kubeletSick), newSet(t, "a", noSchedule))
+			m := manage(t, calm("5", "5"), workers(10, kubeletSick, recorded("{}")), newSet(t, "a", noSchedule))
 			if changed, _ := m.see("w00", change); !changed {
 				t.Error("the plan isn't asked again")
 			}

@@ -42,10 +42,16 @@ type PastTaint struct {
 	At  metav1.Time `json:"at"`
 	// Evicted is when that taint became NoExecute, if it did.
 	Evicted *metav1.Time `json:"evicted,omitempty"`
+	// PutBack: someone else had removed it.
+	PutBack bool `json:"putBack,omitempty"`
 }
 
 // historyKept bounds the record: what lies further back says nothing about flapping.
-const historyKept = time.Hour
+const (
+	historyKept = time.Hour
+	// historyMost bounds its length, whatever fights over the node.
+	historyMost = 32
+)
 
 // ParseOwnership reads a node's annotation; empty text is an empty record.
 func ParseOwnership(annotation string) (Ownership, error) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -48,15 +49,30 @@ func (p *planner) permitted(c Claimant, want corev1.TaintEffect, m Match, curren
 }
 
 func (p *planner) standingGate(c Claimant) Gate {
+	unconfirmed := ""
+	if p.Evidence != nil {
+		unconfirmed = p.Evidence.Unconfirmed[c.UID]
+	}
 	switch {
 	case c.Standing != Active:
 		return Gate{Reason: HeldByStanding, Message: "the set isn't admitted"}
+	case unconfirmed != "":
+		return Gate{Reason: HeldByDoubt, Message: unconfirmed}
+	case p.clocksDiffer():
+		return Gate{Reason: HeldByClock, Message: fmt.Sprintf("the manager's clock and the API server's differ by more than %s", clocksApart)}
 	case c.Why != "":
 		return Gate{Reason: c.Why, Message: "too many nodes match at once; look at the reporter, then reset the breaker"}
 	case p.At.Now.Before(p.ActsFrom):
 		return Gate{Reason: HeldByClock, Message: "the manager's clock stepped", At: p.ActsFrom}
 	}
 	return Gate{}
+}
+
+// clocksApart is how far our clock and the API server's may be apart. Deadlines in the record may be another manager's.
+const clocksApart = 10 * time.Second
+
+func (p *planner) clocksDiffer() bool {
+	return !p.At.Server.IsZero() && p.At.Server.Sub(p.At.Now).Abs() > clocksApart
 }
 
 // evictGate asks everything that stands before a NoExecute; NoSchedule is what is left when something does.
@@ -68,7 +84,11 @@ func (p *planner) evictGate(c Claimant, m Match) corev1.TaintEffect {
 		p.hold(c, p.Room.Evict, m)
 		return corev1.TaintEffectNoSchedule
 	}
-	if p.Evidence == nil {
+	if p.Evidence != nil && p.Evidence.Unknown != "" {
+		p.hold(c, Gate{Reason: HeldByDoubt, Message: p.Evidence.Unknown}, m)
+		return corev1.TaintEffectNoSchedule
+	}
+	if p.Evidence == nil || p.Evidence.NotRead {
 		p.plan.NeedsEvidence = true
 		return corev1.TaintEffectNoSchedule
 	}
@@ -86,7 +106,7 @@ func (p *planner) planned(atLeast corev1.TaintEffect) bool {
 	high := func(t OwnedTaint) bool {
 		return rank[t.Effect] >= rank[atLeast] && p.mayOwn(t.Key)
 	}
-	return slices.ContainsFunc(p.next, high) ||
+	return slices.ContainsFunc(p.next, func(t OwnedTaint) bool { return high(t) && !p.parked[t.Key] }) ||
 		slices.ContainsFunc(p.Node.Owned.Taints, func(t OwnedTaint) bool { return high(t) && p.carried(t) })
 }
 

@@ -66,6 +66,8 @@ const (
 	HeldByIntolerance Reason = "SystemPodDoesNotTolerate"
 	HeldByFlapping    Reason = "Flapping"
 	HeldByRecord      Reason = "RecordUnreadable"
+	HeldByRemoval     Reason = "TaintKeepsBeingRemoved"
+	HeldByDoubt       Reason = "LiveReadFailed"
 )
 
 // Verb is what a step does to the node's taint.
@@ -168,6 +170,12 @@ type Room struct {
 // Evidence is what was read live of the node's pods just before an eviction.
 type Evidence struct {
 	SystemPods []SystemPod
+	// NotRead: the pods were not asked for yet.
+	NotRead bool
+	// Unknown says why the pods could not be read; then nothing evicts.
+	Unknown string
+	// Unconfirmed are sets whose admission could not be confirmed live, and why; then they do nothing new.
+	Unconfirmed map[types.UID]string
 }
 
 // Input is everything that a plan for one node depends on.

@@ -291,6 +291,13 @@ func TestAChangedSpec(t *testing.T) {
 	}
 }
 
+func TestALoweredEffectForgetsThatItEvicted(t *testing.T) {
+	plan := condition.PlanNode(planInput(steady(newNode("n", kubeletSick, owning("a", "example.com/k", "NoExecute", ago(time.Hour)))), claimant(t, "a", noSchedule, active)))
+	if got := plan.Owned.Taints[0]; got.Effect != "NoSchedule" || got.EvictSince != nil {
+		t.Errorf("claim %+v; with evictAfter it would evict at once when it is raised again", got)
+	}
+}
+
 func TestAnEvictionThatWasHeldBackSaysSo(t *testing.T) {
 	in := planInput(steady(newNode("n", kubeletSick, owning("a", "example.com/k", "NoSchedule", ago(time.Hour)))),
 		claimant(t, "a", "effect: NoExecute\ntaintKey: example.com/k\nconditions: {KubeletUnhealthy: {status: true}}", active))

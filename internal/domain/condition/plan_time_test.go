@@ -155,9 +155,46 @@ func TestPuttingBackCountsAsATaintByTheSet(t *testing.T) {
 	if got := first.Owned.Taints[0].EvictSince; got == nil || !got.Time.Equal(noon) {
 		t.Errorf("evicts since %v, want %s: the pace counts from it", got, noon)
 	}
-	third := condition.PlanNode(planInput(steady(newNode("n", kernelSick, recorded(first.Owned.String()))), set))
+	again := planInput(steady(newNode("n", kernelSick, recorded(first.Owned.String()))), set)
+	held := condition.PlanNode(again)
+	outcome{holds: []string{"a-uid TaintKeepsBeingRemoved"}}.check(t, held)
+	if want := noon.Add(time.Minute); !held.LookAgain.Equal(want) {
+		t.Errorf("looks again at %s, want %s: two writers must not fight as fast as they can", held.LookAgain, want)
+	}
+	again.At = condition.Moment{Now: noon.Add(time.Minute), Server: noon.Add(time.Minute)}
+	third := condition.PlanNode(again)
 	outcome{taints: []string{"example.com/k:NoSchedule"}, claims: []string{"a-uid example.com/k:NoSchedule flapping"},
 		steps: []string{"Taint a example.com/k >NoSchedule TaintWasRemoved"}, holds: []string{"a-uid Flapping"}}.check(t, third)
+}
+
+func TestPuttingBackAsksTheOwnCapAgain(t *testing.T) {
+	in := planInput(steady(newNode("n", kubeletSick, claiming("a", "example.com/k", "NoSchedule", ago(time.Hour)))), claimant(t, "a", "maxNodes: 1\n"+noSchedule, active))
+	in.Room.Own = map[types.UID]condition.Gate{"a-uid": {Reason: "OwnCapReached"}}
+	outcome{steps: []string{"Repair a example.com/k NoSchedule> TaintWasRemoved"}, holds: []string{"a-uid OwnCapReached"}}.check(t, condition.PlanNode(in))
+}
+
+func TestClocksThatDifferHoldNewActsOnly(t *testing.T) {
+	set := claimant(t, "a", noSchedule, active)
+	in := planInput(steady(newNode("n", kubeletSick)), set)
+	in.At.Server = noon.Add(-11 * time.Second)
+	outcome{holds: []string{"a-uid ClockStepped"}}.check(t, condition.PlanNode(in))
+	in.At.Server = noon.Add(-9 * time.Second)
+	outcome{taints: []string{"example.com/k:NoSchedule"}, claims: []string{"a-uid example.com/k:NoSchedule"},
+		steps: []string{"Taint a example.com/k >NoSchedule ConditionsMatched"}}.check(t, condition.PlanNode(in))
+}
+
+func TestWithoutALiveLookAtThePodsANodeIsKeptFromNewOnesAtLeast(t *testing.T) {
+	in := planInput(steady(newNode("n", kernelSick)), claimant(t, "a", noExecute, active))
+	in.Evidence = &condition.Evidence{Unknown: "pods can't be listed"}
+	outcome{taints: []string{"example.com/k:NoSchedule"}, claims: []string{"a-uid example.com/k:NoSchedule"},
+		steps: []string{"Taint a example.com/k >NoSchedule ConditionsMatched"}, holds: []string{"a-uid LiveReadFailed"}}.check(t, condition.PlanNode(in))
+}
+
+func TestASetThatCantBeConfirmedLiveHoldsUpNobodyElse(t *testing.T) {
+	in := planInput(steady(newNode("n", kubeletSick, kernelSick, owning("o", "example.com/other", "NoSchedule", ago(time.Hour)))),
+		claimant(t, "a", noSchedule, active), claimant(t, "o", otherKey, withdrawn))
+	in.Evidence = &condition.Evidence{NotRead: true, Unconfirmed: map[types.UID]string{"a-uid": "it was changed"}}
+	outcome{steps: []string{"Untaint o example.com/other NoSchedule> PolicyDeletedOrObserving"}, holds: []string{"a-uid LiveReadFailed"}}.check(t, condition.PlanNode(in))
 }
 
 func TestAClockThatSteppedHoldsNewActsOnly(t *testing.T) {

@@ -89,11 +89,26 @@ func (f *Fleet) taintedByOthers(s *Set) names {
 	others := names{}
 	for _, o := range f.sets {
 		if o.Name != s.Name && !o.Observe && o.standing == Active && o.Effect != corev1.TaintEffectPreferNoSchedule {
-			maps.Copy(others, o.matching)
+			maps.Copy(others, o.mayTaint())
 			maps.Copy(others, o.tainted)
 		}
 	}
 	return others
+}
+
+// mayTaint are the matching nodes that the set could taint: none while its breaker is open, and no more than its own cap.
+func (s *setState) mayTaint() names {
+	switch {
+	case s.why() != "":
+		return nil
+	case s.MaxNodes == nil:
+		return s.matching
+	}
+	may, sorted := names{}, s.matching.sorted()
+	for _, name := range sorted[:min(len(sorted), limit.Of(*s.MaxNodes, s.selected))] {
+		may.put(name, true)
+	}
+	return may
 }
 
 func (f *Fleet) previewReporters(p *Preview, s *Set, at Moment) {

@@ -2,8 +2,15 @@ package condition
 
 import (
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	shortestPutBack = time.Minute
+	longestPutBack  = 30 * time.Minute
 )
 
 // review decides what becomes of one claim of the record. A set that isn't known may be one that can't be read just now,
@@ -15,6 +22,8 @@ func (p *planner) review(claim OwnedTaint) {
 		p.drop(claim, RecordInvalid)
 	case !known && !p.Withdrawn(claim.Set):
 		p.plan.Orphans[claim.Set] = claim.Name
+		p.keep(claim)
+	case !known && !p.Declared(claim.Key): // nobody can say any more whose it was: a human or a later set with the key decides
 		p.keep(claim)
 	case known && c.Standing == Frozen:
 		p.keep(claim)
@@ -132,12 +141,18 @@ func (p *planner) escalated(c Claimant, claim OwnedTaint, want corev1.TaintEffec
 }
 
 // restore puts back a taint that someone else removed. It is one more taint by this set: two programs that undo each
-// other must not evict over and over.
+// other must not evict over and over, nor write as fast as they can.
 func (p *planner) restore(c Claimant, claim OwnedTaint, m Match) {
+	if at := p.putBackAt(claim.Key); p.At.Now.Before(at) {
+		p.hold(c, Gate{Reason: HeldByRemoval, At: at,
+			Message: "someone else keeps removing the taint; find out who, or exclude the node by nodeSelector"}, m)
+		p.park(claim)
+		return
+	}
 	was := claim
 	claim.EvictSince, claim.Flapping = nil, claim.Flapping || p.flaps(c)
 	want, at := c.effectFor(claim, p.At.Now)
-	to := p.permitted(c, want, m, "", false)
+	to := p.permitted(c, want, m, "", true)
 	if to == "" {
 		p.drop(was, PutBack)
 		return
@@ -146,7 +161,31 @@ func (p *planner) restore(c Claimant, claim OwnedTaint, m Match) {
 	p.noteFlapping(c, claim, m)
 	p.step(c, Taint, PutBack, OwnedTaint{}, to, p.now().Time)
 	claim.Effect, claim.Generation = to, c.Generation
-	p.next = append(p.next, p.remembered(c, claim))
+	p.history = append(p.history, PastTaint{Set: c.UID, At: p.now(), PutBack: true})
+	p.next = append(p.next, p.evicting(claim))
+}
+
+// putBackAt is until when a removed taint stays removed: the first time it is put back at once, then after one minute,
+// two, four, up to half an hour.
+// All claims of a key wait together, since they share the taint.
+func (p *planner) putBackAt(key string) (at time.Time) {
+	ofKey := func(set types.UID) bool {
+		return slices.ContainsFunc(p.Node.Owned.Taints, func(t OwnedTaint) bool { return t.Key == key && t.Set == set })
+	}
+	wait := shortestPutBack
+	for _, h := range p.history {
+		if h.PutBack && ofKey(h.Set) {
+			at = later(at, h.At.Add(wait))
+			wait = min(2*wait, longestPutBack)
+		}
+	}
+	return at
+}
+
+// park keeps a claim in the record without its taint.
+func (p *planner) park(claim OwnedTaint) {
+	p.parked[claim.Key] = true
+	p.next = append(p.next, claim)
 }
 
 func (p *planner) drop(claim OwnedTaint, reason Reason) {

@@ -79,6 +79,9 @@ func (f *Fleet) room(n *nodeState, claimants []Claimant, at Moment) Room {
 	if r.Evict = f.cap("maxEvictingNodes", f.limits.MaxEvictingNodes, n, held, n.print.evicts, func(t *tally) int { return t.evicting }); !r.Evict.Closed() {
 		r.Evict = f.pace(n, held, at)
 	}
+	if n.print.planeReady && f.counts.planeReady <= 1 {
+		r.Evict = Gate{Reason: HeldByPlane, Message: "it is the last Ready control-plane node", dimension: "plane"}
+	}
 	planes := f.counts.planeTainted
 	if n.print.plane && n.print.any {
 		planes--
@@ -157,7 +160,7 @@ func (f *Fleet) Decide(name string, at Moment, evidence *Evidence) (plan Plan, n
 	switch {
 	case n == nil || !f.synced:
 		return Plan{}, Nothing
-	case n.inFlight != nil && n.inFlight.version == "":
+	case n.inFlight != nil && (n.inFlight.version == "" || at.Now.Sub(n.inFlight.since) > longestUnseen):
 		return Plan{}, ReadLive
 	case n.inFlight != nil:
 		return Plan{}, Wait
@@ -176,11 +179,14 @@ func (f *Fleet) Decide(name string, at Moment, evidence *Evidence) (plan Plan, n
 	if len(plan.Steps) == 0 {
 		return plan, Nothing
 	}
-	n.inFlight = &inFlight{owned: plan.Owned, taints: plan.Taints}
+	n.inFlight = &inFlight{owned: plan.Owned, taints: plan.Taints, since: at.Now}
 	f.recount(n)
 	f.recordInFlight(n)
 	return plan, Write
 }
+
+// longestUnseen is how long a write may stay invisible before the watch is doubted.
+const longestUnseen = 30 * time.Second
 
 // Next is what a decision asks for.
 type Next int
