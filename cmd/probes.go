@@ -1,11 +1,9 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -13,15 +11,12 @@ import (
 	"github.com/resourcestack/autohealer/internal/kube"
 )
 
-// cachePatience is how long a readiness check waits for caches; the kubelet gives a probe one second by default.
-const cachePatience = 500 * time.Millisecond
-
 // addProbes says what alive and ready mean. That the rules compile is a condition for starting at all. Readiness is of
 // every replica, leader or not: every one serves the webhook.
 func addProbes(mgr ctrl.Manager, facts *kube.Facts, serving certificate) error {
 	err := mgr.AddHealthzCheck("ping", healthz.Ping)
 	for name, check := range map[string]healthz.Checker{
-		"caches":      func(r *http.Request) error { return cachesSynced(r.Context(), mgr, facts) },
+		"caches":      func(*http.Request) error { return factsSynced(facts) },
 		"certificate": serving.Ready,
 		"webhook":     mgr.GetWebhookServer().StartedChecker(),
 	} {
@@ -33,10 +28,10 @@ func addProbes(mgr ctrl.Manager, facts *kube.Facts, serving certificate) error {
 	return nil
 }
 
-func cachesSynced(ctx context.Context, mgr ctrl.Manager, facts *kube.Facts) error {
-	ctx, cancel := context.WithTimeout(ctx, cachePatience)
-	defer cancel()
-	if !mgr.GetCache().WaitForCacheSync(ctx) || !facts.Synced() {
+// factsSynced asks for what admission needs. A cache that some set needs later, such as that of Leases, must not take the
+// webhook away when it can't be filled.
+func factsSynced(facts *kube.Facts) error {
+	if !facts.Synced() {
 		return errors.New("the caches are not filled yet")
 	}
 	return nil

@@ -35,6 +35,8 @@ const (
 	ReasonStarting = "Starting"
 	// ReasonRetrying: a write failed and is tried again.
 	ReasonRetrying = "Retrying"
+	// ReasonUndoing: the object is being deleted, and what it did is being undone.
+	ReasonUndoing = "Undoing"
 	// ReasonForbidden: the manager's account lacks a permission; the message names it.
 	ReasonForbidden = "Forbidden"
 	// ReasonInvalidSpec: the stored spec can't be read; the message says where.

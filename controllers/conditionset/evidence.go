@@ -22,7 +22,7 @@ func (r *NodeReconciler) evidence(ctx context.Context, node string) (*condition.
 	e := &condition.Evidence{}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if role := condition.SystemRole(&pod.ObjectMeta, &pod.Spec); role != "" && pod.DeletionTimestamp == nil {
+		if role := condition.SystemRole(&pod.ObjectMeta, &pod.Spec); role != "" && pod.DeletionTimestamp == nil && !finished(pod) {
 			e.SystemPods = append(e.SystemPods, systemPod(pod, role))
 		}
 	}
@@ -49,8 +49,11 @@ func (r *NodeReconciler) lastOfOurs(ctx context.Context, node string) ([]conditi
 		if !ready(pod) {
 			continue
 		}
-		if pod.Spec.NodeName != node {
+		if pod.Spec.NodeName != node && !r.Observer.Facts.Fleet.Evicting(pod.Spec.NodeName) {
 			return nil, nil
+		}
+		if pod.Spec.NodeName != node {
+			continue // it is about to go, too
 		}
 		here = append(here, systemPod(pod, "last ready pod of Autohealer"))
 	}
@@ -59,6 +62,11 @@ func (r *NodeReconciler) lastOfOurs(ctx context.Context, node string) ([]conditi
 
 func systemPod(pod *corev1.Pod, role string) condition.SystemPod {
 	return condition.SystemPod{Namespace: pod.Namespace, Name: pod.Name, Role: role, Tolerations: pod.Spec.Tolerations}
+}
+
+// finished pods aren't evicted; a Failed one may lie on its node for ever.
+func finished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 func ready(pod *corev1.Pod) bool {

@@ -3,12 +3,14 @@ package conditionset
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/resourcestack/autohealer/internal/actuate"
@@ -21,6 +23,8 @@ const (
 	quietWatch = 20 * time.Second
 	// lookAgainWaiting is the safety net while a write isn't visible yet.
 	lookAgainWaiting = 10 * time.Second
+	// lookAgainUncertain lies between two live reads that didn't settle what is to be done.
+	lookAgainUncertain = time.Second
 	// pastDeadline lets a deadline lie behind us when it is looked at.
 	pastDeadline = time.Millisecond
 )
@@ -38,30 +42,44 @@ type NodeReconciler struct {
 	OwnNamespace string
 }
 
-// Reconcile plans one node and carries the plan out.
+// Reconcile plans one node and carries the plan out. What one set may not do now holds up neither the others nor an undo:
+// the plan is made again without it.
 func (r *NodeReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	defer r.Observer.enqueueDirty()
-	plan, next, err := r.decide(ctx, request.Name)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	if next == condition.Write {
-		if err := r.act(ctx, plan); err != nil {
+	unconfirmed := map[types.UID]string{}
+	var refused error
+	for {
+		plan, next, err := r.decide(ctx, request.Name, unconfirmed)
+		if err != nil {
 			return reconcile.Result{}, err
 		}
+		switch next {
+		case condition.Wait:
+			return reconcile.Result{RequeueAfter: lookAgainWaiting}, refused
+		case condition.ReadLive: // it still isn't certain; the API server is asked again soon
+			return reconcile.Result{RequeueAfter: lookAgainUncertain}, refused
+		case condition.Nothing:
+			if refused == nil {
+				r.Trouble.settled(request.Name)
+			}
+			return r.lookAgain(ctx, plan), refused
+		}
+		err = r.act(ctx, plan)
+		var not *actuate.Unconfirmed
+		if errors.As(err, &not) && unconfirmed[not.Set] == "" {
+			unconfirmed[not.Set], refused = err.Error(), err
+			continue
+		}
+		return r.lookAgain(ctx, plan), errors.Join(refused, err)
 	}
-	if next == condition.Wait {
-		return reconcile.Result{RequeueAfter: lookAgainWaiting}, nil
-	}
-	return r.lookAgain(ctx, plan), nil
 }
 
 // decide plans from what is known, and from a live read where that isn't enough: an eviction, an earlier write whose
 // outcome is uncertain, a watch that has been silent.
-func (r *NodeReconciler) decide(ctx context.Context, name string) (condition.Plan, condition.Next, error) {
+func (r *NodeReconciler) decide(ctx context.Context, name string, unconfirmed map[types.UID]string) (condition.Plan, condition.Next, error) {
 	fleet, facts := r.Observer.Facts.Fleet, r.Observer.Facts
 	at := facts.Moment()
-	plan, next := fleet.Decide(name, at, nil)
+	plan, next := fleet.Decide(name, at, &condition.Evidence{NotRead: true, Unconfirmed: unconfirmed})
 	if next == condition.Write && plan.Harmful() && facts.Age(at.Now) > quietWatch {
 		r.Observer.enqueueNodes(fleet.Failed(name)) // nothing was written: plan again from a live read
 		next = condition.ReadLive
@@ -70,11 +88,11 @@ func (r *NodeReconciler) decide(ctx context.Context, name string) (condition.Pla
 		if next != condition.ReadLive {
 			break
 		}
-		var evidence *condition.Evidence
-		var err error
-		if evidence, err = r.readLive(ctx, name, plan.NeedsEvidence); err != nil {
+		evidence, err := r.readLive(ctx, name, plan.NeedsEvidence)
+		if err != nil {
 			return condition.Plan{}, condition.Nothing, err
 		}
+		evidence.Unconfirmed = unconfirmed
 		plan, next = fleet.Decide(name, facts.Moment(), evidence)
 	}
 	return plan, next, nil
@@ -86,15 +104,20 @@ func (r *NodeReconciler) readLive(ctx context.Context, name string, withPods boo
 	if err := r.Live.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.Observer.enqueueNodes(facts.Fleet.ForgetNode(name, facts.Moment()))
-			return nil, nil
+			return &condition.Evidence{NotRead: true}, nil
 		}
-		return nil, err
+		return nil, fmt.Errorf("read node %s before acting on it: %w", name, err)
 	}
 	r.Observer.enqueueNodes(facts.Fleet.ObserveLive(&node, facts.Moment()))
 	if !withPods {
-		return nil, nil
+		return &condition.Evidence{NotRead: true}, nil
 	}
-	return r.evidence(ctx, name)
+	evidence, err := r.evidence(ctx, name)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "An eviction waits, since what it would evict can't be read")
+		return &condition.Evidence{Unknown: err.Error()}, nil
+	}
+	return evidence, nil
 }
 
 // act carries out a plan and tells of it.
@@ -105,12 +128,12 @@ func (r *NodeReconciler) act(ctx context.Context, plan condition.Plan) error {
 		if actuate.Certain(err) {
 			r.Observer.enqueueNodes(fleet.Failed(name))
 		}
-		r.Trouble.note(plan, err)
+		r.Trouble.failed(plan, err)
 		r.Report.failed(plan, err)
 		return err
 	}
 	r.Observer.enqueueNodes(fleet.Written(name, version))
-	r.Trouble.note(plan, nil)
+	r.Trouble.written(plan)
 	r.Report.acted(plan, r.Observer.Facts.Clock.Now())
 	return nil
 }

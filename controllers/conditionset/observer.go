@@ -59,6 +59,11 @@ func (*Observer) NeedLeaderElection() bool { return false }
 
 // Start observes until ctx ends.
 func (o *Observer) Start(ctx context.Context) error {
+	o.mu.Lock()
+	if o.nodes == nil && o.sets == nil {
+		o.Facts.Fleet.Follow()
+	}
+	o.mu.Unlock()
 	watches := []struct {
 		object   client.Object
 		handlers toolscache.ResourceEventHandlerFuncs
@@ -90,8 +95,13 @@ func (o *Observer) Start(ctx context.Context) error {
 
 func handlers[T client.Object](seen, gone func(T)) toolscache.ResourceEventHandlerFuncs {
 	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { seen(object.(T)) },
-		UpdateFunc: func(_, object any) { seen(object.(T)) },
+		AddFunc: func(object any) { seen(object.(T)) },
+		UpdateFunc: func(before, object any) {
+			if old := before.(T); old.GetUID() != object.(T).GetUID() { // deleted and made anew while the watch was away
+				gone(old)
+			}
+			seen(object.(T))
+		},
 		DeleteFunc: func(object any) {
 			if tombstone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 				object = tombstone.Obj
@@ -113,6 +123,7 @@ func (o *Observer) attach(nodes, sets queue) {
 		o.sets = sets
 	}
 	o.mu.Unlock()
+	o.Facts.Fleet.Lead(o.Facts.Moment())
 	o.enqueueAll()
 }
 
@@ -293,6 +304,9 @@ func (o *Observer) watchLeases(ctx context.Context) {
 		}
 		if err != nil && ctx.Err() == nil {
 			log.FromContext(ctx).Error(err, "Can't watch node Leases; conditions without a heartbeat stay unproven")
+			o.mu.Lock()
+			o.leaseWatch = false // the next event of a set tries again
+			o.mu.Unlock()
 		}
 	}()
 }

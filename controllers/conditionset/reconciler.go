@@ -47,11 +47,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return r.writeStatus(ctx, cs, st)
 }
 
-// release lets a deleted set go once no node carries its record any more.
+// release lets a deleted set go once no node carries its record any more, and says until then what it waits for.
 func (r *Reconciler) release(ctx context.Context, cs *v1alpha1.ConditionSet) (reconcile.Result, error) {
-	fleet := r.Observer.Facts.Fleet
+	fleet, facts := r.Observer.Facts.Fleet, r.Observer.Facts
 	leads := r.Leads == nil || r.Leads()
-	if !leads || !fleet.Synced() || fleet.Recorded(cs.UID) {
+	if !leads || !fleet.Synced() || !fleet.Undone(cs.UID) {
+		if st, ok := r.observe(cs); ok && r.pace.wait(cs.UID, facts.Clock.Now(), false) == 0 {
+			st.undoing, st.on = fleet.Recorded(cs.UID)
+			if _, err := r.writeStatus(ctx, cs, st); err != nil {
+				return reconcile.Result{}, err
+			}
+		}
 		return reconcile.Result{RequeueAfter: statusDelay}, nil
 	}
 	r.Trouble.forget(cs.UID)

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -22,7 +21,10 @@ type state struct {
 	summary condition.Summary
 	// synced: caches are full, so that counts mean something.
 	synced  bool
-	trouble error
+	trouble *troubles
+	// undoing are nodes that a deleted set must still be undone on.
+	undoing int
+	on      []string
 }
 
 // statusOf describes a set. It is pure: the same state gives the same status, so that nothing is written when nothing
@@ -81,19 +83,17 @@ func accepted(st state) metav1.Condition {
 
 func (st state) rejected() bool { return st.unreadable != nil || !st.verdict.Allowed }
 
-func (st state) forbidden() bool { return st.trouble != nil && apierrors.IsForbidden(st.trouble) }
-
 func readyCondition(cs *v1alpha1.ConditionSet, st state) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonOperative, Message: operative(st)}
 	switch {
 	case st.rejected():
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, accepted(st).Reason, "Nothing new is done while the rules refuse it; see Accepted."
-	case st.forbidden():
+	case st.trouble.forbidden():
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonForbidden, "Autohealer's account may not change nodes; see Stalled."
 	case !st.synced:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonStarting, "Nodes are being read."
-	case st.trouble != nil:
-		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonRetrying, "A write failed and is tried again: "+st.trouble.Error()
+	case st.trouble.retrying():
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonRetrying, "A write failed and is tried again: "+st.trouble.err.Error()
 	case cs.Spec.Mode == v1alpha1.Observe:
 		c.Reason = v1alpha1.ReasonObserving
 		c.Message = fmt.Sprintf("Mode Observe: %d of %d selected nodes match, and nothing is touched.", st.summary.Matching, st.summary.Selected)
@@ -112,6 +112,9 @@ func operative(st state) string {
 		count := st.summary.Holds[reason]
 		says = append(says, fmt.Sprintf("%d held back: %s", count.Nodes, count.Message))
 	}
+	if t := st.trouble; t != nil && t.partly {
+		says = append(says, fmt.Sprintf("%d can't be written, %s: %s", t.nodes, t.sample, t.err))
+	}
 	if limitReached(st).Reason != "" {
 		says = append(says, "a limit holds nodes back, see LimitReached")
 	}
@@ -124,13 +127,27 @@ func operative(st state) string {
 func reconciling(st state) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionReconciling}
 	switch {
-	case st.rejected() || st.forbidden():
+	case st.undoing > 0:
+		c.Reason, c.Message = v1alpha1.ReasonUndoing, undoing(st)
+	case st.rejected() || st.trouble.forbidden():
 	case !st.synced:
 		c.Reason, c.Message = v1alpha1.ReasonStarting, "Nodes are being read."
-	case st.trouble != nil:
-		c.Reason, c.Message = v1alpha1.ReasonRetrying, st.trouble.Error()
+	case st.trouble.retrying():
+		c.Reason, c.Message = v1alpha1.ReasonRetrying, st.trouble.err.Error()
 	}
 	return c
+}
+
+// undoing says what a deletion waits for.
+func undoing(st state) string {
+	says := fmt.Sprintf("It is deleted once it is undone on %d nodes: %s", st.undoing, strings.Join(st.on, ", "))
+	if st.undoing > len(st.on) {
+		says += ", …"
+	}
+	if st.trouble != nil {
+		says += "; " + st.trouble.err.Error()
+	}
+	return says + "."
 }
 
 func stalled(st state) metav1.Condition {
@@ -138,8 +155,8 @@ func stalled(st state) metav1.Condition {
 	switch {
 	case st.rejected():
 		c.Reason, c.Message = accepted(st).Reason, accepted(st).Message
-	case st.forbidden():
-		c.Reason, c.Message = v1alpha1.ReasonForbidden, st.trouble.Error()
+	case st.trouble.forbidden():
+		c.Reason, c.Message = v1alpha1.ReasonForbidden, st.trouble.err.Error()
 	}
 	return c
 }

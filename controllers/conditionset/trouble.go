@@ -1,6 +1,8 @@
 package conditionset
 
 import (
+	"maps"
+	"slices"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -9,40 +11,99 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 )
 
-// Trouble remembers for which sets the last write failed, for their status.
+// Trouble remembers for which nodes of which sets the last write failed, for the sets' status.
 type Trouble struct {
-	mu  sync.Mutex
-	of  map[types.UID]error
+	// hit is told of each set whose trouble began or ended.
 	hit func(set string)
+
+	mu sync.Mutex
+	of map[types.UID]*troubled
 }
 
-// note takes in how a plan's write ended; nil ends the trouble of the plan's sets.
-func (t *Trouble) note(plan condition.Plan, err error) {
+type troubled struct {
+	set   string
+	nodes map[string]error
+	// partly: for some other node a write came about meanwhile, so it isn't the set's own trouble.
+	partly bool
+}
+
+// troubles is one set's trouble.
+type troubles struct {
+	nodes  int
+	sample string // one of the nodes
+	err    error  // its error
+	partly bool
+}
+
+// failed takes in that a plan's write failed. That someone else wrote first is none.
+func (t *Trouble) failed(plan condition.Plan, err error) {
 	if isStale(err) {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, step := range plan.Steps {
-		was, had := t.of[step.Set]
-		if err == nil {
-			delete(t.of, step.Set)
-		} else {
+		of := t.of[step.Set]
+		if of == nil {
+			of = &troubled{set: step.SetName, nodes: map[string]error{}}
 			if t.of == nil {
-				t.of = map[types.UID]error{}
+				t.of = map[types.UID]*troubled{}
 			}
-			t.of[step.Set] = err
+			t.of[step.Set] = of
+			t.tell(of)
 		}
-		if t.hit != nil && (had != (err != nil) || had && apierrors.IsForbidden(was) != apierrors.IsForbidden(err)) {
-			t.hit(step.SetName)
+		of.nodes[plan.Node.Name] = err
+	}
+}
+
+// written takes in that a plan's write came about.
+func (t *Trouble) written(plan condition.Plan) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, step := range plan.Steps {
+		if of := t.of[step.Set]; of != nil && !of.partly {
+			of.partly = true
+			t.tell(of)
+		}
+	}
+	t.end(plan.Node.Name)
+}
+
+// settled takes in that there is nothing to be done for a node, or that it is gone.
+func (t *Trouble) settled(node string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.end(node)
+}
+
+// end needs t.mu.
+func (t *Trouble) end(node string) {
+	for uid, of := range t.of {
+		if _, ok := of.nodes[node]; !ok {
+			continue
+		}
+		if delete(of.nodes, node); len(of.nodes) == 0 {
+			delete(t.of, uid)
+			t.tell(of)
 		}
 	}
 }
 
-func (t *Trouble) get(set types.UID) error {
+func (t *Trouble) tell(of *troubled) {
+	if t.hit != nil {
+		t.hit(of.set)
+	}
+}
+
+func (t *Trouble) get(set types.UID) *troubles {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.of[set]
+	of := t.of[set]
+	if of == nil {
+		return nil
+	}
+	first := slices.Min(slices.Collect(maps.Keys(of.nodes)))
+	return &troubles{nodes: len(of.nodes), sample: first, err: of.nodes[first], partly: of.partly}
 }
 
 func (t *Trouble) forget(set types.UID) {
@@ -50,3 +111,9 @@ func (t *Trouble) forget(set types.UID) {
 	defer t.mu.Unlock()
 	delete(t.of, set)
 }
+
+// forbidden says that nothing at all may be written: a human must give the permission.
+func (t *troubles) forbidden() bool { return t != nil && !t.partly && apierrors.IsForbidden(t.err) }
+
+// retrying says that nothing was written lately.
+func (t *troubles) retrying() bool { return t != nil && !t.partly && !apierrors.IsForbidden(t.err) }

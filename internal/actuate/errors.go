@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 var (
@@ -14,11 +15,24 @@ var (
 	ErrStale = errors.New("planned from an older state")
 )
 
+// Unconfirmed is a refusal of one set's harmful steps: whether it is still what was admitted couldn't be confirmed, or
+// it isn't. Nothing was written. A plan without those steps may go ahead.
+type Unconfirmed struct {
+	Set types.UID
+	Err error
+}
+
+func (u *Unconfirmed) Error() string { return u.Err.Error() }
+
+// Unwrap gives the cause.
+func (u *Unconfirmed) Unwrap() error { return u.Err }
+
 // Certain says whether a failed write surely changed nothing: the API server refused it. After anything else, a
 // time-out or a lost connection, only a live read can tell.
 func Certain(err error) bool {
+	var unconfirmed *Unconfirmed
 	switch {
-	case errors.Is(err, ErrNotValidated), errors.Is(err, ErrStale):
+	case errors.As(err, &unconfirmed), errors.Is(err, ErrNotValidated), errors.Is(err, ErrStale):
 		return true
 	case apierrors.IsInvalid(err), apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.IsForbidden(err),
 		apierrors.IsUnauthorized(err), apierrors.IsBadRequest(err), apierrors.IsTooManyRequests(err), apierrors.IsRequestEntityTooLargeError(err):

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube"
 )
 
 // Admitted is a ConditionSet that the rules admitted.
@@ -77,11 +79,14 @@ func (t *Taints) covered(ctx context.Context, node *condition.Node, step conditi
 	}
 	v, ok := find(admitted, step)
 	if !ok {
-		return fmt.Errorf("%s %s on node %s for ConditionSet %s: %w", step.Verb, step.Key, node.Name, step.SetName, ErrNotValidated)
+		return &Unconfirmed{step.Set, fmt.Errorf("%s %s on node %s for ConditionSet %s: %w", step.Verb, step.Key, node.Name, step.SetName, ErrNotValidated)}
 	}
 	kind := v1alpha1.GroupVersion.WithKind("ConditionSet")
 	if err := t.Current.Check(ctx, kind, types.NamespacedName{Name: v.Object().Name}, v.UID(), v.Generation()); err != nil {
-		return fmt.Errorf("%w: %w", ErrStale, err)
+		if errors.Is(err, kube.ErrSuperseded) {
+			err = fmt.Errorf("%w: %w", ErrStale, err)
+		}
+		return &Unconfirmed{step.Set, err}
 	}
 	return nil
 }

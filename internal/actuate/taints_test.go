@@ -3,6 +3,7 @@ package actuate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube"
 )
 
 // api is a real API server: what a JSON Patch does to an absent list can't be told by a fake.
@@ -202,7 +204,8 @@ func TestNothingHarmfulIsWrittenWithoutAnAdmissionThatCoversIt(t *testing.T) {
 		"the zero admission":                      {step: taintStep(), admitted: []Admitted{{}}, want: ErrNotValidated},
 		"another generation's":                    {step: otherGeneration, admitted: []Admitted{admitted}, want: ErrNotValidated},
 		"another set's":                           {step: otherSet, admitted: []Admitted{admitted}, want: ErrNotValidated},
-		"one that no longer holds":                {step: taintStep(), admitted: []Admitted{admitted}, current: errors.New("it is at generation 4"), want: ErrStale},
+		"one that no longer holds":                {step: taintStep(), admitted: []Admitted{admitted}, current: fmt.Errorf("it is at generation 4: %w", kube.ErrSuperseded), want: ErrStale},
+		"one that can't be read":                  {step: taintStep(), admitted: []Admitted{admitted}, current: context.DeadlineExceeded, want: context.DeadlineExceeded},
 		"an undo of what the record doesn't have": {step: condition.Step{Verb: condition.Untaint, Key: key}, want: ErrNotValidated},
 	} {
 		t.Run(name, func(t *testing.T) {

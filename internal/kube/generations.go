@@ -2,16 +2,21 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// ErrSuperseded: the policy is no longer what was admitted.
+var ErrSuperseded = errors.New("superseded")
 
 // Generations asks the API server, not the cache, whether a policy is still the one that was admitted. An informer whose
 // watch died silently would go on serving what it last saw. Answers are kept for a moment, so that a storm of acts for
@@ -38,7 +43,7 @@ func (g *Generations) Check(ctx context.Context, kind schema.GroupVersionKind, k
 		return err
 	}
 	if current != admitted {
-		return fmt.Errorf("%s %s is at generation %d, and %d was admitted", kind.Kind, key.Name, current, admitted)
+		return fmt.Errorf("%s %s is at generation %d, and %d was admitted: %w", kind.Kind, key.Name, current, admitted, ErrSuperseded)
 	}
 	return nil
 }
@@ -57,11 +62,13 @@ func (g *Generations) current(ctx context.Context, kind schema.GroupVersionKind,
 	asked := g.Clock.Now()
 	var meta metav1.PartialObjectMetadata
 	meta.SetGroupVersionKind(kind)
-	if err := g.Reader.Get(ctx, key, &meta); err != nil {
+	if err := g.Reader.Get(ctx, key, &meta); apierrors.IsNotFound(err) {
+		return 0, fmt.Errorf("%s %s is not found: %w", kind.Kind, key.Name, ErrSuperseded)
+	} else if err != nil {
 		return 0, fmt.Errorf("read %s %s before acting for it: %w", kind.Kind, key.Name, err)
 	}
 	if meta.UID != uid || meta.DeletionTimestamp != nil {
-		return 0, fmt.Errorf("%s %s was deleted or replaced", kind.Kind, key.Name)
+		return 0, fmt.Errorf("%s %s was deleted or replaced: %w", kind.Kind, key.Name, ErrSuperseded)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -20,8 +20,8 @@ func TestObservingAndThenEnforcing(t *testing.T) {
 	for _, name := range affected {
 		m.settle(name)
 	}
-	if got := m.tainted("example.com/k"); got != nil || m.fleet.Recorded("a-uid") {
-		t.Errorf("tainted %v, recorded %t; want everything undone", got, m.fleet.Recorded("a-uid"))
+	if got := m.tainted("example.com/k"); got != nil || stillRecorded(m.fleet, "a-uid") {
+		t.Errorf("tainted %v, recorded %t; want everything undone", got, stillRecorded(m.fleet, "a-uid"))
 	}
 	if sum, _ := m.fleet.Summary("a-uid", moment(noon)); sum.Matching != 10 || sum.Tainted != 0 || sum.HeldBack != 0 {
 		t.Errorf("summary %+v; want matches to be counted", sum)
@@ -38,13 +38,13 @@ func TestADeletedSetLeavesNoRecord(t *testing.T) {
 	m.see("w01", kernelWell)
 	m.settle("w01") // only history is left
 	m.see("leaving", deleting)
-	if !m.fleet.Recorded("a-uid") {
+	if !stillRecorded(m.fleet, "a-uid") {
 		t.Fatal("the record isn't known")
 	}
 	for _, name := range m.fleet.ObserveSet(set, withdrawn, nil, "", moment(noon)) {
 		m.settle(name)
 	}
-	if m.fleet.Recorded("a-uid") {
+	if stillRecorded(m.fleet, "a-uid") {
 		t.Error("a record is left")
 	}
 	for name, n := range m.api.nodes {
@@ -85,7 +85,7 @@ func TestSetsThatComeBackUnderTheirNameTakeOver(t *testing.T) {
 	if record := m.api.nodes["w00"].Annotations[recordAnnotation]; !strings.Contains(record, "second-uid") || strings.Contains(record, `"a-uid"`) {
 		t.Errorf("record %s", record)
 	}
-	if !m.fleet.Recorded("second-uid") {
+	if !stillRecorded(m.fleet, "second-uid") {
 		t.Error("the restored set doesn't know its record")
 	}
 }

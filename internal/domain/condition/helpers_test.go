@@ -198,3 +198,8 @@ func stepText(s condition.Step) string {
 func holdText(h condition.Hold) string { return fmt.Sprintf("%s %s", h.Set, h.Reason) }
 
 func intOrPercent(text string) intstr.IntOrString { return intstr.Parse(text) }
+
+func stillRecorded(fleet *condition.Fleet, uid types.UID) bool {
+	nodes, _ := fleet.Recorded(uid)
+	return nodes > 0
+}

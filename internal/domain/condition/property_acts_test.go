@@ -359,7 +359,7 @@ func (w *world) checkUndone() {
 		}
 	}
 	for _, s := range w.sets {
-		if w.fleet.Recorded(s.UID) {
+		if stillRecorded(w.fleet, s.UID) {
 			w.t.Fatalf("set %s still counts as recorded", s.Name)
 		}
 	}
