@@ -41,11 +41,19 @@ func (p *planner) permitted(c Claimant, want corev1.TaintEffect, m Match, curren
 	if rank[to] <= rank[current] {
 		return current
 	}
-	if p.Node.foreignTaint(c.Key, to) {
-		p.hold(c, Gate{Reason: HeldByForeign, Message: fmt.Sprintf("someone else's taint %s:%s is on the node", c.Key, to)}, m)
+	if p.barredByForeign(c, to, m) {
 		return current
 	}
 	return to
+}
+
+// barredByForeign says whether this very taint is someone else's.
+func (p *planner) barredByForeign(c Claimant, effect corev1.TaintEffect, m Match) bool {
+	if !p.Node.foreignTaint(c.Key, effect) {
+		return false
+	}
+	p.hold(c, Gate{Reason: HeldByForeign, Message: fmt.Sprintf("someone else's taint %s:%s is on the node", c.Key, effect)}, m)
+	return true
 }
 
 func (p *planner) standingGate(c Claimant) Gate {
@@ -79,6 +87,9 @@ func (p *planner) clocksDiffer() bool {
 func (p *planner) evictGate(c Claimant, m Match) corev1.TaintEffect {
 	if p.planned(corev1.TaintEffectNoExecute) && p.effectNext(c.Key) == corev1.TaintEffectNoExecute {
 		return corev1.TaintEffectNoExecute // the key evicts already
+	}
+	if p.barredByForeign(c, corev1.TaintEffectNoExecute, m) {
+		return corev1.TaintEffectNoSchedule
 	}
 	if !p.planned(corev1.TaintEffectNoExecute) && p.Room.Evict.Closed() {
 		p.hold(c, p.Room.Evict, m)

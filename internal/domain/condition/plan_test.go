@@ -242,6 +242,18 @@ func TestOnlyOurOwnTaintsAreTouched(t *testing.T) {
 	}
 }
 
+func TestSomeoneElsesNoExecuteLeavesUsNoSchedule(t *testing.T) {
+	want := outcome{taints: []string{"example.com/k:NoExecute", "example.com/k:NoSchedule"}, claims: []string{"a-uid example.com/k:NoSchedule"}, holds: []string{"a-uid ForeignTaint"}}
+	theirs := tainted("example.com/k", "NoExecute")
+	in := planInput(steady(newNode("n", kernelSick, theirs)), claimant(t, "a", noExecute, active))
+	in.Evidence = nil // no need to read the pods
+	want.steps = []string{"Taint a example.com/k >NoSchedule ConditionsMatched"}
+	want.check(t, condition.PlanNode(in))
+	in = planInput(steady(newNode("n", kernelSick, theirs, claiming("a", "example.com/k", "NoSchedule", ago(time.Hour)))), claimant(t, "a", evictLater, active))
+	want.steps = []string{"Taint a example.com/k >NoSchedule TaintWasRemoved"}
+	want.check(t, condition.PlanNode(in))
+}
+
 func TestALoweredEffectThatIsSomeoneElsesTaintIsGivenUp(t *testing.T) {
 	n := newNode("n", kubeletSick, kernelWell, tainted("example.com/k", "NoSchedule"), owning("b", "example.com/k", "NoExecute", ago(time.Hour)), claiming("a", "example.com/k", "NoSchedule", ago(time.Hour)))
 	plan := condition.PlanNode(planInput(steady(n), claimant(t, "a", noSchedule, active), claimant(t, "b", noExecute, active)))
