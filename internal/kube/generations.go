@@ -18,17 +18,27 @@ import (
 // ErrSuperseded: the policy is no longer what was admitted.
 var ErrSuperseded = errors.New("superseded")
 
+const (
+	// fewPolicies are asked for one by one; more are listed at once.
+	fewPolicies = 4
+	// mostPolicies bounds that list to what API server and manager read in a few milliseconds.
+	mostPolicies = 500
+)
+
 // Generations asks the API server, not the cache, whether a policy is still the one that was admitted. An informer whose
 // watch died silently would go on serving what it last saw. Answers are kept for a moment, so that a storm of acts for
-// one policy costs one read.
+// one policy costs one read, and one for many policies a list.
 type Generations struct {
 	Reader client.Reader
 	Clock  clock.PassiveClock
 	// Keep is how long an answer is used; one second when zero.
 	Keep time.Duration
 
-	mu    sync.Mutex
-	known map[types.UID]generation
+	mu     sync.Mutex
+	known  map[types.UID]generation // needs mu
+	wanted map[types.UID]time.Time  // needs mu: when a policy was last asked for
+
+	reading sync.Mutex // held while all are read
 }
 
 type generation struct {
@@ -49,15 +59,13 @@ func (g *Generations) Check(ctx context.Context, kind schema.GroupVersionKind, k
 }
 
 func (g *Generations) current(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName, uid types.UID) (int64, error) {
-	keep := g.Keep
-	if keep == 0 {
-		keep = time.Second
+	number, ok, many := g.kept(uid)
+	if !ok && many {
+		g.readAll(ctx, kind, uid)
+		number, ok, _ = g.kept(uid)
 	}
-	g.mu.Lock()
-	known, ok := g.known[uid]
-	g.mu.Unlock()
-	if ok && g.Clock.Since(known.at) < keep {
-		return known.number, nil
+	if ok {
+		return number, nil
 	}
 	asked := g.Clock.Now()
 	var meta metav1.PartialObjectMetadata
@@ -72,14 +80,72 @@ func (g *Generations) current(ctx context.Context, kind schema.GroupVersionKind,
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.forget(asked)
+	g.known[uid] = generation{meta.Generation, asked}
+	return meta.Generation, nil
+}
+
+// kept gives an answer that is still good, and says whether so many policies were asked for lately that one list costs
+// the API server less than a read for each.
+func (g *Generations) kept(uid types.UID) (number int64, ok, many bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.Clock.Now()
+	if g.wanted == nil {
+		g.wanted = map[types.UID]time.Time{}
+	}
+	g.wanted[uid] = now
+	lately := 0
+	for other, at := range g.wanted {
+		if now.Sub(at) < 2*g.keepFor() {
+			lately++
+		} else {
+			delete(g.wanted, other)
+		}
+	}
+	known, ok := g.known[uid]
+	return known.number, ok && now.Sub(known.at) < g.keepFor(), lately > fewPolicies
+}
+
+// readAll reads all policies of a kind at once, for one caller while the others wait. What it doesn't find, and what an
+// error leaves out, is then asked for by itself.
+func (g *Generations) readAll(ctx context.Context, kind schema.GroupVersionKind, uid types.UID) {
+	g.reading.Lock()
+	defer g.reading.Unlock()
+	if _, ok, _ := g.kept(uid); ok {
+		return // read while we waited
+	}
+	asked := g.Clock.Now()
+	var list metav1.PartialObjectMetadataList
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if g.Reader.List(ctx, &list, client.Limit(mostPolicies)) != nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.forget(asked)
+	for i := range list.Items {
+		if meta := &list.Items[i]; meta.DeletionTimestamp == nil {
+			g.known[meta.UID] = generation{meta.Generation, asked}
+		}
+	}
+}
+
+// forget drops answers that nobody asked for lately; it needs mu.
+func (g *Generations) forget(now time.Time) {
 	if g.known == nil {
 		g.known = map[types.UID]generation{}
 	}
-	for other, k := range g.known { // forget what nobody asked for lately
-		if g.Clock.Since(k.at) > time.Minute {
-			delete(g.known, other)
+	for uid, k := range g.known {
+		if now.Sub(k.at) > time.Minute {
+			delete(g.known, uid)
 		}
 	}
-	g.known[uid] = generation{meta.Generation, asked}
-	return meta.Generation, nil
+}
+
+func (g *Generations) keepFor() time.Duration {
+	if g.Keep == 0 {
+		return time.Second
+	}
+	return g.Keep
 }
