@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -43,7 +44,7 @@ func main() {
 	flag.DurationVar(&s.openLoop, "open-loop", 15*time.Second, "How long 200 admission requests a second of each kind are made.")
 	long := flag.Bool("long", false, "Heartbeats for 10 minutes, as the design's figure asks.")
 	only := flag.String("only", "", "Run only these scenarios, with commas between: trickle, heartbeats, restart, storm, foreign, admission.")
-	out := flag.String("out", filepath.Join("docs", "benchmarks.md"), "File to write the results into, between its two markers; empty for none.")
+	out := flag.String("out", filepath.Join("docs", "benchmarks.md"), "File to write the results into, between its two markers, from the repository's root; empty for none.")
 	pprof := flag.String("pprof", "", "Loopback address where the manager serves profiles during the run.")
 	flag.Parse()
 	if *long {
@@ -96,7 +97,7 @@ func run(ctx context.Context, s size, only, out, pprof string) (err error) {
 	if out == "" {
 		return nil
 	}
-	return writeBetween(filepath.Join(b.Root(), out), text)
+	return writeBetween(out, text)
 }
 
 // prepare leaves of the control plane what figures are about, etcd and the API server, and adds nodes, manager and sets.
@@ -146,6 +147,9 @@ func (b *bench) measure(ctx context.Context, only string) error {
 			continue
 		}
 		if err := scenario.run(ctx); err != nil {
+			if b.pid(harness.Manager) == "" && ctx.Err() == nil { // an overloaded machine can cost it its lease
+				err = fmt.Errorf("the manager ended with %s: %w", b.lastWords(), err)
+			}
 			return fmt.Errorf("measure %s: %w", scenario.name, err)
 		}
 	}
@@ -158,6 +162,15 @@ func (b *bench) storms(ctx context.Context) error {
 		return err
 	}
 	return b.together(ctx, reference)
+}
+
+func (b *bench) lastWords() string {
+	log, err := os.ReadFile(b.Log(harness.Manager))
+	if err != nil {
+		return err.Error()
+	}
+	log = bytes.TrimSpace(log)
+	return string(log[bytes.LastIndexByte(log, '\n')+1:])
 }
 
 func (b *bench) memory() {
