@@ -5,8 +5,6 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-
-	"github.com/resourcestack/autohealer/internal/kube"
 )
 
 const (
@@ -28,7 +26,7 @@ func newElection(config *rest.Config, o options) (election, error) {
 	if !o.leaderElect {
 		return election{}, nil
 	}
-	lock, err := kube.NewLeadership(config, o.leaderElectNamespace, leaseName, renewDeadline)
+	lock, err := newLeadership(config, o.leaderElectNamespace, leaseName, renewDeadline)
 	if err != nil {
 		return election{}, err
 	}

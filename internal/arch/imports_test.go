@@ -39,7 +39,7 @@ var rooms = []room{
 	{dir: "internal/domain", ours: []string{"apis"}, theirs: append([]string{"k8s.io/klog/v2"}, machinery...), notStd: []string{"context", "net/http", "os"}},
 	{dir: "internal/guard", ours: []string{"apis", "crds", "internal/domain"}},
 	{dir: "internal/kube", ours: []string{"apis", "internal/domain"}},
-	{dir: "internal/actuate", ours: []string{"apis", "internal/domain", "internal/guard"}},
+	{dir: "internal/actuate", ours: []string{"apis", "internal/domain", "internal/guard", "internal/kube"}},
 	{dir: "internal/certs"},
 	{dir: "webhooks", ours: []string{"apis", "internal/guard"}},
 	{dir: "controllers", ours: []string{"apis", "internal/domain", "internal/guard", "internal/actuate", "internal/kube"}, apart: true},

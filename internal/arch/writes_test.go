@@ -21,6 +21,7 @@ var (
 		"internal/actuate",     // foreign objects, for admitted policies
 		"internal/certs",       // its own Secret, and the CA bundle of its own webhook
 		"internal/kube/own.go", // status and finalizers of our own kinds
+		"cmd/leadership.go",    // the Lease of the leader election
 	}
 	// notClients are calls that look like a client's and are an actuator's.
 	notClients = []string{

@@ -48,7 +48,7 @@ type generation struct {
 
 // Check gives an error when the policy is gone, being deleted, replaced, or changed since its generation was admitted.
 func (g *Generations) Check(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName, uid types.UID, admitted int64) error {
-	current, err := g.current(ctx, kind, key, uid)
+	current, err := g.current(ctx, kind, key, uid, admitted)
 	if err != nil {
 		return err
 	}
@@ -58,13 +58,15 @@ func (g *Generations) Check(ctx context.Context, kind schema.GroupVersionKind, k
 	return nil
 }
 
-func (g *Generations) current(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName, uid types.UID) (int64, error) {
+// current is the policy's generation. An answer that was kept is used only to confirm: one that differs is most likely
+// older than the admission.
+func (g *Generations) current(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName, uid types.UID, admitted int64) (int64, error) {
 	number, ok, many := g.kept(uid)
 	if !ok && many {
 		g.readAll(ctx, kind, uid)
 		number, ok, _ = g.kept(uid)
 	}
-	if ok {
+	if ok && number == admitted {
 		return number, nil
 	}
 	asked := g.Clock.Now()

@@ -153,3 +153,15 @@ func TestAStormOfActsForManyPoliciesCostsOneListASecond(t *testing.T) {
 		t.Errorf("a single act long after cost %d lists (%v)", server.lists, err)
 	}
 }
+
+func TestAnAnswerOlderThanTheAdmissionRefusesNothing(t *testing.T) {
+	server := &stored{meta: metav1.ObjectMeta{UID: "u", Generation: 2}}
+	g := &Generations{Reader: server, Clock: testingclock.NewFakePassiveClock(time.Now())}
+	if err := g.Check(t.Context(), anyKind, types.NamespacedName{Name: "kernel"}, "u", 2); err != nil {
+		t.Fatal(err)
+	}
+	server.meta.Generation = 3
+	if err := g.Check(t.Context(), anyKind, types.NamespacedName{Name: "kernel"}, "u", 3); err != nil {
+		t.Errorf("the generation admitted just now is refused by what was read before: %v", err)
+	}
+}

@@ -1,4 +1,4 @@
-package kube
+package main
 
 import (
 	"testing"
@@ -17,7 +17,7 @@ func TestLeadershipIsHeldFromARenewalForAsLongAsItIsTrusted(t *testing.T) {
 		t.Fatal(err)
 	}
 	clock := clocktesting.NewFakeClock(time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC))
-	l := &Leadership{Interface: lock, Trusted: 10 * time.Second, Clock: clock}
+	l := &leadership{Interface: lock, Trusted: 10 * time.Second, Clock: clock}
 	ours := resourcelock.LeaderElectionRecord{HolderIdentity: "us", LeaseDurationSeconds: 15}
 	steps := []struct {
 		name string
@@ -48,7 +48,7 @@ func TestLeadershipIsNotHeldByARenewalThatFailed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &Leadership{Interface: lock, Trusted: 10 * time.Second, Clock: clocktesting.NewFakeClock(time.Unix(0, 0))}
+	l := &leadership{Interface: lock, Trusted: 10 * time.Second, Clock: clocktesting.NewFakeClock(time.Unix(0, 0))}
 	if err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "us"}); err == nil {
 		t.Fatal("a lease that isn't there was renewed")
 	}

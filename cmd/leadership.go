@@ -1,4 +1,4 @@
-package kube
+package main
 
 import (
 	"context"
@@ -14,10 +14,10 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Leadership is the lock of the leader election, and knows whether this process surely holds it. The election itself
+// leadership is the lock of the leader election, and knows whether this process surely holds it. The election itself
 // doesn't: a process that stood still while another one took over learns of it only when it has failed to renew for
 // RenewDeadline, and would act beside the new leader until then.
-type Leadership struct {
+type leadership struct {
 	resourcelock.Interface
 	// Trusted is for how long a renewal is believed, counted from its request by a clock that goes on while the process
 	// stands still. Less than the lease's duration by what a write may take.
@@ -27,9 +27,9 @@ type Leadership struct {
 	renewed atomic.Pointer[time.Time]
 }
 
-// NewLeadership makes the lock on a Lease. Its requests end after half of trusted, so that one that hangs can be tried
+// newLeadership makes the lock on a Lease. Its requests end after half of trusted, so that one that hangs can be tried
 // again.
-func NewLeadership(config *rest.Config, namespace, name string, trusted time.Duration) (*Leadership, error) {
+func newLeadership(config *rest.Config, namespace, name string, trusted time.Duration) (*leadership, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("name this replica: %w", err)
@@ -45,20 +45,20 @@ func NewLeadership(config *rest.Config, namespace, name string, trusted time.Dur
 	if err != nil {
 		return nil, fmt.Errorf("make the lock of the leader election: %w", err)
 	}
-	return &Leadership{Interface: lock, Trusted: trusted, Clock: clock.RealClock{}}, nil
+	return &leadership{Interface: lock, Trusted: trusted, Clock: clock.RealClock{}}, nil
 }
 
 // Create makes the Lease.
-func (l *Leadership) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+func (l *leadership) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	return l.renew(record, func() error { return l.Interface.Create(ctx, record) })
 }
 
 // Update renews the Lease, takes it over or, with no holder in the record, gives it up.
-func (l *Leadership) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+func (l *leadership) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	return l.renew(record, func() error { return l.Interface.Update(ctx, record) })
 }
 
-func (l *Leadership) renew(record resourcelock.LeaderElectionRecord, write func() error) error {
+func (l *leadership) renew(record resourcelock.LeaderElectionRecord, write func() error) error {
 	if record.HolderIdentity != l.Identity() {
 		l.renewed.Store(nil)
 		return write()
@@ -72,7 +72,7 @@ func (l *Leadership) renew(record resourcelock.LeaderElectionRecord, write func(
 }
 
 // Held says whether this process surely leads now.
-func (l *Leadership) Held() bool {
+func (l *leadership) Held() bool {
 	renewed := l.renewed.Load()
 	return renewed != nil && l.Clock.Since(*renewed) < l.Trusted
 }
