@@ -340,8 +340,10 @@ func (w *world) checkCaps(before, after map[string]int, plan condition.Plan) {
 }
 
 // checkSettled: a write that is seen leaves nothing to do.
-func (w *world) checkSettled(name string) {
-	if len(w.unseen) != 1 { // news of others may well give something to do
+func (w *world) checkSettled(written condition.Plan) {
+	name := written.Node.Name
+	waits := slices.ContainsFunc(written.Holds, func(h condition.Hold) bool { return h.Reason == condition.HeldByRemoval })
+	if len(w.unseen) != 1 || waits { // news of others, or the end of another's claim to the key, may give something to do
 		return
 	}
 	w.deliver(1)
