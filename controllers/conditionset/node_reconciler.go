@@ -42,10 +42,19 @@ type NodeReconciler struct {
 	OwnNamespace string
 }
 
-// Reconcile plans one node and carries the plan out. What one set may not do now holds up neither the others nor an undo:
-// the plan is made again without it.
+// Reconcile plans one node and carries the plan out.
 func (r *NodeReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	defer r.Observer.enqueueDirty()
+	result, err := r.heal(ctx, request)
+	if err != nil {
+		return reconcile.Result{}, err // the retry comes first; controller-runtime warns of both
+	}
+	return result, nil
+}
+
+// heal does what may be done: what one set may not do now holds up neither the others nor an undo, since the plan is made
+// again without it.
+func (r *NodeReconciler) heal(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	unconfirmed := map[types.UID]string{}
 	var refused error
 	for {
