@@ -31,7 +31,7 @@ func (b *bench) foreign(ctx context.Context) error {
 		if problem {
 			want = n
 		}
-		if _, err := b.sight.awaitTainted(ctx, want, stormPatience); err != nil {
+		if _, err := b.sight.awaitTainted(ctx, want); err != nil {
 			return err
 		}
 	}

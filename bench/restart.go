@@ -16,7 +16,7 @@ func (b *bench) restart(ctx context.Context) error {
 	if err := b.flipAll(ctx, 0, tainted, true); err != nil {
 		return err
 	}
-	if _, err := b.sight.awaitTainted(ctx, tainted, stormPatience); err != nil {
+	if _, err := b.sight.awaitTainted(ctx, tainted); err != nil {
 		return err
 	}
 	b.notePeak()
@@ -48,7 +48,7 @@ func (b *bench) restart(ctx context.Context) error {
 	if err := b.flipAll(ctx, 0, tainted+changed, false); err != nil {
 		return err
 	}
-	_, err = b.sight.awaitTainted(ctx, 0, stormPatience)
+	_, err = b.sight.awaitTainted(ctx, 0)
 	return err
 }
 

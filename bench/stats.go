@@ -53,7 +53,3 @@ func (s series) over(reference series) series {
 func milliseconds(d time.Duration) string {
 	return fmt.Sprintf("%.3g ms", d.Seconds()*1000)
 }
-
-func microseconds(d time.Duration) string {
-	return fmt.Sprintf("%.3g µs", d.Seconds()*1e6)
-}

@@ -81,7 +81,7 @@ func (b *bench) wave(ctx context.Context, tainted int, begin func() error) (perS
 	group.Go(begin)
 	var last time.Time
 	group.Go(func() (err error) {
-		last, err = b.sight.awaitTainted(groupCtx, tainted, stormPatience)
+		last, err = b.sight.awaitTainted(groupCtx, tainted)
 		return err
 	})
 	if err := group.Wait(); err != nil {
@@ -131,7 +131,7 @@ func (b *bench) settle(ctx context.Context) error {
 	if err := b.setMode(ctx, v1alpha1.Enforce); err != nil {
 		return err
 	}
-	_, err := b.sight.awaitTainted(ctx, 0, stormPatience)
+	_, err := b.sight.awaitTainted(ctx, 0)
 	return err
 }
 

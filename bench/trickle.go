@@ -51,7 +51,7 @@ func (b *bench) pacedFlips(ctx context.Context, n int, problem bool) (latencies,
 	if problem {
 		want = n
 	}
-	if _, err := b.sight.awaitTainted(ctx, want, stormPatience); err != nil {
+	if _, err := b.sight.awaitTainted(ctx, want); err != nil {
 		return nil, nil, err
 	}
 	latencies = make([]time.Duration, n)

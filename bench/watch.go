@@ -89,8 +89,8 @@ func (s *sight) see(node *corev1.Node) {
 
 // awaitTainted waits until exactly n nodes are seen with taints of the sets, and gives the time at which the last of
 // them was.
-func (s *sight) awaitTainted(ctx context.Context, n int, patience time.Duration) (time.Time, error) {
-	return s.await(ctx, patience, func() bool { return s.tainted == n })
+func (s *sight) awaitTainted(ctx context.Context, n int) (time.Time, error) {
+	return s.await(ctx, stormPatience, func() bool { return s.tainted == n })
 }
 
 // awaitNodes waits until every node of a list is seen as it should be.

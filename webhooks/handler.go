@@ -51,11 +51,8 @@ func (h *Handler) now() time.Time {
 
 // read checks the review's shape. Fields of the object are the API server's business: it has checked the schema.
 func (h *Handler) read(req admission.Request) (guard.Request, error) {
-	if req.UID == "" || req.Operation == "" || req.Kind.Kind == "" {
-		return guard.Request{}, errors.New("the admission review has no request")
-	}
-	if req.Kind.Group != v1alpha1.GroupVersion.Group || req.Kind.Version != v1alpha1.GroupVersion.Version || !h.Guard.Judges(req.Kind.Kind) {
-		return guard.Request{}, fmt.Errorf("this webhook has no rules for %s in %s/%s", req.Kind.Kind, req.Kind.Group, req.Kind.Version)
+	if err := h.judges(req); err != nil {
+		return guard.Request{}, err
 	}
 	review := guard.Request{
 		Operation: req.Operation,
@@ -74,6 +71,17 @@ func (h *Handler) read(req admission.Request) (guard.Request, error) {
 		}
 	}
 	return review, nil
+}
+
+// judges gives an error for what no rule is about. controller-runtime hands on a review without a request as a zero one.
+func (h *Handler) judges(req admission.Request) error {
+	if req.UID == "" || req.Operation == "" || req.Kind.Kind == "" {
+		return errors.New("the admission review has no request")
+	}
+	if req.Kind.Group != v1alpha1.GroupVersion.Group || req.Kind.Version != v1alpha1.GroupVersion.Version || !h.Guard.Judges(req.Kind.Kind) {
+		return fmt.Errorf("this webhook has no rules for %s in %s/%s", req.Kind.Kind, req.Kind.Group, req.Kind.Version)
+	}
+	return nil
 }
 
 // content decodes an object with whole numbers as int64, which is what CEL's int is.

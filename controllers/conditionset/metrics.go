@@ -1,6 +1,7 @@
 package conditionset
 
 import (
+	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -47,7 +48,8 @@ var (
 func registerMetrics() error {
 	for _, c := range []prometheus.Collector{actsTotal, actLatency, nodesGauge, breakerGauge, limitGauge, eventsDropped} {
 		if err := metrics.Registry.Register(c); err != nil {
-			if _, again := err.(prometheus.AlreadyRegisteredError); !again {
+			var again prometheus.AlreadyRegisteredError
+			if !errors.As(err, &again) {
 				return err
 			}
 		}

@@ -29,17 +29,25 @@ func (s *nodes) limits(w *World, c Change, before, after *node) []Broken {
 		exceeded(s.capped("evicting", s.options.MaxEvictingPercent, after.zone, (*node).evicts))
 		exceeded(s.paced(c, after.zone))
 	}
-	if after.plane && len(after.owned()) > 0 && len(before.owned()) == 0 {
-		if n := s.count(func(n *node) bool { return n.plane && len(n.owned()) > 0 }); n > 1 {
-			exceeded(fmt.Sprintf("%d control-plane nodes are tainted; one is allowed", n))
-		}
-	}
+	exceeded(s.planes(before, after))
 	for _, claim := range asked(before, after) {
 		if before.record.of(claim.Set, claim.Key).Effect == "" {
 			exceeded(s.ownCap(w, claim))
 		}
 	}
 	return found
+}
+
+// planes lets one control-plane node be tainted at a time.
+func (s *nodes) planes(before, after *node) string {
+	if !after.plane || len(after.owned()) == 0 || len(before.owned()) > 0 {
+		return ""
+	}
+	n := s.count(func(n *node) bool { return n.plane && len(n.owned()) > 0 })
+	if n <= 1 {
+		return ""
+	}
+	return fmt.Sprintf("%d control-plane nodes are tainted; one is allowed", n)
 }
 
 func (s *nodes) count(has func(*node) bool) int {

@@ -23,7 +23,7 @@ const (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx); err != nil && !(errors.Is(err, context.Canceled) || ctx.Err() != nil) {
+	if err := run(ctx); err != nil && !errors.Is(err, context.Canceled) && ctx.Err() == nil {
 		fmt.Fprintln(os.Stderr, "playground:", err)
 		os.Exit(1)
 	}

@@ -127,24 +127,27 @@ type counts struct {
 
 func newCounts() counts { return counts{zones: map[string]*tally{}} }
 
+func (c *counts) add(p footprint, n int) {
+	c.cluster.add(p, n)
+	if c.zones[p.zone] == nil {
+		c.zones[p.zone] = &tally{}
+	}
+	c.zones[p.zone].add(p, n)
+	if p.plane && p.any {
+		c.planeTainted += n
+	}
+	if p.plane && !p.leaving {
+		c.planes += n
+	}
+	if p.planeReady {
+		c.planeReady += n
+	}
+}
+
 // replace counts after instead of before, and says whether that makes room.
 func (c *counts) replace(before, after footprint) (freed bool) {
-	for p, n := range map[*footprint]int{&before: -1, &after: 1} {
-		c.cluster.add(*p, n)
-		if c.zones[p.zone] == nil {
-			c.zones[p.zone] = &tally{}
-		}
-		c.zones[p.zone].add(*p, n)
-		if p.plane && p.any {
-			c.planeTainted += n
-		}
-		if p.plane && !p.leaving {
-			c.planes += n
-		}
-		if p.planeReady {
-			c.planeReady += n
-		}
-	}
+	c.add(before, -1)
+	c.add(after, 1)
 	return before.repels && !after.repels || before.evicts && !after.evicts || before.any && !after.any ||
 		!before.counted && after.counted || !subset(before.sets, after.sets)
 }

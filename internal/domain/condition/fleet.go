@@ -160,10 +160,7 @@ func (f *Fleet) observe(node *corev1.Node, at Moment, live bool) (changed bool, 
 		return true, f.heads()
 	}
 	n := &nodeState{Node: NewNode(node, was.Node, at.Now), inFlight: was.inFlight, print: was.print}
-	landed := n.inFlight != nil && (live || n.inFlight.version != "" && !older(n.ResourceVersion, n.inFlight.version))
-	if landed {
-		n.inFlight = nil
-	}
+	landed := n.land(live)
 	if !landed && n.sameButSightings(was.Node) {
 		f.nodes[n.Name] = n
 		return f.proofChanged(was.Node, n.Node, at), nil
@@ -172,6 +169,15 @@ func (f *Fleet) observe(node *corev1.Node, at Moment, live bool) (changed bool, 
 		wake = f.heads()
 	}
 	return true, wake
+}
+
+// land says whether the node shows the write in flight, or, read live, that it isn't there to come.
+func (n *nodeState) land(live bool) bool {
+	landed := n.inFlight != nil && (live || n.inFlight.version != "" && !older(n.ResourceVersion, n.inFlight.version))
+	if landed {
+		n.inFlight = nil
+	}
+	return landed
 }
 
 // ForgetNode removes a node that is gone.
@@ -305,12 +311,7 @@ func (f *Fleet) ObserveSet(set *Set, standing Standing, stored *OpenBreaker, res
 	}
 	f.sets[set.UID] = s
 	for name, n := range f.nodes {
-		if !n.Deleting && s.Selects(n.Node) {
-			s.selected++
-			s.matching.put(name, s.matches(n.Node))
-		}
-		s.tainted.put(name, n.print.claims(s))
-		s.recorded.put(name, n.recordNames(s.UID))
+		s.count(name, n)
 	}
 	f.judgeBreaker(s, at)
 	f.touch(s)
@@ -318,6 +319,16 @@ func (f *Fleet) ObserveSet(set *Set, standing Standing, stored *OpenBreaker, res
 	maps.Copy(touched, s.recorded)
 	maps.Copy(touched, s.tainted) // also by a former set of its name
 	return touched.sorted()
+}
+
+// count takes a node into the counts of a set that is new to the fleet.
+func (s *setState) count(name string, n *nodeState) {
+	if !n.Deleting && s.Selects(n.Node) {
+		s.selected++
+		s.matching.put(name, s.matches(n.Node))
+	}
+	s.tainted.put(name, n.print.claims(s))
+	s.recorded.put(name, n.recordNames(s.UID))
 }
 
 // ForgetSet removes a set that is gone, and gives the nodes that still carry its record.

@@ -82,8 +82,6 @@ func deleting(n *corev1.Node) {
 	n.DeletionTimestamp = &now
 }
 
-func version(rv string) nodeOption { return func(n *corev1.Node) { n.ResourceVersion = rv } }
-
 func recorded(annotation string) nodeOption {
 	return func(n *corev1.Node) { n.Annotations[recordAnnotation] = annotation }
 }

@@ -16,18 +16,25 @@ func newIndex() index {
 
 func (i index) replace(name string, before, after *Node) {
 	if before != nil {
-		for t, r := range before.Readings {
-			if after == nil || after.Readings[t].Status != r.Status {
-				delete(i.byCondition[t][r.Status], name)
-			}
-		}
-		for _, t := range before.Taints {
-			delete(i.byTaint[t.Key], name)
+		i.remove(name, before, after)
+	}
+	if after != nil {
+		i.insert(name, before, after)
+	}
+}
+
+func (i index) remove(name string, before, after *Node) {
+	for t, r := range before.Readings {
+		if after == nil || after.Readings[t].Status != r.Status {
+			delete(i.byCondition[t][r.Status], name)
 		}
 	}
-	if after == nil {
-		return
+	for _, t := range before.Taints {
+		delete(i.byTaint[t.Key], name)
 	}
+}
+
+func (i index) insert(name string, before, after *Node) {
 	for t, r := range after.Readings {
 		if before != nil && before.Readings[t].Status == r.Status {
 			continue

@@ -20,18 +20,8 @@ func (p *planner) permitted(c Claimant, want corev1.TaintEffect, m Match, curren
 		p.hold(c, g, m)
 		return current
 	}
-	if first {
-		if g := p.Room.Own[c.UID]; g.Closed() {
-			p.hold(c, g, m)
-			return current
-		}
-	}
-	if p.Node.ControlPlane && !p.planned(corev1.TaintEffectPreferNoSchedule) && p.Room.Plane.Closed() {
-		p.hold(c, p.Room.Plane, m)
-		return current
-	}
-	if rank[want] >= rank[corev1.TaintEffectNoSchedule] && !p.planned(corev1.TaintEffectNoSchedule) && p.Room.Taint.Closed() {
-		p.hold(c, p.Room.Taint, m)
+	if g := p.capGate(c, want, first); g.Closed() {
+		p.hold(c, g, m)
 		return current
 	}
 	to := want
@@ -54,6 +44,20 @@ func (p *planner) barredByForeign(c Claimant, effect corev1.TaintEffect, m Match
 	}
 	p.hold(c, Gate{Reason: HeldByForeign, Message: fmt.Sprintf("someone else's taint %s:%s is on the node", c.Key, effect)}, m)
 	return true
+}
+
+// capGate is the first limit that stands before the set's taint, or before one of this effect, on the node.
+func (p *planner) capGate(c Claimant, want corev1.TaintEffect, first bool) Gate {
+	own := p.Room.Own[c.UID]
+	switch {
+	case first && own.Closed():
+		return own
+	case p.Node.ControlPlane && !p.planned(corev1.TaintEffectPreferNoSchedule) && p.Room.Plane.Closed():
+		return p.Room.Plane
+	case rank[want] >= rank[corev1.TaintEffectNoSchedule] && !p.planned(corev1.TaintEffectNoSchedule):
+		return p.Room.Taint
+	}
+	return Gate{}
 }
 
 func (p *planner) standingGate(c Claimant) Gate {
