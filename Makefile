@@ -11,7 +11,7 @@ MODULES := . hack/tools hack/lint hack/controlplane hack/controlplane/kwok
 # End-to-end suites start a control plane each and so run one after the other, last. -count=1, because they run programs
 # of ours, which the test cache doesn't notice.
 E2E := ./e2e/...
-NOT_E2E = $$($(GO) list ./... | grep -v /e2e)
+NOT_E2E = $$($(GO) list ./... | grep -v /e2e | tr '\n' ' ')
 TEST = $(GO) test -json
 SUMMARY = $(BIN)/testsummary
 
