@@ -46,10 +46,24 @@ func (l *logLines) text() string {
 	return strings.Join(l.lines, "\n")
 }
 
+func (l *logLines) reset() {
+	l.Lock()
+	defer l.Unlock()
+	l.lines = nil
+}
+
+// logged is all that is logged. It is set before any test runs: controller-runtime gives up on a logger that isn't set
+// half a minute after the start, and then takes none any more.
+var logged logLines
+
+func TestMain(m *testing.M) {
+	log.SetLogger(funcr.New(logged.add, funcr.Options{}))
+	os.Exit(m.Run())
+}
+
 func TestFilesAreServedOnceThereAndFollowed(t *testing.T) {
 	g := NewWithT(t)
-	var logged logLines
-	log.SetLogger(funcr.New(logged.add, funcr.Options{}))
+	logged.reset()
 	dir := t.TempDir()
 	f := NewFiles(dir)
 	config := &tls.Config{}
