@@ -44,7 +44,8 @@ controlplane: go-version ## Put etcd, Kubernetes and kwok into bin/ (about 10 mi
 
 .PHONY: run
 run: controlplane build ## Start a real control plane with Autohealer and show what it does.
-	@$(GO) run ./hack/playground
+	@$(GO) build -o $(BIN)/playground ./hack/playground
+	@exec $(BIN)/playground
 
 ##@ Develop
 
