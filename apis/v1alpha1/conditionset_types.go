@@ -29,7 +29,7 @@ type ConditionSetSpec struct {
 	// refused. If you run Cluster Autoscaler, list the key under its flag --status-taint.
 	// +required
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=316
+	// +kubebuilder:validation:MaxLength=317
 	TaintKey string `json:"taintKey"`
 
 	// conditions that must all match, by node condition type (AND). A condition that the node doesn't carry matches
@@ -37,6 +37,7 @@ type ConditionSetSpec struct {
 	// +required
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=16
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) >= 1)",message="a node condition type can't be empty; name one, such as KernelDeadlock"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 316)",message="a node condition type has at most 316 characters"
 	Conditions map[string]MemberCondition `json:"conditions"`
 

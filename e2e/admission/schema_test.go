@@ -45,11 +45,12 @@ var specBounds = slices.Concat([]bound{
 	{"spec.effect enum", []string{`{effect: NoExecute}`, `{effect: NoSchedule}`, `{effect: PreferNoSchedule}`}, []string{`{effect: Evict}`, `{effect: noexecute}`, `{effect: ""}`}, `supported values: "NoExecute", "NoSchedule", "PreferNoSchedule"`},
 	{"spec.taintKey required", nil, []string{`{taintKey: null}`}, "spec.taintKey: Required value"},
 	{"spec.taintKey minLength", []string{`{taintKey: x}`}, []string{`{taintKey: ""}`}, "spec.taintKey in body should be at least 1 chars long"},
-	{"spec.taintKey maxLength", []string{`{taintKey: ` + longKey(316) + `}`}, []string{`{taintKey: ` + longKey(318) + `}`}, "spec.taintKey: Too long"},
+	{"spec.taintKey maxLength", []string{`{taintKey: ` + longKey(317) + `}`}, []string{`{taintKey: ` + longKey(318) + `}`}, "spec.taintKey: Too long"},
 	{"spec.conditions required", nil, []string{`{conditions: null}`}, "spec.conditions: Required value"},
 	{"spec.conditions minProperties", nil, []string{`{conditions: {}}`}, "spec.conditions in body should have at least 1 properties"},
 	{"spec.conditions maxProperties", []string{`{conditions: {` + many(16, "C#: {status: true}") + `}}`}, []string{`{conditions: {` + many(17, "C#: {status: true}") + `}}`}, "spec.conditions: Too many: 17: must have at most 16 items"},
-	{"spec.conditions rule", []string{`{conditions: {` + long(316) + `: {status: true}}}`}, []string{`{conditions: {` + long(317) + `: {status: true}}}`}, "a node condition type has at most 316 characters"},
+	{"spec.conditions rule 1", []string{`{conditions: {x: {status: true}}}`}, []string{`{conditions: {"": {status: true}}}`, `{conditions: {"": {status: true}, KubeletUnhealthy: {status: true}}}`}, "a node condition type can't be empty; name one, such as KernelDeadlock"},
+	{"spec.conditions rule 2", []string{`{conditions: {` + long(316) + `: {status: true}}}`}, []string{`{conditions: {` + long(317) + `: {status: true}}}`}, "a node condition type has at most 316 characters"},
 	{"spec.conditions.*.status required", nil, []string{`{conditions: {A: {}}}`, `{conditions: {A: {status: null}}}`}, "spec.conditions.A.status: Required value"},
 	{
 		"spec.conditions.*.status enum",
@@ -102,9 +103,9 @@ func durationBounds(field string) []bound {
 	}
 	path := "spec." + field
 	return []bound{
-		{path + " pattern", value("90s", "5m", "1h30m", "1.5h", "500ms"), value("", "5", "5 minutes", "-5m", "5d", "1us", "m", "5m "), path + " in body should match"},
+		{path + " rule 1", value("90s", "5m", "1h30m", "1.5h", "500ms"), value("", "5", "5 minutes", "-5m", "5d", "1us", "m", "5m ", "1x5m"), "write a duration such as 30s, 10m or 1h30m"},
 		{path + " maxLength", value(strings.Repeat("0", 31)+"s", "1m"), value(strings.Repeat("0", 32) + "s"), path + ": Too long: may not be more than 32 bytes"},
-		{path + " rule", value("8760h"), value("8760h1s", "9000h"), "must be at most 8760h"},
+		{path + " rule 2", value("8760h"), value("8760h1s", "9000h", "9999999999999h"), "must be at most 8760h"},
 	}
 }
 
@@ -172,10 +173,15 @@ func boundsOf(path string, s *apiextensionsv1.JSONSchemaProps) []string {
 	for keyword, stated := range map[string]bool{
 		"minLength": s.MinLength != nil, "maxLength": s.MaxLength != nil, "pattern": s.Pattern != "", "enum": len(s.Enum) > 0,
 		"minItems": s.MinItems != nil, "maxItems": s.MaxItems != nil, "minProperties": s.MinProperties != nil, "maxProperties": s.MaxProperties != nil,
-		"minimum": s.Minimum != nil, "maximum": s.Maximum != nil, "rule": len(s.XValidations) > 0,
+		"minimum": s.Minimum != nil, "maximum": s.Maximum != nil, "rule": len(s.XValidations) == 1,
 	} {
 		if stated {
 			names = append(names, path+" "+keyword)
+		}
+	}
+	if len(s.XValidations) > 1 { // numbered, because each has a message of its own
+		for i := range s.XValidations {
+			names = append(names, fmt.Sprintf("%s rule %d", path, i+1))
 		}
 	}
 	for _, field := range s.Required {
