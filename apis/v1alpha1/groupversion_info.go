@@ -23,6 +23,8 @@ var (
 func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&ConditionSet{}, &ConditionSetList{},
+		&Guardrail{}, &GuardrailList{},
+		&GuardrailException{}, &GuardrailExceptionList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
