@@ -114,6 +114,7 @@ func BenchmarkPreview(b *testing.B) {
 		for _, bb := range []struct{ name, spec string }{
 			{"plain", noSchedule},
 			{"selector", "nodeSelector: {matchLabels: {pool: \"3\"}}\n" + noSchedule},
+			{"notIn", "nodeSelector: {matchExpressions: [{key: pool, operator: NotIn, values: [\"3\", \"4\"]}]}\n" + noSchedule},
 			{"controlPlane", "includeControlPlane: true\n" + noSchedule},
 			{"allMatch", "effect: NoSchedule\ntaintKey: example.com/k\nconditions: {Ready: {status: true}}"},
 		} {
@@ -127,6 +128,70 @@ func BenchmarkPreview(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkPreviewAmongSets previews beside sets of every sort: alike, with shared keys and types, capped, tainting much.
+func BenchmarkPreviewAmongSets(b *testing.B) {
+	for _, stored := range []int{10, 10000} {
+		f := fleetOfSets(b, 1000, stored)
+		for _, bb := range []struct{ name, spec string }{
+			{"plain", noSchedule},
+			{"four", "effect: NoSchedule\ntaintKey: example.com/k3\nconditions: {KubeletUnhealthy: {status: true}, KernelDeadlock: {status: true}, NTPProblem: {status: true}, DiskPressure: {status: true}}"},
+			{"stored", "type: Shared\neffect: NoSchedule\ntaintKey: example.com/k7\nconditions: {Ready: {status: true}}"},
+		} {
+			cs := newConditionSet(b, "x00007", bb.spec)
+			b.Run(fmt.Sprintf("%s/%d", bb.name, stored), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, err := f.Preview(cs, limit.Builtin(), moment(noon)); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+func fleetOfSets(b *testing.B, nodes, sets int) *condition.Fleet {
+	b.Helper()
+	f, _ := benchFleet(b, nodes)
+	types := condition.KnownTypes()
+	for i := range sets {
+		spec := fmt.Sprintf("effect: NoSchedule\ntaintKey: example.com/k%d\nconditions: {%s: {status: true}, Custom%d: {status: true}}", i%100, types[i%len(types)].Type, i)
+		switch i % 10 {
+		case 7: // matches everywhere
+			spec = fmt.Sprintf("type: Shared\neffect: NoSchedule\ntaintKey: example.com/k%d\nconditions: {Ready: {status: true}}", i%100)
+		case 8:
+			spec = "maxNodes: 10%\neffect: NoSchedule\ntaintKey: example.com/k\nconditions: {KubeletUnhealthy: {status: true}}"
+		}
+		f.ObserveSet(newSet(b, fmt.Sprintf("x%05d", i), spec), condition.Active, nil, "", moment(noon))
+	}
+	return f
+}
+
+// BenchmarkNodeAmongSets is a condition that flips, and the plan for it, beside sets that the node doesn't concern.
+func BenchmarkNodeAmongSets(b *testing.B) {
+	for _, stored := range []int{10, 10000} {
+		f, nodes := benchFleet(b, 100)
+		for i := range stored {
+			f.ObserveSet(newSet(b, fmt.Sprintf("x%05d", i), fmt.Sprintf("effect: NoSchedule\ntaintKey: example.com/k\nconditions: {Custom%d: {status: true}}", i)),
+				condition.Active, nil, "", moment(noon))
+		}
+		var flips [2]*corev1.Node
+		for i, status := range []string{"True", "False"} {
+			flips[i] = nodes[0].DeepCopy()
+			reports("KernelDeadlock", status, noon)(flips[i])
+		}
+		b.Run(fmt.Sprint(stored), func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				f.ObserveNode(flips[i%2], moment(noon))
+				if _, next := f.Decide(flips[i%2].Name, moment(noon), nil); next == condition.Write {
+					f.Failed(flips[i%2].Name)
+				}
+			}
+		})
 	}
 }
 

@@ -74,7 +74,16 @@ func (p *footprint) add(o Ownership, taints []corev1.Taint) {
 }
 
 func (n *nodeState) recordNames(set types.UID) bool {
-	return slices.Contains(n.Owned.Sets(), set) || n.inFlight != nil && slices.Contains(n.inFlight.owned.Sets(), set)
+	return n.Owned.names(set) || n.inFlight != nil && n.inFlight.owned.names(set)
+}
+
+// recordedSets are the sets that the record names, or will once the write in flight is there.
+func (n *nodeState) recordedSets() []types.UID {
+	sets := n.Owned.Sets()
+	if n.inFlight != nil {
+		sets = append(sets, n.inFlight.owned.Sets()...)
+	}
+	return sets
 }
 
 // tally counts the nodes of the cluster or of a zone.

@@ -1,4 +1,93 @@
 package condition
 
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+)
+
 // IsDoubtful lets tests compare it with Match.
 var IsDoubtful = (*Set).doubtful
+
+// LookAtEach fills in what a preview counts, by looking at each node and each set instead of at an index.
+func (f *Fleet) LookAtEach(s *Set) Preview {
+	p := Preview{}
+	others := map[string]bool{}
+	for _, o := range f.sets {
+		if o.Name != s.Name && !o.Observe && o.standing == Active && o.Effect != corev1.TaintEffectPreferNoSchedule {
+			for _, name := range f.wouldTaint(o) {
+				others[name] = true
+			}
+		}
+	}
+	alone := 0
+	for _, name := range slices.Sorted(maps.Keys(f.nodes)) {
+		n := f.nodes[name]
+		if slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool { return t.Key == s.Key && !n.Owned.Owns(t) }) {
+			p.ForeignTainted++
+			p.ForeignTaintedNodes = append(p.ForeignTaintedNodes, name)
+		}
+		if n.Deleting || !s.Selects(n.Node) {
+			continue
+		}
+		p.Selected++
+		if !s.matches(n.Node) {
+			continue
+		}
+		p.Matching++
+		p.MatchingNodes = append(p.MatchingNodes, name)
+		if !others[name] {
+			alone++
+		}
+	}
+	p.WouldTaint = p.Matching
+	if s.MaxNodes != nil {
+		p.WouldTaint = min(p.Matching, limit.Of(*s.MaxNodes, p.Selected))
+	}
+	p.UnionTainted = len(others)
+	if s.Effect != corev1.TaintEffectPreferNoSchedule {
+		p.UnionTainted += min(alone, p.WouldTaint)
+	}
+	for _, o := range f.sets {
+		switch equal := slices.Equal(o.Members, s.Members); {
+		case o.Name == s.Name:
+		case o.Type == s.Type || equal:
+			p.DuplicateOf = append(p.DuplicateOf, o.Name)
+		case o.Key == s.Key && subset(o.Members, s.Members):
+			p.ImpliedBy = append(p.ImpliedBy, o.Name)
+		}
+	}
+	for _, names := range []*[]string{&p.MatchingNodes, &p.ForeignTaintedNodes, &p.DuplicateOf, &p.ImpliedBy} {
+		slices.Sort(*names)
+		*names = (*names)[:min(len(*names), SampleSize)]
+	}
+	return p
+}
+
+func (f *Fleet) wouldTaint(s *setState) (nodes []string) {
+	selected := 0
+	var matching []string
+	for name, n := range f.nodes {
+		if n.print.claims(s) {
+			nodes = append(nodes, name)
+		}
+		if n.Deleting || !s.Selects(n.Node) {
+			continue
+		}
+		selected++
+		if s.matches(n.Node) {
+			matching = append(matching, name)
+		}
+	}
+	slices.Sort(matching)
+	if s.MaxNodes != nil {
+		matching = matching[:min(len(matching), limit.Of(*s.MaxNodes, selected))]
+	}
+	if s.why() != "" {
+		return nodes
+	}
+	return append(nodes, matching...)
+}

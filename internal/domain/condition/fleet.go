@@ -33,10 +33,14 @@ type Fleet struct {
 	orphans    map[types.UID]bool
 	systemPods []SystemPod
 
-	index  index
-	counts counts
-	queues queues
-	dirty  map[types.UID]string // sets whose status may have changed, and their names
+	index     index
+	setsBy    setIndex
+	union     union
+	recording nodeBits // nodes with a record, or with a write in flight
+	lastHeard int      // the slot of the node that was observed last
+	counts    counts
+	queues    queues
+	dirty     map[types.UID]string // sets whose status may have changed, and their names
 }
 
 type names map[string]struct{}
@@ -59,19 +63,8 @@ type nodeState struct {
 	// inFlight is a write of ours that the node as we know it doesn't show yet.
 	inFlight *inFlight
 	print    footprint
-}
-
-// setState is a set with the nodes it concerns.
-type setState struct {
-	*Set
-	standing Standing
-	selected int
-	matching names // its members' statuses are there, fresh or not
-	tainted  names // it has a claim on a taint
-	recorded names // the record names it, also only in its history
-	held     map[string]Hold
-	breaker  *OpenBreaker
-	resetID  string
+	slot     int
+	sets     map[*setState]struct{} // that concern it
 }
 
 // NewFleet is an empty fleet that lets nothing be done until MarkSynced.
@@ -80,7 +73,7 @@ func NewFleet(limits limit.Limits) *Fleet {
 		limits: limits, precedence: PrecedenceKey,
 		nodes: map[string]*nodeState{}, sets: map[types.UID]*setState{},
 		declared: map[string]bool{}, orphans: map[types.UID]bool{}, dirty: map[types.UID]string{},
-		index: newIndex(), counts: newCounts(), queues: queues{},
+		index: newIndex(), setsBy: newSetIndex(), counts: newCounts(), queues: queues{},
 	}
 }
 
@@ -159,7 +152,8 @@ func (f *Fleet) observe(node *corev1.Node, at Moment, live bool) (changed bool, 
 		f.replace(nil, n, at)
 		return true, f.heads()
 	}
-	n := &nodeState{Node: NewNode(node, was.Node, at.Now), inFlight: was.inFlight, print: was.print}
+	n := &nodeState{Node: NewNode(node, was.Node, at.Now), inFlight: was.inFlight, print: was.print, slot: was.slot, sets: was.sets}
+	f.lastHeard = n.slot
 	landed := n.land(live)
 	if !landed && n.sameButSightings(was.Node) {
 		f.nodes[n.Name] = n
@@ -209,65 +203,74 @@ func (f *Fleet) ObserveLease(name string, renewed time.Time, at Moment) (changed
 
 // replace puts after in before's place everywhere; either may be nil. It says whether room was freed.
 func (f *Fleet) replace(before, after *nodeState, at Moment) (freed bool) {
+	n, gone := after, after == nil
 	var b, a *Node
-	name := ""
 	if before != nil {
-		b, name = before.Node, before.Name
+		b = before.Node
 	}
-	if after != nil {
-		a, name = after.Node, after.Name
-		f.nodes[name] = after
-	} else {
-		delete(f.nodes, name)
-		f.queues.leave(name)
-	}
-	f.index.replace(name, b, a)
-	if after != nil {
-		freed = f.recount(after)
-	} else {
+	if gone {
+		n = before
 		freed = f.counts.replace(before.print, footprint{})
+	} else {
+		if before == nil {
+			n.slot, n.sets = f.index.enter(n.Name), map[*setState]struct{}{}
+		}
+		a = n.Node
+		f.nodes[n.Name] = n
+		freed = f.recount(n)
 	}
+	f.index.replace(n.slot, b, a)
 	for s := range f.setsToJudge(b, a) {
-		f.judgeMatch(s, b, a, name, at)
+		f.judgeMatch(s, b, a, n, at)
 	}
-	for _, s := range f.sets {
-		claims, recorded := false, false
-		if after != nil {
-			claims, recorded = after.print.claims(s), after.recordNames(s.UID)
-		} else {
-			delete(s.held, name)
-		}
-		if s.tainted.put(name, claims) {
-			f.touch(s)
-		}
-		if s.recorded.put(name, recorded) {
-			f.touch(s)
-		}
+	f.noteRecord(n, gone)
+	if gone {
+		f.forget(n)
 	}
 	return freed
+}
+
+// forget takes out what is left of a node that no set matches and that no record names any more.
+func (f *Fleet) forget(n *nodeState) {
+	for s := range n.sets {
+		delete(s.held, n.Name)
+		f.touch(s)
+	}
+	f.queues.leave(n.Name)
+	f.index.leave(n.Name, n.slot)
+	delete(f.nodes, n.Name)
 }
 
 // setsToJudge are the sets whose stand to the node may differ between before and after.
 func (f *Fleet) setsToJudge(before, after *Node) map[*setState]struct{} {
 	sets := map[*setState]struct{}{}
-	all := before == nil || after == nil || before.Deleting != after.Deleting || !maps.Equal(before.Labels, after.Labels)
-	for _, s := range f.sets {
-		if all || slices.ContainsFunc(s.Members, func(m Member) bool { return before.Readings[m.Type].Status != after.Readings[m.Type].Status }) {
+	if before == nil || after == nil || before.Deleting != after.Deleting || !maps.Equal(before.Labels, after.Labels) {
+		for _, s := range f.sets {
 			sets[s] = struct{}{}
+		}
+		return sets
+	}
+	for t, is := range after.Readings { // what vanished has a reading still
+		if was := before.Readings[t]; was.Status != is.Status {
+			f.setsBy.watching(sets, t, was.Status, is.Status)
 		}
 	}
 	return sets
 }
 
-func (f *Fleet) judgeMatch(s *setState, before, after *Node, name string, at Moment) {
+func (f *Fleet) judgeMatch(s *setState, before, after *Node, n *nodeState, at Moment) {
 	selects := func(n *Node) bool { return n != nil && !n.Deleting && s.Selects(n) }
-	if selects(before) {
-		s.selected--
-	}
-	if selects(after) {
+	was, is := selects(before), selects(after)
+	if is {
 		s.selected++
 	}
-	s.matching.put(name, selects(after) && s.matches(after))
+	if was {
+		s.selected--
+	}
+	if was != is {
+		f.resize(s)
+	}
+	f.rematch(s, n, is && s.matches(after))
 	f.judgeBreaker(s, at)
 	f.touch(s)
 }
@@ -275,7 +278,7 @@ func (f *Fleet) judgeMatch(s *setState, before, after *Node, name string, at Mom
 // proofChanged says whether a set's phase changed though no condition did: a silent reporter spoke, or an unproven one
 // proved that it lives.
 func (f *Fleet) proofChanged(before, after *Node, at Moment) bool {
-	for _, s := range f.sets {
+	for s := range f.nodes[after.Name].sets {
 		_, matching := s.matching[after.Name]
 		_, tainted := s.tainted[after.Name]
 		if (matching || tainted) && s.Match(before, at).Phase != s.Match(after, at).Phase {
@@ -297,38 +300,27 @@ func (f *Fleet) ObserveSet(set *Set, standing Standing, stored *OpenBreaker, res
 	was := f.sets[set.UID]
 	if was != nil && f.follows && !sameBreaker(was.breaker, stored) {
 		was.breaker = stored
+		f.recountAll(was)
 		f.touch(was)
 	}
 	if was != nil && was.Generation == set.Generation && was.standing == standing && was.resetID == resetID {
 		return nil
 	}
-	s := &setState{Set: set, standing: standing, matching: names{}, tainted: names{}, recorded: names{}, held: map[string]Hold{},
-		breaker: stored, resetID: resetID}
+	s := newSetState(set, standing, stored, resetID)
 	touched := names{}
 	if was != nil {
 		s.breaker = was.breaker // the leader's own is never older than the stored one, and a follower's is the stored one
 		maps.Copy(touched, was.matching)
+		f.part(was)
 	}
 	f.sets[set.UID] = s
-	for name, n := range f.nodes {
-		s.count(name, n)
-	}
+	f.introduce(s)
 	f.judgeBreaker(s, at)
 	f.touch(s)
 	maps.Copy(touched, s.matching)
 	maps.Copy(touched, s.recorded)
 	maps.Copy(touched, s.tainted) // also by a former set of its name
 	return touched.sorted()
-}
-
-// count takes a node into the counts of a set that is new to the fleet.
-func (s *setState) count(name string, n *nodeState) {
-	if !n.Deleting && s.Selects(n.Node) {
-		s.selected++
-		s.matching.put(name, s.matches(n.Node))
-	}
-	s.tainted.put(name, n.print.claims(s))
-	s.recorded.put(name, n.recordNames(s.UID))
 }
 
 // ForgetSet removes a set that is gone, and gives the nodes that still carry its record.
@@ -339,6 +331,7 @@ func (f *Fleet) ForgetSet(uid types.UID) (affected []string) {
 	if s == nil {
 		return nil
 	}
+	f.part(s)
 	delete(f.sets, uid)
 	delete(f.dirty, uid)
 	return s.recorded.sorted()

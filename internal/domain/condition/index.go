@@ -1,78 +1,187 @@
 package condition
 
 import (
+	"maps"
+	"slices"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 )
 
-// index finds nodes by what they carry, so that a preview needn't look at all of them.
+// index finds nodes by what they carry, so that neither a preview nor a new set needs to look at each of them.
 type index struct {
-	byCondition map[string]map[corev1.ConditionStatus]names
-	byTaint     map[string]names // keys of taints, ours too
+	// slots are the nodes' names by slot, "" where one left; free are the slots that may be given again.
+	slots []string
+	free  []int
+	// order are the slots in the order of the nodes' names.
+	order []int
+
+	present, planes, readyPlanes nodeBits // neither of the first nor of the last is being deleted
+	byCondition                  bitsBy[reported]
+	byType                       bitsBy[string] // of conditions that are there
+	byLabel                      bitsBy[label]
+	labelled                     bitsBy[string]
+	foreign                      bitsBy[string] // by the key of a taint that isn't ours
 }
+
+type reported struct {
+	conditionType string
+	status        corev1.ConditionStatus
+}
+
+type label struct{ key, value string }
 
 func newIndex() index {
-	return index{byCondition: map[string]map[corev1.ConditionStatus]names{}, byTaint: map[string]names{}}
+	return index{byCondition: bitsBy[reported]{}, byType: bitsBy[string]{}, byLabel: bitsBy[label]{}, labelled: bitsBy[string]{}, foreign: bitsBy[string]{}}
 }
 
-func (i index) replace(name string, before, after *Node) {
+// enter gives a new node its slot.
+func (i *index) enter(name string) (slot int) {
+	if last := len(i.free) - 1; last >= 0 {
+		slot, i.free = i.free[last], i.free[:last]
+		i.slots[slot] = name
+	} else {
+		slot, i.slots = len(i.slots), append(i.slots, name)
+	}
+	at, _ := i.place(name)
+	i.order = slices.Insert(i.order, at, slot)
+	return slot
+}
+
+// leave takes the slot of a node that carries nothing any more.
+func (i *index) leave(name string, slot int) {
+	if at, there := i.place(name); there {
+		i.order = slices.Delete(i.order, at, at+1)
+	}
+	i.slots[slot], i.free = "", append(i.free, slot)
+}
+
+func (i *index) place(name string) (at int, there bool) {
+	return slices.BinarySearchFunc(i.order, name, func(slot int, name string) int { return strings.Compare(i.slots[slot], name) })
+}
+
+// replace puts what a node carries after in the place of what it carried before; either may be nil.
+func (i *index) replace(slot int, before, after *Node) {
+	i.present.put(slot, after != nil && !after.Deleting)
+	i.planes.put(slot, after != nil && after.ControlPlane)
+	i.readyPlanes.put(slot, after != nil && after.ControlPlane && after.Ready && !after.Deleting)
+	var was, is Node
 	if before != nil {
-		i.remove(name, before, after)
+		was = *before
 	}
 	if after != nil {
-		i.insert(name, before, after)
+		is = *after
+	}
+	i.relabel(slot, was.Labels, is.Labels)
+	i.report(slot, was.Readings, is.Readings)
+	if len(was.Taints)+len(is.Taints) > 0 {
+		for _, t := range was.Taints {
+			i.foreign.put(t.Key, slot, false)
+		}
+		for _, t := range is.Taints {
+			if !is.Owned.Owns(t) {
+				i.foreign.put(t.Key, slot, true)
+			}
+		}
 	}
 }
 
-func (i index) remove(name string, before, after *Node) {
-	for t, r := range before.Readings {
-		if after == nil || after.Readings[t].Status != r.Status {
-			delete(i.byCondition[t][r.Status], name)
-		}
+func (i *index) relabel(slot int, before, after map[string]string) {
+	if maps.Equal(before, after) {
+		return
 	}
-	for _, t := range before.Taints {
-		delete(i.byTaint[t.Key], name)
+	for key, value := range before {
+		i.byLabel.put(label{key, value}, slot, false)
+		i.labelled.put(key, slot, false)
 	}
-}
-
-func (i index) insert(name string, before, after *Node) {
-	for t, r := range after.Readings {
-		if before != nil && before.Readings[t].Status == r.Status {
-			continue
-		}
-		if i.byCondition[t] == nil {
-			i.byCondition[t] = map[corev1.ConditionStatus]names{}
-		}
-		if i.byCondition[t][r.Status] == nil {
-			i.byCondition[t][r.Status] = names{}
-		}
-		i.byCondition[t][r.Status].put(name, true)
-	}
-	for _, t := range after.Taints {
-		if i.byTaint[t.Key] == nil {
-			i.byTaint[t.Key] = names{}
-		}
-		i.byTaint[t.Key].put(name, true)
+	for key, value := range after {
+		i.byLabel.put(label{key, value}, slot, true)
+		i.labelled.put(key, slot, true)
 	}
 }
 
-// candidates are the nodes that may match: those with the status that the fewest nodes have.
-func (i index) candidates(s *Set) names {
-	var fewest names
-	for n, m := range s.Members {
-		with := i.byCondition[m.Type][m.Status]
-		if n == 0 || len(with) < len(fewest) {
-			fewest = with
+func (i *index) report(slot int, before, after map[string]Reading) {
+	for t, was := range before {
+		if is, there := after[t]; !there || is.Status != was.Status {
+			i.byCondition.put(reported{t, was.Status}, slot, false)
+			i.byType.put(t, slot, there && is.Status != "")
 		}
 	}
-	return fewest
+	for t, is := range after {
+		if was, there := before[t]; !there || is.Status != was.Status {
+			i.byCondition.put(reported{t, is.Status}, slot, true)
+			i.byType.put(t, slot, is.Status != "")
+		}
+	}
 }
 
-// reported says whether any node carries the condition type.
-func (i index) reported(conditionType string) bool {
-	for status, with := range i.byCondition[conditionType] {
-		if status != "" && len(with) > 0 {
-			return true
+// selected are the nodes that a set is about and that aren't being deleted, for the caller to keep.
+func (i *index) selected(s *Set) nodeBits {
+	selected := slices.Clone(i.present)
+	if !s.IncludeControlPlane {
+		selected.drop(i.planes)
+	}
+	requirements, selectable := s.Selector.Requirements()
+	if !selectable {
+		clear(selected)
+	}
+	for _, r := range requirements {
+		i.require(selected, r)
+	}
+	return selected
+}
+
+// require keeps what meets a requirement of a nodeSelector.
+func (i *index) require(selected nodeBits, r labels.Requirement) {
+	var with nodeBits
+	for value := range r.Values() {
+		with.join(i.byLabel.of(label{r.Key(), value}))
+	}
+	switch r.Operator() {
+	case selection.Exists:
+		selected.keep(i.labelled.of(r.Key()))
+	case selection.DoesNotExist:
+		selected.drop(i.labelled.of(r.Key()))
+	case selection.NotIn:
+		selected.drop(with)
+	default: // In, and = of matchLabels; a nodeSelector has no others
+		selected.keep(with)
+	}
+}
+
+// matching are those of the selected nodes that have every member's status, for the caller to keep.
+func (i *index) matching(s *Set, selected nodeBits) nodeBits {
+	matching := slices.Clone(selected)
+	if len(s.Members) == 0 { // a spec that can't be read
+		clear(matching)
+	}
+	for _, m := range s.Members {
+		matching.keep(i.byCondition.of(reported{m.Type, m.Status}))
+	}
+	return matching
+}
+
+// fewNodes is up to how many nodes it is cheaper to sort their names than to look for them in the order of all names.
+const fewNodes = 64
+
+// first are the names of the first SampleSize of the nodes, in order.
+func (i *index) first(of nodeBits, count int) []string {
+	if count <= fewNodes {
+		var first firstNames
+		for slot := range of.all() {
+			first.add(i.slots[slot])
+		}
+		return first.names
+	}
+	first := make([]string, 0, SampleSize)
+	for _, slot := range i.order {
+		if of.has(slot) {
+			if first = append(first, i.slots[slot]); len(first) == SampleSize {
+				break
+			}
 		}
 	}
-	return false
+	return first
 }

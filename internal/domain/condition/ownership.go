@@ -113,6 +113,12 @@ func (o Ownership) Sets() []types.UID {
 	return slices.Compact(uids)
 }
 
+// names says whether the set has an entry, also only a past one.
+func (o Ownership) names(set types.UID) bool {
+	return slices.ContainsFunc(o.Taints, func(t OwnedTaint) bool { return t.Set == set }) ||
+		slices.ContainsFunc(o.History, func(p PastTaint) bool { return p.Set == set })
+}
+
 var rank = map[corev1.TaintEffect]int{
 	corev1.TaintEffectPreferNoSchedule: 1,
 	corev1.TaintEffectNoSchedule:       2,

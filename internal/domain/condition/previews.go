@@ -1,7 +1,6 @@
 package condition
 
 import (
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,11 +18,14 @@ func (f *Fleet) Preview(cs *v1alpha1.ConditionSet, limits limit.Limits, at Momen
 	}
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	p := Preview{Nodes: f.counts.cluster.counted, Selected: f.selectedNow(s), ControlPlaneReady: f.counts.planeReady, ControlPlaneReadyAfter: f.counts.planeReady}
-	f.previewMatching(&p, s, limits)
+	selected := f.index.selected(s)
+	p := Preview{Nodes: f.counts.cluster.counted, Selected: selected.count(), ControlPlaneReady: f.counts.planeReady, ControlPlaneReadyAfter: f.counts.planeReady}
+	f.previewMatching(&p, s, selected, limits)
 	f.previewReporters(&p, s, at)
-	f.previewForeign(&p, s)
-	f.previewOthers(&p, s)
+	foreign := f.index.foreign.of(s.Key)
+	p.ForeignTainted = foreign.count()
+	p.ForeignTaintedNodes = f.index.first(foreign, p.ForeignTainted)
+	p.DuplicateOf, p.ImpliedBy = f.setsBy.duplicatesOf(s), f.setsBy.impliedBy(s)
 	if s.Effect == corev1.TaintEffectNoExecute && p.Selected > 0 {
 		names := intolerant(f.systemPods, s.Key)
 		p.IntolerantSystemPods = names[:min(len(names), SampleSize)]
@@ -31,89 +33,34 @@ func (f *Fleet) Preview(cs *v1alpha1.ConditionSet, limits limit.Limits, at Momen
 	return p, nil
 }
 
-func (f *Fleet) selectedNow(s *Set) int {
-	switch {
-	case s.Selector.Empty() && s.IncludeControlPlane:
-		return f.counts.cluster.counted + f.counts.planes
-	case s.Selector.Empty():
-		return f.counts.cluster.counted
-	}
-	selected := 0
-	for _, n := range f.nodes {
-		if !n.Deleting && s.Selects(n.Node) {
-			selected++
-		}
-	}
-	return selected
-}
-
-// previewMatching looks once at each node that may match: a set that matches everything must not cost more than a look.
-func (f *Fleet) previewMatching(p *Preview, s *Set, limits limit.Limits) {
-	others := f.taintedByOthers(s)
-	var first firstNames
-	alone, planeLost := 0, false
-	for name := range f.index.candidates(s) {
-		n := f.nodes[name]
-		if n.Deleting || !s.Selects(n.Node) || !s.matches(n.Node) {
-			continue
-		}
-		p.Matching++
-		first.add(name)
-		if _, too := others[name]; !too {
-			alone++
-		}
-		planeLost = planeLost || n.print.planeReady
-	}
-	p.MatchingNodes = first.names
-	if planeLost && s.Effect == corev1.TaintEffectNoExecute {
+func (f *Fleet) previewMatching(p *Preview, s *Set, selected nodeBits, limits limit.Limits) {
+	others, matching := f.ofOthers(s.Name), f.index.matching(s, selected)
+	p.Matching = matching.count()
+	p.MatchingNodes = f.index.first(matching, p.Matching)
+	if s.Effect == corev1.TaintEffectNoExecute && matching.meets(f.index.readyPlanes) {
 		p.ControlPlaneReadyAfter-- // one at a time
 	}
 	p.WouldTaint = p.Matching
 	if s.MaxNodes != nil {
 		p.WouldTaint = min(p.WouldTaint, limit.Of(*s.MaxNodes, p.Selected))
 	}
+	matching.drop(others)
+	alone, ofOthers := matching.count(), others.count()
 	p.UnionLimit = limit.Of(limits.MaxTaintedNodes, p.Nodes)
-	p.UnionTainted = len(others) + min(alone, p.WouldTaint)
+	p.UnionTainted = ofOthers + min(alone, p.WouldTaint)
 	switch s.Effect {
 	case corev1.TaintEffectNoExecute:
 		p.LimitName, p.Limit = "maxEvictingNodes", limit.Of(limits.MaxEvictingNodes, p.Nodes)
 	case corev1.TaintEffectNoSchedule:
 		p.LimitName, p.Limit = "maxTaintedNodes", p.UnionLimit
 	default: // PreferNoSchedule is free
-		p.Limit, p.UnionTainted = limit.None, len(others)
+		p.Limit, p.UnionTainted = limit.None, ofOthers
 	}
-}
-
-// taintedByOthers are the nodes that all other enforcing sets would taint or have tainted.
-func (f *Fleet) taintedByOthers(s *Set) names {
-	others := names{}
-	for _, o := range f.sets {
-		if o.Name != s.Name && !o.Observe && o.standing == Active && o.Effect != corev1.TaintEffectPreferNoSchedule {
-			maps.Copy(others, o.mayTaint())
-			maps.Copy(others, o.tainted)
-		}
-	}
-	return others
-}
-
-// mayTaint are the matching nodes that the set could taint: none while its breaker is open, and no more than its own cap.
-func (s *setState) mayTaint() names {
-	switch {
-	case s.why() != "":
-		return nil
-	case s.MaxNodes == nil:
-		return s.matching
-	}
-	may, sorted := names{}, s.matching.sorted()
-	for _, name := range sorted[:min(len(sorted), limit.Of(*s.MaxNodes, s.selected))] {
-		may.put(name, true)
-	}
-	return may
 }
 
 func (f *Fleet) previewReporters(p *Preview, s *Set, at Moment) {
 	for _, m := range s.Members {
-		if !f.index.reported(m.Type) {
+		if f.index.byType.of(m.Type) == nil {
 			if _, ok := known(m.Type); !ok {
 				p.UnreportedTypes = append(p.UnreportedTypes, m.Type)
 			}
@@ -125,46 +72,23 @@ func (f *Fleet) previewReporters(p *Preview, s *Set, at Moment) {
 	}
 }
 
+// anyAlive says whether the reporter lives on some node. The node that was heard of last most likely shows it; only where
+// a reporter is silent are all of its nodes looked at.
 func (f *Fleet) anyAlive(m Member, s *Set, at Moment) bool {
-	for status, with := range f.index.byCondition[m.Type] {
-		for name := range with {
-			if n := f.nodes[name]; status != "" && n.alive(n.Readings[m.Type], m, s.StaleAfter, at) {
-				return true
-			}
+	alive := func(slot int) bool {
+		n := f.nodes[f.index.slots[slot]]
+		return n.alive(n.Readings[m.Type], m, s.StaleAfter, at)
+	}
+	reporting := f.index.byType.of(m.Type)
+	if reporting.has(f.lastHeard) && alive(f.lastHeard) {
+		return true
+	}
+	for slot := range reporting.all() {
+		if alive(slot) {
+			return true
 		}
 	}
 	return false
-}
-
-func (f *Fleet) previewForeign(p *Preview, s *Set) {
-	var first firstNames
-	for name := range f.index.byTaint[s.Key] {
-		n := f.nodes[name]
-		if slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool { return t.Key == s.Key && !n.Owned.Owns(t) }) {
-			p.ForeignTainted++
-			first.add(name)
-		}
-	}
-	p.ForeignTaintedNodes = first.names
-}
-
-func (f *Fleet) previewOthers(p *Preview, s *Set) {
-	for _, o := range f.sets {
-		if o.Name == s.Name {
-			continue
-		}
-		equal := slices.Equal(o.Members, s.Members)
-		switch {
-		case o.Type == s.Type || equal:
-			p.DuplicateOf = append(p.DuplicateOf, o.Name)
-		case o.Key == s.Key && subset(o.Members, s.Members):
-			p.ImpliedBy = append(p.ImpliedBy, o.Name)
-		}
-	}
-	slices.Sort(p.DuplicateOf)
-	slices.Sort(p.ImpliedBy)
-	p.DuplicateOf = p.DuplicateOf[:min(len(p.DuplicateOf), SampleSize)]
-	p.ImpliedBy = p.ImpliedBy[:min(len(p.ImpliedBy), SampleSize)]
 }
 
 func subset[T comparable](of, in []T) bool {

@@ -181,7 +181,7 @@ func (f *Fleet) Decide(name string, at Moment, evidence *Evidence) (plan Plan, n
 	}
 	n.inFlight = &inFlight{owned: plan.Owned, taints: plan.Taints, since: at.Now}
 	f.recount(n)
-	f.recordInFlight(n)
+	f.noteRecord(n, false)
 	return plan, Write
 }
 
@@ -232,29 +232,20 @@ func (f *Fleet) Failed(name string) (wake []string) {
 func (f *Fleet) settle(n *nodeState) (wake []string) {
 	n.inFlight = nil
 	freed := f.recount(n)
-	f.recordInFlight(n)
+	f.noteRecord(n, false)
 	if freed {
 		return f.heads()
 	}
 	return nil
 }
 
-func (f *Fleet) recordInFlight(n *nodeState) {
-	for _, s := range f.sets {
-		changed := s.tainted.put(n.Name, n.print.claims(s))
-		if s.recorded.put(n.Name, n.recordNames(s.UID)) || changed {
-			f.touch(s)
-		}
-	}
-}
-
 // claimants are the sets that match the node or stand in its record, the oldest first.
 func (f *Fleet) claimants(n *nodeState) []Claimant {
 	var claimants []Claimant
-	for _, s := range f.sets {
+	for s := range n.sets {
 		_, matching := s.matching[n.Name]
 		_, recorded := s.recorded[n.Name]
-		inherits := slices.ContainsFunc(n.Owned.Taints, func(t OwnedTaint) bool { return t.Name == s.Name })
+		_, inherits := s.tainted[n.Name]
 		if matching || recorded || inherits {
 			claimants = append(claimants, Claimant{Set: s.Set, Standing: s.standing, Why: s.why()})
 		}
@@ -265,9 +256,9 @@ func (f *Fleet) claimants(n *nodeState) []Claimant {
 
 func (f *Fleet) noteHolds(n *nodeState, holds []Hold) {
 	f.queues.enter(n.Name, holds)
-	for uid, s := range f.sets { // also those that held the node and don't match it any more
+	for s := range n.sets { // also those that held the node and don't match it any more
 		was, had := s.held[n.Name]
-		i := slices.IndexFunc(holds, func(h Hold) bool { return h.Set == uid })
+		i := slices.IndexFunc(holds, func(h Hold) bool { return h.Set == s.UID })
 		if i < 0 {
 			delete(s.held, n.Name)
 		} else {
@@ -275,6 +266,7 @@ func (f *Fleet) noteHolds(n *nodeState, holds []Hold) {
 		}
 		if had != (i >= 0) || had && was.Reason != holds[i].Reason {
 			f.touch(s)
+			f.relate(s, n)
 		}
 	}
 }
@@ -311,10 +303,5 @@ func (f *Fleet) Evicting(node string) bool {
 func (f *Fleet) UsesLease() bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	for _, s := range f.sets {
-		if slices.ContainsFunc(s.Members, func(m Member) bool { return m.noHeartbeat }) {
-			return true
-		}
-	}
-	return false
+	return len(f.setsBy.byLease) > 0
 }
