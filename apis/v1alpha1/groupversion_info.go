@@ -25,6 +25,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&ConditionSet{}, &ConditionSetList{},
 		&Guardrail{}, &GuardrailList{},
 		&GuardrailException{}, &GuardrailExceptionList{},
+		&WeederConfig{}, &WeederConfigList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
