@@ -21,7 +21,7 @@ func (f *Fleet) judgeBreaker(s *setState, at Moment) {
 			f.recountAll(s)
 		}
 	}(s.why())
-	wave := f.limits.Breaks(len(s.matching), s.selected)
+	wave := f.policy.Limits.Breaks(len(s.matching), s.selected)
 	if wave && s.breaker == nil && !s.Observe { // one that only observes does nothing that could be stopped
 		s.breaker = &OpenBreaker{ID: at.Now.UTC().Format("20060102t150405z"), OpenedAt: at.Now}
 		f.touch(s)

@@ -19,13 +19,12 @@ import (
 // workers can't both take the last place under a limit.
 type Fleet struct {
 	mu     sync.RWMutex
-	limits limit.Limits
+	policy Policy
 	synced bool
 	// follows: another replica may lead.
 	follows bool
 	// actsFrom is until when nothing new is done because our clock stepped.
-	actsFrom   time.Time
-	precedence Precedence
+	actsFrom time.Time
 
 	nodes      map[string]*nodeState
 	sets       map[types.UID]*setState
@@ -67,11 +66,11 @@ type nodeState struct {
 	sets     map[*setState]struct{} // that concern it
 }
 
-// NewFleet is an empty fleet that lets nothing be done until MarkSynced.
+// NewFleet is an empty fleet under these limits that lets nothing be done until MarkSynced.
 func NewFleet(limits limit.Limits) *Fleet {
 	return &Fleet{
-		limits: limits, precedence: PrecedenceKey,
-		nodes: map[string]*nodeState{}, sets: map[types.UID]*setState{},
+		policy: Policy{Limits: limits, Precedence: PrecedenceKey},
+		nodes:  map[string]*nodeState{}, sets: map[types.UID]*setState{},
 		declared: map[string]bool{}, orphans: map[types.UID]bool{}, dirty: map[types.UID]string{},
 		index: newIndex(), setsBy: newSetIndex(), counts: newCounts(), queues: queues{},
 	}
@@ -306,7 +305,7 @@ func (f *Fleet) ObserveSet(set *Set, standing Standing, stored *OpenBreaker, res
 	if was != nil && was.Generation == set.Generation && was.standing == standing && was.resetID == resetID {
 		return nil
 	}
-	s := newSetState(set, standing, stored, resetID)
+	s := newSetState(set.under(f.policy.Types), standing, stored, resetID)
 	touched := names{}
 	if was != nil {
 		s.breaker = was.breaker // the leader's own is never older than the stored one, and a follower's is the stored one

@@ -68,6 +68,8 @@ func (p *planner) standingGate(c Claimant) Gate {
 	switch {
 	case c.Standing != Active:
 		return Gate{Reason: HeldByStanding, Message: "the set isn't admitted"}
+	case p.Paused != "":
+		return Gate{Reason: HeldByPause, Message: p.Paused}
 	case unconfirmed != "":
 		return Gate{Reason: HeldByDoubt, Message: unconfirmed}
 	case p.clocksDiffer():

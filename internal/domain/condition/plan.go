@@ -60,6 +60,7 @@ const (
 	HeldByOwnCap      Reason = "OwnCapReached"
 	HeldByBreaker     Reason = "BreakerOpen"
 	HeldByStanding    Reason = "NotAdmitted"
+	HeldByPause       Reason = "Paused"
 	HeldByClock       Reason = "ClockStepped"
 	HeldByPlane       Reason = "OtherControlPlaneNodeTainted"
 	HeldByForeign     Reason = "ForeignTaint"
@@ -185,7 +186,9 @@ type Input struct {
 	Claimants []Claimant
 	At        Moment
 	// ActsFrom is until when nothing new is done because our clock stepped.
-	ActsFrom   time.Time
+	ActsFrom time.Time
+	// Paused is why no set does anything new; "" when they may.
+	Paused     string
 	Precedence Precedence
 	// Declared says whether a ConditionSet ever declared this key.
 	Declared func(key string) bool

@@ -18,6 +18,7 @@ func (f *Fleet) Preview(cs *v1alpha1.ConditionSet, limits limit.Limits, at Momen
 	}
 	f.mu.RLock()
 	defer f.mu.RUnlock()
+	s = s.under(f.policy.Types)
 	selected := f.index.selected(s)
 	p := Preview{Nodes: f.counts.cluster.counted, Selected: selected.count(), ControlPlaneReady: f.counts.planeReady, ControlPlaneReadyAfter: f.counts.planeReady}
 	f.previewMatching(&p, s, selected, limits)
@@ -61,7 +62,7 @@ func (f *Fleet) previewMatching(p *Preview, s *Set, selected nodeBits, limits li
 func (f *Fleet) previewReporters(p *Preview, s *Set, at Moment) {
 	for _, m := range s.Members {
 		if f.index.byType.of(m.Type) == nil {
-			if _, ok := known(m.Type); !ok {
+			if _, ok := f.policy.Types.Lookup(m.Type); !ok {
 				p.UnreportedTypes = append(p.UnreportedTypes, m.Type)
 			}
 			continue

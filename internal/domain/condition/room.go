@@ -75,8 +75,8 @@ func (f *Fleet) room(n *nodeState, claimants []Claimant, at Moment) Room {
 		}
 	}
 	r := Room{Own: map[types.UID]Gate{}}
-	r.Taint = f.cap("maxTaintedNodes", f.limits.MaxTaintedNodes, n, held, n.print.repels, func(t *tally) int { return t.repelling })
-	if r.Evict = f.cap("maxEvictingNodes", f.limits.MaxEvictingNodes, n, held, n.print.evicts, func(t *tally) int { return t.evicting }); !r.Evict.Closed() {
+	r.Taint = f.cap("maxTaintedNodes", f.policy.Limits.MaxTaintedNodes, n, held, n.print.repels, func(t *tally) int { return t.repelling })
+	if r.Evict = f.cap("maxEvictingNodes", f.policy.Limits.MaxEvictingNodes, n, held, n.print.evicts, func(t *tally) int { return t.evicting }); !r.Evict.Closed() {
 		r.Evict = f.pace(n, held, at)
 	}
 	if n.print.planeReady && f.counts.planeReady <= 1 {
@@ -123,13 +123,13 @@ func (f *Fleet) cap(name string, value intstr.IntOrString, n *nodeState, held ti
 // pace lets one node of a zone begin to evict at a time.
 func (f *Fleet) pace(n *nodeState, held time.Time, at Moment) Gate {
 	dimension := "pace/" + n.Zone
-	next := f.counts.zones[n.Zone].lastEviction(at.Now.Add(f.limits.EvictPace)).Add(f.limits.EvictPace)
+	next := f.counts.zones[n.Zone].lastEviction(at.Now.Add(f.policy.Limits.EvictPace)).Add(f.policy.Limits.EvictPace)
 	if at.Now.Before(next) || f.queues.before(dimension, n.Name, held) > 0 {
 		if !at.Now.Before(next) {
 			next = time.Time{}
 		}
 		return Gate{Reason: HeldByPace, At: next, dimension: dimension,
-			Message: fmt.Sprintf("one node of zone %q begins to evict in %s", n.Zone, f.limits.EvictPace)}
+			Message: fmt.Sprintf("one node of zone %q begins to evict in %s", n.Zone, f.policy.Limits.EvictPace)}
 	}
 	return Gate{}
 }
@@ -167,7 +167,7 @@ func (f *Fleet) Decide(name string, at Moment, evidence *Evidence) (plan Plan, n
 	}
 	claimants := f.claimants(n)
 	plan = PlanNode(Input{
-		Node: n.Node, Claimants: claimants, At: at, ActsFrom: f.actsFrom, Precedence: f.precedence,
+		Node: n.Node, Claimants: claimants, At: at, ActsFrom: f.actsFrom, Precedence: f.policy.Precedence, Paused: f.policy.Paused,
 		Declared:  func(key string) bool { return f.declared[key] },
 		Withdrawn: func(uid types.UID) bool { return f.orphans[uid] },
 		Room:      f.room(n, claimants, at), Evidence: evidence,

@@ -52,7 +52,8 @@ type Member struct {
 	noHeartbeat bool
 }
 
-// NewSet reads a ConditionSet. Its error names the field that can't be read; the CRD's schema refuses most such values.
+// NewSet reads a ConditionSet. What its members' types mean is built in until a Fleet, which knows the declared ones, takes
+// the set in. Its error names the field that can't be read; the CRD's schema refuses most such values.
 func NewSet(cs *v1alpha1.ConditionSet) (*Set, error) {
 	s := &Set{
 		UID: cs.UID, Name: cs.Name, Generation: cs.Generation, Created: cs.CreationTimestamp.Time,
@@ -83,11 +84,26 @@ func (s *Set) readMembers(conditions map[string]v1alpha1.MemberCondition) error 
 		if !ok {
 			return fmt.Errorf("spec.conditions[%s].status: %s is none of true, false, unknown", conditionType, c.Status.JSON)
 		}
-		k, _ := known(conditionType)
-		s.Members = append(s.Members, Member{Type: conditionType, Status: status, noHeartbeat: k.NoHeartbeat})
+		s.Members = append(s.Members, Member{Type: conditionType, Status: status})
 	}
 	slices.SortFunc(s.Members, func(a, b Member) int { return strings.Compare(a.Type, b.Type) })
+	s.Members = s.under(Registry{}).Members
 	return nil
+}
+
+// under is the set with its members' types read by a registry: the same set where that changes nothing.
+func (s *Set) under(types Registry) *Set {
+	members := slices.Clone(s.Members)
+	for i, m := range members {
+		k, _ := types.Lookup(m.Type)
+		members[i].noHeartbeat = k.NoHeartbeat
+	}
+	if slices.Equal(members, s.Members) {
+		return s
+	}
+	other := *s
+	other.Members = members
+	return &other
 }
 
 func (s *Set) readSelector(selector *v1alpha1.NodeSelector) error {

@@ -1,0 +1,212 @@
+package condition_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+)
+
+func policy(limits limit.Limits, change ...func(*condition.Policy)) condition.Policy {
+	p := condition.Policy{Limits: limits}
+	for _, c := range change {
+		c(&p)
+	}
+	return p
+}
+
+func TestALimitThatShrinksUndoesNothingAndHoldsBackWhatIsNew(t *testing.T) {
+	m := manage(t, calm("4", "4"), workers(10, kubeletSick), newSet(t, "a", noSchedule))
+	for _, name := range []string{"w00", "w01", "w02"} {
+		m.settle(name)
+	}
+	m.fleet.SetPolicy(policy(calm("1", "1")), moment(noon))
+	for _, name := range m.fleet.Nodes() {
+		if m.settle(name) {
+			t.Errorf("%s is written", name)
+		}
+	}
+	if got := m.tainted("example.com/k"); len(got) != 3 {
+		t.Errorf("tainted %v, want the three as they were", got)
+	}
+	if sum, _ := m.fleet.Summary("a-uid", moment(noon)); sum.Holds["LimitReached"].Nodes != 7 {
+		t.Errorf("holds %v, want seven by the limit", sum.Holds)
+	}
+	m.see("w00", kubeletWell)
+	if !m.settle("w00") {
+		t.Error("a limit below what is used stops an undo")
+	}
+}
+
+func TestALimitThatGrowsWakesTheLongestWaiting(t *testing.T) {
+	m := manage(t, calm("1", "1"), workers(10, kubeletSick), newSet(t, "a", noSchedule))
+	for _, name := range m.fleet.Nodes() {
+		m.settle(name)
+	}
+	woken := m.fleet.SetPolicy(policy(calm("3", "1")), moment(noon))
+	if !slices.Contains(woken, "w01") || !slices.Contains(woken, "w02") {
+		t.Fatalf("woken %v, want those who wait", woken)
+	}
+	for _, name := range woken {
+		m.settle(name)
+	}
+	if got := m.tainted("example.com/k"); !slices.Equal(got, []string{"w00", "w01", "w02"}) {
+		t.Errorf("tainted %v, want three", got)
+	}
+	if again := m.fleet.SetPolicy(policy(calm("3", "1")), moment(noon)); len(again) > 0 {
+		t.Errorf("the same policy wakes %v", again)
+	}
+}
+
+func TestAPauseHoldsBackWhatIsNewAndUndoGoesOn(t *testing.T) {
+	m := manage(t, calm("5", "5"), workers(6, kubeletSick), newSet(t, "a", noSchedule))
+	m.settle("w00")
+	m.settle("w01")
+	paused := policy(calm("5", "5"), func(p *condition.Policy) { p.Paused = "Guardrail freeze pauses all new acts" })
+	if look := m.fleet.SetPolicy(paused, moment(noon)); len(look) != 6 {
+		t.Errorf("%v are to be looked at, want all six that match", look)
+	}
+	plan, next := m.decide("w02")
+	if next != condition.Nothing || len(plan.Holds) != 1 || plan.Holds[0].Reason != "Paused" || plan.Holds[0].Message != "Guardrail freeze pauses all new acts" {
+		t.Errorf("next %d, holds %+v", next, plan.Holds)
+	}
+	m.see("w00", kubeletWell)
+	if !m.settle("w00") {
+		t.Error("a pause stops an undo")
+	}
+	if look := m.fleet.SetPolicy(policy(calm("5", "5")), moment(noon)); !slices.Contains(look, "w02") || !m.settle("w02") {
+		t.Errorf("to be looked at after the pause: %v", look)
+	}
+}
+
+func TestAPauseHoldsBackAnEviction(t *testing.T) {
+	m := manage(t, calm("5", "5"), workers(6, kernelSick), newSet(t, "a", "evictAfter: 10m\n"+noExecute))
+	m.settle("w00")
+	m.fleet.SetPolicy(policy(calm("5", "5"), func(p *condition.Policy) { p.Paused = "Guardrails can't be read" }), moment(noon))
+	m.now = noon.Add(11 * time.Minute)
+	m.see("w00", reportsAt("KernelDeadlock", "True", ago(time.Hour), m.now))
+	if m.settle("w00") {
+		t.Errorf("written: %v", m.api.nodes["w00"].Spec.Taints)
+	}
+}
+
+func TestThePrecedenceMayChange(t *testing.T) {
+	m := manage(t, calm("5", "5"), workers(6, kubeletSick), newSet(t, "a", noSchedule),
+		newSet(t, "b", "effect: PreferNoSchedule\ntaintKey: example.com/other\nconditions: {KubeletUnhealthy: {status: true}}"))
+	m.settle("w00")
+	byNode := policy(calm("5", "5"), func(p *condition.Policy) { p.Precedence = condition.PrecedenceNode })
+	if look := m.fleet.SetPolicy(byNode, moment(noon)); !slices.Contains(look, "w00") {
+		t.Errorf("to be looked at: %v", look)
+	}
+	m.settle("w00")
+	if got := texts(m.api.nodes["w00"].Spec.Taints, taintText); !slices.Equal(got, []string{"example.com/k:NoSchedule"}) {
+		t.Errorf("taints %v by node, want the highest effect alone", got)
+	}
+	m.fleet.SetPolicy(policy(calm("5", "5")), moment(noon))
+	m.settle("w00")
+	if got := m.api.nodes["w00"].Spec.Taints; len(got) != 2 {
+		t.Errorf("taints %v by key, want both", texts(got, taintText))
+	}
+}
+
+func TestABreakerIsJudgedByTheLimitsInForce(t *testing.T) {
+	m := manage(t, calm("100%", "100%"), workers(10, kubeletSick), newSet(t, "a", noSchedule))
+	m.fleet.SetPolicy(policy(breakerLimits()), moment(noon))
+	if sum, _ := m.fleet.Summary("a-uid", moment(noon)); sum.Breaker == nil || m.settle("w00") {
+		t.Error("ten of ten match, and the breaker isn't open")
+	}
+}
+
+func TestADeclaredTypeWithoutHeartbeatLivesByTheLease(t *testing.T) {
+	const spec = "effect: NoSchedule\ntaintKey: example.com/k\nconditions: {Custom: {status: true}}"
+	m := manage(t, calm("5", "5"), workers(6, reportsAt("Custom", "True", ago(time.Hour), ago(time.Hour))), newSet(t, "a", spec))
+	m.fleet.ObserveLease("w00", ago(time.Second), moment(noon))
+	if m.settle("w00") || m.fleet.UsesLease() {
+		t.Fatal("a type that isn't declared is believed without a heartbeat")
+	}
+	types, err := condition.NewRegistry(condition.KnownType{Type: "Custom", Healthy: "False", NoHeartbeat: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	declared := policy(calm("5", "5"), func(p *condition.Policy) { p.Types = types })
+	if look := m.fleet.SetPolicy(declared, moment(noon)); len(look) != 6 || !m.fleet.UsesLease() {
+		t.Errorf("to be looked at: %v; uses Leases: %t", look, m.fleet.UsesLease())
+	}
+	if p := preview(t, m, "new", spec); p.UnreportedTypes != nil || p.SilentTypes != nil {
+		t.Errorf("unreported %v, silent %v", p.UnreportedTypes, p.SilentTypes)
+	}
+	if !m.settle("w00") {
+		t.Error("the Lease isn't believed")
+	}
+	m.fleet.ObserveSet(newSet(t, "later", spec), active, nil, "", moment(noon))
+	m.fleet.SetPolicy(policy(calm("5", "5")), moment(noon))
+	if m.fleet.UsesLease() {
+		t.Error("a set keeps a declaration that is gone")
+	}
+}
+
+func TestADeclaredTypeIsNotUnreported(t *testing.T) {
+	m := manage(t, calm("5", "5"), workers(6), newSet(t, "a", noSchedule))
+	types, _ := condition.NewRegistry(condition.KnownType{Type: "Custom", Healthy: "False"})
+	m.fleet.SetPolicy(policy(calm("5", "5"), func(p *condition.Policy) { p.Types = types }), moment(noon))
+	p := preview(t, m, "new", "effect: NoSchedule\ntaintKey: example.com/k\nconditions: {Custom: {status: true}, Other: {status: true}}")
+	if !slices.Equal(p.UnreportedTypes, []string{"Other"}) {
+		t.Errorf("unreported %v, want Other", p.UnreportedTypes)
+	}
+}
+
+func TestDeclaredTypes(t *testing.T) {
+	tests := []struct {
+		name     string
+		declared []condition.KnownType
+		want     string // of type Custom: healthy status and flags, "" when it isn't known
+		err      string
+	}{
+		{"one", []condition.KnownType{{Type: "Custom", Healthy: "True", Sticky: true}}, "True sticky", ""},
+		{"nothing", nil, "", ""},
+		{"a built-in type can't be declared anew", []condition.KnownType{{Type: "Ready", Healthy: "False"}}, "", "condition type Ready is built in"},
+		{"nor a reporter's", []condition.KnownType{{Type: "KernelDeadlock", Healthy: "True"}, {Type: "Custom", Healthy: "True"}}, "True", "condition type KernelDeadlock is built in"},
+		{"Unknown is nobody's health", []condition.KnownType{{Type: "Custom", Healthy: "Unknown"}}, "", `not "Unknown"`},
+		{"a good and a bad declaration", []condition.KnownType{{Type: "Custom", Healthy: "True"}, {Type: "Custom"}}, "", `not ""`},
+		{"no name", []condition.KnownType{{Healthy: "True"}}, "", "needs a name"},
+		{"opposites", []condition.KnownType{{Type: "Custom", Healthy: "True"}, {Type: "Custom", Healthy: "False"}, {Type: "Custom", Healthy: "True"}}, "", "at True and at False"},
+		{"twice the same", []condition.KnownType{{Type: "Custom", Healthy: "True", LogMonitor: true, NoHeartbeat: true}, {Type: "Custom", Healthy: "True", Sticky: true}}, "True sticky logMonitor", ""},
+		{"both without heartbeat", []condition.KnownType{{Type: "Custom", Healthy: "True", NoHeartbeat: true}, {Type: "Custom", Healthy: "True", NoHeartbeat: true}}, "True noHeartbeat", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			for range 2 {
+				types, err := condition.NewRegistry(tt.declared...)
+				got := ""
+				if k, ok := types.Lookup("Custom"); ok {
+					got = typeText(k)
+				}
+				if got != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+					t.Errorf("Custom is %q, error %v; want %q, %q", got, err, tt.want, tt.err)
+				}
+				if k, ok := types.Lookup("Ready"); !ok || k.Healthy != corev1.ConditionTrue || len(types.Types()) < 16 {
+					t.Errorf("Ready is %+v", k)
+				}
+				slices.Reverse(tt.declared) // the order doesn't matter
+			}
+		})
+	}
+}
+
+func typeText(k condition.KnownType) string {
+	text := string(k.Healthy)
+	for _, flag := range []struct {
+		name string
+		is   bool
+	}{{" sticky", k.Sticky}, {" noHeartbeat", k.NoHeartbeat}, {" logMonitor", k.LogMonitor}} {
+		if flag.is {
+			text += flag.name
+		}
+	}
+	return text
+}
