@@ -21,6 +21,8 @@ type Limits struct {
 	// BreakerPercent and BreakerMin open a policy's breaker when more than BreakerPercent of its targets, and at least
 	// BreakerMin, match at once: the cause is then more likely the reporter, the network or us.
 	BreakerPercent, BreakerMin int
+	// MaxPodDeletionsPerMinute caps the pods deleted in any minute, over all WeederConfigs.
+	MaxPodDeletionsPerMinute int
 }
 
 // Builtin are the limits of a cluster without Guardrails.
@@ -31,6 +33,8 @@ func Builtin() Limits {
 		EvictPace:        5 * time.Minute,
 		BreakerPercent:   20,
 		BreakerMin:       3,
+
+		MaxPodDeletionsPerMinute: 60,
 	}
 }
 
