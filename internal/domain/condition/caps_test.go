@@ -341,3 +341,23 @@ func TestTheFleetCountsForMetrics(t *testing.T) {
 		t.Errorf("%d repelling, %d evicting of %d; want 2, 1 of 11", repelling, evicting, of)
 	}
 }
+
+func TestAHoldTellsWhichLimitOverAllSetsHolds(t *testing.T) {
+	for name, c := range map[string]struct {
+		tainted, evicting string
+		want              condition.Reason
+	}{
+		"tainted nodes":  {"1", "1", "LimitReached"},
+		"evicting nodes": {"10", "1", "EvictLimitReached"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := manage(t, calm(c.tainted, c.evicting), workers(10, kernelSick), newSet(t, "a", noExecute))
+			m.settle("w00")
+			m.settle("w01")
+			sum, _ := m.fleet.Summary("a-uid", moment(noon))
+			if got := sum.Holds[c.want]; got.Nodes != 1 || len(sum.Holds) != 1 {
+				t.Errorf("holds are %v, want one by %s", sum.Holds, c.want)
+			}
+		})
+	}
+}

@@ -56,6 +56,7 @@ const (
 	Restored          Reason = "PolicyRestored"
 	PutBack           Reason = "TaintWasRemoved"
 	HeldByLimit       Reason = "LimitReached"
+	HeldByEvictLimit  Reason = "EvictLimitReached"
 	HeldByPace        Reason = "EvictionPace"
 	HeldByOwnCap      Reason = "OwnCapReached"
 	HeldByBreaker     Reason = "BreakerOpen"

@@ -50,6 +50,13 @@ func (f *Fleet) SetPolicy(p Policy, at Moment) (affected []string) {
 	return look.sorted()
 }
 
+// Limits are those in force.
+func (f *Fleet) Limits() limit.Limits {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.policy.Limits
+}
+
 // readTypesAnew lets the sets read their members' types by the registry in force, and adds the nodes that this concerns.
 func (f *Fleet) readTypesAnew(look names) {
 	for _, s := range f.sets {

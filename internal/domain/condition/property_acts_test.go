@@ -310,11 +310,11 @@ func (w *world) waitsInVain() (vain string) {
 			return name + " moved on"
 		}
 		for _, h := range plan.Holds {
-			limitName := map[bool]string{true: "evicting", false: "tainted"}[strings.HasPrefix(h.Message, "maxEvictingNodes")]
+			limitName, ofLimit := map[condition.Reason]string{"LimitReached": "tainted", "EvictLimitReached": "evicting"}[h.Reason]
 			zoned := limitName + "/" + w.api.nodes[name].Labels["topology.kubernetes.io/zone"]
 			most, byZone := allowed[zoned]
 			set, _, _ := strings.Cut(string(h.Set), "-")
-			if h.Reason == condition.HeldByLimit && used[limitName] < allowed[limitName] && (!byZone || used[zoned] < most) ||
+			if ofLimit && used[limitName] < allowed[limitName] && (!byZone || used[zoned] < most) ||
 				h.Reason == condition.HeldByOwnCap && used[set] < allowed[set] {
 				vain = fmt.Sprintf("%s waits in vain: %s; used %v, allowed %v", name, h.Message, used, allowed)
 			}

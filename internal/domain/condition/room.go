@@ -75,8 +75,8 @@ func (f *Fleet) room(n *nodeState, claimants []Claimant, at Moment) Room {
 		}
 	}
 	r := Room{Own: map[types.UID]Gate{}}
-	r.Taint = f.cap("maxTaintedNodes", f.policy.Limits.MaxTaintedNodes, n, held, n.print.repels, func(t *tally) int { return t.repelling })
-	if r.Evict = f.cap("maxEvictingNodes", f.policy.Limits.MaxEvictingNodes, n, held, n.print.evicts, func(t *tally) int { return t.evicting }); !r.Evict.Closed() {
+	r.Taint = f.cap(HeldByLimit, "maxTaintedNodes", f.policy.Limits.MaxTaintedNodes, n, held, n.print.repels, func(t *tally) int { return t.repelling })
+	if r.Evict = f.cap(HeldByEvictLimit, "maxEvictingNodes", f.policy.Limits.MaxEvictingNodes, n, held, n.print.evicts, func(t *tally) int { return t.evicting }); !r.Evict.Closed() {
 		r.Evict = f.pace(n, held, at)
 	}
 	if n.print.planeReady && f.counts.planeReady <= 1 {
@@ -97,7 +97,7 @@ func (f *Fleet) room(n *nodeState, claimants []Claimant, at Moment) Room {
 
 // cap is a cluster-wide limit, which from three zones on also holds in each zone. It counts the other nodes: a node that
 // is itself counted asks only when what counts is a forged claim.
-func (f *Fleet) cap(name string, value intstr.IntOrString, n *nodeState, held time.Time, itself bool, count func(*tally) int) Gate {
+func (f *Fleet) cap(reason Reason, name string, value intstr.IntOrString, n *nodeState, held time.Time, itself bool, count func(*tally) int) Gate {
 	used := count
 	if itself {
 		used = func(t *tally) int { return count(t) - 1 }
@@ -105,7 +105,7 @@ func (f *Fleet) cap(name string, value intstr.IntOrString, n *nodeState, held ti
 	all := &f.counts.cluster
 	allowed := limit.Of(value, all.counted)
 	if used(all)+f.queues.before(name, n.Name, held) >= allowed {
-		return Gate{Reason: HeldByLimit, dimension: name,
+		return Gate{Reason: reason, dimension: name,
 			Message: fmt.Sprintf("%s %s allows %d of %d nodes, and %d are", name, value.String(), allowed, all.counted, used(all))}
 	}
 	if f.counts.zonesCounted() < 3 {
@@ -114,7 +114,7 @@ func (f *Fleet) cap(name string, value intstr.IntOrString, n *nodeState, held ti
 	zone, dimension := f.counts.zones[n.Zone], name+"/"+n.Zone
 	allowed = limit.OfZone(value, zone.counted, all.counted)
 	if used(zone)+f.queues.before(dimension, n.Name, held) >= allowed {
-		return Gate{Reason: HeldByLimit, dimension: dimension,
+		return Gate{Reason: reason, dimension: dimension,
 			Message: fmt.Sprintf("%s %s allows %d of %d nodes of zone %q, and %d are", name, value.String(), allowed, zone.counted, n.Zone, used(zone))}
 	}
 	return Gate{}
