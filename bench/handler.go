@@ -64,7 +64,9 @@ func handlerOver(nodes, sets int) (*admission.Webhook, *guard.Guard, error) {
 	}
 	facts.Fleet.MarkSynced(at)
 	facts.Heard()
-	rules, err := guard.New(guard.Options{Facts: facts})
+	rules, err := guard.New(guard.Options{
+		Facts: facts, Planners: map[string]guard.Planner{"ConditionSet": guard.PlannerOf(facts.PreviewConditionSet)},
+	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a guard: %w", err)
 	}

@@ -61,7 +61,9 @@ func run(ctx context.Context, o options) error {
 }
 
 func addAll(mgr ctrl.Manager, o options, facts *kube.Facts, serving certificate, leads func() bool) error {
-	rules, err := guard.New(guard.Options{Facts: facts})
+	rules, err := guard.New(guard.Options{
+		Facts: facts, Planners: map[string]guard.Planner{"ConditionSet": guard.PlannerOf(facts.PreviewConditionSet)},
+	})
 	if err != nil {
 		return fmt.Errorf("make the guard: %w", err)
 	}

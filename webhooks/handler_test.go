@@ -51,9 +51,9 @@ func review(operation, object, oldObject string) string {
 		`","kind":{"group":"autohealer.resourcestack.com","version":"v1alpha1","kind":"ConditionSet"},"name":"x","object":` + object + `,"oldObject":` + oldObject + `}}`
 }
 
-func newWebhook(t testing.TB, f guard.Facts) *admission.Webhook {
+func newWebhook(t testing.TB, f facts) *admission.Webhook {
 	t.Helper()
-	g, err := guard.New(guard.Options{Facts: f})
+	g, err := guard.New(guard.Options{Facts: f, Planners: map[string]guard.Planner{"ConditionSet": guard.PlannerOf(f.PreviewConditionSet)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func ask(t testing.TB, h http.Handler, path, body string) admissionv1.AdmissionR
 }
 
 func TestOnlyAReviewOfAKnownKindIsJudged(t *testing.T) {
-	h := newWebhook(t, nil)
+	h := newWebhook(t, facts{unsynced: true})
 	whole := review("CREATE", goodSet, "null")
 	for name, c := range map[string]struct{ body, want string }{
 		"no body":                  {"", "no request"},
@@ -143,7 +143,7 @@ func TestWithoutFactsWhatCannotBeCheckedIsNamed(t *testing.T) {
 }
 
 func TestADryRunTakesTheSamePath(t *testing.T) {
-	h := newWebhook(t, nil)
+	h := newWebhook(t, facts{unsynced: true})
 	body := review("CREATE", badSet, "null")
 	wet, dry := ask(t, h, "/", body), ask(t, h, "/", strings.Replace(body, `"name":"x"`, `"name":"x","dryRun":true`, 1))
 	if dry.Allowed || dry.Result.Message != wet.Result.Message {
@@ -153,10 +153,10 @@ func TestADryRunTakesTheSamePath(t *testing.T) {
 
 func TestAFinalizerCanBeRemovedFromABadObject(t *testing.T) {
 	deleting := strings.Replace(badSet, `"name":"bad"`, `"name":"bad","deletionTimestamp":"2026-11-21T12:00:00Z","finalizers":["a/b"]`, 1)
-	if answer := ask(t, newWebhook(t, nil), "/", review("UPDATE", badSet, deleting)); !answer.Allowed {
+	if answer := ask(t, newWebhook(t, facts{unsynced: true}), "/", review("UPDATE", badSet, deleting)); !answer.Allowed {
 		t.Error(answer.Result.Message)
 	}
-	if answer := ask(t, newWebhook(t, nil), "/", review("DELETE", "null", badSet)); !answer.Allowed {
+	if answer := ask(t, newWebhook(t, facts{unsynced: true}), "/", review("DELETE", "null", badSet)); !answer.Allowed {
 		t.Error(answer.Result.Message)
 	}
 }
@@ -176,7 +176,7 @@ func TestATooLargeBodyIsRefusedAndALargeOneIsJudged(t *testing.T) {
 	padded := func(size int) string {
 		return review("CREATE", strings.Replace(goodSet, `"name":"good"`, `"name":"good","annotations":{"a":"`+strings.Repeat("x", size)+`"}`, 1), "null")
 	}
-	h := newWebhook(t, nil)
+	h := newWebhook(t, facts{unsynced: true})
 	if answer := ask(t, h, "/", padded(3<<20)); !answer.Allowed {
 		t.Errorf("3 MiB refused: %s", answer.Result.Message)
 	}
@@ -211,7 +211,7 @@ func TestTheAPIServersDeadlineIsKept(t *testing.T) {
 }
 
 func TestOutOfTimeTheAnswerIsARefusal(t *testing.T) {
-	answer := ask(t, newWebhook(t, nil), "/?timeout=1ns", review("CREATE", goodSet, "null"))
+	answer := ask(t, newWebhook(t, facts{unsynced: true}), "/?timeout=1ns", review("CREATE", goodSet, "null"))
 	if answer.Allowed || !strings.Contains(answer.Result.Message, "not checked: out of time") {
 		t.Errorf("allowed %v, message %q", answer.Allowed, answer.Result.Message)
 	}

@@ -35,7 +35,7 @@ func guardOf(t testing.TB, n int) *Guard {
 		fmt.Fprintf(&b, "- {id: conditionset/rule-%d, kinds: [ConditionSet], severity: %s, expression: %q}\n", i, r.Severity, r.Expression)
 	}
 	facts := &fakeFacts{preview: condition.Preview{Nodes: 5000, Limit: 500, UnionLimit: 500, MatchingNodes: []string{"n1", "n2"}}}
-	g, err := newGuard(Options{Facts: facts}, fstest.MapFS{"c.yaml": {Data: []byte(b.String())}}, crds.FS)
+	g, err := newGuard(Options{Facts: facts, Planners: facts.planners()}, fstest.MapFS{"c.yaml": {Data: []byte(b.String())}}, crds.FS)
 	if err != nil {
 		t.Fatal(err)
 	}

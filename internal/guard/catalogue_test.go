@@ -2,7 +2,6 @@ package guard
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -10,7 +9,6 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/resourcestack/autohealer/internal/domain/condition"
-	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
 // TestCatalogue runs the tests that the rules carry themselves.
@@ -20,7 +18,7 @@ func TestCatalogue(t *testing.T) {
 		for _, rule := range g.Rules(kind) {
 			for _, test := range rule.Tests {
 				t.Run(rule.ID+"/"+test.Name, func(t *testing.T) {
-					if got := outcome(runCatalogueTest(t, test), rule.ID); got != test.Expect {
+					if got := outcome(runCatalogueTest(t, kind, test), rule.ID); got != test.Expect {
 						t.Errorf("got %s, want %s", got, test.Expect)
 					}
 				})
@@ -29,34 +27,18 @@ func TestCatalogue(t *testing.T) {
 	}
 }
 
-func runCatalogueTest(t testing.TB, test Test) Verdict {
+func runCatalogueTest(t testing.TB, kind string, test Test) Verdict {
 	t.Helper()
-	facts := &fakeFacts{preview: condition.Preview{Limit: limit.None, UnionLimit: limit.None}}
-	if test.Plan != nil {
-		facts.preview = *test.Plan
+	verdict, err := newTestGuard(t, nil).RunTest(t.Context(), kind, test)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if test.Facts != nil {
-		facts.unsynced = !test.Facts.Synced
-	}
-	req := Request{Operation: admissionv1.Create, Object: complete(t, test.Object)}
-	if test.OldObject != nil {
-		req.Operation, req.OldObject = admissionv1.Update, complete(t, test.OldObject)
-	}
-	verdict := newTestGuard(t, facts).Review(context.Background(), req)
 	for _, skip := range verdict.Skipped {
 		if skip.Severity == Deny {
 			t.Errorf("could not be evaluated: %s", skip)
 		}
 	}
 	return verdict
-}
-
-func complete(t testing.TB, text json.RawMessage) map[string]any {
-	t.Helper()
-	content := object(t, string(text))
-	content["apiVersion"], content["kind"] = "autohealer.resourcestack.com/v1alpha1", "ConditionSet"
-	content["metadata"] = map[string]any{"name": "example"}
-	return content
 }
 
 // outcome is what the verdict says by one rule.

@@ -117,7 +117,7 @@ func TestTheHashFollowsWhatDecidesVerdicts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return g.RuleSetHash()
+		return g.RuleSetHash("ConditionSet")
 	}
 	a, again, b := hash("object.spec.effect == 'x'"), hash("object.spec.effect == 'x'"), hash("object.spec.effect == 'y'")
 	if a != again || a == b || len(a) != 16 {

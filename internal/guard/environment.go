@@ -3,6 +3,7 @@ package guard
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/google/cel-go/cel"
@@ -36,11 +37,20 @@ type environments struct {
 	typed, loose *cel.Env
 }
 
-func newEnvironments(object *decl.DeclType) (*environments, error) {
-	return (&environments{roots: map[string]*decl.DeclType{}}).with(map[string]*decl.DeclType{
+// newEnvironments are those of a kind with its object's type and its plan's, which is nil where there is none.
+func newEnvironments(object *decl.DeclType, plan reflect.Type) (*environments, error) {
+	roots := map[string]*decl.DeclType{
 		rootObject: object, rootOldObject: object,
-		rootRequest: admissioncel.BuildRequestType(), rootPlan: planType(), rootFacts: factsType(),
-	})
+		rootRequest: admissioncel.BuildRequestType(), rootFacts: factsType(),
+	}
+	if plan != nil {
+		declared, err := planType(plan)
+		if err != nil {
+			return nil, err
+		}
+		roots[rootPlan] = declared
+	}
+	return (&environments{roots: map[string]*decl.DeclType{}}).with(roots)
 }
 
 // with adds roots to what was there.

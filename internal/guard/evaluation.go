@@ -29,7 +29,8 @@ type evaluation struct {
 	object, oldObject map[string]any
 	request           *admissionv1.AdmissionRequest
 	facts             Facts
-	limits            func() limit.Limits
+	planner           *Planner
+	limits            limit.Limits
 	now               time.Time
 
 	requestValue, planValue, factsValue any
@@ -89,11 +90,14 @@ func (e *evaluation) variable(v *compiledVariable) any {
 }
 
 func (e *evaluation) plan() any {
-	value, err := preview(e.kind.kind, e.object, e.facts, e.limits(), e.now)
+	if e.planner == nil {
+		return types.NewErr("nobody knows what a %s would do", e.kind.kind)
+	}
+	preview, err := e.planner.ask(e.object, e.limits, e.now)
 	if err != nil {
 		return types.NewErr("plan: %v", err)
 	}
-	return value
+	return planValue(preview)
 }
 
 func (e *evaluation) factsNow() any {

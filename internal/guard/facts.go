@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"time"
@@ -8,9 +9,7 @@ import (
 
 	decl "k8s.io/apiserver/pkg/cel"
 
-	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
-	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
 // Facts is what is known of the cluster, kept by informers: nothing is listed while a request waits.
@@ -19,8 +18,6 @@ type Facts interface {
 	Synced() bool
 	// Age is the time since the facts were last known to be current.
 	Age(now time.Time) time.Duration
-	// PreviewConditionSet is what the set would do if it were in force now.
-	PreviewConditionSet(set *v1alpha1.ConditionSet, limits limit.Limits, now time.Time) condition.Preview
 }
 
 // planTextLength bounds a text in a plan: a condition type has at most 316 characters, a pod's namespace, name and role
@@ -30,45 +27,43 @@ const planTextLength = 400
 // cut ends a text that was longer.
 const cut = " …"
 
-// planType declares what rules see as plan: the fields of the preview, in lowerCamelCase.
-func planType() *decl.DeclType {
+// planType declares what rules see as plan: the fields of a preview, in lowerCamelCase.
+func planType(preview reflect.Type) (*decl.DeclType, error) {
 	text := stringType(planTextLength)
 	fields := map[string]*decl.DeclField{}
-	t := reflect.TypeFor[condition.Preview]()
-	for i := range t.NumField() {
-		name, fieldType := lowerCamel(t.Field(i).Name), decl.IntType
-		switch t.Field(i).Type.Kind() {
-		case reflect.Slice:
+	for i := range preview.NumField() {
+		name := lowerCamel(preview.Field(i).Name)
+		var fieldType *decl.DeclType
+		switch preview.Field(i).Type {
+		case reflect.TypeFor[[]string]():
 			fieldType = decl.NewListType(text, condition.SampleSize)
-		case reflect.String:
+		case reflect.TypeFor[string]():
 			fieldType = text
+		case reflect.TypeFor[int]():
+			fieldType = decl.IntType
+		case reflect.TypeFor[bool]():
+			fieldType = decl.BoolType
+		default:
+			return nil, fmt.Errorf("%v.%s is a %v; a plan has texts, lists of texts, whole numbers and booleans", preview, name, preview.Field(i).Type)
 		}
 		fields[name] = decl.NewDeclField(name, fieldType, true, nil, nil)
 	}
-	return decl.NewObjectType("Plan", fields)
+	return decl.NewObjectType("Plan", fields), nil
 }
 
 // planValue gives a preview to CEL.
-func planValue(p condition.Preview) map[string]any {
-	v := reflect.ValueOf(p)
+func planValue(preview any) map[string]any {
+	v := reflect.ValueOf(preview)
 	value := make(map[string]any, v.NumField())
 	for i := range v.NumField() {
-		value[planFields[i]] = v.Field(i).Interface()
-		if text, isText := value[planFields[i]].(string); isText && len(text) > planTextLength {
-			value[planFields[i]] = strings.ToValidUTF8(text[:planTextLength-len(cut)], "") + cut
+		name := lowerCamel(v.Type().Field(i).Name)
+		value[name] = v.Field(i).Interface()
+		if text, isText := value[name].(string); isText && len(text) > planTextLength {
+			value[name] = strings.ToValidUTF8(text[:planTextLength-len(cut)], "") + cut
 		}
 	}
 	return value
 }
-
-var planFields = func() []string {
-	t := reflect.TypeFor[condition.Preview]()
-	names := make([]string, t.NumField())
-	for i := range names {
-		names[i] = lowerCamel(t.Field(i).Name)
-	}
-	return names
-}()
 
 func lowerCamel(name string) string {
 	runes := []rune(name)

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"reflect"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -36,7 +37,7 @@ func FuzzCompile(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	env, err := newEnvironments(declared)
+	env, err := newEnvironments(declared, reflect.TypeFor[condition.Preview]())
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -49,7 +50,7 @@ func FuzzCompile(f *testing.F) {
 		}
 		e := g.evaluation(context.Background(), &kindRules{kind: "ConditionSet"}, set)
 		e.request = admissionRequest(Request{Operation: admissionv1.Create}, unstructured.Unstructured{Object: set})
-		e.verdict("", []*compiledRule{rule})
+		e.verdict([]*compiledRule{rule})
 		if spent := maxRequestCost - e.budget; spent > 4*maxRuleCost {
 			t.Errorf("cost %d, estimated at most %d", spent, rule.condition.cost)
 		}

@@ -33,6 +33,10 @@ func (f *fakeFacts) PreviewConditionSet(*v1alpha1.ConditionSet, limit.Limits, ti
 	return f.preview
 }
 
+func (f *fakeFacts) planners() map[string]Planner {
+	return map[string]Planner{"ConditionSet": PlannerOf(f.PreviewConditionSet)}
+}
+
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // builtin is compiled once for all tests: rule sets are immutable.
@@ -44,8 +48,12 @@ func newTestGuard(t testing.TB, facts Facts) *Guard {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &Guard{facts: facts, limits: limit.Builtin, clock: clocktesting.NewFakePassiveClock(noon)}
+	g := &Guard{facts: facts, clock: clocktesting.NewFakePassiveClock(noon)}
+	if fake, ok := facts.(*fakeFacts); ok {
+		g.planners = fake.planners()
+	}
 	g.rules.Store(compiled.rules.Load())
+	g.policy.Store(compiled.policy.Load())
 	return g
 }
 

@@ -24,24 +24,23 @@ type Request struct {
 // Review judges a creation or an update by all rules of the object's kind. Nothing else is judged: a deletion is never
 // in the way of a policy's undoing.
 func (g *Guard) Review(ctx context.Context, req Request) Verdict {
-	set := g.rules.Load()
 	if req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
-		return Verdict{Allowed: true, RuleSetHash: set.hash}
+		return Verdict{Allowed: true}
 	}
 	object := unstructured.Unstructured{Object: req.Object}
-	kind := set.kinds[object.GetKind()]
+	kind := g.rules.Load().kinds[object.GetKind()]
 	if kind == nil {
-		return Verdict{RuleSetHash: set.hash, Skipped: []Skip{{
+		return Verdict{Skipped: []Skip{{
 			Rule: "guard/kind", Severity: Deny, Reason: fmt.Sprintf("there are no rules for kind %q", object.GetKind()),
 		}}}
 	}
 	if req.OldObject != nil && leavesBehaviour(req.OldObject, req.Object) {
-		return Verdict{Allowed: true, RuleSetHash: set.hash}
+		return Verdict{Allowed: true, RuleSetHash: kind.hash}
 	}
 	e := g.evaluation(ctx, kind, req.Object)
 	e.oldObject = req.OldObject
 	e.request = admissionRequest(req, object)
-	return e.verdict(set.hash, kind.rules)
+	return e.verdict(kind.rules)
 }
 
 // leavesBehaviour: an update of an object that is being deleted, or one that leaves spec alone, changes nothing that rules
@@ -64,16 +63,20 @@ func admissionRequest(req Request, object unstructured.Unstructured) *admissionv
 }
 
 func (g *Guard) evaluation(ctx context.Context, kind *kindRules, object map[string]any) *evaluation {
-	return &evaluation{
+	e := &evaluation{
 		ctx: ctx, kind: kind, budget: maxRequestCost, object: object,
-		facts: g.facts, limits: g.limits, now: g.clock.Now(),
+		facts: g.facts, limits: g.policy.Load().Limits, now: g.clock.Now(),
 		variables: make([]any, len(kind.variables)),
 	}
+	if planner, ok := g.planners[kind.kind]; ok {
+		e.planner = &planner
+	}
+	return e
 }
 
 // verdict judges by each rule; a refusal names them all.
-func (e *evaluation) verdict(hash string, rules []*compiledRule) Verdict {
-	v := Verdict{Allowed: true, RuleSetHash: hash}
+func (e *evaluation) verdict(rules []*compiledRule) Verdict {
+	v := Verdict{Allowed: true, RuleSetHash: e.kind.hash}
 	for _, r := range rules {
 		violation, skip := e.judge(r)
 		if violation != nil {

@@ -26,7 +26,7 @@ func TestThePlannerIsAskedOnceARequestAndOnlyIfARuleWantsToKnow(t *testing.T) {
 	if v := create(t, newTestGuard(t, facts), goodSpec); !v.Allowed || facts.asked != 1 {
 		t.Errorf("allowed %v, planner asked %d times, want once", v.Allowed, facts.asked)
 	}
-	g, err := newGuard(Options{Facts: facts}, catalogueOf("object.spec.effect == 'NoSchedule'", ""), crds.FS)
+	g, err := newGuard(Options{Facts: facts, Planners: facts.planners()}, catalogueOf("object.spec.effect == 'NoSchedule'", ""), crds.FS)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestVariablesAreWorkedOutOnceAndOnlyWhenRead(t *testing.T) {
 	g := newTestGuard(t, nil)
 	kind := g.rules.Load().kinds["ConditionSet"]
 	e := g.evaluation(context.Background(), kind, conditionSet(t, goodSpec))
-	e.verdict("", kind.rules)
+	e.verdict(kind.rules)
 	left := e.budget
 	status := e.variables[kind.index["variables.status"]]
 	if status == nil {
@@ -121,14 +121,14 @@ func TestTheRulesOfARequestShareOneBudget(t *testing.T) {
 	g := newTestGuard(t, nil)
 	kind := g.rules.Load().kinds["ConditionSet"]
 	whole := g.evaluation(context.Background(), kind, conditionSet(t, goodSpec))
-	whole.verdict("", kind.rules)
+	whole.verdict(kind.rules)
 	cost := maxRequestCost - whole.budget
 	if cost < 100 || cost > 5000 {
 		t.Errorf("all rules cost %d, want some hundreds", cost)
 	}
 	half := g.evaluation(context.Background(), kind, conditionSet(t, goodSpec))
 	half.budget = cost / 2
-	v := half.verdict("", kind.rules)
+	v := half.verdict(kind.rules)
 	if v.Allowed || !strings.Contains(v.Message(), "not checked: the request's cost budget is used up") {
 		t.Errorf("allowed %v with half the budget: %s", v.Allowed, v.Message())
 	}

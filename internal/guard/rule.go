@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"time"
 
 	"sigs.k8s.io/yaml"
-
-	"github.com/resourcestack/autohealer/internal/domain/condition"
 )
 
 // Severity is what a violated rule does.
@@ -49,7 +48,7 @@ type Test struct {
 	Object    json.RawMessage `json:"object"`
 	OldObject json.RawMessage `json:"oldObject,omitempty"`
 	// Plan is what the planner would say of the object. Default: nothing matches, nothing is limited.
-	Plan *condition.Preview `json:"plan,omitempty"`
+	Plan json.RawMessage `json:"plan,omitempty"`
 	// Facts says whether the facts are complete. Default: they are.
 	Facts  *TestFacts `json:"facts,omitempty"`
 	Expect Outcome    `json:"expect"`
@@ -57,9 +56,15 @@ type Test struct {
 
 // TestFacts is the part of the facts that a test may set.
 type TestFacts struct {
-	Synced     bool  `json:"synced"`
+	Complete   bool  `json:"synced"`
 	AgeSeconds int64 `json:"ageSeconds,omitempty"`
 }
+
+// Synced says whether the facts are complete.
+func (f TestFacts) Synced() bool { return f.Complete }
+
+// Age is the time since they were known to be current.
+func (f TestFacts) Age(time.Time) time.Duration { return time.Duration(f.AgeSeconds) * time.Second }
 
 // Outcome is what a test expects of its rule.
 type Outcome string

@@ -15,12 +15,13 @@ import (
 // RuleSet is a compiled catalogue. It is immutable; a change makes a new one.
 type RuleSet struct {
 	kinds map[string]*kindRules
-	hash  string
 }
 
 // kindRules is what judges one kind.
 type kindRules struct {
-	kind      string
+	kind string
+	// hash names the rules.
+	hash      string
 	rules     []*compiledRule
 	variables []*compiledVariable
 	// index finds a variable by its root name, variables.<name>.
@@ -69,13 +70,12 @@ func compileRuleSet(catalogues, crds fs.FS) (*RuleSet, error) {
 		return nil, fmt.Errorf("list catalogues: %w", err)
 	}
 	set := &RuleSet{kinds: map[string]*kindRules{}}
-	digest := sha256.New()
 	for _, name := range names {
 		c, err := parseCatalogue(catalogues, name)
 		if err != nil {
 			return nil, err
 		}
-		c.Variables = slices.Concat(generatedVariables(c.Kind), c.Variables)
+		c.Variables = slices.Concat(builtinKinds()[c.Kind].tables, c.Variables)
 		crd, known := definitions[c.Kind]
 		if !known {
 			return nil, fmt.Errorf("catalogue %s: no CRD has kind %q", name, c.Kind)
@@ -87,12 +87,18 @@ func compileRuleSet(catalogues, crds fs.FS) (*RuleSet, error) {
 		if set.kinds[c.Kind], err = compileKind(c, object); err != nil {
 			return nil, fmt.Errorf("catalogue %s: %w", name, err)
 		}
-		if err := json.NewEncoder(digest).Encode(judgement(c)); err != nil {
+		text, err := json.Marshal(judgement(c))
+		if err != nil {
 			return nil, fmt.Errorf("hash catalogue %s: %w", name, err)
 		}
+		set.kinds[c.Kind].hash = shortHash(text)
 	}
-	set.hash = hex.EncodeToString(digest.Sum(nil))[:16]
 	return set, nil
+}
+
+func shortHash(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])[:16]
 }
 
 // judgement is the part of a catalogue that decides verdicts: its tests and reasons may change without a new hash.
@@ -105,7 +111,7 @@ func judgement(c Catalogue) Catalogue {
 }
 
 func compileKind(c Catalogue, object *decl.DeclType) (*kindRules, error) {
-	env, err := newEnvironments(object)
+	env, err := newEnvironments(object, builtinKinds()[c.Kind].plan)
 	if err != nil {
 		return nil, err
 	}

@@ -86,8 +86,7 @@ func Admit[T client.Object](ctx context.Context, g *Guard, obj T) (Validated[T],
 }
 
 func (g *Guard) admit(ctx context.Context, obj client.Object) (Verdict, error) {
-	set := g.rules.Load()
-	verdict := Verdict{RuleSetHash: set.hash}
+	set, verdict := g.rules.Load(), Verdict{}
 	gvk, err := apiutil.GVKForObject(obj, scheme)
 	if err != nil {
 		return verdict, fmt.Errorf("find the kind of %T: %w", obj, err)
@@ -96,6 +95,7 @@ func (g *Guard) admit(ctx context.Context, obj client.Object) (Verdict, error) {
 	if kind == nil {
 		return verdict, fmt.Errorf("there are no rules for kind %q", gvk.Kind)
 	}
+	verdict.RuleSetHash = kind.hash
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
 		return verdict, fmt.Errorf("convert %s: %w", gvk.Kind, err)
@@ -106,7 +106,7 @@ func (g *Guard) admit(ctx context.Context, obj client.Object) (Verdict, error) {
 			rules = append(rules, r)
 		}
 	}
-	return g.evaluation(ctx, kind, content).verdict(set.hash, rules), nil
+	return g.evaluation(ctx, kind, content).verdict(rules), nil
 }
 
 // SpecHash names an object's spec: equal specs give equal hashes, whatever the order of their maps.

@@ -19,6 +19,10 @@ type Verdict struct {
 	RuleSetHash string
 	// FactsTime is when the facts were last known to be current; zero when no rule looked at them.
 	FactsTime time.Time
+	// Lifted are violated rules that exceptions keep from refusing the object; they are among the violations as warnings.
+	Lifted []Lifted
+	// RecheckAt is when the verdict may change without any event; zero when it can't.
+	RecheckAt time.Time
 }
 
 // Violation is a rule that the object breaks.

@@ -4,15 +4,10 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
-	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/domain/condition"
-	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
@@ -30,21 +25,19 @@ expression that must be true.
   the spec. While what is known of the cluster isn't complete, it is skipped with a warning.
 - An update that touches none of the fields a rule reads turns its Deny into a warning: what was stored before stays
   editable. Turning mode from Observe to Enforce is judged like a creation.
-
-Rules in force: ` + "`%s`" + ` (the audit log names this hash with every verdict).
 `
 
 // Docs is the page of all rules.
 func Docs(g *guard.Guard) ([]byte, error) {
 	var page strings.Builder
-	fmt.Fprintf(&page, docsIntroduction, generated, g.RuleSetHash())
+	fmt.Fprintf(&page, docsIntroduction, generated)
 	for _, kind := range g.Kinds() {
-		fmt.Fprintf(&page, "\n## %s\n\n| rule | verdict | reads |\n|---|---|---|\n", kind)
+		fmt.Fprintf(&page, "\n## %s\n\nRules in force: `%s` (the audit log names this hash with every verdict).\n\n| rule | verdict | reads |\n|---|---|---|\n", kind, g.RuleSetHash(kind))
 		for _, rule := range g.Rules(kind) {
 			fmt.Fprintf(&page, "| [%s](#%s) | %s | %s |\n", rule.ID, guard.Anchor(rule.ID), rule.Severity, code(rule.Reads, ", "))
 		}
 		for _, rule := range g.Rules(kind) {
-			if err := writeRule(&page, kind, rule); err != nil {
+			if err := writeRule(g, &page, kind, rule); err != nil {
 				return nil, fmt.Errorf("describe rule %s: %w", rule.ID, err)
 			}
 		}
@@ -57,7 +50,7 @@ func code(texts []string, between string) string {
 	return "`" + strings.Join(texts, "`"+between+"`") + "`"
 }
 
-func writeRule(page *strings.Builder, kind string, rule guard.RuleInfo) error {
+func writeRule(g *guard.Guard, page *strings.Builder, kind string, rule guard.RuleInfo) error {
 	fmt.Fprintf(page, "\n<a id=\"%s\"></a>\n### %s\n\n%s\n\n", guard.Anchor(rule.ID), rule.ID, rule.Rationale)
 	fmt.Fprintf(page, "**%s**. Reads %s.\n\n```cel\n%s\n```\n", rule.Severity, code(rule.Reads, ", "), rule.Expression)
 	shown := map[guard.Outcome]bool{}
@@ -66,15 +59,15 @@ func writeRule(page *strings.Builder, kind string, rule guard.RuleInfo) error {
 			continue
 		}
 		shown[test.Expect] = true
-		if err := writeExample(page, kind, rule, test); err != nil {
+		if err := writeExample(g, page, kind, rule, test); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func writeExample(page *strings.Builder, kind string, rule guard.RuleInfo, test guard.Test) error {
-	verdict, err := try(kind, test)
+func writeExample(g *guard.Guard, page *strings.Builder, kind string, rule guard.RuleInfo, test guard.Test) error {
+	verdict, err := g.RunTest(context.Background(), kind, test)
 	if err != nil {
 		return err
 	}
@@ -94,39 +87,6 @@ func writeExample(page *strings.Builder, kind string, rule guard.RuleInfo, test 
 		}
 	}
 	return nil
-}
-
-// try gives the verdict that a catalogue's test shows.
-func try(kind string, test guard.Test) (guard.Verdict, error) {
-	facts := exampleFacts{synced: true, preview: condition.Preview{Limit: limit.None, UnionLimit: limit.None}}
-	if test.Plan != nil {
-		facts.preview = *test.Plan
-	}
-	if test.Facts != nil {
-		facts.synced = test.Facts.Synced
-	}
-	g, err := guard.New(guard.Options{Facts: facts})
-	if err != nil {
-		return guard.Verdict{}, err
-	}
-	var object map[string]any
-	if err := utiljson.Unmarshal(test.Object, &object); err != nil {
-		return guard.Verdict{}, err
-	}
-	object["kind"] = kind
-	return g.Review(context.Background(), guard.Request{Operation: admissionv1.Create, Object: object}), nil
-}
-
-// exampleFacts stand in for a cluster.
-type exampleFacts struct {
-	synced  bool
-	preview condition.Preview
-}
-
-func (f exampleFacts) Synced() bool                { return f.synced }
-func (f exampleFacts) Age(time.Time) time.Duration { return 0 }
-func (f exampleFacts) PreviewConditionSet(*v1alpha1.ConditionSet, limit.Limits, time.Time) condition.Preview {
-	return f.preview
 }
 
 func writeVariables(page *strings.Builder, rules []guard.RuleInfo) {
