@@ -1,0 +1,54 @@
+package kube
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// ErrHistoryLost: the API server has an object in an older state than it has shown before, as after a restore of etcd.
+// Everything that this process knows may be of a history that never happened, and newer than all news to come.
+var ErrHistoryLost = errors.New("the API server went back to an older state; all must be read anew")
+
+// Handlers turns an informer's events into calls: seen for what is new or changed, gone for what isn't there any more. An
+// object that was deleted and made anew under its name while the watch was away is gone first. lost is told of each object
+// that went back to an older state, which isn't handed on: whoever runs the informer must end the process, so that it
+// starts with a clean state.
+func Handlers[T client.Object](seen, gone func(T), lost func(error)) toolscache.ResourceEventHandlerFuncs {
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) { seen(object.(T)) },
+		UpdateFunc: func(before, object any) {
+			was, is := before.(T), object.(T)
+			if was.GetUID() != is.GetUID() {
+				gone(was)
+			} else if err := historyLost(was, is); err != nil {
+				lost(err)
+				return
+			}
+			seen(is)
+		},
+		DeleteFunc: func(object any) {
+			if tombstone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+				object = tombstone.Obj
+			}
+			if o, ok := object.(T); ok {
+				gone(o)
+			}
+		},
+	}
+}
+
+// historyLost compares two sights of one object, the later one second. A watch only ever goes forward, and so does the
+// list that follows a watch which broke: it asks for no less than what was seen last. Only an API server that no longer
+// knows what was seen last, and is asked for whatever it has, answers with less.
+func historyLost(before, after client.Object) error {
+	order, err := resourceversion.CompareResourceVersion(after.GetResourceVersion(), before.GetResourceVersion())
+	if err != nil || order >= 0 { // what can't be compared proves nothing
+		return nil
+	}
+	return fmt.Errorf("%T %s is at resourceVersion %s and was at %s: %w", after, client.ObjectKeyFromObject(after),
+		after.GetResourceVersion(), before.GetResourceVersion(), ErrHistoryLost)
+}
