@@ -45,10 +45,16 @@ const (
 	ReasonTooManyTainted = "TooManyTainted"
 	// ReasonTooManyEvicting: the cluster-wide cap on evicting nodes, or its pace, holds acts back.
 	ReasonTooManyEvicting = "TooManyEvicting"
+	// ReasonControlPlaneLimit: another control-plane node is tainted, or it is the last one that is Ready.
+	ReasonControlPlaneLimit = "ControlPlaneLimit"
 	// ReasonOwnCapReached: spec.maxNodes holds acts back.
 	ReasonOwnCapReached = "OwnCapReached"
 	// ReasonTooManyMatchAtOnce: the breaker opened.
 	ReasonTooManyMatchAtOnce = "TooManyMatchAtOnce"
+	// ReasonLimitCleared: no limit holds acts back any more.
+	ReasonLimitCleared = "LimitCleared"
+	// ReasonBreakerReset: someone reset the breaker.
+	ReasonBreakerReset = "BreakerReset"
 	// ReasonTainted: a node got or changed the taint.
 	ReasonTainted = "NodeTainted"
 	// ReasonUntainted: a node lost the taint.

@@ -1,3 +1,3 @@
 // Package kube holds small helpers that every controller shares: clocks that can be trusted, live checks before an act,
-// status writing.
+// informers' events, queues, status writing.
 package kube

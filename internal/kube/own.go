@@ -3,10 +3,14 @@ package kube
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // SetFinalizer adds or removes a finalizer of one of our own objects by a patch of the metadata alone: writing the whole
@@ -40,4 +44,14 @@ func WriteStatus(ctx context.Context, c client.Client, before, after client.Obje
 		return false, fmt.Errorf("write status of %s: %w", after.GetName(), err)
 	}
 	return true, nil
+}
+
+// AfterConflict is what a reconciler returns for one of our own objects. A conflict is no failure: what was computed came
+// from an older object, and the newer one is on its way by the watch; to look again after a while is the safety net.
+func AfterConflict(ctx context.Context, result reconcile.Result, err error, again time.Duration) (reconcile.Result, error) {
+	if !apierrors.IsConflict(err) {
+		return result, err
+	}
+	log.FromContext(ctx).V(1).Info("Computed from an older object, looking again", "conflict", err.Error())
+	return reconcile.Result{RequeueAfter: again}, nil
 }

@@ -1,0 +1,45 @@
+package kube
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+const (
+	// A foreign writer that keeps winning mustn't push us into minutes of back-off.
+	shortestRetry = 5 * time.Millisecond
+	longestRetry  = 5 * time.Second
+)
+
+// Queue is a controller's queue.
+type Queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// AddController adds a controller that is fed through its queue by somebody who observes on every replica; attach takes
+// the queue once this replica leads. So one set of informer handlers serves leader and standby alike.
+func AddController(mgr manager.Manager, name string, r reconcile.Reconciler, workers int, attach func(Queue)) error {
+	c, err := controller.New(name, mgr, controller.Options{
+		Reconciler: r, MaxConcurrentReconciles: workers,
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](shortestRetry, longestRetry),
+	})
+	if err != nil {
+		return err
+	}
+	return c.Watch(source.Func(func(_ context.Context, q Queue) error {
+		attach(q)
+		return nil
+	}))
+}
+
+// Enqueue asks for a look at an object after a while; nil is the queue of a replica that doesn't lead.
+func Enqueue(q Queue, key types.NamespacedName, after time.Duration) {
+	if q != nil {
+		q.AddAfter(reconcile.Request{NamespacedName: key}, after)
+	}
+}

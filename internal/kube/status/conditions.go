@@ -1,0 +1,120 @@
+package status
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+)
+
+// Judgement is what the rules said of a stored policy. The zero value admits nothing.
+type Judgement struct {
+	// Unreadable says why the stored spec can't be read; then nothing else counts.
+	Unreadable error
+	// Allowed: the rules admit it. Violated: a rule refuses it. When neither, a rule couldn't be evaluated.
+	Allowed, Violated bool
+	// RuleSet names the rules; Message is theirs when they don't admit it.
+	RuleSet, Message string
+}
+
+// Rejected says that nothing new is done for the policy.
+func (j Judgement) Rejected() bool { return j.Unreadable != nil || !j.Allowed }
+
+func (j Judgement) accepted() metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Message: j.Message}
+	switch {
+	case j.Unreadable != nil:
+		c.Reason, c.Message = v1alpha1.ReasonInvalidSpec, j.Unreadable.Error()
+	case j.Allowed:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonAdmitted, "All rules admit it (rule set "+j.RuleSet+")."
+	case j.Violated:
+		c.Reason = v1alpha1.ReasonRuleViolated
+	default:
+		c.Reason = v1alpha1.ReasonRulesNotEvaluated
+	}
+	return c
+}
+
+// State is what the conditions that every kind has are made from.
+type State struct {
+	Judgement
+	// Changes are what the kind changes, and reads first, in the plural: "nodes".
+	Changes string
+	// Synced: caches are full, so that counts mean something.
+	Synced  bool
+	Trouble *Trouble
+	// Undoing says what a deletion still waits for; "" when it waits for nothing.
+	Undoing string
+	// Observes: mode is Observe. Says tells in numbers what the policy does, or would do.
+	Observes bool
+	Says     string
+}
+
+// Put writes Accepted, Ready, Reconciling and Stalled. It is pure: the same state gives the same conditions, so that
+// nothing is written when nothing changed.
+func (s State) Put(conditions *[]metav1.Condition, generation int64) {
+	Set(conditions, generation, s.accepted())
+	Set(conditions, generation, s.ready())
+	SetWhileTrue(conditions, generation, s.reconciling())
+	SetWhileTrue(conditions, generation, s.stalled())
+}
+
+func (s State) ready() metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonOperative, Message: s.Says}
+	switch {
+	case s.Rejected():
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, s.accepted().Reason, "Nothing new is done while the rules refuse it; see Accepted."
+	case s.Trouble.Forbidden():
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonForbidden, "Autohealer's account may not change "+s.Changes+"; see Stalled."
+	case !s.Synced:
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonStarting, s.starting()
+	case s.Trouble.Retrying():
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonRetrying, "A write failed and is tried again: "+s.Trouble.Err.Error()
+	case s.Observes:
+		c.Reason = v1alpha1.ReasonObserving
+	}
+	return c
+}
+
+func (s State) reconciling() metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionReconciling}
+	switch {
+	case s.Undoing != "":
+		c.Reason, c.Message = v1alpha1.ReasonUndoing, s.Undoing
+	case s.Rejected() || s.Trouble.Forbidden():
+	case !s.Synced:
+		c.Reason, c.Message = v1alpha1.ReasonStarting, s.starting()
+	case s.Trouble.Retrying():
+		c.Reason, c.Message = v1alpha1.ReasonRetrying, s.Trouble.Err.Error()
+	}
+	return c
+}
+
+func (s State) starting() string { return "It begins once all " + s.Changes + " are read." }
+
+func (s State) stalled() metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionStalled}
+	switch {
+	case s.Rejected():
+		c.Reason, c.Message = s.accepted().Reason, s.accepted().Message
+	case s.Trouble.Forbidden():
+		c.Reason, c.Message = v1alpha1.ReasonForbidden, s.Trouble.Err.Error()
+	}
+	return c
+}
+
+// Set writes a condition for a generation.
+func Set(conditions *[]metav1.Condition, generation int64, c metav1.Condition) {
+	c.ObservedGeneration = generation
+	meta.SetStatusCondition(conditions, c)
+}
+
+// SetWhileTrue keeps a condition only while there is a reason for it.
+func SetWhileTrue(conditions *[]metav1.Condition, generation int64, c metav1.Condition) {
+	if c.Reason == "" {
+		meta.RemoveStatusCondition(conditions, c.Type)
+		return
+	}
+	c.Status = metav1.ConditionTrue
+	Set(conditions, generation, c)
+}

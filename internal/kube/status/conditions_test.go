@@ -1,0 +1,90 @@
+package status
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestEachStateHasItsConditions(t *testing.T) {
+	admitted := Judgement{Allowed: true, RuleSet: "abc"}
+	operative := State{Judgement: admitted, Changes: "nodes", Synced: true, Says: "3 match."}
+	with := func(change func(*State)) State {
+		s := operative
+		change(&s)
+		return s
+	}
+	refused := &Trouble{Targets: 1, Sample: "a", Err: forbidden}
+	failed := &Trouble{Targets: 1, Sample: "a", Err: errors.New("timeout")}
+	for name, c := range map[string]struct {
+		state State
+		want  []string
+	}{
+		"operative":   {operative, []string{"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=True Operative: 3 match."}},
+		"it observes": {with(func(s *State) { s.Observes = true }), []string{"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=True Observing: 3 match."}},
+		"not yet synced": {with(func(s *State) { s.Synced = false }), []string{
+			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=Unknown Starting: It begins once all nodes are read.",
+			"Reconciling=True Starting: It begins once all nodes are read.",
+		}},
+		"a rule refuses it": {with(func(s *State) { s.Judgement = Judgement{Violated: true, Message: "no"} }), []string{
+			"Accepted=False RuleViolated: no", "Ready=False RuleViolated: Nothing new is done while the rules refuse it; see Accepted.",
+			"Stalled=True RuleViolated: no",
+		}},
+		"a rule couldn't be evaluated": {with(func(s *State) { s.Judgement = Judgement{Message: "no facts"}; s.Synced = false }), []string{
+			"Accepted=False RulesNotEvaluated: no facts", "Ready=False RulesNotEvaluated: Nothing new is done while the rules refuse it; see Accepted.",
+			"Stalled=True RulesNotEvaluated: no facts",
+		}},
+		"its spec can't be read": {with(func(s *State) { s.Unreadable = errors.New("bad for") }), []string{
+			"Accepted=False InvalidSpec: bad for", "Ready=False InvalidSpec: Nothing new is done while the rules refuse it; see Accepted.",
+			"Stalled=True InvalidSpec: bad for",
+		}},
+		"the account lacks a right": {with(func(s *State) { s.Trouble = refused }), []string{
+			"Accepted=True Admitted: All rules admit it (rule set abc).",
+			"Ready=False Forbidden: Autohealer's account may not change nodes; see Stalled.", `Stalled=True Forbidden: nodes "a" is forbidden: no`,
+		}},
+		"writes fail": {with(func(s *State) { s.Trouble = failed }), []string{
+			"Accepted=True Admitted: All rules admit it (rule set abc).",
+			"Ready=Unknown Retrying: A write failed and is tried again: timeout", "Reconciling=True Retrying: timeout",
+		}},
+		"only some writes fail": {with(func(s *State) { s.Trouble = &Trouble{Err: forbidden, Partly: true} }), []string{
+			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=True Operative: 3 match.",
+		}},
+		"it is being deleted": {with(func(s *State) { s.Undoing = "2 nodes left." }), []string{
+			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=True Operative: 3 match.", "Reconciling=True Undoing: 2 nodes left.",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			// What an earlier state left, and what the kind adds itself.
+			conditions := []metav1.Condition{{Type: "Stalled", Status: "True"}, {Type: "Reconciling", Status: "True"}, {Type: "LimitReached", Status: "True"}}
+			c.state.Put(&conditions, 7)
+			got := map[string]bool{}
+			for _, cond := range conditions {
+				if cond.Type == "LimitReached" {
+					continue
+				}
+				if cond.ObservedGeneration != 7 {
+					t.Errorf("%s is of generation %d", cond.Type, cond.ObservedGeneration)
+				}
+				got[fmt.Sprintf("%s=%s %s: %s", cond.Type, cond.Status, cond.Reason, cond.Message)] = true
+			}
+			for _, want := range c.want {
+				if !got[want] {
+					t.Errorf("missing: %s", want)
+				}
+				delete(got, want)
+			}
+			for extra := range got {
+				t.Errorf("too much: %s", extra)
+			}
+		})
+	}
+}
+
+func TestALongNoteIsCutBetweenLetters(t *testing.T) {
+	if got := truncate(strings.Repeat("ä", 600)); len(got) > 1024 || !strings.HasSuffix(got, "ä …") {
+		t.Errorf("%d bytes, ending in %q", len(got), got[len(got)-10:])
+	}
+}

@@ -1,0 +1,60 @@
+package status
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+)
+
+// Tell tells of conditions that turned, by Events on the policy.
+func Tell(recorder events.EventRecorder, policy runtime.Object, before, after []metav1.Condition) {
+	for _, c := range after {
+		was := meta.FindStatusCondition(before, c.Type)
+		if repeats(c, after) || was != nil && was.Status == c.Status && was.Reason == c.Reason {
+			continue
+		}
+		kind := corev1.EventTypeWarning
+		if c.Type == v1alpha1.ConditionAccepted && c.Status == metav1.ConditionTrue {
+			kind = corev1.EventTypeNormal
+		}
+		recorder.Eventf(policy, nil, kind, c.Reason, c.Type, "%s", truncate(c.Message))
+	}
+	for _, c := range before {
+		if end, ok := ends[c.Type]; ok && meta.FindStatusCondition(after, c.Type) == nil {
+			recorder.Eventf(policy, nil, corev1.EventTypeNormal, end.reason, c.Type, "%s", end.note)
+		}
+	}
+}
+
+// repeats says whether a condition tells nothing that another one doesn't tell better.
+func repeats(c metav1.Condition, all []metav1.Condition) bool {
+	switch c.Type {
+	case v1alpha1.ConditionReconciling, v1alpha1.ConditionReady:
+		return true // Accepted, Stalled, LimitReached and BreakerOpen say it better
+	case v1alpha1.ConditionStalled:
+		accepted := meta.FindStatusCondition(all, v1alpha1.ConditionAccepted)
+		return accepted != nil && accepted.Reason == c.Reason
+	}
+	return false
+}
+
+// ends are the conditions whose end is news that no other condition brings.
+var ends = map[string]struct{ reason, note string }{
+	v1alpha1.ConditionLimitReached: {v1alpha1.ReasonLimitCleared, "No limit holds it back any more."},
+	v1alpha1.ConditionBreakerOpen:  {v1alpha1.ReasonBreakerReset, "The breaker was reset; it acts again, within the limits."},
+}
+
+// truncate keeps a note within what the Events API takes, 1 kB.
+func truncate(note string) string {
+	const most = 1000
+	if len(note) <= most {
+		return note
+	}
+	return strings.ToValidUTF8(note[:most], "") + " …"
+}

@@ -1,0 +1,55 @@
+package status
+
+import (
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+)
+
+// recorderFunc takes Events in the API server's place.
+type recorderFunc func(kind, reason, action string)
+
+// Eventf implements events.EventRecorder.
+func (f recorderFunc) Eventf(_, _ runtime.Object, kind, reason, action, _ string, _ ...any) {
+	f(kind, reason, action)
+}
+
+func TestEventsTellOfConditionsThatTurned(t *testing.T) {
+	is := func(conditionType, status, reason string) metav1.Condition {
+		return metav1.Condition{Type: conditionType, Status: metav1.ConditionStatus(status), Reason: reason}
+	}
+	fine := []metav1.Condition{is("Accepted", "True", "Admitted"), is("Ready", "True", "Operative")}
+	and := func(more ...metav1.Condition) []metav1.Condition { return slices.Concat(fine, more) }
+	for name, c := range map[string]struct {
+		before, after []metav1.Condition
+		want          []string
+	}{
+		"admitted":       {nil, fine, []string{"Normal Admitted Accepted"}},
+		"nothing turned": {fine, fine, nil},
+		"refused, which is told once": {
+			fine, []metav1.Condition{is("Accepted", "False", "RuleViolated"), is("Ready", "False", "RuleViolated"), is("Stalled", "True", "RuleViolated")},
+			[]string{"Warning RuleViolated Accepted"},
+		},
+		"stuck for another reason":    {fine, and(is("Stalled", "True", "Forbidden")), []string{"Warning Forbidden Stalled"}},
+		"no longer stuck":             {and(is("Stalled", "True", "Forbidden")), fine, nil},
+		"a limit":                     {fine, and(is("LimitReached", "True", "TooManyTainted")), []string{"Warning TooManyTainted LimitReached"}},
+		"another limit":               {and(is("LimitReached", "True", "TooManyTainted")), and(is("LimitReached", "True", "OwnCapReached")), []string{"Warning OwnCapReached LimitReached"}},
+		"no limit any more":           {and(is("LimitReached", "True", "TooManyTainted")), fine, []string{"Normal LimitCleared LimitReached"}},
+		"the breaker":                 {fine, and(is("BreakerOpen", "True", "TooManyMatchAtOnce")), []string{"Warning TooManyMatchAtOnce BreakerOpen"}},
+		"the breaker was reset":       {and(is("BreakerOpen", "True", "TooManyMatchAtOnce")), fine, []string{"Normal BreakerReset BreakerOpen"}},
+		"reset, and now at the limit": {and(is("BreakerOpen", "True", "TooManyMatchAtOnce")), and(is("LimitReached", "True", "TooManyTainted")), []string{"Warning TooManyTainted LimitReached", "Normal BreakerReset BreakerOpen"}},
+		"still working on it":         {fine, and(is("Reconciling", "True", "Retrying")), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			Tell(recorderFunc(func(kind, reason, action string) { got = append(got, kind+" "+reason+" "+action) }), &v1alpha1.ConditionSet{}, c.before, c.after)
+			if !slices.Equal(got, c.want) {
+				t.Errorf("Events are %q, want %q", got, c.want)
+			}
+		})
+	}
+}

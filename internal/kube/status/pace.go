@@ -1,0 +1,54 @@
+package status
+
+import (
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// Delay lies at least between two looks at a policy, so that its status is written at most once a second.
+	Delay = time.Second
+	// All policies of a kind together are looked at less often than that when many change at once: in a storm over 50
+	// policies, 50 counts and 50 status writes a second would take from the acts what they need of API server and processor.
+	looksPerSecond = 10
+	looksBurst     = 20
+)
+
+// Pace spaces out the looks at a kind's policies. It is safe for concurrent use.
+type Pace struct {
+	mu   sync.Mutex
+	all  *rate.Limiter
+	last map[types.UID]time.Time // needs mu
+}
+
+// Wait is how long a policy must wait for its turn; 0 takes the turn. What is urgent, because acting waits for it, never
+// waits.
+func (p *Pace) Wait(policy types.UID, now time.Time, urgent bool) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.last == nil {
+		p.last, p.all = map[types.UID]time.Time{}, rate.NewLimiter(looksPerSecond, looksBurst)
+	}
+	if !urgent {
+		if wait := p.last[policy].Add(Delay).Sub(now); wait > 0 {
+			return wait
+		}
+		turn := p.all.ReserveN(now, 1)
+		if wait := turn.DelayFrom(now); wait > 0 {
+			turn.CancelAt(now)
+			return wait
+		}
+	}
+	p.last[policy] = now
+	return 0
+}
+
+// Forget drops a policy that is gone.
+func (p *Pace) Forget(policy types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.last, policy)
+}

@@ -1,0 +1,125 @@
+package status
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Policy names a stored policy.
+type Policy struct {
+	UID types.UID
+	types.NamespacedName
+}
+
+// Troubles remembers for which targets of which policies the last write failed. It is safe for concurrent use.
+type Troubles struct {
+	// Hit is told of each policy whose trouble began or ended.
+	Hit func(types.NamespacedName)
+
+	mu sync.Mutex
+	of map[types.UID]*troubled // needs mu
+}
+
+type troubled struct {
+	policy  types.NamespacedName
+	targets map[string]error
+	// partly: for some other target a write came about meanwhile, so it isn't the policy's own trouble.
+	partly bool
+}
+
+// Trouble is one policy's trouble; nil is none.
+type Trouble struct {
+	// Targets is how many there are, Sample one of them and Err its error.
+	Targets int
+	Sample  string
+	Err     error
+	// Partly: for other targets writes come about.
+	Partly bool
+}
+
+// Forbidden says that nothing at all may be written: a human must give the permission.
+func (t *Trouble) Forbidden() bool { return t != nil && !t.Partly && apierrors.IsForbidden(t.Err) }
+
+// Retrying says that nothing was written lately.
+func (t *Trouble) Retrying() bool { return t != nil && !t.Partly && !apierrors.IsForbidden(t.Err) }
+
+// Failed takes in that a write to a target failed, for these policies. That someone else wrote first is no failure;
+// don't tell of it.
+func (t *Troubles) Failed(target string, err error, policies ...Policy) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, policy := range policies {
+		of := t.of[policy.UID]
+		if of == nil {
+			of = &troubled{policy: policy.NamespacedName, targets: map[string]error{}}
+			if t.of == nil {
+				t.of = map[types.UID]*troubled{}
+			}
+			t.of[policy.UID] = of
+			t.tell(of)
+		}
+		of.targets[target] = err
+	}
+}
+
+// Written takes in that a write to a target came about, for these policies.
+func (t *Troubles) Written(target string, policies ...Policy) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, policy := range policies {
+		if of := t.of[policy.UID]; of != nil && !of.partly {
+			of.partly = true
+			t.tell(of)
+		}
+	}
+	t.end(target)
+}
+
+// Settled takes in that there is nothing to be done for a target, or that it is gone.
+func (t *Troubles) Settled(target string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.end(target)
+}
+
+// end needs t.mu.
+func (t *Troubles) end(target string) {
+	for uid, of := range t.of {
+		if _, ok := of.targets[target]; !ok {
+			continue
+		}
+		if delete(of.targets, target); len(of.targets) == 0 {
+			delete(t.of, uid)
+			t.tell(of)
+		}
+	}
+}
+
+func (t *Troubles) tell(of *troubled) {
+	if t.Hit != nil {
+		t.Hit(of.policy)
+	}
+}
+
+// Get gives a policy's trouble, nil when there is none.
+func (t *Troubles) Get(policy types.UID) *Trouble {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	of := t.of[policy]
+	if of == nil {
+		return nil
+	}
+	first := slices.Min(slices.Collect(maps.Keys(of.targets)))
+	return &Trouble{Targets: len(of.targets), Sample: first, Err: of.targets[first], Partly: of.partly}
+}
+
+// Forget drops a policy that is gone.
+func (t *Troubles) Forget(policy types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.of, policy)
+}

@@ -1,0 +1,61 @@
+package status
+
+import (
+	"errors"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var (
+	kernel    = Policy{UID: "u", NamespacedName: types.NamespacedName{Name: "kernel"}}
+	forbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "a", errors.New("no"))
+)
+
+func TestTroubleEndsWithItsTargets(t *testing.T) {
+	for name, c := range map[string]struct {
+		happens func(*Troubles)
+		targets int
+		says    bool // forbidden, which stalls the policy
+	}{
+		"a write is refused":                        {func(tr *Troubles) { tr.Failed("a", forbidden, kernel) }, 1, true},
+		"it comes about after all":                  {func(tr *Troubles) { tr.Failed("a", forbidden, kernel); tr.Written("a", kernel) }, 0, false},
+		"nothing is to be done any more":            {func(tr *Troubles) { tr.Failed("a", forbidden, kernel); tr.Settled("a") }, 0, false},
+		"another target is settled":                 {func(tr *Troubles) { tr.Failed("a", forbidden, kernel); tr.Settled("b") }, 1, true},
+		"one target of several is refused for ever": {func(tr *Troubles) { tr.Failed("a", forbidden, kernel); tr.Written("b", kernel) }, 1, false},
+		"the policy is gone":                        {func(tr *Troubles) { tr.Failed("a", forbidden, kernel); tr.Forget("u") }, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			troubles := &Troubles{}
+			c.happens(troubles)
+			got := troubles.Get("u")
+			targets := 0
+			if got != nil {
+				targets = got.Targets
+			}
+			if targets != c.targets || got.Forbidden() != c.says {
+				t.Errorf("%d targets in trouble, stalled %t", targets, got.Forbidden())
+			}
+		})
+	}
+}
+
+func TestThePolicyIsToldWhenItsTroubleBeginsAndEndsAndNotInBetween(t *testing.T) {
+	told := 0
+	troubles := &Troubles{Hit: func(policy types.NamespacedName) {
+		if told++; policy.Name != "kernel" {
+			t.Errorf("told of %s", policy)
+		}
+	}}
+	for range 3 {
+		troubles.Failed("a", forbidden, kernel)
+	}
+	if told != 1 {
+		t.Errorf("told %d times of one trouble", told)
+	}
+	if troubles.Settled("a"); told != 2 {
+		t.Errorf("not told of its end")
+	}
+}
