@@ -2,52 +2,55 @@ package conditionset
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
-	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/kube"
 )
 
-// Events on single nodes are held to this pace: in a storm they would cost the API server more than the taints do. What
-// is left out stands in the audit trail and in the counts of the set's own Events.
-const (
-	nodeEventsPerSecond = 10
-	nodeEventsBurst     = 50
-)
-
-// Reporter tells of acts and of states: Events for people, metrics for machines.
+// Reporter tells of acts: Events for people, metrics for machines.
 type Reporter struct {
 	Events events.EventRecorder
-	nodes  *rate.Limiter
+	acts   *kube.ActEvents
+	knows  func(set string) bool
 }
 
-// NewReporter reports to a recorder.
-func NewReporter(recorder events.EventRecorder) *Reporter {
-	return &Reporter{Events: recorder, nodes: rate.NewLimiter(nodeEventsPerSecond, nodeEventsBurst)}
+// NewReporter reports to a recorder; knows says whether a set of a name is stored.
+func NewReporter(recorder events.EventRecorder, knows func(set string) bool) *Reporter {
+	dropped := func(events int) { eventsDropped.Add(float64(events)) }
+	return &Reporter{Events: recorder, acts: kube.NewActEvents(recorder, dropped), knows: knows}
 }
 
 // acted tells of a plan that was carried out, on the node and on each set.
 func (r *Reporter) acted(plan condition.Plan, now time.Time) {
 	for _, step := range plan.Steps {
-		countAct(step, now)
+		countAct(r.policyLabel(step.SetName), step, now)
 		if step.Verb == condition.Repair {
 			continue
 		}
-		if !r.nodes.AllowN(now, 2) {
-			eventsDropped.Inc()
-			continue
-		}
 		reason, note := actEvent(plan.Node.Name, step)
-		node, set := nodeRef(plan.Node), setRef(step)
-		r.Events.Eventf(node, set, corev1.EventTypeNormal, reason, string(step.Verb), "%s", note)
-		r.Events.Eventf(set, node, corev1.EventTypeNormal, reason, string(step.Verb), "%s", note)
+		r.acts.Tell(now, nodeRef(plan.Node), setRef(step), reason, string(step.Verb), note)
 	}
+}
+
+// failed counts a write that didn't come about; the controller logs the error itself.
+func (r *Reporter) failed(plan condition.Plan, err error) {
+	for _, step := range plan.Steps {
+		countFailure(r.policyLabel(step.SetName), step, err)
+	}
+}
+
+// policyLabel bounds the series: an undo has its set's name from the node's record, which may say anything.
+func (r *Reporter) policyLabel(set string) string {
+	if !r.knows(set) {
+		return "unknown"
+	}
+	return set
 }
 
 func actEvent(node string, step condition.Step) (reason, note string) {
@@ -80,52 +83,6 @@ func words(reason condition.Reason) string {
 		return w
 	}
 	return string(reason)
-}
-
-// failed counts a write that didn't come about; the controller logs the error itself.
-func (r *Reporter) failed(plan condition.Plan, err error) {
-	for _, step := range plan.Steps {
-		countFailure(step, err)
-	}
-}
-
-// changed tells of conditions that turned since the status before, on the set.
-func (r *Reporter) changed(cs *v1alpha1.ConditionSet, before, after []metav1.Condition) {
-	for _, c := range after {
-		if c.Type == v1alpha1.ConditionReconciling || c.Type == v1alpha1.ConditionReady {
-			continue // Accepted, Stalled, LimitReached and BreakerOpen say it better
-		}
-		if a := find(after, v1alpha1.ConditionAccepted); c.Type == v1alpha1.ConditionStalled && a != nil && a.Reason == c.Reason {
-			continue // Accepted has said the very same
-		}
-		was := find(before, c.Type)
-		if was != nil && was.Status == c.Status && was.Reason == c.Reason {
-			continue
-		}
-		kind := corev1.EventTypeWarning
-		if c.Type == v1alpha1.ConditionAccepted && c.Status == metav1.ConditionTrue {
-			kind = corev1.EventTypeNormal
-		}
-		r.Events.Eventf(cs, nil, kind, c.Reason, c.Type, "%s", truncate(c.Message))
-	}
-}
-
-func find(conditions []metav1.Condition, conditionType string) *metav1.Condition {
-	for i := range conditions {
-		if conditions[i].Type == conditionType {
-			return &conditions[i]
-		}
-	}
-	return nil
-}
-
-// truncate keeps a note within what the Events API takes, 1 kB.
-func truncate(note string) string {
-	const most = 1000
-	if len(note) <= most {
-		return note
-	}
-	return strings.ToValidUTF8(note[:most], "") + " …"
 }
 
 func nodeRef(n *condition.Node) *corev1.Node {

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
 // Labels are bounded: policies by name, never nodes.
@@ -44,9 +45,44 @@ var (
 	})
 )
 
-// registerMetrics adds the metrics to the manager's registry; a second manager in one process shares them.
-func registerMetrics() error {
-	for _, c := range []prometheus.Collector{actsTotal, actLatency, nodesGauge, breakerGauge, limitGauge, eventsDropped} {
+// limitsUse tells how much of the limits over all sets is used, counted when it is asked for.
+type limitsUse struct{ fleet *condition.Fleet }
+
+var (
+	limitUsed = prometheus.NewDesc("autohealer_conditionset_limit_used_nodes",
+		"Nodes that a limit over all ConditionSets counts now, by limit (maxTaintedNodes, maxEvictingNodes).", []string{"limit"}, nil)
+	limitAllowed = prometheus.NewDesc("autohealer_conditionset_limit_allowed_nodes",
+		"Nodes that a limit over all ConditionSets allows now, by limit (maxTaintedNodes, maxEvictingNodes).", []string{"limit"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (limitsUse) Describe(to chan<- *prometheus.Desc) {
+	to <- limitUsed
+	to <- limitAllowed
+}
+
+// Collect implements prometheus.Collector.
+func (u limitsUse) Collect(to chan<- prometheus.Metric) {
+	if !u.fleet.Synced() {
+		return // what is counted so far says nothing
+	}
+	limits := u.fleet.Limits()
+	repelling, evicting, of := u.fleet.TaintedNodes()
+	for name, use := range map[string][2]int{
+		"maxTaintedNodes":  {repelling, limit.Of(limits.MaxTaintedNodes, of)},
+		"maxEvictingNodes": {evicting, limit.Of(limits.MaxEvictingNodes, of)},
+	} {
+		to <- prometheus.MustNewConstMetric(limitUsed, prometheus.GaugeValue, float64(use[0]), name)
+		to <- prometheus.MustNewConstMetric(limitAllowed, prometheus.GaugeValue, float64(use[1]), name)
+	}
+}
+
+// registerMetrics adds the metrics to the manager's registry; a second manager in one process shares them, but for the
+// limits, which are of its own fleet.
+func registerMetrics(fleet *condition.Fleet) error {
+	use := limitsUse{fleet}
+	metrics.Registry.Unregister(use)
+	for _, c := range []prometheus.Collector{actsTotal, actLatency, nodesGauge, breakerGauge, limitGauge, eventsDropped, use} {
 		if err := metrics.Registry.Register(c); err != nil {
 			var again prometheus.AlreadyRegisteredError
 			if !errors.As(err, &again) {
@@ -57,19 +93,19 @@ func registerMetrics() error {
 	return nil
 }
 
-func countAct(step condition.Step, now time.Time) {
-	actsTotal.WithLabelValues(step.SetName, string(step.Verb), "done").Inc()
+func countAct(policy string, step condition.Step, now time.Time) {
+	actsTotal.WithLabelValues(policy, string(step.Verb), "done").Inc()
 	if !step.Due.IsZero() {
 		actLatency.Observe(now.Sub(step.Due).Seconds())
 	}
 }
 
-func countFailure(step condition.Step, err error) {
+func countFailure(policy string, step condition.Step, err error) {
 	result := "failed"
 	if isStale(err) {
 		result = "stale"
 	}
-	actsTotal.WithLabelValues(step.SetName, string(step.Verb), result).Inc()
+	actsTotal.WithLabelValues(policy, string(step.Verb), result).Inc()
 }
 
 func gaugeStates(policy string, sum condition.Summary, limited bool) {

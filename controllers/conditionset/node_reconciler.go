@@ -15,6 +15,8 @@ import (
 
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/kube/status"
 )
 
 const (
@@ -34,10 +36,10 @@ type NodeReconciler struct {
 	Observer *Observer
 	Taints   *actuate.Taints
 	// Live reads from the API server, past the cache.
-	Live    client.Reader
-	Orphans *Orphans
-	Trouble *Trouble
-	Report  *Reporter
+	Live     client.Reader
+	Orphans  *kube.Orphans
+	Troubles *status.Troubles
+	Report   *Reporter
 	// OwnNamespace is where Autohealer's own pods run; "" when unknown.
 	OwnNamespace string
 }
@@ -69,7 +71,7 @@ func (r *NodeReconciler) heal(ctx context.Context, request reconcile.Request) (r
 			return reconcile.Result{RequeueAfter: lookAgainUncertain}, refused
 		case condition.Nothing:
 			if refused == nil {
-				r.Trouble.settled(request.Name)
+				r.Troubles.Settled(request.Name)
 			}
 			return r.lookAgain(ctx, plan), refused
 		}
@@ -137,12 +139,14 @@ func (r *NodeReconciler) act(ctx context.Context, plan condition.Plan) error {
 		if actuate.Certain(err) {
 			r.Observer.enqueueNodes(fleet.Failed(name))
 		}
-		r.Trouble.failed(plan, err)
+		if !isStale(err) {
+			r.Troubles.Failed(name, err, policies(plan)...)
+		}
 		r.Report.failed(plan, err)
 		return err
 	}
 	r.Observer.enqueueNodes(fleet.Written(name, version))
-	r.Trouble.written(plan)
+	r.Troubles.Written(name, policies(plan)...)
 	r.Report.acted(plan, r.Observer.Facts.Clock.Now())
 	return nil
 }
@@ -151,13 +155,31 @@ func (r *NodeReconciler) act(ctx context.Context, plan condition.Plan) error {
 func (r *NodeReconciler) lookAgain(ctx context.Context, plan condition.Plan) reconcile.Result {
 	now := r.Observer.Facts.Clock.Now()
 	at := plan.LookAgain
-	if orphans := r.Orphans.check(ctx, plan.Orphans, now); !orphans.IsZero() && (at.IsZero() || orphans.Before(at)) {
+	if orphans := r.Orphans.Check(ctx, unknownSets(plan), now); !orphans.IsZero() && (at.IsZero() || orphans.Before(at)) {
 		at = orphans
 	}
 	if at.IsZero() {
 		return reconcile.Result{}
 	}
 	return reconcile.Result{RequeueAfter: max(pastDeadline, at.Sub(now)+pastDeadline)}
+}
+
+// policies are the sets that a plan acts for.
+func policies(plan condition.Plan) []status.Policy {
+	all := make([]status.Policy, 0, len(plan.Steps))
+	for _, step := range plan.Steps {
+		all = append(all, status.Policy{UID: step.Set, NamespacedName: types.NamespacedName{Name: step.SetName}})
+	}
+	return all
+}
+
+// unknownSets are those that the node's record names and nobody knows.
+func unknownSets(plan condition.Plan) map[types.UID]types.NamespacedName {
+	all := make(map[types.UID]types.NamespacedName, len(plan.Orphans))
+	for uid, name := range plan.Orphans {
+		all[uid] = types.NamespacedName{Name: name}
+	}
+	return all
 }
 
 // isStale says that an error means no more than that someone else wrote first.

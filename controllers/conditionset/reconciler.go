@@ -3,28 +3,35 @@ package conditionset
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/kube/status"
 )
 
 // Reconciler keeps a ConditionSet's finalizer and status. The acting is the NodeReconciler's.
 type Reconciler struct {
 	Client   client.Client
 	Observer *Observer
-	Trouble  *Trouble
+	Troubles *status.Troubles
 	Report   *Reporter
 	// Leads says whether this replica surely leads. Default: it does.
 	Leads func() bool
 
-	pace pace
+	pace status.Pace
 }
 
 // Reconcile keeps one set's finalizer and status.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	result, err := r.keep(ctx, request)
+	return kube.AfterConflict(ctx, result, err, status.Delay)
+}
+
+func (r *Reconciler) keep(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	cs := &v1alpha1.ConditionSet{}
 	if err := r.Client.Get(ctx, request.NamespacedName, cs); err != nil {
 		forgetStates(request.Name)
@@ -37,12 +44,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, err
 	}
 	urgent := cs.Status.ObservedGeneration != cs.Generation // acting waits for the recorded key
-	if wait := r.pace.wait(cs.UID, r.Observer.Facts.Clock.Now(), urgent); wait > 0 {
+	if wait := r.pace.Wait(cs.UID, r.Observer.Facts.Clock.Now(), urgent); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	st, ok := r.observe(cs)
 	if !ok {
-		return reconcile.Result{RequeueAfter: statusDelay}, nil
+		return reconcile.Result{RequeueAfter: status.Delay}, nil
 	}
 	return r.writeStatus(ctx, cs, st)
 }
@@ -52,16 +59,16 @@ func (r *Reconciler) release(ctx context.Context, cs *v1alpha1.ConditionSet) (re
 	fleet, facts := r.Observer.Facts.Fleet, r.Observer.Facts
 	leads := r.Leads == nil || r.Leads()
 	if !leads || !fleet.Synced() || !fleet.Undone(cs.UID) {
-		if st, ok := r.observe(cs); ok && r.pace.wait(cs.UID, facts.Clock.Now(), false) == 0 {
+		if st, ok := r.observe(cs); ok && r.pace.Wait(cs.UID, facts.Clock.Now(), false) == 0 {
 			st.undoing, st.on = fleet.Recorded(cs.UID)
 			if _, err := r.writeStatus(ctx, cs, st); err != nil {
 				return reconcile.Result{}, err
 			}
 		}
-		return reconcile.Result{RequeueAfter: statusDelay}, nil
+		return reconcile.Result{RequeueAfter: status.Delay}, nil
 	}
-	r.Trouble.forget(cs.UID)
-	r.pace.forget(cs.UID)
+	r.Troubles.Forget(cs.UID)
+	r.pace.Forget(cs.UID)
 	return reconcile.Result{}, client.IgnoreNotFound(kube.SetFinalizer(ctx, r.Client, cs, v1alpha1.FinalizerUndo, false))
 }
 
@@ -73,7 +80,7 @@ func (r *Reconciler) observe(cs *v1alpha1.ConditionSet) (st state, ok bool) {
 		return st, false
 	}
 	st.synced = facts.Synced()
-	st.trouble = r.Trouble.get(cs.UID)
+	st.trouble = r.Troubles.Get(cs.UID)
 	if st.summary, ok = facts.Fleet.Summary(cs.UID, facts.Moment()); !ok {
 		st.summary = condition.Summary{}
 	}
@@ -84,17 +91,17 @@ func (r *Reconciler) observe(cs *v1alpha1.ConditionSet) (st state, ok bool) {
 func (r *Reconciler) writeStatus(ctx context.Context, cs *v1alpha1.ConditionSet, st state) (reconcile.Result, error) {
 	after := cs.DeepCopy()
 	after.Status = statusOf(cs, st)
-	limited := find(after.Status.Conditions, v1alpha1.ConditionLimitReached) != nil
+	limited := meta.IsStatusConditionTrue(after.Status.Conditions, v1alpha1.ConditionLimitReached)
 	gaugeStates(cs.Name, st.summary, limited)
 	written, err := kube.WriteStatus(ctx, r.Client, cs, after)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	if written {
-		r.Report.changed(cs, cs.Status.Conditions, after.Status.Conditions)
+		status.Tell(r.Report.Events, cs, cs.Status.Conditions, after.Status.Conditions)
 	}
 	if st.set == nil {
 		return reconcile.Result{}, nil
 	}
-	return reconcile.Result{RequeueAfter: max(statusDelay, st.set.StaleAfter)}, nil // no event tells that a reporter fell silent
+	return reconcile.Result{RequeueAfter: max(status.Delay, st.set.StaleAfter)}, nil // no event tells that a reporter fell silent
 }

@@ -3,12 +3,10 @@ package conditionset
 import (
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
-	"github.com/resourcestack/autohealer/internal/guard"
 )
 
 func TestReadySaysInNumbersWhatTheSetDoes(t *testing.T) {
@@ -36,7 +34,7 @@ func TestReadySaysInNumbersWhatTheSetDoes(t *testing.T) {
 			st := state{synced: true, summary: tc.summary}
 			st.verdict.Allowed = true
 			status := statusOf(&v1alpha1.ConditionSet{Spec: v1alpha1.ConditionSetSpec{Mode: tc.mode}}, st)
-			ready := find(status.Conditions, "Ready")
+			ready := meta.FindStatusCondition(status.Conditions, "Ready")
 			if ready == nil || ready.Status != "True" || ready.Message != tc.want {
 				t.Errorf("Ready is %+v, want True with message %q", ready, tc.want)
 			}
@@ -44,37 +42,29 @@ func TestReadySaysInNumbersWhatTheSetDoes(t *testing.T) {
 	}
 }
 
-func TestARefusedSetIsToldOfOnce(t *testing.T) {
-	refused := state{synced: true}
-	refused.verdict.Violations = []guard.Violation{{Rule: "r", Severity: guard.Deny, Message: "no"}}
-	status := statusOf(&v1alpha1.ConditionSet{}, refused)
-	if got := told(t, status.Conditions); len(got) != 1 || got[0] != "Warning RuleViolated" {
-		t.Errorf("Events are %q, want one that says RuleViolated", got)
+func TestLimitReachedTellsWhichLimit(t *testing.T) {
+	hold := func(nodes int, message string) condition.HoldCount {
+		return condition.HoldCount{Nodes: nodes, Message: message}
 	}
-}
-
-func TestASetThatIsStuckForAnotherReasonIsToldOfAsWell(t *testing.T) {
-	conditions := []metav1.Condition{
-		{Type: "Accepted", Status: "True", Reason: "Admitted", Message: "fine"},
-		{Type: "Stalled", Status: "True", Reason: "Forbidden", Message: "nodes is forbidden"},
+	for _, tc := range []struct {
+		name            string
+		holds           map[condition.Reason]condition.HoldCount
+		reason, message string
+	}{
+		{"none", map[condition.Reason]condition.HoldCount{"Flapping": hold(1, "f")}, "", ""},
+		{"tainted nodes", map[condition.Reason]condition.HoldCount{"LimitReached": hold(2, "m")}, "TooManyTainted", "2 held back: m"},
+		{"evicting nodes", map[condition.Reason]condition.HoldCount{"EvictLimitReached": hold(2, "m")}, "TooManyEvicting", "2 held back: m"},
+		{"the pace of evictions", map[condition.Reason]condition.HoldCount{"EvictionPace": hold(1, "p")}, "TooManyEvicting", "1 held back: p"},
+		{"the control plane", map[condition.Reason]condition.HoldCount{"OtherControlPlaneNodeTainted": hold(1, "c")}, "ControlPlaneLimit", "1 held back: c"},
+		{"the set's own cap", map[condition.Reason]condition.HoldCount{"OwnCapReached": hold(3, "o")}, "OwnCapReached", "3 held back: o"},
+		{"two at once", map[condition.Reason]condition.HoldCount{"EvictLimitReached": hold(1, "e"), "LimitReached": hold(2, "t")},
+			"TooManyTainted", "2 held back: t; 1 held back: e"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := limitReached(state{summary: condition.Summary{Holds: tc.holds}})
+			if c.Reason != tc.reason || c.Message != tc.message {
+				t.Errorf("reason %q, message %q; want %q, %q", c.Reason, c.Message, tc.reason, tc.message)
+			}
+		})
 	}
-	if got := told(t, conditions); len(got) != 2 || got[1] != "Warning Forbidden" {
-		t.Errorf("Events are %q, want Admitted and Forbidden", got)
-	}
-}
-
-// told are the Events on a set whose conditions are new, as "type reason".
-func told(t *testing.T, conditions []metav1.Condition) (got []string) {
-	t.Helper()
-	recorder := recorderFunc(func(kind, reason string) { got = append(got, kind+" "+reason) })
-	NewReporter(recorder).changed(&v1alpha1.ConditionSet{}, nil, conditions)
-	return got
-}
-
-// recorderFunc takes Events in the API server's place.
-type recorderFunc func(kind, reason string)
-
-// Eventf implements events.EventRecorder.
-func (f recorderFunc) Eventf(_, _ runtime.Object, kind, reason, _, _ string, _ ...any) {
-	f(kind, reason)
 }

@@ -1,0 +1,108 @@
+package conditionset
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"github.com/prometheus/common/expfmt"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+)
+
+// scrape is what a metrics endpoint would show of the collectors, without comments.
+func scrape(t *testing.T, collectors ...prometheus.Collector) []string {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(collectors...)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if problems, err := promlint.NewWithMetricFamilies(families).Lint(); err != nil || len(problems) > 0 {
+		t.Errorf("problems %v, error %v", problems, err)
+	}
+	var text strings.Builder
+	for _, f := range families {
+		if _, err := expfmt.MetricFamilyToText(&text, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return slices.DeleteFunc(strings.Split(text.String(), "\n"), func(line string) bool { return line == "" || strings.HasPrefix(line, "#") })
+}
+
+type noEvents struct{}
+
+func (noEvents) Eventf(_, _ runtime.Object, _, _, _, _ string, _ ...any) {}
+
+func TestARecordMayNameWhatItWillWithoutMakingSeries(t *testing.T) {
+	actsTotal.Reset()
+	eventsDropped.Add(0)
+	r := NewReporter(noEvents{}, func(set string) bool { return set == "kernel" })
+	untaint := func(set string) condition.Plan {
+		return condition.Plan{Node: &condition.Node{Name: "a"}, Steps: []condition.Step{{Verb: "Untaint", SetName: set}}}
+	}
+	for i := range 100 {
+		r.acted(untaint(fmt.Sprintf("forged-%d", i)), time.Now())
+		r.failed(untaint(fmt.Sprintf("forged-%d", i)), errors.New("timeout"))
+	}
+	r.acted(untaint("kernel"), time.Now())
+	want := []string{
+		`autohealer_conditionset_acts_total{policy="kernel",result="done",verb="Untaint"} 1`,
+		`autohealer_conditionset_acts_total{policy="unknown",result="done",verb="Untaint"} 100`,
+		`autohealer_conditionset_acts_total{policy="unknown",result="failed",verb="Untaint"} 100`,
+	}
+	if got := scrape(t, actsTotal); !slices.Equal(got, want) {
+		t.Errorf("got\n%s", strings.Join(got, "\n"))
+	}
+}
+
+func TestTheUseOfLimitsIsCountedWhenAsked(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	at := condition.Moment{Now: now, Server: now}
+	fleet := condition.NewFleet(limit.Builtin())
+	for i := range 40 {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i)}}
+		if i < 3 {
+			effect := corev1.TaintEffectNoSchedule
+			if i == 0 {
+				effect = corev1.TaintEffectNoExecute
+			}
+			node.Spec.Taints = []corev1.Taint{{Key: "example.com/k", Effect: effect}}
+			node.Annotations = map[string]string{v1alpha1.AnnotationOwnedTaints: fmt.Sprintf(
+				`{"taints":[{"key":"example.com/k","effect":%q,"set":"u","name":"kernel","generation":1,"since":"2026-01-02T03:04:05Z"}]}`, effect)}
+		}
+		fleet.ObserveNode(node, at)
+	}
+	if got := scrape(t, limitsUse{fleet}); len(got) > 0 {
+		t.Errorf("before all nodes are known it says %q", got)
+	}
+	fleet.MarkSynced(at)
+	want := []string{
+		`autohealer_conditionset_limit_allowed_nodes{limit="maxEvictingNodes"} 2`,
+		`autohealer_conditionset_limit_allowed_nodes{limit="maxTaintedNodes"} 4`,
+		`autohealer_conditionset_limit_used_nodes{limit="maxEvictingNodes"} 1`,
+		`autohealer_conditionset_limit_used_nodes{limit="maxTaintedNodes"} 3`,
+	}
+	if got := scrape(t, limitsUse{fleet}); !slices.Equal(got, want) {
+		t.Errorf("got\n%s", strings.Join(got, "\n"))
+	}
+}
+
+func TestASecondManagerInAProcessShowsItsOwnLimits(t *testing.T) {
+	for range 2 {
+		if err := registerMetrics(condition.NewFleet(limit.Builtin())); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

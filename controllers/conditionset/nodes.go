@@ -1,0 +1,86 @@
+package conditionset
+
+import (
+	"context"
+	"errors"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/kube"
+)
+
+func (o *Observer) node(node *corev1.Node) {
+	o.Facts.Heard()
+	changed, wake := o.Facts.Fleet.ObserveNode(node, o.Facts.Moment())
+	if changed {
+		wake = append(wake, node.Name)
+	}
+	o.enqueueNodes(wake)
+	o.enqueueDirty()
+}
+
+func (o *Observer) nodeGone(node *corev1.Node) {
+	o.Facts.Heard()
+	o.enqueueNodes(o.Facts.Fleet.ForgetNode(node.Name, o.Facts.Moment()))
+	o.enqueueDirty()
+}
+
+// daemonSets tells the fleet which DaemonSets nodes can't do without.
+func (o *Observer) daemonSets(ctx context.Context) {
+	var list appsv1.DaemonSetList
+	if err := o.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		var notStarted *cache.ErrCacheNotStarted
+		if !errors.As(err, &notStarted) {
+			log.FromContext(ctx).Error(err, "Can't list DaemonSets from the cache")
+		}
+		return
+	}
+	var pods []condition.SystemPod
+	for i := range list.Items {
+		ds := &list.Items[i]
+		meta := metav1.ObjectMeta{Name: ds.Name, Namespace: ds.Namespace, Labels: ds.Spec.Template.Labels}
+		if role := condition.SystemRole(&meta, &ds.Spec.Template.Spec); role != "" {
+			pods = append(pods, condition.SystemPod{Namespace: ds.Namespace, Name: ds.Name, Role: role, Tolerations: ds.Spec.Template.Spec.Tolerations})
+		}
+	}
+	o.Facts.Fleet.ObserveSystemPods(pods)
+}
+
+// watchLeases begins to watch the nodes' Leases when the first set needs them: 5,000 nodes renew 500 times a second.
+func (o *Observer) watchLeases(ctx context.Context) {
+	o.mu.Lock()
+	started := o.leaseWatch
+	o.leaseWatch = true
+	o.mu.Unlock()
+	if started {
+		return
+	}
+	go func() { // GetInformer waits for the first list, and this is an informer's own handler
+		informer, err := o.Cache.GetInformer(ctx, &coordinationv1.Lease{})
+		if err == nil {
+			_, err = informer.AddEventHandler(kube.Handlers(o.lease, func(*coordinationv1.Lease) {}, o.historyLost))
+		}
+		if err != nil && ctx.Err() == nil {
+			log.FromContext(ctx).Error(err, "Can't watch node Leases; conditions without a heartbeat stay unproven")
+			o.mu.Lock()
+			o.leaseWatch = false // the next event of a set tries again
+			o.mu.Unlock()
+		}
+	}()
+}
+
+func (o *Observer) lease(lease *coordinationv1.Lease) {
+	if lease.Namespace != corev1.NamespaceNodeLease || lease.Spec.RenewTime == nil {
+		return
+	}
+	if o.Facts.Fleet.ObserveLease(lease.Name, lease.Spec.RenewTime.Time, o.Facts.Moment()) {
+		o.enqueueNodes([]string{lease.Name})
+	}
+}
