@@ -115,6 +115,67 @@ func TestThoseWhoWaitedLongestGoFirst(t *testing.T) {
 	}
 }
 
+func TestTheNextIsWokenWhenTheHeadLeavesTheQueueWithoutTakingItsPlace(t *testing.T) {
+	m := manage(t, calm("1", "1"), workers(10, kubeletSick), newSet(t, "a", noSchedule))
+	m.settle("w00")
+	for _, name := range []string{"w01", "w02", "w03"} {
+		m.decide(name)
+	}
+	m.fleet.SetPolicy(condition.Policy{Limits: calm("2", "1")}, moment(noon)) // a place is free, and w01 is first in line
+	m.see("w01", kubeletWell)
+	m.decide("w01")
+	if woken := m.fleet.TakeWoken(); !slices.Equal(woken, []string{"w02"}) {
+		t.Fatalf("woken %v, want the next in line", woken)
+	}
+	if !m.settle("w02") {
+		t.Error("the next doesn't take the place")
+	}
+	if woken := m.fleet.TakeWoken(); !slices.Equal(woken, []string{"w03"}) {
+		t.Errorf("woken %v after that, want the one behind it", woken)
+	}
+	if m.settle("w03") || len(m.fleet.TakeWoken()) > 0 {
+		t.Error("who stays in line wakes nobody")
+	}
+	m.fleet.ForgetNode("w03", moment(noon))
+	m.decide("w04")
+	if m.fleet.ForgetNode("w04", moment(noon)); len(m.fleet.TakeWoken()) > 0 {
+		t.Error("the last in line wakes somebody")
+	}
+}
+
+func TestALimitThatGrowsByManyLetsThemAllGoOn(t *testing.T) {
+	m := manage(t, calm("1", "1"), workers(60, kubeletSick), newSet(t, "a", noSchedule))
+	for _, name := range m.fleet.Nodes() {
+		m.settle(name)
+	}
+	m.fleet.TakeWoken()
+	for woken := m.fleet.SetPolicy(condition.Policy{Limits: calm("50", "1")}, moment(noon)); len(woken) > 0; woken = m.fleet.TakeWoken() {
+		for _, name := range woken {
+			m.settle(name)
+		}
+	}
+	if got := m.tainted("example.com/k"); len(got) != 50 {
+		t.Errorf("%d tainted without waiting for a timer, want 50", len(got))
+	}
+}
+
+func TestANodeRanksByTheMatchOfTheSetThatIsHeld(t *testing.T) {
+	const free = "effect: PreferNoSchedule\ntaintKey: example.com/free\nconditions: {KubeletUnhealthy: {status: true}}"
+	long, short := reports("KubeletUnhealthy", "True", ago(9*time.Hour)), reports("KernelDeadlock", "True", ago(time.Minute))
+	m := manage(t, calm("1", "1"), append(workers(10), newNode("early", long, short), newNode("late", reports("KernelDeadlock", "True", ago(time.Hour)))),
+		newSet(t, "free", free), newSet(t, "a", "effect: NoSchedule\ntaintKey: example.com/k\nconditions: {KernelDeadlock: {status: true}}"))
+	m.fleet.SetPolicy(condition.Policy{Limits: calm("0", "0")}, moment(noon))
+	m.settle("late")
+	m.settle("early")
+	m.fleet.SetPolicy(condition.Policy{Limits: calm("1", "1")}, moment(noon))
+	if m.settle("early"); len(m.tainted("example.com/k")) > 0 {
+		t.Errorf("tainted %v before one that waits longer, by the match of a set that isn't held", m.tainted("example.com/k"))
+	}
+	if m.settle("late"); !slices.Equal(m.tainted("example.com/k"), []string{"late"}) {
+		t.Errorf("tainted %v, want the one that waits longer", m.tainted("example.com/k"))
+	}
+}
+
 func TestRoomThatIsFreedWakesTheQueue(t *testing.T) {
 	waiting := []string{"w01", "w02"}
 	free := map[string]func(m *manager) []string{

@@ -39,6 +39,7 @@ type Fleet struct {
 	lastHeard int      // the slot of the node that was observed last
 	counts    counts
 	queues    queues
+	woken     names                // held-back nodes that may go on, since another left the queue
 	dirty     map[types.UID]string // sets whose status may have changed, and their names
 }
 
@@ -72,7 +73,7 @@ func NewFleet(limits limit.Limits) *Fleet {
 		policy: Policy{Limits: limits, Precedence: PrecedenceKey},
 		nodes:  map[string]*nodeState{}, sets: map[types.UID]*setState{},
 		declared: map[string]bool{}, orphans: map[types.UID]bool{}, dirty: map[types.UID]string{},
-		index: newIndex(), setsBy: newSetIndex(), counts: newCounts(), queues: queues{},
+		index: newIndex(), setsBy: newSetIndex(), counts: newCounts(), queues: newQueues(), woken: names{},
 	}
 }
 
@@ -149,7 +150,7 @@ func (f *Fleet) observe(node *corev1.Node, at Moment, live bool) (changed bool, 
 	if was == nil {
 		n := &nodeState{Node: NewNode(node, nil, at.Now)}
 		f.replace(nil, n, at)
-		return true, f.heads()
+		return true, f.queues.heads()
 	}
 	n := &nodeState{Node: NewNode(node, was.Node, at.Now), inFlight: was.inFlight, print: was.print, slot: was.slot, sets: was.sets}
 	f.lastHeard = n.slot
@@ -159,7 +160,7 @@ func (f *Fleet) observe(node *corev1.Node, at Moment, live bool) (changed bool, 
 		return f.proofChanged(was.Node, n.Node, at), nil
 	}
 	if f.replace(was, n, at) {
-		wake = f.heads()
+		wake = f.queues.heads()
 	}
 	return true, wake
 }
@@ -180,7 +181,7 @@ func (f *Fleet) ForgetNode(name string, at Moment) (wake []string) {
 	if n := f.nodes[name]; n != nil {
 		f.replace(n, nil, at)
 	}
-	return f.heads()
+	return f.queues.heads()
 }
 
 // ObserveLease takes in a renewal of a node's Lease, the sign of life for conditions without a heartbeat.
@@ -235,7 +236,7 @@ func (f *Fleet) forget(n *nodeState) {
 		delete(s.held, n.Name)
 		f.touch(s)
 	}
-	f.queues.leave(n.Name)
+	f.wake(f.queues.enter(n.Name, nil))
 	f.index.leave(n.Name, n.slot)
 	delete(f.nodes, n.Name)
 }
@@ -360,6 +361,25 @@ func (f *Fleet) TakeDirty() []string {
 	dirty := slices.Sorted(maps.Values(f.dirty))
 	clear(f.dirty)
 	return dirty
+}
+
+// TakeWoken gives the held-back nodes that may go on since another left the queue before them, which may happen with every
+// decision.
+func (f *Fleet) TakeWoken() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.woken) == 0 {
+		return nil
+	}
+	woken := f.woken.sorted()
+	clear(f.woken)
+	return woken
+}
+
+func (f *Fleet) wake(nodes []string) {
+	for _, name := range nodes {
+		f.woken.put(name, true)
+	}
 }
 
 func (f *Fleet) touch(s *setState) { f.dirty[s.UID] = s.Name }

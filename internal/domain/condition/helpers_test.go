@@ -201,3 +201,16 @@ func stillRecorded(fleet *condition.Fleet, uid types.UID) bool {
 	nodes, _ := fleet.Recorded(uid)
 	return nodes > 0
 }
+
+// full is a room in which one more limit is used up.
+func full(room condition.Room, limit condition.Cap, reason condition.Reason) condition.Room {
+	return func(of condition.Cap, c condition.Claimant, expired time.Time) condition.Gate {
+		switch {
+		case of == limit:
+			return condition.Gate{Reason: reason}
+		case room != nil:
+			return room(of, c, expired)
+		}
+		return condition.Gate{}
+	}
+}

@@ -20,7 +20,7 @@ func (p *planner) permitted(c Claimant, want corev1.TaintEffect, m Match, curren
 		p.hold(c, g, m)
 		return current
 	}
-	if g := p.capGate(c, want, first); g.Closed() {
+	if g := p.capGate(c, want, first, m); g.Closed() {
 		p.hold(c, g, m)
 		return current
 	}
@@ -47,17 +47,28 @@ func (p *planner) barredByForeign(c Claimant, effect corev1.TaintEffect, m Match
 }
 
 // capGate is the first limit that stands before the set's taint, or before one of this effect, on the node.
-func (p *planner) capGate(c Claimant, want corev1.TaintEffect, first bool) Gate {
-	own := p.Room.Own[c.UID]
-	switch {
-	case first && own.Closed():
-		return own
-	case p.Node.ControlPlane && !p.planned(corev1.TaintEffectPreferNoSchedule) && p.Room.Plane.Closed():
-		return p.Room.Plane
-	case rank[want] >= rank[corev1.TaintEffectNoSchedule] && !p.planned(corev1.TaintEffectNoSchedule):
-		return p.Room.Taint
+func (p *planner) capGate(c Claimant, want corev1.TaintEffect, first bool, m Match) Gate {
+	if first {
+		if own := p.room(CapOwn, c, m); own.Closed() {
+			return own
+		}
+	}
+	if p.Node.ControlPlane && !p.planned(corev1.TaintEffectPreferNoSchedule) {
+		if plane := p.room(CapPlane, c, m); plane.Closed() {
+			return plane
+		}
+	}
+	if rank[want] >= rank[corev1.TaintEffectNoSchedule] && !p.planned(corev1.TaintEffectNoSchedule) {
+		return p.room(CapTainted, c, m)
 	}
 	return Gate{}
+}
+
+func (p *planner) room(of Cap, c Claimant, m Match) Gate {
+	if p.Room == nil {
+		return Gate{}
+	}
+	return p.Room(of, c, m.ExpiresAt)
 }
 
 func (p *planner) standingGate(c Claimant) Gate {
@@ -97,9 +108,11 @@ func (p *planner) evictGate(c Claimant, m Match) corev1.TaintEffect {
 	if p.barredByForeign(c, corev1.TaintEffectNoExecute, m) {
 		return corev1.TaintEffectNoSchedule
 	}
-	if !p.planned(corev1.TaintEffectNoExecute) && p.Room.Evict.Closed() {
-		p.hold(c, p.Room.Evict, m)
-		return corev1.TaintEffectNoSchedule
+	if !p.planned(corev1.TaintEffectNoExecute) {
+		if full := p.room(CapEvicting, c, m); full.Closed() {
+			p.hold(c, full, m)
+			return corev1.TaintEffectNoSchedule
+		}
 	}
 	if p.Evidence != nil && p.Evidence.Unknown != "" {
 		p.hold(c, Gate{Reason: HeldByDoubt, Message: p.Evidence.Unknown}, m)

@@ -159,15 +159,22 @@ type Gate struct {
 // Closed says that the gate lets nothing through.
 func (g Gate) Closed() bool { return g.Reason != "" }
 
-// Room is what the limits leave for one node.
-type Room struct {
-	// Taint and Evict stand before the node's first repelling (NoSchedule, NoExecute) and first NoExecute taint.
-	Taint, Evict Gate
-	// Plane stands before a control-plane node's first taint.
-	Plane Gate
-	// Own are the sets' own caps, before a node's first taint by the set. A missing one is open.
-	Own map[types.UID]Gate
-}
+// Cap is a limit that stands before an act.
+type Cap string
+
+const (
+	// CapTainted stands before a node's first taint that repels pods (NoSchedule, NoExecute).
+	CapTainted Cap = "Tainted"
+	// CapEvicting stands before its first NoExecute.
+	CapEvicting Cap = "Evicting"
+	// CapPlane stands before a control-plane node's first taint.
+	CapPlane Cap = "ControlPlane"
+	// CapOwn is the set's own, before a node's first taint by it.
+	CapOwn Cap = "Own"
+)
+
+// Room says what a limit leaves for a node that a set asks for, whose match expired then. nil leaves room for everything.
+type Room func(of Cap, c Claimant, expired time.Time) Gate
 
 // Evidence is what was read live of the node's pods just before an eviction.
 type Evidence struct {

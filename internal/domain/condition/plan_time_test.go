@@ -144,7 +144,7 @@ func TestARemovedTaintIsNotPutBackByAnotherSetsWrite(t *testing.T) {
 
 func TestPuttingBackAsksTheLimitsAgain(t *testing.T) {
 	in := planInput(steady(newNode("n", kubeletSick, claiming("a", "example.com/k", "NoSchedule", ago(time.Hour)))), claimant(t, "a", noSchedule, active))
-	in.Room.Taint = condition.Gate{Reason: "LimitReached"}
+	in.Room = full(in.Room, condition.CapTainted, "LimitReached")
 	outcome{steps: []string{"Repair a example.com/k NoSchedule> TaintWasRemoved"}, holds: []string{"a-uid LimitReached"}}.check(t, condition.PlanNode(in))
 }
 
@@ -169,7 +169,7 @@ func TestPuttingBackCountsAsATaintByTheSet(t *testing.T) {
 
 func TestPuttingBackAsksTheOwnCapAgain(t *testing.T) {
 	in := planInput(steady(newNode("n", kubeletSick, claiming("a", "example.com/k", "NoSchedule", ago(time.Hour)))), claimant(t, "a", "maxNodes: 1\n"+noSchedule, active))
-	in.Room.Own = map[types.UID]condition.Gate{"a-uid": {Reason: "OwnCapReached"}}
+	in.Room = full(in.Room, condition.CapOwn, "OwnCapReached")
 	outcome{steps: []string{"Repair a example.com/k NoSchedule> TaintWasRemoved"}, holds: []string{"a-uid OwnCapReached"}}.check(t, condition.PlanNode(in))
 }
 
@@ -259,7 +259,7 @@ func TestAnEvictionNeedsEvidence(t *testing.T) {
 func TestAKeyThatEvictsAlreadyNeedsNoEvidence(t *testing.T) {
 	n := newNode("n", kernelSick, kubeletSick, owning("b", "example.com/k", "NoExecute", ago(time.Hour)))
 	in := planInput(steady(n), claimant(t, "a", "effect: NoExecute\ntaintKey: example.com/k\nconditions: {KubeletUnhealthy: {status: true}}", active), claimant(t, "b", noExecute, active))
-	in.Evidence, in.Room.Evict = nil, condition.Gate{Reason: "LimitReached"}
+	in.Evidence, in.Room = nil, full(nil, condition.CapEvicting, "LimitReached")
 	plan := condition.PlanNode(in)
 	if plan.NeedsEvidence {
 		t.Error("evidence asked though the key evicts already")
@@ -279,17 +279,16 @@ func TestAForgedRecordBuysNoRoom(t *testing.T) {
 	n := newNode("n", kubeletSick, owning("a", "corp.example/x", "NoExecute", ago(time.Hour)))
 	stripped := outcome{taints: []string{"corp.example/x:NoExecute"}, steps: []string{"Repair a corp.example/x NoExecute> RecordNotOurs"}}
 	in := planInput(steady(n), claimant(t, "a", noSchedule, active))
-	in.Room.Taint = condition.Gate{Reason: "LimitReached"}
+	in.Room = full(in.Room, condition.CapTainted, "LimitReached")
 	stripped.holds = []string{"a-uid LimitReached"}
 	stripped.check(t, condition.PlanNode(in))
 	in = planInput(steady(n), claimant(t, "a", noSchedule, active))
-	in.Room.Own = map[types.UID]condition.Gate{"a-uid": {Reason: "OwnCapReached"}}
+	in.Room = full(in.Room, condition.CapOwn, "OwnCapReached")
 	stripped.holds = []string{"a-uid OwnCapReached"}
 	stripped.check(t, condition.PlanNode(in))
 }
 
 func TestClosedGates(t *testing.T) {
-	reached := condition.Gate{Reason: "LimitReached"}
 	tests := []struct {
 		name string
 		spec string
@@ -297,18 +296,18 @@ func TestClosedGates(t *testing.T) {
 		room condition.Room
 		want outcome
 	}{
-		{"no room to taint", noSchedule, newNode("n", kubeletSick), condition.Room{Taint: reached}, outcome{holds: []string{"a-uid LimitReached"}}},
-		{"PreferNoSchedule is free", "effect: PreferNoSchedule\ntaintKey: example.com/k\nconditions: {KubeletUnhealthy: {status: true}}", newNode("n", kubeletSick), condition.Room{Taint: reached, Evict: reached}, outcome{
+		{"no room to taint", noSchedule, newNode("n", kubeletSick), full(nil, condition.CapTainted, "LimitReached"), outcome{holds: []string{"a-uid LimitReached"}}},
+		{"PreferNoSchedule is free", "effect: PreferNoSchedule\ntaintKey: example.com/k\nconditions: {KubeletUnhealthy: {status: true}}", newNode("n", kubeletSick), full(full(nil, condition.CapTainted, "LimitReached"), condition.CapEvicting, "LimitReached"), outcome{
 			taints: []string{"example.com/k:PreferNoSchedule"}, claims: []string{"a-uid example.com/k:PreferNoSchedule"}, steps: []string{"Taint a example.com/k >PreferNoSchedule ConditionsMatched"}}},
-		{"a node that counts already needs no room", noSchedule, newNode("n", kubeletSick, owning("z", "example.com/z", "NoSchedule", ago(time.Hour))), condition.Room{Taint: reached}, outcome{
+		{"a node that counts already needs no room", noSchedule, newNode("n", kubeletSick, owning("z", "example.com/z", "NoSchedule", ago(time.Hour))), full(nil, condition.CapTainted, "LimitReached"), outcome{
 			taints: []string{"example.com/z:NoSchedule", "example.com/k:NoSchedule"}, claims: []string{"a-uid example.com/k:NoSchedule", "z-uid example.com/z:NoSchedule"}, steps: []string{"Taint a example.com/k >NoSchedule ConditionsMatched"}}},
-		{"no room to evict leaves NoSchedule", noExecute, newNode("n", kernelSick), condition.Room{Evict: reached}, outcome{
+		{"no room to evict leaves NoSchedule", noExecute, newNode("n", kernelSick), full(nil, condition.CapEvicting, "LimitReached"), outcome{
 			taints: []string{"example.com/k:NoSchedule"}, claims: []string{"a-uid example.com/k:NoSchedule"}, steps: []string{"Taint a example.com/k >NoSchedule ConditionsMatched"}, holds: []string{"a-uid LimitReached"}}},
-		{"no room to evict raises nothing", noExecute, newNode("n", kernelSick, owning("a", "example.com/k", "NoSchedule", ago(time.Hour))), condition.Room{Evict: reached}, outcome{holds: []string{"a-uid LimitReached"}}},
-		{"no room to taint doesn't evict either", noExecute, newNode("n", kernelSick), condition.Room{Taint: reached}, outcome{holds: []string{"a-uid LimitReached"}}},
-		{"the own cap", noSchedule, newNode("n", kubeletSick), condition.Room{Own: map[types.UID]condition.Gate{"a-uid": {Reason: "OwnCapReached"}}}, outcome{holds: []string{"a-uid OwnCapReached"}}},
-		{"another control-plane node is tainted", "includeControlPlane: true\n" + noSchedule, newNode("n", controlPlane, kubeletSick), condition.Room{Plane: condition.Gate{Reason: "OtherControlPlaneNodeTainted"}}, outcome{holds: []string{"a-uid OtherControlPlaneNodeTainted"}}},
-		{"that doesn't stop workers", noSchedule, newNode("n", kubeletSick), condition.Room{Plane: condition.Gate{Reason: "OtherControlPlaneNodeTainted"}}, outcome{
+		{"no room to evict raises nothing", noExecute, newNode("n", kernelSick, owning("a", "example.com/k", "NoSchedule", ago(time.Hour))), full(nil, condition.CapEvicting, "LimitReached"), outcome{holds: []string{"a-uid LimitReached"}}},
+		{"no room to taint doesn't evict either", noExecute, newNode("n", kernelSick), full(nil, condition.CapTainted, "LimitReached"), outcome{holds: []string{"a-uid LimitReached"}}},
+		{"the own cap", noSchedule, newNode("n", kubeletSick), full(nil, condition.CapOwn, "OwnCapReached"), outcome{holds: []string{"a-uid OwnCapReached"}}},
+		{"another control-plane node is tainted", "includeControlPlane: true\n" + noSchedule, newNode("n", controlPlane, kubeletSick), full(nil, condition.CapPlane, "OtherControlPlaneNodeTainted"), outcome{holds: []string{"a-uid OtherControlPlaneNodeTainted"}}},
+		{"that doesn't stop workers", noSchedule, newNode("n", kubeletSick), full(nil, condition.CapPlane, "OtherControlPlaneNodeTainted"), outcome{
 			taints: []string{"example.com/k:NoSchedule"}, claims: []string{"a-uid example.com/k:NoSchedule"}, steps: []string{"Taint a example.com/k >NoSchedule ConditionsMatched"}}},
 	}
 	for _, tt := range tests {

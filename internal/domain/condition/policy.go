@@ -36,7 +36,7 @@ func (f *Fleet) SetPolicy(p Policy, at Moment) (affected []string) {
 		for _, s := range f.sets {
 			f.judgeBreaker(s, at)
 		}
-		for _, name := range f.heads() {
+		for _, name := range f.queues.heads() {
 			look.put(name, true)
 		}
 	}

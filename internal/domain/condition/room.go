@@ -2,9 +2,7 @@ package condition
 
 import (
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -13,98 +11,54 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
-// queues are the nodes held back by each limit, with when their match had held: the longest-waiting goes first.
-type queues map[string]map[string]time.Time
-
-// before is how many nodes wait longer than this one.
-func (q queues) before(dimension, name string, at time.Time) int {
-	n := 0
-	for other, since := range q[dimension] {
-		if other != name && (since.Before(at) || since.Equal(at) && other < name) {
-			n++
+// room gives what the limits leave for a node. Whoever asks ranks by its own match: another set's doesn't lend it a place.
+func (f *Fleet) room(n *nodeState, at Moment) Room {
+	return func(of Cap, c Claimant, expired time.Time) Gate {
+		switch of {
+		case CapTainted:
+			return f.cap(HeldByLimit, "maxTaintedNodes", f.policy.Limits.MaxTaintedNodes, n, expired, n.print.repels, func(t *tally) int { return t.repelling })
+		case CapEvicting:
+			return f.evictRoom(n, expired, at)
+		case CapPlane:
+			return f.planeRoom(n, expired)
+		default:
+			return f.ownCap(f.sets[c.UID], n, expired)
 		}
-	}
-	return n
-}
-
-func (q queues) leave(name string) {
-	for _, waiting := range q {
-		delete(waiting, name)
 	}
 }
 
-func (q queues) enter(name string, holds []Hold) {
-	q.leave(name)
-	for _, h := range holds {
-		if h.dimension == "" {
-			continue
-		}
-		if q[h.dimension] == nil {
-			q[h.dimension] = map[string]time.Time{}
-		}
-		q[h.dimension][name] = h.At
-	}
-}
-
-// headsWoken bounds how many nodes one freed place wakes.
-const headsWoken = 16
-
-// heads are the longest-waiting nodes of every queue.
-func (f *Fleet) heads() []string {
-	woken := names{}
-	for _, waiting := range f.queues {
-		byTime := slices.SortedFunc(maps.Keys(waiting), func(a, b string) int {
-			if c := waiting[a].Compare(waiting[b]); c != 0 {
-				return c
-			}
-			return strings.Compare(a, b)
-		})
-		for _, name := range byTime[:min(len(byTime), headsWoken)] {
-			woken.put(name, true)
-		}
-	}
-	return woken.sorted()
-}
-
-// room is what the limits leave for a node whose match had held at `held`.
-func (f *Fleet) room(n *nodeState, claimants []Claimant, at Moment) Room {
-	held := at.Now
-	for _, c := range claimants {
-		if m := c.Match(n.Node, at); m.Phase == Matching {
-			held = earlier(held, m.ExpiresAt)
-		}
-	}
-	r := Room{Own: map[types.UID]Gate{}}
-	r.Taint = f.cap(HeldByLimit, "maxTaintedNodes", f.policy.Limits.MaxTaintedNodes, n, held, n.print.repels, func(t *tally) int { return t.repelling })
-	if r.Evict = f.cap(HeldByEvictLimit, "maxEvictingNodes", f.policy.Limits.MaxEvictingNodes, n, held, n.print.evicts, func(t *tally) int { return t.evicting }); !r.Evict.Closed() {
-		r.Evict = f.pace(n, held, at)
-	}
+func (f *Fleet) evictRoom(n *nodeState, expired time.Time, at Moment) Gate {
 	if n.print.planeReady && f.counts.planeReady <= 1 {
-		r.Evict = Gate{Reason: HeldByPlane, Message: "it is the last Ready control-plane node", dimension: "plane"}
+		return Gate{Reason: HeldByPlane, Message: "it is the last Ready control-plane node", dimension: "plane"}
 	}
+	full := f.cap(HeldByEvictLimit, "maxEvictingNodes", f.policy.Limits.MaxEvictingNodes, n, expired, n.print.evicts, func(t *tally) int { return t.evicting })
+	if full.Closed() {
+		return full
+	}
+	return f.pace(n, expired, at)
+}
+
+func (f *Fleet) planeRoom(n *nodeState, expired time.Time) Gate {
 	planes := f.counts.planeTainted
 	if n.print.plane && n.print.any {
 		planes--
 	}
-	if planes+f.queues.before("plane", n.Name, held) > 0 {
-		r.Plane = Gate{Reason: HeldByPlane, Message: "another control-plane node is tainted; one at a time", dimension: "plane"}
+	if planes+f.queues.before("plane", n.Name, expired) > 0 {
+		return Gate{Reason: HeldByPlane, Message: "another control-plane node is tainted; one at a time", dimension: "plane"}
 	}
-	for _, c := range claimants {
-		r.Own[c.UID] = f.ownCap(f.sets[c.UID], n, held)
-	}
-	return r
+	return Gate{}
 }
 
 // cap is a cluster-wide limit, which from three zones on also holds in each zone. It counts the other nodes: a node that
 // is itself counted asks only when what counts is a forged claim.
-func (f *Fleet) cap(reason Reason, name string, value intstr.IntOrString, n *nodeState, held time.Time, itself bool, count func(*tally) int) Gate {
+func (f *Fleet) cap(reason Reason, name string, value intstr.IntOrString, n *nodeState, expired time.Time, itself bool, count func(*tally) int) Gate {
 	used := count
 	if itself {
 		used = func(t *tally) int { return count(t) - 1 }
 	}
 	all := &f.counts.cluster
 	allowed := limit.Of(value, all.counted)
-	if used(all)+f.queues.before(name, n.Name, held) >= allowed {
+	if used(all)+f.queues.before(name, n.Name, expired) >= allowed {
 		return Gate{Reason: reason, dimension: name,
 			Message: fmt.Sprintf("%s %s allows %d of %d nodes, and %d are", name, value.String(), allowed, all.counted, used(all))}
 	}
@@ -113,7 +67,7 @@ func (f *Fleet) cap(reason Reason, name string, value intstr.IntOrString, n *nod
 	}
 	zone, dimension := f.counts.zones[n.Zone], name+"/"+n.Zone
 	allowed = limit.OfZone(value, zone.counted, all.counted)
-	if used(zone)+f.queues.before(dimension, n.Name, held) >= allowed {
+	if used(zone)+f.queues.before(dimension, n.Name, expired) >= allowed {
 		return Gate{Reason: reason, dimension: dimension,
 			Message: fmt.Sprintf("%s %s allows %d of %d nodes of zone %q, and %d are", name, value.String(), allowed, zone.counted, n.Zone, used(zone))}
 	}
@@ -121,10 +75,10 @@ func (f *Fleet) cap(reason Reason, name string, value intstr.IntOrString, n *nod
 }
 
 // pace lets one node of a zone begin to evict at a time.
-func (f *Fleet) pace(n *nodeState, held time.Time, at Moment) Gate {
+func (f *Fleet) pace(n *nodeState, expired time.Time, at Moment) Gate {
 	dimension := "pace/" + n.Zone
 	next := f.counts.zones[n.Zone].lastEviction(at.Now.Add(f.policy.Limits.EvictPace)).Add(f.policy.Limits.EvictPace)
-	if at.Now.Before(next) || f.queues.before(dimension, n.Name, held) > 0 {
+	if at.Now.Before(next) || f.queues.before(dimension, n.Name, expired) > 0 {
 		if !at.Now.Before(next) {
 			next = time.Time{}
 		}
@@ -135,7 +89,7 @@ func (f *Fleet) pace(n *nodeState, held time.Time, at Moment) Gate {
 }
 
 // ownCap counts the other nodes: what the set once did to this one doesn't stand in its way.
-func (f *Fleet) ownCap(s *setState, n *nodeState, held time.Time) Gate {
+func (f *Fleet) ownCap(s *setState, n *nodeState, expired time.Time) Gate {
 	if s.MaxNodes == nil {
 		return Gate{}
 	}
@@ -144,7 +98,7 @@ func (f *Fleet) ownCap(s *setState, n *nodeState, held time.Time) Gate {
 		others--
 	}
 	dimension, allowed := "set/"+string(s.UID), limit.Of(*s.MaxNodes, s.selected)
-	if others+f.queues.before(dimension, n.Name, held) < allowed {
+	if others+f.queues.before(dimension, n.Name, expired) < allowed {
 		return Gate{}
 	}
 	return Gate{Reason: HeldByOwnCap, dimension: dimension,
@@ -170,7 +124,7 @@ func (f *Fleet) Decide(name string, at Moment, evidence *Evidence) (plan Plan, n
 		Node: n.Node, Claimants: claimants, At: at, ActsFrom: f.actsFrom, Precedence: f.policy.Precedence, Paused: f.policy.Paused,
 		Declared:  func(key string) bool { return f.declared[key] },
 		Withdrawn: func(uid types.UID) bool { return f.orphans[uid] },
-		Room:      f.room(n, claimants, at), Evidence: evidence,
+		Room:      f.room(n, at), Evidence: evidence,
 	})
 	if plan.NeedsEvidence {
 		return plan, ReadLive
@@ -234,7 +188,7 @@ func (f *Fleet) settle(n *nodeState) (wake []string) {
 	freed := f.recount(n)
 	f.noteRecord(n, false)
 	if freed {
-		return f.heads()
+		return f.queues.heads()
 	}
 	return nil
 }
@@ -255,7 +209,7 @@ func (f *Fleet) claimants(n *nodeState) []Claimant {
 }
 
 func (f *Fleet) noteHolds(n *nodeState, holds []Hold) {
-	f.queues.enter(n.Name, holds)
+	f.wake(f.queues.enter(n.Name, holds))
 	for s := range n.sets { // also those that held the node and don't match it any more
 		was, had := s.held[n.Name]
 		i := slices.IndexFunc(holds, func(h Hold) bool { return h.Set == s.UID })

@@ -1,0 +1,87 @@
+package condition
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// queues are the nodes held back by each limit, in order of when their match had held: the longest-waiting goes first.
+type queues struct {
+	lines map[string][]waiter
+	// places are a node's, by line.
+	places map[string]map[string]time.Time
+}
+
+type waiter struct {
+	since time.Time
+	name  string
+}
+
+func byWait(a, b waiter) int {
+	if c := a.since.Compare(b.since); c != 0 {
+		return c
+	}
+	return strings.Compare(a.name, b.name)
+}
+
+func newQueues() queues {
+	return queues{lines: map[string][]waiter{}, places: map[string]map[string]time.Time{}}
+}
+
+// before is how many nodes wait longer than this one would, if it had waited since then.
+func (q *queues) before(line, name string, since time.Time) int {
+	n, _ := slices.BinarySearchFunc(q.lines[line], waiter{since, name}, byWait)
+	if place, waits := q.places[name][line]; waits && place.Before(since) {
+		n-- // itself
+	}
+	return n
+}
+
+// enter puts the node into the lines that its holds are of, and takes it out of the others. It gives the heads of the
+// lines that it left, who may go on if it went without taking the place that was free.
+func (q *queues) enter(name string, holds []Hold) (next []string) {
+	places := map[string]time.Time{}
+	for _, h := range holds {
+		if h.dimension != "" {
+			places[h.dimension] = earlier(places[h.dimension], h.At)
+		}
+	}
+	for line, was := range q.places[name] {
+		is, waits := places[line]
+		if waits && is.Equal(was) {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(q.lines[line], waiter{was, name}, byWait)
+		q.lines[line] = slices.Delete(q.lines[line], at, at+1)
+		if len(q.lines[line]) == 0 {
+			delete(q.lines, line)
+		} else if !waits || was.Before(is) {
+			next = append(next, q.lines[line][0].name)
+		}
+	}
+	for line, since := range places {
+		if was, waits := q.places[name][line]; !waits || !was.Equal(since) {
+			at, _ := slices.BinarySearchFunc(q.lines[line], waiter{since, name}, byWait)
+			q.lines[line] = slices.Insert(q.lines[line], at, waiter{since, name})
+		}
+	}
+	if q.places[name] = places; len(places) == 0 {
+		delete(q.places, name)
+	}
+	return next
+}
+
+// headsWoken bounds how many nodes one freed place wakes; each that leaves the line wakes the next.
+const headsWoken = 16
+
+// heads are the longest-waiting nodes of every line.
+func (q *queues) heads() []string {
+	woken := names{}
+	for _, line := range q.lines {
+		for _, w := range line[:min(len(line), headsWoken)] {
+			woken.put(w.name, true)
+		}
+	}
+	return woken.sorted()
+}
