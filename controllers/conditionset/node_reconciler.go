@@ -99,7 +99,7 @@ func (r *NodeReconciler) decide(ctx context.Context, name string, unconfirmed ma
 		if next != condition.ReadLive {
 			break
 		}
-		evidence, err := r.readLive(ctx, name, plan.NeedsEvidence)
+		evidence, err := r.readLive(ctx, plan)
 		if err != nil {
 			return condition.Plan{}, condition.Nothing, err
 		}
@@ -109,18 +109,18 @@ func (r *NodeReconciler) decide(ctx context.Context, name string, unconfirmed ma
 	return plan, next, nil
 }
 
-func (r *NodeReconciler) readLive(ctx context.Context, name string, withPods bool) (*condition.Evidence, error) {
-	facts := r.Observer.Facts
+func (r *NodeReconciler) readLive(ctx context.Context, plan condition.Plan) (*condition.Evidence, error) {
+	facts, name := r.Observer.Facts, plan.Node.Name
 	var node corev1.Node
 	if err := r.Live.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.Observer.enqueueNodes(facts.Fleet.ForgetNode(name, facts.Moment()))
+			r.Observer.enqueueNodes(facts.Fleet.ForgetNode(name, plan.Node.UID, facts.Moment()))
 			return &condition.Evidence{NotRead: true}, nil
 		}
 		return nil, fmt.Errorf("read node %s before acting on it: %w", name, err)
 	}
 	r.Observer.enqueueNodes(facts.Fleet.ObserveLive(&node, facts.Moment()))
-	if !withPods {
+	if !plan.NeedsEvidence {
 		return &condition.Evidence{NotRead: true}, nil
 	}
 	evidence, err := r.evidence(ctx, name)

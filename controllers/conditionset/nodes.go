@@ -28,7 +28,7 @@ func (o *Observer) node(node *corev1.Node) {
 
 func (o *Observer) nodeGone(node *corev1.Node) {
 	o.Facts.Heard()
-	o.enqueueNodes(o.Facts.Fleet.ForgetNode(node.Name, o.Facts.Moment()))
+	o.enqueueNodes(o.Facts.Fleet.ForgetNode(node.Name, node.UID, o.Facts.Moment()))
 	o.enqueueDirty()
 }
 

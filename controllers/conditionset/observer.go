@@ -132,8 +132,9 @@ func (o *Observer) enqueueSet(name string) {
 	enqueue(o.sets, name, 0)
 }
 
-// enqueueDirty asks for the status of the sets that changed.
+// enqueueDirty asks for the status of the sets that changed, and for the nodes that another's leaving the queue lets go on.
 func (o *Observer) enqueueDirty() {
+	o.enqueueNodes(o.Facts.Fleet.TakeWoken())
 	dirty := o.Facts.Fleet.TakeDirty()
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -136,9 +136,9 @@ func TestTheNextIsWokenWhenTheHeadLeavesTheQueueWithoutTakingItsPlace(t *testing
 	if m.settle("w03") || len(m.fleet.TakeWoken()) > 0 {
 		t.Error("who stays in line wakes nobody")
 	}
-	m.fleet.ForgetNode("w03", moment(noon))
+	m.fleet.ForgetNode("w03", "w03-uid", moment(noon))
 	m.decide("w04")
-	if m.fleet.ForgetNode("w04", moment(noon)); len(m.fleet.TakeWoken()) > 0 {
+	if m.fleet.ForgetNode("w04", "w04-uid", moment(noon)); len(m.fleet.TakeWoken()) > 0 {
 		t.Error("the last in line wakes somebody")
 	}
 }
@@ -163,7 +163,7 @@ func TestANodeRanksByTheMatchOfTheSetThatIsHeld(t *testing.T) {
 	const free = "effect: PreferNoSchedule\ntaintKey: example.com/free\nconditions: {KubeletUnhealthy: {status: true}}"
 	long, short := reports("KubeletUnhealthy", "True", ago(9*time.Hour)), reports("KernelDeadlock", "True", ago(time.Minute))
 	m := manage(t, calm("1", "1"), append(workers(10), newNode("early", long, short), newNode("late", reports("KernelDeadlock", "True", ago(time.Hour)))),
-		newSet(t, "free", free), newSet(t, "a", "effect: NoSchedule\ntaintKey: example.com/k\nconditions: {KernelDeadlock: {status: true}}"))
+		newSet(t, "0free", free), newSet(t, "a", "effect: NoSchedule\ntaintKey: example.com/k\nconditions: {KernelDeadlock: {status: true}}"))
 	m.fleet.SetPolicy(condition.Policy{Limits: calm("0", "0")}, moment(noon))
 	m.settle("late")
 	m.settle("early")
@@ -191,7 +191,7 @@ func TestRoomThatIsFreedWakesTheQueue(t *testing.T) {
 			_, wake := m.see("w00", func(n *corev1.Node) { n.Spec.Taints = nil })
 			return wake
 		},
-		"the node is gone": func(m *manager) []string { return m.fleet.ForgetNode("w00", moment(noon)) },
+		"the node is gone": func(m *manager) []string { return m.fleet.ForgetNode("w00", "w00-uid", moment(noon)) },
 		"a control-plane node becomes a worker": func(m *manager) []string {
 			_, wake := m.see("cp", func(n *corev1.Node) { delete(n.Labels, "node-role.kubernetes.io/control-plane") })
 			return wake
@@ -237,7 +237,7 @@ func TestANodeThatIsGoneIsNotHeldBack(t *testing.T) {
 	m := manage(t, calm("1", "1"), workers(10, kubeletSick), newSet(t, "a", noSchedule))
 	m.settle("w00")
 	m.decide("w01")
-	m.fleet.ForgetNode("w01", moment(noon))
+	m.fleet.ForgetNode("w01", "w01-uid", moment(noon))
 	if sum, _ := m.fleet.Summary("a-uid", moment(noon)); sum.HeldBack != 0 || sum.Matching != 9 || sum.Selected != 9 {
 		t.Errorf("summary %+v, want nobody held back, 9 matching and selected", sum)
 	}

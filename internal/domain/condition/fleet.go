@@ -127,7 +127,9 @@ func (f *Fleet) ObserveNode(node *corev1.Node, at Moment) (changed bool, wake []
 }
 
 // ObserveLive takes in a node read live after a write of ours whose outcome was uncertain: it shows the outcome. It gives
-// the held-back nodes that may have room now.
+// the held-back nodes that may have room now. One read is enough, provided that no cache answers it: a get without a
+// resourceVersion, as the manager's API reader sends it, is a quorum read of etcd (kube-apiserver's watch cache passes it
+// on), so what it doesn't show wasn't there when it was asked for.
 func (f *Fleet) ObserveLive(node *corev1.Node, at Moment) (wake []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -174,13 +176,15 @@ func (n *nodeState) land(live bool) bool {
 	return landed
 }
 
-// ForgetNode removes a node that is gone.
-func (f *Fleet) ForgetNode(name string, at Moment) (wake []string) {
+// ForgetNode removes a node that is gone, unless another has come under its name.
+func (f *Fleet) ForgetNode(name string, uid types.UID, at Moment) (wake []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if n := f.nodes[name]; n != nil {
-		f.replace(n, nil, at)
+	n := f.nodes[name]
+	if n == nil || n.UID != uid {
+		return nil
 	}
+	f.replace(n, nil, at)
 	return f.queues.heads()
 }
 

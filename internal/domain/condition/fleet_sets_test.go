@@ -157,3 +157,17 @@ func TestASetThatIsObservedUnchangedAffectsNothing(t *testing.T) {
 		t.Errorf("affected %v", affected)
 	}
 }
+
+func TestTheEndOfANodeDoesNotTakeTheOneThatCameUnderItsName(t *testing.T) {
+	m := manage(t, calm("5", "5"), workers(10, kubeletSick), newSet(t, "a", noSchedule))
+	again := newNode("w00", kubeletSick)
+	again.UID = "second-uid"
+	m.fleet.ObserveNode(m.api.put(again), moment(noon))
+	m.settle("w00")
+	if m.fleet.ForgetNode("w00", "w00-uid", moment(noon)); !slices.Contains(m.fleet.Nodes(), "w00") || !stillRecorded(m.fleet, "a-uid") {
+		t.Error("late news of the former node's end took the present one's state")
+	}
+	if m.fleet.ForgetNode("w00", "second-uid", moment(noon)); slices.Contains(m.fleet.Nodes(), "w00") {
+		t.Error("its own end doesn't")
+	}
+}

@@ -36,7 +36,7 @@ func (c *crowd) node() {
 	was := c.nodes[name]
 	if was != nil && c.pick("leaves", "no", "no", "no", "yes") == "yes" {
 		delete(c.nodes, name)
-		c.fleet.ForgetNode(name, moment(noon))
+		c.fleet.ForgetNode(name, was.UID, moment(noon))
 		return
 	}
 	c.rv++

@@ -233,10 +233,11 @@ func (w *world) removeNode() {
 		w.deliver(1)
 		return
 	}
+	uid := w.api.nodes[name].UID
 	delete(w.api.nodes, name)
 	delete(w.seen, name)
 	delete(w.foreign, name)
-	w.fleet.ForgetNode(name, w.at())
+	w.fleet.ForgetNode(name, uid, w.at())
 }
 
 // calmDown lets everything arrive and time pass until nothing is written any more.

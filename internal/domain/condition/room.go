@@ -115,9 +115,9 @@ func (f *Fleet) Decide(name string, at Moment, evidence *Evidence) (plan Plan, n
 	case n == nil || !f.synced:
 		return Plan{}, Nothing
 	case n.inFlight != nil && (n.inFlight.version == "" || at.Now.Sub(n.inFlight.since) > longestUnseen):
-		return Plan{}, ReadLive
+		return Plan{Node: n.Node}, ReadLive
 	case n.inFlight != nil:
-		return Plan{}, Wait
+		return Plan{Node: n.Node}, Wait
 	}
 	claimants := f.claimants(n)
 	plan = PlanNode(Input{
