@@ -2,11 +2,10 @@ package actuate
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -110,18 +109,29 @@ func find(admitted []Admitted, step condition.Step) (Admitted, bool) {
 	return admitted[i], true
 }
 
-// record writes the audit line of one act. Events expire and can be dropped; this is what remains.
+// record writes the audit line of one step.
 func (t *Taints) record(node *condition.Node, step condition.Step, admitted []Admitted) {
 	v, _ := find(admitted, step)
-	t.Acts.Info("Changed a node's taint",
-		"act", ID(node.UID, step), "verb", string(step.Verb), "reason", string(step.Reason),
-		"policyKind", "ConditionSet", "policy", step.SetName, "policyUID", step.Set, "policyGeneration", step.Generation, "ruleSet", v.RuleSetHash(),
-		"targetKind", "Node", "target", node.Name, "targetUID", node.UID,
-		"taintKey", step.Key, "before", string(step.From), "after", string(step.To), "trigger", step.Trigger)
+	act := Act{
+		Verb: string(step.Verb), Reason: string(step.Reason),
+		PolicyKind: "ConditionSet", Policy: types.NamespacedName{Name: step.SetName}, PolicyUID: step.Set, PolicyGeneration: step.Generation, RuleSet: v.RuleSetHash(),
+		TargetKind: "Node", Target: types.NamespacedName{Name: node.Name}, TargetUID: node.UID, Part: step.Key,
+		Trigger: step.Trigger,
+	}
+	if step.Key == "" { // it only forgets what is past, and so answers that
+		act.Trigger = lastTaint(node.Owned, step.Set)
+		act.record(t.Acts, "Forgot a node's past taints")
+		return
+	}
+	act.record(t.Acts, "Changed a node's taint", "taintKey", step.Key, "before", string(step.From), "after", string(step.To))
 }
 
-// ID names an act: the same policy, generation, target and trigger never act twice.
-func ID(target types.UID, step condition.Step) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%d/%s/%s/%s/%d", step.Set, step.Generation, target, step.Key, step.Verb, step.Trigger.Unix()))
-	return hex.EncodeToString(sum[:8])
+// lastTaint is when a set tainted the node for the last time, by the record's history.
+func lastTaint(o condition.Ownership, set types.UID) (last time.Time) {
+	for _, p := range o.History {
+		if p.Set == set && p.At.After(last) {
+			last = p.At.Time
+		}
+	}
+	return last
 }

@@ -257,18 +257,3 @@ func TestAValidationErrorIsNotStale(t *testing.T) {
 		t.Errorf("want the API server's own validation error, got %v", err)
 	}
 }
-
-func TestTheSameActHasTheSameNameAndAnotherAnother(t *testing.T) {
-	step := taintStep()
-	again := taintStep()
-	later := taintStep()
-	later.Trigger = time.Unix(60, 0)
-	if ID("node", step) != ID("node", again) {
-		t.Error("one act has two names")
-	}
-	for what, other := range map[string]string{"another node": ID("other", step), "a later transition": ID("node", later)} {
-		if other == ID("node", step) {
-			t.Errorf("%s has the same name", what)
-		}
-	}
-}
