@@ -31,6 +31,8 @@ const (
 type Generations struct {
 	Reader client.Reader
 	Clock  clock.PassiveClock
+	// Stored is asked first whether the rules in force are those that are stored. Default: it isn't asked.
+	Stored *Stored
 	// Keep is how long an answer is used; one second when zero.
 	Keep time.Duration
 
@@ -46,8 +48,14 @@ type generation struct {
 	at     time.Time
 }
 
-// Check gives an error when the policy is gone, being deleted, replaced, or changed since its generation was admitted.
+// Check gives an error when the policy is gone, being deleted, replaced, or changed since its generation was admitted, and
+// when the rules have changed meanwhile.
 func (g *Generations) Check(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName, uid types.UID, admitted int64) error {
+	if g.Stored != nil {
+		if err := g.Stored.Check(ctx); err != nil {
+			return err
+		}
+	}
 	current, err := g.current(ctx, kind, key, uid, admitted)
 	if err != nil {
 		return err

@@ -15,18 +15,24 @@ type Judgement struct {
 	Allowed, Violated bool
 	// RuleSet names the rules; Message is theirs when they don't admit it.
 	RuleSet, Message string
+	// Lifted are the rules that it breaks and that exceptions lift, with whose they are; "" for none.
+	Lifted string
 }
 
 // Rejected says that nothing new is done for the policy.
 func (j Judgement) Rejected() bool { return j.Unreadable != nil || !j.Allowed }
 
-func (j Judgement) accepted() metav1.Condition {
+// Accepted is the condition that tells what the rules said.
+func (j Judgement) Accepted() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Message: j.Message}
 	switch {
 	case j.Unreadable != nil:
 		c.Reason, c.Message = v1alpha1.ReasonInvalidSpec, j.Unreadable.Error()
 	case j.Allowed:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonAdmitted, "All rules admit it (rule set "+j.RuleSet+")."
+		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonAdmitted
+		if c.Message = "All rules admit it (rule set " + j.RuleSet + ")."; j.Lifted != "" {
+			c.Message = "All other rules admit it (rule set " + j.RuleSet + "). " + j.Lifted
+		}
 	case j.Violated:
 		c.Reason = v1alpha1.ReasonRuleViolated
 	default:
@@ -45,6 +51,8 @@ type State struct {
 	Trouble *Trouble
 	// Undoing says what a deletion still waits for; "" when it waits for nothing.
 	Undoing string
+	// Paused says which Guardrails pause new acts; "" when none does.
+	Paused string
 	// Observes: mode is Observe. Says tells in numbers what the policy does, or would do.
 	Observes bool
 	Says     string
@@ -53,7 +61,7 @@ type State struct {
 // Put writes Accepted, Ready, Reconciling and Stalled. It is pure: the same state gives the same conditions, so that
 // nothing is written when nothing changed.
 func (s State) Put(conditions *[]metav1.Condition, generation int64) {
-	Set(conditions, generation, s.accepted())
+	Set(conditions, generation, s.Accepted())
 	Set(conditions, generation, s.ready())
 	SetWhileTrue(conditions, generation, s.reconciling())
 	SetWhileTrue(conditions, generation, s.stalled())
@@ -63,7 +71,7 @@ func (s State) ready() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonOperative, Message: s.Says}
 	switch {
 	case s.Rejected():
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, s.accepted().Reason, "Nothing new is done while the rules refuse it; see Accepted."
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, s.Accepted().Reason, "Nothing new is done while the rules refuse it; see Accepted."
 	case s.Trouble.Forbidden():
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonForbidden, "Autohealer's account may not change "+s.Changes+"; see Stalled."
 	case !s.Synced:
@@ -72,6 +80,8 @@ func (s State) ready() metav1.Condition {
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonRetrying, "A write failed and is tried again: "+s.Trouble.Err.Error()
 	case s.Observes:
 		c.Reason = v1alpha1.ReasonObserving
+	case s.Paused != "":
+		c.Reason, c.Message = v1alpha1.ReasonPaused, s.Paused+"; undo goes on. "+s.Says
 	}
 	return c
 }
@@ -96,7 +106,7 @@ func (s State) stalled() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionStalled}
 	switch {
 	case s.Rejected():
-		c.Reason, c.Message = s.accepted().Reason, s.accepted().Message
+		c.Reason, c.Message = s.Accepted().Reason, s.Accepted().Message
 	case s.Trouble.Forbidden():
 		c.Reason, c.Message = v1alpha1.ReasonForbidden, s.Trouble.Err.Error()
 	}

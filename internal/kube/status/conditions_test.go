@@ -25,6 +25,15 @@ func TestEachStateHasItsConditions(t *testing.T) {
 	}{
 		"operative":   {operative, []string{"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=True Operative: 3 match."}},
 		"it observes": {with(func(s *State) { s.Observes = true }), []string{"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=True Observing: 3 match."}},
+		"a Guardrail pauses it": {with(func(s *State) { s.Paused = "Guardrail freeze pauses all new acts" }), []string{
+			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=True Paused: Guardrail freeze pauses all new acts; undo goes on. 3 match.",
+		}},
+		"it observes while paused": {with(func(s *State) { s.Observes, s.Paused = true, "Guardrail freeze pauses all new acts" }), []string{
+			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=True Observing: 3 match.",
+		}},
+		"an exception lifts a rule": {with(func(s *State) { s.Lifted = "GuardrailException x lifts a/b." }), []string{
+			"Accepted=True Admitted: All other rules admit it (rule set abc). GuardrailException x lifts a/b.", "Ready=True Operative: 3 match.",
+		}},
 		"not yet synced": {with(func(s *State) { s.Synced = false }), []string{
 			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=Unknown Starting: It begins once all nodes are read.",
 			"Reconciling=True Starting: It begins once all nodes are read.",

@@ -20,7 +20,7 @@ func Tell(recorder events.EventRecorder, policy runtime.Object, before, after []
 			continue
 		}
 		kind := corev1.EventTypeWarning
-		if c.Type == v1alpha1.ConditionAccepted && c.Status == metav1.ConditionTrue {
+		if (c.Type == v1alpha1.ConditionAccepted || c.Type == v1alpha1.ConditionReady) && c.Status == metav1.ConditionTrue {
 			kind = corev1.EventTypeNormal
 		}
 		recorder.Eventf(policy, nil, kind, c.Reason, c.Type, "%s", truncate(c.Message))
@@ -30,13 +30,23 @@ func Tell(recorder events.EventRecorder, policy runtime.Object, before, after []
 			recorder.Eventf(policy, nil, corev1.EventTypeNormal, end.reason, c.Type, "%s", end.note)
 		}
 	}
+	if paused(before) && !paused(after) {
+		recorder.Eventf(policy, nil, corev1.EventTypeNormal, v1alpha1.ReasonResumed, v1alpha1.ConditionReady, "It isn't paused any more.")
+	}
+}
+
+func paused(conditions []metav1.Condition) bool {
+	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
+	return ready != nil && ready.Reason == v1alpha1.ReasonPaused
 }
 
 // repeats says whether a condition tells nothing that another one doesn't tell better.
 func repeats(c metav1.Condition, all []metav1.Condition) bool {
 	switch c.Type {
-	case v1alpha1.ConditionReconciling, v1alpha1.ConditionReady:
+	case v1alpha1.ConditionReconciling:
 		return true // Accepted, Stalled, LimitReached and BreakerOpen say it better
+	case v1alpha1.ConditionReady: // and better than most of this
+		return c.Reason != v1alpha1.ReasonPaused && c.Reason != v1alpha1.ReasonActive
 	case v1alpha1.ConditionStalled:
 		accepted := meta.FindStatusCondition(all, v1alpha1.ConditionAccepted)
 		return accepted != nil && accepted.Reason == c.Reason

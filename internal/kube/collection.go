@@ -1,0 +1,186 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// lookForKind lies between two looks for a kind that isn't installed.
+const lookForKind = 5 * time.Second
+
+// Collection follows all objects of a cluster-scoped kind of ours, and hands on all of them after each change of a spec: it
+// is for kinds that rule over others, of which only all together mean something. It runs on every replica.
+type Collection[T client.Object] struct {
+	Cache cache.Cache
+	// Kind is an empty object.
+	Kind T
+	// Use takes all objects, sorted by name. They aren't to be changed. It is called first when all that are stored are
+	// known, and by one goroutine.
+	Use func(context.Context, []T)
+	// Seen is told of every object that is new, changed in whatever it has, or gone. Default: nobody is.
+	Seen func(name string)
+	// After is a collection that must be in use before this one. Default: none.
+	After interface{ Known() <-chan struct{} }
+
+	once    sync.Once
+	changed chan struct{} // holds one notice at most: changes that come while the last ones are being used are used together
+	known   chan struct{} // closed once Use was called
+
+	mu      sync.Mutex
+	objects map[string]T        // needs mu
+	inForce map[types.UID]int64 // needs mu: the generations that Use was given last; nil before
+}
+
+// NeedLeaderElection is false: every replica serves the webhook.
+func (*Collection[T]) NeedLeaderElection() bool { return false }
+
+// InForce are the generations that are in force, by UID; nil until all are known.
+func (c *Collection[T]) InForce() map[types.UID]int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.inForce
+}
+
+// Known is closed once all objects are known and in use.
+func (c *Collection[T]) Known() <-chan struct{} {
+	c.make()
+	return c.known
+}
+
+func (c *Collection[T]) make() {
+	c.once.Do(func() { c.changed, c.known = make(chan struct{}, 1), make(chan struct{}) })
+}
+
+// Synced gives an error until all objects are known.
+func (c *Collection[T]) Synced() error {
+	if c.InForce() == nil {
+		return fmt.Errorf("%T isn't read yet", c.Kind)
+	}
+	return nil
+}
+
+// Start follows until ctx ends. Without the kind's CRD it waits for it.
+func (c *Collection[T]) Start(ctx context.Context) error {
+	c.make()
+	informer, err := c.informer(ctx)
+	if err != nil || informer == nil {
+		return err
+	}
+	lost := make(chan error, 1)
+	registration, err := informer.AddEventHandler(Handlers(c.seen, c.gone, func(err error) {
+		select {
+		case lost <- err:
+		default: // one is enough
+		}
+	}))
+	if err != nil {
+		return fmt.Errorf("watch %T: %w", c.Kind, err)
+	}
+	if !toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+		return nil // stopped before it began
+	}
+	if c.After != nil {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.After.Known():
+		}
+	}
+	c.use(ctx)
+	close(c.known)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-lost:
+			return err
+		case <-c.changed:
+			c.use(ctx)
+		}
+	}
+}
+
+// informer waits for the kind; it gives nil when ctx ends.
+func (c *Collection[T]) informer(ctx context.Context) (informer cache.Informer, err error) {
+	waiting := false
+	stopped := wait.PollUntilContextCancel(ctx, lookForKind, true, func(ctx context.Context) (bool, error) {
+		informer, err = c.Cache.GetInformer(ctx, c.Kind)
+		if !meta.IsNoMatchError(err) {
+			return true, nil
+		}
+		if !waiting {
+			log.FromContext(ctx).Error(err, "Nothing new is done until the CRD is installed")
+			waiting = true
+		}
+		return false, nil
+	})
+	if stopped != nil || ctx.Err() != nil {
+		return nil, nil //nolint:nilerr // the manager is stopping
+	}
+	if err != nil {
+		return nil, fmt.Errorf("watch %T: %w", c.Kind, err)
+	}
+	return informer, nil
+}
+
+func (c *Collection[T]) seen(object T) {
+	c.mu.Lock()
+	was, there := c.objects[object.GetName()]
+	if c.objects == nil {
+		c.objects = map[string]T{}
+	}
+	c.objects[object.GetName()] = object
+	c.mu.Unlock()
+	if !there || was.GetUID() != object.GetUID() || was.GetGeneration() != object.GetGeneration() {
+		c.tell()
+	}
+	if c.Seen != nil {
+		c.Seen(object.GetName())
+	}
+}
+
+func (c *Collection[T]) gone(object T) {
+	c.mu.Lock()
+	if was, there := c.objects[object.GetName()]; there && was.GetUID() == object.GetUID() {
+		delete(c.objects, object.GetName())
+	}
+	c.mu.Unlock()
+	c.tell()
+	if c.Seen != nil {
+		c.Seen(object.GetName())
+	}
+}
+
+func (c *Collection[T]) tell() {
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (c *Collection[T]) use(ctx context.Context) {
+	c.mu.Lock()
+	objects := slices.SortedFunc(maps.Values(c.objects), func(a, b T) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	c.mu.Unlock()
+	c.Use(ctx, objects)
+	inForce := make(map[types.UID]int64, len(objects))
+	for _, object := range objects {
+		inForce[object.GetUID()] = object.GetGeneration()
+	}
+	c.mu.Lock()
+	c.inForce = inForce
+	c.mu.Unlock()
+}

@@ -1,0 +1,136 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// lister is an API server with objects of two kinds; it counts how often it was asked for each.
+type lister struct {
+	client.Reader
+	objects map[string]map[types.UID]int64 // by kind
+	lists   map[string]int
+	err     error
+}
+
+func (l *lister) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	kind := strings.TrimSuffix(list.GetObjectKind().GroupVersionKind().Kind, "List")
+	if l.lists == nil {
+		l.lists = map[string]int{}
+	}
+	l.lists[kind]++
+	for uid, generation := range l.objects[kind] {
+		item := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: uid, Generation: generation}}
+		list.(*metav1.PartialObjectMetadataList).Items = append(list.(*metav1.PartialObjectMetadataList).Items, item)
+	}
+	return l.err
+}
+
+type generations = map[types.UID]int64
+
+// rulings watch two kinds: one that rules, and one that lifts.
+func rulings(server *lister, clock *testingclock.FakePassiveClock, rails, exceptions *generations) *Stored {
+	return &Stored{Reader: server, Clock: clock, Kinds: []Ruling{
+		{Kind: anyKind.GroupVersion().WithKind("Guardrail"), InForce: func() generations { return *rails }},
+		{Kind: anyKind.GroupVersion().WithKind("GuardrailException"), InForce: func() generations { return *exceptions }, Lifts: true},
+	}}
+}
+
+func TestNothingIsDoneUnlessWhatIsStoredIsInForce(t *testing.T) {
+	for name, c := range map[string]struct {
+		rails, storedRails           generations
+		exceptions, storedExceptions generations
+		err                          error
+		says                         string
+	}{
+		"none at all":                       {rails: generations{}, exceptions: generations{}},
+		"all alike":                         {rails: generations{"a": 2}, storedRails: generations{"a": 2}, exceptions: generations{"x": 1}, storedExceptions: generations{"x": 1}},
+		"not known yet":                     {exceptions: generations{}, says: "every Guardrail must be known"},
+		"a Guardrail is new":                {rails: generations{}, storedRails: generations{"a": 1}, exceptions: generations{}, says: "another Guardrail"},
+		"a Guardrail is gone":               {rails: generations{"a": 1}, exceptions: generations{}, says: "another Guardrail"},
+		"a Guardrail changed":               {rails: generations{"a": 1}, storedRails: generations{"a": 2}, exceptions: generations{}, says: "another Guardrail"},
+		"an exception is new":               {rails: generations{}, exceptions: generations{"y": 1}, storedExceptions: generations{"x": 1, "y": 1}},
+		"an exception is gone":              {rails: generations{}, exceptions: generations{"x": 1}, says: "another GuardrailException"},
+		"an exception changed":              {rails: generations{}, exceptions: generations{"x": 1}, storedExceptions: generations{"x": 2}, says: "another GuardrailException"},
+		"the API server can't be asked":     {rails: generations{}, exceptions: generations{}, err: errors.New("connection refused"), says: "list every Guardrail before acting: connection refused"},
+		"exceptions aren't known to be few": {rails: generations{}, says: "every GuardrailException must be known"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := &lister{objects: map[string]map[types.UID]int64{"Guardrail": c.storedRails, "GuardrailException": c.storedExceptions}, err: c.err}
+			err := rulings(server, testingclock.NewFakePassiveClock(time.Now()), &c.rails, &c.exceptions).Check(t.Context())
+			if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want %q", err, c.says)
+			}
+		})
+	}
+}
+
+func TestAStormOfActsCostsOneListInTenSeconds(t *testing.T) {
+	clock := testingclock.NewFakePassiveClock(time.Now())
+	server := &lister{objects: map[string]map[types.UID]int64{"Guardrail": {"a": 1}}}
+	rails, exceptions := generations{"a": 1}, generations{}
+	s := rulings(server, clock, &rails, &exceptions)
+	for range 20 {
+		for range 100 {
+			if err := s.Check(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		clock.SetTime(clock.Now().Add(time.Second))
+	}
+	if server.lists["Guardrail"] != 2 || server.lists["GuardrailException"] != 0 {
+		t.Errorf("20 s of acts cost %v, want two lists of Guardrails, and none of exceptions that aren't there", server.lists)
+	}
+}
+
+func TestAGuardrailThatTheWatchDidNotTellOfStopsActsWithinTenSeconds(t *testing.T) {
+	clock := testingclock.NewFakePassiveClock(time.Now())
+	server := &lister{objects: map[string]map[types.UID]int64{"Guardrail": {"a": 1}}}
+	rails, exceptions := generations{"a": 1}, generations{}
+	s := rulings(server, clock, &rails, &exceptions)
+	if err := s.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	server.objects["Guardrail"]["a"] = 2
+	clock.SetTime(clock.Now().Add(10 * time.Second))
+	if err := s.Check(t.Context()); !errors.Is(err, ErrSuperseded) {
+		t.Errorf("got %v; a change that has just been seen is on its way", err)
+	}
+	for range 100 {
+		_ = s.Check(t.Context())
+	}
+	if server.lists["Guardrail"] != 2 {
+		t.Errorf("%d lists; asking again and again doesn't help", server.lists["Guardrail"])
+	}
+	clock.SetTime(clock.Now().Add(6 * time.Second))
+	if err := s.Check(t.Context()); err == nil || errors.Is(err, ErrSuperseded) || !strings.Contains(err.Error(), "the watch of it tells nothing") {
+		t.Errorf("got %v; a difference that lasts is trouble", err)
+	}
+	rails = generations{"a": 2}
+	if err := s.Check(t.Context()); err != nil {
+		t.Errorf("the news came, and still: %v", err)
+	}
+}
+
+func TestNewsByTheWatchNeedNotWaitForTheNextList(t *testing.T) {
+	clock := testingclock.NewFakePassiveClock(time.Now())
+	server := &lister{objects: map[string]map[types.UID]int64{"Guardrail": {}}}
+	rails, exceptions := generations{}, generations{}
+	s := rulings(server, clock, &rails, &exceptions)
+	if err := s.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	clock.SetTime(clock.Now().Add(2 * time.Second))
+	server.objects["Guardrail"]["a"], rails = 1, generations{"a": 1}
+	if err := s.Check(t.Context()); err != nil {
+		t.Errorf("the watch was first: %v", err)
+	}
+}
