@@ -159,6 +159,17 @@ func TestALimitThatGrowsByManyLetsThemAllGoOn(t *testing.T) {
 	}
 }
 
+func TestOneWriteServesAllSetsThatWaitForALimit(t *testing.T) {
+	kubelet := func(d time.Duration) nodeOption { return reports("KubeletUnhealthy", "True", ago(d)) }
+	m := manage(t, calm("0", "0"), append(workers(10), newNode("both", kubelet(time.Minute), reports("KernelDeadlock", "True", ago(2*time.Hour))), newNode("one", kubelet(time.Hour))),
+		newSet(t, "a", noSchedule), newSet(t, "b", "effect: NoSchedule\ntaintKey: example.com/b\nconditions: {KernelDeadlock: {status: true}}"))
+	m.settle("one")
+	m.fleet.SetPolicy(condition.Policy{Limits: calm("1", "1")}, moment(noon))
+	if m.settle("both"); len(m.api.nodes["both"].Spec.Taints) != 2 {
+		t.Errorf("taints %v in the first write, want both: the place is the node's", texts(m.api.nodes["both"].Spec.Taints, taintText))
+	}
+}
+
 func TestANodeRanksByTheMatchOfTheSetThatIsHeld(t *testing.T) {
 	const free = "effect: PreferNoSchedule\ntaintKey: example.com/free\nconditions: {KubeletUnhealthy: {status: true}}"
 	long, short := reports("KubeletUnhealthy", "True", ago(9*time.Hour)), reports("KernelDeadlock", "True", ago(time.Minute))

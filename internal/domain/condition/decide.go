@@ -100,7 +100,7 @@ func (s *Set) effectFor(claim OwnedTaint, now time.Time) (corev1.TaintEffect, ti
 	return corev1.TaintEffectNoExecute, time.Time{}
 }
 
-// flaps says whether one more taint by this set would be one too many to evict.
+// flaps says whether one more taint by this set, of whatever key, would be one too many to evict.
 func (p *planner) flaps(c Claimant) bool {
 	n := 0
 	for _, h := range p.history {
@@ -121,7 +121,7 @@ func (p *planner) noteFlapping(c Claimant, claim OwnedTaint, m Match) {
 // remembered puts a taint that is set now into the history, to notice flapping.
 func (p *planner) remembered(c Claimant, claim OwnedTaint) OwnedTaint {
 	if c.Effect == corev1.TaintEffectNoExecute {
-		p.history = append(p.history, PastTaint{Set: c.UID, At: p.now()})
+		p.history = append(p.history, PastTaint{Set: c.UID, Key: claim.Key, At: p.now()})
 	}
 	return p.evicting(claim)
 }
@@ -134,7 +134,7 @@ func (p *planner) evicting(claim OwnedTaint) OwnedTaint {
 	now := p.now()
 	claim.EvictSince = &now
 	for i := len(p.history) - 1; i >= 0; i-- {
-		if p.history[i].Set == claim.Set {
+		if p.history[i].Set == claim.Set && p.history[i].Key == claim.Key {
 			p.history[i].Evicted = &now
 			break
 		}

@@ -39,6 +39,7 @@ type OwnedTaint struct {
 // PastTaint is one time at which a set tainted the node.
 type PastTaint struct {
 	Set types.UID   `json:"set"`
+	Key string      `json:"key,omitempty"`
 	At  metav1.Time `json:"at"`
 	// Evicted is when that taint became NoExecute, if it did.
 	Evicted *metav1.Time `json:"evicted,omitempty"`

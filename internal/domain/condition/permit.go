@@ -64,11 +64,45 @@ func (p *planner) capGate(c Claimant, want corev1.TaintEffect, first bool, m Mat
 	return Gate{}
 }
 
+// room asks a limit. The place is the node's: it ranks by the longest-waiting of the sets that ask for it, so that one
+// write serves them all. A set that something else holds back doesn't lend the node its rank.
 func (p *planner) room(of Cap, c Claimant, m Match) Gate {
 	if p.Room == nil {
 		return Gate{}
 	}
-	return p.Room(of, c, m.ExpiresAt)
+	expired := m.ExpiresAt
+	for _, o := range p.Claimants {
+		if of == CapOwn || o.UID == c.UID {
+			continue
+		}
+		if other := o.Match(p.Node, p.At); other.ExpiresAt.Before(expired) && p.asks(o, of, other) {
+			expired = other.ExpiresAt
+		}
+	}
+	return p.Room(of, c, expired)
+}
+
+// asks says whether nothing but a limit that all sets share stands before the set's taint.
+func (p *planner) asks(c Claimant, of Cap, m Match) bool {
+	if m.Phase != Matching || p.At.Now.Before(m.HoldsAt) || Reserved(c.Key) || p.standingGate(c).Closed() {
+		return false
+	}
+	claim := OwnedTaint{Since: p.now(), Flapping: p.flaps(c)}
+	at := slices.IndexFunc(p.Node.Owned.Taints, func(t OwnedTaint) bool { return t.Set == c.UID && t.Key == c.Key })
+	if at >= 0 {
+		claim = p.Node.Owned.Taints[at]
+	} else if p.Room(CapOwn, c, m.ExpiresAt).Closed() {
+		return false
+	}
+	want, _ := c.effectFor(claim, p.At.Now)
+	return rank[want] >= leastEffect[of]
+}
+
+// leastEffect is the lowest effect that asks a limit.
+var leastEffect = map[Cap]int{
+	CapPlane:    rank[corev1.TaintEffectPreferNoSchedule],
+	CapTainted:  rank[corev1.TaintEffectNoSchedule],
+	CapEvicting: rank[corev1.TaintEffectNoExecute],
 }
 
 func (p *planner) standingGate(c Claimant) Gate {

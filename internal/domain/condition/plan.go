@@ -173,7 +173,8 @@ const (
 	CapOwn Cap = "Own"
 )
 
-// Room says what a limit leaves for a node that a set asks for, whose match expired then. nil leaves room for everything.
+// Room says what a limit leaves for a node that a set asks for, where `for` of the longest-waiting match expired then.
+// nil leaves room for everything.
 type Room func(of Cap, c Claimant, expired time.Time) Gate
 
 // Evidence is what was read live of the node's pods just before an eviction.

@@ -1,6 +1,7 @@
 package condition_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -165,6 +166,23 @@ func TestPuttingBackCountsAsATaintByTheSet(t *testing.T) {
 	third := condition.PlanNode(again)
 	outcome{taints: []string{"example.com/k:NoSchedule"}, claims: []string{"a-uid example.com/k:NoSchedule flapping"},
 		steps: []string{"Taint a example.com/k >NoSchedule TaintWasRemoved"}, holds: []string{"a-uid Flapping"}}.check(t, third)
+}
+
+func TestAChangedKeyDoesNotInheritTheFormerKeysWaits(t *testing.T) {
+	fought := func(key string) string {
+		return `{"taints":[{"key":"example.com/k","effect":"NoSchedule","set":"a-uid","name":"a","generation":2,"since":"2026-11-03T11:59:00Z"}],` +
+			`"history":[{"set":"a-uid","key":"` + key + `","at":"2026-11-03T11:59:50Z","putBack":true}]}`
+	}
+	set := claimant(t, "a", noSchedule, active)
+	same := condition.PlanNode(planInput(steady(newNode("n", kubeletSick, recorded(fought("example.com/k")))), set))
+	outcome{holds: []string{"a-uid TaintKeepsBeingRemoved"}}.check(t, same)
+	other := condition.PlanNode(planInput(steady(newNode("n", kubeletSick, recorded(fought("example.com/former")))), set))
+	outcome{taints: []string{"example.com/k:NoSchedule"}, claims: []string{"a-uid example.com/k:NoSchedule"},
+		steps: []string{"Taint a example.com/k >NoSchedule TaintWasRemoved"}}.check(t, other)
+	shared := claimant(t, "b", noSchedule, active)
+	byOther := strings.ReplaceAll(fought("example.com/k"), `"history":[{"set":"a-uid"`, `"history":[{"set":"b-uid"`)
+	outcome{holds: []string{"a-uid TaintKeepsBeingRemoved", "b-uid TaintKeepsBeingRemoved"}[:1]}.check(t,
+		condition.PlanNode(planInput(steady(newNode("n", kubeletSick, recorded(byOther))), set, shared)))
 }
 
 func TestPuttingBackAsksTheOwnCapAgain(t *testing.T) {

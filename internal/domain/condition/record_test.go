@@ -17,7 +17,7 @@ import (
 func TestTheRecordsTextIsWhatOthersRead(t *testing.T) {
 	plan := condition.PlanNode(planInput(steady(newNode("n", kernelSick)), claimant(t, "a", noExecute, active)))
 	const want = `{"taints":[{"key":"example.com/k","effect":"NoExecute","set":"a-uid","name":"a","generation":1,"since":"2026-11-03T12:00:00Z","evictSince":"2026-11-03T12:00:00Z"}],` +
-		`"history":[{"set":"a-uid","at":"2026-11-03T12:00:00Z","evicted":"2026-11-03T12:00:00Z"}]}`
+		`"history":[{"set":"a-uid","key":"example.com/k","at":"2026-11-03T12:00:00Z","evicted":"2026-11-03T12:00:00Z"}]}`
 	if got := plan.Owned.String(); got != want {
 		t.Errorf("record\n%s\nwant\n%s", got, want)
 	}

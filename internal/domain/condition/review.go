@@ -5,7 +5,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
@@ -161,7 +160,7 @@ func (p *planner) restore(c Claimant, claim OwnedTaint, m Match) {
 	p.noteFlapping(c, claim, m)
 	p.step(c, Taint, PutBack, OwnedTaint{}, to, p.now().Time)
 	claim.Effect, claim.Generation = to, c.Generation
-	p.history = append(p.history, PastTaint{Set: c.UID, At: p.now(), PutBack: true})
+	p.history = append(p.history, PastTaint{Set: c.UID, Key: claim.Key, At: p.now(), PutBack: true})
 	p.next = append(p.next, p.evicting(claim))
 }
 
@@ -169,12 +168,9 @@ func (p *planner) restore(c Claimant, claim OwnedTaint, m Match) {
 // two, four, up to half an hour.
 // All claims of a key wait together, since they share the taint.
 func (p *planner) putBackAt(key string) (at time.Time) {
-	ofKey := func(set types.UID) bool {
-		return slices.ContainsFunc(p.Node.Owned.Taints, func(t OwnedTaint) bool { return t.Key == key && t.Set == set })
-	}
 	wait := shortestPutBack
 	for _, h := range p.history {
-		if h.PutBack && ofKey(h.Set) {
+		if h.PutBack && h.Key == key {
 			at = later(at, h.At.Add(wait))
 			wait = min(2*wait, longestPutBack)
 		}
@@ -252,7 +248,7 @@ func (p *planner) untouchable(claim OwnedTaint) bool {
 func (p *planner) outrank(claim OwnedTaint) {
 	p.steps = slices.DeleteFunc(p.steps, func(s Step) bool { return s.Set == claim.Set && s.Key == claim.Key })
 	now := p.now()
-	p.history = slices.DeleteFunc(p.history, func(h PastTaint) bool { return h.Set == claim.Set && h.At.Equal(&now) })
+	p.history = slices.DeleteFunc(p.history, func(h PastTaint) bool { return h.Set == claim.Set && h.Key == claim.Key && h.At.Equal(&now) })
 	for _, was := range p.Node.Owned.Taints {
 		if was.Set == claim.Set && was.Key == claim.Key {
 			p.drop(was, EffectChanged)

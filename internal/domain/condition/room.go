@@ -11,7 +11,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
-// room gives what the limits leave for a node. Whoever asks ranks by its own match: another set's doesn't lend it a place.
+// room gives what the limits leave for a node, which ranks by when a match of it expired.
 func (f *Fleet) room(n *nodeState, at Moment) Room {
 	return func(of Cap, c Claimant, expired time.Time) Gate {
 		switch of {
