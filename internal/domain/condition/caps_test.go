@@ -159,6 +159,27 @@ func TestALimitThatGrowsByManyLetsThemAllGoOn(t *testing.T) {
 	}
 }
 
+func TestANodeWhoseRecordCannotBeReadCountsByItsTaints(t *testing.T) {
+	unreadable := newNode("x", tainted("example.com/k", "NoExecute"), recorded("{"))
+	foreign := newNode("y", tainted("corp.example/theirs", "NoExecute"), recorded("{"))
+	m := manage(t, calm("1", "1"), append(workers(10, kubeletSick), unreadable, foreign), newSet(t, "a", noSchedule))
+	if repelling, evicting, _ := m.fleet.TaintedNodes(); repelling != 1 || evicting != 1 || m.settle("w00") {
+		t.Errorf("%d repelling, %d evicting; want the one that carries a declared key to take the place", repelling, evicting)
+	}
+	m.see("x", func(n *corev1.Node) { n.Spec.Taints = nil })
+	if !m.settle("w00") {
+		t.Error("the place isn't free though the taint is gone")
+	}
+	m.fleet.ObserveSet(newSet(t, "b", "effect: NoSchedule\ntaintKey: corp.example/theirs\nconditions: {Custom: {status: true}}"), active, nil, "", moment(noon))
+	if repelling, _, _ := m.fleet.TaintedNodes(); repelling != 2 {
+		t.Errorf("%d repelling, want a key to count from its declaration on", repelling)
+	}
+	m.see("y", recorded(""))
+	if repelling, _, _ := m.fleet.TaintedNodes(); repelling != 1 {
+		t.Errorf("%d repelling, want what a readable record doesn't claim not to count", repelling)
+	}
+}
+
 func TestOneWriteServesAllSetsThatWaitForALimit(t *testing.T) {
 	kubelet := func(d time.Duration) nodeOption { return reports("KubeletUnhealthy", "True", ago(d)) }
 	m := manage(t, calm("0", "0"), append(workers(10), newNode("both", kubelet(time.Minute), reports("KernelDeadlock", "True", ago(2*time.Hour))), newNode("one", kubelet(time.Hour))),

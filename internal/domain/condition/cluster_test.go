@@ -70,7 +70,7 @@ func (c *cluster) patch(plan condition.Plan) (*corev1.Node, error) {
 // calm are limits without a breaker, where it isn't what a test is about.
 func calm(tainted, evicting string) limit.Limits {
 	l := limit.Builtin()
-	l.MaxTaintedNodes, l.MaxEvictingNodes = intOrPercent(tainted), intOrPercent(evicting)
+	l.MaxTaintedNodes, l.MaxEvictingNodes = limit.CapOf(intOrPercent(tainted)), limit.CapOf(intOrPercent(evicting))
 	l.BreakerMin = 1 << 30
 	return l
 }

@@ -41,9 +41,18 @@ type inFlight struct {
 	since   time.Time
 }
 
-func (n *nodeState) footprint() footprint {
+// footprint of the node. What a record that can't be read says is unknown, so that the taints of all keys that a set ever
+// declared count.
+func (n *nodeState) footprint(declared func(key string) bool) footprint {
 	p := footprint{counted: !n.Deleting && !n.ControlPlane, zone: n.Zone,
 		plane: n.ControlPlane, planeReady: n.ControlPlane && n.Ready && !n.Deleting, leaving: n.Deleting}
+	if n.RecordBroken {
+		for _, t := range n.Taints {
+			if declared(t.Key) && !Reserved(t.Key) {
+				p.carry(t.Effect)
+			}
+		}
+	}
 	p.add(n.Owned, n.Taints)
 	if n.inFlight != nil {
 		p.add(n.inFlight.owned, n.inFlight.taints)
@@ -56,9 +65,7 @@ func (p *footprint) add(o Ownership, taints []corev1.Taint) {
 		if !o.Owns(t) {
 			continue
 		}
-		p.any = true
-		p.repels = p.repels || rank[t.Effect] >= rank[corev1.TaintEffectNoSchedule]
-		p.evicts = p.evicts || t.Effect == corev1.TaintEffectNoExecute
+		p.carry(t.Effect)
 	}
 	for _, t := range o.Taints {
 		p.sets = append(p.sets, claimer{t.Set, t.Name})
@@ -71,6 +78,12 @@ func (p *footprint) add(o Ownership, taints []corev1.Taint) {
 			p.evictedAt = later(p.evictedAt, h.Evicted.Time)
 		}
 	}
+}
+
+func (p *footprint) carry(effect corev1.TaintEffect) {
+	p.any = true
+	p.repels = p.repels || rank[effect] >= rank[corev1.TaintEffectNoSchedule]
+	p.evicts = p.evicts || effect == corev1.TaintEffectNoExecute
 }
 
 func (n *nodeState) recordNames(set types.UID) bool {
@@ -174,7 +187,7 @@ func (c *counts) zonesCounted() int {
 
 // recount brings the counts up to the node's present footprint.
 func (f *Fleet) recount(n *nodeState) (freed bool) {
-	p := n.footprint()
+	p := n.footprint(f.isDeclared)
 	freed = f.counts.replace(n.print, p)
 	n.print = p
 	return freed

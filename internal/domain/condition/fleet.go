@@ -36,11 +36,13 @@ type Fleet struct {
 	setsBy    setIndex
 	union     union
 	recording nodeBits // nodes with a record, or with a write in flight
-	lastHeard int      // the slot of the node that was observed last
-	counts    counts
-	queues    queues
-	woken     names                // held-back nodes that may go on, since another left the queue
-	dirty     map[types.UID]string // sets whose status may have changed, and their names
+	// unreadable are the nodes whose record can't be read.
+	unreadable nodeBits
+	lastHeard  int // the slot of the node that was observed last
+	counts     counts
+	queues     queues
+	woken      names                // held-back nodes that may go on, since another left the queue
+	dirty      map[types.UID]string // sets whose status may have changed, and their names
 }
 
 type names map[string]struct{}
@@ -298,9 +300,7 @@ func (f *Fleet) proofChanged(before, after *Node, at Moment) bool {
 func (f *Fleet) ObserveSet(set *Set, standing Standing, stored *OpenBreaker, resetID string, at Moment) (affected []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, key := range set.KeysDeclared {
-		f.declared[key] = true
-	}
+	f.declare(set.KeysDeclared)
 	was := f.sets[set.UID]
 	if was != nil && f.follows && !sameBreaker(was.breaker, stored) {
 		was.breaker = stored
@@ -326,6 +326,23 @@ func (f *Fleet) ObserveSet(set *Set, standing Standing, stored *OpenBreaker, res
 	maps.Copy(touched, s.tainted) // also by a former set of its name
 	return touched.sorted()
 }
+
+// declare notes keys. Where a record can't be read, the taints of a new one count from now on.
+func (f *Fleet) declare(keys []string) {
+	news := false
+	for _, key := range keys {
+		news = news || !f.declared[key]
+		f.declared[key] = true
+	}
+	if !news {
+		return
+	}
+	for slot := range f.unreadable.all() {
+		f.recount(f.nodes[f.index.slots[slot]])
+	}
+}
+
+func (f *Fleet) isDeclared(key string) bool { return f.declared[key] }
 
 // ForgetSet removes a set that is gone, and gives the nodes that still carry its record.
 func (f *Fleet) ForgetSet(uid types.UID) (affected []string) {

@@ -47,11 +47,11 @@ func (f *Fleet) previewMatching(p *Preview, s *Set, selected nodeBits, limits li
 	}
 	matching.drop(others)
 	alone, ofOthers := matching.count(), others.count()
-	p.UnionLimit = limit.Of(limits.MaxTaintedNodes, p.Nodes)
+	p.UnionLimit = limits.MaxTaintedNodes.Of(p.Nodes)
 	p.UnionTainted = ofOthers + min(alone, p.WouldTaint)
 	switch s.Effect {
 	case corev1.TaintEffectNoExecute:
-		p.LimitName, p.Limit = "maxEvictingNodes", limit.Of(limits.MaxEvictingNodes, p.Nodes)
+		p.LimitName, p.Limit = "maxEvictingNodes", limits.MaxEvictingNodes.Of(p.Nodes)
 	case corev1.TaintEffectNoSchedule:
 		p.LimitName, p.Limit = "maxTaintedNodes", p.UnionLimit
 	default: // PreferNoSchedule is free

@@ -159,7 +159,7 @@ func TestAPreviewCountsWhatALookAtEachCounts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := &crowd{t: t, nodes: map[string]*corev1.Node{}, sets: map[string]types.UID{}}
 		limits := limit.Builtin()
-		limits.MaxTaintedNodes, limits.BreakerPercent = intOrPercent("50%"), rapid.SampledFrom([]int{10, 60, 1000}).Draw(t, "breaker")
+		limits.MaxTaintedNodes, limits.BreakerPercent = limit.CapOf(intOrPercent("50%")), rapid.SampledFrom([]int{10, 60, 1000}).Draw(t, "breaker")
 		c.fleet = condition.NewFleet(limits)
 		c.fleet.MarkSynced(moment(noon))
 		for range rapid.IntRange(1, 30).Draw(t, "rounds") {

@@ -316,11 +316,11 @@ func (w *world) allowed() map[string]int {
 			zones[n.Labels["topology.kubernetes.io/zone"]]++
 		}
 	}
-	allowed := map[string]int{"tainted": limit.Of(w.limits.MaxTaintedNodes, total), "evicting": limit.Of(w.limits.MaxEvictingNodes, total), "plane": 1}
+	allowed := map[string]int{"tainted": w.limits.MaxTaintedNodes.Of(total), "evicting": w.limits.MaxEvictingNodes.Of(total), "plane": 1}
 	if len(zones) >= 3 {
 		for _, zone := range worldZones {
-			allowed["tainted/"+zone] = limit.OfZone(w.limits.MaxTaintedNodes, zones[zone], total)
-			allowed["evicting/"+zone] = limit.OfZone(w.limits.MaxEvictingNodes, zones[zone], total)
+			allowed["tainted/"+zone] = w.limits.MaxTaintedNodes.OfZone(zones[zone], total)
+			allowed["evicting/"+zone] = w.limits.MaxEvictingNodes.OfZone(zones[zone], total)
 		}
 	}
 	for _, s := range w.sets {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
@@ -51,13 +50,13 @@ func (f *Fleet) planeRoom(n *nodeState, expired time.Time) Gate {
 
 // cap is a cluster-wide limit, which from three zones on also holds in each zone. It counts the other nodes: a node that
 // is itself counted asks only when what counts is a forged claim.
-func (f *Fleet) cap(reason Reason, name string, value intstr.IntOrString, n *nodeState, expired time.Time, itself bool, count func(*tally) int) Gate {
+func (f *Fleet) cap(reason Reason, name string, value limit.Cap, n *nodeState, expired time.Time, itself bool, count func(*tally) int) Gate {
 	used := count
 	if itself {
 		used = func(t *tally) int { return count(t) - 1 }
 	}
 	all := &f.counts.cluster
-	allowed := limit.Of(value, all.counted)
+	allowed := value.Of(all.counted)
 	if used(all)+f.queues.before(name, n.Name, expired) >= allowed {
 		return Gate{Reason: reason, dimension: name,
 			Message: fmt.Sprintf("%s %s allows %d of %d nodes, and %d are", name, value.String(), allowed, all.counted, used(all))}
@@ -66,7 +65,7 @@ func (f *Fleet) cap(reason Reason, name string, value intstr.IntOrString, n *nod
 		return Gate{}
 	}
 	zone, dimension := f.counts.zones[n.Zone], name+"/"+n.Zone
-	allowed = limit.OfZone(value, zone.counted, all.counted)
+	allowed = value.OfZone(zone.counted, all.counted)
 	if used(zone)+f.queues.before(dimension, n.Name, expired) >= allowed {
 		return Gate{Reason: reason, dimension: dimension,
 			Message: fmt.Sprintf("%s %s allows %d of %d nodes of zone %q, and %d are", name, value.String(), allowed, zone.counted, n.Zone, used(zone))}
@@ -122,7 +121,7 @@ func (f *Fleet) Decide(name string, at Moment, evidence *Evidence) (plan Plan, n
 	claimants := f.claimants(n)
 	plan = PlanNode(Input{
 		Node: n.Node, Claimants: claimants, At: at, ActsFrom: f.actsFrom, Precedence: f.policy.Precedence, Paused: f.policy.Paused,
-		Declared:  func(key string) bool { return f.declared[key] },
+		Declared:  f.isDeclared,
 		Withdrawn: func(uid types.UID) bool { return f.orphans[uid] },
 		Room:      f.room(n, at), Evidence: evidence,
 	})
