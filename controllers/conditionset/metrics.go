@@ -69,8 +69,8 @@ func (u limitsUse) Collect(to chan<- prometheus.Metric) {
 	limits := u.fleet.Limits()
 	repelling, evicting, of := u.fleet.TaintedNodes()
 	for name, use := range map[string][2]int{
-		"maxTaintedNodes":  {repelling, limit.Of(limits.MaxTaintedNodes, of)},
-		"maxEvictingNodes": {evicting, limit.Of(limits.MaxEvictingNodes, of)},
+		"maxTaintedNodes":  {repelling, limits.MaxTaintedNodes.Of(of)},
+		"maxEvictingNodes": {evicting, limits.MaxEvictingNodes.Of(of)},
 	} {
 		to <- prometheus.MustNewConstMetric(limitUsed, prometheus.GaugeValue, float64(use[0]), name)
 		to <- prometheus.MustNewConstMetric(limitAllowed, prometheus.GaugeValue, float64(use[1]), name)

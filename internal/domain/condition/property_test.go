@@ -39,9 +39,7 @@ type world struct {
 	keys map[string]bool
 	// intolerant nodes run a system pod that tolerates nothing.
 	intolerant map[string]bool
-	// lost: a set's finalizer was removed and the manager restarted, so that nobody knows its keys.
-	lost bool
-	uids int
+	uids       int
 }
 
 type storedSet struct {

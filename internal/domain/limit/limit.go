@@ -13,9 +13,9 @@ import (
 // Limits are the caps in force. A cap holds acts back; it never refuses a policy at run time.
 type Limits struct {
 	// MaxTaintedNodes caps nodes with taints of ours that keep pods away (NoSchedule, NoExecute), over all sets.
-	MaxTaintedNodes intstr.IntOrString
+	MaxTaintedNodes Cap
 	// MaxEvictingNodes caps nodes with a NoExecute taint of ours.
-	MaxEvictingNodes intstr.IntOrString
+	MaxEvictingNodes Cap
 	// EvictPace is the least time between two nodes of one zone that begin to evict.
 	EvictPace time.Duration
 	// BreakerPercent and BreakerMin open a policy's breaker when more than BreakerPercent of its targets, and at least
@@ -28,8 +28,8 @@ type Limits struct {
 // Builtin are the limits of a cluster without Guardrails.
 func Builtin() Limits {
 	return Limits{
-		MaxTaintedNodes:  intstr.FromString("10%"),
-		MaxEvictingNodes: intstr.FromString("5%"),
+		MaxTaintedNodes:  CapOf(intstr.FromString("10%")),
+		MaxEvictingNodes: CapOf(intstr.FromString("5%")),
 		EvictPace:        5 * time.Minute,
 		BreakerPercent:   20,
 		BreakerMin:       3,
@@ -47,14 +47,8 @@ func Of(limit intstr.IntOrString, total int) int {
 	if limit.Type == intstr.Int {
 		return max(0, limit.IntValue())
 	}
-	if total < SmallestCluster {
-		return 0
-	}
-	percent, ok := Percent(limit)
-	if !ok || percent == 0 {
-		return 0
-	}
-	return max(1, percent*total/100)
+	percent, _ := Percent(limit)
+	return share(percent, total, total)
 }
 
 // OfZone is how many of a zone's nodes a cap allows. A zone with nodes has at least 1 where the cluster is large enough
@@ -63,14 +57,16 @@ func OfZone(limit intstr.IntOrString, zone, cluster int) int {
 	if limit.Type == intstr.Int {
 		return max(0, limit.IntValue())
 	}
-	if zone == 0 || cluster < SmallestCluster {
+	percent, _ := Percent(limit)
+	return share(percent, zone, cluster)
+}
+
+// share is a percentage of a part of the cluster.
+func share(percent, part, cluster int) int {
+	if percent == 0 || part == 0 || cluster < SmallestCluster {
 		return 0
 	}
-	percent, ok := Percent(limit)
-	if !ok || percent == 0 {
-		return 0
-	}
-	return max(1, percent*zone/100)
+	return max(1, percent*part/100)
 }
 
 // Percent reads a percentage from 0% to 100%.
