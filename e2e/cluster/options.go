@@ -62,14 +62,10 @@ func (o Options) components() []Component {
 func (o Options) binDir() (string, error) {
 	dir := o.BinDir
 	if dir == "" {
-		dir = os.Getenv(BinEnv)
-	}
-	if dir == "" {
-		root, err := moduleRoot()
-		if err != nil {
-			return "", fmt.Errorf("find the control plane's binaries: %w; set %s", err, BinEnv)
+		var err error
+		if dir, err = BinDir(); err != nil {
+			return "", err
 		}
-		dir = filepath.Join(root, "bin")
 	}
 	for _, component := range o.components() {
 		if _, err := os.Stat(filepath.Join(dir, string(component))); err != nil {
@@ -77,6 +73,19 @@ func (o Options) binDir() (string, error) {
 		}
 	}
 	return filepath.Abs(dir)
+}
+
+// BinDir is where the binaries are when Options don't say it: $AUTOHEALER_BIN, else bin/ next to the go.mod above the
+// working directory.
+func BinDir() (string, error) {
+	if dir := os.Getenv(BinEnv); dir != "" {
+		return dir, nil
+	}
+	root, err := moduleRoot()
+	if err != nil {
+		return "", fmt.Errorf("find the control plane's binaries: %w; set %s", err, BinEnv)
+	}
+	return filepath.Join(root, "bin"), nil
 }
 
 func moduleRoot() (string, error) {
