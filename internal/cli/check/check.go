@@ -1,0 +1,259 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/clock"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/crds"
+	"github.com/resourcestack/autohealer/internal/cli/manifest"
+	"github.com/resourcestack/autohealer/internal/guard"
+)
+
+// Options of a Checker.
+type Options struct {
+	// Facts of a cluster and the Planners that know them. Without them, rules that need them are listed as skipped.
+	Facts    guard.Facts
+	Planners map[string]guard.Planner
+	// Guardrails whose rules judge too, and Exceptions to rules.
+	Guardrails []*v1alpha1.Guardrail
+	Exceptions []*v1alpha1.GuardrailException
+	// Clock. Default: the machine's.
+	Clock clock.PassiveClock
+}
+
+// Checker tells what would be said of objects.
+type Checker struct {
+	guard       *guard.Guard
+	definitions map[schema.GroupVersionKind]*definition
+	// Guardrails that were given, with what is wrong with them, in their order.
+	Guardrails []guard.GuardrailResult
+	// needCluster are the rules that can't be asked: they read facts that aren't given, or rights, which only an API
+	// server knows.
+	needCluster map[string]bool
+}
+
+// New compiles the CRDs and the catalogue that this program was built with.
+func New(opts Options) (*Checker, error) {
+	definitions, err := readDefinitions(crds.FS)
+	if err != nil {
+		return nil, err
+	}
+	g, err := guard.New(guard.Options{Facts: opts.Facts, Planners: opts.Planners, Clock: opts.Clock})
+	if err != nil {
+		return nil, err
+	}
+	c := &Checker{guard: g, definitions: definitions, needCluster: map[string]bool{}}
+	c.Guardrails = g.SetGuardrails(opts.Guardrails)
+	g.SetExceptions(opts.Exceptions)
+	for _, kind := range g.Kinds() {
+		for _, rule := range g.Rules(kind) {
+			_, hasPlanner := opts.Planners[kind]
+			roots := rootsOf(rule)
+			if roots["authorizer"] || roots["plan"] && !hasPlanner || roots["facts"] && opts.Facts == nil {
+				c.needCluster[rule.ID] = true
+			}
+		}
+	}
+	return c, nil
+}
+
+// rootsOf are the roots of what decides a rule's verdict.
+func rootsOf(rule guard.RuleInfo) map[string]bool {
+	roots := map[string]bool{}
+	for _, path := range rule.Reads {
+		root, _, _ := strings.Cut(path, ".")
+		roots[root] = true
+	}
+	return roots
+}
+
+// Guard is the engine that judges.
+func (c *Checker) Guard() *guard.Guard { return c.guard }
+
+// Ours says whether a document is of our API group, or of none that can be read: others are nobody's business here.
+func Ours(d manifest.Document) bool {
+	if d.Object == nil {
+		return true
+	}
+	apiVersion, isText := d.Object["apiVersion"].(string)
+	if !isText || apiVersion == "" {
+		return !d.IsKustomization()
+	}
+	group, _, _ := strings.Cut(apiVersion, "/")
+	return group == v1alpha1.GroupVersion.Group
+}
+
+// Document checks an object with its place in a file. With old, it is checked as an update of that.
+func (c *Checker) Document(ctx context.Context, d manifest.Document, old map[string]any) Report {
+	var r Report
+	if len(d.Problems) > 0 {
+		r = identify(d.Object)
+		for _, p := range d.Problems {
+			rule := RuleUndecodable
+			if p.Kind == manifest.DuplicateKey {
+				rule = RuleDuplicateKey
+			}
+			r.Violations = append(r.Violations, Violation{Rule: rule, Severity: guard.Deny, Message: p.Message, Line: p.Line, Docs: Docs(rule)})
+		}
+	} else {
+		r = c.Object(ctx, d.Object, old)
+	}
+	r.File, r.Line = d.File, d.Line
+	for i, v := range r.Violations {
+		if v.Line == 0 {
+			r.Violations[i].Line = d.LineOf(v.Field)
+		}
+	}
+	return r
+}
+
+func identify(object map[string]any) Report {
+	var r Report
+	r.Kind, _ = object["kind"].(string)
+	metadata, _ := object["metadata"].(map[string]any)
+	r.Name, _ = metadata["name"].(string)
+	r.Namespace, _ = metadata["namespace"].(string)
+	return r
+}
+
+// Object checks an object, which it leaves alone: first what the API server does on its own, then the rules. With old, it
+// is checked as an update of that.
+func (c *Checker) Object(ctx context.Context, object, old map[string]any) Report {
+	r := identify(object)
+	gvk := schema.FromAPIVersionAndKind(text(object, "apiVersion"), text(object, "kind"))
+	d := c.definitions[gvk]
+	if d == nil {
+		r.deny(RuleKind, "kind", c.noSuchKind(gvk))
+		return r
+	}
+	stored := runtime.DeepCopyJSON(object)
+	unknown, err := d.decode(stored)
+	if err != nil {
+		r.deny(RuleUndecodable, "metadata", err.Error())
+		return r
+	}
+	for _, path := range unknown {
+		r.deny(RuleUnknownField, path, fmt.Sprintf("unknown field %q", path))
+	}
+	old = d.readOld(old)
+	d.prepare(stored, old)
+	errs := d.validate(ctx, stored, old)
+	for _, e := range errs {
+		r.deny(RuleValue, fieldOf(e), e.Error())
+	}
+	if len(errs) == 0 {
+		c.judge(ctx, &r, stored, old)
+		r.Stored = stored
+	}
+	r.Allowed = !r.refuses()
+	return r
+}
+
+func text(object map[string]any, name string) string {
+	value, _ := object[name].(string)
+	return value
+}
+
+func (r *Report) deny(rule, fieldPath, message string) {
+	r.Violations = append(r.Violations, Violation{Rule: rule, Severity: guard.Deny, Message: message, Field: fieldPath, Docs: Docs(rule)})
+}
+
+func fieldOf(e *field.Error) string {
+	if e.Field == "<nil>" {
+		return ""
+	}
+	return e.Field
+}
+
+func (c *Checker) noSuchKind(gvk schema.GroupVersionKind) string {
+	if gvk.Kind == "" || gvk.Version == "" {
+		return "apiVersion and kind are required"
+	}
+	var known []string
+	for k := range c.definitions {
+		known = append(known, k.Kind+" in "+k.GroupVersion().String())
+	}
+	slices.Sort(known)
+	return fmt.Sprintf("no matches for kind %q in version %q; this program knows %s", gvk.Kind, gvk.GroupVersion(), strings.Join(known, ", "))
+}
+
+// readOld reads a stored object as the API server reads it from its store.
+func (d *definition) readOld(old map[string]any) map[string]any {
+	if old == nil {
+		return nil
+	}
+	old = runtime.DeepCopyJSON(old)
+	if _, err := d.decode(old); err != nil {
+		return nil // it can't have been stored like that
+	}
+	if o := (unstructured.Unstructured{Object: old}); o.GetResourceVersion() == "" { // it came from a file
+		o.SetResourceVersion("1")
+	}
+	return old
+}
+
+// prepare sets what the API server sets, whatever the author wrote: namespace, status and, from the old object, identity.
+func (d *definition) prepare(object, old map[string]any) {
+	o := unstructured.Unstructured{Object: object}
+	switch {
+	case !d.namespaced:
+		o.SetNamespace(metav1.NamespaceNone)
+	case o.GetNamespace() == "":
+		o.SetNamespace(metav1.NamespaceDefault)
+	}
+	if d.hasStatus {
+		delete(object, "status")
+	}
+	if old == nil {
+		if o.GetName() == "" && o.GetGenerateName() != "" {
+			o.SetName(o.GetGenerateName() + "xxxxx")
+		}
+		o.SetGeneration(1)
+		return
+	}
+	before := unstructured.Unstructured{Object: old}
+	if status, ok := old["status"]; ok && d.hasStatus {
+		object["status"] = status
+	}
+	o.SetNamespace(before.GetNamespace())
+	o.SetResourceVersion(before.GetResourceVersion())
+	o.SetUID(before.GetUID())
+	o.SetGeneration(before.GetGeneration())
+	o.SetCreationTimestamp(before.GetCreationTimestamp())
+	o.SetDeletionTimestamp(before.GetDeletionTimestamp())
+}
+
+// judge asks the catalogue's rules.
+func (c *Checker) judge(ctx context.Context, r *Report, object, old map[string]any) {
+	request := guard.Request{Operation: admissionv1.Create, Object: object}
+	if old != nil {
+		request.Operation, request.OldObject = admissionv1.Update, old
+	}
+	verdict := c.guard.Review(ctx, request)
+	r.RuleSetHash = verdict.RuleSetHash
+	for _, v := range verdict.Violations {
+		message := v.Message
+		if v.Unchanged {
+			message += "; it was so before, and this update doesn't touch it"
+		}
+		r.Violations = append(r.Violations, Violation{Rule: v.Rule, Severity: v.Severity, Message: message, Docs: v.Docs})
+	}
+	for _, s := range verdict.Skipped {
+		skip := Skip{Rule: s.Rule, Severity: s.Severity, Reason: s.Reason, Facts: c.needCluster[s.Rule]}
+		if skip.Facts {
+			skip.Reason = "needs a cluster (--facts or --live)"
+		}
+		r.Skipped = append(r.Skipped, skip)
+	}
+}

@@ -1,0 +1,89 @@
+package check
+
+import (
+	"github.com/resourcestack/autohealer/internal/guard"
+)
+
+// Rules of the text and the schema. They are no catalogue's: whoever breaks them never gets as far as the catalogue.
+const (
+	RuleUndecodable  = "manifest/undecodable"
+	RuleDuplicateKey = "manifest/duplicate-key"
+	RuleKind         = "manifest/kind"
+	RuleUnknownField = "schema/unknown-field"
+	RuleValue        = "schema/value"
+)
+
+// Report is what would be said of one object.
+type Report struct {
+	// File and Line of the object; empty when it came without.
+	File string
+	Line int
+	// Kind, Namespace and Name, as far as they can be read.
+	Kind, Namespace, Name string
+	// Allowed: the API server, the policy and the webhook would store it, as far as they could be asked.
+	Allowed bool
+	// Violations, those of text and schema first.
+	Violations []Violation
+	// Skipped rules could not be asked.
+	Skipped []Skip
+	// Stored is the object as it would be stored, defaults filled in; nil when its schema refuses it.
+	Stored map[string]any
+	// RuleSetHash names the catalogue that judged; empty when it didn't come to that.
+	RuleSetHash string
+}
+
+// Violation is one thing wrong, or one warning.
+type Violation struct {
+	Rule     string
+	Severity guard.Severity
+	// Message is the text that the API server or the webhook gives.
+	Message string
+	// Field that the schema refuses, as the API server names it; "" when the rule is about the whole object.
+	Field string
+	// Line of the field, or of the object.
+	Line int
+	// Docs is the place of the rule's documentation, relative to the project's root.
+	Docs string
+}
+
+// Skip is a rule that could not be asked.
+type Skip struct {
+	Rule     string
+	Severity guard.Severity
+	Reason   string
+	// Facts: it needs facts of the cluster, and there were none. That refuses nothing.
+	Facts bool
+}
+
+// refuses says whether anything refuses the object.
+func (r *Report) refuses() bool {
+	for _, v := range r.Violations {
+		if v.Severity == guard.Deny {
+			return true
+		}
+	}
+	for _, s := range r.Skipped {
+		if s.Severity == guard.Deny && !s.Facts {
+			return true
+		}
+	}
+	return false
+}
+
+// Warns says whether there is a warning; a rule that needed facts is none.
+func (r *Report) Warns() bool {
+	for _, v := range r.Violations {
+		if v.Severity == guard.Warn {
+			return true
+		}
+	}
+	for _, s := range r.Skipped {
+		if s.Severity == guard.Warn && !s.Facts {
+			return true
+		}
+	}
+	return false
+}
+
+// Docs is where text and schema rules are explained.
+func Docs(rule string) string { return "docs/reference/cli.md#" + guard.Anchor(rule) }

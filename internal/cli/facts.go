@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *App) facts() *cobra.Command {
+	facts := &cobra.Command{
+		Use:   "facts",
+		Short: "Keep what previews need to know of a cluster",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	facts.AddCommand(a.factsExport())
+	return facts
+}
+
+func (a *App) factsExport() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "export [-o FILE]",
+		Short: "Write what previews need to know of a cluster",
+		Long: `Write what previews need to know of a cluster: nodes with their labels, taints and conditions, their leases, which DaemonSets
+they can't do without, and Autohealer's policies. With the file, validate and plan say offline what they would say now.
+
+The file names nodes and their labels. It holds no Secrets, no pods and no annotations of others.`,
+		Example: `  kubectl autohealer facts export -o facts.yaml
+  kubectl autohealer validate -R -f policies/ --facts facts.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runFactsExport(cmd.Context(), output) },
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write; default: standard output")
+	a.Config.AddFlags(cmd.Flags())
+	return cmd
+}
+
+func (a *App) runFactsExport(ctx context.Context, output string) error {
+	s, err := a.readLive(ctx)
+	if err != nil {
+		return err
+	}
+	if output == "" || output == "-" {
+		return s.Write(a.Out)
+	}
+	var text bytes.Buffer
+	if err := s.Write(&text); err != nil {
+		return err
+	}
+	if err := os.WriteFile(output, text.Bytes(), 0o600); err != nil {
+		return fmt.Errorf("--output: %w", err)
+	}
+	return nil
+}

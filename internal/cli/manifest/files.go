@@ -1,0 +1,84 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Stdin is the name that stands for standard input.
+const Stdin = "-"
+
+// File is a text with the name that messages give it.
+type File struct {
+	Name string
+	Text []byte
+}
+
+// extensions that a directory is searched for, as by kubectl.
+var extensions = []string{".json", ".yaml", ".yml"}
+
+// Files reads files, directories and standard input. Directories are searched below their first level when recursive.
+func Files(paths []string, recursive bool, stdin io.Reader) ([]File, error) {
+	var files []File
+	for _, p := range paths {
+		found, err := filesOf(p, recursive, stdin)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, found...)
+	}
+	return files, nil
+}
+
+func filesOf(p string, recursive bool, stdin io.Reader) ([]File, error) {
+	if p == Stdin {
+		text, err := io.ReadAll(stdin)
+		if err != nil {
+			return nil, fmt.Errorf("read standard input: %w", err)
+		}
+		return []File{{Name: "<stdin>", Text: text}}, nil
+	}
+	info, err := os.Stat(p)
+	if err != nil {
+		return nil, fmt.Errorf("read manifests: %w", err)
+	}
+	if !info.IsDir() {
+		file, err := read(p)
+		return []File{file}, err
+	}
+	var files []File
+	err = filepath.WalkDir(p, func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && name != p && !recursive:
+			return filepath.SkipDir
+		case entry.IsDir() || !slices.Contains(extensions, strings.ToLower(filepath.Ext(name))):
+			return nil
+		}
+		file, err := read(name)
+		files = append(files, file)
+		return err
+	})
+	if err == nil && len(files) == 0 {
+		err = errors.New("there is no file that ends in " + strings.Join(extensions, ", "))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read directory %s: %w", p, err)
+	}
+	return files, nil
+}
+
+func read(name string) (File, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return File{}, fmt.Errorf("read manifest: %w", err)
+	}
+	return File{Name: filepath.ToSlash(name), Text: text}, nil
+}

@@ -1,0 +1,259 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+	"sigs.k8s.io/yaml"
+)
+
+// node is where a value is, with what is below it.
+type node struct {
+	line   int
+	fields []field
+	items  []*node
+}
+
+// field of a map. Those that a merge (<<) brought come after the map's own.
+type field struct {
+	key   string
+	line  int
+	value *node
+}
+
+// yamlTree gives the chunk's positions and its duplicate keys. It is nil when the parser that knows positions can't read
+// what the other one can.
+func (c chunk) yamlTree() (*node, []Problem) {
+	decoder := yamlv3.NewDecoder(bytes.NewReader(c.text))
+	var document yamlv3.Node
+	if err := decoder.Decode(&document); err != nil || len(document.Content) == 0 {
+		return nil, nil
+	}
+	b := &builder{before: c.before, known: map[*yamlv3.Node]*node{}}
+	root := b.build(document.Content[0])
+	var second yamlv3.Node
+	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
+		line := c.before + 1
+		if err == nil {
+			line = c.before + second.Line
+		}
+		b.problems = append(b.problems, Problem{Line: line, Kind: Undecodable,
+			Message: "a second document begins here; kubectl reads only the first unless a line of --- alone is between them"})
+	}
+	return root, b.problems
+}
+
+type builder struct {
+	before   int
+	known    map[*yamlv3.Node]*node
+	problems []Problem
+}
+
+func (b *builder) build(y *yamlv3.Node) *node {
+	if y.Kind == yamlv3.AliasNode {
+		y = y.Alias
+	}
+	if n, ok := b.known[y]; ok {
+		return n
+	}
+	n := &node{line: b.before + y.Line}
+	b.known[y] = n
+	switch y.Kind {
+	case yamlv3.SequenceNode:
+		for _, item := range y.Content {
+			n.items = append(n.items, b.build(item))
+		}
+	case yamlv3.MappingNode:
+		b.buildMap(n, y)
+	}
+	return n
+}
+
+func (b *builder) buildMap(n *node, y *yamlv3.Node) {
+	seen := map[string]int{}
+	var merged []field
+	for i := 0; i+1 < len(y.Content); i += 2 {
+		key, value := y.Content[i], b.build(y.Content[i+1])
+		if key.Tag == "!!merge" {
+			merged = append(merged, mergedFields(value)...)
+			continue
+		}
+		text, line := keyText(key), b.before+key.Line
+		if first, ok := seen[text]; ok {
+			b.problems = append(b.problems, duplicate(text, first, line))
+		}
+		seen[text] = line
+		n.fields = append(n.fields, field{key: text, line: line, value: value})
+	}
+	n.fields = append(n.fields, merged...)
+}
+
+func mergedFields(n *node) []field {
+	fields := n.fields
+	for _, item := range n.items {
+		fields = append(fields, item.fields...)
+	}
+	return fields
+}
+
+// keyText is a key as JSON has it: `yes` and `true` are one key.
+func keyText(key *yamlv3.Node) string {
+	if key.Kind == yamlv3.AliasNode {
+		key = key.Alias
+	}
+	if key.Kind != yamlv3.ScalarNode || key.Style&(yamlv3.SingleQuotedStyle|yamlv3.DoubleQuotedStyle) != 0 {
+		return key.Value
+	}
+	var value any
+	if err := yaml.Unmarshal([]byte(key.Value), &value); err != nil {
+		return key.Value
+	}
+	switch v := value.(type) {
+	case bool:
+		return strconv.FormatBool(v)
+	case float64:
+		return strconv.FormatFloat(v, 'g', -1, 64)
+	}
+	return key.Value
+}
+
+func duplicate(key string, first, line int) Problem {
+	return Problem{Line: line, Kind: DuplicateKey,
+		Message: fmt.Sprintf("key %q is on line %d already; a map keeps only one of them", key, first)}
+}
+
+// jsonTree is the same for JSON.
+func jsonTree(raw []byte, line int) (*node, []Problem, error) {
+	t := &jsonReader{raw: raw, line: line, decoder: json.NewDecoder(bytes.NewReader(raw))}
+	root, err := t.value()
+	return root, t.problems, err
+}
+
+type jsonReader struct {
+	raw      []byte
+	counted  int
+	line     int
+	decoder  *json.Decoder
+	problems []Problem
+}
+
+// here is the line of the token that was read last.
+func (t *jsonReader) here() int {
+	offset := int(t.decoder.InputOffset())
+	t.line += bytes.Count(t.raw[t.counted:offset], []byte("\n"))
+	t.counted = offset
+	return t.line
+}
+
+func (t *jsonReader) value() (*node, error) {
+	token, err := t.decoder.Token()
+	if err != nil {
+		return nil, err
+	}
+	n := &node{line: t.here()}
+	switch token {
+	case json.Delim('['):
+		for t.decoder.More() {
+			item, err := t.value()
+			if err != nil {
+				return nil, err
+			}
+			n.items = append(n.items, item)
+		}
+	case json.Delim('{'):
+		if err := t.fields(n); err != nil {
+			return nil, err
+		}
+	default:
+		return n, nil
+	}
+	_, err = t.decoder.Token() // what closes it
+	return n, err
+}
+
+func (t *jsonReader) fields(n *node) error {
+	seen := map[string]int{}
+	for t.decoder.More() {
+		token, err := t.decoder.Token()
+		if err != nil {
+			return err
+		}
+		key, _ := token.(string)
+		line := t.here()
+		if first, ok := seen[key]; ok {
+			t.problems = append(t.problems, duplicate(key, first, line))
+		}
+		seen[key] = line
+		value, err := t.value()
+		if err != nil {
+			return err
+		}
+		n.fields = append(n.fields, field{key: key, line: line, value: value})
+	}
+	return nil
+}
+
+func (n *node) item(i int) *node {
+	if n == nil {
+		return nil
+	}
+	for _, f := range n.fields {
+		if f.key == "items" && i < len(f.value.items) {
+			return f.value.items[i]
+		}
+	}
+	return nil
+}
+
+// LineOf is the line of a field, named as the API server names it: spec.conditions[Ready].status, spec.conditions.Ready,
+// spec.list[0]. Where the field isn't there, it is the line of what should hold it.
+func (d Document) LineOf(path string) int {
+	line, n := d.Line, d.root
+	for n != nil && path != "" {
+		next, nextLine, rest := n.step(path)
+		if next == nil {
+			break
+		}
+		n, line, path = next, nextLine, rest
+	}
+	return line
+}
+
+// step follows the first element of a path. A key may itself have dots, so the longest one that fits is taken.
+func (n *node) step(path string) (next *node, line int, rest string) {
+	path = strings.TrimPrefix(path, ".")
+	if index, after, ok := bracketed(path); ok {
+		if i, err := strconv.Atoi(index); err == nil && i >= 0 && i < len(n.items) {
+			return n.items[i], n.items[i].line, after
+		}
+	}
+	longest := -1
+	for _, f := range n.fields {
+		after, ok := cutKey(path, f.key)
+		if ok && len(f.key) > longest {
+			next, line, rest, longest = f.value, f.line, after, len(f.key)
+		}
+	}
+	return next, line, rest
+}
+
+func bracketed(path string) (inside, after string, ok bool) {
+	if !strings.HasPrefix(path, "[") {
+		return "", "", false
+	}
+	return strings.Cut(path[1:], "]")
+}
+
+func cutKey(path, key string) (rest string, ok bool) {
+	if rest, ok := strings.CutPrefix(path, "["+key+"]"); ok {
+		return rest, true
+	}
+	rest, ok = strings.CutPrefix(path, key)
+	return rest, ok && key != "" && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}

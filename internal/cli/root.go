@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/clock"
+)
+
+// Exit codes.
+const (
+	exitOK = 0
+	// exitFound: validate found a violation, plan found something to do.
+	exitFound = 1
+	// exitError: the command line is wrong, or the command could not do its work.
+	exitError = 2
+	// exitRefused: plan was asked about an object that would be refused.
+	exitRefused = 3
+)
+
+// exitStatus ends a command whose output has said everything.
+type exitStatus int
+
+func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
+
+// App is what commands share.
+type App struct {
+	genericiooptions.IOStreams
+	// Version set when the program was linked; "" asks the Go toolchain.
+	Version string
+	// Clock. Default: the machine's.
+	Clock clock.PassiveClock
+	// Config reads kubeconfig and kubectl's flags for clusters.
+	Config *genericclioptions.ConfigFlags
+}
+
+// Run runs the plugin with arguments and gives its exit code.
+func Run(ctx context.Context, app *App, args []string) int {
+	root := New(app)
+	root.SetArgs(args)
+	failed, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitOK
+	}
+	if status, ok := errors.AsType[exitStatus](err); ok {
+		return int(status)
+	}
+	fmt.Fprintf(app.ErrOut, "error: %v\nSee '%s --help'.\n", err, failed.CommandPath())
+	return exitError
+}
+
+// New is the plugin's command with all verbs.
+func New(app *App) *cobra.Command {
+	if app.Clock == nil {
+		app.Clock = clock.RealClock{}
+	}
+	if app.Config == nil {
+		app.Config = genericclioptions.NewConfigFlags(true)
+	}
+	root := &cobra.Command{
+		Use:   "kubectl-autohealer",
+		Short: "Check Autohealer's policies before they are stored, and see what they would do",
+		Long: `Check Autohealer's policies before they are stored, and see what they would do.
+
+It judges with the same rules, by the same code, as the webhook in a cluster.`,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl autohealer"},
+		SilenceErrors: true, SilenceUsage: true,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetIn(app.In)
+	root.SetOut(app.Out)
+	root.SetErr(app.ErrOut)
+	root.AddCommand(
+		app.validate(),
+		app.plan(),
+		app.facts(),
+		app.version(),
+	)
+	return root
+}

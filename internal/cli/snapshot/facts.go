@@ -1,0 +1,164 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/guardrail"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/guard"
+)
+
+// Facts answers for a snapshot what informers answer in the manager.
+type Facts struct {
+	snapshot *Snapshot
+	fleet    *condition.Fleet
+	at       condition.Moment
+	sets     map[string]*v1alpha1.ConditionSet
+}
+
+// NewFacts feeds a snapshot to the planner, under the policy of a guard that has its Guardrails. The guard judges the
+// stored sets too: those that it refuses don't act, and so take no room.
+func NewFacts(ctx context.Context, s *Snapshot, g *guard.Guard) (*Facts, error) {
+	policy, err := policyOf(g.Policy())
+	if err != nil {
+		return nil, err
+	}
+	f := &Facts{
+		snapshot: s, fleet: condition.NewFleet(policy.Limits),
+		at:   condition.Moment{Now: s.TakenAt.Time, Server: s.ServerTime.Time},
+		sets: map[string]*v1alpha1.ConditionSet{},
+	}
+	f.fleet.SetPolicy(policy, f.at)
+	for i := range s.Nodes {
+		f.fleet.ObserveNode(&s.Nodes[i], f.at)
+	}
+	for _, l := range s.Leases {
+		f.fleet.ObserveLease(l.Node, l.Renew.Time, f.at)
+	}
+	f.fleet.ObserveSystemPods(s.systemPods())
+	for i := range s.ConditionSets {
+		admitted, _ := guard.Admit(ctx, g, &s.ConditionSets[i])
+		f.observe(&s.ConditionSets[i], admitted.Valid())
+	}
+	f.fleet.MarkSynced(f.at)
+	return f, nil
+}
+
+func (f *Facts) observe(cs *v1alpha1.ConditionSet, admitted bool) {
+	f.sets[cs.Name] = cs
+	set, standing := standingOf(cs, admitted)
+	f.fleet.ObserveSet(set, standing, openBreaker(cs), cs.Annotations[v1alpha1.AnnotationResetBreaker], f.at)
+}
+
+// Apply puts an admitted set in place of the stored one of its name, as the controller would have it soon after: recorded
+// and ready to act. What is asked next is answered with it in force.
+func (f *Facts) Apply(cs *v1alpha1.ConditionSet) {
+	cs = cs.DeepCopy()
+	cs.UID, cs.CreationTimestamp = types.UID("applied/"+cs.Name), f.snapshot.TakenAt
+	if stored := f.sets[cs.Name]; stored != nil {
+		cs.UID, cs.CreationTimestamp, cs.Generation = stored.UID, stored.CreationTimestamp, stored.Generation
+		cs.Status = *stored.Status.DeepCopy()
+	}
+	cs.Generation++
+	cs.Finalizers = []string{v1alpha1.FinalizerUndo}
+	cs.Status.TaintKeys = append(cs.Status.TaintKeys, cs.Spec.TaintKey)
+	f.observe(cs, true)
+}
+
+// Object is the set of a name as the API server has it; nil when there is none.
+func (f *Facts) Object(name string) (map[string]any, error) {
+	set := f.sets[name]
+	if set == nil {
+		return nil, nil
+	}
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(set)
+	if err != nil {
+		return nil, fmt.Errorf("convert ConditionSet %s: %w", name, err)
+	}
+	object["apiVersion"], object["kind"] = v1alpha1.GroupVersion.String(), "ConditionSet"
+	return object, nil
+}
+
+// policyOf is what Guardrails say, as the planner of ConditionSets reads it.
+func policyOf(p guardrail.Policy) (condition.Policy, error) {
+	var declared []condition.KnownType
+	for conditionType, healthy := range p.ConditionTypes {
+		declared = append(declared, condition.KnownType{Type: conditionType, Healthy: healthy})
+	}
+	types, err := condition.NewRegistry(declared...)
+	if err != nil {
+		return condition.Policy{}, fmt.Errorf("read condition types of Guardrails: %w", err)
+	}
+	policy := condition.Policy{Limits: p.Limits, Precedence: condition.Precedence(p.Precedence), Types: types}
+	if p.Paused() {
+		policy.Paused = "paused by Guardrail " + strings.Join(p.PausedBy, ", ")
+	}
+	return policy, nil
+}
+
+// standingOf says what a stored set may do, as the controller does.
+func standingOf(cs *v1alpha1.ConditionSet, admitted bool) (*condition.Set, condition.Standing) {
+	set, err := condition.NewSet(cs)
+	if err != nil {
+		set = condition.Unreadable(cs)
+	}
+	switch {
+	case cs.DeletionTimestamp != nil:
+		return set, condition.Withdrawn
+	case err != nil:
+		return set, condition.Frozen
+	case set.Observe:
+		return set, condition.Withdrawn
+	case !admitted:
+		return set, condition.Held
+	case !slices.Contains(cs.Finalizers, v1alpha1.FinalizerUndo), !slices.Contains(cs.Status.TaintKeys, cs.Spec.TaintKey):
+		return set, condition.Frozen
+	}
+	return set, condition.Active
+}
+
+func openBreaker(cs *v1alpha1.ConditionSet) *condition.OpenBreaker {
+	b := cs.Status.Breaker
+	if b == nil {
+		return nil
+	}
+	return &condition.OpenBreaker{ID: b.ID, OpenedAt: b.OpenedAt.Time, Reset: b.Reset}
+}
+
+// Planners for the kinds that the snapshot can preview.
+func (f *Facts) Planners() map[string]guard.Planner {
+	return map[string]guard.Planner{"ConditionSet": guard.PlannerOf(f.PreviewConditionSet)}
+}
+
+// Synced is true: a snapshot is complete.
+func (f *Facts) Synced() bool { return true }
+
+// Age of the snapshot.
+func (f *Facts) Age(now time.Time) time.Duration { return f.snapshot.Age(now) }
+
+// PreviewConditionSet tells what a set would have done at the snapshot's moment.
+func (f *Facts) PreviewConditionSet(set *v1alpha1.ConditionSet, limits limit.Limits, _ time.Time) condition.Preview {
+	preview, err := f.fleet.Preview(set, limits, f.at)
+	if err != nil {
+		return condition.Preview{Unreadable: err.Error()}
+	}
+	return preview
+}
+
+// Summary of the set of a name; ok is false when there is none of this name.
+func (f *Facts) Summary(name string) (sum condition.Summary, ok bool) {
+	set := f.sets[name]
+	if set == nil {
+		return condition.Summary{}, false
+	}
+	return f.fleet.Summary(set.UID, f.at)
+}

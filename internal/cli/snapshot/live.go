@@ -1,0 +1,119 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/pager"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/kube"
+)
+
+// pageSize keeps an answer of nodes at a few megabytes.
+const pageSize = 500
+
+// Live reads a cluster once.
+type Live struct {
+	Config *rest.Config
+	Clock  clock.PassiveClock
+	// Progress is told how many objects of a kind were read so far.
+	Progress func(kind string, n int)
+	// Warn is told what couldn't be read and what follows.
+	Warn func(text string)
+}
+
+// Read reads everything that planners look at. A cluster without our kinds has none of their objects.
+func (l Live) Read(ctx context.Context) (*Snapshot, error) {
+	known := runtime.NewScheme()
+	if err := scheme.AddToScheme(known); err != nil {
+		return nil, fmt.Errorf("prepare client: %w", err)
+	}
+	if err := v1alpha1.AddToScheme(known); err != nil {
+		return nil, fmt.Errorf("prepare client: %w", err)
+	}
+	cfg := rest.CopyConfig(l.Config)
+	server := &kube.ServerClock{Clock: l.Clock}
+	server.Watch(cfg)
+	c, err := client.New(cfg, client.Options{Scheme: known})
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	s := &Snapshot{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind}}
+	if err := l.readAll(ctx, c, s); err != nil {
+		return nil, err
+	}
+	// Whole seconds, as the file has them: the plan now and the plan from the file must be one.
+	s.TakenAt = metav1.NewTime(l.Clock.Now().UTC().Truncate(time.Second))
+	s.ServerTime = metav1.NewTime(server.Now().UTC().Truncate(time.Second))
+	return s, nil
+}
+
+func (l Live) readAll(ctx context.Context, c client.Client, s *Snapshot) error {
+	if err := list(ctx, l, c, "nodes", &corev1.NodeList{}, "", s.addNode); err != nil {
+		return err
+	}
+	err := list(ctx, l, c, "leases", &coordinationv1.LeaseList{}, corev1.NamespaceNodeLease, s.addLease)
+	if apierrors.IsForbidden(err) {
+		l.Warn("node leases can't be read, so conditions that carry no heartbeat, such as NetworkUnavailable, seem silent: " + err.Error())
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := list(ctx, l, c, "daemonsets", &appsv1.DaemonSetList{}, "", s.addDaemonSet); err != nil {
+		return err
+	}
+	if err := list(ctx, l, c, "conditionsets", &v1alpha1.ConditionSetList{}, "", s.addConditionSet); err != nil {
+		return err
+	}
+	if err := list(ctx, l, c, "guardrails", &v1alpha1.GuardrailList{}, "", s.addGuardrail); err != nil {
+		return err
+	}
+	return list(ctx, l, c, "guardrailexceptions", &v1alpha1.GuardrailExceptionList{}, "", s.addException)
+}
+
+// list reads all objects of a kind, page by page.
+func list[O any](ctx context.Context, l Live, c client.Client, kind string, empty client.ObjectList, namespace string, add func(*O)) error {
+	n := 0
+	pages := pager.New(func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+		page := empty.DeepCopyObject().(client.ObjectList)
+		if opts.Continue == "" {
+			n = 0 // the pages expired, and it begins anew
+		}
+		if err := c.List(ctx, page, &client.ListOptions{Namespace: namespace, Limit: opts.Limit, Continue: opts.Continue}); err != nil {
+			return nil, err
+		}
+		n += meta.LenList(page)
+		l.Progress(kind, n)
+		return page, nil
+	})
+	pages.PageSize = pageSize
+	all, _, err := pages.List(ctx, metav1.ListOptions{})
+	switch {
+	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
+		return nil // Autohealer isn't installed, or an older one
+	case err != nil:
+		return fmt.Errorf("list %s: %w", kind, err)
+	}
+	return meta.EachListItem(all, func(item runtime.Object) error {
+		object, ok := any(item).(*O)
+		if !ok {
+			return fmt.Errorf("list %s: got a %T", kind, item)
+		}
+		add(object)
+		return nil
+	})
+}

@@ -1,0 +1,171 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/cli/check"
+	"github.com/resourcestack/autohealer/internal/cli/manifest"
+	"github.com/resourcestack/autohealer/internal/cli/snapshot"
+	"github.com/resourcestack/autohealer/internal/guard"
+)
+
+// world is what a verb knows of a cluster and of its operators' will.
+type world struct {
+	checker *check.Checker
+	// snapshot and facts are nil when nothing is known of a cluster.
+	snapshot *snapshot.Snapshot
+	facts    *snapshot.Facts
+}
+
+// policies are what operators lay down beside the catalogue.
+type policies struct {
+	guardrails []*v1alpha1.Guardrail
+	exceptions []*v1alpha1.GuardrailException
+}
+
+// newWorld puts policies and, where it is known, a cluster behind the rules.
+func (a *App) newWorld(ctx context.Context, s *snapshot.Snapshot, p policies) (*world, error) {
+	opts := check.Options{Guardrails: p.guardrails, Exceptions: p.exceptions, Clock: a.Clock}
+	if s == nil {
+		checker, err := check.New(opts)
+		return &world{checker: checker}, err
+	}
+	for i := range s.Guardrails {
+		opts.Guardrails = replacing(opts.Guardrails, &s.Guardrails[i])
+	}
+	for i := range s.GuardrailExceptions {
+		opts.Exceptions = replacing(opts.Exceptions, &s.GuardrailExceptions[i])
+	}
+	g, err := guard.New(guard.Options{Clock: a.Clock})
+	if err != nil {
+		return nil, err
+	}
+	g.SetGuardrails(opts.Guardrails)
+	g.SetExceptions(opts.Exceptions)
+	facts, err := snapshot.NewFacts(ctx, s, g)
+	if err != nil {
+		return nil, err
+	}
+	opts.Facts, opts.Planners = facts, facts.Planners()
+	checker, err := check.New(opts)
+	return &world{checker: checker, snapshot: s, facts: facts}, err
+}
+
+// replacing adds a stored object unless one of its name was given.
+func replacing[T interface{ GetName() string }](given []T, stored T) []T {
+	for _, g := range given {
+		if g.GetName() == stored.GetName() {
+			return given
+		}
+	}
+	return append(given, stored)
+}
+
+// clusterFlags say where facts come from.
+type clusterFlags struct {
+	facts string
+	live  bool
+}
+
+func (a *App) addFacts(cmd *cobra.Command, f *clusterFlags) {
+	cmd.Flags().StringVar(&f.facts, "facts", "", "file with facts of a cluster, written by facts export")
+	// It fails for a flag that isn't there, and this one is.
+	_ = cmd.MarkFlagFilename("facts", "yaml", "yml")
+	a.Config.AddFlags(cmd.Flags())
+}
+
+// readSnapshot reads the facts that the flags ask for; nil when they ask for none.
+func (a *App) readSnapshot(ctx context.Context, f clusterFlags) (*snapshot.Snapshot, error) {
+	switch {
+	case f.facts != "":
+		text, err := os.ReadFile(f.facts)
+		if err != nil {
+			return nil, fmt.Errorf("--facts: %w", err)
+		}
+		s, err := snapshot.Read(text)
+		if err != nil {
+			return nil, fmt.Errorf("--facts %s: %w", f.facts, err)
+		}
+		return s, nil
+	case f.live:
+		return a.readLive(ctx)
+	}
+	return nil, nil
+}
+
+func (a *App) readLive(ctx context.Context) (*snapshot.Snapshot, error) {
+	cfg, err := a.Config.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find the cluster: %w", err)
+	}
+	cfg.QPS, cfg.Burst = 50, 100 // pages of one list come one after the other
+	show := isTerminal(a.ErrOut)
+	live := snapshot.Live{
+		Config: cfg, Clock: a.Clock,
+		Progress: func(kind string, n int) {
+			if show {
+				fmt.Fprintf(a.ErrOut, "\r\x1b[Kreading %s: %d", kind, n)
+			}
+		},
+		Warn: func(text string) { fmt.Fprintln(a.ErrOut, "warning:", text) },
+	}
+	s, err := live.Read(ctx)
+	if show {
+		fmt.Fprint(a.ErrOut, "\r\x1b[K")
+	}
+	return s, err
+}
+
+// readPolicies reads Guardrails and exceptions from files. They must hold their schema: a rule that nobody can read would
+// be a rule that nobody asks.
+func (a *App) readPolicies(ctx context.Context, rules, exceptions []string) (policies, error) {
+	var p policies
+	if len(rules)+len(exceptions) == 0 {
+		return p, nil
+	}
+	checker, err := check.New(check.Options{Clock: a.Clock})
+	if err != nil {
+		return p, err
+	}
+	if p.guardrails, err = readKind[v1alpha1.Guardrail](ctx, checker, "--rules", "Guardrail", rules, a); err != nil {
+		return p, err
+	}
+	p.exceptions, err = readKind[v1alpha1.GuardrailException](ctx, checker, "--exceptions", "GuardrailException", exceptions, a)
+	return p, err
+}
+
+func readKind[T any](ctx context.Context, checker *check.Checker, flag, kind string, paths []string, a *App) ([]*T, error) {
+	files, err := manifest.Files(paths, false, a.In)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	var objects []*T
+	for _, d := range documentsOf(files) {
+		if !check.Ours(d) {
+			continue
+		}
+		r := checker.Document(ctx, d, nil)
+		if r.Stored == nil {
+			return nil, fmt.Errorf("%s: %s:%d: %s", flag, d.File, r.Violations[0].Line, r.Violations[0].Message)
+		}
+		if r.Kind != kind {
+			return nil, fmt.Errorf("%s: %s:%d: want a %s, got a %s", flag, d.File, d.Line, kind, r.Kind)
+		}
+		object := new(T)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(r.Stored, object); err != nil {
+			return nil, fmt.Errorf("%s: %s:%d: %w", flag, d.File, d.Line, err)
+		}
+		objects = append(objects, object)
+	}
+	if len(paths) > 0 && len(objects) == 0 {
+		return nil, fmt.Errorf("%s: there is no %s in %s", flag, kind, strings.Join(paths, ", "))
+	}
+	return objects, nil
+}
