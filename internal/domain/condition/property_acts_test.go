@@ -197,7 +197,6 @@ func (w *world) deleteSet() {
 	w.arrive()
 	delete(w.sets, s.Name)
 	w.fleet.ForgetSet(s.UID)
-	w.lost = true
 	if rapid.Bool().Draw(w.t, "restored") {
 		w.createSet(s.Name)
 		w.observeSet(w.sets[s.Name])
@@ -365,14 +364,15 @@ func (w *world) checkUndone() {
 	}
 	w.calmDown()
 	for name, n := range w.api.nodes {
-		if record := n.Annotations[recordAnnotation]; record != "" && !w.lost {
+		record := recordOf(n) // claims to keys that nobody can know any more are left to a human
+		if kept := slices.ContainsFunc(record.Taints, func(c condition.OwnedTaint) bool { return w.declared(c.Key) }); kept || len(record.History) > 0 {
 			w.t.Fatalf("%s keeps the record %s", name, record)
 		}
 		left := slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool {
 			return slices.ContainsFunc(w.foreign[name], func(f corev1.Taint) bool { return f.MatchTaint(&t) })
 		})
-		if len(left) > 0 && !w.lost || len(n.Spec.Taints)-len(left) != len(w.foreign[name]) {
-			w.t.Fatalf("%s has %v, of others are %v", name, texts(n.Spec.Taints, taintText), texts(w.foreign[name], taintText))
+		if slices.ContainsFunc(left, func(t corev1.Taint) bool { return w.declared(t.Key) || !record.Owns(t) }) || len(n.Spec.Taints)-len(left) != len(w.foreign[name]) {
+			w.t.Fatalf("%s has %v, of others are %v, keys %v, record %s", name, texts(n.Spec.Taints, taintText), texts(w.foreign[name], taintText), w.keys, record)
 		}
 	}
 	for _, s := range w.sets {

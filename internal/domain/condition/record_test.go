@@ -168,3 +168,13 @@ func FuzzParseOwnership(f *testing.F) {
 		t.Errorf("record %q strips a foreign taint: %v", annotation, plan.Steps)
 	})
 }
+
+func TestAFormerSetsClaimToAKeyThatNobodyKnowsIsLeftToAHuman(t *testing.T) {
+	restored := claimant(t, "a", noSchedule, active)
+	former := newNode("n", kubeletWell, owning("a", "example.com/former", "NoSchedule", ago(time.Hour)))
+	restored.UID = "second-uid" // the keys that the first one declared are gone with it
+	in := planInput(steady(former), restored)
+	outcome{}.check(t, condition.PlanNode(in))
+	in.Declared = func(string) bool { return true }
+	outcome{steps: []string{"Untaint a example.com/former NoSchedule> TaintKeyChanged"}}.check(t, condition.PlanNode(in))
+}

@@ -22,7 +22,9 @@ func (p *planner) review(claim OwnedTaint) {
 	case !known && !p.Withdrawn(claim.Set):
 		p.plan.Orphans[claim.Set] = claim.Name
 		p.keep(claim)
-	case !known && !p.Declared(claim.Key): // nobody can say any more whose it was: a human or a later set with the key decides
+	case (!known || c.UID != claim.Set) && !p.Declared(claim.Key):
+		// Nobody can say any more whether it was ours, also where another set came under the name: a human or a later
+		// set with the key decides.
 		p.keep(claim)
 	case known && c.Standing == Frozen:
 		p.keep(claim)
