@@ -8,7 +8,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/resourcestack/autohealer/internal/domain/condition"
-	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
 // Labels are bounded: policies by name, never nodes.
