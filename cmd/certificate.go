@@ -12,8 +12,9 @@ import (
 
 // Values of --cert-provider.
 const (
-	selfSigned = "self-signed"
-	files      = "files"
+	selfSigned  = "self-signed"
+	certManager = "cert-manager"
+	files       = "files"
 )
 
 // Names of the objects in config/.
@@ -31,16 +32,37 @@ type certificate interface {
 }
 
 func newCertificate(o options) certificate {
-	if o.certProvider == files {
-		return certs.NewFiles(o.certDir)
-	}
-	return certs.NewSelfSigned(certs.Options{
-		Namespace: o.namespace, SecretName: o.certSecret, WebhookConfiguration: webhookConfiguration,
+	kept := certs.Options{
+		Namespace: o.namespace, SecretName: o.certSecret, WebhookConfiguration: webhookConfiguration, Settle: o.certSettle,
 		Hosts: slices.Concat(serviceHosts(webhookService, o.namespace), serviceHosts(metricsService, o.namespace), o.webhookHosts),
-	})
+	}
+	switch o.certProvider {
+	case files:
+		return certs.NewFiles(o.certDir)
+	case certManager:
+		return certs.NewCertManager(kept, certs.Issuer(o.certIssuer))
+	default:
+		return certs.NewSelfSigned(kept)
+	}
 }
 
 func serviceHosts(service, namespace string) []string {
 	host := service + "." + namespace + ".svc"
 	return []string{host, host + ".cluster.local"}
+}
+
+// issuer is the flag for an issuer of cert-manager's.
+type issuer certs.Issuer
+
+func (i *issuer) String() string {
+	if i.Name == "" {
+		return ""
+	}
+	return i.Kind + "/" + i.Name
+}
+
+func (i *issuer) Set(value string) error {
+	parsed, err := certs.ParseIssuer(value)
+	*i = issuer(parsed)
+	return err
 }

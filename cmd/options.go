@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -27,6 +29,8 @@ type options struct {
 	webhookHosts    hosts
 
 	certProvider, certDir, certSecret string
+	certIssuer                        issuer
+	certSettle                        time.Duration
 
 	logFormat string
 	verbosity int
@@ -64,11 +68,7 @@ func parse(flags *flag.FlagSet, args []string) (options, error) {
 	flags.IntVar(&o.webhookPort, "webhook-port", 9443, "Port to serve the webhook on.")
 	flags.Var(&o.webhookHosts, "webhook-host",
 		"Further host (DNS name or IP address) under which API servers call the webhook, for a manager outside the cluster. Repeatable.")
-	flags.StringVar(&o.certProvider, "cert-provider", selfSigned,
-		"Where the serving certificate comes from: self-signed (made, published and rotated by the managers) or files.")
-	flags.StringVar(&o.certDir, "cert-dir", "", "Directory with tls.crt and tls.key, for --cert-provider=files.")
-	flags.StringVar(&o.certSecret, "cert-secret", "autohealer-webhook-cert",
-		"Secret in --namespace that holds the certificate, for --cert-provider=self-signed.")
+	addCertificateFlags(flags, &o)
 	flags.BoolVar(&o.version, "version", false, "Print the version and exit.")
 	flags.StringVar(&o.logFormat, "log-format", "json", "json or text.")
 	flags.IntVar(&o.verbosity, "v", 0, "How much to log: 0 what changes, 1 also why nothing does, up to 9.")
@@ -82,6 +82,20 @@ func parse(flags *flag.FlagSet, args []string) (options, error) {
 		o.leaderElectNamespace = o.namespace
 	}
 	return o, o.validate()
+}
+
+func addCertificateFlags(flags *flag.FlagSet, o *options) {
+	flags.StringVar(&o.certProvider, "cert-provider", selfSigned,
+		"Where the serving certificate comes from: self-signed (made, published and rotated by the managers), "+
+			"cert-manager (issued by it, published by the managers) or files.")
+	flags.StringVar(&o.certDir, "cert-dir", "", "Directory with tls.crt and tls.key, for --cert-provider=files.")
+	flags.StringVar(&o.certSecret, "cert-secret", "autohealer-webhook-cert",
+		"Secret in --namespace with the certificate that is served and the CAs to trust, unless --cert-provider=files. "+
+			"Cert-manager puts its own beside it, into a Secret with -issued behind this name.")
+	flags.DurationVar(&o.certSettle, "cert-settle", 2*time.Minute,
+		"How long a new CA is published before anything is served that it signed: longer than API servers take to notice.")
+	flags.Var(&o.certIssuer, "cert-manager-issuer",
+		"[ClusterIssuer/|Issuer/]name of an issuer that exists, for --cert-provider=cert-manager. Default: one of its own, with a CA.")
 }
 
 // ownNamespace is "" outside a cluster.
@@ -139,20 +153,26 @@ func (o options) validateAddresses() error {
 }
 
 func (o options) validateCertificate() error {
-	switch o.certProvider {
-	case files:
+	if !slices.Contains([]string{selfSigned, certManager, files}, o.certProvider) {
+		return fmt.Errorf("--cert-provider=%s must be self-signed, cert-manager or files", o.certProvider)
+	}
+	if o.certIssuer.Name != "" && o.certProvider != certManager {
+		return errors.New("--cert-manager-issuer is for --cert-provider=cert-manager")
+	}
+	if o.certProvider == files {
 		if o.certDir == "" {
 			return errors.New("--cert-provider=files needs --cert-dir")
 		}
-	case selfSigned:
-		if len(validation.IsDNS1123Subdomain(o.certSecret)) > 0 {
-			return fmt.Errorf("--cert-secret=%s is no name of a Secret", o.certSecret)
-		}
-		if o.certDir != "" {
-			return errors.New("--cert-dir is for --cert-provider=files")
-		}
-	default:
-		return fmt.Errorf("--cert-provider=%s must be self-signed or files", o.certProvider)
+		return nil
+	}
+	if o.certDir != "" {
+		return errors.New("--cert-dir is for --cert-provider=files")
+	}
+	if len(validation.IsDNS1123Subdomain(o.certSecret)) > 0 {
+		return fmt.Errorf("--cert-secret=%s is no name of a Secret", o.certSecret)
+	}
+	if o.certSettle <= 0 {
+		return fmt.Errorf("--cert-settle=%s must be more than nothing", o.certSettle)
 	}
 	return nil
 }

@@ -24,22 +24,27 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 		args []string
 		says string
 	}{
-		"outside a cluster the namespace is needed": {nil, "--namespace is required outside a cluster, for example --namespace=autohealer-system"},
-		"a namespace that can't be":                 {[]string{"--namespace=A_b"}, "--namespace=A_b is no name of a namespace"},
-		"a lease's namespace that can't be":         {[]string{"--namespace=a", "--leader-elect-namespace=B"}, "--leader-elect-namespace=B is no name of a namespace"},
-		"an address without a port":                 {[]string{"--namespace=a", "--metrics-bind-address=localhost"}, "--metrics-bind-address=localhost must be host:port, or 0 for off"},
-		"profiles for the whole network":            {[]string{"--namespace=a", "--pprof-bind-address=:6060"}, "--pprof-bind-address=:6060 must be on loopback"},
-		"profiles on another address":               {[]string{"--namespace=a", "--pprof-bind-address=10.0.0.1:6060"}, "must be on loopback"},
-		"a port that can't be":                      {[]string{"--namespace=a", "--webhook-port=70000"}, "--webhook-port=70000 must be from 1 to 65535"},
-		"a host that can't be":                      {[]string{"--namespace=a", "--webhook-host=a,b_c"}, `"b_c" is neither a DNS name nor an IP address`},
-		"an unknown provider":                       {[]string{"--namespace=a", "--cert-provider=acme"}, "--cert-provider=acme must be self-signed or files"},
-		"files without a directory":                 {[]string{"--namespace=a", "--cert-provider=files"}, "--cert-provider=files needs --cert-dir"},
-		"a directory that would be ignored":         {[]string{"--namespace=a", "--cert-dir=/certs"}, "--cert-dir is for --cert-provider=files"},
-		"a Secret that can't be":                    {[]string{"--namespace=a", "--cert-secret=A"}, "--cert-secret=A is no name of a Secret"},
-		"an unknown log format":                     {[]string{"--namespace=a", "--log-format=xml"}, "--log-format=xml must be json or text"},
-		"too much to log":                           {[]string{"--namespace=a", "--v=10"}, "--v=10 must be from 0 to 9"},
-		"an argument that is no flag":               {[]string{"--namespace=a", "start"}, `unexpected argument "start"`},
-		"everything wrong is listed at once":        {[]string{"--namespace=A", "--webhook-port=0"}, "--webhook-port=0"},
+		"outside a cluster the namespace is needed":  {nil, "--namespace is required outside a cluster, for example --namespace=autohealer-system"},
+		"a namespace that can't be":                  {[]string{"--namespace=A_b"}, "--namespace=A_b is no name of a namespace"},
+		"a lease's namespace that can't be":          {[]string{"--namespace=a", "--leader-elect-namespace=B"}, "--leader-elect-namespace=B is no name of a namespace"},
+		"an address without a port":                  {[]string{"--namespace=a", "--metrics-bind-address=localhost"}, "--metrics-bind-address=localhost must be host:port, or 0 for off"},
+		"profiles for the whole network":             {[]string{"--namespace=a", "--pprof-bind-address=:6060"}, "--pprof-bind-address=:6060 must be on loopback"},
+		"profiles on another address":                {[]string{"--namespace=a", "--pprof-bind-address=10.0.0.1:6060"}, "must be on loopback"},
+		"a port that can't be":                       {[]string{"--namespace=a", "--webhook-port=70000"}, "--webhook-port=70000 must be from 1 to 65535"},
+		"a host that can't be":                       {[]string{"--namespace=a", "--webhook-host=a,b_c"}, `"b_c" is neither a DNS name nor an IP address`},
+		"an unknown provider":                        {[]string{"--namespace=a", "--cert-provider=acme"}, "--cert-provider=acme must be self-signed, cert-manager or files"},
+		"files without a directory":                  {[]string{"--namespace=a", "--cert-provider=files"}, "--cert-provider=files needs --cert-dir"},
+		"a directory that would be ignored":          {[]string{"--namespace=a", "--cert-dir=/certs"}, "--cert-dir is for --cert-provider=files"},
+		"an issuer of a kind that can't be":          {[]string{"--namespace=a", "--cert-provider=cert-manager", "--cert-manager-issuer=Vault/a"}, "must be an Issuer or a ClusterIssuer"},
+		"an issuer with a name that can't be":        {[]string{"--namespace=a", "--cert-provider=cert-manager", "--cert-manager-issuer=A"}, `"A" is no name of an issuer`},
+		"an issuer that would be ignored":            {[]string{"--namespace=a", "--cert-manager-issuer=a"}, "--cert-manager-issuer is for --cert-provider=cert-manager"},
+		"a directory that cert-manager would ignore": {[]string{"--namespace=a", "--cert-provider=cert-manager", "--cert-dir=/certs"}, "--cert-dir is for --cert-provider=files"},
+		"CAs that sign before they are trusted":      {[]string{"--namespace=a", "--cert-settle=0s"}, "--cert-settle=0s must be more than nothing"},
+		"a Secret that can't be":                     {[]string{"--namespace=a", "--cert-secret=A"}, "--cert-secret=A is no name of a Secret"},
+		"an unknown log format":                      {[]string{"--namespace=a", "--log-format=xml"}, "--log-format=xml must be json or text"},
+		"too much to log":                            {[]string{"--namespace=a", "--v=10"}, "--v=10 must be from 0 to 9"},
+		"an argument that is no flag":                {[]string{"--namespace=a", "start"}, `unexpected argument "start"`},
+		"everything wrong is listed at once":         {[]string{"--namespace=A", "--webhook-port=0"}, "--webhook-port=0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := parseFor(t, test.args...)
@@ -57,6 +62,14 @@ func TestDefaults(t *testing.T) {
 	g.Expect(o.metricsAddress).To(Equal(":8443"))
 	g.Expect(o.pprofAddress).To(BeEmpty(), "profiles are off unless asked for")
 	g.Expect(o.webhookHosts).To(ConsistOf("127.0.0.1", "a.example.org", "::1"))
+}
+
+func TestAnIssuerIsNamedWithOrWithoutItsKind(t *testing.T) {
+	for text, want := range map[string]string{"a": "Issuer/a", "Issuer/a.b": "Issuer/a.b", "ClusterIssuer/vault": "ClusterIssuer/vault"} {
+		o, err := parseFor(t, "--namespace=a", "--cert-provider=cert-manager", "--cert-manager-issuer="+text)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		NewWithT(t).Expect(o.certIssuer.String()).To(Equal(want))
+	}
 }
 
 func TestThePodTellsTheNamespace(t *testing.T) {

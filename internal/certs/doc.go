@@ -1,5 +1,9 @@
 // Package certs provides the certificate that the admission webhook serves: one that the managers make, publish and
-// rotate themselves (SelfSigned), or one that somebody else keeps in files (Files). Neither needs a restart.
+// rotate themselves (SelfSigned), one that cert-manager issues and the managers publish (CertManager), or one that somebody
+// else keeps in files (Files). None needs a restart.
+//
+// The first two share a record, a Secret with what every replica serves and with all CAs to trust, and the order of things:
+// a CA is published first, then what it signed is served, and it is trusted until it expires. See keeper.
 //
 // Private keys are never logged.
 package certs

@@ -34,6 +34,12 @@ type logLines struct {
 	lines []string
 }
 
+func (l *logLines) count(part string) int {
+	l.Lock()
+	defer l.Unlock()
+	return strings.Count(strings.Join(l.lines, "\n"), part)
+}
+
 func (l *logLines) add(_, args string) {
 	l.Lock()
 	defer l.Unlock()

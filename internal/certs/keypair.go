@@ -102,7 +102,7 @@ func (p keyPair) hosts() []string {
 	return hosts
 }
 
-func (p keyPair) expired(now time.Time) bool { return !now.Before(p.cert.NotAfter) }
+func (p keyPair) expired(now time.Time) bool { return expired(p.cert, now) }
 
 func (p keyPair) tlsCertificate() *tls.Certificate {
 	return &tls.Certificate{Certificate: [][]byte{p.cert.Raw}, PrivateKey: p.key, Leaf: p.cert}

@@ -3,11 +3,101 @@ package certs
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"fmt"
+	"slices"
+	"time"
 
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
+
+// injections are the annotations by which people ask cert-manager's cainjector to keep a configuration's CA bundle.
+var injections = []string{cmv1.WantInjectAnnotation, cmv1.WantInjectFromSecretAnnotation, cmv1.WantInjectAPIServerCAAnnotation}
+
+// publish brings the record's CAs into the configuration, if there is one, and notes when that has been achieved.
+func (k *keeper) publish(ctx context.Context, config *admissionregistrationv1.ValidatingWebhookConfiguration, data map[string][]byte, c circumstances) error {
+	if config == nil {
+		return nil
+	}
+	own := certificates(data, []string{k.part.caCert})
+	if k.injected(config) {
+		if trusts(config, own) {
+			k.everPublished.Store(true)
+		}
+		return nil
+	}
+	text, count, err := bundle(data)
+	if err != nil || count == 0 { // an empty record is no reason to take away what somebody published
+		return err
+	}
+	if !k.everPublished.Load() && c.others && (!trusts(config, own) || justWritten(config, c.now, k.options.Settle)) {
+		k.late = true
+	}
+	if !published(config, text) {
+		if err := patchBundle(ctx, k.client, config, text); err != nil {
+			return err
+		}
+		log.FromContext(ctx).Info("Published the CA bundle", "authorities", count)
+	} else if c.settled {
+		k.late = false
+	}
+	if !k.late && k.serving.Load() != nil {
+		k.everPublished.Store(true)
+	}
+	return nil
+}
+
+// settled says whether API servers know the record's CAs. Where the cainjector publishes, that is as soon as it has: it
+// publishes nothing else, so that waiting on would only prolong what can't be helped.
+func (k *keeper) settled(config *admissionregistrationv1.ValidatingWebhookConfiguration, data map[string][]byte, now time.Time) (bool, error) {
+	if config == nil {
+		return false, nil
+	}
+	if k.injected(config) {
+		return trusts(config, certificates(data, []string{k.part.nextCert})), nil
+	}
+	text, _, err := bundle(data)
+	return err == nil && published(config, text) && now.Sub(k.seenAt) >= k.options.Settle, err
+}
+
+// untilSettled is how long it takes at least until what is published now is settled.
+func (k *keeper) untilSettled(now time.Time) time.Duration {
+	return max(k.options.Settle-now.Sub(k.seenAt), k.options.Settle/10)
+}
+
+// injected says that the cainjector keeps the bundle, so that we don't. Both would undo each other's work for ever.
+func (k *keeper) injected(config *admissionregistrationv1.ValidatingWebhookConfiguration) bool {
+	for _, annotation := range injections {
+		if k.yields && config.Annotations[annotation] != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// trusts says whether every webhook of the configuration trusts all of the CAs.
+func trusts(config *admissionregistrationv1.ValidatingWebhookConfiguration, authorities []*x509.Certificate) bool {
+	for i := range config.Webhooks {
+		trusted, err := cert.ParseCertsPEM(config.Webhooks[i].ClientConfig.CABundle)
+		if err != nil || !containsAll(trusted, authorities) {
+			return false
+		}
+	}
+	return len(config.Webhooks) > 0
+}
+
+// justWritten says whether somebody has changed the configuration within settle: another replica may just have published
+// what this one finds published.
+func justWritten(config *admissionregistrationv1.ValidatingWebhookConfiguration, now time.Time, settle time.Duration) bool {
+	return slices.ContainsFunc(config.ManagedFields, func(f metav1.ManagedFieldsEntry) bool {
+		return f.Time != nil && now.Sub(f.Time.Time) < settle
+	})
+}
 
 // published says whether every webhook of the configuration trusts exactly this bundle.
 func published(config *admissionregistrationv1.ValidatingWebhookConfiguration, bundle []byte) bool {
@@ -19,9 +109,9 @@ func published(config *admissionregistrationv1.ValidatingWebhookConfiguration, b
 	return len(config.Webhooks) > 0
 }
 
-// publish writes the bundle into the configuration, unless somebody has changed that since it was read: then it fails
-// with a conflict. The configuration must have been read before the bundle was; see SelfSigned.Reconcile.
-func publish(ctx context.Context, c client.Client, config *admissionregistrationv1.ValidatingWebhookConfiguration, bundle []byte) error {
+// patchBundle writes the bundle into the configuration, unless somebody has changed that since it was read: then it fails
+// with a conflict. The configuration must have been read before the record was; see keeper.keep.
+func patchBundle(ctx context.Context, c client.Client, config *admissionregistrationv1.ValidatingWebhookConfiguration, bundle []byte) error {
 	before := config.DeepCopy()
 	for i := range config.Webhooks {
 		config.Webhooks[i].ClientConfig.CABundle = bundle

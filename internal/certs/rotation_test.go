@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 func TestACAIsPublishedBeforeItSignsAndTheOldOneStaysUntilItExpires(t *testing.T) {
@@ -55,7 +56,7 @@ func TestACertificateNeverOutlivesItsCA(t *testing.T) {
 	g.Expect(leaf.cert.NotAfter).To(Equal(began.Add(30 * day)))
 
 	sc := schedule{caLife: 30 * day, leafLife: 90 * day, hosts: []string{"a.example.org"}}
-	next, step, err := sc.advance(state{ca: ca, leaf: leaf, next: &ca}, began.Add(29*day), false)
+	next, step, err := sc.advance(state{ca: ca, leaf: leaf, next: &ca}, circumstances{now: began.Add(29 * day)})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(step).To(BeEmpty(), "a renewal that gains nothing would be repeated for ever")
 	g.Expect(next.leaf).To(Equal(leaf))
@@ -103,11 +104,19 @@ func TestAManagerThatWasOffForAYearStartsAfresh(t *testing.T) {
 // learn of a bundle late.
 type fleet struct {
 	*world
-	t        *rapid.T
-	replicas []*SelfSigned
+	t *rapid.T
+	// start makes a new process of a replica: by default, one of the self-signed provider.
+	start    func() member
+	replicas []member
 	lastRun  []time.Time
 	bundles  []publishedBundle
 	nested   bool
+}
+
+// member is a replica with whichever provider.
+type member struct {
+	*keeper
+	reconcile.Reconciler
 }
 
 type publishedBundle struct {
@@ -124,17 +133,28 @@ const (
 
 func newFleet(t *rapid.T) *fleet {
 	f := &fleet{world: newWorld(), t: t}
+	f.start = f.selfSigned
 	for i := range 3 {
-		f.replicas, f.lastRun = append(f.replicas, nil), append(f.lastRun, f.clock.Now())
+		f.replicas, f.lastRun = append(f.replicas, member{}), append(f.lastRun, f.clock.Now())
 		f.restart(i)
 		f.run(i)
 	}
 	return f
 }
 
+func (f *fleet) selfSigned() member {
+	s := f.replica()
+	return member{&s.keeper, s}
+}
+
+func (f *fleet) certManager() member {
+	m := f.asker()
+	return member{&m.keeper, m}
+}
+
 // restart makes replica i forget everything.
 func (f *fleet) restart(i int) {
-	f.replicas[i] = f.replica()
+	f.replicas[i] = f.start()
 	f.replicas[i].client = interceptor.NewClient(f.client, interceptor.Funcs{
 		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
 			f.interleave()
@@ -165,6 +185,11 @@ func (f *fleet) run(i int) {
 	if err == nil {
 		f.lastRun[i] = f.clock.Now()
 	}
+	f.noteBundle()
+}
+
+// noteBundle notes what API servers will learn of.
+func (f *fleet) noteBundle() {
 	bundle := f.bundle(NewWithT(f.t))
 	if n := len(f.bundles); n == 0 || !bytes.Equal(f.bundles[n-1].bundle, bundle) {
 		f.bundles = append(f.bundles, publishedBundle{f.clock.Now(), bundle})
@@ -181,16 +206,19 @@ func (f *fleet) passQuietly(d time.Duration) {
 	}
 }
 
-// check shows what each ready replica serves to an API server with each bundle that one may believe in now.
+// check shows what each ready replica serves to an API server with each bundle that one may believe in now, whether its clock
+// is right or behind.
 func (f *fleet) check() {
 	now := f.clock.Now()
 	for i, replica := range f.replicas {
-		if !replica.everPublished.Load() { // not ready yet, so not called
+		if replica.Ready(nil) != nil { // so not called
 			continue
 		}
 		for j := len(f.bundles) - 1; j >= 0; j-- {
-			if err := verify(replica.serving.Load(), f.bundles[j].bundle, now); err != nil {
-				f.t.Fatalf("at %s an API server with the bundle of %s refuses replica %d: %v", now, f.bundles[j].from, i, err)
+			for _, clock := range []time.Time{now, now.Add(-apiServerLag)} {
+				if err := verify(replica.serving.Load(), f.bundles[j].bundle, clock); err != nil {
+					f.t.Fatalf("at %s an API server with the bundle of %s refuses replica %d: %v", clock, f.bundles[j].from, i, err)
+				}
 			}
 			if now.Sub(f.bundles[j].from) > apiServerLag {
 				break

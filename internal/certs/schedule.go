@@ -12,6 +12,15 @@ type schedule struct {
 	hosts            []string
 }
 
+// start begins anew: at once, or where others serve something else, with a CA to be trusted before it signs.
+func (sc schedule) start(now time.Time, others bool) (state, error) {
+	if !others {
+		return sc.fresh(now)
+	}
+	next, err := newAuthority(now, sc.caLife)
+	return state{next: &next}, err
+}
+
 // fresh starts from nothing.
 func (sc schedule) fresh(now time.Time) (state, error) {
 	ca, err := newAuthority(now, sc.caLife)
@@ -25,16 +34,16 @@ func (sc schedule) fresh(now time.Time) (state, error) {
 // advance takes the one step that is due, and says which; "" when none is.
 //
 // A new CA comes in two steps, because API servers must trust it before the first replica serves a leaf that it signed:
-// it is published as the next one, and signs only once nextSettled, that is, once every API server must have seen it.
-func (sc schedule) advance(s state, now time.Time, nextSettled bool) (state, string, error) {
+// it is published as the next one, and signs only once that is settled, that is, once every API server must have seen it.
+func (sc schedule) advance(s state, c circumstances) (state, string, error) {
+	now := c.now
 	s, dropped := s.withoutExpired(now)
-	caExpired := s.ca.expired(now)
+	if s.unserved() || s.ca.expired(now) {
+		return sc.resume(s, c)
+	}
 	switch {
-	case s.next != nil && (nextSettled || caExpired):
+	case s.next != nil && c.settled:
 		return sc.promote(s, now)
-	case caExpired:
-		s, err := sc.fresh(now)
-		return s, "the CA has expired: started afresh", err
 	case s.next == nil && due(s.ca, now, sc.caLife):
 		next, err := newAuthority(now, sc.caLife)
 		s.next = &next
@@ -56,10 +65,22 @@ func (sc schedule) advance(s state, now time.Time, nextSettled bool) (state, str
 	return s, "", nil
 }
 
+// resume goes on without a certificate that could be served.
+func (sc schedule) resume(s state, c circumstances) (state, string, error) {
+	switch {
+	case s.next != nil && (c.settled || !c.others):
+		return sc.promote(s, c.now)
+	case s.next != nil:
+		return state{next: s.next}, "", nil
+	}
+	s, err := sc.start(c.now, c.others)
+	return s, "the CA has expired: started afresh", err
+}
+
 // promote lets the next CA sign. The one before stays trusted until it expires.
 func (sc schedule) promote(s state, now time.Time) (state, string, error) {
 	promoted := state{ca: *s.next, previous: s.previous}
-	if !s.ca.expired(now) {
+	if !s.unserved() && !s.ca.expired(now) {
 		promoted.previous = append(slices.Clone(s.previous), s.ca.cert)
 	}
 	var err error

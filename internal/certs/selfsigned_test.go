@@ -4,17 +4,21 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"net"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/util/cert"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,10 +31,11 @@ const day = 24 * time.Hour
 
 var began = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// world is an API server with a webhook configuration in it, and a clock.
+// world is an API server with a webhook configuration in it, a clock, and the CA that cert-manager signs with.
 type world struct {
-	client client.WithWatch
-	clock  *testclock.FakePassiveClock
+	client    client.WithWatch
+	clock     *testclock.FakePassiveClock
+	authority signer
 }
 
 func newWorld() *world {
@@ -38,7 +43,12 @@ func newWorld() *world {
 		ObjectMeta: metav1.ObjectMeta{Name: "autohealer"},
 		Webhooks:   []admissionregistrationv1.ValidatingWebhook{{Name: "a.example.org"}, {Name: "b.example.org"}},
 	}
-	return &world{client: fake.NewClientBuilder().WithObjects(config).Build(), clock: testclock.NewFakePassiveClock(began)}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), cmv1.AddToScheme(scheme)); err != nil {
+		panic(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(config).Build()
+	return &world{client: c, clock: testclock.NewFakePassiveClock(began), authority: newSigner("first", began)}
 }
 
 // replica is one more manager in this world.
@@ -70,8 +80,8 @@ func (w *world) secret(g Gomega) *corev1.Secret {
 	return secret
 }
 
-func reconcileOnce(s *SelfSigned) error {
-	_, err := s.Reconcile(context.Background(), reconcile.Request{})
+func reconcileOnce(r reconcile.Reconciler) error {
+	_, err := r.Reconcile(context.Background(), reconcile.Request{})
 	return err
 }
 

@@ -1,12 +1,14 @@
 package certs
 
 import (
+	"context"
 	"fmt"
 
-	"context"
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -18,38 +20,69 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// SetupWithManager runs the provider on every replica. It brings its own cache, of the two objects alone: watching all
-// Secrets of the namespace would need more rights.
-func (s *SelfSigned) SetupWithManager(mgr ctrl.Manager) error {
+// SetupWithManager runs the provider on every replica.
+func (s *SelfSigned) SetupWithManager(mgr ctrl.Manager) error { return s.setup(mgr, s) }
+
+// SetupWithManager runs the provider on every replica. It needs the rights in config/certmanager.
+func (m *CertManager) SetupWithManager(mgr ctrl.Manager) error {
+	if err := cmv1.AddToScheme(mgr.GetScheme()); err != nil {
+		return fmt.Errorf("add cert-manager's kinds to the scheme: %w", err)
+	}
+	m.mapper = mgr.GetRESTMapper()
+	issued, err := addCache(mgr, map[client.Object]cache.ByObject{&corev1.Secret{}: oneSecret(m.options.Namespace, m.IssuedSecret())})
+	if err != nil {
+		return err
+	}
+	return m.setup(mgr, m, source.Func(func(ctx context.Context, queue queue) error { return watchWithoutWaiting(ctx, issued, queue) }))
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// setup brings a cache of its own, of the two objects alone: watching all Secrets of the namespace would need more rights.
+func (k *keeper) setup(mgr ctrl.Manager, r reconcile.Reconciler, further ...source.Source) error {
 	if err := registerMetrics(); err != nil {
 		return err
 	}
-	s.client, s.reader = mgr.GetClient(), mgr.GetAPIReader()
-	objects, err := cache.New(mgr.GetConfig(), cache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Secret{}: {
-				Namespaces: map[string]cache.Config{s.options.Namespace: {}},
-				Field:      fields.OneTermEqualSelector("metadata.name", s.options.SecretName),
-			},
-			&admissionregistrationv1.ValidatingWebhookConfiguration{}: {
-				Field: fields.OneTermEqualSelector("metadata.name", s.options.WebhookConfiguration),
-			},
+	k.client, k.reader = mgr.GetClient(), mgr.GetAPIReader()
+	objects, err := addCache(mgr, map[client.Object]cache.ByObject{
+		&corev1.Secret{}: oneSecret(k.options.Namespace, k.options.SecretName),
+		&admissionregistrationv1.ValidatingWebhookConfiguration{}: {
+			Field: fields.OneTermEqualSelector("metadata.name", k.options.WebhookConfiguration),
 		},
 	})
 	if err != nil {
-		return fmt.Errorf("make the serving certificate's cache: %w", err)
+		return err
 	}
-	if err := mgr.Add(everyReplicas{objects}); err != nil {
-		return fmt.Errorf("add the serving certificate's cache: %w", err)
-	}
-	return ctrl.NewControllerManagedBy(mgr).
+	builder := ctrl.NewControllerManagedBy(mgr).
 		Named("serving-certificate").
 		WithOptions(controller.Options{NeedLeaderElection: ptr.To(false), SkipNameValidation: ptr.To(true)}).
 		WatchesRawSource(source.Func(lookOnce)). // where neither object exists there is no event
 		WatchesRawSource(source.Kind(objects, client.Object(&corev1.Secret{}), handler.EnqueueRequestsFromMapFunc(always))).
-		WatchesRawSource(source.Kind(objects, client.Object(&admissionregistrationv1.ValidatingWebhookConfiguration{}), handler.EnqueueRequestsFromMapFunc(always))).
-		Complete(s)
+		WatchesRawSource(source.Kind(objects, client.Object(&admissionregistrationv1.ValidatingWebhookConfiguration{}), handler.EnqueueRequestsFromMapFunc(always)))
+	for _, s := range further {
+		builder.WatchesRawSource(s)
+	}
+	return builder.Complete(r)
+}
+
+func oneSecret(namespace, name string) cache.ByObject {
+	return cache.ByObject{
+		Namespaces: map[string]cache.Config{namespace: {}},
+		Field:      fields.OneTermEqualSelector("metadata.name", name),
+	}
+}
+
+func addCache(mgr ctrl.Manager, objects map[client.Object]cache.ByObject) (cache.Cache, error) {
+	added, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ByObject: objects,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the serving certificate's cache: %w", err)
+	}
+	if err := mgr.Add(everyReplicas{added}); err != nil {
+		return nil, fmt.Errorf("add the serving certificate's cache: %w", err)
+	}
+	return added, nil
 }
 
 // everyReplicas is a cache that a standby starts too. Without this the manager would keep a cache of several kinds for
@@ -58,10 +91,24 @@ type everyReplicas struct{ cache.Cache }
 
 func (everyReplicas) NeedLeaderElection() bool { return false }
 
+// watchWithoutWaiting asks for events of the Secret that cert-manager writes. Without the right to watch it the manager must
+// come up all the same, and say what it lacks; a controller that waited for the first list would end it instead.
+func watchWithoutWaiting(ctx context.Context, issued cache.Cache, queue queue) error {
+	informer, err := issued.GetInformer(ctx, &corev1.Secret{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watch what cert-manager issues: %w", err)
+	}
+	enqueue := func() { queue.Add(reconcile.Request{}) }
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { enqueue() }, UpdateFunc: func(any, any) { enqueue() }, DeleteFunc: func(any) { enqueue() },
+	})
+	return err
+}
+
 // always the same request: there is one thing to keep.
 func always(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} }
 
-func lookOnce(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+func lookOnce(_ context.Context, queue queue) error {
 	queue.Add(reconcile.Request{})
 	return nil
 }

@@ -1,29 +1,16 @@
 package certs
 
 import (
-	"bytes"
 	"crypto/x509"
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
-
 	"time"
 
 	"k8s.io/client-go/util/cert"
 )
 
-// Keys of the Secret. The first three are the usual ones, so that other tools can read them.
-const (
-	leafCertKey = "tls.crt"
-	leafKeyKey  = "tls.key"
-	caCertKey   = "ca.crt"
-	caKeyKey    = "ca.key"
-	nextCertKey = "next-ca.crt"
-	nextKeyKey  = "next-ca.key"
-	previousKey = "previous-ca.crt"
-)
-
-// state is what the Secret holds.
+// state is what SelfSigned keeps in the record. Where it takes over from another provider there is but a next CA at first.
 type state struct {
 	ca   keyPair // signed the leaf
 	leaf keyPair // what every replica serves
@@ -33,33 +20,12 @@ type state struct {
 	previous []*x509.Certificate
 }
 
-// authorities are the CAs to trust, oldest first whatever their role, so that a change of roles doesn't rewrite the bundle.
-func (s state) authorities() []*x509.Certificate {
-	all := append(slices.Clone(s.previous), s.ca.cert)
-	if s.next != nil {
-		all = append(all, s.next.cert)
-	}
-	slices.SortFunc(all, func(a, b *x509.Certificate) int {
-		if c := a.NotBefore.Compare(b.NotBefore); c != 0 {
-			return c
-		}
-		return bytes.Compare(a.Raw, b.Raw)
-	})
-	return all
-}
-
-// bundle is the PEM text of the CAs to trust.
-func (s state) bundle() ([]byte, error) {
-	bundle, err := cert.EncodeCertificates(s.authorities()...)
-	if err != nil {
-		return nil, fmt.Errorf("encode CA bundle: %w", err)
-	}
-	return bundle, nil
-}
+// unserved says that there is nothing to serve yet, only a CA to come.
+func (s state) unserved() bool { return s.leaf.cert == nil }
 
 // withoutExpired drops the CAs that nobody needs to trust any more, and a next one that came too late.
 func (s state) withoutExpired(now time.Time) (state, bool) {
-	valid := slices.DeleteFunc(slices.Clone(s.previous), func(c *x509.Certificate) bool { return !now.Before(c.NotAfter) })
+	valid := slices.DeleteFunc(slices.Clone(s.previous), func(c *x509.Certificate) bool { return expired(c, now) })
 	dropped := len(valid) < len(s.previous)
 	s.previous = valid
 	if s.next != nil && s.next.expired(now) {
@@ -68,22 +34,21 @@ func (s state) withoutExpired(now time.Time) (state, bool) {
 	return s, dropped
 }
 
-// encode gives the Secret's data.
+// encode gives the part's content.
 func (s state) encode() (map[string][]byte, error) {
-	data := map[string][]byte{}
+	data, p := map[string][]byte{}, selfSignedPart
 	put := func(certKey, keyKey string, pair keyPair) error {
 		var err error
 		data[certKey], data[keyKey], err = pair.encode()
 		return err
 	}
-	if err := put(leafCertKey, leafKeyKey, s.leaf); err != nil {
-		return nil, err
-	}
-	if err := put(caCertKey, caKeyKey, s.ca); err != nil {
-		return nil, err
+	if !s.unserved() {
+		if err := errors.Join(put(p.leafCert, p.leafKey, s.leaf), put(p.caCert, p.caKey, s.ca)); err != nil {
+			return nil, err
+		}
 	}
 	if s.next != nil {
-		if err := put(nextCertKey, nextKeyKey, *s.next); err != nil {
+		if err := put(p.nextCert, p.nextKey, *s.next); err != nil {
 			return nil, err
 		}
 	}
@@ -92,49 +57,40 @@ func (s state) encode() (map[string][]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("encode previous CAs: %w", err)
 		}
-		data[previousKey] = previous
+		data[p.previous] = previous
 	}
 	return data, nil
 }
 
-// decodeState reads a Secret's data. It is strict: what it can't read or what doesn't fit together is an error, so that
+// decodeState reads the part's content. It is strict: what it can't read or what doesn't fit together is an error, so that
 // the caller starts afresh instead of serving something that no API server accepts.
 func decodeState(data map[string][]byte) (state, error) {
 	var s state
 	var err error
-	if s.ca, err = decode(data[caCertKey], data[caKeyKey]); err != nil {
-		return state{}, fmt.Errorf("read %s and %s: %w", caCertKey, caKeyKey, err)
-	}
-	if s.leaf, err = decode(data[leafCertKey], data[leafKeyKey]); err != nil {
-		return state{}, fmt.Errorf("read %s and %s: %w", leafCertKey, leafKeyKey, err)
-	}
-	if err := s.leaf.cert.CheckSignatureFrom(s.ca.cert); err != nil {
-		return state{}, fmt.Errorf("check that %s is signed by %s: %w", leafCertKey, caCertKey, err)
-	}
-	if len(data[nextCertKey])+len(data[nextKeyKey]) > 0 {
-		next, err := decode(data[nextCertKey], data[nextKeyKey])
+	p := selfSignedPart
+	if len(data[p.nextCert])+len(data[p.nextKey]) > 0 {
+		next, err := decode(data[p.nextCert], data[p.nextKey])
 		if err != nil {
-			return state{}, fmt.Errorf("read %s and %s: %w", nextCertKey, nextKeyKey, err)
+			return state{}, fmt.Errorf("read %s and %s: %w", p.nextCert, p.nextKey, err)
 		}
 		s.next = &next
 	}
-	if len(data[previousKey]) > 0 {
-		if s.previous, err = cert.ParseCertsPEM(data[previousKey]); err != nil {
-			return state{}, fmt.Errorf("read %s: %w", previousKey, err)
+	if len(data[p.previous]) > 0 {
+		if s.previous, err = cert.ParseCertsPEM(data[p.previous]); err != nil {
+			return state{}, fmt.Errorf("read %s: %w", p.previous, err)
 		}
+	}
+	if s.next != nil && len(data[p.caCert])+len(data[p.leafCert]) == 0 {
+		return s, nil
+	}
+	if s.ca, err = decode(data[p.caCert], data[p.caKey]); err != nil {
+		return state{}, fmt.Errorf("read %s and %s: %w", p.caCert, p.caKey, err)
+	}
+	if s.leaf, err = decode(data[p.leafCert], data[p.leafKey]); err != nil {
+		return state{}, fmt.Errorf("read %s and %s: %w", p.leafCert, p.leafKey, err)
+	}
+	if err := s.leaf.cert.CheckSignatureFrom(s.ca.cert); err != nil {
+		return state{}, fmt.Errorf("check that %s is signed by %s: %w", p.leafCert, p.caCert, err)
 	}
 	return s, nil
-}
-
-// replaceData puts our keys into a Secret's data and leaves other people's alone.
-func replaceData(old, ours map[string][]byte) map[string][]byte {
-	merged := maps.Clone(ours)
-	for key, value := range old {
-		switch key {
-		case leafCertKey, leafKeyKey, caCertKey, caKeyKey, nextCertKey, nextKeyKey, previousKey:
-		default:
-			merged[key] = value
-		}
-	}
-	return merged
 }

@@ -1,0 +1,268 @@
+package certs
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"maps"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// Options of SelfSigned and CertManager. Zero durations mean the defaults.
+type Options struct {
+	// Namespace and SecretName of the record: the Secret with what all replicas serve and the CAs to trust.
+	Namespace, SecretName string
+	// WebhookConfiguration is the name of the ValidatingWebhookConfiguration whose caBundle is kept.
+	WebhookConfiguration string
+	// Hosts are the DNS names and IP addresses under which API servers call the webhook.
+	Hosts []string
+	// CALife is how long a CA is valid; a year by default. LeafLife likewise for serving certificates; 90 days.
+	CALife, LeafLife time.Duration
+	// Settle is how long a new CA must have been published, undisturbed, before anything is served that it signed. It must
+	// be longer than API servers take to notice; 2 minutes by default.
+	Settle time.Duration
+	// Clock is for tests.
+	Clock clock.PassiveClock
+}
+
+func (o Options) withDefaults() Options {
+	if o.CALife == 0 {
+		o.CALife = 365 * 24 * time.Hour
+	}
+	if o.LeafLife == 0 {
+		o.LeafLife = 90 * 24 * time.Hour
+	}
+	if o.Settle == 0 {
+		o.Settle = 2 * time.Minute
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return o
+}
+
+// keeper keeps the record and publishes its CAs in the webhook's configuration, for the providers that embed it. Every
+// replica runs one, without a leader: writes are guarded by resourceVersion, so one wins and the others follow.
+type keeper struct {
+	options Options
+	part    part
+	// yields: where cert-manager's cainjector is asked to keep the bundle, the keeper leaves that to it.
+	yields bool
+
+	client client.Client
+	// reader reads from the API server: what is published must not be decided on a cache that lags.
+	reader client.Reader
+
+	serving       atomic.Pointer[tls.Certificate]
+	everPublished atomic.Bool
+	// problem is what keeps the provider from getting a certificate; nil when nothing does.
+	problem atomic.Pointer[error]
+
+	// seen is the configuration's resourceVersion, and seenAt when this process first saw it. late says that this process
+	// has published the CA of what it serves beside CAs that were trusted already: API servers must learn of it before they
+	// may call this replica instead of one that they trust. Reconcile, which never runs twice at once, owns them.
+	seen   string
+	seenAt time.Time
+	late   bool
+}
+
+// turn is what a provider makes of its part of the record.
+type turn struct {
+	// content of the part, to be written if step says what was done; "" when nothing is due.
+	content map[string][]byte
+	step    string
+	// leaf to serve; nil while there is none.
+	leaf *tls.Certificate
+	// again is when to look again at the latest; 0 when it is all the same.
+	again time.Duration
+}
+
+// circumstances are what a provider decides on.
+type circumstances struct {
+	now time.Time
+	// settled says that the CAs in the record have been published long enough for every API server to know them.
+	settled bool
+	// others says that the record has CAs beside the provider's: replicas that serve something else may be running.
+	others bool
+}
+
+// TLSConfig lets a server serve the current certificate; for the webhook server's TLSOpts.
+func (k *keeper) TLSConfig(c *tls.Config) {
+	c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		if serving := k.serving.Load(); serving != nil {
+			return serving, nil
+		}
+		return nil, errNothingServed
+	}
+}
+
+// Ready is a readiness check: a valid certificate is served and its CA has been published. Losing the webhook's
+// configuration later doesn't make it unready: that is mended as soon as there is one again, and then it must be served.
+func (k *keeper) Ready(*http.Request) error {
+	serving, problem := k.serving.Load(), k.problem.Load()
+	switch {
+	case serving == nil && problem != nil:
+		return fmt.Errorf("%w: %w", errNothingServed, *problem)
+	case serving == nil:
+		return errNothingServed
+	case expired(serving.Leaf, k.options.Clock.Now()):
+		return fmt.Errorf("the serving certificate expired at %s", serving.Leaf.NotAfter.Format(time.RFC3339))
+	case !k.everPublished.Load():
+		return fmt.Errorf("the CA is not published in ValidatingWebhookConfiguration %s yet", k.options.WebhookConfiguration)
+	}
+	return nil
+}
+
+// keep has the provider take its turn, serves what came of it and publishes the record's CAs.
+//
+// The configuration is read before the record and patched at the resourceVersion read: had another replica published a
+// newer record in between, the patch conflicts. So a replica that lags never takes back a CA.
+func (k *keeper) keep(ctx context.Context, next func(data map[string][]byte, c circumstances) (turn, error)) (reconcile.Result, error) {
+	now := k.options.Clock.Now()
+	config, err := k.readConfiguration(ctx, now)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	secret, err := k.readSecret(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	c := circumstances{now: now, others: len(k.part.others(secret.Data)) > 0}
+	if c.settled, err = k.settled(config, secret.Data, now); err != nil {
+		return reconcile.Result{}, err
+	}
+	t, err := next(secret.Data, c)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("rotate the serving certificate: %w", err)
+	}
+	if err := k.write(ctx, secret, t, now); err != nil {
+		return reconcile.Result{}, err
+	}
+	k.serve(t.leaf)
+	if err := k.publish(ctx, config, secret.Data, c); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: k.lookAgain(t, now)}, nil
+}
+
+// readConfiguration gives nil when there is none, and notes since when it has been as it is.
+func (k *keeper) readConfiguration(ctx context.Context, now time.Time) (*admissionregistrationv1.ValidatingWebhookConfiguration, error) {
+	config := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	err := k.reader.Get(ctx, client.ObjectKey{Name: k.options.WebhookConfiguration}, config)
+	if apierrors.IsNotFound(err) {
+		k.seen = ""
+		return nil, nil //nolint:nilnil // its absence is a state like any other here
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read ValidatingWebhookConfiguration %s: %w", k.options.WebhookConfiguration, err)
+	}
+	if k.seen != config.ResourceVersion {
+		k.seen, k.seenAt = config.ResourceVersion, now
+	}
+	return config, nil
+}
+
+// readSecret gives an empty Secret without a resourceVersion when there is none.
+func (k *keeper) readSecret(ctx context.Context) (*corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	err := k.reader.Get(ctx, client.ObjectKey{Namespace: k.options.Namespace, Name: k.options.SecretName}, secret)
+	if apierrors.IsNotFound(err) {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: k.options.Namespace, Name: k.options.SecretName}}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read Secret %s/%s: %w", k.options.Namespace, k.options.SecretName, err)
+	}
+	return secret, nil
+}
+
+// write puts what the provider did into the record, at the resourceVersion it was read at.
+func (k *keeper) write(ctx context.Context, secret *corev1.Secret, t turn, now time.Time) error {
+	data, dropped := k.part.withoutDeadParts(secret.Data, now)
+	if t.step == "" && !dropped {
+		return nil
+	}
+	if t.step != "" {
+		data = k.part.replace(data, t.content)
+	}
+	secret.Data = k.typed(secret, maps.Clone(data))
+	var err error
+	if secret.ResourceVersion == "" {
+		err = k.client.Create(ctx, secret)
+	} else {
+		err = k.client.Update(ctx, secret)
+	}
+	if err != nil {
+		return fmt.Errorf("write Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+	logger := log.FromContext(ctx)
+	if dropped {
+		logger.Info("Dropped what another provider left behind: its CAs have expired")
+	}
+	if t.leaf != nil {
+		logger = logger.WithValues("certificateExpires", t.leaf.Leaf.NotAfter)
+	}
+	if t.step != "" {
+		logger.Info("Rotated", "step", t.step)
+	}
+	return nil
+}
+
+// typed gives a new Secret the type that its content has, and keeps the keys in that an old one's type asks for.
+func (k *keeper) typed(secret *corev1.Secret, data map[string][]byte) map[string][]byte {
+	if secret.Type == "" && len(data[corev1.TLSCertKey]) > 0 {
+		secret.Type = corev1.SecretTypeTLS
+	}
+	if secret.Type == corev1.SecretTypeTLS {
+		for _, key := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
+			if data[key] == nil {
+				data[key] = []byte{}
+			}
+		}
+	}
+	return data
+}
+
+func (k *keeper) serve(leaf *tls.Certificate) {
+	if leaf == nil {
+		return
+	}
+	k.serving.Store(leaf)
+	expiry.Set(float64(leaf.Leaf.NotAfter.Unix()))
+}
+
+// fail notes what keeps the provider from getting a certificate, and logs it unless that is known; nil takes it back.
+func (k *keeper) fail(ctx context.Context, problem error) {
+	known := k.problem.Load()
+	if problem == nil {
+		k.problem.Store(nil)
+		return
+	}
+	k.problem.Store(&problem)
+	if known == nil || (*known).Error() != problem.Error() {
+		log.FromContext(ctx).Error(problem, "Can't get a new serving certificate, trying on", "served", k.serving.Load() != nil)
+	}
+}
+
+// lookAgain comes well before anything is due: changes by others arrive as events, and what is due only by time is due
+// for a third of its life.
+func (k *keeper) lookAgain(t turn, now time.Time) time.Duration {
+	after := min(k.options.LeafLife/10, time.Hour)
+	if t.again > 0 {
+		after = min(after, t.again)
+	}
+	if k.late {
+		after = min(after, k.untilSettled(now))
+	}
+	return after
+}
