@@ -73,7 +73,7 @@ func (p *planner) want(c Claimant) {
 	}
 	p.plan.lookAgainAt(at)
 	p.noteFlapping(c, claim, m)
-	p.step(c, Taint, Matched, claim, to, m.Since)
+	p.step(c, Taint, Matched, claim, to, p.trigger(c, m))
 	p.steps[len(p.steps)-1].Due = m.HoldsAt
 	claim.Effect = to
 	p.next = append(p.next, p.remembered(c, claim))
@@ -148,6 +148,27 @@ func (p *planner) now() metav1.Time { return metav1.NewTime(p.At.Now.UTC().Trunc
 func (p *planner) step(c Claimant, verb Verb, reason Reason, claim OwnedTaint, to corev1.TaintEffect, trigger time.Time) {
 	p.steps = append(p.steps, Step{Verb: verb, Reason: reason, Set: c.UID, SetName: c.Name, Generation: c.Generation,
 		Key: c.Key, From: claim.Effect, To: to, Trigger: trigger})
+}
+
+// trigger is what a first taint answers: the transition that made the set match, or, where the set had tainted the node
+// for that one already, that its taint was taken back: a node relabelled out and in again, an outranked claim. Without
+// that both acts would have one id. A restart in between forgets it.
+func (p *planner) trigger(c Claimant, m Match) time.Time {
+	if p.Undone == nil {
+		return m.Since
+	}
+	return later(m.Since, p.Undone(c.UID, c.Key))
+}
+
+// raised is what a higher effect answers: the transition, or this very taint, which may have been set or put back since.
+func (p *planner) raised(claim OwnedTaint, m Match) time.Time {
+	trigger := later(m.Since, claim.Since.Time)
+	for _, h := range p.history {
+		if h.Set == claim.Set && h.Key == claim.Key {
+			trigger = later(trigger, h.At.Time)
+		}
+	}
+	return trigger
 }
 
 func (p *planner) hold(c Claimant, g Gate, m Match) {

@@ -67,6 +67,13 @@ type nodeState struct {
 	print    footprint
 	slot     int
 	sets     map[*setState]struct{} // that concern it
+	undone   map[claimed]time.Time  // when taints of ours were taken off
+}
+
+// claimed is what a set tainted.
+type claimed struct {
+	set types.UID
+	key string
 }
 
 // NewFleet is an empty fleet under these limits that lets nothing be done until MarkSynced.
@@ -156,7 +163,7 @@ func (f *Fleet) observe(node *corev1.Node, at Moment, live bool) (changed bool, 
 		f.replace(nil, n, at)
 		return true, f.queues.heads()
 	}
-	n := &nodeState{Node: NewNode(node, was.Node, at.Now), inFlight: was.inFlight, print: was.print, slot: was.slot, sets: was.sets}
+	n := &nodeState{Node: NewNode(node, was.Node, at.Now), inFlight: was.inFlight, print: was.print, slot: was.slot, sets: was.sets, undone: was.undone}
 	f.lastHeard = n.slot
 	landed := n.land(live)
 	if !landed && n.sameButSightings(was.Node) {
@@ -219,7 +226,7 @@ func (f *Fleet) replace(before, after *nodeState, at Moment) (freed bool) {
 		freed = f.counts.replace(before.print, footprint{})
 	} else {
 		if before == nil {
-			n.slot, n.sets = f.index.enter(n.Name), map[*setState]struct{}{}
+			n.slot, n.sets, n.undone = f.index.enter(n.Name), map[*setState]struct{}{}, map[claimed]time.Time{}
 		}
 		a = n.Node
 		f.nodes[n.Name] = n

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 )
@@ -169,5 +170,24 @@ func TestTheEndOfANodeDoesNotTakeTheOneThatCameUnderItsName(t *testing.T) {
 	}
 	if m.fleet.ForgetNode("w00", "second-uid", moment(noon)); slices.Contains(m.fleet.Nodes(), "w00") {
 		t.Error("its own end doesn't")
+	}
+}
+
+func TestANodeRelabelledOutAndInAgainIsTaintedByAnotherAct(t *testing.T) {
+	m := manage(t, calm("5", "5"), workers(10, kubeletSick, labelled("pool", "a")), newSet(t, "a", "nodeSelector: {matchLabels: {pool: a}}\n"+noSchedule))
+	plan, _ := m.decide("w00")
+	first := plan.Steps[0].Trigger
+	m.fleet.Failed("w00")
+	if again, _ := m.decide("w00"); !again.Steps[0].Trigger.Equal(first) {
+		t.Errorf("trigger %s after a failure, want %s: it is the same act", again.Steps[0].Trigger, first)
+	}
+	m.fleet.Failed("w00")
+	m.settle("w00")
+	m.now = noon.Add(time.Minute)
+	m.see("w00", labelled("pool", "b"))
+	m.settle("w00")
+	m.see("w00", labelled("pool", "a"))
+	if plan, _ = m.decide("w00"); len(plan.Steps) != 1 || !plan.Steps[0].Trigger.Equal(m.now) {
+		t.Errorf("steps %+v, want one whose trigger is that the taint went at %s", plan.Steps, m.now)
 	}
 }

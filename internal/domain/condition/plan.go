@@ -203,6 +203,8 @@ type Input struct {
 	Declared func(key string) bool
 	// Withdrawn says whether a record's set that isn't known is confirmed to be gone.
 	Withdrawn func(types.UID) bool
-	Room      Room
-	Evidence  *Evidence
+	// Undone says when a set's taint was last taken off the node, zero when it wasn't; nil where nobody knows.
+	Undone   func(set types.UID, key string) time.Time
+	Room     Room
+	Evidence *Evidence
 }

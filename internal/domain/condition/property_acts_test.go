@@ -66,6 +66,7 @@ func (w *world) acts() map[string]func() {
 }
 
 func (w *world) decideAndWrite() {
+	w.now = w.now.Add(time.Second) // acts are named by the second
 	name := w.drawNode()
 	plan, ok := w.decide(name)
 	if !ok {

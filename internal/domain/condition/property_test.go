@@ -40,6 +40,8 @@ type world struct {
 	// intolerant nodes run a system pod that tolerates nothing.
 	intolerant map[string]bool
 	uids       int
+	// done are the harmful acts since the last restart.
+	done map[string]bool
 }
 
 type storedSet struct {
@@ -57,7 +59,7 @@ var (
 func newWorld(t *rapid.T) *world {
 	w := &world{
 		t: t, api: newCluster(), now: noon, seen: map[string]*corev1.Node{}, sets: map[string]*storedSet{}, answers: map[string]string{},
-		sent: map[string]condition.Plan{}, foreign: map[string][]corev1.Taint{}, intolerant: map[string]bool{}, keys: map[string]bool{},
+		sent: map[string]condition.Plan{}, foreign: map[string][]corev1.Taint{}, intolerant: map[string]bool{}, keys: map[string]bool{}, done: map[string]bool{},
 	}
 	w.limits = calm(rapid.SampledFrom([]string{"10%", "30%", "2", "100%"}).Draw(t, "maxTainted"), rapid.SampledFrom([]string{"5%", "20%", "1", "100%"}).Draw(t, "maxEvicting"))
 	zones := rapid.IntRange(1, 3).Draw(t, "zones")
@@ -141,6 +143,7 @@ func (w *world) restart() {
 	clear(w.answers)
 	clear(w.sent)
 	clear(w.keys)
+	clear(w.done)
 	for _, n := range w.api.nodes {
 		w.fleet.ObserveNode(n, w.at())
 	}
@@ -231,6 +234,7 @@ func (w *world) write(plan condition.Plan) (version string, err error) {
 		return "", err
 	}
 	w.unseen = append(w.unseen, after)
+	w.checkOnce(plan)
 	w.checkOwnership(before, after)
 	w.checkCaps(usedBefore, w.used(w.declared), plan)
 	return after.ResourceVersion, nil
@@ -327,6 +331,17 @@ func (w *world) allowed() map[string]int {
 		}
 	}
 	return allowed
+}
+
+// checkOnce: no act is done twice. What names it is what the audit log names it by.
+func (w *world) checkOnce(plan condition.Plan) {
+	for _, s := range plan.Steps {
+		id := fmt.Sprintf("%s/%d/%s/%s/%s/%d", s.Set, s.Generation, plan.Node.UID, s.Key, s.Verb, s.Trigger.Unix())
+		if s.Harmful() && w.done[id] {
+			w.t.Fatalf("%s is done again, by %v", id, texts(plan.Steps, stepText))
+		}
+		w.done[id] = w.done[id] || s.Harmful()
+	}
 }
 
 func (w *world) checkCaps(before, after map[string]int, plan condition.Plan) {

@@ -136,7 +136,7 @@ func (p *planner) escalated(c Claimant, claim OwnedTaint, want corev1.TaintEffec
 	if rank[to] <= rank[claim.Effect] {
 		return claim
 	}
-	p.step(c, Escalate, reason, claim, to, m.Since)
+	p.step(c, Escalate, reason, claim, to, p.raised(claim, m))
 	claim.Effect, claim.Generation = to, c.Generation
 	return p.evicting(claim)
 }

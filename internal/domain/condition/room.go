@@ -123,6 +123,7 @@ func (f *Fleet) Decide(name string, at Moment, evidence *Evidence) (plan Plan, n
 		Node: n.Node, Claimants: claimants, At: at, ActsFrom: f.actsFrom, Precedence: f.policy.Precedence, Paused: f.policy.Paused,
 		Declared:  f.isDeclared,
 		Withdrawn: func(uid types.UID) bool { return f.orphans[uid] },
+		Undone:    func(set types.UID, key string) time.Time { return n.undone[claimed{set, key}] },
 		Room:      f.room(n, at), Evidence: evidence,
 	})
 	if plan.NeedsEvidence {
@@ -131,6 +132,11 @@ func (f *Fleet) Decide(name string, at Moment, evidence *Evidence) (plan Plan, n
 	f.noteHolds(n, plan.Holds)
 	if len(plan.Steps) == 0 {
 		return plan, Nothing
+	}
+	for _, s := range plan.Steps {
+		if s.Verb == Untaint {
+			n.undone[claimed{s.Set, s.Key}] = at.Now
+		}
 	}
 	n.inFlight = &inFlight{owned: plan.Owned, taints: plan.Taints, since: at.Now}
 	f.recount(n)
