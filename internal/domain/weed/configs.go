@@ -1,0 +1,127 @@
+package weed
+
+import (
+	"cmp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// ObserveConfig takes in a config and what it may do now, and gives the pods to decide on. A Service that it names anew is
+// seen for the first time.
+func (y *Yard) ObserveConfig(c *Config, standing Standing, at Moment) (due []types.NamespacedName) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	cs := y.configs[c.UID]
+	if cs != nil && cs.Generation == c.Generation && cs.standing == standing {
+		cs.Config = c // its status may be newer
+		y.inherit(cs, at)
+		return nil
+	}
+	if cs == nil {
+		cs = &configState{ready: map[types.NamespacedName]bool{}, held: map[heldKey]Hold{}, totals: newTotals()}
+		y.configs[c.UID] = cs
+	} else {
+		y.unname(cs)
+		y.unhold(cs)
+	}
+	cs.Config, cs.standing = c, standing
+	for name := range c.Services {
+		if y.naming[name] == nil {
+			y.naming[name] = map[types.UID]*configState{}
+		}
+		y.naming[name][c.UID] = cs
+	}
+	y.inherit(cs, at)
+	y.narrow(cs)
+	y.touch(cs)
+	y.judgeAll(cs, at)
+	return y.dueFor(cs, at)
+}
+
+// unhold forgets whom the config held back: all of them are decided on again.
+func (y *Yard) unhold(cs *configState) {
+	for k := range cs.held {
+		y.queue.leave(k.pod)
+	}
+	clear(cs.held)
+}
+
+// unname takes a config out of the index by Service.
+func (y *Yard) unname(cs *configState) {
+	for name := range cs.Services {
+		if delete(y.naming[name], cs.UID); len(y.naming[name]) == 0 {
+			delete(y.naming, name)
+		}
+	}
+}
+
+// narrow ends what a config no longer watches, and fits the windows that stay to its watchDuration.
+func (y *Yard) narrow(cs *configState) {
+	watches := func(key types.NamespacedName) bool {
+		_, named := cs.Services[key.Name]
+		return named && y.holds(cs, key.Namespace)
+	}
+	for key := range cs.ready {
+		if !watches(key) {
+			y.unsee(cs, key)
+		}
+	}
+	for namespace, here := range y.windows {
+		for watch, w := range here {
+			switch {
+			case watch.config != cs.UID:
+			case !watches(watch.service):
+				y.close(namespace, watch)
+			default:
+				w.Ends = w.Opened.Add(cs.WatchDuration)
+			}
+		}
+	}
+}
+
+// dueFor are the pods in a config's open windows.
+func (y *Yard) dueFor(cs *configState, at Moment) (due []types.NamespacedName) {
+	for namespace, here := range y.windows {
+		for watch, w := range here {
+			if watch.config != cs.UID {
+				continue
+			}
+			for _, p := range y.crashing[namespace] {
+				if w.wants(p, at.Now) {
+					due = append(due, p.Key())
+				}
+			}
+		}
+	}
+	return sortedKeys(due)
+}
+
+// ForgetConfig removes a config that is gone. What it deleted still counts for the pods' workloads.
+func (y *Yard) ForgetConfig(uid types.UID) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	cs := y.configs[uid]
+	if cs == nil {
+		return
+	}
+	for namespace, here := range y.windows {
+		for watch := range here {
+			if watch.config == uid {
+				y.close(namespace, watch)
+			}
+		}
+	}
+	for watch := range y.unproven {
+		if watch.config == uid {
+			delete(y.unproven, watch)
+		}
+	}
+	y.unname(cs)
+	delete(y.configs, uid)
+	delete(y.dirty, uid)
+}
+
+func compareWindows(a, b *window) int {
+	return cmp.Or(a.of.Created.Compare(b.of.Created), compareKeys(a.of.Key(), b.of.Key()), strings.Compare(a.Service, b.Service))
+}

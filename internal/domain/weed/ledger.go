@@ -1,0 +1,146 @@
+package weed
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// remembered is for how long a deletion counts for its workload.
+	remembered = time.Hour
+	// pace is the time for which deletions count for the cluster-wide limit.
+	pace = time.Minute
+	// uncertainCreation covers that creation is written in whole seconds and that the API server's clock is known to about one.
+	uncertainCreation = 2 * time.Second
+)
+
+// Record is a deletion that was sent, or one that a status remembers.
+type Record struct {
+	// At is when, by our clock; Server is the same by the API server's.
+	At, Server time.Time
+	Namespace  string
+	Pod        string
+	UID        types.UID
+	Owner      string
+	Service    string
+	// Repeat: the pod had replaced one that was deleted before.
+	Repeat bool
+}
+
+// Past is what a pod's workload has been through in the last hour.
+type Past struct {
+	// Replacement: the pod came after an earlier deletion.
+	Replacement bool
+	// Last is the workload's latest deletion.
+	Last time.Time
+	// Repeats are the deletions of replacements, in order.
+	Repeats []time.Time
+}
+
+// ledger holds the deletions of the last hour, in order of time.
+type ledger struct {
+	byWorkload map[Workload][]*Record
+	// lately are those of the last minute, among them some by an earlier process of which only the time is known.
+	lately []*Record
+}
+
+func byTime(a, b *Record) int { return a.At.Compare(b.At) }
+
+func insert(list []*Record, d *Record) []*Record {
+	i, _ := slices.BinarySearchFunc(list, d, byTime)
+	for i < len(list) && list[i].At.Equal(d.At) {
+		i++
+	}
+	return slices.Insert(list, i, d)
+}
+
+func remove(list []*Record, d *Record) []*Record {
+	return slices.DeleteFunc(list, func(o *Record) bool { return o == d })
+}
+
+func (l *ledger) add(w Workload, d *Record) {
+	l.byWorkload[w] = insert(l.byWorkload[w], d)
+	l.lately = insert(l.lately, d)
+}
+
+// refund takes back a deletion that surely didn't happen.
+func (l *ledger) refund(w Workload, d *Record) {
+	if l.byWorkload[w] = remove(l.byWorkload[w], d); len(l.byWorkload[w]) == 0 {
+		delete(l.byWorkload, w)
+	}
+	l.lately = remove(l.lately, d)
+}
+
+// prune forgets what counts for nothing any more.
+func (l *ledger) prune(now time.Time) {
+	old := func(d *Record, after time.Duration) bool { return now.Sub(d.At) >= after }
+	for w, list := range l.byWorkload {
+		i := slices.IndexFunc(list, func(d *Record) bool { return !old(d, remembered) })
+		switch {
+		case i < 0:
+			delete(l.byWorkload, w)
+		case i > 0:
+			l.byWorkload[w] = slices.Clone(list[i:])
+		}
+	}
+	l.pruneLately(now)
+}
+
+func (l *ledger) pruneLately(now time.Time) {
+	i := 0
+	for i < len(l.lately) && now.Sub(l.lately[i].At) >= pace {
+		i++
+	}
+	clear(l.lately[:i])
+	l.lately = l.lately[i:]
+}
+
+// past tells what counts against one more deletion in the workload. A pod that we knew before the workload's first
+// deletion replaces nothing, nor does one that the API server surely created before it.
+func (l *ledger) past(w Workload, p *Pod, firstSeen, now time.Time) Past {
+	var past Past
+	for _, d := range l.byWorkload[w] {
+		if now.Sub(d.At) >= remembered {
+			continue
+		}
+		if d.UID != p.UID && firstSeen.After(d.At) && p.Created.Add(uncertainCreation).After(d.Server) {
+			past.Replacement = true
+		}
+		past.Last = later(past.Last, d.At)
+		if d.Repeat {
+			past.Repeats = append(past.Repeats, d.At)
+		}
+	}
+	return past
+}
+
+// free says when the cluster-wide limit leaves a place to somebody before whom others wait; zero when it does now.
+func (l *ledger) free(limit, ahead int, now time.Time) time.Time {
+	l.pruneLately(now)
+	over := len(l.lately) + ahead - limit
+	switch {
+	case over < 0:
+		return time.Time{}
+	case limit <= 0:
+		return now.Add(pace)
+	case over < len(l.lately):
+		return l.lately[over].At.Add(pace)
+	}
+	return now.Add(pace * time.Duration(1+(over-len(l.lately))/limit))
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}

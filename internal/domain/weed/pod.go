@@ -1,0 +1,176 @@
+package weed
+
+import (
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Pod is what the planner reads of a pod. It shares its labels with the object it was made from.
+type Pod struct {
+	Namespace, Name string
+	UID             types.UID
+	ResourceVersion string
+	Created         time.Time
+	Labels          map[string]string
+	// Controller is the owner that replaces the pod; its Kind is "" when there is none.
+	Controller Controller
+	// Mirror: the kubelet made it from a file, and deleting it would only delete its image in the API.
+	Mirror      bool
+	Terminating bool
+	// Ready since ReadySince, by the kubelet's clock.
+	Ready      bool
+	ReadySince time.Time
+	// Main and Init are the first containers of each sort that crash-loop.
+	Main, Init CrashLoop
+}
+
+// Controller is a pod's controlling owner.
+type Controller struct {
+	APIVersion, Kind, Name string
+	UID                    types.UID
+}
+
+// Workload is what a pod's repeated deletions are counted for.
+type Workload struct{ Namespace, Kind, Name string }
+
+// String is Kind/name, as kubectl takes it.
+func (w Workload) String() string { return w.Kind + "/" + w.Name }
+
+// read takes in a pod. Nothing is allocated: it happens at each of the kubelet's writes.
+func (p *Pod) read(pod *corev1.Pod) {
+	*p = Pod{
+		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+		Created: pod.CreationTimestamp.Time, Labels: pod.Labels, Terminating: pod.DeletionTimestamp != nil,
+		Main: mainLoop(pod), Init: initLoop(pod),
+	}
+	_, p.Mirror = pod.Annotations[corev1.MirrorPodAnnotationKey]
+	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
+		p.Controller = Controller{APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name, UID: ref.UID}
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
+			p.Ready, p.ReadySince = c.Status == corev1.ConditionTrue, c.LastTransitionTime.Time
+		}
+	}
+}
+
+// Loop is the crash loop that counts, "" as its container when none does.
+func (p *Pod) Loop(includeInit bool) CrashLoop {
+	if p.Main.Container == "" && includeInit {
+		return p.Init
+	}
+	return p.Main
+}
+
+// looping says whether any container crash-loops.
+func (p *Pod) looping() bool { return p.Main.Container != "" || p.Init.Container != "" }
+
+// Key names the pod.
+func (p *Pod) Key() types.NamespacedName {
+	return types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
+}
+
+// Workload is the pod's topmost owner that the pod itself shows: a Deployment for its ReplicaSets' pods, whose names end
+// in the hash that the pod carries as a label. A rollout makes a new ReplicaSet; counted by that, each `rollout restart`
+// would give a workload a clean slate, and a record by name survives a restart of the manager as it is. A workload that
+// was deleted and created again keeps its count: that only forbids.
+func (p *Pod) Workload() Workload {
+	w := Workload{Namespace: p.Namespace, Kind: p.Controller.Kind, Name: p.Controller.Name}
+	hash := p.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
+	if w.Kind != "ReplicaSet" || hash == "" {
+		return w
+	}
+	if name, ok := strings.CutSuffix(w.Name, hash); ok && len(name) > 1 && strings.HasSuffix(name, "-") {
+		w.Kind, w.Name = "Deployment", name[:len(name)-1]
+	}
+	return w
+}
+
+// labelName marks Autohealer's own objects.
+const labelName, nameAutohealer = "app.kubernetes.io/name", "autohealer"
+
+// autohealers says whether the pod is one of Autohealer's own, which run in ownNamespace; "" when that is unknown.
+func (p *Pod) autohealers(ownNamespace string) bool {
+	return p.Labels[labelName] == nameAutohealer && (ownNamespace == "" || p.Namespace == ownNamespace)
+}
+
+// Trim leaves in a pod only what this package reads, so that an informer's store holds at most 2 KiB a pod.
+func Trim(pod *corev1.Pod) {
+	ready := corev1.PodCondition{}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			ready = corev1.PodCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}
+		}
+	}
+	*pod = corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp, Labels: pod.Labels,
+			OwnerReferences: trimmedOwners(pod), Annotations: trimmedAnnotations(pod),
+		},
+		Spec: corev1.PodSpec{
+			RestartPolicy: pod.Spec.RestartPolicy, Containers: trimmedContainers(pod.Spec.Containers),
+			InitContainers: trimmedContainers(pod.Spec.InitContainers),
+		},
+		Status: corev1.PodStatus{
+			Phase:                 pod.Status.Phase,
+			ContainerStatuses:     trimmedStatuses(pod.Status.ContainerStatuses),
+			InitContainerStatuses: trimmedStatuses(pod.Status.InitContainerStatuses),
+		},
+	}
+	if ready.Type != "" {
+		pod.Status.Conditions = []corev1.PodCondition{ready}
+	}
+}
+
+func trimmedOwners(pod *corev1.Pod) []metav1.OwnerReference {
+	ref := metav1.GetControllerOf(pod)
+	if ref == nil {
+		return nil
+	}
+	return []metav1.OwnerReference{*ref}
+}
+
+func trimmedAnnotations(pod *corev1.Pod) map[string]string {
+	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; !mirror {
+		return nil
+	}
+	return map[string]string{corev1.MirrorPodAnnotationKey: ""}
+}
+
+// trimmedContainers leaves those that say something about restarts.
+func trimmedContainers(containers []corev1.Container) (kept []corev1.Container) {
+	for _, c := range containers {
+		if c.RestartPolicy != nil {
+			kept = append(kept, corev1.Container{Name: c.Name, RestartPolicy: c.RestartPolicy, RestartPolicyRules: c.RestartPolicyRules})
+		}
+	}
+	return kept
+}
+
+// trimmedStatuses leaves those of containers that may crash-loop.
+func trimmedStatuses(statuses []corev1.ContainerStatus) (kept []corev1.ContainerStatus) {
+	for i := range statuses {
+		s := &statuses[i]
+		waits := s.State.Waiting != nil && s.State.Waiting.Reason == crashLoopBackOff
+		if !waits && !repeatedExit(s) {
+			continue
+		}
+		k := corev1.ContainerStatus{Name: s.Name, RestartCount: s.RestartCount}
+		if waits {
+			k.State.Waiting = &corev1.ContainerStateWaiting{Reason: crashLoopBackOff}
+		} else {
+			k.State.Terminated = &corev1.ContainerStateTerminated{ExitCode: s.State.Terminated.ExitCode}
+		}
+		if last := s.LastTerminationState.Terminated; last != nil {
+			k.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: last.ExitCode}
+		}
+		kept = append(kept, k)
+	}
+	return kept
+}

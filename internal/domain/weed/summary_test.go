@@ -1,0 +1,201 @@
+package weed_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/weed"
+)
+
+func TestSummary(t *testing.T) {
+	y := watchingEtcd(t, etcdForAPI, newPod("api-a", backOff), newPod("api-b", backOff), newPod("api-c", backOff, ownerless), newPod("api-d", backOff, ownerless))
+	sum, ok := y.Summary("wc-uid", at(0))
+	expect(t, "known", ok, true)
+	expect(t, "Services", sum.Services, 1)
+	expect(t, "active", sum.Active, 0)
+	expect(t, "last", sum.Last.Service, "")
+	y.TakeDirty()
+
+	for _, k := range recoverEtcd(y, 0) {
+		y.Decide(k, at(second), "")
+	}
+	y.Decide(key("api-c"), at(2*second), "") // it isn't counted twice
+	expect(t, "dirty", fmt.Sprint(y.TakeDirty()), "[ns/wc]")
+	y.Decide(key("api-c"), at(3*second), "")
+	expect(t, "dirty when nothing is new", fmt.Sprint(y.TakeDirty()), "[]")
+
+	sum, _ = y.Summary("wc-uid", at(3*second))
+	expect(t, "active", sum.Active, 1)
+	expect(t, "window", sum.Windows[0].Deleted, 2)
+	expect(t, "last deletion", sum.Windows[0].LastDeletion, noon.Add(second))
+	expect(t, "last", sum.Last.Opened, noon)
+	expect(t, "deleted", sum.Deleted, 2)
+	expect(t, "skipped", fmt.Sprint(sum.Skipped), "map[NoController:2]")
+	expect(t, "held", fmt.Sprint(sum.Held), "map[NoController:{2 ns/api-c: no controller owns it, so nothing would replace it}]")
+	expect(t, "recent", sum.Recent[0].Pod+" "+sum.Recent[1].Pod+" "+sum.Recent[1].Owner, "api-b api-a ReplicaSet/api")
+	expect(t, "looks again", sum.LookAgain, noon.Add(2*time.Minute))
+
+	y.ForgetPod(key("api-d"))
+	sum, _ = y.Summary("wc-uid", at(4*second))
+	expect(t, "held, after one is gone", sum.Held["NoController"].Pods, 1)
+	y.Expire(at(2 * time.Minute))
+	sum, _ = y.Summary("wc-uid", at(2*time.Minute))
+	expect(t, "held, after the window", len(sum.Held), 0)
+	expect(t, "active, after the window", sum.Active, 0)
+	expect(t, "skipped, after the window", fmt.Sprint(sum.Skipped), "map[NoController:2]")
+	if _, ok := y.Summary("another", at(0)); ok {
+		t.Error("a config that isn't known is summed up")
+	}
+}
+
+func TestAtMostTwentyOfEverything(t *testing.T) {
+	y := newYard()
+	wc := newWeederConfig(t, "autohealer-system", "wc", etcdForAPI+"namespaceSelector: {}")
+	y.ObserveConfig(compiled(t, wc), weed.Active, at(0))
+	for i := range 30 {
+		namespace := fmt.Sprintf("ns%02d", i)
+		y.ObserveNamespace(namespace, nil, at(0))
+		for j := range 30 - i {
+			y.ObservePod(newPod(fmt.Sprintf("api-%d", j), in(namespace), backOff), at(0))
+		}
+		y.ObservePod(newPod("etcd-0", in(namespace), readySince(0)), at(0))
+		slice := newSlice("s", "etcd", "etcd-0")
+		slice.Namespace = namespace
+		y.ObserveSlice(slice, at(0))
+	}
+	limits := limit.Builtin()
+	limits.MaxPodDeletionsPerMinute = 10000
+	y.SetLimits(limits)
+	for _, k := range y.MarkSynced(at(0)) {
+		if plan, next := y.Decide(k, at(second), ""); next != weed.Delete {
+			t.Fatalf("%s: %s", k, verdict(plan, next))
+		}
+	}
+	sum, _ := y.Summary("wc-uid", at(second))
+	expect(t, "windows", sum.Active, 30)
+	expect(t, "sampled", len(sum.Windows), 20)
+	expect(t, "the busiest", sum.Windows[0].Namespace+" "+sum.Windows[19].Namespace, "ns00 ns19")
+	expect(t, "recent", len(sum.Recent), 20)
+	expect(t, "deleted", sum.Deleted, 30*31/2)
+}
+
+// storedStatus is what a controller writes from a summary.
+func storedStatus(sum weed.Summary) v1alpha1.WeederConfigStatus {
+	st := v1alpha1.WeederConfigStatus{Deleted: sum.Deleted}
+	for _, w := range sum.Windows {
+		rw := v1alpha1.RecoveryWindow{Recovery: v1alpha1.Recovery{Namespace: w.Namespace, Service: w.Service, Time: metav1.NewTime(w.Opened.Truncate(second))}, Until: metav1.NewTime(w.Ends), Deleted: int32(w.Deleted)}
+		if !w.LastDeletion.IsZero() {
+			last := metav1.NewTime(w.LastDeletion.Truncate(second))
+			rw.LastDeletion = &last
+		}
+		st.Windows = append(st.Windows, rw)
+	}
+	if sum.Last.Service != "" {
+		st.LastTriggered = &v1alpha1.Recovery{Namespace: sum.Last.Namespace, Service: sum.Last.Service, Time: metav1.NewTime(sum.Last.Opened.Truncate(second))}
+	}
+	for reason, n := range sum.Skipped {
+		st.Skipped = append(st.Skipped, v1alpha1.SkippedPods{Reason: string(reason), Count: n})
+	}
+	for _, r := range sum.Recent {
+		st.RecentDeletions = append(st.RecentDeletions, v1alpha1.PodDeletion{Time: metav1.NewTime(r.Server.Truncate(second)), Namespace: r.Namespace, Pod: r.Pod, PodUID: string(r.UID), Owner: r.Owner, Service: r.Service, Repeat: r.Repeat})
+	}
+	return st
+}
+
+// What one process did holds the next one back just as much.
+func TestARestartForgetsNoLimit(t *testing.T) {
+	limits := limit.Builtin()
+	limits.MaxPodDeletionsPerMinute = 40
+	wc := newWeederConfig(t, "ns", "wc", etcdForAPI+"cooldown: 20s\nmaxRepeatsPerOwner: 1\nmaxDeletionsPerWatch: 35")
+	before := watchingEtcd(t, etcdForAPI+"cooldown: 20s\nmaxRepeatsPerOwner: 1\nmaxDeletionsPerWatch: 35", newPod("etcd-0", readySince(-second)))
+	for i := range 30 {
+		before.ObservePod(newPod(fmt.Sprintf("api-%02d", i), owned("ReplicaSet", fmt.Sprintf("set%02d", i)), backOff), at(-second))
+	}
+	before.ObservePod(newPod("api-x", labelled("x", "x"), backOff, ownerless), at(-second))
+	for i, k := range recoverEtcd(before, 0) {
+		before.Decide(k, at(time.Duration(i)*100*time.Millisecond), "")
+	}
+	sum, _ := before.Summary("wc-uid", at(5*second))
+	expect(t, "deleted before", sum.Deleted, 30)
+	wc.Status = storedStatus(sum)
+
+	after := weed.NewYard(limits, "autohealer-system")
+	after.ObservePod(newPod("etcd-0", readySince(-second)), at(5*second))
+	after.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0"), at(5*second))
+	for i := range 20 { // of workloads that the status remembers no deletion of
+		after.ObservePod(newPod(fmt.Sprintf("api-new%02d", i), owned("StatefulSet", fmt.Sprintf("new%d", i)), backOff), at(5*second))
+	}
+	after.ObservePod(newPod("api-29r", owned("ReplicaSet", "set29"), created(4*second), backOff), at(5*second))
+	after.ObserveConfig(compiled(t, wc), weed.Active, at(5*second))
+	after.ObserveConfig(compiled(t, wc), weed.Active, at(5*second)) // once more changes nothing
+	due := after.MarkSynced(at(5 * second))
+	expect(t, "due", len(due), 21)
+	expect(t, "windows", strings.Join(opened(after), ";"), "ns/etcd until +1m59s")
+	expect(t, "a replacement of what the former process deleted", decide(after, "api-29r", 6*second), "Cooldown")
+	expect(t, "it, later", decide(after, "api-29r", 24*second), "delete again")
+	verdicts := map[string]int{}
+	for _, k := range due {
+		verdicts[verdict(after.Decide(k, at(25*second), ""))]++
+	}
+	expect(t, "the rest", fmt.Sprint(verdicts), "map[MaxDeletionsPerWatch:16 delete:4 read live:1]")
+	sum, _ = after.Summary("wc-uid", at(25*second))
+	expect(t, "deleted after", sum.Deleted, 35)
+	expect(t, "skipped after", fmt.Sprint(sum.Skipped), "map[Cooldown:1 MaxDeletionsPerWatch:16 NoController:1]")
+	expect(t, "recent after", len(sum.Recent), 20)
+	if !slices.IsSortedFunc(sum.Recent, func(a, b weed.Record) int { return b.At.Compare(a.At) }) {
+		t.Error("the recent deletions aren't sorted")
+	}
+}
+
+func TestTheMinuteIsNotOverAfterARestart(t *testing.T) {
+	wc := newWeederConfig(t, "ns", "wc", etcdForAPI)
+	last := metav1.NewTime(noon)
+	wc.Status.Windows = []v1alpha1.RecoveryWindow{{Recovery: v1alpha1.Recovery{Namespace: "ns", Service: "etcd", Time: metav1.NewTime(noon.Add(-30 * second))}, Until: metav1.NewTime(noon.Add(90 * second)), Deleted: 58, LastDeletion: &last}}
+	y := newYard()
+	for i := range 5 {
+		y.ObservePod(newPod(fmt.Sprintf("api-%d", i), backOff), at(5*second))
+	}
+	y.ObservePod(newPod("etcd-0", readySince(-30*second)), at(5*second))
+	y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0"), at(5*second))
+	y.ObserveConfig(compiled(t, wc), weed.Active, at(5*second))
+	y.MarkSynced(at(5 * second))
+	expect(t, "59th", decide(y, "api-0", 5*second), "delete")
+	expect(t, "60th", decide(y, "api-1", 5*second), "delete")
+	expect(t, "61st", decide(y, "api-2", 5*second), "MaxPodDeletionsPerMinute")
+	expect(t, "61st, when the former process's may still count", decide(y, "api-2", 60*second), "MaxPodDeletionsPerMinute")
+	expect(t, "61st, a minute after them", decide(y, "api-2", 61*second), "delete")
+}
+
+// A standby sees the windows open and the leader's deletions in the status.
+func TestAStandbyTakesOverTheWindowsAsTheyAre(t *testing.T) {
+	wc := newWeederConfig(t, "ns", "wc", etcdForAPI+"maxDeletionsPerWatch: 2")
+	standby := watchingEtcd(t, etcdForAPI+"maxDeletionsPerWatch: 2", newPod("api-1", backOff), newPod("api-2", backOff), newPod("api-3", backOff))
+	recoverEtcd(standby, 0)
+	last := metav1.NewTime(noon)
+	wc.Status.Windows = []v1alpha1.RecoveryWindow{{Recovery: v1alpha1.Recovery{Namespace: "ns", Service: "etcd", Time: metav1.NewTime(noon)}, Until: metav1.NewTime(noon.Add(2 * time.Minute)), Deleted: 1, LastDeletion: &last}}
+	standby.ObserveConfig(compiled(t, wc), weed.Active, at(second))
+	standby.ForgetPod(key("api-1"))
+	expect(t, "due when it leads", names(standby.Due(at(2*second))), "api-2 api-3")
+	expect(t, "the last place", decide(standby, "api-2", 2*second), "delete")
+	expect(t, "none is left", decide(standby, "api-3", 2*second), "MaxDeletionsPerWatch")
+}
+
+// Storing any status must not let anything be done: with and without it, what is deleted then is deleted without it, too.
+func TestAStatusAuthorisesNothing(t *testing.T) {
+	wc := newWeederConfig(t, "ns", "wc", etcdForAPI)
+	wc.Status.Windows = []v1alpha1.RecoveryWindow{{Recovery: v1alpha1.Recovery{Namespace: "ns", Service: "etcd", Time: metav1.NewTime(noon)}, Until: metav1.NewTime(noon.Add(time.Hour)), Deleted: -100}}
+	wc.Status.ActiveWindows = 1
+	y := newYard()
+	y.ObservePod(newPod("api-1", backOff), at(second))
+	y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0:notready"), at(second))
+	y.ObserveConfig(compiled(t, wc), weed.Active, at(second))
+	expect(t, "due", names(y.MarkSynced(at(second))), "")
+	expect(t, "decision", decide(y, "api-1", second), "")
+}

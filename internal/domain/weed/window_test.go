@@ -1,0 +1,341 @@
+package weed_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/internal/domain/weed"
+)
+
+// The seed's example: etcd has three replicas, times are in seconds.
+func TestTheSeedsTimeline(t *testing.T) {
+	y := newYard()
+	etcds := []string{"etcd-0", "etcd-1", "etcd-2"}
+	for _, name := range etcds {
+		y.ObservePod(newPod(name, readySince(-24*time.Hour)), at(-time.Minute))
+	}
+	apis := []string{"api-a", "api-b"}
+	for _, name := range apis {
+		y.ObservePod(newPod(name, running), at(-time.Minute))
+	}
+	y.ObserveSlice(newSlice("etcd-main-client-x", "etcd-main-client", etcds...), at(-time.Minute))
+	wc := newConfig(t, "wc", `
+watchDuration: 2m0s
+servicesAndDependantSelectors: {etcd-main-client: {podSelectors: [{matchExpressions: [{key: app, operator: In, values: [api]}]}]}}
+`)
+	y.ObserveConfig(wc, weed.Active, at(-time.Minute))
+	y.MarkSynced(at(-time.Minute))
+
+	for _, step := range []struct {
+		t    int
+		what string
+		do   func(now weed.Moment) []types.NamespacedName
+		// due are the pods to decide on, deleted those of them that are deleted.
+		due, deleted string
+	}{
+		{0, "all etcd pods go down", func(now weed.Moment) []types.NamespacedName {
+			return y.ObserveSlice(newSlice("etcd-main-client-x", "etcd-main-client", "etcd-0:notready", "etcd-1:notready", "etcd-2:notready"), now)
+		}, "", ""},
+		{10, "the API servers transition to CrashLoopBackOff", func(now weed.Moment) []types.NamespacedName {
+			return append(y.ObservePod(newPod("api-a", backOff), now), y.ObservePod(newPod("api-b", waiting), now)...)
+		}, "", ""},
+		{100, "all etcd pods recover", func(now weed.Moment) (due []types.NamespacedName) {
+			for _, name := range etcds {
+				due = append(due, y.ObservePod(newPod(name, readySince(100*second)), now)...)
+			}
+			return due
+		}, "", ""},
+		{101, "the slice's update is seen, and the API servers still crash-loop", func(now weed.Moment) []types.NamespacedName {
+			return y.ObserveSlice(newSlice("etcd-main-client-x", "etcd-main-client", etcds...), now)
+		}, "api-a api-b", "api-a api-b"},
+		{103, "the deletions are seen", func(now weed.Moment) []types.NamespacedName {
+			due := y.ObservePod(newPod("api-a", backOff, terminating), now)
+			y.ForgetPod(key("api-b"))
+			return due
+		}, "", ""},
+		{104, "the replica set's controller has made new ones", func(now weed.Moment) []types.NamespacedName {
+			return append(y.ObservePod(newPod("api-c", created(104*second)), now), y.ObservePod(newPod("api-d", created(104*second)), now)...)
+		}, "", ""},
+		{110, "another etcd update while Ready", func(now weed.Moment) []types.NamespacedName {
+			return y.ObserveSlice(newSlice("etcd-main-client-x", "etcd-main-client", "etcd-0", "etcd-1:notready", "etcd-2"), now)
+		}, "", ""},
+		{220, "one crash-loops again in the window's last second", func(now weed.Moment) []types.NamespacedName {
+			return y.ObservePod(newPod("api-c", created(104*second), backOff), now)
+		}, "api-c", "api-c"},
+		{221, "one crash-loops after it", func(now weed.Moment) []types.NamespacedName {
+			return y.ObservePod(newPod("api-d", created(104*second), backOff), now)
+		}, "", ""},
+	} {
+		now := at(time.Duration(step.t) * second)
+		due := step.do(now)
+		expect(t, step.what+": due", names(due), step.due)
+		var gone []string
+		for _, k := range due {
+			plan, next := y.Decide(k, now, "")
+			if next == weed.Delete {
+				gone = append(gone, k.Name)
+				y.Confirm(k, plan.Pod.UID)
+				expect(t, step.what+": trigger", plan.Delete.Trigger, noon.Add(100*second))
+			}
+		}
+		expect(t, step.what+": deleted", strings.Join(gone, " "), step.deleted)
+	}
+	expect(t, "windows", strings.Join(opened(y), "; "), "ns/etcd-main-client until +3m41s")
+}
+
+// A Service's slices as they come one after the other; "-name" deletes one.
+func TestOnlyTheTurnToReadyOpensAWindow(t *testing.T) {
+	type slices []*discoveryv1.EndpointSlice
+	gone := func(name string) *discoveryv1.EndpointSlice { return newSlice("-"+name, "etcd") }
+	unknown := newSlice("a", "etcd", "etcd-0") // no condition is written
+	unknown.Endpoints[0].Conditions = discoveryv1.EndpointConditions{}
+	publishing := newSlice("a", "etcd", "etcd-0:notready") // publishNotReadyAddresses: ready is always true
+	yes := true
+	publishing.Endpoints[0].Conditions.Ready = &yes
+	terminatingServes := newSlice("a", "etcd", "etcd-0:terminating")
+	terminatingServes.Endpoints[0].Conditions.Ready = &yes
+	byHand := newSlice("a", "etcd", "etcd-0")
+	byHand.Endpoints[0].TargetRef = nil
+	toNode := newSlice("a", "etcd", "etcd-0")
+	toNode.Endpoints[0].TargetRef.Kind = "Node"
+	moved := newSlice("a", "another", "etcd-0")
+
+	for name, test := range map[string]struct {
+		policy string
+		steps  slices
+		opens  int
+	}{
+		"notReady to Ready":                           {steps: slices{newSlice("a", "etcd", "etcd-0:notready"), newSlice("a", "etcd", "etcd-0")}, opens: 1},
+		"Ready to notReady":                           {steps: slices{newSlice("a", "etcd", "etcd-0"), newSlice("a", "etcd", "etcd-0:notready")}},
+		"there and back, twice":                       {steps: slices{newSlice("a", "etcd", "etcd-0:notready"), newSlice("a", "etcd", "etcd-0"), newSlice("a", "etcd", "etcd-0:notready"), newSlice("a", "etcd", "etcd-0")}, opens: 2},
+		"updates while Ready":                         {steps: slices{newSlice("a", "etcd", "etcd-0"), newSlice("a", "etcd", "etcd-0", "etcd-1"), newSlice("a", "etcd", "etcd-1")}},
+		"one of three is ready":                       {steps: slices{newSlice("a", "etcd", "etcd-0:notready", "etcd-1:notready", "etcd-2:notready"), newSlice("a", "etcd", "etcd-0:notready", "etcd-1", "etcd-2:notready")}, opens: 1},
+		"the second and third follow":                 {steps: slices{newSlice("a", "etcd", "etcd-0:notready", "etcd-1:notready"), newSlice("a", "etcd", "etcd-0", "etcd-1:notready"), newSlice("a", "etcd", "etcd-0", "etcd-1")}, opens: 1},
+		"scaled to zero":                              {steps: slices{newSlice("a", "etcd", "etcd-0"), newSlice("a", "etcd")}},
+		"scaled to zero while notReady":               {steps: slices{newSlice("a", "etcd", "etcd-0:notready"), newSlice("a", "etcd")}},
+		"scaled from zero":                            {steps: slices{newSlice("a", "etcd"), newSlice("a", "etcd", "etcd-0:notready"), newSlice("a", "etcd", "etcd-0")}, opens: 1},
+		"another slice is Ready already":              {steps: slices{newSlice("a", "etcd", "etcd-0"), newSlice("b", "etcd", "etcd-1:notready"), newSlice("b", "etcd", "etcd-1")}},
+		"the second slice turns Ready":                {steps: slices{newSlice("a", "etcd", "etcd-0:notready"), newSlice("b", "etcd", "etcd-1:notready"), newSlice("b", "etcd", "etcd-1")}, opens: 1},
+		"an empty slice beside":                       {steps: slices{newSlice("a", "etcd"), newSlice("b", "etcd", "etcd-1:notready"), newSlice("b", "etcd", "etcd-1")}, opens: 1},
+		"dual-stack: both families, one after other":  {steps: slices{newSlice("v4", "etcd", "etcd-0:notready"), newSlice("v6", "etcd", "etcd-0:notready"), newSlice("v4", "etcd", "etcd-0"), newSlice("v6", "etcd", "etcd-0")}, opens: 1},
+		"no conditions count as ready":                {steps: slices{newSlice("a", "etcd", "etcd-0:notready"), unknown}, opens: 1},
+		"not-ready addresses published":               {steps: slices{newSlice("a", "etcd", "etcd-0:notready"), publishing}},
+		"a terminating pod":                           {steps: slices{newSlice("a", "etcd", "etcd-0:notready"), newSlice("a", "etcd", "etcd-0:terminating")}},
+		"a terminating pod that is said to be ready":  {steps: slices{newSlice("a", "etcd", "etcd-0:notready"), terminatingServes}},
+		"an endpoint that is no pod":                  {steps: slices{newSlice("a", "etcd", "etcd-0:notready"), byHand}},
+		"an endpoint that is a node":                  {steps: slices{newSlice("a", "etcd", "etcd-0:notready"), toNode}},
+		"deleted and created Ready":                   {steps: slices{newSlice("a", "etcd", "etcd-0"), gone("a"), newSlice("a", "etcd", "etcd-0")}},
+		"deleted while notReady and created Ready":    {steps: slices{newSlice("a", "etcd", "etcd-0:notready"), gone("a"), newSlice("a", "etcd", "etcd-0")}},
+		"a new slice before the old one is deleted":   {steps: slices{newSlice("a", "etcd", "etcd-0"), newSlice("b", "etcd", "etcd-0"), gone("a")}},
+		"the slice is another Service's from now on":  {steps: slices{newSlice("a", "etcd", "etcd-0:notready"), moved}},
+		"AllReady: one of two":                        {policy: "AllReady", steps: slices{newSlice("a", "etcd", "etcd-0:notready", "etcd-1:notready"), newSlice("a", "etcd", "etcd-0", "etcd-1:notready")}},
+		"AllReady: both":                              {policy: "AllReady", steps: slices{newSlice("a", "etcd", "etcd-0", "etcd-1:notready"), newSlice("a", "etcd", "etcd-0", "etcd-1")}, opens: 1},
+		"AllReady: the other one terminates":          {policy: "AllReady", steps: slices{newSlice("a", "etcd", "etcd-0", "etcd-1:notready"), newSlice("a", "etcd", "etcd-0", "etcd-1:terminating")}, opens: 1},
+		"AllReady: empty":                             {policy: "AllReady", steps: slices{newSlice("a", "etcd", "etcd-0:notready"), newSlice("a", "etcd")}},
+		"AllReady: only terminating ones":             {policy: "AllReady", steps: slices{newSlice("a", "etcd", "etcd-0:notready"), newSlice("a", "etcd", "etcd-0:terminating")}},
+		"AllReady: the slice with the other one goes": {policy: "AllReady", steps: slices{newSlice("a", "etcd", "etcd-0"), newSlice("b", "etcd", "etcd-1:notready"), gone("b")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			y := newYard()
+			for _, name := range []string{"etcd-0", "etcd-1", "etcd-2"} {
+				y.ObservePod(newPod(name, readySince(-24*time.Hour)), at(0))
+			}
+			spec := etcdForAPI
+			if test.policy != "" {
+				spec += "readyPolicy: " + test.policy
+			}
+			y.ObserveConfig(newConfig(t, "wc", spec), weed.Active, at(0))
+			y.MarkSynced(at(0))
+			for i, s := range test.steps {
+				now := at(time.Duration(i) * second)
+				if name, deleted := strings.CutPrefix(s.Name, "-"); deleted {
+					y.ForgetSlice(key(name))
+				} else {
+					y.ObserveSlice(s, now)
+				}
+			}
+			expect(t, "windows opened", len(y.TakeOpened()), test.opens)
+		})
+	}
+}
+
+func TestAServiceThatIsReadyAtFirstSight(t *testing.T) {
+	for name, test := range map[string]struct {
+		policy string
+		since  []time.Duration // Ready transitions of etcd-0, etcd-1, …
+		unsure bool            // the API server's clock isn't known
+		// until is when the window ends; 0 when none opens. WatchDuration is 2 minutes.
+		until time.Duration
+	}{
+		"turned Ready a minute ago":               {since: []time.Duration{-time.Minute}, until: time.Minute},
+		"turned Ready this moment":                {since: []time.Duration{0}, until: 2 * time.Minute},
+		"turned Ready just less than 2m ago":      {since: []time.Duration{-119 * second}, until: second},
+		"turned Ready 2m ago":                     {since: []time.Duration{-2 * time.Minute}},
+		"has been Ready for a day":                {since: []time.Duration{-24 * time.Hour}},
+		"only one of its pods is new":             {since: []time.Duration{-24 * time.Hour, -time.Minute}},
+		"the first of its pods a minute ago":      {since: []time.Duration{-10 * second, -time.Minute}, until: time.Minute},
+		"AllReady: the last of its pods":          {policy: "AllReady", since: []time.Duration{-24 * time.Hour, -time.Minute}, until: time.Minute},
+		"AllReady: all are old":                   {policy: "AllReady", since: []time.Duration{-24 * time.Hour, -3 * time.Minute}},
+		"its node's clock is 30s ahead":           {since: []time.Duration{30 * second}, until: 2 * time.Minute},
+		"its node's clock is an hour ahead":       {since: []time.Duration{time.Hour}},
+		"the API server's time isn't known":       {since: []time.Duration{-time.Minute}, unsure: true},
+		"it isn't known when its pods did at all": {since: nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := at(0)
+			if test.unsure {
+				now.Server = time.Time{}
+			}
+			slice, pods := newSlice("a", "etcd", "etcd-0", "etcd-1"), []string{"etcd-0", "etcd-1"}
+			slice.Endpoints = slice.Endpoints[:max(1, len(test.since))]
+			build := func() *weed.Yard {
+				y := newYard()
+				for i, since := range test.since {
+					y.ObservePod(newPod(pods[i], readySince(since)), now)
+				}
+				return y
+			}
+			config := newConfig(t, "wc", etcdForAPI+"readyPolicy: "+map[string]string{"": "AnyReady"}[test.policy]+test.policy)
+			var want []string
+			if test.until != 0 {
+				want = []string{"ns/etcd until +" + test.until.String()}
+			}
+
+			restarted := build() // everything is known before it's synced
+			restarted.ObserveSlice(slice, now)
+			restarted.ObserveConfig(config, weed.Active, now)
+			restarted.MarkSynced(now)
+			expect(t, "after a restart", strings.Join(opened(restarted), ";"), strings.Join(want, ";"))
+
+			created := build() // the config comes later
+			created.ObserveSlice(slice, now)
+			created.MarkSynced(now)
+			created.ObserveConfig(config, weed.Active, now)
+			expect(t, "when the config is created", strings.Join(opened(created), ";"), strings.Join(want, ";"))
+
+			service := build() // the Service comes later
+			service.ObserveConfig(config, weed.Active, now)
+			service.MarkSynced(now)
+			service.ObserveSlice(slice, now)
+			expect(t, "when the slice is created", strings.Join(opened(service), ";"), strings.Join(want, ";"))
+		})
+	}
+}
+
+func TestAReadyServiceWhosePodsComeLater(t *testing.T) {
+	y := newYard()
+	y.ObserveConfig(newConfig(t, "wc", etcdForAPI), weed.Active, at(0))
+	y.ObservePod(newPod("api-1", backOff), at(0))
+	y.ObservePod(newPod("etcd-1", readiness("False", -time.Hour)), at(0))
+	y.ObserveSlice(newSlice("a", "etcd", "etcd-0", "etcd-1"), at(0))
+	expect(t, "due while nothing is known of its pods", names(y.MarkSynced(at(0))), "")
+	expect(t, "due while one isn't known", names(y.ObservePod(newPod("etcd-0", readySince(-time.Minute)), at(second))), "")
+	expect(t, "due when all are known", names(y.ObservePod(newPod("etcd-1", readySince(-30*second)), at(2*second))), "api-1")
+	expect(t, "windows", strings.Join(opened(y), ";"), "ns/etcd until +1m0s")
+	expect(t, "due once more", names(y.ObservePod(newPod("etcd-1", readySince(-20*second)), at(3*second))), "")
+}
+
+func TestOneOldPodSettlesThatNothingRecovered(t *testing.T) {
+	y := newYard()
+	y.ObserveConfig(newConfig(t, "wc", etcdForAPI), weed.Active, at(0))
+	y.ObservePod(newPod("etcd-0", readySince(-time.Hour)), at(0))
+	y.ObserveSlice(newSlice("a", "etcd", "etcd-0", "etcd-1"), at(0))
+	y.MarkSynced(at(0))
+	y.ObservePod(newPod("etcd-1", readySince(-10*second)), at(second))
+	expect(t, "windows", len(y.TakeOpened()), 0)
+}
+
+func TestAWindowLastsToItsEnd(t *testing.T) {
+	y := watchingEtcd(t, etcdForAPI, newPod("api-1", running), newPod("api-2", running))
+	recoverEtcd(y, 0)
+	failEtcd(y, 10*second) // the Service fails again, and the window stays
+	expect(t, "due", names(y.ObservePod(newPod("api-1", backOff), at(119*second))), "api-1")
+	expect(t, "next end", y.Expire(at(119*second)), noon.Add(2*time.Minute))
+	expect(t, "due at its end", names(y.ObservePod(newPod("api-2", backOff), at(120*second))), "")
+	expect(t, "decision at its end", decide(y, "api-1", 120*second), "")
+	expect(t, "next end", y.Expire(at(120*second)), time.Time{})
+}
+
+func TestANewTurnRestartsTheWindow(t *testing.T) {
+	y := watchingEtcd(t, etcdForAPI+"maxDeletionsPerWatch: 1", newPod("api-1", backOff), newPod("api-2", backOff))
+	expect(t, "due", names(recoverEtcd(y, 0)), "api-1 api-2")
+	deleted(t, y, "api-1", 0)
+	expect(t, "the second", decide(y, "api-2", second), "MaxDeletionsPerWatch")
+	failEtcd(y, 60*second)
+	expect(t, "due", names(recoverEtcd(y, 100*second)), "api-2")
+	deleted(t, y, "api-2", 219*second)
+	expect(t, "windows", strings.Join(opened(y), "; "), "ns/etcd until +2m0s; ns/etcd until +3m40s")
+}
+
+func TestAConfigThatChanges(t *testing.T) {
+	y := watchingEtcd(t, etcdForAPI, newPod("api-1", backOff), newPod("db-1", backOff), newPod("web-0", readySince(-10*second)))
+	y.ObserveSlice(newSlice("w", "web", "web-0"), at(0))
+	recoverEtcd(y, 0)
+	y.TakeOpened()
+	change := func(spec string, d time.Duration) string {
+		wc := newWeederConfig(t, "ns", "wc", spec)
+		wc.Generation = int64(2 + d/second)
+		return names(y.ObserveConfig(compiled(t, wc), weed.Active, at(d)))
+	}
+	expect(t, "other pods depend on it", change("watchDuration: 2m\nservicesAndDependantSelectors: {etcd: {podSelectors: [{matchLabels: {app: db}}]}}", 10*second), "db-1")
+	expect(t, "a former one", decide(y, "api-1", 10*second), "")
+	expect(t, "a shorter watchDuration", change("watchDuration: 15s\nservicesAndDependantSelectors: {etcd: {podSelectors: [{matchLabels: {app: db}}]}}", 14*second), "db-1")
+	expect(t, "after its end", decide(y, "db-1", 15*second), "")
+	expect(t, "another Service, which recovered lately", change("watchDuration: 60s\nservicesAndDependantSelectors: {web: {podSelectors: [{matchLabels: {app: db}}]}}", 20*second), "db-1")
+	expect(t, "windows", strings.Join(opened(y), "; "), "ns/web until +50s")
+	y.ForgetConfig("wc-uid")
+	expect(t, "without a config", decide(y, "db-1", 21*second), "")
+	expect(t, "without a config", names(y.Due(at(21*second))), "")
+}
+
+func TestAConfigMayHoldInManyNamespaces(t *testing.T) {
+	y := newYard()
+	wc := newWeederConfig(t, "autohealer-system", "wc", etcdForAPI+"namespaceSelector: {matchLabels: {shoot: 'yes'}}")
+	y.ObserveConfig(compiled(t, wc), weed.Active, at(0))
+	shoot := map[string]string{"shoot": "yes"}
+	y.ObserveNamespace("a", shoot, at(0))
+	y.ObserveNamespace("b", nil, at(0))
+	y.ObserveNamespace("autohealer-system", nil, at(0))
+	slice := func(namespace string, endpoints ...string) *discoveryv1.EndpointSlice {
+		s := newSlice("s", "etcd", endpoints...)
+		s.Namespace = namespace
+		return s
+	}
+	for _, namespace := range []string{"a", "b", "c", "autohealer-system"} {
+		y.ObserveSlice(slice(namespace, "etcd-0:notready"), at(0))
+		y.ObservePod(newPod("api-1", in(namespace), backOff), at(0))
+		y.ObservePod(newPod("etcd-0", in(namespace), readySince(10*second)), at(10*second))
+	}
+	y.MarkSynced(at(0))
+	var due []types.NamespacedName
+	for _, namespace := range []string{"a", "b", "c", "autohealer-system"} {
+		due = append(due, y.ObserveSlice(slice(namespace, "etcd-0"), at(10*second))...)
+	}
+	expect(t, "due", len(due), 1)
+	expect(t, "due", due[0].String(), "a/api-1")
+	expect(t, "due in one that is labelled now", y.ObserveNamespace("b", shoot, at(20*second))[0].String(), "b/api-1")
+	expect(t, "due in one that is created now", y.ObserveNamespace("c", shoot, at(30*second))[0].String(), "c/api-1")
+	expect(t, "windows", strings.Join(opened(y), "; "), "a/etcd until +2m10s; b/etcd until +2m10s; c/etcd until +2m10s")
+	sum, _ := y.Summary("wc-uid", at(30*second))
+	expect(t, "Services watched", sum.Services, 3)
+	y.ObserveNamespace("a", nil, at(40*second))
+	y.ForgetNamespace("b")
+	sum, _ = y.Summary("wc-uid", at(40*second))
+	expect(t, "windows left", slices.IndexFunc(sum.Windows, func(w weed.Window) bool { return w.Namespace != "c" }), -1)
+	expect(t, "windows left", sum.Active, 1)
+}
+
+func TestNamespaceSelectorIsForAutohealersOwnNamespace(t *testing.T) {
+	wc := newWeederConfig(t, "tenant", "wc", etcdForAPI+"namespaceSelector: {}")
+	if _, err := weed.NewConfig(wc, "autohealer-system"); err == nil || !strings.Contains(err.Error(), "only in Autohealer's own namespace") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := weed.NewConfig(wc, ""); err == nil {
+		t.Error("taken while Autohealer's own namespace isn't known")
+	}
+}

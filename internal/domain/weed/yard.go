@@ -1,0 +1,296 @@
+package weed
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+)
+
+// Yard is what is known of pods, Services and configs, indexed so that a pod's event costs next to nothing while no window
+// is open, and opening one costs a look at the pods that crash-loop. It is safe for concurrent use; plans are made and
+// their places reserved under one lock, so that two workers can't both take the last place under a limit.
+type Yard struct {
+	mu           sync.RWMutex
+	limits       limit.Limits
+	ownNamespace string
+	synced       bool
+	// actsFrom is until when nothing is done because our clock stepped.
+	actsFrom time.Time
+
+	// pods by namespace and name; crashing has those that crash-loop.
+	pods, crashing map[string]map[string]*podState
+
+	services map[types.NamespacedName]*service
+	// sliceOf is the Service of each EndpointSlice.
+	sliceOf    map[types.NamespacedName]types.NamespacedName
+	namespaces map[string]labels.Set
+
+	configs map[types.UID]*configState
+	// naming are the configs that name a Service, by its name.
+	naming map[string]map[types.UID]*configState
+
+	// windows are the open ones by namespace.
+	windows map[string]map[watchKey]*window
+	// unproven are Services that were Ready at first sight and whose pods aren't all known yet, with when that was.
+	unproven map[watchKey]time.Time
+	opened   []Opened
+	ledger   ledger
+	queue    queue
+	dirty    map[types.UID]types.NamespacedName
+}
+
+// podState is a pod with what we did about it.
+type podState struct {
+	Pod
+	// firstSeen by our clock.
+	firstSeen time.Time
+	// sent is a deletion of ours that the pod as we know it doesn't show yet.
+	sent *sent
+	// confirmed: the API server took that deletion; this pod is never deleted again.
+	confirmed bool
+	// held: some config names it as held back.
+	held bool
+}
+
+// configState is a config with what it watches and did.
+type configState struct {
+	*Config
+	standing Standing
+	// ready is each watched Service's state when it was last judged; one that wasn't seen yet is missing.
+	ready map[types.NamespacedName]bool
+	held  map[heldKey]Hold
+	totals
+}
+
+type heldKey struct {
+	pod     types.NamespacedName
+	service string
+}
+
+// watchKey is one config's watch of one Service.
+type watchKey struct {
+	config  types.UID
+	service types.NamespacedName
+}
+
+// NewYard is an empty yard that lets nothing be done until MarkSynced. OwnNamespace is where Autohealer runs, "" when that
+// is unknown.
+func NewYard(limits limit.Limits, ownNamespace string) *Yard {
+	return &Yard{
+		limits: limits, ownNamespace: ownNamespace,
+		pods: map[string]map[string]*podState{}, crashing: map[string]map[string]*podState{},
+		services: map[types.NamespacedName]*service{}, sliceOf: map[types.NamespacedName]types.NamespacedName{}, namespaces: map[string]labels.Set{},
+		configs: map[types.UID]*configState{}, naming: map[string]map[types.UID]*configState{},
+		windows: map[string]map[watchKey]*window{}, unproven: map[watchKey]time.Time{},
+		ledger: ledger{byWorkload: map[Workload][]*Record{}}, queue: newQueue(), dirty: map[types.UID]types.NamespacedName{},
+	}
+}
+
+// MarkSynced says that everything that exists was observed: only from now on is a Service's turn to Ready a recovery, and
+// not news of an old one. It gives the pods to decide on.
+func (y *Yard) MarkSynced(at Moment) (due []types.NamespacedName) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.synced = true
+	for _, cs := range y.configs {
+		due = append(due, y.judgeAll(cs, at)...)
+	}
+	return due
+}
+
+// Synced says whether MarkSynced was called.
+func (y *Yard) Synced() bool {
+	y.mu.RLock()
+	defer y.mu.RUnlock()
+	return y.synced
+}
+
+// HoldActsUntil lets nothing be done before t: our clock stepped, and every deadline with it.
+func (y *Yard) HoldActsUntil(t time.Time) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.actsFrom = later(y.actsFrom, t)
+}
+
+// SetLimits replaces the limits and gives the pods that wait for one.
+func (y *Yard) SetLimits(limits limit.Limits) (due []types.NamespacedName) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.limits = limits
+	return y.queue.heads(len(y.queue.order))
+}
+
+// ObservePod takes in a pod as the API server has it and gives the pods to decide on, mostly none or this one. Older news
+// than what is known is ignored.
+func (y *Yard) ObservePod(pod *corev1.Pod, at Moment) (due []types.NamespacedName) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	return y.observe(pod, at)
+}
+
+// ObserveLive takes in a pod read live after a deletion whose outcome was uncertain: it shows the outcome.
+func (y *Yard) ObserveLive(pod *corev1.Pod, at Moment) (due []types.NamespacedName) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	due = y.observe(pod, at)
+	p := y.pods[pod.Namespace][pod.Name]
+	if p.UID == pod.UID && p.sent != nil && !p.Terminating {
+		due = append(due, y.refund(p)...)
+	}
+	return due
+}
+
+func (y *Yard) observe(pod *corev1.Pod, at Moment) (due []types.NamespacedName) {
+	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+	p := y.pods[pod.Namespace][pod.Name]
+	if p != nil && older(pod.ResourceVersion, p.ResourceVersion) { // of a former pod of this name, too
+		return nil
+	}
+	if p != nil && p.UID != pod.UID {
+		y.drop(p)
+		p = nil
+	}
+	if p == nil {
+		p = &podState{firstSeen: at.Now}
+		put(y.pods, key, p)
+	}
+	p.read(pod)
+	y.index(p)
+	if p.Ready && len(y.unproven) > 0 {
+		due = y.proveBy(p, at)
+	}
+	if p.actionable() && y.selected(p, at.Now) {
+		due = append(due, key)
+	}
+	return due
+}
+
+// actionable says whether the pod may have to be deleted at all.
+func (p *podState) actionable() bool { return p.looping() && !p.Terminating && !p.confirmed }
+
+// index files a pod under those that crash-loop, or takes it from there.
+func (y *Yard) index(p *podState) {
+	switch {
+	case p.actionable():
+		put(y.crashing, p.Key(), p)
+	case y.crashing[p.Namespace][p.Name] != nil:
+		take(y.crashing, p.Key())
+		y.release(p)
+	}
+}
+
+func put(pods map[string]map[string]*podState, key types.NamespacedName, p *podState) {
+	here := pods[key.Namespace]
+	if here == nil {
+		here = map[string]*podState{}
+		pods[key.Namespace] = here
+	}
+	here[key.Name] = p
+}
+
+func take(pods map[string]map[string]*podState, key types.NamespacedName) {
+	here := pods[key.Namespace]
+	if delete(here, key.Name); len(here) == 0 {
+		delete(pods, key.Namespace)
+	}
+}
+
+// release ends a pod's waiting: it was deleted, recovered, or is gone.
+func (y *Yard) release(p *podState) {
+	key := p.Key()
+	y.queue.leave(key)
+	if !p.held {
+		return
+	}
+	p.held = false
+	for _, cs := range y.configs {
+		y.releaseIn(cs, func(k heldKey) bool { return k.pod == key })
+	}
+}
+
+func (y *Yard) releaseIn(cs *configState, which func(heldKey) bool) {
+	before := len(cs.held)
+	maps.DeleteFunc(cs.held, func(k heldKey, _ Hold) bool { return which(k) })
+	if len(cs.held) != before {
+		y.touch(cs)
+	}
+}
+
+// ForgetPod removes a pod that is gone.
+func (y *Yard) ForgetPod(key types.NamespacedName) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if p := y.pods[key.Namespace][key.Name]; p != nil {
+		y.drop(p)
+	}
+}
+
+func (y *Yard) drop(p *podState) {
+	take(y.crashing, p.Key())
+	y.release(p)
+	take(y.pods, p.Key())
+}
+
+// selected says whether an open window selects the pod.
+func (y *Yard) selected(p *podState, now time.Time) bool {
+	for _, w := range y.windows[p.Namespace] {
+		if w.wants(p, now) {
+			return true
+		}
+	}
+	return false
+}
+
+// Due are all pods to decide on, for a replica that begins to lead.
+func (y *Yard) Due(at Moment) (due []types.NamespacedName) {
+	y.mu.RLock()
+	defer y.mu.RUnlock()
+	for namespace := range y.windows {
+		for _, p := range y.crashing[namespace] {
+			if y.selected(p, at.Now) {
+				due = append(due, p.Key())
+			}
+		}
+	}
+	return sortedKeys(due)
+}
+
+// TakeDirty gives the configs whose status may have changed since it was last asked.
+func (y *Yard) TakeDirty() []types.NamespacedName {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if len(y.dirty) == 0 {
+		return nil
+	}
+	dirty := sortedKeys(slices.Collect(maps.Values(y.dirty)))
+	clear(y.dirty)
+	return dirty
+}
+
+func (y *Yard) touch(cs *configState) { y.dirty[cs.UID] = cs.Key() }
+
+// sortedKeys are the keys in order, each once.
+func sortedKeys(keys []types.NamespacedName) []types.NamespacedName {
+	slices.SortFunc(keys, compareKeys)
+	return slices.Compact(keys)
+}
+
+func compareKeys(a, b types.NamespacedName) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+}
+
+// older says whether resource version a lies before b; what can't be compared isn't older.
+func older(a, b string) bool {
+	c, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && c < 0
+}
