@@ -79,6 +79,9 @@ It judges with the same rules, by the same code, as the webhook in a cluster.`,
 		app.validate(),
 		app.plan(),
 		app.facts(),
+		app.rules(),
+		app.hash(),
+		app.convert(),
 		app.version(),
 	)
 	return root

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -84,6 +85,9 @@ func (a *App) runValidate(ctx context.Context, o *validateOptions) error {
 		r := w.checker.Document(ctx, d, old[keyOf(d.Object)])
 		failed = failed || !r.Allowed || result.FailOnWarning && r.Warns()
 		result.Reports = append(result.Reports, r)
+	}
+	if len(result.Reports)+result.Ignored == 0 { // what should have written it may have failed
+		return fmt.Errorf("--filename: there is no object in %s", strings.Join(o.filenames, ", "))
 	}
 	for _, kind := range w.checker.Guard().Kinds() {
 		result.Rules = append(result.Rules, w.checker.Guard().Rules(kind)...)

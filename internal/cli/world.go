@@ -123,28 +123,28 @@ func (a *App) readLive(ctx context.Context) (*snapshot.Snapshot, error) {
 	return s, err
 }
 
-// readPolicies reads Guardrails and exceptions from files. They must hold their schema: a rule that nobody can read would
-// be a rule that nobody asks.
-func (a *App) readPolicies(ctx context.Context, rules, exceptions []string) (policies, error) {
-	var p policies
-	if len(rules)+len(exceptions) == 0 {
-		return p, nil
-	}
-	checker, err := check.New(check.Options{Clock: a.Clock})
-	if err != nil {
+// readPolicies reads Guardrails and exceptions from files.
+func (a *App) readPolicies(ctx context.Context, rules, exceptions []string) (p policies, err error) {
+	if p.guardrails, err = readKind[v1alpha1.Guardrail](ctx, a, "--rules", "Guardrail", rules); err != nil {
 		return p, err
 	}
-	if p.guardrails, err = readKind[v1alpha1.Guardrail](ctx, checker, "--rules", "Guardrail", rules, a); err != nil {
-		return p, err
-	}
-	p.exceptions, err = readKind[v1alpha1.GuardrailException](ctx, checker, "--exceptions", "GuardrailException", exceptions, a)
+	p.exceptions, err = readKind[v1alpha1.GuardrailException](ctx, a, "--exceptions", "GuardrailException", exceptions)
 	return p, err
 }
 
-func readKind[T any](ctx context.Context, checker *check.Checker, flag, kind string, paths []string, a *App) ([]*T, error) {
+// readKind reads the objects of a kind from files that a flag names. They must hold their schema, and be all that is there
+// of ours: a rule that nobody can read would be a rule that nobody asks.
+func readKind[T any](ctx context.Context, a *App, flag, kind string, paths []string) ([]*T, error) {
+	if len(paths) == 0 {
+		return nil, nil
+	}
 	files, err := manifest.Files(paths, false, a.In)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	checker, err := check.New(check.Options{Clock: a.Clock})
+	if err != nil {
+		return nil, err
 	}
 	var objects []*T
 	for _, d := range documentsOf(files) {
@@ -152,10 +152,10 @@ func readKind[T any](ctx context.Context, checker *check.Checker, flag, kind str
 			continue
 		}
 		r := checker.Document(ctx, d, nil)
-		if r.Stored == nil {
+		switch {
+		case r.Stored == nil:
 			return nil, fmt.Errorf("%s: %s:%d: %s", flag, d.File, r.Violations[0].Line, r.Violations[0].Message)
-		}
-		if r.Kind != kind {
+		case r.Kind != kind:
 			return nil, fmt.Errorf("%s: %s:%d: want a %s, got a %s", flag, d.File, d.Line, kind, r.Kind)
 		}
 		object := new(T)
@@ -164,7 +164,7 @@ func readKind[T any](ctx context.Context, checker *check.Checker, flag, kind str
 		}
 		objects = append(objects, object)
 	}
-	if len(paths) > 0 && len(objects) == 0 {
+	if len(objects) == 0 {
 		return nil, fmt.Errorf("%s: there is no %s in %s", flag, kind, strings.Join(paths, ", "))
 	}
 	return objects, nil

@@ -1,0 +1,175 @@
+// Package convert turns configurations of other programs into Autohealer's policies. What a map would silently merge is an
+// error; what can't be carried over is a warning, never silence.
+package convert
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/resourcestack/autohealer/internal/cli/manifest"
+)
+
+// Object is a policy with the place that it came from.
+type Object struct {
+	File    string
+	Line    int
+	Content map[string]any
+}
+
+// Note is an error or a warning about a place.
+type Note struct {
+	File string
+	Line int
+	// Error: the place can't be converted.
+	Error   bool
+	Message string
+}
+
+// Result of a conversion.
+type Result struct {
+	Objects []Object
+	Notes   []Note
+}
+
+// Failed says whether anything couldn't be converted.
+func (r Result) Failed() bool {
+	return slices.ContainsFunc(r.Notes, func(n Note) bool { return n.Error })
+}
+
+// source is one kind of configuration.
+type source struct {
+	// name for messages; kind that it becomes.
+	name, kind string
+	// recognizes says whether a document is one.
+	recognizes func(map[string]any) bool
+	// convert adds what a document becomes.
+	convert func(*place)
+}
+
+// sources that are known. Another one is another entry.
+var sources = []source{conditionSets}
+
+// Kinds that something can be converted to.
+func Kinds() []string {
+	var kinds []string
+	for _, s := range sources {
+		kinds = append(kinds, s.kind)
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
+}
+
+// Convert converts every configuration in the files, bare or in the data of a ConfigMap, to a kind.
+func Convert(files []manifest.File, kind string) Result {
+	var r Result
+	for _, f := range files {
+		for _, d := range manifest.Read(f) {
+			convertDocument(&r, d, kind)
+		}
+	}
+	r.refuseTwins()
+	return r
+}
+
+func convertDocument(r *Result, d manifest.Document, kind string) {
+	p := &place{result: r, document: d}
+	for _, problem := range d.Problems {
+		p.add(Note{Line: problem.Line, Error: true, Message: problem.Message})
+	}
+	if len(d.Problems) > 0 {
+		return
+	}
+	if s := recognize(d.Object, kind); s != nil {
+		s.convert(p)
+		return
+	}
+	if d.Object["apiVersion"] == "v1" && d.Object["kind"] == "ConfigMap" {
+		convertConfigMap(p, kind)
+		return
+	}
+	p.warn("", "is no configuration that can be converted to %s, and is left out", kind)
+}
+
+func recognize(object map[string]any, kind string) *source {
+	for i := range sources {
+		if sources[i].kind == kind && sources[i].recognizes(object) {
+			return &sources[i]
+		}
+	}
+	return nil
+}
+
+// convertConfigMap looks for configurations in a ConfigMap's values.
+func convertConfigMap(p *place, kind string) {
+	data, _ := p.document.Object["data"].(map[string]any)
+	for _, key := range sortedKeys(data) {
+		path := "data[" + key + "]"
+		text, isText := data[key].(string)
+		if !isText {
+			p.fail(path, "must be a string")
+			continue
+		}
+		for _, d := range manifest.Read(manifest.File{Name: p.document.File, Text: []byte(text)}) {
+			inner := &place{result: p.result, document: d, before: p.document.LineOf(path)}
+			s := recognize(d.Object, kind)
+			switch {
+			case len(d.Problems) > 0:
+				inner.add(Note{Line: d.Problems[0].Line, Error: true, Message: path + ": " + d.Problems[0].Message})
+			case s == nil:
+				p.warn(path, "is no configuration that can be converted to %s, and is left out", kind)
+			default:
+				s.convert(inner)
+			}
+		}
+	}
+	if len(data) == 0 {
+		p.warn("data", "is empty, so there is nothing to convert")
+	}
+}
+
+// refuseTwins finds objects of one name: applied, the last would silently replace the others.
+func (r *Result) refuseTwins() {
+	first := map[string]Object{}
+	for _, o := range r.Objects {
+		metadata, _ := o.Content["metadata"].(map[string]any)
+		name := fmt.Sprint(o.Content["kind"], " ", metadata["name"])
+		twin, ok := first[name]
+		if !ok {
+			first[name] = o
+			continue
+		}
+		r.Notes = append(r.Notes, Note{File: o.File, Line: o.Line, Error: true, Message: fmt.Sprintf(
+			"would become %s, and so would %s:%d; kubectl apply would keep only the last of them: give one another type", name, twin.File, twin.Line)})
+	}
+}
+
+// place is a document that is being converted.
+type place struct {
+	result   *Result
+	document manifest.Document
+	// before is the number of lines before it, for one in a ConfigMap's value.
+	before int
+}
+
+func (p *place) add(n Note) {
+	n.File, n.Line = p.document.File, n.Line+p.before
+	p.result.Notes = append(p.result.Notes, n)
+}
+
+func (p *place) note(isError bool, path, message string) {
+	if path != "" {
+		message = path + ": " + message
+	}
+	p.add(Note{Line: p.document.LineOf(path), Error: isError, Message: message})
+}
+
+func (p *place) fail(path, format string, args ...any) {
+	p.note(true, path, fmt.Sprintf(format, args...))
+}
+func (p *place) warn(path, format string, args ...any) {
+	p.note(false, path, fmt.Sprintf(format, args...))
+}
+
+func (p *place) object(path string, content map[string]any) {
+	p.result.Objects = append(p.result.Objects, Object{File: p.document.File, Line: p.document.LineOf(path) + p.before, Content: content})
+}

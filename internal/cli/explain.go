@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/resourcestack/autohealer/internal/guard"
+)
+
+// explain writes all that is known of a rule, with one example of each verdict.
+func (a *App) explain(ctx context.Context, g *guard.Guard, kind string, r guard.RuleInfo) error {
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s\n\n%s\n\n", r.ID, r.Rationale)
+	for _, line := range [][2]string{
+		{"Severity", string(r.Severity)},
+		{"Kind", kind},
+		{"Reads", strings.Join(r.Reads, ", ")},
+		{"Asked", whenAsked(r)},
+		{"Without facts", withoutFacts(r)},
+		{"Exceptable", map[bool]string{true: "yes, by a GuardrailException", false: "no"}[r.Exceptable]},
+		{"Docs", guard.Docs(r.ID)},
+	} {
+		if line[1] != "" {
+			fmt.Fprintf(&out, "%-15s%s\n", line[0]+":", line[1])
+		}
+	}
+	fmt.Fprintf(&out, "\nExpression:\n%s", indent(r.Expression))
+	if r.MessageExpression != "" {
+		fmt.Fprintf(&out, "\nMessage:\n%s", indent(r.MessageExpression))
+	}
+	for _, v := range r.Variables {
+		fmt.Fprintf(&out, "\nvariables.%s:\n%s", v.Name, indent(v.Expression))
+	}
+	shown := map[guard.Outcome]bool{}
+	for _, test := range r.Tests {
+		if shown[test.Expect] {
+			continue
+		}
+		shown[test.Expect] = true
+		if err := writeExample(ctx, &out, g, kind, r, test); err != nil {
+			return fmt.Errorf("show test %q of %s: %w", test.Name, r.ID, err)
+		}
+	}
+	_, err := fmt.Fprint(a.Out, out.String())
+	return err
+}
+
+func whenAsked(r guard.RuleInfo) string {
+	asked := "at creation, and when the spec changes"
+	if r.AtRunTime {
+		asked += "; again before anything acts on the object"
+	}
+	if r.Portable {
+		asked += "; by the API server itself while the webhook is away"
+	}
+	return asked
+}
+
+func withoutFacts(r guard.RuleInfo) string {
+	if r.Portable {
+		return ""
+	}
+	if r.OnFactsUnavailable == guard.Deny {
+		return "refuses"
+	}
+	return "warns that it wasn't asked"
+}
+
+var outcomeWords = map[guard.Outcome]string{guard.ExpectAdmit: "Admitted", guard.ExpectWarn: "Warned", guard.ExpectDeny: "Refused"}
+
+func writeExample(ctx context.Context, out *strings.Builder, g *guard.Guard, kind string, r guard.RuleInfo, test guard.Test) error {
+	verdict, err := g.RunTest(ctx, kind, test)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "\n%s: %s\n", outcomeWords[test.Expect], test.Name)
+	for _, part := range []struct {
+		name string
+		text []byte
+	}{{"", test.Object}, {"was", test.OldObject}, {"plan", test.Plan}} {
+		if len(part.text) == 0 {
+			continue
+		}
+		var value any
+		if err := utiljson.Unmarshal(part.text, &value); err != nil {
+			return err
+		}
+		if part.name != "" {
+			value = map[string]any{part.name: value}
+		}
+		text, err := yaml.Marshal(value)
+		if err != nil {
+			return err
+		}
+		out.WriteString(indent(string(text)))
+	}
+	for _, v := range verdict.Violations {
+		if v.Rule == r.ID {
+			fmt.Fprintf(out, "  => %s\n", v.Message)
+		}
+	}
+	return nil
+}
+
+func indent(text string) string {
+	return "  " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n  ") + "\n"
+}

@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/resourcestack/autohealer/internal/cli/check"
+	"github.com/resourcestack/autohealer/internal/guard"
+)
+
+func (a *App) rules() *cobra.Command {
+	rules := &cobra.Command{
+		Use:   "rules",
+		Short: "Look at the rules that judge policies",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	rules.AddCommand(a.rulesList(), a.rulesExplain(), a.rulesTest())
+	return rules
+}
+
+func (a *App) rulesList() *cobra.Command {
+	var kind string
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the built-in rules",
+		Example: `  kubectl autohealer rules list
+  kubectl autohealer rules list --kind ConditionSet -o json`,
+		Args: cobra.NoArgs,
+	}
+	cmd.Flags().StringVar(&kind, "kind", "", "only the rules for this kind")
+	output := choiceFlag(cmd, "output", "o", "output format", "text", "json")
+	cmd.RunE = func(*cobra.Command, []string) error { return a.runRulesList(kind, output.value) }
+	return cmd
+}
+
+// listed is a rule as rules list tells it.
+type listed struct {
+	ID         string         `json:"id"`
+	Kinds      []string       `json:"kinds"`
+	Severity   guard.Severity `json:"severity"`
+	Reads      []string       `json:"reads"`
+	Portable   bool           `json:"portable"`
+	AtRunTime  bool           `json:"atRunTime"`
+	Exceptable bool           `json:"exceptable"`
+	Rationale  string         `json:"rationale"`
+	Docs       string         `json:"docs"`
+}
+
+func (a *App) runRulesList(kind, output string) error {
+	checker, err := check.New(check.Options{Clock: a.Clock})
+	if err != nil {
+		return err
+	}
+	kinds := checker.Guard().Kinds()
+	if kind != "" {
+		i := slices.IndexFunc(kinds, func(k string) bool { return strings.EqualFold(k, kind) })
+		if i < 0 {
+			return fmt.Errorf("--kind: there are no rules for %q, only for %s", kind, strings.Join(kinds, ", "))
+		}
+		kinds = kinds[i : i+1]
+	}
+	rules := []listed{}
+	for _, k := range kinds {
+		for _, r := range checker.Guard().Rules(k) {
+			rules = append(rules, listed{ID: r.ID, Kinds: r.Kinds, Severity: r.Severity, Reads: r.Reads, Portable: r.Portable,
+				AtRunTime: r.AtRunTime, Exceptable: r.Exceptable, Rationale: r.Rationale, Docs: guard.Docs(r.ID)})
+		}
+	}
+	if output == "json" {
+		encoder := json.NewEncoder(a.Out)
+		encoder.SetEscapeHTML(false)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(rules)
+	}
+	table := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "RULE\tVERDICT\tNEEDS\tEXCEPTABLE")
+	for _, r := range rules {
+		needs, exceptable := "cluster", "no"
+		if r.Portable {
+			needs = "object"
+		}
+		if r.Exceptable {
+			exceptable = "yes"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.ID, r.Severity, needs, exceptable)
+	}
+	return table.Flush()
+}
+
+func (a *App) rulesExplain() *cobra.Command {
+	return &cobra.Command{
+		Use:     "explain RULE",
+		Short:   "Tell what a rule asks, why, and what it says of examples",
+		Example: `  kubectl autohealer rules explain conditionset/would-exceed-limit`,
+		Args:    cobra.ExactArgs(1),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			checker, err := check.New(check.Options{Clock: a.Clock})
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveError
+			}
+			return ruleIDs(checker.Guard()), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return a.runRulesExplain(cmd.Context(), args[0]) },
+	}
+}
+
+func ruleIDs(g *guard.Guard) []string {
+	var ids []string
+	for _, kind := range g.Kinds() {
+		for _, r := range g.Rules(kind) {
+			ids = append(ids, r.ID)
+		}
+	}
+	return ids
+}
+
+func (a *App) runRulesExplain(ctx context.Context, id string) error {
+	checker, err := check.New(check.Options{Clock: a.Clock})
+	if err != nil {
+		return err
+	}
+	g := checker.Guard()
+	for _, kind := range g.Kinds() {
+		for _, r := range g.Rules(kind) {
+			if r.ID == id {
+				return a.explain(ctx, g, kind, r)
+			}
+		}
+	}
+	return fmt.Errorf("there is no rule %q%s", id, didYouMean(id, ruleIDs(g)))
+}
+
+// didYouMean names the rules that share a word with what was asked for.
+func didYouMean(id string, ids []string) string {
+	name := id[strings.LastIndex(id, "/")+1:]
+	var close []string
+	for _, known := range ids {
+		if name != "" && strings.Contains(known, name) {
+			close = append(close, known)
+		}
+	}
+	if len(close) == 0 {
+		return "; see rules list"
+	}
+	return "; did you mean " + strings.Join(close, ", ") + "?"
+}
