@@ -61,8 +61,13 @@ func run(ctx context.Context, o options) error {
 }
 
 func addAll(mgr ctrl.Manager, o options, facts *kube.Facts, serving certificate, leads func() bool) error {
+	asking, err := newAuthorizer(mgr.GetConfig())
+	if err != nil {
+		return err
+	}
 	rules, err := guard.New(guard.Options{
 		Facts: facts, Planners: map[string]guard.Planner{"ConditionSet": guard.PlannerOf(facts.PreviewConditionSet)},
+		Authorizer: asking, AwaitGuardrails: true,
 	})
 	if err != nil {
 		return fmt.Errorf("make the guard: %w", err)

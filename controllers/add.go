@@ -2,9 +2,14 @@
 package controllers
 
 import (
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/controllers/conditionset"
+	"github.com/resourcestack/autohealer/controllers/guardrail"
+	"github.com/resourcestack/autohealer/controllers/guardrailexception"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
 )
@@ -19,10 +24,34 @@ type Options struct {
 	Leads func() bool
 }
 
+// policies are empty objects of the kinds that the rules judge and exceptions may name.
+var policies = []client.Object{&v1alpha1.ConditionSet{}}
+
 // AddToManager adds every kind's controllers to a manager.
 func AddToManager(mgr manager.Manager, opts Options) error {
+	exceptions := &kube.Collection[*v1alpha1.GuardrailException]{Cache: mgr.GetCache(), Kind: &v1alpha1.GuardrailException{}}
+	guardrails := &kube.Collection[*v1alpha1.Guardrail]{
+		Cache: mgr.GetCache(), Kind: &v1alpha1.Guardrail{},
+		After: exceptions, // nothing is judged before, so no policy is refused for want of an exception that there is
+	}
+	stored := &kube.Stored{Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Kinds: []kube.Ruling{
+		{Kind: v1alpha1.GroupVersion.WithKind("Guardrail"), InForce: guardrails.InForce},
+		{Kind: v1alpha1.GroupVersion.WithKind("GuardrailException"), InForce: exceptions.InForce, Lifts: true},
+	}}
+	rejections := &kube.Rejections{}
 	for _, add := range []func() error{
-		func() error { return conditionset.AddToManager(mgr, conditionset.Options(opts)) },
+		func() error {
+			return guardrailexception.AddToManager(mgr, guardrailexception.Options{Guard: opts.Guard, Exceptions: exceptions, Targets: policies})
+		},
+		func() error {
+			return guardrail.AddToManager(mgr, guardrail.Options{Guard: opts.Guard, Guardrails: guardrails, Rejections: rejections})
+		},
+		func() error {
+			return conditionset.AddToManager(mgr, conditionset.Options{
+				Guard: opts.Guard, Facts: opts.Facts, OwnNamespace: opts.OwnNamespace, Leads: opts.Leads,
+				Stored: stored, Rejections: rejections,
+			})
+		},
 	} {
 		if err := add(); err != nil {
 			return err

@@ -23,6 +23,10 @@ type Options struct {
 	Facts *kube.Facts
 	// OwnNamespace is where Autohealer's own pods run; "" when it runs outside the cluster.
 	OwnNamespace string
+	// Stored confirms just before an act that the rules in force are those that are stored.
+	Stored *kube.Stored
+	// Rejections learns which rules refuse which sets.
+	Rejections *kube.Rejections
 	// Leads says whether this replica surely leads, just before each act. Default: it does.
 	Leads func() bool
 }
@@ -32,17 +36,17 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if err := registerMetrics(opts.Facts.Fleet); err != nil {
 		return err
 	}
-	observer := NewObserver(mgr.GetCache(), opts.Guard, opts.Facts)
+	observer := NewObserver(mgr.GetCache(), opts.Guard, opts.Facts, opts.Rejections)
 	troubles := &status.Troubles{Hit: func(set types.NamespacedName) { observer.enqueueSet(set.Name) }}
 	report := NewReporter(mgr.GetEventRecorder("autohealer"), observer.knows)
 	nodes := &NodeReconciler{
 		Observer: observer, Live: mgr.GetAPIReader(), Troubles: troubles, Report: report, OwnNamespace: opts.OwnNamespace,
 		Orphans: &kube.Orphans{
-			Live: mgr.GetAPIReader(), Kind: v1alpha1.GroupVersion.WithKind("ConditionSet"), Confirm: opts.Facts.Fleet.ConfirmOrphan,
+			Live: mgr.GetAPIReader(), Kind: v1alpha1.GroupVersion.WithKind(kindConditionSet), Confirm: opts.Facts.Fleet.ConfirmOrphan,
 		},
 		Taints: &actuate.Taints{
 			Client: mgr.GetClient(), Acts: mgr.GetLogger().WithName("acts"), Leads: opts.Leads,
-			Current: &kube.Generations{Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}},
+			Current: &kube.Generations{Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Stored: opts.Stored},
 		},
 	}
 	sets := &Reconciler{Client: mgr.GetClient(), Observer: observer, Troubles: troubles, Report: report, Leads: opts.Leads}

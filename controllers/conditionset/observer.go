@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,7 +26,13 @@ type Observer struct {
 	Cache cache.Cache
 	Guard *guard.Guard
 	Facts *kube.Facts
+	// Rejections learns which rules refuse which sets.
+	Rejections *kube.Rejections
 
+	// again are sets to judge again though they didn't change, now or at a time.
+	again workqueue.TypedDelayingInterface[string]
+	// judging is held while a set is read and judged.
+	judging sync.Mutex
 	// lost takes the first object that the API server went back with.
 	lost chan error
 
@@ -34,11 +41,20 @@ type Observer struct {
 	sets       kube.Queue
 	judged     map[string]judgement // by name
 	leaseWatch bool
+	paused     string // by which Guardrails; "" when by none
+	unread     bool   // no Guardrail is read yet
 }
 
-// NewObserver gives an observer that does nothing before Start.
-func NewObserver(objects cache.Cache, rules *guard.Guard, facts *kube.Facts) *Observer {
-	return &Observer{Cache: objects, Guard: rules, Facts: facts, lost: make(chan error, 1), judged: map[string]judgement{}}
+// NewObserver gives an observer that follows the rules, and does nothing else before Start.
+func NewObserver(objects cache.Cache, rules *guard.Guard, facts *kube.Facts, rejections *kube.Rejections) *Observer {
+	o := &Observer{
+		Cache: objects, Guard: rules, Facts: facts, Rejections: rejections,
+		again: workqueue.NewTypedDelayingQueue[string](),
+		lost:  make(chan error, 1), judged: map[string]judgement{},
+	}
+	o.followPolicy()
+	rules.OnChange(o.rulesChanged)
+	return o
 }
 
 // NeedLeaderElection is false: every replica observes.
@@ -77,6 +93,7 @@ func (o *Observer) Start(ctx context.Context) error {
 	}
 	o.Facts.Fleet.MarkSynced(o.Facts.Moment())
 	o.enqueueAll()
+	go o.judgeAgain(ctx)
 	select {
 	case <-ctx.Done():
 		return nil

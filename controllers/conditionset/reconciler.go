@@ -43,8 +43,7 @@ func (r *Reconciler) keep(ctx context.Context, request reconcile.Request) (recon
 	if err := kube.SetFinalizer(ctx, r.Client, cs, v1alpha1.FinalizerUndo, true); err != nil {
 		return reconcile.Result{}, err
 	}
-	urgent := cs.Status.ObservedGeneration != cs.Generation // acting waits for the recorded key
-	if wait := r.pace.Wait(cs.UID, r.Observer.Facts.Clock.Now(), urgent); wait > 0 {
+	if wait := r.pace.Wait(cs.UID, r.Observer.Facts.Clock.Now(), r.urgent(cs)); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	st, ok := r.observe(cs)
@@ -52,6 +51,13 @@ func (r *Reconciler) keep(ctx context.Context, request reconcile.Request) (recon
 		return reconcile.Result{RequeueAfter: status.Delay}, nil
 	}
 	return r.writeStatus(ctx, cs, st)
+}
+
+// urgent: acting waits for the recorded key, and whoever changed a rule to see what it refuses.
+func (r *Reconciler) urgent(cs *v1alpha1.ConditionSet) bool {
+	j, judged := r.Observer.judgementOf(cs.Name)
+	accepted := meta.IsStatusConditionTrue(cs.Status.Conditions, v1alpha1.ConditionAccepted)
+	return cs.Status.ObservedGeneration != cs.Generation || judged && !j.outdated && j.unreadable == nil && accepted != j.verdict.Allowed
 }
 
 // release lets a deleted set go once no node carries its record any more, and says until then what it waits for.
@@ -72,11 +78,15 @@ func (r *Reconciler) release(ctx context.Context, cs *v1alpha1.ConditionSet) (re
 	return reconcile.Result{}, client.IgnoreNotFound(kube.SetFinalizer(ctx, r.Client, cs, v1alpha1.FinalizerUndo, false))
 }
 
-// observe gathers what the status tells; ok is false while the observer hasn't seen this generation.
+// observe gathers what the status tells; ok is false while the observer hasn't seen this generation, and while the rules
+// aren't known by which it would be judged.
 func (r *Reconciler) observe(cs *v1alpha1.ConditionSet) (st state, ok bool) {
 	facts := r.Observer.Facts
 	st.judgement, ok = r.Observer.judgementOf(cs.Name)
-	if !ok || st.uid != cs.UID || st.generation != cs.Generation {
+	if !ok || st.uid != cs.UID || st.generation != cs.Generation || st.outdated {
+		return st, false
+	}
+	if st.paused, ok = r.Observer.pausedBy(); !ok {
 		return st, false
 	}
 	st.synced = facts.Synced()

@@ -5,11 +5,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube/status"
 )
 
@@ -22,6 +24,8 @@ type state struct {
 	// synced: caches are full, so that counts mean something.
 	synced  bool
 	trouble *status.Trouble
+	// paused says which Guardrails pause new acts; "" when none does.
+	paused string
 	// undoing are nodes that a deleted set must still be undone on.
 	undoing int
 	on      []string
@@ -53,9 +57,9 @@ func shared(cs *v1alpha1.ConditionSet, st state) status.State {
 	s := status.State{
 		Judgement: status.Judgement{
 			Unreadable: st.unreadable, Allowed: st.verdict.Allowed, Violated: len(st.verdict.Violations) > 0,
-			RuleSet: st.verdict.RuleSetHash, Message: st.verdict.Message(),
+			RuleSet: st.verdict.RuleSetHash, Message: st.verdict.Message(), Lifted: lifted(st.verdict.Lifted),
 		},
-		Changes: "nodes", Synced: st.synced, Trouble: st.trouble, Says: operative(st),
+		Changes: "nodes", Synced: st.synced, Trouble: st.trouble, Paused: st.paused, Says: operative(st),
 	}
 	if cs.Spec.Mode == v1alpha1.Observe {
 		s.Observes = true
@@ -67,12 +71,24 @@ func shared(cs *v1alpha1.ConditionSet, st state) status.State {
 	return s
 }
 
+// lifted tells which exceptions keep which rules from refusing the set.
+func lifted(all []guard.Lifted) string {
+	says := make([]string, 0, len(all))
+	for _, l := range all {
+		says = append(says, fmt.Sprintf("GuardrailException %s lifts %s until %s", l.Exception, l.Rule, l.Until.UTC().Format(time.RFC3339)))
+	}
+	if len(says) == 0 {
+		return ""
+	}
+	return strings.Join(says, "; ") + "."
+}
+
 // operative tells in numbers what the set does, and why it does less than it asks or where that stands: many tools show
 // the message of Ready alone.
 func operative(st state) string {
 	says := []string{fmt.Sprintf("%d of %d selected nodes match, %d are tainted", st.summary.Matching, st.summary.Selected, st.summary.Tainted)}
 	for _, reason := range slices.Sorted(maps.Keys(st.summary.Holds)) {
-		if ofLimit(reason) || reason == condition.HeldByBreaker {
+		if ofLimit(reason) || reason == condition.HeldByBreaker || reason == condition.HeldByPause {
 			continue
 		}
 		count := st.summary.Holds[reason]

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	authorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	// rightsKept and refusalsKept are for how long an answer is believed. A right that was just given should count soon.
+	rightsKept   = time.Minute
+	refusalsKept = 10 * time.Second
+)
+
+// newAuthorizer tells rules what an account may do: it asks the API server by SubjectAccessReviews. It tries again once
+// only, since a review waits for it.
+func newAuthorizer(config *rest.Config) (authorizer.Authorizer, error) {
+	client, err := authorizationv1.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make the client of the authorizer: %w", err)
+	}
+	asking, err := authorizerfactory.DelegatingAuthorizerConfig{
+		SubjectAccessReviewClient: client,
+		AllowCacheTTL:             rightsKept,
+		DenyCacheTTL:              refusalsKept,
+		WebhookRetryBackoff:       &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 1, Steps: 2},
+	}.New()
+	if err != nil {
+		return nil, fmt.Errorf("make the authorizer: %w", err)
+	}
+	return asking, nil
+}

@@ -1,0 +1,41 @@
+package guardrail
+
+import (
+	"net/http"
+
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube"
+)
+
+// Options are what the controller for Guardrails needs.
+type Options struct {
+	Guard *guard.Guard
+	// Guardrails are all that are stored.
+	Guardrails *kube.Collection[*v1alpha1.Guardrail]
+	// Rejections of stored policies.
+	Rejections *kube.Rejections
+}
+
+// AddToManager adds the observer and the controller of the status. A replica isn't ready until all Guardrails are in force:
+// its webhook would admit what one of them forbids.
+func AddToManager(mgr manager.Manager, opts Options) error {
+	if err := registerMetrics(); err != nil {
+		return err
+	}
+	observer := &Observer{Guard: opts.Guard}
+	opts.Guardrails.Use, opts.Guardrails.Seen = observer.use, observer.enqueue
+	opts.Rejections.Follow(observer.enqueue)
+	if err := mgr.Add(opts.Guardrails); err != nil {
+		return err
+	}
+	if err := mgr.AddReadyzCheck("guardrails", func(*http.Request) error { return opts.Guardrails.Synced() }); err != nil {
+		return err
+	}
+	status := &Reconciler{
+		Client: mgr.GetClient(), Observer: observer, Rejections: opts.Rejections, Events: mgr.GetEventRecorder("autohealer"),
+	}
+	return kube.AddController(mgr, "guardrail", status, 1, observer.attach)
+}

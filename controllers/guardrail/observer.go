@@ -1,0 +1,77 @@
+package guardrail
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube"
+)
+
+// Observer puts all Guardrails in force, and keeps what became of each.
+type Observer struct {
+	Guard *guard.Guard
+
+	mu      sync.Mutex
+	queue   kube.Queue         // needs mu; nil until this replica leads
+	results map[string]outcome // needs mu; by name, nil until all Guardrails are in force
+}
+
+// outcome is what became of a generation of a Guardrail.
+type outcome struct {
+	uid        types.UID
+	generation int64
+	guard.GuardrailResult
+}
+
+// use puts these Guardrails in force in place of all former ones.
+func (o *Observer) use(ctx context.Context, all []*v1alpha1.Guardrail) {
+	results := map[string]outcome{}
+	rules := 0
+	for i, result := range o.Guard.SetGuardrails(all) {
+		results[all[i].Name] = outcome{uid: all[i].UID, generation: all[i].Generation, GuardrailResult: result}
+		rules += result.Rules
+	}
+	policy := o.Guard.Policy()
+	gaugePolicy(rules, policy.Paused())
+	log.FromContext(ctx).Info("Guardrails are in force", "guardrails", len(all), "rules", rules, "pausedBy", policy.PausedBy)
+	o.mu.Lock()
+	o.results = results
+	o.mu.Unlock()
+	for name := range results {
+		o.enqueue(name)
+	}
+}
+
+// outcomeOf tells what became of a Guardrail; ok is false while that generation isn't in force.
+func (o *Observer) outcomeOf(g *v1alpha1.Guardrail) (result outcome, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	result, ok = o.results[g.Name]
+	return result, ok && result.uid == g.UID && result.generation == g.Generation
+}
+
+// attach takes the queue of a replica that became the leader.
+func (o *Observer) attach(q kube.Queue) {
+	o.mu.Lock()
+	o.queue = q
+	names := make([]string, 0, len(o.results))
+	for name := range o.results {
+		names = append(names, name)
+	}
+	o.mu.Unlock()
+	for _, name := range names {
+		o.enqueue(name)
+	}
+}
+
+// enqueue asks for the status of a Guardrail. What isn't one, such as a kind's name, is found to be gone.
+func (o *Observer) enqueue(name string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	kube.Enqueue(o.queue, types.NamespacedName{Name: name}, 0)
+}

@@ -1,0 +1,136 @@
+package guardrail
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube/status"
+)
+
+// samples of rejected policies.
+const samples = 20
+
+// state is everything that a status tells.
+type state struct {
+	result guard.GuardrailResult
+	// rejected are the stored policies that a rule of the Guardrail refuses now, sorted.
+	rejected []string
+}
+
+// statusOf describes a Guardrail. It is pure: the same state gives the same status, so that nothing is written when nothing
+// changed.
+func statusOf(g *v1alpha1.Guardrail, st state) v1alpha1.GuardrailStatus {
+	after := *g.Status.DeepCopy()
+	after.ObservedGeneration = g.Generation
+	after.Rules = int32(st.result.Rules)
+	after.Rejects = int32(len(st.rejected))
+	after.RejectedPolicies = nil
+	if len(st.rejected) > 0 {
+		after.RejectedPolicies = st.rejected[:min(samples, len(st.rejected))]
+	}
+	status.Set(&after.Conditions, g.Generation, accepted(st))
+	status.Set(&after.Conditions, g.Generation, ready(g, st))
+	status.SetWhileTrue(&after.Conditions, g.Generation, stalled(st))
+	return after
+}
+
+func accepted(st state) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Message: refusal(st)}
+	verdict := st.result.Verdict
+	switch {
+	case len(st.result.Errors) > 0:
+		c.Reason = v1alpha1.ReasonInvalidRule
+	case verdict.Allowed:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonAdmitted, "All rules admit it (rule set "+verdict.RuleSetHash+")."
+	case len(verdict.Violations) > 0:
+		c.Reason = v1alpha1.ReasonRuleViolated
+	default:
+		c.Reason = v1alpha1.ReasonRulesNotEvaluated
+	}
+	return c
+}
+
+// refusal says what is wrong with the Guardrail: its rules that don't compile, each with its position, and the rules that
+// it breaks.
+func refusal(st state) string {
+	var says []string
+	for _, e := range st.result.Errors {
+		says = append(says, fmt.Sprintf("rule %s, %s: %s", e.Rule, e.Field, e.Message))
+	}
+	if !st.result.Verdict.Allowed {
+		says = append(says, st.result.Verdict.Message())
+	}
+	return limited(strings.Join(says, "\n"))
+}
+
+// limited keeps a message within what a condition takes.
+func limited(message string) string {
+	const most = 32 << 10
+	if len(message) <= most {
+		return message
+	}
+	return strings.ToValidUTF8(message[:most-len(" …")], "") + " …"
+}
+
+func ready(g *v1alpha1.Guardrail, st state) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonOperative, Message: inForce(g, st)}
+	if g.Spec.Paused {
+		c.Reason, c.Message = v1alpha1.ReasonPaused, "Nothing new is done in the whole cluster; undo goes on. "+c.Message
+	}
+	if a := accepted(st); a.Status == metav1.ConditionFalse {
+		c.Status, c.Reason = metav1.ConditionFalse, a.Reason
+		c.Message = "See Accepted. Until it is repaired it only makes things stricter: a rule that can't be evaluated refuses all of its kinds, and no limit is raised. " + c.Message
+	}
+	return c
+}
+
+// inForce tells in numbers what the Guardrail does.
+func inForce(g *v1alpha1.Guardrail, st state) string {
+	says := []string{count(st.result.Rules, "rule")}
+	if l := g.Spec.Limits; l != nil {
+		for _, cap := range []struct {
+			name  string
+			value *intstr.IntOrString
+		}{{"maxTaintedNodes", l.MaxTaintedNodes}, {"maxEvictingNodes", l.MaxEvictingNodes}} {
+			if cap.value != nil {
+				says = append(says, cap.name+" "+cap.value.String())
+			}
+		}
+		if l.MaxPodDeletionsPerMinute != nil {
+			says = append(says, fmt.Sprintf("maxPodDeletionsPerMinute %d", *l.MaxPodDeletionsPerMinute))
+		}
+	}
+	if n := len(g.Spec.ConditionTypes); n > 0 {
+		says = append(says, count(n, "condition type"))
+	}
+	if p := g.Spec.ConditionSetPrecedence; p != "" {
+		says = append(says, "precedence "+string(p))
+	}
+	text := "It brings " + strings.Join(says, ", ") + "."
+	if n := len(st.rejected); n > 0 {
+		text += fmt.Sprintf(" Its rules refuse %s; see rejectedPolicies.", counted(n, "stored policy", "stored policies"))
+	}
+	return text
+}
+
+func count(n int, what string) string { return counted(n, what, what+"s") }
+
+func counted(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+func stalled(st state) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionStalled}
+	if a := accepted(st); a.Status == metav1.ConditionFalse {
+		c.Reason, c.Message = a.Reason, a.Message
+	}
+	return c
+}

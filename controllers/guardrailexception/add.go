@@ -1,0 +1,49 @@
+package guardrailexception
+
+import (
+	"net/http"
+
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube"
+)
+
+// Options are what the controller for GuardrailExceptions needs.
+type Options struct {
+	Guard *guard.Guard
+	// Exceptions are all that are stored.
+	Exceptions *kube.Collection[*v1alpha1.GuardrailException]
+	// Targets are empty objects of the kinds that an exception may name.
+	Targets []client.Object
+}
+
+// AddToManager adds the observer and the controller of the status.
+func AddToManager(mgr manager.Manager, opts Options) error {
+	if err := registerMetrics(); err != nil {
+		return err
+	}
+	targets, err := newTargets(mgr.GetScheme(), opts.Targets)
+	if err != nil {
+		return err
+	}
+	observer := &Observer{Cache: mgr.GetCache(), Guard: opts.Guard, targets: targets}
+	opts.Exceptions.Use, opts.Exceptions.Seen = observer.use, observer.enqueue
+	opts.Guard.OnChange(observer.rulesChanged)
+	if err := mgr.Add(opts.Exceptions); err != nil {
+		return err
+	}
+	if err := mgr.Add(observer); err != nil {
+		return err
+	}
+	if err := mgr.AddReadyzCheck("guardrailexceptions", func(*http.Request) error { return opts.Exceptions.Synced() }); err != nil {
+		return err
+	}
+	status := &Reconciler{
+		Client: mgr.GetClient(), Observer: observer, Events: mgr.GetEventRecorder("autohealer"), Clock: clock.RealClock{},
+	}
+	return kube.AddController(mgr, "guardrailexception", status, 1, observer.attach)
+}

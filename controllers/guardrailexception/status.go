@@ -1,0 +1,113 @@
+package guardrailexception
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube/status"
+)
+
+// state is everything that a status tells.
+type state struct {
+	// verdict of the rules over exceptions.
+	verdict guard.Verdict
+	now     time.Time
+	// ends is when the exception's time is over.
+	ends   time.Time
+	target target
+	// cant says of each rule that can't be lifted why.
+	cant []string
+	// atRunTime are the named rules that judge the stored target again and again; the others judge its changes.
+	atRunTime []string
+}
+
+// statusOf describes an exception. It is pure: the same state gives the same status, so that nothing is written when nothing
+// changed.
+func statusOf(x *v1alpha1.GuardrailException, st state) v1alpha1.GuardrailExceptionStatus {
+	after := *x.Status.DeepCopy()
+	after.ObservedGeneration = x.Generation
+	judged := status.Judgement{
+		Allowed: st.verdict.Allowed, Violated: len(st.verdict.Violations) > 0,
+		RuleSet: st.verdict.RuleSetHash, Message: st.verdict.Message(),
+	}
+	accepted := judged.Accepted()
+	ready := readyCondition(x, st)
+	if judged.Rejected() {
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, accepted.Reason, "It lifts nothing while the rules refuse it; see Accepted."
+	}
+	stalled := metav1.Condition{Type: v1alpha1.ConditionStalled}
+	switch {
+	case judged.Rejected():
+		stalled.Reason, stalled.Message = accepted.Reason, accepted.Message
+	case ready.Status == metav1.ConditionFalse:
+		stalled.Reason, stalled.Message = ready.Reason, ready.Message
+	}
+	status.Set(&after.Conditions, x.Generation, accepted)
+	status.Set(&after.Conditions, x.Generation, ready)
+	status.SetWhileTrue(&after.Conditions, x.Generation, stalled)
+	return after
+}
+
+// readyCondition says whether the exception holds. One whose target isn't stored yet holds all the same: it must be there
+// before the target, and a GitOps tool that applies one after the other waits for it.
+func readyCondition(x *v1alpha1.GuardrailException, st state) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}
+	name := x.Spec.TargetRef.Kind + " " + x.Spec.TargetRef.Name
+	until := st.ends.UTC().Format(time.RFC3339)
+	is := "isn't stored"
+	if st.target.found {
+		is = "has spec hash " + st.target.hash
+	}
+	switch matches := st.target.found && st.target.hash == x.Spec.SpecHash; {
+	case !st.now.Before(st.ends):
+		c.Reason, c.Message = v1alpha1.ReasonExpired, fmt.Sprintf("It has lifted nothing since %s. Delete it, or make another one.", until)
+	case len(st.cant) > 0:
+		c.Reason, c.Message = v1alpha1.ReasonRuleNotExceptable, "It can't lift all that it names: "+strings.Join(st.cant, ", ")+"."
+	case matches:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonActive, active(x, st, name, until)
+	case !heldBefore(x):
+		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonWaiting
+		c.Message = fmt.Sprintf("Until %s it waits for %s with spec hash %s; at present it %s.", until, name, x.Spec.SpecHash, is)
+	case st.target.found:
+		c.Reason = v1alpha1.ReasonSpecChanged
+		c.Message = fmt.Sprintf("It lifts nothing: it is for %s with spec hash %s, which now %s.", name, x.Spec.SpecHash, is)
+	default:
+		c.Reason, c.Message = v1alpha1.ReasonTargetMissing, fmt.Sprintf("It lifts nothing: %s is gone.", name)
+	}
+	return c
+}
+
+// heldBefore says whether this generation of the exception has met its target already.
+func heldBefore(x *v1alpha1.GuardrailException) bool {
+	was := meta.FindStatusCondition(x.Status.Conditions, v1alpha1.ConditionReady)
+	return was != nil && was.ObservedGeneration == x.Generation &&
+		slices.Contains([]string{v1alpha1.ReasonActive, v1alpha1.ReasonSpecChanged, v1alpha1.ReasonTargetMissing}, was.Reason)
+}
+
+// active tells what the exception lifts, and what it needn't.
+func active(x *v1alpha1.GuardrailException, st state, name, until string) string {
+	var broken, kept []string
+	for _, id := range st.atRunTime {
+		lifts := func(l guard.Lifted) bool { return l.Rule == id && l.Exception == x.Name }
+		if slices.ContainsFunc(st.target.lifts, lifts) {
+			broken = append(broken, id)
+		} else {
+			kept = append(kept, id)
+		}
+	}
+	text := fmt.Sprintf("It holds for %s until %s.", name, until)
+	if len(broken) > 0 {
+		text += " It lifts " + strings.Join(broken, ", ") + "."
+	}
+	if len(kept) > 0 {
+		text += " It isn't needed for " + strings.Join(kept, ", ") + "."
+	}
+	return text
+}
