@@ -85,19 +85,9 @@ func (s issued) trusted() []*x509.Certificate {
 // by this replica or by another: to an API server whose clock is behind, it isn't valid yet.
 func (s issued) advance(candidate *pair, c circumstances, settle time.Duration) (issued, string) {
 	s, dropped := s.withoutExpired(c.now)
-	usable := s.usable(c.now)
 	step := ""
-	switch {
-	case candidate == nil || s.serves(candidate):
-	case (usable || c.others) && tooYoung(candidate, c.now, settle) && !s.mustStage(candidate):
-	case containsAll(s.trusted(), candidate.authorities):
-		s, step = s.take(candidate, c.now), "took the renewed serving certificate"
-	case !usable && !c.others:
-		s, step = s.take(candidate, c.now), "took the first serving certificate"
-	case s.mustStage(candidate):
-		s.next, step = candidate.authorities, "learnt of a new CA, to be trusted before what it signed is served"
-	case c.settled:
-		s, step = s.take(candidate, c.now), "the new CA is trusted: took the serving certificate that it signed"
+	if candidate != nil && !s.serves(candidate) {
+		s, step = s.approach(candidate, c, settle)
 	}
 	if step == "" && dropped {
 		step = "dropped expired CAs"
@@ -105,13 +95,27 @@ func (s issued) advance(candidate *pair, c circumstances, settle time.Duration) 
 	return s, step
 }
 
-func (s issued) serves(candidate *pair) bool {
-	return s.leaf != nil && bytes.Equal(s.leaf.certPEM, candidate.certPEM) && bytes.Equal(s.leaf.keyPEM, candidate.keyPEM)
+// approach takes the step that is due towards a candidate that isn't served yet.
+func (s issued) approach(candidate *pair, c circumstances, settle time.Duration) (issued, string) {
+	trusted, elsewhere := containsAll(s.trusted(), candidate.authorities), s.usable(c.now) || c.others
+	switch {
+	case !elsewhere:
+		return s.take(candidate, c.now), "took the first serving certificate"
+	case !trusted && !slices.EqualFunc(s.next, candidate.authorities, (*x509.Certificate).Equal):
+		s.next = candidate.authorities
+		return s, "learnt of a new CA, to be trusted before what it signed is served"
+	case tooYoung(candidate, c.now, settle):
+		return s, ""
+	case trusted:
+		return s.take(candidate, c.now), "took the renewed serving certificate"
+	case c.settled:
+		return s.take(candidate, c.now), "the new CA is trusted: took the serving certificate that it signed"
+	}
+	return s, ""
 }
 
-// mustStage says that the candidate's CAs are neither trusted nor published as the next ones.
-func (s issued) mustStage(candidate *pair) bool {
-	return !containsAll(s.trusted(), candidate.authorities) && !slices.EqualFunc(s.next, candidate.authorities, (*x509.Certificate).Equal)
+func (s issued) serves(candidate *pair) bool {
+	return s.leaf != nil && bytes.Equal(s.leaf.certPEM, candidate.certPEM) && bytes.Equal(s.leaf.keyPEM, candidate.keyPEM)
 }
 
 func tooYoung(candidate *pair, now time.Time, settle time.Duration) bool {

@@ -35,21 +35,26 @@ func (k *keeper) publish(ctx context.Context, config *admissionregistrationv1.Va
 	if err != nil || count == 0 { // an empty record is no reason to take away what somebody published
 		return err
 	}
-	if !k.everPublished.Load() && c.others && (!trusts(config, own) || justWritten(config, c.now, k.options.Settle)) {
-		k.late = true
-	}
+	k.late = k.isLate(config, own, c)
 	if !published(config, text) {
 		if err := patchBundle(ctx, k.client, config, text); err != nil {
 			return err
 		}
 		log.FromContext(ctx).Info("Published the CA bundle", "authorities", count)
-	} else if c.settled {
-		k.late = false
 	}
 	if !k.late && k.serving.Load() != nil {
 		k.everPublished.Store(true)
 	}
 	return nil
+}
+
+// isLate says whether API servers may not know the CA of what is served yet while they know others. A replica that was
+// ready once isn't late any more, and settled CAs are known.
+func (k *keeper) isLate(config *admissionregistrationv1.ValidatingWebhookConfiguration, own []*x509.Certificate, c circumstances) bool {
+	if k.everPublished.Load() || c.settled {
+		return false
+	}
+	return k.late || c.others && (!trusts(config, own) || justWritten(config, c.now, k.options.Settle))
 }
 
 // settled says whether API servers know the record's CAs. Where the cainjector publishes, that is as soon as it has: it
