@@ -115,7 +115,7 @@ func (t *Taints) record(node *condition.Node, step condition.Step, admitted []Ad
 	act := Act{
 		Verb: string(step.Verb), Reason: string(step.Reason),
 		PolicyKind: "ConditionSet", Policy: types.NamespacedName{Name: step.SetName}, PolicyUID: step.Set, PolicyGeneration: step.Generation, RuleSet: v.RuleSetHash(),
-		TargetKind: "Node", Target: types.NamespacedName{Name: node.Name}, TargetUID: node.UID, Part: step.Key,
+		TargetKind: "Node", Target: types.NamespacedName{Name: node.Name}, TargetUID: node.UID, Part: step.Key + ":" + string(step.To),
 		Trigger: step.Trigger,
 	}
 	if step.Key == "" { // it only forgets what is past, and so answers that

@@ -20,7 +20,7 @@ type Act struct {
 	PolicyUID        types.UID
 	PolicyGeneration int64
 	RuleSet          string
-	// Target is what was changed. Part says what of it, where one policy may change several things there: a taint's key.
+	// Target is what was changed. Part says what of it, where one policy may change several things there: the taint that it gives, by key and effect.
 	TargetKind string
 	Target     types.NamespacedName
 	TargetUID  types.UID

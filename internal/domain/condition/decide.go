@@ -160,17 +160,6 @@ func (p *planner) trigger(c Claimant, m Match) time.Time {
 	return later(m.Since, p.Undone(c.UID, c.Key))
 }
 
-// raised is what a higher effect answers: the transition, or this very taint, which may have been set or put back since.
-func (p *planner) raised(claim OwnedTaint, m Match) time.Time {
-	trigger := later(m.Since, claim.Since.Time)
-	for _, h := range p.history {
-		if h.Set == claim.Set && h.Key == claim.Key {
-			trigger = later(trigger, h.At.Time)
-		}
-	}
-	return trigger
-}
-
 func (p *planner) hold(c Claimant, g Gate, m Match) {
 	p.plan.Holds = append(p.plan.Holds, Hold{Set: c.UID, Reason: g.Reason, Message: g.Message, At: m.ExpiresAt, dimension: g.dimension})
 	at := g.At

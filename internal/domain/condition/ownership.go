@@ -28,7 +28,7 @@ type OwnedTaint struct {
 	Set        types.UID          `json:"set"`
 	Name       string             `json:"name"`
 	Generation int64              `json:"generation"`
-	// Since is when this set's taint was set, by our clock.
+	// Since is when this set's taint was set, or put back, by our clock.
 	Since metav1.Time `json:"since"`
 	// EvictSince is when it became NoExecute.
 	EvictSince *metav1.Time `json:"evictSince,omitempty"`

@@ -336,7 +336,7 @@ func (w *world) allowed() map[string]int {
 // checkOnce: no act is done twice. What names it is what the audit log names it by.
 func (w *world) checkOnce(plan condition.Plan) {
 	for _, s := range plan.Steps {
-		id := fmt.Sprintf("%s/%d/%s/%s/%s/%d", s.Set, s.Generation, plan.Node.UID, s.Key, s.Verb, s.Trigger.Unix())
+		id := fmt.Sprintf("%s/%d/%s/%s/%s/%s/%d", s.Set, s.Generation, plan.Node.UID, s.Key, s.Verb, s.To, s.Trigger.Unix())
 		if s.Harmful() && w.done[id] {
 			w.t.Fatalf("%s is done again, by %v", id, texts(plan.Steps, stepText))
 		}

@@ -136,13 +136,13 @@ func (p *planner) escalated(c Claimant, claim OwnedTaint, want corev1.TaintEffec
 	if rank[to] <= rank[claim.Effect] {
 		return claim
 	}
-	p.step(c, Escalate, reason, claim, to, p.raised(claim, m))
+	p.step(c, Escalate, reason, claim, to, later(m.Since, claim.Since.Time))
 	claim.Effect, claim.Generation = to, c.Generation
 	return p.evicting(claim)
 }
 
-// restore puts back a taint that someone else removed. It is one more taint by this set: two programs that undo each
-// other must not evict over and over, nor write as fast as they can.
+// restore puts back a taint that someone else removed. It is one more taint by this set, whose evictAfter counts anew: two
+// programs that undo each other must not evict over and over, nor write as fast as they can.
 func (p *planner) restore(c Claimant, claim OwnedTaint, m Match) {
 	if at := p.putBackAt(claim.Key); p.At.Now.Before(at) {
 		p.hold(c, Gate{Reason: HeldByRemoval, At: at,
@@ -151,7 +151,7 @@ func (p *planner) restore(c Claimant, claim OwnedTaint, m Match) {
 		return
 	}
 	was := claim
-	claim.EvictSince, claim.Flapping = nil, claim.Flapping || p.flaps(c)
+	claim.Since, claim.EvictSince, claim.Flapping = p.now(), nil, claim.Flapping || p.flaps(c)
 	want, at := c.effectFor(claim, p.At.Now)
 	to := p.permitted(c, want, m, "", true)
 	if to == "" {

@@ -133,9 +133,9 @@ func (f *Fleet) Decide(name string, at Moment, evidence *Evidence) (plan Plan, n
 	if len(plan.Steps) == 0 {
 		return plan, Nothing
 	}
-	for _, s := range plan.Steps {
-		if s.Verb == Untaint {
-			n.undone[claimed{s.Set, s.Key}] = at.Now
+	for _, t := range n.Owned.Taints {
+		if !slices.ContainsFunc(plan.Owned.Taints, func(k OwnedTaint) bool { return k.Set == t.Set && k.Key == t.Key }) {
+			n.undone[claimed{t.Set, t.Key}] = at.Now
 		}
 	}
 	n.inFlight = &inFlight{owned: plan.Owned, taints: plan.Taints, since: at.Now}
