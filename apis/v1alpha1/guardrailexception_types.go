@@ -21,6 +21,7 @@ type GuardrailExceptionSpec struct {
 
 	// specHash is the hash of the target's spec; another spec ends the exception. `kubectl autohealer hash -f` prints it.
 	// +required
+	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{16}$`
 	SpecHash string `json:"specHash"`
 
