@@ -12,6 +12,11 @@ type OpenBreaker struct {
 
 // judgeBreaker opens a set's breaker when more of its nodes match at once than can be believed. Only a reset lets it act
 // again: falling numbers don't, because what comes back may be the same reporter.
+//
+// It counts every match, whether its reporter was heard of lately and whether `for` has passed or not. A breaker only
+// forbids, so that the safe side is to count too many: conditions frozen at their worst by a reporter that died are the very
+// thing that it is for, and if matches counted only once `for` passed, the first of a wave would be tainted before the
+// last is counted.
 func (f *Fleet) judgeBreaker(s *setState, at Moment) {
 	if !f.synced || f.follows {
 		return

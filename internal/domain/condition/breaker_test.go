@@ -132,3 +132,24 @@ func TestABreakerIsResetWhileItsSetObserves(t *testing.T) {
 		t.Errorf("breaker %+v; want it reset", sum.Breaker)
 	}
 }
+
+func TestABreakerCountsWhatMayNotBeActedOnYet(t *testing.T) {
+	tests := map[string]struct {
+		spec string
+		sick nodeOption
+	}{
+		"for hasn't passed":    {"for: 1h\n" + noSchedule, reports("KubeletUnhealthy", "True", ago(time.Second))},
+		"the reporter is gone": {noSchedule, kubeletSilent},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			m := manage(t, breakerLimits(), workers(14), newSet(t, "a", tt.spec))
+			for _, node := range []string{"w00", "w01", "w02"} {
+				m.see(node, tt.sick)
+			}
+			if sum, _ := m.fleet.Summary("a-uid", moment(m.now)); sum.Breaker == nil {
+				t.Error("three of fourteen match, and the breaker isn't open")
+			}
+		})
+	}
+}
