@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -115,50 +114,6 @@ func TestThoseWhoWaitedLongestGoFirst(t *testing.T) {
 	}
 }
 
-func TestTheNextIsWokenWhenTheHeadLeavesTheQueueWithoutTakingItsPlace(t *testing.T) {
-	m := manage(t, calm("1", "1"), workers(10, kubeletSick), newSet(t, "a", noSchedule))
-	m.settle("w00")
-	for _, name := range []string{"w01", "w02", "w03"} {
-		m.decide(name)
-	}
-	m.fleet.SetPolicy(condition.Policy{Limits: calm("2", "1")}, moment(noon)) // a place is free, and w01 is first in line
-	m.see("w01", kubeletWell)
-	m.decide("w01")
-	if woken := m.fleet.TakeWoken(); !slices.Equal(woken, []string{"w02"}) {
-		t.Fatalf("woken %v, want the next in line", woken)
-	}
-	if !m.settle("w02") {
-		t.Error("the next doesn't take the place")
-	}
-	if woken := m.fleet.TakeWoken(); !slices.Equal(woken, []string{"w03"}) {
-		t.Errorf("woken %v after that, want the one behind it", woken)
-	}
-	if m.settle("w03") || len(m.fleet.TakeWoken()) > 0 {
-		t.Error("who stays in line wakes nobody")
-	}
-	m.fleet.ForgetNode("w03", "w03-uid", moment(noon))
-	m.decide("w04")
-	if m.fleet.ForgetNode("w04", "w04-uid", moment(noon)); len(m.fleet.TakeWoken()) > 0 {
-		t.Error("the last in line wakes somebody")
-	}
-}
-
-func TestALimitThatGrowsByManyLetsThemAllGoOn(t *testing.T) {
-	m := manage(t, calm("1", "1"), workers(60, kubeletSick), newSet(t, "a", noSchedule))
-	for _, name := range m.fleet.Nodes() {
-		m.settle(name)
-	}
-	m.fleet.TakeWoken()
-	for woken := m.fleet.SetPolicy(condition.Policy{Limits: calm("50", "1")}, moment(noon)); len(woken) > 0; woken = m.fleet.TakeWoken() {
-		for _, name := range woken {
-			m.settle(name)
-		}
-	}
-	if got := m.tainted("example.com/k"); len(got) != 50 {
-		t.Errorf("%d tainted without waiting for a timer, want 50", len(got))
-	}
-}
-
 func TestANodeWhoseRecordCannotBeReadCountsByItsTaints(t *testing.T) {
 	unreadable := newNode("x", tainted("example.com/k", "NoExecute"), recorded("{"))
 	foreign := newNode("y", tainted("corp.example/theirs", "NoExecute"), recorded("{"))
@@ -177,73 +132,6 @@ func TestANodeWhoseRecordCannotBeReadCountsByItsTaints(t *testing.T) {
 	m.see("y", recorded(""))
 	if repelling, _, _ := m.fleet.TaintedNodes(); repelling != 1 {
 		t.Errorf("%d repelling, want what a readable record doesn't claim not to count", repelling)
-	}
-}
-
-func TestOneWriteServesAllSetsThatWaitForALimit(t *testing.T) {
-	kubelet := func(d time.Duration) nodeOption { return reports("KubeletUnhealthy", "True", ago(d)) }
-	m := manage(t, calm("0", "0"), append(workers(10), newNode("both", kubelet(time.Minute), reports("KernelDeadlock", "True", ago(2*time.Hour))), newNode("one", kubelet(time.Hour))),
-		newSet(t, "a", noSchedule), newSet(t, "b", "effect: NoSchedule\ntaintKey: example.com/b\nconditions: {KernelDeadlock: {status: true}}"))
-	m.settle("one")
-	m.fleet.SetPolicy(condition.Policy{Limits: calm("1", "1")}, moment(noon))
-	if m.settle("both"); len(m.api.nodes["both"].Spec.Taints) != 2 {
-		t.Errorf("taints %v in the first write, want both: the place is the node's", texts(m.api.nodes["both"].Spec.Taints, taintText))
-	}
-}
-
-func TestANodeRanksByTheMatchOfTheSetThatIsHeld(t *testing.T) {
-	const free = "effect: PreferNoSchedule\ntaintKey: example.com/free\nconditions: {KubeletUnhealthy: {status: true}}"
-	long, short := reports("KubeletUnhealthy", "True", ago(9*time.Hour)), reports("KernelDeadlock", "True", ago(time.Minute))
-	m := manage(t, calm("1", "1"), append(workers(10), newNode("early", long, short), newNode("late", reports("KernelDeadlock", "True", ago(time.Hour)))),
-		newSet(t, "0free", free), newSet(t, "a", "effect: NoSchedule\ntaintKey: example.com/k\nconditions: {KernelDeadlock: {status: true}}"))
-	m.fleet.SetPolicy(condition.Policy{Limits: calm("0", "0")}, moment(noon))
-	m.settle("late")
-	m.settle("early")
-	m.fleet.SetPolicy(condition.Policy{Limits: calm("1", "1")}, moment(noon))
-	if m.settle("early"); len(m.tainted("example.com/k")) > 0 {
-		t.Errorf("tainted %v before one that waits longer, by the match of a set that isn't held", m.tainted("example.com/k"))
-	}
-	if m.settle("late"); !slices.Equal(m.tainted("example.com/k"), []string{"late"}) {
-		t.Errorf("tainted %v, want the one that waits longer", m.tainted("example.com/k"))
-	}
-}
-
-func TestRoomThatIsFreedWakesTheQueue(t *testing.T) {
-	waiting := []string{"w01", "w02"}
-	free := map[string]func(m *manager) []string{
-		"the undo is seen": func(m *manager) []string {
-			m.see("w00", kubeletWell)
-			plan, _ := m.decide("w00")
-			n, _ := m.api.patch(plan)
-			m.fleet.Written("w00", n.ResourceVersion)
-			_, wake := m.fleet.ObserveNode(n, moment(noon))
-			return wake
-		},
-		"someone else removes the taint": func(m *manager) []string {
-			_, wake := m.see("w00", func(n *corev1.Node) { n.Spec.Taints = nil })
-			return wake
-		},
-		"the node is gone": func(m *manager) []string { return m.fleet.ForgetNode("w00", "w00-uid", moment(noon)) },
-		"a control-plane node becomes a worker": func(m *manager) []string {
-			_, wake := m.see("cp", func(n *corev1.Node) { delete(n.Labels, "node-role.kubernetes.io/control-plane") })
-			return wake
-		},
-		"a node joins": func(m *manager) []string {
-			_, wake := m.fleet.ObserveNode(m.api.put(newNode("new")), moment(noon))
-			return wake
-		},
-	}
-	for name, act := range free {
-		t.Run(name, func(t *testing.T) {
-			m := manage(t, calm("1", "1"), append(workers(10, kubeletSick), newNode("cp", controlPlane)), newSet(t, "a", noSchedule))
-			m.settle("w00")
-			for _, name := range waiting {
-				m.decide(name)
-			}
-			if diff := cmp.Diff(waiting, act(m)); diff != "" {
-				t.Errorf("woken nodes differ:\n%s", diff)
-			}
-		})
 	}
 }
 

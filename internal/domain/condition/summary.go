@@ -88,3 +88,38 @@ func (f *Fleet) Nodes() []string {
 	defer f.mu.RUnlock()
 	return slices.Sorted(maps.Keys(f.nodes))
 }
+
+// Recorded counts the nodes whose record, or a write in flight, still names the set, and names some.
+func (f *Fleet) Recorded(uid types.UID) (nodes int, some []string) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	s := f.sets[uid]
+	if s == nil {
+		return 0, nil
+	}
+	all := s.recorded.sorted()
+	return len(all), all[:min(len(all), 5)]
+}
+
+// Undone says whether the set is known to be withdrawn and nothing of it is left.
+func (f *Fleet) Undone(uid types.UID) bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	s := f.sets[uid]
+	return s != nil && s.standing == Withdrawn && len(s.recorded) == 0
+}
+
+// Evicting says whether a taint of ours evicts from the node, or is about to.
+func (f *Fleet) Evicting(node string) bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	n := f.nodes[node]
+	return n != nil && n.print.evicts
+}
+
+// UsesLease says whether some set reads a condition that carries no heartbeat.
+func (f *Fleet) UsesLease() bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return len(f.setsBy.byLease) > 0
+}

@@ -1,0 +1,208 @@
+package condition
+
+import (
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
+// nodeState is a node with what is in flight for it.
+type nodeState struct {
+	*Node
+	// inFlight is a write of ours that the node as we know it doesn't show yet.
+	inFlight *inFlight
+	print    footprint
+	slot     int
+	sets     map[*setState]struct{} // that concern it
+	undone   map[claimed]time.Time  // when taints of ours were taken off
+}
+
+// claimed is what a set tainted.
+type claimed struct {
+	set types.UID
+	key string
+}
+
+// ObserveNode takes in a node as the API server has it. It says whether the node's plan may have changed, and which
+// held-back nodes may have room now. Older news than what is known is ignored.
+func (f *Fleet) ObserveNode(node *corev1.Node, at Moment) (changed bool, wake []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.observe(node, at, false)
+}
+
+// ObserveLive takes in a node read live after a write of ours whose outcome was uncertain: it shows the outcome. It gives
+// the held-back nodes that may have room now. One read is enough, provided that no cache answers it: a get without a
+// resourceVersion, as the manager's API reader sends it, is a quorum read of etcd (kube-apiserver's watch cache passes it
+// on), so what it doesn't show wasn't there when it was asked for.
+func (f *Fleet) ObserveLive(node *corev1.Node, at Moment) (wake []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, wake = f.observe(node, at, true)
+	return wake
+}
+
+func (f *Fleet) observe(node *corev1.Node, at Moment, live bool) (changed bool, wake []string) {
+	was := f.nodes[node.Name]
+	if was != nil && older(node.ResourceVersion, was.ResourceVersion) { // of a former node of this name, too
+		if live {
+			wake = f.settle(was)
+		}
+		return false, wake
+	}
+	if was != nil && was.UID != node.UID {
+		f.replace(was, nil, at)
+		was = nil
+	}
+	if was == nil {
+		n := &nodeState{Node: NewNode(node, nil, at.Now)}
+		f.replace(nil, n, at)
+		return true, f.queues.heads()
+	}
+	n := &nodeState{Node: NewNode(node, was.Node, at.Now), inFlight: was.inFlight, print: was.print, slot: was.slot, sets: was.sets, undone: was.undone}
+	f.lastHeard = n.slot
+	landed := n.land(live)
+	if !landed && n.sameButSightings(was.Node) {
+		f.nodes[n.Name] = n
+		return f.proofChanged(was.Node, n.Node, at), nil
+	}
+	if f.replace(was, n, at) {
+		wake = f.queues.heads()
+	}
+	return true, wake
+}
+
+// land says whether the node shows the write in flight, or, read live, that it isn't there to come.
+func (n *nodeState) land(live bool) bool {
+	landed := n.inFlight != nil && (live || n.inFlight.version != "" && !older(n.ResourceVersion, n.inFlight.version))
+	if landed {
+		n.inFlight = nil
+	}
+	return landed
+}
+
+// ForgetNode removes a node that is gone, unless another has come under its name.
+func (f *Fleet) ForgetNode(name string, uid types.UID, at Moment) (wake []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.nodes[name]
+	if n == nil || n.UID != uid {
+		return nil
+	}
+	f.replace(n, nil, at)
+	return f.queues.heads()
+}
+
+// ObserveLease takes in a renewal of a node's Lease, the sign of life for conditions without a heartbeat.
+func (f *Fleet) ObserveLease(name string, renewed time.Time, at Moment) (changed bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.nodes[name]
+	if n == nil || n.Lease.Heartbeat.Equal(renewed) {
+		return false
+	}
+	before, after := n.Node, *n.Node
+	after.Lease = Reading{Heartbeat: renewed}
+	if !before.Lease.Heartbeat.IsZero() {
+		after.Lease.AliveSeen = at.Now
+	}
+	n.Node = &after
+	return f.proofChanged(before, n.Node, at)
+}
+
+// replace puts after in before's place everywhere; either may be nil. It says whether room was freed.
+func (f *Fleet) replace(before, after *nodeState, at Moment) (freed bool) {
+	n, gone := after, after == nil
+	var b, a *Node
+	if before != nil {
+		b = before.Node
+	}
+	if gone {
+		n = before
+		freed = f.counts.replace(before.print, footprint{})
+	} else {
+		if before == nil {
+			n.slot, n.sets, n.undone = f.index.enter(n.Name), map[*setState]struct{}{}, map[claimed]time.Time{}
+		}
+		a = n.Node
+		f.nodes[n.Name] = n
+		freed = f.recount(n)
+	}
+	f.index.replace(n.slot, b, a)
+	for s := range f.setsToJudge(b, a) {
+		f.judgeMatch(s, b, a, n, at)
+	}
+	f.noteRecord(n, gone)
+	if gone {
+		f.forget(n)
+	}
+	return freed
+}
+
+// forget takes out what is left of a node that no set matches and that no record names any more.
+func (f *Fleet) forget(n *nodeState) {
+	for s := range n.sets {
+		delete(s.held, n.Name)
+		f.touch(s)
+	}
+	f.wake(f.queues.enter(n.Name, nil))
+	f.index.leave(n.Name, n.slot)
+	delete(f.nodes, n.Name)
+}
+
+// setsToJudge are the sets whose stand to the node may differ between before and after.
+func (f *Fleet) setsToJudge(before, after *Node) map[*setState]struct{} {
+	sets := map[*setState]struct{}{}
+	if before == nil || after == nil || before.Deleting != after.Deleting || !maps.Equal(before.Labels, after.Labels) {
+		for _, s := range f.sets {
+			sets[s] = struct{}{}
+		}
+		return sets
+	}
+	for t, is := range after.Readings { // what vanished has a reading still
+		if was := before.Readings[t]; was.Status != is.Status {
+			f.setsBy.watching(sets, t, was.Status, is.Status)
+		}
+	}
+	return sets
+}
+
+func (f *Fleet) judgeMatch(s *setState, before, after *Node, n *nodeState, at Moment) {
+	selects := func(n *Node) bool { return n != nil && !n.Deleting && s.Selects(n) }
+	was, is := selects(before), selects(after)
+	if is {
+		s.selected++
+	}
+	if was {
+		s.selected--
+	}
+	if was != is {
+		f.resize(s)
+	}
+	f.rematch(s, n, is && s.matches(after))
+	f.judgeBreaker(s, at)
+	f.touch(s)
+}
+
+// proofChanged says whether a set's phase changed though no condition did: a silent reporter spoke, or an unproven one
+// proved that it lives.
+func (f *Fleet) proofChanged(before, after *Node, at Moment) bool {
+	for s := range f.nodes[after.Name].sets {
+		_, matching := s.matching[after.Name]
+		_, tainted := s.tainted[after.Name]
+		if (matching || tainted) && s.Match(before, at).Phase != s.Match(after, at).Phase {
+			f.touch(s)
+			return true
+		}
+	}
+	return false
+}
+
+// older says whether resource version a lies before b; what can't be compared isn't older.
+func older(a, b string) bool {
+	c, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && c < 0
+}

@@ -1,0 +1,77 @@
+package condition
+
+import (
+	"maps"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// ObserveSet takes in a set, what it may do, its stored breaker and the reset that its annotations ask for. It gives the
+// nodes whose plans may have changed.
+func (f *Fleet) ObserveSet(set *Set, standing Standing, stored *OpenBreaker, resetID string, at Moment) (affected []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.declare(set.KeysDeclared)
+	was := f.sets[set.UID]
+	if was != nil && f.follows && !sameBreaker(was.breaker, stored) {
+		was.breaker = stored
+		f.recountAll(was)
+		f.touch(was)
+	}
+	if was != nil && was.Generation == set.Generation && was.standing == standing && was.resetID == resetID {
+		return nil
+	}
+	s := newSetState(set.under(f.policy.Types), standing, stored, resetID)
+	touched := names{}
+	if was != nil {
+		s.breaker = was.breaker // the leader's own is never older than the stored one, and a follower's is the stored one
+		maps.Copy(touched, was.matching)
+		f.part(was)
+	}
+	f.sets[set.UID] = s
+	f.introduce(s)
+	f.judgeBreaker(s, at)
+	f.touch(s)
+	maps.Copy(touched, s.matching)
+	maps.Copy(touched, s.recorded)
+	maps.Copy(touched, s.tainted) // also by a former set of its name
+	return touched.sorted()
+}
+
+// declare notes keys. Where a record can't be read, the taints of a new one count from now on.
+func (f *Fleet) declare(keys []string) {
+	news := false
+	for _, key := range keys {
+		news = news || !f.declared[key]
+		f.declared[key] = true
+	}
+	if !news {
+		return
+	}
+	for slot := range f.unreadable.all() {
+		f.recount(f.nodes[f.index.slots[slot]])
+	}
+}
+
+func (f *Fleet) isDeclared(key string) bool { return f.declared[key] }
+
+// ForgetSet removes a set that is gone, and gives the nodes that still carry its record.
+func (f *Fleet) ForgetSet(uid types.UID) (affected []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.sets[uid]
+	if s == nil {
+		return nil
+	}
+	f.part(s)
+	delete(f.sets, uid)
+	delete(f.dirty, uid)
+	return s.recorded.sorted()
+}
+
+// ConfirmOrphan says that a record's set was twice found to be gone; what the record holds is undone.
+func (f *Fleet) ConfirmOrphan(uid types.UID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.orphans[uid] = true
+}

@@ -1,0 +1,142 @@
+package condition
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Decide plans a node and reserves what the plan takes from the limits until the write is seen or has failed.
+// Wait says that an earlier write isn't visible yet; NeedsLive that its outcome is uncertain and ObserveLive must show it.
+func (f *Fleet) Decide(name string, at Moment, evidence *Evidence) (plan Plan, next Next) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.nodes[name]
+	switch {
+	case n == nil || !f.synced:
+		return Plan{}, Nothing
+	case n.inFlight != nil && (n.inFlight.version == "" || at.Now.Sub(n.inFlight.since) > longestUnseen):
+		return Plan{Node: n.Node}, ReadLive
+	case n.inFlight != nil:
+		return Plan{Node: n.Node}, Wait
+	}
+	claimants := f.claimants(n)
+	plan = PlanNode(Input{
+		Node: n.Node, Claimants: claimants, At: at, ActsFrom: f.actsFrom, Precedence: f.policy.Precedence, Paused: f.policy.Paused,
+		Declared:  f.isDeclared,
+		Withdrawn: func(uid types.UID) bool { return f.orphans[uid] },
+		Undone:    func(set types.UID, key string) time.Time { return n.undone[claimed{set, key}] },
+		Room:      f.room(n, at), Evidence: evidence,
+	})
+	if plan.NeedsEvidence {
+		return plan, ReadLive
+	}
+	f.noteHolds(n, plan.Holds)
+	if len(plan.Steps) == 0 {
+		return plan, Nothing
+	}
+	for _, t := range n.Owned.Taints {
+		if !slices.ContainsFunc(plan.Owned.Taints, func(k OwnedTaint) bool { return k.Set == t.Set && k.Key == t.Key }) {
+			n.undone[claimed{t.Set, t.Key}] = at.Now
+		}
+	}
+	n.inFlight = &inFlight{owned: plan.Owned, taints: plan.Taints, since: at.Now}
+	f.recount(n)
+	f.noteRecord(n, false)
+	return plan, Write
+}
+
+// longestUnseen is how long a write may stay invisible before the watch is doubted.
+const longestUnseen = 30 * time.Second
+
+// Next is what a decision asks for.
+type Next int
+
+const (
+	// Nothing is to be done now.
+	Nothing Next = iota
+	// Write the plan, then say Written or Failed.
+	Write
+	// Wait for the node's next event: an earlier write isn't visible yet.
+	Wait
+	// ReadLive: read the node, and for an eviction its pods, and decide again.
+	ReadLive
+)
+
+// Written says which resource version a plan's write gave, and gives the held-back nodes that may have room now.
+func (f *Fleet) Written(name, version string) (wake []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.nodes[name]
+	if n == nil || n.inFlight == nil {
+		return nil
+	}
+	n.inFlight.version = version
+	if older(n.ResourceVersion, version) {
+		return nil
+	}
+	return f.settle(n) // the watch was faster
+}
+
+// Failed says that a plan's write surely did nothing, and gives the held-back nodes that may have room now. After an
+// uncertain failure nothing is said: the reservation stays until a live read.
+func (f *Fleet) Failed(name string) (wake []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n := f.nodes[name]; n != nil && n.inFlight != nil {
+		return f.settle(n)
+	}
+	return nil
+}
+
+// settle ends what is in flight for a node: what is known of it is all there is.
+func (f *Fleet) settle(n *nodeState) (wake []string) {
+	n.inFlight = nil
+	freed := f.recount(n)
+	f.noteRecord(n, false)
+	if freed {
+		return f.queues.heads()
+	}
+	return nil
+}
+
+// claimants are the sets that match the node or stand in its record, the oldest first.
+func (f *Fleet) claimants(n *nodeState) []Claimant {
+	var claimants []Claimant
+	for s := range n.sets {
+		_, matching := s.matching[n.Name]
+		_, recorded := s.recorded[n.Name]
+		_, inherits := s.tainted[n.Name]
+		if matching || recorded || inherits {
+			claimants = append(claimants, Claimant{Set: s.Set, Standing: s.standing, Why: s.why()})
+		}
+	}
+	slices.SortFunc(claimants, byAge)
+	return claimants
+}
+
+func byAge(a, b Claimant) int {
+	if c := a.Created.Compare(b.Created); c != 0 {
+		return c
+	}
+	return strings.Compare(a.Name, b.Name)
+}
+
+func (f *Fleet) noteHolds(n *nodeState, holds []Hold) {
+	f.wake(f.queues.enter(n.Name, holds))
+	for s := range n.sets { // also those that held the node and don't match it any more
+		was, had := s.held[n.Name]
+		i := slices.IndexFunc(holds, func(h Hold) bool { return h.Set == s.UID })
+		if i < 0 {
+			delete(s.held, n.Name)
+		} else {
+			s.held[n.Name] = holds[i]
+		}
+		if had != (i >= 0) || had && was.Reason != holds[i].Reason {
+			f.touch(s)
+			f.relate(s, n)
+		}
+	}
+}
