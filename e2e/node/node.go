@@ -150,36 +150,35 @@ func (n *Node) kubeletHealthy(ctx context.Context) error {
 }
 
 func (n *Node) waitUsable(ctx context.Context, client kubernetes.Interface) error {
-	var why string
+	var why error
 	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		node, err := client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
-		if err != nil {
-			why = err.Error()
-			return false, nil
-		}
-		why = unusable(node)
-		return why == "", nil
+		why = n.usable(ctx, client)
+		return why == nil, nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait for the node to be Ready: %w: %s", err, why)
+		return fmt.Errorf("wait for the node to be Ready: %w: %w", err, why)
 	}
 	return nil
 }
 
-func unusable(node *corev1.Node) string {
+func (n *Node) usable(ctx context.Context, client kubernetes.Interface) error {
+	node, err := client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
 	for _, taint := range node.Spec.Taints {
 		if taint.Key == corev1.TaintNodeNotReady {
-			return "it has the taint " + taint.ToString()
+			return fmt.Errorf("it has the taint %s", taint.ToString())
 		}
 	}
 	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
-			return ""
+		if condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue {
+			return errors.New(condition.Message)
 		} else if condition.Type == corev1.NodeReady {
-			return condition.Message
+			return nil
 		}
 	}
-	return "it has no condition Ready"
+	return errors.New("it has no condition Ready")
 }
 
 // Stop ends kubelet, containerd and every container as a power failure does, and returns once nothing of the node is

@@ -1,0 +1,103 @@
+//go:build linux
+
+// Package kubelet tests Autohealer with a real kubelet: what it reports of crash loops, and how it carries out evictions.
+// kwok only plays what this package found a kubelet to do.
+package kubelet
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/resourcestack/autohealer/e2e/cluster"
+	"github.com/resourcestack/autohealer/e2e/harness"
+	"github.com/resourcestack/autohealer/e2e/node"
+	"github.com/resourcestack/autohealer/e2e/oracle"
+)
+
+func TestKubelet(t *testing.T) {
+	if why := node.Unavailable(); why != "" {
+		t.Skip(why)
+	}
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "With a real kubelet")
+}
+
+// kwokLabel marks the nodes that kwok plays. Without them, one sick node would be all nodes, and the limits would forbid
+// to evict from it.
+const kwokLabel = "autohealer.test/kwok"
+
+var (
+	h       *harness.Harness
+	real    *node.Node
+	core    kubernetes.Interface
+	witness *oracle.Oracle
+)
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	SetDefaultEventuallyTimeout(harness.Within)
+	log.SetLogger(GinkgoLogr) // takes the API server's warnings
+	var err error
+	h, err = harness.Start(ctx, harness.Options{
+		Out:         GinkgoWriter,
+		ManagerArgs: []string{"--leader-elect=false"}, // one manager needs no election
+		Cluster: cluster.Options{ExtraArgs: map[cluster.Component][]string{
+			cluster.Kwok: {"--manage-all-nodes=false", "--manage-nodes-with-label-selector=" + kwokLabel + "=true"},
+		}},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(h.Stop()).To(Succeed()) })
+	core, err = kubernetes.NewForConfig(h.Config)
+	Expect(err).NotTo(HaveOccurred())
+	_, err = h.AddNodes(ctx, 100, cluster.NodeOptions{Prefix: "ballast", Labels: map[string]string{kwokLabel: "true"}})
+	Expect(err).NotTo(HaveOccurred())
+	real, err = node.Start(ctx, h.Cluster, node.Options{Labels: map[string]string{corev1.LabelTopologyZone: "zone-real"}, Out: GinkgoWriter})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(real.Stop()).To(Succeed()) })
+	witness, err = oracle.Attach(ctx, h.Cluster, oracle.Options{DoubtGrace: 25e9}) // a silent watch is believed for 20 s
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(witness.Stop)
+	Expect(h.StartManager(ctx)).To(Succeed())
+})
+
+var _ = AfterEach(func(ctx SpecContext) {
+	violations := witness.Check(ctx)
+	if CurrentSpecReport().Failed() || len(violations) > 0 {
+		for _, component := range []cluster.Component{real.Kubelet, harness.Manager} {
+			AddReportEntry("the log of "+string(component)+" ends with", tail(h.Log(component)))
+		}
+	}
+	Expect(violations).To(BeEmpty(), "the oracle saw invariants broken")
+})
+
+func tail(file string) string {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(content)), "\n")
+	return strings.Join(lines[max(0, len(lines)-60):], "\n")
+}
+
+// newNamespace is one for a spec; it goes with it.
+func newNamespace(ctx context.Context, name string) string {
+	GinkgoHelper()
+	_, err := core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx context.Context) {
+		Expect(core.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
+	})
+	Eventually(func() error {
+		_, err := core.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	}).Should(Succeed(), "pods need a service account")
+	return name
+}
