@@ -36,6 +36,9 @@ type App struct {
 	Clock clock.PassiveClock
 	// Config reads kubeconfig and kubectl's flags for clusters.
 	Config *genericclioptions.ConfigFlags
+
+	// began: the command line was understood.
+	began bool
 }
 
 // Run runs the plugin with arguments and gives its exit code.
@@ -49,7 +52,10 @@ func Run(ctx context.Context, app *App, args []string) int {
 	if status, ok := errors.AsType[exitStatus](err); ok {
 		return int(status)
 	}
-	fmt.Fprintf(app.ErrOut, "error: %v\nSee '%s --help'.\n", err, failed.CommandPath())
+	fmt.Fprintf(app.ErrOut, "error: %v\n", err)
+	if !app.began {
+		fmt.Fprintf(app.ErrOut, "See '%s --help'.\n", failed.CommandPath())
+	}
 	return exitError
 }
 
@@ -71,6 +77,8 @@ It judges with the same rules, by the same code, as the webhook in a cluster.`,
 		SilenceErrors: true, SilenceUsage: true,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+
+		PersistentPreRun: func(*cobra.Command, []string) { app.began = true },
 	}
 	root.SetIn(app.In)
 	root.SetOut(app.Out)

@@ -60,7 +60,7 @@ func (a *App) runRulesTest(ctx context.Context, files []string) error {
 			run.declared(ctx, g.Name, &g.Spec.Rules[i])
 		}
 	}
-	if _, err := fmt.Fprintf(a.Out, "%d tests of %d rules: %d failed\n", run.tests, run.rules, run.failed); err != nil {
+	if _, err := fmt.Fprintf(a.Out, "rules: %d, tests: %d, failed: %d\n", run.rules, run.tests, run.failed); err != nil {
 		return err
 	}
 	if run.failed > 0 {

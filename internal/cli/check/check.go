@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,9 +44,12 @@ type Checker struct {
 	needCluster map[string]bool
 }
 
+// builtin CRDs are compiled once: they don't change, and may be used by several at a time.
+var builtin = sync.OnceValues(func() (map[schema.GroupVersionKind]*definition, error) { return readDefinitions(crds.FS) })
+
 // New compiles the CRDs and the catalogue that this program was built with.
 func New(opts Options) (*Checker, error) {
-	definitions, err := readDefinitions(crds.FS)
+	definitions, err := builtin()
 	if err != nil {
 		return nil, err
 	}
@@ -143,14 +147,20 @@ func (c *Checker) Object(ctx context.Context, object, old map[string]any) Report
 		r.deny(RuleUndecodable, "metadata", err.Error())
 		return r
 	}
+	slices.Sort(unknown)
 	for _, path := range unknown {
 		r.deny(RuleUnknownField, path, fmt.Sprintf("unknown field %q", path))
 	}
 	old = d.readOld(old)
 	d.prepare(stored, old)
 	errs := d.validate(ctx, stored, old)
+	slices.SortStableFunc(errs, byField)
+	said := map[string]bool{} // labels are checked twice in an update
 	for _, e := range errs {
-		r.deny(RuleValue, fieldOf(e), e.Error())
+		if !said[e.Error()] {
+			r.deny(RuleValue, fieldOf(e), e.Error())
+		}
+		said[e.Error()] = true
 	}
 	if len(errs) == 0 {
 		c.judge(ctx, &r, stored, old)
@@ -169,6 +179,17 @@ func (r *Report) deny(rule, fieldPath, message string) {
 	r.Violations = append(r.Violations, Violation{Rule: rule, Severity: guard.Deny, Message: message, Field: fieldPath, Docs: Docs(rule)})
 }
 
+// byField orders what the API server names in the order of a map; what is about the whole object comes last.
+func byField(a, b *field.Error) int {
+	if nowhere := fieldOf(a) == ""; nowhere != (fieldOf(b) == "") {
+		if nowhere {
+			return 1
+		}
+		return -1
+	}
+	return strings.Compare(a.Field, b.Field)
+}
+
 func fieldOf(e *field.Error) string {
 	if e.Field == "<nil>" {
 		return ""
@@ -180,12 +201,18 @@ func (c *Checker) noSuchKind(gvk schema.GroupVersionKind) string {
 	if gvk.Kind == "" || gvk.Version == "" {
 		return "apiVersion and kind are required"
 	}
-	var known []string
+	var versions, kinds []string
 	for k := range c.definitions {
-		known = append(known, k.Kind+" in "+k.GroupVersion().String())
+		kinds = append(kinds, k.Kind)
+		if k.Kind == gvk.Kind {
+			versions = append(versions, k.GroupVersion().String())
+		}
 	}
-	slices.Sort(known)
-	return fmt.Sprintf("no matches for kind %q in version %q; this program knows %s", gvk.Kind, gvk.GroupVersion(), strings.Join(known, ", "))
+	known := "the kinds " + strings.Join(slices.Compact(slices.Sorted(slices.Values(kinds))), ", ")
+	if len(versions) > 0 {
+		known = "it in " + strings.Join(slices.Sorted(slices.Values(versions)), ", ")
+	}
+	return fmt.Sprintf("no matches for kind %q in version %q; this program knows %s", gvk.Kind, gvk.GroupVersion(), known)
 }
 
 // readOld reads a stored object as the API server reads it from its store.

@@ -12,8 +12,8 @@ import (
 
 // conditionSets is the list of combined node conditions that was a ConfigMap before there was a kind for it.
 var conditionSets = source{
-	name: "list of condition sets",
 	kind: "ConditionSet",
+	mark: "conditionSets",
 	recognizes: func(object map[string]any) bool {
 		_, hasList := object["conditionSets"]
 		return object["type"] == "ConditionSets" || hasList && object["apiVersion"] == nil

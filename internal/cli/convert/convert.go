@@ -5,6 +5,7 @@ package convert
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/resourcestack/autohealer/internal/cli/manifest"
 )
@@ -38,8 +39,10 @@ func (r Result) Failed() bool {
 
 // source is one kind of configuration.
 type source struct {
-	// name for messages; kind that it becomes.
-	name, kind string
+	// kind that it becomes.
+	kind string
+	// mark is a word that every such configuration has, also one that can't be read.
+	mark string
 	// recognizes says whether a document is one.
 	recognizes func(map[string]any) bool
 	// convert adds what a document becomes.
@@ -113,7 +116,7 @@ func convertConfigMap(p *place, kind string) {
 			inner := &place{result: p.result, document: d, before: p.document.LineOf(path)}
 			s := recognize(d.Object, kind)
 			switch {
-			case len(d.Problems) > 0:
+			case len(d.Problems) > 0 && marked(text, kind):
 				inner.add(Note{Line: d.Problems[0].Line, Error: true, Message: path + ": " + d.Problems[0].Message})
 			case s == nil:
 				p.warn(path, "is no configuration that can be converted to %s, and is left out", kind)
@@ -125,6 +128,11 @@ func convertConfigMap(p *place, kind string) {
 	if len(data) == 0 {
 		p.warn("data", "is empty, so there is nothing to convert")
 	}
+}
+
+// marked says whether a text seems to be meant as something that is converted.
+func marked(text, kind string) bool {
+	return slices.ContainsFunc(sources, func(s source) bool { return s.kind == kind && strings.Contains(text, s.mark) })
 }
 
 // refuseTwins finds objects of one name: applied, the last would silently replace the others.

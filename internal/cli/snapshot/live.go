@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -22,13 +23,15 @@ import (
 	"github.com/resourcestack/autohealer/internal/kube"
 )
 
-// pageSize keeps an answer of nodes at a few megabytes.
-const pageSize = 500
+// defaultPageSize keeps an answer of nodes at a few megabytes.
+const defaultPageSize = 500
 
 // Live reads a cluster once.
 type Live struct {
 	Config *rest.Config
 	Clock  clock.PassiveClock
+	// PageSize is how many objects are asked for at a time. Default: 500.
+	PageSize int64
 	// Progress is told how many objects of a kind were read so far.
 	Progress func(kind string, n int)
 	// Warn is told what couldn't be read and what follows.
@@ -100,7 +103,7 @@ func list[O any](ctx context.Context, l Live, c client.Client, kind string, empt
 		l.Progress(kind, n)
 		return page, nil
 	})
-	pages.PageSize = pageSize
+	pages.PageSize = cmp.Or(l.PageSize, defaultPageSize)
 	all, _, err := pages.List(ctx, metav1.ListOptions{})
 	switch {
 	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):

@@ -1,0 +1,273 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/owenrumney/go-sarif/v3/pkg/report/v210/sarif"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// run runs the plugin in testdata, at noon, without a cluster.
+func run(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	config, kubeconfig := genericclioptions.NewConfigFlags(false), filepath.Join(t.TempDir(), "none")
+	config.KubeConfig = &kubeconfig
+	var out, errOut bytes.Buffer
+	app := &App{
+		IOStreams: genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &errOut},
+		Version:   "v0.1.2",
+		Clock:     clocktesting.NewFakePassiveClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)),
+		Config:    config,
+	}
+	code = Run(t.Context(), app, args)
+	return code, out.String(), errOut.String()
+}
+
+// TestGolden shows what the verbs say, word by word, and their exit codes.
+func TestGolden(t *testing.T) {
+	t.Chdir("testdata")
+	for name, c := range map[string]struct {
+		args  string
+		stdin string
+	}{
+		"validate-good":            {args: "validate -f manifests/good.yaml"},
+		"validate-bad":             {args: "validate -f manifests/bad.yaml"},
+		"validate-bad-json":        {args: "validate -f manifests/bad.yaml -o json"},
+		"validate-bad-junit":       {args: "validate -f manifests/bad.yaml,manifests/good.yaml -o junit"},
+		"validate-bad-github":      {args: "validate -f manifests/bad.yaml -f manifests/good.yaml -o github"},
+		"validate-list":            {args: "validate -f manifests/list.json"},
+		"validate-fail-on-warning": {args: "validate -f manifests/warned.yaml --fail-on warning"},
+		"validate-junit-warning":   {args: "validate -f manifests/warned.yaml --fail-on warning -o junit"},
+		"validate-create":          {args: "validate -f manifests/update.yaml"},
+		"validate-update":          {args: "validate -f manifests/update.yaml --old stored"},
+		"validate-facts":           {args: "validate -f manifests/plan.yaml --facts facts.yaml"},
+		"validate-stdin":           {args: "validate -f -", stdin: "apiVersion: v1\nkind: Pod\n"},
+		"plan":                     {args: "plan -f manifests/plan.yaml --facts facts.yaml"},
+		"plan-json":                {args: "plan -f manifests/plan.yaml --facts facts.yaml -o json"},
+		"plan-acts":                {args: "plan -f manifests/plan-one.yaml --facts facts.yaml"},
+		"plan-nothing":             {args: "plan -f manifests/plan-none.yaml --facts facts.yaml"},
+		"plan-bad":                 {args: "plan -f manifests/bad.yaml --facts facts.yaml"},
+		"rules-list":               {args: "rules list --kind conditionset"},
+		"rules-explain":            {args: "rules explain conditionset/reserved-taint-key"},
+		"rules-explain-plan":       {args: "rules explain conditionset/same-key-other-owner"},
+		"hash":                     {args: "hash -f manifests/good.yaml"},
+		"hash-json":                {args: "hash -f manifests/warned.yaml -o json"},
+		"hash-bad":                 {args: "hash -f manifests/bad.yaml"},
+		"convert":                  {args: "convert -f legacy/seed.yaml"},
+		"convert-configmap":        {args: "convert -f legacy/configmap.yaml --to ConditionSet"},
+		"convert-duplicates":       {args: "convert -f legacy/duplicates.yaml"},
+		"convert-dangerous":        {args: "convert -f legacy/dangerous.yaml"},
+		"convert-nothing":          {args: "convert -f manifests/good.yaml"},
+		"version":                  {args: "version"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, stdout, stderr := run(t, c.stdin, strings.Fields(c.args)...)
+			got := fmt.Sprintf("$ kubectl autohealer %s\n%s", c.args, stdout)
+			if stderr != "" {
+				got += "--- standard error\n" + stderr
+			}
+			got += fmt.Sprintf("--- exit code %d\n", code)
+			golden := filepath.Join("golden", name+".txt")
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("go test -update writes it anew; -want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestExitCodes: 0 all is well, 1 something was found, 2 it could not be done; 3 a plan is of a policy that would be refused.
+func TestExitCodes(t *testing.T) {
+	t.Chdir("testdata")
+	for args, c := range map[string]struct {
+		code   int
+		stderr string // a part of it
+	}{
+		"":                                {code: 0},
+		"--help":                          {code: 0},
+		"validate --help":                 {code: 0},
+		"validate -f manifests/good.yaml": {code: 0},
+		"validate -f manifests/good.yaml --fail-on error":                  {code: 0},
+		"validate -f manifests/good.yaml --fail-on warning":                {code: 1},
+		"validate -f manifests/bad.yaml":                                   {code: 1},
+		"validate -f manifests/update.yaml":                                {code: 1},
+		"validate -f manifests/update.yaml --old stored":                   {code: 0},
+		"validate -R -f .":                                                 {code: 1},
+		"validate":                                                         {code: 2, stderr: `required flag(s) "filename" not set`},
+		"validate -f":                                                      {code: 2, stderr: "-f"},
+		"validate -f none.yaml":                                            {code: 2, stderr: "--filename: read manifests: stat none.yaml"},
+		"validate -f golden":                                               {code: 2, stderr: "--filename: read directory golden"},
+		"validate -f -":                                                    {code: 2, stderr: "--filename: there is no object in -"},
+		"validate -f manifests/good.yaml --old none":                       {code: 2, stderr: "--old: "},
+		"validate -f manifests/good.yaml --facts none":                     {code: 2, stderr: "--facts: "},
+		"validate -f manifests/good.yaml --facts manifests/good.yaml":      {code: 2, stderr: "--facts manifests/good.yaml: read facts"},
+		"validate -f manifests/good.yaml --facts facts.yaml --live":        {code: 2, stderr: "[facts live]"},
+		"validate -f manifests/good.yaml --live":                           {code: 2, stderr: "find the cluster"},
+		"validate -f manifests/good.yaml --rules manifests/good.yaml":      {code: 2, stderr: "--rules: manifests/good.yaml:2: want a Guardrail, got a ConditionSet"},
+		"validate -f manifests/good.yaml --exceptions manifests/good.yaml": {code: 2, stderr: "--exceptions: manifests/good.yaml:2: want a GuardrailException"},
+		"validate -f manifests/good.yaml -o xml":                           {code: 2, stderr: `"-o, --output" flag: must be one of text, json, sarif, junit, github`},
+		"validate -f manifests/good.yaml --fail-on never":                  {code: 2, stderr: `"--fail-on" flag: must be one of error, warning`},
+		"validate -f manifests/good.yaml --frobnicate":                     {code: 2, stderr: "unknown flag: --frobnicate"},
+		"validate manifests/good.yaml":                                     {code: 2, stderr: "manifests/good.yaml"},
+		"plan -f manifests/plan-none.yaml --facts facts.yaml":              {code: 0},
+		"plan -f manifests/plan-one.yaml --facts facts.yaml":               {code: 1},
+		"plan -f manifests/plan-one.yaml":                                  {code: 2, stderr: "find the cluster"},
+		"plan -f manifests/list.json --facts facts.yaml":                   {code: 3},
+		"plan -f facts.yaml --facts facts.yaml":                            {code: 2, stderr: "there is no ConditionSet in facts.yaml"},
+		"facts":                                                            {code: 0},
+		"facts export":                                                     {code: 2, stderr: "find the cluster"},
+		"rules test":                                                       {code: 0},
+		"rules list --kind Pod":                                            {code: 2, stderr: "--kind: there are no rules for \"Pod\""},
+		"rules explain":                                                    {code: 2, stderr: "accepts 1 arg(s)"},
+		"rules explain taint-key":                                          {code: 2, stderr: "did you mean conditionset/reserved-taint-key?"},
+		"rules explain nonsense":                                           {code: 2, stderr: "see rules list"},
+		"hash -f manifests/bad.yaml":                                       {code: 1},
+		"convert -f legacy/seed.yaml":                                      {code: 0},
+		"convert -f legacy/seed.yaml --to Pod":                             {code: 2, stderr: `"--to" flag: must be one of ConditionSet`},
+		"convert -f legacy/duplicates.yaml":                                {code: 1, stderr: "nothing was written"},
+		"completion bash":                                                  {code: 0},
+		"frobnicate":                                                       {code: 2, stderr: `unknown command "frobnicate"`},
+	} {
+		t.Run(args, func(t *testing.T) {
+			code, _, stderr := run(t, "", strings.Fields(args)...)
+			if code != c.code || !strings.Contains(stderr, c.stderr) {
+				t.Errorf("exit code %d, want %d; standard error, which should have %q:\n%s", code, c.code, c.stderr, stderr)
+			}
+		})
+	}
+}
+
+func TestWhatConvertWritesPassesValidate(t *testing.T) {
+	t.Chdir("testdata")
+	for _, file := range []string{"legacy/seed.yaml", "legacy/configmap.yaml"} {
+		code, converted, stderr := run(t, "", "convert", "-f", file)
+		if code != 0 {
+			t.Fatalf("%s: exit code %d: %s", file, code, stderr)
+		}
+		if code, stdout, stderr := run(t, converted, "validate", "-f", "-"); code != 0 {
+			t.Errorf("%s: exit code %d\n%s%s", file, code, stdout, stderr)
+		}
+	}
+}
+
+// TestSARIF: the output fits the standard's schema, each result names a rule that is described, and a line of the file.
+func TestSARIF(t *testing.T) {
+	t.Chdir("testdata")
+	code, stdout, stderr := run(t, "", "validate", "-f", "manifests/bad.yaml,manifests/good.yaml", "-o", "sarif")
+	if code != 1 || stderr != "" {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	document, err := sarif.FromString(stdout, sarif.WithStrictValidation())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := document.Validate(); err != nil {
+		t.Error(err)
+	}
+	results := document.Runs[0]
+	var got []string
+	for _, r := range results.Results {
+		rule := results.Tool.Driver.Rules[r.RuleIndex]
+		if *rule.ID != *r.RuleID || *rule.ShortDescription.Text == "" || !strings.HasPrefix(*rule.HelpURI, "https://") {
+			t.Errorf("result %s points at rule %+v", *r.RuleID, rule)
+		}
+		at := r.Locations[0].PhysicalLocation
+		got = append(got, fmt.Sprintf("%s:%d %s %s", *at.ArtifactLocation.URI, *at.Region.StartLine, r.Level, *r.RuleID))
+	}
+	want := []string{
+		"manifests/bad.yaml:7 error conditionset/matches-healthy-nodes",
+		"manifests/bad.yaml:7 error conditionset/obsolete-condition",
+		"manifests/bad.yaml:29 error manifest/duplicate-key",
+		"manifests/bad.yaml:35 error schema/unknown-field",
+		"manifests/bad.yaml:41 error schema/unknown-field",
+		"manifests/bad.yaml:42 error schema/unknown-field",
+		"manifests/bad.yaml:53 error schema/value",
+		"manifests/bad.yaml:50 error schema/value",
+		"manifests/bad.yaml:59 error schema/value",
+		"manifests/bad.yaml:44 error schema/value",
+		"manifests/bad.yaml:64 error schema/value",
+		"manifests/bad.yaml:65 error schema/value",
+		"manifests/bad.yaml:72 error schema/value",
+		"manifests/bad.yaml:75 error manifest/kind",
+		"manifests/bad.yaml:78 error manifest/undecodable",
+		"manifests/good.yaml:14 warning conditionset/sticky-evicts",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// TestTheProgram: the built program says what the command says, exits with its code, and colors nothing in a pipe.
+func TestTheProgram(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds a program")
+	}
+	program := filepath.Join(t.TempDir(), "kubectl-autohealer")
+	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-X main.version=v9.9.9", "-o", program, "../../cmd/kubectl-autohealer")
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, text)
+	}
+	t.Chdir("testdata")
+	for args, want := range map[string]int{
+		"version": 0, "validate -f manifests/good.yaml": 0, "validate -f manifests/bad.yaml": 1, "validate -f manifests/bad.yaml -o nothing": 2,
+	} {
+		var stdout, stderr bytes.Buffer
+		cmd := exec.CommandContext(t.Context(), program, strings.Fields(args)...)
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		err := cmd.Run()
+		if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
+			t.Fatal(err)
+		}
+		if got := cmd.ProcessState.ExitCode(); got != want {
+			t.Errorf("%s: exit code %d instead of %d\n%s%s", args, got, want, &stdout, &stderr)
+		}
+		if strings.Contains(stdout.String()+stderr.String(), "\x1b") {
+			t.Errorf("%s: there are colors in a pipe", args)
+		}
+		if args == "version" && stdout.String() != "v9.9.9\n" {
+			t.Errorf("version says %q", &stdout)
+		}
+	}
+}
+
+// TestEveryVerbHelps: each command has a line, and each that does something an example.
+func TestEveryVerbHelps(t *testing.T) {
+	root := New(&App{IOStreams: genericiooptions.NewTestIOStreamsDiscard()})
+	var walk func(path string)
+	walk = func(path string) {
+		cmd, _, err := root.Find(strings.Fields(path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cmd.Short == "" || !cmd.HasSubCommands() && cmd.Example == "" {
+			t.Errorf("%q lacks a description or an example", path)
+		}
+		for _, sub := range cmd.Commands() {
+			walk(strings.TrimSpace(path + " " + sub.Name()))
+		}
+	}
+	walk("")
+}
