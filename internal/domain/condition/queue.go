@@ -41,27 +41,18 @@ func (q *queues) before(line, name string, since time.Time) int {
 // enter puts the node into the lines that its holds are of, and takes it out of the others. It gives the heads of the
 // lines that it left, who may go on if it went without taking the place that was free.
 func (q *queues) enter(name string, holds []Hold) (next []string) {
-	places := map[string]time.Time{}
-	for _, h := range holds {
-		if h.dimension != "" {
-			places[h.dimension] = earlier(places[h.dimension], h.At)
-		}
-	}
-	for line, was := range q.places[name] {
+	before, places := q.places[name], placesOf(holds)
+	for line, was := range before {
 		is, waits := places[line]
 		if waits && is.Equal(was) {
 			continue
 		}
-		at, _ := slices.BinarySearchFunc(q.lines[line], waiter{was, name}, byWait)
-		q.lines[line] = slices.Delete(q.lines[line], at, at+1)
-		if len(q.lines[line]) == 0 {
-			delete(q.lines, line)
-		} else if !waits || was.Before(is) {
-			next = append(next, q.lines[line][0].name)
+		if head := q.step(line, waiter{was, name}); head != "" && (!waits || was.Before(is)) {
+			next = append(next, head)
 		}
 	}
 	for line, since := range places {
-		if was, waits := q.places[name][line]; !waits || !was.Equal(since) {
+		if was, waits := before[line]; !waits || !was.Equal(since) {
 			at, _ := slices.BinarySearchFunc(q.lines[line], waiter{since, name}, byWait)
 			q.lines[line] = slices.Insert(q.lines[line], at, waiter{since, name})
 		}
@@ -70,6 +61,26 @@ func (q *queues) enter(name string, holds []Hold) (next []string) {
 		delete(q.places, name)
 	}
 	return next
+}
+
+func placesOf(holds []Hold) map[string]time.Time {
+	places := map[string]time.Time{}
+	for _, h := range holds {
+		if h.dimension != "" {
+			places[h.dimension] = earlier(places[h.dimension], h.At)
+		}
+	}
+	return places
+}
+
+// step takes a waiter out of a line and gives who is its head then, "" for nobody.
+func (q *queues) step(line string, w waiter) (head string) {
+	at, _ := slices.BinarySearchFunc(q.lines[line], w, byWait)
+	if q.lines[line] = slices.Delete(q.lines[line], at, at+1); len(q.lines[line]) == 0 {
+		delete(q.lines, line)
+		return ""
+	}
+	return q.lines[line][0].name
 }
 
 // headsWoken bounds how many nodes one freed place wakes; each that leaves the line wakes the next.
