@@ -89,15 +89,12 @@ func (c *Collection[T]) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watch %T: %w", c.Kind, err)
 	}
-	if !toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+	if !toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) || !c.turn(ctx) {
 		return nil // stopped before it began
 	}
-	if c.After != nil {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-c.After.Known():
-		}
+	select {
+	case <-c.changed: // the first ones are used now
+	default:
 	}
 	c.use(ctx)
 	close(c.known)
@@ -106,17 +103,30 @@ func (c *Collection[T]) Start(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case err := <-lost:
-			return err
+			return fmt.Errorf("watch %T: %w", c.Kind, err)
 		case <-c.changed:
 			c.use(ctx)
 		}
 	}
 }
 
+// turn waits for the collection that comes first; it gives false when ctx ends before.
+func (c *Collection[T]) turn(ctx context.Context) bool {
+	if c.After == nil {
+		return true
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-c.After.Known():
+		return true
+	}
+}
+
 // informer waits for the kind; it gives nil when ctx ends.
 func (c *Collection[T]) informer(ctx context.Context) (informer cache.Informer, err error) {
 	waiting := false
-	stopped := wait.PollUntilContextCancel(ctx, lookForKind, true, func(ctx context.Context) (bool, error) {
+	_ = wait.PollUntilContextCancel(ctx, lookForKind, true, func(ctx context.Context) (bool, error) {
 		informer, err = c.Cache.GetInformer(ctx, c.Kind)
 		if !meta.IsNoMatchError(err) {
 			return true, nil
@@ -127,8 +137,8 @@ func (c *Collection[T]) informer(ctx context.Context) (informer cache.Informer, 
 		}
 		return false, nil
 	})
-	if stopped != nil || ctx.Err() != nil {
-		return nil, nil //nolint:nilerr // the manager is stopping
+	if ctx.Err() != nil {
+		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("watch %T: %w", c.Kind, err)

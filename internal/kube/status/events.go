@@ -19,11 +19,7 @@ func Tell(recorder events.EventRecorder, policy runtime.Object, before, after []
 		if repeats(c, after) || was != nil && was.Status == c.Status && was.Reason == c.Reason {
 			continue
 		}
-		kind := corev1.EventTypeWarning
-		if (c.Type == v1alpha1.ConditionAccepted || c.Type == v1alpha1.ConditionReady) && c.Status == metav1.ConditionTrue {
-			kind = corev1.EventTypeNormal
-		}
-		recorder.Eventf(policy, nil, kind, c.Reason, c.Type, "%s", truncate(c.Message))
+		recorder.Eventf(policy, nil, weight(c), c.Reason, c.Type, "%s", truncate(c.Message))
 	}
 	for _, c := range before {
 		if end, ok := ends[c.Type]; ok && meta.FindStatusCondition(after, c.Type) == nil {
@@ -33,6 +29,14 @@ func Tell(recorder events.EventRecorder, policy runtime.Object, before, after []
 	if paused(before) && !paused(after) {
 		recorder.Eventf(policy, nil, corev1.EventTypeNormal, v1alpha1.ReasonResumed, v1alpha1.ConditionReady, "It isn't paused any more.")
 	}
+}
+
+// weight is an Event's type: good news are Normal.
+func weight(c metav1.Condition) string {
+	if (c.Type == v1alpha1.ConditionAccepted || c.Type == v1alpha1.ConditionReady) && c.Status == metav1.ConditionTrue {
+		return corev1.EventTypeNormal
+	}
+	return corev1.EventTypeWarning
 }
 
 func paused(conditions []metav1.Condition) bool {

@@ -1,0 +1,150 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	framework "k8s.io/client-go/tools/cache/testing"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+)
+
+// informers hands out one real informer.
+type informers struct {
+	cache.Cache
+	informer toolscache.SharedIndexInformer
+	missing  int // how often the kind isn't installed yet
+	err      error
+}
+
+func (i *informers) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
+	if i.missing > 0 {
+		i.missing--
+		return nil, &meta.NoKindMatchError{GroupKind: anyKind.GroupKind()}
+	}
+	return i.informer, i.err
+}
+
+// shelfOfRails is an API server with Guardrails, and what a Collection makes of them.
+type shelfOfRails struct {
+	*framework.FakeControllerSource
+	*Collection[*v1alpha1.Guardrail]
+	used  chan string // what Use was given, as "a@1 b@2"
+	ended chan error
+}
+
+func followRails(t *testing.T, change func(*Collection[*v1alpha1.Guardrail], *informers)) *shelfOfRails {
+	t.Helper()
+	s := &shelfOfRails{FakeControllerSource: framework.NewFakeControllerSource(), used: make(chan string, 100), ended: make(chan error, 1)}
+	source := &informers{informer: toolscache.NewSharedIndexInformer(s.FakeControllerSource, &v1alpha1.Guardrail{}, 0, nil)}
+	s.Collection = &Collection[*v1alpha1.Guardrail]{Cache: source, Kind: &v1alpha1.Guardrail{}, Use: func(_ context.Context, all []*v1alpha1.Guardrail) {
+		var says []string
+		for _, g := range all {
+			says = append(says, fmt.Sprintf("%s@%d", g.Name, g.Generation))
+		}
+		s.used <- strings.Join(says, " ")
+	}}
+	s.Add(rail("b", 1))
+	s.Add(rail("a", 1))
+	if change != nil {
+		change(s.Collection, source)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	t.Cleanup(func() {
+		stop()
+		for range s.ended { // until it ended
+			continue
+		}
+		s.Shutdown()
+	})
+	go source.informer.RunWithContext(ctx)
+	go func() {
+		s.ended <- s.Start(ctx)
+		close(s.ended)
+	}()
+	return s
+}
+
+func rail(name string, generation int64) *v1alpha1.Guardrail {
+	return &v1alpha1.Guardrail{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name + "-uid"), Generation: generation}}
+}
+
+func (s *shelfOfRails) expect(t *testing.T, want string) {
+	t.Helper()
+	select {
+	case got := <-s.used:
+		if got != want {
+			t.Fatalf("%q are in force, want %q", got, want)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatalf("nothing was put in force, want %q", want)
+	}
+}
+
+func TestAllObjectsAreUsedAtFirstAndAfterEachChangeOfASpec(t *testing.T) {
+	s := followRails(t, nil)
+	s.expect(t, "a@1 b@1")
+	s.Modify(rail("a", 1)) // its status
+	s.Modify(rail("a", 2))
+	s.expect(t, "a@2 b@1")
+	s.Delete(rail("b", 1))
+	s.expect(t, "a@2")
+	s.Add(rail("c", 1))
+	s.expect(t, "a@2 c@1")
+	if err := s.Synced(); err != nil {
+		t.Error(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); len(s.InForce()) != 2 || s.InForce()["c-uid"] != 1; {
+		if time.Now().After(deadline) {
+			t.Fatalf("%v are in force", s.InForce())
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestNothingIsKnownBeforeTheCollectionThatComesFirst(t *testing.T) {
+	first := &Collection[*v1alpha1.Guardrail]{}
+	s := followRails(t, func(c *Collection[*v1alpha1.Guardrail], _ *informers) { c.After = first })
+	select {
+	case got := <-s.used:
+		t.Fatalf("%q are in force too early", got)
+	case <-time.After(100 * time.Millisecond):
+	}
+	if s.InForce() != nil || s.Synced() == nil {
+		t.Error("it says that all are known")
+	}
+	first.Known()
+	close(first.known)
+	s.expect(t, "a@1 b@1")
+}
+
+func TestWithoutItsKindACollectionWaits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for five seconds")
+	}
+	t.Parallel()
+	s := followRails(t, func(_ *Collection[*v1alpha1.Guardrail], source *informers) { source.missing = 1 })
+	s.expect(t, "a@1 b@1")
+}
+
+func TestACollectionThatCannotBeFollowedEndsTheProcess(t *testing.T) {
+	s := followRails(t, func(_ *Collection[*v1alpha1.Guardrail], source *informers) {
+		source.err = errors.New("connection refused")
+	})
+	if err := <-s.ended; err == nil || !strings.Contains(err.Error(), "connection refused") {
+		t.Errorf("it ended with %v", err)
+	}
+	if s.Synced() == nil {
+		t.Error("it says that all are known")
+	}
+}
