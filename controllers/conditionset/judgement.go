@@ -68,6 +68,7 @@ func (o *Observer) setGone(cs *v1alpha1.ConditionSet) {
 	}
 	o.mu.Unlock()
 	o.enqueueNodes(o.Facts.Fleet.ForgetSet(cs.UID))
+	o.enqueueSet(cs.Name) // its series go with it
 }
 
 // judge asks the rules once for each state that they can read; anew also when nothing of it changed. It needs o.judging.

@@ -1,6 +1,7 @@
 package conditionset
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,12 +13,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/prometheus/common/expfmt"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/kube"
 )
 
 // scrape is what a metrics endpoint would show of the collectors, without comments.
@@ -64,6 +71,36 @@ func TestARecordMayNameWhatItWillWithoutMakingSeries(t *testing.T) {
 	}
 	if got := scrape(t, actsTotal); !slices.Equal(got, want) {
 		t.Errorf("got\n%s", strings.Join(got, "\n"))
+	}
+}
+
+// nothing is an API server that has none of what it is asked for.
+type nothing struct{ client.Client }
+
+func (nothing) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+}
+
+func TestASetThatIsGoneTakesItsSeriesAlong(t *testing.T) {
+	actsTotal.Reset()
+	nodesGauge.Reset()
+	countAct("kernel", condition.Step{Verb: "Taint"}, time.Now())
+	gaugeStates("kernel", condition.Summary{Selected: 4}, false)
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer queue.ShutDown()
+	observer := &Observer{Facts: &kube.Facts{Fleet: condition.NewFleet(limit.Builtin())}, Rejections: &kube.Rejections{}, sets: queue}
+
+	observer.setGone(&v1alpha1.ConditionSet{ObjectMeta: metav1.ObjectMeta{Name: "kernel", UID: "u"}})
+
+	if queue.Len() != 1 {
+		t.Fatal("nobody looks at it once more")
+	}
+	request, _ := queue.Get()
+	if _, err := (&Reconciler{Client: nothing{}}).Reconcile(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	if left := scrape(t, actsTotal, nodesGauge); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
 	}
 }
 
