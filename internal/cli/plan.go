@@ -66,15 +66,8 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 		TakenAt: s.TakenAt.Time, Age: s.Age(now), Facts: s.Describe(now), Colors: wantsColors(a.Out),
 		EvictPace: policy.Limits.EvictPace, PausedBy: policy.PausedBy,
 	}
-	for _, d := range documentsOf(files) {
-		if !check.Ours(d) || len(d.Problems) == 0 && d.Object["kind"] != "ConditionSet" {
-			continue
-		}
-		p, err := a.planOne(ctx, w, d)
-		if err != nil {
-			return err
-		}
-		forecast.Plans = append(forecast.Plans, p)
+	if forecast.Plans, err = a.planAll(ctx, w, documentsOf(files)); err != nil {
+		return err
 	}
 	if len(forecast.Plans) == 0 {
 		return fmt.Errorf("--filename: there is no ConditionSet in %s", strings.Join(o.filenames, ", "))
@@ -89,6 +82,21 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 		return exitStatus(exitFound)
 	}
 	return nil
+}
+
+func (a *App) planAll(ctx context.Context, w *world, documents []manifest.Document) ([]report.Plan, error) {
+	var plans []report.Plan
+	for _, d := range documents {
+		if !check.Ours(d) || len(d.Problems) == 0 && d.Object["kind"] != "ConditionSet" {
+			continue
+		}
+		p, err := a.planOne(ctx, w, d)
+		if err != nil {
+			return nil, err
+		}
+		plans = append(plans, p)
+	}
+	return plans, nil
 }
 
 // planOne asks rules and planner about one set, as an update where one of its name is stored. An admitted one is in force

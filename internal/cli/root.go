@@ -43,7 +43,7 @@ type App struct {
 
 // Run runs the plugin with arguments and gives its exit code.
 func Run(ctx context.Context, app *App, args []string) int {
-	root := New(app)
+	root := New(app) //nolint:contextcheck // cobra gives each verb the context of ExecuteContextC
 	root.SetArgs(args)
 	failed, err := root.ExecuteContextC(ctx)
 	if err == nil {

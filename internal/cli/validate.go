@@ -72,10 +72,8 @@ func (a *App) runValidate(ctx context.Context, o *validateOptions) error {
 	if err != nil {
 		return err
 	}
-	result := report.Result{Version: a.buildVersion(), Colors: wantsColors(a.Out), FailOnWarning: o.failOn.value == "warning"}
-	if w.snapshot != nil {
-		result.Facts = w.snapshot.Describe(a.Clock.Now())
-	}
+	result := a.newResult(w)
+	result.FailOnWarning = o.failOn.value == "warning"
 	failed := false
 	for _, d := range documentsOf(files) {
 		if !check.Ours(d) {
@@ -89,9 +87,6 @@ func (a *App) runValidate(ctx context.Context, o *validateOptions) error {
 	if len(result.Reports)+result.Ignored == 0 { // what should have written it may have failed
 		return fmt.Errorf("--filename: there is no object in %s", strings.Join(o.filenames, ", "))
 	}
-	for _, kind := range w.checker.Guard().Kinds() {
-		result.Rules = append(result.Rules, w.checker.Guard().Rules(kind)...)
-	}
 	if err := report.Writers[o.output.value](a.Out, result); err != nil {
 		return fmt.Errorf("write %s: %w", o.output.value, err)
 	}
@@ -99,6 +94,18 @@ func (a *App) runValidate(ctx context.Context, o *validateOptions) error {
 		return exitStatus(exitFound)
 	}
 	return nil
+}
+
+// newResult is a result without reports yet.
+func (a *App) newResult(w *world) report.Result {
+	result := report.Result{Version: a.buildVersion(), Colors: wantsColors(a.Out)}
+	if w.snapshot != nil {
+		result.Facts = w.snapshot.Describe(a.Clock.Now())
+	}
+	for _, kind := range w.checker.Guard().Kinds() {
+		result.Rules = append(result.Rules, w.checker.Guard().Rules(kind)...)
+	}
+	return result
 }
 
 // judge is the world that judges: what the flags give.

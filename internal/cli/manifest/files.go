@@ -52,12 +52,23 @@ func filesOf(p string, recursive bool, stdin io.Reader) ([]File, error) {
 		file, err := read(p)
 		return []File{file}, err
 	}
+	files, err := filesBelow(p, recursive)
+	if err == nil && len(files) == 0 {
+		err = errors.New("there is no file that ends in " + strings.Join(extensions, ", "))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read directory %s: %w", p, err)
+	}
+	return files, nil
+}
+
+func filesBelow(dir string, recursive bool) ([]File, error) {
 	var files []File
-	err = filepath.WalkDir(p, func(name string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && name != p && !recursive:
+		case entry.IsDir() && name != dir && !recursive:
 			return filepath.SkipDir
 		case entry.IsDir() || !slices.Contains(extensions, strings.ToLower(filepath.Ext(name))):
 			return nil
@@ -66,13 +77,7 @@ func filesOf(p string, recursive bool, stdin io.Reader) ([]File, error) {
 		files = append(files, file)
 		return err
 	})
-	if err == nil && len(files) == 0 {
-		err = errors.New("there is no file that ends in " + strings.Join(extensions, ", "))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read directory %s: %w", p, err)
-	}
-	return files, nil
+	return files, err
 }
 
 func read(name string) (File, error) {

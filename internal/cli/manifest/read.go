@@ -57,7 +57,7 @@ func Read(file File) []Document {
 	return documents
 }
 
-// IsKustomization: such a file may leave out apiVersion and kind.
+// IsKustomization says whether the file is a kustomization, which may leave out apiVersion and kind.
 func (d Document) IsKustomization() bool {
 	switch path.Base(d.File) {
 	case "kustomization.yaml", "kustomization.yml", "Kustomization":
