@@ -15,12 +15,25 @@ const (
 
 // withDeadline takes the API server's own deadline, which it sends as ?timeout= and controller-runtime ignores. A tenth
 // of it is kept for the way back: an answer that comes too late is a refusal without a reason.
+//
+// A manager that ends finishes what it has been asked, though controller-runtime ends every request's context with it: an
+// evaluation that is cut short refuses a good object.
 func withDeadline(ctx context.Context, r *http.Request) context.Context {
 	timeout, err := time.ParseDuration(r.URL.Query().Get("timeout"))
 	if err != nil || timeout <= 0 || timeout > longestTimeout {
 		timeout = defaultTimeout
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout*9/10)
-	context.AfterFunc(r.Context(), cancel) // net/http ends the request's context when the handler returns
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout*9/10)
+	context.AfterFunc(r.Context(), func() { // net/http ends the request's context when the handler returns
+		if !serverEnds(r) {
+			cancel()
+		}
+	})
 	return ctx
+}
+
+// serverEnds says that the server's context, of which a request's is made, has ended.
+func serverEnds(r *http.Request) bool {
+	server, ok := r.Context().Value(http.ServerContextKey).(*http.Server)
+	return ok && server.BaseContext != nil && server.BaseContext(nil).Err() != nil
 }
