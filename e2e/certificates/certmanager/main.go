@@ -1,0 +1,73 @@
+// The controllers of cert-manager that take part in issuing from self-signed and CA issuers, as cert-manager itself
+// releases them. Its own program is in a module that can't be fetched by itself; this one does what that does.
+//
+// Usage: certmanager KUBECONFIG
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cert-manager/cert-manager/pkg/controller"
+	_ "github.com/cert-manager/cert-manager/pkg/controller/certificaterequests/approver"
+	_ "github.com/cert-manager/cert-manager/pkg/controller/certificaterequests/ca"
+	_ "github.com/cert-manager/cert-manager/pkg/controller/certificaterequests/selfsigned"
+	_ "github.com/cert-manager/cert-manager/pkg/controller/certificates/issuing"
+	_ "github.com/cert-manager/cert-manager/pkg/controller/certificates/keymanager"
+	_ "github.com/cert-manager/cert-manager/pkg/controller/certificates/readiness"
+	_ "github.com/cert-manager/cert-manager/pkg/controller/certificates/requestmanager"
+	_ "github.com/cert-manager/cert-manager/pkg/controller/certificates/revisionmanager"
+	_ "github.com/cert-manager/cert-manager/pkg/controller/certificates/trigger"
+	_ "github.com/cert-manager/cert-manager/pkg/controller/issuers"
+	_ "github.com/cert-manager/cert-manager/pkg/issuer/ca"
+	_ "github.com/cert-manager/cert-manager/pkg/issuer/selfsigned"
+)
+
+// workers of each controller.
+const workers = 2
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "certmanager:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) != 1 {
+		return errors.New("usage: certmanager KUBECONFIG")
+	}
+	factory, err := controller.NewContextFactory(ctx, controller.ContextOptions{
+		Kubeconfig: args[0],
+		CertificateOptions: controller.CertificateOptions{
+			CertificateRequestMinimumBackoffDuration: time.Second, CertificateRequestMaximumBackoffDuration: time.Minute,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	shared, err := factory.Build()
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for name, construct := range controller.Known() {
+		c, err := construct(factory)
+		if err != nil {
+			return fmt.Errorf("make %s: %w", name, err)
+		}
+		group.Go(func() error { return c.Run(workers, ctx) })
+	}
+	shared.SharedInformerFactory.Start(ctx.Done())
+	shared.KubeSharedInformerFactory.Start(ctx.Done())
+	return group.Wait()
+}
