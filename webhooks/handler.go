@@ -124,5 +124,17 @@ func auditAnnotations(v guard.Verdict) map[string]string {
 	if len(skipped) > 0 {
 		annotations["skipped"] = strings.Join(skipped, ",")
 	}
+	if len(v.Lifted) > 0 {
+		annotations["lifted"] = lifted(v.Lifted)
+	}
 	return annotations
+}
+
+// lifted tells which exception lifts which rule, as rule=exception.
+func lifted(all []guard.Lifted) string {
+	texts := make([]string, len(all))
+	for i, l := range all {
+		texts[i] = l.Rule + "=" + l.Exception
+	}
+	return strings.Join(texts, ",")
 }

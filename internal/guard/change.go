@@ -15,11 +15,6 @@ type Change struct {
 // empty: nothing changed.
 func (c Change) empty() bool { return len(c.Kinds) == 0 && len(c.Targets) == 0 && !c.Policy }
 
-// Target names an object of one of our kinds.
-type Target struct {
-	Kind, Namespace, Name string
-}
-
 // OnChange calls back after rules, exceptions or the policy changed, with what must be judged again. The new state is in
 // force by then, and no lock is held.
 func (g *Guard) OnChange(notify func(Change)) {

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/google/cel-go/cel"
@@ -15,8 +16,14 @@ const (
 	// maxRuleCost is what one expression, its message or a variable may cost by the static estimate, in CEL cost units:
 	// about 10 ms at worst.
 	maxRuleCost = 100_000
-	// maxRequestCost is what all rules of a request may really cost together: about 0.1 s.
+	// maxRequestCost is what all built-in rules of a request may really cost together, and again all rules of Guardrails:
+	// about 0.1 s. Rules of Guardrails can't use up what the built-in ones need.
 	maxRequestCost = 1_000_000
+	// checkCost is what CEL counts for one question to the authorizer.
+	checkCost = 350_000
+	// maxChecks is how many of these an expression may ask; maxRequestChecks all built-in rules, and again all others.
+	maxChecks        = 2
+	maxRequestChecks = 16
 )
 
 // program is a compiled expression.
@@ -24,38 +31,53 @@ type program struct {
 	run   cel.Program
 	reads reads
 	cost  uint64
+	// asks: it asks the authorizer.
+	asks bool
+	// asksRequester: it asks what the requester may do, and not only what a service account may. At run time nobody requests.
+	asksRequester bool
 }
 
 // compile checks an expression's types, result type and static cost, and plans it over dynamic values. Errors carry the
 // position and the cause.
 func (e *environments) compile(expression string, want *cel.Type) (program, error) {
+	p, _, err := e.check(expression, want)
+	return p, err
+}
+
+func (e *environments) check(expression string, want *cel.Type) (program, *cel.Ast, error) {
 	checked, issues := e.typed.Compile(expression)
 	if issues.Err() != nil {
-		return program{}, issues.Err()
+		return program{}, nil, issuesError(expression, issues)
 	}
 	if !compatible(want, checked.OutputType()) {
-		return program{}, fmt.Errorf("returns %s, want %s:\n | %s\n | ^", checked.OutputType(), want, expression)
+		return program{}, nil, errorAtStart(expression, "returns %s, want %s", checked.OutputType(), want)
 	}
-	if err := refuseEscapes(checked.NativeRep()); err != nil {
-		return program{}, fmt.Errorf("%w:\n | %s\n | ^", err, expression)
+	if err := refuseEscapes(expression, checked.NativeRep()); err != nil {
+		return program{}, nil, err
 	}
+	p := program{reads: readsOf(checked.NativeRep(), e.isRoot), asksRequester: asksRequester(checked.NativeRep())}
+	p.asks = p.reads.anyOf(rootAuthorizer)
 	estimate, err := e.typed.EstimateCost(checked, &library.CostEstimator{SizeEstimator: e})
 	if err != nil {
-		return program{}, fmt.Errorf("estimate cost: %w", err)
+		return program{}, nil, fmt.Errorf("estimate cost: %w", err)
 	}
-	if estimate.Max > maxRuleCost {
-		return program{}, fmt.Errorf("may cost %d, at most %d allowed; bound its loops and texts:\n | %s\n | ^", estimate.Max, maxRuleCost, expression)
+	if p.cost = estimate.Max; p.cost > p.maxCost() {
+		return program{}, nil, errorAtStart(expression, "may cost %d, at most %d allowed; bound its loops and texts", p.cost, p.maxCost())
 	}
-	run, err := e.plan(expression)
-	if err != nil {
-		return program{}, err
+	p.run, err = e.plan(expression)
+	return p, checked, err
+}
+
+// maxCost is what the expression may cost by the static estimate.
+func (p program) maxCost() uint64 {
+	if p.asks {
+		return maxRuleCost + maxChecks*checkCost
 	}
-	isRoot := func(name string) bool { return e.roots[name] != nil }
-	return program{run: run, reads: readsOf(checked.NativeRep(), isRoot), cost: estimate.Max}, nil
+	return maxRuleCost
 }
 
 // refuseEscapes finds fields written as __for__: they pass the type check, and no object ever has them.
-func refuseEscapes(checked *celast.AST) error {
+func refuseEscapes(expression string, checked *celast.AST) error {
 	var err error
 	celast.PreOrderVisit(checked.Expr(), celast.NewExprVisitor(func(expr celast.Expr) {
 		if expr.Kind() != celast.SelectKind {
@@ -63,17 +85,32 @@ func refuseEscapes(checked *celast.AST) error {
 		}
 		name := expr.AsSelect().FieldName()
 		if plain, ok := decl.Unescape(name); ok && plain != name {
-			err = fmt.Errorf("write %s instead of %s", plain, name)
+			err = errorAt(expression, checked.SourceInfo().GetStartLocation(expr.ID()), "write %s instead of %s", plain, name)
 		}
 	}))
 	return err
+}
+
+// asksRequester finds a use of authorizer that isn't authorizer.serviceAccount(…).
+func asksRequester(checked *celast.AST) bool {
+	uses, ofAccounts := 0, 0
+	isAuthorizer := func(e celast.Expr) bool { return e.Kind() == celast.IdentKind && e.AsIdent() == rootAuthorizer }
+	celast.PreOrderVisit(checked.Expr(), celast.NewExprVisitor(func(expr celast.Expr) {
+		if isAuthorizer(expr) {
+			uses++
+		}
+		if expr.Kind() == celast.CallKind && expr.AsCall().FunctionName() == "serviceAccount" && expr.AsCall().IsMemberFunction() && isAuthorizer(expr.AsCall().Target()) {
+			ofAccounts++
+		}
+	}))
+	return uses > ofAccounts
 }
 
 // plan makes the program that runs over dynamic values.
 func (e *environments) plan(expression string) (cel.Program, error) {
 	loose, issues := e.loose.Compile(expression)
 	if issues.Err() != nil {
-		return nil, issues.Err()
+		return nil, issuesError(expression, issues)
 	}
 	run, err := e.loose.Program(loose, cel.InterruptCheckFrequency(apicel.CheckFrequency))
 	if err != nil {
@@ -84,29 +121,25 @@ func (e *environments) plan(expression string) (cel.Program, error) {
 
 // compileRule compiles a rule's condition, which must also depend on something.
 func (e *environments) compileRule(expression string) (program, error) {
-	p, err := e.compile(expression, cel.BoolType)
+	p, checked, err := e.check(expression, cel.BoolType)
 	if err != nil {
 		return p, err
 	}
-	constant, err := e.isConstant(expression)
+	constant, err := e.isConstant(checked)
 	if err != nil {
 		return p, err
 	}
 	if constant || len(p.reads) == 0 {
-		return p, fmt.Errorf("is constant, so it admits all objects or none:\n | %s\n | ^", expression)
+		return p, errorAtStart(expression, "is constant, so it admits all objects or none")
 	}
 	return p, nil
 }
 
 // isConstant finds also `x || true`, by folding constants.
-func (e *environments) isConstant(expression string) (bool, error) {
+func (e *environments) isConstant(checked *cel.Ast) (bool, error) {
 	folding, err := cel.NewConstantFoldingOptimizer()
 	if err != nil {
 		return false, fmt.Errorf("prepare constant folding: %w", err)
-	}
-	checked, issues := e.typed.Compile(expression)
-	if issues.Err() != nil {
-		return false, issues.Err()
 	}
 	optimizer, err := cel.NewStaticOptimizer(folding)
 	if err != nil {
@@ -138,11 +171,13 @@ func compatible(want, got *cel.Type) bool {
 // the object is a function of these fields, so the old object then broke it too, and the update makes nothing worse.
 // A rule that reads more has none: "" means that every update is judged like a creation.
 func unchangedExpression(r reads, recheck string) string {
-	if recheck == "" || r.anyOf(rootOldObject, rootRequest, rootPlan, rootFacts) {
+	if recheck == "" || r.anyOf(rootOldObject, rootRequest, rootPlan, rootFacts, rootLimits, rootAuthorizer) {
 		return ""
 	}
-	terms := []string{"oldObject != null", "!(" + recheck + ")"}
-	seen := map[string]bool{}
+	terms := []string{"oldObject != null"}
+	if recheck != never {
+		terms = append(terms, "!("+recheck+")")
+	}
 	for _, path := range r.list() {
 		steps := strings.Split(path, ".")
 		if len(steps) > 3 { // object.spec.field: what lies deeper is compared with it
@@ -155,10 +190,12 @@ func unchangedExpression(r reads, recheck string) string {
 		if tail == "" {
 			return ""
 		}
-		if !seen[tail] {
-			seen[tail] = true
-			terms = append(terms, "object."+tail+" == oldObject."+tail)
+		if term := "object." + tail + " == oldObject." + tail; !slices.Contains(terms, term) {
+			terms = append(terms, term)
 		}
 	}
 	return strings.Join(terms, " && ")
 }
+
+// never is the recheck of a kind whose updates need no other judgement than by what they change.
+const never = "false"

@@ -78,7 +78,7 @@ func TestAMalformedCatalogueIsRefused(t *testing.T) {
 		"a rule of another kind":   {"kind: ConditionSet\nrules:\n- {id: x, kinds: [Pod], severity: Deny, expression: 'true'}", "lack the catalogue's"},
 		"a variable over the plan": {"kind: ConditionSet\nvariables: [{name: v, type: int, expression: plan.limit}]\nrules: []", "a shared variable reads only object and oldObject"},
 		"a variable of a wrong type": {
-			"kind: ConditionSet\nvariables: [{name: v, type: int, expression: object.spec.effect}]\nrules: []", "variable v: returns string, want int",
+			"kind: ConditionSet\nvariables: [{name: v, type: int, expression: object.spec.effect}]\nrules: []", "variable v: 1:1: returns string, want int",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

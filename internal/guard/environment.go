@@ -3,17 +3,19 @@ package guard
 import (
 	"errors"
 	"fmt"
-	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/checker"
 	celast "github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/overloads"
 	"k8s.io/apimachinery/pkg/util/version"
 	admissioncel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	decl "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/apiserver/pkg/cel/library"
 )
 
 // oldestKubernetes is the API server that must still accept the generated policy: 1.34 brought sort(), which keeps
@@ -27,7 +29,10 @@ const (
 	rootRequest   = "request"
 	rootPlan      = "plan"
 	rootFacts     = "facts"
-	variablePath  = "variables."
+	rootLimits    = "limits"
+	// rootAuthorizer asks what an account may do. It has no declared type of its own, but the library's.
+	rootAuthorizer = "authorizer"
+	variablePath   = "variables."
 )
 
 // environments are one kind's CEL environments: typed to check an expression, dynamic to run it, as a
@@ -37,18 +42,14 @@ type environments struct {
 	typed, loose *cel.Env
 }
 
-// newEnvironments are those of a kind with its object's type and its plan's, which is nil where there is none.
-func newEnvironments(object *decl.DeclType, plan reflect.Type) (*environments, error) {
+// newEnvironments are those of a kind with its object's type and the types of its plan's parts.
+func newEnvironments(object *decl.DeclType, info kindInfo) (*environments, error) {
 	roots := map[string]*decl.DeclType{
 		rootObject: object, rootOldObject: object,
-		rootRequest: admissioncel.BuildRequestType(), rootFacts: factsType(),
+		rootRequest: admissioncel.BuildRequestType(), rootFacts: factsType(), rootLimits: limitsType(),
 	}
-	if plan != nil {
-		declared, err := planType(plan)
-		if err != nil {
-			return nil, err
-		}
-		roots[rootPlan] = declared
+	if info.known != nil || info.live != nil {
+		roots[rootPlan] = planType(info.known, info.live)
 	}
 	return (&environments{roots: map[string]*decl.DeclType{}}).with(roots)
 }
@@ -57,6 +58,7 @@ func newEnvironments(object *decl.DeclType, plan reflect.Type) (*environments, e
 func (e *environments) with(roots map[string]*decl.DeclType) (*environments, error) {
 	extended := &environments{roots: map[string]*decl.DeclType{}}
 	typed := environment.VersionedOptions{IntroducedVersion: version.MajorMinor(1, 0)}
+	typed.EnvOptions = []cel.EnvOption{cel.Variable(rootAuthorizer, library.AuthorizerType)}
 	loose := typed
 	add := func(name string, t *decl.DeclType) {
 		extended.roots[name] = t
@@ -78,6 +80,11 @@ func (e *environments) with(roots map[string]*decl.DeclType) (*environments, err
 	}
 	extended.typed, extended.loose = typedSet.NewExpressionsEnv(), looseSet.NewExpressionsEnv()
 	return extended, nil
+}
+
+// isRoot says whether a name is one of what a rule may read.
+func (e *environments) isRoot(name string) bool {
+	return name == rootAuthorizer || e.roots[name] != nil
 }
 
 // EstimateCallCost leaves calls to the Kubernetes estimator.
@@ -134,6 +141,9 @@ func (e *environments) isUntyped(expr celast.Expr) bool {
 	return of.Kind() == celast.IdentKind && e.roots[of.AsIdent()] == nil
 }
 
+// numberLength bounds a number, a time or a duration as text.
+const numberLength = 35
+
 // sizeOfText bounds string(of) by what it is made of.
 func (e *environments) sizeOfText(of celast.Expr) *checker.SizeEstimate {
 	if e.isUntyped(of) {
@@ -142,8 +152,14 @@ func (e *environments) sizeOfText(of celast.Expr) *checker.SizeEstimate {
 	if path := pathOf(of); path != "" {
 		return e.sizeOfPath(strings.Split(path, "."))
 	}
-	return nil
+	if of.Kind() == celast.CallKind && slices.Contains(givesNumber, of.AsCall().FunctionName()) {
+		return &checker.SizeEstimate{Max: numberLength}
+	}
+	return madeSize(cel.StringType)
 }
+
+// givesNumber are functions whose results are numbers, times or durations.
+var givesNumber = []string{overloads.Size, operators.Subtract, operators.Multiply, operators.Divide, operators.Modulo, overloads.TypeConvertInt, overloads.TypeConvertDuration}
 
 func (e *environments) sizeOfPath(path []string) *checker.SizeEstimate {
 	t := e.typeOf(path)
@@ -188,17 +204,17 @@ func fieldType(t *decl.DeclType, name string) *decl.DeclType {
 func declaredType(v Variable) (*decl.DeclType, error) {
 	text := stringType(v.MaxLength)
 	switch v.Type {
-	case "bool":
+	case typeBool:
 		return decl.BoolType, nil
-	case "int":
+	case typeInt:
 		return decl.IntType, nil
-	case "duration":
+	case typeDuration:
 		return decl.DurationType, nil
-	case "string":
+	case typeString:
 		return text, nil
-	case "list(string)":
+	case typeList:
 		return decl.NewListType(text, v.MaxItems), nil
-	case "map(string, string)":
+	case typeMap:
 		return decl.NewMapType(text, text, v.MaxItems), nil
 	}
 	return nil, fmt.Errorf("unknown type %q", v.Type)

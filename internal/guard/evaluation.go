@@ -13,8 +13,6 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	apicel "k8s.io/apiserver/pkg/apis/cel"
 	celvalues "k8s.io/apiserver/pkg/cel/common"
-
-	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
 // errBudget means that the rules cost more than a request may.
@@ -22,19 +20,54 @@ var errBudget = errors.New("the request's cost budget is used up")
 
 // evaluation is the state of one request: what rules can read, each worked out at most once and only when read.
 type evaluation struct {
-	ctx    context.Context //nolint:containedctx // lives as long as one call; CEL's activation has no other way in
-	kind   *kindRules
-	budget uint64
+	ctx   context.Context //nolint:containedctx // lives as long as one call; CEL's activation has no other way in
+	guard *Guard
+	rules *ruleSet
+	kind  *kindRules
+	now   time.Time
 
 	object, oldObject map[string]any
 	request           *admissionv1.AdmissionRequest
+	exceptions        []*exception
 	facts             Facts
-	planner           *Planner
-	limits            limit.Limits
-	now               time.Time
+	// liveKnown: rules may look at the live part of plan.
+	liveKnown bool
 
-	requestValue, planValue, factsValue any
-	variables                           []any
+	// left is what may still be spent: first by the built-in rules, then, anew, by those of Guardrails.
+	left costs
+
+	plan                                      planValue
+	requestValue, factsValue, authorizerValue any
+	variables                                 []any
+	hash                                      *string
+	recheckAt                                 time.Time
+}
+
+func (g *Guard) evaluation(ctx context.Context, rules *ruleSet, kind *kindRules, object map[string]any) *evaluation {
+	e := &evaluation{
+		ctx: ctx, guard: g, rules: rules, kind: kind, object: object, now: g.opts.Clock.Now(),
+		exceptions: rules.exceptions[targetOf(kind.name, object)], facts: g.opts.Facts,
+		variables: make([]any, len(kind.variables)),
+	}
+	for i, v := range kind.tableValues {
+		if v != nil {
+			e.variables[i] = v
+		}
+	}
+	e.refill()
+	e.plan.known = planPart{fields: kind.knownFields, ask: e.askKnown}
+	e.plan.live = planPart{fields: kind.liveFields, ask: e.askLive}
+	e.liveKnown = e.canAskLive()
+	return e
+}
+
+func (e *evaluation) refill() { e.left = costs{units: maxRequestCost, checks: maxRequestChecks} }
+
+func targetOf(kind string, object map[string]any) Target {
+	metadata, _ := object["metadata"].(map[string]any)
+	name, _ := metadata["name"].(string)
+	namespace, _ := metadata["namespace"].(string)
+	return Target{Kind: kind, Namespace: namespace, Name: name}
 }
 
 // ResolveName gives CEL the value of a root.
@@ -50,24 +83,21 @@ func (e *evaluation) ResolveName(name string) (any, bool) {
 		}
 		return e.requestValue, true
 	case rootPlan:
-		if e.planValue == nil {
-			e.planValue = e.plan()
-		}
-		return e.planValue, true
+		return &e.plan, true
 	case rootFacts:
 		if e.factsValue == nil {
 			e.factsValue = e.factsNow()
 		}
 		return e.factsValue, true
+	case rootLimits:
+		return e.rules.limits, true
+	case rootAuthorizer:
+		if e.authorizerValue == nil {
+			e.authorizerValue = e.askAuthorizer()
+		}
+		return e.authorizerValue, true
 	}
-	i, isVariable := e.kind.index[name]
-	if !isVariable {
-		return nil, false
-	}
-	if e.variables[i] == nil {
-		e.variables[i] = e.variable(e.kind.variables[i])
-	}
-	return e.variables[i], true
+	return e.variable(name)
 }
 
 // Parent of the activation; there is none.
@@ -80,36 +110,60 @@ func orNull(object map[string]any) any {
 	return object
 }
 
-// variable is the value, or the error that every rule reading it meets.
-func (e *evaluation) variable(v *compiledVariable) any {
-	value, err := e.run(v.program)
-	if err != nil {
-		return types.NewErr("variable %s: %v", v.Name, err)
+// variable is a shared variable's value, or the error that every rule reading it meets.
+func (e *evaluation) variable(root string) (any, bool) {
+	i, isVariable := e.kind.index[root]
+	if !isVariable {
+		return nil, false
 	}
-	return value
+	if e.variables[i] == nil {
+		v := e.kind.variables[i]
+		value, err := e.run(v.program)
+		if err != nil {
+			value = types.NewErr("variable %s: %v", v.Name, err)
+		}
+		e.variables[i] = value
+	}
+	return e.variables[i], true
 }
 
-func (e *evaluation) plan() any {
-	if e.planner == nil {
-		return types.NewErr("nobody knows what a %s would do", e.kind.kind)
+func (e *evaluation) askKnown() (any, error) { return e.kind.askKnown(e) }
+
+// askLive asks the engine itself, or the planner that came with the options.
+func (e *evaluation) askLive() (any, error) {
+	if e.kind.askLive != nil {
+		return e.kind.askLive(e)
 	}
-	preview, err := e.planner.ask(e.object, e.limits, e.now)
-	if err != nil {
-		return types.NewErr("plan: %v", err)
-	}
-	return planValue(preview)
+	return e.guard.opts.Planners[e.kind.name].ask(e.object, e.rules.policy.Limits, e.now)
 }
 
 func (e *evaluation) factsNow() any {
 	return map[string]any{"synced": e.facts.Synced(), "ageSeconds": int64(e.facts.Age(e.now) / time.Second)}
 }
 
-// factsKnown says whether rules may look at plan and facts.
+// factsKnown says whether rules may look at facts.
 func (e *evaluation) factsKnown() bool { return e.facts != nil && e.facts.Synced() }
+
+// canAskLive says whether what the live part of plan asks is known.
+func (e *evaluation) canAskLive() bool {
+	if e.kind.askLive != nil {
+		return e.guard.opts.Stored != nil && e.storedSynced()
+	}
+	return e.factsKnown() && e.guard.opts.Planners[e.kind.name].ask != nil
+}
+
+func (e *evaluation) storedSynced() bool {
+	for name := range e.guard.kinds {
+		if !e.guard.opts.Stored.Synced(name) {
+			return false
+		}
+	}
+	return true
+}
 
 // run evaluates one program and takes its cost off the request's budget.
 func (e *evaluation) run(p program) (ref.Val, error) {
-	if e.budget == 0 {
+	if e.left.units == 0 || e.left.checks == 0 && p.asks {
 		return nil, errBudget
 	}
 	if err := e.ctx.Err(); err != nil {
@@ -117,12 +171,12 @@ func (e *evaluation) run(p program) (ref.Val, error) {
 	}
 	value, details, err := p.run.ContextEval(e.ctx, e)
 	if details != nil && details.ActualCost() != nil {
-		e.budget -= min(e.budget, *details.ActualCost())
+		e.left.take(*details.ActualCost())
 	}
 	if err != nil {
 		return nil, err
 	}
-	if e.budget == 0 {
+	if e.left.units == 0 {
 		return nil, errBudget
 	}
 	return value, nil
@@ -141,36 +195,8 @@ func (e *evaluation) holds(p program) (bool, error) {
 	return bool(holds), nil
 }
 
-// judge gives the rule's violation or skip; both nil when the object passes.
-func (e *evaluation) judge(r *compiledRule) (*Violation, *Skip) {
-	if r.needsFacts() && !e.factsKnown() {
-		return nil, &Skip{Rule: r.ID, Severity: r.OnFactsUnavailable, Reason: "what is known of the cluster isn't complete yet"}
-	}
-	passes, err := e.holds(r.condition)
-	if err == nil && passes {
-		return nil, nil
-	}
-	severity, unchanged := r.Severity, false
-	if severity == Deny && e.leavesAlone(r) {
-		severity, unchanged = Warn, true
-	}
-	if err != nil {
-		return nil, &Skip{Rule: r.ID, Severity: severity, Reason: oneLine(err.Error())}
-	}
-	return &Violation{Rule: r.ID, Severity: severity, Message: e.message(r), Docs: Docs(r.ID), Unchanged: unchanged}, nil
-}
-
-// leavesAlone: the update touches nothing that the rule reads, so the stored object gives the same verdict.
-func (e *evaluation) leavesAlone(r *compiledRule) bool {
-	if r.unchanged == nil || e.oldObject == nil {
-		return false
-	}
-	unchanged, err := e.holds(*r.unchanged)
-	return err == nil && unchanged
-}
-
 // message is what the rule says of the object. Like the API server's, it falls back to fixed text when the expression
-// fails or gives a text that would not stay on one line.
+// fails. Only the message of a rule that no policy carries may have several lines.
 func (e *evaluation) message(r *compiledRule) string {
 	if r.message == nil {
 		return r.FixedMessage()
@@ -181,7 +207,7 @@ func (e *evaluation) message(r *compiledRule) string {
 	}
 	text, isText := value.Value().(string)
 	text = strings.TrimSpace(text)
-	if !isText || text == "" || strings.Contains(text, "\n") || len(text) > maxMessage {
+	if !isText || text == "" || len(text) > maxMessage || r.portable() && strings.Contains(text, "\n") {
 		return r.FixedMessage()
 	}
 	return text
@@ -199,3 +225,10 @@ func (r *Rule) FixedMessage() string {
 }
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// lookAgain notes when the verdict may change without any event.
+func (e *evaluation) lookAgain(at time.Time) {
+	if !at.IsZero() && (e.recheckAt.IsZero() || at.Before(e.recheckAt)) {
+		e.recheckAt = at
+	}
+}

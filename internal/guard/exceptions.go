@@ -1,9 +1,17 @@
 package guard
 
 import (
+	"cmp"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
+
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 )
 
 // Lifted is a rule that an exception keeps from refusing an object.
@@ -15,11 +23,122 @@ type Lifted struct {
 	Until time.Time
 }
 
+// Target names an object of one of our kinds.
+type Target struct {
+	Kind, Namespace, Name string
+}
+
+func (t Target) compare(other Target) int {
+	return cmp.Or(strings.Compare(t.Kind, other.Kind), strings.Compare(t.Namespace, other.Namespace), strings.Compare(t.Name, other.Name))
+}
+
+// exception is a GuardrailException as rules see it, too.
+type exception struct {
+	*v1alpha1.GuardrailException
+	content map[string]any
+}
+
 // SetExceptions puts these exceptions in force, in place of all former ones.
 func (g *Guard) SetExceptions(all []*v1alpha1.GuardrailException) {
-	targets := make([]Target, len(all))
-	for i, x := range all {
-		targets[i] = Target(x.Spec.TargetRef)
+	g.announce(Change{Targets: g.setExceptions(all)})
+}
+
+// setExceptions gives the targets for which something changed.
+func (g *Guard) setExceptions(all []*v1alpha1.GuardrailException) []Target {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	byTarget := map[Target][]*exception{}
+	for _, x := range all {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(x)
+		if err != nil {
+			continue // what can't be read lifts nothing
+		}
+		target := Target(x.Spec.TargetRef)
+		byTarget[target] = append(byTarget[target], &exception{GuardrailException: x.DeepCopy(), content: content})
 	}
-	g.announce(Change{Targets: targets})
+	for _, of := range byTarget {
+		slices.SortFunc(of, func(a, b *exception) int { return strings.Compare(a.Name, b.Name) })
+	}
+	set := *g.rules.Load()
+	was := set.exceptions
+	set.exceptions = byTarget
+	g.rules.Store(&set)
+	return changedTargets(was, byTarget)
+}
+
+func changedTargets(was, is map[Target][]*exception) []Target {
+	same := func(a, b *exception) bool {
+		return a.UID == b.UID && a.Name == b.Name && a.DeletionTimestamp.Equal(b.DeletionTimestamp) && reflect.DeepEqual(a.Spec, b.Spec) &&
+			maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)
+	}
+	var changed []Target
+	for target, exceptions := range is {
+		if !slices.EqualFunc(exceptions, was[target], same) {
+			changed = append(changed, target)
+		}
+	}
+	for target := range was {
+		if is[target] == nil {
+			changed = append(changed, target)
+		}
+	}
+	slices.SortFunc(changed, Target.compare)
+	return changed
+}
+
+// until is when the exception ends; the zero time when it lifts nothing any more.
+func (x *exception) until(now time.Time) time.Time {
+	if x.DeletionTimestamp != nil {
+		return time.Time{}
+	}
+	if x.CreationTimestamp.IsZero() { // it comes from a file, and would be created now
+		created := *x.GuardrailException
+		created.CreationTimestamp.Time = now
+		return guardrail.Ends(&created)
+	}
+	return guardrail.Ends(x.GuardrailException)
+}
+
+// lift finds the exception that lifts a violated rule for the object as it is now, and holds the longest.
+func (e *evaluation) lift(r *compiledRule) *Lifted {
+	if !r.Exceptable || len(e.exceptions) == 0 {
+		return nil
+	}
+	var found *Lifted
+	for _, x := range e.exceptions {
+		until := x.until(e.now)
+		if !slices.Contains(x.Spec.RuleIDs, r.ID) || !e.now.Before(until) || found != nil && !found.Until.Before(until) {
+			continue
+		}
+		if x.Spec.SpecHash == e.specHash() && e.admits(x) {
+			found = &Lifted{Rule: r.ID, Exception: x.Name, Until: until}
+		}
+	}
+	return found
+}
+
+// specHash is the object's, "" when it can't be read as its kind.
+func (e *evaluation) specHash() string {
+	if e.hash == nil {
+		hash, err := hashOf(e.object)
+		if err != nil {
+			hash = ""
+		}
+		e.hash = &hash
+	}
+	return *e.hash
+}
+
+// admits says whether the rules over exceptions admit this one. It is asked only when the exception would lift something,
+// which is seldom.
+func (e *evaluation) admits(x *exception) bool {
+	kind := e.rules.kinds[kindGuardrailException]
+	if kind == nil {
+		return false
+	}
+	of := e.guard.evaluation(e.ctx, e.rules, kind, x.content)
+	of.exceptions = nil // no exception lifts the rules over exceptions
+	verdict := of.atRunTime()
+	e.lookAgain(verdict.RecheckAt)
+	return verdict.Allowed
 }

@@ -2,13 +2,11 @@ package guard
 
 import (
 	"context"
-	"reflect"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/resourcestack/autohealer/crds"
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/guard/catalog"
 )
@@ -29,30 +27,18 @@ func FuzzCompile(f *testing.F) {
 	} {
 		f.Add(seed, "'x' + object.spec.type")
 	}
-	definitions, err := readCRDs(crds.FS)
-	if err != nil {
-		f.Fatal(err)
-	}
-	declared, err := objectType(definitions["ConditionSet"])
-	if err != nil {
-		f.Fatal(err)
-	}
-	env, err := newEnvironments(declared, reflect.TypeFor[condition.Preview]())
-	if err != nil {
-		f.Fatal(err)
-	}
 	g := newTestGuard(f, &fakeFacts{preview: condition.Preview{MatchingNodes: []string{"n1", "n2"}}})
 	set := conditionSet(f, goodSpec)
 	f.Fuzz(func(t *testing.T, expression, message string) {
-		rule, err := compileRule(env, Rule{ID: "x", Severity: Deny, Expression: expression, MessageExpression: message}, "false", nil)
-		if err != nil {
+		kind := g.kinds["ConditionSet"]
+		compiled := kind.compileOwnRule("own", &v1alpha1.GuardrailRule{Name: "x", Expression: expression, MessageExpression: message})
+		if compiled.err != nil {
 			return
 		}
-		e := g.evaluation(context.Background(), &kindRules{kind: "ConditionSet"}, set)
-		e.request = admissionRequest(Request{Operation: admissionv1.Create}, unstructured.Unstructured{Object: set})
-		e.verdict([]*compiledRule{rule})
-		if spent := maxRequestCost - e.budget; spent > 4*maxRuleCost {
-			t.Errorf("cost %d, estimated at most %d", spent, rule.condition.cost)
+		e := g.admission(context.Background(), g.rules.Load(), g.rules.Load().kinds["ConditionSet"], Request{Operation: admissionv1.Create, Object: set})
+		e.add(&Verdict{}, compiled.rule)
+		if spent := maxRequestCost - e.left.units; spent > 4*maxRuleCost {
+			t.Errorf("cost %d, estimated at most %d", spent, compiled.rule.condition.cost)
 		}
 	})
 }

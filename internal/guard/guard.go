@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/utils/clock"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/crds"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
@@ -22,11 +24,13 @@ type Options struct {
 	Facts Facts
 	// Planners tell what an object would do, by kind. Without its kind's, a rule over plan is skipped, visibly.
 	Planners map[string]Planner
+	// Stored finds stored policies. Without it the rules that look at them, for Guardrails and exceptions, are skipped.
+	Stored Stored
 	// Authorizer answers what an account may do. Without it every rule over authorizer is skipped, visibly.
 	Authorizer authorizer.UnconditionalAuthorizer
 	// Limits that hold where no Guardrail sets others. Default: the built-in ones.
 	Limits func() limit.Limits
-	// AwaitGuardrails: until the first SetGuardrails everything counts as paused and nothing is admitted.
+	// AwaitGuardrails: until the first SetGuardrails everything counts as paused, and of the kinds that act nothing is admitted.
 	AwaitGuardrails bool
 	// Clock. Default: the machine's.
 	Clock clock.PassiveClock
@@ -34,47 +38,79 @@ type Options struct {
 
 // Guard judges objects by the rule set in force. It is safe for concurrent use.
 type Guard struct {
-	rules    atomic.Pointer[RuleSet]
-	policy   atomic.Pointer[guardrail.Policy]
-	facts    Facts
-	planners map[string]Planner
-	limits   func() limit.Limits
-	clock    clock.PassiveClock
+	opts  Options
+	kinds map[string]*builtinKind
+	rules atomic.Pointer[ruleSet]
 
-	mu     sync.Mutex
-	notify []func(Change)
+	// mu is held while a new rule set is made.
+	mu       sync.Mutex
+	compiled compiledRules
+	notify   []func(Change)
 }
 
 // New compiles the built-in catalogue against the built-in CRDs.
 func New(opts Options) (*Guard, error) { return newGuard(opts, catalog.FS, crds.FS) }
 
 func newGuard(opts Options, catalogues, definitions fs.FS) (*Guard, error) {
-	set, err := compileRuleSet(catalogues, definitions)
+	kinds, err := compileBuiltin(catalogues, definitions)
 	if err != nil {
 		return nil, fmt.Errorf("compile rules: %w", err)
 	}
-	if len(set.kinds) == 0 {
+	if len(kinds) == 0 {
 		return nil, errors.New("compile rules: the catalogue is empty")
 	}
-	g := &Guard{facts: opts.Facts, planners: opts.Planners, limits: opts.Limits, clock: opts.Clock}
-	for kind, planner := range opts.Planners {
-		if want := builtinKinds()[kind].plan; planner.plan != want {
-			return nil, fmt.Errorf("the planner of %s gives %v, want %v", kind, planner.plan, want)
+	for name, planner := range opts.Planners {
+		if want := infoOf(name).live; planner.plan != want {
+			return nil, fmt.Errorf("the planner of %s gives %v, want %v", name, planner.plan, want)
 		}
 	}
-	if g.clock == nil {
-		g.clock = clock.RealClock{}
+	return startGuard(opts, kinds)
+}
+
+// startGuard puts the built-in rules in force.
+func startGuard(opts Options, kinds map[string]*builtinKind) (*Guard, error) {
+	if opts.Limits == nil {
+		opts.Limits = limit.Builtin
 	}
-	if g.limits == nil {
-		g.limits = limit.Builtin
+	if opts.Clock == nil {
+		opts.Clock = clock.RealClock{}
 	}
-	policy := guardrail.Merge(g.limits(), nil)
+	g := &Guard{opts: opts, kinds: kinds}
+	set, err := g.assemble(nil, guardrail.Merge(opts.Limits(), nil))
+	if err != nil {
+		return nil, err
+	}
 	if opts.AwaitGuardrails {
-		policy = guardrail.Unread(g.limits())
+		set.unread, set.policy = true, guardrail.Unread(opts.Limits())
 	}
-	g.policy.Store(&policy)
 	g.rules.Store(set)
 	return g, nil
+}
+
+// assemble makes a rule set of compiled rules. Exceptions are those in force.
+func (g *Guard) assemble(all []*ownRules, policy guardrail.Policy) (*ruleSet, error) {
+	set := &ruleSet{kinds: map[string]*kindRules{}, policy: policy, limits: limitsValue(policy.Limits), guardrails: map[string]*ownRules{}}
+	if was := g.rules.Load(); was != nil {
+		set.exceptions = was.exceptions
+	}
+	w := world{namespaced: map[string]bool{}, policy: policy}
+	for name, k := range g.kinds {
+		w.namespaced[name] = k.namespaced
+	}
+	for _, own := range all {
+		set.guardrails[own.Name] = own
+	}
+	for name, k := range g.kinds {
+		var rules []*compiledRule
+		for _, own := range all {
+			rules = append(rules, own.byKind[name]...)
+		}
+		var err error
+		if set.kinds[name], err = k.with(rules, w); err != nil {
+			return nil, err
+		}
+	}
+	return set, nil
 }
 
 // RuleSetHash names the rules in force for a kind; "" when there are none.
@@ -87,4 +123,12 @@ func (g *Guard) RuleSetHash(kind string) string {
 }
 
 // Judges says whether there are rules for a kind.
-func (g *Guard) Judges(kind string) bool { return g.rules.Load().kinds[kind] != nil }
+func (g *Guard) Judges(kind string) bool { return g.kinds[kind] != nil }
+
+// Policy is what all Guardrails together say, rules apart.
+func (g *Guard) Policy() guardrail.Policy { return g.rules.Load().policy }
+
+// CheckGuardrail compiles a Guardrail's rules against each of their kinds, and gives what is wrong with them.
+func (g *Guard) CheckGuardrail(rail *v1alpha1.Guardrail) []RuleError {
+	return g.check(context.Background(), g.rules.Load(), rail).errors
+}

@@ -1,21 +1,17 @@
 package guard
 
 import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 )
-
-// RuleError says why a Guardrail's rule can't be evaluated.
-type RuleError struct {
-	// Rule is its name within the Guardrail.
-	Rule string
-	// Field is expression, messageExpression or kinds.
-	Field string
-	// Kind for which it doesn't compile.
-	Kind string
-	// Message has the cause, with line, column and a caret.
-	Message string
-}
 
 // GuardrailResult is what became of a Guardrail.
 type GuardrailResult struct {
@@ -31,20 +27,101 @@ type GuardrailResult struct {
 // SetGuardrails compiles the rules of all Guardrails, merges the rest and puts it in force at once. Results are in the
 // order of the Guardrails.
 func (g *Guard) SetGuardrails(all []*v1alpha1.Guardrail) []GuardrailResult {
-	results := make([]GuardrailResult, len(all))
-	declared := make([]guardrail.Declared, len(all))
-	for i, rail := range all {
-		results[i] = GuardrailResult{Name: rail.Name, Verdict: Verdict{Allowed: true}}
-		declared[i] = guardrail.Declared{Guardrail: rail}
-	}
-	policy := guardrail.Merge(g.limits(), declared)
-	g.policy.Store(&policy)
-	g.announce(Change{Policy: true})
+	results, change := g.setGuardrails(all)
+	g.announce(change)
 	return results
 }
 
-// CheckGuardrail compiles a Guardrail's rules against each of their kinds, and gives what is wrong with them.
-func (g *Guard) CheckGuardrail(*v1alpha1.Guardrail) []RuleError { return nil }
+func (g *Guard) setGuardrails(all []*v1alpha1.Guardrail) ([]GuardrailResult, Change) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	ctx := context.Background()
+	compiled := make([]*ownRules, len(all))
+	for i, rail := range all {
+		compiled[i] = g.compileOwn(ctx, rail.DeepCopy())
+	}
+	inOrder := slices.SortedFunc(slices.Values(compiled), byAge)
+	g.charge(inOrder)
 
-// Policy is what all Guardrails together say, rules apart.
-func (g *Guard) Policy() guardrail.Policy { return *g.policy.Load() }
+	// Whether a rule refuses a Guardrail is judged under the limits as if none were refused: they would depend on each other.
+	declared := make([]guardrail.Declared, len(all))
+	for i := range compiled {
+		declared[i] = guardrail.Declared{Guardrail: compiled[i].Guardrail}
+	}
+	results := make([]GuardrailResult, len(all))
+	preliminary, err := g.assemble(inOrder, guardrail.Merge(g.opts.Limits(), declared))
+	for i, own := range compiled {
+		results[i] = GuardrailResult{Name: own.Name, Rules: own.inForce(), Errors: own.errors}
+		if err == nil {
+			results[i].Verdict = g.judgeGuardrail(ctx, preliminary, own.Guardrail)
+		}
+		declared[i].Refused = !results[i].Verdict.Allowed
+	}
+	set, err := g.assemble(inOrder, guardrail.Merge(g.opts.Limits(), declared))
+	if err != nil { // what can't be put in force may forbid anything
+		unread := *g.rules.Load()
+		unread.unread, unread.policy = true, guardrail.Unread(g.opts.Limits())
+		set = &unread
+	}
+	was := g.rules.Swap(set)
+	return results, difference(was, set)
+}
+
+// inForce counts the rules that can be evaluated for all of their kinds.
+func (o *ownRules) inForce() int {
+	broken := map[string]bool{}
+	for _, e := range o.errors {
+		broken[e.Rule] = true
+	}
+	return len(o.Spec.Rules) - len(broken)
+}
+
+// judgeGuardrail judges a stored Guardrail by the rules that hold at run time.
+func (g *Guard) judgeGuardrail(ctx context.Context, set *ruleSet, rail *v1alpha1.Guardrail) Verdict {
+	kind := set.kinds[kindGuardrail]
+	if kind == nil { // a catalogue without rules over Guardrails
+		return Verdict{Allowed: true}
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(rail)
+	if err != nil {
+		return Verdict{RuleSetHash: kind.hash, Skipped: []Skip{unreadable(fmt.Errorf("convert Guardrail: %w", err))}}
+	}
+	return g.evaluation(ctx, set, kind, content).atRunTime()
+}
+
+// difference is what must be judged again after one rule set replaced another.
+func difference(was, is *ruleSet) Change {
+	c := Change{Policy: !reflect.DeepEqual(was.policy, is.policy)}
+	for _, name := range slices.Sorted(maps.Keys(is.kinds)) {
+		if was.kinds[name].hash != is.kinds[name].hash || was.unread != is.unread {
+			c.Kinds = append(c.Kinds, name)
+		}
+	}
+	if slices.Contains(c.Kinds, kindGuardrailException) { // exceptions may hold no longer, or again
+		c.Targets = slices.SortedFunc(maps.Keys(is.exceptions), Target.compare)
+	}
+	return c
+}
+
+// check compiles a Guardrail's rules and charges them with those of the others in force.
+func (g *Guard) check(ctx context.Context, set *ruleSet, rail *v1alpha1.Guardrail) *ownRules {
+	own := g.compileOwn(ctx, rail)
+	all := []*ownRules{own}
+	for name, other := range set.guardrails {
+		if name != rail.Name {
+			all = append(all, other.clone())
+		}
+	}
+	slices.SortFunc(all, byAge)
+	g.charge(all)
+	return own
+}
+
+// clone is a copy that charge may change.
+func (o *ownRules) clone() *ownRules {
+	byKind := map[string][]*compiledRule{}
+	for kind, rules := range o.byKind {
+		byKind[kind] = slices.Clone(rules)
+	}
+	return &ownRules{Guardrail: o.Guardrail, byKind: byKind, errors: slices.Clone(o.errors)}
+}

@@ -48,12 +48,22 @@ func newTestGuard(t testing.TB, facts Facts) *Guard {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &Guard{facts: facts, clock: clocktesting.NewFakePassiveClock(noon)}
-	if fake, ok := facts.(*fakeFacts); ok {
-		g.planners = fake.planners()
+	return under(t, compiled, Options{Facts: facts})
+}
+
+// under is a guard with the same built-in rules in another world.
+func under(t testing.TB, compiled *Guard, opts Options) *Guard {
+	t.Helper()
+	if fake, ok := opts.Facts.(*fakeFacts); ok {
+		opts.Planners = fake.planners()
 	}
-	g.rules.Store(compiled.rules.Load())
-	g.policy.Store(compiled.policy.Load())
+	if opts.Clock == nil {
+		opts.Clock = clocktesting.NewFakePassiveClock(noon)
+	}
+	g, err := startGuard(opts, compiled.kinds)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return g
 }
 

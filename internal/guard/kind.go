@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
@@ -21,16 +22,42 @@ const (
 // kindInfo is what a kind brings to the engine beside its CRD and its catalogue. A kind without one has rules over the
 // object alone.
 type kindInfo struct {
-	// plan is the type of what its planner says; nil when it has none.
-	plan reflect.Type
+	// live is the type of the part of plan that asks what the cluster is like; nil when there is none.
+	live reflect.Type
+	// known is the type of the part that follows from the object and the rules in force: rules over it need no facts, and
+	// hold at run time.
+	known reflect.Type
+	// askLive and askKnown are for kinds whose planner is the engine itself. Others' planners come with the options.
+	askLive, askKnown func(*evaluation) (any, error)
 	// tables are lists and maps that rules read as variables.
-	tables []Variable
+	tables func(world) []table
 }
 
-func builtinKinds() map[string]kindInfo {
-	return map[string]kindInfo{
-		kindConditionSet: {plan: reflect.TypeFor[condition.Preview](), tables: conditionTables()},
+// world is what tables are made from.
+type world struct {
+	// namespaced says of each kind that is judged whether its objects have namespaces.
+	namespaced map[string]bool
+	policy     guardrail.Policy
+}
+
+func infoOf(kind string) kindInfo {
+	switch kind {
+	case kindConditionSet:
+		return kindInfo{live: reflect.TypeFor[condition.Preview](), tables: conditionTables}
+	case kindGuardrail:
+		return kindInfo{
+			known: reflect.TypeFor[guardrail.Preview](), askKnown: previewGuardrail,
+			live: reflect.TypeFor[guardrail.LivePreview](), askLive: previewRefusals,
+			tables: guardrailTables,
+		}
+	case kindGuardrailException:
+		return kindInfo{
+			known: reflect.TypeFor[guardrail.ExceptionPreview](), askKnown: previewException,
+			live: reflect.TypeFor[guardrail.LiveExceptionPreview](), askLive: previewTarget,
+			tables: exceptionTables,
+		}
 	}
+	return kindInfo{}
 }
 
 // Planner asks what an object would do if it were in force now.

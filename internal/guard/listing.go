@@ -5,6 +5,10 @@ import "slices"
 // RuleInfo is a rule with what compiling it found out, for documentation, tools and the generated policy.
 type RuleInfo struct {
 	Rule
+	// Guardrail has the rule; "" for a built-in one.
+	Guardrail string
+	// Broken says why the rule can't be evaluated; "" when it can. Of a broken rule nothing below is known.
+	Broken string
 	// Reads are the paths that decide the verdict, shared variables followed to what they read.
 	Reads []string
 	// Variables are the shared variables that expression and message need, in the order of their definition.
@@ -13,23 +17,25 @@ type RuleInfo struct {
 	Portable bool
 	// AtRunTime rules are judged again before anything acts on the object.
 	AtRunTime bool
+	// NeedsFacts rules ask what the cluster is like now.
+	NeedsFacts bool
 	// Unchanged is CEL that is true for an update that leaves alone all that the rule reads; "" when there is none.
 	Unchanged string
 	// StaticCost is the estimate of the expression, in CEL cost units.
 	StaticCost uint64
 }
 
-// Rules are the rules for a kind, in the catalogue's order.
+// Rules are the rules for a kind, in the catalogue's order, then those of Guardrails, the oldest first.
 func (g *Guard) Rules(kind string) []RuleInfo {
 	k := g.rules.Load().kinds[kind]
 	if k == nil {
 		return nil
 	}
-	infos := make([]RuleInfo, 0, len(k.rules))
-	for _, r := range k.rules {
+	infos := make([]RuleInfo, 0, len(k.rules)+len(k.own))
+	for _, r := range slices.Concat(k.rules, k.own) {
 		infos = append(infos, RuleInfo{
-			Rule: r.Rule, Reads: r.reads.list(), Variables: k.needed(r),
-			Portable: r.portable(), AtRunTime: r.holdsAtRunTime(),
+			Rule: r.Rule, Guardrail: r.guardrail, Broken: r.broken, Reads: r.reads.list(), Variables: k.needed(r),
+			Portable: r.portable(), AtRunTime: r.atRunTime, NeedsFacts: r.needsFacts(),
 			Unchanged: r.unchangedExpression, StaticCost: r.condition.cost,
 		})
 	}
@@ -39,7 +45,7 @@ func (g *Guard) Rules(kind string) []RuleInfo {
 // Kinds that the guard judges, sorted.
 func (g *Guard) Kinds() []string {
 	var kinds []string
-	for kind := range g.rules.Load().kinds {
+	for kind := range g.kinds {
 		kinds = append(kinds, kind)
 	}
 	slices.Sort(kinds)
@@ -47,7 +53,7 @@ func (g *Guard) Kinds() []string {
 }
 
 // needed are the variables that a rule needs, directly or through others.
-func (k *kindRules) needed(r *compiledRule) []Variable {
+func (k *builtinKind) needed(r *compiledRule) []Variable {
 	wanted := map[string]bool{}
 	want := func(p *program) {
 		if p != nil {

@@ -67,6 +67,13 @@ func rootOf(path string) string {
 	return root
 }
 
+// fieldOf is the field of its root that a path begins with, "" for the root itself.
+func fieldOf(path string) string {
+	_, rest, _ := strings.Cut(path, ".")
+	field, _, _ := strings.Cut(rest, ".")
+	return field
+}
+
 // anyOf says whether one of the paths starts from one of the roots.
 func (r reads) anyOf(roots ...string) bool {
 	for path := range r {

@@ -3,6 +3,8 @@ package guard
 import (
 	"context"
 	"fmt"
+	"maps"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -27,8 +29,8 @@ func (g *Guard) Review(ctx context.Context, req Request) Verdict {
 	if req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
 		return Verdict{Allowed: true}
 	}
-	object := unstructured.Unstructured{Object: req.Object}
-	kind := g.rules.Load().kinds[object.GetKind()]
+	object, rules := unstructured.Unstructured{Object: req.Object}, g.rules.Load()
+	kind := rules.kinds[object.GetKind()]
 	if kind == nil {
 		return Verdict{Skipped: []Skip{{
 			Rule: "guard/kind", Severity: Deny, Reason: fmt.Sprintf("there are no rules for kind %q", object.GetKind()),
@@ -37,10 +39,30 @@ func (g *Guard) Review(ctx context.Context, req Request) Verdict {
 	if req.OldObject != nil && leavesBehaviour(req.OldObject, req.Object) {
 		return Verdict{Allowed: true, RuleSetHash: kind.hash}
 	}
-	e := g.evaluation(ctx, kind, req.Object)
+	return g.admission(ctx, rules, kind, req).atAdmission()
+}
+
+// admission is the evaluation of a request.
+func (g *Guard) admission(ctx context.Context, rules *ruleSet, kind *kindRules, req Request) *evaluation {
+	e := g.evaluation(ctx, rules, kind, req.Object)
+	if req.Operation == admissionv1.Create {
+		e.object = stamped(req.Object, e.now)
+	}
 	e.oldObject = req.OldObject
-	e.request = admissionRequest(req, object)
-	return e.verdict(kind.rules)
+	e.request = admissionRequest(req)
+	return e
+}
+
+// stamped has the time of creation, which the API server sets before it asks; an object from a file has none.
+func stamped(object map[string]any, now time.Time) map[string]any {
+	metadata, isMap := object["metadata"].(map[string]any)
+	if stamp, _ := metadata["creationTimestamp"].(string); !isMap || stamp != "" {
+		return object
+	}
+	object, metadata = maps.Clone(object), maps.Clone(metadata)
+	metadata["creationTimestamp"] = now.UTC().Format(time.RFC3339)
+	object["metadata"] = metadata
+	return object
 }
 
 // leavesBehaviour: an update of an object that is being deleted, or one that leaves spec alone, changes nothing that rules
@@ -50,7 +72,8 @@ func leavesBehaviour(old, object map[string]any) bool {
 	return stored.GetDeletionTimestamp() != nil || equality.Semantic.DeepEqual(old["spec"], object["spec"])
 }
 
-func admissionRequest(req Request, object unstructured.Unstructured) *admissionv1.AdmissionRequest {
+func admissionRequest(req Request) *admissionv1.AdmissionRequest {
+	object := unstructured.Unstructured{Object: req.Object}
 	gvk := object.GroupVersionKind()
 	return &admissionv1.AdmissionRequest{
 		Kind:      metav1.GroupVersionKind{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind},
@@ -60,36 +83,4 @@ func admissionRequest(req Request, object unstructured.Unstructured) *admissionv
 		UserInfo:  req.UserInfo,
 		DryRun:    &req.DryRun,
 	}
-}
-
-func (g *Guard) evaluation(ctx context.Context, kind *kindRules, object map[string]any) *evaluation {
-	e := &evaluation{
-		ctx: ctx, kind: kind, budget: maxRequestCost, object: object,
-		facts: g.facts, limits: g.policy.Load().Limits, now: g.clock.Now(),
-		variables: make([]any, len(kind.variables)),
-	}
-	if planner, ok := g.planners[kind.kind]; ok {
-		e.planner = &planner
-	}
-	return e
-}
-
-// verdict judges by each rule; a refusal names them all.
-func (e *evaluation) verdict(rules []*compiledRule) Verdict {
-	v := Verdict{Allowed: true, RuleSetHash: e.kind.hash}
-	for _, r := range rules {
-		violation, skip := e.judge(r)
-		if violation != nil {
-			v.Violations = append(v.Violations, *violation)
-			v.Allowed = v.Allowed && violation.Severity != Deny
-		}
-		if skip != nil {
-			v.Skipped = append(v.Skipped, *skip)
-			v.Allowed = v.Allowed && skip.Severity != Deny
-		}
-	}
-	if e.factsKnown() {
-		v.FactsTime = e.now.Add(-e.facts.Age(e.now))
-	}
-	return v
 }

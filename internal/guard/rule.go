@@ -76,6 +76,16 @@ const (
 	ExpectDeny  Outcome = "deny"
 )
 
+// The types of shared variables.
+const (
+	typeBool     = "bool"
+	typeString   = "string"
+	typeInt      = "int"
+	typeDuration = "duration"
+	typeList     = "list(string)"
+	typeMap      = "map(string, string)"
+)
+
 // Variable is an expression that several rules share. It reads object, oldObject and earlier variables, so that the
 // generated ValidatingAdmissionPolicy can carry the same text.
 type Variable struct {
@@ -87,6 +97,8 @@ type Variable struct {
 	MaxLength int64 `json:"maxLength,omitempty"`
 	// Expression is its CEL.
 	Expression string `json:"expression"`
+	// Generated variables are tables of the program's own. While the engine judges, Guardrails may have made them longer.
+	Generated bool `json:"-"`
 }
 
 // Catalogue is the file of one kind.

@@ -9,27 +9,50 @@ import (
 	"slices"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types/ref"
+	extv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	decl "k8s.io/apiserver/pkg/cel"
+
+	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 )
 
-// RuleSet is a compiled catalogue. It is immutable; a change makes a new one.
-type RuleSet struct {
-	kinds map[string]*kindRules
-}
-
-// kindRules is what judges one kind.
-type kindRules struct {
-	kind string
-	// hash names the rules.
-	hash      string
-	rules     []*compiledRule
-	variables []*compiledVariable
+// builtinKind is what judges one kind whatever Guardrails say. It never changes.
+type builtinKind struct {
+	name       string
+	namespaced bool
+	kindInfo
+	knownFields, liveFields planFields
+	recheck                 string
+	rules                   []*compiledRule
+	variables               []*compiledVariable
 	// index finds a variable by its root name, variables.<name>.
 	index map[string]int
+	// text is what decides verdicts, for the hash.
+	text []byte
+
+	// env and through compile further rules: the environment with all variables, and what these read.
+	env     *environments
+	through map[string]reads
+}
+
+// kindRules is what judges one kind now. It is immutable; a change makes a new one.
+type kindRules struct {
+	*builtinKind
+	// own are the rules of Guardrails, broken ones included.
+	own []*compiledRule
+	// tableValues are those of variables that are tables, nil for the others.
+	tableValues []ref.Val
+	// hash names all that decides verdicts.
+	hash string
 }
 
 type compiledRule struct {
 	Rule
+	// guardrail has the rule; "" for a built-in one.
+	guardrail string
+	// broken says why the rule can't be evaluated; nothing below is there then.
+	broken string
+
 	condition program
 	message   *program
 	// unchanged tells an update that doesn't touch the rule's fields; nil when every update is judged anew.
@@ -37,6 +60,12 @@ type compiledRule struct {
 	unchangedExpression string
 	// reads is what the condition reads, through variables; messageReads the same of the message.
 	reads, messageReads reads
+	// live: it reads the part of plan that needs to be known of the cluster.
+	live bool
+	// usesFacts: it reads facts.
+	usesFacts bool
+	// atRunTime: the rule judges the object itself, so it holds whenever one acts on it.
+	atRunTime bool
 }
 
 type compiledVariable struct {
@@ -47,20 +76,15 @@ type compiledVariable struct {
 }
 
 // needsFacts: the rule judges what the object would do to the cluster as it is now.
-func (r *compiledRule) needsFacts() bool { return r.reads.anyOf(rootPlan, rootFacts) }
+func (r *compiledRule) needsFacts() bool { return r.live || r.usesFacts }
 
 // portable: a ValidatingAdmissionPolicy can carry the rule, its message included.
 func (r *compiledRule) portable() bool {
-	return !r.needsFacts() && !r.messageReads.anyOf(rootPlan, rootFacts)
+	return r.broken == "" && !r.reads.anyOf(rootPlan, rootFacts, rootLimits) && !r.messageReads.anyOf(rootPlan, rootFacts, rootLimits)
 }
 
-// holdsAtRunTime: the rule judges the object itself, so it holds whenever one acts on it.
-func (r *compiledRule) holdsAtRunTime() bool {
-	return r.portable() && !r.reads.anyOf(rootRequest, rootOldObject)
-}
-
-// compileRuleSet compiles every catalogue of a folder against the CRDs of another.
-func compileRuleSet(catalogues, crds fs.FS) (*RuleSet, error) {
+// compileBuiltin compiles every catalogue of a folder against the CRDs of another.
+func compileBuiltin(catalogues, crds fs.FS) (map[string]*builtinKind, error) {
 	definitions, err := readCRDs(crds)
 	if err != nil {
 		return nil, err
@@ -69,36 +93,94 @@ func compileRuleSet(catalogues, crds fs.FS) (*RuleSet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list catalogues: %w", err)
 	}
-	set := &RuleSet{kinds: map[string]*kindRules{}}
+	files := map[string]Catalogue{}
+	w := world{namespaced: map[string]bool{}}
 	for _, name := range names {
 		c, err := parseCatalogue(catalogues, name)
 		if err != nil {
 			return nil, err
 		}
-		c.Variables = slices.Concat(builtinKinds()[c.Kind].tables, c.Variables)
 		crd, known := definitions[c.Kind]
 		if !known {
 			return nil, fmt.Errorf("catalogue %s: no CRD has kind %q", name, c.Kind)
 		}
-		object, err := objectType(crd)
+		files[name], w.namespaced[c.Kind] = c, crd.Spec.Scope == extv1.NamespaceScoped
+	}
+	kinds := map[string]*builtinKind{}
+	for _, name := range names {
+		c := files[name]
+		object, err := objectType(definitions[c.Kind])
 		if err != nil {
 			return nil, err
 		}
-		if set.kinds[c.Kind], err = compileKind(c, object); err != nil {
+		if kinds[c.Kind], err = compileKind(c, object, w); err != nil {
 			return nil, fmt.Errorf("catalogue %s: %w", name, err)
 		}
-		text, err := json.Marshal(judgement(c))
-		if err != nil {
-			return nil, fmt.Errorf("hash catalogue %s: %w", name, err)
-		}
-		set.kinds[c.Kind].hash = shortHash(text)
 	}
-	return set, nil
+	return kinds, nil
 }
 
-func shortHash(text []byte) string {
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])[:16]
+func compileKind(c Catalogue, object *decl.DeclType, w world) (*builtinKind, error) {
+	k := &builtinKind{name: c.Kind, namespaced: w.namespaced[c.Kind], kindInfo: infoOf(c.Kind), recheck: c.Recheck, index: map[string]int{}, through: map[string]reads{}}
+	if err := k.readPlan(); err != nil {
+		return nil, err
+	}
+	if k.tables != nil {
+		for _, t := range k.tables(w) {
+			c.Variables = slices.Insert(c.Variables, len(k.index), t.variable())
+			k.index[variablePath+t.name] = len(k.index)
+		}
+	}
+	var err error
+	if k.env, err = newEnvironments(object, k.kindInfo); err != nil {
+		return nil, err
+	}
+	for _, v := range c.Variables {
+		if err := k.addVariable(v); err != nil {
+			return nil, fmt.Errorf("variable %s: %w", v.Name, err)
+		}
+	}
+	if k.text, err = json.Marshal(judgement(c)); err != nil {
+		return nil, fmt.Errorf("hash catalogue: %w", err)
+	}
+	return k, k.addRules(c.Rules)
+}
+
+func (k *builtinKind) readPlan() (err error) {
+	if k.knownFields, err = fieldsOf(k.known); err != nil {
+		return err
+	}
+	k.liveFields, err = fieldsOf(k.live)
+	return err
+}
+
+func (k *builtinKind) addRules(rules []Rule) error {
+	ids := map[string]bool{}
+	for _, r := range rules {
+		if ids[r.ID] {
+			return fmt.Errorf("rule %s is there twice", r.ID)
+		}
+		if !slices.Contains(r.Kinds, k.name) {
+			return fmt.Errorf("rule %s: kinds %v lack the catalogue's %s", r.ID, r.Kinds, k.name)
+		}
+		ids[r.ID] = true
+		compiled, err := k.compileRule(r)
+		if err != nil {
+			return fmt.Errorf("rule %s: %w", r.ID, err)
+		}
+		k.rules = append(k.rules, compiled)
+	}
+	var spent costs
+	for _, v := range k.variables {
+		spent.add(v.program)
+	}
+	for _, r := range k.rules {
+		spent.add(r.condition)
+	}
+	if excess := spent.excess(); excess != "" {
+		return fmt.Errorf("all rules of %s together %s", k.name, excess)
+	}
+	return nil
 }
 
 // judgement is the part of a catalogue that decides verdicts: its tests and reasons may change without a new hash.
@@ -110,92 +192,119 @@ func judgement(c Catalogue) Catalogue {
 	return c
 }
 
-func compileKind(c Catalogue, object *decl.DeclType) (*kindRules, error) {
-	env, err := newEnvironments(object, builtinKinds()[c.Kind].plan)
-	if err != nil {
-		return nil, err
-	}
-	k := &kindRules{kind: c.Kind, index: map[string]int{}}
-	through := map[string]reads{}
-	for _, v := range c.Variables {
-		if env, err = k.addVariable(env, v, through); err != nil {
-			return nil, fmt.Errorf("variable %s: %w", v.Name, err)
-		}
-	}
-	ids := map[string]bool{}
-	for _, r := range c.Rules {
-		if ids[r.ID] {
-			return nil, fmt.Errorf("rule %s is there twice", r.ID)
-		}
-		if !slices.Contains(r.Kinds, c.Kind) {
-			return nil, fmt.Errorf("rule %s: kinds %v lack the catalogue's %s", r.ID, r.Kinds, c.Kind)
-		}
-		ids[r.ID] = true
-		compiled, err := compileRule(env, r, c.Recheck, through)
-		if err != nil {
-			return nil, fmt.Errorf("rule %s: %w", r.ID, err)
-		}
-		k.rules = append(k.rules, compiled)
-	}
-	return k, k.checkTotalCost()
-}
-
-// addVariable compiles a variable in the environment of those before it, and gives the environment that has it too.
-func (k *kindRules) addVariable(env *environments, v Variable, through map[string]reads) (*environments, error) {
+// addVariable compiles a variable in the environment of those before it.
+func (k *builtinKind) addVariable(v Variable) error {
 	t, err := declaredType(v)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	p, err := env.compile(v.Expression, t.CelType())
+	p, err := k.env.compile(v.Expression, t.CelType())
 	if err != nil {
-		return nil, err
+		return err
 	}
-	all := p.reads.through(through)
-	if all.anyOf(rootPlan, rootFacts, rootRequest) {
-		return nil, fmt.Errorf("reads %v; a shared variable reads only object and oldObject", all.list())
+	all := p.reads.through(k.through)
+	if all.anyOf(rootPlan, rootFacts, rootRequest, rootLimits, rootAuthorizer) {
+		return fmt.Errorf("reads %v; a shared variable reads only object and oldObject", all.list())
 	}
 	root := variablePath + v.Name
 	k.index[root] = len(k.variables)
 	k.variables = append(k.variables, &compiledVariable{Variable: v, program: p, all: all})
-	through[root] = all
-	return env.with(map[string]*decl.DeclType{root: t})
+	k.through[root] = all
+	k.env, err = k.env.with(map[string]*decl.DeclType{root: t})
+	return err
 }
 
-func compileRule(env *environments, r Rule, recheck string, through map[string]reads) (*compiledRule, error) {
-	condition, err := env.compileRule(r.Expression)
+// fieldError is what is wrong with one field of a rule.
+type fieldError struct {
+	field string
+	err   error
+}
+
+func (e *fieldError) Error() string { return e.field + ": " + e.err.Error() }
+func (e *fieldError) Unwrap() error { return e.err }
+
+// compileRule compiles a rule for this kind; what is wrong is a fieldError.
+func (k *builtinKind) compileRule(r Rule) (*compiledRule, error) {
+	condition, err := k.env.compileRule(r.Expression)
 	if err != nil {
-		return nil, fmt.Errorf("expression: %w", err)
+		return nil, &fieldError{"expression", err}
 	}
-	compiled := &compiledRule{Rule: r, condition: condition, reads: condition.reads.through(through)}
+	compiled := &compiledRule{Rule: r, condition: condition, reads: condition.reads.through(k.through)}
+	compiled.usesFacts = compiled.reads.anyOf(rootFacts)
+	for path := range compiled.reads {
+		compiled.live = compiled.live || k.isLive(path)
+	}
 	if r.MessageExpression != "" {
-		message, err := env.compile(r.MessageExpression, cel.StringType)
+		message, err := k.env.compile(r.MessageExpression, cel.StringType)
 		if err != nil {
-			return nil, fmt.Errorf("messageExpression: %w", err)
+			return nil, &fieldError{"messageExpression", err}
 		}
-		compiled.message, compiled.messageReads = &message, message.reads.through(through)
+		compiled.message, compiled.messageReads = &message, message.reads.through(k.through)
 	}
-	compiled.unchangedExpression = unchangedExpression(compiled.reads, recheck)
+	compiled.atRunTime = !compiled.needsFacts() && !condition.asksRequester && !compiled.reads.anyOf(rootRequest, rootOldObject)
+	compiled.unchangedExpression = unchangedExpression(compiled.reads, k.recheck)
 	if compiled.unchangedExpression != "" {
-		unchanged, err := env.compile(compiled.unchangedExpression, cel.BoolType)
+		unchanged, err := k.env.compile(compiled.unchangedExpression, cel.BoolType)
 		if err != nil {
-			return nil, fmt.Errorf("recheck: %w", err)
+			return nil, &fieldError{"recheck", err}
 		}
 		compiled.unchanged = &unchanged
 	}
 	return compiled, nil
 }
 
-// checkTotalCost makes sure that the request's budget is never the rules' own fault.
-func (k *kindRules) checkTotalCost() error {
-	var total uint64
-	for _, v := range k.variables {
-		total += v.cost
+// isLive says whether a path is, or may be, in the part of plan that needs to be known of the cluster.
+func (k *builtinKind) isLive(path string) bool {
+	if rootOf(path) != rootPlan {
+		return false
 	}
-	for _, r := range k.rules {
-		total += r.condition.cost
+	field := fieldOf(path)
+	_, known := k.knownFields[field]
+	return !known
+}
+
+// with puts together what judges a kind: the built-in part, the rules of Guardrails, and what they declare.
+func (k *builtinKind) with(own []*compiledRule, w world) (*kindRules, error) {
+	now := &kindRules{builtinKind: k, own: own, tableValues: make([]ref.Val, len(k.variables))}
+	digest := sha256.New()
+	digest.Write(k.text)
+	encoder := json.NewEncoder(digest)
+	readLimits := false
+	for _, r := range slices.Concat(k.rules, own) {
+		readLimits = readLimits || r.reads.anyOf(rootLimits)
+		if r.guardrail == "" {
+			continue
+		}
+		rule := r.Rule
+		rule.Tests, rule.Rationale = nil, ""
+		if err := encoder.Encode(rule); err != nil {
+			return nil, fmt.Errorf("hash rule %s: %w", r.ID, err)
+		}
 	}
-	if total > maxRequestCost {
-		return fmt.Errorf("all rules of %s together may cost %d, at most %d allowed", k.kind, total, maxRequestCost)
+	if k.tables != nil {
+		for _, t := range k.tables(w) {
+			i := k.index[variablePath+t.name]
+			now.tableValues[i] = t.value()
+			if v := t.variable(); v.Expression != k.variables[i].Expression {
+				digest.Write([]byte(v.Expression))
+			}
+		}
 	}
-	return nil
+	if readLimits {
+		fmt.Fprint(digest, w.policy.Limits)
+	}
+	now.hash = hex.EncodeToString(digest.Sum(nil))[:16]
+	return now, nil
+}
+
+// ruleSet is all that is in force. It is immutable; a change makes a new one.
+type ruleSet struct {
+	kinds  map[string]*kindRules
+	policy guardrail.Policy
+	limits map[string]any
+	// guardrails in force, by name.
+	guardrails map[string]*ownRules
+	exceptions map[Target][]*exception
+	// unread: the Guardrails aren't known yet, so that nothing is admitted.
+	unread bool
 }

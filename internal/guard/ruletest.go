@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
-	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -15,33 +15,33 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
-// RunTest judges a test's object of a kind by all rules, in a cluster that is as the test says.
-func (g *Guard) RunTest(ctx context.Context, kind string, test Test) (Verdict, error) {
-	object, err := testObject(kind, test.Object)
-	if err != nil {
+// RunTest judges a test's object of a kind by all rules in force, in a cluster that is as the test says. Exceptions lift
+// nothing there.
+func (g *Guard) RunTest(ctx context.Context, name string, test Test) (Verdict, error) {
+	kind := g.rules.Load().kinds[name]
+	if kind == nil {
+		return Verdict{}, fmt.Errorf("there are no rules for kind %q", name)
+	}
+	req := Request{Operation: admissionv1.Create}
+	var err error
+	if req.Object, err = testObject(name, test.Object); err != nil {
 		return Verdict{}, fmt.Errorf("read object: %w", err)
 	}
-	req := Request{Operation: admissionv1.Create, Object: object}
 	if test.OldObject != nil {
 		req.Operation = admissionv1.Update
-		if req.OldObject, err = testObject(kind, test.OldObject); err != nil {
+		if req.OldObject, err = testObject(name, test.OldObject); err != nil {
 			return Verdict{}, fmt.Errorf("read oldObject: %w", err)
 		}
 	}
-	in := &Guard{clock: g.clock, facts: TestFacts{Complete: true}}
-	in.rules.Store(g.rules.Load())
-	in.policy.Store(g.policy.Load())
-	if test.Facts != nil {
-		in.facts = *test.Facts
+	e := g.admission(ctx, g.rules.Load(), kind, req)
+	if e.exceptions, e.facts = nil, (TestFacts{Complete: true}); test.Facts != nil {
+		e.facts = *test.Facts
 	}
-	if planType := builtinKinds()[kind].plan; planType != nil {
-		preview, err := readPlan(planType, test.Plan)
-		if err != nil {
-			return Verdict{}, fmt.Errorf("read plan: %w", err)
-		}
-		in.planners = map[string]Planner{kind: {plan: planType, ask: func(map[string]any, limit.Limits, time.Time) (any, error) { return preview, nil }}}
+	e.liveKnown = e.facts.Synced()
+	if err := e.plan.standIn(test.Plan, kind.kindInfo); err != nil {
+		return Verdict{}, fmt.Errorf("read plan: %w", err)
 	}
-	return in.Review(ctx, req), nil
+	return e.atAdmission(), nil
 }
 
 // testObject completes what a test may leave out.
@@ -51,7 +51,7 @@ func testObject(kind string, text json.RawMessage) (map[string]any, error) {
 		return nil, err
 	}
 	if object == nil {
-		return nil, fmt.Errorf("is no object")
+		return nil, errors.New("it is no object")
 	}
 	object["apiVersion"], object["kind"] = v1alpha1.GroupVersion.String(), kind
 	if object["metadata"] == nil {
@@ -60,21 +60,42 @@ func testObject(kind string, text json.RawMessage) (map[string]any, error) {
 	return object, nil
 }
 
-// readPlan reads what a test says of the plan. Fields that the plan doesn't have are errors; a limit that isn't given is
-// none.
-func readPlan(planType reflect.Type, text json.RawMessage) (any, error) {
-	preview := reflect.New(planType)
-	for _, name := range []string{"Limit", "UnionLimit"} {
-		if f := preview.Elem().FieldByName(name); f.IsValid() && text == nil {
-			f.SetInt(limit.None)
+// standIn takes the plan from a test. The known part is worked out all the same where the test says nothing of the plan.
+func (p *planValue) standIn(text json.RawMessage, info kindInfo) error {
+	if text == nil {
+		return p.live.fix(map[string]json.RawMessage{}, info.live, true)
+	}
+	var said map[string]json.RawMessage
+	if err := json.Unmarshal(text, &said); err != nil {
+		return err
+	}
+	for name := range said {
+		_, known := p.known.fields[name]
+		if _, live := p.live.fields[name]; !known && !live {
+			return fmt.Errorf("there is no field %q", name)
 		}
 	}
-	if text != nil {
-		decoder := json.NewDecoder(bytes.NewReader(text))
-		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(preview.Interface()); err != nil {
-			return nil, err
+	return errors.Join(p.known.fix(said, info.known, false), p.live.fix(said, info.live, false))
+}
+
+// fix answers with what a test said. When it said nothing at all, a limit is none.
+func (p *planPart) fix(said map[string]json.RawMessage, preview reflect.Type, unlimited bool) error {
+	if preview == nil {
+		return nil
+	}
+	value := reflect.New(preview).Elem()
+	for name, i := range p.fields {
+		if unlimited && (name == "limit" || name == "unionLimit") {
+			value.Field(i).SetInt(limit.None)
+		}
+		if said[name] == nil {
+			continue
+		}
+		decoder := json.NewDecoder(bytes.NewReader(said[name]))
+		if err := decoder.Decode(value.Field(i).Addr().Interface()); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	return preview.Elem().Interface(), nil
+	p.ask = func() (any, error) { return value.Interface(), nil }
+	return nil
 }

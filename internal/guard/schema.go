@@ -53,6 +53,10 @@ func objectType(crd *extv1.CustomResourceDefinition) (*decl.DeclType, error) {
 		return nil, fmt.Errorf("read schema of %s: %w", crd.Name, err)
 	}
 	visitor := schema.Visitor{Structural: func(s *schema.Structural) bool {
+		if s.ValueValidation != nil && s.ValueValidation.Format != "" { // what is executed is the text, whatever it means
+			s.ValueValidation.Format = ""
+			return true
+		}
 		untyped := s.Type == "" && s.XPreserveUnknownFields
 		length := intOrStringLength
 		if untyped {

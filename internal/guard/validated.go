@@ -73,8 +73,7 @@ func Admit[T client.Object](ctx context.Context, g *Guard, obj T) (Validated[T],
 		specHash, err = SpecHash(obj)
 	}
 	if err != nil {
-		verdict.Allowed = false
-		verdict.Skipped = append(verdict.Skipped, Skip{Rule: "guard/object", Severity: Deny, Reason: err.Error()})
+		verdict.skip(unreadable(err))
 	}
 	if !verdict.Allowed {
 		return Validated[T]{}, verdict
@@ -85,39 +84,57 @@ func Admit[T client.Object](ctx context.Context, g *Guard, obj T) (Validated[T],
 	}, verdict
 }
 
-func (g *Guard) admit(ctx context.Context, obj client.Object) (Verdict, error) {
-	set, verdict := g.rules.Load(), Verdict{}
-	gvk, err := apiutil.GVKForObject(obj, scheme)
-	if err != nil {
-		return verdict, fmt.Errorf("find the kind of %T: %w", obj, err)
-	}
-	kind := set.kinds[gvk.Kind]
-	if kind == nil {
-		return verdict, fmt.Errorf("there are no rules for kind %q", gvk.Kind)
-	}
-	verdict.RuleSetHash = kind.hash
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
-	if err != nil {
-		return verdict, fmt.Errorf("convert %s: %w", gvk.Kind, err)
-	}
-	var rules []*compiledRule
-	for _, r := range kind.rules {
-		if r.holdsAtRunTime() {
-			rules = append(rules, r)
-		}
-	}
-	return g.evaluation(ctx, kind, content).verdict(rules), nil
+// unreadable refuses an object that can't be judged at all.
+func unreadable(err error) Skip {
+	return Skip{Rule: "guard/object", Severity: Deny, Reason: err.Error()}
 }
 
-// SpecHash names an object's spec: equal specs give equal hashes, whatever the order of their maps.
+func (g *Guard) admit(ctx context.Context, obj client.Object) (Verdict, error) {
+	rules := g.rules.Load()
+	gvk, err := apiutil.GVKForObject(obj, scheme)
+	if err != nil {
+		return Verdict{}, fmt.Errorf("find the kind of %T: %w", obj, err)
+	}
+	kind := rules.kinds[gvk.Kind]
+	if kind == nil {
+		return Verdict{}, fmt.Errorf("there are no rules for kind %q", gvk.Kind)
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return Verdict{RuleSetHash: kind.hash}, fmt.Errorf("convert %s: %w", gvk.Kind, err)
+	}
+	return g.evaluation(ctx, rules, kind, content).atRunTime(), nil
+}
+
+// SpecHash names an object's spec: equal specs give equal hashes, whatever the order of their maps, and whether or not
+// they write down fields that say nothing.
 func SpecHash(obj client.Object) (string, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
 		return "", fmt.Errorf("convert %T: %w", obj, err)
 	}
+	if gvk, err := apiutil.GVKForObject(obj, scheme); err == nil {
+		content["kind"] = gvk.Kind
+	}
+	return hashOf(content)
+}
+
+// hashOf reads content as its Go type, which gives webhook, controllers and tools the same text.
+func hashOf(content map[string]any) (string, error) {
+	kind, _ := content["kind"].(string)
+	obj, err := scheme.New(v1alpha1.GroupVersion.WithKind(kind))
+	if err != nil {
+		return "", fmt.Errorf("make a %q: %w", kind, err)
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, obj); err != nil {
+		return "", fmt.Errorf("read %s: %w", kind, err)
+	}
+	if content, err = runtime.DefaultUnstructuredConverter.ToUnstructured(obj); err != nil {
+		return "", fmt.Errorf("convert %s: %w", kind, err)
+	}
 	text, err := json.Marshal(content["spec"])
 	if err != nil {
-		return "", fmt.Errorf("encode spec of %T: %w", obj, err)
+		return "", fmt.Errorf("encode spec of %s: %w", kind, err)
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])[:16], nil

@@ -35,6 +35,9 @@ type Violation struct {
 	Docs string
 	// Unchanged: the stored object breaks the rule already and the update doesn't touch it, so Deny became Warn.
 	Unchanged bool
+
+	// lifted: an exception keeps the rule from refusing the object.
+	lifted *Lifted
 }
 
 // Skip is a rule that could not be evaluated; with severity Deny it refuses the object.
@@ -43,11 +46,25 @@ type Skip struct {
 	Severity Severity
 	// Reason says why it could not be evaluated.
 	Reason string
+	// Missing is what wasn't there to ask; "" when the rule itself failed.
+	Missing Missing
 }
+
+// Missing is something without which a rule can't be evaluated, and which is no mistake of the rule.
+type Missing string
+
+// What may be missing.
+const (
+	MissingFacts      Missing = "facts"
+	MissingAuthorizer Missing = "authorizer"
+)
 
 // String is the line that users see.
 func (v Violation) String() string {
 	line := fmt.Sprintf("%s: %s (%s)", v.Rule, v.Message, v.Docs)
+	if v.lifted != nil {
+		line += fmt.Sprintf("; GuardrailException %s lifts this rule until %s", v.lifted.Exception, v.lifted.Until.UTC().Format(time.RFC3339))
+	}
 	if v.Unchanged {
 		line += "; it was so before, and this update doesn't touch it"
 	}
@@ -59,11 +76,17 @@ func (s Skip) String() string {
 	return fmt.Sprintf("%s: not checked: %s", s.Rule, s.Reason)
 }
 
-// Message is the text of a refusal: every rule that refuses, one a line. It is empty when the object is admitted.
+// Message is the text of a refusal: every rule that refuses, one after the other. It is empty when the object is admitted.
 func (v Verdict) Message() string { return strings.Join(v.lines(Deny), "\n") }
 
-// Warnings are the texts of what doesn't refuse the object, one a rule.
-func (v Verdict) Warnings() []string { return v.lines(Warn) }
+// Warnings are the texts of what doesn't refuse the object, each on one line: the API server drops others.
+func (v Verdict) Warnings() []string {
+	lines := v.lines(Warn)
+	for i := range lines {
+		lines[i] = oneLine(lines[i])
+	}
+	return lines
+}
 
 func (v Verdict) lines(severity Severity) []string {
 	var lines []string
@@ -72,9 +95,19 @@ func (v Verdict) lines(severity Severity) []string {
 			lines = append(lines, violation.String())
 		}
 	}
+	missing := map[Missing][]string{}
 	for _, skip := range v.Skipped {
-		if skip.Severity == severity {
+		switch {
+		case skip.Severity != severity:
+		case skip.Missing == "":
 			lines = append(lines, skip.String())
+		default:
+			missing[skip.Missing] = append(missing[skip.Missing], skip.Rule)
+		}
+	}
+	for _, what := range []Missing{MissingFacts, MissingAuthorizer} { // one line for all rules that miss the same
+		if rules := missing[what]; len(rules) > 0 {
+			lines = append(lines, fmt.Sprintf("not checked, because %s: %s", reasons[what], strings.Join(rules, ", ")))
 		}
 	}
 	return lines

@@ -2,11 +2,14 @@
 package guardrail
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
@@ -46,12 +49,96 @@ type Declared struct {
 
 // Merge gives what all Guardrails together say; limits hold where they set none.
 func Merge(limits limit.Limits, all []Declared) Policy {
-	p := Policy{Limits: limits, Precedence: v1alpha1.PrecedenceKey, ConditionTypes: map[string]corev1.ConditionStatus{}}
+	p := Policy{Limits: mergeLimits(limits, all), Precedence: v1alpha1.PrecedenceKey}
+	var accepted []*v1alpha1.Guardrail
 	for _, g := range all {
 		if g.Spec.Paused {
 			p.PausedBy = append(p.PausedBy, g.Name)
 		}
+		if !g.Refused {
+			accepted = append(accepted, g.Guardrail)
+		}
 	}
 	slices.Sort(p.PausedBy)
+	p.mergePrecedence(accepted)
+	p.mergeTypes(accepted)
 	return p
+}
+
+// mergePrecedence takes what all say who say anything; Key when they disagree.
+func (p *Policy) mergePrecedence(accepted []*v1alpha1.Guardrail) {
+	var said []v1alpha1.ConditionSetPrecedence
+	for _, g := range accepted {
+		if g.Spec.ConditionSetPrecedence != "" {
+			said = append(said, g.Spec.ConditionSetPrecedence)
+		}
+	}
+	if len(said) > 0 && !slices.Contains(said, v1alpha1.PrecedenceKey) {
+		p.Precedence = v1alpha1.PrecedenceNode
+	}
+}
+
+// mergeTypes takes each type that all declare alike who declare it. The built-in ones can't be declared.
+func (p *Policy) mergeTypes(accepted []*v1alpha1.Guardrail) {
+	p.ConditionTypes = map[string]corev1.ConditionStatus{}
+	disputed := map[string]bool{}
+	var builtin condition.Registry
+	for _, g := range accepted {
+		for _, t := range g.Spec.ConditionTypes {
+			if _, known := builtin.Lookup(t.Type); known {
+				continue
+			}
+			if was, declared := p.ConditionTypes[t.Type]; declared && was != t.HealthyStatus {
+				disputed[t.Type] = true
+			}
+			p.ConditionTypes[t.Type] = t.HealthyStatus
+		}
+	}
+	p.DisputedTypes = slices.Sorted(maps.Keys(disputed))
+	for t := range disputed {
+		delete(p.ConditionTypes, t)
+	}
+}
+
+// Disputes says whether a Guardrail declares a condition type to be healthy at another status.
+func Disputes(g *v1alpha1.Guardrail, t v1alpha1.ConditionType) bool {
+	return slices.ContainsFunc(g.Spec.ConditionTypes, func(other v1alpha1.ConditionType) bool {
+		return other.Type == t.Type && other.HealthyStatus != t.HealthyStatus
+	})
+}
+
+// mergeLimits replaces a limit by the strictest of what Guardrails set for it. One that is refused can't loosen anything:
+// its values hold beside the others, or beside the limit that nobody replaced.
+func mergeLimits(limits limit.Limits, all []Declared) limit.Limits {
+	tainted := func(l *v1alpha1.GuardrailLimits) *intstr.IntOrString { return l.MaxTaintedNodes }
+	evicting := func(l *v1alpha1.GuardrailLimits) *intstr.IntOrString { return l.MaxEvictingNodes }
+	deletions := func(l *v1alpha1.GuardrailLimits) *intstr.IntOrString {
+		if l.MaxPodDeletionsPerMinute == nil {
+			return nil
+		}
+		value := intstr.FromInt32(*l.MaxPodDeletionsPerMinute)
+		return &value
+	}
+	limits.MaxTaintedNodes = mergeCap(limits.MaxTaintedNodes, all, tainted)
+	limits.MaxEvictingNodes = mergeCap(limits.MaxEvictingNodes, all, evicting)
+	perMinute := limit.CapOf(intstr.FromInt(limits.MaxPodDeletionsPerMinute))
+	_, limits.MaxPodDeletionsPerMinute = mergeCap(perMinute, all, deletions).Strictest()
+	return limits
+}
+
+func mergeCap(base limit.Cap, all []Declared, of func(*v1alpha1.GuardrailLimits) *intstr.IntOrString) limit.Cap {
+	var replacing, narrowing []intstr.IntOrString
+	for _, g := range all {
+		switch {
+		case g.Spec.Limits == nil || of(g.Spec.Limits) == nil:
+		case g.Refused:
+			narrowing = append(narrowing, *of(g.Spec.Limits))
+		default:
+			replacing = append(replacing, *of(g.Spec.Limits))
+		}
+	}
+	if len(replacing) == 0 {
+		replacing = base.Values()
+	}
+	return limit.CapOf(append(replacing, narrowing...)...)
 }

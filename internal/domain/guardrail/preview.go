@@ -1,0 +1,42 @@
+package guardrail
+
+// SampleSize is how many names or errors a preview carries at most.
+const SampleSize = 20
+
+// Preview is what rules see of a Guardrail as plan. It follows from the object and from the rules in force, so that it is
+// known without looking at the cluster.
+type Preview struct {
+	// RuleErrors say which rules can't be evaluated and why, each with line, column and a caret.
+	RuleErrors []string
+	// KeptErrors are those of rules that an update doesn't touch.
+	KeptErrors []string
+	// DisputedTypes are condition types that another Guardrail declares differently, each with its name.
+	DisputedTypes []string
+}
+
+// LivePreview is what rules see of a Guardrail as plan, too; it needs the stored policies.
+type LivePreview struct {
+	// Refusals tell how many stored objects of each kind its new and changed rules would refuse, such as
+	// "3 of 12 stored ConditionSets".
+	Refusals []string
+	// Refused names some of them.
+	Refused []string
+	// Unnamed counts the others.
+	Unnamed int
+}
+
+// ExceptionPreview is what rules see of a GuardrailException as plan; it follows from the object and the rules in force.
+type ExceptionPreview struct {
+	// UnknownRules are ruleIDs that no rule for the target's kind has.
+	UnknownRules []string
+	// FixedRules are ruleIDs of rules that can't be lifted.
+	FixedRules []string
+}
+
+// LiveExceptionPreview needs the stored policies.
+type LiveExceptionPreview struct {
+	// TargetMissing: there is no such object.
+	TargetMissing bool
+	// TargetHash is the hash of the target's spec as it is now.
+	TargetHash string
+}

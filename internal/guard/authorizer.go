@@ -1,0 +1,39 @@
+package guard
+
+import (
+	"context"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/cel/library"
+)
+
+// askAuthorizer gives CEL what answers for the requester, and for service accounts. At run time nobody requests: only
+// rules that ask for service accounts are evaluated then.
+func (e *evaluation) askAuthorizer() any {
+	requester := &user.DefaultInfo{}
+	if e.request != nil {
+		requester = userOf(e.request.UserInfo)
+	}
+	return library.NewAuthorizerVal(requester, timely{e.ctx, e.guard.opts.Authorizer})
+}
+
+func userOf(info authenticationv1.UserInfo) *user.DefaultInfo {
+	extra := make(map[string][]string, len(info.Extra))
+	for key, values := range info.Extra {
+		extra[key] = values
+	}
+	return &user.DefaultInfo{Name: info.Username, UID: info.UID, Groups: info.Groups, Extra: extra}
+}
+
+// timely asks within the request's deadline, of which CEL's library doesn't know.
+type timely struct {
+	ctx context.Context //nolint:containedctx // lives as long as one call; CEL has no other way in
+	authorizer.UnconditionalAuthorizer
+}
+
+// Authorize asks within the request's deadline.
+func (t timely) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	return t.UnconditionalAuthorizer.Authorize(t.ctx, a) //nolint:contextcheck // the context that CEL gives is empty
+}

@@ -1,0 +1,136 @@
+package guard
+
+import "time"
+
+// reasons say what is missing.
+var reasons = map[Missing]string{
+	MissingFacts:      "what is known of the cluster isn't complete yet",
+	MissingAuthorizer: "there is nobody to ask what an account may do",
+}
+
+// rightsHold is for how long the answer to what an account may do is believed.
+const rightsHold = time.Minute
+
+// judge gives the rule's violation or skip; both nil when the object passes.
+func (e *evaluation) judge(r *compiledRule) (*Violation, *Skip) {
+	if skip := e.cannot(r); skip != nil {
+		return nil, skip
+	}
+	passes, err := e.holds(r.condition)
+	if err == nil && passes {
+		return nil, nil
+	}
+	severity, unchanged := r.Severity, false
+	if severity == Deny && e.leavesAlone(r) {
+		severity, unchanged = Warn, true
+	}
+	if err != nil {
+		return nil, &Skip{Rule: r.ID, Severity: severity, Reason: oneLine(err.Error())}
+	}
+	v := &Violation{Rule: r.ID, Severity: severity, Docs: r.docs(), Unchanged: unchanged}
+	if v.lifted = e.lift(r); v.lifted != nil {
+		v.Severity = Warn
+		e.lookAgain(v.lifted.Until)
+	}
+	v.Message = e.message(r)
+	return v, nil
+}
+
+// cannot says why a rule can't be evaluated, nil when it can.
+func (e *evaluation) cannot(r *compiledRule) *Skip {
+	switch {
+	case r.broken != "":
+		return &Skip{Rule: r.ID, Severity: r.Severity, Reason: r.broken}
+	case r.live && !e.liveKnown, r.usesFacts && !e.factsKnown():
+		return &Skip{Rule: r.ID, Severity: r.OnFactsUnavailable, Reason: reasons[MissingFacts], Missing: MissingFacts}
+	case r.condition.asks && e.guard.opts.Authorizer == nil:
+		return &Skip{Rule: r.ID, Severity: r.Severity, Reason: reasons[MissingAuthorizer], Missing: MissingAuthorizer}
+	}
+	return nil
+}
+
+// docs is where one reads about a rule.
+func (r *compiledRule) docs() string {
+	if r.guardrail != "" {
+		return "Guardrail " + r.guardrail
+	}
+	return Docs(r.ID)
+}
+
+// leavesAlone: the update touches nothing that the rule reads, so the stored object gives the same verdict.
+func (e *evaluation) leavesAlone(r *compiledRule) bool {
+	if r.unchanged == nil || e.oldObject == nil {
+		return false
+	}
+	unchanged, err := e.holds(*r.unchanged)
+	return err == nil && unchanged
+}
+
+// atAdmission judges by all rules.
+func (e *evaluation) atAdmission() Verdict {
+	return e.verdict(func(*compiledRule) bool { return true })
+}
+
+// atRunTime judges by the rules over the object itself.
+func (e *evaluation) atRunTime() Verdict {
+	v := e.verdict(func(r *compiledRule) bool {
+		if r.atRunTime && r.condition.asks {
+			e.lookAgain(e.now.Add(rightsHold)) // rights change without an event of ours
+		}
+		return r.atRunTime
+	})
+	v.RecheckAt = e.recheckAt
+	return v
+}
+
+// verdict judges by each of these rules; a refusal names them all.
+func (e *evaluation) verdict(applies func(*compiledRule) bool) Verdict {
+	v := Verdict{Allowed: true, RuleSetHash: e.kind.hash}
+	if e.rules.unread && e.kind.acts() {
+		v.skip(Skip{Rule: "guard/guardrails", Severity: Deny, Reason: "the Guardrails aren't read yet; try again in a moment"})
+	}
+	for _, r := range e.kind.rules {
+		if applies(r) {
+			e.add(&v, r)
+		}
+	}
+	e.refill()
+	for _, r := range e.kind.own {
+		if applies(r) && !e.isOf(r.guardrail) {
+			e.add(&v, r)
+		}
+	}
+	if e.factsKnown() {
+		v.FactsTime = e.now.Add(-e.facts.Age(e.now))
+	}
+	return v
+}
+
+func (e *evaluation) add(v *Verdict, r *compiledRule) {
+	violation, skip := e.judge(r)
+	if skip != nil {
+		v.skip(*skip)
+	}
+	if violation == nil {
+		return
+	}
+	v.Violations = append(v.Violations, *violation)
+	v.Allowed = v.Allowed && violation.Severity != Deny
+	if violation.lifted != nil {
+		v.Lifted = append(v.Lifted, *violation.lifted)
+	}
+}
+
+func (v *Verdict) skip(s Skip) {
+	v.Skipped = append(v.Skipped, s)
+	v.Allowed = v.Allowed && s.Severity != Deny
+}
+
+// isOf says whether the object is the Guardrail whose rule this is. A rule over Guardrails that is a mistake must not keep
+// its author from repairing it.
+func (e *evaluation) isOf(guardrail string) bool {
+	return e.kind.name == kindGuardrail && targetOf(kindGuardrail, e.object).Name == guardrail
+}
+
+// acts says whether objects of the kind make something happen. Guardrails and exceptions only rule over those.
+func (k *builtinKind) acts() bool { return k.name != kindGuardrail && k.name != kindGuardrailException }

@@ -1,0 +1,203 @@
+package guard
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+)
+
+// RuleError says why a Guardrail's rule can't be evaluated.
+type RuleError struct {
+	// Rule is its name within the Guardrail.
+	Rule string
+	// Field is expression, messageExpression or kinds.
+	Field string
+	// Kind for which it doesn't compile.
+	Kind string
+	// Message has the cause, with line, column and a caret.
+	Message string
+}
+
+// String says all of it.
+func (e RuleError) String() string {
+	if e.Field == fieldKinds {
+		return fmt.Sprintf("rule %s, kinds: %s", e.Rule, e.Message)
+	}
+	return fmt.Sprintf("rule %s, %s for %s, %s", e.Rule, e.Field, e.Kind, e.Message)
+}
+
+const (
+	fieldKinds      = "kinds"
+	fieldExpression = "expression"
+	fieldMessage    = "messageExpression"
+)
+
+// ownRules are a Guardrail's rules, compiled for each of their kinds.
+type ownRules struct {
+	*v1alpha1.Guardrail
+	byKind map[string][]*compiledRule
+	errors []RuleError
+}
+
+// compiledOwn is a rule for one kind, or what is wrong with it.
+type compiledOwn struct {
+	rule *compiledRule
+	err  *RuleError
+}
+
+// compileOwn compiles a Guardrail's rules. What didn't change since the last time isn't compiled again. After ctx ends the
+// rest counts as broken.
+func (g *Guard) compileOwn(ctx context.Context, rail *v1alpha1.Guardrail) *ownRules {
+	own := &ownRules{Guardrail: rail, byKind: map[string][]*compiledRule{}}
+	for i := range rail.Spec.Rules {
+		r := &rail.Spec.Rules[i]
+		for _, name := range r.Kinds {
+			k := g.kinds[name]
+			if k == nil {
+				own.errors = append(own.errors, RuleError{Rule: r.Name, Field: fieldKinds, Kind: name, Message: fmt.Sprintf(
+					"there is no kind %q; write %s", name, strings.Join(slices.Sorted(maps.Keys(g.kinds)), ", "))})
+				continue
+			}
+			compiled := g.compiled.get(ctx, k, rail.Name, r)
+			own.byKind[name] = append(own.byKind[name], compiled.rule)
+			if compiled.err != nil {
+				own.errors = append(own.errors, *compiled.err)
+			}
+		}
+	}
+	return own
+}
+
+// ownRule is a Guardrail's rule as the catalogue would have it. The CRD's defaults are filled in: an object may come from
+// a file.
+func ownRule(rail string, r *v1alpha1.GuardrailRule) Rule {
+	return Rule{
+		ID: rail + "/" + r.Name, Kinds: r.Kinds,
+		Severity:   Severity(cmp.Or(r.Severity, v1alpha1.RuleDeny)),
+		Expression: r.Expression, MessageExpression: r.MessageExpression,
+		OnFactsUnavailable: Severity(cmp.Or(r.OnFactsUnavailable, v1alpha1.RuleWarn)),
+		Exceptable:         r.Exceptable, Rationale: r.Rationale,
+	}
+}
+
+// compileOwnRule compiles a rule for one kind. One that doesn't compile is there all the same, as one that can't be
+// evaluated.
+func (k *builtinKind) compileOwnRule(rail string, r *v1alpha1.GuardrailRule) compiledOwn {
+	rule := ownRule(rail, r)
+	compiled, err := k.compileRule(rule)
+	if err == nil {
+		compiled.guardrail = rail
+		return compiledOwn{rule: compiled}
+	}
+	e := RuleError{Rule: r.Name, Field: fieldExpression, Kind: k.name, Message: err.Error()}
+	if of := (*fieldError)(nil); errors.As(err, &of) {
+		e.Message = of.err.Error()
+		if of.field == fieldMessage {
+			e.Field = fieldMessage
+		}
+	}
+	return k.broken(rail, rule, e)
+}
+
+// broken is a rule that can't be evaluated.
+func (k *builtinKind) broken(rail string, rule Rule, e RuleError) compiledOwn {
+	return compiledOwn{err: &e, rule: &compiledRule{
+		Rule: rule, guardrail: rail, atRunTime: true,
+		broken: fmt.Sprintf("Guardrail %s, %s", rail, oneLine(e.String())),
+	}}
+}
+
+// compiledRules remembers what was compiled, by all that it depends on.
+type compiledRules struct {
+	mu     sync.Mutex
+	byText map[string]compiledOwn
+}
+
+func (c *compiledRules) find(key string) (compiledOwn, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known, ok := c.byText[key]
+	return known, ok
+}
+
+func (c *compiledRules) keep(key string, compiled compiledOwn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byText == nil || len(c.byText) >= maxRemembered {
+		c.byText = map[string]compiledOwn{}
+	}
+	c.byText[key] = compiled
+}
+
+// maxRemembered bounds the memory: 100 rules each of 20 Guardrails.
+const maxRemembered = 2000
+
+// get compiles a rule, unless it was compiled before.
+func (c *compiledRules) get(ctx context.Context, k *builtinKind, rail string, r *v1alpha1.GuardrailRule) compiledOwn {
+	rule := ownRule(rail, r)
+	key, err := json.Marshal(struct {
+		Kind string
+		Rule Rule
+	}{k.name, rule})
+	if err != nil {
+		return k.broken(rail, rule, RuleError{Rule: r.Name, Field: fieldExpression, Kind: k.name, Message: err.Error()})
+	}
+	if known, ok := c.find(string(key)); ok {
+		return known
+	}
+	if err := ctx.Err(); err != nil {
+		return k.broken(rail, rule, RuleError{Rule: r.Name, Field: fieldExpression, Kind: k.name, Message: "out of time: " + err.Error()})
+	}
+	compiled := k.compileOwnRule(rail, r)
+	c.keep(string(key), compiled)
+	return compiled
+}
+
+// charge adds up what all rules of Guardrails may cost for each kind, the oldest Guardrail first. What no longer fits is
+// broken.
+func (g *Guard) charge(all []*ownRules) {
+	spent := map[string]*costs{}
+	for _, own := range all {
+		for _, name := range slices.Sorted(maps.Keys(own.byKind)) {
+			if spent[name] == nil {
+				spent[name] = &costs{}
+			}
+			for i, r := range own.byKind[name] {
+				if r.broken != "" {
+					continue
+				}
+				with := *spent[name]
+				with.add(r.condition)
+				excess := with.excess()
+				if excess == "" {
+					*spent[name] = with
+					continue
+				}
+				_, short, _ := strings.Cut(r.ID, "/")
+				e := RuleError{Rule: short, Field: fieldExpression, Kind: name, Message: "with the rules before it, those of older Guardrails included, it " + excess}
+				own.byKind[name][i] = g.kinds[name].broken(own.Name, r.Rule, e).rule
+				own.errors = append(own.errors, e)
+			}
+		}
+	}
+}
+
+// byAge puts the oldest Guardrail first, so that a new one never breaks what holds already. One that isn't stored yet is
+// the youngest.
+func byAge(a, b *ownRules) int {
+	younger := func(o *ownRules) int {
+		if o.CreationTimestamp.IsZero() {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(younger(a)-younger(b), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+}

@@ -1,0 +1,205 @@
+package guard
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/guardrail"
+)
+
+// read decodes what is judged as its Go type; nil content gives nil.
+func read[T any](content map[string]any) (*T, error) {
+	if content == nil {
+		return nil, nil
+	}
+	object := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, object); err != nil {
+		return nil, fmt.Errorf("read %T: %w", object, err)
+	}
+	return object, nil
+}
+
+// guardrails are the one that is judged and the stored one.
+func (e *evaluation) guardrails() (rail, old *v1alpha1.Guardrail, err error) {
+	if rail, err = read[v1alpha1.Guardrail](e.object); err != nil {
+		return nil, nil, err
+	}
+	if old, err = read[v1alpha1.Guardrail](e.oldObject); err != nil || old == nil {
+		old = &v1alpha1.Guardrail{} // what can't be read has no rules that are kept
+	}
+	return rail, old, nil
+}
+
+// previewGuardrail compiles the rules, and compares condition types with the other Guardrails'.
+func previewGuardrail(e *evaluation) (any, error) {
+	rail, old, err := e.guardrails()
+	if err != nil {
+		return nil, err
+	}
+	kept := map[string]bool{}
+	for _, r := range old.Spec.Rules {
+		kept[r.Name] = slices.ContainsFunc(rail.Spec.Rules, func(is v1alpha1.GuardrailRule) bool { return reflect.DeepEqual(is, r) })
+	}
+	var p guardrail.Preview
+	for _, problem := range e.guard.check(e.ctx, e.rules, rail).errors {
+		if problem.Field == fieldKinds {
+			continue // unknown kinds have a rule of their own, which needs no plan
+		}
+		into := &p.RuleErrors
+		if kept[problem.Rule] {
+			into = &p.KeptErrors
+		}
+		if len(*into) < guardrail.SampleSize {
+			*into = append(*into, problem.String())
+		}
+	}
+	for _, other := range e.rules.inOrder() {
+		if other.Name == rail.Name {
+			continue
+		}
+		for _, t := range rail.Spec.ConditionTypes {
+			if len(p.DisputedTypes) < guardrail.SampleSize && guardrail.Disputes(other.Guardrail, t) {
+				p.DisputedTypes = append(p.DisputedTypes, fmt.Sprintf("%s (Guardrail %s)", t.Type, other.Name))
+			}
+		}
+	}
+	return p, nil
+}
+
+// inOrder are the Guardrails in force, by name.
+func (s *ruleSet) inOrder() []*ownRules {
+	var all []*ownRules
+	for _, own := range s.guardrails {
+		all = append(all, own)
+	}
+	slices.SortFunc(all, func(a, b *ownRules) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// previewRefusals counts the stored objects that new and changed rules would keep from acting.
+func previewRefusals(e *evaluation) (any, error) {
+	rail, old, err := e.guardrails()
+	if err != nil {
+		return nil, err
+	}
+	own := e.guard.compileOwn(e.ctx, rail)
+	was := e.guard.compileOwn(e.ctx, old)
+	var p guardrail.LivePreview
+	for _, name := range e.guard.Kinds() {
+		var added []*compiledRule
+		for _, r := range own.byKind[name] {
+			same := func(o *compiledRule) bool {
+				return o.Name() == r.Name() && o.Expression == r.Expression && o.Severity == r.Severity
+			}
+			if r.atRunTime && r.broken == "" && r.Severity == Deny && !slices.ContainsFunc(was.byKind[name], same) {
+				added = append(added, r)
+			}
+		}
+		if len(added) > 0 {
+			e.countRefusals(&p, name, added)
+		}
+	}
+	return p, nil
+}
+
+// Name is the rule's name within its Guardrail or kind.
+func (r *compiledRule) Name() string {
+	_, name, _ := strings.Cut(r.ID, "/")
+	return name
+}
+
+// countRefusals judges each stored object of a kind, as long as there is time.
+func (e *evaluation) countRefusals(p *guardrail.LivePreview, kind string, rules []*compiledRule) {
+	refused, judged, incomplete := 0, 0, ""
+	for object := range e.guard.opts.Stored.All(kind) {
+		if e.ctx.Err() != nil {
+			incomplete = " so far, and there are more"
+			break
+		}
+		judged++
+		if !e.refuses(kind, object, rules) {
+			continue
+		}
+		refused++
+		if len(p.Refused) < guardrail.SampleSize {
+			p.Refused = append(p.Refused, nameOf(kind, object))
+		} else {
+			p.Unnamed++
+		}
+	}
+	if refused > 0 {
+		p.Refusals = append(p.Refusals, fmt.Sprintf("%d of %d stored %ss%s", refused, judged, kind, incomplete))
+	}
+}
+
+func nameOf(kind string, object client.Object) string {
+	if object.GetNamespace() != "" {
+		return kind + "/" + object.GetNamespace() + "/" + object.GetName()
+	}
+	return kind + "/" + object.GetName()
+}
+
+// refuses says whether one of the rules refuses a stored object.
+func (e *evaluation) refuses(kind string, object client.Object, rules []*compiledRule) bool {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return true
+	}
+	of := e.guard.evaluation(e.ctx, e.rules, e.rules.kinds[kind], content)
+	of.exceptions = nil // none is for a rule that is new
+	var v Verdict
+	v.Allowed = true
+	for _, r := range rules {
+		of.add(&v, r)
+	}
+	return !v.Allowed
+}
+
+// previewException finds the rules that an exception names.
+func previewException(e *evaluation) (any, error) {
+	x, err := read[v1alpha1.GuardrailException](e.object)
+	if err != nil {
+		return nil, err
+	}
+	var p guardrail.ExceptionPreview
+	kind := e.rules.kinds[x.Spec.TargetRef.Kind]
+	if kind == nil {
+		return p, nil // an unknown kind has a rule of its own, which needs no plan
+	}
+	for _, id := range x.Spec.RuleIDs {
+		rules := slices.Concat(kind.rules, kind.own)
+		i := slices.IndexFunc(rules, func(r *compiledRule) bool { return r.ID == id })
+		switch {
+		case i < 0:
+			p.UnknownRules = append(p.UnknownRules, id)
+		case !rules[i].Exceptable:
+			p.FixedRules = append(p.FixedRules, id)
+		}
+	}
+	return p, nil
+}
+
+// previewTarget finds the object that an exception names.
+func previewTarget(e *evaluation) (any, error) {
+	x, err := read[v1alpha1.GuardrailException](e.object)
+	if err != nil {
+		return nil, err
+	}
+	var p guardrail.LiveExceptionPreview
+	ref := x.Spec.TargetRef
+	if e.guard.kinds[ref.Kind] == nil {
+		return p, nil
+	}
+	target := e.guard.opts.Stored.Get(ref.Kind, ref.Namespace, ref.Name)
+	if p.TargetMissing = target == nil; p.TargetMissing {
+		return p, nil
+	}
+	p.TargetHash, err = SpecHash(target)
+	return p, err
+}
