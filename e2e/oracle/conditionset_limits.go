@@ -23,10 +23,10 @@ func (s *nodes) limits(w *World, c Change, before, after *node) []Broken {
 		}
 	}
 	if after.repels() && !before.repels() {
-		exceeded(s.capped("tainted", s.options.MaxTaintedPercent, after.zone, (*node).repels))
+		exceeded(s.capped(w, c, "tainted", func(r Rules) []intstr.IntOrString { return r.Tainted }, after.zone, (*node).repels))
 	}
 	if after.evicts() && !before.evicts() {
-		exceeded(s.capped("evicting", s.options.MaxEvictingPercent, after.zone, (*node).evicts))
+		exceeded(s.capped(w, c, "evicting", func(r Rules) []intstr.IntOrString { return r.Evicting }, after.zone, (*node).evicts))
 		exceeded(s.paced(c, after.zone))
 	}
 	exceeded(s.planes(before, after))
@@ -61,9 +61,9 @@ func (s *nodes) count(has func(*node) bool) int {
 }
 
 // capped compares with the cap of the cluster and, from three zones on, of the zone.
-func (s *nodes) capped(verb string, percent int, zone string, has func(*node) bool) string {
+func (s *nodes) capped(w *World, c Change, verb string, caps func(Rules) []intstr.IntOrString, zone string, has func(*node) bool) string {
 	all := s.count(func(n *node) bool { return n.counted })
-	if used, allowed := s.count(has), share(percent, all, all); used > allowed {
+	if used, allowed := s.count(has), w.allowed(caps, all, all, c.At, s.options.Lag); used > allowed {
 		return fmt.Sprintf("%d of %d nodes are %s; %d are allowed", used, all, verb, allowed)
 	}
 	zones := map[string]int{}
@@ -76,7 +76,7 @@ func (s *nodes) capped(verb string, percent int, zone string, has func(*node) bo
 		return ""
 	}
 	used := s.count(func(n *node) bool { return n.zone == zone && has(n) })
-	if allowed := share(percent, zones[zone], all); used > allowed {
+	if allowed := w.allowed(caps, zones[zone], all, c.At, s.options.Lag); used > allowed {
 		return fmt.Sprintf("%d of %d nodes of zone %s are %s; %d are allowed", used, zones[zone], zone, verb, allowed)
 	}
 	return ""
@@ -143,12 +143,5 @@ func claimants(n *node) map[types.UID]bool {
 }
 
 func allowedBy(limit intstr.IntOrString, selected int) int {
-	if limit.Type == intstr.Int {
-		return limit.IntValue()
-	}
-	percent, err := intstr.GetScaledValueFromIntOrPercent(&limit, 100, false)
-	if err != nil || percent == 0 {
-		return 0
-	}
-	return share(percent, selected, selected)
+	return nodesOf(limit, selected, selected)
 }

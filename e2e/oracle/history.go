@@ -82,6 +82,9 @@ func newHistory(o Options) *history {
 			f.trims = append(f.trims, kind.Trim)
 		}
 	}
+	if o.Guardrails {
+		follow(guardrails).ours = true
+	}
 	return h
 }
 

@@ -26,6 +26,7 @@ type judging struct {
 	kinds    []Kind
 	writers  map[revisionKey][]write
 	world    World
+	rails    map[types.UID]rail
 	objects  map[objectKey]*state
 	verdicts []Violation
 }
@@ -42,7 +43,9 @@ func judge(p past, o Options, freezes []freeze, now time.Time) []Violation {
 	j := &judging{
 		options: o, freezes: freezes, starts: p.starts, kinds: o.Kinds,
 		writers: map[revisionKey][]write{}, world: World{Policies: map[types.UID]*Policy{}}, objects: map[objectKey]*state{},
+		rails: map[types.UID]rail{},
 	}
+	j.world.Rules = []Rules{merged(nil, o, time.Time{})}
 	for _, kind := range o.Kinds {
 		j.readers = append(j.readers, kind.Begin(o))
 	}
@@ -54,9 +57,12 @@ func judge(p past, o Options, freezes []freeze, now time.Time) []Violation {
 		}
 	}
 	for _, r := range j.withUnseen(p.revisions) {
-		if j.isPolicy(r.resource) {
+		switch {
+		case r.resource == guardrails:
+			j.ruling(r)
+		case j.isPolicy(r.resource):
 			j.policy(r)
-		} else {
+		default:
 			j.foreign(r)
 		}
 	}
@@ -266,6 +272,9 @@ func (j *judging) unfounded(act Act, at time.Time) string {
 	}
 	if mode, _, _ := unstructured.NestedString(spec.Object.Object, "spec", "mode"); mode == "Observe" {
 		return p.Name + " only observes"
+	}
+	if by := j.world.paused(at, j.options.Lag); by != "" {
+		return "Guardrail " + by + " pauses all new acts"
 	}
 	if err := j.options.Admissible(spec.Object); err != nil {
 		return fmt.Sprintf("%s is refused: %v", p.Name, err)

@@ -75,6 +75,8 @@ type Act struct {
 // World is what else was so at a change.
 type World struct {
 	Policies map[types.UID]*Policy
+	// Rules are what all Guardrails said, one after the other; the first are the built-in ones.
+	Rules []Rules
 }
 
 // Policy is an object of one of our kinds, with all that it ever said.

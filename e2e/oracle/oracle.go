@@ -26,9 +26,12 @@ type Options struct {
 	Admissible func(policy *unstructured.Unstructured) error
 	// Kinds of policies. Default: ConditionSets.
 	Kinds []Kind
+	// Guardrails says to follow them: their limits take the place of those here, and while one pauses nothing harmful may
+	// be done. Their CRD must be installed.
+	Guardrails bool
 
 	// MaxTaintedPercent and MaxEvictingPercent of nodes may carry taints of ours that keep pods away, that evict.
-	// Default: 10 and 5.
+	// Default: 10 and 5. A Guardrail's limits take their place.
 	MaxTaintedPercent, MaxEvictingPercent int
 	// EvictPace is the least time between two nodes of a zone that begin to evict. Default: 5 min.
 	EvictPace time.Duration
