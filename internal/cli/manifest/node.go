@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -91,11 +92,16 @@ func (b *builder) buildMap(n *node, y *yamlv3.Node) {
 		seen[text] = line
 		n.fields = append(n.fields, field{key: text, line: line, value: value})
 	}
-	n.fields = append(n.fields, merged...)
+	for _, f := range merged { // each key once: maps merged into maps merged into maps would grow without bounds
+		if _, ok := seen[f.key]; !ok {
+			seen[f.key] = f.line
+			n.fields = append(n.fields, f)
+		}
+	}
 }
 
 func mergedFields(n *node) []field {
-	fields := n.fields
+	fields := slices.Clone(n.fields)
 	for _, item := range n.items {
 		fields = append(fields, item.fields...)
 	}

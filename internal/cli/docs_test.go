@@ -1,0 +1,181 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// page compares a page of the documentation with what it should be, or, with -update, writes it.
+func page(t *testing.T, name, want string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(name, []byte(want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	got, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("%s is out of date; go test ./internal/cli -update writes it anew; -want +got\n%s", name, diff)
+	}
+}
+
+var console = regexp.MustCompile("(?s)```console\n(.*?)```")
+
+// TestTheHowToShowsRealOutput runs the commands in the page's console blocks and compares what they say.
+func TestTheHowToShowsRealOutput(t *testing.T) {
+	name, err := filepath.Abs(filepath.Join("..", "..", "docs", "how-to", "validate-before-merge.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(filepath.Join("testdata", "howto"))
+	commands := 0
+	want := console.ReplaceAllStringFunc(string(text), func(block string) string {
+		var out strings.Builder
+		for line := range strings.Lines(console.FindStringSubmatch(block)[1]) {
+			args, isCommand := strings.CutPrefix(line, "$ kubectl autohealer ")
+			if !isCommand {
+				continue
+			}
+			commands++
+			_, stdout, stderr := run(t, "", strings.Fields(args)...)
+			out.WriteString(line + stderr + stdout)
+		}
+		return "```console\n" + out.String() + "```"
+	})
+	if commands < 4 {
+		t.Fatalf("found %d commands; the test shows little", commands)
+	}
+	page(t, name, want)
+}
+
+// TestTheReferenceIsUpToDate: the page of all verbs is made from the verbs themselves.
+func TestTheReferenceIsUpToDate(t *testing.T) {
+	root := New(&App{IOStreams: genericiooptions.NewTestIOStreamsDiscard()})
+	var out strings.Builder
+	out.WriteString(referenceIntroduction)
+	for _, cmd := range leaves(root) {
+		writeReference(&out, cmd)
+	}
+	out.WriteString(referenceRules)
+	page(t, filepath.Join("..", "..", "docs", "reference", "cli.md"), out.String())
+}
+
+func leaves(cmd *cobra.Command) []*cobra.Command {
+	var all []*cobra.Command
+	for _, sub := range cmd.Commands() {
+		switch {
+		case sub.Name() == "completion" || sub.Name() == "help":
+		case sub.HasSubCommands():
+			all = append(all, leaves(sub)...)
+		default:
+			all = append(all, sub)
+		}
+	}
+	return all
+}
+
+func writeReference(out *strings.Builder, cmd *cobra.Command) {
+	fmt.Fprintf(out, "\n## %s\n\n", strings.TrimPrefix(cmd.CommandPath(), "kubectl autohealer "))
+	long := cmd.Long
+	if long == "" {
+		long = cmd.Short + "."
+	}
+	fmt.Fprintf(out, "%s\n\n```sh\n%s\n```\n", long, strings.TrimSuffix(cmd.UseLine(), " [flags]"))
+	var flags strings.Builder
+	kubectl := false
+	clusters := pflag.NewFlagSet("", pflag.ContinueOnError)
+	genericclioptions.NewConfigFlags(false).AddFlags(clusters)
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		switch {
+		case clusters.Lookup(f.Name) != nil:
+			kubectl = true
+			return
+		case f.Name == "help":
+			return
+		}
+		name := "--" + f.Name
+		if f.Shorthand != "" {
+			name = "-" + f.Shorthand + ", " + name
+		}
+		value := f.Value.Type()
+		if value == "strings" {
+			value = "string, may be given several times"
+		}
+		byDefault := ""
+		if f.DefValue != "" && f.DefValue != "[]" && f.DefValue != "false" {
+			byDefault = " Default: `" + f.DefValue + "`."
+		}
+		fmt.Fprintf(&flags, "| `%s` | %s | %s.%s |\n", name, strings.ReplaceAll(value, "|", ", "), f.Usage, byDefault)
+	})
+	if flags.Len() > 0 {
+		fmt.Fprintf(out, "\n| flag | value | |\n|---|---|---|\n%s", flags.String())
+	}
+	if kubectl {
+		out.WriteString("\nkubectl's flags for clusters (`--kubeconfig`, `--context`, …) hold too.\n")
+	}
+	fmt.Fprintf(out, "\n```sh\n%s\n```\n", strings.ReplaceAll(strings.TrimPrefix(cmd.Example, "  "), "\n  ", "\n"))
+}
+
+const referenceIntroduction = `# kubectl autohealer
+
+<!-- Made from the verbs by go test ./internal/cli -update. Do not edit. -->
+
+A kubectl plugin: put ` + "`kubectl-autohealer`" + ` on the PATH, and ` + "`kubectl autohealer VERB`" + ` finds it. It also runs by itself. It
+judges with the rules that it was built with; use the version that runs in the cluster.
+
+For completion put ` + "`cmd/kubectl-autohealer/kubectl_complete-autohealer`" + `, made executable, on the PATH as well, and load kubectl's own:
+` + "`source <(kubectl completion bash)`" + `. Stand-alone: ` + "`source <(kubectl-autohealer completion bash)`" + `; zsh, fish and PowerShell likewise.
+
+Colors are only for terminals, and [NO_COLOR](https://no-color.org) turns them off. Progress is shown on a terminal's
+standard error, and nowhere else.
+`
+
+const referenceRules = `
+## What validate finds by itself
+
+These come before the rules of the [catalogue](guardrails.md).
+
+<a id="manifest-undecodable"></a>
+### manifest/undecodable
+
+The text is neither YAML nor JSON, or no Kubernetes object; or its metadata has a value of another type.
+
+<a id="manifest-duplicate-key"></a>
+### manifest/duplicate-key
+
+A map has a key twice. kubectl keeps one of the values and drops the other without a word, so the API server never sees it.
+YAML takes ` + "`yes`, `on` and `true`" + ` for one key.
+
+<a id="manifest-kind"></a>
+### manifest/kind
+
+There is no such kind in this API version, or apiVersion and kind are missing.
+
+<a id="schema-unknown-field"></a>
+### schema/unknown-field
+
+The schema doesn't know the field; most are misspelt. The API server refuses it, or, with ` + "`--validate=false`" + `, drops it.
+
+<a id="schema-value"></a>
+### schema/value
+
+The schema of the CustomResourceDefinition, or one of the CEL rules in it, refuses the value. The text is the API server's.
+`
