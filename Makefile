@@ -35,12 +35,17 @@ clean: ## Remove what was built, the control plane included.
 ##@ Use
 
 .PHONY: build
-build: go-version ## Build the manager into bin/.
+build: go-version ## Build the manager and the kubectl plugin into bin/.
 	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN)/manager ./cmd
+	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN)/kubectl-autohealer ./cmd/kubectl-autohealer
 
 .PHONY: controlplane
 controlplane: go-version ## Put etcd, Kubernetes and kwok into bin/ (about 10 minutes the first time).
 	@hack/controlplane/build.sh $(BIN)
+
+.PHONY: node
+node: go-version ## Put a kubelet and containerd into bin/, where a real node can run (Linux, root).
+	@hack/node/build.sh $(BIN)
 
 .PHONY: run
 run: controlplane build ## Start a real control plane with Autohealer and show what it does.
@@ -95,12 +100,16 @@ arch: go-version
 ##@ Test
 
 .PHONY: test
-test: controlplane build $(SUMMARY) ## Run all tests: unit, integration, end to end.
+test: controlplane node build $(SUMMARY) ## Run all tests: unit, integration, end to end.
 	@$(SUMMARY) "$(TEST) -timeout 15m $(NOT_E2E)" "$(TEST) -count=1 -timeout 40m -p 1 $(E2E)"
 
 .PHONY: test-unit
 test-unit: go-version $(SUMMARY) ## Run the tests that need no control plane.
 	@$(SUMMARY) "$(TEST) -short -timeout 10m $(NOT_E2E)"
+
+.PHONY: test-node
+test-node: controlplane node build $(SUMMARY) ## Run the tests that need a real node (Linux, root).
+	@$(SUMMARY) "$(TEST) -count=1 -timeout 15m -p 1 ./e2e/node/..."
 
 .PHONY: bench
 bench: controlplane build ## Measure against the raw ceiling of the same run; writes docs/benchmarks.md.
