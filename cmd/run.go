@@ -67,7 +67,7 @@ func addAll(mgr ctrl.Manager, o options, facts *kube.Facts, serving certificate,
 	}
 	rules, err := guard.New(guard.Options{
 		Facts: facts, Planners: map[string]guard.Planner{"ConditionSet": guard.PlannerOf(facts.PreviewConditionSet)},
-		Authorizer: asking, AwaitGuardrails: true,
+		Stored: &kube.Policies{Cache: mgr.GetCache(), Scheme: mgr.GetScheme()}, Authorizer: asking, AwaitGuardrails: true,
 	})
 	if err != nil {
 		return fmt.Errorf("make the guard: %w", err)

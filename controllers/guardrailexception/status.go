@@ -39,7 +39,11 @@ func statusOf(x *v1alpha1.GuardrailException, st state) v1alpha1.GuardrailExcept
 	}
 	accepted := judged.Accepted()
 	ready := readyCondition(x, st)
-	if judged.Rejected() {
+	switch {
+	case len(st.cant) > 0:
+		ready.Status, ready.Reason = metav1.ConditionFalse, v1alpha1.ReasonRuleNotExceptable
+		ready.Message = "It lifts nothing: " + strings.Join(st.cant, ", ") + "."
+	case judged.Rejected():
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, accepted.Reason, "It lifts nothing while the rules refuse it; see Accepted."
 	}
 	stalled := metav1.Condition{Type: v1alpha1.ConditionStalled}
@@ -68,8 +72,6 @@ func readyCondition(x *v1alpha1.GuardrailException, st state) metav1.Condition {
 	switch matches := st.target.found && st.target.hash == x.Spec.SpecHash; {
 	case !st.now.Before(st.ends):
 		c.Reason, c.Message = v1alpha1.ReasonExpired, fmt.Sprintf("It has lifted nothing since %s. Delete it, or make another one.", until)
-	case len(st.cant) > 0:
-		c.Reason, c.Message = v1alpha1.ReasonRuleNotExceptable, "It can't lift all that it names: "+strings.Join(st.cant, ", ")+"."
 	case matches:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonActive, active(x, st, name, until)
 	case !heldBefore(x):

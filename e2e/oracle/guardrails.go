@@ -1,9 +1,7 @@
 package oracle
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -29,7 +27,9 @@ type Rules struct {
 type rail struct {
 	name   string
 	paused bool
-	limits map[string]intstr.IntOrString
+	// refused: it can only make things stricter.
+	refused bool
+	limits  map[string]intstr.IntOrString
 }
 
 func (o Options) builtin(name string) intstr.IntOrString {
@@ -63,15 +63,10 @@ func (j *judging) ruling(r revision) {
 func (j *judging) rail(object *unstructured.Unstructured) rail {
 	g := rail{name: object.GetName(), limits: map[string]intstr.IntOrString{}}
 	g.paused, _, _ = unstructured.NestedBool(object.Object, "spec", "paused")
-	refused := j.options.Admissible(object) != nil
+	g.refused = j.options.Admissible(object) != nil
 	for _, name := range []string{maxTainted, maxEvicting} {
-		value, found, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "limits", name)
-		if !found {
-			continue
-		}
-		g.limits[name] = intstr.Parse(fmt.Sprint(value))
-		if refused { // such a one only makes things stricter
-			g.limits[name+" built in"] = j.options.builtin(name)
+		if value, found, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "limits", name); found {
+			g.limits[name] = intstr.Parse(fmt.Sprint(value))
 		}
 	}
 	return g
@@ -88,21 +83,20 @@ func merged(rails map[types.UID]rail, o Options, at time.Time) Rules {
 	return rules
 }
 
-// caps are those that Guardrails set, and the built-in one when none does.
+// caps are those that Guardrails set, and the built-in one when none does that isn't refused.
 func caps(rails map[types.UID]rail, o Options, name string) []intstr.IntOrString {
 	var all []intstr.IntOrString
+	replaced := false
 	for _, g := range rails {
-		for _, key := range []string{name, name + " built in"} {
-			if value, set := g.limits[key]; set {
-				all = append(all, value)
-			}
+		if value, set := g.limits[name]; set {
+			all = append(all, value)
+			replaced = replaced || !g.refused
 		}
 	}
-	if len(all) == 0 {
-		all = []intstr.IntOrString{o.builtin(name)}
+	if !replaced {
+		all = append(all, o.builtin(name))
 	}
-	slices.SortFunc(all, func(a, b intstr.IntOrString) int { return cmp.Compare(a.String(), b.String()) })
-	return slices.Compact(all)
+	return all
 }
 
 // rulesAt are those that the manager may have gone by at a moment: the ones in force, and those before that its view, which
