@@ -1,60 +1,57 @@
 package weed
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // viewCycles finds, for each of the config's Services, the shortest way on which its recovery comes back to it.
-func (v *viewer) viewCycles(namespace string, configs []*configState) {
-	named := map[string]bool{}
-	for _, cs := range configs {
-		for service := range cs.Services {
-			named[service] = true
-		}
-	}
-	services := slices.Sorted(maps.Keys(named))
-	next := map[string][]string{}
+func (v *viewer) viewCycles(namespace string, configs []*matcher) {
+	next := v.dependents(namespace, configs)
 	for service := range v.cs.Services {
-		v.walk(namespace, service, services, configs, next)
 		if way := wayBack(service, next); way != nil {
 			v.cycles[namespace+": "+strings.Join(way, " → ")] = true
 		}
 	}
 }
 
-// walk fills in which Services' pods depend on a Service, on those, and so on.
-func (v *viewer) walk(namespace, service string, services []string, configs []*configState, next map[string][]string) {
-	if _, walked := next[service]; walked {
-		return
+// dependents are, for each Service, the others behind which pods stand that some config selects as its dependents.
+func (v *viewer) dependents(namespace string, configs []*matcher) map[string][]string {
+	named, found := sets.New[string](), map[string]sets.Set[string]{}
+	for _, m := range configs {
+		named = named.Union(sets.KeySet(m.Services))
 	}
-	next[service] = nil
-	for _, other := range services {
-		if other != service && v.depends(namespace, other, service, configs) {
-			next[service] = append(next[service], other)
+	for one := range named {
+		svc := v.services[types.NamespacedName{Namespace: namespace, Name: one}]
+		if svc == nil {
+			continue
+		}
+		for pod := range svc.backing {
+			if p := v.pods[namespace][pod]; p != nil {
+				noteDependents(p.Pod, one, configs, found)
+			}
 		}
 	}
-	for _, other := range next[service] {
-		v.walk(namespace, other, services, configs, next)
+	next := map[string][]string{}
+	for on, ones := range found {
+		next[on] = sets.List(ones.Delete(on)) // a Service's own pods are told of apart from cycles
 	}
+	return next
 }
 
-// depends says whether some config selects a pod behind one Service as a dependent of another.
-func (v *viewer) depends(namespace, one, on string, configs []*configState) bool {
-	svc := v.services[types.NamespacedName{Namespace: namespace, Name: one}]
-	if svc == nil {
-		return false
-	}
-	for name := range svc.backing {
-		p := v.pods[namespace][name]
-		if p != nil && slices.ContainsFunc(configs, func(cs *configState) bool { return cs.Selects(on, &p.Pod) }) {
-			return true
+// noteDependents notes that a pod behind one Service depends on others.
+func noteDependents(p *Pod, one string, configs []*matcher, found map[string]sets.Set[string]) {
+	for _, m := range configs {
+		for _, on := range m.of(p) {
+			if found[on] == nil {
+				found[on] = sets.New[string]()
+			}
+			found[on].Insert(one)
 		}
 	}
-	return false
 }
 
 // wayBack is the shortest way from a Service to itself, beginning with the first of its names so that it is the same from

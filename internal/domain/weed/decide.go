@@ -38,17 +38,17 @@ func (y *Yard) Decide(key types.NamespacedName, at Moment, doubt string) (Plan, 
 	case p == nil || !y.synced || !p.actionable():
 		return Plan{}, Nothing
 	case p.sent != nil:
-		return Plan{Pod: p.Pod}, ReadLive
+		return Plan{Pod: *p.Pod}, ReadLive
 	}
 	openings, windows := y.openings(p, at)
 	if len(openings) == 0 {
 		y.release(p)
-		return Plan{Pod: p.Pod}, Nothing
+		return Plan{Pod: *p.Pod}, Nothing
 	}
 	workload := p.Workload()
 	plan := PlanPod(Input{
-		Pod: &p.Pod, Openings: openings, Autohealers: p.autohealers(y.ownNamespace),
-		Past:   y.ledger.past(workload, &p.Pod, p.firstSeen, at.Now),
+		Pod: p.Pod, Openings: openings, Autohealers: p.autohealers(y.ownNamespace),
+		Past:   y.ledger.past(workload, p.Pod, p.firstSeen, at.Now),
 		FreeAt: y.ledger.free(y.limits.MaxPodDeletionsPerMinute, y.queue.ahead(key), at.Now), Limit: y.limits.MaxPodDeletionsPerMinute,
 		At: at, ActsFrom: y.actsFrom, Doubt: doubt,
 	})

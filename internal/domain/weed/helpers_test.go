@@ -158,7 +158,13 @@ watchDuration: 2m
 servicesAndDependantSelectors: {etcd: {podSelectors: [{matchLabels: {app: api}}]}}
 `
 
-func newWeederConfig(t testing.TB, namespace, name, spec string) *v1alpha1.WeederConfig {
+// failer is a test, a benchmark or a rapid check.
+type failer interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+func newWeederConfig(t failer, namespace, name, spec string) *v1alpha1.WeederConfig {
 	t.Helper()
 	wc := &v1alpha1.WeederConfig{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: name, UID: types.UID(name + "-uid"), Generation: 1, CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour)),
@@ -190,7 +196,7 @@ func watchingEtcd(t testing.TB, spec string, pods ...*corev1.Pod) *weed.Yard {
 	t.Helper()
 	y := newYard()
 	for _, p := range pods {
-		y.ObservePod(p, at(-time.Minute))
+		y.ObservePod(weed.ReadPod(p), at(-time.Minute))
 	}
 	y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0:notready"), at(-time.Minute))
 	y.ObserveConfig(newConfig(t, "wc", spec), weed.Active, at(-time.Minute))

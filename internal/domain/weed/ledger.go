@@ -27,6 +27,8 @@ type Record struct {
 	Service    string
 	// Repeat: the pod had replaced one that was deleted before.
 	Repeat bool
+	// inherited from another process: which pods were there before isn't known.
+	inherited bool
 }
 
 // Past is what a pod's workload has been through in the last hour.
@@ -105,7 +107,7 @@ func (l *ledger) past(w Workload, p *Pod, firstSeen, now time.Time) Past {
 		if now.Sub(d.At) >= remembered {
 			continue
 		}
-		if d.UID != p.UID && firstSeen.After(d.At) && p.Created.Add(uncertainCreation).After(d.Server) {
+		if d.UID != p.UID && (d.inherited || firstSeen.After(d.At)) && p.Created.Add(uncertainCreation).After(d.Server) {
 			past.Replacement = true
 		}
 		past.Last = later(past.Last, d.At)

@@ -10,7 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Pod is what the planner reads of a pod. It shares its labels with the object it was made from.
+// Pod is what the planner reads of a pod. It shares its labels with the object it was made from and must not be changed.
+// An informer can store it in the pod's place, see Transform.
 type Pod struct {
 	Namespace, Name string
 	UID             types.UID
@@ -41,9 +42,9 @@ type Workload struct{ Namespace, Kind, Name string }
 // String is Kind/name, as kubectl takes it.
 func (w Workload) String() string { return w.Kind + "/" + w.Name }
 
-// read takes in a pod. Nothing is allocated: it happens at each of the kubelet's writes.
-func (p *Pod) read(pod *corev1.Pod) {
-	*p = Pod{
+// ReadPod reads a pod.
+func ReadPod(pod *corev1.Pod) *Pod {
+	p := &Pod{
 		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
 		Created: pod.CreationTimestamp.Time, Labels: pod.Labels, Terminating: pod.DeletionTimestamp != nil,
 		Main: mainLoop(pod), Init: initLoop(pod),
@@ -57,6 +58,21 @@ func (p *Pod) read(pod *corev1.Pod) {
 			p.Ready, p.ReadySince = c.Status == corev1.ConditionTrue, c.LastTransitionTime.Time
 		}
 	}
+	return p
+}
+
+// Transform is a client-go TransformFunc: it makes an informer store a *Pod for a *corev1.Pod, of which the types alone
+// take more than a KiB, and hand it to its handlers. What is a *Pod already stays, since a reflector may transform twice.
+func Transform(object any) (any, error) {
+	if pod, ok := object.(*corev1.Pod); ok {
+		return ReadPod(pod), nil
+	}
+	return object, nil
+}
+
+// GetObjectMeta lets an informer's store find the pod's key.
+func (p *Pod) GetObjectMeta() metav1.Object {
+	return &metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion}
 }
 
 // Loop is the crash loop that counts, "" as its container when none does.
@@ -97,80 +113,4 @@ const labelName, nameAutohealer = "app.kubernetes.io/name", "autohealer"
 // autohealers says whether the pod is one of Autohealer's own, which run in ownNamespace; "" when that is unknown.
 func (p *Pod) autohealers(ownNamespace string) bool {
 	return p.Labels[labelName] == nameAutohealer && (ownNamespace == "" || p.Namespace == ownNamespace)
-}
-
-// Trim leaves in a pod only what this package reads, so that an informer's store holds at most 2 KiB a pod.
-func Trim(pod *corev1.Pod) {
-	ready := corev1.PodCondition{}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			ready = corev1.PodCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}
-		}
-	}
-	*pod = corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
-			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp, Labels: pod.Labels,
-			OwnerReferences: trimmedOwners(pod), Annotations: trimmedAnnotations(pod),
-		},
-		Spec: corev1.PodSpec{
-			RestartPolicy: pod.Spec.RestartPolicy, Containers: trimmedContainers(pod.Spec.Containers),
-			InitContainers: trimmedContainers(pod.Spec.InitContainers),
-		},
-		Status: corev1.PodStatus{
-			Phase:                 pod.Status.Phase,
-			ContainerStatuses:     trimmedStatuses(pod.Status.ContainerStatuses),
-			InitContainerStatuses: trimmedStatuses(pod.Status.InitContainerStatuses),
-		},
-	}
-	if ready.Type != "" {
-		pod.Status.Conditions = []corev1.PodCondition{ready}
-	}
-}
-
-func trimmedOwners(pod *corev1.Pod) []metav1.OwnerReference {
-	ref := metav1.GetControllerOf(pod)
-	if ref == nil {
-		return nil
-	}
-	return []metav1.OwnerReference{*ref}
-}
-
-func trimmedAnnotations(pod *corev1.Pod) map[string]string {
-	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; !mirror {
-		return nil
-	}
-	return map[string]string{corev1.MirrorPodAnnotationKey: ""}
-}
-
-// trimmedContainers leaves those that say something about restarts.
-func trimmedContainers(containers []corev1.Container) (kept []corev1.Container) {
-	for _, c := range containers {
-		if c.RestartPolicy != nil {
-			kept = append(kept, corev1.Container{Name: c.Name, RestartPolicy: c.RestartPolicy, RestartPolicyRules: c.RestartPolicyRules})
-		}
-	}
-	return kept
-}
-
-// trimmedStatuses leaves those of containers that may crash-loop.
-func trimmedStatuses(statuses []corev1.ContainerStatus) (kept []corev1.ContainerStatus) {
-	for i := range statuses {
-		s := &statuses[i]
-		waits := s.State.Waiting != nil && s.State.Waiting.Reason == crashLoopBackOff
-		if !waits && !repeatedExit(s) {
-			continue
-		}
-		k := corev1.ContainerStatus{Name: s.Name, RestartCount: s.RestartCount}
-		if waits {
-			k.State.Waiting = &corev1.ContainerStateWaiting{Reason: crashLoopBackOff}
-		} else {
-			k.State.Terminated = &corev1.ContainerStateTerminated{ExitCode: s.State.Terminated.ExitCode}
-		}
-		if last := s.LastTerminationState.Terminated; last != nil {
-			k.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: last.ExitCode}
-		}
-		kept = append(kept, k)
-	}
-	return kept
 }

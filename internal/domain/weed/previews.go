@@ -1,9 +1,9 @@
 package weed
 
 import (
-	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -23,15 +23,15 @@ func (y *Yard) Preview(wc *v1alpha1.WeederConfig, limits limit.Limits, at Moment
 	}
 	y.mu.RLock()
 	defer y.mu.RUnlock()
-	v := &viewer{Yard: y, cs: &configState{Config: c}, at: at, shared: map[string]bool{}, cycles: map[string]bool{}}
+	v := &viewer{Yard: y, cs: newMatcher(&configState{Config: c}), at: at, shared: map[string]bool{}, cycles: map[string]bool{}}
 	for _, cs := range y.configs {
 		if cs.Key() == c.Key() {
 			v.stored = cs
 		} else {
-			v.others = append(v.others, cs)
+			v.others = append(v.others, newMatcher(cs))
 		}
 	}
-	namespaces := y.scope(v.cs)
+	namespaces := y.scope(v.cs.configState)
 	for _, namespace := range namespaces {
 		v.viewNamespace(namespace)
 	}
@@ -43,9 +43,9 @@ func (y *Yard) Preview(wc *v1alpha1.WeederConfig, limits limit.Limits, at Moment
 // viewer gathers what a config would do.
 type viewer struct {
 	*Yard
-	cs     *configState
+	cs     *matcher
 	stored *configState
-	others []*configState
+	others []*matcher
 	at     Moment
 
 	missing, selectorless, external, publishing              sample
@@ -56,22 +56,39 @@ type viewer struct {
 	shareIn                                                  string
 }
 
-// sample counts names and keeps the first.
+// sample counts objects and keeps the first.
 type sample struct {
 	count int
-	names []string
+	first []example
 }
 
-func (s *sample) add(name string) {
+// example is an object and, where that matters, the Service that it is an example for.
+type example struct {
+	types.NamespacedName
+	service string
+}
+
+func (s *sample) add(key types.NamespacedName, service string) {
 	s.count++
-	i, there := slices.BinarySearch(s.names, name)
-	if there || i == SampleSize {
+	i, _ := slices.BinarySearchFunc(s.first, key, func(e example, key types.NamespacedName) int { return compareKeys(e.NamespacedName, key) })
+	if i == SampleSize {
 		return
 	}
-	if len(s.names) == SampleSize {
-		s.names = s.names[:SampleSize-1]
+	if len(s.first) == SampleSize {
+		s.first = s.first[:SampleSize-1]
 	}
-	s.names = slices.Insert(s.names, i, name)
+	s.first = slices.Insert(s.first, i, example{key, service})
+}
+
+func (s *sample) names() (names []string) {
+	for _, e := range s.first {
+		name := e.String()
+		if e.service != "" {
+			name += " (" + e.service + ")"
+		}
+		names = append(names, name)
+	}
+	return names
 }
 
 func (v *viewer) viewNamespace(namespace string) {
@@ -81,10 +98,11 @@ func (v *viewer) viewNamespace(namespace string) {
 		v.viewService(key)
 		open[name] = v.wouldOpen(key)
 	}
-	neighbors := slices.DeleteFunc(slices.Clone(v.others), func(cs *configState) bool { return !v.holds(cs, namespace) })
-	room, sets, selected := map[string]int{}, map[Workload]int{}, 0
+	neighbors := slices.DeleteFunc(slices.Clone(v.others), func(m *matcher) bool { return !v.holds(m.configState, namespace) })
+	var looping []*podState
+	sets, selected := map[Workload]int{}, 0
 	for _, p := range v.pods[namespace] {
-		services := v.selecting(p)
+		services := v.cs.of(p.Pod)
 		if len(services) == 0 {
 			continue
 		}
@@ -94,8 +112,11 @@ func (v *viewer) viewNamespace(namespace string) {
 			sets[p.Workload()] = 0
 		}
 		v.viewNeighbors(p, neighbors)
-		v.viewDeletion(p, services, open, room)
+		if p.actionable() && p.sent == nil {
+			looping = append(looping, p)
+		}
 	}
+	v.viewDeletions(looping, open)
 	v.viewSets(namespace, sets)
 	v.viewShare(namespace, selected)
 	v.viewCycles(namespace, append(neighbors, v.cs))
@@ -105,15 +126,15 @@ func (v *viewer) viewService(key types.NamespacedName) {
 	svc := v.services[key]
 	switch {
 	case svc == nil || svc.declared == nil:
-		v.missing.add(key.String())
+		v.missing.add(key, "")
 		return
 	case svc.declared.external:
-		v.external.add(key.String())
+		v.external.add(key, "")
 	case svc.declared.selector == nil:
-		v.selectorless.add(key.String())
+		v.selectorless.add(key, "")
 	}
 	if svc.declared.publishNotReady {
-		v.publishing.add(key.String())
+		v.publishing.add(key, "")
 	}
 }
 
@@ -128,77 +149,63 @@ func (v *viewer) wouldOpen(key types.NamespacedName) bool {
 	if svc == nil || !svc.ready(v.cs.AllReady) {
 		return false
 	}
-	_, age, known := v.recovery(v.cs, key, v.at)
+	_, age, known := v.recovery(v.cs.configState, key, v.at)
 	return known && age.Abs() < v.cs.WatchDuration
 }
 
-// selecting are the Services for which the config selects a pod.
-func (v *viewer) selecting(p *podState) (services []string) {
-	for name := range v.cs.Services {
-		if v.cs.Selects(name, &p.Pod) {
-			services = append(services, name)
-		}
-	}
-	slices.Sort(services)
-	return services
-}
-
 func (v *viewer) viewPod(p *podState, services []string) {
-	name := p.Key().String()
-	v.selected.add(name)
+	key := p.Key()
+	v.selected.add(key, "")
 	if p.actionable() && p.Loop(v.cs.IncludeInit).Container != "" {
-		v.looping.add(name)
+		v.looping.add(key, "")
 	}
 	if i := slices.IndexFunc(services, func(service string) bool { return v.backs(p, service) }); i >= 0 {
-		v.backing.add(fmt.Sprintf("%s (%s)", name, services[i]))
+		v.backing.add(key, services[i])
 	}
 	switch {
 	case p.Mirror:
-		v.mirror.add(name)
+		v.mirror.add(key, "")
 	case p.Controller.Kind == "":
-		v.ownerless.add(name)
+		v.ownerless.add(key, "")
 	case p.Controller.Kind == "Job":
-		v.job.add(name)
+		v.job.add(key, "")
 	}
 	if p.autohealers(v.ownNamespace) {
-		v.autohealer.add(name)
+		v.autohealer.add(key, "")
 	}
 }
 
 func (v *viewer) backs(p *podState, service string) bool {
-	return v.services[types.NamespacedName{Namespace: p.Namespace, Name: service}].backs(&p.Pod)
+	return v.services[types.NamespacedName{Namespace: p.Namespace, Name: service}].backs(p.Pod)
 }
 
-// viewDeletion asks the planner, as if the config were admitted and enforced, for the windows that would be open.
-func (v *viewer) viewDeletion(p *podState, services []string, open map[string]bool, room map[string]int) {
-	if !p.actionable() || p.sent != nil {
-		return
-	}
-	enforcing := *v.cs.Config
+// viewDeletions asks the planner, as if the config were admitted and enforced, for the windows that would be open.
+func (v *viewer) viewDeletions(looping []*podState, open map[string]bool) {
+	slices.SortFunc(looping, func(a, b *podState) int { return strings.Compare(a.Name, b.Name) })
+	enforcing, spent := *v.cs.Config, map[string]int{}
 	enforcing.Observe = false
-	in := Input{Pod: &p.Pod, Autohealers: p.autohealers(v.ownNamespace), At: Moment{Now: v.at.Now},
-		Past: v.ledger.past(p.Workload(), &p.Pod, p.firstSeen, v.at.Now)}
-	for _, service := range services {
-		if open[service] {
-			in.Openings = append(in.Openings, Opening{Config: &enforcing, Standing: Active, Backing: v.backs(p, service), Window: Window{
-				Namespace: p.Namespace, Service: service, Ends: v.at.Now.Add(enforcing.WatchDuration), Deleted: room[service],
-			}})
+	for _, p := range looping {
+		in := Input{Pod: p.Pod, Autohealers: p.autohealers(v.ownNamespace), At: Moment{Now: v.at.Now},
+			Past: v.ledger.past(p.Workload(), p.Pod, p.firstSeen, v.at.Now)}
+		for _, service := range v.cs.of(p.Pod) {
+			if open[service] {
+				in.Openings = append(in.Openings, Opening{Config: &enforcing, Standing: Active, Backing: v.backs(p, service), Window: Window{
+					Namespace: p.Namespace, Service: service, Ends: v.at.Now.Add(enforcing.WatchDuration), Deleted: spent[service],
+				}})
+			}
+		}
+		if plan := PlanPod(in); plan.Delete != nil {
+			spent[plan.Delete.Service]++
+			v.deleted.add(p.Key(), "")
 		}
 	}
-	if plan := PlanPod(in); plan.Delete != nil {
-		room[plan.Delete.Service]++
-		v.deleted.add(p.Key().String())
-	}
 }
 
-func (v *viewer) viewNeighbors(p *podState, neighbors []*configState) {
+func (v *viewer) viewNeighbors(p *podState, neighbors []*matcher) {
 	shared := false
-	for _, cs := range neighbors {
-		for service := range cs.Services {
-			if cs.Selects(service, &p.Pod) {
-				shared, v.shared[cs.Key().String()] = true, true
-				break
-			}
+	for _, m := range neighbors {
+		if len(m.of(p.Pod)) > 0 {
+			shared, v.shared[m.Config.Key().String()] = true, true
 		}
 	}
 	if shared {
@@ -217,7 +224,7 @@ func (v *viewer) viewSets(namespace string, selected map[Workload]int) {
 	}
 	for w, pods := range selected {
 		if pods >= quorum {
-			v.quorums.add(namespace + "/" + w.Name)
+			v.quorums.add(types.NamespacedName{Namespace: namespace, Name: w.Name}, "")
 		}
 	}
 }
@@ -235,20 +242,20 @@ func (v *viewer) viewShare(namespace string, selected int) {
 func (v *viewer) preview() Preview {
 	shared, cycles := slices.Sorted(maps.Keys(v.shared)), slices.Sorted(maps.Keys(v.cycles))
 	return Preview{
-		MissingServices: v.missing.count, MissingServiceNames: v.missing.names,
-		SelectorlessServices: v.selectorless.count, SelectorlessServiceNames: v.selectorless.names,
-		ExternalServices: v.external.count, ExternalServiceNames: v.external.names,
-		PublishingServices: v.publishing.count, PublishingServiceNames: v.publishing.names,
-		SelectedPods: v.selected.count, SelectedPodNames: v.selected.names,
-		CrashLoopingPods: v.looping.count, CrashLoopingPodNames: v.looping.names,
-		WouldDelete: v.deleted.count, WouldDeletePodNames: v.deleted.names,
+		MissingServices: v.missing.count, MissingServiceNames: v.missing.names(),
+		SelectorlessServices: v.selectorless.count, SelectorlessServiceNames: v.selectorless.names(),
+		ExternalServices: v.external.count, ExternalServiceNames: v.external.names(),
+		PublishingServices: v.publishing.count, PublishingServiceNames: v.publishing.names(),
+		SelectedPods: v.selected.count, SelectedPodNames: v.selected.names(),
+		CrashLoopingPods: v.looping.count, CrashLoopingPodNames: v.looping.names(),
+		WouldDelete: v.deleted.count, WouldDeletePodNames: v.deleted.names(),
 		LargestShare: v.share, LargestShareNamespace: v.shareIn,
-		BackingPods: v.backing.count, BackingPodNames: v.backing.names,
-		AutohealerPods: v.autohealer.count, AutohealerPodNames: v.autohealer.names,
-		OwnerlessPods: v.ownerless.count, OwnerlessPodNames: v.ownerless.names,
-		MirrorPods: v.mirror.count, MirrorPodNames: v.mirror.names,
-		JobPods: v.job.count, JobPodNames: v.job.names,
-		QuorumStatefulSets: v.quorums.count, QuorumStatefulSetNames: v.quorums.names,
+		BackingPods: v.backing.count, BackingPodNames: v.backing.names(),
+		AutohealerPods: v.autohealer.count, AutohealerPodNames: v.autohealer.names(),
+		OwnerlessPods: v.ownerless.count, OwnerlessPodNames: v.ownerless.names(),
+		MirrorPods: v.mirror.count, MirrorPodNames: v.mirror.names(),
+		JobPods: v.job.count, JobPodNames: v.job.names(),
+		QuorumStatefulSets: v.quorums.count, QuorumStatefulSetNames: v.quorums.names(),
 		SharedPods: v.co.count, SharedWith: shared[:min(len(shared), SampleSize)],
 		Cycles: len(cycles), CyclePaths: cycles[:min(len(cycles), SampleSize)],
 	}

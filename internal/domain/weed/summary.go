@@ -67,8 +67,8 @@ func (y *Yard) inherit(cs *configState, at Moment) {
 	}
 }
 
-// wholeSeconds is what the status' times lack: they are cut to seconds, and what they count for must not end too early.
-const wholeSeconds = time.Second
+// statusPrecision is what the status' times may lack: they are cut to seconds, and what they count for must not end early.
+const statusPrecision = time.Second
 
 func (y *Yard) inheritDeletions(cs *configState, stored []v1alpha1.PodDeletion, at Moment) {
 	for i := len(stored) - 1; i >= 0; i-- {
@@ -76,11 +76,14 @@ func (y *Yard) inheritDeletions(cs *configState, stored []v1alpha1.PodDeletion, 
 		if slices.ContainsFunc(cs.recent, func(r *Record) bool { return r.UID == types.UID(d.PodUID) }) {
 			continue
 		}
-		when := d.Time.Add(wholeSeconds)
+		when := d.Time.Add(statusPrecision)
 		if when.After(at.Now) {
 			when = at.Now
 		}
-		r := &Record{At: when, Server: d.Time.Time, Namespace: d.Namespace, Pod: d.Pod, UID: types.UID(d.PodUID), Owner: d.Owner, Service: d.Service, Repeat: d.Repeat}
+		r := &Record{
+			At: when, Server: d.Time.Time, Namespace: d.Namespace, Pod: d.Pod, UID: types.UID(d.PodUID), Owner: d.Owner,
+			Service: d.Service, Repeat: d.Repeat, inherited: true,
+		}
 		cs.recent = append(cs.recent, r)
 		if kind, name, ok := strings.Cut(d.Owner, "/"); ok && at.Now.Sub(when) < remembered {
 			y.ledger.add(Workload{Namespace: d.Namespace, Kind: kind, Name: name}, r)
@@ -97,7 +100,7 @@ func (y *Yard) inheritPace(cs *configState, stored []v1alpha1.RecoveryWindow, at
 	}
 	cs.lent = nil
 	for _, w := range stored {
-		if w.LastDeletion == nil || at.Now.Sub(w.LastDeletion.Add(wholeSeconds)) >= pace {
+		if w.LastDeletion == nil || at.Now.Sub(w.LastDeletion.Add(statusPrecision)) >= pace {
 			continue
 		}
 		known := 0
@@ -107,7 +110,7 @@ func (y *Yard) inheritPace(cs *configState, stored []v1alpha1.RecoveryWindow, at
 			}
 		}
 		for range min(int(w.Deleted)-known, y.limits.MaxPodDeletionsPerMinute) {
-			r := &Record{At: w.LastDeletion.Add(wholeSeconds)}
+			r := &Record{At: w.LastDeletion.Add(statusPrecision)}
 			y.ledger.lately = insert(y.ledger.lately, r)
 			cs.lent = append(cs.lent, r)
 		}

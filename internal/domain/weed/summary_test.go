@@ -63,9 +63,9 @@ func TestAtMostTwentyOfEverything(t *testing.T) {
 		namespace := fmt.Sprintf("ns%02d", i)
 		y.ObserveNamespace(namespace, nil, at(0))
 		for j := range 30 - i {
-			y.ObservePod(newPod(fmt.Sprintf("api-%d", j), in(namespace), backOff), at(0))
+			y.ObservePod(weed.ReadPod(newPod(fmt.Sprintf("api-%d", j), in(namespace), backOff)), at(0))
 		}
-		y.ObservePod(newPod("etcd-0", in(namespace), readySince(0)), at(0))
+		y.ObservePod(weed.ReadPod(newPod("etcd-0", in(namespace), readySince(0))), at(0))
 		slice := newSlice("s", "etcd", "etcd-0")
 		slice.Namespace = namespace
 		y.ObserveSlice(slice, at(0))
@@ -116,9 +116,9 @@ func TestARestartForgetsNoLimit(t *testing.T) {
 	wc := newWeederConfig(t, "ns", "wc", etcdForAPI+"cooldown: 20s\nmaxRepeatsPerOwner: 1\nmaxDeletionsPerWatch: 35")
 	before := watchingEtcd(t, etcdForAPI+"cooldown: 20s\nmaxRepeatsPerOwner: 1\nmaxDeletionsPerWatch: 35", newPod("etcd-0", readySince(-second)))
 	for i := range 30 {
-		before.ObservePod(newPod(fmt.Sprintf("api-%02d", i), owned("ReplicaSet", fmt.Sprintf("set%02d", i)), backOff), at(-second))
+		before.ObservePod(weed.ReadPod(newPod(fmt.Sprintf("api-%02d", i), owned("ReplicaSet", fmt.Sprintf("set%02d", i)), backOff)), at(-second))
 	}
-	before.ObservePod(newPod("api-x", labelled("x", "x"), backOff, ownerless), at(-second))
+	before.ObservePod(weed.ReadPod(newPod("api-x", labelled("x", "x"), backOff, ownerless)), at(-second))
 	for i, k := range recoverEtcd(before, 0) {
 		before.Decide(k, at(time.Duration(i)*100*time.Millisecond), "")
 	}
@@ -127,12 +127,12 @@ func TestARestartForgetsNoLimit(t *testing.T) {
 	wc.Status = storedStatus(sum)
 
 	after := weed.NewYard(limits, "autohealer-system")
-	after.ObservePod(newPod("etcd-0", readySince(-second)), at(5*second))
+	after.ObservePod(weed.ReadPod(newPod("etcd-0", readySince(-second))), at(5*second))
 	after.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0"), at(5*second))
 	for i := range 20 { // of workloads that the status remembers no deletion of
-		after.ObservePod(newPod(fmt.Sprintf("api-new%02d", i), owned("StatefulSet", fmt.Sprintf("new%d", i)), backOff), at(5*second))
+		after.ObservePod(weed.ReadPod(newPod(fmt.Sprintf("api-new%02d", i), owned("StatefulSet", fmt.Sprintf("new%d", i)), backOff)), at(5*second))
 	}
-	after.ObservePod(newPod("api-29r", owned("ReplicaSet", "set29"), created(4*second), backOff), at(5*second))
+	after.ObservePod(weed.ReadPod(newPod("api-29r", owned("ReplicaSet", "set29"), created(4*second), backOff)), at(5*second))
 	after.ObserveConfig(compiled(t, wc), weed.Active, at(5*second))
 	after.ObserveConfig(compiled(t, wc), weed.Active, at(5*second)) // once more changes nothing
 	due := after.MarkSynced(at(5 * second))
@@ -154,15 +154,41 @@ func TestARestartForgetsNoLimit(t *testing.T) {
 	}
 }
 
+// A deletion of 3.9s is stored as one of 3s.
+func TestWhichPodsAreReplacementsAfterARestart(t *testing.T) {
+	for name, test := range map[string]struct {
+		created, seen time.Duration
+		want          string
+	}{
+		"one created long before":               {-time.Hour, 4 * second, "delete"},
+		"one created two seconds before":        {second, 4 * second, "delete"},
+		"one created in the same second":        {3 * second, 4 * second, "Cooldown"},
+		"one created after it":                  {4 * second, 4 * second, "Cooldown"},
+		"one created after it and seen at once": {3 * second, 3950 * time.Millisecond, "Cooldown"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wc := newWeederConfig(t, "ns", "wc", etcdForAPI)
+			wc.Status.RecentDeletions = []v1alpha1.PodDeletion{{Time: metav1.NewTime(noon.Add(3 * second)), Namespace: "ns", Pod: "api-0", PodUID: "gone", Owner: "ReplicaSet/api", Service: "etcd"}}
+			y := newYard()
+			y.ObservePod(weed.ReadPod(newPod("api-1", created(test.created), backOff)), at(test.seen))
+			y.ObservePod(weed.ReadPod(newPod("etcd-0", readySince(0))), at(test.seen))
+			y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0"), at(test.seen))
+			y.ObserveConfig(compiled(t, wc), weed.Active, at(test.seen))
+			y.MarkSynced(at(test.seen))
+			expect(t, "verdict", decide(y, "api-1", 6*second), test.want)
+		})
+	}
+}
+
 func TestTheMinuteIsNotOverAfterARestart(t *testing.T) {
 	wc := newWeederConfig(t, "ns", "wc", etcdForAPI)
 	last := metav1.NewTime(noon)
 	wc.Status.Windows = []v1alpha1.RecoveryWindow{{Recovery: v1alpha1.Recovery{Namespace: "ns", Service: "etcd", Time: metav1.NewTime(noon.Add(-30 * second))}, Until: metav1.NewTime(noon.Add(90 * second)), Deleted: 58, LastDeletion: &last}}
 	y := newYard()
 	for i := range 5 {
-		y.ObservePod(newPod(fmt.Sprintf("api-%d", i), backOff), at(5*second))
+		y.ObservePod(weed.ReadPod(newPod(fmt.Sprintf("api-%d", i), backOff)), at(5*second))
 	}
-	y.ObservePod(newPod("etcd-0", readySince(-30*second)), at(5*second))
+	y.ObservePod(weed.ReadPod(newPod("etcd-0", readySince(-30*second))), at(5*second))
 	y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0"), at(5*second))
 	y.ObserveConfig(compiled(t, wc), weed.Active, at(5*second))
 	y.MarkSynced(at(5 * second))
@@ -193,7 +219,7 @@ func TestAStatusAuthorisesNothing(t *testing.T) {
 	wc.Status.Windows = []v1alpha1.RecoveryWindow{{Recovery: v1alpha1.Recovery{Namespace: "ns", Service: "etcd", Time: metav1.NewTime(noon)}, Until: metav1.NewTime(noon.Add(time.Hour)), Deleted: -100}}
 	wc.Status.ActiveWindows = 1
 	y := newYard()
-	y.ObservePod(newPod("api-1", backOff), at(second))
+	y.ObservePod(weed.ReadPod(newPod("api-1", backOff)), at(second))
 	y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0:notready"), at(second))
 	y.ObserveConfig(compiled(t, wc), weed.Active, at(second))
 	expect(t, "due", names(y.MarkSynced(at(second))), "")

@@ -25,7 +25,7 @@ func (w *window) open(now time.Time) bool { return now.Before(w.Ends) }
 
 // wants says whether the window would have the pod deleted, whatever stands before that.
 func (w *window) wants(p *podState, now time.Time) bool {
-	return w.open(now) && p.actionable() && p.Loop(w.of.IncludeInit).Container != "" && w.of.Selects(w.Service, &p.Pod)
+	return w.open(now) && p.actionable() && p.Loop(w.of.IncludeInit).Container != "" && w.of.Selects(w.Service, p.Pod)
 }
 
 // Opened tells of a window that opened.
@@ -234,7 +234,7 @@ func (y *Yard) openings(p *podState, at Moment) (openings []Opening, windows []*
 	slices.SortFunc(windows, compareWindows)
 	for _, w := range windows {
 		svc := y.services[types.NamespacedName{Namespace: w.Namespace, Name: w.Service}]
-		openings = append(openings, Opening{Config: w.of.Config, Standing: w.of.standing, Window: w.Window, Backing: svc.backs(&p.Pod)})
+		openings = append(openings, Opening{Config: w.of.Config, Standing: w.of.standing, Window: w.Window, Backing: svc.backs(p.Pod)})
 	}
 	return openings, windows
 }

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -51,7 +50,7 @@ type Yard struct {
 
 // podState is a pod with what we did about it.
 type podState struct {
-	Pod
+	*Pod
 	// firstSeen by our clock.
 	firstSeen time.Time
 	// sent is a deletion of ours that the pod as we know it doesn't show yet.
@@ -132,14 +131,14 @@ func (y *Yard) SetLimits(limits limit.Limits) (due []types.NamespacedName) {
 
 // ObservePod takes in a pod as the API server has it and gives the pods to decide on, mostly none or this one. Older news
 // than what is known is ignored.
-func (y *Yard) ObservePod(pod *corev1.Pod, at Moment) (due []types.NamespacedName) {
+func (y *Yard) ObservePod(pod *Pod, at Moment) (due []types.NamespacedName) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	return y.observe(pod, at)
 }
 
 // ObserveLive takes in a pod read live after a deletion whose outcome was uncertain: it shows the outcome.
-func (y *Yard) ObserveLive(pod *corev1.Pod, at Moment) (due []types.NamespacedName) {
+func (y *Yard) ObserveLive(pod *Pod, at Moment) (due []types.NamespacedName) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	due = y.observe(pod, at)
@@ -150,8 +149,8 @@ func (y *Yard) ObserveLive(pod *corev1.Pod, at Moment) (due []types.NamespacedNa
 	return due
 }
 
-func (y *Yard) observe(pod *corev1.Pod, at Moment) (due []types.NamespacedName) {
-	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+func (y *Yard) observe(pod *Pod, at Moment) (due []types.NamespacedName) {
+	key := pod.Key()
 	p := y.pods[pod.Namespace][pod.Name]
 	if p != nil && older(pod.ResourceVersion, p.ResourceVersion) { // of a former pod of this name, too
 		return nil
@@ -161,10 +160,10 @@ func (y *Yard) observe(pod *corev1.Pod, at Moment) (due []types.NamespacedName) 
 		p = nil
 	}
 	if p == nil {
-		p = &podState{firstSeen: at.Now}
+		p = &podState{Pod: pod, firstSeen: at.Now}
 		put(y.pods, key, p)
 	}
-	p.read(pod)
+	p.Pod = pod
 	y.index(p)
 	if p.Ready && len(y.unproven) > 0 {
 		due = y.proveBy(p, at)
