@@ -30,8 +30,8 @@ type evaluation struct {
 	request           *admissionv1.AdmissionRequest
 	exceptions        []*exception
 	facts             Facts
-	// liveKnown: rules may look at the live part of plan.
-	liveKnown bool
+	// liveKnown: rules may look at the live part of plan; nil until one wants to.
+	liveKnown *bool
 
 	// left is what may still be spent: first by the built-in rules, then, anew, by those of Guardrails.
 	left costs
@@ -57,7 +57,6 @@ func (g *Guard) evaluation(ctx context.Context, rules *ruleSet, kind *kindRules,
 	e.refill()
 	e.plan.known = planPart{fields: kind.knownFields, ask: e.askKnown}
 	e.plan.live = planPart{fields: kind.liveFields, ask: e.askLive}
-	e.liveKnown = e.canAskLive()
 	return e
 }
 
@@ -144,17 +143,34 @@ func (e *evaluation) factsNow() any {
 // factsKnown says whether rules may look at facts.
 func (e *evaluation) factsKnown() bool { return e.facts != nil && e.facts.Synced() }
 
+// knowsLive says whether rules may look at the live part of plan.
+func (e *evaluation) knowsLive() bool {
+	if e.liveKnown == nil {
+		known := e.canAskLive()
+		e.liveKnown = &known
+	}
+	return *e.liveKnown
+}
+
 // canAskLive says whether what the live part of plan asks is known.
 func (e *evaluation) canAskLive() bool {
 	if e.kind.askLive != nil {
-		return e.guard.opts.Stored != nil && e.storedSynced()
+		return e.storedSynced()
 	}
-	return e.factsKnown() && e.guard.opts.Planners[e.kind.name].ask != nil
+	planner := e.guard.opts.Planners[e.kind.name]
+	if planner.synced != nil {
+		return planner.ask != nil && planner.synced()
+	}
+	return planner.ask != nil && e.factsKnown()
 }
 
+// storedSynced says whether the stored objects of all kinds are known that the object is about.
 func (e *evaluation) storedSynced() bool {
-	for name := range e.guard.kinds {
-		if !e.guard.opts.Stored.Synced(name) {
+	if e.guard.opts.Stored == nil {
+		return false
+	}
+	for _, name := range e.kind.about(e.object) {
+		if e.guard.kinds[name] != nil && !e.guard.opts.Stored.Synced(e.ctx, name) {
 			return false
 		}
 	}

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"context"
 	"iter"
 	"time"
 
@@ -19,11 +20,11 @@ type Facts interface {
 // Stored finds stored objects of our own kinds in caches.
 type Stored interface {
 	// Synced says whether the cache of a kind is filled.
-	Synced(kind string) bool
+	Synced(ctx context.Context, kind string) bool
 	// Get gives an object, nil when there is none.
-	Get(kind, namespace, name string) client.Object
+	Get(ctx context.Context, kind, namespace, name string) (client.Object, error)
 	// All are the objects of a kind. They are the cache's own: nobody may change them.
-	All(kind string) iter.Seq[client.Object]
+	All(ctx context.Context, kind string) (iter.Seq[client.Object], error)
 }
 
 // factsType declares what rules see as facts.

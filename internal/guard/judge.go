@@ -41,7 +41,7 @@ func (e *evaluation) cannot(r *compiledRule) *Skip {
 	switch {
 	case r.broken != "":
 		return &Skip{Rule: r.ID, Severity: r.Severity, Reason: r.broken}
-	case r.live && !e.liveKnown, r.usesFacts && !e.factsKnown():
+	case r.live && !e.knowsLive(), r.usesFacts && !e.factsKnown():
 		return &Skip{Rule: r.ID, Severity: r.OnFactsUnavailable, Reason: reasons[MissingFacts], Missing: MissingFacts}
 	case r.condition.asks && e.guard.opts.Authorizer == nil:
 		return &Skip{Rule: r.ID, Severity: r.Severity, Reason: reasons[MissingAuthorizer], Missing: MissingAuthorizer}

@@ -10,11 +10,13 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
 
 // The kinds that bring more than a CRD and a catalogue.
 const (
 	kindConditionSet       = "ConditionSet"
+	kindWeederConfig       = "WeederConfig"
 	kindGuardrail          = "Guardrail"
 	kindGuardrailException = "GuardrailException"
 )
@@ -29,6 +31,8 @@ type kindInfo struct {
 	known reflect.Type
 	// askLive and askKnown are for kinds whose planner is the engine itself. Others' planners come with the options.
 	askLive, askKnown func(*evaluation) (any, error)
+	// about are the kinds whose stored objects askLive looks at.
+	about func(object map[string]any) []string
 	// tables are lists and maps that rules read as variables.
 	tables func(world) []table
 }
@@ -44,17 +48,19 @@ func infoOf(kind string) kindInfo {
 	switch kind {
 	case kindConditionSet:
 		return kindInfo{live: reflect.TypeFor[condition.Preview](), tables: conditionTables}
+	case kindWeederConfig:
+		return kindInfo{live: reflect.TypeFor[weed.Preview]()}
 	case kindGuardrail:
 		return kindInfo{
 			known: reflect.TypeFor[guardrail.Preview](), askKnown: previewGuardrail,
 			live: reflect.TypeFor[guardrail.LivePreview](), askLive: previewRefusals,
-			tables: guardrailTables,
+			about: ruledKinds, tables: guardrailTables,
 		}
 	case kindGuardrailException:
 		return kindInfo{
 			known: reflect.TypeFor[guardrail.ExceptionPreview](), askKnown: previewException,
 			live: reflect.TypeFor[guardrail.LiveExceptionPreview](), askLive: previewTarget,
-			tables: exceptionTables,
+			about: targetKind, tables: exceptionTables,
 		}
 	}
 	return kindInfo{}
@@ -62,8 +68,16 @@ func infoOf(kind string) kindInfo {
 
 // Planner asks what an object would do if it were in force now.
 type Planner struct {
-	plan reflect.Type
-	ask  func(object map[string]any, limits limit.Limits, now time.Time) (any, error)
+	plan   reflect.Type
+	ask    func(object map[string]any, limits limit.Limits, now time.Time) (any, error)
+	synced func() bool
+}
+
+// When gives a Planner that is asked while this holds, whether or not the facts are complete: what it looks at may be
+// known before or after all else.
+func (p Planner) When(synced func() bool) Planner {
+	p.synced = synced
+	return p
 }
 
 // PlannerOf makes a Planner of a function over a kind's Go type. An object that can't be read as one gives an error, and

@@ -102,7 +102,9 @@ func previewRefusals(e *evaluation) (any, error) {
 			}
 		}
 		if len(added) > 0 {
-			e.countRefusals(&p, name, added)
+			if err := e.countRefusals(&p, name, added); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return p, nil
@@ -115,9 +117,13 @@ func (r *compiledRule) Name() string {
 }
 
 // countRefusals judges each stored object of a kind, as long as there is time.
-func (e *evaluation) countRefusals(p *guardrail.LivePreview, kind string, rules []*compiledRule) {
+func (e *evaluation) countRefusals(p *guardrail.LivePreview, kind string, rules []*compiledRule) error {
+	stored, err := e.guard.opts.Stored.All(e.ctx, kind)
+	if err != nil {
+		return err
+	}
 	refused, judged, incomplete := 0, 0, ""
-	for object := range e.guard.opts.Stored.All(kind) {
+	for object := range stored {
 		if e.ctx.Err() != nil {
 			incomplete = " so far, and there are more"
 			break
@@ -136,6 +142,7 @@ func (e *evaluation) countRefusals(p *guardrail.LivePreview, kind string, rules 
 	if refused > 0 {
 		p.Refusals = append(p.Refusals, fmt.Sprintf("%d of %d stored %ss%s", refused, judged, kind, incomplete))
 	}
+	return nil
 }
 
 func nameOf(kind string, object client.Object) string {
@@ -159,6 +166,29 @@ func (e *evaluation) refuses(kind string, object client.Object, rules []*compile
 		of.add(&v, r)
 	}
 	return !v.Allowed
+}
+
+// ruledKinds are the kinds that a Guardrail has rules for.
+func ruledKinds(object map[string]any) []string {
+	rail, err := read[v1alpha1.Guardrail](object)
+	if err != nil {
+		return nil
+	}
+	var kinds []string
+	for _, r := range rail.Spec.Rules {
+		kinds = append(kinds, r.Kinds...)
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
+}
+
+// targetKind is the kind that an exception is for.
+func targetKind(object map[string]any) []string {
+	x, err := read[v1alpha1.GuardrailException](object)
+	if err != nil {
+		return nil
+	}
+	return []string{x.Spec.TargetRef.Kind}
 }
 
 // previewException finds the rules that an exception names.
@@ -196,9 +226,9 @@ func previewTarget(e *evaluation) (any, error) {
 	if e.guard.kinds[ref.Kind] == nil {
 		return p, nil
 	}
-	target := e.guard.opts.Stored.Get(ref.Kind, ref.Namespace, ref.Name)
-	if p.TargetMissing = target == nil; p.TargetMissing {
-		return p, nil
+	target, err := e.guard.opts.Stored.Get(e.ctx, ref.Kind, ref.Namespace, ref.Name)
+	if p.TargetMissing = err == nil && target == nil; err != nil || p.TargetMissing {
+		return p, err
 	}
 	p.TargetHash, err = SpecHash(target)
 	return p, err

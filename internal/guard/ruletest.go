@@ -37,7 +37,8 @@ func (g *Guard) RunTest(ctx context.Context, name string, test Test) (Verdict, e
 	if e.exceptions, e.facts = nil, (TestFacts{Complete: true}); test.Facts != nil {
 		e.facts = *test.Facts
 	}
-	e.liveKnown = e.facts.Synced()
+	known := e.facts.Synced()
+	e.liveKnown = &known
 	if err := e.plan.standIn(test.Plan, kind.kindInfo); err != nil {
 		return Verdict{}, fmt.Errorf("read plan: %w", err)
 	}
