@@ -39,9 +39,6 @@ type Checker struct {
 	definitions map[schema.GroupVersionKind]*definition
 	// Guardrails that were given, with what is wrong with them, in their order.
 	Guardrails []guard.GuardrailResult
-	// needCluster are the rules that can't be asked: they read facts that aren't given, or rights, which only an API
-	// server knows.
-	needCluster map[string]bool
 }
 
 // builtin CRDs are compiled once: they don't change, and may be used by several at a time.
@@ -57,29 +54,10 @@ func New(opts Options) (*Checker, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Checker{guard: g, definitions: definitions, needCluster: map[string]bool{}}
+	c := &Checker{guard: g, definitions: definitions}
 	c.Guardrails = g.SetGuardrails(opts.Guardrails)
 	g.SetExceptions(opts.Exceptions)
-	for _, kind := range g.Kinds() {
-		for _, rule := range g.Rules(kind) {
-			_, hasPlanner := opts.Planners[kind]
-			roots := rootsOf(rule)
-			if roots["authorizer"] || roots["plan"] && !hasPlanner || roots["facts"] && opts.Facts == nil {
-				c.needCluster[rule.ID] = true
-			}
-		}
-	}
 	return c, nil
-}
-
-// rootsOf are the roots of what decides a rule's verdict.
-func rootsOf(rule guard.RuleInfo) map[string]bool {
-	roots := map[string]bool{}
-	for _, path := range rule.Reads {
-		root, _, _ := strings.Cut(path, ".")
-		roots[root] = true
-	}
-	return roots
 }
 
 // Guard is the engine that judges.
@@ -270,16 +248,17 @@ func (c *Checker) judge(ctx context.Context, r *Report, object, old map[string]a
 	verdict := c.guard.Review(ctx, request)
 	r.RuleSetHash = verdict.RuleSetHash
 	for _, v := range verdict.Violations {
-		message := v.Message
-		if v.Unchanged {
-			message += "; it was so before, and this update doesn't touch it"
-		}
-		r.Violations = append(r.Violations, Violation{Rule: v.Rule, Severity: v.Severity, Message: message, Docs: v.Docs})
+		// What follows the link: that an exception lifts the rule, or that the update leaves the mistake as it was.
+		remark := strings.TrimPrefix(v.String(), fmt.Sprintf("%s: %s (%s)", v.Rule, v.Message, v.Docs))
+		r.Violations = append(r.Violations, Violation{Rule: v.Rule, Severity: v.Severity, Message: v.Message + remark, Docs: v.Docs})
 	}
 	for _, s := range verdict.Skipped {
-		skip := Skip{Rule: s.Rule, Severity: s.Severity, Reason: s.Reason, Facts: c.needCluster[s.Rule]}
-		if skip.Facts {
-			skip.Reason = "needs a cluster (--facts or --live)"
+		skip := Skip{Rule: s.Rule, Severity: s.Severity, Reason: s.Reason, Facts: s.Missing != ""}
+		switch s.Missing {
+		case guard.MissingFacts:
+			skip.Reason = "needs facts of a cluster (--facts or --live)"
+		case guard.MissingAuthorizer:
+			skip.Reason = "asks about rights, which only an API server knows"
 		}
 		r.Skipped = append(r.Skipped, skip)
 	}

@@ -51,7 +51,7 @@ type Skip struct {
 	Rule     string
 	Severity guard.Severity
 	Reason   string
-	// Facts: it needs facts of the cluster, and there were none. That refuses nothing.
+	// Facts: it needs something of a cluster that wasn't there to ask. That refuses nothing.
 	Facts bool
 }
 

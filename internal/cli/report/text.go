@@ -58,14 +58,14 @@ func prefix(name string) string {
 	return printable(name) + ": "
 }
 
-// printable keeps a name or a message on its line, and away from the terminal's controls.
+// printable keeps a text away from the terminal's controls; further lines of it are indented.
 func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
+	return strings.ReplaceAll(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' {
 			return unicode.ReplacementChar
 		}
 		return r
-	}, text)
+	}, text), "\n", "\n    ")
 }
 
 // summary is one line.

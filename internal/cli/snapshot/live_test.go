@@ -26,7 +26,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
-func startServer(t *testing.T, crdDirs ...string) *rest.Config {
+func startServer(t *testing.T) *rest.Config {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts an API server")
@@ -39,7 +39,7 @@ func startServer(t *testing.T, crdDirs ...string) *rest.Config {
 	if _, err := os.Stat(filepath.Join(assets, "kube-apiserver")); err != nil {
 		t.Fatalf("no API server in %s: run `make controlplane`", assets)
 	}
-	env := &envtest.Environment{BinaryAssetsDirectory: assets, CRDDirectoryPaths: crdDirs, ErrorIfCRDPathMissing: true}
+	env := &envtest.Environment{BinaryAssetsDirectory: assets}
 	config, err := env.Start()
 	if err != nil {
 		t.Fatalf("start API server: %v", err)
@@ -71,9 +71,20 @@ func apply(t *testing.T, c client.Client, object client.Object, text string) {
 	}
 }
 
-// TestTheFileGivesTheSamePlan: read live page by page, written, and read from the file long after, facts say the same.
+// TestTheFileGivesTheSamePlan: read live page by page, written, and read from the file long after, facts say the same. A
+// cluster without Autohealer has no policies, and can be read all the same.
 func TestTheFileGivesTheSamePlan(t *testing.T) {
-	config := startServer(t, filepath.Join("..", "..", "..", "crds"))
+	config := startServer(t)
+	bare := Live{
+		Config: config, Clock: clocktesting.NewFakePassiveClock(time.Now()),
+		Progress: func(string, int) {}, Warn: func(text string) { t.Errorf("warned: %s", text) },
+	}
+	if s, err := bare.Read(t.Context()); err != nil || len(s.ConditionSets) > 0 {
+		t.Fatalf("read %v, %v", s, err)
+	}
+	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{filepath.Join("..", "..", "..", "crds")}}); err != nil {
+		t.Fatalf("install CRDs: %v", err)
+	}
 	if err := v1alpha1.AddToScheme(scheme.Scheme); err != nil {
 		t.Fatal(err)
 	}
@@ -155,17 +166,5 @@ status: {observedGeneration: 1, taintKeys: [example.com/kernel]}`)
 			t.Errorf("%s: -live +file\n%s", conditions, diff)
 		}
 		t.Logf("%s: %+v", conditions, previews[0])
-	}
-}
-
-// TestAClusterWithoutAutohealer has no policies, and can be previewed all the same.
-func TestAClusterWithoutAutohealer(t *testing.T) {
-	live := Live{
-		Config: startServer(t), Clock: clocktesting.NewFakePassiveClock(time.Now()),
-		Progress: func(string, int) {}, Warn: func(text string) { t.Errorf("warned: %s", text) },
-	}
-	s, err := live.Read(t.Context())
-	if err != nil || len(s.ConditionSets) > 0 {
-		t.Errorf("read %v, %v", s, err)
 	}
 }
