@@ -123,6 +123,13 @@ var _ = Describe("The serving certificate", Ordered, func() {
 		t.expectNoLoss(200)
 	}, NodeTimeout(specTime))
 
+	It("comes from cert-manager where config/certmanager is applied", func(ctx SpecContext) {
+		manifests := kubectl(ctx, "kustomize", filepath.Join(h.Root(), "config", "certmanager"))
+		Expect(manifests).To(ContainSubstring("- --cert-provider=cert-manager\n"))
+		Expect(manifests).NotTo(ContainSubstring("--cert-provider=self-signed"))
+		Expect(manifests).To(ContainSubstring("name: autohealer-manager-certificates"))
+	})
+
 	DescribeTable("needs of the manager's account no more than this", func(ctx SpecContext, may bool, verb, group, resource, name string) {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: harness.Username,

@@ -35,7 +35,10 @@ func (k *keeper) publish(ctx context.Context, config *admissionregistrationv1.Va
 	if err != nil || count == 0 { // an empty record is no reason to take away what somebody published
 		return err
 	}
-	k.late = k.isLate(config, own, c)
+	before := k.late
+	if k.late = k.isLate(config, own, c); k.late && !before {
+		log.FromContext(ctx).Info("Not ready before API servers know the CA: other CAs are trusted, so others may be serving", "settle", k.options.Settle.String())
+	}
 	if !published(config, text) {
 		if err := patchBundle(ctx, k.client, config, text); err != nil {
 			return err

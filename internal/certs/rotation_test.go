@@ -166,7 +166,9 @@ func (f *fleet) restart(i int) {
 			return c.Patch(ctx, obj, patch, opts...)
 		},
 		// What is asked of cert-manager changes nothing here, and the fake is slow at it.
-		Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error { return nil },
+		Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+			return nil
+		},
 	})
 }
 

@@ -102,6 +102,7 @@ func TestTheCAOfFilesIsTrustedAsLongAsSomebodySaysSo(t *testing.T) {
 			g.Expect(f.client.Update(context.Background(), config)).To(Succeed())
 			f.putRecord("trusted-ca.crt", text)
 
+			logged.reset()
 			m, second := test.start(f), test.start(f)
 			for range 2 {
 				g.Expect(reconcileOnce(m)).To(Succeed())
@@ -116,6 +117,7 @@ func TestTheCAOfFilesIsTrustedAsLongAsSomebodySaysSo(t *testing.T) {
 			f.wait(2 * time.Second)
 			g.Expect(reconcileOnce(m)).To(Succeed())
 			g.Expect(m.Ready(nil)).To(Succeed())
+			g.Expect(logged.text()).To(ContainSubstring("Not ready before API servers know the CA"), "somebody will wonder")
 			g.Expect(verify(m.serving.Load(), f.bundle(g), f.clock.Now())).To(Succeed())
 
 			f.putRecord("trusted-ca.crt", nil)
