@@ -129,6 +129,11 @@ func (a *App) readPolicies(ctx context.Context, rules, exceptions []string) (p p
 		return p, err
 	}
 	p.exceptions, err = readKind[v1alpha1.GuardrailException](ctx, a, "--exceptions", "GuardrailException", exceptions)
+	for _, x := range p.exceptions {
+		if x.CreationTimestamp.IsZero() { // from a file, it would be created now; how long it may hold counts from there
+			x.CreationTimestamp.Time = a.Clock.Now()
+		}
+	}
 	return p, err
 }
 
