@@ -45,3 +45,15 @@ func TestRulesTest(t *testing.T) {
 		t.Errorf("a rule that doesn't compile: exit code %d: %s", code, stderr)
 	}
 }
+
+// TestAGuardrailThatRefusesWhatIsStored is told so when the cluster's facts are there.
+func TestAGuardrailThatRefusesWhatIsStored(t *testing.T) {
+	t.Chdir("testdata")
+	const guardrail = "guardrails/guardrail.yaml"
+	if code, stdout, _ := run(t, "", "validate", "-f", guardrail, "--facts", "facts.yaml"); code != 0 || !strings.Contains(stdout, "warning: guardrail/refuses-stored: ") || !strings.Contains(stdout, "kernel") {
+		t.Errorf("exit code %d\n%s", code, stdout)
+	}
+	if _, stdout, _ := run(t, "", "validate", "-f", guardrail); !strings.Contains(stdout, "Skipped(facts) for 1 object: guardrail/refuses-stored\n") {
+		t.Errorf("without facts:\n%s", stdout)
+	}
+}

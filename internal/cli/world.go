@@ -53,7 +53,7 @@ func (a *App) newWorld(ctx context.Context, s *snapshot.Snapshot, p policies) (*
 	if err != nil {
 		return nil, err
 	}
-	opts.Facts, opts.Planners = facts, facts.Planners()
+	opts.Facts, opts.Planners, opts.Stored = facts, facts.Planners(), s
 	checker, err := check.New(opts)
 	return &world{checker: checker, snapshot: s, facts: facts}, err
 }

@@ -26,6 +26,8 @@ type Options struct {
 	// Facts of a cluster and the Planners that know them. Without them, rules that need them are listed as skipped.
 	Facts    guard.Facts
 	Planners map[string]guard.Planner
+	// Stored policies of the cluster, for the rules that look at them.
+	Stored guard.Stored
 	// Guardrails whose rules judge too, and Exceptions to rules.
 	Guardrails []*v1alpha1.Guardrail
 	Exceptions []*v1alpha1.GuardrailException
@@ -50,7 +52,7 @@ func New(opts Options) (*Checker, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, err := guard.New(guard.Options{Facts: opts.Facts, Planners: opts.Planners, Clock: opts.Clock})
+	g, err := guard.New(guard.Options{Facts: opts.Facts, Planners: opts.Planners, Stored: opts.Stored, Clock: opts.Clock})
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,55 @@
+package snapshot
+
+import (
+	"context"
+	"iter"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Synced says whether the snapshot has the objects of a kind.
+func (s *Snapshot) Synced(_ context.Context, kind string) bool { return s.objects()[kind] != nil }
+
+// Get gives a stored policy, nil when there is none.
+func (s *Snapshot) Get(_ context.Context, kind, namespace, name string) (client.Object, error) {
+	for object := range s.each(kind) {
+		if object.GetNamespace() == namespace && object.GetName() == name {
+			return object, nil
+		}
+	}
+	return nil, nil
+}
+
+// All are the stored policies of a kind.
+func (s *Snapshot) All(_ context.Context, kind string) (iter.Seq[client.Object], error) {
+	return s.each(kind), nil
+}
+
+func (s *Snapshot) each(kind string) iter.Seq[client.Object] {
+	if each := s.objects()[kind]; each != nil {
+		return each
+	}
+	return func(func(client.Object) bool) {}
+}
+
+// objects are the kinds that the snapshot has.
+func (s *Snapshot) objects() map[string]iter.Seq[client.Object] {
+	return map[string]iter.Seq[client.Object]{
+		"ConditionSet":       pointers(s.ConditionSets),
+		"Guardrail":          pointers(s.Guardrails),
+		"GuardrailException": pointers(s.GuardrailExceptions),
+	}
+}
+
+func pointers[T any, P interface {
+	*T
+	client.Object
+}](list []T) iter.Seq[client.Object] {
+	return func(yield func(client.Object) bool) {
+		for i := range list {
+			if !yield(P(&list[i])) {
+				return
+			}
+		}
+	}
+}
