@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
-
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 )
@@ -49,10 +47,11 @@ func (g *Guard) setExceptions(all []*v1alpha1.GuardrailException) []Target {
 	defer g.mu.Unlock()
 	byTarget := map[Target][]*exception{}
 	for _, x := range all {
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(x)
+		content, err := contentOf(kindGuardrailException, x)
 		if err != nil {
 			continue // what can't be read lifts nothing
 		}
+		content = stamped(content, g.opts.Clock.Now())
 		target := Target(x.Spec.TargetRef)
 		byTarget[target] = append(byTarget[target], &exception{GuardrailException: x.DeepCopy(), content: content})
 	}
@@ -120,7 +119,7 @@ func (e *evaluation) lift(r *compiledRule) *Lifted {
 // specHash is the object's, "" when it can't be read as its kind.
 func (e *evaluation) specHash() string {
 	if e.hash == nil {
-		hash, err := hashOf(e.object)
+		hash, err := hashOf(e.kind.name, e.object)
 		if err != nil {
 			hash = ""
 		}

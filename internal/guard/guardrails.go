@@ -2,12 +2,9 @@ package guard
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
-
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
@@ -82,9 +79,9 @@ func (g *Guard) judgeGuardrail(ctx context.Context, set *ruleSet, rail *v1alpha1
 	if kind == nil { // a catalogue without rules over Guardrails
 		return Verdict{Allowed: true}
 	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(rail)
+	content, err := contentOf(kindGuardrail, rail)
 	if err != nil {
-		return Verdict{RuleSetHash: kind.hash, Skipped: []Skip{unreadable(fmt.Errorf("convert Guardrail: %w", err))}}
+		return Verdict{RuleSetHash: kind.hash, Skipped: []Skip{unreadable(err)}}
 	}
 	return g.evaluation(ctx, set, kind, content).atRunTime()
 }

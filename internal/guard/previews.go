@@ -154,7 +154,7 @@ func nameOf(kind string, object client.Object) string {
 
 // refuses says whether one of the rules refuses a stored object.
 func (e *evaluation) refuses(kind string, object client.Object, rules []*compiledRule) bool {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	content, err := contentOf(kind, object)
 	if err != nil {
 		return true
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -99,29 +100,40 @@ func (g *Guard) admit(ctx context.Context, obj client.Object) (Verdict, error) {
 	if kind == nil {
 		return Verdict{}, fmt.Errorf("there are no rules for kind %q", gvk.Kind)
 	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	content, err := contentOf(gvk.Kind, obj)
 	if err != nil {
-		return Verdict{RuleSetHash: kind.hash}, fmt.Errorf("convert %s: %w", gvk.Kind, err)
+		return Verdict{RuleSetHash: kind.hash}, err
 	}
 	return g.evaluation(ctx, rules, kind, content).atRunTime(), nil
+}
+
+// contentOf is an object as rules see it at admission, too: one from an informer doesn't say what kind it is.
+func contentOf(kind string, obj client.Object) (map[string]any, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return nil, fmt.Errorf("convert %s: %w", kind, err)
+	}
+	content = maps.Clone(content) // an unstructured object gives its own map
+	content["apiVersion"], content["kind"] = v1alpha1.GroupVersion.String(), kind
+	return content, nil
 }
 
 // SpecHash names an object's spec: equal specs give equal hashes, whatever the order of their maps, and whether or not
 // they write down fields that say nothing.
 func SpecHash(obj client.Object) (string, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	gvk, err := apiutil.GVKForObject(obj, scheme)
 	if err != nil {
-		return "", fmt.Errorf("convert %T: %w", obj, err)
+		return "", fmt.Errorf("find the kind of %T: %w", obj, err)
 	}
-	if gvk, err := apiutil.GVKForObject(obj, scheme); err == nil {
-		content["kind"] = gvk.Kind
+	content, err := contentOf(gvk.Kind, obj)
+	if err != nil {
+		return "", err
 	}
-	return hashOf(content)
+	return hashOf(gvk.Kind, content)
 }
 
 // hashOf reads content as its Go type, which gives webhook, controllers and tools the same text.
-func hashOf(content map[string]any) (string, error) {
-	kind, _ := content["kind"].(string)
+func hashOf(kind string, content map[string]any) (string, error) {
 	obj, err := scheme.New(v1alpha1.GroupVersion.WithKind(kind))
 	if err != nil {
 		return "", fmt.Errorf("make a %q: %w", kind, err)

@@ -1,0 +1,128 @@
+package guardrail_test
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/yaml"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/guardrail"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+)
+
+// declared is a Guardrail of a spec in YAML; one whose name begins with "refused" is.
+func declared(t testing.TB, name, spec string) guardrail.Declared {
+	t.Helper()
+	g := &v1alpha1.Guardrail{}
+	g.Name = name
+	if err := yaml.UnmarshalStrict([]byte(spec), &g.Spec); err != nil {
+		t.Fatal(err)
+	}
+	return guardrail.Declared{Guardrail: g, Refused: len(name) >= 7 && name[:7] == "refused"}
+}
+
+func TestMerge(t *testing.T) {
+	type rails map[string]string
+	for name, c := range map[string]struct {
+		rails             rails
+		tainted, evicting string
+		deletions         int
+		pausedBy          []string
+		precedence        v1alpha1.ConditionSetPrecedence
+		types             map[string]corev1.ConditionStatus
+		disputed          []string
+	}{
+		"without Guardrails the built-in limits hold": {rails{}, "10%", "5%", 60, nil, "Key", nil, nil},
+		"a limit replaces the built-in one, up":       {rails{"a": "{limits: {maxTaintedNodes: 50%, maxPodDeletionsPerMinute: 600}}"}, "50%", "5%", 600, nil, "Key", nil, nil},
+		"and down":                                    {rails{"a": "{limits: {maxTaintedNodes: 2, maxEvictingNodes: 0}}"}, "2", "0", 60, nil, "Key", nil, nil},
+		"of several values the strictest holds": {
+			rails{"a": "{limits: {maxTaintedNodes: 50%, maxPodDeletionsPerMinute: 600}}", "b": "{limits: {maxTaintedNodes: 30%, maxPodDeletionsPerMinute: 90}}", "c": "{limits: {maxTaintedNodes: 40}}"},
+			"30% and 40", "5%", 90, nil, "Key", nil, nil,
+		},
+		"one that is refused can't loosen a limit":     {rails{"refused": "{limits: {maxTaintedNodes: 50%, maxPodDeletionsPerMinute: 600}}"}, "10%", "5%", 60, nil, "Key", nil, nil},
+		"it can tighten one":                           {rails{"refused": "{limits: {maxTaintedNodes: 3, maxEvictingNodes: 1%, maxPodDeletionsPerMinute: 6}}"}, "10% and 3", "1%", 6, nil, "Key", nil, nil},
+		"it can tighten what another loosened":         {rails{"a": "{limits: {maxTaintedNodes: 50%}}", "refused": "{limits: {maxTaintedNodes: 20%}}"}, "20%", "5%", 60, nil, "Key", nil, nil},
+		"it can't undo what another loosened":          {rails{"a": "{limits: {maxTaintedNodes: 50%}}", "refused": "{limits: {maxTaintedNodes: 90%}}"}, "50%", "5%", 60, nil, "Key", nil, nil},
+		"any one pauses all, also one that is refused": {rails{"b": "{paused: true}", "a": "{paused: false}", "refused": "{paused: true}"}, "10%", "5%", 60, []string{"b", "refused"}, "Key", nil, nil},
+		"one asks for precedence of the node":          {rails{"a": "{conditionSetPrecedence: Node}", "b": "{}"}, "10%", "5%", 60, nil, "Node", nil, nil},
+		"where they disagree Key holds":                {rails{"a": "{conditionSetPrecedence: Node}", "b": "{conditionSetPrecedence: Key}"}, "10%", "5%", 60, nil, "Key", nil, nil},
+		"one that is refused doesn't ask for it":       {rails{"refused": "{conditionSetPrecedence: Node}"}, "10%", "5%", 60, nil, "Key", nil, nil},
+		"declared types are joined": {
+			rails{"a": `{conditionTypes: [{type: GPUHealthy, healthyStatus: "True"}]}`, "b": `{conditionTypes: [{type: GPUHealthy, healthyStatus: "True"}, {type: FanBroken, healthyStatus: "False"}]}`},
+			"10%", "5%", 60, nil, "Key", map[string]corev1.ConditionStatus{"GPUHealthy": "True", "FanBroken": "False"}, nil,
+		},
+		"of a disputed type no declaration holds": {
+			rails{"a": `{conditionTypes: [{type: GPUHealthy, healthyStatus: "True"}]}`, "b": `{conditionTypes: [{type: GPUHealthy, healthyStatus: "False"}]}`, "c": `{conditionTypes: [{type: GPUHealthy, healthyStatus: "True"}]}`},
+			"10%", "5%", 60, nil, "Key", nil, []string{"GPUHealthy"},
+		},
+		"a built-in type can't be declared anew": {rails{"a": `{conditionTypes: [{type: Ready, healthyStatus: "False"}]}`}, "10%", "5%", 60, nil, "Key", nil, nil},
+		"one that is refused declares nothing":   {rails{"refused": `{conditionTypes: [{type: GPUHealthy, healthyStatus: "True"}]}`}, "10%", "5%", 60, nil, "Key", nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var all []guardrail.Declared
+			for name, spec := range c.rails {
+				all = append(all, declared(t, name, spec))
+			}
+			if c.types == nil {
+				c.types = map[string]corev1.ConditionStatus{}
+			}
+			p := guardrail.Merge(limit.Builtin(), all)
+			if p.Limits.MaxTaintedNodes.String() != c.tainted || p.Limits.MaxEvictingNodes.String() != c.evicting || p.Limits.MaxPodDeletionsPerMinute != c.deletions {
+				t.Errorf("limits %s, %s, %d; want %s, %s, %d", p.Limits.MaxTaintedNodes, p.Limits.MaxEvictingNodes, p.Limits.MaxPodDeletionsPerMinute, c.tainted, c.evicting, c.deletions)
+			}
+			if !slices.Equal(p.PausedBy, c.pausedBy) || p.Paused() != (len(c.pausedBy) > 0) || p.Precedence != c.precedence {
+				t.Errorf("paused by %v, precedence %s; want %v, %s", p.PausedBy, p.Precedence, c.pausedBy, c.precedence)
+			}
+			if !reflect.DeepEqual(p.ConditionTypes, c.types) || !slices.Equal(p.DisputedTypes, c.disputed) {
+				t.Errorf("types %v, disputed %v; want %v, %v", p.ConditionTypes, p.DisputedTypes, c.types, c.disputed)
+			}
+		})
+	}
+}
+
+func TestUnreadGuardrailsPauseEverything(t *testing.T) {
+	p := guardrail.Unread(limit.Builtin())
+	if !p.Paused() || !slices.Equal(p.PausedBy, []string{"Guardrails not read"}) || p.Limits != limit.Builtin() {
+		t.Errorf("got %+v", p)
+	}
+}
+
+// TestNothingLoosensButAnAcceptedGuardrail: the order doesn't matter, a further Guardrail that sets the same limit never
+// loosens it, and a refused one never loosens anything.
+func TestNothingLoosensButAnAcceptedGuardrail(t *testing.T) {
+	value := rapid.Custom(func(t *rapid.T) intstr.IntOrString {
+		return intstr.Parse(rapid.SampledFrom([]string{"0", "1", "5", "40", "0%", "1%", "10%", "50%", "100%"}).Draw(t, "value"))
+	})
+	one := rapid.Custom(func(t *rapid.T) guardrail.Declared {
+		tainted := value.Draw(t, "tainted")
+		g := &v1alpha1.Guardrail{}
+		g.Spec.Limits = &v1alpha1.GuardrailLimits{MaxTaintedNodes: &tainted}
+		return guardrail.Declared{Guardrail: g, Refused: rapid.Bool().Draw(t, "refused")}
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		all := rapid.SliceOfN(one, 0, 6).Draw(t, "guardrails")
+		further := one.Draw(t, "further")
+		before := guardrail.Merge(limit.Builtin(), all)
+		shuffled := slices.Clone(all)
+		rand.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+		if again := guardrail.Merge(limit.Builtin(), shuffled); again.Limits != before.Limits {
+			t.Fatalf("in another order %v, not %v", again.Limits, before.Limits)
+		}
+		accepted := slices.ContainsFunc(all, func(d guardrail.Declared) bool { return !d.Refused })
+		if !further.Refused && !accepted {
+			return // the first one that is accepted may loosen the built-in limit
+		}
+		after := guardrail.Merge(limit.Builtin(), append(all, further))
+		for total := range 300 {
+			if after.Limits.MaxTaintedNodes.Of(total) > before.Limits.MaxTaintedNodes.Of(total) {
+				t.Fatalf("of %d nodes %s allows more than %s", total, after.Limits.MaxTaintedNodes, before.Limits.MaxTaintedNodes)
+			}
+		}
+	})
+}

@@ -1,0 +1,394 @@
+package guard
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+)
+
+// rail is a Guardrail of a spec in YAML, stored at noon.
+func rail(t testing.TB, name, spec string) *v1alpha1.Guardrail {
+	t.Helper()
+	g := &v1alpha1.Guardrail{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Generation: 1, CreationTimestamp: metav1.NewTime(noon)}}
+	if err := yaml.UnmarshalStrict([]byte(spec), &g.Spec); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+const noEviction = `{rules: [{name: no-eviction, kinds: [ConditionSet], expression: "object.spec.effect != 'NoExecute'", messageExpression: "'write NoSchedule for ' + object.spec.type"}]}`
+
+const evictingSpec = "{type: KubeletUnhealthy, effect: NoExecute, taintKey: example.com/kubelet, for: 5m, conditions: {KubeletUnhealthy: {status: true}}}"
+
+// stored is an object as the controllers have it.
+func stored(t testing.TB, spec string) *v1alpha1.ConditionSet {
+	t.Helper()
+	cs := &v1alpha1.ConditionSet{ObjectMeta: metav1.ObjectMeta{Name: "x", UID: "u1", Generation: 1}}
+	if err := yaml.UnmarshalStrict([]byte(spec), &cs.Spec); err != nil {
+		t.Fatal(err)
+	}
+	return cs
+}
+
+func TestARuleOfAGuardrailJudgesAtAdmissionAndAtRunTimeUntilTheGuardrailGoes(t *testing.T) {
+	g := newTestGuard(t, nil)
+	if v := create(t, g, evictingSpec); !v.Allowed {
+		t.Fatalf("refused before: %s", v.Message())
+	}
+	results := g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", noEviction)})
+	if len(results) != 1 || results[0].Name != "platform" || results[0].Rules != 1 || len(results[0].Errors) != 0 || !results[0].Verdict.Allowed {
+		t.Errorf("got %+v", results)
+	}
+	const want = "platform/no-eviction: write NoSchedule for KubeletUnhealthy (Guardrail platform)"
+	if v := create(t, g, evictingSpec); v.Allowed || v.Message() != want {
+		t.Errorf("at admission: allowed %v, %s", v.Allowed, v.Message())
+	}
+	if validated, v := Admit(t.Context(), g, stored(t, evictingSpec)); v.Allowed || validated.Valid() || v.Message() != want {
+		t.Errorf("at run time: allowed %v, %s", v.Allowed, v.Message())
+	}
+	g.SetGuardrails(nil)
+	if _, v := Admit(t.Context(), g, stored(t, evictingSpec)); !v.Allowed {
+		t.Errorf("the Guardrail is gone, and its rule still refuses: %s", v.Message())
+	}
+}
+
+func TestCheckGuardrail(t *testing.T) {
+	long := "object.spec.taintKey == '" + strings.Repeat("x", 100) + "' && object.spec.efect == '" + strings.Repeat("y", 100) + "'"
+	loops := "object.spec.conditions.all(a, object.spec.conditions.all(b, object.spec.conditions.all(c, object.spec.conditions.all(d, a == b || c == d))))"
+	for name, c := range map[string]struct {
+		rule string
+		want []RuleError
+	}{
+		"a rule": {`{name: r, kinds: [ConditionSet], expression: "object.spec.effect != 'NoExecute'"}`, nil},
+		"a rule for two kinds": {
+			`{name: r, kinds: [ConditionSet, Guardrail], expression: "has(object.metadata.labels) && 'team' in object.metadata.labels"}`, nil,
+		},
+		"a rule over all roots": {
+			`{name: r, kinds: [ConditionSet], expression: "plan.wouldTaint < limits.maxTaintedNodes.nodes && facts.synced && request.userInfo.username != '' && oldObject == null && authorizer.serviceAccount('a', 'b').group('').resource('nodes').check('patch').allowed() && variables.evicts"}`, nil,
+		},
+		"a misspelt field": {
+			`{name: r, kinds: [ConditionSet], expression: "object.spec.efect != 'NoExecute'"}`,
+			[]RuleError{{"r", "expression", "ConditionSet", "1:12: undefined field 'efect'\n | object.spec.efect != 'NoExecute'\n | ...........^"}},
+		},
+		"a misspelt field on the second line": {
+			`{name: r, kinds: [ConditionSet], expression: "object.spec.effect != 'NoExecute' ||\n  object.spec.taintkey != 'a'"}`,
+			[]RuleError{{"r", "expression", "ConditionSet", "2:14: undefined field 'taintkey'\n |   object.spec.taintkey != 'a'\n | .............^"}},
+		},
+		"a long line is cut around the place": {
+			`{name: r, kinds: [ConditionSet], expression: "` + long + `"}`,
+			[]RuleError{{"r", "expression", "ConditionSet", "1:142: undefined field 'efect'\n | …xxxxxxxxxxxxxxxxxxxxxxxx' && object.spec.efect == 'yyyyyyyyyyyyyyyyyyyyyyyyyyyyy…\n | .........................................^"}},
+		},
+		"a field that only another of its kinds has": {
+			`{name: r, kinds: [ConditionSet, Guardrail], expression: "!has(object.spec.paused) || !object.spec.paused"}`,
+			[]RuleError{{"r", "expression", "ConditionSet", "1:5: undefined field 'paused'\n | !has(object.spec.paused) || !object.spec.paused\n | ....^"}},
+		},
+		"a misspelt field in the message": {
+			`{name: r, kinds: [ConditionSet], expression: "object.spec.effect != 'NoExecute'", messageExpression: "object.spec.typ"}`,
+			[]RuleError{{"r", "messageExpression", "ConditionSet", "1:12: undefined field 'typ'\n | object.spec.typ\n | ...........^"}},
+		},
+		"a constant": {
+			`{name: r, kinds: [ConditionSet], expression: "object.spec.effect == 'x' || true"}`,
+			[]RuleError{{"r", "expression", "ConditionSet", "1:1: is constant, so it admits all objects or none\n | object.spec.effect == 'x' || true\n | ^"}},
+		},
+		"no boolean": {
+			`{name: r, kinds: [ConditionSet], expression: "object.spec.effect"}`,
+			[]RuleError{{"r", "expression", "ConditionSet", "1:1: returns string, want bool\n | object.spec.effect\n | ^"}},
+		},
+		"a dyn": {
+			`{name: r, kinds: [ConditionSet], expression: "dyn(object.spec).effect"}`,
+			[]RuleError{{"r", "expression", "ConditionSet", "1:1: returns dyn, want bool\n | dyn(object.spec).effect\n | ^"}},
+		},
+		"an escaped keyword": {
+			`{name: r, kinds: [ConditionSet], expression: "has(object.spec.__for__)"}`,
+			[]RuleError{{"r", "expression", "ConditionSet", "1:4: write for instead of __for__\n | has(object.spec.__for__)\n | ...^"}},
+		},
+		"too many loops": {
+			`{name: r, kinds: [ConditionSet], expression: "` + loops + `"}`,
+			[]RuleError{{"r", "expression", "ConditionSet", "1:1: may cost 489332, at most 100000 allowed; bound its loops and texts\n | object.spec.conditions.all(a, object.spec.conditions.all(b, object.spec.conditio…\n | ^"}},
+		},
+		"three questions to the authorizer": {
+			`{name: r, kinds: [ConditionSet], expression: "[1, 2, 3].all(i, authorizer.serviceAccount('a', string(i)).group('').resource('nodes').check('patch').allowed())"}`,
+			[]RuleError{{"r", "expression", "ConditionSet", "1:1: may cost 1050041, at most 800000 allowed; bound its loops and texts\n | [1, 2, 3].all(i, authorizer.serviceAccount('a', string(i)).group('').resource('n…\n | ^"}},
+		},
+		"an unknown kind": {
+			`{name: r, kinds: [ConditionSet, Node], expression: "has(object.metadata.labels)"}`,
+			[]RuleError{{"r", "kinds", "Node", `there is no kind "Node"; write ConditionSet, Guardrail, GuardrailException`}},
+		},
+		"a kind without a plan": {
+			`{name: r, kinds: [GuardrailException], expression: "plan.wouldTaint > 3"}`,
+			[]RuleError{{"r", "expression", "GuardrailException", "1:5: undefined field 'wouldTaint'\n | plan.wouldTaint > 3\n | ....^"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := newTestGuard(t, nil).CheckGuardrail(rail(t, "platform", "{rules: ["+c.rule+"]}"))
+			if !slices.Equal(got, c.want) {
+				t.Errorf("got\n%q\nwant\n%q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestARuleThatCannotBeEvaluatedRefusesWhatItWouldJudge(t *testing.T) {
+	broken := func(severity string) *v1alpha1.Guardrail {
+		return rail(t, "platform", `{rules: [{name: typo, kinds: [ConditionSet], severity: `+severity+`, expression: "object.spec.efect != 'NoExecute'"}]}`)
+	}
+	const want = "platform/typo: not checked: Guardrail platform, rule typo, expression for ConditionSet, 1:12: undefined field 'efect' | object.spec.efect != 'NoExecute' | ...........^"
+	g := newTestGuard(t, nil)
+	results := g.SetGuardrails([]*v1alpha1.Guardrail{broken("Deny")})
+	if results[0].Rules != 0 || len(results[0].Errors) != 1 || results[0].Verdict.Allowed || !slices.Equal(results[0].Verdict.RuleIDs(), []string{"guardrail/rules-compile"}) {
+		t.Errorf("got %+v", results[0])
+	}
+	if _, v := Admit(t.Context(), g, stored(t, goodSpec)); v.Allowed || v.Message() != want {
+		t.Errorf("at run time: allowed %v, %s", v.Allowed, v.Message())
+	}
+	if v := create(t, g, goodSpec); v.Allowed || v.Message() != want {
+		t.Errorf("at admission: allowed %v, %s", v.Allowed, v.Message())
+	}
+	g.SetGuardrails([]*v1alpha1.Guardrail{broken("Warn")})
+	if _, v := Admit(t.Context(), g, stored(t, goodSpec)); !v.Allowed || v.Warnings()[0] != want {
+		t.Errorf("with severity Warn: allowed %v, %q", v.Allowed, v.Warnings())
+	}
+}
+
+func TestWhoeverPausesIsNotStoppedByAnOldMistake(t *testing.T) {
+	const typo = `rules: [{name: typo, kinds: [ConditionSet], expression: "object.spec.efect != 'NoExecute'"}]`
+	g := newTestGuard(t, nil)
+	update := func(old, spec string) Verdict {
+		objectOf := func(spec string) map[string]any {
+			content := object(t, "{apiVersion: autohealer.resourcestack.com/v1alpha1, kind: Guardrail, metadata: {name: platform}}")
+			content["spec"] = object(t, spec)
+			return content
+		}
+		return g.Review(t.Context(), Request{Operation: admissionv1.Update, OldObject: objectOf(old), Object: objectOf(spec)})
+	}
+	v := update("{"+typo+"}", "{paused: true, "+typo+"}")
+	if !v.Allowed || !strings.HasPrefix(v.Warnings()[0], "guardrail/rules-still-broken: rule typo, expression for ConditionSet, 1:12: undefined field 'efect' | object.spec.efect") {
+		t.Errorf("allowed %v: %s %q", v.Allowed, v.Message(), v.Warnings())
+	}
+	for _, warning := range v.Warnings() {
+		if strings.Contains(warning, "\n") {
+			t.Errorf("the API server drops a warning of two lines: %q", warning)
+		}
+	}
+	v = update("{}", "{"+typo+"}")
+	const want = "guardrail/rules-compile: rule typo, expression for ConditionSet, 1:12: undefined field 'efect'\n | object.spec.efect != 'NoExecute'\n | ...........^\n" +
+		"Correct the expression; the variables and their fields are in docs/reference/guardrails.md (docs/reference/guardrails.md#guardrail-rules-compile)"
+	if v.Allowed || v.Message() != want {
+		t.Errorf("allowed %v:\n%s\nwant\n%s", v.Allowed, v.Message(), want)
+	}
+}
+
+func TestAMistakenRuleOverGuardrailsDoesNotKeepItsOwnGuardrailFromRepair(t *testing.T) {
+	g := newTestGuard(t, nil)
+	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "strict", `{rules: [{name: never, kinds: [Guardrail], expression: "has(object.spec.paused) && object.spec.paused"}]}`)})
+	for name, allowed := range map[string]bool{"strict": true, "other": false} {
+		content := object(t, "{apiVersion: autohealer.resourcestack.com/v1alpha1, kind: Guardrail, metadata: {name: "+name+"}, spec: {}}")
+		v := g.Review(t.Context(), Request{Operation: admissionv1.Update, Object: content, OldObject: object(t, "{metadata: {name: "+name+"}, spec: {paused: true}}")})
+		if v.Allowed != allowed {
+			t.Errorf("%s: allowed %v: %s", name, v.Allowed, v.Message())
+		}
+	}
+	if v := g.Review(t.Context(), Request{Operation: admissionv1.Delete}); !v.Allowed {
+		t.Error("a deletion was refused")
+	}
+}
+
+// costly has rules of about 60,000 each, which is below the bound of one rule.
+func costly(t *testing.T, name string, rules int, created time.Time) *v1alpha1.Guardrail {
+	t.Helper()
+	g := rail(t, name, "{}")
+	g.CreationTimestamp = metav1.NewTime(created)
+	for i := range rules {
+		g.Spec.Rules = append(g.Spec.Rules, v1alpha1.GuardrailRule{Name: fmt.Sprintf("r%02d", i), Kinds: []string{"ConditionSet"},
+			Expression: "object.spec.conditions.all(a, object.spec.conditions.all(b, object.spec.conditions.all(c, a != b || b != c || a != 'no')))"})
+	}
+	return g
+}
+
+func TestRulesOfAllGuardrailsTogetherHaveABoundAndTheOldestHold(t *testing.T) {
+	g := newTestGuard(t, nil)
+	one := g.CheckGuardrail(costly(t, "one", 1, noon))
+	if len(one) != 0 {
+		t.Fatalf("one rule is too much already: %v", one)
+	}
+	older, younger := costly(t, "older", 10, noon), costly(t, "younger", 100, noon.Add(time.Hour))
+	results := g.SetGuardrails([]*v1alpha1.Guardrail{younger, older})
+	if len(results[1].Errors) != 0 || results[1].Rules != 10 {
+		t.Errorf("the older Guardrail has errors: %v", results[1].Errors)
+	}
+	if n := len(results[0].Errors); n == 0 || results[0].Rules != 100-n || !strings.HasPrefix(results[0].Errors[0].Message, "with the rules before it, those of older Guardrails included, it may cost 1") {
+		t.Errorf("%d errors, %d rules in force: %v", n, results[0].Rules, results[0].Errors[:min(1, n)])
+	}
+	if _, v := Admit(t.Context(), g, stored(t, goodSpec)); v.Allowed || !strings.HasPrefix(v.RuleIDs()[0], "younger/") {
+		t.Errorf("allowed %v, by %v", v.Allowed, v.RuleIDs())
+	}
+}
+
+func TestRulesOfGuardrailsDoNotUseUpWhatTheBuiltInOnesNeed(t *testing.T) {
+	g := newTestGuard(t, nil)
+	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", noEviction)})
+	rules := g.rules.Load()
+	e := g.admission(t.Context(), rules, rules.kinds["ConditionSet"], Request{Operation: admissionv1.Create, Object: conditionSet(t, evictingSpec)})
+	e.left.units = 1
+	v := e.atAdmission()
+	if got := v.RuleIDs(); !slices.Contains(got, "platform/no-eviction") || !slices.Contains(got, "conditionset/matches-healthy-nodes") {
+		t.Errorf("with a spent budget of the built-in rules refused by %v; want those, and the Guardrail's by its own budget", got)
+	}
+	for _, s := range v.Skipped {
+		if s.Rule == "platform/no-eviction" {
+			t.Errorf("the Guardrail's rule was not evaluated: %s", s)
+		}
+	}
+}
+
+func TestTheHashOfAKindFollowsOnlyWhatJudgesIt(t *testing.T) {
+	g := newTestGuard(t, nil)
+	hashes := func() [3]string {
+		return [3]string{g.RuleSetHash("ConditionSet"), g.RuleSetHash("Guardrail"), g.RuleSetHash("GuardrailException")}
+	}
+	before := hashes()
+	for name, c := range map[string]struct {
+		spec    string
+		changes [3]bool
+	}{
+		"nothing":                                {"{}", [3]bool{}},
+		"a rule":                                 {noEviction, [3]bool{true, false, false}},
+		"a rule for exceptions":                  {`{rules: [{name: r, kinds: [GuardrailException], expression: "size(object.spec.reason) > 20"}]}`, [3]bool{false, false, true}},
+		"a declared condition type":              {"{conditionTypes: [{type: GPUHealthy, healthyStatus: \"True\"}]}", [3]bool{true, false, false}},
+		"a limit that no rule reads at run time": {"{limits: {maxTaintedNodes: 3}}", [3]bool{}},
+		"a pause":                                {"{paused: true}", [3]bool{}},
+		"a rule over the limits":                 {`{rules: [{name: r, kinds: [ConditionSet], expression: "limits.maxTaintedNodes.nodes > 2 || object.spec.effect != 'NoExecute'"}], limits: {maxTaintedNodes: 3}}`, [3]bool{true, false, false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", c.spec)})
+			now := hashes()
+			for i, kind := range []string{"ConditionSet", "Guardrail", "GuardrailException"} {
+				if changed := now[i] != before[i]; changed != c.changes[i] || len(now[i]) != 16 {
+					t.Errorf("%s: %s after %s", kind, now[i], before[i])
+				}
+			}
+			g.SetGuardrails(nil)
+			if hashes() != before {
+				t.Error("without the Guardrail the hashes aren't what they were")
+			}
+		})
+	}
+}
+
+func TestALimitThatARuleReadsChangesItsHash(t *testing.T) {
+	g := newTestGuard(t, nil)
+	const rule = `rules: [{name: r, kinds: [ConditionSet], expression: "limits.maxTaintedNodes.nodes > 2 || object.spec.effect != 'NoExecute'"}]`
+	var verdicts []bool
+	var hashes []string
+	for _, limits := range []string{"2", "3", "3"} {
+		g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", "{limits: {maxTaintedNodes: "+limits+"}, "+rule+"}")})
+		_, v := Admit(t.Context(), g, stored(t, evictingSpec))
+		verdicts, hashes = append(verdicts, v.Allowed), append(hashes, v.RuleSetHash)
+	}
+	if !slices.Equal(verdicts, []bool{false, true, true}) || hashes[0] == hashes[1] || hashes[1] != hashes[2] {
+		t.Errorf("verdicts %v, hashes %v", verdicts, hashes)
+	}
+}
+
+func TestRulesAreNotCompiledAgainWithoutNeed(t *testing.T) {
+	g := newTestGuard(t, nil)
+	own := func() *compiledRule { return g.rules.Load().kinds["ConditionSet"].own[0] }
+	builtin := g.rules.Load().kinds["ConditionSet"].rules[0]
+	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", noEviction)})
+	first := own()
+	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", strings.Replace(noEviction, "{rules", "{paused: true, rules", 1))})
+	if own() != first || g.rules.Load().kinds["ConditionSet"].rules[0] != builtin {
+		t.Error("compiled again")
+	}
+}
+
+func TestWhatMustBeJudgedAgainIsToldAfterItIsInForce(t *testing.T) {
+	g := newTestGuard(t, nil)
+	var told []string
+	g.OnChange(func(c Change) {
+		told = append(told, fmt.Sprintf("%v %v %v paused=%v", c.Kinds, c.Targets, c.Policy, g.Policy().PausedBy))
+		g.OnChange(func(Change) {}) // no lock is held
+	})
+	g.SetGuardrails(nil)
+	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", noEviction)})
+	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", strings.Replace(noEviction, "{rules", "{paused: true, rules", 1))})
+	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", "{paused: true}")})
+	want := []string{"[ConditionSet] [] false paused=[]", "[] [] true paused=[platform]", "[ConditionSet] [] false paused=[platform]"}
+	if !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+}
+
+func TestUntilGuardrailsAreReadNothingIsAdmitted(t *testing.T) {
+	compiled, err := builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := under(t, compiled, Options{AwaitGuardrails: true})
+	if !g.Policy().Paused() {
+		t.Error("not paused")
+	}
+	const want = "guard/guardrails: not checked: the Guardrails aren't read yet; try again in a moment"
+	if _, v := Admit(t.Context(), g, stored(t, goodSpec)); v.Allowed || v.Message() != want {
+		t.Errorf("at run time: allowed %v, %s", v.Allowed, v.Message())
+	}
+	if v := create(t, g, goodSpec); v.Allowed || v.Message() != want {
+		t.Errorf("at admission: allowed %v, %s", v.Allowed, v.Message())
+	}
+	pause := object(t, "{apiVersion: autohealer.resourcestack.com/v1alpha1, kind: Guardrail, metadata: {name: platform}, spec: {paused: true}}")
+	if v := g.Review(context.Background(), Request{Operation: admissionv1.Create, Object: pause}); !v.Allowed {
+		t.Errorf("a Guardrail that pauses: %s", v.Message())
+	}
+	told := 0
+	g.OnChange(func(c Change) {
+		if told++; !slices.Contains(c.Kinds, "ConditionSet") || !c.Policy {
+			t.Errorf("told %+v", c)
+		}
+	})
+	g.SetGuardrails(nil)
+	if _, v := Admit(t.Context(), g, stored(t, goodSpec)); !v.Allowed || g.Policy().Paused() || told != 1 {
+		t.Errorf("allowed %v, paused by %v, told %d times", v.Allowed, g.Policy().PausedBy, told)
+	}
+}
+
+func TestADeclaredConditionTypeIsHealthyAtOnce(t *testing.T) {
+	const gpu = "{type: GPU, effect: NoSchedule, taintKey: example.com/gpu, conditions: {GPUHealthy: {status: true}}}"
+	g := newTestGuard(t, nil)
+	declares := func(name, status string) *v1alpha1.Guardrail {
+		return rail(t, name, `{conditionTypes: [{type: GPUHealthy, healthyStatus: "`+status+`"}]}`)
+	}
+	for name, c := range map[string]struct {
+		rails   []*v1alpha1.Guardrail
+		allowed bool
+	}{
+		"nobody declares it":           {nil, true},
+		"healthy at True":              {[]*v1alpha1.Guardrail{declares("a", "True")}, false},
+		"healthy at False":             {[]*v1alpha1.Guardrail{declares("a", "False")}, true},
+		"two agree":                    {[]*v1alpha1.Guardrail{declares("a", "True"), declares("b", "True")}, false},
+		"two disagree, so nobody does": {[]*v1alpha1.Guardrail{declares("a", "True"), declares("b", "False")}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g.SetGuardrails(c.rails)
+			if _, v := Admit(t.Context(), g, stored(t, gpu)); v.Allowed != c.allowed {
+				t.Errorf("allowed %v: %s", v.Allowed, v.Message())
+			}
+		})
+	}
+	for _, rule := range g.Rules("ConditionSet") {
+		for _, v := range rule.Variables {
+			if v.Name == "healthy" && strings.Contains(v.Expression, "GPUHealthy") {
+				t.Error("the literal for the generated policy has a declared type: policies are generated for all clusters")
+			}
+		}
+	}
+}
