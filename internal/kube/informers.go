@@ -4,9 +4,10 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	toolscache "k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // ErrHistoryLost: the API server has an object in an older state than it has shown before, as after a restore of etcd.
@@ -17,18 +18,20 @@ var ErrHistoryLost = errors.New("the API server went back to an older state; all
 // object that was deleted and made anew under its name while the watch was away is gone first. lost is told of each object
 // that went back to an older state, which isn't handed on: whoever runs the informer must end the process, so that it
 // starts with a clean state.
-func Handlers[T client.Object](seen, gone func(T), lost func(error)) toolscache.ResourceEventHandlerFuncs {
+//
+// T has metadata, as meta.Accessor finds them.
+func Handlers[T any](seen, gone func(T), lost func(error)) toolscache.ResourceEventHandlerFuncs {
 	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) { seen(object.(T)) },
 		UpdateFunc: func(before, object any) {
-			was, is := before.(T), object.(T)
-			if was.GetUID() != is.GetUID() {
-				gone(was)
-			} else if err := historyLost(was, is); err != nil {
+			switch err := succession(before, object); {
+			case errors.Is(err, errReplaced):
+				gone(before.(T))
+			case err != nil:
 				lost(err)
 				return
 			}
-			seen(is)
+			seen(object.(T))
 		},
 		DeleteFunc: func(object any) {
 			if tombstone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
@@ -41,14 +44,25 @@ func Handlers[T client.Object](seen, gone func(T), lost func(error)) toolscache.
 	}
 }
 
-// historyLost compares two sights of one object, the later one second. A watch only ever goes forward, and so does the
-// list that follows a watch which broke: it asks for no less than what was seen last. Only an API server that no longer
-// knows what was seen last, and is asked for whatever it has, answers with less.
-func historyLost(before, after client.Object) error {
-	order, err := resourceversion.CompareResourceVersion(after.GetResourceVersion(), before.GetResourceVersion())
-	if err != nil || order >= 0 { // what can't be compared proves nothing
-		return nil
+// errReplaced: the object was deleted, and made anew under its name.
+var errReplaced = errors.New("replaced")
+
+// succession compares two sights of one name, the later one second. A watch only ever goes forward, and so does the list
+// that follows a watch which broke: it asks for no less than what was seen last. Only an API server that no longer knows
+// what was seen last, and is asked for whatever it has, answers with less.
+func succession(before, after any) error {
+	was, errWas := meta.Accessor(before)
+	is, errIs := meta.Accessor(after)
+	if err := errors.Join(errWas, errIs); err != nil {
+		return err
 	}
-	return fmt.Errorf("%T %s is at resourceVersion %s and was at %s: %w", after, client.ObjectKeyFromObject(after),
-		after.GetResourceVersion(), before.GetResourceVersion(), ErrHistoryLost)
+	if was.GetUID() != is.GetUID() {
+		return errReplaced
+	}
+	order, err := resourceversion.CompareResourceVersion(after.GetResourceVersion(), before.GetResourceVersion())
+	if err == nil && order < 0 { // what can't be compared proves nothing
+		return fmt.Errorf("%T %s is at resourceVersion %s and was at %s: %w", after, client.ObjectKeyFromObject(after),
+			after.GetResourceVersion(), before.GetResourceVersion(), ErrHistoryLost)
+	}
+	return nil
 }
