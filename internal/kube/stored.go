@@ -19,7 +19,7 @@ const (
 	// keepRules is for how long a list that agreed is believed: an act, or a storm of them, costs one list of each kind in
 	// that time, and none while nothing is done.
 	keepRules = 10 * time.Second
-	// relistRules lies between two lists that didn't agree.
+	// relistRules lies between two lists that didn't agree, unless the watch brings news.
 	relistRules = time.Second
 	// newsTakes is how long a change may take by the watch. A difference that lasts longer is trouble.
 	newsTakes = 5 * time.Second
@@ -50,6 +50,8 @@ type Ruling struct {
 type sight struct {
 	generations map[types.UID]int64
 	at          time.Time
+	// inForce then.
+	inForce map[types.UID]int64
 	// differs is since when it isn't what is in force; zero when it is.
 	differs time.Time
 }
@@ -79,13 +81,14 @@ func (s *Stored) check(ctx context.Context, r Ruling, seen *sight) error {
 	}
 	now := s.Clock.Now()
 	age := now.Sub(seen.at)
-	if !r.agree(inForce, seen.generations) && age >= relistRules || age >= keepRules {
+	news := age >= relistRules || !maps.Equal(inForce, seen.inForce)
+	if age >= keepRules || news && !r.agree(inForce, seen.generations) {
 		generations, err := s.list(ctx, r.Kind)
 		if err != nil {
 			return fmt.Errorf("list every %s before acting: %w", r.Kind.Kind, err)
 		}
-		seen.generations, seen.at = generations, now
 		inForce = r.InForce() // news may have come meanwhile
+		seen.generations, seen.inForce, seen.at = generations, inForce, now
 	}
 	if r.agree(inForce, seen.generations) {
 		seen.differs = time.Time{}

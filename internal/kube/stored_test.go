@@ -128,7 +128,6 @@ func TestNewsByTheWatchNeedNotWaitForTheNextList(t *testing.T) {
 	if err := s.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	clock.SetTime(clock.Now().Add(2 * time.Second))
 	server.objects["Guardrail"]["a"], rails = 1, generations{"a": 1}
 	if err := s.Check(t.Context()); err != nil {
 		t.Errorf("the watch was first: %v", err)
