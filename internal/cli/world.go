@@ -47,7 +47,7 @@ func (a *App) newWorld(ctx context.Context, s *snapshot.Snapshot, p policies) (*
 	if err != nil {
 		return nil, err
 	}
-	g.SetGuardrails(opts.Guardrails)
+	g.SetGuardrails(opts.Guardrails) //nolint:contextcheck // compiling waits for nothing
 	g.SetExceptions(opts.Exceptions)
 	facts, err := snapshot.NewFacts(ctx, s, g)
 	if err != nil {
