@@ -59,10 +59,10 @@ func succession(before, after any) error {
 	if was.GetUID() != is.GetUID() {
 		return errReplaced
 	}
-	order, err := resourceversion.CompareResourceVersion(after.GetResourceVersion(), before.GetResourceVersion())
+	order, err := resourceversion.CompareResourceVersion(is.GetResourceVersion(), was.GetResourceVersion())
 	if err == nil && order < 0 { // what can't be compared proves nothing
-		return fmt.Errorf("%T %s is at resourceVersion %s and was at %s: %w", after, client.ObjectKeyFromObject(after),
-			after.GetResourceVersion(), before.GetResourceVersion(), ErrHistoryLost)
+		return fmt.Errorf("%T %s is at resourceVersion %s and was at %s: %w", after, types.NamespacedName{Namespace: is.GetNamespace(), Name: is.GetName()},
+			is.GetResourceVersion(), was.GetResourceVersion(), ErrHistoryLost)
 	}
 	return nil
 }
