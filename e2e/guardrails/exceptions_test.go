@@ -1,0 +1,197 @@
+package guardrails
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/e2e/cluster"
+	"github.com/resourcestack/autohealer/e2e/conditionset/fixture"
+	"github.com/resourcestack/autohealer/internal/guard"
+)
+
+// newException lifts rules for a set as it is now.
+func newException(name string, set *v1alpha1.ConditionSet, holds time.Duration, rules ...string) *v1alpha1.GuardrailException {
+	GinkgoHelper()
+	hash, err := guard.SpecHash(set)
+	Expect(err).NotTo(HaveOccurred())
+	return &v1alpha1.GuardrailException{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1alpha1.GuardrailExceptionSpec{
+			RuleIDs: rules, TargetRef: v1alpha1.ExceptionTarget{Kind: "ConditionSet", Name: set.Name}, SpecHash: hash,
+			Reason:    "end-to-end test, nobody is woken",
+			ExpiresAt: v1alpha1.Timestamp(time.Now().Add(holds).UTC().Format(time.RFC3339)),
+		},
+	}
+}
+
+// except stores an exception and waits until it is in force. It goes with the spec.
+func except(ctx context.Context, x *v1alpha1.GuardrailException) {
+	GinkgoHelper()
+	Expect(w.Client.Create(ctx, x)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(w.Client.Delete(ctx, x))).To(Succeed()) })
+	Eventually(exceptionSays(ctx, x.Name, "Ready")).ShouldNot(BeEmpty())
+}
+
+func exceptionSays(ctx context.Context, name, conditionType string) func() (string, error) {
+	return func() (string, error) {
+		x := &v1alpha1.GuardrailException{}
+		err := w.Client.Get(ctx, types.NamespacedName{Name: name}, x)
+		return says(x, x.Status.Conditions, conditionType), err
+	}
+}
+
+var _ = Describe("An exception", func() {
+	const exceptable = "exceptable: true"
+
+	It("lets one object be stored that a rule refuses, and no other", func(ctx SpecContext) {
+		put(ctx, "lift", rule("r", "object.spec.effect != 'NoSchedule' || !object.metadata.name.startsWith('lifted')", exceptable))
+		set := fixture.NewSet("lifted", w.Key("lifted"), repel, "LiftedBroken")
+		other := fixture.NewSet("lifted-not", w.Key("lifted"), repel, "LiftedBroken")
+		Expect(create(ctx, set, client.DryRunAll).refusal).To(ContainSubstring("lift/r: "))
+
+		got := create(ctx, newException("lifted", set, time.Hour, "lift/r"))
+		DeferCleanup(func(ctx context.Context) {
+			Expect(w.Client.Delete(ctx, &v1alpha1.GuardrailException{ObjectMeta: metav1.ObjectMeta{Name: "lifted"}})).To(Succeed())
+		})
+		Expect(got.refusal).To(BeEmpty())
+		Expect(got.warnings).To(ContainElement(HavePrefix("guardrailexception/target-missing: ")))
+		Eventually(exceptionSays(ctx, "lifted", "Ready")).Should(HavePrefix("True Waiting: "), "it must come before its target, and who waits for it must not wait for ever")
+		got = create(ctx, set, client.DryRunAll)
+		Expect(got.refusal).To(BeEmpty())
+		Expect(got.warnings).To(ContainElement(And(HavePrefix("lift/r: "), ContainSubstring("GuardrailException lifted lifts this rule until "))))
+		Expect(create(ctx, other, client.DryRunAll).refusal).To(ContainSubstring("lift/r: "))
+		changed := set.DeepCopy()
+		changed.Spec.StaleAfter = "20m"
+		Expect(create(ctx, changed, client.DryRunAll).refusal).To(ContainSubstring("lift/r: "), "another spec is another matter")
+
+		w.Create(ctx, set)
+		Eventually(setSays(ctx, "lifted", "Accepted")).Should(And(HavePrefix("True Admitted: "), ContainSubstring("GuardrailException lifted lifts lift/r until ")))
+		Eventually(exceptionSays(ctx, "lifted", "Ready")).Should(And(HavePrefix("True Active: It holds for ConditionSet lifted until "), HaveSuffix("It lifts lift/r.")))
+		Eventually(events(ctx, "lifted")).Should(ContainElement(HavePrefix("Active: ")))
+	})
+
+	It("lets a stored set act again, until its date, which needs no event", func(ctx SpecContext) {
+		key := w.Key("dated")
+		nodes := w.AddNodes(ctx, 2, cluster.NodeOptions{Prefix: "dated"})
+		set := w.Create(ctx, fixture.NewSet("dated", key, repel, "DatedBroken"))
+		put(ctx, "dates", rule("r", "object.metadata.name != 'dated'", exceptable))
+		Eventually(setSays(ctx, "dated", "Accepted"), soon).Should(HavePrefix("False RuleViolated"))
+		w.Report(ctx, nodes[0], "DatedBroken", corev1.ConditionTrue)
+		Consistently(w.Effect(ctx, nodes[0], key), "1s").Should(BeEmpty())
+
+		x := newException("dated", set, 4*time.Second, "dates/r")
+		except(ctx, x)
+		Eventually(w.Effect(ctx, nodes[0], key)).Should(BeEquivalentTo(repel))
+		Expect(setSays(ctx, "dated", "Accepted")()).To(HavePrefix("True Admitted"))
+
+		ends, err := x.Spec.ExpiresAt.Time()
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(setSays(ctx, "dated", "Accepted"), time.Until(ends)+time.Second).Should(HavePrefix("False RuleViolated: dates/r"))
+		Expect(time.Now()).To(BeTemporally(">=", ends), "it must not end before")
+		Eventually(exceptionSays(ctx, "dated", "Ready")).Should(HavePrefix("False Expired: It has lifted nothing since " + string(x.Spec.ExpiresAt)))
+		Expect(exceptionSays(ctx, "dated", "Stalled")()).To(HavePrefix("True Expired"))
+		Eventually(events(ctx, "dated")).Should(ContainElement(HavePrefix("Expired: ")))
+		w.Report(ctx, nodes[1], "DatedBroken", corev1.ConditionTrue)
+		Consistently(w.Effect(ctx, nodes[1], key), "1s").Should(BeEmpty())
+		Expect(w.Effect(ctx, nodes[0], key)()).To(BeEquivalentTo(repel), "its end undoes nothing")
+	})
+
+	It("ends when the spec changes, and begins again when that is taken back", func(ctx SpecContext) {
+		set := w.Create(ctx, fixture.NewSet("respecified", w.Key("respecified"), repel, "RespecifiedBroken"))
+		except(ctx, newException("respecified", set, time.Hour, "conditionset/matches-healthy-nodes"))
+		put(ctx, "spec", rule("r", "object.metadata.name != 'respecified'", exceptable))
+		Eventually(setSays(ctx, set.Name, "Accepted"), soon).Should(HavePrefix("False RuleViolated"))
+		except(ctx, newException("respecified-too", set, time.Hour, "spec/r"))
+		Eventually(setSays(ctx, set.Name, "Accepted"), soon).Should(HavePrefix("True Admitted"))
+		Eventually(exceptionSays(ctx, "respecified", "Ready")).Should(And(HavePrefix("True Active"), ContainSubstring("isn't needed for conditionset/matches-healthy-nodes")))
+
+		w.Edit(ctx, set.Name, func(s *v1alpha1.ConditionSet) { s.Spec.Mode = v1alpha1.Observe })
+		Eventually(setSays(ctx, set.Name, "Accepted"), soon).Should(HavePrefix("False RuleViolated: spec/r"))
+		Eventually(exceptionSays(ctx, "respecified-too", "Ready")).Should(HavePrefix("False SpecChanged: "))
+		Expect(exceptionSays(ctx, "respecified-too", "Stalled")()).To(HavePrefix("True SpecChanged"))
+		w.Edit(ctx, set.Name, func(s *v1alpha1.ConditionSet) { s.Spec.Mode = "" })
+		Eventually(setSays(ctx, set.Name, "Accepted"), soon).Should(HavePrefix("True Admitted"))
+		Eventually(exceptionSays(ctx, "respecified-too", "Ready")).Should(HavePrefix("True Active"))
+
+		By("deleting the set")
+		w.Discard(ctx, set)
+		Eventually(exceptionSays(ctx, "respecified-too", "Ready")).Should(HavePrefix("False TargetMissing: "))
+	})
+
+	It("has only its target judged again", func(ctx SpecContext) {
+		target := w.Create(ctx, fixture.NewSet("judged-target", w.Key("judged"), repel, "JudgedBroken"))
+		others := []*v1alpha1.ConditionSet{w.Create(ctx, fixture.NewSet("judged-other", w.Key("judged"), repel, "JudgedToo"))}
+		put(ctx, "judged", rule("r", "object.metadata.name != 'judged-target'", exceptable))
+		Eventually(setSays(ctx, target.Name, "Accepted")).Should(HavePrefix("False"))
+		before := settled(ctx, others)
+		x := newException("judged", target, time.Hour, "judged/r")
+		except(ctx, x)
+		Eventually(setSays(ctx, target.Name, "Accepted"), soon).Should(HavePrefix("True"))
+		Expect(w.Client.Delete(ctx, x)).To(Succeed())
+		Eventually(setSays(ctx, target.Name, "Accepted"), soon).Should(HavePrefix("False"), "taken back, it lifts nothing")
+		Consistently(versions(ctx, others), "1s").Should(Equal(before))
+	})
+
+	DescribeTable("is refused", func(ctx SpecContext, modify func(*v1alpha1.GuardrailException), want string) {
+		set := fixture.NewSet("unexceptable", "example.com/unexceptable", repel, "UnexceptableBroken")
+		x := newException("unexceptable", set, time.Hour, "conditionset/matches-healthy-nodes")
+		modify(x)
+		Expect(create(ctx, x).refusal).To(ContainSubstring(want))
+	},
+		Entry("for a rule that can't be lifted", func(x *v1alpha1.GuardrailException) { x.Spec.RuleIDs = []string{"conditionset/reserved-taint-key"} }, "guardrailexception/fixed-rule: conditionset/reserved-taint-key"),
+		Entry("for a rule that there isn't", func(x *v1alpha1.GuardrailException) { x.Spec.RuleIDs = []string{"conditionset/matches"} }, "guardrailexception/unknown-rule"),
+		Entry("for longer than a week", func(x *v1alpha1.GuardrailException) {
+			x.Spec.ExpiresAt = v1alpha1.Timestamp(time.Now().Add(8 * 24 * time.Hour).UTC().Format(time.RFC3339))
+		}, "guardrailexception/too-long"),
+		Entry("when it is over already", func(x *v1alpha1.GuardrailException) { x.Spec.ExpiresAt = "2026-01-01T00:00:00Z" }, "guardrailexception/expired"),
+		Entry("for what isn't a policy", func(x *v1alpha1.GuardrailException) { x.Spec.TargetRef.Kind = "Node" }, "guardrailexception/unknown-kind"),
+		Entry("without a reason", func(x *v1alpha1.GuardrailException) { x.Spec.Reason = "why not" }, "spec.reason"),
+	)
+
+	It("that names a rule which may no longer be lifted lifts nothing", func(ctx SpecContext) {
+		set := w.Create(ctx, fixture.NewSet("fixed", w.Key("fixed"), repel, "FixedBroken"))
+		put(ctx, "fixing", rule("r", "object.metadata.name != 'fixed'", exceptable))
+		except(ctx, newException("fixed", set, time.Hour, "fixing/r"))
+		Eventually(setSays(ctx, "fixed", "Accepted"), soon).Should(HavePrefix("True"))
+		put(ctx, "fixing", rule("r", "object.metadata.name != 'fixed'"))
+		Eventually(setSays(ctx, "fixed", "Accepted"), soon).Should(HavePrefix("False RuleViolated: fixing/r"))
+		Eventually(exceptionSays(ctx, "fixed", "Ready")).Should(HavePrefix("False RuleNotExceptable: It lifts nothing: fixing/r isn't exceptable."))
+	})
+})
+
+var _ = Describe("Who may write what", func() {
+	It("is a role each: policies, the rules over them, and exceptions from these", func(ctx SpecContext) {
+		const group = "autohealer.resourcestack.com"
+		writes := map[string]string{
+			"autohealer-viewer": "", "autohealer-editor": "conditionsets",
+			"autohealer-guardrail-admin": "guardrails", "autohealer-exception-approver": "guardrailexceptions",
+		}
+		for role, resource := range writes {
+			_, err := w.Kubectl(ctx, "create", "clusterrolebinding", role, "--clusterrole="+role, "--serviceaccount=default:"+role)
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(func(ctx context.Context) error {
+				_, err := w.Kubectl(ctx, "delete", "clusterrolebinding", role)
+				return err
+			})
+			may := func(verb, resource string) bool {
+				out, err := w.Kubectl(ctx, "auth", "can-i", verb, resource+"."+group, "--as=system:serviceaccount:default:"+role)
+				return err == nil && out == "yes\n"
+			}
+			Eventually(func() bool { return may("list", "guardrails") }).Should(BeTrue(), role)
+			for _, kind := range []string{"conditionsets", "guardrails", "guardrailexceptions"} {
+				for _, verb := range []string{"create", "delete"} {
+					Expect(may(verb, kind)).To(Equal(kind == resource), "%s %s %s", role, verb, kind)
+				}
+				Expect(may("get", kind)).To(BeTrue(), "%s get %s", role, kind)
+			}
+		}
+	})
+})

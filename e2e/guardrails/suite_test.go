@@ -1,0 +1,33 @@
+package guardrails
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/resourcestack/autohealer/e2e/conditionset/fixture"
+)
+
+func TestGuardrails(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Guardrails")
+}
+
+const (
+	none   = ""
+	prefer = "PreferNoSchedule"
+	repel  = "NoSchedule"
+	evict  = "NoExecute"
+)
+
+var w *fixture.World
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
+	// One manager needs no election, and a restarted one would wait for the dead one's lease.
+	w = fixture.Start(ctx, "--leader-elect=false")
+})
+
+var _ = AfterEach(func(ctx SpecContext) { w.CheckInvariants(ctx) })
