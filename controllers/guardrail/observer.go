@@ -32,7 +32,7 @@ type outcome struct {
 func (o *Observer) use(ctx context.Context, all []*v1alpha1.Guardrail) {
 	results := map[string]outcome{}
 	rules := 0
-	for i, result := range o.Guard.SetGuardrails(all) {
+	for i, result := range o.Guard.SetGuardrails(all) { //nolint:contextcheck // it waits for nothing
 		results[all[i].Name] = outcome{uid: all[i].UID, generation: all[i].Generation, GuardrailResult: result}
 		rules += result.Rules
 	}
