@@ -41,9 +41,13 @@ type program struct {
 // position and the cause.
 func (e *environments) compile(expression string, want *cel.Type) (program, error) {
 	p, _, err := e.check(expression, want)
+	if err == nil {
+		err = p.withinBounds(expression)
+	}
 	return p, err
 }
 
+// check is compile without the bound on cost.
 func (e *environments) check(expression string, want *cel.Type) (program, *cel.Ast, error) {
 	checked, issues := e.typed.Compile(expression)
 	if issues.Err() != nil {
@@ -61,11 +65,17 @@ func (e *environments) check(expression string, want *cel.Type) (program, *cel.A
 	if err != nil {
 		return program{}, nil, fmt.Errorf("estimate cost: %w", err)
 	}
-	if p.cost = estimate.Max; p.cost > p.maxCost() {
-		return program{}, nil, errorAtStart(expression, "may cost %d, at most %d allowed; bound its loops and texts", p.cost, p.maxCost())
-	}
+	p.cost = estimate.Max
 	p.run, err = e.plan(expression)
 	return p, checked, err
+}
+
+// withinBounds refuses what may cost too much.
+func (p program) withinBounds(expression string) error {
+	if p.cost <= p.maxCost() {
+		return nil
+	}
+	return errorAtStart(expression, "may cost %d, at most %d allowed; bound its loops and texts", p.cost, p.maxCost())
 }
 
 // maxCost is what the expression may cost by the static estimate.
@@ -123,6 +133,9 @@ func (e *environments) plan(expression string) (cel.Program, error) {
 func (e *environments) compileRule(expression string) (program, error) {
 	p, checked, err := e.check(expression, cel.BoolType)
 	if err != nil {
+		return p, err
+	}
+	if err := p.withinBounds(expression); err != nil {
 		return p, err
 	}
 	constant, err := e.isConstant(checked)

@@ -199,3 +199,13 @@ func TestTheRulesOverExceptionsKnowWhenTheyAreMade(t *testing.T) {
 		}
 	}
 }
+
+// A Guardrail may not be called like a kind. One that is, stored past the webhook, has rules with ids of built-in ones.
+func TestAnExceptionForABuiltInRuleDoesNotLiftOneOfTheSameName(t *testing.T) {
+	g := newTestGuard(t, nil)
+	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "conditionset", `{rules: [{name: matches-healthy-nodes, kinds: [ConditionSet], expression: "object.spec.type != 'Ready'"}]}`)})
+	g.SetExceptions([]*v1alpha1.GuardrailException{lifting(t, healthySpec, noon.Add(time.Hour), healthyRule)})
+	if v := create(t, g, healthySpec); v.Allowed || len(v.Lifted) != 1 || !strings.HasSuffix(v.Message(), "(Guardrail conditionset)") {
+		t.Errorf("allowed %v, lifted %v: %s", v.Allowed, v.Lifted, v.Message())
+	}
+}

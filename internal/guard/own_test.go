@@ -76,6 +76,7 @@ func TestCheckGuardrail(t *testing.T) {
 		"a rule over all roots": {
 			`{name: r, kinds: [ConditionSet], expression: "plan.wouldTaint < limits.maxTaintedNodes.nodes && facts.synced && request.userInfo.username != '' && oldObject == null && authorizer.serviceAccount('a', 'b').group('').resource('nodes').check('patch').allowed() && variables.evicts"}`, nil,
 		},
+		"a rule over long fields": {`{name: r, kinds: [ConditionSet], expression: "has(object.metadata.annotations) && 'owner' in object.metadata.annotations"}`, nil},
 		"a misspelt field": {
 			`{name: r, kinds: [ConditionSet], expression: "object.spec.efect != 'NoExecute'"}`,
 			[]RuleError{{"r", "expression", "ConditionSet", "1:12: undefined field 'efect'\n | object.spec.efect != 'NoExecute'\n | ...........^"}},
@@ -221,7 +222,7 @@ func TestRulesOfAllGuardrailsTogetherHaveABoundAndTheOldestHold(t *testing.T) {
 	if len(one) != 0 {
 		t.Fatalf("one rule is too much already: %v", one)
 	}
-	older, younger := costly(t, "older", 10, noon), costly(t, "younger", 100, noon.Add(time.Hour))
+	older, younger := costly(t, "b-older", 10, noon), costly(t, "a-younger", 100, noon.Add(time.Hour))
 	results := g.SetGuardrails([]*v1alpha1.Guardrail{younger, older})
 	if len(results[1].Errors) != 0 || results[1].Rules != 10 {
 		t.Errorf("the older Guardrail has errors: %v", results[1].Errors)
@@ -229,7 +230,7 @@ func TestRulesOfAllGuardrailsTogetherHaveABoundAndTheOldestHold(t *testing.T) {
 	if n := len(results[0].Errors); n == 0 || results[0].Rules != 100-n || !strings.HasPrefix(results[0].Errors[0].Message, "with the rules before it, those of older Guardrails included, it may cost 1") {
 		t.Errorf("%d errors, %d rules in force: %v", n, results[0].Rules, results[0].Errors[:min(1, n)])
 	}
-	if _, v := Admit(t.Context(), g, stored(t, goodSpec)); v.Allowed || !strings.HasPrefix(v.RuleIDs()[0], "younger/") {
+	if _, v := Admit(t.Context(), g, stored(t, goodSpec)); v.Allowed || !strings.HasPrefix(v.RuleIDs()[0], "a-younger/") {
 		t.Errorf("allowed %v, by %v", v.Allowed, v.RuleIDs())
 	}
 }
@@ -390,5 +391,26 @@ func TestADeclaredConditionTypeIsHealthyAtOnce(t *testing.T) {
 				t.Error("the literal for the generated policy has a declared type: policies are generated for all clusters")
 			}
 		}
+	}
+}
+
+func TestAGuardrailThatIsRefusedOnlyMakesThingsStricter(t *testing.T) {
+	g := newTestGuard(t, nil)
+	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", `{paused: true, limits: {maxTaintedNodes: 90%, maxEvictingNodes: 1}, conditionTypes: [{type: Ready, healthyStatus: "False"}],
+		rules: [{name: no-eviction, kinds: [ConditionSet], expression: "object.spec.effect != 'NoExecute'"}]}`)})
+	p := g.Policy()
+	if p.Limits.MaxTaintedNodes.String() != "10%" || p.Limits.MaxEvictingNodes.String() != "5% and 1" || !p.Paused() {
+		t.Errorf("limits %s and %s, paused %v", p.Limits.MaxTaintedNodes, p.Limits.MaxEvictingNodes, p.Paused())
+	}
+	if _, v := Admit(t.Context(), g, stored(t, evictingSpec)); v.Allowed {
+		t.Error("its rule doesn't hold")
+	}
+}
+
+func TestAtRunTimeAnObjectSaysWhatKindItIs(t *testing.T) {
+	g := newTestGuard(t, nil)
+	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", `{rules: [{name: kind, kinds: [ConditionSet], expression: "object.kind == 'ConditionSet' && object.apiVersion.startsWith('autohealer.')"}]}`)})
+	if _, v := Admit(t.Context(), g, stored(t, goodSpec)); !v.Allowed {
+		t.Error(v.Message())
 	}
 }

@@ -244,7 +244,8 @@ func (k *builtinKind) compileRule(r Rule) (*compiledRule, error) {
 	compiled.atRunTime = !compiled.needsFacts() && !condition.asksRequester && !compiled.reads.anyOf(rootRequest, rootOldObject)
 	compiled.unchangedExpression = unchangedExpression(compiled.reads, k.recheck)
 	if compiled.unchangedExpression != "" {
-		unchanged, err := k.env.compile(compiled.unchangedExpression, cel.BoolType)
+		// It compares what the rule reads, which may be long; its author isn't to blame for that.
+		unchanged, _, err := k.env.check(compiled.unchangedExpression, cel.BoolType)
 		if err != nil {
 			return nil, &fieldError{"recheck", err}
 		}

@@ -70,14 +70,19 @@ func objectType(crd *extv1.CustomResourceDefinition) (*decl.DeclType, error) {
 	}}
 	visitor.Visit(s)
 	s.Properties["metadata"] = metadataSchema()
+	for _, name := range []string{"apiVersion", "kind"} {
+		s.Properties[name] = textSchema(63)
+	}
 	return model.SchemaDeclType(s, true).MaybeAssignTypeName(crd.Spec.Names.Kind), nil
+}
+
+func textSchema(length int64) schema.Structural {
+	return schema.Structural{Generic: schema.Generic{Type: "string"}, ValueValidation: &schema.ValueValidation{MaxLength: &length}}
 }
 
 // metadataSchema has the fields of ObjectMeta that a rule may want; the bounds are the API server's own.
 func metadataSchema() schema.Structural {
-	text := func(length int64) schema.Structural {
-		return schema.Structural{Generic: schema.Generic{Type: "string"}, ValueValidation: &schema.ValueValidation{MaxLength: &length}}
-	}
+	text := textSchema
 	texts := func(length int64) schema.Structural {
 		value, entries := text(length), int64(256)
 		return schema.Structural{
