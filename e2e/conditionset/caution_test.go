@@ -28,7 +28,7 @@ var _ = Describe("Before it evicts, a set", func() {
 		Expect(history.Effects(ctx, node, key)).To(HaveExactElements(corev1.TaintEffect(none), corev1.TaintEffect(repel), corev1.TaintEffect(evict)))
 		claim := fixture.ClaimOn(w.Node(ctx, node), key)
 		Expect(claim.EvictSince.Sub(claim.Since.Time)).To(BeNumerically("~", 3*time.Second, time.Second))
-		Expect(w.Acts("evict-after")).To(ContainElement(SatisfyAll(HaveField("Verb", "Escalate"), HaveField("Reason", "EvictAfterElapsed"))))
+		Eventually(func() []fixture.Act { return w.Acts("evict-after") }).Should(ContainElement(SatisfyAll(HaveField("Verb", "Escalate"), HaveField("Reason", "EvictAfterElapsed"))))
 	})
 
 	It("no longer evicts a node that it taints for the third time within an hour", func(ctx SpecContext) {
