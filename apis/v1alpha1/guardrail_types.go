@@ -211,11 +211,11 @@ type GuardrailStatus struct {
 
 	// rules is the number of rules in force.
 	// +optional
-	Rules int32 `json:"rules"`
+	Rules *int32 `json:"rules,omitempty"`
 
 	// rejects counts the stored policies that a rule of this Guardrail refuses now.
 	// +optional
-	Rejects int32 `json:"rejects"`
+	Rejects *int32 `json:"rejects,omitempty"`
 
 	// rejectedPolicies names up to 20 of them, as Kind/name or Kind/namespace/name, sorted.
 	// +optional

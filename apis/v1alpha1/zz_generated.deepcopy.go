@@ -497,6 +497,16 @@ func (in *GuardrailStatus) DeepCopyInto(out *GuardrailStatus) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.Rules != nil {
+		in, out := &in.Rules, &out.Rules
+		*out = new(int32)
+		**out = **in
+	}
+	if in.Rejects != nil {
+		in, out := &in.Rejects, &out.Rejects
+		*out = new(int32)
+		**out = **in
+	}
 	if in.RejectedPolicies != nil {
 		in, out := &in.RejectedPolicies, &out.RejectedPolicies
 		*out = make([]string, len(*in))

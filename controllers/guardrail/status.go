@@ -6,6 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/guard"
@@ -27,8 +28,7 @@ type state struct {
 func statusOf(g *v1alpha1.Guardrail, st state) v1alpha1.GuardrailStatus {
 	after := *g.Status.DeepCopy()
 	after.ObservedGeneration = g.Generation
-	after.Rules = int32(st.result.Rules)
-	after.Rejects = int32(len(st.rejected))
+	after.Rules, after.Rejects = ptr.To(int32(st.result.Rules)), ptr.To(int32(len(st.rejected)))
 	after.RejectedPolicies = nil
 	if len(st.rejected) > 0 {
 		after.RejectedPolicies = st.rejected[:min(samples, len(st.rejected))]
@@ -91,7 +91,10 @@ func ready(g *v1alpha1.Guardrail, st state) metav1.Condition {
 
 // inForce tells in numbers what the Guardrail does.
 func inForce(g *v1alpha1.Guardrail, st state) string {
-	says := []string{count(st.result.Rules, "rule")}
+	var says []string
+	if n := st.result.Rules; n > 0 {
+		says = append(says, count(n, "rule"))
+	}
 	if l := g.Spec.Limits; l != nil {
 		for _, cap := range []struct {
 			name  string
@@ -111,7 +114,10 @@ func inForce(g *v1alpha1.Guardrail, st state) string {
 	if p := g.Spec.ConditionSetPrecedence; p != "" {
 		says = append(says, "precedence "+string(p))
 	}
-	text := "It brings " + strings.Join(says, ", ") + "."
+	text := "It lays down nothing."
+	if len(says) > 0 {
+		text = "It lays down " + strings.Join(says, ", ") + "."
+	}
 	if n := len(st.rejected); n > 0 {
 		text += fmt.Sprintf(" Its rules refuse %s; see rejectedPolicies.", counted(n, "stored policy", "stored policies"))
 	}

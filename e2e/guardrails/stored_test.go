@@ -37,7 +37,7 @@ var _ = Describe("A rule that comes later", func() {
 		Eventually(func() (v1alpha1.GuardrailStatus, error) {
 			rail, err := readRail(ctx, "tight")
 			return rail.Status, err
-		}).Should(And(HaveField("Rules", int32(1)), HaveField("Rejects", int32(1)), HaveField("RejectedPolicies", []string{"ConditionSet/tightened"})))
+		}).Should(And(HaveField("Rules", HaveValue(BeEquivalentTo(1))), HaveField("Rejects", HaveValue(BeEquivalentTo(1))), HaveField("RejectedPolicies", []string{"ConditionSet/tightened"})))
 
 		By("doing nothing new, and undoing what stopped matching")
 		w.Report(ctx, nodes[1], "TightenedBroken", corev1.ConditionTrue)
