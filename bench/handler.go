@@ -29,6 +29,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/weed"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/webhooks"
@@ -45,7 +46,8 @@ func noop() *admission.Webhook {
 func handlerOver(nodes, sets int) (*admission.Webhook, *guard.Guard, error) {
 	now := time.Now()
 	facts := &kube.Facts{
-		Fleet: condition.NewFleet(limit.Builtin()), Clock: clock.RealClock{}, Server: &kube.ServerClock{Clock: clock.RealClock{}},
+		Fleet: condition.NewFleet(limit.Builtin()), Yard: weed.NewYard(limit.Builtin(), ""),
+		Clock: clock.RealClock{}, Server: &kube.ServerClock{Clock: clock.RealClock{}},
 	}
 	at := condition.Moment{Now: now, Server: now}
 	for i := range sets {
@@ -63,6 +65,7 @@ func handlerOver(nodes, sets int) (*admission.Webhook, *guard.Guard, error) {
 		}
 	}
 	facts.Fleet.MarkSynced(at)
+	facts.Yard.MarkSynced(weed.Moment(at))
 	facts.Heard()
 	rules, err := guard.New(guard.Options{
 		Facts: facts, Planners: map[string]guard.Planner{"ConditionSet": guard.PlannerOf(facts.PreviewConditionSet)},

@@ -6,16 +6,12 @@ import (
 	"errors"
 	"fmt"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
@@ -24,6 +20,7 @@ import (
 	"github.com/resourcestack/autohealer/controllers"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/weed"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/webhooks"
@@ -38,7 +35,8 @@ func run(ctx context.Context, o options) error {
 	config.QPS = -1 // API priority and fairness governs; a limit here would delay an undo
 	config.UserAgent = "autohealer-manager/" + buildVersion()
 	facts := &kube.Facts{
-		Fleet: condition.NewFleet(limit.Builtin()), Clock: clock.RealClock{}, Server: &kube.ServerClock{Clock: clock.RealClock{}},
+		Fleet: condition.NewFleet(limit.Builtin()), Yard: weed.NewYard(limit.Builtin(), o.namespace),
+		Clock: clock.RealClock{}, Server: &kube.ServerClock{Clock: clock.RealClock{}},
 	}
 	facts.Server.Watch(config)
 	serving := newCertificate(o)
@@ -66,13 +64,17 @@ func addAll(mgr ctrl.Manager, o options, facts *kube.Facts, serving certificate,
 		return err
 	}
 	rules, err := guard.New(guard.Options{
-		Facts: facts, Planners: map[string]guard.Planner{"ConditionSet": guard.PlannerOf(facts.PreviewConditionSet)},
-		Stored: &kube.Policies{Cache: mgr.GetCache(), Scheme: mgr.GetScheme()}, Authorizer: asking, AwaitGuardrails: true,
+		Facts: facts, Planners: map[string]guard.Planner{
+			"ConditionSet": guard.PlannerOf(facts.PreviewConditionSet),
+			"WeederConfig": guard.PlannerOf(facts.PreviewWeederConfig),
+		},
+		OwnNamespace: o.namespace,
+		Stored:       &kube.Policies{Cache: mgr.GetCache(), Scheme: mgr.GetScheme()}, Authorizer: asking, AwaitGuardrails: true,
 	})
 	if err != nil {
 		return fmt.Errorf("make the guard: %w", err)
 	}
-	if err := mgr.Add(&kube.ClockStep{Distrust: facts.Fleet.HoldActsUntil}); err != nil {
+	if err := mgr.Add(&kube.ClockStep{Distrust: facts.HoldActsUntil}); err != nil {
 		return fmt.Errorf("add the watch over the clock: %w", err)
 	}
 	if err := serving.SetupWithManager(mgr); err != nil {
@@ -112,25 +114,4 @@ func newManager(config *rest.Config, o options, serving certificate, election el
 			Host: o.webhookBindHost, Port: o.webhookPort, TLSOpts: []func(*tls.Config){serving.TLSConfig},
 		}),
 	})
-}
-
-// cacheOptions keep out of memory what nobody reads: with 5,000 nodes that is most of it.
-func cacheOptions() cache.Options {
-	return cache.Options{
-		DefaultTransform: cache.TransformStripManagedFields(),
-		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Node{}: {Transform: slimNode},
-			// Only node leases: the manager may not list others, and there may be many.
-			&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{corev1.NamespaceNodeLease: {}}},
-		},
-	}
-}
-
-// slimNode drops the list of images and volumes.
-func slimNode(object any) (any, error) {
-	if node, ok := object.(*corev1.Node); ok {
-		node.ManagedFields = nil
-		node.Status.Images, node.Status.VolumesInUse, node.Status.VolumesAttached = nil, nil, nil
-	}
-	return object, nil
 }

@@ -54,14 +54,16 @@ func TestInstall(t *testing.T) {
 		g := NewWithT(t)
 		_, err := c.Kubectl(t.Context(), "delete", "validatingwebhookconfiguration", "autohealer")
 		g.Expect(err).NotTo(HaveOccurred())
-		for _, samples := range []string{"samples", "samples/npd"} {
+		for _, samples := range []string{"samples", "samples/npd", "samples/tenant"} {
 			_, err := c.Kubectl(t.Context(), "apply", "-k", samples, "--dry-run=server")
 			g.Expect(err).NotTo(HaveOccurred())
 		}
-		g.Eventually(func() error {
-			_, err := c.Kubectl(t.Context(), "apply", "-f", "samples/refused/outofdisk.yaml", "--dry-run=server")
-			return err
-		}, "20s").Should(MatchError(ContainSubstring("ValidatingAdmissionPolicy 'autohealer-conditionset'")), "without any webhook")
+		for sample, kind := range map[string]string{"outofdisk": "conditionset", "weederconfig": "weederconfig"} {
+			g.Eventually(func() error {
+				_, err := c.Kubectl(t.Context(), "apply", "-f", "samples/refused/"+sample+".yaml", "--dry-run=server")
+				return err
+			}, "20s").Should(MatchError(ContainSubstring("ValidatingAdmissionPolicy 'autohealer-"+kind+"'")), "without any webhook")
+		}
 	})
 }
 
@@ -103,10 +105,21 @@ func testRights(t *testing.T, c kubernetes.Interface) {
 		{true, "patch", "", "nodes", "a", ""},
 		{false, "update", "", "nodes/status", "a", ""},
 		{false, "delete", "", "nodes", "a", ""},
-		{true, "list", "", "pods", "", ""},
-		{false, "get", "", "pods", "a", "default"},
-		{false, "delete", "", "pods", "a", "default"},
-		{false, "create", "", "pods/eviction", "a", "default"},
+		{true, "watch", "autohealer.resourcestack.com", "weederconfigs", "", "default"},
+		{true, "patch", "autohealer.resourcestack.com", "weederconfigs/status", "a", "default"},
+		{false, "patch", "autohealer.resourcestack.com", "weederconfigs", "a", "default"},
+		{false, "create", "autohealer.resourcestack.com", "weederconfigs", "", "default"},
+		{true, "watch", "", "pods", "", ""},
+		{true, "delete", "", "pods", "a", "default"},
+		{false, "deletecollection", "", "pods", "", "default"},
+		{true, "create", "", "pods/eviction", "a", "default"},
+		{false, "create", "", "pods", "", "default"},
+		{false, "patch", "", "pods", "a", "default"},
+		{true, "watch", "", "services", "", ""},
+		{false, "patch", "", "services", "a", "default"},
+		{true, "watch", "", "namespaces", "", ""},
+		{true, "watch", "discovery.k8s.io", "endpointslices", "", ""},
+		{false, "patch", "discovery.k8s.io", "endpointslices", "a", "default"},
 		{true, "watch", "apps", "daemonsets", "", ""},
 		{false, "get", "apps", "daemonsets", "a", "default"},
 		{false, "patch", "apps", "daemonsets", "a", "default"},

@@ -10,6 +10,7 @@ import (
 	"github.com/resourcestack/autohealer/controllers/conditionset"
 	"github.com/resourcestack/autohealer/controllers/guardrail"
 	"github.com/resourcestack/autohealer/controllers/guardrailexception"
+	"github.com/resourcestack/autohealer/controllers/weederconfig"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
 )
@@ -25,7 +26,7 @@ type Options struct {
 }
 
 // policies are empty objects of the kinds that the rules judge and exceptions may name.
-var policies = []client.Object{&v1alpha1.ConditionSet{}}
+var policies = []client.Object{&v1alpha1.ConditionSet{}, &v1alpha1.WeederConfig{}}
 
 // AddToManager adds every kind's controllers to a manager.
 func AddToManager(mgr manager.Manager, opts Options) error {
@@ -48,6 +49,12 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		},
 		func() error {
 			return conditionset.AddToManager(mgr, conditionset.Options{
+				Guard: opts.Guard, Facts: opts.Facts, OwnNamespace: opts.OwnNamespace, Leads: opts.Leads,
+				Stored: stored, Rejections: rejections,
+			})
+		},
+		func() error {
+			return weederconfig.AddToManager(mgr, weederconfig.Options{
 				Guard: opts.Guard, Facts: opts.Facts, OwnNamespace: opts.OwnNamespace, Leads: opts.Leads,
 				Stored: stored, Rejections: rejections,
 			})

@@ -17,7 +17,7 @@ type WeederConfigSpec struct {
 	// the config's namespace, or in those of namespaceSelector; its dependents are pods of the same namespace.
 	// +required
 	// +kubebuilder:validation:MinProperties=1
-	// +kubebuilder:validation:MaxProperties=100
+	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 63 && k.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'))",message="a Service name has at most 63 characters: lower-case letters, digits and -, without a - at either end"
 	ServicesAndDependantSelectors map[string]DependantSelectors `json:"servicesAndDependantSelectors"`
 
@@ -64,8 +64,8 @@ type WeederConfigSpec struct {
 	// +optional
 	Mode Mode `json:"mode,omitempty"`
 
-	// serviceAccountName is the ServiceAccount, in the config's namespace, that must be allowed to delete the pods there
-	// (with deletion Evict: to create pods/eviction). Not asked in Autohealer's own namespace. Default: default.
+	// serviceAccountName is the ServiceAccount, in the config's namespace, that must be allowed to delete pods there (with
+	// deletion Evict also to create pods/eviction). Not asked in Autohealer's own namespace. Default: default.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -78,7 +78,7 @@ type DependantSelectors struct {
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:XValidation:rule="self.all(s, has(s.matchLabels) && size(s.matchLabels) > 0 || has(s.matchExpressions) && size(s.matchExpressions) > 0)",message="an empty podSelector would select every pod; name the dependents' labels"
 	PodSelectors []LabelSelector `json:"podSelectors"`
 }

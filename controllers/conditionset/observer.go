@@ -124,7 +124,7 @@ func (o *Observer) attach(nodes, sets kube.Queue) {
 }
 
 func (o *Observer) enqueueAll() {
-	if !o.Facts.Synced() {
+	if !o.Facts.Fleet.Synced() {
 		return
 	}
 	o.enqueueNodes(o.Facts.Fleet.Nodes())

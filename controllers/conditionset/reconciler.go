@@ -89,7 +89,7 @@ func (r *Reconciler) observe(cs *v1alpha1.ConditionSet) (st state, ok bool) {
 	if st.paused, ok = r.Observer.pausedBy(); !ok {
 		return st, false
 	}
-	st.synced = facts.Synced()
+	st.synced = facts.Fleet.Synced()
 	st.trouble = r.Troubles.Get(cs.UID)
 	if st.summary, ok = facts.Fleet.Summary(cs.UID, facts.Moment()); !ok {
 		st.summary = condition.Summary{}

@@ -26,6 +26,7 @@ var (
 	// notClients are calls that look like a client's and are an actuator's.
 	notClients = []string{
 		"controllers/conditionset/node_reconciler.go: r.Taints.Apply",
+		"controllers/weederconfig/pod_reconciler.go: r.Pods.Apply",
 	}
 	// product is what runs in a cluster.
 	product = []string{"apis", "cmd", "controllers", "internal", "pkg", "webhooks"}

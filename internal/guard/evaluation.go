@@ -12,6 +12,7 @@ import (
 	"github.com/google/cel-go/interpreter"
 	admissionv1 "k8s.io/api/admission/v1"
 	apicel "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	celvalues "k8s.io/apiserver/pkg/cel/common"
 )
 
@@ -30,6 +31,7 @@ type evaluation struct {
 	request           *admissionv1.AdmissionRequest
 	exceptions        []*exception
 	facts             Facts
+	authorizer        authorizer.UnconditionalAuthorizer
 	// liveKnown: rules may look at the live part of plan; nil until one wants to.
 	liveKnown *bool
 
@@ -46,7 +48,7 @@ type evaluation struct {
 func (g *Guard) evaluation(ctx context.Context, rules *ruleSet, kind *kindRules, object map[string]any) *evaluation {
 	e := &evaluation{
 		ctx: ctx, guard: g, rules: rules, kind: kind, object: object, now: g.opts.Clock.Now(),
-		exceptions: rules.exceptions[targetOf(kind.name, object)], facts: g.opts.Facts,
+		exceptions: rules.exceptions[targetOf(kind.name, object)], facts: g.opts.Facts, authorizer: g.opts.Authorizer,
 		variables: make([]any, len(kind.variables)),
 	}
 	for i, v := range kind.tableValues {

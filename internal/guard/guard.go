@@ -28,6 +28,9 @@ type Options struct {
 	Stored Stored
 	// Authorizer answers what an account may do. Without it every rule over authorizer is skipped, visibly.
 	Authorizer authorizer.UnconditionalAuthorizer
+	// OwnNamespace is Autohealer's: elsewhere policies act for tenants, with their accounts' rights. "" when it isn't known;
+	// then every namespace counts as a tenant's.
+	OwnNamespace string
 	// Limits that hold where no Guardrail sets others. Default: the built-in ones.
 	Limits func() limit.Limits
 	// AwaitGuardrails: until the first SetGuardrails everything counts as paused, and of the kinds that act nothing is admitted.

@@ -43,7 +43,7 @@ func (e *evaluation) cannot(r *compiledRule) *Skip {
 		return &Skip{Rule: r.ID, Severity: r.Severity, Reason: r.broken}
 	case r.live && !e.knowsLive(), r.usesFacts && !e.factsKnown():
 		return &Skip{Rule: r.ID, Severity: r.OnFactsUnavailable, Reason: reasons[MissingFacts], Missing: MissingFacts}
-	case r.condition.asks && e.guard.opts.Authorizer == nil:
+	case r.condition.asks && e.authorizer == nil:
 		return &Skip{Rule: r.ID, Severity: r.Severity, Reason: reasons[MissingAuthorizer], Missing: MissingAuthorizer}
 	}
 	return nil

@@ -49,7 +49,7 @@ func infoOf(kind string) kindInfo {
 	case kindConditionSet:
 		return kindInfo{live: reflect.TypeFor[condition.Preview](), tables: conditionTables}
 	case kindWeederConfig:
-		return kindInfo{live: reflect.TypeFor[weed.Preview]()}
+		return kindInfo{known: reflect.TypeFor[weed.Terms](), askKnown: termsOfWeeder, live: reflect.TypeFor[weed.Preview]()}
 	case kindGuardrail:
 		return kindInfo{
 			known: reflect.TypeFor[guardrail.Preview](), askKnown: previewGuardrail,

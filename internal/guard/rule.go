@@ -50,8 +50,10 @@ type Test struct {
 	// Plan is what the planner would say of the object. Default: nothing matches, nothing is limited.
 	Plan json.RawMessage `json:"plan,omitempty"`
 	// Facts says whether the facts are complete. Default: they are.
-	Facts  *TestFacts `json:"facts,omitempty"`
-	Expect Outcome    `json:"expect"`
+	Facts *TestFacts `json:"facts,omitempty"`
+	// AccountsMay is what the authorizer answers to every question. Default: yes.
+	AccountsMay *bool   `json:"accountsMay,omitempty"`
+	Expect      Outcome `json:"expect"`
 }
 
 // TestFacts is the part of the facts that a test may set.

@@ -10,6 +10,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
@@ -37,6 +38,9 @@ func (g *Guard) RunTest(ctx context.Context, name string, test Test) (Verdict, e
 	if e.exceptions, e.facts = nil, (TestFacts{Complete: true}); test.Facts != nil {
 		e.facts = *test.Facts
 	}
+	if e.authorizer = answer(authorizer.DecisionAllow); test.AccountsMay != nil && !*test.AccountsMay {
+		e.authorizer = answer(authorizer.DecisionDeny)
+	}
 	known := e.facts.Synced()
 	e.liveKnown = &known
 	if err := e.plan.standIn(test.Plan, kind.kindInfo); err != nil {
@@ -56,7 +60,7 @@ func testObject(kind string, text json.RawMessage) (map[string]any, error) {
 	}
 	object["apiVersion"], object["kind"] = v1alpha1.GroupVersion.String(), kind
 	if object["metadata"] == nil {
-		object["metadata"] = map[string]any{"name": "example"}
+		object["metadata"] = map[string]any{"name": "example", "namespace": "example"}
 	}
 	return object, nil
 }

@@ -9,15 +9,17 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
 
 // Facts is what admission and controllers know of the cluster, kept up to date by informers.
 type Facts struct {
 	Fleet  *condition.Fleet
+	Yard   *weed.Yard
 	Clock  clock.PassiveClock
 	Server *ServerClock
 
-	heard atomic.Pointer[time.Time]
+	heard, heardSlices atomic.Pointer[time.Time]
 }
 
 // Heard notes that the watch of nodes delivered something, which proves that it lives.
@@ -32,11 +34,27 @@ func (f *Facts) Moment() condition.Moment {
 }
 
 // Synced says whether every informer behind the facts has synced.
-func (f *Facts) Synced() bool { return f.Fleet.Synced() }
+func (f *Facts) Synced() bool { return f.Fleet.Synced() && f.Yard.Synced() }
+
+// HoldActsUntil lets nothing new be done before t.
+func (f *Facts) HoldActsUntil(t time.Time) {
+	f.Fleet.HoldActsUntil(t)
+	f.Yard.HoldActsUntil(t)
+}
 
 // Age is how long ago the watch of nodes last delivered anything; a day when it never did.
-func (f *Facts) Age(now time.Time) time.Duration {
-	heard := f.heard.Load()
+func (f *Facts) Age(now time.Time) time.Duration { return since(f.heard.Load(), now) }
+
+// HeardSlices notes that the watch of EndpointSlices delivered something.
+func (f *Facts) HeardSlices() {
+	now := f.Clock.Now()
+	f.heardSlices.Store(&now)
+}
+
+// SlicesAge is how long ago the watch of EndpointSlices last delivered anything; a day when it never did.
+func (f *Facts) SlicesAge(now time.Time) time.Duration { return since(f.heardSlices.Load(), now) }
+
+func since(heard *time.Time, now time.Time) time.Duration {
 	if heard == nil {
 		return 24 * time.Hour
 	}
@@ -48,6 +66,15 @@ func (f *Facts) PreviewConditionSet(set *v1alpha1.ConditionSet, limits limit.Lim
 	preview, err := f.Fleet.Preview(set, limits, condition.Moment{Now: now, Server: f.Server.Now()})
 	if err != nil {
 		return condition.Preview{Unreadable: err.Error()}
+	}
+	return preview
+}
+
+// PreviewWeederConfig tells what a WeederConfig would do now.
+func (f *Facts) PreviewWeederConfig(wc *v1alpha1.WeederConfig, limits limit.Limits, now time.Time) weed.Preview {
+	preview, err := f.Yard.Preview(wc, limits, weed.Moment{Now: now, Server: f.Server.Now()})
+	if err != nil {
+		return weed.Preview{Unreadable: err.Error()}
 	}
 	return preview
 }

@@ -2,11 +2,13 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -44,6 +46,20 @@ func WriteStatus(ctx context.Context, c client.Client, before, after client.Obje
 		return false, fmt.Errorf("write status of %s: %w", after.GetName(), err)
 	}
 	return true, nil
+}
+
+// MergeStatus writes fields of an object's status, whatever the others are by now: it is for what only the leader writes, and
+// for writes that can't wait for the newest object. Namespace, name and UID say of which object; one that was created anew
+// under the name is a conflict.
+func MergeStatus(ctx context.Context, c client.Client, object client.Object, fields any) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.GetUID()}, "status": fields})
+	if err != nil {
+		return fmt.Errorf("encode status of %s: %w", object.GetName(), err)
+	}
+	if err := c.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return fmt.Errorf("write status of %s: %w", object.GetName(), err)
+	}
+	return nil
 }
 
 // AfterConflict is what a reconciler returns for one of our own objects. A conflict is no failure: what was computed came

@@ -151,3 +151,28 @@ func (y *Yard) refund(p *podState) (due []types.NamespacedName) {
 	}
 	return append(sortedKeys(due)[:min(len(due), headsWoken)], y.queue.heads(headsWoken)...)
 }
+
+// lookAgainRefused lies between two evictions of a pod that its PodDisruptionBudget keeps.
+const lookAgainRefused = 5 * time.Second
+
+// Refuse keeps, for the status, that a PodDisruptionBudget refused the plan's eviction, which Failed has taken back. It gives
+// when to ask again; zero when the window is over by then.
+func (y *Yard) Refuse(plan Plan, message string, at Moment) (again time.Time) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	key, d := plan.Pod.Key(), plan.Delete
+	p := y.pods[key.Namespace][key.Name]
+	w := y.windows[key.Namespace][watchKey{d.Config, types.NamespacedName{Namespace: key.Namespace, Name: d.Service}}]
+	if p == nil || p.UID != plan.Pod.UID || w == nil {
+		return time.Time{}
+	}
+	again = at.Now.Add(lookAgainRefused)
+	p.held = true
+	if w.note(p, Hold{Config: d.Config, Service: d.Service, Reason: HeldByDisruption, Message: message, At: again}) {
+		y.touch(w.of)
+	}
+	if !again.Before(w.Ends) {
+		return time.Time{}
+	}
+	return again
+}

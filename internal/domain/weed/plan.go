@@ -59,6 +59,8 @@ const (
 	HeldByRepeats    Reason = "MaxRepeatsPerOwner"
 	HeldByCooldown   Reason = "Cooldown"
 	HeldByLimit      Reason = "MaxPodDeletionsPerMinute"
+	// HeldByDisruption is the API server's answer to an eviction.
+	HeldByDisruption Reason = "PodDisruptionBudget"
 )
 
 // Hold is a deletion that a config would do and doesn't.

@@ -1,0 +1,80 @@
+package main
+
+import (
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/internal/domain/weed"
+)
+
+// cacheOptions keep out of memory what nobody reads: with 5,000 nodes, or 100,000 pods, that is most of it.
+func cacheOptions() cache.Options {
+	return cache.Options{
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Node{}: {Transform: slimNode},
+			// What is stored isn't a Pod any more: only the planner's handlers can read it. All others read pods live.
+			&corev1.Pod{}:                {Transform: weed.Transform},
+			&corev1.Service{}:            {Transform: slimService},
+			&corev1.Namespace{}:          {Transform: slimNamespace},
+			&discoveryv1.EndpointSlice{}: {Transform: slimSlice},
+			// Only node leases: the manager may not list others, and there may be many.
+			&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{corev1.NamespaceNodeLease: {}}},
+		},
+	}
+}
+
+// slimNode drops the list of images and volumes.
+func slimNode(object any) (any, error) {
+	if node, ok := object.(*corev1.Node); ok {
+		node.ManagedFields = nil
+		node.Status.Images, node.Status.VolumesInUse, node.Status.VolumesAttached = nil, nil, nil
+	}
+	return object, nil
+}
+
+// slimService leaves what says whose pods a Service has.
+func slimService(object any) (any, error) {
+	if svc, ok := object.(*corev1.Service); ok {
+		svc.ObjectMeta = slimMeta(svc.ObjectMeta, false)
+		svc.Spec = corev1.ServiceSpec{
+			Type: svc.Spec.Type, Selector: svc.Spec.Selector, PublishNotReadyAddresses: svc.Spec.PublishNotReadyAddresses,
+		}
+		svc.Status = corev1.ServiceStatus{}
+	}
+	return object, nil
+}
+
+// slimNamespace leaves the labels.
+func slimNamespace(object any) (any, error) {
+	if ns, ok := object.(*corev1.Namespace); ok {
+		ns.ObjectMeta = slimMeta(ns.ObjectMeta, true)
+	}
+	return object, nil
+}
+
+// slimSlice leaves which pods are behind which Service, and how they are.
+func slimSlice(object any) (any, error) {
+	if slice, ok := object.(*discoveryv1.EndpointSlice); ok {
+		slice.ObjectMeta = slimMeta(slice.ObjectMeta, true)
+		slice.Ports = nil
+		for i := range slice.Endpoints {
+			slice.Endpoints[i] = discoveryv1.Endpoint{Conditions: slice.Endpoints[i].Conditions, TargetRef: slice.Endpoints[i].TargetRef}
+		}
+	}
+	return object, nil
+}
+
+func slimMeta(meta metav1.ObjectMeta, labels bool) metav1.ObjectMeta {
+	slim := metav1.ObjectMeta{
+		Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID, ResourceVersion: meta.ResourceVersion, DeletionTimestamp: meta.DeletionTimestamp,
+	}
+	if labels {
+		slim.Labels = meta.Labels
+	}
+	return slim
+}

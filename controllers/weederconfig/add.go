@@ -1,0 +1,59 @@
+package weederconfig
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/resourcestack/autohealer/internal/actuate"
+	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/kube/status"
+)
+
+const (
+	podWorkers    = 32
+	configWorkers = 4
+	// judges ask the API server what accounts may do, one question after the other.
+	judges = 4
+)
+
+// Options are what the controllers for WeederConfigs need.
+type Options struct {
+	Guard *guard.Guard
+	Facts *kube.Facts
+	// OwnNamespace is where Autohealer's own pods run; "" when it runs outside the cluster.
+	OwnNamespace string
+	// Stored confirms just before an act that the rules in force are those that are stored.
+	Stored *kube.Stored
+	// Rejections learns which rules refuse which configs.
+	Rejections *kube.Rejections
+	// Leads says whether this replica surely leads, just before each act. Default: it does.
+	Leads func() bool
+}
+
+// AddToManager adds the observer and both controllers.
+func AddToManager(mgr manager.Manager, opts Options) error {
+	if err := registerMetrics(); err != nil {
+		return err
+	}
+	report := NewReporter(mgr.GetEventRecorder("autohealer"))
+	observer := NewObserver(mgr.GetCache(), opts, report)
+	troubles := &status.Troubles{Hit: func(config types.NamespacedName) { observer.enqueueConfig(config) }}
+	pods := &PodReconciler{
+		Observer: observer, Live: mgr.GetAPIReader(), Troubles: troubles, Report: report,
+		Book: &Book{Client: mgr.GetClient(), Observer: observer},
+		Pods: &actuate.Pods{
+			Client: mgr.GetClient(), Acts: mgr.GetLogger().WithName("acts"), Leads: opts.Leads,
+			Current: &kube.Generations{Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Stored: opts.Stored},
+		},
+	}
+	configs := &Reconciler{Client: mgr.GetClient(), Observer: observer, Troubles: troubles, Report: report}
+	if err := mgr.Add(observer); err != nil {
+		return err
+	}
+	if err := kube.AddController(mgr, "weederconfig-pod", pods, podWorkers, func(q kube.Queue) { observer.attach(q, nil) }); err != nil {
+		return err
+	}
+	return kube.AddController(mgr, "weederconfig", configs, configWorkers, func(q kube.Queue) { observer.attach(nil, q) })
+}

@@ -1,0 +1,82 @@
+package weederconfig
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/kube"
+)
+
+// Reporter tells of recoveries and deletions: Events for people, metrics for machines.
+type Reporter struct {
+	Events events.EventRecorder
+	acts   *kube.ActEvents
+}
+
+// NewReporter reports to a recorder.
+func NewReporter(recorder events.EventRecorder) *Reporter {
+	dropped := func(events int) { eventsDropped.Add(float64(events)) }
+	return &Reporter{Events: recorder, acts: kube.NewActEvents(recorder, dropped)}
+}
+
+// recovered tells of windows that opened, on the Service and on the config.
+func (r *Reporter) recovered(opened []weed.Opened, now time.Time) {
+	for _, w := range opened {
+		recoveriesTotal.WithLabelValues(w.Key.Namespace, w.Key.Name).Inc()
+		note := fmt.Sprintf("Service %s/%s turned Ready at %s; WeederConfig %s deletes pods that depend on it and crash-loop until %s",
+			w.Namespace, w.Service, clockTime(w.Opened), w.Key, clockTime(w.Ends))
+		service := &corev1.Service{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Service},
+		}
+		r.acts.Tell(now, service, configRef(w.Key, w.Config), v1alpha1.ReasonServiceRecovered, "Watch", note)
+	}
+}
+
+// deleted tells of a deletion, on the pod's owner and on the config.
+func (r *Reporter) deleted(plan weed.Plan, now time.Time) {
+	d := plan.Delete
+	countAct(d, "done")
+	deletionDelay.Observe(max(0, now.Sub(d.Recovered).Seconds()))
+	verb := "deletes"
+	if d.Evict {
+		verb = "evicts"
+	}
+	note := fmt.Sprintf("WeederConfig %s %s pod %s: Service %s recovered at %s, and %s", d.Key, verb, plan.Pod.Key(), d.Service, clockTime(d.Recovered), d.Loop)
+	if d.Repeat {
+		note += "; it had replaced a pod that was deleted before"
+	}
+	r.acts.Tell(now, ownerRef(plan.Pod), configRef(d.Key, d.Config), v1alpha1.ReasonPodDeleted, string(methodOf(d)), note)
+}
+
+func methodOf(d *weed.Deletion) v1alpha1.DeletionMethod {
+	if d.Evict {
+		return v1alpha1.Evict
+	}
+	return v1alpha1.Delete
+}
+
+func clockTime(t time.Time) string { return t.UTC().Format("15:04:05Z") }
+
+// ownerRef is the pod's controller: the pod itself is gone before anyone reads an Event on it.
+func ownerRef(p weed.Pod) runtime.Object {
+	c := p.Controller
+	return &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: c.APIVersion, Kind: c.Kind},
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: c.Name, UID: c.UID},
+	}
+}
+
+func configRef(key types.NamespacedName, uid types.UID) *v1alpha1.WeederConfig {
+	return &v1alpha1.WeederConfig{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kindWeederConfig},
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: uid},
+	}
+}

@@ -1,0 +1,91 @@
+package weederconfig
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/resourcestack/autohealer/internal/domain/weed"
+)
+
+// Labels are bounded: policies by namespace and name, never pods or Services.
+var (
+	actsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "autohealer_weeder_deletions_total",
+		Help: "Deletions of crash-looping pods, by WeederConfig, verb (Delete, Evict) and result (done, stale, refused by a PodDisruptionBudget, failed).",
+	}, []string{"namespace", "policy", "verb", "result"})
+
+	recoveriesTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "autohealer_weeder_recoveries_total",
+		Help: "Services that turned Ready, by WeederConfig.",
+	}, []string{"namespace", "policy"})
+
+	deletionDelay = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "autohealer_weeder_deletion_delay_seconds",
+		Help:    "Time from a Service's recovery to the deletion of a pod that depends on it. A pod may begin to crash-loop only later.",
+		Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 10, 60, 300, 1800},
+	})
+
+	windowsGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "autohealer_weeder_active_windows",
+		Help: "Services of a WeederConfig that turned Ready less than watchDuration ago.",
+	}, []string{"namespace", "policy"})
+
+	heldGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "autohealer_weeder_held_pods",
+		Help: "Crash-looping pods in open windows that a WeederConfig doesn't delete now, by reason.",
+	}, []string{"namespace", "policy", "reason"})
+
+	limitGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "autohealer_weeder_limit_reached",
+		Help: "1 while a limit or budget holds back deletions of a WeederConfig.",
+	}, []string{"namespace", "policy"})
+
+	eventsDropped = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "autohealer_weeder_events_dropped_total",
+		Help: "Events on single deletions left out because there were too many at once; the audit trail has them.",
+	})
+)
+
+// registerMetrics adds the metrics to the manager's registry; a second manager in one process shares them.
+func registerMetrics() error {
+	for _, c := range []prometheus.Collector{actsTotal, recoveriesTotal, deletionDelay, windowsGauge, heldGauge, limitGauge, eventsDropped} {
+		if err := metrics.Registry.Register(c); err != nil {
+			var again prometheus.AlreadyRegisteredError
+			if !errors.As(err, &again) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func countAct(d *weed.Deletion, result string) {
+	actsTotal.WithLabelValues(d.Key.Namespace, d.Key.Name, string(methodOf(d)), result).Inc()
+}
+
+func gaugeStates(key types.NamespacedName, sum weed.Summary, limited bool) {
+	windowsGauge.WithLabelValues(key.Namespace, key.Name).Set(float64(sum.Active))
+	heldGauge.DeletePartialMatch(policyLabels(key)) // else a reason that is over would stay
+	for reason, held := range sum.Held {
+		heldGauge.WithLabelValues(key.Namespace, key.Name, string(reason)).Set(float64(held.Pods))
+	}
+	value := 0.0
+	if limited {
+		value = 1
+	}
+	limitGauge.WithLabelValues(key.Namespace, key.Name).Set(value)
+}
+
+func policyLabels(key types.NamespacedName) prometheus.Labels {
+	return prometheus.Labels{"namespace": key.Namespace, "policy": key.Name}
+}
+
+// forgetStates drops the series of a config that is gone.
+func forgetStates(key types.NamespacedName) {
+	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{actsTotal, recoveriesTotal, windowsGauge, heldGauge, limitGauge} {
+		v.DeletePartialMatch(policyLabels(key))
+	}
+}

@@ -1,0 +1,181 @@
+package weederconfig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/resourcestack/autohealer/internal/actuate"
+	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/kube/status"
+)
+
+const (
+	// lookAgain is how soon a pod is decided on anew when nobody could say whether it may be deleted, and how soon those are
+	// looked at who may have its place: a refusal that all of them meet must not make them run in circles.
+	lookAgain = time.Second
+	// attempts bounds how often a pod that keeps changing is read and decided on in one go.
+	attempts = 4
+)
+
+// errNotAdmitted: the config isn't judged just now, or isn't admitted any more.
+var errNotAdmitted = errors.New("nothing admits the deletion now")
+
+// PodReconciler deletes the pods that a recovered Service lets restart.
+type PodReconciler struct {
+	Observer *Observer
+	Pods     *actuate.Pods
+	Book     *Book
+	// Live reads from the API server, past the cache.
+	Live     client.Reader
+	Troubles *status.Troubles
+	Report   *Reporter
+
+	sights sights
+}
+
+// Reconcile decides on one pod, and deletes it if its time has come.
+func (r *PodReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	defer r.Observer.follow(nil)
+	key := request.NamespacedName
+	for range attempts {
+		plan, next := r.decide(ctx, key)
+		switch next {
+		case weed.Nothing:
+			r.Troubles.Settled(key.String())
+			return r.at(plan.LookAgain), nil
+		case weed.ReadLive: // only the pod itself can tell what became of an earlier deletion
+			if err := r.readLive(ctx, key); err != nil {
+				return reconcile.Result{}, err
+			}
+			continue
+		}
+		err := r.act(ctx, plan)
+		if err == nil {
+			return reconcile.Result{}, nil
+		}
+		if result, over, err := r.failed(ctx, plan, err); over {
+			return result, err
+		}
+	}
+	return reconcile.Result{RequeueAfter: lookAgain}, nil
+}
+
+// decide plans from what is known, once that is confirmed by live reads where the watches have been silent.
+func (r *PodReconciler) decide(ctx context.Context, key types.NamespacedName) (weed.Plan, weed.Next) {
+	yard := r.Observer.yard()
+	plan, next := yard.Decide(key, r.Observer.moment(), "")
+	if next != weed.Delete {
+		return plan, next
+	}
+	read, err := r.sights.confirm(ctx, r, plan.Delete, key.Namespace)
+	if !read && err == nil {
+		return plan, next
+	}
+	doubt := ""
+	if err != nil {
+		log.FromContext(ctx).Error(err, "A deletion waits, since what is known can't be confirmed")
+		doubt = err.Error()
+	}
+	r.giveBack(plan)
+	return yard.Decide(key, r.Observer.moment(), doubt)
+}
+
+// act carries out a plan and tells of it.
+func (r *PodReconciler) act(ctx context.Context, plan weed.Plan) error {
+	d := plan.Delete
+	admitted, err := r.Observer.admissionFor(ctx, d)
+	switch {
+	case err != nil:
+		return &undone{err}
+	case !admitted.Valid():
+		return &undone{errNotAdmitted}
+	}
+	if err := r.Book.Enter(ctx, d); err != nil {
+		return &undone{err}
+	}
+	if err := r.Pods.Apply(ctx, plan, admitted); err != nil {
+		return err
+	}
+	r.Observer.yard().Confirm(plan.Pod.Key(), plan.Pod.UID)
+	r.Troubles.Written(plan.Pod.Key().String(), policyOf(d))
+	r.Report.deleted(plan, r.Observer.Facts.Clock.Now())
+	return nil
+}
+
+// undone is a failure before anything was asked of the API server that could delete the pod.
+type undone struct{ error }
+
+func (u *undone) Unwrap() error { return u.error }
+
+// failed sees to what becomes of a pod that couldn't be deleted; over says that nothing more is to be done now.
+func (r *PodReconciler) failed(ctx context.Context, plan weed.Plan, err error) (result reconcile.Result, over bool, _ error) {
+	key, d := plan.Pod.Key(), plan.Delete
+	var before *undone
+	if actuate.Certain(err) || errors.As(err, &before) {
+		r.giveBack(plan)
+	}
+	switch {
+	case apierrors.IsNotFound(err) && before == nil:
+		r.Observer.yard().ForgetPod(key) // whoever deleted it
+		countAct(d, "stale")
+		return reconcile.Result{}, true, nil
+	case actuate.Refused(err):
+		countAct(d, "refused")
+		return r.at(r.Observer.yard().Refuse(plan, err.Error(), r.Observer.moment())), true, nil
+	case superseded(err):
+		countAct(d, "stale")
+		return reconcile.Result{RequeueAfter: lookAgain}, true, nil
+	case errors.Is(err, actuate.ErrStale): // the pod changed: as it is now it may still have to go
+		countAct(d, "stale")
+		err := r.readLive(ctx, key)
+		return reconcile.Result{}, err != nil, err
+	}
+	countAct(d, "failed")
+	r.Troubles.Failed(key.String(), err, policyOf(d))
+	return reconcile.Result{}, true, err
+}
+
+// superseded: the config isn't what was admitted any more, or is about to be judged again. News of it are on their way.
+func superseded(err error) bool {
+	var unconfirmed *actuate.Unconfirmed
+	return errors.Is(err, errNotAdmitted) || errors.As(err, &unconfirmed) && errors.Is(err, actuate.ErrStale)
+}
+
+// giveBack takes back what a deletion took that surely didn't happen.
+func (r *PodReconciler) giveBack(plan weed.Plan) {
+	r.Observer.enqueuePods(r.Observer.yard().Failed(plan.Pod.Key(), plan.Pod.UID), lookAgain)
+}
+
+// readLive takes in a pod as the API server has it.
+func (r *PodReconciler) readLive(ctx context.Context, key types.NamespacedName) error {
+	var pod corev1.Pod
+	if err := r.Live.Get(ctx, key, &pod); apierrors.IsNotFound(err) {
+		r.Observer.yard().ForgetPod(key)
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("read pod %s before deleting it: %w", key, err)
+	}
+	r.Observer.enqueuePods(r.Observer.yard().ObserveLive(weed.ReadPod(&pod), r.Observer.moment()), lookAgain)
+	return nil
+}
+
+// at looks again when time alone may change the plan.
+func (r *PodReconciler) at(t time.Time) reconcile.Result {
+	if t.IsZero() {
+		return reconcile.Result{}
+	}
+	return reconcile.Result{RequeueAfter: max(0, t.Sub(r.Observer.Facts.Clock.Now())) + pastDeadline}
+}
+
+func policyOf(d *weed.Deletion) status.Policy {
+	return status.Policy{UID: d.Config, NamespacedName: d.Key}
+}

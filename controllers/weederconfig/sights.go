@@ -1,0 +1,98 @@
+package weederconfig
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/internal/domain/weed"
+)
+
+// quietWatch is for how long a silent watch is believed, and a live read. A watch can die without a word.
+const quietWatch = 20 * time.Second
+
+// sights remembers what was read live before deletions: whose pods a Service's are, and whether the config is still about
+// the namespace. Of the pod itself the deletion's preconditions make sure. It is safe for concurrent use.
+type sights struct {
+	mu   sync.Mutex
+	read map[sight]time.Time // needs mu
+}
+
+type sight struct{ namespace, service string }
+
+// confirm reads live what the watches haven't told of lately; read says that it did, so that one must decide again.
+func (s *sights) confirm(ctx context.Context, r *PodReconciler, d *weed.Deletion, namespace string) (read bool, err error) {
+	now := r.Observer.Facts.Clock.Now()
+	if r.Observer.Facts.SlicesAge(now) > quietWatch && s.old(sight{namespace, d.Service}, now) {
+		read = true
+		if err = r.readService(ctx, types.NamespacedName{Namespace: namespace, Name: d.Service}); err != nil {
+			return read, err
+		}
+		s.saw(sight{namespace, d.Service}, now)
+	}
+	if namespace != d.Key.Namespace && s.old(sight{namespace, ""}, now) { // labels of namespaces change once in a blue moon
+		read = true
+		if err = r.readNamespace(ctx, namespace); err != nil {
+			return read, err
+		}
+		s.saw(sight{namespace, ""}, now)
+	}
+	return read, nil
+}
+
+func (s *sights) old(of sight, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at, ok := s.read[of]
+	return !ok || now.Sub(at) > quietWatch
+}
+
+func (s *sights) saw(of sight, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for other, at := range s.read {
+		if now.Sub(at) > quietWatch {
+			delete(s.read, other)
+		}
+	}
+	if s.read == nil {
+		s.read = map[sight]time.Time{}
+	}
+	s.read[of] = now
+}
+
+func (r *PodReconciler) readService(ctx context.Context, key types.NamespacedName) error {
+	var svc corev1.Service
+	err := r.Live.Get(ctx, key, &svc)
+	switch {
+	case err == nil:
+		r.Observer.service(&svc)
+	case !apierrors.IsNotFound(err): // slices may be there without it
+		return fmt.Errorf("read Service %s before deleting what depends on it: %w", key, err)
+	}
+	var slices discoveryv1.EndpointSliceList
+	of := client.MatchingLabels{discoveryv1.LabelServiceName: key.Name}
+	if err := r.Live.List(ctx, &slices, client.InNamespace(key.Namespace), of); err != nil {
+		return fmt.Errorf("list the EndpointSlices of Service %s before deleting what depends on it: %w", key, err)
+	}
+	for i := range slices.Items {
+		r.Observer.follow(r.Observer.yard().ObserveSlice(&slices.Items[i], r.Observer.moment()))
+	}
+	return nil
+}
+
+func (r *PodReconciler) readNamespace(ctx context.Context, name string) error {
+	var ns corev1.Namespace
+	if err := r.Live.Get(ctx, types.NamespacedName{Name: name}, &ns); err != nil {
+		return fmt.Errorf("read namespace %s before deleting a pod in it: %w", name, err)
+	}
+	r.Observer.namespace(&ns)
+	return nil
+}

@@ -1,0 +1,160 @@
+package weederconfig
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube/status"
+)
+
+// state is everything that a status tells.
+type state struct {
+	judgement
+	summary weed.Summary
+	// synced: caches are full, so that counts mean something.
+	synced  bool
+	trouble *status.Trouble
+	// paused says which Guardrails pause new acts; "" when none does.
+	paused string
+}
+
+// statusOf describes a config. It is pure: the same state gives the same status, so that nothing is written when nothing
+// changed.
+func statusOf(wc *v1alpha1.WeederConfig, st state) v1alpha1.WeederConfigStatus {
+	after := *wc.Status.DeepCopy()
+	after.ObservedGeneration = wc.Generation
+	if st.synced && st.unreadable == nil {
+		recount(&after, st.summary)
+	}
+	shared(wc, st).Put(&after.Conditions, wc.Generation)
+	status.SetWhileTrue(&after.Conditions, wc.Generation, limitReached(st))
+	return after
+}
+
+// recount takes in what the yard counted.
+func recount(to *v1alpha1.WeederConfigStatus, sum weed.Summary) {
+	to.Services, to.ActiveWindows, to.Deleted = int32(sum.Services), int32(sum.Active), sum.Deleted
+	to.Windows, to.RecentDeletions, to.Skipped = nil, nil, nil
+	for _, w := range sum.Windows {
+		window := v1alpha1.RecoveryWindow{Recovery: recovery(w), Until: seconds(w.Ends), Deleted: int32(w.Deleted)}
+		if !w.LastDeletion.IsZero() {
+			last := seconds(w.LastDeletion)
+			window.LastDeletion = &last
+		}
+		to.Windows = append(to.Windows, window)
+	}
+	for _, r := range sum.Recent {
+		to.RecentDeletions = append(to.RecentDeletions, v1alpha1.PodDeletion{
+			Time: seconds(r.At), Namespace: r.Namespace, Pod: r.Pod, PodUID: string(r.UID), Owner: r.Owner, Service: r.Service, Repeat: r.Repeat,
+		})
+	}
+	for _, reason := range slices.Sorted(maps.Keys(sum.Skipped)) {
+		to.Skipped = append(to.Skipped, v1alpha1.SkippedPods{Reason: string(reason), Count: sum.Skipped[reason]})
+	}
+	if sum.Last.Service != "" {
+		last := recovery(sum.Last)
+		to.LastTriggered = &last
+	}
+}
+
+func recovery(w weed.Window) v1alpha1.Recovery {
+	return v1alpha1.Recovery{Namespace: w.Namespace, Service: w.Service, Time: seconds(w.Opened)}
+}
+
+// seconds is a time as the API stores it: one that has more would differ from what is stored at each look.
+func seconds(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
+
+// shared is what the conditions that every kind has tell of this config.
+func shared(wc *v1alpha1.WeederConfig, st state) status.State {
+	s := status.State{
+		Judgement: status.Judgement{
+			Unreadable: st.unreadable, Allowed: st.verdict.Allowed, Violated: len(st.verdict.Violations) > 0,
+			RuleSet: st.verdict.RuleSetHash, Message: st.verdict.Message(), Lifted: lifted(st.verdict.Lifted),
+		},
+		Changes: "pods", Synced: st.synced, Trouble: st.trouble, Paused: st.paused, Says: operative(st),
+	}
+	if wc.Spec.Mode == v1alpha1.Observe {
+		s.Observes = true
+		s.Says = fmt.Sprintf("Mode Observe: %d Services are watched, %d recovered lately; %d pods would be deleted now, and none is.",
+			st.summary.Services, st.summary.Active, st.summary.Held[weed.HeldByMode].Pods)
+	}
+	return s
+}
+
+// lifted tells which exceptions keep which rules from refusing the config.
+func lifted(all []guard.Lifted) string {
+	says := make([]string, 0, len(all))
+	for _, l := range all {
+		says = append(says, fmt.Sprintf("GuardrailException %s lifts %s until %s", l.Exception, l.Rule, l.Until.UTC().Format(time.RFC3339)))
+	}
+	if len(says) == 0 {
+		return ""
+	}
+	return strings.Join(says, "; ") + "."
+}
+
+// operative tells in numbers what the config does, and why it does less than it asks: many tools show the message of Ready
+// alone.
+func operative(st state) string {
+	says := []string{fmt.Sprintf("%d Services are watched, %d recovered lately, %d pods were deleted so far", st.summary.Services, st.summary.Active, st.summary.Deleted)}
+	for _, reason := range slices.Sorted(maps.Keys(st.summary.Held)) {
+		if ofLimit(reason) || reason == weed.HeldByPause {
+			continue
+		}
+		held := st.summary.Held[reason]
+		says = append(says, fmt.Sprintf("%d held back, %s", held.Pods, held.Message))
+	}
+	if t := st.trouble; t != nil && t.Partly {
+		says = append(says, fmt.Sprintf("%d can't be deleted, %s: %s", t.Targets, t.Sample, t.Err))
+	}
+	if limitReached(st).Reason != "" {
+		says = append(says, "a limit holds pods back, see LimitReached")
+	}
+	return strings.Join(says, "; ") + "."
+}
+
+// limitReasons are the holds that are a limit's, with the reason that status gives for them.
+var limitReasons = []struct {
+	hold   weed.Reason
+	reason string
+}{
+	{weed.HeldByLimit, v1alpha1.ReasonTooManyPodDeletions},
+	{weed.HeldByBudget, v1alpha1.ReasonBudgetSpent},
+	{weed.HeldByRepeats, v1alpha1.ReasonBudgetSpent},
+}
+
+func ofLimit(hold weed.Reason) bool {
+	for _, l := range limitReasons {
+		if l.hold == hold {
+			return true
+		}
+	}
+	return false
+}
+
+func limitReached(st state) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionLimitReached}
+	var says []string
+	for _, l := range limitReasons {
+		held, ok := st.summary.Held[l.hold]
+		if !ok {
+			continue
+		}
+		if c.Reason == "" {
+			c.Reason = l.reason
+		}
+		says = append(says, fmt.Sprintf("%d held back, %s", held.Pods, held.Message))
+	}
+	if c.Message = strings.Join(says, "; "); c.Message != "" {
+		c.Message += "."
+	}
+	return c
+}

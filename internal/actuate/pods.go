@@ -1,0 +1,115 @@
+package actuate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube"
+)
+
+// AdmittedWeeder is a WeederConfig that the rules admitted.
+type AdmittedWeeder = guard.Validated[*v1alpha1.WeederConfig]
+
+// evictWithin bounds an eviction. The API server may ask to come back later, and the client would wait for that here.
+const evictWithin = 10 * time.Second
+
+// Pods deletes pods that crash-loop.
+type Pods struct {
+	Client  client.Client
+	Current Current
+	// Leads says whether this process may act at all. Default: it may.
+	Leads func() bool
+	// Acts takes the audit trail: one line an act.
+	Acts logr.Logger
+}
+
+// Apply carries out a plan's deletion for the config that was admitted, if the pod still is what the plan was made from.
+// After an error Certain says whether the pod surely stayed.
+func (p *Pods) Apply(ctx context.Context, plan weed.Plan, admitted AdmittedWeeder) error {
+	if err := p.covered(ctx, plan, admitted); err != nil {
+		return err
+	}
+	if p.Leads != nil && !p.Leads() {
+		return fmt.Errorf("delete pod %s: this replica no longer surely leads: %w", plan.Pod.Key(), ErrStale)
+	}
+	if err := p.remove(ctx, plan); err != nil {
+		if apierrors.IsConflict(err) {
+			err = fmt.Errorf("%w: %w", ErrStale, err)
+		}
+		return fmt.Errorf("%s pod %s: %w", verbOf(plan), plan.Pod.Key(), err)
+	}
+	p.record(plan, admitted)
+	return nil
+}
+
+// covered: the config's admission allows the deletion, and is still what is stored.
+func (p *Pods) covered(ctx context.Context, plan weed.Plan, v AdmittedWeeder) error {
+	d := plan.Delete
+	switch {
+	case d == nil || plan.Pod.UID == "" || plan.Pod.ResourceVersion == "":
+		return fmt.Errorf("delete pod %s: the plan has no deletion, or doesn't say of which state of the pod: %w", plan.Pod.Key(), ErrNotValidated)
+	case !v.Valid() || v.UID() != d.Config || v.Generation() != d.Generation:
+		return &Unconfirmed{d.Config, fmt.Errorf("delete pod %s for WeederConfig %s: %w", plan.Pod.Key(), d.Key, ErrNotValidated)}
+	}
+	err := p.Current.Check(ctx, v1alpha1.GroupVersion.WithKind("WeederConfig"), d.Key, v.UID(), v.Generation())
+	if errors.Is(err, kube.ErrSuperseded) {
+		err = fmt.Errorf("%w: %w", ErrStale, err)
+	}
+	if err != nil {
+		return &Unconfirmed{d.Config, err}
+	}
+	return nil
+}
+
+// remove deletes or evicts the pod with this UID, in the state that was judged: one that recovered meanwhile stays.
+func (p *Pods) remove(ctx context.Context, plan weed.Plan) error {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: plan.Pod.Namespace, Name: plan.Pod.Name}}
+	same := &metav1.Preconditions{UID: &plan.Pod.UID, ResourceVersion: &plan.Pod.ResourceVersion}
+	if !plan.Delete.Evict {
+		return p.Client.Delete(ctx, pod, client.Preconditions(*same))
+	}
+	ctx, cancel := context.WithTimeout(ctx, evictWithin)
+	defer cancel()
+	return p.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{
+		ObjectMeta: pod.ObjectMeta, DeleteOptions: &metav1.DeleteOptions{Preconditions: same},
+	})
+}
+
+func verbOf(plan weed.Plan) string {
+	if plan.Delete.Evict {
+		return "evict"
+	}
+	return "delete"
+}
+
+// Refused says that an eviction was refused by a PodDisruptionBudget: it may be granted later.
+func Refused(err error) bool {
+	return apierrors.IsTooManyRequests(err) && apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause)
+}
+
+// record writes the audit line of a deletion.
+func (p *Pods) record(plan weed.Plan, v AdmittedWeeder) {
+	d := plan.Delete
+	act := Act{
+		Verb: string(v1alpha1.Delete), Reason: v1alpha1.ReasonServiceRecovered,
+		PolicyKind: "WeederConfig", Policy: d.Key, PolicyUID: d.Config, PolicyGeneration: d.Generation, RuleSet: v.RuleSetHash(),
+		TargetKind: "Pod", Target: plan.Pod.Key(), TargetUID: plan.Pod.UID, Part: d.Service, Trigger: d.Trigger,
+	}
+	if d.Evict {
+		act.Verb = string(v1alpha1.Evict)
+	}
+	act.record(p.Acts, "Deleted a crash-looping pod", "service", d.Service, "owner", plan.Pod.Workload().String(),
+		"container", d.Loop.Container, "restarts", d.Loop.Restarts, "exitCode", d.Loop.ExitCode, "repeat", d.Repeat)
+}

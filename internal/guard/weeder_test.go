@@ -1,0 +1,68 @@
+package guard
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestTheRulesOfWeederConfigs(t *testing.T) {
+	g := newTestGuard(t, nil)
+	var got []string
+	for _, rule := range g.Rules("WeederConfig") {
+		var outcomes []Outcome
+		for _, test := range rule.Tests {
+			outcomes = append(outcomes, test.Expect)
+		}
+		violated := ExpectWarn
+		if rule.Severity == Deny {
+			violated = ExpectDeny
+		}
+		if !slices.Contains(outcomes, ExpectAdmit) || !slices.Contains(outcomes, violated) {
+			t.Errorf("%s: tests expect %v, want %s and %s", rule.ID, outcomes, ExpectAdmit, violated)
+		}
+		if rule.MessageExpression == "" || rule.Rationale == "" {
+			t.Errorf("%s has no message or no rationale", rule.ID)
+		}
+		when := "on change"
+		switch {
+		case rule.Portable && rule.AtRunTime:
+			when = "always, by the API server too"
+		case rule.AtRunTime:
+			when = "always"
+		}
+		got = append(got, rule.ID+" "+string(rule.Severity)+" "+when)
+	}
+	want := []string{
+		"weederconfig/no-services Deny always, by the API server too",
+		"weederconfig/no-pod-selectors Deny always, by the API server too",
+		"weederconfig/empty-pod-selector Deny always, by the API server too",
+		"weederconfig/negative-pod-selector Deny always, by the API server too",
+		"weederconfig/invalid-pod-selector Deny always",
+		"weederconfig/contradictory-pod-selector Deny always",
+		"weederconfig/service-name Deny always, by the API server too",
+		"weederconfig/watch-duration Deny always, by the API server too",
+		"weederconfig/short-watch Warn always, by the API server too",
+		"weederconfig/budgets Deny always, by the API server too",
+		"weederconfig/cooldown Deny always, by the API server too",
+		"weederconfig/namespace-selector-of-tenant Deny always",
+		"weederconfig/account-may-not-delete Deny always",
+		"weederconfig/unreadable-spec Deny on change",
+		"weederconfig/selects-own-pods Deny on change",
+		"weederconfig/dependency-cycle Deny on change",
+		"weederconfig/selects-autohealer Deny on change",
+		"weederconfig/selects-ownerless-pods Warn on change",
+		"weederconfig/selects-mirror-pods Warn on change",
+		"weederconfig/selects-job-pods Warn on change",
+		"weederconfig/shared-pods Warn on change",
+		"weederconfig/selects-most-pods Warn on change",
+		"weederconfig/selects-quorum Warn on change",
+		"weederconfig/service-missing Warn on change",
+		"weederconfig/service-without-selector Warn on change",
+		"weederconfig/service-external Warn on change",
+		"weederconfig/service-publishes-not-ready Warn on change",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s", strings.Join(got, "\n"))
+	}
+}
