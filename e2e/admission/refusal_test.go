@@ -106,7 +106,7 @@ var _ = Describe("A doubtful set", func() {
 		Eventually(ctx, func(ctx context.Context) string {
 			output, _ := kubectl(ctx, "apply", "--dry-run=server", "-f", path)
 			return output
-		}).Should(ContainSubstring(`Warning: conditionset/same-key-other-owner: taintKey "example.com/foreign" is on 1 nodes by somebody else (` + owned[0] + `)`))
+		}).Should(ContainSubstring(`Warning: conditionset/same-key-other-owner: taintKey "example.com/foreign" is on 1 node by somebody else (` + owned[0] + `)`))
 	}, NodeTimeout(specTime))
 })
 
