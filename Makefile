@@ -7,7 +7,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # The generated files; verify regenerates them and fails where they differ from what is committed.
 GENERATED := apis/v1alpha1/zz_generated.deepcopy.go crds config/policy docs/reference
 # Modules of their own, so that tools don't weigh on the product's go.mod.
-MODULES := . hack/tools hack/lint hack/controlplane hack/controlplane/kwok
+MODULES := . hack/tools hack/lint hack/controlplane hack/controlplane/kwok e2e/certificates/certmanager
 # End-to-end suites start a control plane each and so run one after the other, last. -count=1, because they run programs
 # of ours, which the test cache doesn't notice.
 E2E := ./e2e/...
