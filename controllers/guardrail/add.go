@@ -25,6 +25,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if err := registerMetrics(); err != nil {
 		return err
 	}
+	gaugePolicy(0, opts.Guard.Policy().Paused())
 	observer := &Observer{Guard: opts.Guard}
 	opts.Guardrails.Use, opts.Guardrails.Seen = observer.use, observer.enqueue
 	opts.Rejections.Follow(observer.enqueue)

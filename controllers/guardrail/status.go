@@ -60,7 +60,7 @@ func accepted(st state) metav1.Condition {
 func refusal(st state) string {
 	var says []string
 	for _, e := range st.result.Errors {
-		says = append(says, fmt.Sprintf("rule %s, %s: %s", e.Rule, e.Field, e.Message))
+		says = append(says, e.String())
 	}
 	if !st.result.Verdict.Allowed {
 		says = append(says, st.result.Verdict.Message())
