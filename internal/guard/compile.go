@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/cel-go/cel"
 	celast "github.com/google/cel-go/common/ast"
-	apicel "k8s.io/apiserver/pkg/apis/cel"
 	decl "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/library"
 )
@@ -122,7 +121,7 @@ func (e *environments) plan(expression string) (cel.Program, error) {
 	if issues.Err() != nil {
 		return nil, issuesError(expression, issues)
 	}
-	run, err := e.loose.Program(loose, cel.InterruptCheckFrequency(apicel.CheckFrequency))
+	run, err := e.loose.Program(loose)
 	if err != nil {
 		return nil, fmt.Errorf("plan evaluation: %w", err)
 	}

@@ -59,5 +59,9 @@ func (t table) value() ref.Val {
 	if t.pairs != nil {
 		return types.NewStringStringMap(types.DefaultTypeAdapter, t.pairs)
 	}
-	return types.NewStringList(types.DefaultTypeAdapter, t.list)
+	values := make([]ref.Val, len(t.list))
+	for i, text := range t.list {
+		values[i] = types.String(text)
+	}
+	return types.NewRefValList(types.DefaultTypeAdapter, values)
 }
