@@ -1,0 +1,123 @@
+package guardrail
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/guard"
+)
+
+func stored(t *testing.T, spec string) *v1alpha1.Guardrail {
+	t.Helper()
+	g := &v1alpha1.Guardrail{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "autohealer.resourcestack.com/v1alpha1", Kind: "Guardrail"},
+		ObjectMeta: metav1.ObjectMeta{Name: "platform", Generation: 2},
+		Status:     v1alpha1.GuardrailStatus{ObservedGeneration: -1},
+	}
+	if err := yaml.UnmarshalStrict([]byte(spec), &g.Spec); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func TestWhatEachGuardrailsStatusSays(t *testing.T) {
+	fine := guard.Verdict{Allowed: true, RuleSetHash: "abc"}
+	const admitted = "Accepted=True Admitted: All rules admit it (rule set abc)."
+	const stricter = "See Accepted. Until it is repaired it only makes things stricter: a rule that can't be evaluated refuses all of its kinds, and no limit is raised. "
+	for name, c := range map[string]struct {
+		spec    string
+		state   state
+		want    []string
+		kstatus status.Status
+	}{
+		"empty": {"{}", state{result: guard.GuardrailResult{Verdict: fine}}, []string{
+			admitted, "Ready=True Operative: It lays down nothing.",
+		}, status.CurrentStatus},
+		"with all that there is": {
+			"{limits: {maxTaintedNodes: 5%, maxEvictingNodes: 2, maxPodDeletionsPerMinute: 30}, conditionTypes: [{type: A, healthyStatus: 'True'}], conditionSetPrecedence: Node}",
+			state{result: guard.GuardrailResult{Rules: 2, Verdict: fine}, rejected: []string{"ConditionSet/a"}},
+			[]string{admitted, "Ready=True Operative: It lays down 2 rules, maxTaintedNodes 5%, maxEvictingNodes 2, maxPodDeletionsPerMinute 30, 1 condition type, precedence Node. Its rules refuse 1 stored policy; see rejectedPolicies."},
+			status.CurrentStatus,
+		},
+		"paused": {"{paused: true}", state{result: guard.GuardrailResult{Rules: 1, Verdict: fine}}, []string{
+			admitted, "Ready=True Paused: Nothing new is done in the whole cluster; undo goes on. It lays down 1 rule.",
+		}, status.CurrentStatus},
+		"a rule that doesn't compile": {"{}", state{result: guard.GuardrailResult{Verdict: fine, Errors: []guard.RuleError{{Rule: "r", Field: "expression", Kind: "ConditionSet", Message: "1:12: undefined field 'efect'"}}}}, []string{
+			"Accepted=False InvalidRule: rule r, expression for ConditionSet, 1:12: undefined field 'efect'",
+			"Ready=False InvalidRule: " + stricter + "It lays down nothing.",
+			"Stalled=True InvalidRule: rule r, expression for ConditionSet, 1:12: undefined field 'efect'",
+		}, status.FailedStatus},
+		"a rule refuses it": {"{paused: true}", state{result: guard.GuardrailResult{Verdict: guard.Verdict{Violations: []guard.Violation{{Rule: "guardrail/x", Severity: guard.Deny, Message: "no", Docs: "d"}}}}}, []string{
+			"Accepted=False RuleViolated: guardrail/x: no (d)",
+			"Ready=False RuleViolated: " + stricter + "Nothing new is done in the whole cluster; undo goes on. It lays down nothing.",
+			"Stalled=True RuleViolated: guardrail/x: no (d)",
+		}, status.FailedStatus},
+		"a rule can't be asked": {"{}", state{result: guard.GuardrailResult{Verdict: guard.Verdict{Skipped: []guard.Skip{{Rule: "guardrail/x", Severity: guard.Deny, Reason: "why"}}}}}, []string{
+			"Accepted=False RulesNotEvaluated: guardrail/x: not checked: why",
+			"Ready=False RulesNotEvaluated: " + stricter + "It lays down nothing.",
+			"Stalled=True RulesNotEvaluated: guardrail/x: not checked: why",
+		}, status.FailedStatus},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := stored(t, c.spec)
+			if got := computed(t, g); got != status.InProgressStatus {
+				t.Errorf("before the first look it is %s", got)
+			}
+			g.Status = statusOf(g, c.state)
+			var got []string
+			for _, c := range g.Status.Conditions {
+				got = append(got, fmt.Sprintf("%s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message))
+				if c.ObservedGeneration != 2 {
+					t.Errorf("%s is of generation %d", c.Type, c.ObservedGeneration)
+				}
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("got\n%q, want\n%q", got, c.want)
+			}
+			if got := computed(t, g); got != c.kstatus {
+				t.Errorf("kstatus is %s, want %s", got, c.kstatus)
+			}
+			if again := statusOf(g, c.state); !equality.Semantic.DeepEqual(again, g.Status) {
+				t.Error("the same state gives another status")
+			}
+		})
+	}
+}
+
+func TestRejectedPoliciesAreCountedAndSomeNamed(t *testing.T) {
+	var all []string
+	for i := range 30 {
+		all = append(all, fmt.Sprintf("ConditionSet/%02d", i))
+	}
+	g := stored(t, "{}")
+	g.Status = statusOf(g, state{result: guard.GuardrailResult{Verdict: guard.Verdict{Allowed: true}}, rejected: all})
+	if *g.Status.Rejects != 30 || len(g.Status.RejectedPolicies) != 20 || g.Status.RejectedPolicies[19] != "ConditionSet/19" {
+		t.Errorf("rejects %d, names %q", *g.Status.Rejects, g.Status.RejectedPolicies)
+	}
+	if g.Status = statusOf(g, state{}); *g.Status.Rejects != 0 || g.Status.RejectedPolicies != nil {
+		t.Errorf("nothing is rejected any more, and still %q", g.Status.RejectedPolicies)
+	}
+}
+
+// computed is what GitOps tools make of it.
+func computed(t *testing.T, g *v1alpha1.Guardrail) status.Status {
+	t.Helper()
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := status.Compute(&unstructured.Unstructured{Object: content})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result.Status
+}
