@@ -39,6 +39,13 @@ build: go-version ## Build the manager and the kubectl plugin into bin/.
 	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN)/manager ./cmd
 	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN)/kubectl-autohealer ./cmd/kubectl-autohealer
 
+IMAGE ?= resourcestack/autohealer:$(VERSION)
+DOCKER ?= docker
+
+.PHONY: image
+image: ## Build the manager's image with docker, or with DOCKER=podman.
+	$(DOCKER) build --build-arg VERSION=$(VERSION) -t $(IMAGE) .
+
 .PHONY: controlplane
 controlplane: go-version ## Put etcd, Kubernetes and kwok into bin/ (about 10 minutes the first time).
 	@hack/controlplane/build.sh $(BIN)
