@@ -96,9 +96,10 @@ func (j judgement) isOf(cs *v1alpha1.ConditionSet) bool {
 	return j.uid == cs.UID && j.generation == cs.Generation && maps.Equal(j.labels, cs.Labels) && maps.Equal(j.annotations, cs.Annotations)
 }
 
-// admits says whether one may act for the set now.
-func (j judgement) admits(now time.Time) bool {
-	return j.admitted.Valid() && !j.outdated && (j.verdict.RecheckAt.IsZero() || now.Before(j.verdict.RecheckAt))
+// admits says whether one may act for the set now, while these rules are in force.
+func (j judgement) admits(now time.Time, ruleSet string) bool {
+	return j.admitted.Valid() && !j.outdated && j.verdict.RuleSetHash == ruleSet &&
+		(j.verdict.RecheckAt.IsZero() || now.Before(j.verdict.RecheckAt))
 }
 
 func policyName(cs *v1alpha1.ConditionSet) string { return kindConditionSet + "/" + cs.Name }
@@ -145,12 +146,12 @@ func (o *Observer) knows(name string) bool {
 
 // admittedFor are the admissions that cover a plan's steps.
 func (o *Observer) admittedFor(plan condition.Plan) []actuate.Admitted {
-	now := o.Facts.Clock.Now()
+	now, ruleSet := o.Facts.Clock.Now(), o.Guard.RuleSetHash(kindConditionSet)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var admitted []actuate.Admitted
 	for _, step := range plan.Steps {
-		if j := o.judged[step.SetName]; step.Harmful() && j.admits(now) {
+		if j := o.judged[step.SetName]; step.Harmful() && j.admits(now, ruleSet) {
 			admitted = append(admitted, j.admitted)
 		}
 	}

@@ -82,7 +82,7 @@ func TestOnlyTheSetsThatAChangeConcernsAreJudgedAgain(t *testing.T) {
 				t.Errorf("%d sets are judged again, want %d", got, c.want)
 			}
 			for _, name := range []string{"a", "b"} {
-				if j, _ := o.judgementOf(name); c.want == 2 && j.admits(o.Facts.Clock.Now()) {
+				if j, _ := o.judgementOf(name); c.want == 2 && j.admits(o.Facts.Clock.Now(), g.RuleSetHash("ConditionSet")) {
 					t.Errorf("until it is judged again one may still act for %s", name)
 				}
 			}
@@ -101,7 +101,7 @@ func TestNothingIsDoneBeforeGuardrailsAreRead(t *testing.T) {
 	if _, ok := o.pausedBy(); ok {
 		t.Error("it says who pauses")
 	}
-	if j, _ := o.judgementOf("a"); j.admits(o.Facts.Clock.Now()) {
+	if j, _ := o.judgementOf("a"); j.admits(o.Facts.Clock.Now(), g.RuleSetHash("ConditionSet")) {
 		t.Error("one may act for a set")
 	}
 	g.SetGuardrails(nil)
@@ -110,15 +110,18 @@ func TestNothingIsDoneBeforeGuardrailsAreRead(t *testing.T) {
 	}
 }
 
-func TestAnAdmissionIsGoodUntilItsTime(t *testing.T) {
-	o, _ := watched(t, false, "a")
+func TestAnAdmissionIsGoodUntilItsTimeAndUnderItsRules(t *testing.T) {
+	o, g := watched(t, false, "a")
 	j, _ := o.judgementOf("a")
-	now := o.Facts.Clock.Now()
-	if !j.admits(now) {
+	now, rules := o.Facts.Clock.Now(), g.RuleSetHash("ConditionSet")
+	if !j.admits(now, rules) {
 		t.Fatalf("the rules refuse it: %s", j.verdict.Message())
 	}
+	if j.admits(now, "others") {
+		t.Error("one may act under rules that it wasn't judged by")
+	}
 	j.verdict.RecheckAt = now.Add(time.Second)
-	if !j.admits(now) || j.admits(now.Add(time.Second)) {
+	if !j.admits(now, rules) || j.admits(now.Add(time.Second), rules) {
 		t.Error("an admission that ends in a second doesn't end then")
 	}
 }
