@@ -1,6 +1,10 @@
 package guard
 
-import "slices"
+import (
+	"reflect"
+	"slices"
+	"strings"
+)
 
 // RuleInfo is a rule with what compiling it found out, for documentation, tools and the generated policy.
 type RuleInfo struct {
@@ -74,4 +78,33 @@ func (k *builtinKind) needed(r *compiledRule) []Variable {
 	}
 	slices.Reverse(needed)
 	return needed
+}
+
+// PlanField is a field of plan.
+type PlanField struct {
+	Name, Type string
+	// NeedsFacts fields ask what the cluster is like now; the others follow from the object and the rules in force.
+	NeedsFacts bool
+}
+
+// PlanFields are what rules for a kind may read of plan, sorted by name.
+func (g *Guard) PlanFields(kind string) []PlanField {
+	k := g.kinds[kind]
+	if k == nil {
+		return nil
+	}
+	var fields []PlanField
+	for _, part := range []struct {
+		preview    reflect.Type
+		needsFacts bool
+	}{{k.known, false}, {k.live, true}} {
+		if part.preview == nil {
+			continue
+		}
+		for f := range part.preview.Fields() {
+			fields = append(fields, PlanField{Name: lowerCamel(f.Name), Type: planFieldType(f.Type).CelType().String(), NeedsFacts: part.needsFacts})
+		}
+	}
+	slices.SortFunc(fields, func(a, b PlanField) int { return strings.Compare(a.Name, b.Name) })
+	return fields
 }

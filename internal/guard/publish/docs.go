@@ -25,6 +25,31 @@ expression that must be true.
   the spec. While what is known of the cluster isn't complete, it is skipped with a warning.
 - An update that touches none of the fields a rule reads turns its Deny into a warning: what was stored before stays
   editable. Turning mode from Observe to Enforce is judged like a creation.
+- A GuardrailException lifts an exceptable rule for one object as it is now, for 7 days at most.
+
+## Rules of your own
+
+A Guardrail's ` + "`spec.rules`" + ` judge beside these rules, as they do, and can't weaken them. Their expressions are checked
+against the CRD of each of their kinds before the Guardrail is stored. They may read:
+
+| name | what | holds at run time |
+|---|---|---|
+| ` + "`object`" + ` | the object, with its metadata; a field that may be absent needs ` + "`has()`" + ` or ` + "`.?field.orValue()`" + `; durations and times are texts: ` + "`duration(object.spec.for)`" + ` | yes |
+| ` + "`oldObject`" + ` | the stored object on an update, else null | no: judges creations and updates |
+| ` + "`request`" + ` | who asks, and for what: ` + "`request.userInfo.username`" + ` | no |
+| ` + "`authorizer`" + ` | what an account may do: ` + "`authorizer.serviceAccount(namespace, name).group('').resource('pods').namespace(n).check('delete').allowed()`" + `; at most two questions a rule, whose answers are believed for a minute | where every use is ` + "`authorizer.serviceAccount(…)`" + ` |
+| ` + "`limits`" + ` | the limits in force: ` + "`maxTaintedNodes`" + ` and ` + "`maxEvictingNodes`" + `, each with ` + "`percent`" + ` (100 when there is none) and ` + "`nodes`" + ` (2147483647 when there is none), ` + "`maxPodDeletionsPerMinute`" + `, ` + "`breakerPercent`" + `, ` + "`breakerMin`" + ` | yes |
+| ` + "`plan`" + ` | what the object would do now; each kind's fields are below | the fields that need no facts |
+| ` + "`facts`" + ` | ` + "`facts.synced`" + ` and ` + "`facts.ageSeconds`" + ` | no |
+| ` + "`variables`" + ` | the kind's shared variables, below | yes |
+
+A rule that holds at run time stops a stored object from acting; the others judge creations and changes only. One that
+can't be evaluated counts as violated. All rules of Guardrails for a kind have a common cost budget; where it is used up, the
+rules of the oldest Guardrails hold.
+
+Some variables are tables, such as the healthy status of each condition type. Condition types that Guardrails declare extend
+them where Autohealer judges. The generated policies carry the built-in table, so that a rule over a declared type doesn't
+hold while the webhook is away; it holds when the object would act.
 `
 
 // Docs is the page of all rules.
@@ -42,6 +67,7 @@ func Docs(g *guard.Guard) ([]byte, error) {
 			}
 		}
 		writeVariables(&page, g.Rules(kind))
+		writePlan(&page, g.PlanFields(kind))
 	}
 	return []byte(page.String()), nil
 }
@@ -52,7 +78,11 @@ func code(texts []string, between string) string {
 
 func writeRule(g *guard.Guard, page *strings.Builder, kind string, rule guard.RuleInfo) error {
 	fmt.Fprintf(page, "\n<a id=\"%s\"></a>\n### %s\n\n%s\n\n", guard.Anchor(rule.ID), rule.ID, rule.Rationale)
-	fmt.Fprintf(page, "**%s**. Reads %s.\n\n```cel\n%s\n```\n", rule.Severity, code(rule.Reads, ", "), rule.Expression)
+	exceptable := ""
+	if rule.Exceptable {
+		exceptable = " A GuardrailException may lift it."
+	}
+	fmt.Fprintf(page, "**%s**. Reads %s.%s\n\n```cel\n%s\n```\n", rule.Severity, code(rule.Reads, ", "), exceptable, rule.Expression)
 	shown := map[guard.Outcome]bool{}
 	for _, test := range rule.Tests { // one example of each verdict
 		if shown[test.Expect] {
@@ -87,6 +117,16 @@ func writeExample(g *guard.Guard, page *strings.Builder, kind string, rule guard
 		}
 	}
 	return nil
+}
+
+func writePlan(page *strings.Builder, fields []guard.PlanField) {
+	if len(fields) == 0 {
+		return
+	}
+	fmt.Fprint(page, "\n### Fields of plan\n\n| field | type | needs facts |\n|---|---|---|\n")
+	for _, f := range fields {
+		fmt.Fprintf(page, "| `plan.%s` | %s | %s |\n", f.Name, f.Type, map[bool]string{true: "yes", false: "no"}[f.NeedsFacts])
+	}
 }
 
 func writeVariables(page *strings.Builder, rules []guard.RuleInfo) {

@@ -1,17 +1,102 @@
 package publish_test
 
 import (
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 func pick[T any](random *rand.Rand, choices ...T) T { return choices[random.IntN(len(choices))] }
 
-var fields = map[string]func(*rand.Rand) any{
+// some are up to n values.
+func some(random *rand.Rand, n int, value func() any) []any {
+	values := make([]any, random.IntN(n+1))
+	for i := range values {
+		values[i] = value()
+	}
+	return values
+}
+
+// fields make random values of a spec's fields.
+type fields map[string]func(*rand.Rand) any
+
+// subject is a kind with random objects of it, valid ones mostly.
+type subject struct {
+	kind, plural string
+	namespaced   bool
+	fields       fields
+	required     []string
+	// name makes a name; default: the object's number.
+	name func(random *rand.Rand, number int) string
+	// repair puts right what the schema would refuse most often.
+	repair func(spec map[string]any)
+	// relaxed: the schema repeats the rules, and is left out of the comparison.
+	relaxed bool
+	// rules that deny and are in the policy; random objects break each.
+	rules int
+}
+
+func (s *subject) object(random *rand.Rand, prefix string, number int) *unstructured.Unstructured {
+	spec := map[string]any{}
+	for _, field := range slices.Sorted(maps.Keys(s.fields)) {
+		if slices.Contains(s.required, field) || random.IntN(3) == 0 {
+			spec[field] = s.fields[field](random)
+		}
+	}
+	if s.repair != nil {
+		s.repair(spec)
+	}
+	name := fmt.Sprintf("%s-%d", prefix, number)
+	if s.name != nil {
+		name = s.name(random, number)
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "autohealer.resourcestack.com/v1alpha1", "kind": s.kind,
+		"metadata": map[string]any{"name": name}, "spec": spec,
+	}}
+	if s.namespaced {
+		object.SetNamespace("default")
+	}
+	return object
+}
+
+// mutate changes up to two fields of a stored object.
+func (s *subject) mutate(random *rand.Rand, old *unstructured.Unstructured) *unstructured.Unstructured {
+	object := old.DeepCopy()
+	spec := object.Object["spec"].(map[string]any)
+	for range random.IntN(3) {
+		field := pick(random, slices.Sorted(maps.Keys(s.fields))...)
+		if !slices.Contains(s.required, field) && random.IntN(3) == 0 {
+			delete(spec, field)
+			continue
+		}
+		spec[field] = s.fields[field](random)
+	}
+	return object
+}
+
+var subjects = []*subject{
+	{kind: "ConditionSet", plural: "conditionsets", rules: 6, fields: conditionSetFields, required: []string{"type", "effect", "taintKey", "conditions"},
+		repair: func(spec map[string]any) {
+			if spec["effect"] != "NoExecute" { // the schema wants evictAfter only there
+				delete(spec, "evictAfter")
+			}
+		}},
+	{kind: "Guardrail", plural: "guardrails", rules: 3, fields: guardrailFields,
+		name: func(random *rand.Rand, number int) string {
+			return pick(random, fmt.Sprintf("rail-%d", number), fmt.Sprintf("rail-%d", number), "conditionset", "guard", "probeconfig", "guard.x", "a.conditionset")
+		}},
+	{kind: "GuardrailException", plural: "guardrailexceptions", rules: 4, fields: exceptionFields,
+		required: []string{"ruleIDs", "targetRef", "specHash", "reason", "expiresAt"}},
+	{kind: "WeederConfig", plural: "weederconfigs", namespaced: true, relaxed: true, rules: 8, fields: weederFields, required: []string{"servicesAndDependantSelectors"}},
+}
+
+var conditionSetFields = fields{
 	"type":   func(r *rand.Rand) any { return pick(r, "A", "KernelDeadlock", "Some-Type.x") },
 	"effect": func(r *rand.Rand) any { return pick(r, "NoExecute", "NoExecute", "NoSchedule", "PreferNoSchedule") },
 	"taintKey": func(r *rand.Rand) any {
@@ -38,35 +123,65 @@ var fields = map[string]func(*rand.Rand) any{
 	},
 }
 
-var required = []string{"type", "effect", "taintKey", "conditions"}
-
-func randomSet(random *rand.Rand, name string) *unstructured.Unstructured {
-	spec := map[string]any{}
-	for _, field := range slices.Sorted(maps.Keys(fields)) {
-		if slices.Contains(required, field) || random.IntN(3) == 0 {
-			spec[field] = fields[field](random)
+var guardrailFields = fields{
+	"paused": func(r *rand.Rand) any { return pick(r, true, false) },
+	"limits": func(r *rand.Rand) any {
+		return pick(r, map[string]any{}, map[string]any{"maxTaintedNodes": "80%"}, map[string]any{"maxEvictingNodes": int64(0), "maxPodDeletionsPerMinute": int64(0)})
+	},
+	"conditionTypes": func(r *rand.Rand) any {
+		var types []any
+		for _, t := range []string{"Ready", "KernelDeadlock", "GPUHealthy", "odd'\"", "ümlaut"} {
+			if r.IntN(4) == 0 {
+				types = append(types, map[string]any{"type": t, "healthyStatus": pick(r, "True", "False")})
+			}
 		}
-	}
-	if spec["effect"] != "NoExecute" { // the schema wants evictAfter only there
-		delete(spec, "evictAfter")
-	}
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "autohealer.resourcestack.com/v1alpha1", "kind": "ConditionSet",
-		"metadata": map[string]any{"name": name}, "spec": spec,
-	}}
+		return types
+	},
+	"rules": func(r *rand.Rand) any {
+		n := 0
+		return some(r, 3, func() any {
+			n++
+			kinds := []any{pick(r, "ConditionSet", "ConditionSet", "Guardrail", "Node", "conditionset", "quote'\"\\")}
+			if r.IntN(3) == 0 {
+				kinds = append(kinds, pick(r, "GuardrailException", "Unicorn"))
+			}
+			return map[string]any{"name": fmt.Sprintf("r%d", n), "kinds": kinds, "expression": "has(object.metadata.labels)"}
+		})
+	},
 }
 
-// mutate changes up to two fields of a stored object.
-func mutate(random *rand.Rand, old *unstructured.Unstructured) *unstructured.Unstructured {
-	object := old.DeepCopy()
-	spec := object.Object["spec"].(map[string]any)
-	for range random.IntN(3) {
-		field := pick(random, slices.Sorted(maps.Keys(fields))...)
-		if !slices.Contains(required, field) && random.IntN(3) == 0 {
-			delete(spec, field)
-			continue
+var exceptionFields = fields{
+	"ruleIDs":  func(r *rand.Rand) any { return []any{pick(r, "conditionset/matches-healthy-nodes", "a/b")} },
+	"specHash": func(r *rand.Rand) any { return pick(r, "0123456789abcdef", "0000000000000000") },
+	"reason":   func(r *rand.Rand) any { return pick(r, "the rack is being moved", "it's \"so\", OPS-1") },
+	"targetRef": func(r *rand.Rand) any {
+		ref := map[string]any{"kind": pick(r, "ConditionSet", "ConditionSet", "WeederConfig", "Node", "quote'\"\\"), "name": "a"}
+		if r.IntN(3) == 0 {
+			ref["namespace"] = pick(r, "", "default", "default")
 		}
-		spec[field] = fields[field](random)
-	}
-	return object
+		return ref
+	},
+	"expiresAt": func(r *rand.Rand) any {
+		ends := time.Now().Add(pick(r, -time.Hour, time.Hour, 24*time.Hour, 167*time.Hour, 169*time.Hour, 9000*time.Hour))
+		return pick(r, ends.UTC(), ends.In(time.FixedZone("", 7200))).Format(pick(r, time.RFC3339, "2006-01-02T15:04:05.000Z07:00"))
+	},
+}
+
+var weederFields = fields{
+	"servicesAndDependantSelectors": func(r *rand.Rand) any {
+		services := map[string]any{}
+		for range r.IntN(3) {
+			services[pick(r, "etcd", "kube-apiserver", "Upper", "under_score", strings.Repeat("x", 63), "quote'\"\\", "a.b")] = map[string]any{"podSelectors": some(r, 2, func() any {
+				return pick(r, map[string]any{}, map[string]any{"matchLabels": map[string]any{}}, map[string]any{"matchLabels": map[string]any{"app": "a"}},
+					map[string]any{"matchExpressions": []any{map[string]any{"key": "role", "operator": pick(r, "NotIn", "In"), "values": []any{"main"}}}},
+					map[string]any{"matchExpressions": []any{map[string]any{"key": "role", "operator": pick(r, "DoesNotExist", "Exists")}}})
+			})}
+		}
+		return services
+	},
+	"watchDuration":        func(r *rand.Rand) any { return pick(r, "0s", "1s", "30s", "2m", "30m", "31m", "1h") },
+	"cooldown":             func(r *rand.Rand) any { return pick(r, "0s", "500ms", "1s", "10m", "11m") },
+	"maxDeletionsPerWatch": func(r *rand.Rand) any { return pick(r, int64(0), int64(1), int64(10000), int64(10001)) },
+	"maxRepeatsPerOwner":   func(r *rand.Rand) any { return pick(r, int64(0), int64(20), int64(21)) },
+	"mode":                 func(r *rand.Rand) any { return pick(r, "Enforce", "Observe") },
 }

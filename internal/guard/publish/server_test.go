@@ -3,22 +3,22 @@ package publish_test
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	extv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"k8s.io/apiserver/pkg/cel/openapi/resolver"
@@ -31,6 +31,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
 
+	"github.com/resourcestack/autohealer/crds"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/guard/publish"
 )
@@ -39,14 +40,19 @@ import (
 type server struct {
 	config *rest.Config
 	admin  dynamic.Interface
-	sets   dynamic.ResourceInterface
+}
+
+// comparison asks a server and the engine about objects of one kind.
+type comparison struct {
+	*server
+	*subject
+	objects dynamic.ResourceInterface
 	// denied and unchanged count what the objects reached.
 	denied    map[string]int
 	unchanged int
 }
 
 var (
-	setsResource     = schema.GroupVersionResource{Group: "autohealer.resourcestack.com", Version: "v1alpha1", Resource: "conditionsets"}
 	policiesResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicies"}
 	bindingsResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicybindings"}
 )
@@ -63,8 +69,7 @@ func startServer(t *testing.T) *server {
 	}
 	env := &envtest.Environment{
 		BinaryAssetsDirectory: assets,
-		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "..", "crds")},
-		ErrorIfCRDPathMissing: true,
+		CRDs:                  definitions(t),
 	}
 	config, err := env.Start()
 	if err != nil {
@@ -81,7 +86,44 @@ func startServer(t *testing.T) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &server{config: config, admin: client, sets: client.Resource(setsResource)}
+	return &server{config: config, admin: client}
+}
+
+// definitions are the CRDs. Where a schema says the same as the rules, what it says of values is left out: the rules hold
+// behind it, and nothing would ever reach them.
+func definitions(t *testing.T) []*extv1.CustomResourceDefinition {
+	t.Helper()
+	var all []*extv1.CustomResourceDefinition
+	for _, of := range subjects {
+		text, err := crds.FS.ReadFile("autohealer.resourcestack.com_" + of.plural + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		crd := &extv1.CustomResourceDefinition{}
+		if err := yaml.Unmarshal(text, crd); err != nil {
+			t.Fatal(err)
+		}
+		if of.relaxed {
+			spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+			crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"] = relax(spec)
+		}
+		all = append(all, crd)
+	}
+	return all
+}
+
+func relax(s extv1.JSONSchemaProps) extv1.JSONSchemaProps {
+	s.XValidations, s.Minimum, s.Maximum, s.MinItems, s.MinProperties, s.MinLength, s.Pattern = nil, nil, nil, nil, nil, nil, ""
+	for name, property := range s.Properties {
+		s.Properties[name] = relax(property)
+	}
+	if s.Items != nil && s.Items.Schema != nil {
+		*s.Items.Schema = relax(*s.Items.Schema)
+	}
+	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
+		*s.AdditionalProperties.Schema = relax(*s.AdditionalProperties.Schema)
+	}
+	return s
 }
 
 // warnings collects each request's warnings in its context.
@@ -104,12 +146,21 @@ func (warnings) HandleWarningHeaderWithContext(ctx context.Context, _ int, _ str
 
 var _ rest.WarningHandlerWithContext = warnings{}
 
-func (s *server) storeBeforePolicy(t *testing.T, random *rand.Rand, n int) []*unstructured.Unstructured {
+func (s *server) compare(of *subject) *comparison {
+	resource := s.admin.Resource(schema.GroupVersionResource{Group: "autohealer.resourcestack.com", Version: "v1alpha1", Resource: of.plural})
+	c := &comparison{server: s, subject: of, objects: resource, denied: map[string]int{}}
+	if of.namespaced {
+		c.objects = resource.Namespace("default")
+	}
+	return c
+}
+
+func (c *comparison) storeBeforePolicy(t *testing.T, random *rand.Rand, n int) []*unstructured.Unstructured {
 	t.Helper()
 	var stored []*unstructured.Unstructured
 	for i := 0; len(stored) < n; i++ {
-		object, err := s.sets.Create(t.Context(), randomSet(random, fmt.Sprintf("stored-%d", i)), metav1.CreateOptions{})
-		if apierrors.IsInvalid(err) {
+		object, err := c.objects.Create(t.Context(), c.object(random, "stored", i), metav1.CreateOptions{})
+		if apierrors.IsInvalid(err) || apierrors.IsAlreadyExists(err) {
 			continue
 		}
 		if err != nil {
@@ -122,9 +173,9 @@ func (s *server) storeBeforePolicy(t *testing.T, random *rand.Rand, n int) []*un
 
 // installPolicy installs the policy as it is generated, and a second binding that warns: what one rule says must not hide
 // what another does.
-func (s *server) installPolicy(t *testing.T, g *guard.Guard) {
+func (c *comparison) installPolicy(t *testing.T, g *guard.Guard, bad *unstructured.Unstructured) {
 	t.Helper()
-	text, err := publish.Policy(g, "ConditionSet")
+	text, err := publish.Policy(g, c.kind)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,16 +188,14 @@ func (s *server) installPolicy(t *testing.T, g *guard.Guard) {
 		if object.GetKind() == "ValidatingAdmissionPolicyBinding" {
 			resource = bindingsResource
 			warning := object.DeepCopy()
-			warning.SetName("warning")
+			warning.SetName("warning-" + strings.ToLower(c.kind))
 			warning.Object["spec"].(map[string]any)["validationActions"] = []any{"Warn"}
-			s.create(t, resource, warning)
+			c.create(t, resource, warning)
 		}
-		s.create(t, resource, object)
+		c.create(t, resource, object)
 	}
-	bad := object(t, `{apiVersion: autohealer.resourcestack.com/v1alpha1, kind: ConditionSet, metadata: {name: probe},
-		spec: {type: Ready, effect: NoSchedule, taintKey: example.com/ready, conditions: {Ready: {status: true}}}}`)
 	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
-		texts, err := s.ask(t, bad, nil)
+		texts, err := c.ask(t, bad, nil)
 		return apierrors.IsForbidden(err) && len(texts) == 1, nil
 	})
 	if err != nil {
@@ -155,9 +204,9 @@ func (s *server) installPolicy(t *testing.T, g *guard.Guard) {
 }
 
 // checkTypes does what kube-controller-manager does with a policy: what it finds would show in the policy's status.
-func (s *server) checkTypes(t *testing.T) {
+func (c *comparison) checkTypes(t *testing.T) {
 	t.Helper()
-	stored, err := s.admin.Resource(policiesResource).Get(t.Context(), "autohealer-conditionset", metav1.GetOptions{})
+	stored, err := c.admin.Resource(policiesResource).Get(t.Context(), "autohealer-"+strings.ToLower(c.kind), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +214,7 @@ func (s *server) checkTypes(t *testing.T) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(stored.Object, policy); err != nil {
 		t.Fatal(err)
 	}
-	client, err := discovery.NewDiscoveryClientForConfig(s.config)
+	client, err := discovery.NewDiscoveryClientForConfig(c.config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,28 +235,15 @@ func (s *server) create(t *testing.T, resource schema.GroupVersionResource, obje
 }
 
 // ask gives what the API server says of a creation or an update, without doing it.
-func (s *server) ask(t *testing.T, object, old *unstructured.Unstructured) ([]string, error) {
+func (c *comparison) ask(t *testing.T, object, old *unstructured.Unstructured) ([]string, error) {
 	t.Helper()
-	c := &collected{}
-	ctx := context.WithValue(t.Context(), warningsKey{}, c)
+	heard := &collected{}
+	ctx := context.WithValue(t.Context(), warningsKey{}, heard)
 	var err error
 	if old == nil {
-		_, err = s.sets.Create(ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err = c.objects.Create(ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	} else {
-		_, err = s.sets.Update(ctx, object, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err = c.objects.Update(ctx, object, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
 	}
-	return c.texts, err
-}
-
-func object(t testing.TB, text string) *unstructured.Unstructured {
-	t.Helper()
-	asJSON, err := yaml.YAMLToJSON([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	content := map[string]any{}
-	if err := utiljson.Unmarshal(asJSON, &content); err != nil {
-		t.Fatal(err)
-	}
-	return &unstructured.Unstructured{Object: content}
+	return heard.texts, err
 }
