@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -36,7 +37,7 @@ func TestMain(m *testing.M) {
 		}
 		defer func() { _ = c.Stop() }()
 		scheme := runtime.NewScheme()
-		if err := corev1.AddToScheme(scheme); err != nil {
+		if err := errors.Join(corev1.AddToScheme(scheme), policyv1.AddToScheme(scheme)); err != nil {
 			panic(err)
 		}
 		if api, err = client.New(c.Config, client.Options{Scheme: scheme}); err != nil {
