@@ -11,6 +11,8 @@ import (
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clocktesting "k8s.io/utils/clock/testing"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -45,11 +47,22 @@ const (
 	goodSet = `{"apiVersion":"autohealer.resourcestack.com/v1alpha1","kind":"ConditionSet","metadata":{"name":"good"},"spec":{"type":"KernelDeadlock","effect":"NoExecute","taintKey":"example.com/kernel","conditions":{"KernelDeadlock":{"status":true}}}}`
 )
 
-// review is an AdmissionReview as the API server writes it.
+// review is an AdmissionReview of a ConditionSet as the API server writes it.
 func review(operation, object, oldObject string) string {
-	return `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u1","operation":"` + operation +
-		`","kind":{"group":"autohealer.resourcestack.com","version":"v1alpha1","kind":"ConditionSet"},"name":"x","object":` + object + `,"oldObject":` + oldObject + `}}`
+	return reviewOf("ConditionSet", operation, object, oldObject)
 }
+
+func reviewOf(kind, operation, object, oldObject string) string {
+	return `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u1","operation":"` + operation +
+		`","kind":{"group":"autohealer.resourcestack.com","version":"v1alpha1","kind":"` + kind + `"},"name":"x","object":` + object + `,"oldObject":` + oldObject + `}}`
+}
+
+const (
+	badRail = `{"apiVersion":"autohealer.resourcestack.com/v1alpha1","kind":"Guardrail","metadata":{"name":"typing-error"},"spec":{"rules":[{"name":"no-eviction","kinds":["ConditionSet"],"expression":"object.spec.efect != 'NoExecute'"}]}}`
+	pause   = `{"apiVersion":"autohealer.resourcestack.com/v1alpha1","kind":"Guardrail","metadata":{"name":"stop"},"spec":{"paused":true}}`
+	badXcpt = `{"apiVersion":"autohealer.resourcestack.com/v1alpha1","kind":"GuardrailException","metadata":{"name":"x","creationTimestamp":"2026-03-01T12:00:00Z"},"spec":{"ruleIDs":["conditionset/reserved-taint-key"],"targetRef":{"kind":"ConditionSet","name":"bad"},"specHash":"0123456789abcdef","reason":"it is so, OPS-1","expiresAt":"2026-04-01T12:00:00Z"}}`
+	weeder  = `{"apiVersion":"autohealer.resourcestack.com/v1alpha1","kind":"WeederConfig","metadata":{"name":"w","namespace":"prod"},"spec":{"servicesAndDependantSelectors":{"etcd":{"podSelectors":[{"matchLabels":{"app":"api"}}]}}}}`
+)
 
 func newWebhook(t testing.TB, f facts) *admission.Webhook {
 	t.Helper()
@@ -214,5 +227,61 @@ func TestOutOfTimeTheAnswerIsARefusal(t *testing.T) {
 	answer := ask(t, newWebhook(t, facts{unsynced: true}), "/?timeout=1ns", review("CREATE", goodSet, "null"))
 	if answer.Allowed || !strings.Contains(answer.Result.Message, "not checked: out of time") {
 		t.Errorf("allowed %v, message %q", answer.Allowed, answer.Result.Message)
+	}
+}
+
+func TestEveryKindIsJudged(t *testing.T) {
+	h := newWebhook(t, facts{preview: condition.Preview{Limit: 1, UnionLimit: 1}})
+	for name, c := range map[string]struct {
+		body, refusal, warning string
+	}{
+		"a Guardrail whose rule has a typing error": {
+			body:    reviewOf("Guardrail", "CREATE", badRail, "null"),
+			refusal: "guardrail/rules-compile: rule no-eviction, expression for ConditionSet, 1:12: undefined field 'efect'\n | object.spec.efect != 'NoExecute'\n | ...........^\n",
+		},
+		"a Guardrail that pauses": {body: reviewOf("Guardrail", "CREATE", pause, "null"), warning: "guardrail/paused: paused: true means that no policy in the cluster does anything new"},
+		"an exception for ever from what can't be lifted": {
+			body:    reviewOf("GuardrailException", "CREATE", badXcpt, "null"),
+			refusal: "guardrailexception/too-long: expiresAt 2026-04-01T12:00:00Z is more than 7 days after 2026-03-01T12:00:00Z; write 2026-03-08T12:00:00Z or earlier",
+		},
+		"a Guardrail under another name": {body: reviewOf("ConditionSet", "CREATE", pause, "null"), refusal: "the request's object is no ConditionSet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answer := ask(t, h, "/", c.body)
+			if answer.Allowed != (c.refusal == "") || c.refusal != "" && !strings.HasPrefix(answer.Result.Message, c.refusal) {
+				t.Errorf("allowed %v: %s", answer.Allowed, answer.Result.Message)
+			}
+			if c.warning != "" && !strings.HasPrefix(answer.Warnings[0], c.warning) {
+				t.Errorf("warnings %q", answer.Warnings)
+			}
+		})
+	}
+}
+
+func TestTheAuditLogNamesTheException(t *testing.T) {
+	const ready = `{"apiVersion":"autohealer.resourcestack.com/v1alpha1","kind":"ConditionSet","metadata":{"name":"ready"},"spec":{"type":"Ready","effect":"NoSchedule","taintKey":"example.com/ready","conditions":{"Ready":{"status":true}}}}`
+	g, err := guard.New(guard.Options{Clock: clocktesting.NewFakePassiveClock(time.Date(2026, 3, 1, 13, 0, 0, 0, time.UTC))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := &unstructured.Unstructured{}
+	if err := set.UnmarshalJSON([]byte(ready)); err != nil {
+		t.Fatal(err)
+	}
+	x := &v1alpha1.GuardrailException{Spec: v1alpha1.GuardrailExceptionSpec{
+		RuleIDs: []string{"conditionset/matches-healthy-nodes"}, TargetRef: v1alpha1.ExceptionTarget{Kind: "ConditionSet", Name: "ready"},
+		Reason: "a drill, OPS-1", ExpiresAt: "2026-03-02T12:00:00Z",
+	}}
+	x.Name, x.CreationTimestamp.Time = "drill", time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	if x.Spec.SpecHash, err = guard.SpecHash(set); err != nil {
+		t.Fatal(err)
+	}
+	g.SetExceptions([]*v1alpha1.GuardrailException{x})
+	answer := ask(t, New(g), "/", review("CREATE", ready, "null"))
+	if got := answer.AuditAnnotations["lifted"]; !answer.Allowed || got != "conditionset/matches-healthy-nodes=drill" {
+		t.Errorf("allowed %v, audit annotation lifted is %q", answer.Allowed, got)
+	}
+	if !strings.HasSuffix(answer.Warnings[0], "; GuardrailException drill lifts this rule until 2026-03-02T12:00:00Z") {
+		t.Errorf("warnings %q", answer.Warnings)
 	}
 }
