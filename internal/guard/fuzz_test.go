@@ -1,41 +1,51 @@
 package guard
 
 import (
-	"context"
+	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
-	"github.com/resourcestack/autohealer/internal/guard/catalog"
 )
 
-// FuzzCompile: organisations will write rules of their own. Whatever they write, it compiles or gives an error; what
-// compiles gives a verdict within the budget.
+// FuzzCompile: organisations write rules of their own. Whatever they write, it compiles or gives an error with a position;
+// what compiles gives a verdict within the budget, at admission and at run time.
 func FuzzCompile(f *testing.F) {
-	built, err := parseCatalogue(catalog.FS, "conditionset.yaml")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, r := range built.Rules {
-		f.Add(r.Expression, r.MessageExpression)
+	g := newTestGuard(f, &fakeFacts{preview: condition.Preview{MatchingNodes: []string{"n1", "n2"}}})
+	g.opts.Authorizer = answer(authorizer.DecisionAllow)
+	kinds := g.Kinds()
+	for i, kind := range kinds {
+		for _, r := range g.Rules(kind) {
+			f.Add(byte(i), r.Expression, r.MessageExpression)
+		}
 	}
 	for _, seed := range []string{
-		"", "true", "object.spec.efect == ''", "dyn(object)", "plan.matchingNodes.all(a, plan.matchingNodes.all(b, a != b))",
-		"object.spec.type.matches('(a+)+$')", "[1, 2].exists(x, x / 0 == 1)", "has(object.spec.__for__)", "'a'.repeat(3)",
+		"", "true", "object.spec.efect == ''", "dyn(object)", "plan.matchingNodes.all(a, plan.matchingNodes.all(b, a != b))", "plan == plan", "size(plan) > 3",
+		"object.spec.type.matches('(a+)+$')", "[1, 2].exists(x, x / 0 == 1)", "has(object.spec.__for__)", "'a'.repeat(3)", "limits.maxTaintedNodes.percent > 3",
+		"authorizer.serviceAccount('a', 'b').group('').resource('pods').check('delete').allowed()", "plan.exists(k, k == 'nodes')", "'ü\n' + object.spec.efect",
 	} {
-		f.Add(seed, "'x' + object.spec.type")
+		f.Add(byte(0), seed, "'x' + object.spec.type")
 	}
-	g := newTestGuard(f, &fakeFacts{preview: condition.Preview{MatchingNodes: []string{"n1", "n2"}}})
-	set := conditionSet(f, goodSpec)
-	f.Fuzz(func(t *testing.T, expression, message string) {
-		kind := g.kinds["ConditionSet"]
-		compiled := kind.compileOwnRule("own", &v1alpha1.GuardrailRule{Name: "x", Expression: expression, MessageExpression: message})
+	objects := map[string]map[string]any{
+		"ConditionSet":       conditionSet(f, goodSpec),
+		"Guardrail":          object(f, "{kind: Guardrail, metadata: {name: a}, spec: {rules: [{name: r, kinds: [ConditionSet], expression: \"object.spec.type == 'x'\"}]}}"),
+		"GuardrailException": object(f, "{kind: GuardrailException, metadata: {name: a}, spec: {ruleIDs: [a/b], targetRef: {kind: ConditionSet, name: x}, expiresAt: \"2026-11-22T12:00:00Z\"}}"),
+		"WeederConfig":       object(f, "{kind: WeederConfig, metadata: {name: a, namespace: b}, spec: {servicesAndDependantSelectors: {etcd: {podSelectors: [{matchLabels: {a: b}}]}}}}"),
+	}
+	f.Fuzz(func(t *testing.T, which byte, expression, message string) {
+		name := kinds[int(which)%len(kinds)]
+		compiled := g.kinds[name].compileOwnRule("own", &v1alpha1.GuardrailRule{Name: "x", Expression: expression, MessageExpression: message})
 		if compiled.err != nil {
+			if lines := strings.Split(compiled.err.Message, "\n"); len(lines) != 3 || !strings.HasSuffix(lines[2], "^") {
+				t.Errorf("an error without an excerpt: %q", compiled.err.Message)
+			}
 			return
 		}
-		e := g.admission(context.Background(), g.rules.Load(), g.rules.Load().kinds["ConditionSet"], Request{Operation: admissionv1.Create, Object: set})
+		rules := g.rules.Load()
+		e := g.admission(t.Context(), rules, rules.kinds[name], Request{Operation: admissionv1.Create, Object: objects[name]})
 		e.add(&Verdict{}, compiled.rule)
 		if spent := maxRequestCost - e.left.units; spent > 4*maxRuleCost {
 			t.Errorf("cost %d, estimated at most %d", spent, compiled.rule.condition.cost)
