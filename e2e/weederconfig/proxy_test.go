@@ -1,0 +1,153 @@
+package weederconfig
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/resourcestack/autohealer/e2e/harness"
+)
+
+// countingProxy stands between the manager and the API server and counts what is asked.
+type countingProxy struct {
+	server *httptest.Server
+
+	mu    sync.Mutex
+	asked map[string]int // needs mu; by verb and resource
+}
+
+func startProxy() *countingProxy {
+	GinkgoHelper()
+	target, err := url.Parse(h.URL)
+	Expect(err).NotTo(HaveOccurred())
+	trusted := x509.NewCertPool()
+	Expect(trusted.AppendCertsFromPEM(h.CACert)).To(BeTrue())
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}, ForceAttemptHTTP2: true}
+	p := &countingProxy{asked: map[string]int{}}
+	p.server = httptest.NewUnstartedServer(&httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			p.count(r.In)
+			r.SetURL(target)
+		},
+		Transport:     transport,
+		FlushInterval: -1, // a watch's events must not wait
+	})
+	p.server.EnableHTTP2 = true
+	p.server.StartTLS()
+	DeferCleanup(func() {
+		p.server.CloseClientConnections()
+		p.server.Close()
+		transport.CloseIdleConnections()
+	})
+	return p
+}
+
+func (p *countingProxy) count(r *http.Request) {
+	verb := r.Method
+	if r.URL.Query().Get("watch") == "true" {
+		verb = "WATCH"
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked[verb+" "+resourceOf(r.URL.Path)]++
+}
+
+// resourceOf is a path's resource with its subresource, without group, namespace and name.
+func resourceOf(path string) string {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	skip := 2 // api/v1
+	if parts[0] == "apis" {
+		skip = 3
+	}
+	parts = parts[min(skip, len(parts)):]
+	if len(parts) > 2 && parts[0] == "namespaces" {
+		parts = parts[2:]
+	}
+	switch {
+	case len(parts) == 0:
+		return "/"
+	case len(parts) > 2:
+		return parts[0] + "/" + parts[2]
+	}
+	return parts[0]
+}
+
+// since gives what was asked after a count was taken, but for what goes on anyway.
+func (p *countingProxy) since(before map[string]int) map[string]int {
+	more := map[string]int{}
+	for what, n := range p.snapshot() {
+		if d := n - before[what]; d > 0 && !strings.HasSuffix(what, " events") && !strings.Contains(what, "leases") {
+			more[what] = d
+		}
+	}
+	return more
+}
+
+func (p *countingProxy) snapshot() map[string]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := map[string]int{}
+	for what, n := range p.asked {
+		all[what] = n
+	}
+	return all
+}
+
+// kubeconfig is the manager's, by way of the proxy.
+func (p *countingProxy) kubeconfig(ctx context.Context) string {
+	GinkgoHelper()
+	direct, err := h.ServiceAccountKubeconfig(ctx, harness.Namespace, harness.ServiceAccount)
+	Expect(err).NotTo(HaveOccurred())
+	config, err := clientcmd.LoadFromFile(direct)
+	Expect(err).NotTo(HaveOccurred())
+	for _, cluster := range config.Clusters {
+		cluster.Server = p.server.URL
+		cluster.CertificateAuthorityData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.server.Certificate().Raw})
+	}
+	path := filepath.Join(h.Dir, "counted.kubeconfig")
+	Expect(clientcmd.WriteToFile(*config, path)).To(Succeed())
+	return path
+}
+
+var pprofAddress = sync.OnceValue(func() string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = listener.Close() }() // free from now on
+	return listener.Addr().String()
+})
+
+// goroutines is how many the manager has.
+func goroutines(ctx context.Context) int {
+	GinkgoHelper()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+pprofAddress()+"/debug/pprof/goroutine?debug=1", nil)
+	Expect(err).NotTo(HaveOccurred())
+	response, err := http.DefaultClient.Do(request)
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	Expect(err).NotTo(HaveOccurred())
+	var total string
+	_, err = fmt.Sscanf(string(text), "goroutine profile: total %s", &total)
+	Expect(err).NotTo(HaveOccurred())
+	n, err := strconv.Atoi(total)
+	Expect(err).NotTo(HaveOccurred())
+	return n
+}

@@ -1,0 +1,208 @@
+package weederconfig
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+)
+
+// settled waits until the app has been Ready for longer than a watchDuration: a config created earlier would find a fresh
+// recovery.
+func settled(ctx context.Context, wc *v1alpha1.WeederConfig) {
+	GinkgoHelper()
+	Eventually(activeWindows(ctx, wc)).WithTimeout(time.Minute).Should(BeZero())
+}
+
+var _ = Describe("A recovery", func() {
+	It("restarts what crash-looped meanwhile, as in the seed's timeline", func(ctx SpecContext) {
+		s := newShop(ctx)
+		s.serve(ctx, "etcd")
+		s.deploy(ctx, "etcd", 3, nil)
+		s.deploy(ctx, "apiserver", 2, nil)
+		wc := s.weeder("timeline", "etcd", "apiserver")
+		wc.Spec.WatchDuration = "5s"
+		create(ctx, wc)
+		settled(ctx, wc)
+		before := s.uids(ctx, "apiserver")
+
+		By("t=0: all etcd pods go down")
+		s.down(ctx, "etcd")
+		By("t=10: API servers crash-loop, and nothing is done")
+		s.fail(ctx, "apiserver")
+		Consistently(s.uids).WithContext(ctx).WithArguments("apiserver").WithTimeout(moment).Should(Equal(before))
+		By("t=100: etcd recovers; the API servers are deleted and their ReplicaSet's new ones come up")
+		s.up(ctx, "etcd")
+		Eventually(s.uids).WithContext(ctx).WithArguments("apiserver").WithTimeout(5 * time.Second).Should(And(HaveLen(2), Not(ContainElements(before[0])), Not(ContainElements(before[1]))))
+		Eventually(s.ready).WithContext(ctx).WithArguments("apiserver").Should(Equal(2))
+		Eventually(deleted(ctx, wc)).Should(BeEquivalentTo(2))
+
+		st, err := status(ctx, wc)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(st.LastTriggered).To(HaveValue(And(HaveField("Service", "etcd"), HaveField("Namespace", s.namespace))))
+		Expect(st.RecentDeletions).To(HaveLen(2))
+		Expect(st.RecentDeletions[0]).To(And(HaveField("Owner", "Deployment/apiserver"), HaveField("Service", "etcd"), HaveField("Repeat", false)))
+		Eventually(s.events).WithContext(ctx).WithArguments("PodDeleted").Should(And(
+			HaveKeyWithValue("WeederConfig", ContainSubstring("Service etcd recovered at")),
+			HaveKeyWithValue("ReplicaSet", ContainSubstring("container main exited with code 1 after 1 restarts")),
+		))
+		Eventually(s.events).WithContext(ctx).WithArguments("ServiceRecovered").Should(HaveKey("Service"))
+	})
+
+	It("opens a window that lasts exactly watchDuration", func(ctx SpecContext) {
+		s := newShop(ctx)
+		s.upstream(ctx, "etcd")
+		s.deploy(ctx, "early", 1, nil)
+		s.deploy(ctx, "late", 1, nil)
+		wc := s.weeder("exact", "etcd", "early", "late")
+		wc.Spec.WatchDuration = "5s"
+		create(ctx, wc)
+		settled(ctx, wc)
+		s.down(ctx, "etcd")
+		s.up(ctx, "etcd")
+		Eventually(activeWindows(ctx, wc)).Should(BeEquivalentTo(1))
+		st, err := status(ctx, wc)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(st.Windows).To(HaveLen(1))
+		Expect(st.Windows[0].Until.Sub(st.Windows[0].Time.Time)).To(Equal(5 * time.Second))
+
+		By("who begins to crash-loop in it is deleted")
+		early := s.uids(ctx, "early")
+		s.label(ctx, "early", crash, true)
+		Eventually(s.uids).WithContext(ctx).WithArguments("early").Should(And(HaveLen(1), Not(Equal(early))))
+		Eventually(activeWindows(ctx, wc)).WithTimeout(10 * time.Second).Should(BeZero())
+		Expect(time.Now()).To(BeTemporally(">=", st.Windows[0].Until.Time))
+		Expect(time.Now()).To(BeTemporally("<", st.Windows[0].Until.Add(4*time.Second)), "a second for the cut to seconds, one for the status' pace")
+
+		By("who does so after it is not")
+		late := s.uids(ctx, "late")
+		s.fail(ctx, "late")
+		Consistently(s.uids).WithContext(ctx).WithArguments("late").WithTimeout(moment).Should(Equal(late))
+	})
+
+	It("begins the window anew when it comes again", func(ctx SpecContext) {
+		s := newShop(ctx)
+		s.upstream(ctx, "etcd")
+		wc := s.weeder("again", "etcd", "api")
+		wc.Spec.WatchDuration = "20s"
+		Expect(h.Client.Create(ctx, wc)).To(Succeed())
+		first := s.recoveredAt(ctx, wc, time.Time{})
+		time.Sleep(1100 * time.Millisecond) // recoveries are told to the second
+		s.down(ctx, "etcd")
+		s.up(ctx, "etcd")
+		second := s.recoveredAt(ctx, wc, first)
+		st, err := status(ctx, wc)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(st.Windows).To(HaveLen(1), "it is the same Service's")
+		Expect(st.Windows[0].Until.Time).To(Equal(second.Add(20 * time.Second)))
+	})
+
+	It("is none when a Service turns notReady, is deleted or scaled to zero", func(ctx SpecContext) {
+		s := newShop(ctx)
+		s.upstream(ctx, "etcd")
+		s.deploy(ctx, "api", 1, nil)
+		wc := s.weeder("nothing", "etcd", "api")
+		wc.Spec.WatchDuration = "3s"
+		create(ctx, wc)
+		settled(ctx, wc)
+		st, err := status(ctx, wc)
+		Expect(err).NotTo(HaveOccurred())
+		last := st.LastTriggered
+		s.fail(ctx, "api")
+		before := s.uids(ctx, "api")
+		nothing := func() {
+			GinkgoHelper()
+			Consistently(s.uids).WithContext(ctx).WithArguments("api").WithTimeout(moment).Should(Equal(before))
+			st, err := status(ctx, wc)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(st.LastTriggered).To(Equal(last))
+		}
+		s.down(ctx, "etcd")
+		nothing()
+		By("scaled to zero: its slice is empty")
+		s.scale(ctx, "etcd", 0)
+		Eventually(s.uids).WithContext(ctx).WithArguments("etcd").Should(BeEmpty())
+		nothing()
+		By("deleted, with its slices")
+		Expect(h.Client.Delete(ctx, &corev1.Service{ObjectMeta: named(s.namespace, "etcd")})).To(Succeed())
+		Eventually(s.slices).WithContext(ctx).WithArguments("etcd").Should(BeEmpty())
+		nothing()
+	})
+
+	It("is one for all slices of a Service together", func(ctx SpecContext) {
+		s := newShop(ctx)
+		s.deploy(ctx, "etcd", 2, nil)
+		s.deploy(ctx, "api", 1, nil)
+		etcd := s.pods(ctx, "etcd")
+		Expect(h.Client.Create(ctx, &corev1.Service{ObjectMeta: named(s.namespace, "etcd"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}})).To(Succeed())
+		s.write(ctx, "etcd", "etcd-a", false, etcd[0])
+		s.write(ctx, "etcd", "etcd-b", false, etcd[1])
+		wc := s.weeder("slices", "etcd", "api")
+		wc.Spec.WatchDuration = "3s"
+		create(ctx, wc)
+		Consistently(activeWindows(ctx, wc)).WithTimeout(moment).Should(BeZero())
+		s.write(ctx, "etcd", "etcd-c", true)
+		Consistently(activeWindows(ctx, wc)).WithTimeout(moment).Should(BeZero(), "an empty slice makes nothing Ready")
+		s.write(ctx, "etcd", "etcd-a", true, etcd[0])
+		Eventually(activeWindows(ctx, wc)).Should(BeEquivalentTo(1))
+		Eventually(activeWindows(ctx, wc)).Should(BeZero())
+		s.write(ctx, "etcd", "etcd-b", true, etcd[1])
+		Consistently(activeWindows(ctx, wc)).WithTimeout(moment).Should(BeZero(), "it was Ready before")
+	})
+
+	It("is noticed on start when it came while the manager was down", func(ctx SpecContext) {
+		s := newShop(ctx)
+		s.upstream(ctx, "etcd")
+		s.deploy(ctx, "api", 1, nil)
+		wc := s.weeder("missed", "etcd", "api")
+		wc.Spec.WatchDuration = "15s"
+		create(ctx, wc)
+		settled(ctx, wc)
+		s.down(ctx, "etcd")
+		s.fail(ctx, "api")
+		before := s.uids(ctx, "api")
+		killManager()
+		s.up(ctx, "etcd")
+		startManager(ctx)
+		Eventually(s.uids).WithContext(ctx).WithArguments("api").Should(And(HaveLen(1), Not(Equal(before))))
+	})
+})
+
+// recoveredAt is when a Service recovered, once the status tells of a later recovery than one.
+func (s shop) recoveredAt(ctx context.Context, wc *v1alpha1.WeederConfig, than time.Time) (at time.Time) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		st, err := status(ctx, wc)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(st.LastTriggered).NotTo(BeNil())
+		g.Expect(st.LastTriggered.Time.Time).To(BeTemporally(">", than))
+		at = st.LastTriggered.Time.Time
+	}).Should(Succeed())
+	return at
+}
+
+// events are the notes of Events with a reason, by the kind of what they are on.
+func (s shop) events(ctx context.Context, reason string) map[string]string {
+	GinkgoHelper()
+	var list corev1.EventList
+	Expect(h.Client.List(ctx, &list, client.InNamespace(s.namespace))).To(Succeed())
+	notes := map[string]string{}
+	for _, e := range list.Items {
+		if e.Reason == reason {
+			notes[e.InvolvedObject.Kind] = e.Message
+		}
+	}
+	return notes
+}
+
+func (s shop) scale(ctx context.Context, app string, replicas int) {
+	GinkgoHelper()
+	_, err := h.Kubectl(ctx, "-n", s.namespace, "scale", "deployment", app, fmt.Sprintf("--replicas=%d", replicas))
+	Expect(err).NotTo(HaveOccurred())
+}
