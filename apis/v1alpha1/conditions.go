@@ -64,6 +64,9 @@ const (
 const (
 	// AnnotationOwnedTaints on a Node records which of its taints Autohealer set, for which set and since when.
 	AnnotationOwnedTaints = "autohealer.resourcestack.com/owned-taints"
+	// AnnotationExceptedRules on a policy lists, by commas, the rules that a GuardrailException lifts for it. The generated
+	// ValidatingAdmissionPolicies, which can't see exceptions, leave these to the webhook; it lifts nothing by itself.
+	AnnotationExceptedRules = "autohealer.resourcestack.com/excepted-rules"
 	// AnnotationResetBreaker on a policy resets the breaker whose id is its value.
 	AnnotationResetBreaker = "autohealer.resourcestack.com/reset-breaker"
 	// FinalizerUndo keeps a deleted policy until what it did is undone.

@@ -227,9 +227,38 @@ func previewTarget(e *evaluation) (any, error) {
 		return p, nil
 	}
 	target, err := e.guard.opts.Stored.Get(e.ctx, ref.Kind, ref.Namespace, ref.Name)
-	if p.TargetMissing = err == nil && target == nil; err != nil || p.TargetMissing {
-		return p, err
+	if err != nil {
+		return nil, err
 	}
-	p.TargetHash, err = SpecHash(target)
-	return p, err
+	var marked []string
+	if p.TargetMissing = target == nil; !p.TargetMissing {
+		if p.TargetHash, err = SpecHash(target); err != nil {
+			return nil, err
+		}
+		marked = excepted(target)
+	}
+	if p.TargetHash != x.Spec.SpecHash {
+		p.UnmarkedRules = e.unmarked(x, marked)
+	}
+	return p, nil
+}
+
+// excepted are the rules that an object is annotated with.
+func excepted(object client.Object) []string {
+	rules := strings.Split(object.GetAnnotations()[v1alpha1.AnnotationExceptedRules], ",")
+	for i := range rules {
+		rules[i] = strings.TrimSpace(rules[i])
+	}
+	return rules
+}
+
+// unmarked are the exception's rules that the generated policy has too, but for those marked.
+func (e *evaluation) unmarked(x *v1alpha1.GuardrailException, marked []string) []string {
+	var ids []string
+	for _, r := range e.rules.kinds[x.Spec.TargetRef.Kind].rules {
+		if r.inPolicy() && slices.Contains(x.Spec.RuleIDs, r.ID) && !slices.Contains(marked, r.ID) {
+			ids = append(ids, r.ID)
+		}
+	}
+	return ids
 }

@@ -172,7 +172,10 @@ func TestDisputedConditionTypesAreNamed(t *testing.T) {
 }
 
 func TestAnExceptionIsToldTheRightHash(t *testing.T) {
-	g := guardOver(t, someSets(t, 1, 0))
+	s := someSets(t, 2, 0)
+	s.objects[1].Spec.Type = "Other"
+	s.objects[1].Annotations = map[string]string{"autohealer.resourcestack.com/excepted-rules": "a/b, conditionset/matches-healthy-nodes"}
+	g := guardOver(t, s)
 	right, err := SpecHash(stored(t, goodSpec))
 	if err != nil {
 		t.Fatal(err)
@@ -184,6 +187,10 @@ func TestAnExceptionIsToldTheRightHash(t *testing.T) {
 		"no such object": {"s99", right, "guardrailexception/target-missing",
 			"guardrailexception/target-missing: there is no ConditionSet s99 yet; the exception holds once there is one whose spec has the hash " + right + " (docs/reference/guardrails.md#guardrailexception-target-missing)"},
 		"no such object, so no hash either": {"s99", right, "guardrailexception/other-hash", ""},
+		"a rule that the policy has too": {"s99", right, "guardrailexception/unmarked-target",
+			"guardrailexception/unmarked-target: the API server itself refuses what breaks conditionset/matches-healthy-nodes, because its policy can not see exceptions; give ConditionSet s99 the annotation autohealer.resourcestack.com/excepted-rules: conditionset/matches-healthy-nodes (docs/reference/guardrails.md#guardrailexception-unmarked-target)"},
+		"a target that is stored with its spec already":    {"s00", right, "guardrailexception/unmarked-target", ""},
+		"a target that gets another spec and is annotated": {"s01", right, "guardrailexception/unmarked-target", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			content := object(t, `{apiVersion: autohealer.resourcestack.com/v1alpha1, kind: GuardrailException, metadata: {name: x}, spec: {ruleIDs: [`+healthyRule+

@@ -39,4 +39,7 @@ type LiveExceptionPreview struct {
 	TargetMissing bool
 	// TargetHash is the hash of the target's spec as it is now.
 	TargetHash string
+	// UnmarkedRules are ruleIDs that the API server's own policy also has, and that the target isn't annotated with: the
+	// policy will refuse what the exception allows. None for a target that is stored with its spec already.
+	UnmarkedRules []string
 }

@@ -26,7 +26,8 @@ func Policy(g *guard.Guard, kind string) ([]byte, error) {
 	name := "autohealer-" + strings.ToLower(kind)
 	text := []byte("# " + generated + `
 # These rules hold also while the webhook is away. Each expression is a rule of the catalogue, or true for an update that
-# touches nothing the rule reads; so an old violation never blocks another change.
+# touches nothing the rule reads; so an old violation never blocks another change. An exceptable rule is left to the webhook
+# for an object with the annotation ` + v1alpha1.AnnotationExceptedRules + `, since a policy can't see exceptions.
 `)
 	for _, object := range []runtime.Object{policy(g, kind, name), binding(name)} {
 		document, err := marshal(object)
@@ -64,7 +65,7 @@ func policy(g *guard.Guard, kind, name string) *admissionregistrationv1.Validati
 			}
 		}
 	}
-	p.Spec.Variables = append(p.Spec.Variables, admissionregistrationv1.Variable{
+	p.Spec.Variables = append(p.Spec.Variables, exceptedVariable(), admissionregistrationv1.Variable{
 		Name: refusals, Expression: "[" + strings.Join(lines, ", ") + "].filter(line, line != '').join('; ')",
 	})
 	return p
@@ -108,7 +109,21 @@ func validation(rule guard.RuleInfo) admissionregistrationv1.Validation {
 	if rule.Unchanged != "" {
 		v.Expression += " || (" + rule.Unchanged + ")"
 	}
+	if rule.Exceptable {
+		v.Expression += " || '" + rule.ID + "' in variables." + excepted
+	}
 	return v
+}
+
+// excepted is the variable with the rules that the object is annotated with. A policy can't see GuardrailExceptions: what
+// is annotated it leaves to the webhook, and to the rules before anything acts, which can.
+const excepted = "excepted"
+
+func exceptedVariable() admissionregistrationv1.Variable {
+	annotations := "object.metadata.annotations"
+	return admissionregistrationv1.Variable{Name: excepted, Expression: fmt.Sprintf(
+		"has(%s) && '%s' in %s ? %s['%s'].split(',').map(id, id.trim()) : []",
+		annotations, v1alpha1.AnnotationExceptedRules, annotations, annotations, v1alpha1.AnnotationExceptedRules)}
 }
 
 // lineExpression is CEL for the rule's line in a refusal, in the words of the webhook.

@@ -62,6 +62,10 @@ func (s *subject) object(random *rand.Rand, prefix string, number int) *unstruct
 	if s.namespaced {
 		object.SetNamespace("default")
 	}
+	if random.IntN(3) == 0 {
+		object.SetAnnotations(pick(random, map[string]string{"a": "b"}, map[string]string{exceptedRules: "a/b, conditionset/matches-healthy-nodes"},
+			map[string]string{exceptedRules: "conditionset/reserved-taint-key,conditionset/empty-cap,weederconfig/negative-pod-selector"}))
+	}
 	return object
 }
 
@@ -79,6 +83,8 @@ func (s *subject) mutate(random *rand.Rand, old *unstructured.Unstructured) *uns
 	}
 	return object
 }
+
+const exceptedRules = "autohealer.resourcestack.com/excepted-rules"
 
 var subjects = []*subject{
 	{kind: "ConditionSet", plural: "conditionsets", rules: 6, fields: conditionSetFields, required: []string{"type", "effect", "taintKey", "conditions"},

@@ -48,8 +48,8 @@ type comparison struct {
 	*subject
 	objects dynamic.ResourceInterface
 	// denied and unchanged count what the objects reached.
-	denied    map[string]int
-	unchanged int
+	denied               map[string]int
+	unchanged, annotated int
 }
 
 var (
