@@ -21,7 +21,7 @@ import (
 // lookForKind lies between two looks for a kind that isn't installed.
 const lookForKind = 5 * time.Second
 
-// Collection follows all objects of a cluster-scoped kind of ours, and hands on all of them after each change of a spec: it
+// Collection follows all objects of a cluster-scoped kind of ours, and hands on all of them after each change of a spec, a label or an annotation: it
 // is for kinds that rule over others, of which only all together mean something. It runs on every replica.
 type Collection[T client.Object] struct {
 	Cache cache.Cache
@@ -154,12 +154,19 @@ func (c *Collection[T]) seen(object T) {
 	}
 	c.objects[object.GetName()] = object
 	c.mu.Unlock()
-	if !there || was.GetUID() != object.GetUID() || was.GetGeneration() != object.GetGeneration() {
+	if !there || !sameRule(was, object) {
 		c.tell()
 	}
 	if c.Seen != nil {
 		c.Seen(object.GetName())
 	}
+}
+
+// sameRule says whether two states of an object mean the same: rules over it may read its labels and annotations, too,
+// which change without a new generation.
+func sameRule(a, b client.Object) bool {
+	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration() &&
+		maps.Equal(a.GetLabels(), b.GetLabels()) && maps.Equal(a.GetAnnotations(), b.GetAnnotations())
 }
 
 func (c *Collection[T]) gone(object T) {

@@ -91,11 +91,15 @@ func (s *shelfOfRails) expect(t *testing.T, want string) {
 	}
 }
 
-func TestAllObjectsAreUsedAtFirstAndAfterEachChangeOfASpec(t *testing.T) {
+func TestAllObjectsAreUsedAtFirstAndAfterEachChangeOfASpecOrALabel(t *testing.T) {
 	s := followRails(t, nil)
 	s.expect(t, "a@1 b@1")
 	s.Modify(rail("a", 1)) // its status
 	s.Modify(rail("a", 2))
+	s.expect(t, "a@2 b@1")
+	labelled := rail("b", 1)
+	labelled.Labels = map[string]string{"approved": "yes"}
+	s.Modify(labelled)
 	s.expect(t, "a@2 b@1")
 	s.Delete(rail("b", 1))
 	s.expect(t, "a@2")

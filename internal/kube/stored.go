@@ -21,6 +21,8 @@ const (
 	keepRules = 10 * time.Second
 	// relistRules lies between two lists that didn't agree, unless the watch brings news.
 	relistRules = time.Second
+	// listTakes bounds one list: what waits for it holds up an undo, too.
+	listTakes = 5 * time.Second
 	// newsTakes is how long a change may take by the watch. A difference that lasts longer is trouble.
 	newsTakes = 5 * time.Second
 )
@@ -54,6 +56,9 @@ type sight struct {
 	inForce map[types.UID]int64
 	// differs is since when it isn't what is in force; zero when it is.
 	differs time.Time
+	// failed is what became of the list that began at failedAt, for all who waited for it; nil when it succeeded.
+	failed   error
+	failedAt time.Time
 }
 
 // Check gives an error unless what is in force is what is stored.
@@ -83,10 +88,15 @@ func (s *Stored) check(ctx context.Context, r Ruling, seen *sight) error {
 	age := now.Sub(seen.at)
 	news := age >= relistRules || !maps.Equal(inForce, seen.inForce)
 	if age >= keepRules || news && !r.agree(inForce, seen.generations) {
+		if seen.failed != nil && now.Sub(seen.failedAt) < relistRules {
+			return seen.failed
+		}
 		generations, err := s.list(ctx, r.Kind)
 		if err != nil {
-			return fmt.Errorf("list every %s before acting: %w", r.Kind.Kind, err)
+			seen.failed, seen.failedAt = fmt.Errorf("list every %s before acting: %w", r.Kind.Kind, err), s.Clock.Now()
+			return seen.failed
 		}
+		seen.failed, seen.generations, seen.at = nil, generations, now
 		inForce = r.InForce() // news may have come meanwhile
 		seen.generations, seen.inForce, seen.at = generations, inForce, now
 	}
@@ -122,6 +132,8 @@ func (r Ruling) agree(inForce, stored map[types.UID]int64) bool {
 func (s *Stored) list(ctx context.Context, kind schema.GroupVersionKind) (map[types.UID]int64, error) {
 	var list metav1.PartialObjectMetadataList
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	ctx, cancel := context.WithTimeout(ctx, listTakes)
+	defer cancel()
 	if err := s.Reader.List(ctx, &list); err != nil {
 		return nil, err
 	}

@@ -133,3 +133,23 @@ func TestNewsByTheWatchNeedNotWaitForTheNextList(t *testing.T) {
 		t.Errorf("the watch was first: %v", err)
 	}
 }
+
+func TestAnAPIServerThatFailsIsAskedOnceForAllWhoWait(t *testing.T) {
+	clock := testingclock.NewFakePassiveClock(time.Now())
+	server := &lister{err: errors.New("connection refused")}
+	rails, exceptions := generations{}, generations{}
+	s := rulings(server, clock, &rails, &exceptions)
+	for range 16 {
+		if err := s.Check(t.Context()); err == nil {
+			t.Fatal("it acts though the API server can't be asked")
+		}
+	}
+	if server.lists["Guardrail"] != 1 {
+		t.Errorf("%d lists, want 1", server.lists["Guardrail"])
+	}
+	clock.SetTime(clock.Now().Add(time.Second))
+	server.err = nil
+	if err := s.Check(t.Context()); err != nil {
+		t.Errorf("a second later the API server answers, and still: %v", err)
+	}
+}
