@@ -84,7 +84,9 @@ func (r *compiledRule) portable() bool {
 }
 
 // inPolicy: the generated ValidatingAdmissionPolicy has the rule. Those that warn are left to the webhook.
-func (r *compiledRule) inPolicy() bool { return r.guardrail == "" && r.portable() && r.Severity == Deny }
+func (r *compiledRule) inPolicy() bool {
+	return r.guardrail == "" && r.portable() && r.Severity == Deny
+}
 
 // compileBuiltin compiles every catalogue of a folder against the CRDs of another.
 func compileBuiltin(catalogues, crds fs.FS) (map[string]*builtinKind, error) {

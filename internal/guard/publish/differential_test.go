@@ -117,7 +117,7 @@ func (c *comparison) portableRefusals(g *guard.Guard, object, old *unstructured.
 	portable := map[string]bool{}
 	for _, rule := range g.Rules(c.kind) { // the policy leaves to the webhook what may be lifted and is annotated
 		annotated := strings.Contains(object.GetAnnotations()[exceptedRules], rule.ID)
-		portable[rule.ID] = rule.Portable && !(rule.Exceptable && annotated)
+		portable[rule.ID] = rule.Portable && (!rule.Exceptable || !annotated)
 		if annotated && rule.Exceptable {
 			c.annotated++
 		}
@@ -155,6 +155,12 @@ func TestEveryKindsPolicyIsReadStrictly(t *testing.T) {
 		var binding admissionregistrationv1.ValidatingAdmissionPolicyBinding
 		if err := errors.Join(yaml.UnmarshalStrict(documents[1], &policy), yaml.UnmarshalStrict(documents[2], &binding)); err != nil {
 			t.Errorf("%s: %v", kind, err)
+		}
+		// A deletion is in nobody's way: a rule that is a mistake, and a policy that does harm, can always be deleted.
+		for _, rule := range policy.Spec.MatchConstraints.ResourceRules {
+			if !slices.Equal(rule.Operations, []admissionregistrationv1.OperationType{"CREATE", "UPDATE"}) {
+				t.Errorf("%s: the policy is asked about %v", kind, rule.Operations)
+			}
 		}
 		if len(policy.Spec.Validations) == 0 || *policy.Spec.FailurePolicy != admissionregistrationv1.Fail || len(policy.Spec.MatchConditions) != 2 || binding.Spec.PolicyName != policy.Name {
 			t.Errorf("%s: %d rules, failure policy %s, %d match conditions, bound to %s", kind, len(policy.Spec.Validations), *policy.Spec.FailurePolicy, len(policy.Spec.MatchConditions), binding.Spec.PolicyName)
