@@ -27,6 +27,7 @@ import (
 // size is how much is measured.
 type size struct {
 	nodes, sets, rounds, foreign int
+	pods                         int
 	trickle, heartbeats          time.Duration
 	requests                     int
 	openLoop                     time.Duration
@@ -38,12 +39,13 @@ func main() {
 	flag.IntVar(&s.sets, "sets", 50, "How many ConditionSets, each over a condition type of its own.")
 	flag.IntVar(&s.rounds, "rounds", 2, "How many rounds of each comparison.")
 	flag.IntVar(&s.foreign, "foreign", 2000, "How many writes the foreign tainter makes.")
+	flag.IntVar(&s.pods, "pods", 10000, "How many pods WeederConfigs have to do with.")
 	flag.DurationVar(&s.trickle, "trickle", time.Minute, "How long conditions trickle.")
 	flag.DurationVar(&s.heartbeats, "heartbeats", time.Minute, "How long there are only heartbeats.")
 	flag.IntVar(&s.requests, "requests", 500, "How many admission requests of each kind a round.")
 	flag.DurationVar(&s.openLoop, "open-loop", 15*time.Second, "How long 200 admission requests a second of each kind are made.")
 	long := flag.Bool("long", false, "Heartbeats for 10 minutes, as the design's figure asks.")
-	only := flag.String("only", "", "Run only these scenarios, with commas between: trickle, heartbeats, restart, storm, foreign, admission.")
+	only := flag.String("only", "", "Run only these scenarios, with commas between: trickle, heartbeats, restart, storm, foreign, admission, weeder.")
 	out := flag.String("out", filepath.Join("docs", "benchmarks.md"), "File to write the results into, between its two markers, from the repository's root; empty for none.")
 	pprof := flag.String("pprof", "", "Loopback address where the manager serves profiles during the run.")
 	flag.Parse()
@@ -141,7 +143,7 @@ func (b *bench) measure(ctx context.Context, only string) error {
 		run  func(context.Context) error
 	}{
 		{"trickle", b.trickle}, {"heartbeats", b.heartbeats}, {"restart", b.restart}, {"storm", b.storms}, {"foreign", b.foreign},
-		{"admission", b.admission},
+		{"admission", b.admission}, {"weeder", b.weeder},
 	} {
 		if only != "" && !slices.Contains(wanted, scenario.name) {
 			continue
