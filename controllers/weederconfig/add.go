@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	podWorkers    = 32
+	// podWorkers are more than the API server serves at once: while some wait for their note in the status, others delete.
+	podWorkers    = 64
 	configWorkers = 4
 	// judges ask the API server what accounts may do, one question after the other.
 	judges = 4

@@ -46,6 +46,9 @@ type Checker struct {
 // builtin CRDs are compiled once: they don't change, and may be used by several at a time.
 var builtin = sync.OnceValues(func() (map[schema.GroupVersionKind]*definition, error) { return readDefinitions(crds.FS) })
 
+// ownNamespace is where config/default installs Autohealer.
+const ownNamespace = "autohealer-system"
+
 // New compiles the CRDs and the catalogue that this program was built with.
 //
 //nolint:contextcheck,nolintlint // compiling waits for nothing, so Guardrails take no context; it is callers that are told so
@@ -54,7 +57,9 @@ func New(opts Options) (*Checker, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, err := guard.New(guard.Options{Facts: opts.Facts, Planners: opts.Planners, Stored: opts.Stored, Clock: opts.Clock})
+	g, err := guard.New(guard.Options{
+		Facts: opts.Facts, Planners: opts.Planners, Stored: opts.Stored, OwnNamespace: ownNamespace, Clock: opts.Clock,
+	})
 	if err != nil {
 		return nil, err
 	}
