@@ -1,0 +1,176 @@
+package guard
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+)
+
+func TestTheHashOfAKindFollowsOnlyWhatJudgesIt(t *testing.T) {
+	g := newTestGuard(t, nil)
+	hashes := func() [3]string {
+		return [3]string{g.RuleSetHash("ConditionSet"), g.RuleSetHash("Guardrail"), g.RuleSetHash("GuardrailException")}
+	}
+	before := hashes()
+	for name, c := range map[string]struct {
+		spec    string
+		changes [3]bool
+	}{
+		"nothing":                                {"{}", [3]bool{}},
+		"a rule":                                 {noEviction, [3]bool{true, false, false}},
+		"a rule for exceptions":                  {`{rules: [{name: r, kinds: [GuardrailException], expression: "size(object.spec.reason) > 20"}]}`, [3]bool{false, false, true}},
+		"a declared condition type":              {"{conditionTypes: [{type: GPUHealthy, healthyStatus: \"True\"}]}", [3]bool{true, false, false}},
+		"a limit that no rule reads at run time": {"{limits: {maxTaintedNodes: 3}}", [3]bool{}},
+		"a pause":                                {"{paused: true}", [3]bool{}},
+		"a rule over the limits":                 {`{rules: [{name: r, kinds: [ConditionSet], expression: "limits.maxTaintedNodes.nodes > 2 || object.spec.effect != 'NoExecute'"}], limits: {maxTaintedNodes: 3}}`, [3]bool{true, false, false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", c.spec)})
+			now := hashes()
+			for i, kind := range []string{"ConditionSet", "Guardrail", "GuardrailException"} {
+				if changed := now[i] != before[i]; changed != c.changes[i] || len(now[i]) != 16 {
+					t.Errorf("%s: %s after %s", kind, now[i], before[i])
+				}
+			}
+			g.SetGuardrails(nil)
+			if hashes() != before {
+				t.Error("without the Guardrail the hashes aren't what they were")
+			}
+		})
+	}
+}
+
+func TestALimitThatARuleReadsChangesItsHash(t *testing.T) {
+	g := newTestGuard(t, nil)
+	const rule = `rules: [{name: r, kinds: [ConditionSet], expression: "limits.maxTaintedNodes.nodes > 2 || object.spec.effect != 'NoExecute'"}]`
+	var verdicts []bool
+	var hashes []string
+	for _, limits := range []string{"2", "3", "3"} {
+		g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", "{limits: {maxTaintedNodes: "+limits+"}, "+rule+"}")})
+		_, v := Admit(t.Context(), g, stored(t, evictingSpec))
+		verdicts, hashes = append(verdicts, v.Allowed), append(hashes, v.RuleSetHash)
+	}
+	if !slices.Equal(verdicts, []bool{false, true, true}) || hashes[0] == hashes[1] || hashes[1] != hashes[2] {
+		t.Errorf("verdicts %v, hashes %v", verdicts, hashes)
+	}
+}
+
+func TestRulesAreNotCompiledAgainWithoutNeed(t *testing.T) {
+	g := newTestGuard(t, nil)
+	own := func() *compiledRule { return g.rules.Load().kinds["ConditionSet"].own[0] }
+	builtin := g.rules.Load().kinds["ConditionSet"].rules[0]
+	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", noEviction)})
+	first := own()
+	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", strings.Replace(noEviction, "{rules", "{paused: true, rules", 1))})
+	if own() != first || g.rules.Load().kinds["ConditionSet"].rules[0] != builtin {
+		t.Error("compiled again")
+	}
+}
+
+func TestWhatMustBeJudgedAgainIsToldAfterItIsInForce(t *testing.T) {
+	g := newTestGuard(t, nil)
+	var told []string
+	g.OnChange(func(c Change) {
+		told = append(told, fmt.Sprintf("%v %v %v paused=%v", c.Kinds, c.Targets, c.Policy, g.Policy().PausedBy))
+		g.OnChange(func(Change) {}) // no lock is held
+	})
+	g.SetGuardrails(nil)
+	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", noEviction)})
+	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", strings.Replace(noEviction, "{rules", "{paused: true, rules", 1))})
+	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", "{paused: true}")})
+	want := []string{"[ConditionSet] [] false paused=[]", "[] [] true paused=[platform]", "[ConditionSet] [] false paused=[platform]"}
+	if !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+}
+
+func TestUntilGuardrailsAreReadNothingIsAdmitted(t *testing.T) {
+	compiled, err := builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := under(t, compiled, Options{AwaitGuardrails: true})
+	if !g.Policy().Paused() {
+		t.Error("not paused")
+	}
+	const want = "guard/guardrails: not checked: the Guardrails aren't read yet; try again in a moment"
+	if _, v := Admit(t.Context(), g, stored(t, goodSpec)); v.Allowed || v.Message() != want {
+		t.Errorf("at run time: allowed %v, %s", v.Allowed, v.Message())
+	}
+	if v := create(t, g, goodSpec); v.Allowed || v.Message() != want {
+		t.Errorf("at admission: allowed %v, %s", v.Allowed, v.Message())
+	}
+	pause := object(t, "{apiVersion: autohealer.resourcestack.com/v1alpha1, kind: Guardrail, metadata: {name: platform}, spec: {paused: true}}")
+	if v := g.Review(context.Background(), Request{Operation: admissionv1.Create, Object: pause}); !v.Allowed {
+		t.Errorf("a Guardrail that pauses: %s", v.Message())
+	}
+	told := 0
+	g.OnChange(func(c Change) {
+		if told++; !slices.Contains(c.Kinds, "ConditionSet") || !c.Policy {
+			t.Errorf("told %+v", c)
+		}
+	})
+	g.SetGuardrails(nil)
+	if _, v := Admit(t.Context(), g, stored(t, goodSpec)); !v.Allowed || g.Policy().Paused() || told != 1 {
+		t.Errorf("allowed %v, paused by %v, told %d times", v.Allowed, g.Policy().PausedBy, told)
+	}
+}
+
+func TestADeclaredConditionTypeIsHealthyAtOnce(t *testing.T) {
+	const gpu = "{type: GPU, effect: NoSchedule, taintKey: example.com/gpu, conditions: {GPUHealthy: {status: true}}}"
+	g := newTestGuard(t, nil)
+	declares := func(name, status string) *v1alpha1.Guardrail {
+		return rail(t, name, `{conditionTypes: [{type: GPUHealthy, healthyStatus: "`+status+`"}]}`)
+	}
+	for name, c := range map[string]struct {
+		rails   []*v1alpha1.Guardrail
+		allowed bool
+	}{
+		"nobody declares it":           {nil, true},
+		"healthy at True":              {[]*v1alpha1.Guardrail{declares("a", "True")}, false},
+		"healthy at False":             {[]*v1alpha1.Guardrail{declares("a", "False")}, true},
+		"two agree":                    {[]*v1alpha1.Guardrail{declares("a", "True"), declares("b", "True")}, false},
+		"two disagree, so nobody does": {[]*v1alpha1.Guardrail{declares("a", "True"), declares("b", "False")}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g.SetGuardrails(c.rails)
+			if _, v := Admit(t.Context(), g, stored(t, gpu)); v.Allowed != c.allowed {
+				t.Errorf("allowed %v: %s", v.Allowed, v.Message())
+			}
+		})
+	}
+	for _, rule := range g.Rules("ConditionSet") {
+		for _, v := range rule.Variables {
+			if v.Name == "healthy" && strings.Contains(v.Expression, "GPUHealthy") {
+				t.Error("the literal for the generated policy has a declared type: policies are generated for all clusters")
+			}
+		}
+	}
+}
+
+func TestAGuardrailThatIsRefusedOnlyMakesThingsStricter(t *testing.T) {
+	g := newTestGuard(t, nil)
+	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", `{paused: true, limits: {maxTaintedNodes: 90%, maxEvictingNodes: 1}, conditionTypes: [{type: Ready, healthyStatus: "False"}],
+		rules: [{name: no-eviction, kinds: [ConditionSet], expression: "object.spec.effect != 'NoExecute'"}]}`)})
+	p := g.Policy()
+	if p.Limits.MaxTaintedNodes.String() != "10%" || p.Limits.MaxEvictingNodes.String() != "5% and 1" || !p.Paused() {
+		t.Errorf("limits %s and %s, paused %v", p.Limits.MaxTaintedNodes, p.Limits.MaxEvictingNodes, p.Paused())
+	}
+	if _, v := Admit(t.Context(), g, stored(t, evictingSpec)); v.Allowed {
+		t.Error("its rule doesn't hold")
+	}
+}
+
+func TestAtRunTimeAnObjectSaysWhatKindItIs(t *testing.T) {
+	g := newTestGuard(t, nil)
+	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", `{rules: [{name: kind, kinds: [ConditionSet], expression: "object.kind == 'ConditionSet' && object.apiVersion.startsWith('autohealer.')"}]}`)})
+	if _, v := Admit(t.Context(), g, stored(t, goodSpec)); !v.Allowed {
+		t.Error(v.Message())
+	}
+}
