@@ -86,19 +86,11 @@ func (s *Stored) check(ctx context.Context, r Ruling, seen *sight) error {
 	}
 	now := s.Clock.Now()
 	age := now.Sub(seen.at)
-	news := age >= relistRules || !maps.Equal(inForce, seen.inForce)
-	if age >= keepRules || news && !r.agree(inForce, seen.generations) {
-		if seen.failed != nil && now.Sub(seen.failedAt) < relistRules {
-			return seen.failed
+	if !r.agree(inForce, seen.generations) && age >= relistRules || age >= keepRules {
+		if err := s.relist(ctx, r.Kind, seen, now); err != nil {
+			return err
 		}
-		generations, err := s.list(ctx, r.Kind)
-		if err != nil {
-			seen.failed, seen.failedAt = fmt.Errorf("list every %s before acting: %w", r.Kind.Kind, err), s.Clock.Now()
-			return seen.failed
-		}
-		seen.failed, seen.generations, seen.at = nil, generations, now
 		inForce = r.InForce() // news may have come meanwhile
-		seen.generations, seen.inForce, seen.at = generations, inForce, now
 	}
 	if r.agree(inForce, seen.generations) {
 		seen.differs = time.Time{}
@@ -112,6 +104,20 @@ func (s *Stored) check(ctx context.Context, r Ruling, seen *sight) error {
 		return errors.Join(ErrSuperseded, err) // on its way by the watch
 	}
 	return fmt.Errorf("%w, since %s: the watch of it tells nothing", err, seen.differs.UTC().Format(time.RFC3339))
+}
+
+// relist asks the API server, unless it has just failed to answer somebody else.
+func (s *Stored) relist(ctx context.Context, kind schema.GroupVersionKind, seen *sight, now time.Time) error {
+	if seen.failed != nil && now.Sub(seen.failedAt) < relistRules {
+		return seen.failed
+	}
+	generations, err := s.list(ctx, kind)
+	if err != nil {
+		seen.failed, seen.failedAt = fmt.Errorf("list every %s before acting: %w", kind.Kind, err), s.Clock.Now()
+		return seen.failed
+	}
+	seen.failed, seen.generations, seen.at = nil, generations, now
+	return nil
 }
 
 func (r Ruling) agree(inForce, stored map[types.UID]int64) bool {
