@@ -86,11 +86,12 @@ func (s *Stored) check(ctx context.Context, r Ruling, seen *sight) error {
 	}
 	now := s.Clock.Now()
 	age := now.Sub(seen.at)
-	if !r.agree(inForce, seen.generations) && age >= relistRules || age >= keepRules {
-		if err := s.relist(ctx, r.Kind, seen, now); err != nil {
+	news := age >= relistRules || !maps.Equal(inForce, seen.inForce)
+	if age >= keepRules || news && !r.agree(inForce, seen.generations) {
+		if err := s.relist(ctx, r, seen, now); err != nil {
 			return err
 		}
-		inForce = r.InForce() // news may have come meanwhile
+		inForce = seen.inForce
 	}
 	if r.agree(inForce, seen.generations) {
 		seen.differs = time.Time{}
@@ -107,16 +108,17 @@ func (s *Stored) check(ctx context.Context, r Ruling, seen *sight) error {
 }
 
 // relist asks the API server, unless it has just failed to answer somebody else.
-func (s *Stored) relist(ctx context.Context, kind schema.GroupVersionKind, seen *sight, now time.Time) error {
+func (s *Stored) relist(ctx context.Context, r Ruling, seen *sight, now time.Time) error {
 	if seen.failed != nil && now.Sub(seen.failedAt) < relistRules {
 		return seen.failed
 	}
-	generations, err := s.list(ctx, kind)
+	generations, err := s.list(ctx, r.Kind)
 	if err != nil {
-		seen.failed, seen.failedAt = fmt.Errorf("list every %s before acting: %w", kind.Kind, err), s.Clock.Now()
+		seen.failed, seen.failedAt = fmt.Errorf("list every %s before acting: %w", r.Kind.Kind, err), s.Clock.Now()
 		return seen.failed
 	}
 	seen.failed, seen.generations, seen.at = nil, generations, now
+	seen.inForce = r.InForce() // news may have come meanwhile
 	return nil
 }
 

@@ -22,11 +22,7 @@ func (p *planner) review(claim OwnedTaint) {
 	case !known && !p.Withdrawn(claim.Set):
 		p.plan.Orphans[claim.Set] = claim.Name
 		p.keep(claim)
-	case (!known || c.UID != claim.Set) && !p.Declared(claim.Key):
-		// Nobody can say any more whether it was ours, also where another set came under the name: a human or a later
-		// set with the key decides.
-		p.keep(claim)
-	case known && c.Standing == Frozen:
+	case p.doubtful(claim, c, known), known && c.Standing == Frozen:
 		p.keep(claim)
 	case !p.Declared(claim.Key):
 		p.drop(claim, RecordInvalid)
@@ -37,6 +33,12 @@ func (p *planner) review(claim OwnedTaint) {
 	default:
 		p.reviewMatch(c, p.adopt(c, claim))
 	}
+}
+
+// doubtful: nobody can say any more whether the claim was ours, also where another set came under its name. A human, or a
+// later set with the key, decides.
+func (p *planner) doubtful(claim OwnedTaint, c Claimant, known bool) bool {
+	return (!known || c.UID != claim.Set) && !p.Declared(claim.Key)
 }
 
 // claimantOf finds the claim's set: by UID, or, since it was deleted and restored, by name.
