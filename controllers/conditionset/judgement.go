@@ -73,7 +73,10 @@ func (o *Observer) setGone(cs *v1alpha1.ConditionSet) {
 
 // judge asks the rules once for each state that they can read; anew also when nothing of it changed. It needs o.judging.
 func (o *Observer) judge(ctx context.Context, cs *v1alpha1.ConditionSet, anew bool) judgement {
-	j, ok := o.judgementOf(cs.Name)
+	o.mu.Lock()
+	j, ok := o.judged[cs.Name]
+	changes := o.changes
+	o.mu.Unlock()
 	if anew || !ok || !j.isOf(cs) {
 		j = judgement{uid: cs.UID, generation: cs.Generation, labels: cs.Labels, annotations: cs.Annotations}
 		j.admitted, j.verdict = guard.Admit(ctx, o.Guard, cs)
@@ -87,6 +90,10 @@ func (o *Observer) judge(ctx context.Context, cs *v1alpha1.ConditionSet, anew bo
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.changes != changes { // while it was judged, perhaps by the former rules
+		j.outdated = true
+		o.again.Add(cs.Name)
+	}
 	o.judged[cs.Name] = j
 	return j
 }

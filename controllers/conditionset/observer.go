@@ -43,6 +43,7 @@ type Observer struct {
 	leaseWatch bool
 	paused     string // by which Guardrails; "" when by none
 	unread     bool   // no Guardrail is read yet
+	changes    int    // of the rules, since the start
 }
 
 // NewObserver gives an observer that follows the rules, and does nothing else before Start.

@@ -21,6 +21,7 @@ func (o *Observer) rulesChanged(c guard.Change) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.changes++
 	if slices.Contains(c.Kinds, kindConditionSet) {
 		for name := range o.judged {
 			o.judgeSoon(name)
@@ -37,7 +38,7 @@ func (o *Observer) rulesChanged(c guard.Change) {
 func (o *Observer) judgeSoon(name string) {
 	j, ok := o.judged[name]
 	if !ok {
-		return // it is judged when it comes
+		return // it is judged when it comes, or being judged: judge notices
 	}
 	j.outdated = true
 	o.judged[name] = j

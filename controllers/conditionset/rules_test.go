@@ -148,3 +148,35 @@ func TestASetIsJudgedAgainWhenWhatRulesReadChanged(t *testing.T) {
 		})
 	}
 }
+
+// changing is a clock that changes the rules when it is first asked what time it is: in the midst of a judgement.
+type changing struct {
+	testingclock.FakePassiveClock
+	change func()
+}
+
+func (c *changing) Now() time.Time {
+	if change := c.change; change != nil {
+		c.change = nil
+		change()
+	}
+	return c.FakePassiveClock.Now()
+}
+
+func TestASetThatIsJudgedWhileTheRulesChangeIsJudgedAgain(t *testing.T) {
+	clock := &changing{FakePassiveClock: *testingclock.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))}
+	g, err := guard.New(guard.Options{AwaitGuardrails: true, Clock: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts := &kube.Facts{Fleet: condition.NewFleet(limit.Builtin()), Clock: clock, Server: &kube.ServerClock{Clock: clock}}
+	o := NewObserver(nil, g, facts, &kube.Rejections{})
+	clock.change = func() { g.SetGuardrails(nil) } // from here on nothing waits for Guardrails any more
+	o.set(t.Context(), storedSet("a"))
+	if j, _ := o.judgementOf("a"); j.admitted.Valid() {
+		t.Fatal("the rules changed too early: the test shows nothing")
+	}
+	if o.again.Len() != 1 {
+		t.Error("the verdict of the former rules would stand for ever")
+	}
+}

@@ -113,6 +113,9 @@ func (o *Observer) judgeAgain(ctx context.Context) {
 func (o *Observer) judge(ctx context.Context, key types.NamespacedName) (judgement, error) {
 	o.judging.Lock() // else an older state read here could take the place of a newer one
 	defer o.judging.Unlock()
+	o.mu.Lock()
+	changes := o.changes
+	o.mu.Unlock()
 	wc := &v1alpha1.WeederConfig{}
 	if err := o.Cache.Get(ctx, key, wc); err != nil {
 		return judgement{}, client.IgnoreNotFound(err)
@@ -128,6 +131,10 @@ func (o *Observer) judge(ctx context.Context, key types.NamespacedName) (judgeme
 		o.again.AddAfter(key, at.Sub(o.Facts.Clock.Now())+pastDeadline)
 	}
 	o.mu.Lock()
+	if o.changes != changes { // while it was judged, perhaps by the former rules
+		j.outdated = true
+		o.again.Add(key)
+	}
 	o.judged[key] = j
 	o.mu.Unlock()
 	o.tellYard(j)
@@ -187,7 +194,7 @@ func (o *Observer) admissionFor(ctx context.Context, d *weed.Deletion) (actuate.
 			return actuate.AdmittedWeeder{}, err
 		}
 	}
-	if !ok || j.outdated || j.uid != d.Config {
+	if !ok || j.outdated || j.uid != d.Config || j.verdict.RuleSetHash != o.Guard.RuleSetHash(kindWeederConfig) {
 		return actuate.AdmittedWeeder{}, nil
 	}
 	return j.admitted, nil

@@ -47,6 +47,7 @@ type Observer struct {
 	pods    kube.Queue // needs mu, as all below; nil until this replica leads
 	configs kube.Queue
 	judged  map[types.NamespacedName]judgement
+	changes int    // of the rules, since the start
 	paused  string // by which Guardrails; "" when by none
 	unread  bool   // no Guardrail is read yet
 	untold  []weed.Opened

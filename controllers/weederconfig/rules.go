@@ -18,6 +18,7 @@ func (o *Observer) rulesChanged(c guard.Change) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.changes++
 	if slices.Contains(c.Kinds, kindWeederConfig) {
 		for key := range o.judged {
 			o.judgeSoon(key)
@@ -34,7 +35,7 @@ func (o *Observer) rulesChanged(c guard.Change) {
 func (o *Observer) judgeSoon(key types.NamespacedName) {
 	j, ok := o.judged[key]
 	if !ok {
-		return // it is judged when it comes
+		return // it is judged when it comes, or being judged: judge notices
 	}
 	j.outdated = true
 	o.judged[key] = j
