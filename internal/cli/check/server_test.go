@@ -124,7 +124,7 @@ func TestTheAPIServerSaysTheSame(t *testing.T) {
 			object := merge(parse(t, base), change)
 			sent := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(object)}
 			if sent.GetName() != "base" || sent.GetKind() != "ConditionSet" || strings.HasSuffix(sent.GetAPIVersion(), "v9") {
-				t.SkipNow() // another object is no update
+				t.Skip("another object is no update")
 			}
 			sent.SetResourceVersion(stored.GetResourceVersion())
 			compare(t, answer(c.Update(t.Context(), sent, client.DryRunAll)), checker.Object(t.Context(), object, stored.Object))
