@@ -19,10 +19,12 @@ type GuardrailExceptionSpec struct {
 	// +required
 	TargetRef ExceptionTarget `json:"targetRef"`
 
-	// specHash is the hash of the target's spec; another spec ends the exception. `kubectl autohealer hash -f` prints it.
+	// specHash is the SHA-256 of the target's spec, 64 hexadecimal digits; `kubectl autohealer hash -f` prints it. With
+	// another spec the exception lifts nothing; when the spec returns to exactly this one before expiresAt, it does again.
+	// What is hashed is the spec as it is stored, with the CRD's defaults: a release that changes these changes the hash.
 	// +required
-	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:Pattern=`^[0-9a-f]{16}$`
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`
 	SpecHash string `json:"specHash"`
 
 	// reason why the rule needn't hold here, for those who read the audit log.

@@ -20,8 +20,8 @@ func (a *App) hash() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hash -f FILE",
 		Short: "Print the hash of a policy's spec, which a GuardrailException names",
-		Long: `Print the hash of a policy's spec, as the API server would store it. A GuardrailException names it, and so ends when the spec
-changes. Labels and annotations don't count.`,
+		Long: `Print the hash of a policy's spec, as the API server would store it: its SHA-256, with the CRD's defaults. A
+GuardrailException names it, and so lifts nothing for another spec. Labels and annotations don't count.`,
 		Example: `  kubectl autohealer hash -f kernel-deadlock.yaml`,
 		Args:    cobra.NoArgs,
 	}

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -171,6 +172,9 @@ func TestTheHashIsTheSameForWebhookControllersAndTools(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if want := "^[0-9a-f]{64}$"; !regexp.MustCompile(want).MatchString(typed) {
+		t.Errorf("the hash %s isn't %s: a shorter one could be met by another spec", typed, want)
+	}
 	explicit := "{type: Ready, effect: NoSchedule, taintKey: example.com/ready, includeControlPlane: false, conditions: {Ready: {status: true}}}"
 	for _, spec := range []string{healthySpec, explicit} {
 		if raw, err := SpecHash(&unstructured.Unstructured{Object: conditionSet(t, spec)}); err != nil || raw != typed {
@@ -189,7 +193,7 @@ func TestTheRulesOverExceptionsKnowWhenTheyAreMade(t *testing.T) {
 		"2026-11-21T11:59:00Z": {"guardrailexception/expired"}, "2026-11-28T12:00:01Z": {"guardrailexception/too-long"},
 	} {
 		content := object(t, `{apiVersion: autohealer.resourcestack.com/v1alpha1, kind: GuardrailException, metadata: {name: x}, spec: {ruleIDs: [`+healthyRule+
-			`], targetRef: {kind: ConditionSet, name: x}, specHash: 0123456789abcdef, reason: "it is so, OPS-1", expiresAt: "`+expires+`"}}`)
+			`], targetRef: {kind: ConditionSet, name: x}, specHash: 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef, reason: "it is so, OPS-1", expiresAt: "`+expires+`"}}`)
 		v := g.Review(t.Context(), Request{Operation: admissionv1.Create, Object: content})
 		if !slices.Equal(v.RuleIDs(), want) {
 			t.Errorf("%s, made at noon from a file: refused by %v, want %v", expires, v.RuleIDs(), want)

@@ -182,8 +182,8 @@ func TestAnExceptionIsToldTheRightHash(t *testing.T) {
 	}
 	for name, c := range map[string]struct{ target, hash, rule, want string }{
 		"the right hash": {"s00", right, "guardrailexception/other-hash", ""},
-		"another hash": {"s00", "0123456789abcdef", "guardrailexception/other-hash",
-			"guardrailexception/other-hash: the spec of ConditionSet s00 has the hash " + right + ", not 0123456789abcdef; the exception lifts nothing until they are equal. If it is for the object as it is now, write specHash: " + right + " (docs/reference/guardrails.md#guardrailexception-other-hash)"},
+		"another hash": {"s00", "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", "guardrailexception/other-hash",
+			"guardrailexception/other-hash: the spec of ConditionSet s00 has the hash " + right + ", not 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef; the exception lifts nothing until they are equal. If it is for the object as it is now, write specHash: " + right + " (docs/reference/guardrails.md#guardrailexception-other-hash)"},
 		"no such object": {"s99", right, "guardrailexception/target-missing",
 			"guardrailexception/target-missing: there is no ConditionSet s99 yet; the exception holds once there is one whose spec has the hash " + right + " (docs/reference/guardrails.md#guardrailexception-target-missing)"},
 		"no such object, so no hash either": {"s99", right, "guardrailexception/other-hash", ""},

@@ -118,8 +118,9 @@ func contentOf(kind string, obj client.Object) (map[string]any, error) {
 	return content, nil
 }
 
-// SpecHash names an object's spec: equal specs give equal hashes, whatever the order of their maps, and whether or not
-// they write down fields that say nothing.
+// SpecHash is the SHA-256 of an object's spec, in hexadecimal: equal specs give equal hashes, whatever the order of their
+// maps, and whether or not they write down fields that say nothing. It isn't cut short: who writes both specs could look
+// for two with the same hash, one to be excepted and one to be used.
 func SpecHash(obj client.Object) (string, error) {
 	gvk, err := apiutil.GVKForObject(obj, scheme)
 	if err != nil {
@@ -149,5 +150,5 @@ func hashOf(kind string, content map[string]any) (string, error) {
 		return "", fmt.Errorf("encode spec of %s: %w", kind, err)
 	}
 	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])[:16], nil
+	return hex.EncodeToString(sum[:]), nil
 }

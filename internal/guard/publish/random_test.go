@@ -157,9 +157,11 @@ var guardrailFields = fields{
 }
 
 var exceptionFields = fields{
-	"ruleIDs":  func(r *rand.Rand) any { return []any{pick(r, "conditionset/matches-healthy-nodes", "a/b")} },
-	"specHash": func(r *rand.Rand) any { return pick(r, "0123456789abcdef", "0000000000000000") },
-	"reason":   func(r *rand.Rand) any { return pick(r, "the rack is being moved", "it's \"so\", OPS-1") },
+	"ruleIDs": func(r *rand.Rand) any { return []any{pick(r, "conditionset/matches-healthy-nodes", "a/b")} },
+	"specHash": func(r *rand.Rand) any {
+		return pick(r, "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", "0000000000000000000000000000000000000000000000000000000000000000")
+	},
+	"reason": func(r *rand.Rand) any { return pick(r, "the rack is being moved", "it's \"so\", OPS-1") },
 	"targetRef": func(r *rand.Rand) any {
 		ref := map[string]any{"kind": pick(r, "ConditionSet", "ConditionSet", "WeederConfig", "Node", "quote'\"\\"), "name": "a"}
 		if r.IntN(3) == 0 {
