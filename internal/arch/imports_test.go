@@ -37,14 +37,16 @@ var rooms = []room{
 	{dir: "crds", theirs: []string{}},
 	// klog for the logger that k8s.io/api's toleration check asks for.
 	{dir: "internal/domain", ours: []string{"apis"}, theirs: append([]string{"k8s.io/klog/v2"}, machinery...), notStd: []string{"context", "net/http", "os"}},
-	{dir: "internal/guard", ours: []string{"apis", "crds", "internal/domain"}},
+	{dir: "internal/kubeconfig", ours: []string{}},
+	{dir: "internal/probing", ours: []string{"internal/domain", "internal/kubeconfig"}},
+	{dir: "internal/guard", ours: []string{"apis", "crds", "internal/domain", "internal/kubeconfig"}},
 	{dir: "internal/kube", ours: []string{"apis", "internal/domain"}},
 	{dir: "internal/actuate", ours: []string{"apis", "internal/domain", "internal/guard", "internal/kube"}},
 	{dir: "internal/certs"},
 	// The plugin reads and tells; what it asks is what webhook and controllers ask.
-	{dir: "internal/cli", ours: []string{"apis", "crds", "internal/domain", "internal/guard", "internal/kube"}},
+	{dir: "internal/cli", ours: []string{"apis", "crds", "internal/domain", "internal/guard", "internal/kube", "internal/kubeconfig"}},
 	{dir: "webhooks", ours: []string{"apis", "internal/guard"}},
-	{dir: "controllers", ours: []string{"apis", "internal/domain", "internal/guard", "internal/actuate", "internal/kube"}, apart: true},
+	{dir: "controllers", ours: []string{"apis", "internal/domain", "internal/guard", "internal/actuate", "internal/kube", "internal/kubeconfig", "internal/probing"}, apart: true},
 }
 
 // writers make clients beside controller-runtime's, which the product alone uses; programs may have them.
