@@ -15,7 +15,7 @@ type GuardrailExceptionSpec struct {
 	// +kubebuilder:validation:items:MaxLength=317
 	RuleIDs []string `json:"ruleIDs"`
 
-	// targetRef is the one object for which they are.
+	// targetRef is the one policy for which they are. Guardrails and exceptions can't be excepted from anything.
 	// +required
 	TargetRef ExceptionTarget `json:"targetRef"`
 
@@ -38,7 +38,7 @@ type GuardrailExceptionSpec struct {
 	ExpiresAt Timestamp `json:"expiresAt"`
 }
 
-// ExceptionTarget names an object of Autohealer's kinds.
+// ExceptionTarget names a policy: an object of one of the kinds that act, such as ConditionSet.
 type ExceptionTarget struct {
 	// kind of the object.
 	// +required

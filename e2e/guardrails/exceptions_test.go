@@ -152,7 +152,8 @@ var _ = Describe("An exception", func() {
 			x.Spec.ExpiresAt = v1alpha1.Timestamp(time.Now().Add(8 * 24 * time.Hour).UTC().Format(time.RFC3339))
 		}, "guardrailexception/too-long"),
 		Entry("when it is over already", func(x *v1alpha1.GuardrailException) { x.Spec.ExpiresAt = "2026-01-01T00:00:00Z" }, "guardrailexception/expired"),
-		Entry("for what isn't a policy", func(x *v1alpha1.GuardrailException) { x.Spec.TargetRef.Kind = "Node" }, "guardrailexception/unknown-kind"),
+		Entry("for what isn't a policy", func(x *v1alpha1.GuardrailException) { x.Spec.TargetRef.Kind = "Node" }, "guardrailexception/target-kind"),
+		Entry("for a Guardrail", func(x *v1alpha1.GuardrailException) { x.Spec.TargetRef.Kind = "Guardrail" }, "guardrailexception/target-kind"),
 		Entry("without a reason", func(x *v1alpha1.GuardrailException) { x.Spec.Reason = "why not" }, "spec.reason"),
 	)
 

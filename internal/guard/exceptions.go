@@ -98,9 +98,10 @@ func (x *exception) until(now time.Time) time.Time {
 	return guardrail.Ends(x.GuardrailException)
 }
 
-// lift finds the exception that lifts a violated rule for the object as it is now, and holds the longest.
+// lift finds the exception that lifts a violated rule for the object as it is now, and holds the longest. Only policies can
+// be excepted: nothing judges a Guardrail or an exception again when an exception for it ends.
 func (e *evaluation) lift(r *compiledRule) *Lifted {
-	if !r.Exceptable || len(e.exceptions) == 0 {
+	if !r.Exceptable || len(e.exceptions) == 0 || !acts(e.kind.name) {
 		return nil
 	}
 	var found *Lifted

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
@@ -211,5 +213,45 @@ func TestAnExceptionForABuiltInRuleDoesNotLiftOneOfTheSameName(t *testing.T) {
 	g.SetExceptions([]*v1alpha1.GuardrailException{lifting(t, healthySpec, noon.Add(time.Hour), healthyRule)})
 	if v := create(t, g, healthySpec); v.Allowed || len(v.Lifted) != 1 || !strings.HasSuffix(v.Message(), "(Guardrail conditionset)") {
 		t.Errorf("allowed %v, lifted %v: %s", v.Allowed, v.Lifted, v.Message())
+	}
+}
+
+// Nothing judges a Guardrail or an exception again when an exception for it ends, so it would lift for ever.
+func TestNothingIsLiftedForWhatDoesNotAct(t *testing.T) {
+	compiled, err := builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The rules over exceptions would refuse these; without them the engine must not lift anything, either.
+	kinds := maps.Clone(compiled.kinds)
+	lax := *kinds[kindGuardrailException]
+	lax.rules = nil
+	kinds[kindGuardrailException] = &lax
+	for name, kinds := range map[string]map[string]*builtinKind{"as it is": compiled.kinds, "without rules over exceptions": kinds} {
+		g, err := startGuard(Options{Clock: clocktesting.NewFakePassiveClock(noon)}, kinds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		org := rail(t, "org", `{rules: [{name: team, kinds: [Guardrail, GuardrailException], exceptable: true, expression: "has(object.metadata.labels)"}]}`)
+		loose := rail(t, "loose", "{limits: {maxTaintedNodes: 50%}}")
+		other := lifting(t, healthySpec, noon.Add(time.Hour), healthyRule)
+		all := []*v1alpha1.GuardrailException{other}
+		for _, of := range []client.Object{loose, other} {
+			x := lifting(t, healthySpec, noon.Add(time.Hour), "org/team")
+			if x.Spec.SpecHash, err = SpecHash(of); err != nil {
+				t.Fatal(err)
+			}
+			kind := map[bool]string{true: kindGuardrail, false: kindGuardrailException}[of == client.Object(loose)]
+			x.Name, x.Labels, x.Spec.TargetRef = "for-"+of.GetName(), map[string]string{"a": "b"}, v1alpha1.ExceptionTarget{Kind: kind, Name: of.GetName()}
+			all = append(all, x)
+		}
+		g.SetExceptions(all)
+		results := g.SetGuardrails([]*v1alpha1.Guardrail{org, loose})
+		if v := results[1].Verdict; v.Allowed || len(v.Lifted) > 0 || g.Policy().Limits.MaxTaintedNodes.String() != "10%" {
+			t.Errorf("%s: the Guardrail: allowed %v, lifted %v, limit %s", name, v.Allowed, v.Lifted, g.Policy().Limits.MaxTaintedNodes)
+		}
+		if _, v := Admit(t.Context(), g, other); v.Allowed || len(v.Lifted) > 0 {
+			t.Errorf("%s: the exception: allowed %v, lifted %v", name, v.Allowed, v.Lifted)
+		}
 	}
 }

@@ -86,7 +86,7 @@ func (e *evaluation) atRunTime() Verdict {
 // verdict judges by each of these rules; a refusal names them all.
 func (e *evaluation) verdict(applies func(*compiledRule) bool) Verdict {
 	v := Verdict{Allowed: true, RuleSetHash: e.kind.hash}
-	if e.rules.unread && e.kind.acts() {
+	if e.rules.unread && acts(e.kind.name) {
 		v.skip(Skip{Rule: "guard/guardrails", Severity: Deny, Reason: "the Guardrails aren't read yet; try again in a moment"})
 	}
 	for _, r := range e.kind.rules {
@@ -132,5 +132,5 @@ func (e *evaluation) isOf(guardrail string) bool {
 	return e.kind.name == kindGuardrail && targetOf(kindGuardrail, e.object).Name == guardrail
 }
 
-// acts says whether objects of the kind make something happen. Guardrails and exceptions only rule over those.
-func (k *builtinKind) acts() bool { return k.name != kindGuardrail && k.name != kindGuardrailException }
+// acts says whether objects of a kind make something happen. Guardrails and exceptions only rule over those.
+func acts(kind string) bool { return kind != kindGuardrail && kind != kindGuardrailException }

@@ -50,10 +50,13 @@ func reservedNames(w world) []string {
 	return slices.Compact(names)
 }
 
-// kindTable has the kinds that are judged, with their scopes.
-func kindTable(w world) table {
-	t := table{name: "kinds", pairs: map[string]string{}}
+// kindTable has those of the kinds that are judged, with their scopes.
+func kindTable(name string, w world, of func(kind string) bool) table {
+	t := table{name: name, pairs: map[string]string{}}
 	for kind, namespaced := range w.namespaced {
+		if !of(kind) {
+			continue
+		}
 		t.pairs[kind] = string(extv1.ClusterScoped)
 		if namespaced {
 			t.pairs[kind] = string(extv1.NamespaceScoped)
@@ -62,12 +65,14 @@ func kindTable(w world) table {
 	return t
 }
 
+func every(string) bool { return true }
+
 func guardrailTables(w world) []table {
 	builtin := table{name: "builtinTypes"}
 	for _, k := range condition.KnownTypes() {
 		builtin.list = append(builtin.list, k.Type)
 	}
-	return []table{kindTable(w), {name: "reservedNames", list: reservedNames(w)}, builtin}
+	return []table{kindTable("kinds", w, every), {name: "reservedNames", list: reservedNames(w)}, builtin}
 }
 
-func exceptionTables(w world) []table { return []table{kindTable(w)} }
+func exceptionTables(w world) []table { return []table{kindTable("policies", w, acts)} }
