@@ -111,6 +111,7 @@ func (g *Guard) check(ctx context.Context, set *ruleSet, rail *v1alpha1.Guardrai
 	}
 	slices.SortFunc(all, byAge)
 	g.charge(all)
+	own.displaces = set.displaced(all, rail.Name)
 	return own
 }
 

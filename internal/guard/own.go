@@ -45,6 +45,8 @@ type ownRules struct {
 	*v1alpha1.Guardrail
 	byKind map[string][]*compiledRule
 	errors []RuleError
+	// displaces tells whose rules would break if these were in force; only check asks.
+	displaces []string
 }
 
 // compiledOwn is a rule for one kind, or what is wrong with it.

@@ -234,6 +234,66 @@ func TestRulesOfAllGuardrailsTogetherHaveABoundAndTheOldestHold(t *testing.T) {
 	}
 }
 
+// storedRail is a Guardrail as admission reads it.
+func storedRail(t *testing.T, g *v1alpha1.Guardrail) map[string]any {
+	t.Helper()
+	content, err := contentOf(kindGuardrail, g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// rulesThatFit is how many costly rules the common budget holds.
+func rulesThatFit(t *testing.T, g *Guard) int {
+	t.Helper()
+	return 100 - len(g.CheckGuardrail(costly(t, "full", 100, noon)))
+}
+
+func TestAnUpdateDoesNotBreakTheRulesOfYoungerGuardrails(t *testing.T) {
+	g := newTestGuard(t, nil)
+	fit := rulesThatFit(t, g)
+	before, after := costly(t, "older", 1, noon), costly(t, "older", fit, noon)
+	younger := costly(t, "younger", fit-1, noon.Add(time.Hour))
+	review := func(old, is *v1alpha1.Guardrail) Verdict {
+		req := Request{Operation: admissionv1.Create, Object: storedRail(t, is)}
+		if old != nil {
+			req.Operation, req.OldObject = admissionv1.Update, storedRail(t, old)
+		}
+		return g.Review(t.Context(), req)
+	}
+	g.SetGuardrails([]*v1alpha1.Guardrail{before})
+	if v := review(before, after); !v.Allowed {
+		t.Fatalf("without another Guardrail: %s", v.Message())
+	}
+	if results := g.SetGuardrails([]*v1alpha1.Guardrail{before, younger}); len(results[1].Errors) > 0 {
+		t.Fatalf("both don't fit: %v", results[1].Errors)
+	}
+	v := review(before, after)
+	if got := v.RuleIDs(); !slices.Equal(got, []string{"guardrail/displaces-others"}) || !strings.Contains(v.Message(), "would be admitted: Guardrail younger (r") || !strings.Contains(v.Message(), "; for ConditionSet). Write cheaper") {
+		t.Errorf("allowed %v: %s", v.Allowed, v.Message())
+	}
+	// It was stored all the same, while the webhook was away: repairing it isn't refused, nor is what breaks nothing further.
+	g.SetGuardrails([]*v1alpha1.Guardrail{after, younger})
+	for name, to := range map[string]*v1alpha1.Guardrail{"repair": before, "a step towards it": costly(t, "older", fit-1, noon)} {
+		if v := review(after, to); !v.Allowed {
+			t.Errorf("%s: %s", name, v.Message())
+		}
+	}
+}
+
+func TestARuleThatANewOneBreaksIsNoOldMistake(t *testing.T) {
+	g := newTestGuard(t, nil)
+	full := costly(t, "org", rulesThatFit(t, g), noon)
+	fuller := costly(t, "org", len(full.Spec.Rules)+1, noon)
+	slices.Reverse(fuller.Spec.Rules) // the new one comes first, and the last no longer fits
+	g.SetGuardrails([]*v1alpha1.Guardrail{full})
+	v := g.Review(t.Context(), Request{Operation: admissionv1.Update, OldObject: storedRail(t, full), Object: storedRail(t, fuller)})
+	if v.Allowed || !strings.HasPrefix(v.Message(), "guardrail/rules-compile: rule r00, expression for ConditionSet, with the rules before it") {
+		t.Errorf("allowed %v: %s %q", v.Allowed, v.Message(), v.Warnings())
+	}
+}
+
 func TestRulesOfGuardrailsDoNotUseUpWhatTheBuiltInOnesNeed(t *testing.T) {
 	g := newTestGuard(t, nil)
 	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", noEviction)})

@@ -47,29 +47,38 @@ func previewGuardrail(e *evaluation) (any, error) {
 		kept[r.Name] = slices.ContainsFunc(rail.Spec.Rules, func(is v1alpha1.GuardrailRule) bool { return reflect.DeepEqual(is, r) })
 	}
 	var p guardrail.Preview
-	for _, problem := range e.guard.check(e.ctx, e.rules, rail).errors {
+	checked := e.guard.check(e.ctx, e.rules, rail)
+	p.Displaced = checked.displaces[:min(len(checked.displaces), guardrail.SampleSize)]
+	for _, problem := range checked.errors {
 		if problem.Field == fieldKinds {
 			continue // unknown kinds have a rule of their own, which needs no plan
 		}
 		into := &p.RuleErrors
-		if kept[problem.Rule] {
+		if kept[problem.Rule] && e.rules.wasBroken(rail.Name, problem) {
 			into = &p.KeptErrors
 		}
 		if len(*into) < guardrail.SampleSize {
 			*into = append(*into, problem.String())
 		}
 	}
-	for _, other := range e.rules.inOrder() {
+	p.DisputedTypes = e.rules.disputes(rail)
+	return p, nil
+}
+
+// disputes are condition types that another Guardrail declares differently, each with its name.
+func (s *ruleSet) disputes(rail *v1alpha1.Guardrail) []string {
+	var disputed []string
+	for _, other := range s.inOrder() {
 		if other.Name == rail.Name {
 			continue
 		}
 		for _, t := range rail.Spec.ConditionTypes {
-			if len(p.DisputedTypes) < guardrail.SampleSize && guardrail.Disputes(other.Guardrail, t) {
-				p.DisputedTypes = append(p.DisputedTypes, fmt.Sprintf("%s (Guardrail %s)", t.Type, other.Name))
+			if len(disputed) < guardrail.SampleSize && guardrail.Disputes(other.Guardrail, t) {
+				disputed = append(disputed, fmt.Sprintf("%s (Guardrail %s)", t.Type, other.Name))
 			}
 		}
 	}
-	return p, nil
+	return disputed
 }
 
 // inOrder are the Guardrails in force, by name.

@@ -8,8 +8,10 @@ const SampleSize = 20
 type Preview struct {
 	// RuleErrors say which rules can't be evaluated and why, each with line, column and a caret.
 	RuleErrors []string
-	// KeptErrors are those of rules that an update doesn't touch.
+	// KeptErrors are those of rules that an update doesn't touch, and that couldn't be evaluated before.
 	KeptErrors []string
+	// Displaced tells which rules of other Guardrails would no longer fit into the cost budget that all share.
+	Displaced []string
 	// DisputedTypes are condition types that another Guardrail declares differently, each with its name.
 	DisputedTypes []string
 }
