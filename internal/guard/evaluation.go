@@ -43,6 +43,9 @@ type evaluation struct {
 	variables                                 []any
 	hash                                      *string
 	recheckAt                                 time.Time
+	// own is a Guardrail that is judged, compiled, or why it isn't; both nil until a rule wants to know.
+	own    *ownRules
+	ownErr error
 }
 
 func (g *Guard) evaluation(ctx context.Context, rules *ruleSet, kind *kindRules, object map[string]any) *evaluation {

@@ -1,13 +1,13 @@
 package guard
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/sync/semaphore"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/utils/clock"
 
@@ -45,10 +45,15 @@ type Guard struct {
 	kinds map[string]*builtinKind
 	rules atomic.Pointer[ruleSet]
 
-	// mu is held while a new rule set is made.
-	mu       sync.Mutex
-	compiled compiledRules
-	notify   []func(Change)
+	// setting is held while Guardrails are compiled and put in force, one list after the other.
+	setting sync.Mutex
+	// reviewing bounds what reviews of Guardrails take of the processor: see inTurn.
+	reviewing *semaphore.Weighted
+
+	// mu is held while one rule set takes the place of another.
+	mu     sync.Mutex
+	newest []*v1alpha1.Guardrail // needs mu: what Tighten was given last
+	notify []func(Change)        // needs mu
 }
 
 // New compiles the built-in catalogue against the built-in CRDs.
@@ -78,21 +83,25 @@ func startGuard(opts Options, kinds map[string]*builtinKind) (*Guard, error) {
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
 	}
-	g := &Guard{opts: opts, kinds: kinds}
-	set, err := g.assemble(nil, guardrail.Merge(opts.Limits(), nil))
+	g := &Guard{opts: opts, kinds: kinds, reviewing: semaphore.NewWeighted(1)}
+	set, err := g.assemble(nil, nil, guardrail.Merge(opts.Limits(), nil))
 	if err != nil {
 		return nil, err
 	}
 	if opts.AwaitGuardrails {
-		set.unread, set.policy = true, guardrail.Unread(opts.Limits())
+		set.unread, set.merged = true, guardrail.Unread(opts.Limits())
+		set.policy = set.merged
 	}
 	g.rules.Store(set)
 	return g, nil
 }
 
 // assemble makes a rule set of compiled rules. Exceptions are those in force.
-func (g *Guard) assemble(all []*ownRules, policy guardrail.Policy) (*ruleSet, error) {
-	set := &ruleSet{kinds: map[string]*kindRules{}, policy: policy, limits: limitsValue(policy.Limits), guardrails: map[string]*ownRules{}}
+func (g *Guard) assemble(all []*ownRules, compiled compiledRules, policy guardrail.Policy) (*ruleSet, error) {
+	set := &ruleSet{
+		kinds: map[string]*kindRules{}, merged: policy, policy: policy, limits: limitsValue(policy.Limits),
+		guardrails: map[string]*ownRules{}, compiled: compiled,
+	}
 	if was := g.rules.Load(); was != nil {
 		set.exceptions = was.exceptions
 	}
@@ -133,5 +142,6 @@ func (g *Guard) Policy() guardrail.Policy { return g.rules.Load().policy }
 
 // CheckGuardrail compiles a Guardrail's rules against each of their kinds, and gives what is wrong with them.
 func (g *Guard) CheckGuardrail(rail *v1alpha1.Guardrail) []RuleError {
-	return g.check(context.Background(), g.rules.Load(), rail).errors
+	set := g.rules.Load()
+	return g.check(set, rail, set.compiled.anew(compiledRules{})).errors
 }

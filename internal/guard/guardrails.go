@@ -22,7 +22,7 @@ type GuardrailResult struct {
 }
 
 // SetGuardrails compiles the rules of all Guardrails, merges the rest and puts it in force at once. Results are in the
-// order of the Guardrails.
+// order of the Guardrails. Compiling may take seconds; see Tighten for what can't wait.
 func (g *Guard) SetGuardrails(all []*v1alpha1.Guardrail) []GuardrailResult {
 	results, change := g.setGuardrails(all)
 	g.announce(change)
@@ -30,12 +30,12 @@ func (g *Guard) SetGuardrails(all []*v1alpha1.Guardrail) []GuardrailResult {
 }
 
 func (g *Guard) setGuardrails(all []*v1alpha1.Guardrail) ([]GuardrailResult, Change) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	ctx := context.Background()
+	g.setting.Lock()
+	defer g.setting.Unlock()
+	ctx, former, known := context.Background(), g.rules.Load().compiled, compiledRules{}
 	compiled := make([]*ownRules, len(all))
 	for i, rail := range all {
-		compiled[i] = g.compileOwn(ctx, rail.DeepCopy())
+		compiled[i] = g.compileOwn(rail.DeepCopy(), former.anew(known))
 	}
 	inOrder := slices.SortedFunc(slices.Values(compiled), byAge)
 	g.charge(inOrder)
@@ -46,7 +46,7 @@ func (g *Guard) setGuardrails(all []*v1alpha1.Guardrail) ([]GuardrailResult, Cha
 		declared[i] = guardrail.Declared{Guardrail: compiled[i].Guardrail}
 	}
 	results := make([]GuardrailResult, len(all))
-	preliminary, err := g.assemble(inOrder, guardrail.Merge(g.opts.Limits(), declared))
+	preliminary, err := g.assemble(inOrder, known, guardrail.Merge(g.opts.Limits(), declared))
 	for i, own := range compiled {
 		results[i] = GuardrailResult{Name: own.Name, Rules: own.inForce(), Errors: own.errors}
 		if err == nil {
@@ -54,14 +54,42 @@ func (g *Guard) setGuardrails(all []*v1alpha1.Guardrail) ([]GuardrailResult, Cha
 		}
 		declared[i].Refused = !results[i].Verdict.Allowed
 	}
-	set, err := g.assemble(inOrder, guardrail.Merge(g.opts.Limits(), declared))
+	set, err := g.assemble(inOrder, known, guardrail.Merge(g.opts.Limits(), declared))
 	if err != nil { // what can't be put in force may forbid anything
 		unread := *g.rules.Load()
-		unread.unread, unread.policy = true, guardrail.Unread(g.opts.Limits())
+		unread.unread, unread.merged = true, guardrail.Unread(g.opts.Limits())
 		set = &unread
 	}
-	was := g.rules.Swap(set)
-	return results, difference(was, set)
+	return results, g.publish(set)
+}
+
+// publish puts a rule set in force.
+func (g *Guard) publish(set *ruleSet) Change {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	was := g.rules.Load()
+	set.exceptions, set.policy = was.exceptions, g.tightened(set.merged)
+	g.rules.Store(set)
+	return difference(was, set)
+}
+
+// Tighten puts pauses and limits of all Guardrails in force at once where they are stricter than those that are: a pause
+// can't wait until SetGuardrails has compiled the rules of all Guardrails, which it may be doing just now for an older
+// list. What became looser waits for SetGuardrails.
+func (g *Guard) Tighten(all []*v1alpha1.Guardrail) {
+	g.mu.Lock()
+	g.newest = all
+	set := *g.rules.Load()
+	was := set.policy
+	set.policy = g.tightened(set.merged)
+	g.rules.Store(&set)
+	g.mu.Unlock()
+	g.announce(Change{Policy: !reflect.DeepEqual(was, set.policy)})
+}
+
+// tightened is what Guardrails say by what is compiled, made stricter by those that came since. It needs mu.
+func (g *Guard) tightened(merged guardrail.Policy) guardrail.Policy {
+	return merged.Tightened(g.newest)
 }
 
 // inForce counts the rules that can be evaluated for all of their kinds.
@@ -101,8 +129,8 @@ func difference(was, is *ruleSet) Change {
 }
 
 // check compiles a Guardrail's rules and charges them with those of the others in force.
-func (g *Guard) check(ctx context.Context, set *ruleSet, rail *v1alpha1.Guardrail) *ownRules {
-	own := g.compileOwn(ctx, rail)
+func (g *Guard) check(set *ruleSet, rail *v1alpha1.Guardrail, compile compiler) *ownRules {
+	own := g.compileOwn(rail, compile)
 	all := []*ownRules{own}
 	for name, other := range set.guardrails {
 		if name != rail.Name {

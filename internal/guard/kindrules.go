@@ -59,11 +59,14 @@ func (k *builtinKind) with(own []*compiledRule, w world) (*kindRules, error) {
 
 // ruleSet is all that is in force. It is immutable; a change makes a new one.
 type ruleSet struct {
-	kinds  map[string]*kindRules
-	policy guardrail.Policy
-	limits map[string]any
+	kinds map[string]*kindRules
+	// merged is what all Guardrails say, rules apart; policy is that, tightened by what came since.
+	merged, policy guardrail.Policy
+	limits         map[string]any
 	// guardrails in force, by name.
 	guardrails map[string]*ownRules
+	// compiled are their rules, so that they needn't be compiled again.
+	compiled   compiledRules
 	exceptions map[Target][]*exception
 	// unread: the Guardrails aren't known yet, so that nothing is admitted.
 	unread bool

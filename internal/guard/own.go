@@ -2,14 +2,11 @@ package guard
 
 import (
 	"cmp"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
@@ -55,9 +52,11 @@ type compiledOwn struct {
 	err  *RuleError
 }
 
-// compileOwn compiles a Guardrail's rules. What didn't change since the last time isn't compiled again. After ctx ends the
-// rest counts as broken.
-func (g *Guard) compileOwn(ctx context.Context, rail *v1alpha1.Guardrail) *ownRules {
+// compiler gives a Guardrail's rule compiled for a kind.
+type compiler func(k *builtinKind, rail string, r *v1alpha1.GuardrailRule) compiledOwn
+
+// compileOwn compiles a Guardrail's rules for each of their kinds.
+func (g *Guard) compileOwn(rail *v1alpha1.Guardrail, compile compiler) *ownRules {
 	own := &ownRules{Guardrail: rail, byKind: map[string][]*compiledRule{}}
 	for i := range rail.Spec.Rules {
 		r := &rail.Spec.Rules[i]
@@ -68,7 +67,7 @@ func (g *Guard) compileOwn(ctx context.Context, rail *v1alpha1.Guardrail) *ownRu
 					"there is no kind %q; write %s", name, strings.Join(slices.Sorted(maps.Keys(g.kinds)), ", "))})
 				continue
 			}
-			compiled := g.compiled.get(ctx, k, rail.Name, r)
+			compiled := compile(k, rail.Name, r)
 			own.byKind[name] = append(own.byKind[name], compiled.rule)
 			if compiled.err != nil {
 				own.errors = append(own.errors, *compiled.err)
@@ -117,50 +116,35 @@ func (k *builtinKind) broken(rail string, rule Rule, e RuleError) compiledOwn {
 	}}
 }
 
-// compiledRules remembers what was compiled, by all that it depends on.
-type compiledRules struct {
-	mu     sync.Mutex
-	byText map[string]compiledOwn
+// compiledRules are what was compiled, by all that it depends on.
+type compiledRules map[ruleKey]compiledOwn
+
+// ruleKey is all that a compiled rule depends on.
+type ruleKey struct {
+	kind, rail, name, kinds, expression, message, rationale string
+	severity                                                v1alpha1.RuleSeverity
+	onFactsUnavailable                                      v1alpha1.RuleSeverity
+	exceptable                                              bool
 }
 
-func (c *compiledRules) find(key string) (compiledOwn, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	known, ok := c.byText[key]
-	return known, ok
+func keyOf(k *builtinKind, rail string, r *v1alpha1.GuardrailRule) ruleKey {
+	return ruleKey{
+		kind: k.name, rail: rail, name: r.Name, kinds: strings.Join(r.Kinds, ","), expression: r.Expression, message: r.MessageExpression,
+		rationale: r.Rationale, severity: r.Severity, onFactsUnavailable: r.OnFactsUnavailable, exceptable: r.Exceptable,
+	}
 }
 
-func (c *compiledRules) keep(key string, compiled compiledOwn) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.byText == nil || len(c.byText) >= maxRemembered {
-		c.byText = map[string]compiledOwn{}
+// anew compiles what isn't known, and keeps in now all that was asked for: memory holds what is in force, and nothing else.
+func (c compiledRules) anew(now compiledRules) compiler {
+	return func(k *builtinKind, rail string, r *v1alpha1.GuardrailRule) compiledOwn {
+		key := keyOf(k, rail, r)
+		compiled, known := c[key]
+		if !known {
+			compiled = k.compileOwnRule(rail, r)
+		}
+		now[key] = compiled
+		return compiled
 	}
-	c.byText[key] = compiled
-}
-
-// maxRemembered bounds the memory: 100 rules each of 20 Guardrails.
-const maxRemembered = 2000
-
-// get compiles a rule, unless it was compiled before.
-func (c *compiledRules) get(ctx context.Context, k *builtinKind, rail string, r *v1alpha1.GuardrailRule) compiledOwn {
-	rule := ownRule(rail, r)
-	key, err := json.Marshal(struct {
-		Kind string
-		Rule Rule
-	}{k.name, rule})
-	if err != nil {
-		return k.broken(rail, rule, RuleError{Rule: r.Name, Field: fieldExpression, Kind: k.name, Message: err.Error()})
-	}
-	if known, ok := c.find(string(key)); ok {
-		return known
-	}
-	if err := ctx.Err(); err != nil {
-		return k.broken(rail, rule, RuleError{Rule: r.Name, Field: fieldExpression, Kind: k.name, Message: "out of time: " + err.Error()})
-	}
-	compiled := k.compileOwnRule(rail, r)
-	c.keep(string(key), compiled)
-	return compiled
 }
 
 // charge adds up what all rules of Guardrails may cost for each kind, the oldest Guardrail first. What no longer fits is

@@ -42,14 +42,14 @@ func previewGuardrail(e *evaluation) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	kept := map[string]bool{}
-	for _, r := range old.Spec.Rules {
-		kept[r.Name] = slices.ContainsFunc(rail.Spec.Rules, func(is v1alpha1.GuardrailRule) bool { return reflect.DeepEqual(is, r) })
+	own, err := e.ownRules(rail)
+	if err != nil {
+		return nil, err
 	}
+	kept := keptRules(rail, old)
 	var p guardrail.Preview
-	checked := e.guard.check(e.ctx, e.rules, rail)
-	p.Displaced = checked.displaces[:min(len(checked.displaces), guardrail.SampleSize)]
-	for _, problem := range checked.errors {
+	p.Displaced = own.displaces[:min(len(own.displaces), guardrail.SampleSize)]
+	for _, problem := range own.errors {
 		if problem.Field == fieldKinds {
 			continue // unknown kinds have a rule of their own, which needs no plan
 		}
@@ -91,90 +91,18 @@ func (s *ruleSet) inOrder() []*ownRules {
 	return all
 }
 
-// previewRefusals counts the stored objects that new and changed rules would keep from acting.
-func previewRefusals(e *evaluation) (any, error) {
-	rail, old, err := e.guardrails()
-	if err != nil {
-		return nil, err
+// keptRules are the rules that an update leaves as they were.
+func keptRules(rail, old *v1alpha1.Guardrail) map[string]bool {
+	was := map[string]*v1alpha1.GuardrailRule{}
+	for i := range old.Spec.Rules {
+		was[old.Spec.Rules[i].Name] = &old.Spec.Rules[i]
 	}
-	own := e.guard.compileOwn(e.ctx, rail)
-	was := e.guard.compileOwn(e.ctx, old)
-	var p guardrail.LivePreview
-	for _, name := range e.guard.Kinds() {
-		var added []*compiledRule
-		for _, r := range own.byKind[name] {
-			same := func(o *compiledRule) bool {
-				return o.Name() == r.Name() && o.Expression == r.Expression && o.Severity == r.Severity
-			}
-			if r.atRunTime && r.broken == "" && r.Severity == Deny && !slices.ContainsFunc(was.byKind[name], same) {
-				added = append(added, r)
-			}
-		}
-		if len(added) > 0 {
-			if err := e.countRefusals(&p, name, added); err != nil {
-				return nil, err
-			}
-		}
+	kept := map[string]bool{}
+	for i := range rail.Spec.Rules {
+		r := &rail.Spec.Rules[i]
+		kept[r.Name] = reflect.DeepEqual(was[r.Name], r)
 	}
-	return p, nil
-}
-
-// Name is the rule's name within its Guardrail or kind.
-func (r *compiledRule) Name() string {
-	_, name, _ := strings.Cut(r.ID, "/")
-	return name
-}
-
-// countRefusals judges each stored object of a kind, as long as there is time.
-func (e *evaluation) countRefusals(p *guardrail.LivePreview, kind string, rules []*compiledRule) error {
-	stored, err := e.guard.opts.Stored.All(e.ctx, kind)
-	if err != nil {
-		return err
-	}
-	refused, judged, incomplete := 0, 0, ""
-	for object := range stored {
-		if e.ctx.Err() != nil {
-			incomplete = " so far, and there are more"
-			break
-		}
-		judged++
-		if !e.refuses(kind, object, rules) {
-			continue
-		}
-		refused++
-		if len(p.Refused) < guardrail.SampleSize {
-			p.Refused = append(p.Refused, nameOf(kind, object))
-		} else {
-			p.Unnamed++
-		}
-	}
-	if refused > 0 {
-		p.Refusals = append(p.Refusals, fmt.Sprintf("%d of %d stored %ss%s", refused, judged, kind, incomplete))
-	}
-	return nil
-}
-
-func nameOf(kind string, object client.Object) string {
-	if object.GetNamespace() != "" {
-		return kind + "/" + object.GetNamespace() + "/" + object.GetName()
-	}
-	return kind + "/" + object.GetName()
-}
-
-// refuses says whether one of the rules refuses a stored object.
-func (e *evaluation) refuses(kind string, object client.Object, rules []*compiledRule) bool {
-	content, err := contentOf(kind, object)
-	if err != nil {
-		return true
-	}
-	of := e.guard.evaluation(e.ctx, e.rules, e.rules.kinds[kind], content)
-	of.exceptions = nil // none is for a rule that is new
-	var v Verdict
-	v.Allowed = true
-	for _, r := range rules {
-		of.add(&v, r)
-	}
-	return !v.Allowed
+	return kept
 }
 
 // ruledKinds are the kinds that a Guardrail has rules for.

@@ -65,6 +65,21 @@ func Merge(limits limit.Limits, all []Declared) Policy {
 	return p
 }
 
+// Tightened is the policy with the pauses and limits of Guardrails of which nothing else is known yet, where they are
+// stricter.
+func (p Policy) Tightened(all []*v1alpha1.Guardrail) Policy {
+	declared := make([]Declared, len(all))
+	for i, g := range all {
+		declared[i] = Declared{Guardrail: g, Refused: true}
+	}
+	by := Merge(p.Limits, declared)
+	p.Limits = by.Limits
+	if by.Paused() {
+		p.PausedBy = slices.Compact(slices.Sorted(slices.Values(slices.Concat(p.PausedBy, by.PausedBy))))
+	}
+	return p
+}
+
 // mergePrecedence takes what all say who say anything; Key when they disagree.
 func (p *Policy) mergePrecedence(accepted []*v1alpha1.Guardrail) {
 	var said []v1alpha1.ConditionSetPrecedence

@@ -25,6 +25,8 @@ type LivePreview struct {
 	Refused []string
 	// Unnamed counts the others.
 	Unnamed int
+	// NotCounted says what Refusals leaves out, and why.
+	NotCounted []string
 }
 
 // ExceptionPreview is what rules see of a GuardrailException as plan; it follows from the object and the rules in force.

@@ -1,0 +1,187 @@
+package guard
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/guardrail"
+)
+
+// Nobody proves to a webhook who asks. The rules in a review are the asker's own, so they get one processor for all such
+// reviews together, no right to ask for other accounts' rights, and a bound for all stored objects together.
+const (
+	// compileTakes is for how long a review may compile, waiting included. With countTakes it leaves half a second of what
+	// the API server waits.
+	compileTakes = 3 * time.Second
+	// countTakes is for how long stored objects are judged. It is advice; the verdict waits for it.
+	countTakes = time.Second
+	// countCost is what that may cost: about half a second.
+	countCost = 5 * maxRequestCost
+)
+
+// errBusy means that others' reviews came first.
+var errBusy = errors.New("too many Guardrails are being reviewed at once; try again in a moment")
+
+// inTurn does a small part of a review of a Guardrail, one at a time in the order of asking: a small Guardrail doesn't wait
+// for all of a big one, and ordinary reviews have the other processors.
+func (g *Guard) inTurn(ctx context.Context, do func()) error {
+	if g.reviewing.Acquire(ctx, 1) != nil {
+		return errBusy
+	}
+	defer g.reviewing.Release(1)
+	do()
+	return nil
+}
+
+// ownRules compiles the Guardrail that is judged, once. What is in force isn't compiled again, so that a pause or another
+// limit never waits for its turn.
+func (e *evaluation) ownRules(rail *v1alpha1.Guardrail) (*ownRules, error) {
+	if e.own != nil || e.ownErr != nil {
+		return e.own, e.ownErr
+	}
+	ctx, cancel := context.WithTimeout(e.ctx, compileTakes)
+	defer cancel()
+	own := e.guard.check(e.rules, rail, func(k *builtinKind, name string, r *v1alpha1.GuardrailRule) compiledOwn {
+		compiled, known := e.rules.compiled[keyOf(k, name, r)]
+		if known {
+			return compiled
+		}
+		if err := e.guard.inTurn(ctx, func() { compiled = k.compileOwnRule(name, r) }); err != nil {
+			e.ownErr = err
+			compiled.rule = &compiledRule{Rule: ownRule(name, r), broken: err.Error()}
+		}
+		return compiled
+	})
+	if e.ownErr == nil {
+		e.own = own
+	}
+	return e.own, e.ownErr
+}
+
+// count is a count of the stored objects that new and changed rules would keep from acting.
+type count struct {
+	*evaluation
+	left    costs
+	preview guardrail.LivePreview
+}
+
+// previewRefusals counts the stored objects that new and changed rules would keep from acting.
+func previewRefusals(e *evaluation) (any, error) {
+	rail, old, err := e.guardrails()
+	if err != nil {
+		return nil, err
+	}
+	own, err := e.ownRules(rail)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(e.ctx, countTakes)
+	defer cancel()
+	c := &count{evaluation: e, left: costs{units: countCost}}
+	for _, kind := range e.guard.Kinds() {
+		if rules := c.added(kind, own, old); len(rules) > 0 {
+			if err := c.refusals(ctx, kind, rules); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return c.preview, nil
+}
+
+// added are the rules that refuse, and didn't before. Those that ask the authorizer are left out: whoever reaches the
+// webhook could ask for anybody's rights.
+func (c *count) added(kind string, own *ownRules, old *v1alpha1.Guardrail) []*compiledRule {
+	var added []*compiledRule
+	for _, r := range own.byKind[kind] {
+		was := func(o v1alpha1.GuardrailRule) bool {
+			return o.Name == r.Name() && o.Expression == r.Expression && slices.Contains(o.Kinds, kind) && cmp.Or(o.Severity, v1alpha1.RuleDeny) == v1alpha1.RuleDeny
+		}
+		switch {
+		case !r.atRunTime, r.broken != "", r.Severity != Deny, slices.ContainsFunc(old.Spec.Rules, was):
+		case r.condition.asks:
+			c.notCounted("what rule %s refuses, because it asks the authorizer", r.Name())
+		default:
+			added = append(added, r)
+		}
+	}
+	return added
+}
+
+// Name is the rule's name within its Guardrail or kind.
+func (r *compiledRule) Name() string {
+	_, name, _ := strings.Cut(r.ID, "/")
+	return name
+}
+
+func (c *count) notCounted(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); len(c.preview.NotCounted) < guardrail.SampleSize && !slices.Contains(c.preview.NotCounted, text) {
+		c.preview.NotCounted = append(c.preview.NotCounted, text)
+	}
+}
+
+// refusals judges each stored object of a kind, as long as there is time.
+func (c *count) refusals(ctx context.Context, kind string, rules []*compiledRule) error {
+	stored, err := c.guard.opts.Stored.All(ctx, kind)
+	if err != nil {
+		return err
+	}
+	refused, judged, incomplete := 0, 0, ""
+	for object := range stored {
+		refuses, known := c.refuses(ctx, kind, object, rules)
+		if !known {
+			incomplete = " so far, and there are more"
+			c.notCounted("all stored %ss but %d, because it would take too long now", kind, judged)
+			break
+		}
+		judged++
+		if !refuses {
+			continue
+		}
+		refused++
+		if len(c.preview.Refused) < guardrail.SampleSize {
+			c.preview.Refused = append(c.preview.Refused, nameOf(kind, object))
+		} else {
+			c.preview.Unnamed++
+		}
+	}
+	if refused > 0 {
+		c.preview.Refusals = append(c.preview.Refusals, fmt.Sprintf("%d of %d stored %ss%s", refused, judged, kind, incomplete))
+	}
+	return nil
+}
+
+func nameOf(kind string, object client.Object) string {
+	if object.GetNamespace() != "" {
+		return kind + "/" + object.GetNamespace() + "/" + object.GetName()
+	}
+	return kind + "/" + object.GetName()
+}
+
+// refuses says whether one of the rules refuses a stored object; known is false when time or budget ended before.
+func (c *count) refuses(ctx context.Context, kind string, object client.Object, rules []*compiledRule) (refused, known bool) {
+	err := c.guard.inTurn(ctx, func() {
+		content, err := contentOf(kind, object)
+		if err != nil {
+			refused = true // at run time nobody could judge it either
+			return
+		}
+		of := c.guard.evaluation(ctx, c.rules, c.rules.kinds[kind], content)
+		of.authorizer, of.left = nil, c.left
+		for _, r := range rules {
+			if holds, err := of.holds(r.condition); err != nil || !holds {
+				refused = true
+				break
+			}
+		}
+		c.left = of.left
+	})
+	return refused, err == nil && ctx.Err() == nil && c.left.units > 0
+}
