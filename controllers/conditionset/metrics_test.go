@@ -24,7 +24,6 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
-	"github.com/resourcestack/autohealer/internal/kube"
 )
 
 // scrape is what a metrics endpoint would show of the collectors, without comments.
@@ -88,7 +87,8 @@ func TestASetThatIsGoneTakesItsSeriesAlong(t *testing.T) {
 	gaugeStates("kernel", condition.Summary{Selected: 4}, false)
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer queue.ShutDown()
-	observer := &Observer{Facts: &kube.Facts{Fleet: condition.NewFleet(limit.Builtin())}, Rejections: &kube.Rejections{}, sets: queue}
+	observer, _ := watched(t, false)
+	observer.sets = queue
 
 	observer.setGone(&v1alpha1.ConditionSet{ObjectMeta: metav1.ObjectMeta{Name: "kernel", UID: "u"}})
 

@@ -10,13 +10,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/kube/judging"
 	"github.com/resourcestack/autohealer/internal/kube/status"
 )
 
@@ -26,32 +26,26 @@ type Observer struct {
 	Cache cache.Cache
 	Guard *guard.Guard
 	Facts *kube.Facts
-	// Rejections learns which rules refuse which sets.
-	Rejections *kube.Rejections
 
-	// again are sets to judge again though they didn't change, now or at a time.
-	again workqueue.TypedDelayingInterface[string]
-	// judging is held while a set is read and judged.
-	judging sync.Mutex
+	judge *judging.Judge[*v1alpha1.ConditionSet, reading]
+	// telling is held while the fleet is told of a judgement: else an older one could come after a newer.
+	telling sync.Mutex
 	// lost takes the first object that the API server went back with.
 	lost chan error
 
 	mu         sync.Mutex
 	nodes      kube.Queue // needs mu, as all below; nil until this replica leads
 	sets       kube.Queue
-	judged     map[string]judgement // by name
 	leaseWatch bool
-	paused     string // by which Guardrails; "" when by none
-	unread     bool   // no Guardrail is read yet
-	changes    int    // of the rules, since the start
 }
 
 // NewObserver gives an observer that follows the rules, and does nothing else before Start.
 func NewObserver(objects cache.Cache, rules *guard.Guard, facts *kube.Facts, rejections *kube.Rejections) *Observer {
 	o := &Observer{
-		Cache: objects, Guard: rules, Facts: facts, Rejections: rejections,
-		again: workqueue.NewTypedDelayingQueue[string](),
-		lost:  make(chan error, 1), judged: map[string]judgement{},
+		Cache: objects, Guard: rules, Facts: facts, lost: make(chan error, 1),
+		judge: judging.New(judging.Options[*v1alpha1.ConditionSet, reading]{
+			Kind: kindConditionSet, Guard: rules, Clock: facts.Clock, Rejections: rejections, Read: read,
+		}),
 	}
 	o.followPolicy()
 	rules.OnChange(o.rulesChanged)
@@ -94,7 +88,7 @@ func (o *Observer) Start(ctx context.Context) error {
 	}
 	o.Facts.Fleet.MarkSynced(o.Facts.Moment())
 	o.enqueueAll()
-	go o.judgeAgain(ctx)
+	go o.judge.Run(ctx, o.judgeNow)
 	select {
 	case <-ctx.Done():
 		return nil
@@ -129,10 +123,8 @@ func (o *Observer) enqueueAll() {
 		return
 	}
 	o.enqueueNodes(o.Facts.Fleet.Nodes())
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for name := range o.judged {
-		enqueue(o.sets, name, 0)
+	for _, key := range o.judge.Keys() {
+		o.enqueueSet(key.Name)
 	}
 }
 

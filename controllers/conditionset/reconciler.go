@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -55,9 +56,9 @@ func (r *Reconciler) keep(ctx context.Context, request reconcile.Request) (recon
 
 // urgent: acting waits for the recorded key, and whoever changed a rule to see what it refuses.
 func (r *Reconciler) urgent(cs *v1alpha1.ConditionSet) bool {
-	j, judged := r.Observer.judgementOf(cs.Name)
+	j, judged := r.Observer.judge.Of(types.NamespacedName{Name: cs.Name})
 	accepted := meta.IsStatusConditionTrue(cs.Status.Conditions, v1alpha1.ConditionAccepted)
-	return cs.Status.ObservedGeneration != cs.Generation || judged && !j.outdated && j.unreadable == nil && accepted != j.verdict.Allowed
+	return cs.Status.ObservedGeneration != cs.Generation || judged && !j.Outdated && j.Read.unreadable == nil && accepted != j.Verdict.Allowed
 }
 
 // release lets a deleted set go once no node carries its record any more, and says until then what it waits for.
@@ -82,11 +83,11 @@ func (r *Reconciler) release(ctx context.Context, cs *v1alpha1.ConditionSet) (re
 // aren't known by which it would be judged.
 func (r *Reconciler) observe(cs *v1alpha1.ConditionSet) (st state, ok bool) {
 	facts := r.Observer.Facts
-	st.judgement, ok = r.Observer.judgementOf(cs.Name)
-	if !ok || st.uid != cs.UID || st.generation != cs.Generation || st.outdated {
+	st.judgement, ok = r.Observer.judge.Of(types.NamespacedName{Name: cs.Name})
+	if !ok || !st.judgement.Settled(cs) {
 		return st, false
 	}
-	if st.paused, ok = r.Observer.pausedBy(); !ok {
+	if st.paused, ok = r.Observer.judge.PausedBy(); !ok {
 		return st, false
 	}
 	st.synced = facts.Fleet.Synced()
@@ -110,8 +111,5 @@ func (r *Reconciler) writeStatus(ctx context.Context, cs *v1alpha1.ConditionSet,
 	if written {
 		status.Tell(r.Report.Events, cs, cs.Status.Conditions, after.Status.Conditions)
 	}
-	if st.set == nil {
-		return reconcile.Result{}, nil
-	}
-	return reconcile.Result{RequeueAfter: max(status.Delay, st.set.StaleAfter)}, nil // no event tells that a reporter fell silent
+	return reconcile.Result{RequeueAfter: max(status.Delay, st.judgement.Read.set.StaleAfter)}, nil // no event tells that a reporter fell silent
 }

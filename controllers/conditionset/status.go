@@ -5,13 +5,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
-	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube/judging"
 	"github.com/resourcestack/autohealer/internal/kube/status"
 )
 
@@ -19,8 +18,8 @@ const taintKeysKept = 16
 
 // state is everything that a status tells.
 type state struct {
-	judgement
-	summary condition.Summary
+	judgement judgement
+	summary   condition.Summary
 	// synced: caches are full, so that counts mean something.
 	synced  bool
 	trouble *status.Trouble
@@ -55,11 +54,8 @@ func statusOf(cs *v1alpha1.ConditionSet, st state) v1alpha1.ConditionSetStatus {
 // shared is what the conditions that every kind has tell of this set.
 func shared(cs *v1alpha1.ConditionSet, st state) status.State {
 	s := status.State{
-		Judgement: status.Judgement{
-			Unreadable: st.unreadable, Allowed: st.verdict.Allowed, Violated: len(st.verdict.Violations) > 0,
-			RuleSet: st.verdict.RuleSetHash, Message: st.verdict.Message(), Lifted: lifted(st.verdict.Lifted),
-		},
-		Changes: "nodes", Synced: st.synced, Trouble: st.trouble, Paused: st.paused, Says: operative(st),
+		Judgement: judging.Told(st.judgement.Verdict, st.judgement.Read.unreadable),
+		Changes:   "nodes", Synced: st.synced, Trouble: st.trouble, Paused: st.paused, Says: operative(st),
 	}
 	if cs.Spec.Mode == v1alpha1.Observe {
 		s.Observes = true
@@ -69,18 +65,6 @@ func shared(cs *v1alpha1.ConditionSet, st state) status.State {
 		s.Undoing = undoing(st)
 	}
 	return s
-}
-
-// lifted tells which exceptions keep which rules from refusing the set.
-func lifted(all []guard.Lifted) string {
-	says := make([]string, 0, len(all))
-	for _, l := range all {
-		says = append(says, fmt.Sprintf("GuardrailException %s lifts %s until %s", l.Exception, l.Rule, l.Until.UTC().Format(time.RFC3339)))
-	}
-	if len(says) == 0 {
-		return ""
-	}
-	return strings.Join(says, "; ") + "."
 }
 
 // operative tells in numbers what the set does, and why it does less than it asks or where that stands: many tools show

@@ -2,18 +2,17 @@ package weederconfig
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube/judging"
 )
 
 const (
@@ -25,36 +24,28 @@ const (
 )
 
 // judgement is what the rules said of a stored config.
-type judgement struct {
-	uid        types.UID
-	generation int64
-	// config is nil when the spec can't be read.
-	config *weed.Config
-	// labels and annotations may change without a new generation, and rules may read them.
-	labels, annotations map[string]string
-	verdict             guard.Verdict
-	admitted            actuate.AdmittedWeeder
-	// unreadable says why the spec can't be read.
+type judgement = judging.Judgement[*v1alpha1.WeederConfig, reading]
+
+// reading is a config as the yard takes it.
+type reading struct {
+	// config is nil when the spec can't be read; unreadable says why.
+	config     *weed.Config
 	unreadable error
-	// outdated: the config, rules, exceptions or rights changed since; nobody acts before the next judgement.
-	outdated bool
-	// windows are those that the status tells of.
-	windows []v1alpha1.RecoveryWindow
+}
+
+func (o *Observer) read(wc *v1alpha1.WeederConfig) (r reading) {
+	r.config, r.unreadable = weed.NewConfig(wc, o.OwnNamespace)
+	return r
 }
 
 // sameRecovery is how far apart two processes may place one recovery.
 const sameRecovery = 10 * time.Second
 
-// told says whether the status tells of a window already.
-func (j judgement) told(w weed.Window) bool {
-	return slices.ContainsFunc(j.windows, func(r v1alpha1.RecoveryWindow) bool {
+// told says whether the config's status tells of a window already.
+func told(wc *v1alpha1.WeederConfig, w weed.Window) bool {
+	return slices.ContainsFunc(wc.Status.Windows, func(r v1alpha1.RecoveryWindow) bool {
 		return r.Namespace == w.Namespace && r.Service == w.Service && r.Time.Sub(w.Opened).Abs() < sameRecovery
 	})
-}
-
-// isOf says whether the judgement is of the object in this state.
-func (j judgement) isOf(wc *v1alpha1.WeederConfig) bool {
-	return j.uid == wc.UID && j.generation == wc.Generation && maps.Equal(j.labels, wc.Labels) && maps.Equal(j.annotations, wc.Annotations)
 }
 
 // config takes in a config that is new or changed. It is judged by a goroutine of its own: that may ask the API server what
@@ -65,102 +56,54 @@ func (o *Observer) config(wc *v1alpha1.WeederConfig) {
 		return
 	}
 	key := client.ObjectKeyFromObject(wc)
-	o.mu.Lock()
-	j, ok := o.judged[key]
-	same := ok && j.isOf(wc)
-	if ok {
-		j.outdated, j.windows = j.outdated || !same, wc.Status.Windows
-		j.config, j.unreadable = weed.NewConfig(wc, o.OwnNamespace) // its status may be newer
-		o.judged[key] = j
+	if o.judge.Observe(wc) {
+		o.tellYard(key)
+	} else {
+		o.judge.Soon(key)
 	}
-	o.mu.Unlock()
-	if !same {
-		o.again.Add(key)
-		return
-	}
-	o.tellYard(j)
 }
 
 func (o *Observer) configGone(wc *v1alpha1.WeederConfig) {
-	key := client.ObjectKeyFromObject(wc)
-	o.mu.Lock()
-	if o.judged[key].uid == wc.UID {
-		delete(o.judged, key)
-		defer o.Rejections.Note(policyName(key), nil)
-	}
-	o.mu.Unlock()
+	o.judge.Forget(wc)
+	o.telling.Lock()
 	o.yard().ForgetConfig(wc.UID)
+	o.telling.Unlock()
 	o.follow(nil)
-	o.enqueueConfig(key) // its series go with it
+	o.enqueueConfig(client.ObjectKeyFromObject(wc)) // its series go with it
 }
 
-// judgeAgain judges configs until ctx ends.
-func (o *Observer) judgeAgain(ctx context.Context) {
-	defer context.AfterFunc(ctx, o.again.ShutDown)()
-	for {
-		key, stopping := o.again.Get()
-		if stopping {
-			return
-		}
-		if _, err := o.judge(ctx, key); err != nil && ctx.Err() == nil {
-			log.FromContext(ctx).Error(err, "Can't read a WeederConfig from the cache", "config", key.String())
-		}
-		o.again.Done(key)
+// judgeNow asks the rules about a stored config as it is now, and tells the yard what it may do.
+func (o *Observer) judgeNow(ctx context.Context, key types.NamespacedName) {
+	if o.judge.Judge(ctx, key) {
+		o.tellYard(key)
+		o.enqueueConfig(key)
 	}
 }
 
-// judge asks the rules about a stored config as it is now, and tells the yard what it may do.
-func (o *Observer) judge(ctx context.Context, key types.NamespacedName) (judgement, error) {
-	o.judging.Lock() // else an older state read here could take the place of a newer one
-	defer o.judging.Unlock()
-	o.mu.Lock()
-	changes := o.changes
-	o.mu.Unlock()
-	wc := &v1alpha1.WeederConfig{}
-	if err := o.Cache.Get(ctx, key, wc); err != nil {
-		return judgement{}, client.IgnoreNotFound(err)
+// tellYard tells the yard what a config may do, by the latest judgement.
+func (o *Observer) tellYard(key types.NamespacedName) {
+	o.telling.Lock()
+	var due []types.NamespacedName
+	switch j, ok := o.judge.Of(key); {
+	case !ok: // gone
+	case j.Read.unreadable != nil:
+		o.yard().ForgetConfig(j.UID)
+	default:
+		due = o.yard().ObserveConfig(j.Read.config, o.standing(j), o.moment())
 	}
-	if wc.DeletionTimestamp != nil {
-		return judgement{}, nil
-	}
-	j := judgement{uid: wc.UID, generation: wc.Generation, labels: wc.Labels, annotations: wc.Annotations, windows: wc.Status.Windows}
-	j.config, j.unreadable = weed.NewConfig(wc, o.OwnNamespace)
-	j.admitted, j.verdict = guard.Admit(ctx, o.Guard, wc)
-	o.Rejections.Note(policyName(key), j.verdict.RuleIDs())
-	if at := j.verdict.RecheckAt; !at.IsZero() {
-		o.again.AddAfter(key, at.Sub(o.Facts.Clock.Now())+pastDeadline)
-	}
-	o.mu.Lock()
-	if o.changes != changes { // while it was judged, perhaps by the former rules
-		j.outdated = true
-		o.again.Add(key)
-	}
-	o.judged[key] = j
-	o.mu.Unlock()
-	o.tellYard(j)
-	o.enqueueConfig(key)
-	return j, nil
-}
-
-// tellYard tells the yard what a config may do.
-func (o *Observer) tellYard(j judgement) {
-	if j.unreadable != nil {
-		o.yard().ForgetConfig(j.uid)
-		o.follow(nil)
-		return
-	}
-	o.follow(o.yard().ObserveConfig(j.config, o.standing(j), o.moment()))
+	o.telling.Unlock()
+	o.follow(due)
 }
 
 // standing is what a config may do now.
 func (o *Observer) standing(j judgement) weed.Standing {
-	paused, known := o.pausedBy()
+	paused, known := o.judge.PausedBy()
 	switch {
 	case !known:
 		return weed.Frozen
-	case forbidden(j.verdict):
+	case forbidden(j.Verdict):
 		return weed.Forbidden
-	case !j.admitted.Valid():
+	case !j.Admitted.Valid():
 		return weed.Refused
 	case paused != "":
 		return weed.Paused
@@ -174,28 +117,16 @@ func forbidden(v guard.Verdict) bool {
 	return len(rules) == 1 && rules[0] == ruleRights
 }
 
-func policyName(key types.NamespacedName) string { return kindWeederConfig + "/" + key.String() }
-
-// judgementOf gives what the rules said of the config with this name.
-func (o *Observer) judgementOf(key types.NamespacedName) (judgement, bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	j, ok := o.judged[key]
-	return j, ok
-}
-
 // admissionFor is the admission that covers a deletion now; its zero value when there is none. What may change without any
 // event, an account's rights, is asked once more.
-func (o *Observer) admissionFor(ctx context.Context, d *weed.Deletion) (actuate.AdmittedWeeder, error) {
-	j, ok := o.judgementOf(d.Key)
-	if ok && !j.verdict.RecheckAt.IsZero() && !j.outdated {
-		var err error
-		if j, err = o.judge(ctx, d.Key); err != nil {
-			return actuate.AdmittedWeeder{}, err
-		}
+func (o *Observer) admissionFor(ctx context.Context, d *weed.Deletion) actuate.AdmittedWeeder {
+	j, ok := o.judge.Of(d.Key)
+	if ok && !j.Verdict.RecheckAt.IsZero() && !j.Outdated {
+		o.judgeNow(ctx, d.Key)
+		j, ok = o.judge.Of(d.Key)
 	}
-	if !ok || j.outdated || j.uid != d.Config || j.verdict.RuleSetHash != o.Guard.RuleSetHash(kindWeederConfig) {
-		return actuate.AdmittedWeeder{}, nil
+	if !ok || j.Outdated || j.UID != d.Config || j.Verdict.RuleSetHash != o.Guard.RuleSetHash(kindWeederConfig) {
+		return actuate.AdmittedWeeder{}
 	}
-	return j.admitted, nil
+	return j.Admitted
 }

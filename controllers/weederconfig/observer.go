@@ -11,7 +11,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/kube/judging"
 	"github.com/resourcestack/autohealer/internal/kube/status"
 )
 
@@ -28,16 +28,13 @@ type Observer struct {
 	Cache cache.Cache
 	Guard *guard.Guard
 	Facts *kube.Facts
-	// Rejections learns which rules refuse which configs.
-	Rejections *kube.Rejections
 	// OwnNamespace is Autohealer's; "" when unknown.
 	OwnNamespace string
 	Report       *Reporter
 
-	// again are configs to judge, now or at a time.
-	again workqueue.TypedDelayingInterface[types.NamespacedName]
-	// judging is held while a config is read and judged.
-	judging sync.Mutex
+	judge *judging.Judge[*v1alpha1.WeederConfig, reading]
+	// telling is held while the yard is told of a judgement: else an older one could come after a newer.
+	telling sync.Mutex
 	// lost takes the first object that the API server went back with.
 	lost chan error
 	// opened holds at most one notice that a window opened.
@@ -46,20 +43,18 @@ type Observer struct {
 	mu      sync.Mutex
 	pods    kube.Queue // needs mu, as all below; nil until this replica leads
 	configs kube.Queue
-	judged  map[types.NamespacedName]judgement
-	changes int    // of the rules, since the start
-	paused  string // by which Guardrails; "" when by none
-	unread  bool   // no Guardrail is read yet
 	untold  []weed.Opened
 }
 
 // NewObserver gives an observer that follows the rules, and does nothing else before Start.
 func NewObserver(objects cache.Cache, opts Options, report *Reporter) *Observer {
 	o := &Observer{
-		Cache: objects, Guard: opts.Guard, Facts: opts.Facts, Rejections: opts.Rejections, OwnNamespace: opts.OwnNamespace, Report: report,
-		again: workqueue.NewTypedDelayingQueue[types.NamespacedName](),
-		lost:  make(chan error, 1), opened: make(chan struct{}, 1), judged: map[types.NamespacedName]judgement{},
+		Cache: objects, Guard: opts.Guard, Facts: opts.Facts, OwnNamespace: opts.OwnNamespace, Report: report,
+		lost: make(chan error, 1), opened: make(chan struct{}, 1),
 	}
+	o.judge = judging.New(judging.Options[*v1alpha1.WeederConfig, reading]{
+		Kind: kindWeederConfig, Guard: opts.Guard, Clock: opts.Facts.Clock, Rejections: opts.Rejections, Read: o.read,
+	})
 	o.followPolicy()
 	opts.Guard.OnChange(o.rulesChanged)
 	return o
@@ -100,9 +95,8 @@ func (o *Observer) Start(ctx context.Context) error {
 	o.enqueueAll()
 	var running sync.WaitGroup
 	defer running.Wait()
-	defer o.again.ShutDown()
 	for range judges {
-		running.Go(func() { o.judgeAgain(ctx) })
+		running.Go(func() { o.judge.Run(ctx, o.judgeNow) })
 	}
 	running.Go(func() { o.expire(ctx) })
 	select {
@@ -164,10 +158,8 @@ func (o *Observer) enqueueAll() {
 		return
 	}
 	o.enqueuePods(o.yard().Due(o.moment()), 0)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for key := range o.judged {
-		kube.Enqueue(o.configs, key, 0)
+	for _, key := range o.judge.Keys() {
+		o.enqueueConfig(key)
 	}
 }
 
@@ -198,7 +190,8 @@ func (o *Observer) tell(opened []weed.Opened) {
 	}
 	news := slices.DeleteFunc(slices.Concat(inherited, opened), func(w weed.Opened) bool {
 		mayBeOld := w.FirstSight || len(inherited) > 0
-		return !now.Before(w.Ends) || mayBeOld && o.judged[w.Key].told(w.Window)
+		j, judged := o.judge.Of(w.Key)
+		return !now.Before(w.Ends) || mayBeOld && judged && told(j.Object, w.Window)
 	})
 	o.mu.Unlock()
 	o.Report.recovered(news, now)

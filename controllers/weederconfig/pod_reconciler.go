@@ -92,11 +92,8 @@ func (r *PodReconciler) decide(ctx context.Context, key types.NamespacedName) (w
 // act carries out a plan and tells of it.
 func (r *PodReconciler) act(ctx context.Context, plan weed.Plan) error {
 	d := plan.Delete
-	admitted, err := r.Observer.admissionFor(ctx, d)
-	switch {
-	case err != nil:
-		return &undone{err}
-	case !admitted.Valid():
+	admitted := r.Observer.admissionFor(ctx, d)
+	if !admitted.Valid() {
 		return &undone{errNotAdmitted}
 	}
 	if err := r.Book.Enter(ctx, d); err != nil {

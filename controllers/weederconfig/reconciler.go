@@ -52,26 +52,26 @@ func (r *Reconciler) keep(ctx context.Context, request reconcile.Request) (recon
 
 // urgent: whoever changed a config or a rule wants to see what is refused.
 func (r *Reconciler) urgent(wc *v1alpha1.WeederConfig) bool {
-	j, judged := r.Observer.judgementOf(client.ObjectKeyFromObject(wc))
+	j, judged := r.Observer.judge.Of(client.ObjectKeyFromObject(wc))
 	accepted := meta.IsStatusConditionTrue(wc.Status.Conditions, v1alpha1.ConditionAccepted)
-	return wc.Status.ObservedGeneration != wc.Generation || judged && !j.outdated && j.unreadable == nil && accepted != j.verdict.Allowed
+	return wc.Status.ObservedGeneration != wc.Generation || judged && !j.Outdated && j.Read.unreadable == nil && accepted != j.Verdict.Allowed
 }
 
 // observe gathers what the status tells; ok is false while this generation isn't judged, and while the rules aren't known by
 // which it would be.
 func (r *Reconciler) observe(wc *v1alpha1.WeederConfig) (st state, ok bool) {
 	facts := r.Observer.Facts
-	st.judgement, ok = r.Observer.judgementOf(client.ObjectKeyFromObject(wc))
-	if !ok || st.uid != wc.UID || st.generation != wc.Generation || st.outdated {
+	st.judgement, ok = r.Observer.judge.Of(client.ObjectKeyFromObject(wc))
+	if !ok || !st.judgement.Settled(wc) {
 		return st, false
 	}
-	if st.paused, ok = r.Observer.pausedBy(); !ok {
+	if st.paused, ok = r.Observer.judge.PausedBy(); !ok {
 		return st, false
 	}
 	st.synced = facts.Yard.Synced()
 	st.trouble = r.Troubles.Get(wc.UID)
 	st.summary, ok = facts.Yard.Summary(wc.UID, r.Observer.moment())
-	return st, ok || st.unreadable != nil
+	return st, ok || st.judgement.Read.unreadable != nil
 }
 
 // writeStatus writes what changed.

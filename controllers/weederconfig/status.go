@@ -11,14 +11,14 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
-	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube/judging"
 	"github.com/resourcestack/autohealer/internal/kube/status"
 )
 
 // state is everything that a status tells.
 type state struct {
-	judgement
-	summary weed.Summary
+	judgement judgement
+	summary   weed.Summary
 	// synced: caches are full, so that counts mean something.
 	synced  bool
 	trouble *status.Trouble
@@ -31,7 +31,7 @@ type state struct {
 func statusOf(wc *v1alpha1.WeederConfig, st state) v1alpha1.WeederConfigStatus {
 	after := *wc.Status.DeepCopy()
 	after.ObservedGeneration = wc.Generation
-	if st.synced && st.unreadable == nil {
+	if st.synced && st.judgement.Read.unreadable == nil {
 		recount(&after, st.summary)
 	}
 	shared(wc, st).Put(&after.Conditions, wc.Generation)
@@ -75,11 +75,8 @@ func seconds(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Se
 // shared is what the conditions that every kind has tell of this config.
 func shared(wc *v1alpha1.WeederConfig, st state) status.State {
 	s := status.State{
-		Judgement: status.Judgement{
-			Unreadable: st.unreadable, Allowed: st.verdict.Allowed, Violated: len(st.verdict.Violations) > 0,
-			RuleSet: st.verdict.RuleSetHash, Message: st.verdict.Message(), Lifted: lifted(st.verdict.Lifted),
-		},
-		Changes: "pods", Synced: st.synced, Trouble: st.trouble, Paused: st.paused, Says: operative(st),
+		Judgement: judging.Told(st.judgement.Verdict, st.judgement.Read.unreadable),
+		Changes:   "pods", Synced: st.synced, Trouble: st.trouble, Paused: st.paused, Says: operative(st),
 	}
 	if wc.Spec.Mode == v1alpha1.Observe {
 		s.Observes = true
@@ -87,18 +84,6 @@ func shared(wc *v1alpha1.WeederConfig, st state) status.State {
 			st.summary.Services, st.summary.Active, st.summary.Held[weed.HeldByMode].Pods)
 	}
 	return s
-}
-
-// lifted tells which exceptions keep which rules from refusing the config.
-func lifted(all []guard.Lifted) string {
-	says := make([]string, 0, len(all))
-	for _, l := range all {
-		says = append(says, fmt.Sprintf("GuardrailException %s lifts %s until %s", l.Exception, l.Rule, l.Until.UTC().Format(time.RFC3339)))
-	}
-	if len(says) == 0 {
-		return ""
-	}
-	return strings.Join(says, "; ") + "."
 }
 
 // operative tells in numbers what the config does, and why it does less than it asks: many tools show the message of Ready

@@ -1,0 +1,283 @@
+package judging
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/guardrail"
+	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+type sets = Judge[*v1alpha1.ConditionSet, string]
+
+// judging gives a judge of ConditionSets that follows a guard's rules, and has judged the named ones.
+func judging(t *testing.T, o guard.Options, names ...string) (*sets, *guard.Guard) {
+	t.Helper()
+	if o.Clock == nil {
+		o.Clock = testingclock.NewFakePassiveClock(noon)
+	}
+	g, err := guard.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := New(Options[*v1alpha1.ConditionSet, string]{
+		Kind: "ConditionSet", Guard: g, Clock: o.Clock, Rejections: &kube.Rejections{},
+		Read: func(cs *v1alpha1.ConditionSet) string { return cs.Spec.Type },
+	})
+	j.FollowPolicy(g.Policy())
+	g.OnChange(func(c guard.Change) {
+		if c.Policy {
+			j.FollowPolicy(g.Policy())
+		}
+		j.RulesChanged(c)
+	})
+	for _, name := range names {
+		j.Observe(stored(name))
+		j.Judge(t.Context(), key(name))
+	}
+	return j, g
+}
+
+func key(name string) types.NamespacedName { return types.NamespacedName{Name: name} }
+
+func stored(name string) *v1alpha1.ConditionSet {
+	return &v1alpha1.ConditionSet{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-" + name), Generation: 1},
+		Spec: v1alpha1.ConditionSetSpec{
+			Type: "Broken", Effect: "NoSchedule", TaintKey: "example.com/" + name,
+			Conditions: map[string]v1alpha1.MemberCondition{"KernelDeadlock": {Status: v1alpha1.RequiredStatus{JSON: "true"}}},
+		},
+	}
+}
+
+func rule(kind, expression string) []*v1alpha1.Guardrail {
+	return []*v1alpha1.Guardrail{{ObjectMeta: metav1.ObjectMeta{Name: "org", UID: "o", Generation: 1}, Spec: v1alpha1.GuardrailSpec{
+		Rules: []v1alpha1.GuardrailRule{{Name: "r", Kinds: []string{kind}, Severity: "Deny", Expression: expression}},
+	}}}
+}
+
+func exception(kind, name string) []*v1alpha1.GuardrailException {
+	return []*v1alpha1.GuardrailException{{Spec: v1alpha1.GuardrailExceptionSpec{
+		RuleIDs: []string{"org/r"}, TargetRef: v1alpha1.ExceptionTarget{Kind: kind, Name: name}, ExpiresAt: "2026-03-02T00:00:00Z",
+	}}}
+}
+
+func TestWhoPauses(t *testing.T) {
+	for want, by := range map[string][]string{
+		"":                                     nil,
+		"Guardrail freeze pauses all new acts": {"freeze"},
+		"Guardrails a, b pause all new acts":   {"a", "b"},
+		"Guardrails aren't read yet, which pauses all new acts": {guardrail.UnreadName},
+	} {
+		if got := PausedBy(guardrail.Policy{PausedBy: by}); got != want {
+			t.Errorf("%q gives %q, want %q", by, got, want)
+		}
+	}
+}
+
+func TestOnlyThePoliciesThatAChangeConcernsAreJudgedAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*guard.Guard)
+		want   int
+	}{
+		"a rule over the kind":     {func(g *guard.Guard) { g.SetGuardrails(rule("ConditionSet", "object.metadata.name != 'nobody'")) }, 2},
+		"a rule over another kind": {func(g *guard.Guard) { g.SetGuardrails(rule("WeederConfig", "object.metadata.name != 'nobody'")) }, 0},
+		"limits alone": {func(g *guard.Guard) {
+			g.SetGuardrails([]*v1alpha1.Guardrail{{Spec: v1alpha1.GuardrailSpec{Paused: true}}})
+		}, 0},
+		"an exception for one":         {func(g *guard.Guard) { g.SetExceptions(exception("ConditionSet", "a")) }, 1},
+		"an exception for nobody here": {func(g *guard.Guard) { g.SetExceptions(exception("ConditionSet", "c")) }, 0},
+		"an exception of another kind": {func(g *guard.Guard) { g.SetExceptions(exception("WeederConfig", "a")) }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j, g := judging(t, guard.Options{}, "a", "b")
+			c.change(g)
+			if got := j.again.Len(); got != c.want {
+				t.Errorf("%d are judged again, want %d", got, c.want)
+			}
+			outdated := 0
+			for _, name := range []string{"a", "b"} {
+				if judged, _ := j.Of(key(name)); judged.Outdated {
+					outdated++
+				}
+			}
+			if outdated != c.want {
+				t.Errorf("%d are outdated until then, want %d", outdated, c.want)
+			}
+		})
+	}
+}
+
+func TestAJudgementIsAsItsObjectWas(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.ConditionSet)
+		holds  bool
+	}{
+		"its status":      {func(s *v1alpha1.ConditionSet) { s.Status.ObservedGeneration = 7 }, true},
+		"its spec":        {func(s *v1alpha1.ConditionSet) { s.Generation = 2 }, false},
+		"its labels":      {func(s *v1alpha1.ConditionSet) { s.Labels = map[string]string{"team": "a"} }, false},
+		"its annotations": {func(s *v1alpha1.ConditionSet) { s.Annotations = map[string]string{"team": "a"} }, false},
+		"it is another":   {func(s *v1alpha1.ConditionSet) { s.UID = "new" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j, _ := judging(t, guard.Options{}, "a")
+			changed := stored("a")
+			changed.Spec.Type = "Other"
+			c.change(changed)
+			if holds := j.Observe(changed); holds != c.holds {
+				t.Errorf("the judgement holds: %t", holds)
+			}
+			judged, _ := j.Of(key("a"))
+			if judged.Outdated == c.holds || judged.Object != changed || judged.Read != "Other" {
+				t.Errorf("outdated %t; of what was seen last: %t, read %q", judged.Outdated, judged.Object == changed, judged.Read)
+			}
+		})
+	}
+}
+
+func TestNothingIsAdmittedBeforeGuardrailsAreRead(t *testing.T) {
+	j, g := judging(t, guard.Options{AwaitGuardrails: true}, "a")
+	if judged, _ := j.Of(key("a")); judged.Admitted.Valid() {
+		t.Error("it is admitted")
+	}
+	if _, known := j.PausedBy(); known {
+		t.Error("it says who pauses")
+	}
+	g.SetGuardrails(nil)
+	if by, known := j.PausedBy(); by != "" || !known || j.again.Len() != 1 {
+		t.Errorf("paused by %q, %t; %d are judged again", by, known, j.again.Len())
+	}
+}
+
+func TestWhatRulesRefuseIsToldUntilThePolicyIsGone(t *testing.T) {
+	j, g := judging(t, guard.Options{}, "a")
+	g.SetGuardrails(rule("ConditionSet", "object.metadata.name != 'a'"))
+	j.Judge(t.Context(), key("a"))
+	if got := j.options.Rejections.Of("org"); len(got) != 1 || got[0] != "ConditionSet/a" {
+		t.Errorf("refused are %q", got)
+	}
+	another := stored("a")
+	another.UID = "another"
+	j.Forget(another) // news of a former one
+	if _, ok := j.Of(key("a")); !ok {
+		t.Error("the deletion of a former policy of this name took it along")
+	}
+	j.Forget(stored("a"))
+	if _, ok := j.Of(key("a")); ok || len(j.options.Rejections.Of("org")) != 0 {
+		t.Error("it is still known")
+	}
+}
+
+// asked is an authorizer that lets questions wait.
+type asked struct {
+	questions chan authorizer.Attributes
+	answers   chan struct{}
+}
+
+func (a *asked) Authorize(_ context.Context, q authorizer.Attributes) (authorizer.Decision, string, error) {
+	if q.GetUser().GetName() != "system:serviceaccount:slow:default" {
+		return authorizer.DecisionAllow, "", nil
+	}
+	a.questions <- q
+	<-a.answers
+	return authorizer.DecisionAllow, "", nil
+}
+
+const asksForRights = "authorizer.serviceAccount(object.metadata.name, 'default').group('').resource('pods').namespace(object.metadata.name).check('delete').allowed()"
+
+// An API server that takes its time over one tenant's rights must not keep the others waiting.
+func TestASlowAnswerAboutOnePolicyKeepsNoOtherWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &asked{make(chan authorizer.Attributes), make(chan struct{})}
+		j, g := judging(t, guard.Options{Authorizer: a})
+		g.SetGuardrails(rule("ConditionSet", asksForRights))
+		ctx, cancel := context.WithCancel(t.Context())
+		judged := make(chan string, 10)
+		for range 2 {
+			go j.Run(ctx, func(ctx context.Context, key types.NamespacedName) {
+				j.Judge(ctx, key)
+				judged <- key.Name
+			})
+		}
+		for _, name := range []string{"slow", "a", "b"} {
+			j.Observe(stored(name))
+			j.Soon(key(name))
+			if name == "slow" {
+				<-a.questions
+			}
+		}
+		synctest.Wait()
+		if len(judged) != 2 {
+			t.Errorf("%d of 2 others were judged while one waits for its answer", len(judged))
+		}
+		close(a.answers)
+		synctest.Wait()
+		if slow, ok := j.Of(key("slow")); !ok || !slow.Admitted.Valid() {
+			t.Error("the slow one isn't judged once it is answered")
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// What changes while the rules are asked must be judged once more, and a late answer about an old state changes nothing.
+func TestWhatChangesWhileItIsJudgedIsJudgedAgain(t *testing.T) {
+	for name, change := range map[string]func(*sets, *guard.Guard){
+		"the policy": func(j *sets, _ *guard.Guard) {
+			next := stored("slow")
+			next.Generation = 2
+			j.Observe(next)
+		},
+		"the rules": func(_ *sets, g *guard.Guard) {
+			g.SetGuardrails(rule("ConditionSet", "object.metadata.name == 'nobody'"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := &asked{make(chan authorizer.Attributes), make(chan struct{})}
+			j, g := judging(t, guard.Options{Authorizer: a})
+			g.SetGuardrails(rule("ConditionSet", asksForRights))
+			j.Observe(stored("slow"))
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				j.Judge(t.Context(), key("slow"))
+			}()
+			<-a.questions
+			change(j, g)
+			close(a.answers)
+			<-done
+			if judged, _ := j.Of(key("slow")); !judged.Outdated || j.again.Len() != 1 {
+				t.Errorf("outdated %t, %d are judged again", judged.Outdated, j.again.Len())
+			}
+		})
+	}
+}
+
+func TestAPolicyThatWentWhileItWasJudgedIsForgotten(t *testing.T) {
+	a := &asked{make(chan authorizer.Attributes), make(chan struct{})}
+	j, g := judging(t, guard.Options{Authorizer: a})
+	g.SetGuardrails(rule("ConditionSet", asksForRights))
+	j.Observe(stored("slow"))
+	done := make(chan bool)
+	go func() { done <- j.Judge(t.Context(), key("slow")) }()
+	<-a.questions
+	j.Forget(stored("slow"))
+	close(a.answers)
+	if <-done {
+		t.Error("it says that the policy is there")
+	}
+	if _, ok := j.Of(key("slow")); ok {
+		t.Error("its judgement stays for ever")
+	}
+}
