@@ -16,6 +16,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/e2e/harness"
@@ -125,7 +126,7 @@ func (b *bench) addConfigs(ctx context.Context) error {
 	}
 	for from := 0; from <= weedServices; from += servicesPerConfig {
 		wc := &v1alpha1.WeederConfig{ObjectMeta: metav1.ObjectMeta{Namespace: weedNamespace, Name: fmt.Sprintf("bench-%d", from)}, Spec: v1alpha1.WeederConfigSpec{
-			WatchDuration: "30m", MaxDeletionsPerWatch: 10000, ServicesAndDependantSelectors: map[string]v1alpha1.DependantSelectors{},
+			WatchDuration: "30m", MaxDeletionsPerWatch: ptr.To[int32](10000), ServicesAndDependantSelectors: map[string]v1alpha1.DependantSelectors{},
 		}}
 		for i := from; i < min(from+servicesPerConfig, weedServices); i++ {
 			wc.Spec.ServicesAndDependantSelectors[serviceName(i)] = dependants(serviceName(i))

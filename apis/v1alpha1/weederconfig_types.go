@@ -45,7 +45,7 @@ type WeederConfigSpec struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
-	MaxDeletionsPerWatch int32 `json:"maxDeletionsPerWatch,omitempty"`
+	MaxDeletionsPerWatch *int32 `json:"maxDeletionsPerWatch,omitempty"`
 
 	// maxRepeatsPerOwner caps, in any hour, the deletions of one workload's pods that replaced pods deleted before: deleting
 	// those again and again would defeat the kubelet's back-off. 0 deletes no replacement. Default: 3.

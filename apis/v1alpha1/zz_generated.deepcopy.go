@@ -815,6 +815,11 @@ func (in *WeederConfigSpec) DeepCopyInto(out *WeederConfigSpec) {
 		*out = new(bool)
 		**out = **in
 	}
+	if in.MaxDeletionsPerWatch != nil {
+		in, out := &in.MaxDeletionsPerWatch, &out.MaxDeletionsPerWatch
+		*out = new(int32)
+		**out = **in
+	}
 	if in.MaxRepeatsPerOwner != nil {
 		in, out := &in.MaxRepeatsPerOwner, &out.MaxRepeatsPerOwner
 		*out = new(int32)

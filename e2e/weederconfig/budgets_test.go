@@ -22,7 +22,7 @@ var _ = Describe("Budgets", func() {
 		s := newShop(ctx)
 		s.upstream(ctx, "etcd")
 		wc := s.weeder("capped", "etcd", "api")
-		wc.Spec.MaxDeletionsPerWatch = 2
+		wc.Spec.MaxDeletionsPerWatch = ptr.To[int32](2)
 		create(ctx, wc)
 		s.deploy(ctx, "api", 5, map[string]string{crash: "true"})
 		Eventually(s.acts).Should(HaveLen(2))

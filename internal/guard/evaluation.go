@@ -27,7 +27,9 @@ type evaluation struct {
 	kind  *kindRules
 	now   time.Time
 
+	// object and oldObject are as their Go type writes them; asWritten has them as the user did.
 	object, oldObject map[string]any
+	asWritten         asWritten
 	request           *admissionv1.AdmissionRequest
 	exceptions        []*exception
 	facts             Facts
@@ -39,6 +41,7 @@ type evaluation struct {
 	left costs
 
 	plan                                      planValue
+	objectValue, oldObjectValue               any
 	requestValue, factsValue, authorizerValue any
 	variables                                 []any
 	hash                                      *string
@@ -78,9 +81,15 @@ func targetOf(kind string, object map[string]any) Target {
 func (e *evaluation) ResolveName(name string) (any, bool) {
 	switch name {
 	case rootObject:
-		return orNull(e.object), true
+		if e.objectValue == nil {
+			e.objectValue = orNull(judgedPart(e.object))
+		}
+		return e.objectValue, true
 	case rootOldObject:
-		return orNull(e.oldObject), true
+		if e.oldObjectValue == nil {
+			e.oldObjectValue = orNull(judgedPart(e.oldObject))
+		}
+		return e.oldObjectValue, true
 	case rootRequest:
 		if e.requestValue == nil {
 			e.requestValue = celvalues.SchemalessTypedToVal(e.request)
@@ -106,6 +115,24 @@ func (e *evaluation) ResolveName(name string) (any, bool) {
 
 // Parent of the activation; there is none.
 func (e *evaluation) Parent() interpreter.Activation { return nil }
+
+// asWritten has the request's objects as the user wrote them. Whether an update touches a field is asked of these, as the
+// generated policy does.
+type asWritten struct {
+	*evaluation
+	object, oldObject map[string]any
+}
+
+// ResolveName gives CEL the value of a root.
+func (a asWritten) ResolveName(name string) (any, bool) {
+	switch name {
+	case rootObject:
+		return orNull(a.object), true
+	case rootOldObject:
+		return orNull(a.oldObject), true
+	}
+	return a.evaluation.ResolveName(name)
+}
 
 func orNull(object map[string]any) any {
 	if object == nil {
@@ -184,14 +211,16 @@ func (e *evaluation) storedSynced() bool {
 
 // run evaluates one program and takes its cost off the request's budget. CEL itself ends what costs more than the API server
 // allows a call, after 0.1 s; so the deadline is looked at between programs only, which saves a context for each.
-func (e *evaluation) run(p program) (ref.Val, error) {
+func (e *evaluation) run(p program) (ref.Val, error) { return e.runOver(p, e) }
+
+func (e *evaluation) runOver(p program, roots interpreter.Activation) (ref.Val, error) {
 	if e.left.units == 0 || e.left.checks == 0 && p.asks {
 		return nil, errBudget
 	}
 	if err := e.ctx.Err(); err != nil {
 		return nil, fmt.Errorf("out of time: %w", err)
 	}
-	value, details, err := p.run.Eval(e)
+	value, details, err := p.run.Eval(roots)
 	if details != nil && details.ActualCost() != nil {
 		e.left.take(*details.ActualCost())
 	}
@@ -205,8 +234,10 @@ func (e *evaluation) run(p program) (ref.Val, error) {
 }
 
 // holds evaluates a rule's condition.
-func (e *evaluation) holds(p program) (bool, error) {
-	value, err := e.run(p)
+func (e *evaluation) holds(p program) (bool, error) { return e.holdsOver(p, e) }
+
+func (e *evaluation) holdsOver(p program, roots interpreter.Activation) (bool, error) {
+	value, err := e.runOver(p, roots)
 	if err != nil {
 		return false, err
 	}

@@ -117,10 +117,10 @@ func (e *evaluation) lift(r *compiledRule) *Lifted {
 	return found
 }
 
-// specHash is the object's, "" when it can't be read as its kind.
+// specHash is the object's, "" when there is none.
 func (e *evaluation) specHash() string {
 	if e.hash == nil {
-		hash, err := hashOf(e.kind.name, e.object)
+		hash, err := hashOf(e.object)
 		if err != nil {
 			hash = ""
 		}

@@ -45,7 +45,10 @@ func FuzzCompile(f *testing.F) {
 			return
 		}
 		rules := g.rules.Load()
-		e := g.admission(t.Context(), rules, rules.kinds[name], Request{Operation: admissionv1.Create, Object: objects[name]})
+		e, err := g.admission(t.Context(), rules, rules.kinds[name], Request{Operation: admissionv1.Create, Object: objects[name]})
+		if err != nil {
+			t.Fatal(err)
+		}
 		e.add(&Verdict{}, compiled.rule)
 		if spent := maxRequestCost - e.left.units; spent > 4*maxRuleCost {
 			t.Errorf("cost %d, estimated at most %d", spent, compiled.rule.condition.cost)

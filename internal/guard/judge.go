@@ -62,7 +62,7 @@ func (e *evaluation) leavesAlone(r *compiledRule) bool {
 	if r.unchanged == nil || e.oldObject == nil {
 		return false
 	}
-	unchanged, err := e.holds(*r.unchanged)
+	unchanged, err := e.holdsOver(*r.unchanged, e.asWritten)
 	return err == nil && unchanged
 }
 

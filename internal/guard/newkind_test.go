@@ -5,12 +5,27 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
-// TestAKindNeedsOnlyACRDAndACatalogue: the engine doesn't know Widgets.
-func TestAKindNeedsOnlyACRDAndACatalogue(t *testing.T) {
+// Widget is a kind of which the engine knows nothing.
+type Widget struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Spec              map[string]any `json:"spec"`
+}
+
+// DeepCopyObject is shallow, which is enough here.
+func (w *Widget) DeepCopyObject() runtime.Object {
+	is := *w
+	return &is
+}
+
+func TestAKindNeedsOnlyATypeACRDAndACatalogue(t *testing.T) {
+	scheme.AddKnownTypes(v1alpha1.GroupVersion, &Widget{})
 	g, err := newGuard(Options{}, os.DirFS("testdata/widget/catalog"), os.DirFS("testdata/widget/crds"))
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +46,7 @@ func TestAKindNeedsOnlyACRDAndACatalogue(t *testing.T) {
 		t.Fatalf("got %+v", results[0])
 	}
 	for color, allowed := range map[string]bool{"blue": true, "green": false} {
-		content := object(t, "{apiVersion: autohealer.resourcestack.com/v1alpha1, kind: Widget, metadata: {name: w, namespace: n}, spec: {size: 50, color: "+color+"}}")
+		content := object(t, "{apiVersion: autohealer.resourcestack.com/v1alpha1, kind: Widget, metadata: {name: w, namespace: ns}, spec: {size: 50, color: "+color+"}}")
 		if v := g.Review(t.Context(), Request{Operation: admissionv1.Create, Object: content}); v.Allowed != allowed {
 			t.Errorf("%s: allowed %v: %s", color, v.Allowed, v.Message())
 		}

@@ -108,6 +108,14 @@ func TestCheckGuardrail(t *testing.T) {
 			`{name: r, kinds: [ConditionSet], expression: "dyn(object.spec).effect"}`,
 			[]RuleError{{"r", "expression", "ConditionSet", "1:1: returns dyn, want bool\n | dyn(object.spec).effect\n | ^"}},
 		},
+		"what isn't judged when it changes": {
+			`{name: r, kinds: [ConditionSet], expression: "size(object.metadata.finalizers) == 0"}`,
+			[]RuleError{{"r", "expression", "ConditionSet", "1:21: undefined field 'finalizers'; of metadata a rule may read annotations, creationTimestamp, generateName, generation, labels, name, namespace, uid: a change of anything else isn't judged\n | size(object.metadata.finalizers) == 0\n | ....................^"}},
+		},
+		"nor the status": {
+			`{name: r, kinds: [WeederConfig], expression: "!has(oldObject.status)"}`,
+			[]RuleError{{"r", "expression", "WeederConfig", "1:5: undefined field 'status'; of an object a rule may read apiVersion, kind, metadata, spec: a change of anything else isn't judged\n | !has(oldObject.status)\n | ....^"}},
+		},
 		"an escaped keyword": {
 			`{name: r, kinds: [ConditionSet], expression: "has(object.spec.__for__)"}`,
 			[]RuleError{{"r", "expression", "ConditionSet", "1:4: write for instead of __for__\n | has(object.spec.__for__)\n | ...^"}},
@@ -298,7 +306,10 @@ func TestRulesOfGuardrailsDoNotUseUpWhatTheBuiltInOnesNeed(t *testing.T) {
 	g := newTestGuard(t, nil)
 	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", noEviction)})
 	rules := g.rules.Load()
-	e := g.admission(t.Context(), rules, rules.kinds["ConditionSet"], Request{Operation: admissionv1.Create, Object: conditionSet(t, evictingSpec)})
+	e, err := g.admission(t.Context(), rules, rules.kinds["ConditionSet"], Request{Operation: admissionv1.Create, Object: conditionSet(t, evictingSpec)})
+	if err != nil {
+		t.Fatal(err)
+	}
 	e.left.units = 1
 	v := e.atAdmission()
 	if got := v.RuleIDs(); !slices.Contains(got, "platform/no-eviction") || !slices.Contains(got, "conditionset/matches-healthy-nodes") {

@@ -50,5 +50,9 @@ func errorAtStart(expression, format string, args ...any) error {
 // issuesError is the first error that CEL found: the others often follow from it.
 func issuesError(expression string, issues *cel.Issues) error {
 	first := issues.Errors()[0]
-	return errorAt(expression, first.Location, "%s", oneLine(first.Message))
+	message := oneLine(first.Message)
+	if field, undefined := strings.CutPrefix(message, "undefined field "); undefined {
+		message += whatMayBeRead(expression, strings.Trim(field, "'"))
+	}
+	return errorAt(expression, first.Location, "%s", message)
 }

@@ -39,18 +39,31 @@ func (g *Guard) Review(ctx context.Context, req Request) Verdict {
 	if req.OldObject != nil && leavesBehaviour(req.OldObject, req.Object) {
 		return Verdict{Allowed: true, RuleSetHash: kind.hash}
 	}
-	return g.admission(ctx, rules, kind, req).atAdmission()
+	e, err := g.admission(ctx, rules, kind, req)
+	if err != nil {
+		return Verdict{RuleSetHash: kind.hash, Skipped: []Skip{unreadable(err)}}
+	}
+	return e.atAdmission()
 }
 
 // admission is the evaluation of a request.
-func (g *Guard) admission(ctx context.Context, rules *ruleSet, kind *kindRules, req Request) *evaluation {
-	e := g.evaluation(ctx, rules, kind, req.Object)
-	if req.Operation == admissionv1.Create {
-		e.object = stamped(req.Object, e.now)
+func (g *Guard) admission(ctx context.Context, rules *ruleSet, kind *kindRules, req Request) (*evaluation, error) {
+	object, err := canonical(kind.name, req.Object)
+	if err != nil {
+		return nil, err
 	}
-	e.oldObject = req.OldObject
+	e := g.evaluation(ctx, rules, kind, object)
+	if req.Operation == admissionv1.Create {
+		e.object = stamped(object, e.now)
+	}
+	if req.OldObject != nil {
+		if e.oldObject, err = canonical(kind.name, req.OldObject); err != nil {
+			e.oldObject = req.OldObject // what an earlier release stored must not keep anybody from repairing it
+		}
+	}
+	e.asWritten = asWritten{evaluation: e, object: req.Object, oldObject: req.OldObject}
 	e.request = admissionRequest(req)
-	return e
+	return e, nil
 }
 
 // stamped has the time of creation, which the API server sets before it asks; an object from a file has none.

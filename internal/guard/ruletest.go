@@ -34,7 +34,10 @@ func (g *Guard) RunTest(ctx context.Context, name string, test Test) (Verdict, e
 			return Verdict{}, fmt.Errorf("read oldObject: %w", err)
 		}
 	}
-	e := g.admission(ctx, g.rules.Load(), kind, req)
+	e, err := g.admission(ctx, g.rules.Load(), kind, req)
+	if err != nil {
+		return Verdict{}, err
+	}
 	if e.exceptions, e.facts = nil, (TestFacts{Complete: true}); test.Facts != nil {
 		e.facts = *test.Facts
 	}

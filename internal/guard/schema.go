@@ -41,7 +41,7 @@ const (
 )
 
 // objectType is the declared type of a kind. SchemaDeclType leaves out fields without a type and nearly all of
-// metadata; both are completed here, in memory, so that rules may read them.
+// metadata; both are completed here, in memory, so that rules may read them. What they may not read is left out.
 func objectType(crd *extv1.CustomResourceDefinition) (*decl.DeclType, error) {
 	var in apiextensions.JSONSchemaProps
 	err := extv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(crd.Spec.Versions[0].Schema.OpenAPIV3Schema, &in, nil)
@@ -68,6 +68,7 @@ func objectType(crd *extv1.CustomResourceDefinition) (*decl.DeclType, error) {
 		}
 		return false
 	}}
+	delete(s.Properties, "status")
 	visitor.Visit(s)
 	s.Properties["metadata"] = metadataSchema()
 	for _, name := range []string{"apiVersion", "kind"} {
@@ -80,7 +81,7 @@ func textSchema(length int64) schema.Structural {
 	return schema.Structural{Generic: schema.Generic{Type: "string"}, ValueValidation: &schema.ValueValidation{MaxLength: &length}}
 }
 
-// metadataSchema has the fields of ObjectMeta that a rule may want; the bounds are the API server's own.
+// metadataSchema has judgedMetadata; the bounds are the API server's own.
 func metadataSchema() schema.Structural {
 	text := textSchema
 	texts := func(length int64) schema.Structural {
@@ -91,12 +92,10 @@ func metadataSchema() schema.Structural {
 			AdditionalProperties: &schema.StructuralOrBool{Structural: &value},
 		}
 	}
-	item, items := text(316), int64(32)
 	return schema.Structural{Generic: schema.Generic{Type: "object"}, Properties: map[string]schema.Structural{
 		"name": text(253), "generateName": text(253), "namespace": text(63), "uid": text(36),
-		"creationTimestamp": text(32), "deletionTimestamp": text(32),
-		"labels": texts(63), "annotations": texts(262144),
+		"creationTimestamp": text(32),
+		"labels":            texts(63), "annotations": texts(262144),
 		"generation": {Generic: schema.Generic{Type: "integer"}},
-		"finalizers": {Generic: schema.Generic{Type: "array"}, Items: &item, ValueValidation: &schema.ValueValidation{MaxItems: &items}},
 	}}
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -107,17 +106,6 @@ func (g *Guard) admit(ctx context.Context, obj client.Object) (Verdict, error) {
 	return g.evaluation(ctx, rules, kind, content).atRunTime(), nil
 }
 
-// contentOf is an object as rules see it at admission, too: one from an informer doesn't say what kind it is.
-func contentOf(kind string, obj client.Object) (map[string]any, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
-	if err != nil {
-		return nil, fmt.Errorf("convert %s: %w", kind, err)
-	}
-	content = maps.Clone(content) // an unstructured object gives its own map
-	content["apiVersion"], content["kind"] = v1alpha1.GroupVersion.String(), kind
-	return content, nil
-}
-
 // SpecHash is the SHA-256 of an object's spec, in hexadecimal: equal specs give equal hashes, whatever the order of their
 // maps, and whether or not they write down fields that say nothing. It isn't cut short: who writes both specs could look
 // for two with the same hash, one to be excepted and one to be used.
@@ -130,24 +118,14 @@ func SpecHash(obj client.Object) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return hashOf(gvk.Kind, content)
+	return hashOf(content)
 }
 
-// hashOf reads content as its Go type, which gives webhook, controllers and tools the same text.
-func hashOf(kind string, content map[string]any) (string, error) {
-	obj, err := scheme.New(v1alpha1.GroupVersion.WithKind(kind))
-	if err != nil {
-		return "", fmt.Errorf("make a %q: %w", kind, err)
-	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, obj); err != nil {
-		return "", fmt.Errorf("read %s: %w", kind, err)
-	}
-	if content, err = runtime.DefaultUnstructuredConverter.ToUnstructured(obj); err != nil {
-		return "", fmt.Errorf("convert %s: %w", kind, err)
-	}
+// hashOf hashes content that contentOf gave: webhook, controllers and tools have the same text then.
+func hashOf(content map[string]any) (string, error) {
 	text, err := json.Marshal(content["spec"])
 	if err != nil {
-		return "", fmt.Errorf("encode spec of %s: %w", kind, err)
+		return "", fmt.Errorf("encode spec: %w", err)
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:]), nil

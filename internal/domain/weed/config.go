@@ -59,8 +59,8 @@ func NewConfig(wc *v1alpha1.WeederConfig, ownNamespace string) (*Config, error) 
 		Evict:       spec.Deletion == v1alpha1.Evict, Observe: spec.Mode == v1alpha1.Observe,
 		MaxDeletions: defaultMaxDeletions, MaxRepeats: defaultMaxRepeats, Account: defaultAccount, stored: wc.Status.DeepCopy(),
 	}
-	if spec.MaxDeletionsPerWatch != 0 {
-		c.MaxDeletions = int(spec.MaxDeletionsPerWatch)
+	if spec.MaxDeletionsPerWatch != nil {
+		c.MaxDeletions = int(*spec.MaxDeletionsPerWatch)
 	}
 	if spec.MaxRepeatsPerOwner != nil {
 		c.MaxRepeats = int(*spec.MaxRepeatsPerOwner)

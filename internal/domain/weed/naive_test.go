@@ -48,7 +48,7 @@ func (w *world) forbidden(p *corev1.Pod, wc *v1alpha1.WeederConfig, service stri
 		return "excluded"
 	case p.Name == service+"-0" || p.Name == service+"-1":
 		return "the Service's own"
-	case window.deleted >= int(wc.Spec.MaxDeletionsPerWatch):
+	case window.deleted >= int(*wc.Spec.MaxDeletionsPerWatch):
 		return "budget"
 	case replacement && repeats >= int(*wc.Spec.MaxRepeatsPerOwner):
 		return "repeats"

@@ -34,7 +34,7 @@ against the CRD of each of their kinds before the Guardrail is stored. They may 
 
 | name | what | holds at run time |
 |---|---|---|
-| ` + "`object`" + ` | the object, with its metadata; a field that may be absent needs ` + "`has()`" + ` or ` + "`.?field.orValue()`" + `; durations and times are texts: ` + "`duration(object.spec.for)`" + ` | yes |
+| ` + "`object`" + ` | its ` + "`apiVersion`, `kind`, `spec`" + `, and of ` + "`metadata`" + ` annotations, creationTimestamp, generateName, generation, labels, name, namespace and uid: a change of anything else isn't judged; a field that may be absent needs ` + "`has()`" + ` or ` + "`.?field.orValue()`" + `; durations and times are texts: ` + "`duration(object.spec.for)`" + ` | yes |
 | ` + "`oldObject`" + ` | the stored object on an update, else null | no: judges creations and updates |
 | ` + "`request`" + ` | who asks, and for what: ` + "`request.userInfo.username`" + ` | no |
 | ` + "`authorizer`" + ` | what an account may do: ` + "`authorizer.serviceAccount(namespace, name).group('').resource('pods').namespace(n).check('delete').allowed()`" + `; at most two questions a rule, whose answers are believed for a minute | where every use is ` + "`authorizer.serviceAccount(…)`" + ` |

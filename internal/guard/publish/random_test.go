@@ -111,10 +111,13 @@ var conditionSetFields = fields{
 			"DeletionCandidateOfClusterAutoscaler", "example.com/ToBeDeletedByClusterAutoscaler", "a/b/c", "/x", "x/", "A.B/c", "with space",
 			"line\nbreak", "quote'\"\\", "ümlaut", strings.Repeat("x", 64), strings.Repeat("x", 63))
 	},
-	"for":                 func(r *rand.Rand) any { return pick(r, "0s", "1m", "90s", "1h30m") },
-	"evictAfter":          func(r *rand.Rand) any { return pick(r, "0s", "10m") },
-	"recoverAfter":        func(r *rand.Rand) any { return pick(r, "0s", "5m") },
-	"mode":                func(r *rand.Rand) any { return pick(r, "Enforce", "Observe") },
+	"for":          func(r *rand.Rand) any { return pick(r, "0s", "1m", "90s", "1h30m") },
+	"evictAfter":   func(r *rand.Rand) any { return pick(r, "0s", "10m") },
+	"recoverAfter": func(r *rand.Rand) any { return pick(r, "0s", "5m") },
+	"mode":         func(r *rand.Rand) any { return pick(r, "Enforce", "Observe") },
+	"nodeSelector": func(r *rand.Rand) any {
+		return pick(r, map[string]any{}, map[string]any{"matchLabels": map[string]any{}}, map[string]any{"matchExpressions": []any{}}, map[string]any{"matchLabels": map[string]any{"a": ""}})
+	},
 	"includeControlPlane": func(r *rand.Rand) any { return pick(r, true, false) },
 	"maxNodes": func(r *rand.Rand) any {
 		return pick[any](r, int64(0), int64(1), int64(500), "0%", "00%", "1%", "51%", "100%")
