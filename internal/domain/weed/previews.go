@@ -3,7 +3,6 @@ package weed
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -92,11 +91,13 @@ func (s *sample) names() (names []string) {
 }
 
 func (v *viewer) viewNamespace(namespace string) {
-	open := map[string]bool{}
+	open := map[string]*Window{}
 	for name := range v.cs.Services {
 		key := types.NamespacedName{Namespace: namespace, Name: name}
 		v.viewService(key)
-		open[name] = v.wouldOpen(key)
+		if v.wouldOpen(key) {
+			open[name] = &Window{Namespace: namespace, Service: name, Ends: v.at.Now.Add(v.cs.WatchDuration)}
+		}
 	}
 	neighbors := slices.DeleteFunc(slices.Clone(v.others), func(m *matcher) bool { return !v.holds(m.configState, namespace) })
 	var looping []*podState
@@ -180,22 +181,13 @@ func (v *viewer) backs(p *podState, service string) bool {
 }
 
 // viewDeletions asks the planner, as if the config were admitted and enforced, for the windows that would be open.
-func (v *viewer) viewDeletions(looping []*podState, open map[string]bool) {
-	slices.SortFunc(looping, func(a, b *podState) int { return strings.Compare(a.Name, b.Name) })
-	enforcing, spent := *v.cs.Config, map[string]int{}
+func (v *viewer) viewDeletions(looping []*podState, open map[string]*Window) {
+	slices.SortFunc(looping, byName)
+	enforcing := *v.cs.Config
 	enforcing.Observe = false
+	t := &trial{y: v.Yard, config: &enforcing, standing: Active, at: Moment{Now: v.at.Now}, open: open}
 	for _, p := range looping {
-		in := Input{Pod: p.Pod, Autohealers: p.autohealers(v.ownNamespace), At: Moment{Now: v.at.Now},
-			Past: v.ledger.past(p.Workload(), p.Pod, p.firstSeen, v.at.Now)}
-		for _, service := range v.cs.of(p.Pod) {
-			if open[service] {
-				in.Openings = append(in.Openings, Opening{Config: &enforcing, Standing: Active, Backing: v.backs(p, service), Window: Window{
-					Namespace: p.Namespace, Service: service, Ends: v.at.Now.Add(enforcing.WatchDuration), Deleted: spent[service],
-				}})
-			}
-		}
-		if plan := PlanPod(in); plan.Delete != nil {
-			spent[plan.Delete.Service]++
+		if plan := t.plan(p, v.cs.of(p.Pod)); plan.Delete != nil {
 			v.deleted.add(p.Key(), "")
 		}
 	}

@@ -1,0 +1,187 @@
+package weed_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/weed"
+)
+
+// told is an outlook in words: of each Service its state, and what becomes of its crash-looping dependents.
+func told(t *testing.T, y *weed.Yard, wc *v1alpha1.WeederConfig, standing weed.Standing, limits limit.Limits, now weed.Moment) string {
+	t.Helper()
+	o, err := y.Outlook(wc, standing, limits, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, s := range o.Services {
+		state := "no endpoints"
+		if s.Endpoints {
+			state = fmt.Sprintf("ready %t", s.Ready)
+		}
+		if s.Open {
+			state += fmt.Sprintf(", open for %s", s.Window.Ends.Sub(now.Now))
+		}
+		for _, p := range s.Pods {
+			verdict := "deleted"
+			if p.Hold.Reason != "" {
+				verdict = string(p.Hold.Reason)
+			}
+			state += fmt.Sprintf(", %s %s", p.Pod.Name, verdict)
+		}
+		lines = append(lines, fmt.Sprintf("%s of %d: %s", s.Service, s.Dependents, state))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func TestOutlook(t *testing.T) {
+	y := newYard()
+	for _, p := range []struct {
+		name    string
+		options []podOption
+	}{
+		{"etcd-0", []podOption{readySince(-time.Minute)}},
+		{"cache-0", nil},
+		{"queue-0", []podOption{readySince(-time.Hour)}},
+		{"api-run", nil},
+		{"api-loop", []podOption{backOff}},
+		{"api-wait", []podOption{waiting}},
+		{"api-bare", []podOption{backOff, ownerless}},
+		{"web-1", []podOption{backOff}},
+	} {
+		y.ObservePod(weed.ReadPod(newPod(p.name, p.options...)), at(0))
+	}
+	y.ObserveSlice(newSlice("a", "etcd", "etcd-0"), at(0))
+	y.ObserveSlice(newSlice("b", "cache", "cache-0:notready"), at(0))
+	y.ObserveSlice(newSlice("c", "queue", "queue-0"), at(0))
+	y.MarkSynced(at(0))
+	const spec = `
+watchDuration: 2m
+servicesAndDependantSelectors:
+  etcd: {podSelectors: [{matchLabels: {app: api}}]}
+  cache: {podSelectors: [{matchExpressions: [{key: app, operator: In, values: [api, web]}]}]}
+  queue: {podSelectors: [{matchLabels: {app: web}}]}
+  typo: {podSelectors: [{matchLabels: {app: none}}]}
+`
+	// etcd's window is open; each other Service is as if it recovered now.
+	for name, test := range map[string]struct {
+		more     string
+		standing weed.Standing
+		limits   func(*limit.Limits)
+		now      time.Duration
+		want     string
+	}{
+		"now": {"", weed.Active, nil, 0, `
+cache of 5: ready false, api-bare NoController, api-loop deleted, api-wait deleted, web-1 deleted
+etcd of 4: ready true, open for 1m0s, api-bare NoController, api-loop deleted, api-wait deleted
+queue of 1: ready true, web-1 deleted
+typo of 0: no endpoints`},
+		"once the window is over": {"", weed.Active, nil, time.Minute, `
+cache of 5: ready false, api-bare NoController, api-loop deleted, api-wait deleted, web-1 deleted
+etcd of 4: ready true, api-bare NoController, api-loop deleted, api-wait deleted
+queue of 1: ready true, web-1 deleted
+typo of 0: no endpoints`},
+		"with a budget": {"maxDeletionsPerWatch: 1", weed.Active, nil, 0, `
+cache of 5: ready false, api-bare NoController, api-loop deleted, api-wait MaxDeletionsPerWatch, web-1 MaxDeletionsPerWatch
+etcd of 4: ready true, open for 1m0s, api-bare NoController, api-loop deleted, api-wait MaxDeletionsPerWatch
+queue of 1: ready true, web-1 deleted
+typo of 0: no endpoints`},
+		"with a cluster-wide limit": {"", weed.Active, func(l *limit.Limits) { l.MaxPodDeletionsPerMinute = 3 }, 0, `
+cache of 5: ready false, api-bare NoController, api-loop deleted, api-wait MaxPodDeletionsPerMinute, web-1 MaxPodDeletionsPerMinute
+etcd of 4: ready true, open for 1m0s, api-bare NoController, api-loop deleted, api-wait deleted
+queue of 1: ready true, web-1 deleted
+typo of 0: no endpoints`},
+		"when it is refused": {"", weed.Refused, nil, 0, `
+cache of 5: ready false, api-bare NoController, api-loop NotAdmitted, api-wait NotAdmitted, web-1 NotAdmitted
+etcd of 4: ready true, open for 1m0s, api-bare NoController, api-loop NotAdmitted, api-wait NotAdmitted
+queue of 1: ready true, web-1 NotAdmitted
+typo of 0: no endpoints`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			limits := limit.Builtin()
+			if test.limits != nil {
+				test.limits(&limits)
+			}
+			got := told(t, y, newWeederConfig(t, "ns", "new", spec+test.more), test.standing, limits, at(test.now))
+			expect(t, "outlook", "\n"+got, test.want)
+		})
+	}
+}
+
+// TestOutlookTakesWindowsFromTheStatus: a manager that has watched knows of recoveries that pods don't tell any more.
+func TestOutlookTakesWindowsFromTheStatus(t *testing.T) {
+	y := newYard()
+	y.ObservePod(weed.ReadPod(newPod("etcd-0", readySince(-time.Hour))), at(0))
+	y.ObservePod(weed.ReadPod(newPod("api-1", backOff)), at(0))
+	y.ObserveSlice(newSlice("a", "etcd", "etcd-0"), at(0))
+	wc := newWeederConfig(t, "ns", "wc", etcdForAPI)
+	wc.Status.Windows = []v1alpha1.RecoveryWindow{{Recovery: v1alpha1.Recovery{Namespace: "ns", Service: "etcd"}, Deleted: 1}}
+	wc.Status.Windows[0].Time.Time = noon.Add(-30 * second)
+	y.ObserveConfig(compiled(t, wc), weed.Frozen, at(0))
+	y.MarkSynced(at(0))
+	expect(t, "outlook", told(t, y, newWeederConfig(t, "ns", "wc", etcdForAPI), weed.Active, limit.Builtin(), at(0)),
+		"etcd of 1: ready true, open for 1m30s, api-1 deleted")
+	expect(t, "with its budget spent", told(t, y, newWeederConfig(t, "ns", "wc", etcdForAPI+"maxDeletionsPerWatch: 1"), weed.Active, limit.Builtin(), at(0)),
+		"etcd of 1: ready true, open for 1m30s, api-1 MaxDeletionsPerWatch")
+	expect(t, "another config has no window", told(t, y, newWeederConfig(t, "ns", "other", etcdForAPI), weed.Active, limit.Builtin(), at(0)),
+		"etcd of 1: ready true, api-1 deleted")
+}
+
+// TestOutlookSaysWhatDecideDoes: what is foretold is what is done, budgets, limits and repeats included.
+func TestOutlookSaysWhatDecideDoes(t *testing.T) {
+	limits := limit.Builtin()
+	for name, more := range map[string]string{
+		"as it comes": "", "with a budget": "maxDeletionsPerWatch: 3", "without init containers": "includeInitContainers: false", "observing": "mode: Observe",
+		"without repeats": "maxRepeatsPerOwner: 0",
+	} {
+		for _, most := range []int{0, 2, 5, 60} {
+			t.Run(fmt.Sprintf("%s, %d a minute", name, most), func(t *testing.T) {
+				y := watchingEtcd(t, etcdForAPI+more, newPod("api-0", backOff))
+				limits.MaxPodDeletionsPerMinute = most
+				y.SetLimits(limits)
+				recoverEtcd(y, 0)
+				if _, next := y.Decide(key("api-0"), at(0), ""); next == weed.Delete {
+					y.Confirm(key("api-0"), "api-0-uid")
+					y.ForgetPod(key("api-0"))
+				}
+				for i := range 4 {
+					y.ObservePod(weed.ReadPod(newPod(fmt.Sprintf("api-old%d", i), backOff, owned("StatefulSet", "old"))), at(second))
+					y.ObservePod(weed.ReadPod(newPod(fmt.Sprintf("api-new%d", i), backOff, created(10*second))), at(15*second))
+				}
+				y.ObservePod(weed.ReadPod(newPod("api-bare", backOff, ownerless)), at(second))
+				now := at(20 * second)
+				o, err := y.Outlook(newWeederConfig(t, "ns", "wc", etcdForAPI+more), weed.Active, limits, now)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var foretold, done []string
+				for _, p := range o.Services[0].Pods {
+					foretold = append(foretold, p.Pod.Name+" "+string(p.Hold.Reason))
+				}
+				for _, p := range o.Services[0].Pods {
+					done = append(done, p.Pod.Name+" "+outcome(y, p.Pod, now))
+				}
+				expect(t, "outlook", strings.Join(foretold, "\n"), strings.Join(done, "\n"))
+			})
+		}
+	}
+}
+
+// outcome of a decision: the reason for which a pod isn't deleted, "" when it is.
+func outcome(y *weed.Yard, pod types.NamespacedName, now weed.Moment) string {
+	plan, next := y.Decide(pod, now, "")
+	if next == weed.Delete {
+		return ""
+	}
+	if len(plan.Holds) == 0 {
+		return "nothing to decide"
+	}
+	return string(plan.Holds[0].Reason)
+}
