@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/cmd/rights"
 	"github.com/resourcestack/autohealer/controllers"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
@@ -59,7 +60,7 @@ func run(ctx context.Context, o options) error {
 }
 
 func addAll(mgr ctrl.Manager, o options, facts *kube.Facts, serving certificate, leads func() bool) error {
-	asking, err := newAuthorizer(mgr.GetConfig())
+	asking, err := rights.NewAuthorizer(mgr.GetConfig())
 	if err != nil {
 		return err
 	}

@@ -26,9 +26,11 @@ func (a *App) factsExport() *cobra.Command {
 		Use:   "export [-o FILE]",
 		Short: "Write what previews need to know of a cluster",
 		Long: `Write what previews need to know of a cluster: nodes with their labels, taints and conditions, their leases, which DaemonSets
-they can't do without, and Autohealer's policies. With the file, validate and plan say offline what they would say now.
+they can't do without; namespaces, Services and which pods are behind them; of pods their labels, owners, and which
+containers crash-loop; and Autohealer's policies. With the file, validate and plan say offline what they would say now, but
+for what service accounts may do.
 
-The file names nodes and their labels. It holds no Secrets, no pods and no annotations of others.`,
+The file names nodes, pods and their labels. It holds no Secrets, nothing of pods' specs, and no annotations of others.`,
 		Example: `  kubectl autohealer facts export -o facts.yaml
   kubectl autohealer validate -R -f policies/ --facts facts.yaml`,
 		Args: cobra.NoArgs,

@@ -1,17 +1,21 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/check"
 	"github.com/resourcestack/autohealer/internal/cli/manifest"
 	"github.com/resourcestack/autohealer/internal/cli/report"
+	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
 
 type planOptions struct {
@@ -25,15 +29,19 @@ func (a *App) plan() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE",
 		Short: "Tell what policies would do to the cluster now",
-		Long: `Tell what policies would do to the cluster now: how many nodes they match, which, and what the limits hold back.
+		Long: `Tell what policies would do to the cluster now. Of a ConditionSet: how many nodes it matches, which, and what the limits
+hold back. Of a WeederConfig: for which Services a window is or would be open, which pods would be deleted, which not, and
+why; for each other Service the same as if it recovered now.
 
-It reads nodes, their leases, DaemonSets and policies once, and writes nothing. Of several policies in -f each is judged as
-if those before it had been applied. With --facts it asks a file instead of a cluster.
+It reads nodes, their leases, DaemonSets, namespaces, Services, EndpointSlices, pods and policies once, and writes nothing.
+Of several policies in -f each is judged as if those before it had been applied. With --facts it asks a file instead of a
+cluster.
 
 Exit code: 0 nothing would be done; 1 something would; 2 the command line is wrong or the command failed; 3 a policy would
 be refused.`,
 		Example: `  # before a policy is applied
   kubectl autohealer plan -f kernel-deadlock.yaml
+  kubectl autohealer plan -f weeder.yaml
 
   # without access to the cluster
   kubectl autohealer facts export -o facts.yaml
@@ -70,7 +78,7 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 		return err
 	}
 	if len(forecast.Plans) == 0 {
-		return fmt.Errorf("--filename: there is no ConditionSet in %s", strings.Join(o.filenames, ", "))
+		return fmt.Errorf("--filename: there is no ConditionSet or WeederConfig in %s", strings.Join(o.filenames, ", "))
 	}
 	if err := forecast.Write(a.Out, o.output.value); err != nil {
 		return err
@@ -87,7 +95,7 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 func (a *App) planAll(ctx context.Context, w *world, documents []manifest.Document) ([]report.Plan, error) {
 	var plans []report.Plan
 	for _, d := range documents {
-		if !check.Ours(d) || len(d.Problems) == 0 && d.Object["kind"] != "ConditionSet" {
+		if !check.Ours(d) || len(d.Problems) == 0 && !slices.Contains([]any{"ConditionSet", "WeederConfig"}, d.Object["kind"]) {
 			continue
 		}
 		p, err := a.planOne(ctx, w, d)
@@ -99,28 +107,60 @@ func (a *App) planAll(ctx context.Context, w *world, documents []manifest.Docume
 	return plans, nil
 }
 
-// planOne asks rules and planner about one set, as an update where one of its name is stored. An admitted one is in force
+// planOne asks rules and planner about one policy, as an update where one of its name is stored. An admitted one is in force
 // for those that follow, as when all are applied in their order.
 func (a *App) planOne(ctx context.Context, w *world, d manifest.Document) (report.Plan, error) {
-	name := keyOf(d.Object).name
-	old, err := w.facts.Object(name)
+	key := keyOf(d.Object)
+	old, err := w.facts.Object(key.kind, cmp.Or(key.namespace, metav1.NamespaceDefault), key.name)
 	if err != nil {
 		return report.Plan{}, err
 	}
 	p := report.Plan{Report: w.checker.Document(ctx, d, old)}
-	if p.Report.Stored == nil {
+	switch {
+	case p.Report.Stored == nil:
 		return p, nil
+	case p.Report.Kind == "WeederConfig":
+		return p, a.planWeeder(w, &p)
 	}
+	return p, a.planSet(w, &p)
+}
+
+func (a *App) planSet(w *world, p *report.Plan) error {
 	p.Set = &v1alpha1.ConditionSet{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(p.Report.Stored, p.Set); err != nil {
-		return p, fmt.Errorf("read ConditionSet: %w", err)
+		return fmt.Errorf("read ConditionSet: %w", err)
 	}
 	p.Preview = w.facts.PreviewConditionSet(p.Set, w.checker.Guard().Policy().Limits, a.Clock.Now())
 	if p.Report.Allowed {
 		w.facts.Apply(p.Set)
 	}
-	if sum, ok := w.facts.Summary(name); ok {
+	if sum, ok := w.facts.Summary(p.Set.Name); ok {
 		p.TaintedNow, p.BreakerOpens = sum.Tainted, sum.Breaker != nil && !sum.Breaker.Reset
 	}
-	return p, nil
+	return nil
+}
+
+func (a *App) planWeeder(w *world, p *report.Plan) error {
+	wc := &v1alpha1.WeederConfig{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(p.Report.Stored, wc); err != nil {
+		return fmt.Errorf("read WeederConfig: %w", err)
+	}
+	if !w.facts.KnowsWorkloads() {
+		return fmt.Errorf("WeederConfig %s/%s: the facts have no pods and Services; write them anew with facts export, as a user who may list both everywhere", wc.Namespace, wc.Name)
+	}
+	policy := w.checker.Guard().Policy()
+	standing := weed.Active
+	switch {
+	case !p.Report.Allowed:
+		standing = weed.Refused
+	case policy.Paused():
+		standing = weed.Paused
+	}
+	p.Weeder = &report.WeederPlan{
+		Config: wc, Preview: w.facts.PreviewWeederConfig(wc, policy.Limits, a.Clock.Now()), Outlook: w.facts.OutlookOf(wc, standing, policy.Limits),
+	}
+	if p.Report.Allowed {
+		w.facts.ApplyWeederConfig(wc)
+	}
+	return nil
 }

@@ -6,8 +6,10 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 )
 
@@ -36,6 +38,8 @@ type App struct {
 	Clock clock.PassiveClock
 	// Config reads kubeconfig and kubectl's flags for clusters.
 	Config *genericclioptions.ConfigFlags
+	// Rights makes what asks a cluster what accounts may do. Without it, rules that ask are listed as skipped.
+	Rights func(*rest.Config) (authorizer.UnconditionalAuthorizer, error)
 
 	// began: the command line was understood.
 	began bool

@@ -8,6 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/client-go/rest"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/check"
@@ -49,11 +52,11 @@ func (a *App) newWorld(ctx context.Context, s *snapshot.Snapshot, p policies) (*
 	}
 	g.SetGuardrails(opts.Guardrails) //nolint:contextcheck // compiling waits for nothing
 	g.SetExceptions(opts.Exceptions)
-	facts, err := snapshot.NewFacts(ctx, s, g)
+	facts, err := snapshot.NewFacts(ctx, s, g, check.OwnNamespace)
 	if err != nil {
 		return nil, err
 	}
-	opts.Facts, opts.Planners, opts.Stored = facts, facts.Planners(), s
+	opts.Facts, opts.Planners, opts.Stored, opts.Authorizer = facts, facts.Planners(), s, s.Rights
 	checker, err := check.New(opts)
 	return &world{checker: checker, snapshot: s, facts: facts}, err
 }
@@ -120,7 +123,28 @@ func (a *App) readLive(ctx context.Context) (*snapshot.Snapshot, error) {
 	if show {
 		fmt.Fprint(a.ErrOut, "\r\x1b[K")
 	}
+	if err != nil {
+		return nil, err
+	}
+	s.Rights, err = a.rights(ctx, cfg)
 	return s, err
+}
+
+// rights asks a cluster what accounts may do; nil when its user may not ask that.
+func (a *App) rights(ctx context.Context, cfg *rest.Config) (authorizer.UnconditionalAuthorizer, error) {
+	if a.Rights == nil {
+		return nil, nil
+	}
+	asking, err := a.Rights(cfg)
+	if err != nil {
+		return nil, err
+	}
+	anybody := authorizer.AttributesRecord{User: &user.DefaultInfo{Name: user.Anonymous}, Verb: "get", Resource: "pods", ResourceRequest: true}
+	if _, _, err := asking.Authorize(ctx, anybody); err != nil {
+		fmt.Fprintln(a.ErrOut, "warning: what service accounts may do can't be asked:", err)
+		return nil, nil
+	}
+	return asking, nil
 }
 
 // readPolicies reads Guardrails and exceptions from files.

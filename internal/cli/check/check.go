@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/utils/clock"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -28,6 +29,8 @@ type Options struct {
 	Planners map[string]guard.Planner
 	// Stored policies of the cluster, for the rules that look at them.
 	Stored guard.Stored
+	// Authorizer answers what accounts may do. Without it, rules that ask are listed as skipped.
+	Authorizer authorizer.UnconditionalAuthorizer
 	// Guardrails whose rules judge too, and Exceptions to rules.
 	Guardrails []*v1alpha1.Guardrail
 	Exceptions []*v1alpha1.GuardrailException
@@ -46,8 +49,8 @@ type Checker struct {
 // builtin CRDs are compiled once: they don't change, and may be used by several at a time.
 var builtin = sync.OnceValues(func() (map[schema.GroupVersionKind]*definition, error) { return readDefinitions(crds.FS) })
 
-// ownNamespace is where config/default installs Autohealer.
-const ownNamespace = "autohealer-system"
+// OwnNamespace is where config/default installs Autohealer.
+const OwnNamespace = "autohealer-system"
 
 // New compiles the CRDs and the catalogue that this program was built with.
 //
@@ -58,7 +61,8 @@ func New(opts Options) (*Checker, error) {
 		return nil, err
 	}
 	g, err := guard.New(guard.Options{
-		Facts: opts.Facts, Planners: opts.Planners, Stored: opts.Stored, OwnNamespace: ownNamespace, Clock: opts.Clock,
+		Facts: opts.Facts, Planners: opts.Planners, Stored: opts.Stored, Authorizer: opts.Authorizer,
+		OwnNamespace: OwnNamespace, Clock: opts.Clock,
 	})
 	if err != nil {
 		return nil, err

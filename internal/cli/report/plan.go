@@ -24,6 +24,8 @@ type Plan struct {
 	TaintedNow int
 	// BreakerOpens: so many of its nodes match that it would not be believed.
 	BreakerOpens bool
+	// Weeder is set for a WeederConfig that its schema lets through, in place of all but the Report.
+	Weeder *WeederPlan
 }
 
 // Forecast is what several policies would do together.
@@ -60,8 +62,11 @@ func (f Forecast) Acts() bool {
 	return false
 }
 
-// acts is how many nodes the policy would taint now.
+// acts is how many nodes the policy would taint now, or how many pods it would delete.
 func (f Forecast) acts(p Plan) int {
+	if p.Weeder != nil {
+		return p.Weeder.deletions()
+	}
 	if p.Set == nil || !p.Report.Allowed || p.Set.Spec.Mode == v1alpha1.Observe || p.BreakerOpens || len(f.PausedBy) > 0 {
 		return 0
 	}
@@ -100,10 +105,18 @@ func (f Forecast) Write(w io.Writer, format string) error {
 func (f Forecast) writeText(out *strings.Builder, p Plan) {
 	paint := painter(f.Colors)
 	fmt.Fprintf(out, "%s:%d: %s%s\n", printable(p.Report.File), p.Report.Line, prefix(kindAndName(p.Report)), f.outcome(p))
-	if p.Set != nil {
-		for _, line := range f.details(p) {
-			fmt.Fprintf(out, "  %-12s%s\n", line[0], printable(line[1]))
-		}
+	var lines [][2]string
+	switch {
+	case p.Weeder != nil:
+		lines = p.Weeder.details()
+	case p.Set != nil:
+		lines = f.details(p)
+	}
+	for _, line := range lines {
+		fmt.Fprintf(out, "  %-12s%s\n", line[0], printable(line[1]))
+	}
+	if p.Weeder != nil {
+		p.Weeder.writeServices(out)
 	}
 	for _, found := range findings(p.Report) {
 		word := paint(yellow, "warning: ")
@@ -111,6 +124,11 @@ func (f Forecast) writeText(out *strings.Builder, p Plan) {
 			word = paint(red, "error: ")
 		}
 		fmt.Fprintf(out, "  %s%s: %s (%s)\n", word, found.rule, printable(found.message), found.docs)
+	}
+	for _, s := range p.Report.Skipped {
+		if s.Facts {
+			fmt.Fprintf(out, "  %s%s: %s\n", paint(faint, "not asked: "), s.Rule, printable(s.Reason))
+		}
 	}
 }
 
@@ -123,6 +141,8 @@ func (f Forecast) outcome(p Plan) string {
 	switch {
 	case !p.Report.Allowed:
 		return "would be refused"
+	case p.Weeder != nil:
+		return p.Weeder.outcome(f.PausedBy)
 	case p.Set.Spec.Mode == v1alpha1.Observe:
 		return "observes, and taints nothing"
 	case len(f.PausedBy) > 0:

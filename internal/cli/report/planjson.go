@@ -22,13 +22,15 @@ type jsonPlan struct {
 	Name       string          `json:"name"`
 	Allowed    bool            `json:"allowed"`
 	Violations []jsonViolation `json:"violations"`
-	// Acts is how many nodes it would taint now.
+	// Acts is how many nodes it would taint now, or how many pods it would delete.
 	Acts         int          `json:"acts"`
 	HeldByLimits int          `json:"heldByLimits"`
 	HeldByCap    int          `json:"heldByCap"`
 	TaintedNow   int          `json:"taintedNow"`
 	BreakerOpens bool         `json:"breakerOpens"`
 	Preview      *jsonPreview `json:"preview"`
+	// Weeder is there for a WeederConfig; Preview is null then.
+	Weeder *jsonWeeder `json:"weeder,omitempty"`
 }
 
 type jsonPreview struct {
@@ -54,6 +56,9 @@ func (f Forecast) writeJSON(w io.Writer) error {
 		if p.Set != nil {
 			j.Acts, j.HeldByLimits, j.HeldByCap, j.TaintedNow, j.BreakerOpens = f.acts(p), p.heldByLimits(), p.heldByCap(), p.TaintedNow, p.BreakerOpens
 			j.Preview = previewOf(p.Preview)
+		}
+		if p.Weeder != nil {
+			j.Acts, j.Weeder = f.acts(p), p.Weeder.json()
 		}
 		out.Plans = append(out.Plans, j)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/weed"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
@@ -23,11 +24,16 @@ type Facts struct {
 	fleet    *condition.Fleet
 	at       condition.Moment
 	sets     map[string]*v1alpha1.ConditionSet
+
+	// yard is nil when the snapshot has no workloads.
+	yard         *weed.Yard
+	configs      map[types.NamespacedName]*v1alpha1.WeederConfig
+	ownNamespace string
 }
 
 // NewFacts feeds a snapshot to the planner, under the policy of a guard that has its Guardrails. The guard judges the
-// stored sets too: those that it refuses don't act, and so take no room.
-func NewFacts(ctx context.Context, s *Snapshot, g *guard.Guard) (*Facts, error) {
+// stored sets too: those that it refuses don't act, and so take no room. OwnNamespace is Autohealer's.
+func NewFacts(ctx context.Context, s *Snapshot, g *guard.Guard, ownNamespace string) (*Facts, error) {
 	policy, err := policyOf(g.Policy())
 	if err != nil {
 		return nil, err
@@ -35,8 +41,9 @@ func NewFacts(ctx context.Context, s *Snapshot, g *guard.Guard) (*Facts, error) 
 	f := &Facts{
 		snapshot: s, fleet: condition.NewFleet(policy.Limits),
 		at:   condition.Moment{Now: s.TakenAt.Time, Server: s.ServerTime.Time},
-		sets: map[string]*v1alpha1.ConditionSet{},
+		sets: map[string]*v1alpha1.ConditionSet{}, ownNamespace: ownNamespace,
 	}
+	f.yard, f.configs = newYard(s, policy.Limits, ownNamespace)
 	f.fleet.SetPolicy(policy, f.at)
 	for i := range s.Nodes {
 		f.fleet.ObserveNode(&s.Nodes[i], f.at)
@@ -74,17 +81,27 @@ func (f *Facts) Apply(cs *v1alpha1.ConditionSet) {
 	f.observe(cs, true)
 }
 
-// Object is the set of a name as the API server has it; nil when there is none.
-func (f *Facts) Object(name string) (map[string]any, error) {
-	set := f.sets[name]
-	if set == nil {
+// Object is the policy of a kind and name as the API server has it; nil when there is none.
+func (f *Facts) Object(kind, namespace, name string) (map[string]any, error) {
+	var stored runtime.Object
+	switch kind {
+	case "ConditionSet":
+		if set := f.sets[name]; set != nil {
+			stored = set
+		}
+	case "WeederConfig":
+		if wc := f.configs[types.NamespacedName{Namespace: namespace, Name: name}]; wc != nil {
+			stored = wc
+		}
+	}
+	if stored == nil {
 		return nil, nil
 	}
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(set)
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(stored)
 	if err != nil {
-		return nil, fmt.Errorf("convert ConditionSet %s: %w", name, err)
+		return nil, fmt.Errorf("convert %s %s: %w", kind, name, err)
 	}
-	object["apiVersion"], object["kind"] = v1alpha1.GroupVersion.String(), "ConditionSet"
+	object["apiVersion"], object["kind"] = v1alpha1.GroupVersion.String(), kind
 	return object, nil
 }
 
@@ -136,7 +153,11 @@ func openBreaker(cs *v1alpha1.ConditionSet) *condition.OpenBreaker {
 
 // Planners for the kinds that the snapshot can preview.
 func (f *Facts) Planners() map[string]guard.Planner {
-	return map[string]guard.Planner{"ConditionSet": guard.PlannerOf(f.PreviewConditionSet)}
+	planners := map[string]guard.Planner{"ConditionSet": guard.PlannerOf(f.PreviewConditionSet)}
+	if f.KnowsWorkloads() {
+		planners["WeederConfig"] = guard.PlannerOf(f.PreviewWeederConfig)
+	}
+	return planners
 }
 
 // Synced is true: a snapshot is complete.

@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -85,7 +86,33 @@ func (l Live) readAll(ctx context.Context, c client.Client, s *Snapshot) error {
 	if err := list(ctx, l, c, "guardrails", &v1alpha1.GuardrailList{}, "", s.addGuardrail); err != nil {
 		return err
 	}
-	return list(ctx, l, c, "guardrailexceptions", &v1alpha1.GuardrailExceptionList{}, "", s.addException)
+	if err := list(ctx, l, c, "guardrailexceptions", &v1alpha1.GuardrailExceptionList{}, "", s.addException); err != nil {
+		return err
+	}
+	if err := list(ctx, l, c, "weederconfigs", &v1alpha1.WeederConfigList{}, "", s.addWeederConfig); err != nil {
+		return err
+	}
+	workloads, err := l.readWorkloads(ctx, c)
+	if apierrors.IsForbidden(err) {
+		l.Warn("nothing is known of what WeederConfigs would do: " + err.Error())
+		return nil
+	}
+	s.Workloads = workloads
+	return err
+}
+
+func (l Live) readWorkloads(ctx context.Context, c client.Client) (*Workloads, error) {
+	w := &Workloads{}
+	if err := list(ctx, l, c, "namespaces", &corev1.NamespaceList{}, "", w.addNamespace); err != nil {
+		return nil, err
+	}
+	if err := list(ctx, l, c, "services", &corev1.ServiceList{}, "", w.addService); err != nil {
+		return nil, err
+	}
+	if err := list(ctx, l, c, "endpointslices", &discoveryv1.EndpointSliceList{}, "", w.addSlice); err != nil {
+		return nil, err
+	}
+	return w, list(ctx, l, c, "pods", &corev1.PodList{}, "", w.addPod)
 }
 
 // list reads all objects of a kind, page by page.
@@ -98,6 +125,9 @@ func list[O any](ctx context.Context, l Live, c client.Client, kind string, empt
 		}
 		if err := c.List(ctx, page, &client.ListOptions{Namespace: namespace, Limit: opts.Limit, Continue: opts.Continue}); err != nil {
 			return nil, err
+		}
+		if pods, ok := page.(*corev1.PodList); ok {
+			forgetUnread(pods)
 		}
 		n += meta.LenList(page)
 		l.Progress(kind, n)

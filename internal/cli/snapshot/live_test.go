@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -23,6 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/weed"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
@@ -64,7 +66,7 @@ func apply(t *testing.T, c client.Client, object client.Object, text string) {
 	}
 	want.SetResourceVersion(object.GetResourceVersion())
 	switch want.(type) {
-	case *corev1.Node, *v1alpha1.ConditionSet:
+	case *corev1.Node, *corev1.Pod, *v1alpha1.ConditionSet:
 		if err := c.Status().Update(t.Context(), want); err != nil {
 			t.Fatal(err)
 		}
@@ -116,6 +118,8 @@ metadata: {name: stored, finalizers: [autohealer.resourcestack.com/undo]}
 spec: {type: Kernel, effect: NoSchedule, taintKey: example.com/kernel, conditions: {KernelDeadlock: {status: true}}}
 status: {observedGeneration: 1, taintKeys: [example.com/kernel]}`)
 
+	applyWorkloads(t, c, now)
+
 	progress := map[string]int{}
 	live := Live{
 		Config: config, Clock: clocktesting.NewFakePassiveClock(now.Add(300 * time.Millisecond)), PageSize: 7,
@@ -126,7 +130,8 @@ status: {observedGeneration: 1, taintKeys: [example.com/kernel]}`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]int{"nodes": 25, "leases": 1, "daemonsets": 2, "conditionsets": 1, "guardrails": 0, "guardrailexceptions": 0}, progress); diff != "" {
+	if diff := cmp.Diff(map[string]int{"nodes": 25, "leases": 1, "daemonsets": 2, "conditionsets": 1, "guardrails": 0, "guardrailexceptions": 0,
+		"weederconfigs": 1, "namespaces": 5, "services": 2, "endpointslices": 2, "pods": 9}, progress); diff != "" {
 		t.Errorf("progress, -want +got\n%s", diff)
 	}
 	if server := read.ServerTime.Sub(now).Abs(); server > time.Minute {
@@ -155,7 +160,7 @@ status: {observedGeneration: 1, taintKeys: [example.com/kernel]}`)
 		at := now
 		var previews []any
 		for _, s := range []*Snapshot{read, fromFile} {
-			facts, err := NewFacts(t.Context(), s, g)
+			facts, err := NewFacts(t.Context(), s, g, "autohealer-system")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -166,5 +171,59 @@ status: {observedGeneration: 1, taintKeys: [example.com/kernel]}`)
 			t.Errorf("%s: -live +file\n%s", conditions, diff)
 		}
 		t.Logf("%s: %+v", conditions, previews[0])
+	}
+	compareWeeder(t, g, read, fromFile)
+}
+
+// applyWorkloads makes a Service that recovered 30 seconds ago, and nine pods: two pages.
+func applyWorkloads(t *testing.T, c client.Client, now time.Time) {
+	t.Helper()
+	apply(t, c, &corev1.Namespace{}, "{metadata: {name: shop, labels: {team: web}}}")
+	apply(t, c, &corev1.ServiceAccount{}, "{metadata: {name: default, namespace: shop}}")
+	apply(t, c, &corev1.Service{}, "{metadata: {name: db, namespace: shop}, spec: {selector: {app: db}, ports: [{port: 80}]}}")
+	apply(t, c, &discoveryv1.EndpointSlice{}, `
+metadata: {name: db-a, namespace: shop, labels: {kubernetes.io/service-name: db}}
+addressType: IPv4
+endpoints: [{addresses: [10.0.0.1], conditions: {ready: true}, targetRef: {kind: Pod, namespace: shop, name: db-0}}]`)
+	const owned = "ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: api, uid: api, controller: true}]"
+	const spec = "spec: {serviceAccountName: default, containers: [{name: main, image: a, env: [{name: TOKEN, value: keep-me-here}]}]}"
+	apply(t, c, &corev1.Pod{}, fmt.Sprintf(`
+metadata: {name: db-0, namespace: shop, labels: {app: db}, %s}
+%s
+status: {conditions: [{type: Ready, status: "True", lastTransitionTime: %q}]}`, owned, spec, now.Add(-30*time.Second).Format(time.RFC3339)))
+	for i := range 8 {
+		apply(t, c, &corev1.Pod{}, fmt.Sprintf(`
+metadata: {name: api-%d, namespace: shop, labels: {app: api}, annotations: {example.com/secret: keep-me-here}, %s}
+%s
+status:
+  containerStatuses:
+  - {name: main, image: a, imageID: a, restartCount: %d, state: {terminated: {exitCode: 1}}, lastState: {terminated: {exitCode: 1, message: keep-me-here}}}`, i, owned, spec, i))
+	}
+	apply(t, c, &v1alpha1.WeederConfig{}, `
+metadata: {name: stored, namespace: shop}
+spec: {servicesAndDependantSelectors: {db: {podSelectors: [{matchLabels: {app: api}}]}}}`)
+}
+
+// compareWeeder: a WeederConfig's preview and outlook are the same live and from the file.
+func compareWeeder(t *testing.T, g *guard.Guard, live, file *Snapshot) {
+	t.Helper()
+	wc := &v1alpha1.WeederConfig{}
+	if err := yaml.Unmarshal([]byte("{metadata: {name: asked, namespace: shop}, spec: {servicesAndDependantSelectors: {db: {podSelectors: [{matchLabels: {app: api}}]}}}}"), wc); err != nil {
+		t.Fatal(err)
+	}
+	var told []any
+	for _, s := range []*Snapshot{live, file} {
+		facts, err := NewFacts(t.Context(), s, g, "autohealer-system")
+		if err != nil {
+			t.Fatal(err)
+		}
+		outlook, preview := facts.OutlookOf(wc, weed.Active, g.Policy().Limits), facts.PreviewWeederConfig(wc, g.Policy().Limits, time.Time{})
+		if service := outlook.Services[0]; !service.Open || service.CrashLooping != 7 || preview.WouldDelete != 7 || preview.SharedPods != 8 {
+			t.Errorf("want 7 of 8 pods to go, the first has not restarted yet: %+v, %+v", outlook, preview)
+		}
+		told = append(told, []any{outlook, preview})
+	}
+	if diff := cmp.Diff(told[0], told[1]); diff != "" {
+		t.Errorf("-live +file\n%s", diff)
 	}
 }

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"sigs.k8s.io/yaml"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -37,6 +39,12 @@ type Snapshot struct {
 	ConditionSets       []v1alpha1.ConditionSet       `json:"conditionSets,omitempty"`
 	Guardrails          []v1alpha1.Guardrail          `json:"guardrails,omitempty"`
 	GuardrailExceptions []v1alpha1.GuardrailException `json:"guardrailExceptions,omitempty"`
+	WeederConfigs       []v1alpha1.WeederConfig       `json:"weederConfigs,omitempty"`
+	// Workloads are nil when they could not be read, and in files of older programs.
+	Workloads *Workloads `json:"workloads,omitempty"`
+
+	// Rights asks the API server that it was read from; nil for a file, and when the user may not ask.
+	Rights authorizer.UnconditionalAuthorizer `json:"-"`
 }
 
 // Lease is the sign of life of a node whose conditions carry no heartbeat.
@@ -85,7 +93,16 @@ func (s *Snapshot) Age(now time.Time) time.Duration { return max(0, now.Sub(s.Ta
 
 // Describe says what the facts are of, and how old they are.
 func (s *Snapshot) Describe(now time.Time) string {
-	return fmt.Sprintf("facts of %s and %s, %s old", count(len(s.Nodes), "node"), count(len(s.ConditionSets), "ConditionSet"), s.Age(now).Round(time.Second))
+	of := []string{count(len(s.Nodes), "node")}
+	if s.Workloads != nil {
+		of = append(of, count(len(s.Workloads.Pods), "pod"))
+	}
+	of = append(of, count(len(s.ConditionSets), "ConditionSet"))
+	if s.Workloads != nil {
+		of = append(of, count(len(s.WeederConfigs), "WeederConfig"))
+	}
+	last := len(of) - 1
+	return fmt.Sprintf("facts of %s and %s, %s old", strings.Join(of[:last], ", "), of[last], s.Age(now).Round(time.Second))
 }
 
 func count(n int, noun string) string {
@@ -134,6 +151,11 @@ func ours(meta *metav1.ObjectMeta) {
 func (s *Snapshot) addConditionSet(cs *v1alpha1.ConditionSet) {
 	ours(&cs.ObjectMeta)
 	s.ConditionSets = append(s.ConditionSets, *cs)
+}
+
+func (s *Snapshot) addWeederConfig(wc *v1alpha1.WeederConfig) {
+	ours(&wc.ObjectMeta)
+	s.WeederConfigs = append(s.WeederConfigs, *wc)
 }
 
 func (s *Snapshot) addGuardrail(g *v1alpha1.Guardrail) {

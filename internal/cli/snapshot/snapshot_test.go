@@ -90,7 +90,7 @@ func TestApplyCountsForWhatFollows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	facts, err := NewFacts(t.Context(), s, g)
+	facts, err := NewFacts(t.Context(), s, g, "autohealer-system")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,6 +38,7 @@ func (s *Snapshot) objects() map[string]iter.Seq[client.Object] {
 		"ConditionSet":       pointers(s.ConditionSets),
 		"Guardrail":          pointers(s.Guardrails),
 		"GuardrailException": pointers(s.GuardrailExceptions),
+		"WeederConfig":       pointers(s.WeederConfigs),
 	}
 }
 

@@ -31,10 +31,11 @@ type ServiceOutlook struct {
 	// Open says that a window is open, or would be as soon as the config is in force; Window is that one.
 	Open   bool
 	Window Window
-	// Dependents counts the pods that depend on the Service; Pods are those of them that crash-loop, by name. They are judged
-	// for the open window; where none is open, as if the Service recovered now.
-	Dependents int
-	Pods       []PodOutlook
+	// Dependents counts the pods that depend on the Service, CrashLooping those of them that crash-loop.
+	Dependents, CrashLooping int
+	// Pods are those that crash-loop, by name, judged for the open window, or where none is open, as if the Service recovered
+	// now. A pod that is deleted for another Service's window is there only.
+	Pods []PodOutlook
 }
 
 // PodOutlook is what becomes of a crash-looping pod.
@@ -95,10 +96,13 @@ func (o *onlooker) namespace(namespace string) []ServiceOutlook {
 	}
 	var looping []*podState
 	for _, p := range o.pods[namespace] {
+		loops := p.actionable() && p.Loop(o.cs.IncludeInit).Container != ""
 		for _, name := range o.cs.of(p.Pod) {
-			services[name].Dependents++
+			if services[name].Dependents++; loops {
+				services[name].CrashLooping++
+			}
 		}
-		if p.actionable() && p.Loop(o.cs.IncludeInit).Container != "" {
+		if loops {
 			looping = append(looping, p)
 		}
 	}

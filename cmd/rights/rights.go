@@ -1,4 +1,5 @@
-package main
+// Package rights asks an API server what accounts may do. It makes a client of its own, which only programs may.
+package rights
 
 import (
 	"fmt"
@@ -17,9 +18,9 @@ const (
 	refusalsKept = 10 * time.Second
 )
 
-// newAuthorizer tells rules what an account may do: it asks the API server by SubjectAccessReviews. It tries again once
+// NewAuthorizer tells rules what an account may do: it asks the API server by SubjectAccessReviews. It tries again once
 // only, since a review waits for it.
-func newAuthorizer(config *rest.Config) (authorizer.Authorizer, error) {
+func NewAuthorizer(config *rest.Config) (authorizer.Authorizer, error) {
 	client, err := authorizationv1.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make the client of the authorizer: %w", err)

@@ -1,0 +1,70 @@
+package snapshot
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/weed"
+)
+
+// newYard feeds workloads and stored configs to the planner of WeederConfigs; nil when the snapshot has no workloads. Stored
+// configs stay frozen: they have windows and memories, but nothing is asked of what they would do.
+func newYard(s *Snapshot, limits limit.Limits, ownNamespace string) (*weed.Yard, map[types.NamespacedName]*v1alpha1.WeederConfig) {
+	configs := map[types.NamespacedName]*v1alpha1.WeederConfig{}
+	for i := range s.WeederConfigs {
+		wc := &s.WeederConfigs[i]
+		configs[types.NamespacedName{Namespace: wc.Namespace, Name: wc.Name}] = wc
+	}
+	if s.Workloads == nil {
+		return nil, configs
+	}
+	yard := weed.NewYard(limits, ownNamespace)
+	s.Workloads.feed(yard, s.weederAt())
+	for _, wc := range configs {
+		if c, err := weed.NewConfig(wc, ownNamespace); err == nil && wc.DeletionTimestamp == nil {
+			yard.ObserveConfig(c, weed.Frozen, s.weederAt())
+		}
+	}
+	yard.MarkSynced(s.weederAt())
+	return yard, configs
+}
+
+// KnowsWorkloads says whether the snapshot has pods and Services, without which nothing is known of WeederConfigs.
+func (f *Facts) KnowsWorkloads() bool { return f.yard != nil }
+
+// PreviewWeederConfig tells what a config would have done at the snapshot's moment.
+func (f *Facts) PreviewWeederConfig(wc *v1alpha1.WeederConfig, limits limit.Limits, _ time.Time) weed.Preview {
+	preview, err := f.yard.Preview(wc, limits, f.snapshot.weederAt())
+	if err != nil {
+		return weed.Preview{Unreadable: err.Error()}
+	}
+	return preview
+}
+
+// OutlookOf tells the same pod by pod; nothing of a config that can't be read.
+func (f *Facts) OutlookOf(wc *v1alpha1.WeederConfig, standing weed.Standing, limits limit.Limits) weed.Outlook {
+	outlook, err := f.yard.Outlook(wc, standing, limits, f.snapshot.weederAt())
+	if err != nil {
+		return weed.Outlook{}
+	}
+	return outlook
+}
+
+// ApplyWeederConfig puts an admitted config in place of the stored one of its name. What is asked next is answered with it in
+// force.
+func (f *Facts) ApplyWeederConfig(wc *v1alpha1.WeederConfig) {
+	wc = wc.DeepCopy()
+	key := types.NamespacedName{Namespace: wc.Namespace, Name: wc.Name}
+	wc.UID, wc.CreationTimestamp = types.UID("applied/"+key.String()), f.snapshot.TakenAt
+	if stored := f.configs[key]; stored != nil {
+		wc.UID, wc.CreationTimestamp, wc.Generation, wc.Status = stored.UID, stored.CreationTimestamp, stored.Generation, *stored.Status.DeepCopy()
+	}
+	wc.Generation++
+	f.configs[key] = wc
+	if c, err := weed.NewConfig(wc, f.ownNamespace); err == nil {
+		f.yard.ObserveConfig(c, weed.Frozen, f.snapshot.weederAt())
+	}
+}
