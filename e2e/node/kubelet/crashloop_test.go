@@ -3,20 +3,15 @@
 package kubelet
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"strings"
-	"time"
+	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/e2e/node"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
@@ -53,7 +48,6 @@ func crashers(address string) []crasher {
 		{app: "never-starts", container: "main", neverStarts: true, spec: of(corev1.Container{
 			Name: "main", Image: node.Image, Command: []string{"/missing"},
 		})},
-		{app: "twin", container: "main", spec: of(need("main"))},
 	}
 }
 
@@ -78,18 +72,34 @@ var _ = Describe("Pods whose upstream isn't there", Ordered, func() {
 		namespace string
 		address   string
 		reported  *recording
+		ready     *readiness
+		ending    = outages()
+		wc        *v1alpha1.WeederConfig
 	)
 
 	BeforeAll(func(ctx SpecContext) {
-		namespace = newNamespace(ctx, "crash-loops")
-		reported = record(ctx, namespace)
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		Expect(err).NotTo(HaveOccurred())
-		address = listener.Addr().String()
-		Expect(listener.Close()).To(Succeed())
+		namespace, address = newNamespace(ctx, "crash-loops"), freeAddress()
+		reported, ready = record(ctx, namespace), watchReadiness(ctx, namespace)
+		wc = weeder(ctx, namespace, ending)
+		for _, o := range ending {
+			o.prepare(ctx, namespace)
+		}
 		for _, c := range crashers(address) {
 			run(ctx, namespace, c.app, c.spec)
 		}
+	})
+
+	It("run seconds after the upstream does when a WeederConfig selects them, and wait out the back-off when none does", func(ctx SpecContext) {
+		restarts := make([]restart, len(ending))
+		var following sync.WaitGroup
+		for i, o := range ending {
+			following.Go(func() {
+				defer GinkgoRecover()
+				restarts[i] = o.follow(ctx, namespace, reported, ready)
+			})
+		}
+		following.Wait()
+		expectRestarts(ctx, wc, restarts)
 	})
 
 	It("crash-loop by weed's definition at every moment of the kubelet's back-off, and at no other", func() {
@@ -113,63 +123,7 @@ var _ = Describe("Pods whose upstream isn't there", Ordered, func() {
 		}
 		updateTestdata(reported, crashers(address))
 	})
-
-	It("run seconds after the upstream does when they are deleted, and wait out the back-off when they aren't", func(ctx SpecContext) {
-		ready := startUpstream(ctx, namespace, address)
-		pods, err := core.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=alone"})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(pods.Items).To(HaveLen(1))
-		victim := &pods.Items[0]
-		Expect(core.CoreV1().Pods(namespace).Delete(ctx, victim.Name, metav1.DeleteOptions{
-			Preconditions: metav1.NewUIDPreconditions(string(victim.UID)),
-		})).To(Succeed())
-
-		running := func(r revision) bool {
-			status := statusOf(r.pod, "main")
-			return r.at.After(ready) && r.pod.UID != victim.UID && status != nil && status.State.Running != nil
-		}
-		fast := reported.await("alone", "should run again, in another pod", running).at.Sub(ready)
-		slow := reported.await("twin", "should run in the end", running).at.Sub(ready)
-		AddReportEntry("Service ready → pod runs", fmt.Sprintf("deleted: %.1f s; left alone: %.1f s; saved: %.1f s, in the third back-off, of 40 s; the longest is 300 s",
-			fast.Seconds(), slow.Seconds(), (slow-fast).Seconds()))
-		Expect(fast).To(BeNumerically("<", slow))
-	})
 })
-
-// startUpstream makes a Service with a pod that listens, and gives the moment at which its endpoint was seen to be ready.
-func startUpstream(ctx context.Context, namespace, address string) time.Time {
-	GinkgoHelper()
-	endpoint, err := net.ResolveTCPAddr("tcp", address)
-	Expect(err).NotTo(HaveOccurred())
-	_, err = core.CoreV1().Services(namespace).Create(ctx, &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "upstream"},
-		Spec: corev1.ServiceSpec{
-			Selector: map[string]string{"app": "upstream"}, Ports: []corev1.ServicePort{{Port: int32(endpoint.Port)}},
-		},
-	}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	listening := container("main", "listen", address)
-	listening.ReadinessProbe = &corev1.Probe{
-		PeriodSeconds: 1,
-		ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: "127.0.0.1", Port: intstr.FromInt(endpoint.Port)}},
-	}
-	run(ctx, namespace, "upstream", corev1.PodSpec{Containers: []corev1.Container{listening}})
-	Eventually(func() (ready int, err error) {
-		slices, err := core.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=upstream"})
-		if err != nil {
-			return 0, err
-		}
-		for _, slice := range slices.Items {
-			for _, e := range slice.Endpoints {
-				if ptr.Deref(e.Conditions.Ready, false) {
-					ready++
-				}
-			}
-		}
-		return ready, nil
-	}).WithPolling(20*time.Millisecond).Should(Equal(1), "the upstream should have a ready endpoint")
-	return time.Now()
-}
 
 // timeline tells what the kubelet reported of a container and for how long.
 func timeline(c crasher, revisions []revision) string {
@@ -179,16 +133,20 @@ func timeline(c crasher, revisions []revision) string {
 		if status == nil || i+1 == len(revisions) {
 			continue
 		}
-		state := "running"
-		switch {
-		case status.State.Waiting != nil:
-			state = "waiting: " + status.State.Waiting.Reason
-		case status.State.Terminated != nil:
-			state = fmt.Sprintf("terminated: exit code %d", status.State.Terminated.ExitCode)
-		}
 		lines = append(lines, fmt.Sprintf("at %5.1f s for %5.1f s, %d restarts, last state %-5t %s",
 			r.at.Sub(revisions[0].at).Seconds(), revisions[i+1].at.Sub(r.at).Seconds(), status.RestartCount,
-			status.LastTerminationState.Terminated != nil, state))
+			status.LastTerminationState.Terminated != nil, stateOf(status)))
 	}
 	return "\n" + strings.Join(lines, "\n")
+}
+
+// stateOf is what the kubelet reports of a container, in words.
+func stateOf(status *corev1.ContainerStatus) string {
+	switch {
+	case status.State.Waiting != nil:
+		return "waiting: " + status.State.Waiting.Reason
+	case status.State.Terminated != nil:
+		return fmt.Sprintf("terminated: exit code %d", status.State.Terminated.ExitCode)
+	}
+	return "running"
 }

@@ -40,9 +40,6 @@ func updateTestdata(r *recording, of []crasher) {
 	defer func() { Expect(file.Close()).To(Succeed()) }()
 	lines := json.NewEncoder(file)
 	for _, c := range of {
-		if c.app == "twin" {
-			continue
-		}
 		revisions := r.of(c.app)
 		for _, revision := range revisions {
 			seconds := revision.at.Sub(revisions[0].at).Seconds()
