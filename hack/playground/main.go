@@ -43,6 +43,9 @@ func run(ctx context.Context) (err error) {
 	if err := h.StartManager(ctx); err != nil {
 		return err
 	}
+	if err := os.Setenv("PATH", h.BinDir+string(os.PathListSeparator)+os.Getenv("PATH")); err != nil { // kubectl looks for its plugins there
+		return err
+	}
 	t := &tour{Harness: h}
 	if err := t.prepare(ctx); err != nil {
 		return err
@@ -68,6 +71,7 @@ func printTry(h *harness.Harness) {
   export KUBECONFIG=%s PATH=%s:$PATH
   kubectl get autohealer
   kubectl describe conditionset conditionset-2
+  kubectl describe weederconfig shop
   kubectl explain conditionset.spec
   kubectl apply -k %s
 

@@ -31,7 +31,7 @@ type tour struct {
 	nodes []string
 }
 
-// prepare adds nodes, healthy by every reporter, and a workload.
+// prepare adds nodes, healthy by every reporter, and workloads.
 func (t *tour) prepare(ctx context.Context) (err error) {
 	if t.nodes, err = t.AddNodes(ctx, workers, cluster.NodeOptions{Zones: zones}); err != nil {
 		return err
@@ -46,8 +46,10 @@ func (t *tour) prepare(ctx context.Context) (err error) {
 	if _, err := t.Kubectl(ctx, "create", "deployment", "web", "--image=web", "--replicas=60"); err != nil {
 		return err
 	}
-	_, err = t.Kubectl(ctx, "rollout", "status", "deployment/web", "--timeout=90s")
-	return err
+	if _, err := t.Kubectl(ctx, "rollout", "status", "deployment/web", "--timeout=90s"); err != nil {
+		return err
+	}
+	return t.shop(ctx)
 }
 
 // report renews heartbeats as a living reporter does, and leaves every status as it is.
@@ -69,7 +71,7 @@ func (t *tour) report(ctx context.Context) {
 
 // walk shows the story.
 func (t *tour) walk(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{t.refuse, t.accept, t.taint, t.recover} {
+	for _, step := range []func(context.Context) error{t.refuse, t.accept, t.taint, t.recover, t.weed} {
 		if err := step(ctx); err != nil {
 			return err
 		}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Labels that kwok's pods obey.
+const (
+	crash   = "autohealer.test/crash"
+	unready = "autohealer.test/unready"
+)
+
+// dependents are the pods that need Service database in config/samples/tenant.
+var dependents = client.MatchingLabels{"app": "shop"}
+
+// shop makes the Service of config/samples/tenant and what depends on it.
+func (t *tour) shop(ctx context.Context) error {
+	for _, args := range [][]string{
+		{"create", "deployment", "database", "--image=database"},
+		{"expose", "deployment", "database", "--port=5432"},
+		{"create", "deployment", "shop", "--image=shop", "--replicas=3"},
+		{"rollout", "status", "deployment/shop", "--timeout=90s"},
+		{"rollout", "status", "deployment/database", "--timeout=90s"},
+	} {
+		if _, err := t.Kubectl(ctx, args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// weed shows what a WeederConfig does.
+func (t *tour) weed(ctx context.Context) error {
+	say("Service database goes down, and the shop's pods crash-loop for want of it (kwok obeys these labels)")
+	for _, args := range [][]string{
+		{"label", "pods", "-l", "app=database", unready + "=true"},
+		{"label", "pods", "-l", "app=shop", crash + "=true"},
+	} {
+		if err := t.show(ctx, args...); err != nil {
+			return err
+		}
+	}
+	before, err := t.awaitCrashes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, args := range [][]string{
+		{"get", "pods", "-l", "app=shop"},
+		{"apply", "-k", t.sample("tenant")},
+		{"wait", "--for=condition=Ready", "--timeout=30s", "weederconfig/shop"},
+		{"autohealer", "plan", "-f", t.sample("tenant", "weederconfig.yaml")},
+	} {
+		if err := t.show(ctx, args...); err != nil {
+			return err
+		}
+	}
+	say("The database recovers. The pods that crash-loop are deleted now, not when the kubelet's back-off ends")
+	if err := t.show(ctx, "label", "pods", "-l", "app=database", unready+"-"); err != nil {
+		return err
+	}
+	if err := t.awaitReplacements(ctx, before); err != nil {
+		return err
+	}
+	for _, args := range [][]string{
+		{"get", "pods", "-l", "app=shop"},
+		{"get", "weederconfigs"},
+		{"get", "events", "--field-selector=reason=PodDeleted,involvedObject.kind=ReplicaSet", "-o", "custom-columns=REASON:.reason,MESSAGE:.message"},
+	} {
+		if err := t.show(ctx, args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitCrashes gives the dependents once all of them crash-loop.
+func (t *tour) awaitCrashes(ctx context.Context) (before map[types.UID]bool, err error) {
+	err = t.until(ctx, "the crash loops", func() (bool, error) {
+		var pods corev1.PodList
+		err := t.Client.List(ctx, &pods, dependents)
+		before = map[types.UID]bool{}
+		for _, pod := range pods.Items {
+			for _, c := range pod.Status.ContainerStatuses {
+				if c.State.Waiting != nil {
+					before[pod.UID] = true
+				}
+			}
+		}
+		return len(before) > 0 && len(before) == len(pods.Items), err
+	})
+	return before, err
+}
+
+// awaitReplacements waits until others are Ready in the place of all of those.
+func (t *tour) awaitReplacements(ctx context.Context, before map[types.UID]bool) error {
+	return t.until(ctx, fmt.Sprintf("%d new pods that are ready", len(before)), func() (bool, error) {
+		var pods corev1.PodList
+		err := t.Client.List(ctx, &pods, dependents)
+		ready := 0
+		for _, pod := range pods.Items {
+			for _, c := range pod.Status.Conditions {
+				if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && !before[pod.UID] {
+					ready++
+				}
+			}
+		}
+		return ready == len(before), err
+	})
+}
