@@ -76,7 +76,7 @@ var _ = Describe("kubectl autohealer", func() {
 		wc.Spec.MaxDeletionsPerWatch = 2
 		writeManifest(file, wc)
 		s.fail(ctx, "cart")
-		Eventually(func() string { _, output = plugin(ctx, "plan", "-f", file); return output }).WithTimeout(5 * time.Second).Should(And(
+		Eventually(func() string { _, output = plugin(ctx, "plan", "-f", file); return output }).WithTimeout(5*time.Second).Should(And(
 			ContainSubstring("its window is open until"),
 			ContainSubstring("maxDeletionsPerWatch 2 is spent since Service database recovered (MaxDeletionsPerWatch)"),
 		), "as soon as the status tells of both deletions")

@@ -35,9 +35,23 @@ func page(t *testing.T, name, want string) {
 
 var console = regexp.MustCompile("(?s)```console\n(.*?)```")
 
-// TestTheHowToShowsRealOutput runs the commands in the page's console blocks and compares what they say.
-func TestTheHowToShowsRealOutput(t *testing.T) {
-	name, err := filepath.Abs(filepath.Join("..", "..", "docs", "how-to", "validate-before-merge.md"))
+// TestPagesShowRealOutput runs the commands in pages' console blocks and compares what they say.
+func TestPagesShowRealOutput(t *testing.T) {
+	for page, c := range map[string]struct {
+		dir string
+		// least number of commands; fewer would show little.
+		least int
+	}{
+		"how-to/validate-before-merge.md": {dir: "howto", least: 4},
+		"concepts/weeder-configs.md":      {dir: "weeder", least: 1},
+	} {
+		t.Run(page, func(t *testing.T) { checkOutput(t, page, c.dir, c.least) })
+	}
+}
+
+func checkOutput(t *testing.T, name, dir string, least int) {
+	t.Helper()
+	name, err := filepath.Abs(filepath.Join("..", "..", "docs", name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +59,7 @@ func TestTheHowToShowsRealOutput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Chdir(filepath.Join("testdata", "howto"))
+	t.Chdir(filepath.Join("testdata", dir))
 	commands := 0
 	want := console.ReplaceAllStringFunc(string(text), func(block string) string {
 		var out strings.Builder
@@ -60,8 +74,8 @@ func TestTheHowToShowsRealOutput(t *testing.T) {
 		}
 		return "```console\n" + out.String() + "```"
 	})
-	if commands < 4 {
-		t.Fatalf("found %d commands; the test shows little", commands)
+	if commands < least {
+		t.Fatalf("found %d commands, want at least %d", commands, least)
 	}
 	page(t, name, want)
 }
