@@ -28,6 +28,7 @@ const (
 
 var _ = Describe("A ConditionSet with NoExecute", func() {
 	It("has the kubelet end the pods of a sick node, and lets new ones in on recovery", func(ctx SpecContext) {
+		underOath(ctx)
 		namespace := newNamespace(ctx, "eviction")
 		reported := record(ctx, namespace)
 		run(ctx, namespace, "intolerant", corev1.PodSpec{Containers: []corev1.Container{container("main", "pause")}})
