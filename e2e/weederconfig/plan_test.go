@@ -11,6 +11,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -73,7 +74,7 @@ var _ = Describe("kubectl autohealer", func() {
 			And(HaveLen(2), Not(ContainElement(doomed[0].UID)), Not(ContainElement(doomed[1].UID))))
 
 		By("telling of the open window, and of who stays")
-		wc.Spec.MaxDeletionsPerWatch = 2
+		wc.Spec.MaxDeletionsPerWatch = ptr.To[int32](2)
 		writeManifest(file, wc)
 		s.fail(ctx, "cart")
 		Eventually(func() string { _, output = plugin(ctx, "plan", "-f", file); return output }).WithTimeout(5*time.Second).Should(And(
