@@ -36,6 +36,7 @@ func (r *Reconciler) keep(ctx context.Context, request reconcile.Request) (recon
 	cs := &v1alpha1.ConditionSet{}
 	if err := r.Client.Get(ctx, request.NamespacedName, cs); err != nil {
 		forgetStates(request.Name)
+		r.pace.Forget(request.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if cs.DeletionTimestamp != nil {
@@ -44,7 +45,7 @@ func (r *Reconciler) keep(ctx context.Context, request reconcile.Request) (recon
 	if err := kube.SetFinalizer(ctx, r.Client, cs, v1alpha1.FinalizerUndo, true); err != nil {
 		return reconcile.Result{}, err
 	}
-	if wait := r.pace.Wait(cs.UID, r.Observer.Facts.Clock.Now(), r.urgent(cs)); wait > 0 {
+	if wait := r.pace.Wait(request.NamespacedName, r.Observer.Facts.Clock.Now(), r.urgent(cs)); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	st, ok := r.observe(cs)
@@ -66,7 +67,7 @@ func (r *Reconciler) release(ctx context.Context, cs *v1alpha1.ConditionSet) (re
 	fleet, facts := r.Observer.Facts.Fleet, r.Observer.Facts
 	leads := r.Leads == nil || r.Leads()
 	if !leads || !fleet.Synced() || !fleet.Undone(cs.UID) {
-		if st, ok := r.observe(cs); ok && r.pace.Wait(cs.UID, facts.Clock.Now(), false) == 0 {
+		if st, ok := r.observe(cs); ok && r.pace.Wait(client.ObjectKeyFromObject(cs), facts.Clock.Now(), false) == 0 {
 			st.undoing, st.on = fleet.Recorded(cs.UID)
 			if _, err := r.writeStatus(ctx, cs, st); err != nil {
 				return reconcile.Result{}, err
@@ -75,7 +76,6 @@ func (r *Reconciler) release(ctx context.Context, cs *v1alpha1.ConditionSet) (re
 		return reconcile.Result{RequeueAfter: status.Delay}, nil
 	}
 	r.Troubles.Forget(cs.UID)
-	r.pace.Forget(cs.UID)
 	return reconcile.Result{}, client.IgnoreNotFound(kube.SetFinalizer(ctx, r.Client, cs, v1alpha1.FinalizerUndo, false))
 }
 

@@ -27,7 +27,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	}
 	gaugePolicy(0, opts.Guard.Policy().Paused())
 	observer := &Observer{Guard: opts.Guard}
-	opts.Guardrails.Use, opts.Guardrails.Seen = observer.use, observer.enqueue
+	opts.Guardrails.Early, opts.Guardrails.Use, opts.Guardrails.Seen = opts.Guard.Tighten, observer.use, observer.enqueue
 	opts.Rejections.Follow(observer.enqueue)
 	if err := mgr.Add(opts.Guardrails); err != nil {
 		return err

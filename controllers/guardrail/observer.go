@@ -2,7 +2,10 @@ package guardrail
 
 import (
 	"context"
+	"maps"
+	"reflect"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -28,23 +31,39 @@ type outcome struct {
 	guard.GuardrailResult
 }
 
-// use puts these Guardrails in force in place of all former ones.
-func (o *Observer) use(ctx context.Context, all []*v1alpha1.Guardrail) {
+// says whether two outcomes give the same status.
+func (r outcome) says(other outcome) bool {
+	a, b := r, other
+	a.Verdict.RecheckAt, b.Verdict.RecheckAt, a.Verdict.FactsTime, b.Verdict.FactsTime = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	return reflect.DeepEqual(a, b)
+}
+
+// use puts these Guardrails in force in place of all former ones. It gives when a rule over Guardrails may say something
+// else without any event.
+func (o *Observer) use(ctx context.Context, all []*v1alpha1.Guardrail) (again time.Time) {
 	results := map[string]outcome{}
 	rules := 0
 	for i, result := range o.Guard.SetGuardrails(all) { //nolint:contextcheck // it waits for nothing
 		results[all[i].Name] = outcome{uid: all[i].UID, generation: all[i].Generation, GuardrailResult: result}
 		rules += result.Rules
+		if at := result.Verdict.RecheckAt; !at.IsZero() && (again.IsZero() || at.Before(again)) {
+			again = at
+		}
 	}
 	policy := o.Guard.Policy()
 	gaugePolicy(rules, policy.Paused())
-	log.FromContext(ctx).Info("Guardrails are in force", "guardrails", len(all), "rules", rules, "pausedBy", policy.PausedBy)
 	o.mu.Lock()
+	changed := o.results == nil || !maps.EqualFunc(o.results, results, outcome.says)
 	o.results = results
 	o.mu.Unlock()
+	if !changed {
+		return again // only asked once more
+	}
+	log.FromContext(ctx).Info("Guardrails are in force", "guardrails", len(all), "rules", rules, "pausedBy", policy.PausedBy)
 	for name := range results {
 		o.enqueue(name)
 	}
+	return again
 }
 
 // outcomeOf tells what became of a Guardrail; ok is false while that generation isn't in force.

@@ -42,13 +42,14 @@ func (r *Reconciler) keep(ctx context.Context, request reconcile.Request) (recon
 	g := &v1alpha1.Guardrail{}
 	if err := r.Client.Get(ctx, request.NamespacedName, g); err != nil {
 		forgetGuardrail(request.Name)
+		r.pace.Forget(request.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	became, ok := r.Observer.outcomeOf(g)
 	if !ok {
 		return reconcile.Result{}, nil // its turn comes when it is in force
 	}
-	if wait := r.pace.Wait(g.UID, r.Clock.Now(), g.Status.ObservedGeneration != g.Generation); wait > 0 {
+	if wait := r.pace.Wait(request.NamespacedName, r.Clock.Now(), g.Status.ObservedGeneration != g.Generation); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	rejected := r.Rejections.Of(g.Name)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -65,8 +66,9 @@ func (o *Observer) Start(ctx context.Context) error {
 	}
 }
 
-// use puts these exceptions in force in place of all former ones.
-func (o *Observer) use(ctx context.Context, all []*v1alpha1.GuardrailException) {
+// use puts these exceptions in force in place of all former ones. Whoever judges an object that one lifts a rule for knows
+// itself when that ends, so there is nothing to be done again.
+func (o *Observer) use(ctx context.Context, all []*v1alpha1.GuardrailException) (never time.Time) {
 	o.Guard.SetExceptions(all)
 	log.FromContext(ctx).Info("GuardrailExceptions are in force", "exceptions", len(all))
 	naming := map[v1alpha1.ExceptionTarget][]string{}
@@ -79,6 +81,7 @@ func (o *Observer) use(ctx context.Context, all []*v1alpha1.GuardrailException) 
 	for _, exception := range all {
 		o.enqueue(exception.Name)
 	}
+	return never
 }
 
 // rulesChanged asks for the status of the exceptions from rules that changed.

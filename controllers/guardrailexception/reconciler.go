@@ -2,6 +2,7 @@ package guardrailexception
 
 import (
 	"context"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/events"
@@ -36,10 +37,11 @@ func (r *Reconciler) keep(ctx context.Context, request reconcile.Request) (recon
 	x := &v1alpha1.GuardrailException{}
 	if err := r.Client.Get(ctx, request.NamespacedName, x); err != nil {
 		forgetException(request.Name)
+		r.pace.Forget(request.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	now := r.Clock.Now()
-	if wait := r.pace.Wait(x.UID, now, x.Status.ObservedGeneration != x.Generation); wait > 0 {
+	if wait := r.pace.Wait(request.NamespacedName, now, x.Status.ObservedGeneration != x.Generation); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	st, err := r.observe(ctx, x)
@@ -58,10 +60,18 @@ func (r *Reconciler) keep(ctx context.Context, request reconcile.Request) (recon
 	if written {
 		status.Tell(r.Events, x, x.Status.Conditions, after.Status.Conditions)
 	}
-	if st.ends.After(now) {
-		return reconcile.Result{RequeueAfter: st.ends.Sub(now)}, nil // no event tells that its time is over
+	return reconcile.Result{RequeueAfter: next(now, st.ends, st.verdict.RecheckAt, st.target.recheckAt)}, nil
+}
+
+// next is the time until the first of these moments that is still to come, since no event tells of it; 0 when none is.
+func next(now time.Time, moments ...time.Time) time.Duration {
+	var until time.Duration
+	for _, at := range moments {
+		if left := at.Sub(now) + kube.PastDeadline; at.After(now) && (until == 0 || left < until) {
+			until = left
+		}
 	}
-	return reconcile.Result{}, nil
+	return until
 }
 
 // observe gathers what the status tells.

@@ -3,6 +3,7 @@ package guardrailexception
 import (
 	"context"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,6 +36,8 @@ type target struct {
 	hash  string
 	// lifts are the rules that exceptions keep from refusing the target.
 	lifts []guard.Lifted
+	// recheckAt is when they may say something else without any event; zero for never.
+	recheckAt time.Time
 }
 
 // read reads a target from the cache, and what the rules say of it.
@@ -54,5 +57,5 @@ func (t targets) read(ctx context.Context, reader client.Reader, g *guard.Guard,
 		return target{}, fmt.Errorf("hash the spec of %s %s: %w", ref.Kind, ref.Name, err)
 	}
 	_, verdict := guard.Admit(ctx, g, object)
-	return target{found: true, hash: hash, lifts: verdict.Lifted}, nil
+	return target{found: true, hash: hash, lifts: verdict.Lifted, recheckAt: verdict.RecheckAt}, nil
 }

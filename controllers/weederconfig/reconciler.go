@@ -33,14 +33,14 @@ func (r *Reconciler) keep(ctx context.Context, request reconcile.Request) (recon
 	wc := &v1alpha1.WeederConfig{}
 	if err := r.Client.Get(ctx, request.NamespacedName, wc); err != nil {
 		forgetStates(request.NamespacedName)
+		r.pace.Forget(request.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if wc.DeletionTimestamp != nil {
 		r.Troubles.Forget(wc.UID)
-		r.pace.Forget(wc.UID)
 		return reconcile.Result{}, nil
 	}
-	if wait := r.pace.Wait(wc.UID, r.Observer.Facts.Clock.Now(), r.urgent(wc)); wait > 0 {
+	if wait := r.pace.Wait(request.NamespacedName, r.Observer.Facts.Clock.Now(), r.urgent(wc)); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	st, ok := r.observe(wc)

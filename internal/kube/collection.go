@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -21,6 +22,9 @@ import (
 // lookForKind lies between two looks for a kind that isn't installed.
 const lookForKind = 5 * time.Second
 
+// PastDeadline lets a deadline lie behind us when it is looked at.
+const PastDeadline = time.Millisecond
+
 // Collection follows all objects of a cluster-scoped kind of ours, and hands on all of them after each change of a spec, a label or an annotation: it
 // is for kinds that rule over others, of which only all together mean something. It runs on every replica.
 type Collection[T client.Object] struct {
@@ -28,12 +32,17 @@ type Collection[T client.Object] struct {
 	// Kind is an empty object.
 	Kind T
 	// Use takes all objects, sorted by name. They aren't to be changed. It is called first when all that are stored are
-	// known, and by one goroutine.
-	Use func(context.Context, []T)
+	// known, and by one goroutine. It gives when it is to be called again though nothing changes; the zero time is never.
+	Use func(context.Context, []T) (again time.Time)
+	// Early takes all objects that are known, sorted by name, at each such change, also while Use is still busy with an
+	// older state. Default: nobody does.
+	Early func([]T)
 	// Seen is told of every object that is new, changed in whatever it has, or gone. Default: nobody is.
 	Seen func(name string)
 	// After is a collection that must be in use before this one. Default: none.
 	After interface{ Known() <-chan struct{} }
+	// Clock. Default: the machine's.
+	Clock clock.Clock
 
 	once    sync.Once
 	changed chan struct{} // holds one notice at most: changes that come while the last ones are being used are used together
@@ -61,7 +70,12 @@ func (c *Collection[T]) Known() <-chan struct{} {
 }
 
 func (c *Collection[T]) make() {
-	c.once.Do(func() { c.changed, c.known = make(chan struct{}, 1), make(chan struct{}) })
+	c.once.Do(func() {
+		c.changed, c.known = make(chan struct{}, 1), make(chan struct{})
+		if c.Clock == nil {
+			c.Clock = clock.RealClock{}
+		}
+	})
 }
 
 // Synced gives an error until all objects are known.
@@ -96,18 +110,32 @@ func (c *Collection[T]) Start(ctx context.Context) error {
 	case <-c.changed: // the first ones are used now
 	default:
 	}
-	c.use(ctx)
+	again := c.use(ctx)
 	close(c.known)
 	for {
+		due, stop := c.due(again)
 		select {
 		case <-ctx.Done():
+			stop()
 			return nil
 		case err := <-lost:
+			stop()
 			return fmt.Errorf("watch %T: %w", c.Kind, err)
 		case <-c.changed:
-			c.use(ctx)
+		case <-due:
 		}
+		stop()
+		again = c.use(ctx)
 	}
+}
+
+// due tells when at has passed; never, when that is the zero time.
+func (c *Collection[T]) due(at time.Time) (due <-chan time.Time, stop func()) {
+	if at.IsZero() {
+		return nil, func() {}
+	}
+	timer := c.Clock.NewTimer(max(PastDeadline, at.Sub(c.Clock.Now())+PastDeadline))
+	return timer.C(), func() { timer.Stop() }
 }
 
 // turn waits for the collection that comes first; it gives false when ctx ends before.
@@ -181,18 +209,27 @@ func (c *Collection[T]) gone(object T) {
 	}
 }
 
+// tell hands on that something changed.
 func (c *Collection[T]) tell() {
+	if c.Early != nil {
+		c.Early(c.all())
+	}
 	select {
 	case c.changed <- struct{}{}:
 	default:
 	}
 }
 
-func (c *Collection[T]) use(ctx context.Context) {
+// all objects that are known, by name.
+func (c *Collection[T]) all() []T {
 	c.mu.Lock()
-	objects := slices.SortedFunc(maps.Values(c.objects), func(a, b T) int { return cmp.Compare(a.GetName(), b.GetName()) })
-	c.mu.Unlock()
-	c.Use(ctx, objects)
+	defer c.mu.Unlock()
+	return slices.SortedFunc(maps.Values(c.objects), func(a, b T) int { return cmp.Compare(a.GetName(), b.GetName()) })
+}
+
+func (c *Collection[T]) use(ctx context.Context) (again time.Time) {
+	objects := c.all()
+	again = c.Use(ctx, objects)
 	inForce := make(map[types.UID]int64, len(objects))
 	for _, object := range objects {
 		inForce[object.GetUID()] = object.GetGeneration()
@@ -200,4 +237,5 @@ func (c *Collection[T]) use(ctx context.Context) {
 	c.mu.Lock()
 	c.inForce = inForce
 	c.mu.Unlock()
+	return again
 }

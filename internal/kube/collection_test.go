@@ -8,11 +8,13 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	framework "k8s.io/client-go/tools/cache/testing"
+	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -47,12 +49,13 @@ func followRails(t *testing.T, change func(*Collection[*v1alpha1.Guardrail], *in
 	t.Helper()
 	s := &shelfOfRails{FakeControllerSource: framework.NewFakeControllerSource(), used: make(chan string, 100), ended: make(chan error, 1)}
 	source := &informers{informer: toolscache.NewSharedIndexInformer(s.FakeControllerSource, &v1alpha1.Guardrail{}, 0, nil)}
-	s.Collection = &Collection[*v1alpha1.Guardrail]{Cache: source, Kind: &v1alpha1.Guardrail{}, Use: func(_ context.Context, all []*v1alpha1.Guardrail) {
+	s.Collection = &Collection[*v1alpha1.Guardrail]{Cache: source, Kind: &v1alpha1.Guardrail{}, Use: func(_ context.Context, all []*v1alpha1.Guardrail) (again time.Time) {
 		var says []string
 		for _, g := range all {
 			says = append(says, fmt.Sprintf("%s@%d", g.Name, g.Generation))
 		}
 		s.used <- strings.Join(says, " ")
+		return again
 	}}
 	s.Add(rail("b", 1))
 	s.Add(rail("a", 1))
@@ -151,4 +154,60 @@ func TestACollectionThatCannotBeFollowedEndsTheProcess(t *testing.T) {
 	if s.Synced() == nil {
 		t.Error("it says that all are known")
 	}
+}
+
+func TestACollectionIsUsedAgainAtItsTime(t *testing.T) {
+	clock := testingclock.NewFakeClock(time.Now())
+	s := followRails(t, func(c *Collection[*v1alpha1.Guardrail], _ *informers) {
+		use, first := c.Use, true
+		c.Clock = clock
+		c.Use = func(ctx context.Context, all []*v1alpha1.Guardrail) (again time.Time) {
+			use(ctx, all)
+			if first {
+				again = clock.Now().Add(time.Minute)
+			}
+			first = false
+			return again
+		}
+	})
+	s.expect(t, "a@1 b@1")
+	NewWithT(t).Eventually(clock.HasWaiters, "10s").Should(BeTrue(), "it waits for nothing")
+	clock.Step(59 * time.Second)
+	select {
+	case got := <-s.used:
+		t.Fatalf("%q were put in force too early", got)
+	default:
+	}
+	clock.Step(time.Second + PastDeadline)
+	s.expect(t, "a@1 b@1")
+	s.Modify(rail("a", 2))
+	s.expect(t, "a@2 b@1")
+	NewWithT(t).Eventually(clock.HasWaiters, "10s").Should(BeFalse(), "it waits though nothing will change")
+}
+
+func TestWhoeverCannotWaitLearnsOfAChangeWhileTheOthersAreBusy(t *testing.T) {
+	early, busy := make(chan int, 100), make(chan struct{})
+	s := followRails(t, func(c *Collection[*v1alpha1.Guardrail], _ *informers) {
+		use := c.Use
+		c.Early = func(all []*v1alpha1.Guardrail) { early <- len(all) }
+		c.Use = func(ctx context.Context, all []*v1alpha1.Guardrail) time.Time {
+			again := use(ctx, all)
+			<-busy
+			return again
+		}
+	})
+	s.expect(t, "a@1 b@1")
+	s.Add(rail("c", 1))
+	for want := range []int{0, 1, 2} {
+		select {
+		case got := <-early:
+			if got != want+1 {
+				t.Errorf("learned of %d, want %d", got, want+1)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("learned nothing of the object number %d", want+1)
+		}
+	}
+	close(busy)
+	s.expect(t, "a@1 b@1 c@1")
 }

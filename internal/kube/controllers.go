@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -20,6 +21,12 @@ const (
 
 // Queue is a controller's queue.
 type Queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// NewDelayingQueue is a queue of what is to be done now or later, by a clock if that can wake somebody.
+func NewDelayingQueue[T comparable](by clock.PassiveClock) workqueue.TypedDelayingInterface[T] {
+	waking, _ := by.(clock.WithTicker)
+	return workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[T]{Clock: waking})
+}
 
 // AddController adds a controller that is fed through its queue by somebody who observes on every replica; attach takes
 // the queue once this replica leads. So one set of informer handlers serves leader and standby alike.

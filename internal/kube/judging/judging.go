@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -17,9 +16,6 @@ import (
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
 )
-
-// pastDeadline lets a deadline lie behind us when it is looked at.
-const pastDeadline = time.Millisecond
 
 // Judgement is what the rules said of a policy. Read is what its kind reads of the object.
 type Judgement[T client.Object, R any] struct {
@@ -79,7 +75,7 @@ type Judge[T client.Object, R any] struct {
 // New gives a judge that knows no policy yet.
 func New[T client.Object, R any](o Options[T, R]) *Judge[T, R] {
 	return &Judge[T, R]{
-		options: o, again: workqueue.NewTypedDelayingQueue[types.NamespacedName](),
+		options: o, again: kube.NewDelayingQueue[types.NamespacedName](o.Clock),
 		latest: map[types.NamespacedName]T{}, judged: map[types.NamespacedName]Judgement[T, R]{},
 	}
 }
@@ -149,7 +145,7 @@ func (j *Judge[T, R]) keep(key types.NamespacedName, judged Judgement[T, R], cha
 	j.judged[key] = judged
 	j.options.Rejections.Note(j.name(key), judged.Verdict.RuleIDs())
 	if at := judged.Verdict.RecheckAt; !at.IsZero() {
-		j.again.AddAfter(key, at.Sub(j.options.Clock.Now())+pastDeadline)
+		j.again.AddAfter(key, at.Sub(j.options.Clock.Now())+kube.PastDeadline)
 	}
 	return true
 }

@@ -21,16 +21,16 @@ const (
 type Pace struct {
 	mu   sync.Mutex
 	all  *rate.Limiter
-	last map[types.UID]time.Time // needs mu
+	last map[types.NamespacedName]time.Time // needs mu
 }
 
 // Wait is how long a policy must wait for its turn; 0 takes the turn. What is urgent, because acting waits for it, never
 // waits.
-func (p *Pace) Wait(policy types.UID, now time.Time, urgent bool) time.Duration {
+func (p *Pace) Wait(policy types.NamespacedName, now time.Time, urgent bool) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.last == nil {
-		p.last, p.all = map[types.UID]time.Time{}, rate.NewLimiter(looksPerSecond, looksBurst)
+		p.last, p.all = map[types.NamespacedName]time.Time{}, rate.NewLimiter(looksPerSecond, looksBurst)
 	}
 	if !urgent {
 		if wait := p.last[policy].Add(Delay).Sub(now); wait > 0 {
@@ -47,7 +47,7 @@ func (p *Pace) Wait(policy types.UID, now time.Time, urgent bool) time.Duration 
 }
 
 // Forget drops a policy that is gone.
-func (p *Pace) Forget(policy types.UID) {
+func (p *Pace) Forget(policy types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.last, policy)

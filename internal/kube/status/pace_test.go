@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+func named(name string) types.NamespacedName { return types.NamespacedName{Name: name} }
+
 func TestPace(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, c := range []struct {
@@ -15,35 +17,35 @@ func TestPace(t *testing.T) {
 		look func(p *Pace) time.Duration
 		want time.Duration
 	}{
-		{"the first look waits for nothing", func(p *Pace) time.Duration { return p.Wait("a", now, false) }, 0},
+		{"the first look waits for nothing", func(p *Pace) time.Duration { return p.Wait(named("a"), now, false) }, 0},
 		{"the second look at a policy waits until a second is over", func(p *Pace) time.Duration {
-			p.Wait("a", now, false)
-			return p.Wait("a", now.Add(300*time.Millisecond), false)
+			p.Wait(named("a"), now, false)
+			return p.Wait(named("a"), now.Add(300*time.Millisecond), false)
 		}, 700 * time.Millisecond},
 		{"what acting waits for never waits", func(p *Pace) time.Duration {
-			p.Wait("a", now, false)
-			return p.Wait("a", now, true)
+			p.Wait(named("a"), now, false)
+			return p.Wait(named("a"), now, true)
 		}, 0},
 		{"another policy doesn't wait for the first", func(p *Pace) time.Duration {
-			p.Wait("a", now, false)
-			return p.Wait("b", now, false)
+			p.Wait(named("a"), now, false)
+			return p.Wait(named("b"), now, false)
 		}, 0},
 		{"after twenty policies at once the next one waits a tenth of a second", func(p *Pace) time.Duration {
 			for i := range 20 {
-				p.Wait(types.UID(fmt.Sprint(i)), now, false)
+				p.Wait(named(fmt.Sprint(i)), now, false)
 			}
-			return p.Wait("a", now, false)
+			return p.Wait(named("a"), now, false)
 		}, 100 * time.Millisecond},
 		{"a turn that wasn't taken isn't lost", func(p *Pace) time.Duration {
 			for i := range 30 {
-				p.Wait(types.UID(fmt.Sprint(i)), now, false)
+				p.Wait(named(fmt.Sprint(i)), now, false)
 			}
-			return p.Wait("a", now.Add(100*time.Millisecond), false)
+			return p.Wait(named("a"), now.Add(100*time.Millisecond), false)
 		}, 0},
 		{"a policy that is gone is forgotten", func(p *Pace) time.Duration {
-			p.Wait("a", now, false)
-			p.Forget("a")
-			return p.Wait("a", now, false)
+			p.Wait(named("a"), now, false)
+			p.Forget(named("a"))
+			return p.Wait(named("a"), now, false)
 		}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
