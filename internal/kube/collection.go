@@ -112,6 +112,11 @@ func (c *Collection[T]) Start(ctx context.Context) error {
 	}
 	again := c.use(ctx)
 	close(c.known)
+	return c.follow(ctx, again, lost)
+}
+
+// follow uses all objects again after each change, and when it is time, until ctx ends.
+func (c *Collection[T]) follow(ctx context.Context, again time.Time, lost <-chan error) error {
 	for {
 		due, stop := c.due(again)
 		select {

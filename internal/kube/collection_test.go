@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -196,6 +197,8 @@ func TestWhoeverCannotWaitLearnsOfAChangeWhileTheOthersAreBusy(t *testing.T) {
 			return again
 		}
 	})
+	done := sync.OnceFunc(func() { close(busy) })
+	t.Cleanup(done)
 	s.expect(t, "a@1 b@1")
 	s.Add(rail("c", 1))
 	for want := range []int{0, 1, 2} {
@@ -208,6 +211,6 @@ func TestWhoeverCannotWaitLearnsOfAChangeWhileTheOthersAreBusy(t *testing.T) {
 			t.Fatalf("learned nothing of the object number %d", want+1)
 		}
 	}
-	close(busy)
+	done()
 	s.expect(t, "a@1 b@1 c@1")
 }
