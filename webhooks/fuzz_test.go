@@ -3,14 +3,16 @@ package webhooks
 import (
 	"encoding/json"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/guard"
 )
 
 // FuzzHandler: whatever is posted, the answer is an AdmissionReview, nothing panics, and nothing is admitted that isn't a
@@ -25,26 +27,89 @@ func FuzzHandler(f *testing.F) {
 		review("CREATE", strings.Repeat("[", 5000), "null"),
 		reviewOf("Guardrail", "CREATE", badRail, "null"), reviewOf("Guardrail", "UPDATE", pause, badRail), reviewOf("Guardrail", "CREATE", `{"kind":"Guardrail","spec":{"rules":7}}`, "null"),
 		reviewOf("GuardrailException", "CREATE", badXcpt, "null"), reviewOf("GuardrailException", "UPDATE", `{"kind":"GuardrailException","spec":{"expiresAt":"x"}}`, badXcpt),
-		reviewOf("WeederConfig", "CREATE", weeder, "null"),
+		reviewOf("WeederConfig", "CREATE", weeder, "null"), reviewOf("WeederConfig", "UPDATE", weeder, `{"kind":"WeederConfig","spec":{"servicesAndDependantSelectors":[]}}`),
 	} {
 		f.Add([]byte(seed))
 	}
 	judged := []string{"ConditionSet", "Guardrail", "GuardrailException", "WeederConfig"}
 	h := newWebhook(f, facts{preview: condition.Preview{Limit: 1, UnionLimit: 1}})
 	f.Fuzz(func(t *testing.T, body []byte) {
-		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(string(body)))
-		r.Header.Set("Content-Type", "application/json")
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		var answer, asked admissionv1.AdmissionReview
-		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || answer.Response == nil {
-			t.Fatalf("no AdmissionReview: %v\n%s", err, w.Body)
-		}
-		if answer.Response.Result != nil && strings.Contains(answer.Response.Result.Message, "[recovered]") {
-			t.Fatalf("panicked: %s", answer.Response.Result.Message)
-		}
-		if answer.Response.Allowed && (json.Unmarshal(body, &asked) != nil || asked.Request == nil || !slices.Contains(judged, asked.Request.Kind.Kind)) {
+		var asked admissionv1.AdmissionReview
+		answer := answered(t, h, string(body))
+		if answer.Allowed && (json.Unmarshal(body, &asked) != nil || asked.Request == nil || !slices.Contains(judged, asked.Request.Kind.Kind)) {
 			t.Fatalf("admitted what is no review of ours:\n%s", body)
 		}
 	})
+}
+
+// FuzzReview: whatever an object of ours looks like, its review is answered, twice in the same way, and a refusal says why.
+// The seeds are the examples of every rule, in each of its verdicts.
+func FuzzReview(f *testing.F) {
+	known := facts{preview: condition.Preview{Limit: 1, UnionLimit: 1}}
+	g, err := guard.New(guard.Options{
+		Facts: known, Planners: map[string]guard.Planner{"ConditionSet": guard.PlannerOf(known.PreviewConditionSet)},
+		Clock: clocktesting.NewFakePassiveClock(time.Date(2026, 3, 1, 13, 0, 0, 0, time.UTC)),
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+	kinds, h := g.Kinds(), New(g)
+	for i, kind := range kinds {
+		for _, rule := range g.Rules(kind) {
+			for _, test := range rule.Tests {
+				f.Add(byte(i), test.OldObject != nil, whole(f, kind, test.Object), whole(f, kind, test.OldObject))
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, which byte, isUpdate bool, object, oldObject []byte) {
+		if !json.Valid(object) || !json.Valid(oldObject) {
+			t.Skip("FuzzHandler asks what isn't JSON")
+		}
+		operation := "CREATE"
+		if isUpdate {
+			operation = "UPDATE"
+		}
+		body := reviewOf(kinds[int(which)%len(kinds)], operation, string(object), string(oldObject))
+		first, second := answered(t, h, body), answered(t, h, body)
+		if first.Allowed != second.Allowed || first.Result.Message != second.Result.Message {
+			t.Errorf("one review, two answers:\n%+v\n%+v", first, second)
+		}
+		if !first.Allowed && strings.TrimSpace(first.Result.Message) == "" {
+			t.Error("refused without a reason")
+		}
+	})
+}
+
+// whole is a test's object as the API server sends it.
+func whole(f *testing.F, kind string, text json.RawMessage) []byte {
+	f.Helper()
+	if text == nil {
+		return []byte("null")
+	}
+	var object map[string]any
+	if err := json.Unmarshal(text, &object); err != nil {
+		f.Fatal(err)
+	}
+	object["apiVersion"], object["kind"] = "autohealer.resourcestack.com/v1alpha1", kind
+	if object["metadata"] == nil {
+		object["metadata"] = map[string]any{"name": "x", "namespace": "prod", "creationTimestamp": "2026-03-01T12:00:00Z"}
+	}
+	body, err := json.Marshal(object)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return body
+}
+
+// answered wants an AdmissionReview that no panic wrote.
+func answered(t *testing.T, h http.Handler, body string) *admissionv1.AdmissionResponse {
+	t.Helper()
+	answer := ask(t, h, "/", body)
+	if answer.Result == nil {
+		t.Fatalf("an answer without a result: %+v", answer)
+	}
+	if strings.Contains(answer.Result.Message, "[recovered]") {
+		t.Fatalf("panicked: %s", answer.Result.Message)
+	}
+	return &answer
 }

@@ -104,10 +104,20 @@ func FuzzConvert(f *testing.F) {
 		"apiVersion: v1\nkind: ConfigMap\ndata:\n  a: |\n    " + strings.ReplaceAll(set(), "\n", "\n    "),
 		`{"type": "ConditionSets", "conditionSets": [{"type": "A", "effect": "NoExecute", "taintKey": "a/b", "conditions": [{"conditionType": "A", "conditionStatus": "FALSE"}]}]}`,
 	} {
-		f.Add(text)
+		f.Add(false, text)
 	}
-	f.Fuzz(func(t *testing.T, text string) {
-		r := convertText(text)
+	for _, text := range []string{
+		watchdog, inConfigMap(watchdog), "servicesAndDependantSelectors: []", "servicesAndDependantSelectors: {a: {podSelectors: 1}, b: null}\nwatchDuration: [1]",
+		"servicesAndDependantSelectors: {etcd: {podSelectors: [{matchLabels: {a: b}}], also: 1}}\nwatchDuration: 0\nother: {}\n---\nservicesAndDependantSelectors: {etcd: {}}",
+	} {
+		f.Add(true, text)
+	}
+	f.Fuzz(func(t *testing.T, weeder bool, text string) {
+		kind := "ConditionSet"
+		if weeder {
+			kind = "WeederConfig"
+		}
+		r := Convert([]manifest.File{{Name: "f", Text: []byte(text)}}, kind)
 		for _, n := range r.Notes {
 			if n.Line < 1 || n.Message == "" {
 				t.Errorf("a note without a place or a text: %+v", n)

@@ -26,9 +26,12 @@ servicesAndDependantSelectors:
       - {key: role, operator: NotIn, values: [main, apiserver]}
 `
 
+func inConfigMap(text string) string {
+	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: dwd-weeder}\ndata:\n  dep-config.yaml: |" + strings.ReplaceAll(text, "\n", "\n    ")
+}
+
 func TestTheWeedersConfigurationIsASpecAsItIs(t *testing.T) {
-	configMap := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: dwd-weeder}\ndata:\n  dep-config.yaml: |" + strings.ReplaceAll(watchdog, "\n", "\n    ")
-	for name, text := range map[string]string{"bare": watchdog, "in a ConfigMap": configMap} {
+	for name, text := range map[string]string{"bare": watchdog, "in a ConfigMap": inConfigMap(watchdog)} {
 		t.Run(name, func(t *testing.T) {
 			r := Convert([]manifest.File{{Name: "f", Text: []byte(text)}}, "WeederConfig")
 			if r.Failed() || len(r.Objects) != 1 || len(r.Notes) != 1 || !strings.Contains(r.Notes[0].Message, "namespaceSelector") {
