@@ -41,6 +41,11 @@ func convertWeederConfig(p *place) {
 			ok = false
 			continue
 		}
+		if _, isList := entry["podSelectors"].([]any); !isList {
+			p.fail(path+".podSelectors", "must be a list of label selectors")
+			ok = false
+			continue
+		}
 		p.warnOfOthers(path, entry, "podSelectors")
 		converted[name] = map[string]any{"podSelectors": entry["podSelectors"]}
 	}

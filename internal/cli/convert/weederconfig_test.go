@@ -63,6 +63,7 @@ func TestWhatIsNoWeedersConfiguration(t *testing.T) {
 	}{
 		"no Services":   {"servicesAndDependantSelectors: {}\n", []string{"must be a map with at least one Service"}},
 		"a bare list":   {"servicesAndDependantSelectors: {etcd: []}\n", []string{"must be a map with podSelectors"}},
+		"a bare map":    {"servicesAndDependantSelectors: {etcd: {podSelectors: {matchLabels: {a: b}}}}\n", []string{"servicesAndDependantSelectors[etcd].podSelectors: must be a list of label selectors"}},
 		"a name twice":  {"servicesAndDependantSelectors:\n  etcd: {podSelectors: []}\n  etcd: {podSelectors: []}\n", []string{`key "etcd" is on line 2 already; a map keeps only one of them`}},
 		"another field": {"interval: 1m\nservicesAndDependantSelectors: {etcd: []}\n", []string{"interval", "must be a map with podSelectors"}},
 	} {
