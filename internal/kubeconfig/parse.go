@@ -1,6 +1,7 @@
 package kubeconfig
 
 import (
+	"cmp"
 	"net"
 	"net/netip"
 	"net/url"
@@ -113,11 +114,9 @@ func (p Policy) server(text string) (*url.URL, error) {
 	if err != nil {
 		return nil, err
 	}
-	port := uint64(443)
-	if u.Port() != "" {
-		if port, err = strconv.ParseUint(u.Port(), 10, 16); err != nil || port == 0 {
-			return nil, BadServer
-		}
+	port, err := strconv.ParseUint(cmp.Or(u.Port(), "443"), 10, 16)
+	if err != nil || port == 0 {
+		return nil, BadServer
 	}
 	return &url.URL{Scheme: "https", Host: net.JoinHostPort(host, strconv.FormatUint(port, 10)), Path: strings.TrimRight(u.Path, "/")}, nil
 }
