@@ -81,36 +81,29 @@ func targetOf(kind string, object map[string]any) Target {
 func (e *evaluation) ResolveName(name string) (any, bool) {
 	switch name {
 	case rootObject:
-		if e.objectValue == nil {
-			e.objectValue = orNull(judgedPart(e.object))
-		}
-		return e.objectValue, true
+		return once(&e.objectValue, func() any { return orNull(judgedPart(e.object)) }), true
 	case rootOldObject:
-		if e.oldObjectValue == nil {
-			e.oldObjectValue = orNull(judgedPart(e.oldObject))
-		}
-		return e.oldObjectValue, true
+		return once(&e.oldObjectValue, func() any { return orNull(judgedPart(e.oldObject)) }), true
 	case rootRequest:
-		if e.requestValue == nil {
-			e.requestValue = celvalues.SchemalessTypedToVal(e.request)
-		}
-		return e.requestValue, true
+		return once(&e.requestValue, func() any { return celvalues.SchemalessTypedToVal(e.request) }), true
 	case rootPlan:
 		return &e.plan, true
 	case rootFacts:
-		if e.factsValue == nil {
-			e.factsValue = e.factsNow()
-		}
-		return e.factsValue, true
+		return once(&e.factsValue, e.factsNow), true
 	case rootLimits:
 		return e.rules.limits, true
 	case rootAuthorizer:
-		if e.authorizerValue == nil {
-			e.authorizerValue = e.askAuthorizer()
-		}
-		return e.authorizerValue, true
+		return once(&e.authorizerValue, e.askAuthorizer), true
 	}
 	return e.variable(name)
+}
+
+// once works a value out when it is first asked for.
+func once(value *any, of func() any) any {
+	if *value == nil {
+		*value = of()
+	}
+	return *value
 }
 
 // Parent of the activation; there is none.
