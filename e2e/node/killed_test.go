@@ -44,15 +44,29 @@ func runChild() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	commands, err := commandsBelow(n.sandbox.init.Process.Pid)
+	// The kubelet may tell of a container a moment before the process has become its command.
+	var commands map[int]string
+	err = wait.PollUntilContextTimeout(context.Background(), 10*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		commands, err = commandsBelow(n.sandbox.init.Process.Pid)
+		return complete(commands), err
+	})
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		fmt.Fprintln(os.Stderr, "processes of a node with one pod:", commands, err)
 		os.Exit(1)
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(child{n.sandbox.name, commands}); err != nil {
 		os.Exit(1)
 	}
 	select {}
+}
+
+// complete says whether these are the processes of a node with one pod: its container's and the one that holds its namespaces.
+func complete(commands map[int]string) bool {
+	count := map[string]int{}
+	for _, command := range commands {
+		count[filepath.Base(command)]++
+	}
+	return count["kubelet"] == 1 && count["containerd"] == 1 && count["containerd-shim-runc-v2"] == 1 && count["testpod"] == 2
 }
 
 func startChild(t *testing.T) (program *exec.Cmd, stdout *bufio.Reader) {
@@ -84,13 +98,6 @@ func TestNothingIsLeftWhenTheProgramIsKilled(t *testing.T) {
 	var started child
 	if err := json.Unmarshal(line, &started); err != nil {
 		t.Fatal(err)
-	}
-	count := map[string]int{}
-	for _, command := range started.Commands {
-		count[filepath.Base(command)]++
-	}
-	if count["kubelet"] != 1 || count["containerd"] != 1 || count["containerd-shim-runc-v2"] != 1 || count["testpod"] != 2 {
-		t.Errorf("processes of a node with one pod: %v", started.Commands)
 	}
 	kill(t, program)
 	expectGone(t, before, started)

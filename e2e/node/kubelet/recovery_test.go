@@ -243,7 +243,8 @@ func deleters(namespace string) map[types.UID]string {
 	return first
 }
 
-// expectRestarts checks what follows from all outages' ends, and tells it.
+// expectRestarts checks what follows from all outages' ends, and tells it. What the pods left alone take is told only: their
+// back-offs began at other moments, and one may end just then.
 func expectRestarts(ctx context.Context, wc *v1alpha1.WeederConfig, all []restart) {
 	GinkgoHelper()
 	var lines []string
@@ -251,7 +252,6 @@ func expectRestarts(ctx context.Context, wc *v1alpha1.WeederConfig, all []restar
 	for _, r := range all {
 		lines = append(lines, r.String())
 		Expect(r.deleted).To(BeNumerically("<", time.Second), r.String())
-		Expect(r.ran).To(BeNumerically("<", r.alone), r.String())
 		Expect(by).To(HaveKeyWithValue(r.victim.UID, harness.Username), "%s: the manager should have deleted it", r.name)
 		if strings.HasPrefix(r.state, "terminated") {
 			terminated++
