@@ -114,6 +114,7 @@ func (y *Yard) reserve(p *podState, workload Workload, d *Deletion, windows []*w
 func (y *Yard) Confirm(key types.NamespacedName, uid types.UID) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
+	delete(y.gone, uid)
 	if p := y.pods[key.Namespace][key.Name]; p != nil && p.UID == uid && p.sent != nil {
 		p.sent, p.confirmed = nil, true
 		y.index(p)
@@ -126,7 +127,11 @@ func (y *Yard) Failed(key types.NamespacedName, uid types.UID) (due []types.Name
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	if p := y.pods[key.Namespace][key.Name]; p != nil && p.UID == uid && p.sent != nil {
-		return y.refund(p)
+		return y.takeBack(p)
+	}
+	if s := y.gone[uid]; s != nil {
+		delete(y.gone, uid)
+		return y.refund(s)
 	}
 	return nil
 }
@@ -134,10 +139,15 @@ func (y *Yard) Failed(key types.NamespacedName, uid types.UID) (due []types.Name
 // headsWoken bounds how many pods one freed place wakes.
 const headsWoken = 16
 
-// refund takes back all that a deletion took.
-func (y *Yard) refund(p *podState) (due []types.NamespacedName) {
+// takeBack lets the pod be decided on anew.
+func (y *Yard) takeBack(p *podState) (due []types.NamespacedName) {
 	s := p.sent
 	p.sent = nil
+	return y.refund(s)
+}
+
+// refund takes back all that a deletion took.
+func (y *Yard) refund(s *sent) (due []types.NamespacedName) {
 	y.ledger.refund(s.workload, s.record)
 	s.of.refund(s.record)
 	s.window.Deleted--

@@ -184,3 +184,35 @@ func TestWhoseWindowIsOverWaitsNoMore(t *testing.T) {
 	recoverEtcd(y, 4*time.Minute)
 	deleted(t, y, "api-3", 4*time.Minute)
 }
+
+// Whoever deletes or replaces a pod while our request is on its way, the watch may tell of it before the answer does.
+func TestADeletionThatFailedForAPodThatIsGoneGivesItsPlaceBack(t *testing.T) {
+	for name, goes := range map[string]func(*weed.Yard){
+		"gone":     func(y *weed.Yard) { y.ForgetPod(key("api-1")) },
+		"replaced": func(y *weed.Yard) { y.ObservePod(weed.ReadPod(newPod("api-1", uid("other"), running)), at(second)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			y := watchingEtcd(t, etcdForAPI+"maxDeletionsPerWatch: 1\n", newPod("api-1", backOff), newPod("api-2", backOff))
+			recoverEtcd(y, 0)
+			plan, _ := y.Decide(key("api-1"), at(0), "")
+			goes(y)
+			expect(t, "the other one meanwhile", decide(y, "api-2", second), "MaxDeletionsPerWatch")
+			expect(t, "may have room", names(y.Failed(key("api-1"), plan.Pod.UID)), "api-2")
+			expect(t, "the other one then", decide(y, "api-2", second), "delete")
+			sum, _ := y.Summary("wc-uid", at(second))
+			expect(t, "deletions", sum.Deleted, 1)
+			expect(t, "given back twice", names(y.Failed(key("api-1"), plan.Pod.UID)), "")
+		})
+	}
+}
+
+func TestADeletionThatTheWatchTellsBeforeTheAnswerCounts(t *testing.T) {
+	y := watchingEtcd(t, etcdForAPI, newPod("api-1", backOff))
+	recoverEtcd(y, 0)
+	plan, _ := y.Decide(key("api-1"), at(0), "")
+	y.ForgetPod(key("api-1"))
+	y.Confirm(key("api-1"), plan.Pod.UID)
+	y.Failed(key("api-1"), plan.Pod.UID)
+	sum, _ := y.Summary("wc-uid", at(second))
+	expect(t, "deletions", sum.Deleted, 1)
+}

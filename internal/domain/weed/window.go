@@ -220,6 +220,7 @@ func (y *Yard) Expire(at Moment) (next time.Time) {
 	maps.DeleteFunc(y.unproven, func(watch watchKey, seen time.Time) bool {
 		return at.Now.Sub(seen) >= y.configs[watch.config].WatchDuration // its window would be over
 	})
+	maps.DeleteFunc(y.gone, func(_ types.UID, s *sent) bool { return at.Now.Sub(s.record.At) >= remembered }) // nobody will tell any more
 	y.ledger.prune(at.Now)
 	return next
 }

@@ -29,6 +29,9 @@ type Yard struct {
 	// pods by namespace and name; crashing has those that crash-loop.
 	pods, crashing map[string]map[string]*podState
 
+	// gone are deletions of ours whose outcome wasn't told when their pods went, by whose doing is open.
+	gone map[types.UID]*sent
+
 	services map[types.NamespacedName]*service
 	// sliceOf is the Service of each EndpointSlice.
 	sliceOf    map[types.NamespacedName]types.NamespacedName
@@ -87,7 +90,7 @@ type watchKey struct {
 func NewYard(limits limit.Limits, ownNamespace string) *Yard {
 	return &Yard{
 		limits: limits, ownNamespace: ownNamespace,
-		pods: map[string]map[string]*podState{}, crashing: map[string]map[string]*podState{},
+		pods: map[string]map[string]*podState{}, crashing: map[string]map[string]*podState{}, gone: map[types.UID]*sent{},
 		services: map[types.NamespacedName]*service{}, sliceOf: map[types.NamespacedName]types.NamespacedName{}, namespaces: map[string]labels.Set{},
 		configs: map[types.UID]*configState{}, naming: map[string]map[types.UID]*configState{},
 		windows: map[string]map[watchKey]*window{}, unproven: map[watchKey]time.Time{},
@@ -144,7 +147,7 @@ func (y *Yard) ObserveLive(pod *Pod, at Moment) (due []types.NamespacedName) {
 	due = y.observe(pod, at)
 	p := y.pods[pod.Namespace][pod.Name]
 	if p.UID == pod.UID && p.sent != nil && !p.Terminating {
-		due = append(due, y.refund(p)...)
+		due = append(due, y.takeBack(p)...)
 	}
 	return due
 }
@@ -238,6 +241,9 @@ func (y *Yard) drop(p *podState) {
 	take(y.crashing, p.Key())
 	y.release(p)
 	take(y.pods, p.Key())
+	if p.sent != nil {
+		y.gone[p.UID] = p.sent
+	}
 }
 
 // selected says whether an open window selects the pod.
