@@ -1,0 +1,187 @@
+package weederconfig
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/weed"
+)
+
+// shelf is an API server that keeps the statuses it is sent, and answers when it is let.
+type shelf struct {
+	client.Client
+	answer func() error
+
+	mu      sync.Mutex
+	written []v1alpha1.WeederConfigStatus
+	uids    []types.UID
+}
+
+func newShelf(answer func() error) *shelf {
+	s := &shelf{answer: answer}
+	s.Client = interceptor.NewClient(nothing{}, interceptor.Funcs{
+		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+			if err := s.answer(); err != nil {
+				return err
+			}
+			data, err := patch.Data(object)
+			if err != nil {
+				return err
+			}
+			var sent struct {
+				Metadata struct {
+					UID types.UID `json:"uid"`
+				} `json:"metadata"`
+				Status v1alpha1.WeederConfigStatus `json:"status"`
+			}
+			if err := json.Unmarshal(data, &sent); err != nil {
+				return err
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.written, s.uids = append(s.written, sent.Status), append(s.uids, sent.Metadata.UID)
+			return nil
+		},
+	})
+	return s
+}
+
+// has says whether the status that was written last tells of a pod's deletion.
+func (s *shelf) has(pod string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range s.written[len(s.written)-1].RecentDeletions {
+		if d.Pod == pod {
+			return true
+		}
+	}
+	return false
+}
+
+// entered waits until so many deletions of a config stand in the book or wait for it.
+func entered(t *testing.T, book *Book, n uint64) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		return book.page("wc-uid").entered.Load() == n, nil
+	})
+	if err != nil {
+		t.Fatalf("%d deletions don't wait: %v", n, err)
+	}
+}
+
+func TestDeletionsThatWaitForAWriteGoIntoTheNextTogether(t *testing.T) {
+	w := newWorld(t)
+	w.observe(t.Context(), stored("wc", nil))
+	w.recover()
+	asked, release := make(chan struct{}, 20), make(chan struct{})
+	s := newShelf(func() error { asked <- struct{}{}; <-release; return nil })
+	book := &Book{Client: s, Observer: w.Observer}
+	var entering sync.WaitGroup
+	enter := func(pod string) {
+		d := w.decided(t, crashing(pod)).Delete
+		entering.Go(func() {
+			if err := book.Enter(t.Context(), d); err != nil {
+				t.Error(err)
+			} else if !s.has(pod) {
+				t.Errorf("%s may be deleted before it is written down", pod)
+			}
+		})
+	}
+	enter("api-first")
+	<-asked
+	for i := range 10 {
+		enter(fmt.Sprintf("api-%d", i))
+	}
+	entered(t, book, 11)
+	close(release)
+	entering.Wait()
+	if len(s.written) != 2 {
+		t.Errorf("%d writes; the first, and one for all that came meanwhile wanted", len(s.written))
+	}
+	if last := s.written[len(s.written)-1]; last.Deleted != 11 || len(last.Windows) != 1 || last.Windows[0].Deleted != 11 {
+		t.Errorf("the last one tells of %d deletions, windows %+v", last.Deleted, last.Windows)
+	}
+	if s.uids[0] != "wc-uid" {
+		t.Errorf("it was written to whoever has the name now, not to %s", s.uids[0])
+	}
+}
+
+func TestWhatCouldNotBeWrittenDownMayNotBeDone(t *testing.T) {
+	w := newWorld(t)
+	w.observe(t.Context(), stored("wc", nil))
+	w.recover()
+	fails := errors.New("timeout")
+	answer := fails
+	s := newShelf(func() error { return answer })
+	book := &Book{Client: s, Observer: w.Observer}
+	d := w.decided(t, crashing("api-1")).Delete
+	if err := book.Enter(t.Context(), d); !errors.Is(err, fails) {
+		t.Fatalf("error %v", err)
+	}
+	answer = nil
+	if err := book.Enter(t.Context(), d); err != nil || !s.has("api-1") {
+		t.Errorf("the next try: %v", err)
+	}
+}
+
+func TestNothingIsDoneForAConfigThatIsGone(t *testing.T) {
+	w := newWorld(t)
+	wc := stored("wc", nil)
+	w.observe(t.Context(), wc)
+	w.recover()
+	d := w.decided(t, crashing("api-1")).Delete
+	w.configGone(wc)
+	s := newShelf(func() error { return nil })
+	if err := (&Book{Client: s, Observer: w.Observer}).Enter(t.Context(), d); err == nil || len(s.written) != 0 {
+		t.Errorf("error %v, %d writes", err, len(s.written))
+	}
+}
+
+func TestConfigsDoNotWaitForEachOther(t *testing.T) {
+	w := newWorld(t)
+	asked, release := make(chan struct{}, 2), make(chan struct{})
+	var writes atomic.Int32
+	s := newShelf(func() error {
+		if writes.Add(1) == 1 {
+			asked <- struct{}{}
+			<-release
+		}
+		return nil
+	})
+	book := &Book{Client: s, Observer: w.Observer}
+	names := []string{"a", "b"}
+	for _, name := range names {
+		w.observe(t.Context(), stored(name, func(spec *v1alpha1.WeederConfigSpec) {
+			spec.ServicesAndDependantSelectors["etcd"].PodSelectors[0].MatchLabels["app"] = name
+		}))
+	}
+	w.recover()
+	deletions := map[string]*weed.Deletion{}
+	for _, name := range names {
+		pod := crashing(name)
+		pod.Labels["app"] = name
+		deletions[name] = w.decided(t, pod).Delete
+	}
+	done := make(chan error, 1)
+	go func() { done <- book.Enter(t.Context(), deletions["a"]) }()
+	<-asked
+	if err := book.Enter(t.Context(), deletions["b"]); err != nil { // would never return
+		t.Error(err)
+	}
+	close(release)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

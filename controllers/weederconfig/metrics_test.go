@@ -1,0 +1,116 @@
+package weederconfig
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"github.com/prometheus/common/expfmt"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/kube"
+)
+
+func newQueue(t *testing.T) kube.Queue {
+	t.Helper()
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	t.Cleanup(queue.ShutDown)
+	return queue
+}
+
+// scrape is what a metrics endpoint would show of the collectors, without comments.
+func scrape(t *testing.T, collectors ...prometheus.Collector) []string {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(collectors...)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if problems, err := promlint.NewWithMetricFamilies(families).Lint(); err != nil || len(problems) > 0 {
+		t.Errorf("problems %v, error %v", problems, err)
+	}
+	var text strings.Builder
+	for _, f := range families {
+		if _, err := expfmt.MetricFamilyToText(&text, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return slices.DeleteFunc(strings.Split(text.String(), "\n"), func(line string) bool { return line == "" || strings.HasPrefix(line, "#") })
+}
+
+func TestWhatTheMetricsShow(t *testing.T) {
+	for _, v := range []interface{ Reset() }{actsTotal, recoveriesTotal, windowsGauge, heldGauge, limitGauge} {
+		v.Reset()
+	}
+	w := newWorld(t)
+	w.observe(t.Context(), stored("wc", nil))
+	w.attach(newQueue(t), nil)
+	w.recover()
+	w.clock.Step(30 * time.Millisecond)
+	w.Report.deleted(w.decided(t, crashing("api-1")), w.clock.Now())
+	key := types.NamespacedName{Namespace: ownNamespace, Name: "wc"}
+	gaugeStates(key, weed.Summary{Active: 2, Held: map[weed.Reason]weed.HoldCount{"Cooldown": {Pods: 3}}}, false)
+	gaugeStates(key, weed.Summary{Active: 1, Held: map[weed.Reason]weed.HoldCount{"Paused": {Pods: 1}}}, true)
+	got := scrape(t, actsTotal, recoveriesTotal, windowsGauge, heldGauge, limitGauge, eventsDropped, deletionDelay)
+	for _, want := range []string{
+		`autohealer_weeder_deletions_total{namespace="autohealer-system",policy="wc",result="done",verb="Delete"} 1`,
+		`autohealer_weeder_recoveries_total{namespace="autohealer-system",policy="wc"} 1`,
+		`autohealer_weeder_active_windows{namespace="autohealer-system",policy="wc"} 1`,
+		`autohealer_weeder_held_pods{namespace="autohealer-system",policy="wc",reason="Paused"} 1`,
+		`autohealer_weeder_limit_reached{namespace="autohealer-system",policy="wc"} 1`,
+	} {
+		if !slices.Contains(got, want) {
+			t.Errorf("lacks %s in\n%s", want, strings.Join(got, "\n"))
+		}
+	}
+	if strings.Contains(strings.Join(got, "\n"), "Cooldown") {
+		t.Error("a reason that is over stays")
+	}
+}
+
+// nothing is an API server that has none of what it is asked for.
+type nothing struct{ client.WithWatch }
+
+func (nothing) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+}
+
+func TestAConfigThatIsGoneTakesItsSeriesAlong(t *testing.T) {
+	actsTotal.Reset()
+	heldGauge.Reset()
+	w := newWorld(t)
+	wc := stored("wc", nil)
+	w.observe(t.Context(), wc)
+	queue := newQueue(t)
+	w.attach(nil, queue)
+	w.recover()
+	w.Report.deleted(w.decided(t, crashing("api-1")), w.clock.Now())
+	gaugeStates(client.ObjectKeyFromObject(wc), weed.Summary{Held: map[weed.Reason]weed.HoldCount{"Paused": {Pods: 1}}}, false)
+	w.configGone(wc)
+	request, _ := queue.Get()
+	if _, err := (&Reconciler{Client: nothing{}}).Reconcile(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	if left := scrape(t, actsTotal, heldGauge); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
+func TestASecondManagerInAProcessSharesTheMetrics(t *testing.T) {
+	for range 2 {
+		if err := registerMetrics(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
