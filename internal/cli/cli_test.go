@@ -37,6 +37,14 @@ func run(t *testing.T, stdin string, args ...string) (code int, stdout, stderr s
 	return code, out.String(), errOut.String()
 }
 
+// weederWithoutNamespace is judged where kubectl would create it.
+const weederWithoutNamespace = `
+apiVersion: autohealer.resourcestack.com/v1alpha1
+kind: WeederConfig
+metadata: {name: mail}
+spec: {servicesAndDependantSelectors: {queue: {podSelectors: [{matchLabels: {app: mail}}]}}}
+`
+
 // TestGolden shows what the verbs say, word by word, and their exit codes.
 func TestGolden(t *testing.T) {
 	t.Chdir("testdata")
@@ -63,6 +71,7 @@ func TestGolden(t *testing.T) {
 		"plan-bad":                 {args: "plan -f manifests/bad.yaml --facts facts.yaml"},
 		"plan-weeder":              {args: "plan -f manifests/weeder.yaml --facts facts-weeder.yaml"},
 		"plan-weeder-json":         {args: "plan -f manifests/weeder.yaml --facts facts-weeder.yaml -o json"},
+		"plan-weeder-namespace":    {args: "plan -f - --facts facts-weeder.yaml --namespace shop", stdin: weederWithoutNamespace},
 		"plan-weeder-nothing":      {args: "plan -f manifests/weeder-none.yaml --facts facts-weeder.yaml"},
 		"plan-weeder-unknown":      {args: "plan -f manifests/weeder.yaml --facts facts.yaml"},
 		"validate-weeder-facts":    {args: "validate -f manifests/weeder.yaml --facts facts-weeder.yaml"},

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -111,7 +110,7 @@ func (a *App) planAll(ctx context.Context, w *world, documents []manifest.Docume
 // for those that follow, as when all are applied in their order.
 func (a *App) planOne(ctx context.Context, w *world, d manifest.Document) (report.Plan, error) {
 	key := keyOf(d.Object)
-	old, err := w.facts.Object(key.kind, cmp.Or(key.namespace, metav1.NamespaceDefault), key.name)
+	old, err := w.facts.Object(key.kind, cmp.Or(key.namespace, w.checker.Namespace), key.name)
 	if err != nil {
 		return report.Plan{}, err
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -35,11 +36,12 @@ type policies struct {
 
 // newWorld puts policies and, where it is known, a cluster behind the rules.
 func (a *App) newWorld(ctx context.Context, s *snapshot.Snapshot, p policies) (*world, error) {
-	opts := check.Options{Guardrails: p.guardrails, Exceptions: p.exceptions, Clock: a.Clock}
+	opts := check.Options{Guardrails: p.guardrails, Exceptions: p.exceptions, Namespace: *a.Config.Namespace, Clock: a.Clock}
 	if s == nil {
 		checker, err := check.New(opts)
 		return &world{checker: checker}, err
 	}
+	opts.Namespace = cmp.Or(opts.Namespace, s.Namespace)
 	for i := range s.Guardrails {
 		opts.Guardrails = replacing(opts.Guardrails, &s.Guardrails[i])
 	}
@@ -125,6 +127,9 @@ func (a *App) readLive(ctx context.Context) (*snapshot.Snapshot, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if s.Namespace, _, err = a.Config.ToRawKubeConfigLoader().Namespace(); err != nil {
+		return nil, fmt.Errorf("find the namespace: %w", err)
 	}
 	s.Rights, err = a.rights(ctx, cfg)
 	return s, err

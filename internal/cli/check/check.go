@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -34,6 +35,8 @@ type Options struct {
 	// Guardrails whose rules judge too, and Exceptions to rules.
 	Guardrails []*v1alpha1.Guardrail
 	Exceptions []*v1alpha1.GuardrailException
+	// Namespace of objects that name none. Default: default.
+	Namespace string
 	// Clock. Default: the machine's.
 	Clock clock.PassiveClock
 }
@@ -42,6 +45,8 @@ type Options struct {
 type Checker struct {
 	guard       *guard.Guard
 	definitions map[schema.GroupVersionKind]*definition
+	// Namespace of objects that name none.
+	Namespace string
 	// Guardrails that were given, with what is wrong with them, in their order.
 	Guardrails []guard.GuardrailResult
 }
@@ -67,7 +72,7 @@ func New(opts Options) (*Checker, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Checker{guard: g, definitions: definitions}
+	c := &Checker{guard: g, definitions: definitions, Namespace: cmp.Or(opts.Namespace, metav1.NamespaceDefault)}
 	c.Guardrails = g.SetGuardrails(opts.Guardrails)
 	g.SetExceptions(opts.Exceptions)
 	return c, nil
@@ -143,7 +148,7 @@ func (c *Checker) Object(ctx context.Context, object, old map[string]any) Report
 		r.deny(RuleUnknownField, path, fmt.Sprintf("unknown field %q", path))
 	}
 	old = d.readOld(old)
-	d.prepare(stored, old)
+	d.prepare(stored, old, c.Namespace)
 	errs := d.validate(ctx, stored, old)
 	slices.SortStableFunc(errs, byField)
 	said := map[string]bool{} // labels are checked twice in an update
@@ -222,13 +227,13 @@ func (d *definition) readOld(old map[string]any) map[string]any {
 }
 
 // prepare sets what the API server sets, whatever the author wrote: namespace, status and, from the old object, identity.
-func (d *definition) prepare(object, old map[string]any) {
+func (d *definition) prepare(object, old map[string]any, namespace string) {
 	o := unstructured.Unstructured{Object: object}
 	switch {
 	case !d.namespaced:
 		o.SetNamespace(metav1.NamespaceNone)
 	case o.GetNamespace() == "":
-		o.SetNamespace(metav1.NamespaceDefault)
+		o.SetNamespace(namespace)
 	}
 	if d.hasStatus {
 		delete(object, "status")

@@ -45,6 +45,8 @@ type Snapshot struct {
 
 	// Rights asks the API server that it was read from; nil for a file, and when the user may not ask.
 	Rights authorizer.UnconditionalAuthorizer `json:"-"`
+	// Namespace of the kubeconfig's context that it was read by; "" for a file.
+	Namespace string `json:"-"`
 }
 
 // Lease is the sign of life of a node whose conditions carry no heartbeat.
