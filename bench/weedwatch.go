@@ -52,47 +52,69 @@ func (b *bench) watchReady(ctx context.Context) (told func(service string) time.
 }
 
 // awaitDeletions waits until the manager has deleted so many pods, and gives when the API server received each DELETE.
-func (b *bench) awaitDeletions(ctx context.Context, since int64, want int) (map[string]time.Time, error) {
+func (b *bench) awaitDeletions(ctx context.Context, since int64, want int) (_ map[string]time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
+	log, err := b.deletionsSince(since)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, log.file.Close()) }()
 	for {
-		deletions, err := b.deletions(since)
-		if err != nil || len(deletions) >= want {
-			return deletions, err
+		if err := log.read(); err != nil || len(log.deletions) >= want {
+			return log.deletions, err
 		}
 		if err := pause(ctx, 200*time.Millisecond); err != nil {
-			return nil, fmt.Errorf("only %d of %d pods were deleted: %w", len(deletions), want, err)
+			return nil, fmt.Errorf("only %d of %d pods were deleted: %w", len(log.deletions), want, err)
 		}
 	}
 }
 
-// deletions reads the audit log from an earlier end of it on.
-func (b *bench) deletions(since int64) (deletions map[string]time.Time, err error) {
+// deletionLog reads the audit log as it grows, each line once: reading takes time from what is measured.
+type deletionLog struct {
+	file      *os.File
+	lines     *bufio.Reader
+	half      []byte // a line of which the rest isn't written yet
+	deletions map[string]time.Time
+}
+
+func (b *bench) deletionsSince(end int64) (*deletionLog, error) {
 	file, err := os.Open(b.AuditLog)
 	if err != nil {
 		return nil, fmt.Errorf("open the audit log: %w", err)
 	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	if _, err := file.Seek(since, io.SeekStart); err != nil {
-		return nil, fmt.Errorf("go on in the audit log: %w", err)
+	if _, err := file.Seek(end, io.SeekStart); err != nil {
+		return nil, errors.Join(fmt.Errorf("go on in the audit log: %w", err), file.Close())
 	}
-	deletions = map[string]time.Time{}
-	lines := bufio.NewReaderSize(file, 1<<20)
+	return &deletionLog{file: file, lines: bufio.NewReaderSize(file, 1<<20), deletions: map[string]time.Time{}}, nil
+}
+
+// read takes in what was written since it was last called.
+func (l *deletionLog) read() error {
 	for {
-		line, err := lines.ReadBytes('\n')
-		if errors.Is(err, io.EOF) { // half a line will be whole next time
-			return deletions, nil
+		line, err := l.lines.ReadBytes('\n')
+		l.half = append(l.half, line...)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("read the audit log: %w", err)
 		}
-		if err != nil {
-			return nil, fmt.Errorf("read the audit log: %w", err)
+		if err := l.take(l.half); err != nil {
+			return err
 		}
-		var event auditv1.Event
-		if err := json.Unmarshal(line, &event); err != nil {
-			return nil, fmt.Errorf("read the audit log: %w", err)
-		}
-		w, ok := writeOf(&event)
-		if ok && event.Verb == "delete" && w.resource == "pods" && event.User.Username == harness.Username {
-			deletions[w.name] = event.RequestReceivedTimestamp.Time
-		}
+		l.half = l.half[:0]
 	}
+}
+
+func (l *deletionLog) take(line []byte) error {
+	var event auditv1.Event
+	if err := json.Unmarshal(line, &event); err != nil {
+		return fmt.Errorf("read the audit log: %w", err)
+	}
+	w, ok := writeOf(&event)
+	if ok && event.Verb == "delete" && w.resource == "pods" && event.User.Username == harness.Username {
+		l.deletions[w.name] = event.RequestReceivedTimestamp.Time
+	}
+	return nil
 }

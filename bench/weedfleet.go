@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+)
+
+// dependsOn is the label by which pods depend on a Service.
+const dependsOn = "depends-on"
+
+func serviceName(i int) string { return fmt.Sprintf("weed-%d", i) }
+
+// addConfigs stores the configs, and a Guardrail that lifts the limit.
+func (b *bench) addConfigs(ctx context.Context) error {
+	most := int32(10000)
+	if err := b.Client.Create(ctx, &v1alpha1.Guardrail{ObjectMeta: metav1.ObjectMeta{Name: "bench"}, Spec: v1alpha1.GuardrailSpec{
+		Limits: &v1alpha1.GuardrailLimits{MaxPodDeletionsPerMinute: &most},
+	}}); err != nil {
+		return fmt.Errorf("lift the limit: %w", err)
+	}
+	for from := 0; from <= weedServices; from += servicesPerConfig {
+		wc := &v1alpha1.WeederConfig{ObjectMeta: metav1.ObjectMeta{Namespace: weedNamespace, Name: fmt.Sprintf("bench-%d", from)}, Spec: v1alpha1.WeederConfigSpec{
+			WatchDuration: "30m", MaxDeletionsPerWatch: ptr.To[int32](10000), ServicesAndDependantSelectors: map[string]v1alpha1.DependantSelectors{},
+		}}
+		for i := from; i < min(from+servicesPerConfig, weedServices); i++ {
+			wc.Spec.ServicesAndDependantSelectors[serviceName(i)] = dependants(serviceName(i))
+		}
+		if from == weedServices {
+			wc.Spec.ServicesAndDependantSelectors[drainService] = dependants(drainService)
+		}
+		if err := b.Client.Create(ctx, wc); err != nil {
+			return fmt.Errorf("create a config: %w", err)
+		}
+	}
+	return nil
+}
+
+func dependants(service string) v1alpha1.DependantSelectors {
+	return v1alpha1.DependantSelectors{PodSelectors: []v1alpha1.LabelSelector{{MatchLabels: map[string]string{dependsOn: service}}}}
+}
+
+// addPods creates pods of which some of each Service's dependents crash-loop, one pod behind each Service, and its slice,
+// which isn't ready yet.
+func (b *bench) addPods(ctx context.Context) error {
+	err := each(ctx, b.size.pods, func(ctx context.Context, i int) error {
+		service := serviceName(i % weedServices)
+		return b.addPod(ctx, fmt.Sprintf("pod-%d", i), service, i < loopsPerService*weedServices)
+	})
+	if err != nil {
+		return err
+	}
+	return each(ctx, weedServices+1, func(ctx context.Context, i int) error {
+		name := serviceName(i)
+		if i == weedServices {
+			name = drainService
+		}
+		return b.addService(ctx, name)
+	})
+}
+
+func (b *bench) addPod(ctx context.Context, name, service string, loops bool) error {
+	controls := true
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: weedNamespace, Name: name, Labels: map[string]string{dependsOn: service, "app": "bench", "pod-template-hash": "5d8b7c9f6d"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "of-" + service, UID: "bench", Controller: &controls}}},
+		Spec: restricted(),
+	}
+	pods := b.clients.CoreV1().Pods(weedNamespace)
+	if _, err := pods.Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("create pod %s: %w", name, err)
+	}
+	if !loops {
+		return nil
+	}
+	exit := &corev1.ContainerStateTerminated{ExitCode: 1}
+	patch, err := json.Marshal(map[string]any{"status": corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
+		Name: "main", RestartCount: 7, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+		LastTerminationState: corev1.ContainerState{Terminated: exit},
+	}}}})
+	if err != nil {
+		return fmt.Errorf("encode a pod's status: %w", err)
+	}
+	if _, err := pods.Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		return fmt.Errorf("bring pod %s into a crash loop: %w", name, err)
+	}
+	return nil
+}
+
+// restricted is what the namespace's Pod Security allows.
+func restricted() corev1.PodSpec {
+	yes, no := true, false
+	return corev1.PodSpec{
+		NodeName: "node-0", TerminationGracePeriodSeconds: new(int64),
+		SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: &yes, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+		Containers: []corev1.Container{{Name: "main", Image: "example.com/none", SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		}}},
+	}
+}
+
+func (b *bench) addService(ctx context.Context, name string) error {
+	if err := b.addPod(ctx, "behind-"+name, "", false); err != nil {
+		return err
+	}
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: weedNamespace, Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}},
+		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: endpoints(name, false),
+	}
+	if _, err := b.clients.DiscoveryV1().EndpointSlices(weedNamespace).Create(ctx, slice, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("create slice %s: %w", name, err)
+	}
+	return nil
+}
+
+func endpoints(service string, ready bool) []discoveryv1.Endpoint {
+	return []discoveryv1.Endpoint{{
+		Addresses: []string{"10.1.2.3"}, Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &ready},
+		TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: weedNamespace, Name: "behind-" + service},
+	}}
+}
+
+// recover turns a Service Ready.
+func (b *bench) recover(ctx context.Context, service string) error {
+	patch, err := json.Marshal(map[string]any{"endpoints": endpoints(service, true)})
+	if err != nil {
+		return fmt.Errorf("encode a slice: %w", err)
+	}
+	_, err = b.clients.DiscoveryV1().EndpointSlices(weedNamespace).Patch(ctx, service, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return fmt.Errorf("turn %s Ready: %w", service, err)
+	}
+	return nil
+}

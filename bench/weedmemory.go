@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// loopback is an address that is free now.
+func loopback() string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "127.0.0.1:6060"
+	}
+	defer func() { _ = listener.Close() }() // free from now on
+	return listener.Addr().String()
+}
+
+// restarted restarts the manager and lets it come to rest.
+func (b *bench) restarted(ctx context.Context) error {
+	if err := b.withoutManager(ctx, func() error { return nil }); err != nil {
+		return err
+	}
+	_, err := b.quiet(ctx)
+	return err
+}
+
+// liveMemory is what the manager's heap holds after a collection, in bytes.
+func (b *bench) liveMemory(ctx context.Context) (int, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.pprof+"/debug/pprof/heap?gc=1&debug=1", nil)
+	if err != nil {
+		return 0, fmt.Errorf("ask for the manager's heap: %w", err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, fmt.Errorf("ask for the manager's heap: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }() // only read from
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, fmt.Errorf("read the manager's heap: %w", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, "# HeapAlloc = "); ok {
+			return strconv.Atoi(strings.TrimSpace(value))
+		}
+	}
+	return 0, errors.New("the manager's heap profile doesn't say how much is in use")
+}
