@@ -23,7 +23,7 @@ type reading struct {
 	unreadable error
 }
 
-func read(cs *v1alpha1.ConditionSet) (r reading) {
+func read(cs *v1alpha1.ConditionSet, _ reading) (r reading) {
 	if r.set, r.unreadable = condition.NewSet(cs); r.unreadable != nil {
 		r.set = condition.Unreadable(cs)
 	}

@@ -33,7 +33,11 @@ type reading struct {
 	unreadable error
 }
 
-func (o *Observer) read(wc *v1alpha1.WeederConfig) (r reading) {
+// read reads a config. Most news of one are of its status only.
+func (o *Observer) read(wc *v1alpha1.WeederConfig, before reading) (r reading) {
+	if c := before.config; c != nil && before.unreadable == nil && c.UID == wc.UID && c.Generation == wc.Generation {
+		return reading{config: c.WithStatus(wc.Status)}
+	}
 	r.config, r.unreadable = weed.NewConfig(wc, o.OwnNamespace)
 	return r
 }
@@ -117,16 +121,34 @@ func forbidden(v guard.Verdict) bool {
 	return len(rules) == 1 && rules[0] == ruleRights
 }
 
+// rightsKept is for how long a judgement over an account's rights is used for acts: in a storm, each costs a preview.
+const rightsKept = time.Second
+
 // admissionFor is the admission that covers a deletion now; its zero value when there is none. What may change without any
 // event, an account's rights, is asked once more.
 func (o *Observer) admissionFor(ctx context.Context, d *weed.Deletion) actuate.AdmittedWeeder {
 	j, ok := o.judge.Of(d.Key)
-	if ok && !j.Verdict.RecheckAt.IsZero() && !j.Outdated {
-		o.judgeNow(ctx, d.Key)
-		j, ok = o.judge.Of(d.Key)
+	if ok && o.fading(j) {
+		j, ok = o.judgeAgain(ctx, d.Key)
 	}
 	if !ok || j.Outdated || j.UID != d.Config || j.Verdict.RuleSetHash != o.Guard.RuleSetHash(kindWeederConfig) {
 		return actuate.AdmittedWeeder{}
 	}
 	return j.Admitted
+}
+
+// fading: time may have changed what was judged, without any event.
+func (o *Observer) fading(j judgement) bool {
+	return !j.Verdict.RecheckAt.IsZero() && !j.Outdated && o.Facts.Clock.Now().Sub(j.At) >= rightsKept
+}
+
+// judgeAgain judges a config for all who wait for that at once.
+func (o *Observer) judgeAgain(ctx context.Context, key types.NamespacedName) (judgement, bool) {
+	o.asking.LockKey(key.String())
+	defer func() { _ = o.asking.UnlockKey(key.String()) }() // it is locked
+	if j, ok := o.judge.Of(key); !ok || !o.fading(j) {
+		return j, ok
+	}
+	o.judgeNow(ctx, key)
+	return o.judge.Of(key)
 }

@@ -11,6 +11,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/keymutex"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,6 +36,8 @@ type Observer struct {
 	judge *judging.Judge[*v1alpha1.WeederConfig, reading]
 	// telling is held while the yard is told of a judgement: else an older one could come after a newer.
 	telling sync.Mutex
+	// asking is held, for each config by itself, while it is judged once more for an act.
+	asking keymutex.KeyMutex
 	// lost takes the first object that the API server went back with.
 	lost chan error
 	// opened holds at most one notice that a window opened.
@@ -50,7 +53,7 @@ type Observer struct {
 func NewObserver(objects cache.Cache, opts Options, report *Reporter) *Observer {
 	o := &Observer{
 		Cache: objects, Guard: opts.Guard, Facts: opts.Facts, OwnNamespace: opts.OwnNamespace, Report: report,
-		lost: make(chan error, 1), opened: make(chan struct{}, 1),
+		asking: keymutex.NewHashed(judges), lost: make(chan error, 1), opened: make(chan struct{}, 1),
 	}
 	o.judge = judging.New(judging.Options[*v1alpha1.WeederConfig, reading]{
 		Kind: kindWeederConfig, Guard: opts.Guard, Clock: opts.Facts.Clock, Rejections: opts.Rejections, Read: o.read,

@@ -167,9 +167,6 @@ func (o *onlooker) storedWindow(key types.NamespacedName) *Window {
 	if w := o.windows[key.Namespace][watchKey{o.stored.UID, key}]; w != nil {
 		return &w.Window
 	}
-	if o.stored.stored == nil {
-		return nil
-	}
 	for _, w := range o.stored.stored.Windows {
 		if w.Namespace == key.Namespace && w.Service == key.Name {
 			return &Window{Namespace: w.Namespace, Service: w.Service, Opened: w.Time.Time, Trigger: w.Time.Time, Deleted: int(w.Deleted)}

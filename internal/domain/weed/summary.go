@@ -46,8 +46,8 @@ func (t *totals) refund(r *Record) {
 // inherit takes over what another process, which acted before this one, left in the status. It only forbids: deletions
 // count for their workloads, for the minute and for the windows that are open.
 func (y *Yard) inherit(cs *configState, at Moment) {
-	st := cs.stored
-	if cs.acted || st == nil {
+	st := &cs.stored
+	if cs.acted {
 		return
 	}
 	cs.deleted = max(cs.deleted, st.Deleted)
@@ -119,7 +119,7 @@ func (y *Yard) inheritPace(cs *configState, stored []v1alpha1.RecoveryWindow, at
 
 // spend charges a window with what another process deleted in it.
 func (y *Yard) spend(cs *configState, w *window) {
-	if cs.acted || cs.stored == nil {
+	if cs.acted {
 		return
 	}
 	for _, s := range cs.stored.Windows {
@@ -166,34 +166,51 @@ func (y *Yard) Summary(uid types.UID, at Moment) (sum Summary, ok bool) {
 	if cs == nil {
 		return Summary{}, false
 	}
-	sum = Summary{
-		Services: len(cs.Services) * len(y.scope(cs)), Last: cs.last, Deleted: cs.deleted,
-		Skipped: maps.Clone(cs.skipped), Held: map[Reason]HoldCount{},
+	sum = y.spent(cs, at)
+	sum.Held = cs.holds()
+	return sum, true
+}
+
+// Spent is a config's Summary without whom it holds back, which may be thousands.
+func (y *Yard) Spent(uid types.UID, at Moment) (sum Summary, ok bool) {
+	y.mu.RLock()
+	defer y.mu.RUnlock()
+	cs := y.configs[uid]
+	if cs == nil {
+		return Summary{}, false
 	}
+	return y.spent(cs, at), true
+}
+
+func (y *Yard) spent(cs *configState, at Moment) Summary {
+	sum := Summary{Services: len(cs.Services) * len(y.scope(cs)), Last: cs.last, Deleted: cs.deleted, Skipped: maps.Clone(cs.skipped)}
 	for _, r := range cs.recent {
 		sum.Recent = append(sum.Recent, *r)
 	}
 	for _, here := range y.windows {
 		for watch, w := range here {
-			if watch.config == uid && w.open(at.Now) {
+			if watch.config == cs.UID && w.open(at.Now) {
 				sum.Windows = append(sum.Windows, w.Window)
 				sum.LookAgain = earlier(sum.LookAgain, w.Ends)
 			}
 		}
 	}
 	sum.Active, sum.Windows = len(sum.Windows), busiest(sum.Windows)
-	for _, k := range slices.SortedFunc(maps.Keys(cs.held), func(a, b heldKey) int {
-		return cmp.Or(compareKeys(a.pod, b.pod), strings.Compare(a.service, b.service))
-	}) {
-		h := cs.held[k]
-		count := sum.Held[h.Reason]
-		count.Pods++
-		if count.Message == "" {
-			count.Message = k.pod.String() + ": " + h.Message
+	return sum
+}
+
+// holds counts whom the config holds back; each reason's message is about the first of them.
+func (cs *configState) holds() map[Reason]HoldCount {
+	held, first := map[Reason]HoldCount{}, map[Reason]heldKey{}
+	for k, h := range cs.held {
+		count := held[h.Reason]
+		if f, ok := first[h.Reason]; !ok || cmp.Or(compareKeys(k.pod, f.pod), strings.Compare(k.service, f.service)) < 0 {
+			first[h.Reason], count.Message = k, k.pod.String()+": "+h.Message
 		}
-		sum.Held[h.Reason] = count
+		count.Pods++
+		held[h.Reason] = count
 	}
-	return sum, true
+	return held
 }
 
 // busiest are the windows with the most deletions, by name.

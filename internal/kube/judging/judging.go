@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -28,6 +29,8 @@ type Judgement[T client.Object, R any] struct {
 	// labels and annotations may change without a new generation, and rules may read them.
 	labels, annotations map[string]string
 
+	// At is when the rules were asked.
+	At       time.Time
 	Verdict  guard.Verdict
 	Admitted guard.Validated[T]
 	// Outdated: the policy, rules or exceptions changed since. Nobody acts before the next judgement.
@@ -53,8 +56,9 @@ type Options[T client.Object, R any] struct {
 	Clock clock.PassiveClock
 	// Rejections learns which rules refuse which policies.
 	Rejections *kube.Rejections
-	// Read reads what the kind needs of an object, once for each revision.
-	Read func(T) R
+	// Read reads what the kind needs of an object, once for each revision; before is what it read of an earlier one, which may
+	// be of another object of that name, and the zero value for the first.
+	Read func(object T, before R) R
 }
 
 // Judge judges the policies of one kind. It is safe for concurrent use, and asks the rules without a lock: they may ask the
@@ -83,7 +87,7 @@ func New[T client.Object, R any](o Options[T, R]) *Judge[T, R] {
 // Observe takes in a policy that is new or changed. It says whether the judgement of it still holds; else it must be judged,
 // and until then nobody acts for it.
 func (j *Judge[T, R]) Observe(object T) (holds bool) {
-	key, read := client.ObjectKeyFromObject(object), j.options.Read(object)
+	key := client.ObjectKeyFromObject(object)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.latest[key] = object
@@ -92,7 +96,7 @@ func (j *Judge[T, R]) Observe(object T) (holds bool) {
 		return false
 	}
 	holds = was.IsOf(object)
-	was.Object, was.Read, was.Outdated = object, read, was.Outdated || !holds
+	was.Object, was.Read, was.Outdated = object, j.options.Read(object, was.Read), was.Outdated || !holds
 	j.judged[key] = was
 	return holds
 }
@@ -121,6 +125,7 @@ func (j *Judge[T, R]) Judge(ctx context.Context, key types.NamespacedName) (ok b
 	judged := Judgement[T, R]{
 		UID: object.GetUID(), Generation: object.GetGeneration(),
 		labels: object.GetLabels(), annotations: object.GetAnnotations(),
+		At: j.options.Clock.Now(),
 	}
 	judged.Admitted, judged.Verdict = guard.Admit(ctx, j.options.Guard, object)
 	return j.keep(key, judged, changes)
@@ -141,7 +146,7 @@ func (j *Judge[T, R]) keep(key types.NamespacedName, judged Judgement[T, R], cha
 			return true // by another one, of a newer state
 		}
 	}
-	judged.Object, judged.Read = latest, j.options.Read(latest)
+	judged.Object, judged.Read = latest, j.options.Read(latest, j.judged[key].Read)
 	j.judged[key] = judged
 	j.options.Rejections.Note(j.name(key), judged.Verdict.RuleIDs())
 	if at := judged.Verdict.RecheckAt; !at.IsZero() {

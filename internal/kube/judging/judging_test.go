@@ -33,7 +33,7 @@ func judging(t *testing.T, o guard.Options, names ...string) (*sets, *guard.Guar
 	}
 	j := New(Options[*v1alpha1.ConditionSet, string]{
 		Kind: "ConditionSet", Guard: g, Clock: o.Clock, Rejections: &kube.Rejections{},
-		Read: func(cs *v1alpha1.ConditionSet) string { return cs.Spec.Type },
+		Read: func(cs *v1alpha1.ConditionSet, _ string) string { return cs.Spec.Type },
 	})
 	j.FollowPolicy(g.Policy())
 	g.OnChange(func(c guard.Change) {
