@@ -1,19 +1,26 @@
 package weederconfig
 
 import (
+	"context"
+
+	"golang.org/x/sync/semaphore"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/actuate"
+	"github.com/resourcestack/autohealer/internal/domain/weed"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/kube/status"
 )
 
 const (
-	// podWorkers are more than the API server serves at once: while some wait for their note in the status, others delete.
-	podWorkers    = 64
+	// podWorkers are how many pods' deletions are noted in a status by one write at most, or are on their way.
+	podWorkers = 256
+	// senders are how many deletions are asked of the API server at once.
+	senders       = 32
 	configWorkers = 4
 	// judges ask the API server what accounts may do, one question after the other.
 	judges = 4
@@ -40,14 +47,19 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	}
 	report := NewReporter(mgr.GetEventRecorder("autohealer"))
 	observer := NewObserver(mgr.GetCache(), opts, report)
+	current := &kube.Generations{Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Stored: opts.Stored}
 	troubles := &status.Troubles{Hit: func(config types.NamespacedName) { observer.enqueueConfig(config) }}
 	pods := &PodReconciler{
 		Observer: observer, Live: mgr.GetAPIReader(), Troubles: troubles, Report: report,
-		Book: &Book{Client: mgr.GetClient(), Observer: observer},
+		Book: &Book{Client: mgr.GetClient(), Observer: observer, Meanwhile: func(ctx context.Context, d *weed.Deletion) {
+			// The answer is kept for those who ask just before they act; so is an error, or they ask again.
+			_ = current.Check(ctx, v1alpha1.GroupVersion.WithKind(kindWeederConfig), d.Key, d.Config, d.Generation)
+		}},
 		Pods: &actuate.Pods{
 			Client: mgr.GetClient(), Acts: mgr.GetLogger().WithName("acts"), Leads: opts.Leads,
-			Current: &kube.Generations{Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Stored: opts.Stored},
+			Current: current,
 		},
+		sending: semaphore.NewWeighted(senders),
 	}
 	configs := &Reconciler{Client: mgr.GetClient(), Observer: observer, Troubles: troubles, Report: report}
 	if err := mgr.Add(observer); err != nil {

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -16,60 +16,54 @@ import (
 )
 
 // Book writes deletions down in their configs' status before they are done. Without it a manager that is killed would forget
-// its last ones, and its successor would begin with budgets that are not spent. Deletions that are decided while one write
-// is on its way go into the next together.
+// its last ones, and its successor would begin with budgets that are not spent.
 type Book struct {
 	Client   client.Client
 	Observer *Observer
+	// Meanwhile is called beside each write, to ask for what must be known next. Default: nothing is.
+	Meanwhile func(context.Context, *weed.Deletion)
 
 	mu    sync.Mutex
-	pages map[types.UID]*page // needs mu; by config
+	pages map[types.UID]*page // needs mu: by config, while somebody uses it
 }
 
-type page struct {
-	// entered counts the deletions that were decided.
-	entered atomic.Uint64
-
-	mu      sync.Mutex // held while writing
-	written uint64     // needs mu: how many of them are written down
-}
-
-// Enter writes down a deletion that the yard has reserved. After an error it may not be done.
-func (b *Book) Enter(ctx context.Context, d *weed.Deletion) error {
-	p := b.page(d.Config)
-	number := p.entered.Add(1)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.written >= number {
-		return nil // with another one's
+// Enter writes down a deletion that the yard has reserved. After an error it may not be done; otherwise leave must be called
+// once it is over, whatever became of it.
+func (b *Book) Enter(ctx context.Context, d *weed.Deletion) (leave func(), err error) {
+	p := b.take(d.Config)
+	if err := p.enter(func() error { return b.write(ctx, d) }); err != nil {
+		b.giveBack(d.Config)
+		return nil, fmt.Errorf("note a deletion in the status of WeederConfig %s: %w", d.Key, err)
 	}
-	all := p.entered.Load() // those were reserved before, so the summary has them
-	if err := b.write(ctx, d); err != nil {
-		return fmt.Errorf("note a deletion in the status of WeederConfig %s: %w", d.Key, err)
-	}
-	p.written = all
-	return nil
+	return func() {
+		p.leave()
+		b.giveBack(d.Config)
+	}, nil
 }
 
-func (b *Book) page(config types.UID) *page {
+func (b *Book) take(config types.UID) *page {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.pages[config]
 	if p == nil {
-		p = &page{}
+		p = newPage()
 		if b.pages == nil {
 			b.pages = map[types.UID]*page{}
 		}
 		b.pages[config] = p
 	}
+	p.users++
 	return p
 }
 
-// Forget drops a config that is gone.
-func (b *Book) Forget(config types.UID) {
+func (b *Book) giveBack(config types.UID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.pages, config)
+	if p := b.pages[config]; p.users > 1 {
+		p.users--
+	} else {
+		delete(b.pages, config)
+	}
 }
 
 // entries are the parts of the status that forbid after a restart.
@@ -82,13 +76,19 @@ type entries struct {
 }
 
 func (b *Book) write(ctx context.Context, d *weed.Deletion) error {
-	sum, ok := b.Observer.yard().Summary(d.Config, b.Observer.moment())
+	if b.Meanwhile != nil {
+		var asking sync.WaitGroup
+		defer asking.Wait()
+		asking.Go(func() { b.Meanwhile(ctx, d) })
+	}
+	sum, ok := b.Observer.yard().Spent(d.Config, b.Observer.moment())
 	if !ok {
 		return errors.New("it is gone")
 	}
 	var st v1alpha1.WeederConfigStatus
 	recount(&st, sum)
-	wc := &v1alpha1.WeederConfig{}
+	wc := &metav1.PartialObjectMetadata{}
+	wc.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kindWeederConfig))
 	wc.Namespace, wc.Name, wc.UID = d.Key.Namespace, d.Key.Name, d.Config
 	return kube.MergeStatus(ctx, b.Client, wc, entries{
 		Deleted: st.Deleted, ActiveWindows: st.ActiveWindows, Windows: st.Windows, RecentDeletions: st.RecentDeletions, LastTriggered: st.LastTriggered,

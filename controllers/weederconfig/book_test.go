@@ -70,11 +70,16 @@ func (s *shelf) has(pod string) bool {
 	return false
 }
 
-// entered waits until so many deletions of a config stand in the book or wait for it.
-func entered(t *testing.T, book *Book, n uint64) {
+// awaitWaiting waits until so many deletions of a config wait for its next write.
+func awaitWaiting(t *testing.T, book *Book, n int) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
-		return book.page("wc-uid").entered.Load() == n, nil
+		book.mu.Lock()
+		p := book.pages["wc-uid"]
+		book.mu.Unlock()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.next != nil && p.next.size == n, nil
 	})
 	if err != nil {
 		t.Fatalf("%d deletions don't wait: %v", n, err)
@@ -92,9 +97,13 @@ func TestDeletionsThatWaitForAWriteGoIntoTheNextTogether(t *testing.T) {
 	enter := func(pod string) {
 		d := w.decided(t, crashing(pod)).Delete
 		entering.Go(func() {
-			if err := book.Enter(t.Context(), d); err != nil {
+			leave, err := book.Enter(t.Context(), d)
+			if err != nil {
 				t.Error(err)
-			} else if !s.has(pod) {
+				return
+			}
+			defer leave()
+			if !s.has(pod) {
 				t.Errorf("%s may be deleted before it is written down", pod)
 			}
 		})
@@ -104,9 +113,12 @@ func TestDeletionsThatWaitForAWriteGoIntoTheNextTogether(t *testing.T) {
 	for i := range 10 {
 		enter(fmt.Sprintf("api-%d", i))
 	}
-	entered(t, book, 11)
+	awaitWaiting(t, book, 10)
 	close(release)
 	entering.Wait()
+	if len(book.pages) != 0 {
+		t.Error("pages are kept that nobody uses")
+	}
 	if len(s.written) != 2 {
 		t.Errorf("%d writes; the first, and one for all that came meanwhile wanted", len(s.written))
 	}
@@ -127,11 +139,11 @@ func TestWhatCouldNotBeWrittenDownMayNotBeDone(t *testing.T) {
 	s := newShelf(func() error { return answer })
 	book := &Book{Client: s, Observer: w.Observer}
 	d := w.decided(t, crashing("api-1")).Delete
-	if err := book.Enter(t.Context(), d); !errors.Is(err, fails) {
+	if _, err := book.Enter(t.Context(), d); !errors.Is(err, fails) {
 		t.Fatalf("error %v", err)
 	}
 	answer = nil
-	if err := book.Enter(t.Context(), d); err != nil || !s.has("api-1") {
+	if _, err := book.Enter(t.Context(), d); err != nil || !s.has("api-1") {
 		t.Errorf("the next try: %v", err)
 	}
 }
@@ -144,7 +156,7 @@ func TestNothingIsDoneForAConfigThatIsGone(t *testing.T) {
 	d := w.decided(t, crashing("api-1")).Delete
 	w.configGone(wc)
 	s := newShelf(func() error { return nil })
-	if err := (&Book{Client: s, Observer: w.Observer}).Enter(t.Context(), d); err == nil || len(s.written) != 0 {
+	if _, err := (&Book{Client: s, Observer: w.Observer}).Enter(t.Context(), d); err == nil || len(s.written) != 0 {
 		t.Errorf("error %v, %d writes", err, len(s.written))
 	}
 }
@@ -175,9 +187,9 @@ func TestConfigsDoNotWaitForEachOther(t *testing.T) {
 		deletions[name] = w.decided(t, pod).Delete
 	}
 	done := make(chan error, 1)
-	go func() { done <- book.Enter(t.Context(), deletions["a"]) }()
+	go func() { _, err := book.Enter(t.Context(), deletions["a"]); done <- err }()
 	<-asked
-	if err := book.Enter(t.Context(), deletions["b"]); err != nil { // would never return
+	if _, err := book.Enter(t.Context(), deletions["b"]); err != nil { // would never return
 		t.Error(err)
 	}
 	close(release)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -39,7 +40,8 @@ type PodReconciler struct {
 	Troubles *status.Troubles
 	Report   *Reporter
 
-	sights sights
+	sights  sights
+	sending *semaphore.Weighted
 }
 
 // Reconcile decides on one pod, and deletes it if its time has come.
@@ -96,16 +98,27 @@ func (r *PodReconciler) act(ctx context.Context, plan weed.Plan) error {
 	if !admitted.Valid() {
 		return &undone{errNotAdmitted}
 	}
-	if err := r.Book.Enter(ctx, d); err != nil {
+	leave, err := r.Book.Enter(ctx, d)
+	if err != nil {
 		return &undone{err}
 	}
-	if err := r.Pods.Apply(ctx, plan, admitted); err != nil {
+	defer leave()
+	if err := r.send(ctx, plan, admitted); err != nil {
 		return err
 	}
 	r.Observer.yard().Confirm(plan.Pod.Key(), plan.Pod.UID)
 	r.Troubles.Written(plan.Pod.Key().String(), policyOf(d))
 	r.Report.deleted(plan, r.Observer.Facts.Clock.Now())
 	return nil
+}
+
+// send asks the API server for a deletion, when it is its turn.
+func (r *PodReconciler) send(ctx context.Context, plan weed.Plan, admitted actuate.AdmittedWeeder) error {
+	if err := r.sending.Acquire(ctx, 1); err != nil {
+		return &undone{err}
+	}
+	defer r.sending.Release(1)
+	return r.Pods.Apply(ctx, plan, admitted)
 }
 
 // undone is a failure before anything was asked of the API server that could delete the pod.

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -49,9 +50,9 @@ func WriteStatus(ctx context.Context, c client.Client, before, after client.Obje
 }
 
 // MergeStatus writes fields of an object's status, whatever the others are by now: it is for what only the leader writes, and
-// for writes that can't wait for the newest object. Namespace, name and UID say of which object; one that was created anew
-// under the name is a conflict.
-func MergeStatus(ctx context.Context, c client.Client, object client.Object, fields any) error {
+// for writes that can't wait for the newest object. Kind, namespace, name and UID say of which object; one that was created
+// anew under the name is a conflict. The object's metadata are then as they are stored, and nothing else of it is sent back.
+func MergeStatus(ctx context.Context, c client.Client, object *metav1.PartialObjectMetadata, fields any) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.GetUID()}, "status": fields})
 	if err != nil {
 		return fmt.Errorf("encode status of %s: %w", object.GetName(), err)
