@@ -45,18 +45,22 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if err := registerMetrics(); err != nil {
 		return err
 	}
+	pods, err := actuate.PodClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return err
+	}
 	report := NewReporter(mgr.GetEventRecorder("autohealer"))
 	observer := NewObserver(mgr.GetCache(), opts, report)
 	current := &kube.Generations{Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Stored: opts.Stored}
 	troubles := &status.Troubles{Hit: func(config types.NamespacedName) { observer.enqueueConfig(config) }}
-	pods := &PodReconciler{
+	weeder := &PodReconciler{
 		Observer: observer, Live: mgr.GetAPIReader(), Troubles: troubles, Report: report,
 		Book: &Book{Client: mgr.GetClient(), Observer: observer, Meanwhile: func(ctx context.Context, d *weed.Deletion) {
 			// The answer is kept for those who ask just before they act; so is an error, or they ask again.
 			_ = current.Check(ctx, v1alpha1.GroupVersion.WithKind(kindWeederConfig), d.Key, d.Config, d.Generation)
 		}},
 		Pods: &actuate.Pods{
-			Client: mgr.GetClient(), Acts: mgr.GetLogger().WithName("acts"), Leads: opts.Leads,
+			Client: pods, Acts: mgr.GetLogger().WithName("acts"), Leads: opts.Leads,
 			Current: current,
 		},
 		sending: semaphore.NewWeighted(senders),
@@ -65,7 +69,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if err := mgr.Add(observer); err != nil {
 		return err
 	}
-	if err := kube.AddController(mgr, "weederconfig-pod", pods, podWorkers, func(q kube.Queue) { observer.attach(q, nil) }); err != nil {
+	if err := kube.AddController(mgr, "weederconfig-pod", weeder, podWorkers, func(q kube.Queue) { observer.attach(q, nil) }); err != nil {
 		return err
 	}
 	return kube.AddController(mgr, "weederconfig", configs, configWorkers, func(q kube.Queue) { observer.attach(nil, q) })

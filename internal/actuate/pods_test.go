@@ -66,7 +66,7 @@ func crashLooping(t *testing.T) (*corev1.Pod, weed.Plan) {
 }
 
 func pods(lines *[]string) *Pods {
-	return &Pods{Client: api, Current: current{}, Acts: funcr.NewJSON(func(line string) { *lines = append(*lines, line) }, funcr.Options{})}
+	return &Pods{Client: podsAPI, Current: current{}, Acts: funcr.NewJSON(func(line string) { *lines = append(*lines, line) }, funcr.Options{})}
 }
 
 func stays(t *testing.T, pod *corev1.Pod) {

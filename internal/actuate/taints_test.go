@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -26,7 +27,10 @@ import (
 )
 
 // api is a real API server: what a JSON Patch does to an absent list can't be told by a fake.
-var api client.Client
+var (
+	api     client.Client
+	podsAPI corev1client.PodsGetter
+)
 
 func TestMain(m *testing.M) {
 	code := func() int {
@@ -41,6 +45,9 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 		if api, err = client.New(c.Config, client.Options{Scheme: scheme}); err != nil {
+			panic(err)
+		}
+		if podsAPI, err = corev1client.NewForConfig(c.Config); err != nil {
 			panic(err)
 		}
 		return m.Run()
