@@ -48,7 +48,9 @@ type WeederConfigSpec struct {
 	MaxDeletionsPerWatch *int32 `json:"maxDeletionsPerWatch,omitempty"`
 
 	// maxRepeatsPerOwner caps, in any hour, the deletions of one workload's pods that replaced pods deleted before: deleting
-	// those again and again would defeat the kubelet's back-off. 0 deletes no replacement. Default: 3.
+	// those again and again would defeat the kubelet's back-off. They count over all windows of that hour and all
+	// WeederConfigs: each recovery of a Service that flaps would else grant its dependents as many again. 0 deletes no
+	// replacement. Default: 3.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=20
@@ -128,7 +130,8 @@ type WeederConfigStatus struct {
 	ActiveWindows int32 `json:"activeWindows"`
 
 	// windows are up to 20 of those recoveries, the ones with the most deletions, sorted by namespace and Service. After a
-	// restart they say how much of maxDeletionsPerWatch is spent; they never allow anything.
+	// restart they say how much of maxDeletionsPerWatch is spent; of the others as much counts as spent as of the least of
+	// these. They never allow anything.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
@@ -155,6 +158,40 @@ type WeederConfigStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	RecentDeletions []PodDeletion `json:"recentDeletions,omitempty"`
+
+	// spent says in numbers what recentDeletions has no room for. After a restart it counts against the budgets; it never
+	// allows anything. Missing while no pod was deleted.
+	// +optional
+	Spent *SpentBudgets `json:"spent,omitempty"`
+}
+
+// SpentBudgets are deletions in numbers.
+type SpentBudgets struct {
+	// lastMinute counts the pods deleted in the minute up to the latest deletion, that one included. It counts for the
+	// cluster's limit.
+	// +required
+	LastMinute int32 `json:"lastMinute"`
+	// lastDeletion is when the latest pod was deleted.
+	// +required
+	LastDeletion metav1.Time `json:"lastDeletion"`
+	// unlisted are the deletions of the hour up to the latest one that recentDeletions doesn't list. Missing when it lists
+	// all of them.
+	// +optional
+	Unlisted *UnlistedDeletions `json:"unlisted,omitempty"`
+}
+
+// UnlistedDeletions are deletions of which nobody knows any more what they deleted. After a restart every dependent pod that
+// was created after the first of them counts as a replacement, and all repeats among them as its workload's, until they are
+// an hour old: no workload gets more repeats than maxRepeatsPerOwner, and some get fewer.
+type UnlistedDeletions struct {
+	// from is when the first of them was, to when the last.
+	// +required
+	From metav1.Time `json:"from"`
+	// +required
+	To metav1.Time `json:"to"`
+	// repeats counts those of pods that had replaced one that was deleted before.
+	// +optional
+	Repeats int32 `json:"repeats"`
 }
 
 // Recovery is a Service that turned Ready.

@@ -73,6 +73,7 @@ type entries struct {
 	Windows         []v1alpha1.RecoveryWindow `json:"windows"`
 	RecentDeletions []v1alpha1.PodDeletion    `json:"recentDeletions"`
 	LastTriggered   *v1alpha1.Recovery        `json:"lastTriggered,omitempty"`
+	Spent           *v1alpha1.SpentBudgets    `json:"spent"`
 }
 
 func (b *Book) write(ctx context.Context, d *weed.Deletion) error {
@@ -81,7 +82,7 @@ func (b *Book) write(ctx context.Context, d *weed.Deletion) error {
 		defer asking.Wait()
 		asking.Go(func() { b.Meanwhile(ctx, d) })
 	}
-	sum, ok := b.Observer.yard().Spent(d.Config, b.Observer.moment())
+	sum, ok := b.Observer.yard().Booked(d.Config, b.Observer.moment())
 	if !ok {
 		return errors.New("it is gone")
 	}
@@ -91,6 +92,6 @@ func (b *Book) write(ctx context.Context, d *weed.Deletion) error {
 	wc.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kindWeederConfig))
 	wc.Namespace, wc.Name, wc.UID = d.Key.Namespace, d.Key.Name, d.Config
 	return kube.MergeStatus(ctx, b.Client, wc, entries{
-		Deleted: st.Deleted, ActiveWindows: st.ActiveWindows, Windows: st.Windows, RecentDeletions: st.RecentDeletions, LastTriggered: st.LastTriggered,
+		Deleted: st.Deleted, ActiveWindows: st.ActiveWindows, Windows: st.Windows, RecentDeletions: st.RecentDeletions, LastTriggered: st.LastTriggered, Spent: st.Spent,
 	})
 }

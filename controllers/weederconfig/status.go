@@ -53,16 +53,28 @@ func recount(to *v1alpha1.WeederConfigStatus, sum weed.Summary) {
 	}
 	for _, r := range sum.Recent {
 		to.RecentDeletions = append(to.RecentDeletions, v1alpha1.PodDeletion{
-			Time: seconds(r.At), Namespace: r.Namespace, Pod: r.Pod, PodUID: string(r.UID), Owner: r.Owner, Service: r.Service, Repeat: r.Repeat,
+			Time: seconds(r.Server), Namespace: r.Namespace, Pod: r.Pod, PodUID: string(r.UID), Owner: r.Owner, Service: r.Service, Repeat: r.Repeat,
 		})
 	}
 	for _, reason := range slices.Sorted(maps.Keys(sum.Skipped)) {
 		to.Skipped = append(to.Skipped, v1alpha1.SkippedPods{Reason: string(reason), Count: sum.Skipped[reason]})
 	}
+	to.Spent = spent(sum.Spent)
 	if sum.Last.Service != "" {
 		last := recovery(sum.Last)
 		to.LastTriggered = &last
 	}
+}
+
+func spent(s weed.Spent) *v1alpha1.SpentBudgets {
+	if s.LastDeletion.IsZero() {
+		return nil
+	}
+	to := &v1alpha1.SpentBudgets{LastMinute: int32(s.LastMinute), LastDeletion: seconds(s.LastDeletion)}
+	if u := s.Unlisted; !u.To.IsZero() {
+		to.Unlisted = &v1alpha1.UnlistedDeletions{From: seconds(u.From), To: seconds(u.To), Repeats: int32(u.Repeats)}
+	}
+	return to
 }
 
 func recovery(w weed.Window) v1alpha1.Recovery {

@@ -67,7 +67,8 @@ func TestTheStatusIsWhatWasCountedAndWrittenOnce(t *testing.T) {
 	window := weed.Window{Namespace: "ns", Service: "etcd", Opened: opened, Ends: opened.Add(time.Minute), Deleted: 2, LastDeletion: opened.Add(time.Second)}
 	st := state{synced: true, summary: weed.Summary{
 		Services: 3, Active: 1, Deleted: 5, Windows: []weed.Window{window}, Last: window, Skipped: map[weed.Reason]int64{"Paused": 2, "Cooldown": 1},
-		Recent: []weed.Record{{At: opened, Namespace: "ns", Pod: "api-1", UID: "u", Owner: "Deployment/api", Service: "etcd", Repeat: true}},
+		Recent: []weed.Record{{At: opened.Add(time.Hour), Server: opened, Namespace: "ns", Pod: "api-1", UID: "u", Owner: "Deployment/api", Service: "etcd", Repeat: true}},
+		Spent:  weed.Spent{LastMinute: 4, LastDeletion: opened, Unlisted: weed.Unlisted{From: opened.Add(-time.Minute), To: opened, Repeats: 2}},
 	}}
 	st.judgement.Verdict.Allowed = true
 	wc := stored("wc", nil)
@@ -82,6 +83,10 @@ func TestTheStatusIsWhatWasCountedAndWrittenOnce(t *testing.T) {
 	}
 	if d := s.RecentDeletions; len(d) != 1 || d[0].Pod != "api-1" || d[0].PodUID != "u" || d[0].Owner != "Deployment/api" || !d[0].Repeat || !d[0].Time.Time.Equal(noon) {
 		t.Errorf("deletions %+v", d)
+	}
+	if p := s.Spent; p == nil || p.LastMinute != 4 || !p.LastDeletion.Time.Equal(noon) || p.Unlisted == nil || p.Unlisted.Repeats != 2 ||
+		!p.Unlisted.From.Time.Equal(noon.Add(-time.Minute)) || !p.Unlisted.To.Time.Equal(noon) {
+		t.Errorf("spent %+v", p)
 	}
 	if len(s.Skipped) != 2 || s.Skipped[0].Reason != "Cooldown" || s.Skipped[1].Count != 2 {
 		t.Errorf("skipped %+v", s.Skipped)

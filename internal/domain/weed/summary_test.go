@@ -106,6 +106,13 @@ func storedStatus(sum weed.Summary) v1alpha1.WeederConfigStatus {
 	for _, r := range sum.Recent {
 		st.RecentDeletions = append(st.RecentDeletions, v1alpha1.PodDeletion{Time: metav1.NewTime(r.Server.Truncate(second)), Namespace: r.Namespace, Pod: r.Pod, PodUID: string(r.UID), Owner: r.Owner, Service: r.Service, Repeat: r.Repeat})
 	}
+	if s := sum.Spent; !s.LastDeletion.IsZero() {
+		st.Spent = &v1alpha1.SpentBudgets{LastMinute: int32(s.LastMinute), LastDeletion: metav1.NewTime(s.LastDeletion.Truncate(second))}
+		if u := s.Unlisted; !u.To.IsZero() {
+			st.Spent.Unlisted = &v1alpha1.UnlistedDeletions{From: metav1.NewTime(u.From.Truncate(second)), To: metav1.NewTime(u.To.Truncate(second)), Repeats: int32(u.Repeats)}
+		}
+	}
+	st.ActiveWindows = int32(sum.Active)
 	return st
 }
 
@@ -182,8 +189,7 @@ func TestWhichPodsAreReplacementsAfterARestart(t *testing.T) {
 
 func TestTheMinuteIsNotOverAfterARestart(t *testing.T) {
 	wc := newWeederConfig(t, "ns", "wc", etcdForAPI)
-	last := metav1.NewTime(noon)
-	wc.Status.Windows = []v1alpha1.RecoveryWindow{{Recovery: v1alpha1.Recovery{Namespace: "ns", Service: "etcd", Time: metav1.NewTime(noon.Add(-30 * second))}, Until: metav1.NewTime(noon.Add(90 * second)), Deleted: 58, LastDeletion: &last}}
+	wc.Status.Spent = &v1alpha1.SpentBudgets{LastMinute: 58, LastDeletion: metav1.NewTime(noon)}
 	y := newYard()
 	for i := range 5 {
 		y.ObservePod(weed.ReadPod(newPod(fmt.Sprintf("api-%d", i), backOff)), at(5*second))

@@ -1,0 +1,158 @@
+package weed
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+)
+
+// inherit takes over what another process, which acted before this one, left in the status. It only forbids: deletions
+// count for their workloads, for the minute and for the windows that are open.
+func (y *Yard) inherit(cs *configState, at Moment) {
+	st := &cs.stored
+	if cs.acted {
+		return
+	}
+	cs.deleted = max(cs.deleted, st.Deleted)
+	for _, s := range st.Skipped {
+		cs.skipped[Reason(s.Reason)] = max(cs.skipped[Reason(s.Reason)], s.Count)
+	}
+	if l := st.LastTriggered; l != nil && l.Time.After(cs.last.Opened) {
+		cs.last = Window{Namespace: l.Namespace, Service: l.Service, Opened: l.Time.Time}
+	}
+	y.inheritDeletions(cs, st.RecentDeletions, at)
+	y.inheritUnlisted(cs, st, at)
+	for _, here := range y.windows {
+		for watch, w := range here {
+			if watch.config == cs.UID && known(st, w) {
+				y.spend(cs, w)
+			}
+		}
+	}
+}
+
+// known says whether a status that another process wrote has seen the window open.
+func known(st *v1alpha1.WeederConfigStatus, w *window) bool {
+	if s := listed(st, w); s != nil {
+		return w.Opened.Sub(s.Time.Time).Abs() < clocksApart
+	}
+	return st.LastTriggered != nil && w.Opened.Before(st.LastTriggered.Time.Add(clocksApart))
+}
+
+func listed(st *v1alpha1.WeederConfigStatus, w *window) *v1alpha1.RecoveryWindow {
+	i := slices.IndexFunc(st.Windows, func(s v1alpha1.RecoveryWindow) bool { return s.Namespace == w.Namespace && s.Service == w.Service })
+	if i < 0 {
+		return nil
+	}
+	return &st.Windows[i]
+}
+
+// statusPrecision is what the status' times may lack: they are cut to seconds, and what they count for must not end early.
+const statusPrecision = time.Second
+
+func (y *Yard) inheritDeletions(cs *configState, stored []v1alpha1.PodDeletion, at Moment) {
+	for i := len(stored) - 1; i >= 0; i-- {
+		d := &stored[i]
+		if slices.ContainsFunc(cs.recent, func(r *Record) bool { return r.UID == types.UID(d.PodUID) }) {
+			continue
+		}
+		when := d.Time.Add(statusPrecision)
+		if when.After(at.Now) {
+			when = at.Now
+		}
+		r := &Record{
+			At: when, Server: d.Time.Time, Namespace: d.Namespace, Pod: d.Pod, UID: types.UID(d.PodUID), Owner: d.Owner,
+			Service: d.Service, Repeat: d.Repeat, inherited: true,
+		}
+		cs.recent = append(cs.recent, r)
+		if kind, name, ok := strings.Cut(d.Owner, "/"); ok && at.Now.Sub(when) < remembered {
+			y.ledger.add(Workload{Namespace: d.Namespace, Kind: kind, Name: name}, r)
+			cs.hour = insert(cs.hour, r)
+		}
+	}
+	slices.SortStableFunc(cs.recent, func(a, b *Record) int { return byTime(b, a) })
+	cs.recent = cs.recent[:min(len(cs.recent), SampleSize)]
+}
+
+// greatestLimit is the most that maxPodDeletionsPerMinute can be. The limit in force may not be known yet.
+const greatestLimit = 10_000
+
+// inheritUnlisted takes over what the status knows by number only. What counts for the minute does so from the latest
+// deletion on.
+func (y *Yard) inheritUnlisted(cs *configState, st *v1alpha1.WeederConfigStatus, at Moment) {
+	for _, r := range cs.lent {
+		y.ledger.lately = remove(y.ledger.lately, r)
+	}
+	cs.lent, cs.unlisted = nil, Unlisted{}
+	if st.Spent == nil {
+		return
+	}
+	if u := st.Spent.Unlisted; u != nil {
+		cs.unlisted = Unlisted{From: u.From.Time, To: u.To.Time, Repeats: int(u.Repeats)}
+	}
+	when := st.Spent.LastDeletion.Add(statusPrecision)
+	if at.Now.Sub(when) >= pace {
+		return
+	}
+	for range min(int(st.Spent.LastMinute)-len(st.RecentDeletions), greatestLimit) {
+		r := &Record{At: when}
+		y.ledger.lately = insert(y.ledger.lately, r)
+		cs.lent = append(cs.lent, r)
+	}
+}
+
+// spend charges a window with what another process deleted in it: of one that the status doesn't list, no more than of any
+// that it lists.
+func (y *Yard) spend(cs *configState, w *window) {
+	st := &cs.stored
+	if cs.acted {
+		return
+	}
+	if s := listed(st, w); s != nil {
+		w.charge(int(s.Deleted))
+		if s.LastDeletion != nil {
+			w.LastDeletion = later(w.LastDeletion, s.LastDeletion.Time)
+		}
+		return
+	}
+	if int(st.ActiveWindows) <= len(st.Windows) || len(st.Windows) == 0 {
+		return // it lists all
+	}
+	least := st.Windows[0].Deleted
+	for i := range st.Windows {
+		least = min(least, st.Windows[i].Deleted)
+	}
+	w.charge(int(least))
+}
+
+func (w *window) charge(deleted int) { w.Deleted = max(w.Deleted, deleted) }
+
+// past tells what counts against one more deletion of the pod's workload, with what other processes did that is known by
+// number only.
+func (y *Yard) past(p *podState, now time.Time) Past {
+	past := y.ledger.past(p.Workload(), p.Pod, p.firstSeen, now)
+	for _, cs := range y.configs {
+		u := &cs.unlisted
+		if !u.counts(now) || !p.Created.Add(uncertainCreation).After(u.From) || !y.holds(cs, p.Namespace) || !cs.selectsAny(p.Pod) {
+			continue
+		}
+		last := u.To.Add(statusPrecision)
+		past.Replacement, past.Last = true, later(past.Last, last)
+		past.Repeats = append(past.Repeats, slices.Repeat([]time.Time{last}, max(0, u.Repeats))...)
+		slices.SortFunc(past.Repeats, time.Time.Compare)
+	}
+	return past
+}
+
+func (c *Config) selectsAny(p *Pod) bool {
+	for service := range c.Services {
+		if c.Selects(service, p) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,126 @@
+package weed_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/weed"
+)
+
+const forHalfAnHour = `
+watchDuration: 30m
+servicesAndDependantSelectors: {etcd: {podSelectors: [{matchLabels: {app: api}}]}}
+`
+
+// restarted is what a new process knows at that time: etcd Ready since noon, crash-looping pods, and a status.
+func restarted(t *testing.T, spec string, st v1alpha1.WeederConfigStatus, d time.Duration, pods ...*weed.Pod) *weed.Yard {
+	t.Helper()
+	wc := newWeederConfig(t, "ns", "wc", spec)
+	wc.Status = st
+	y := newYard()
+	for _, p := range pods {
+		y.ObservePod(p, at(d))
+	}
+	y.ObservePod(weed.ReadPod(newPod("etcd-0", readySince(0))), at(d))
+	y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0"), at(d))
+	y.ObserveConfig(compiled(t, wc), weed.Active, at(d))
+	y.MarkSynced(at(d))
+	return y
+}
+
+func crashing(name, set string, made time.Duration) *weed.Pod {
+	return weed.ReadPod(newPod(name, owned("ReplicaSet", set), created(made), backOff))
+}
+
+// Of 25 deletions the status lists 20. The other five aren't free.
+func TestARestartForgetsNoDeletionThatTheStatusHasNoRoomFor(t *testing.T) {
+	const spec = forHalfAnHour + "cooldown: 20s\nmaxRepeatsPerOwner: 1"
+	before := watchingEtcd(t, spec)
+	recoverEtcd(before, 0)
+	for i := range 25 {
+		name := fmt.Sprintf("api-%02d", i)
+		before.ObservePod(crashing(name, fmt.Sprintf("set%02d", i), -time.Minute), at(-second))
+		deleted(t, before, name, time.Duration(i)*second)
+	}
+	sum, _ := before.Summary("wc-uid", at(25*second))
+	expect(t, "spent", fmt.Sprint(sum.Spent.LastMinute, sum.Spent.LastDeletion.Sub(noon), sum.Spent.Unlisted.From.Sub(noon), sum.Spent.Unlisted.To.Sub(noon), sum.Spent.Unlisted.Repeats), "25 24s 0s 4s 0")
+
+	pods := []*weed.Pod{crashing("api-00r", "set00", 2*second), crashing("api-old", "set99", -time.Minute)}
+	after := restarted(t, spec, storedStatus(sum), 10*second, pods...)
+	expect(t, "one that is older than all of them", decide(after, "api-old", 10*second), "delete")
+	expect(t, "one that may replace the first of them", decide(after, "api-00r", 10*second), "Cooldown")
+	expect(t, "it, later", decide(after, "api-00r", 26*second), "delete again")
+	sum, _ = after.Summary("wc-uid", at(27*second))
+	expect(t, "unlisted now", fmt.Sprint(sum.Spent.Unlisted.From.Sub(noon), sum.Spent.Unlisted.To.Sub(noon)), "0s 6s")
+
+	third := restarted(t, spec, storedStatus(sum), 30*second, crashing("api-01r", "set01", 2*second))
+	expect(t, "after another restart", decide(third, "api-01r", 30*second), "delete again")
+}
+
+func TestRepeatsThatTheStatusHasNoRoomForAreEverybodys(t *testing.T) {
+	const spec = forHalfAnHour + "maxRepeatsPerOwner: 2"
+	st := v1alpha1.WeederConfigStatus{Spent: &v1alpha1.SpentBudgets{
+		LastMinute: 1, LastDeletion: metav1.NewTime(noon),
+		Unlisted: &v1alpha1.UnlistedDeletions{From: metav1.NewTime(noon.Add(-50 * time.Minute)), To: metav1.NewTime(noon.Add(-40 * time.Minute)), Repeats: 2},
+	}}
+	pods := []*weed.Pod{crashing("api-1", "a", 0), crashing("api-2", "b", -time.Hour)}
+	y := restarted(t, spec, st, second, pods...)
+	expect(t, "one that may be a replacement", decide(y, "api-1", second), "MaxRepeatsPerOwner")
+	expect(t, "one that can't be", decide(y, "api-2", second), "delete")
+	expect(t, "an hour after the last of them", decide(y, "api-1", 20*time.Minute+second), "delete")
+
+	st.Spent.Unlisted.Repeats = 1
+	y = restarted(t, spec, st, second, pods...)
+	expect(t, "when there was only one", decide(y, "api-1", second), "delete again")
+	y = restarted(t, "servicesAndDependantSelectors: {etcd: {podSelectors: [{matchLabels: {app: other}}]}}", st, second, pods...)
+	y.ObserveConfig(newConfig(t, "second", etcdForAPI), weed.Active, at(second))
+	expect(t, "a pod that the config never was about", decide(y, "api-1", second), "delete")
+}
+
+// Of 30 windows the status lists 20, those with the most deletions.
+func TestARestartForgetsNoWindowThatTheStatusHasNoRoomFor(t *testing.T) {
+	wc := newWeederConfig(t, "autohealer-system", "wc", etcdForAPI+"namespaceSelector: {}\nmaxDeletionsPerWatch: 4")
+	wc.Status.ActiveWindows, wc.Status.LastTriggered = 21, &v1alpha1.Recovery{Namespace: "ns01", Service: "etcd", Time: metav1.NewTime(noon)}
+	for i := range 20 {
+		wc.Status.Windows = append(wc.Status.Windows, v1alpha1.RecoveryWindow{
+			Recovery: v1alpha1.Recovery{Namespace: fmt.Sprintf("listed%d", i), Service: "etcd", Time: metav1.NewTime(noon)}, Deleted: int32(3 + i%2),
+		})
+	}
+	left := func(active int32) (n int) {
+		wc.Status.ActiveWindows = active
+		limits := limit.Builtin()
+		limits.MaxPodDeletionsPerMinute = 100
+		y := weed.NewYard(limits, "autohealer-system")
+		y.ObserveNamespace("ns", nil, at(second))
+		for i := range 5 {
+			y.ObservePod(weed.ReadPod(newPod(fmt.Sprintf("api-%d", i), backOff)), at(second))
+		}
+		y.ObservePod(weed.ReadPod(newPod("etcd-0", readySince(0))), at(second))
+		y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0"), at(second))
+		y.ObserveConfig(compiled(t, wc), weed.Active, at(second))
+		for _, k := range y.MarkSynced(at(second)) {
+			if _, next := y.Decide(k, at(second), ""); next == weed.Delete {
+				n++
+			}
+		}
+		return n
+	}
+	expect(t, "deletions left where the least of those listed had 3 of 4", left(21), 1)
+	expect(t, "where all are listed", left(20), 4)
+}
+
+// Which limit is in force isn't known yet when the status is read.
+func TestTheLastMinuteCountsAlsoForALimitThatIsRaisedLater(t *testing.T) {
+	st := v1alpha1.WeederConfigStatus{Spent: &v1alpha1.SpentBudgets{LastMinute: 200, LastDeletion: metav1.NewTime(noon)}}
+	y := restarted(t, etcdForAPI, st, second, crashing("api-1", "a", -time.Hour), crashing("api-2", "b", -time.Hour))
+	limits := limit.Builtin()
+	limits.MaxPodDeletionsPerMinute = 201
+	y.SetLimits(limits)
+	expect(t, "the 201st", decide(y, "api-1", second), "delete")
+	expect(t, "the 202nd", decide(y, "api-2", second), "MaxPodDeletionsPerMinute")
+}
