@@ -35,7 +35,9 @@ func (b *bench) addConfigs(ctx context.Context) error {
 			wc.Spec.ServicesAndDependantSelectors[serviceName(i)] = dependants(serviceName(i))
 		}
 		if from == weedServices {
-			wc.Spec.ServicesAndDependantSelectors[drainService] = dependants(drainService)
+			for round := range b.size.rounds {
+				wc.Spec.ServicesAndDependantSelectors[drainService(round)] = dependants(drainService(round))
+			}
 		}
 		if err := b.Client.Create(ctx, wc); err != nil {
 			return fmt.Errorf("create a config: %w", err)
@@ -58,12 +60,11 @@ func (b *bench) addPods(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return each(ctx, weedServices+1, func(ctx context.Context, i int) error {
-		name := serviceName(i)
-		if i == weedServices {
-			name = drainService
+	return each(ctx, weedServices+b.size.rounds, func(ctx context.Context, i int) error {
+		if i < weedServices {
+			return b.addService(ctx, serviceName(i))
 		}
-		return b.addService(ctx, name)
+		return b.addService(ctx, drainService(i-weedServices))
 	})
 }
 

@@ -14,8 +14,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-
-	"github.com/resourcestack/autohealer/e2e/harness"
 )
 
 // watchReady notes when a bare watch tells of each Service that it turned Ready.
@@ -51,18 +49,18 @@ func (b *bench) watchReady(ctx context.Context) (told func(service string) time.
 	return told, func() { events.Stop(); running.Wait() }, nil
 }
 
-// awaitDeletions waits until the manager has deleted so many pods, and gives when the API server received each DELETE.
-func (b *bench) awaitDeletions(ctx context.Context, since int64, want int) (_ map[string]time.Time, err error) {
+// awaitDeletions waits until the manager has deleted so many pods, and gives what the audit log tells of them.
+func (b *bench) awaitDeletions(ctx context.Context, since int64, want int) (log *deletionLog, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	log, err := b.deletionsSince(since)
+	log, err = b.deletionsSince(since)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, log.file.Close()) }()
 	for {
 		if err := log.read(); err != nil || len(log.deletions) >= want {
-			return log.deletions, err
+			return log, err
 		}
 		if err := pause(ctx, 200*time.Millisecond); err != nil {
 			return nil, fmt.Errorf("only %d of %d pods were deleted: %w", len(log.deletions), want, err)
@@ -74,8 +72,9 @@ func (b *bench) awaitDeletions(ctx context.Context, since int64, want int) (_ ma
 type deletionLog struct {
 	file      *os.File
 	lines     *bufio.Reader
-	half      []byte // a line of which the rest isn't written yet
-	deletions map[string]time.Time
+	half      []byte               // a line of which the rest isn't written yet
+	deletions map[string]time.Time // when the API server received each DELETE, by the pod's name
+	notes     []time.Duration      // how long it took for each write of a WeederConfig's status
 }
 
 func (b *bench) deletionsSince(end int64) (*deletionLog, error) {
@@ -113,8 +112,12 @@ func (l *deletionLog) take(line []byte) error {
 		return fmt.Errorf("read the audit log: %w", err)
 	}
 	w, ok := writeOf(&event)
-	if ok && event.Verb == "delete" && w.resource == "pods" && event.User.Username == harness.Username {
+	switch {
+	case !ok:
+	case event.Verb == "delete" && w.resource == "pods":
 		l.deletions[w.name] = event.RequestReceivedTimestamp.Time
+	case w.resource == "weederconfigs" && w.subresource == "status":
+		l.notes = append(l.notes, event.StageTimestamp.Sub(event.RequestReceivedTimestamp.Time))
 	}
 	return nil
 }
