@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -13,17 +15,17 @@ func TestGuardrailsAndExceptions(t *testing.T) {
 	if want := "error: platform/names-its-team: nobody can be asked about kernel-deadlock; add the label team"; code != 1 || !strings.Contains(stdout, want) {
 		t.Errorf("exit code %d; want %q in\n%s", code, want, stdout)
 	}
-	_, hashed, _ := run(t, "", "hash", "-f", set)
-	line, _, _ := strings.Cut(hashed, " #")
-	exception := strings.Join([]string{
-		"apiVersion: autohealer.resourcestack.com/v1alpha1", "kind: GuardrailException", "metadata: {name: for-now}", "spec:",
-		"  ruleIDs: [platform/names-its-team]", "  targetRef: {kind: ConditionSet, name: kernel-deadlock}", "  reason: The team is being renamed.",
-		"  expiresAt: 2026-11-23T12:00:00Z", "  " + line, "",
-	}, "\n")
+	_, exception, _ := run(t, "", "hash", "-f", set, "--rules", "guardrails/guardrail.yaml", "-o", "exception")
+	if code, _, stderr := run(t, exception, "validate", "-f", set, "--exceptions", "-"); code != 2 || !strings.Contains(stderr, "spec.reason") {
+		t.Errorf("an exception that nobody gave a reason: exit code %d, %s", code, stderr)
+	}
+	exception = strings.Replace(exception, `reason: ""`, "reason: The team is being renamed.", 1)
 	code, stdout, stderr := run(t, exception, "validate", "-f", set, "--rules", "guardrails/guardrail.yaml", "--exceptions", "-")
-	if want := "GuardrailException for-now lifts this rule until 2026-11-23T12:00:00Z"; code != 0 || !strings.Contains(stdout, want) {
+	if want := "GuardrailException kernel-deadlock lifts this rule until 2026-11-22T12:00:00Z"; code != 0 || !strings.Contains(stdout, want) {
 		t.Errorf("exit code %d; want %q in\n%s%s", code, want, stdout, stderr)
 	}
+	_, hashed, _ := run(t, "", "hash", "-f", set)
+	line, _, _ := strings.Cut(hashed, " #")
 	other := strings.Replace(exception, line, `specHash: "0000000000000000000000000000000000000000000000000000000000000000"`, 1)
 	if code, stdout, _ := run(t, other, "validate", "-f", set, "--rules", "guardrails/guardrail.yaml", "--exceptions", "-"); code != 1 {
 		t.Errorf("an exception for another spec: exit code %d\n%s", code, stdout)
@@ -55,5 +57,22 @@ func TestAGuardrailThatRefusesWhatIsStored(t *testing.T) {
 	}
 	if _, stdout, _ := run(t, "", "validate", "-f", guardrail); !strings.Contains(stdout, "Skipped(facts) for 1 object: guardrail/refuses-stored, guardrail/refusals-not-counted\n") {
 		t.Errorf("without facts:\n%s", stdout)
+	}
+}
+
+// TestABrokenRuleOfTheCluster refuses what it is about, as the webhook does; validate goes on.
+func TestABrokenRuleOfTheCluster(t *testing.T) {
+	t.Chdir("testdata")
+	text, err := os.ReadFile("facts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts := filepath.Join(t.TempDir(), "facts.yaml")
+	broken := "guardrails:\n- metadata: {name: platform}\n  spec: {rules: [{name: always, kinds: [ConditionSet], severity: Deny, expression: object.spec.efect == 'x'}]}\n"
+	if err := os.WriteFile(facts, append(text, broken...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, stdout, stderr := run(t, "", "validate", "-f", "manifests/warned.yaml", "--facts", facts); code != 1 || !strings.Contains(stdout, "error: platform/always: not checked: ") {
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 }

@@ -54,14 +54,14 @@ func whenAsked(r guard.RuleInfo) string {
 	if r.AtRunTime {
 		asked += "; again before anything acts on the object"
 	}
-	if r.Portable {
+	if r.Portable && r.Severity == guard.Deny {
 		asked += "; by the API server itself while the webhook is away"
 	}
 	return asked
 }
 
 func withoutFacts(r guard.RuleInfo) string {
-	if r.Portable {
+	if !r.NeedsFacts {
 		return ""
 	}
 	if r.OnFactsUnavailable == guard.Deny {

@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,23 +18,40 @@ import (
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
+type hashOptions struct {
+	inputs
+	rules  []string
+	output *choice
+}
+
 func (a *App) hash() *cobra.Command {
-	var in inputs
+	o := &hashOptions{}
 	cmd := &cobra.Command{
 		Use:   "hash -f FILE",
-		Short: "Print the hash of a policy's spec, which a GuardrailException names",
+		Short: "Print the hash of a policy's spec, or the GuardrailException that it needs",
 		Long: `Print the hash of a policy's spec, as the API server would store it: its SHA-256, with the CRD's defaults. A
-GuardrailException names it, and so lifts nothing for another spec. Labels and annotations don't count.`,
-		Example: `  kubectl autohealer hash -f kernel-deadlock.yaml`,
-		Args:    cobra.NoArgs,
+GuardrailException names it, and so lifts nothing for another spec. Labels and annotations don't count.
+
+Where rules refuse the policy that an exception may lift, it says which, and which annotation the policy needs: the API
+server's own policies can't see exceptions. With -o exception it writes the GuardrailException, but for its reason.
+Rules of your own are known from --rules; those that ask what the cluster is like aren't asked.
+
+Exit code: 0 all were hashed; 1 something has no hash, since its schema refuses it; 2 the command line is wrong or the
+command failed.`,
+		Example: `  kubectl autohealer hash -f kernel-deadlock.yaml
+
+  # an exception to fill in
+  kubectl autohealer hash -f kernel-deadlock.yaml -o exception > exception.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runHash(cmd.Context(), o) },
 	}
-	in.addFlags(cmd)
-	output := choiceFlag(cmd, "output", "o", "output format: a line for a GuardrailException, or json", "text", "json")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.runHash(cmd.Context(), in, output.value) }
+	o.addFlags(cmd)
+	cmd.Flags().StringSliceVar(&o.rules, "rules", nil, "file or directory with Guardrails whose rules may refuse it too")
+	o.output = choiceFlag(cmd, "output", "o", "output format: a line for a GuardrailException, json, or the exception", "text", "json", "exception")
 	return cmd
 }
 
-// hashed is one object's hash.
+// hashed is one object's hash, with what an exception for it would lift.
 type hashed struct {
 	File      string `json:"file"`
 	Line      int    `json:"line"`
@@ -39,14 +59,18 @@ type hashed struct {
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
 	SpecHash  string `json:"specHash"`
+	// Exceptable rules refuse the object, and may be lifted.
+	Exceptable []string `json:"exceptable,omitempty"`
+	// Annotations that the object needs, so that the API server's policies leave these rules to the exception.
+	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-func (a *App) runHash(ctx context.Context, in inputs, output string) error {
-	files, err := a.files(in)
+func (a *App) runHash(ctx context.Context, o *hashOptions) error {
+	files, err := a.files(o.inputs)
 	if err != nil {
 		return err
 	}
-	checker, err := check.New(check.Options{Clock: a.Clock})
+	w, err := a.judge(ctx, &validateOptions{rules: o.rules})
 	if err != nil {
 		return err
 	}
@@ -56,7 +80,7 @@ func (a *App) runHash(ctx context.Context, in inputs, output string) error {
 		if !check.Ours(d) {
 			continue
 		}
-		r := checker.Document(ctx, d, nil)
+		r := w.checker.Document(ctx, d, nil)
 		if r.Stored == nil {
 			failed = true
 			for _, v := range r.Violations {
@@ -68,15 +92,38 @@ func (a *App) runHash(ctx context.Context, in inputs, output string) error {
 		if h.SpecHash, err = specHash(r.Stored); err != nil {
 			return fmt.Errorf("hash %s:%d: %w", r.File, r.Line, err)
 		}
+		h.except(r, w.checker.Guard().Rules(r.Kind))
 		hashes = append(hashes, h)
 	}
-	if err := a.writeHashes(hashes, output); err != nil {
+	if err := a.writeHashes(hashes, o.output.value); err != nil {
 		return err
 	}
 	if failed {
 		return exitStatus(exitFound)
 	}
 	return nil
+}
+
+// except notes which of the rules that refuse the object may be lifted, and what it must say for that. Exceptions are for
+// policies only.
+func (h *hashed) except(r check.Report, rules []guard.RuleInfo) {
+	if r.Kind == "Guardrail" || r.Kind == "GuardrailException" {
+		return
+	}
+	var annotated []string
+	for _, v := range r.Violations {
+		i := slices.IndexFunc(rules, func(rule guard.RuleInfo) bool { return rule.ID == v.Rule })
+		if v.Severity != guard.Deny || i < 0 || !rules[i].Exceptable {
+			continue
+		}
+		h.Exceptable = append(h.Exceptable, v.Rule)
+		if rules[i].Portable && rules[i].Guardrail == "" { // the policies have these
+			annotated = append(annotated, v.Rule)
+		}
+	}
+	if len(annotated) > 0 {
+		h.Annotations = map[string]string{v1alpha1.AnnotationExceptedRules: strings.Join(annotated, ",")}
+	}
 }
 
 // specHash is the hash that the guard has of an object once it is stored and read as its Go type.
@@ -101,17 +148,60 @@ func specHash(stored map[string]any) (string, error) {
 	return guard.SpecHash(object)
 }
 
-// writeHashes quotes: a hash of digits alone would be a number in YAML.
 func (a *App) writeHashes(hashes []hashed, output string) error {
 	if output == "json" {
 		encoder := json.NewEncoder(a.Out)
+		encoder.SetEscapeHTML(false)
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(hashes)
 	}
-	for _, h := range hashes {
-		if _, err := fmt.Fprintf(a.Out, "specHash: %q # %s %s, %s:%d\n", h.SpecHash, h.Kind, h.Name, h.File, h.Line); err != nil {
-			return err
+	var out strings.Builder
+	for i, h := range hashes {
+		switch {
+		case output == "text":
+			h.writeLine(&out)
+		case len(h.Exceptable) == 0:
+			a.tell(h.File, h.Line, false, fmt.Sprintf("%s %s needs no exception: no rule that may be lifted refuses it", h.Kind, h.Name))
+		default:
+			if i > 0 {
+				out.WriteString("---\n")
+			}
+			h.writeException(&out, a.Clock.Now().Add(suggestedTerm))
 		}
 	}
-	return nil
+	_, err := fmt.Fprint(a.Out, out.String())
+	return err
+}
+
+// writeLine quotes: a hash of digits alone would be a number in YAML.
+func (h *hashed) writeLine(out *strings.Builder) {
+	fmt.Fprintf(out, "specHash: %q # %s %s, %s:%d\n", h.SpecHash, h.Kind, h.Name, h.File, h.Line)
+	if len(h.Exceptable) > 0 {
+		fmt.Fprintf(out, "# refused by %s, which an exception may lift: -o exception writes one\n", strings.Join(h.Exceptable, ", "))
+	}
+	h.writeAnnotations(out)
+}
+
+func (h *hashed) writeAnnotations(out *strings.Builder) {
+	for key, value := range h.Annotations {
+		fmt.Fprintf(out, "# annotation that %s %s needs beside the exception:\n#   %s: %s\n", h.Kind, h.Name, key, value)
+	}
+}
+
+// suggestedTerm is how long an exception holds that nobody changes before it is applied; it may be up to 7 days.
+const suggestedTerm = 24 * time.Hour
+
+// writeException leaves the reason empty, which the schema refuses: a person has to write it.
+func (h *hashed) writeException(out *strings.Builder, expires time.Time) {
+	h.writeAnnotations(out)
+	fmt.Fprintf(out, "apiVersion: %s\nkind: GuardrailException\nmetadata:\n  name: %s\nspec:\n  ruleIDs:\n", v1alpha1.GroupVersion, h.Name)
+	for _, id := range h.Exceptable {
+		fmt.Fprintf(out, "  - %s\n", id)
+	}
+	fmt.Fprintf(out, "  targetRef:\n    kind: %s\n", h.Kind)
+	if h.Namespace != "" {
+		fmt.Fprintf(out, "    namespace: %s\n", h.Namespace)
+	}
+	fmt.Fprintf(out, "    name: %s\n  specHash: %q\n  reason: \"\" # why, and where it is discussed\n  expiresAt: %q # at most 7 days after its creation\n",
+		h.Name, h.SpecHash, expires.UTC().Format(time.RFC3339))
 }

@@ -47,6 +47,7 @@ type listed struct {
 	Severity   guard.Severity `json:"severity"`
 	Reads      []string       `json:"reads"`
 	Portable   bool           `json:"portable"`
+	NeedsFacts bool           `json:"needsFacts"`
 	AtRunTime  bool           `json:"atRunTime"`
 	Exceptable bool           `json:"exceptable"`
 	Rationale  string         `json:"rationale"`
@@ -69,7 +70,7 @@ func (a *App) runRulesList(kind, output string) error {
 	rules := []listed{}
 	for _, k := range kinds {
 		for _, r := range checker.Guard().Rules(k) {
-			rules = append(rules, listed{ID: r.ID, Kinds: r.Kinds, Severity: r.Severity, Reads: r.Reads, Portable: r.Portable,
+			rules = append(rules, listed{ID: r.ID, Kinds: r.Kinds, Severity: r.Severity, Reads: r.Reads, Portable: r.Portable, NeedsFacts: r.NeedsFacts,
 				AtRunTime: r.AtRunTime, Exceptable: r.Exceptable, Rationale: r.Rationale, Docs: guard.Docs(r.ID)})
 		}
 	}
@@ -82,16 +83,25 @@ func (a *App) runRulesList(kind, output string) error {
 	table := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "RULE\tVERDICT\tNEEDS\tEXCEPTABLE")
 	for _, r := range rules {
-		needs, exceptable := "cluster", "no"
-		if r.Portable {
-			needs = "object"
-		}
+		exceptable := "no"
 		if r.Exceptable {
 			exceptable = "yes"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.ID, r.Severity, needs, exceptable)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.ID, r.Severity, r.needs(), exceptable)
 	}
 	return table.Flush()
+}
+
+// needs says what a rule must be able to ask beside the rules in force.
+func (r *listed) needs() string {
+	asksRights := slices.ContainsFunc(r.Reads, func(path string) bool { return strings.HasPrefix(path, "authorizer") })
+	switch {
+	case r.NeedsFacts:
+		return "cluster"
+	case asksRights:
+		return "authorizer"
+	}
+	return "object"
 }
 
 func (a *App) rulesExplain() *cobra.Command {

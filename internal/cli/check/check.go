@@ -46,7 +46,8 @@ type Checker struct {
 	guard       *guard.Guard
 	definitions map[schema.GroupVersionKind]*definition
 	// Namespace of objects that name none.
-	Namespace string
+	Namespace  string
+	factsGiven bool
 	// Guardrails that were given, with what is wrong with them, in their order.
 	Guardrails []guard.GuardrailResult
 }
@@ -72,7 +73,7 @@ func New(opts Options) (*Checker, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Checker{guard: g, definitions: definitions, Namespace: cmp.Or(opts.Namespace, metav1.NamespaceDefault)}
+	c := &Checker{guard: g, definitions: definitions, Namespace: cmp.Or(opts.Namespace, metav1.NamespaceDefault), factsGiven: opts.Facts != nil}
 	c.Guardrails = g.SetGuardrails(opts.Guardrails)
 	g.SetExceptions(opts.Exceptions)
 	return c, nil
@@ -271,11 +272,13 @@ func (c *Checker) judge(ctx context.Context, r *Report, object, old map[string]a
 		r.Violations = append(r.Violations, Violation{Rule: v.Rule, Severity: v.Severity, Message: v.Message + remark, Docs: v.Docs})
 	}
 	for _, s := range verdict.Skipped {
-		skip := Skip{Rule: s.Rule, Severity: s.Severity, Reason: s.Reason, Facts: s.Missing != ""}
-		switch s.Missing {
-		case guard.MissingFacts:
+		skip := Skip{Rule: s.Rule, Severity: s.Severity, Reason: s.Reason, Missing: s.Missing}
+		switch {
+		case s.Missing == guard.MissingFacts && c.factsGiven:
+			skip.Reason = "needs more of the cluster than these facts hold; facts export writes them anew"
+		case s.Missing == guard.MissingFacts:
 			skip.Reason = "needs facts of a cluster (--facts or --live)"
-		case guard.MissingAuthorizer:
+		case s.Missing == guard.MissingAuthorizer:
 			skip.Reason = "asks about rights, which only an API server knows"
 		}
 		r.Skipped = append(r.Skipped, skip)

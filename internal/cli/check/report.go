@@ -51,8 +51,8 @@ type Skip struct {
 	Rule     string
 	Severity guard.Severity
 	Reason   string
-	// Facts: it needs something of a cluster that wasn't there to ask. That refuses nothing.
-	Facts bool
+	// Missing is what wasn't there to ask; that refuses nothing here. "" when the rule itself failed.
+	Missing guard.Missing
 }
 
 // refuses says whether anything refuses the object.
@@ -63,14 +63,14 @@ func (r *Report) refuses() bool {
 		}
 	}
 	for _, s := range r.Skipped {
-		if s.Severity == guard.Deny && !s.Facts {
+		if s.Severity == guard.Deny && s.Missing == "" {
 			return true
 		}
 	}
 	return false
 }
 
-// Warns says whether there is a warning; a rule that needed facts is none.
+// Warns says whether there is a warning; a rule that lacked something to ask is none.
 func (r *Report) Warns() bool {
 	for _, v := range r.Violations {
 		if v.Severity == guard.Warn {
@@ -78,7 +78,7 @@ func (r *Report) Warns() bool {
 		}
 	}
 	for _, s := range r.Skipped {
-		if s.Severity == guard.Warn && !s.Facts {
+		if s.Severity == guard.Warn && s.Missing == "" {
 			return true
 		}
 	}

@@ -20,7 +20,7 @@ func GitHub(w io.Writer, result Result) error {
 		}
 	}
 	for _, skipped := range skippedTogether(result) {
-		fmt.Fprintf(&out, "::notice title=Skipped(facts)::%s\n", escapeData(count(skipped.objects, "object")+": "+skipped.rules))
+		fmt.Fprintf(&out, "::notice title=%s::%s\n", skipped.label, escapeData(count(skipped.objects, "object")+": "+skipped.rules))
 	}
 	out.WriteString(summary(result))
 	_, err := io.WriteString(w, out.String())

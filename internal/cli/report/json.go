@@ -30,8 +30,8 @@ type jsonViolation struct {
 type jsonSkip struct {
 	Rule   string `json:"rule"`
 	Reason string `json:"reason"`
-	// Facts: the rule needed facts, and there were none; it refuses nothing.
-	Facts bool `json:"facts"`
+	// Missing is what wasn't there to ask, facts or authorizer; then the rule refuses nothing here.
+	Missing guard.Missing `json:"missing,omitempty"`
 }
 
 // JSON writes a list with one entry an object; what was ignored isn't in it.
@@ -41,7 +41,7 @@ func JSON(w io.Writer, result Result) error {
 		j := jsonReport{File: r.File, Line: r.Line, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, Allowed: r.Allowed,
 			Violations: violationsOf(r), Skipped: []jsonSkip{}}
 		for _, s := range r.Skipped {
-			j.Skipped = append(j.Skipped, jsonSkip{Rule: s.Rule, Reason: s.Reason, Facts: s.Facts})
+			j.Skipped = append(j.Skipped, jsonSkip{Rule: s.Rule, Reason: s.Reason, Missing: s.Missing})
 		}
 		list = append(list, j)
 	}

@@ -49,8 +49,10 @@ func testcase(r check.Report, failed bool) junit.Testcase {
 		ids = append(ids, f.rule)
 		lines = append(lines, fmt.Sprintf("%s:%d: %s: %s: %s (%s)", r.File, f.line, word, f.rule, printable(f.message), f.docs))
 	}
-	if skipped := skippedForFacts(r); len(skipped) > 0 {
-		lines = append(lines, "Skipped(facts): "+strings.Join(skipped, ", "))
+	for _, missing := range wants {
+		if skipped := skippedFor(r, missing); len(skipped) > 0 {
+			lines = append(lines, skippedLabel(missing)+": "+strings.Join(skipped, ", "))
+		}
 	}
 	text := strings.Join(lines, "\n")
 	switch {

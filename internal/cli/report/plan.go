@@ -126,7 +126,7 @@ func (f Forecast) writeText(out *strings.Builder, p Plan) {
 		fmt.Fprintf(out, "  %s%s: %s (%s)\n", word, found.rule, printable(found.message), found.docs)
 	}
 	for _, s := range p.Report.Skipped {
-		if s.Facts {
+		if s.Missing != "" {
 			fmt.Fprintf(out, "  %s%s: %s\n", paint(faint, "not asked: "), s.Rule, printable(s.Reason))
 		}
 	}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"io"
 	"strings"
 
@@ -50,27 +51,33 @@ type found struct {
 	deny                bool
 }
 
-// findings are an object's violations, and the rules that could not be asked for another reason than missing facts.
+// findings are an object's violations, and the rules that failed themselves.
 func findings(r check.Report) []found {
 	var all []found
 	for _, v := range r.Violations {
 		all = append(all, found{rule: v.Rule, message: v.Message, docs: v.Docs, line: v.Line, deny: v.Severity == guard.Deny})
 	}
 	for _, s := range r.Skipped {
-		if !s.Facts {
+		if s.Missing == "" {
 			all = append(all, found{rule: s.Rule, message: "not checked: " + s.Reason, docs: guard.Docs(s.Rule), line: r.Line, deny: s.Severity == guard.Deny})
 		}
 	}
 	return all
 }
 
-// skippedForFacts are the rules that needed facts.
-func skippedForFacts(r check.Report) []string {
+// skippedFor are the rules that could not be asked for want of something.
+func skippedFor(r check.Report, missing guard.Missing) []string {
 	var rules []string
 	for _, s := range r.Skipped {
-		if s.Facts {
+		if s.Missing == missing {
 			rules = append(rules, s.Rule)
 		}
 	}
 	return rules
 }
+
+// wants are what rules may lack, in the order in which it is told.
+var wants = []guard.Missing{guard.MissingFacts, guard.MissingAuthorizer}
+
+// skippedLabel is how every format names it: Skipped(facts), Skipped(authorizer).
+func skippedLabel(missing guard.Missing) string { return fmt.Sprintf("Skipped(%s)", missing) }

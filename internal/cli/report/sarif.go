@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -16,7 +17,7 @@ import (
 // home is where the project's files are on the web.
 const home = "https://github.com/resourcestack/autohealer"
 
-// SARIF writes the format that code scanning reads, version 2.1.0. A rule that needed facts is a notification: it is no
+// SARIF writes the format that code scanning reads, version 2.1.0. A rule that lacked something to ask is a notification: it is no
 // finding, and must not become an alert.
 func SARIF(w io.Writer, result Result) error {
 	run := sarif.NewRunWithInformationURI("kubectl-autohealer", home)
@@ -25,22 +26,30 @@ func SARIF(w io.Writer, result Result) error {
 		addRule(run, rule)
 	}
 	invocation := sarif.NewInvocation().WithExecutionSuccessful(true)
-	skipped := map[string][]*sarif.Location{}
+	type skip struct {
+		missing guard.Missing
+		rule    string
+	}
+	skipped := map[skip][]*sarif.Location{}
 	for _, r := range result.Reports {
 		for _, f := range findings(r) {
 			run.CreateResultForRule(f.rule).WithLevel(levelOf(f.deny)).
 				WithMessage(sarif.NewTextMessage(prefix(kindAndName(r)) + f.message)).
 				WithLocations([]*sarif.Location{location(r.File, f.line)})
 		}
-		for _, rule := range skippedForFacts(r) {
-			skipped[rule] = append(skipped[rule], location(r.File, r.Line))
+		for _, s := range r.Skipped {
+			if s.Missing != "" {
+				key := skip{s.Missing, s.Rule}
+				skipped[key] = append(skipped[key], location(r.File, r.Line))
+			}
 		}
 	}
-	for _, rule := range slices.Sorted(maps.Keys(skipped)) {
+	byRule := func(a, b skip) int { return cmp.Compare(a.rule, b.rule) }
+	for _, s := range slices.SortedFunc(maps.Keys(skipped), byRule) {
 		invocation.AddToolExecutionNotification(sarif.NewNotification().WithLevel("note").
-			WithAssociatedRule(sarif.NewReportingDescriptorReference().WithID(rule).WithIndex(run.GetRuleIndex(rule))).
-			WithMessage(sarif.NewTextMessage("Skipped(facts): " + rule)).
-			WithLocations(skipped[rule]))
+			WithAssociatedRule(sarif.NewReportingDescriptorReference().WithID(s.rule).WithIndex(run.GetRuleIndex(s.rule))).
+			WithMessage(sarif.NewTextMessage(skippedLabel(s.missing) + ": " + s.rule)).
+			WithLocations(skipped[s]))
 	}
 	run.AddInvocation(invocation)
 	document := sarif.NewReport()

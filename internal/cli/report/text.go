@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/resourcestack/autohealer/internal/guard"
 )
 
 // Text writes for people: one finding a line, as compilers do, and a summary.
@@ -22,33 +24,35 @@ func Text(w io.Writer, result Result) error {
 		}
 	}
 	for _, skipped := range skippedTogether(result) {
-		fmt.Fprintf(&out, "%s for %s: %s\n", paint(faint, "Skipped(facts)"), count(skipped.objects, "object"), skipped.rules)
+		fmt.Fprintf(&out, "%s for %s: %s\n", paint(faint, skipped.label), count(skipped.objects, "object"), skipped.rules)
 	}
 	out.WriteString(summary(result))
 	_, err := io.WriteString(w, out.String())
 	return err
 }
 
-// skippedTogether are the rules that needed facts, with the number of objects that lack them.
+// skippedTogether are the rules that lacked something to ask, with the number of objects about which.
 func skippedTogether(result Result) []skippedRules {
 	var all []skippedRules
-	for _, r := range result.Reports {
-		rules := strings.Join(skippedForFacts(r), ", ")
-		i := slices.IndexFunc(all, func(s skippedRules) bool { return s.rules == rules })
-		switch {
-		case rules == "":
-		case i < 0:
-			all = append(all, skippedRules{rules: rules, objects: 1})
-		default:
-			all[i].objects++
+	for _, missing := range wants {
+		for _, r := range result.Reports {
+			s := skippedRules{label: skippedLabel(missing), rules: strings.Join(skippedFor(r, missing), ", "), objects: 1}
+			i := slices.IndexFunc(all, func(other skippedRules) bool { return other.label == s.label && other.rules == s.rules })
+			switch {
+			case s.rules == "":
+			case i < 0:
+				all = append(all, s)
+			default:
+				all[i].objects++
+			}
 		}
 	}
 	return all
 }
 
 type skippedRules struct {
-	rules   string
-	objects int
+	label, rules string
+	objects      int
 }
 
 func prefix(name string) string {
@@ -71,7 +75,7 @@ func printable(text string) string {
 // summary is one line.
 func summary(result Result) string {
 	refused, warned := 0, 0
-	skipped := map[string]bool{}
+	forFacts, forRights := map[string]bool{}, map[string]bool{}
 	for _, r := range result.Reports {
 		switch {
 		case !r.Allowed:
@@ -79,13 +83,25 @@ func summary(result Result) string {
 		case r.Warns():
 			warned++
 		}
-		for _, rule := range skippedForFacts(r) {
-			skipped[rule] = true
+		for _, s := range r.Skipped {
+			switch s.Missing {
+			case guard.MissingFacts:
+				forFacts[s.Rule] = true
+			case guard.MissingAuthorizer:
+				forRights[s.Rule] = true
+			}
 		}
 	}
 	parts := []string{fmt.Sprintf("%s checked: %d refused, %d with warnings", count(len(result.Reports), "object"), refused, warned)}
-	if len(skipped) > 0 {
-		parts = append(parts, count(len(skipped), "rule")+" skipped for want of facts (--facts or --live)")
+	if len(forFacts) > 0 {
+		hint := " skipped for want of facts (--facts or --live)"
+		if result.Facts != "" {
+			hint = " skipped for want of more facts than these (facts export writes them anew)"
+		}
+		parts = append(parts, count(len(forFacts), "rule")+hint)
+	}
+	if len(forRights) > 0 {
+		parts = append(parts, count(len(forRights), "rule")+" skipped that only the webhook can ask")
 	}
 	if result.Facts != "" {
 		parts = append(parts, result.Facts)
