@@ -17,7 +17,20 @@ import (
 )
 
 // errBudget means that the rules cost more than a request may.
-var errBudget = errors.New("the request's cost budget is used up")
+var errBudget = errors.New("over budget: the rules cost more than one request may")
+
+// inability is what a rule's error means: out of time, over budget, or a fault of the rule itself. Where time ended while
+// CEL was evaluating, its own error is a consequence.
+func (e *evaluation) inability(err error) error {
+	var cancelled interpreter.EvalCancelledError
+	switch over := e.ctx.Err(); {
+	case over != nil:
+		return fmt.Errorf("out of time: %w", over)
+	case errors.Is(err, errBudget), errors.As(err, &cancelled) && cancelled.Cause == interpreter.CostLimitExceeded:
+		return errBudget
+	}
+	return err
+}
 
 // evaluation is the state of one request: what rules can read, each worked out at most once and only when read.
 type evaluation struct {
@@ -31,6 +44,7 @@ type evaluation struct {
 	object, oldObject map[string]any
 	asWritten         asWritten
 	request           *admissionv1.AdmissionRequest
+	pausing           pausing
 	exceptions        []*exception
 	facts             Facts
 	authorizer        authorizer.UnconditionalAuthorizer
@@ -144,7 +158,7 @@ func (e *evaluation) variable(root string) (any, bool) {
 		v := e.kind.variables[i]
 		value, err := e.run(v.program)
 		if err != nil {
-			value = types.NewErr("variable %s: %v", v.Name, err)
+			value = types.NewErr("variable %s: %w", v.Name, err)
 		}
 		e.variables[i] = value
 	}
@@ -211,7 +225,7 @@ func (e *evaluation) runOver(p program, roots interpreter.Activation) (ref.Val, 
 		return nil, errBudget
 	}
 	if err := e.ctx.Err(); err != nil {
-		return nil, fmt.Errorf("out of time: %w", err)
+		return nil, e.inability(err)
 	}
 	value, details, err := p.run.Eval(roots)
 	if details != nil && details.ActualCost() != nil {
@@ -248,7 +262,10 @@ func (e *evaluation) message(r *compiledRule) string {
 		return r.FixedMessage()
 	}
 	value, err := e.run(*r.message)
-	if err != nil {
+	switch err = e.inability(err); {
+	case errors.Is(err, errBudget):
+		return r.FixedMessage() + " (what is wrong with this object isn't told: " + err.Error() + ")"
+	case err != nil:
 		return r.FixedMessage()
 	}
 	text, isText := value.Value().(string)

@@ -20,12 +20,15 @@ func (e *evaluation) judge(r *compiledRule) (*Violation, *Skip) {
 	if err == nil && passes {
 		return nil, nil
 	}
+	if err == nil {
+		err = e.ctx.Err() // what it asked for may have been cut short, and so may its message
+	}
 	severity, unchanged := r.Severity, false
 	if severity == Deny && e.leavesAlone(r) {
 		severity, unchanged = Warn, true
 	}
 	if err != nil {
-		return nil, &Skip{Rule: r.ID, Severity: severity, Reason: oneLine(err.Error())}
+		return nil, &Skip{Rule: r.ID, Severity: severity, Reason: oneLine(e.inability(err).Error())}
 	}
 	v := &Violation{Rule: r.ID, Severity: severity, Docs: r.docs(), Unchanged: unchanged}
 	if v.lifted = e.lift(r); v.lifted != nil {
@@ -108,6 +111,10 @@ func (e *evaluation) verdict(applies func(*compiledRule) bool) Verdict {
 
 func (e *evaluation) add(v *Verdict, r *compiledRule) {
 	violation, skip := e.judge(r)
+	if e.mustAdmit(r) {
+		violation.warn()
+		skip.warn()
+	}
 	if skip != nil {
 		v.skip(*skip)
 	}
@@ -118,6 +125,18 @@ func (e *evaluation) add(v *Verdict, r *compiledRule) {
 	v.Allowed = v.Allowed && violation.Severity != Deny
 	if violation.lifted != nil {
 		v.Lifted = append(v.Lifted, *violation.lifted)
+	}
+}
+
+func (v *Violation) warn() {
+	if v != nil {
+		v.Severity = Warn
+	}
+}
+
+func (s *Skip) warn() {
+	if s != nil {
+		s.Severity = Warn
 	}
 }
 

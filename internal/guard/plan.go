@@ -93,7 +93,7 @@ func (p *planPart) get(field int) ref.Val {
 		}
 	}
 	if p.err != nil {
-		return types.NewErr("plan: %v", p.err)
+		return types.NewErr("plan: %w", p.err)
 	}
 	switch f := p.value.Field(field); f.Kind() {
 	case reflect.Int:

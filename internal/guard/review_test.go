@@ -9,7 +9,9 @@ import (
 	"unicode/utf8"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/crds"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 )
@@ -136,7 +138,7 @@ func TestTheRulesOfARequestShareOneBudget(t *testing.T) {
 	half := g.evaluation(context.Background(), g.rules.Load(), kind, conditionSet(t, goodSpec))
 	half.left.units = cost / 2
 	v := half.atAdmission()
-	if v.Allowed || !strings.Contains(v.Message(), "not checked: the request's cost budget is used up") {
+	if v.Allowed || !strings.Contains(v.Message(), "not checked: over budget: the rules cost more than one request may") {
 		t.Errorf("allowed %v with half the budget: %s", v.Allowed, v.Message())
 	}
 }
@@ -147,6 +149,45 @@ func TestOutOfTimeNothingIsAdmitted(t *testing.T) {
 	v := newTestGuard(t, nil).Review(ctx, Request{Operation: admissionv1.Create, Object: conditionSet(t, goodSpec)})
 	if v.Allowed || !strings.Contains(v.Message(), "conditionset/matches-healthy-nodes: not checked: out of time: context canceled") {
 		t.Errorf("allowed %v: %s", v.Allowed, v.Message())
+	}
+}
+
+// slowAnswer lets time run out while it is asked, as an authorizer does that doesn't answer.
+type slowAnswer struct{ end context.CancelFunc }
+
+func (s slowAnswer) Authorize(ctx context.Context, _ authorizer.Attributes) (authorizer.Decision, string, error) {
+	s.end()
+	return authorizer.DecisionNoOpinion, "", ctx.Err()
+}
+
+// A violation that is only a lack of time would be told with the rule's reason, and its author would look for a mistake.
+func TestARuleThatRunsOutOfTimeSaysSo(t *testing.T) {
+	compiled, err := builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	g := under(t, compiled, Options{Authorizer: slowAnswer{cancel}})
+	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "own", `{rules: [{name: rights, kinds: [ConditionSet], rationale: It may not.,
+		expression: "object.spec.type != 'KernelDeadlock' || authorizer.serviceAccount('a', 'b').group('').resource('nodes').check('patch').allowed()"}]}`)})
+	validated, v := Admit(ctx, g, stored(t, goodSpec))
+	if v.Allowed || validated.Valid() || v.Message() != "own/rights: not checked: out of time: context canceled" {
+		t.Errorf("allowed %v, valid %v: %s", v.Allowed, validated.Valid(), v.Message())
+	}
+}
+
+func TestARuleWhoseMessageIsOverBudgetSaysSo(t *testing.T) {
+	g := newTestGuard(t, nil)
+	kind := g.rules.Load().kinds["ConditionSet"]
+	e := g.evaluation(t.Context(), g.rules.Load(), kind, conditionSet(t, healthySpec))
+	rule := kind.rules[0]
+	if _, err := e.holds(rule.condition); err != nil {
+		t.Fatal(err)
+	}
+	e.left.units = 1
+	if got := e.message(rule); !strings.HasSuffix(got, " (what is wrong with this object isn't told: over budget: the rules cost more than one request may)") {
+		t.Errorf("it says %s", got)
 	}
 }
 

@@ -48,7 +48,7 @@ func policy(g *guard.Guard, kind, name string) *admissionregistrationv1.Validati
 	fail := admissionregistrationv1.Fail
 	p.Spec.FailurePolicy = &fail
 	p.Spec.MatchConstraints = matchConstraints(kind)
-	p.Spec.MatchConditions = MatchConditions()
+	p.Spec.MatchConditions = MatchConditions(kind)
 	seen := map[string]bool{}
 	var lines []string
 	for _, rule := range g.Rules(kind) {
@@ -90,13 +90,24 @@ func matchConstraints(kind string) *admissionregistrationv1.MatchResources {
 }
 
 // MatchConditions leave out updates that change no behaviour. Without them nobody could remove the finalizer of a stored
-// object that a rule refuses. Policy and webhook have the same.
-func MatchConditions() []admissionregistrationv1.MatchCondition {
-	return []admissionregistrationv1.MatchCondition{
+// object that a rule refuses; nor pause everything while nobody answers the webhook. The webhook has those of all kinds.
+func MatchConditions(kind string) []admissionregistrationv1.MatchCondition {
+	conditions := []admissionregistrationv1.MatchCondition{
 		{Name: "not-being-deleted", Expression: "oldObject == null || !has(oldObject.metadata.deletionTimestamp)"},
 		{Name: "spec-changed", Expression: "oldObject == null || object.spec != oldObject.spec"},
 	}
+	if kind == "Guardrail" {
+		conditions = append(conditions, admissionregistrationv1.MatchCondition{Name: "not-only-pausing", Expression: notOnlyPausing})
+	}
+	return conditions
 }
+
+// notOnlyPausing is false for an update of a Guardrail that turns spec.paused on and changes no other field, also of those
+// that later versions bring.
+const notOnlyPausing = "request.kind.kind != 'Guardrail' || oldObject == null" +
+	" || !has(object.spec.paused) || !object.spec.paused || (has(oldObject.spec.paused) && oldObject.spec.paused)" +
+	" || !object.spec.all(field, field == 'paused' || (field in oldObject.spec && object.spec[field] == oldObject.spec[field]))" +
+	" || !oldObject.spec.all(field, field == 'paused' || field in object.spec)"
 
 func validation(rule guard.RuleInfo) admissionregistrationv1.Validation {
 	forbidden := metav1.StatusReasonForbidden
