@@ -29,11 +29,18 @@ func (c CrashLoop) String() string {
 	return fmt.Sprintf("%s %s exited with code %d after %d restarts", kind, c.Container, c.ExitCode, c.Restarts)
 }
 
-const crashLoopBackOff = "CrashLoopBackOff"
+const (
+	crashLoopBackOff = "CrashLoopBackOff"
+	// startError is what containerd gives as the reason of an exit when there was nothing to run.
+	startError = "StartError"
+)
 
 // CrashLooping says whether a container of the pod crash-loops, and which. More counts than `waiting: CrashLoopBackOff`:
 // kubelet 1.36 reports `terminated` for nearly the whole back-off (75 s of 80 s were seen) and `waiting` in its last
-// seconds. So a container counts also while it is terminated for at least the second time in a pod that restarts it.
+// seconds. So a container counts also while it is terminated for at least the second time in a pod that restarts it. One that
+// couldn't be started has not crashed, and no Service's recovery gives it something to run: it counts only as long as the
+// kubelet itself says CrashLoopBackOff. Before that the kubelet reports it as `waiting: RunContainerError`, and if it was
+// itself restarted meanwhile, as `terminated: StartError`.
 // Without includeInit nothing under initContainers counts, sidecars neither.
 func CrashLooping(pod *corev1.Pod, includeInit bool) (CrashLoop, bool) {
 	if loop := mainLoop(pod); loop.Container != "" {
@@ -80,7 +87,7 @@ func over(pod *corev1.Pod) bool {
 }
 
 func repeatedExit(s *corev1.ContainerStatus) bool {
-	return s.State.Terminated != nil && s.RestartCount >= 1 && s.LastTerminationState.Terminated != nil
+	return s.State.Terminated != nil && s.State.Terminated.Reason != startError && s.RestartCount >= 1 && s.LastTerminationState.Terminated != nil
 }
 
 // restarts says whether the kubelet restarts the container after its present exit: by the container's own rules and

@@ -19,6 +19,8 @@ func status(options ...func(*corev1.ContainerStatus)) corev1.ContainerStatus {
 func TestCrashLooping(t *testing.T) {
 	always, onFailure, never := corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyOnFailure, corev1.ContainerRestartPolicyNever
 	isWaiting := func(s *corev1.ContainerStatus) { s.State = crashLoop() }
+	couldNotStart := exited(128)
+	couldNotStart.Terminated.Reason = "StartError"
 	succeeded := func(s *corev1.ContainerStatus) { s.State = exited(0) }
 	rule := func(operator corev1.ContainerRestartRuleOnExitCodesOperator, code int32) []corev1.ContainerRestartRule {
 		return []corev1.ContainerRestartRule{{Action: "Restart", ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: operator, Values: []int32{code}}}}
@@ -40,6 +42,13 @@ func TestCrashLooping(t *testing.T) {
 		"terminated for the first time":                          {status: status(func(s *corev1.ContainerStatus) { s.RestartCount = 0; s.LastTerminationState = corev1.ContainerState{} })},
 		"terminated, with a restart counted and no exit before":  {status: status(func(s *corev1.ContainerStatus) { s.LastTerminationState = corev1.ContainerState{} })},
 		"terminated, with an exit before and no restart counted": {status: status(func(s *corev1.ContainerStatus) { s.RestartCount = 0 })},
+		"it couldn't be started: what the kubelet shows": {status: status(func(s *corev1.ContainerStatus) {
+			s.State, s.LastTerminationState = crashLoop(), couldNotStart
+			s.State.Waiting.Reason = "RunContainerError"
+		})},
+		"the same after the kubelet itself was restarted":   {status: status(func(s *corev1.ContainerStatus) { s.State = couldNotStart })},
+		"the same when the kubelet calls it a crash loop":   {status: status(func(s *corev1.ContainerStatus) { s.State, s.LastTerminationState = crashLoop(), couldNotStart }), main: true, init: true},
+		"it exits, and couldn't be started the time before": {status: status(func(s *corev1.ContainerStatus) { s.LastTerminationState = couldNotStart }), main: true, init: true},
 		"it runs again": {status: status(func(s *corev1.ContainerStatus) {
 			s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 		})},
