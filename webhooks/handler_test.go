@@ -35,6 +35,7 @@ type facts struct {
 
 func (f facts) Synced() bool                { return !f.unsynced }
 func (f facts) Age(time.Time) time.Duration { return 0 }
+func (f facts) Nodes() int                  { return 40 }
 func (f facts) PreviewConditionSet(*v1alpha1.ConditionSet, limit.Limits, time.Time) condition.Preview {
 	if f.panics {
 		panic("the planner broke")

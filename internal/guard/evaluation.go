@@ -176,7 +176,7 @@ func (e *evaluation) askLive() (any, error) {
 }
 
 func (e *evaluation) factsNow() any {
-	return map[string]any{"synced": e.facts.Synced(), "ageSeconds": int64(e.facts.Age(e.now) / time.Second)}
+	return map[string]any{"synced": e.facts.Synced(), "ageSeconds": int64(e.facts.Age(e.now) / time.Second), "nodes": int64(e.facts.Nodes())}
 }
 
 // factsKnown says whether rules may look at facts.

@@ -15,6 +15,8 @@ type Facts interface {
 	Synced() bool
 	// Age is the time since the facts were last known to be current.
 	Age(now time.Time) time.Duration
+	// Nodes counts those of which limits take a share: neither control plane nor being deleted.
+	Nodes() int
 }
 
 // Stored finds stored objects of our own kinds in caches.
@@ -32,6 +34,7 @@ func factsType() *decl.DeclType {
 	return decl.NewObjectType("Facts", map[string]*decl.DeclField{
 		"synced":     decl.NewDeclField("synced", decl.BoolType, true, nil, nil),
 		"ageSeconds": decl.NewDeclField("ageSeconds", decl.IntType, true, nil, nil),
+		"nodes":      decl.NewDeclField("nodes", decl.IntType, true, nil, nil),
 	})
 }
 

@@ -25,6 +25,7 @@ type fakeFacts struct {
 
 func (f *fakeFacts) Synced() bool                { return !f.unsynced }
 func (f *fakeFacts) Age(time.Time) time.Duration { return f.age }
+func (f *fakeFacts) Nodes() int                  { return 40 }
 func (f *fakeFacts) PreviewConditionSet(*v1alpha1.ConditionSet, limit.Limits, time.Time) condition.Preview {
 	f.asked++
 	if f.panics {

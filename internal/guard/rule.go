@@ -60,6 +60,7 @@ type Test struct {
 type TestFacts struct {
 	Complete   bool  `json:"synced"`
 	AgeSeconds int64 `json:"ageSeconds,omitempty"`
+	Count      int   `json:"nodes,omitempty"`
 }
 
 // Synced says whether the facts are complete.
@@ -67,6 +68,9 @@ func (f TestFacts) Synced() bool { return f.Complete }
 
 // Age is the time since they were known to be current.
 func (f TestFacts) Age(time.Time) time.Duration { return time.Duration(f.AgeSeconds) * time.Second }
+
+// Nodes counts those of which limits take a share.
+func (f TestFacts) Nodes() int { return f.Count }
 
 // Outcome is what a test expects of its rule.
 type Outcome string

@@ -45,6 +45,12 @@ func (f *Facts) HoldActsUntil(t time.Time) {
 // Age is how long ago the watch of nodes last delivered anything; a day when it never did.
 func (f *Facts) Age(now time.Time) time.Duration { return since(f.heard.Load(), now) }
 
+// Nodes counts those of which limits take a share.
+func (f *Facts) Nodes() int {
+	_, _, of := f.Fleet.TaintedNodes()
+	return of
+}
+
 // HeardSlices notes that the watch of EndpointSlices delivered something.
 func (f *Facts) HeardSlices() {
 	now := f.Clock.Now()

@@ -166,6 +166,12 @@ func (f *Facts) Synced() bool { return true }
 // Age of the snapshot.
 func (f *Facts) Age(now time.Time) time.Duration { return f.snapshot.Age(now) }
 
+// Nodes counts those of which limits take a share.
+func (f *Facts) Nodes() int {
+	_, _, of := f.fleet.TaintedNodes()
+	return of
+}
+
 // PreviewConditionSet tells what a set would have done at the snapshot's moment.
 func (f *Facts) PreviewConditionSet(set *v1alpha1.ConditionSet, limits limit.Limits, _ time.Time) condition.Preview {
 	preview, err := f.fleet.Preview(set, limits, f.at)
