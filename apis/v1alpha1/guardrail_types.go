@@ -74,6 +74,13 @@ type GuardrailLimits struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10000
 	MaxPodDeletionsPerMinute *int32 `json:"maxPodDeletionsPerMinute,omitempty"`
+
+	// maxScaledDownTargets caps the targets of all ProbeConfigs together that are scaled down at once: a number, or a
+	// percentage of the targets that are probed, of which it is at least 1 unless it is 0%. Default: 20%.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 100000 : self.matches('^(100|[0-9]{1,2})%$')",message="must be a number from 0 to 100000 or a percentage from 0% to 100%"
+	MaxScaledDownTargets *intstr.IntOrString `json:"maxScaledDownTargets,omitempty"`
 }
 
 // ConditionType declares what a node condition type means.

@@ -99,7 +99,7 @@ func inForce(g *v1alpha1.Guardrail, st state) string {
 		for _, cap := range []struct {
 			name  string
 			value *intstr.IntOrString
-		}{{"maxTaintedNodes", l.MaxTaintedNodes}, {"maxEvictingNodes", l.MaxEvictingNodes}} {
+		}{{"maxTaintedNodes", l.MaxTaintedNodes}, {"maxEvictingNodes", l.MaxEvictingNodes}, {"maxScaledDownTargets", l.MaxScaledDownTargets}} {
 			if cap.value != nil {
 				says = append(says, cap.name+" "+cap.value.String())
 			}

@@ -15,6 +15,7 @@ func limitsType() *decl.DeclType {
 		"maxTaintedNodes":          decl.NewDeclField("maxTaintedNodes", capType, true, nil, nil),
 		"maxEvictingNodes":         decl.NewDeclField("maxEvictingNodes", capType, true, nil, nil),
 		"maxPodDeletionsPerMinute": whole("maxPodDeletionsPerMinute"),
+		"maxScaledDownTargets":     decl.NewDeclField("maxScaledDownTargets", capType, true, nil, nil),
 		"breakerPercent":           whole("breakerPercent"),
 		"breakerMin":               whole("breakerMin"),
 	})
@@ -26,6 +27,7 @@ func limitsValue(l limit.Limits) map[string]any {
 		"maxTaintedNodes":          capValue(l.MaxTaintedNodes),
 		"maxEvictingNodes":         capValue(l.MaxEvictingNodes),
 		"maxPodDeletionsPerMinute": int64(l.MaxPodDeletionsPerMinute),
+		"maxScaledDownTargets":     capValue(l.MaxScaledDownTargets),
 		"breakerPercent":           int64(l.BreakerPercent),
 		"breakerMin":               int64(l.BreakerMin),
 	}

@@ -134,6 +134,8 @@ func mergeLimits(limits limit.Limits, all []Declared) limit.Limits {
 		value := intstr.FromInt32(*l.MaxPodDeletionsPerMinute)
 		return &value
 	}
+	scaled := func(l *v1alpha1.GuardrailLimits) *intstr.IntOrString { return l.MaxScaledDownTargets }
+	limits.MaxScaledDownTargets = mergeCap(limits.MaxScaledDownTargets, all, scaled)
 	limits.MaxTaintedNodes = mergeCap(limits.MaxTaintedNodes, all, tainted)
 	limits.MaxEvictingNodes = mergeCap(limits.MaxEvictingNodes, all, evicting)
 	perMinute := limit.CapOf(intstr.FromInt(limits.MaxPodDeletionsPerMinute))

@@ -23,6 +23,11 @@ type Limits struct {
 	BreakerPercent, BreakerMin int
 	// MaxPodDeletionsPerMinute caps the pods deleted in any minute, over all WeederConfigs.
 	MaxPodDeletionsPerMinute int
+	// MaxScaledDownTargets caps the targets of ProbeConfigs that are scaled down at once, over all of them.
+	MaxScaledDownTargets Cap
+	// SuspectPercent and SuspectMin open the breakers of ProbeConfigs when more than SuspectPercent of all probed targets,
+	// and at least SuspectMin, turn unhealthy together.
+	SuspectPercent, SuspectMin int
 }
 
 // Builtin are the limits of a cluster without Guardrails.
@@ -35,6 +40,10 @@ func Builtin() Limits {
 		BreakerMin:       3,
 
 		MaxPodDeletionsPerMinute: 60,
+
+		MaxScaledDownTargets: CapOf(intstr.FromString("20%")),
+		SuspectPercent:       10,
+		SuspectMin:           3,
 	}
 }
 
@@ -82,6 +91,21 @@ func Percent(limit intstr.IntOrString) (percent int, ok bool) {
 // Breaks says whether matching of total targets are too many to be believed.
 func (l Limits) Breaks(matching, total int) bool {
 	return matching >= l.BreakerMin && matching*100 > l.BreakerPercent*total
+}
+
+// ScaledDownTargets is how many of the probed targets may be scaled down at once: at least one, unless the cap is zero. A
+// target is a cluster of its own; who has but one or two of them wants these protected, too.
+func (l Limits) ScaledDownTargets(probed int) int {
+	percent, count := l.MaxScaledDownTargets.Strictest()
+	if percent == 0 || count == 0 {
+		return 0
+	}
+	return min(probed, count, max(1, percent*probed/100))
+}
+
+// Suspects says whether so many of the probed targets that turned unhealthy together are too many to be believed.
+func (l Limits) Suspects(turned, probed int) bool {
+	return turned >= l.SuspectMin && turned*100 > l.SuspectPercent*probed
 }
 
 // None is the number of nodes that an effect without a limit allows.

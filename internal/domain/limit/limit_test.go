@@ -105,9 +105,50 @@ func TestWhenABreakerOpens(t *testing.T) {
 	}
 }
 
+func TestHowManyTargetsMayBeScaledDown(t *testing.T) {
+	tests := []struct {
+		name   string
+		cap    string
+		probed int
+		want   int
+	}{
+		{"a fifth", "20%", 50, 10},
+		{"it rounds down", "20%", 14, 2},
+		{"one of four", "20%", 4, 1},
+		{"one of two", "20%", 2, 1},
+		{"the only one", "20%", 1, 1},
+		{"none of none", "20%", 0, 0},
+		{"both of two", "100%", 2, 2},
+		{"nothing per cent", "0%", 50, 0},
+		{"a number", "3", 50, 3},
+		{"zero", "0", 1, 0},
+		{"what can't be read", "many", 50, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			limits := limit.Limits{MaxScaledDownTargets: limit.CapOf(intstr.Parse(tt.cap))}
+			if got := limits.ScaledDownTargets(tt.probed); got != tt.want {
+				t.Errorf("%s of %d is %d, want %d", tt.cap, tt.probed, got, tt.want)
+			}
+		})
+	}
+}
+
+func TestWhenProbesAreSuspect(t *testing.T) {
+	for _, tt := range []struct {
+		turned, probed int
+		want           bool
+	}{{2, 2, false}, {3, 3, true}, {3, 29, true}, {3, 30, false}, {100, 1000, false}, {101, 1000, true}, {0, 0, false}} {
+		if got := limit.Builtin().Suspects(tt.turned, tt.probed); got != tt.want {
+			t.Errorf("%d of %d: %t, want %t", tt.turned, tt.probed, got, tt.want)
+		}
+	}
+}
+
 func TestTheBuiltinLimits(t *testing.T) {
 	got := limit.Builtin()
-	if got.MaxTaintedNodes.String() != "10%" || got.MaxEvictingNodes.String() != "5%" || got.EvictPace != 5*time.Minute || got.BreakerPercent != 20 || got.BreakerMin != 3 {
+	if got.MaxTaintedNodes.String() != "10%" || got.MaxEvictingNodes.String() != "5%" || got.EvictPace != 5*time.Minute || got.BreakerPercent != 20 || got.BreakerMin != 3 ||
+		got.MaxScaledDownTargets.String() != "20%" || got.SuspectPercent != 10 || got.SuspectMin != 3 {
 		t.Errorf("built-in limits %+v, want 10%%, 5%%, one in 5m a zone, breaker over 20%% and at least 3", got)
 	}
 }

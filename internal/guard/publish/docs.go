@@ -38,7 +38,7 @@ against the CRD of each of their kinds before the Guardrail is stored. They may 
 | ` + "`oldObject`" + ` | the stored object on an update, else null | no: judges creations and updates |
 | ` + "`request`" + ` | who asks, and for what: ` + "`request.userInfo.username`" + ` | no |
 | ` + "`authorizer`" + ` | what an account may do: ` + "`authorizer.serviceAccount(namespace, name).group('').resource('pods').namespace(n).check('delete').allowed()`" + `; at most two questions a rule, whose answers are believed for a minute | where every use is ` + "`authorizer.serviceAccount(…)`" + ` |
-| ` + "`limits`" + ` | the limits in force: ` + "`maxTaintedNodes`" + ` and ` + "`maxEvictingNodes`" + `, each with ` + "`percent`" + ` (100 when there is none) and ` + "`nodes`" + ` (2147483647 when there is none), ` + "`maxPodDeletionsPerMinute`" + `, ` + "`breakerPercent`" + `, ` + "`breakerMin`" + ` | yes |
+| ` + "`limits`" + ` | the limits in force: ` + "`maxTaintedNodes`" + `, ` + "`maxEvictingNodes`" + ` and ` + "`maxScaledDownTargets`" + `, each with ` + "`percent`" + ` (100 when there is none) and ` + "`nodes`" + ` (2147483647 when there is none), ` + "`maxPodDeletionsPerMinute`" + `, ` + "`breakerPercent`" + `, ` + "`breakerMin`" + ` | yes |
 | ` + "`plan`" + ` | what the object would do now; each kind's fields are below | the fields that need no facts |
 | ` + "`facts`" + ` | ` + "`facts.synced`, `facts.ageSeconds` and `facts.nodes`" + `: how many nodes limits take a share of | no |
 | ` + "`variables`" + ` | the kind's shared variables, below | yes |
