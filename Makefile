@@ -64,7 +64,7 @@ run: controlplane build ## Start a real control plane with Autohealer and show w
 .PHONY: generate
 generate: go-version $(BIN)/controller-gen $(BIN)/crd-ref-docs ## Generate deep copies, CRDs, the admission policy and the reference.
 	$(BIN)/controller-gen object:headerFile=hack/boilerplate.go.txt paths=./apis/...
-	$(BIN)/controller-gen crd paths=./apis/... output:crd:dir=crds
+	$(BIN)/controller-gen crd:allowDangerousTypes=true paths=./apis/... output:crd:dir=crds
 	$(GO) run ./hack/gen-policy
 	$(BIN)/crd-ref-docs --source-path=apis --config=docs/reference/crd-ref-docs.yaml --renderer=markdown --log-level=ERROR --output-path=docs/reference/api.md
 

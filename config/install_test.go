@@ -58,7 +58,7 @@ func TestInstall(t *testing.T) {
 			_, err := c.Kubectl(t.Context(), "apply", "-k", samples, "--dry-run=server")
 			g.Expect(err).NotTo(HaveOccurred())
 		}
-		for sample, kind := range map[string]string{"outofdisk": "conditionset", "weederconfig": "weederconfig"} {
+		for sample, kind := range map[string]string{"outofdisk": "conditionset", "probeconfig": "probeconfig", "weederconfig": "weederconfig"} {
 			g.Eventually(func() error {
 				_, err := c.Kubectl(t.Context(), "apply", "-f", "samples/refused/"+sample+".yaml", "--dry-run=server")
 				return err
@@ -109,6 +109,9 @@ func testRights(t *testing.T, c kubernetes.Interface) {
 		{true, "patch", "autohealer.resourcestack.com", "weederconfigs/status", "a", "default"},
 		{false, "patch", "autohealer.resourcestack.com", "weederconfigs", "a", "default"},
 		{false, "create", "autohealer.resourcestack.com", "weederconfigs", "", "default"},
+		{true, "watch", "autohealer.resourcestack.com", "probeconfigs", "", "default"},
+		{false, "patch", "autohealer.resourcestack.com", "probeconfigs", "a", "default"},
+		{false, "create", "autohealer.resourcestack.com", "probeconfigs", "", "default"},
 		{true, "watch", "", "pods", "", ""},
 		{true, "delete", "", "pods", "a", "default"},
 		{false, "deletecollection", "", "pods", "", "default"},

@@ -28,10 +28,11 @@ func FuzzHandler(f *testing.F) {
 		reviewOf("Guardrail", "CREATE", badRail, "null"), reviewOf("Guardrail", "UPDATE", pause, badRail), reviewOf("Guardrail", "CREATE", `{"kind":"Guardrail","spec":{"rules":7}}`, "null"),
 		reviewOf("GuardrailException", "CREATE", badXcpt, "null"), reviewOf("GuardrailException", "UPDATE", `{"kind":"GuardrailException","spec":{"expiresAt":"x"}}`, badXcpt),
 		reviewOf("WeederConfig", "CREATE", weeder, "null"), reviewOf("WeederConfig", "UPDATE", weeder, `{"kind":"WeederConfig","spec":{"servicesAndDependantSelectors":[]}}`),
+		reviewOf("ProbeConfig", "CREATE", prober, "null"), reviewOf("ProbeConfig", "CREATE", `{"kind":"ProbeConfig","spec":{"backoffJitterFactor":"x"}}`, "null"),
 	} {
 		f.Add([]byte(seed))
 	}
-	judged := []string{"ConditionSet", "Guardrail", "GuardrailException", "WeederConfig"}
+	judged := []string{"ConditionSet", "Guardrail", "GuardrailException", "ProbeConfig", "WeederConfig"}
 	h := newWebhook(f, facts{preview: condition.Preview{Limit: 1, UnionLimit: 1}})
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var asked admissionv1.AdmissionReview

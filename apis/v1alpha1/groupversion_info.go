@@ -26,6 +26,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&Guardrail{}, &GuardrailList{},
 		&GuardrailException{}, &GuardrailExceptionList{},
 		&WeederConfig{}, &WeederConfigList{},
+		&ProbeConfig{}, &ProbeConfigList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

@@ -2,18 +2,10 @@ package v1alpha1_test
 
 import (
 	"encoding/json"
-	"os"
 	"strings"
 	"testing"
 
-	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	extv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	extvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
-	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
-	schemacel "k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"sigs.k8s.io/yaml"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -53,45 +45,15 @@ const oneService = `
 servicesAndDependantSelectors: {etcd: {podSelectors: [{matchLabels: {app: api}}]}}
 `
 
-func weederConfigSchema(t *testing.T) *apiextensions.CustomResourceDefinition {
-	t.Helper()
-	text, err := os.ReadFile("../../crds/autohealer.resourcestack.com_weederconfigs.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var crd extv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(text, &crd); err != nil {
-		t.Fatal(err)
-	}
-	extv1.SetDefaults_CustomResourceDefinition(&crd)
-	extv1.SetDefaults_CustomResourceDefinitionSpec(&crd.Spec)
-	crd.Status.StoredVersions = []string{"v1alpha1"}
-	var internal apiextensions.CustomResourceDefinition
-	if err := extv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&crd, &internal, nil); err != nil {
-		t.Fatal(err)
-	}
-	return &internal
-}
-
 // The API server estimates the cost of the schema's rules when the CRD is installed, and refuses it when it is too high.
 func TestTheAPIServerTakesTheWeederConfigSchema(t *testing.T) {
-	if errs := extvalidation.ValidateCustomResourceDefinition(t.Context(), weederConfigSchema(t)); len(errs) > 0 {
+	if errs := extvalidation.ValidateCustomResourceDefinition(t.Context(), schemaOf(t, "weederconfigs")); len(errs) > 0 {
 		t.Error(errs.ToAggregate())
 	}
 }
 
 func TestWeederConfigSchema(t *testing.T) {
-	crd := weederConfigSchema(t)
-	openapi, _, err := validation.NewSchemaValidator(crd.Spec.Validation.OpenAPIV3Schema)
-	if err != nil {
-		t.Fatal(err)
-	}
-	schema, err := structural.NewStructural(crd.Spec.Validation.OpenAPIV3Schema)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rules := schemacel.NewValidator(schema, true, celconfig.PerCallLimit)
-
+	judge := judgeOf(t, "WeederConfig", "weederconfigs")
 	for name, test := range map[string]struct {
 		spec string
 		// wrong is a part of the error, "" when the spec is admitted.
@@ -129,20 +91,7 @@ func TestWeederConfigSchema(t *testing.T) {
 		"an account and many namespaces": {oneService + "serviceAccountName: weeder\nnamespaceSelector: {matchLabels: {shoot: a}}", "remove one of them"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var spec map[string]any
-			if err := yaml.Unmarshal([]byte(test.spec), &spec); err != nil {
-				t.Fatal(err)
-			}
-			object := map[string]any{"apiVersion": "autohealer.resourcestack.com/v1alpha1", "kind": "WeederConfig", "metadata": map[string]any{"name": "w"}, "spec": spec}
-			errs := validation.ValidateCustomResource(nil, object, openapi)
-			ruleErrs, _ := rules.Validate(t.Context(), field.NewPath("root"), schema, object, nil, celconfig.RuntimeCELCostBudget)
-			errs = append(errs, ruleErrs...)
-			switch {
-			case test.wrong == "" && len(errs) > 0:
-				t.Error(errs.ToAggregate())
-			case test.wrong != "" && (len(errs) == 0 || !strings.Contains(errs.ToAggregate().Error(), test.wrong)):
-				t.Errorf("want %q, got %v", test.wrong, errs.ToAggregate())
-			}
+			judge(t, test.spec, test.wrong)
 		})
 	}
 }
@@ -164,19 +113,6 @@ func TestTheSeedIsKeptAsItIsWritten(t *testing.T) {
 	if canonical(t, got) != canonical(t, want) {
 		t.Errorf("written %s\nread %s", want, got)
 	}
-}
-
-func canonical(t *testing.T, text []byte) string {
-	t.Helper()
-	var value any
-	if err := json.Unmarshal(text, &value); err != nil {
-		t.Fatal(err)
-	}
-	out, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(out)
 }
 
 func TestLabelSelectorAsSelector(t *testing.T) {

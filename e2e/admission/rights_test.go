@@ -104,6 +104,7 @@ var _ = Describe("The manager's account", func() {
 			{"get create", "", "nodes/proxy", "", ""},
 			{"create update patch deletecollection", "", "pods", "default", ""},
 			{"create", "", "events", own, ""},
+			{"create update delete patch deletecollection", ours, "probeconfigs", "", ""},
 			{"create update delete patch deletecollection", ours, "weederconfigs", "", ""},
 			{"create update delete patch deletecollection", ours, "guardrails", "", ""},
 			{"create update delete patch deletecollection", ours, "guardrailexceptions", "", ""},

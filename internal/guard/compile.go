@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/cel-go/cel"
 	celast "github.com/google/cel-go/common/ast"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	decl "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/library"
 )
@@ -21,7 +22,7 @@ const (
 	// checkCost is what CEL counts for one question to the authorizer.
 	checkCost = 350_000
 	// maxChecks is how many of these an expression may ask; maxRequestChecks all built-in rules, and again all others.
-	maxChecks        = 2
+	maxChecks        = 8
 	maxRequestChecks = 16
 )
 
@@ -65,7 +66,7 @@ func (e *environments) check(expression string, want *cel.Type) (program, *cel.A
 		return program{}, nil, fmt.Errorf("estimate cost: %w", err)
 	}
 	p.cost = estimate.Max
-	p.run, err = e.plan(expression)
+	p.run, err = e.plan(expression, p.asks)
 	return p, checked, err
 }
 
@@ -115,13 +116,18 @@ func asksRequester(checked *celast.AST) bool {
 	return uses > ofAccounts
 }
 
-// plan makes the program that runs over dynamic values.
-func (e *environments) plan(expression string) (cel.Program, error) {
+// plan makes the program that runs over dynamic values. One that asks may cost more than the API server allows a call, for
+// which three questions are too many.
+func (e *environments) plan(expression string, asks bool) (cel.Program, error) {
 	loose, issues := e.loose.Compile(expression)
 	if issues.Err() != nil {
 		return nil, issuesError(expression, issues)
 	}
-	run, err := e.loose.Program(loose)
+	var options []cel.ProgramOption
+	if asks {
+		options = append(options, cel.CostLimit(celconfig.PerCallLimit+maxChecks*checkCost))
+	}
+	run, err := e.loose.Program(loose, options...)
 	if err != nil {
 		return nil, fmt.Errorf("plan evaluation: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
 
@@ -17,6 +18,7 @@ import (
 const (
 	kindConditionSet       = "ConditionSet"
 	kindWeederConfig       = "WeederConfig"
+	kindProbeConfig        = "ProbeConfig"
 	kindGuardrail          = "Guardrail"
 	kindGuardrailException = "GuardrailException"
 )
@@ -50,6 +52,8 @@ func infoOf(kind string) kindInfo {
 		return kindInfo{live: reflect.TypeFor[condition.Preview](), tables: conditionTables}
 	case kindWeederConfig:
 		return kindInfo{known: reflect.TypeFor[weed.Terms](), askKnown: termsOfWeeder, live: reflect.TypeFor[weed.Preview]()}
+	case kindProbeConfig:
+		return kindInfo{known: reflect.TypeFor[probe.Terms](), askKnown: termsOfProber, live: reflect.TypeFor[probe.Preview]()}
 	case kindGuardrail:
 		return kindInfo{
 			known: reflect.TypeFor[guardrail.Preview](), askKnown: previewGuardrail,

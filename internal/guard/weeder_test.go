@@ -6,10 +6,12 @@ import (
 	"testing"
 )
 
-func TestTheRulesOfWeederConfigs(t *testing.T) {
-	g := newTestGuard(t, nil)
+// rulesOf lists a kind's rules with severity and when they are judged, and asks each for tests of both verdicts, a message
+// and a reason.
+func rulesOf(t *testing.T, kind string) []string {
+	t.Helper()
 	var got []string
-	for _, rule := range g.Rules("WeederConfig") {
+	for _, rule := range newTestGuard(t, nil).Rules(kind) {
 		var outcomes []Outcome
 		for _, test := range rule.Tests {
 			outcomes = append(outcomes, test.Expect)
@@ -33,6 +35,10 @@ func TestTheRulesOfWeederConfigs(t *testing.T) {
 		}
 		got = append(got, rule.ID+" "+string(rule.Severity)+" "+when)
 	}
+	return got
+}
+
+func TestTheRulesOfWeederConfigs(t *testing.T) {
 	want := []string{
 		"weederconfig/no-services Deny always, by the API server too",
 		"weederconfig/no-pod-selectors Deny always, by the API server too",
@@ -62,7 +68,7 @@ func TestTheRulesOfWeederConfigs(t *testing.T) {
 		"weederconfig/service-external Warn on change",
 		"weederconfig/service-publishes-not-ready Warn on change",
 	}
-	if !slices.Equal(got, want) {
+	if got := rulesOf(t, "WeederConfig"); !slices.Equal(got, want) {
 		t.Errorf("got\n%s", strings.Join(got, "\n"))
 	}
 }

@@ -92,6 +92,7 @@ var results = map[Class]Result{
 	OK:              Success,
 	TooManyRequests: Transient, Unauthorized: Transient, Forbidden: Transient,
 	Resolve: Failure, Dial: Failure, Timeout: Failure, TLS: Failure, Connection: Failure, ServerError: Failure, UnexpectedAnswer: Failure,
+	LeasesExpired: Failure,
 }
 
 // Result gives Unknown for a class that isn't listed, too.

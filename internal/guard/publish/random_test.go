@@ -37,6 +37,8 @@ type subject struct {
 	repair func(spec map[string]any)
 	// relaxed: the schema repeats the rules, and is left out of the comparison.
 	relaxed bool
+	// optional are fields that the relaxed schema doesn't ask for.
+	optional []string
 	// rules that deny and are in the policy; random objects break each.
 	rules int
 }
@@ -99,6 +101,8 @@ var subjects = []*subject{
 		}},
 	{kind: "GuardrailException", plural: "guardrailexceptions", rules: 4, fields: exceptionFields,
 		required: []string{"ruleIDs", "targetRef", "specHash", "reason", "expiresAt"}},
+	{kind: "ProbeConfig", plural: "probeconfigs", namespaced: true, relaxed: true, optional: []string{"scaleUp", "scaleDown"}, rules: 13, fields: probeFields,
+		required: []string{"internalKubeConfigSecretName", "externalKubeConfigSecretName", "dependentResourceInfos"}},
 	{kind: "WeederConfig", plural: "weederconfigs", namespaced: true, relaxed: true, rules: 8, fields: weederFields, required: []string{"servicesAndDependantSelectors"}},
 }
 
@@ -175,6 +179,42 @@ var exceptionFields = fields{
 	"expiresAt": func(r *rand.Rand) any {
 		ends := time.Now().Add(pick(r, -time.Hour, time.Hour, 24*time.Hour, 167*time.Hour, 169*time.Hour, 9000*time.Hour))
 		return pick(r, ends.UTC(), ends.In(time.FixedZone("", 7200))).Format(pick(r, time.RFC3339, "2006-01-02T15:04:05.000Z07:00"))
+	},
+}
+
+var probeFields = fields{
+	"internalKubeConfigSecretName":        func(r *rand.Rand) any { return pick(r, "in", "in", "same") },
+	"externalKubeConfigSecretName":        func(r *rand.Rand) any { return pick(r, "out", "out", "same") },
+	"probeInterval":                       func(r *rand.Rand) any { return pick(r, "500ms", "1s", "10s", "20s", "1h") },
+	"probeTimeout":                        func(r *rand.Rand) any { return pick(r, "1ms", "1s", "10s", "20s", "1m") },
+	"internalProbeFailureBackoffDuration": func(r *rand.Rand) any { return pick(r, "0s", "30s", "1h") },
+	"successThreshold":                    func(r *rand.Rand) any { return pick(r, int64(0), int64(1), int64(100)) },
+	"failureThreshold":                    func(r *rand.Rand) any { return pick(r, int64(0), int64(1), int64(3)) },
+	"backoffJitterFactor":                 func(r *rand.Rand) any { return pick[any](r, -0.5, int64(0), 0.2, int64(1), 1.5, int64(2)) },
+	"mode":                                func(r *rand.Rand) any { return pick(r, "Enforce", "Observe") },
+	"nodeLeases": func(r *rand.Rand) any {
+		leases := map[string]any{}
+		if r.IntN(2) == 0 {
+			leases["failureFraction"] = pick[any](r, int64(0), 0.3, 0.6, int64(1), 60.5, int64(60))
+		}
+		if r.IntN(2) == 0 {
+			leases["monitorGraceDuration"] = pick(r, "20s", "26s", "27s", "40s", "1h")
+		}
+		return leases
+	},
+	"dependentResourceInfos": func(r *rand.Rand) any {
+		return some(r, 3, func() any {
+			d := map[string]any{"ref": map[string]any{
+				"apiVersion": pick(r, "apps/v1", "apps/v1", "apps/v1beta1", "v1"), "kind": pick(r, "Deployment", "Deployment", "StatefulSet"),
+				"name": pick(r, "kcm", "mcm", "kube-apiserver", "etcd-main", "autohealer", "quote'\"\\"),
+			}}
+			for _, way := range []string{"scaleUp", "scaleDown"} {
+				if r.IntN(8) > 0 {
+					d[way] = map[string]any{"level": pick(r, int64(-1), int64(0), int64(0), int64(1))}
+				}
+			}
+			return d
+		})
 	},
 }
 

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -105,23 +106,24 @@ func definitions(t *testing.T) []*extv1.CustomResourceDefinition {
 		}
 		if of.relaxed {
 			spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
-			crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"] = relax(spec)
+			crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"] = of.relax(spec)
 		}
 		all = append(all, crd)
 	}
 	return all
 }
 
-func relax(s extv1.JSONSchemaProps) extv1.JSONSchemaProps {
+func (of *subject) relax(s extv1.JSONSchemaProps) extv1.JSONSchemaProps {
 	s.XValidations, s.Minimum, s.Maximum, s.MinItems, s.MinProperties, s.MinLength, s.Pattern = nil, nil, nil, nil, nil, nil, ""
+	s.Required = slices.DeleteFunc(s.Required, func(field string) bool { return slices.Contains(of.optional, field) })
 	for name, property := range s.Properties {
-		s.Properties[name] = relax(property)
+		s.Properties[name] = of.relax(property)
 	}
 	if s.Items != nil && s.Items.Schema != nil {
-		*s.Items.Schema = relax(*s.Items.Schema)
+		*s.Items.Schema = of.relax(*s.Items.Schema)
 	}
 	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
-		*s.AdditionalProperties.Schema = relax(*s.AdditionalProperties.Schema)
+		*s.AdditionalProperties.Schema = of.relax(*s.AdditionalProperties.Schema)
 	}
 	return s
 }

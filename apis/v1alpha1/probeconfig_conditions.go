@@ -1,0 +1,48 @@
+package v1alpha1
+
+// Condition types of a ProbeConfig.
+const (
+	// ConditionInternalHealthy says what the internal probe adds up to: Unknown below both thresholds.
+	ConditionInternalHealthy = "InternalHealthy"
+	// ConditionExternalHealthy says the same of the external probe and, where they are looked at, of the nodes' leases.
+	ConditionExternalHealthy = "ExternalHealthy"
+	// ConditionProtectionActive says whether anything is scaled down for the config.
+	ConditionProtectionActive = "ProtectionActive"
+)
+
+// Reasons of a ProbeConfig's conditions and Events.
+const (
+	// ReasonProbeSucceeds and ReasonProbeFails: the threshold of the probe was reached.
+	ReasonProbeSucceeds = "ProbeSucceeds"
+	ReasonProbeFails    = "ProbeFails"
+	// ReasonBelowThreshold: neither threshold is reached.
+	ReasonBelowThreshold = "BelowThreshold"
+	// ReasonLeasesExpired: too many nodes don't renew their leases.
+	ReasonLeasesExpired = "LeasesExpired"
+	// ReasonSecretUnusable: a Secret is missing, forbidden, or no kubeconfig that is safe to use.
+	ReasonSecretUnusable = "SecretUnusable"
+	// ReasonHibernated: the namespace is annotated as hibernated, so nothing is probed.
+	ReasonHibernated = "Hibernated"
+	// ReasonScaledDown and ReasonScaledUp: an object was scaled.
+	ReasonScaledDown = "ScaledDown"
+	ReasonScaledUp   = "ScaledUp"
+	// ReasonLeftAlone: an object isn't scaled, because someone else scaled it or asks to leave it alone.
+	ReasonLeftAlone = "LeftAlone"
+	// ReasonDependentMissing: an object that isn't optional isn't there.
+	ReasonDependentMissing = "DependentMissing"
+	// ReasonScalingTimedOut: an object didn't have its replicas in time; the next level waits.
+	ReasonScalingTimedOut = "ScalingTimedOut"
+	// ReasonTooManyScaledDown: the cap on targets that are scaled down holds acts back.
+	ReasonTooManyScaledDown = "TooManyScaledDown"
+	// ReasonProbeSuspect: so many targets turned unhealthy together that the cause is more likely on our side.
+	ReasonProbeSuspect = "ProbeSuspect"
+)
+
+const (
+	// AnnotationOriginalReplicas on an object records how many replicas Autohealer took from it, and for which ProbeConfig.
+	AnnotationOriginalReplicas = "autohealer.resourcestack.com/original-replicas"
+	// AnnotationIgnoreScaling with the value "true" on an object keeps Autohealer from scaling it.
+	AnnotationIgnoreScaling = "autohealer.resourcestack.com/ignore-scaling"
+	// AnnotationHibernated on a Namespace, with any value but "false", stops probing there.
+	AnnotationHibernated = "autohealer.resourcestack.com/hibernated"
+)

@@ -1,0 +1,356 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ProbeConfigSpec says which API server is probed, how, and what is scaled down while only its outer side fails.
+// +kubebuilder:validation:XValidation:rule="!has(self.namespaceSelector) || !has(self.serviceAccountName)",message="serviceAccountName speaks for the config's own namespace only, and namespaceSelector needs Autohealer's own rights; remove one of them"
+// +kubebuilder:validation:XValidation:rule="self.internalKubeConfigSecretName != self.externalKubeConfigSecretName",message="internalKubeConfigSecretName and externalKubeConfigSecretName must be two Secrets: one for each way to the API server"
+type ProbeConfigSpec struct {
+	// internalKubeConfigSecretName is the Secret, in the target's namespace, whose key `kubeconfig` reaches the API server
+	// from inside the network of its control plane.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	InternalKubeConfigSecretName string `json:"internalKubeConfigSecretName"`
+
+	// externalKubeConfigSecretName is the Secret, in the target's namespace, whose key `kubeconfig` reaches the API server
+	// the way its nodes do.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	ExternalKubeConfigSecretName string `json:"externalKubeConfigSecretName"`
+
+	// probeInterval is the time from the start of one run of the probes to the start of the next, before jitter. From 1s to
+	// 1h. Default: 10s.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule=`!self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') || duration(self) >= duration('1s') && duration(self) <= duration('1h')`,message="must be at least 1s and at most 1h"
+	ProbeInterval Duration `json:"probeInterval,omitempty"`
+
+	// initialDelay is the time before the first run, of a new config and after a restart; first runs are spread over one
+	// probeInterval more. At most 1h. Default: 30s.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule=`!self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') || duration(self) <= duration('1h')`,message="must be at most 1h"
+	InitialDelay Duration `json:"initialDelay,omitempty"`
+
+	// probeTimeout bounds one probe, from its start to the whole answer. More than 0s, and less than probeInterval.
+	// Default: 5s, or half of a probeInterval that is shorter than 10s.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule=`!self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') || duration(self) > duration('0s') && duration(self) <= duration('1m')`,message="must be more than 0s and at most 1m"
+	ProbeTimeout Duration `json:"probeTimeout,omitempty"`
+
+	// successThreshold is how many successes in a row make a probe healthy. Default: 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	SuccessThreshold *int32 `json:"successThreshold,omitempty"`
+
+	// failureThreshold is how many failures in a row make a probe unhealthy. Default: 3.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	FailureThreshold *int32 `json:"failureThreshold,omitempty"`
+
+	// internalProbeFailureBackoffDuration is the time to the next run while the internal probe is unhealthy, or after the
+	// API server answered that there are too many requests without saying how long to wait. At most 1h. Default: 30s.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule=`!self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') || duration(self) <= duration('1h')`,message="must be at most 1h"
+	InternalProbeFailureBackoffDuration Duration `json:"internalProbeFailureBackoffDuration,omitempty"`
+
+	// backoffJitterFactor makes each probeInterval and each back-off longer by a random share, from none to this part of it.
+	// From 0 to 1. Default: 0.2.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1
+	BackoffJitterFactor *float64 `json:"backoffJitterFactor,omitempty"`
+
+	// dependentResourceInfos are the controllers that would harm a cluster whose nodes can't reach its API server.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.all(d, self.exists_one(o, o.ref == d.ref))",message="names one object twice"
+	DependentResourceInfos []DependentResourceInfo `json:"dependentResourceInfos"`
+
+	// namespaceSelector makes every namespace with these labels a target, with Secrets and dependents of its own, instead of
+	// the config's. Only in Autohealer's own namespace. No default: the config's own namespace.
+	// +optional
+	NamespaceSelector *LabelSelector `json:"namespaceSelector,omitempty"`
+
+	// nodeLeases also looks at the leases that the nodes renew, after each external probe that succeeds: most of them
+	// expired counts as a failure. No default: leases aren't looked at.
+	// +optional
+	NodeLeases *NodeLeases `json:"nodeLeases,omitempty"`
+
+	// mode is Enforce or Observe. Observe probes and reports, and scales nothing. Default: Enforce.
+	// +optional
+	Mode Mode `json:"mode,omitempty"`
+
+	// serviceAccountName is the ServiceAccount, in the config's namespace, that must be allowed to get the two Secrets and to
+	// update the scale of the dependents there. Not asked in Autohealer's own namespace. Default: default.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+}
+
+// DependentResourceInfo is an object that is scaled down while the nodes can't reach their API server, and back up after.
+type DependentResourceInfo struct {
+	// ref names the object, in the target's namespace. It needs a scale subresource.
+	// +required
+	Ref DependentRef `json:"ref"`
+
+	// optional objects may be missing. One that is missing and isn't optional is reported; the others are scaled all the
+	// same. Default: false.
+	// +optional
+	Optional *bool `json:"optional,omitempty"`
+
+	// scaleUp says when it is scaled back up, among the others.
+	// +required
+	ScaleUp *ScaleInfo `json:"scaleUp"`
+
+	// scaleDown says when it is scaled down, among the others.
+	// +required
+	ScaleDown *ScaleInfo `json:"scaleDown"`
+}
+
+// DependentRef names an object of the target's namespace.
+type DependentRef struct {
+	// apiVersion of the object, such as apps/v1.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	APIVersion string `json:"apiVersion"`
+
+	// kind of the object, such as Deployment.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
+
+	// name of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// ScaleInfo is an object's place in the order of scaling.
+type ScaleInfo struct {
+	// level: those of a lower level are done before those of a higher one begin; those of one level go together.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	Level int32 `json:"level"`
+
+	// initialDelay is the time from the start of the level until the object is scaled. At most 10m. Default: 0s.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule=`!self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') || duration(self) <= duration('10m')`,message="must be at most 10m"
+	InitialDelay Duration `json:"initialDelay,omitempty"`
+
+	// timeout is how long the object may take, after initialDelay, to have the replicas that were asked for. When it takes
+	// longer, the next level doesn't begin; the next run of the probes tries again. More than 0s and at most 10m.
+	// Default: 30s.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule=`!self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') || duration(self) > duration('0s') && duration(self) <= duration('10m')`,message="must be more than 0s and at most 10m"
+	Timeout Duration `json:"timeout,omitempty"`
+}
+
+// NodeLeases says when nodes that don't renew their leases count as a failure.
+type NodeLeases struct {
+	// failureFraction is the part of the nodes with a lease, more than 0 and at most 1, whose expiry counts as a failure.
+	// Default: 0.6.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1
+	FailureFraction *float64 `json:"failureFraction,omitempty"`
+
+	// monitorGraceDuration is the node-monitor-grace-period of the probed cluster's kube-controller-manager. A lease counts
+	// as expired after three quarters of it. At most 1h. Default: 50s.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule=`!self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') || duration(self) <= duration('1h')`,message="must be at most 1h"
+	MonitorGraceDuration Duration `json:"monitorGraceDuration,omitempty"`
+
+	// minCandidates is the number of nodes with a lease below which leases say nothing. Default: 2.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	MinCandidates *int32 `json:"minCandidates,omitempty"`
+}
+
+// ProbeConfigStatus is what the controller last saw and did. It is written when something turns, not at every run.
+type ProbeConfigStatus struct {
+	// observedGeneration is the generation of spec that this status describes; -1 before the first look.
+	// +optional
+	// +kubebuilder:default=-1
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// conditions: Accepted, Ready, Reconciling, Stalled, InternalHealthy, ExternalHealthy, ProtectionActive, LimitReached,
+	// BreakerOpen.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// internal is the state of the internal probe; not with a namespaceSelector.
+	// +optional
+	Internal *ProbeState `json:"internal,omitempty"`
+
+	// external is the state of the external probe; not with a namespaceSelector.
+	// +optional
+	External *ProbeState `json:"external,omitempty"`
+
+	// nodeLeases is what was last seen of the nodes' leases; not with a namespaceSelector.
+	// +optional
+	NodeLeases *NodeLeasesState `json:"nodeLeases,omitempty"`
+
+	// scaled are up to 20 of the objects that are scaled down now, sorted. It reports; what is scaled back up is told by the
+	// records on the objects.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=20
+	Scaled []ScaledDependent `json:"scaled,omitempty"`
+
+	// targets counts the targets; 1 without a namespaceSelector.
+	// +optional
+	Targets *TargetCounts `json:"targets,omitempty"`
+
+	// worstTargets are up to 20 of the targets that aren't healthy, sorted; only with a namespaceSelector.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=20
+	WorstTargets []TargetState `json:"worstTargets,omitempty"`
+
+	// breakerID names the opening of the breaker, for its reset; "" when it is closed.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	BreakerID string `json:"breakerID,omitempty"`
+}
+
+// ProbeState is what the latest runs of one probe add up to.
+type ProbeState struct {
+	// successCount is how many runs in a row succeeded, at most successThreshold.
+	// +optional
+	SuccessCount int32 `json:"successCount"`
+	// errorCount is how many failed in a row, at most failureThreshold.
+	// +optional
+	ErrorCount int32 `json:"errorCount"`
+	// lastError is the class of the latest run that didn't succeed, such as Timeout; "" when there was none.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	LastError string `json:"lastError,omitempty"`
+	// lastErrorTime is when that run was.
+	// +optional
+	LastErrorTime *metav1.Time `json:"lastErrorTime,omitempty"`
+}
+
+// NodeLeasesState is what was last seen of the nodes' leases.
+type NodeLeasesState struct {
+	// candidates counts the nodes with a lease that was ever renewed.
+	// +optional
+	Candidates int32 `json:"candidates"`
+	// expired counts those of them whose lease is expired.
+	// +optional
+	Expired int32 `json:"expired"`
+	// skewed counts those whose clock is wrong: they renew their lease with times that lie in the future or long ago.
+	// +optional
+	Skewed int32 `json:"skewed,omitempty"`
+}
+
+// ScaledDependent is an object that is scaled down.
+type ScaledDependent struct {
+	// namespace of the object.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+	// ref names it.
+	// +required
+	Ref DependentRef `json:"ref"`
+	// previousReplicas is the number of replicas that it gets back.
+	// +required
+	PreviousReplicas int32 `json:"previousReplicas"`
+	// since is when it was scaled down.
+	// +required
+	Since metav1.Time `json:"since"`
+}
+
+// TargetCounts counts targets. One may count more than once.
+type TargetCounts struct {
+	// total of the targets, those without probes included.
+	// +optional
+	Total int32 `json:"total"`
+	// probed are those whose probes run: their Secrets can be used, and their namespace is neither hibernated nor ending.
+	// +optional
+	Probed int32 `json:"probed"`
+	// internalUnhealthy are those whose internal probe is unhealthy.
+	// +optional
+	InternalUnhealthy int32 `json:"internalUnhealthy"`
+	// externalUnhealthy are those whose external probe, or whose nodes' leases, are unhealthy.
+	// +optional
+	ExternalUnhealthy int32 `json:"externalUnhealthy"`
+	// scaledDown are those with an object that is scaled down.
+	// +optional
+	ScaledDown int32 `json:"scaledDown"`
+	// unusable are those whose Secrets are missing or can't be used.
+	// +optional
+	Unusable int32 `json:"unusable"`
+}
+
+// TargetState is a target that isn't healthy.
+type TargetState struct {
+	// namespace of the target.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+	// reason, in CamelCase.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Reason string `json:"reason"`
+	// message says more.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message,omitempty"`
+	// since is when it turned so.
+	// +required
+	Since metav1.Time `json:"since"`
+}
+
+// ProbeConfig probes an API server from two sides. While it answers inside and not to its nodes, these can't renew their
+// leases, and controllers would take a healthy cluster apart; so these controllers are scaled down until it recovers.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Namespaced,shortName=pc,categories=autohealer
+// +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Internal",type=string,JSONPath=`.status.conditions[?(@.type=="InternalHealthy")].status`
+// +kubebuilder:printcolumn:name="External",type=string,JSONPath=`.status.conditions[?(@.type=="ExternalHealthy")].status`
+// +kubebuilder:printcolumn:name="Protection",type=string,JSONPath=`.status.conditions[?(@.type=="ProtectionActive")].status`
+// +kubebuilder:printcolumn:name="Since",type=date,JSONPath=`.status.conditions[?(@.type=="ProtectionActive")].lastTransitionTime`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ProbeConfig struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is the declared behaviour.
+	// +required
+	Spec ProbeConfigSpec `json:"spec"`
+
+	// status is what the controller last saw and did.
+	// +optional
+	// +kubebuilder:default={observedGeneration:-1}
+	Status ProbeConfigStatus `json:"status,omitempty"`
+}
+
+// ProbeConfigList is a list of ProbeConfigs.
+// +kubebuilder:object:root=true
+type ProbeConfigList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+	// items of the list.
+	Items []ProbeConfig `json:"items"`
+}

@@ -1,0 +1,234 @@
+package probe_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
+
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/probe"
+)
+
+func target(config string, i int) probe.Target {
+	return probe.Target{Config: types.UID(config), Namespace: fmt.Sprint("shoot-", i)}
+}
+
+func turnsUnhealthy(at time.Time) *probe.State {
+	return &probe.State{At: at, UnhealthySince: at, Direction: probe.Down}
+}
+
+// fleetOf has so many healthy targets of one config.
+func fleetOf(n int) *probe.Fleet {
+	f := probe.NewFleet(limit.Builtin())
+	for i := range n {
+		f.Observe(target("a", i), &probe.State{At: start, HealthySince: start}, start)
+	}
+	return f
+}
+
+func TestTheCapOnTargetsThatAreDown(t *testing.T) {
+	f := fleetOf(15)
+	for i := range 3 {
+		if p := f.PermitDown(target("a", i)); !p.Allowed {
+			t.Fatalf("target %d of 3: %+v", i, p)
+		}
+	}
+	p := f.PermitDown(target("a", 3))
+	if p.Allowed || p.Reason != "TooManyScaledDown" || p.Message != "3 of 15 targets are scaled down, and maxScaledDownTargets 20% allows 3" {
+		t.Errorf("a fourth: %+v", p)
+	}
+	if p := f.PermitDown(target("a", 0)); !p.Allowed {
+		t.Errorf("one that has its place: %+v", p)
+	}
+	f.ObserveDown(target("a", 0), false)
+	if p := f.PermitDown(target("a", 3)); !p.Allowed {
+		t.Errorf("after one came back: %+v", p)
+	}
+	f.Unprobed(target("a", 1)) // hibernated while it is down: it keeps its place
+	if _, down := f.Counts(); down != 3 {
+		t.Errorf("%d are down, want 3", down)
+	}
+	limits := limit.Builtin()
+	limits.MaxScaledDownTargets = limit.CapOf(intstr.FromInt32(0))
+	f.SetLimits(limits)
+	if p := f.PermitDown(target("a", 9)); p.Allowed {
+		t.Errorf("with a cap of 0: %+v", p)
+	}
+}
+
+func TestTheOnlyTargetMayBeScaledDown(t *testing.T) {
+	if p := fleetOf(1).PermitDown(target("a", 0)); !p.Allowed {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestScalingUpIsPaced(t *testing.T) {
+	f := probe.NewFleet(limit.Limits{MaxScaledDownTargets: limit.CapOf(intstr.FromString("100%"))})
+	for i := range 12 {
+		f.Observe(target("a", i), &probe.State{At: start, HealthySince: start}, start)
+		f.PermitDown(target("a", i))
+	}
+	for i := range 10 {
+		if p := f.PermitUp(target("a", i), start.Add(time.Duration(i)*time.Second)); !p.Allowed {
+			t.Fatalf("target %d of 10: %+v", i, p)
+		}
+	}
+	p := f.PermitUp(target("a", 10), start.Add(59*time.Second))
+	if p.Allowed || p.Reason != "ScaleUpPaced" || !p.LookAgain.Equal(start.Add(time.Minute)) {
+		t.Errorf("an eleventh: %+v", p)
+	}
+	if p := f.PermitUp(target("a", 3), start.Add(59*time.Second)); !p.Allowed {
+		t.Errorf("one that began: %+v", p)
+	}
+	if p := f.PermitUp(target("a", 10), start.Add(time.Minute)); !p.Allowed {
+		t.Errorf("after a minute: %+v", p)
+	}
+}
+
+func TestTargetsThatTurnUnhealthyTogetherAreSuspect(t *testing.T) {
+	f := fleetOf(28)
+	for i := range 2 {
+		if opened := f.Observe(target("a", i), turnsUnhealthy(start), start); len(opened) > 0 || !f.PermitDown(target("a", i)).Allowed {
+			t.Fatalf("target %d: %v", i, opened)
+		}
+	}
+	third := start.Add(119 * time.Second)
+	if opened := f.Observe(target("b", 2), turnsUnhealthy(third), third); fmt.Sprint(opened) != "[a b]" {
+		t.Fatalf("the third opens %v, want both configs' breakers", opened)
+	}
+	p := f.PermitDown(target("a", 5))
+	if p.Allowed || p.Reason != "ProbeSuspect" || p.Message != "3 of 29 targets turned unhealthy together at 2026-03-01T12:01:59Z; look whether the cause is on this side, then reset breaker 20260301t120159z" {
+		t.Fatalf("%+v", p)
+	}
+	if p := f.PermitDown(target("a", 0)); p.Allowed {
+		t.Errorf("one that is down already: %+v", p)
+	}
+	if p := f.PermitUp(target("a", 0), third); !p.Allowed {
+		t.Errorf("up: %+v", p)
+	}
+	if p := f.PermitDown(target("c", 1)); !p.Allowed {
+		t.Errorf("a config that has no part in it: %+v", p)
+	}
+	if f.Reset("a", "20260301t000000z") {
+		t.Error("a reset of another opening closed it")
+	}
+	if !f.Reset("a", "20260301t120159z") || !f.PermitDown(target("a", 0)).Allowed {
+		t.Error("a reset didn't close it")
+	}
+	later := third.Add(time.Second)
+	if opened := f.Observe(target("a", 5), turnsUnhealthy(later), later); len(opened) > 0 {
+		t.Errorf("what was believed opens it again: %v", opened)
+	}
+}
+
+func TestWhatIsNoWave(t *testing.T) {
+	for name, observe := range map[string]func(f *probe.Fleet, i int){
+		"more than two minutes apart": func(f *probe.Fleet, i int) {
+			at := start.Add(time.Duration(i) * 61 * time.Second)
+			f.Observe(target("a", i), turnsUnhealthy(at), at)
+		},
+		"unhealthy before": func(f *probe.Fleet, i int) {
+			f.Observe(target("a", i), &probe.State{At: start, UnhealthySince: start.Add(-time.Hour)}, start)
+		},
+		"down before a restart": func(f *probe.Fleet, i int) {
+			f.ObserveDown(target("a", i), true)
+			f.Observe(target("a", i), turnsUnhealthy(start), start)
+		},
+		"healthy again": func(f *probe.Fleet, i int) {
+			f.Observe(target("a", i), turnsUnhealthy(start), start)
+			f.Observe(target("a", i), &probe.State{At: start, HealthySince: start}, start)
+		},
+	} {
+		f := fleetOf(20)
+		for i := range 8 {
+			observe(f, i)
+		}
+		if b, open := f.Breaker("a"); open {
+			t.Errorf("%s: %+v", name, b)
+		}
+	}
+}
+
+func TestARestartKeepsABreakerOpen(t *testing.T) {
+	f := fleetOf(3)
+	f.RestoreBreaker("a", probe.Breaker{ID: "x", OpenedAt: start})
+	if f.PermitDown(target("a", 0)).Allowed {
+		t.Error("it is closed")
+	}
+	f.ForgetConfig("a")
+	if _, open := f.Breaker("a"); open {
+		t.Error("a config that is gone still has a breaker")
+	}
+	if probed, _ := f.Counts(); probed != 0 {
+		t.Errorf("%d targets of a config that is gone are probed", probed)
+	}
+}
+
+func TestWhatAConfigMayDo(t *testing.T) {
+	for name, tt := range map[string]struct {
+		standing  probe.Standing
+		direction probe.Direction
+		late      bool
+		want      string
+	}{
+		"active, down":        {probe.Active, probe.Down, false, "down false"},
+		"active, up":          {probe.Active, probe.Up, false, "up false"},
+		"active, stale":       {probe.Active, probe.Down, true, "hold false"},
+		"active, up, stale":   {probe.Active, probe.Up, true, "hold false"},
+		"held, down":          {probe.Held, probe.Down, false, "hold false"},
+		"held, up":            {probe.Held, probe.Up, false, "up false"},
+		"frozen, down":        {probe.Frozen, probe.Down, false, "hold false"},
+		"frozen, up":          {probe.Frozen, probe.Up, false, "hold false"},
+		"withdrawn, down":     {probe.Withdrawn, probe.Down, false, "up true"},
+		"withdrawn, stale":    {probe.Withdrawn, probe.Hold, true, "up true"},
+		"nobody said: frozen": {0, probe.Down, false, "hold false"},
+	} {
+		s, now := probe.State{Direction: tt.direction, Until: start}, start
+		if tt.late {
+			now = start.Add(time.Second)
+		}
+		want, withdrawn := s.Want(tt.standing, now)
+		if got := fmt.Sprint(want, withdrawn); got != tt.want {
+			t.Errorf("%s: %s, want %s", name, got, tt.want)
+		}
+	}
+}
+
+// TestTheCapHoldsOverAnySequence: what is down is never made more than the cap of that moment.
+func TestTheCapHoldsOverAnySequence(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		percent := rapid.SampledFrom([]string{"0%", "10%", "20%", "100%"}).Draw(t, "cap")
+		limits := limit.Builtin()
+		limits.MaxScaledDownTargets = limit.CapOf(intstr.FromString(percent))
+		f := probe.NewFleet(limits)
+		now := start
+		for range rapid.IntRange(0, 80).Draw(t, "steps") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 90).Draw(t, "seconds")) * time.Second)
+			at := target(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "config"), rapid.IntRange(0, 14).Draw(t, "target"))
+			_, before := f.Counts()
+			switch rapid.IntRange(0, 5).Draw(t, "step") {
+			case 0, 1:
+				f.Observe(at, &probe.State{At: now, HealthySince: now}, now)
+			case 2:
+				f.Observe(at, turnsUnhealthy(now), now)
+			case 3:
+				p := f.PermitDown(at)
+				probed, after := f.Counts()
+				if after > before && (after > limits.ScaledDownTargets(probed) || !p.Allowed) {
+					t.Fatalf("%d of %d are down with a cap of %s", after, probed, percent)
+				}
+				if _, open := f.Breaker(at.Config); open && p.Allowed {
+					t.Fatalf("allowed through an open breaker: %+v", at)
+				}
+			case 4:
+				f.ObserveDown(at, false)
+			case 5:
+				f.PermitUp(at, now)
+			}
+		}
+	})
+}

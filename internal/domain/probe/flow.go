@@ -1,0 +1,277 @@
+package probe
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Flow is how far the scaling of a target came. It is only remembered, never stored: a new one begins at the first level
+// that isn't done, by what the objects say.
+type Flow struct {
+	Direction Direction
+	// Level that is being done, since Started; zero when none is.
+	Level   int
+	Started time.Time
+	// StoppedAt is the tick at which a level took too long: nothing more is done until the next tick.
+	StoppedAt time.Time
+	// Stopped says what took too long.
+	Stopped []Finding
+	// Raised are the objects that got their replicas back in this flow: their level is done when they have them.
+	Raised map[Ref]int32
+}
+
+// Finding is an object that isn't as it should be, and why.
+type Finding struct {
+	Ref     Ref
+	Reason  Reason
+	Message string
+}
+
+// Act is what is to be written to one object, under the preconditions of its Step.
+type Act struct {
+	Ref  Ref
+	Step Step
+	// Record that Take writes; else the one that is there.
+	Record *Record
+}
+
+// Scaling is what a flow is planned from.
+type Scaling struct {
+	Config *Config
+	// Objects are Config's Dependents, one for one.
+	Objects []Object
+	// Want is where to. Hold ends a flow without undoing anything.
+	Want Direction
+	// Withdrawn: everything is undone, in no order and whatever is in the way: the config is deleted or only observes.
+	Withdrawn bool
+	// Hibernated: nothing may be scaled; records are removed when Withdrawn.
+	Hibernated bool
+	// Flow as the last plan left it.
+	Flow Flow
+	// Tick names the run that Want is from. A flow that stopped goes on with the next.
+	Tick time.Time
+	// Episode is when the protection began, see Episode.
+	Episode time.Time
+	Now     time.Time
+}
+
+// Plan is what to write now, all at once, and why the rest isn't written.
+type Plan struct {
+	Acts     []Act
+	Findings []Finding
+	// Done: everything is as the direction wants it, or left alone.
+	Done bool
+	// LookAgain is when something may be due without any event; zero for never.
+	LookAgain time.Time
+	Flow      Flow
+}
+
+// PlanScaling says what to write to a target's dependents now. It knows nothing but its argument: after a crash at any
+// write, the same call with what is read then goes on where the crash was.
+//
+// A record is there one write before the replicas are taken, and one after they are given back. Who dies just then can't
+// tell afterwards whether someone else scaled the object meanwhile: if to 0, it gets what the record says; in a protection
+// that still goes on for others, it is left alone.
+func PlanScaling(in Scaling) Plan {
+	if in.Withdrawn {
+		return in.withdraw()
+	}
+	if in.Want == Hold || in.Hibernated {
+		return Plan{}
+	}
+	p := Plan{Flow: in.Flow}
+	if p.Flow.Direction != in.Want {
+		p.Flow = Flow{Direction: in.Want}
+	}
+	p.Flow.Raised = map[Ref]int32{} // the argument's stays as it is
+	maps.Copy(p.Flow.Raised, in.Flow.Raised)
+	if !p.Flow.StoppedAt.IsZero() {
+		if p.Flow.StoppedAt.Equal(in.Tick) {
+			p.Findings = append(in.findings(p.Flow.Raised), p.Flow.Stopped...)
+			return p
+		}
+		p.Flow.StoppedAt, p.Flow.Stopped, p.Flow.Started = time.Time{}, nil, time.Time{}
+	}
+	p.Findings = in.findings(p.Flow.Raised)
+	for _, level := range in.levels() {
+		if in.planLevel(&p, level) {
+			return p
+		}
+	}
+	p.Done, p.Flow = true, Flow{Direction: in.Want, Raised: p.Flow.Raised}
+	return p
+}
+
+// place is a dependent's in the direction.
+func (in *Scaling) place(i int) Place {
+	if in.Want == Up {
+		return in.Config.Dependents[i].Up
+	}
+	return in.Config.Dependents[i].Down
+}
+
+// levels ascend.
+func (in *Scaling) levels() []int {
+	var levels []int
+	for i := range in.Config.Dependents {
+		levels = append(levels, in.place(i).Level)
+	}
+	slices.Sort(levels)
+	return slices.Compact(levels)
+}
+
+func (in *Scaling) standing(i int, raised map[Ref]int32) standing {
+	if in.Want == Up {
+		return in.up(i, raised)
+	}
+	return in.down(i)
+}
+
+func (in *Scaling) findings(raised map[Ref]int32) []Finding {
+	var all []Finding
+	for i, d := range in.Config.Dependents {
+		if s := in.standing(i, raised); s.reason != "" {
+			all = append(all, Finding{Ref: d.Ref, Reason: s.reason, Message: s.message})
+		}
+	}
+	return all
+}
+
+// planLevel plans one level; false when it is done.
+func (in *Scaling) planLevel(p *Plan, level int) (busy bool) {
+	var open []int
+	for i := range in.Config.Dependents {
+		if in.place(i).Level == level && !in.standing(i, p.Flow.Raised).settled {
+			open = append(open, i)
+		}
+	}
+	if len(open) == 0 {
+		return false
+	}
+	if p.Flow.Started.IsZero() || p.Flow.Level != level {
+		p.Flow.Level, p.Flow.Started = level, in.Now
+	}
+	for _, i := range open {
+		in.planObject(p, i)
+	}
+	if len(p.Flow.Stopped) > 0 { // also what else was due waits: its level won't end
+		p.Acts, p.Flow.StoppedAt, p.LookAgain = nil, in.Tick, time.Time{}
+		p.Findings = append(p.Findings, p.Flow.Stopped...)
+	}
+	return true
+}
+
+func (in *Scaling) planObject(p *Plan, i int) {
+	ref, place, s := in.Config.Dependents[i].Ref, in.place(i), in.standing(i, p.Flow.Raised)
+	begin := p.Flow.Started.Add(place.Delay)
+	end := begin.Add(place.Timeout)
+	switch {
+	case !in.Now.Before(end):
+		p.Flow.Stopped = append(p.Flow.Stopped, Finding{Ref: ref, Reason: TimedOut,
+			Message: fmt.Sprintf("it is not scaled %s after %s; the levels after %d wait", in.Want, place.Timeout, place.Level)})
+	case s.step == None: // it takes its time, or can't be read just now
+		p.lookAgain(end)
+	case in.Now.Before(begin):
+		p.lookAgain(begin)
+	default:
+		p.Acts = append(p.Acts, in.act(i, s.step))
+		p.lookAgain(end)
+		if s.step == Raise {
+			p.Flow.Raised[ref] = in.Objects[i].Record.Replicas
+		}
+	}
+}
+
+func (p *Plan) lookAgain(at time.Time) {
+	if p.LookAgain.IsZero() || at.Before(p.LookAgain) {
+		p.LookAgain = at
+	}
+}
+
+func (in *Scaling) act(i int, step Step) Act {
+	a := Act{Ref: in.Config.Dependents[i].Ref, Step: step, Record: in.Objects[i].Record}
+	if step == Take {
+		a.Record = recordOf(in.Config, &in.Objects[i], in.Episode)
+	}
+	return a
+}
+
+// down says what an object needs to be scaled down.
+func (in *Scaling) down(i int) standing {
+	o := &in.Objects[i]
+	if o.Missing && o.Unread == "" {
+		if in.Config.Dependents[i].Optional {
+			return settled
+		}
+		return alone(DependentMissing, "there is no such object, and it is not optional")
+	}
+	if s, ok := o.common(in.Config); ok {
+		return s
+	}
+	r := o.Record
+	switch {
+	case o.Ignore:
+		return alone(AskedToIgnore, "it is annotated to be left alone")
+	case r == nil && o.Replicas == 0:
+		return settled
+	case r == nil:
+		return needs(Take)
+	case o.Replicas == 0:
+		return standing{settled: o.Current == 0}
+	case !r.Since.Time.Equal(in.Episode): // left by an earlier protection that died between two writes
+		return needs(Take)
+	case r.ObjectGeneration == o.Generation: // we died before its replicas were taken
+		return needs(Lower)
+	default:
+		return alone(ScaledByOthers, "someone scaled it to %d after it was scaled down", o.Replicas)
+	}
+}
+
+// up says what an object needs to get back what was taken.
+func (in *Scaling) up(i int, raised map[Ref]int32) standing {
+	o := &in.Objects[i]
+	if o.Missing && o.Unread == "" {
+		return settled
+	}
+	if s, ok := o.common(in.Config); ok {
+		return s
+	}
+	switch {
+	case o.Record == nil:
+		back, ours := raised[in.Config.Dependents[i].Ref]
+		return standing{settled: !ours || o.Replicas != back || o.Current >= back}
+	case o.Ignore:
+		return alone(AskedToIgnore, "it is annotated to be left alone; it gets %d replicas back when that ends", o.Record.Replicas)
+	case o.Replicas != 0: // we died before the record was removed, or someone else scaled it
+		return needs(Release)
+	default:
+		return needs(Raise)
+	}
+}
+
+// withdraw undoes everything at once.
+func (in *Scaling) withdraw() Plan {
+	in.Want = Up
+	p := Plan{Done: true, Flow: Flow{Direction: Up, Raised: map[Ref]int32{}}}
+	for i, d := range in.Config.Dependents {
+		s := in.up(i, nil)
+		switch {
+		case s.blocked:
+			p.Done = false
+		case s.step == Raise && in.Hibernated, s.reason == AskedToIgnore:
+			s.step = Release
+		}
+		if s.step != None {
+			p.Done = false
+			p.Acts = append(p.Acts, in.act(i, s.step))
+		}
+		if s.reason != "" {
+			p.Findings = append(p.Findings, Finding{Ref: d.Ref, Reason: s.reason, Message: s.message})
+		}
+	}
+	slices.SortFunc(p.Acts, func(a, b Act) int { return cmp.Compare(a.Ref.String(), b.Ref.String()) })
+	return p
+}

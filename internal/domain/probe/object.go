@@ -1,0 +1,89 @@
+package probe
+
+import "fmt"
+
+// Object is a dependent as it was read from the API server, not from a cache: what is written depends on it.
+type Object struct {
+	// Unread says why it couldn't be read; then nothing else is known. Missing and Unscalable: there is no such object; its
+	// kind has no scale subresource.
+	Unread              string
+	Missing, Unscalable bool
+	// Deleting: it is being deleted. Ignore: it is annotated to be left alone.
+	Deleting, Ignore bool
+	Generation       int64
+	// Replicas that are asked for, and Current ones that there are, as /scale says.
+	Replicas, Current int32
+	// Record on it, nil for none; RecordError when there is one that can't be read.
+	Record      *Record
+	RecordError string
+}
+
+// Step is what is to be written to an object.
+type Step int
+
+const (
+	// None: nothing.
+	None Step = iota
+	// Take writes the record and then, with the resourceVersion of that write, scale 0.
+	Take
+	// Lower writes scale 0, with the resourceVersion that was read: the record is there already.
+	Lower
+	// Raise writes the scale of the record, with the resourceVersion that was read, and then removes the record.
+	Raise
+	// Release removes the record.
+	Release
+)
+
+// String names the step as logs do.
+func (s Step) String() string { return [...]string{"none", "take", "lower", "raise", "release"}[s] }
+
+// Reason says why an object isn't scaled, in CamelCase.
+type Reason string
+
+// Reasons for which an object isn't scaled.
+const (
+	NotRead          Reason = "NotRead"
+	DependentMissing Reason = "DependentMissing"
+	NotScalable      Reason = "NotScalable"
+	AskedToIgnore    Reason = "AskedToIgnore"
+	ScaledByOthers   Reason = "ScaledByOthers"
+	OwnedByAnother   Reason = "OwnedByAnother"
+	RecordUnreadable Reason = "RecordUnreadable"
+	TimedOut         Reason = "TimedOut"
+)
+
+// standing is what an object needs in a direction.
+type standing struct {
+	step Step
+	// settled: nothing is to be written, and it has the replicas that it is to have.
+	settled bool
+	// blocked: it isn't known what it needs.
+	blocked bool
+	reason  Reason
+	message string
+}
+
+var settled = standing{settled: true}
+
+func needs(step Step) standing { return standing{step: step} }
+
+func alone(reason Reason, format string, args ...any) standing {
+	return standing{settled: true, reason: reason, message: fmt.Sprintf(format, args...)}
+}
+
+// common is what holds in both directions; ok is false when the direction matters.
+func (o *Object) common(c *Config) (s standing, ok bool) {
+	switch {
+	case o.Unread != "":
+		return standing{blocked: true, reason: NotRead, message: o.Unread}, true
+	case o.Unscalable:
+		return alone(NotScalable, "its kind has no scale subresource"), true
+	case o.Deleting:
+		return settled, true
+	case o.RecordError != "":
+		return alone(RecordUnreadable, "%s", o.RecordError), true
+	case o.Record != nil && !o.Record.of(c):
+		return alone(OwnedByAnother, "it is scaled down for ProbeConfig %s", o.Record.Policy), true
+	}
+	return standing{}, false
+}

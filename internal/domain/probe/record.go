@@ -1,0 +1,80 @@
+package probe
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Record is what an object's annotation says of the replicas that were taken from it. It is written before they are, and
+// removed after they were given back, so that nothing is forgotten whenever the manager dies.
+type Record struct {
+	// Replicas that it gets back, at least 1.
+	Replicas int32 `json:"replicas"`
+	// Owner, Policy and Generation are the UID of the ProbeConfig that it was done for, its namespace/name, and its
+	// generation. One that was deleted and restored has another UID and takes over what it did.
+	Owner      types.UID `json:"owner"`
+	Policy     string    `json:"policy"`
+	Generation int64     `json:"generation"`
+	// ObjectGeneration is the object's before its replicas were taken: while it is the same, they still are there.
+	ObjectGeneration int64 `json:"objectGeneration"`
+	// Since is when the protection began that it belongs to, to the second. All records of one protection have the same.
+	Since metav1.Time `json:"since"`
+}
+
+// ParseRecord reads an object's annotation; nil for empty text. Text that is no record gives an error, and its object is
+// left alone.
+func ParseRecord(annotation string) (*Record, error) {
+	if annotation == "" {
+		return nil, nil
+	}
+	r := &Record{}
+	if err := json.Unmarshal([]byte(annotation), r); err != nil {
+		return nil, fmt.Errorf("read record of replicas: %w", err)
+	}
+	if r.Replicas < 1 || r.Owner == "" || r.Policy == "" {
+		return nil, fmt.Errorf("read record of replicas: needs replicas of at least 1, owner and policy")
+	}
+	return r, nil
+}
+
+// String is the annotation's value.
+func (r Record) String() string {
+	text, err := json.Marshal(r)
+	if err != nil { // strings, numbers and times always marshal
+		panic(fmt.Sprintf("marshal record of replicas: %v", err))
+	}
+	return string(text)
+}
+
+// of says whether the record is the config's.
+func (r *Record) of(c *Config) bool { return r.Owner == c.UID || r.Policy == c.Key().String() }
+
+// recordOf is the record of an object whose replicas are about to be taken.
+func recordOf(c *Config, o *Object, episode time.Time) *Record {
+	return &Record{
+		Replicas: o.Replicas, Owner: c.UID, Policy: c.Key().String(), Generation: c.Generation,
+		ObjectGeneration: o.Generation, Since: metav1.NewTime(episode),
+	}
+}
+
+// Episode is when the protection began that is going on: as it is known, else as the records of objects that are down tell,
+// else now. To the second, as records keep it.
+func Episode(c *Config, objects []Object, known, now time.Time) time.Time {
+	if !known.IsZero() {
+		return known.Truncate(time.Second)
+	}
+	var latest time.Time
+	for _, o := range objects {
+		if r := o.Record; r != nil && r.of(c) && (o.Replicas == 0 || o.Generation == r.ObjectGeneration) && r.Since.After(latest) {
+			latest = r.Since.Time
+		}
+	}
+	if !latest.IsZero() {
+		return latest
+	}
+	return now.Truncate(time.Second)
+}

@@ -1,0 +1,143 @@
+package probe
+
+import "time"
+
+// Run is one run of the probes of a target.
+type Run struct {
+	Started, Ended time.Time
+	Internal       Outcome
+	// External is nil when the internal run wasn't successful: then it isn't done.
+	External *Outcome
+	// Leases are all of the cluster's, nil when they weren't looked at: after an external run that wasn't successful, or
+	// when they couldn't be listed. A list that is empty isn't nil.
+	Leases []NodeLease
+	// ServerTime is the API server's clock at Ended, which leases are judged by.
+	ServerTime time.Time
+}
+
+// GoesOn says whether a run goes on to the next probe: only after a success of its own.
+func GoesOn(o Outcome) bool { return o.Result() == Success }
+
+func (r Run) outcomes() []Outcome {
+	if r.External == nil {
+		return []Outcome{r.Internal}
+	}
+	return []Outcome{r.Internal, *r.External}
+}
+
+// Direction is where the dependents are to be scaled.
+type Direction int
+
+const (
+	// Hold: nothing is scaled, a flow that has begun included.
+	Hold Direction = iota
+	// Down: the nodes can't reach their API server.
+	Down
+	// Up: they can, or nothing may be scaled down any more. What we scaled down gets its replicas back.
+	Up
+)
+
+// String names the direction as metrics and logs do.
+func (d Direction) String() string { return [...]string{"hold", "down", "up"}[d] }
+
+// State is what a target's runs add up to. The zero value is a target that was never probed.
+type State struct {
+	Internal, External, Leases Counts
+	// LastLeases is what leases said last.
+	LastLeases LeaseJudgement
+	// Direction follows from the latest run alone, with the counts; it was decided At and stands until Until. What comes
+	// after is stale, and nothing is begun upon it.
+	Direction Direction
+	At, Until time.Time
+	// UnhealthySince is when the outer side turned unhealthy, HealthySince when both sides turned healthy; zero while they
+	// aren't.
+	UnhealthySince, HealthySince time.Time
+	// NextRun is when to probe again.
+	NextRun time.Time
+	// Runs counts the runs.
+	Runs uint64
+
+	book LeaseBook
+}
+
+// settleFor is how long an API server must be healthy before what was scaled down is scaled up.
+const settleFor = time.Minute
+
+// After gives the state after a run. Seed spreads targets' runs; it is the target's own and doesn't change.
+func (s State) After(c *Config, r Run, seed string) State {
+	now := r.Ended
+	s.Runs++
+	s.Internal = s.Internal.After(r.Internal, c.Thresholds, now)
+	if s.Internal.Unhealthy(c.Thresholds) { // the API server itself is down: what its outer side counted says nothing
+		s.External, s.Leases = s.External.forget(), s.Leases.forget()
+	}
+	outer := Unknown
+	if GoesOn(r.Internal) && r.External != nil {
+		s.External = s.External.After(*r.External, c.Thresholds, now)
+		outer = s.judgeLeases(c, r, r.External.Result())
+	}
+	s.note(c, now)
+	s.NextRun = c.next(&s, r, seed)
+	s.Direction, s.At = s.direct(c, outer, now), now
+	// One more run, with its time-outs, may come late before the decision is stale.
+	s.Until = s.NextRun.Add(c.Interval + 2*c.Timeout)
+	return s
+}
+
+// judgeLeases gives the result of the outer side: that of the external probe, or of the leases after one that succeeded.
+func (s *State) judgeLeases(c *Config, r Run, external Result) Result {
+	if c.Leases == nil || external != Success {
+		return external
+	}
+	if r.Leases == nil {
+		return Unknown
+	}
+	s.book, s.LastLeases = s.book.Judge(*c.Leases, r.Leases, r.ServerTime, r.Ended)
+	if s.LastLeases.Outcome.Class == TooFewCandidates { // then the external probe alone decides, or nothing would end a protection
+		s.Leases = s.Leases.forget()
+		return external
+	}
+	s.Leases = s.Leases.After(s.LastLeases.Outcome, c.Thresholds, r.Ended)
+	return s.LastLeases.Outcome.Result()
+}
+
+// note keeps since when the target is healthy or unhealthy.
+func (s *State) note(c *Config, now time.Time) {
+	s.UnhealthySince = since(s.UnhealthySince, s.OuterUnhealthy(c), now)
+	s.HealthySince = since(s.HealthySince, s.Internal.Healthy(c.Thresholds) && s.OuterHealthy(c), now)
+}
+
+func since(was time.Time, holds bool, now time.Time) time.Time {
+	switch {
+	case !holds:
+		return time.Time{}
+	case was.IsZero():
+		return now
+	default:
+		return was
+	}
+}
+
+// OuterUnhealthy says whether the external probe, or what it saw of the leases, is unhealthy.
+func (s *State) OuterUnhealthy(c *Config) bool {
+	return s.External.Unhealthy(c.Thresholds) || c.Leases != nil && s.Leases.Unhealthy(c.Thresholds)
+}
+
+// OuterHealthy says whether the external probe is healthy, and nothing speaks against it in the leases.
+func (s *State) OuterHealthy(c *Config) bool {
+	return s.External.Healthy(c.Thresholds) && s.Leases.Errors == 0 && (s.Leases.Successes == 0 || s.Leases.Healthy(c.Thresholds))
+}
+
+// direct says what follows from a run. Both its results must be its own: the counts alone never begin anything.
+func (s *State) direct(c *Config, outer Result, now time.Time) Direction {
+	switch {
+	case !s.Internal.Healthy(c.Thresholds):
+		return Hold
+	case outer == Failure && s.OuterUnhealthy(c):
+		return Down
+	case outer == Success && !s.HealthySince.IsZero() && now.Sub(s.HealthySince) >= settleFor:
+		return Up
+	default:
+		return Hold
+	}
+}
