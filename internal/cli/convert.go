@@ -22,7 +22,8 @@ func (a *App) convert() *cobra.Command {
 
 To ConditionSet: the list of condition sets (type: ConditionSets), bare or in the data of a ConfigMap.
 
-To WeederConfig: the configuration of dependency-watchdog's weeder, bare or in the data of a ConfigMap.
+To WeederConfig, to ProbeConfig: the configuration of dependency-watchdog's weeder and of its prober, bare or in the data of
+a ConfigMap.
 
 Nothing is written unless everything can be converted and the result passes validate. Exit code: 0 it was written; 1 it
 could not be converted, or would be refused; 2 the command line is wrong or the command failed.`,
