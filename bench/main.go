@@ -31,6 +31,8 @@ type size struct {
 	trickle, heartbeats          time.Duration
 	requests                     int
 	openLoop                     time.Duration
+	targets                      int
+	probing                      time.Duration
 }
 
 func main() {
@@ -44,16 +46,25 @@ func main() {
 	flag.DurationVar(&s.heartbeats, "heartbeats", time.Minute, "How long there are only heartbeats.")
 	flag.IntVar(&s.requests, "requests", 500, "How many admission requests of each kind a round.")
 	flag.DurationVar(&s.openLoop, "open-loop", 15*time.Second, "How long 200 admission requests a second of each kind are made.")
+	flag.IntVar(&s.targets, "targets", 5000, "How many API servers are probed, each from two sides.")
+	flag.DurationVar(&s.probing, "probing", time.Minute, "How long they are probed in each round.")
 	long := flag.Bool("long", false, "Heartbeats for 10 minutes, as the design's figure asks.")
-	only := flag.String("only", "", "Run only these scenarios, with commas between: trickle, heartbeats, restart, storm, foreign, admission, weeder.")
+	only := flag.String("only", "", "Run only these scenarios, with commas between: trickle, heartbeats, restart, storm, foreign, admission, weeder, probing.")
 	out := flag.String("out", filepath.Join("docs", "benchmarks.md"), "File to write the results into, between its two markers, from the repository's root; empty for none.")
 	pprof := flag.String("pprof", "", "Loopback address where the manager serves profiles during the run.")
 	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if role := flag.Arg(0); roles[role] != nil {
+		if err := play(ctx, role); err != nil {
+			fmt.Fprintf(os.Stderr, "bench %s: %v\n", role, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if *long {
 		s.heartbeats = 10 * time.Minute
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	if err := run(ctx, s, *only, *out, *pprof); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -143,7 +154,7 @@ func (b *bench) measure(ctx context.Context, only string) error {
 		run  func(context.Context) error
 	}{
 		{"trickle", b.trickle}, {"heartbeats", b.heartbeats}, {"restart", b.restart}, {"storm", b.storms}, {"foreign", b.foreign},
-		{"admission", b.admission}, {"weeder", b.weeder},
+		{"admission", b.admission}, {"weeder", b.weeder}, {"probing", b.probing},
 	} {
 		if only != "" && !slices.Contains(wanted, scenario.name) {
 			continue

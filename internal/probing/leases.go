@@ -1,0 +1,173 @@
+package probing
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/utils/clock"
+
+	"github.com/resourcestack/autohealer/internal/domain/probe"
+)
+
+const (
+	pageSize = 100
+	// maxPage bounds what is read of one page. A node's metadata has about 5 KiB, most of it managedFields.
+	maxPage = 1 << 20
+	// maxNodes bounds what a server can make us keep. Kubernetes is made for 5,000 nodes.
+	maxNodes = 20_000
+
+	acceptObjects  = runtime.ContentTypeProtobuf
+	acceptMetadata = runtime.ContentTypeProtobuf + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+)
+
+// pages decodes Leases and metadata alone, and protobuf alone, which every API server speaks for its own kinds.
+var pages = func() *protobuf.Serializer {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(coordinationv1.AddToScheme(scheme))
+	utilruntime.Must(metav1.AddMetaToScheme(scheme))
+	return protobuf.NewSerializer(scheme, scheme)
+}()
+
+// leases are the node leases of a cluster, and its API server's clock as it answered last.
+type leases struct {
+	nodes      []probe.NodeLease
+	serverTime time.Time
+	readAt     time.Time
+}
+
+// nodeLeases lists Nodes and their Leases, page by page. An error doesn't say that the server is sick: most likely the
+// credentials may not list.
+func (c *client) nodeLeases(ctx context.Context, clock clock.PassiveClock) (*leases, error) {
+	l := &listing{client: c, clock: clock}
+	present, err := l.nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	renewed, err := l.leases(ctx, present)
+	if err != nil {
+		return nil, err
+	}
+	return &leases{nodes: renewed, serverTime: l.date, readAt: l.at}, nil
+}
+
+// listing reads pages.
+type listing struct {
+	client *client
+	clock  clock.PassiveClock
+	body   bytes.Buffer // of the latest page
+	// date is the server's clock in the latest answer, which came at.
+	date, at time.Time
+}
+
+// nodes gives the names of those that aren't being deleted.
+func (l *listing) nodes(ctx context.Context) (map[string]bool, error) {
+	present := map[string]bool{}
+	err := l.each(ctx, "/api/v1/nodes", acceptMetadata, func() (string, error) {
+		var page metav1.PartialObjectMetadataList
+		err := l.decode(&page)
+		for _, node := range page.Items {
+			if node.DeletionTimestamp == nil {
+				present[node.Name] = true
+			}
+		}
+		return page.Continue, tooMany(err, len(present))
+	})
+	return present, err
+}
+
+// leases gives those of present nodes. It isn't nil when there are none.
+func (l *listing) leases(ctx context.Context, present map[string]bool) ([]probe.NodeLease, error) {
+	renewed := make([]probe.NodeLease, 0, len(present))
+	path := "/apis/coordination.k8s.io/v1/namespaces/" + corev1.NamespaceNodeLease + "/leases"
+	err := l.each(ctx, path, acceptObjects, func() (string, error) {
+		var page coordinationv1.LeaseList
+		err := l.decode(&page)
+		for i := range page.Items {
+			lease := &page.Items[i]
+			if !present[lease.Name] {
+				continue
+			}
+			node := probe.NodeLease{Node: lease.Name}
+			if lease.Spec.RenewTime != nil {
+				node.Renewed = lease.Spec.RenewTime.Time
+			}
+			renewed = append(renewed, node)
+		}
+		return page.Continue, tooMany(err, len(renewed))
+	})
+	return renewed, err
+}
+
+func tooMany(err error, n int) error {
+	if err == nil && n > maxNodes {
+		return errUnexpected
+	}
+	return err
+}
+
+// errUnexpected: a list that isn't one, or is larger than any cluster's, or comes without a date.
+var errUnexpected = errors.New("list: unexpected answer")
+
+// each reads all pages of a list. Take decodes the latest and says where the next continues, "" after the last.
+func (l *listing) each(ctx context.Context, path, accept string, take func() (string, error)) error {
+	query := url.Values{"limit": {strconv.Itoa(pageSize)}}
+	// A server that always has one more page would keep us until the timeout, at most for so many pages.
+	for range 2 * maxNodes / pageSize {
+		if err := l.read(ctx, path, query, accept); err != nil {
+			return err
+		}
+		next, err := take()
+		if err != nil || next == "" {
+			return err
+		}
+		query.Set("continue", next)
+	}
+	return errUnexpected
+}
+
+func (l *listing) read(ctx context.Context, path string, query url.Values, accept string) error {
+	if err := l.client.connect(ctx); err != nil {
+		return err
+	}
+	request := l.client.request.Clone(ctx)
+	request.URL = l.client.access.URL(path)
+	request.URL.RawQuery = query.Encode()
+	request.Header.Set("Accept", accept)
+	response, err := l.client.conn.RoundTrip(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return statusError(response.StatusCode)
+	}
+	l.at = l.clock.Now()
+	if l.date, err = http.ParseTime(response.Header.Get("Date")); err != nil {
+		return errUnexpected
+	}
+	l.body.Reset()
+	n, err := l.body.ReadFrom(io.LimitReader(response.Body, maxPage+1))
+	if err == nil && n > maxPage {
+		return errUnexpected
+	}
+	return err
+}
+
+func (l *listing) decode(into runtime.Object) error {
+	if _, _, err := pages.Decode(l.body.Bytes(), nil, into); err != nil {
+		return errUnexpected // the error would quote the answer
+	}
+	return nil
+}

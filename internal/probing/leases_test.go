@@ -1,0 +1,164 @@
+package probing
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/resourcestack/autohealer/internal/domain/probe"
+)
+
+// cluster answers as an API server with nodes does, in pages.
+type cluster struct {
+	nodes  []metav1.PartialObjectMetadata
+	leases []coordinationv1.Lease
+	// instead answers lists, unless it is nil.
+	instead http.HandlerFunc
+	date    time.Time
+	asked   int
+}
+
+func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/version" {
+		answerVersion(w, r)
+		return
+	}
+	c.asked++
+	if c.instead != nil {
+		c.instead(w, r)
+		return
+	}
+	limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
+	from, _ := strconv.Atoi(r.URL.Query().Get("continue"))
+	var page runtime.Object
+	switch accept := r.Header.Get("Accept"); r.URL.Path + " " + accept {
+	case "/api/v1/nodes application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1":
+		items, next := cut(c.nodes, from, limit)
+		page = &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadataList", APIVersion: "meta.k8s.io/v1"}, ListMeta: metav1.ListMeta{Continue: next}, Items: items}
+	case "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases application/vnd.kubernetes.protobuf":
+		items, next := cut(c.leases, from, limit)
+		page = &coordinationv1.LeaseList{TypeMeta: metav1.TypeMeta{Kind: "LeaseList", APIVersion: "coordination.k8s.io/v1"}, ListMeta: metav1.ListMeta{Continue: next}, Items: items}
+	default:
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Date", c.date.Format(http.TimeFormat))
+	_ = pages.Encode(page, w)
+}
+
+func cut[T any](all []T, from, limit int) ([]T, string) {
+	to := min(from+limit, len(all))
+	if to < len(all) {
+		return all[from:to], strconv.Itoa(to)
+	}
+	return all[from:to], ""
+}
+
+func (c *cluster) addNode(name string) {
+	c.nodes = append(c.nodes, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})
+}
+
+func (c *cluster) addLease(name string, renewed *metav1.MicroTime) {
+	c.leases = append(c.leases, coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: coordinationv1.LeaseSpec{RenewTime: renewed}})
+}
+
+// probeLeases runs a target once that asks for leases.
+func (c *cluster) probeLeases(t *testing.T) (probe.Run, *stub) {
+	t.Helper()
+	s := startStub(t, c.ServeHTTP)
+	p, h := startProber(t)
+	target := Target{Internal: credentials("1", s.kubeconfig()), External: credentials("2", s.kubeconfig()), Timeout: time.Minute, NodeLeases: true}
+	if err := p.Set(one, target, h.clock.Now()); err != nil {
+		t.Fatal(err)
+	}
+	run := h.again(t)
+	if run.External == nil || run.External.Class != "OK" {
+		t.Fatalf("%+v", run)
+	}
+	return run, s
+}
+
+func TestLeasesOfNodes(t *testing.T) {
+	date := time.Date(2026, 11, 21, 11, 58, 0, 0, time.UTC)
+	renewed := metav1.NewMicroTime(date.Add(-4500 * time.Millisecond))
+	c := &cluster{date: date}
+	c.addNode("steady")
+	c.addNode("new")
+	c.addNode("leaving")
+	c.nodes[2].DeletionTimestamp = &metav1.Time{Time: date}
+	c.addLease("steady", &renewed)
+	c.addLease("new", nil)
+	c.addLease("leaving", &renewed)
+	c.addLease("gone", &renewed)
+	run, s := c.probeLeases(t)
+	want := []probe.NodeLease{{Node: "steady", Renewed: renewed.Time}, {Node: "new"}}
+	if diff := cmp.Diff(want, run.Leases); diff != "" {
+		t.Errorf("leases differ (-want +got):\n%s", diff)
+	}
+	if !run.ServerTime.Equal(date) {
+		t.Errorf("the server's time is %s", run.ServerTime)
+	}
+	s.expectDialled(t, 2) // leases take the external probe's connection
+}
+
+func TestManyLeasesComeInPages(t *testing.T) {
+	now := metav1.NewMicroTime(time.Now())
+	c := &cluster{date: time.Now()}
+	for i := range 1050 {
+		c.addNode(fmt.Sprint("node-", i))
+		c.addLease(fmt.Sprint("node-", i), &now)
+	}
+	if run, _ := c.probeLeases(t); len(run.Leases) != 1050 || c.asked != 22 {
+		t.Errorf("%d leases from %d pages", len(run.Leases), c.asked)
+	}
+}
+
+func TestAClusterWithoutNodesHasAnEmptyList(t *testing.T) {
+	if run, _ := (&cluster{date: time.Now()}).probeLeases(t); run.Leases == nil || len(run.Leases) != 0 {
+		t.Errorf("%#v", run.Leases)
+	}
+}
+
+func TestLeasesThatCannotBeListedAreUnknown(t *testing.T) {
+	tests := map[string]struct {
+		instead http.HandlerFunc
+		asked   int
+	}{
+		"forbidden": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }, 1},
+		"JSON":      {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"kind":"NodeList"}`)) }, 1},
+		"too large": {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 2<<20)) }, 1},
+		"no date": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header()["Date"] = nil
+			_ = pages.Encode(&metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadataList", APIVersion: "meta.k8s.io/v1"}}, w)
+		}, 1},
+		"endless": {func(w http.ResponseWriter, _ *http.Request) {
+			_ = pages.Encode(&metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadataList", APIVersion: "meta.k8s.io/v1"}, ListMeta: metav1.ListMeta{Continue: "more"}}, w)
+		}, 400},
+		"more nodes than any cluster has": {func(w http.ResponseWriter, _ *http.Request) {
+			page := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadataList", APIVersion: "meta.k8s.io/v1"}, ListMeta: metav1.ListMeta{Continue: "more"}}
+			for i := range 21_000 {
+				page.Items = append(page.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i)}})
+			}
+			_ = pages.Encode(page, w)
+		}, 1},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := &cluster{instead: tt.instead}
+			run, _ := c.probeLeases(t)
+			if run.Leases != nil || !run.ServerTime.IsZero() {
+				t.Errorf("%d leases at %s", len(run.Leases), run.ServerTime)
+			}
+			if c.asked != tt.asked {
+				t.Errorf("asked for %d pages", c.asked)
+			}
+		})
+	}
+}

@@ -1,0 +1,49 @@
+package probing
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/resourcestack/autohealer/internal/domain/probe"
+)
+
+// Labels are bounded: sides and classes, never targets.
+var (
+	latenessSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "autohealer_probe_lateness_seconds",
+		Help:    "How long after its time a run of probes began. More than a second means too few workers or processors.",
+		Buckets: []float64{.001, .01, .1, .5, 1, 2.5, 5, 10, 30, 60},
+	})
+	probeSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "autohealer_probe_duration_seconds",
+		Help:    "How long probes took, by side (internal, external) and result (success, failure, transient, unknown).",
+		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+	}, []string{"side", "result"})
+	outcomesTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "autohealer_probe_outcomes_total",
+		Help: "Outcomes of probes, by side (internal, external) and class, such as OK, Timeout or TLS.",
+	}, []string{"side", "class"})
+)
+
+// RegisterMetrics adds the metrics to the manager's registry; a second manager in one process shares them.
+func RegisterMetrics() error {
+	for _, c := range []prometheus.Collector{latenessSeconds, probeSeconds, outcomesTotal} {
+		if err := metrics.Registry.Register(c); err != nil {
+			var again prometheus.AlreadyRegisteredError
+			if !errors.As(err, &again) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func observeLateness(late time.Duration) { latenessSeconds.Observe(late.Seconds()) }
+
+func observeProbe(side string, outcome probe.Outcome, took time.Duration) {
+	probeSeconds.WithLabelValues(side, outcome.Result().String()).Observe(took.Seconds())
+	outcomesTotal.WithLabelValues(side, string(outcome.Class)).Inc()
+}

@@ -1,0 +1,159 @@
+package probing
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/kubeconfig"
+)
+
+// Key is one target of one ProbeConfig: with a namespaceSelector a config has a target in each selected namespace.
+type Key struct {
+	Config    types.NamespacedName
+	Namespace string
+}
+
+// Target is one API server, probed from two sides.
+type Target struct {
+	Internal, External Credentials
+	// Timeout of each probe, and of listing leases.
+	Timeout time.Duration
+	// NodeLeases asks for the leases of the cluster's nodes after each external probe that succeeds.
+	NodeLeases bool
+}
+
+// Credentials is a Secret's kubeconfig. The version tells whether it changed; the kubeconfig isn't kept.
+type Credentials struct {
+	UID             types.UID
+	ResourceVersion string
+	Kubeconfig      []byte
+}
+
+// Handler is told of each run.
+type Handler interface {
+	// Observe says when to run next; it will be a second from now at least. It is called from many goroutines at once, but
+	// never twice at once for a key, and must not block: workers are few. A run that was going on when its target was
+	// updated or removed may still be told.
+	Observe(key Key, run probe.Run) (next time.Time)
+}
+
+// Prober runs the probes of all targets. Set its fields before Start.
+type Prober struct {
+	Handler Handler
+	// Policy says which addresses are dialled.
+	Policy kubeconfig.Policy
+	// Workers is how many runs there may be at once; 256 by default.
+	Workers int
+	// FreshEvery: every so many runs a probe dials anew even though its connection is good; 6 by default, which finds within
+	// a minute that no new connections come about, at an interval of 10 s.
+	FreshEvery int
+	// Clock is the real one by default.
+	Clock clock.Clock
+
+	scheduler *scheduler
+	listings  chan struct{} // holds as many as there are at once
+	mu        sync.Mutex
+	targets   map[Key]*target // needs mu
+}
+
+// Init sets defaults. Afterwards targets may be set; they run once the Prober starts.
+func (p *Prober) Init() *Prober {
+	if p.Workers == 0 {
+		p.Workers = 256
+	}
+	if p.FreshEvery == 0 {
+		p.FreshEvery = 6
+	}
+	if p.Clock == nil {
+		p.Clock = clock.RealClock{}
+	}
+	p.listings = make(chan struct{}, maxListings)
+	p.targets = map[Key]*target{}
+	p.scheduler = newScheduler(p.Clock, p.Workers, observeLateness)
+	return p
+}
+
+// Start runs until ctx ends and all that it began has ended.
+func (p *Prober) Start(ctx context.Context) error {
+	p.scheduler.run(ctx)
+	return nil
+}
+
+// NeedLeaderElection is true: a standby's probes would only add load.
+func (p *Prober) NeedLeaderElection() bool { return true }
+
+// Set adds a target, which first runs at that time, or updates it; then it runs by that time at the latest. Connections
+// are kept where the Secret is the same. The error is a [kubeconfig.Refusal]; then the target isn't probed until it is set
+// again.
+func (p *Prober) Set(key Key, spec Target, first time.Time) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known := p.targets[key]
+	wanted, err := p.prepare(known, spec)
+	if err != nil {
+		p.remove(key)
+		return err
+	}
+	if known != nil {
+		known.wanted.Store(wanted)
+		p.scheduler.hasten(key, first)
+		return nil
+	}
+	t := &target{prober: p, key: key}
+	t.wanted.Store(wanted)
+	p.targets[key] = t
+	p.scheduler.add(key, t, first)
+	return nil
+}
+
+// prepare makes clients for the credentials that aren't known yet.
+func (p *Prober) prepare(known *target, spec Target) (*settings, error) {
+	had := &settings{}
+	if known != nil {
+		had = known.wanted.Load()
+	}
+	internal, err := p.endpoint(had.internal, spec.Internal)
+	if err != nil {
+		return nil, err
+	}
+	external, err := p.endpoint(had.external, spec.External)
+	if err != nil {
+		return nil, err
+	}
+	return &settings{internal: internal, external: external, timeout: spec.Timeout, nodeLeases: spec.NodeLeases}, nil
+}
+
+func (p *Prober) endpoint(had endpoint, credentials Credentials) (endpoint, error) {
+	version := secretVersion{credentials.UID, credentials.ResourceVersion}
+	if had.client != nil && had.version == version {
+		return had, nil
+	}
+	access, err := p.Policy.Parse(credentials.Kubeconfig)
+	if err != nil {
+		return endpoint{}, err
+	}
+	return endpoint{version, newClient(access, p.Policy, p.FreshEvery)}, nil
+}
+
+// Remove ends the probing of a target. A run that is going on ends by itself.
+func (p *Prober) Remove(key Key) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.remove(key)
+}
+
+func (p *Prober) remove(key Key) {
+	delete(p.targets, key)
+	p.scheduler.remove(key)
+}
+
+// Pause keeps a target, and its connections, but runs no probes.
+func (p *Prober) Pause(key Key) { p.scheduler.pause(key) }
+
+// Resume ends a pause; the next run is at that time.
+func (p *Prober) Resume(key Key, at time.Time) { p.scheduler.resume(key, at) }

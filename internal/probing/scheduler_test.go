@@ -1,0 +1,316 @@
+package probing
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"pgregory.net/rapid"
+)
+
+// world runs a scheduler in a synctest bubble, where time passes only when all wait.
+type world struct {
+	*scheduler
+	mu       sync.Mutex
+	problems []string
+}
+
+func newWorld(workers int) *world {
+	return &world{scheduler: newScheduler(clock.RealClock{}, workers, func(time.Duration) {})}
+}
+
+func (w *world) problem(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.problems = append(w.problems, fmt.Sprintf(format, args...))
+}
+
+// during runs the scheduler while act does things.
+func (w *world) during(act func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.run(ctx)
+	}()
+	act()
+	cancel()
+	<-done
+}
+
+// fake is a task that knows when it may run.
+type fake struct {
+	world          *world
+	name           string
+	takes, every   time.Duration
+	mu             sync.Mutex
+	notBefore      time.Time
+	starts         []time.Time
+	running, ended bool
+	told           bool // notBefore during the current run
+}
+
+func (f *fake) run(ctx context.Context) time.Time {
+	f.mu.Lock()
+	now := time.Now()
+	if f.running || f.ended {
+		f.world.problem("%s runs though running (%t) or ended (%t)", f.name, f.running, f.ended)
+	}
+	if now.Before(f.notBefore) {
+		f.world.problem("%s runs %s early", f.name, f.notBefore.Sub(now))
+	}
+	f.running, f.told = true, false
+	f.starts = append(f.starts, now)
+	f.mu.Unlock()
+	select {
+	case <-time.After(f.takes):
+	case <-ctx.Done():
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.running = false
+	next := time.Now().Add(f.every)
+	if !f.told {
+		f.notBefore = next
+	}
+	return next
+}
+
+func (f *fake) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.running || f.ended {
+		f.world.problem("%s is closed though running (%t) or ended (%t)", f.name, f.running, f.ended)
+	}
+	f.ended = true
+}
+
+// ran is how often, so far.
+func (f *fake) ran() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.starts)
+}
+
+func (f *fake) closed() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ended
+}
+
+func (f *fake) may(at time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.notBefore, f.told = at, true
+}
+
+func keyOf(i int) Key { return Key{Config: types.NamespacedName{Namespace: "a", Name: fmt.Sprint(i)}} }
+
+// start adds n tasks that are due now.
+func (w *world) start(n int, takes, every time.Duration) []*fake {
+	var fakes []*fake
+	for i := range n {
+		f := &fake{world: w, name: fmt.Sprint(i), takes: takes, every: every, notBefore: time.Now()}
+		w.add(keyOf(i), f, time.Now())
+		fakes = append(fakes, f)
+	}
+	return fakes
+}
+
+func TestTasksRunAtTheirTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(2)
+		var tasks []*fake
+		w.during(func() {
+			tasks = w.start(2, time.Second, 9*time.Second)
+			time.Sleep(95 * time.Second)
+		})
+		for _, f := range tasks {
+			if len(f.starts) != 10 {
+				t.Errorf("%s ran %d times in 95 s", f.name, len(f.starts))
+			}
+			for i, start := range f.starts {
+				if want := f.starts[0].Add(time.Duration(i) * 10 * time.Second); !start.Equal(want) {
+					t.Errorf("%s ran %s late", f.name, start.Sub(want))
+				}
+			}
+			if !f.ended {
+				t.Errorf("%s wasn't closed at the end", f.name)
+			}
+		}
+	})
+}
+
+func TestWithTooFewWorkersAllTasksAreEquallyLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(3)
+		var tasks []*fake
+		w.during(func() {
+			tasks = w.start(30, 5*time.Second, 10*time.Second) // 30 × 5 s of work each 15 s, for 3 workers
+			time.Sleep(10 * time.Minute)
+		})
+		var counts []int
+		for _, f := range tasks {
+			counts = append(counts, len(f.starts))
+		}
+		if least, most := slices.Min(counts), slices.Max(counts); least < 11 || most > least+1 {
+			t.Errorf("tasks ran between %d and %d times", least, most)
+		}
+	})
+}
+
+func TestATaskThatAsksForNoPauseGetsOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(1)
+		w.during(func() {
+			f := w.start(1, 0, -time.Hour)[0]
+			time.Sleep(9500 * time.Millisecond)
+			if f.ran() != 10 {
+				t.Errorf("ran %d times in 9.5 s", f.ran())
+			}
+		})
+	})
+}
+
+func TestAPausedTaskDoesNotRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(1)
+		w.during(func() {
+			f := w.start(1, 2*time.Second, 8*time.Second)[0]
+			time.Sleep(11 * time.Second) // its second run is going on
+			w.pause(keyOf(0))
+			time.Sleep(time.Hour)
+			if f.ran() != 2 || f.closed() {
+				t.Errorf("ran %d times, closed: %t", f.ran(), f.closed())
+			}
+			w.resume(keyOf(0), time.Now().Add(time.Second))
+			time.Sleep(1500 * time.Millisecond)
+			if f.ran() != 3 {
+				t.Errorf("ran %d times after it was resumed", f.ran())
+			}
+		})
+	})
+}
+
+func TestARemovedTaskIsClosedOnceItsRunIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(1)
+		w.during(func() {
+			f := w.start(1, 10*time.Second, time.Second)[0]
+			time.Sleep(time.Second)
+			w.remove(keyOf(0))
+			other := &fake{world: w, name: "other", every: time.Hour, notBefore: time.Now()}
+			w.add(keyOf(0), other, time.Now())
+			time.Sleep(time.Second)
+			if f.closed() || other.ran() > 0 {
+				t.Errorf("closed: %t; the other ran %d times", f.closed(), other.ran())
+			}
+			time.Sleep(time.Minute)
+			if !f.closed() || other.ran() != 1 {
+				t.Errorf("closed: %t; the other ran %d times", f.closed(), other.ran())
+			}
+			if len(w.problems) > 0 {
+				t.Error(w.problems)
+			}
+		})
+	})
+}
+
+// step is something that is done to a task while others run.
+type step struct {
+	what  string
+	key   int
+	after time.Duration
+	takes time.Duration
+	every time.Duration
+}
+
+func steps() *rapid.Generator[[]step] {
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
+		return step{
+			what:  rapid.SampledFrom([]string{"add", "add", "remove", "pause", "resume", "hasten"}).Draw(t, "what"),
+			key:   rapid.IntRange(0, 5).Draw(t, "key"),
+			after: time.Duration(rapid.IntRange(0, 3000).Draw(t, "after")) * time.Millisecond,
+			takes: time.Duration(rapid.IntRange(0, 5000).Draw(t, "takes")) * time.Millisecond,
+			every: time.Duration(rapid.IntRange(1, 5).Draw(t, "every")) * time.Second,
+		}
+	}), 1, 60)
+}
+
+func TestWhateverIsDoneNoTaskRunsTwiceAtOnceOrEarlyOrAfterItsEnd(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		workers, script := rapid.IntRange(1, 4).Draw(rt, "workers"), steps().Draw(rt, "steps")
+		var problems []string
+		synctest.Test(t, func(*testing.T) { problems = play(workers, script) })
+		if len(problems) > 0 {
+			rt.Fatal(problems)
+		}
+	})
+}
+
+// play does the steps, then lets everything run for a while, and tells what was wrong.
+func play(workers int, script []step) []string {
+	w := newWorld(workers)
+	current, paused := map[int]*fake{}, map[int]bool{}
+	var all []*fake
+	w.during(func() {
+		for i, s := range script {
+			time.Sleep(s.after)
+			synctest.Wait()
+			f, soon := current[s.key], time.Now().Add(s.every)
+			switch {
+			case s.what == "add":
+				f = &fake{world: w, name: fmt.Sprintf("%d of step %d", s.key, i), takes: s.takes, every: s.every, notBefore: soon}
+				all = append(all, f)
+				current[s.key], paused[s.key] = f, false
+				w.add(keyOf(s.key), f, soon)
+			case f == nil:
+			case s.what == "remove":
+				delete(current, s.key)
+				w.remove(keyOf(s.key))
+			case s.what == "pause":
+				paused[s.key] = true
+				f.may(time.Now().Add(1000 * time.Hour))
+				w.pause(keyOf(s.key))
+			case s.what == "resume" && paused[s.key]:
+				paused[s.key] = false
+				f.may(soon)
+				w.resume(keyOf(s.key), soon)
+			case s.what == "hasten" && !paused[s.key]:
+				f.may(time.Time{})
+				w.hasten(keyOf(s.key), soon)
+			}
+		}
+		w.settle(current, paused)
+	})
+	for _, f := range all {
+		if !f.closed() {
+			w.problem("%s was never closed", f.name)
+		}
+	}
+	if len(w.entries) != 0 {
+		w.problem("%d entries are left", len(w.entries))
+	}
+	return w.problems
+}
+
+// settle sees that after all that was done every task still gets its turn.
+func (w *world) settle(current map[int]*fake, paused map[int]bool) {
+	before := map[int]int{}
+	time.Sleep(time.Minute)
+	for key, f := range current {
+		before[key] = f.ran()
+	}
+	time.Sleep(2 * time.Minute)
+	for key, f := range current {
+		if ran := f.ran() > before[key]; ran == paused[key] {
+			w.problem("%s ran: %t, is paused: %t", f.name, ran, paused[key])
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package probing
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/internal/domain/probe"
+)
+
+// target is the task that probes one target.
+type target struct {
+	prober *Prober
+	key    Key
+	// wanted is what the next run uses.
+	wanted atomic.Pointer[settings]
+	// used is what the last run used. It belongs to the scheduler's worker.
+	used settings
+}
+
+// settings are immutable, but for what clients keep between runs.
+type settings struct {
+	internal, external endpoint
+	timeout            time.Duration
+	nodeLeases         bool
+}
+
+// endpoint is one side of a target.
+type endpoint struct {
+	version secretVersion
+	client  *client
+}
+
+// secretVersion tells whether a Secret changed, also when it was deleted and made again.
+type secretVersion struct {
+	uid             types.UID
+	resourceVersion string
+}
+
+// run probes from inside, and if that was a success, from outside.
+func (t *target) run(ctx context.Context) time.Time {
+	t.rotate()
+	clock := t.prober.Clock
+	run := probe.Run{Started: clock.Now()}
+	run.Internal = t.ask(ctx, "internal", t.used.internal.client)
+	if probe.GoesOn(run.Internal) {
+		external := t.ask(ctx, "external", t.used.external.client)
+		run.External = &external
+		if t.used.nodeLeases && probe.GoesOn(external) {
+			t.list(ctx, &run)
+		}
+	}
+	run.Ended = clock.Now()
+	if ctx.Err() != nil { // the Prober stops, and a run that was cut short found nothing
+		return run.Ended
+	}
+	return t.prober.Handler.Observe(t.key, run)
+}
+
+func (t *target) ask(ctx context.Context, side string, c *client) probe.Outcome {
+	clock := t.prober.Clock
+	began := clock.Now()
+	outcome := c.probe(ctx, t.used.timeout, clock.Now)
+	observeProbe(side, outcome, clock.Since(began))
+	return outcome
+}
+
+// maxListings is how many clusters' leases are listed at once: a page takes memory, and servers say how much.
+const maxListings = 16
+
+// list adds the leases to a run, unless they can't be listed.
+func (t *target) list(ctx context.Context, run *probe.Run) {
+	ctx, cancel := context.WithTimeout(ctx, t.used.timeout)
+	defer cancel()
+	clock := t.prober.Clock
+	began := clock.Now()
+	select {
+	case t.prober.listings <- struct{}{}:
+		defer func() { <-t.prober.listings }()
+	case <-ctx.Done():
+		return
+	}
+	found, err := t.used.external.client.nodeLeases(ctx, clock)
+	if err != nil {
+		t.used.external.client.close() // it may have broken, or still receive
+		observeProbe("leases", classify(err), clock.Since(began))
+		return
+	}
+	now := clock.Now()
+	observeProbe("leases", probe.Outcome{Class: probe.OK}, now.Sub(began))
+	run.Leases, run.ServerTime = found.nodes, found.serverTime.Add(now.Sub(found.readAt))
+}
+
+// rotate takes over what was set, and closes connections that were made with other credentials.
+func (t *target) rotate() {
+	before, now := t.used, *t.wanted.Load()
+	t.used = now
+	if before.internal.client != now.internal.client {
+		before.internal.client.close()
+	}
+	if before.external.client != now.external.client {
+		before.external.client.close()
+	}
+}
+
+func (t *target) close() {
+	t.used.internal.client.close()
+	t.used.external.client.close()
+}
