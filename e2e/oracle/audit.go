@@ -12,11 +12,13 @@ import (
 	"strings"
 	"time"
 
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json" // keeps integers integers
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/utils/ptr"
 )
 
 // markerPrefix begins the names of the pods that Check asks to delete; none has such a name.
@@ -116,11 +118,29 @@ func (t *tail) takeWrite(event *auditv1.Event) {
 	if event.ResponseObject != nil && json.Unmarshal(event.ResponseObject.Raw, &object.Object) == nil {
 		w.uid, w.version = object.GetUID(), versionOf(object.GetResourceVersion())
 	}
+	if w.removes() && w.uid == "" { // answered with a Status
+		w.uid = ptr.Deref(preconditions(w.request, w.evicts()).UID, "")
+	}
 	t.history.wrote(w)
 	// A client that asked for metadata only got, and so logged, no more.
 	if f := t.history.follower(w.resource); f != nil && isWhole(&object) && event.Verb != "delete" {
 		t.history.saw(f, &object, w.at)
 	}
+}
+
+// preconditions are those of a deletion or an eviction.
+func preconditions(request []byte, evicts bool) metav1.Preconditions {
+	var options metav1.DeleteOptions
+	var eviction policyv1.Eviction
+	err := json.Unmarshal(request, &options)
+	if evicts {
+		err = json.Unmarshal(request, &eviction)
+		options = ptr.Deref(eviction.DeleteOptions, options)
+	}
+	if err != nil {
+		return metav1.Preconditions{}
+	}
+	return ptr.Deref(options.Preconditions, metav1.Preconditions{})
 }
 
 func isWhole(object *unstructured.Unstructured) bool {

@@ -21,6 +21,8 @@ type Rules struct {
 	PausedBy string
 	// Tainted and Evicting are caps on nodes, all of which hold.
 	Tainted, Evicting []intstr.IntOrString
+	// Deletions are caps on the pods deleted in a minute, all of which hold.
+	Deletions []intstr.IntOrString
 }
 
 // rail is one Guardrail as it is at some point of the replay.
@@ -33,13 +35,17 @@ type rail struct {
 }
 
 func (o Options) builtin(name string) intstr.IntOrString {
+	if name == maxDeletions {
+		return intstr.FromInt32(int32(o.MaxPodDeletionsPerMinute))
+	}
 	percent := map[string]int{maxTainted: o.MaxTaintedPercent, maxEvicting: o.MaxEvictingPercent}[name]
 	return intstr.FromString(fmt.Sprintf("%d%%", percent))
 }
 
 const (
-	maxTainted  = "maxTaintedNodes"
-	maxEvicting = "maxEvictingNodes"
+	maxTainted   = "maxTaintedNodes"
+	maxEvicting  = "maxEvictingNodes"
+	maxDeletions = "maxPodDeletionsPerMinute"
 )
 
 // ruling takes in a revision of a Guardrail.
@@ -64,7 +70,7 @@ func (j *judging) rail(object *unstructured.Unstructured) rail {
 	g := rail{name: object.GetName(), limits: map[string]intstr.IntOrString{}}
 	g.paused, _, _ = unstructured.NestedBool(object.Object, "spec", "paused")
 	g.refused = j.options.Admissible(object) != nil
-	for _, name := range []string{maxTainted, maxEvicting} {
+	for _, name := range []string{maxTainted, maxEvicting, maxDeletions} {
 		if value, found, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "limits", name); found {
 			g.limits[name] = intstr.Parse(fmt.Sprint(value))
 		}
@@ -80,6 +86,7 @@ func merged(rails map[types.UID]rail, o Options, at time.Time) Rules {
 		}
 	}
 	rules.Tainted, rules.Evicting = caps(rails, o, maxTainted), caps(rails, o, maxEvicting)
+	rules.Deletions = caps(rails, o, maxDeletions)
 	return rules
 }
 
@@ -148,4 +155,17 @@ func nodesOf(limit intstr.IntOrString, zone, all int) int {
 		return 0
 	}
 	return share(percent, zone, all)
+}
+
+// deletable is the most pods that may be deleted in a minute.
+func (w *World) deletable(at time.Time, lag time.Duration) int {
+	most := 0
+	for _, r := range w.rulesAt(at, lag) {
+		least := r.Deletions[0].IntValue()
+		for _, limit := range r.Deletions {
+			least = min(least, limit.IntValue())
+		}
+		most = max(most, least)
+	}
+	return most
 }

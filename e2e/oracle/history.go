@@ -52,6 +52,12 @@ type write struct {
 	request []byte
 }
 
+// evicts says whether the write is the eviction of a pod.
+func (w write) evicts() bool { return w.resource.Resource == "pods" && w.subresource == "eviction" }
+
+// removes says whether the write ends its object.
+func (w write) removes() bool { return w.evicts() || w.verb == "delete" && w.subresource == "" }
+
 // history is everything seen since Attach. The watches tell every revision but those made while they were down; the
 // audit log tells those, and who wrote.
 type history struct {

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -31,6 +32,11 @@ type Reader interface {
 	Read(w *World, c Change) Finding
 }
 
+// Noter is a Reader that also reads what the statuses of its policies tell. It hears of every revision.
+type Noter interface {
+	Note(uid types.UID, p *Policy)
+}
+
 // View is what a Reader reads of one revision of an object.
 type View interface {
 	// Records are the policies for which the object says that something was done.
@@ -46,6 +52,9 @@ type Change struct {
 	// Ours: the manager wrote it. Subresource is what it wrote to, "" for the object itself.
 	Ours        bool
 	Subresource string
+	// Verb and Request, the body, are of the manager's write: empty when another's, or when no audit line tells of it.
+	Verb    string
+	Request []byte
 }
 
 // Finding is what a Reader says of a change.
@@ -96,6 +105,18 @@ type Spec struct {
 	Object     *unstructured.Unstructured
 	// Until is when the next generation took its place; zero for the latest.
 	Until time.Time
+}
+
+// InForce are the specs that the manager may have acted for at a moment, the newest first: the latest, and those before that
+// its view, which may be behind, may still have.
+func (p *Policy) InForce(at time.Time, lag time.Duration) []Spec {
+	var specs []Spec
+	for _, spec := range slices.Backward(p.Specs) {
+		if spec.Until.IsZero() || at.Sub(spec.Until) <= lag {
+			specs = append(specs, spec)
+		}
+	}
+	return specs
 }
 
 // Spec finds a generation.

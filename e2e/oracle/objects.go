@@ -23,7 +23,7 @@ func (j *judging) foreign(r revision) {
 	}
 	if r.unseen {
 		r.object = j.reconstruct(r, before, writers[0])
-		if r.object == nil {
+		if r.object == nil && !writers[0].removes() {
 			return
 		}
 	}
@@ -51,6 +51,7 @@ func (j *judging) tell(r revision, writers []write, before, after *state) {
 		switch {
 		case len(writers) > 0:
 			c.Ours, c.Subresource, c.At = writers[0].ours, writers[0].subresource, writers[0].at
+			c.Verb, c.Request = writers[0].verb, writers[0].request
 		case c.Before != nil && c.After != nil:
 			c.Ours = reader.OnlyOurs(c.Before, c.After)
 		}
@@ -76,6 +77,9 @@ func (j *judging) repeated(name string, writes []write) {
 
 // reconstruct makes the object that a write left and no watch told of, from the write's own JSON Patch.
 func (j *judging) reconstruct(r revision, before *state, w write) []byte {
+	if w.removes() {
+		return nil
+	}
 	if before != nil && w.ours {
 		if patch, err := jsonpatch.DecodePatch(w.request); err == nil {
 			if after, err := patch.Apply(before.object); err == nil {

@@ -33,8 +33,12 @@ type Options struct {
 	// MaxTaintedPercent and MaxEvictingPercent of nodes may carry taints of ours that keep pods away, that evict.
 	// Default: 10 and 5. A Guardrail's limits take their place.
 	MaxTaintedPercent, MaxEvictingPercent int
+	// MaxPodDeletionsPerMinute is how many pods may be deleted in a minute. Default: 60. A Guardrail's limit takes its place.
+	MaxPodDeletionsPerMinute int
 	// EvictPace is the least time between two nodes of a zone that begin to evict. Default: 5 min.
 	EvictPace time.Duration
+	// RightsHold is for how long an answer to what an account may do is believed. Default: 1 min.
+	RightsHold time.Duration
 	// DoubtGrace is how long after Freeze harm may still be done. Default: 60 s.
 	DoubtGrace time.Duration
 	// UndoWithin is how long after its deletion a policy may still stand in a record. Default: 60 s.
@@ -60,8 +64,11 @@ func (o Options) withDefaults() Options {
 	if o.MaxEvictingPercent == 0 {
 		o.MaxEvictingPercent = 5
 	}
+	if o.MaxPodDeletionsPerMinute == 0 {
+		o.MaxPodDeletionsPerMinute = 60
+	}
 	for value, fallback := range map[*time.Duration]time.Duration{
-		&o.EvictPace: 5 * time.Minute, &o.DoubtGrace: time.Minute, &o.UndoWithin: time.Minute, &o.Lag: 5 * time.Second,
+		&o.EvictPace: 5 * time.Minute, &o.RightsHold: time.Minute, &o.DoubtGrace: time.Minute, &o.UndoWithin: time.Minute, &o.Lag: 5 * time.Second,
 	} {
 		if *value == 0 {
 			*value = fallback
