@@ -64,9 +64,9 @@ type Ref struct{ APIVersion, Kind, Name string }
 // String is Kind/name.
 func (r Ref) String() string { return r.Kind + "/" + r.Name }
 
-// GroupKind of the object. Two refs with the same one and the same name are one object.
-func (r Ref) GroupKind() schema.GroupKind {
-	return schema.FromAPIVersionAndKind(r.APIVersion, r.Kind).GroupKind()
+// GroupVersionKind of the object.
+func (r Ref) GroupVersionKind() schema.GroupVersionKind {
+	return schema.FromAPIVersionAndKind(r.APIVersion, r.Kind)
 }
 
 // Place is when an object is scaled: its level, the delay from the level's start, and how long it may then take.

@@ -1,7 +1,6 @@
 package probe
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -34,11 +33,15 @@ type Fleet struct {
 	breakers map[types.UID]Breaker
 	// raised are when targets began to be scaled up, the oldest first.
 	raised []time.Time
+	// actsFrom is until when nothing is scaled down: our clock stepped.
+	actsFrom time.Time
 }
 
 // member is what the fleet knows of a target.
 type member struct {
 	probed bool
+	// unread: nobody knows yet whether anything of it is scaled down, so it counts as if.
+	unread bool
 	// turned is when it turned unhealthy, zero when it isn't or when that is no news.
 	turned time.Time
 	// down: something of it is scaled down, or about to be. rising: it began to be scaled up.
@@ -64,6 +67,25 @@ func (f *Fleet) SetLimits(limits limit.Limits) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.limits = limits
+}
+
+// HoldActsUntil lets nothing be scaled down before t: our clock stepped, and every decision with it.
+func (f *Fleet) HoldActsUntil(t time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if t.After(f.actsFrom) {
+		f.actsFrom = t
+	}
+}
+
+// Expect takes in a target of whose objects nothing is known yet. Until ObserveDown it counts as one that is scaled down:
+// a manager that takes over must not begin with a cap that is already used.
+func (f *Fleet) Expect(t Target) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.members[t] == nil {
+		f.members[t] = &member{unread: true}
+	}
 }
 
 func (f *Fleet) member(t Target) *member {
@@ -118,7 +140,7 @@ func (f *Fleet) ObserveDown(t Target, down bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m := f.member(t)
-	m.down = down
+	m.down, m.unread = down, false
 	m.rising = m.rising && down
 }
 
@@ -200,61 +222,4 @@ func (f *Fleet) counts() (probed, scaledDown int) {
 		}
 	}
 	return probed, scaledDown
-}
-
-// Permit says whether a target may be scaled now.
-type Permit struct {
-	Allowed bool
-	// Reason and Message of a refusal.
-	Reason  Reason
-	Message string
-	// LookAgain is when it may be allowed without any event; zero when that isn't known.
-	LookAgain time.Time
-}
-
-// Reasons for which a target isn't scaled.
-const (
-	HeldByBreaker Reason = "ProbeSuspect"
-	HeldByLimit   Reason = "TooManyScaledDown"
-	HeldByPace    Reason = "ScaleUpPaced"
-)
-
-// PermitDown asks for a target to be scaled down and takes its place under the cap: until ObserveDown says that nothing is
-// down. A target that has its place keeps it, so that a flow that began is completed; but not through a breaker.
-func (f *Fleet) PermitDown(t Target) Permit {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if b, open := f.breakers[t.Config]; open {
-		return Permit{Reason: HeldByBreaker, Message: fmt.Sprintf("%d of %d targets turned unhealthy together at %s; look whether the cause is on this side, then reset breaker %s",
-			b.Turned, b.Probed, b.OpenedAt.UTC().Format(time.RFC3339), b.ID)}
-	}
-	m := f.member(t)
-	if m.down {
-		m.rising = false
-		return Permit{Allowed: true}
-	}
-	probed, down := f.counts()
-	if most := f.limits.ScaledDownTargets(probed); down >= most {
-		return Permit{Reason: HeldByLimit, Message: fmt.Sprintf("%d of %d targets are scaled down, and maxScaledDownTargets %s allows %d", down, probed, f.limits.MaxScaledDownTargets, most)}
-	}
-	m.down, m.rising = true, false
-	return Permit{Allowed: true}
-}
-
-// PermitUp asks for a target to be scaled up. That is only paced: once begun it goes on.
-func (f *Fleet) PermitUp(t Target, now time.Time) Permit {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	m := f.member(t)
-	if m.rising || !m.down {
-		return Permit{Allowed: true}
-	}
-	f.raised = slices.DeleteFunc(f.raised, func(at time.Time) bool { return now.Sub(at) >= raiseWindow })
-	if len(f.raised) >= raisePace {
-		return Permit{Reason: HeldByPace, LookAgain: f.raised[0].Add(raiseWindow),
-			Message: fmt.Sprintf("%d targets began to be scaled up in the last %s", len(f.raised), raiseWindow)}
-	}
-	f.raised = append(f.raised, now)
-	m.rising = true
-	return Permit{Allowed: true}
 }

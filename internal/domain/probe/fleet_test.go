@@ -33,19 +33,19 @@ func fleetOf(n int) *probe.Fleet {
 func TestTheCapOnTargetsThatAreDown(t *testing.T) {
 	f := fleetOf(15)
 	for i := range 3 {
-		if p := f.PermitDown(target("a", i)); !p.Allowed {
+		if p := f.PermitDown(target("a", i), start); !p.Allowed {
 			t.Fatalf("target %d of 3: %+v", i, p)
 		}
 	}
-	p := f.PermitDown(target("a", 3))
+	p := f.PermitDown(target("a", 3), start)
 	if p.Allowed || p.Reason != "TooManyScaledDown" || p.Message != "3 of 15 targets are scaled down, and maxScaledDownTargets 20% allows 3" {
 		t.Errorf("a fourth: %+v", p)
 	}
-	if p := f.PermitDown(target("a", 0)); !p.Allowed {
+	if p := f.PermitDown(target("a", 0), start); !p.Allowed {
 		t.Errorf("one that has its place: %+v", p)
 	}
 	f.ObserveDown(target("a", 0), false)
-	if p := f.PermitDown(target("a", 3)); !p.Allowed {
+	if p := f.PermitDown(target("a", 3), start); !p.Allowed {
 		t.Errorf("after one came back: %+v", p)
 	}
 	f.Unprobed(target("a", 1)) // hibernated while it is down: it keeps its place
@@ -55,13 +55,41 @@ func TestTheCapOnTargetsThatAreDown(t *testing.T) {
 	limits := limit.Builtin()
 	limits.MaxScaledDownTargets = limit.CapOf(intstr.FromInt32(0))
 	f.SetLimits(limits)
-	if p := f.PermitDown(target("a", 9)); p.Allowed {
+	if p := f.PermitDown(target("a", 9), start); p.Allowed {
 		t.Errorf("with a cap of 0: %+v", p)
 	}
 }
 
+// A manager that takes over learns what is down target by target.
+func TestTargetsThatWerentReadCountAsDown(t *testing.T) {
+	f := fleetOf(15)
+	for i := range 3 {
+		f.Expect(target("b", i))
+	}
+	p := f.PermitDown(target("a", 0), start)
+	if p.Allowed || p.Reason != "TooManyScaledDown" || p.Message != "0 of 15 targets are scaled down, and maxScaledDownTargets 20% allows 3; of 3 it isn't known yet" {
+		t.Errorf("before they are read: %+v", p)
+	}
+	f.ObserveDown(target("b", 0), false)
+	if p := f.PermitDown(target("a", 0), start); !p.Allowed {
+		t.Errorf("once one of them was read, and is up: %+v", p)
+	}
+}
+
+func TestNothingIsScaledDownWhileTheClockIsntTrusted(t *testing.T) {
+	f := fleetOf(15)
+	f.HoldActsUntil(start.Add(time.Minute))
+	f.HoldActsUntil(start)
+	if p := f.PermitDown(target("a", 0), start.Add(59*time.Second)); p.Allowed || p.Reason != "ClockStepped" || !p.LookAgain.Equal(start.Add(time.Minute)) {
+		t.Errorf("before: %+v", p)
+	}
+	if p := f.PermitDown(target("a", 0), start.Add(time.Minute)); !p.Allowed {
+		t.Errorf("after: %+v", p)
+	}
+}
+
 func TestTheOnlyTargetMayBeScaledDown(t *testing.T) {
-	if p := fleetOf(1).PermitDown(target("a", 0)); !p.Allowed {
+	if p := fleetOf(1).PermitDown(target("a", 0), start); !p.Allowed {
 		t.Errorf("%+v", p)
 	}
 }
@@ -70,7 +98,7 @@ func TestScalingUpIsPaced(t *testing.T) {
 	f := probe.NewFleet(limit.Limits{MaxScaledDownTargets: limit.CapOf(intstr.FromString("100%"))})
 	for i := range 12 {
 		f.Observe(target("a", i), &probe.State{At: start, HealthySince: start}, start)
-		f.PermitDown(target("a", i))
+		f.PermitDown(target("a", i), start)
 	}
 	for i := range 10 {
 		if p := f.PermitUp(target("a", i), start.Add(time.Duration(i)*time.Second)); !p.Allowed {
@@ -92,7 +120,7 @@ func TestScalingUpIsPaced(t *testing.T) {
 func TestTargetsThatTurnUnhealthyTogetherAreSuspect(t *testing.T) {
 	f := fleetOf(28)
 	for i := range 2 {
-		if opened := f.Observe(target("a", i), turnsUnhealthy(start), start); len(opened) > 0 || !f.PermitDown(target("a", i)).Allowed {
+		if opened := f.Observe(target("a", i), turnsUnhealthy(start), start); len(opened) > 0 || !f.PermitDown(target("a", i), start).Allowed {
 			t.Fatalf("target %d: %v", i, opened)
 		}
 	}
@@ -100,23 +128,23 @@ func TestTargetsThatTurnUnhealthyTogetherAreSuspect(t *testing.T) {
 	if opened := f.Observe(target("b", 2), turnsUnhealthy(third), third); fmt.Sprint(opened) != "[a b]" {
 		t.Fatalf("the third opens %v, want both configs' breakers", opened)
 	}
-	p := f.PermitDown(target("a", 5))
+	p := f.PermitDown(target("a", 5), start)
 	if p.Allowed || p.Reason != "ProbeSuspect" || p.Message != "3 of 29 targets turned unhealthy together at 2026-03-01T12:01:59Z; look whether the cause is on this side, then reset breaker 20260301t120159z" {
 		t.Fatalf("%+v", p)
 	}
-	if p := f.PermitDown(target("a", 0)); p.Allowed {
+	if p := f.PermitDown(target("a", 0), start); p.Allowed {
 		t.Errorf("one that is down already: %+v", p)
 	}
 	if p := f.PermitUp(target("a", 0), third); !p.Allowed {
 		t.Errorf("up: %+v", p)
 	}
-	if p := f.PermitDown(target("c", 1)); !p.Allowed {
+	if p := f.PermitDown(target("c", 1), start); !p.Allowed {
 		t.Errorf("a config that has no part in it: %+v", p)
 	}
 	if f.Reset("a", "20260301t000000z") {
 		t.Error("a reset of another opening closed it")
 	}
-	if !f.Reset("a", "20260301t120159z") || !f.PermitDown(target("a", 0)).Allowed {
+	if !f.Reset("a", "20260301t120159z") || !f.PermitDown(target("a", 0), start).Allowed {
 		t.Error("a reset didn't close it")
 	}
 	later := third.Add(time.Second)
@@ -156,7 +184,7 @@ func TestWhatIsNoWave(t *testing.T) {
 func TestARestartKeepsABreakerOpen(t *testing.T) {
 	f := fleetOf(3)
 	f.RestoreBreaker("a", probe.Breaker{ID: "x", OpenedAt: start})
-	if f.PermitDown(target("a", 0)).Allowed {
+	if f.PermitDown(target("a", 0), start).Allowed {
 		t.Error("it is closed")
 	}
 	f.ForgetConfig("a")
@@ -216,7 +244,7 @@ func TestTheCapHoldsOverAnySequence(t *testing.T) {
 			case 2:
 				f.Observe(at, turnsUnhealthy(now), now)
 			case 3:
-				p := f.PermitDown(at)
+				p := f.PermitDown(at, start)
 				probed, after := f.Counts()
 				if after > before && (after > limits.ScaledDownTargets(probed) || !p.Allowed) {
 					t.Fatalf("%d of %d are down with a cap of %s", after, probed, percent)

@@ -34,6 +34,8 @@ type Finding struct {
 type Act struct {
 	Ref  Ref
 	Step Step
+	// Object as it was read.
+	Object Object
 	// Record that Take writes; else the one that is there.
 	Record *Record
 }
@@ -192,7 +194,7 @@ func (p *Plan) lookAgain(at time.Time) {
 }
 
 func (in *Scaling) act(i int, step Step) Act {
-	a := Act{Ref: in.Config.Dependents[i].Ref, Step: step, Record: in.Objects[i].Record}
+	a := Act{Ref: in.Config.Dependents[i].Ref, Step: step, Object: in.Objects[i], Record: in.Objects[i].Record}
 	if step == Take {
 		a.Record = recordOf(in.Config, &in.Objects[i], in.Episode)
 	}
@@ -221,10 +223,20 @@ func (in *Scaling) down(i int) standing {
 		return needs(Take)
 	case o.Replicas == 0:
 		return standing{settled: o.Current == 0}
+	default:
+		return in.downAgain(o)
+	}
+}
+
+// downAgain says what an object with replicas needs that has a record.
+func (in *Scaling) downAgain(o *Object) standing {
+	switch r := o.Record; {
 	case !r.Since.Time.Equal(in.Episode): // left by an earlier protection that died between two writes
 		return needs(Take)
-	case r.ObjectGeneration == o.Generation: // we died before its replicas were taken
+	case r.untaken(o) && r.Replicas == o.Replicas: // we died before they were taken
 		return needs(Lower)
+	case r.untaken(o): // and someone else scaled it just then
+		return needs(Take)
 	default:
 		return alone(ScaledByOthers, "someone scaled it to %d after it was scaled down", o.Replicas)
 	}

@@ -20,6 +20,8 @@ type cell struct {
 	taken, before map[int]int32
 	// foreign are objects that someone else scaled.
 	foreign map[int]bool
+	// noted: an annotation makes a new generation, as a Deployment's does.
+	noted bool
 
 	// what a manager remembers
 	flow    probe.Flow
@@ -30,6 +32,7 @@ type cell struct {
 func newCell(t *rapid.T) *cell {
 	w := &cell{t: t, config: config(t, ""), taken: map[int]int32{}, before: map[int]int32{}, foreign: map[int]bool{}, now: start}
 	w.config.Dependents = nil
+	w.noted = rapid.Bool().Draw(t, "annotations make generations")
 	for i := range rapid.IntRange(1, 4).Draw(t, "dependents") {
 		place := func(what string) probe.Place {
 			return probe.Place{Level: rapid.IntRange(0, 2).Draw(t, what), Delay: time.Duration(rapid.IntRange(0, 2).Draw(t, what+" delay")) * 5 * time.Second, Timeout: 30 * time.Second}
@@ -87,13 +90,18 @@ func (w *cell) writes(i int, a probe.Act) []func() {
 		o.Generation++
 	}
 	lower := func() { scale(0) }
+	note := func(r *probe.Record) {
+		if o.Record = r; w.noted {
+			o.Generation++
+		}
+	}
 	release := func() {
 		delete(w.taken, i)
-		o.Record = nil
+		note(nil)
 	}
 	switch a.Step {
 	case probe.Take:
-		return []func(){func() { w.taken[i], o.Record = o.Replicas, a.Record }, lower}
+		return []func(){func() { w.taken[i] = o.Replicas; note(a.Record) }, lower}
 	case probe.Lower:
 		return []func(){lower}
 	case probe.Raise:

@@ -57,6 +57,8 @@ func TestWhatAnObjectNeeds(t *testing.T) {
 		"is scaled down":               {probe.Object{Generation: 6, Record: record(nil)}, "done", "raise Deployment/kcm 3", "raise Deployment/kcm 3", "release Deployment/kcm"},
 		"its pods still end":           {probe.Object{Generation: 6, Current: 2, Record: record(nil)}, "", "raise Deployment/kcm 3", "raise Deployment/kcm 3", "release Deployment/kcm"},
 		"we died after the record":     {probe.Object{Generation: 5, Replicas: 3, Current: 3, Record: record(nil)}, "lower Deployment/kcm", "release Deployment/kcm", "release Deployment/kcm", "release Deployment/kcm"},
+		"the record made a generation": {probe.Object{Generation: 6, Replicas: 3, Current: 3, Record: record(nil)}, "lower Deployment/kcm", "release Deployment/kcm", "release Deployment/kcm", "release Deployment/kcm"},
+		"scaled after the record":      {probe.Object{Generation: 6, Replicas: 4, Current: 4, Record: record(nil)}, "take Deployment/kcm 4", "release Deployment/kcm", "release Deployment/kcm", "release Deployment/kcm"},
 		"someone scaled it up":         {probe.Object{Generation: 7, Replicas: 1, Current: 1, Record: record(nil)}, "Deployment/kcm ScaledByOthers, done", "release Deployment/kcm", "release Deployment/kcm", "release Deployment/kcm"},
 		"someone scaled it up as much": {probe.Object{Generation: 7, Replicas: 3, Current: 3, Record: record(nil)}, "Deployment/kcm ScaledByOthers, done", "release Deployment/kcm", "release Deployment/kcm", "release Deployment/kcm"},
 		"a record of an earlier protection": {probe.Object{Generation: 9, Replicas: 2, Current: 2, Record: record(func(r *probe.Record) { r.Since = metav1.NewTime(start.Add(-time.Hour)) })},

@@ -1,6 +1,10 @@
 package probe
 
-import "fmt"
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+)
 
 // Object is a dependent as it was read from the API server, not from a cache: what is written depends on it.
 type Object struct {
@@ -10,7 +14,10 @@ type Object struct {
 	Missing, Unscalable bool
 	// Deleting: it is being deleted. Ignore: it is annotated to be left alone.
 	Deleting, Ignore bool
-	Generation       int64
+	UID              types.UID
+	// ResourceVersion of all that follows: what is written must find the object in this state.
+	ResourceVersion string
+	Generation      int64
 	// Replicas that are asked for, and Current ones that there are, as /scale says.
 	Replicas, Current int32
 	// Record on it, nil for none; RecordError when there is one that can't be read.
@@ -82,7 +89,7 @@ func (o *Object) common(c *Config) (s standing, ok bool) {
 		return settled, true
 	case o.RecordError != "":
 		return alone(RecordUnreadable, "%s", o.RecordError), true
-	case o.Record != nil && !o.Record.of(c):
+	case o.Record != nil && !o.Record.Of(c):
 		return alone(OwnedByAnother, "it is scaled down for ProbeConfig %s", o.Record.Policy), true
 	}
 	return standing{}, false

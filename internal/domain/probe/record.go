@@ -19,7 +19,7 @@ type Record struct {
 	Owner      types.UID `json:"owner"`
 	Policy     string    `json:"policy"`
 	Generation int64     `json:"generation"`
-	// ObjectGeneration is the object's before its replicas were taken: while it is the same, they still are there.
+	// ObjectGeneration is the object's before the record was written, see untaken.
 	ObjectGeneration int64 `json:"objectGeneration"`
 	// Since is when the protection began that it belongs to, to the second. All records of one protection have the same.
 	Since metav1.Time `json:"since"`
@@ -50,8 +50,14 @@ func (r Record) String() string {
 	return string(text)
 }
 
-// of says whether the record is the config's.
-func (r *Record) of(c *Config) bool { return r.Owner == c.UID || r.Policy == c.Key().String() }
+// Of says whether the record is the config's.
+func (r *Record) Of(c *Config) bool { return r.Owner == c.UID || r.Policy == c.Key().String() }
+
+// untaken says whether an object that has replicas never lost them: its record was written, and nothing since. Taking them
+// is a generation more, and giving them back another; the record itself is one more with some kinds, as with Deployments.
+func (r *Record) untaken(o *Object) bool {
+	return o.Replicas != 0 && o.Generation <= r.ObjectGeneration+1
+}
 
 // recordOf is the record of an object whose replicas are about to be taken.
 func recordOf(c *Config, o *Object, episode time.Time) *Record {
@@ -69,7 +75,7 @@ func Episode(c *Config, objects []Object, known, now time.Time) time.Time {
 	}
 	var latest time.Time
 	for _, o := range objects {
-		if r := o.Record; r != nil && r.of(c) && (o.Replicas == 0 || o.Generation == r.ObjectGeneration) && r.Since.After(latest) {
+		if r := o.Record; r != nil && r.Of(c) && (o.Replicas == 0 || r.untaken(&o)) && r.Since.After(latest) {
 			latest = r.Since.Time
 		}
 	}

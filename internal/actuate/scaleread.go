@@ -1,0 +1,114 @@
+package actuate
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/probe"
+)
+
+// readAttempts bounds how often an object is read that changes between the two reads that it takes.
+const readAttempts = 3
+
+// ScaleReader reads dependents from the API server, past any cache: what is written depends on it.
+type ScaleReader struct {
+	// Live reads metadata, Client scales; Client knows which resources there are.
+	Live   client.Reader
+	Client client.Client
+}
+
+// Read reads one dependent. What it can't find out is told in the Object: nothing is written for one that is Unread.
+func (r *ScaleReader) Read(ctx context.Context, namespace string, ref probe.Ref) probe.Object {
+	switch namespaced, err := r.Client.IsObjectNamespaced(scalable(namespace, ref)); {
+	case meta.IsNoMatchError(err), err == nil && !namespaced: // what is outside of namespaces is nobody's dependent
+		return probe.Object{Unscalable: true}
+	case err != nil:
+		return probe.Object{Unread: fmt.Sprintf("find out what kind %s is: %v", ref.Kind, err)}
+	}
+	for range readAttempts {
+		object, same, err := r.readOnce(ctx, namespace, ref)
+		switch {
+		case err != nil:
+			return probe.Object{Unread: err.Error()}
+		case same:
+			return object
+		}
+	}
+	return probe.Object{Unread: "it changes faster than it can be read"}
+}
+
+// readOnce reads scale and metadata; same says that both are of one state of the object.
+func (r *ScaleReader) readOnce(ctx context.Context, namespace string, ref probe.Ref) (o probe.Object, same bool, err error) {
+	scale := newScale(namespace, ref)
+	scaleErr := r.Client.SubResource("scale").Get(ctx, scalable(namespace, ref), scale)
+	if scaleErr != nil && !apierrors.IsNotFound(scaleErr) {
+		return o, false, fmt.Errorf("read the scale of %s: %w", ref, scaleErr)
+	}
+	about := metav1.PartialObjectMetadata{}
+	about.SetGroupVersionKind(ref.GroupVersionKind())
+	err = r.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: ref.Name}, &about)
+	switch {
+	case apierrors.IsNotFound(err):
+		return probe.Object{Missing: true}, true, nil
+	case err != nil:
+		return o, false, fmt.Errorf("read %s: %w", ref, err)
+	case scaleErr != nil: // it is there now: was it not a moment ago, or has its kind no scale?
+		scaleErr = r.Client.SubResource("scale").Get(ctx, scalable(namespace, ref), scale)
+		return probe.Object{Unscalable: true}, apierrors.IsNotFound(scaleErr), client.IgnoreNotFound(scaleErr)
+	case scale.GetUID() != about.UID || scale.GetResourceVersion() != about.ResourceVersion:
+		return o, false, nil
+	}
+	o = describe(&about)
+	o.Replicas, err = replicas(scale, "spec")
+	if err == nil {
+		o.Current, err = replicas(scale, "status")
+	}
+	return o, err == nil, err
+}
+
+func describe(about *metav1.PartialObjectMetadata) probe.Object {
+	o := probe.Object{
+		UID: about.UID, ResourceVersion: about.ResourceVersion, Generation: about.Generation,
+		Deleting: about.DeletionTimestamp != nil, Ignore: about.Annotations[v1alpha1.AnnotationIgnoreScaling] == "true",
+	}
+	record, err := probe.ParseRecord(about.Annotations[v1alpha1.AnnotationOriginalReplicas])
+	if o.Record = record; err != nil {
+		o.RecordError = err.Error()
+	}
+	return o
+}
+
+// replicas reads a count of a scale; one that is left out is 0.
+func replicas(scale *unstructured.Unstructured, part string) (int32, error) {
+	n, _, err := unstructured.NestedInt64(scale.Object, part, "replicas")
+	if err != nil {
+		return 0, fmt.Errorf("read %s.replicas of the scale: %w", part, err)
+	}
+	return int32(n), nil
+}
+
+// scalable is an object of any kind, by name.
+func scalable(namespace string, ref probe.Ref) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(ref.GroupVersionKind())
+	object.SetNamespace(namespace)
+	object.SetName(ref.Name)
+	return object
+}
+
+func newScale(namespace string, ref probe.Ref) *unstructured.Unstructured {
+	scale := &unstructured.Unstructured{Object: map[string]any{}}
+	scale.SetAPIVersion("autoscaling/v1")
+	scale.SetKind("Scale")
+	scale.SetNamespace(namespace)
+	scale.SetName(ref.Name)
+	return scale
+}

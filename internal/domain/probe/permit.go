@@ -1,0 +1,83 @@
+package probe
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// unread counts the targets but for this one of whose objects nothing is known yet.
+func (f *Fleet) unread(but Target) (n int) {
+	for t, m := range f.members {
+		if m.unread && t != but {
+			n++
+		}
+	}
+	return n
+}
+
+// Permit says whether a target may be scaled now.
+type Permit struct {
+	Allowed bool
+	// Reason and Message of a refusal.
+	Reason  Reason
+	Message string
+	// LookAgain is when it may be allowed without any event; zero when that isn't known.
+	LookAgain time.Time
+}
+
+// Reasons for which a target isn't scaled.
+const (
+	HeldByBreaker Reason = "ProbeSuspect"
+	HeldByLimit   Reason = "TooManyScaledDown"
+	HeldByPace    Reason = "ScaleUpPaced"
+	HeldByClock   Reason = "ClockStepped"
+)
+
+// PermitDown asks for a target to be scaled down and takes its place under the cap: until ObserveDown says that nothing is
+// down. A target that has its place keeps it, so that a flow that began is completed; but not through a breaker.
+func (f *Fleet) PermitDown(t Target, now time.Time) Permit {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if now.Before(f.actsFrom) {
+		return Permit{Reason: HeldByClock, LookAgain: f.actsFrom, Message: "our clock stepped; nothing is scaled down until " + f.actsFrom.UTC().Format(time.RFC3339)}
+	}
+	if b, open := f.breakers[t.Config]; open {
+		return Permit{Reason: HeldByBreaker, Message: fmt.Sprintf("%d of %d targets turned unhealthy together at %s; look whether the cause is on this side, then reset breaker %s",
+			b.Turned, b.Probed, b.OpenedAt.UTC().Format(time.RFC3339), b.ID)}
+	}
+	m := f.member(t)
+	if m.down {
+		m.rising = false
+		return Permit{Allowed: true}
+	}
+	probed, down := f.counts()
+	unread := f.unread(t)
+	if most := f.limits.ScaledDownTargets(probed); down+unread >= most {
+		message := fmt.Sprintf("%d of %d targets are scaled down, and maxScaledDownTargets %s allows %d", down, probed, f.limits.MaxScaledDownTargets, most)
+		if unread > 0 {
+			message += fmt.Sprintf("; of %d it isn't known yet", unread)
+		}
+		return Permit{Reason: HeldByLimit, Message: message}
+	}
+	m.down, m.rising = true, false
+	return Permit{Allowed: true}
+}
+
+// PermitUp asks for a target to be scaled up. That is only paced: once begun it goes on.
+func (f *Fleet) PermitUp(t Target, now time.Time) Permit {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := f.member(t)
+	if m.rising || !m.down {
+		return Permit{Allowed: true}
+	}
+	f.raised = slices.DeleteFunc(f.raised, func(at time.Time) bool { return now.Sub(at) >= raiseWindow })
+	if len(f.raised) >= raisePace {
+		return Permit{Reason: HeldByPace, LookAgain: f.raised[0].Add(raiseWindow),
+			Message: fmt.Sprintf("%d targets began to be scaled up in the last %s", len(f.raised), raiseWindow)}
+	}
+	f.raised = append(f.raised, now)
+	m.rising = true
+	return Permit{Allowed: true}
+}
