@@ -44,6 +44,13 @@ var specimens = []specimen{
 		factual:  `{servicesAndDependantSelectors: {etcd: {podSelectors: [{matchLabels: {app: "a b"}}]}}}`,
 	},
 	{
+		kind: "ProbeConfig", resource: "probeconfigs", namespace: harness.Namespace,
+		doubtful: probes("apps/v1", "kcm", "failureThreshold: 1"),
+		portable: probes("apps/v1", "kube-apiserver", "mode: Enforce"),
+		changed:  probes("apps/v1", "etcd-main", "mode: Enforce"),
+		factual:  probes("a/b/c", "kcm", "mode: Enforce"),
+	},
+	{
 		kind: "Guardrail", resource: "guardrails",
 		doubtful: `{paused: true}`,
 		portable: `{rules: [{name: r, kinds: [Node], expression: has(object.metadata.labels)}]}`,
@@ -62,6 +69,12 @@ var specimens = []specimen{
 func exception(kind, rule string) string {
 	return fmt.Sprintf(`{ruleIDs: [%s], targetRef: {kind: %s, name: nobody}, specHash: "%s", reason: it is a test, expiresAt: "%s"}`,
 		rule, kind, strings.Repeat("0", 64), time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+}
+
+// probes is a spec with one dependent.
+func probes(apiVersion, dependent, more string) string {
+	return fmt.Sprintf(`{internalKubeConfigSecretName: in, externalKubeConfigSecretName: out, %s, dependentResourceInfos: [`+
+		`{ref: {apiVersion: %s, kind: Deployment, name: %s}, scaleUp: {level: 0}, scaleDown: {level: 0}}]}`, more, apiVersion, dependent)
 }
 
 // each runs f for every kind.
@@ -203,8 +216,8 @@ var _ = Describe("Of every kind,", func() {
 })
 
 var _ = Describe("A rule that refuses everything", func() {
-	const spec = `{rules: [{name: r, kinds: [ConditionSet, WeederConfig, Guardrail, GuardrailException], expression: object.metadata.name == 'nobody'}]}`
-	rail := &specimens[2]
+	const spec = `{rules: [{name: r, kinds: [ConditionSet, WeederConfig, ProbeConfig, Guardrail, GuardrailException], expression: object.metadata.name == 'nobody'}]}`
+	rail := &specimens[3]
 
 	It("can be mended, and deleted with the manager and without", func(ctx SpecContext) {
 		path := file(rail.manifest("refuses-all", spec))
