@@ -4,7 +4,9 @@ package v1alpha1
 const (
 	// ReasonInvalidRule: a rule of the Guardrail doesn't compile; the message has the position.
 	ReasonInvalidRule = "InvalidRule"
-	// ReasonResumed: no Guardrail pauses new acts any more. Only an Event has it.
+	// ReasonFrozen: a Guardrail stops everything, undo included.
+	ReasonFrozen = "Frozen"
+	// ReasonResumed: no Guardrail pauses new acts any more, nor freezes everything. Only an Event has it.
 	ReasonResumed = "Resumed"
 	// ReasonActive: the exception lifts its rules now.
 	ReasonActive = "Active"
@@ -18,4 +20,13 @@ const (
 	ReasonTargetMissing = "TargetMissing"
 	// ReasonRuleNotExceptable: a rule that the exception names doesn't exist, or may not be lifted.
 	ReasonRuleNotExceptable = "RuleNotExceptable"
+)
+
+const (
+	// FreezeGuardrail is the name of the Guardrail that `kubectl autohealer freeze` makes and `thaw` deletes. Made with
+	// spec.frozen and nothing else it passes the webhook unjudged, so that it can be made while no webhook answers.
+	FreezeGuardrail = "autohealer-freeze"
+	// AnnotationFrozenBy on it says who froze, and AnnotationFrozenFor why. They are for people; nothing goes by them.
+	AnnotationFrozenBy  = "autohealer.resourcestack.com/frozen-by"
+	AnnotationFrozenFor = "autohealer.resourcestack.com/reason"
 )

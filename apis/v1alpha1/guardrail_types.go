@@ -8,12 +8,18 @@ import (
 )
 
 // GuardrailSpec is what healing may never do, as an operator declares it. Several Guardrails hold together: all their
-// rules, the strictest of their limits, paused when any one is.
+// rules, the strictest of their limits, paused or frozen when any one is.
 type GuardrailSpec struct {
 	// paused stops all new acts of every policy in the cluster. What stopped matching is still undone.
 	// Default: false.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
+
+	// frozen stops everything, undo included: nothing new is done, and nothing that was done is taken back, not even for a
+	// policy that is deleted, which stays until then. For emergencies; `kubectl autohealer freeze` makes a Guardrail that says
+	// nothing else. Default: false.
+	// +optional
+	Frozen bool `json:"frozen,omitempty"`
 
 	// limits replace the built-in ones, up or down. Of several Guardrails' values for one limit the strictest holds.
 	// A limit holds acts back; it never refuses a policy that is stored, and a limit that shrinks undoes nothing.

@@ -25,10 +25,11 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if err := registerMetrics(); err != nil {
 		return err
 	}
-	gaugePolicy(0, opts.Guard.Policy().Paused())
+	gaugePolicy(0, opts.Guard.Policy())
 	observer := &Observer{Guard: opts.Guard}
 	opts.Guardrails.Early, opts.Guardrails.Use, opts.Guardrails.Seen = opts.Guard.Tighten, observer.use, observer.enqueue
 	opts.Rejections.Follow(observer.enqueue)
+	opts.Guardrails.Listed = opts.Guard.GuardrailsListed
 	if err := mgr.Add(opts.Guardrails); err != nil {
 		return err
 	}

@@ -5,9 +5,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 )
 
-// The first two are every replica's own view; the last one is the leader's.
+// All but the last one are every replica's own view; the last one is the leader's.
 var (
 	rulesGauge = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "autohealer_guardrail_rules",
@@ -19,6 +21,11 @@ var (
 		Help: "1 while a Guardrail pauses all new acts.",
 	})
 
+	frozenGauge = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "autohealer_guardrail_frozen",
+		Help: "1 while a Guardrail stops everything, undo included.",
+	})
+
 	rejectsGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "autohealer_guardrail_rejected_policies",
 		Help: "Stored policies that a rule of a Guardrail refuses now.",
@@ -27,7 +34,7 @@ var (
 
 // registerMetrics adds the metrics to the manager's registry; a second manager in one process shares them.
 func registerMetrics() error {
-	for _, c := range []prometheus.Collector{rulesGauge, pausedGauge, rejectsGauge} {
+	for _, c := range []prometheus.Collector{rulesGauge, pausedGauge, frozenGauge, rejectsGauge} {
 		if err := metrics.Registry.Register(c); err != nil {
 			if _, again := errors.AsType[prometheus.AlreadyRegisteredError](err); !again {
 				return err
@@ -37,12 +44,17 @@ func registerMetrics() error {
 	return nil
 }
 
-func gaugePolicy(rules int, paused bool) {
+func gaugePolicy(rules int, policy guardrail.Policy) {
 	rulesGauge.Set(float64(rules))
-	pausedGauge.Set(0)
-	if paused {
-		pausedGauge.Set(1)
+	pausedGauge.Set(oneIf(policy.Paused()))
+	frozenGauge.Set(oneIf(policy.Frozen()))
+}
+
+func oneIf(holds bool) float64 {
+	if holds {
+		return 1
 	}
+	return 0
 }
 
 func gaugeGuardrail(name string, rejects int) {

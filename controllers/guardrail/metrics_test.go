@@ -8,6 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/prometheus/common/expfmt"
+
+	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 )
 
 // scrape is what a metrics endpoint would show of the collectors, without comments.
@@ -40,19 +42,20 @@ func TestASecondManagerInOneProcessSharesTheMetrics(t *testing.T) {
 }
 
 func TestTheGaugesTellWhatIsInForceAndGoWithTheirGuardrail(t *testing.T) {
-	gaugePolicy(3, true)
+	gaugePolicy(3, guardrail.Policy{PausedBy: []string{"a", "b"}, FrozenBy: []string{"b"}})
 	gaugeGuardrail("platform", 2)
 	want := []string{
+		"autohealer_guardrail_frozen 1",
 		"autohealer_guardrail_paused 1",
 		`autohealer_guardrail_rejected_policies{guardrail="platform"} 2`,
 		"autohealer_guardrail_rules 3",
 	}
-	if got := scrape(t, rulesGauge, pausedGauge, rejectsGauge); !slices.Equal(got, want) {
+	if got := scrape(t, rulesGauge, pausedGauge, frozenGauge, rejectsGauge); !slices.Equal(got, want) {
 		t.Errorf("got\n%s", strings.Join(got, "\n"))
 	}
-	gaugePolicy(0, false)
+	gaugePolicy(0, guardrail.Policy{})
 	forgetGuardrail("platform")
-	if got := scrape(t, pausedGauge, rejectsGauge); !slices.Equal(got, []string{"autohealer_guardrail_paused 0"}) {
+	if got := scrape(t, pausedGauge, frozenGauge, rejectsGauge); !slices.Equal(got, []string{"autohealer_guardrail_frozen 0", "autohealer_guardrail_paused 0"}) {
 		t.Errorf("after it is gone\n%s", strings.Join(got, "\n"))
 	}
 }

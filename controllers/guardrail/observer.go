@@ -51,7 +51,7 @@ func (o *Observer) use(ctx context.Context, all []*v1alpha1.Guardrail) (again ti
 		}
 	}
 	policy := o.Guard.Policy()
-	gaugePolicy(rules, policy.Paused())
+	gaugePolicy(rules, policy)
 	o.mu.Lock()
 	changed := o.results == nil || !maps.EqualFunc(o.results, results, outcome.says)
 	o.results = results
@@ -59,7 +59,7 @@ func (o *Observer) use(ctx context.Context, all []*v1alpha1.Guardrail) (again ti
 	if !changed {
 		return again // only asked once more
 	}
-	log.FromContext(ctx).Info("Guardrails are in force", "guardrails", len(all), "rules", rules, "pausedBy", policy.PausedBy)
+	log.FromContext(ctx).Info("Guardrails are in force", "guardrails", len(all), "rules", rules, "pausedBy", policy.PausedBy, "frozenBy", policy.FrozenBy)
 	for name := range results {
 		o.enqueue(name)
 	}

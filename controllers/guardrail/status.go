@@ -79,7 +79,10 @@ func limited(message string) string {
 
 func ready(g *v1alpha1.Guardrail, st state) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonOperative, Message: inForce(g, st)}
-	if g.Spec.Paused {
+	switch {
+	case g.Spec.Frozen:
+		c.Reason, c.Message = v1alpha1.ReasonFrozen, "Nothing is done in the whole cluster, and nothing undone. "+c.Message
+	case g.Spec.Paused:
 		c.Reason, c.Message = v1alpha1.ReasonPaused, "Nothing new is done in the whole cluster; undo goes on. "+c.Message
 	}
 	if a := accepted(st); a.Status == metav1.ConditionFalse {

@@ -19,6 +19,8 @@ type Rules struct {
 	From time.Time
 	// PausedBy is the Guardrail that pauses new acts; "" when none does.
 	PausedBy string
+	// FrozenBy is the Guardrail that stops undo, too; "" when none does.
+	FrozenBy string
 	// Tainted and Evicting are caps on nodes, all of which hold.
 	Tainted, Evicting []intstr.IntOrString
 	// Deletions are caps on the pods deleted in a minute, all of which hold.
@@ -27,8 +29,8 @@ type Rules struct {
 
 // rail is one Guardrail as it is at some point of the replay.
 type rail struct {
-	name   string
-	paused bool
+	name           string
+	paused, frozen bool
 	// refused: it can only make things stricter.
 	refused bool
 	limits  map[string]intstr.IntOrString
@@ -69,6 +71,7 @@ func (j *judging) ruling(r revision) {
 func (j *judging) rail(object *unstructured.Unstructured) rail {
 	g := rail{name: object.GetName(), limits: map[string]intstr.IntOrString{}}
 	g.paused, _, _ = unstructured.NestedBool(object.Object, "spec", "paused")
+	g.frozen, _, _ = unstructured.NestedBool(object.Object, "spec", "frozen")
 	g.refused = j.options.Admissible(object) != nil
 	for _, name := range []string{maxTainted, maxEvicting, maxDeletions} {
 		if value, found, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "limits", name); found {
@@ -81,8 +84,11 @@ func (j *judging) rail(object *unstructured.Unstructured) rail {
 func merged(rails map[types.UID]rail, o Options, at time.Time) Rules {
 	rules := Rules{From: at}
 	for _, g := range rails {
-		if g.paused && (rules.PausedBy == "" || g.name < rules.PausedBy) {
+		if (g.paused || g.frozen) && (rules.PausedBy == "" || g.name < rules.PausedBy) {
 			rules.PausedBy = g.name
+		}
+		if g.frozen && (rules.FrozenBy == "" || g.name < rules.FrozenBy) {
+			rules.FrozenBy = g.name
 		}
 	}
 	rules.Tainted, rules.Evicting = caps(rails, o, maxTainted), caps(rails, o, maxEvicting)
@@ -130,6 +136,33 @@ func (w *World) paused(at time.Time, lag time.Duration) string {
 		}
 	}
 	return w.rulesAt(at, lag)[0].PausedBy
+}
+
+// frozen names the Guardrail that forbids any write at a moment; "" if none does.
+func (w *World) frozen(at time.Time, lag time.Duration) string {
+	for _, r := range w.rulesAt(at, lag) {
+		if r.FrozenBy == "" {
+			return ""
+		}
+	}
+	return w.rulesAt(at, lag)[0].FrozenBy
+}
+
+// frozenFor is how long everything was frozen between two moments: no undo is due in that time.
+func (w *World) frozenFor(from, to time.Time) (sum time.Duration) {
+	for i, r := range w.Rules {
+		begin, end := r.From, to
+		if i+1 < len(w.Rules) && w.Rules[i+1].From.Before(to) {
+			end = w.Rules[i+1].From
+		}
+		if begin.Before(from) {
+			begin = from
+		}
+		if r.FrozenBy != "" && end.After(begin) {
+			sum += end.Sub(begin)
+		}
+	}
+	return sum
 }
 
 // allowed is the most nodes of so many that the caps which may have been in force let through; zone is the number of those

@@ -78,6 +78,25 @@ func TestWhenAGuardrailPauses(t *testing.T) {
 	}
 }
 
+func TestWhenAGuardrailFreezes(t *testing.T) {
+	frozen := []ruledAt{{0, "a", `{"frozen":true}`}, {60, "a", ""}, {90, "b", `{"paused":true}`}, {100, "c", `{"frozen":true}`}}
+	w := ruled(t, Options{}, frozen)
+	at := func(second int) time.Time { return noon.Add(time.Duration(second) * time.Second) }
+	for second, want := range map[int]string{-1: "", 4: "", 6: "a", 59: "a", 60: "", 99: "", 106: "c"} {
+		if got := w.frozen(at(second), 5*time.Second); got != want {
+			t.Errorf("at second %d it is %q, want %q", second, got, want)
+		}
+	}
+	if got := w.paused(at(30), 5*time.Second); got != "a" {
+		t.Errorf("what freezes pauses: it is %q", got)
+	}
+	for _, span := range []struct{ from, to, want int }{{-10, 30, 30}, {10, 20, 10}, {50, 80, 10}, {61, 99, 0}, {0, 130, 90}} {
+		if got := w.frozenFor(at(span.from), at(span.to)); got != time.Duration(span.want)*time.Second {
+			t.Errorf("from %d to %d it was frozen for %s, want %ds", span.from, span.to, got, span.want)
+		}
+	}
+}
+
 func TestAnActWhilePausedIsFound(t *testing.T) {
 	set := types.UID("set")
 	j := &judging{options: Options{}.withDefaults(), world: World{

@@ -56,6 +56,7 @@ func (j *judging) tell(r revision, writers []write, before, after *state) {
 			c.Ours = reader.OnlyOurs(c.Before, c.After)
 		}
 		c.Ours = c.Ours && judged
+		j.thawed(r.name, c)
 		f := reader.Read(&j.world, c)
 		j.hear(r.name, c, f)
 		j.undone(r.name, c)
@@ -63,6 +64,13 @@ func (j *judging) tell(r revision, writers []write, before, after *state) {
 	}
 	if unclaimed {
 		j.broke(Validated, r.at, r.version, r.name, "a change by the manager that no policy asks for")
+	}
+}
+
+// thawed: nobody writes while everything is frozen.
+func (j *judging) thawed(name string, c Change) {
+	if by := j.world.frozen(c.At, j.options.Lag); c.Ours && by != "" {
+		j.broke(Frozen, c.At, c.Version, name, "a write by the manager while Guardrail "+by+" freezes everything")
 	}
 }
 

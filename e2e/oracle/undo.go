@@ -15,7 +15,7 @@ func (j *judging) undone(name string, c Change) {
 	}
 	for _, uid := range c.Before.Records() {
 		p := j.world.Policies[uid]
-		if p != nil && !p.Gone.IsZero() && c.At.Sub(p.Gone) > j.options.UndoWithin && !slices.Contains(c.After.Records(), uid) {
+		if p != nil && j.late(p, c.At) && !slices.Contains(c.After.Records(), uid) {
 			j.broke(Undone, c.At, c.Version, name, fmt.Sprintf("what %s did was undone only %s after its deletion", p.Name, c.At.Sub(p.Gone)))
 		}
 	}
@@ -31,10 +31,15 @@ func (j *judging) overdue(now time.Time) {
 			}
 			for _, uid := range view.Records() {
 				p := j.world.Policies[uid]
-				if p != nil && !p.Gone.IsZero() && now.Sub(p.Gone) > j.options.UndoWithin {
+				if p != nil && j.late(p, now) {
 					j.broke(Undone, now, 0, s.name, fmt.Sprintf("what %s did isn't undone %s after its deletion", p.Name, now.Sub(p.Gone)))
 				}
 			}
 		}
 	}
+}
+
+// late: the policy was deleted so long ago, frozen times apart, that what it did must be undone.
+func (j *judging) late(p *Policy, now time.Time) bool {
+	return !p.Gone.IsZero() && now.Sub(p.Gone)-j.world.frozenFor(p.Gone, now) > j.options.UndoWithin
 }

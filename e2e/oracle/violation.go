@@ -14,6 +14,8 @@ const (
 	Validated Invariant = "nothing unvalidated acts"
 	// Doubt: while an input is frozen, nothing harmful is done.
 	Doubt Invariant = "doubt does nothing"
+	// Frozen: while a Guardrail freezes everything, nothing is written to what isn't ours.
+	Frozen Invariant = "frozen is frozen"
 	// OwnOnly: nothing is changed that our record doesn't own, and nothing is done that it doesn't own afterwards.
 	OwnOnly Invariant = "only our own is undone"
 	// Limits: no write of ours raises a count above its cap.

@@ -73,8 +73,8 @@ func New(app *App) *cobra.Command {
 	}
 	root := &cobra.Command{
 		Use:   "kubectl-autohealer",
-		Short: "Check Autohealer's policies before they are stored, and see what they would do",
-		Long: `Check Autohealer's policies before they are stored, and see what they would do.
+		Short: "Check Autohealer's policies before they are stored, see what they would do, and stop what they do",
+		Long: `Check Autohealer's policies before they are stored, see what they would do, and stop what they do.
 
 It judges with the same rules, by the same code, as the webhook in a cluster.`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl autohealer"},
@@ -94,6 +94,8 @@ It judges with the same rules, by the same code, as the webhook in a cluster.`,
 		app.rules(),
 		app.hash(),
 		app.convert(),
+		app.freeze(),
+		app.thaw(),
 		app.version(),
 	)
 	return root

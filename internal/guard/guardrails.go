@@ -57,7 +57,7 @@ func (g *Guard) setGuardrails(all []*v1alpha1.Guardrail) ([]GuardrailResult, Cha
 	set, err := g.assemble(inOrder, known, guardrail.Merge(g.opts.Limits(), declared))
 	if err != nil { // what can't be put in force may forbid anything
 		unread := *g.rules.Load()
-		unread.unread, unread.merged = true, guardrail.Unread(g.opts.Limits())
+		unread.unread, unread.merged = true, guardrail.Unjudged(g.opts.Limits()).Tightened(all)
 		set = &unread
 	}
 	return results, g.publish(set)
@@ -81,6 +81,23 @@ func (g *Guard) Tighten(all []*v1alpha1.Guardrail) {
 	g.newest = all
 	set := *g.rules.Load()
 	was := set.policy
+	set.policy = g.tightened(set.merged)
+	g.rules.Store(&set)
+	g.mu.Unlock()
+	g.announce(Change{Policy: !reflect.DeepEqual(was, set.policy)})
+}
+
+// GuardrailsListed says that Tighten has had all Guardrails there are, or that there can't be any since their CRD isn't
+// installed: from now on everything is frozen only where one of them says so. Without SetGuardrails all stays paused.
+func (g *Guard) GuardrailsListed() {
+	g.mu.Lock()
+	set := *g.rules.Load()
+	if !set.unread {
+		g.mu.Unlock()
+		return
+	}
+	was := set.policy
+	set.merged = guardrail.Unjudged(g.opts.Limits())
 	set.policy = g.tightened(set.merged)
 	g.rules.Store(&set)
 	g.mu.Unlock()

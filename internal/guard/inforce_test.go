@@ -122,6 +122,37 @@ func TestUntilGuardrailsAreReadNothingIsAdmitted(t *testing.T) {
 	}
 }
 
+// TestUndoWaitsUntilItIsKnownWhoFreezes: a manager that starts while everything is frozen must not undo, and one that starts
+// without the CRD must.
+func TestUndoWaitsUntilItIsKnownWhoFreezes(t *testing.T) {
+	compiled, err := builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := func() *Guard { return under(t, compiled, Options{AwaitGuardrails: true}) }
+	g, told := started(), 0
+	g.OnChange(func(Change) { told++ })
+	if !g.Policy().Frozen() {
+		t.Error("before anything is known it isn't frozen")
+	}
+	g.GuardrailsListed()
+	if p := g.Policy(); p.Frozen() || !p.Paused() || told != 1 {
+		t.Errorf("none freezes: frozen by %v, paused by %v, told %d times", p.FrozenBy, p.PausedBy, told)
+	}
+	g = started()
+	g.Tighten([]*v1alpha1.Guardrail{rail(t, "stop", "{frozen: true}")})
+	g.GuardrailsListed()
+	if p := g.Policy(); !slices.Equal(p.FrozenBy, []string{"stop"}) {
+		t.Errorf("one freezes: frozen by %v", p.FrozenBy)
+	}
+	g.SetGuardrails(nil)
+	g.Tighten(nil)
+	g.GuardrailsListed()
+	if p := g.Policy(); p.Frozen() || p.Paused() {
+		t.Errorf("thawed: frozen by %v, paused by %v", p.FrozenBy, p.PausedBy)
+	}
+}
+
 func TestADeclaredConditionTypeIsHealthyAtOnce(t *testing.T) {
 	const gpu = "{type: GPU, effect: NoSchedule, taintKey: example.com/gpu, conditions: {GPUHealthy: {status: true}}}"
 	g := newTestGuard(t, nil)

@@ -37,6 +37,9 @@ type Collection[T client.Object] struct {
 	// Early takes all objects that are known, sorted by name, at each such change, also while Use is still busy with an
 	// older state. Default: nobody does.
 	Early func([]T)
+	// Listed is called when Early has had all objects there are, also when that is none since the kind isn't installed.
+	// Default: nobody is.
+	Listed func()
 	// Seen is told of every object that is new, changed in whatever it has, or gone. Default: nobody is.
 	Seen func(name string)
 	// After is a collection that must be in use before this one. Default: none.
@@ -103,8 +106,12 @@ func (c *Collection[T]) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watch %T: %w", c.Kind, err)
 	}
-	if !toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) || !c.turn(ctx) {
+	if !toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
 		return nil // stopped before it began
+	}
+	c.listed()
+	if !c.turn(ctx) {
+		return nil
 	}
 	select {
 	case <-c.changed: // the first ones are used now
@@ -167,6 +174,7 @@ func (c *Collection[T]) informer(ctx context.Context) (informer cache.Informer, 
 		if !waiting {
 			log.FromContext(ctx).Error(err, "Nothing new is done until the CRD is installed")
 			waiting = true
+			c.listed()
 		}
 		return false, nil
 	})
@@ -177,6 +185,12 @@ func (c *Collection[T]) informer(ctx context.Context) (informer cache.Informer, 
 		return nil, fmt.Errorf("watch %T: %w", c.Kind, err)
 	}
 	return informer, nil
+}
+
+func (c *Collection[T]) listed() {
+	if c.Listed != nil {
+		c.Listed()
+	}
 }
 
 func (c *Collection[T]) seen(object T) {

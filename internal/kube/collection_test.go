@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -141,8 +142,30 @@ func TestWithoutItsKindACollectionWaits(t *testing.T) {
 		t.Skip("waits for five seconds")
 	}
 	t.Parallel()
-	s := followRails(t, func(_ *Collection[*v1alpha1.Guardrail], source *informers) { source.missing = 1 })
+	var listed atomic.Int32
+	s := followRails(t, func(c *Collection[*v1alpha1.Guardrail], source *informers) {
+		source.missing, c.Listed = 1, func() { listed.Add(1) }
+	})
+	NewWithT(t).Eventually(listed.Load, "2s").Should(BeEquivalentTo(1), "it is known that there is none, before the kind is there")
 	s.expect(t, "a@1 b@1")
+	if n := listed.Load(); n != 2 {
+		t.Errorf("told %d times, want once more when all are read", n)
+	}
+}
+
+func TestItIsToldWhenAllAreKnownThoughTheirTurnIsNotYet(t *testing.T) {
+	known, listed := 0, make(chan int, 1)
+	followRails(t, func(c *Collection[*v1alpha1.Guardrail], _ *informers) {
+		c.After, c.Early, c.Listed = &Collection[*v1alpha1.Guardrail]{}, func(all []*v1alpha1.Guardrail) { known = len(all) }, func() { listed <- known }
+	})
+	select {
+	case n := <-listed:
+		if n != 2 {
+			t.Errorf("told after %d objects, want both", n)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("nobody is told")
+	}
 }
 
 func TestACollectionThatCannotBeFollowedEndsTheProcess(t *testing.T) {

@@ -117,7 +117,7 @@ func policyOf(p guardrail.Policy) (condition.Policy, error) {
 	}
 	policy := condition.Policy{Limits: p.Limits, Precedence: condition.Precedence(p.Precedence), Types: types}
 	if p.Paused() {
-		policy.Paused = "paused by Guardrail " + strings.Join(p.PausedBy, ", ")
+		policy.Paused, policy.Frozen = "paused by Guardrail "+strings.Join(p.PausedBy, ", "), p.Frozen()
 	}
 	return policy, nil
 }

@@ -22,6 +22,10 @@ func (p *planner) collapse() {
 	if len(p.steps) == 0 {
 		return // only old history would go: not worth a write
 	}
+	if p.Frozen {
+		p.plan.Frozen = p.steps
+		return
+	}
 	p.plan.Taints, p.plan.Owned, p.plan.Steps = taints, owned, p.steps
 }
 

@@ -122,6 +122,8 @@ type Plan struct {
 	Owned  Ownership
 	Steps  []Step
 	Holds  []Hold
+	// Frozen are the steps that would undo something if not everything were frozen.
+	Frozen []Step
 	// NeedsEvidence: an eviction is due and must be judged on live state first. There are no steps then.
 	NeedsEvidence bool
 	// Orphans are UIDs in the record whose set isn't known.
@@ -197,7 +199,9 @@ type Input struct {
 	// ActsFrom is until when nothing new is done because our clock stepped.
 	ActsFrom time.Time
 	// Paused is why no set does anything new; "" when they may.
-	Paused     string
+	Paused string
+	// Frozen: nothing is undone, either.
+	Frozen     bool
 	Precedence Precedence
 	// Declared says whether a ConditionSet ever declared this key.
 	Declared func(key string) bool

@@ -13,6 +13,8 @@ type Policy struct {
 	Precedence Precedence
 	// Paused is why no set does anything new, as holds tell it; "" when they may. What stopped matching is undone all the same.
 	Paused string
+	// Frozen: nothing is undone, either. Paused says why.
+	Frozen bool
 	// Types are the node condition types whose meaning is known.
 	Types Registry
 }
@@ -40,14 +42,19 @@ func (f *Fleet) SetPolicy(p Policy, at Moment) (affected []string) {
 			look.put(name, true)
 		}
 	}
-	if p.Precedence != was.Precedence || p.Paused != was.Paused {
-		for name, n := range f.nodes {
-			if len(n.sets) > 0 {
-				look.put(name, true)
-			}
-		}
+	if p.Precedence != was.Precedence || p.Paused != was.Paused || p.Frozen != was.Frozen {
+		f.lookAtAll(look, was.Frozen)
 	}
 	return look.sorted()
+}
+
+// lookAtAll adds the nodes that some set has to do with and, after a freeze, those with a record of sets that nobody knows.
+func (f *Fleet) lookAtAll(look names, wasFrozen bool) {
+	for name, n := range f.nodes {
+		if len(n.sets) > 0 || wasFrozen && n.recorded {
+			look.put(name, true)
+		}
+	}
 }
 
 // Limits are those in force.

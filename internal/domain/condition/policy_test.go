@@ -84,6 +84,38 @@ func TestAPauseHoldsBackWhatIsNewAndUndoGoesOn(t *testing.T) {
 	}
 }
 
+func TestAFreezeStopsUndoToo(t *testing.T) {
+	m := manage(t, calm("5", "5"), workers(6, kubeletSick), newSet(t, "a", noSchedule))
+	m.settle("w00")
+	m.settle("w01")
+	frozen := policy(calm("5", "5"), func(p *condition.Policy) {
+		p.Paused, p.Frozen = "Guardrail stop freezes everything, undo included", true
+	})
+	m.fleet.SetPolicy(frozen, moment(noon))
+	m.see("w00", kubeletWell)
+	if plan, next := m.decide("w00"); next != condition.Nothing || len(plan.Steps) > 0 || len(plan.Frozen) != 1 || plan.Frozen[0].Verb != "Untaint" {
+		t.Errorf("a node that recovered: next %d, steps %v, frozen %v", next, plan.Steps, plan.Frozen)
+	}
+	if plan, next := m.decide("w02"); next != condition.Nothing || len(plan.Holds) != 1 || plan.Holds[0].Reason != "Paused" || len(plan.Frozen) > 0 {
+		t.Errorf("a sick node: next %d, holds %v, frozen %v", next, plan.Holds, plan.Frozen)
+	}
+	if look := m.fleet.SetPolicy(policy(calm("5", "5")), moment(noon)); !slices.Contains(look, "w00") || !m.settle("w00") || !m.settle("w02") {
+		t.Errorf("to be looked at after the thaw: %v", look)
+	}
+}
+
+// TestAThawUndoesWhatNoSetKnows: the record of a set that is gone is looked at again, too.
+func TestAThawUndoesWhatNoSetKnows(t *testing.T) {
+	set := newSet(t, "a", noSchedule)
+	m := manage(t, calm("5", "5"), workers(3, kubeletSick), set)
+	m.settle("w00")
+	m.fleet.SetPolicy(policy(calm("5", "5"), func(p *condition.Policy) { p.Paused, p.Frozen = "frozen", true }), moment(noon))
+	m.fleet.ForgetSet(set.UID)
+	if look := m.fleet.SetPolicy(policy(calm("5", "5")), moment(noon)); !slices.Equal(look, []string{"w00"}) {
+		t.Errorf("to be looked at after the thaw: %v, want the node with a record", look)
+	}
+}
+
 func TestAPauseHoldsBackAnEviction(t *testing.T) {
 	m := manage(t, calm("5", "5"), workers(6, kernelSick), newSet(t, "a", "evictAfter: 10m\n"+noExecute))
 	m.settle("w00")

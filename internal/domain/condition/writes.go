@@ -24,7 +24,8 @@ func (f *Fleet) Decide(name string, at Moment, evidence *Evidence) (plan Plan, n
 	}
 	claimants := f.claimants(n)
 	plan = PlanNode(Input{
-		Node: n.Node, Claimants: claimants, At: at, ActsFrom: f.actsFrom, Precedence: f.policy.Precedence, Paused: f.policy.Paused,
+		Node: n.Node, Claimants: claimants, At: at, ActsFrom: f.actsFrom, Precedence: f.policy.Precedence,
+		Paused: f.policy.Paused, Frozen: f.policy.Frozen,
 		Declared:  f.isDeclared,
 		Withdrawn: func(uid types.UID) bool { return f.orphans[uid] },
 		Undone:    func(set types.UID, key string) time.Time { return n.undone[claimed{set, key}] },

@@ -17,8 +17,10 @@ import (
 type Policy struct {
 	// Limits in force.
 	Limits limit.Limits
-	// PausedBy names what pauses new acts, sorted; empty when nothing does.
+	// PausedBy names what pauses new acts, sorted; empty when nothing does. What freezes is among them.
 	PausedBy []string
+	// FrozenBy names what stops everything, undo included, sorted; empty when nothing does.
+	FrozenBy []string
 	// Precedence among ConditionSets.
 	Precedence v1alpha1.ConditionSetPrecedence
 	// ConditionTypes are the declared healthy statuses, by type. Disputed ones are left out.
@@ -30,8 +32,19 @@ type Policy struct {
 // Paused says whether nothing new may be done.
 func (p Policy) Paused() bool { return len(p.PausedBy) > 0 }
 
-// Unread is the policy while Guardrails can't be read: what they may forbid isn't known, so everything counts as paused.
+// Frozen says whether nothing may be undone, either.
+func (p Policy) Frozen() bool { return len(p.FrozenBy) > 0 }
+
+// Unread is the policy before it is known which Guardrails there are: one may freeze everything, so everything is frozen.
 func Unread(limits limit.Limits) Policy {
+	p := Unjudged(limits)
+	p.FrozenBy = []string{UnreadName}
+	return p
+}
+
+// Unjudged is the policy while Guardrails aren't in force, though it is known which there are and what Tightened adds: what
+// else they may forbid isn't known, so everything counts as paused.
+func Unjudged(limits limit.Limits) Policy {
 	p := Merge(limits, nil)
 	p.PausedBy = []string{UnreadName}
 	return p
@@ -52,14 +65,18 @@ func Merge(limits limit.Limits, all []Declared) Policy {
 	p := Policy{Limits: mergeLimits(limits, all), Precedence: v1alpha1.PrecedenceKey}
 	var accepted []*v1alpha1.Guardrail
 	for _, g := range all {
-		if g.Spec.Paused {
+		if g.Spec.Paused || g.Spec.Frozen {
 			p.PausedBy = append(p.PausedBy, g.Name)
+		}
+		if g.Spec.Frozen {
+			p.FrozenBy = append(p.FrozenBy, g.Name)
 		}
 		if !g.Refused {
 			accepted = append(accepted, g.Guardrail)
 		}
 	}
 	slices.Sort(p.PausedBy)
+	slices.Sort(p.FrozenBy)
 	p.mergePrecedence(accepted)
 	p.mergeTypes(accepted)
 	return p
@@ -74,10 +91,16 @@ func (p Policy) Tightened(all []*v1alpha1.Guardrail) Policy {
 	}
 	by := Merge(p.Limits, declared)
 	p.Limits = by.Limits
-	if by.Paused() {
-		p.PausedBy = slices.Compact(slices.Sorted(slices.Values(slices.Concat(p.PausedBy, by.PausedBy))))
-	}
+	p.PausedBy, p.FrozenBy = union(p.PausedBy, by.PausedBy), union(p.FrozenBy, by.FrozenBy)
 	return p
+}
+
+// union of two sorted lists, sorted; the first one itself where the second adds nothing.
+func union(a, b []string) []string {
+	if len(b) == 0 {
+		return a
+	}
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
 }
 
 // mergePrecedence takes what all say who say anything; Key when they disagree.

@@ -86,10 +86,25 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-func TestUnreadGuardrailsPauseEverything(t *testing.T) {
-	p := guardrail.Unread(limit.Builtin())
-	if !p.Paused() || !slices.Equal(p.PausedBy, []string{"Guardrails not read"}) || p.Limits != limit.Builtin() {
-		t.Errorf("got %+v", p)
+func TestUnreadGuardrailsFreezeEverything(t *testing.T) {
+	p, unread := guardrail.Unread(limit.Builtin()), []string{"Guardrails not read"}
+	if !p.Paused() || !slices.Equal(p.PausedBy, unread) || !slices.Equal(p.FrozenBy, unread) || p.Limits != limit.Builtin() {
+		t.Errorf("unread: got %+v", p)
+	}
+	if p := guardrail.Unjudged(limit.Builtin()); !slices.Equal(p.PausedBy, unread) || p.Frozen() {
+		t.Errorf("unjudged: got %+v", p)
+	}
+}
+
+func TestWhatFreezesPausesToo(t *testing.T) {
+	frozen, paused, refused := declared(t, "b", "{frozen: true}"), declared(t, "c", "{paused: true}"), declared(t, "refused", "{frozen: true}")
+	p := guardrail.Merge(limit.Builtin(), []guardrail.Declared{refused, paused, frozen})
+	if !slices.Equal(p.FrozenBy, []string{"b", "refused"}) || !slices.Equal(p.PausedBy, []string{"b", "c", "refused"}) {
+		t.Errorf("frozen by %v, paused by %v", p.FrozenBy, p.PausedBy)
+	}
+	p = guardrail.Merge(limit.Builtin(), []guardrail.Declared{paused}).Tightened([]*v1alpha1.Guardrail{frozen.Guardrail, paused.Guardrail})
+	if !slices.Equal(p.FrozenBy, []string{"b"}) || !slices.Equal(p.PausedBy, []string{"b", "c"}) {
+		t.Errorf("tightened: frozen by %v, paused by %v", p.FrozenBy, p.PausedBy)
 	}
 }
 

@@ -179,7 +179,7 @@ func TestEveryKindsPolicyIsReadStrictly(t *testing.T) {
 		}
 		conditions := 2
 		if kind == "Guardrail" {
-			conditions = 3 // a pause isn't judged, either
+			conditions = 4 // neither a pause nor the freeze is judged
 		}
 		if len(policy.Spec.Validations) == 0 || *policy.Spec.FailurePolicy != admissionregistrationv1.Fail || len(policy.Spec.MatchConditions) != conditions || binding.Spec.PolicyName != policy.Name {
 			t.Errorf("%s: %d rules, failure policy %s, %d match conditions, bound to %s", kind, len(policy.Spec.Validations), *policy.Spec.FailurePolicy, len(policy.Spec.MatchConditions), binding.Spec.PolicyName)

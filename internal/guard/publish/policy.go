@@ -97,7 +97,8 @@ func MatchConditions(kind string) []admissionregistrationv1.MatchCondition {
 		{Name: "spec-changed", Expression: "oldObject == null || object.spec != oldObject.spec"},
 	}
 	if kind == "Guardrail" {
-		conditions = append(conditions, admissionregistrationv1.MatchCondition{Name: "not-only-pausing", Expression: notOnlyPausing})
+		conditions = append(conditions, admissionregistrationv1.MatchCondition{Name: "not-only-pausing", Expression: notOnlyPausing},
+			admissionregistrationv1.MatchCondition{Name: "not-the-freeze", Expression: notTheFreeze})
 	}
 	return conditions
 }
@@ -108,6 +109,11 @@ const notOnlyPausing = "request.kind.kind != 'Guardrail' || oldObject == null" +
 	" || !has(object.spec.paused) || !object.spec.paused || (has(oldObject.spec.paused) && oldObject.spec.paused)" +
 	" || !object.spec.all(field, field == 'paused' || (field in oldObject.spec && object.spec[field] == oldObject.spec[field]))" +
 	" || !oldObject.spec.all(field, field == 'paused' || field in object.spec)"
+
+// notTheFreeze is false for the creation of the Guardrail that `kubectl autohealer freeze` makes, of this name and with this
+// spec only: a rule over names holds for what it may become later.
+const notTheFreeze = "request.kind.kind != 'Guardrail' || request.operation != 'CREATE'" +
+	" || object.metadata.name != '" + v1alpha1.FreezeGuardrail + "' || object.spec != {'frozen': true}"
 
 func validation(rule guard.RuleInfo) admissionregistrationv1.Validation {
 	forbidden := metav1.StatusReasonForbidden

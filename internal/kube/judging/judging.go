@@ -73,6 +73,7 @@ type Judge[T client.Object, R any] struct {
 	judged  map[types.NamespacedName]Judgement[T, R]
 	changes int    // of the rules, since the start
 	paused  string // by which Guardrails; "" when by none
+	frozen  bool   // by one of them
 	unread  bool   // no Guardrail is read yet
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
 )
@@ -82,6 +83,23 @@ func TestWhoPauses(t *testing.T) {
 	} {
 		if got := PausedBy(guardrail.Policy{PausedBy: by}); got != want {
 			t.Errorf("%q gives %q, want %q", by, got, want)
+		}
+	}
+}
+
+func TestWhoFreezes(t *testing.T) {
+	for want, p := range map[string]guardrail.Policy{
+		"Guardrail stop freezes everything, undo included":                    {PausedBy: []string{"a", "stop"}, FrozenBy: []string{"stop"}},
+		"Guardrails a, b freeze everything, undo included":                    {PausedBy: []string{"a", "b"}, FrozenBy: []string{"a", "b"}},
+		"Guardrails aren't read yet, which freezes everything, undo included": guardrail.Unread(limit.Builtin()),
+		"Guardrails aren't read yet, which pauses all new acts":               guardrail.Unjudged(limit.Builtin()),
+	} {
+		if got := PausedBy(p); got != want {
+			t.Errorf("it says %q, want %q", got, want)
+		}
+		j := New(Options[*v1alpha1.ConditionSet, string]{Clock: testingclock.NewFakePassiveClock(noon)})
+		if turned := j.FollowPolicy(p); !turned || j.Frozen() != p.Frozen() {
+			t.Errorf("%s: turned %t, frozen %t", want, turned, j.Frozen())
 		}
 	}
 }

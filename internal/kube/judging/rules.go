@@ -55,7 +55,7 @@ func (j *Judge[T, R]) FollowPolicy(p guardrail.Policy) (turned bool) {
 		j.allSoon()
 	}
 	turned = j.paused != PausedBy(p)
-	j.paused = PausedBy(p)
+	j.paused, j.frozen = PausedBy(p), p.Frozen()
 	return turned
 }
 
@@ -66,13 +66,26 @@ func (j *Judge[T, R]) PausedBy() (by string, known bool) {
 	return j.paused, !j.unread
 }
 
+// Frozen says whether a Guardrail stops undo, too.
+func (j *Judge[T, R]) Frozen() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.frozen
+}
+
 // PausedBy says what pauses new acts, as status and holds tell it; "" when nothing does.
 func PausedBy(p guardrail.Policy) string {
 	switch {
 	case !p.Paused():
 		return ""
+	case slices.Contains(p.FrozenBy, guardrail.UnreadName):
+		return "Guardrails aren't read yet, which freezes everything, undo included"
 	case slices.Contains(p.PausedBy, guardrail.UnreadName):
 		return "Guardrails aren't read yet, which pauses all new acts"
+	case len(p.FrozenBy) == 1:
+		return "Guardrail " + p.FrozenBy[0] + " freezes everything, undo included"
+	case p.Frozen():
+		return "Guardrails " + strings.Join(p.FrozenBy, ", ") + " freeze everything, undo included"
 	case len(p.PausedBy) == 1:
 		return "Guardrail " + p.PausedBy[0] + " pauses all new acts"
 	}

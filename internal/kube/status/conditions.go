@@ -51,8 +51,9 @@ type State struct {
 	Trouble *Trouble
 	// Undoing says what a deletion still waits for; "" when it waits for nothing.
 	Undoing string
-	// Paused says which Guardrails pause new acts; "" when none does.
+	// Paused says which Guardrails pause new acts; "" when none does. Frozen: they stop undo, too.
 	Paused string
+	Frozen bool
 	// Observes: mode is Observe. Says tells in numbers what the policy does, or would do.
 	Observes bool
 	Says     string
@@ -78,6 +79,8 @@ func (s State) ready() metav1.Condition {
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonStarting, s.starting()
 	case s.Trouble.Retrying():
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonRetrying, "A write failed and is tried again: "+s.Trouble.Err.Error()
+	case s.Frozen:
+		c.Reason, c.Message = v1alpha1.ReasonFrozen, s.Paused+". "+s.Says
 	case s.Observes:
 		c.Reason = v1alpha1.ReasonObserving
 	case s.Paused != "":
@@ -91,6 +94,9 @@ func (s State) reconciling() metav1.Condition {
 	switch {
 	case s.Undoing != "":
 		c.Reason, c.Message = v1alpha1.ReasonUndoing, s.Undoing
+		if s.Frozen {
+			c.Message = s.Paused + ". " + s.Undoing
+		}
 	case s.Rejected() || s.Trouble.Forbidden():
 	case !s.Synced:
 		c.Reason, c.Message = v1alpha1.ReasonStarting, s.starting()

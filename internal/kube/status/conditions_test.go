@@ -31,6 +31,15 @@ func TestEachStateHasItsConditions(t *testing.T) {
 		"it observes while paused": {with(func(s *State) { s.Observes, s.Paused = true, "Guardrail freeze pauses all new acts" }), []string{
 			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=True Observing: 3 match.",
 		}},
+		"a Guardrail freezes it": {with(func(s *State) { s.Paused, s.Frozen = "Guardrail stop freezes everything, undo included", true }), []string{
+			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=True Frozen: Guardrail stop freezes everything, undo included. 3 match.",
+		}},
+		"it observes, is being deleted, and is frozen": {with(func(s *State) {
+			s.Observes, s.Paused, s.Frozen, s.Undoing = true, "Guardrail stop freezes everything, undo included", true, "2 nodes left."
+		}), []string{
+			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=True Frozen: Guardrail stop freezes everything, undo included. 3 match.",
+			"Reconciling=True Undoing: Guardrail stop freezes everything, undo included. 2 nodes left.",
+		}},
 		"an exception lifts a rule": {with(func(s *State) { s.Lifted = "GuardrailException x lifts a/b." }), []string{
 			"Accepted=True Admitted: All other rules admit it (rule set abc). GuardrailException x lifts a/b.", "Ready=True Operative: 3 match.",
 		}},

@@ -41,7 +41,12 @@ func weight(c metav1.Condition) string {
 
 func paused(conditions []metav1.Condition) bool {
 	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
-	return ready != nil && ready.Reason == v1alpha1.ReasonPaused
+	return ready != nil && stops(ready.Reason)
+}
+
+// stops says whether a reason of Ready is that a Guardrail stops new acts.
+func stops(reason string) bool {
+	return reason == v1alpha1.ReasonPaused || reason == v1alpha1.ReasonFrozen
 }
 
 // repeats says whether a condition tells nothing that another one doesn't tell better.
@@ -50,7 +55,7 @@ func repeats(c metav1.Condition, all []metav1.Condition) bool {
 	case v1alpha1.ConditionReconciling:
 		return true // Accepted, Stalled, LimitReached and BreakerOpen say it better
 	case v1alpha1.ConditionReady: // and better than most of this
-		return c.Reason != v1alpha1.ReasonPaused && c.Reason != v1alpha1.ReasonActive
+		return !stops(c.Reason) && c.Reason != v1alpha1.ReasonActive
 	case v1alpha1.ConditionStalled:
 		accepted := meta.FindStatusCondition(all, v1alpha1.ConditionAccepted)
 		return accepted != nil && accepted.Reason == c.Reason

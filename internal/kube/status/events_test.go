@@ -43,6 +43,8 @@ func TestEventsTellOfConditionsThatTurned(t *testing.T) {
 		"the breaker was reset":       {and(is("BreakerOpen", "True", "TooManyMatchAtOnce")), fine, []string{"Normal BreakerReset BreakerOpen"}},
 		"reset, and now at the limit": {and(is("BreakerOpen", "True", "TooManyMatchAtOnce")), and(is("LimitReached", "True", "TooManyTainted")), []string{"Warning TooManyTainted LimitReached", "Normal BreakerReset BreakerOpen"}},
 		"paused":                      {fine, []metav1.Condition{fine[0], is("Ready", "True", "Paused")}, []string{"Normal Paused Ready"}},
+		"frozen":                      {fine, []metav1.Condition{fine[0], is("Ready", "True", "Frozen")}, []string{"Normal Frozen Ready"}},
+		"thawed":                      {[]metav1.Condition{fine[0], is("Ready", "True", "Frozen")}, fine, []string{"Normal Resumed Ready"}},
 		"still paused":                {[]metav1.Condition{is("Ready", "True", "Paused")}, []metav1.Condition{is("Ready", "True", "Paused")}, nil},
 		"no longer paused":            {[]metav1.Condition{fine[0], is("Ready", "True", "Paused")}, fine, []string{"Normal Resumed Ready"}},
 		"an exception began":          {nil, []metav1.Condition{is("Ready", "True", "Active")}, []string{"Normal Active Ready"}},

@@ -1,0 +1,184 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/cli/check"
+	"github.com/resourcestack/autohealer/internal/cli/freeze"
+)
+
+// managerName is the manager's Deployment, and its Lease.
+const managerName = "autohealer-manager"
+
+// stopManager is what is left when nothing can be frozen.
+const stopManager = "kubectl -n " + check.OwnNamespace + " scale deployment " + managerName + " --replicas=0"
+
+type freezeOptions struct {
+	reason  string
+	timeout time.Duration
+}
+
+func (a *App) freeze() *cobra.Command {
+	o := &freezeOptions{}
+	cmd := &cobra.Command{
+		Use:   "freeze",
+		Short: "Stop everything in the cluster at once, undo included",
+		Long: `Stop everything in the cluster at once, undo included. No policy does anything, and nothing that was done is taken back, until
+thaw: tainted nodes stay tainted, and deleted policies stay until what they did can be undone.
+
+It makes the Guardrail ` + v1alpha1.FreezeGuardrail + `, which no GitOps tool tracks, and waits until the manager confirms that it is in force. It
+works while the webhook is down. To stop new acts only and let undo go on, apply a Guardrail with paused: true instead.
+
+Exit code: 0 the manager confirmed, or none runs; 1 it did not confirm in time; 2 it could not be done.`,
+		Example: `  kubectl autohealer freeze --reason "INC-4711: nodes flap"`,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.runFreeze(cmd.Context(), o) },
+	}
+	cmd.Flags().StringVar(&o.reason, "reason", "", "why, for those who find everything frozen")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 10*time.Second, "how long to wait for the manager")
+	_ = cmd.RegisterFlagCompletionFunc("reason", cobra.NoFileCompletions) // it fails for a flag that isn't there
+	_ = cmd.RegisterFlagCompletionFunc("timeout", cobra.NoFileCompletions)
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	a.Config.AddFlags(cmd.Flags())
+	return cmd
+}
+
+func (a *App) runFreeze(ctx context.Context, o *freezeOptions) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	f := freeze.Freezer{Client: c}
+	began := a.Clock.Now()
+	rail, made, err := f.Freeze(ctx, o.reason)
+	if err != nil {
+		return fmt.Errorf("make Guardrail %s: %w%s", v1alpha1.FreezeGuardrail, err, insteadOfFreezing(err))
+	}
+	if made {
+		fmt.Fprintf(a.Out, "guardrail.%s/%s created\n", v1alpha1.GroupVersion.Group, rail.Name)
+	} else {
+		fmt.Fprintf(a.Out, "It was frozen already, %s.\n", frozenSince(rail, a.Clock.Now()))
+	}
+	confirmed, err := f.Confirmed(ctx, rail, o.timeout)
+	if err != nil {
+		return fmt.Errorf("see whether the manager confirms: %w", err)
+	}
+	const thaw = "To go on: kubectl autohealer thaw"
+	if confirmed {
+		took := ""
+		if made {
+			took = fmt.Sprintf(", after %.1fs", a.Clock.Since(began).Seconds())
+		}
+		fmt.Fprintf(a.Out, "Frozen: nothing is done and nothing undone. The manager confirms%s.\n%s\n", took, thaw)
+		return nil
+	}
+	leads, told := a.managerLeads(ctx, c)
+	if told && !leads {
+		fmt.Fprintf(a.Out, "Frozen: no manager leads now, so nothing is done anyway; one that starts does nothing, either.\n%s\n", thaw)
+		return nil
+	}
+	fmt.Fprintf(a.ErrOut, `The Guardrail is stored, and no manager confirmed it within %s. One that hears of it stops; if none may go on, stop them:
+  %s
+See what they say: kubectl -n %s logs deployment/%s --all-pods --tail=20
+`, o.timeout, stopManager, check.OwnNamespace, managerName)
+	return exitStatus(exitFound)
+}
+
+// managerLeads says whether a manager holds its Lease; told is false when that can't be read.
+func (a *App) managerLeads(ctx context.Context, c client.Client) (leads, told bool) {
+	lease := &coordinationv1.Lease{}
+	err := c.Get(ctx, types.NamespacedName{Namespace: check.OwnNamespace, Name: managerName}, lease)
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, true
+	case err != nil, lease.Spec.RenewTime == nil, lease.Spec.LeaseDurationSeconds == nil:
+		return false, false
+	}
+	lasts := time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
+	held := lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != ""
+	return held && a.Clock.Since(lease.Spec.RenewTime.Time) < lasts, true
+}
+
+func (a *App) thaw() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "thaw",
+		Short: "Let Autohealer go on after freeze",
+		Long: `Let Autohealer go on after freeze: it deletes the Guardrail ` + v1alpha1.FreezeGuardrail + `. What stopped matching meanwhile is undone; what
+matches is done as the limits allow, those that waited longest first.
+
+Exit code: 0 nothing is frozen any more; 1 another Guardrail freezes, too; 2 it could not be done.`,
+		Example:           "  kubectl autohealer thaw",
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return a.runThaw(cmd.Context()) },
+	}
+	a.Config.AddFlags(cmd.Flags())
+	return cmd
+}
+
+func (a *App) runThaw(ctx context.Context) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	was, others, err := freeze.Freezer{Client: c}.Thaw(ctx)
+	if err != nil {
+		if apierrors.IsForbidden(err) {
+			return fmt.Errorf("thaw: %w%s", err, neededRole)
+		}
+		return fmt.Errorf("thaw: %w", err)
+	}
+	if was != nil {
+		fmt.Fprintf(a.Out, "guardrail.%s/%s deleted; it was frozen %s\n", v1alpha1.GroupVersion.Group, was.Name, frozenSince(was, a.Clock.Now()))
+	}
+	if len(others) > 0 {
+		fmt.Fprintf(a.ErrOut, "Everything is frozen still, by Guardrail %s: set its spec.frozen to false, or delete it, where it comes from.\n", strings.Join(others, ", "))
+		return exitStatus(exitFound)
+	}
+	if was == nil {
+		fmt.Fprintln(a.Out, "Nothing is frozen.")
+	}
+	return nil
+}
+
+// frozenSince tells since when, by whom and why.
+func frozenSince(rail *v1alpha1.Guardrail, now time.Time) string {
+	text := fmt.Sprintf("since %s (%s)", rail.CreationTimestamp.UTC().Format(time.RFC3339), now.Sub(rail.CreationTimestamp.Time).Round(time.Second))
+	if by := rail.Annotations[v1alpha1.AnnotationFrozenBy]; by != "" {
+		text += " by " + by
+	}
+	if why := rail.Annotations[v1alpha1.AnnotationFrozenFor]; why != "" {
+		text += ": " + why
+	}
+	return text
+}
+
+// neededRole is for those who lack rights.
+const neededRole = "\nIt takes the ClusterRole autohealer-guardrail-admin."
+
+// insteadOfFreezing says what else to do, on lines of its own; "" where the error says enough.
+func insteadOfFreezing(err error) string {
+	switch {
+	case meta.IsNoMatchError(err):
+		return "\nThis cluster doesn't know Autohealer's kinds, so no policy is there to act. If a manager runs all the same, stop it:\n  " + stopManager
+	case apierrors.IsForbidden(err):
+		return neededRole + " Who may scale Deployments can stop the manager instead, which stops undo, too:\n  " + stopManager
+	case strings.Contains(err.Error(), "failed calling webhook"):
+		return "\nThis webhook's configuration is older than freeze, and wants to be asked. Stop the manager instead:\n  " + stopManager
+	case errors.Is(err, context.DeadlineExceeded):
+		return "\nThe API server doesn't answer; no manager can act by it, either."
+	}
+	return ""
+}

@@ -1,0 +1,122 @@
+// Package freeze makes and removes the Guardrail that stops everything, undo included.
+package freeze
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+)
+
+// Freezer freezes and thaws one cluster.
+type Freezer struct {
+	Client client.Client
+}
+
+// fieldOwner is whose fields the Guardrail's are; no GitOps tool takes them for its own.
+const fieldOwner = client.FieldOwner("kubectl-autohealer")
+
+// Freeze makes the Guardrail; made is false when it was there. It carries nothing by which a GitOps tool would take it for
+// its own, and so prune it: no label, and annotations of ours only.
+func (f Freezer) Freeze(ctx context.Context, reason string) (rail *v1alpha1.Guardrail, made bool, err error) {
+	rail = &v1alpha1.Guardrail{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.FreezeGuardrail, Annotations: map[string]string{}}}
+	rail.Spec.Frozen = true
+	if user := f.user(ctx); user != "" {
+		rail.Annotations[v1alpha1.AnnotationFrozenBy] = user
+	}
+	if reason != "" {
+		rail.Annotations[v1alpha1.AnnotationFrozenFor] = reason
+	}
+	err = f.Client.Create(ctx, rail, fieldOwner)
+	if !apierrors.IsAlreadyExists(err) {
+		return rail, err == nil, err
+	}
+	if err := f.Client.Get(ctx, client.ObjectKeyFromObject(rail), rail); err != nil {
+		return nil, false, err
+	}
+	switch {
+	case rail.DeletionTimestamp != nil:
+		return nil, false, fmt.Errorf("it is being deleted, and waits for the finalizers %q; it freezes until it is gone", rail.Finalizers)
+	case !rail.Spec.Frozen:
+		return nil, false, fmt.Errorf("there is a Guardrail of this name that doesn't freeze: delete it (kubectl delete guardrail %s), then freeze again", rail.Name)
+	}
+	return rail, false, nil
+}
+
+// user is who asks, as the API server knows them; "" when it doesn't say.
+func (f Freezer) user(ctx context.Context) string {
+	review := &authenticationv1.SelfSubjectReview{}
+	if err := f.Client.Create(ctx, review); err != nil {
+		return ""
+	}
+	return review.Status.UserInfo.Username
+}
+
+// lookAgain lies between two looks at whether the manager has confirmed.
+const lookAgain = 100 * time.Millisecond
+
+// Confirmed waits until the leading manager has put the Guardrail in force, at most for so long. An error other than the
+// deadline's is the API server's.
+func (f Freezer) Confirmed(ctx context.Context, rail *v1alpha1.Guardrail, within time.Duration) (confirmed bool, err error) {
+	err = wait.PollUntilContextTimeout(ctx, lookAgain, within, true, func(ctx context.Context) (bool, error) {
+		now := &v1alpha1.Guardrail{}
+		if err := f.Client.Get(ctx, client.ObjectKeyFromObject(rail), now); err != nil {
+			return false, err
+		}
+		ready := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionReady)
+		confirmed = ready != nil && ready.Reason == v1alpha1.ReasonFrozen && ready.ObservedGeneration == now.Generation && now.UID == rail.UID
+		return confirmed, nil
+	})
+	if wait.Interrupted(err) && ctx.Err() == nil {
+		return false, nil
+	}
+	return confirmed, err
+}
+
+// Thaw deletes the Guardrail; was is nil when there was none. Others are further Guardrails that freeze all the same, by name.
+func (f Freezer) Thaw(ctx context.Context) (was *v1alpha1.Guardrail, others []string, err error) {
+	var all v1alpha1.GuardrailList
+	if err := f.Client.List(ctx, &all); err != nil {
+		return nil, nil, fmt.Errorf("list Guardrails: %w", err)
+	}
+	for i := range all.Items {
+		switch rail := &all.Items[i]; {
+		case rail.Name == v1alpha1.FreezeGuardrail:
+			was = rail
+		case rail.Spec.Frozen:
+			others = append(others, rail.Name)
+		}
+	}
+	slices.Sort(others)
+	if was == nil {
+		return nil, others, nil
+	}
+	if err := f.Client.Delete(ctx, was, client.Preconditions{UID: &was.UID}); err != nil && !apierrors.IsNotFound(err) {
+		return nil, others, fmt.Errorf("delete Guardrail %s: %w", was.Name, err)
+	}
+	return was, others, f.gone(ctx, was)
+}
+
+// goneWithin is how long a deletion may take before somebody's finalizer is the reason.
+const goneWithin = 5 * time.Second
+
+func (f Freezer) gone(ctx context.Context, was *v1alpha1.Guardrail) error {
+	now := &v1alpha1.Guardrail{}
+	err := wait.PollUntilContextTimeout(ctx, lookAgain, goneWithin, true, func(ctx context.Context) (bool, error) {
+		err := f.Client.Get(ctx, client.ObjectKeyFromObject(was), now)
+		return apierrors.IsNotFound(err) || err == nil && now.UID != was.UID, client.IgnoreNotFound(err)
+	})
+	if wait.Interrupted(err) && ctx.Err() == nil {
+		return fmt.Errorf("guardrail %s is deleted and still there: it waits for the finalizers %q", was.Name, now.Finalizers)
+	}
+	return err
+}
