@@ -96,6 +96,7 @@ It judges with the same rules, by the same code, as the webhook in a cluster.`,
 		app.convert(),
 		app.freeze(),
 		app.thaw(),
+		app.status(),
 		app.version(),
 	)
 	return root

@@ -1,0 +1,120 @@
+// Package overview is what `kubectl autohealer status` shows: every policy, the limits and the manager, as the API server has
+// them.
+package overview
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Overview is one look at a cluster.
+type Overview struct {
+	metav1.TypeMeta `json:",inline"`
+	Manager         Manager  `json:"manager"`
+	FrozenBy        []string `json:"frozenBy,omitempty"`
+	PausedBy        []string `json:"pausedBy,omitempty"`
+	Limits          []Limit  `json:"limits"`
+	Policies        []Policy `json:"policies"`
+	// Missing says what couldn't be read, and so isn't shown.
+	Missing []string `json:"missing,omitempty"`
+}
+
+// Manager is what can be told of the manager from outside.
+type Manager struct {
+	// Leader is the replica that acts; "" when none does.
+	Leader string `json:"leader,omitempty"`
+	// Renewed is when it last said so.
+	Renewed *metav1.Time `json:"renewed,omitempty"`
+	// Leads: it said so recently enough.
+	Leads bool `json:"leads"`
+	// Unknown: whether one leads can't be read.
+	Unknown bool `json:"unknown,omitempty"`
+	// Replicas that run and are ready, of how many; -1 where there is no Deployment or it can't be read.
+	Ready    int32 `json:"readyReplicas"`
+	Replicas int32 `json:"replicas"`
+}
+
+// Limit is a limit over all policies, and how much of it is used.
+type Limit struct {
+	Name string `json:"name"`
+	// Value as a Guardrail would have it, such as 10%.
+	Value   string `json:"value"`
+	Used    int    `json:"used"`
+	Allowed int    `json:"allowed"`
+	// Of is how many there are, where the limit is a share; 0 where it isn't.
+	Of int `json:"of,omitempty"`
+}
+
+// Policy is a row.
+type Policy struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	// Accepted and Ready are the statuses of these conditions; "" before the first look.
+	Accepted string `json:"accepted,omitempty"`
+	Ready    string `json:"ready,omitempty"`
+	// Reason of Ready.
+	Reason string `json:"reason,omitempty"`
+	// Acting tells in numbers what it does; HeldBack counts what it would do now and doesn't.
+	Acting   string `json:"acting,omitempty"`
+	HeldBack int64  `json:"heldBack"`
+	// BreakerOpen: nothing new is done until someone resets it.
+	BreakerOpen bool `json:"breakerOpen"`
+	// Outdated: the status is of an older generation.
+	Outdated bool `json:"outdated,omitempty"`
+	// Message is the one that says most: why it is rejected or stalled, else of the breaker, the limit, or Ready.
+	Message string `json:"message,omitempty"`
+
+	resource string
+}
+
+// Ref is the policy as kubectl takes it: resource.group/name.
+func (p Policy) Ref() string { return p.resource + "/" + p.Name }
+
+// Short is the policy in a table, such as conditionset/kernel-deadlock.
+func (p Policy) Short() string { return strings.ToLower(p.Kind) + "/" + p.Name }
+
+// Well says that nobody needs to look: the rules admit the policy, it is ready, no breaker is open.
+func (p Policy) Well() bool {
+	return p.Accepted == "True" && p.Ready == "True" && !p.BreakerOpen && !p.Outdated
+}
+
+// Well says that nobody needs to look.
+func (o *Overview) Well() bool {
+	return o.Manager.Leads && len(o.FrozenBy) == 0 && len(o.Missing) == 0 && !slices.ContainsFunc(o.Policies, func(p Policy) bool { return !p.Well() })
+}
+
+// Differs says whether more than the manager's sign of life is another than before.
+func (o *Overview) Differs(before *Overview) bool {
+	if before == nil {
+		return true
+	}
+	a, b := *o, *before
+	a.Manager.Renewed, b.Manager.Renewed = nil, nil
+	return !reflect.DeepEqual(a, b)
+}
+
+// Kind and APIVersion of what -o json prints.
+const (
+	Kind       = "Status"
+	APIVersion = "cli.autohealer.resourcestack.com/v1alpha1"
+)
+
+// Object is the overview for kubectl's printers.
+func (o *Overview) Object() (runtime.Object, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		return nil, fmt.Errorf("convert the status: %w", err)
+	}
+	return &unstructured.Unstructured{Object: content}, nil
+}
+
+// age of a moment in words.
+func age(t, now time.Time) string { return max(0, now.Sub(t)).Truncate(time.Second).String() + " ago" }

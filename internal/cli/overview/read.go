@@ -1,0 +1,179 @@
+package overview
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/guardrail"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+)
+
+// Reader reads a cluster.
+type Reader struct {
+	Client client.Reader
+	Clock  clock.PassiveClock
+	// ManagerNamespace and ManagerName are those of the manager's Deployment and its Lease.
+	ManagerNamespace, ManagerName string
+	// Namespace narrows namespaced kinds; "" is all.
+	Namespace string
+	// Selector narrows policies by their labels.
+	Selector labels.Selector
+}
+
+// Read looks once. What its user may not read is named as missing; an API server that doesn't answer is an error.
+func (r Reader) Read(ctx context.Context) (*Overview, error) {
+	o := &Overview{Manager: Manager{Ready: -1, Replicas: -1}, Limits: []Limit{}, Policies: []Policy{}}
+	o.APIVersion, o.Kind = APIVersion, Kind
+	for _, step := range []struct {
+		what string
+		read func(context.Context, *Overview) error
+	}{
+		{"the manager's Lease", r.lease}, {"the manager's Deployment", r.deployment}, {"policies", r.policies}, {"Guardrails and limits", r.limits},
+	} {
+		if err := step.read(ctx, o); apierrors.IsForbidden(err) {
+			o.Missing = append(o.Missing, fmt.Sprintf("%s can't be read: %s", step.what, err))
+		} else if err != nil {
+			return nil, fmt.Errorf("read %s: %w", step.what, err)
+		}
+	}
+	return o, nil
+}
+
+func (r Reader) lease(ctx context.Context, o *Overview) error {
+	lease := &coordinationv1.Lease{}
+	err := r.Client.Get(ctx, types.NamespacedName{Namespace: r.ManagerNamespace, Name: r.ManagerName}, lease)
+	o.Manager.Unknown = client.IgnoreNotFound(err) != nil
+	if err != nil || lease.Spec.RenewTime == nil || lease.Spec.HolderIdentity == nil || lease.Spec.LeaseDurationSeconds == nil {
+		return client.IgnoreNotFound(err)
+	}
+	o.Manager.Leader, o.Manager.Renewed = *lease.Spec.HolderIdentity, &metav1.Time{Time: lease.Spec.RenewTime.Time}
+	lasts := time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
+	o.Manager.Leads = o.Manager.Leader != "" && r.Clock.Since(lease.Spec.RenewTime.Time) < lasts
+	return nil
+}
+
+func (r Reader) deployment(ctx context.Context, o *Overview) error {
+	d := &appsv1.Deployment{}
+	if err := r.Client.Get(ctx, types.NamespacedName{Namespace: r.ManagerNamespace, Name: r.ManagerName}, d); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	o.Manager.Ready, o.Manager.Replicas = d.Status.ReadyReplicas, d.Status.Replicas
+	return nil
+}
+
+func (r Reader) policies(ctx context.Context, o *Overview) error {
+	for _, k := range kinds {
+		list := k.list()
+		options := client.ListOptions{LabelSelector: r.Selector}
+		if k.namespaced {
+			options.Namespace = r.Namespace
+		}
+		err := r.Client.List(ctx, list, &options)
+		switch {
+		case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
+			continue // not installed
+		case apierrors.IsForbidden(err):
+			o.Missing = append(o.Missing, fmt.Sprintf("%ss can't be read: %s", k.name, err))
+			continue
+		case err != nil:
+			return err
+		}
+		var rows []Policy
+		if err := meta.EachListItem(list, func(item runtime.Object) error {
+			rows = append(rows, k.policy(item.(client.Object)))
+			return nil
+		}); err != nil {
+			return err
+		}
+		slices.SortFunc(rows, func(a, b Policy) int {
+			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		})
+		o.Policies = append(o.Policies, rows...)
+	}
+	return nil
+}
+
+// limits counts what is used of them as the manager does, by the records on the nodes.
+func (r Reader) limits(ctx context.Context, o *Overview) error {
+	var rails v1alpha1.GuardrailList
+	if err := r.Client.List(ctx, &rails); err != nil {
+		if meta.IsNoMatchError(err) {
+			return nil
+		}
+		return err
+	}
+	declared := make([]guardrail.Declared, len(rails.Items))
+	for i := range rails.Items {
+		refused := meta.IsStatusConditionFalse(rails.Items[i].Status.Conditions, v1alpha1.ConditionAccepted)
+		declared[i] = guardrail.Declared{Guardrail: &rails.Items[i], Refused: refused}
+	}
+	policy := guardrail.Merge(limit.Builtin(), declared)
+	o.FrozenBy, o.PausedBy = policy.FrozenBy, policy.PausedBy
+	if err := r.nodes(ctx, o, policy.Limits); err != nil {
+		return err
+	}
+	return r.deletions(ctx, o, policy.Limits)
+}
+
+func (r Reader) nodes(ctx context.Context, o *Overview, limits limit.Limits) error {
+	var nodes corev1.NodeList
+	var sets v1alpha1.ConditionSetList
+	if err := r.Client.List(ctx, &nodes); err != nil {
+		return err
+	}
+	if err := r.Client.List(ctx, &sets); err != nil {
+		return err
+	}
+	at, fleet := condition.Moment{Now: r.Clock.Now()}, condition.NewFleet(limits)
+	for i := range sets.Items {
+		set, err := condition.NewSet(&sets.Items[i])
+		if err != nil {
+			set = condition.Unreadable(&sets.Items[i])
+		}
+		fleet.ObserveSet(set, condition.Frozen, nil, "", at)
+	}
+	for i := range nodes.Items {
+		fleet.ObserveNode(&nodes.Items[i], at)
+	}
+	tainted, evicting, of := fleet.TaintedNodes()
+	o.Limits = append(o.Limits,
+		Limit{Name: "maxTaintedNodes", Value: limits.MaxTaintedNodes.String(), Used: tainted, Allowed: min(of, limits.MaxTaintedNodes.Of(of)), Of: of},
+		Limit{Name: "maxEvictingNodes", Value: limits.MaxEvictingNodes.String(), Used: evicting, Allowed: min(of, limits.MaxEvictingNodes.Of(of)), Of: of})
+	return nil
+}
+
+// deletions counts those of the last minute that the configs' statuses name, which is the last 20 of each.
+func (r Reader) deletions(ctx context.Context, o *Overview, limits limit.Limits) error {
+	var configs v1alpha1.WeederConfigList
+	if err := r.Client.List(ctx, &configs); err != nil {
+		return err
+	}
+	used := 0
+	for i := range configs.Items {
+		for _, d := range configs.Items[i].Status.RecentDeletions {
+			if r.Clock.Since(d.Time.Time) < time.Minute {
+				used++
+			}
+		}
+	}
+	most := limits.MaxPodDeletionsPerMinute
+	o.Limits = append(o.Limits, Limit{Name: "maxPodDeletionsPerMinute", Value: fmt.Sprint(most), Used: used, Allowed: most})
+	return nil
+}

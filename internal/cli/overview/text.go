@@ -1,0 +1,140 @@
+package overview
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"k8s.io/cli-runtime/pkg/printers"
+)
+
+// TextOptions say how people see it.
+type TextOptions struct {
+	// Wide shows each policy's message in full, also of those that are well.
+	Wide bool
+	// Colors are for terminals.
+	Colors bool
+	Now    time.Time
+}
+
+// Text writes one screen for people.
+func (o *Overview) Text(w io.Writer, opts TextOptions) error {
+	var out strings.Builder
+	o.head(&out, opts)
+	out.WriteString("\n")
+	if err := o.table(&out, opts); err != nil {
+		return err
+	}
+	for _, p := range o.Policies {
+		if opts.Wide || p.Well() && p.HeldBack == 0 || p.Message == "" {
+			continue
+		}
+		fmt.Fprintf(&out, "\n%s: %s\n", opts.paint(yellow, p.heading()), p.Message)
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// head is what concerns all policies, the worst first.
+func (o *Overview) head(out *strings.Builder, opts TextOptions) {
+	line := func(color, text string) { out.WriteString(opts.paint(color, text) + "\n") }
+	if stopped := o.stopped(); stopped != "" {
+		line(red, stopped)
+	}
+	switch {
+	case o.Manager.Leads:
+		line(plain, o.manager(opts.Now))
+	case !o.Manager.Unknown:
+		line(red, o.manager(opts.Now))
+	}
+	for _, l := range o.Limits {
+		if l.Used >= l.Allowed {
+			line(yellow, l.text())
+		} else {
+			line(plain, l.text())
+		}
+	}
+	for _, missing := range o.Missing {
+		line(yellow, "Not shown: "+missing)
+	}
+}
+
+func (opts TextOptions) paint(color, text string) string {
+	if !opts.Colors || color == plain {
+		return text
+	}
+	return color + text + "\x1b[0m"
+}
+
+const (
+	plain  = ""
+	red    = "\x1b[31m"
+	yellow = "\x1b[33m"
+)
+
+func (o *Overview) stopped() string {
+	switch {
+	case len(o.FrozenBy) > 0:
+		return "Frozen by Guardrail " + strings.Join(o.FrozenBy, ", ") + ": nothing is done and nothing undone."
+	case len(o.PausedBy) > 0:
+		return "Paused by Guardrail " + strings.Join(o.PausedBy, ", ") + ": nothing new is done; undo goes on."
+	}
+	return ""
+}
+
+func (o *Overview) manager(now time.Time) string {
+	m := o.Manager
+	replicas := ""
+	if m.Replicas >= 0 {
+		replicas = fmt.Sprintf("; %d of %d replicas are ready", m.Ready, m.Replicas)
+	}
+	switch {
+	case m.Leads:
+		return fmt.Sprintf("Manager: %s leads, heard %s%s", m.Leader, age(m.Renewed.Time, now), replicas)
+	case m.Renewed != nil && m.Leader != "":
+		return fmt.Sprintf("Manager: none leads, so nothing is done; %s did, and was heard %s%s", m.Leader, age(m.Renewed.Time, now), replicas)
+	}
+	return "Manager: none leads, so nothing is done" + replicas
+}
+
+func (l Limit) text() string {
+	if l.Of == 0 {
+		return fmt.Sprintf("%s: %d of %d used", l.Name, l.Used, l.Allowed)
+	}
+	return fmt.Sprintf("%s: %d of %d used (%s of %d)", l.Name, l.Used, l.Allowed, l.Value, l.Of)
+}
+
+func (p Policy) heading() string {
+	if p.Namespace == "" {
+		return p.Short()
+	}
+	return p.Namespace + " " + p.Short()
+}
+
+func (o *Overview) table(w io.Writer, opts TextOptions) error {
+	if len(o.Policies) == 0 {
+		_, err := io.WriteString(w, "There are no policies.\n")
+		return err
+	}
+	table := printers.GetNewTabWriter(w)
+	headings := []string{"NAMESPACE", "POLICY", "ACCEPTED", "READY", "REASON", "BREAKER", "HELD", "DOES"}
+	if opts.Wide {
+		headings = append(headings, "MESSAGE")
+	}
+	fmt.Fprintln(table, strings.Join(headings, "\t"))
+	for _, p := range o.Policies {
+		cells := []string{p.Namespace, p.Short(), p.Accepted, p.Ready, p.Reason, "", fmt.Sprint(p.HeldBack), p.Acting}
+		if p.BreakerOpen {
+			cells[5] = "Open"
+		}
+		if p.Outdated {
+			cells[4] = strings.TrimSpace("Outdated " + p.Reason)
+		}
+		if opts.Wide {
+			cells = append(cells, strings.ReplaceAll(p.Message, "\n", " "))
+		}
+		fmt.Fprintln(table, strings.Join(cells, "\t"))
+	}
+	return table.Flush()
+}

@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"github.com/resourcestack/autohealer/internal/cli/check"
+	"github.com/resourcestack/autohealer/internal/cli/overview"
+)
+
+type statusOptions struct {
+	output        string
+	templates     genericclioptions.KubeTemplatePrintFlags
+	allNamespaces bool
+	selector      string
+	watch         bool
+}
+
+// watchEvery lies between two looks with --watch.
+const watchEvery = 2 * time.Second
+
+func (a *App) status() *cobra.Command {
+	o := &statusOptions{templates: *genericclioptions.NewKubeTemplatePrintFlags()}
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show every policy, the limits and the manager on one screen",
+		Long: `Show every policy, the limits and the manager on one screen: which policies the rules accept, what they do, what is held back and
+why, and which breakers are open; how much of the limits is used; whether a manager leads.
+
+Policies of all namespaces are shown; -n shows those of one, and cluster-scoped ones. What they do is what the manager last
+wrote into their status; the limits are counted from the records on the nodes.
+
+Exit code: 0 all is well; 1 someone should look: a policy isn't accepted or ready, a breaker is open, no manager leads,
+everything is frozen, or something could not be read; 2 the command line is wrong or the command failed.`,
+		Example: `  kubectl autohealer status
+  kubectl autohealer status -w
+  kubectl autohealer status -o jsonpath='{.policies[?(@.breakerOpen==true)].name}'`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return a.runStatus(cmd.Context(), o) },
+	}
+	formats := append([]string{"wide", "name", "json", "yaml"}, o.templates.AllowedFormats()...)
+	cmd.Flags().StringVarP(&o.output, "output", "o", "", "output format: "+strings.Join(formats, ", "))
+	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "show policies of all namespaces, also with -n")
+	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "show only policies with these labels, such as team=shop,tier!=test")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "go on, and show what changes")
+	// It fails for a flag that isn't there, and this one is.
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("selector", cobra.NoFileCompletions)
+	a.Config.AddFlags(cmd.Flags())
+	return cmd
+}
+
+func (a *App) runStatus(ctx context.Context, o *statusOptions) error {
+	selector, err := labels.Parse(o.selector)
+	if err != nil {
+		return fmt.Errorf("--selector: %w", err)
+	}
+	show, err := o.printer(a)
+	if err != nil {
+		return fmt.Errorf("--output: %w", err)
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	r := overview.Reader{Client: c, Clock: a.Clock, ManagerNamespace: check.OwnNamespace, ManagerName: managerName, Selector: selector}
+	if n := a.Config.Namespace; n != nil && !o.allNamespaces {
+		r.Namespace = *n
+	}
+	if o.watch {
+		return a.watchStatus(ctx, r, show)
+	}
+	now, err := r.Read(ctx)
+	if err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	if err := show(now, &text); err != nil {
+		return fmt.Errorf("--output: %w", err)
+	}
+	if _, err := a.Out.Write(text.Bytes()); err != nil {
+		return err
+	}
+	if !now.Well() {
+		return exitStatus(exitFound)
+	}
+	return nil
+}
+
+// watchStatus shows each change until someone ends it: on a terminal in place of what was shown, else below it.
+func (a *App) watchStatus(ctx context.Context, r overview.Reader, show printer) error {
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	var shown *overview.Overview
+	for {
+		now, err := r.Read(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && shown == nil:
+			return err
+		case err != nil: // the API server may come back
+			fmt.Fprintln(a.ErrOut, "error:", err)
+		case now.Differs(shown) || isTerminal(a.Out):
+			var text bytes.Buffer
+			if err := show(now, &text); err != nil {
+				return fmt.Errorf("--output: %w", err)
+			}
+			a.redraw(text.Bytes(), shown != nil)
+			shown = now
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+func (a *App) redraw(text []byte, again bool) {
+	switch {
+	case isTerminal(a.Out):
+		fmt.Fprint(a.Out, "\x1b[H\x1b[2J\x1b[3J")
+	case again:
+		fmt.Fprintln(a.Out)
+	}
+	_, _ = a.Out.Write(text) // nobody may be looking any more
+}
+
+// printer writes an overview in one of the formats.
+type printer func(*overview.Overview, *bytes.Buffer) error
+
+func (o *statusOptions) printer(a *App) (printer, error) {
+	switch o.output {
+	case "", "wide":
+		return func(now *overview.Overview, w *bytes.Buffer) error {
+			return now.Text(w, overview.TextOptions{Wide: o.output == "wide", Colors: wantsColors(a.Out), Now: a.Clock.Now()})
+		}, nil
+	case "name":
+		return func(now *overview.Overview, w *bytes.Buffer) error {
+			for _, p := range now.Policies {
+				fmt.Fprintln(w, p.Ref())
+			}
+			return nil
+		}, nil
+	}
+	flags := genericclioptions.PrintFlags{
+		JSONYamlPrintFlags: genericclioptions.NewJSONYamlPrintFlags(), TemplatePrinterFlags: &o.templates, OutputFormat: &o.output,
+	}
+	p, err := flags.ToPrinter()
+	if err != nil {
+		return nil, err
+	}
+	return func(now *overview.Overview, w *bytes.Buffer) error {
+		object, err := now.Object()
+		if err != nil {
+			return err
+		}
+		return p.PrintObj(object, w)
+	}, nil
+}
