@@ -17,6 +17,7 @@ func (a *App) client() (client.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the cluster: %w", err)
 	}
+	cfg.QPS = -1 // these are few requests, and whoever stops everything shouldn't wait for a turn of their own
 	known := runtime.NewScheme()
 	if err := errors.Join(scheme.AddToScheme(known), v1alpha1.AddToScheme(known)); err != nil {
 		return nil, fmt.Errorf("prepare client: %w", err)
