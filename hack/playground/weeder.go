@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,6 +37,13 @@ func (t *tour) shop(ctx context.Context) error {
 
 // weed shows what a WeederConfig does.
 func (t *tour) weed(ctx context.Context) error {
+	say("A tenant's WeederConfig acts with the rights of an account in its namespace")
+	if err := t.show(ctx, "apply", "-f", t.sample("tenant", "account.yaml")); err != nil {
+		return err
+	}
+	if err := t.awaitRights(ctx); err != nil {
+		return err
+	}
 	say("Service database goes down, and the shop's pods crash-loop for want of it (kwok obeys these labels)")
 	for _, args := range [][]string{
 		{"label", "pods", "-l", "app=database", unready + "=true"},
@@ -51,7 +59,7 @@ func (t *tour) weed(ctx context.Context) error {
 	}
 	for _, args := range [][]string{
 		{"get", "pods", "-l", "app=shop"},
-		{"apply", "-k", t.sample("tenant")},
+		{"apply", "-f", t.sample("tenant", "weederconfig.yaml")},
 		{"wait", "--for=condition=Ready", "--timeout=30s", "weederconfig/shop"},
 		{"autohealer", "plan", "-f", t.sample("tenant", "weederconfig.yaml")},
 	} {
@@ -76,6 +84,18 @@ func (t *tour) weed(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// awaitRights waits until the API server has read the account's new binding: a config that comes before is refused.
+func (t *tour) awaitRights(ctx context.Context) error {
+	return t.until(ctx, "its rights", func() (bool, error) {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:               "system:serviceaccount:default:weeder",
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "default", Verb: "delete", Resource: "pods"},
+		}}
+		err := t.Client.Create(ctx, review)
+		return review.Status.Allowed, err
+	})
 }
 
 // awaitCrashes gives the dependents once all of them crash-loop.
