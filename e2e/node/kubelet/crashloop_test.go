@@ -26,7 +26,7 @@ type crasher struct {
 	neverStarts bool
 }
 
-// crashers of every sort that a kubelet reports differently. Those that need the upstream at address recover with it.
+// crashers of every sort that a kubelet reports differently. Nothing is at address.
 func crashers(address string) []crasher {
 	need := func(name string) corev1.Container { return container(name, "need", address) }
 	quiet := container("quiet", "pause")
@@ -78,7 +78,7 @@ var _ = Describe("Pods whose upstream isn't there", Ordered, func() {
 	)
 
 	BeforeAll(func(ctx SpecContext) {
-		namespace, address = newNamespace(ctx, "crash-loops"), freeAddress()
+		namespace, address = newNamespace(ctx, "crash-loops"), newUpstream().address
 		reported, ready = record(ctx, namespace), watchReadiness(ctx, namespace)
 		wc = weeder(ctx, namespace, ending)
 		for _, o := range ending {

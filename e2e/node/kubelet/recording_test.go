@@ -12,16 +12,14 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// revision is a pod as the API server told of it, from when until when.
+// revision is a pod as the API server told of it, and when.
 type revision struct {
-	at    time.Time
-	until time.Time
-	kind  watch.EventType
-	pod   *corev1.Pod
+	at   time.Time
+	kind watch.EventType
+	pod  *corev1.Pod
 }
 
 // recording has every revision of a namespace's pods, in order.
@@ -56,7 +54,7 @@ func (r *recording) follow(events watch.Interface) {
 		pod, ok := event.Object.(*corev1.Pod)
 		r.mu.Lock()
 		if ok {
-			r.revisions = append(r.revisions, revision{at: now, kind: event.Type, pod: pod})
+			r.revisions = append(r.revisions, revision{now, event.Type, pod})
 		} else {
 			r.broke = fmt.Errorf("the watch said %v", event.Object)
 		}
@@ -64,24 +62,17 @@ func (r *recording) follow(events watch.Interface) {
 	}
 }
 
-// of gives the revisions of an app's pods up to now; a pod's last one is true until now.
+// of gives the revisions of an app's pods up to now.
 func (r *recording) of(app string) []revision {
 	GinkgoHelper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	Expect(r.broke).NotTo(HaveOccurred())
 	var found []revision
-	last := map[types.UID]int{}
 	for _, revision := range r.revisions {
-		if revision.pod.Labels["app"] != app {
-			continue
+		if revision.pod.Labels["app"] == app {
+			found = append(found, revision)
 		}
-		if before, known := last[revision.pod.UID]; known {
-			found[before].until = revision.at
-		}
-		revision.until = time.Now()
-		last[revision.pod.UID] = len(found)
-		found = append(found, revision)
 	}
 	return found
 }

@@ -1,7 +1,6 @@
 // The program of every container on a test's node. What it does is its first argument:
 //
 //	pause         nothing, until it is told to end: the sandbox of each pod
-//	listen ADDR   listen on a TCP address: an upstream
 //	need ADDR     connect to an upstream, and exit with 1 when it isn't there or goes away: a dependent
 //	exit CODE     exit at once
 package main
@@ -32,8 +31,6 @@ func run(ctx context.Context, args []string) error {
 	case len(args) == 1 && args[0] == "pause":
 		<-ctx.Done()
 		return nil
-	case len(args) == 2 && args[0] == "listen":
-		return listen(ctx, args[1])
 	case len(args) == 2 && args[0] == "need":
 		return need(ctx, args[1])
 	case len(args) == 2 && args[0] == "exit":
@@ -44,28 +41,6 @@ func run(ctx context.Context, args []string) error {
 		os.Exit(code)
 	}
 	return fmt.Errorf("don't know what to do with %q", args)
-}
-
-func listen(ctx context.Context, address string) error {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
-	if err != nil {
-		return err
-	}
-	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
-	fmt.Println("listening on", address)
-	for {
-		conn, err := listener.Accept()
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		go func() { // held open, so that the other side notices when this one goes
-			defer func() { _ = conn.Close() }()
-			_, _ = io.Copy(io.Discard, conn)
-		}()
-	}
 }
 
 func need(ctx context.Context, address string) error {
