@@ -9,8 +9,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-
-	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
 var _ = Describe("A window", Serial, func() {
@@ -29,7 +27,7 @@ var _ = Describe("A window", Serial, func() {
 		}
 		create(ctx, wc)
 		Expect(activeWindows(ctx, wc)()).To(BeZero())
-		time.Sleep(moment) // what the start of this spec caused is over
+		quiet(ctx) // what the start of this spec caused is over
 		asked, running := proxy.snapshot(), goroutines(ctx)
 
 		for i := range services {
@@ -44,27 +42,14 @@ var _ = Describe("A window", Serial, func() {
 		Expect(goroutines(ctx) - running).To(BeNumerically("<", services/5))
 
 		By("idle, with all of them open, it asks for nothing")
-		time.Sleep(moment)
+		quiet(ctx)
 		asked = proxy.snapshot()
 		Consistently(func() map[string]int { return proxy.since(asked) }).WithTimeout(5 * time.Second).Should(BeEmpty())
 	})
 })
 
-var _ = Describe("Live rules", func() {
-	DescribeTable("refuse what the cluster shows to be dangerous", func(ctx SpecContext, prepare func(context.Context, shop) *v1alpha1.WeederConfig, rule string) {
-		s := newShop(ctx)
-		wc := prepare(ctx, s)
-		Eventually(func() error { return h.Client.Create(ctx, wc.DeepCopy(), dryRun) }).Should(MatchError(ContainSubstring(rule)))
-	},
-		Entry("a Service's own pods", func(ctx context.Context, s shop) *v1alpha1.WeederConfig {
-			s.upstream(ctx, "etcd")
-			return s.weeder("own", "etcd", "etcd")
-		}, "weederconfig/selects-own-pods: 1 pods are selected as dependents of a Service that they are themselves behind"),
-		Entry("a cycle over two configs", func(ctx context.Context, s shop) *v1alpha1.WeederConfig {
-			s.upstream(ctx, "etcd")
-			s.upstream(ctx, "api")
-			create(ctx, s.weeder("first", "etcd", "api"))
-			return s.weeder("second", "api", "etcd")
-		}, "api → etcd → api"),
-	)
-})
+// quiet waits until the manager has nothing more to ask for a moment.
+func quiet(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(proxy.quiet).WithContext(ctx).Should(BeNumerically(">", moment))
+}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"syscall"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -29,12 +30,13 @@ func startManager(ctx context.Context) {
 
 // act is a line of the manager's audit trail.
 type act struct {
-	ID        string `json:"act"`
-	Verb      string `json:"verb"`
-	Namespace string `json:"policyNamespace"`
-	TargetUID string `json:"targetUID"`
-	Owner     string `json:"owner"`
-	Repeat    bool   `json:"repeat"`
+	At        time.Time `json:"time"`
+	ID        string    `json:"act"`
+	Verb      string    `json:"verb"`
+	Namespace string    `json:"policyNamespace"`
+	TargetUID string    `json:"targetUID"`
+	Owner     string    `json:"owner"`
+	Repeat    bool      `json:"repeat"`
 }
 
 // acts are the lines of the audit trail about a namespace's configs.

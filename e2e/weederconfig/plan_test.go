@@ -20,7 +20,7 @@ import (
 var _ = Describe("kubectl autohealer", func() {
 	It("foretells what the manager then does, live and from a file", func(ctx SpecContext) {
 		s := newShop(ctx)
-		s.upstream(ctx, "database")
+		s.upstream(ctx, "database", 1)
 		s.deploy(ctx, "cart", 2, nil)
 		s.allow(ctx, "powerless")
 		wc := s.weeder("foretold", "database", "cart")
@@ -49,7 +49,7 @@ var _ = Describe("kubectl autohealer", func() {
 		wc.Spec.ServiceAccountName = ""
 		writeManifest(file, wc)
 		create(ctx, wc)
-		settled(ctx, wc)
+		Expect(activeWindows(ctx, wc)()).To(BeZero())
 		s.down(ctx, "database")
 		s.fail(ctx, "cart")
 		code, output = plugin(ctx, "plan", "-f", file)

@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -24,12 +25,15 @@ import (
 	"github.com/resourcestack/autohealer/e2e/harness"
 )
 
-// countingProxy stands between the manager and the API server and counts what is asked.
+// countingProxy stands between the manager and the API server, counts what is asked, and can hold back watches and requests.
 type countingProxy struct {
 	server *httptest.Server
 
-	mu    sync.Mutex
-	asked map[string]int // needs mu; by verb and resource
+	mu      sync.Mutex
+	asked   map[string]int // needs mu, as all below; by verb and resource
+	last    time.Time      // of what was asked
+	stalled map[string]chan struct{}
+	before  func(*http.Request)
 }
 
 func startProxy() *countingProxy {
@@ -39,11 +43,17 @@ func startProxy() *countingProxy {
 	trusted := x509.NewCertPool()
 	Expect(trusted.AppendCertsFromPEM(h.CACert)).To(BeTrue())
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}, ForceAttemptHTTP2: true}
-	p := &countingProxy{asked: map[string]int{}}
+	p := &countingProxy{asked: map[string]int{}, stalled: map[string]chan struct{}{}}
 	p.server = httptest.NewUnstartedServer(&httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			p.count(r.In)
 			r.SetURL(target)
+		},
+		ModifyResponse: func(r *http.Response) error {
+			if r.Request.URL.Query().Get("watch") == "true" {
+				r.Body = &watched{ReadCloser: r.Body, gate: func() <-chan struct{} { return p.gate(resourceOf(r.Request.URL.Path)) }}
+			}
+			return nil
 		},
 		Transport:     transport,
 		FlushInterval: -1, // a watch's events must not wait
@@ -63,9 +73,70 @@ func (p *countingProxy) count(r *http.Request) {
 	if r.URL.Query().Get("watch") == "true" {
 		verb = "WATCH"
 	}
+	what := verb + " " + resourceOf(r.URL.Path)
+	p.mu.Lock()
+	p.asked[what]++
+	if !goesOn(what) {
+		p.last = time.Now()
+	}
+	before := p.before
+	p.mu.Unlock()
+	if before != nil {
+		before(r)
+	}
+}
+
+// goesOn: Events and leases are written whatever happens.
+func goesOn(what string) bool {
+	return strings.HasSuffix(what, " events") || strings.Contains(what, "leases")
+}
+
+// quiet is for how long nothing was asked.
+func (p *countingProxy) quiet() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.asked[verb+" "+resourceOf(r.URL.Path)]++
+	return time.Since(p.last)
+}
+
+// beforeEach has f called before each request goes on; nil calls nobody.
+func (p *countingProxy) beforeEach(f func(*http.Request)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.before = f
+}
+
+// stall lets watches of a resource tell nothing more until resume, without ending them.
+func (p *countingProxy) stall(resource string) (resume func()) {
+	gate := make(chan struct{})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stalled[resource] = gate
+	return sync.OnceFunc(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.stalled, resource)
+		close(gate)
+	})
+}
+
+func (p *countingProxy) gate(resource string) <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stalled[resource]
+}
+
+// watched is the body of a watch that can be held back.
+type watched struct {
+	io.ReadCloser
+	gate func() <-chan struct{}
+}
+
+func (w *watched) Read(into []byte) (int, error) {
+	n, err := w.ReadCloser.Read(into)
+	if gate := w.gate(); gate != nil && err == nil {
+		<-gate
+	}
+	return n, err
 }
 
 // resourceOf is a path's resource with its subresource, without group, namespace and name.
@@ -92,7 +163,7 @@ func resourceOf(path string) string {
 func (p *countingProxy) since(before map[string]int) map[string]int {
 	more := map[string]int{}
 	for what, n := range p.snapshot() {
-		if d := n - before[what]; d > 0 && !strings.HasSuffix(what, " events") && !strings.Contains(what, "leases") {
+		if d := n - before[what]; d > 0 && !goesOn(what) {
 			more[what] = d
 		}
 	}

@@ -8,28 +8,21 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
-// settled waits until the app has been Ready for longer than a watchDuration: a config created earlier would find a fresh
-// recovery.
-func settled(ctx context.Context, wc *v1alpha1.WeederConfig) {
-	GinkgoHelper()
-	Eventually(activeWindows(ctx, wc)).WithTimeout(time.Minute).Should(BeZero())
-}
-
 var _ = Describe("A recovery", func() {
 	It("restarts what crash-looped meanwhile, as in the seed's timeline", func(ctx SpecContext) {
 		s := newShop(ctx)
-		s.serve(ctx, "etcd")
-		s.deploy(ctx, "etcd", 3, nil)
+		s.upstream(ctx, "etcd", 3)
 		s.deploy(ctx, "apiserver", 2, nil)
 		wc := s.weeder("timeline", "etcd", "apiserver")
 		wc.Spec.WatchDuration = "5s"
 		create(ctx, wc)
-		settled(ctx, wc)
+		Expect(activeWindows(ctx, wc)()).To(BeZero())
 		before := s.uids(ctx, "apiserver")
 
 		By("t=0: all etcd pods go down")
@@ -55,28 +48,46 @@ var _ = Describe("A recovery", func() {
 		Eventually(s.events).WithContext(ctx).WithArguments("ServiceRecovered").Should(HaveKey("Service"))
 	})
 
+	It("restarts at once more than a status has room to name", func(ctx SpecContext) {
+		const many = 30
+		s := newShop(ctx)
+		s.upstream(ctx, "etcd", 1)
+		s.deploy(ctx, "api", many, nil)
+		wc := s.weeder("many", "etcd", "api")
+		create(ctx, wc)
+		s.down(ctx, "etcd")
+		s.fail(ctx, "api")
+		s.up(ctx, "etcd")
+		Eventually(deleted(ctx, wc)).Should(BeEquivalentTo(many))
+		Eventually(s.crashing).WithContext(ctx).WithArguments("api").Should(BeZero())
+		Expect(s.acts()).To(HaveLen(many))
+		st, err := status(ctx, wc)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(st.RecentDeletions).To(HaveLen(20))
+	})
+
 	It("opens a window that lasts exactly watchDuration", func(ctx SpecContext) {
 		s := newShop(ctx)
-		s.upstream(ctx, "etcd")
+		s.upstream(ctx, "etcd", 1)
 		s.deploy(ctx, "early", 1, nil)
 		s.deploy(ctx, "late", 1, nil)
 		wc := s.weeder("exact", "etcd", "early", "late")
-		wc.Spec.WatchDuration = "5s"
+		wc.Spec.WatchDuration = "8s"
 		create(ctx, wc)
-		settled(ctx, wc)
+		Expect(activeWindows(ctx, wc)()).To(BeZero())
 		s.down(ctx, "etcd")
 		s.up(ctx, "etcd")
 		Eventually(activeWindows(ctx, wc)).Should(BeEquivalentTo(1))
 		st, err := status(ctx, wc)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(st.Windows).To(HaveLen(1))
-		Expect(st.Windows[0].Until.Sub(st.Windows[0].Time.Time)).To(Equal(5 * time.Second))
+		Expect(st.Windows[0].Until.Sub(st.Windows[0].Time.Time)).To(Equal(8 * time.Second))
 
 		By("who begins to crash-loop in it is deleted")
 		early := s.uids(ctx, "early")
 		s.label(ctx, "early", crash, true)
 		Eventually(s.uids).WithContext(ctx).WithArguments("early").Should(And(HaveLen(1), Not(Equal(early))))
-		Eventually(activeWindows(ctx, wc)).WithTimeout(10 * time.Second).Should(BeZero())
+		Eventually(activeWindows(ctx, wc)).WithTimeout(15 * time.Second).Should(BeZero())
 		Expect(time.Now()).To(BeTemporally(">=", st.Windows[0].Until.Time))
 		Expect(time.Now()).To(BeTemporally("<", st.Windows[0].Until.Add(4*time.Second)), "a second for the cut to seconds, one for the status' pace")
 
@@ -88,12 +99,12 @@ var _ = Describe("A recovery", func() {
 
 	It("begins the window anew when it comes again", func(ctx SpecContext) {
 		s := newShop(ctx)
-		s.upstream(ctx, "etcd")
+		s.recovered(ctx, "etcd")
 		wc := s.weeder("again", "etcd", "api")
 		wc.Spec.WatchDuration = "20s"
 		Expect(h.Client.Create(ctx, wc)).To(Succeed())
 		first := s.recoveredAt(ctx, wc, time.Time{})
-		time.Sleep(1100 * time.Millisecond) // recoveries are told to the second
+		Eventually(time.Now).Should(BeTemporally(">=", first.Add(time.Second)), "recoveries are told to the second")
 		s.down(ctx, "etcd")
 		s.up(ctx, "etcd")
 		second := s.recoveredAt(ctx, wc, first)
@@ -105,12 +116,12 @@ var _ = Describe("A recovery", func() {
 
 	It("is none when a Service turns notReady, is deleted or scaled to zero", func(ctx SpecContext) {
 		s := newShop(ctx)
-		s.upstream(ctx, "etcd")
+		s.upstream(ctx, "etcd", 1)
 		s.deploy(ctx, "api", 1, nil)
 		wc := s.weeder("nothing", "etcd", "api")
 		wc.Spec.WatchDuration = "3s"
 		create(ctx, wc)
-		settled(ctx, wc)
+		Expect(activeWindows(ctx, wc)()).To(BeZero())
 		st, err := status(ctx, wc)
 		Expect(err).NotTo(HaveOccurred())
 		last := st.LastTriggered
@@ -156,14 +167,44 @@ var _ = Describe("A recovery", func() {
 		Consistently(activeWindows(ctx, wc)).WithTimeout(moment).Should(BeZero(), "it was Ready before")
 	})
 
+	It("lets its window go on after kill -9, to the same end", func(ctx SpecContext) {
+		s := newShop(ctx)
+		s.upstream(ctx, "etcd", 1)
+		s.deploy(ctx, "early", 1, nil)
+		s.deploy(ctx, "late", 1, nil)
+		wc := s.weeder("goes-on", "etcd", "early", "late")
+		wc.Spec.MaxDeletionsPerWatch = ptr.To[int32](2)
+		create(ctx, wc)
+		s.down(ctx, "etcd")
+		s.fail(ctx, "early")
+		s.up(ctx, "etcd")
+		Eventually(deleted(ctx, wc)).Should(BeEquivalentTo(1))
+		Eventually(activeWindows(ctx, wc)).Should(BeEquivalentTo(1))
+		before, err := status(ctx, wc)
+		Expect(err).NotTo(HaveOccurred())
+		killManager()
+		late := s.uids(ctx, "late")
+		s.fail(ctx, "late")
+		startManager(ctx)
+		Eventually(s.uids).WithContext(ctx).WithArguments("late").Should(And(HaveLen(1), Not(Equal(late))))
+		Eventually(deleted(ctx, wc)).Should(BeEquivalentTo(2))
+		after, err := status(ctx, wc)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(after.Windows).To(HaveLen(1))
+		Expect(after.Windows[0].Until.Time).To(BeTemporally("~", before.Windows[0].Until.Time, 2*time.Second), "now by when the pod turned ready, which is told to the second")
+		By("whose budget is spent")
+		s.label(ctx, "late", crash, true)
+		Eventually(skipped(ctx, wc, "MaxDeletionsPerWatch")).Should(BeEquivalentTo(1))
+	})
+
 	It("is noticed on start when it came while the manager was down", func(ctx SpecContext) {
 		s := newShop(ctx)
-		s.upstream(ctx, "etcd")
+		s.upstream(ctx, "etcd", 1)
 		s.deploy(ctx, "api", 1, nil)
 		wc := s.weeder("missed", "etcd", "api")
 		wc.Spec.WatchDuration = "15s"
 		create(ctx, wc)
-		settled(ctx, wc)
+		Expect(activeWindows(ctx, wc)()).To(BeZero())
 		s.down(ctx, "etcd")
 		s.fail(ctx, "api")
 		before := s.uids(ctx, "api")

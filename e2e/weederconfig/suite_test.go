@@ -4,17 +4,24 @@ package weederconfig
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/harness"
+	"github.com/resourcestack/autohealer/e2e/oracle"
+	"github.com/resourcestack/autohealer/internal/guard"
 )
 
 func TestWeederConfigs(t *testing.T) {
@@ -22,10 +29,24 @@ func TestWeederConfigs(t *testing.T) {
 	RunSpecs(t, "WeederConfigs act")
 }
 
+// lag is how long after a change the manager may still act by what was before: generous on a busy machine, and short of what
+// the windows, cooldowns and pauses of these specs last.
+const lag = 2 * time.Second
+
 var (
-	h     *harness.Harness
-	proxy *countingProxy
+	h        *harness.Harness
+	proxy    *countingProxy
+	watching *oracle.Oracle
+	reported int // violations that an earlier spec has failed with
 )
+
+// Whatever a spec asserts, no pod may have been deleted against the invariants while it ran.
+var _ = AfterEach(func(ctx SpecContext) {
+	violations := watching.Check(ctx)
+	fresh := violations[min(reported, len(violations)):]
+	reported = len(violations)
+	Expect(fresh).To(BeEmpty(), "the oracle saw invariants broken")
+}, NodeTimeout(time.Minute))
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	EnforceDefaultTimeoutsWhenUsingContexts()
@@ -38,11 +59,42 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(func() { Expect(h.Stop()).To(Succeed()) })
 	_, err = h.AddNodes(ctx, 3, cluster.NodeOptions{})
 	Expect(err).NotTo(HaveOccurred())
+	watching, err = oracle.Attach(ctx, h.Cluster, oracle.Options{
+		Kinds: []oracle.Kind{oracle.WeederConfigs{}}, Guardrails: true, Lag: lag, Admissible: admissible(),
+	})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { watching.Stop() })
 	proxy = startProxy()
 	Expect(h.StartManager(ctx, "--kubeconfig="+proxy.kubeconfig(ctx))).To(Succeed())
 	// Most specs delete more pods a minute, together, than the built-in limit allows.
 	liftLimit(ctx)
 })
+
+// admissible asks the built-in rules over the config itself. What accounts may do the oracle knows by itself.
+func admissible() func(*unstructured.Unstructured) error {
+	rules, err := guard.New(guard.Options{OwnNamespace: harness.Namespace, Authorizer: anything{}})
+	Expect(err).NotTo(HaveOccurred())
+	return func(policy *unstructured.Unstructured) error {
+		if policy.GetKind() != "WeederConfig" {
+			return nil
+		}
+		wc := &v1alpha1.WeederConfig{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(policy.Object, wc); err != nil {
+			return fmt.Errorf("read the config: %w", err)
+		}
+		if _, verdict := guard.Admit(context.Background(), rules, wc); !verdict.Allowed {
+			return errors.New(verdict.Message())
+		}
+		return nil
+	}
+}
+
+// anything is allowed to everybody.
+type anything struct{}
+
+func (anything) Authorize(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+	return authorizer.DecisionAllow, "", nil
+}
 
 func liftLimit(ctx context.Context) {
 	GinkgoHelper()

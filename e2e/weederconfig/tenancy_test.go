@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -13,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
 func clientKey(namespace, name string) types.NamespacedName {
@@ -20,7 +21,7 @@ func clientKey(namespace, name string) types.NamespacedName {
 }
 
 var _ = Describe("A tenant", Serial, func() {
-	It("can't have deleted what its account may not delete", func(ctx SpecContext) {
+	It("can't have deleted what its account, or a rule, doesn't let it delete", func(ctx SpecContext) {
 		s := newShop(ctx)
 		Expect(h.Client.Delete(ctx, &rbacv1.RoleBinding{ObjectMeta: named(s.namespace, "default")})).To(Succeed())
 		wc := s.weeder("tenant", "etcd", "api")
@@ -28,27 +29,29 @@ var _ = Describe("A tenant", Serial, func() {
 			MatchError(ContainSubstring("weederconfig/account-may-not-delete: ServiceAccount default may not delete pods in namespace " + s.namespace)))
 
 		By("stored past webhook and policy, it does nothing")
-		s.upstream(ctx, "etcd")
+		s.recovered(ctx, "etcd")
 		s.deploy(ctx, "api", 1, map[string]string{crash: "true"})
 		before := s.uids(ctx, "api")
-		withoutGates(ctx, func() { Expect(h.Client.Create(ctx, wc)).To(Succeed()) })
+		entitled := newShop(ctx)
+		entitled.recovered(ctx, "etcd")
+		entitled.deploy(ctx, "api", 1, map[string]string{crash: "true"})
+		others, careless := entitled.uids(ctx, "api"), entitled.weeder("careless", "etcd")
+		selecting(expressions("NotIn", "main"))(&careless.Spec)
+		withoutGates(ctx, func() {
+			for _, config := range []*v1alpha1.WeederConfig{wc, careless} {
+				Eventually(func() error { return h.Client.Create(ctx, config) }).Should(Succeed(), "as soon as the API server knows that the gates are gone")
+			}
+		})
 		Eventually(func() metav1.Condition { return condition(ctx, wc, "Accepted") }).Should(And(
 			HaveField("Status", metav1.ConditionFalse), HaveField("Message", ContainSubstring("may not delete pods"))))
 		Consistently(s.uids).WithContext(ctx).WithArguments("api").WithTimeout(moment).Should(Equal(before))
 		Eventually(skipped(ctx, wc, "Forbidden")).Should(BeEquivalentTo(1))
-	})
 
-	It("loses with its account's rights what it could do", func(ctx SpecContext) {
-		s := newShop(ctx)
-		s.upstream(ctx, "etcd")
-		wc := s.weeder("revoked", "etcd", "api")
-		wc.Spec.WatchDuration = "10m"
-		create(ctx, wc)
-		Expect(h.Client.Delete(ctx, &rbacv1.RoleBinding{ObjectMeta: named(s.namespace, "default")})).To(Succeed())
-		Eventually(func() metav1.Condition { return condition(ctx, wc, "Accepted") }).WithTimeout(2*time.Minute).Should(
-			HaveField("Status", metav1.ConditionFalse), "an answer is believed for a minute")
-		s.deploy(ctx, "api", 1, map[string]string{crash: "true"})
-		Consistently(s.acts).WithTimeout(moment).Should(BeEmpty())
+		By("nor does one that the rules refuse for what it selects")
+		Eventually(func() metav1.Condition { return condition(ctx, careless, "Accepted") }).Should(And(
+			HaveField("Status", metav1.ConditionFalse), HaveField("Message", ContainSubstring("negative-pod-selector"))))
+		Eventually(skipped(ctx, careless, "NotAdmitted")).Should(BeNumerically(">=", 1))
+		Expect(entitled.uids(ctx, "api")).To(Equal(others))
 	})
 })
 

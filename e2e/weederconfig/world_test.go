@@ -3,7 +3,6 @@ package weederconfig
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -39,12 +38,16 @@ func newShop(ctx context.Context) shop {
 	s := shop{fmt.Sprintf("shop-%d", shops)}
 	Expect(h.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}})).To(Succeed())
 	s.allow(ctx, "default", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"delete"}})
-	DeferCleanup(func(ctx context.Context) {
-		Expect(h.Client.DeleteAllOf(ctx, &v1alpha1.WeederConfig{}, client.InNamespace(s.namespace))).To(Succeed())
-		Expect(h.Client.DeleteAllOf(ctx, &appsv1.Deployment{}, client.InNamespace(s.namespace))).To(Succeed())
-		Expect(h.Client.DeleteAllOf(ctx, &appsv1.StatefulSet{}, client.InNamespace(s.namespace))).To(Succeed())
-	})
+	DeferCleanup(s.clear)
 	return s
+}
+
+// clear ends what a spec would leave at work.
+func (s shop) clear(ctx context.Context) {
+	GinkgoHelper()
+	for _, kind := range []client.Object{&v1alpha1.WeederConfig{}, &appsv1.Deployment{}} {
+		Expect(h.Client.DeleteAllOf(ctx, kind, client.InNamespace(s.namespace))).To(Succeed())
+	}
 }
 
 func named(namespace, name string) metav1.ObjectMeta {
@@ -60,18 +63,6 @@ func (s shop) allow(ctx context.Context, account string, rules ...rbacv1.PolicyR
 		ObjectMeta: named(s.namespace, account), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: account},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: s.namespace, Name: account}},
 	})).To(Succeed())
-}
-
-func podTemplate(app string, labels map[string]string) corev1.PodTemplateSpec {
-	all := map[string]string{"app": app}
-	maps.Copy(all, labels)
-	return corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: all},
-		Spec: corev1.PodSpec{
-			Containers:                    []corev1.Container{{Name: "main", Image: "example.com/none"}},
-			TerminationGracePeriodSeconds: new(int64),
-		},
-	}
 }
 
 // deploy makes a Deployment of an app and waits for its pods.
@@ -95,11 +86,26 @@ func (s shop) serve(ctx context.Context, app string) {
 	}})).To(Succeed())
 }
 
-// upstream is an app with a Service that has been Ready for longer than any watchDuration in these tests.
-func (s shop) upstream(ctx context.Context, app string) {
+// recovered is an app with a Service that turned Ready just now: a config that comes next finds a recovery.
+func (s shop) recovered(ctx context.Context, app string) {
 	GinkgoHelper()
 	s.serve(ctx, app)
 	s.deploy(ctx, app, 1, nil)
+}
+
+// upstream is an app with a Service that has been Ready for an hour, longer than any watchDuration.
+func (s shop) upstream(ctx context.Context, app string, replicas int32) {
+	GinkgoHelper()
+	s.deploy(ctx, app, replicas, nil)
+	for _, pod := range s.pods(ctx, app) {
+		before := pod.DeepCopy()
+		for i := range pod.Status.Conditions {
+			pod.Status.Conditions[i].LastTransitionTime = metav1.NewTime(time.Now().Add(-time.Hour))
+		}
+		Expect(h.Client.Status().Patch(ctx, &pod, client.MergeFrom(before))).To(Succeed())
+	}
+	s.serve(ctx, app)
+	Eventually(s.readyEndpoints).WithContext(ctx).WithArguments(app).Should(BeEquivalentTo(replicas))
 }
 
 func (s shop) pods(ctx context.Context, app string) []corev1.Pod {
@@ -257,4 +263,4 @@ func skipped(ctx context.Context, wc *v1alpha1.WeederConfig, reason string) func
 }
 
 // moment is long enough for the manager to do what it does at once.
-const moment = 2 * time.Second
+const moment = time.Second
