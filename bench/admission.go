@@ -61,7 +61,10 @@ func (b *bench) admission(ctx context.Context) error {
 	if err := b.closedLoop(ctx, asker); err != nil {
 		return err
 	}
-	return b.openLoop(ctx, asker)
+	if err := b.openLoop(ctx, asker); err != nil {
+		return err
+	}
+	return b.flood(ctx, asker)
 }
 
 // closedLoop sends requests back to back, a few at once.

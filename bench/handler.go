@@ -1,38 +1,31 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
+	"io/fs"
 	"strconv"
+	"testing/fstest"
 	"time"
 
-	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/utils/clock"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	"sigs.k8s.io/yaml"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/guard/catalog"
 	"github.com/resourcestack/autohealer/internal/kube"
-	"github.com/resourcestack/autohealer/webhooks"
 )
 
 // noop is what a webhook of controller-runtime costs that decides nothing: the reference for ours.
@@ -42,8 +35,45 @@ func noop() *admission.Webhook {
 	})}
 }
 
-// handlerOver is our webhook over facts of so many nodes and sets, in memory.
-func handlerOver(nodes, sets int) (*admission.Webhook, *guard.Guard, error) {
+// guardOver judges by a folder of catalogues over facts of so many nodes and sets, in memory.
+func guardOver(catalogues fs.FS, nodes, sets int) (*guard.Guard, error) {
+	facts, err := factsOf(nodes, sets)
+	if err != nil {
+		return nil, err
+	}
+	rules, err := guard.NewFrom(guard.Options{
+		Facts: facts, Planners: map[string]guard.Planner{"ConditionSet": guard.PlannerOf(facts.PreviewConditionSet)},
+	}, catalogues)
+	if err != nil {
+		return nil, fmt.Errorf("make a guard: %w", err)
+	}
+	return rules, nil
+}
+
+// catalogueOf has n rules over ConditionSets: the built-in ones, in turn, under new names.
+func catalogueOf(n int) (fs.FS, error) {
+	const file = "conditionset.yaml"
+	text, err := catalog.FS.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the rules: %w", err)
+	}
+	var c guard.Catalogue
+	if err := yaml.Unmarshal(text, &c); err != nil {
+		return nil, fmt.Errorf("read the rules: %w", err)
+	}
+	builtin := c.Rules
+	c.Rules = make([]guard.Rule, n)
+	for i := range c.Rules {
+		c.Rules[i] = builtin[i%len(builtin)]
+		c.Rules[i].ID, c.Rules[i].Tests = fmt.Sprintf("conditionset/rule-%d", i), nil
+	}
+	if text, err = yaml.Marshal(c); err != nil {
+		return nil, fmt.Errorf("write rules: %w", err)
+	}
+	return fstest.MapFS{file: {Data: text}}, nil
+}
+
+func factsOf(nodes, sets int) (*kube.Facts, error) {
 	now := time.Now()
 	facts := &kube.Facts{
 		Fleet: condition.NewFleet(limit.Builtin()), Yard: weed.NewYard(limit.Builtin(), ""),
@@ -55,7 +85,7 @@ func handlerOver(nodes, sets int) (*admission.Webhook, *guard.Guard, error) {
 		cs.UID, cs.Generation = types.UID(fmt.Sprintf("set-%d", i)), 1
 		set, err := condition.NewSet(cs)
 		if err != nil {
-			return nil, nil, fmt.Errorf("read %s: %w", cs.Name, err)
+			return nil, fmt.Errorf("read %s: %w", cs.Name, err)
 		}
 		facts.Fleet.ObserveSet(set, condition.Active, nil, "", at)
 	}
@@ -67,13 +97,7 @@ func handlerOver(nodes, sets int) (*admission.Webhook, *guard.Guard, error) {
 	facts.Fleet.MarkSynced(at)
 	facts.Yard.MarkSynced(weed.Moment(at))
 	facts.Heard()
-	rules, err := guard.New(guard.Options{
-		Facts: facts, Planners: map[string]guard.Planner{"ConditionSet": guard.PlannerOf(facts.PreviewConditionSet)},
-	})
-	if err != nil {
-		return nil, nil, fmt.Errorf("make a guard: %w", err)
-	}
-	return webhooks.New(rules), rules, nil
+	return facts, nil
 }
 
 // reportingNode reports what the nodes of the scenarios do; one in a hundred matches a set.
@@ -111,82 +135,4 @@ func review() ([]byte, error) {
 			Object:   runtime.RawExtension{Raw: object},
 		},
 	})
-}
-
-// server serves webhooks as a manager does, over TLS, in this program.
-type server struct {
-	url    string
-	ca     []byte
-	client *http.Client
-}
-
-// serve serves until ctx ends.
-func serve(ctx context.Context, hooks map[string]http.Handler) (*server, error) {
-	logf.SetLogger(logr.Discard())
-	certificate, key, err := certutil.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
-	if err != nil {
-		return nil, fmt.Errorf("make a certificate: %w", err)
-	}
-	pair, err := tls.X509KeyPair(certificate, key)
-	if err != nil {
-		return nil, fmt.Errorf("make a certificate: %w", err)
-	}
-	port, err := freePort()
-	if err != nil {
-		return nil, err
-	}
-	s := webhook.NewServer(webhook.Options{Host: "127.0.0.1", Port: port, TLSOpts: []func(*tls.Config){func(c *tls.Config) {
-		c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &pair, nil }
-	}}})
-	for path, hook := range hooks {
-		s.Register(path, hook)
-	}
-	failed := make(chan error, 1)
-	go func() { failed <- s.Start(ctx) }()
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(certificate)
-	served := &server{url: "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), ca: certificate, client: &http.Client{
-		Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots}},
-	}}
-	for s.StartedChecker()(nil) != nil {
-		select {
-		case err := <-failed:
-			return nil, fmt.Errorf("serve webhooks: %w", err)
-		default:
-		}
-		if err := pause(ctx, 10*time.Millisecond); err != nil {
-			return nil, err
-		}
-	}
-	return served, nil
-}
-
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	return listener.Addr().(*net.TCPAddr).Port, listener.Close()
-}
-
-// ask sends one review and makes sure that it is allowed.
-func (s *server) ask(ctx context.Context, path string, body []byte) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+path, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := s.client.Do(request)
-	if err != nil {
-		return fmt.Errorf("ask %s: %w", path, err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	answer, err := io.ReadAll(response.Body)
-	if err != nil {
-		return fmt.Errorf("read the answer of %s: %w", path, err)
-	}
-	if !bytes.Contains(answer, []byte(`"allowed":true`)) {
-		return fmt.Errorf("%s answers %s", path, answer)
-	}
-	return nil
 }

@@ -9,6 +9,9 @@ import (
 
 	"github.com/go-logr/logr"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/resourcestack/autohealer/internal/guard/catalog"
+	"github.com/resourcestack/autohealer/webhooks"
 )
 
 func post(tb testing.TB, hook http.Handler, body []byte) {
@@ -38,11 +41,11 @@ func BenchmarkHandler(b *testing.B) {
 	}
 	run("no-op", noop())
 	for _, f := range []struct{ nodes, sets int }{{10, 10}, {5000, 10}, {10, 10000}} {
-		hook, _, err := handlerOver(f.nodes, f.sets)
+		rules, err := guardOver(catalog.FS, f.nodes, f.sets)
 		if err != nil {
 			b.Fatal(err)
 		}
-		run(fmt.Sprintf("nodes=%d,sets=%d", f.nodes, f.sets), hook)
+		run(fmt.Sprintf("nodes=%d,sets=%d", f.nodes, f.sets), webhooks.New(rules))
 	}
 }
 
@@ -54,10 +57,11 @@ func TestAllocationsDontGrowWithTheCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	allocations := func(nodes, sets int) float64 {
-		hook, _, err := handlerOver(nodes, sets)
+		rules, err := guardOver(catalog.FS, nodes, sets)
 		if err != nil {
 			t.Fatal(err)
 		}
+		hook := webhooks.New(rules)
 		return testing.AllocsPerRun(100, func() { post(t, hook, body) })
 	}
 	small := allocations(10, 10)

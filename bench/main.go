@@ -30,7 +30,7 @@ type size struct {
 	pods                         int
 	trickle, heartbeats          time.Duration
 	requests                     int
-	openLoop                     time.Duration
+	openLoop, flood              time.Duration
 	targets                      int
 	probing                      time.Duration
 }
@@ -46,6 +46,7 @@ func main() {
 	flag.DurationVar(&s.heartbeats, "heartbeats", time.Minute, "How long there are only heartbeats.")
 	flag.IntVar(&s.requests, "requests", 500, "How many admission requests of each kind a round.")
 	flag.DurationVar(&s.openLoop, "open-loop", 15*time.Second, "How long 200 admission requests a second of each kind are made.")
+	flag.DurationVar(&s.flood, "flood", 10*time.Second, "How long Guardrails flood the webhook in each round, and don't.")
 	flag.IntVar(&s.targets, "targets", 5000, "How many API servers are probed, each from two sides.")
 	flag.DurationVar(&s.probing, "probing", time.Minute, "How long they are probed in each round.")
 	long := flag.Bool("long", false, "Heartbeats for 10 minutes, as the design's figure asks.")

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/go-logr/logr"
+	certutil "k8s.io/client-go/util/cert"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+)
+
+// server serves webhooks as a manager does, over TLS, in this program.
+type server struct {
+	url    string
+	ca     []byte
+	client *http.Client
+}
+
+// serve serves until ctx ends.
+func serve(ctx context.Context, hooks map[string]http.Handler) (*server, error) {
+	logf.SetLogger(logr.Discard())
+	certificate, key, err := certutil.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate: %w", err)
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate: %w", err)
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	s := webhook.NewServer(webhook.Options{Host: "127.0.0.1", Port: port, TLSOpts: []func(*tls.Config){func(c *tls.Config) {
+		c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &pair, nil }
+	}}})
+	for path, hook := range hooks {
+		s.Register(path, hook)
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- s.Start(ctx) }()
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(certificate)
+	served := &server{url: "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), ca: certificate, client: &http.Client{
+		Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots}},
+	}}
+	for s.StartedChecker()(nil) != nil {
+		select {
+		case err := <-failed:
+			return nil, fmt.Errorf("serve webhooks: %w", err)
+		default:
+		}
+		if err := pause(ctx, 10*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
+	return served, nil
+}
+
+func freePort() (int, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	return listener.Addr().(*net.TCPAddr).Port, listener.Close()
+}
+
+// ask sends one review and makes sure that it is allowed.
+func (s *server) ask(ctx context.Context, path string, body []byte) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := s.client.Do(request)
+	if err != nil {
+		return fmt.Errorf("ask %s: %w", path, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		return fmt.Errorf("read the answer of %s: %w", path, err)
+	}
+	if !bytes.Contains(answer, []byte(`"allowed":true`)) {
+		return fmt.Errorf("%s answers %s", path, answer)
+	}
+	return nil
+}
