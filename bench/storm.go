@@ -34,7 +34,7 @@ func (b *bench) storm(ctx context.Context) (*raw, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := ours.round(ctx, b, func(up bool) error { return b.setMode(ctx, modes[up]) }); err != nil {
+		if err := ours.round(ctx, b, b.size.nodes, func(up bool) error { return b.setMode(ctx, modes[up]) }); err != nil {
 			return nil, fmt.Errorf("the manager's storm: %w", err)
 		}
 		if reference == nil {
@@ -43,7 +43,7 @@ func (b *bench) storm(ctx context.Context) (*raw, error) {
 			}
 		}
 		if err := b.withoutManager(ctx, func() error {
-			return bare.round(ctx, b, func(up bool) error { return reference.all(ctx, reference.patches(up)) })
+			return bare.round(ctx, b, b.size.nodes, func(up bool) error { return reference.all(ctx, reference.patches(up)) })
 		}); err != nil {
 			return nil, fmt.Errorf("the bare loop: %w", err)
 		}
@@ -60,22 +60,22 @@ type waves struct {
 	spent    usage
 }
 
-// round taints all nodes and untaints them.
-func (w *waves) round(ctx context.Context, b *bench, begin func(up bool) error) error {
+// round taints so many nodes and untaints them.
+func (w *waves) round(ctx context.Context, b *bench, nodes int, begin func(up bool) error) error {
 	before := b.usage()
-	up, err := b.wave(ctx, b.size.nodes, func() error { return begin(true) })
+	up, err := b.wave(ctx, nodes, nodes, func() error { return begin(true) })
 	if err != nil {
 		return err
 	}
 	w.up = append(w.up, up)
-	down, err := b.wave(ctx, 0, func() error { return begin(false) })
+	down, err := b.wave(ctx, nodes, 0, func() error { return begin(false) })
 	w.down = append(w.down, down)
 	w.spent.add(b.usage().since(before))
 	return err
 }
 
-// wave begins something and gives how many nodes a second were tainted or untainted until the watch shows them all.
-func (b *bench) wave(ctx context.Context, tainted int, begin func() error) (perSecond float64, err error) {
+// wave begins something that taints or untaints so many nodes, and gives how many a second until the watch shows all.
+func (b *bench) wave(ctx context.Context, nodes, tainted int, begin func() error) (perSecond float64, err error) {
 	began := time.Now()
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(begin)
@@ -87,7 +87,7 @@ func (b *bench) wave(ctx context.Context, tainted int, begin func() error) (perS
 	if err := group.Wait(); err != nil {
 		return 0, err
 	}
-	return float64(b.size.nodes) / last.Sub(began).Seconds(), nil
+	return float64(nodes) / last.Sub(began).Seconds(), nil
 }
 
 func (r *raw) patches(up bool) map[string][]byte {
