@@ -27,21 +27,34 @@ func (b *bench) addConfigs(ctx context.Context) error {
 	}}); err != nil {
 		return fmt.Errorf("lift the limit: %w", err)
 	}
-	for from := 0; from <= weedServices; from += servicesPerConfig {
-		wc := &v1alpha1.WeederConfig{ObjectMeta: metav1.ObjectMeta{Namespace: weedNamespace, Name: fmt.Sprintf("bench-%d", from)}, Spec: v1alpha1.WeederConfigSpec{
-			WatchDuration: "30m", MaxDeletionsPerWatch: ptr.To[int32](10000), ServicesAndDependantSelectors: map[string]v1alpha1.DependantSelectors{},
-		}}
+	for from := 0; from < weedServices; from += servicesPerConfig {
+		var services []string
 		for i := from; i < min(from+servicesPerConfig, weedServices); i++ {
-			wc.Spec.ServicesAndDependantSelectors[serviceName(i)] = dependants(serviceName(i))
+			services = append(services, serviceName(i))
 		}
-		if from == weedServices {
-			for round := range b.size.rounds {
-				wc.Spec.ServicesAndDependantSelectors[drainService(round)] = dependants(drainService(round))
-			}
+		if err := b.addConfig(ctx, fmt.Sprintf("bench-%d", from), services...); err != nil {
+			return err
 		}
-		if err := b.Client.Create(ctx, wc); err != nil {
-			return fmt.Errorf("create a config: %w", err)
+	}
+	// The drains have configs of their own: after a restart the deletions of one that its status has no room for make
+	// replacements of all dependents that are new.
+	for round := range b.size.rounds {
+		if err := b.addConfig(ctx, drainService(round), drainService(round)); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+func (b *bench) addConfig(ctx context.Context, name string, services ...string) error {
+	wc := &v1alpha1.WeederConfig{ObjectMeta: metav1.ObjectMeta{Namespace: weedNamespace, Name: name}, Spec: v1alpha1.WeederConfigSpec{
+		WatchDuration: "30m", MaxDeletionsPerWatch: ptr.To[int32](10000), ServicesAndDependantSelectors: map[string]v1alpha1.DependantSelectors{},
+	}}
+	for _, service := range services {
+		wc.Spec.ServicesAndDependantSelectors[service] = dependants(service)
+	}
+	if err := b.Client.Create(ctx, wc); err != nil {
+		return fmt.Errorf("create a config: %w", err)
 	}
 	return nil
 }

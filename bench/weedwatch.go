@@ -50,20 +50,24 @@ func (b *bench) watchReady(ctx context.Context) (told func(service string) time.
 }
 
 // awaitDeletions waits until the manager has deleted so many pods, and gives what the audit log tells of them.
-func (b *bench) awaitDeletions(ctx context.Context, since int64, want int) (log *deletionLog, err error) {
+func (b *bench) awaitDeletions(ctx context.Context, since int64, want int) (*deletionLog, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	log, err = b.deletionsSince(since)
+	log, err := b.deletionsSince(since)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, log.file.Close()) }()
+	return log, errors.Join(log.await(ctx, want), log.file.Close())
+}
+
+// await reads until it tells of so many deletions.
+func (l *deletionLog) await(ctx context.Context, want int) error {
 	for {
-		if err := log.read(); err != nil || len(log.deletions) >= want {
-			return log, err
+		if err := l.read(); err != nil || len(l.deletions) >= want {
+			return err
 		}
 		if err := pause(ctx, 200*time.Millisecond); err != nil {
-			return nil, fmt.Errorf("only %d of %d pods were deleted: %w", len(log.deletions), want, err)
+			return fmt.Errorf("only %d of %d pods were deleted: %w", len(l.deletions), want, err)
 		}
 	}
 }
