@@ -111,9 +111,9 @@ func (b *bench) drainOurs(ctx context.Context, round int, into *drains) error {
 	}
 	spent := b.usage().since(before)
 	var last time.Time
-	for _, sent := range log.deletions {
-		if sent.After(last) {
-			last = sent
+	for _, d := range log.deletions {
+		if d.received.After(last) {
+			last = d.received
 		}
 	}
 	into.add(last.Sub(began), spent)

@@ -19,6 +19,9 @@ const dependsOn = "depends-on"
 
 func serviceName(i int) string { return fmt.Sprintf("weed-%d", i) }
 
+// configOf is which config watches a Service.
+func configOf(service int) string { return fmt.Sprintf("bench-%d", service/servicesPerConfig) }
+
 // addConfigs stores the configs, and a Guardrail that lifts the limit.
 func (b *bench) addConfigs(ctx context.Context) error {
 	most := int32(10000)
@@ -32,7 +35,7 @@ func (b *bench) addConfigs(ctx context.Context) error {
 		for i := from; i < min(from+servicesPerConfig, weedServices); i++ {
 			services = append(services, serviceName(i))
 		}
-		if err := b.addConfig(ctx, fmt.Sprintf("bench-%d", from), services...); err != nil {
+		if err := b.addConfig(ctx, configOf(from), services...); err != nil {
 			return err
 		}
 	}

@@ -76,9 +76,29 @@ func (l *deletionLog) await(ctx context.Context, want int) error {
 type deletionLog struct {
 	file      *os.File
 	lines     *bufio.Reader
-	half      []byte               // a line of which the rest isn't written yet
-	deletions map[string]time.Time // when the API server received each DELETE, by the pod's name
-	notes     []time.Duration      // how long it took for each write of a WeederConfig's status
+	half      []byte             // a line of which the rest isn't written yet
+	deletions map[string]handled // of pods, by name
+	notes     []note             // writes of WeederConfigs' statuses, in the order of their ends
+}
+
+// handled is a request as the API server saw it.
+type handled struct{ received, answered time.Time }
+
+func (h handled) took() time.Duration { return h.answered.Sub(h.received) }
+
+type note struct {
+	config string
+	handled
+}
+
+// noteBefore is the latest write of a config's status that had ended by then.
+func (l *deletionLog) noteBefore(config string, then time.Time) (latest note) {
+	for _, n := range l.notes {
+		if n.config == config && !n.answered.After(then) {
+			latest = n
+		}
+	}
+	return latest
 }
 
 func (b *bench) deletionsSince(end int64) (*deletionLog, error) {
@@ -89,7 +109,7 @@ func (b *bench) deletionsSince(end int64) (*deletionLog, error) {
 	if _, err := file.Seek(end, io.SeekStart); err != nil {
 		return nil, errors.Join(fmt.Errorf("go on in the audit log: %w", err), file.Close())
 	}
-	return &deletionLog{file: file, lines: bufio.NewReaderSize(file, 1<<20), deletions: map[string]time.Time{}}, nil
+	return &deletionLog{file: file, lines: bufio.NewReaderSize(file, 1<<20), deletions: map[string]handled{}}, nil
 }
 
 // read takes in what was written since it was last called.
@@ -116,12 +136,13 @@ func (l *deletionLog) take(line []byte) error {
 		return fmt.Errorf("read the audit log: %w", err)
 	}
 	w, ok := writeOf(&event)
+	request := handled{received: event.RequestReceivedTimestamp.Time, answered: event.StageTimestamp.Time}
 	switch {
 	case !ok:
 	case event.Verb == "delete" && w.resource == "pods":
-		l.deletions[w.name] = event.RequestReceivedTimestamp.Time
+		l.deletions[w.name] = request
 	case w.resource == "weederconfigs" && w.subresource == "status":
-		l.notes = append(l.notes, event.StageTimestamp.Sub(event.RequestReceivedTimestamp.Time))
+		l.notes = append(l.notes, note{w.name, request})
 	}
 	return nil
 }
