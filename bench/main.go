@@ -48,7 +48,7 @@ func main() {
 	flag.DurationVar(&s.openLoop, "open-loop", 15*time.Second, "How long 200 admission requests a second of each kind are made.")
 	flag.DurationVar(&s.flood, "flood", 10*time.Second, "How long Guardrails flood the webhook in each round, and don't.")
 	flag.IntVar(&s.targets, "targets", 5000, "How many API servers are probed, each from two sides.")
-	flag.DurationVar(&s.probing, "probing", time.Minute, "How long they are probed in each round.")
+	flag.DurationVar(&s.probing, "probing", 30*time.Second, "How long they are probed in each round.")
 	long := flag.Bool("long", false, "Heartbeats for 10 minutes, as the design's figure asks.")
 	only := flag.String("only", "", "Run only these scenarios, with commas between: trickle, heartbeats, restart, storm, foreign, admission, weeder, probing.")
 	out := flag.String("out", filepath.Join("docs", "benchmarks.md"), "File to write the results into, between its two markers, from the repository's root; empty for none.")
