@@ -80,3 +80,19 @@ func TestAllocationsDontGrowWithTheCluster(t *testing.T) {
 		})
 	}
 }
+
+func TestACatalogueHasAsManyRulesAsAsked(t *testing.T) {
+	for _, n := range numbersOfRules {
+		catalogue, err := catalogueOf(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules, err := guardOver(catalogue, 1, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := len(rules.Rules("ConditionSet")); got != n {
+			t.Errorf("%d rules instead of %d", got, n)
+		}
+	}
+}
