@@ -25,7 +25,7 @@ type Stored interface {
 	Synced(ctx context.Context, kind string) bool
 	// Get gives an object, nil when there is none.
 	Get(ctx context.Context, kind, namespace, name string) (client.Object, error)
-	// All are the objects of a kind. They are the cache's own: nobody may change them.
+	// All are the objects of a kind, in the order of their names, so that equal questions get equal answers. They are the cache's own: nobody may change them.
 	All(ctx context.Context, kind string) (iter.Seq[client.Object], error)
 }
 

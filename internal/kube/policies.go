@@ -1,10 +1,11 @@
 package kube
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -39,7 +40,7 @@ func (p *Policies) Get(ctx context.Context, kind, namespace, name string) (clien
 	return object, nil
 }
 
-// All are the objects of a kind, as the cache has them: nobody may change them.
+// All are the objects of a kind in the order of their names, as the cache has them: nobody may change them.
 func (p *Policies) All(ctx context.Context, kind string) (iter.Seq[client.Object], error) {
 	made, err := p.Scheme.New(v1alpha1.GroupVersion.WithKind(kind + "List"))
 	if err != nil {
@@ -49,13 +50,16 @@ func (p *Policies) All(ctx context.Context, kind string) (iter.Seq[client.Object
 	if err := p.Cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list %s in the cache: %w", kind, err)
 	}
-	return func(yield func(client.Object) bool) {
-		enough := errors.New("enough")
-		_ = meta.EachListItem(list, func(item runtime.Object) error { // its only error is ours
-			if !yield(item.(client.Object)) {
-				return enough
-			}
-			return nil
-		})
-	}, nil
+	objects := make([]client.Object, 0, meta.LenList(list))
+	err = meta.EachListItem(list, func(item runtime.Object) error {
+		objects = append(objects, item.(client.Object))
+		return nil
+	})
+	slices.SortFunc(objects, ByName) // a cache has no order
+	return slices.Values(objects), err
+}
+
+// ByName orders objects of a kind by namespace and name.
+func ByName(a, b client.Object) int {
+	return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 }

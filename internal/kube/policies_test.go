@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -40,8 +41,12 @@ func (s *policyShelf) Get(ctx context.Context, key client.ObjectKey, object clie
 	return s.reader.Get(ctx, key, object, options...)
 }
 
+// List gives them in another order than their names': a cache has none.
 func (s *policyShelf) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	return s.reader.List(ctx, list, options...)
+	err := s.reader.List(ctx, list, options...)
+	items, extracted := meta.ExtractList(list)
+	slices.Reverse(items)
+	return errors.Join(err, extracted, meta.SetList(list, items))
 }
 
 func policiesOver(t *testing.T, s *policyShelf, names ...string) *Policies {

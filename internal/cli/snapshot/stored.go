@@ -3,8 +3,11 @@ package snapshot
 import (
 	"context"
 	"iter"
+	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/internal/kube"
 )
 
 // Synced says whether the snapshot has the objects of a kind.
@@ -20,9 +23,9 @@ func (s *Snapshot) Get(_ context.Context, kind, namespace, name string) (client.
 	return nil, nil
 }
 
-// All are the stored policies of a kind.
+// All are the stored policies of a kind, in the order of their names.
 func (s *Snapshot) All(_ context.Context, kind string) (iter.Seq[client.Object], error) {
-	return s.each(kind), nil
+	return slices.Values(slices.SortedFunc(s.each(kind), kube.ByName)), nil
 }
 
 func (s *Snapshot) each(kind string) iter.Seq[client.Object] {
