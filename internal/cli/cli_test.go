@@ -148,7 +148,7 @@ func TestExitCodes(t *testing.T) {
 		"validate -f manifests/good.yaml -o xml":                           {code: 2, stderr: `"-o, --output" flag: must be one of text, json, sarif, junit, github`},
 		"validate -f manifests/good.yaml --fail-on never":                  {code: 2, stderr: `"--fail-on" flag: must be one of error, warning`},
 		"validate -f manifests/good.yaml --frobnicate":                     {code: 2, stderr: "unknown flag: --frobnicate"},
-		"validate manifests/good.yaml":                                     {code: 2, stderr: "manifests/good.yaml"},
+		"validate manifests/good.yaml":                                     {code: 2, stderr: `"manifests/good.yaml": files are named with -f`},
 		"plan -f manifests/plan-none.yaml --facts facts.yaml":              {code: 0},
 		"plan -f manifests/plan-one.yaml --facts facts.yaml":               {code: 1},
 		"plan -f manifests/plan-one.yaml":                                  {code: 2, stderr: "find the cluster"},
@@ -287,4 +287,22 @@ func TestEveryVerbHelps(t *testing.T) {
 		}
 	}
 	walk("")
+}
+
+// TestCompletion is what a shell is offered after a command line that ends in a space, or in part of a word.
+func TestCompletion(t *testing.T) {
+	for line, want := range map[string]string{
+		"validate --fa":            "--facts\t",
+		"validate -o ":             "junit\n",
+		"validate --fail-on ":      "warning\n",
+		"convert --to ":            "WeederConfig\n",
+		"rules list --kind ":       "GuardrailException\n",
+		"rules explain ":           "conditionset/reserved-taint-key\n",
+		"rules explain some/rule ": ":4\n", // nothing, and no files
+	} {
+		code, stdout, _ := run(t, "", append([]string{"__complete"}, strings.Split(line, " ")...)...)
+		if code != 0 || !strings.Contains("\n"+stdout, "\n"+want) {
+			t.Errorf("%q: exit code %d, want %q in\n%s", line, code, want, stdout)
+		}
+	}
 }

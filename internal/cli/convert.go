@@ -28,7 +28,6 @@ a ConfigMap.
 Nothing is written unless everything can be converted and the result passes validate. Exit code: 0 it was written; 1 it
 could not be converted, or would be refused; 2 the command line is wrong or the command failed.`,
 		Example: `  kubectl get configmap condition-sets -n kube-system -o yaml | kubectl autohealer convert -f - > policies.yaml`,
-		Args:    cobra.NoArgs,
 	}
 	in.addFlags(cmd)
 	to := choiceFlag(cmd, "to", "", "kind of the policies", convert.Kinds()...)

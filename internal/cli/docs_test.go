@@ -134,7 +134,7 @@ func writeReference(out *strings.Builder, cmd *cobra.Command) {
 			name = "-" + f.Shorthand + ", " + name
 		}
 		value := f.Value.Type()
-		if value == "strings" {
+		if value == "stringSlice" {
 			value = "string, may be given several times"
 		}
 		byDefault := ""

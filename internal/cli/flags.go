@@ -51,6 +51,12 @@ func (in *inputs) addFlags(cmd *cobra.Command) {
 	// Both fail for a flag that isn't there, and this one is.
 	_ = cmd.MarkFlagRequired("filename")
 	_ = cmd.MarkFlagFilename("filename", "json", "yaml", "yml")
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return fmt.Errorf("%q: files are named with -f; see '%s --help'", args[0], cmd.CommandPath())
+	}
 }
 
 func (a *App) files(in inputs) ([]manifest.File, error) {

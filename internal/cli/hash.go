@@ -42,7 +42,6 @@ command failed.`,
 
   # an exception to fill in
   kubectl autohealer hash -f kernel-deadlock.yaml -o exception > exception.yaml`,
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runHash(cmd.Context(), o) },
 	}
 	o.addFlags(cmd)

@@ -45,7 +45,6 @@ be refused.`,
   # without access to the cluster
   kubectl autohealer facts export -o facts.yaml
   kubectl autohealer plan -f kernel-deadlock.yaml --facts facts.yaml`,
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runPlan(cmd.Context(), o) },
 	}
 	o.addFlags(cmd)

@@ -35,6 +35,10 @@ func (a *App) rulesList() *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().StringVar(&kind, "kind", "", "only the rules for this kind")
+	// It fails for a flag that isn't there, and this one is.
+	_ = cmd.RegisterFlagCompletionFunc("kind", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return a.complete((*guard.Guard).Kinds)
+	})
 	output := choiceFlag(cmd, "output", "o", "output format", "text", "json")
 	cmd.RunE = func(*cobra.Command, []string) error { return a.runRulesList(kind, output.value) }
 	return cmd
@@ -110,15 +114,23 @@ func (a *App) rulesExplain() *cobra.Command {
 		Short:   "Tell what a rule asks, why, and what it says of examples",
 		Example: `  kubectl autohealer rules explain conditionset/would-exceed-limit`,
 		Args:    cobra.ExactArgs(1),
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			checker, err := check.New(check.Options{Clock: a.Clock})
-			if err != nil {
-				return nil, cobra.ShellCompDirectiveError
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return ruleIDs(checker.Guard()), cobra.ShellCompDirectiveNoFileComp
+			return a.complete(ruleIDs)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return a.runRulesExplain(cmd.Context(), args[0]) },
 	}
+}
+
+// complete offers what the rules know.
+func (a *App) complete(offers func(*guard.Guard) []string) ([]string, cobra.ShellCompDirective) {
+	checker, err := check.New(check.Options{Clock: a.Clock})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return offers(checker.Guard()), cobra.ShellCompDirectiveNoFileComp
 }
 
 func ruleIDs(g *guard.Guard) []string {

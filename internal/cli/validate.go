@@ -46,7 +46,6 @@ or the command failed.`,
 
   # a pull request, beside the lines that it changes
   kubectl autohealer validate -R -f policies/ --old main/policies/ -o github`,
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runValidate(cmd.Context(), o) },
 	}
 	o.addFlags(cmd)

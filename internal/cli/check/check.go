@@ -279,7 +279,7 @@ func (c *Checker) judge(ctx context.Context, r *Report, object, old map[string]a
 		case s.Missing == guard.MissingFacts:
 			skip.Reason = "needs facts of a cluster (--facts or --live)"
 		case s.Missing == guard.MissingAuthorizer:
-			skip.Reason = "asks about rights, which only an API server knows"
+			skip.Reason = "asks about rights, which only an API server knows (--live)"
 		}
 		r.Skipped = append(r.Skipped, skip)
 	}

@@ -28,8 +28,9 @@ type jsonViolation struct {
 }
 
 type jsonSkip struct {
-	Rule   string `json:"rule"`
-	Reason string `json:"reason"`
+	Rule     string         `json:"rule"`
+	Severity guard.Severity `json:"severity"`
+	Reason   string         `json:"reason"`
 	// Missing is what wasn't there to ask, facts or authorizer; then the rule refuses nothing here.
 	Missing guard.Missing `json:"missing,omitempty"`
 }
@@ -41,7 +42,7 @@ func JSON(w io.Writer, result Result) error {
 		j := jsonReport{File: r.File, Line: r.Line, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, Allowed: r.Allowed,
 			Violations: violationsOf(r), Skipped: []jsonSkip{}}
 		for _, s := range r.Skipped {
-			j.Skipped = append(j.Skipped, jsonSkip{Rule: s.Rule, Reason: s.Reason, Missing: s.Missing})
+			j.Skipped = append(j.Skipped, jsonSkip{Rule: s.Rule, Severity: s.Severity, Reason: s.Reason, Missing: s.Missing})
 		}
 		list = append(list, j)
 	}

@@ -101,7 +101,7 @@ func summary(result Result) string {
 		parts = append(parts, count(len(forFacts), "rule")+hint)
 	}
 	if len(forRights) > 0 {
-		parts = append(parts, count(len(forRights), "rule")+" skipped that only the webhook can ask")
+		parts = append(parts, count(len(forRights), "rule")+" skipped for want of an API server that knows rights (--live)")
 	}
 	if result.Facts != "" {
 		parts = append(parts, result.Facts)
