@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
 
@@ -37,22 +38,26 @@ func slimNode(object any) (any, error) {
 	return object, nil
 }
 
-// slimService leaves what says whose pods a Service has.
+// slimService leaves what says whose pods a Service has, and by which addresses they are reached.
 func slimService(object any) (any, error) {
 	if svc, ok := object.(*corev1.Service); ok {
 		svc.ObjectMeta = slimMeta(svc.ObjectMeta, false)
 		svc.Spec = corev1.ServiceSpec{
-			Type: svc.Spec.Type, Selector: svc.Spec.Selector, PublishNotReadyAddresses: svc.Spec.PublishNotReadyAddresses,
+			Type: svc.Spec.Type, Selector: svc.Spec.Selector, PublishNotReadyAddresses: svc.Spec.PublishNotReadyAddresses, ClusterIPs: svc.Spec.ClusterIPs,
 		}
-		svc.Status = corev1.ServiceStatus{}
+		svc.Status = corev1.ServiceStatus{LoadBalancer: svc.Status.LoadBalancer}
 	}
 	return object, nil
 }
 
-// slimNamespace leaves the labels.
+// slimNamespace leaves the labels, and whether it is hibernated.
 func slimNamespace(object any) (any, error) {
 	if ns, ok := object.(*corev1.Namespace); ok {
+		hibernated, annotated := ns.Annotations[v1alpha1.AnnotationHibernated]
 		ns.ObjectMeta = slimMeta(ns.ObjectMeta, true)
+		if annotated {
+			ns.Annotations = map[string]string{v1alpha1.AnnotationHibernated: hibernated}
+		}
 	}
 	return object, nil
 }

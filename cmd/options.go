@@ -28,6 +28,8 @@ type options struct {
 	webhookPort     int
 	webhookHosts    hosts
 
+	probeLoopback bool
+
 	certProvider, certDir, certSecret string
 	certIssuer                        issuer
 	certSettle                        time.Duration
@@ -68,6 +70,8 @@ func parse(flags *flag.FlagSet, args []string) (options, error) {
 	flags.IntVar(&o.webhookPort, "webhook-port", 9443, "Port to serve the webhook on.")
 	flags.Var(&o.webhookHosts, "webhook-host",
 		"Further host (DNS name or IP address) under which API servers call the webhook, for a manager outside the cluster. Repeatable.")
+	flags.BoolVar(&o.probeLoopback, "probe-loopback", false,
+		"Let ProbeConfigs probe API servers on this machine's loopback addresses, for tests. In a pod, tenants could reach what listens there.")
 	addCertificateFlags(flags, &o)
 	flags.BoolVar(&o.version, "version", false, "Print the version and exit.")
 	flags.StringVar(&o.logFormat, "log-format", "json", "json or text.")

@@ -49,7 +49,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("make the manager: %w", err)
 	}
-	if err := addAll(mgr, o, facts, serving, election.leads); err != nil {
+	if err := addAll(ctx, mgr, o, facts, serving, election.leads); err != nil {
 		return err
 	}
 	mgr.GetLogger().Info("Starting Autohealer", "version", buildVersion(), "namespace", o.namespace)
@@ -59,8 +59,12 @@ func run(ctx context.Context, o options) error {
 	return nil
 }
 
-func addAll(mgr ctrl.Manager, o options, facts *kube.Facts, serving certificate, leads func() bool) error {
+func addAll(ctx context.Context, mgr ctrl.Manager, o options, facts *kube.Facts, serving certificate, leads func() bool) error {
 	asking, err := rights.NewAuthorizer(mgr.GetConfig())
+	if err != nil {
+		return err
+	}
+	probes, err := newSurvey(ctx, mgr, o, facts, asking)
 	if err != nil {
 		return err
 	}
@@ -68,6 +72,7 @@ func addAll(mgr ctrl.Manager, o options, facts *kube.Facts, serving certificate,
 		Facts: facts, Planners: map[string]guard.Planner{
 			"ConditionSet": guard.PlannerOf(facts.PreviewConditionSet),
 			"WeederConfig": guard.PlannerOf(facts.PreviewWeederConfig),
+			"ProbeConfig":  guard.PlannerThatReads(probes.Preview),
 		},
 		OwnNamespace: o.namespace,
 		Stored:       &kube.Policies{Cache: mgr.GetCache(), Scheme: mgr.GetScheme()}, Authorizer: asking, AwaitGuardrails: true,

@@ -40,7 +40,7 @@ var rooms = []room{
 	{dir: "internal/kubeconfig", ours: []string{}},
 	{dir: "internal/probing", ours: []string{"internal/domain", "internal/kubeconfig"}},
 	{dir: "internal/guard", ours: []string{"apis", "crds", "internal/domain", "internal/kubeconfig"}},
-	{dir: "internal/kube", ours: []string{"apis", "internal/domain", "internal/guard"}},
+	{dir: "internal/kube", ours: []string{"apis", "internal/domain", "internal/guard", "internal/kubeconfig"}},
 	{dir: "internal/actuate", ours: []string{"apis", "internal/domain", "internal/guard", "internal/kube"}},
 	{dir: "internal/certs"},
 	// The plugin reads and tells; what it asks is what webhook and controllers ask.

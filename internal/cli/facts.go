@@ -27,10 +27,13 @@ func (a *App) factsExport() *cobra.Command {
 		Short: "Write what previews need to know of a cluster",
 		Long: `Write what previews need to know of a cluster: nodes with their labels, taints and conditions, their leases, which DaemonSets
 they can't do without; namespaces, Services and which pods are behind them; of pods their labels, owners, and which
-containers crash-loop; and Autohealer's policies. With the file, validate and plan say offline what they would say now, but
-for what service accounts may do.
+containers crash-loop; Autohealer's policies; and what stored ProbeConfigs name: the replicas of dependents and the servers
+of kubeconfigs. With the file, validate and plan say offline what they would say now, but for what service accounts may do,
+and for what a ProbeConfig names that no stored one does.
 
-The file names nodes, pods and their labels. It holds no Secrets, nothing of pods' specs, and no annotations of others.`,
+The file names nodes, pods and their labels. It holds nothing secret: of Secrets only those that ProbeConfigs name are read,
+and kept of them are the kubeconfig's server, or why it isn't safe. It holds nothing of pods' specs, and no annotations of
+others.`,
 		Example: `  kubectl autohealer facts export -o facts.yaml
   kubectl autohealer validate -R -f policies/ --facts facts.yaml`,
 		Args: cobra.NoArgs,
@@ -45,6 +48,13 @@ func (a *App) runFactsExport(ctx context.Context, output string) error {
 	s, err := a.readLive(ctx)
 	if err != nil {
 		return err
+	}
+	w, err := a.newWorld(ctx, s, policies{})
+	if err != nil {
+		return err
+	}
+	if err := w.facts.Record(ctx, func(text string) { fmt.Fprintln(a.ErrOut, "warning:", text) }); err != nil {
+		return fmt.Errorf("read what ProbeConfigs name: %w", err)
 	}
 	if output == "" || output == "-" {
 		return s.Write(a.Out)

@@ -172,7 +172,7 @@ func (e *evaluation) askLive() (any, error) {
 	if e.kind.askLive != nil {
 		return e.kind.askLive(e)
 	}
-	return e.guard.opts.Planners[e.kind.name].ask(e.object, e.rules.policy.Limits, e.now)
+	return e.guard.opts.Planners[e.kind.name].ask(e.ctx, e.object, e.rules.policy.Limits, e.now)
 }
 
 func (e *evaluation) factsNow() any {

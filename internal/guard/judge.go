@@ -1,6 +1,9 @@
 package guard
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // reasons say what is missing.
 var reasons = map[Missing]string{
@@ -17,8 +20,11 @@ func (e *evaluation) judge(r *compiledRule) (*Violation, *Skip) {
 		return nil, skip
 	}
 	passes, err := e.holds(r.condition)
-	if err == nil && passes {
+	switch {
+	case err == nil && passes:
 		return nil, nil
+	case errors.Is(err, ErrNotKnown):
+		return nil, &Skip{Rule: r.ID, Severity: r.OnFactsUnavailable, Reason: oneLine(err.Error()), Missing: MissingFacts}
 	}
 	if err == nil {
 		err = e.ctx.Err() // what it asked for may have been cut short, and so may its message

@@ -1,6 +1,8 @@
 package guard
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -73,7 +75,7 @@ func infoOf(kind string) kindInfo {
 // Planner asks what an object would do if it were in force now.
 type Planner struct {
 	plan   reflect.Type
-	ask    func(object map[string]any, limits limit.Limits, now time.Time) (any, error)
+	ask    func(ctx context.Context, object map[string]any, limits limit.Limits, now time.Time) (any, error)
 	synced func() bool
 }
 
@@ -87,14 +89,25 @@ func (p Planner) When(synced func() bool) Planner {
 // PlannerOf makes a Planner of a function over a kind's Go type. An object that can't be read as one gives an error, and
 // so do the rules over its plan.
 func PlannerOf[T, P any](ask func(object *T, limits limit.Limits, now time.Time) P) Planner {
+	return PlannerThatReads(func(_ context.Context, object *T, limits limit.Limits, now time.Time) (P, error) {
+		return ask(object, limits, now), nil
+	})
+}
+
+// ErrNotKnown is the error of a Planner that doesn't know what the object is about; rules over its plan count as rules
+// without facts then. After any other error they count as rules that can't be evaluated.
+var ErrNotKnown = errors.New("what is known of the cluster doesn't cover this object")
+
+// PlannerThatReads makes a Planner of a function that may have to read single objects from the API server, within ctx.
+func PlannerThatReads[T, P any](ask func(ctx context.Context, object *T, limits limit.Limits, now time.Time) (P, error)) Planner {
 	return Planner{
 		plan: reflect.TypeFor[P](),
-		ask: func(content map[string]any, limits limit.Limits, now time.Time) (any, error) {
+		ask: func(ctx context.Context, content map[string]any, limits limit.Limits, now time.Time) (any, error) {
 			object := new(T)
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, object); err != nil {
 				return nil, fmt.Errorf("read %T: %w", object, err)
 			}
-			return ask(object, limits, now), nil
+			return ask(ctx, object, limits, now)
 		},
 	}
 }

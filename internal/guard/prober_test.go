@@ -2,13 +2,19 @@ package guard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/probe"
 )
 
 func TestTheRulesOfProbeConfigs(t *testing.T) {
@@ -84,3 +90,51 @@ func TestTheAccountOfAProbeConfigMayDoAllOfIt(t *testing.T) {
 		t.Errorf("allowed %t: %s", v.Allowed, v.Message())
 	}
 }
+
+// A planner that can't read what it needs makes rules fail; one that doesn't know makes them wait for facts.
+func TestAPlannerThatReadsMayFail(t *testing.T) {
+	compiled, err := builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := Request{Operation: admissionv1.Create, Object: object(t, `{apiVersion: autohealer.resourcestack.com/v1alpha1, kind: ProbeConfig, metadata: {name: x, namespace: autohealer-system}, spec: {
+  internalKubeConfigSecretName: in, externalKubeConfigSecretName: out,
+  dependentResourceInfos: [{ref: {apiVersion: apps/v1, kind: Deployment, name: kcm}, scaleUp: {level: 0}, scaleDown: {level: 0}}]}}`)}
+	for name, tt := range map[string]struct {
+		err     error
+		allowed bool
+		missing Missing
+	}{
+		"the API server is away":     {errors.New("the API server is away"), false, ""},
+		"the file doesn't have that": {fmt.Errorf("%w: no Secret", ErrNotKnown), true, MissingFacts},
+		"all is known":               {nil, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			planner := PlannerThatReads(func(ctx context.Context, pc *v1alpha1.ProbeConfig, _ limit.Limits, _ time.Time) (probe.Preview, error) {
+				if _, timely := ctx.Deadline(); !timely || pc.Spec.ExternalKubeConfigSecretName != "out" {
+					t.Errorf("asked about %+v, within a deadline: %v", pc.Spec, timely)
+				}
+				return probe.Preview{}, tt.err
+			})
+			g := under(t, compiled, Options{OwnNamespace: "autohealer-system", Facts: &plainFacts{}, Authorizer: asking(nil), Planners: map[string]Planner{"ProbeConfig": planner}})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			v := g.Review(ctx, request)
+			if v.Allowed != tt.allowed || (len(v.Skipped) > 0) != (tt.err != nil) {
+				t.Fatalf("allowed %v, skipped %+v", v.Allowed, v.Skipped)
+			}
+			for _, s := range v.Skipped {
+				if s.Missing != tt.missing || !strings.Contains(s.Reason, tt.err.Error()) {
+					t.Errorf("%+v", s)
+				}
+			}
+		})
+	}
+}
+
+// plainFacts are known, and about nothing.
+type plainFacts struct{}
+
+func (*plainFacts) Synced() bool                { return true }
+func (*plainFacts) Nodes() int                  { return 0 }
+func (*plainFacts) Age(time.Time) time.Duration { return 0 }

@@ -93,6 +93,12 @@ func (f *Facts) Object(kind, namespace, name string) (map[string]any, error) {
 		if wc := f.configs[types.NamespacedName{Namespace: namespace, Name: name}]; wc != nil {
 			stored = wc
 		}
+	case "ProbeConfig":
+		for i := range f.snapshot.ProbeConfigs {
+			if pc := &f.snapshot.ProbeConfigs[i]; pc.Namespace == namespace && pc.Name == name {
+				stored = pc
+			}
+		}
 	}
 	if stored == nil {
 		return nil, nil
@@ -156,6 +162,9 @@ func (f *Facts) Planners() map[string]guard.Planner {
 	planners := map[string]guard.Planner{"ConditionSet": guard.PlannerOf(f.PreviewConditionSet)}
 	if f.KnowsWorkloads() {
 		planners["WeederConfig"] = guard.PlannerOf(f.PreviewWeederConfig)
+	}
+	if f.KnowsProbed() {
+		planners["ProbeConfig"] = guard.PlannerThatReads(f.PreviewProbeConfig)
 	}
 	return planners
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
@@ -22,6 +24,8 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/kube/survey"
+	"github.com/resourcestack/autohealer/internal/kubeconfig"
 )
 
 // defaultPageSize keeps an answer of nodes at a few megabytes.
@@ -35,6 +39,8 @@ type Live struct {
 	PageSize int64
 	// Progress is told how many objects of a kind were read so far.
 	Progress func(kind string, n int)
+	// Policy judges the kubeconfigs that ProbeConfigs name. Default: as the manager does in a cluster.
+	Policy kubeconfig.Policy
 	// Warn is told what couldn't be read and what follows.
 	Warn func(text string)
 }
@@ -55,7 +61,12 @@ func (l Live) Read(ctx context.Context) (*Snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
+	kinds, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
 	s := &Snapshot{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind}}
+	s.live = &survey.Live{Reader: c, Scales: c.SubResource("scale"), Kinds: kinds, Policy: l.Policy}
 	if err := l.readAll(ctx, c, s); err != nil {
 		return nil, err
 	}
@@ -92,12 +103,29 @@ func (l Live) readAll(ctx context.Context, c client.Client, s *Snapshot) error {
 	if err := list(ctx, l, c, "weederconfigs", &v1alpha1.WeederConfigList{}, "", s.addWeederConfig); err != nil {
 		return err
 	}
+	if err := list(ctx, l, c, "probeconfigs", &v1alpha1.ProbeConfigList{}, "", s.addProbeConfig); err != nil {
+		return err
+	}
+	if err := l.readProbed(ctx, c, s); err != nil {
+		return err
+	}
 	workloads, err := l.readWorkloads(ctx, c)
 	if apierrors.IsForbidden(err) {
-		l.Warn("nothing is known of what WeederConfigs would do: " + err.Error())
+		l.Warn("nothing is known of what WeederConfigs and ProbeConfigs would do: " + err.Error())
 		return nil
 	}
 	s.Workloads = workloads
+	return err
+}
+
+func (l Live) readProbed(ctx context.Context, c client.Client, s *Snapshot) error {
+	probed := &Probed{}
+	err := list(ctx, l, c, "horizontalpodautoscalers", &autoscalingv2.HorizontalPodAutoscalerList{}, "", probed.addAutoscaler)
+	if apierrors.IsForbidden(err) {
+		l.Warn("nothing is known of what ProbeConfigs would do: " + err.Error())
+		return nil
+	}
+	s.Probed = probed
 	return err
 }
 

@@ -119,6 +119,7 @@ spec: {type: Kernel, effect: NoSchedule, taintKey: example.com/kernel, condition
 status: {observedGeneration: 1, taintKeys: [example.com/kernel]}`)
 
 	applyWorkloads(t, c, now)
+	applyProbed(t, c)
 
 	progress := map[string]int{}
 	live := Live{
@@ -131,11 +132,22 @@ status: {observedGeneration: 1, taintKeys: [example.com/kernel]}`)
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(map[string]int{"nodes": 25, "leases": 1, "daemonsets": 2, "conditionsets": 1, "guardrails": 0, "guardrailexceptions": 0,
-		"weederconfigs": 1, "namespaces": 5, "services": 2, "endpointslices": 2, "pods": 9}, progress); diff != "" {
+		"weederconfigs": 1, "probeconfigs": 1, "horizontalpodautoscalers": 1, "namespaces": 5, "services": 2, "endpointslices": 2, "pods": 9}, progress); diff != "" {
 		t.Errorf("progress, -want +got\n%s", diff)
 	}
 	if server := read.ServerTime.Sub(now).Abs(); server > time.Minute {
 		t.Errorf("the API server's clock is %s off", server)
+	}
+	g, err := guard.New(guard.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts, err := NewFacts(t.Context(), read, g, "autohealer-system")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := facts.Record(t.Context(), func(text string) { t.Errorf("warned: %s", text) }); err != nil {
+		t.Fatal(err)
 	}
 	var file bytes.Buffer
 	if err := read.Write(&file); err != nil {
@@ -145,10 +157,6 @@ status: {observedGeneration: 1, taintKeys: [example.com/kernel]}`)
 		t.Errorf("the file has what no planner reads:\n%s", &file)
 	}
 	fromFile, err := Read(file.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
-	g, err := guard.New(guard.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,6 +181,7 @@ status: {observedGeneration: 1, taintKeys: [example.com/kernel]}`)
 		t.Logf("%s: %+v", conditions, previews[0])
 	}
 	compareWeeder(t, g, read, fromFile)
+	compareProber(t, g, read, fromFile)
 }
 
 // applyWorkloads makes a Service that recovered 30 seconds ago, and nine pods: two pages.

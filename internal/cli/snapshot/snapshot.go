@@ -16,6 +16,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/kube/survey"
 )
 
 // The type of a facts file. It is of no API group that a cluster serves.
@@ -40,11 +41,16 @@ type Snapshot struct {
 	Guardrails          []v1alpha1.Guardrail          `json:"guardrails,omitempty"`
 	GuardrailExceptions []v1alpha1.GuardrailException `json:"guardrailExceptions,omitempty"`
 	WeederConfigs       []v1alpha1.WeederConfig       `json:"weederConfigs,omitempty"`
+	ProbeConfigs        []v1alpha1.ProbeConfig        `json:"probeConfigs,omitempty"`
 	// Workloads are nil when they could not be read, and in files of older programs.
 	Workloads *Workloads `json:"workloads,omitempty"`
+	// Probed is nil when it could not be read, and in files of older programs.
+	Probed *Probed `json:"probed,omitempty"`
 
 	// Rights asks the API server that it was read from; nil for a file, and when the user may not ask.
 	Rights authorizer.UnconditionalAuthorizer `json:"-"`
+	// live reads single objects of the API server that it was read from; nil for a file.
+	live survey.Objects
 	// Namespace of the kubeconfig's context that it was read by; "" for a file.
 	Namespace string `json:"-"`
 }
@@ -158,6 +164,11 @@ func (s *Snapshot) addConditionSet(cs *v1alpha1.ConditionSet) {
 func (s *Snapshot) addWeederConfig(wc *v1alpha1.WeederConfig) {
 	ours(&wc.ObjectMeta)
 	s.WeederConfigs = append(s.WeederConfigs, *wc)
+}
+
+func (s *Snapshot) addProbeConfig(pc *v1alpha1.ProbeConfig) {
+	ours(&pc.ObjectMeta)
+	s.ProbeConfigs = append(s.ProbeConfigs, *pc)
 }
 
 func (s *Snapshot) addGuardrail(g *v1alpha1.Guardrail) {

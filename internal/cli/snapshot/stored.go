@@ -11,7 +11,7 @@ import (
 )
 
 // Synced says whether the snapshot has the objects of a kind.
-func (s *Snapshot) Synced(_ context.Context, kind string) bool { return s.objects()[kind] != nil }
+func (s *Snapshot) Synced(_ context.Context, kind string) bool { return s.policies()[kind] != nil }
 
 // Get gives a stored policy, nil when there is none.
 func (s *Snapshot) Get(_ context.Context, kind, namespace, name string) (client.Object, error) {
@@ -29,19 +29,20 @@ func (s *Snapshot) All(_ context.Context, kind string) (iter.Seq[client.Object],
 }
 
 func (s *Snapshot) each(kind string) iter.Seq[client.Object] {
-	if each := s.objects()[kind]; each != nil {
+	if each := s.policies()[kind]; each != nil {
 		return each
 	}
 	return func(func(client.Object) bool) {}
 }
 
-// objects are the kinds that the snapshot has.
-func (s *Snapshot) objects() map[string]iter.Seq[client.Object] {
+// policies are the kinds that the snapshot has.
+func (s *Snapshot) policies() map[string]iter.Seq[client.Object] {
 	return map[string]iter.Seq[client.Object]{
 		"ConditionSet":       pointers(s.ConditionSets),
 		"Guardrail":          pointers(s.Guardrails),
 		"GuardrailException": pointers(s.GuardrailExceptions),
 		"WeederConfig":       pointers(s.WeederConfigs),
+		"ProbeConfig":        pointers(s.ProbeConfigs),
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/kube/survey"
 )
 
 // Workloads are what the planner of WeederConfigs reads of a cluster.
@@ -21,6 +22,8 @@ type Workloads struct {
 type Namespace struct {
 	Name   string            `json:"name"`
 	Labels map[string]string `json:"labels,omitempty"`
+	// Unprobed: it is hibernated or ends, so nothing is probed there.
+	Unprobed bool `json:"unprobed,omitempty"`
 }
 
 // Service with those fields of its spec that say whose pods are behind it: type, selector and publishNotReadyAddresses.
@@ -28,6 +31,8 @@ type Service struct {
 	Namespace string             `json:"namespace"`
 	Name      string             `json:"name"`
 	Spec      corev1.ServiceSpec `json:"spec"`
+	// Addresses by which it is reached, of the cluster and of its load balancers.
+	Addresses []string `json:"addresses,omitempty"`
 }
 
 // EndpointSlice says which pods are behind a Service. Endpoints that are no pods are left out.
@@ -79,13 +84,13 @@ type CrashLoop struct {
 }
 
 func (w *Workloads) addNamespace(ns *corev1.Namespace) {
-	w.Namespaces = append(w.Namespaces, Namespace{Name: ns.Name, Labels: ns.Labels})
+	w.Namespaces = append(w.Namespaces, Namespace{Name: ns.Name, Labels: ns.Labels, Unprobed: !survey.Probed(ns)})
 }
 
 func (w *Workloads) addService(svc *corev1.Service) {
 	w.Services = append(w.Services, Service{Namespace: svc.Namespace, Name: svc.Name, Spec: corev1.ServiceSpec{
 		Type: svc.Spec.Type, Selector: svc.Spec.Selector, PublishNotReadyAddresses: svc.Spec.PublishNotReadyAddresses,
-	}})
+	}, Addresses: survey.Addresses(svc)})
 }
 
 func (w *Workloads) addSlice(slice *discoveryv1.EndpointSlice) {

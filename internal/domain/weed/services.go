@@ -133,3 +133,16 @@ func (y *Yard) ForgetNamespace(name string) {
 		}
 	}
 }
+
+// Backs says whether a pod with such labels stands behind a Service.
+func (y *Yard) Backs(key types.NamespacedName, pods labels.Selector) bool {
+	y.mu.RLock()
+	defer y.mu.RUnlock()
+	svc := y.services[key]
+	for _, p := range y.pods[key.Namespace] {
+		if svc.backs(p.Pod) && pods.Matches(labels.Set(p.Labels)) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,219 @@
+package snapshot
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube/survey"
+)
+
+// Probed is what the planner of ProbeConfigs reads, beside namespaces, Services and pods.
+type Probed struct {
+	Autoscalers []Autoscaler `json:"autoscalers,omitempty"`
+	// Kubeconfigs and Dependents are those that stored ProbeConfigs name.
+	Kubeconfigs []Kubeconfig `json:"kubeconfigs,omitempty"`
+	Dependents  []Dependent  `json:"dependents,omitempty"`
+}
+
+// Autoscaler scales an object.
+type Autoscaler struct {
+	Namespace string                `json:"namespace"`
+	Name      string                `json:"name"`
+	Scales    v1alpha1.DependentRef `json:"scales"`
+}
+
+// Kubeconfig is what a Secret holds, without anything that is secret.
+type Kubeconfig struct {
+	Namespace string `json:"namespace"`
+	Secret    string `json:"secret"`
+	Missing   bool   `json:"missing,omitempty"`
+	Unsafe    string `json:"unsafe,omitempty"`
+	Server    string `json:"server,omitempty"`
+}
+
+// Dependent is the scale of an object.
+type Dependent struct {
+	Namespace  string                `json:"namespace"`
+	Ref        v1alpha1.DependentRef `json:"ref"`
+	Missing    bool                  `json:"missing,omitempty"`
+	Unscalable bool                  `json:"unscalable,omitempty"`
+	Replicas   int32                 `json:"replicas,omitempty"`
+	Pods       string                `json:"pods,omitempty"`
+}
+
+func (p *Probed) addAutoscaler(hpa *autoscalingv2.HorizontalPodAutoscaler) {
+	read := survey.ReadAutoscaler(hpa)
+	p.Autoscalers = append(p.Autoscalers, Autoscaler{Namespace: hpa.Namespace, Name: read.Name, Scales: v1alpha1.DependentRef(read.Scales)})
+}
+
+// Kubeconfig is what the file tells of a Secret.
+func (p *Probed) Kubeconfig(_ context.Context, namespace, secret string) (probe.KubeconfigFacts, error) {
+	for _, k := range p.Kubeconfigs {
+		if k.Namespace == namespace && k.Secret == secret {
+			return probe.KubeconfigFacts{Missing: k.Missing, Unsafe: k.Unsafe, Server: k.Server}, nil
+		}
+	}
+	return probe.KubeconfigFacts{}, fmt.Errorf("%w: Secret %s/%s is not in the facts", guard.ErrNotKnown, namespace, secret)
+}
+
+// Dependent is what the file tells of an object.
+func (p *Probed) Dependent(_ context.Context, namespace string, ref probe.Ref) (survey.Dependent, error) {
+	for _, d := range p.Dependents {
+		if d.Namespace == namespace && probe.Ref(d.Ref) == ref {
+			return survey.Dependent{Missing: d.Missing, Unscalable: d.Unscalable, Replicas: d.Replicas, Pods: d.Pods}, nil
+		}
+	}
+	return survey.Dependent{}, fmt.Errorf("%w: %s in namespace %s is not in the facts", guard.ErrNotKnown, ref, namespace)
+}
+
+// cluster is the snapshot as the survey asks it.
+type cluster struct{ *Facts }
+
+func (c cluster) Namespaces(_ context.Context, selector labels.Selector) ([]string, error) {
+	var names []string
+	for _, ns := range c.snapshot.Workloads.Namespaces {
+		if !ns.Unprobed && selector.Matches(labels.Set(ns.Labels)) {
+			names = append(names, ns.Name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func (c cluster) ServiceAt(_ context.Context, namespace, host string) (string, error) {
+	for _, svc := range c.snapshot.Workloads.Services {
+		if svc.Namespace == namespace && slices.Contains(svc.Addresses, host) {
+			return svc.Name, nil
+		}
+	}
+	return "", nil
+}
+
+func (c cluster) Backs(service types.NamespacedName, pods labels.Selector) bool {
+	return c.yard.Backs(service, pods)
+}
+
+func (c cluster) Autoscalers(_ context.Context, namespace string) ([]survey.Autoscaler, error) {
+	var scalers []survey.Autoscaler
+	for _, a := range c.snapshot.Probed.Autoscalers {
+		if a.Namespace == namespace {
+			scalers = append(scalers, survey.Autoscaler{Scales: probe.Ref(a.Scales), Name: a.Name})
+		}
+	}
+	return scalers, nil
+}
+
+func (c cluster) Configs(_ context.Context, namespace string) ([]v1alpha1.ProbeConfig, error) {
+	if namespace == "" {
+		return c.snapshot.ProbeConfigs, nil
+	}
+	var of []v1alpha1.ProbeConfig
+	for i := range c.snapshot.ProbeConfigs {
+		if pc := &c.snapshot.ProbeConfigs[i]; pc.Namespace == namespace {
+			of = append(of, *pc)
+		}
+	}
+	return of, nil
+}
+
+// KnowsProbed says whether the snapshot has what ProbeConfigs are about.
+func (f *Facts) KnowsProbed() bool { return f.KnowsWorkloads() && f.snapshot.Probed != nil }
+
+// PreviewProbeConfig tells what a config would have done at the snapshot's moment. What it names is read when it is asked
+// where the snapshot was read live, and is that of the file otherwise.
+func (f *Facts) PreviewProbeConfig(ctx context.Context, pc *v1alpha1.ProbeConfig, limits limit.Limits, now time.Time) (probe.Preview, error) {
+	return f.surveyWith(f.snapshot.objects()).Preview(ctx, pc, limits, now)
+}
+
+func (f *Facts) surveyWith(objects survey.Objects) *survey.Survey {
+	return &survey.Survey{Cluster: cluster{f}, Objects: objects, OwnNamespace: f.ownNamespace}
+}
+
+// objects are read live where that is possible.
+func (s *Snapshot) objects() survey.Objects {
+	if s.live != nil {
+		return s.live
+	}
+	return s.Probed
+}
+
+// Record reads what the stored ProbeConfigs name, for the file. Warn is told what couldn't be read.
+func (f *Facts) Record(ctx context.Context, warn func(text string)) error {
+	if !f.KnowsProbed() || f.snapshot.live == nil {
+		return nil
+	}
+	r := &recorder{Objects: f.snapshot.live, into: f.snapshot.Probed, warn: warn}
+	reading := f.surveyWith(r)
+	for i := range f.snapshot.ProbeConfigs {
+		if _, err := reading.Preview(ctx, &f.snapshot.ProbeConfigs[i], limit.Builtin(), time.Time{}); err != nil {
+			return err
+		}
+	}
+	r.sort()
+	return ctx.Err()
+}
+
+// recorder writes down what is read. What can't be read isn't known, also later from the file.
+type recorder struct {
+	survey.Objects
+	warn func(text string)
+
+	mu   sync.Mutex
+	into *Probed // needs mu
+}
+
+func (r *recorder) Kubeconfig(ctx context.Context, namespace, secret string) (probe.KubeconfigFacts, error) {
+	facts, err := r.Objects.Kubeconfig(ctx, namespace, secret)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		r.warn("nothing is known of where a ProbeConfig leads: " + err.Error())
+		return facts, nil
+	}
+	if _, err := r.into.Kubeconfig(ctx, namespace, secret); err != nil {
+		r.into.Kubeconfigs = append(r.into.Kubeconfigs, Kubeconfig{
+			Namespace: namespace, Secret: secret, Missing: facts.Missing, Unsafe: facts.Unsafe, Server: facts.Server,
+		})
+	}
+	return facts, nil
+}
+
+func (r *recorder) Dependent(ctx context.Context, namespace string, ref probe.Ref) (survey.Dependent, error) {
+	d, err := r.Objects.Dependent(ctx, namespace, ref)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		r.warn("nothing is known of what a ProbeConfig scales: " + err.Error())
+		return d, nil
+	}
+	if _, err := r.into.Dependent(ctx, namespace, ref); err != nil {
+		r.into.Dependents = append(r.into.Dependents, Dependent{
+			Namespace: namespace, Ref: v1alpha1.DependentRef(ref), Missing: d.Missing, Unscalable: d.Unscalable, Replicas: d.Replicas, Pods: d.Pods,
+		})
+	}
+	return d, nil
+}
+
+// sort makes the same cluster give the same file.
+func (r *recorder) sort() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	slices.SortFunc(r.into.Kubeconfigs, func(a, b Kubeconfig) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Secret, b.Secret))
+	})
+	slices.SortFunc(r.into.Dependents, func(a, b Dependent) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(probe.Ref(a.Ref).String(), probe.Ref(b.Ref).String()), cmp.Compare(a.Ref.APIVersion, b.Ref.APIVersion))
+	})
+}

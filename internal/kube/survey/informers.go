@@ -1,0 +1,127 @@
+package survey
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/domain/weed"
+)
+
+// Informers is a Cluster as the manager's cache has it.
+type Informers struct {
+	Cache cache.Cache
+	Yard  *weed.Yard
+}
+
+var _ Cluster = (*Informers)(nil)
+
+// Follow begins to watch all that is looked at. The cache does so when it starts.
+func (i *Informers) Follow(ctx context.Context) error {
+	for _, object := range []client.Object{&corev1.Namespace{}, &corev1.Service{}, &autoscalingv2.HorizontalPodAutoscaler{}, &v1alpha1.ProbeConfig{}} {
+		if _, err := i.Cache.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("watch %T: %w", object, err)
+		}
+	}
+	return nil
+}
+
+// Namespaces that a selector selects.
+func (i *Informers) Namespaces(ctx context.Context, selector labels.Selector) ([]string, error) {
+	var all corev1.NamespaceList
+	if err := i.Cache.List(ctx, &all, client.UnsafeDisableDeepCopy, client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("list namespaces in the cache: %w", err)
+	}
+	var names []string
+	for _, ns := range all.Items {
+		if Probed(&ns) {
+			names = append(names, ns.Name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// Probed says whether anything is probed in a namespace: not when it is hibernated, nor while it ends.
+func Probed(ns *corev1.Namespace) bool {
+	hibernated, annotated := ns.Annotations[v1alpha1.AnnotationHibernated]
+	return ns.DeletionTimestamp == nil && (!annotated || hibernated == "false")
+}
+
+// ServiceAt is the Service of a namespace that has such an address.
+func (i *Informers) ServiceAt(ctx context.Context, namespace, host string) (string, error) {
+	var all corev1.ServiceList
+	if err := i.Cache.List(ctx, &all, client.UnsafeDisableDeepCopy, client.InNamespace(namespace)); err != nil {
+		return "", fmt.Errorf("list Services in the cache: %w", err)
+	}
+	for n := range all.Items {
+		if slices.Contains(Addresses(&all.Items[n]), host) {
+			return all.Items[n].Name, nil
+		}
+	}
+	return "", nil
+}
+
+// Addresses of a Service: those of the cluster, and of its load balancers.
+func Addresses(svc *corev1.Service) []string {
+	var addresses []string
+	for _, ip := range svc.Spec.ClusterIPs {
+		if ip != corev1.ClusterIPNone {
+			addresses = append(addresses, ip)
+		}
+	}
+	for _, ingress := range svc.Status.LoadBalancer.Ingress {
+		if address := cmp.Or(ingress.IP, ingress.Hostname); address != "" {
+			addresses = append(addresses, address)
+		}
+	}
+	return addresses
+}
+
+// Backs says whether a pod with such labels stands behind a Service.
+func (i *Informers) Backs(service types.NamespacedName, pods labels.Selector) bool {
+	return i.Yard.Backs(service, pods)
+}
+
+// Autoscalers of a namespace.
+func (i *Informers) Autoscalers(ctx context.Context, namespace string) ([]Autoscaler, error) {
+	var all autoscalingv2.HorizontalPodAutoscalerList
+	if err := i.Cache.List(ctx, &all, client.UnsafeDisableDeepCopy, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list HorizontalPodAutoscalers in the cache: %w", err)
+	}
+	var scalers []Autoscaler
+	for n := range all.Items {
+		scalers = append(scalers, ReadAutoscaler(&all.Items[n]))
+	}
+	return scalers, nil
+}
+
+// ReadAutoscaler reads what a HorizontalPodAutoscaler scales, and for whom: KEDA makes one for each ScaledObject.
+func ReadAutoscaler(hpa *autoscalingv2.HorizontalPodAutoscaler) Autoscaler {
+	of := hpa.Spec.ScaleTargetRef
+	a := Autoscaler{Scales: probe.Ref{APIVersion: of.APIVersion, Kind: of.Kind, Name: of.Name}, Name: "HorizontalPodAutoscaler/" + hpa.Name}
+	if owner := metav1.GetControllerOfNoCopy(hpa); owner != nil {
+		a.Name = owner.Kind + "/" + owner.Name
+	}
+	return a
+}
+
+// Configs of a namespace, or all.
+func (i *Informers) Configs(ctx context.Context, namespace string) ([]v1alpha1.ProbeConfig, error) {
+	var all v1alpha1.ProbeConfigList
+	if err := i.Cache.List(ctx, &all, client.UnsafeDisableDeepCopy, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list ProbeConfigs in the cache: %w", err)
+	}
+	return all.Items, nil
+}

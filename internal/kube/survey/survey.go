@@ -1,0 +1,264 @@
+// Package survey finds out what a ProbeConfig would find in a cluster before it exists: whether its Secrets can be used
+// and where they lead, and whether its dependents can be scaled and who else scales them. What informers know is taken from
+// them. Secrets and dependents are read one by one, and only those that the config names: Secrets are never listed, and of
+// a kubeconfig nothing is kept but its server and what is wrong with it.
+package survey
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/probe"
+)
+
+const (
+	// mostTargets are looked at for one preview. Each takes up to ten requests, and a review has five seconds; what is wrong
+	// in a fan-out most often is wrong everywhere.
+	mostTargets = 50
+	// atOnce is how many targets are looked at at once.
+	atOnce = 8
+)
+
+// Objects are read one by one. Each error means that it isn't known.
+type Objects interface {
+	// Kubeconfig tells what a Secret holds.
+	Kubeconfig(ctx context.Context, namespace, secret string) (probe.KubeconfigFacts, error)
+	// Dependent tells what is scaled.
+	Dependent(ctx context.Context, namespace string, ref probe.Ref) (Dependent, error)
+}
+
+// Dependent is an object that may be scaled.
+type Dependent struct {
+	// Missing: there is no such object. Unscalable: its kind has no scale subresource, or there is no such kind.
+	Missing, Unscalable bool
+	Replicas            int32
+	// Pods selects its pods, as /scale tells; "" when it doesn't.
+	Pods string
+}
+
+// Cluster is what is known without asking.
+type Cluster interface {
+	// Namespaces that a selector selects, hibernated and ending ones left out, sorted.
+	Namespaces(ctx context.Context, selector labels.Selector) ([]string, error)
+	// ServiceAt is the Service of a namespace that has such an address, "" for none.
+	ServiceAt(ctx context.Context, namespace, host string) (string, error)
+	// Backs says whether a pod with such labels stands behind a Service.
+	Backs(service types.NamespacedName, pods labels.Selector) bool
+	// Autoscalers of a namespace.
+	Autoscalers(ctx context.Context, namespace string) ([]Autoscaler, error)
+	// Configs of a namespace; of all with "". Nobody may change them.
+	Configs(ctx context.Context, namespace string) ([]v1alpha1.ProbeConfig, error)
+}
+
+// Autoscaler scales an object of its namespace.
+type Autoscaler struct {
+	// Scales the object.
+	Scales probe.Ref
+	// Name is that of who decides: HorizontalPodAutoscaler/web, or what that was made for, such as ScaledObject/web.
+	Name string
+}
+
+// Survey previews ProbeConfigs.
+type Survey struct {
+	Cluster Cluster
+	Objects Objects
+	// Rights says whether a tenant's account may get a Secret; one that it may not is not read. Nil: the Objects are read
+	// with the rights of who asks.
+	Rights authorizer.UnconditionalAuthorizer
+	// OwnNamespace is Autohealer's.
+	OwnNamespace string
+}
+
+// Preview tells what a config would do if it were in force now. The error is that of the first object that couldn't be read.
+func (s *Survey) Preview(ctx context.Context, pc *v1alpha1.ProbeConfig, limits limit.Limits, _ time.Time) (probe.Preview, error) {
+	c, err := probe.NewConfig(pc, s.OwnNamespace)
+	if err != nil {
+		return probe.PreviewOf(pc, s.OwnNamespace, limits, nil), nil //nolint:nilerr // the preview says why, and looks at nothing
+	}
+	seen, err := s.look(ctx, c)
+	if err != nil {
+		return probe.Preview{}, fmt.Errorf("look at what the ProbeConfig names: %w", err)
+	}
+	return probe.PreviewOf(pc, s.OwnNamespace, limits, seen), nil
+}
+
+// look finds out all that a preview will ask.
+func (s *Survey) look(ctx context.Context, c *probe.Config) (*world, error) {
+	w := &world{namespaces: []string{c.Namespace}, targets: map[string]probe.TargetFacts{}}
+	var err error
+	if c.Namespaces != nil {
+		if w.namespaces, err = s.Cluster.Namespaces(ctx, c.Namespaces); err != nil {
+			return nil, err
+		}
+	}
+	if w.probed, w.scaledDown, err = s.counts(ctx); err != nil {
+		return nil, err
+	}
+	looked := w.namespaces[:min(len(w.namespaces), mostTargets)]
+	found := make([]probe.TargetFacts, len(looked))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for i, namespace := range looked {
+		group.Go(func() (err error) {
+			found[i], err = s.target(ctx, c, namespace)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	for i, namespace := range looked {
+		w.targets[namespace] = found[i]
+	}
+	return w, nil
+}
+
+// counts are what the ProbeConfigs' statuses add up to, the same on every replica.
+func (s *Survey) counts(ctx context.Context) (probed, scaledDown int, err error) {
+	configs, err := s.Cluster.Configs(ctx, "")
+	for i := range configs {
+		if t := configs[i].Status.Targets; t != nil {
+			probed, scaledDown = probed+int(t.Probed), scaledDown+int(t.ScaledDown)
+		}
+	}
+	return probed, scaledDown, err
+}
+
+// target finds out what a config would find in a namespace.
+func (s *Survey) target(ctx context.Context, c *probe.Config, namespace string) (t probe.TargetFacts, err error) {
+	if t.Internal, err = s.kubeconfig(ctx, c, namespace, c.InternalSecret); err != nil {
+		return t, err
+	}
+	if t.External, err = s.kubeconfig(ctx, c, namespace, c.ExternalSecret); err != nil {
+		return t, err
+	}
+	scalers, err := s.Cluster.Autoscalers(ctx, namespace)
+	if err != nil {
+		return t, err
+	}
+	others, err := s.others(ctx, c, namespace)
+	if err != nil {
+		return t, err
+	}
+	t.Dependents = make([]probe.DependentFacts, len(c.Dependents))
+	for i, d := range c.Dependents {
+		facts, err := s.dependent(ctx, namespace, d.Ref, t)
+		if err != nil {
+			return t, err
+		}
+		for _, a := range scalers {
+			if same(a.Scales, d.Ref) {
+				facts.Scalers = append(facts.Scalers, a.Name)
+			}
+		}
+		facts.Others = others(d.Ref)
+		t.Dependents[i] = facts
+	}
+	return t, nil
+}
+
+func (s *Survey) kubeconfig(ctx context.Context, c *probe.Config, namespace, secret string) (probe.KubeconfigFacts, error) {
+	if s.Rights != nil && c.Namespace != s.OwnNamespace {
+		decision, _, err := s.Rights.Authorize(ctx, authorizer.AttributesRecord{
+			User: serviceaccount.UserInfo(c.Namespace, c.Account, ""), Verb: "get", APIVersion: "v1",
+			Resource: "secrets", Namespace: namespace, Name: secret, ResourceRequest: true,
+		})
+		if err != nil {
+			return probe.KubeconfigFacts{}, fmt.Errorf("ask whether ServiceAccount %s may get Secret %s: %w", c.Account, secret, err)
+		}
+		if decision != authorizer.DecisionAllow { // a rule of its own says so
+			return probe.KubeconfigFacts{}, nil
+		}
+	}
+	facts, err := s.Objects.Kubeconfig(ctx, namespace, secret)
+	if err != nil || facts.Server == "" {
+		return facts, err
+	}
+	facts.Service, err = s.serviceOf(ctx, namespace, facts.Server)
+	return facts, err
+}
+
+func (s *Survey) dependent(ctx context.Context, namespace string, ref probe.Ref, t probe.TargetFacts) (probe.DependentFacts, error) {
+	d, err := s.Objects.Dependent(ctx, namespace, ref)
+	facts := probe.DependentFacts{Missing: d.Missing, Unscalable: d.Unscalable, Replicas: d.Replicas}
+	if err != nil || d.Pods == "" {
+		return facts, err
+	}
+	pods, err := labels.Parse(d.Pods)
+	if err != nil {
+		return facts, fmt.Errorf("read the selector of %s in namespace %s: %w", ref, namespace, err)
+	}
+	for _, service := range []types.NamespacedName{t.Internal.Service, t.External.Service} {
+		if service.Namespace == namespace && s.Cluster.Backs(service, pods) {
+			facts.BehindServices = append(facts.BehindServices, service.Name)
+		}
+	}
+	return facts, nil
+}
+
+// others gives the ProbeConfigs that name an object of a namespace, the asked one aside.
+func (s *Survey) others(ctx context.Context, c *probe.Config, namespace string) (func(probe.Ref) []string, error) {
+	configs, err := s.Cluster.Configs(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	if namespace != s.OwnNamespace { // from where one may reach others
+		own, err := s.Cluster.Configs(ctx, s.OwnNamespace)
+		if err != nil {
+			return nil, err
+		}
+		configs = append(configs[:len(configs):len(configs)], own...)
+	}
+	naming, err := s.naming(ctx, c, namespace, configs)
+	return func(ref probe.Ref) (names []string) {
+		for _, other := range naming {
+			for _, d := range other.Dependents {
+				if same(d.Ref, ref) {
+					names = append(names, other.Key().String())
+				}
+			}
+		}
+		return names
+	}, err
+}
+
+// naming are those of the configs that have a target in the namespace, the asked one aside.
+func (s *Survey) naming(ctx context.Context, c *probe.Config, namespace string, configs []v1alpha1.ProbeConfig) ([]*probe.Config, error) {
+	var naming []*probe.Config
+	for i := range configs {
+		other, err := probe.NewConfig(&configs[i], s.OwnNamespace)
+		if err != nil || other.Key() == c.Key() || configs[i].DeletionTimestamp != nil {
+			continue // what can't be read does nothing
+		}
+		reaches, err := s.reaches(ctx, other, namespace)
+		if err != nil {
+			return nil, err
+		}
+		if reaches {
+			naming = append(naming, other)
+		}
+	}
+	return naming, nil
+}
+
+func (s *Survey) reaches(ctx context.Context, c *probe.Config, namespace string) (bool, error) {
+	if c.Namespaces == nil {
+		return c.Namespace == namespace, nil
+	}
+	namespaces, err := s.Cluster.Namespaces(ctx, c.Namespaces)
+	return slices.Contains(namespaces, namespace), err
+}
+
+func same(a, b probe.Ref) bool {
+	return a.Name == b.Name && a.GroupVersionKind().GroupKind() == b.GroupVersionKind().GroupKind()
+}
