@@ -24,11 +24,19 @@ type live struct {
 	client.Client
 	asked int
 	err   error
+	// before is called before each answer. Default: nothing is.
+	before func()
 }
 
 func newLive(objects ...client.Object) *live {
 	l := &live{}
-	ask := func() error { l.asked++; return l.err }
+	ask := func() error {
+		l.asked++
+		if l.before != nil {
+			l.before()
+		}
+		return l.err
+	}
 	l.Client = interceptor.NewClient(fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(objects...).Build(), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
 			if err := ask(); err != nil {

@@ -61,6 +61,8 @@ func startProxy() *countingProxy {
 	p.server.EnableHTTP2 = true
 	p.server.StartTLS()
 	DeferCleanup(func() {
+		// The manager first: it would connect anew, and the server waits for connections to end.
+		Expect(h.StopComponent(harness.Manager)).To(Succeed())
 		p.server.CloseClientConnections()
 		p.server.Close()
 		transport.CloseIdleConnections()
