@@ -106,7 +106,7 @@ func (r *PodReconciler) act(ctx context.Context, plan weed.Plan) error {
 	if err := r.send(ctx, plan, admitted); err != nil {
 		return err
 	}
-	r.Observer.yard().Confirm(plan.Pod.Key(), plan.Pod.UID)
+	r.Observer.yard().Confirm(plan.Pod.Key(), plan.Pod.UID, r.Observer.moment())
 	r.Troubles.Written(plan.Pod.Key().String(), policyOf(d))
 	r.Report.deleted(plan, r.Observer.Facts.Clock.Now())
 	return nil

@@ -110,12 +110,16 @@ func (y *Yard) reserve(p *podState, workload Workload, d *Deletion, windows []*w
 	y.touch(cs)
 }
 
-// Confirm says that the API server took the deletion of the pod with this UID. No other follows for that pod.
-func (y *Yard) Confirm(key types.NamespacedName, uid types.UID) {
+// Confirm says that the API server has just taken the deletion of the pod with this UID. No other follows for that pod.
+func (y *Yard) Confirm(key types.NamespacedName, uid types.UID, at Moment) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	delete(y.gone, uid)
+	if s := y.gone[uid]; s != nil {
+		y.ledger.confirm(s.record, at.Now)
+		delete(y.gone, uid)
+	}
 	if p := y.pods[key.Namespace][key.Name]; p != nil && p.UID == uid && p.sent != nil {
+		y.ledger.confirm(p.sent.record, at.Now)
 		p.sent, p.confirmed = nil, true
 		y.index(p)
 	}

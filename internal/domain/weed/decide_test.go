@@ -80,7 +80,7 @@ func TestAPodOfTheSameNameIsAnother(t *testing.T) {
 	y := watchingEtcd(t, etcdForAPI, newPod("api-0", set, backOff))
 	recoverEtcd(y, 0)
 	expect(t, "first", decide(y, "api-0", 0), "delete")
-	y.Confirm(key("api-0"), "api-0-uid")
+	y.Confirm(key("api-0"), "api-0-uid", at(0))
 	expect(t, "the same pod, seen late", names(y.ObservePod(weed.ReadPod(newPod("api-0", set, waiting)), at(second))), "")
 	expect(t, "the same pod, seen late", decide(y, "api-0", second), "")
 	y.ObservePod(weed.ReadPod(newPod("api-0", set, uid("second"), created(2*second))), at(2*second))
@@ -89,6 +89,33 @@ func TestAPodOfTheSameNameIsAnother(t *testing.T) {
 	expect(t, "its replacement, later", decide(y, "api-0", 10*second), "delete again")
 	y.Failed(key("api-0"), "api-0-uid") // late news of the first
 	expect(t, "news of another pod change nothing", decide(y, "api-0", 10*second), "read live")
+}
+
+// A slow API server takes a deletion long after it was decided: what counts from it counts from then.
+func TestCooldownAndMinuteCountFromWhenADeletionWasDone(t *testing.T) {
+	limits := limit.Builtin()
+	limits.MaxPodDeletionsPerMinute = 2
+	for name, watched := range map[string]bool{"the answer is first": false, "the watch is first": true} {
+		t.Run(name, func(t *testing.T) {
+			y := watchingEtcd(t, etcdForAPI, newPod("api-1", backOff), newPod("api-9", backOff, owned("StatefulSet", "other")))
+			y.SetLimits(limits)
+			recoverEtcd(y, 0)
+			expect(t, "at once", decide(y, "api-1", 0), "delete")
+			if watched {
+				y.ForgetPod(key("api-1"))
+			}
+			y.Confirm(key("api-1"), "api-1-uid", at(9*second))
+			y.ForgetPod(key("api-1"))
+			y.ObservePod(weed.ReadPod(newPod("api-2", created(9*second), backOff)), at(12*second))
+			plan, next := y.Decide(key("api-2"), at(12*second), "")
+			expect(t, "its replacement", verdict(plan, next), "Cooldown")
+			expect(t, "looks again", plan.LookAgain, noon.Add(19*second))
+			expect(t, "a moment before", decide(y, "api-2", 18*second), "Cooldown")
+			deleted(t, y, "api-2", 19*second)
+			expect(t, "a minute after the first was decided", decide(y, "api-9", 61*second), "MaxPodDeletionsPerMinute")
+			expect(t, "a minute after it was done", decide(y, "api-9", 69*second), "delete")
+		})
+	}
 }
 
 // A workload's pods can be made, crash and be deleted within one second of the API server's clock.
@@ -211,7 +238,7 @@ func TestADeletionThatTheWatchTellsBeforeTheAnswerCounts(t *testing.T) {
 	recoverEtcd(y, 0)
 	plan, _ := y.Decide(key("api-1"), at(0), "")
 	y.ForgetPod(key("api-1"))
-	y.Confirm(key("api-1"), plan.Pod.UID)
+	y.Confirm(key("api-1"), plan.Pod.UID, at(0))
 	y.Failed(key("api-1"), plan.Pod.UID)
 	sum, _ := y.Summary("wc-uid", at(second))
 	expect(t, "deletions", sum.Deleted, 1)

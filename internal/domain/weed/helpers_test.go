@@ -243,7 +243,7 @@ func deleted(t testing.TB, y *weed.Yard, name string, d time.Duration) {
 	if next != weed.Delete {
 		t.Fatalf("%s at %s: %q instead of a deletion", name, d, verdict(plan, next))
 	}
-	y.Confirm(key(name), plan.Pod.UID)
+	y.Confirm(key(name), plan.Pod.UID, at(d))
 	y.ForgetPod(key(name))
 }
 

@@ -71,7 +71,7 @@ func (y *Yard) inheritDeletions(cs *configState, stored []v1alpha1.PodDeletion, 
 		cs.recent = append(cs.recent, r)
 		if kind, name, ok := strings.Cut(d.Owner, "/"); ok && at.Now.Sub(when) < remembered {
 			y.ledger.add(Workload{Namespace: d.Namespace, Kind: kind, Name: name}, r)
-			cs.hour = insert(cs.hour, r)
+			cs.hour = insert(cs.hour, r, byTime)
 		}
 	}
 	slices.SortStableFunc(cs.recent, func(a, b *Record) int { return byTime(b, a) })
@@ -100,7 +100,7 @@ func (y *Yard) inheritUnlisted(cs *configState, st *v1alpha1.WeederConfigStatus,
 	}
 	for range min(int(st.Spent.LastMinute)-len(st.RecentDeletions), greatestLimit) {
 		r := &Record{At: when}
-		y.ledger.lately = insert(y.ledger.lately, r)
+		y.ledger.lately = insert(y.ledger.lately, r, byLatest)
 		cs.lent = append(cs.lent, r)
 	}
 }

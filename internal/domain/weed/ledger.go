@@ -29,7 +29,12 @@ type Record struct {
 	Repeat bool
 	// inherited from another process: which pods were there before isn't known.
 	inherited bool
+	// done is when the API server had taken it, by our clock; zero while that isn't known. A slow one takes its time.
+	done time.Time
 }
+
+// latest is when it happened at the latest, as far as that is known.
+func (d *Record) latest() time.Time { return later(d.At, d.done) }
 
 // Past is what a pod's workload has been through in the last hour.
 type Past struct {
@@ -41,20 +46,26 @@ type Past struct {
 	Repeats []time.Time
 }
 
-// ledger holds the deletions of the last hour, in order of time.
+// ledger holds the deletions of the last hour, in the order in which they were decided.
 type ledger struct {
 	byWorkload map[Workload][]*Record
-	// lately are those of the last minute, among them some by an earlier process of which only the time is known.
+	// lately are those of the last minute in the order in which they happened, among them some by an earlier process of which
+	// only the time is known.
 	lately []*Record
 }
 
 func byTime(a, b *Record) int { return a.At.Compare(b.At) }
 
-func insert(list []*Record, d *Record) []*Record {
-	i, _ := slices.BinarySearchFunc(list, d, byTime)
-	for i < len(list) && list[i].At.Equal(d.At) {
-		i++
-	}
+func byLatest(a, b *Record) int { return a.latest().Compare(b.latest()) }
+
+// insert puts a deletion behind those of the same time.
+func insert(list []*Record, d *Record, order func(a, b *Record) int) []*Record {
+	i, _ := slices.BinarySearchFunc(list, d, func(o, d *Record) int {
+		if order(o, d) > 0 {
+			return 1
+		}
+		return -1
+	})
 	return slices.Insert(list, i, d)
 }
 
@@ -63,8 +74,16 @@ func remove(list []*Record, d *Record) []*Record {
 }
 
 func (l *ledger) add(w Workload, d *Record) {
-	l.byWorkload[w] = insert(l.byWorkload[w], d)
-	l.lately = insert(l.lately, d)
+	l.byWorkload[w] = insert(l.byWorkload[w], d, byTime)
+	l.lately = insert(l.lately, d, byLatest)
+}
+
+// confirm says when a deletion was done. Cooldown and the minute count from then: with a slow API server pods would else go
+// sooner after each other, and more of them in a minute, than they may.
+func (l *ledger) confirm(d *Record, now time.Time) {
+	l.lately = remove(l.lately, d)
+	d.done = now
+	l.lately = insert(l.lately, d, byLatest)
 }
 
 // refund takes back a deletion that surely didn't happen.
@@ -92,7 +111,7 @@ func (l *ledger) prune(now time.Time) {
 
 func (l *ledger) pruneLately(now time.Time) {
 	i := 0
-	for i < len(l.lately) && now.Sub(l.lately[i].At) >= pace {
+	for i < len(l.lately) && now.Sub(l.lately[i].latest()) >= pace {
 		i++
 	}
 	clear(l.lately[:i])
@@ -110,7 +129,7 @@ func (l *ledger) past(w Workload, p *Pod, firstSeen, now time.Time) Past {
 		if d.UID != p.UID && (d.inherited || firstSeen.After(d.At)) && p.Created.Add(uncertainCreation).After(d.Server) {
 			past.Replacement = true
 		}
-		past.Last = later(past.Last, d.At)
+		past.Last = later(past.Last, d.latest())
 		if d.Repeat {
 			past.Repeats = append(past.Repeats, d.At)
 		}
@@ -128,7 +147,7 @@ func (l *ledger) free(limit, ahead int, now time.Time) time.Time {
 	case limit <= 0:
 		return now.Add(pace)
 	case over < len(l.lately):
-		return l.lately[over].At.Add(pace)
+		return l.lately[over].latest().Add(pace)
 	}
 	return now.Add(pace * time.Duration(1+(over-len(l.lately))/limit))
 }

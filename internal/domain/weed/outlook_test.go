@@ -148,7 +148,7 @@ func TestOutlookSaysWhatDecideDoes(t *testing.T) {
 				y.SetLimits(limits)
 				recoverEtcd(y, 0)
 				if _, next := y.Decide(key("api-0"), at(0), ""); next == weed.Delete {
-					y.Confirm(key("api-0"), "api-0-uid")
+					y.Confirm(key("api-0"), "api-0-uid", at(0))
 					y.ForgetPod(key("api-0"))
 				}
 				for i := range 4 {

@@ -50,7 +50,7 @@ func TestManyWorkersNeverTakeMoreThanThereIs(t *testing.T) {
 						continue
 					}
 					deletions.Add(1)
-					y.Confirm(k, plan.Pod.UID)
+					y.Confirm(k, plan.Pod.UID, at(second))
 				}
 			}
 		})

@@ -51,7 +51,7 @@ func (t *totals) add(r *Record) {
 	t.deleted++
 	t.recent = slices.Insert(t.recent, 0, r)
 	t.recent = t.recent[:min(len(t.recent), SampleSize)]
-	t.hour = insert(t.hour, r)
+	t.hour = insert(t.hour, r, byTime)
 	i := 0
 	for r.At.Sub(t.hour[i].At) >= remembered {
 		i++

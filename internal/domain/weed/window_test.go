@@ -78,7 +78,7 @@ servicesAndDependantSelectors: {etcd-main-client: {podSelectors: [{matchExpressi
 			plan, next := y.Decide(k, now, "")
 			if next == weed.Delete {
 				gone = append(gone, k.Name)
-				y.Confirm(k, plan.Pod.UID)
+				y.Confirm(k, plan.Pod.UID, now)
 				expect(t, step.what+": trigger", plan.Delete.Trigger, noon.Add(100*second))
 			}
 		}

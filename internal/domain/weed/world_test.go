@@ -226,13 +226,13 @@ func (w *world) work(p *corev1.Pod) {
 	switch {
 	case w.serving[service] != nil && (outcome == "ok" || outcome == "timeout"): // its Service loses it, and gets another
 		landed()
-		w.yard.Confirm(key(p.Name), p.UID)
+		w.yard.Confirm(key(p.Name), p.UID, w.at())
 		w.serve(service, slices.DeleteFunc(slices.Clone(w.serving[service]), func(name string) bool { return name == p.Name })...)
 		w.remove(p.Name)
 		w.addPod(p.Name, service, readiness("False", w.now.Sub(noon)))
 	case outcome == "ok":
 		landed()
-		w.yard.Confirm(key(p.Name), p.UID)
+		w.yard.Confirm(key(p.Name), p.UID, w.at())
 		if rapid.Bool().Draw(w.t, "graceful") {
 			w.change(p, terminating)
 		} else {
