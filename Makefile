@@ -118,6 +118,11 @@ test-unit: go-version $(SUMMARY) ## Run the tests that need no control plane.
 test-node: controlplane node build $(SUMMARY) ## Run the tests that need a real node (Linux, root).
 	@$(SUMMARY) "$(TEST) -count=1 -timeout 15m -p 1 ./e2e/node/..."
 
+OBJECTS ?= 2500
+.PHONY: differential
+differential: controlplane build ## Ask API server, webhook and CLI about OBJECTS random objects of each kind; all must say the same.
+	AUTOHEALER_DIFFERENTIAL=$(OBJECTS) $(GO) test -count=1 -v -timeout 2h ./e2e/differential -ginkgo.v
+
 .PHONY: bench
 bench: controlplane build ## Measure against the raw ceiling of the same run; writes docs/benchmarks.md.
 	$(GO) run ./bench

@@ -1,4 +1,4 @@
-package publish_test
+package differential
 
 import (
 	"fmt"
@@ -31,48 +31,67 @@ type subject struct {
 	namespaced   bool
 	fields       fields
 	required     []string
-	// name makes a name; default: the object's number.
-	name func(random *rand.Rand, number int) string
-	// repair puts right what the schema would refuse most often.
+	// names of some objects; the others have a number.
+	names []string
+	// repair is the kind's own part of mend.
 	repair func(spec map[string]any)
-	// relaxed: the schema repeats the rules, and is left out of the comparison.
-	relaxed bool
-	// optional are fields that the relaxed schema doesn't ask for.
+	// tame leaves out of what is stored what would change the verdicts over all other objects.
+	tame func(spec map[string]any)
+	// bad breaks a portable rule.
+	bad string
+	// unfit breaks the schema, and tells that the schema repeats rules: they are compared with its values left out too, and
+	// without asking for the optional fields.
+	unfit    string
 	optional []string
-	// rules that deny and are in the policy; random objects break each.
-	rules int
+	// silent: nobody writes its status yet.
+	silent bool
 }
 
-func (s *subject) object(random *rand.Rand, prefix string, number int) *unstructured.Unstructured {
+// object makes one under a name of its own.
+func (s *subject) object(name string) *unstructured.Unstructured {
 	spec := map[string]any{}
 	for _, field := range slices.Sorted(maps.Keys(s.fields)) {
 		if slices.Contains(s.required, field) || random.IntN(3) == 0 {
 			spec[field] = s.fields[field](random)
 		}
 	}
-	if s.repair != nil {
-		s.repair(spec)
-	}
-	name := fmt.Sprintf("%s-%d", prefix, number)
-	if s.name != nil {
-		name = s.name(random, number)
+	s.mend(spec)
+	if len(s.names) > 0 && random.IntN(4) == 0 {
+		name = pick(random, s.names...)
 	}
 	object := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "autohealer.resourcestack.com/v1alpha1", "kind": s.kind,
 		"metadata": map[string]any{"name": name}, "spec": spec,
 	}}
 	if s.namespaced {
-		object.SetNamespace("default")
+		object.SetNamespace(pick(random, "default", "default", "autohealer-system"))
 	}
-	if random.IntN(3) == 0 {
-		object.SetAnnotations(pick(random, map[string]string{"a": "b"}, map[string]string{exceptedRules: "a/b, conditionset/matches-healthy-nodes"},
-			map[string]string{exceptedRules: "conditionset/reserved-taint-key,conditionset/empty-cap,weederconfig/negative-pod-selector"}))
-	}
+	annotate(object)
 	return object
 }
 
+// mend puts right what the schema would refuse most often. An empty list says nothing, and has no owner: an apply without
+// it would leave it there, and not be the update that it is compared with.
+func (s *subject) mend(spec map[string]any) {
+	maps.DeleteFunc(spec, func(field string, value any) bool {
+		list, isList := value.([]any)
+		return isList && len(list) == 0 && !slices.Contains(s.required, field)
+	})
+	if s.repair != nil {
+		s.repair(spec)
+	}
+}
+
+// annotate names rules that an exception might lift, so that the policy leaves them to the webhook.
+func annotate(object *unstructured.Unstructured) {
+	if random.IntN(3) == 0 {
+		object.SetAnnotations(pick(random, nil, map[string]string{"a": "b"}, map[string]string{exceptedRules: "a/b, conditionset/matches-healthy-nodes"},
+			map[string]string{exceptedRules: "conditionset/reserved-taint-key,conditionset/empty-cap,weederconfig/negative-pod-selector"}))
+	}
+}
+
 // mutate changes up to two fields of a stored object.
-func (s *subject) mutate(random *rand.Rand, old *unstructured.Unstructured) *unstructured.Unstructured {
+func (s *subject) mutate(old *unstructured.Unstructured) *unstructured.Unstructured {
 	object := old.DeepCopy()
 	spec := object.Object["spec"].(map[string]any)
 	for range random.IntN(3) {
@@ -83,28 +102,43 @@ func (s *subject) mutate(random *rand.Rand, old *unstructured.Unstructured) *uns
 		}
 		spec[field] = s.fields[field](random)
 	}
+	s.mend(spec)
+	annotate(object)
 	return object
 }
 
 const exceptedRules = "autohealer.resourcestack.com/excepted-rules"
 
+// subjects, Guardrails last.
 var subjects = []*subject{
-	{kind: "ConditionSet", plural: "conditionsets", rules: 6, fields: conditionSetFields, required: []string{"type", "effect", "taintKey", "conditions"},
+	{kind: "ConditionSet", plural: "conditionsets", fields: conditionSetFields, required: []string{"type", "effect", "taintKey", "conditions"},
 		repair: func(spec map[string]any) {
 			if spec["effect"] != "NoExecute" { // the schema wants evictAfter only there
 				delete(spec, "evictAfter")
 			}
-		}},
-	{kind: "Guardrail", plural: "guardrails", rules: 3, fields: guardrailFields,
-		name: func(random *rand.Rand, number int) string {
-			return pick(random, fmt.Sprintf("rail-%d", number), fmt.Sprintf("rail-%d", number), "conditionset", "guard", "probeconfig", "guard.x", "a.conditionset")
-		}},
-	{kind: "GuardrailException", plural: "guardrailexceptions", rules: 4, fields: exceptionFields,
-		required: []string{"ruleIDs", "targetRef", "specHash", "reason", "expiresAt"}},
-	{kind: "ProbeConfig", plural: "probeconfigs", namespaced: true, relaxed: true, optional: []string{"scaleUp", "scaleDown"}, rules: 13, fields: probeFields,
-		required: []string{"internalKubeConfigSecretName", "externalKubeConfigSecretName", "dependentResourceInfos"}},
-	{kind: "WeederConfig", plural: "weederconfigs", namespaced: true, relaxed: true, rules: 8, fields: weederFields, required: []string{"servicesAndDependantSelectors"}},
+		},
+		bad: "{kind: ConditionSet, metadata: {name: bad}, spec: {type: Bad, effect: NoSchedule, taintKey: karpenter.sh/bad, conditions: {KernelDeadlock: {status: true}}}}"},
+	{kind: "GuardrailException", plural: "guardrailexceptions", fields: exceptionFields, required: []string{"ruleIDs", "targetRef", "specHash", "reason", "expiresAt"},
+		bad: "{kind: GuardrailException, metadata: {name: bad}, spec: {ruleIDs: [a/b], targetRef: {kind: Node, name: a}, specHash: \"" + someHash + "\", reason: it is a test, expiresAt: \"2026-01-01T00:00:00Z\"}}"},
+	{kind: "ProbeConfig", plural: "probeconfigs", namespaced: true, silent: true, fields: probeFields, optional: []string{"scaleUp", "scaleDown"},
+		required: []string{"internalKubeConfigSecretName", "externalKubeConfigSecretName", "dependentResourceInfos"},
+		bad: "{kind: ProbeConfig, metadata: {name: bad, namespace: default}, spec: {internalKubeConfigSecretName: in, externalKubeConfigSecretName: out, " +
+			"dependentResourceInfos: [{ref: {apiVersion: apps/v1, kind: StatefulSet, name: etcd}, scaleUp: {level: 0}, scaleDown: {level: 0}}]}}",
+		unfit: "{kind: ProbeConfig, metadata: {name: unfit, namespace: default}, spec: {internalKubeConfigSecretName: same, externalKubeConfigSecretName: same, " +
+			"dependentResourceInfos: [{ref: {apiVersion: apps/v1, kind: Deployment, name: kcm}, scaleUp: {level: 0}, scaleDown: {level: 0}}]}}"},
+	{kind: "WeederConfig", plural: "weederconfigs", namespaced: true, fields: weederFields, required: []string{"servicesAndDependantSelectors"},
+		bad:   "{kind: WeederConfig, metadata: {name: bad, namespace: default}, spec: {servicesAndDependantSelectors: {etcd: {podSelectors: [{matchExpressions: [{key: a, operator: DoesNotExist}]}]}}}}",
+		unfit: "{kind: WeederConfig, metadata: {name: unfit, namespace: default}, spec: {servicesAndDependantSelectors: {}}}"},
+	{kind: "Guardrail", plural: "guardrails", fields: guardrailFields, names: []string{"probeconfig", "weederconfig", "guard", "guard.x", "a.conditionset"},
+		tame: func(spec map[string]any) {
+			spec["conditionTypes"] = []any{map[string]any{"type": "GPUHealthy", "healthyStatus": "True"}} // no set asks for it
+			delete(spec, "frozen")                                                                        // the world is paused already
+		},
+		bad: "{kind: Guardrail, metadata: {name: probeconfig}, spec: {}}"},
 }
+
+// someHash is no object's.
+var someHash = strings.Repeat("0123456789abcdef", 4)
 
 var conditionSetFields = fields{
 	"type":   func(r *rand.Rand) any { return pick(r, "A", "KernelDeadlock", "Some-Type.x") },
@@ -120,9 +154,11 @@ var conditionSetFields = fields{
 	"recoverAfter": func(r *rand.Rand) any { return pick(r, "0s", "5m") },
 	"mode":         func(r *rand.Rand) any { return pick(r, "Enforce", "Observe") },
 	"nodeSelector": func(r *rand.Rand) any {
-		return pick(r, map[string]any{}, map[string]any{"matchLabels": map[string]any{}}, map[string]any{"matchExpressions": []any{}}, map[string]any{"matchLabels": map[string]any{"a": ""}})
+		return pick(r, map[string]any{}, map[string]any{"matchLabels": map[string]any{}}, map[string]any{"matchExpressions": []any{}}, map[string]any{"matchLabels": map[string]any{"a": ""}},
+			map[string]any{"matchLabels": map[string]any{"topology.kubernetes.io/zone": "zone-1"}})
 	},
 	"includeControlPlane": func(r *rand.Rand) any { return pick(r, true, false) },
+	"staleAfter":          func(r *rand.Rand) any { return pick(r, "0s", "20m", "1h") },
 	"maxNodes": func(r *rand.Rand) any {
 		return pick[any](r, int64(0), int64(1), int64(500), "0%", "00%", "1%", "51%", "100%")
 	},
@@ -138,11 +174,12 @@ var conditionSetFields = fields{
 
 var guardrailFields = fields{
 	"paused": func(r *rand.Rand) any { return pick(r, true, false) },
+	"frozen": func(r *rand.Rand) any { return pick(r, true, false) },
 	"limits": func(r *rand.Rand) any {
 		return pick(r, map[string]any{}, map[string]any{"maxTaintedNodes": "80%"}, map[string]any{"maxEvictingNodes": int64(0), "maxPodDeletionsPerMinute": int64(0)})
 	},
 	"conditionTypes": func(r *rand.Rand) any {
-		var types []any
+		types := []any{}
 		for _, t := range []string{"Ready", "KernelDeadlock", "GPUHealthy", "odd'\"", "ümlaut"} {
 			if r.IntN(4) == 0 {
 				types = append(types, map[string]any{"type": t, "healthyStatus": pick(r, "True", "False")})
@@ -158,17 +195,18 @@ var guardrailFields = fields{
 			if r.IntN(3) == 0 {
 				kinds = append(kinds, pick(r, "GuardrailException", "Unicorn"))
 			}
-			return map[string]any{"name": fmt.Sprintf("r%d", n), "kinds": kinds, "expression": "has(object.metadata.labels)"}
+			expression := pick(r, fmt.Sprintf("!object.metadata.name.endsWith('%d')", r.IntN(10)), "has(object.metadata.labels)", "object.spec.efect == 'x'")
+			return map[string]any{"name": fmt.Sprintf("r%d", n), "kinds": kinds, "severity": pick(r, "Warn", "Warn", "Deny"), "expression": expression}
 		})
 	},
 }
 
 var exceptionFields = fields{
-	"ruleIDs": func(r *rand.Rand) any { return []any{pick(r, "conditionset/matches-healthy-nodes", "a/b")} },
-	"specHash": func(r *rand.Rand) any {
-		return pick(r, "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", "0000000000000000000000000000000000000000000000000000000000000000")
+	"ruleIDs": func(r *rand.Rand) any {
+		return []any{pick(r, "conditionset/matches-healthy-nodes", "conditionset/reserved-taint-key", "weederconfig/negative-pod-selector", "a/b")}
 	},
-	"reason": func(r *rand.Rand) any { return pick(r, "the rack is being moved", "it's \"so\", OPS-1") },
+	"specHash": func(*rand.Rand) any { return someHash },
+	"reason":   func(r *rand.Rand) any { return pick(r, "the rack is being moved", "it's \"so\", OPS-1") },
 	"targetRef": func(r *rand.Rand) any {
 		ref := map[string]any{"kind": pick(r, "ConditionSet", "ConditionSet", "WeederConfig", "Node", "quote'\"\\"), "name": "a"}
 		if r.IntN(3) == 0 {
@@ -222,9 +260,9 @@ var weederFields = fields{
 	"servicesAndDependantSelectors": func(r *rand.Rand) any {
 		services := map[string]any{}
 		for range r.IntN(3) {
-			services[pick(r, "etcd", "kube-apiserver", "Upper", "under_score", strings.Repeat("x", 63), "quote'\"\\", "a.b")] = map[string]any{"podSelectors": some(r, 2, func() any {
+			services[pick(r, "etcd", "etcd", "a", "kube-apiserver", "Upper", "under_score", strings.Repeat("x", 63), "quote'\"\\", "a.b")] = map[string]any{"podSelectors": some(r, 2, func() any {
 				return pick(r, map[string]any{}, map[string]any{"matchLabels": map[string]any{}}, map[string]any{"matchLabels": map[string]any{"app": "a"}},
-					map[string]any{"matchExpressions": []any{map[string]any{"key": "role", "operator": pick(r, "NotIn", "In"), "values": []any{"main"}}}},
+					map[string]any{"matchExpressions": []any{map[string]any{"key": "role", "operator": pick(r, "NotIn", "In"), "values": []any{pick(r, "a", "b", "c d")}}}},
 					map[string]any{"matchExpressions": []any{map[string]any{"key": "role", "operator": pick(r, "DoesNotExist", "Exists")}}})
 			})}
 		}
@@ -235,4 +273,7 @@ var weederFields = fields{
 	"maxDeletionsPerWatch": func(r *rand.Rand) any { return pick(r, int64(0), int64(1), int64(10000), int64(10001)) },
 	"maxRepeatsPerOwner":   func(r *rand.Rand) any { return pick(r, int64(0), int64(20), int64(21)) },
 	"mode":                 func(r *rand.Rand) any { return pick(r, "Enforce", "Observe") },
+	"deletion":             func(r *rand.Rand) any { return pick(r, "Delete", "Evict") },
+	"serviceAccountName":   func(r *rand.Rand) any { return pick(r, "default", "nobody") },
+	"namespaceSelector":    func(*rand.Rand) any { return map[string]any{"matchLabels": map[string]any{"a": "b"}} },
 }
