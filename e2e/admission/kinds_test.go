@@ -86,7 +86,7 @@ func each(f func(s *specimen)) {
 	}
 }
 
-// manifest of a specimen that each tells from those of other specs by its name.
+// manifest is an object of the kind, as a user writes it.
 func (s *specimen) manifest(name, spec string) string {
 	metadata := "{name: " + name + "}"
 	if s.namespace != "" {
