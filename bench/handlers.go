@@ -87,12 +87,15 @@ func (b *bench) reportHandlers(took map[string]*quantiles, builtin int) {
 	}
 }
 
-// quantiles are those of each round, in µs.
-type quantiles struct{ p50, p99 series }
+// quantiles are those of each round.
+type quantiles struct {
+	unit     time.Duration
+	p50, p99 series
+}
 
 func (q *quantiles) add(round []time.Duration) {
-	q.p50 = append(q.p50, quantile(round, .5).Seconds()*1e6)
-	q.p99 = append(q.p99, quantile(round, .99).Seconds()*1e6)
+	q.p50 = append(q.p50, float64(quantile(round, .5))/float64(q.unit))
+	q.p99 = append(q.p99, float64(quantile(round, .99))/float64(q.unit))
 }
 
 // compare gives how long requests to each path took.
@@ -115,7 +118,7 @@ func (s *server) compare(ctx context.Context, paths map[string]http.Handler) (ma
 		}
 		for path, l := range latencies {
 			if took[path] == nil {
-				took[path] = &quantiles{}
+				took[path] = &quantiles{unit: time.Microsecond}
 			}
 			if round > 0 { // the first one warms up
 				took[path].add(l)
@@ -139,7 +142,7 @@ func (b *bench) engine(ctx context.Context, n int) (*guard.Guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	var took quantiles
+	took := quantiles{unit: time.Microsecond}
 	for round := range handlerRounds + 1 {
 		latencies := make([]time.Duration, handlerRequests)
 		for i := range latencies {
