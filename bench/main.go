@@ -16,9 +16,11 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/harness"
@@ -54,6 +56,7 @@ func main() {
 	out := flag.String("out", filepath.Join("docs", "benchmarks.md"), "File to write the results into, between its two markers, from the repository's root; empty for none.")
 	pprof := flag.String("pprof", "", "Loopback address where the manager serves profiles during the run.")
 	flag.Parse()
+	logf.SetLogger(logr.Discard()) // what counts is told by say and report
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if role := flag.Arg(0); roles[role] != nil {

@@ -12,9 +12,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/go-logr/logr"
 	certutil "k8s.io/client-go/util/cert"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
@@ -27,7 +25,6 @@ type server struct {
 
 // serve serves until ctx ends.
 func serve(ctx context.Context, hooks map[string]http.Handler) (*server, error) {
-	logf.SetLogger(logr.Discard())
 	certificate, key, err := certutil.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("make a certificate: %w", err)
