@@ -21,9 +21,11 @@ import (
 	"github.com/resourcestack/autohealer/controllers"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/kubeconfig"
 	"github.com/resourcestack/autohealer/webhooks"
 )
 
@@ -36,7 +38,7 @@ func run(ctx context.Context, o options) error {
 	config.QPS = -1 // API priority and fairness governs; a limit here would delay an undo
 	config.UserAgent = "autohealer-manager/" + buildVersion()
 	facts := &kube.Facts{
-		Fleet: condition.NewFleet(limit.Builtin()), Yard: weed.NewYard(limit.Builtin(), o.namespace),
+		Fleet: condition.NewFleet(limit.Builtin()), Yard: weed.NewYard(limit.Builtin(), o.namespace), Targets: probe.NewFleet(limit.Builtin()),
 		Clock: clock.RealClock{}, Server: &kube.ServerClock{Clock: clock.RealClock{}},
 	}
 	facts.Server.Watch(config)
@@ -89,7 +91,9 @@ func addAll(ctx context.Context, mgr ctrl.Manager, o options, facts *kube.Facts,
 	if err := webhooks.AddToManager(mgr, rules); err != nil {
 		return fmt.Errorf("add the webhooks: %w", err)
 	}
-	if err := controllers.AddToManager(mgr, controllers.Options{Guard: rules, Facts: facts, OwnNamespace: o.namespace, Leads: leads}); err != nil {
+	if err := controllers.AddToManager(mgr, controllers.Options{
+		Guard: rules, Facts: facts, OwnNamespace: o.namespace, Leads: leads, Dial: kubeconfig.Policy{AllowLoopback: o.probeLoopback},
+	}); err != nil {
 		return fmt.Errorf("add the controllers: %w", err)
 	}
 	return addProbes(mgr, facts, serving)

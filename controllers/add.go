@@ -10,9 +10,11 @@ import (
 	"github.com/resourcestack/autohealer/controllers/conditionset"
 	"github.com/resourcestack/autohealer/controllers/guardrail"
 	"github.com/resourcestack/autohealer/controllers/guardrailexception"
+	"github.com/resourcestack/autohealer/controllers/probeconfig"
 	"github.com/resourcestack/autohealer/controllers/weederconfig"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/kubeconfig"
 )
 
 // Options are what the controllers share.
@@ -23,10 +25,12 @@ type Options struct {
 	OwnNamespace string
 	// Leads says whether this replica surely leads, just before each act. Default: it does.
 	Leads func() bool
+	// Dial says which addresses the probes of ProbeConfigs may dial.
+	Dial kubeconfig.Policy
 }
 
 // policies are empty objects of the kinds that the rules judge and exceptions may name.
-var policies = []client.Object{&v1alpha1.ConditionSet{}, &v1alpha1.WeederConfig{}}
+var policies = []client.Object{&v1alpha1.ConditionSet{}, &v1alpha1.ProbeConfig{}, &v1alpha1.WeederConfig{}}
 
 // AddToManager adds every kind's controllers to a manager.
 func AddToManager(mgr manager.Manager, opts Options) error {
@@ -51,6 +55,12 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 			return conditionset.AddToManager(mgr, conditionset.Options{
 				Guard: opts.Guard, Facts: opts.Facts, OwnNamespace: opts.OwnNamespace, Leads: opts.Leads,
 				Stored: stored, Rejections: rejections,
+			})
+		},
+		func() error {
+			return probeconfig.AddToManager(mgr, probeconfig.Options{
+				Guard: opts.Guard, Facts: opts.Facts, OwnNamespace: opts.OwnNamespace, Leads: opts.Leads,
+				Stored: stored, Rejections: rejections, Dial: opts.Dial,
 			})
 		},
 		func() error {

@@ -26,6 +26,8 @@ const (
 	// ReasonScaledDown and ReasonScaledUp: an object was scaled.
 	ReasonScaledDown = "ScaledDown"
 	ReasonScaledUp   = "ScaledUp"
+	// ReasonNothingScaledDown: nothing is scaled down for the config.
+	ReasonNothingScaledDown = "NothingScaledDown"
 	// ReasonLeftAlone: an object isn't scaled, because someone else scaled it or asks to leave it alone.
 	ReasonLeftAlone = "LeftAlone"
 	// ReasonDependentMissing: an object that isn't optional isn't there.

@@ -27,6 +27,7 @@ var (
 	// notClients are calls that look like a client's and are an actuator's.
 	notClients = []string{
 		"controllers/conditionset/node_reconciler.go: r.Taints.Apply",
+		"controllers/probeconfig/scaling.go: r.Scales.Apply",
 		"controllers/weederconfig/pod_reconciler.go: r.Pods.Apply",
 	}
 	// product is what runs in a cluster.

@@ -9,15 +9,18 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
 
 // Facts is what admission and controllers know of the cluster, kept up to date by informers.
 type Facts struct {
-	Fleet  *condition.Fleet
-	Yard   *weed.Yard
-	Clock  clock.PassiveClock
-	Server *ServerClock
+	Fleet *condition.Fleet
+	Yard  *weed.Yard
+	// Targets are those of all ProbeConfigs; only the leader, whose probes run, knows how they are.
+	Targets *probe.Fleet
+	Clock   clock.PassiveClock
+	Server  *ServerClock
 
 	heard, heardSlices atomic.Pointer[time.Time]
 }
@@ -40,6 +43,7 @@ func (f *Facts) Synced() bool { return f.Fleet.Synced() && f.Yard.Synced() }
 func (f *Facts) HoldActsUntil(t time.Time) {
 	f.Fleet.HoldActsUntil(t)
 	f.Yard.HoldActsUntil(t)
+	f.Targets.HoldActsUntil(t)
 }
 
 // Age is how long ago the watch of nodes last delivered anything; a day when it never did.

@@ -41,6 +41,9 @@ func (j Judgement) Accepted() metav1.Condition {
 	return c
 }
 
+// Stuck is what a human must change.
+type Stuck struct{ Reason, Message string }
+
 // State is what the conditions that every kind has are made from.
 type State struct {
 	Judgement
@@ -49,6 +52,8 @@ type State struct {
 	// Synced: caches are full, so that counts mean something.
 	Synced  bool
 	Trouble *Trouble
+	// Stuck says what a human must change before anything can be done; no Reason when nothing is.
+	Stuck Stuck
 	// Undoing says what a deletion still waits for; "" when it waits for nothing.
 	Undoing string
 	// Paused says which Guardrails pause new acts; "" when none does. Frozen: they stop undo, too.
@@ -75,6 +80,8 @@ func (s State) ready() metav1.Condition {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, s.Accepted().Reason, "Nothing new is done while the rules refuse it; see Accepted."
 	case s.Trouble.Forbidden():
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonForbidden, "Autohealer's account may not change "+s.Changes+"; see Stalled."
+	case s.Stuck.Reason != "":
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, s.Stuck.Reason, "Nothing can be done; see Stalled."
 	case !s.Synced:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonStarting, s.starting()
 	case s.Trouble.Retrying():
@@ -97,7 +104,7 @@ func (s State) reconciling() metav1.Condition {
 		if s.Frozen {
 			c.Message = s.Paused + ". " + s.Undoing
 		}
-	case s.Rejected() || s.Trouble.Forbidden():
+	case s.Rejected() || s.Trouble.Forbidden() || s.Stuck.Reason != "":
 	case !s.Synced:
 		c.Reason, c.Message = v1alpha1.ReasonStarting, s.starting()
 	case s.Trouble.Retrying():
@@ -115,6 +122,8 @@ func (s State) stalled() metav1.Condition {
 		c.Reason, c.Message = s.Accepted().Reason, s.Accepted().Message
 	case s.Trouble.Forbidden():
 		c.Reason, c.Message = v1alpha1.ReasonForbidden, s.Trouble.Err.Error()
+	default:
+		c.Reason, c.Message = s.Stuck.Reason, s.Stuck.Message
 	}
 	return c
 }

@@ -15,11 +15,9 @@ import (
 // Tell tells of conditions that turned, by Events on the policy.
 func Tell(recorder events.EventRecorder, policy runtime.Object, before, after []metav1.Condition) {
 	for _, c := range after {
-		was := meta.FindStatusCondition(before, c.Type)
-		if repeats(c, after) || was != nil && was.Status == c.Status && was.Reason == c.Reason {
-			continue
+		if turned(meta.FindStatusCondition(before, c.Type), c) && !repeats(c, after) {
+			recorder.Eventf(policy, nil, weight(c), c.Reason, c.Type, "%s", truncate(c.Message))
 		}
-		recorder.Eventf(policy, nil, weight(c), c.Reason, c.Type, "%s", truncate(c.Message))
 	}
 	for _, c := range before {
 		if end, ok := ends[c.Type]; ok && meta.FindStatusCondition(after, c.Type) == nil {
@@ -31,12 +29,34 @@ func Tell(recorder events.EventRecorder, policy runtime.Object, before, after []
 	}
 }
 
+// good is the status in which a condition is good news.
+var good = map[string]metav1.ConditionStatus{
+	v1alpha1.ConditionAccepted: metav1.ConditionTrue, v1alpha1.ConditionReady: metav1.ConditionTrue,
+	v1alpha1.ConditionInternalHealthy: metav1.ConditionTrue, v1alpha1.ConditionExternalHealthy: metav1.ConditionTrue,
+	v1alpha1.ConditionProtectionActive: metav1.ConditionFalse,
+}
+
 // weight is an Event's type: good news are Normal.
 func weight(c metav1.Condition) string {
-	if (c.Type == v1alpha1.ConditionAccepted || c.Type == v1alpha1.ConditionReady) && c.Status == metav1.ConditionTrue {
+	if good[c.Type] == c.Status {
 		return corev1.EventTypeNormal
 	}
 	return corev1.EventTypeWarning
+}
+
+// turned says whether a condition is news: not one that is there for the first time and says that nothing is known, or that
+// nothing happened.
+func turned(was *metav1.Condition, c metav1.Condition) bool {
+	if was != nil {
+		return was.Status != c.Status || was.Reason != c.Reason
+	}
+	switch c.Type {
+	case v1alpha1.ConditionInternalHealthy, v1alpha1.ConditionExternalHealthy:
+		return c.Status != metav1.ConditionUnknown
+	case v1alpha1.ConditionProtectionActive:
+		return c.Status == metav1.ConditionTrue
+	}
+	return true
 }
 
 func paused(conditions []metav1.Condition) bool {

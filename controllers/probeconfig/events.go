@@ -1,0 +1,81 @@
+package probeconfig
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/actuate"
+	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/kube"
+)
+
+// Reporter tells of scaling: Events for people, metrics for machines.
+type Reporter struct {
+	Events events.EventRecorder
+	acts   *kube.ActEvents
+}
+
+// NewReporter reports to a recorder.
+func NewReporter(recorder events.EventRecorder) *Reporter {
+	dropped := func(events int) { eventsDropped.Add(float64(events)) }
+	return &Reporter{Events: recorder, acts: kube.NewActEvents(recorder, dropped)}
+}
+
+// acted tells of an act, on the dependent and on the config.
+func (r *Reporter) acted(c *probe.Config, t *target, act probe.Act, err error, now time.Time) {
+	verb, reason, note := telling(c, t.key.Namespace, act)
+	switch {
+	case errors.Is(err, actuate.ErrStale):
+		countScaling(c, verb, "stale")
+		return
+	case err != nil:
+		countScaling(c, verb, "failed")
+		return
+	}
+	countScaling(c, verb, "done")
+	if act.Step == probe.Take || act.Step == probe.Lower {
+		t.mu.Lock()
+		since := t.state.UnhealthySince
+		t.mu.Unlock()
+		if !since.IsZero() {
+			scaleDownDelay.Observe(max(0, now.Sub(since).Seconds()))
+		}
+	}
+	if reason != "" {
+		r.acts.Tell(now, dependentRef(t.key.Namespace, act), configRef(c), reason, verb, note)
+	}
+}
+
+// telling is what is said of an act; no reason for one that nobody needs to hear of.
+func telling(c *probe.Config, namespace string, act probe.Act) (verb, reason, note string) {
+	object := act.Ref.Kind + " " + namespace + "/" + act.Ref.Name
+	switch act.Step {
+	case probe.Take, probe.Lower:
+		return "ScaleDown", v1alpha1.ReasonScaledDown,
+			fmt.Sprintf("ProbeConfig %s scales %s from %d to 0: the API server answers inside, and not the way its nodes go", c.Key(), object, act.Record.Replicas)
+	case probe.Raise:
+		return "ScaleUp", v1alpha1.ReasonScaledUp, fmt.Sprintf("ProbeConfig %s scales %s back to %d", c.Key(), object, act.Record.Replicas)
+	default:
+		return "Forget", "", ""
+	}
+}
+
+func dependentRef(namespace string, act probe.Act) runtime.Object {
+	return &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: act.Ref.APIVersion, Kind: act.Ref.Kind},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: act.Ref.Name, UID: act.Object.UID},
+	}
+}
+
+func configRef(c *probe.Config) *v1alpha1.ProbeConfig {
+	return &v1alpha1.ProbeConfig{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kindProbeConfig},
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name, UID: c.UID},
+	}
+}

@@ -1,0 +1,349 @@
+package probeconfig
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/actuate"
+	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/kubeconfig"
+	"github.com/resourcestack/autohealer/internal/probing"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+const (
+	ownNamespace = "autohealer-system"
+	aKubeconfig  = `{"apiVersion": "v1", "kind": "Config", "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+"clusters": [{"name": "a", "cluster": {"server": "https://10.1.2.3"}}], "users": [{"name": "a", "user": {"token": "t"}}]}`
+)
+
+// world is a manager without goroutines over an API server in memory; its clock stands still, and its probes are told what
+// they find.
+type world struct {
+	t     *testing.T
+	api   *memory
+	clock *testingclock.FakeClock
+	guard *guard.Guard
+	*TargetReconciler
+	configs *Reconciler
+	runs    *Runs
+}
+
+type anyone struct{ allowed bool }
+
+func (a anyone) Authorize(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+	if a.allowed {
+		return authorizer.DecisionAllow, "", nil
+	}
+	return authorizer.DecisionDeny, "", nil
+}
+
+// newWorld has a config over the namespaces with a label, and so many of them.
+func newWorld(t *testing.T, namespaces int, change func(*v1alpha1.ProbeConfig)) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	level := func(n int32) *v1alpha1.ScaleInfo { return &v1alpha1.ScaleInfo{Level: n} }
+	ref := func(name string) v1alpha1.DependentRef {
+		return v1alpha1.DependentRef{APIVersion: "apps/v1", Kind: "Deployment", Name: name}
+	}
+	pc := &v1alpha1.ProbeConfig{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ownNamespace, Name: "protect", UID: "config-uid", Generation: 1},
+		Spec: v1alpha1.ProbeConfigSpec{
+			InternalKubeConfigSecretName: "internal", ExternalKubeConfigSecretName: "external", BackoffJitterFactor: ptr.To(0.0),
+			NamespaceSelector: &v1alpha1.LabelSelector{MatchLabels: map[string]string{"role": "hosted"}},
+			DependentResourceInfos: []v1alpha1.DependentResourceInfo{
+				{Ref: ref("kcm"), ScaleUp: level(0), ScaleDown: level(1)}, {Ref: ref("mcm"), ScaleUp: level(1), ScaleDown: level(0)},
+			},
+		},
+	}
+	if change != nil {
+		change(pc)
+	}
+	objects := []client.Object{pc}
+	for i := range namespaces {
+		objects = append(objects, hostedObjects(shoot(i))...)
+	}
+	w := &world{t: t, clock: testingclock.NewFakeClock(noon)}
+	w.api = &memory{WithWatch: fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(scheme)).
+		WithStatusSubresource(&v1alpha1.ProbeConfig{}, &appsv1.Deployment{}).WithObjects(objects...).Build()}
+	w.manage(anyone{true})
+	return w
+}
+
+func shoot(i int) string { return fmt.Sprintf("shoot-%d", i) }
+
+func hostedObjects(namespace string) []client.Object {
+	objects := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{"role": "hosted"}}}}
+	for _, name := range []string{"internal", "external"} {
+		objects = append(objects, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name)}, Data: map[string][]byte{"kubeconfig": []byte(aKubeconfig)},
+		})
+	}
+	for _, name := range []string{"kcm", "mcm"} {
+		objects = append(objects, &appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name), Generation: 1},
+			Spec:       appsv1.DeploymentSpec{Replicas: ptr.To[int32](3)}, Status: appsv1.DeploymentStatus{Replicas: 3},
+		})
+	}
+	return objects
+}
+
+// manage begins anew, as a process does that takes over.
+func (w *world) manage(rights anyone) {
+	w.t.Helper()
+	var err error
+	if w.guard, err = guard.New(guard.Options{Clock: w.clock, OwnNamespace: ownNamespace, Authorizer: rights}); err != nil {
+		w.t.Fatal(err)
+	}
+	facts := &kube.Facts{
+		Fleet: condition.NewFleet(limit.Builtin()), Yard: weed.NewYard(limit.Builtin(), ownNamespace), Targets: probe.NewFleet(limit.Builtin()),
+		Clock: w.clock, Server: &kube.ServerClock{Clock: w.clock},
+	}
+	o := NewObserver(nil, Options{Guard: w.guard, Facts: facts, OwnNamespace: ownNamespace, Rejections: &kube.Rejections{}})
+	w.runs = &Runs{Observer: o}
+	report, troubles := NewReporter(&recorder{}), &status.Troubles{}
+	w.TargetReconciler = &TargetReconciler{
+		Observer: o, Prober: (&probing.Prober{Handler: w.runs, Policy: kubeconfig.Policy{}}).Init(), Live: w.api, Troubles: troubles, Report: report,
+		Reader: &actuate.ScaleReader{Live: w.api, Client: w.api},
+		Scales: &actuate.Scales{Client: w.api, Acts: logr.Discard(), Current: &kube.Generations{Reader: w.api, Clock: w.clock}},
+	}
+	w.configs = &Reconciler{Client: w.api, Observer: o, Troubles: troubles, Report: report}
+	w.see()
+	o.synced.Store(true)
+	w.see()
+	w.keep()
+	w.see()
+	w.settle()
+}
+
+// see takes in what is stored, as informers would.
+func (w *world) see() {
+	w.t.Helper()
+	var namespaces corev1.NamespaceList
+	var configs v1alpha1.ProbeConfigList
+	if err := w.api.List(w.t.Context(), &namespaces); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := w.api.List(w.t.Context(), &configs); err != nil {
+		w.t.Fatal(err)
+	}
+	for i := range namespaces.Items {
+		w.Observer.namespace(&namespaces.Items[i])
+	}
+	for i := range configs.Items {
+		w.Observer.config(&configs.Items[i])
+		w.Observer.judgeNow(w.t.Context(), client.ObjectKeyFromObject(&configs.Items[i]))
+	}
+}
+
+func (w *world) stored() *v1alpha1.ProbeConfig {
+	w.t.Helper()
+	var pc v1alpha1.ProbeConfigList
+	if err := w.api.List(w.t.Context(), &pc); err != nil {
+		w.t.Fatal(err)
+	}
+	if len(pc.Items) == 0 {
+		return nil
+	}
+	return &pc.Items[0]
+}
+
+// keep keeps the config's finalizer and status.
+func (w *world) keep() {
+	w.t.Helper()
+	w.clock.Step(2 * time.Second)
+	for range 2 {
+		if _, err := w.configs.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: w.stored().Namespace, Name: "protect"}}); err != nil {
+			w.t.Fatal(err)
+		}
+		if w.stored() == nil {
+			return
+		}
+		w.see()
+	}
+}
+
+// settle lets all targets be looked at until nothing is to be done at once.
+func (w *world) settle() {
+	w.t.Helper()
+	for range 5 {
+		for _, key := range w.Observer.targets.keys() {
+			if _, err := w.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: nameOf(key)}); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+		w.api.endPods(w.t)
+	}
+}
+
+// probe tells what a run found in a namespace, and lets everything follow.
+func (w *world) probe(namespace string, internal, external probe.Class) {
+	w.t.Helper()
+	w.clock.Step(10 * time.Second)
+	run := probe.Run{Started: w.clock.Now(), Ended: w.clock.Now(), Internal: probe.Outcome{Class: internal}}
+	if internal == probe.OK {
+		run.External = &probe.Outcome{Class: external}
+	}
+	w.runs.Observe(probing.Key{Config: types.NamespacedName{Namespace: w.stored().Namespace, Name: "protect"}, Namespace: namespace}, run)
+	w.settle()
+}
+
+// fail lets the external probe fail as often as it takes.
+func (w *world) fail(namespace string) {
+	w.t.Helper()
+	w.probe(namespace, probe.OK, probe.OK)
+	for range 3 {
+		w.probe(namespace, probe.OK, probe.Timeout)
+	}
+}
+
+// replicas of a namespace's Deployments kcm and mcm, with an r for a record.
+func (w *world) replicas(namespace string) string {
+	w.t.Helper()
+	text := ""
+	for _, name := range []string{"kcm", "mcm"} {
+		var d appsv1.Deployment
+		if err := w.api.Get(w.t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, &d); err != nil {
+			w.t.Fatal(err)
+		}
+		text += fmt.Sprint(*d.Spec.Replicas)
+		if d.Annotations[v1alpha1.AnnotationOriginalReplicas] != "" {
+			text += "r"
+		}
+		text += " "
+	}
+	return text[:len(text)-1]
+}
+
+func (w *world) want(namespace, want, when string) {
+	w.t.Helper()
+	if got := w.replicas(namespace); got != want {
+		w.t.Errorf("%s: %s has replicas %q, want %q", when, namespace, got, want)
+	}
+}
+
+func (w *world) edit(o client.Object, patch string) {
+	w.t.Helper()
+	if err := w.api.Patch(w.t.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		w.t.Fatal(err)
+	}
+	w.see()
+}
+
+// memory is an API server in memory that scales Deployments of any client.
+type memory struct {
+	client.WithWatch
+	// down: it answers no read.
+	down bool
+	mu   sync.Mutex // held while scaling
+}
+
+func (m *memory) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if m.down {
+		return apierrors.NewServiceUnavailable("down")
+	}
+	return m.WithWatch.Get(ctx, key, o, opts...)
+}
+
+func (m *memory) SubResource(name string) client.SubResourceClient {
+	if name != "scale" {
+		return m.WithWatch.SubResource(name)
+	}
+	return &scaleClient{m.WithWatch.SubResource(name), m}
+}
+
+// endPods plays the controller of Deployments.
+func (m *memory) endPods(t *testing.T) {
+	t.Helper()
+	var all appsv1.DeploymentList
+	if err := m.List(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	for i := range all.Items {
+		if d := &all.Items[i]; d.Status.Replicas != *d.Spec.Replicas {
+			d.Status.Replicas = *d.Spec.Replicas
+			if err := m.WithWatch.Status().Update(t.Context(), d); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+type scaleClient struct {
+	client.SubResourceClient
+	m *memory
+}
+
+func (s *scaleClient) Get(ctx context.Context, o, scale client.Object, _ ...client.SubResourceGetOption) error {
+	var d appsv1.Deployment
+	if err := s.m.Get(ctx, client.ObjectKeyFromObject(o), &d); err != nil {
+		return err
+	}
+	u := scale.(*unstructured.Unstructured)
+	u.SetUID(d.UID)
+	u.SetResourceVersion(d.ResourceVersion)
+	u.Object["spec"] = map[string]any{"replicas": int64(*d.Spec.Replicas)}
+	u.Object["status"] = map[string]any{"replicas": int64(d.Status.Replicas)}
+	return nil
+}
+
+func (s *scaleClient) Update(ctx context.Context, o client.Object, opts ...client.SubResourceUpdateOption) error {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	var options client.SubResourceUpdateOptions
+	options.ApplyOptions(opts)
+	u := options.SubResourceBody.(*unstructured.Unstructured)
+	var d appsv1.Deployment
+	if err := s.m.Get(ctx, client.ObjectKeyFromObject(o), &d); err != nil {
+		return err
+	}
+	if d.UID != u.GetUID() || d.ResourceVersion != u.GetResourceVersion() {
+		return apierrors.NewConflict(schema.GroupResource{}, d.Name, nil)
+	}
+	replicas, _, _ := unstructured.NestedInt64(u.Object, "spec", "replicas")
+	d.Spec.Replicas, d.Generation = ptr.To(int32(replicas)), d.Generation+1
+	if err := s.m.Update(ctx, &d); err != nil {
+		return err
+	}
+	u.SetResourceVersion(d.ResourceVersion)
+	return nil
+}
+
+// recorder drops Events.
+type recorder struct{}
+
+func (*recorder) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}

@@ -1,0 +1,181 @@
+package probeconfig
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/actuate"
+	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/kube/judging"
+)
+
+const (
+	kindProbeConfig = "ProbeConfig"
+	// ruleSecrets is the rule over whether a config's account may read its Secrets.
+	ruleSecrets = "probeconfig/account-may-not-read"
+)
+
+// judgement is what the rules said of a stored config.
+type judgement = judging.Judgement[*v1alpha1.ProbeConfig, reading]
+
+// reading is a config made ready.
+type reading struct {
+	// config is nil when the spec can't be read; unreadable says why.
+	config     *probe.Config
+	unreadable error
+}
+
+// read keeps what it read of the same generation: targets tell by it that nothing changed.
+func (o *Observer) read(pc *v1alpha1.ProbeConfig, before reading) (r reading) {
+	if c := before.config; c != nil && c.UID == pc.UID && c.Generation == pc.Generation {
+		return before
+	}
+	if r.config, r.unreadable = probe.NewConfig(pc, o.OwnNamespace); r.unreadable != nil {
+		r.config = nil // it may be half read
+	}
+	return r
+}
+
+// config takes in a config that is new or changed. It is judged by a goroutine of its own: that may ask the API server what
+// an account may do.
+func (o *Observer) config(pc *v1alpha1.ProbeConfig) {
+	key := client.ObjectKeyFromObject(pc)
+	if !o.judge.Observe(pc) {
+		o.judge.Soon(key)
+	}
+	o.tell(key)
+}
+
+func (o *Observer) configGone(pc *v1alpha1.ProbeConfig) {
+	o.judge.Forget(pc)
+	key := client.ObjectKeyFromObject(pc)
+	if _, ok := o.judge.Of(key); !ok {
+		for _, t := range o.targets.of(key) {
+			o.targets.forget(t.key)
+			o.enqueueTarget(t.key, 0) // its probes end
+		}
+	}
+	o.mu.Lock()
+	delete(o.told, key)
+	o.mu.Unlock()
+	o.fleet().ForgetConfig(pc.UID)
+	o.enqueueConfig(key) // its series go with it
+}
+
+// judgeNow asks the rules about a stored config as it is now.
+func (o *Observer) judgeNow(ctx context.Context, key types.NamespacedName) {
+	if o.judge.Judge(ctx, key) {
+		o.tell(key)
+	}
+}
+
+// tell tells everybody of a config that changed, or of what the rules say of it.
+func (o *Observer) tell(key types.NamespacedName) {
+	if j, ok := o.judge.Of(key); ok {
+		o.followBreaker(j.Object)
+	}
+	o.retarget(key)
+	o.enqueueConfig(key)
+}
+
+// followBreaker takes over a breaker that another process opened, and closes one that was reset.
+func (o *Observer) followBreaker(pc *v1alpha1.ProbeConfig) {
+	if id := pc.Status.BreakerID; id != "" && pc.Annotations[v1alpha1.AnnotationResetBreaker] != id {
+		o.fleet().RestoreBreaker(pc.UID, probe.Breaker{ID: id, OpenedAt: openedAt(id)})
+	}
+	if reset := pc.Annotations[v1alpha1.AnnotationResetBreaker]; reset != "" {
+		o.fleet().Reset(pc.UID, reset)
+	}
+}
+
+// openedAt is the time that a breaker's ID is made of.
+func openedAt(id string) time.Time {
+	at, err := time.Parse("20060102t150405z", id)
+	if err != nil {
+		return time.Time{}
+	}
+	return at
+}
+
+// probes is what becomes of a target's probes.
+type probes int
+
+const (
+	// leave them as they are: whether they may run isn't known just now. The zero value.
+	leave probes = iota
+	run
+	stop
+)
+
+// permission is what a config allows to do for one of its targets now. The zero value is that nothing changes.
+type permission struct {
+	standing probe.Standing
+	probes   probes
+}
+
+// permission of a target, by the latest judgement. Acting waits for the finalizer: without it what is done could be left
+// behind.
+func (o *Observer) permission(t *target) permission {
+	t.mu.Lock()
+	c, departed, taken := t.config, t.departed, t.taken()
+	t.mu.Unlock()
+	j, ok := o.judge.Of(t.key.Config)
+	paused, known := o.judge.PausedBy()
+	if !ok || j.UID != c.UID {
+		return permission{}
+	}
+	pc := j.Object
+	switch {
+	case o.judge.Frozen():
+		return permission{}
+	case pc.DeletionTimestamp != nil, departed:
+		return permission{probe.Withdrawn, stop}
+	case j.Read.unreadable != nil: // what was taken stays so until it can be read again
+		return permission{probe.Frozen, stop}
+	case !known, j.Outdated, j.Generation != c.Generation:
+		return permission{}
+	case !j.Admitted.Valid():
+		return refusedPermission(j, taken)
+	case pc.Spec.Mode == v1alpha1.Observe:
+		return permission{probe.Withdrawn, run}
+	case !slices.Contains(pc.Finalizers, v1alpha1.FinalizerUndo):
+		return permission{probe.Frozen, run}
+	case paused != "":
+		return permission{probe.Held, run}
+	}
+	return permission{probe.Active, run}
+}
+
+// refusedPermission is what a config may do that the rules don't admit: give back what is healthy again, which takes probes
+// that it may run.
+func refusedPermission(j judgement, taken bool) permission {
+	p := permission{probe.Held, stop}
+	if j.Object.Spec.Mode == v1alpha1.Observe {
+		p.standing = probe.Withdrawn
+	} else if taken && !slices.Contains(j.Verdict.RuleIDs(), ruleSecrets) {
+		p.probes = run
+	}
+	return p
+}
+
+// rightsKept is for how long a judgement over an account's rights is used for acts.
+const rightsKept = time.Second
+
+// admissionFor is the admission that covers what is taken from a target now; its zero value when there is none. What may
+// change without any event, an account's rights, is asked once more.
+func (o *Observer) admissionFor(ctx context.Context, c *probe.Config) actuate.AdmittedProber {
+	j, ok := o.judge.Of(c.Key())
+	if ok && !j.Verdict.RecheckAt.IsZero() && !j.Outdated && o.Facts.Clock.Now().Sub(j.At) >= rightsKept {
+		o.judgeNow(ctx, c.Key())
+		j, ok = o.judge.Of(c.Key())
+	}
+	if !ok || j.Outdated || j.UID != c.UID || j.Verdict.RuleSetHash != o.Guard.RuleSetHash(kindProbeConfig) {
+		return actuate.AdmittedProber{}
+	}
+	return j.Admitted
+}

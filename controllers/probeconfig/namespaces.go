@@ -1,0 +1,160 @@
+package probeconfig
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/probing"
+)
+
+// namespace is what matters of one.
+type namespace struct {
+	labels             map[string]string
+	hibernated, ending bool
+}
+
+func readNamespace(ns *corev1.Namespace) namespace {
+	value, annotated := ns.Annotations[v1alpha1.AnnotationHibernated]
+	return namespace{labels: ns.Labels, hibernated: annotated && value != "false", ending: ns.DeletionTimestamp != nil}
+}
+
+func (o *Observer) namespace(ns *corev1.Namespace) {
+	is := readNamespace(ns)
+	o.mu.Lock()
+	was, known := o.namespaces[ns.Name]
+	o.namespaces[ns.Name] = is
+	o.mu.Unlock()
+	if !known || !maps.Equal(was.labels, is.labels) || was.hibernated != is.hibernated || was.ending != is.ending {
+		o.placeChanged(ns.Name)
+	}
+}
+
+func (o *Observer) namespaceGone(ns *corev1.Namespace) {
+	o.mu.Lock()
+	delete(o.namespaces, ns.Name)
+	o.mu.Unlock()
+	o.placeChanged(ns.Name)
+}
+
+// placeChanged looks anew at whose target a namespace is.
+func (o *Observer) placeChanged(name string) {
+	if !o.synced.Load() {
+		return
+	}
+	o.telling.Lock()
+	defer o.telling.Unlock()
+	for _, config := range o.judge.Keys() {
+		j, ok := o.judge.Of(config)
+		if !ok || j.Read.config == nil {
+			continue
+		}
+		key, selected := probing.Key{Config: config, Namespace: name}, o.selects(j.Read.config, name)
+		if selected || o.targets.get(key) != nil {
+			o.follow(key, j.Read.config, !selected)
+			o.enqueueConfig(config)
+		}
+	}
+}
+
+// place is a namespace as it was seen last; ok is false when there is none of that name.
+func (o *Observer) place(name string) (ns namespace, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	ns, ok = o.namespaces[name]
+	return ns, ok
+}
+
+// selects says whether a namespace is a target of a config.
+func (o *Observer) selects(c *probe.Config, name string) bool {
+	if c.Namespaces == nil {
+		return name == c.Namespace
+	}
+	ns, ok := o.place(name)
+	return ok && c.Namespaces.Matches(labels.Set(ns.labels))
+}
+
+// places are the names of all namespaces that a config may select.
+func (o *Observer) places(c *probe.Config) []string {
+	if c.Namespaces == nil {
+		return []string{c.Namespace}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Collect(maps.Keys(o.namespaces))
+}
+
+// retarget makes a config's targets those that it asks for now. A namespace that it doesn't select any more stays until it
+// has back what was taken.
+func (o *Observer) retarget(key types.NamespacedName) {
+	o.telling.Lock()
+	defer o.telling.Unlock()
+	j, ok := o.judge.Of(key)
+	if !ok {
+		return
+	}
+	c := j.Read.config
+	if c == nil { // its targets go on with what they know, and stop
+		for _, t := range o.targets.of(key) {
+			o.enqueueTarget(t.key, 0)
+		}
+		return
+	}
+	for _, name := range o.places(c) {
+		if o.selects(c, name) {
+			o.follow(probing.Key{Config: key, Namespace: name}, c, false)
+		}
+	}
+	for _, t := range o.targets.of(key) {
+		if !o.selects(c, t.key.Namespace) {
+			o.follow(t.key, c, true)
+		}
+	}
+	o.recall(j.Object, c)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.told[key] = c
+}
+
+// knowsTargets says whether all targets of a config know it as it was read last. One that can't be read has no others than
+// those that it had.
+func (o *Observer) knowsTargets(j judgement) bool {
+	if !o.synced.Load() {
+		return false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return j.Read.unreadable != nil || j.Read.config != nil && o.told[client.ObjectKeyFromObject(j.Object)] == j.Read.config
+}
+
+// follow tells a target of its config. It needs o.telling.
+func (o *Observer) follow(key probing.Key, c *probe.Config, departed bool) {
+	o.targets.ensure(key, c).follow(c, departed)
+	if ns, exists := o.place(key.Namespace); exists && !ns.ending {
+		o.fleet().Expect(probe.Target{Config: c.UID, Namespace: key.Namespace})
+	}
+	o.enqueueTarget(key, 0)
+}
+
+// recall finds in the status what an earlier process scaled down and the config doesn't ask for any more.
+func (o *Observer) recall(pc *v1alpha1.ProbeConfig, c *probe.Config) {
+	for _, s := range pc.Status.Scaled {
+		key := probing.Key{Config: c.Key(), Namespace: s.Namespace}
+		ref := probe.Ref{APIVersion: s.Ref.APIVersion, Kind: s.Ref.Kind, Name: s.Ref.Name}
+		if _, exists := o.place(s.Namespace); exists && o.targets.get(key) == nil {
+			o.follow(key, c, true)
+		}
+		if t := o.targets.get(key); t != nil && !names(c, ref) {
+			t.mu.Lock()
+			t.remember(probe.Dependent{Ref: ref, Optional: true})
+			t.mu.Unlock()
+			o.enqueueTarget(key, 0)
+		}
+	}
+}

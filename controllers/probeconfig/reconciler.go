@@ -1,0 +1,134 @@
+package probeconfig
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/kube/status"
+)
+
+// Reconciler keeps a ProbeConfig's finalizer and status. The acting is the TargetReconciler's.
+type Reconciler struct {
+	Client   client.Client
+	Observer *Observer
+	Troubles *status.Troubles
+	Report   *Reporter
+	// Leads says whether this replica surely leads. Default: it does.
+	Leads func() bool
+
+	pace status.Pace
+}
+
+// Reconcile keeps one config's finalizer and status.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	result, err := r.keep(ctx, request)
+	return kube.AfterConflict(ctx, result, err, status.Delay)
+}
+
+func (r *Reconciler) keep(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	pc := &v1alpha1.ProbeConfig{}
+	if err := r.Client.Get(ctx, request.NamespacedName, pc); err != nil {
+		forgetStates(request.NamespacedName)
+		r.pace.Forget(request.NamespacedName)
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if pc.DeletionTimestamp != nil {
+		return r.release(ctx, pc)
+	}
+	if err := kube.SetFinalizer(ctx, r.Client, pc, v1alpha1.FinalizerUndo, true); err != nil {
+		return reconcile.Result{}, err
+	}
+	if wait := r.pace.Wait(request.NamespacedName, r.Observer.Facts.Clock.Now(), r.urgent(pc)); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	st, ok := r.observe(pc)
+	if !ok {
+		return reconcile.Result{RequeueAfter: status.Delay}, nil
+	}
+	return reconcile.Result{}, r.writeStatus(ctx, pc, st)
+}
+
+// urgent: whoever changed a config or a rule wants to see what is refused.
+func (r *Reconciler) urgent(pc *v1alpha1.ProbeConfig) bool {
+	j, judged := r.Observer.judge.Of(client.ObjectKeyFromObject(pc))
+	accepted := meta.IsStatusConditionTrue(pc.Status.Conditions, v1alpha1.ConditionAccepted)
+	return pc.Status.ObservedGeneration != pc.Generation || judged && !j.Outdated && j.Read.unreadable == nil && accepted != j.Verdict.Allowed
+}
+
+// release lets a deleted config go once all that it scaled down is given back, and says until then what it waits for.
+func (r *Reconciler) release(ctx context.Context, pc *v1alpha1.ProbeConfig) (reconcile.Result, error) {
+	leads := r.Leads == nil || r.Leads()
+	j, judged := r.Observer.judge.Of(client.ObjectKeyFromObject(pc))
+	known := judged && j.UID == pc.UID && j.Object.DeletionTimestamp != nil && r.Observer.knowsTargets(j)
+	waits := r.waitsFor(j)
+	if !leads || !known || len(waits) > 0 {
+		if st, ok := r.observe(pc); ok && r.pace.Wait(client.ObjectKeyFromObject(pc), r.Observer.Facts.Clock.Now(), false) == 0 {
+			st.undoing = waits
+			if err := r.writeStatus(ctx, pc, st); err != nil {
+				return reconcile.Result{}, err
+			}
+		}
+		return reconcile.Result{RequeueAfter: status.Delay}, nil
+	}
+	r.Troubles.Forget(pc.UID)
+	return reconcile.Result{}, client.IgnoreNotFound(kube.SetFinalizer(ctx, r.Client, pc, v1alpha1.FinalizerUndo, false))
+}
+
+// waitsFor are the namespaces where something may still be scaled down for a deleted config.
+func (r *Reconciler) waitsFor(j judgement) []string {
+	if j.Object == nil {
+		return nil
+	}
+	var waits []string
+	for _, t := range r.Observer.targets.of(client.ObjectKeyFromObject(j.Object)) {
+		t.mu.Lock()
+		if !t.restored || j.Read.config != nil && t.config != j.Read.config {
+			waits = append(waits, t.key.Namespace)
+		}
+		t.mu.Unlock()
+	}
+	return waits
+}
+
+// observe gathers what the status tells; ok is false while this generation isn't judged, and while the rules aren't known by
+// which it would be.
+func (r *Reconciler) observe(pc *v1alpha1.ProbeConfig) (st state, ok bool) {
+	key := client.ObjectKeyFromObject(pc)
+	st.judgement, ok = r.Observer.judge.Of(key)
+	if !ok || !st.judgement.Settled(pc) {
+		return st, false
+	}
+	if st.paused, ok = r.Observer.judge.PausedBy(); !ok {
+		return st, false
+	}
+	st.frozen = r.Observer.judge.Frozen()
+	st.synced = r.Observer.synced.Load()
+	st.trouble = r.Troubles.Get(pc.UID)
+	st.breaker, st.broken = r.Observer.fleet().Breaker(pc.UID)
+	for _, t := range r.Observer.targets.of(key) {
+		place, _ := r.Observer.place(t.key.Namespace)
+		st.add(t.sight(place))
+	}
+	return st, true
+}
+
+// writeStatus writes what changed.
+func (r *Reconciler) writeStatus(ctx context.Context, pc *v1alpha1.ProbeConfig, st state) error {
+	after := pc.DeepCopy()
+	after.Status = statusOf(pc, st)
+	gaugeStates(client.ObjectKeyFromObject(pc), after.Status)
+	written, err := kube.WriteStatus(ctx, r.Client, pc, after)
+	if err != nil {
+		return fmt.Errorf("tell how ProbeConfig %s is: %w", client.ObjectKeyFromObject(pc), err)
+	}
+	if written {
+		status.Tell(r.Report.Events, pc, pc.Status.Conditions, after.Status.Conditions)
+	}
+	return nil
+}

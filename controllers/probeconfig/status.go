@@ -1,0 +1,202 @@
+package probeconfig
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/kube/judging"
+	"github.com/resourcestack/autohealer/internal/kube/status"
+)
+
+// state is everything that a status tells.
+type state struct {
+	judgement judgement
+	// sights are the targets, by namespace.
+	sights []sight
+	// synced: caches are full, so that counts mean something.
+	synced  bool
+	trouble *status.Trouble
+	// paused says which Guardrails pause new acts; "" when none does. frozen: they stop undo, too.
+	paused  string
+	frozen  bool
+	breaker probe.Breaker
+	broken  bool
+	// undoing are the namespaces that a deletion waits for.
+	undoing []string
+}
+
+func (st *state) add(s sight) { st.sights = append(st.sights, s) }
+
+// single is the target of a config without a namespaceSelector.
+func (st *state) single() *sight {
+	c := st.judgement.Read.config
+	if c == nil || c.Namespaces != nil {
+		return nil
+	}
+	for i := range st.sights {
+		if st.sights[i].namespace == c.Namespace {
+			return &st.sights[i]
+		}
+	}
+	return nil
+}
+
+// statusOf describes a config. It is pure: the same state gives the same status, so that nothing is written when nothing
+// changed.
+func statusOf(pc *v1alpha1.ProbeConfig, st state) v1alpha1.ProbeConfigStatus {
+	after := *pc.Status.DeepCopy()
+	after.ObservedGeneration = pc.Generation
+	if st.synced && st.judgement.Read.config != nil {
+		recount(&after, pc, st)
+	}
+	after.BreakerID = ""
+	if st.broken {
+		after.BreakerID = st.breaker.ID
+	}
+	shared(pc, st).Put(&after.Conditions, pc.Generation)
+	for _, c := range []metav1.Condition{internalHealthy(st), externalHealthy(st), protectionActive(after)} {
+		status.Set(&after.Conditions, pc.Generation, c)
+	}
+	status.SetWhileTrue(&after.Conditions, pc.Generation, limitReached(st))
+	status.SetWhileTrue(&after.Conditions, pc.Generation, breakerOpen(pc, st))
+	return after
+}
+
+// recount takes in what is known of the targets.
+func recount(to *v1alpha1.ProbeConfigStatus, pc *v1alpha1.ProbeConfig, st state) {
+	to.Internal, to.External, to.NodeLeases, to.WorstTargets = nil, nil, nil, nil
+	if s := st.single(); s != nil {
+		to.Internal, to.External = probeState(s.state.Internal), probeState(s.state.External)
+		if j := s.state.LastLeases; s.config.Leases != nil {
+			to.NodeLeases = &v1alpha1.NodeLeasesState{Candidates: int32(j.Candidates), Expired: int32(j.Expired), Skewed: int32(j.Skewed)}
+		}
+	} else {
+		to.WorstTargets = worst(st.sights)
+	}
+	n := counts(st)
+	to.Targets = &n
+	to.Scaled = scaled(pc.Status.Scaled, st.sights)
+}
+
+func probeState(c probe.Counts) *v1alpha1.ProbeState {
+	s := &v1alpha1.ProbeState{SuccessCount: int32(c.Successes), ErrorCount: int32(c.Errors), LastError: string(c.LastError)}
+	if !c.LastErrorAt.IsZero() {
+		at := seconds(c.LastErrorAt)
+		s.LastErrorTime = &at
+	}
+	return s
+}
+
+// seconds is a time as the API stores it: one that has more would differ from what is stored at each look.
+func seconds(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
+
+func counts(st state) (n v1alpha1.TargetCounts) {
+	add := func(to *int32, when bool) {
+		if when {
+			*to++
+		}
+	}
+	for i := range st.sights {
+		s := &st.sights[i]
+		n.Total++
+		add(&n.Probed, s.probed)
+		add(&n.InternalUnhealthy, s.internalUnhealthy())
+		add(&n.ExternalUnhealthy, s.externalUnhealthy())
+		add(&n.ScaledDown, len(s.taken()) > 0)
+		add(&n.Unusable, s.unusable.Class != "")
+	}
+	return n
+}
+
+// scaled are the objects that are scaled down. What isn't read yet stays as it was told: a process that takes over finds in
+// it what a config no longer names.
+func scaled(before []v1alpha1.ScaledDependent, sights []sight) []v1alpha1.ScaledDependent {
+	var all []v1alpha1.ScaledDependent
+	for i := range sights {
+		s := &sights[i]
+		for _, b := range before {
+			if b.Namespace == s.namespace && (!s.read || s.isFormer(b.Ref)) {
+				all = append(all, b)
+			}
+		}
+		all = append(all, s.taken()...)
+	}
+	slices.SortFunc(all, func(a, b v1alpha1.ScaledDependent) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Ref.Kind, b.Ref.Kind), strings.Compare(a.Ref.Name, b.Ref.Name))
+	})
+	return all[:min(len(all), probe.SampleSize)]
+}
+
+// shared is what the conditions that every kind has tell of this config.
+func shared(pc *v1alpha1.ProbeConfig, st state) status.State {
+	s := status.State{
+		Judgement: judging.Told(st.judgement.Verdict, st.judgement.Read.unreadable),
+		Changes:   "dependents", Synced: st.synced, Trouble: st.trouble, Paused: st.paused, Frozen: st.frozen, Says: operative(st),
+	}
+	if pc.Spec.Mode == v1alpha1.Observe {
+		s.Observes, s.Says = true, "Mode Observe, nothing is scaled: "+operative(st)
+	}
+	if t := st.single(); t != nil && t.unusable.Class != "" {
+		s.Stuck = status.Stuck{Reason: v1alpha1.ReasonSecretUnusable, Message: sentence(t.unusable)}
+	}
+	if len(st.undoing) > 0 {
+		names := st.undoing[:min(len(st.undoing), probe.SampleSize)]
+		s.Undoing = fmt.Sprintf("It is deleted once what it scaled down is given back in %d namespaces: %s.", len(st.undoing), strings.Join(names, ", "))
+	}
+	return s
+}
+
+func sentence(o probe.Outcome) string { return string(o.Class) + ": " + o.Detail + "." }
+
+// operative tells in numbers what the config does, and why it does less than it asks: many tools show the message of Ready
+// alone.
+func operative(st state) string {
+	n := counts(st)
+	says := []string{fmt.Sprintf("%d of %d targets are probed, %d fail outside, %d are scaled down", n.Probed, n.Total, n.ExternalUnhealthy, n.ScaledDown)}
+	says = append(says, findings(st.sights)...)
+	paced := 0
+	for i := range st.sights {
+		if r := st.sights[i].held.Reason; r == probe.HeldByPace || r == probe.HeldByClock {
+			paced++
+		}
+	}
+	if paced > 0 {
+		says = append(says, fmt.Sprintf("%d wait for their turn", paced))
+	}
+	if t := st.trouble; t != nil && t.Partly {
+		says = append(says, fmt.Sprintf("%d can't be written, %s: %s", t.Targets, t.Sample, t.Err))
+	}
+	if limitReached(st).Reason != "" {
+		says = append(says, "a limit holds targets back, see LimitReached")
+	}
+	if st.broken {
+		says = append(says, "the breaker is open and nothing is scaled down, see BreakerOpen")
+	}
+	return strings.Join(says, "; ") + "."
+}
+
+// findings tells of the dependents that aren't as they should be: how many, and the first.
+func findings(sights []sight) []string {
+	n, first := 0, ""
+	for i := range sights {
+		for _, f := range sights[i].findings {
+			if n++; first == "" {
+				first = fmt.Sprintf("%s in %s: %s", f.Ref, sights[i].namespace, f.Message)
+			}
+		}
+	}
+	switch n {
+	case 0:
+		return nil
+	case 1:
+		return []string{first}
+	}
+	return []string{fmt.Sprintf("%s, and %d more", first, n-1)}
+}

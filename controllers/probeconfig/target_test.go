@@ -1,0 +1,340 @@
+package probeconfig
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/probe"
+)
+
+func (w *world) condition(kind string) string {
+	w.t.Helper()
+	w.keep()
+	c := meta.FindStatusCondition(w.stored().Status.Conditions, kind)
+	if c == nil {
+		return ""
+	}
+	return string(c.Status) + " " + c.Reason
+}
+
+func TestAProtectionFromItsBeginToItsEnd(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	w.probe("shoot-0", probe.OK, probe.OK)
+	for i := range 2 {
+		w.probe("shoot-0", probe.OK, probe.Timeout)
+		w.want("shoot-0", "3 3", "below the threshold")
+		if i == 1 {
+			break
+		}
+	}
+	w.probe("shoot-0", probe.OK, probe.Timeout)
+	w.want("shoot-0", "0r 0r", "unhealthy outside")
+	if got := w.condition("ProtectionActive"); got != "True ScaledDown" {
+		t.Errorf("ProtectionActive is %q", got)
+	}
+	if s := w.stored().Status; len(s.Scaled) != 2 || s.Scaled[0].PreviousReplicas != 3 || s.Targets.ScaledDown != 1 || s.Targets.ExternalUnhealthy != 1 {
+		t.Errorf("status %+v", s)
+	}
+	for range 6 {
+		w.probe("shoot-0", probe.OK, probe.OK)
+		w.want("shoot-0", "0r 0r", "it only just recovered")
+	}
+	w.probe("shoot-0", probe.OK, probe.OK)
+	w.want("shoot-0", "3 3", "60 s later")
+	if got := w.condition("ProtectionActive"); got != "False NothingScaledDown" {
+		t.Errorf("ProtectionActive is %q", got)
+	}
+}
+
+func TestTheNextManagerGoesOnFromTheRecords(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	w.fail("shoot-0")
+	w.want("shoot-0", "0r 0r", "the first")
+	w.manage(anyone{true})
+	w.want("shoot-0", "0r 0r", "nothing is known yet")
+	if _, down := w.Observer.fleet().Counts(); down != 1 {
+		t.Errorf("%d targets count as down, want 1", down)
+	}
+	for range 7 {
+		w.probe("shoot-0", probe.OK, probe.OK)
+	}
+	w.want("shoot-0", "3 3", "the second")
+}
+
+func TestLevelsWaitForEachOther(t *testing.T) {
+	w := newWorld(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Spec.DependentResourceInfos[1].ScaleDown.InitialDelay = "5s" })
+	w.fail("shoot-0")
+	w.want("shoot-0", "3 3", "its delay isn't over, and the next level waits")
+	w.clock.Step(6 * time.Second)
+	w.settle()
+	w.want("shoot-0", "0r 0r", "then")
+}
+
+func TestDoubtScalesNothingDown(t *testing.T) {
+	for name, doubt := range map[string]func(*world){
+		"the API server itself is down": func(w *world) {
+			for range 3 {
+				w.probe("shoot-0", probe.Timeout, "")
+			}
+		},
+		"credentials that aren't taken": func(w *world) {
+			for range 3 {
+				w.probe("shoot-0", probe.OK, probe.Unauthorized)
+			}
+		},
+		"a Secret that changed since": func(w *world) {
+			w.probe("shoot-0", probe.OK, probe.Timeout)
+			w.probe("shoot-0", probe.OK, probe.Timeout)
+			w.edit(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot-0", Name: "external"}}, `{"data":{"more":"YQ=="}}`)
+			w.probe("shoot-0", probe.OK, probe.Timeout)
+		},
+		"a Secret that is gone": func(w *world) {
+			w.probe("shoot-0", probe.OK, probe.Timeout)
+			w.probe("shoot-0", probe.OK, probe.Timeout)
+			if err := w.api.Delete(w.t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot-0", Name: "internal"}}); err != nil {
+				w.t.Fatal(err)
+			}
+			w.probe("shoot-0", probe.OK, probe.Timeout)
+		},
+		"a run that is stale": func(w *world) {
+			w.probe("shoot-0", probe.OK, probe.Timeout)
+			w.probe("shoot-0", probe.OK, probe.Timeout)
+			w.api.down = true
+			w.runs.Observe(w.Observer.targets.keys()[0], probe.Run{Started: w.clock.Now(), Ended: w.clock.Now(), Internal: probe.Outcome{Class: probe.OK}, External: &probe.Outcome{Class: probe.Timeout}})
+			w.clock.Step(time.Minute)
+			w.api.down = false
+			w.settle()
+		},
+		"a namespace that is hibernated, of which no watch told": func(w *world) {
+			w.probe("shoot-0", probe.OK, probe.Timeout)
+			w.probe("shoot-0", probe.OK, probe.Timeout)
+			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shoot-0", Labels: map[string]string{"role": "hosted"}, Annotations: map[string]string{"autohealer.resourcestack.com/hibernated": "true"}}}
+			if err := w.api.Update(w.t.Context(), ns); err != nil {
+				w.t.Fatal(err)
+			}
+			w.probe("shoot-0", probe.OK, probe.Timeout)
+		},
+		"a pause": func(w *world) {
+			w.guard.SetGuardrails([]*v1alpha1.Guardrail{{ObjectMeta: metav1.ObjectMeta{Name: "freeze"}, Spec: v1alpha1.GuardrailSpec{Paused: true}}})
+			w.fail("shoot-0")
+		},
+		"a clock that stepped": func(w *world) {
+			w.Observer.fleet().HoldActsUntil(w.clock.Now().Add(time.Hour))
+			w.fail("shoot-0")
+		},
+		"a config that changed since it was judged": func(w *world) {
+			w.probe("shoot-0", probe.OK, probe.Timeout)
+			w.probe("shoot-0", probe.OK, probe.Timeout)
+			pc := w.stored()
+			pc.Generation++
+			if err := w.api.Update(w.t.Context(), pc); err != nil {
+				w.t.Fatal(err)
+			}
+			w.probe("shoot-0", probe.OK, probe.Timeout)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, nil)
+			w.probe("shoot-0", probe.OK, probe.OK)
+			doubt(w)
+			w.want("shoot-0", "3 3", name)
+		})
+	}
+}
+
+func TestARefusedConfigProbesNothingAndScalesNothing(t *testing.T) {
+	w := newWorld(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Spec.ExternalKubeConfigSecretName = "internal" })
+	if got := w.condition("Accepted"); got != "False RuleViolated" {
+		t.Errorf("Accepted is %q", got)
+	}
+	if s := w.stored().Status; s.Targets.Probed != 0 {
+		t.Errorf("%d targets are probed", s.Targets.Probed)
+	}
+	w.fail("shoot-0")
+	w.want("shoot-0", "3 3", "refused")
+}
+
+func TestARuleThatComesLaterLetsWhatIsHealthyBeGivenBack(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	w.fail("shoot-0")
+	w.guard.SetGuardrails([]*v1alpha1.Guardrail{{ObjectMeta: metav1.ObjectMeta{Name: "org"}, Spec: v1alpha1.GuardrailSpec{
+		Rules: []v1alpha1.GuardrailRule{{Name: "no", Kinds: []string{"ProbeConfig"}, Severity: "Deny", Expression: "object.metadata.name == 'other'"}},
+	}}})
+	w.see()
+	if got := w.condition("Accepted"); got != "False RuleViolated" {
+		t.Errorf("Accepted is %q", got)
+	}
+	for range 7 {
+		w.probe("shoot-0", probe.OK, probe.OK)
+	}
+	w.want("shoot-0", "3 3", "healthy again")
+	w.fail("shoot-0")
+	w.want("shoot-0", "3 3", "nothing new")
+}
+
+func TestWhatWithdrawsAConfigGivesBackAtOnce(t *testing.T) {
+	for name, withdraw := range map[string]func(*world){
+		"deletion": func(w *world) {
+			if err := w.api.Delete(w.t.Context(), w.stored()); err != nil {
+				w.t.Fatal(err)
+			}
+			w.see()
+			w.keep()
+			if w.stored() == nil {
+				w.t.Fatal("it is gone before anything is given back")
+			}
+		},
+		"mode Observe": func(w *world) { w.edit(w.stored(), `{"metadata":{"generation":2},"spec":{"mode":"Observe"}}`) },
+		"another label": func(w *world) {
+			w.edit(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shoot-0"}}, `{"metadata":{"labels":{"role":null}}}`)
+		},
+		"other dependents": func(w *world) {
+			w.edit(w.stored(), `{"metadata":{"generation":2},"spec":{"dependentResourceInfos":[{"ref":{"apiVersion":"apps/v1","kind":"Deployment","name":"other"},"scaleUp":{"level":0},"scaleDown":{"level":0}}]}}`)
+		},
+		"other dependents, while no manager runs": func(w *world) {
+			w.keep()
+			w.edit(w.stored(), `{"metadata":{"generation":2},"spec":{"dependentResourceInfos":[{"ref":{"apiVersion":"apps/v1","kind":"Deployment","name":"other"},"scaleUp":{"level":0},"scaleDown":{"level":0}}]}}`)
+			w.manage(anyone{true})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, nil)
+			w.fail("shoot-0")
+			w.want("shoot-0", "0r 0r", "before")
+			withdraw(w)
+			w.settle()
+			w.want("shoot-0", "3 3", "after")
+			if name != "deletion" {
+				return
+			}
+			if w.keep(); w.stored() != nil {
+				t.Error("it isn't let go")
+			}
+		})
+	}
+}
+
+func TestAFreezeStopsUndoToo(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	w.fail("shoot-0")
+	w.guard.SetGuardrails([]*v1alpha1.Guardrail{{ObjectMeta: metav1.ObjectMeta{Name: "stop"}, Spec: v1alpha1.GuardrailSpec{Frozen: true}}})
+	if err := w.api.Delete(t.Context(), w.stored()); err != nil {
+		t.Fatal(err)
+	}
+	w.see()
+	for range 7 {
+		w.probe("shoot-0", probe.OK, probe.OK)
+	}
+	w.want("shoot-0", "0r 0r", "frozen")
+	w.guard.SetGuardrails(nil)
+	w.settle()
+	w.want("shoot-0", "3 3", "thawed")
+}
+
+func TestReadySaysWhatCantBeRead(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	w.probe("shoot-0", probe.OK, probe.OK)
+	w.probe("shoot-0", probe.OK, probe.Timeout)
+	w.probe("shoot-0", probe.OK, probe.Timeout)
+	w.clock.Step(10 * time.Second)
+	key := w.Observer.targets.keys()[0]
+	w.runs.Observe(key, probe.Run{Started: w.clock.Now(), Ended: w.clock.Now(), Internal: probe.Outcome{Class: probe.OK}, External: &probe.Outcome{Class: probe.Timeout}})
+	w.api.down = true
+	if _, err := w.Reconcile(t.Context(), reconcile.Request{NamespacedName: nameOf(key)}); err == nil {
+		t.Error("it isn't tried again")
+	}
+	w.api.down = false
+	if got := w.condition("Ready"); got != "Unknown Retrying" {
+		t.Errorf("Ready is %q", got)
+	}
+	w.settle()
+	w.want("shoot-0", "0r 0r", "once it can")
+	if got := w.condition("Ready"); got != "True Operative" {
+		t.Errorf("Ready is %q", got)
+	}
+}
+
+func TestTheCapAndTheBreaker(t *testing.T) {
+	w := newWorld(t, 6, nil)
+	for i := range 6 {
+		w.probe(shoot(i), probe.OK, probe.OK)
+	}
+	w.fail("shoot-0")
+	w.want("shoot-0", "0r 0r", "the first")
+	w.clock.Step(time.Minute)
+	w.fail("shoot-1")
+	w.want("shoot-1", "3 3", "20% of 6 is 1")
+	if got := w.condition("LimitReached"); got != "True TooManyScaledDown" {
+		t.Errorf("LimitReached is %q", got)
+	}
+	w.fail("shoot-2")
+	w.fail("shoot-3")
+	if got := w.condition("BreakerOpen"); got != "True ProbeSuspect" {
+		t.Errorf("BreakerOpen is %q", got)
+	}
+	id := w.stored().Status.BreakerID
+	w.manage(anyone{true})
+	if _, open := w.Observer.fleet().Breaker("config-uid"); !open {
+		t.Error("the next manager forgot the breaker")
+	}
+	w.edit(w.stored(), `{"metadata":{"annotations":{"autohealer.resourcestack.com/reset-breaker":"`+id+`"}}}`)
+	if got := w.condition("BreakerOpen"); got != "" || w.stored().Status.BreakerID != "" {
+		t.Errorf("after the reset: %q, %q", got, w.stored().Status.BreakerID)
+	}
+}
+
+func TestASecretThatCantBeUsedIsToldAndCountsNothing(t *testing.T) {
+	w := newWorld(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Namespace, pc.Spec.NamespaceSelector = "shoot-0", nil })
+	if got := w.condition("Stalled"); got != "" {
+		t.Errorf("before: %q", got)
+	}
+	w.edit(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot-0", Name: "external"}}, `{"data":{"kubeconfig":null}}`)
+	w.clock.Step(11 * time.Minute)
+	w.settle()
+	if got := w.condition("Stalled"); got != "True SecretUnusable" {
+		t.Errorf("Stalled is %q", got)
+	}
+	message := meta.FindStatusCondition(w.stored().Status.Conditions, "Stalled").Message
+	if message != "SecretMissing: Secret shoot-0/external has no key kubeconfig." || w.condition("ExternalHealthy") != "Unknown SecretUnusable" {
+		t.Errorf("it says %q", message)
+	}
+}
+
+func TestATenantsAccountIsAskedAgainBeforeAnythingIsScaledDown(t *testing.T) {
+	rights := func(pc *v1alpha1.ProbeConfig) { pc.Namespace, pc.Spec.NamespaceSelector = "shoot-0", nil }
+	w := newWorld(t, 1, rights)
+	w.fail("shoot-0")
+	w.want("shoot-0", "0r 0r", "with rights")
+	w.manage(anyone{false})
+	if got := w.condition("Accepted"); got != "False RuleViolated" {
+		t.Errorf("Accepted is %q", got)
+	}
+	if n := w.stored().Status.Targets.Probed; n != 0 {
+		t.Errorf("%d are probed with Secrets that the account may not read", n)
+	}
+	w.want("shoot-0", "0r 0r", "nobody may look whether it is healthy again")
+}
+
+func TestWhatOthersScaledIsTheirs(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	w.fail("shoot-0")
+	w.edit(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot-0", Name: "kcm"}}, `{"metadata":{"generation":9},"spec":{"replicas":1}}`)
+	w.probe("shoot-0", probe.OK, probe.Timeout)
+	w.want("shoot-0", "1r 0r", "someone wants it to run")
+	w.keep()
+	if ready := meta.FindStatusCondition(w.stored().Status.Conditions, "Ready"); !strings.Contains(ready.Message, "Deployment/kcm in shoot-0: someone scaled it to 1") {
+		t.Errorf("Ready says %q", ready.Message)
+	}
+	for range 7 {
+		w.probe("shoot-0", probe.OK, probe.OK)
+	}
+	w.want("shoot-0", "1 3", "the other is given back")
+}
