@@ -60,7 +60,7 @@ var _ = Describe("A recovery", func() {
 		s.up(ctx, "etcd")
 		Eventually(deleted(ctx, wc)).Should(BeEquivalentTo(many))
 		Eventually(s.crashing).WithContext(ctx).WithArguments("api").Should(BeZero())
-		Expect(s.acts()).To(HaveLen(many))
+		Eventually(s.acts).Should(HaveLen(many), "a line each, once the manager has the answer")
 		st, err := status(ctx, wc)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(st.RecentDeletions).To(HaveLen(20))
