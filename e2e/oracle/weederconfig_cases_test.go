@@ -285,6 +285,10 @@ var unfoundedWeeding = []weederCase{
 		y.guardrail("freeze", `{"paused":true}`)
 		weeded("")(y)
 	}},
+	{name: "while a Guardrail freezes everything", options: strict, broken: []Invariant{Frozen, Validated}, text: "Guardrail freeze freezes everything", do: func(y yard) {
+		y.guardrail("freeze", `{"frozen":true}`)
+		weeded("")(y)
+	}},
 	{name: "under a config that the rules refuse", options: Options{Admissible: refuseRefused}, broken: []Invariant{Validated}, text: "refused is refused: matches healthy nodes", do: func(y yard) {
 		c, p := y.configIn("default", "refused", ""), y.looping("api-0")
 		y.recover()
@@ -296,15 +300,12 @@ var unfoundedWeeding = []weederCase{
 		y.recover()
 		y.weed(c, p)
 	}},
-	{name: "under a config that its own status called refused long before a Guardrail changed", options: Options{Lag: 50 * time.Millisecond}, broken: []Invariant{Validated}, text: "that it is refused", do: func(y yard) {
+	{name: "under a config that its own status called refused before a Guardrail changed", options: strict, broken: []Invariant{Validated}, text: "that it is refused", do: func(y yard) {
 		c, p := y.config(""), y.looping("api-0")
 		y.accepts(c, "False")
 		y.guardrail("other", `{}`)
 		y.recover()
-		for begin := time.Now(); time.Since(begin) < 100*time.Millisecond; {
-			y.note(c, 1, p)
-		}
-		y.remove(p)
+		y.weed(c, p)
 	}},
 	{name: "under a config that was deleted", options: strict, broken: []Invariant{Validated}, text: "c was deleted", do: func(y yard) {
 		c, p := y.config(""), y.looping("api-0")
