@@ -37,23 +37,10 @@ var parts = []struct{ what, files, text string }{
 	{"end-to-end tests", "e2e/*/*_test.go", `\b{Kind}\b|\b{kinds}\b`},
 }
 
-// unfinished are kinds that nothing acts on yet, with the parts that they lack. Their objects are judged, and their status
-// stays empty.
-var unfinished = map[string][]string{}
-
 func TestEveryKindIsComplete(t *testing.T) {
 	for kind, plural := range kinds(t) {
-		var lacks []string
 		for _, missing := range missingParts(t, root, kind, plural) {
-			what, _, _ := strings.Cut(missing, " (")
-			if lacks = append(lacks, what); !slices.Contains(unfinished[kind], what) {
-				t.Errorf("%s lacks %s", kind, missing)
-			}
-		}
-		for _, what := range unfinished[kind] {
-			if !slices.Contains(lacks, what) {
-				t.Errorf("%s has %s now; say so in unfinished", kind, what)
-			}
+			t.Errorf("%s lacks %s", kind, missing)
 		}
 	}
 }
