@@ -146,7 +146,7 @@ func (s *Survey) target(ctx context.Context, c *probe.Config, namespace string) 
 	if err != nil {
 		return t, err
 	}
-	others, err := s.others(ctx, c, namespace)
+	others, err := s.others(ctx, namespace)
 	if err != nil {
 		return t, err
 	}
@@ -206,8 +206,8 @@ func (s *Survey) dependent(ctx context.Context, namespace string, ref probe.Ref,
 	return facts, nil
 }
 
-// others gives the ProbeConfigs that name an object of a namespace, the asked one aside.
-func (s *Survey) others(ctx context.Context, c *probe.Config, namespace string) (func(probe.Ref) []string, error) {
+// others gives the ProbeConfigs that name an object of a namespace; the planner leaves out the one that is asked about.
+func (s *Survey) others(ctx context.Context, namespace string) (func(probe.Ref) []string, error) {
 	configs, err := s.Cluster.Configs(ctx, namespace)
 	if err != nil {
 		return nil, err
@@ -219,7 +219,7 @@ func (s *Survey) others(ctx context.Context, c *probe.Config, namespace string) 
 		}
 		configs = append(configs[:len(configs):len(configs)], own...)
 	}
-	naming, err := s.naming(ctx, c, namespace, configs)
+	naming, err := s.naming(ctx, namespace, configs)
 	return func(ref probe.Ref) (names []string) {
 		for _, other := range naming {
 			for _, d := range other.Dependents {
@@ -232,12 +232,12 @@ func (s *Survey) others(ctx context.Context, c *probe.Config, namespace string) 
 	}, err
 }
 
-// naming are those of the configs that have a target in the namespace, the asked one aside.
-func (s *Survey) naming(ctx context.Context, c *probe.Config, namespace string, configs []v1alpha1.ProbeConfig) ([]*probe.Config, error) {
+// naming are those of the configs that have a target in the namespace.
+func (s *Survey) naming(ctx context.Context, namespace string, configs []v1alpha1.ProbeConfig) ([]*probe.Config, error) {
 	var naming []*probe.Config
 	for i := range configs {
 		other, err := probe.NewConfig(&configs[i], s.OwnNamespace)
-		if err != nil || other.Key() == c.Key() || configs[i].DeletionTimestamp != nil {
+		if err != nil || configs[i].DeletionTimestamp != nil {
 			continue // what can't be read does nothing
 		}
 		reaches, err := s.reaches(ctx, other, namespace)

@@ -1,0 +1,43 @@
+// Package probeconfig tests what ProbeConfigs do on a real control plane, with the whole manager under its own account.
+// What is probed is the API server of a second control plane, by two ways that fail apart from each other.
+package probeconfig
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/resourcestack/autohealer/e2e/cluster"
+	"github.com/resourcestack/autohealer/e2e/harness"
+)
+
+func TestProbeConfigs(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "ProbeConfigs act")
+}
+
+var (
+	// h has the configs and their dependents; probed is the cluster that they are about.
+	h      *harness.Harness
+	probed *cluster.Cluster
+)
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	EnforceDefaultTimeoutsWhenUsingContexts()
+	SetDefaultEventuallyTimeout(harness.Within)
+	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	log.SetLogger(GinkgoLogr) // takes the API server's warnings
+	var err error
+	probed, err = cluster.Start(ctx, cluster.Options{Out: GinkgoWriter})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(probed.Stop()).To(Succeed()) })
+	h, err = harness.Start(ctx, harness.Options{Out: GinkgoWriter, ManagerArgs: []string{"--leader-elect=false", "--probe-loopback"}})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(h.Stop()).To(Succeed()) })
+	_, err = h.AddNodes(ctx, 2, cluster.NodeOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(h.StartManager(ctx)).To(Succeed())
+})
