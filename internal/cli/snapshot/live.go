@@ -103,9 +103,6 @@ func (l Live) readAll(ctx context.Context, c client.Client, s *Snapshot) error {
 	if err := list(ctx, l, c, "weederconfigs", &v1alpha1.WeederConfigList{}, "", s.addWeederConfig); err != nil {
 		return err
 	}
-	if err := list(ctx, l, c, "probeconfigs", &v1alpha1.ProbeConfigList{}, "", s.addProbeConfig); err != nil {
-		return err
-	}
 	if err := l.readProbed(ctx, c, s); err != nil {
 		return err
 	}
@@ -120,7 +117,10 @@ func (l Live) readAll(ctx context.Context, c client.Client, s *Snapshot) error {
 
 func (l Live) readProbed(ctx context.Context, c client.Client, s *Snapshot) error {
 	probed := &Probed{}
-	err := list(ctx, l, c, "horizontalpodautoscalers", &autoscalingv2.HorizontalPodAutoscalerList{}, "", probed.addAutoscaler)
+	err := list(ctx, l, c, "probeconfigs", &v1alpha1.ProbeConfigList{}, "", s.addProbeConfig)
+	if err == nil {
+		err = list(ctx, l, c, "horizontalpodautoscalers", &autoscalingv2.HorizontalPodAutoscalerList{}, "", probed.addAutoscaler)
+	}
 	if apierrors.IsForbidden(err) {
 		l.Warn("nothing is known of what ProbeConfigs would do: " + err.Error())
 		return nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -134,7 +135,11 @@ func (f *Facts) KnowsProbed() bool { return f.KnowsWorkloads() && f.snapshot.Pro
 // PreviewProbeConfig tells what a config would have done at the snapshot's moment. What it names is read when it is asked
 // where the snapshot was read live, and is that of the file otherwise.
 func (f *Facts) PreviewProbeConfig(ctx context.Context, pc *v1alpha1.ProbeConfig, limits limit.Limits, now time.Time) (probe.Preview, error) {
-	return f.surveyWith(f.snapshot.objects()).Preview(ctx, pc, limits, now)
+	preview, err := f.surveyWith(f.snapshot.objects()).Preview(ctx, pc, limits, now)
+	if apierrors.IsForbidden(err) { // to the user, who needn't be allowed to read Secrets
+		err = fmt.Errorf("%w: %w", guard.ErrNotKnown, err)
+	}
+	return preview, err
 }
 
 func (f *Facts) surveyWith(objects survey.Objects) *survey.Survey {

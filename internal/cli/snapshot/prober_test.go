@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -11,12 +12,14 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube/survey"
 )
 
 // probed names a dependent of each sort.
@@ -91,5 +94,30 @@ func compareProber(t *testing.T, g *guard.Guard, live, file *Snapshot) {
 	}
 	if _, err := ask(file, "stored", "unrelated"); !errors.Is(err, guard.ErrNotKnown) {
 		t.Errorf("another Secret, from the file: %v", err)
+	}
+}
+
+// refusing is a cluster whose user may not read anything that a config names.
+type refusing struct{ survey.Objects }
+
+func (refusing) Kubeconfig(_ context.Context, _, secret string) (probe.KubeconfigFacts, error) {
+	return probe.KubeconfigFacts{}, fmt.Errorf("read: %w", apierrors.NewForbidden(corev1.Resource("secrets"), secret, nil))
+}
+
+func TestAUserWhoMayNotReadSecretsSkipsRules(t *testing.T) {
+	g, err := guard.New(guard.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts, err := NewFacts(t.Context(), &Snapshot{Workloads: &Workloads{}, Probed: &Probed{}, live: refusing{}}, g, "autohealer-system")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pc := &v1alpha1.ProbeConfig{}
+	if err := yaml.Unmarshal([]byte("metadata: {name: a, namespace: shop}"+fmt.Sprintf(probed, "out")), pc); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := facts.PreviewProbeConfig(t.Context(), pc, g.Policy().Limits, time.Time{}); !errors.Is(err, guard.ErrNotKnown) || !apierrors.IsForbidden(err) {
+		t.Errorf("%v", err)
 	}
 }
