@@ -32,6 +32,17 @@ func TestGuardrailsAndExceptions(t *testing.T) {
 	}
 }
 
+// TestAnExceptionForANameThatLooksLikeANumber is one that the API server reads.
+func TestAnExceptionForANameThatLooksLikeANumber(t *testing.T) {
+	const set = `{apiVersion: autohealer.resourcestack.com/v1alpha1, kind: ConditionSet, metadata: {name: "123"},
+		spec: {type: A, effect: NoSchedule, taintKey: example.com/a, conditions: {Ready: {status: true}}}}`
+	_, exception, _ := run(t, set, "hash", "-f", "-", "-o", "exception")
+	exception = strings.Replace(exception, `reason: ""`, "reason: It is a drill.", 1)
+	if code, stdout, stderr := run(t, exception, "validate", "-f", "-"); code != 0 || !strings.Contains(stdout, "1 object checked") {
+		t.Errorf("exit code %d\n%s%s\n%s", code, stdout, stderr, exception)
+	}
+}
+
 func TestRulesTest(t *testing.T) {
 	t.Chdir("testdata")
 	for file, want := range map[string]string{

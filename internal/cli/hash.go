@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/check"
@@ -193,14 +195,24 @@ const suggestedTerm = 24 * time.Hour
 // writeException leaves the reason empty, which the schema refuses: a person has to write it.
 func (h *hashed) writeException(out *strings.Builder, expires time.Time) {
 	h.writeAnnotations(out)
-	fmt.Fprintf(out, "apiVersion: %s\nkind: GuardrailException\nmetadata:\n  name: %s\nspec:\n  ruleIDs:\n", v1alpha1.GroupVersion, h.Name)
+	name := scalar(h.Name)
+	fmt.Fprintf(out, "apiVersion: %s\nkind: GuardrailException\nmetadata:\n  name: %s\nspec:\n  ruleIDs:\n", v1alpha1.GroupVersion, name)
 	for _, id := range h.Exceptable {
 		fmt.Fprintf(out, "  - %s\n", id)
 	}
 	fmt.Fprintf(out, "  targetRef:\n    kind: %s\n", h.Kind)
 	if h.Namespace != "" {
-		fmt.Fprintf(out, "    namespace: %s\n", h.Namespace)
+		fmt.Fprintf(out, "    namespace: %s\n", scalar(h.Namespace))
 	}
 	fmt.Fprintf(out, "    name: %s\n  specHash: %q\n  reason: \"\" # why, and where it is discussed\n  expiresAt: %q # at most 7 days after its creation\n",
-		h.Name, h.SpecHash, expires.UTC().Format(time.RFC3339))
+		name, h.SpecHash, expires.UTC().Format(time.RFC3339))
+}
+
+// scalar is a text in YAML: quoted where it would be something else, since 123 and true are names, too.
+func scalar(text string) string {
+	quoted, err := yaml.Marshal(text)
+	if err != nil {
+		return strconv.Quote(text)
+	}
+	return strings.TrimSpace(string(quoted))
 }

@@ -34,7 +34,8 @@ func (a *App) validate() *cobra.Command {
 
 Text and schema are checked first: duplicate keys, unknown fields, types, bounds and the CRD's own rules. Then come the
 rules of the catalogue. Rules that ask what a policy would do to the cluster need facts of it; without them they
-are listed as Skipped(facts), which doesn't change the exit code. Documents of other API groups are ignored.
+are listed as Skipped(facts), which doesn't change the exit code. Those that ask what an account may do need an API server
+(--live), and are Skipped(authorizer) without one. Documents of other API groups are ignored.
 
 Exit code: 0 all is well; 1 something would be refused, or, with --fail-on=warning, warned of; 2 the command line is wrong
 or the command failed.`,
