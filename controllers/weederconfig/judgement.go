@@ -124,14 +124,14 @@ func forbidden(v guard.Verdict) bool {
 // rightsKept is for how long a judgement over an account's rights is used for acts: in a storm, each costs a preview.
 const rightsKept = time.Second
 
-// admissionFor is the admission that covers a deletion now; its zero value when there is none. What may change without any
-// event, an account's rights, is asked once more.
+// admissionFor is the admission that covers a deletion now; its zero value when there is none, or while acts are paused. What
+// may change without any event, an account's rights, is asked once more.
 func (o *Observer) admissionFor(ctx context.Context, d *weed.Deletion) actuate.AdmittedWeeder {
 	j, ok := o.judge.Of(d.Key)
 	if ok && o.fading(j) {
 		j, ok = o.judgeAgain(ctx, d.Key)
 	}
-	if !ok || j.Outdated || j.UID != d.Config || j.Verdict.RuleSetHash != o.Guard.RuleSetHash(kindWeederConfig) {
+	if !ok || j.Outdated || j.UID != d.Config || o.standing(j) != weed.Active || j.Verdict.RuleSetHash != o.Guard.RuleSetHash(kindWeederConfig) {
 		return actuate.AdmittedWeeder{}
 	}
 	return j.Admitted

@@ -94,8 +94,7 @@ func (r *PodReconciler) decide(ctx context.Context, key types.NamespacedName) (w
 // act carries out a plan and tells of it.
 func (r *PodReconciler) act(ctx context.Context, plan weed.Plan) error {
 	d := plan.Delete
-	admitted := r.Observer.admissionFor(ctx, d)
-	if !admitted.Valid() {
+	if !r.Observer.admissionFor(ctx, d).Valid() {
 		return &undone{errNotAdmitted}
 	}
 	leave, err := r.Book.Enter(ctx, d)
@@ -103,7 +102,7 @@ func (r *PodReconciler) act(ctx context.Context, plan weed.Plan) error {
 		return &undone{err}
 	}
 	defer leave()
-	if err := r.send(ctx, plan, admitted); err != nil {
+	if err := r.send(ctx, plan); err != nil {
 		return err
 	}
 	r.Observer.yard().Confirm(plan.Pod.Key(), plan.Pod.UID, r.Observer.moment())
@@ -112,12 +111,17 @@ func (r *PodReconciler) act(ctx context.Context, plan weed.Plan) error {
 	return nil
 }
 
-// send asks the API server for a deletion, when it is its turn.
-func (r *PodReconciler) send(ctx context.Context, plan weed.Plan, admitted actuate.AdmittedWeeder) error {
+// send asks the API server for a deletion, when it is its turn. In a storm that comes a while after it was decided, so what
+// admits it is asked for only then.
+func (r *PodReconciler) send(ctx context.Context, plan weed.Plan) error {
 	if err := r.sending.Acquire(ctx, 1); err != nil {
 		return &undone{err}
 	}
 	defer r.sending.Release(1)
+	admitted := r.Observer.admissionFor(ctx, plan.Delete)
+	if !admitted.Valid() {
+		return &undone{errNotAdmitted}
+	}
 	return r.Pods.Apply(ctx, plan, admitted)
 }
 

@@ -210,3 +210,32 @@ func TestAfterALostAnswerThePodIsReadFirst(t *testing.T) {
 		})
 	}
 }
+
+// In a storm a deletion waits for the write that notes it, and for its turn.
+func TestWhatForbidsADeletionWhileItIsNotedHoldsIt(t *testing.T) {
+	rail := func(spec v1alpha1.GuardrailSpec) []*v1alpha1.Guardrail {
+		return []*v1alpha1.Guardrail{{ObjectMeta: metav1.ObjectMeta{Name: "platform"}, Spec: spec}}
+	}
+	refuses := v1alpha1.GuardrailRule{Name: "none", Kinds: []string{kindWeederConfig}, Expression: "object.metadata.name != 'wc'"}
+	for name, c := range map[string]struct {
+		meanwhile []*v1alpha1.Guardrail
+		asked     []string
+	}{
+		"nothing":               {asked: []string{"1"}},
+		"a limit that is loose": {rail(v1alpha1.GuardrailSpec{Limits: &v1alpha1.GuardrailLimits{MaxPodDeletionsPerMinute: new(int32(100))}}), []string{"1"}},
+		"a pause":               {meanwhile: rail(v1alpha1.GuardrailSpec{Paused: true})},
+		"a freeze":              {meanwhile: rail(v1alpha1.GuardrailSpec{Frozen: true})},
+		"a rule that refuses":   {meanwhile: rail(v1alpha1.GuardrailSpec{Rules: []v1alpha1.GuardrailRule{refuses}})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, nil, nil)
+			s.shelf.answer = func() error { s.world.guard.SetGuardrails(c.meanwhile); return nil }
+			if _, err := s.reconcile(t); err != nil {
+				t.Error(err)
+			}
+			if !slices.Equal(s.asked, c.asked) || s.counted(t) != int64(len(c.asked)) {
+				t.Errorf("asked for %q, %d are counted; want %q", s.asked, s.counted(t), c.asked)
+			}
+		})
+	}
+}
