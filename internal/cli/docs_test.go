@@ -46,6 +46,7 @@ func TestPagesShowRealOutput(t *testing.T) {
 		"how-to/validate-before-merge.md": {dir: "howto", least: 4},
 		"concepts/weeder-configs.md":      {dir: "weeder", least: 1},
 		"how-to/exceptions.md":            {dir: "exceptions", least: 3},
+		"how-to/explain.md":               {dir: "explain", least: 3},
 	} {
 		t.Run(page, func(t *testing.T) { checkOutput(t, page, c.dir, c.least) })
 	}

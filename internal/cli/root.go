@@ -97,6 +97,7 @@ It judges with the same rules, by the same code, as the webhook in a cluster.`,
 		app.freeze(),
 		app.thaw(),
 		app.status(),
+		app.why(),
 		app.version(),
 	)
 	return root

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -34,19 +35,41 @@ type Facts struct {
 // NewFacts feeds a snapshot to the planner, under the policy of a guard that has its Guardrails. The guard judges the
 // stored sets too: those that it refuses don't act, and so take no room. OwnNamespace is Autohealer's.
 func NewFacts(ctx context.Context, s *Snapshot, g *guard.Guard, ownNamespace string) (*Facts, error) {
+	at := condition.Moment{Now: s.TakenAt.Time, Server: s.ServerTime.Time}
+	return newFacts(ctx, s, g, ownNamespace, at, func(*corev1.Node) time.Time { return at.Now })
+}
+
+// NewWatchedFacts is NewFacts as if someone in the cluster had watched all nodes since their conditions last turned, as the
+// manager has but for what turned just before it started: what counts from when it saw something comes out as it does there.
+func NewWatchedFacts(ctx context.Context, s *Snapshot, g *guard.Guard, ownNamespace string) (*Facts, error) {
+	at := condition.Moment{Now: s.ServerTime.Time, Server: s.ServerTime.Time}
+	return newFacts(ctx, s, g, ownNamespace, at, func(n *corev1.Node) time.Time {
+		turned := n.CreationTimestamp.Time
+		for _, c := range n.Status.Conditions {
+			if c.LastTransitionTime.After(turned) {
+				turned = c.LastTransitionTime.Time
+			}
+		}
+		if turned.After(at.Now) {
+			return at.Now
+		}
+		return turned
+	})
+}
+
+func newFacts(ctx context.Context, s *Snapshot, g *guard.Guard, ownNamespace string, at condition.Moment, seen func(*corev1.Node) time.Time) (*Facts, error) {
 	policy, err := policyOf(g.Policy())
 	if err != nil {
 		return nil, err
 	}
 	f := &Facts{
 		snapshot: s, fleet: condition.NewFleet(policy.Limits),
-		at:   condition.Moment{Now: s.TakenAt.Time, Server: s.ServerTime.Time},
-		sets: map[string]*v1alpha1.ConditionSet{}, ownNamespace: ownNamespace,
+		at: at, sets: map[string]*v1alpha1.ConditionSet{}, ownNamespace: ownNamespace,
 	}
 	f.yard, f.configs = newYard(s, policy.Limits, ownNamespace)
 	f.fleet.SetPolicy(policy, f.at)
 	for i := range s.Nodes {
-		f.fleet.ObserveNode(&s.Nodes[i], f.at)
+		f.fleet.ObserveNode(&s.Nodes[i], condition.Moment{Now: seen(&s.Nodes[i]), Server: at.Server})
 	}
 	for _, l := range s.Leases {
 		f.fleet.ObserveLease(l.Node, l.Renew.Time, f.at)

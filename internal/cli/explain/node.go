@@ -1,0 +1,178 @@
+// Package explain says in words what a planner decided and why: from what was observed, over times and limits, to what is done
+// or the reason why it isn't. It decides nothing by itself.
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/resourcestack/autohealer/internal/cli/snapshot"
+	"github.com/resourcestack/autohealer/internal/domain/condition"
+)
+
+// Node says how all ConditionSets stand to a node.
+func Node(v snapshot.NodeView) string {
+	t := &text{now: v.At.Now}
+	t.line(0, "node/%s", v.Node)
+	if v.Plan.Node != nil && v.Plan.Node.RecordBroken {
+		t.line(1, "The record of what Autohealer did here can't be read, so nothing is done and nothing undone: repair or remove the annotation autohealer.resourcestack.com/owned-taints.")
+	}
+	for _, s := range v.Sights {
+		t.set(v, s)
+	}
+	for _, o := range v.Orphans {
+		t.line(1, "ConditionSet %s, which does not exist: taint %s:%s %s", o.Name, o.Key, o.Effect, t.since(o.Since.Time))
+		t.line(2, "It is undone once the set was found missing twice, a minute apart.")
+	}
+	if len(v.Sights)+len(v.Orphans) == 0 {
+		t.line(1, "No ConditionSet is about this node, and Autohealer did nothing to it.")
+	}
+	return t.out.String()
+}
+
+// set tells of one set: what it did, what it saw, what it would do, and what is in the way.
+func (t *text) set(v snapshot.NodeView, s condition.Sight) {
+	t.line(1, "ConditionSet %s: %s", s.Set.Name, t.state(s))
+	for _, m := range s.Members {
+		t.line(2, "%s", t.member(m, s))
+	}
+	steps := slices.DeleteFunc(slices.Clone(v.Plan.Steps), func(step condition.Step) bool { return step.Set != s.Set.UID })
+	for _, step := range steps {
+		t.line(2, "Now: %s", verb(step))
+	}
+	for _, step := range v.Plan.Frozen {
+		if step.Set == s.Set.UID {
+			t.line(2, "Not now, since everything is frozen: %s", verb(step))
+		}
+	}
+	for _, h := range v.Plan.Holds {
+		if h.Set == s.Set.UID {
+			t.line(2, "Held back: %s (%s)%s", h.Message, h.Reason, t.waits(h))
+		}
+	}
+	if v.Plan.NeedsEvidence && s.Set.Effect == "NoExecute" && s.Match.Phase == condition.Matching {
+		t.line(2, "Now: an eviction is due; the manager first reads which pods run here that nothing may evict")
+	}
+	if len(steps) == 0 {
+		t.end(s)
+	}
+	if says := v.Says[s.Set.UID]; says != "" {
+		t.line(2, "The manager says: %s", says)
+	}
+}
+
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// state is what the set did here, or how it stands to the node.
+func (t *text) state(s condition.Sight) string {
+	did := ""
+	if s.Claim != nil {
+		did = fmt.Sprintf("taint %s:%s %s", s.Claim.Key, s.Claim.Effect, t.since(s.Claim.Since.Time))
+		if !s.Carried {
+			did += ", which someone else removed"
+		}
+		did += "; "
+	}
+	switch {
+	case s.Standing == condition.Withdrawn && s.Set.Observe:
+		did += "only observes; "
+	case s.Standing == condition.Withdrawn:
+		did += "is being deleted; "
+	case s.Standing == condition.Held:
+		did += "a rule refuses it; "
+	case s.Standing == condition.Frozen:
+		did += "not in force yet; "
+	}
+	switch s.Match.Phase {
+	case condition.Matching:
+		return did + "matches " + t.since(s.Match.Since)
+	case condition.Clear:
+		return did + "does not match"
+	case condition.Doubtful:
+		return did + "nobody can tell whether it matches, so nothing is done and nothing undone"
+	}
+	return did + "is not about this node any more"
+}
+
+func (t *text) member(m condition.MemberSight, s condition.Sight) string {
+	if !m.There {
+		return fmt.Sprintf("%s: the node does not report it; the set asks for %s", m.Type, m.Status)
+	}
+	says := fmt.Sprintf("%s is %s %s", m.Type, m.Reading.Status, t.since(m.Reading.Transition))
+	switch {
+	case !m.Alive:
+		says += fmt.Sprintf(", but its reporter is silent (%s; staleAfter %s)", t.since(m.Reading.Heartbeat), duration.HumanDuration(s.Set.StaleAfter))
+	case !m.Matches:
+		says += fmt.Sprintf("; the set asks for %s", m.Status)
+	}
+	return says
+}
+
+// end says what time alone will bring, when nothing else is to be done now.
+func (t *text) end(s condition.Sight) {
+	switch {
+	case s.Claim == nil && s.Match.Phase == condition.Matching && t.now.Before(s.Match.HoldsAt):
+		t.line(2, "It acts %s, when that has lasted for %s", t.at(s.Match.HoldsAt), duration.HumanDuration(s.Set.For))
+	case s.Claim != nil && s.Match.Phase == condition.Clear && t.now.Before(s.Match.ClearAt):
+		t.line(2, "The taint goes %s, when that has lasted for %s (recoverAfter)", t.at(s.Match.ClearAt), duration.HumanDuration(s.Set.RecoverAfter))
+	case s.Claim != nil && s.Match.Phase == condition.Matching:
+		after := "at once"
+		if s.Set.RecoverAfter > 0 {
+			after = "after " + duration.HumanDuration(s.Set.RecoverAfter)
+		}
+		t.line(2, "The taint goes %s when one of these conditions ends", after)
+	}
+}
+
+func verb(step condition.Step) string {
+	switch step.Verb {
+	case condition.Taint:
+		return fmt.Sprintf("taint %s:%s (%s)", step.Key, step.To, step.Reason)
+	case condition.Escalate, condition.Deescalate:
+		return fmt.Sprintf("change %s from %s to %s (%s)", step.Key, step.From, step.To, step.Reason)
+	case condition.Untaint:
+		return fmt.Sprintf("remove %s:%s (%s)", step.Key, step.From, step.Reason)
+	}
+	return fmt.Sprintf("correct the record of %s (%s)", step.Key, step.Reason)
+}
+
+func (t *text) waits(h condition.Hold) string {
+	if h.At.IsZero() {
+		return ""
+	}
+	return "; in line " + t.since(h.At)
+}
+
+// text is what is being said.
+type text struct {
+	out strings.Builder
+	now time.Time
+}
+
+func (t *text) line(depth int, format string, args ...any) {
+	t.out.WriteString(strings.Repeat("  ", depth))
+	fmt.Fprintf(&t.out, format, args...)
+	t.out.WriteString("\n")
+}
+
+// since tells when something began, and how long ago.
+func (t *text) since(moment time.Time) string {
+	if moment.IsZero() {
+		return "at a time that is not known"
+	}
+	return fmt.Sprintf("since %s (%s)", moment.UTC().Format(time.RFC3339), duration.HumanDuration(max(0, t.now.Sub(moment))))
+}
+
+// at tells when something will be, and in how long.
+func (t *text) at(moment time.Time) string {
+	return fmt.Sprintf("at %s (in %s)", moment.UTC().Format(time.RFC3339), duration.HumanDuration(max(0, moment.Sub(t.now))))
+}

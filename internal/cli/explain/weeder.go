@@ -1,0 +1,130 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/cli/snapshot"
+	"github.com/resourcestack/autohealer/internal/domain/weed"
+)
+
+// Service says what WeederConfigs make of a Service's readiness.
+func Service(key types.NamespacedName, views []snapshot.WeederView, now time.Time) string {
+	t := &text{now: now}
+	t.line(0, "service/%s in namespace %s", key.Name, key.Namespace)
+	said := false
+	for _, v := range views {
+		for _, s := range v.Outlook.Services {
+			if s.Namespace != key.Namespace || s.Service != key.Name {
+				continue
+			}
+			said = true
+			t.line(1, "WeederConfig %s: %s", nameOf(v, key.Namespace), t.service(s))
+			t.line(2, "Pods that depend on it: %d; %d of them crash-loop", s.Dependents, s.CrashLooping)
+			for _, p := range s.Pods {
+				t.line(2, "pod/%s: %s", p.Pod.Name, t.fate(p, s))
+			}
+			t.recent(v.Config, func(d v1alpha1.PodDeletion) bool { return d.Namespace == key.Namespace && d.Service == key.Name })
+		}
+	}
+	if !said {
+		t.line(1, "No WeederConfig watches it.")
+	}
+	return t.out.String()
+}
+
+// Workload says what WeederConfigs did and would do to pods: those that are ours says.
+func Workload(title, namespace string, pods []*weed.Pod, views []snapshot.WeederView, now time.Time, ours func(v1alpha1.PodDeletion) bool) string {
+	t := &text{now: now}
+	t.line(0, "%s in namespace %s", title, namespace)
+	looping := 0
+	for _, p := range pods {
+		loop := p.Loop(true)
+		if loop.Container == "" {
+			continue
+		}
+		looping++
+		t.line(1, "pod/%s: %s", p.Name, loop)
+		if !t.fates(p, views) {
+			t.line(2, "No WeederConfig says that it depends on a Service.")
+		}
+	}
+	if looping == 0 {
+		t.line(1, "Of %s none crash-loops, so nothing is done.", counted(len(pods), "pod"))
+	}
+	for _, v := range views {
+		t.recent(v.Config, ours)
+	}
+	return t.out.String()
+}
+
+// fates tells for each Service that a pod depends on what becomes of the pod.
+func (t *text) fates(p *weed.Pod, views []snapshot.WeederView) (said bool) {
+	for _, v := range views {
+		for _, s := range v.Outlook.Services {
+			i := slices.IndexFunc(s.Pods, func(o weed.PodOutlook) bool { return o.Pod == p.Key() })
+			if i < 0 {
+				continue
+			}
+			said = true
+			t.line(2, "WeederConfig %s, Service %s: %s", nameOf(v, p.Namespace), s.Service, t.service(s))
+			t.line(3, "%s", t.fate(s.Pods[i], s))
+		}
+	}
+	return said
+}
+
+// service says how a Service is, and whether a window is open for it.
+func (t *text) service(s weed.ServiceOutlook) string {
+	says := "not Ready"
+	switch {
+	case !s.Endpoints:
+		says = "it has no EndpointSlices, so nothing is known of it"
+	case s.Ready && s.ReadySince.IsZero():
+		says = "Ready"
+	case s.Ready:
+		says = "Ready " + t.since(s.ReadySince)
+	}
+	if s.Open {
+		return fmt.Sprintf("%s; it recovered, and its window is open until %s", says, s.Window.Ends.UTC().Format(time.RFC3339))
+	}
+	if s.Ready {
+		return says + "; no window is open: it did not recover lately"
+	}
+	return says + "; a window opens when it is Ready again"
+}
+
+// fate says what becomes of a crash-looping dependent.
+func (t *text) fate(p weed.PodOutlook, s weed.ServiceOutlook) string {
+	switch {
+	case p.Hold.Reason != "" && p.Hold.At.IsZero():
+		return fmt.Sprintf("kept: %s (%s)", p.Hold.Message, p.Hold.Reason)
+	case p.Hold.Reason != "":
+		return fmt.Sprintf("kept: %s (%s), until %s", p.Hold.Message, p.Hold.Reason, p.Hold.At.UTC().Format(time.RFC3339))
+	case s.Open:
+		return "deleted now: " + p.Loop.String()
+	}
+	return "would be deleted if the Service recovered now: " + p.Loop.String()
+}
+
+// recent tells of deletions that the config's status remembers.
+func (t *text) recent(wc *v1alpha1.WeederConfig, ours func(v1alpha1.PodDeletion) bool) {
+	for _, d := range wc.Status.RecentDeletions {
+		if ours(d) {
+			t.line(1, "Done: pod/%s was deleted at %s (%s ago), when Service %s had recovered, for WeederConfig %s", d.Pod, d.Time.UTC().Format(time.RFC3339),
+				duration.HumanDuration(max(0, t.now.Sub(d.Time.Time))), d.Service, wc.Name)
+		}
+	}
+}
+
+func nameOf(v snapshot.WeederView, namespace string) string {
+	if v.Config.Namespace == namespace {
+		return v.Config.Name
+	}
+	return v.Config.Namespace + "/" + v.Config.Name
+}

@@ -1,0 +1,113 @@
+package snapshot
+
+import (
+	"cmp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/weed"
+)
+
+// NodeView is how all ConditionSets stand to a node, and what the planner would do with it.
+type NodeView struct {
+	Node   string
+	At     condition.Moment
+	Sights []condition.Sight
+	Plan   condition.Plan
+	// Says has, by UID, what the manager last said of sets that aren't ready.
+	Says map[types.UID]string
+	// Orphans are claims of sets that don't exist.
+	Orphans []condition.OwnedTaint
+}
+
+// ViewNodes plans the nodes of these names, as the controller does: all nodes are decided on, those that waited longest first,
+// so that each place under a limit goes to whom the controller would give it. Unknown names are left out.
+func (f *Facts) ViewNodes(names ...string) []NodeView {
+	plans := map[string]condition.Plan{}
+	for _, name := range f.fleet.ByWait(f.at) {
+		plans[name], _ = f.fleet.Decide(name, f.at, &condition.Evidence{NotRead: true})
+	}
+	var views []NodeView
+	for _, name := range names {
+		plan, known := plans[name]
+		if !known {
+			continue
+		}
+		v := NodeView{Node: name, At: f.at, Plan: plan, Sights: f.fleet.Sights(name, f.at), Says: f.unready()}
+		for _, t := range plan.Node.Owned.Taints {
+			if !slices.ContainsFunc(v.Sights, func(s condition.Sight) bool { return s.Set.UID == t.Set }) {
+				v.Orphans = append(v.Orphans, t)
+			}
+		}
+		views = append(views, v)
+	}
+	return views
+}
+
+// unready are the messages of the sets that aren't ready, by UID.
+func (f *Facts) unready() map[types.UID]string {
+	says := map[types.UID]string{}
+	for _, cs := range f.sets {
+		if ready := meta.FindStatusCondition(cs.Status.Conditions, v1alpha1.ConditionReady); ready != nil && ready.Status != metav1.ConditionTrue {
+			says[cs.UID] = ready.Message
+		}
+	}
+	return says
+}
+
+// WeederView is what one stored WeederConfig would do.
+type WeederView struct {
+	Config  *v1alpha1.WeederConfig
+	Outlook weed.Outlook
+}
+
+// ViewWeeders gives what all stored WeederConfigs would do; standing says what each may. None that can't be read is among them.
+func (f *Facts) ViewWeeders(standing func(*v1alpha1.WeederConfig) weed.Standing, limits limit.Limits) []WeederView {
+	if f.yard == nil {
+		return nil
+	}
+	var views []WeederView
+	for _, wc := range f.configs {
+		if wc.DeletionTimestamp == nil {
+			views = append(views, WeederView{wc, f.OutlookOf(wc, standing(wc), limits)})
+		}
+	}
+	slices.SortFunc(views, func(a, b WeederView) int {
+		return cmp.Or(cmp.Compare(a.Config.Namespace, b.Config.Namespace), cmp.Compare(a.Config.Name, b.Config.Name))
+	})
+	return views
+}
+
+// Pod is a pod as the planner reads it; ok is false when there is none of this name.
+func (f *Facts) Pod(key types.NamespacedName) (p *weed.Pod, ok bool) {
+	if f.snapshot.Workloads == nil {
+		return nil, false
+	}
+	for i := range f.snapshot.Workloads.Pods {
+		if q := &f.snapshot.Workloads.Pods[i]; q.Namespace == key.Namespace && q.Name == key.Name {
+			return q.read(), true
+		}
+	}
+	return nil, false
+}
+
+// PodsOf are the pods that a workload's controllers own, by name.
+func (f *Facts) PodsOf(owner weed.Workload) []*weed.Pod {
+	var pods []*weed.Pod
+	if f.snapshot.Workloads == nil {
+		return nil
+	}
+	for i := range f.snapshot.Workloads.Pods {
+		if p := f.snapshot.Workloads.Pods[i].read(); p.Workload() == owner {
+			pods = append(pods, p)
+		}
+	}
+	slices.SortFunc(pods, func(a, b *weed.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	return pods
+}

@@ -1,0 +1,261 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/cli/check"
+	"github.com/resourcestack/autohealer/internal/cli/explain"
+	"github.com/resourcestack/autohealer/internal/cli/snapshot"
+	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/guard"
+)
+
+// explainable are the kinds that explain knows, with the names that kubectl has for them; the first is what is shown.
+var explainable = []struct {
+	kind  schema.GroupVersionKind
+	names []string
+}{
+	{schema.GroupVersionKind{Version: "v1", Kind: "Node"}, []string{"node", "nodes", "no"}},
+	{schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, []string{"pod", "pods", "po"}},
+	{schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, []string{"deployment", "deployments", "deploy"}},
+	{schema.GroupVersionKind{Version: "v1", Kind: "Service"}, []string{"service", "services", "svc"}},
+}
+
+// target is what one asks about, by the first of its kind's names.
+type target struct{ kind, name string }
+
+func (a *App) why() *cobra.Command {
+	from := &clusterFlags{}
+	cmd := &cobra.Command{
+		Use:   "explain (node|pod|deployment|service)/NAME ...",
+		Short: "Tell what Autohealer did to an object, and what it would do and why it doesn't",
+		Long: `Tell what Autohealer did to an object, for which policy and because of which condition, since when, and what would end it; and
+what it would do and why it doesn't: the limit, the hold time, the rule or the Guardrail that is in the way.
+
+It reads the cluster once, or a file with --facts, and asks the planner that the manager asks. It knows when conditions turned, as their reporters wrote
+it; a manager that started after that may wait up to a minute longer.
+
+Exit code: 0 it is told; 2 there is no such object, the command line is wrong, or the command failed.`,
+		Example: `  kubectl autohealer explain node/worker-7
+  kubectl autohealer explain -n shop deployment/cart service/database`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: a.completeTargets,
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.runWhy(cmd.Context(), args, *from) },
+	}
+	a.addFacts(cmd, from)
+	return cmd
+}
+
+func targets(args []string) ([]target, error) {
+	if len(args) == 2 && !strings.Contains(args[0], "/") && !strings.Contains(args[1], "/") {
+		args = []string{args[0] + "/" + args[1]}
+	}
+	var all []target
+	for _, arg := range args {
+		kind, name, slashed := strings.Cut(arg, "/")
+		i := slices.IndexFunc(explainable, func(e struct {
+			kind  schema.GroupVersionKind
+			names []string
+		}) bool {
+			return slices.Contains(e.names, strings.ToLower(kind))
+		})
+		if !slashed || name == "" || i < 0 {
+			return nil, fmt.Errorf("%q: write a kind and a name, such as node/worker-7; kinds are node, pod, deployment and service", arg)
+		}
+		all = append(all, target{explainable[i].names[0], name})
+	}
+	return all, nil
+}
+
+func (a *App) runWhy(ctx context.Context, args []string, from clusterFlags) error {
+	all, err := targets(args)
+	if err != nil {
+		return err
+	}
+	from.live = from.facts == ""
+	s, err := a.readSnapshot(ctx, from)
+	if err != nil {
+		return err
+	}
+	w, err := newAnswers(ctx, a, s)
+	if err != nil {
+		return err
+	}
+	namespace := cmp.Or(ptr.Deref(a.Config.Namespace, ""), s.Namespace, metav1.NamespaceDefault)
+	var texts []string
+	for _, t := range all {
+		text, err := w.of(t, namespace)
+		if err != nil {
+			return err
+		}
+		texts = append(texts, text)
+	}
+	_, err = fmt.Fprint(a.Out, w.preamble()+strings.Join(texts, "\n"))
+	return err
+}
+
+// answers is what explain knows.
+type answers struct {
+	snapshot *snapshot.Snapshot
+	facts    *snapshot.Facts
+	guard    *guard.Guard
+	weeders  []snapshot.WeederView
+}
+
+func newAnswers(ctx context.Context, a *App, s *snapshot.Snapshot) (*answers, error) {
+	g, err := guard.New(guard.Options{Clock: a.Clock, Authorizer: s.Rights, OwnNamespace: check.OwnNamespace})
+	if err != nil {
+		return nil, err
+	}
+	rails := make([]*v1alpha1.Guardrail, len(s.Guardrails))
+	for i := range s.Guardrails {
+		rails[i] = &s.Guardrails[i]
+	}
+	exceptions := make([]*v1alpha1.GuardrailException, len(s.GuardrailExceptions))
+	for i := range s.GuardrailExceptions {
+		exceptions[i] = &s.GuardrailExceptions[i]
+	}
+	g.SetGuardrails(rails) //nolint:contextcheck // compiling waits for nothing
+	g.SetExceptions(exceptions)
+	w := &answers{snapshot: s, guard: g}
+	if w.facts, err = snapshot.NewWatchedFacts(ctx, s, g, check.OwnNamespace); err != nil {
+		return nil, err
+	}
+	w.weeders = w.facts.ViewWeeders(w.standing, g.Policy().Limits)
+	return w, nil
+}
+
+// standing is what a stored config may do, as the manager last said.
+func (w *answers) standing(wc *v1alpha1.WeederConfig) weed.Standing {
+	switch {
+	case !meta.IsStatusConditionTrue(wc.Status.Conditions, v1alpha1.ConditionAccepted):
+		return weed.Refused
+	case w.guard.Policy().Paused():
+		return weed.Paused
+	}
+	return weed.Active
+}
+
+// preamble tells what concerns everything.
+func (w *answers) preamble() string {
+	switch p := w.guard.Policy(); {
+	case p.Frozen():
+		return "Everything is frozen by Guardrail " + strings.Join(p.FrozenBy, ", ") + ": nothing is done and nothing undone.\n\n"
+	case p.Paused():
+		return "Everything is paused by Guardrail " + strings.Join(p.PausedBy, ", ") + ": nothing new is done.\n\n"
+	}
+	return ""
+}
+
+func (w *answers) of(t target, namespace string) (string, error) {
+	key := types.NamespacedName{Namespace: namespace, Name: t.name}
+	switch t.kind {
+	case "node":
+		return w.ofNode(t.name)
+	case "service":
+		return w.ofService(key)
+	case "pod":
+		return w.ofPod(key)
+	}
+	return w.ofDeployment(key)
+}
+
+func (w *answers) ofNode(name string) (string, error) {
+	views := w.facts.ViewNodes(name)
+	if len(views) == 0 {
+		return "", fmt.Errorf("there is no node %q", name)
+	}
+	return explain.Node(views[0]), nil
+}
+
+func (w *answers) ofService(key types.NamespacedName) (string, error) {
+	if w.snapshot.Workloads == nil || !slices.ContainsFunc(w.snapshot.Workloads.Services, func(s snapshot.Service) bool {
+		return s.Namespace == key.Namespace && s.Name == key.Name
+	}) {
+		return "", fmt.Errorf("there is no service %q in namespace %s", key.Name, key.Namespace)
+	}
+	return explain.Service(key, w.weeders, w.snapshot.ServerTime.Time), nil
+}
+
+func (w *answers) ofPod(key types.NamespacedName) (string, error) {
+	p, found := w.facts.Pod(key)
+	if !found {
+		return "", fmt.Errorf("there is no pod %q in namespace %s", key.Name, key.Namespace)
+	}
+	ours := func(d v1alpha1.PodDeletion) bool {
+		return d.Namespace == key.Namespace && (d.Pod == key.Name || d.Owner == p.Workload().String())
+	}
+	return explain.Workload("pod/"+key.Name, key.Namespace, []*weed.Pod{p}, w.weeders, w.snapshot.ServerTime.Time, ours), nil
+}
+
+func (w *answers) ofDeployment(key types.NamespacedName) (string, error) {
+	owner := weed.Workload{Namespace: key.Namespace, Kind: "Deployment", Name: key.Name}
+	pods := w.facts.PodsOf(owner)
+	if len(pods) == 0 {
+		return "", fmt.Errorf("deployment %q in namespace %s has no pods, or there is none", key.Name, key.Namespace)
+	}
+	ours := func(d v1alpha1.PodDeletion) bool { return d.Namespace == key.Namespace && d.Owner == owner.String() }
+	return explain.Workload("deployment/"+key.Name, key.Namespace, pods, w.weeders, w.snapshot.ServerTime.Time, ours), nil
+}
+
+// completeTargets completes kinds, and after a slash the names that the cluster has.
+func (a *App) completeTargets(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	kind, _, slashed := strings.Cut(typed, "/")
+	var found []string
+	for _, e := range explainable {
+		if !slashed {
+			found = append(found, e.names[0]+"/")
+		} else if slices.Contains(e.names, strings.ToLower(kind)) {
+			for _, name := range a.names(cmd.Context(), e.kind) {
+				found = append(found, kind+"/"+name)
+			}
+		}
+	}
+	directive := cobra.ShellCompDirectiveNoFileComp
+	if !slashed {
+		directive |= cobra.ShellCompDirectiveNoSpace
+	}
+	return found, directive
+}
+
+// namesShown bounds what a completion lists.
+const namesShown = 500
+
+// names of a kind's objects, in the namespace of the flags where the kind has any; none when they can't be read.
+func (a *App) names(ctx context.Context, kind schema.GroupVersionKind) []string {
+	c, err := a.client()
+	if err != nil {
+		return nil
+	}
+	options := []client.ListOption{client.Limit(namesShown)}
+	if kind.Kind != "Node" {
+		namespace, _, err := a.Config.ToRawKubeConfigLoader().Namespace()
+		if err != nil {
+			return nil
+		}
+		options = append(options, client.InNamespace(namespace))
+	}
+	var list metav1.PartialObjectMetadataList
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if c.List(ctx, &list, options...) != nil {
+		return nil
+	}
+	names := make([]string, len(list.Items))
+	for i := range list.Items {
+		names[i] = list.Items[i].Name
+	}
+	return names
+}

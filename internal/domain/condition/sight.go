@@ -1,0 +1,98 @@
+package condition
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Sight is how a set stands to a node, for people who ask why.
+type Sight struct {
+	Set      *Set
+	Standing Standing
+	// Why says why the set may not act anew; "" when it may.
+	Why   Reason
+	Match Match
+	// Members are the set's conditions as the node has them, in the set's order.
+	Members []MemberSight
+	// Claim is what the node's record has of the set; nil when nothing.
+	Claim *OwnedTaint
+	// Carried: the claim's taint is on the node.
+	Carried bool
+}
+
+// MemberSight is one condition of a set, as a node has it.
+type MemberSight struct {
+	Member
+	// There: the node has the condition.
+	There   bool
+	Reading Reading
+	// Alive: its reporter is known to live.
+	Alive bool
+	// Matches: it has the status that the set asks for.
+	Matches bool
+}
+
+// Sights are the sets that are about a node, or stand in its record, the oldest first.
+func (f *Fleet) Sights(name string, at Moment) []Sight {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	n := f.nodes[name]
+	if n == nil {
+		return nil
+	}
+	var all []Sight
+	for _, s := range f.sets {
+		sight := Sight{Set: s.Set, Standing: s.standing, Why: s.why(), Match: s.Match(n.Node, at)}
+		i := slices.IndexFunc(n.Owned.Taints, func(t OwnedTaint) bool { return t.Set == s.UID })
+		if i >= 0 {
+			claim := n.Owned.Taints[i]
+			sight.Claim, sight.Carried = &claim, n.hasTaint(claim.Key, n.Owned.Effect(claim.Key))
+		}
+		if sight.Claim == nil && sight.Match.Phase == NotSelected {
+			continue
+		}
+		for _, m := range s.Members {
+			r, there := n.Readings[m.Type]
+			there = there && r.Status != ""
+			alive := there && n.alive(r, m, s.StaleAfter, at)
+			sight.Members = append(sight.Members, MemberSight{m, there, r, alive, there && r.Status == m.Status})
+		}
+		all = append(all, sight)
+	}
+	slices.SortFunc(all, func(a, b Sight) int {
+		return cmp.Or(a.Set.Created.Compare(b.Set.Created), cmp.Compare(a.Set.Name, b.Set.Name))
+	})
+	return all
+}
+
+// ByWait are all nodes in the order in which limits let them through: those whose match expired first come first, and those
+// that no set matches last.
+func (f *Fleet) ByWait(at Moment) []string {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	waits := map[string]time.Time{}
+	for _, s := range f.sets {
+		for name := range s.matching {
+			if m := s.Match(f.nodes[name].Node, at); m.Phase == Matching {
+				waits[name] = earlier(waits[name], m.ExpiresAt)
+			}
+		}
+	}
+	names := make([]string, 0, len(f.nodes))
+	for name := range f.nodes {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		x, waitsA := waits[a]
+		y, waitsB := waits[b]
+		switch {
+		case waitsA && !waitsB:
+			return -1
+		case waitsB && !waitsA:
+			return 1
+		}
+		return cmp.Or(x.Compare(y), cmp.Compare(a, b))
+	})
+	return names
+}
