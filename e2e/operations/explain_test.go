@@ -18,6 +18,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/conditionset/fixture"
+	"github.com/resourcestack/autohealer/e2e/harness"
 )
 
 var _ = Describe("kubectl autohealer explain", func() {
@@ -66,6 +67,13 @@ var _ = Describe("kubectl autohealer explain", func() {
 			ContainSubstring("Not now, since everything is frozen: remove "+key+":NoSchedule (ConditionsRecovered)")))
 		Expect(plugin(ctx, "thaw").Code).To(Equal(0))
 		Eventually(w.Effect(ctx, sick, key)).Should(BeEmpty())
+
+		By("the same from the audit trail, by the manager's own log")
+		acts := func() (string, error) {
+			out, err := exec.CommandContext(ctx, filepath.Join(w.BinDir, "kubectl-autohealer"), "acts", "--since=1h", "-f", w.Log(harness.Manager), "node/"+sick).CombinedOutput()
+			return string(out), err
+		}
+		Eventually(acts).Should(MatchRegexp(`(?s) Taint +node/%s +conditionset/explained +ConditionsMatched +%s:NoSchedule\n.* Untaint +node/%[1]s +conditionset/explained +ConditionsRecovered +%[2]s:NoSchedule removed\n`, sick, key))
 	})
 
 	It("completes kinds, and names that the cluster has", func(ctx SpecContext) {

@@ -98,6 +98,14 @@ var _ = Describe("kubectl autohealer status", Ordered, func() {
 		Expect(plugin(ctx, "status")).To(SatisfyAll(HaveField("Code", 1), HaveField("Out", ContainSubstring("\nconditionset/alarm: Too many nodes matched at once at "))))
 		Eventually(watched, "15s").Should(ContainSubstring("Open"), "-w shows it without being asked again")
 
+		By("a reset, after a look")
+		Expect(plugin(ctx, "reset", "conditionset/alarm")).To(SatisfyAll(HaveField("Code", 0), HaveField("Out", And(
+			HavePrefix("conditionset.autohealer.resourcestack.com/alarm: the breaker that opened "), ContainSubstring("ago is reset. 3 of 3 nodes match: "+nodes[0]+", ")))))
+		Eventually(w.Effect(ctx, nodes[0], key)).Should(BeEquivalentTo(repel))
+		Expect(fields(plugin(ctx, "status").Out)["conditionset/alarm"]).NotTo(ContainElement("Open"))
+		Expect(plugin(ctx, "reset", "alarm")).To(Equal(said{0, "The breaker of conditionset/alarm is not open.\n", ""}))
+		Expect(plugin(ctx, "reset", "nobody")).To(SatisfyAll(HaveField("Code", 2), HaveField("Err", ContainSubstring(`"nobody" not found`))))
+
 		Expect(frozen(ctx)).To(HaveField("Code", 0))
 		Expect(plugin(ctx, "status")).To(SatisfyAll(HaveField("Code", 1), HaveField("Out", HavePrefix("Frozen by Guardrail autohealer-freeze: nothing is done and nothing undone.\n"))))
 		Expect(plugin(ctx, "thaw").Code).To(Equal(0))

@@ -22,6 +22,7 @@ var (
 		"internal/certs",       // its own Secret, and the CA bundle of its own webhook
 		"internal/kube/own.go", // status and finalizers of our own kinds
 		"cmd/leadership.go",    // the Lease of the leader election
+		"internal/cli/breaker", // the annotation that resets a breaker, for the plugin's user
 		"internal/cli/freeze",  // the Guardrail that stops everything, for the plugin's user
 	}
 	// notClients are calls that look like a client's and are an actuator's.

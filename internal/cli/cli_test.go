@@ -83,6 +83,11 @@ func TestGolden(t *testing.T) {
 		"explain-nothing":           {args: "explain deployment cart --facts explain/facts.yaml"},
 		"explain-node-unknown":      {args: "explain no/nope --facts explain/facts.yaml"},
 		"explain-kind-unknown":      {args: "explain configmap/a --facts explain/facts.yaml"},
+		"acts":                      {args: "acts -f acts/manager.log"},
+		"acts-of-policy":            {args: "acts -f acts/manager.log conditionset/kubelet --since 1h"},
+		"acts-of-deployment-json":   {args: "acts -f - deployment/shop -o json", stdin: "[pod/autohealer-manager-1/manager] " + deletedPod},
+		"acts-none":                 {args: "acts -f acts/manager.log node/worker-9"},
+		"acts-without-a-kind":       {args: "acts worker-1"},
 		"rules-list":                {args: "rules list --kind conditionset"},
 		"rules-explain":             {args: "rules explain conditionset/reserved-taint-key"},
 		"rules-explain-plan":        {args: "rules explain conditionset/same-key-other-owner"},
@@ -121,6 +126,10 @@ func TestGolden(t *testing.T) {
 		})
 	}
 }
+
+// deletedPod is a line of a manager's log.
+const deletedPod = `{"time":"2026-11-21T11:59:18.713277064Z","level":"INFO","msg":"Deleted a crash-looping pod","logger":"acts","act":"752a18e873f4069f","verb":"Delete","reason":"ServiceRecovered","policyKind":"WeederConfig","policyNamespace":"default","policy":"shop","policyUID":"aaa902ff-7ae9-4076-80b2-b63d671dcb59","policyGeneration":1,"ruleSet":"58076f47d690af3c","targetKind":"Pod","targetNamespace":"default","target":"shop-654f6c594-mq47q","targetUID":"44428f8a-a668-4441-a7e0-531015b3135d","service":"database","owner":"Deployment/shop","container":"shop","restarts":1,"exitCode":1,"repeat":false,"trigger":"2026-11-21T11:59:18Z"}
+`
 
 // TestExitCodes: 0 all is well, 1 something was found, 2 it could not be done; 3 a plan is of a policy that would be refused.
 func TestExitCodes(t *testing.T) {

@@ -98,6 +98,8 @@ It judges with the same rules, by the same code, as the webhook in a cluster.`,
 		app.thaw(),
 		app.status(),
 		app.why(),
+		app.reset(),
+		app.acts(),
 		app.version(),
 	)
 	return root

@@ -1,0 +1,113 @@
+// Package trail reads the audit trail out of managers' logs.
+package trail
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/cli-runtime/pkg/printers"
+)
+
+// Act is one line of the trail; docs/reference/audit-trail.md has the fields.
+type Act struct {
+	Logger          string    `json:"logger"`
+	Time            time.Time `json:"time"`
+	Verb            string    `json:"verb"`
+	Reason          string    `json:"reason"`
+	PolicyKind      string    `json:"policyKind"`
+	PolicyNamespace string    `json:"policyNamespace"`
+	Policy          string    `json:"policy"`
+	TargetKind      string    `json:"targetKind"`
+	TargetNamespace string    `json:"targetNamespace"`
+	Target          string    `json:"target"`
+	TaintKey        string    `json:"taintKey"`
+	Before          string    `json:"before"`
+	After           string    `json:"after"`
+	Service         string    `json:"service"`
+	Owner           string    `json:"owner"`
+
+	// line as it was logged.
+	line []byte
+}
+
+// longestLine bounds one line of a log.
+const longestLine = 1 << 20
+
+// Read finds the acts in logs, the oldest first. Lines of anything else are passed over, and so is what stands before a
+// line's JSON, such as kubectl's --prefix.
+func Read(logs io.Reader) ([]Act, error) {
+	var acts []Act
+	lines := bufio.NewScanner(logs)
+	lines.Buffer(nil, longestLine)
+	for lines.Scan() {
+		at := bytes.IndexByte(lines.Bytes(), '{')
+		if at < 0 {
+			continue
+		}
+		act := Act{line: slices.Clone(lines.Bytes()[at:])}
+		if json.Unmarshal(act.line, &act) == nil && act.Logger == "acts" && act.Target != "" {
+			acts = append(acts, act)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read the log: %w", err)
+	}
+	slices.SortStableFunc(acts, func(a, b Act) int { return a.Time.Compare(b.Time) })
+	return acts, nil
+}
+
+// Concerns says whether the act changed an object, or was done for it: kind in lower case, such as node or conditionset.
+func (a Act) Concerns(kind, name string) bool {
+	return strings.EqualFold(a.TargetKind, kind) && a.Target == name ||
+		strings.EqualFold(a.PolicyKind, kind) && a.Policy == name ||
+		strings.EqualFold(a.Owner, kind+"/"+name) || kind == "service" && a.Service == name
+}
+
+// what the act changed.
+func (a Act) what() string {
+	switch {
+	case a.Service != "":
+		return fmt.Sprintf("Service %s recovered; %s", a.Service, a.Owner)
+	case a.TaintKey == "":
+		return ""
+	case a.Before == "":
+		return a.TaintKey + ":" + a.After
+	case a.After == "":
+		return a.TaintKey + ":" + a.Before + " removed"
+	}
+	return fmt.Sprintf("%s:%s, before %s", a.TaintKey, a.After, a.Before)
+}
+
+func ref(kind, namespace, name string) string {
+	if namespace != "" {
+		namespace += " "
+	}
+	return namespace + strings.ToLower(kind) + "/" + name
+}
+
+// Table writes acts for people.
+func Table(w io.Writer, acts []Act) error {
+	table := printers.GetNewTabWriter(w)
+	fmt.Fprintln(table, "TIME\tVERB\tTARGET\tPOLICY\tREASON\tWHAT")
+	for _, a := range acts {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", a.Time.UTC().Format(time.RFC3339), a.Verb,
+			ref(a.TargetKind, a.TargetNamespace, a.Target), ref(a.PolicyKind, a.PolicyNamespace, a.Policy), a.Reason, a.what())
+	}
+	return table.Flush()
+}
+
+// Lines writes acts as they were logged, a line of JSON each.
+func Lines(w io.Writer, acts []Act) error {
+	for _, a := range acts {
+		if _, err := fmt.Fprintf(w, "%s\n", a.line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
