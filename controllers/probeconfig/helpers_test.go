@@ -143,8 +143,7 @@ func (w *world) manage(rights anyone) {
 	}
 	w.configs = &Reconciler{Client: w.api, Observer: o, Troubles: troubles, Report: report}
 	w.see()
-	o.synced.Store(true)
-	w.see()
+	o.markSynced()
 	w.keep()
 	w.see()
 	w.settle()

@@ -87,11 +87,7 @@ func (o *Observer) Start(ctx context.Context) error {
 	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil // stopped before it began
 	}
-	o.synced.Store(true)
-	for _, key := range o.judge.Keys() {
-		o.retarget(key)
-	}
-	o.enqueueAll()
+	o.markSynced()
 	var running sync.WaitGroup
 	defer running.Wait()
 	for range judges {
@@ -103,6 +99,21 @@ func (o *Observer) Start(ctx context.Context) error {
 	case err := <-o.lost:
 		return fmt.Errorf("observe ProbeConfigs: %w", err)
 	}
+}
+
+// markSynced takes in that all namespaces are known. What configs were told before may lack targets, and a deleted one that
+// seems to have none would be let go.
+func (o *Observer) markSynced() {
+	o.telling.Lock()
+	o.mu.Lock()
+	clear(o.told)
+	o.mu.Unlock()
+	o.synced.Store(true)
+	o.telling.Unlock()
+	for _, key := range o.judge.Keys() {
+		o.retarget(key)
+	}
+	o.enqueueAll()
 }
 
 func (o *Observer) fleet() *probe.Fleet { return o.Facts.Targets }

@@ -9,10 +9,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/kube"
 )
 
 func (w *world) condition(kind string) string {
@@ -259,6 +261,30 @@ func TestReadySaysWhatCantBeRead(t *testing.T) {
 	w.want("shoot-0", "0r 0r", "once it can")
 	if got := w.condition("Ready"); got != "True Operative" {
 		t.Errorf("Ready is %q", got)
+	}
+}
+
+// A manager that starts may see a deleted config before the namespaces in which it has to give something back.
+func TestADeletedConfigStaysUntilItsTargetsAreKnown(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	w.fail("shoot-0")
+	if err := w.api.Delete(t.Context(), w.stored()); err != nil {
+		t.Fatal(err)
+	}
+	o := NewObserver(nil, Options{Guard: w.guard, Facts: w.Observer.Facts, OwnNamespace: ownNamespace, Rejections: &kube.Rejections{}})
+	w.Observer, w.configs.Observer = o, o
+	o.config(w.stored())
+	o.judgeNow(t.Context(), client.ObjectKeyFromObject(w.stored()))
+	w.keep()
+	if w.stored() == nil {
+		t.Fatal("it is let go before the namespaces are known")
+	}
+	w.see()
+	o.markSynced()
+	w.settle()
+	w.want("shoot-0", "3 3", "once they are")
+	if w.keep(); w.stored() != nil {
+		t.Error("it isn't let go")
 	}
 }
 
