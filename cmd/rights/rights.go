@@ -13,14 +13,18 @@ import (
 )
 
 const (
-	// rightsKept and refusalsKept are for how long an answer is believed. A right that was just given should count soon.
-	rightsKept   = time.Minute
-	refusalsKept = 10 * time.Second
+	// rightsKept is for how long an answer is believed. With the time for which the guard's verdicts over rights hold, it is
+	// less than a minute: so long may one act with a right that was taken away.
+	rightsKept = 10 * time.Second
+	// answerTakes is how long one question may take; what judges stored policies has no deadline of its own.
+	answerTakes = 5 * time.Second
 )
 
 // NewAuthorizer tells rules what an account may do: it asks the API server by SubjectAccessReviews. It tries again once
 // only, since a review waits for it.
 func NewAuthorizer(config *rest.Config) (authorizer.Authorizer, error) {
+	config = rest.CopyConfig(config)
+	config.Timeout = answerTakes
 	client, err := authorizationv1.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make the client of the authorizer: %w", err)
@@ -28,7 +32,7 @@ func NewAuthorizer(config *rest.Config) (authorizer.Authorizer, error) {
 	asking, err := authorizerfactory.DelegatingAuthorizerConfig{
 		SubjectAccessReviewClient: client,
 		AllowCacheTTL:             rightsKept,
-		DenyCacheTTL:              refusalsKept,
+		DenyCacheTTL:              rightsKept,
 		WebhookRetryBackoff:       &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 1, Steps: 2},
 	}.New()
 	if err != nil {

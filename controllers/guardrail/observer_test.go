@@ -38,12 +38,12 @@ func TestRightsThatARuleOverGuardrailsAsksForAreAskedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := &Observer{Guard: g}
-	if again := o.use(t.Context(), rails); !again.Equal(noon.Add(time.Minute)) || g.Policy().Limits.MaxTaintedNodes.String() != "50%" {
+	if again := o.use(t.Context(), rails); !again.Equal(noon.Add(45*time.Second)) || g.Policy().Limits.MaxTaintedNodes.String() != "50%" {
 		t.Fatalf("asked again at %s, limit %s", again, g.Policy().Limits.MaxTaintedNodes)
 	}
 	asked.granted = false
-	clock.SetTime(noon.Add(time.Minute))
-	if again := o.use(t.Context(), rails); !again.Equal(noon.Add(2*time.Minute)) || g.Policy().Limits.MaxTaintedNodes.String() != "10%" {
+	clock.SetTime(noon.Add(45 * time.Second))
+	if again := o.use(t.Context(), rails); !again.Equal(noon.Add(90*time.Second)) || g.Policy().Limits.MaxTaintedNodes.String() != "10%" {
 		t.Errorf("asked again at %s, limit %s: a Guardrail that is refused loosens nothing", again, g.Policy().Limits.MaxTaintedNodes)
 	}
 	if result, ok := o.outcomeOf(rails[0]); !ok || result.Verdict.Allowed {

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"fmt"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -16,7 +17,7 @@ func (e *evaluation) askAuthorizer() any {
 	if e.request != nil {
 		requester = userOf(e.request.UserInfo)
 	}
-	return library.NewAuthorizerVal(requester, timely{e.ctx, e.authorizer})
+	return library.NewAuthorizerVal(requester, timely{e, e.authorizer})
 }
 
 func userOf(info authenticationv1.UserInfo) *user.DefaultInfo {
@@ -27,15 +28,20 @@ func userOf(info authenticationv1.UserInfo) *user.DefaultInfo {
 	return &user.DefaultInfo{Name: info.Username, UID: info.UID, Groups: info.Groups, Extra: extra}
 }
 
-// timely asks within the request's deadline, of which CEL's library doesn't know.
+// timely asks within the request's deadline, of which CEL's library doesn't know, and notes a question that got no answer: to
+// an expression that looks like a no.
 type timely struct {
-	ctx context.Context //nolint:containedctx // lives as long as one call; CEL has no other way in
+	of *evaluation
 	authorizer.UnconditionalAuthorizer
 }
 
 // Authorize asks within the request's deadline.
 func (t timely) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	return t.UnconditionalAuthorizer.Authorize(t.ctx, a) //nolint:contextcheck // the context that CEL gives is empty
+	decision, reason, err := t.UnconditionalAuthorizer.Authorize(t.of.ctx, a) //nolint:contextcheck // the context that CEL gives is empty
+	if err != nil {
+		t.of.unanswered = fmt.Errorf("ask what %s may do: %w", a.GetUser().GetName(), err)
+	}
+	return decision, reason, err
 }
 
 // answer says the same to every question, for rules' tests.

@@ -51,7 +51,6 @@ func TestRulesOverRights(t *testing.T) {
 			[]string{serviceAcc + " delete  pods prod", serviceAcc + " delete  pods prod"}},
 		"it may not":             {accountRule, &account{name: serviceAcc, decision: authorizer.DecisionDeny}, false, false, nil},
 		"nobody has an opinion":  {accountRule, &account{}, false, false, nil},
-		"the answer is an error": {accountRule, &account{name: serviceAcc, decision: authorizer.DecisionNoOpinion, err: errors.New("down")}, false, false, nil},
 		"a requester's rights aren't asked at run time": {requesterRule, &account{name: "jane", decision: authorizer.DecisionAllow}, true, true, []string{"jane patch  nodes "}},
 		"the requester may not":                         {requesterRule, &account{}, false, true, []string{"jane patch  nodes "}},
 		"a rule over both is asked at admission only": {bothRule, &account{name: "jane", decision: authorizer.DecisionAllow}, true, true,
@@ -80,7 +79,7 @@ func TestRulesOverRights(t *testing.T) {
 				t.Errorf("at run time: allowed %v: %s", v.Allowed, v.Message())
 			}
 			holdsAtRunTime := c.rule == accountRule
-			if again := v.RecheckAt.Equal(noon.Add(time.Minute)); again != holdsAtRunTime {
+			if again := v.RecheckAt.Equal(noon.Add(45*time.Second)); again != holdsAtRunTime {
 				t.Errorf("look again at %s: rights change without an event", v.RecheckAt)
 			}
 			if c.asked != nil && !slices.Equal(c.authorizer.asked, c.asked) {
@@ -107,5 +106,32 @@ func TestRulesOverRightsArePortable(t *testing.T) {
 	last := rules[len(rules)-1]
 	if last.ID != "platform/account" || last.Guardrail != "platform" || !last.Portable || !last.AtRunTime || !slices.Contains(last.Reads, "authorizer") {
 		t.Errorf("got %+v", last)
+	}
+}
+
+// A question without an answer looks like a no to an expression, and its author would look for a missing right.
+func TestWithoutAnAnswerARuleIsNotChecked(t *testing.T) {
+	const forbids = `{rules: [{name: account, kinds: [ConditionSet], expression: "!authorizer.serviceAccount('prod', 'healer').group('').resource('pods').check('delete').allowed()"}]}`
+	for name, rule := range map[string]string{"a rule that asks for a right": accountRule, "a rule that asks for its absence": forbids} {
+		t.Run(name, func(t *testing.T) {
+			compiled, err := builtin()
+			if err != nil {
+				t.Fatal(err)
+			}
+			asked := &account{name: serviceAcc, err: errors.New("connection refused")}
+			g := under(t, compiled, Options{Authorizer: asked})
+			g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", rule)})
+			const want = "platform/account: not checked: ask what system:serviceaccount:prod:healer may do: connection refused"
+			if v := create(t, g, goodSpec); v.Allowed || v.Message() != want {
+				t.Errorf("at admission: allowed %v: %s", v.Allowed, v.Message())
+			}
+			validated, v := Admit(t.Context(), g, stored(t, goodSpec))
+			if v.Allowed || validated.Valid() || v.Message() != want {
+				t.Errorf("at run time: allowed %v: %s", v.Allowed, v.Message())
+			}
+			if !v.RecheckAt.Equal(noon.Add(10 * time.Second)) {
+				t.Errorf("asks again at %s", v.RecheckAt)
+			}
+		})
 	}
 }

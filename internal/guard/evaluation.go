@@ -60,6 +60,8 @@ type evaluation struct {
 	variables                                 []any
 	hash                                      *string
 	recheckAt                                 time.Time
+	// unanswered is why the authorizer didn't answer the rule that is being judged.
+	unanswered error
 	// own is a Guardrail that is judged, compiled, or why it isn't; both nil until a rule wants to know.
 	own    *ownRules
 	ownErr error

@@ -11,15 +11,25 @@ var reasons = map[Missing]string{
 	MissingAuthorizer: "there is nobody to ask what an account may do",
 }
 
-// rightsHold is for how long the answer to what an account may do is believed.
-const rightsHold = time.Minute
+const (
+	// rightsHold is for how long a verdict over what an account may do holds. An answer may be some seconds old already; both
+	// together are less than a minute.
+	rightsHold = 45 * time.Second
+	// askAgain is after how long an account's rights are asked for anew when there was no answer.
+	askAgain = 10 * time.Second
+)
 
 // judge gives the rule's violation or skip; both nil when the object passes.
 func (e *evaluation) judge(r *compiledRule) (*Violation, *Skip) {
 	if skip := e.cannot(r); skip != nil {
 		return nil, skip
 	}
+	e.unanswered = nil
 	passes, err := e.holds(r.condition)
+	if e.unanswered != nil { // whatever the rule made of it
+		err = e.unanswered
+		e.lookAgain(e.now.Add(askAgain))
+	}
 	switch {
 	case err == nil && passes:
 		return nil, nil

@@ -1,0 +1,90 @@
+package rights
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+// server is a real API server's, with an admin's rights.
+func server(t *testing.T) *rest.Config {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts an API server")
+	}
+	assets := os.Getenv("KUBEBUILDER_ASSETS")
+	if assets == "" {
+		assets = filepath.Join("..", "..", "bin")
+	}
+	if _, err := os.Stat(filepath.Join(assets, "kube-apiserver")); err != nil {
+		t.Fatalf("no API server in %s: run `make controlplane`", assets)
+	}
+	env := &envtest.Environment{BinaryAssetsDirectory: assets}
+	config, err := env.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := env.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return config
+}
+
+var deletion = authorizer.AttributesRecord{
+	User: &user.DefaultInfo{Name: "jane"}, Verb: "delete", Resource: "pods", Namespace: "default", ResourceRequest: true,
+}
+
+func TestARightThatIsTakenAwayIsGoneInSeconds(t *testing.T) {
+	g := NewWithT(t)
+	config := server(t)
+	ctx, roles := t.Context(), kubernetes.NewForConfigOrDie(config).RbacV1()
+	_, err := roles.Roles("default").Create(ctx, &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Name: "weeder"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"delete"}}},
+	}, metav1.CreateOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = roles.RoleBindings("default").Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "weeder"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "weeder"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "jane"}},
+	}, metav1.CreateOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+
+	asking, err := NewAuthorizer(config)
+	g.Expect(err).NotTo(HaveOccurred())
+	may := func() authorizer.Decision {
+		decision, _, err := asking.Authorize(ctx, deletion)
+		g.Expect(err).NotTo(HaveOccurred())
+		return decision
+	}
+	g.Eventually(may, "20s").Should(Equal(authorizer.DecisionAllow), "a refusal is believed for seconds only, too")
+	g.Expect(roles.RoleBindings("default").Delete(ctx, "weeder", metav1.DeleteOptions{})).To(Succeed())
+	g.Eventually(may, "13s", 100*time.Millisecond).Should(Equal(authorizer.DecisionNoOpinion))
+}
+
+// An API server that doesn't want to answer, or can't, hasn't said no.
+func TestNoAnswerIsAnError(t *testing.T) {
+	g := NewWithT(t)
+	config := server(t)
+	nobody := rest.CopyConfig(config)
+	nobody.Impersonate = rest.ImpersonationConfig{UserName: "nobody"}
+	away := rest.CopyConfig(config)
+	away.Host = "https://127.0.0.1:1"
+	for says, config := range map[string]*rest.Config{"cannot create resource \"subjectaccessreviews\"": nobody, "connection refused": away} {
+		asking, err := NewAuthorizer(config)
+		g.Expect(err).NotTo(HaveOccurred())
+		decision, _, err := asking.Authorize(t.Context(), deletion)
+		g.Expect(err).To(MatchError(ContainSubstring(says)))
+		g.Expect(decision).NotTo(Equal(authorizer.DecisionAllow))
+	}
+}
