@@ -31,6 +31,8 @@ const (
 	ReasonObserving = "Observing"
 	// ReasonPaused: a Guardrail pauses new acts.
 	ReasonPaused = "Paused"
+	// ReasonGuardrailsUnknown: it can't be known any more what Guardrails forbid, which pauses new acts; the message says why.
+	ReasonGuardrailsUnknown = "GuardrailsUnknown"
 	// ReasonStarting: caches or clocks aren't trusted yet.
 	ReasonStarting = "Starting"
 	// ReasonRetrying: a write failed and is tried again.

@@ -90,7 +90,6 @@ func (r *Reconciler) observe(cs *v1alpha1.ConditionSet) (st state, ok bool) {
 	if st.paused, ok = r.Observer.judge.PausedBy(); !ok {
 		return st, false
 	}
-	st.frozen = r.Observer.judge.Frozen()
 	st.synced = facts.Fleet.Synced()
 	st.trouble = r.Troubles.Get(cs.UID)
 	if st.summary, ok = facts.Fleet.Summary(cs.UID, facts.Moment()); !ok {

@@ -29,7 +29,7 @@ func (o *Observer) followPolicy() {
 	if err != nil {
 		log.Log.Error(err, "Left out declared condition types")
 	}
-	policy := condition.Policy{Limits: all.Limits, Precedence: condition.Precedence(all.Precedence), Paused: judging.PausedBy(all), Frozen: all.Frozen(), Types: types}
+	policy := condition.Policy{Limits: all.Limits, Precedence: condition.Precedence(all.Precedence), Paused: judging.PausedBy(all).By, Frozen: all.Frozen(), Types: types}
 	o.enqueueNodes(o.Facts.Fleet.SetPolicy(policy, o.Facts.Moment()))
 	if o.judge.FollowPolicy(all) {
 		for _, key := range o.judge.Keys() {

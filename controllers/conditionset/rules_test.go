@@ -81,8 +81,8 @@ func TestNothingIsDoneBeforeGuardrailsAreRead(t *testing.T) {
 		t.Error("one may act for a set")
 	}
 	g.SetGuardrails(nil)
-	if by, known := o.judge.PausedBy(); by != "" || !known {
-		t.Errorf("paused by %q, %t", by, known)
+	if by, known := o.judge.PausedBy(); by.By != "" || !known {
+		t.Errorf("paused by %+v, %t", by, known)
 	}
 }
 

@@ -23,9 +23,7 @@ type state struct {
 	// synced: caches are full, so that counts mean something.
 	synced  bool
 	trouble *status.Trouble
-	// paused says which Guardrails pause new acts; "" when none does. frozen: they stop undo, too.
-	paused string
-	frozen bool
+	paused  status.Pause
 	// undoing are nodes that a deleted set must still be undone on.
 	undoing int
 	on      []string
@@ -56,7 +54,7 @@ func statusOf(cs *v1alpha1.ConditionSet, st state) v1alpha1.ConditionSetStatus {
 func shared(cs *v1alpha1.ConditionSet, st state) status.State {
 	s := status.State{
 		Judgement: judging.Told(st.judgement.Verdict, st.judgement.Read.unreadable),
-		Changes:   "nodes", Synced: st.synced, Trouble: st.trouble, Paused: st.paused, Frozen: st.frozen, Says: operative(st),
+		Changes:   "nodes", Synced: st.synced, Trouble: st.trouble, Paused: st.paused, Says: operative(st),
 	}
 	if cs.Spec.Mode == v1alpha1.Observe {
 		s.Observes = true

@@ -25,7 +25,8 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if err := registerMetrics(); err != nil {
 		return err
 	}
-	gaugePolicy(0, opts.Guard.Policy())
+	gaugePolicy(opts.Guard.Policy())
+	opts.Guard.OnChange(func(guard.Change) { gaugePolicy(opts.Guard.Policy()) })
 	observer := &Observer{Guard: opts.Guard}
 	opts.Guardrails.Early, opts.Guardrails.Use, opts.Guardrails.Seen = opts.Guard.Tighten, observer.use, observer.enqueue
 	opts.Rejections.Follow(observer.enqueue)

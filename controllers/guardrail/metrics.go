@@ -18,7 +18,7 @@ var (
 
 	pausedGauge = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "autohealer_guardrail_paused",
-		Help: "1 while a Guardrail pauses all new acts.",
+		Help: "1 while a Guardrail pauses all new acts, or it isn't known what Guardrails forbid.",
 	})
 
 	frozenGauge = prometheus.NewGauge(prometheus.GaugeOpts{
@@ -44,8 +44,9 @@ func registerMetrics() error {
 	return nil
 }
 
-func gaugePolicy(rules int, policy guardrail.Policy) {
-	rulesGauge.Set(float64(rules))
+func gaugeRules(rules int) { rulesGauge.Set(float64(rules)) }
+
+func gaugePolicy(policy guardrail.Policy) {
 	pausedGauge.Set(oneIf(policy.Paused()))
 	frozenGauge.Set(oneIf(policy.Frozen()))
 }

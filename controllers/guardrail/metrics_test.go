@@ -42,7 +42,8 @@ func TestASecondManagerInOneProcessSharesTheMetrics(t *testing.T) {
 }
 
 func TestTheGaugesTellWhatIsInForceAndGoWithTheirGuardrail(t *testing.T) {
-	gaugePolicy(3, guardrail.Policy{PausedBy: []string{"a", "b"}, FrozenBy: []string{"b"}})
+	gaugeRules(3)
+	gaugePolicy(guardrail.Policy{PausedBy: []string{"a", "b"}, FrozenBy: []string{"b"}})
 	gaugeGuardrail("platform", 2)
 	want := []string{
 		"autohealer_guardrail_frozen 1",
@@ -53,7 +54,7 @@ func TestTheGaugesTellWhatIsInForceAndGoWithTheirGuardrail(t *testing.T) {
 	if got := scrape(t, rulesGauge, pausedGauge, frozenGauge, rejectsGauge); !slices.Equal(got, want) {
 		t.Errorf("got\n%s", strings.Join(got, "\n"))
 	}
-	gaugePolicy(0, guardrail.Policy{})
+	gaugePolicy(guardrail.Policy{})
 	forgetGuardrail("platform")
 	if got := scrape(t, pausedGauge, frozenGauge, rejectsGauge); !slices.Equal(got, []string{"autohealer_guardrail_frozen 0", "autohealer_guardrail_paused 0"}) {
 		t.Errorf("after it is gone\n%s", strings.Join(got, "\n"))

@@ -50,8 +50,7 @@ func (o *Observer) use(ctx context.Context, all []*v1alpha1.Guardrail) (again ti
 			again = at
 		}
 	}
-	policy := o.Guard.Policy()
-	gaugePolicy(rules, policy)
+	gaugeRules(rules)
 	o.mu.Lock()
 	changed := o.results == nil || !maps.EqualFunc(o.results, results, outcome.says)
 	o.results = results
@@ -59,6 +58,7 @@ func (o *Observer) use(ctx context.Context, all []*v1alpha1.Guardrail) (again ti
 	if !changed {
 		return again // only asked once more
 	}
+	policy := o.Guard.Policy()
 	log.FromContext(ctx).Info("Guardrails are in force", "guardrails", len(all), "rules", rules, "pausedBy", policy.PausedBy, "frozenBy", policy.FrozenBy)
 	for name := range results {
 		o.enqueue(name)

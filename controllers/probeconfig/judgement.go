@@ -131,7 +131,7 @@ func (o *Observer) permission(t *target) permission {
 	}
 	pc := j.Object
 	switch {
-	case o.judge.Frozen():
+	case paused.Frozen:
 		return permission{}
 	case pc.DeletionTimestamp != nil, departed:
 		return permission{probe.Withdrawn, stop}
@@ -145,7 +145,7 @@ func (o *Observer) permission(t *target) permission {
 		return permission{probe.Withdrawn, run}
 	case !slices.Contains(pc.Finalizers, v1alpha1.FinalizerUndo):
 		return permission{probe.Frozen, run}
-	case paused != "":
+	case paused.By != "":
 		return permission{probe.Held, run}
 	}
 	return permission{probe.Active, run}

@@ -107,7 +107,6 @@ func (r *Reconciler) observe(pc *v1alpha1.ProbeConfig) (st state, ok bool) {
 	if st.paused, ok = r.Observer.judge.PausedBy(); !ok {
 		return st, false
 	}
-	st.frozen = r.Observer.judge.Frozen()
 	st.synced = r.Observer.synced.Load()
 	st.trouble = r.Troubles.Get(pc.UID)
 	st.breaker, st.broken = r.Observer.fleet().Breaker(pc.UID)

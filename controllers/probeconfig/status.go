@@ -23,9 +23,7 @@ type state struct {
 	// synced: caches are full, so that counts mean something.
 	synced  bool
 	trouble *status.Trouble
-	// paused says which Guardrails pause new acts; "" when none does. frozen: they stop undo, too.
-	paused  string
-	frozen  bool
+	paused  status.Pause
 	breaker probe.Breaker
 	broken  bool
 	// undoing are the namespaces that a deletion waits for.
@@ -138,7 +136,7 @@ func scaled(before []v1alpha1.ScaledDependent, sights []sight) []v1alpha1.Scaled
 func shared(pc *v1alpha1.ProbeConfig, st state) status.State {
 	s := status.State{
 		Judgement: judging.Told(st.judgement.Verdict, st.judgement.Read.unreadable),
-		Changes:   "dependents", Synced: st.synced, Trouble: st.trouble, Paused: st.paused, Frozen: st.frozen, Says: operative(st),
+		Changes:   "dependents", Synced: st.synced, Trouble: st.trouble, Paused: st.paused, Says: operative(st),
 	}
 	if pc.Spec.Mode == v1alpha1.Observe {
 		s.Observes, s.Says = true, "Mode Observe, nothing is scaled: "+operative(st)

@@ -109,7 +109,7 @@ func (o *Observer) standing(j judgement) weed.Standing {
 		return weed.Forbidden
 	case !j.Admitted.Valid():
 		return weed.Refused
-	case paused != "":
+	case paused.By != "":
 		return weed.Paused
 	}
 	return weed.Active

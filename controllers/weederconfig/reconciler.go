@@ -68,7 +68,6 @@ func (r *Reconciler) observe(wc *v1alpha1.WeederConfig) (st state, ok bool) {
 	if st.paused, ok = r.Observer.judge.PausedBy(); !ok {
 		return st, false
 	}
-	st.frozen = r.Observer.judge.Frozen()
 	st.synced = facts.Yard.Synced()
 	st.trouble = r.Troubles.Get(wc.UID)
 	st.summary, ok = facts.Yard.Summary(wc.UID, r.Observer.moment())

@@ -22,9 +22,7 @@ type state struct {
 	// synced: caches are full, so that counts mean something.
 	synced  bool
 	trouble *status.Trouble
-	// paused says which Guardrails pause new acts; "" when none does. frozen: they stop undo, too.
-	paused string
-	frozen bool
+	paused  status.Pause
 }
 
 // statusOf describes a config. It is pure: the same state gives the same status, so that nothing is written when nothing
@@ -89,7 +87,7 @@ func seconds(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Se
 func shared(wc *v1alpha1.WeederConfig, st state) status.State {
 	s := status.State{
 		Judgement: judging.Told(st.judgement.Verdict, st.judgement.Read.unreadable),
-		Changes:   "pods", Synced: st.synced, Trouble: st.trouble, Paused: st.paused, Frozen: st.frozen, Says: operative(st),
+		Changes:   "pods", Synced: st.synced, Trouble: st.trouble, Paused: st.paused, Says: operative(st),
 	}
 	if wc.Spec.Mode == v1alpha1.Observe {
 		s.Observes = true

@@ -49,8 +49,8 @@ func TestRulesOverRights(t *testing.T) {
 	}{
 		"the service account may": {accountRule, &account{name: serviceAcc, decision: authorizer.DecisionAllow}, true, true,
 			[]string{serviceAcc + " delete  pods prod", serviceAcc + " delete  pods prod"}},
-		"it may not":             {accountRule, &account{name: serviceAcc, decision: authorizer.DecisionDeny}, false, false, nil},
-		"nobody has an opinion":  {accountRule, &account{}, false, false, nil},
+		"it may not":            {accountRule, &account{name: serviceAcc, decision: authorizer.DecisionDeny}, false, false, nil},
+		"nobody has an opinion": {accountRule, &account{}, false, false, nil},
 		"a requester's rights aren't asked at run time": {requesterRule, &account{name: "jane", decision: authorizer.DecisionAllow}, true, true, []string{"jane patch  nodes "}},
 		"the requester may not":                         {requesterRule, &account{}, false, true, []string{"jane patch  nodes "}},
 		"a rule over both is asked at admission only": {bothRule, &account{name: "jane", decision: authorizer.DecisionAllow}, true, true,
@@ -79,7 +79,7 @@ func TestRulesOverRights(t *testing.T) {
 				t.Errorf("at run time: allowed %v: %s", v.Allowed, v.Message())
 			}
 			holdsAtRunTime := c.rule == accountRule
-			if again := v.RecheckAt.Equal(noon.Add(45*time.Second)); again != holdsAtRunTime {
+			if again := v.RecheckAt.Equal(noon.Add(45 * time.Second)); again != holdsAtRunTime {
 				t.Errorf("look again at %s: rights change without an event", v.RecheckAt)
 			}
 			if c.asked != nil && !slices.Equal(c.authorizer.asked, c.asked) {

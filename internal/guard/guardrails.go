@@ -77,8 +77,19 @@ func (g *Guard) publish(set *ruleSet) Change {
 // can't wait until SetGuardrails has compiled the rules of all Guardrails, which it may be doing just now for an older
 // list. What became looser waits for SetGuardrails.
 func (g *Guard) Tighten(all []*v1alpha1.Guardrail) {
+	g.tighten(func() { g.newest = all })
+}
+
+// Lose says why it isn't known any more whether the Guardrails that were set are those that are stored: somebody may have
+// paused everything. So it counts as paused until Lose is called with "".
+func (g *Guard) Lose(why string) {
+	g.tighten(func() { g.lost = why })
+}
+
+// tighten takes something in that may make the policy stricter than what is compiled says.
+func (g *Guard) tighten(take func()) {
 	g.mu.Lock()
-	g.newest = all
+	take()
 	set := *g.rules.Load()
 	was := set.policy
 	set.policy = g.tightened(set.merged)
@@ -104,9 +115,11 @@ func (g *Guard) GuardrailsListed() {
 	g.announce(Change{Policy: !reflect.DeepEqual(was, set.policy)})
 }
 
-// tightened is what Guardrails say by what is compiled, made stricter by those that came since. It needs mu.
+// tightened is what Guardrails say by what is compiled, made stricter by what came since. It needs mu.
 func (g *Guard) tightened(merged guardrail.Policy) guardrail.Policy {
-	return merged.Tightened(g.newest)
+	policy := merged.Tightened(g.newest)
+	policy.Lost = g.lost
+	return policy
 }
 
 // inForce counts the rules that can be evaluated for all of their kinds.

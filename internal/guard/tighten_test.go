@@ -83,3 +83,26 @@ func TestAnExceptionNeedNotWaitForTheCompiler(t *testing.T) {
 		t.Error(v.Message())
 	}
 }
+
+func TestNotKnowingWhatGuardrailsThereArePausesUntilItIsKnownAgain(t *testing.T) {
+	g := newTestGuard(t, nil)
+	var told []Change
+	g.OnChange(func(c Change) { told = append(told, c) })
+	g.Lose("forbidden")
+	g.Lose("forbidden")
+	if p := g.Policy(); !p.Paused() || p.Lost != "forbidden" || len(told) != 1 || !told[0].Policy {
+		t.Errorf("paused %v, told %v", p.Paused(), told)
+	}
+	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", "{limits: {maxTaintedNodes: 50%}}")})
+	g.Tighten(nil)
+	if !g.Policy().Paused() {
+		t.Error("other news end it")
+	}
+	if _, v := Admit(t.Context(), g, stored(t, goodSpec)); !v.Allowed {
+		t.Errorf("the rules say nothing else: %s", v.Message())
+	}
+	g.Lose("")
+	if p := g.Policy(); p.Paused() || p.Limits.MaxTaintedNodes.String() != "50%" {
+		t.Errorf("known again, it is %+v", p)
+	}
+}

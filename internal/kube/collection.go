@@ -54,6 +54,7 @@ type Collection[T client.Object] struct {
 	mu      sync.Mutex
 	objects map[string]T        // needs mu
 	inForce map[types.UID]int64 // needs mu: the generations that Use was given last; nil before
+	changes int                 // needs mu: that the watch told of
 }
 
 // NeedLeaderElection is false: every replica serves the webhook.
@@ -64,6 +65,13 @@ func (c *Collection[T]) InForce() map[types.UID]int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.inForce
+}
+
+// Changes counts those that the watch told of, in force or not yet.
+func (c *Collection[T]) Changes() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.changes
 }
 
 // Known is closed once all objects are known and in use.
@@ -200,8 +208,12 @@ func (c *Collection[T]) seen(object T) {
 		c.objects = map[string]T{}
 	}
 	c.objects[object.GetName()] = object
+	changed := !there || !sameRule(was, object)
+	if changed {
+		c.changes++
+	}
 	c.mu.Unlock()
-	if !there || !sameRule(was, object) {
+	if changed {
 		c.tell()
 	}
 	if c.Seen != nil {
@@ -221,6 +233,7 @@ func (c *Collection[T]) gone(object T) {
 	if was, there := c.objects[object.GetName()]; there && was.GetUID() == object.GetUID() {
 		delete(c.objects, object.GetName())
 	}
+	c.changes++
 	c.mu.Unlock()
 	c.tell()
 	if c.Seen != nil {

@@ -5,25 +5,28 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 const (
-	// keepRules is for how long a list that agreed is believed: an act, or a storm of them, costs one list of each kind in
-	// that time, and none while nothing is done.
+	// keepRules is for how long a list that agreed is believed, and how often there is one while nothing is done.
 	keepRules = 10 * time.Second
 	// relistRules lies between two lists that didn't agree, unless the watch brings news.
 	relistRules = time.Second
 	// listTakes bounds one list: what waits for it holds up an undo, too.
 	listTakes = 5 * time.Second
-	// newsTakes is how long a change may take by the watch. A difference that lasts longer is trouble.
+	// newsTakes is how long a change may take by the watch, and how long the API server may fail to answer. What lasts longer
+	// is trouble.
 	newsTakes = 5 * time.Second
 )
 
@@ -31,9 +34,12 @@ const (
 // watch died silently would let act what a Guardrail forbids by now. It is safe for concurrent use.
 type Stored struct {
 	Reader client.Reader
-	Clock  clock.PassiveClock
+	Clock  clock.Clock
 	// Kinds that rule.
 	Kinds []Ruling
+	// Lost is told why it isn't known any more what rules, also while nothing is done; "" when it is again. Start calls it, when
+	// that changed.
+	Lost func(why string)
 
 	mu   sync.Mutex
 	seen []sight // needs mu; one a kind
@@ -42,8 +48,16 @@ type Stored struct {
 // Ruling is a kind that rules over all acts.
 type Ruling struct {
 	Kind schema.GroupVersionKind
-	// InForce are the generations in force, by UID; nil while they aren't known.
-	InForce func() map[types.UID]int64
+	// Definition is the name of its CRD.
+	Definition string
+	// All objects of the kind that are known, such as a Collection.
+	All interface {
+		// InForce are the generations in force, by UID; nil while they aren't known.
+		InForce() map[types.UID]int64
+		// Changes counts what the watch told of, in force or not yet. After each the API server is asked again: when its CRD
+		// is deleted, an object goes as if somebody had taken it back.
+		Changes() int
+	}
 	// Lifts: the kind only ever allows more, so that one which isn't in force yet does no harm.
 	Lifts bool
 }
@@ -52,13 +66,48 @@ type Ruling struct {
 type sight struct {
 	generations map[types.UID]int64
 	at          time.Time
-	// inForce then.
+	// inForce and changes then.
 	inForce map[types.UID]int64
+	changes int
 	// differs is since when it isn't what is in force; zero when it is.
 	differs time.Time
 	// failed is what became of the list that began at failedAt, for all who waited for it; nil when it succeeded.
 	failed   error
 	failedAt time.Time
+}
+
+// NeedLeaderElection is false: a standby that takes over should know already.
+func (*Stored) NeedLeaderElection() bool { return false }
+
+// Start checks again and again until ctx ends, so that a manager which has nothing to do finds out as well.
+func (s *Stored) Start(ctx context.Context) error {
+	var wrong time.Time
+	var lost string
+	for {
+		was := lost
+		switch err := s.Check(ctx); {
+		case err == nil || !s.known():
+			wrong, lost = time.Time{}, ""
+		case wrong.IsZero():
+			wrong = s.Clock.Now()
+		case s.Clock.Since(wrong) >= newsTakes && !errors.Is(err, ErrSuperseded):
+			lost = err.Error()
+		}
+		if lost != was {
+			log.FromContext(ctx).Info("Whether Guardrails are known changed; while they aren't, nothing new is done", "known", lost == "", "trouble", lost)
+			s.Lost(lost)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.Clock.After(relistRules):
+		}
+	}
+}
+
+// known says whether what is in force was known once; before, it is awaited elsewhere.
+func (s *Stored) known() bool {
+	return !slices.ContainsFunc(s.Kinds, func(r Ruling) bool { return r.All.InForce() == nil })
 }
 
 // Check gives an error unless what is in force is what is stored.
@@ -77,7 +126,7 @@ func (s *Stored) Check(ctx context.Context) error {
 }
 
 func (s *Stored) check(ctx context.Context, r Ruling, seen *sight) error {
-	inForce := r.InForce()
+	inForce := r.All.InForce()
 	if inForce == nil {
 		return fmt.Errorf("every %s must be known before anything is done", r.Kind.Kind)
 	}
@@ -85,9 +134,7 @@ func (s *Stored) check(ctx context.Context, r Ruling, seen *sight) error {
 		return nil
 	}
 	now := s.Clock.Now()
-	age := now.Sub(seen.at)
-	news := age >= relistRules || !maps.Equal(inForce, seen.inForce)
-	if age >= keepRules || news && !r.agree(inForce, seen.generations) {
+	if r.mustList(seen, inForce, now) {
 		if err := s.relist(ctx, r, seen, now); err != nil {
 			return err
 		}
@@ -107,18 +154,26 @@ func (s *Stored) check(ctx context.Context, r Ruling, seen *sight) error {
 	return fmt.Errorf("%w, since %s: the watch of it tells nothing", err, seen.differs.UTC().Format(time.RFC3339))
 }
 
+// mustList says whether what the API server told last may not be believed.
+func (r Ruling) mustList(seen *sight, inForce map[types.UID]int64, now time.Time) bool {
+	age := now.Sub(seen.at)
+	news := age >= relistRules || !maps.Equal(inForce, seen.inForce)
+	return age >= keepRules || r.All.Changes() != seen.changes || news && !r.agree(inForce, seen.generations)
+}
+
 // relist asks the API server, unless it has just failed to answer somebody else.
 func (s *Stored) relist(ctx context.Context, r Ruling, seen *sight, now time.Time) error {
 	if seen.failed != nil && now.Sub(seen.failedAt) < relistRules {
 		return seen.failed
 	}
-	generations, err := s.list(ctx, r.Kind)
+	changes := r.All.Changes()
+	generations, err := s.list(ctx, r)
 	if err != nil {
 		seen.failed, seen.failedAt = fmt.Errorf("list every %s before acting: %w", r.Kind.Kind, err), s.Clock.Now()
 		return seen.failed
 	}
-	seen.failed, seen.generations, seen.at = nil, generations, now
-	seen.inForce = r.InForce() // news may have come meanwhile
+	seen.failed, seen.generations, seen.changes, seen.at = nil, generations, changes, now
+	seen.inForce = r.All.InForce() // news may have come meanwhile
 	return nil
 }
 
@@ -137,11 +192,14 @@ func (r Ruling) agree(inForce, stored map[types.UID]int64) bool {
 	return true
 }
 
-func (s *Stored) list(ctx context.Context, kind schema.GroupVersionKind) (map[types.UID]int64, error) {
+func (s *Stored) list(ctx context.Context, r Ruling) (map[types.UID]int64, error) {
 	var list metav1.PartialObjectMetadataList
-	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	list.SetGroupVersionKind(r.Kind.GroupVersion().WithKind(r.Kind.Kind + "List"))
 	ctx, cancel := context.WithTimeout(ctx, listTakes)
 	defer cancel()
+	if err := s.stays(ctx, r.Definition); err != nil {
+		return nil, err
+	}
 	if err := s.Reader.List(ctx, &list); err != nil {
 		return nil, err
 	}
@@ -150,4 +208,17 @@ func (s *Stored) list(ctx context.Context, kind schema.GroupVersionKind) (map[ty
 		generations[list.Items[i].UID] = list.Items[i].Generation
 	}
 	return generations, nil
+}
+
+// stays gives an error while a CRD is being deleted: its objects go first, as if somebody had taken back what they forbid.
+func (s *Stored) stays(ctx context.Context, definition string) error {
+	var crd metav1.PartialObjectMetadata
+	crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	if err := s.Reader.Get(ctx, client.ObjectKey{Name: definition}, &crd); err != nil {
+		return err
+	}
+	if crd.DeletionTimestamp != nil {
+		return fmt.Errorf("the CRD %s is being deleted", definition)
+	}
+	return nil
 }

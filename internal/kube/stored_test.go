@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,15 @@ type lister struct {
 	objects map[string]map[types.UID]int64 // by kind
 	lists   map[string]int
 	err     error
+	// going: the CRD of Guardrails is being deleted.
+	going bool
+}
+
+func (l *lister) Get(_ context.Context, key client.ObjectKey, crd client.Object, _ ...client.GetOption) error {
+	if l.going && key.Name == "guardrails.example.com" {
+		crd.SetDeletionTimestamp(&metav1.Time{Time: time.Now()})
+	}
+	return nil
 }
 
 func (l *lister) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
@@ -36,11 +46,20 @@ func (l *lister) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 
 type generations = map[types.UID]int64
 
+// known is what the watch told of a kind.
+type known struct {
+	inForce generations
+	changes int
+}
+
+func (k *known) InForce() map[types.UID]int64 { return k.inForce }
+func (k *known) Changes() int                 { return k.changes }
+
 // rulings watch two kinds: one that rules, and one that lifts.
-func rulings(server *lister, clock *testingclock.FakePassiveClock, rails, exceptions *generations) *Stored {
+func rulings(server *lister, clock *testingclock.FakeClock, rails, exceptions *known) *Stored {
 	return &Stored{Reader: server, Clock: clock, Kinds: []Ruling{
-		{Kind: anyKind.GroupVersion().WithKind("Guardrail"), InForce: func() generations { return *rails }},
-		{Kind: anyKind.GroupVersion().WithKind("GuardrailException"), InForce: func() generations { return *exceptions }, Lifts: true},
+		{Kind: anyKind.GroupVersion().WithKind("Guardrail"), Definition: "guardrails.example.com", All: rails},
+		{Kind: anyKind.GroupVersion().WithKind("GuardrailException"), All: exceptions, Lifts: true},
 	}}
 }
 
@@ -49,6 +68,7 @@ func TestNothingIsDoneUnlessWhatIsStoredIsInForce(t *testing.T) {
 		rails, storedRails           generations
 		exceptions, storedExceptions generations
 		err                          error
+		going                        bool
 		says                         string
 	}{
 		"none at all":                       {rails: generations{}, exceptions: generations{}},
@@ -61,11 +81,12 @@ func TestNothingIsDoneUnlessWhatIsStoredIsInForce(t *testing.T) {
 		"an exception is gone":              {rails: generations{}, exceptions: generations{"x": 1}, says: "another GuardrailException"},
 		"an exception changed":              {rails: generations{}, exceptions: generations{"x": 1}, storedExceptions: generations{"x": 2}, says: "another GuardrailException"},
 		"the API server can't be asked":     {rails: generations{}, exceptions: generations{}, err: errors.New("connection refused"), says: "list every Guardrail before acting: connection refused"},
+		"Guardrails go with their CRD":      {rails: generations{}, exceptions: generations{}, going: true, says: "the CRD guardrails.example.com is being deleted"},
 		"exceptions aren't known to be few": {rails: generations{}, says: "every GuardrailException must be known"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := &lister{objects: map[string]map[types.UID]int64{"Guardrail": c.storedRails, "GuardrailException": c.storedExceptions}, err: c.err}
-			err := rulings(server, testingclock.NewFakePassiveClock(time.Now()), &c.rails, &c.exceptions).Check(t.Context())
+			server := &lister{objects: map[string]map[types.UID]int64{"Guardrail": c.storedRails, "GuardrailException": c.storedExceptions}, err: c.err, going: c.going}
+			err := rulings(server, testingclock.NewFakeClock(time.Now()), &known{inForce: c.rails}, &known{inForce: c.exceptions}).Check(t.Context())
 			if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v, want %q", err, c.says)
 			}
@@ -74,10 +95,10 @@ func TestNothingIsDoneUnlessWhatIsStoredIsInForce(t *testing.T) {
 }
 
 func TestAStormOfActsCostsOneListInTenSeconds(t *testing.T) {
-	clock := testingclock.NewFakePassiveClock(time.Now())
+	clock := testingclock.NewFakeClock(time.Now())
 	server := &lister{objects: map[string]map[types.UID]int64{"Guardrail": {"a": 1}}}
-	rails, exceptions := generations{"a": 1}, generations{}
-	s := rulings(server, clock, &rails, &exceptions)
+	rails, exceptions := &known{inForce: generations{"a": 1}}, &known{inForce: generations{}}
+	s := rulings(server, clock, rails, exceptions)
 	for range 20 {
 		for range 100 {
 			if err := s.Check(t.Context()); err != nil {
@@ -92,10 +113,10 @@ func TestAStormOfActsCostsOneListInTenSeconds(t *testing.T) {
 }
 
 func TestAGuardrailThatTheWatchDidNotTellOfStopsActsWithinTenSeconds(t *testing.T) {
-	clock := testingclock.NewFakePassiveClock(time.Now())
+	clock := testingclock.NewFakeClock(time.Now())
 	server := &lister{objects: map[string]map[types.UID]int64{"Guardrail": {"a": 1}}}
-	rails, exceptions := generations{"a": 1}, generations{}
-	s := rulings(server, clock, &rails, &exceptions)
+	rails, exceptions := &known{inForce: generations{"a": 1}}, &known{inForce: generations{}}
+	s := rulings(server, clock, rails, exceptions)
 	if err := s.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -114,31 +135,46 @@ func TestAGuardrailThatTheWatchDidNotTellOfStopsActsWithinTenSeconds(t *testing.
 	if err := s.Check(t.Context()); err == nil || errors.Is(err, ErrSuperseded) || !strings.Contains(err.Error(), "the watch of it tells nothing") {
 		t.Errorf("got %v; a difference that lasts is trouble", err)
 	}
-	rails = generations{"a": 2}
+	rails.inForce = generations{"a": 2}
 	if err := s.Check(t.Context()); err != nil {
 		t.Errorf("the news came, and still: %v", err)
 	}
 }
 
 func TestNewsByTheWatchNeedNotWaitForTheNextList(t *testing.T) {
-	clock := testingclock.NewFakePassiveClock(time.Now())
+	clock := testingclock.NewFakeClock(time.Now())
 	server := &lister{objects: map[string]map[types.UID]int64{"Guardrail": {}}}
-	rails, exceptions := generations{}, generations{}
-	s := rulings(server, clock, &rails, &exceptions)
+	rails, exceptions := &known{inForce: generations{}}, &known{inForce: generations{}}
+	s := rulings(server, clock, rails, exceptions)
 	if err := s.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	server.objects["Guardrail"]["a"], rails = 1, generations{"a": 1}
+	server.objects["Guardrail"]["a"], rails.inForce = 1, generations{"a": 1}
 	if err := s.Check(t.Context()); err != nil {
 		t.Errorf("the watch was first: %v", err)
 	}
 }
 
+func TestAfterAChangeByTheWatchItIsSeenWhetherTheCRDStays(t *testing.T) {
+	clock := testingclock.NewFakeClock(time.Now())
+	server := &lister{}
+	rails, exceptions := &known{inForce: generations{}}, &known{inForce: generations{}}
+	s := rulings(server, clock, rails, exceptions)
+	if err := s.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	server.going = true
+	rails.changes += 2 // a pause came, and went with its CRD
+	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "is being deleted") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestAnAPIServerThatFailsIsAskedOnceForAllWhoWait(t *testing.T) {
-	clock := testingclock.NewFakePassiveClock(time.Now())
+	clock := testingclock.NewFakeClock(time.Now())
 	server := &lister{err: errors.New("connection refused")}
-	rails, exceptions := generations{}, generations{}
-	s := rulings(server, clock, &rails, &exceptions)
+	rails, exceptions := &known{inForce: generations{}}, &known{inForce: generations{}}
+	s := rulings(server, clock, rails, exceptions)
 	for range 16 {
 		if err := s.Check(t.Context()); err == nil {
 			t.Fatal("it acts though the API server can't be asked")
@@ -151,5 +187,48 @@ func TestAnAPIServerThatFailsIsAskedOnceForAllWhoWait(t *testing.T) {
 	server.err = nil
 	if err := s.Check(t.Context()); err != nil {
 		t.Errorf("a second later the API server answers, and still: %v", err)
+	}
+}
+
+func TestWhoHasNothingToDoFindsOutTooThatNobodyKnowsWhatRules(t *testing.T) {
+	clock := testingclock.NewFakeClock(time.Now())
+	server := &lister{}
+	rails, exceptions := &known{inForce: generations{}}, &known{inForce: generations{}}
+	s := rulings(server, clock, rails, exceptions)
+	told := make(chan string, 2)
+	s.Lost = func(why string) { told <- why }
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- s.Start(ctx) }()
+	idle := func() {
+		for !clock.HasWaiters() {
+			runtime.Gosched()
+		}
+	}
+	pass := func(seconds int) {
+		for range seconds {
+			clock.Step(time.Second)
+			idle()
+		}
+	}
+	idle()
+	server.err = errors.New("guardrails is forbidden")
+	pass(14) // the first list is believed for ten seconds
+	if len(told) > 0 {
+		t.Errorf("told too soon: %q", <-told)
+	}
+	pass(1)
+	if len(told) != 1 || <-told != "list every Guardrail before acting: guardrails is forbidden" {
+		t.Error("that the API server doesn't answer isn't told once")
+	}
+	pass(5)
+	server.err = nil
+	pass(1)
+	if len(told) != 1 || <-told != "" {
+		t.Error("that it answers again isn't told once")
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

@@ -21,6 +21,8 @@ type Policy struct {
 	PausedBy []string
 	// FrozenBy names what stops everything, undo included, sorted; empty when nothing does.
 	FrozenBy []string
+	// Lost says why it isn't known any more what Guardrails there are, which pauses new acts, too; "" while it is known.
+	Lost string
 	// Precedence among ConditionSets.
 	Precedence v1alpha1.ConditionSetPrecedence
 	// ConditionTypes are the declared healthy statuses, by type. Disputed ones are left out.
@@ -30,7 +32,7 @@ type Policy struct {
 }
 
 // Paused says whether nothing new may be done.
-func (p Policy) Paused() bool { return len(p.PausedBy) > 0 }
+func (p Policy) Paused() bool { return len(p.PausedBy) > 0 || p.Lost != "" }
 
 // Frozen says whether nothing may be undone, either.
 func (p Policy) Frozen() bool { return len(p.FrozenBy) > 0 }

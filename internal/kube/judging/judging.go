@@ -16,6 +16,7 @@ import (
 
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/kube/status"
 )
 
 // Judgement is what the rules said of a policy. Read is what its kind reads of the object.
@@ -71,10 +72,9 @@ type Judge[T client.Object, R any] struct {
 	mu      sync.Mutex
 	latest  map[types.NamespacedName]T // needs mu, as all below
 	judged  map[types.NamespacedName]Judgement[T, R]
-	changes int    // of the rules, since the start
-	paused  string // by which Guardrails; "" when by none
-	frozen  bool   // by one of them
-	unread  bool   // no Guardrail is read yet
+	changes int // of the rules, since the start
+	paused  status.Pause
+	unread  bool // no Guardrail is read yet
 }
 
 // New gives a judge that knows no policy yet.

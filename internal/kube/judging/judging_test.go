@@ -16,6 +16,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/kube/status"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -75,14 +76,15 @@ func exception(kind, name string) []*v1alpha1.GuardrailException {
 }
 
 func TestWhoPauses(t *testing.T) {
-	for want, by := range map[string][]string{
-		"":                                     nil,
-		"Guardrail freeze pauses all new acts": {"freeze"},
-		"Guardrails a, b pause all new acts":   {"a", "b"},
-		"Guardrails aren't read yet, which pauses all new acts": {guardrail.UnreadName},
+	for want, policy := range map[status.Pause]guardrail.Policy{
+		{}: {},
+		{By: "Guardrail freeze pauses all new acts"}:                                                 {PausedBy: []string{"freeze"}},
+		{By: "Guardrails a, b pause all new acts"}:                                                   {PausedBy: []string{"a", "b"}},
+		{By: "Guardrails aren't read yet, which pauses all new acts"}:                                {PausedBy: []string{guardrail.UnreadName}, Lost: "no CRD"},
+		{By: "What Guardrails forbid isn't known, which pauses all new acts: no CRD", Unknown: true}: {PausedBy: []string{"freeze"}, Lost: "no CRD"},
 	} {
-		if got := PausedBy(guardrail.Policy{PausedBy: by}); got != want {
-			t.Errorf("%q gives %q, want %q", by, got, want)
+		if got := PausedBy(policy); got != want {
+			t.Errorf("%+v gives %+v, want %+v", policy, got, want)
 		}
 	}
 }
@@ -94,12 +96,8 @@ func TestWhoFreezes(t *testing.T) {
 		"Guardrails aren't read yet, which freezes everything, undo included": guardrail.Unread(limit.Builtin()),
 		"Guardrails aren't read yet, which pauses all new acts":               guardrail.Unjudged(limit.Builtin()),
 	} {
-		if got := PausedBy(p); got != want {
-			t.Errorf("it says %q, want %q", got, want)
-		}
-		j := New(Options[*v1alpha1.ConditionSet, string]{Clock: testingclock.NewFakePassiveClock(noon)})
-		if turned := j.FollowPolicy(p); !turned || j.Frozen() != p.Frozen() {
-			t.Errorf("%s: turned %t, frozen %t", want, turned, j.Frozen())
+		if got := PausedBy(p); got.By != want || got.Frozen != p.Frozen() {
+			t.Errorf("got %+v, want %q", got, want)
 		}
 	}
 }
@@ -173,8 +171,8 @@ func TestNothingIsAdmittedBeforeGuardrailsAreRead(t *testing.T) {
 		t.Error("it says who pauses")
 	}
 	g.SetGuardrails(nil)
-	if by, known := j.PausedBy(); by != "" || !known || j.again.Len() != 1 {
-		t.Errorf("paused by %q, %t; %d are judged again", by, known, j.again.Len())
+	if by, known := j.PausedBy(); by.By != "" || !known || j.again.Len() != 1 {
+		t.Errorf("paused by %+v, %t; %d are judged again", by, known, j.again.Len())
 	}
 }
 

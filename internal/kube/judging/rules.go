@@ -55,41 +55,36 @@ func (j *Judge[T, R]) FollowPolicy(p guardrail.Policy) (turned bool) {
 		j.allSoon()
 	}
 	turned = j.paused != PausedBy(p)
-	j.paused, j.frozen = PausedBy(p), p.Frozen()
+	j.paused = PausedBy(p)
 	return turned
 }
 
-// PausedBy says which Guardrails pause new acts, "" when none does; known is false while none is read.
-func (j *Judge[T, R]) PausedBy() (by string, known bool) {
+// PausedBy says what pauses new acts; known is false while no Guardrail is read.
+func (j *Judge[T, R]) PausedBy() (by status.Pause, known bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.paused, !j.unread
 }
 
-// Frozen says whether a Guardrail stops undo, too.
-func (j *Judge[T, R]) Frozen() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.frozen
-}
-
-// PausedBy says what pauses new acts, as status and holds tell it; "" when nothing does.
-func PausedBy(p guardrail.Policy) string {
+// PausedBy says what pauses new acts, as status and holds tell it.
+func PausedBy(p guardrail.Policy) status.Pause {
 	switch {
 	case !p.Paused():
-		return ""
+		return status.Pause{}
 	case slices.Contains(p.FrozenBy, guardrail.UnreadName):
-		return "Guardrails aren't read yet, which freezes everything, undo included"
+		return status.Pause{By: "Guardrails aren't read yet, which freezes everything, undo included", Frozen: true}
 	case slices.Contains(p.PausedBy, guardrail.UnreadName):
-		return "Guardrails aren't read yet, which pauses all new acts"
+		return status.Pause{By: "Guardrails aren't read yet, which pauses all new acts", Frozen: p.Frozen()}
 	case len(p.FrozenBy) == 1:
-		return "Guardrail " + p.FrozenBy[0] + " freezes everything, undo included"
+		return status.Pause{By: "Guardrail " + p.FrozenBy[0] + " freezes everything, undo included", Frozen: true}
 	case p.Frozen():
-		return "Guardrails " + strings.Join(p.FrozenBy, ", ") + " freeze everything, undo included"
+		return status.Pause{By: "Guardrails " + strings.Join(p.FrozenBy, ", ") + " freeze everything, undo included", Frozen: true}
+	case p.Lost != "":
+		return status.Pause{By: "What Guardrails forbid isn't known, which pauses all new acts: " + p.Lost, Unknown: true}
 	case len(p.PausedBy) == 1:
-		return "Guardrail " + p.PausedBy[0] + " pauses all new acts"
+		return status.Pause{By: "Guardrail " + p.PausedBy[0] + " pauses all new acts"}
 	}
-	return "Guardrails " + strings.Join(p.PausedBy, ", ") + " pause all new acts"
+	return status.Pause{By: "Guardrails " + strings.Join(p.PausedBy, ", ") + " pause all new acts"}
 }
 
 // Told is what the conditions that every kind has tell of a verdict. Unreadable says why the spec can't be read.

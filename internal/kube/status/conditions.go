@@ -44,6 +44,16 @@ func (j Judgement) Accepted() metav1.Condition {
 // Stuck is what a human must change.
 type Stuck struct{ Reason, Message string }
 
+// Pause is what pauses all new acts; the zero value is nothing.
+type Pause struct {
+	// By names it; "" when nothing does.
+	By string
+	// Frozen: it stops undo, too.
+	Frozen bool
+	// Unknown: nobody paused, but what Guardrails forbid isn't known any more.
+	Unknown bool
+}
+
 // State is what the conditions that every kind has are made from.
 type State struct {
 	Judgement
@@ -56,9 +66,7 @@ type State struct {
 	Stuck Stuck
 	// Undoing says what a deletion still waits for; "" when it waits for nothing.
 	Undoing string
-	// Paused says which Guardrails pause new acts; "" when none does. Frozen: they stop undo, too.
-	Paused string
-	Frozen bool
+	Paused  Pause
 	// Observes: mode is Observe. Says tells in numbers what the policy does, or would do.
 	Observes bool
 	Says     string
@@ -84,29 +92,35 @@ func (s State) ready() metav1.Condition {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, s.Stuck.Reason, "Nothing can be done; see Stalled."
 	case !s.Synced:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonStarting, s.starting()
+	case s.Paused.Unknown:
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonGuardrailsUnknown, s.paused()
 	case s.Trouble.Retrying():
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonRetrying, "A write failed and is tried again: "+s.Trouble.Err.Error()
-	case s.Frozen:
-		c.Reason, c.Message = v1alpha1.ReasonFrozen, s.Paused+". "+s.Says
+	case s.Paused.Frozen:
+		c.Reason, c.Message = v1alpha1.ReasonFrozen, s.Paused.By+". "+s.Says
 	case s.Observes:
 		c.Reason = v1alpha1.ReasonObserving
-	case s.Paused != "":
-		c.Reason, c.Message = v1alpha1.ReasonPaused, s.Paused+"; undo goes on. "+s.Says
+	case s.Paused.By != "":
+		c.Reason, c.Message = v1alpha1.ReasonPaused, s.paused()
 	}
 	return c
 }
+
+func (s State) paused() string { return s.Paused.By + "; undo goes on. " + s.Says }
 
 func (s State) reconciling() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionReconciling}
 	switch {
 	case s.Undoing != "":
 		c.Reason, c.Message = v1alpha1.ReasonUndoing, s.Undoing
-		if s.Frozen {
-			c.Message = s.Paused + ". " + s.Undoing
+		if s.Paused.Frozen {
+			c.Message = s.Paused.By + ". " + s.Undoing
 		}
 	case s.Rejected() || s.Trouble.Forbidden() || s.Stuck.Reason != "":
 	case !s.Synced:
 		c.Reason, c.Message = v1alpha1.ReasonStarting, s.starting()
+	case s.Paused.Unknown:
+		c.Reason, c.Message = v1alpha1.ReasonGuardrailsUnknown, s.Paused.By
 	case s.Trouble.Retrying():
 		c.Reason, c.Message = v1alpha1.ReasonRetrying, s.Trouble.Err.Error()
 	}

@@ -25,21 +25,30 @@ func TestEachStateHasItsConditions(t *testing.T) {
 	}{
 		"operative":   {operative, []string{"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=True Operative: 3 match."}},
 		"it observes": {with(func(s *State) { s.Observes = true }), []string{"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=True Observing: 3 match."}},
-		"a Guardrail pauses it": {with(func(s *State) { s.Paused = "Guardrail freeze pauses all new acts" }), []string{
+		"a Guardrail pauses it": {with(func(s *State) { s.Paused.By = "Guardrail freeze pauses all new acts" }), []string{
 			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=True Paused: Guardrail freeze pauses all new acts; undo goes on. 3 match.",
 		}},
-		"it observes while paused": {with(func(s *State) { s.Observes, s.Paused = true, "Guardrail freeze pauses all new acts" }), []string{
+		"it observes while paused": {with(func(s *State) { s.Observes, s.Paused.By = true, "Guardrail freeze pauses all new acts" }), []string{
 			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=True Observing: 3 match.",
 		}},
-		"a Guardrail freezes it": {with(func(s *State) { s.Paused, s.Frozen = "Guardrail stop freezes everything, undo included", true }), []string{
+		"a Guardrail freezes it": {with(func(s *State) { s.Paused = Pause{By: "Guardrail stop freezes everything, undo included", Frozen: true} }), []string{
 			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=True Frozen: Guardrail stop freezes everything, undo included. 3 match.",
 		}},
 		"it observes, is being deleted, and is frozen": {with(func(s *State) {
-			s.Observes, s.Paused, s.Frozen, s.Undoing = true, "Guardrail stop freezes everything, undo included", true, "2 nodes left."
+			s.Observes, s.Paused, s.Undoing = true, Pause{By: "Guardrail stop freezes everything, undo included", Frozen: true}, "2 nodes left."
 		}), []string{
 			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=True Frozen: Guardrail stop freezes everything, undo included. 3 match.",
 			"Reconciling=True Undoing: Guardrail stop freezes everything, undo included. 2 nodes left.",
 		}},
+		"nobody can say what Guardrails forbid, which is why writes fail, too": {
+			with(func(s *State) {
+				s.Paused, s.Trouble = Pause{By: "Unknown, which pauses all new acts: forbidden", Unknown: true}, failed
+			}), []string{
+				"Accepted=True Admitted: All rules admit it (rule set abc).",
+				"Ready=Unknown GuardrailsUnknown: Unknown, which pauses all new acts: forbidden; undo goes on. 3 match.",
+				"Reconciling=True GuardrailsUnknown: Unknown, which pauses all new acts: forbidden",
+			},
+		},
 		"an exception lifts a rule": {with(func(s *State) { s.Lifted = "GuardrailException x lifts a/b." }), []string{
 			"Accepted=True Admitted: All other rules admit it (rule set abc). GuardrailException x lifts a/b.", "Ready=True Operative: 3 match.",
 		}},

@@ -64,9 +64,9 @@ func paused(conditions []metav1.Condition) bool {
 	return ready != nil && stops(ready.Reason)
 }
 
-// stops says whether a reason of Ready is that a Guardrail stops new acts.
+// stops says whether a reason of Ready is that Guardrails stop new acts.
 func stops(reason string) bool {
-	return reason == v1alpha1.ReasonPaused || reason == v1alpha1.ReasonFrozen
+	return reason == v1alpha1.ReasonPaused || reason == v1alpha1.ReasonFrozen || reason == v1alpha1.ReasonGuardrailsUnknown
 }
 
 // repeats says whether a condition tells nothing that another one doesn't tell better.

@@ -47,8 +47,11 @@ func TestEventsTellOfConditionsThatTurned(t *testing.T) {
 		"thawed":                      {[]metav1.Condition{fine[0], is("Ready", "True", "Frozen")}, fine, []string{"Normal Resumed Ready"}},
 		"still paused":                {[]metav1.Condition{is("Ready", "True", "Paused")}, []metav1.Condition{is("Ready", "True", "Paused")}, nil},
 		"no longer paused":            {[]metav1.Condition{fine[0], is("Ready", "True", "Paused")}, fine, []string{"Normal Resumed Ready"}},
-		"an exception began":          {nil, []metav1.Condition{is("Ready", "True", "Active")}, []string{"Normal Active Ready"}},
-		"still working on it":         {fine, and(is("Reconciling", "True", "Retrying")), nil},
+		"what Guardrails forbid isn't known any more": {fine, []metav1.Condition{fine[0], is("Ready", "Unknown", "GuardrailsUnknown")}, []string{"Warning GuardrailsUnknown Ready"}},
+		"it is known again":                           {[]metav1.Condition{fine[0], is("Ready", "Unknown", "GuardrailsUnknown")}, fine, []string{"Normal Resumed Ready"}},
+		"known again, and paused":                     {[]metav1.Condition{fine[0], is("Ready", "Unknown", "GuardrailsUnknown")}, []metav1.Condition{fine[0], is("Ready", "True", "Paused")}, []string{"Normal Paused Ready"}},
+		"an exception began":                          {nil, []metav1.Condition{is("Ready", "True", "Active")}, []string{"Normal Active Ready"}},
+		"still working on it":                         {fine, and(is("Reconciling", "True", "Retrying")), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
