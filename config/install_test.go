@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -50,6 +51,11 @@ func TestInstall(t *testing.T) {
 	})
 	t.Run("rights", func(t *testing.T) { testRights(t, kubernetes.NewForConfigOrDie(c.Config)) })
 	t.Run("the ownership record", func(t *testing.T) { testOwnershipRecord(t, c.Config) })
+	t.Run("network policy", func(t *testing.T) {
+		_, err := c.Kubectl(t.Context(), "apply", "-k", "network-policy")
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		testNetworkPolicy(t, kubernetes.NewForConfigOrDie(c.Config))
+	})
 	t.Run("samples", func(t *testing.T) {
 		g := NewWithT(t)
 		_, err := c.Kubectl(t.Context(), "delete", "validatingwebhookconfiguration", "autohealer")
@@ -102,6 +108,9 @@ func testRights(t *testing.T, c kubernetes.Interface) {
 		{true, "patch", "autohealer.resourcestack.com", "guardrailexceptions/status", "a", ""},
 		{false, "create", "autohealer.resourcestack.com", "guardrailexceptions", "", ""},
 		{false, "delete", "autohealer.resourcestack.com", "guardrailexceptions", "a", ""},
+		{true, "get", "apiextensions.k8s.io", "customresourcedefinitions", "guardrails.autohealer.resourcestack.com", ""},
+		{false, "get", "apiextensions.k8s.io", "customresourcedefinitions", "another", ""},
+		{false, "patch", "apiextensions.k8s.io", "customresourcedefinitions", "guardrails.autohealer.resourcestack.com", ""},
 		{true, "patch", "", "nodes", "a", ""},
 		{false, "update", "", "nodes/status", "a", ""},
 		{false, "delete", "", "nodes", "a", ""},
@@ -226,4 +235,26 @@ func grantNodes(ctx context.Context, g Gomega, admin kubernetes.Interface) {
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "node-writer"}},
 	}, metav1.CreateOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
+}
+
+// testNetworkPolicy: it is about the manager's pods and ports, by the names that these have, and keeps no API server out.
+func testNetworkPolicy(t *testing.T, c kubernetes.Interface) {
+	g := NewWithT(t)
+	policy, err := c.NetworkingV1().NetworkPolicies("autohealer-system").Get(t.Context(), "autohealer-manager", metav1.GetOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	deployment, err := c.AppsV1().Deployments("autohealer-system").Get(t.Context(), "autohealer-manager", metav1.GetOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	pods, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(pods.Matches(labels.Set(deployment.Spec.Template.Labels))).To(BeTrue())
+	var ports []string
+	for _, port := range deployment.Spec.Template.Spec.Containers[0].Ports {
+		ports = append(ports, port.Name)
+	}
+	from := map[string]int{}
+	for _, rule := range policy.Spec.Ingress {
+		from[rule.Ports[0].Port.StrVal] = len(rule.From)
+	}
+	g.Expect(from).To(Equal(map[string]int{"webhook": 0, "metrics": 1}))
+	g.Expect(ports).To(ContainElements("webhook", "metrics"))
 }

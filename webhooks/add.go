@@ -17,7 +17,7 @@ func AddToManager(mgr manager.Manager, g *guard.Guard) error {
 	if err := registerMetrics(); err != nil {
 		return fmt.Errorf("register admission metrics: %w", err)
 	}
-	mgr.GetWebhookServer().Register(Path, New(g))
+	mgr.GetWebhookServer().Register(Path, timely(New(g)))
 	return nil
 }
 
