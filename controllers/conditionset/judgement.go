@@ -2,7 +2,6 @@ package conditionset
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -55,7 +54,7 @@ func (o *Observer) tellFleet(ctx context.Context, key types.NamespacedName) {
 		return
 	}
 	cs := j.Object
-	affected := o.Facts.Fleet.ObserveSet(j.Read.set, standing(j), openBreaker(cs), cs.Annotations[v1alpha1.AnnotationResetBreaker], o.Facts.Moment())
+	affected := o.Facts.Fleet.ObserveSet(j.Read.set, condition.StandingOf(cs, j.Read.unreadable == nil, j.Admitted.Valid()), condition.StoredBreaker(cs), cs.Annotations[v1alpha1.AnnotationResetBreaker], o.Facts.Moment())
 	o.telling.Unlock()
 	o.enqueueNodes(affected)
 	o.enqueueSet(key.Name)
@@ -78,33 +77,6 @@ func (o *Observer) setGone(cs *v1alpha1.ConditionSet) {
 func admits(j judgement, now time.Time, ruleSet string) bool {
 	return j.Admitted.Valid() && !j.Outdated && j.Verdict.RuleSetHash == ruleSet &&
 		(j.Verdict.RecheckAt.IsZero() || now.Before(j.Verdict.RecheckAt))
-}
-
-// standing is what the stored object allows. Acting waits for the finalizer and the recorded key: without them what is
-// done could not be undone.
-func standing(j judgement) condition.Standing {
-	cs := j.Object
-	switch {
-	case cs.DeletionTimestamp != nil:
-		return condition.Withdrawn
-	case j.Read.unreadable != nil:
-		return condition.Frozen // whether its nodes still match can't be told
-	case j.Read.set.Observe:
-		return condition.Withdrawn
-	case !j.Admitted.Valid():
-		return condition.Held
-	case !slices.Contains(cs.Finalizers, v1alpha1.FinalizerUndo), !slices.Contains(cs.Status.TaintKeys, cs.Spec.TaintKey):
-		return condition.Frozen
-	}
-	return condition.Active
-}
-
-func openBreaker(cs *v1alpha1.ConditionSet) *condition.OpenBreaker {
-	b := cs.Status.Breaker
-	if b == nil {
-		return nil
-	}
-	return &condition.OpenBreaker{ID: b.ID, OpenedAt: b.OpenedAt.Time, Reset: b.Reset}
 }
 
 // knows says whether a set of this name is stored. What a node's record says it is called may be anything.

@@ -96,8 +96,11 @@ func (a *acting) begin(policy condition.Policy) {
 		a.fleet.ObserveNode(a.nodes[name], condition.Moment{Now: turned(a.nodes[name]), Server: noon})
 	}
 	for i := range a.sets {
-		set, standing := standingOf(&a.sets[i], true)
-		a.fleet.ObserveSet(set, standing, nil, "", at(noon))
+		set, err := condition.NewSet(&a.sets[i])
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		a.fleet.ObserveSet(set, condition.StandingOf(&a.sets[i], true, true), nil, "", at(noon))
 	}
 	a.fleet.MarkSynced(at(noon))
 }

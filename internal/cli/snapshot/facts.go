@@ -3,7 +3,6 @@ package snapshot
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -85,8 +84,11 @@ func newFacts(ctx context.Context, s *Snapshot, g *guard.Guard, ownNamespace str
 
 func (f *Facts) observe(cs *v1alpha1.ConditionSet, admitted bool) {
 	f.sets[cs.Name] = cs
-	set, standing := standingOf(cs, admitted)
-	f.fleet.ObserveSet(set, standing, openBreaker(cs), cs.Annotations[v1alpha1.AnnotationResetBreaker], f.at)
+	set, err := condition.NewSet(cs)
+	if err != nil {
+		set = condition.Unreadable(cs)
+	}
+	f.fleet.ObserveSet(set, condition.StandingOf(cs, err == nil, admitted), condition.StoredBreaker(cs), cs.Annotations[v1alpha1.AnnotationResetBreaker], f.at)
 }
 
 // Apply puts an admitted set in place of the stored one of its name, as the controller would have it soon after: recorded
@@ -149,35 +151,6 @@ func policyOf(p guardrail.Policy) (condition.Policy, error) {
 		policy.Paused, policy.Frozen = "paused by Guardrail "+strings.Join(p.PausedBy, ", "), p.Frozen()
 	}
 	return policy, nil
-}
-
-// standingOf says what a stored set may do, as the controller does.
-func standingOf(cs *v1alpha1.ConditionSet, admitted bool) (*condition.Set, condition.Standing) {
-	set, err := condition.NewSet(cs)
-	if err != nil {
-		set = condition.Unreadable(cs)
-	}
-	switch {
-	case cs.DeletionTimestamp != nil:
-		return set, condition.Withdrawn
-	case err != nil:
-		return set, condition.Frozen
-	case set.Observe:
-		return set, condition.Withdrawn
-	case !admitted:
-		return set, condition.Held
-	case !slices.Contains(cs.Finalizers, v1alpha1.FinalizerUndo), !slices.Contains(cs.Status.TaintKeys, cs.Spec.TaintKey):
-		return set, condition.Frozen
-	}
-	return set, condition.Active
-}
-
-func openBreaker(cs *v1alpha1.ConditionSet) *condition.OpenBreaker {
-	b := cs.Status.Breaker
-	if b == nil {
-		return nil
-	}
-	return &condition.OpenBreaker{ID: b.ID, OpenedAt: b.OpenedAt.Time, Reset: b.Reset}
 }
 
 // Planners for the kinds that the snapshot can preview.

@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
@@ -41,38 +40,6 @@ func TestDescribeTellsTheAge(t *testing.T) {
 	now := time.Date(2026, 11, 22, 13, 30, 0, 0, time.UTC)
 	if got, want := s.Describe(now), "facts of 1 node and 0 ConditionSets, 25h30m0s old"; got != want {
 		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-// TestStandings: a stored set acts in a preview when the controller would let it act.
-func TestStandings(t *testing.T) {
-	const ready = "finalizers: [autohealer.resourcestack.com/undo]"
-	const keys = "status: {taintKeys: [example.com/a]}"
-	spec := func(more string) string {
-		return "spec: {type: A, effect: NoSchedule, taintKey: example.com/a, conditions: {KernelDeadlock: {status: true}}" + more + "}"
-	}
-	for name, c := range map[string]struct {
-		text     string
-		admitted bool
-		want     condition.Standing
-	}{
-		"admitted, recorded":     {"{metadata: {" + ready + "}, " + spec("") + ", " + keys + "}", true, condition.Active},
-		"refused":                {"{metadata: {" + ready + "}, " + spec("") + ", " + keys + "}", false, condition.Held},
-		"observing":              {"{metadata: {" + ready + "}, " + spec(", mode: Observe") + ", " + keys + "}", true, condition.Withdrawn},
-		"being deleted":          {"{metadata: {deletionTimestamp: 2026-11-21T12:00:00Z, " + ready + "}, " + spec("") + ", " + keys + "}", true, condition.Withdrawn},
-		"without a finalizer":    {"{" + spec("") + ", " + keys + "}", true, condition.Frozen},
-		"without a recorded key": {"{metadata: {" + ready + "}, " + spec("") + "}", true, condition.Frozen},
-		"unreadable":             {"{metadata: {" + ready + "}, " + spec(", for: soon") + ", " + keys + "}", true, condition.Frozen},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cs := &v1alpha1.ConditionSet{}
-			if err := yaml.Unmarshal([]byte(c.text), cs); err != nil {
-				t.Fatal(err)
-			}
-			if _, got := standingOf(cs, c.admitted); got != c.want {
-				t.Errorf("standing %v, want %v", got, c.want)
-			}
-		})
 	}
 }
 

@@ -7,20 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Standing is what a set may do now. The zero value may do nothing.
-type Standing int
-
-const (
-	// Frozen: not judged yet, or its facts can't be trusted. Nothing is done and nothing undone.
-	Frozen Standing = iota
-	// Held: refused by a rule or paused. No new acts; what stopped matching is undone.
-	Held
-	// Active: admitted and enforcing.
-	Active
-	// Withdrawn: observing only, or deleted. Everything it did is undone.
-	Withdrawn
-)
-
 // Precedence says among which sets of a node the highest effect wins.
 type Precedence string
 
