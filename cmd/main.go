@@ -44,7 +44,7 @@ func main() {
 func logHandler(o options, out io.Writer) slog.Handler {
 	handlerOptions := &slog.HandlerOptions{Level: slog.Level(-o.verbosity)}
 	if o.logFormat == "text" {
-		return slog.NewTextHandler(out, handlerOptions)
+		return withoutProbes{slog.NewTextHandler(out, handlerOptions)}
 	}
-	return slog.NewJSONHandler(out, handlerOptions)
+	return withoutProbes{slog.NewJSONHandler(out, handlerOptions)}
 }

@@ -51,7 +51,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("make the manager: %w", err)
 	}
-	if err := addAll(ctx, mgr, o, facts, serving, election.leads); err != nil {
+	if err := addAll(ctx, outspoken{mgr}, o, facts, serving, election.leads); err != nil {
 		return err
 	}
 	mgr.GetLogger().Info("Starting Autohealer", "version", buildVersion(), "namespace", o.namespace)
