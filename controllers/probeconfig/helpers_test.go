@@ -201,7 +201,7 @@ func (w *world) settle() {
 	w.t.Helper()
 	for range 5 {
 		for _, key := range w.Observer.targets.keys() {
-			if _, err := w.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: nameOf(key)}); err != nil {
+			if _, err := w.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: nameOf(key)}); err != nil && key.Namespace != w.api.denied {
 				w.t.Fatal(err)
 			}
 		}
@@ -266,9 +266,10 @@ func (w *world) edit(o client.Object, patch string) {
 // memory is an API server in memory that scales Deployments of any client.
 type memory struct {
 	client.WithWatch
-	// down: it answers no read.
-	down bool
-	mu   sync.Mutex // held while scaling
+	// down: it answers no read. denied is a namespace whose scales may not be read.
+	down   bool
+	denied string
+	mu     sync.Mutex // held while scaling
 }
 
 func (m *memory) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -308,6 +309,9 @@ type scaleClient struct {
 }
 
 func (s *scaleClient) Get(ctx context.Context, o, scale client.Object, _ ...client.SubResourceGetOption) error {
+	if o.GetNamespace() == s.m.denied {
+		return apierrors.NewForbidden(schema.GroupResource{}, o.GetName(), nil)
+	}
 	var d appsv1.Deployment
 	if err := s.m.Get(ctx, client.ObjectKeyFromObject(o), &d); err != nil {
 		return err

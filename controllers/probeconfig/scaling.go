@@ -113,14 +113,21 @@ func (r *TargetReconciler) rest(t *target) {
 func (r *TargetReconciler) look(ctx context.Context, t *target, c *probe.Config) ([]probe.Object, error) {
 	objects := r.readAll(ctx, t.key.Namespace, c.Dependents)
 	var unread error
-	down := false
+	down, denied := false, true
 	for i, o := range objects {
 		if o.Unread != "" {
+			denied = denied && o.Denied
 			unread = errors.Join(unread, fmt.Errorf("%s: %s", c.Dependents[i].Ref, o.Unread))
 		}
 		down = down || o.Record != nil && o.Record.Of(c)
 	}
+	t.mu.Lock()
+	at := t.fleetKey()
+	t.mu.Unlock()
 	if unread != nil {
+		if denied { // what may not be read was never scaled either, and must not use up the others' cap
+			r.Observer.fleet().ObserveDown(at, down)
+		}
 		r.Troubles.Failed(nameOf(t.key).String(), unread, status.Policy{UID: c.UID, NamespacedName: c.Key()})
 		return nil, unread // nothing is scaled from half a view
 	}
@@ -128,7 +135,6 @@ func (r *TargetReconciler) look(ctx context.Context, t *target, c *probe.Config)
 	before := t.taken()
 	t.objects, t.objectsOf = objects, c
 	turned := before != t.taken()
-	at := t.fleetKey()
 	t.mu.Unlock()
 	r.Observer.fleet().ObserveDown(at, down)
 	if turned {

@@ -288,6 +288,14 @@ func TestADeletedConfigStaysUntilItsTargetsAreKnown(t *testing.T) {
 	}
 }
 
+func TestATargetThatMayNotBeReadUsesUpNobodysCap(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	w.api.denied = "shoot-1"
+	w.manage(anyone{true})
+	w.fail("shoot-0")
+	w.want("shoot-0", "0r 0r", "beside one that may not be read")
+}
+
 func TestTheCapAndTheBreaker(t *testing.T) {
 	w := newWorld(t, 6, nil)
 	for i := range 6 {

@@ -37,7 +37,7 @@ func (r *ScaleReader) Read(ctx context.Context, namespace string, ref probe.Ref)
 		object, same, err := r.readOnce(ctx, namespace, ref)
 		switch {
 		case err != nil:
-			return probe.Object{Unread: err.Error()}
+			return probe.Object{Unread: err.Error(), Denied: apierrors.IsForbidden(err)}
 		case same:
 			return object
 		}

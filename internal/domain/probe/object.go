@@ -12,6 +12,8 @@ type Object struct {
 	// kind has no scale subresource.
 	Unread              string
 	Missing, Unscalable bool
+	// Denied: it is Unread because Autohealer's account may not read it.
+	Denied bool
 	// Deleting: it is being deleted. Ignore: it is annotated to be left alone.
 	Deleting, Ignore bool
 	UID              types.UID
