@@ -17,9 +17,9 @@ func (a *App) reset() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "reset [conditionset/]NAME",
-		Short: "Close a policy's open breaker, after a look at why it opened",
-		Long: `Close a policy's open breaker, after a look at why it opened: a breaker opens when so many nodes match at once that the
-reporter, the network or the policy is more likely wrong than the nodes are sick. Then the policy acts again, within the limits.
+		Short: "Close a ConditionSet's open breaker, after a look at why it opened",
+		Long: `Close a ConditionSet's open breaker, after a look at why it opened: a breaker opens when so many nodes match at once that the
+reporter, the network or the set is more likely wrong than the nodes are sick. Then the set acts again, within the limits.
 
 It resets the breaker that is open now: one that opens later stays open. It waits until the manager has followed.
 
@@ -42,7 +42,7 @@ func (a *App) runReset(ctx context.Context, policy string, timeout time.Duration
 		case "conditionset", "conditionsets", "cset":
 			name = rest
 		default:
-			return fmt.Errorf("%q: only ConditionSets have a breaker", policy)
+			return fmt.Errorf("%q: this resets breakers of ConditionSets; of another kind, the message of its condition BreakerOpen says how", policy)
 		}
 	}
 	c, err := a.client()

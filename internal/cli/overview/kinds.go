@@ -38,6 +38,13 @@ var kinds = []kind{
 			return status.Conditions, status.ObservedGeneration
 		},
 	},
+	{
+		name: "ProbeConfig", namespaced: true, list: func() client.ObjectList { return &v1alpha1.ProbeConfigList{} }, row: probeConfig,
+		conditions: func(o client.Object) ([]metav1.Condition, int64) {
+			status := o.(*v1alpha1.ProbeConfig).Status
+			return status.Conditions, status.ObservedGeneration
+		},
+	},
 }
 
 func conditionSet(o client.Object, p *Policy) {
@@ -55,6 +62,12 @@ func weederConfig(o client.Object, p *Policy) {
 	p.Acting = fmt.Sprintf("%d windows open, %d pods deleted so far", wc.Status.ActiveWindows, wc.Status.Deleted)
 	if spared > 0 {
 		p.Acting += fmt.Sprintf(", %d spared", spared)
+	}
+}
+
+func probeConfig(o client.Object, p *Policy) {
+	if n := o.(*v1alpha1.ProbeConfig).Status.Targets; n != nil {
+		p.Acting = fmt.Sprintf("%d of %d targets scaled down", n.ScaledDown, n.Total)
 	}
 }
 

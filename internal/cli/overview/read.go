@@ -129,7 +129,30 @@ func (r Reader) limits(ctx context.Context, o *Overview) error {
 	if err := r.nodes(ctx, o, policy.Limits); err != nil {
 		return err
 	}
-	return r.deletions(ctx, o, policy.Limits)
+	if err := r.deletions(ctx, o, policy.Limits); err != nil {
+		return err
+	}
+	return r.scaled(ctx, o, policy.Limits)
+}
+
+// scaled counts the targets that ProbeConfigs have scaled down, as their statuses tell.
+func (r Reader) scaled(ctx context.Context, o *Overview, limits limit.Limits) error {
+	var configs v1alpha1.ProbeConfigList
+	if err := r.Client.List(ctx, &configs); meta.IsNoMatchError(err) {
+		return nil // an older installation
+	} else if err != nil {
+		return err
+	}
+	used, probed := 0, 0
+	for i := range configs.Items {
+		if n := configs.Items[i].Status.Targets; n != nil {
+			used, probed = used+int(n.ScaledDown), probed+int(n.Probed)
+		}
+	}
+	if probed > 0 {
+		o.Limits = append(o.Limits, Limit{Name: "maxScaledDownTargets", Value: limits.MaxScaledDownTargets.String(), Used: used, Allowed: limits.ScaledDownTargets(probed), Of: probed})
+	}
+	return nil
 }
 
 func (r Reader) nodes(ctx context.Context, o *Overview, limits limit.Limits) error {

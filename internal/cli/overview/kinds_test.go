@@ -1,0 +1,80 @@
+package overview
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+)
+
+func is(conditionType, status, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: conditionType, Status: metav1.ConditionStatus(status), Reason: reason, Message: message}
+}
+
+// TestWhatEachKindsRowSays: each kind tells what it does in its own words, and the message that matters most to who must act.
+func TestWhatEachKindsRowSays(t *testing.T) {
+	meta := metav1.ObjectMeta{Name: "p", Namespace: "shop", Generation: 2}
+	operative := []metav1.Condition{is("Accepted", "True", "Admitted", "a"), is("Ready", "True", "Operative", "r")}
+	for name, c := range map[string]struct {
+		object client.Object
+		want   Policy
+		well   bool
+	}{
+		"ConditionSet": {&v1alpha1.ConditionSet{ObjectMeta: meta, Status: v1alpha1.ConditionSetStatus{
+			ObservedGeneration: 2, Conditions: append(operative, is("BreakerOpen", "True", "TooManyMatchAtOnce", "b")),
+			Nodes: &v1alpha1.NodeCounts{Selected: 40, Tainted: 4, HeldBack: 2},
+		}}, Policy{Accepted: "True", Ready: "True", Reason: "Operative", Acting: "4 of 40 nodes tainted", HeldBack: 2, BreakerOpen: true, Message: "b"}, false},
+		"WeederConfig": {&v1alpha1.WeederConfig{ObjectMeta: meta, Status: v1alpha1.WeederConfigStatus{
+			ObservedGeneration: 2, Conditions: operative, ActiveWindows: 1, Deleted: 7, Skipped: []v1alpha1.SkippedPods{{Reason: "A", Count: 2}, {Reason: "B", Count: 3}},
+		}}, Policy{Accepted: "True", Ready: "True", Reason: "Operative", Acting: "1 windows open, 7 pods deleted so far, 5 spared", Message: "r"}, true},
+		"ProbeConfig": {&v1alpha1.ProbeConfig{ObjectMeta: meta, Status: v1alpha1.ProbeConfigStatus{
+			ObservedGeneration: 1, Conditions: append(operative, is("Stalled", "True", "Forbidden", "s")), Targets: &v1alpha1.TargetCounts{Total: 5, ScaledDown: 1},
+		}}, Policy{Accepted: "True", Ready: "True", Reason: "Operative", Acting: "1 of 5 targets scaled down", Outdated: true, Message: "s"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, k := range kinds {
+				if k.name != name {
+					continue
+				}
+				got := k.policy(c.object)
+				c.want.Kind, c.want.Namespace, c.want.Name, c.want.resource = name, "shop", "p", got.resource
+				if got != c.want {
+					t.Errorf("got\n%+v, want\n%+v", got, c.want)
+				}
+				if got.Well() != c.well || got.Ref() != strings.ToLower(name)+".autohealer.resourcestack.com/p" {
+					t.Errorf("well %t, reference %s", got.Well(), got.Ref())
+				}
+				return
+			}
+			t.Error("there is no row for the kind")
+		})
+	}
+}
+
+func TestColorsAreForTerminalsAndTheWorstComesFirst(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	o := &Overview{FrozenBy: []string{"stop"}, Limits: []Limit{{Name: "maxTaintedNodes", Value: "10%", Used: 4, Allowed: 4, Of: 40}}, Manager: Manager{Ready: 0, Replicas: 2}}
+	var plain, colored strings.Builder
+	if err := o.Text(&plain, TextOptions{Now: now}); err != nil {
+		t.Fatal(err)
+	}
+	want := `Frozen by Guardrail stop: nothing is done and nothing undone.
+Manager: none leads, so nothing is done; 0 of 2 replicas are ready
+maxTaintedNodes: 4 of 4 used (10% of 40)
+
+There are no policies.
+`
+	if plain.String() != want || o.Well() {
+		t.Errorf("well %t, got\n%s", o.Well(), plain.String())
+	}
+	if err := o.Text(&colored, TextOptions{Now: now, Colors: true}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(colored.String(), "\x1b[31mFrozen by ") {
+		t.Errorf("got %q", colored.String())
+	}
+}
