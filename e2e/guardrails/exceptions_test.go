@@ -126,6 +126,37 @@ var _ = Describe("An exception", func() {
 		Eventually(exceptionSays(ctx, "respecified-too", "Ready")).Should(HavePrefix("False TargetMissing: "))
 	})
 
+	It("from a built-in rule, annotated for the policy, ends by its date without any event, and the annotation alone opens nothing", func(ctx SpecContext) {
+		const healthy = "conditionset/matches-healthy-nodes"
+		nodes := w.AddNodes(ctx, 2, cluster.NodeOptions{Prefix: "annotated"})
+		set := fixture.NewSet("annotated", w.Key("annotated"), repel)
+		set.Annotations = map[string]string{v1alpha1.AnnotationExceptedRules: healthy}
+		set.Spec.Conditions["KernelDeadlock"] = v1alpha1.MemberCondition{Status: v1alpha1.RequiredStatus{JSON: "false"}}
+		Expect(create(ctx, set, client.DryRunAll).refusal).To(And(ContainSubstring("denied the request: "+healthy), Not(ContainSubstring("ValidatingAdmissionPolicy"))), "the policy can't see exceptions, and leaves it to the webhook")
+		x := newException("annotated", set, 5*time.Second, healthy)
+		except(ctx, x)
+		plain := set.DeepCopy()
+		plain.Annotations = nil
+		Expect(create(ctx, plain, client.DryRunAll).refusal).To(ContainSubstring("ValidatingAdmissionPolicy"))
+
+		w.Create(ctx, set)
+		Eventually(setSays(ctx, set.Name, "Accepted")).Should(And(HavePrefix("True Admitted: "), ContainSubstring("GuardrailException annotated lifts "+healthy)))
+		w.Report(ctx, nodes[0], "KernelDeadlock", corev1.ConditionFalse)
+		Eventually(w.Effect(ctx, nodes[0], set.Spec.TaintKey)).Should(BeEquivalentTo(repel))
+		ends, err := x.Spec.ExpiresAt.Time()
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(setSays(ctx, set.Name, "Accepted"), time.Until(ends)+time.Second).Should(HavePrefix("False RuleViolated: " + healthy))
+		w.Report(ctx, nodes[1], "KernelDeadlock", corev1.ConditionFalse)
+		Consistently(w.Effect(ctx, nodes[1], set.Spec.TaintKey), "1s").Should(BeEmpty())
+
+		By("changing the spec while another exception holds for it as it was, past the webhook")
+		except(ctx, newException("annotated-again", set, time.Hour, healthy))
+		Eventually(w.Effect(ctx, nodes[1], set.Spec.TaintKey)).Should(BeEquivalentTo(repel))
+		withoutGates(ctx, func() { w.Edit(ctx, set.Name, func(s *v1alpha1.ConditionSet) { s.Spec.StaleAfter = "20m" }) })
+		Eventually(setSays(ctx, set.Name, "Accepted")).Should(HavePrefix("False RuleViolated: " + healthy))
+		Eventually(exceptionSays(ctx, "annotated-again", "Ready")).Should(HavePrefix("False SpecChanged: "))
+	})
+
 	It("has only its target judged again", func(ctx SpecContext) {
 		target := w.Create(ctx, fixture.NewSet("judged-target", w.Key("judged"), repel, "JudgedBroken"))
 		others := []*v1alpha1.ConditionSet{w.Create(ctx, fixture.NewSet("judged-other", w.Key("judged"), repel, "JudgedToo"))}
