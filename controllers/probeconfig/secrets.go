@@ -79,7 +79,7 @@ func credentials(ctx context.Context, live client.Reader, namespace, name string
 	case apierrors.IsNotFound(err):
 		return probing.Credentials{}, unusable(probe.SecretMissing, "there is no Secret %s/%s", namespace, name)
 	case apierrors.IsForbidden(err):
-		return probing.Credentials{}, unusable(probe.SecretForbidden, "Autohealer's account may not get Secret %s/%s", namespace, name)
+		return probing.Credentials{}, unusable(probe.SecretForbidden, "Autohealer's account may not get Secret %s/%s; %s", namespace, name, probe.HintTargetRole)
 	case err != nil:
 		return probing.Credentials{}, fmt.Errorf("read Secret %s/%s: %w", namespace, name, err)
 	case len(secret.Data[secretKey]) == 0:

@@ -63,6 +63,8 @@ const (
 	ours  = "autohealer.resourcestack.com"
 	admin = "admissionregistration.k8s.io"
 	own   = harness.Namespace
+	// target is a namespace in which Autohealer was let protect an API server.
+	target = "default"
 )
 
 // access is one right, or one that is missing.
@@ -74,17 +76,18 @@ func (a access) String() string {
 
 var _ = Describe("The manager's account", func() {
 	It("may do what it needs", func(ctx SpecContext) {
+		Expect(h.LetProbe(ctx, target)).To(Succeed())
 		for _, a := range []access{
 			{"get list watch patch", ours, "conditionsets", "", ""},
 			{"patch", ours, "conditionsets/status", "", ""},
 			{"own-taints", ours, "conditionsets", "", ""},
 			{"get list watch patch", ours, "probeconfigs", "", ""},
 			{"patch", ours, "probeconfigs/status", "", ""},
-			{"get", "", "secrets", "default", "a-kubeconfig"},
-			{"get patch", "apps", "deployments", "default", ""},
-			{"get patch", "apps", "statefulsets", "default", ""},
-			{"get update", "apps", "deployments/scale", "default", ""},
-			{"get update", "apps", "statefulsets/scale", "default", ""},
+			{"get", "", "secrets", target, "a-kubeconfig"},
+			{"get patch", "apps", "deployments", target, ""},
+			{"get patch", "apps", "statefulsets", target, ""},
+			{"get update", "apps", "deployments/scale", target, ""},
+			{"get update", "apps", "statefulsets/scale", target, ""},
 			{"get list watch patch", "", "nodes", "", ""},
 			{"list", "", "pods", "", ""},
 			{"list watch", "apps", "daemonsets", "", ""},
@@ -117,7 +120,8 @@ var _ = Describe("The manager's account", func() {
 			{"create update delete patch deletecollection", ours, "guardrailexceptions", "", ""},
 			{"create get", "", "pods/exec", "default", ""},
 			{"get", "", "pods/log", "default", ""},
-			{"list watch create update patch delete", "", "secrets", "kube-system", ""},
+			{"get list watch create update patch delete", "", "secrets", "kube-system", ""},
+			{"list watch create update patch delete", "", "secrets", target, ""},
 			{"list watch update patch delete", "", "secrets", own, "somebody-elses"},
 			{"list watch delete deletecollection", "", "secrets", own, ""},
 			{"patch delete", "", "secrets", own, "autohealer-webhook-cert"},
@@ -125,9 +129,11 @@ var _ = Describe("The manager's account", func() {
 			{"create", "", "serviceaccounts/token", own, ""},
 			{"impersonate", "", "serviceaccounts", own, ""},
 			{"impersonate", "", "users", "", ""},
-			{"list watch create update delete deletecollection", "apps", "deployments", "default", ""},
-			{"patch", "apps", "deployments/scale", "default", ""},
-			{"get patch update", "apps", "replicasets/scale", "default", ""},
+			{"get list watch create update patch delete deletecollection", "apps", "deployments", "kube-system", ""},
+			{"get update patch", "apps", "deployments/scale", "kube-system", ""},
+			{"list watch create update delete deletecollection", "apps", "deployments", target, ""},
+			{"patch", "apps", "deployments/scale", target, ""},
+			{"get patch update", "apps", "replicasets/scale", target, ""},
 			{"get create update patch delete", "apps", "daemonsets", "kube-system", ""},
 			{"patch", "coordination.k8s.io", "leases", own, "autohealer-manager"},
 			{"update patch delete", "coordination.k8s.io", "leases", own, "somebody-elses"},

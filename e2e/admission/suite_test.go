@@ -51,6 +51,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	watching, err = oracle.Attach(ctx, h.Cluster, oracle.Options{Admissible: admissible()})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { watching.Stop() })
+	Expect(h.LetProbe(ctx, harness.Namespace)).To(Succeed())
 	Expect(h.StartManager(ctx)).To(Succeed())
 	_, err = h.AddNodes(ctx, fleet, cluster.NodeOptions{Prefix: "fleet"})
 	Expect(err).NotTo(HaveOccurred())

@@ -16,7 +16,11 @@ import (
 	"strings"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -176,6 +180,27 @@ func readyz(port int) func(context.Context) error {
 // Apply runs `kubectl apply -f -` as the admin, and gives kubectl's output or its error with what the user would see.
 func (h *Harness) Apply(ctx context.Context, manifest string, flags ...string) (string, error) {
 	return h.KubectlWithInput(ctx, strings.NewReader(manifest), append([]string{"apply", "-f", "-"}, flags...)...)
+}
+
+// LetProbe lets the manager act on ProbeConfigs' targets in a namespace, as docs/concepts/probe-configs.md says, and returns
+// when the API server's authorizer knows.
+func (h *Harness) LetProbe(ctx context.Context, namespace string) error {
+	const role = "autohealer-probe-target"
+	err := h.Client.Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: role},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: Namespace, Name: ServiceAccount}},
+	})
+	if client.IgnoreAlreadyExists(err) != nil {
+		return err
+	}
+	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 10*time.Second, true, func(ctx context.Context) (bool, error) {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: Username, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Resource: "secrets", Namespace: namespace, Name: "any"},
+		}}
+		err := h.Client.Create(ctx, review)
+		return review.Status.Allowed, err
+	})
 }
 
 // Root is the repository's root.

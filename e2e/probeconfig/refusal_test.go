@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd/api"
@@ -42,6 +43,12 @@ var _ = Describe("a ProbeConfig is judged by what it names", func() {
 		s.put(ctx, "external", kubeconfigOf(s.internal.Addr()))
 		Expect(refusal(ctx, s.prober("same", dependent("kcm", 0, 0)))).To(MatchError(And(
 			ContainSubstring("probeconfig/same-server"), ContainSubstring(s.namespace+" ("+s.internal.Addr()+")"))))
+	}, SpecTimeout(harness.Within))
+
+	It("refused where Autohealer wasn't let, with what to do", func(ctx SpecContext) {
+		Expect(h.Client.Delete(ctx, &rbacv1.RoleBinding{ObjectMeta: named(s.namespace, "autohealer-probe-target")})).To(Succeed())
+		Eventually(refusal).WithContext(ctx).WithArguments(s.prober("unlet", dependent("kcm", 0, 0))).Should(MatchError(And(
+			ContainSubstring("read Secret "+s.namespace+"/internal"), ContainSubstring("bind the ClusterRole autohealer-probe-target"))))
 	}, SpecTimeout(harness.Within))
 
 	It("refused for a kubeconfig that would run a command, without telling what is in it", func(ctx SpecContext) {

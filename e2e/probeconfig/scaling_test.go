@@ -138,6 +138,7 @@ func fill(ctx context.Context) {
 	for i := range fillers {
 		s := shoot{namespace: fmt.Sprintf("filler-%d", i)}
 		Expect(h.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace, Labels: map[string]string{"filler": "true"}}})).To(Succeed())
+		Expect(h.LetProbe(ctx, s.namespace)).To(Succeed())
 		s.put(ctx, "internal", kubeconfigOf(internal.Addr()))
 		s.put(ctx, "external", kubeconfigOf(fillersExternal.Addr()))
 		Expect(h.Client.Create(ctx, &appsv1.Deployment{

@@ -32,6 +32,7 @@ func newShoot(ctx context.Context) shoot {
 	shoots++
 	s := shoot{namespace: fmt.Sprintf("shoot-%d", shoots), internal: newProxy(), external: newProxy()}
 	Expect(h.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}})).To(Succeed())
+	Expect(h.LetProbe(ctx, s.namespace)).To(Succeed())
 	s.allow(ctx, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}},
 		rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*/scale"}, Verbs: []string{"update"}})
 	s.put(ctx, "internal", kubeconfigOf(s.internal.Addr()))

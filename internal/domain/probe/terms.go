@@ -7,6 +7,9 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
+// HintTargetRole tells whoever Autohealer isn't let read or scale things for what to do.
+const HintTargetRole = "bind the ClusterRole autohealer-probe-target to Autohealer's account there (docs/concepts/probe-configs.md)"
+
 // Terms are what a config says by itself, whatever the cluster is like.
 type Terms struct {
 	// Tenant: the config is outside Autohealer's own namespace, and acts with its account's rights.

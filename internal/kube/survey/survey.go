@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
@@ -111,6 +112,9 @@ func (s *Survey) look(ctx context.Context, c *probe.Config) (*world, error) {
 	for i, namespace := range looked {
 		group.Go(func() (err error) {
 			found[i], err = s.target(ctx, c, namespace)
+			if s.Rights != nil && apierrors.IsForbidden(err) { // to Autohealer, not to who asks
+				return fmt.Errorf("%w; %s", err, probe.HintTargetRole)
+			}
 			return err
 		})
 	}
