@@ -3,6 +3,7 @@ package probeconfig
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -66,7 +67,8 @@ func (r *TargetReconciler) end(t *target, exists bool) {
 	t.mu.Lock()
 	r.Observer.fleet().Forget(t.fleetKey())
 	t.reset(r.now())
-	t.secrets, t.objects, t.objectsOf, t.former, t.restored = supply{}, nil, t.config, nil, true
+	t.secrets, t.former, t.restored = supply{}, nil, true
+	t.objects, t.objectsOf = slices.Repeat([]probe.Object{{Missing: true}}, len(t.config.Dependents)), t.config
 	departed := t.departed
 	t.mu.Unlock()
 	if !exists && departed {

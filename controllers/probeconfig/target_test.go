@@ -224,6 +224,24 @@ func TestWhatWithdrawsAConfigGivesBackAtOnce(t *testing.T) {
 	}
 }
 
+func TestAConfigIsChangedWhileANamespaceIsBeingDeleted(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	w.fail("shoot-0")
+	w.want("shoot-0", "0r 0r", "before")
+	ending := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shoot-0"}}
+	w.edit(ending, `{"metadata":{"finalizers":["example.com/held"]}}`)
+	if err := w.api.Delete(t.Context(), ending); err != nil {
+		t.Fatal(err)
+	}
+	w.see()
+	w.settle()
+	w.edit(w.stored(), `{"metadata":{"generation":2},"spec":{"dependentResourceInfos":[{"ref":{"apiVersion":"apps/v1","kind":"Deployment","name":"other"},"scaleUp":{"level":0},"scaleDown":{"level":0}}]}}`)
+	w.settle()
+	if got := w.stored().Status.Targets; got == nil || got.ScaledDown != 0 {
+		t.Errorf("its targets are %+v: what was scaled down goes with its namespace", got)
+	}
+}
+
 func TestAFreezeStopsUndoToo(t *testing.T) {
 	w := newWorld(t, 1, nil)
 	w.fail("shoot-0")
