@@ -30,6 +30,9 @@ const (
 // errNotAdmitted: the config isn't judged just now, or isn't admitted any more.
 var errNotAdmitted = errors.New("nothing admits the deletion now")
 
+// errWindowOver: it was open when the deletion was decided.
+var errWindowOver = errors.New("the recovery is longer ago than watchDuration")
+
 // PodReconciler deletes the pods that a recovered Service lets restart.
 type PodReconciler struct {
 	Observer *Observer
@@ -112,7 +115,7 @@ func (r *PodReconciler) act(ctx context.Context, plan weed.Plan) error {
 }
 
 // send asks the API server for a deletion, when it is its turn. In a storm that comes a while after it was decided, so what
-// admits it is asked for only then.
+// admits it is asked for only then, and whether its window is still open.
 func (r *PodReconciler) send(ctx context.Context, plan weed.Plan) error {
 	if err := r.sending.Acquire(ctx, 1); err != nil {
 		return &undone{err}
@@ -121,6 +124,9 @@ func (r *PodReconciler) send(ctx context.Context, plan weed.Plan) error {
 	admitted := r.Observer.admissionFor(ctx, plan.Delete)
 	if !admitted.Valid() {
 		return &undone{errNotAdmitted}
+	}
+	if !r.Observer.moment().Now.Before(plan.Delete.Ends) {
+		return &undone{errWindowOver}
 	}
 	return r.Pods.Apply(ctx, plan, admitted)
 }
@@ -158,10 +164,11 @@ func (r *PodReconciler) failed(ctx context.Context, plan weed.Plan, err error) (
 	return reconcile.Result{}, true, err
 }
 
-// superseded: the config isn't what was admitted any more, or is about to be judged again. News of it are on their way.
+// superseded: the config isn't what was admitted any more, or is about to be judged again, or the window is over. News of it
+// are on their way.
 func superseded(err error) bool {
 	var unconfirmed *actuate.Unconfirmed
-	return errors.Is(err, errNotAdmitted) || errors.As(err, &unconfirmed) && errors.Is(err, actuate.ErrStale)
+	return errors.Is(err, errNotAdmitted) || errors.Is(err, errWindowOver) || errors.As(err, &unconfirmed) && errors.Is(err, actuate.ErrStale)
 }
 
 // giveBack takes back what a deletion took that surely didn't happen.

@@ -220,16 +220,23 @@ func TestWhatForbidsADeletionWhileItIsNotedHoldsIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		meanwhile []*v1alpha1.Guardrail
 		asked     []string
+		after     time.Duration
 	}{
 		"nothing":               {asked: []string{"1"}},
-		"a limit that is loose": {rail(v1alpha1.GuardrailSpec{Limits: &v1alpha1.GuardrailLimits{MaxPodDeletionsPerMinute: new(int32(100))}}), []string{"1"}},
+		"most of the window":    {asked: []string{"1"}, after: 19 * time.Second},
+		"the window's end":      {after: 20 * time.Second},
+		"a limit that is loose": {meanwhile: rail(v1alpha1.GuardrailSpec{Limits: &v1alpha1.GuardrailLimits{MaxPodDeletionsPerMinute: new(int32(100))}}), asked: []string{"1"}},
 		"a pause":               {meanwhile: rail(v1alpha1.GuardrailSpec{Paused: true})},
 		"a freeze":              {meanwhile: rail(v1alpha1.GuardrailSpec{Frozen: true})},
 		"a rule that refuses":   {meanwhile: rail(v1alpha1.GuardrailSpec{Rules: []v1alpha1.GuardrailRule{refuses}})},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScene(t, nil, nil)
-			s.shelf.answer = func() error { s.world.guard.SetGuardrails(c.meanwhile); return nil }
+			s := newScene(t, func(spec *v1alpha1.WeederConfigSpec) { spec.WatchDuration = "20s" }, nil)
+			s.shelf.answer = func() error {
+				s.world.guard.SetGuardrails(c.meanwhile)
+				s.world.clock.Step(c.after)
+				return nil
+			}
 			if _, err := s.reconcile(t); err != nil {
 				t.Error(err)
 			}

@@ -24,8 +24,9 @@ import (
 // AdmittedWeeder is a WeederConfig that the rules admitted.
 type AdmittedWeeder = guard.Validated[*v1alpha1.WeederConfig]
 
-// evictWithin bounds an eviction. The API server may ask to come back later, and the client would wait for that here.
-const evictWithin = 10 * time.Second
+// removeWithin bounds a deletion or eviction. The API server may ask to come back later, and the client would wait for that
+// here, past everything that was checked.
+const removeWithin = 10 * time.Second
 
 // Pods deletes pods that crash-loop.
 type Pods struct {
@@ -90,13 +91,13 @@ func (p *Pods) covered(ctx context.Context, plan weed.Plan, v AdmittedWeeder) er
 
 // remove deletes or evicts the pod with this UID, in the state that was judged: one that recovered meanwhile stays.
 func (p *Pods) remove(ctx context.Context, plan weed.Plan) error {
+	ctx, cancel := context.WithTimeout(ctx, removeWithin)
+	defer cancel()
 	pods := p.Client.Pods(plan.Pod.Namespace)
 	same := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &plan.Pod.UID, ResourceVersion: &plan.Pod.ResourceVersion}}
 	if !plan.Delete.Evict {
 		return pods.Delete(ctx, plan.Pod.Name, same)
 	}
-	ctx, cancel := context.WithTimeout(ctx, evictWithin)
-	defer cancel()
 	return pods.EvictV1(ctx, &policyv1.Eviction{
 		ObjectMeta: metav1.ObjectMeta{Namespace: plan.Pod.Namespace, Name: plan.Pod.Name}, DeleteOptions: &same,
 	})
