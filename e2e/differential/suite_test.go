@@ -59,7 +59,9 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return h.Stop() })
 	admin = newAdmin()
-	Expect(h.LetProbe(ctx, "default")).To(Succeed())
+	for _, namespace := range []string{"default", harness.Namespace} {
+		Expect(h.LetProbe(ctx, namespace)).To(Succeed())
+	}
 	Expect(h.StartManager(ctx)).To(Succeed())
 	settle(ctx)
 }, NodeTimeout(2*time.Minute))
