@@ -223,7 +223,7 @@ type ProbeConfigStatus struct {
 	// +kubebuilder:validation:MaxItems=20
 	WorstTargets []TargetState `json:"worstTargets,omitempty"`
 
-	// breakerID names the opening of the breaker, for its reset; "" when it is closed.
+	// breakerID names the opening of the breaker, which is one for all ProbeConfigs, for its reset; "" when it is closed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	BreakerID string `json:"breakerID,omitempty"`

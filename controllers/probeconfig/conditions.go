@@ -104,7 +104,7 @@ func breakerOpen(pc *v1alpha1.ProbeConfig, st state) metav1.Condition {
 		return c
 	}
 	c.Reason = v1alpha1.ReasonProbeSuspect
-	c.Message = fmt.Sprintf("Too many targets turned unhealthy together at %s. Nothing new is scaled down. Look whether the cause is on this side; then, to let it act: kubectl annotate probeconfig -n %s %s %s=%s --overwrite",
+	c.Message = fmt.Sprintf("Too many targets turned unhealthy together at %s. Nothing new is scaled down for any ProbeConfig. Look whether the cause is on this side; then, to let them act: kubectl annotate probeconfig -n %s %s %s=%s --overwrite",
 		st.breaker.OpenedAt.UTC().Format("2006-01-02T15:04:05Z"), pc.Namespace, pc.Name, v1alpha1.AnnotationResetBreaker, st.breaker.ID)
 	return c
 }

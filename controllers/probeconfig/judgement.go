@@ -83,14 +83,23 @@ func (o *Observer) tell(key types.NamespacedName) {
 	o.enqueueConfig(key)
 }
 
-// followBreaker takes over a breaker that another process opened, and closes one that was reset.
+// followBreaker takes over a breaker that another process opened, and closes one that was reset: by an annotation on any of
+// the configs, since the breaker is one for all.
 func (o *Observer) followBreaker(pc *v1alpha1.ProbeConfig) {
-	if id := pc.Status.BreakerID; id != "" && pc.Annotations[v1alpha1.AnnotationResetBreaker] != id {
-		o.fleet().RestoreBreaker(pc.UID, probe.Breaker{ID: id, OpenedAt: openedAt(id)})
+	if id := pc.Status.BreakerID; id != "" && !o.wasReset(id) {
+		o.fleet().RestoreBreaker(probe.Breaker{ID: id, OpenedAt: openedAt(id)})
 	}
-	if reset := pc.Annotations[v1alpha1.AnnotationResetBreaker]; reset != "" {
-		o.fleet().Reset(pc.UID, reset)
+	if reset := pc.Annotations[v1alpha1.AnnotationResetBreaker]; reset != "" && o.fleet().Reset(reset) {
+		o.enqueueAll()
 	}
+}
+
+// wasReset: the statuses of other configs may still tell of a breaker after one of them was annotated.
+func (o *Observer) wasReset(id string) bool {
+	return slices.ContainsFunc(o.judge.Keys(), func(key types.NamespacedName) bool {
+		j, ok := o.judge.Of(key)
+		return ok && j.Object.Annotations[v1alpha1.AnnotationResetBreaker] == id
+	})
 }
 
 // openedAt is the time that a breaker's ID is made of.

@@ -37,7 +37,7 @@ var (
 
 	breakerGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "autohealer_prober_breaker_open",
-		Help: "1 while the breaker of a ProbeConfig is open: too many targets turned unhealthy together.",
+		Help: "1 while the breaker is open, which is one for all ProbeConfigs: too many targets turned unhealthy together.",
 	}, []string{"namespace", "policy"})
 
 	eventsDropped = prometheus.NewCounter(prometheus.CounterOpts{

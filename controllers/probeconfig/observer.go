@@ -142,11 +142,15 @@ func (o *Observer) enqueueAll() {
 	if !o.synced.Load() {
 		return
 	}
-	for _, key := range o.judge.Keys() {
-		o.enqueueConfig(key)
-	}
+	o.enqueueConfigs()
 	for _, key := range o.targets.keys() {
 		o.enqueueTarget(key, 0)
+	}
+}
+
+func (o *Observer) enqueueConfigs() {
+	for _, key := range o.judge.Keys() {
+		o.enqueueConfig(key)
 	}
 }
 

@@ -109,7 +109,7 @@ func (r *Reconciler) observe(pc *v1alpha1.ProbeConfig) (st state, ok bool) {
 	}
 	st.synced = r.Observer.synced.Load()
 	st.trouble = r.Troubles.Get(pc.UID)
-	st.breaker, st.broken = r.Observer.fleet().Breaker(pc.UID)
+	st.breaker, st.broken = r.Observer.fleet().Breaker()
 	for _, t := range r.Observer.targets.of(key) {
 		place, _ := r.Observer.place(t.key.Namespace)
 		st.add(t.sight(place))

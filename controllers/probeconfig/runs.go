@@ -3,8 +3,6 @@ package probeconfig
 import (
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/probing"
 )
@@ -31,9 +29,8 @@ func (r *Runs) Observe(key probing.Key, run probe.Run) (next time.Time) {
 	t.secrets.doubted = t.secrets.doubted || doubts(run)
 	wake := after.Direction == probe.Down || after.Direction == probe.Up && t.down() || t.secrets.doubted
 	t.mu.Unlock()
-	opened := r.Observer.fleet().Observe(at, &after, run.Ended)
-	for _, uid := range opened {
-		r.breakerOpened(uid)
+	if r.Observer.fleet().Observe(at, &after, run.Ended) {
+		r.Observer.enqueueConfigs() // it holds them all
 	}
 	if wake {
 		r.Observer.enqueueTarget(key, 0)
@@ -42,14 +39,6 @@ func (r *Runs) Observe(key probing.Key, run probe.Run) (next time.Time) {
 		r.Observer.enqueueConfig(key.Config)
 	}
 	return after.NextRun
-}
-
-func (r *Runs) breakerOpened(uid types.UID) {
-	for _, key := range r.Observer.judge.Keys() {
-		if j, ok := r.Observer.judge.Of(key); ok && j.UID == uid {
-			r.Observer.enqueueConfig(key)
-		}
-	}
 }
 
 // doubts: the API server didn't take the credentials, or showed a certificate that they don't trust; they may have been

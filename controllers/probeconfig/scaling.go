@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,6 +25,7 @@ func (r *TargetReconciler) scale(ctx context.Context, t *target, p permission, p
 	in, former := r.situation(t, p, place)
 	if in.Objects != nil && len(former) == 0 && t.atRest(in) {
 		r.rest(t)
+		r.dismiss(t)
 		return time.Time{}, nil
 	}
 	if in.Objects, err = r.look(ctx, t, in.Config); err != nil {
@@ -135,6 +137,7 @@ func (r *TargetReconciler) look(ctx context.Context, t *target, c *probe.Config)
 	before := t.taken()
 	t.objects, t.objectsOf = objects, c
 	turned := before != t.taken()
+	down = down || len(t.former) > 0 // until they are read
 	t.mu.Unlock()
 	r.Observer.fleet().ObserveDown(at, down)
 	if turned {
@@ -173,6 +176,7 @@ func (r *TargetReconciler) giveBackFormer(ctx context.Context, t *target, c *pro
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.former = nil
+	r.Observer.fleet().ObserveDown(t.fleetKey(), slices.ContainsFunc(t.objects, func(o probe.Object) bool { return o.Record != nil && o.Record.Of(c) }))
 	return nil
 }
 

@@ -334,7 +334,7 @@ func TestTheCapAndTheBreaker(t *testing.T) {
 	}
 	id := w.stored().Status.BreakerID
 	w.manage(anyone{true})
-	if _, open := w.Observer.fleet().Breaker("config-uid"); !open {
+	if _, open := w.Observer.fleet().Breaker(); !open {
 		t.Error("the next manager forgot the breaker")
 	}
 	w.edit(w.stored(), `{"metadata":{"annotations":{"autohealer.resourcestack.com/reset-breaker":"`+id+`"}}}`)
@@ -389,4 +389,73 @@ func TestWhatOthersScaledIsTheirs(t *testing.T) {
 		w.probe("shoot-0", probe.OK, probe.OK)
 	}
 	w.want("shoot-0", "1 3", "the other is given back")
+}
+
+func TestTheBreakerIsOneForAllConfigs(t *testing.T) {
+	w := newWorld(t, 6, nil)
+	for i := range 6 {
+		w.probe(shoot(i), probe.OK, probe.OK)
+	}
+	w.Observer.fleet().RestoreBreaker(probe.Breaker{ID: "20260301t115900z", OpenedAt: noon})
+	w.fail("shoot-0")
+	w.want("shoot-0", "3 3", "another config's targets opened it")
+	if got := w.condition("BreakerOpen"); got != "True ProbeSuspect" || w.stored().Status.BreakerID != "20260301t115900z" {
+		t.Errorf("BreakerOpen is %q, breakerID %q", got, w.stored().Status.BreakerID)
+	}
+	stale := w.stored().DeepCopy()
+	w.edit(w.stored(), `{"metadata":{"annotations":{"autohealer.resourcestack.com/reset-breaker":"20260301t115900z"}}}`)
+	stale.Name, stale.UID = "another", "another-uid" // its status wasn't written since
+	w.Observer.followBreaker(stale)
+	if b, open := w.Observer.fleet().Breaker(); open {
+		t.Errorf("a status that is late opened it again: %+v", b)
+	}
+	w.probe("shoot-0", probe.OK, probe.Timeout)
+	w.want("shoot-0", "0r 0r", "after the reset")
+}
+
+func TestATargetThatIsntSelectedAnyMoreIsDroppedAlsoWhenItWasOnlyObserved(t *testing.T) {
+	w := newWorld(t, 2, func(pc *v1alpha1.ProbeConfig) { pc.Spec.Mode = v1alpha1.Observe })
+	w.probe("shoot-0", probe.OK, probe.OK)
+	w.probe("shoot-1", probe.OK, probe.OK)
+	w.edit(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shoot-0"}}, `{"metadata":{"labels":{"role":null}}}`)
+	w.settle()
+	if keys := w.Observer.targets.keys(); len(keys) != 1 {
+		t.Errorf("targets are %v", keys)
+	}
+	if probed, _ := w.Observer.fleet().Counts(); probed != 1 {
+		t.Errorf("%d are probed, want 1", probed)
+	}
+}
+
+// A run that ends after its target was dropped must not bring it back.
+func TestARunThatEndsLateDoesntCountADroppedTarget(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	w.probe("shoot-0", probe.OK, probe.OK)
+	w.probe("shoot-1", probe.OK, probe.OK)
+	late := w.Observer.targets.get(w.Observer.targets.of(client.ObjectKeyFromObject(w.stored()))[0].key)
+	w.Observer.fleet().Forget(late.fleetKey()) // as its end does, between the run's two steps
+	w.runs.Observe(late.key, probe.Run{Started: w.clock.Now(), Ended: w.clock.Now(), Internal: probe.Outcome{Class: probe.OK}, External: &probe.Outcome{Class: probe.OK}})
+	if probed, _ := w.Observer.fleet().Counts(); probed != 1 {
+		t.Errorf("%d are probed, want 1", probed)
+	}
+}
+
+// What the config doesn't name any more is still scaled down, and takes a place under the cap until it has its replicas.
+func TestWhatAConfigDoesntNameAnyMoreStillCounts(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	w.fail("shoot-0")
+	w.want("shoot-0", "0r 0r", "before")
+	w.guard.SetGuardrails([]*v1alpha1.Guardrail{{ObjectMeta: metav1.ObjectMeta{Name: "stop"}, Spec: v1alpha1.GuardrailSpec{Frozen: true}}})
+	w.edit(w.stored(), `{"metadata":{"generation":2},"spec":{"dependentResourceInfos":[{"ref":{"apiVersion":"apps/v1","kind":"Deployment","name":"other"},"optional":true,"scaleUp":{"level":0},"scaleDown":{"level":0}}]}}`)
+	w.settle()
+	if _, down := w.Observer.fleet().Counts(); down != 1 {
+		t.Errorf("%d count as down while nothing may be given back, want 1", down)
+	}
+	w.guard.SetGuardrails(nil)
+	w.see()
+	w.settle()
+	w.want("shoot-0", "3 3", "given back")
+	if _, down := w.Observer.fleet().Counts(); down != 0 {
+		t.Errorf("%d count as down after it is given back, want none", down)
+	}
 }

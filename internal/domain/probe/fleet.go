@@ -1,7 +1,6 @@
 package probe
 
 import (
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,19 +17,26 @@ type Target struct {
 }
 
 const (
-	// togetherWithin is how close targets turn unhealthy for one cause to be likely.
+	// togetherWithin is how close targets break for one cause to be likely.
 	togetherWithin = 2 * time.Minute
 	// raisePace and raiseWindow: so many targets begin to be scaled up in such a time, over all configs.
 	raisePace   = 10
 	raiseWindow = time.Minute
 )
 
-// Fleet is all targets of all configs: what counts for the cap, the pace and the breakers. It is safe for concurrent use.
+// Fleet is all targets of all configs: what counts for the cap, the pace and the breaker. Only targets that it was told to
+// Expect count, until they are forgotten: news of others come late, from runs that were still going on. It is safe for
+// concurrent use.
 type Fleet struct {
-	mu       sync.Mutex
-	limits   limit.Limits
-	members  map[Target]*member
-	breakers map[types.UID]Breaker
+	mu      sync.Mutex
+	limits  limit.Limits
+	members map[Target]*member
+	// probed, down and unread count the members that are.
+	probed, down, unread int
+	// unhealthy are the members that turned so and are so still, but for those that are believed.
+	unhealthy map[Target]*member
+	// breaker is nil while it is closed.
+	breaker *Breaker
 	// raised are when targets began to be scaled up, the oldest first.
 	raised []time.Time
 	// actsFrom is until when nothing is scaled down: our clock stepped.
@@ -42,24 +48,26 @@ type member struct {
 	probed bool
 	// unread: nobody knows yet whether anything of it is scaled down, so it counts as if.
 	unread bool
-	// turned is when it turned unhealthy, zero when it isn't or when that is no news.
-	turned time.Time
 	// down: something of it is scaled down, or about to be. rising: it began to be scaled up.
 	down, rising bool
+	// good is when its outer side was last seen to work, and failed when it was first seen not to since; zero while it does.
+	// What broke it came in between.
+	good, failed time.Time
 }
 
-// Breaker is open for a config of whose targets too many turned unhealthy together with others.
+// Breaker is open: too many targets turned unhealthy together. It is one for all configs, because what makes many targets
+// look broken at once, our network or our clock, makes those look so that are probed later, too.
 type Breaker struct {
 	// ID names the opening; a reset must name it, so that a late one can't close a later opening.
 	ID       string
 	OpenedAt time.Time
-	// Turned of Probed targets, over all configs, turned unhealthy together.
-	Turned, Probed int
+	// Unhealthy of Probed targets broke together when it opened. Zero when another process opened it.
+	Unhealthy, Probed int
 }
 
 // NewFleet is a fleet without targets.
 func NewFleet(limits limit.Limits) *Fleet {
-	return &Fleet{limits: limits, members: map[Target]*member{}, breakers: map[types.UID]Breaker{}}
+	return &Fleet{limits: limits, members: map[Target]*member{}, unhealthy: map[Target]*member{}}
 }
 
 // SetLimits takes over limits that changed. What is down stays down.
@@ -84,64 +92,99 @@ func (f *Fleet) Expect(t Target) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.members[t] == nil {
-		f.members[t] = &member{unread: true}
-	}
-}
-
-func (f *Fleet) member(t Target) *member {
-	if f.members[t] == nil {
 		f.members[t] = &member{}
+		mark(&f.members[t].unread, &f.unread, true)
 	}
-	return f.members[t]
 }
 
-// Observe takes in what a target's latest run added up to, and gives the configs whose breaker opens for it.
-func (f *Fleet) Observe(t Target, s *State, now time.Time) (opened []types.UID) {
+// mark keeps a member's flag, and how many have it.
+func mark(flag *bool, n *int, holds bool) {
+	switch {
+	case *flag == holds:
+		return
+	case holds:
+		*n++
+	default:
+		*n--
+	}
+	*flag = holds
+}
+
+// Observe takes in what a target's latest run added up to, and says whether the breaker opened for it.
+func (f *Fleet) Observe(t Target, s *State, now time.Time) (opened bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	m := f.member(t)
-	m.probed = true
-	unhealthy := !s.UnhealthySince.IsZero()
-	switch {
-	case !unhealthy:
-		m.turned = time.Time{}
-	case s.UnhealthySince.Equal(s.At) && !m.down: // what was down before a restart doesn't turn now
-		m.turned = s.At
-		return f.judgeBreakers(now)
+	m := f.members[t]
+	if m == nil {
+		return false
 	}
-	return nil
+	mark(&m.probed, &f.probed, true)
+	m.watch(s)
+	switch {
+	case s.UnhealthySince.IsZero():
+		delete(f.unhealthy, t)
+	case s.UnhealthySince.Equal(s.At) && !m.down: // what was down before a restart doesn't turn now
+		f.unhealthy[t] = m
+		return f.suspect(m, now)
+	}
+	return false
 }
 
-// judgeBreakers opens the breakers of all configs that take part in a wave.
-func (f *Fleet) judgeBreakers(now time.Time) (opened []types.UID) {
-	turned, of := 0, map[types.UID]bool{}
-	for t, m := range f.members {
-		if !m.turned.IsZero() && now.Sub(m.turned) <= togetherWithin {
-			turned++
-			of[t.Config] = true
+// watch keeps between which two runs the outer side broke.
+func (m *member) watch(s *State) {
+	switch {
+	case s.External.Errors == 0 && s.Leases.Errors == 0:
+		if m.failed = (time.Time{}); s.External.Successes > 0 {
+			m.good = s.External.Counted
+		}
+	case m.failed.IsZero():
+		m.failed = s.At
+		if m.good.IsZero() { // never seen to work: a run earlier it might have
+			m.good = s.At.Add(-max(0, s.NextRun.Sub(s.At)))
 		}
 	}
-	probed, _ := f.counts()
-	if !f.limits.Suspects(turned, probed) {
-		return nil
+}
+
+// together says whether one cause may have broken both, for all that their runs saw. The times at which they turned
+// unhealthy don't tell: who is probed more seldom turns later.
+func together(a, b *member) bool {
+	good, failed := a.good, a.failed
+	if b.good.After(good) {
+		good = b.good
 	}
-	for config := range of {
-		if _, open := f.breakers[config]; !open {
-			f.breakers[config] = Breaker{ID: strings.ToLower(now.UTC().Format("20060102T150405Z")), OpenedAt: now, Turned: turned, Probed: probed}
-			opened = append(opened, config)
+	if b.failed.Before(failed) {
+		failed = b.failed
+	}
+	return good.Sub(failed) <= togetherWithin
+}
+
+// suspect opens the breaker when too many that are unhealthy broke together with one that just turned.
+func (f *Fleet) suspect(turned *member, now time.Time) (opened bool) {
+	if f.breaker != nil {
+		return false
+	}
+	n := 0
+	for _, m := range f.unhealthy {
+		if together(turned, m) {
+			n++
 		}
 	}
-	slices.Sort(opened)
-	return opened
+	if !f.limits.Suspects(n, f.probed) {
+		return false
+	}
+	f.breaker = &Breaker{ID: strings.ToLower(now.UTC().Format("20060102T150405Z")), OpenedAt: now, Unhealthy: n, Probed: f.probed}
+	return true
 }
 
 // ObserveDown takes in whether a target's objects have records of ours.
 func (f *Fleet) ObserveDown(t Target, down bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	m := f.member(t)
-	m.down, m.unread = down, false
-	m.rising = m.rising && down
+	if m := f.members[t]; m != nil {
+		mark(&m.unread, &f.unread, false)
+		mark(&m.down, &f.down, down)
+		m.rising = m.rising && down
+	}
 }
 
 // Unprobed takes in that a target isn't probed any more, or not now: it is hibernated, or its Secrets can't be used. What
@@ -149,59 +192,75 @@ func (f *Fleet) ObserveDown(t Target, down bool) {
 func (f *Fleet) Unprobed(t Target) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	m := f.member(t)
-	m.probed, m.turned = false, time.Time{}
+	if m := f.members[t]; m != nil {
+		mark(&m.probed, &f.probed, false)
+		m.good, m.failed = time.Time{}, time.Time{}
+		delete(f.unhealthy, t)
+	}
 }
 
 // Forget removes a target that is gone, with nothing down.
 func (f *Fleet) Forget(t Target) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.forget(t)
+}
+
+// forget needs f.mu. When nobody is left the breaker has nothing to be about.
+func (f *Fleet) forget(t Target) {
+	m := f.members[t]
+	if m == nil {
+		return
+	}
+	mark(&m.probed, &f.probed, false)
+	mark(&m.down, &f.down, false)
+	mark(&m.unread, &f.unread, false)
 	delete(f.members, t)
+	delete(f.unhealthy, t)
+	if len(f.members) == 0 {
+		f.breaker = nil
+	}
 }
 
 // ForgetConfig removes a config that is gone, with all its targets.
 func (f *Fleet) ForgetConfig(uid types.UID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.breakers, uid)
 	for t := range f.members {
 		if t.Config == uid {
-			delete(f.members, t)
+			f.forget(t)
 		}
 	}
 }
 
-// Breaker of a config; ok is false when it is closed.
-func (f *Fleet) Breaker(uid types.UID) (b Breaker, ok bool) {
+// Breaker gives the one that is open; ok is false when it is closed.
+func (f *Fleet) Breaker() (b Breaker, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	b, ok = f.breakers[uid]
-	return b, ok
+	if f.breaker == nil {
+		return Breaker{}, false
+	}
+	return *f.breaker, true
 }
 
-// RestoreBreaker takes over one that another process opened, as the status tells. It only forbids.
-func (f *Fleet) RestoreBreaker(uid types.UID, b Breaker) {
+// RestoreBreaker takes over one that another process opened, as a status tells. It only forbids.
+func (f *Fleet) RestoreBreaker(b Breaker) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if _, open := f.breakers[uid]; !open {
-		f.breakers[uid] = b
+	if f.breaker == nil {
+		f.breaker = &b
 	}
 }
 
-// Reset closes the config's breaker of this ID: someone looked, and the targets that turned unhealthy are to be believed.
-func (f *Fleet) Reset(uid types.UID, id string) (closed bool) {
+// Reset closes the breaker of this ID: someone looked, and the targets that turned unhealthy are to be believed.
+func (f *Fleet) Reset(id string) (closed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if b, open := f.breakers[uid]; !open || b.ID != id {
+	if f.breaker == nil || f.breaker.ID != id {
 		return false
 	}
-	delete(f.breakers, uid)
-	for t, m := range f.members {
-		if t.Config == uid {
-			m.turned = time.Time{}
-		}
-	}
+	f.breaker = nil
+	clear(f.unhealthy)
 	return true
 }
 
@@ -209,17 +268,5 @@ func (f *Fleet) Reset(uid types.UID, id string) (closed bool) {
 func (f *Fleet) Counts() (probed, scaledDown int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.counts()
-}
-
-func (f *Fleet) counts() (probed, scaledDown int) {
-	for _, m := range f.members {
-		if m.probed {
-			probed++
-		}
-		if m.down {
-			scaledDown++
-		}
-	}
-	return probed, scaledDown
+	return f.probed, f.down
 }

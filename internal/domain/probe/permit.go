@@ -6,16 +6,6 @@ import (
 	"time"
 )
 
-// unread counts the targets but for this one of whose objects nothing is known yet.
-func (f *Fleet) unread(but Target) (n int) {
-	for t, m := range f.members {
-		if m.unread && t != but {
-			n++
-		}
-	}
-	return n
-}
-
 // Permit says whether a target may be scaled now.
 type Permit struct {
 	Allowed bool
@@ -32,6 +22,7 @@ const (
 	HeldByLimit   Reason = "TooManyScaledDown"
 	HeldByPace    Reason = "ScaleUpPaced"
 	HeldByClock   Reason = "ClockStepped"
+	HeldAsGone    Reason = "TargetGone"
 )
 
 // PermitDown asks for a target to be scaled down and takes its place under the cap: until ObserveDown says that nothing is
@@ -42,34 +33,47 @@ func (f *Fleet) PermitDown(t Target, now time.Time) Permit {
 	if now.Before(f.actsFrom) {
 		return Permit{Reason: HeldByClock, LookAgain: f.actsFrom, Message: "our clock stepped; nothing is scaled down until " + f.actsFrom.UTC().Format(time.RFC3339)}
 	}
-	if b, open := f.breakers[t.Config]; open {
-		return Permit{Reason: HeldByBreaker, Message: fmt.Sprintf("%d of %d targets turned unhealthy together at %s; look whether the cause is on this side, then reset breaker %s",
-			b.Turned, b.Probed, b.OpenedAt.UTC().Format(time.RFC3339), b.ID)}
+	if b := f.breaker; b != nil {
+		return Permit{Reason: HeldByBreaker, Message: b.message()}
 	}
-	m := f.member(t)
+	m := f.members[t]
+	if m == nil {
+		return Permit{Reason: HeldAsGone, Message: "the config, or the namespace, is gone"}
+	}
 	if m.down {
 		m.rising = false
 		return Permit{Allowed: true}
 	}
-	probed, down := f.counts()
-	unread := f.unread(t)
-	if most := f.limits.ScaledDownTargets(probed); down+unread >= most {
-		message := fmt.Sprintf("%d of %d targets are scaled down, and maxScaledDownTargets %s allows %d", down, probed, f.limits.MaxScaledDownTargets, most)
+	unread := f.unread
+	if m.unread {
+		unread--
+	}
+	if most := f.limits.ScaledDownTargets(f.probed); f.down+unread >= most {
+		message := fmt.Sprintf("%d of %d targets are scaled down, and maxScaledDownTargets %s allows %d", f.down, f.probed, f.limits.MaxScaledDownTargets, most)
 		if unread > 0 {
 			message += fmt.Sprintf("; of %d it isn't known yet", unread)
 		}
 		return Permit{Reason: HeldByLimit, Message: message}
 	}
-	m.down, m.rising = true, false
+	mark(&m.down, &f.down, true)
+	m.rising = false
 	return Permit{Allowed: true}
+}
+
+func (b *Breaker) message() string {
+	many := "too many targets"
+	if b.Probed > 0 {
+		many = fmt.Sprintf("%d of %d targets", b.Unhealthy, b.Probed)
+	}
+	return fmt.Sprintf("%s turned unhealthy together at %s; look whether the cause is on this side, then reset breaker %s", many, b.OpenedAt.UTC().Format(time.RFC3339), b.ID)
 }
 
 // PermitUp asks for a target to be scaled up. That is only paced: once begun it goes on.
 func (f *Fleet) PermitUp(t Target, now time.Time) Permit {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	m := f.member(t)
-	if m.rising || !m.down {
+	m := f.members[t]
+	if m == nil || m.rising || !m.down { // what is gone from the fleet may still have to be given back
 		return Permit{Allowed: true}
 	}
 	f.raised = slices.DeleteFunc(f.raised, func(at time.Time) bool { return now.Sub(at) >= raiseWindow })
