@@ -78,11 +78,12 @@ func classify(err error) probe.Outcome {
 	var refusal kubeconfig.Refusal
 	var name *net.DNSError
 	var status statusError
+	var list listError
 	switch {
 	case errors.As(err, &status):
 		return classifyStatus(status)
-	case errors.Is(err, errUnexpected):
-		return probe.Outcome{Class: probe.UnexpectedAnswer, Detail: "the list of nodes or leases isn't an API server's, or too long"}
+	case errors.As(err, &list):
+		return probe.Outcome{Class: probe.UnexpectedAnswer, Detail: list.Error()}
 	case errors.As(err, &refusal):
 		return Refused(err)
 	case errors.As(err, &name):

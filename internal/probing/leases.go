@@ -22,11 +22,15 @@ import (
 )
 
 const (
+	// pageSize is how many objects a page is asked for at first. Nodes with much metadata make it smaller.
 	pageSize = 100
 	// maxPage bounds what is read of one page. A node's metadata has about 5 KiB, most of it managedFields.
 	maxPage = 1 << 20
-	// maxNodes bounds what a server can make us keep. Kubernetes is made for 5,000 nodes.
+	// maxNodes, maxName and maxNames bound what a server can make us keep of a list: how many objects, how long a name, which
+	// is Kubernetes' own bound, and how many bytes of names. Kubernetes is made for 5,000 nodes.
 	maxNodes = 20_000
+	maxName  = 253
+	maxNames = 4 << 20
 
 	acceptObjects  = runtime.ContentTypeProtobuf
 	acceptMetadata = runtime.ContentTypeProtobuf + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -67,6 +71,7 @@ type listing struct {
 	client *client
 	clock  clock.PassiveClock
 	body   bytes.Buffer // of the latest page
+	names  int          // bytes of those that are kept
 	// date is the server's clock in the latest answer, which came at.
 	date, at time.Time
 }
@@ -76,13 +81,19 @@ func (l *listing) nodes(ctx context.Context) (map[string]bool, error) {
 	present := map[string]bool{}
 	err := l.each(ctx, "/api/v1/nodes", acceptMetadata, func() (string, error) {
 		var page metav1.PartialObjectMetadataList
-		err := l.decode(&page)
-		for _, node := range page.Items {
-			if node.DeletionTimestamp == nil {
-				present[node.Name] = true
-			}
+		if err := l.decode(&page); err != nil {
+			return "", err
 		}
-		return page.Continue, tooMany(err, len(present))
+		for _, node := range page.Items {
+			if node.DeletionTimestamp != nil {
+				continue
+			}
+			if err := l.keep(node.Name, len(present)); err != nil {
+				return "", err
+			}
+			present[node.Name] = true
+		}
+		return page.Continue, nil
 	})
 	return present, err
 }
@@ -93,11 +104,16 @@ func (l *listing) leases(ctx context.Context, present map[string]bool) ([]probe.
 	path := "/apis/coordination.k8s.io/v1/namespaces/" + corev1.NamespaceNodeLease + "/leases"
 	err := l.each(ctx, path, acceptObjects, func() (string, error) {
 		var page coordinationv1.LeaseList
-		err := l.decode(&page)
+		if err := l.decode(&page); err != nil {
+			return "", err
+		}
 		for i := range page.Items {
 			lease := &page.Items[i]
 			if !present[lease.Name] {
 				continue
+			}
+			if err := l.keep(lease.Name, len(renewed)); err != nil {
+				return "", err
 			}
 			node := probe.NodeLease{Node: lease.Name}
 			if lease.Spec.RenewTime != nil {
@@ -105,27 +121,44 @@ func (l *listing) leases(ctx context.Context, present map[string]bool) ([]probe.
 			}
 			renewed = append(renewed, node)
 		}
-		return page.Continue, tooMany(err, len(renewed))
+		return page.Continue, nil
 	})
 	return renewed, err
 }
 
-func tooMany(err error, n int) error {
-	if err == nil && n > maxNodes {
-		return errUnexpected
+// keep takes one more name beside so many, if that isn't more than any cluster has.
+func (l *listing) keep(name string, beside int) error {
+	l.names += len(name)
+	if len(name) > maxName || l.names > maxNames || beside >= maxNodes {
+		return errTooMuch
 	}
-	return err
+	return nil
 }
 
-// errUnexpected: a list that isn't one, or is larger than any cluster's, or comes without a date.
-var errUnexpected = errors.New("list: unexpected answer")
+// listError is why a list can't be used, in our own words.
+type listError string
+
+func (e listError) Error() string { return string(e) }
+
+const (
+	errUnexpected listError = "the answer to a list of nodes or leases isn't an API server's"
+	errUndated    listError = "the answer to a list of nodes or leases has no Date header, by which leases are judged"
+	errTooMuch    listError = "the list of nodes or leases is longer than any cluster's"
+	errLargePage  listError = "one node or lease alone has more than 1 MiB"
+)
 
 // each reads all pages of a list. Take decodes the latest and says where the next continues, "" after the last.
 func (l *listing) each(ctx context.Context, path, accept string, take func() (string, error)) error {
-	query := url.Values{"limit": {strconv.Itoa(pageSize)}}
-	// A server that always has one more page would keep us until the timeout, at most for so many pages.
-	for range 2 * maxNodes / pageSize {
-		if err := l.read(ctx, path, query, accept); err != nil {
+	query, size := url.Values{}, pageSize
+	// A server that always has one more page would keep us until the timeout, at most for so many objects asked for.
+	for asked := 0; asked < 2*maxNodes; asked += size {
+		query.Set("limit", strconv.Itoa(size))
+		err := l.read(ctx, path, query, accept)
+		if errors.Is(err, errLargePage) && size > 1 {
+			size /= 2
+			continue
+		}
+		if err != nil {
 			return err
 		}
 		next, err := take()
@@ -134,7 +167,7 @@ func (l *listing) each(ctx context.Context, path, accept string, take func() (st
 		}
 		query.Set("continue", next)
 	}
-	return errUnexpected
+	return errTooMuch
 }
 
 func (l *listing) read(ctx context.Context, path string, query url.Values, accept string) error {
@@ -155,12 +188,13 @@ func (l *listing) read(ctx context.Context, path string, query url.Values, accep
 	}
 	l.at = l.clock.Now()
 	if l.date, err = http.ParseTime(response.Header.Get("Date")); err != nil {
-		return errUnexpected
+		return errUndated
 	}
 	l.body.Reset()
 	n, err := l.body.ReadFrom(io.LimitReader(response.Body, maxPage+1))
 	if err == nil && n > maxPage {
-		return errUnexpected
+		l.client.close() // what is left of the answer is still coming
+		return errLargePage
 	}
 	return err
 }

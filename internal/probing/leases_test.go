@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -126,39 +128,76 @@ func TestAClusterWithoutNodesHasAnEmptyList(t *testing.T) {
 	}
 }
 
+// endlessNodes answers lists with nodes of a name, and says that there are more.
+func endlessNodes(n int, name func(i int) string) http.HandlerFunc {
+	page := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadataList", APIVersion: "meta.k8s.io/v1"}, ListMeta: metav1.ListMeta{Continue: "more"}}
+	for i := range n {
+		page.Items = append(page.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name(i)}})
+	}
+	return func(w http.ResponseWriter, _ *http.Request) { _ = pages.Encode(page, w) }
+}
+
 func TestLeasesThatCannotBeListedAreUnknown(t *testing.T) {
+	var pageOf atomic.Int64
 	tests := map[string]struct {
 		instead http.HandlerFunc
 		asked   int
+		want    probe.Outcome
 	}{
-		"forbidden": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }, 1},
-		"JSON":      {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"kind":"NodeList"}`)) }, 1},
-		"too large": {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 2<<20)) }, 1},
-		"no date": {func(w http.ResponseWriter, _ *http.Request) {
-			w.Header()["Date"] = nil
-			_ = pages.Encode(&metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadataList", APIVersion: "meta.k8s.io/v1"}}, w)
-		}, 1},
-		"endless": {func(w http.ResponseWriter, _ *http.Request) {
-			_ = pages.Encode(&metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadataList", APIVersion: "meta.k8s.io/v1"}, ListMeta: metav1.ListMeta{Continue: "more"}}, w)
-		}, 400},
-		"more nodes than any cluster has": {func(w http.ResponseWriter, _ *http.Request) {
-			page := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadataList", APIVersion: "meta.k8s.io/v1"}, ListMeta: metav1.ListMeta{Continue: "more"}}
-			for i := range 21_000 {
-				page.Items = append(page.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i)}})
-			}
-			_ = pages.Encode(page, w)
-		}, 1},
+		"forbidden": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }, 1, probe.Outcome{Class: "Forbidden", Detail: "HTTP status 403"}},
+		"JSON": {
+			func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"kind":"NodeList"}`)) }, 1,
+			probe.Outcome{Class: "UnexpectedAnswer", Detail: "the answer to a list of nodes or leases isn't an API server's"},
+		},
+		"too large, however few are asked for": {
+			func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 2<<20)) }, 7,
+			probe.Outcome{Class: "UnexpectedAnswer", Detail: "one node or lease alone has more than 1 MiB"},
+		},
+		"no date": {
+			func(w http.ResponseWriter, _ *http.Request) {
+				w.Header()["Date"] = nil
+				_ = pages.Encode(&metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadataList", APIVersion: "meta.k8s.io/v1"}}, w)
+			}, 1,
+			probe.Outcome{Class: "UnexpectedAnswer", Detail: "the answer to a list of nodes or leases has no Date header, by which leases are judged"},
+		},
+		"endless":                           {endlessNodes(0, nil), 400, tooLong},
+		"more nodes than any cluster has":   {endlessNodes(21_000, func(i int) string { return fmt.Sprint(i) }), 1, tooLong},
+		"a name longer than Kubernetes has": {endlessNodes(1, func(int) string { return strings.Repeat("a", 254) }), 1, tooLong},
+		"more names than any cluster has": {func(w http.ResponseWriter, r *http.Request) {
+			page := pageOf.Add(1)
+			endlessNodes(3000, func(i int) string { return fmt.Sprintf("%0253d", int(page)*3000+i) })(w, r)
+		}, 6, tooLong},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			c := &cluster{instead: tt.instead}
 			run, _ := c.probeLeases(t)
-			if run.Leases != nil || !run.ServerTime.IsZero() {
-				t.Errorf("%d leases at %s", len(run.Leases), run.ServerTime)
+			if run.Leases != nil || !run.ServerTime.IsZero() || run.Unlisted != tt.want {
+				t.Errorf("%d leases at %s: %+v", len(run.Leases), run.ServerTime, run.Unlisted)
 			}
 			if c.asked != tt.asked {
 				t.Errorf("asked for %d pages", c.asked)
 			}
 		})
+	}
+}
+
+var tooLong = probe.Outcome{Class: "UnexpectedAnswer", Detail: "the list of nodes or leases is longer than any cluster's"}
+
+// TestPagesBecomeSmallerWhereNodesAreLarge: each node here has 15 KiB of annotations.
+func TestPagesBecomeSmallerWhereNodesAreLarge(t *testing.T) {
+	now := metav1.NewMicroTime(time.Now())
+	c := &cluster{date: time.Now()}
+	for i := range 120 {
+		c.addNode(fmt.Sprint("node-", i))
+		c.nodes[i].Annotations = map[string]string{"example.com/much": strings.Repeat("x", 15<<10)}
+		c.addLease(fmt.Sprint("node-", i), &now)
+	}
+	run, _ := c.probeLeases(t)
+	if len(run.Leases) != 120 || run.Unlisted != (probe.Outcome{}) {
+		t.Errorf("%d leases: %+v", len(run.Leases), run.Unlisted)
+	}
+	if c.asked != 6 { // of nodes 100, which is too much, and then 50, 50, 20; of leases 100 and 20
+		t.Errorf("asked for %d pages", c.asked)
 	}
 }

@@ -70,7 +70,7 @@ func (t *target) ask(ctx context.Context, side string, c *client) probe.Outcome 
 // maxListings is how many clusters' leases are listed at once: a page takes memory, and servers say how much.
 const maxListings = 16
 
-// list adds the leases to a run, unless they can't be listed.
+// list adds the leases to a run, or why they can't be listed.
 func (t *target) list(ctx context.Context, run *probe.Run) {
 	ctx, cancel := context.WithTimeout(ctx, t.used.timeout)
 	defer cancel()
@@ -80,12 +80,14 @@ func (t *target) list(ctx context.Context, run *probe.Run) {
 	case t.prober.listings <- struct{}{}:
 		defer func() { <-t.prober.listings }()
 	case <-ctx.Done():
+		run.Unlisted = probe.Outcome{Class: probe.NotRun, Detail: "too many other clusters' leases are being listed"}
 		return
 	}
 	found, err := t.used.external.client.nodeLeases(ctx, clock)
 	if err != nil {
 		t.used.external.client.close() // it may have broken, or still receive
-		observeProbe("leases", classify(err), clock.Since(began))
+		run.Unlisted = classify(err)
+		observeProbe("leases", run.Unlisted, clock.Since(began))
 		return
 	}
 	now := clock.Now()

@@ -1,8 +1,6 @@
 package probe
 
-import (
-	"time"
-)
+import "time"
 
 // LeaseTerms say when the nodes' leases count as a failure.
 type LeaseTerms struct {
@@ -17,6 +15,13 @@ type LeaseTerms struct {
 // ExpiresAfter is the age at which a lease counts as expired: before the cluster's own controllers act, at Grace.
 func (t LeaseTerms) ExpiresAfter() time.Duration { return t.Grace * 3 / 4 }
 
+// lateAfter is the age from which a lease is watched. A kubelet renews its lease every 10 s, so in a healthy cluster none is.
+func (t LeaseTerms) lateAfter() time.Duration { return t.Grace / 2 }
+
+// stillFor is how long a lease must not have moved by our own clock before its age is believed: longer than the 10 s in
+// which a kubelet renews it. The clocks of nodes differ, and so an old time alone says nothing.
+func (t LeaseTerms) stillFor() time.Duration { return max(12*time.Second, t.Grace/4) }
+
 // NodeLease is a node's lease. Leases without a node, and those of nodes that are being deleted, aren't given.
 type NodeLease struct {
 	Node string
@@ -24,25 +29,34 @@ type NodeLease struct {
 	Renewed time.Time
 }
 
-// TooFewCandidates: so few nodes have leases that these say nothing.
-const TooFewCandidates Class = "TooFewCandidates"
-
-// LeasesExpired: too many nodes don't renew their leases.
-const LeasesExpired Class = "LeasesExpired"
+// What leases say, besides OK. Only LeasesExpired is a failure; the others count nothing.
+const (
+	// LeasesExpired: too many nodes don't renew their leases.
+	LeasesExpired Class = "LeasesExpired"
+	// LeasesUnproven: so many leases look expired that weren't watched for long enough that it can't be told.
+	LeasesUnproven Class = "LeasesUnproven"
+	// TooFewCandidates: so few nodes have leases that these say nothing.
+	TooFewCandidates Class = "TooFewCandidates"
+)
 
 // LeaseJudgement is what the leases say at one moment.
 type LeaseJudgement struct {
 	// Candidates are the nodes whose lease was ever renewed, Expired those of them that stopped, Skewed those whose clock
 	// is wrong.
 	Candidates, Expired, Skewed int
-	Outcome                     Outcome
+	// Unproven are those whose lease looks expired, and that may yet turn out to be Skewed.
+	Unproven int
+	Outcome  Outcome
 }
 
-// renewal is a renewTime that looked expired, and when it was last seen to change.
-type renewal struct{ renewed, movedAt time.Time }
+// renewal is a late lease: its renewTime, since when that is seen by our clock, and whether an earlier one was seen before.
+type renewal struct {
+	renewed, since time.Time
+	moved          bool
+}
 
-// LeaseBook remembers the leases that looked expired: one that is renewed all the same is of a node whose clock is behind.
-// It has no entry for the others, so that a healthy cluster costs nothing.
+// LeaseBook remembers the leases that are late: one that is renewed all the same is of a node whose clock is behind. It has
+// no entry for the others, so that a healthy cluster costs nothing.
 type LeaseBook map[string]renewal
 
 // Judge judges all leases of a cluster. Now is its API server's clock, seen the same moment by ours as at.
@@ -58,32 +72,48 @@ func (b LeaseBook) Judge(t LeaseTerms, leases []NodeLease, now, at time.Time) (L
 		if age < -t.ExpiresAfter() {
 			j.Skewed++
 		}
+		if age < t.lateAfter() {
+			continue
+		}
+		seen := b.see(l, at)
+		book[l.Node] = seen
 		if age < t.ExpiresAfter() {
 			continue
 		}
-		seen, known := b[l.Node]
-		if !known {
-			seen = renewal{renewed: l.Renewed}
-		} else if !seen.renewed.Equal(l.Renewed) {
-			seen = renewal{renewed: l.Renewed, movedAt: at}
-		}
-		book[l.Node] = seen
-		if !seen.movedAt.IsZero() && at.Sub(seen.movedAt) < t.ExpiresAfter() {
+		switch still := at.Sub(seen.since); {
+		case seen.moved && still < t.ExpiresAfter():
 			j.Skewed++
-			continue
+		case still < t.stillFor():
+			j.Unproven++
+		default:
+			j.Expired++
 		}
-		j.Expired++
 	}
 	j.Outcome = t.outcome(j)
 	return book, j
 }
 
+// see is what is known of a late lease, now that it was seen at.
+func (b LeaseBook) see(l NodeLease, at time.Time) renewal {
+	seen, known := b[l.Node]
+	switch {
+	case !known:
+		return renewal{renewed: l.Renewed, since: at}
+	case !seen.renewed.Equal(l.Renewed):
+		return renewal{renewed: l.Renewed, since: at, moved: true}
+	}
+	return seen
+}
+
 func (t LeaseTerms) outcome(j LeaseJudgement) Outcome {
+	reached := func(n int) bool { return float64(n) >= t.FailureFraction*float64(j.Candidates) }
 	switch {
 	case j.Candidates < max(1, t.MinCandidates):
 		return Outcome{Class: TooFewCandidates}
-	case float64(j.Expired) >= t.FailureFraction*float64(j.Candidates):
+	case reached(j.Expired):
 		return Outcome{Class: LeasesExpired}
+	case reached(j.Expired + j.Unproven):
+		return Outcome{Class: LeasesUnproven}
 	default:
 		return Outcome{Class: OK}
 	}

@@ -46,7 +46,8 @@ func TestWhatLeasesSay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			terms := probe.LeaseTerms{FailureFraction: tt.fraction, Grace: 40 * time.Second, MinCandidates: tt.min}
-			_, j := probe.LeaseBook{}.Judge(terms, tt.leases, start, start)
+			watched, _ := probe.LeaseBook{}.Judge(terms, tt.leases, start, start.Add(-12*time.Second))
+			_, j := watched.Judge(terms, tt.leases, start, start)
 			if j.Candidates != tt.candidates || j.Expired != tt.expired || j.Skewed != tt.skewed || j.Outcome.Class != tt.want {
 				t.Errorf("%+v, want %d candidates, %d expired, %d skewed, %s", j, tt.candidates, tt.expired, tt.skewed, tt.want)
 			}
@@ -54,23 +55,62 @@ func TestWhatLeasesSay(t *testing.T) {
 	}
 }
 
+// TestALeaseMustHaveBeenSeenNotToMove: clocks differ, and an old time says nothing before a kubelet has had the time to renew.
+func TestALeaseMustHaveBeenSeenNotToMove(t *testing.T) {
+	for name, tt := range map[string]struct {
+		grace             time.Duration
+		watched           time.Duration
+		leases            []probe.NodeLease
+		expired, unproven int
+		want              probe.Class
+	}{
+		"at first sight":                                  {40 * time.Second, 0, aged(99, 99), 0, 2, "LeasesUnproven"},
+		"11.9 s later":                                    {40 * time.Second, 11900 * time.Millisecond, aged(99, 99), 0, 2, "LeasesUnproven"},
+		"12 s later":                                      {40 * time.Second, 12 * time.Second, aged(99, 99), 2, 0, "LeasesExpired"},
+		"a quarter of a longer grace later":               {80 * time.Second, 20 * time.Second, aged(99, 99), 2, 0, "LeasesExpired"},
+		"before a quarter of a longer grace":              {80 * time.Second, 19 * time.Second, aged(99, 99), 0, 2, "LeasesUnproven"},
+		"what can't turn the scale isn't waited for":      {40 * time.Second, 0, aged(99, 1, 1), 0, 1, "OK"},
+		"half the grace old, they are watched already":    {40 * time.Second, 12 * time.Second, aged(32, 32), 2, 0, "LeasesExpired"},
+		"watched and not yet expired, they say they live": {40 * time.Second, time.Hour, aged(29, 29), 0, 0, "OK"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			terms := probe.LeaseTerms{FailureFraction: 0.6, Grace: tt.grace, MinCandidates: 2}
+			book := probe.LeaseBook{}
+			if tt.watched > 0 {
+				book, _ = book.Judge(terms, tt.leases, start.Add(-min(tt.watched, 10*time.Second)), start.Add(-tt.watched))
+			}
+			_, j := book.Judge(terms, tt.leases, start, start)
+			if j.Expired != tt.expired || j.Unproven != tt.unproven || j.Outcome.Class != tt.want {
+				t.Errorf("%+v, want %d expired, %d unproven, %s", j, tt.expired, tt.unproven, tt.want)
+			}
+		})
+	}
+}
+
+func TestAHealthyClusterCostsNothing(t *testing.T) {
+	terms := probe.LeaseTerms{FailureFraction: 0.6, Grace: 40 * time.Second, MinCandidates: 2}
+	if book, _ := (probe.LeaseBook{}).Judge(terms, aged(1, 10, 19), start, start); len(book) != 0 {
+		t.Errorf("%d leases are remembered that are renewed", len(book))
+	}
+}
+
 // TestANodeWhoseClockIsBehindIsAlive: its lease always looks expired, and yet it is renewed.
 func TestANodeWhoseClockIsBehindIsAlive(t *testing.T) {
 	terms := probe.LeaseTerms{FailureFraction: 0.6, Grace: 40 * time.Second, MinCandidates: 2}
 	book, j := probe.LeaseBook{}.Judge(terms, aged(100, 100), start, start)
-	if j.Outcome.Class != "LeasesExpired" {
+	if j.Outcome.Class != "LeasesUnproven" {
 		t.Fatalf("at first sight: %+v", j)
 	}
-	renewed := aged(100, 90) // ten seconds later the second one was renewed, by its clock 80 seconds ago
-	book, j = book.Judge(terms, renewed, start.Add(10*time.Second), start.Add(10*time.Second))
+	renewed := aged(100, 90) // twelve seconds later the second one was renewed, by its clock 78 seconds ago
+	book, j = book.Judge(terms, renewed, start.Add(12*time.Second), start.Add(12*time.Second))
 	if j.Expired != 1 || j.Skewed != 1 || j.Outcome.Class != "OK" {
 		t.Errorf("after a renewal: %+v", j)
 	}
-	book, j = book.Judge(terms, renewed, start.Add(39*time.Second), start.Add(39*time.Second))
+	book, j = book.Judge(terms, renewed, start.Add(41*time.Second), start.Add(41*time.Second))
 	if j.Skewed != 1 {
 		t.Errorf("29s after the renewal: %+v", j)
 	}
-	book, j = book.Judge(terms, renewed, start.Add(40*time.Second), start.Add(40*time.Second))
+	book, j = book.Judge(terms, renewed, start.Add(42*time.Second), start.Add(42*time.Second))
 	if j.Expired != 2 || j.Skewed != 0 {
 		t.Errorf("30s after the renewal: %+v", j)
 	}
@@ -85,47 +125,104 @@ func leaseRun(at time.Time, leases []probe.NodeLease) probe.Run {
 	return r
 }
 
+// leaseRuns takes runs of 10 s, one after the other, and gives the directions that follow.
+func leaseRuns(c *probe.Config, s probe.State, at time.Time, n int, leases []probe.NodeLease) (probe.State, time.Time, string) {
+	directions := ""
+	for range n {
+		s = s.After(c, leaseRun(at, leases), "target")
+		directions += string(s.Direction.String()[0])
+		at = at.Add(10 * time.Second)
+	}
+	return s, at, directions
+}
+
 func TestLeasesHaveThresholdsToo(t *testing.T) {
 	c := config(t, "nodeLeases: {}")
-	var s probe.State
-	at := start
-	step := func(leases []probe.NodeLease) string {
-		s = s.After(c, leaseRun(at, leases), "target")
-		at = at.Add(10 * time.Second)
-		return s.Direction.String()
-	}
-	for i, want := range []string{"hold", "hold", "down", "down"} {
-		if got := step(aged(99, 99, 99)); got != want {
-			t.Errorf("run %d with expired leases: %s, want %s", i, got, want)
+	s, at := probe.State{}, start
+	step := func(n int, leases []probe.NodeLease, want, when string) {
+		t.Helper()
+		var got string
+		if s, at, got = leaseRuns(c, s, at, n, leases); got != want {
+			t.Errorf("%s: %s, want %s", when, got, want)
 		}
 	}
-	if got := step(nil); got != "hold" {
-		t.Errorf("leases that couldn't be listed: %s", got)
+	step(6, aged(99, 99, 99), "hhhhdd", "two runs are too early to tell, and three are needed")
+	step(1, nil, "h", "leases that couldn't be listed for once")
+	step(7, aged(1, 1, 1), "hhhhhhu", "leases that are renewed")
+}
+
+// TestLeasesThatCannotBeListedHoldNothingForever: a protection that is never released is an outage that we make.
+func TestLeasesThatCannotBeListedHoldNothingForever(t *testing.T) {
+	for name, tt := range map[string]struct {
+		before []probe.NodeLease
+		runs   int
+		want   string
+	}{
+		"never seen":         {nil, 7, "hhhhhhu"},
+		"renewed until then": {aged(1, 1, 1), 7, "hhuuuuu"},
+		"expired until then": {aged(99, 99, 99), 9, "hhhhhhhhu"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := config(t, "nodeLeases: {}")
+			var s probe.State
+			at := start
+			if tt.before != nil {
+				s, at, _ = leaseRuns(c, s, at, 8, tt.before)
+			}
+			s, _, got := leaseRuns(c, s, at, tt.runs, nil)
+			if got != tt.want {
+				t.Errorf("%s, want %s", got, tt.want)
+			}
+			if !s.LeasesUnreadable(c) {
+				t.Error("nobody is told")
+			}
+		})
 	}
-	for i, want := range []string{"hold", "hold", "hold", "hold", "hold", "hold", "up"} {
-		if got := step(aged(1, 1, 1)); got != want {
-			t.Errorf("run %d with leases that are renewed: %s, want %s", i, got, want)
-		}
+}
+
+func TestWhyLeasesCannotBeListedIsKept(t *testing.T) {
+	c := config(t, "nodeLeases: {}")
+	r := leaseRun(start, nil)
+	r.Unlisted = probe.Outcome{Class: probe.Forbidden, Detail: "x"}
+	s := probe.State{}.After(c, r, "target")
+	if s.LeasesUnreadable(c) || s.Unlisted != 1 || s.LastUnlisted.Detail != "x" {
+		t.Errorf("after one: %d, %+v", s.Unlisted, s.LastUnlisted)
+	}
+	s = s.After(c, leaseRun(start.Add(10*time.Second), aged(1, 1, 1)), "target")
+	if s.Unlisted != 0 || s.LastUnlisted != (probe.Outcome{}) {
+		t.Errorf("after a list: %d, %+v", s.Unlisted, s.LastUnlisted)
+	}
+}
+
+// TestWhoeverTurnsLeasesOffIsRidOfThem: what they said before would hold a protection for good.
+func TestWhoeverTurnsLeasesOffIsRidOfThem(t *testing.T) {
+	s, at, got := leaseRuns(config(t, "nodeLeases: {}"), probe.State{}, start, 5, aged(99, 99, 99))
+	if got != "hhhhd" {
+		t.Fatal(got)
+	}
+	if _, _, got = leaseRuns(config(t, ""), s, at, 7, nil); got != "hhhhhhu" {
+		t.Errorf("%s, want hhhhhhu", got)
+	}
+}
+
+// TestWhileTheAPIServerIsDownNobodyCanRenew: the time doesn't count in which a lease couldn't move.
+func TestWhileTheAPIServerIsDownNobodyCanRenew(t *testing.T) {
+	c := config(t, "nodeLeases: {}\nfailureThreshold: 1")
+	s, at, _ := leaseRuns(c, probe.State{}, start, 2, aged(27, 27)) // half the grace old, so they are watched
+	s = s.After(c, run(at, "Dial", ""), "target")
+	if _, _, got := leaseRuns(c, s, at.Add(time.Minute), 2, aged(99, 99)); got != "hh" {
+		t.Errorf("%s, want hh: the nodes have only just got the chance", got)
 	}
 }
 
 // TestWithoutNodesAProtectionEnds: else the controller that makes nodes would stay down for want of nodes.
 func TestWithoutNodesAProtectionEnds(t *testing.T) {
 	c := config(t, "nodeLeases: {}")
-	var s probe.State
-	at := start
-	for range 3 {
-		s = s.After(c, leaseRun(at, aged(99, 99)), "target")
-		at = at.Add(10 * time.Second)
+	s, at, got := leaseRuns(c, probe.State{}, start, 5, aged(99, 99))
+	if got != "hhhhd" {
+		t.Fatal(got)
 	}
-	if s.Direction != probe.Down {
-		t.Fatalf("%s, want down", s.Direction)
-	}
-	for range 7 {
-		s = s.After(c, leaseRun(at, aged(99)), "target")
-		at = at.Add(10 * time.Second)
-	}
-	if s.Direction != probe.Up {
-		t.Errorf("%s, want up", s.Direction)
+	if _, _, got = leaseRuns(c, s, at, 7, aged(99)); got != "hhhhhhu" {
+		t.Errorf("%s, want hhhhhhu", got)
 	}
 }

@@ -9,8 +9,9 @@ type Run struct {
 	// External is nil when the internal run wasn't successful: then it isn't done.
 	External *Outcome
 	// Leases are all of the cluster's, nil when they weren't looked at: after an external run that wasn't successful, or
-	// when they couldn't be listed. A list that is empty isn't nil.
-	Leases []NodeLease
+	// when they couldn't be listed, which Unlisted then tells. A list that is empty isn't nil.
+	Leases   []NodeLease
+	Unlisted Outcome
 	// ServerTime is the API server's clock at Ended, which leases are judged by.
 	ServerTime time.Time
 }
@@ -45,6 +46,10 @@ type State struct {
 	Internal, External, Leases Counts
 	// LastLeases is what leases said last.
 	LastLeases LeaseJudgement
+	// Unlisted counts the runs in a row whose leases couldn't be listed, up to the threshold of failures; LastUnlisted is why
+	// not.
+	Unlisted     int
+	LastUnlisted Outcome
 	// Direction follows from the latest run alone, with the counts; it was decided At and stands until Until. What comes
 	// after is stale, and nothing is begun upon it.
 	Direction Direction
@@ -70,6 +75,7 @@ func (s State) After(c *Config, r Run, seed string) State {
 	s.Internal = s.Internal.After(r.Internal, c.Thresholds, now)
 	if s.Internal.Unhealthy(c.Thresholds) { // the API server itself is down: what its outer side counted says nothing
 		s.External, s.Leases = s.External.forget(), s.Leases.forget()
+		s.book = nil // nobody could renew a lease
 	}
 	outer := Unknown
 	if GoesOn(r.Internal) && r.External != nil {
@@ -86,19 +92,44 @@ func (s State) After(c *Config, r Run, seed string) State {
 
 // judgeLeases gives the result of the outer side: that of the external probe, or of the leases after one that succeeded.
 func (s *State) judgeLeases(c *Config, r Run, external Result) Result {
-	if c.Leases == nil || external != Success {
+	if c.Leases == nil { // nor do those count that were looked at before
+		s.Leases, s.Unlisted, s.LastUnlisted, s.book = Counts{}, 0, Outcome{}, nil
+		return external
+	}
+	if external != Success {
 		return external
 	}
 	if r.Leases == nil {
-		return Unknown
+		return s.unlisted(c, r)
 	}
+	s.Unlisted, s.LastUnlisted = 0, Outcome{}
 	s.book, s.LastLeases = s.book.Judge(*c.Leases, r.Leases, r.ServerTime, r.Ended)
-	if s.LastLeases.Outcome.Class == TooFewCandidates { // then the external probe alone decides, or nothing would end a protection
-		s.Leases = s.Leases.forget()
-		return external
+	if s.LastLeases.Outcome.Class == TooFewCandidates {
+		return s.withoutLeases()
 	}
 	s.Leases = s.Leases.After(s.LastLeases.Outcome, c.Thresholds, r.Ended)
 	return s.LastLeases.Outcome.Result()
+}
+
+// unlisted is the result after an external success without leases. A list that is missing for once is only waited for.
+func (s *State) unlisted(c *Config, r Run) Result {
+	s.Unlisted, s.LastUnlisted = min(s.Unlisted+1, c.Thresholds.Failure), r.Unlisted
+	if !s.LeasesUnreadable(c) {
+		return Unknown
+	}
+	return s.withoutLeases()
+}
+
+// LeasesUnreadable says whether leases couldn't be listed so often in a row that the external probe alone decides.
+func (s *State) LeasesUnreadable(c *Config) bool {
+	return c.Leases != nil && s.Unlisted >= c.Thresholds.Failure
+}
+
+// withoutLeases lets the external probe, which succeeded, decide alone, or nothing would end a protection: leases that aren't
+// there and leases that can't be read take nothing from anybody, and hold nothing back.
+func (s *State) withoutLeases() Result {
+	s.Leases = s.Leases.forget()
+	return Success
 }
 
 // note keeps since when the target is healthy or unhealthy.
