@@ -8,6 +8,9 @@ const (
 	ConditionExternalHealthy = "ExternalHealthy"
 	// ConditionProtectionActive says whether anything is scaled down for the config.
 	ConditionProtectionActive = "ProtectionActive"
+	// ConditionLeasesUnreadable says that nodes' leases couldn't be listed failureThreshold times in a row, so that the
+	// external probe decides alone. It is there only while True; its reason is the class of what went wrong, such as Forbidden.
+	ConditionLeasesUnreadable = "LeasesUnreadable"
 )
 
 // Reasons of a ProbeConfig's conditions and Events.
@@ -19,6 +22,8 @@ const (
 	ReasonBelowThreshold = "BelowThreshold"
 	// ReasonLeasesExpired: too many nodes don't renew their leases.
 	ReasonLeasesExpired = "LeasesExpired"
+	// ReasonLeasesReadable: the nodes' leases can be listed again.
+	ReasonLeasesReadable = "LeasesReadable"
 	// ReasonSecretUnusable: a Secret is missing, forbidden, or no kubeconfig that is safe to use.
 	ReasonSecretUnusable = "SecretUnusable"
 	// ReasonHibernated: the namespace is annotated as hibernated, so nothing is probed.

@@ -79,7 +79,8 @@ type ProbeConfigSpec struct {
 	NamespaceSelector *LabelSelector `json:"namespaceSelector,omitempty"`
 
 	// nodeLeases also looks at the leases that the nodes renew, after each external probe that succeeds: most of them
-	// expired counts as a failure. No default: leases aren't looked at.
+	// expired counts as a failure. The user of the external kubeconfig must be allowed to list nodes, and leases in
+	// kube-node-lease; else the external probe decides alone. No default: leases aren't looked at.
 	// +optional
 	NodeLeases *NodeLeases `json:"nodeLeases,omitempty"`
 
@@ -167,7 +168,8 @@ type NodeLeases struct {
 	FailureFraction *float64 `json:"failureFraction,omitempty"`
 
 	// monitorGraceDuration is the node-monitor-grace-period of the probed cluster's kube-controller-manager. A lease counts
-	// as expired after three quarters of it. At most 1h. Default: 50s.
+	// as expired after three quarters of it, once it was seen not to move for a quarter of it, 12s at least. At most 1h.
+	// Default: 50s.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`!self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') || duration(self) <= duration('1h')`,message="must be at most 1h"
 	MonitorGraceDuration Duration `json:"monitorGraceDuration,omitempty"`
@@ -186,8 +188,8 @@ type ProbeConfigStatus struct {
 	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions: Accepted, Ready, Reconciling, Stalled, InternalHealthy, ExternalHealthy, ProtectionActive, LimitReached,
-	// BreakerOpen.
+	// conditions: Accepted, Ready, Reconciling, Stalled, InternalHealthy, ExternalHealthy, ProtectionActive, LeasesUnreadable,
+	// LimitReached, BreakerOpen.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -251,7 +253,7 @@ type NodeLeasesState struct {
 	// candidates counts the nodes with a lease that was ever renewed.
 	// +optional
 	Candidates int32 `json:"candidates"`
-	// expired counts those of them whose lease is expired.
+	// expired counts those of them whose lease is expired, and was seen for long enough not to move.
 	// +optional
 	Expired int32 `json:"expired"`
 	// skewed counts those whose clock is wrong: they renew their lease with times that lie in the future or long ago.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -81,6 +82,38 @@ func protectionActive(after v1alpha1.ProbeConfigStatus) metav1.Condition {
 	}
 	c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonScaledDown, "Scaled down: "+strings.Join(names, ", ")+"."
 	return c
+}
+
+func leasesUnreadable(st state) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionLeasesUnreadable}
+	n := 0
+	for i := range st.sights {
+		s := &st.sights[i]
+		if !s.state.LeasesUnreadable(s.config) {
+			continue
+		}
+		if n++; n == 1 {
+			why := s.state.LastUnlisted
+			c.Reason = string(why.Class)
+			c.Message = fmt.Sprintf("in %s: %s: %s. There the external probe decides alone. %s", s.namespace, why.Class, why.Detail, listingRemedy(s.config, why.Class))
+		}
+	}
+	if n > 0 {
+		c.Message = fmt.Sprintf("The nodes' leases of %d targets can't be listed, %s", n, c.Message)
+	}
+	return c
+}
+
+// listingRemedy says what to do about leases that can't be listed.
+func listingRemedy(c *probe.Config, class probe.Class) string {
+	switch class {
+	case probe.Forbidden, probe.Unauthorized:
+		return fmt.Sprintf("Let the user of the kubeconfig in Secret %s list nodes, and leases in the namespace %s.", c.ExternalSecret, corev1.NamespaceNodeLease)
+	case probe.Timeout:
+		return "Make probeTimeout longer: a list has as much time as a probe."
+	default:
+		return "Look at the API server, or leave out nodeLeases."
+	}
 }
 
 func limitReached(st state) metav1.Condition {

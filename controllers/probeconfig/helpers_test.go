@@ -217,6 +217,12 @@ func (w *world) probe(namespace string, internal, external probe.Class) {
 	if internal == probe.OK {
 		run.External = &probe.Outcome{Class: external}
 	}
+	w.found(namespace, run)
+}
+
+// found tells of a run in a namespace, and lets everything follow.
+func (w *world) found(namespace string, run probe.Run) {
+	w.t.Helper()
 	w.runs.Observe(probing.Key{Config: types.NamespacedName{Namespace: w.stored().Namespace, Name: "protect"}, Namespace: namespace}, run)
 	w.settle()
 }

@@ -62,6 +62,7 @@ func statusOf(pc *v1alpha1.ProbeConfig, st state) v1alpha1.ProbeConfigStatus {
 	for _, c := range []metav1.Condition{internalHealthy(st), externalHealthy(st), protectionActive(after)} {
 		status.Set(&after.Conditions, pc.Generation, c)
 	}
+	status.SetWhileTrue(&after.Conditions, pc.Generation, leasesUnreadable(st))
 	status.SetWhileTrue(&after.Conditions, pc.Generation, limitReached(st))
 	status.SetWhileTrue(&after.Conditions, pc.Generation, breakerOpen(pc, st))
 	return after

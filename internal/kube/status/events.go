@@ -87,6 +87,8 @@ func repeats(c metav1.Condition, all []metav1.Condition) bool {
 var ends = map[string]struct{ reason, note string }{
 	v1alpha1.ConditionLimitReached: {v1alpha1.ReasonLimitCleared, "No limit holds it back any more."},
 	v1alpha1.ConditionBreakerOpen:  {v1alpha1.ReasonBreakerReset, "The breaker was reset; it acts again, within the limits."},
+
+	v1alpha1.ConditionLeasesUnreadable: {v1alpha1.ReasonLeasesReadable, "The nodes' leases can be listed again."},
 }
 
 // truncate keeps a note within what the Events API takes, 1 kB.
