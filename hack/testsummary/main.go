@@ -1,6 +1,6 @@
 // Runs shell commands that print what `go test -json` prints, shows packages and slow tests as they finish, what failed
-// in full, and at the end how many tests passed, failed and were skipped, with the reasons. A skipped test that nobody
-// sees is a test that nobody has.
+// in full, and at the end what tests measured (testing.T.Attr with the key "measured") and how many passed, failed and were
+// skipped, with the reasons. A skipped test that nobody sees is a test that nobody has.
 package main
 
 import (

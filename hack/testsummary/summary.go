@@ -17,9 +17,14 @@ type event struct {
 	Test    string
 	Elapsed float64 // seconds
 	Output  string
+	// Key and Value of what a test tells by testing.T.Attr.
+	Key, Value string
 	// ImportPath instead of Package names a package whose build says or does something.
 	ImportPath string
 }
+
+// measured is the key under which a test tells a figure that is to be seen though the test passed.
+const measured = "measured"
 
 // slow tests, in seconds, are shown when they end: the only progress within a package.
 const slow = 5
@@ -29,6 +34,7 @@ type summary struct {
 	output         map[string][]string // by package and test, until it ends
 	passed, failed int
 	skipped        []string
+	measured       []string
 	packages       int
 	failedPackages []string
 }
@@ -64,6 +70,10 @@ func (s *summary) line(line string) {
 	switch e.Action {
 	case "output":
 		s.output[key] = append(s.output[key], e.Output)
+	case "attr":
+		if e.Key == measured {
+			s.measured = append(s.measured, e.Value)
+		}
 	case "build-output":
 		fmt.Fprint(s.out, e.Output)
 	case "pass", "fail", "skip":
@@ -142,6 +152,9 @@ func (s *summary) countSpecs(e event, output []string) {
 
 // finish prints the totals and says whether all is well. No package at all isn't.
 func (s *summary) finish() bool {
+	for _, figure := range s.measured {
+		fmt.Fprintln(s.out, "measured:", figure)
+	}
 	for _, skip := range s.skipped {
 		fmt.Fprintln(s.out, "skipped:", skip)
 	}

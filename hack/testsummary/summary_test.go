@@ -24,6 +24,11 @@ const (
 {"Action":"pass","Package":"d","Test":"E2E"}
 {"Action":"pass","Package":"d"}
 `
+	measuring = `{"Action":"attr","Package":"f","Test":"W","Key":"owner","Value":"us"}
+{"Action":"attr","Package":"f","Test":"W","Key":"measured","Value":"3 s saved"}
+{"Action":"pass","Package":"f","Test":"W"}
+{"Action":"pass","Package":"f"}
+`
 	unbuildable = `{"ImportPath":"e","Action":"build-output","Output":"e.go:1: syntax error\n"}
 {"ImportPath":"e","Action":"build-fail"}
 {"Action":"fail","Package":"e","FailedBuild":"e"}
@@ -40,6 +45,7 @@ func TestSummary(t *testing.T) {
 		"a failure is shown in full":           {passing + failing, false, []string{"b_test.go:1: wrong", "failed:  b", "1 passed, 1 failed"}},
 		"a skipped test is counted and why":    {skipping, true, []string{"skipped: c V: c_test.go:1: needs root", "1 skipped"}},
 		"specs are counted one by one":         {ginkgo, true, []string{"8 passed, 0 failed, 3 skipped"}},
+		"what was measured is shown":           {measuring, true, []string{"ok      0.0s f\nmeasured: 3 s saved\n1 passed"}},
 		"what doesn't build fails":             {unbuildable, false, []string{"e.go:1: syntax error", "failed:  e"}},
 		"no test at all is no success":         {"", false, []string{"0 passed"}},
 		"what isn't JSON is shown as it comes": {"go: no such module\n" + passing, true, []string{"go: no such module\n"}},
