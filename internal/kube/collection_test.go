@@ -113,12 +113,7 @@ func TestAllObjectsAreUsedAtFirstAndAfterEachChangeOfASpecOrALabel(t *testing.T)
 	if err := s.Synced(); err != nil {
 		t.Error(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); len(s.InForce()) != 2 || s.InForce()["c-uid"] != 1; {
-		if time.Now().After(deadline) {
-			t.Fatalf("%v are in force", s.InForce())
-		}
-		time.Sleep(time.Millisecond)
-	}
+	NewWithT(t).Eventually(s.InForce, "10s").Should(Equal(map[types.UID]int64{"a-uid": 2, "c-uid": 1}), "what is in force is told once it is used")
 }
 
 func TestNothingIsKnownBeforeTheCollectionThatComesFirst(t *testing.T) {
