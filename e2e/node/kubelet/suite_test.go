@@ -29,6 +29,18 @@ func TestKubelet(t *testing.T) {
 	}
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "With a real kubelet")
+	for _, figure := range figures {
+		t.Attr("measured", figure)
+	}
+}
+
+// figures of this run; the summary of `make test` shows them.
+var figures []string
+
+// tell keeps a figure, and shows it among the specs as well.
+func tell(figure string) {
+	figures = append(figures, figure)
+	AddReportEntry(figure)
 }
 
 // kwokLabel marks the nodes that kwok plays. Without them, one sick node would be all nodes, and the limits would forbid
