@@ -3,6 +3,7 @@ package weederconfig
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -12,7 +13,7 @@ import (
 )
 
 var _ = Describe("A window", Serial, func() {
-	It("costs no goroutine, no watch and no request", func(ctx SpecContext) {
+	It("costs no goroutine, no watch and no request but Events, which are paced", func(ctx SpecContext) {
 		const services = 50
 		s := newShop(ctx)
 		s.deploy(ctx, "etcd", 1, nil)
@@ -28,7 +29,7 @@ var _ = Describe("A window", Serial, func() {
 		create(ctx, wc)
 		Expect(activeWindows(ctx, wc)()).To(BeZero())
 		quiet(ctx) // what the start of this spec caused is over
-		asked, running := proxy.snapshot(), goroutines(ctx)
+		asked, running, began := proxy.snapshot(), goroutines(ctx), time.Now()
 
 		for i := range services {
 			name := fmt.Sprintf("service-%d", i)
@@ -41,12 +42,27 @@ var _ = Describe("A window", Serial, func() {
 		// A few come and go with connections and Events; one a window would be 50.
 		Expect(goroutines(ctx) - running).To(BeNumerically("<", services/5))
 
-		By("idle, with all of them open, it asks for nothing")
+		By("telling of recoveries by Events on Service and config: at most 25 at once, and 5 a second")
 		quiet(ctx)
+		most := 2 * (25 + 5*int(time.Since(began)/time.Second+1))
+		Expect(eventsSince(asked)).To(And(BeNumerically(">=", 2), BeNumerically("<=", min(most, 2*services))))
+
+		By("idle, with all of them open, it asks for nothing")
 		asked = proxy.snapshot()
 		Consistently(func() map[string]int { return proxy.since(asked) }).WithTimeout(5 * time.Second).Should(BeEmpty())
+		Expect(eventsSince(asked)).To(BeZero())
 	})
 })
+
+// eventsSince is how often Events were written after a count was taken.
+func eventsSince(before map[string]int) (writes int) {
+	for what, n := range proxy.snapshot() {
+		if strings.HasSuffix(what, " events") {
+			writes += n - before[what]
+		}
+	}
+	return writes
+}
 
 // quiet waits until the manager has nothing more to ask for a moment.
 func quiet(ctx context.Context) {

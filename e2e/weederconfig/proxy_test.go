@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -20,12 +22,15 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/resourcestack/autohealer/e2e/harness"
 )
 
-// countingProxy stands between the manager and the API server, counts what is asked, and can hold back watches and requests.
+// countingProxy stands between the manager and the API server, counts what is asked, and can hold back watches and requests,
+// or answer them itself.
 type countingProxy struct {
 	server *httptest.Server
 
@@ -34,7 +39,13 @@ type countingProxy struct {
 	last    time.Time      // of what was asked
 	stalled map[string]chan struct{}
 	before  func(*http.Request)
+	answers answers
+	refused map[int]int // by status code: what it answered itself
 }
+
+// answers gives the status code that the proxy itself answers a request with, 0 to let it through; lost, that it is let through
+// and its answer lost on the way.
+type answers func(*http.Request) (code int, lost bool)
 
 func startProxy() *countingProxy {
 	GinkgoHelper()
@@ -43,12 +54,9 @@ func startProxy() *countingProxy {
 	trusted := x509.NewCertPool()
 	Expect(trusted.AppendCertsFromPEM(h.CACert)).To(BeTrue())
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}, ForceAttemptHTTP2: true}
-	p := &countingProxy{asked: map[string]int{}, stalled: map[string]chan struct{}{}}
-	p.server = httptest.NewUnstartedServer(&httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			p.count(r.In)
-			r.SetURL(target)
-		},
+	p := &countingProxy{asked: map[string]int{}, stalled: map[string]chan struct{}{}, refused: map[int]int{}}
+	p.server = httptest.NewUnstartedServer(p.inFrontOf(&httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		ModifyResponse: func(r *http.Response) error {
 			if r.Request.URL.Query().Get("watch") == "true" {
 				r.Body = &watched{ReadCloser: r.Body, gate: func() <-chan struct{} { return p.gate(resourceOf(r.Request.URL.Path)) }}
@@ -57,7 +65,8 @@ func startProxy() *countingProxy {
 		},
 		Transport:     transport,
 		FlushInterval: -1, // a watch's events must not wait
-	})
+		ErrorLog:      log.New(GinkgoWriter, "", 0),
+	}))
 	p.server.EnableHTTP2 = true
 	p.server.StartTLS()
 	DeferCleanup(func() {
@@ -68,6 +77,63 @@ func startProxy() *countingProxy {
 		transport.CloseIdleConnections()
 	})
 	return p
+}
+
+// inFrontOf counts requests, and answers some itself.
+func (p *countingProxy) inFrontOf(server http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.count(r)
+		code, lost := p.answer(r)
+		if code == 0 {
+			server.ServeHTTP(w, r)
+			return
+		}
+		if lost {
+			server.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		refuse(w, code)
+	})
+}
+
+// refuse answers as an API server does that is overloaded, or has trouble with etcd.
+func refuse(w http.ResponseWriter, code int) {
+	failure := apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", "the test refuses it", 0, true)
+	w.Header().Set("Content-Type", "application/json")
+	if code == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", "1")
+	}
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(failure.Status()) // nobody listens any more
+}
+
+// answerBy has requests answered by f; nil lets all through.
+func (p *countingProxy) answerBy(f answers) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answers = f
+}
+
+func (p *countingProxy) answer(r *http.Request) (code int, lost bool) {
+	p.mu.Lock()
+	f := p.answers
+	p.mu.Unlock()
+	if f == nil {
+		return 0, false
+	}
+	code, lost = f(r)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if code != 0 {
+		p.refused[code]++
+	}
+	return code, lost
+}
+
+// refusals are how many requests were answered with a status code by the proxy itself.
+func (p *countingProxy) refusals(code int) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.refused[code]
 }
 
 func (p *countingProxy) count(r *http.Request) {

@@ -10,8 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
 var _ = Describe("A recovery", func() {
@@ -64,54 +62,6 @@ var _ = Describe("A recovery", func() {
 		st, err := status(ctx, wc)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(st.RecentDeletions).To(HaveLen(20))
-	})
-
-	It("opens a window that lasts exactly watchDuration", func(ctx SpecContext) {
-		s := newShop(ctx)
-		s.upstream(ctx, "etcd", 1)
-		s.deploy(ctx, "early", 1, nil)
-		s.deploy(ctx, "late", 1, nil)
-		wc := s.weeder("exact", "etcd", "early", "late")
-		wc.Spec.WatchDuration = "8s"
-		create(ctx, wc)
-		Expect(activeWindows(ctx, wc)()).To(BeZero())
-		s.down(ctx, "etcd")
-		s.up(ctx, "etcd")
-		Eventually(activeWindows(ctx, wc)).Should(BeEquivalentTo(1))
-		st, err := status(ctx, wc)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(st.Windows).To(HaveLen(1))
-		Expect(st.Windows[0].Until.Sub(st.Windows[0].Time.Time)).To(Equal(8 * time.Second))
-
-		By("who begins to crash-loop in it is deleted")
-		early := s.uids(ctx, "early")
-		s.label(ctx, "early", crash, true)
-		Eventually(s.uids).WithContext(ctx).WithArguments("early").Should(And(HaveLen(1), Not(Equal(early))))
-		Eventually(activeWindows(ctx, wc)).WithTimeout(15 * time.Second).Should(BeZero())
-		Expect(time.Now()).To(BeTemporally(">=", st.Windows[0].Until.Time))
-		Expect(time.Now()).To(BeTemporally("<", st.Windows[0].Until.Add(4*time.Second)), "a second for the cut to seconds, one for the status' pace")
-
-		By("who does so after it is not")
-		late := s.uids(ctx, "late")
-		s.fail(ctx, "late")
-		Consistently(s.uids).WithContext(ctx).WithArguments("late").WithTimeout(moment).Should(Equal(late))
-	})
-
-	It("begins the window anew when it comes again", func(ctx SpecContext) {
-		s := newShop(ctx)
-		s.recovered(ctx, "etcd")
-		wc := s.weeder("again", "etcd", "api")
-		wc.Spec.WatchDuration = "20s"
-		Expect(h.Client.Create(ctx, wc)).To(Succeed())
-		first := s.recoveredAt(ctx, wc, time.Time{})
-		Eventually(time.Now).Should(BeTemporally(">=", first.Add(time.Second)), "recoveries are told to the second")
-		s.down(ctx, "etcd")
-		s.up(ctx, "etcd")
-		second := s.recoveredAt(ctx, wc, first)
-		st, err := status(ctx, wc)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(st.Windows).To(HaveLen(1), "it is the same Service's")
-		Expect(st.Windows[0].Until.Time).To(Equal(second.Add(20 * time.Second)))
 	})
 
 	It("is none when a Service turns notReady, is deleted or scaled to zero", func(ctx SpecContext) {
@@ -214,19 +164,6 @@ var _ = Describe("A recovery", func() {
 		Eventually(s.uids).WithContext(ctx).WithArguments("api").Should(And(HaveLen(1), Not(Equal(before))))
 	})
 })
-
-// recoveredAt is when a Service recovered, once the status tells of a later recovery than one.
-func (s shop) recoveredAt(ctx context.Context, wc *v1alpha1.WeederConfig, than time.Time) (at time.Time) {
-	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		st, err := status(ctx, wc)
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(st.LastTriggered).NotTo(BeNil())
-		g.Expect(st.LastTriggered.Time.Time).To(BeTemporally(">", than))
-		at = st.LastTriggered.Time.Time
-	}).Should(Succeed())
-	return at
-}
 
 // events are the notes of Events with a reason, by the kind of what they are on.
 func (s shop) events(ctx context.Context, reason string) map[string]string {

@@ -1,0 +1,149 @@
+package weederconfig
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+)
+
+// heard is how long news may be on their way to the manager, and what it does at once to the API server.
+const heard = time.Second
+
+// span has a moment in it: that of a change, from before the request for it to after its answer.
+type span struct{ from, to time.Time }
+
+func during(change func()) (s span) {
+	s.from = time.Now()
+	change()
+	s.to = time.Now()
+	return s
+}
+
+// clockwork is a shop in which the spec itself says when a Service is Ready and when a pod crash-loops: slices and pods' states
+// are its own, and no node plays them.
+type clockwork struct {
+	shop
+	backing corev1.Pod
+	config  *v1alpha1.WeederConfig
+}
+
+// newClockwork has a Service that isn't Ready, and a config whose windows last so long.
+func newClockwork(ctx context.Context, watchDuration string) clockwork {
+	GinkgoHelper()
+	c := clockwork{shop: newShop(ctx)}
+	c.deploy(ctx, "etcd", 1, nil)
+	c.backing = c.pods(ctx, "etcd")[0]
+	Expect(h.Client.Create(ctx, &corev1.Service{ObjectMeta: named(c.namespace, "etcd"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}})).To(Succeed())
+	c.turn(ctx, false)
+	c.config = c.weeder("exact", "etcd", "api")
+	c.config.Spec.WatchDuration, c.config.Spec.MaxDeletionsPerWatch = v1alpha1.Duration(watchDuration), ptr.To[int32](1000)
+	c.config.Spec.ServicesAndDependantSelectors["etcd"].PodSelectors[0].MatchLabels = map[string]string{"weed": "true"}
+	create(ctx, c.config)
+	return c
+}
+
+// turn makes the Service Ready or notReady.
+func (c clockwork) turn(ctx context.Context, ready bool) span {
+	GinkgoHelper()
+	return during(func() { c.write(ctx, "etcd", "etcd", ready, c.backing) })
+}
+
+// add makes a pod that depends on the Service, of a workload of its own: replacements would have to wait for the cooldown.
+func (c clockwork) add(ctx context.Context, name string) *corev1.Pod {
+	GinkgoHelper()
+	owner := &corev1.ConfigMap{ObjectMeta: named(c.namespace, name)}
+	Expect(h.Client.Create(ctx, owner)).To(Succeed())
+	return c.bare(ctx, name, func(p *corev1.Pod) {
+		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, corev1.SchemeGroupVersion.WithKind("ConfigMap"))}
+		p.Labels, p.Spec.NodeName = map[string]string{"weed": "true"}, ""
+		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "e2e.example.com/never"}}
+	})
+}
+
+// crash makes a pod crash-loop.
+func (c clockwork) crash(ctx context.Context, pod *corev1.Pod) span {
+	GinkgoHelper()
+	return during(func() {
+		pod.Status.Phase = corev1.PodRunning
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: "main", Image: "example.com/none", RestartCount: 3,
+			State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
+		}}
+		Expect(h.Client.Status().Update(ctx, pod)).To(Succeed())
+	})
+}
+
+// crashUntil makes one new pod after the other crash-loop, a few a second, until a time.
+func (c clockwork) crashUntil(ctx context.Context, end time.Time) map[string]span {
+	GinkgoHelper()
+	crashed := map[string]span{}
+	pace := time.NewTicker(100 * time.Millisecond)
+	defer pace.Stop()
+	for time.Now().Before(end) {
+		name := fmt.Sprintf("api-%d", len(crashed))
+		crashed[name] = c.crash(ctx, c.add(ctx, name))
+		<-pace.C
+	}
+	return crashed
+}
+
+// expectWindow checks that of the pods that crash-looped those in a window were deleted, and no others, by the times in the
+// audit log. Of those that began just when it ended nothing is said: news of them, and of the Service, take their time.
+func (c clockwork) expectWindow(ctx context.Context, opened span, lasts time.Duration, crashed map[string]span) {
+	GinkgoHelper()
+	quiet(ctx)
+	earliest, latest := opened.from.Add(lasts), opened.to.Add(lasts).Add(heard)
+	removed, inside, after := c.removed(), 0, 0
+	for name, began := range crashed {
+		switch {
+		case began.to.Add(heard).Before(earliest):
+			inside++
+			Expect(removed).To(HaveKey(name), "it crash-looped %s before the end", earliest.Sub(began.to))
+		case began.from.After(latest):
+			after++
+			Expect(removed).NotTo(HaveKey(name), "it crash-looped %s after the end", began.from.Sub(latest))
+		}
+	}
+	Expect(inside).To(BeNumerically(">", 0), "none crash-looped before the end")
+	Expect(after).To(BeNumerically(">", 0), "none crash-looped after the end")
+	for _, r := range c.removals() {
+		Expect(r.Received).To(BeTemporally("<", latest), "pod %s: the window was over", r.Pod)
+	}
+}
+
+var _ = Describe("The end of a window", Serial, func() {
+	It("is watchDuration after the recovery: who crash-loops just before is deleted, and just after is not", func(ctx SpecContext) {
+		const lasts = 8 * time.Second
+		c := newClockwork(ctx, "8s")
+		opened := c.turn(ctx, true)
+		Eventually(activeWindows(ctx, c.config)).Should(BeEquivalentTo(1))
+		told := windowOf(ctx, c.config)
+		Expect(told.Time.Time).To(And(BeTemporally(">=", opened.from.Truncate(time.Second)), BeTemporally("<", opened.to.Add(heard))))
+		Expect(told.Until.Sub(told.Time.Time)).To(Equal(lasts))
+
+		Eventually(time.Now).Should(BeTemporally(">", opened.to.Add(lasts-3*time.Second)))
+		c.expectWindow(ctx, opened, lasts, c.crashUntil(ctx, opened.to.Add(lasts+3*time.Second)))
+		Eventually(activeWindows(ctx, c.config)).Should(BeZero())
+	})
+
+	It("is put off by another recovery in it, and by no other news of a Service that is Ready", func(ctx SpecContext) {
+		const lasts = 10 * time.Second
+		c := newClockwork(ctx, "10s")
+		first := c.turn(ctx, true)
+		Eventually(time.Now).Should(BeTemporally(">", first.to.Add(lasts/2)))
+		c.turn(ctx, false)
+		second := c.turn(ctx, true)
+		Eventually(time.Now).Should(BeTemporally(">", first.to.Add(lasts+heard)), "the first window would be over")
+		c.write(ctx, "etcd", "another", true, c.backing)
+		c.expectWindow(ctx, second, lasts, c.crashUntil(ctx, second.to.Add(lasts+3*time.Second)))
+	})
+})
