@@ -3,18 +3,21 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/check"
 	"github.com/resourcestack/autohealer/internal/cli/manifest"
 	"github.com/resourcestack/autohealer/internal/cli/report"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/guard"
 )
 
 type planOptions struct {
@@ -30,9 +33,12 @@ func (a *App) plan() *cobra.Command {
 		Short: "Tell what policies would do to the cluster now",
 		Long: `Tell what policies would do to the cluster now. Of a ConditionSet: how many nodes it matches, which, and what the limits
 hold back. Of a WeederConfig: for which Services a window is or would be open, which pods would be deleted, which not, and
-why; for each other Service the same as if it recovered now.
+why; for each other Service the same as if it recovered now. Of a ProbeConfig, which probes nothing here: what would be
+scaled down in each target, level by level, if only the way from outside failed, and what it would have back; and what a
+stored one of its name scaled down that this one would give back at once.
 
-It reads nodes, their leases, DaemonSets, namespaces, Services, EndpointSlices, pods and policies once, and writes nothing.
+It reads nodes, their leases, DaemonSets, namespaces, Services, EndpointSlices, pods and policies once, of a ProbeConfig also
+the Secrets and scales that it names, and writes nothing.
 Of several policies in -f each is judged as if those before it had been applied. With --facts it asks a file instead of a
 cluster.
 
@@ -76,7 +82,7 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 		return err
 	}
 	if len(forecast.Plans) == 0 {
-		return fmt.Errorf("--filename: there is no ConditionSet or WeederConfig in %s", strings.Join(o.filenames, ", "))
+		return fmt.Errorf("--filename: there is no ConditionSet, WeederConfig or ProbeConfig in %s", strings.Join(o.filenames, ", "))
 	}
 	if err := forecast.Write(a.Out, o.output.value); err != nil {
 		return err
@@ -93,7 +99,7 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 func (a *App) planAll(ctx context.Context, w *world, documents []manifest.Document) ([]report.Plan, error) {
 	var plans []report.Plan
 	for _, d := range documents {
-		if !check.Ours(d) || len(d.Problems) == 0 && !slices.Contains([]any{"ConditionSet", "WeederConfig"}, d.Object["kind"]) {
+		if !check.Ours(d) || len(d.Problems) == 0 && !slices.Contains([]any{"ConditionSet", "WeederConfig", "ProbeConfig"}, d.Object["kind"]) {
 			continue
 		}
 		p, err := a.planOne(ctx, w, d)
@@ -119,6 +125,8 @@ func (a *App) planOne(ctx context.Context, w *world, d manifest.Document) (repor
 		return p, nil
 	case p.Report.Kind == "WeederConfig":
 		return p, a.planWeeder(w, &p)
+	case p.Report.Kind == "ProbeConfig":
+		return p, a.planProbe(ctx, w, &p)
 	}
 	return p, a.planSet(w, &p)
 }
@@ -161,4 +169,30 @@ func (a *App) planWeeder(w *world, p *report.Plan) error {
 		w.facts.ApplyWeederConfig(wc)
 	}
 	return nil
+}
+
+func (a *App) planProbe(ctx context.Context, w *world, p *report.Plan) error {
+	pc := &v1alpha1.ProbeConfig{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(p.Report.Stored, pc); err != nil {
+		return fmt.Errorf("read ProbeConfig: %w", err)
+	}
+	if !w.facts.KnowsProbed() {
+		return fmt.Errorf("ProbeConfig %s/%s: the facts have nothing of what ProbeConfigs name; write them anew with facts export, as a user who may read it", pc.Namespace, pc.Name)
+	}
+	p.Probe = &report.ProbePlan{
+		Config: pc, BreakerOpen: w.facts.ProbeBreakerOpen(), Now: w.facts.ProbedNow(types.NamespacedName{Namespace: pc.Namespace, Name: pc.Name}),
+	}
+	var err error
+	if p.Probe.Preview, err = w.facts.PreviewProbeConfig(ctx, pc, w.checker.Guard().Policy().Limits, a.Clock.Now()); err == nil {
+		p.Probe.Outlook, err = w.facts.OutlookOfProbes(ctx, pc)
+	}
+	if errors.Is(err, guard.ErrNotKnown) {
+		p.Probe.Unknown, err = err.Error(), nil
+	}
+	if p.Report.Allowed {
+		w.facts.ApplyProbeConfig(pc)
+	} else {
+		p.Probe.Outlook.GivesBack = nil // the stored one stays
+	}
+	return err
 }

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/breaker"
@@ -16,15 +18,17 @@ import (
 func (a *App) reset() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   "reset [conditionset/]NAME",
-		Short: "Close a ConditionSet's open breaker, after a look at why it opened",
-		Long: `Close a ConditionSet's open breaker, after a look at why it opened: a breaker opens when so many nodes match at once that the
-reporter, the network or the set is more likely wrong than the nodes are sick. Then the set acts again, within the limits.
+		Use:   "reset [conditionset/]NAME | probeconfig/NAME",
+		Short: "Close a policy's open breaker, after a look at why it opened",
+		Long: `Close a policy's open breaker, after a look at why it opened: that of a ConditionSet opens when so many nodes match at once, and
+that of all ProbeConfigs, which is one, when so many targets fail together, that the reporter, the network or the policy is
+more likely wrong than they are. Then the policies act again, within the limits.
 
 It resets the breaker that is open now: one that opens later stays open. It waits until the manager has followed.
 
 Exit code: 0 no breaker is open any more; 1 the manager did not follow in time; 2 it could not be done.`,
-		Example:           "  kubectl autohealer reset conditionset/kernel-deadlock",
+		Example: `  kubectl autohealer reset conditionset/kernel-deadlock
+  kubectl autohealer reset -n autohealer-system probeconfig/shoots`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeBreakers,
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.runReset(cmd.Context(), args[0], timeout) },
@@ -35,30 +39,25 @@ Exit code: 0 no breaker is open any more; 1 the manager did not follow in time; 
 	return cmd
 }
 
-func (a *App) runReset(ctx context.Context, policy string, timeout time.Duration) error {
-	name := policy
-	if kind, rest, slashed := strings.Cut(policy, "/"); slashed {
-		switch strings.ToLower(kind) {
-		case "conditionset", "conditionsets", "cset":
-			name = rest
-		default:
-			return fmt.Errorf("%q: this resets breakers of ConditionSets; of another kind, the message of its condition BreakerOpen says how", policy)
-		}
+func (a *App) runReset(ctx context.Context, argument string, timeout time.Duration) error {
+	policy, err := a.withBreaker(argument)
+	if err != nil {
+		return err
 	}
 	c, err := a.client()
 	if err != nil {
 		return err
 	}
-	open, err := breaker.Reset(ctx, c, name)
+	open, err := breaker.Reset(ctx, c, policy)
 	switch {
 	case err != nil:
-		return fmt.Errorf("reset the breaker of %s: %w", policy, err)
+		return fmt.Errorf("reset the breaker of %s: %w", argument, err)
 	case open == nil:
-		fmt.Fprintf(a.Out, "The breaker of conditionset/%s is not open.\n", name)
+		fmt.Fprintf(a.Out, "The breaker of %s/%s is not open.\n", resource(policy), policy.GetName())
 		return nil
 	}
-	ago := duration.HumanDuration(max(0, a.Clock.Since(open.Breaker.OpenedAt.Time)))
-	fmt.Fprintf(a.Out, "conditionset.%s/%s: the breaker that opened %s ago is reset. %s\n", v1alpha1.GroupVersion.Group, name, ago, matchingNow(open.Set))
+	ago := duration.HumanDuration(max(0, a.Clock.Since(open.OpenedAt)))
+	fmt.Fprintf(a.Out, "%s.%s/%s: %s that opened %s ago is reset. %s\n", resource(policy), v1alpha1.GroupVersion.Group, policy.GetName(), itsBreaker(policy), ago, concerned(policy))
 	followed, err := open.Followed(ctx, c, timeout)
 	if err != nil {
 		return fmt.Errorf("see whether the manager follows: %w", err)
@@ -70,36 +69,92 @@ func (a *App) runReset(ctx context.Context, policy string, timeout time.Duration
 	return nil
 }
 
-// matchingNow says what the set will act on.
-func matchingNow(set *v1alpha1.ConditionSet) string {
-	n := set.Status.Nodes
-	if n == nil {
-		return ""
+// withBreaker is the policy that an argument names.
+func (a *App) withBreaker(argument string) (client.Object, error) {
+	kind, name, slashed := strings.Cut(argument, "/")
+	if !slashed {
+		kind, name = "conditionset", argument
 	}
-	says := fmt.Sprintf("%d of %d nodes match", n.Matching, n.Selected)
-	if len(set.Status.SampleNodes) > 0 {
-		says += ": " + strings.Join(set.Status.SampleNodes, ", ")
+	switch strings.ToLower(kind) {
+	case "conditionset", "conditionsets", "cset":
+		return &v1alpha1.ConditionSet{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
+	case "probeconfig", "probeconfigs", "pc":
+		namespace, _, err := a.Config.ToRawKubeConfigLoader().Namespace()
+		if err != nil {
+			return nil, fmt.Errorf("find the namespace: %w", err)
+		}
+		return &v1alpha1.ProbeConfig{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}, nil
 	}
-	if int(n.Matching) > len(set.Status.SampleNodes) {
-		says += ", …"
-	}
-	return says + ". They are tainted as the limits allow."
+	return nil, fmt.Errorf("%q: only ConditionSets and ProbeConfigs have breakers", argument)
 }
 
-// completeBreakers completes the names of the sets whose breaker is open.
+// resource is a policy's kind as kubectl names it.
+func resource(policy client.Object) string {
+	if _, ok := policy.(*v1alpha1.ProbeConfig); ok {
+		return "probeconfig"
+	}
+	return "conditionset"
+}
+
+func itsBreaker(policy client.Object) string {
+	if _, ok := policy.(*v1alpha1.ProbeConfig); ok {
+		return "the breaker of all ProbeConfigs"
+	}
+	return "the breaker"
+}
+
+// concerned says what a policy will act on.
+func concerned(policy client.Object) string {
+	switch p := policy.(type) {
+	case *v1alpha1.ConditionSet:
+		if n := p.Status.Nodes; n != nil {
+			return fmt.Sprintf("%d of %d nodes match%s. They are tainted as the limits allow.", n.Matching, n.Selected, some(p.Status.SampleNodes, int(n.Matching)))
+		}
+	case *v1alpha1.ProbeConfig:
+		var failing []string
+		for _, t := range p.Status.WorstTargets {
+			failing = append(failing, t.Namespace)
+		}
+		if n := p.Status.Targets; n != nil {
+			return fmt.Sprintf("%d of its %d targets fail outside%s. What fails is scaled down as the limits allow.", n.ExternalUnhealthy, n.Total, some(failing, int(n.ExternalUnhealthy)))
+		}
+	}
+	return ""
+}
+
+// some names those that are known.
+func some(names []string, of int) string {
+	if len(names) == 0 || of == 0 {
+		return ""
+	}
+	text := ": " + strings.Join(names, ", ")
+	if of > len(names) {
+		text += ", …"
+	}
+	return text
+}
+
+// completeBreakers completes the names of the policies whose breaker is open.
 func (a *App) completeBreakers(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	c, err := a.client()
 	if err != nil || len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var sets v1alpha1.ConditionSetList
-	if c.List(cmd.Context(), &sets) != nil {
+	var configs v1alpha1.ProbeConfigList
+	namespace, _, err := a.Config.ToRawKubeConfigLoader().Namespace()
+	if err != nil || c.List(cmd.Context(), &sets) != nil || c.List(cmd.Context(), &configs, client.InNamespace(namespace)) != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var names []string
 	for i := range sets.Items {
-		if b := sets.Items[i].Status.Breaker; b != nil && !b.Reset {
+		if breaker.Of(&sets.Items[i]) != nil {
 			names = append(names, "conditionset/"+sets.Items[i].Name)
+		}
+	}
+	for i := range configs.Items {
+		if breaker.Of(&configs.Items[i]) != nil {
+			names = append(names, "probeconfig/"+configs.Items[i].Name)
 		}
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp

@@ -20,39 +20,56 @@ const lookAgain = 100 * time.Millisecond
 
 // Open is a breaker that is open, or was until it was reset.
 type Open struct {
-	Set *v1alpha1.ConditionSet
-	// Breaker as it was when it was asked for.
-	Breaker v1alpha1.Breaker
+	// Policy whose breaker it is, as it was read last.
+	Policy client.Object
+	// ID of this opening.
+	ID       string
+	OpenedAt time.Time
 }
 
-// Reset resets the open breaker of a ConditionSet: this opening of it and no later one. It gives nil when none is open.
-func Reset(ctx context.Context, c client.Client, name string) (*Open, error) {
-	set := &v1alpha1.ConditionSet{}
-	if err := c.Get(ctx, types.NamespacedName{Name: name}, set); err != nil {
+// Of gives the open breaker of a ConditionSet or ProbeConfig; nil when none is open.
+func Of(policy client.Object) *Open {
+	switch p := policy.(type) {
+	case *v1alpha1.ConditionSet:
+		if b := p.Status.Breaker; b != nil && !b.Reset {
+			return &Open{Policy: p, ID: b.ID, OpenedAt: b.OpenedAt.Time}
+		}
+	case *v1alpha1.ProbeConfig:
+		c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionBreakerOpen)
+		if p.Status.BreakerID != "" && c != nil {
+			return &Open{Policy: p, ID: p.Status.BreakerID, OpenedAt: c.LastTransitionTime.Time}
+		}
+	}
+	return nil
+}
+
+// Reset resets the open breaker of the policy of this name and kind: this opening of it and no later one. It gives nil when
+// none is open.
+func Reset(ctx context.Context, c client.Client, policy client.Object) (*Open, error) {
+	if err := c.Get(ctx, client.ObjectKeyFromObject(policy), policy); err != nil {
 		return nil, err
 	}
-	b := set.Status.Breaker
-	if b == nil || b.Reset {
+	open := Of(policy)
+	if open == nil {
 		return nil, nil
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": set.UID, "annotations": map[string]string{v1alpha1.AnnotationResetBreaker: b.ID},
+		"uid": policy.GetUID(), "annotations": map[string]string{v1alpha1.AnnotationResetBreaker: open.ID},
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("write the reset: %w", err)
 	}
-	err = c.Patch(ctx, set, client.RawPatch(types.MergePatchType, patch), client.FieldOwner("kubectl-autohealer"))
-	return &Open{Set: set, Breaker: *b}, err
+	return open, c.Patch(ctx, policy, client.RawPatch(types.MergePatchType, patch), client.FieldOwner("kubectl-autohealer"))
 }
 
 // Followed waits until the manager has closed the breaker, at most for so long.
 func (o *Open) Followed(ctx context.Context, c client.Client, within time.Duration) (followed bool, err error) {
 	err = wait.PollUntilContextTimeout(ctx, lookAgain, within, true, func(ctx context.Context) (bool, error) {
-		if err := c.Get(ctx, client.ObjectKeyFromObject(o.Set), o.Set); err != nil {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(o.Policy), o.Policy); err != nil {
 			return false, err
 		}
-		b := o.Set.Status.Breaker
-		followed = (b == nil || b.Reset || b.ID != o.Breaker.ID) && !meta.IsStatusConditionTrue(o.Set.Status.Conditions, v1alpha1.ConditionBreakerOpen)
+		now := Of(o.Policy)
+		followed = now == nil || now.ID != o.ID
 		return followed, nil
 	})
 	if wait.Interrupted(err) && ctx.Err() == nil {

@@ -26,6 +26,8 @@ type Plan struct {
 	BreakerOpens bool
 	// Weeder is set for a WeederConfig that its schema lets through, in place of all but the Report.
 	Weeder *WeederPlan
+	// Probe is the same for a ProbeConfig.
+	Probe *ProbePlan
 }
 
 // Forecast is what several policies would do together.
@@ -62,10 +64,13 @@ func (f Forecast) Acts() bool {
 	return false
 }
 
-// acts is how many nodes the policy would taint now, or how many pods it would delete.
+// acts is how many nodes the policy would taint now, how many pods it would delete, or how many objects it would scale.
 func (f Forecast) acts(p Plan) int {
-	if p.Weeder != nil {
+	switch {
+	case p.Weeder != nil:
 		return p.Weeder.deletions()
+	case p.Probe != nil:
+		return p.Probe.acts()
 	}
 	if p.Set == nil || !p.Report.Allowed || p.Set.Spec.Mode == v1alpha1.Observe || p.BreakerOpens || len(f.PausedBy) > 0 {
 		return 0
@@ -109,14 +114,19 @@ func (f Forecast) writeText(out *strings.Builder, p Plan) {
 	switch {
 	case p.Weeder != nil:
 		lines = p.Weeder.details()
+	case p.Probe != nil:
+		lines = p.Probe.details()
 	case p.Set != nil:
 		lines = f.details(p)
 	}
 	for _, line := range lines {
 		fmt.Fprintf(out, "  %-12s%s\n", line[0], printable(line[1]))
 	}
-	if p.Weeder != nil {
+	switch {
+	case p.Weeder != nil:
 		p.Weeder.writeServices(out)
+	case p.Probe != nil:
+		p.Probe.writeTargets(out)
 	}
 	for _, found := range findings(p.Report) {
 		word := paint(yellow, "warning: ")
@@ -143,6 +153,8 @@ func (f Forecast) outcome(p Plan) string {
 		return "would be refused"
 	case p.Weeder != nil:
 		return p.Weeder.outcome(f.PausedBy)
+	case p.Probe != nil:
+		return p.Probe.outcome(f.PausedBy)
 	case p.Set.Spec.Mode == v1alpha1.Observe:
 		return "observes, and taints nothing"
 	case len(f.PausedBy) > 0:

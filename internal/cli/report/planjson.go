@@ -22,15 +22,16 @@ type jsonPlan struct {
 	Name       string          `json:"name"`
 	Allowed    bool            `json:"allowed"`
 	Violations []jsonViolation `json:"violations"`
-	// Acts is how many nodes it would taint now, or how many pods it would delete.
+	// Acts is how many nodes it would taint now, how many pods it would delete, or how many objects it would scale.
 	Acts         int          `json:"acts"`
 	HeldByLimits int          `json:"heldByLimits"`
 	HeldByCap    int          `json:"heldByCap"`
 	TaintedNow   int          `json:"taintedNow"`
 	BreakerOpens bool         `json:"breakerOpens"`
 	Preview      *jsonPreview `json:"preview"`
-	// Weeder is there for a WeederConfig; Preview is null then.
+	// Weeder is there for a WeederConfig, Probe for a ProbeConfig; Preview is null then.
 	Weeder *jsonWeeder `json:"weeder,omitempty"`
+	Probe  *jsonProbe  `json:"probe,omitempty"`
 }
 
 type jsonPreview struct {
@@ -59,6 +60,9 @@ func (f Forecast) writeJSON(w io.Writer) error {
 		}
 		if p.Weeder != nil {
 			j.Acts, j.Weeder = f.acts(p), p.Weeder.json()
+		}
+		if p.Probe != nil {
+			j.Acts, j.Probe = f.acts(p), p.Probe.json()
 		}
 		out.Plans = append(out.Plans, j)
 	}

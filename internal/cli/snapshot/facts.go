@@ -3,6 +3,7 @@ package snapshot
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,8 +27,10 @@ type Facts struct {
 	sets     map[string]*v1alpha1.ConditionSet
 
 	// yard is nil when the snapshot has no workloads.
-	yard         *weed.Yard
-	configs      map[types.NamespacedName]*v1alpha1.WeederConfig
+	yard    *weed.Yard
+	configs map[types.NamespacedName]*v1alpha1.WeederConfig
+	probers []v1alpha1.ProbeConfig
+
 	ownNamespace string
 }
 
@@ -63,7 +66,7 @@ func newFacts(ctx context.Context, s *Snapshot, g *guard.Guard, ownNamespace str
 	}
 	f := &Facts{
 		snapshot: s, fleet: condition.NewFleet(policy.Limits),
-		at: at, sets: map[string]*v1alpha1.ConditionSet{}, ownNamespace: ownNamespace,
+		at: at, sets: map[string]*v1alpha1.ConditionSet{}, probers: slices.Clone(s.ProbeConfigs), ownNamespace: ownNamespace,
 	}
 	f.yard, f.configs = newYard(s, policy.Limits, ownNamespace)
 	f.fleet.SetPolicy(policy, f.at)
@@ -119,10 +122,8 @@ func (f *Facts) Object(kind, namespace, name string) (map[string]any, error) {
 			stored = wc
 		}
 	case "ProbeConfig":
-		for i := range f.snapshot.ProbeConfigs {
-			if pc := &f.snapshot.ProbeConfigs[i]; pc.Namespace == namespace && pc.Name == name {
-				stored = pc
-			}
+		if pc := f.prober(types.NamespacedName{Namespace: namespace, Name: name}); pc != nil {
+			stored = pc
 		}
 	}
 	if stored == nil {

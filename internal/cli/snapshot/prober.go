@@ -118,11 +118,11 @@ func (c cluster) Autoscalers(_ context.Context, namespace string) ([]survey.Auto
 
 func (c cluster) Configs(_ context.Context, namespace string) ([]v1alpha1.ProbeConfig, error) {
 	if namespace == "" {
-		return c.snapshot.ProbeConfigs, nil
+		return c.probers, nil
 	}
 	var of []v1alpha1.ProbeConfig
-	for i := range c.snapshot.ProbeConfigs {
-		if pc := &c.snapshot.ProbeConfigs[i]; pc.Namespace == namespace {
+	for i := range c.probers {
+		if pc := &c.probers[i]; pc.Namespace == namespace {
 			of = append(of, *pc)
 		}
 	}
@@ -136,10 +136,55 @@ func (f *Facts) KnowsProbed() bool { return f.KnowsWorkloads() && f.snapshot.Pro
 // where the snapshot was read live, and is that of the file otherwise.
 func (f *Facts) PreviewProbeConfig(ctx context.Context, pc *v1alpha1.ProbeConfig, limits limit.Limits, now time.Time) (probe.Preview, error) {
 	preview, err := f.surveyWith(f.snapshot.objects()).Preview(ctx, pc, limits, now)
-	if apierrors.IsForbidden(err) { // to the user, who needn't be allowed to read Secrets
-		err = fmt.Errorf("%w: %w", guard.ErrNotKnown, err)
+	return preview, known(err)
+}
+
+// known: what the user may not read, who needn't be allowed to read Secrets, isn't known.
+func known(err error) error {
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("%w: %w", guard.ErrNotKnown, err)
 	}
-	return preview, err
+	return err
+}
+
+// OutlookOfProbes tells the same step by step.
+func (f *Facts) OutlookOfProbes(ctx context.Context, pc *v1alpha1.ProbeConfig) (probe.Outlook, error) {
+	stored := f.prober(types.NamespacedName{Namespace: pc.Namespace, Name: pc.Name})
+	outlook, err := f.surveyWith(f.snapshot.objects()).Outlook(ctx, pc, stored, f.snapshot.TakenAt.Time)
+	return outlook, known(err)
+}
+
+// prober is the ProbeConfig of this name that is stored, or was applied since; nil when there is none.
+func (f *Facts) prober(key types.NamespacedName) *v1alpha1.ProbeConfig {
+	for i := range f.probers {
+		if pc := &f.probers[i]; pc.Namespace == key.Namespace && pc.Name == key.Name {
+			return pc
+		}
+	}
+	return nil
+}
+
+// ProbedNow is how the targets of the stored ProbeConfig of this name are, by its status; nil when that doesn't tell.
+func (f *Facts) ProbedNow(key types.NamespacedName) *v1alpha1.TargetCounts {
+	if pc := f.prober(key); pc != nil {
+		return pc.Status.Targets
+	}
+	return nil
+}
+
+// ProbeBreakerOpen says whether the breaker of ProbeConfigs is open, which is one for all.
+func (f *Facts) ProbeBreakerOpen() bool {
+	return slices.ContainsFunc(f.probers, func(pc v1alpha1.ProbeConfig) bool { return pc.Status.BreakerID != "" })
+}
+
+// ApplyProbeConfig puts an admitted config in place of the stored one of its name. What is asked next is answered with it in
+// force.
+func (f *Facts) ApplyProbeConfig(pc *v1alpha1.ProbeConfig) {
+	if stored := f.prober(types.NamespacedName{Namespace: pc.Namespace, Name: pc.Name}); stored != nil {
+		stored.Spec = *pc.Spec.DeepCopy()
+		return
+	}
+	f.probers = append(f.probers, *pc.DeepCopy())
 }
 
 func (f *Facts) surveyWith(objects survey.Objects) *survey.Survey {
