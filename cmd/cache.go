@@ -1,6 +1,7 @@
 package main
 
 import (
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -23,6 +24,8 @@ func cacheOptions() cache.Options {
 			&corev1.Service{}:            {Transform: slimService},
 			&corev1.Namespace{}:          {Transform: slimNamespace},
 			&discoveryv1.EndpointSlice{}: {Transform: slimSlice},
+			&appsv1.Deployment{}:         {Transform: slimWorkload},
+			&appsv1.StatefulSet{}:        {Transform: slimWorkload},
 			// Only node leases: the manager may not list others, and there may be many.
 			&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{corev1.NamespaceNodeLease: {}}},
 		},
@@ -57,6 +60,18 @@ func slimNamespace(object any) (any, error) {
 		ns.ObjectMeta = slimMeta(ns.ObjectMeta, true)
 		if annotated {
 			ns.Annotations = map[string]string{v1alpha1.AnnotationHibernated: hibernated}
+		}
+	}
+	return object, nil
+}
+
+// slimWorkload leaves whether people ask to leave it alone.
+func slimWorkload(object any) (any, error) {
+	if w, ok := object.(*metav1.PartialObjectMetadata); ok {
+		until, asked := w.Annotations[v1alpha1.AnnotationHoldUntil]
+		w.ObjectMeta = slimMeta(w.ObjectMeta, false)
+		if asked {
+			w.Annotations = map[string]string{v1alpha1.AnnotationHoldUntil: until}
 		}
 	}
 	return object, nil

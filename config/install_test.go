@@ -134,6 +134,8 @@ func testRights(t *testing.T, c kubernetes.Interface) {
 		{true, "watch", "discovery.k8s.io", "endpointslices", "", ""},
 		{false, "patch", "discovery.k8s.io", "endpointslices", "a", "default"},
 		{true, "watch", "apps", "daemonsets", "", ""},
+		{true, "watch", "apps", "deployments", "", ""},
+		{true, "watch", "apps", "statefulsets", "", ""},
 		{false, "get", "apps", "daemonsets", "a", "default"},
 		{false, "patch", "apps", "daemonsets", "a", "default"},
 		{true, "watch", "coordination.k8s.io", "leases", "", "kube-node-lease"},

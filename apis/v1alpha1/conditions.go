@@ -66,6 +66,12 @@ const (
 const (
 	// AnnotationOwnedTaints on a Node records which of its taints Autohealer set, for which set and since when.
 	AnnotationOwnedTaints = "autohealer.resourcestack.com/owned-taints"
+	// AnnotationHoldUntil on a Node, on a pod or its Deployment, StatefulSet or DaemonSet, or on a ProbeConfig's dependent keeps
+	// Autohealer from doing anything new to it until that time (RFC 3339), at most seven days ahead. Undo goes on. A value that
+	// is no time holds until it is corrected.
+	AnnotationHoldUntil = "autohealer.resourcestack.com/hold-until"
+	// AnnotationHoldReason beside it says why, for people.
+	AnnotationHoldReason = "autohealer.resourcestack.com/hold-reason"
 	// AnnotationExceptedRules on a policy lists, by commas, the rules that a GuardrailException lifts for it. The generated
 	// ValidatingAdmissionPolicies, which can't see exceptions, leave these to the webhook; it lifts nothing by itself.
 	AnnotationExceptedRules = "autohealer.resourcestack.com/excepted-rules"

@@ -7,8 +7,10 @@ import (
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/keymutex"
@@ -77,6 +79,9 @@ func (o *Observer) Start(ctx context.Context) error {
 		{&discoveryv1.EndpointSlice{}, kube.Handlers(o.slice, o.sliceGone, o.historyLost)},
 		{&corev1.Service{}, kube.Handlers(o.service, o.serviceGone, o.historyLost)},
 		{&corev1.Namespace{}, kube.Handlers(o.namespace, o.namespaceGone, o.historyLost)},
+		{about("Deployment"), holds[*metav1.PartialObjectMetadata](o, "Deployment")},
+		{about("StatefulSet"), holds[*metav1.PartialObjectMetadata](o, "StatefulSet")},
+		{&appsv1.DaemonSet{}, holds[*appsv1.DaemonSet](o, "DaemonSet")}, // others read more of them
 		{&v1alpha1.WeederConfig{}, kube.Handlers(o.config, o.configGone, o.historyLost)},
 	}
 	var synced []toolscache.InformerSynced

@@ -136,6 +136,15 @@ var notOwn = []testCase{
 		w.write(w.admin, "node-0", "", "example.com/theirs:NoSchedule")
 		w.write(w.manager, "node-0", owned(set, 1, "example.com/broken:NoSchedule"), "example.com/broken:NoSchedule")
 	}},
+	{name: "a taint on a node that people ask to leave alone", broken: []Invariant{OwnOnly}, text: "set example.com/broken:NoSchedule on a node that people ask to leave alone", do: func(w *world) {
+		set := w.set("s", "example.com/broken", "")
+		w.hold("node-0", time.Now().Add(time.Hour).Format(time.RFC3339))
+		w.write(w.manager, "node-0", owned(set, 1, "example.com/broken:NoSchedule"), "example.com/broken:NoSchedule")
+		w.hold("node-1", "2026-11-21T03:00:00Z") // over for long
+		w.write(w.manager, "node-1", owned(set, 1, "example.com/broken:NoSchedule"), "example.com/broken:NoSchedule")
+		w.hold("node-0", "")
+		w.hold("node-1", "")
+	}},
 	{name: "a taint that someone changed to another effect", broken: []Invariant{OwnOnly}, text: "example.com/broken:PreferNoSchedule, which the record didn't own", do: func(w *world) {
 		set := w.set("s", "example.com/broken", "")
 		w.write(w.manager, "node-0", owned(set, 1, "example.com/broken:NoSchedule"), "example.com/broken:NoSchedule")

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -91,6 +92,9 @@ func rank(effect corev1.TaintEffect) int {
 	return slices.Index([]corev1.TaintEffect{"", "PreferNoSchedule", "NoSchedule", "NoExecute"}, effect)
 }
 
+// holdKey is the annotation by which people ask to leave an object alone.
+const holdKey = "autohealer.resourcestack.com/hold-until"
+
 // node is what one revision of a node says.
 type node struct {
 	uid    types.UID
@@ -103,6 +107,8 @@ type node struct {
 	record         record
 	recordText     string
 	recordErr      error
+	held           bool
+	heldUntil      time.Time // zero when that can't be read
 	// members are the conditions: status and transition.
 	members map[corev1.NodeConditionType]string
 	// rest is all that Autohealer has no business with.
@@ -154,6 +160,10 @@ func parseNode(object []byte) (*node, error) {
 	}
 	if n.recordText != "" {
 		n.recordErr = json.Unmarshal([]byte(n.recordText), &n.record)
+	}
+	if until, held := o.Annotations[holdKey]; held {
+		n.held = true
+		n.heldUntil, _ = time.Parse(time.RFC3339, until)
 	}
 	delete(o.Annotations, recordKey)
 	if len(o.Annotations) == 0 {

@@ -86,6 +86,7 @@ func (s *nodes) ours(w *World, c Change, before, after *node) Finding {
 		what := fmt.Sprintf("taint %s:%s for %s", claim.Key, claim.Effect, claim.Name)
 		act := fmt.Sprintf("%s/%d/%s/%s:%s", claim.Set, claim.Generation, after.uid, claim.Key, claim.Effect)
 		if harms(claim, before, after) {
+			f.Broken = append(f.Broken, before.leftAlone(claim, c)...)
 			f.Acts = append(f.Acts, Act{Policy: claim.Set, Generation: claim.Generation, What: what})
 		}
 		if !s.acted.use(act, s.reasonsFor(w, claim, after.uid), stamp{c.Version, c.At}) {
@@ -93,6 +94,14 @@ func (s *nodes) ours(w *World, c Change, before, after *node) Finding {
 		}
 	}
 	return f
+}
+
+// leftAlone: nothing new comes to a node that people ask to leave alone.
+func (n *node) leftAlone(claim claim, c Change) []Broken {
+	if !n.held || !n.heldUntil.IsZero() && !c.At.Before(n.heldUntil) {
+		return nil
+	}
+	return []Broken{{OwnOnly, fmt.Sprintf("the manager set %s:%s on a node that people ask to leave alone", claim.Key, claim.Effect)}}
 }
 
 func broken(invariant Invariant, format string, args ...any) Finding {

@@ -144,6 +144,19 @@ func (w *world) write(by kubernetes.Interface, node, record string, taints ...st
 	}
 }
 
+// hold annotates a node as people do; "" takes the annotation off.
+func (w *world) hold(node, until string) {
+	w.Helper()
+	value := "null"
+	if until != "" {
+		value = quoted(until)
+	}
+	patch := `{"metadata":{"annotations":{"autohealer.resourcestack.com/hold-until":` + value + `}}}`
+	if _, err := w.admin.CoreV1().Nodes().Patch(w.Context(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		w.Fatal(err)
+	}
+}
+
 // clean makes the world as it was, by the admin's hand.
 func (w *world) clean() {
 	w.Helper()

@@ -28,8 +28,9 @@ func (o operation) MarshalJSON() ([]byte, error) {
 }
 
 // taintPatch replaces a node's taints and the ownership record in one write that fails when either is no longer what was
-// read: spec.taints is an atomic list, in which any other kind of patch loses what others wrote meanwhile.
-func taintPatch(node *condition.Node, taints []corev1.Taint, owned condition.Ownership) ([]byte, error) {
+// read: spec.taints is an atomic list, in which any other kind of patch loses what others wrote meanwhile. A harmful one fails
+// too when the node's hold isn't what was read.
+func taintPatch(node *condition.Node, taints []corev1.Taint, owned condition.Ownership, harmful bool) ([]byte, error) {
 	before := any(node.Taints)
 	if len(node.Taints) == 0 {
 		before = nil // the field is absent then, and `test []` would fail
@@ -42,11 +43,28 @@ func taintPatch(node *condition.Node, taints []corev1.Taint, owned condition.Own
 		{"test", "/spec/taints", before},
 		{"add", "/spec/taints", taints},
 	}
+	if harmful && node.Annotated {
+		ops = append(ops, holdOperation(node))
+	}
 	return json.Marshal(append(ops, recordOperations(node, owned.String())...))
 }
 
+// holdOperation fails when people asked meanwhile to leave the node alone. Where there are no annotations at all, the record's
+// operations make sure of that.
+func holdOperation(node *condition.Node) operation {
+	o := operation{Op: "test", Path: annotationPath(v1alpha1.AnnotationHoldUntil)}
+	if node.Hold != nil {
+		o.Value = node.Hold.Text
+	}
+	return o
+}
+
+func annotationPath(name string) string {
+	return "/metadata/annotations/" + strings.ReplaceAll(name, "/", "~1")
+}
+
 func recordOperations(node *condition.Node, after string) []operation {
-	path := "/metadata/annotations/" + strings.ReplaceAll(v1alpha1.AnnotationOwnedTaints, "/", "~1")
+	path := annotationPath(v1alpha1.AnnotationOwnedTaints)
 	before, had := node.Record()
 	switch {
 	case !node.Annotated && after == "":

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 )
 
@@ -78,6 +79,7 @@ func describe(about *metav1.PartialObjectMetadata) probe.Object {
 	o := probe.Object{
 		UID: about.UID, ResourceVersion: about.ResourceVersion, Generation: about.Generation,
 		Deleting: about.DeletionTimestamp != nil, Ignore: about.Annotations[v1alpha1.AnnotationIgnoreScaling] == "true",
+		Hold: hold.Of(about.Annotations),
 	}
 	record, err := probe.ParseRecord(about.Annotations[v1alpha1.AnnotationOriginalReplicas])
 	if o.Record = record; err != nil {

@@ -46,7 +46,7 @@ func (t *Taints) Apply(ctx context.Context, plan condition.Plan, admitted []Admi
 			return "", err
 		}
 	}
-	patch, err := taintPatch(plan.Node, plan.Taints, plan.Owned)
+	patch, err := taintPatch(plan.Node, plan.Taints, plan.Owned, plan.Harmful())
 	if err != nil {
 		return "", fmt.Errorf("build the patch of node %s: %w", plan.Node.Name, err)
 	}

@@ -184,6 +184,39 @@ func TestAWriteFromAnOldReadChangesNothing(t *testing.T) {
 	}
 }
 
+func TestNoTaintIsSetOnANodeThatIsHeldMeanwhileAndUndoGoesOn(t *testing.T) {
+	_, admitted := set(t)
+	for name, annotations := range map[string]map[string]string{"with annotations": {"a": "b"}, "without": nil} {
+		t.Run(name, func(t *testing.T) {
+			known := create(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "held-", Annotations: annotations}})
+			hold := func(until string) {
+				held := read(t, known.Name)
+				metav1.SetMetaDataAnnotation(&held.ObjectMeta, "autohealer.resourcestack.com/hold-until", until)
+				if err := api.Update(t.Context(), held); err != nil {
+					t.Fatal(err)
+				}
+			}
+			hold("2126-11-21T03:00:00Z")
+			writer := &Taints{Client: api, Current: current{}}
+			taints := condition.Plan{Node: known, Taints: []corev1.Taint{taint(key, corev1.TaintEffectNoSchedule)}, Owned: owning(), Steps: []condition.Step{taintStep()}}
+			if _, err := writer.Apply(t.Context(), taints, []Admitted{admitted}); !errors.Is(err, ErrStale) {
+				t.Fatalf("want ErrStale, got %v", err)
+			}
+			hold("2006-11-21T03:00:00Z") // over
+			taints.Node = condition.NewNode(read(t, known.Name), nil, time.Now())
+			if _, err := writer.Apply(t.Context(), taints, []Admitted{admitted}); err != nil {
+				t.Fatalf("after the hold: %v", err)
+			}
+			undo := condition.Plan{Node: condition.NewNode(read(t, known.Name), nil, time.Now()),
+				Steps: []condition.Step{{Verb: condition.Untaint, Set: "set-uid", SetName: "kernel", Key: key, From: corev1.TaintEffectNoSchedule}}}
+			hold("2126-11-21T03:00:00Z")
+			if _, err := writer.Apply(t.Context(), undo, nil); err != nil {
+				t.Fatalf("undo: %v", err)
+			}
+		})
+	}
+}
+
 func TestANodeReplacedUnderTheSameNameIsLeftAlone(t *testing.T) {
 	_, admitted := set(t)
 	known := create(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "twin-"}})

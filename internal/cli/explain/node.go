@@ -21,6 +21,9 @@ func Node(v snapshot.NodeView) string {
 	if v.Plan.Node != nil && v.Plan.Node.RecordBroken {
 		t.line(1, "The record of what Autohealer did here can't be read, so nothing is done and nothing undone: repair or remove the annotation autohealer.resourcestack.com/owned-taints.")
 	}
+	if h := v.Plan.Node.Hold; h.Holds(v.At.Now, v.At.Server) {
+		t.line(1, "Left alone: %s. What was done is undone all the same.", h.Says(v.At.Now))
+	}
 	for _, s := range v.Sights {
 		t.set(v, s)
 	}

@@ -22,6 +22,8 @@ type Overview struct {
 	PausedBy        []string `json:"pausedBy,omitempty"`
 	Limits          []Limit  `json:"limits"`
 	Policies        []Policy `json:"policies"`
+	// Held are the nodes that people ask to leave alone.
+	Held []Held `json:"held,omitempty"`
 	// Missing says what couldn't be read, and so isn't shown.
 	Missing []string `json:"missing,omitempty"`
 }
@@ -50,6 +52,18 @@ type Limit struct {
 	Allowed int    `json:"allowed"`
 	// Of is how many there are, where the limit is a share; 0 where it isn't.
 	Of int `json:"of,omitempty"`
+}
+
+// Held is an object that people ask to leave alone for now.
+type Held struct {
+	// Object such as node/worker-7.
+	Object string `json:"object"`
+	// HoldUntil is its annotation as it was written.
+	HoldUntil string `json:"holdUntil"`
+	// Reason that was given, "" when none was.
+	Reason string `json:"reason,omitempty"`
+	// Fault says what is wrong with the annotation, "" when nothing is.
+	Fault string `json:"fault,omitempty"`
 }
 
 // Policy is a row.
@@ -88,7 +102,8 @@ func (p Policy) Well() bool {
 
 // Well says that nobody needs to look.
 func (o *Overview) Well() bool {
-	return o.Manager.Leads && len(o.FrozenBy) == 0 && len(o.Missing) == 0 && !slices.ContainsFunc(o.Policies, func(p Policy) bool { return !p.Well() })
+	return o.Manager.Leads && len(o.FrozenBy) == 0 && len(o.Missing) == 0 && !slices.ContainsFunc(o.Policies, func(p Policy) bool { return !p.Well() }) &&
+		!slices.ContainsFunc(o.Held, func(h Held) bool { return h.Fault != "" })
 }
 
 // Differs says whether more than the manager's sign of life is another than before.

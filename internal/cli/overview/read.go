@@ -22,6 +22,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
+	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
@@ -174,6 +175,7 @@ func (r Reader) nodes(ctx context.Context, o *Overview, limits limit.Limits) err
 	}
 	for i := range nodes.Items {
 		fleet.ObserveNode(&nodes.Items[i], at)
+		o.addHeld(&nodes.Items[i], at.Now)
 	}
 	tainted, evicting, of := fleet.TaintedNodes()
 	o.Limits = append(o.Limits,
@@ -199,4 +201,11 @@ func (r Reader) deletions(ctx context.Context, o *Overview, limits limit.Limits)
 	most := limits.MaxPodDeletionsPerMinute
 	o.Limits = append(o.Limits, Limit{Name: "maxPodDeletionsPerMinute", Value: fmt.Sprint(most), Used: used, Allowed: most})
 	return nil
+}
+
+// addHeld adds a node that people ask to leave alone.
+func (o *Overview) addHeld(node *corev1.Node, now time.Time) {
+	if h := hold.Of(node.Annotations); h.Holds(now, time.Time{}) {
+		o.Held = append(o.Held, Held{Object: "node/" + node.Name, HoldUntil: h.Text, Reason: node.Annotations[v1alpha1.AnnotationHoldReason], Fault: h.Fault(now)})
+	}
 }

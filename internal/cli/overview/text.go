@@ -55,6 +55,12 @@ func (o *Overview) head(out *strings.Builder, opts TextOptions) {
 			line(plain, l.text())
 		}
 	}
+	for _, h := range o.Held[:min(len(o.Held), heldShown)] {
+		line(yellow, h.text())
+	}
+	if more := len(o.Held) - heldShown; more > 0 {
+		line(yellow, fmt.Sprintf("Left alone: %d more", more))
+	}
 	for _, missing := range o.Missing {
 		line(yellow, "Not shown: "+missing)
 	}
@@ -103,6 +109,20 @@ func (l Limit) text() string {
 		return fmt.Sprintf("%s: %d of %d used", l.Name, l.Used, l.Allowed)
 	}
 	return fmt.Sprintf("%s: %d of %d used (%s of %d)", l.Name, l.Used, l.Allowed, l.Value, l.Of)
+}
+
+// heldShown is for a screen; -o json has all.
+const heldShown = 5
+
+func (h Held) text() string {
+	text := fmt.Sprintf("Left alone: %s until %s", h.Object, h.HoldUntil)
+	if h.Reason != "" {
+		text += " (" + h.Reason + ")"
+	}
+	if h.Fault != "" {
+		text += ": " + h.Fault
+	}
+	return text
 }
 
 func (p Policy) heading() string {

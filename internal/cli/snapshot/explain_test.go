@@ -70,10 +70,14 @@ func (a *acting) drawSet(i int) v1alpha1.ConditionSet {
 }
 
 func (a *acting) drawNode(name string) {
+	t := a.t
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: name, UID: types.UID(name), ResourceVersion: "1", Annotations: map[string]string{},
 		CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour)), Labels: map[string]string{corev1.LabelTopologyZone: name},
 	}}
+	if until := rapid.SampledFrom([]string{"", "", "", "", "2026-11-21T12:10:00Z", "2026-11-21T11:00:00Z", "soon"}).Draw(t, "hold"); until != "" {
+		node.Annotations[v1alpha1.AnnotationHoldUntil] = until
+	}
 	for _, c := range []corev1.NodeConditionType{"KernelDeadlock", "KubeletUnhealthy", corev1.NodeReady} {
 		node.Status.Conditions = append(node.Status.Conditions, a.drawCondition(c))
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -139,6 +140,13 @@ func (l Live) readWorkloads(ctx context.Context, c client.Client) (*Workloads, e
 	}
 	if err := list(ctx, l, c, "endpointslices", &discoveryv1.EndpointSliceList{}, "", w.addSlice); err != nil {
 		return nil, err
+	}
+	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet"} {
+		workloads := &metav1.PartialObjectMetadataList{}
+		workloads.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind(kind + "List"))
+		if err := list(ctx, l, c, strings.ToLower(kind)+"s", workloads, "", w.addHeld(kind)); err != nil {
+			return nil, err
+		}
 	}
 	return w, list(ctx, l, c, "pods", &corev1.PodList{}, "", w.addPod)
 }

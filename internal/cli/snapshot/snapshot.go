@@ -125,8 +125,10 @@ func (s *Snapshot) addNode(node *corev1.Node) {
 		Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: node.Labels,
 		CreationTimestamp: node.CreationTimestamp, DeletionTimestamp: node.DeletionTimestamp,
 	}}
-	if record, ok := node.Annotations[v1alpha1.AnnotationOwnedTaints]; ok {
-		trimmed.Annotations = map[string]string{v1alpha1.AnnotationOwnedTaints: record}
+	for _, ours := range []string{v1alpha1.AnnotationOwnedTaints, v1alpha1.AnnotationHoldUntil} {
+		if text, ok := node.Annotations[ours]; ok {
+			metav1.SetMetaDataAnnotation(&trimmed.ObjectMeta, ours, text)
+		}
 	}
 	trimmed.Spec.Taints = node.Spec.Taints
 	for _, c := range node.Status.Conditions {

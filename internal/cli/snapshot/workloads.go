@@ -6,6 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 	"github.com/resourcestack/autohealer/internal/kube/survey"
 )
@@ -16,6 +18,16 @@ type Workloads struct {
 	Services       []Service       `json:"services"`
 	EndpointSlices []EndpointSlice `json:"endpointSlices"`
 	Pods           []Pod           `json:"pods"`
+	// Held are the Deployments, StatefulSets and DaemonSets whose annotation asks to leave their pods alone.
+	Held []Held `json:"held,omitempty"`
+}
+
+// Held is a workload with its annotation hold-until.
+type Held struct {
+	Namespace string `json:"namespace"`
+	Kind      string `json:"kind"`
+	Name      string `json:"name"`
+	HoldUntil string `json:"holdUntil"`
 }
 
 // Namespace with the labels by which configs choose it.
@@ -59,6 +71,8 @@ type Pod struct {
 	Controller  *Controller       `json:"controller,omitempty"`
 	Mirror      bool              `json:"mirror,omitempty"`
 	Terminating bool              `json:"terminating,omitempty"`
+	// HoldUntil is its annotation of that name.
+	HoldUntil *string `json:"holdUntil,omitempty"`
 	// ReadySince is set for a pod that is Ready.
 	ReadySince *metav1.Time `json:"readySince,omitempty"`
 	// CrashLoop and InitCrashLoop are the first containers of each sort that crash-loop.
@@ -115,11 +129,27 @@ func (w *Workloads) addPod(pod *corev1.Pod) {
 	if read.Controller.Kind != "" {
 		p.Controller = (*Controller)(&read.Controller)
 	}
+	if read.Hold != nil {
+		p.HoldUntil = &read.Hold.Text
+	}
 	if read.Ready {
 		since := metav1.NewTime(read.ReadySince)
 		p.ReadySince = &since
 	}
 	w.Pods = append(w.Pods, p)
+}
+
+// addHeld adds a workload of a kind, if it asks to be left alone.
+func (w *Workloads) addHeld(kind string) func(*metav1.PartialObjectMetadata) {
+	return func(m *metav1.PartialObjectMetadata) {
+		if until, asked := m.Annotations[v1alpha1.AnnotationHoldUntil]; asked {
+			w.Held = append(w.Held, Held{Namespace: m.Namespace, Kind: kind, Name: m.Name, HoldUntil: until})
+		}
+	}
+}
+
+func holdOf(until string) *hold.Hold {
+	return hold.Of(map[string]string{v1alpha1.AnnotationHoldUntil: until})
 }
 
 func loopOf(c weed.CrashLoop) *CrashLoop {
@@ -135,6 +165,9 @@ func (p *Pod) read() *weed.Pod {
 	}
 	if p.Controller != nil {
 		pod.Controller = weed.Controller(*p.Controller)
+	}
+	if p.HoldUntil != nil {
+		pod.Hold = holdOf(*p.HoldUntil)
 	}
 	if p.ReadySince != nil {
 		pod.Ready, pod.ReadySince = true, p.ReadySince.Time
@@ -167,6 +200,9 @@ func (w *Workloads) feed(y *weed.Yard, at weed.Moment) {
 	}
 	for _, svc := range w.Services {
 		y.ObserveService(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: svc.Namespace, Name: svc.Name}, Spec: svc.Spec})
+	}
+	for _, h := range w.Held {
+		y.ObserveHold(weed.Workload{Namespace: h.Namespace, Kind: h.Kind, Name: h.Name}, holdOf(h.HoldUntil), at)
 	}
 	for i := range w.Pods {
 		y.ObservePod(w.Pods[i].read(), at)

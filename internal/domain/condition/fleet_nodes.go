@@ -2,6 +2,7 @@ package condition
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -64,6 +65,7 @@ func (f *Fleet) observe(node *corev1.Node, at Moment, live bool) (changed bool, 
 	}
 	n := &nodeState{Node: NewNode(node, was.Node, at.Now), inFlight: was.inFlight, print: was.print, slot: was.slot, sets: was.sets, undone: was.undone}
 	f.lastHeard = n.slot
+	n.noteUndone(was.Owned, n.Owned, at.Now)
 	landed := n.land(live)
 	if !landed && n.sameButSightings(was.Node) {
 		f.nodes[n.Name] = n
@@ -73,6 +75,15 @@ func (f *Fleet) observe(node *corev1.Node, at Moment, live bool) (changed bool, 
 		wake = f.queues.heads()
 	}
 	return true, wake
+}
+
+// noteUndone remembers when claims went from the record, by whomever: what comes after is another act.
+func (n *nodeState) noteUndone(was, is Ownership, now time.Time) {
+	for _, t := range was.Taints {
+		if !slices.ContainsFunc(is.Taints, func(k OwnedTaint) bool { return k.Set == t.Set && k.Key == t.Key }) {
+			n.undone[claimed{t.Set, t.Key}] = now
+		}
+	}
 }
 
 // land says whether the node shows the write in flight, or, read live, that it isn't there to come.

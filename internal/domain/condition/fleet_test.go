@@ -198,6 +198,7 @@ func TestWhatElseChangesANodesPlan(t *testing.T) {
 		"a taint":                           tainted("foreign", "NoSchedule"),
 		"the record":                        recorded(`{"history":[]}`),
 		"its deletion":                      deleting,
+		"a hold":                            heldUntil(later),
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := manage(t, calm("5", "5"), workers(10, kubeletSick, recorded("{}")), newSet(t, "a", noSchedule))

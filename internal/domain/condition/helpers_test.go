@@ -82,8 +82,10 @@ func deleting(n *corev1.Node) {
 	n.DeletionTimestamp = &now
 }
 
-func recorded(annotation string) nodeOption {
-	return func(n *corev1.Node) { n.Annotations[recordAnnotation] = annotation }
+func recorded(annotation string) nodeOption { return annotated(recordAnnotation, annotation) }
+
+func annotated(key, value string) nodeOption {
+	return func(n *corev1.Node) { n.Annotations[key] = value }
 }
 
 // owning gives the node a taint of ours: the taint and its record, set since then by the set of that name.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/hold"
 )
 
 // Moment is when something is judged.
@@ -36,6 +37,8 @@ type Node struct {
 	Owned           Ownership
 	// RecordBroken: the ownership annotation can't be read, so nothing on the node is known to be ours.
 	RecordBroken bool
+	// Hold keeps everything new from the node; nil for none.
+	Hold *hold.Hold
 	// Annotated: the node has annotations, ours or others'.
 	Annotated bool
 	record    string
@@ -66,8 +69,8 @@ func NewNode(node *corev1.Node, before *Node, now time.Time) *Node {
 		Labels: node.Labels, Zone: node.Labels[corev1.LabelTopologyZone], ControlPlane: isControlPlane(node.Labels),
 		Deleting:  node.DeletionTimestamp != nil,
 		Taints:    node.Spec.Taints,
-		Annotated: len(node.Annotations) > 0,
-		Readings:  make(map[string]Reading, len(node.Status.Conditions)), FirstSeen: now,
+		Annotated: len(node.Annotations) > 0, Hold: hold.Of(node.Annotations),
+		Readings: make(map[string]Reading, len(node.Status.Conditions)), FirstSeen: now,
 	}
 	n.record, n.recorded = node.Annotations[v1alpha1.AnnotationOwnedTaints]
 	if before != nil {
@@ -156,7 +159,7 @@ func fresh(r Reading, staleAfter time.Duration, at Moment) bool {
 // sameButSightings says whether nothing but heartbeats differs from before.
 func (n *Node) sameButSightings(before *Node) bool {
 	return before != nil && n.UID == before.UID && n.Deleting == before.Deleting && n.Annotated == before.Annotated && n.record == before.record && n.recorded == before.recorded &&
-		maps.Equal(n.Labels, before.Labels) && equality.Semantic.DeepEqual(n.Taints, before.Taints) &&
+		n.Hold.Same(before.Hold) && maps.Equal(n.Labels, before.Labels) && equality.Semantic.DeepEqual(n.Taints, before.Taints) &&
 		maps.EqualFunc(n.Readings, before.Readings, func(a, b Reading) bool {
 			return a.Status == b.Status && a.Transition.Equal(b.Transition)
 		})

@@ -16,9 +16,11 @@ func (p *planner) permitted(c Claimant, want corev1.TaintEffect, m Match, curren
 	if p.Node.Deleting {
 		return current
 	}
-	if g := p.standingGate(c); g.Closed() {
-		p.hold(c, g, m)
-		return current
+	for _, g := range []Gate{p.holdGate(), p.standingGate(c)} {
+		if g.Closed() {
+			p.hold(c, g, m)
+			return current
+		}
 	}
 	if g := p.capGate(c, want, first, m); g.Closed() {
 		p.hold(c, g, m)
@@ -103,6 +105,14 @@ var leastEffect = map[Cap]int{
 	CapPlane:    rank[corev1.TaintEffectPreferNoSchedule],
 	CapTainted:  rank[corev1.TaintEffectNoSchedule],
 	CapEvicting: rank[corev1.TaintEffectNoExecute],
+}
+
+// holdGate is closed while people ask to leave the node alone. It comes first: a node that may not be tainted asks no limit.
+func (p *planner) holdGate() Gate {
+	if h := p.Node.Hold; h.Holds(p.At.Now, p.At.Server) {
+		return Gate{Reason: HeldByAnnotation, Message: h.Says(p.At.Now), At: h.LookAgain(p.At.Now, p.At.Server)}
+	}
+	return Gate{}
 }
 
 func (p *planner) standingGate(c Claimant) Gate {

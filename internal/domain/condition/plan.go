@@ -56,6 +56,7 @@ const (
 	HeldByRecord      Reason = "RecordUnreadable"
 	HeldByRemoval     Reason = "TaintKeepsBeingRemoved"
 	HeldByDoubt       Reason = "LiveReadFailed"
+	HeldByAnnotation  Reason = "HoldUntil"
 )
 
 // Verb is what a step does to the node's taint.

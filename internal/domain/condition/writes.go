@@ -38,11 +38,7 @@ func (f *Fleet) Decide(name string, at Moment, evidence *Evidence) (plan Plan, n
 	if len(plan.Steps) == 0 {
 		return plan, Nothing
 	}
-	for _, t := range n.Owned.Taints {
-		if !slices.ContainsFunc(plan.Owned.Taints, func(k OwnedTaint) bool { return k.Set == t.Set && k.Key == t.Key }) {
-			n.undone[claimed{t.Set, t.Key}] = at.Now
-		}
-	}
+	n.noteUndone(n.Owned, plan.Owned, at.Now)
 	n.inFlight = &inFlight{owned: plan.Owned, taints: plan.Taints, since: at.Now}
 	f.recount(n)
 	f.noteRecord(n, false)

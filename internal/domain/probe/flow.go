@@ -201,8 +201,16 @@ func (in *Scaling) act(i int, step Step) Act {
 	return a
 }
 
-// down says what an object needs to be scaled down.
+// down says what an object needs to be scaled down, if people don't ask to leave it alone.
 func (in *Scaling) down(i int) standing {
+	s := in.downUnheld(i)
+	if h := in.Objects[i].Hold; (s.step == Take || s.step == Lower) && h.Holds(in.Now, time.Time{}) {
+		return alone(HeldByAnnotation, "%s", h.Says(in.Now))
+	}
+	return s
+}
+
+func (in *Scaling) downUnheld(i int) standing {
 	o := &in.Objects[i]
 	if o.Missing && o.Unread == "" {
 		if in.Config.Dependents[i].Optional {

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 )
 
@@ -18,6 +19,10 @@ func record(change func(*probe.Record)) *probe.Record {
 		change(r)
 	}
 	return r
+}
+
+func until(d time.Duration) *hold.Hold {
+	return hold.Of(map[string]string{"autohealer.resourcestack.com/hold-until": start.Add(d).Format(time.RFC3339)})
 }
 
 // told is a plan in words.
@@ -63,15 +68,20 @@ func TestWhatAnObjectNeeds(t *testing.T) {
 		"someone scaled it up as much": {probe.Object{Generation: 7, Replicas: 3, Current: 3, Record: record(nil)}, "Deployment/kcm ScaledByOthers, done", "release Deployment/kcm", "release Deployment/kcm", "release Deployment/kcm"},
 		"a record of an earlier protection": {probe.Object{Generation: 9, Replicas: 2, Current: 2, Record: record(func(r *probe.Record) { r.Since = metav1.NewTime(start.Add(-time.Hour)) })},
 			"take Deployment/kcm 2", "release Deployment/kcm", "release Deployment/kcm", "release Deployment/kcm"},
-		"a config that was deleted and restored": {probe.Object{Generation: 6, Record: record(func(r *probe.Record) { r.Owner = "uid-0" })}, "done", "raise Deployment/kcm 3", "raise Deployment/kcm 3", "release Deployment/kcm"},
-		"another config's":                       {probe.Object{Generation: 6, Record: another}, "Deployment/kcm OwnedByAnother, done", "Deployment/kcm OwnedByAnother, done", "Deployment/kcm OwnedByAnother, done", "Deployment/kcm OwnedByAnother, done"},
-		"a record that can't be read":            {probe.Object{Generation: 6, RecordError: "x"}, "Deployment/kcm RecordUnreadable, done", "Deployment/kcm RecordUnreadable, done", "Deployment/kcm RecordUnreadable, done", "Deployment/kcm RecordUnreadable, done"},
-		"asks to be ignored":                     {probe.Object{Generation: 5, Replicas: 3, Current: 3, Ignore: true}, "Deployment/kcm AskedToIgnore, done", "done", "done", "done"},
-		"asks to be ignored since":               {probe.Object{Generation: 6, Ignore: true, Record: record(nil)}, "Deployment/kcm AskedToIgnore, done", "Deployment/kcm AskedToIgnore, done", "release Deployment/kcm, Deployment/kcm AskedToIgnore", "release Deployment/kcm, Deployment/kcm AskedToIgnore"},
-		"is being deleted":                       {probe.Object{Generation: 5, Replicas: 3, Deleting: true}, "done", "done", "done", "done"},
-		"is missing":                             {probe.Object{Missing: true}, "Deployment/kcm DependentMissing, done", "done", "done", "done"},
-		"can't be scaled":                        {probe.Object{Generation: 5, Unscalable: true}, "Deployment/kcm NotScalable, done", "Deployment/kcm NotScalable, done", "Deployment/kcm NotScalable, done", "Deployment/kcm NotScalable, done"},
-		"can't be read":                          {probe.Object{Unread: "timeout"}, "Deployment/kcm NotRead", "Deployment/kcm NotRead", "Deployment/kcm NotRead", "Deployment/kcm NotRead"},
+		"a config that was deleted and restored":   {probe.Object{Generation: 6, Record: record(func(r *probe.Record) { r.Owner = "uid-0" })}, "done", "raise Deployment/kcm 3", "raise Deployment/kcm 3", "release Deployment/kcm"},
+		"another config's":                         {probe.Object{Generation: 6, Record: another}, "Deployment/kcm OwnedByAnother, done", "Deployment/kcm OwnedByAnother, done", "Deployment/kcm OwnedByAnother, done", "Deployment/kcm OwnedByAnother, done"},
+		"a record that can't be read":              {probe.Object{Generation: 6, RecordError: "x"}, "Deployment/kcm RecordUnreadable, done", "Deployment/kcm RecordUnreadable, done", "Deployment/kcm RecordUnreadable, done", "Deployment/kcm RecordUnreadable, done"},
+		"asks to be ignored":                       {probe.Object{Generation: 5, Replicas: 3, Current: 3, Ignore: true}, "Deployment/kcm AskedToIgnore, done", "done", "done", "done"},
+		"asks to be ignored since":                 {probe.Object{Generation: 6, Ignore: true, Record: record(nil)}, "Deployment/kcm AskedToIgnore, done", "Deployment/kcm AskedToIgnore, done", "release Deployment/kcm, Deployment/kcm AskedToIgnore", "release Deployment/kcm, Deployment/kcm AskedToIgnore"},
+		"is held":                                  {probe.Object{Generation: 5, Replicas: 3, Current: 3, Hold: until(time.Hour)}, "Deployment/kcm HoldUntil, done", "done", "done", "done"},
+		"was held":                                 {probe.Object{Generation: 5, Replicas: 3, Current: 3, Hold: until(0)}, "take Deployment/kcm 3", "done", "done", "done"},
+		"is held by garbage":                       {probe.Object{Generation: 5, Replicas: 3, Current: 3, Hold: &hold.Hold{Text: "soon"}}, "Deployment/kcm HoldUntil, done", "done", "done", "done"},
+		"is held since, and down":                  {probe.Object{Generation: 6, Record: record(nil), Hold: until(time.Hour)}, "done", "raise Deployment/kcm 3", "raise Deployment/kcm 3", "release Deployment/kcm"},
+		"we died after the record, and it is held": {probe.Object{Generation: 5, Replicas: 3, Current: 3, Record: record(nil), Hold: until(time.Hour)}, "Deployment/kcm HoldUntil, done", "release Deployment/kcm", "release Deployment/kcm", "release Deployment/kcm"},
+		"is being deleted":                         {probe.Object{Generation: 5, Replicas: 3, Deleting: true}, "done", "done", "done", "done"},
+		"is missing":                               {probe.Object{Missing: true}, "Deployment/kcm DependentMissing, done", "done", "done", "done"},
+		"can't be scaled":                          {probe.Object{Generation: 5, Unscalable: true}, "Deployment/kcm NotScalable, done", "Deployment/kcm NotScalable, done", "Deployment/kcm NotScalable, done", "Deployment/kcm NotScalable, done"},
+		"can't be read":                            {probe.Object{Unread: "timeout"}, "Deployment/kcm NotRead", "Deployment/kcm NotRead", "Deployment/kcm NotRead", "Deployment/kcm NotRead"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := probe.Scaling{Config: single(t, ""), Objects: []probe.Object{tt.object}, Tick: start, Episode: start, Now: start}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/internal/domain/hold"
 )
 
 // Object is a dependent as it was read from the API server, not from a cache: what is written depends on it.
@@ -16,7 +18,9 @@ type Object struct {
 	Denied bool
 	// Deleting: it is being deleted. Ignore: it is annotated to be left alone.
 	Deleting, Ignore bool
-	UID              types.UID
+	// Hold keeps its replicas from being taken; nil for none.
+	Hold *hold.Hold
+	UID  types.UID
 	// ResourceVersion of all that follows: what is written must find the object in this state.
 	ResourceVersion string
 	Generation      int64
@@ -55,6 +59,7 @@ const (
 	DependentMissing Reason = "DependentMissing"
 	NotScalable      Reason = "NotScalable"
 	AskedToIgnore    Reason = "AskedToIgnore"
+	HeldByAnnotation Reason = "HoldUntil"
 	ScaledByOthers   Reason = "ScaledByOthers"
 	OwnedByAnother   Reason = "OwnedByAnother"
 	RecordUnreadable Reason = "RecordUnreadable"

@@ -84,6 +84,12 @@ func labelled(key, value string) podOption {
 	return func(p *corev1.Pod) { p.Labels[key] = value }
 }
 
+func heldUntil(until string) podOption {
+	return func(p *corev1.Pod) {
+		p.Annotations = map[string]string{"autohealer.resourcestack.com/hold-until": until}
+	}
+}
+
 func in(namespace string) podOption {
 	return func(p *corev1.Pod) { p.Namespace = namespace }
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/internal/domain/hold"
 )
 
 // Moment is when something is judged.
@@ -48,6 +50,7 @@ const (
 	HeldByMirror     Reason = "MirrorPod"
 	HeldByBacking    Reason = "PodOfTheService"
 	HeldByAutohealer Reason = "PodOfAutohealer"
+	HeldByAnnotation Reason = "HoldUntil"
 	HeldByStart      Reason = "Starting"
 	HeldByRules      Reason = "NotAdmitted"
 	HeldByRights     Reason = "Forbidden"
@@ -129,7 +132,9 @@ type Input struct {
 	Openings []Opening
 	// Autohealers: the pod is one of Autohealer's own.
 	Autohealers bool
-	Past        Past
+	// OwnerHold is the hold on the pod's workload; nil for none.
+	OwnerHold *hold.Hold
+	Past      Past
 	// FreeAt is when the cluster-wide limit has a place for the pod; zero when it has now. Limit is its value.
 	FreeAt time.Time
 	Limit  int
@@ -170,7 +175,7 @@ func PlanPod(in Input) Plan {
 
 // hold is the first thing that stands before the deletion; without a reason nothing does.
 func (in *Input) hold(o Opening) Hold {
-	for _, ask := range []func(Opening) Hold{in.excluded, in.standing, in.distrusted, in.budgeted, in.repeated, in.limited} {
+	for _, ask := range []func(Opening) Hold{in.excluded, in.held, in.standing, in.distrusted, in.budgeted, in.repeated, in.limited} {
 		if h := ask(o); h.Reason != "" {
 			return h
 		}
@@ -188,6 +193,19 @@ func (in *Input) excluded(o Opening) Hold {
 		return Hold{Reason: HeldByBacking, Message: fmt.Sprintf("it is one of Service %s's own pods", o.Window.Service)}
 	case in.Autohealers:
 		return Hold{Reason: HeldByAutohealer, Message: "it is one of Autohealer's own pods"}
+	}
+	return Hold{}
+}
+
+// held: people ask to leave the pod, or its workload, alone.
+func (in *Input) held(Opening) Hold {
+	for _, h := range []struct {
+		*hold.Hold
+		of string
+	}{{in.Pod.Hold, "the pod"}, {in.OwnerHold, in.Pod.Workload().String()}} {
+		if h.Holds(in.At.Now, in.At.Server) {
+			return Hold{Reason: HeldByAnnotation, Message: "on " + h.of + " " + h.Says(in.At.Now), At: h.LookAgain(in.At.Now, in.At.Server)}
+		}
 	}
 	return Hold{}
 }

@@ -53,6 +53,9 @@ func TestWhatIsNeverDeleted(t *testing.T) {
 		"the clock stepped":                      {pod: newPod("api-1", backOff), stepped: true, want: "ClockStepped"},
 		"what is known may be old":               {pod: newPod("api-1", backOff), doubt: "the watch of EndpointSlices is silent", want: "FactsInDoubt"},
 		"a DaemonSet's pod, which is no mirror":  {pod: newPod("api-1", backOff, owned("DaemonSet", "api")), want: "delete"},
+		"a pod that is held":                     {pod: newPod("api-1", backOff, heldUntil("2026-11-03T14:00:00Z")), want: "HoldUntil"},
+		"a pod that was held":                    {pod: newPod("api-1", backOff, heldUntil("2026-11-03T12:00:00Z")), want: "delete"},
+		"a pod held by garbage":                  {pod: newPod("api-1", backOff, heldUntil("soon")), want: "HoldUntil"},
 		"Autohealer's name in another namespace": {pod: newPod("api-1", backOff, labelled("app.kubernetes.io/name", "autohealer")), want: "delete"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/internal/domain/hold"
 )
 
 // Pod is what the planner reads of a pod. It shares its labels with the object it was made from and must not be changed.
@@ -26,6 +28,8 @@ type Pod struct {
 	// Ready since ReadySince, by the kubelet's clock.
 	Ready      bool
 	ReadySince time.Time
+	// Hold keeps the pod from being deleted; nil for none.
+	Hold *hold.Hold
 	// Main and Init are the first containers of each sort that crash-loop.
 	Main, Init CrashLoop
 }
@@ -47,7 +51,7 @@ func ReadPod(pod *corev1.Pod) *Pod {
 	p := &Pod{
 		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
 		Created: pod.CreationTimestamp.Time, Labels: pod.Labels, Terminating: pod.DeletionTimestamp != nil,
-		Main: mainLoop(pod), Init: initLoop(pod),
+		Hold: hold.Of(pod.Annotations), Main: mainLoop(pod), Init: initLoop(pod),
 	}
 	_, p.Mirror = pod.Annotations[corev1.MirrorPodAnnotationKey]
 	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
+	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
@@ -36,6 +37,8 @@ type Yard struct {
 	// sliceOf is the Service of each EndpointSlice.
 	sliceOf    map[types.NamespacedName]types.NamespacedName
 	namespaces map[string]labels.Set
+	// asked are the holds that workloads ask for.
+	asked map[Workload]*hold.Hold
 
 	configs map[types.UID]*configState
 	// naming are the configs that name a Service, by its name.
@@ -92,6 +95,7 @@ func NewYard(limits limit.Limits, ownNamespace string) *Yard {
 		limits: limits, ownNamespace: ownNamespace,
 		pods: map[string]map[string]*podState{}, crashing: map[string]map[string]*podState{}, gone: map[types.UID]*sent{},
 		services: map[types.NamespacedName]*service{}, sliceOf: map[types.NamespacedName]types.NamespacedName{}, namespaces: map[string]labels.Set{},
+		asked:   map[Workload]*hold.Hold{},
 		configs: map[types.UID]*configState{}, naming: map[string]map[types.UID]*configState{},
 		windows: map[string]map[watchKey]*window{}, unproven: map[watchKey]time.Time{},
 		ledger: ledger{byWorkload: map[Workload][]*Record{}}, queue: newQueue(), dirty: map[types.UID]types.NamespacedName{},
