@@ -29,6 +29,6 @@ func newSurvey(ctx context.Context, mgr ctrl.Manager, o options, facts *kube.Fac
 			Reader: mgr.GetAPIReader(), Scales: mgr.GetClient().SubResource("scale"), Kinds: kinds,
 			Policy: kubeconfig.Policy{AllowLoopback: o.probeLoopback},
 		},
-		Rights: rights, OwnNamespace: o.namespace,
+		Rights: rights, OwnNamespace: o.namespace, Pace: survey.NewPace(),
 	}, nil
 }

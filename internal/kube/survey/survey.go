@@ -6,11 +6,13 @@ package survey
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,7 +30,17 @@ const (
 	mostTargets = 50
 	// atOnce is how many targets are looked at at once.
 	atOnce = 8
+	// asksPerSecond and asksAtOnce are what previews may ask of the API server, all of them together: nobody proves to a
+	// webhook who asks, so their number is no bound. A review of the widest fan-out asks some 500 times.
+	asksPerSecond = 200
+	asksAtOnce    = 1000
 )
+
+// errBusy means that others' reviews came first.
+var errBusy = errors.New("too many ProbeConfigs are being reviewed at once; try again in a moment")
+
+// NewPace is what holds back the previews of reviews.
+func NewPace() *rate.Limiter { return rate.NewLimiter(asksPerSecond, asksAtOnce) }
 
 // Objects are read one by one. Each error means that it isn't known.
 type Objects interface {
@@ -76,6 +88,8 @@ type Survey struct {
 	// Rights says whether a tenant's account may get a Secret; one that it may not is not read. Nil: the Objects are read
 	// with the rights of who asks.
 	Rights authorizer.UnconditionalAuthorizer
+	// Pace bounds what all previews together ask of the API server. Nil: nothing does.
+	Pace *rate.Limiter
 	// OwnNamespace is Autohealer's.
 	OwnNamespace string
 }
@@ -173,6 +187,9 @@ func (s *Survey) target(ctx context.Context, c *probe.Config, namespace string) 
 
 func (s *Survey) kubeconfig(ctx context.Context, c *probe.Config, namespace, secret string) (probe.KubeconfigFacts, error) {
 	if s.Rights != nil && c.Namespace != s.OwnNamespace {
+		if err := s.wait(ctx); err != nil {
+			return probe.KubeconfigFacts{}, err
+		}
 		decision, _, err := s.Rights.Authorize(ctx, authorizer.AttributesRecord{
 			User: serviceaccount.UserInfo(c.Namespace, c.Account, ""), Verb: "get", APIVersion: "v1",
 			Resource: "secrets", Namespace: namespace, Name: secret, ResourceRequest: true,
@@ -184,6 +201,9 @@ func (s *Survey) kubeconfig(ctx context.Context, c *probe.Config, namespace, sec
 			return probe.KubeconfigFacts{}, nil
 		}
 	}
+	if err := s.wait(ctx); err != nil {
+		return probe.KubeconfigFacts{}, err
+	}
 	facts, err := s.Objects.Kubeconfig(ctx, namespace, secret)
 	if err != nil || facts.Server == "" {
 		return facts, err
@@ -193,6 +213,9 @@ func (s *Survey) kubeconfig(ctx context.Context, c *probe.Config, namespace, sec
 }
 
 func (s *Survey) dependent(ctx context.Context, namespace string, ref probe.Ref, t probe.TargetFacts) (probe.DependentFacts, error) {
+	if err := s.wait(ctx); err != nil {
+		return probe.DependentFacts{}, err
+	}
 	d, err := s.Objects.Dependent(ctx, namespace, ref)
 	facts := probe.DependentFacts{Missing: d.Missing, Unscalable: d.Unscalable, Replicas: d.Replicas}
 	if err != nil || d.Pods == "" {
@@ -208,6 +231,14 @@ func (s *Survey) dependent(ctx context.Context, namespace string, ref probe.Ref,
 		}
 	}
 	return facts, nil
+}
+
+// wait for one more request. Where its turn would come after the review's deadline, it says so at once.
+func (s *Survey) wait(ctx context.Context) error {
+	if s.Pace == nil || s.Pace.Wait(ctx) == nil {
+		return nil
+	}
+	return errBusy
 }
 
 // others gives the ProbeConfigs that name an object of a namespace; the planner leaves out the one that is asked about.

@@ -7,7 +7,9 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -298,6 +300,45 @@ func TestAFanOutIsLookedAtInPart(t *testing.T) {
 	if got.Targets != 300 || got.WouldScaleDown != 50 || len(w.read) != 150 {
 		t.Errorf("%d targets, %d would be scaled down, read %d objects", got.Targets, got.WouldScaleDown, len(w.read))
 	}
+}
+
+// TestReviewsTogetherAskNoMoreThanTheirPace: whoever reaches the webhook can send reviews, also such as no API server ever would.
+func TestReviewsTogetherAskNoMoreThanTheirPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown()
+		w.namespaces = map[string]labels.Set{}
+		for i := range 50 {
+			w.namespaces[fmt.Sprintf("shoot-%02d", i)] = labels.Set{"shoot": "true"}
+		}
+		s := &Survey{Cluster: w, Objects: w, Rights: &may{decision: authorizer.DecisionAllow}, OwnNamespace: "autohealer-system", Pace: NewPace()}
+		review := func(pc *v1alpha1.ProbeConfig) error {
+			ctx, cancel := context.WithTimeout(t.Context(), 4500*time.Millisecond)
+			defer cancel()
+			_, err := s.Preview(ctx, pc, limit.Builtin(), time.Time{})
+			return err
+		}
+		began := time.Now()
+		const reviews = 200
+		var refused atomic.Int32
+		var asking sync.WaitGroup
+		for range reviews {
+			asking.Go(func() {
+				if err := review(everywhere(probeConfig("autohealer-system", "all", "kcm"), "shoot")); errors.Is(err, errBusy) {
+					refused.Add(1)
+				} else if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		asking.Wait()
+		if most := 1000 + 200*5; len(w.read) > most || len(w.read) < 1000 || refused.Load() == 0 || time.Since(began) > 4500*time.Millisecond {
+			t.Errorf("read %d objects, want up to %d; %d of %d reviews were refused, in %s", len(w.read), most, refused.Load(), reviews, time.Since(began))
+		}
+		time.Sleep(time.Second)
+		if err := review(probeConfig("shop", "a", "kcm")); err != nil {
+			t.Errorf("a second later: %v", err)
+		}
+	})
 }
 
 func TestWhatCantBeReadIsNotKnown(t *testing.T) {
