@@ -6,13 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	clocktesting "k8s.io/utils/clock/testing"
-
-	"github.com/resourcestack/autohealer/internal/domain/condition"
-	"github.com/resourcestack/autohealer/internal/guard"
 )
 
 // FuzzHandler: whatever is posted, the answer is an AdmissionReview, nothing panics, and nothing is admitted that isn't a
@@ -33,7 +28,7 @@ func FuzzHandler(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	judged := []string{"ConditionSet", "Guardrail", "GuardrailException", "ProbeConfig", "WeederConfig"}
-	h := newWebhook(f, facts{preview: condition.Preview{Limit: 1, UnionLimit: 1}})
+	h := New(knowing(f))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var asked admissionv1.AdmissionReview
 		answer := answered(t, h, string(body))
@@ -46,14 +41,7 @@ func FuzzHandler(f *testing.F) {
 // FuzzReview: whatever an object of ours looks like, its review is answered, twice in the same way, and a refusal says why.
 // The seeds are the examples of every rule, in each of its verdicts.
 func FuzzReview(f *testing.F) {
-	known := facts{preview: condition.Preview{Limit: 1, UnionLimit: 1}}
-	g, err := guard.New(guard.Options{
-		Facts: known, Planners: map[string]guard.Planner{"ConditionSet": guard.PlannerOf(known.PreviewConditionSet)},
-		Clock: clocktesting.NewFakePassiveClock(time.Date(2026, 3, 1, 13, 0, 0, 0, time.UTC)),
-	})
-	if err != nil {
-		f.Fatal(err)
-	}
+	g := knowing(f)
 	kinds, h := g.Kinds(), New(g)
 	for i, kind := range kinds {
 		for _, rule := range g.Rules(kind) {

@@ -141,6 +141,9 @@ func (r *Result) refuseTwins() {
 	for _, o := range r.Objects {
 		metadata, _ := o.Content["metadata"].(map[string]any)
 		name := fmt.Sprint(o.Content["kind"], " ", metadata["name"])
+		if namespace, there := metadata["namespace"]; there {
+			name = fmt.Sprint(o.Content["kind"], " ", namespace, "/", metadata["name"])
+		}
 		twin, ok := first[name]
 		if !ok {
 			first[name] = o

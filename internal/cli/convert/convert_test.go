@@ -104,19 +104,23 @@ func FuzzConvert(f *testing.F) {
 		"apiVersion: v1\nkind: ConfigMap\ndata:\n  a: |\n    " + strings.ReplaceAll(set(), "\n", "\n    "),
 		`{"type": "ConditionSets", "conditionSets": [{"type": "A", "effect": "NoExecute", "taintKey": "a/b", "conditions": [{"conditionType": "A", "conditionStatus": "FALSE"}]}]}`,
 	} {
-		f.Add(false, text)
+		f.Add(byte(0), text)
 	}
 	for _, text := range []string{
 		watchdog, inConfigMap(watchdog), "servicesAndDependantSelectors: []", "servicesAndDependantSelectors: {a: {podSelectors: 1}, b: null}\nwatchDuration: [1]",
 		"servicesAndDependantSelectors: {etcd: {podSelectors: [{matchLabels: {a: b}}], also: 1}}\nwatchDuration: 0\nother: {}\n---\nservicesAndDependantSelectors: {etcd: {}}",
 	} {
-		f.Add(true, text)
+		f.Add(byte(2), text)
 	}
-	f.Fuzz(func(t *testing.T, weeder bool, text string) {
-		kind := "ConditionSet"
-		if weeder {
-			kind = "WeederConfig"
-		}
+	for _, text := range []string{
+		prober, oldProber, inConfigMap(prober), "dependentResourceInfos: [1]", "name: A b\nnamespace: 1\n" + prober, "kubeConfigSecretName: again\n" + prober,
+		"internalKubeConfigSecretName: a\nexternalKubeConfigSecretName: b\nprobeTimeout: 1\ndependentResourceInfos: [{ref: {}, shouldExist: 1, scaleUp: [], scaleDown: {replicas: x, also: 1}}]",
+	} {
+		f.Add(byte(1), text)
+	}
+	kinds := Kinds()
+	f.Fuzz(func(t *testing.T, which byte, text string) {
+		kind := kinds[int(which)%len(kinds)]
 		r := Convert([]manifest.File{{Name: "f", Text: []byte(text)}}, kind)
 		for _, n := range r.Notes {
 			if n.Line < 1 || n.Message == "" {
@@ -140,7 +144,7 @@ func FuzzConvert(f *testing.F) {
 				t.Errorf("what was written reads otherwise: %s", diff)
 			}
 			for _, v := range checker.Document(t.Context(), again[0], nil).Violations {
-				if strings.Contains(v.Field, ".podSelectors[") { // selectors are handed on as they are, and the schema's word on them
+				if strings.Contains(v.Field, ".podSelectors[") || strings.Contains(v.Field, ".ref") { // handed on as they are, and the schema's word on them
 					continue
 				}
 				if v.Rule == check.RuleUnknownField || v.Rule == check.RuleDuplicateKey || v.Rule == check.RuleUndecodable || v.Rule == check.RuleKind || strings.HasPrefix(v.Field, "metadata") {

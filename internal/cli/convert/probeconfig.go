@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
@@ -37,14 +39,37 @@ func convertProbeConfig(p *place) {
 	object := p.document.Object
 	known := slices.Concat(proberFields, sortedKeys(asAny(proberRenamed)), sortedKeys(asAny(leaseFields)), []string{dependents, "name", "namespace"})
 	p.warnOfOthers("", object, known...)
-	spec, leases := map[string]any{}, map[string]any{}
+	spec, ok := p.proberSpec(object)
+	name, named := p.named("name", "prober", validation.IsDNS1123Subdomain)
+	namespace, placed := p.named("namespace", ownNamespace, validation.IsDNS1123Label)
+	if !ok || !named || !placed {
+		return
+	}
+	p.object("", map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "ProbeConfig",
+		"metadata": map[string]any{"name": name, "namespace": namespace}, "spec": spec,
+	})
+	if object["namespace"] == nil {
+		p.warn("", "the prober probed every shoot with rights of its own; this config is for Autohealer's own namespace %s. Either write a "+
+			"namespaceSelector that selects the namespaces it is about, or move it to its namespace and name there a serviceAccountName that "+
+			"may get the two Secrets and update the scale of the dependents", ownNamespace)
+	}
+}
+
+// proberSpec carries fields over, under their new names.
+func (p *place) proberSpec(object map[string]any) (spec map[string]any, ok bool) {
+	spec, leases, ok := map[string]any{}, map[string]any{}, true
 	for _, field := range proberFields {
 		if value, there := object[field]; there {
 			spec[field] = value
 		}
 	}
 	for _, old := range sortedKeys(asAny(proberRenamed)) {
-		if value, there := object[old]; there {
+		value, there := object[old]
+		if _, twice := spec[proberRenamed[old]]; there && twice {
+			p.fail(old, "%s says it already; keep one of them", proberRenamed[old])
+			ok = false
+		} else if there {
 			spec[proberRenamed[old]] = value
 		}
 	}
@@ -56,22 +81,29 @@ func convertProbeConfig(p *place) {
 	if len(leases) > 0 {
 		spec["nodeLeases"] = leases
 	}
-	ok := p.twoSecrets(spec)
+	ok = p.twoSecrets(spec) && ok
 	p.fitTimeout(spec)
 	infos, listed := p.convertDependents(object[dependents])
-	if !ok || !listed {
-		return
-	}
 	spec[dependents] = infos
-	p.object("", map[string]any{
-		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "ProbeConfig",
-		"metadata": map[string]any{"name": textOr(object["name"], "prober"), "namespace": textOr(object["namespace"], ownNamespace)}, "spec": spec,
-	})
-	if object["namespace"] == nil {
-		p.warn("", "the prober probed every shoot with rights of its own; this config is for Autohealer's own namespace %s. Either write a "+
-			"namespaceSelector that selects the namespaces it is about, or move it to its namespace and name there a serviceAccountName that "+
-			"may get the two Secrets and update the scale of the dependents", ownNamespace)
+	return spec, ok && listed
+}
+
+// named reads a name, which the API server must take, too.
+func (p *place) named(field, fallback string, problems func(string) []string) (name string, ok bool) {
+	value := p.document.Object[field]
+	if value == nil || value == "" {
+		return fallback, true
 	}
+	name, isText := value.(string)
+	if !isText {
+		p.fail(field, "must be a string")
+		return "", false
+	}
+	if wrong := problems(name); len(wrong) > 0 {
+		p.fail(field, "%s", wrong[0])
+		return "", false
+	}
+	return name, true
 }
 
 // twoSecrets asks for both kubeconfigs. Later versions of the prober have but one, and look at leases by it.

@@ -27,6 +27,23 @@ dependentResourceInfos:
   scaleDown: {level: 1}
 `
 
+// oldProber has those of other versions.
+const oldProber = `
+name: main
+namespace: shoot
+kubeConfigSecretName: internal
+externalKubeConfigSecretName: external
+apiServerProbeFailureBackoffDuration: 40s
+kcmNodeMonitorGraceDuration: 40s
+nodeLeaseFailureFraction: 0.6
+probeTimeout: 30s
+dependentResourceInfos:
+- ref: {kind: Deployment, name: cluster-autoscaler, apiVersion: apps/v1}
+  shouldExist: false
+  scaleUp: {level: 0, replicas: 1}
+  scaleDown: {level: 1, replicas: 0}
+`
+
 func spec(t *testing.T, r Result) (got map[string]any) {
 	t.Helper()
 	text, err := yaml.Marshal(r.Objects[0].Content["spec"])
@@ -58,21 +75,7 @@ func TestTheProbersConfigurationIsASpecAsItIs(t *testing.T) {
 }
 
 func TestWhatOtherVersionsOfTheProberSay(t *testing.T) {
-	r := Convert([]manifest.File{{Name: "f", Text: []byte(`
-name: main
-namespace: shoot
-kubeConfigSecretName: internal
-externalKubeConfigSecretName: external
-apiServerProbeFailureBackoffDuration: 40s
-kcmNodeMonitorGraceDuration: 40s
-nodeLeaseFailureFraction: 0.6
-probeTimeout: 30s
-dependentResourceInfos:
-- ref: {kind: Deployment, name: cluster-autoscaler, apiVersion: apps/v1}
-  shouldExist: false
-  scaleUp: {level: 0, replicas: 1}
-  scaleDown: {level: 1, replicas: 0}
-`)}}, "ProbeConfig")
+	r := Convert([]manifest.File{{Name: "f", Text: []byte(oldProber)}}, "ProbeConfig")
 	if r.Failed() || len(r.Objects) != 1 {
 		t.Fatalf("notes %+v", r.Notes)
 	}
@@ -103,10 +106,13 @@ dependentResourceInfos:
 func TestWhatIsNoProbersConfiguration(t *testing.T) {
 	const secrets = "internalKubeConfigSecretName: a\nexternalKubeConfigSecretName: b\n"
 	for name, c := range map[string]struct{ text, note string }{
-		"one kubeconfig":    {"kubeConfigSecretName: a\ndependentResourceInfos: [{ref: {}, scaleUp: {level: 0}, scaleDown: {level: 0}}]\n", "externalKubeConfigSecretName is missing"},
-		"no dependents":     {secrets + "dependentResourceInfos: []\n", "must be a list with at least one object"},
-		"dependents no map": {secrets + "dependentResourceInfos: [a]\n", "must be a map with ref, scaleUp and scaleDown"},
-		"a field twice":     {secrets + "probeInterval: 1s\nprobeInterval: 2s\ndependentResourceInfos: []\n", "is on line 3 already"},
+		"one kubeconfig":          {"kubeConfigSecretName: a\ndependentResourceInfos: [{ref: {}, scaleUp: {level: 0}, scaleDown: {level: 0}}]\n", "externalKubeConfigSecretName is missing"},
+		"one Secret by two names": {secrets + "kubeConfigSecretName: c\ndependentResourceInfos: [{ref: {}, scaleUp: {level: 0}, scaleDown: {level: 0}}]\n", "internalKubeConfigSecretName says it already"},
+		"a name that none is":     {secrets + "name: A b\ndependentResourceInfos: [{ref: {}, scaleUp: {level: 0}, scaleDown: {level: 0}}]\n", "a lowercase RFC 1123 subdomain must"},
+		"no text for a namespace": {secrets + "namespace: 1\ndependentResourceInfos: [{ref: {}, scaleUp: {level: 0}, scaleDown: {level: 0}}]\n", "must be a string"},
+		"no dependents":           {secrets + "dependentResourceInfos: []\n", "must be a list with at least one object"},
+		"dependents no map":       {secrets + "dependentResourceInfos: [a]\n", "must be a map with ref, scaleUp and scaleDown"},
+		"a field twice":           {secrets + "probeInterval: 1s\nprobeInterval: 2s\ndependentResourceInfos: []\n", "is on line 3 already"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := Convert([]manifest.File{{Name: "f", Text: []byte(c.text)}}, "ProbeConfig")
