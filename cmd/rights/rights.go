@@ -3,8 +3,10 @@ package rights
 
 import (
 	"fmt"
+	"net/http"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
@@ -24,7 +26,8 @@ const (
 // only, since a review waits for it.
 func NewAuthorizer(config *rest.Config) (authorizer.Authorizer, error) {
 	config = rest.CopyConfig(config)
-	config.Timeout = answerTakes
+	config.Timeout, config.ContentType, config.AcceptContentTypes = answerTakes, runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return undecided{next} })
 	client, err := authorizationv1.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make the client of the authorizer: %w", err)

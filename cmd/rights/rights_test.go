@@ -17,7 +17,7 @@ import (
 )
 
 // server is a real API server's, with an admin's rights.
-func server(t *testing.T) *rest.Config {
+func server(t *testing.T, change ...func(*envtest.APIServer)) *rest.Config {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts an API server")
@@ -30,6 +30,9 @@ func server(t *testing.T) *rest.Config {
 		t.Fatalf("no API server in %s: run `make controlplane`", assets)
 	}
 	env := &envtest.Environment{BinaryAssetsDirectory: assets}
+	for _, c := range change {
+		c(env.ControlPlane.GetAPIServer())
+	}
 	config, err := env.Start()
 	if err != nil {
 		t.Fatal(err)
@@ -70,6 +73,27 @@ func TestARightThatIsTakenAwayIsGoneInSeconds(t *testing.T) {
 	g.Eventually(may, "20s").Should(Equal(authorizer.DecisionAllow), "a refusal is believed for seconds only, too")
 	g.Expect(roles.RoleBindings("default").Delete(ctx, "weeder", metav1.DeleteOptions{})).To(Succeed())
 	g.Eventually(may, "13s", 100*time.Millisecond).Should(Equal(authorizer.DecisionNoOpinion))
+}
+
+// What one authorizer doesn't allow and another couldn't be asked about isn't refused.
+func TestAnAuthorizerThatFailsHasNotSaidNo(t *testing.T) {
+	g := NewWithT(t)
+	file := filepath.Join(t.TempDir(), "authorizer.yaml")
+	g.Expect(os.WriteFile(file, []byte("{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}], "+
+		"clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}], users: [{name: u, user: {}}]}"), 0o600)).To(Succeed())
+	config := server(t, func(a *envtest.APIServer) {
+		a.Configure().Set("authorization-mode", "RBAC", "Webhook").Set("authorization-webhook-config-file", file)
+	})
+	asking, err := NewAuthorizer(config)
+	g.Expect(err).NotTo(HaveOccurred())
+	decision, _, err := asking.Authorize(t.Context(), deletion)
+	g.Expect(err).To(MatchError(And(ContainSubstring("the API server can't tell: "), ContainSubstring("connection refused"))))
+	g.Expect(decision).NotTo(Equal(authorizer.DecisionAllow))
+	admin := deletion
+	admin.User = &user.DefaultInfo{Name: "root", Groups: []string{user.SystemPrivilegedGroup}}
+	decision, _, err = asking.Authorize(t.Context(), admin)
+	g.Expect(err).NotTo(HaveOccurred(), "the other authorizer allows it")
+	g.Expect(decision).To(Equal(authorizer.DecisionAllow))
 }
 
 // An API server that doesn't want to answer, or can't, hasn't said no.
