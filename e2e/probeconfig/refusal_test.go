@@ -121,7 +121,6 @@ var _ = Describe("a ProbeConfig is judged by what it names", func() {
 			}))
 		}
 		pc := s.prober("stored", dependent("kcm", 0, 0))
-		pc.Spec.Mode = v1alpha1.Observe
 		pc.APIVersion, pc.Kind = v1alpha1.GroupVersion.String(), "ProbeConfig"
 		const violated = "probeconfig/same-server: both kubeconfigs lead to the same server: "
 		Expect(refusal(ctx, pc)).To(MatchError(ContainSubstring(violated + s.namespace + " (api.example.com:443)")))

@@ -60,6 +60,12 @@ func (s shoot) allow(ctx context.Context, rules ...rbacv1.PolicyRule) {
 	GinkgoHelper()
 	Expect(client.IgnoreAlreadyExists(h.Client.Create(ctx, &corev1.ServiceAccount{ObjectMeta: named(s.namespace, "default")}))).To(Succeed())
 	Expect(h.Client.Create(ctx, &rbacv1.Role{ObjectMeta: named(s.namespace, "prober"), Rules: rules})).To(Succeed())
+	s.bind(ctx)
+}
+
+// bind gives the account its role.
+func (s shoot) bind(ctx context.Context) {
+	GinkgoHelper()
 	Expect(h.Client.Create(ctx, &rbacv1.RoleBinding{
 		ObjectMeta: named(s.namespace, "prober"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "prober"},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: s.namespace, Name: "default"}},

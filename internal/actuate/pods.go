@@ -76,7 +76,7 @@ func (p *Pods) covered(ctx context.Context, plan weed.Plan, v AdmittedWeeder) er
 	switch {
 	case d == nil || plan.Pod.UID == "" || plan.Pod.ResourceVersion == "":
 		return fmt.Errorf("delete pod %s: the plan has no deletion, or doesn't say of which state of the pod: %w", plan.Pod.Key(), ErrNotValidated)
-	case !v.Valid() || v.UID() != d.Config || v.Generation() != d.Generation:
+	case !v.Enforces() || v.UID() != d.Config || v.Generation() != d.Generation:
 		return &Unconfirmed{d.Config, fmt.Errorf("delete pod %s for WeederConfig %s: %w", plan.Pod.Key(), d.Key, ErrNotValidated)}
 	}
 	err := p.Current.Check(ctx, v1alpha1.GroupVersion.WithKind("WeederConfig"), d.Key, v.UID(), v.Generation())

@@ -84,7 +84,7 @@ func (s *Scales) covered(ctx context.Context, c ScaleChange, v AdmittedProber) e
 
 // admitted: the config's admission allows to take replicas, and is still what is stored.
 func (s *Scales) admitted(ctx context.Context, c ScaleChange, v AdmittedProber) error {
-	if !v.Valid() || v.UID() != c.Config.UID || v.Generation() != c.Config.Generation {
+	if !v.Enforces() || v.UID() != c.Config.UID || v.Generation() != c.Config.Generation {
 		return &Unconfirmed{c.Config.UID, fmt.Errorf("%s for ProbeConfig %s: %w", c, c.Config.Key(), ErrNotValidated)}
 	}
 	err := s.Current.Check(ctx, v1alpha1.GroupVersion.WithKind("ProbeConfig"), c.Config.Key(), v.UID(), v.Generation())

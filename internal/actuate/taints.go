@@ -101,7 +101,7 @@ func recorded(o condition.Ownership, step condition.Step) bool {
 
 func find(admitted []Admitted, step condition.Step) (Admitted, bool) {
 	i := slices.IndexFunc(admitted, func(v Admitted) bool {
-		return v.Valid() && v.UID() == step.Set && v.Generation() == step.Generation
+		return v.Enforces() && v.UID() == step.Set && v.Generation() == step.Generation
 	})
 	if i < 0 {
 		return Admitted{}, false

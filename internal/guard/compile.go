@@ -186,17 +186,18 @@ func compatible(want, got *cel.Type) bool {
 }
 
 // unchangedExpression is CEL that says whether an update leaves alone everything that a rule reads. A rule that reads only
-// the object is a function of these fields, so the old object then broke it too, and the update makes nothing worse.
-// A rule that reads more has none: "" means that every update is judged like a creation.
-func unchangedExpression(r reads, recheck string) string {
-	if recheck == "" || r.anyOf(rootOldObject, rootRequest, rootPlan, rootFacts, rootLimits, rootAuthorizer) {
+// the object is a function of these fields, so the old object then broke it too, and the update makes nothing worse. So is
+// one that reads more, of these fields, those that it ratchets on and the cluster, which is the same for both objects.
+// Without the latter it has none: "" means that every update is judged like a creation.
+func unchangedExpression(r reads, ratchetOn []string, recheck string) string {
+	if recheck == "" || r.anyOf(rootOldObject, rootRequest) || len(ratchetOn) == 0 && r.anyOf(rootPlan, rootFacts, rootLimits, rootAuthorizer) {
 		return ""
 	}
 	terms := []string{"oldObject != null"}
 	if recheck != never {
 		terms = append(terms, "!("+recheck+")")
 	}
-	for _, path := range r.list() {
+	for _, path := range r.ofObject(ratchetOn).list() {
 		steps := strings.Split(path, ".")
 		if len(steps) > 3 { // object.spec.field: what lies deeper is compared with it
 			steps = steps[:3]

@@ -3,6 +3,8 @@ package guard
 import (
 	"errors"
 	"time"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
 // reasons say what is missing.
@@ -22,6 +24,9 @@ const (
 // judge gives the rule's violation or skip; both nil when the object passes.
 func (e *evaluation) judge(r *compiledRule) (*Violation, *Skip) {
 	if skip := e.cannot(r); skip != nil {
+		if e.onlyWatched(r) {
+			skip.warn()
+		}
 		return nil, skip
 	}
 	e.unanswered = nil
@@ -39,14 +44,11 @@ func (e *evaluation) judge(r *compiledRule) (*Violation, *Skip) {
 	if err == nil {
 		err = e.ctx.Err() // what it asked for may have been cut short, and so may its message
 	}
-	severity, unchanged := r.Severity, false
-	if severity == Deny && e.leavesAlone(r) {
-		severity, unchanged = Warn, true
-	}
+	v := &Violation{Rule: r.ID, Severity: r.Severity, Docs: r.docs()}
+	e.soften(v, r)
 	if err != nil {
-		return nil, &Skip{Rule: r.ID, Severity: severity, Reason: oneLine(e.inability(err).Error())}
+		return nil, &Skip{Rule: r.ID, Severity: v.Severity, Reason: oneLine(e.inability(err).Error())}
 	}
-	v := &Violation{Rule: r.ID, Severity: severity, Docs: r.docs(), Unchanged: unchanged}
 	if v.lifted = e.lift(r); v.lifted != nil {
 		v.Severity = Warn
 		e.lookAgain(v.lifted.Until)
@@ -74,6 +76,28 @@ func (r *compiledRule) docs() string {
 		return "Guardrail " + r.guardrail
 	}
 	return Docs(r.ID)
+}
+
+// soften makes a warning of what need not be refused.
+func (e *evaluation) soften(v *Violation, r *compiledRule) {
+	switch {
+	case v.Severity != Deny:
+	case e.leavesAlone(r):
+		v.Severity, v.Unchanged = Warn, true
+	case e.onlyWatched(r):
+		v.Severity, v.Observing = Warn, true
+	}
+}
+
+// onlyWatched: the rule denies what would be done, and the object does nothing while it observes.
+func (e *evaluation) onlyWatched(r *compiledRule) bool {
+	return r.WhileObserving == Warn && observes(e.object)
+}
+
+// observes says whether a policy is in mode Observe.
+func observes(object map[string]any) bool {
+	mode, _ := specOf(object)["mode"].(string)
+	return mode == string(v1alpha1.Observe)
 }
 
 // leavesAlone: the update touches nothing that the rule reads, so the stored object gives the same verdict.

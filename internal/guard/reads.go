@@ -84,6 +84,20 @@ func (r reads) anyOf(roots ...string) bool {
 	return false
 }
 
+// ofObject are the paths into the object, with further fields of it.
+func (r reads) ofObject(more []string) reads {
+	fields := reads{}
+	for path := range r {
+		if rootOf(path) == rootObject {
+			fields[path] = true
+		}
+	}
+	for _, path := range more {
+		fields[join(rootObject, path)] = true
+	}
+	return fields
+}
+
 // list is the paths, sorted.
 func (r reads) list() []string { return slices.Sorted(maps.Keys(r)) }
 

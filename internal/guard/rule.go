@@ -34,6 +34,13 @@ type Rule struct {
 	MessageExpression string `json:"messageExpression,omitempty"`
 	// OnFactsUnavailable is what happens to a rule over plan or facts while these aren't complete. Default: Warn.
 	OnFactsUnavailable Severity `json:"onFactsUnavailable,omitempty"`
+	// WhileObserving is what a violation does while spec.mode is Observe: Warn for a rule that denies only what would be done
+	// to the cluster. A policy that observes acts nowhere, whatever admits it. Default: the severity.
+	WhileObserving Severity `json:"whileObserving,omitempty"`
+	// RatchetOn are the fields, such as spec.deletion, that together with the cluster decide what the rule reads of plan and
+	// hears from the authorizer. Where an update leaves alone these and the fields that the expression reads, the stored object
+	// breaks the rule just as much, so Deny becomes Warn. Default: a rule over these judges each update like a creation.
+	RatchetOn []string `json:"ratchetOn,omitempty"`
 	// Exceptable rules may be lifted for one object by an exception.
 	Exceptable bool `json:"exceptable,omitempty"`
 	// Rationale is the reason for the rule, with its source.
@@ -149,6 +156,8 @@ func (r *Rule) validate() error {
 		return fmt.Errorf("rule %s: severity %q is neither Deny nor Warn", r.ID, r.Severity)
 	case r.OnFactsUnavailable != Deny && r.OnFactsUnavailable != Warn:
 		return fmt.Errorf("rule %s: onFactsUnavailable %q is neither Deny nor Warn", r.ID, r.OnFactsUnavailable)
+	case r.WhileObserving != "" && r.WhileObserving != Warn:
+		return fmt.Errorf("rule %s: whileObserving %q is not Warn", r.ID, r.WhileObserving)
 	}
 	return nil
 }

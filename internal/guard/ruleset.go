@@ -2,6 +2,7 @@ package guard
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -231,16 +232,27 @@ func (k *builtinKind) compileRule(r Rule) (*compiledRule, error) {
 		compiled.message, compiled.messageReads = &message, message.reads.through(k.through)
 	}
 	compiled.atRunTime = !compiled.needsFacts() && !condition.asksRequester && !compiled.reads.anyOf(rootRequest, rootOldObject)
-	compiled.unchangedExpression = unchangedExpression(compiled.reads, k.recheck)
-	if compiled.unchangedExpression != "" {
-		// It compares what the rule reads, which may be long; its author isn't to blame for that.
-		unchanged, _, err := k.env.check(compiled.unchangedExpression, cel.BoolType)
-		if err != nil {
-			return nil, &fieldError{"recheck", err}
-		}
-		compiled.unchanged = &unchanged
+	if r.WhileObserving != "" && compiled.portable() {
+		return nil, &fieldError{"whileObserving", errors.New("a policy can't tell; write it into the expression")}
 	}
-	return compiled, nil
+	return compiled, k.compileUnchanged(compiled)
+}
+
+// compileUnchanged adds what tells updates that leave alone what the rule reads.
+func (k *builtinKind) compileUnchanged(r *compiledRule) error {
+	if r.condition.asksRequester { // who need not be who asked before
+		return nil
+	}
+	if r.unchangedExpression = unchangedExpression(r.reads, r.RatchetOn, k.recheck); r.unchangedExpression == "" {
+		return nil
+	}
+	// It compares what the rule reads, which may be long; its author isn't to blame for that.
+	unchanged, _, err := k.env.check(r.unchangedExpression, cel.BoolType)
+	if err != nil {
+		return &fieldError{"recheck", err}
+	}
+	r.unchanged = &unchanged
+	return nil
 }
 
 // isLive says whether a path is, or may be, in the part of plan that needs to be known of the cluster.

@@ -26,10 +26,14 @@ type Validated[T client.Object] struct {
 	specHash    string
 	ruleSetHash string
 	factsTime   time.Time
+	observes    bool
 }
 
 // Valid is false for the zero value, on which nothing may act.
 func (v Validated[T]) Valid() bool { return v.ruleSetHash != "" && v.uid != "" }
+
+// Enforces says that it is valid and that its policy isn't in mode Observe: some rules admit a policy only because that does nothing.
+func (v Validated[T]) Enforces() bool { return v.Valid() && !v.observes }
 
 // Object is a copy of what was judged. It panics on the zero value.
 func (v Validated[T]) Object() T {
@@ -64,13 +68,13 @@ var scheme = func() *runtime.Scheme {
 // the request or the old object judge creations and changes only; acting on them later would undo a policy because the
 // cluster, not the policy, changed. The Validated is the zero value unless the verdict admits the object.
 func Admit[T client.Object](ctx context.Context, g *Guard, obj T) (Validated[T], Verdict) {
-	verdict, err := g.admit(ctx, obj)
+	verdict, content, err := g.admit(ctx, obj)
 	if err == nil && obj.GetUID() == "" {
 		err = fmt.Errorf("%q was never stored: it has no UID", obj.GetName())
 	}
 	var specHash string
 	if err == nil {
-		specHash, err = SpecHash(obj)
+		specHash, err = hashOf(content)
 	}
 	if err != nil {
 		verdict.skip(unreadable(err))
@@ -81,6 +85,7 @@ func Admit[T client.Object](ctx context.Context, g *Guard, obj T) (Validated[T],
 	return Validated[T]{
 		object: obj.DeepCopyObject().(T), uid: obj.GetUID(), generation: obj.GetGeneration(),
 		specHash: specHash, ruleSetHash: verdict.RuleSetHash, factsTime: verdict.FactsTime,
+		observes: observes(content),
 	}, verdict
 }
 
@@ -89,21 +94,21 @@ func unreadable(err error) Skip {
 	return Skip{Rule: "guard/object", Severity: Deny, Reason: err.Error()}
 }
 
-func (g *Guard) admit(ctx context.Context, obj client.Object) (Verdict, error) {
+func (g *Guard) admit(ctx context.Context, obj client.Object) (Verdict, map[string]any, error) {
 	rules := g.rules.Load()
 	gvk, err := apiutil.GVKForObject(obj, scheme)
 	if err != nil {
-		return Verdict{}, fmt.Errorf("find the kind of %T: %w", obj, err)
+		return Verdict{}, nil, fmt.Errorf("find the kind of %T: %w", obj, err)
 	}
 	kind := rules.kinds[gvk.Kind]
 	if kind == nil {
-		return Verdict{}, fmt.Errorf("there are no rules for kind %q", gvk.Kind)
+		return Verdict{}, nil, fmt.Errorf("there are no rules for kind %q", gvk.Kind)
 	}
 	content, err := contentOf(gvk.Kind, obj)
 	if err != nil {
-		return Verdict{RuleSetHash: kind.hash}, err
+		return Verdict{RuleSetHash: kind.hash}, nil, err
 	}
-	return g.evaluation(ctx, rules, kind, content).atRunTime(), nil
+	return g.evaluation(ctx, rules, kind, content).atRunTime(), content, nil
 }
 
 // SpecHash is the SHA-256 of an object's spec, in hexadecimal: equal specs give equal hashes, whatever the order of their

@@ -35,6 +35,8 @@ type Violation struct {
 	Docs string
 	// Unchanged: the stored object breaks the rule already and the update doesn't touch it, so Deny became Warn.
 	Unchanged bool
+	// Observing: the rule denies what would be done, and the object's mode is Observe, so Deny became Warn.
+	Observing bool
 
 	// lifted: an exception keeps the rule from refusing the object.
 	lifted *Lifted
@@ -67,6 +69,9 @@ func (v Violation) String() string {
 	}
 	if v.Unchanged {
 		line += "; it was so before, and this update doesn't touch it"
+	}
+	if v.Observing {
+		line += "; mode: Observe does nothing, and mode: Enforce would be refused"
 	}
 	return line
 }

@@ -2,10 +2,10 @@ package publish
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/resourcestack/autohealer/internal/guard"
@@ -24,7 +24,9 @@ expression that must be true.
 - A rule that reads ` + "`plan`" + ` asks what the object would do to the cluster as it is now. It judges creations and changes of
   the spec. While what is known of the cluster isn't complete, it is skipped with a warning.
 - An update that touches none of the fields a rule reads turns its Deny into a warning: what was stored before stays
-  editable. Turning mode from Observe to Enforce is judged like a creation.
+  editable. So does, where the rule says so, one that touches none of the fields that what it reads of ` + "`plan`" + ` follows
+  from: what changed then is the cluster. Turning mode from Observe to Enforce is judged like a creation.
+- Some rules deny what would be done, and only warn while mode is Observe.
 - A GuardrailException lifts an exceptable rule for one object as it is now, for 7 days at most.
 
 ## Rules of your own
@@ -82,7 +84,14 @@ func writeRule(g *guard.Guard, page *strings.Builder, kind string, rule guard.Ru
 	if rule.Exceptable {
 		exceptable = " A GuardrailException may lift it."
 	}
-	fmt.Fprintf(page, "**%s**. Reads %s.%s\n\n```cel\n%s\n```\n", rule.Severity, code(rule.Reads, ", "), exceptable, rule.Expression)
+	softer := ""
+	if rule.WhileObserving != "" {
+		softer = " It only warns while `mode` is Observe."
+	}
+	if len(rule.RatchetOn) > 0 {
+		softer += " It only warns of an update that leaves alone what it reads of `object`, and " + code(rule.RatchetOn, ", ") + "."
+	}
+	fmt.Fprintf(page, "**%s**. Reads %s.%s%s\n\n```cel\n%s\n```\n", rule.Severity, code(rule.Reads, ", "), exceptable, softer, rule.Expression)
 	shown := map[guard.Outcome]bool{}
 	for _, test := range rule.Tests { // one example of each verdict
 		if shown[test.Expect] {
@@ -101,22 +110,35 @@ func writeExample(g *guard.Guard, page *strings.Builder, kind string, rule guard
 	if err != nil {
 		return err
 	}
-	var object map[string]any
-	if err := utiljson.Unmarshal(test.Object, &object); err != nil {
-		return err
-	}
-	spec, err := yaml.Marshal(object)
+	object, err := example(test.Object)
 	if err != nil {
 		return err
 	}
 	label := map[guard.Outcome]string{guard.ExpectAdmit: "Admitted", guard.ExpectWarn: "Warned", guard.ExpectDeny: "Refused"}[test.Expect]
-	fmt.Fprintf(page, "\n%s: %s\n\n```yaml\n%s```\n", label, test.Name, spec)
+	fmt.Fprintf(page, "\n%s: %s\n\n", label, test.Name)
+	if test.OldObject != nil {
+		stored, err := example(test.OldObject)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(page, "%sbecomes\n\n", stored)
+	}
+	page.WriteString(object)
 	for _, violation := range verdict.Violations {
 		if violation.Rule == rule.ID {
 			fmt.Fprintf(page, "\n> %s\n", violation.Message)
 		}
 	}
 	return nil
+}
+
+// example is an object as a block of YAML.
+func example(object json.RawMessage) (string, error) {
+	text, err := yaml.JSONToYAML(object)
+	if err != nil {
+		return "", fmt.Errorf("write an example: %w", err)
+	}
+	return fmt.Sprintf("```yaml\n%s```\n", text), nil
 }
 
 func writePlan(page *strings.Builder, fields []guard.PlanField) {

@@ -1,0 +1,106 @@
+package guard
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+)
+
+// TestWhatDriftedStaysEditable: each refusal of a rule over cluster or rights, as its own cases show it, is asked once more:
+// of a config that observes, and of updates that leave the reason alone, touch it, or begin to enforce it.
+func TestWhatDriftedStaysEditable(t *testing.T) {
+	g := newTestGuard(t, nil)
+	var ratchets, observing []string
+	for kind, unrelated := range map[string]map[string]any{"WeederConfig": {"cooldown": "20s"}, "ProbeConfig": {"initialDelay": "20s"}} {
+		for _, rule := range g.Rules(kind) {
+			if rule.Severity != Deny || rule.Portable {
+				continue
+			}
+			i := slices.IndexFunc(rule.Tests, func(test Test) bool { return test.Expect == ExpectDeny })
+			refused := rule.Tests[i]
+			want := func(name string, old, object json.RawMessage, want Outcome) {
+				t.Helper()
+				refused.OldObject, refused.Object = old, object
+				if got := outcome(runCatalogueTest(t, kind, refused), rule.ID); got != want {
+					t.Errorf("%s, %s: %s, want %s", rule.ID, name, got, want)
+				}
+			}
+			expect := func(softens bool) Outcome {
+				if softens {
+					return ExpectWarn
+				}
+				return ExpectDeny
+			}
+			object := refused.Object
+			observes := changed(t, object, map[string]any{"mode": "Observe"})
+			edited := changed(t, object, unrelated)
+			want("observing", nil, observes, expect(rule.WhileObserving != ""))
+			want("an edit of something else", object, edited, expect(len(rule.RatchetOn) > 0))
+			want("turned to observation", object, observes, expect(rule.WhileObserving != "" || len(rule.RatchetOn) > 0))
+			want("turned to enforcement", observes, object, ExpectDeny)
+			for _, path := range rule.RatchetOn {
+				want("a change of "+path, changed(t, object, map[string]any{strings.TrimPrefix(path, "spec."): others[path]}), object, ExpectDeny)
+			}
+			if len(rule.RatchetOn) > 0 {
+				ratchets = append(ratchets, rule.ID)
+			}
+			if rule.WhileObserving != "" {
+				observing = append(observing, rule.ID)
+			}
+		}
+	}
+	if len(ratchets) != 15 || len(observing) != 9 {
+		t.Errorf("%d ratchet: %v\n%d spare what observes: %v", len(ratchets), ratchets, len(observing), observing)
+	}
+}
+
+// TestWhatIsAdmittedForObservingCantAct: an account without rights doesn't keep a config from observing; what admits that is
+// no admission to act by.
+func TestWhatIsAdmittedForObservingCantAct(t *testing.T) {
+	g := under(t, newTestGuard(t, nil), Options{Authorizer: answer(authorizer.DecisionDeny)})
+	wc := &v1alpha1.WeederConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "w", UID: "u1", Generation: 1}}
+	wc.Spec.ServicesAndDependantSelectors = map[string]v1alpha1.DependantSelectors{"etcd": {PodSelectors: []v1alpha1.LabelSelector{{MatchLabels: map[string]string{"app": "api"}}}}}
+	if v, verdict := Admit(t.Context(), g, wc); v.Valid() || v.Enforces() || verdict.Allowed {
+		t.Errorf("enforcing: valid %v, may act %v", v.Valid(), v.Enforces())
+	}
+	wc.Spec.Mode = v1alpha1.Observe
+	v, verdict := Admit(t.Context(), g, wc)
+	if !v.Valid() || v.Enforces() {
+		t.Errorf("observing: valid %v, may act %v: %s", v.Valid(), v.Enforces(), verdict.Message())
+	}
+	if w := verdict.Warnings(); len(w) != 1 || !strings.HasSuffix(w[0], "; mode: Observe does nothing, and mode: Enforce would be refused") {
+		t.Errorf("warned %q", w)
+	}
+}
+
+// others are values that no case has.
+var others = map[string]any{
+	"spec.serviceAccountName":            "another",
+	"spec.internalKubeConfigSecretName":  "another",
+	"spec.externalKubeConfigSecretName":  "another",
+	"spec.dependentResourceInfos":        []any{},
+	"spec.servicesAndDependantSelectors": map[string]any{},
+	"spec.namespaceSelector":             map[string]any{"matchLabels": map[string]any{"another": "label"}},
+}
+
+// changed has other fields in its spec.
+func changed(t *testing.T, object json.RawMessage, fields map[string]any) json.RawMessage {
+	t.Helper()
+	var content map[string]map[string]any
+	if err := json.Unmarshal(object, &content); err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(content["spec"], fields)
+	text, err := json.Marshal(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
