@@ -138,9 +138,7 @@ func population(ctx context.Context, doors *gates, engine *guard.Guard) []*verdi
 	relaxAll(ctx, false)
 	doors.with(ctx, true, true)
 	for _, s := range subjects {
-		if !s.silent {
-			s.seen(ctx)
-		}
+		s.seen(ctx)
 	}
 	return all
 }

@@ -125,7 +125,7 @@ func answered(request func() error) answer {
 		if _, rules, found := strings.Cut(line, "not checked, because what is known of the cluster isn't complete yet: "); found {
 			a.skipped = strings.Split(rules, ", ")
 		} else if !strings.HasPrefix(line, "spec") { // the schema's own, about what an update left as it was
-			a.warned = append(a.warned, plain(line))
+			a.warned = append(a.warned, ruleByRule(plain(line))...)
 		}
 	}
 	if err == nil || a.invalid {
@@ -146,14 +146,30 @@ func answered(request func() error) answer {
 			a.refused[len(a.refused)-1] += " " + line // an excerpt of an expression
 		}
 	}
-	for i := range a.refused {
-		a.refused[i] = plain(a.refused[i])
+	refused := a.refused
+	a.refused = nil
+	for _, line := range refused {
+		a.refused = append(a.refused, ruleByRule(plain(line))...)
 	}
 	return a
 }
 
+// unchecked says once why several rules couldn't be evaluated.
+var unchecked = regexp.MustCompile(`^not checked: (.*) \(([a-z0-9/., -]+)\)$`)
+
+func ruleByRule(line string) (lines []string) {
+	found := unchecked.FindStringSubmatch(line)
+	if found == nil {
+		return []string{line}
+	}
+	for _, rule := range strings.Split(found[2], ", ") {
+		lines = append(lines, rule+": not checked: "+found[1])
+	}
+	return lines
+}
+
 var (
-	ruleLine = regexp.MustCompile(`^[a-z0-9.-]+/[a-z0-9-]+: `)
+	ruleLine = regexp.MustCompile(`^([a-z0-9.-]+/[a-z0-9-]+|not checked): `)
 	link     = regexp.MustCompile(` \((docs/reference/[a-z.]+#[a-z0-9-]+|Guardrail [a-z0-9.-]+)\)`)
 	// moment is a time in a message: the judges' clocks differ by the time of a request.
 	moment = regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,12}(Z|[+-][0-9:]{5})`)

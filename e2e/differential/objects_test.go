@@ -43,8 +43,6 @@ type subject struct {
 	// without asking for the optional fields.
 	unfit    string
 	optional []string
-	// silent: nobody writes its status yet.
-	silent bool
 }
 
 // object makes one under a name of its own.
@@ -120,7 +118,7 @@ var subjects = []*subject{
 		bad: "{kind: ConditionSet, metadata: {name: bad}, spec: {type: Bad, effect: NoSchedule, taintKey: karpenter.sh/bad, conditions: {KernelDeadlock: {status: true}}}}"},
 	{kind: "GuardrailException", plural: "guardrailexceptions", fields: exceptionFields, required: []string{"ruleIDs", "targetRef", "specHash", "reason", "expiresAt"},
 		bad: "{kind: GuardrailException, metadata: {name: bad}, spec: {ruleIDs: [a/b], targetRef: {kind: Node, name: a}, specHash: \"" + someHash + "\", reason: it is a test, expiresAt: \"2026-01-01T00:00:00Z\"}}"},
-	{kind: "ProbeConfig", plural: "probeconfigs", namespaced: true, silent: true, fields: probeFields, optional: []string{"scaleUp", "scaleDown"},
+	{kind: "ProbeConfig", plural: "probeconfigs", namespaced: true, fields: probeFields, optional: []string{"scaleUp", "scaleDown"},
 		required: []string{"internalKubeConfigSecretName", "externalKubeConfigSecretName", "dependentResourceInfos"},
 		bad: "{kind: ProbeConfig, metadata: {name: bad, namespace: default}, spec: {internalKubeConfigSecretName: in, externalKubeConfigSecretName: out, " +
 			"dependentResourceInfos: [{ref: {apiVersion: apps/v1, kind: StatefulSet, name: etcd}, scaleUp: {level: 0}, scaleDown: {level: 0}}]}}",

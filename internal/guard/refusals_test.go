@@ -76,7 +76,7 @@ func TestAPauseNeverWaitsForReviewsOfOtherGuardrails(t *testing.T) {
 				t.Errorf("%s: allowed %v after %s: %s", pause, v.Allowed, time.Since(began), v.Message())
 			}
 		}
-		const want = "guardrail/rules-compile: not checked: plan: too many Guardrails are being reviewed at once; try again in a moment"
+		const want = "not checked: plan: too many Guardrails are being reviewed at once; try again in a moment (guardrail/rules-compile, "
 		v := reviewRail(t, ctx, g, noEviction, strings.ReplaceAll(noEviction, "NoExecute", "NoSchedule"))
 		if v.Allowed || !strings.HasPrefix(v.Message(), want) || time.Since(began) != 3*time.Second {
 			t.Errorf("a new rule: allowed %v after %s: %s", v.Allowed, time.Since(began), v.Message())

@@ -100,19 +100,47 @@ func (v Verdict) lines(severity Severity) []string {
 			lines = append(lines, violation.String())
 		}
 	}
+	lines = append(lines, v.unchecked(severity)...)
 	missing := map[Missing][]string{}
 	for _, skip := range v.Skipped {
-		switch {
-		case skip.Severity != severity:
-		case skip.Missing == "":
-			lines = append(lines, skip.String())
-		default:
+		if skip.Severity == severity && skip.Missing != "" {
 			missing[skip.Missing] = append(missing[skip.Missing], skip.Rule)
 		}
 	}
 	for _, what := range []Missing{MissingFacts, MissingAuthorizer} { // one line for all rules that miss the same
 		if rules := missing[what]; len(rules) > 0 {
 			lines = append(lines, fmt.Sprintf("not checked, because %s: %s", reasons[what], strings.Join(rules, ", ")))
+		}
+	}
+	return lines
+}
+
+// unchecked has a line a reason for which rules could not be evaluated. Where one of them refuses, so does the line, which
+// names all: the reason is often long, and is said once.
+func (v Verdict) unchecked(severity Severity) []string {
+	var reasons []string
+	rules, worst := map[string][]string{}, map[string]Severity{}
+	for _, skip := range v.Skipped {
+		if skip.Missing != "" {
+			continue
+		}
+		if rules[skip.Reason] == nil {
+			reasons = append(reasons, skip.Reason)
+			worst[skip.Reason] = Warn
+		}
+		rules[skip.Reason] = append(rules[skip.Reason], skip.Rule)
+		if skip.Severity == Deny {
+			worst[skip.Reason] = Deny
+		}
+	}
+	var lines []string
+	for _, reason := range reasons {
+		switch of := rules[reason]; {
+		case worst[reason] != severity:
+		case len(of) == 1:
+			lines = append(lines, Skip{Rule: of[0], Reason: reason}.String())
+		default:
+			lines = append(lines, fmt.Sprintf("not checked: %s (%s)", reason, strings.Join(of, ", ")))
 		}
 	}
 	return lines

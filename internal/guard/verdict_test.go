@@ -1,0 +1,24 @@
+package guard
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestAReasonForWhichRulesWereNotCheckedIsSaidOnce(t *testing.T) {
+	const away, slow = "read Secret shop/in: forbidden", "out of time"
+	v := Verdict{Skipped: []Skip{
+		{Rule: "k/a", Severity: Deny, Reason: away}, {Rule: "k/b", Severity: Warn, Reason: away}, {Rule: "k/c", Severity: Deny, Reason: away},
+		{Rule: "k/d", Severity: Warn, Reason: slow}, {Rule: "k/e", Severity: Deny, Reason: "a fault of its own"},
+		{Rule: "k/f", Severity: Warn, Reason: reasons[MissingFacts], Missing: MissingFacts},
+	}}
+	if got, want := v.Message(), "not checked: read Secret shop/in: forbidden (k/a, k/b, k/c)\nk/e: not checked: a fault of its own"; got != want {
+		t.Errorf("the refusal says\n%s", got)
+	}
+	if got, want := v.Warnings(), []string{"k/d: not checked: out of time", "not checked, because what is known of the cluster isn't complete yet: k/f"}; !slices.Equal(got, want) {
+		t.Errorf("warnings are %q", got)
+	}
+	if got := v.RuleIDs(); !slices.Equal(got, []string{"k/a", "k/c", "k/e"}) {
+		t.Errorf("%v refuse", got)
+	}
+}
