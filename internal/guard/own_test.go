@@ -321,3 +321,17 @@ func TestRulesOfGuardrailsDoNotUseUpWhatTheBuiltInOnesNeed(t *testing.T) {
 		}
 	}
 }
+
+func TestARuleThatJudgesChangesOnlyIsToldOf(t *testing.T) {
+	v := reviewRail(t, t.Context(), newTestGuard(t, nil), "", `{rules: [
+		{name: by-operators, kinds: [ConditionSet, WeederConfig], expression: "request.userInfo.username == 'op'"},
+		{name: small-steps, kinds: [ConditionSet], expression: "oldObject == null || facts.nodes > 3 && plan.wouldTaint < 3"},
+		{name: entitled, kinds: [ConditionSet], expression: "authorizer.group('').resource('nodes').check('delete').allowed()"},
+		{name: holds, kinds: [ConditionSet], expression: "object.spec.effect != 'NoExecute' || limits.breakerMin > 2"}]}`)
+	const want = "guardrail/judges-changes-only: judges creations and updates only, for what it reads: rule by-operators for ConditionSet (request.userInfo.username), " +
+		"rule small-steps for ConditionSet (facts.nodes, oldObject, plan.wouldTaint), rule entitled for ConditionSet (authorizer about who asks), rule by-operators for WeederConfig (request.userInfo.username). " +
+		"A policy that is stored already, or while the webhook is away, acts whatever it says; for a rule that stops that, too, write it over object, limits or authorizer.serviceAccount(…) (docs/reference/guardrails.md#guardrail-judges-changes-only)"
+	if got := warningOf(v, "guardrail/judges-changes-only"); !v.Allowed || got != want {
+		t.Errorf("allowed %v: %s\n got %s\nwant %s", v.Allowed, v.Message(), got, want)
+	}
+}

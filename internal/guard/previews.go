@@ -61,8 +61,34 @@ func previewGuardrail(e *evaluation) (any, error) {
 			*into = append(*into, problem.String())
 		}
 	}
-	p.DisputedTypes = e.rules.disputes(rail)
+	p.ChangesOnly, p.DisputedTypes = e.guard.changesOnly(own), e.rules.disputes(rail)
 	return p, nil
+}
+
+// changesOnly are the rules that would refuse a creation or an update, and let a stored object act.
+func (g *Guard) changesOnly(own *ownRules) (all []string) {
+	for _, kind := range g.Kinds() {
+		for _, r := range own.byKind[kind] {
+			if !r.atRunTime && r.Severity == Deny && acts(kind) && len(all) < guardrail.SampleSize {
+				all = append(all, fmt.Sprintf("%s for %s (%s)", r.Name(), kind, strings.Join(g.kinds[kind].fleeting(r), ", ")))
+			}
+		}
+	}
+	return all
+}
+
+// fleeting is what a rule reads that isn't there at run time.
+func (k *builtinKind) fleeting(r *compiledRule) []string {
+	var paths []string
+	for _, path := range r.reads.list() {
+		if k.isLive(path) || slices.Contains([]string{rootFacts, rootRequest, rootOldObject}, rootOf(path)) {
+			paths = append(paths, path)
+		}
+	}
+	if r.condition.asksRequester {
+		paths = append(paths, "authorizer about who asks")
+	}
+	return paths
 }
 
 // disputes are condition types that another Guardrail declares differently, each with its name.
