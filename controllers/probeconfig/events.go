@@ -52,6 +52,19 @@ func (r *Reporter) acted(c *probe.Config, t *target, act probe.Act, err error, n
 	}
 }
 
+// left tells of objects that keep their record while their config goes, or goes elsewhere: nobody else will give them back
+// what was taken.
+func (r *Reporter) left(t *target, now time.Time) {
+	t.mu.Lock()
+	c, left := t.config, t.left
+	t.mu.Unlock()
+	for _, f := range left {
+		note := fmt.Sprintf("ProbeConfig %s leaves %s %s/%s as it is: %s. The annotation %s says how many replicas it had.",
+			c.Key(), f.Ref.Kind, t.key.Namespace, f.Ref.Name, f.Message, v1alpha1.AnnotationOriginalReplicas)
+		r.acts.Tell(now, dependentRef(t.key.Namespace, probe.Act{Ref: f.Ref}), configRef(c), v1alpha1.ReasonLeftAlone, "Leave", note)
+	}
+}
+
 // telling is what is said of an act; no reason for one that nobody needs to hear of.
 func telling(c *probe.Config, namespace string, act probe.Act) (verb, reason, note string) {
 	object := act.Ref.Kind + " " + namespace + "/" + act.Ref.Name
@@ -61,9 +74,13 @@ func telling(c *probe.Config, namespace string, act probe.Act) (verb, reason, no
 			fmt.Sprintf("ProbeConfig %s scales %s from %d to 0: the API server answers inside, and not the way its nodes go", c.Key(), object, act.Record.Replicas)
 	case probe.Raise:
 		return "ScaleUp", v1alpha1.ReasonScaledUp, fmt.Sprintf("ProbeConfig %s scales %s back to %d", c.Key(), object, act.Record.Replicas)
-	default:
-		return "Forget", "", ""
+	case probe.Release:
+		if act.Object.Replicas == 0 {
+			return "Forget", v1alpha1.ReasonLeftAlone,
+				fmt.Sprintf("ProbeConfig %s forgets that %s had %d replicas: the namespace is hibernated, and whoever wakes it says how many it gets", c.Key(), object, act.Record.Replicas)
+		}
 	}
+	return "Forget", "", ""
 }
 
 func dependentRef(namespace string, act probe.Act) runtime.Object {

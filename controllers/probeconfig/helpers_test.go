@@ -3,6 +3,7 @@ package probeconfig
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -56,6 +57,7 @@ type world struct {
 	*TargetReconciler
 	configs *Reconciler
 	runs    *Runs
+	told    *recorder
 }
 
 type anyone struct{ allowed bool }
@@ -135,7 +137,8 @@ func (w *world) manage(rights anyone) {
 	}
 	o := NewObserver(nil, Options{Guard: w.guard, Facts: facts, OwnNamespace: ownNamespace, Rejections: &kube.Rejections{}})
 	w.runs = &Runs{Observer: o}
-	report, troubles := NewReporter(&recorder{}), &status.Troubles{}
+	w.told = &recorder{}
+	report, troubles := NewReporter(w.told), &status.Troubles{}
 	w.TargetReconciler = &TargetReconciler{
 		Observer: o, Prober: (&probing.Prober{Handler: w.runs, Policy: kubeconfig.Policy{}}).Init(), Live: w.api, Troubles: troubles, Report: report,
 		Reader: &actuate.ScaleReader{Live: w.api, Client: w.api},
@@ -147,6 +150,11 @@ func (w *world) manage(rights anyone) {
 	w.keep()
 	w.see()
 	w.settle()
+}
+
+// request is that of the first target.
+func request(w *world) reconcile.Request {
+	return reconcile.Request{NamespacedName: nameOf(w.Observer.targets.keys()[0])}
 }
 
 // see takes in what is stored, as informers would.
@@ -201,7 +209,7 @@ func (w *world) settle() {
 	w.t.Helper()
 	for range 5 {
 		for _, key := range w.Observer.targets.keys() {
-			if _, err := w.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: nameOf(key)}); err != nil && key.Namespace != w.api.denied {
+			if _, err := w.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: nameOf(key)}); err != nil && key.Namespace != w.api.denied && w.api.invisible+w.api.unreadable == "" {
 				w.t.Fatal(err)
 			}
 		}
@@ -272,15 +280,19 @@ func (w *world) edit(o client.Object, patch string) {
 // memory is an API server in memory that scales Deployments of any client.
 type memory struct {
 	client.WithWatch
-	// down: it answers no read. denied is a namespace whose scales may not be read.
-	down   bool
-	denied string
-	mu     sync.Mutex // held while scaling
+	// down: it answers no read. denied is a namespace whose scales may not be read, unreadable a name of which no scale may
+	// be, and invisible one of which nothing may.
+	down                          bool
+	denied, unreadable, invisible string
+	mu                            sync.Mutex // held while scaling
 }
 
 func (m *memory) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 	if m.down {
 		return apierrors.NewServiceUnavailable("down")
+	}
+	if key.Name == m.invisible && key.Name != "" {
+		return apierrors.NewForbidden(schema.GroupResource{Group: "apps", Resource: "deployments"}, key.Name, nil)
 	}
 	return m.WithWatch.Get(ctx, key, o, opts...)
 }
@@ -315,8 +327,8 @@ type scaleClient struct {
 }
 
 func (s *scaleClient) Get(ctx context.Context, o, scale client.Object, _ ...client.SubResourceGetOption) error {
-	if o.GetNamespace() == s.m.denied {
-		return apierrors.NewForbidden(schema.GroupResource{}, o.GetName(), nil)
+	if o.GetNamespace() == s.m.denied || o.GetName() == s.m.unreadable {
+		return apierrors.NewForbidden(schema.GroupResource{Group: "apps", Resource: "deployments/scale"}, o.GetName(), nil)
 	}
 	var d appsv1.Deployment
 	if err := s.m.Get(ctx, client.ObjectKeyFromObject(o), &d); err != nil {
@@ -352,7 +364,20 @@ func (s *scaleClient) Update(ctx context.Context, o client.Object, opts ...clien
 	return nil
 }
 
-// recorder drops Events.
-type recorder struct{}
+// recorder keeps what Events say.
+type recorder struct {
+	mu   sync.Mutex
+	told strings.Builder // needs mu
+}
 
-func (*recorder) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
+func (r *recorder) Eventf(_, _ runtime.Object, _, reason, _, note string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fmt.Fprintf(&r.told, reason+" "+note+"\n", args...)
+}
+
+func (r *recorder) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.told.String()
+}

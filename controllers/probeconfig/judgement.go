@@ -57,7 +57,7 @@ func (o *Observer) configGone(pc *v1alpha1.ProbeConfig) {
 	if _, ok := o.judge.Of(key); !ok {
 		for _, t := range o.targets.of(key) {
 			o.targets.forget(t.key)
-			o.enqueueTarget(t.key, 0) // its probes end
+			o.enqueueTarget(t.key) // its probes end
 		}
 	}
 	o.mu.Lock()

@@ -102,7 +102,7 @@ func (o *Observer) retarget(key types.NamespacedName) {
 	c := j.Read.config
 	if c == nil { // its targets go on with what they know, and stop
 		for _, t := range o.targets.of(key) {
-			o.enqueueTarget(t.key, 0)
+			o.enqueueTarget(t.key)
 		}
 		return
 	}
@@ -139,7 +139,7 @@ func (o *Observer) follow(key probing.Key, c *probe.Config, departed bool) {
 	if ns, exists := o.place(key.Namespace); exists && !ns.ending {
 		o.fleet().Expect(probe.Target{Config: c.UID, Namespace: key.Namespace})
 	}
-	o.enqueueTarget(key, 0)
+	o.enqueueTarget(key)
 }
 
 // recall finds in the status what an earlier process scaled down and the config doesn't ask for any more.
@@ -154,7 +154,7 @@ func (o *Observer) recall(pc *v1alpha1.ProbeConfig, c *probe.Config) {
 			t.mu.Lock()
 			t.remember(probe.Dependent{Ref: ref, Optional: true})
 			t.mu.Unlock()
-			o.enqueueTarget(key, 0)
+			o.enqueueTarget(key)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -144,7 +143,7 @@ func (o *Observer) enqueueAll() {
 	}
 	o.enqueueConfigs()
 	for _, key := range o.targets.keys() {
-		o.enqueueTarget(key, 0)
+		o.enqueueTarget(key)
 	}
 }
 
@@ -154,10 +153,10 @@ func (o *Observer) enqueueConfigs() {
 	}
 }
 
-func (o *Observer) enqueueTarget(key probing.Key, after time.Duration) {
+func (o *Observer) enqueueTarget(key probing.Key) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	kube.Enqueue(o.targetQueue, nameOf(key), after)
+	kube.Enqueue(o.targetQueue, nameOf(key), 0)
 }
 
 func (o *Observer) enqueueConfig(key types.NamespacedName) {

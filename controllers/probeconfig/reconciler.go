@@ -76,6 +76,9 @@ func (r *Reconciler) release(ctx context.Context, pc *v1alpha1.ProbeConfig) (rec
 		}
 		return reconcile.Result{RequeueAfter: status.Delay}, nil
 	}
+	for _, t := range r.Observer.targets.of(client.ObjectKeyFromObject(pc)) {
+		r.Report.left(t, r.Observer.Facts.Clock.Now())
+	}
 	r.Troubles.Forget(pc.UID)
 	return reconcile.Result{}, client.IgnoreNotFound(kube.SetFinalizer(ctx, r.Client, pc, v1alpha1.FinalizerUndo, false))
 }

@@ -33,7 +33,7 @@ func (r *Runs) Observe(key probing.Key, run probe.Run) (next time.Time) {
 		r.Observer.enqueueConfigs() // it holds them all
 	}
 	if wake {
-		r.Observer.enqueueTarget(key, 0)
+		r.Observer.enqueueTarget(key)
 	}
 	if turned(c, before, after) {
 		r.Observer.enqueueConfig(key.Config)

@@ -3,22 +3,14 @@ package probeconfig
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/kube/status"
 )
-
-// errNotAdmitted: the config isn't judged just now, or isn't admitted any more.
-var errNotAdmitted = errors.New("nothing admits the scaling now")
 
 // scale brings a target's dependents nearer to where its latest run wants them, and says when to go on.
 func (r *TargetReconciler) scale(ctx context.Context, t *target, p permission, place namespace) (again time.Time, err error) {
@@ -28,34 +20,36 @@ func (r *TargetReconciler) scale(ctx context.Context, t *target, p permission, p
 		r.dismiss(t)
 		return time.Time{}, nil
 	}
-	if in.Objects, err = r.look(ctx, t, in.Config); err != nil {
-		return time.Time{}, err
+	objects, readErr := r.look(ctx, t, in.Config, in.Want == probe.Up)
+	was, formerErr := r.giveBackFormer(ctx, t, in.Config, former, place)
+	if readErr != nil {
+		return time.Time{}, errors.Join(readErr, formerErr)
 	}
-	if err := r.giveBackFormer(ctx, t, in.Config, former, place); err != nil {
-		return time.Time{}, err
-	}
+	in.Objects = objects
 	in.Episode = probe.Episode(in.Config, in.Objects, r.episode(t, in.Want), in.Now)
 	plan := probe.PlanScaling(in)
 	if held := r.permit(t, in, plan); !held.Allowed {
-		r.remember(t, in, plan, held)
-		return held.LookAgain, nil
+		r.remember(t, in, plan, was, held)
+		return held.LookAgain, formerErr
 	}
-	return r.act(ctx, t, p, in, plan)
+	again, err = r.act(ctx, t, p, in, plan, was)
+	return again, errors.Join(err, formerErr)
 }
 
 // act carries out a plan that is permitted.
-func (r *TargetReconciler) act(ctx context.Context, t *target, p permission, in probe.Scaling, plan probe.Plan) (again time.Time, err error) {
+func (r *TargetReconciler) act(ctx context.Context, t *target, p permission, in probe.Scaling, plan, was probe.Plan) (again time.Time, err error) {
 	if harmful(plan) {
 		if doubt, err := r.confirm(ctx, t, in.Config, p.standing); doubt || err != nil {
 			return in.Now.Add(flowLook), err
 		}
+		t.assumeTaken(in.Config, plan)
 	}
 	if err = r.carryOut(ctx, t, in, plan); errors.Is(err, errNotAdmitted) {
 		return in.Now.Add(flowLook), nil
 	}
-	r.remember(t, in, plan, probe.Permit{Allowed: true})
+	r.remember(t, in, plan, was, probe.Permit{Allowed: true})
 	r.dismiss(t)
-	return r.goOn(in, plan), err
+	return r.goOn(in, plan, was), err
 }
 
 // atRest says whether there is nothing to do for a target whose objects are known.
@@ -64,7 +58,7 @@ func (t *target) atRest(in probe.Scaling) bool {
 	defer t.mu.Unlock()
 	switch {
 	case in.Withdrawn:
-		return t.restored
+		return t.restored && len(t.left) == 0
 	case in.Want == probe.Up:
 		return !t.down() && len(t.flow.Raised) == 0
 	}
@@ -111,127 +105,6 @@ func (r *TargetReconciler) rest(t *target) {
 	}
 }
 
-// look reads a config's dependents, all at once, and tells the fleet whether any of them is down.
-func (r *TargetReconciler) look(ctx context.Context, t *target, c *probe.Config) ([]probe.Object, error) {
-	objects := r.readAll(ctx, t.key.Namespace, c.Dependents)
-	var unread error
-	down, denied := false, true
-	for i, o := range objects {
-		if o.Unread != "" {
-			denied = denied && o.Denied
-			unread = errors.Join(unread, fmt.Errorf("%s: %s", c.Dependents[i].Ref, o.Unread))
-		}
-		down = down || o.Record != nil && o.Record.Of(c)
-	}
-	t.mu.Lock()
-	at := t.fleetKey()
-	t.mu.Unlock()
-	if unread != nil {
-		if denied { // what may not be read was never scaled either, and must not use up the others' cap
-			r.Observer.fleet().ObserveDown(at, down)
-		}
-		r.Troubles.Failed(nameOf(t.key).String(), unread, status.Policy{UID: c.UID, NamespacedName: c.Key()})
-		return nil, unread // nothing is scaled from half a view
-	}
-	t.mu.Lock()
-	before := t.taken()
-	t.objects, t.objectsOf = objects, c
-	turned := before != t.taken()
-	down = down || len(t.former) > 0 // until they are read
-	t.mu.Unlock()
-	r.Observer.fleet().ObserveDown(at, down)
-	if turned {
-		r.Observer.enqueueConfig(t.key.Config)
-		r.Observer.enqueueTarget(t.key, 0) // what it may do depends on it
-	}
-	return objects, nil
-}
-
-func (r *TargetReconciler) readAll(ctx context.Context, namespace string, dependents []probe.Dependent) []probe.Object {
-	objects := make([]probe.Object, len(dependents))
-	var reading sync.WaitGroup
-	for i, d := range dependents {
-		reading.Go(func() { objects[i] = r.Reader.Read(ctx, namespace, d.Ref) })
-	}
-	reading.Wait()
-	return objects
-}
-
-// giveBackFormer gives back what was taken from objects that the config doesn't name any more.
-func (r *TargetReconciler) giveBackFormer(ctx context.Context, t *target, c *probe.Config, former []probe.Dependent, place namespace) error {
-	if len(former) == 0 {
-		return nil
-	}
-	of := *c
-	of.Dependents = former
-	in := probe.Scaling{Config: &of, Withdrawn: true, Hibernated: place.hibernated, Now: r.now(), Objects: r.readAll(ctx, t.key.Namespace, former)}
-	plan := probe.PlanScaling(in)
-	if err := r.carryOut(ctx, t, in, plan); err != nil {
-		return err
-	}
-	if !plan.Done {
-		r.Observer.enqueueTarget(t.key, flowLook)
-		return nil
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.former = nil
-	r.Observer.fleet().ObserveDown(t.fleetKey(), slices.ContainsFunc(t.objects, func(o probe.Object) bool { return o.Record != nil && o.Record.Of(c) }))
-	return nil
-}
-
-func harmful(plan probe.Plan) bool {
-	for _, act := range plan.Acts {
-		if act.Step == probe.Take || act.Step == probe.Lower {
-			return true
-		}
-	}
-	return false
-}
-
-// permit asks the fleet for what the plan does. An undo of everything isn't paced.
-func (r *TargetReconciler) permit(t *target, in probe.Scaling, plan probe.Plan) probe.Permit {
-	t.mu.Lock()
-	at := t.fleetKey()
-	t.mu.Unlock()
-	switch {
-	case harmful(plan):
-		return r.Observer.fleet().PermitDown(at, in.Now)
-	case in.Want == probe.Up && !in.Withdrawn && len(plan.Acts) > 0:
-		return r.Observer.fleet().PermitUp(at, in.Now)
-	}
-	return probe.Permit{Allowed: true}
-}
-
-// confirm reads live what the decision to take replicas rests on; doubt says that it isn't so any more. Then nothing is
-// taken, and what is new is on its way.
-func (r *TargetReconciler) confirm(ctx context.Context, t *target, c *probe.Config, standing probe.Standing) (doubt bool, err error) {
-	var ns corev1.Namespace
-	if err := r.Live.Get(ctx, types.NamespacedName{Name: t.key.Namespace}, &ns); err != nil {
-		return true, fmt.Errorf("read namespace %s before scaling down in it: %w", t.key.Namespace, err)
-	}
-	is := readNamespace(&ns)
-	if is.ending || is.hibernated || c.Namespaces != nil && !c.Namespaces.Matches(labels.Set(is.labels)) {
-		return true, nil
-	}
-	internal, external, err := secrets(ctx, r.Live, c, t.key.Namespace)
-	if err == nil {
-		doubt, err = r.use(t, c, internal, external)
-	}
-	var broken *secretError
-	if errors.As(err, &broken) {
-		r.broken(t, broken)
-		return true, nil
-	}
-	if doubt || err != nil {
-		return true, err
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	want, _ := t.state.Want(standing, r.now()) // runs go on meanwhile
-	return want != probe.Down || t.config != c, nil
-}
-
 // carryOut writes a plan's acts, all at once, and tells of them.
 func (r *TargetReconciler) carryOut(ctx context.Context, t *target, in probe.Scaling, plan probe.Plan) error {
 	if len(plan.Acts) == 0 {
@@ -276,11 +149,12 @@ func (r *TargetReconciler) settle(t *target, c *probe.Config, errs []error) erro
 	return failed
 }
 
-// remember keeps how far the scaling came.
-func (r *TargetReconciler) remember(t *target, in probe.Scaling, plan probe.Plan, held probe.Permit) {
+// remember keeps how far the scaling came, and what was found in its way. Was is the plan for former dependents.
+func (r *TargetReconciler) remember(t *target, in probe.Scaling, plan, was probe.Plan, held probe.Permit) {
+	findings := slices.Concat(plan.Findings, was.Findings)
 	t.mu.Lock()
-	told := t.held.Reason == held.Reason && sameFindings(t.findings, plan.Findings)
-	t.held, t.findings = held, plan.Findings
+	told := t.held.Reason == held.Reason && sameFindings(t.findings, findings)
+	t.held, t.findings, t.left = held, findings, slices.Concat(plan.Left, was.Left)
 	if held.Allowed {
 		t.flow = plan.Flow
 	}
@@ -290,8 +164,9 @@ func (r *TargetReconciler) remember(t *target, in probe.Scaling, plan probe.Plan
 	if in.Want == probe.Down {
 		t.episode = in.Episode
 	}
-	turned := t.restored != (in.Withdrawn && plan.Done)
-	t.restored = in.Withdrawn && plan.Done && len(t.former) == 0
+	restored := in.Withdrawn && plan.Done && was.Done
+	turned := t.restored != restored
+	t.restored = restored
 	t.mu.Unlock()
 	if !told || turned {
 		r.Observer.enqueueConfig(t.key.Config)
@@ -307,9 +182,10 @@ func (r *TargetReconciler) dismiss(t *target) {
 	if !over {
 		return
 	}
+	r.Report.left(t, r.now())
 	r.Observer.targets.forget(t.key)
 	r.Observer.fleet().Forget(at)
-	r.Observer.enqueueTarget(t.key, 0)
+	r.Observer.enqueueTarget(t.key)
 	r.Observer.enqueueConfig(t.key.Config)
 }
 
@@ -326,10 +202,14 @@ func sameFindings(a, b []probe.Finding) bool {
 }
 
 // goOn says when to look at a flow again.
-func (r *TargetReconciler) goOn(in probe.Scaling, plan probe.Plan) time.Time {
-	stopped := !plan.Flow.StoppedAt.IsZero()
-	if plan.Done && len(plan.Acts) == 0 || stopped || in.Want == probe.Hold && !in.Withdrawn {
-		return time.Time{} // the next run goes on
+func (r *TargetReconciler) goOn(in probe.Scaling, plan, was probe.Plan) time.Time {
+	waits := !plan.Flow.StoppedAt.IsZero() || in.Want == probe.Hold && !in.Withdrawn // for the next run
+	unfinished := func(p probe.Plan) bool { return len(p.Acts) > 0 || !p.Done && !p.Unread }
+	switch {
+	case !waits && unfinished(plan), unfinished(was):
+		return in.Now.Add(flowLook)
+	case plan.Unread, was.Unread, len(plan.Left)+len(was.Left) > 0:
+		return in.Now.Add(stuckLook)
 	}
-	return in.Now.Add(flowLook)
+	return time.Time{}
 }

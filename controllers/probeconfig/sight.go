@@ -55,6 +55,16 @@ func (s *sight) taken() []v1alpha1.ScaledDependent {
 	return all
 }
 
+// isUnseen says whether it isn't known what is recorded on an object that the config names.
+func (s *sight) isUnseen(ref v1alpha1.DependentRef) bool {
+	for i, o := range s.objects {
+		if d := s.config.Dependents[i].Ref; o.Unseen && d.APIVersion == ref.APIVersion && d.Kind == ref.Kind && d.Name == ref.Name {
+			return true
+		}
+	}
+	return false
+}
+
 // isFormer says whether the config doesn't name the object any more, and it may not have back what was taken.
 func (s *sight) isFormer(ref v1alpha1.DependentRef) bool {
 	return slices.ContainsFunc(s.former, func(d probe.Dependent) bool {

@@ -121,7 +121,7 @@ func scaled(before []v1alpha1.ScaledDependent, sights []sight) []v1alpha1.Scaled
 	for i := range sights {
 		s := &sights[i]
 		for _, b := range before {
-			if b.Namespace == s.namespace && (!s.read || s.isFormer(b.Ref)) {
+			if b.Namespace == s.namespace && (!s.read || s.isFormer(b.Ref) || s.isUnseen(b.Ref)) {
 				all = append(all, b)
 			}
 		}
@@ -148,6 +148,9 @@ func shared(pc *v1alpha1.ProbeConfig, st state) status.State {
 	if len(st.undoing) > 0 {
 		names := st.undoing[:min(len(st.undoing), probe.SampleSize)]
 		s.Undoing = fmt.Sprintf("It is deleted once what it scaled down is given back in %d namespaces: %s.", len(st.undoing), strings.Join(names, ", "))
+		if inTheWay := findings(st.sights); len(inTheWay) > 0 {
+			s.Undoing += " In the way: " + inTheWay[0] + "."
+		}
 	}
 	return s
 }

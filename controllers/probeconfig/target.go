@@ -38,7 +38,9 @@ type target struct {
 	flow      probe.Flow
 	episode   time.Time
 	findings  []probe.Finding
-	held      probe.Permit
+	// left are objects that keep a record although everything is to be given back.
+	left []probe.Finding
+	held probe.Permit
 	// restored: nothing that we took is left to give back.
 	restored bool
 }
@@ -57,7 +59,7 @@ func (t *target) down() bool { return t.objectsOf != t.config || len(t.former) >
 // taken says whether something of the target is known to be scaled down. It needs t.mu.
 func (t *target) taken() bool { return slices.ContainsFunc(t.objects, recorded) }
 
-func recorded(o probe.Object) bool { return o.Record != nil }
+func recorded(o probe.Object) bool { return o.Record != nil || o.Unseen }
 
 // reset drops what runs found so far, and those that are going on: they say nothing about what is probed from now on. It
 // needs t.mu.

@@ -18,6 +18,9 @@ import (
 const (
 	// flowLook is how soon a flow that isn't done is looked at: nothing tells that an object reached its scale.
 	flowLook = 500 * time.Millisecond
+	// stuckLook is how soon is looked again at what nothing can be done about here: someone must give a right, or take an
+	// annotation away.
+	stuckLook = 10 * time.Second
 	// pastDeadline lets a deadline lie behind us when it is looked at.
 	pastDeadline = time.Millisecond
 )
@@ -67,7 +70,7 @@ func (r *TargetReconciler) end(t *target, exists bool) {
 	t.mu.Lock()
 	r.Observer.fleet().Forget(t.fleetKey())
 	t.reset(r.now())
-	t.secrets, t.former, t.restored = supply{}, nil, true
+	t.secrets, t.former, t.left, t.restored = supply{}, nil, nil, true
 	t.objects, t.objectsOf = slices.Repeat([]probe.Object{{Missing: true}}, len(t.config.Dependents)), t.config
 	departed := t.departed
 	t.mu.Unlock()

@@ -32,47 +32,55 @@ func (r *ScaleReader) Read(ctx context.Context, namespace string, ref probe.Ref)
 	case meta.IsNoMatchError(err), err == nil && !namespaced: // what is outside of namespaces is nobody's dependent
 		return probe.Object{Unscalable: true}
 	case err != nil:
-		return probe.Object{Unread: fmt.Sprintf("find out what kind %s is: %v", ref.Kind, err)}
+		return probe.Object{Unread: fmt.Sprintf("find out what kind %s is: %v", ref.Kind, err), Unseen: true}
 	}
 	for range readAttempts {
-		object, same, err := r.readOnce(ctx, namespace, ref)
-		switch {
-		case err != nil:
-			return probe.Object{Unread: err.Error(), Denied: apierrors.IsForbidden(err)}
-		case same:
+		if object, same := r.readOnce(ctx, namespace, ref); same {
 			return object
 		}
 	}
-	return probe.Object{Unread: "it changes faster than it can be read"}
+	return probe.Object{Unread: "it changes faster than it can be read", Unseen: true}
 }
 
 // readOnce reads scale and metadata; same says that both are of one state of the object.
-func (r *ScaleReader) readOnce(ctx context.Context, namespace string, ref probe.Ref) (o probe.Object, same bool, err error) {
+func (r *ScaleReader) readOnce(ctx context.Context, namespace string, ref probe.Ref) (o probe.Object, same bool) {
 	scale := newScale(namespace, ref)
 	scaleErr := r.Client.SubResource("scale").Get(ctx, scalable(namespace, ref), scale)
-	if scaleErr != nil && !apierrors.IsNotFound(scaleErr) {
-		return o, false, fmt.Errorf("read the scale of %s: %w", ref, scaleErr)
-	}
 	about := metav1.PartialObjectMetadata{}
 	about.SetGroupVersionKind(ref.GroupVersionKind())
-	err = r.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: ref.Name}, &about)
+	err := r.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: ref.Name}, &about)
 	switch {
 	case apierrors.IsNotFound(err):
-		return probe.Object{Missing: true}, true, nil
+		return probe.Object{Missing: true}, true
 	case err != nil:
-		return o, false, fmt.Errorf("read %s: %w", ref, err)
-	case scaleErr != nil: // it is there now: was it not a moment ago, or has its kind no scale?
-		scaleErr = r.Client.SubResource("scale").Get(ctx, scalable(namespace, ref), scale)
-		return probe.Object{Unscalable: true}, apierrors.IsNotFound(scaleErr), client.IgnoreNotFound(scaleErr)
-	case scale.GetUID() != about.UID || scale.GetResourceVersion() != about.ResourceVersion:
-		return o, false, nil
+		return unread(probe.Object{Unseen: true}, fmt.Errorf("read %s: %w", ref, err)), true
 	}
 	o = describe(&about)
-	o.Replicas, err = replicas(scale, "spec")
-	if err == nil {
+	if apierrors.IsNotFound(scaleErr) { // it is there now: was it not a moment ago, or has its kind no scale?
+		if scaleErr = r.Client.SubResource("scale").Get(ctx, scalable(namespace, ref), scale); apierrors.IsNotFound(scaleErr) {
+			o.Unscalable = true
+			return o, true
+		}
+	}
+	if scaleErr != nil {
+		return unread(o, fmt.Errorf("read the scale of %s: %w", ref, scaleErr)), true
+	}
+	if scale.GetUID() != about.UID || scale.GetResourceVersion() != about.ResourceVersion {
+		return o, false
+	}
+	if o.Replicas, err = replicas(scale, "spec"); err == nil {
 		o.Current, err = replicas(scale, "status")
 	}
-	return o, err == nil, err
+	if err != nil {
+		return unread(o, err), true
+	}
+	return o, true
+}
+
+// unread is an object of which no more is known than this, and why.
+func unread(o probe.Object, err error) probe.Object {
+	o.Unread, o.Denied = err.Error(), apierrors.IsForbidden(err)
+	return o
 }
 
 func describe(about *metav1.PartialObjectMetadata) probe.Object {

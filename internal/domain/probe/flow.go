@@ -21,6 +21,8 @@ type Flow struct {
 	Stopped []Finding
 	// Raised are the objects that got their replicas back in this flow: their level is done when they have them.
 	Raised map[Ref]int32
+	// Passed are those that couldn't be read while their level had time: the others are scaled up without them.
+	Passed map[Ref]bool
 }
 
 // Finding is an object that isn't as it should be, and why.
@@ -66,6 +68,10 @@ type Plan struct {
 	Findings []Finding
 	// Done: everything is as the direction wants it, or left alone.
 	Done bool
+	// Left are those that keep their record although all should be undone: they may not be scaled, or can't be.
+	Left []Finding
+	// Unread: nothing is left to do but for objects that can't be read.
+	Unread bool
 	// LookAgain is when something may be due without any event; zero for never.
 	LookAgain time.Time
 	Flow      Flow
@@ -88,8 +94,9 @@ func PlanScaling(in Scaling) Plan {
 	if p.Flow.Direction != in.Want {
 		p.Flow = Flow{Direction: in.Want}
 	}
-	p.Flow.Raised = map[Ref]int32{} // the argument's stays as it is
+	p.Flow.Raised, p.Flow.Passed = map[Ref]int32{}, map[Ref]bool{} // the argument's stay as they are
 	maps.Copy(p.Flow.Raised, in.Flow.Raised)
+	maps.Copy(p.Flow.Passed, in.Flow.Passed)
 	if !p.Flow.StoppedAt.IsZero() {
 		if p.Flow.StoppedAt.Equal(in.Tick) {
 			p.Findings = append(in.findings(p.Flow.Raised), p.Flow.Stopped...)
@@ -103,7 +110,8 @@ func PlanScaling(in Scaling) Plan {
 			return p
 		}
 	}
-	p.Done, p.Flow = true, Flow{Direction: in.Want, Raised: p.Flow.Raised}
+	p.Unread = len(p.Flow.Passed) > 0
+	p.Done, p.Flow = !p.Unread, Flow{Direction: in.Want, Raised: p.Flow.Raised, Passed: p.Flow.Passed}
 	return p
 }
 
@@ -145,8 +153,12 @@ func (in *Scaling) findings(raised map[Ref]int32) []Finding {
 // planLevel plans one level; false when it is done.
 func (in *Scaling) planLevel(p *Plan, level int) (busy bool) {
 	var open []int
-	for i := range in.Config.Dependents {
-		if in.place(i).Level == level && !in.standing(i, p.Flow.Raised).settled {
+	for i, d := range in.Config.Dependents {
+		s := in.standing(i, p.Flow.Raised)
+		if !s.blocked {
+			delete(p.Flow.Passed, d.Ref)
+		}
+		if in.place(i).Level == level && !s.settled && !p.Flow.Passed[d.Ref] {
 			open = append(open, i)
 		}
 	}
@@ -158,6 +170,9 @@ func (in *Scaling) planLevel(p *Plan, level int) (busy bool) {
 	}
 	for _, i := range open {
 		in.planObject(p, i)
+	}
+	if !slices.ContainsFunc(open, func(i int) bool { return !p.Flow.Passed[in.Config.Dependents[i].Ref] }) {
+		return false
 	}
 	if len(p.Flow.Stopped) > 0 { // also what else was due waits: its level won't end
 		p.Acts, p.Flow.StoppedAt, p.LookAgain = nil, in.Tick, time.Time{}
@@ -171,6 +186,8 @@ func (in *Scaling) planObject(p *Plan, i int) {
 	begin := p.Flow.Started.Add(place.Delay)
 	end := begin.Add(place.Timeout)
 	switch {
+	case s.blocked && in.Want == Up && !in.Now.Before(end): // what one is in the way of, the others must not wait for
+		p.Flow.Passed[ref] = true
 	case !in.Now.Before(end):
 		p.Flow.Stopped = append(p.Flow.Stopped, Finding{Ref: ref, Reason: TimedOut,
 			Message: fmt.Sprintf("it is not scaled %s after %s; the levels after %d wait", in.Want, place.Timeout, place.Level)})
@@ -212,10 +229,7 @@ func (in *Scaling) down(i int) standing {
 
 func (in *Scaling) downUnheld(i int) standing {
 	o := &in.Objects[i]
-	if o.Missing && o.Unread == "" {
-		if in.Config.Dependents[i].Optional {
-			return settled
-		}
+	if o.Missing && !in.Config.Dependents[i].Optional {
 		return alone(DependentMissing, "there is no such object, and it is not optional")
 	}
 	if s, ok := o.common(in.Config); ok {
@@ -253,7 +267,7 @@ func (in *Scaling) downAgain(o *Object) standing {
 // up says what an object needs to get back what was taken.
 func (in *Scaling) up(i int, raised map[Ref]int32) standing {
 	o := &in.Objects[i]
-	if o.Missing && o.Unread == "" {
+	if o.Unread != "" && !o.Owes(in.Config) { // nothing was ever taken from it
 		return settled
 	}
 	if s, ok := o.common(in.Config); ok {
@@ -264,7 +278,7 @@ func (in *Scaling) up(i int, raised map[Ref]int32) standing {
 		back, ours := raised[in.Config.Dependents[i].Ref]
 		return standing{settled: !ours || o.Replicas != back || o.Current >= back}
 	case o.Ignore:
-		return alone(AskedToIgnore, "it is annotated to be left alone; it gets %d replicas back when that ends", o.Record.Replicas)
+		return kept(AskedToIgnore, "it is annotated to be left alone; %d replicas were taken from it", o.Record.Replicas)
 	case o.Replicas != 0: // we died before the record was removed, or someone else scaled it
 		return needs(Release)
 	default:
@@ -275,23 +289,27 @@ func (in *Scaling) up(i int, raised map[Ref]int32) standing {
 // withdraw undoes everything at once.
 func (in *Scaling) withdraw() Plan {
 	in.Want = Up
-	p := Plan{Done: true, Flow: Flow{Direction: Up, Raised: map[Ref]int32{}}}
+	p := Plan{Done: true, Unread: true, Flow: Flow{Direction: Up, Raised: map[Ref]int32{}}}
 	for i, d := range in.Config.Dependents {
 		s := in.up(i, nil)
-		switch {
-		case s.blocked:
-			p.Done = false
-		case s.step == Raise && in.Hibernated, s.reason == AskedToIgnore:
+		if s.step == Raise && in.Hibernated {
 			s.step = Release
 		}
 		if s.step != None {
-			p.Done = false
 			p.Acts = append(p.Acts, in.act(i, s.step))
 		}
-		if s.reason != "" {
-			p.Findings = append(p.Findings, Finding{Ref: d.Ref, Reason: s.reason, Message: s.message})
+		p.Done = p.Done && !s.blocked && s.step == None
+		p.Unread = p.Unread && s.step == None
+		if s.reason == "" {
+			continue
+		}
+		f := Finding{Ref: d.Ref, Reason: s.reason, Message: s.message}
+		p.Findings = append(p.Findings, f)
+		if s.left {
+			p.Left = append(p.Left, f)
 		}
 	}
+	p.Unread = p.Unread && !p.Done
 	slices.SortFunc(p.Acts, func(a, b Act) int { return cmp.Compare(a.Ref.String(), b.Ref.String()) })
 	return p
 }

@@ -72,7 +72,7 @@ func TestWhatAnObjectNeeds(t *testing.T) {
 		"another config's":                         {probe.Object{Generation: 6, Record: another}, "Deployment/kcm OwnedByAnother, done", "Deployment/kcm OwnedByAnother, done", "Deployment/kcm OwnedByAnother, done", "Deployment/kcm OwnedByAnother, done"},
 		"a record that can't be read":              {probe.Object{Generation: 6, RecordError: "x"}, "Deployment/kcm RecordUnreadable, done", "Deployment/kcm RecordUnreadable, done", "Deployment/kcm RecordUnreadable, done", "Deployment/kcm RecordUnreadable, done"},
 		"asks to be ignored":                       {probe.Object{Generation: 5, Replicas: 3, Current: 3, Ignore: true}, "Deployment/kcm AskedToIgnore, done", "done", "done", "done"},
-		"asks to be ignored since":                 {probe.Object{Generation: 6, Ignore: true, Record: record(nil)}, "Deployment/kcm AskedToIgnore, done", "Deployment/kcm AskedToIgnore, done", "release Deployment/kcm, Deployment/kcm AskedToIgnore", "release Deployment/kcm, Deployment/kcm AskedToIgnore"},
+		"asks to be ignored since":                 {probe.Object{Generation: 6, Ignore: true, Record: record(nil)}, "Deployment/kcm AskedToIgnore, done", "Deployment/kcm AskedToIgnore, done", "Deployment/kcm AskedToIgnore, done", "Deployment/kcm AskedToIgnore, done"},
 		"is held":                                  {probe.Object{Generation: 5, Replicas: 3, Current: 3, Hold: until(time.Hour)}, "Deployment/kcm HoldUntil, done", "done", "done", "done"},
 		"was held":                                 {probe.Object{Generation: 5, Replicas: 3, Current: 3, Hold: until(0)}, "take Deployment/kcm 3", "done", "done", "done"},
 		"is held by garbage":                       {probe.Object{Generation: 5, Replicas: 3, Current: 3, Hold: &hold.Hold{Text: "soon"}}, "Deployment/kcm HoldUntil, done", "done", "done", "done"},
@@ -81,7 +81,11 @@ func TestWhatAnObjectNeeds(t *testing.T) {
 		"is being deleted":                         {probe.Object{Generation: 5, Replicas: 3, Deleting: true}, "done", "done", "done", "done"},
 		"is missing":                               {probe.Object{Missing: true}, "Deployment/kcm DependentMissing, done", "done", "done", "done"},
 		"can't be scaled":                          {probe.Object{Generation: 5, Unscalable: true}, "Deployment/kcm NotScalable, done", "Deployment/kcm NotScalable, done", "Deployment/kcm NotScalable, done", "Deployment/kcm NotScalable, done"},
-		"can't be read":                            {probe.Object{Unread: "timeout"}, "Deployment/kcm NotRead", "Deployment/kcm NotRead", "Deployment/kcm NotRead", "Deployment/kcm NotRead"},
+		"can't be scaled any more":                 {probe.Object{Generation: 6, Unscalable: true, Record: record(nil)}, "Deployment/kcm NotScalable, done", "Deployment/kcm NotScalable, done", "Deployment/kcm NotScalable, done", "Deployment/kcm NotScalable, done"},
+		"can't be read, nor what is recorded":      {probe.Object{Unread: "timeout", Unseen: true}, "Deployment/kcm NotRead", "Deployment/kcm NotRead", "Deployment/kcm NotRead", "Deployment/kcm NotRead"},
+		"can't be read, and is scaled down":        {probe.Object{Unread: "timeout", Record: record(nil)}, "Deployment/kcm NotRead", "Deployment/kcm NotRead", "Deployment/kcm NotRead", "Deployment/kcm NotRead"},
+		"can't be read, and was never taken":       {probe.Object{Unread: "timeout"}, "Deployment/kcm NotRead", "done", "done", "done"},
+		"can't be read, and is another config's":   {probe.Object{Unread: "timeout", Record: another}, "Deployment/kcm NotRead", "done", "done", "done"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := probe.Scaling{Config: single(t, ""), Objects: []probe.Object{tt.object}, Tick: start, Episode: start, Now: start}
@@ -223,5 +227,58 @@ func TestWhatIsUnknownHoldsTheNextLevels(t *testing.T) {
 	in.Objects[1] = probe.Object{Missing: true} // known to be missing holds nothing
 	if got := told(probe.PlanScaling(in)); got != "take Deployment/kcm 2, Deployment/mcm DependentMissing" {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestWhatIsUnreadHoldsNoOthersBack: what was taken is given back to those that can be read, in their order.
+func TestWhatIsUnreadHoldsNoOthersBack(t *testing.T) {
+	taken := record(func(r *probe.Record) { r.Replicas = 2 })
+	in := probe.Scaling{Config: config(t, ""), Want: probe.Up, Tick: start, Now: start,
+		Objects: []probe.Object{{Unread: "forbidden", Unseen: true}, {Generation: 6, Record: taken}}}
+	step := func(after time.Duration, want string, unread bool) {
+		t.Helper()
+		in.Now = start.Add(after)
+		in.Tick = in.Now.Truncate(10 * time.Second)
+		p := probe.PlanScaling(in)
+		if got := told(p); got != want || p.Unread != unread {
+			t.Fatalf("%s: %q, unread %t, want %q, %t", after, got, p.Unread, want, unread)
+		}
+		in.Flow = p.Flow
+	}
+	kcm, mcm := &in.Objects[0], &in.Objects[1]
+	step(0, "Deployment/kcm NotRead", false)
+	step(29*time.Second, "Deployment/kcm NotRead", false)
+	step(30*time.Second, "Deployment/kcm NotRead", false) // its level's time is over; the next begins with its delay
+	step(35*time.Second, "raise Deployment/mcm 2, Deployment/kcm NotRead", false)
+	*mcm = probe.Object{Generation: 7, Replicas: 2, Current: 2}
+	step(36*time.Second, "Deployment/kcm NotRead", true)
+	*kcm = probe.Object{Generation: 6, Record: taken}
+	step(90*time.Second, "raise Deployment/kcm 2", false)
+	*kcm = probe.Object{Generation: 7, Replicas: 2, Current: 2}
+	step(91*time.Second, "done", false)
+}
+
+func TestWhatIsWithdrawnSaysWhatKeepsItsRecord(t *testing.T) {
+	for name, tt := range map[string]struct {
+		object probe.Object
+		left   bool
+	}{
+		"asks to be ignored":            {probe.Object{Ignore: true, Record: record(nil)}, true},
+		"can't be scaled any more":      {probe.Object{Unscalable: true, Record: record(nil)}, true},
+		"a record that can't be read":   {probe.Object{RecordError: "x"}, true},
+		"can't be read":                 {probe.Object{Unread: "x", Record: record(nil)}, false},
+		"asks, and nothing was taken":   {probe.Object{Ignore: true, Replicas: 3}, false},
+		"can't be, and nothing was":     {probe.Object{Unscalable: true}, false},
+		"is scaled down, and gets back": {probe.Object{Record: record(nil)}, false},
+	} {
+		p := probe.PlanScaling(probe.Scaling{Config: single(t, ""), Objects: []probe.Object{tt.object}, Withdrawn: true, Now: start})
+		if (len(p.Left) > 0) != tt.left {
+			t.Errorf("%s: %v is left", name, p.Left)
+		}
+		for _, a := range p.Acts {
+			if a.Step == probe.Release {
+				t.Errorf("%s: its record is removed, and it has nothing back", name)
+			}
+		}
 	}
 }

@@ -10,12 +10,12 @@ import (
 
 // Object is a dependent as it was read from the API server, not from a cache: what is written depends on it.
 type Object struct {
-	// Unread says why it couldn't be read; then nothing else is known. Missing and Unscalable: there is no such object; its
-	// kind has no scale subresource.
-	Unread              string
+	// Unread says why its replicas couldn't be read; then nothing is written to it. Unseen: nor could its metadata, so that
+	// it isn't known whether it has a Record. Denied: because Autohealer's account may not.
+	Unread         string
+	Unseen, Denied bool
+	// Missing and Unscalable: there is no such object; its kind has no scale subresource.
 	Missing, Unscalable bool
-	// Denied: it is Unread because Autohealer's account may not read it.
-	Denied bool
 	// Deleting: it is being deleted. Ignore: it is annotated to be left alone.
 	Deleting, Ignore bool
 	// Hold keeps its replicas from being taken; nil for none.
@@ -71,10 +71,10 @@ type standing struct {
 	step Step
 	// settled: nothing is to be written, and it has the replicas that it is to have.
 	settled bool
-	// blocked: it isn't known what it needs.
-	blocked bool
-	reason  Reason
-	message string
+	// blocked: it isn't known what it needs. left: it keeps its record, and what was taken.
+	blocked, left bool
+	reason        Reason
+	message       string
 }
 
 var settled = standing{settled: true}
@@ -85,19 +85,43 @@ func alone(reason Reason, format string, args ...any) standing {
 	return standing{settled: true, reason: reason, message: fmt.Sprintf(format, args...)}
 }
 
+// kept is of an object that keeps its record.
+func kept(reason Reason, format string, args ...any) standing {
+	s := alone(reason, format, args...)
+	s.left = true
+	return s
+}
+
 // common is what holds in both directions; ok is false when the direction matters.
 func (o *Object) common(c *Config) (s standing, ok bool) {
+	ours := o.Record != nil && o.Record.Of(c)
 	switch {
+	case o.Missing, o.Deleting:
+		return settled, true
 	case o.Unread != "":
-		return standing{blocked: true, reason: NotRead, message: o.Unread}, true
+		return o.unread(ours), true
+	case o.RecordError != "":
+		return kept(RecordUnreadable, "%s", o.RecordError), true
+	case o.Unscalable && ours:
+		return kept(NotScalable, "its kind has no scale subresource any more; %d replicas were taken from it", o.Record.Replicas), true
 	case o.Unscalable:
 		return alone(NotScalable, "its kind has no scale subresource"), true
-	case o.Deleting:
-		return settled, true
-	case o.RecordError != "":
-		return alone(RecordUnreadable, "%s", o.RecordError), true
-	case o.Record != nil && !o.Record.Of(c):
+	case o.Record != nil && !ours:
 		return alone(OwnedByAnother, "it is scaled down for ProbeConfig %s", o.Record.Policy), true
 	}
 	return standing{}, false
+}
+
+// unread says what is known of an object whose replicas aren't.
+func (o *Object) unread(ours bool) standing {
+	s := standing{blocked: true, reason: NotRead, message: o.Unread}
+	if ours {
+		s.message = fmt.Sprintf("%d replicas were taken from it: %s", o.Record.Replicas, o.Unread)
+	}
+	return s
+}
+
+// Owes says whether something may have been taken from the object that it hasn't got back.
+func (o *Object) Owes(c *Config) bool {
+	return !o.Missing && (o.Unseen || o.RecordError != "" || o.Record != nil && o.Record.Of(c))
 }

@@ -1,0 +1,68 @@
+package probeconfig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/internal/domain/probe"
+)
+
+// errNotAdmitted: the config isn't judged just now, or isn't admitted any more.
+var errNotAdmitted = errors.New("nothing admits the scaling now")
+
+func harmful(plan probe.Plan) bool {
+	for _, act := range plan.Acts {
+		if act.Step == probe.Take || act.Step == probe.Lower {
+			return true
+		}
+	}
+	return false
+}
+
+// permit asks the fleet for what the plan does. An undo of everything isn't paced.
+func (r *TargetReconciler) permit(t *target, in probe.Scaling, plan probe.Plan) probe.Permit {
+	t.mu.Lock()
+	at := t.fleetKey()
+	t.mu.Unlock()
+	switch {
+	case harmful(plan):
+		return r.Observer.fleet().PermitDown(at, in.Now)
+	case in.Want == probe.Up && !in.Withdrawn && len(plan.Acts) > 0:
+		return r.Observer.fleet().PermitUp(at, in.Now)
+	}
+	return probe.Permit{Allowed: true}
+}
+
+// confirm reads live what the decision to take replicas rests on; doubt says that it isn't so any more. Then nothing is
+// taken, and what is new is on its way.
+func (r *TargetReconciler) confirm(ctx context.Context, t *target, c *probe.Config, standing probe.Standing) (doubt bool, err error) {
+	var ns corev1.Namespace
+	if err := r.Live.Get(ctx, types.NamespacedName{Name: t.key.Namespace}, &ns); err != nil {
+		return true, fmt.Errorf("read namespace %s before scaling down in it: %w", t.key.Namespace, err)
+	}
+	is := readNamespace(&ns)
+	if is.ending || is.hibernated || c.Namespaces != nil && !c.Namespaces.Matches(labels.Set(is.labels)) {
+		return true, nil
+	}
+	internal, external, err := secrets(ctx, r.Live, c, t.key.Namespace)
+	if err == nil {
+		doubt, err = r.use(t, c, internal, external)
+	}
+	var broken *secretError
+	if errors.As(err, &broken) {
+		r.broken(t, broken)
+		return true, nil
+	}
+	if doubt || err != nil {
+		return true, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	want, _ := t.state.Want(standing, r.now()) // runs go on meanwhile
+	return want != probe.Down || t.config != c, nil
+}
