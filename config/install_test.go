@@ -50,6 +50,7 @@ func TestInstall(t *testing.T) {
 		NewWithT(t).Expect(err).To(MatchError(ContainSubstring(`failed calling webhook "policies.autohealer.resourcestack.com"`)))
 	})
 	t.Run("rights", func(t *testing.T) { testRights(t, kubernetes.NewForConfigOrDie(c.Config)) })
+	t.Run("roles", func(t *testing.T) { testRoles(t, kubernetes.NewForConfigOrDie(c.Config)) })
 	t.Run("the ownership record", func(t *testing.T) { testOwnershipRecord(t, c.Config) })
 	t.Run("network policy", func(t *testing.T) {
 		_, err := c.Kubectl(t.Context(), "apply", "-k", "network-policy")

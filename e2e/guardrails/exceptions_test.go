@@ -198,32 +198,3 @@ var _ = Describe("An exception", func() {
 		Eventually(exceptionSays(ctx, "fixed", "Ready")).Should(HavePrefix("False RuleNotExceptable: It lifts nothing: fixing/r isn't exceptable."))
 	})
 })
-
-var _ = Describe("Who may write what", func() {
-	It("is a role each: policies, the rules over them, and exceptions from these", func(ctx SpecContext) {
-		const group = "autohealer.resourcestack.com"
-		writes := map[string]string{
-			"autohealer-viewer": "", "autohealer-editor": "conditionsets",
-			"autohealer-guardrail-admin": "guardrails", "autohealer-exception-approver": "guardrailexceptions",
-		}
-		for role, resource := range writes {
-			_, err := w.Kubectl(ctx, "create", "clusterrolebinding", role, "--clusterrole="+role, "--serviceaccount=default:"+role)
-			Expect(err).NotTo(HaveOccurred())
-			DeferCleanup(func(ctx context.Context) error {
-				_, err := w.Kubectl(ctx, "delete", "clusterrolebinding", role)
-				return err
-			})
-			may := func(verb, resource string) bool {
-				out, err := w.Kubectl(ctx, "auth", "can-i", verb, resource+"."+group, "--as=system:serviceaccount:default:"+role)
-				return err == nil && out == "yes\n"
-			}
-			Eventually(func() bool { return may("list", "guardrails") }).Should(BeTrue(), role)
-			for _, kind := range []string{"conditionsets", "guardrails", "guardrailexceptions"} {
-				for _, verb := range []string{"create", "delete"} {
-					Expect(may(verb, kind)).To(Equal(kind == resource), "%s %s %s", role, verb, kind)
-				}
-				Expect(may("get", kind)).To(BeTrue(), "%s get %s", role, kind)
-			}
-		}
-	})
-})
