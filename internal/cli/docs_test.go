@@ -45,6 +45,7 @@ func TestPagesShowRealOutput(t *testing.T) {
 	}{
 		"how-to/validate-before-merge.md": {dir: "howto", least: 4},
 		"concepts/weeder-configs.md":      {dir: "weeder", least: 1},
+		"how-to/write-a-rule.md":          {dir: "rules", least: 2},
 		"concepts/probe-configs.md":       {dir: "prober", least: 2},
 		"how-to/exceptions.md":            {dir: "exceptions", least: 3},
 		"how-to/explain.md":               {dir: "explain", least: 3},

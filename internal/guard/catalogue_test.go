@@ -56,20 +56,22 @@ func outcome(v Verdict, rule string) Outcome {
 
 func TestEveryRuleShowsBothVerdictsAndHasAReason(t *testing.T) {
 	g := newTestGuard(t, nil)
-	for _, rule := range g.Rules("ConditionSet") {
-		var outcomes []Outcome
-		for _, test := range rule.Tests {
-			outcomes = append(outcomes, test.Expect)
-		}
-		violated := ExpectWarn
-		if rule.Severity == Deny {
-			violated = ExpectDeny
-		}
-		if !slices.Contains(outcomes, ExpectAdmit) || !slices.Contains(outcomes, violated) {
-			t.Errorf("%s: tests expect %v, want %s and %s", rule.ID, outcomes, ExpectAdmit, violated)
-		}
-		if rule.MessageExpression == "" || rule.Rationale == "" {
-			t.Errorf("%s has no message or no rationale", rule.ID)
+	for _, kind := range g.Kinds() {
+		for _, rule := range g.Rules(kind) {
+			var outcomes []Outcome
+			for _, test := range rule.Tests {
+				outcomes = append(outcomes, test.Expect)
+			}
+			violated := ExpectWarn
+			if rule.Severity == Deny {
+				violated = ExpectDeny
+			}
+			if !slices.Contains(outcomes, ExpectAdmit) || !slices.Contains(outcomes, violated) {
+				t.Errorf("%s: tests expect %v, want %s and %s", rule.ID, outcomes, ExpectAdmit, violated)
+			}
+			if rule.MessageExpression == "" || rule.Rationale == "" {
+				t.Errorf("%s has no message or no rationale", rule.ID)
+			}
 		}
 	}
 }
