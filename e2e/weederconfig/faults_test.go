@@ -57,7 +57,9 @@ var _ = Describe("In a window", Serial, func() {
 		ends := recovered.Add(40 * time.Second)
 		Eventually(proxy.refusals).WithArguments(http.StatusTooManyRequests).Should(BeNumerically(">=", busy+3))
 
-		By("trouble within: notes come through, deletions don't, and the answer to one that does is lost")
+		By("trouble within: notes come through, deletions don't, and of one that does neither answer nor watch tell")
+		tell := proxy.stall("pods")
+		DeferCleanup(tell)
 		var lost atomic.Bool
 		proxy.answerBy(func(r *http.Request) (int, bool) {
 			if s.deletesPod(r) {
@@ -70,6 +72,7 @@ var _ = Describe("In a window", Serial, func() {
 		Expect(s.removed()).To(HaveLen(1), "the one whose answer was lost")
 
 		By("all is well again")
+		tell()
 		proxy.answerBy(nil)
 		Eventually(s.removed).Should(HaveLen(5))
 		for _, uid := range before {
