@@ -154,7 +154,7 @@ func (p *countingProxy) count(r *http.Request) {
 	}
 }
 
-// goesOn: whatever happens, Events and leases are written, and the API server is asked every ten seconds whether the Guardrails
+// goesOn: whatever happens, Events and leases are written, and the API server is asked every eight seconds whether the Guardrails
 // in force are still those that are stored.
 func goesOn(what string) bool {
 	return strings.HasSuffix(what, " events") || strings.Contains(what, "leases") ||

@@ -21,6 +21,8 @@ import (
 const (
 	// keepRules is for how long a list that agreed is believed, and how often there is one while nothing is done.
 	keepRules = 10 * time.Second
+	// renewRules is how old a list is when the next is asked for: whoever acts shouldn't have to wait for it.
+	renewRules = keepRules - 2*relistRules
 	// relistRules lies between two lists that didn't agree, unless the watch brings news.
 	relistRules = time.Second
 	// listTakes bounds one list: what waits for it holds up an undo, too.
@@ -84,6 +86,7 @@ func (s *Stored) Start(ctx context.Context) error {
 	var wrong time.Time
 	var lost string
 	for {
+		s.renew(ctx)
 		was := lost
 		switch err := s.Check(ctx); {
 		case err == nil || !s.known():
@@ -103,6 +106,35 @@ func (s *Stored) Start(ctx context.Context) error {
 		case <-s.Clock.After(relistRules):
 		}
 	}
+}
+
+// renew lists anew what will soon be too old to be believed, while whoever acts goes on by what there is. What fails is left
+// for Check to find.
+func (s *Stored) renew(ctx context.Context) {
+	for i, r := range s.Kinds {
+		now := s.Clock.Now()
+		was, fading := s.fading(i, now)
+		fresh := was
+		if !fading || s.relist(ctx, r, &fresh, now) != nil {
+			continue
+		}
+		s.mu.Lock()
+		if seen := &s.seen[i]; seen.at.Equal(was.at) { // nobody else listed meanwhile
+			fresh.differs = seen.differs
+			*seen = fresh
+		}
+		s.mu.Unlock()
+	}
+}
+
+func (s *Stored) fading(kind int, now time.Time) (seen sight, fading bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.seen == nil {
+		return sight{}, false
+	}
+	seen = s.seen[kind]
+	return seen, !seen.at.IsZero() && now.Sub(seen.at) >= renewRules
 }
 
 // known says whether what is in force was known once; before, it is awaited elsewhere.

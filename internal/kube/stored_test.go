@@ -22,6 +22,8 @@ type lister struct {
 	err     error
 	// going: the CRD of Guardrails is being deleted.
 	going bool
+	// asked is told of each list, which is then answered when it is let; nil lets it at once.
+	asked, answer chan struct{}
 }
 
 func (l *lister) Get(_ context.Context, key client.ObjectKey, crd client.Object, _ ...client.GetOption) error {
@@ -37,6 +39,10 @@ func (l *lister) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 		l.lists = map[string]int{}
 	}
 	l.lists[kind]++
+	if l.asked != nil {
+		l.asked <- struct{}{}
+		<-l.answer
+	}
 	for uid, generation := range l.objects[kind] {
 		item := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: uid, Generation: generation}}
 		list.(*metav1.PartialObjectMetadataList).Items = append(list.(*metav1.PartialObjectMetadataList).Items, item)
@@ -109,6 +115,42 @@ func TestAStormOfActsCostsOneListInTenSeconds(t *testing.T) {
 	}
 	if server.lists["Guardrail"] != 2 || server.lists["GuardrailException"] != 0 {
 		t.Errorf("20 s of acts cost %v, want two lists of Guardrails, and none of exceptions that aren't there", server.lists)
+	}
+}
+
+func TestWhoeverActsDoesNotWaitForTheNextList(t *testing.T) {
+	clock := testingclock.NewFakeClock(time.Now())
+	server := &lister{objects: map[string]map[types.UID]int64{"Guardrail": {"a": 1}}}
+	s := rulings(server, clock, &known{inForce: generations{"a": 1}}, &known{inForce: generations{}})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- s.Start(ctx) }()
+	idle := func() {
+		for !clock.HasWaiters() {
+			runtime.Gosched()
+		}
+	}
+	idle()
+	for range 7 {
+		clock.Step(time.Second)
+		idle()
+	}
+	server.asked, server.answer = make(chan struct{}), make(chan struct{})
+	clock.Step(time.Second)
+	<-server.asked
+	if err := s.Check(t.Context()); err != nil { // would never return
+		t.Error(err)
+	}
+	close(server.answer)
+	idle()
+	clock.Step(2 * time.Second) // the first list is too old now
+	idle()
+	if err := s.Check(t.Context()); err != nil { // would never return
+		t.Error(err)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 
