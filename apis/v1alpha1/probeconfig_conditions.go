@@ -48,6 +48,8 @@ const (
 const (
 	// AnnotationOriginalReplicas on an object records how many replicas Autohealer took from it, and for which ProbeConfig.
 	AnnotationOriginalReplicas = "autohealer.resourcestack.com/original-replicas"
+	// LabelScaledDown, with the value "true", is on each object with that annotation, so that one can list what is scaled down.
+	LabelScaledDown = "autohealer.resourcestack.com/scaled-down"
 	// AnnotationIgnoreScaling with the value "true" on an object keeps Autohealer from scaling it.
 	AnnotationIgnoreScaling = "autohealer.resourcestack.com/ignore-scaling"
 	// AnnotationHibernated on a Namespace, with any value but "false", stops probing there.

@@ -215,6 +215,13 @@ type ProbeConfigStatus struct {
 	// +kubebuilder:validation:MaxItems=20
 	Scaled []ScaledDependent `json:"scaled,omitempty"`
 
+	// dependentKinds are the kinds of objects of which some may be scaled down for the config, sorted: those that it names, and
+	// those that it named until nothing of them is. A kind is told here before the first of its objects is scaled down.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	DependentKinds []DependentKind `json:"dependentKinds,omitempty"`
+
 	// targets counts the targets; 1 without a namespaceSelector.
 	// +optional
 	Targets *TargetCounts `json:"targets,omitempty"`
@@ -246,6 +253,19 @@ type ProbeState struct {
 	// lastErrorTime is when that run was.
 	// +optional
 	LastErrorTime *metav1.Time `json:"lastErrorTime,omitempty"`
+}
+
+// DependentKind is a kind of objects.
+type DependentKind struct {
+	// apiVersion of the kind, such as apps/v1.
+	// +required
+	// +kubebuilder:validation:MaxLength=317
+	APIVersion string `json:"apiVersion"`
+
+	// kind, such as Deployment.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
 }
 
 // NodeLeasesState is what was last seen of the nodes' leases.

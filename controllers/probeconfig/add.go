@@ -48,15 +48,16 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	observer := NewObserver(mgr.GetCache(), opts)
 	prober := (&probing.Prober{Handler: &Runs{Observer: observer}, Policy: opts.Dial}).Init()
 	troubles := &status.Troubles{Hit: func(config types.NamespacedName) { observer.enqueueConfig(config) }}
+	reader := &actuate.ScaleReader{Live: mgr.GetAPIReader(), Client: mgr.GetClient()}
 	targets := &TargetReconciler{
 		Observer: observer, Prober: prober, Live: mgr.GetAPIReader(), Troubles: troubles, Report: report,
-		Reader: &actuate.ScaleReader{Live: mgr.GetAPIReader(), Client: mgr.GetClient()},
+		Reader: reader,
 		Scales: &actuate.Scales{
 			Client: mgr.GetClient(), Acts: mgr.GetLogger().WithName("acts"), Leads: opts.Leads,
 			Current: &kube.Generations{Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Stored: opts.Stored},
 		},
 	}
-	configs := &Reconciler{Client: mgr.GetClient(), Observer: observer, Troubles: troubles, Report: report, Leads: opts.Leads}
+	configs := &Reconciler{Client: mgr.GetClient(), Observer: observer, Troubles: troubles, Report: report, Reader: reader, Leads: opts.Leads}
 	if err := mgr.Add(observer); err != nil {
 		return err
 	}

@@ -144,7 +144,7 @@ func (w *world) manage(rights anyone) {
 		Reader: &actuate.ScaleReader{Live: w.api, Client: w.api},
 		Scales: &actuate.Scales{Client: w.api, Acts: logr.Discard(), Current: &kube.Generations{Reader: w.api, Clock: w.clock}},
 	}
-	w.configs = &Reconciler{Client: w.api, Observer: o, Troubles: troubles, Report: report}
+	w.configs = &Reconciler{Client: w.api, Observer: o, Troubles: troubles, Report: report, Reader: w.Reader}
 	w.see()
 	o.markSynced()
 	w.keep()
@@ -244,6 +244,10 @@ func (w *world) fail(namespace string) {
 	}
 }
 
+func requestOf(pc *v1alpha1.ProbeConfig) reconcile.Request {
+	return reconcile.Request{NamespacedName: client.ObjectKeyFromObject(pc)}
+}
+
 // replicas of a namespace's Deployments kcm and mcm, with an r for a record.
 func (w *world) replicas(namespace string) string {
 	w.t.Helper()
@@ -284,7 +288,9 @@ type memory struct {
 	// be, and invisible one of which nothing may.
 	down                          bool
 	denied, unreadable, invisible string
-	mu                            sync.Mutex // held while scaling
+	// unlisted: Deployments may not be listed.
+	unlisted bool
+	mu       sync.Mutex // held while scaling
 }
 
 func (m *memory) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -295,6 +301,13 @@ func (m *memory) Get(ctx context.Context, key client.ObjectKey, o client.Object,
 		return apierrors.NewForbidden(schema.GroupResource{Group: "apps", Resource: "deployments"}, key.Name, nil)
 	}
 	return m.WithWatch.Get(ctx, key, o, opts...)
+}
+
+func (m *memory) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if _, metadata := list.(*metav1.PartialObjectMetadataList); metadata && m.unlisted {
+		return apierrors.NewForbidden(schema.GroupResource{Group: "apps", Resource: "deployments"}, "", nil)
+	}
+	return m.WithWatch.List(ctx, list, opts...)
 }
 
 func (m *memory) SubResource(name string) client.SubResourceClient {

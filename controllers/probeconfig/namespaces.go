@@ -116,14 +116,12 @@ func (o *Observer) retarget(key types.NamespacedName) {
 			o.follow(t.key, c, true)
 		}
 	}
-	o.recall(j.Object, c)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.told[key] = c
 }
 
-// knowsTargets says whether all targets of a config know it as it was read last. One that can't be read has no others than
-// those that it had.
+// knowsTargets says whether all targets of a config know it as it was read last. One that can't be read asks for none.
 func (o *Observer) knowsTargets(j judgement) bool {
 	if !o.synced.Load() {
 		return false
@@ -140,21 +138,4 @@ func (o *Observer) follow(key probing.Key, c *probe.Config, departed bool) {
 		o.fleet().Expect(probe.Target{Config: c.UID, Namespace: key.Namespace})
 	}
 	o.enqueueTarget(key)
-}
-
-// recall finds in the status what an earlier process scaled down and the config doesn't ask for any more.
-func (o *Observer) recall(pc *v1alpha1.ProbeConfig, c *probe.Config) {
-	for _, s := range pc.Status.Scaled {
-		key := probing.Key{Config: c.Key(), Namespace: s.Namespace}
-		ref := probe.Ref{APIVersion: s.Ref.APIVersion, Kind: s.Ref.Kind, Name: s.Ref.Name}
-		if _, exists := o.place(s.Namespace); exists && o.targets.get(key) == nil {
-			o.follow(key, c, true)
-		}
-		if t := o.targets.get(key); t != nil && !names(c, ref) {
-			t.mu.Lock()
-			t.remember(probe.Dependent{Ref: ref, Optional: true})
-			t.mu.Unlock()
-			o.enqueueTarget(key)
-		}
-	}
 }

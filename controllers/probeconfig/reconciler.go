@@ -2,13 +2,16 @@ package probeconfig
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/kube/status"
 )
@@ -19,10 +22,14 @@ type Reconciler struct {
 	Observer *Observer
 	Troubles *status.Troubles
 	Report   *Reporter
+	// Reader finds records.
+	Reader *actuate.ScaleReader
 	// Leads says whether this replica surely leads. Default: it does.
 	Leads func() bool
 
 	pace status.Pace
+	// recalled has the UIDs of configs whose records were looked for.
+	recalled sync.Map
 }
 
 // Reconcile keeps one config's finalizer and status.
@@ -47,11 +54,12 @@ func (r *Reconciler) keep(ctx context.Context, request reconcile.Request) (recon
 	if wait := r.pace.Wait(request.NamespacedName, r.Observer.Facts.Clock.Now(), r.urgent(pc)); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
+	recalling := r.recallOnce(ctx, pc)
 	st, ok := r.observe(pc)
 	if !ok {
-		return reconcile.Result{RequeueAfter: status.Delay}, nil
+		return reconcile.Result{RequeueAfter: status.Delay}, recalling
 	}
-	return reconcile.Result{}, r.writeStatus(ctx, pc, st)
+	return reconcile.Result{}, errors.Join(r.writeStatus(ctx, pc, st), recalling)
 }
 
 // urgent: whoever changed a config or a rule wants to see what is refused.
@@ -63,24 +71,36 @@ func (r *Reconciler) urgent(pc *v1alpha1.ProbeConfig) bool {
 
 // release lets a deleted config go once all that it scaled down is given back, and says until then what it waits for.
 func (r *Reconciler) release(ctx context.Context, pc *v1alpha1.ProbeConfig) (reconcile.Result, error) {
-	leads := r.Leads == nil || r.Leads()
-	j, judged := r.Observer.judge.Of(client.ObjectKeyFromObject(pc))
-	known := judged && j.UID == pc.UID && j.Object.DeletionTimestamp != nil && r.Observer.knowsTargets(j)
+	j, _ := r.Observer.judge.Of(client.ObjectKeyFromObject(pc))
 	waits := r.waitsFor(j)
-	if !leads || !known || len(waits) > 0 {
-		if st, ok := r.observe(pc); ok && r.pace.Wait(client.ObjectKeyFromObject(pc), r.Observer.Facts.Clock.Now(), false) == 0 {
-			st.undoing = waits
-			if err := r.writeStatus(ctx, pc, st); err != nil {
-				return reconcile.Result{}, err
-			}
+	free, doubt := r.free(ctx, pc, j, waits)
+	if free {
+		for _, t := range r.Observer.targets.of(client.ObjectKeyFromObject(pc)) {
+			r.Report.left(t, r.Observer.Facts.Clock.Now())
 		}
-		return reconcile.Result{RequeueAfter: status.Delay}, nil
+		r.Troubles.Forget(pc.UID)
+		r.recalled.Delete(pc.UID)
+		return reconcile.Result{}, client.IgnoreNotFound(kube.SetFinalizer(ctx, r.Client, pc, v1alpha1.FinalizerUndo, false))
 	}
-	for _, t := range r.Observer.targets.of(client.ObjectKeyFromObject(pc)) {
-		r.Report.left(t, r.Observer.Facts.Clock.Now())
+	if st, ok := r.observe(pc); ok && r.pace.Wait(client.ObjectKeyFromObject(pc), r.Observer.Facts.Clock.Now(), false) == 0 {
+		st.undoing = waits
+		if err := r.writeStatus(ctx, pc, st); err != nil {
+			return reconcile.Result{}, errors.Join(err, doubt)
+		}
 	}
-	r.Troubles.Forget(pc.UID)
-	return reconcile.Result{}, client.IgnoreNotFound(kube.SetFinalizer(ctx, r.Client, pc, v1alpha1.FinalizerUndo, false))
+	return reconcile.Result{RequeueAfter: status.Delay}, doubt
+}
+
+// free says whether nothing is scaled down for a deleted config: as far as this process knows, and then by the records on
+// all objects. The error is that these can't be read.
+func (r *Reconciler) free(ctx context.Context, pc *v1alpha1.ProbeConfig, j judgement, waits []string) (free bool, err error) {
+	leads := r.Leads == nil || r.Leads()
+	known := j.Object != nil && j.UID == pc.UID && j.Object.DeletionTimestamp != nil && r.Observer.knowsTargets(j)
+	if !leads || !known || len(waits) > 0 {
+		return false, nil
+	}
+	n, err := r.recall(ctx, j)
+	return n == 0 && err == nil, err
 }
 
 // waitsFor are the namespaces where something may still be scaled down for a deleted config.
@@ -111,11 +131,15 @@ func (r *Reconciler) observe(pc *v1alpha1.ProbeConfig) (st state, ok bool) {
 		return st, false
 	}
 	st.synced = r.Observer.synced.Load()
+	_, recalled := r.recalled.Load(pc.UID)
+	st.knowsAll = recalled && r.Observer.knowsTargets(st.judgement)
 	st.trouble = r.Troubles.Get(pc.UID)
 	st.breaker, st.broken = r.Observer.fleet().Breaker()
 	for _, t := range r.Observer.targets.of(key) {
 		place, _ := r.Observer.place(t.key.Namespace)
-		st.add(t.sight(place))
+		s := t.sight(place)
+		st.knowsAll = st.knowsAll && len(s.former) == 0
+		st.add(s)
 	}
 	return st, true
 }

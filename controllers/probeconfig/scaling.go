@@ -39,6 +39,10 @@ func (r *TargetReconciler) scale(ctx context.Context, t *target, p permission, p
 // act carries out a plan that is permitted.
 func (r *TargetReconciler) act(ctx context.Context, t *target, p permission, in probe.Scaling, plan, was probe.Plan) (again time.Time, err error) {
 	if harmful(plan) {
+		if !r.Observer.indexed(in.Config, plan) {
+			r.Observer.enqueueConfig(t.key.Config)
+			return in.Now.Add(flowLook), nil
+		}
 		if doubt, err := r.confirm(ctx, t, in.Config, p.standing); doubt || err != nil {
 			return in.Now.Add(flowLook), err
 		}
@@ -173,13 +177,14 @@ func (r *TargetReconciler) remember(t *target, in probe.Scaling, plan, was probe
 	}
 }
 
-// dismiss drops a target that the config doesn't ask for any more, once it has back what was taken.
+// dismiss drops a target that the config doesn't ask for any more, once it has back what was taken. Those of a config that is
+// deleted go with it, and say until then what they leave.
 func (r *TargetReconciler) dismiss(t *target) {
 	t.mu.Lock()
 	over := t.departed && t.restored
 	at := t.fleetKey()
 	t.mu.Unlock()
-	if !over {
+	if j, ok := r.Observer.judge.Of(t.key.Config); !over || ok && j.Object.DeletionTimestamp != nil {
 		return
 	}
 	r.Report.left(t, r.now())

@@ -26,6 +26,8 @@ type state struct {
 	paused  status.Pause
 	breaker probe.Breaker
 	broken  bool
+	// knowsAll: nothing is scaled down that the config doesn't name.
+	knowsAll bool
 	// undoing are the namespaces that a deletion waits for.
 	undoing []string
 }
@@ -51,6 +53,7 @@ func (st *state) single() *sight {
 func statusOf(pc *v1alpha1.ProbeConfig, st state) v1alpha1.ProbeConfigStatus {
 	after := *pc.Status.DeepCopy()
 	after.ObservedGeneration = pc.Generation
+	after.DependentKinds = dependentKinds(pc, !st.knowsAll)
 	if st.synced && st.judgement.Read.config != nil {
 		recount(&after, pc, st)
 	}

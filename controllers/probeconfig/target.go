@@ -89,6 +89,7 @@ func (t *target) follow(c *probe.Config, departed bool) {
 func (t *target) remember(d probe.Dependent) {
 	if !slices.ContainsFunc(t.former, func(f probe.Dependent) bool { return f.Ref == d.Ref }) {
 		t.former = append(t.former, d)
+		t.restored = false
 	}
 }
 

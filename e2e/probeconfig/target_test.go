@@ -85,7 +85,7 @@ func defineMachines(ctx context.Context) {
 	admin, err := client.New(h.Config, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "scale-machines"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{"example.com"}, Resources: []string{"machinefleets"}, Verbs: []string{"get", "patch"}},
+		{APIGroups: []string{"example.com"}, Resources: []string{"machinefleets"}, Verbs: []string{"get", "list", "patch"}},
 		{APIGroups: []string{"example.com"}, Resources: []string{"machinefleets/scale"}, Verbs: []string{"get", "update"}},
 	}}
 	binding := &rbacv1.ClusterRoleBinding{

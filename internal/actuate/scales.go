@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -118,11 +119,16 @@ func (s *Scales) write(ctx context.Context, c ScaleChange) error {
 	return err
 }
 
-// annotate writes the record, or removes it, and gives the object's new resource version.
+// annotate writes the record, or removes it, with the label by which it is found, and gives the object's new resource version.
 func (s *Scales) annotate(ctx context.Context, c ScaleChange, version string, record *string) (string, error) {
+	var label *string
+	if record != nil {
+		label = ptr.To("true")
+	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": c.Act.Object.UID, "resourceVersion": version,
 		"annotations": map[string]*string{v1alpha1.AnnotationOriginalReplicas: record},
+		"labels":      map[string]*string{v1alpha1.LabelScaledDown: label},
 	}})
 	if err != nil {
 		return "", fmt.Errorf("build the patch of %s: %w", c.Act.Ref, err)

@@ -1,0 +1,165 @@
+package probeconfig
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/actuate"
+	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/probing"
+)
+
+// mostKinds bounds status.dependentKinds.
+const mostKinds = 32
+
+// recallOnce finds, once in a process, what an earlier one scaled down for a config that the config doesn't name any more:
+// it may have been changed while no manager ran. Later changes are seen when they happen.
+func (r *Reconciler) recallOnce(ctx context.Context, pc *v1alpha1.ProbeConfig) error {
+	if _, done := r.recalled.Load(pc.UID); done {
+		return nil
+	}
+	j, judged := r.Observer.judge.Of(client.ObjectKeyFromObject(pc))
+	if !judged || j.UID != pc.UID || j.Read.config == nil || !r.Observer.knowsTargets(j) {
+		return nil // what has to be given back is known only then, and this is called again
+	}
+	if _, err := r.recall(ctx, j); err != nil {
+		return err
+	}
+	r.recalled.Store(pc.UID, true)
+	return nil
+}
+
+// recall finds by the records on objects what is scaled down for a config, and has given back what it doesn't ask for. It
+// says how many of them have to get something back.
+func (r *Reconciler) recall(ctx context.Context, j judgement) (n int, err error) {
+	pc := j.Object
+	named := status.Policy{UID: pc.UID, NamespacedName: client.ObjectKeyFromObject(pc)}
+	trouble := "records of " + named.String()
+	var all []actuate.Recorded
+	for _, kind := range dependentKinds(pc, true) {
+		found, err := r.recorded(ctx, pc, schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind))
+		if err != nil {
+			r.Troubles.Failed(trouble, err, named)
+			return 0, err
+		}
+		all = append(all, found...)
+	}
+	r.Troubles.Settled(trouble)
+	c := j.Read.config
+	if c == nil {
+		c = nameOnly(pc)
+	}
+	return r.Observer.recall(c, all), nil
+}
+
+// recorded lists the objects of a kind that are scaled down where the config may have done it. Who runs Autohealer may let it
+// list a kind in single namespaces only.
+func (r *Reconciler) recorded(ctx context.Context, pc *v1alpha1.ProbeConfig, kind schema.GroupVersionKind) ([]actuate.Recorded, error) {
+	if pc.Namespace == r.Observer.OwnNamespace {
+		all, err := r.Reader.Recorded(ctx, kind, "")
+		if !apierrors.IsForbidden(err) {
+			return all, err
+		}
+	}
+	var all []actuate.Recorded
+	for _, namespace := range r.Observer.reach(pc) {
+		found, err := r.Reader.Recorded(ctx, kind, namespace)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+// reach are the namespaces in which a config is known to act, or to have acted, but for those that end: there rights go first,
+// and everything else with them.
+func (o *Observer) reach(pc *v1alpha1.ProbeConfig) []string {
+	names := []string{pc.Namespace}
+	for _, t := range o.targets.of(client.ObjectKeyFromObject(pc)) {
+		names = append(names, t.key.Namespace)
+	}
+	for _, s := range pc.Status.Scaled {
+		names = append(names, s.Namespace)
+	}
+	slices.Sort(names)
+	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return !o.stands(name) })
+}
+
+// stands says whether a namespace is there and isn't being deleted.
+func (o *Observer) stands(name string) bool {
+	ns, exists := o.place(name)
+	return exists && !ns.ending
+}
+
+// recall has targets give back what they have a record of and the config doesn't ask for. It says how many objects are
+// scaled down for the config and not left so, which is told when it goes.
+func (o *Observer) recall(c *probe.Config, all []actuate.Recorded) (n int) {
+	o.telling.Lock()
+	defer o.telling.Unlock()
+	for _, found := range all {
+		if !found.Record.Of(c) || !o.stands(found.Namespace) {
+			continue
+		}
+		key := probing.Key{Config: c.Key(), Namespace: found.Namespace}
+		if o.targets.get(key) == nil {
+			o.follow(key, c, true)
+		}
+		t := o.targets.get(key)
+		t.mu.Lock()
+		if !names(t.config, found.Ref) {
+			t.remember(probe.Dependent{Ref: found.Ref, Optional: true})
+		}
+		if !t.leaves(found.Ref) {
+			n++
+		}
+		t.mu.Unlock()
+		o.enqueueTarget(key)
+	}
+	return n
+}
+
+// leaves says whether an object keeps its record although all that can be given back is. It needs t.mu.
+func (t *target) leaves(ref probe.Ref) bool {
+	return t.restored && slices.ContainsFunc(t.left, func(f probe.Finding) bool { return f.Ref == ref })
+}
+
+// nameOnly is a config whose spec can't be read: it has no dependents, and gives back what it has taken.
+func nameOnly(pc *v1alpha1.ProbeConfig) *probe.Config {
+	return &probe.Config{UID: pc.UID, Namespace: pc.Namespace, Name: pc.Name, Generation: pc.Generation, Thresholds: probe.Thresholds{Success: 1, Failure: 1}}
+}
+
+// dependentKinds are the kinds of which something may be scaled down for a config: those that it names, and with former also
+// those that it named, as the status tells.
+func dependentKinds(pc *v1alpha1.ProbeConfig, former bool) []v1alpha1.DependentKind {
+	var kinds []v1alpha1.DependentKind
+	if former {
+		kinds = slices.Clone(pc.Status.DependentKinds)
+	}
+	for _, d := range pc.Spec.DependentResourceInfos {
+		kind := v1alpha1.DependentKind{APIVersion: d.Ref.APIVersion, Kind: d.Ref.Kind}
+		if !slices.Contains(kinds, kind) && len(kinds) < mostKinds {
+			kinds = append(kinds, kind)
+		}
+	}
+	slices.SortFunc(kinds, func(a, b v1alpha1.DependentKind) int {
+		return cmp.Or(strings.Compare(a.APIVersion, b.APIVersion), strings.Compare(a.Kind, b.Kind))
+	})
+	return kinds
+}
+
+// indexed says whether the stored status names the kinds of all that a plan takes: by them the next manager finds it.
+func (o *Observer) indexed(c *probe.Config, plan probe.Plan) bool {
+	j, ok := o.judge.Of(c.Key())
+	return ok && !slices.ContainsFunc(plan.Acts, func(act probe.Act) bool {
+		return !slices.Contains(j.Object.Status.DependentKinds, v1alpha1.DependentKind{APIVersion: act.Ref.APIVersion, Kind: act.Ref.Kind})
+	})
+}
