@@ -100,10 +100,12 @@ var _ = Describe("the Prober, at a real API server", func() {
 		Eventually(found.classes).Should(Equal([2]probe.Class{probe.OK, probe.Timeout}))
 		external.Delay(0)
 		Eventually(found.classes).Should(Equal([2]probe.Class{probe.OK, probe.OK}))
-		accepted := external.Accepted()
-		external.BreakOpen(faultproxy.Reset)
-		Eventually(external.Accepted).Should(Equal(accepted+1), "it dialled anew")
-		Consistently(found.classes, "3s").Should(Equal([2]probe.Class{probe.OK, probe.OK}), "and the server was there all the while")
+		for _, dead := range []faultproxy.Fault{faultproxy.Reset, faultproxy.Swallow} { // with a word, and without one
+			accepted := external.Accepted()
+			external.BreakOpen(dead)
+			Eventually(external.Accepted).Should(Equal(accepted+1), "it dialled anew")
+			Consistently(found.classes, "2s").Should(Equal([2]probe.Class{probe.OK, probe.OK}), "and the server was there all the while")
+		}
 	}, SpecTimeout(harness.Within))
 
 	It("counts nothing while credentials are rotated", func(SpecContext) {

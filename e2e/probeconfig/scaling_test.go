@@ -5,14 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
-	"syscall"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -24,140 +23,126 @@ import (
 	"github.com/resourcestack/autohealer/e2e/harness"
 )
 
-// settled is longer than a target must be healthy before it is scaled up.
-const settled = 2 * time.Minute
+// settled is longer than a target must be healthy before it is scaled up, and than its turn may take to come then.
+const settled = 3 * time.Minute
 
-// fillers are healthy targets: among so few as these specs break, more than a tenth would open the breaker.
-const fillers = 40
+// A target has to be healthy for a minute before anything is scaled up. So all specs share two such minutes: one passes
+// before the manager is killed and one after, and what else is to be seen is looked at meanwhile.
+var _ = Describe("dependents are scaled", Ordered, ContinueOnFailure, func() {
+	s := &story{}
+	BeforeAll(s.begin, NodeTimeout(3*time.Minute))
 
-var _ = Describe("dependents are scaled", Ordered, func() {
-	var broken, killed, deleted, inside, cutOff, flapping shoot
-
-	BeforeAll(func(ctx SpecContext) {
-		fill(ctx)
-		for _, s := range []*shoot{&broken, &killed, &deleted, &inside, &cutOff, &flapping} {
-			*s = newShoot(ctx)
-			s.deploy(ctx, "kcm", 2)
-			s.deploy(ctx, "idle", 0)
-			s.state(ctx, "ca", 1)
-			last := dependentOf("apps/v1", "StatefulSet", "ca", 1, 0)
-			if s == &killed {
-				last.ScaleDown.InitialDelay = "3s"
-			}
-			pc := s.prober("prober", dependent("kcm", 0, 1), dependent("idle", 0, 1), last)
-			if s == &flapping {
-				pc.Spec.FailureThreshold = ptr.To[int32](8) // the status, by which the spec goes, may be late
-			}
-			Expect(h.Client.Create(ctx, pc)).To(Succeed())
-			Eventually(s.condition).WithContext(ctx).WithArguments(v1alpha1.ConditionExternalHealthy).Should(Equal(metav1.ConditionTrue), "the way from outside works")
-		}
-	}, NodeTimeout(2*time.Minute))
-
-	It("to 0 when only the way from outside is cut, level by level", func(ctx SpecContext) {
-		cut(broken.external)
-		Eventually(broken.replicas).WithContext(ctx).Should(Equal(map[string]int32{"kcm": 0, "idle": 0, "ca": 0}))
-		Expect(broken.scalings(ctx)).To(Equal([]string{"kcm 0", "ca 0"}), "what was at 0 already isn't touched")
-		Eventually(broken.condition).WithContext(ctx).WithArguments(v1alpha1.ConditionProtectionActive).Should(Equal(metav1.ConditionTrue))
-	}, SpecTimeout(harness.Within))
-
-	It("not at all when the way from inside is cut, or both are, or when it comes and goes", func(ctx SpecContext) {
-		cut(inside.internal)
-		cut(cutOff.internal, cutOff.external)
-		Eventually(inside.condition).WithContext(ctx).WithArguments(v1alpha1.ConditionInternalHealthy).Should(Equal(metav1.ConditionFalse))
-		Eventually(cutOff.condition).WithContext(ctx).WithArguments(v1alpha1.ConditionInternalHealthy).Should(Equal(metav1.ConditionFalse))
-		for range 3 { // each time it fails once at least, and never often enough in a row
-			cut(flapping.external)
-			Eventually(flapping.errors).WithContext(ctx).Should(BeNumerically(">", 0))
-			mend(flapping.external)
-			Eventually(flapping.errors).WithContext(ctx).Should(BeZero())
-		}
-		for _, s := range []shoot{inside, cutOff, flapping} {
-			Expect(s.replicas(ctx)).To(Equal(map[string]int32{"kcm": 2, "idle": 0, "ca": 1}))
-			Expect(s.scalings(ctx)).To(BeEmpty())
-		}
-	}, SpecTimeout(2*time.Minute))
-
-	It("to the end also when the manager is killed between two levels", func(ctx SpecContext) {
-		cut(killed.external)
-		Eventually(func(ctx context.Context) []string { return killed.scalings(ctx) }).WithContext(ctx).Should(Equal([]string{"kcm 0"}))
-		Expect(h.Kill(harness.Manager, syscall.SIGKILL)).To(Succeed())
-		Expect(h.StopComponent(harness.Manager)).To(Succeed())
-		Expect(killed.scalings(ctx)).To(Equal([]string{"kcm 0"}), "it died in between")
-		Expect(h.StartComponent(ctx, harness.Manager)).To(Succeed())
-		Eventually(killed.scalings).WithContext(ctx).Should(Equal([]string{"kcm 0", "ca 0"}))
-	}, SpecTimeout(time.Minute))
-
-	It("back at once when the config is deleted", func(ctx SpecContext) {
-		cut(deleted.external)
-		Eventually(deleted.replicas).WithContext(ctx).Should(Equal(map[string]int32{"kcm": 0, "idle": 0, "ca": 0}))
-		Expect(h.Client.Delete(ctx, deleted.prober("prober"))).To(Succeed())
-		Eventually(deleted.replicas).WithContext(ctx).Should(Equal(map[string]int32{"kcm": 2, "idle": 0, "ca": 1}))
-		Eventually(deleted.records).WithContext(ctx).Should(BeEmpty())
-	}, SpecTimeout(time.Minute))
-
-	It("back to what they had a minute after it recovers, and nothing else is", func(ctx SpecContext) {
-		Expect(h.Client.Patch(ctx, &appsv1.Deployment{ObjectMeta: named(killed.namespace, "kcm")},
-			client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":5}}`)))).To(Succeed())
-		mend(broken.external, killed.external, inside.internal, cutOff.internal, cutOff.external)
-		Eventually(broken.replicas, settled).WithContext(ctx).Should(Equal(map[string]int32{"kcm": 2, "idle": 0, "ca": 1}))
-		Expect(broken.scalings(ctx)).To(Equal([]string{"kcm 0", "ca 0", "ca 1", "kcm 2"}), "in the order of scaleUp")
-		Eventually(broken.records).WithContext(ctx).Should(BeEmpty())
-		Eventually(killed.replicas, settled).WithContext(ctx).Should(Equal(map[string]int32{"kcm": 5, "idle": 0, "ca": 1}), "what someone else scaled meanwhile is left alone")
-		for _, s := range []shoot{inside, cutOff, flapping} {
-			Expect(s.scalings(ctx)).To(BeEmpty())
-		}
-	}, SpecTimeout(2*settled))
-
-	It("by no config whose targets fail with a tenth of all, until someone looks", func(ctx SpecContext) {
-		cut(fillersExternal)
-		Eventually(func(ctx context.Context) (metav1.ConditionStatus, error) {
-			return conditionOf(ctx, &v1alpha1.ProbeConfig{ObjectMeta: named(harness.Namespace, "fillers")}, "BreakerOpen")
-		}).WithContext(ctx).Should(Equal(metav1.ConditionTrue))
-		var all appsv1.DeploymentList
-		Expect(h.Client.List(ctx, &all, client.MatchingLabels{"filler": "true"})).To(Succeed())
-		down := 0
-		for _, d := range all.Items {
-			if *d.Spec.Replicas == 0 {
-				down++
-			}
-		}
-		Expect(all.Items).To(HaveLen(fillers))
-		Expect(down).To(BeNumerically("<=", fillers/10+1), "targets that were scaled down before so many had turned")
-	}, SpecTimeout(2*time.Minute))
+	s.scaleDown()
+	s.breakTogether(len(riseUntil) + len(riseDeleted) + len(returnUntil) + 1)
+	s.leaveAlone()
+	s.followNamespaces()
+	s.askRights()
+	s.killHalfway()
+	s.rotateCredentials()
+	s.swallow()
+	s.scaleUp()
 })
 
-// fillersExternal is the way from outside of all fillers.
-var fillersExternal *faultproxy.Proxy
+// story is what the specs tell.
+type story struct {
+	began time.Time
+	gate  *gate
+	wave  *wave
+	// broken is scaled down and up again. Nothing is scaled where the way from inside is cut, or both, or one comes and goes.
+	broken, inside, cutOff, flapping shoot
+	// powerless has an account that loses its right to scale.
+	powerless shoot
+	halfway
+}
 
-// fill makes many targets of one config, each with a Deployment whose pods nobody schedules.
-func fill(ctx context.Context) {
-	GinkgoHelper()
-	internal := newProxy()
-	fillersExternal = newProxy()
-	one := int32(1)
-	for i := range fillers {
-		s := shoot{namespace: fmt.Sprintf("filler-%d", i)}
-		Expect(h.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace, Labels: map[string]string{"filler": "true"}}})).To(Succeed())
-		Expect(h.LetProbe(ctx, s.namespace)).To(Succeed())
-		s.put(ctx, "internal", kubeconfigOf(internal.Addr()))
-		s.put(ctx, "external", kubeconfigOf(fillersExternal.Addr()))
-		Expect(h.Client.Create(ctx, &appsv1.Deployment{
-			ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "kcm", Labels: map[string]string{"filler": "true"}},
-			Spec:       appsv1.DeploymentSpec{Replicas: &one, Paused: true, Selector: selector("kcm"), Template: template("kcm")},
-		})).To(Succeed())
-	}
-	pc := shoot{namespace: harness.Namespace}.prober("fillers", dependent("kcm", 0, 0))
-	pc.Spec.ProbeInterval = "5s"
-	pc.Spec.NamespaceSelector = &v1alpha1.LabelSelector{MatchLabels: map[string]string{"filler": "true"}}
-	Expect(h.Client.Create(ctx, pc)).To(Succeed())
-	DeferCleanup(func(ctx context.Context) { Expect(h.Client.Delete(ctx, pc)).To(Succeed()) })
-	Eventually(func(ctx context.Context) (int32, error) {
-		err := h.Client.Get(ctx, client.ObjectKeyFromObject(pc), pc)
-		if pc.Status.Targets == nil {
-			return 0, err
+func (s *story) begin(ctx SpecContext) {
+	s.began = time.Now()
+	s.gate = throughGate(ctx)
+	s.wave = newWave(ctx)
+	plain := newShoots(ctx, 5)
+	s.broken, s.inside, s.cutOff, s.flapping, s.powerless = plain[0], plain[1], plain[2], plain[3], plain[4]
+	s.halfway = newHalfway(ctx)
+	atOnce(append(plain, s.all()...), func(one shoot) {
+		one.deploy(ctx, "kcm", 2)
+		one.deploy(ctx, "mcm", 1)
+		one.deploy(ctx, "idle", 0)
+		one.state(ctx, "ca", 1)
+		pc := one.prober("prober", dependent("kcm", 0, 1), dependent("mcm", 0, 1), dependent("idle", 0, 1), dependentOf("apps/v1", "StatefulSet", "ca", 1, 0))
+		if one == s.flapping {
+			pc.Spec.FailureThreshold = ptr.To[int32](8) // the status, by which the spec goes, may be late
 		}
-		return pc.Status.Targets.Probed, err
-	}, "1m").WithContext(ctx).Should(BeEquivalentTo(fillers), "the config probes every namespace that it selects")
+		Eventually(func(ctx context.Context) error { return h.Client.Create(ctx, pc.DeepCopy()) }).WithContext(ctx).Should(Succeed(), "once the account may")
+		Eventually(one.condition).WithContext(ctx).WithArguments(v1alpha1.ConditionExternalHealthy).Should(Equal(metav1.ConditionTrue), "the way from outside works")
+	})
+}
+
+// What all of them had, and what is left of it.
+var (
+	had  = map[string]int32{"kcm": 2, "mcm": 1, "idle": 0, "ca": 1}
+	none = map[string]int32{"kcm": 0, "mcm": 0, "idle": 0, "ca": 0}
+)
+
+func (s *story) scaleDown() {
+	It("to 0 when only the way from outside is cut: those of a level at once, and one level after the other", func(ctx SpecContext) {
+		s.gate.meet(s.broken.namespace, 2)
+		cut(s.broken.external)
+		Eventually(s.broken.replicas).WithContext(ctx).Should(Equal(none))
+		Expect(s.gate.met(s.broken.namespace)).To(ConsistOf("kcm", "mcm"), "each waited for the other")
+		writes := s.broken.scalings(ctx)
+		Expect(writes[:2]).To(ConsistOf("kcm 0", "mcm 0"))
+		Expect(writes[2:]).To(Equal([]string{"ca 0"}), "what was at 0 already isn't touched")
+		Eventually(s.broken.condition).WithContext(ctx).WithArguments(v1alpha1.ConditionProtectionActive).Should(Equal(metav1.ConditionTrue))
+	}, SpecTimeout(settled))
+
+	It("to 0 in many targets that fail", func(ctx SpecContext) {
+		s.takeDown(ctx)
+		scaleTo(ctx, s.broken, "mcm", 5)
+		mend(s.broken.external)
+		s.letRise(s.gate)
+		s.loseRight(ctx)
+	}, SpecTimeout(settled))
+}
+
+func (s *story) leaveAlone() {
+	It("not at all when the way from inside is cut, or both are, or when it comes and goes", func(ctx SpecContext) {
+		cut(s.inside.internal)
+		cut(s.cutOff.internal, s.cutOff.external)
+		Eventually(s.inside.condition).WithContext(ctx).WithArguments(v1alpha1.ConditionInternalHealthy).Should(Equal(metav1.ConditionFalse))
+		Eventually(s.cutOff.condition).WithContext(ctx).WithArguments(v1alpha1.ConditionInternalHealthy).Should(Equal(metav1.ConditionFalse))
+		for range 3 { // each time it fails once at least, and never often enough in a row
+			cut(s.flapping.external)
+			Eventually(s.flapping.errors).WithContext(ctx).Should(BeNumerically(">", 0))
+			mend(s.flapping.external)
+			Eventually(s.flapping.errors).WithContext(ctx).Should(BeZero())
+		}
+		for _, one := range []shoot{s.inside, s.cutOff, s.flapping} {
+			Expect(one.replicas(ctx)).To(Equal(had))
+			Expect(one.scalings(ctx)).To(BeEmpty())
+		}
+		mend(s.inside.internal, s.cutOff.internal, s.cutOff.external)
+	}, SpecTimeout(2*time.Minute))
+}
+
+func (s *story) scaleUp() {
+	It("back to what they had a minute after it recovers, ten targets a minute, and nothing else is", func(ctx SpecContext) {
+		had := maps.Clone(had)
+		had["mcm"] = 5
+		Eventually(s.broken.replicas, settled).WithContext(ctx).Should(Equal(had), "what someone else scaled meanwhile is left alone")
+		writes := s.broken.scalings(ctx)
+		Expect(writes[3:]).To(Equal([]string{"ca 1", "kcm 2"}), "in the order of scaleUp")
+		Eventually(s.wave.down, settled).WithContext(ctx).Should(BeZero())
+		s.expectRisen(ctx)
+		expectPaced(s.restarted, shootsOf(s.rising))
+		for _, one := range []shoot{s.inside, s.cutOff, s.flapping} {
+			Expect(one.scalings(ctx)).To(BeEmpty())
+		}
+	}, SpecTimeout(2*settled))
+}
+
+func scaleTo(ctx context.Context, s shoot, deployment string, replicas int) {
+	GinkgoHelper()
+	Expect(h.Client.Patch(ctx, &appsv1.Deployment{ObjectMeta: named(s.namespace, deployment)},
+		client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)))).To(Succeed())
 }
 
 // cut breaks ways for good, open connections included; mend lets new ones through.
@@ -189,14 +174,16 @@ func (s shoot) replicas(ctx context.Context) (map[string]int32, error) {
 	return all, err
 }
 
-// records are the names of what carries a record of ours.
-func (s shoot) records(ctx context.Context) (names []string, err error) {
-	err = s.each(ctx, func(name string, _ int32, annotations map[string]string) {
-		if annotations["autohealer.resourcestack.com/original-replicas"] != "" {
-			names = append(names, name)
+// records are the replicas that records of ours tell, by name.
+func (s shoot) records(ctx context.Context) (map[string]int32, error) {
+	all := map[string]int32{}
+	err := s.each(ctx, func(name string, _ int32, annotations map[string]string) {
+		var record struct{ Replicas int32 }
+		if json.Unmarshal([]byte(annotations["autohealer.resourcestack.com/original-replicas"]), &record) == nil {
+			all[name] = record.Replicas
 		}
 	})
-	return names, err
+	return all, err
 }
 
 func (s shoot) each(ctx context.Context, do func(name string, replicas int32, annotations map[string]string)) error {
@@ -220,6 +207,22 @@ func (s shoot) each(ctx context.Context, do func(name string, replicas int32, an
 // scalings are the manager's writes of scales in the namespace that succeeded, in their order.
 func (s shoot) scalings(context.Context) (writes []string) {
 	GinkgoHelper()
+	for _, w := range scalingsOf(func(namespace string) bool { return namespace == s.namespace }) {
+		writes = append(writes, fmt.Sprintf("%s %d", w.name, w.replicas))
+	}
+	return writes
+}
+
+// scaling is a write of the manager's that succeeded.
+type scaling struct {
+	namespace, name string
+	replicas        int32
+	at              time.Time
+}
+
+// scalingsOf reads the audit log, in which writes are in the order in which they were answered.
+func scalingsOf(namespace func(string) bool) (writes []scaling) {
+	GinkgoHelper()
 	file, err := os.Open(h.AuditLog)
 	Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = file.Close() }()
@@ -231,12 +234,12 @@ func (s shoot) scalings(context.Context) (writes []string) {
 			continue
 		}
 		ref := event.ObjectRef
-		if event.User.Username != harness.Username || ref == nil || ref.Subresource != "scale" || ref.Namespace != s.namespace || event.ResponseStatus.Code != 200 {
+		if event.User.Username != harness.Username || ref == nil || ref.Subresource != "scale" || !namespace(ref.Namespace) || event.ResponseStatus.Code != 200 {
 			continue
 		}
 		var scale struct{ Spec struct{ Replicas int32 } }
 		Expect(json.Unmarshal(event.RequestObject.Raw, &scale)).To(Succeed())
-		writes = append(writes, fmt.Sprintf("%s %d", ref.Name, scale.Spec.Replicas))
+		writes = append(writes, scaling{ref.Namespace, ref.Name, scale.Spec.Replicas, event.RequestReceivedTimestamp.Time})
 	}
 	return writes
 }

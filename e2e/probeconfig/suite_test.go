@@ -27,7 +27,7 @@ var (
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	EnforceDefaultTimeoutsWhenUsingContexts()
-	SetDefaultEventuallyTimeout(harness.Within)
+	SetDefaultEventuallyTimeout(time.Minute) // there are 200 targets beside those that a spec looks at
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	log.SetLogger(GinkgoLogr) // takes the API server's warnings
 	var err error

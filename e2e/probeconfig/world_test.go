@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -29,18 +30,51 @@ var shoots int
 
 func newShoot(ctx context.Context) shoot {
 	GinkgoHelper()
-	shoots++
-	s := shoot{namespace: fmt.Sprintf("shoot-%d", shoots), internal: newProxy(), external: newProxy()}
-	Expect(h.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}})).To(Succeed())
-	Expect(h.LetProbe(ctx, s.namespace)).To(Succeed())
-	s.allow(ctx, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}},
-		rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*/scale"}, Verbs: []string{"update"}})
-	s.put(ctx, "internal", kubeconfigOf(s.internal.Addr()))
-	s.put(ctx, "external", kubeconfigOf(s.external.Addr()))
-	DeferCleanup(func(ctx context.Context) {
-		Expect(h.Client.DeleteAllOf(ctx, &v1alpha1.ProbeConfig{}, client.InNamespace(s.namespace))).To(Succeed())
+	return newShoots(ctx, 1)[0]
+}
+
+// newShoots makes several, all at once.
+func newShoots(ctx context.Context, n int) []shoot {
+	GinkgoHelper()
+	var all []shoot
+	for range n {
+		shoots++
+		s := shoot{namespace: fmt.Sprintf("shoot-%d", shoots), internal: newProxy(), external: newProxy()}
+		all = append(all, s)
+		DeferCleanup(func(ctx context.Context) {
+			Expect(h.Client.DeleteAllOf(ctx, &v1alpha1.ProbeConfig{}, client.InNamespace(s.namespace))).To(Succeed())
+		})
+	}
+	atOnce(all, func(s shoot) {
+		Expect(h.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}})).To(Succeed())
+		Expect(h.LetProbe(ctx, s.namespace)).To(Succeed())
+		s.allow(ctx, readSecrets, scaleAll)
+		s.put(ctx, "internal", kubeconfigOf(s.internal.Addr()))
+		s.put(ctx, "external", kubeconfigOf(s.external.Addr()))
 	})
-	return s
+	return all
+}
+
+// What the account of a config must be allowed.
+var (
+	readSecrets = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}}
+	scaleAll    = rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*/scale"}, Verbs: []string{"update"}}
+)
+
+// atOnce does something with all of them at once, a few at a time.
+func atOnce[T any](all []T, do func(T)) {
+	GinkgoHelper()
+	var working sync.WaitGroup
+	slots := make(chan struct{}, 8)
+	for _, one := range all {
+		working.Go(func() {
+			defer GinkgoRecover()
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			do(one)
+		})
+	}
+	working.Wait()
 }
 
 func newProxy() *faultproxy.Proxy {

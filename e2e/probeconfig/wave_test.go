@@ -1,0 +1,209 @@
+package probeconfig
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/e2e/faultproxy"
+	"github.com/resourcestack/autohealer/e2e/harness"
+)
+
+// waveSize is many: among so many targets the few that other specs break don't open the breaker.
+const waveSize = 200
+
+// wave is many targets of one config, which fail together.
+type wave struct {
+	config             *v1alpha1.ProbeConfig
+	internal, external *faultproxy.Proxy
+}
+
+// newWave makes the targets, each with a Deployment whose pods nobody schedules.
+func newWave(ctx context.Context) *wave {
+	GinkgoHelper()
+	w := &wave{internal: newProxy(), external: newProxy()}
+	label := map[string]string{"wave": "true"}
+	var namespaces []shoot
+	for i := range waveSize {
+		namespaces = append(namespaces, shoot{namespace: fmt.Sprintf("wave-%d", i)})
+	}
+	atOnce(namespaces, func(s shoot) {
+		Expect(h.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace, Labels: label}})).To(Succeed())
+		Expect(h.LetProbe(ctx, s.namespace)).To(Succeed())
+		s.put(ctx, "internal", kubeconfigOf(w.internal.Addr()))
+		s.put(ctx, "external", kubeconfigOf(w.external.Addr()))
+		s.deployPaused(ctx, "kcm", label)
+	})
+	w.config = shoot{namespace: harness.Namespace}.prober("wave", dependent("kcm", 0, 0))
+	w.config.Spec.ProbeInterval = "3s"
+	w.config.Spec.NamespaceSelector = &v1alpha1.LabelSelector{MatchLabels: label}
+	Expect(h.Client.Create(ctx, w.config)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) { Expect(h.Client.Delete(ctx, w.config)).To(Succeed()) })
+	Eventually(w.targets, "1m").WithContext(ctx).Should(HaveField("Probed", BeEquivalentTo(waveSize)), "the config probes every namespace that it selects")
+	return w
+}
+
+// deployPaused makes a Deployment with a replica that nobody makes a pod of.
+func (s shoot) deployPaused(ctx context.Context, name string, label map[string]string) {
+	GinkgoHelper()
+	Expect(h.Client.Create(ctx, &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name, Labels: label},
+		Spec:       appsv1.DeploymentSpec{Replicas: ptr.To[int32](1), Paused: true, Selector: selector(name), Template: template(name)},
+	})).To(Succeed())
+}
+
+// targets as the status counts them.
+func (w *wave) targets(ctx context.Context) (v1alpha1.TargetCounts, error) {
+	status, err := w.status(ctx)
+	return ptr.Deref(status.Targets, v1alpha1.TargetCounts{}), err
+}
+
+func (w *wave) status(ctx context.Context) (v1alpha1.ProbeConfigStatus, error) {
+	err := h.Client.Get(ctx, client.ObjectKeyFromObject(w.config), w.config)
+	return w.config.Status, err
+}
+
+// says is what a condition of the config says; "" when there is none.
+func (w *wave) says(ctx context.Context, condition string) (string, error) {
+	status, err := w.status(ctx)
+	if c := meta.FindStatusCondition(status.Conditions, condition); c != nil {
+		return c.Message, err
+	}
+	return "", err
+}
+
+// down are the targets whose Deployment asks for no replicas.
+func (w *wave) down(ctx context.Context) (n int, err error) {
+	var all appsv1.DeploymentList
+	err = h.Client.List(ctx, &all, client.MatchingLabels{"wave": "true"})
+	for _, d := range all.Items {
+		if *d.Spec.Replicas == 0 {
+			n++
+		}
+	}
+	return n, err
+}
+
+// told are the reasons of the Events on the config.
+func (w *wave) told(ctx context.Context) ([]string, error) {
+	var all eventsv1.EventList
+	err := h.Client.List(ctx, &all, client.InNamespace(harness.Namespace))
+	var reasons []string
+	for _, e := range all.Items {
+		if e.Regarding.Kind == "ProbeConfig" && e.Regarding.Name == w.config.Name {
+			reasons = append(reasons, e.Reason)
+		}
+	}
+	return reasons, err
+}
+
+// capTargets lets so many targets be scaled down at once, until the spec ends.
+func capTargets(ctx context.Context, most int) {
+	GinkgoHelper()
+	rail := &v1alpha1.Guardrail{ObjectMeta: metav1.ObjectMeta{Name: "wave"}, Spec: v1alpha1.GuardrailSpec{
+		Limits: &v1alpha1.GuardrailLimits{MaxScaledDownTargets: ptr.To(intstr.FromInt(most))},
+	}}
+	Expect(h.Client.Create(ctx, rail)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) { Expect(h.Client.Delete(ctx, rail)).To(Succeed()) })
+	Eventually(func(ctx context.Context) (metav1.ConditionStatus, error) {
+		err := h.Client.Get(ctx, client.ObjectKeyFromObject(rail), rail)
+		if c := meta.FindStatusCondition(rail.Status.Conditions, v1alpha1.ConditionReady); c != nil {
+			return c.Status, err
+		}
+		return "", err
+	}).WithContext(ctx).Should(Equal(metav1.ConditionTrue), "the Guardrail is in force")
+}
+
+// breakTogether breaks all of the wave. Down targets of other specs are scaled down by then, which count as well.
+func (s *story) breakTogether(down int) {
+	const most = 30
+
+	It("by no config of which 200 targets fail together, until someone looked; then as many as the cap allows, and the rest wait", func(ctx SpecContext) {
+		world := s.wave
+		capTargets(ctx, most)
+		cut(world.external)
+		Eventually(world.says).WithContext(ctx).WithArguments(v1alpha1.ConditionBreakerOpen).Should(ContainSubstring("Too many targets turned unhealthy together"))
+		Eventually(world.targets).WithContext(ctx).Should(HaveField("ExternalUnhealthy", BeEquivalentTo(waveSize)))
+		Consistently(world.down, "2s").WithContext(ctx).Should(BeNumerically("<=", most-down), "those that were scaled down before so many had turned")
+
+		By("resetting the breaker")
+		status, err := world.status(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(status.WorstTargets).To(HaveLen(20), "it stays bounded")
+		code, output := plugin(ctx, "reset", "-n", harness.Namespace, "probeconfig/wave")
+		Expect(code).To(Equal(0), output)
+		Expect(output).To(MatchRegexp(`^probeconfig.autohealer.resourcestack.com/wave: the breaker of all ProbeConfigs that opened .* ago is reset. 200 of its 200 targets fail outside: wave-0, .*, ….`))
+		_, output = plugin(ctx, "reset", "-n", harness.Namespace, "probeconfig/wave")
+		Expect(output).To(Equal("The breaker of probeconfig/wave is not open.\n"))
+		Eventually(world.down).WithContext(ctx).Should(Equal(most - down))
+		Eventually(world.says).WithContext(ctx).WithArguments(v1alpha1.ConditionLimitReached).Should(MatchRegexp(
+			"^%d targets are held back: %d of 2.. targets are scaled down, and maxScaledDownTargets %d allows %d.$", waveSize-(most-down), most, most, most))
+		Eventually(world.told).WithContext(ctx).Should(ContainElements("ProbeSuspect", "BreakerReset", "TooManyScaledDown"))
+		Consistently(world.down, "3s").WithContext(ctx).Should(Equal(most - down))
+		Expect(mostDown(s.began)).To(BeNumerically("<=", most), "at any time, by the audit log")
+
+		mend(world.external)
+		Eventually(world.targets).WithContext(ctx).Should(HaveField("ExternalUnhealthy", BeZero()))
+		Expect(world.targets(ctx)).To(HaveField("ScaledDown", BeEquivalentTo(most-down)), "for the next minute")
+	}, SpecTimeout(2*time.Minute))
+}
+
+// mostDown is how many namespaces had something scaled down at once, since then.
+func mostDown(since time.Time) (most int) {
+	GinkgoHelper()
+	down := map[string]int{} // by namespace
+	for _, s := range scalingsOf(func(string) bool { return true }) {
+		switch {
+		case s.at.Before(since):
+		case s.replicas == 0:
+			down[s.namespace]++
+		default:
+			if down[s.namespace]--; down[s.namespace] == 0 {
+				delete(down, s.namespace)
+			}
+		}
+		most = max(most, len(down))
+	}
+	return most
+}
+
+// expectPaced: of the wave and of these, no more than ten targets begin to be scaled up in any minute.
+func expectPaced(since time.Time, others []shoot) {
+	GinkgoHelper()
+	var begun []time.Time
+	seen := map[string]bool{}
+	for _, s := range scalingsOf(func(namespace string) bool {
+		return strings.HasPrefix(namespace, "wave-") || slices.ContainsFunc(others, func(s shoot) bool { return s.namespace == namespace })
+	}) {
+		if s.at.After(since) && s.replicas > 0 && !seen[s.namespace] {
+			seen[s.namespace] = true
+			begun = append(begun, s.at)
+		}
+	}
+	Expect(len(begun)).To(BeNumerically(">", 10), "there was something to pace")
+	for i := range begun[10:] {
+		// The pace is by when the manager decides; the audit log has when the API server got the write, a little later.
+		Expect(begun[i+10].Sub(begun[i])).To(BeNumerically(">", 55*time.Second), "target %d after target %d: %s", i+10, i, strings.Join(stamps(begun), " "))
+	}
+}
+
+func stamps(all []time.Time) (texts []string) {
+	for _, at := range all {
+		texts = append(texts, at.Format("04:05.000"))
+	}
+	return texts
+}
