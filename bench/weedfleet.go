@@ -41,7 +41,7 @@ func (b *bench) addConfigs(ctx context.Context) error {
 	}
 	// The drains have configs of their own: after a restart the deletions of one that its status has no room for make
 	// replacements of all dependents that are new.
-	for round := range b.size.rounds {
+	for round := range b.drainRounds() {
 		if err := b.addConfig(ctx, drainService(round), drainService(round)); err != nil {
 			return err
 		}
@@ -76,7 +76,7 @@ func (b *bench) addPods(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return each(ctx, weedServices+b.size.rounds, func(ctx context.Context, i int) error {
+	return each(ctx, weedServices+b.drainRounds(), func(ctx context.Context, i int) error {
 		if i < weedServices {
 			return b.addService(ctx, serviceName(i))
 		}
@@ -145,15 +145,15 @@ func endpoints(service string, ready bool) []discoveryv1.Endpoint {
 	}}
 }
 
-// recover turns a Service Ready.
-func (b *bench) recover(ctx context.Context, service string) error {
-	patch, err := json.Marshal(map[string]any{"endpoints": endpoints(service, true)})
+// turn makes a Service Ready or notReady.
+func (b *bench) turn(ctx context.Context, service string, ready bool) error {
+	patch, err := json.Marshal(map[string]any{"endpoints": endpoints(service, ready)})
 	if err != nil {
 		return fmt.Errorf("encode a slice: %w", err)
 	}
 	_, err = b.clients.DiscoveryV1().EndpointSlices(weedNamespace).Patch(ctx, service, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
-		return fmt.Errorf("turn %s Ready: %w", service, err)
+		return fmt.Errorf("turn Service %s: %w", service, err)
 	}
 	return nil
 }

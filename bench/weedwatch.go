@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,8 +17,8 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// watchReady notes when a bare watch tells of each Service that it turned Ready.
-func (b *bench) watchReady(ctx context.Context) (told func(service string) time.Time, stop func(), err error) {
+// watchReady notes when a bare watch tells of each Service that it turned Ready, and calls then, unless that is nil, beside.
+func (b *bench) watchReady(ctx context.Context, then func(service string)) (told func(service string) time.Time, stop func(), err error) {
 	slices := b.clients.DiscoveryV1().EndpointSlices(weedNamespace)
 	list, err := slices.List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -32,13 +33,17 @@ func (b *bench) watchReady(ctx context.Context) (told func(service string) time.
 	var running sync.WaitGroup
 	running.Go(func() {
 		for event := range events.ResultChan() {
+			now := time.Now()
 			slice, ok := event.Object.(*discoveryv1.EndpointSlice)
 			if !ok || !*slice.Endpoints[0].Conditions.Ready {
 				continue
 			}
 			mu.Lock()
-			seen[slice.Name] = time.Now()
+			seen[slice.Name] = now
 			mu.Unlock()
+			if then != nil {
+				running.Go(func() { then(slice.Name) })
+			}
 		}
 	})
 	told = func(service string) time.Time {
@@ -78,7 +83,7 @@ type deletionLog struct {
 	lines     *bufio.Reader
 	half      []byte             // a line of which the rest isn't written yet
 	deletions map[string]handled // of pods, by name
-	notes     []note             // writes of WeederConfigs' statuses, in the order of their ends
+	notes     []note             // writes of WeederConfigs' statuses before deletions, in the order of their ends
 }
 
 // handled is a request as the API server saw it.
@@ -88,13 +93,24 @@ func (h handled) took() time.Duration { return h.answered.Sub(h.received) }
 
 type note struct {
 	config string
+	body   []byte
 	handled
+}
+
+// notesOf are the writes of a config's status, in order.
+func (l *deletionLog) notesOf(config string) (of []note) {
+	for _, n := range l.notes {
+		if n.config == config {
+			of = append(of, n)
+		}
+	}
+	return of
 }
 
 // noteBefore is the latest write of a config's status that had ended by then.
 func (l *deletionLog) noteBefore(config string, then time.Time) (latest note) {
-	for _, n := range l.notes {
-		if n.config == config && !n.answered.After(then) {
+	for _, n := range l.notesOf(config) {
+		if !n.answered.After(then) {
 			latest = n
 		}
 	}
@@ -141,8 +157,8 @@ func (l *deletionLog) take(line []byte) error {
 	case !ok:
 	case event.Verb == "delete" && w.resource == "pods":
 		l.deletions[w.name] = request
-	case w.resource == "weederconfigs" && w.subresource == "status":
-		l.notes = append(l.notes, note{w.name, request})
+	case w.resource == "weederconfigs" && w.subresource == "status" && !bytes.Contains(w.body, []byte("resourceVersion")): // else it tells of everything
+		l.notes = append(l.notes, note{w.name, w.body, request})
 	}
 	return nil
 }
