@@ -130,6 +130,12 @@ func (l probeLoad) kubeconfig(address string) ([]byte, error) {
 	return clientcmd.Write(*config)
 }
 
+// credentials of a target's side lead to one of the servers.
+func (l probeLoad) credentials(side string, target, server int) (probing.Credentials, error) {
+	config, err := l.kubeconfig(l.address(server))
+	return probing.Credentials{UID: types.UID(side + strconv.Itoa(target)), ResourceVersion: "1", Kubeconfig: config}, err
+}
+
 func (l probeLoad) address(i int) string { return l.Addresses[i%len(l.Addresses)] }
 
 // meter measures a process from when it begins until it ends.
@@ -174,16 +180,17 @@ func loadByProber(ctx context.Context, load probeLoad) (any, error) {
 	handler := &counting{interval: load.Interval}
 	prober := (&probing.Prober{Handler: handler, Policy: kubeconfig.Policy{AllowLoopback: true}, FreshEvery: load.FreshEvery}).Init()
 	for i := range load.Targets {
-		config, err := load.kubeconfig(load.address(i))
+		internal, err := load.credentials("internal", i, i)
 		if err != nil {
 			return nil, err
 		}
-		secret := func(side string) probing.Credentials {
-			return probing.Credentials{UID: types.UID(side + strconv.Itoa(i)), ResourceVersion: "1", Kubeconfig: config}
+		external, err := load.credentials("external", i, i+1) // another server: two ways to one would be refused
+		if err != nil {
+			return nil, err
 		}
 		key := probing.Key{Config: types.NamespacedName{Namespace: "bench", Name: strconv.Itoa(i)}, Namespace: "bench"}
 		first := time.Now().Add(time.Second + load.Interval*time.Duration(i)/time.Duration(load.Targets))
-		if err := prober.Set(key, probing.Target{Internal: secret("internal"), External: secret("external"), Timeout: load.Interval / 2}, first); err != nil {
+		if err := prober.Set(key, probing.Target{Internal: internal, External: external, Timeout: load.Interval / 2}, first); err != nil {
 			return nil, err
 		}
 	}

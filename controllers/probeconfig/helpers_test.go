@@ -112,7 +112,7 @@ func hostedObjects(namespace string) []client.Object {
 	objects := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{"role": "hosted"}}}}
 	for _, name := range []string{"internal", "external"} {
 		objects = append(objects, &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name)}, Data: map[string][]byte{"kubeconfig": []byte(aKubeconfig)},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name)}, Data: map[string][]byte{"kubeconfig": []byte(strings.Replace(aKubeconfig, "10.1.2.3", name+".example.com", 1))},
 		})
 	}
 	for _, name := range []string{"kcm", "mcm"} {

@@ -23,6 +23,8 @@ const (
 	Proxy            Refusal = "KubeconfigProxy"
 	Loopback         Refusal = "KubeconfigLoopbackAddress"
 	ForbiddenAddress Refusal = "KubeconfigForbiddenAddress"
+	// SameServer: two that are to lead to one API server in two ways lead there in one.
+	SameServer Refusal = "KubeconfigSameServer"
 )
 
 var texts = map[Refusal]string{
@@ -43,6 +45,7 @@ var texts = map[Refusal]string{
 	Impersonation:    "the kubeconfig's user impersonates (as, as-groups, …); use that user's own credentials",
 	Proxy:            "the kubeconfig's cluster has a proxy-url; a probe must go the way that it judges, without a proxy",
 	Loopback:         "the kubeconfig's server is this machine itself (a loopback address)",
+	SameServer:       "both kubeconfigs lead to the same server; give the external one the address that nodes use",
 	ForbiddenAddress: "the kubeconfig's server has an address that no API server has: link-local, a cloud's metadata service, multicast, broadcast or unspecified",
 }
 

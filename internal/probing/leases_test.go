@@ -76,7 +76,7 @@ func (c *cluster) probeLeases(t *testing.T) (probe.Run, *stub) {
 	t.Helper()
 	s := startStub(t, c.ServeHTTP)
 	p, h := startProber(t)
-	target := Target{Internal: credentials("1", s.kubeconfig()), External: credentials("2", s.kubeconfig()), Timeout: time.Minute, NodeLeases: true}
+	target := Target{Internal: credentials("1", s.kubeconfig()), External: credentials("2", s.outside()), Timeout: time.Minute, NodeLeases: true}
 	if err := p.Set(one, target, h.clock.Now()); err != nil {
 		t.Fatal(err)
 	}

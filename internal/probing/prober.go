@@ -37,7 +37,7 @@ type Credentials struct {
 // Handler is told of each run.
 type Handler interface {
 	// Observe says when to run next; it will be a second from now at least. It is called from many goroutines at once, but
-	// never twice at once for a key, and must not block: workers are few. A run that was going on when its target was
+	// never twice at once for a key, and must not block. A run that was going on when its target was
 	// updated or removed may still be told.
 	Observe(key Key, run probe.Run) (next time.Time)
 }
@@ -47,7 +47,8 @@ type Prober struct {
 	Handler Handler
 	// Policy says which addresses are dialled.
 	Policy kubeconfig.Policy
-	// Workers is how many runs there may be at once; 256 by default.
+	// Workers is how many runs there may be at once, but for those that wait for a slow server: there may be as many as targets.
+	// 256 by default.
 	Workers int
 	// FreshEvery: every so many runs a probe dials anew even though its connection is good; 6 by default, which finds within
 	// a minute that no new connections come about, at an interval of 10 s.
@@ -124,6 +125,9 @@ func (p *Prober) prepare(known *target, spec Target) (*settings, error) {
 	external, err := p.endpoint(had.external, spec.External)
 	if err != nil {
 		return nil, err
+	}
+	if internal.client.access.Server() == external.client.access.Server() {
+		return nil, kubeconfig.SameServer
 	}
 	return &settings{internal: internal, external: external, timeout: spec.Timeout, nodeLeases: spec.NodeLeases}, nil
 }

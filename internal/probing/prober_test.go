@@ -129,7 +129,7 @@ func TestConnectionsAreAsNewAsTheirSecrets(t *testing.T) {
 	var open atomic.Int32
 	s := counted(t, &open, answerVersion)
 	p, h := startProber(t)
-	target := Target{Internal: credentials("1", s.kubeconfig()), External: credentials("2", s.kubeconfig()), Timeout: time.Minute}
+	target := Target{Internal: credentials("1", s.kubeconfig()), External: credentials("2", s.outside()), Timeout: time.Minute}
 	set := func() {
 		t.Helper()
 		if err := p.Set(one, target, h.clock.Now()); err != nil {
@@ -144,7 +144,7 @@ func TestConnectionsAreAsNewAsTheirSecrets(t *testing.T) {
 	target.Internal.Kubeconfig, target.External.Kubeconfig = nil, nil // not needed where the version is known
 	set()
 	s.expectDialled(t, 2)
-	target.External = credentials("3", s.kubeconfig())
+	target.External = credentials("3", s.outside())
 	set()
 	s.expectDialled(t, 3)
 	expectOpen(t, &open, 2)
@@ -153,18 +153,26 @@ func TestConnectionsAreAsNewAsTheirSecrets(t *testing.T) {
 	target.Internal = credentials("1", s.kubeconfig())
 	set()
 	expectOpen(t, &open, 2)
-	target.External = credentials("4", []byte("users: [{name: s3cret}]"))
-	var refusal kubeconfig.Refusal
-	if err := p.Set(one, target, h.clock.Now()); !errors.As(err, &refusal) || refusal != "KubeconfigAmbiguousContext" {
-		t.Errorf("refused with %v", err)
+	for version, c := range map[string]struct {
+		config []byte
+		want   kubeconfig.Refusal
+	}{
+		"4": {[]byte("users: [{name: s3cret}]"), "KubeconfigAmbiguousContext"},
+		"5": {s.kubeconfig(), "KubeconfigSameServer"}, // and what both probes find is always the same
+	} {
+		target.External = credentials(version, c.config)
+		var refusal kubeconfig.Refusal
+		if err := p.Set(one, target, h.clock.Now()); !errors.As(err, &refusal) || refusal != c.want {
+			t.Errorf("refused with %v, want %s", err, c.want)
+		}
+		expectOpen(t, &open, 0)
 	}
-	expectOpen(t, &open, 0)
 }
 
 func TestAPausedTargetIsntProbed(t *testing.T) {
 	s := startStub(t, answerVersion)
 	p, h := startProber(t)
-	target := Target{Internal: credentials("1", s.kubeconfig()), External: credentials("2", s.kubeconfig()), Timeout: time.Minute}
+	target := Target{Internal: credentials("1", s.kubeconfig()), External: credentials("2", s.outside()), Timeout: time.Minute}
 	if err := p.Set(one, target, h.clock.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +194,7 @@ func TestTheEndOfTheProberEndsRunsWithoutATale(t *testing.T) {
 	})
 	h := &told{clock: testclock.NewFakeClock(time.Now()), runs: make(chan probe.Run, 1)}
 	p := (&Prober{Handler: h, Policy: loopback, Clock: h.clock}).Init()
-	target := Target{Internal: credentials("1", s.kubeconfig()), External: credentials("2", s.kubeconfig()), Timeout: time.Minute}
+	target := Target{Internal: credentials("1", s.kubeconfig()), External: credentials("2", s.outside()), Timeout: time.Minute}
 	if err := p.Set(one, target, h.clock.Now()); err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,13 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// minPause is the least time between two runs of a task, whatever it asks for: a mistake must not become a flood.
-const minPause = time.Second
+const (
+	// minPause is the least time between two runs of a task, whatever it asks for: a mistake must not become a flood.
+	minPause = time.Second
+	// patience is for how long a run counts as work. One that takes longer waits for a server that doesn't answer: that costs
+	// memory, and must not keep those waiting whose servers do.
+	patience = 250 * time.Millisecond
+)
 
 // task runs again and again, at times of its own choice.
 type task interface {
@@ -19,8 +24,9 @@ type task interface {
 	close()
 }
 
-// scheduler runs tasks when they are due, as many at once as it has workers. A task never runs before its time and never
-// twice at once. When there is more to do than workers can, the task that has waited longest goes first.
+// scheduler runs tasks when they are due, as many at once as it has workers; those that run for longer than patience come on
+// top, each at most once. A task never runs before its time and never twice at once. When there is more to do than workers
+// can, the task that has waited longest goes first.
 type scheduler struct {
 	clock   clock.Clock
 	workers int
@@ -140,16 +146,28 @@ func (s *scheduler) run(ctx context.Context) {
 	work := make(chan *entry)
 	var workers sync.WaitGroup
 	for range s.workers {
-		workers.Go(func() {
-			for e := range work {
-				s.runOnce(ctx, e)
-			}
-		})
+		workers.Go(func() { s.work(ctx, work, &workers) })
 	}
 	s.dispatch(ctx, work)
 	close(work)
 	workers.Wait()
 	s.stop()
+}
+
+// work runs what it is handed. When a run takes long another worker comes in its place, and it goes after that run.
+func (s *scheduler) work(ctx context.Context, work <-chan *entry, workers *sync.WaitGroup) {
+	for e := range work {
+		relieved := make(chan struct{})
+		relief := time.AfterFunc(patience, func() { // by real time: it is about this process, not about when tasks are due
+			defer close(relieved)
+			workers.Go(func() { s.work(ctx, work, workers) })
+		})
+		s.runOnce(ctx, e)
+		if !relief.Stop() {
+			<-relieved
+			return
+		}
+	}
 }
 
 func (s *scheduler) dispatch(ctx context.Context, work chan<- *entry) {

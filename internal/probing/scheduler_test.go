@@ -152,7 +152,7 @@ func TestWithTooFewWorkersAllTasksAreEquallyLate(t *testing.T) {
 		w := newWorld(3)
 		var tasks []*fake
 		w.during(func() {
-			tasks = w.start(30, 5*time.Second, 10*time.Second) // 30 × 5 s of work each 15 s, for 3 workers
+			tasks = w.start(300, 200*time.Millisecond, 10*time.Second) // 60 s of work each 10 s, for 3 workers
 			time.Sleep(10 * time.Minute)
 		})
 		var counts []int
@@ -161,6 +161,40 @@ func TestWithTooFewWorkersAllTasksAreEquallyLate(t *testing.T) {
 		}
 		if least, most := slices.Min(counts), slices.Max(counts); least < 11 || most > least+1 {
 			t.Errorf("tasks ran between %d and %d times", least, most)
+		}
+	})
+}
+
+// Half of the servers swallow every packet: each of their runs takes twice the interval. The other half's are on time.
+func TestServersThatDontAnswerKeepNobodyElseWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const targets, workers, every, late = 5000, 256, 10 * time.Second, time.Second
+		w := newWorld(workers)
+		var all []*fake
+		w.during(func() {
+			for i := range targets {
+				f := &fake{world: w, name: fmt.Sprint(i), takes: 5 * time.Millisecond, every: every}
+				if i%2 == 0 {
+					f.takes = 2 * every
+				}
+				w.add(keyOf(i), f, time.Now().Add(every*time.Duration(i)/targets))
+				all = append(all, f)
+			}
+			time.Sleep(2 * time.Minute)
+		})
+		worst, least := time.Duration(0), targets
+		for i := 1; i < targets; i += 2 {
+			starts := all[i].starts
+			least = min(least, len(starts))
+			for n := 1; n < len(starts); n++ {
+				worst = max(worst, starts[n].Sub(starts[n-1])-every)
+			}
+		}
+		if worst > late || least < 11 {
+			t.Errorf("those that answer ran %d times at least in two minutes, and were up to %s late", least, worst)
+		}
+		if len(w.problems) > 0 {
+			t.Error(w.problems[0])
 		}
 	})
 }

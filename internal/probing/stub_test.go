@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"log"
 	"net/http"
@@ -29,6 +30,8 @@ func answerVersion(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]by
 type stub struct {
 	*httptest.Server
 	proxy *faultproxy.Proxy
+	// other is another way to it.
+	other *faultproxy.Proxy
 }
 
 func startStub(t *testing.T, handler http.HandlerFunc, options ...func(*httptest.Server)) *stub {
@@ -40,14 +43,15 @@ func startStub(t *testing.T, handler http.HandlerFunc, options ...func(*httptest
 		option(s.Server)
 	}
 	s.StartTLS()
-	proxy, err := faultproxy.Start(s.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
+	for _, proxy := range []**faultproxy.Proxy{&s.proxy, &s.other} {
+		var err error
+		if *proxy, err = faultproxy.Start(s.Listener.Addr().String()); err != nil {
+			t.Fatal(err)
+		}
 	}
-	s.proxy = proxy
 	t.Cleanup(func() {
-		if err := proxy.Stop(); err != nil {
-			t.Errorf("stop the proxy: %v", err)
+		if err := errors.Join(s.proxy.Stop(), s.other.Stop()); err != nil {
+			t.Errorf("stop the proxies: %v", err)
 		}
 		s.CloseClientConnections()
 		s.Close()
@@ -63,6 +67,9 @@ func withCertificate(c tls.Certificate) func(*httptest.Server) {
 
 // kubeconfig reaches the stub by its proxy.
 func (s *stub) kubeconfig() []byte { return kubeconfigFor(s.proxy.Addr(), s.Certificate().Raw) }
+
+// outside reaches it by the other.
+func (s *stub) outside() []byte { return kubeconfigFor(s.other.Addr(), s.Certificate().Raw) }
 
 func kubeconfigFor(address string, ca []byte) []byte {
 	caPEM := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca}))
