@@ -92,7 +92,7 @@ func addAll(ctx context.Context, mgr ctrl.Manager, o options, facts *kube.Facts,
 		return fmt.Errorf("add the webhooks: %w", err)
 	}
 	if err := controllers.AddToManager(mgr, controllers.Options{
-		Guard: rules, Facts: facts, OwnNamespace: o.namespace, Leads: leads, Dial: kubeconfig.Policy{AllowLoopback: o.probeLoopback},
+		Guard: rules, Facts: facts, OwnNamespace: o.namespace, Leads: leads, Vital: probes, Dial: kubeconfig.Policy{AllowLoopback: o.probeLoopback},
 	}); err != nil {
 		return fmt.Errorf("add the controllers: %w", err)
 	}

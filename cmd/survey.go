@@ -3,10 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/discovery"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/kube/survey"
@@ -30,5 +35,22 @@ func newSurvey(ctx context.Context, mgr ctrl.Manager, o options, facts *kube.Fac
 			Policy: kubeconfig.Policy{AllowLoopback: o.probeLoopback},
 		},
 		Rights: rights, OwnNamespace: o.namespace, Pace: survey.NewPace(),
+		OwnPod: ownPod(mgr.GetAPIReader(), o.namespace),
 	}, nil
+}
+
+// ownPod reads the labels of the pod that this process runs in: its name is that of the host. Who runs it elsewhere has none.
+func ownPod(live client.Reader, namespace string) func(context.Context) (labels.Set, error) {
+	return func(ctx context.Context) (labels.Set, error) {
+		name, err := os.Hostname()
+		if err != nil {
+			return nil, fmt.Errorf("read the name of the host: %w", err)
+		}
+		var pod metav1.PartialObjectMetadata
+		pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+		if err := live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &pod); err != nil {
+			return nil, client.IgnoreNotFound(err)
+		}
+		return pod.Labels, nil
+	}
 }

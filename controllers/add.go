@@ -25,6 +25,8 @@ type Options struct {
 	OwnNamespace string
 	// Leads says whether this replica surely leads, just before each act. Default: it does.
 	Leads func() bool
+	// Vital says which dependents of ProbeConfigs must not be scaled down after all.
+	Vital probeconfig.Vital
 	// Dial says which addresses the probes of ProbeConfigs may dial.
 	Dial kubeconfig.Policy
 }
@@ -63,7 +65,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		func() error {
 			return probeconfig.AddToManager(mgr, probeconfig.Options{
 				Guard: opts.Guard, Facts: opts.Facts, OwnNamespace: opts.OwnNamespace, Leads: opts.Leads,
-				Stored: stored, Rejections: rejections, Dial: opts.Dial,
+				Stored: stored, Rejections: rejections, Vital: opts.Vital, Dial: opts.Dial,
 			})
 		},
 		func() error {

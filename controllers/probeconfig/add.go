@@ -32,6 +32,8 @@ type Options struct {
 	Rejections *kube.Rejections
 	// Leads says whether this replica surely leads, just before each act. Default: it does.
 	Leads func() bool
+	// Vital says which objects must not be scaled down after all.
+	Vital Vital
 	// Dial says which addresses probes may dial.
 	Dial kubeconfig.Policy
 }
@@ -51,7 +53,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	reader := &actuate.ScaleReader{Live: mgr.GetAPIReader(), Client: mgr.GetClient()}
 	targets := &TargetReconciler{
 		Observer: observer, Prober: prober, Live: mgr.GetAPIReader(), Troubles: troubles, Report: report,
-		Reader: reader,
+		Reader: reader, Vital: opts.Vital,
 		Scales: &actuate.Scales{
 			Client: mgr.GetClient(), Acts: mgr.GetLogger().WithName("acts"), Leads: opts.Leads,
 			Current: &kube.Generations{Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Stored: opts.Stored},

@@ -46,6 +46,10 @@ func (r *TargetReconciler) act(ctx context.Context, t *target, p permission, in 
 		if doubt, err := r.confirm(ctx, t, in.Config, p.standing); doubt || err != nil {
 			return in.Now.Add(flowLook), err
 		}
+		if held, err := r.vital(ctx, t, in.Config, &plan); err != nil || !held.Allowed {
+			r.remember(t, in, plan, was, held)
+			return time.Time{}, err
+		}
 		t.assumeTaken(in.Config, plan)
 	}
 	if err = r.carryOut(ctx, t, in, plan); errors.Is(err, errNotAdmitted) {

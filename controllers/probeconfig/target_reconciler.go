@@ -31,6 +31,8 @@ type TargetReconciler struct {
 	Prober   *probing.Prober
 	Reader   *actuate.ScaleReader
 	Scales   *actuate.Scales
+	// Vital is asked before anything is scaled down; nil: nobody is.
+	Vital Vital
 	// Live reads from the API server, past the cache.
 	Live     client.Reader
 	Troubles *status.Troubles

@@ -1,6 +1,9 @@
 package probeconfig
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -458,4 +461,43 @@ func TestWhatAConfigDoesntNameAnyMoreStillCounts(t *testing.T) {
 	if _, down := w.Observer.fleet().Counts(); down != 0 {
 		t.Errorf("%d count as down after it is given back, want none", down)
 	}
+}
+
+// vitals are objects that must not be scaled down, by name.
+type vitals struct {
+	why     map[string]string
+	servers []string
+	err     error
+}
+
+func (v *vitals) Vital(_ context.Context, _ string, servers []string, ref probe.Ref) (string, error) {
+	v.servers = servers
+	return v.why[ref.Name], v.err
+}
+
+// What a rule asked when the config was written may be otherwise by now, or nobody looked.
+func TestWhatServesTheProbedServerIsNeverScaledDown(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	v := &vitals{why: map[string]string{"kcm": "its pods are behind Service front, which is probed"}}
+	w.Vital = v
+	w.fail("shoot-0")
+	w.want("shoot-0", "3 3", "the last to go is behind the Service: none goes")
+	if fmt.Sprint(v.servers) != "[internal.example.com:443 external.example.com:443]" {
+		t.Errorf("asked with servers %v", v.servers)
+	}
+	w.keep()
+	if ready := meta.FindStatusCondition(w.stored().Status.Conditions, "Ready"); !strings.Contains(ready.Message, "Deployment/kcm in shoot-0: its pods are behind Service front") {
+		t.Errorf("Ready says %q", ready.Message)
+	}
+	v.why, v.err = nil, errors.New("away")
+	w.clock.Step(10 * time.Second)
+	key := w.Observer.targets.keys()[0]
+	w.runs.Observe(key, probe.Run{Started: w.clock.Now(), Ended: w.clock.Now(), Internal: probe.Outcome{Class: probe.OK}, External: &probe.Outcome{Class: probe.Timeout}})
+	if _, err := w.Reconcile(t.Context(), reconcile.Request{NamespacedName: nameOf(key)}); !errors.Is(err, v.err) {
+		t.Errorf("error %v", err)
+	}
+	w.want("shoot-0", "3 3", "it can't be found out")
+	v.err = nil
+	w.probe("shoot-0", probe.OK, probe.Timeout)
+	w.want("shoot-0", "0r 0r", "none is")
 }

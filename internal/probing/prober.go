@@ -144,6 +144,18 @@ func (p *Prober) endpoint(had endpoint, credentials Credentials) (endpoint, erro
 	return endpoint{version, newClient(access, p.Policy, p.FreshEvery)}, nil
 }
 
+// Servers are those that a target's probes go to, as host:port: from inside and from outside. None when it isn't probed.
+func (p *Prober) Servers(key Key) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.targets[key]
+	if t == nil {
+		return nil
+	}
+	wanted := t.wanted.Load()
+	return []string{wanted.internal.client.access.Server(), wanted.external.client.access.Server()}
+}
+
 // Remove ends the probing of a target. A run that is going on ends by itself.
 func (p *Prober) Remove(key Key) {
 	p.mu.Lock()

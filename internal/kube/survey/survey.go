@@ -92,6 +92,8 @@ type Survey struct {
 	Pace *rate.Limiter
 	// OwnNamespace is Autohealer's.
 	OwnNamespace string
+	// OwnPod gives the labels of the pod that Autohealer runs in, nil outside of any. Nil: nobody asks.
+	OwnPod func(context.Context) (labels.Set, error)
 }
 
 // Preview tells what a config would do if it were in force now. The error is that of the first object that couldn't be read.

@@ -1,0 +1,36 @@
+package probeconfig
+
+import (
+	"context"
+
+	"github.com/resourcestack/autohealer/internal/domain/probe"
+)
+
+// heldAsVital: what would be scaled down serves the probed API server, or runs Autohealer.
+const heldAsVital probe.Reason = "Vital"
+
+// Vital says why an object must not be scaled down as things are now, "" for nothing. Servers, as host:port, are those that
+// are probed.
+type Vital interface {
+	Vital(ctx context.Context, namespace string, servers []string, ref probe.Ref) (why string, err error)
+}
+
+// vital asks once more of all dependents, just before an act, what the rules asked when the config was written. A target with
+// such an object isn't scaled down at all, as the rule refuses the whole config.
+func (r *TargetReconciler) vital(ctx context.Context, t *target, c *probe.Config, plan *probe.Plan) (held probe.Permit, err error) {
+	if r.Vital == nil {
+		return probe.Permit{Allowed: true}, nil
+	}
+	servers := r.Prober.Servers(t.key)
+	for _, d := range c.Dependents {
+		why, err := r.Vital.Vital(ctx, t.key.Namespace, servers, d.Ref)
+		if err != nil {
+			return held, err
+		}
+		if why != "" {
+			plan.Findings = append(plan.Findings, probe.Finding{Ref: d.Ref, Reason: heldAsVital, Message: why + "; nothing is scaled down here"})
+			return probe.Permit{Reason: heldAsVital, Message: d.Ref.String() + ": " + why}, nil
+		}
+	}
+	return probe.Permit{Allowed: true}, nil
+}
