@@ -38,6 +38,19 @@ func (r *TargetReconciler) permit(t *target, in probe.Scaling, plan probe.Plan) 
 	return probe.Permit{Allowed: true}
 }
 
+// mayTake asks all that is asked just before replicas are taken. What holds them back is told; doubt passes by itself.
+func (r *TargetReconciler) mayTake(ctx context.Context, t *target, p permission, in probe.Scaling, plan *probe.Plan) (held probe.Permit, doubt bool, err error) {
+	if !r.Observer.indexed(in.Config, *plan) {
+		r.Observer.enqueueConfig(t.key.Config)
+		return held, true, nil
+	}
+	if held, err = r.vital(ctx, t, in.Config, plan); err != nil || !held.Allowed {
+		return held, false, err
+	}
+	doubt, err = r.confirm(ctx, t, in.Config, p.standing)
+	return held, doubt, err
+}
+
 // confirm reads live what the decision to take replicas rests on; doubt says that it isn't so any more. Then nothing is
 // taken, and what is new is on its way.
 func (r *TargetReconciler) confirm(ctx context.Context, t *target, c *probe.Config, standing probe.Standing) (doubt bool, err error) {

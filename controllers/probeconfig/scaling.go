@@ -39,16 +39,13 @@ func (r *TargetReconciler) scale(ctx context.Context, t *target, p permission, p
 // act carries out a plan that is permitted.
 func (r *TargetReconciler) act(ctx context.Context, t *target, p permission, in probe.Scaling, plan, was probe.Plan) (again time.Time, err error) {
 	if harmful(plan) {
-		if !r.Observer.indexed(in.Config, plan) {
-			r.Observer.enqueueConfig(t.key.Config)
-			return in.Now.Add(flowLook), nil
-		}
-		if doubt, err := r.confirm(ctx, t, in.Config, p.standing); doubt || err != nil {
+		held, doubt, err := r.mayTake(ctx, t, p, in, &plan)
+		switch {
+		case err != nil || doubt:
 			return in.Now.Add(flowLook), err
-		}
-		if held, err := r.vital(ctx, t, in.Config, &plan); err != nil || !held.Allowed {
+		case !held.Allowed:
 			r.remember(t, in, plan, was, held)
-			return time.Time{}, err
+			return time.Time{}, nil // the next run asks again
 		}
 		t.assumeTaken(in.Config, plan)
 	}
