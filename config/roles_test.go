@@ -24,6 +24,7 @@ func testRoles(t *testing.T, c kubernetes.Interface) {
 		"autohealer-editor":             {[]string{"conditionsets", "probeconfigs", "weederconfigs"}, kinds, ""},
 		"autohealer-guardrail-admin":    {[]string{"guardrails"}, kinds, ""},
 		"autohealer-exception-approver": {[]string{"guardrailexceptions"}, kinds, ""},
+		"autohealer-operator":           {nil, kinds, ""},
 	} {
 		t.Run(role, func(t *testing.T) {
 			g := NewWithT(t)

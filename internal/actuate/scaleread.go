@@ -87,7 +87,7 @@ func describe(about *metav1.PartialObjectMetadata) probe.Object {
 	o := probe.Object{
 		UID: about.UID, ResourceVersion: about.ResourceVersion, Generation: about.Generation,
 		Deleting: about.DeletionTimestamp != nil, Ignore: about.Annotations[v1alpha1.AnnotationIgnoreScaling] == "true",
-		Hold: hold.Of(about.Annotations),
+		Hold: hold.Of(about.Annotations), Copied: about.Kind == "ReplicaSet" && metav1.GetControllerOfNoCopy(about) != nil,
 	}
 	record, err := probe.ParseRecord(about.Annotations[v1alpha1.AnnotationOriginalReplicas])
 	if o.Record = record; err != nil {

@@ -30,6 +30,8 @@ var (
 		"controllers/conditionset/node_reconciler.go: r.Taints.Apply",
 		"controllers/probeconfig/scaling.go: r.Scales.Apply",
 		"controllers/weederconfig/pod_reconciler.go: r.Pods.Apply",
+		"internal/cli/undo/nodes.go: writer.Apply",
+		"internal/cli/undo/scaled.go: writer.Apply",
 	}
 	// product is what runs in a cluster.
 	product = []string{"apis", "cmd", "controllers", "internal", "pkg", "webhooks"}

@@ -16,6 +16,8 @@ type Object struct {
 	Unseen, Denied bool
 	// Missing and Unscalable: there is no such object; its kind has no scale subresource.
 	Missing, Unscalable bool
+	// Copied: it is a ReplicaSet to which its owner's annotations are copied, and never taken off; the owner scales it.
+	Copied bool
 	// Deleting: it is being deleted. Ignore: it is annotated to be left alone.
 	Deleting, Ignore bool
 	// Hold keeps its replicas from being taken; nil for none.

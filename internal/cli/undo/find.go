@@ -1,0 +1,109 @@
+package undo
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/tools/pager"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+)
+
+// Find gives everything to which something was done by its record, in one namespace, or with "" in the whole cluster, nodes
+// included. What it can't look at is told in the error; what it finds is complete otherwise.
+func (u *Undoer) Find(ctx context.Context, kinds discovery.DiscoveryInterface, namespace string) ([]Object, error) {
+	var found []Object
+	add := func(o Object) { found = append(found, o) }
+	var failed error
+	if namespace == "" {
+		failed = u.nodesWithRecords(ctx, add)
+	}
+	scalable, err := scalableKinds(kinds)
+	failed = errors.Join(failed, err)
+	for _, kind := range scalable {
+		if err := u.each(ctx, kind, namespace, v1alpha1.AnnotationOriginalReplicas, add); err != nil {
+			failed = errors.Join(failed, err)
+		}
+	}
+	return found, failed
+}
+
+// scalableKinds are all kinds of namespaced objects that have a scale, in one version each. Those to whose objects others'
+// annotations are copied come last, or they would get a copy anew.
+func scalableKinds(from discovery.DiscoveryInterface) ([]schema.GroupVersionKind, error) {
+	_, lists, err := from.ServerGroupsAndResources()
+	if err != nil {
+		err = fmt.Errorf("not all kinds can be looked at: %w", err)
+	}
+	var kinds []schema.GroupVersionKind
+	for _, list := range lists {
+		gv, invalid := schema.ParseGroupVersion(list.GroupVersion)
+		if invalid != nil {
+			continue
+		}
+		for _, r := range list.APIResources {
+			scaled := slices.ContainsFunc(list.APIResources, func(s metav1.APIResource) bool { return s.Name == r.Name+"/scale" })
+			seen := slices.ContainsFunc(kinds, func(k schema.GroupVersionKind) bool { return k.Group == gv.Group && k.Kind == r.Kind })
+			if scaled && !seen && r.Namespaced && slices.Contains(r.Verbs, "list") {
+				kinds = append(kinds, gv.WithKind(r.Kind))
+			}
+		}
+	}
+	copies := func(k schema.GroupVersionKind) int { return strings.Count(k.Kind, "ReplicaSet") }
+	slices.SortStableFunc(kinds, func(a, b schema.GroupVersionKind) int {
+		return cmp.Or(copies(a)-copies(b), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind))
+	})
+	return kinds, err
+}
+
+// each gives the objects of a kind that have an annotation.
+func (u *Undoer) each(ctx context.Context, kind schema.GroupVersionKind, namespace, annotation string, found func(Object)) error {
+	pages := pager.New(func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+		page := &metav1.PartialObjectMetadataList{}
+		page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		err := u.Client.List(ctx, page, &client.ListOptions{Namespace: namespace, Limit: opts.Limit, Continue: opts.Continue})
+		return page, err
+	})
+	err := pages.EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
+		about := item.(*metav1.PartialObjectMetadata)
+		if _, has := about.Annotations[annotation]; has {
+			found(Object{Kind: kind, Key: types.NamespacedName{Namespace: about.Namespace, Name: about.Name}, Title: title(kind, about.Namespace, about.Name)})
+		}
+		return nil
+	})
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return nil // no such kind any more
+	}
+	if err != nil {
+		return fmt.Errorf("look at %ss: %w", strings.ToLower(kind.Kind), err)
+	}
+	return nil
+}
+
+func title(kind schema.GroupVersionKind, namespace, name string) string {
+	of := strings.ToLower(kind.Kind) + "/" + name
+	if namespace == "" {
+		return of
+	}
+	return of + " in namespace " + namespace
+}
+
+// Named is an object that somebody names.
+func Named(kind schema.GroupVersionKind, namespaced bool, namespace, name string) Object {
+	if !namespaced {
+		namespace = ""
+	}
+	return Object{Kind: kind, Key: types.NamespacedName{Namespace: namespace, Name: name}, Title: title(kind, namespace, name)}
+}
