@@ -72,6 +72,9 @@ func readyCondition(x *v1alpha1.GuardrailException, st state) metav1.Condition {
 	switch matches := st.target.found && st.target.hash == x.Spec.SpecHash; {
 	case !st.now.Before(st.ends):
 		c.Reason, c.Message = v1alpha1.ReasonExpired, fmt.Sprintf("It has lifted nothing since %s. Delete it, or make another one.", until)
+		if ids := onChange(x, st); matches && len(ids) > 0 {
+			c.Message += fmt.Sprintf(" %s goes on as it was admitted: %s judges changes only.", name, strings.Join(ids, ", "))
+		}
 	case matches:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonActive, active(x, st, name, until)
 	case !heldBefore(x):
@@ -91,6 +94,11 @@ func heldBefore(x *v1alpha1.GuardrailException) bool {
 	was := meta.FindStatusCondition(x.Status.Conditions, v1alpha1.ConditionReady)
 	return was != nil && was.ObservedGeneration == x.Generation &&
 		slices.Contains([]string{v1alpha1.ReasonActive, v1alpha1.ReasonSpecChanged, v1alpha1.ReasonTargetMissing}, was.Reason)
+}
+
+// onChange are the exception's rules that won't judge the target until its spec changes.
+func onChange(x *v1alpha1.GuardrailException, st state) []string {
+	return slices.DeleteFunc(slices.Clone(x.Spec.RuleIDs), func(id string) bool { return slices.Contains(st.atRunTime, id) })
 }
 
 // active tells what the exception lifts, and what it needn't.

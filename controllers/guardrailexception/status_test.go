@@ -74,7 +74,11 @@ func TestWhatEachExceptionsStatusSays(t *testing.T) {
 			admitted, "Ready=False TargetMissing: It lifts nothing: ConditionSet a is gone.",
 			"Stalled=True TargetMissing: It lifts nothing: ConditionSet a is gone.",
 		}, status.FailedStatus},
-		"its time is over": {"Active", state{verdict: fine, now: ends, ends: ends, target: asMeant}, []string{
+		"its time is over, and a rule judges changes only": {"Active", state{verdict: fine, now: ends, ends: ends, target: asMeant, atRunTime: []string{"platform/team"}}, []string{
+			admitted, "Ready=False Expired: It has lifted nothing since 2026-03-01T13:00:00Z. Delete it, or make another one. ConditionSet a goes on as it was admitted: platform/size judges changes only.",
+			"Stalled=True Expired: It has lifted nothing since 2026-03-01T13:00:00Z. Delete it, or make another one. ConditionSet a goes on as it was admitted: platform/size judges changes only.",
+		}, status.FailedStatus},
+		"its time is over": {"Active", state{verdict: fine, now: ends, ends: ends, target: asMeant, atRunTime: []string{"platform/team", "platform/size"}}, []string{
 			admitted, "Ready=False Expired: It has lifted nothing since 2026-03-01T13:00:00Z. Delete it, or make another one.",
 			"Stalled=True Expired: It has lifted nothing since 2026-03-01T13:00:00Z. Delete it, or make another one.",
 		}, status.FailedStatus},

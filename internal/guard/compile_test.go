@@ -68,14 +68,26 @@ func TestARuleMayReadKeywordsAndMetadata(t *testing.T) {
 func TestAMalformedCatalogueIsRefused(t *testing.T) {
 	rule := "- {id: conditionset/x, kinds: [ConditionSet], severity: Deny, expression: \"object.spec.effect == 'x'\"}\n"
 	for name, c := range map[string]struct{ text, want string }{
-		"an unknown field":         {"kind: ConditionSet\nrules:\n- {id: x, severty: Deny}", "unknown field"},
-		"a duplicate field":        {"kind: ConditionSet\nkind: ConditionSet\nrules: []", "already set"},
-		"an unknown severity":      {"kind: ConditionSet\nrules:\n- {id: x, kinds: [ConditionSet], severity: Maybe, expression: 'true'}", "neither Deny nor Warn"},
-		"no expression":            {"kind: ConditionSet\nrules:\n- {id: x, kinds: [ConditionSet], severity: Deny}", "required"},
-		"an id with spaces":        {"kind: ConditionSet\nrules:\n- {id: 'x y', kinds: [ConditionSet], severity: Deny, expression: 'true'}", "lower-case"},
-		"a rule twice":             {"kind: ConditionSet\nrecheck: 'false'\nrules:\n" + rule + rule, "there twice"},
-		"a kind without a CRD":     {"kind: Unicorn\nrules: []", "no CRD has kind"},
-		"a rule of another kind":   {"kind: ConditionSet\nrules:\n- {id: x, kinds: [Pod], severity: Deny, expression: 'true'}", "lack the catalogue's"},
+		"an unknown field":       {"kind: ConditionSet\nrules:\n- {id: x, severty: Deny}", "unknown field"},
+		"a duplicate field":      {"kind: ConditionSet\nkind: ConditionSet\nrules: []", "already set"},
+		"an unknown severity":    {"kind: ConditionSet\nrules:\n- {id: x, kinds: [ConditionSet], severity: Maybe, expression: 'true'}", "neither Deny nor Warn"},
+		"no expression":          {"kind: ConditionSet\nrules:\n- {id: x, kinds: [ConditionSet], severity: Deny}", "required"},
+		"an id with spaces":      {"kind: ConditionSet\nrules:\n- {id: 'x y', kinds: [ConditionSet], severity: Deny, expression: 'true'}", "lower-case"},
+		"a rule twice":           {"kind: ConditionSet\nrecheck: 'false'\nrules:\n" + rule + rule, "there twice"},
+		"a kind without a CRD":   {"kind: Unicorn\nrules: []", "no CRD has kind"},
+		"a rule of another kind": {"kind: ConditionSet\nrules:\n- {id: x, kinds: [Pod], severity: Deny, expression: 'true'}", "lack the catalogue's"},
+		"an exceptable rule that ratchets": {
+			"kind: ConditionSet\nrules:\n- {id: x, kinds: [ConditionSet], severity: Deny, expression: plan.wouldTaint == 0, exceptable: true, ratchetOn: [spec.conditions]}", "exclude each other",
+		},
+		"a rule over limits that ratchets": {
+			"kind: ConditionSet\nrecheck: 'false'\nrules:\n- {id: x, kinds: [ConditionSet], severity: Deny, expression: plan.wouldTaint < limits.maxPodDeletionsPerMinute, ratchetOn: [spec.conditions]}", "ratchetOn",
+		},
+		"a rule over facts that ratchets": {
+			"kind: ConditionSet\nrecheck: 'false'\nrules:\n- {id: x, kinds: [ConditionSet], severity: Deny, expression: plan.wouldTaint < facts.nodes, ratchetOn: [spec.conditions]}", "ratchetOn",
+		},
+		"a rule over the object that ratchets on more": {
+			"kind: ConditionSet\nrecheck: 'false'\nrules:\n- {id: x, kinds: [ConditionSet], severity: Deny, expression: object.spec.effect == 'x', ratchetOn: [spec.conditions]}", "ratchetOn",
+		},
 		"a variable over the plan": {"kind: ConditionSet\nvariables: [{name: v, type: int, expression: plan.limit}]\nrules: []", "a shared variable reads only object and oldObject"},
 		"a variable of a wrong type": {
 			"kind: ConditionSet\nvariables: [{name: v, type: int, expression: object.spec.effect}]\nrules: []", "variable v: 1:1: returns string, want int",

@@ -45,11 +45,14 @@ type evaluation struct {
 	asWritten         asWritten
 	request           *admissionv1.AdmissionRequest
 	pausing           pausing
+	onlyObserves      bool
 	exceptions        []*exception
 	facts             Facts
 	authorizer        authorizer.UnconditionalAuthorizer
 	// liveKnown: rules may look at the live part of plan; nil until one wants to.
 	liveKnown *bool
+	// oldActs: the stored object is admitted at run time; nil until a rule wants to know.
+	oldActs *bool
 
 	// left is what may still be spent: first by the built-in rules, then, anew, by those of Guardrails.
 	left costs

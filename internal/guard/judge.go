@@ -2,6 +2,7 @@ package guard
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -100,13 +101,28 @@ func observes(object map[string]any) bool {
 	return mode == string(v1alpha1.Observe)
 }
 
-// leavesAlone: the update touches nothing that the rule reads, so the stored object gives the same verdict.
+// leavesAlone: the update touches nothing that the rule reads, so the stored object gives the same verdict. A rule that isn't
+// asked at run time also wants to know that the stored object may act: if not, the update may be what lets it.
 func (e *evaluation) leavesAlone(r *compiledRule) bool {
 	if r.unchanged == nil || e.oldObject == nil {
 		return false
 	}
 	unchanged, err := e.holdsOver(*r.unchanged, e.asWritten)
-	return err == nil && unchanged
+	return err == nil && unchanged && (r.atRunTime || e.storedMayAct())
+}
+
+// storedMayAct says whether the rules that hold at run time admit the stored object. Where nobody can be asked about rights,
+// as in a tool without a cluster, the others decide.
+func (e *evaluation) storedMayAct() bool {
+	if e.oldActs == nil {
+		old := e.guard.evaluation(e.ctx, e.rules, e.kind, e.oldObject)
+		old.exceptions, old.facts, old.authorizer = e.exceptions, e.facts, e.authorizer
+		v := old.atRunTime()
+		refuses := func(violation Violation) bool { return violation.Severity == Deny }
+		leavesOut := func(s Skip) bool { return s.Severity == Deny && s.Missing != MissingAuthorizer }
+		e.oldActs = new(!slices.ContainsFunc(v.Violations, refuses) && !slices.ContainsFunc(v.Skipped, leavesOut))
+	}
+	return *e.oldActs
 }
 
 // atAdmission judges by all rules.
@@ -129,7 +145,7 @@ func (e *evaluation) atRunTime() Verdict {
 // verdict judges by each of these rules; a refusal names them all.
 func (e *evaluation) verdict(applies func(*compiledRule) bool) Verdict {
 	v := Verdict{Allowed: true, RuleSetHash: e.kind.hash}
-	if e.rules.unread && acts(e.kind.name) {
+	if e.rules.unread && acts(e.kind.name) && !e.onlyObserves {
 		v.skip(Skip{Rule: "guard/guardrails", Severity: Deny, Reason: "the Guardrails aren't read yet; try again in a moment"})
 	}
 	for _, r := range e.kind.rules {

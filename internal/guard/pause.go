@@ -6,7 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// A pause is what one wants when rules, or their authors, are wrong; so no rule may be in its way.
+// A pause is what one wants when rules, or their authors, are wrong; so no rule may be in its way. The same is true of one
+// policy that is turned to observation.
 
 // pausing says how much a request for a Guardrail does beside pausing.
 type pausing int
@@ -24,7 +25,7 @@ func pausingOf(kind string, object, old map[string]any) pausing {
 	if kind != kindGuardrail || !isPaused(object) || isPaused(old) {
 		return notOnlyPausing
 	}
-	rest, was := withoutPause(object), withoutPause(old)
+	rest, was := specWithout(object, "paused"), specWithout(old, "paused")
 	switch {
 	case !equality.Semantic.DeepEqual(rest, was):
 		return notOnlyPausing
@@ -44,13 +45,18 @@ func isPaused(object map[string]any) bool {
 	return paused
 }
 
-func withoutPause(object map[string]any) map[string]any {
+func specWithout(object map[string]any, field string) map[string]any {
 	spec := maps.Clone(specOf(object))
-	delete(spec, "paused")
+	delete(spec, field)
 	return spec
 }
 
-// mustAdmit says whether a rule may not refuse the request, because that only pauses.
+// onlyTurnsToObservation: an update of a policy that changes nothing but its mode, from Enforce to Observe.
+func onlyTurnsToObservation(object, old map[string]any) bool {
+	return old != nil && observes(object) && !observes(old) && equality.Semantic.DeepEqual(specWithout(object, "mode"), specWithout(old, "mode"))
+}
+
+// mustAdmit says whether a rule may not refuse the request, because that only ends acts.
 func (e *evaluation) mustAdmit(r *compiledRule) bool {
-	return e.pausing == turnsPauseOn || e.pausing == createsPause && r.guardrail != ""
+	return e.onlyObserves || e.pausing == turnsPauseOn || e.pausing == createsPause && r.guardrail != ""
 }

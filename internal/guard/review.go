@@ -63,7 +63,7 @@ func (g *Guard) admission(ctx context.Context, rules *ruleSet, kind *kindRules, 
 	}
 	e.asWritten = asWritten{evaluation: e, object: req.Object, oldObject: req.OldObject}
 	e.request = admissionRequest(req)
-	e.pausing = pausingOf(kind.name, object, e.oldObject)
+	e.pausing, e.onlyObserves = pausingOf(kind.name, object, e.oldObject), onlyTurnsToObservation(object, e.oldObject)
 	return e, nil
 }
 

@@ -39,7 +39,8 @@ type Rule struct {
 	WhileObserving Severity `json:"whileObserving,omitempty"`
 	// RatchetOn are the fields, such as spec.deletion, that together with the cluster decide what the rule reads of plan and
 	// hears from the authorizer. Where an update leaves alone these and the fields that the expression reads, the stored object
-	// breaks the rule just as much, so Deny becomes Warn. Default: a rule over these judges each update like a creation.
+	// breaks the rule just as much, so Deny becomes Warn. Default: a rule over these judges each update like a creation. A rule
+	// that may be lifted has none: an exception that ended would go on for whoever edits something else.
 	RatchetOn []string `json:"ratchetOn,omitempty"`
 	// Exceptable rules may be lifted for one object by an exception.
 	Exceptable bool `json:"exceptable,omitempty"`
@@ -156,8 +157,17 @@ func (r *Rule) validate() error {
 		return fmt.Errorf("rule %s: severity %q is neither Deny nor Warn", r.ID, r.Severity)
 	case r.OnFactsUnavailable != Deny && r.OnFactsUnavailable != Warn:
 		return fmt.Errorf("rule %s: onFactsUnavailable %q is neither Deny nor Warn", r.ID, r.OnFactsUnavailable)
+	}
+	return r.validateSoftening()
+}
+
+// validateSoftening checks when the rule only warns.
+func (r *Rule) validateSoftening() error {
+	switch {
 	case r.WhileObserving != "" && r.WhileObserving != Warn:
 		return fmt.Errorf("rule %s: whileObserving %q is not Warn", r.ID, r.WhileObserving)
+	case r.Exceptable && len(r.RatchetOn) > 0:
+		return fmt.Errorf("rule %s: exceptable and ratchetOn exclude each other; an exception that ended would hold on", r.ID)
 	}
 	return nil
 }

@@ -232,10 +232,21 @@ func (k *builtinKind) compileRule(r Rule) (*compiledRule, error) {
 		compiled.message, compiled.messageReads = &message, message.reads.through(k.through)
 	}
 	compiled.atRunTime = !compiled.needsFacts() && !condition.asksRequester && !compiled.reads.anyOf(rootRequest, rootOldObject)
-	if r.WhileObserving != "" && compiled.portable() {
-		return nil, &fieldError{"whileObserving", errors.New("a policy can't tell; write it into the expression")}
+	if err := compiled.checkSoftening(); err != nil {
+		return nil, err
 	}
 	return compiled, k.compileUnchanged(compiled)
+}
+
+// checkSoftening says whether the rule can warn only when it says so.
+func (r *compiledRule) checkSoftening() error {
+	switch {
+	case r.WhileObserving != "" && r.portable():
+		return &fieldError{"whileObserving", errors.New("a policy can't tell; write it into the expression")}
+	case len(r.RatchetOn) > 0 && (!r.reads.anyOf(rootPlan, rootAuthorizer) || r.reads.anyOf(rootFacts, rootLimits)):
+		return &fieldError{"ratchetOn", errors.New("is for rules over plan or authorizer; no fields decide facts and limits, which hold for each change")}
+	}
+	return nil
 }
 
 // compileUnchanged adds what tells updates that leave alone what the rule reads.

@@ -25,7 +25,9 @@ expression that must be true.
   the spec. While what is known of the cluster isn't complete, it is skipped with a warning.
 - An update that touches none of the fields a rule reads turns its Deny into a warning: what was stored before stays
   editable. So does, where the rule says so, one that touches none of the fields that what it reads of ` + "`plan`" + ` follows
-  from: what changed then is the cluster. Turning mode from Observe to Enforce is judged like a creation.
+  from, if the stored object may act: what changed then is the cluster. Turning mode from Observe to Enforce is judged like
+  a creation.
+- No rule refuses an update that changes nothing but mode, from Enforce to Observe.
 - Some rules deny what would be done, and only warn while mode is Observe.
 - A GuardrailException lifts an exceptable rule for one object as it is now, for 7 days at most.
 
@@ -46,7 +48,9 @@ against the CRD of each of their kinds before the Guardrail is stored. They may 
 | ` + "`variables`" + ` | the kind's shared variables, below | yes |
 
 A rule that holds at run time stops a stored object from acting; the others judge creations and changes only. One that
-can't be evaluated counts as violated. All rules of Guardrails for a kind have a common cost budget; where it is used up, the
+can't be evaluated counts as violated. A rule that reads ` + "`object`" + ` alone leaves what is stored editable, as above. Under one that
+also reads anything else but ` + "`variables`" + `, such as ` + "`limits`" + `, each change of a spec is judged like a creation: what breaks it can be
+mended, turned to mode Observe, or deleted. All rules of Guardrails for a kind have a common cost budget; where it is used up, the
 rules of the oldest Guardrails hold.
 
 Some variables are tables, such as the healthy status of each condition type. Condition types that Guardrails declare extend
@@ -90,6 +94,9 @@ func writeRule(g *guard.Guard, page *strings.Builder, kind string, rule guard.Ru
 	}
 	if len(rule.RatchetOn) > 0 {
 		softer += " It only warns of an update that leaves alone what it reads of `object`, and " + code(rule.RatchetOn, ", ") + "."
+		if !rule.AtRunTime {
+			softer = strings.TrimSuffix(softer, ".") + ", if no other rule keeps the stored object from acting."
+		}
 	}
 	fmt.Fprintf(page, "**%s**. Reads %s.%s%s\n\n```cel\n%s\n```\n", rule.Severity, code(rule.Reads, ", "), exceptable, softer, rule.Expression)
 	shown := map[guard.Outcome]bool{}
