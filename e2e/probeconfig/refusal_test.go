@@ -76,9 +76,22 @@ var _ = Describe("a ProbeConfig is judged by what it names", func() {
 			ContainSubstring("probeconfig/backs-probed-service"), ContainSubstring(s.namespace+"/Deployment/kcm (api)"))), "once the manager has seen pod and Service")
 	}, SpecTimeout(harness.Within))
 
+	It("not by one that only observes, which is judged when it begins to enforce", func(ctx SpecContext) {
+		s.deploy(ctx, "mcm", 1)
+		acting, watching := s.prober("acting", dependent("kcm", 0, 0)), s.prober("watching", dependent("kcm", 0, 0), dependent("mcm", 0, 0))
+		watching.Spec.Mode = v1alpha1.Observe
+		Expect(h.Client.Create(ctx, acting)).To(Succeed())
+		Expect(h.Client.Create(ctx, watching)).To(Succeed())
+		refused := MatchError(And(ContainSubstring("probeconfig/shared-dependent"), ContainSubstring(s.namespace+"/acting")))
+		Eventually(update).WithContext(ctx).WithArguments(watching, mode(v1alpha1.Enforce), client.DryRunAll).Should(refused, "once the manager has seen the first")
+
+		wider := s.prober("acting", dependent("kcm", 0, 0), dependent("mcm", 0, 0)).Spec
+		Expect(update(ctx, acting, func(spec *v1alpha1.ProbeConfigSpec) { *spec = wider })).To(Succeed())
+		Expect(update(ctx, watching, mode(v1alpha1.Enforce))).To(refused)
+	}, SpecTimeout(harness.Within))
+
 	It("refused when another config has the dependent, also by way of a selector", func(ctx SpecContext) {
 		first := s.prober("first", dependent("kcm", 0, 0))
-		first.Spec.Mode = v1alpha1.Observe
 		Expect(h.Client.Create(ctx, first)).To(Succeed())
 		Eventually(refusal).WithContext(ctx).WithArguments(s.prober("second", dependent("kcm", 0, 0))).Should(MatchError(And(
 			ContainSubstring("probeconfig/shared-dependent"), ContainSubstring(s.namespace+"/Deployment/kcm ("+s.namespace+"/first)"))), "once the manager has seen the first")

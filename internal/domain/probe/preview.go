@@ -85,7 +85,7 @@ type Preview struct {
 	// MissingDependents aren't there, and aren't optional.
 	MissingDependents     int
 	MissingDependentNames []string
-	// AutoscaledDependents are scaled by something else, too; SharedDependents by another ProbeConfig.
+	// AutoscaledDependents are scaled by something else, too; SharedDependents by another ProbeConfig, which may act.
 	AutoscaledDependents     int
 	AutoscaledDependentNames []string
 	SharedDependents         int

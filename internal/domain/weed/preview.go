@@ -57,11 +57,11 @@ type Preview struct {
 	QuorumStatefulSets     int
 	QuorumStatefulSetNames []string
 
-	// SharedPods are selected by another config, too; SharedWith names these configs.
+	// SharedPods are selected by another config, too, that may act; SharedWith names these configs.
 	SharedPods int
 	SharedWith []string
 
-	// Cycles are ways, over all configs, on which Services wait for each other ("namespace: a → b → a"): each recovery would
+	// Cycles are ways, over all configs that may act, on which Services wait for each other ("namespace: a → b → a"): each recovery would
 	// delete pods behind the next.
 	Cycles     int
 	CyclePaths []string

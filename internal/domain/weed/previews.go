@@ -24,9 +24,10 @@ func (y *Yard) Preview(wc *v1alpha1.WeederConfig, limits limit.Limits, at Moment
 	defer y.mu.RUnlock()
 	v := &viewer{Yard: y, cs: newMatcher(&configState{Config: c}), at: at, shared: map[string]bool{}, cycles: map[string]bool{}}
 	for _, cs := range y.configs {
-		if cs.Key() == c.Key() {
+		switch {
+		case cs.Key() == c.Key():
 			v.stored = cs
-		} else {
+		case !cs.idle():
 			v.others = append(v.others, newMatcher(cs))
 		}
 	}
@@ -38,6 +39,10 @@ func (y *Yard) Preview(wc *v1alpha1.WeederConfig, limits limit.Limits, at Moment
 	p.Namespaces, p.Services, p.Limit = len(namespaces), len(namespaces)*len(c.Services), limits.MaxPodDeletionsPerMinute
 	return p, nil
 }
+
+// idle says whether a config does nothing: it only observes, or a rule refuses it. It is judged itself when it begins to
+// enforce, or is changed so that rules admit it.
+func (cs *configState) idle() bool { return cs.Observe || cs.standing == Refused }
 
 // viewer gathers what a config would do.
 type viewer struct {

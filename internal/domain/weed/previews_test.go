@@ -187,6 +187,37 @@ func TestPreviewFindsCycles(t *testing.T) {
 	}
 }
 
+// TestPreviewLeavesOutWhatDoesNothing: who only observes, or is refused, spends no budget and closes no cycle.
+func TestPreviewLeavesOutWhatDoesNothing(t *testing.T) {
+	const dependsOnB = "servicesAndDependantSelectors: {b: {podSelectors: [{matchLabels: {app: a}}]}}"
+	const dependsOnA = "servicesAndDependantSelectors: {a: {podSelectors: [{matchLabels: {app: b}}]}, c: {podSelectors: [{matchLabels: {app: a}}]}}"
+	for name, c := range map[string]struct {
+		mode     string
+		standing weed.Standing
+		counts   bool
+	}{
+		"it acts":            {"", weed.Active, true},
+		"it isn't judged":    {"", weed.Frozen, true},
+		"a Guardrail pauses": {"", weed.Paused, true},
+		"a rule refuses it":  {"", weed.Refused, false},
+		"it observes":        {"\nmode: Observe", weed.Active, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			y := newYard()
+			for _, s := range []string{"a", "b"} {
+				y.ObserveService(newService(s, selecting(s)))
+				y.ObservePod(weed.ReadPod(newPod(s+"-0", labelled("app", s))), at(0))
+				y.ObserveSlice(newSlice(s, s, s+"-0:notready"), at(0))
+			}
+			y.ObserveConfig(newConfig(t, "stored", dependsOnB+c.mode), c.standing, at(0))
+			p := preview(t, y, "new", dependsOnA, at(0))
+			if counts := p.Cycles > 0 && p.SharedPods > 0; counts != c.counts {
+				t.Errorf("cycles %q, shared with %q", p.CyclePaths, p.SharedWith)
+			}
+		})
+	}
+}
+
 // The rule engine maps a preview's fields to CEL by these types, and bounds its lists.
 func TestAPreviewHasFieldsThatRulesCanRead(t *testing.T) {
 	for i := range reflect.TypeFor[weed.Preview]().NumField() {

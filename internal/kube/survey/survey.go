@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
@@ -269,12 +271,12 @@ func (s *Survey) others(ctx context.Context, namespace string) (func(probe.Ref) 
 	}, err
 }
 
-// naming are those of the configs that have a target in the namespace.
+// naming are those of the configs that scale something in the namespace.
 func (s *Survey) naming(ctx context.Context, namespace string, configs []v1alpha1.ProbeConfig) ([]*probe.Config, error) {
 	var naming []*probe.Config
 	for i := range configs {
 		other, err := probe.NewConfig(&configs[i], s.OwnNamespace)
-		if err != nil || configs[i].DeletionTimestamp != nil {
+		if err != nil || configs[i].DeletionTimestamp != nil || idle(&configs[i]) {
 			continue // what can't be read does nothing
 		}
 		reaches, err := s.reaches(ctx, other, namespace)
@@ -286,6 +288,14 @@ func (s *Survey) naming(ctx context.Context, namespace string, configs []v1alpha
 		}
 	}
 	return naming, nil
+}
+
+// idle says whether a config does nothing: it only observes, or rules refuse it, and it has nothing to give back. It is judged
+// itself when it begins to enforce, or is changed so that rules admit it.
+func idle(pc *v1alpha1.ProbeConfig) bool {
+	accepted := meta.FindStatusCondition(pc.Status.Conditions, v1alpha1.ConditionAccepted)
+	refused := accepted != nil && accepted.Status == metav1.ConditionFalse && accepted.ObservedGeneration == pc.Generation
+	return (pc.Spec.Mode == v1alpha1.Observe || refused) && len(pc.Status.Scaled) == 0
 }
 
 func (s *Survey) reaches(ctx context.Context, c *probe.Config, namespace string) (bool, error) {

@@ -197,6 +197,21 @@ func TestWhatAConfigWouldFind(t *testing.T) {
 			want: probe.Preview{WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/kcm"},
 				SharedDependents: 1, SharedDependentNames: []string{"shop/Deployment/kcm (shop/other)"}},
 		},
+		"one that only observes, and one that was refused, before it was mended": {
+			config: probeConfig("shop", "a", "kcm"),
+			with: func(w *town) {
+				watching, refused, mended := probeConfig("shop", "watching", "kcm"), probeConfig("shop", "refused", "kcm"), probeConfig("shop", "mended", "kcm")
+				watching.Spec.Mode = v1alpha1.Observe
+				for _, pc := range []*v1alpha1.ProbeConfig{refused, mended} {
+					pc.Generation = 2
+					pc.Status.Conditions = []metav1.Condition{{Type: "Accepted", Status: metav1.ConditionFalse, ObservedGeneration: 2}}
+				}
+				mended.Generation = 3
+				w.configs = []v1alpha1.ProbeConfig{*watching, *refused, *mended}
+			},
+			want: probe.Preview{WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/kcm"},
+				SharedDependents: 1, SharedDependentNames: []string{"shop/Deployment/kcm (shop/mended)"}},
+		},
 		"a config that selects the namespace": {
 			config: probeConfig("shop", "a", "kcm"),
 			with: func(w *town) {
