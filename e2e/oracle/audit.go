@@ -145,7 +145,7 @@ func preconditions(request []byte, evicts bool) metav1.Preconditions {
 
 func isWhole(object *unstructured.Unstructured) bool {
 	switch object.GetKind() {
-	case "", "PartialObjectMetadata", "Status":
+	case "", "PartialObjectMetadata", "Status", "Scale": // an object's Scale has its UID and version
 		return false
 	}
 	return object.GetUID() != "" && object.GetResourceVersion() != ""

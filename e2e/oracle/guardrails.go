@@ -25,6 +25,8 @@ type Rules struct {
 	Tainted, Evicting []intstr.IntOrString
 	// Deletions are caps on the pods deleted in a minute, all of which hold.
 	Deletions []intstr.IntOrString
+	// ScaledDown are caps on targets that are scaled down, all of which hold.
+	ScaledDown []intstr.IntOrString
 }
 
 // rail is one Guardrail as it is at some point of the replay.
@@ -40,14 +42,15 @@ func (o Options) builtin(name string) intstr.IntOrString {
 	if name == maxDeletions {
 		return intstr.FromInt32(int32(o.MaxPodDeletionsPerMinute))
 	}
-	percent := map[string]int{maxTainted: o.MaxTaintedPercent, maxEvicting: o.MaxEvictingPercent}[name]
+	percent := map[string]int{maxTainted: o.MaxTaintedPercent, maxEvicting: o.MaxEvictingPercent, maxScaledDown: o.MaxScaledDownPercent}[name]
 	return intstr.FromString(fmt.Sprintf("%d%%", percent))
 }
 
 const (
-	maxTainted   = "maxTaintedNodes"
-	maxEvicting  = "maxEvictingNodes"
-	maxDeletions = "maxPodDeletionsPerMinute"
+	maxTainted    = "maxTaintedNodes"
+	maxEvicting   = "maxEvictingNodes"
+	maxDeletions  = "maxPodDeletionsPerMinute"
+	maxScaledDown = "maxScaledDownTargets"
 )
 
 // ruling takes in a revision of a Guardrail.
@@ -73,7 +76,7 @@ func (j *judging) rail(object *unstructured.Unstructured) rail {
 	g.paused, _, _ = unstructured.NestedBool(object.Object, "spec", "paused")
 	g.frozen, _, _ = unstructured.NestedBool(object.Object, "spec", "frozen")
 	g.refused = j.options.Admissible(object) != nil
-	for _, name := range []string{maxTainted, maxEvicting, maxDeletions} {
+	for _, name := range []string{maxTainted, maxEvicting, maxDeletions, maxScaledDown} {
 		if value, found, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "limits", name); found {
 			g.limits[name] = intstr.Parse(fmt.Sprint(value))
 		}
@@ -92,7 +95,7 @@ func merged(rails map[types.UID]rail, o Options, at time.Time) Rules {
 		}
 	}
 	rules.Tainted, rules.Evicting = caps(rails, o, maxTainted), caps(rails, o, maxEvicting)
-	rules.Deletions = caps(rails, o, maxDeletions)
+	rules.Deletions, rules.ScaledDown = caps(rails, o, maxDeletions), caps(rails, o, maxScaledDown)
 	return rules
 }
 

@@ -35,6 +35,9 @@ type Options struct {
 	MaxTaintedPercent, MaxEvictingPercent int
 	// MaxPodDeletionsPerMinute is how many pods may be deleted in a minute. Default: 60. A Guardrail's limit takes its place.
 	MaxPodDeletionsPerMinute int
+	// MaxScaledDownPercent of all targets, and one at least, may be scaled down at once. Default: 20. A Guardrail's limit takes
+	// its place.
+	MaxScaledDownPercent int
 	// EvictPace is the least time between two nodes of a zone that begin to evict. Default: 5 min.
 	EvictPace time.Duration
 	// RightsHold is for how long an answer to what an account may do is believed. Default: 1 min.
@@ -63,6 +66,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MaxEvictingPercent == 0 {
 		o.MaxEvictingPercent = 5
+	}
+	if o.MaxScaledDownPercent == 0 {
+		o.MaxScaledDownPercent = 20
 	}
 	if o.MaxPodDeletionsPerMinute == 0 {
 		o.MaxPodDeletionsPerMinute = 60
