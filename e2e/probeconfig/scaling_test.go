@@ -40,6 +40,7 @@ var _ = Describe("dependents are scaled", Ordered, ContinueOnFailure, func() {
 	s.killHalfway()
 	s.rotateCredentials()
 	s.swallow()
+	kindsAndSecrets()
 	s.scaleUp()
 })
 
