@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -99,15 +100,20 @@ func (b *bench) addPod(ctx context.Context, name, service string, loops bool) er
 		return nil
 	}
 	exit := &corev1.ContainerStateTerminated{ExitCode: 1}
-	patch, err := json.Marshal(map[string]any{"status": corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
+	return b.setStatus(ctx, name, corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
 		Name: "main", RestartCount: 7, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
 		LastTerminationState: corev1.ContainerState{Terminated: exit},
-	}}}})
+	}}})
+}
+
+func (b *bench) setStatus(ctx context.Context, pod string, st corev1.PodStatus) error {
+	patch, err := json.Marshal(map[string]any{"status": st})
 	if err != nil {
 		return fmt.Errorf("encode a pod's status: %w", err)
 	}
-	if _, err := pods.Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
-		return fmt.Errorf("bring pod %s into a crash loop: %w", name, err)
+	_, err = b.clients.CoreV1().Pods(weedNamespace).Patch(ctx, pod, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil {
+		return fmt.Errorf("write the status of pod %s: %w", pod, err)
 	}
 	return nil
 }
@@ -126,6 +132,13 @@ func restricted() corev1.PodSpec {
 
 func (b *bench) addService(ctx context.Context, name string) error {
 	if err := b.addPod(ctx, "behind-"+name, "", false); err != nil {
+		return err
+	}
+	// It has been Ready for long: when its Service turns Ready then, it is for another reason, and at that moment.
+	long := corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
+		{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Hour))},
+	}}
+	if err := b.setStatus(ctx, "behind-"+name, long); err != nil {
 		return err
 	}
 	slice := &discoveryv1.EndpointSlice{

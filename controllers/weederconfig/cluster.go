@@ -16,7 +16,7 @@ import (
 func (o *Observer) pod(pod *weed.Pod) { o.follow(o.yard().ObservePod(pod, o.moment())) }
 
 func (o *Observer) podGone(pod *weed.Pod) {
-	o.yard().ForgetPod(pod.Key())
+	o.yard().ForgetPod(pod.Key(), pod.UID)
 	o.follow(nil)
 }
 
@@ -27,14 +27,14 @@ func (o *Observer) slice(slice *discoveryv1.EndpointSlice) {
 
 func (o *Observer) sliceGone(slice *discoveryv1.EndpointSlice) {
 	o.Facts.HeardSlices()
-	o.yard().ForgetSlice(client.ObjectKeyFromObject(slice))
+	o.yard().ForgetSlice(client.ObjectKeyFromObject(slice), slice.UID, o.moment())
 	o.follow(nil)
 }
 
 func (o *Observer) service(svc *corev1.Service) { o.yard().ObserveService(svc) }
 
 func (o *Observer) serviceGone(svc *corev1.Service) {
-	o.yard().ForgetService(client.ObjectKeyFromObject(svc))
+	o.yard().ForgetService(client.ObjectKeyFromObject(svc), svc.UID)
 }
 
 // about is the metadata of a kind of workload.
@@ -53,10 +53,10 @@ func holds[T client.Object](o *Observer, kind string) toolscache.ResourceEventHa
 }
 
 func (o *Observer) namespace(ns *corev1.Namespace) {
-	o.follow(o.yard().ObserveNamespace(ns.Name, ns.Labels, o.moment()))
+	o.follow(o.yard().ObserveNamespace(ns, o.moment()))
 }
 
 func (o *Observer) namespaceGone(ns *corev1.Namespace) {
-	o.yard().ForgetNamespace(ns.Name)
+	o.yard().ForgetNamespace(ns.Name, ns.UID)
 	o.follow(nil)
 }

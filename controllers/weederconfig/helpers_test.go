@@ -98,6 +98,7 @@ func (w *world) observe(ctx context.Context, wc *v1alpha1.WeederConfig) {
 func (w *world) recover() {
 	w.yard().MarkSynced(w.moment())
 	w.slice(slice(false, "etcd-0"))
+	w.pod(weed.ReadPod(readyNow(ownNamespace, "etcd-0", w.clock.Now())))
 	w.slice(slice(true, "etcd-0"))
 }
 
@@ -109,6 +110,14 @@ func slice(ready bool, pods ...string) *discoveryv1.EndpointSlice {
 		})
 	}
 	return s
+}
+
+// readyNow is a pod that turned Ready at a time.
+func readyNow(namespace, name string, at time.Time) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name + "-uid"), ResourceVersion: "1"},
+		Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(at)}}},
+	}
 }
 
 // crashing is a pod of Deployment api that crash-loops.

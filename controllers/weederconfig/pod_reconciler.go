@@ -58,7 +58,7 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request reconcile.Request
 			r.Troubles.Settled(key.String())
 			return r.at(plan.LookAgain), nil
 		case weed.ReadLive: // only the pod itself can tell what became of an earlier deletion
-			if err := r.readLive(ctx, key); err != nil {
+			if err := r.readLive(ctx, plan.Pod); err != nil {
 				return reconcile.Result{}, err
 			}
 			continue
@@ -145,7 +145,7 @@ func (r *PodReconciler) failed(ctx context.Context, plan weed.Plan, err error) (
 	}
 	switch {
 	case apierrors.IsNotFound(err) && before == nil:
-		r.Observer.yard().ForgetPod(key) // whoever deleted it
+		r.Observer.yard().ForgetPod(key, plan.Pod.UID) // whoever deleted it
 		countAct(d, "stale")
 		return reconcile.Result{}, true, nil
 	case actuate.Refused(err):
@@ -156,7 +156,7 @@ func (r *PodReconciler) failed(ctx context.Context, plan weed.Plan, err error) (
 		return reconcile.Result{RequeueAfter: lookAgain}, true, nil
 	case errors.Is(err, actuate.ErrStale): // the pod changed: as it is now it may still have to go
 		countAct(d, "stale")
-		err := r.readLive(ctx, key)
+		err := r.readLive(ctx, plan.Pod)
 		return reconcile.Result{}, err != nil, err
 	}
 	countAct(d, "failed")
@@ -177,10 +177,11 @@ func (r *PodReconciler) giveBack(plan weed.Plan) {
 }
 
 // readLive takes in a pod as the API server has it.
-func (r *PodReconciler) readLive(ctx context.Context, key types.NamespacedName) error {
+func (r *PodReconciler) readLive(ctx context.Context, known weed.Pod) error {
 	var pod corev1.Pod
+	key := known.Key()
 	if err := r.Live.Get(ctx, key, &pod); apierrors.IsNotFound(err) {
-		r.Observer.yard().ForgetPod(key)
+		r.Observer.yard().ForgetPod(key, known.UID)
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("read pod %s before deleting it: %w", key, err)

@@ -152,6 +152,7 @@ func TestANamespaceThatLostItsLabelIsNoticed(t *testing.T) {
 			pod := crashing("api-1")
 			inShop(pod)
 			w.pod(weed.ReadPod(pod))
+			w.pod(weed.ReadPod(readyNow(shop, "etcd-0", noon)))
 			w.yard().MarkSynced(w.moment())
 			for _, s := range []*discoveryv1.EndpointSlice{slice(false, "etcd-0"), slice(true, "etcd-0")} {
 				inShop(s)

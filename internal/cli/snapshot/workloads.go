@@ -196,7 +196,7 @@ func (s *EndpointSlice) read() *discoveryv1.EndpointSlice {
 // feed tells a yard of all workloads.
 func (w *Workloads) feed(y *weed.Yard, at weed.Moment) {
 	for _, ns := range w.Namespaces {
-		y.ObserveNamespace(ns.Name, ns.Labels, at)
+		y.ObserveNamespace(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns.Name, Labels: ns.Labels}}, at)
 	}
 	for _, svc := range w.Services {
 		y.ObserveService(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: svc.Namespace, Name: svc.Name}, Spec: svc.Spec})

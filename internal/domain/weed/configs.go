@@ -19,7 +19,7 @@ func (y *Yard) ObserveConfig(c *Config, standing Standing, at Moment) (due []typ
 		return nil
 	}
 	if cs == nil {
-		cs = &configState{ready: map[types.NamespacedName]bool{}, held: map[heldKey]Hold{}, totals: newTotals()}
+		cs = &configState{seen: map[types.NamespacedName]sight{}, held: map[heldKey]Hold{}, left: left{windows: map[types.NamespacedName]Window{}}, totals: newTotals()}
 		y.configs[c.UID] = cs
 	} else {
 		y.unname(cs)
@@ -62,7 +62,7 @@ func (y *Yard) narrow(cs *configState) {
 		_, named := cs.Services[key.Name]
 		return named && y.holds(cs, key.Namespace)
 	}
-	for key := range cs.ready {
+	for key := range cs.seen {
 		if !watches(key) {
 			y.unsee(cs, key)
 		}

@@ -55,9 +55,9 @@ func TestAConfigMayHoldInManyNamespaces(t *testing.T) {
 	wc := newWeederConfig(t, "autohealer-system", "wc", etcdForAPI+"namespaceSelector: {matchLabels: {shoot: 'yes'}}")
 	y.ObserveConfig(compiled(t, wc), weed.Active, at(0))
 	shoot := map[string]string{"shoot": "yes"}
-	y.ObserveNamespace("a", shoot, at(0))
-	y.ObserveNamespace("b", nil, at(0))
-	y.ObserveNamespace("autohealer-system", nil, at(0))
+	y.ObserveNamespace(newNamespace("a", shoot), at(0))
+	y.ObserveNamespace(newNamespace("b", nil), at(0))
+	y.ObserveNamespace(newNamespace("autohealer-system", nil), at(0))
 	slice := func(namespace string, endpoints ...string) *discoveryv1.EndpointSlice {
 		s := newSlice("s", "etcd", endpoints...)
 		s.Namespace = namespace
@@ -75,13 +75,13 @@ func TestAConfigMayHoldInManyNamespaces(t *testing.T) {
 	}
 	expect(t, "due", len(due), 1)
 	expect(t, "due", due[0].String(), "a/api-1")
-	expect(t, "due in one that is labelled now", y.ObserveNamespace("b", shoot, at(20*second))[0].String(), "b/api-1")
-	expect(t, "due in one that is created now", y.ObserveNamespace("c", shoot, at(30*second))[0].String(), "c/api-1")
+	expect(t, "due in one that is labelled now", y.ObserveNamespace(newNamespace("b", shoot), at(20*second))[0].String(), "b/api-1")
+	expect(t, "due in one that is created now", y.ObserveNamespace(newNamespace("c", shoot), at(30*second))[0].String(), "c/api-1")
 	expect(t, "windows", strings.Join(opened(y), "; "), "a/etcd until +2m10s; b/etcd until +2m10s; c/etcd until +2m10s")
 	sum, _ := y.Summary("wc-uid", at(30*second))
 	expect(t, "Services watched", sum.Services, 3)
-	y.ObserveNamespace("a", nil, at(40*second))
-	y.ForgetNamespace("b")
+	y.ObserveNamespace(newNamespace("a", nil), at(40*second))
+	y.ForgetNamespace("b", "")
 	sum, _ = y.Summary("wc-uid", at(40*second))
 	expect(t, "windows left", slices.IndexFunc(sum.Windows, func(w weed.Window) bool { return w.Namespace != "c" }), -1)
 	expect(t, "windows left", sum.Active, 1)

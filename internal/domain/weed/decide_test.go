@@ -102,10 +102,10 @@ func TestCooldownAndMinuteCountFromWhenADeletionWasDone(t *testing.T) {
 			recoverEtcd(y, 0)
 			expect(t, "at once", decide(y, "api-1", 0), "delete")
 			if watched {
-				y.ForgetPod(key("api-1"))
+				y.ForgetPod(key("api-1"), "api-1-uid")
 			}
 			y.Confirm(key("api-1"), "api-1-uid", at(9*second))
-			y.ForgetPod(key("api-1"))
+			y.ForgetPod(key("api-1"), "api-1-uid")
 			y.ObservePod(weed.ReadPod(newPod("api-2", created(9*second), backOff)), at(12*second))
 			plan, next := y.Decide(key("api-2"), at(12*second), "")
 			expect(t, "its replacement", verdict(plan, next), "Cooldown")
@@ -167,7 +167,7 @@ func TestAnUncertainDeletionIsReadLive(t *testing.T) {
 			expect(t, "first", decide(y, "api-1", 0), "delete")
 			expect(t, "once more", decide(y, "api-1", second), "read live")
 			if test.live == nil {
-				y.ForgetPod(key("api-1"))
+				y.ForgetPod(key("api-1"), "api-1-uid")
 			} else {
 				if test.live.ResourceVersion != "1" {
 					test.live.ResourceVersion = nextVersion()
@@ -215,7 +215,7 @@ func TestWhoseWindowIsOverWaitsNoMore(t *testing.T) {
 // Whoever deletes or replaces a pod while our request is on its way, the watch may tell of it before the answer does.
 func TestADeletionThatFailedForAPodThatIsGoneGivesItsPlaceBack(t *testing.T) {
 	for name, goes := range map[string]func(*weed.Yard){
-		"gone":     func(y *weed.Yard) { y.ForgetPod(key("api-1")) },
+		"gone":     func(y *weed.Yard) { y.ForgetPod(key("api-1"), "api-1-uid") },
 		"replaced": func(y *weed.Yard) { y.ObservePod(weed.ReadPod(newPod("api-1", uid("other"), running)), at(second)) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -237,7 +237,7 @@ func TestADeletionThatTheWatchTellsBeforeTheAnswerCounts(t *testing.T) {
 	y := watchingEtcd(t, etcdForAPI, newPod("api-1", backOff))
 	recoverEtcd(y, 0)
 	plan, _ := y.Decide(key("api-1"), at(0), "")
-	y.ForgetPod(key("api-1"))
+	y.ForgetPod(key("api-1"), "api-1-uid")
 	y.Confirm(key("api-1"), plan.Pod.UID, at(0))
 	y.Failed(key("api-1"), plan.Pod.UID)
 	sum, _ := y.Summary("wc-uid", at(second))

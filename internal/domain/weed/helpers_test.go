@@ -144,6 +144,10 @@ func readiness(status string, d time.Duration) podOption {
 	}
 }
 
+func newNamespace(name string, labels map[string]string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+}
+
 // newSlice is an EndpointSlice of a Service with endpoints as "pod", "pod:notready" or "pod:terminating".
 func newSlice(name, service string, endpoints ...string) *discoveryv1.EndpointSlice {
 	s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{"kubernetes.io/service-name": service}}}
@@ -212,8 +216,14 @@ func watchingEtcd(t testing.TB, spec string, pods ...*corev1.Pod) *weed.Yard {
 	return y
 }
 
-// recover lets Service etcd turn Ready.
+// recoverEtcd lets Service etcd turn Ready, and its pod first.
 func recoverEtcd(y *weed.Yard, d time.Duration) []types.NamespacedName {
+	y.ObservePod(weed.ReadPod(newPod("etcd-0", readySince(d))), at(d))
+	return seeEtcdReady(y, d)
+}
+
+// seeEtcdReady tells that Service etcd is Ready.
+func seeEtcdReady(y *weed.Yard, d time.Duration) []types.NamespacedName {
 	return y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0"), at(d))
 }
 
@@ -250,7 +260,7 @@ func deleted(t testing.TB, y *weed.Yard, name string, d time.Duration) {
 		t.Fatalf("%s at %s: %q instead of a deletion", name, d, verdict(plan, next))
 	}
 	y.Confirm(key(name), plan.Pod.UID, at(d))
-	y.ForgetPod(key(name))
+	y.ForgetPod(key(name), plan.Pod.UID)
 }
 
 func expect[T comparable](t testing.TB, what string, got, want T) {

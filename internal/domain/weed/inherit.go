@@ -1,6 +1,7 @@
 package weed
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -26,6 +27,7 @@ func (y *Yard) inherit(cs *configState, at Moment) {
 	}
 	y.inheritDeletions(cs, st.RecentDeletions, at)
 	y.inheritUnlisted(cs, st, at)
+	cs.left.take(st, at.Now, cs.WatchDuration)
 	for _, here := range y.windows {
 		for watch, w := range here {
 			if watch.config == cs.UID && known(st, w) {
@@ -37,18 +39,63 @@ func (y *Yard) inherit(cs *configState, at Moment) {
 
 // known says whether a status that another process wrote has seen the window open.
 func known(st *v1alpha1.WeederConfigStatus, w *window) bool {
-	if s := listed(st, w); s != nil {
-		return w.Opened.Sub(s.Time.Time).Abs() < clocksApart
+	i := slices.IndexFunc(st.Windows, func(s v1alpha1.RecoveryWindow) bool { return s.Namespace == w.Namespace && s.Service == w.Service })
+	if i >= 0 {
+		return w.Opened.Sub(st.Windows[i].Time.Time).Abs() < clocksApart
 	}
 	return st.LastTriggered != nil && w.Opened.Before(st.LastTriggered.Time.Add(clocksApart))
 }
 
-func listed(st *v1alpha1.WeederConfigStatus, w *window) *v1alpha1.RecoveryWindow {
-	i := slices.IndexFunc(st.Windows, func(s v1alpha1.RecoveryWindow) bool { return s.Namespace == w.Namespace && s.Service == w.Service })
-	if i < 0 {
-		return nil
+// left are windows that another process, which acted before this one, left open. They outlive the status in which they were
+// found: this process writes its own before it knows of all Services when they turned Ready.
+type left struct {
+	windows map[types.NamespacedName]Window
+	// least is what a window counts for, until then, that the status had no room for.
+	least int
+	until time.Time
+}
+
+// take takes them over from a status.
+func (l *left) take(st *v1alpha1.WeederConfigStatus, now time.Time, watch time.Duration) {
+	maps.DeleteFunc(l.windows, func(_ types.NamespacedName, w Window) bool { return now.Sub(w.Ends) > clocksApart })
+	least := -1
+	for i := range st.Windows {
+		s := &st.Windows[i]
+		if least < 0 || int(s.Deleted) < least {
+			least = int(s.Deleted)
+		}
+		key := types.NamespacedName{Namespace: s.Namespace, Name: s.Service}
+		w := Window{Namespace: s.Namespace, Service: s.Service, Opened: s.Time.Time, Ends: s.Until.Time, Deleted: int(s.Deleted)}
+		if s.LastDeletion != nil {
+			w.LastDeletion = s.LastDeletion.Time
+		}
+		if before, ok := l.windows[key]; ok && before.Opened.Equal(w.Opened) {
+			w.Deleted, w.LastDeletion = max(w.Deleted, before.Deleted), later(w.LastDeletion, before.LastDeletion)
+		}
+		l.windows[key] = w
 	}
-	return &st.Windows[i]
+	if least > 0 && int(st.ActiveWindows) > len(st.Windows) {
+		l.least, l.until = max(l.least, least), now.Add(watch)
+	}
+}
+
+// since is when the window of a Service, that is Ready at first sight, opened: no later than the one that was left, if that
+// was open when the Service turned Ready. Of its pods the first ones may be gone by now.
+func (l *left) since(key types.NamespacedName, opened, trigger time.Time) time.Time {
+	if w, ok := l.windows[key]; ok && !trigger.After(w.Ends) && !opened.IsZero() {
+		return earlier(opened, w.Opened)
+	}
+	return opened
+}
+
+// awaited are the windows that were left and may open again: of Services of which it isn't known yet when they turned Ready.
+func (y *Yard) awaited(cs *configState, now time.Time) (windows []Window) {
+	for watch := range y.unproven {
+		if w, ok := cs.left.windows[watch.service]; ok && watch.config == cs.UID && w.open(now) && y.windows[watch.service.Namespace][watch] == nil {
+			windows = append(windows, w)
+		}
+	}
+	return windows
 }
 
 // statusPrecision is what the status' times may lack: they are cut to seconds, and what they count for must not end early.
@@ -105,28 +152,17 @@ func (y *Yard) inheritUnlisted(cs *configState, st *v1alpha1.WeederConfigStatus,
 	}
 }
 
-// spend charges a window with what another process deleted in it: of one that the status doesn't list, no more than of any
-// that it lists.
+// spend charges a window with what another process deleted in it: of one that the status had no room for, no more than of
+// any that it lists.
 func (y *Yard) spend(cs *configState, w *window) {
-	st := &cs.stored
-	if cs.acted {
+	if l, ok := cs.left.windows[types.NamespacedName{Namespace: w.Namespace, Name: w.Service}]; ok && !w.Opened.After(l.Ends) {
+		w.charge(l.Deleted)
+		w.LastDeletion = later(w.LastDeletion, l.LastDeletion)
 		return
 	}
-	if s := listed(st, w); s != nil {
-		w.charge(int(s.Deleted))
-		if s.LastDeletion != nil {
-			w.LastDeletion = later(w.LastDeletion, s.LastDeletion.Time)
-		}
-		return
+	if w.Opened.Before(cs.left.until) {
+		w.charge(cs.left.least)
 	}
-	if int(st.ActiveWindows) <= len(st.Windows) || len(st.Windows) == 0 {
-		return // it lists all
-	}
-	least := st.Windows[0].Deleted
-	for i := range st.Windows {
-		least = min(least, st.Windows[i].Deleted)
-	}
-	w.charge(int(least))
 }
 
 func (w *window) charge(deleted int) { w.Deleted = max(w.Deleted, deleted) }

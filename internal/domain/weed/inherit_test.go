@@ -2,6 +2,7 @@ package weed_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -96,7 +97,7 @@ func TestARestartForgetsNoWindowThatTheStatusHasNoRoomFor(t *testing.T) {
 		limits := limit.Builtin()
 		limits.MaxPodDeletionsPerMinute = 100
 		y := weed.NewYard(limits, "autohealer-system")
-		y.ObserveNamespace("ns", nil, at(second))
+		y.ObserveNamespace(newNamespace("ns", nil), at(second))
 		for i := range 5 {
 			y.ObservePod(weed.ReadPod(newPod(fmt.Sprintf("api-%d", i), backOff)), at(second))
 		}
@@ -123,4 +124,77 @@ func TestTheLastMinuteCountsAlsoForALimitThatIsRaisedLater(t *testing.T) {
 	y.SetLimits(limits)
 	expect(t, "the 201st", decide(y, "api-1", second), "delete")
 	expect(t, "the 202nd", decide(y, "api-2", second), "MaxPodDeletionsPerMinute")
+}
+
+// The first pods that turned Ready may be gone when a manager starts, and the others turned Ready later.
+func TestARestartNeitherLengthensAWindowNorOpensItAgain(t *testing.T) {
+	left := v1alpha1.RecoveryWindow{Recovery: v1alpha1.Recovery{Namespace: "ns", Service: "etcd", Time: metav1.NewTime(noon)}, Until: metav1.NewTime(noon.Add(2 * time.Minute))}
+	for name, test := range map[string]struct {
+		since, start time.Duration
+		until        string // "" when none opens
+	}{
+		"its first pod is there":                   {0, 90 * second, "2m0s"},
+		"its first pod is gone":                    {60 * second, 90 * second, "2m0s"},
+		"its first pod is gone, and it is over":    {60 * second, 130 * second, ""},
+		"the Service recovered again after it":     {125 * second, 130 * second, "4m5s"},
+		"the node's clock was behind all the time": {-5 * second, 90 * second, "1m55s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wc := newWeederConfig(t, "ns", "wc", etcdForAPI)
+			wc.Status.ActiveWindows, wc.Status.Windows = 1, []v1alpha1.RecoveryWindow{left}
+			y := newYard()
+			y.ObservePod(weed.ReadPod(newPod("etcd-1", readySince(test.since))), at(test.start))
+			y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-1"), at(test.start))
+			y.ObserveConfig(compiled(t, wc), weed.Active, at(test.start))
+			y.MarkSynced(at(test.start))
+			want := "ns/etcd until +" + test.until
+			if test.until == "" {
+				want = ""
+			}
+			expect(t, "windows", strings.Join(opened(y), ";"), want)
+		})
+	}
+}
+
+// A new process writes a status before it knows when all Services turned Ready, and acts for others meanwhile.
+func TestWhatAWindowHasSpentOutlivesTheStatusThatToldOfIt(t *testing.T) {
+	const spec = `
+watchDuration: 2m
+maxDeletionsPerWatch: 2
+servicesAndDependantSelectors:
+  etcd: {podSelectors: [{matchLabels: {app: api}}]}
+  db: {podSelectors: [{matchLabels: {app: web}}]}
+`
+	wc := newWeederConfig(t, "ns", "wc", spec)
+	wc.Status.ActiveWindows = 1
+	wc.Status.Windows = []v1alpha1.RecoveryWindow{{
+		Recovery: v1alpha1.Recovery{Namespace: "ns", Service: "etcd", Time: metav1.NewTime(noon)}, Until: metav1.NewTime(noon.Add(2 * time.Minute)), Deleted: 2,
+	}}
+	start := func() *weed.Yard {
+		y := newYard()
+		y.ObservePod(weed.ReadPod(newPod("db-0", readySince(0))), at(second))
+		y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0"), at(second)) // its pod isn't known yet
+		y.ObserveSlice(newSlice("db-1", "db", "db-0"), at(second))
+		y.ObservePod(crashing("api-1", "a", -time.Hour), at(second))
+		y.ObservePod(crashing("web-1", "w", -time.Hour), at(second))
+		y.ObserveConfig(compiled(t, wc), weed.Active, at(second))
+		y.MarkSynced(at(second))
+		return y
+	}
+	writes := func(y *weed.Yard) {
+		sum, _ := y.Summary("wc-uid", at(2*second))
+		wc.Status = storedStatus(sum)
+		y.ObserveConfig(compiled(t, wc), weed.Active, at(2*second))
+	}
+	y := start()
+	writes(y)
+	y = start() // killed once more
+	deleted(t, y, "web-1", 2*second)
+	writes(y)
+	y.ObservePod(weed.ReadPod(newPod("etcd-0", readySince(0))), at(3*second))
+	expect(t, "once the window is open again", decide(y, "api-1", 3*second), "MaxDeletionsPerWatch")
+	sum, _ := y.Summary("wc-uid", at(3*second))
+	expect(t, "windows", sum.Active, 2)
+	sum, _ = y.Summary("wc-uid", at(2*time.Minute))
+	expect(t, "windows when they are over", sum.Active, 0)
 }

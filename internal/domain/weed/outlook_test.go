@@ -149,7 +149,7 @@ func TestOutlookSaysWhatDecideDoes(t *testing.T) {
 				recoverEtcd(y, 0)
 				if _, next := y.Decide(key("api-0"), at(0), ""); next == weed.Delete {
 					y.Confirm(key("api-0"), "api-0-uid", at(0))
-					y.ForgetPod(key("api-0"))
+					y.ForgetPod(key("api-0"), "api-0-uid")
 				}
 				for i := range 4 {
 					y.ObservePod(weed.ReadPod(newPod(fmt.Sprintf("api-old%d", i), backOff, owned("StatefulSet", "old"))), at(second))

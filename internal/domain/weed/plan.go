@@ -125,6 +125,8 @@ type Window struct {
 	LastDeletion time.Time
 }
 
+func (w *Window) open(now time.Time) bool { return now.Before(w.Ends) }
+
 // Input is everything that a plan for one pod depends on.
 type Input struct {
 	Pod *Pod

@@ -80,6 +80,7 @@ func TestWhatIsNeverDeleted(t *testing.T) {
 			y.MarkSynced(at(-time.Minute))
 			slice = newSlice("a", "etcd", "etcd-0:notready", "etcd-1")
 			slice.Namespace = namespace
+			y.ObservePod(weed.ReadPod(newPod("etcd-1", in(namespace), readySince(0))), at(0))
 			y.ObserveSlice(slice, at(0))
 			if test.stepped {
 				y.HoldActsUntil(noon.Add(5 * time.Minute))
@@ -102,13 +103,13 @@ func TestWhatIsNeverDeleted(t *testing.T) {
 func TestADeletionNamesItsAct(t *testing.T) {
 	y := watchingEtcd(t, etcdForAPI+"deletion: Evict", newPod("api-1", backOff))
 	y.ObservePod(weed.ReadPod(newPod("etcd-0", readySince(-3*second))), at(0))
-	recoverEtcd(y, 0)
+	seeEtcdReady(y, 0)
 	plan, _ := y.Decide(key("api-1"), at(second), "")
 	if plan.Delete == nil {
 		t.Fatal("nothing is deleted")
 	}
 	expect(t, "deletion", *plan.Delete, weed.Deletion{
-		Config: "wc-uid", Key: key("wc"), Generation: 1, Service: "etcd", Recovered: noon, Trigger: noon.Add(-3 * second), Ends: noon.Add(2 * time.Minute), Evict: true,
+		Config: "wc-uid", Key: key("wc"), Generation: 1, Service: "etcd", Recovered: noon.Add(-3 * second), Trigger: noon.Add(-3 * second), Ends: noon.Add(117 * second), Evict: true,
 		Loop: weed.CrashLoop{Container: "main", Restarts: 4, ExitCode: 1},
 	})
 	expect(t, "precondition", string(plan.Pod.UID), "api-1-uid")

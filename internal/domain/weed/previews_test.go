@@ -39,7 +39,7 @@ func TestPreviewOfServices(t *testing.T) {
 	y.ObserveService(newService("bare", corev1.ServiceSpec{}))
 	y.ObserveService(newService("early", corev1.ServiceSpec{Selector: map[string]string{"app": "y"}, PublishNotReadyAddresses: true}))
 	y.ObserveService(newService("gone", selecting("x")))
-	y.ForgetService(key("gone"))
+	y.ForgetService(key("gone"), "")
 	y.ObserveSlice(newSlice("left", "gone", "x-0"), at(0)) // its slices may outlive it for a moment
 	var spec strings.Builder
 	spec.WriteString("servicesAndDependantSelectors:\n")
@@ -124,7 +124,7 @@ func TestPreviewOfPods(t *testing.T) {
 
 func TestPreviewInPlaceOfTheStoredConfig(t *testing.T) {
 	y := watchingEtcd(t, etcdForAPI, newPod("api-1", backOff), newPod("etcd-0", readySince(-time.Hour)))
-	recoverEtcd(y, 0)
+	seeEtcdReady(y, 0) // not by its pods: its selector changed
 	p := preview(t, y, "wc", etcdForAPI, at(second))
 	expect(t, "its open window goes on", strings.Join(p.WouldDeletePodNames, " "), "ns/api-1")
 	expect(t, "it shares nothing with itself", p.SharedPods, 0)

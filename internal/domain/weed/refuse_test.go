@@ -65,7 +65,7 @@ func TestARefusedEvictionTakesNoBudget(t *testing.T) {
 func TestARefusalEndsWithItsCause(t *testing.T) {
 	for name, end := range map[string]func(*weed.Yard){
 		"the pod runs again":   func(y *weed.Yard) { y.ObservePod(weed.ReadPod(newPod("api-1", running)), at(2*second)) },
-		"the pod is gone":      func(y *weed.Yard) { y.ForgetPod(key("api-1")) },
+		"the pod is gone":      func(y *weed.Yard) { y.ForgetPod(key("api-1"), "api-1-uid") },
 		"another has its name": func(y *weed.Yard) { y.ObservePod(weed.ReadPod(newPod("api-1", uid("other"), backOff)), at(2*second)) },
 		"the window is over":   func(y *weed.Yard) { y.Expire(at(61 * second)) },
 	} {
@@ -83,7 +83,7 @@ func TestARefusalEndsWithItsCause(t *testing.T) {
 
 func TestALateRefusalOfWhatIsNotThereAnyMoreIsIgnored(t *testing.T) {
 	for name, end := range map[string]func(*weed.Yard){
-		"the pod is gone":      func(y *weed.Yard) { y.ForgetPod(key("api-1")) },
+		"the pod is gone":      func(y *weed.Yard) { y.ForgetPod(key("api-1"), "api-1-uid") },
 		"another has its name": func(y *weed.Yard) { y.ObservePod(weed.ReadPod(newPod("api-1", uid("other"), backOff)), at(second)) },
 		"the window is over":   func(y *weed.Yard) { y.Expire(at(61 * second)) },
 		"the config is gone":   func(y *weed.Yard) { y.ForgetConfig("wc-uid") },

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // service is what is known of a Service and of the pods behind it.
@@ -21,6 +22,8 @@ type service struct {
 
 // declaredService is what the planner reads of a Service object.
 type declaredService struct {
+	uid                       types.UID
+	version                   string
 	external, publishNotReady bool
 	// selector is nil when there is none.
 	selector labels.Selector
@@ -33,7 +36,7 @@ type endpoint struct {
 }
 
 func declare(svc *corev1.Service) *declaredService {
-	d := &declaredService{external: svc.Spec.Type == corev1.ServiceTypeExternalName, publishNotReady: svc.Spec.PublishNotReadyAddresses}
+	d := &declaredService{uid: svc.UID, version: svc.ResourceVersion, external: svc.Spec.Type == corev1.ServiceTypeExternalName, publishNotReady: svc.Spec.PublishNotReadyAddresses}
 	if len(svc.Spec.Selector) > 0 {
 		d.selector = labels.SelectorFromSet(svc.Spec.Selector)
 	}

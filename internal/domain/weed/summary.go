@@ -77,6 +77,7 @@ func (y *Yard) booked(cs *configState, at Moment) Summary {
 			}
 		}
 	}
+	sum.Windows = append(sum.Windows, y.awaited(cs, at.Now)...)
 	sum.Active, sum.Windows = len(sum.Windows), busiest(sum.Windows)
 	return sum
 }

@@ -42,7 +42,7 @@ func TestSummary(t *testing.T) {
 	expect(t, "recent", sum.Recent[0].Pod+" "+sum.Recent[1].Pod+" "+sum.Recent[1].Owner, "api-b api-a ReplicaSet/api")
 	expect(t, "looks again", sum.LookAgain, noon.Add(2*time.Minute))
 
-	y.ForgetPod(key("api-d"))
+	y.ForgetPod(key("api-d"), "api-d-uid")
 	sum, _ = y.Summary("wc-uid", at(4*second))
 	expect(t, "held, after one is gone", sum.Held["NoController"].Pods, 1)
 	y.Expire(at(2 * time.Minute))
@@ -61,7 +61,7 @@ func TestAtMostTwentyOfEverything(t *testing.T) {
 	y.ObserveConfig(compiled(t, wc), weed.Active, at(0))
 	for i := range 30 {
 		namespace := fmt.Sprintf("ns%02d", i)
-		y.ObserveNamespace(namespace, nil, at(0))
+		y.ObserveNamespace(newNamespace(namespace, nil), at(0))
 		for j := range 30 - i {
 			y.ObservePod(weed.ReadPod(newPod(fmt.Sprintf("api-%d", j), in(namespace), backOff)), at(0))
 		}
@@ -213,7 +213,7 @@ func TestAStandbyTakesOverTheWindowsAsTheyAre(t *testing.T) {
 	last := metav1.NewTime(noon)
 	wc.Status.Windows = []v1alpha1.RecoveryWindow{{Recovery: v1alpha1.Recovery{Namespace: "ns", Service: "etcd", Time: metav1.NewTime(noon)}, Until: metav1.NewTime(noon.Add(2 * time.Minute)), Deleted: 1, LastDeletion: &last}}
 	standby.ObserveConfig(compiled(t, wc), weed.Active, at(second))
-	standby.ForgetPod(key("api-1"))
+	standby.ForgetPod(key("api-1"), "api-1-uid")
 	expect(t, "due when it leads", names(standby.Due(at(2*second))), "api-2 api-3")
 	expect(t, "the last place", decide(standby, "api-2", 2*second), "delete")
 	expect(t, "none is left", decide(standby, "api-3", 2*second), "MaxDeletionsPerWatch")

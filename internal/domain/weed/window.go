@@ -21,8 +21,6 @@ type note struct {
 	reason Reason
 }
 
-func (w *window) open(now time.Time) bool { return now.Before(w.Ends) }
-
 // wants says whether the window would have the pod deleted, whatever stands before that.
 func (w *window) wants(p *podState, now time.Time) bool {
 	return w.open(now) && p.actionable() && p.Loop(w.of.IncludeInit).Container != "" && w.of.Selects(w.Service, p.Pod)
@@ -86,6 +84,21 @@ func (y *Yard) holds(cs *configState, namespace string) bool {
 	return known && cs.Namespaces.Matches(of)
 }
 
+// sight is how a config saw a Service last.
+type sight struct {
+	ready bool
+	// down is since when it has been seen notReady, by the API server's clock; zero while it is Ready.
+	down time.Time
+}
+
+// turn is a Service that is Ready and may have turned so lately.
+type turn struct {
+	// seen is when it was seen Ready, by our clock.
+	seen time.Time
+	// down is since when it had been seen notReady, by the API server's clock; zero at first sight.
+	down time.Time
+}
+
 // judge compares a Service with how the config saw it last. Only the turn to Ready opens a window; a Service that is Ready
 // at first sight, or without EndpointSlices until now, opens one only when it turned Ready lately.
 func (y *Yard) judge(cs *configState, key types.NamespacedName, at Moment) (due []types.NamespacedName) {
@@ -96,45 +109,74 @@ func (y *Yard) judge(cs *configState, key types.NamespacedName, at Moment) (due 
 	if svc == nil || len(svc.slices) == 0 { // not there yet
 		return nil
 	}
-	ready := svc.ready(cs.AllReady)
-	was, seen := cs.ready[key]
-	cs.ready[key] = ready
-	switch {
-	case !ready:
-		delete(y.unproven, watch)
-	case !seen:
-		y.unproven[watch] = at.Now
-		return y.prove(cs, watch, at)
-	case !was:
-		trigger, _ := svc.readySince(cs.AllReady, y.pods[key.Namespace])
-		if trigger.IsZero() {
-			trigger = at.server().Truncate(time.Second)
-		}
-		return y.open(cs, key, at.Now, trigger)
+	was, known := cs.seen[key]
+	if !svc.ready(cs.AllReady) {
+		y.seeDown(cs, key, at)
+		return nil
 	}
-	return nil
+	cs.seen[key] = sight{ready: true}
+	if !known || !was.ready {
+		y.unproven[watch] = turn{seen: at.Now, down: was.down}
+	}
+	return y.prove(cs, watch, at)
 }
 
-// prove opens a window for a Service that was Ready at first sight, if its pods' kubelets tell that it turned Ready less
-// than a watchDuration ago. The window ends then, too. While a pod isn't known that could tell otherwise, it waits.
+// seeDown notes that a Service is notReady.
+func (y *Yard) seeDown(cs *configState, key types.NamespacedName, at Moment) {
+	delete(y.unproven, watchKey{cs.UID, key})
+	if was, known := cs.seen[key]; !known || was.ready {
+		cs.seen[key] = sight{down: at.server()}
+	}
+}
+
+// prove opens a window for a Service that turned Ready less than a watchDuration ago, as its pods' kubelets tell: news of it
+// may be late. The window begins then, too. While a pod isn't known that could tell otherwise, it waits.
 func (y *Yard) prove(cs *configState, watch watchKey, at Moment) (due []types.NamespacedName) {
-	since, age, known := y.recovery(cs, watch.service, at)
+	turned, waits := y.unproven[watch]
+	if !waits {
+		return nil
+	}
+	opened, trigger, known := y.turnedReady(cs, watch.service, turned, at)
 	if !known {
 		return nil
 	}
-	seen := y.unproven[watch]
 	delete(y.unproven, watch)
-	if age.Abs() >= cs.WatchDuration {
+	firstSight := turned.down.IsZero()
+	if firstSight {
+		opened = cs.left.since(watch.service, opened, trigger)
+	}
+	if !at.Now.Before(opened.Add(cs.WatchDuration)) {
+		y.touch(cs) // the status may tell of one that is left
 		return nil
 	}
-	opened := at.Now.Add(-max(0, age))
-	if opened.After(seen) { // the node's clock is ahead: it was Ready when we saw it first
-		opened = seen
+	due = y.open(cs, watch.service, opened, trigger, at.Now)
+	if firstSight {
+		y.opened[len(y.opened)-1].FirstSight = true
+		y.spend(cs, y.windows[watch.service.Namespace][watch])
 	}
-	due = y.open(cs, watch.service, opened, since)
-	y.opened[len(y.opened)-1].FirstSight = true
-	y.spend(cs, y.windows[watch.service.Namespace][watch])
 	return due
+}
+
+// turnedReady is when a Ready Service turned so: by our clock, and as its pods tell. A node's clock may be ahead: it was no
+// later than we saw it.
+func (y *Yard) turnedReady(cs *configState, key types.NamespacedName, turned turn, at Moment) (opened, since time.Time, known bool) {
+	if turned.down.IsZero() {
+		since, age, known := y.recovery(cs, key, at)
+		if known && age <= -cs.WatchDuration { // that clock tells nothing
+			return time.Time{}, since, true
+		}
+		return earlier(turned.seen, at.Now.Add(-age)), since, known
+	}
+	since, missing := y.services[key].readySince(cs.AllReady, y.pods[key.Namespace])
+	if missing || since.IsZero() {
+		return time.Time{}, since, false
+	}
+	age := at.server().Sub(since)
+	if age >= cs.WatchDuration && since.Before(turned.down.Add(-clocksApart)) {
+		// Its pods were Ready before it was seen notReady: not they turned it, but its selector, say, or one of AllReady went.
+		return turned.seen, at.server().Truncate(time.Second), true
+	}
+	return earlier(turned.seen, at.Now.Add(-age)), since, true
 }
 
 // recovery is when a Ready Service turned so, and how long ago by the API server's clock. It is known once no pod that isn't
@@ -162,7 +204,7 @@ func (y *Yard) proveBy(p *podState, at Moment) (due []types.NamespacedName) {
 }
 
 // open opens a window, or begins it anew, and gives the pods that crash-loop already.
-func (y *Yard) open(cs *configState, key types.NamespacedName, opened, trigger time.Time) (due []types.NamespacedName) {
+func (y *Yard) open(cs *configState, key types.NamespacedName, opened, trigger, now time.Time) (due []types.NamespacedName) {
 	w := &window{of: cs, noted: map[note]struct{}{}, Window: Window{
 		Namespace: key.Namespace, Service: key.Name, Opened: opened, Ends: opened.Add(cs.WatchDuration), Trigger: trigger,
 	}}
@@ -178,7 +220,7 @@ func (y *Yard) open(cs *configState, key types.NamespacedName, opened, trigger t
 	}
 	y.touch(cs)
 	for _, p := range y.crashing[key.Namespace] {
-		if w.wants(p, opened) {
+		if w.wants(p, now) {
 			due = append(due, p.Key())
 		}
 	}
@@ -217,9 +259,15 @@ func (y *Yard) Expire(at Moment) (next time.Time) {
 			}
 		}
 	}
-	maps.DeleteFunc(y.unproven, func(watch watchKey, seen time.Time) bool {
-		return at.Now.Sub(seen) >= y.configs[watch.config].WatchDuration // its window would be over
-	})
+	for watch, turned := range y.unproven {
+		cs := y.configs[watch.config]
+		if end := turned.seen.Add(cs.WatchDuration); at.Now.Before(end) {
+			next = earlier(next, end)
+			continue
+		}
+		delete(y.unproven, watch) // its window would be over
+		y.touch(cs)
+	}
 	maps.DeleteFunc(y.gone, func(_ types.UID, s *sent) bool { return at.Now.Sub(s.record.At) >= remembered }) // nobody will tell any more
 	y.ledger.prune(at.Now)
 	return next

@@ -54,7 +54,7 @@ servicesAndDependantSelectors: {etcd-main-client: {podSelectors: [{matchExpressi
 		}, "api-a api-b", "api-a api-b"},
 		{103, "the deletions are seen", func(now weed.Moment) []types.NamespacedName {
 			due := y.ObservePod(weed.ReadPod(newPod("api-a", backOff, terminating)), now)
-			y.ForgetPod(key("api-b"))
+			y.ForgetPod(key("api-b"), "api-b-uid")
 			return due
 		}, "", ""},
 		{104, "the replica set's controller has made new ones", func(now weed.Moment) []types.NamespacedName {
@@ -63,10 +63,10 @@ servicesAndDependantSelectors: {etcd-main-client: {podSelectors: [{matchExpressi
 		{110, "another etcd update while Ready", func(now weed.Moment) []types.NamespacedName {
 			return y.ObserveSlice(newSlice("etcd-main-client-x", "etcd-main-client", "etcd-0", "etcd-1:notready", "etcd-2"), now)
 		}, "", ""},
-		{220, "one crash-loops again in the window's last second", func(now weed.Moment) []types.NamespacedName {
+		{219, "one crash-loops again in the window's last second", func(now weed.Moment) []types.NamespacedName {
 			return y.ObservePod(weed.ReadPod(newPod("api-c", created(104*second), backOff)), now)
 		}, "api-c", "api-c"},
-		{221, "one crash-loops after it", func(now weed.Moment) []types.NamespacedName {
+		{220, "one crash-loops after it", func(now weed.Moment) []types.NamespacedName {
 			return y.ObservePod(weed.ReadPod(newPod("api-d", created(104*second), backOff)), now)
 		}, "", ""},
 	} {
@@ -84,7 +84,7 @@ servicesAndDependantSelectors: {etcd-main-client: {podSelectors: [{matchExpressi
 		}
 		expect(t, step.what+": deleted", strings.Join(gone, " "), step.deleted)
 	}
-	expect(t, "windows", strings.Join(opened(y), "; "), "ns/etcd-main-client until +3m41s")
+	expect(t, "windows", strings.Join(opened(y), "; "), "ns/etcd-main-client until +3m40s")
 }
 
 // A Service's slices as they come one after the other; "-name" deletes one.
@@ -155,7 +155,7 @@ func TestOnlyTheTurnToReadyOpensAWindow(t *testing.T) {
 			for i, s := range test.steps {
 				now := at(time.Duration(i) * second)
 				if name, deleted := strings.CutPrefix(s.Name, "-"); deleted {
-					y.ForgetSlice(key(name))
+					y.ForgetSlice(key(name), "", at(0))
 				} else {
 					y.ObserveSlice(s, now)
 				}
@@ -243,6 +243,56 @@ func TestAServiceThatIsReadyAtFirstSight(t *testing.T) {
 			expect(t, "when the slice is created", strings.Join(opened(service), ";"), strings.Join(want, ";"))
 		})
 	}
+}
+
+// The watch of EndpointSlices may tell late; etcd was seen down a minute before noon. WatchDuration is 2 minutes.
+func TestAWindowBeginsWhenTheServiceTurnedReadyAndNotWhenThatIsLearnt(t *testing.T) {
+	for name, test := range map[string]struct {
+		spec   string
+		since  time.Duration
+		learnt time.Duration
+		until  string // "" when no window opens
+	}{
+		"at once":                                  {since: 0, learnt: 0, until: "2m0s"},
+		"30s late":                                 {since: 0, learnt: 30 * second, until: "2m0s"},
+		"a moment before its end":                  {since: 0, learnt: 119 * second, until: "2m0s"},
+		"when it would be over":                    {since: 0, learnt: 2 * time.Minute},
+		"after a long outage":                      {since: 0, learnt: time.Hour},
+		"the node's clock is ahead":                {since: 30 * second, learnt: 10 * second, until: "2m10s"},
+		"the node's clock is an hour ahead":        {since: time.Hour, learnt: 10 * second, until: "2m10s"},
+		"the node's clock is behind":               {since: -65 * second, learnt: 10 * second, until: "55s"},
+		"it is known to have been down for longer": {since: -80 * second, learnt: 10 * second, until: "40s"},
+		"its pod was Ready all the time":           {since: -time.Hour, learnt: 10 * second, until: "2m10s"},
+		"all must be Ready, and it comes late":     {spec: "readyPolicy: AllReady", since: 0, learnt: 30 * second, until: "2m0s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			y := watchingEtcd(t, etcdForAPI+test.spec, newPod("api-1", backOff), newPod("etcd-0", readySince(test.since)))
+			due := seeEtcdReady(y, test.learnt)
+			want, looping := "ns/etcd until +"+test.until, "api-1"
+			if test.until == "" {
+				want, looping = "", ""
+			}
+			expect(t, "windows", strings.Join(opened(y), ";"), want)
+			expect(t, "due", names(due), looping)
+		})
+	}
+}
+
+// After an outage the slices may be listed before the pods.
+func TestARecoveryWaitsForItsPods(t *testing.T) {
+	for learnt, want := range map[time.Duration]string{time.Minute: "ns/etcd until +2m0s", time.Hour: ""} {
+		y := watchingEtcd(t, etcdForAPI, newPod("api-1", backOff), newPod("etcd-0", readiness("False", -time.Minute)))
+		expect(t, "due before the pod is known to be Ready", names(seeEtcdReady(y, learnt)), "")
+		y.ObservePod(weed.ReadPod(newPod("etcd-0", readySince(0))), at(learnt+second))
+		expect(t, "windows", strings.Join(opened(y), ";"), want)
+	}
+}
+
+func TestAPodThatNeverComesKeepsNoRecoveryWaiting(t *testing.T) {
+	y := watchingEtcd(t, etcdForAPI, newPod("api-1", backOff), newPod("etcd-0", readySince(0)))
+	y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0", "etcd-1"), at(second))
+	expect(t, "windows while a pod isn't known", len(y.TakeOpened()), 0)
+	expect(t, "due when it isn't behind the Service any more", names(seeEtcdReady(y, 2*second)), "api-1")
 }
 
 func TestAReadyServiceWhosePodsComeLater(t *testing.T) {

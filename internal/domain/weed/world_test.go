@@ -94,8 +94,8 @@ func (w *world) change(p *corev1.Pod, options ...podOption) {
 }
 
 func (w *world) remove(name string) {
+	w.yard.ForgetPod(key(name), w.pods[name].UID)
 	delete(w.pods, name)
-	w.yard.ForgetPod(key(name))
 }
 
 // serve makes these the ready pods of a Service.

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
@@ -33,10 +32,10 @@ type Yard struct {
 	// gone are deletions of ours whose outcome wasn't told when their pods went, by whose doing is open.
 	gone map[types.UID]*sent
 
-	services map[types.NamespacedName]*service
-	// sliceOf is the Service of each EndpointSlice.
-	sliceOf    map[types.NamespacedName]types.NamespacedName
-	namespaces map[string]labels.Set
+	services   map[types.NamespacedName]*service
+	slices     map[types.NamespacedName]sliceState
+	ghosts     map[types.UID]time.Time // slices that are gone, with when we heard of it
+	namespaces map[string]namespace
 	// asked are the holds that workloads ask for.
 	asked map[Workload]*hold.Hold
 
@@ -46,8 +45,8 @@ type Yard struct {
 
 	// windows are the open ones by namespace.
 	windows map[string]map[watchKey]*window
-	// unproven are Services that were Ready at first sight and whose pods aren't all known yet, with when that was.
-	unproven map[watchKey]time.Time
+	// unproven are Services that are Ready, and of which it isn't known yet when they turned so.
+	unproven map[watchKey]turn
 	opened   []Opened
 	ledger   ledger
 	queue    queue
@@ -71,9 +70,11 @@ type podState struct {
 type configState struct {
 	*Config
 	standing Standing
-	// ready is each watched Service's state when it was last judged; one that wasn't seen yet is missing.
-	ready map[types.NamespacedName]bool
-	held  map[heldKey]Hold
+	// seen is each watched Service's state when it was last judged; one that wasn't seen yet is missing.
+	seen map[types.NamespacedName]sight
+	held map[heldKey]Hold
+	// left is what a former process left open.
+	left left
 	totals
 }
 
@@ -94,10 +95,10 @@ func NewYard(limits limit.Limits, ownNamespace string) *Yard {
 	return &Yard{
 		limits: limits, ownNamespace: ownNamespace,
 		pods: map[string]map[string]*podState{}, crashing: map[string]map[string]*podState{}, gone: map[types.UID]*sent{},
-		services: map[types.NamespacedName]*service{}, sliceOf: map[types.NamespacedName]types.NamespacedName{}, namespaces: map[string]labels.Set{},
+		services: map[types.NamespacedName]*service{}, slices: map[types.NamespacedName]sliceState{}, ghosts: map[types.UID]time.Time{}, namespaces: map[string]namespace{},
 		asked:   map[Workload]*hold.Hold{},
 		configs: map[types.UID]*configState{}, naming: map[string]map[types.UID]*configState{},
-		windows: map[string]map[watchKey]*window{}, unproven: map[watchKey]time.Time{},
+		windows: map[string]map[watchKey]*window{}, unproven: map[watchKey]turn{},
 		ledger: ledger{byWorkload: map[Workload][]*Record{}}, queue: newQueue(), dirty: map[types.UID]types.NamespacedName{},
 	}
 }
@@ -232,11 +233,11 @@ func (y *Yard) releaseIn(cs *configState, which func(heldKey) bool) {
 	}
 }
 
-// ForgetPod removes a pod that is gone.
-func (y *Yard) ForgetPod(key types.NamespacedName) {
+// ForgetPod removes a pod that is gone. Another that has its name by now stays.
+func (y *Yard) ForgetPod(key types.NamespacedName, uid types.UID) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	if p := y.pods[key.Namespace][key.Name]; p != nil {
+	if p := y.pods[key.Namespace][key.Name]; p != nil && p.UID == uid {
 		y.drop(p)
 	}
 }
