@@ -30,8 +30,8 @@ const (
 // errNotAdmitted: the config isn't judged just now, or isn't admitted any more.
 var errNotAdmitted = errors.New("nothing admits the deletion now")
 
-// errWindowOver: it was open when the deletion was decided.
-var errWindowOver = errors.New("the recovery is longer ago than watchDuration")
+// errOutdated: what the deletion was decided by isn't so any more.
+var errOutdated = errors.New("it was decided by what isn't so any more")
 
 // PodReconciler deletes the pods that a recovered Service lets restart.
 type PodReconciler struct {
@@ -115,7 +115,7 @@ func (r *PodReconciler) act(ctx context.Context, plan weed.Plan) error {
 }
 
 // send asks the API server for a deletion, when it is its turn. In a storm that comes a while after it was decided, so what
-// admits it is asked for only then, and whether its window is still open.
+// admits it is asked for only then, and whether all that it was decided by is still so.
 func (r *PodReconciler) send(ctx context.Context, plan weed.Plan) error {
 	if err := r.sending.Acquire(ctx, 1); err != nil {
 		return &undone{err}
@@ -125,8 +125,11 @@ func (r *PodReconciler) send(ctx context.Context, plan weed.Plan) error {
 	if !admitted.Valid() {
 		return &undone{errNotAdmitted}
 	}
-	if !r.Observer.moment().Now.Before(plan.Delete.Ends) {
-		return &undone{errWindowOver}
+	if _, err := r.sights.confirm(ctx, r, plan.Delete, plan.Pod.Namespace); err != nil {
+		return &undone{err}
+	}
+	if why := r.Observer.yard().Objection(plan, r.Observer.moment()); why != "" {
+		return &undone{fmt.Errorf("%w: %s", errOutdated, why)}
 	}
 	return r.Pods.Apply(ctx, plan, admitted)
 }
@@ -164,11 +167,10 @@ func (r *PodReconciler) failed(ctx context.Context, plan weed.Plan, err error) (
 	return reconcile.Result{}, true, err
 }
 
-// superseded: the config isn't what was admitted any more, or is about to be judged again, or the window is over. News of it
-// are on their way.
+// superseded: the config isn't what was admitted any more, or is about to be judged again, or what was known has changed.
 func superseded(err error) bool {
 	var unconfirmed *actuate.Unconfirmed
-	return errors.Is(err, errNotAdmitted) || errors.Is(err, errWindowOver) || errors.As(err, &unconfirmed) && errors.Is(err, actuate.ErrStale)
+	return errors.Is(err, errNotAdmitted) || errors.Is(err, errOutdated) || errors.As(err, &unconfirmed) && errors.Is(err, actuate.ErrStale)
 }
 
 // giveBack takes back what a deletion took that surely didn't happen.

@@ -22,6 +22,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/actuate"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/kube/status"
@@ -219,22 +220,28 @@ func TestWhatForbidsADeletionWhileItIsNotedHoldsIt(t *testing.T) {
 	refuses := v1alpha1.GuardrailRule{Name: "none", Kinds: []string{kindWeederConfig}, Expression: "object.metadata.name != 'wc'"}
 	for name, c := range map[string]struct {
 		meanwhile []*v1alpha1.Guardrail
+		news      func(*world)
 		asked     []string
 		after     time.Duration
 	}{
-		"nothing":               {asked: []string{"1"}},
-		"most of the window":    {asked: []string{"1"}, after: 19 * time.Second},
-		"the window's end":      {after: 20 * time.Second},
-		"a limit that is loose": {meanwhile: rail(v1alpha1.GuardrailSpec{Limits: &v1alpha1.GuardrailLimits{MaxPodDeletionsPerMinute: new(int32(100))}}), asked: []string{"1"}},
-		"a pause":               {meanwhile: rail(v1alpha1.GuardrailSpec{Paused: true})},
-		"a freeze":              {meanwhile: rail(v1alpha1.GuardrailSpec{Frozen: true})},
-		"a rule that refuses":   {meanwhile: rail(v1alpha1.GuardrailSpec{Rules: []v1alpha1.GuardrailRule{refuses}})},
+		"nothing":                           {asked: []string{"1"}},
+		"most of the window":                {asked: []string{"1"}, after: 19 * time.Second},
+		"the window's end":                  {after: 20 * time.Second},
+		"a limit that is loose":             {meanwhile: rail(v1alpha1.GuardrailSpec{Limits: &v1alpha1.GuardrailLimits{MaxPodDeletionsPerMinute: new(int32(100))}}), asked: []string{"1"}},
+		"a pause":                           {meanwhile: rail(v1alpha1.GuardrailSpec{Paused: true})},
+		"a freeze":                          {meanwhile: rail(v1alpha1.GuardrailSpec{Frozen: true})},
+		"a rule that refuses":               {meanwhile: rail(v1alpha1.GuardrailSpec{Rules: []v1alpha1.GuardrailRule{refuses}})},
+		"a limit that is spent":             {news: func(w *world) { w.yard().SetLimits(limit.Limits{}) }},
+		"the pod stands behind the Service": {news: func(w *world) { w.slice(slice(true, "etcd-0", "api-1")) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, func(spec *v1alpha1.WeederConfigSpec) { spec.WatchDuration = "20s" }, nil)
 			s.shelf.answer = func() error {
 				s.world.guard.SetGuardrails(c.meanwhile)
 				s.world.clock.Step(c.after)
+				if c.news != nil {
+					c.news(s.world)
+				}
 				return nil
 			}
 			if _, err := s.reconcile(t); err != nil {

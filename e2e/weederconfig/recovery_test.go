@@ -105,7 +105,7 @@ var _ = Describe("A recovery", func() {
 		s.write(ctx, "etcd", "etcd-a", false, etcd[0])
 		s.write(ctx, "etcd", "etcd-b", false, etcd[1])
 		wc := s.weeder("slices", "etcd", "api")
-		wc.Spec.WatchDuration = "3s"
+		wc.Spec.WatchDuration = "15s" // the pods turned ready before the slices say so
 		create(ctx, wc)
 		Consistently(activeWindows(ctx, wc)).WithTimeout(moment).Should(BeZero())
 		s.write(ctx, "etcd", "etcd-c", true)

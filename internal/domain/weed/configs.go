@@ -25,7 +25,7 @@ func (y *Yard) ObserveConfig(c *Config, standing Standing, at Moment) (due []typ
 		y.unname(cs)
 		y.unhold(cs)
 	}
-	cs.Config, cs.standing = c, standing
+	cs.Config, cs.standing, cs.matches = c, standing, nil
 	for name := range c.Services {
 		if y.naming[name] == nil {
 			y.naming[name] = map[types.UID]*configState{}

@@ -76,3 +76,85 @@ func wayBack(from string, next map[string][]string) []string {
 	}
 	return nil
 }
+
+// cycle is a way on which a Service's recovery comes back to it by the deletion of the pod for it: from a Service behind which
+// the pod stands, over pods that configs would delete, to the Service itself; "" when there is none. It is asked for each
+// deletion: the rules look at what there is when a config is written, and pods, Services and other configs come later.
+func (y *Yard) cycle(p *podState, service string, acting func(namespace string) []*matcher) string {
+	stands := func(on string) bool {
+		_, backs := y.backing(p.Namespace, on)[p.Name]
+		return backs && on != service
+	}
+	configs := acting(p.Namespace)
+	if !y.serves(p, configs) { // hardly any dependent does
+		return ""
+	}
+	then := map[string]string{service: ""} // the next Service on the way from each
+	for look := []string{service}; len(look) > 0; look = look[1:] {
+		for _, on := range y.dependsOn(p.Namespace, look[0], configs) {
+			if _, seen := then[on]; seen {
+				continue
+			}
+			then[on] = look[0]
+			if stands(on) {
+				way := service
+				for ; on != ""; on = then[on] {
+					way += " → " + on
+				}
+				return way
+			}
+			look = append(look, on)
+		}
+	}
+	return ""
+}
+
+// serves says whether the pod stands behind a Service that a config names.
+func (y *Yard) serves(p *podState, configs []*matcher) bool {
+	for _, m := range configs {
+		for name := range m.Services {
+			if _, backs := y.backing(p.Namespace, name)[p.Name]; backs {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// acting are the configs whose deletions count for cycles in a namespace: those that may act, and those of which that isn't
+// known.
+func (y *Yard) acting(namespace string) (acting []*matcher) {
+	for _, cs := range y.configs {
+		if cs.mayAct() && y.holds(cs, namespace) {
+			if cs.matches == nil {
+				cs.matches = newMatcher(cs)
+			}
+			acting = append(acting, cs.matches)
+		}
+	}
+	return acting
+}
+
+func (cs *configState) mayAct() bool {
+	return cs.standing != Refused && cs.standing != Forbidden && !cs.Observe
+}
+
+// dependsOn are the Services for whose recovery pods behind a Service would be deleted.
+func (y *Yard) dependsOn(namespace, service string, configs []*matcher) []string {
+	on := sets.New[string]()
+	for pod := range y.backing(namespace, service) {
+		if p := y.pods[namespace][pod]; p != nil {
+			for _, m := range configs {
+				on.Insert(m.of(p.Pod)...)
+			}
+		}
+	}
+	return sets.List(on.Delete(service)) // its own pods are told of apart from cycles
+}
+
+func (y *Yard) backing(namespace, service string) map[string]endpoint {
+	if svc := y.services[types.NamespacedName{Namespace: namespace, Name: service}]; svc != nil {
+		return svc.backing
+	}
+	return nil
+}

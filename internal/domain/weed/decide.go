@@ -110,6 +110,33 @@ func (y *Yard) reserve(p *podState, workload Workload, d *Deletion, windows []*w
 	y.touch(cs)
 }
 
+// Objection says what has come to stand before a deletion since it was decided, "" when nothing has. It is to be asked last
+// before the request is sent: in a storm that is a while later.
+func (y *Yard) Objection(plan Plan, at Moment) string {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	p := y.pods[plan.Pod.Namespace][plan.Pod.Name]
+	switch {
+	case p == nil || p.UID != plan.Pod.UID || p.sent == nil:
+		return "the pod is gone"
+	case y.windows[p.Namespace][watchKey{plan.Delete.Config, types.NamespacedName{Namespace: p.Namespace, Name: plan.Delete.Service}}] != p.sent.window:
+		return "the window isn't open any more"
+	case !p.sent.window.wants(p, at.Now):
+		return "the pod doesn't crash-loop any more, or its window is over"
+	}
+	in := Input{Pod: p.Pod, Autohealers: p.autohealers(y.ownNamespace), At: at, ActsFrom: y.actsFrom, Limit: y.limits.MaxPodDeletionsPerMinute}
+	if !y.ledger.fits(p.sent.record, in.Limit, at.Now) {
+		in.FreeAt = at.Now.Add(pace)
+	}
+	o := y.opening(p, p.sent.window)
+	for _, ask := range []func(Opening) Hold{in.excluded, in.standing, in.distrusted, in.limited} {
+		if h := ask(o); h.Reason != "" {
+			return h.Message
+		}
+	}
+	return ""
+}
+
 // Confirm says that the API server has just taken the deletion of the pod with this UID. No other follows for that pod.
 func (y *Yard) Confirm(key types.NamespacedName, uid types.UID, at Moment) {
 	y.mu.Lock()

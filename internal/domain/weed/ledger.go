@@ -152,6 +152,23 @@ func (l *ledger) free(limit, ahead int, now time.Time) time.Time {
 	return now.Add(pace * time.Duration(1+(over-len(l.lately))/limit))
 }
 
+// fits says whether a deletion that is decided and not done still has a place under the limit, which may have been lowered
+// since: behind those that are done, and those that were decided before it.
+func (l *ledger) fits(d *Record, limit int, now time.Time) bool {
+	l.pruneLately(now)
+	if len(l.lately) <= limit {
+		return true
+	}
+	before, behind := 0, false
+	for _, o := range l.lately {
+		behind = behind || o == d
+		if o != d && (!behind || !o.done.IsZero()) {
+			before++
+		}
+	}
+	return before < limit
+}
+
 func later(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b

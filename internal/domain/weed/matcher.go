@@ -16,6 +16,9 @@ type matcher struct {
 	class   []byte
 }
 
+// classesKept bounds what a matcher that stays remembers.
+const classesKept = 1000
+
 func newMatcher(cs *configState) *matcher {
 	keys := sets.New[string]()
 	for _, selectors := range cs.Services {
@@ -47,6 +50,9 @@ func (m *matcher) of(p *Pod) []string {
 		if m.Selects(service, p) {
 			services = append(services, service)
 		}
+	}
+	if len(m.byClass) >= classesKept {
+		clear(m.byClass)
 	}
 	m.byClass[string(m.class)] = services
 	return services

@@ -125,7 +125,7 @@ func (o *onlooker) namespace(namespace string) []ServiceOutlook {
 // try notes what becomes of pods when windows are open, and gives how many would be deleted. Before are the deletions that
 // take their place under the cluster-wide limit first.
 func (o *onlooker) try(looping []*podState, open map[string]*Window, before int, services map[string]*ServiceOutlook) (deleted int) {
-	t := &trial{y: o.Yard, config: o.cs.Config, standing: o.standing, at: o.at, open: open, limit: o.limit,
+	t := &trial{y: o.Yard, config: o.cs.Config, standing: o.standing, at: o.at, open: open, limit: o.limit, acting: o.acting,
 		free: func(deleted int) time.Time { return o.ledger.free(o.limit, before+deleted, o.at.Now) }}
 	for _, p := range looping {
 		plan := t.plan(p, o.cs.of(p.Pod))
@@ -138,6 +138,12 @@ func (o *onlooker) try(looping []*podState, open map[string]*Window, before int,
 		}
 	}
 	return t.deleted
+}
+
+// acting are the configs in force, with this one in place of the stored one of its name.
+func (o *onlooker) acting(namespace string) []*matcher {
+	others := slices.DeleteFunc(o.Yard.acting(namespace), func(m *matcher) bool { return m.configState == o.stored })
+	return append(others, o.cs)
 }
 
 func (o *onlooker) service(key types.NamespacedName) *ServiceOutlook {

@@ -50,6 +50,7 @@ const (
 	HeldByMirror     Reason = "MirrorPod"
 	HeldByBacking    Reason = "PodOfTheService"
 	HeldByAutohealer Reason = "PodOfAutohealer"
+	HeldByCycle      Reason = "DependencyCycle"
 	HeldByAnnotation Reason = "HoldUntil"
 	HeldByStart      Reason = "Starting"
 	HeldByRules      Reason = "NotAdmitted"
@@ -85,9 +86,7 @@ type Deletion struct {
 	// Recovered is when the Service did, by our clock; Trigger is the Ready transition that it was known by, which is the
 	// same for every process.
 	Recovered, Trigger time.Time
-	// Ends is when the window does, by our clock: from then on nothing is deleted for this recovery.
-	Ends  time.Time
-	Evict bool
+	Evict              bool
 	// Repeat: the pod replaced one that was deleted before.
 	Repeat bool
 	Loop   CrashLoop
@@ -111,6 +110,9 @@ type Opening struct {
 	Window   Window
 	// Backing: the pod is one of the recovered Service's own.
 	Backing bool
+	// Cycle is the way on which the recovery of a Service behind which the pod stands would come back to this one; "" when
+	// there is none.
+	Cycle string
 }
 
 // Window is the time after a Service's recovery in which its dependents are deleted.
@@ -162,7 +164,7 @@ func PlanPod(in Input) Plan {
 		if hold.Reason == "" {
 			return Plan{Pod: *in.Pod, Delete: &Deletion{
 				Config: o.Config.UID, Key: o.Config.Key(), Generation: o.Config.Generation, Service: o.Window.Service,
-				Recovered: o.Window.Opened, Trigger: o.Window.Trigger, Ends: o.Window.Ends,
+				Recovered: o.Window.Opened, Trigger: o.Window.Trigger,
 				Evict: o.Config.Evict, Repeat: in.Past.Replacement, Loop: loop,
 			}}
 		}
@@ -195,6 +197,8 @@ func (in *Input) excluded(o Opening) Hold {
 		return Hold{Reason: HeldByBacking, Message: fmt.Sprintf("it is one of Service %s's own pods", o.Window.Service)}
 	case in.Autohealers:
 		return Hold{Reason: HeldByAutohealer, Message: "it is one of Autohealer's own pods"}
+	case o.Cycle != "":
+		return Hold{Reason: HeldByCycle, Message: fmt.Sprintf("Services wait for each other (%s), and its deletion would set off the next", o.Cycle)}
 	}
 	return Hold{}
 }

@@ -190,12 +190,23 @@ func (v *viewer) viewDeletions(looping []*podState, open map[string]*Window) {
 	slices.SortFunc(looping, byName)
 	enforcing := *v.cs.Config
 	enforcing.Observe = false
-	t := &trial{y: v.Yard, config: &enforcing, standing: Active, at: Moment{Now: v.at.Now}, open: open}
+	t := &trial{y: v.Yard, config: &enforcing, standing: Active, at: Moment{Now: v.at.Now}, open: open, acting: v.acting}
 	for _, p := range looping {
 		if plan := t.plan(p, v.cs.of(p.Pod)); plan.Delete != nil {
 			v.deleted.add(p.Key(), "")
 		}
 	}
+}
+
+// acting are the configs in force, and this one.
+func (v *viewer) acting(namespace string) []*matcher {
+	acting := []*matcher{v.cs}
+	for _, m := range v.others {
+		if m.mayAct() && v.holds(m.configState, namespace) {
+			acting = append(acting, m)
+		}
+	}
+	return acting
 }
 
 func (v *viewer) viewNeighbors(p *podState, neighbors []*matcher) {

@@ -18,6 +18,8 @@ type trial struct {
 	at       Moment
 	// open windows by Service, all of one namespace.
 	open map[string]*Window
+	// acting are the configs whose deletions count for cycles, this one among them.
+	acting func(namespace string) []*matcher
 	// free says when the cluster-wide limit, of this value, has a place after so many deletions of this trial; nil leaves
 	// the limit out.
 	free  func(deleted int) time.Time
@@ -38,7 +40,9 @@ func (t *trial) plan(p *podState, services []string) Plan {
 	for _, name := range services {
 		if w := t.open[name]; w != nil {
 			backing := t.y.services[types.NamespacedName{Namespace: p.Namespace, Name: name}].backs(p.Pod)
-			in.Openings = append(in.Openings, Opening{Config: t.config, Standing: t.standing, Window: *w, Backing: backing})
+			in.Openings = append(in.Openings, Opening{
+				Config: t.config, Standing: t.standing, Window: *w, Backing: backing, Cycle: t.y.cycle(p, name, t.acting),
+			})
 		}
 	}
 	plan := PlanPod(in)

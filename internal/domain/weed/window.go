@@ -172,7 +172,7 @@ func (y *Yard) turnedReady(cs *configState, key types.NamespacedName, turned tur
 		return time.Time{}, since, false
 	}
 	age := at.server().Sub(since)
-	if age >= cs.WatchDuration && since.Before(turned.down.Add(-clocksApart)) {
+	if age >= cs.WatchDuration && since.Before(turned.down.Add(-uncertainCreation)) {
 		// Its pods were Ready before it was seen notReady: not they turned it, but its selector, say, or one of AllReady went.
 		return turned.seen, at.server().Truncate(time.Second), true
 	}
@@ -282,8 +282,16 @@ func (y *Yard) openings(p *podState, at Moment) (openings []Opening, windows []*
 	}
 	slices.SortFunc(windows, compareWindows)
 	for _, w := range windows {
-		svc := y.services[types.NamespacedName{Namespace: w.Namespace, Name: w.Service}]
-		openings = append(openings, Opening{Config: w.of.Config, Standing: w.of.standing, Window: w.Window, Backing: svc.backs(p.Pod)})
+		openings = append(openings, y.opening(p, w))
 	}
 	return openings, windows
+}
+
+// opening is a window as it is to a pod.
+func (y *Yard) opening(p *podState, w *window) Opening {
+	svc := y.services[types.NamespacedName{Namespace: w.Namespace, Name: w.Service}]
+	return Opening{
+		Config: w.of.Config, Standing: w.of.standing, Window: w.Window,
+		Backing: svc.backs(p.Pod), Cycle: y.cycle(p, w.Service, y.acting),
+	}
 }

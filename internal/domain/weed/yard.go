@@ -73,6 +73,8 @@ type configState struct {
 	// seen is each watched Service's state when it was last judged; one that wasn't seen yet is missing.
 	seen map[types.NamespacedName]sight
 	held map[heldKey]Hold
+	// matches is made when it is needed first; needs the yard's lock for writing.
+	matches *matcher
 	// left is what a former process left open.
 	left left
 	totals
