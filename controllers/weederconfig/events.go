@@ -27,12 +27,17 @@ func NewReporter(recorder events.EventRecorder) *Reporter {
 	return &Reporter{Events: recorder, acts: kube.NewActEvents(recorder, dropped)}
 }
 
-// recovered tells of windows that opened, on the Service and on the config.
+// recovered tells of windows that opened, on the Service and on the config. Of equal Events only the first one's note is kept,
+// so this one has nothing that another recovery would have different.
 func (r *Reporter) recovered(opened []weed.Opened, now time.Time) {
 	for _, w := range opened {
 		recoveriesTotal.WithLabelValues(w.Key.Namespace, w.Key.Name).Inc()
-		note := fmt.Sprintf("Service %s/%s turned Ready at %s; WeederConfig %s deletes pods that depend on it and crash-loop until %s",
-			w.Namespace, w.Service, clockTime(w.Opened), w.Key, clockTime(w.Ends))
+		verb := "would delete"
+		if w.Acts {
+			verb = "deletes"
+		}
+		note := fmt.Sprintf("Service %s/%s turned Ready; WeederConfig %s %s pods that depend on it and crash-loop within %s of that",
+			w.Namespace, w.Service, w.Key, verb, w.Ends.Sub(w.Opened))
 		service := &corev1.Service{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Service},
 		}
@@ -40,7 +45,7 @@ func (r *Reporter) recovered(opened []weed.Opened, now time.Time) {
 	}
 }
 
-// deleted tells of a deletion, on the pod's owner and on the config.
+// deleted tells of a deletion, on the pod's owner and on the config, and of each pod by Events of its own.
 func (r *Reporter) deleted(plan weed.Plan, now time.Time) {
 	d := plan.Delete
 	countAct(d, "done")
@@ -53,7 +58,14 @@ func (r *Reporter) deleted(plan weed.Plan, now time.Time) {
 	if d.Repeat {
 		note += "; it had replaced a pod that was deleted before"
 	}
-	r.acts.Tell(now, ownerRef(plan.Pod), configRef(d.Key, d.Config), v1alpha1.ReasonPodDeleted, string(methodOf(d)), note)
+	r.acts.TellAbout(now, ownerRef(plan.Pod), configRef(d.Key, d.Config), podRef(plan.Pod), v1alpha1.ReasonPodDeleted, string(methodOf(d)), note)
+}
+
+func podRef(p weed.Pod) runtime.Object {
+	return &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID},
+	}
 }
 
 func methodOf(d *weed.Deletion) v1alpha1.DeletionMethod {

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
@@ -16,13 +18,13 @@ func TestARecoveryAndADeletionAreToldOnBothSides(t *testing.T) {
 	w.recover()
 	w.clock.Step(2 * time.Second)
 	w.Report.deleted(w.decided(t, crashing("api-1")), w.clock.Now())
-	recovery := "Service autohealer-system/etcd turned Ready at 12:00:00Z; WeederConfig autohealer-system/wc deletes pods that depend on it and crash-loop until 12:01:00Z"
+	recovery := "Service autohealer-system/etcd turned Ready; WeederConfig autohealer-system/wc deletes pods that depend on it and crash-loop within 1m0s of that"
 	deletion := "WeederConfig autohealer-system/wc deletes pod autohealer-system/api-1: Service etcd recovered at 12:00:00Z, and container main exited with code 1 after 4 restarts"
 	want := []event{
 		{"Service autohealer-system/etcd", "WeederConfig autohealer-system/wc", "ServiceRecovered", "Watch", recovery},
 		{"WeederConfig autohealer-system/wc", "Service autohealer-system/etcd", "ServiceRecovered", "Watch", recovery},
-		{"ReplicaSet autohealer-system/api", "WeederConfig autohealer-system/wc", "PodDeleted", "Delete", deletion},
-		{"WeederConfig autohealer-system/wc", "ReplicaSet autohealer-system/api", "PodDeleted", "Delete", deletion},
+		{"ReplicaSet autohealer-system/api", "Pod autohealer-system/api-1", "PodDeleted", "Delete", deletion},
+		{"WeederConfig autohealer-system/wc", "Pod autohealer-system/api-1", "PodDeleted", "Delete", deletion},
 	}
 	if !slices.Equal(w.heard.all, want) {
 		t.Errorf("told:\n%q", w.heard.all)
@@ -66,5 +68,30 @@ func TestAStandbyKeepsARecoveryToItselfUntilItLeads(t *testing.T) {
 	w.attach(newQueue(t), nil)
 	if len(w.heard.all) != 0 {
 		t.Errorf("what the former leader had told was told again: %q", w.heard.all)
+	}
+}
+
+func TestARecoveryPromisesNothingThatTheConfigDoesNot(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.WeederConfigSpec)
+		paused bool
+		says   string
+	}{
+		"it enforces":  {nil, false, " wc deletes pods that"},
+		"it observes":  {func(s *v1alpha1.WeederConfigSpec) { s.Mode = v1alpha1.Observe }, false, " wc would delete pods that"},
+		"it is paused": {nil, true, " wc would delete pods that"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			if c.paused {
+				w.guard.SetGuardrails([]*v1alpha1.Guardrail{{ObjectMeta: metav1.ObjectMeta{Name: "platform"}, Spec: v1alpha1.GuardrailSpec{Paused: true}}})
+			}
+			w.observe(t.Context(), stored("wc", c.change))
+			w.attach(newQueue(t), nil)
+			w.recover()
+			if len(w.heard.all) != 2 || !strings.Contains(strings.ReplaceAll(w.heard.all[0].note, ownNamespace+"/", ""), c.says) {
+				t.Errorf("told %q", w.heard.all)
+			}
+		})
 	}
 }

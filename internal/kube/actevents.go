@@ -16,8 +16,7 @@ const (
 	actsToldBurst     = 25
 )
 
-// ActEvents tells of acts by two Events, on the target and on the policy, each related to the other. It is safe for
-// concurrent use.
+// ActEvents tells of acts by two Events, on the target and on the policy. It is safe for concurrent use.
 type ActEvents struct {
 	recorder events.EventRecorder
 	pace     *rate.Limiter
@@ -29,12 +28,23 @@ func NewActEvents(recorder events.EventRecorder, dropped func(events int)) *ActE
 	return &ActEvents{recorder: recorder, pace: rate.NewLimiter(actsToldPerSecond, actsToldBurst), dropped: dropped}
 }
 
-// Tell tells of one act.
+// Tell tells of one act. Of several with the same target, policy, reason and action there is one Event with a count, and with
+// the first one's note.
 func (e *ActEvents) Tell(now time.Time, target, policy runtime.Object, reason, action, note string) {
+	e.tell(now, target, policy, [2]runtime.Object{policy, target}, reason, action, note)
+}
+
+// TellAbout tells of one act on something that the target owns: both Events are related to that, so that each such act is
+// told by Events of its own.
+func (e *ActEvents) TellAbout(now time.Time, target, policy, about runtime.Object, reason, action, note string) {
+	e.tell(now, target, policy, [2]runtime.Object{about, about}, reason, action, note)
+}
+
+func (e *ActEvents) tell(now time.Time, target, policy runtime.Object, related [2]runtime.Object, reason, action, note string) {
 	if !e.pace.AllowN(now, 1) {
 		e.dropped(2)
 		return
 	}
-	e.recorder.Eventf(target, policy, corev1.EventTypeNormal, reason, action, "%s", note)
-	e.recorder.Eventf(policy, target, corev1.EventTypeNormal, reason, action, "%s", note)
+	e.recorder.Eventf(target, related[0], corev1.EventTypeNormal, reason, action, "%s", note)
+	e.recorder.Eventf(policy, related[1], corev1.EventTypeNormal, reason, action, "%s", note)
 }

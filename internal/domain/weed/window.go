@@ -33,6 +33,8 @@ type Opened struct {
 	Window
 	// FirstSight: the Service was Ready already when it was seen first, so that this recovery may have been told before.
 	FirstSight bool
+	// Acts: the config may delete pods for it, and isn't only observing.
+	Acts bool
 }
 
 // openedKept bounds what waits to be told where nobody asks.
@@ -214,7 +216,7 @@ func (y *Yard) open(cs *configState, key types.NamespacedName, opened, trigger, 
 		y.windows[key.Namespace] = here
 	}
 	here[watchKey{cs.UID, key}] = w
-	y.opened = append(y.opened[max(0, len(y.opened)-openedKept+1):], Opened{Config: cs.UID, Key: cs.Key(), Window: w.Window})
+	y.opened = append(y.opened[max(0, len(y.opened)-openedKept+1):], Opened{Config: cs.UID, Key: cs.Key(), Window: w.Window, Acts: cs.standing == Active && !cs.Observe})
 	if opened.After(cs.last.Opened) {
 		cs.last = w.Window
 	}
