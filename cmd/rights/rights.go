@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// rightsKept is for how long an answer is believed. With the time for which the guard's verdicts over rights hold, it is
+	// rightsKept is for how long a yes is believed. A no is asked anew each time: whoever binds a role and creates a policy next
+	// would else be refused for what was so before. With the time for which the guard's verdicts over rights hold, it is
 	// less than a minute: so long may one act with a right that was taken away.
 	rightsKept = 10 * time.Second
 	// answerTakes is how long one question may take; what judges stored policies has no deadline of its own.
@@ -35,7 +36,6 @@ func NewAuthorizer(config *rest.Config) (authorizer.Authorizer, error) {
 	asking, err := authorizerfactory.DelegatingAuthorizerConfig{
 		SubjectAccessReviewClient: client,
 		AllowCacheTTL:             rightsKept,
-		DenyCacheTTL:              rightsKept,
 		WebhookRetryBackoff:       &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 1, Steps: 2},
 	}.New()
 	if err != nil {
