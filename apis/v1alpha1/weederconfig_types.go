@@ -123,10 +123,12 @@ type WeederConfigStatus struct {
 
 	// services counts the Services that are watched: those of the spec, in each namespace that it holds in.
 	// +optional
+	// +kubebuilder:default=0
 	Services int32 `json:"services"`
 
 	// activeWindows counts the Services that recovered less than watchDuration ago.
 	// +optional
+	// +kubebuilder:default=0
 	ActiveWindows int32 `json:"activeWindows"`
 
 	// windows are up to 20 of those recoveries, the ones with the most deletions, sorted by namespace and Service. After a
@@ -143,9 +145,11 @@ type WeederConfigStatus struct {
 
 	// deleted counts all pods deleted for this config.
 	// +optional
+	// +kubebuilder:default=0
 	Deleted int64 `json:"deleted"`
 
-	// skipped counts, by reason, the pods that crash-looped in a window and were held back at least once.
+	// skipped counts, by reason, the pods that crash-looped in a window and were held back at least once: a pod counts once for
+	// each of its windows and reasons, and once more after a restart of the manager.
 	// +optional
 	// +listType=map
 	// +listMapKey=reason
@@ -229,7 +233,7 @@ type SkippedPods struct {
 	// +required
 	// +kubebuilder:validation:MaxLength=63
 	Reason string `json:"reason"`
-	// count of pods.
+	// count of pods, each once in each window.
 	// +required
 	Count int64 `json:"count"`
 }
