@@ -49,8 +49,8 @@ type WeederConfigSpec struct {
 
 	// maxRepeatsPerOwner caps, in any hour, the deletions of one workload's pods that replaced pods deleted before: deleting
 	// those again and again would defeat the kubelet's back-off. They count over all windows of that hour and all
-	// WeederConfigs: each recovery of a Service that flaps would else grant its dependents as many again. 0 deletes no
-	// replacement. Default: 3.
+	// WeederConfigs: each recovery of a Service that flaps would else grant its dependents as many again. A replacement that
+	// ran for ten minutes without a restart is none any more. 0 deletes no replacement. Default: 3.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=20

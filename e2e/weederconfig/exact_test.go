@@ -28,7 +28,7 @@ func during(change func()) (s span) {
 }
 
 // clockwork is a shop in which the spec itself says when a Service is Ready and when a pod crash-loops: slices and pods' states
-// are its own, and no node plays them.
+// are its own, and no node plays them, but for the pod behind the Service.
 type clockwork struct {
 	shop
 	backing corev1.Pod
@@ -50,10 +50,14 @@ func newClockwork(ctx context.Context, watchDuration string) clockwork {
 	return c
 }
 
-// turn makes the Service Ready or notReady.
+// turn makes the pod behind the Service ready or not, and then the Service.
 func (c clockwork) turn(ctx context.Context, ready bool) span {
 	GinkgoHelper()
-	return during(func() { c.write(ctx, "etcd", "etcd", ready, c.backing) })
+	return during(func() {
+		c.label(ctx, "etcd", unready, !ready)
+		Eventually(c.ready).WithContext(ctx).WithArguments("etcd").Should(Equal(map[bool]int{true: 1, false: 0}[ready]))
+		c.write(ctx, "etcd", "etcd", ready, c.backing)
+	})
 }
 
 // add makes a pod that depends on the Service, of a workload of its own: replacements would have to wait for the cooldown.
@@ -97,11 +101,12 @@ func (c clockwork) crashUntil(ctx context.Context, end time.Time) map[string]spa
 }
 
 // expectWindow checks that of the pods that crash-looped those in a window were deleted, and no others, by the times in the
-// audit log. Of those that began just when it ended nothing is said: news of them, and of the Service, take their time.
+// audit log. Of those that began just when it ended nothing is said: news of them, and of the Service, take their time, and
+// when a pod turned ready is told to the second.
 func (c clockwork) expectWindow(ctx context.Context, opened span, lasts time.Duration, crashed map[string]span) {
 	GinkgoHelper()
 	quiet(ctx)
-	earliest, latest := opened.from.Add(lasts), opened.to.Add(lasts).Add(heard)
+	earliest, latest := opened.from.Truncate(time.Second).Add(lasts), opened.to.Add(lasts).Add(heard)
 	removed, inside, after := c.removed(), 0, 0
 	for name, began := range crashed {
 		switch {

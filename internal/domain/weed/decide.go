@@ -124,12 +124,15 @@ func (y *Yard) Objection(plan Plan, at Moment) string {
 	case !p.sent.window.wants(p, at.Now):
 		return "the pod doesn't crash-loop any more, or its window is over"
 	}
-	in := Input{Pod: p.Pod, Autohealers: p.autohealers(y.ownNamespace), At: at, ActsFrom: y.actsFrom, Limit: y.limits.MaxPodDeletionsPerMinute}
+	in := Input{
+		Pod: p.Pod, Autohealers: p.autohealers(y.ownNamespace), OwnerHold: y.asked[p.Workload()],
+		At: at, ActsFrom: y.actsFrom, Limit: y.limits.MaxPodDeletionsPerMinute,
+	}
 	if !y.ledger.fits(p.sent.record, in.Limit, at.Now) {
 		in.FreeAt = at.Now.Add(pace)
 	}
 	o := y.opening(p, p.sent.window)
-	for _, ask := range []func(Opening) Hold{in.excluded, in.standing, in.distrusted, in.limited} {
+	for _, ask := range []func(Opening) Hold{in.excluded, in.held, in.standing, in.distrusted, in.limited} {
 		if h := ask(o); h.Reason != "" {
 			return h.Message
 		}

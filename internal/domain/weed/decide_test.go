@@ -62,6 +62,40 @@ func TestReplacementsWaitAndAreCounted(t *testing.T) {
 	expect(t, "after it", decide(y, "api-f", time.Hour+30*second), "delete again")
 }
 
+// Ten minutes without a restart, and the kubelet forgets a back-off.
+func TestAReplacementThatRanWellIsNoneAnyMore(t *testing.T) {
+	for name, test := range map[string]struct {
+		restarts time.Duration // when it does first
+		want     string
+	}{
+		"soon":              {2 * time.Minute, "MaxRepeatsPerOwner"},
+		"within 10 minutes": {10*time.Minute + 4*second, "MaxRepeatsPerOwner"},
+		"later":             {10*time.Minute + 5*second, "delete"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			y := watchingEtcd(t, etcdForAPI+"maxRepeatsPerOwner: 0", newPod("api-a", backOff))
+			recoverEtcd(y, 0)
+			deleted(t, y, "api-a", 0)
+			y.ObservePod(weed.ReadPod(newPod("api-b", created(5*second))), at(5*second))
+			failEtcd(y, test.restarts-second)
+			again := newPod("api-b", created(5*second), running)
+			y.ObservePod(weed.ReadPod(again), at(test.restarts))
+			y.ObservePod(weed.ReadPod(newPod("api-b", created(5*second), backOff)), at(test.restarts+time.Minute))
+			recoverEtcd(y, test.restarts+2*time.Minute)
+			expect(t, "in the next window", decide(y, "api-b", test.restarts+2*time.Minute), test.want)
+		})
+	}
+	t.Run("nobody saw it run", func(t *testing.T) {
+		y := watchingEtcd(t, etcdForAPI+"maxRepeatsPerOwner: 0", newPod("api-a", backOff))
+		recoverEtcd(y, 0)
+		deleted(t, y, "api-a", 0)
+		failEtcd(y, 20*time.Minute)
+		y.ObservePod(weed.ReadPod(newPod("api-b", created(5*second), backOff)), at(20*time.Minute))
+		recoverEtcd(y, 21*time.Minute)
+		expect(t, "in the next window", decide(y, "api-b", 21*time.Minute), "MaxRepeatsPerOwner")
+	})
+}
+
 func TestNoRepeatsAtAll(t *testing.T) {
 	y := watchingEtcd(t, etcdForAPI+"maxRepeatsPerOwner: 0", newPod("api-a", backOff), newPod("api-b", running))
 	recoverEtcd(y, 0)

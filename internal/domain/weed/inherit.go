@@ -168,7 +168,7 @@ func (y *Yard) spend(cs *configState, w *window) {
 func (w *window) charge(deleted int) { w.Deleted = max(w.Deleted, deleted) }
 
 // past tells what counts against one more deletion of the pod's workload, with what other processes did that is known by
-// number only.
+// number only. A pod that ran well at first replaces nothing any more: what fails now isn't what failed then.
 func (y *Yard) past(p *podState, now time.Time) Past {
 	past := y.ledger.past(p.Workload(), p.Pod, p.firstSeen, now)
 	for _, cs := range y.configs {
@@ -181,6 +181,7 @@ func (y *Yard) past(p *podState, now time.Time) Past {
 		past.Repeats = append(past.Repeats, slices.Repeat([]time.Time{last}, max(0, u.Repeats))...)
 		slices.SortFunc(past.Repeats, time.Time.Compare)
 	}
+	past.Replacement = past.Replacement && !p.ranWell()
 	return past
 }
 

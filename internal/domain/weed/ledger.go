@@ -10,6 +10,8 @@ import (
 const (
 	// remembered is for how long a deletion counts for its workload.
 	remembered = time.Hour
+	// backOffForgotten is after how long without a restart the kubelet forgets a container's back-off.
+	backOffForgotten = 10 * time.Minute
 	// pace is the time for which deletions count for the cluster-wide limit.
 	pace = time.Minute
 	// uncertainCreation covers that creation is written in whole seconds and that the API server's clock is known to about one.
@@ -38,7 +40,7 @@ func (d *Record) latest() time.Time { return later(d.At, d.done) }
 
 // Past is what a pod's workload has been through in the last hour.
 type Past struct {
-	// Replacement: the pod came after an earlier deletion.
+	// Replacement: the pod came after an earlier deletion, and hadn't run well since.
 	Replacement bool
 	// Last is the workload's latest deletion.
 	Last time.Time

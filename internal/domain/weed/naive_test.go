@@ -16,7 +16,7 @@ func (w *world) past(p *corev1.Pod) (replacement bool, last time.Time, repeats i
 		if d.owner != p.OwnerReferences[0].Name || w.now.Sub(d.at) >= time.Hour {
 			continue
 		}
-		replacement = replacement || w.born[p.UID].After(d.at)
+		replacement = replacement || w.born[p.UID].After(d.at) && w.ran[p.UID] < 10*time.Minute
 		last = d.at
 		if d.repeat {
 			repeats++

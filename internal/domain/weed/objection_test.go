@@ -27,13 +27,15 @@ func TestWhatComesToStandBeforeADeletion(t *testing.T) {
 		"the pod stands behind the Service now": {func(y *weed.Yard) {
 			y.ObserveSlice(newSlice("etcd-2", "etcd", "api-1:notready"), at(second))
 		}, "it is one of Service etcd's own pods"},
-		"the Service selects the pod now": {func(y *weed.Yard) { y.ObserveService(newService("etcd", selecting("api"))) }, "it is one of Service etcd's own pods"},
+		"the Service selects the pod now":       {func(y *weed.Yard) { y.ObserveService(newService("etcd", selecting("api"))) }, "it is one of Service etcd's own pods"},
 		"the namespace isn't selected any more": {func(y *weed.Yard) { y.ObserveNamespace(newNamespace("ns", nil), at(second)) }, "the window isn't open any more"},
 		"the pod is terminating": {func(y *weed.Yard) { y.ObservePod(weed.ReadPod(newPod("api-1", backOff, terminating)), at(second)) },
 			"the pod doesn't crash-loop any more, or its window is over"},
 		"the pod runs": {func(y *weed.Yard) { y.ObservePod(weed.ReadPod(newPod("api-1", running)), at(second)) },
 			"the pod doesn't crash-loop any more, or its window is over"},
-		"the pod has other labels": {func(y *weed.Yard) { y.ObservePod(weed.ReadPod(newPod("api-1", backOff, labelled("app", "x"))), at(second)) },
+		"the pod has other labels": {func(y *weed.Yard) {
+			y.ObservePod(weed.ReadPod(newPod("api-1", backOff, labelled("app", "x"))), at(second))
+		},
 			"the pod doesn't crash-loop any more, or its window is over"},
 		"the pod is gone":    {func(y *weed.Yard) { y.ForgetPod(key("api-1"), "api-1-uid") }, "the pod is gone"},
 		"the clock stepped":  {func(y *weed.Yard) { y.HoldActsUntil(noon.Add(time.Minute)) }, "the manager's clock stepped"},

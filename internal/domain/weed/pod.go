@@ -1,6 +1,7 @@
 package weed
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +31,8 @@ type Pod struct {
 	ReadySince time.Time
 	// Hold keeps the pod from being deleted; nil for none.
 	Hold *hold.Hold
+	// Restarted: one of its containers was.
+	Restarted bool
 	// Main and Init are the first containers of each sort that crash-loop.
 	Main, Init CrashLoop
 }
@@ -51,7 +54,8 @@ func ReadPod(pod *corev1.Pod) *Pod {
 	p := &Pod{
 		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
 		Created: pod.CreationTimestamp.Time, Labels: pod.Labels, Terminating: pod.DeletionTimestamp != nil,
-		Hold: hold.Of(pod.Annotations), Main: mainLoop(pod), Init: initLoop(pod),
+		Restarted: slices.ContainsFunc(pod.Status.ContainerStatuses, restarted) || slices.ContainsFunc(pod.Status.InitContainerStatuses, restarted),
+		Hold:      hold.Of(pod.Annotations), Main: mainLoop(pod), Init: initLoop(pod),
 	}
 	_, p.Mirror = pod.Annotations[corev1.MirrorPodAnnotationKey]
 	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
@@ -64,6 +68,8 @@ func ReadPod(pod *corev1.Pod) *Pod {
 	}
 	return p
 }
+
+func restarted(s corev1.ContainerStatus) bool { return s.RestartCount > 0 }
 
 // Transform is a client-go TransformFunc: it makes an informer store a *Pod for a *corev1.Pod, of which the types alone
 // take more than a KiB, and hand it to its handlers. What is a *Pod already stays, since a reflector may transform twice.

@@ -26,7 +26,8 @@ type world struct {
 
 	pods    map[string]*corev1.Pod
 	born    map[types.UID]time.Time
-	serving map[string][]string // ready pods of each Service, in the order of serviceNames
+	ran     map[types.UID]time.Duration // without a restart, once there was one
+	serving map[string][]string         // ready pods of each Service, in the order of serviceNames
 	configs map[string]*v1alpha1.WeederConfig
 	may     map[string]weed.Standing
 	windows map[string]*naiveWindow // by config/service
@@ -52,7 +53,7 @@ type naiveDeletion struct {
 var serviceNames = []string{"etcd", "web"}
 
 func newWorld(t *rapid.T) *world {
-	w := &world{t: t, now: noon, max: rapid.SampledFrom([]int{2, 5, 60}).Draw(t, "max"), pods: map[string]*corev1.Pod{}, born: map[types.UID]time.Time{},
+	w := &world{t: t, now: noon, max: rapid.SampledFrom([]int{2, 5, 60}).Draw(t, "max"), pods: map[string]*corev1.Pod{}, born: map[types.UID]time.Time{}, ran: map[types.UID]time.Duration{},
 		serving: map[string][]string{}, configs: map[string]*v1alpha1.WeederConfig{}, may: map[string]weed.Standing{}, windows: map[string]*naiveWindow{}, gone: map[types.UID]bool{}}
 	w.start()
 	for _, s := range serviceNames {
@@ -80,6 +81,7 @@ func (w *world) addPod(name, owner string, options ...podOption) {
 	w.uids++
 	p := newPod(name, append([]podOption{uid(fmt.Sprint("uid", w.uids)), created(w.now.Sub(noon).Truncate(second)), owned("ReplicaSet", owner)}, options...)...)
 	w.pods[name], w.born[p.UID] = p, w.now
+	w.noteRestart(p)
 	w.yard.ObservePod(weed.ReadPod(p), w.at())
 }
 
@@ -90,7 +92,14 @@ func (w *world) change(p *corev1.Pod, options ...podOption) {
 		o(next)
 	}
 	w.pods[p.Name] = next
+	w.noteRestart(next)
 	w.yard.ObservePod(weed.ReadPod(next), w.at())
+}
+
+func (w *world) noteRestart(p *corev1.Pod) {
+	if _, known := w.ran[p.UID]; !known && p.Status.ContainerStatuses[0].RestartCount > 0 {
+		w.ran[p.UID] = w.now.Sub(p.CreationTimestamp.Time)
+	}
 }
 
 func (w *world) remove(name string) {

@@ -58,6 +58,9 @@ type podState struct {
 	*Pod
 	// firstSeen by our clock.
 	firstSeen time.Time
+	// restarted is when it was first seen with a container that was, by the API server's clock; if that was so at first sight,
+	// when it was created.
+	restarted time.Time
 	// sent is a deletion of ours that the pod as we know it doesn't show yet.
 	sent *sent
 	// confirmed: the API server took that deletion; this pod is never deleted again.
@@ -174,6 +177,7 @@ func (y *Yard) observe(pod *Pod, at Moment) (due []types.NamespacedName) {
 		put(y.pods, key, p)
 	}
 	p.Pod = pod
+	p.noteRestart(at)
 	y.index(p)
 	if p.Ready && len(y.unproven) > 0 {
 		due = y.proveBy(p, at)
@@ -182,6 +186,21 @@ func (y *Yard) observe(pod *Pod, at Moment) (due []types.NamespacedName) {
 		due = append(due, key)
 	}
 	return due
+}
+
+func (p *podState) noteRestart(at Moment) {
+	switch {
+	case !p.restarted.IsZero() || !p.Restarted && !p.looping():
+	case p.firstSeen.Equal(at.Now):
+		p.restarted = p.Created
+	default:
+		p.restarted = at.server()
+	}
+}
+
+// ranWell says whether the pod ran without a restart for so long at first that the kubelet would have forgotten its back-off.
+func (p *podState) ranWell() bool {
+	return !p.restarted.IsZero() && p.restarted.Sub(p.Created) >= backOffForgotten
 }
 
 // actionable says whether the pod may have to be deleted at all.
