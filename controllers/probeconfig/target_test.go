@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -465,12 +466,16 @@ func TestWhatAConfigDoesntNameAnyMoreStillCounts(t *testing.T) {
 
 // vitals are objects that must not be scaled down, by name.
 type vitals struct {
-	why     map[string]string
+	why map[string]string
+	err error
+
+	mu      sync.Mutex
 	servers []string
-	err     error
 }
 
 func (v *vitals) Vital(_ context.Context, _ string, servers []string, ref probe.Ref) (string, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	v.servers = servers
 	return v.why[ref.Name], v.err
 }

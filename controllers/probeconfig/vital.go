@@ -2,6 +2,8 @@ package probeconfig
 
 import (
 	"context"
+	"errors"
+	"sync"
 
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 )
@@ -22,15 +24,22 @@ func (r *TargetReconciler) vital(ctx context.Context, t *target, c *probe.Config
 		return probe.Permit{Allowed: true}, nil
 	}
 	servers := r.Prober.Servers(t.key)
-	for _, d := range c.Dependents {
-		why, err := r.Vital.Vital(ctx, t.key.Namespace, servers, d.Ref)
-		if err != nil {
-			return held, err
-		}
+	whys, errs := make([]string, len(c.Dependents)), make([]error, len(c.Dependents))
+	var asking sync.WaitGroup
+	for i, d := range c.Dependents {
+		asking.Go(func() { whys[i], errs[i] = r.Vital.Vital(ctx, t.key.Namespace, servers, d.Ref) })
+	}
+	asking.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return held, err
+	}
+	held.Allowed = true
+	for i, why := range whys {
 		if why != "" {
-			plan.Findings = append(plan.Findings, probe.Finding{Ref: d.Ref, Reason: heldAsVital, Message: why + "; nothing is scaled down here"})
-			return probe.Permit{Reason: heldAsVital, Message: d.Ref.String() + ": " + why}, nil
+			ref := c.Dependents[i].Ref
+			plan.Findings = append(plan.Findings, probe.Finding{Ref: ref, Reason: heldAsVital, Message: why + "; nothing is scaled down here"})
+			held = probe.Permit{Reason: heldAsVital, Message: ref.String() + ": " + why}
 		}
 	}
-	return probe.Permit{Allowed: true}, nil
+	return held, nil
 }
