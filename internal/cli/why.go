@@ -204,11 +204,12 @@ func (w *answers) ofPod(key types.NamespacedName) (string, error) {
 func (w *answers) ofDeployment(key types.NamespacedName) (string, error) {
 	owner := weed.Workload{Namespace: key.Namespace, Kind: "Deployment", Name: key.Name}
 	pods := w.facts.PodsOf(owner)
-	if len(pods) == 0 {
+	d := explain.Dependent{Namespace: key.Namespace, Kind: owner.Kind, Name: key.Name, Configs: w.facts.ProbersOf(key.Namespace, owner.Kind, key.Name), Hold: w.facts.HoldOn(owner)}
+	if len(pods) == 0 && len(d.Configs) == 0 && d.Hold == nil {
 		return "", fmt.Errorf("deployment %q in namespace %s has no pods, or there is none", key.Name, key.Namespace)
 	}
 	ours := func(d v1alpha1.PodDeletion) bool { return d.Namespace == key.Namespace && d.Owner == owner.String() }
-	return explain.Workload("deployment/"+key.Name, key.Namespace, pods, w.weeders, w.snapshot.ServerTime.Time, ours), nil
+	return explain.Deployment(d, pods, w.weeders, w.snapshot.ServerTime.Time, ours), nil
 }
 
 // completeTargets completes kinds, and after a slash the names that the cluster has.

@@ -103,6 +103,14 @@ var _ = Describe("kubectl autohealer undo", Ordered, func() {
 		Eventually(done).WithContext(ctx).WithTimeout(2 * harness.Within).Should(Equal(everything()))
 	})
 
+	It("is what explain tells of a Deployment that is scaled down", func(ctx SpecContext) {
+		Eventually(func() said { return plugin(ctx, h.Kubeconfig, "explain", "-n", namespace, "deployment/kcm") }).Should(SatisfyAll(HaveField("Code", 0), HaveField("Out", And(
+			MatchRegexp(`^deployment/kcm in namespace shoot
+  ProbeConfig main: scaled down from 2 replicas since \S+ \(\S+\); it gets them back a minute after the probe from outside succeeds again
+    InternalHealthy is True since \S+ \(\S+\)
+    ExternalHealthy is False since \S+ \(\S+\): `), ContainSubstring("The manager says: ")))))
+	})
+
 	It("--all restores everything with the manager stopped, and --hold is honoured when it comes back", func(ctx SpecContext) {
 		Expect(h.StopComponent(harness.Manager)).To(Succeed())
 		repelled, evicted := sick()

@@ -42,6 +42,22 @@ func Service(key types.NamespacedName, views []snapshot.WeederView, now time.Tim
 func Workload(title, namespace string, pods []*weed.Pod, views []snapshot.WeederView, now time.Time, ours func(v1alpha1.PodDeletion) bool) string {
 	t := &text{now: now}
 	t.line(0, "%s in namespace %s", title, namespace)
+	t.workload(pods, views, ours)
+	return t.out.String()
+}
+
+// Deployment says what ProbeConfigs did and would do to it, and WeederConfigs to its pods.
+func Deployment(d Dependent, pods []*weed.Pod, views []snapshot.WeederView, now time.Time, ours func(v1alpha1.PodDeletion) bool) string {
+	t := &text{now: now}
+	t.line(0, "deployment/%s in namespace %s", d.Name, d.Namespace)
+	t.dependent(d)
+	if len(pods) > 0 {
+		t.workload(pods, views, ours)
+	}
+	return t.out.String()
+}
+
+func (t *text) workload(pods []*weed.Pod, views []snapshot.WeederView, ours func(v1alpha1.PodDeletion) bool) {
 	looping := 0
 	for _, p := range pods {
 		loop := p.Loop(true)
@@ -60,7 +76,6 @@ func Workload(title, namespace string, pods []*weed.Pod, views []snapshot.Weeder
 	for _, v := range views {
 		t.recent(v.Config, ours)
 	}
-	return t.out.String()
 }
 
 // fates tells for each Service that a pod depends on what becomes of the pod.

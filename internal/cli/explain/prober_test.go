@@ -1,0 +1,56 @@
+package explain
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/hold"
+)
+
+func TestWhatIsToldOfADeploymentThatProbeConfigsName(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	since := metav1.NewTime(now.Add(-5 * time.Minute))
+	config := func(change func(*v1alpha1.ProbeConfig), conditions ...metav1.Condition) []v1alpha1.ProbeConfig {
+		pc := v1alpha1.ProbeConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot", Name: "main"}}
+		for _, c := range conditions {
+			c.LastTransitionTime = since
+			pc.Status.Conditions = append(pc.Status.Conditions, c)
+		}
+		change(&pc)
+		return []v1alpha1.ProbeConfig{pc}
+	}
+	for name, c := range map[string]struct {
+		dependent Dependent
+		want      string
+	}{
+		"scaled down": {Dependent{Configs: config(func(pc *v1alpha1.ProbeConfig) {
+			pc.Status.Scaled = []v1alpha1.ScaledDependent{{Namespace: "shoot", Ref: v1alpha1.DependentRef{Kind: "Deployment", Name: "kcm"}, PreviousReplicas: 2, Since: since}}
+		}, metav1.Condition{Type: "InternalHealthy", Status: "True"}, metav1.Condition{Type: "ExternalHealthy", Status: "False", Message: "dial: refused"},
+			metav1.Condition{Type: "Ready", Status: "True", Message: "1 target is protected."})}, `deployment/kcm in namespace shoot
+  ProbeConfig main: scaled down from 2 replicas since 2026-11-21T11:55:00Z (5m); it gets them back a minute after the probe from outside succeeds again
+    InternalHealthy is True since 2026-11-21T11:55:00Z (5m)
+    ExternalHealthy is False since 2026-11-21T11:55:00Z (5m): dial: refused
+    The manager says: 1 target is protected.
+`},
+		"held back by the breaker": {Dependent{Configs: config(func(pc *v1alpha1.ProbeConfig) { pc.Namespace = "autohealer-system" },
+			metav1.Condition{Type: "BreakerOpen", Status: "True", Message: "3 targets turned unhealthy together."})}, `deployment/kcm in namespace shoot
+  ProbeConfig autohealer-system/main: did nothing to it; it is scaled down while the probe from inside succeeds and the one from outside fails
+    BreakerOpen is True since 2026-11-21T11:55:00Z (5m): 3 targets turned unhealthy together.
+`},
+		"held, and only observed": {Dependent{Hold: &hold.Hold{Text: "soon"}, Configs: config(func(pc *v1alpha1.ProbeConfig) { pc.Spec.Mode = v1alpha1.Observe })}, `deployment/kcm in namespace shoot
+  Left alone: the annotation autohealer.resourcestack.com/hold-until keeps Autohealer from it: "soon" is no time such as 2026-11-21T03:00:00Z; correct or remove it.
+  ProbeConfig main: only observes; it would be scaled down while the probe from inside succeeds and the one from outside fails
+`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := c.dependent
+			d.Namespace, d.Kind, d.Name = "shoot", "Deployment", "kcm"
+			if got := Deployment(d, nil, nil, now, nil); got != c.want {
+				t.Errorf("got\n%s\nwant\n%s", got, c.want)
+			}
+		})
+	}
+}
