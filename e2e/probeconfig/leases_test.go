@@ -138,6 +138,7 @@ var _ = Describe("the leases of nodes", Ordered, func() {
 	var nodes *kubelets
 
 	BeforeAll(func(ctx SpecContext) {
+		underOracle(ctx)
 		c, err := client.New(probed.Config, client.Options{Scheme: harness.Scheme()})
 		Expect(err).NotTo(HaveOccurred())
 		emptyProbed(ctx, c)
