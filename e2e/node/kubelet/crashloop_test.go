@@ -3,6 +3,7 @@
 package kubelet
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -87,6 +88,9 @@ var _ = Describe("Pods whose upstream isn't there", Ordered, func() {
 		for _, c := range crashers(address) {
 			run(ctx, namespace, c.app, c.spec)
 		}
+		// First of all that is cleaned up: when their upstreams close, pods crash-loop anew, and other specs' oracle would see them
+		// deleted.
+		DeferCleanup(func(ctx context.Context) { Expect(h.Client.Delete(ctx, wc)).To(Succeed()) })
 	})
 
 	It("run seconds after the upstream does when a WeederConfig selects them, and wait out the back-off when none does", func(ctx SpecContext) {
