@@ -343,7 +343,7 @@ type TargetState struct {
 // leases, and controllers would take a healthy cluster apart; so these controllers are scaled down until it recovers.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:scope=Namespaced,shortName=pc,categories=autohealer
+// +kubebuilder:resource:scope=Namespaced,shortName=prc,categories=autohealer
 // +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`

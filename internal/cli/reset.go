@@ -78,7 +78,7 @@ func (a *App) withBreaker(argument string) (client.Object, error) {
 	switch strings.ToLower(kind) {
 	case "conditionset", "conditionsets", "cset":
 		return &v1alpha1.ConditionSet{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
-	case "probeconfig", "probeconfigs", "pc":
+	case "probeconfig", "probeconfigs", "prc":
 		namespace, _, err := a.Config.ToRawKubeConfigLoader().Namespace()
 		if err != nil {
 			return nil, fmt.Errorf("find the namespace: %w", err)
