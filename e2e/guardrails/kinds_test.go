@@ -111,7 +111,7 @@ var _ = Describe("WeederConfigs and ProbeConfigs", Ordered, func() {
 		return fmt.Sprintf("{rules: [{name: r, kinds: [%s], exceptable: true, expression: %q}]}", kind, expression)
 	}
 
-	It("follow a rule within a second, those of its kind alone", func(ctx SpecContext) {
+	It("follow a rule within a second, and no status of another kind is written", func(ctx SpecContext) {
 		before := resting(ctx, probers[0], probers[1], set)
 		store(ctx, newRail("weeding", of("WeederConfig", "object.metadata.name != 'a'")))
 		Eventually(accepted(ctx, weeders[0]), soon).Should(HavePrefix("False RuleViolated: weeding/r"))
@@ -129,7 +129,7 @@ var _ = Describe("WeederConfigs and ProbeConfigs", Ordered, func() {
 		Eventually(accepted(ctx, probers[1]), soon).Should(HavePrefix("True Admitted"))
 	})
 
-	It("follow an exception within a second, its target alone", func(ctx SpecContext) {
+	It("follow an exception within a second, and no status but its target's is written", func(ctx SpecContext) {
 		for kind, c := range map[string]struct {
 			target client.Object
 			others []client.Object
@@ -156,7 +156,7 @@ var _ = Describe("WeederConfigs and ProbeConfigs", Ordered, func() {
 		}
 	})
 
-	It("follow a limit that a rule reads within a second, and nobody else does", func(ctx SpecContext) {
+	It("follow a limit that a rule reads within a second, and no status of another kind is written", func(ctx SpecContext) {
 		put(ctx, "slow", of("WeederConfig", "limits.maxPodDeletionsPerMinute > 5 || object.metadata.name != 'b'"))
 		before := resting(ctx, probers[0], probers[1], set)
 		put(ctx, "few", "{limits: {maxPodDeletionsPerMinute: 5}}")

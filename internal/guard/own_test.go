@@ -330,8 +330,29 @@ func TestARuleThatJudgesChangesOnlyIsToldOf(t *testing.T) {
 		{name: holds, kinds: [ConditionSet], expression: "object.spec.effect != 'NoExecute' || limits.breakerMin > 2"}]}`)
 	const want = "guardrail/judges-changes-only: judges creations and updates only, for what it reads: rule by-operators for ConditionSet (request.userInfo.username), " +
 		"rule small-steps for ConditionSet (facts.nodes, oldObject, plan.wouldTaint), rule entitled for ConditionSet (authorizer about who asks), rule by-operators for WeederConfig (request.userInfo.username). " +
-		"A policy that is stored already, or while the webhook is away, acts whatever it says; for a rule that stops that, too, write it over object, limits or authorizer.serviceAccount(…) (docs/reference/guardrails.md#guardrail-judges-changes-only)"
+		"A policy that is stored already, or while the webhook is away, acts whatever it says; for a rule that stops that, too, write it over object, limits or authorizer.serviceAccount(…); if changes are what is meant, ignore this (docs/reference/guardrails.md#guardrail-judges-changes-only)"
 	if got := warningOf(v, "guardrail/judges-changes-only"); !v.Allowed || got != want {
 		t.Errorf("allowed %v: %s\n got %s\nwant %s", v.Allowed, v.Message(), got, want)
+	}
+}
+
+// TestARuleThatJudgesChangesOnlyIsToldOfOnce: it may be meant so, and another rule isn't the occasion to say it again.
+func TestARuleThatJudgesChangesOnlyIsToldOfOnce(t *testing.T) {
+	const (
+		op     = `{name: by-operators, kinds: [ConditionSet], expression: "request.userInfo.username == 'op'"}`
+		others = `{name: by-others, kinds: [ConditionSet], expression: "request.userInfo.username != 'op'"}`
+		now    = `{name: by-operators, kinds: [ConditionSet], expression: "request.userInfo.username == 'root'"}`
+	)
+	for name, c := range map[string]struct{ old, object, want string }{
+		"it is new":       {"{rules: []}", "{rules: [" + op + "]}", "by-operators"},
+		"a limit changes": {"{rules: [" + op + "]}", "{limits: {maxPodDeletionsPerMinute: 5}, rules: [" + op + "]}", ""},
+		"another is new":  {"{rules: [" + op + "]}", "{rules: [" + op + ", " + others + "]}", "by-others"},
+		"it changes":      {"{rules: [" + op + "]}", "{rules: [" + now + "]}", "by-operators"},
+	} {
+		v := reviewRail(t, t.Context(), newTestGuard(t, nil), c.old, c.object)
+		_, told, _ := strings.Cut(warningOf(v, "guardrail/judges-changes-only"), ": rule ")
+		if told, _, _ = strings.Cut(told, " for "); !v.Allowed || told != c.want {
+			t.Errorf("%s: allowed %v, told of %q, want %q", name, v.Allowed, told, c.want)
+		}
 	}
 }

@@ -61,15 +61,15 @@ func previewGuardrail(e *evaluation) (any, error) {
 			*into = append(*into, problem.String())
 		}
 	}
-	p.ChangesOnly, p.DisputedTypes = e.guard.changesOnly(own), e.rules.disputes(rail)
+	p.ChangesOnly, p.DisputedTypes = e.guard.changesOnly(own, kept), e.rules.disputes(rail)
 	return p, nil
 }
 
-// changesOnly are the rules that would refuse a creation or an update, and let a stored object act.
-func (g *Guard) changesOnly(own *ownRules) (all []string) {
+// changesOnly are the new and changed rules that would refuse a creation or an update, and let a stored object act.
+func (g *Guard) changesOnly(own *ownRules, kept map[string]bool) (all []string) {
 	for _, kind := range g.Kinds() {
 		for _, r := range own.byKind[kind] {
-			if !r.atRunTime && r.Severity == Deny && acts(kind) && len(all) < guardrail.SampleSize {
+			if !kept[r.Name()] && !r.atRunTime && r.Severity == Deny && acts(kind) && len(all) < guardrail.SampleSize {
 				all = append(all, fmt.Sprintf("%s for %s (%s)", r.Name(), kind, strings.Join(g.kinds[kind].fleeting(r), ", ")))
 			}
 		}

@@ -12,7 +12,7 @@ type Preview struct {
 	KeptErrors []string
 	// Displaced tells which rules of other Guardrails would no longer fit into the cost budget that all share.
 	Displaced []string
-	// ChangesOnly are rules that deny and yet don't hold at run time, each with its kind and what it reads that is known only
+	// ChangesOnly are new and changed rules that deny and yet don't hold at run time, each with its kind and what it reads that is known only
 	// of a request or changes with the cluster: "no-eviction for ConditionSet (oldObject, plan.wouldTaint)".
 	ChangesOnly []string
 	// DisputedTypes are condition types that another Guardrail declares differently, each with its name.

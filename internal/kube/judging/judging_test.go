@@ -110,6 +110,9 @@ func TestOnlyThePoliciesThatAChangeConcernsAreJudgedAgain(t *testing.T) {
 		"a rule over the kind":     {func(g *guard.Guard) { g.SetGuardrails(rule("ConditionSet", "object.metadata.name != 'nobody'")) }, 2},
 		"a rule over another kind": {func(g *guard.Guard) { g.SetGuardrails(rule("WeederConfig", "object.metadata.name != 'nobody'")) }, 0},
 		"limits alone": {func(g *guard.Guard) {
+			g.SetGuardrails([]*v1alpha1.Guardrail{{Spec: v1alpha1.GuardrailSpec{Limits: &v1alpha1.GuardrailLimits{MaxPodDeletionsPerMinute: new(int32(5))}}}})
+		}, 0},
+		"a pause alone": {func(g *guard.Guard) {
 			g.SetGuardrails([]*v1alpha1.Guardrail{{Spec: v1alpha1.GuardrailSpec{Paused: true}}})
 		}, 0},
 		"an exception for one":         {func(g *guard.Guard) { g.SetExceptions(exception("ConditionSet", "a")) }, 1},
