@@ -16,7 +16,7 @@ import (
 func (r *TargetReconciler) look(ctx context.Context, t *target, c *probe.Config, partly bool) ([]probe.Object, error) {
 	objects := r.readAll(ctx, t.key.Namespace, c.Dependents)
 	t.recall(c, objects)
-	unread, denied := unreadOf(c, objects)
+	denied, unread := unreadOf(c, objects)
 	t.mu.Lock()
 	at := t.fleetKey()
 	down := len(t.former) > 0 || slices.ContainsFunc(objects, func(o probe.Object) bool {
@@ -43,7 +43,7 @@ func (r *TargetReconciler) look(ctx context.Context, t *target, c *probe.Config,
 }
 
 // unreadOf tells of the objects that couldn't be read; denied: each of them because Autohealer's account may not.
-func unreadOf(c *probe.Config, objects []probe.Object) (unread error, denied bool) {
+func unreadOf(c *probe.Config, objects []probe.Object) (denied bool, unread error) {
 	denied = true
 	for i, o := range objects {
 		if o.Unread != "" {
@@ -51,7 +51,7 @@ func unreadOf(c *probe.Config, objects []probe.Object) (unread error, denied boo
 			unread = errors.Join(unread, fmt.Errorf("%s: %s", c.Dependents[i].Ref, o.Unread))
 		}
 	}
-	return unread, denied
+	return denied, unread
 }
 
 func (r *TargetReconciler) readAll(ctx context.Context, namespace string, dependents []probe.Dependent) []probe.Object {

@@ -22,14 +22,11 @@ func (s *Survey) Vital(ctx context.Context, namespace string, servers []string, 
 	if err != nil {
 		return "", fmt.Errorf("read the selector of %s in namespace %s: %w", ref, namespace, err)
 	}
-	if namespace == s.OwnNamespace && s.OwnPod != nil {
-		own, err := s.OwnPod(ctx)
-		if err != nil {
-			return "", fmt.Errorf("find out what runs Autohealer: %w", err)
-		}
-		if own != nil && pods.Matches(own) {
-			return "its pods run Autohealer itself", nil
-		}
+	switch own, err := s.runsAutohealer(ctx, namespace, pods); {
+	case err != nil:
+		return "", err
+	case own:
+		return "its pods run Autohealer itself", nil
 	}
 	for _, server := range servers {
 		service, err := s.serviceOf(ctx, namespace, server)
@@ -41,4 +38,16 @@ func (s *Survey) Vital(ctx context.Context, namespace string, servers []string, 
 		}
 	}
 	return "", nil
+}
+
+// runsAutohealer says whether our own pod is one of those.
+func (s *Survey) runsAutohealer(ctx context.Context, namespace string, pods labels.Selector) (bool, error) {
+	if namespace != s.OwnNamespace || s.OwnPod == nil {
+		return false, nil
+	}
+	own, err := s.OwnPod(ctx)
+	if err != nil {
+		return false, fmt.Errorf("find out what runs Autohealer: %w", err)
+	}
+	return own != nil && pods.Matches(own), nil
 }
