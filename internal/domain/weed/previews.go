@@ -27,7 +27,7 @@ func (y *Yard) Preview(wc *v1alpha1.WeederConfig, limits limit.Limits, at Moment
 		switch {
 		case cs.Key() == c.Key():
 			v.stored = cs
-		case !cs.idle():
+		case !cs.Observe: // what only observes is judged itself when it begins to enforce
 			v.others = append(v.others, newMatcher(cs))
 		}
 	}
@@ -39,10 +39,6 @@ func (y *Yard) Preview(wc *v1alpha1.WeederConfig, limits limit.Limits, at Moment
 	p.Namespaces, p.Services, p.Limit = len(namespaces), len(namespaces)*len(c.Services), limits.MaxPodDeletionsPerMinute
 	return p, nil
 }
-
-// idle says whether a config does nothing: it only observes, or a rule refuses it. It is judged itself when it begins to
-// enforce, or is changed so that rules admit it.
-func (cs *configState) idle() bool { return cs.Observe || cs.standing == Refused }
 
 // viewer gathers what a config would do.
 type viewer struct {

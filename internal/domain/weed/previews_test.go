@@ -187,7 +187,8 @@ func TestPreviewFindsCycles(t *testing.T) {
 	}
 }
 
-// TestPreviewLeavesOutWhatDoesNothing: who only observes, or is refused, spends no budget and closes no cycle.
+// TestPreviewLeavesOutWhatDoesNothing: who only observes spends no budget and closes no cycle. Who is refused counts: rights may
+// come without an edit, and who reviews without the API server, as the CLI does, can't tell.
 func TestPreviewLeavesOutWhatDoesNothing(t *testing.T) {
 	const dependsOnB = "servicesAndDependantSelectors: {b: {podSelectors: [{matchLabels: {app: a}}]}}"
 	const dependsOnA = "servicesAndDependantSelectors: {a: {podSelectors: [{matchLabels: {app: b}}]}, c: {podSelectors: [{matchLabels: {app: a}}]}}"
@@ -199,7 +200,7 @@ func TestPreviewLeavesOutWhatDoesNothing(t *testing.T) {
 		"it acts":            {"", weed.Active, true},
 		"it isn't judged":    {"", weed.Frozen, true},
 		"a Guardrail pauses": {"", weed.Paused, true},
-		"a rule refuses it":  {"", weed.Refused, false},
+		"a rule refuses it":  {"", weed.Refused, true},
 		"it observes":        {"\nmode: Observe", weed.Active, false},
 	} {
 		t.Run(name, func(t *testing.T) {
