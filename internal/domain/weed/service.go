@@ -1,6 +1,7 @@
 package weed
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -16,6 +17,8 @@ type service struct {
 	slices map[string][]endpoint
 	// backing are the pods in any of them, by name.
 	backing map[string]endpoint
+	// up are the Ready transitions of those that are ready, as far as they were known when that was seen.
+	up map[string]time.Time
 	// declared is the Service itself, nil while it isn't known to exist.
 	declared *declaredService
 }
@@ -76,6 +79,7 @@ func (s *service) put(slice string, endpoints []endpoint) {
 			s.backing[e.pod] = endpoint{pod: e.pod, ready: b.ready || e.ready, terminating: b.terminating || e.terminating}
 		}
 	}
+	maps.DeleteFunc(s.up, func(name string, _ time.Time) bool { return !s.backing[name].ready })
 }
 
 // ready says whether the Service is Ready. One without endpoints isn't.
@@ -117,6 +121,18 @@ func (s *service) readySince(all bool, pods map[string]*podState) (since time.Ti
 		}
 	}
 	return since, missing
+}
+
+// latestUp is the latest Ready transition of its ready pods, as it was when each was seen ready in a slice first: a transition
+// that is told later may come before the news that the pod was notReady.
+func (s *service) latestUp(pods map[string]*podState) (latest time.Time) {
+	for name, e := range s.backing {
+		if p := pods[name]; e.ready && s.up[name].IsZero() && p != nil && p.Ready {
+			s.up[name] = p.ReadySince
+		}
+		latest = later(latest, s.up[name])
+	}
+	return latest
 }
 
 // sameEndpoints says whether two slices list the same pods in the same state.

@@ -72,7 +72,7 @@ func (y *Yard) removeSlice(key types.NamespacedName, at Moment) {
 	for _, cs := range y.naming[of.Name] {
 		if _, seen := cs.seen[of]; seen {
 			if svc.ready(cs.AllReady) {
-				cs.seen[of] = sight{ready: true}
+				y.seeUp(cs, of)
 			} else {
 				y.seeDown(cs, of, at)
 			}
@@ -93,7 +93,7 @@ func (y *Yard) unsee(cs *configState, key types.NamespacedName) {
 func (y *Yard) serviceOf(key types.NamespacedName) *service {
 	svc := y.services[key]
 	if svc == nil {
-		svc = &service{slices: map[string][]endpoint{}}
+		svc = &service{slices: map[string][]endpoint{}, up: map[string]time.Time{}}
 		y.services[key] = svc
 	}
 	return svc

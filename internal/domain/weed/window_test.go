@@ -278,6 +278,60 @@ func TestAWindowBeginsWhenTheServiceTurnedReadyAndNotWhenThatIsLearnt(t *testing
 	}
 }
 
+// The watch of EndpointSlices was silent: that etcd went down, and that it is back, is told at the same moment, at noon.
+func TestAnOutageThatIsToldLateOpensNoWindowThatWouldBeOver(t *testing.T) {
+	for name, test := range map[string]struct {
+		back      time.Duration // when etcd-0 turned Ready again
+		meanwhile func(*weed.Yard)
+		until     string // "" when no window opens
+	}{
+		"it would be over":  {back: -8 * time.Minute},
+		"it would be open":  {back: -time.Minute, until: "1m0s"},
+		"nothing went down": {back: -time.Hour, until: "2m0s"}, // a selector that was wrong for a moment
+		"the config is looked at meanwhile": {back: -8 * time.Minute, meanwhile: func(y *weed.Yard) {
+			y.ObserveConfig(newConfig(t, "wc", etcdForAPI), weed.Paused, at(-5*time.Minute))
+			y.ObserveConfig(newConfig(t, "wc", etcdForAPI), weed.Active, at(-4*time.Minute))
+		}},
+		"a pod that comes is told of first": {back: -8 * time.Minute, meanwhile: func(y *weed.Yard) {
+			y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0", "etcd-1:notready"), at(0))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			y := newYard()
+			y.ObservePod(weed.ReadPod(newPod("etcd-0", readySince(-time.Hour))), at(-30*time.Minute))
+			seeEtcdReady(y, -30*time.Minute)
+			y.ObserveConfig(newConfig(t, "wc", etcdForAPI), weed.Active, at(-30*time.Minute))
+			y.MarkSynced(at(-30 * time.Minute))
+			y.ObservePod(weed.ReadPod(newPod("etcd-0", readySince(test.back))), at(test.back))
+			if test.meanwhile != nil {
+				test.meanwhile(y)
+			}
+			failEtcd(y, 0)
+			seeEtcdReady(y, 0)
+			want := ""
+			if test.until != "" {
+				want = "ns/etcd until +" + test.until
+			}
+			expect(t, "windows", strings.Join(opened(y), ";"), want)
+		})
+	}
+}
+
+// Of two pods that must be Ready one fails and is removed: the other turned Ready long before that, and it isn't the recovery.
+func TestAWindowNeverBeginsBeforeTheServiceWasDown(t *testing.T) {
+	y := newYard()
+	for i, pod := range []string{"etcd-0", "etcd-1"} {
+		y.ObservePod(weed.ReadPod(newPod(pod, readySince(-time.Minute+time.Duration(i)*second))), at(-50*second))
+	}
+	y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0", "etcd-1"), at(-50*second))
+	y.MarkSynced(at(-50 * second))
+	y.ObserveConfig(newConfig(t, "wc", etcdForAPI+"readyPolicy: AllReady"), weed.Active, at(-50*second))
+	expect(t, "windows at first sight", strings.Join(opened(y), ";"), "ns/etcd until +1m1s")
+	y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0", "etcd-1:notready"), at(0))
+	y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0"), at(45*second))
+	expect(t, "windows when the other one is removed", strings.Join(opened(y), ";"), "ns/etcd until +2m45s")
+}
+
 // After an outage the slices may be listed before the pods.
 func TestARecoveryWaitsForItsPods(t *testing.T) {
 	for learnt, want := range map[time.Duration]string{time.Minute: "ns/etcd until +2m0s", time.Hour: ""} {
