@@ -64,25 +64,30 @@ func TestReplacementsWaitAndAreCounted(t *testing.T) {
 
 // Ten minutes without a restart, and the kubelet forgets a back-off.
 func TestAReplacementThatRanWellIsNoneAnyMore(t *testing.T) {
+	sidecar := func(p *corev1.Pod) {
+		restartedAfter(time.Hour)(p)
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, newPod("x", restartedAfter(second)).Status.ContainerStatuses[0])
+	}
 	for name, test := range map[string]struct {
-		restarts time.Duration // when it does first
-		want     string
+		again podOption // how it is when it is restarted
+		want  string
 	}{
-		"soon":              {2 * time.Minute, "MaxRepeatsPerOwner"},
-		"within 10 minutes": {10*time.Minute + 4*second, "MaxRepeatsPerOwner"},
-		"later":             {10*time.Minute + 5*second, "delete"},
+		"soon":                             {restartedAfter(2 * time.Minute), "MaxRepeatsPerOwner"},
+		"within 10 minutes":                {restartedAfter(10*time.Minute - second), "MaxRepeatsPerOwner"},
+		"later":                            {restartedAfter(10 * time.Minute), "delete"},
+		"one of its containers soon":       {sidecar, "MaxRepeatsPerOwner"},
+		"it was Pending, and nobody knows": {running, "MaxRepeatsPerOwner"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			y := watchingEtcd(t, etcdForAPI+"maxRepeatsPerOwner: 0", newPod("api-a", backOff))
 			recoverEtcd(y, 0)
 			deleted(t, y, "api-a", 0)
 			y.ObservePod(weed.ReadPod(newPod("api-b", created(5*second))), at(5*second))
-			failEtcd(y, test.restarts-second)
-			again := newPod("api-b", created(5*second), running)
-			y.ObservePod(weed.ReadPod(again), at(test.restarts))
-			y.ObservePod(weed.ReadPod(newPod("api-b", created(5*second), backOff)), at(test.restarts+time.Minute))
-			recoverEtcd(y, test.restarts+2*time.Minute)
-			expect(t, "in the next window", decide(y, "api-b", test.restarts+2*time.Minute), test.want)
+			failEtcd(y, 20*time.Minute)
+			y.ObservePod(weed.ReadPod(newPod("api-b", created(5*second), test.again)), at(20*time.Minute))
+			y.ObservePod(weed.ReadPod(newPod("api-b", created(5*second), backOff)), at(21*time.Minute))
+			recoverEtcd(y, 22*time.Minute)
+			expect(t, "in the next window", decide(y, "api-b", 22*time.Minute), test.want)
 		})
 	}
 	t.Run("nobody saw it run", func(t *testing.T) {

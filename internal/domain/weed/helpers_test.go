@@ -127,6 +127,16 @@ func running(p *corev1.Pod) {
 		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
 }
 
+// restartedAfter runs again after a first run of that length.
+func restartedAfter(run time.Duration) podOption {
+	return func(p *corev1.Pod) {
+		first := exited(1)
+		first.Terminated.StartedAt, first.Terminated.FinishedAt = metav1.NewTime(noon), metav1.NewTime(noon.Add(run))
+		p.Status.ContainerStatuses[0] = corev1.ContainerStatus{Name: "main", RestartCount: 1, LastTerminationState: first,
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
+	}
+}
+
 func exited(code int32) corev1.ContainerState {
 	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: "Error"}}
 }

@@ -181,7 +181,7 @@ func (y *Yard) past(p *podState, now time.Time) Past {
 		past.Repeats = append(past.Repeats, slices.Repeat([]time.Time{last}, max(0, u.Repeats))...)
 		slices.SortFunc(past.Repeats, time.Time.Compare)
 	}
-	past.Replacement = past.Replacement && !p.ranWell()
+	past.Replacement = past.Replacement && !p.ranWell
 	return past
 }
 

@@ -5,10 +5,30 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
+
+// noteRestart lets the first restart end a first run, which a pod may have begun long after it was created.
+func (w *world) noteRestart(p *corev1.Pod) {
+	c := &p.Status.ContainerStatuses[0]
+	if _, known := w.ran[p.UID]; known || c.RestartCount == 0 {
+		return
+	}
+	w.ran[p.UID] = 0
+	if rapid.Bool().Draw(w.t, "restarts unseen") {
+		return
+	}
+	age := w.now.Truncate(second).Sub(p.CreationTimestamp.Time)
+	pending := min(age, rapid.SampledFrom([]time.Duration{0, 10 * time.Minute}).Draw(w.t, "pending"))
+	started, finished := metav1.NewTime(p.CreationTimestamp.Add(pending)), metav1.NewTime(p.CreationTimestamp.Add(age))
+	c.RestartCount, c.LastTerminationState = 1, exited(1)
+	c.LastTerminationState.Terminated.StartedAt, c.LastTerminationState.Terminated.FinishedAt = started, finished
+	w.ran[p.UID] = age - pending
+}
 
 // past is the workload's: whether the pod is a replacement, the latest deletion, and how many repeats there were.
 func (w *world) past(p *corev1.Pod) (replacement bool, last time.Time, repeats int) {

@@ -31,8 +31,10 @@ type Pod struct {
 	ReadySince time.Time
 	// Hold keeps the pod from being deleted; nil for none.
 	Hold *hold.Hold
-	// Restarted: one of its containers was.
+	// Restarted: one of its containers was. FirstRun is then how long that one ran before: of several the shortest, and zero
+	// where that isn't known any more.
 	Restarted bool
+	FirstRun  time.Duration
 	// Main and Init are the first containers of each sort that crash-loop.
 	Main, Init CrashLoop
 }
@@ -54,9 +56,9 @@ func ReadPod(pod *corev1.Pod) *Pod {
 	p := &Pod{
 		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
 		Created: pod.CreationTimestamp.Time, Labels: pod.Labels, Terminating: pod.DeletionTimestamp != nil,
-		Restarted: slices.ContainsFunc(pod.Status.ContainerStatuses, restarted) || slices.ContainsFunc(pod.Status.InitContainerStatuses, restarted),
-		Hold:      hold.Of(pod.Annotations), Main: mainLoop(pod), Init: initLoop(pod),
+		Hold: hold.Of(pod.Annotations), Main: mainLoop(pod), Init: initLoop(pod),
 	}
+	p.Restarted, p.FirstRun = firstRun(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses))
 	_, p.Mirror = pod.Annotations[corev1.MirrorPodAnnotationKey]
 	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
 		p.Controller = Controller{APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name, UID: ref.UID}
@@ -69,7 +71,24 @@ func ReadPod(pod *corev1.Pod) *Pod {
 	return p
 }
 
-func restarted(s corev1.ContainerStatus) bool { return s.RestartCount > 0 }
+// firstRun is how long the containers that were restarted ran before, the shortest of them. A status tells of the last run
+// only, so that it is known until the second restart.
+func firstRun(containers []corev1.ContainerStatus) (restarted bool, shortest time.Duration) {
+	for i := range containers {
+		c := &containers[i]
+		if c.RestartCount == 0 {
+			continue
+		}
+		var run time.Duration
+		if t := c.LastTerminationState.Terminated; t != nil && c.RestartCount == 1 && !t.StartedAt.IsZero() {
+			run = t.FinishedAt.Sub(t.StartedAt.Time)
+		}
+		if !restarted || run < shortest {
+			restarted, shortest = true, run
+		}
+	}
+	return restarted, shortest
+}
 
 // Transform is a client-go TransformFunc: it makes an informer store a *Pod for a *corev1.Pod, of which the types alone
 // take more than a KiB, and hand it to its handlers. What is a *Pod already stays, since a reflector may transform twice.

@@ -96,12 +96,6 @@ func (w *world) change(p *corev1.Pod, options ...podOption) {
 	w.yard.ObservePod(weed.ReadPod(next), w.at())
 }
 
-func (w *world) noteRestart(p *corev1.Pod) {
-	if _, known := w.ran[p.UID]; !known && p.Status.ContainerStatuses[0].RestartCount > 0 {
-		w.ran[p.UID] = w.now.Sub(p.CreationTimestamp.Time)
-	}
-}
-
 func (w *world) remove(name string) {
 	w.yard.ForgetPod(key(name), w.pods[name].UID)
 	delete(w.pods, name)

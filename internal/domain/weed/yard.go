@@ -58,9 +58,9 @@ type podState struct {
 	*Pod
 	// firstSeen by our clock.
 	firstSeen time.Time
-	// restarted is when it was first seen with a container that was, by the API server's clock; if that was so at first sight,
-	// when it was created.
-	restarted time.Time
+	// restarted: one of its containers was. ranWell: that one ran without a restart for so long at first that the kubelet
+	// would have forgotten its back-off.
+	restarted, ranWell bool
 	// sent is a deletion of ours that the pod as we know it doesn't show yet.
 	sent *sent
 	// confirmed: the API server took that deletion; this pod is never deleted again.
@@ -177,7 +177,7 @@ func (y *Yard) observe(pod *Pod, at Moment) (due []types.NamespacedName) {
 		put(y.pods, key, p)
 	}
 	p.Pod = pod
-	p.noteRestart(at)
+	p.noteRestart()
 	y.index(p)
 	if p.Ready && len(y.unproven) > 0 {
 		due = y.proveBy(p, at)
@@ -188,19 +188,11 @@ func (y *Yard) observe(pod *Pod, at Moment) (due []types.NamespacedName) {
 	return due
 }
 
-func (p *podState) noteRestart(at Moment) {
-	switch {
-	case !p.restarted.IsZero() || !p.Restarted && !p.looping():
-	case p.firstSeen.Equal(at.Now):
-		p.restarted = p.Created
-	default:
-		p.restarted = at.server()
+// noteRestart keeps how the pod ran at first: later it shows only how it ran last.
+func (p *podState) noteRestart() {
+	if p.Restarted && !p.restarted {
+		p.restarted, p.ranWell = true, p.FirstRun >= backOffForgotten
 	}
-}
-
-// ranWell says whether the pod ran without a restart for so long at first that the kubelet would have forgotten its back-off.
-func (p *podState) ranWell() bool {
-	return !p.restarted.IsZero() && p.restarted.Sub(p.Created) >= backOffForgotten
 }
 
 // actionable says whether the pod may have to be deleted at all.
