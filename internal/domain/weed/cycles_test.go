@@ -46,6 +46,7 @@ servicesAndDependantSelectors:
 			expect(t, "verdict", verdict(plan, next), test.want)
 			if name == "a cycle" {
 				expect(t, "message", plan.Holds[0].Message, message)
+				expect(t, "looks again", plan.LookAgain, noon.Add(6*second)) // no event of the pod's ends it
 				y.ForgetConfig("second-uid")
 				expect(t, "once the other config is gone", decide(y, "api-1", 2*second), "delete")
 			}
@@ -62,4 +63,21 @@ func TestAnOutlookTellsOfACycle(t *testing.T) {
 		t.Fatalf("%+v, %v", outlook, err)
 	}
 	expect(t, "reason", outlook.Services[0].Pods[0].Hold.Reason, weed.HeldByCycle)
+}
+
+// A pod that leaves the Service it stood behind has no news of its own when the slices say so.
+func TestAPodOfTheServiceIsLookedAtAgain(t *testing.T) {
+	y := watchingEtcd(t, etcdForAPI, newPod("api-1", backOff))
+	y.ObservePod(weed.ReadPod(newPod("etcd-0", readySince(0))), at(0))
+	y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0", "api-1:notready"), at(0))
+	plan, next := y.Decide(key("api-1"), at(second), "")
+	expect(t, "verdict", verdict(plan, next), "PodOfTheService")
+	expect(t, "looks again", plan.LookAgain, noon.Add(6*second))
+	seeEtcdReady(y, 2*second)
+	expect(t, "then", decide(y, "api-1", 6*second), "delete")
+	y = watchingEtcd(t, etcdForAPI, newPod("api-1", backOff))
+	y.ObservePod(weed.ReadPod(newPod("etcd-0", readySince(0))), at(0))
+	y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0", "api-1:notready"), at(0))
+	plan, _ = y.Decide(key("api-1"), at(116*second), "")
+	expect(t, "looks again after the window", plan.LookAgain, time.Time{})
 }

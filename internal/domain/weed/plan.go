@@ -170,11 +170,20 @@ func PlanPod(in Input) Plan {
 		}
 		hold.Config, hold.Service = o.Config.UID, o.Window.Service
 		plan.Holds = append(plan.Holds, hold)
-		if !hold.At.IsZero() && hold.At.Before(o.Window.Ends) {
-			plan.LookAgain = earlier(plan.LookAgain, hold.At)
+		if again := hold.lookAgain(in.At.Now); !again.IsZero() && again.Before(o.Window.Ends) {
+			plan.LookAgain = earlier(plan.LookAgain, again)
 		}
 	}
 	return plan
+}
+
+// lookAgain is when the hold may have ended without any event of the pod's; zero when only such an event ends it. What stands
+// behind a Service, and who waits for whom, changes by news of Services and of other configs.
+func (h Hold) lookAgain(now time.Time) time.Time {
+	if h.Reason == HeldByBacking || h.Reason == HeldByCycle {
+		return now.Add(lookAgainDoubt)
+	}
+	return h.At
 }
 
 // hold is the first thing that stands before the deletion; without a reason nothing does.
@@ -235,7 +244,7 @@ func (in *Input) standing(o Opening) Hold {
 const (
 	// clocksApart is how far our clock and the API server's may be apart: deadlines come from both.
 	clocksApart = 10 * time.Second
-	// lookAgainDoubt is the safety net for what no event may end.
+	// lookAgainDoubt is the safety net for what no event of the pod's may end.
 	lookAgainDoubt = 5 * time.Second
 )
 
