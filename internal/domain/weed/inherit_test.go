@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
@@ -61,6 +62,28 @@ func TestARestartForgetsNoDeletionThatTheStatusHasNoRoomFor(t *testing.T) {
 
 	third := restarted(t, spec, storedStatus(sum), 30*second, crashing("api-01r", "set01", 2*second))
 	expect(t, "after another restart", decide(third, "api-01r", 30*second), "delete again")
+}
+
+// Deletions that weren't done make room for those that were.
+func TestAFailedDeletionMakesNoOtherUnlisted(t *testing.T) {
+	y := watchingEtcd(t, forHalfAnHour)
+	recoverEtcd(y, 0)
+	for i := range 25 {
+		name := fmt.Sprintf("api-%02d", i)
+		y.ObservePod(crashing(name, fmt.Sprintf("set%02d", i), -time.Minute), at(-second))
+		if i < 20 {
+			deleted(t, y, name, time.Duration(i)*second)
+		} else {
+			expect(t, name, decide(y, name, time.Duration(i)*second), "delete")
+		}
+	}
+	for i := 20; i < 25; i++ {
+		name := fmt.Sprintf("api-%02d", i)
+		y.Failed(key(name), types.UID(name+"-uid"))
+	}
+	sum, _ := y.Summary("wc-uid", at(25*second))
+	expect(t, "listed, unlisted", fmt.Sprint(len(sum.Recent), sum.Spent.Unlisted.From.IsZero()), "20 true")
+	expect(t, "the oldest", sum.Recent[19].Pod, "api-00")
 }
 
 func TestRepeatsThatTheStatusHasNoRoomForAreEverybodys(t *testing.T) {

@@ -64,6 +64,9 @@ func (t *totals) refund(r *Record) {
 	t.deleted--
 	t.recent = remove(t.recent, r)
 	t.hour = remove(t.hour, r)
+	if next := len(t.hour) - len(t.recent) - 1; next >= 0 && len(t.recent) < SampleSize { // there is room for one more of the hour
+		t.recent = append(t.recent, t.hour[next])
+	}
 }
 
 func (t *totals) spent() (s Spent) {
