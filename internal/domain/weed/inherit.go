@@ -79,13 +79,21 @@ func (l *left) take(st *v1alpha1.WeederConfigStatus, now time.Time, watch time.D
 	}
 }
 
-// since is when the window of a Service, that is Ready at first sight, opened: no later than the one that was left, if that
-// was open when the Service turned Ready. Of its pods the first ones may be gone by now.
+// since is when the window of a Service that is Ready at first sight opened. One that was left goes on as it was, unless the
+// Service's pods turned Ready later than that: then it recovered once more while nobody looked, or other pods took the place
+// of those that had turned it Ready. Nobody can tell, and what the former window spent counts either way.
 func (l *left) since(key types.NamespacedName, opened, trigger time.Time) time.Time {
-	if w, ok := l.windows[key]; ok && !trigger.After(w.Ends) && !opened.IsZero() {
-		return earlier(opened, w.Opened)
+	w, ok := l.windows[key]
+	if !ok || opened.IsZero() || trigger.After(w.Ends) {
+		return opened
 	}
-	return opened
+	switch apart := opened.Sub(w.Opened); {
+	case apart > clocksApart:
+		return opened
+	case apart < -clocksApart: // not they had turned it Ready
+		return w.Opened
+	}
+	return earlier(opened, w.Opened)
 }
 
 // awaited are the windows that were left and may open again: of Services of which it isn't known yet when they turned Ready.

@@ -149,21 +149,24 @@ func TestTheLastMinuteCountsAlsoForALimitThatIsRaisedLater(t *testing.T) {
 	expect(t, "the 202nd", decide(y, "api-2", second), "MaxPodDeletionsPerMinute")
 }
 
-// The first pods that turned Ready may be gone when a manager starts, and the others turned Ready later.
-func TestARestartNeitherLengthensAWindowNorOpensItAgain(t *testing.T) {
-	left := v1alpha1.RecoveryWindow{Recovery: v1alpha1.Recovery{Namespace: "ns", Service: "etcd", Time: metav1.NewTime(noon)}, Until: metav1.NewTime(noon.Add(2 * time.Minute))}
+func TestARestartGoesOnWithAWindowAndMissesNoLaterRecovery(t *testing.T) {
+	left := v1alpha1.RecoveryWindow{Recovery: v1alpha1.Recovery{Namespace: "ns", Service: "etcd", Time: metav1.NewTime(noon)}, Until: metav1.NewTime(noon.Add(2 * time.Minute)), Deleted: 1}
 	for name, test := range map[string]struct {
 		since, start time.Duration
 		until        string // "" when none opens
 	}{
-		"its first pod is there":                   {0, 90 * second, "2m0s"},
-		"its first pod is gone":                    {60 * second, 90 * second, "2m0s"},
-		"its first pod is gone, and it is over":    {60 * second, 130 * second, ""},
-		"the Service recovered again after it":     {125 * second, 130 * second, "4m5s"},
-		"the node's clock was behind all the time": {-5 * second, 90 * second, "1m55s"},
+		"it is the same recovery":                        {0, 90 * second, "2m0s"},
+		"another pod turned Ready soon after":            {9 * second, 90 * second, "2m0s"},
+		"it is over":                                     {0, 130 * second, ""},
+		"the Service recovered again in it":              {60 * second, 90 * second, "3m0s"},
+		"the Service recovered again in it, and is over": {60 * second, 130 * second, "3m0s"},
+		"the Service recovered again after it":           {125 * second, 130 * second, "4m5s"},
+		"the node's clock was behind all the time":       {-5 * second, 90 * second, "1m55s"},
+		"its pods hadn't turned it Ready":                {-time.Hour, 90 * second, "2m0s"},
+		"its pods hadn't, and it is over":                {-time.Hour, 130 * second, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wc := newWeederConfig(t, "ns", "wc", etcdForAPI)
+			wc := newWeederConfig(t, "ns", "wc", etcdForAPI+"maxDeletionsPerWatch: 1")
 			wc.Status.ActiveWindows, wc.Status.Windows = 1, []v1alpha1.RecoveryWindow{left}
 			y := newYard()
 			y.ObservePod(weed.ReadPod(newPod("etcd-1", readySince(test.since))), at(test.start))
@@ -175,6 +178,10 @@ func TestARestartNeitherLengthensAWindowNorOpensItAgain(t *testing.T) {
 				want = ""
 			}
 			expect(t, "windows", strings.Join(opened(y), ";"), want)
+			if test.until != "" && test.since < 2*time.Minute {
+				y.ObservePod(crashing("api-1", "a", -time.Hour), at(test.start))
+				expect(t, "what it has spent", decide(y, "api-1", test.start), "MaxDeletionsPerWatch")
+			}
 		})
 	}
 }
