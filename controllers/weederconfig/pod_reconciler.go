@@ -147,8 +147,9 @@ func (r *PodReconciler) failed(ctx context.Context, plan weed.Plan, err error) (
 		r.giveBack(plan)
 	}
 	switch {
-	case apierrors.IsNotFound(err) && before == nil:
+	case apierrors.IsNotFound(err) && before == nil && !unconfirmed(err): // else something else isn't found: the CRD of Guardrails, say
 		r.Observer.yard().ForgetPod(key, plan.Pod.UID) // whoever deleted it
+		r.Troubles.Settled(key.String())
 		countAct(d, "stale")
 		return reconcile.Result{}, true, nil
 	case actuate.Refused(err):
@@ -169,8 +170,13 @@ func (r *PodReconciler) failed(ctx context.Context, plan weed.Plan, err error) (
 
 // superseded: the config isn't what was admitted any more, or is about to be judged again, or what was known has changed.
 func superseded(err error) bool {
-	var unconfirmed *actuate.Unconfirmed
-	return errors.Is(err, errNotAdmitted) || errors.Is(err, errOutdated) || errors.As(err, &unconfirmed) && errors.Is(err, actuate.ErrStale)
+	return errors.Is(err, errNotAdmitted) || errors.Is(err, errOutdated) || unconfirmed(err) && errors.Is(err, actuate.ErrStale)
+}
+
+// unconfirmed: nobody said that the config is still what was admitted.
+func unconfirmed(err error) bool {
+	var u *actuate.Unconfirmed
+	return errors.As(err, &u)
 }
 
 // giveBack takes back what a deletion took that surely didn't happen.

@@ -157,6 +157,7 @@ func TestWhatBecomesOfADeletion(t *testing.T) {
 		"it can't be noted":                                  {prepare: func(s *scene) { s.note = lost }, fails: true},
 		"the config was changed":                             {prepare: func(s *scene) { s.current = kube.ErrSuperseded }, again: time.Second},
 		"nobody says whether the config is stored like that": {prepare: func(s *scene) { s.current = lost }, fails: true},
+		"the Guardrails' CRD is gone":                        {prepare: func(s *scene) { s.current = apierrors.NewNotFound(schema.GroupResource{Resource: "guardrails"}, "") }, fails: true},
 		"the config isn't judged any more":                   {prepare: func(s *scene) { s.Observer.judge.Forget(stored("wc", nil)) }, again: time.Second},
 		"another replica leads":                              {prepare: func(s *scene) { s.Pods.Leads = func() bool { return false } }, again: time.Second},
 	} {
@@ -209,6 +210,16 @@ func TestAfterALostAnswerThePodIsReadFirst(t *testing.T) {
 				t.Errorf("asked for %q, %d are counted; want %q, %d", s.asked, s.counted(t), c.asked, c.counted)
 			}
 		})
+	}
+}
+
+func TestAPodThatIsGoneIsNoTroubleAnyMore(t *testing.T) {
+	s := newScene(t, nil, apierrors.NewForbidden(podResource, "api-1", errors.New("no")), apierrors.NewNotFound(podResource, "api-1"))
+	if _, err := s.reconcile(t); err == nil || s.Troubles.Get("wc-uid") == nil {
+		t.Fatal("it is no trouble that the deletion is forbidden")
+	}
+	if _, err := s.reconcile(t); err != nil || s.Troubles.Get("wc-uid") != nil {
+		t.Errorf("error %v, trouble %v", err, s.Troubles.Get("wc-uid"))
 	}
 }
 
