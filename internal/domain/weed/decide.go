@@ -48,7 +48,7 @@ func (y *Yard) Decide(key types.NamespacedName, at Moment, doubt string) (Plan, 
 	workload := p.Workload()
 	plan := PlanPod(Input{
 		Pod: p.Pod, Openings: openings, Autohealers: p.autohealers(y.ownNamespace),
-		OwnerHold: y.asked[workload], Past: y.past(p, at.Now),
+		OwnerHold: y.asked[workload], Past: y.past(p, at),
 		FreeAt: y.ledger.free(y.limits.MaxPodDeletionsPerMinute, y.queue.ahead(key), at.Now), Limit: y.limits.MaxPodDeletionsPerMinute,
 		At: at, ActsFrom: y.actsFrom, Doubt: doubt,
 	})

@@ -109,16 +109,25 @@ func (y *Yard) awaited(cs *configState, now time.Time) (windows []Window) {
 // statusPrecision is what the status' times may lack: they are cut to seconds, and what they count for must not end early.
 const statusPrecision = time.Second
 
+// latest is, by our clock, when something was at the latest of which a status tells by the API server's.
+func (m Moment) latest(stored time.Time) time.Time {
+	when := stored
+	if !m.Server.IsZero() {
+		when = later(when, stored.Add(m.Now.Sub(m.Server)))
+	}
+	if when = when.Add(statusPrecision); when.After(m.Now) {
+		return m.Now
+	}
+	return when
+}
+
 func (y *Yard) inheritDeletions(cs *configState, stored []v1alpha1.PodDeletion, at Moment) {
 	for i := len(stored) - 1; i >= 0; i-- {
 		d := &stored[i]
 		if slices.ContainsFunc(cs.recent, func(r *Record) bool { return r.UID == types.UID(d.PodUID) }) {
 			continue
 		}
-		when := d.Time.Add(statusPrecision)
-		if when.After(at.Now) {
-			when = at.Now
-		}
+		when := at.latest(d.Time.Time)
 		r := &Record{
 			At: when, Server: d.Time.Time, Namespace: d.Namespace, Pod: d.Pod, UID: types.UID(d.PodUID), Owner: d.Owner,
 			Service: d.Service, Repeat: d.Repeat, inherited: true,
@@ -149,7 +158,7 @@ func (y *Yard) inheritUnlisted(cs *configState, st *v1alpha1.WeederConfigStatus,
 	if u := st.Spent.Unlisted; u != nil {
 		cs.unlisted = Unlisted{From: u.From.Time, To: u.To.Time, Repeats: int(u.Repeats)}
 	}
-	when := st.Spent.LastDeletion.Add(statusPrecision)
+	when := at.latest(st.Spent.LastDeletion.Time)
 	if at.Now.Sub(when) >= pace {
 		return
 	}
@@ -177,14 +186,14 @@ func (w *window) charge(deleted int) { w.Deleted = max(w.Deleted, deleted) }
 
 // past tells what counts against one more deletion of the pod's workload, with what other processes did that is known by
 // number only. A pod that ran well at first replaces nothing any more: what fails now isn't what failed then.
-func (y *Yard) past(p *podState, now time.Time) Past {
-	past := y.ledger.past(p.Workload(), p.Pod, p.firstSeen, now)
+func (y *Yard) past(p *podState, at Moment) Past {
+	past := y.ledger.past(p.Workload(), p.Pod, p.firstSeen, at.Now)
 	for _, cs := range y.configs {
 		u := &cs.unlisted
-		if !u.counts(now) || !p.Created.Add(uncertainCreation).After(u.From) || !y.holds(cs, p.Namespace) || !cs.selectsAny(p.Pod) {
+		if !u.counts(at) || !p.Created.Add(uncertainCreation).After(u.From) || !y.holds(cs, p.Namespace) || !cs.selectsAny(p.Pod) {
 			continue
 		}
-		last := u.To.Add(statusPrecision)
+		last := at.latest(u.To)
 		past.Replacement, past.Last = true, later(past.Last, last)
 		past.Repeats = append(past.Repeats, slices.Repeat([]time.Time{last}, max(0, u.Repeats))...)
 		slices.SortFunc(past.Repeats, time.Time.Compare)

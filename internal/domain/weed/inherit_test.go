@@ -138,6 +138,43 @@ func TestARestartForgetsNoWindowThatTheStatusHasNoRoomFor(t *testing.T) {
 	expect(t, "where all are listed", left(20), 4)
 }
 
+// The manager's clock is ahead of the API server's, by which a status tells when deletions were.
+func TestWhatAStatusTellsIsOfTheAPIServersClock(t *testing.T) {
+	ahead := func(d time.Duration) weed.Moment {
+		return weed.Moment{Now: noon.Add(d + 8*second), Server: noon.Add(d)}
+	}
+	stored := v1alpha1.WeederConfigStatus{
+		RecentDeletions: []v1alpha1.PodDeletion{{Namespace: "ns", Pod: "api-0", PodUID: "api-0-uid", Owner: "ReplicaSet/a", Service: "etcd", Time: metav1.NewTime(noon)}},
+		Spent:           &v1alpha1.SpentBudgets{LastMinute: 60, LastDeletion: metav1.NewTime(noon)},
+	}
+	unlisted := v1alpha1.WeederConfigStatus{Spent: &v1alpha1.SpentBudgets{
+		LastMinute: 60, LastDeletion: metav1.NewTime(noon), Unlisted: &v1alpha1.UnlistedDeletions{From: metav1.NewTime(noon), To: metav1.NewTime(noon)},
+	}}
+	for name, st := range map[string]v1alpha1.WeederConfigStatus{"listed": stored, "unlisted": unlisted} {
+		t.Run(name, func(t *testing.T) {
+			wc := newWeederConfig(t, "ns", "wc", forHalfAnHour+"cooldown: 70s")
+			wc.Status = st
+			y := newYard()
+			y.ObservePod(crashing("api-1", "a", second), ahead(5*second))
+			y.ObservePod(crashing("api-2", "b", -time.Hour), ahead(5*second))
+			y.ObservePod(weed.ReadPod(newPod("etcd-0", readySince(0))), ahead(5*second))
+			y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0"), ahead(5*second))
+			y.ObserveConfig(compiled(t, wc), weed.Active, ahead(5*second))
+			y.MarkSynced(ahead(5 * second))
+			for _, c := range []struct {
+				after      time.Duration
+				name, want string
+			}{
+				{59 * second, "api-2", "MaxPodDeletionsPerMinute"}, {61 * second, "api-2", "delete"},
+				{69 * second, "api-1", "Cooldown"}, {71 * second, "api-1", "delete again"},
+			} {
+				plan, next := y.Decide(key(c.name), ahead(c.after), "")
+				expect(t, c.name+" after "+c.after.String(), verdict(plan, next), c.want)
+			}
+		})
+	}
+}
+
 // Which limit is in force isn't known yet when the status is read.
 func TestTheLastMinuteCountsAlsoForALimitThatIsRaisedLater(t *testing.T) {
 	st := v1alpha1.WeederConfigStatus{Spent: &v1alpha1.SpentBudgets{LastMinute: 200, LastDeletion: metav1.NewTime(noon)}}

@@ -30,8 +30,8 @@ type Unlisted struct {
 }
 
 // counts says whether some of them are less than an hour old.
-func (u Unlisted) counts(now time.Time) bool {
-	return !u.To.IsZero() && now.Sub(u.To.Add(statusPrecision)) < remembered
+func (u Unlisted) counts(at Moment) bool {
+	return !u.To.IsZero() && at.Now.Sub(at.latest(u.To)) < remembered
 }
 
 // Spent says in numbers what Summary.Recent has no room for.
@@ -80,7 +80,7 @@ func (t *totals) spent() (s Spent) {
 			s.LastMinute++
 		}
 	}
-	if t.unlisted.counts(last.At) {
+	if t.unlisted.counts(Moment{Now: last.At, Server: last.Server}) {
 		s.Unlisted = t.unlisted
 	}
 	for _, r := range t.hour[:max(0, len(t.hour)-len(t.recent))] {

@@ -63,7 +63,7 @@ func (t *trial) plan(p *podState, services []string) Plan {
 
 // past is what the pod's workload has been through, this trial included.
 func (t *trial) past(p *podState, workload Workload) Past {
-	past := t.y.past(p, t.at.Now)
+	past := t.y.past(p, t.at)
 	if repeats, hit := t.repeats[workload]; hit {
 		past.Last = t.at.Now
 		past.Repeats = append(past.Repeats, slices.Repeat([]time.Time{t.at.Now}, repeats)...)
