@@ -128,10 +128,20 @@ func (r *PodReconciler) send(ctx context.Context, plan weed.Plan) error {
 	if _, err := r.sights.confirm(ctx, r, plan.Delete, plan.Pod.Namespace); err != nil {
 		return &undone{err}
 	}
+	if err := r.objection(plan); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, plan.Delete.Ends.Sub(r.Observer.Facts.Clock.Now()))
+	defer cancel()
+	return r.Pods.Apply(ctx, plan, admitted, func() error { return r.objection(plan) })
+}
+
+// objection is what has come to stand before a deletion since it was decided.
+func (r *PodReconciler) objection(plan weed.Plan) error {
 	if why := r.Observer.yard().Objection(plan, r.Observer.moment()); why != "" {
 		return &undone{fmt.Errorf("%w: %s", errOutdated, why)}
 	}
-	return r.Pods.Apply(ctx, plan, admitted)
+	return nil
 }
 
 // undone is a failure before anything was asked of the API server that could delete the pod.

@@ -40,10 +40,15 @@ type scene struct {
 	answers []error
 	note    error // of the status' writes
 	current error // says whether the config is what was admitted
+	// checking is called when that is asked. Default: nothing is.
+	checking func(context.Context)
 }
 
 // Check says whether the config is what was admitted.
-func (s *scene) Check(context.Context, schema.GroupVersionKind, types.NamespacedName, types.UID, int64) error {
+func (s *scene) Check(ctx context.Context, _ schema.GroupVersionKind, _ types.NamespacedName, _ types.UID, _ int64) error {
+	if s.checking != nil {
+		s.checking(ctx)
+	}
 	return s.current
 }
 
@@ -210,6 +215,50 @@ func TestAfterALostAnswerThePodIsReadFirst(t *testing.T) {
 				t.Errorf("asked for %q, %d are counted; want %q, %d", s.asked, s.counted(t), c.asked, c.counted)
 			}
 		})
+	}
+}
+
+// Whether the config is what was admitted may be a slow answer.
+func TestWhatComesWhileTheConfigIsReadHoldsADeletion(t *testing.T) {
+	for name, c := range map[string]struct {
+		news  func(*world)
+		asked []string
+	}{
+		"nothing":                           {func(*world) {}, []string{"1"}},
+		"the window's end":                  {func(w *world) { w.clock.Step(5 * time.Minute) }, nil},
+		"the pod stands behind the Service": {func(w *world) { w.slice(slice(true, "etcd-0", "api-1")) }, nil},
+		"a hold on the pod": {func(w *world) {
+			held := crashing("api-1")
+			held.ResourceVersion, held.Annotations = "2", map[string]string{v1alpha1.AnnotationHoldUntil: noon.Add(time.Hour).Format(time.RFC3339)}
+			w.pod(weed.ReadPod(held))
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, nil, nil)
+			s.checking = func(context.Context) { c.news(s.world) }
+			if _, err := s.reconcile(t); err != nil {
+				t.Error(err)
+			}
+			if !slices.Equal(s.asked, c.asked) || s.counted(t) != int64(len(c.asked)) {
+				t.Errorf("asked for %q, %d are counted; want %q", s.asked, s.counted(t), c.asked)
+			}
+		})
+	}
+}
+
+// An answer that doesn't come must neither keep others waiting nor let a pod go after the window.
+func TestADeletionIsAskedForNoLongerThanItsWindowLasts(t *testing.T) {
+	for after, most := range map[time.Duration]time.Duration{0: 10 * time.Second, 297 * time.Second: 3 * time.Second} {
+		s := newScene(t, nil, nil)
+		s.shelf.answer = func() error { s.world.clock.Step(after); return nil }
+		s.checking = func(ctx context.Context) {
+			if until, bounded := ctx.Deadline(); !bounded || time.Until(until) > most {
+				t.Errorf("%s after the recovery it is asked until %s (%t)", after, until, bounded)
+			}
+		}
+		if _, err := s.reconcile(t); err != nil || len(s.asked) != 1 {
+			t.Errorf("asked for %q, error %v", s.asked, err)
+		}
 	}
 }
 

@@ -24,9 +24,9 @@ import (
 // AdmittedWeeder is a WeederConfig that the rules admitted.
 type AdmittedWeeder = guard.Validated[*v1alpha1.WeederConfig]
 
-// removeWithin bounds a deletion or eviction. The API server may ask to come back later, and the client would wait for that
-// here, past everything that was checked.
-const removeWithin = 10 * time.Second
+// answeredWithin bounds each question: whether the admission holds, and the deletion or eviction. The API server may ask to
+// come back later, and the client would wait for that here, past everything that was checked.
+const answeredWithin = 10 * time.Second
 
 // Pods deletes pods that crash-loop.
 type Pods struct {
@@ -51,14 +51,18 @@ func PodClient(manager *rest.Config, connection *http.Client) (corev1client.Pods
 	return client, nil
 }
 
-// Apply carries out a plan's deletion for the config that was admitted, if the pod still is what the plan was made from.
-// After an error Certain says whether the pod surely stayed.
-func (p *Pods) Apply(ctx context.Context, plan weed.Plan, admitted AdmittedWeeder) error {
+// Apply carries out a plan's deletion for the config that was admitted, if the pod still is what the plan was made from. Last
+// is asked right before the request is sent, and its error given as it is. After another error Certain says whether the pod
+// surely stayed.
+func (p *Pods) Apply(ctx context.Context, plan weed.Plan, admitted AdmittedWeeder, last func() error) error {
 	if err := p.covered(ctx, plan, admitted); err != nil {
 		return err
 	}
 	if p.Leads != nil && !p.Leads() {
 		return fmt.Errorf("delete pod %s: this replica no longer surely leads: %w", plan.Pod.Key(), ErrStale)
+	}
+	if err := last(); err != nil {
+		return err
 	}
 	if err := p.remove(ctx, plan); err != nil {
 		if apierrors.IsConflict(err) {
@@ -79,6 +83,8 @@ func (p *Pods) covered(ctx context.Context, plan weed.Plan, v AdmittedWeeder) er
 	case !v.Enforces() || v.UID() != d.Config || v.Generation() != d.Generation:
 		return &Unconfirmed{d.Config, fmt.Errorf("delete pod %s for WeederConfig %s: %w", plan.Pod.Key(), d.Key, ErrNotValidated)}
 	}
+	ctx, cancel := context.WithTimeout(ctx, answeredWithin)
+	defer cancel()
 	err := p.Current.Check(ctx, v1alpha1.GroupVersion.WithKind("WeederConfig"), d.Key, v.UID(), v.Generation())
 	if errors.Is(err, kube.ErrSuperseded) {
 		err = fmt.Errorf("%w: %w", ErrStale, err)
@@ -91,7 +97,7 @@ func (p *Pods) covered(ctx context.Context, plan weed.Plan, v AdmittedWeeder) er
 
 // remove deletes or evicts the pod with this UID, in the state that was judged: one that recovered meanwhile stays.
 func (p *Pods) remove(ctx context.Context, plan weed.Plan) error {
-	ctx, cancel := context.WithTimeout(ctx, removeWithin)
+	ctx, cancel := context.WithTimeout(ctx, answeredWithin)
 	defer cancel()
 	pods := p.Client.Pods(plan.Pod.Namespace)
 	same := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &plan.Pod.UID, ResourceVersion: &plan.Pod.ResourceVersion}}

@@ -69,6 +69,9 @@ func pods(lines *[]string) *Pods {
 	return &Pods{Client: podsAPI, Current: current{}, Acts: funcr.NewJSON(func(line string) { *lines = append(*lines, line) }, funcr.Options{})}
 }
 
+// unopposed: nothing has come to stand before a deletion.
+func unopposed() error { return nil }
+
 func stays(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	var now corev1.Pod
@@ -83,7 +86,7 @@ func TestACrashLoopingPodIsDeletedAndOneLineTellsOfIt(t *testing.T) {
 		pod, plan := crashLooping(t)
 		plan.Delete.Evict = evict
 		var lines []string
-		if err := pods(&lines).Apply(t.Context(), plan, admitted); err != nil {
+		if err := pods(&lines).Apply(t.Context(), plan, admitted, unopposed); err != nil {
 			t.Fatal(err)
 		}
 		if err := api.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: "api-0"}, pod); !apierrors.IsNotFound(err) {
@@ -130,7 +133,7 @@ func TestAPodThatChangedOrWasReplacedStays(t *testing.T) {
 				plan.Delete.Evict = evict
 				pod = change(t, pod)
 				var lines []string
-				err := pods(&lines).Apply(t.Context(), plan, admitted)
+				err := pods(&lines).Apply(t.Context(), plan, admitted, unopposed)
 				if !errors.Is(err, ErrStale) || !Certain(err) || len(lines) > 0 {
 					t.Errorf("error %v, lines %q", err, lines)
 				}
@@ -166,10 +169,20 @@ func TestNothingIsDeletedWithoutAnAdmissionThatCoversIt(t *testing.T) {
 			if test.pods != nil {
 				test.pods(p)
 			}
-			if err := p.Apply(t.Context(), plan, test.admitted); !errors.Is(err, test.want) || !Certain(err) || len(lines) > 0 {
+			if err := p.Apply(t.Context(), plan, test.admitted, unopposed); !errors.Is(err, test.want) || !Certain(err) || len(lines) > 0 {
 				t.Errorf("error %v, lines %q", err, lines)
 			}
 			stays(t, pod)
 		})
 	}
+}
+
+func TestWhatIsAskedLastKeepsAPod(t *testing.T) {
+	pod, plan := crashLooping(t)
+	var lines []string
+	opposed := errors.New("its window is over")
+	if err := pods(&lines).Apply(t.Context(), plan, weeder(t), func() error { return opposed }); !errors.Is(err, opposed) || len(lines) > 0 {
+		t.Errorf("%v, %d lines in the audit trail", err, len(lines))
+	}
+	stays(t, pod)
 }

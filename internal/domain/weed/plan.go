@@ -86,7 +86,9 @@ type Deletion struct {
 	// Recovered is when the Service did, by our clock; Trigger is the Ready transition that it was known by, which is the
 	// same for every process.
 	Recovered, Trigger time.Time
-	Evict              bool
+	// Ends is when the window does, by our clock: later nothing may be asked.
+	Ends  time.Time
+	Evict bool
 	// Repeat: the pod replaced one that was deleted before.
 	Repeat bool
 	Loop   CrashLoop
@@ -164,7 +166,7 @@ func PlanPod(in Input) Plan {
 		if hold.Reason == "" {
 			return Plan{Pod: *in.Pod, Delete: &Deletion{
 				Config: o.Config.UID, Key: o.Config.Key(), Generation: o.Config.Generation, Service: o.Window.Service,
-				Recovered: o.Window.Opened, Trigger: o.Window.Trigger,
+				Recovered: o.Window.Opened, Trigger: o.Window.Trigger, Ends: o.Window.Ends,
 				Evict: o.Config.Evict, Repeat: in.Past.Replacement, Loop: loop,
 			}}
 		}

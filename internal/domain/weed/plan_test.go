@@ -109,7 +109,7 @@ func TestADeletionNamesItsAct(t *testing.T) {
 		t.Fatal("nothing is deleted")
 	}
 	expect(t, "deletion", *plan.Delete, weed.Deletion{
-		Config: "wc-uid", Key: key("wc"), Generation: 1, Service: "etcd", Recovered: noon.Add(-3 * second), Trigger: noon.Add(-3 * second), Evict: true,
+		Config: "wc-uid", Key: key("wc"), Generation: 1, Service: "etcd", Recovered: noon.Add(-3 * second), Trigger: noon.Add(-3 * second), Ends: noon.Add(117 * second), Evict: true,
 		Loop: weed.CrashLoop{Container: "main", Restarts: 4, ExitCode: 1},
 	})
 	expect(t, "precondition", string(plan.Pod.UID), "api-1-uid")
