@@ -65,24 +65,9 @@ func (c clockwork) add(ctx context.Context, name string) *corev1.Pod {
 	GinkgoHelper()
 	owner := &corev1.ConfigMap{ObjectMeta: named(c.namespace, name)}
 	Expect(h.Client.Create(ctx, owner)).To(Succeed())
-	return c.bare(ctx, name, func(p *corev1.Pod) {
+	return c.unplayed(ctx, name, func(p *corev1.Pod) {
 		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, corev1.SchemeGroupVersion.WithKind("ConfigMap"))}
-		p.Labels, p.Spec.NodeName = map[string]string{"weed": "true"}, ""
-		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "e2e.example.com/never"}}
-	})
-}
-
-// crash makes a pod crash-loop.
-func (c clockwork) crash(ctx context.Context, pod *corev1.Pod) span {
-	GinkgoHelper()
-	return during(func() {
-		pod.Status.Phase = corev1.PodRunning
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
-			Name: "main", Image: "example.com/none", RestartCount: 3,
-			State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
-			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
-		}}
-		Expect(h.Client.Status().Update(ctx, pod)).To(Succeed())
+		p.Labels = map[string]string{"weed": "true"}
 	})
 }
 
@@ -94,7 +79,8 @@ func (c clockwork) crashUntil(ctx context.Context, end time.Time) map[string]spa
 	defer pace.Stop()
 	for time.Now().Before(end) {
 		name := fmt.Sprintf("api-%d", len(crashed))
-		crashed[name] = c.crash(ctx, c.add(ctx, name))
+		pod := c.add(ctx, name)
+		crashed[name] = during(func() { c.crash(ctx, pod) })
 		<-pace.C
 	}
 	return crashed

@@ -86,7 +86,8 @@ var _ = Describe("Never deleted", func() {
 		s := newShop(ctx)
 		s.recovered(ctx, "etcd")
 		owned := s.owned(ctx)
-		first := s.bare(ctx, "api", owned)
+		first := s.unplayed(ctx, "api", owned)
+		s.crash(ctx, first)
 		replaced := make(chan types.UID, 1)
 		var once sync.Once
 		proxy.beforeEach(func(r *http.Request) {
@@ -97,7 +98,7 @@ var _ = Describe("Never deleted", func() {
 				defer GinkgoRecover()
 				Expect(h.Client.Delete(ctx, first)).To(Succeed())
 				Eventually(func() error { return h.Client.Get(ctx, clientKey(s.namespace, "api"), &corev1.Pod{}) }).Should(Satisfy(apierrors.IsNotFound))
-				replaced <- s.bare(ctx, "api", func(p *corev1.Pod) { owned(p); delete(p.Labels, crash) }).UID
+				replaced <- s.unplayed(ctx, "api", owned).UID
 			})
 		})
 		DeferCleanup(func() { proxy.beforeEach(nil) })

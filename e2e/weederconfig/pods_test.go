@@ -40,6 +40,30 @@ func (s shop) bare(ctx context.Context, name string, change func(*corev1.Pod)) *
 	return pod
 }
 
+// unplayed is a pod of its own that no node plays: it does nothing by itself, and nobody but the spec and the manager deletes
+// it. Kwok may delete what has the name of a pod that is gone.
+func (s shop) unplayed(ctx context.Context, name string, change func(*corev1.Pod)) *corev1.Pod {
+	GinkgoHelper()
+	return s.bare(ctx, name, func(p *corev1.Pod) {
+		change(p)
+		delete(p.Labels, crash)
+		p.Spec.NodeName = ""
+		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "e2e.example.com/never"}}
+	})
+}
+
+// crash makes an unplayed pod crash-loop.
+func (s shop) crash(ctx context.Context, pod *corev1.Pod) {
+	GinkgoHelper()
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: "main", Image: "example.com/none", RestartCount: 3,
+		State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
+	}}
+	Expect(h.Client.Status().Update(ctx, pod)).To(Succeed())
+}
+
 // owned gives pods an owner that isn't there for them: a ReplicaSet would let go of those that it doesn't select.
 func (s shop) owned(ctx context.Context) func(*corev1.Pod) {
 	GinkgoHelper()
