@@ -55,7 +55,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	troubles := &status.Troubles{Hit: func(config types.NamespacedName) { observer.enqueueConfig(config) }}
 	weeder := &PodReconciler{
 		Observer: observer, Live: mgr.GetAPIReader(), Troubles: troubles, Report: report,
-		Book: &Book{Client: mgr.GetClient(), Observer: observer, Meanwhile: func(ctx context.Context, d *weed.Deletion) {
+		Book: &Book{Client: mgr.GetClient(), Observer: observer, Live: mgr.GetAPIReader(), Leads: opts.Leads, Meanwhile: func(ctx context.Context, d *weed.Deletion) {
 			// The answer is kept for those who ask just before they act; so is an error, or they ask again.
 			_ = current.Check(ctx, v1alpha1.GroupVersion.WithKind(kindWeederConfig), d.Key, d.Config, d.Generation)
 		}},
@@ -65,7 +65,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		},
 		sending: semaphore.NewWeighted(senders),
 	}
-	configs := &Reconciler{Client: mgr.GetClient(), Observer: observer, Troubles: troubles, Report: report}
+	configs := &Reconciler{Client: mgr.GetClient(), Observer: observer, Troubles: troubles, Report: report, Leads: opts.Leads}
 	if err := mgr.Add(observer); err != nil {
 		return err
 	}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"sync"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -17,9 +17,16 @@ import (
 
 // Book writes deletions down in their configs' status before they are done. Without it a manager that is killed would forget
 // its last ones, and its successor would begin with budgets that are not spent.
+//
+// No write takes back what another leader wrote: each names the state of the config that it replaces, and after that was known
+// this process was surely the leader. So it is of a time in which nobody else wrote, or the API server refuses the write.
 type Book struct {
 	Client   client.Client
 	Observer *Observer
+	// Live reads from the API server, past the cache.
+	Live client.Reader
+	// Leads says whether this replica surely leads. Default: it does.
+	Leads func() bool
 	// Meanwhile is called beside each write, to ask for what must be known next. Default: nothing is.
 	Meanwhile func(context.Context, *weed.Deletion)
 
@@ -27,11 +34,33 @@ type Book struct {
 	pages map[types.UID]*page // needs mu: by config, while somebody uses it
 }
 
+// Inherit reads what earlier leaders wrote down for a config, and lets this process act for it.
+func (b *Book) Inherit(ctx context.Context, d *weed.Deletion) error {
+	wc := &v1alpha1.WeederConfig{}
+	if err := b.Live.Get(ctx, d.Key, wc); err != nil {
+		return fmt.Errorf("read WeederConfig %s before the first deletion for it: %w", d.Key, err)
+	}
+	if wc.UID != d.Config {
+		return fmt.Errorf("WeederConfig %s isn't the one that was admitted any more", d.Key)
+	}
+	if !b.leads() {
+		return errNotLeading
+	}
+	b.Observer.yard().Inherit(wc.UID, wc.Status, b.Observer.moment())
+	b.Observer.yard().Claim(wc.UID)
+	return nil
+}
+
+// errNotLeading: another replica may lead by now.
+var errNotLeading = errors.New("this replica no longer surely leads")
+
+func (b *Book) leads() bool { return b.Leads == nil || b.Leads() }
+
 // Enter writes down a deletion that the yard has reserved. After an error it may not be done; otherwise leave must be called
 // once it is over, whatever became of it.
 func (b *Book) Enter(ctx context.Context, d *weed.Deletion) (leave func(), err error) {
 	p := b.take(d.Config)
-	if err := p.enter(func() error { return b.write(ctx, d) }); err != nil {
+	if err := p.enter(func() error { return b.write(ctx, d, p) }); err != nil {
 		b.giveBack(d.Config)
 		return nil, fmt.Errorf("note a deletion in the status of WeederConfig %s: %w", d.Key, err)
 	}
@@ -76,11 +105,37 @@ type entries struct {
 	Spent           *v1alpha1.SpentBudgets    `json:"spent"`
 }
 
-func (b *Book) write(ctx context.Context, d *weed.Deletion) error {
+// rewrites bounds how often a write is tried anew because the config changed meanwhile.
+const rewrites = 4
+
+// write writes on a page, whose pen the caller holds.
+func (b *Book) write(ctx context.Context, d *weed.Deletion, p *page) error {
 	if b.Meanwhile != nil {
 		var asking sync.WaitGroup
 		defer asking.Wait()
 		asking.Go(func() { b.Meanwhile(ctx, d) })
+	}
+	if j, ok := b.Observer.judge.Of(d.Key); !ok || j.UID != d.Config {
+		return errors.New("it is gone")
+	} else if p.version == "" {
+		p.version = j.Object.ResourceVersion
+	}
+	for range rewrites {
+		err := b.replace(ctx, d, p)
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+		if err := b.turnTo(ctx, d, p); err != nil {
+			return err
+		}
+	}
+	return errors.New("it changes all the time")
+}
+
+// replace writes over the state of the config that the page knows.
+func (b *Book) replace(ctx context.Context, d *weed.Deletion, p *page) error {
+	if !b.leads() { // asked after that state was known
+		return errNotLeading
 	}
 	sum, ok := b.Observer.yard().Booked(d.Config, b.Observer.moment())
 	if !ok {
@@ -88,10 +143,26 @@ func (b *Book) write(ctx context.Context, d *weed.Deletion) error {
 	}
 	var st v1alpha1.WeederConfigStatus
 	recount(&st, sum)
-	wc := &metav1.PartialObjectMetadata{}
-	wc.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kindWeederConfig))
-	wc.Namespace, wc.Name, wc.UID = d.Key.Namespace, d.Key.Name, d.Config
-	return kube.MergeStatus(ctx, b.Client, wc, entries{
+	wc := about(v1alpha1.GroupVersion.WithKind(kindWeederConfig))
+	wc.Namespace, wc.Name, wc.UID, wc.ResourceVersion = d.Key.Namespace, d.Key.Name, d.Config, p.version
+	err := kube.MergeStatus(ctx, b.Client, wc, entries{
 		Deleted: st.Deleted, ActiveWindows: st.ActiveWindows, Windows: st.Windows, RecentDeletions: st.RecentDeletions, LastTriggered: st.LastTriggered, Spent: st.Spent,
 	})
+	if err == nil {
+		p.version = wc.ResourceVersion
+	}
+	return err
+}
+
+// turnTo reads of which state the config is now.
+func (b *Book) turnTo(ctx context.Context, d *weed.Deletion, p *page) error {
+	wc := about(v1alpha1.GroupVersion.WithKind(kindWeederConfig))
+	if err := b.Live.Get(ctx, d.Key, wc); err != nil {
+		return fmt.Errorf("read its state: %w", err)
+	}
+	if wc.UID != d.Config {
+		return errors.New("another has its name")
+	}
+	p.version = wc.ResourceVersion
+	return nil
 }

@@ -5,13 +5,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -27,12 +32,17 @@ type shelf struct {
 	mu      sync.Mutex
 	written []v1alpha1.WeederConfigStatus
 	uids    []types.UID
+	// versions are the states of the config that the writes were to replace, refused ones among them.
+	versions []string
 }
 
 func newShelf(answer func() error) *shelf {
 	s := &shelf{answer: answer}
 	s.Client = interceptor.NewClient(nothing{}, interceptor.Funcs{
 		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+			s.mu.Lock()
+			s.versions = append(s.versions, object.GetResourceVersion())
+			s.mu.Unlock()
 			if err := s.answer(); err != nil {
 				return err
 			}
@@ -195,5 +205,96 @@ func TestConfigsDoNotWaitForEachOther(t *testing.T) {
 	close(release)
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// entrant is a process that is about to lead: it knows of config wc and a pod to delete for it, and not what was done for it
+// last.
+func entrant(t *testing.T, wc *v1alpha1.WeederConfig) *scene {
+	t.Helper()
+	s := newScene(t, nil, nil)
+	s.world.configGone(wc)
+	s.world.config(wc)
+	s.world.judgeNow(t.Context(), client.ObjectKeyFromObject(wc))
+	s.world.recover()
+	return s
+}
+
+func TestWhatEarlierLeadersDidIsReadBeforeTheFirstDeletion(t *testing.T) {
+	wc := stored("wc", func(spec *v1alpha1.WeederConfigSpec) { spec.MaxDeletionsPerWatch = ptr.To[int32](3) })
+	opened := metav1.NewTime(noon)
+	spent := func(wc *v1alpha1.WeederConfig) {
+		wc.ResourceVersion = ""
+		wc.Status.Windows = []v1alpha1.RecoveryWindow{{
+			Recovery: v1alpha1.Recovery{Namespace: ownNamespace, Service: "etcd", Time: opened}, Until: metav1.NewTime(noon.Add(5 * time.Minute)), Deleted: 3,
+		}}
+	}
+	for name, c := range map[string]struct {
+		stored func(*v1alpha1.WeederConfig)
+		leads  bool
+		asked  int
+		held   weed.Reason
+	}{
+		"nobody did anything":        {func(wc *v1alpha1.WeederConfig) { wc.ResourceVersion = "" }, true, 1, ""},
+		"they spent the budget":      {spent, true, 0, "MaxDeletionsPerWatch"},
+		"another may lead meanwhile": {func(wc *v1alpha1.WeederConfig) { wc.ResourceVersion = "" }, false, 0, "FactsInDoubt"},
+		"it isn't found":             {nil, true, 0, "FactsInDoubt"},
+		"another has its name":       {func(wc *v1alpha1.WeederConfig) { wc.ResourceVersion, wc.UID = "", "another" }, true, 0, "FactsInDoubt"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := entrant(t, wc.DeepCopy())
+			s.Book.Leads = func() bool { return c.leads }
+			if c.stored != nil {
+				there := wc.DeepCopy()
+				c.stored(there)
+				if err := s.live.Create(t.Context(), there); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := s.reconcile(t); err != nil {
+				t.Fatal(err)
+			}
+			sum, _ := s.world.yard().Summary("wc-uid", s.world.moment())
+			if _, held := sum.Held[c.held]; len(s.asked) != c.asked || c.held != "" && !held {
+				t.Errorf("%d deletions, held %v", len(s.asked), sum.Held)
+			}
+		})
+	}
+}
+
+func TestAWriteReplacesOnlyWhatWasKnownWhileThisReplicaLed(t *testing.T) {
+	changed := apierrors.NewConflict(schema.GroupResource{Resource: "weederconfigs"}, "wc", errors.New("changed"))
+	for name, c := range map[string]struct {
+		conflicts int
+		led       int // so many times it is asked
+		versions  string
+		fails     error
+	}{
+		"nobody else wrote":       {0, 9, "1", nil},
+		"somebody did":            {1, 9, "1 7", nil},
+		"they write all the time": {9, 9, "1 7 7 7", nil},
+		"another leads by now":    {1, 1, "1", errNotLeading},
+		"another led before":      {0, 0, "", errNotLeading},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.observe(t.Context(), stored("wc", nil))
+			w.recover()
+			d := w.decided(t, crashing("api-1")).Delete
+			newer := stored("wc", nil)
+			newer.ResourceVersion = "7"
+			conflicts, led := c.conflicts, c.led
+			s := newShelf(func() error {
+				if conflicts--; conflicts >= 0 {
+					return changed
+				}
+				return nil
+			})
+			book := &Book{Client: s, Observer: w.Observer, Live: newLive(newer), Leads: func() bool { led--; return led >= 0 }}
+			_, err := book.Enter(t.Context(), d)
+			if got := strings.Join(s.versions, " "); got != c.versions || (err != nil) != (len(s.written) == 0) || c.fails != nil && !errors.Is(err, c.fails) {
+				t.Errorf("replaced %q, %v after %d writes", got, err, len(s.written))
+			}
+		})
 	}
 }

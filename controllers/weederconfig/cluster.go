@@ -1,10 +1,14 @@
 package weederconfig
 
 import (
+	"time"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -37,20 +41,42 @@ func (o *Observer) serviceGone(svc *corev1.Service) {
 	o.yard().ForgetService(client.ObjectKeyFromObject(svc), svc.UID)
 }
 
-// about is the metadata of a kind of workload.
-func about(kind string) *metav1.PartialObjectMetadata {
+// about is the metadata of a kind.
+func about(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
 	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind(kind))
+	object.SetGroupVersionKind(kind)
 	return object
 }
 
-// holds follows by which workloads people ask to leave their pods alone.
+// workload is a kind of them.
+func workload(kind string) schema.GroupVersionKind { return appsv1.SchemeGroupVersion.WithKind(kind) }
+
+// holding are the kinds of workloads by which people may ask to leave their pods alone.
+var holding = sets.New("Deployment", "StatefulSet", "DaemonSet")
+
+// holds follows what the workloads of one of these kinds ask for.
 func holds[T client.Object](o *Observer, kind string) toolscache.ResourceEventHandlerFuncs {
-	observe := func(w T, h *hold.Hold) {
-		o.follow(o.yard().ObserveHold(weed.Workload{Namespace: w.GetNamespace(), Kind: kind, Name: w.GetName()}, h, o.moment()))
-	}
-	return kube.Handlers(func(w T) { observe(w, hold.Of(w.GetAnnotations())) }, func(w T) { observe(w, nil) }, o.historyLost)
+	heard := func() { o.heard.Store(kind, o.Facts.Clock.Now()) }
+	return kube.Handlers(
+		func(w T) { heard(); o.hold(kind, w) },
+		func(w T) { heard(); o.holdGone(named(kind, w.GetNamespace(), w.GetName())) }, o.historyLost)
 }
+
+// quiet says whether the watch of these workloads has told of nothing lately.
+func (o *Observer) quiet(kind string, now time.Time) bool {
+	at, heard := o.heard.Load(kind)
+	return holding.Has(kind) && (!heard || now.Sub(at.(time.Time)) > quietWatch)
+}
+
+func named(kind, namespace, name string) weed.Workload {
+	return weed.Workload{Namespace: namespace, Kind: kind, Name: name}
+}
+
+func (o *Observer) hold(kind string, w client.Object) {
+	o.follow(o.yard().ObserveHold(named(kind, w.GetNamespace(), w.GetName()), hold.Of(w.GetAnnotations()), w.GetResourceVersion(), o.moment()))
+}
+
+func (o *Observer) holdGone(w weed.Workload) { o.follow(o.yard().ForgetHold(w, o.moment())) }
 
 func (o *Observer) namespace(ns *corev1.Namespace) {
 	o.follow(o.yard().ObserveNamespace(ns, o.moment()))

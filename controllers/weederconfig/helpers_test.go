@@ -77,7 +77,7 @@ func nameOf(object runtime.Object) string {
 // stored is a config in Autohealer's own namespace, by which pods with app=api depend on Service etcd.
 func stored(name string, change func(*v1alpha1.WeederConfigSpec)) *v1alpha1.WeederConfig {
 	wc := &v1alpha1.WeederConfig{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ownNamespace, Name: name, UID: types.UID(name + "-uid"), Generation: 1},
+		ObjectMeta: metav1.ObjectMeta{Namespace: ownNamespace, Name: name, UID: types.UID(name + "-uid"), Generation: 1, ResourceVersion: "1"},
 		Spec: v1alpha1.WeederConfigSpec{ServicesAndDependantSelectors: map[string]v1alpha1.DependantSelectors{
 			"etcd": {PodSelectors: []v1alpha1.LabelSelector{{MatchLabels: map[string]string{"app": "api"}}}},
 		}},
@@ -88,10 +88,11 @@ func stored(name string, change func(*v1alpha1.WeederConfigSpec)) *v1alpha1.Weed
 	return wc
 }
 
-// observe stores a config and has it judged.
+// observe stores a config for which nobody else acted, and has it judged.
 func (w *world) observe(ctx context.Context, wc *v1alpha1.WeederConfig) {
 	w.config(wc)
 	w.judgeNow(ctx, types.NamespacedName{Namespace: wc.Namespace, Name: wc.Name})
+	w.yard().Claim(wc.UID)
 }
 
 // recover lets Service etcd be down and turn Ready.

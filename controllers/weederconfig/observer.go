@@ -38,8 +38,10 @@ type Observer struct {
 	judge *judging.Judge[*v1alpha1.WeederConfig, reading]
 	// telling is held while the yard is told of a judgement: else an older one could come after a newer.
 	telling sync.Mutex
-	// asking is held, for each config by itself, while it is judged once more for an act.
+	// asking is held, for each config by itself, while it is read or judged once more for an act.
 	asking keymutex.KeyMutex
+	// heard is when the watch of each kind of workload last told of anything.
+	heard sync.Map
 	// lost takes the first object that the API server went back with.
 	lost chan error
 	// opened holds at most one notice that a window opened.
@@ -79,8 +81,8 @@ func (o *Observer) Start(ctx context.Context) error {
 		{&discoveryv1.EndpointSlice{}, kube.Handlers(o.slice, o.sliceGone, o.historyLost)},
 		{&corev1.Service{}, kube.Handlers(o.service, o.serviceGone, o.historyLost)},
 		{&corev1.Namespace{}, kube.Handlers(o.namespace, o.namespaceGone, o.historyLost)},
-		{about("Deployment"), holds[*metav1.PartialObjectMetadata](o, "Deployment")},
-		{about("StatefulSet"), holds[*metav1.PartialObjectMetadata](o, "StatefulSet")},
+		{about(workload("Deployment")), holds[*metav1.PartialObjectMetadata](o, "Deployment")},
+		{about(workload("StatefulSet")), holds[*metav1.PartialObjectMetadata](o, "StatefulSet")},
 		{&appsv1.DaemonSet{}, holds[*appsv1.DaemonSet](o, "DaemonSet")}, // others read more of them
 		{&v1alpha1.WeederConfig{}, kube.Handlers(o.config, o.configGone, o.historyLost)},
 	}

@@ -18,6 +18,8 @@ const (
 type page struct {
 	users int           // needs Book's mu
 	pen   chan struct{} // has room for whoever writes
+	// version is the config's resource version as far as writers know, "" before the first; needs the pen.
+	version string
 
 	mu   sync.Mutex
 	low  sync.Cond // on mu: stock has shrunk

@@ -62,6 +62,8 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request reconcile.Request
 				return reconcile.Result{}, err
 			}
 			continue
+		case weed.ReadRecord: // of another config than before
+			continue
 		}
 		err := r.act(ctx, plan)
 		if err == nil {
@@ -78,20 +80,39 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request reconcile.Request
 func (r *PodReconciler) decide(ctx context.Context, key types.NamespacedName) (weed.Plan, weed.Next) {
 	yard := r.Observer.yard()
 	plan, next := yard.Decide(key, r.Observer.moment(), "")
+	if next == weed.ReadRecord {
+		plan, next = r.inherit(ctx, key, plan.Delete)
+	}
 	if next != weed.Delete {
 		return plan, next
 	}
-	read, err := r.sights.confirm(ctx, r, plan.Delete, key.Namespace)
+	read, err := r.sights.confirm(ctx, r, plan)
 	if !read && err == nil {
 		return plan, next
 	}
+	r.giveBack(plan)
+	return r.decideAgain(ctx, key, err)
+}
+
+// inherit reads what earlier leaders did for a config, for all who wait for that at once, and decides again.
+func (r *PodReconciler) inherit(ctx context.Context, key types.NamespacedName, d *weed.Deletion) (weed.Plan, weed.Next) {
+	r.Observer.asking.LockKey(d.Key.String())
+	defer func() { _ = r.Observer.asking.UnlockKey(d.Key.String()) }() // it is locked
+	plan, next := r.Observer.yard().Decide(key, r.Observer.moment(), "")
+	if next != weed.ReadRecord || plan.Delete.Config != d.Config {
+		return plan, next
+	}
+	return r.decideAgain(ctx, key, r.Book.Inherit(ctx, d))
+}
+
+// decideAgain decides after what is known was read live, or couldn't be.
+func (r *PodReconciler) decideAgain(ctx context.Context, key types.NamespacedName, err error) (weed.Plan, weed.Next) {
 	doubt := ""
 	if err != nil {
 		log.FromContext(ctx).Error(err, "A deletion waits, since what is known can't be confirmed")
 		doubt = err.Error()
 	}
-	r.giveBack(plan)
-	return yard.Decide(key, r.Observer.moment(), doubt)
+	return r.Observer.yard().Decide(key, r.Observer.moment(), doubt)
 }
 
 // act carries out a plan and tells of it.
@@ -125,7 +146,7 @@ func (r *PodReconciler) send(ctx context.Context, plan weed.Plan) error {
 	if !admitted.Valid() {
 		return &undone{errNotAdmitted}
 	}
-	if _, err := r.sights.confirm(ctx, r, plan.Delete, plan.Pod.Namespace); err != nil {
+	if _, err := r.sights.confirm(ctx, r, plan); err != nil {
 		return &undone{err}
 	}
 	if err := r.objection(plan); err != nil {

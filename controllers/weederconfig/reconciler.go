@@ -19,6 +19,8 @@ type Reconciler struct {
 	Observer *Observer
 	Troubles *status.Troubles
 	Report   *Reporter
+	// Leads says whether this replica surely leads. Default: it does.
+	Leads func() bool
 
 	pace status.Pace
 }
@@ -44,7 +46,8 @@ func (r *Reconciler) keep(ctx context.Context, request reconcile.Request) (recon
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	st, ok := r.observe(wc)
-	if !ok {
+	leads := r.Leads == nil || r.Leads() // asked after wc was known: what is written then replaces no other leader's status
+	if !ok || !leads {
 		return reconcile.Result{RequeueAfter: status.Delay}, nil
 	}
 	return reconcile.Result{}, r.writeStatus(ctx, wc, st)
@@ -62,7 +65,7 @@ func (r *Reconciler) urgent(wc *v1alpha1.WeederConfig) bool {
 func (r *Reconciler) observe(wc *v1alpha1.WeederConfig) (st state, ok bool) {
 	facts := r.Observer.Facts
 	st.judgement, ok = r.Observer.judge.Of(client.ObjectKeyFromObject(wc))
-	if !ok || !st.judgement.Settled(wc) {
+	if !ok || !st.judgement.Settled(wc) || st.judgement.Object.ResourceVersion != wc.ResourceVersion { // the yard knows another status
 		return st, false
 	}
 	if st.paused, ok = r.Observer.judge.PausedBy(); !ok {

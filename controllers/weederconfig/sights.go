@@ -18,31 +18,39 @@ import (
 // quietWatch is for how long a silent watch is believed, and a live read. A watch can die without a word.
 const quietWatch = 20 * time.Second
 
-// sights remembers what was read live before deletions: whose pods a Service's are, and whether the config is still about
-// the namespace. Of the pod itself the deletion's preconditions make sure. It is safe for concurrent use.
+// sights remembers what was read live before deletions: whose pods a Service's are, whether the config is still about the
+// namespace, and whether the pod's workload asks to be left alone. Of the pod itself the deletion's preconditions make sure. It
+// is safe for concurrent use.
 type sights struct {
 	mu   sync.Mutex
 	read map[sight]time.Time // needs mu
 }
 
-type sight struct{ namespace, service string }
+type sight struct{ kind, namespace, name string }
 
 // confirm reads live what the watches haven't told of lately; read says that it did, so that one must decide again.
-func (s *sights) confirm(ctx context.Context, r *PodReconciler, d *weed.Deletion, namespace string) (read bool, err error) {
-	now := r.Observer.Facts.Clock.Now()
-	if r.Observer.Facts.SlicesAge(now) > quietWatch && s.old(sight{namespace, d.Service}, now) {
+func (s *sights) confirm(ctx context.Context, r *PodReconciler, plan weed.Plan) (read bool, err error) {
+	now, d, namespace, of := r.Observer.Facts.Clock.Now(), plan.Delete, plan.Pod.Namespace, plan.Pod.Workload()
+	for _, look := range []struct {
+		at   sight
+		must bool
+		read func() error
+	}{
+		{sight{"Service", namespace, d.Service}, r.Observer.Facts.SlicesAge(now) > quietWatch, func() error {
+			return r.readService(ctx, types.NamespacedName{Namespace: namespace, Name: d.Service})
+		}},
+		// Labels of namespaces change once in a blue moon.
+		{sight{"Namespace", "", namespace}, namespace != d.Key.Namespace, func() error { return r.readNamespace(ctx, namespace) }},
+		{sight{of.Kind, namespace, of.Name}, r.Observer.quiet(of.Kind, now), func() error { return r.readWorkload(ctx, of) }},
+	} {
+		if !look.must || !s.old(look.at, now) {
+			continue
+		}
 		read = true
-		if err = r.readService(ctx, types.NamespacedName{Namespace: namespace, Name: d.Service}); err != nil {
+		if err = look.read(); err != nil {
 			return read, err
 		}
-		s.saw(sight{namespace, d.Service}, now)
-	}
-	if namespace != d.Key.Namespace && s.old(sight{namespace, ""}, now) { // labels of namespaces change once in a blue moon
-		read = true
-		if err = r.readNamespace(ctx, namespace); err != nil {
-			return read, err
-		}
-		s.saw(sight{namespace, ""}, now)
+		s.saw(look.at, now)
 	}
 	return read, nil
 }
@@ -94,5 +102,19 @@ func (r *PodReconciler) readNamespace(ctx context.Context, name string) error {
 		return fmt.Errorf("read namespace %s before deleting a pod in it: %w", name, err)
 	}
 	r.Observer.namespace(&ns)
+	return nil
+}
+
+func (r *PodReconciler) readWorkload(ctx context.Context, w weed.Workload) error {
+	object := about(workload(w.Kind))
+	err := r.Live.Get(ctx, types.NamespacedName{Namespace: w.Namespace, Name: w.Name}, object)
+	switch {
+	case err == nil:
+		r.Observer.hold(w.Kind, object)
+	case apierrors.IsNotFound(err): // its pods go with it
+		r.Observer.holdGone(w)
+	default:
+		return fmt.Errorf("read %s before deleting a pod of it: %w", w, err)
+	}
 	return nil
 }

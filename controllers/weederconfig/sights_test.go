@@ -6,10 +6,13 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -30,6 +33,8 @@ type live struct {
 
 func newLive(objects ...client.Object) *live {
 	l := &live{}
+	scheme := runtime.NewScheme()
+	utilruntime.Must(errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)))
 	ask := func() error {
 		l.asked++
 		if l.before != nil {
@@ -37,7 +42,7 @@ func newLive(objects ...client.Object) *live {
 		}
 		return l.err
 	}
-	l.Client = interceptor.NewClient(fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(objects...).Build(), interceptor.Funcs{
+	l.Client = interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
 			if err := ask(); err != nil {
 				return err
@@ -162,6 +167,52 @@ func TestANamespaceThatLostItsLabelIsNoticed(t *testing.T) {
 			r := &PodReconciler{Observer: w.Observer, Live: l}
 			if got := reason(t, r, client.ObjectKeyFromObject(pod)); got != want || l.asked != 1 {
 				t.Errorf("%q after %d requests, want %q after reading the namespace", got, l.asked, want)
+			}
+		})
+	}
+}
+
+func TestASilentWatchOfWorkloadsIsNotBelieved(t *testing.T) {
+	api := types.NamespacedName{Namespace: ownNamespace, Name: "api-1"}
+	set := func(until string) *appsv1.StatefulSet {
+		return &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{
+			Namespace: ownNamespace, Name: "api", Annotations: map[string]string{"autohealer.resourcestack.com/hold-until": until},
+		}}
+	}
+	held, over := set("2026-03-01T13:00:00Z"), set("2026-03-01T11:00:00Z")
+	for name, c := range map[string]struct {
+		told   *appsv1.StatefulSet
+		silent time.Duration
+		stored []client.Object
+		err    error
+		want   string
+		asked  int
+	}{
+		"it told of something lately": {over, 20 * time.Second, []client.Object{held}, nil, "delete", 0},
+		"it never told of anything":   {nil, 0, []client.Object{held}, nil, "HoldUntil", 1},
+		"somebody asked for a hold":   {over, 21 * time.Second, []client.Object{held}, nil, "HoldUntil", 1},
+		"nobody did":                  {over, 21 * time.Second, []client.Object{over}, nil, "delete", 1},
+		"it is gone":                  {over, 21 * time.Second, nil, nil, "delete", 1},
+		"nobody answers":              {over, 21 * time.Second, nil, errors.New("timeout"), "FactsInDoubt", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.observe(t.Context(), stored("wc", nil))
+			pod := crashing("api-1")
+			pod.OwnerReferences[0].Kind = "StatefulSet"
+			w.pod(weed.ReadPod(pod))
+			if c.told != nil {
+				holds[*appsv1.StatefulSet](w.Observer, "StatefulSet").OnAdd(c.told, true)
+			}
+			w.clock.Step(c.silent)
+			w.recover()
+			l := newLive(c.stored...)
+			l.err = c.err
+			r := &PodReconciler{Observer: w.Observer, Live: l}
+			for range 2 {
+				if got := reason(t, r, api); got != c.want || c.err == nil && l.asked != c.asked {
+					t.Errorf("%q after %d requests, want %q after %d", got, l.asked, c.want, c.asked)
+				}
 			}
 		})
 	}

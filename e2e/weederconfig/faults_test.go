@@ -160,8 +160,8 @@ var _ = Describe("In a window", Serial, func() {
 		Expect(s.removed()).To(HaveLen(7))
 	})
 
-	It("a standby goes on where a leader was killed: to the same end, with what is left of the budget", func(ctx SpecContext) {
-		startTwo(ctx)
+	It("a standby goes on where a leader was killed: to the same end, with what is left of the budget, whatever its watch told", func(ctx SpecContext) {
+		theirs := startTwo(ctx)
 		s := newShop(ctx)
 		s.upstream(ctx, "etcd", 1)
 		for _, app := range []string{"first", "second", "third"} {
@@ -172,6 +172,8 @@ var _ = Describe("In a window", Serial, func() {
 		create(ctx, wc)
 		s.down(ctx, "etcd")
 		s.fail(ctx, "first")
+		tell := theirs.stall("weederconfigs")
+		DeferCleanup(tell)
 		s.up(ctx, "etcd")
 		Eventually(s.removed).Should(HaveLen(1))
 		Eventually(deleted(ctx, wc)).Should(BeEquivalentTo(1))
@@ -201,6 +203,8 @@ var _ = Describe("In a window", Serial, func() {
 		Eventually(s.removed).Should(HaveLen(2))
 		Eventually(deleted(ctx, wc)).Should(BeNumerically(">=", 2))
 		s.fail(ctx, "third")
+		Consistently(s.removed).WithTimeout(moment).Should(HaveLen(2))
+		tell()
 		Eventually(skipped(ctx, wc, "MaxDeletionsPerWatch")).Should(BeNumerically(">=", 1))
 		Expect(s.removed()).To(And(HaveLen(2), HaveKey(HavePrefix("first-")), HaveKey(HavePrefix("second-"))))
 		after := windowOf(ctx, wc)
@@ -211,19 +215,23 @@ var _ = Describe("In a window", Serial, func() {
 
 const standby = cluster.Component("standby")
 
-// startTwo has two managers until the end of the spec, of which the first leads; both by way of the proxy.
-func startTwo(ctx context.Context) {
+// startTwo has two managers until the end of the spec, of which the first leads; each by way of a proxy, and gives that of the
+// other.
+func startTwo(ctx context.Context) (theirs *countingProxy) {
 	GinkgoHelper()
-	elected := []string{"--leader-elect", "--pprof-bind-address=", "--kubeconfig=" + proxy.kubeconfig(ctx)}
+	elected := func(by *countingProxy) []string {
+		return []string{"--leader-elect", "--pprof-bind-address=", "--kubeconfig=" + by.kubeconfig(ctx)}
+	}
 	Expect(h.StopComponent(harness.Manager)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) {
-		Expect(h.StopComponent(standby)).To(Succeed())
 		Expect(h.StopComponent(harness.Manager)).To(Succeed())
 		Expect(h.StartManager(ctx, "--kubeconfig="+proxy.kubeconfig(ctx))).To(Succeed())
 	})
-	Expect(h.StartManager(ctx, elected...)).To(Succeed())
+	Expect(h.StartManager(ctx, elected(proxy)...)).To(Succeed())
 	Eventually(leader(ctx)).ShouldNot(BeEmpty())
-	Expect(h.StartReplica(ctx, standby, elected...)).To(Succeed())
+	theirs = startProxy(standby)
+	Expect(h.StartReplica(ctx, standby, elected(theirs)...)).To(Succeed())
+	return theirs
 }
 
 // leader holds the managers' lease.

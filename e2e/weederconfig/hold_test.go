@@ -1,6 +1,7 @@
 package weederconfig
 
 import (
+	"context"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -13,13 +14,7 @@ var _ = Describe("A Deployment that people ask to leave alone", func() {
 		s.recovered(ctx, "etcd")
 		s.deploy(ctx, "api", 2, map[string]string{crash: "true"})
 		s.deploy(ctx, "other", 1, map[string]string{crash: "true"})
-		annotate := func(argument string) {
-			GinkgoHelper()
-			_, err := h.Kubectl(ctx, "-n", s.namespace, "annotate", "deployment", "api", "--overwrite", argument)
-			Expect(err).NotTo(HaveOccurred())
-		}
-		const hold = "autohealer.resourcestack.com/hold-until"
-		annotate(hold + "=" + time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+		s.hold(ctx, "api", time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
 		held, other := s.uids(ctx, "api"), s.uids(ctx, "other")
 		wc := s.weeder("held", "etcd", "api", "other")
 		wc.Spec.WatchDuration = "5m"
@@ -28,7 +23,18 @@ var _ = Describe("A Deployment that people ask to leave alone", func() {
 		Eventually(skipped(ctx, wc, "HoldUntil")).Should(BeEquivalentTo(2))
 		Expect(s.uids(ctx, "api")).To(Equal(held))
 
-		annotate(hold + "-")
+		s.hold(ctx, "api", "")
 		Eventually(func() any { return s.uids(ctx, "api") }).ShouldNot(ContainElements(held))
 	})
 })
+
+// hold asks to leave a Deployment's pods alone until a time, "" no more.
+func (s shop) hold(ctx context.Context, deployment, until string) {
+	GinkgoHelper()
+	argument := "autohealer.resourcestack.com/hold-until=" + until
+	if until == "" {
+		argument = "autohealer.resourcestack.com/hold-until-"
+	}
+	_, err := h.Kubectl(ctx, "-n", s.namespace, "annotate", "deployment", deployment, "--overwrite", argument)
+	Expect(err).NotTo(HaveOccurred())
+}

@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/harness"
 )
 
@@ -47,7 +48,8 @@ type countingProxy struct {
 // and its answer lost on the way.
 type answers func(*http.Request) (code int, lost bool)
 
-func startProxy() *countingProxy {
+// startProxy makes one for a component, which is stopped before it.
+func startProxy(of cluster.Component) *countingProxy {
 	GinkgoHelper()
 	target, err := url.Parse(h.URL)
 	Expect(err).NotTo(HaveOccurred())
@@ -70,8 +72,8 @@ func startProxy() *countingProxy {
 	p.server.EnableHTTP2 = true
 	p.server.StartTLS()
 	DeferCleanup(func() {
-		// The manager first: it would connect anew, and the server waits for connections to end.
-		Expect(h.StopComponent(harness.Manager)).To(Succeed())
+		// The component first: it would connect anew, and the server waits for connections to end.
+		Expect(h.StopComponent(of)).To(Succeed())
 		p.server.CloseClientConnections()
 		p.server.Close()
 		transport.CloseIdleConnections()
@@ -261,7 +263,7 @@ func (p *countingProxy) kubeconfig(ctx context.Context) string {
 		cluster.Server = p.server.URL
 		cluster.CertificateAuthorityData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.server.Certificate().Raw})
 	}
-	path := filepath.Join(h.Dir, "counted.kubeconfig")
+	path := filepath.Join(h.Dir, "by-"+p.server.Listener.Addr().String()+".kubeconfig")
 	Expect(clientcmd.WriteToFile(*config, path)).To(Succeed())
 	return path
 }

@@ -64,7 +64,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { watching.Stop() })
-	proxy = startProxy()
+	proxy = startProxy(harness.Manager)
 	Expect(h.StartManager(ctx, "--kubeconfig="+proxy.kubeconfig(ctx))).To(Succeed())
 	// Most specs delete more pods a minute, together, than the built-in limit allows.
 	liftLimit(ctx)

@@ -44,28 +44,34 @@ var _ = Describe("As time goes by", Ordered, func() {
 		Expect(skipped(ctx, wc, "Cooldown")()).To(BeNumerically(">=", 2))
 	})
 
-	It("what a silent watch told isn't believed: who stands behind the Service is read before a deletion", func(ctx SpecContext) {
+	It("what silent watches told isn't believed: who stands behind the Service, and whom to leave alone, is read before a deletion", func(ctx SpecContext) {
 		s := newShop(ctx)
 		s.upstream(ctx, "etcd", 1)
-		s.deploy(ctx, "api", 1, nil)
-		s.deploy(ctx, "other", 1, nil)
-		wc := s.weeder("silent", "etcd", "api", "other")
+		for _, app := range []string{"api", "held", "other"} {
+			s.deploy(ctx, app, 1, nil)
+		}
+		wc := s.weeder("silent", "etcd", "api", "held", "other")
 		wc.Spec.WatchDuration = "5m"
 		create(ctx, wc)
 		s.down(ctx, "etcd")
 		s.up(ctx, "etcd")
 		Eventually(activeWindows(ctx, wc)).Should(BeEquivalentTo(1))
-		resume := proxy.stall("endpointslices")
-		DeferCleanup(resume)
+		for _, resource := range []string{"endpointslices", "deployments"} {
+			DeferCleanup(proxy.stall(resource))
+		}
 		silent := time.Now()
 		s.write(ctx, "etcd", "by-hand", false, s.pods(ctx, "api")...)
-		Eventually(time.Since).WithArguments(silent).Should(BeNumerically(">", 20*time.Second), "so long it is believed")
-		before, other := s.uids(ctx, "api"), s.uids(ctx, "other")
+		s.hold(ctx, "held", time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+		Eventually(time.Since).WithArguments(silent).Should(BeNumerically(">", 20*time.Second), "so long they are believed")
+		before, held, other := s.uids(ctx, "api"), s.uids(ctx, "held"), s.uids(ctx, "other")
 		s.fail(ctx, "api")
 		Eventually(skipped(ctx, wc, "PodOfTheService")).Should(BeEquivalentTo(1))
+		s.fail(ctx, "held")
+		Eventually(skipped(ctx, wc, "HoldUntil")).Should(BeEquivalentTo(1))
 		s.label(ctx, "other", crash, true)
-		Eventually(s.uids).WithContext(ctx).WithArguments("other").ShouldNot(Equal(other), "who doesn't stand there is deleted")
+		Eventually(s.uids).WithContext(ctx).WithArguments("other").ShouldNot(Equal(other), "who neither stands there nor is held is deleted")
 		Expect(s.uids(ctx, "api")).To(Equal(before))
+		Expect(s.uids(ctx, "held")).To(Equal(held))
 	})
 
 	It("a tenant's config loses with its account's rights what it could do", func(ctx SpecContext) {

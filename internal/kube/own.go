@@ -49,11 +49,12 @@ func WriteStatus(ctx context.Context, c client.Client, before, after client.Obje
 	return true, nil
 }
 
-// MergeStatus writes fields of an object's status, whatever the others are by now: it is for what only the leader writes, and
-// for writes that can't wait for the newest object. Kind, namespace, name and UID say of which object; one that was created
-// anew under the name is a conflict. The object's metadata are then as they are stored, and nothing else of it is sent back.
+// MergeStatus writes fields of an object's status, whatever the others are: it is for what only the leader writes. Kind,
+// namespace, name, UID and resource version say of which object, and in which state; any other is a conflict. The object's
+// metadata are then as they are stored, and nothing else of it is sent back.
 func MergeStatus(ctx context.Context, c client.Client, object *metav1.PartialObjectMetadata, fields any) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.GetUID()}, "status": fields})
+	which := map[string]any{"uid": object.GetUID(), "resourceVersion": object.GetResourceVersion()}
+	patch, err := json.Marshal(map[string]any{"metadata": which, "status": fields})
 	if err != nil {
 		return fmt.Errorf("encode status of %s: %w", object.GetName(), err)
 	}

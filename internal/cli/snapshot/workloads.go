@@ -202,7 +202,7 @@ func (w *Workloads) feed(y *weed.Yard, at weed.Moment) {
 		y.ObserveService(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: svc.Namespace, Name: svc.Name}, Spec: svc.Spec})
 	}
 	for _, h := range w.Held {
-		y.ObserveHold(weed.Workload{Namespace: h.Namespace, Kind: h.Kind, Name: h.Name}, holdOf(h.HoldUntil), at)
+		y.ObserveHold(weed.Workload{Namespace: h.Namespace, Kind: h.Kind, Name: h.Name}, holdOf(h.HoldUntil), "", at)
 	}
 	for i := range w.Pods {
 		y.ObservePod(w.Pods[i].read(), at)

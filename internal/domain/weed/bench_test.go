@@ -168,7 +168,7 @@ func BenchmarkDecide(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				k := due[i%len(due)]
-				plan, next := y.Decide(k, at(second), "")
+				plan, next := decideOn(y, k, at(second), "")
 				if next != weed.Delete {
 					b.Fatalf("%s: %s", k, verdict(plan, next))
 				}

@@ -123,7 +123,7 @@ func TestAWorkloadIsWhatThePodShowsOfItsOwners(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			y := watchingEtcd(t, etcdForAPI, newPod("api-1", append(test.options, backOff)...))
 			recoverEtcd(y, 0)
-			plan, _ := y.Decide(key("api-1"), at(0), "")
+			plan, _ := decideOn(y, key("api-1"), at(0), "")
 			expect(t, "workload", plan.Pod.Workload().String(), test.want)
 		})
 	}

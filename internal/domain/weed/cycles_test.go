@@ -42,7 +42,7 @@ servicesAndDependantSelectors:
 			y.ObserveSlice(newSlice("web-1", "web", "web-1"), at(-time.Minute))
 			y.ObserveConfig(newConfig(t, "second", test.second), test.standing, at(-time.Minute))
 			recoverEtcd(y, 0)
-			plan, next := y.Decide(key("api-1"), at(second), "")
+			plan, next := decideOn(y, key("api-1"), at(second), "")
 			expect(t, "verdict", verdict(plan, next), test.want)
 			if name == "a cycle" {
 				expect(t, "message", plan.Holds[0].Message, message)
@@ -70,7 +70,7 @@ func TestAPodOfTheServiceIsLookedAtAgain(t *testing.T) {
 	y := watchingEtcd(t, etcdForAPI, newPod("api-1", backOff))
 	y.ObservePod(weed.ReadPod(newPod("etcd-0", readySince(0))), at(0))
 	y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0", "api-1:notready"), at(0))
-	plan, next := y.Decide(key("api-1"), at(second), "")
+	plan, next := decideOn(y, key("api-1"), at(second), "")
 	expect(t, "verdict", verdict(plan, next), "PodOfTheService")
 	expect(t, "looks again", plan.LookAgain, noon.Add(6*second))
 	seeEtcdReady(y, 2*second)
@@ -78,6 +78,6 @@ func TestAPodOfTheServiceIsLookedAtAgain(t *testing.T) {
 	y = watchingEtcd(t, etcdForAPI, newPod("api-1", backOff))
 	y.ObservePod(weed.ReadPod(newPod("etcd-0", readySince(0))), at(0))
 	y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0", "api-1:notready"), at(0))
-	plan, _ = y.Decide(key("api-1"), at(116*second), "")
+	plan, _ = decideOn(y, key("api-1"), at(116*second), "")
 	expect(t, "looks again after the window", plan.LookAgain, time.Time{})
 }

@@ -18,6 +18,9 @@ const (
 	// ReadLive: the outcome of an earlier deletion is uncertain. Give the pod to ObserveLive, or to ForgetPod if it is gone,
 	// and decide again.
 	ReadLive
+	// ReadRecord: before this process's first deletion for the plan's config, it must be known what others did before. Give the
+	// config's status, read live, to Inherit, say Claim, and decide again.
+	ReadRecord
 )
 
 // sent is a deletion that was decided, with all that it took.
@@ -48,13 +51,16 @@ func (y *Yard) Decide(key types.NamespacedName, at Moment, doubt string) (Plan, 
 	workload := p.Workload()
 	plan := PlanPod(Input{
 		Pod: p.Pod, Openings: openings, Autohealers: p.autohealers(y.ownNamespace),
-		OwnerHold: y.asked[workload], Past: y.past(p, at),
+		OwnerHold: y.asked[workload].hold, Past: y.past(p, at),
 		FreeAt: y.ledger.free(y.limits.MaxPodDeletionsPerMinute, y.queue.ahead(key), at.Now), Limit: y.limits.MaxPodDeletionsPerMinute,
 		At: at, ActsFrom: y.actsFrom, Doubt: doubt,
 	})
 	if plan.Delete == nil {
 		y.noteHolds(p, &plan, windows, at.Now)
 		return plan, Nothing
+	}
+	if !y.configs[plan.Delete.Config].claimed {
+		return plan, ReadRecord
 	}
 	y.reserve(p, workload, plan.Delete, windows, at)
 	return plan, Delete
@@ -125,7 +131,7 @@ func (y *Yard) Objection(plan Plan, at Moment) string {
 		return "the pod doesn't crash-loop any more, or its window is over"
 	}
 	in := Input{
-		Pod: p.Pod, Autohealers: p.autohealers(y.ownNamespace), OwnerHold: y.asked[p.Workload()],
+		Pod: p.Pod, Autohealers: p.autohealers(y.ownNamespace), OwnerHold: y.asked[p.Workload()].hold,
 		At: at, ActsFrom: y.actsFrom, Limit: y.limits.MaxPodDeletionsPerMinute,
 	}
 	if !y.ledger.fits(p.sent.record, in.Limit, at.Now) {

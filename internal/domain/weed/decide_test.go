@@ -32,7 +32,7 @@ func TestReplacementsWaitAndAreCounted(t *testing.T) {
 	}
 
 	replace("api-d", 5*second)
-	plan, next := y.Decide(key("api-d"), at(6*second), "")
+	plan, next := decideOn(y, key("api-d"), at(6*second), "")
 	expect(t, "a replacement", verdict(plan, next), "Cooldown")
 	expect(t, "looks again", plan.LookAgain, noon.Add(20*second))
 
@@ -44,7 +44,7 @@ func TestReplacementsWaitAndAreCounted(t *testing.T) {
 	replace("api-e", 40*second)
 	expect(t, "the second repeat", decide(y, "api-e", 60*second), "delete again")
 	replace("api-f", 80*second)
-	plan, next = y.Decide(key("api-f"), at(100*second), "")
+	plan, next = decideOn(y, key("api-f"), at(100*second), "")
 	expect(t, "the third", verdict(plan, next), "MaxRepeatsPerOwner")
 	expect(t, "it isn't over before the window is", plan.LookAgain, time.Time{})
 
@@ -55,7 +55,7 @@ func TestReplacementsWaitAndAreCounted(t *testing.T) {
 	// The hour slides: the first repeat, of 30s, is forgotten at 1h30s.
 	failEtcd(y, 58*time.Minute)
 	recoverEtcd(y, 59*time.Minute)
-	plan, next = y.Decide(key("api-f"), at(59*time.Minute), "")
+	plan, next = decideOn(y, key("api-f"), at(59*time.Minute), "")
 	expect(t, "within the hour", verdict(plan, next), "MaxRepeatsPerOwner")
 	expect(t, "looks again", plan.LookAgain, noon.Add(time.Hour+30*second))
 	expect(t, "a moment before", decide(y, "api-f", time.Hour+29*second), "MaxRepeatsPerOwner")
@@ -106,7 +106,7 @@ func TestNoRepeatsAtAll(t *testing.T) {
 	recoverEtcd(y, 0)
 	deleted(t, y, "api-a", 0)
 	y.ObservePod(weed.ReadPod(newPod("api-c", created(second), backOff)), at(60*second))
-	plan, next := y.Decide(key("api-c"), at(60*second), "")
+	plan, next := decideOn(y, key("api-c"), at(60*second), "")
 	expect(t, "a replacement", verdict(plan, next), "MaxRepeatsPerOwner")
 	expect(t, "looks again", plan.LookAgain, time.Time{})
 	y.ObservePod(weed.ReadPod(newPod("api-b", backOff)), at(60*second))
@@ -146,7 +146,7 @@ func TestCooldownAndMinuteCountFromWhenADeletionWasDone(t *testing.T) {
 			y.Confirm(key("api-1"), "api-1-uid", at(9*second))
 			y.ForgetPod(key("api-1"), "api-1-uid")
 			y.ObservePod(weed.ReadPod(newPod("api-2", created(9*second), backOff)), at(12*second))
-			plan, next := y.Decide(key("api-2"), at(12*second), "")
+			plan, next := decideOn(y, key("api-2"), at(12*second), "")
 			expect(t, "its replacement", verdict(plan, next), "Cooldown")
 			expect(t, "looks again", plan.LookAgain, noon.Add(19*second))
 			expect(t, "a moment before", decide(y, "api-2", 18*second), "Cooldown")
@@ -177,7 +177,7 @@ func TestMaxPodDeletionsPerMinute(t *testing.T) {
 	deleted(t, y, "api-2", 10*second)
 	expect(t, "third", decide(y, "api-3", 20*second), "MaxPodDeletionsPerMinute")
 	expect(t, "fourth", decide(y, "api-4", 20*second), "MaxPodDeletionsPerMinute")
-	plan, next := y.Decide(key("api-5"), at(55*second), "")
+	plan, next := decideOn(y, key("api-5"), at(55*second), "")
 	expect(t, "fifth", verdict(plan, next), "MaxPodDeletionsPerMinute")
 	expect(t, "its place is free", plan.Holds[0].At, noon.Add(55*second+time.Minute))
 	expect(t, "it looks earlier, those before it may leave", plan.LookAgain, noon.Add(65*second))
@@ -260,7 +260,7 @@ func TestADeletionThatFailedForAPodThatIsGoneGivesItsPlaceBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			y := watchingEtcd(t, etcdForAPI+"maxDeletionsPerWatch: 1\n", newPod("api-1", backOff), newPod("api-2", backOff))
 			recoverEtcd(y, 0)
-			plan, _ := y.Decide(key("api-1"), at(0), "")
+			plan, _ := decideOn(y, key("api-1"), at(0), "")
 			goes(y)
 			expect(t, "the other one meanwhile", decide(y, "api-2", second), "MaxDeletionsPerWatch")
 			expect(t, "may have room", names(y.Failed(key("api-1"), plan.Pod.UID)), "api-2")
@@ -275,7 +275,7 @@ func TestADeletionThatFailedForAPodThatIsGoneGivesItsPlaceBack(t *testing.T) {
 func TestADeletionThatTheWatchTellsBeforeTheAnswerCounts(t *testing.T) {
 	y := watchingEtcd(t, etcdForAPI, newPod("api-1", backOff))
 	recoverEtcd(y, 0)
-	plan, _ := y.Decide(key("api-1"), at(0), "")
+	plan, _ := decideOn(y, key("api-1"), at(0), "")
 	y.ForgetPod(key("api-1"), "api-1-uid")
 	y.Confirm(key("api-1"), plan.Pod.UID, at(0))
 	y.Failed(key("api-1"), plan.Pod.UID)

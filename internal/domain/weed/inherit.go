@@ -11,11 +11,32 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
+// Inherit takes in a config's status that was read live: what other processes did may not be told by a watch in time.
+func (y *Yard) Inherit(uid types.UID, st v1alpha1.WeederConfigStatus, at Moment) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if cs := y.configs[uid]; cs != nil {
+		cs.Config = cs.WithStatus(st)
+		y.inherit(cs, at)
+		y.touch(cs)
+	}
+}
+
+// Claim says that what other processes did for a config is known, and that none but this one acts from now on. Until then
+// Decide gives no deletion for it.
+func (y *Yard) Claim(uid types.UID) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if cs := y.configs[uid]; cs != nil {
+		cs.claimed = true
+	}
+}
+
 // inherit takes over what another process, which acted before this one, left in the status. It only forbids: deletions
 // count for their workloads, for the minute and for the windows that are open.
 func (y *Yard) inherit(cs *configState, at Moment) {
 	st := &cs.stored
-	if cs.acted {
+	if cs.claimed {
 		return
 	}
 	cs.deleted = max(cs.deleted, st.Deleted)

@@ -128,7 +128,7 @@ func TestARestartForgetsNoWindowThatTheStatusHasNoRoomFor(t *testing.T) {
 		y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0"), at(second))
 		y.ObserveConfig(compiled(t, wc), weed.Active, at(second))
 		for _, k := range y.MarkSynced(at(second)) {
-			if _, next := y.Decide(k, at(second), ""); next == weed.Delete {
+			if _, next := decideOn(y, k, at(second), ""); next == weed.Delete {
 				n++
 			}
 		}
@@ -168,7 +168,7 @@ func TestWhatAStatusTellsIsOfTheAPIServersClock(t *testing.T) {
 				{59 * second, "api-2", "MaxPodDeletionsPerMinute"}, {61 * second, "api-2", "delete"},
 				{69 * second, "api-1", "Cooldown"}, {71 * second, "api-1", "delete again"},
 			} {
-				plan, next := y.Decide(key(c.name), ahead(c.after), "")
+				plan, next := decideOn(y, key(c.name), ahead(c.after), "")
 				expect(t, c.name+" after "+c.after.String(), verdict(plan, next), c.want)
 			}
 		})
@@ -264,4 +264,26 @@ servicesAndDependantSelectors:
 	expect(t, "windows", sum.Active, 2)
 	sum, _ = y.Summary("wc-uid", at(2*time.Minute))
 	expect(t, "windows when they are over", sum.Active, 0)
+}
+
+func TestNothingIsDeletedBeforeItIsKnownWhatOthersDid(t *testing.T) {
+	spent := v1alpha1.WeederConfigStatus{Deleted: 1, Windows: []v1alpha1.RecoveryWindow{{
+		Recovery: v1alpha1.Recovery{Namespace: "ns", Service: "etcd", Time: metav1.NewTime(noon)}, Until: metav1.NewTime(noon.Add(5 * time.Minute)), Deleted: 1,
+	}}}
+	y := watchingEtcd(t, etcdForAPI+"maxDeletionsPerWatch: 1", newPod("api-1", backOff), newPod("api-2", backOff))
+	recoverEtcd(y, 0)
+	for range 2 {
+		plan, next := y.Decide(key("api-1"), at(second), "")
+		expect(t, "at first", next, weed.ReadRecord)
+		expect(t, "of", plan.Delete.Config, types.UID("wc-uid"))
+	}
+	sum, _ := y.Summary("wc-uid", at(second))
+	expect(t, "reserved meanwhile", sum.Deleted, 0)
+	y.Inherit("wc-uid", spent, at(second))
+	y.Claim("wc-uid")
+	plan, next := y.Decide(key("api-1"), at(second), "")
+	expect(t, "then", verdict(plan, next), "MaxDeletionsPerWatch")
+	y.Inherit("wc-uid", v1alpha1.WeederConfigStatus{Deleted: 9}, at(second))
+	sum, _ = y.Summary("wc-uid", at(second))
+	expect(t, "deleted, whatever comes late", sum.Deleted, 1)
 }

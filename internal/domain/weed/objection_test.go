@@ -54,7 +54,7 @@ func TestWhatComesToStandBeforeADeletion(t *testing.T) {
 			y.MarkSynced(at(-time.Minute))
 			failEtcd(y, -time.Minute)
 			recoverEtcd(y, 0)
-			plan, next := y.Decide(key("api-1"), at(0), "")
+			plan, next := decideOn(y, key("api-1"), at(0), "")
 			expect(t, "decision", verdict(plan, next), "delete")
 			test.news(y)
 			expect(t, "objection", y.Objection(plan, at(2*second)), test.want)
@@ -74,7 +74,7 @@ func TestALimitThatIsLoweredHoldsWhatIsOnItsWay(t *testing.T) {
 	recoverEtcd(y, 0)
 	var plans []weed.Plan
 	for i := range 6 {
-		plan, next := y.Decide(key(fmt.Sprintf("api-%d", i)), at(time.Duration(i)*second), "")
+		plan, next := decideOn(y, key(fmt.Sprintf("api-%d", i)), at(time.Duration(i)*second), "")
 		expect(t, "decision", verdict(plan, next), "delete")
 		plans = append(plans, plan)
 	}

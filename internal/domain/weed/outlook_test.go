@@ -147,7 +147,7 @@ func TestOutlookSaysWhatDecideDoes(t *testing.T) {
 				limits.MaxPodDeletionsPerMinute = most
 				y.SetLimits(limits)
 				recoverEtcd(y, 0)
-				if _, next := y.Decide(key("api-0"), at(0), ""); next == weed.Delete {
+				if _, next := decideOn(y, key("api-0"), at(0), ""); next == weed.Delete {
 					y.Confirm(key("api-0"), "api-0-uid", at(0))
 					y.ForgetPod(key("api-0"), "api-0-uid")
 				}
@@ -176,7 +176,7 @@ func TestOutlookSaysWhatDecideDoes(t *testing.T) {
 
 // outcome of a decision: the reason for which a pod isn't deleted, "" when it is.
 func outcome(y *weed.Yard, pod types.NamespacedName, now weed.Moment) string {
-	plan, next := y.Decide(pod, now, "")
+	plan, next := decideOn(y, pod, now, "")
 	if next == weed.Delete {
 		return ""
 	}

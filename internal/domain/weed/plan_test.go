@@ -89,7 +89,7 @@ func TestWhatIsNeverDeleted(t *testing.T) {
 			now.Server = now.Server.Add(test.clock)
 			podKey := key(test.pod.Name)
 			podKey.Namespace = test.pod.Namespace
-			plan, next := y.Decide(podKey, now, test.doubt)
+			plan, next := decideOn(y, podKey, now, test.doubt)
 			expect(t, "verdict", verdict(plan, next), test.want)
 			if len(plan.Holds) > 0 {
 				sum, _ := y.Summary("wc-uid", now)
@@ -104,7 +104,7 @@ func TestADeletionNamesItsAct(t *testing.T) {
 	y := watchingEtcd(t, etcdForAPI+"deletion: Evict", newPod("api-1", backOff))
 	y.ObservePod(weed.ReadPod(newPod("etcd-0", readySince(-3*second))), at(0))
 	seeEtcdReady(y, 0)
-	plan, _ := y.Decide(key("api-1"), at(second), "")
+	plan, _ := decideOn(y, key("api-1"), at(second), "")
 	if plan.Delete == nil {
 		t.Fatal("nothing is deleted")
 	}
@@ -124,7 +124,7 @@ func TestTheOldestConfigThatMayDeletes(t *testing.T) {
 	young.CreationTimestamp.Time = noon.Add(-time.Minute)
 	y.ObserveConfig(compiled(t, young), weed.Active, at(-second))
 	recoverEtcd(y, 0)
-	plan, next := y.Decide(key("api-1"), at(0), "")
+	plan, next := decideOn(y, key("api-1"), at(0), "")
 	expect(t, "the first pod", verdict(plan, next), "delete")
 	expect(t, "by", string(plan.Delete.Config), "young-uid")
 	expect(t, "the second pod", decide(y, "api-2", 0), "Observing,MaxDeletionsPerWatch")

@@ -41,7 +41,7 @@ func TestManyWorkersNeverTakeMoreThanThereIs(t *testing.T) {
 					y.ObservePod(weed.ReadPod(running), at(second))
 					y.Expire(at(time.Second))
 				default:
-					plan, next := y.Decide(k, at(second), "")
+					plan, next := decideOn(y, k, at(second), "")
 					if next != weed.Delete {
 						continue
 					}

@@ -18,7 +18,7 @@ servicesAndDependantSelectors: {etcd: {podSelectors: [{matchLabels: {app: api}}]
 // refused decides on a pod, whose eviction a PodDisruptionBudget then refuses, and gives when to ask again.
 func refused(t *testing.T, y *weed.Yard, name string, d time.Duration) time.Time {
 	t.Helper()
-	plan, next := y.Decide(key(name), at(d), "")
+	plan, next := decideOn(y, key(name), at(d), "")
 	if next != weed.Delete || !plan.Delete.Evict {
 		t.Fatalf("%s: %q instead of an eviction", name, verdict(plan, next))
 	}
@@ -91,7 +91,7 @@ func TestALateRefusalOfWhatIsNotThereAnyMoreIsIgnored(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			y := watchingEtcd(t, evicting, newPod("api-1", backOff))
 			recoverEtcd(y, 0)
-			plan, _ := y.Decide(key("api-1"), at(0), "")
+			plan, _ := decideOn(y, key("api-1"), at(0), "")
 			end(y)
 			if again := y.Refuse(plan, "no", at(second)); !again.IsZero() {
 				t.Errorf("it is asked again at %s", again)

@@ -24,11 +24,11 @@ func TestSummary(t *testing.T) {
 	y.TakeDirty()
 
 	for _, k := range recoverEtcd(y, 0) {
-		y.Decide(k, at(second), "")
+		decideOn(y, k, at(second), "")
 	}
-	y.Decide(key("api-c"), at(2*second), "") // it isn't counted twice
+	decideOn(y, key("api-c"), at(2*second), "") // it isn't counted twice
 	expect(t, "dirty", fmt.Sprint(y.TakeDirty()), "[ns/wc]")
-	y.Decide(key("api-c"), at(3*second), "")
+	decideOn(y, key("api-c"), at(3*second), "")
 	expect(t, "dirty when nothing is new", fmt.Sprint(y.TakeDirty()), "[]")
 
 	sum, _ = y.Summary("wc-uid", at(3*second))
@@ -74,7 +74,7 @@ func TestAtMostTwentyOfEverything(t *testing.T) {
 	limits.MaxPodDeletionsPerMinute = 10000
 	y.SetLimits(limits)
 	for _, k := range y.MarkSynced(at(0)) {
-		if plan, next := y.Decide(k, at(second), ""); next != weed.Delete {
+		if plan, next := decideOn(y, k, at(second), ""); next != weed.Delete {
 			t.Fatalf("%s: %s", k, verdict(plan, next))
 		}
 	}
@@ -127,7 +127,7 @@ func TestARestartForgetsNoLimit(t *testing.T) {
 	}
 	before.ObservePod(weed.ReadPod(newPod("api-x", labelled("x", "x"), backOff, ownerless)), at(-second))
 	for i, k := range recoverEtcd(before, 0) {
-		before.Decide(k, at(time.Duration(i)*100*time.Millisecond), "")
+		decideOn(before, k, at(time.Duration(i)*100*time.Millisecond), "")
 	}
 	sum, _ := before.Summary("wc-uid", at(5*second))
 	expect(t, "deleted before", sum.Deleted, 30)
@@ -149,7 +149,7 @@ func TestARestartForgetsNoLimit(t *testing.T) {
 	expect(t, "it, later", decide(after, "api-29r", 24*second), "delete again")
 	verdicts := map[string]int{}
 	for _, k := range due {
-		verdicts[verdict(after.Decide(k, at(25*second), ""))]++
+		verdicts[verdict(decideOn(after, k, at(25*second), ""))]++
 	}
 	expect(t, "the rest", fmt.Sprint(verdicts), "map[MaxDeletionsPerWatch:16 delete:4 read live:1]")
 	sum, _ = after.Summary("wc-uid", at(25*second))

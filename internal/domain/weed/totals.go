@@ -15,8 +15,6 @@ type totals struct {
 	hour []*Record
 	// last is the latest window.
 	last Window
-	// acted: this process deleted for the config, and so knows better than the status.
-	acted bool
 	// lent are deletions of the last minute by another process that are known by number only.
 	lent []*Record
 	// unlisted are such deletions of the last hour.
@@ -47,7 +45,6 @@ type Spent struct {
 func newTotals() totals { return totals{skipped: map[Reason]int64{}} }
 
 func (t *totals) add(r *Record) {
-	t.acted = true
 	t.deleted++
 	t.recent = slices.Insert(t.recent, 0, r)
 	t.recent = t.recent[:min(len(t.recent), SampleSize)]

@@ -33,7 +33,7 @@ type trial struct {
 // plan plans a pod that depends on these Services.
 func (t *trial) plan(p *podState, services []string) Plan {
 	workload := p.Workload()
-	in := Input{Pod: p.Pod, Autohealers: p.autohealers(t.y.ownNamespace), At: t.at, Limit: t.limit, OwnerHold: t.y.asked[workload], Past: t.past(p, workload)}
+	in := Input{Pod: p.Pod, Autohealers: p.autohealers(t.y.ownNamespace), At: t.at, Limit: t.limit, OwnerHold: t.y.asked[workload].hold, Past: t.past(p, workload)}
 	if t.free != nil {
 		in.FreeAt = t.free(t.deleted)
 	}

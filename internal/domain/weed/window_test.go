@@ -75,7 +75,7 @@ servicesAndDependantSelectors: {etcd-main-client: {podSelectors: [{matchExpressi
 		expect(t, step.what+": due", names(due), step.due)
 		var gone []string
 		for _, k := range due {
-			plan, next := y.Decide(k, now, "")
+			plan, next := decideOn(y, k, now, "")
 			if next == weed.Delete {
 				gone = append(gone, k.Name)
 				y.Confirm(k, plan.Pod.UID, now)

@@ -202,7 +202,7 @@ func (w *world) restart() {
 
 // work is a worker's turn for a pod.
 func (w *world) work(p *corev1.Pod) {
-	plan, next := w.yard.Decide(key(p.Name), w.at(), "")
+	plan, next := decideOn(w.yard, key(p.Name), w.at(), "")
 	if next == weed.ReadLive {
 		w.t.Fatalf("%s: every outcome was told", p.Name)
 	}

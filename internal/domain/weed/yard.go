@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
-	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
@@ -36,8 +35,8 @@ type Yard struct {
 	slices     map[types.NamespacedName]sliceState
 	ghosts     map[types.UID]time.Time // slices that are gone, with when we heard of it
 	namespaces map[string]namespace
-	// asked are the holds that workloads ask for.
-	asked map[Workload]*hold.Hold
+	// asked is what workloads ask for.
+	asked map[Workload]asked
 
 	configs map[types.UID]*configState
 	// naming are the configs that name a Service, by its name.
@@ -78,6 +77,8 @@ type configState struct {
 	held map[heldKey]Hold
 	// matches is made when it is needed first; needs the yard's lock for writing.
 	matches *matcher
+	// claimed: what a former process did is known, and only this one acts. It knows better than the status from now on.
+	claimed bool
 	// left is what a former process left open.
 	left left
 	totals
@@ -101,7 +102,7 @@ func NewYard(limits limit.Limits, ownNamespace string) *Yard {
 		limits: limits, ownNamespace: ownNamespace,
 		pods: map[string]map[string]*podState{}, crashing: map[string]map[string]*podState{}, gone: map[types.UID]*sent{},
 		services: map[types.NamespacedName]*service{}, slices: map[types.NamespacedName]sliceState{}, ghosts: map[types.UID]time.Time{}, namespaces: map[string]namespace{},
-		asked:   map[Workload]*hold.Hold{},
+		asked:   map[Workload]asked{},
 		configs: map[types.UID]*configState{}, naming: map[string]map[types.UID]*configState{},
 		windows: map[string]map[watchKey]*window{}, unproven: map[watchKey]turn{},
 		ledger: ledger{byWorkload: map[Workload][]*Record{}}, queue: newQueue(), dirty: map[types.UID]types.NamespacedName{},
