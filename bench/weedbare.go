@@ -15,8 +15,8 @@ import (
 )
 
 // recoverBare is the reference, while no manager runs: for each Service of which a watch tells that it is Ready again, one of
-// the manager's own writes of a status is sent again, byte by byte as the audit log has it, and then as many DELETEs at once
-// as the manager sent. Nothing is decided, and nobody is asked whether it may be done.
+// the manager's own writes of a status is sent again, as the audit log has it but for the state that it was to replace, and then
+// as many DELETEs at once as the manager sent. Nothing is decided, and nobody is asked whether it may be done.
 func (b *bench) recoverBare(ctx context.Context, ours *deletionLog) (*trips, error) {
 	clients, err := b.asManager(ctx)
 	if err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -157,8 +156,26 @@ func (l *deletionLog) take(line []byte) error {
 	case !ok:
 	case event.Verb == "delete" && w.resource == "pods":
 		l.deletions[w.name] = request
-	case w.resource == "weederconfigs" && w.subresource == "status" && !bytes.Contains(w.body, []byte("resourceVersion")): // else it tells of everything
-		l.notes = append(l.notes, note{w.name, w.body, request})
+	case w.resource == "weederconfigs" && w.subresource == "status":
+		if body, ok := noteOf(w.body); ok {
+			l.notes = append(l.notes, note{w.name, body, request})
+		}
 	}
 	return nil
+}
+
+// noteOf is a write of a status before deletions, without saying which state of the config it replaces; ok is false for one that
+// tells of everything, and doesn't name the config's UID.
+func noteOf(body []byte) (_ []byte, ok bool) {
+	var patch struct {
+		Metadata struct {
+			UID string `json:"uid"`
+		} `json:"metadata"`
+		Status json.RawMessage `json:"status"`
+	}
+	if err := json.Unmarshal(body, &patch); err != nil || patch.Metadata.UID == "" {
+		return nil, false
+	}
+	body, err := json.Marshal(patch)
+	return body, err == nil
 }

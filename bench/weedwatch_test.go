@@ -9,6 +9,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/resourcestack/autohealer/e2e/cluster"
@@ -26,6 +27,9 @@ func audited(t *testing.T, verb, resource, subresource, name string, from, to in
 		RequestReceivedTimestamp: metav1.NewMicroTime(millisecond(from)), StageTimestamp: metav1.NewMicroTime(millisecond(to)),
 	}
 	event.User.Username = harness.Username
+	if subresource == "status" {
+		event.RequestObject = &runtime.Unknown{Raw: []byte(`{"metadata":{"resourceVersion":"7","uid":"u"},"status":{"deleted":1}}`)}
+	}
 	line, err := json.Marshal(event)
 	if err != nil {
 		t.Fatal(err)
@@ -71,5 +75,10 @@ func TestADeletionIsFoundWithTheWriteThatItWaitedFor(t *testing.T) {
 	}
 	if n := log.noteBefore("bench-0", d.received); n.took() != 10*time.Millisecond {
 		t.Errorf("it waited for %s of %s", n.took(), n.config)
+	} else if string(n.body) != `{"metadata":{"uid":"u"},"status":{"deleted":1}}` {
+		t.Errorf("it would be sent again as %s", n.body)
+	}
+	if _, ok := noteOf([]byte(`{"metadata":{"resourceVersion":"7"},"status":{"deleted":1}}`)); ok {
+		t.Error("a write that tells of everything counts as a note")
 	}
 }
