@@ -178,6 +178,36 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
+// BenchmarkDrain is the decisions on all pods of one workload, each with its confirmation.
+func BenchmarkDrain(b *testing.B) {
+	for _, pods := range []int{20, 2000} {
+		b.Run(fmt.Sprintf("%dPods", pods), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				b.StopTimer()
+				limits := limit.Builtin()
+				limits.MaxPodDeletionsPerMinute = 100_000
+				y := watchingEtcd(b, etcdForAPI+"maxDeletionsPerWatch: 10000")
+				y.SetLimits(limits)
+				for i := range pods {
+					y.ObservePod(weed.ReadPod(newPod(fmt.Sprintf("api-%d", i), backOff)), at(-time.Minute))
+				}
+				due := recoverEtcd(y, 0)
+				b.StartTimer()
+				for i, k := range due {
+					now := at(time.Duration(i) * time.Millisecond)
+					plan, next := decideOn(y, k, now, "")
+					if next != weed.Delete {
+						b.Fatalf("%s: %s", k, verdict(plan, next))
+					}
+					y.Confirm(k, plan.Pod.UID, now)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*pods), "ns/pod")
+		})
+	}
+}
+
 func BenchmarkPreview(b *testing.B) {
 	y, _ := benchYard(b)
 	large := benchConfig(b)

@@ -151,11 +151,11 @@ func (y *Yard) Confirm(key types.NamespacedName, uid types.UID, at Moment) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	if s := y.gone[uid]; s != nil {
-		y.ledger.confirm(s.record, at.Now)
+		y.ledger.confirm(s.workload, s.record, at.Now)
 		delete(y.gone, uid)
 	}
 	if p := y.pods[key.Namespace][key.Name]; p != nil && p.UID == uid && p.sent != nil {
-		y.ledger.confirm(p.sent.record, at.Now)
+		y.ledger.confirm(p.sent.workload, p.sent.record, at.Now)
 		p.sent, p.confirmed = nil, true
 		y.index(p)
 	}

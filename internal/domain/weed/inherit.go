@@ -208,7 +208,7 @@ func (w *window) charge(deleted int) { w.Deleted = max(w.Deleted, deleted) }
 // past tells what counts against one more deletion of the pod's workload, with what other processes did that is known by
 // number only. A pod that ran well at first replaces nothing any more: what fails now isn't what failed then.
 func (y *Yard) past(p *podState, at Moment) Past {
-	past := y.ledger.past(p.Workload(), p.Pod, p.firstSeen, at.Now)
+	past := y.ledger.byWorkload[p.Workload()].past(p.Pod, p.firstSeen, at.Now)
 	for _, cs := range y.configs {
 		u := &cs.unlisted
 		if !u.counts(at) || !p.Created.Add(uncertainCreation).After(u.From) || !y.holds(cs, p.Namespace) || !cs.selectsAny(p.Pod) {

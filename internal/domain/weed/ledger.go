@@ -1,6 +1,7 @@
 package weed
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -38,19 +39,9 @@ type Record struct {
 // latest is when it happened at the latest, as far as that is known.
 func (d *Record) latest() time.Time { return later(d.At, d.done) }
 
-// Past is what a pod's workload has been through in the last hour.
-type Past struct {
-	// Replacement: the pod came after an earlier deletion, and hadn't run well since.
-	Replacement bool
-	// Last is the workload's latest deletion.
-	Last time.Time
-	// Repeats are the deletions of replacements, in order.
-	Repeats []time.Time
-}
-
-// ledger holds the deletions of the last hour, in the order in which they were decided.
+// ledger holds the deletions of the last hour by workload, and those of the last minute over all of them.
 type ledger struct {
-	byWorkload map[Workload][]*Record
+	byWorkload map[Workload]*history
 	// lately are those of the last minute in the order in which they happened, among them some by an earlier process of which
 	// only the time is known.
 	lately []*Record
@@ -71,26 +62,40 @@ func insert(list []*Record, d *Record, order func(a, b *Record) int) []*Record {
 	return slices.Insert(list, i, d)
 }
 
+// remove takes a deletion out of a list that it is in once at most. Most are among the latest.
 func remove(list []*Record, d *Record) []*Record {
-	return slices.DeleteFunc(list, func(o *Record) bool { return o == d })
+	for i, o := range slices.Backward(list) {
+		if o == d {
+			return slices.Delete(list, i, i+1)
+		}
+	}
+	return list
 }
 
 func (l *ledger) add(w Workload, d *Record) {
-	l.byWorkload[w] = insert(l.byWorkload[w], d, byTime)
+	h := l.byWorkload[w]
+	if h == nil {
+		h = &history{}
+		l.byWorkload[w] = h
+	}
+	h.add(d)
 	l.lately = insert(l.lately, d, byLatest)
 }
 
 // confirm says when a deletion was done. Cooldown and the minute count from then: with a slow API server pods would else go
 // sooner after each other, and more of them in a minute, than they may.
-func (l *ledger) confirm(d *Record, now time.Time) {
+func (l *ledger) confirm(w Workload, d *Record, now time.Time) {
 	l.lately = remove(l.lately, d)
 	d.done = now
 	l.lately = insert(l.lately, d, byLatest)
+	if h := l.byWorkload[w]; h != nil { // else it is more than an hour ago
+		h.last = later(h.last, d.latest())
+	}
 }
 
 // refund takes back a deletion that surely didn't happen.
 func (l *ledger) refund(w Workload, d *Record) {
-	if l.byWorkload[w] = remove(l.byWorkload[w], d); len(l.byWorkload[w]) == 0 {
+	if h := l.byWorkload[w]; h != nil && h.refund(d) {
 		delete(l.byWorkload, w)
 	}
 	l.lately = remove(l.lately, d)
@@ -98,16 +103,7 @@ func (l *ledger) refund(w Workload, d *Record) {
 
 // prune forgets what counts for nothing any more.
 func (l *ledger) prune(now time.Time) {
-	old := func(d *Record, after time.Duration) bool { return now.Sub(d.At) >= after }
-	for w, list := range l.byWorkload {
-		i := slices.IndexFunc(list, func(d *Record) bool { return !old(d, remembered) })
-		switch {
-		case i < 0:
-			delete(l.byWorkload, w)
-		case i > 0:
-			l.byWorkload[w] = slices.Clone(list[i:])
-		}
-	}
+	maps.DeleteFunc(l.byWorkload, func(_ Workload, h *history) bool { return h.prune(now) })
 	l.pruneLately(now)
 }
 
@@ -118,25 +114,6 @@ func (l *ledger) pruneLately(now time.Time) {
 	}
 	clear(l.lately[:i])
 	l.lately = l.lately[i:]
-}
-
-// past tells what counts against one more deletion in the workload. A pod that we knew before the workload's first
-// deletion replaces nothing, nor does one that the API server surely created before it.
-func (l *ledger) past(w Workload, p *Pod, firstSeen, now time.Time) Past {
-	var past Past
-	for _, d := range l.byWorkload[w] {
-		if now.Sub(d.At) >= remembered {
-			continue
-		}
-		if d.UID != p.UID && (d.inherited || firstSeen.After(d.At)) && p.Created.Add(uncertainCreation).After(d.Server) {
-			past.Replacement = true
-		}
-		past.Last = later(past.Last, d.latest())
-		if d.Repeat {
-			past.Repeats = append(past.Repeats, d.At)
-		}
-	}
-	return past
 }
 
 // free says when the cluster-wide limit leaves a place to somebody before whom others wait; zero when it does now.
