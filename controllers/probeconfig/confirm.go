@@ -9,11 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 )
-
-// errNotAdmitted: the config isn't judged just now, or isn't admitted any more.
-var errNotAdmitted = errors.New("nothing admits the scaling now")
 
 func harmful(plan probe.Plan) bool {
 	for _, act := range plan.Acts {
@@ -38,17 +36,28 @@ func (r *TargetReconciler) permit(t *target, in probe.Scaling, plan probe.Plan) 
 	return probe.Permit{Allowed: true}
 }
 
-// mayTake asks all that is asked just before replicas are taken. What holds them back is told; doubt passes by itself.
-func (r *TargetReconciler) mayTake(ctx context.Context, t *target, p permission, in probe.Scaling, plan *probe.Plan) (held probe.Permit, doubt bool, err error) {
+// mayTake asks all that is asked just before replicas are taken. Without an admission none are: what holds them back is told,
+// and when nothing does it is a doubt that passes by itself.
+func (r *TargetReconciler) mayTake(ctx context.Context, t *target, p permission, in probe.Scaling, plan *probe.Plan) (admitted actuate.AdmittedProber, held probe.Permit, err error) {
 	if !r.Observer.indexed(in.Config, *plan) {
 		r.Observer.enqueueConfig(t.key.Config)
-		return held, true, nil
+		return admitted, probe.Permit{Allowed: true}, nil
 	}
 	if held, err = r.vital(ctx, t, in.Config, plan); err != nil || !held.Allowed {
-		return held, false, err
+		return admitted, held, err
 	}
-	doubt, err = r.confirm(ctx, t, in.Config, p.standing)
-	return held, doubt, err
+	if doubt, err := r.confirm(ctx, t, in.Config, p.standing); err != nil || doubt {
+		return admitted, held, err
+	}
+	return r.Observer.admissionFor(ctx, in.Config), held, nil
+}
+
+// placeBack gives back the place under the cap that a target took for replicas which were not taken. What it took before still
+// counts.
+func (r *TargetReconciler) placeBack(t *target, in probe.Scaling) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r.Observer.fleet().ObserveDown(t.fleetKey(), t.owes(in.Config, in.Objects))
 }
 
 // confirm reads live what the decision to take replicas rests on; doubt says that it isn't so any more. Then nothing is

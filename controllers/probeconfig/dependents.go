@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/kube/status"
 )
@@ -19,9 +20,7 @@ func (r *TargetReconciler) look(ctx context.Context, t *target, c *probe.Config,
 	denied, unread := unreadOf(c, objects)
 	t.mu.Lock()
 	at := t.fleetKey()
-	down := len(t.former) > 0 || slices.ContainsFunc(objects, func(o probe.Object) bool {
-		return o.Owes(c) && (!o.Unseen || !o.Denied) // what may not be seen must not use up the others' cap
-	})
+	down := t.owes(c, objects)
 	t.mu.Unlock()
 	if unread == nil || partly || denied {
 		r.Observer.fleet().ObserveDown(at, down)
@@ -40,6 +39,13 @@ func (r *TargetReconciler) look(ctx context.Context, t *target, c *probe.Config,
 		r.Observer.enqueueTarget(t.key) // what it may do depends on it
 	}
 	return objects, nil
+}
+
+// owes says whether something of the target counts as scaled down. It needs t.mu.
+func (t *target) owes(c *probe.Config, objects []probe.Object) bool {
+	return len(t.former) > 0 || slices.ContainsFunc(objects, func(o probe.Object) bool {
+		return o.Owes(c) && (!o.Unseen || !o.Denied) // what may not be seen must not use up the others' cap
+	})
 }
 
 // unreadOf tells of the objects that couldn't be read; denied: each of them because Autohealer's account may not.
@@ -95,6 +101,13 @@ func (t *target) assumeTaken(c *probe.Config, plan probe.Plan) {
 	}
 }
 
+// doubtObjects: a write failed, and may have been done all the same. The objects are read again before anything is said of them.
+func (t *target) doubtObjects() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.objectsOf = nil
+}
+
 // giveBackFormer gives back what was taken from objects that the config doesn't name any more, and says what was planned.
 func (r *TargetReconciler) giveBackFormer(ctx context.Context, t *target, c *probe.Config, former []probe.Dependent, place namespace) (probe.Plan, error) {
 	if len(former) == 0 {
@@ -104,7 +117,7 @@ func (r *TargetReconciler) giveBackFormer(ctx context.Context, t *target, c *pro
 	of.Dependents = former
 	in := probe.Scaling{Config: &of, Withdrawn: true, Hibernated: place.hibernated, Now: r.now(), Objects: r.readAll(ctx, t.key.Namespace, former)}
 	plan := probe.PlanScaling(in)
-	if err := r.carryOut(ctx, t, in, plan); err != nil || !plan.Done {
+	if err := r.carryOut(ctx, t, in, plan, actuate.AdmittedProber{}); err != nil || !plan.Done {
 		return plan, err
 	}
 	t.mu.Lock()

@@ -154,7 +154,17 @@ func (w *world) manage(rights anyone) {
 
 // request is that of the first target.
 func request(w *world) reconcile.Request {
-	return reconcile.Request{NamespacedName: nameOf(w.Observer.targets.keys()[0])}
+	return requestFor(w.Observer.targets.keys()[0])
+}
+
+func requestFor(key probing.Key) reconcile.Request {
+	return reconcile.Request{NamespacedName: nameOf(key)}
+}
+
+// keyOf is that of a namespace's target.
+func (w *world) keyOf(namespace string) probing.Key {
+	w.t.Helper()
+	return probing.Key{Config: client.ObjectKeyFromObject(w.stored()), Namespace: namespace}
 }
 
 // see takes in what is stored, as informers would.

@@ -38,20 +38,20 @@ func (r *TargetReconciler) scale(ctx context.Context, t *target, p permission, p
 
 // act carries out a plan that is permitted.
 func (r *TargetReconciler) act(ctx context.Context, t *target, p permission, in probe.Scaling, plan, was probe.Plan) (again time.Time, err error) {
+	var admitted actuate.AdmittedProber
 	if harmful(plan) {
-		held, doubt, err := r.mayTake(ctx, t, p, in, &plan)
-		switch {
-		case err != nil || doubt:
-			return in.Now.Add(flowLook), err
-		case !held.Allowed:
+		var held probe.Permit
+		if admitted, held, err = r.mayTake(ctx, t, p, in, &plan); !admitted.Valid() {
+			r.placeBack(t, in)
+			if err != nil || held.Allowed {
+				return in.Now.Add(flowLook), err
+			}
 			r.remember(t, in, plan, was, held)
 			return time.Time{}, nil // the next run asks again
 		}
 		t.assumeTaken(in.Config, plan)
 	}
-	if err = r.carryOut(ctx, t, in, plan); errors.Is(err, errNotAdmitted) {
-		return in.Now.Add(flowLook), nil
-	}
+	err = r.carryOut(ctx, t, in, plan, admitted)
 	r.remember(t, in, plan, was, probe.Permit{Allowed: true})
 	r.dismiss(t)
 	return r.goOn(in, plan, was), err
@@ -110,17 +110,11 @@ func (r *TargetReconciler) rest(t *target) {
 	}
 }
 
-// carryOut writes a plan's acts, all at once, and tells of them.
-func (r *TargetReconciler) carryOut(ctx context.Context, t *target, in probe.Scaling, plan probe.Plan) error {
+// carryOut writes a plan's acts, all at once, and tells of them. Those that take replicas need an admission.
+func (r *TargetReconciler) carryOut(ctx context.Context, t *target, in probe.Scaling, plan probe.Plan, admitted actuate.AdmittedProber) error {
 	if len(plan.Acts) == 0 {
 		r.Troubles.Settled(nameOf(t.key).String())
 		return nil
-	}
-	var admitted actuate.AdmittedProber
-	if harmful(plan) {
-		if admitted = r.Observer.admissionFor(ctx, in.Config); !admitted.Valid() {
-			return errNotAdmitted
-		}
 	}
 	errs := make([]error, len(plan.Acts))
 	var acting sync.WaitGroup
@@ -131,6 +125,9 @@ func (r *TargetReconciler) carryOut(ctx context.Context, t *target, in probe.Sca
 		})
 	}
 	acting.Wait()
+	if slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
+		t.doubtObjects()
+	}
 	return r.settle(t, in.Config, errs)
 }
 
