@@ -101,11 +101,12 @@ func (t *target) assumeTaken(c *probe.Config, plan probe.Plan) {
 	}
 }
 
-// doubtObjects: a write failed, and may have been done all the same. The objects are read again before anything is said of them.
+// doubtObjects: a write failed that may have been done all the same, or others may be there. The objects are read again before
+// anything is said of them.
 func (t *target) doubtObjects() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.objectsOf = nil
+	t.objectsOf, t.restored = nil, false
 }
 
 // giveBackFormer gives back what was taken from objects that the config doesn't name any more, and says what was planned.

@@ -300,7 +300,9 @@ type memory struct {
 	denied, unreadable, invisible string
 	// unlisted: Deployments may not be listed.
 	unlisted bool
-	mu       sync.Mutex // held while scaling
+	// meanwhile happens while a scale is read; nil: nothing.
+	meanwhile func()
+	mu        sync.Mutex // held while scaling
 }
 
 func (m *memory) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -353,6 +355,9 @@ func (s *scaleClient) Get(ctx context.Context, o, scale client.Object, _ ...clie
 	if o.GetNamespace() == s.m.denied || o.GetName() == s.m.unreadable {
 		return apierrors.NewForbidden(schema.GroupResource{Group: "apps", Resource: "deployments/scale"}, o.GetName(), nil)
 	}
+	if s.m.meanwhile != nil {
+		s.m.meanwhile()
+	}
 	var d appsv1.Deployment
 	if err := s.m.Get(ctx, client.ObjectKeyFromObject(o), &d); err != nil {
 		return err
@@ -389,11 +394,16 @@ func (s *scaleClient) Update(ctx context.Context, o client.Object, opts ...clien
 
 // recorder keeps what Events say.
 type recorder struct {
-	mu   sync.Mutex
-	told strings.Builder // needs mu
+	// meanwhile happens while something is told, for this reason; nil: nothing.
+	meanwhile func(reason string)
+	mu        sync.Mutex
+	told      strings.Builder // needs mu
 }
 
 func (r *recorder) Eventf(_, _ runtime.Object, _, reason, _, note string, args ...any) {
+	if r.meanwhile != nil {
+		r.meanwhile(reason)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	fmt.Fprintf(&r.told, reason+" "+note+"\n", args...)

@@ -54,6 +54,8 @@ func (o *Observer) config(pc *v1alpha1.ProbeConfig) {
 func (o *Observer) configGone(pc *v1alpha1.ProbeConfig) {
 	o.judge.Forget(pc)
 	key := client.ObjectKeyFromObject(pc)
+	o.telling.Lock()
+	defer o.telling.Unlock()
 	if _, ok := o.judge.Of(key); !ok {
 		for _, t := range o.targets.of(key) {
 			o.targets.forget(t.key)

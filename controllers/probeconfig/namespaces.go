@@ -131,11 +131,14 @@ func (o *Observer) knowsTargets(j judgement) bool {
 	return j.Read.unreadable != nil || j.Read.config != nil && o.told[client.ObjectKeyFromObject(j.Object)] == j.Read.config
 }
 
-// follow tells a target of its config. It needs o.telling.
-func (o *Observer) follow(key probing.Key, c *probe.Config, departed bool) {
-	o.targets.ensure(key, c).follow(c, departed)
-	if ns, exists := o.place(key.Namespace); exists && !ns.ending {
-		o.fleet().Expect(probe.Target{Config: c.UID, Namespace: key.Namespace})
+// follow tells a target of its config. In a namespace that is new, or that is there again, nothing is known of its objects.
+// It needs o.telling.
+func (o *Observer) follow(key probing.Key, c *probe.Config, departed bool) *target {
+	t := o.targets.ensure(key, c)
+	t.follow(c, departed)
+	if o.stands(key.Namespace) && o.fleet().Expect(probe.Target{Config: c.UID, Namespace: key.Namespace}) {
+		t.doubtObjects()
 	}
 	o.enqueueTarget(key)
+	return t
 }

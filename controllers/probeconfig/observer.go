@@ -34,7 +34,8 @@ type Observer struct {
 	synced  atomic.Bool
 	// lost takes the first object that the API server went back with.
 	lost chan error
-	// telling is held while targets are told of a config: else an older one could come after a newer.
+	// telling is held while targets are told of a config, or dropped: else an older one could come after a newer, or to one that
+	// is dropped.
 	telling sync.Mutex
 
 	mu         sync.Mutex

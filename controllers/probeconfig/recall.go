@@ -110,10 +110,10 @@ func (o *Observer) recall(c *probe.Config, all []actuate.Recorded) (n int) {
 			continue
 		}
 		key := probing.Key{Config: c.Key(), Namespace: found.Namespace}
-		if o.targets.get(key) == nil {
-			o.follow(key, c, true)
-		}
 		t := o.targets.get(key)
+		if t == nil {
+			t = o.follow(key, c, true)
+		}
 		t.mu.Lock()
 		if !names(t.config, found.Ref) {
 			t.remember(probe.Dependent{Ref: found.Ref, Optional: true})

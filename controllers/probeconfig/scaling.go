@@ -166,7 +166,7 @@ func (r *TargetReconciler) remember(t *target, in probe.Scaling, plan, was probe
 	if in.Want == probe.Down {
 		t.episode = in.Episode
 	}
-	restored := in.Withdrawn && plan.Done && was.Done
+	restored := in.Withdrawn && plan.Done && was.Done && t.knew(in.Config, was)
 	turned := t.restored != restored
 	t.restored = restored
 	t.mu.Unlock()
@@ -175,21 +175,44 @@ func (r *TargetReconciler) remember(t *target, in probe.Scaling, plan, was probe
 	}
 }
 
+// knew says whether a plan was made for all that may have to be given back: what was found or named since wasn't in it. It needs
+// t.mu.
+func (t *target) knew(c *probe.Config, was probe.Plan) bool {
+	return t.config == c && !slices.ContainsFunc(t.former, func(d probe.Dependent) bool {
+		return !slices.ContainsFunc(was.Left, func(f probe.Finding) bool { return f.Ref == d.Ref })
+	})
+}
+
 // dismiss drops a target that the config doesn't ask for any more, once it has back what was taken. Those of a config that is
 // deleted go with it, and say until then what they leave.
 func (r *TargetReconciler) dismiss(t *target) {
-	t.mu.Lock()
-	over := t.departed && t.restored
-	at := t.fleetKey()
-	t.mu.Unlock()
-	if j, ok := r.Observer.judge.Of(t.key.Config); !over || ok && j.Object.DeletionTimestamp != nil {
+	if !t.over() || !r.drop(t) {
 		return
 	}
 	r.Report.left(t, r.now())
-	r.Observer.targets.forget(t.key)
-	r.Observer.fleet().Forget(at)
 	r.Observer.enqueueTarget(t.key)
 	r.Observer.enqueueConfig(t.key.Config)
+}
+
+func (t *target) over() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.departed && t.restored
+}
+
+// drop forgets a target if nothing asks for it.
+func (r *TargetReconciler) drop(t *target) bool {
+	r.Observer.telling.Lock()
+	defer r.Observer.telling.Unlock()
+	if j, ok := r.Observer.judge.Of(t.key.Config); !t.over() || ok && j.Object.DeletionTimestamp != nil {
+		return false
+	}
+	t.mu.Lock()
+	at := t.fleetKey()
+	t.mu.Unlock()
+	r.Observer.targets.forget(t.key)
+	r.Observer.fleet().Forget(at)
+	return true
 }
 
 func sameFindings(a, b []probe.Finding) bool {

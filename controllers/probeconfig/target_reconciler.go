@@ -53,7 +53,7 @@ func (r *TargetReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 		return reconcile.Result{RequeueAfter: status.Delay}, nil
 	}
 	if !exists || place.ending {
-		r.end(t, exists)
+		r.end(t)
 		return reconcile.Result{}, nil
 	}
 	p := r.Observer.permission(t)
@@ -65,8 +65,14 @@ func (r *TargetReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 	return r.at(secretsDue, scalingDue), nil
 }
 
-// end drops a target whose namespace is gone or being deleted, and with it everything that we scaled there.
-func (r *TargetReconciler) end(t *target, exists bool) {
+// end drops a target whose namespace is gone or being deleted, and with it everything that we scaled there. One that came back
+// just then is looked at soon.
+func (r *TargetReconciler) end(t *target) {
+	r.Observer.telling.Lock()
+	defer r.Observer.telling.Unlock()
+	if r.Observer.stands(t.key.Namespace) {
+		return
+	}
 	r.Prober.Remove(t.key)
 	r.Troubles.Settled(nameOf(t.key).String())
 	t.mu.Lock()
@@ -76,7 +82,7 @@ func (r *TargetReconciler) end(t *target, exists bool) {
 	t.objects, t.objectsOf = slices.Repeat([]probe.Object{{Missing: true}}, len(t.config.Dependents)), t.config
 	departed := t.departed
 	t.mu.Unlock()
-	if !exists && departed {
+	if _, exists := r.Observer.place(t.key.Namespace); !exists && departed {
 		r.Observer.targets.forget(t.key)
 	}
 	r.Observer.enqueueConfig(t.key.Config)

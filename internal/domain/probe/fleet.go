@@ -87,14 +87,16 @@ func (f *Fleet) HoldActsUntil(t time.Time) {
 }
 
 // Expect takes in a target of whose objects nothing is known yet. Until ObserveDown it counts as one that is scaled down:
-// a manager that takes over must not begin with a cap that is already used.
-func (f *Fleet) Expect(t Target) {
+// a manager that takes over must not begin with a cap that is already used. It says whether the target is new.
+func (f *Fleet) Expect(t Target) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.members[t] == nil {
-		f.members[t] = &member{}
-		mark(&f.members[t].unread, &f.unread, true)
+	if f.members[t] != nil {
+		return false
 	}
+	f.members[t] = &member{}
+	mark(&f.members[t].unread, &f.unread, true)
+	return true
 }
 
 // mark keeps a member's flag, and how many have it.
