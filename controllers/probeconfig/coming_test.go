@@ -126,3 +126,20 @@ func TestARecordThatIsFoundWhileATargetIsDroppedIsGivenBack(t *testing.T) {
 		t.Error("the target stays")
 	}
 }
+
+// What is remembered of a config goes with it, also when someone took its finalizer.
+func TestNothingIsRememberedOfAConfigThatIsGone(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	gone := w.stored()
+	w.edit(w.stored(), `{"metadata":{"finalizers":null}}`)
+	if err := w.api.Delete(t.Context(), w.stored()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.configs.Reconcile(t.Context(), requestOf(gone)); err != nil {
+		t.Fatal(err)
+	}
+	w.configs.recalled.Range(func(key, _ any) bool {
+		t.Errorf("%v is remembered", key)
+		return true
+	})
+}

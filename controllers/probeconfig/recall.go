@@ -23,7 +23,7 @@ const mostKinds = 32
 // recallOnce finds, once in a process, what an earlier one scaled down for a config that the config doesn't name any more:
 // it may have been changed while no manager ran. Later changes are seen when they happen.
 func (r *Reconciler) recallOnce(ctx context.Context, pc *v1alpha1.ProbeConfig) error {
-	if _, done := r.recalled.Load(pc.UID); done {
+	if r.wasRecalled(pc) {
 		return nil
 	}
 	j, judged := r.Observer.judge.Of(client.ObjectKeyFromObject(pc))
@@ -33,8 +33,13 @@ func (r *Reconciler) recallOnce(ctx context.Context, pc *v1alpha1.ProbeConfig) e
 	if _, err := r.recall(ctx, j); err != nil {
 		return err
 	}
-	r.recalled.Store(pc.UID, true)
+	r.recalled.Store(client.ObjectKeyFromObject(pc), pc.UID)
 	return nil
+}
+
+func (r *Reconciler) wasRecalled(pc *v1alpha1.ProbeConfig) bool {
+	uid, ok := r.recalled.Load(client.ObjectKeyFromObject(pc))
+	return ok && uid == pc.UID
 }
 
 // recall finds by the records on objects what is scaled down for a config, and has given back what it doesn't ask for. It

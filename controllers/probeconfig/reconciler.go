@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -28,7 +29,7 @@ type Reconciler struct {
 	Leads func() bool
 
 	pace status.Pace
-	// recalled has the UIDs of configs whose records were looked for.
+	// recalled has the names of configs whose records were looked for, with the UID that they had.
 	recalled sync.Map
 }
 
@@ -43,6 +44,9 @@ func (r *Reconciler) keep(ctx context.Context, request reconcile.Request) (recon
 	if err := r.Client.Get(ctx, request.NamespacedName, pc); err != nil {
 		forgetStates(request.NamespacedName)
 		r.pace.Forget(request.NamespacedName)
+		if apierrors.IsNotFound(err) {
+			r.recalled.Delete(request.NamespacedName)
+		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if pc.DeletionTimestamp != nil {
@@ -79,7 +83,6 @@ func (r *Reconciler) release(ctx context.Context, pc *v1alpha1.ProbeConfig) (rec
 			r.Report.left(t, r.Observer.Facts.Clock.Now())
 		}
 		r.Troubles.Forget(pc.UID)
-		r.recalled.Delete(pc.UID)
 		return reconcile.Result{}, client.IgnoreNotFound(kube.SetFinalizer(ctx, r.Client, pc, v1alpha1.FinalizerUndo, false))
 	}
 	if st, ok := r.observe(pc); ok && r.pace.Wait(client.ObjectKeyFromObject(pc), r.Observer.Facts.Clock.Now(), false) == 0 {
@@ -131,8 +134,7 @@ func (r *Reconciler) observe(pc *v1alpha1.ProbeConfig) (st state, ok bool) {
 		return st, false
 	}
 	st.synced = r.Observer.synced.Load()
-	_, recalled := r.recalled.Load(pc.UID)
-	st.knowsAll = recalled && r.Observer.knowsTargets(st.judgement)
+	st.knowsAll = r.wasRecalled(pc) && r.Observer.knowsTargets(st.judgement)
 	st.trouble = r.Troubles.Get(pc.UID)
 	st.breaker, st.broken = r.Observer.fleet().Breaker()
 	for _, t := range r.Observer.targets.of(key) {

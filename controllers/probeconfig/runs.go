@@ -28,8 +28,9 @@ func (r *Runs) Observe(key probing.Key, run probe.Run) (next time.Time) {
 	after, at := t.state, t.fleetKey()
 	t.secrets.doubted = t.secrets.doubted || doubts(run)
 	wake := after.Direction == probe.Down || after.Direction == probe.Up && t.down() || t.secrets.doubted
+	opened := r.Observer.fleet().Observe(at, &after, run.Ended) // with t.mu: what ends the probes tells the fleet after it
 	t.mu.Unlock()
-	if r.Observer.fleet().Observe(at, &after, run.Ended) {
+	if opened {
 		r.Observer.enqueueConfigs() // it holds them all
 	}
 	if wake {

@@ -128,10 +128,9 @@ func (r *TargetReconciler) halt(t *target) {
 	ran := t.secrets.config != nil || t.unusable.Class != ""
 	t.reset(r.now())
 	t.secrets, t.unusable = supply{}, probe.Outcome{}
-	at := t.fleetKey()
+	r.Observer.fleet().Unprobed(t.fleetKey())
 	t.mu.Unlock()
 	if ran {
-		r.Observer.fleet().Unprobed(at)
 		r.Observer.enqueueConfig(t.key.Config)
 	}
 }
@@ -172,9 +171,8 @@ func (r *TargetReconciler) broken(t *target, err *secretError) {
 	}
 	t.reset(r.now())
 	t.secrets, t.unusable = supply{readAt: r.now()}, err.outcome
-	at := t.fleetKey()
+	r.Observer.fleet().Unprobed(t.fleetKey())
 	t.mu.Unlock()
-	r.Observer.fleet().Unprobed(at)
 	if !told {
 		r.Observer.enqueueConfig(t.key.Config)
 	}
