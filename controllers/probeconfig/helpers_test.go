@@ -219,7 +219,7 @@ func (w *world) settle() {
 	w.t.Helper()
 	for range 5 {
 		for _, key := range w.Observer.targets.keys() {
-			if _, err := w.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: nameOf(key)}); err != nil && key.Namespace != w.api.denied && w.api.invisible+w.api.unreadable == "" {
+			if _, err := w.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: nameOf(key)}); err != nil && key.Namespace != w.api.denied && w.api.invisible+w.api.unreadable == "" && !w.api.unpatched {
 				w.t.Fatal(err)
 			}
 		}
@@ -300,6 +300,8 @@ type memory struct {
 	denied, unreadable, invisible string
 	// unlisted: Deployments may not be listed.
 	unlisted bool
+	// unpatched: nothing may be patched.
+	unpatched bool
 	// meanwhile happens while a scale is read; nil: nothing.
 	meanwhile func()
 	mu        sync.Mutex // held while scaling
@@ -320,6 +322,13 @@ func (m *memory) List(ctx context.Context, list client.ObjectList, opts ...clien
 		return apierrors.NewForbidden(schema.GroupResource{Group: "apps", Resource: "deployments"}, "", nil)
 	}
 	return m.WithWatch.List(ctx, list, opts...)
+}
+
+func (m *memory) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	if _, metadata := o.(*metav1.PartialObjectMetadata); metadata && m.unpatched {
+		return apierrors.NewServiceUnavailable("down")
+	}
+	return m.WithWatch.Patch(ctx, o, patch, opts...)
 }
 
 func (m *memory) SubResource(name string) client.SubResourceClient {

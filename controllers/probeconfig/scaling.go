@@ -96,6 +96,16 @@ func (r *TargetReconciler) episode(t *target, want probe.Direction) time.Time {
 	return t.episode
 }
 
+// noteEpisode keeps when the protection began. What begins once something is given back is another. It needs t.mu.
+func (t *target) noteEpisode(in probe.Scaling, plan probe.Plan) {
+	switch {
+	case in.Want == probe.Down:
+		t.episode = in.Episode
+	case in.Want == probe.Up && len(plan.Acts) > 0:
+		t.episode = time.Time{}
+	}
+}
+
 // rest ends a flow: nothing is to be scaled now.
 func (r *TargetReconciler) rest(t *target) {
 	t.mu.Lock()
@@ -163,8 +173,8 @@ func (r *TargetReconciler) remember(t *target, in probe.Scaling, plan, was probe
 	if plan.Done && len(plan.Acts) == 0 {
 		t.flow = probe.Flow{}
 	}
-	if in.Want == probe.Down {
-		t.episode = in.Episode
+	if held.Allowed || in.Want == probe.Down {
+		t.noteEpisode(in, plan)
 	}
 	restored := in.Withdrawn && plan.Done && was.Done && t.knew(in.Config, was)
 	turned := t.restored != restored

@@ -506,3 +506,22 @@ func TestWhatServesTheProbedServerIsNeverScaledDown(t *testing.T) {
 	w.probe("shoot-0", probe.OK, probe.Timeout)
 	w.want("shoot-0", "0r 0r", "none is")
 }
+
+// An object that got its replicas back keeps its record when that can't be removed just then. In the next protection it is as any
+// other.
+func TestWhatKeptItsRecordIsScaledDownInTheNextProtection(t *testing.T) {
+	w := newWorld(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Spec.DependentResourceInfos = pc.Spec.DependentResourceInfos[:1] })
+	w.fail("shoot-0")
+	w.want("shoot-0", "0r 3", "the first")
+	w.api.unpatched = true
+	for range 7 {
+		w.probe("shoot-0", probe.OK, probe.OK)
+	}
+	w.want("shoot-0", "3r 3", "given back")
+	for range 2 {
+		w.probe("shoot-0", probe.OK, probe.Timeout)
+	}
+	w.api.unpatched = false
+	w.probe("shoot-0", probe.OK, probe.Timeout)
+	w.want("shoot-0", "0r 3", "the second")
+}

@@ -2,6 +2,7 @@ package probe_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -48,20 +49,23 @@ func newCell(t *rapid.T) *cell {
 // tick lets the manager plan once and write, dying before the write with this number; -1 for not at all.
 func (w *cell) tick(want probe.Direction, withdrawn bool, dieBefore int) (done bool) {
 	w.now = w.now.Add(10 * time.Second)
-	if want != probe.Down {
-		w.episode = time.Time{}
-	} else {
+	if want == probe.Down {
 		w.episode = probe.Episode(w.config, w.objects, w.episode, w.now)
 	}
 	objects := append([]probe.Object(nil), w.objects...)
 	p := probe.PlanScaling(probe.Scaling{Config: w.config, Objects: objects, Want: want, Withdrawn: withdrawn, Flow: w.flow, Tick: w.now, Episode: w.episode, Now: w.now})
 	w.flow = p.Flow
+	if want != probe.Down && len(p.Acts) > 0 {
+		w.episode = time.Time{}
+	}
 	writes := 0
 	for _, a := range p.Acts {
 		i := w.index(a.Ref)
 		for _, write := range w.writes(i, a) {
 			if writes == dieBefore {
-				w.die()
+				if rapid.Bool().Draw(w.t, "dies") { // else this write failed, and the rest isn't done
+					w.die()
+				}
 				return false
 			}
 			write()
@@ -154,6 +158,10 @@ func TestScalingFromAnyCrash(t *testing.T) {
 				w.foreign[i] = true
 			}
 		}
+		if len(w.foreign) == 0 && !slices.ContainsFunc(w.objects, func(o probe.Object) bool { return o.Record != nil && o.Replicas == 0 }) {
+			w.settle(probe.Down, false) // a new protection, whatever was left by those before
+			w.expectDown()
+		}
 		w.settle(probe.Up, rapid.Bool().Draw(t, "deleted"))
 		for i, o := range w.objects {
 			if o.Record != nil || !w.foreign[i] && o.Replicas != w.before[i] {
@@ -161,12 +169,16 @@ func TestScalingFromAnyCrash(t *testing.T) {
 			}
 		}
 		w.settle(probe.Down, false)
-		for i, o := range w.objects {
-			if o.Replicas != 0 {
-				t.Fatalf("object %d stays at %d", i, o.Replicas)
-			}
-		}
+		w.expectDown()
 	})
+}
+
+func (w *cell) expectDown() {
+	for i, o := range w.objects {
+		if o.Replicas != 0 {
+			w.t.Fatalf("object %d stays at %d", i, o.Replicas)
+		}
+	}
 }
 
 // TestAProtectionIsCompletedFromAnyCrash: each manager dies before its n-th write, and the last one lives.
