@@ -143,3 +143,29 @@ func TestNothingIsRememberedOfAConfigThatIsGone(t *testing.T) {
 		return true
 	})
 }
+
+// A target that is scaled down, and doesn't fail, is scaled up only if it is known to be healthy.
+func TestWhatATargetThatIsScaledDownWaitsFor(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	w.fail("shoot-0")
+	worst := func() string {
+		w.keep()
+		if all := w.stored().Status.WorstTargets; len(all) > 0 {
+			return all[0].Message
+		}
+		return ""
+	}
+	w.manage(anyone{true})
+	if got := worst(); got != "It isn't known to be healthy again." {
+		t.Errorf("a new manager says %q", got)
+	}
+	w.probe("shoot-0", probe.OK, probe.OK)
+	if got := worst(); got != "It is healthy, and scaled up when it was for a minute and its turn comes." {
+		t.Errorf("healthy: %q", got)
+	}
+	w.edit(w.namespaceObject("shoot-0"), `{"metadata":{"annotations":{"autohealer.resourcestack.com/hibernated":"true"}}}`)
+	w.settle()
+	if got := worst(); got != "Its namespace is hibernated." {
+		t.Errorf("hibernated: %q", got)
+	}
+}

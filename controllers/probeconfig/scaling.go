@@ -75,7 +75,7 @@ func (r *TargetReconciler) situation(t *target, p permission, place namespace) (
 	now := r.now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	in = probe.Scaling{Config: t.config, Hibernated: place.hibernated, Flow: t.flow, Tick: t.state.At, Now: now}
+	in = probe.Scaling{Config: t.config, Hibernated: place.hibernated, Flow: t.flow, Tick: t.state.At, Now: now, Server: r.Observer.Facts.Server.Now()}
 	in.Want, in.Withdrawn = t.state.Want(p.standing, now)
 	if t.objectsOf == t.config {
 		in.Objects = t.objects

@@ -97,9 +97,22 @@ func (s *sight) worst() v1alpha1.TargetState {
 		return v1alpha1.TargetState{Reason: v1alpha1.ReasonProbeFails, Message: "The internal probe fails: " + string(s.state.Internal.LastError) + ".", Since: seconds(s.state.Internal.LastErrorAt)}
 	}
 	if taken := s.taken(); len(taken) > 0 {
-		return v1alpha1.TargetState{Reason: v1alpha1.ReasonScaledDown, Message: "It is about to be scaled up.", Since: taken[0].Since}
+		return v1alpha1.TargetState{Reason: v1alpha1.ReasonScaledDown, Message: s.waitsFor(), Since: taken[0].Since}
 	}
 	return v1alpha1.TargetState{}
+}
+
+// waitsFor is what must come before a target that isn't known to fail is scaled up.
+func (s *sight) waitsFor() string {
+	switch {
+	case s.hibernated:
+		return "Its namespace is hibernated."
+	case !s.probed:
+		return "It isn't probed, and nobody knows whether it is healthy."
+	case s.state.HealthySince.IsZero():
+		return "It isn't known to be healthy again."
+	}
+	return "It is healthy, and scaled up when it was for a minute and its turn comes."
 }
 
 // lastOuterError is why the outer side is unhealthy.

@@ -60,6 +60,8 @@ type Scaling struct {
 	// Episode is when the protection began, see Episode.
 	Episode time.Time
 	Now     time.Time
+	// Server is the API server's clock, zero while it isn't known.
+	Server time.Time
 }
 
 // Plan is what to write now, all at once, and why the rest isn't written.
@@ -221,7 +223,7 @@ func (in *Scaling) act(i int, step Step) Act {
 // down says what an object needs to be scaled down, if people don't ask to leave it alone.
 func (in *Scaling) down(i int) standing {
 	s := in.downUnheld(i)
-	if h := in.Objects[i].Hold; (s.step == Take || s.step == Lower) && h.Holds(in.Now, time.Time{}) {
+	if h := in.Objects[i].Hold; (s.step == Take || s.step == Lower) && h.Holds(in.Now, in.Server) {
 		return alone(HeldByAnnotation, "%s", h.Says(in.Now))
 	}
 	return s

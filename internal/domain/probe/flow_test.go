@@ -282,3 +282,22 @@ func TestWhatIsWithdrawnSaysWhatKeepsItsRecord(t *testing.T) {
 		}
 	}
 }
+
+// A clock of ours that is ahead must not end a hold early.
+func TestAHoldLastsByTheServersClockToo(t *testing.T) {
+	c := single(t, "")
+	in := probe.Scaling{Config: c, Objects: []probe.Object{{Generation: 1, Replicas: 3, Current: 3, Hold: until(time.Hour)}}, Want: probe.Down, Now: start.Add(2 * time.Hour)}
+	for name, tt := range map[string]struct {
+		server time.Time
+		want   string
+	}{
+		"it goes on":      {start.Add(30 * time.Minute), "Deployment/kcm HoldUntil, done"},
+		"it is over":      {start.Add(2 * time.Hour), "take Deployment/kcm 3"},
+		"nobody knows it": {time.Time{}, "take Deployment/kcm 3"},
+	} {
+		in.Server = tt.server
+		if got := told(probe.PlanScaling(in)); got != tt.want {
+			t.Errorf("%s: %s, want %s", name, got, tt.want)
+		}
+	}
+}
