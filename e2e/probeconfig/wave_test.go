@@ -112,20 +112,34 @@ func (w *wave) told(ctx context.Context) ([]string, error) {
 }
 
 // capTargets lets so many targets be scaled down at once, until the spec ends.
-func capTargets(ctx context.Context, most int) {
+func capTargets(ctx context.Context, most intstr.IntOrString) *v1alpha1.Guardrail {
 	GinkgoHelper()
 	rail := &v1alpha1.Guardrail{ObjectMeta: metav1.ObjectMeta{Name: "wave"}, Spec: v1alpha1.GuardrailSpec{
-		Limits: &v1alpha1.GuardrailLimits{MaxScaledDownTargets: ptr.To(intstr.FromInt(most))},
+		Limits: &v1alpha1.GuardrailLimits{MaxScaledDownTargets: &most},
 	}}
 	Expect(h.Client.Create(ctx, rail)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) { Expect(h.Client.Delete(ctx, rail)).To(Succeed()) })
-	Eventually(func(ctx context.Context) (metav1.ConditionStatus, error) {
+	inForce(ctx, rail)
+	return rail
+}
+
+// recap lets another number be.
+func recap(ctx context.Context, rail *v1alpha1.Guardrail, most intstr.IntOrString) {
+	GinkgoHelper()
+	rail.Spec.Limits.MaxScaledDownTargets = &most
+	Expect(h.Client.Update(ctx, rail)).To(Succeed())
+	inForce(ctx, rail)
+}
+
+// inForce waits until a Guardrail is, as it is stored now.
+func inForce(ctx context.Context, rail *v1alpha1.Guardrail) {
+	GinkgoHelper()
+	generation := rail.Generation
+	Eventually(func(ctx context.Context) (bool, error) {
 		err := h.Client.Get(ctx, client.ObjectKeyFromObject(rail), rail)
-		if c := meta.FindStatusCondition(rail.Status.Conditions, v1alpha1.ConditionReady); c != nil {
-			return c.Status, err
-		}
-		return "", err
-	}).WithContext(ctx).Should(Equal(metav1.ConditionTrue), "the Guardrail is in force")
+		c := meta.FindStatusCondition(rail.Status.Conditions, v1alpha1.ConditionReady)
+		return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration >= generation, err
+	}).WithContext(ctx).Should(BeTrue(), "the Guardrail is in force")
 }
 
 // breakTogether breaks all of the wave. Down targets of other specs are scaled down by then, which count as well.
@@ -134,11 +148,13 @@ func (s *story) breakTogether(down int) {
 
 	It("by no config of which 200 targets fail together, until someone looked; then as many as the cap allows, and the rest wait", func(ctx SpecContext) {
 		world := s.wave
-		capTargets(ctx, most)
+		rail := capTargets(ctx, intstr.FromInt32(most))
 		cut(world.external)
 		Eventually(world.says).WithContext(ctx).WithArguments(v1alpha1.ConditionBreakerOpen).Should(ContainSubstring("Too many targets turned unhealthy together"))
 		Eventually(world.targets).WithContext(ctx).Should(HaveField("ExternalUnhealthy", BeEquivalentTo(waveSize)))
-		Consistently(world.down, "2s").WithContext(ctx).Should(BeNumerically("<=", most-down), "those that were scaled down before so many had turned")
+		recap(ctx, rail, intstr.FromString("100%")) // nothing but the breaker is in the way
+		Consistently(world.down, "5s").WithContext(ctx).Should(BeNumerically("<=", most-down), "those that were scaled down before so many had turned")
+		recap(ctx, rail, intstr.FromInt32(most))
 
 		By("resetting the breaker")
 		status, err := world.status(ctx)
