@@ -82,7 +82,7 @@ type GuardrailLimits struct {
 	MaxPodDeletionsPerMinute *int32 `json:"maxPodDeletionsPerMinute,omitempty"`
 
 	// maxScaledDownTargets caps the targets of all ProbeConfigs together that are scaled down at once: a number, or a
-	// percentage of the targets that are probed, of which it is at least 1 unless it is 0%. Default: 20%.
+	// percentage of the targets that configs in force probe, of which it is at least 1 unless it is 0%. Default: 20%.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 100000 : self.matches('^(100|[0-9]{1,2})%$')",message="must be a number from 0 to 100000 or a percentage from 0% to 100%"

@@ -137,7 +137,15 @@ func breakerOpen(pc *v1alpha1.ProbeConfig, st state) metav1.Condition {
 		return c
 	}
 	c.Reason = v1alpha1.ReasonProbeSuspect
-	c.Message = fmt.Sprintf("Too many targets turned unhealthy together at %s. Nothing new is scaled down for any ProbeConfig. Look whether the cause is on this side; then, to let them act: kubectl annotate probeconfig -n %s %s %s=%s --overwrite",
-		st.breaker.OpenedAt.UTC().Format("2006-01-02T15:04:05Z"), pc.Namespace, pc.Name, v1alpha1.AnnotationResetBreaker, st.breaker.ID)
+	c.Message = fmt.Sprintf("Too many targets turned unhealthy together at %s. Nothing new is scaled down for any ProbeConfig. %s %s=%s --overwrite",
+		st.breaker.OpenedAt.UTC().Format("2006-01-02T15:04:05Z"), st.resetBy(pc), v1alpha1.AnnotationResetBreaker, st.breaker.ID)
 	return c
+}
+
+// resetBy is who resets the breaker, and how. Whoever reads it of a config elsewhere may not be allowed to: it concerns others.
+func (st *state) resetBy(pc *v1alpha1.ProbeConfig) string {
+	if pc.Namespace == st.ownNamespace {
+		return fmt.Sprintf("Look whether the cause is on this side; then, to let them act: kubectl annotate probeconfig -n %s %s", pc.Namespace, pc.Name)
+	}
+	return fmt.Sprintf("It is reset by who runs Autohealer, since it is one for all: kubectl annotate namespace %s", st.ownNamespace)
 }

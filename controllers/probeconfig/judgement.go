@@ -85,22 +85,35 @@ func (o *Observer) tell(key types.NamespacedName) {
 	o.enqueueConfig(key)
 }
 
-// followBreaker takes over a breaker that another process opened, and closes one that was reset: by an annotation on any of
-// the configs, since the breaker is one for all.
+// followBreaker takes over a breaker that another process opened, and closes one that was reset.
 func (o *Observer) followBreaker(pc *v1alpha1.ProbeConfig) {
 	if id := pc.Status.BreakerID; id != "" && !o.wasReset(id) {
 		o.fleet().RestoreBreaker(probe.Breaker{ID: id, OpenedAt: openedAt(id)})
 	}
-	if reset := pc.Annotations[v1alpha1.AnnotationResetBreaker]; reset != "" && o.fleet().Reset(reset) {
+	if o.speaksForAll(pc) {
+		o.resetBreaker(pc.Annotations[v1alpha1.AnnotationResetBreaker])
+	}
+}
+
+// resetBreaker closes the breaker of this ID, for all configs.
+func (o *Observer) resetBreaker(id string) {
+	if id != "" && o.fleet().Reset(id) {
 		o.enqueueAll()
 	}
 }
 
-// wasReset: the statuses of other configs may still tell of a breaker after one of them was annotated.
+// speaksForAll: the breaker is one for all configs, and who may write a config of a namespace has no say over those of others.
+// Autohealer's own namespace is of who runs it.
+func (o *Observer) speaksForAll(pc *v1alpha1.ProbeConfig) bool { return pc.Namespace == o.OwnNamespace }
+
+// wasReset: the statuses of other configs may still tell of a breaker after it was reset.
 func (o *Observer) wasReset(id string) bool {
+	if own, ok := o.place(o.OwnNamespace); ok && own.resets == id {
+		return true
+	}
 	return slices.ContainsFunc(o.judge.Keys(), func(key types.NamespacedName) bool {
 		j, ok := o.judge.Of(key)
-		return ok && j.Object.Annotations[v1alpha1.AnnotationResetBreaker] == id
+		return ok && o.speaksForAll(j.Object) && j.Object.Annotations[v1alpha1.AnnotationResetBreaker] == id
 	})
 }
 
@@ -176,6 +189,18 @@ func refusedPermission(j judgement, taken bool) permission {
 
 // rightsKept is for how long a judgement over an account's rights is used for acts.
 const rightsKept = time.Second
+
+// acts says whether a target's config is in force; known is false while that can't be told.
+func (o *Observer) acts(t *target) (acts, known bool) {
+	t.mu.Lock()
+	c := t.config
+	t.mu.Unlock()
+	j, ok := o.judge.Of(t.key.Config)
+	if !ok || j.Outdated || j.UID != c.UID {
+		return false, false
+	}
+	return j.Admitted.Valid() && j.Object.Spec.Mode != v1alpha1.Observe, true
+}
 
 // admissionFor is the admission that covers what is taken from a target now; its zero value when there is none. What may
 // change without any event, an account's rights, is asked once more.

@@ -18,11 +18,13 @@ import (
 type namespace struct {
 	labels             map[string]string
 	hibernated, ending bool
+	// resets is the breaker that someone reset; it counts on Autohealer's own namespace only.
+	resets string
 }
 
 func readNamespace(ns *corev1.Namespace) namespace {
 	value, annotated := ns.Annotations[v1alpha1.AnnotationHibernated]
-	return namespace{labels: ns.Labels, hibernated: annotated && value != "false", ending: ns.DeletionTimestamp != nil}
+	return namespace{labels: ns.Labels, hibernated: annotated && value != "false", ending: ns.DeletionTimestamp != nil, resets: ns.Annotations[v1alpha1.AnnotationResetBreaker]}
 }
 
 func (o *Observer) namespace(ns *corev1.Namespace) {
@@ -31,6 +33,9 @@ func (o *Observer) namespace(ns *corev1.Namespace) {
 	was, known := o.namespaces[ns.Name]
 	o.namespaces[ns.Name] = is
 	o.mu.Unlock()
+	if ns.Name == o.OwnNamespace {
+		o.resetBreaker(is.resets)
+	}
 	if !known || !maps.Equal(was.labels, is.labels) || was.hibernated != is.hibernated || was.ending != is.ending {
 		o.placeChanged(ns.Name)
 	}

@@ -137,6 +137,7 @@ func (r *Reconciler) observe(pc *v1alpha1.ProbeConfig) (st state, ok bool) {
 	st.knowsAll = r.wasRecalled(pc) && r.Observer.knowsTargets(st.judgement)
 	st.trouble = r.Troubles.Get(pc.UID)
 	st.breaker, st.broken = r.Observer.fleet().Breaker()
+	st.ownNamespace = r.Observer.OwnNamespace
 	for _, t := range r.Observer.targets.of(key) {
 		place, _ := r.Observer.place(t.key.Namespace)
 		s := t.sight(place)

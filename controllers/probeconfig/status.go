@@ -26,6 +26,8 @@ type state struct {
 	paused  status.Pause
 	breaker probe.Breaker
 	broken  bool
+	// ownNamespace is Autohealer's.
+	ownNamespace string
 	// knowsAll: nothing is scaled down that the config doesn't name.
 	knowsAll bool
 	// undoing are the namespaces that a deletion waits for.

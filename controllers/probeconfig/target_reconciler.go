@@ -56,6 +56,7 @@ func (r *TargetReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 		r.end(t)
 		return reconcile.Result{}, nil
 	}
+	r.weigh(t)
 	p := r.Observer.permission(t)
 	secretsDue, supplyErr := r.supply(ctx, t, p, place)
 	scalingDue, scaleErr := r.scale(ctx, t, p, place)
@@ -63,6 +64,17 @@ func (r *TargetReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 		return reconcile.Result{}, err
 	}
 	return r.at(secretsDue, scalingDue), nil
+}
+
+// weigh tells the fleet whether a target counts for others.
+func (r *TargetReconciler) weigh(t *target) {
+	acts, known := r.Observer.acts(t)
+	t.mu.Lock()
+	at := t.fleetKey()
+	t.mu.Unlock()
+	if known && r.Observer.fleet().Acts(at, acts, r.now()) {
+		r.Observer.enqueueConfigs() // its breaker holds them all
+	}
 }
 
 // end drops a target whose namespace is gone or being deleted, and with it everything that we scaled there. One that came back

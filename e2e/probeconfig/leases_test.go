@@ -107,7 +107,8 @@ func closeBreaker(ctx context.Context, pc *v1alpha1.ProbeConfig) {
 	Expect(h.Client.Get(ctx, client.ObjectKeyFromObject(pc), pc)).To(Succeed())
 	if id := pc.Status.BreakerID; id != "" {
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"autohealer.resourcestack.com/reset-breaker":%q}}}`, id)
-		Expect(h.Client.Patch(ctx, pc, client.RawPatch("application/merge-patch+json", patch))).To(Succeed())
+		own := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: harness.Namespace}} // the config's own has no say
+		Expect(h.Client.Patch(ctx, own, client.RawPatch("application/merge-patch+json", patch))).To(Succeed())
 	}
 }
 

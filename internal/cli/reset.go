@@ -13,6 +13,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/breaker"
+	"github.com/resourcestack/autohealer/internal/cli/check"
 )
 
 func (a *App) reset() *cobra.Command {
@@ -23,6 +24,8 @@ func (a *App) reset() *cobra.Command {
 		Long: `Close a policy's open breaker, after a look at why it opened: that of a ConditionSet opens when so many nodes match at once, and
 that of all ProbeConfigs, which is one, when so many targets fail together, that the reporter, the network or the policy is
 more likely wrong than they are. Then the policies act again, within the limits.
+
+A reset on a ProbeConfig outside Autohealer's own namespace annotates that namespace instead, which takes the right to.
 
 It resets the breaker that is open now: one that opens later stays open. It waits until the manager has followed.
 
@@ -48,7 +51,7 @@ func (a *App) runReset(ctx context.Context, argument string, timeout time.Durati
 	if err != nil {
 		return err
 	}
-	open, err := breaker.Reset(ctx, c, policy)
+	open, err := breaker.Reset(ctx, c, policy, check.OwnNamespace)
 	switch {
 	case err != nil:
 		return fmt.Errorf("reset the breaker of %s: %w", argument, err)

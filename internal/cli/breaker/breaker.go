@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,8 +46,9 @@ func Of(policy client.Object) *Open {
 }
 
 // Reset resets the open breaker of the policy of this name and kind: this opening of it and no later one. It gives nil when
-// none is open.
-func Reset(ctx context.Context, c client.Client, policy client.Object) (*Open, error) {
+// none is open. That of the ProbeConfigs concerns them all, so a config of another namespace than Autohealer's own has no say
+// over it: then the namespace itself is annotated, which takes the right to.
+func Reset(ctx context.Context, c client.Client, policy client.Object, ownNamespace string) (*Open, error) {
 	if err := c.Get(ctx, client.ObjectKeyFromObject(policy), policy); err != nil {
 		return nil, err
 	}
@@ -53,13 +56,16 @@ func Reset(ctx context.Context, c client.Client, policy client.Object) (*Open, e
 	if open == nil {
 		return nil, nil
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": policy.GetUID(), "annotations": map[string]string{v1alpha1.AnnotationResetBreaker: open.ID},
-	}})
+	metadata := map[string]any{"annotations": map[string]string{v1alpha1.AnnotationResetBreaker: open.ID}}
+	var annotated client.Object = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ownNamespace}}
+	if policy.GetNamespace() == "" || policy.GetNamespace() == ownNamespace {
+		annotated, metadata["uid"] = policy, policy.GetUID()
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return nil, fmt.Errorf("write the reset: %w", err)
 	}
-	return open, c.Patch(ctx, policy, client.RawPatch(types.MergePatchType, patch), client.FieldOwner("kubectl-autohealer"))
+	return open, c.Patch(ctx, annotated, client.RawPatch(types.MergePatchType, patch), client.FieldOwner("kubectl-autohealer"))
 }
 
 // Followed waits until the manager has closed the breaker, at most for so long.

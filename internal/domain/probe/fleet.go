@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
@@ -31,8 +32,11 @@ type Fleet struct {
 	mu      sync.Mutex
 	limits  limit.Limits
 	members map[Target]*member
-	// probed, down and unread count the members that are.
-	probed, down, unread int
+	// probed, down and unread count the members that are; acting those that are probed and act.
+	probed, down, unread, acting int
+	// votes has the namespaces of the acting members, with how many each has. A namespace has one vote on the breaker, however
+	// many configs probe it.
+	votes map[string]int
 	// unhealthy are the members that turned so and are so still, but for those that are believed.
 	unhealthy map[Target]*member
 	// breaker is nil while it is closed.
@@ -45,7 +49,10 @@ type Fleet struct {
 
 // member is what the fleet knows of a target.
 type member struct {
-	probed bool
+	namespace string
+	probed    bool
+	// acts: its config is in force, and so what it sees is of weight for others. acting: it is probed, too.
+	acts, acting bool
 	// unread: nobody knows yet whether anything of it is scaled down, so it counts as if.
 	unread bool
 	// down: something of it is scaled down, or about to be. rising: it began to be scaled up.
@@ -61,13 +68,13 @@ type Breaker struct {
 	// ID names the opening; a reset must name it, so that a late one can't close a later opening.
 	ID       string
 	OpenedAt time.Time
-	// Unhealthy of Probed targets broke together when it opened. Zero when another process opened it.
+	// Unhealthy of Probed namespaces broke together when it opened. Zero when another process opened it.
 	Unhealthy, Probed int
 }
 
 // NewFleet is a fleet without targets.
 func NewFleet(limits limit.Limits) *Fleet {
-	return &Fleet{limits: limits, members: map[Target]*member{}, unhealthy: map[Target]*member{}}
+	return &Fleet{limits: limits, members: map[Target]*member{}, unhealthy: map[Target]*member{}, votes: map[string]int{}}
 }
 
 // SetLimits takes over limits that changed. What is down stays down.
@@ -94,7 +101,7 @@ func (f *Fleet) Expect(t Target) bool {
 	if f.members[t] != nil {
 		return false
 	}
-	f.members[t] = &member{}
+	f.members[t] = &member{namespace: t.Namespace}
 	mark(&f.members[t].unread, &f.unread, true)
 	return true
 }
@@ -112,6 +119,35 @@ func mark(flag *bool, n *int, holds bool) {
 	*flag = holds
 }
 
+// Acts takes in whether a target's config is in force: admitted, and not only observing. Only then does the target count for
+// others, in the breaker and in what the cap is a share of: whoever could make them count without risking their own
+// dependents could stop or unleash everybody's. It says whether the breaker opened for it.
+func (f *Fleet) Acts(t Target, acts bool, now time.Time) (opened bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := f.members[t]
+	if m == nil || m.acts == acts {
+		return false
+	}
+	m.acts = acts
+	f.weigh(m)
+	return f.unhealthy[t] != nil && f.suspect(m, now)
+}
+
+// weigh keeps who counts for others. It needs f.mu.
+func (f *Fleet) weigh(m *member) {
+	was := m.acting
+	mark(&m.acting, &f.acting, m.acts && m.probed)
+	switch {
+	case m.acting && !was:
+		f.votes[m.namespace]++
+	case was && !m.acting:
+		if f.votes[m.namespace]--; f.votes[m.namespace] == 0 {
+			delete(f.votes, m.namespace)
+		}
+	}
+}
+
 // Observe takes in what a target's latest run added up to, and says whether the breaker opened for it.
 func (f *Fleet) Observe(t Target, s *State, now time.Time) (opened bool) {
 	f.mu.Lock()
@@ -121,6 +157,7 @@ func (f *Fleet) Observe(t Target, s *State, now time.Time) (opened bool) {
 		return false
 	}
 	mark(&m.probed, &f.probed, true)
+	f.weigh(m)
 	m.watch(s)
 	switch {
 	case s.UnhealthySince.IsZero():
@@ -162,19 +199,19 @@ func together(a, b *member) bool {
 
 // suspect opens the breaker when too many that are unhealthy broke together with one that just turned.
 func (f *Fleet) suspect(turned *member, now time.Time) (opened bool) {
-	if f.breaker != nil {
+	if f.breaker != nil || !turned.acting {
 		return false
 	}
-	n := 0
+	broke := sets.New[string]()
 	for _, m := range f.unhealthy {
-		if together(turned, m) {
-			n++
+		if m.acting && together(turned, m) {
+			broke.Insert(m.namespace)
 		}
 	}
-	if !f.limits.Suspects(n, f.probed) {
+	if !f.limits.Suspects(broke.Len(), len(f.votes)) {
 		return false
 	}
-	f.breaker = &Breaker{ID: strings.ToLower(now.UTC().Format("20060102T150405Z")), OpenedAt: now, Unhealthy: n, Probed: f.probed}
+	f.breaker = &Breaker{ID: strings.ToLower(now.UTC().Format("20060102T150405Z")), OpenedAt: now, Unhealthy: broke.Len(), Probed: len(f.votes)}
 	return true
 }
 
@@ -196,6 +233,7 @@ func (f *Fleet) Unprobed(t Target) {
 	defer f.mu.Unlock()
 	if m := f.members[t]; m != nil {
 		mark(&m.probed, &f.probed, false)
+		f.weigh(m)
 		m.good, m.failed = time.Time{}, time.Time{}
 		delete(f.unhealthy, t)
 	}
@@ -215,6 +253,7 @@ func (f *Fleet) forget(t Target) {
 		return
 	}
 	mark(&m.probed, &f.probed, false)
+	f.weigh(m)
 	mark(&m.down, &f.down, false)
 	mark(&m.unread, &f.unread, false)
 	delete(f.members, t)

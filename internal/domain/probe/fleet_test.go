@@ -37,6 +37,7 @@ func fleetOf(n int) *probe.Fleet {
 // join takes in a healthy target of which nothing is down.
 func join(f *probe.Fleet, t probe.Target, at time.Time) {
 	f.Expect(t)
+	f.Acts(t, true, at)
 	f.ObserveDown(t, false)
 	f.Observe(t, healthy(at), at)
 }
@@ -130,18 +131,18 @@ func TestScalingUpIsPaced(t *testing.T) {
 
 func TestTargetsThatTurnUnhealthyTogetherAreSuspect(t *testing.T) {
 	f := fleetOf(28)
-	join(f, target("b", 2), start)
+	join(f, target("b", 28), start)
 	for i := range 2 {
 		if f.Observe(target("a", i), turnsUnhealthy(start), start) || !f.PermitDown(target("a", i), start).Allowed {
 			t.Fatalf("target %d opens it", i)
 		}
 	}
 	third := start.Add(119 * time.Second)
-	if !f.Observe(target("b", 2), turnsUnhealthy(third), third) {
+	if !f.Observe(target("b", 28), turnsUnhealthy(third), third) {
 		t.Fatal("the third doesn't open it")
 	}
 	p := f.PermitDown(target("a", 5), start)
-	if p.Allowed || p.Reason != "ProbeSuspect" || p.Message != "3 of 29 targets turned unhealthy together at 2026-03-01T12:01:59Z; look whether the cause is on this side, then reset breaker 20260301t120159z" {
+	if p.Allowed || p.Reason != "ProbeSuspect" || p.Message != "3 of 29 probed namespaces turned unhealthy together at 2026-03-01T12:01:59Z; nothing is scaled down before breaker 20260301t120159z is reset, see BreakerOpen" {
 		t.Fatalf("%+v", p)
 	}
 	if p := f.PermitDown(target("a", 0), start); p.Allowed {
@@ -205,7 +206,7 @@ func TestWhatIsNoWave(t *testing.T) {
 func TestARestartKeepsABreakerOpen(t *testing.T) {
 	f := fleetOf(3)
 	f.RestoreBreaker(probe.Breaker{ID: "x", OpenedAt: start})
-	if p := f.PermitDown(target("a", 0), start); p.Allowed || p.Message != "too many targets turned unhealthy together at 2026-03-01T12:00:00Z; look whether the cause is on this side, then reset breaker x" {
+	if p := f.PermitDown(target("a", 0), start); p.Allowed || p.Message != "too many targets turned unhealthy together at 2026-03-01T12:00:00Z; nothing is scaled down before breaker x is reset, see BreakerOpen" {
 		t.Errorf("%+v", p)
 	}
 	f.ForgetConfig("a")
@@ -281,6 +282,7 @@ func TestTheCapHoldsOverAnySequence(t *testing.T) {
 			if _, joined := members[at]; !joined {
 				members[at] = true
 				f.Expect(at)
+				f.Acts(at, true, now)
 				f.ObserveDown(at, false)
 			}
 			_, before := f.Counts()

@@ -52,6 +52,7 @@ func wave(interval func(i int) time.Duration) *cluster {
 		t := &probed{at: probe.Target{Config: config.UID, Namespace: fmt.Sprint("shoot-", i)}, config: config}
 		t.state.NextRun = config.FirstRun(t.at.Namespace, start)
 		c.fleet.Expect(t.at)
+		c.fleet.Acts(t.at, true, start)
 		c.fleet.ObserveDown(t.at, false)
 		c.targets = append(c.targets, t)
 	}

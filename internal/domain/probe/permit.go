@@ -48,8 +48,8 @@ func (f *Fleet) PermitDown(t Target, now time.Time) Permit {
 	if m.unread {
 		unread--
 	}
-	if most := f.limits.ScaledDownTargets(f.probed); f.down+unread >= most {
-		message := fmt.Sprintf("%d of %d targets are scaled down, and maxScaledDownTargets %s allows %d", f.down, f.probed, f.limits.MaxScaledDownTargets, most)
+	if most := f.limits.ScaledDownTargets(f.acting); f.down+unread >= most {
+		message := fmt.Sprintf("%d of %d targets are scaled down, and maxScaledDownTargets %s allows %d", f.down, f.acting, f.limits.MaxScaledDownTargets, most)
 		if unread > 0 {
 			message += fmt.Sprintf("; of %d it isn't known yet", unread)
 		}
@@ -63,9 +63,9 @@ func (f *Fleet) PermitDown(t Target, now time.Time) Permit {
 func (b *Breaker) message() string {
 	many := "too many targets"
 	if b.Probed > 0 {
-		many = fmt.Sprintf("%d of %d targets", b.Unhealthy, b.Probed)
+		many = fmt.Sprintf("%d of %d probed namespaces", b.Unhealthy, b.Probed)
 	}
-	return fmt.Sprintf("%s turned unhealthy together at %s; look whether the cause is on this side, then reset breaker %s", many, b.OpenedAt.UTC().Format(time.RFC3339), b.ID)
+	return fmt.Sprintf("%s turned unhealthy together at %s; nothing is scaled down before breaker %s is reset, see BreakerOpen", many, b.OpenedAt.UTC().Format(time.RFC3339), b.ID)
 }
 
 // PermitUp asks for a target to be scaled up. That is only paced: once begun it goes on.

@@ -145,12 +145,18 @@ func (s *Survey) look(ctx context.Context, c *probe.Config) (*world, error) {
 	return w, nil
 }
 
-// counts are what the ProbeConfigs' statuses add up to, the same on every replica.
+// counts are what the ProbeConfigs' statuses add up to, the same on every replica. A limit is a share of what configs in force
+// probe.
 func (s *Survey) counts(ctx context.Context) (probed, scaledDown int, err error) {
 	configs, err := s.Cluster.Configs(ctx, "")
 	for i := range configs {
-		if t := configs[i].Status.Targets; t != nil {
-			probed, scaledDown = probed+int(t.Probed), scaledDown+int(t.ScaledDown)
+		t := configs[i].Status.Targets
+		if t == nil {
+			continue
+		}
+		scaledDown += int(t.ScaledDown)
+		if configs[i].Spec.Mode != v1alpha1.Observe && !meta.IsStatusConditionFalse(configs[i].Status.Conditions, v1alpha1.ConditionAccepted) {
+			probed += int(t.Probed)
 		}
 	}
 	return probed, scaledDown, err

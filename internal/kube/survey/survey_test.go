@@ -240,13 +240,19 @@ func TestWhatAConfigWouldFind(t *testing.T) {
 		"counts of all configs": {
 			config: probeConfig("shop", "a", "kcm"),
 			with: func(w *town) {
-				for _, n := range []int32{5, 15} {
+				add := func(n int32, mode v1alpha1.Mode, accepted metav1.ConditionStatus) {
 					pc := probeConfig("elsewhere", "b", "x")
+					pc.Spec.Mode = mode
 					pc.Status.Targets = &v1alpha1.TargetCounts{Probed: n, ScaledDown: 1}
+					pc.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: accepted}}
 					w.configs = append(w.configs, *pc)
 				}
+				add(5, v1alpha1.Enforce, metav1.ConditionTrue)
+				add(15, v1alpha1.Enforce, metav1.ConditionTrue)
+				add(100, v1alpha1.Observe, metav1.ConditionTrue)
+				add(100, v1alpha1.Enforce, metav1.ConditionFalse)
 			},
-			want: probe.Preview{Probed: 20, ScaledDown: 2, Limit: 4, WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/kcm"}},
+			want: probe.Preview{Probed: 20, ScaledDown: 4, Limit: 4, WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/kcm"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

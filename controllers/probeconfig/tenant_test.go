@@ -1,0 +1,64 @@
+package probeconfig
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/probe"
+)
+
+// A tenant's word must not lift what protects the others from one cause that looks like many.
+func TestATenantDoesntResetTheBreakerOfAll(t *testing.T) {
+	w := newWorld(t, 2, func(pc *v1alpha1.ProbeConfig) { pc.Namespace, pc.Spec.NamespaceSelector = "shoot-0", nil })
+	const id = "20260301t115900z"
+	w.Observer.fleet().RestoreBreaker(probe.Breaker{ID: id, OpenedAt: noon})
+	w.keep()
+	w.edit(w.stored(), `{"metadata":{"annotations":{"autohealer.resourcestack.com/reset-breaker":"`+id+`"}}}`)
+	if _, open := w.Observer.fleet().Breaker(); !open {
+		t.Error("a reset on a tenant's config closed it")
+	}
+	w.manage(anyone{true})
+	if _, open := w.Observer.fleet().Breaker(); !open {
+		t.Fatal("a reset on a tenant's config closed it for the next manager")
+	}
+	w.keep()
+	c := meta.FindStatusCondition(w.stored().Status.Conditions, v1alpha1.ConditionBreakerOpen)
+	const command = "kubectl annotate namespace autohealer-system autohealer.resourcestack.com/reset-breaker=20260301t115900z --overwrite"
+	if c == nil || !strings.HasSuffix(c.Message, command) {
+		t.Errorf("its condition is %+v, want the command %q", c, command)
+	}
+
+	own := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ownNamespace}}
+	if err := w.api.Create(t.Context(), own); err != nil {
+		t.Fatal(err)
+	}
+	w.edit(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shoot-1"}}, `{"metadata":{"annotations":{"autohealer.resourcestack.com/reset-breaker":"`+id+`"}}}`)
+	if _, open := w.Observer.fleet().Breaker(); !open {
+		t.Error("an annotation on a tenant's namespace closed it")
+	}
+	w.edit(own, `{"metadata":{"annotations":{"autohealer.resourcestack.com/reset-breaker":"`+id+`"}}}`)
+	if b, open := w.Observer.fleet().Breaker(); open {
+		t.Errorf("the command that the condition names didn't close it: %+v", b)
+	}
+	w.manage(anyone{true})
+	if b, open := w.Observer.fleet().Breaker(); open {
+		t.Errorf("the next manager opened it again: %+v", b)
+	}
+}
+
+func TestTargetsThatAreOnlyObservedDontOpenTheBreaker(t *testing.T) {
+	for mode, want := range map[v1alpha1.Mode]bool{v1alpha1.Observe: false, v1alpha1.Enforce: true} {
+		w := newWorld(t, 4, func(pc *v1alpha1.ProbeConfig) { pc.Spec.Mode = mode })
+		for i := range 3 {
+			w.fail(shoot(i))
+		}
+		if _, open := w.Observer.fleet().Breaker(); open != want {
+			t.Errorf("%s: open is %t, want %t", mode, open, want)
+		}
+	}
+}
