@@ -57,9 +57,11 @@ type Prober struct {
 	Clock clock.Clock
 
 	scheduler *scheduler
-	listings  chan struct{} // holds as many as there are at once
-	mu        sync.Mutex
-	targets   map[Key]*target // needs mu
+	listings  *slots
+	// listWithin bounds a listing, whatever a config's probeTimeout is.
+	listWithin time.Duration
+	mu         sync.Mutex
+	targets    map[Key]*target // needs mu
 }
 
 // Init sets defaults. Afterwards targets may be set; they run once the Prober starts.
@@ -73,7 +75,7 @@ func (p *Prober) Init() *Prober {
 	if p.Clock == nil {
 		p.Clock = clock.RealClock{}
 	}
-	p.listings = make(chan struct{}, maxListings)
+	p.listings, p.listWithin = newSlots(), maxListing
 	p.targets = map[Key]*target{}
 	p.scheduler = newScheduler(p.Clock, p.Workers, observeLateness)
 	return p

@@ -18,6 +18,8 @@ type target struct {
 	wanted atomic.Pointer[settings]
 	// used is what the last run used. It belongs to the scheduler's worker.
 	used settings
+	// slow: the last listing took too long. It belongs to the scheduler's worker, too.
+	slow bool
 }
 
 // settings are immutable, but for what clients keep between runs.
@@ -67,8 +69,8 @@ func (t *target) ask(ctx context.Context, side string, c *client) probe.Outcome 
 	return outcome
 }
 
-// maxListings is how many clusters' leases are listed at once: a page takes memory, and servers say how much.
-const maxListings = 16
+// maxListing is how long a listing may hold its place: the leases of 5,000 nodes take 100 pages.
+const maxListing = 10 * time.Second
 
 // list adds the leases to a run, or why they can't be listed.
 func (t *target) list(ctx context.Context, run *probe.Run) {
@@ -76,13 +78,15 @@ func (t *target) list(ctx context.Context, run *probe.Run) {
 	defer cancel()
 	clock := t.prober.Clock
 	began := clock.Now()
-	select {
-	case t.prober.listings <- struct{}{}:
-		defer func() { <-t.prober.listings }()
-	case <-ctx.Done():
+	free, ok := t.prober.listings.take(ctx, t.key.Namespace, t.slow)
+	if !ok {
 		run.Unlisted = probe.Outcome{Class: probe.NotRun, Detail: "too many other clusters' leases are being listed"}
 		return
 	}
+	defer free()
+	ctx, cancelList := context.WithTimeout(ctx, t.prober.listWithin)
+	defer cancelList()
+	defer func() { t.slow = ctx.Err() != nil }()
 	found, err := t.used.external.client.nodeLeases(ctx, clock)
 	if err != nil {
 		t.used.external.client.close() // it may have broken, or still receive

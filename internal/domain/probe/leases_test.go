@@ -194,6 +194,23 @@ func TestWhyLeasesCannotBeListedIsKept(t *testing.T) {
 	}
 }
 
+// TestAListThatWaitsForOthersEndsNothing: it says nothing of this cluster, however often it isn't begun.
+func TestAListThatWaitsForOthersEndsNothing(t *testing.T) {
+	c := config(t, "nodeLeases: {}")
+	s, at, got := leaseRuns(c, probe.State{}, start, 5, aged(99, 99, 99))
+	if got != "hhhhd" {
+		t.Fatal(got)
+	}
+	for i := range 20 {
+		at = at.Add(10 * time.Second)
+		r := leaseRun(at, nil)
+		r.Unlisted = probe.Outcome{Class: probe.NotRun}
+		if s = s.After(c, r, "target"); s.Direction != probe.Hold || s.LeasesUnreadable(c) || !s.OuterUnhealthy(c) {
+			t.Fatalf("after %d runs without a place: %+v", i+1, s)
+		}
+	}
+}
+
 // TestWhoeverTurnsLeasesOffIsRidOfThem: what they said before would hold a protection for good.
 func TestWhoeverTurnsLeasesOffIsRidOfThem(t *testing.T) {
 	s, at, got := leaseRuns(config(t, "nodeLeases: {}"), probe.State{}, start, 5, aged(99, 99, 99))

@@ -112,7 +112,12 @@ func (s *State) judgeLeases(c *Config, r Run, external Result) Result {
 }
 
 // unlisted is the result after an external success without leases. A list that is missing for once is only waited for.
+// One that wasn't begun for our own want of places says nothing of this cluster: others could make it so, and end its
+// protection in the middle of an outage.
 func (s *State) unlisted(c *Config, r Run) Result {
+	if r.Unlisted.Class == NotRun {
+		return Unknown
+	}
 	s.Unlisted, s.LastUnlisted = min(s.Unlisted+1, c.Thresholds.Failure), r.Unlisted
 	if !s.LeasesUnreadable(c) {
 		return Unknown
