@@ -1,6 +1,9 @@
 package probe
 
-import "time"
+import (
+	"hash/maphash"
+	"time"
+)
 
 // LeaseTerms say when the nodes' leases count as a failure.
 type LeaseTerms struct {
@@ -55,9 +58,16 @@ type renewal struct {
 	moved          bool
 }
 
-// LeaseBook remembers the leases that are late: one that is renewed all the same is of a node whose clock is behind. It has
-// no entry for the others, so that a healthy cluster costs nothing.
-type LeaseBook map[string]renewal
+// LeaseBook remembers the leases that are late, by the hashes of their nodes' names: one that is renewed all the same is of a
+// node whose clock is behind. It has no entry for the others, so that a healthy cluster costs nothing.
+type LeaseBook map[uint64]renewal
+
+// mostLate bounds a book, which any server that is probed fills as it likes: Kubernetes is made for 5,000 nodes. Leases that
+// are late and find no room stay unproven, and so scale nothing down.
+const mostLate = 5_000
+
+// bookSeed makes hashes that no server can foresee.
+var bookSeed = maphash.MakeSeed()
 
 // Judge judges all leases of a cluster. Now is its API server's clock, seen the same moment by ours as at.
 func (b LeaseBook) Judge(t LeaseTerms, leases []NodeLease, now, at time.Time) (LeaseBook, LeaseJudgement) {
@@ -75,12 +85,16 @@ func (b LeaseBook) Judge(t LeaseTerms, leases []NodeLease, now, at time.Time) (L
 		if age < t.lateAfter() {
 			continue
 		}
-		seen := b.see(l, at)
-		book[l.Node] = seen
+		seen, room := b.see(l, at), len(book) < mostLate
+		if room {
+			book[maphash.String(bookSeed, l.Node)] = seen
+		}
 		if age < t.ExpiresAfter() {
 			continue
 		}
 		switch still := at.Sub(seen.since); {
+		case !room:
+			j.Unproven++
 		case seen.moved && still < t.ExpiresAfter():
 			j.Skewed++
 		case still < t.stillFor():
@@ -95,7 +109,7 @@ func (b LeaseBook) Judge(t LeaseTerms, leases []NodeLease, now, at time.Time) (L
 
 // see is what is known of a late lease, now that it was seen at.
 func (b LeaseBook) see(l NodeLease, at time.Time) renewal {
-	seen, known := b[l.Node]
+	seen, known := b[maphash.String(bookSeed, l.Node)]
 	switch {
 	case !known:
 		return renewal{renewed: l.Renewed, since: at}

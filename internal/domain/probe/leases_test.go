@@ -211,6 +211,25 @@ func TestAListThatWaitsForOthersEndsNothing(t *testing.T) {
 	}
 }
 
+// TestAServerFillsNoMoreThanABook: who is probed says how many nodes there are, and what they are called.
+func TestAServerFillsNoMoreThanABook(t *testing.T) {
+	terms := probe.LeaseTerms{FailureFraction: 0.6, Grace: 40 * time.Second, MinCandidates: 2}
+	judge := func(n int) (probe.LeaseBook, probe.LeaseJudgement) {
+		var leases []probe.NodeLease
+		for i := range n {
+			leases = append(leases, probe.NodeLease{Node: fmt.Sprint("node-", i), Renewed: start.Add(-time.Hour)})
+		}
+		book, _ := probe.LeaseBook{}.Judge(terms, leases, start, start)
+		return book.Judge(terms, leases, start.Add(time.Minute), start.Add(time.Minute))
+	}
+	if book, j := judge(20_000); len(book) != 5_000 || j.Expired != 5_000 || j.Unproven != 15_000 || j.Outcome.Class != probe.LeasesUnproven {
+		t.Errorf("of 20,000 late leases %d are kept: %+v", len(book), j)
+	}
+	if book, j := judge(5_000); len(book) != 5_000 || j.Expired != 5_000 || j.Outcome.Class != probe.LeasesExpired {
+		t.Errorf("of 5,000 late leases %d are kept: %+v", len(book), j)
+	}
+}
+
 // TestWhoeverTurnsLeasesOffIsRidOfThem: what they said before would hold a protection for good.
 func TestWhoeverTurnsLeasesOffIsRidOfThem(t *testing.T) {
 	s, at, got := leaseRuns(config(t, "nodeLeases: {}"), probe.State{}, start, 5, aged(99, 99, 99))
