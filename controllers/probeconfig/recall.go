@@ -59,10 +59,20 @@ func (r *Reconciler) recall(ctx context.Context, j judgement) (n int, err error)
 	}
 	r.Troubles.Settled(trouble)
 	c := j.Read.config
-	if c == nil {
-		c = nameOnly(pc)
+	if c == nil { // where it acts can't be told, so what names it is believed
+		return r.Observer.recall(nameOnly(pc), all), nil
 	}
-	return r.Observer.recall(c, all), nil
+	return r.Observer.recall(c, r.Observer.credible(pc, all)), nil
+}
+
+// credible leaves out records that have a config's name alone, where it isn't known to act or to have acted. Anybody may know
+// the name, and whoever writes it on an object of their own would hold the deletion of a config of others, and take a place
+// under the cap. The UID is known to who may read the config, or what it scaled down.
+func (o *Observer) credible(pc *v1alpha1.ProbeConfig, all []actuate.Recorded) []actuate.Recorded {
+	known := o.reach(pc)
+	return slices.DeleteFunc(all, func(r actuate.Recorded) bool {
+		return r.Record.Owner != pc.UID && !slices.Contains(known, r.Namespace)
+	})
 }
 
 // recorded lists the objects of a kind that are scaled down where the config may have done it. Who runs Autohealer may let it

@@ -62,3 +62,34 @@ func TestTargetsThatAreOnlyObservedDontOpenTheBreaker(t *testing.T) {
 		}
 	}
 }
+
+// Who may write Deployments elsewhere can write there what a record of anybody's config looks like.
+func TestARecordOfATenantsMakingHoldsNothing(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	elsewhere := hostedObjects("elsewhere")
+	elsewhere[0].SetLabels(nil)
+	forged := elsewhere[len(elsewhere)-1]
+	forged.SetLabels(map[string]string{v1alpha1.LabelScaledDown: "true"})
+	forged.SetAnnotations(map[string]string{
+		v1alpha1.AnnotationOriginalReplicas: probe.Record{Replicas: 3, Owner: "forged", Policy: ownNamespace + "/protect"}.String(),
+	})
+	for _, o := range elsewhere {
+		if err := w.api.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.api.denied = "elsewhere"
+	w.manage(anyone{true})
+	if keys := w.Observer.targets.keys(); len(keys) != 2 {
+		t.Errorf("targets are %v", keys)
+	}
+	if p := w.Observer.fleet().PermitDown(probe.Target{Config: "config-uid", Namespace: "shoot-0"}, w.clock.Now()); strings.Contains(p.Message, "isn't known") {
+		t.Errorf("it counts under the cap: %+v", p)
+	}
+	if err := w.api.Delete(t.Context(), w.stored()); err != nil {
+		t.Fatal(err)
+	}
+	w.see()
+	w.settle()
+	w.finish()
+}
