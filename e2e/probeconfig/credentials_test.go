@@ -37,7 +37,7 @@ func (s *story) rotateCredentials() {
 		}
 		first, revoke := newToken(ctx)
 		use(first)
-		one.probe(ctx)
+		one.start(ctx, one.patient())
 
 		By("taking the right to GET /version from all but admins")
 		give := takeVersion(ctx)
@@ -64,7 +64,7 @@ func (s *story) rotateCredentials() {
 		busy := newFront(one.external.Addr())
 		token, _ := newToken(ctx)
 		one.put(ctx, "external", kubeconfigOf(busy.server.Listener.Addr().String(), withToken(token), busy.trusted))
-		one.probe(ctx)
+		one.start(ctx, one.patient())
 		busy.refuse("4")
 		Eventually(one.sides).WithContext(ctx).Should(HaveField("External.LastError", "TooManyRequests"))
 		Eventually(busy.asked).WithContext(ctx).Should(HaveLen(3))
@@ -95,17 +95,22 @@ func (s *story) swallow() {
 	It("not when only a connection that was kept open has died, without a word", func(ctx SpecContext) {
 		one := newShoot(ctx)
 		one.deploy(ctx, "kcm", 2)
-		pc := one.prober("prober", dependent("kcm", 0, 0))
-		pc.Spec.ProbeInterval, pc.Spec.ProbeTimeout = "4s", "2s" // a slow machine is no failure
-		one.start(ctx, pc)
-		for range 2 {
-			accepted := one.external.Accepted()
-			one.external.BreakOpen(faultproxy.Swallow)
-			Eventually(one.external.Accepted).WithContext(ctx).Should(BeNumerically(">", accepted), "it dials anew")
+		one.start(ctx, one.patient())
+		for _, way := range []*faultproxy.Proxy{one.external, one.internal} { // not one way twice: its new connection is being made
+			accepted := way.Accepted()
+			way.BreakOpen(faultproxy.Swallow)
+			Eventually(way.Accepted).WithContext(ctx).Should(BeNumerically(">", accepted), "it dials anew")
 		}
 		one.expectUntouched(ctx)
-		Expect(one.sides(ctx)).To(HaveField("External.LastError", ""), "not one failure counted")
+		Expect(one.sides(ctx)).To(And(HaveField("Internal.LastError", ""), HaveField("External.LastError", "")), "not one failure counted")
 	}, SpecTimeout(2*time.Minute))
+}
+
+// patient takes a slow machine for no failure.
+func (s shoot) patient() *v1alpha1.ProbeConfig {
+	pc := s.prober("prober", dependent("kcm", 0, 0))
+	pc.Spec.ProbeInterval, pc.Spec.ProbeTimeout = "3s", "2900ms"
+	return pc
 }
 
 // probe makes a config of a Deployment kcm, and returns once both ways work.

@@ -14,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,7 +34,7 @@ var _ = Describe("dependents are scaled", Ordered, ContinueOnFailure, func() {
 	BeforeAll(s.begin, NodeTimeout(3*time.Minute))
 
 	s.scaleDown()
-	s.breakTogether(len(riseUntil) + len(riseDeleted) + len(returnUntil) + 1)
+	s.breakTogether()
 	s.leaveAlone()
 	s.followNamespaces()
 	s.askRights()
@@ -59,6 +60,7 @@ type story struct {
 func (s *story) begin(ctx SpecContext) {
 	s.began = time.Now()
 	s.gate = throughGate(ctx)
+	capTargets(ctx, "room", intstr.FromString("100%")) // of the specs that say nothing about limits
 	s.wave = newWave(ctx)
 	plain := newShoots(ctx, 5)
 	s.broken, s.inside, s.cutOff, s.flapping, s.powerless = plain[0], plain[1], plain[2], plain[3], plain[4]
