@@ -141,9 +141,17 @@ func (o *Observer) knowsTargets(j judgement) bool {
 func (o *Observer) follow(key probing.Key, c *probe.Config, departed bool) *target {
 	t := o.targets.ensure(key, c)
 	t.follow(c, departed)
-	if o.stands(key.Namespace) && o.fleet().Expect(probe.Target{Config: c.UID, Namespace: key.Namespace}) {
+	if o.stands(key.Namespace) && o.expect(probe.Target{Config: c.UID, Namespace: key.Namespace}, c) {
 		t.doubtObjects()
 	}
 	o.enqueueTarget(key)
 	return t
+}
+
+// expect tells the fleet of a target, and says whether it is new there.
+func (o *Observer) expect(t probe.Target, c *probe.Config) bool {
+	if c.Namespace == o.OwnNamespace {
+		return o.fleet().Expect(t)
+	}
+	return o.fleet().ExpectTenant(t)
 }

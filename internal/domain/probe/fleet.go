@@ -1,12 +1,10 @@
 package probe
 
 import (
-	"strings"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
@@ -18,11 +16,11 @@ type Target struct {
 }
 
 const (
-	// togetherWithin is how close targets break for one cause to be likely.
-	togetherWithin = 2 * time.Minute
 	// raisePace and raiseWindow: so many targets begin to be scaled up in such a time, over all configs.
 	raisePace   = 10
 	raiseWindow = time.Minute
+	// yieldFor is how long a target lets others go first before it asks again.
+	yieldFor = time.Second
 )
 
 // Fleet is all targets of all configs: what counts for the cap, the pace and the breaker. Only targets that it was told to
@@ -32,8 +30,9 @@ type Fleet struct {
 	mu      sync.Mutex
 	limits  limit.Limits
 	members map[Target]*member
-	// probed, down and unread count the members that are; acting those that are probed and act.
-	probed, down, unread, acting int
+	// all counts every member, tenants those of tenants, and tenant those of each tenant, by namespace.
+	all, tenants tally
+	tenant       map[string]*tally
 	// votes has the namespaces of the acting members, with how many each has. A namespace has one vote on the breaker, however
 	// many configs probe it.
 	votes map[string]int
@@ -41,8 +40,10 @@ type Fleet struct {
 	unhealthy map[Target]*member
 	// breaker is nil while it is closed.
 	breaker *Breaker
-	// raised are when targets began to be scaled up, the oldest first.
-	raised []time.Time
+	// raised are the targets that began to be scaled up lately, the oldest first; waiting are those that may not yet, with when
+	// they asked last.
+	raised  []raise
+	waiting map[Target]time.Time
 	// actsFrom is until when nothing is scaled down: our clock stepped.
 	actsFrom time.Time
 }
@@ -50,7 +51,9 @@ type Fleet struct {
 // member is what the fleet knows of a target.
 type member struct {
 	namespace string
-	probed    bool
+	// tenant: the config is of the namespace that it probes, and that isn't Autohealer's own.
+	tenant bool
+	probed bool
 	// acts: its config is in force, and so what it sees is of weight for others. acting: it is probed, too.
 	acts, acting bool
 	// unread: nobody knows yet whether anything of it is scaled down, so it counts as if.
@@ -62,19 +65,9 @@ type member struct {
 	good, failed time.Time
 }
 
-// Breaker is open: too many targets turned unhealthy together. It is one for all configs, because what makes many targets
-// look broken at once, our network or our clock, makes those look so that are probed later, too.
-type Breaker struct {
-	// ID names the opening; a reset must name it, so that a late one can't close a later opening.
-	ID       string
-	OpenedAt time.Time
-	// Unhealthy of Probed namespaces broke together when it opened. Zero when another process opened it.
-	Unhealthy, Probed int
-}
-
 // NewFleet is a fleet without targets.
 func NewFleet(limits limit.Limits) *Fleet {
-	return &Fleet{limits: limits, members: map[Target]*member{}, unhealthy: map[Target]*member{}, votes: map[string]int{}}
+	return &Fleet{limits: limits, members: map[Target]*member{}, unhealthy: map[Target]*member{}, votes: map[string]int{}, tenant: map[string]*tally{}, waiting: map[Target]time.Time{}}
 }
 
 // SetLimits takes over limits that changed. What is down stays down.
@@ -95,28 +88,21 @@ func (f *Fleet) HoldActsUntil(t time.Time) {
 
 // Expect takes in a target of whose objects nothing is known yet. Until ObserveDown it counts as one that is scaled down:
 // a manager that takes over must not begin with a cap that is already used. It says whether the target is new.
-func (f *Fleet) Expect(t Target) bool {
+func (f *Fleet) Expect(t Target) bool { return f.expect(t, false) }
+
+// ExpectTenant takes in a target of a tenant's config as Expect does. It gets places under the cap from its own share only.
+func (f *Fleet) ExpectTenant(t Target) bool { return f.expect(t, true) }
+
+func (f *Fleet) expect(t Target, tenant bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.members[t] != nil {
 		return false
 	}
-	f.members[t] = &member{namespace: t.Namespace}
-	mark(&f.members[t].unread, &f.unread, true)
+	m := &member{namespace: t.Namespace, tenant: tenant}
+	f.members[t] = m
+	f.mark(m, &m.unread, unread, true)
 	return true
-}
-
-// mark keeps a member's flag, and how many have it.
-func mark(flag *bool, n *int, holds bool) {
-	switch {
-	case *flag == holds:
-		return
-	case holds:
-		*n++
-	default:
-		*n--
-	}
-	*flag = holds
 }
 
 // Acts takes in whether a target's config is in force: admitted, and not only observing. Only then does the target count for
@@ -137,7 +123,7 @@ func (f *Fleet) Acts(t Target, acts bool, now time.Time) (opened bool) {
 // weigh keeps who counts for others. It needs f.mu.
 func (f *Fleet) weigh(m *member) {
 	was := m.acting
-	mark(&m.acting, &f.acting, m.acts && m.probed)
+	f.mark(m, &m.acting, acting, m.acts && m.probed)
 	switch {
 	case m.acting && !was:
 		f.votes[m.namespace]++
@@ -156,7 +142,7 @@ func (f *Fleet) Observe(t Target, s *State, now time.Time) (opened bool) {
 	if m == nil {
 		return false
 	}
-	mark(&m.probed, &f.probed, true)
+	f.mark(m, &m.probed, probed, true)
 	f.weigh(m)
 	m.watch(s)
 	switch {
@@ -184,44 +170,13 @@ func (m *member) watch(s *State) {
 	}
 }
 
-// together says whether one cause may have broken both, for all that their runs saw. The times at which they turned
-// unhealthy don't tell: who is probed more seldom turns later.
-func together(a, b *member) bool {
-	good, failed := a.good, a.failed
-	if b.good.After(good) {
-		good = b.good
-	}
-	if b.failed.Before(failed) {
-		failed = b.failed
-	}
-	return good.Sub(failed) <= togetherWithin
-}
-
-// suspect opens the breaker when too many that are unhealthy broke together with one that just turned.
-func (f *Fleet) suspect(turned *member, now time.Time) (opened bool) {
-	if f.breaker != nil || !turned.acting {
-		return false
-	}
-	broke := sets.New[string]()
-	for _, m := range f.unhealthy {
-		if m.acting && together(turned, m) {
-			broke.Insert(m.namespace)
-		}
-	}
-	if !f.limits.Suspects(broke.Len(), len(f.votes)) {
-		return false
-	}
-	f.breaker = &Breaker{ID: strings.ToLower(now.UTC().Format("20060102T150405Z")), OpenedAt: now, Unhealthy: broke.Len(), Probed: len(f.votes)}
-	return true
-}
-
 // ObserveDown takes in whether a target's objects have records of ours.
 func (f *Fleet) ObserveDown(t Target, down bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if m := f.members[t]; m != nil {
-		mark(&m.unread, &f.unread, false)
-		mark(&m.down, &f.down, down)
+		f.mark(m, &m.unread, unread, false)
+		f.mark(m, &m.down, isDown, down)
 		m.rising = m.rising && down
 	}
 }
@@ -232,7 +187,7 @@ func (f *Fleet) Unprobed(t Target) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if m := f.members[t]; m != nil {
-		mark(&m.probed, &f.probed, false)
+		f.mark(m, &m.probed, probed, false)
 		f.weigh(m)
 		m.good, m.failed = time.Time{}, time.Time{}
 		delete(f.unhealthy, t)
@@ -252,12 +207,13 @@ func (f *Fleet) forget(t Target) {
 	if m == nil {
 		return
 	}
-	mark(&m.probed, &f.probed, false)
+	f.mark(m, &m.probed, probed, false)
 	f.weigh(m)
-	mark(&m.down, &f.down, false)
-	mark(&m.unread, &f.unread, false)
+	f.mark(m, &m.down, isDown, false)
+	f.mark(m, &m.unread, unread, false)
 	delete(f.members, t)
 	delete(f.unhealthy, t)
+	delete(f.waiting, t)
 	if len(f.members) == 0 {
 		f.breaker = nil
 	}
@@ -274,40 +230,9 @@ func (f *Fleet) ForgetConfig(uid types.UID) {
 	}
 }
 
-// Breaker gives the one that is open; ok is false when it is closed.
-func (f *Fleet) Breaker() (b Breaker, ok bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.breaker == nil {
-		return Breaker{}, false
-	}
-	return *f.breaker, true
-}
-
-// RestoreBreaker takes over one that another process opened, as a status tells. It only forbids.
-func (f *Fleet) RestoreBreaker(b Breaker) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.breaker == nil {
-		f.breaker = &b
-	}
-}
-
-// Reset closes the breaker of this ID: someone looked, and the targets that turned unhealthy are to be believed.
-func (f *Fleet) Reset(id string) (closed bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.breaker == nil || f.breaker.ID != id {
-		return false
-	}
-	f.breaker = nil
-	clear(f.unhealthy)
-	return true
-}
-
 // Counts are of the targets that are probed, and of all that are scaled down.
 func (f *Fleet) Counts() (probed, scaledDown int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.probed, f.down
+	return f.all.probed, f.all.down
 }

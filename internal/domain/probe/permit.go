@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // Permit says whether a target may be scaled now.
@@ -44,18 +46,10 @@ func (f *Fleet) PermitDown(t Target, now time.Time) Permit {
 		m.rising = false
 		return Permit{Allowed: true}
 	}
-	unread := f.unread
-	if m.unread {
-		unread--
+	if full := f.full(m); full != "" {
+		return Permit{Reason: HeldByLimit, Message: full}
 	}
-	if most := f.limits.ScaledDownTargets(f.acting); f.down+unread >= most {
-		message := fmt.Sprintf("%d of %d targets are scaled down, and maxScaledDownTargets %s allows %d", f.down, f.acting, f.limits.MaxScaledDownTargets, most)
-		if unread > 0 {
-			message += fmt.Sprintf("; of %d it isn't known yet", unread)
-		}
-		return Permit{Reason: HeldByLimit, Message: message}
-	}
-	mark(&m.down, &f.down, true)
+	f.mark(m, &m.down, isDown, true)
 	m.rising = false
 	return Permit{Allowed: true}
 }
@@ -76,12 +70,43 @@ func (f *Fleet) PermitUp(t Target, now time.Time) Permit {
 	if m == nil || m.rising || !m.down { // what is gone from the fleet may still have to be given back
 		return Permit{Allowed: true}
 	}
-	f.raised = slices.DeleteFunc(f.raised, func(at time.Time) bool { return now.Sub(at) >= raiseWindow })
+	f.raised = slices.DeleteFunc(f.raised, func(r raise) bool { return now.Sub(r.at) >= raiseWindow })
 	if len(f.raised) >= raisePace {
-		return Permit{Reason: HeldByPace, LookAgain: f.raised[0].Add(raiseWindow),
+		f.waiting[t] = now
+		return Permit{Reason: HeldByPace, LookAgain: f.raised[0].at.Add(raiseWindow),
 			Message: fmt.Sprintf("%d targets began to be scaled up in the last %s", len(f.raised), raiseWindow)}
 	}
-	f.raised = append(f.raised, now)
+	if f.yields(t, now) {
+		f.waiting[t] = now
+		return Permit{Reason: HeldByPace, LookAgain: now.Add(yieldFor), Message: "another target of this namespace began to be scaled up lately, and those of others wait"}
+	}
+	delete(f.waiting, t)
+	f.raised = append(f.raised, raise{namespace: t.Namespace, at: now})
 	m.rising = true
 	return Permit{Allowed: true}
+}
+
+// raise is a target that began to be scaled up.
+type raise struct {
+	namespace string
+	at        time.Time
+}
+
+// yields says whether a target lets others go first: its namespace had a turn lately, and one that had none waits. Whoever lets
+// many targets of one namespace come and go would otherwise keep everybody's down. Who didn't ask again when a turn was free
+// waits no more. It needs f.mu.
+func (f *Fleet) yields(t Target, now time.Time) bool {
+	had := sets.New[string]()
+	for _, r := range f.raised {
+		had.Insert(r.namespace)
+	}
+	if !had.Has(t.Namespace) {
+		return false
+	}
+	for other, asked := range f.waiting {
+		if now.Sub(asked) <= raiseWindow+yieldFor && !had.Has(other.Namespace) {
+			return true
+		}
+	}
+	return false
 }
