@@ -93,3 +93,27 @@ func TestARecordOfATenantsMakingHoldsNothing(t *testing.T) {
 	w.settle()
 	w.finish()
 }
+
+func TestATenantsTargetsHaveTheirOwnShareOfTheCap(t *testing.T) {
+	for namespace, want := range map[string]string{"shoot-0": "3 3", ownNamespace: "0r 0r"} {
+		w := newWorld(t, 2, func(pc *v1alpha1.ProbeConfig) {
+			if pc.Namespace = namespace; namespace != ownNamespace {
+				pc.Spec.NamespaceSelector = nil
+			}
+		})
+		fleet := w.Observer.fleet()
+		for i := range 12 { // a cap of two
+			at := probe.Target{Config: "fleet", Namespace: shoot(i)}
+			if i == 0 {
+				at.Config = "of the tenant"
+				fleet.ExpectTenant(at)
+			}
+			fleet.Expect(at)
+			fleet.ObserveDown(at, i == 0)
+			fleet.Acts(at, true, noon)
+			fleet.Observe(at, &probe.State{At: noon, External: probe.Counts{Successes: 1, Counted: noon}}, noon)
+		}
+		w.fail("shoot-0")
+		w.want("shoot-0", want, "its namespace has its share, of a config in "+namespace)
+	}
+}
