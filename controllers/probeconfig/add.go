@@ -38,7 +38,7 @@ type Options struct {
 	Dial kubeconfig.Policy
 }
 
-// AddToManager adds the observer, the prober and both controllers.
+// AddToManager adds the observer, the prober and the controllers.
 func AddToManager(mgr manager.Manager, opts Options) error {
 	if err := registerMetrics(); err != nil {
 		return err
@@ -67,6 +67,10 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		return err
 	}
 	if err := kube.AddController(mgr, "probeconfig-target", targets, targetWorkers, func(q kube.Queue) { observer.attach(q, nil) }); err != nil {
+		return err
+	}
+	orphans := NewOrphanReconciler(targets)
+	if err := kube.AddController(mgr, "probeconfig-orphans", orphans, 1, observer.attachOrphans); err != nil {
 		return err
 	}
 	return kube.AddController(mgr, "probeconfig", configs, configWorkers, func(q kube.Queue) { observer.attach(nil, q) })

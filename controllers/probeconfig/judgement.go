@@ -57,10 +57,13 @@ func (o *Observer) configGone(pc *v1alpha1.ProbeConfig) {
 	o.telling.Lock()
 	defer o.telling.Unlock()
 	if _, ok := o.judge.Of(key); !ok {
+		down := false
 		for _, t := range o.targets.of(key) {
+			down = down || t.mayOwe()
 			o.targets.forget(t.key)
 			o.enqueueTarget(t.key) // its probes end
 		}
+		o.orphaned(pc, down)
 	}
 	o.mu.Lock()
 	delete(o.told, key)

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,6 +45,9 @@ type Observer struct {
 	told        map[types.NamespacedName]*probe.Config
 	targetQueue kube.Queue // nil until this replica leads
 	configQueue kube.Queue
+	orphanQueue kube.Queue
+	// goneKinds are the kinds that configs scaled which are gone.
+	goneKinds sets.Set[v1alpha1.DependentKind]
 }
 
 // NewObserver gives an observer that follows the rules, and does nothing else before Start.
@@ -51,6 +55,7 @@ func NewObserver(objects cache.Cache, opts Options) *Observer {
 	o := &Observer{
 		Cache: objects, Guard: opts.Guard, Facts: opts.Facts, OwnNamespace: opts.OwnNamespace,
 		lost: make(chan error, 1), namespaces: map[string]namespace{}, told: map[types.NamespacedName]*probe.Config{},
+		goneKinds: sets.New[v1alpha1.DependentKind](),
 	}
 	o.judge = judging.New(judging.Options[*v1alpha1.ProbeConfig, reading]{
 		Kind: kindProbeConfig, Guard: opts.Guard, Clock: opts.Facts.Clock, Rejections: opts.Rejections, Read: o.read,
@@ -136,6 +141,14 @@ func (o *Observer) attach(targets, configs kube.Queue) {
 	}
 	o.mu.Unlock()
 	o.enqueueAll()
+}
+
+// attachOrphans takes the queue of who looks for what configs left that are gone.
+func (o *Observer) attachOrphans(q kube.Queue) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.orphanQueue = q
+	kube.Enqueue(q, orphansName, 0)
 }
 
 func (o *Observer) enqueueAll() {

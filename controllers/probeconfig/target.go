@@ -61,6 +61,13 @@ func (t *target) taken() bool { return slices.ContainsFunc(t.objects, recorded) 
 
 func recorded(o probe.Object) bool { return o.Record != nil || o.Unseen }
 
+// mayOwe says whether something of the target may have to be given back.
+func (t *target) mayOwe() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.taken() || len(t.former) > 0
+}
+
 // reset drops what runs found so far, and those that are going on: they say nothing about what is probed from now on. It
 // needs t.mu.
 func (t *target) reset(now time.Time) { t.state, t.validFrom = probe.State{}, now }

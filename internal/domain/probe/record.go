@@ -3,6 +3,7 @@ package probe
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,6 +49,13 @@ func (r Record) String() string {
 		panic(fmt.Sprintf("marshal record of replicas: %v", err))
 	}
 	return string(text)
+}
+
+// Config is as much of the config that the record is of as it tells.
+func (r *Record) Config() *Config {
+	c := &Config{UID: r.Owner, Generation: r.Generation}
+	c.Namespace, c.Name, _ = strings.Cut(r.Policy, "/")
+	return c
 }
 
 // Of says whether the record is the config's.

@@ -1,0 +1,152 @@
+package probeconfig
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/actuate"
+	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/probing"
+)
+
+const (
+	// mostOrphans are the configs that are looked for at once. A record may name any.
+	mostOrphans = 50
+	// orphanLook is how soon is looked again for what couldn't be seen or given back.
+	orphanLook = time.Minute
+)
+
+// orphansName is the only one in its queue: all are looked at at once.
+var orphansName = types.NamespacedName{Name: "records"}
+
+// OrphanReconciler gives back what was taken for configs that are gone and didn't: someone removed their finalizer. It looks
+// when a manager takes over, and when a config goes that had something scaled down.
+type OrphanReconciler struct {
+	*TargetReconciler
+
+	gone *kube.Orphans
+	// confirmed are the UIDs of configs that are gone for sure.
+	confirmed sets.Set[types.UID]
+}
+
+// NewOrphanReconciler gives back as targets does.
+func NewOrphanReconciler(targets *TargetReconciler) *OrphanReconciler {
+	r := &OrphanReconciler{TargetReconciler: targets, confirmed: sets.New[types.UID]()}
+	r.gone = &kube.Orphans{
+		Live: targets.Live, Kind: v1alpha1.GroupVersion.WithKind(kindProbeConfig), Confirm: func(uid types.UID) { r.confirmed.Insert(uid) },
+	}
+	return r
+}
+
+// Reconcile looks at the records on all objects.
+func (r *OrphanReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	paused, known := r.Observer.judge.PausedBy()
+	if !r.Observer.synced.Load() || !known || paused.Frozen {
+		return reconcile.Result{RequeueAfter: orphanLook}, nil
+	}
+	orphans := r.orphans(ctx)
+	unknown := map[types.UID]types.NamespacedName{}
+	for _, o := range orphans {
+		if !r.confirmed.Has(o.Record.Owner) && len(unknown) < mostOrphans {
+			unknown[o.Record.Owner] = o.Record.Config().Key()
+		}
+	}
+	again := r.gone.Check(ctx, unknown, r.now())
+	var failed error
+	for _, o := range orphans {
+		if r.confirmed.Has(o.Record.Owner) {
+			failed = errors.Join(failed, r.giveBack(ctx, o))
+		}
+	}
+	switch {
+	case failed != nil:
+		log.FromContext(ctx).Error(failed, "Can't give back what was taken for a ProbeConfig that is gone")
+		return reconcile.Result{RequeueAfter: orphanLook}, nil
+	case again.IsZero():
+		return reconcile.Result{}, nil
+	}
+	return reconcile.Result{RequeueAfter: max(0, again.Sub(r.now())) + pastDeadline}, nil
+}
+
+// orphans are the objects with a record of no config that is known. Kinds that Autohealer may not list everywhere are left out.
+func (r *OrphanReconciler) orphans(ctx context.Context) (all []actuate.Recorded) {
+	for _, kind := range r.Observer.recordedKinds() {
+		found, err := r.Reader.Recorded(ctx, schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind), "")
+		if err != nil {
+			log.FromContext(ctx).V(1).Info("Not looking for records of ProbeConfigs that are gone", "kind", kind.Kind, "reason", err.Error())
+			continue
+		}
+		for _, one := range found {
+			if r.Observer.stands(one.Namespace) && !r.Observer.knows(one) {
+				all = append(all, one)
+			}
+		}
+	}
+	return all
+}
+
+// giveBack gives back what was taken from one object, if it still says so.
+func (r *OrphanReconciler) giveBack(ctx context.Context, o actuate.Recorded) error {
+	c := o.Record.Config()
+	place, _ := r.Observer.place(o.Namespace)
+	former := []probe.Dependent{{Ref: o.Ref, Optional: true}}
+	t := &target{key: probing.Key{Config: c.Key(), Namespace: o.Namespace}, config: c, former: former}
+	plan, err := r.giveBackFormer(ctx, t, c, former, place)
+	if err == nil && plan.Unread {
+		err = errors.New(plan.Findings[0].Message)
+	}
+	return err
+}
+
+// knows says whether a record is of a stored config: by its UID, or by its name where that config is known to act.
+func (o *Observer) knows(r actuate.Recorded) bool {
+	for _, key := range o.judge.Keys() {
+		if j, ok := o.judge.Of(key); ok && (j.UID == r.Record.Owner || key.String() == r.Record.Policy && len(o.credible(j.Object, []actuate.Recorded{r})) > 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// recordedKinds are those of which something may be scaled down for a config that is gone: such as everybody scales, and those
+// of the configs that there are, or were.
+func (o *Observer) recordedKinds() []v1alpha1.DependentKind {
+	kinds := sets.New(v1alpha1.DependentKind{APIVersion: "apps/v1", Kind: "Deployment"}, v1alpha1.DependentKind{APIVersion: "apps/v1", Kind: "StatefulSet"})
+	for _, key := range o.judge.Keys() {
+		if j, ok := o.judge.Of(key); ok {
+			addKinds(kinds, j.Object)
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return kinds.Union(o.goneKinds).UnsortedList()
+}
+
+// addKinds adds those of a config, as long as they are no more than one config may have.
+func addKinds(to sets.Set[v1alpha1.DependentKind], pc *v1alpha1.ProbeConfig) {
+	for _, kind := range dependentKinds(pc, true) {
+		if to.Len() < mostKinds {
+			to.Insert(kind)
+		}
+	}
+}
+
+// orphaned looks for what a config leaves that went.
+func (o *Observer) orphaned(pc *v1alpha1.ProbeConfig, down bool) {
+	if !down && len(pc.Status.Scaled) == 0 {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	addKinds(o.goneKinds, pc)
+	kube.Enqueue(o.orphanQueue, orphansName, stuckLook) // what is being written just now is there by then
+}
