@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -34,7 +35,7 @@ type Proxy struct {
 	links    map[*link]struct{} // needs mu
 	fresh    Fault              // needs mu: of new connections
 	delay    time.Duration      // needs mu: of each piece of data, in each direction
-	accepted int                // needs mu
+	accepted []time.Time        // needs mu
 	stopped  chan struct{}
 }
 
@@ -56,7 +57,14 @@ func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 func (p *Proxy) Accepted() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.accepted
+	return len(p.accepted)
+}
+
+// AcceptedAt is when they came.
+func (p *Proxy) AcceptedAt() []time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.accepted)
 }
 
 // BreakNew does this to connections from now on.
@@ -114,7 +122,7 @@ func (p *Proxy) admit(client *net.TCPConn) {
 		return
 	default:
 	}
-	p.accepted++
+	p.accepted = append(p.accepted, time.Now())
 	p.links[l] = struct{}{}
 	l.suffer(p.fresh)
 	p.running.Go(l.forward)

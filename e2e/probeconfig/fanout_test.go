@@ -93,7 +93,18 @@ func (s *story) askRights() {
 			return "", err
 		}, "90s").WithContext(ctx).Should(ContainSubstring("probeconfig/account-may-not-scale"))
 		cut(s.powerless.external)
-		Consistently(s.powerless.records, "5s").WithContext(ctx).Should(BeEmpty())
+		Eventually(func(ctx context.Context) (int32, error) {
+			err := h.Client.Get(ctx, client.ObjectKeyFromObject(pc), pc)
+			return pc.Status.Targets.Probed, err
+		}).WithContext(ctx).Should(BeZero(), "nothing is probed with which nothing may be done")
 		Expect(s.powerless.scalings(ctx)).To(BeEmpty())
+		role := &rbacv1.Role{ObjectMeta: named(s.powerless.namespace, "prober"), Rules: []rbacv1.PolicyRule{readSecrets, scaleAll}}
+		Expect(h.Client.Update(ctx, role)).To(Succeed())
 	}, SpecTimeout(2*time.Minute))
+}
+
+// expectEmpowered: the account that lost its right has it again, and the way from outside has been cut all the while.
+func (s *story) expectEmpowered(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(s.powerless.replicas, "90s").WithContext(ctx).Should(Equal(none), "once the account may again")
 }

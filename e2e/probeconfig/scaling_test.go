@@ -12,9 +12,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,8 +36,10 @@ var _ = Describe("dependents are scaled", Ordered, ContinueOnFailure, func() {
 	s.scaleDown()
 	s.breakTogether()
 	s.leaveAlone()
+	s.backOff()
 	s.followNamespaces()
 	s.askRights()
+	s.strip()
 	s.killHalfway()
 	s.rotateCredentials()
 	s.swallow()
@@ -50,20 +52,22 @@ type story struct {
 	began time.Time
 	gate  *gate
 	wave  *wave
+	// rail caps how many targets are scaled down.
+	rail *v1alpha1.Guardrail
 	// broken is scaled down and up again. Nothing is scaled where the way from inside is cut, or both, or one comes and goes.
 	broken, inside, cutOff, flapping shoot
-	// powerless has an account that loses its right to scale.
-	powerless shoot
+	// powerless has an account that loses its right to scale. The config of stripped goes without giving anything back.
+	powerless, stripped shoot
 	halfway
 }
 
 func (s *story) begin(ctx SpecContext) {
 	s.began = time.Now()
 	s.gate = throughGate(ctx)
-	capTargets(ctx, "room", intstr.FromString("100%")) // of the specs that say nothing about limits
+	s.rail = capTargets(ctx, noCap) // but where a spec says otherwise
 	s.wave = newWave(ctx)
-	plain := newShoots(ctx, 5)
-	s.broken, s.inside, s.cutOff, s.flapping, s.powerless = plain[0], plain[1], plain[2], plain[3], plain[4]
+	plain := newShoots(ctx, 6)
+	s.broken, s.inside, s.cutOff, s.flapping, s.powerless, s.stripped = plain[0], plain[1], plain[2], plain[3], plain[4], plain[5]
 	s.halfway = newHalfway(ctx)
 	atOnce(append(plain, s.all()...), func(one shoot) {
 		one.deploy(ctx, "kcm", 2)
@@ -126,6 +130,50 @@ func (s *story) leaveAlone() {
 	}, SpecTimeout(2*time.Minute))
 }
 
+// backOff: an API server that doesn't answer inside is left alone for a while.
+func (s *story) backOff() {
+	It("not while the way from inside is cut, of which nothing comes but that it is asked more seldom", func(ctx SpecContext) {
+		one := newShoot(ctx)
+		one.deploy(ctx, "kcm", 2)
+		pc := one.prober("prober", dependent("kcm", 0, 0))
+		pc.Spec.InternalProbeFailureBackoffDuration = "5s"
+		one.start(ctx, pc)
+		cut(one.internal)
+		Eventually(one.condition).WithContext(ctx).WithArguments(v1alpha1.ConditionInternalHealthy).Should(Equal(metav1.ConditionFalse))
+		told := one.internal.Accepted()
+		Eventually(one.internal.Accepted, "30s").WithContext(ctx).Should(BeNumerically(">=", told+2))
+		asked := one.internal.AcceptedAt()[told-1:] // from the run that made it unhealthy, or one after it
+		for i := range asked[1:] {
+			Expect(asked[i+1].Sub(asked[i])).To(BeNumerically(">=", 5*time.Second))
+		}
+		Expect(one.sides(ctx)).To(HaveField("External.ErrorCount", BeZero()))
+		Expect(one.scalings(ctx)).To(BeEmpty())
+		mend(one.internal)
+		Eventually(one.condition).WithContext(ctx).WithArguments(v1alpha1.ConditionInternalHealthy).Should(Equal(metav1.ConditionTrue))
+	}, SpecTimeout(2*time.Minute))
+}
+
+// strip deletes a config with its finalizer, while the manager can't write anything there.
+func (s *story) strip() {
+	It("as a config leaves it that someone strips of its finalizer", func(ctx SpecContext) {
+		cut(s.stripped.external)
+		Eventually(s.stripped.replicas).WithContext(ctx).Should(Equal(none))
+		s.gate.shutAfter(s.stripped.namespace, 0)
+		pc := s.stripped.prober("prober")
+		Expect(h.Client.Delete(ctx, pc)).To(Succeed())
+		Expect(h.Client.Patch(ctx, pc, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+		Expect(h.Client.Get(ctx, client.ObjectKeyFromObject(pc), pc)).To(MatchError(apierrors.IsNotFound, "not found"))
+		Expect(s.stripped.replicas(ctx)).To(Equal(none))
+	}, SpecTimeout(2*time.Minute))
+}
+
+// expectGivenBack: all is as it was, although no config tells of it.
+func (s shoot) expectGivenBack(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(s.replicas, settled).WithContext(ctx).Should(Equal(had), s.namespace)
+	Eventually(s.records).WithContext(ctx).Should(BeEmpty(), s.namespace)
+}
+
 func (s *story) scaleUp() {
 	It("back to what they had a minute after it recovers, ten targets a minute, and nothing else is", func(ctx SpecContext) {
 		had := maps.Clone(had)
@@ -135,6 +183,8 @@ func (s *story) scaleUp() {
 		Expect(writes[3:]).To(Equal([]string{"ca 1", "kcm 2"}), "in the order of scaleUp")
 		Eventually(s.wave.down, settled).WithContext(ctx).Should(BeZero())
 		s.expectRisen(ctx)
+		s.expectEmpowered(ctx)
+		s.stripped.expectGivenBack(ctx)
 		expectPaced(s.restarted, shootsOf(s.rising))
 		for _, one := range []shoot{s.inside, s.cutOff, s.flapping} {
 			Expect(one.scalings(ctx)).To(BeEmpty())

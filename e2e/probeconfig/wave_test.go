@@ -112,10 +112,13 @@ func (w *wave) told(ctx context.Context) ([]string, error) {
 	return reasons, err
 }
 
-// capTargets lets so many targets be scaled down at once, until the spec or the container ends.
-func capTargets(ctx context.Context, name string, most intstr.IntOrString) *v1alpha1.Guardrail {
+// noCap lets all targets be scaled down at once.
+var noCap = intstr.FromString("100%")
+
+// capTargets lets so many targets be scaled down at once, until the container ends.
+func capTargets(ctx context.Context, most intstr.IntOrString) *v1alpha1.Guardrail {
 	GinkgoHelper()
-	rail := &v1alpha1.Guardrail{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.GuardrailSpec{
+	rail := &v1alpha1.Guardrail{ObjectMeta: metav1.ObjectMeta{Name: "wave"}, Spec: v1alpha1.GuardrailSpec{
 		Limits: &v1alpha1.GuardrailLimits{MaxScaledDownTargets: &most},
 	}}
 	Expect(h.Client.Create(ctx, rail)).To(Succeed())
@@ -149,16 +152,17 @@ func (s *story) breakTogether() {
 
 	It("by no config of which 200 targets fail together, until someone looked; then as many as the cap allows, and the rest wait", func(ctx SpecContext) {
 		world := s.wave
-		rail := capTargets(ctx, "wave", intstr.FromInt32(most))
+		recap(ctx, s.rail, intstr.FromInt32(most))
+		DeferCleanup(func(ctx context.Context) { recap(ctx, s.rail, noCap) })
 		cut(world.external)
 		Eventually(world.says).WithContext(ctx).WithArguments(v1alpha1.ConditionBreakerOpen).Should(ContainSubstring("Too many targets turned unhealthy together"))
 		Eventually(world.targets).WithContext(ctx).Should(HaveField("ExternalUnhealthy", BeEquivalentTo(waveSize)))
 		before, err := world.down(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		recap(ctx, rail, intstr.FromString("100%")) // nothing but the breaker is in the way
+		recap(ctx, s.rail, noCap) // nothing but the breaker is in the way
 		Consistently(world.down, "5s").WithContext(ctx).Should(Equal(before), "those that were scaled down before so many had turned")
 		Expect(before).To(BeNumerically("<=", most))
-		recap(ctx, rail, intstr.FromInt32(most))
+		recap(ctx, s.rail, intstr.FromInt32(most))
 
 		By("resetting the breaker")
 		status, err := world.status(ctx)
