@@ -15,6 +15,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/kube/status"
 	"github.com/resourcestack/autohealer/internal/probing"
 )
 
@@ -50,7 +51,10 @@ func NewOrphanReconciler(targets *TargetReconciler) *OrphanReconciler {
 // Reconcile looks at the records on all objects.
 func (r *OrphanReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	paused, known := r.Observer.judge.PausedBy()
-	if !r.Observer.synced.Load() || !known || paused.Frozen {
+	switch {
+	case !r.Observer.synced.Load(), !known:
+		return reconcile.Result{RequeueAfter: status.Delay}, nil
+	case paused.Frozen:
 		return reconcile.Result{RequeueAfter: orphanLook}, nil
 	}
 	orphans := r.orphans(ctx)
