@@ -67,6 +67,8 @@ type pod struct {
 	readySince time.Time
 	// main and init say whether a container of the sort crash-loops.
 	main, init bool
+	// restarted: a container was. ranWell: each that was ran for ten minutes before, after which the kubelet forgets its back-off.
+	restarted, ranWell bool
 }
 
 // slice is what an EndpointSlice says of a Service.
@@ -148,7 +150,19 @@ func parsePod(object []byte) (*pod, error) {
 		p.main = slices.ContainsFunc(o.Status.ContainerStatuses, loops)
 		p.init = slices.ContainsFunc(o.Status.InitContainerStatuses, loops)
 	}
+	p.ranWell = true
+	for _, c := range slices.Concat(o.Status.InitContainerStatuses, o.Status.ContainerStatuses) {
+		if c.RestartCount > 0 {
+			p.restarted, p.ranWell = true, p.ranWell && ranWell(c)
+		}
+	}
 	return p, nil
+}
+
+// ranWell says of a container that was restarted whether its first run is known, and lasted long enough to be no crash loop's.
+func ranWell(s corev1.ContainerStatus) bool {
+	first := s.LastTerminationState.Terminated
+	return s.RestartCount == 1 && first != nil && !first.StartedAt.IsZero() && first.FinishedAt.Sub(first.StartedAt.Time) >= 10*time.Minute
 }
 
 // crashLoops: it waits in CrashLoopBackOff, or has exited again in a pod that restarts it. What couldn't be started hasn't

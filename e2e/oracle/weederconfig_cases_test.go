@@ -48,6 +48,12 @@ var correctWeeding = []weederCase{
 			y.weed(c, y.looping(fmt.Sprintf("api-%d", i)))
 		}
 	}},
+	{name: "delete at once a replacement that ran for ten minutes before it was restarted", options: strict, do: func(y yard) {
+		c, first := y.config(`,"maxRepeatsPerOwner":0`), y.looping("api-0")
+		y.recover()
+		y.weed(c, first)
+		y.weed(c, y.looping("api-1", ranFor(10*time.Minute)))
+	}},
 	{name: "delete what shuts down at leisure", do: func(y yard) {
 		c, p := y.config(""), y.looping("api-0", onNode)
 		y.recover()
@@ -120,6 +126,17 @@ var correctWeeding = []weederCase{
 			y.Fatal(err)
 		}
 	}},
+}
+
+// ranFor has a pod's container restart for the first time after it ran so long.
+func ranFor(d time.Duration) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		end := metav1.NewTime(time.Now().Truncate(time.Second))
+		p.Status.ContainerStatuses[0].RestartCount = 1
+		p.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
+			ExitCode: 1, StartedAt: metav1.NewTime(end.Add(-d)), FinishedAt: end,
+		}
+	}
 }
 
 // readyFor gives a pod the condition that it has been ready so long.
@@ -400,6 +417,12 @@ var unlimitedWeeding = []weederCase{
 			y.recover()
 			y.weed(c, y.looping(fmt.Sprintf("api-%d", i)))
 		}
+	}},
+	{name: "a replacement that ran for less than ten minutes", options: strict, broken: []Invariant{Limits}, text: "the cooldown is 10s", do: func(y yard) {
+		c, first := y.config(""), y.looping("api-0")
+		y.recover()
+		y.weed(c, first)
+		y.weed(c, y.looping("api-1", ranFor(10*time.Minute-time.Second)))
 	}},
 	{name: "a replacement before the cooldown", options: strict, broken: []Invariant{Limits}, text: "the cooldown is 10s", do: func(y yard) {
 		c := y.config("")

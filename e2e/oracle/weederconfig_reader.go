@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -23,8 +22,10 @@ type pods struct {
 	// born is the version at which each pod was first seen, whole its last before its deletion began.
 	born  map[types.UID]uint64
 	whole map[types.UID]seen
-	notes map[types.UID]*notes // by config
-	done  []deletion
+	// ranWell has the pods that were restarted, and how they ran before: one that ran well replaces nothing any more.
+	ranWell map[types.UID]bool
+	notes   map[types.UID]*notes // by config
+	done    []deletion
 }
 
 // seen is a pod at a version. An eviction first marks the pod in its status; marked is the version of that.
@@ -52,7 +53,7 @@ type deletion struct {
 func newPods(o Options) *pods {
 	return &pods{
 		options: o, services: newServices(o.Lag), namespaces: map[string]map[string]string{},
-		born: map[types.UID]uint64{}, whole: map[types.UID]seen{}, notes: map[types.UID]*notes{},
+		born: map[types.UID]uint64{}, whole: map[types.UID]seen{}, ranWell: map[types.UID]bool{}, notes: map[types.UID]*notes{},
 	}
 }
 
@@ -103,6 +104,11 @@ func (s *pods) pod(w *World, c Change, at stamp) Finding {
 	}
 	if after != nil && s.born[after.uid] == 0 {
 		s.born[after.uid] = c.Version
+	}
+	if after != nil && after.restarted {
+		if _, known := s.ranWell[after.uid]; !known {
+			s.ranWell[after.uid] = after.ranWell
+		}
 	}
 	s.see(c.Version, before, after)
 	s.services.pod(at, before, after)
@@ -252,49 +258,4 @@ func (s *pods) entitled(d *deletion) bool {
 		return s.rights.had(account, verb, resource, d.at, s.options.RightsHold+s.options.Lag)
 	}
 	return d.spec.Namespace == ownNamespace || had("delete", "pods") && (!d.evicted || had("create", "pods/eviction"))
-}
-
-// spent is what was deleted before that counts against a deletion, itself included.
-type spent struct {
-	inWindow, inMinute, repeats int
-	last                        time.Time // of the workload
-}
-
-func (s *pods) spent(d *deletion) (before spent) {
-	for _, o := range s.done {
-		if o.uid == d.uid && o.service == d.service && o.recovery == d.recovery && !o.former {
-			before.inWindow++
-		}
-		if d.at.Sub(o.at) < time.Minute-s.options.Lag {
-			before.inMinute++
-		}
-		if o.pod.workload != d.pod.workload || o.pod.uid == d.pod.uid || d.at.Sub(o.at) >= time.Hour-s.options.Lag {
-			continue
-		}
-		d.repeat = d.repeat || o.version < s.born[d.pod.uid]
-		before.last = o.at
-		if o.repeat {
-			before.repeats++
-		}
-	}
-	return before
-}
-
-// limits judges the budgets of the config, and the limit over all configs.
-func (s *pods) limits(w *World, d *deletion) []Broken {
-	var found []Broken
-	exceeded := func(is bool, format string, args ...any) {
-		if is {
-			found = append(found, Broken{Limits, fmt.Sprintf(format, args...)})
-		}
-	}
-	before, most := s.spent(d), w.deletable(d.at, s.options.Lag)
-	exceeded(before.inWindow > d.spec.MaxDeletions, "%d pods were deleted since Service %s recovered; %d are allowed", before.inWindow, d.service, d.spec.MaxDeletions)
-	exceeded(d.repeat && before.repeats >= d.spec.MaxRepeats,
-		"%d replacements in %s were deleted within an hour; %d are allowed", before.repeats+1, d.pod.workload, d.spec.MaxRepeats)
-	gap := d.at.Sub(before.last)
-	exceeded(d.repeat && gap < d.spec.Cooldown.Duration-s.options.Lag,
-		"a replacement in %s was deleted %s after another; the cooldown is %s", d.pod.workload, gap, d.spec.Cooldown.Duration)
-	exceeded(before.inMinute > most, "%d pods were deleted within a minute; %d are allowed", before.inMinute, most)
-	return found
 }
