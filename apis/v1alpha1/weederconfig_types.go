@@ -208,7 +208,7 @@ type Recovery struct {
 	// +required
 	// +kubebuilder:validation:MaxLength=63
 	Service string `json:"service"`
-	// time at which it recovered.
+	// time at which it recovered, by the API server's clock.
 	// +required
 	Time metav1.Time `json:"time"`
 }
@@ -216,7 +216,7 @@ type Recovery struct {
 // RecoveryWindow is a recovery whose watchDuration isn't over.
 type RecoveryWindow struct {
 	Recovery `json:",inline"`
-	// until is when it is over.
+	// until is when it is over, by the same clock.
 	// +required
 	Until metav1.Time `json:"until"`
 	// deleted counts the pods deleted in it.

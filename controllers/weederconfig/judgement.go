@@ -48,7 +48,7 @@ const sameRecovery = 10 * time.Second
 // told says whether the config's status tells of a window already.
 func told(wc *v1alpha1.WeederConfig, w weed.Window) bool {
 	return slices.ContainsFunc(wc.Status.Windows, func(r v1alpha1.RecoveryWindow) bool {
-		return r.Namespace == w.Namespace && r.Service == w.Service && r.Time.Sub(w.Opened).Abs() < sameRecovery
+		return r.Namespace == w.Namespace && r.Service == w.Service && r.Time.Sub(w.Stored(w.Opened)).Abs() < sameRecovery
 	})
 }
 

@@ -43,9 +43,9 @@ func recount(to *v1alpha1.WeederConfigStatus, sum weed.Summary) {
 	to.Services, to.ActiveWindows, to.Deleted = int32(sum.Services), int32(sum.Active), sum.Deleted
 	to.Windows, to.RecentDeletions, to.Skipped = nil, nil, nil
 	for _, w := range sum.Windows {
-		window := v1alpha1.RecoveryWindow{Recovery: recovery(w), Until: seconds(w.Ends), Deleted: int32(w.Deleted)}
+		window := v1alpha1.RecoveryWindow{Recovery: recovery(w), Until: seconds(w.Stored(w.Ends)), Deleted: int32(w.Deleted)}
 		if !w.LastDeletion.IsZero() {
-			last := seconds(w.LastDeletion)
+			last := seconds(w.Stored(w.LastDeletion))
 			window.LastDeletion = &last
 		}
 		to.Windows = append(to.Windows, window)
@@ -77,7 +77,7 @@ func spent(s weed.Spent) *v1alpha1.SpentBudgets {
 }
 
 func recovery(w weed.Window) v1alpha1.Recovery {
-	return v1alpha1.Recovery{Namespace: w.Namespace, Service: w.Service, Time: seconds(w.Opened)}
+	return v1alpha1.Recovery{Namespace: w.Namespace, Service: w.Service, Time: seconds(w.Stored(w.Opened))}
 }
 
 // seconds is a time as the API stores it: one that has more would differ from what is stored at each look.

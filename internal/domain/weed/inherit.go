@@ -43,12 +43,12 @@ func (y *Yard) inherit(cs *configState, at Moment) {
 	for _, s := range st.Skipped {
 		cs.skipped[Reason(s.Reason)] = max(cs.skipped[Reason(s.Reason)], s.Count)
 	}
-	if l := st.LastTriggered; l != nil && l.Time.After(cs.last.Opened) {
+	if l := st.LastTriggered; l != nil && l.Time.After(cs.last.Stored(cs.last.Opened)) {
 		cs.last = Window{Namespace: l.Namespace, Service: l.Service, Opened: l.Time.Time}
 	}
 	y.inheritDeletions(cs, st.RecentDeletions, at)
 	y.inheritUnlisted(cs, st, at)
-	cs.left.take(st, at.Now, cs.WatchDuration)
+	cs.left.take(st, at, cs.WatchDuration)
 	for _, here := range y.windows {
 		for watch, w := range here {
 			if watch.config == cs.UID && known(st, w) {
@@ -62,9 +62,9 @@ func (y *Yard) inherit(cs *configState, at Moment) {
 func known(st *v1alpha1.WeederConfigStatus, w *window) bool {
 	i := slices.IndexFunc(st.Windows, func(s v1alpha1.RecoveryWindow) bool { return s.Namespace == w.Namespace && s.Service == w.Service })
 	if i >= 0 {
-		return w.Opened.Sub(st.Windows[i].Time.Time).Abs() < clocksApart
+		return w.Stored(w.Opened).Sub(st.Windows[i].Time.Time).Abs() < clocksApart
 	}
-	return st.LastTriggered != nil && w.Opened.Before(st.LastTriggered.Time.Add(clocksApart))
+	return st.LastTriggered != nil && w.Stored(w.Opened).Before(st.LastTriggered.Time.Add(clocksApart))
 }
 
 // left are windows that another process, which acted before this one, left open. They outlive the status in which they were
@@ -77,7 +77,8 @@ type left struct {
 }
 
 // take takes them over from a status.
-func (l *left) take(st *v1alpha1.WeederConfigStatus, now time.Time, watch time.Duration) {
+func (l *left) take(st *v1alpha1.WeederConfigStatus, at Moment, watch time.Duration) {
+	now, ahead := at.Now, at.ahead()
 	maps.DeleteFunc(l.windows, func(_ types.NamespacedName, w Window) bool { return now.Sub(w.Ends) > clocksApart })
 	least := -1
 	for i := range st.Windows {
@@ -86,11 +87,11 @@ func (l *left) take(st *v1alpha1.WeederConfigStatus, now time.Time, watch time.D
 			least = int(s.Deleted)
 		}
 		key := types.NamespacedName{Namespace: s.Namespace, Name: s.Service}
-		w := Window{Namespace: s.Namespace, Service: s.Service, Opened: s.Time.Time, Ends: s.Until.Time, Deleted: int(s.Deleted)}
+		w := Window{Namespace: s.Namespace, Service: s.Service, Opened: s.Time.Add(ahead), Ends: s.Until.Add(ahead), Deleted: int(s.Deleted), Ahead: ahead}
 		if s.LastDeletion != nil {
-			w.LastDeletion = s.LastDeletion.Time
+			w.LastDeletion = s.LastDeletion.Add(ahead)
 		}
-		if before, ok := l.windows[key]; ok && before.Opened.Equal(w.Opened) {
+		if before, ok := l.windows[key]; ok && before.Opened.Sub(w.Opened).Abs() < clocksApart {
 			w.Deleted, w.LastDeletion = max(w.Deleted, before.Deleted), later(w.LastDeletion, before.LastDeletion)
 		}
 		l.windows[key] = w

@@ -287,3 +287,33 @@ func TestNothingIsDeletedBeforeItIsKnownWhatOthersDid(t *testing.T) {
 	sum, _ = y.Summary("wc-uid", at(second))
 	expect(t, "deleted, whatever comes late", sum.Deleted, 1)
 }
+
+// The former process' clock was three seconds behind the API server's, and this one's is three ahead.
+func TestAWindowIsTheSameByEverybodysClock(t *testing.T) {
+	const apart = 3 * time.Second
+	by := func(m weed.Moment, ahead time.Duration) weed.Moment {
+		return weed.Moment{Now: m.Server.Add(ahead), Server: m.Server}
+	}
+	before := watchingEtcd(t, forHalfAnHour)
+	before.ObservePod(weed.ReadPod(newPod("etcd-0", readySince(0))), by(at(0), -apart))
+	before.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0"), by(at(0), -apart))
+	sum, _ := before.Summary("wc-uid", by(at(second), -apart))
+	expect(t, "opened, by its own clock", sum.Windows[0].Opened.Sub(noon), -apart)
+	expect(t, "opened, as stored", sum.Windows[0].Stored(sum.Windows[0].Opened).Sub(noon), 0)
+
+	st := v1alpha1.WeederConfigStatus{Windows: []v1alpha1.RecoveryWindow{{
+		Recovery: v1alpha1.Recovery{Namespace: "ns", Service: "etcd", Time: metav1.NewTime(noon)}, Until: metav1.NewTime(noon.Add(30 * time.Minute)), Deleted: 3,
+	}}}
+	wc := newWeederConfig(t, "ns", "wc", forHalfAnHour)
+	wc.Status = st
+	after := newYard()
+	later := by(at(time.Minute), apart)
+	after.ObservePod(weed.ReadPod(newPod("etcd-0", readySince(0))), later)
+	after.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0"), later)
+	after.ObserveConfig(compiled(t, wc), weed.Active, later)
+	after.MarkSynced(later)
+	sum, _ = after.Summary("wc-uid", later)
+	expect(t, "ends, by its own clock", sum.Windows[0].Ends.Sub(noon), 30*time.Minute+apart)
+	expect(t, "ends, as stored", sum.Windows[0].Stored(sum.Windows[0].Ends).Sub(noon), 30*time.Minute)
+	expect(t, "deleted", sum.Windows[0].Deleted, 3)
+}

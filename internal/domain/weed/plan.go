@@ -25,6 +25,14 @@ func (m Moment) server() time.Time {
 	return m.Server
 }
 
+// ahead is by how much our clock is ahead of the API server's: zero unless it is more than is known of that.
+func (m Moment) ahead() time.Duration {
+	if ahead := m.Now.Sub(m.server()); ahead.Abs() >= uncertainCreation {
+		return ahead
+	}
+	return 0
+}
+
 // Standing is what a config may do now. The zero value may do nothing.
 type Standing int
 
@@ -127,7 +135,12 @@ type Window struct {
 	Deleted int
 	// LastDeletion is when the latest of them was; zero when there is none.
 	LastDeletion time.Time
+	// Ahead is by how much our clock, which these times are by, was ahead of the API server's when this process heard of it.
+	Ahead time.Duration
 }
+
+// Stored is one of the window's times by the API server's clock, as the status has it: the next process may run elsewhere.
+func (w *Window) Stored(t time.Time) time.Time { return t.Add(-w.Ahead) }
 
 func (w *Window) open(now time.Time) bool { return now.Before(w.Ends) }
 

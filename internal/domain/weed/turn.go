@@ -119,7 +119,7 @@ func (y *Yard) prove(cs *configState, watch watchKey, at Moment) (due []types.Na
 		y.touch(cs) // the status may tell of one that is left
 		return nil
 	}
-	due = y.open(cs, watch.service, opened, trigger, at.Now)
+	due = y.open(cs, watch.service, opened, trigger, at)
 	if firstSight {
 		y.opened[len(y.opened)-1].FirstSight = true
 		y.spend(cs, y.windows[watch.service.Namespace][watch])

@@ -50,9 +50,9 @@ func (y *Yard) TakeOpened() []Opened {
 }
 
 // open opens a window, or begins it anew, and gives the pods that crash-loop already.
-func (y *Yard) open(cs *configState, key types.NamespacedName, opened, trigger, now time.Time) (due []types.NamespacedName) {
+func (y *Yard) open(cs *configState, key types.NamespacedName, opened, trigger time.Time, at Moment) (due []types.NamespacedName) {
 	w := &window{of: cs, noted: map[note]struct{}{}, Window: Window{
-		Namespace: key.Namespace, Service: key.Name, Opened: opened, Ends: opened.Add(cs.WatchDuration), Trigger: trigger,
+		Namespace: key.Namespace, Service: key.Name, Opened: opened, Ends: opened.Add(cs.WatchDuration), Trigger: trigger, Ahead: at.ahead(),
 	}}
 	here := y.windows[key.Namespace]
 	if here == nil {
@@ -61,12 +61,12 @@ func (y *Yard) open(cs *configState, key types.NamespacedName, opened, trigger, 
 	}
 	here[watchKey{cs.UID, key}] = w
 	y.opened = append(y.opened[max(0, len(y.opened)-openedKept+1):], Opened{Config: cs.UID, Key: cs.Key(), Window: w.Window, Acts: cs.standing == Active && !cs.Observe})
-	if opened.After(cs.last.Opened) {
+	if w.Stored(opened).After(cs.last.Stored(cs.last.Opened)) {
 		cs.last = w.Window
 	}
 	y.touch(cs)
 	for _, p := range y.crashing[key.Namespace] {
-		if w.wants(p, now) {
+		if w.wants(p, at.Now) {
 			due = append(due, p.Key())
 		}
 	}
