@@ -19,7 +19,7 @@ var _ = Describe("Budgets", func() {
 		s := newShop(ctx)
 		s.recovered(ctx, "etcd")
 		wc := s.weeder("capped", "etcd", "api")
-		wc.Spec.MaxDeletionsPerWatch = ptr.To[int32](2)
+		wc.Spec.WatchDuration, wc.Spec.MaxDeletionsPerWatch = "5m", ptr.To[int32](2)
 		create(ctx, wc)
 		s.deploy(ctx, "api", 5, map[string]string{crash: "true"})
 		Eventually(s.acts).Should(HaveLen(2))

@@ -1,8 +1,6 @@
 package weederconfig
 
 import (
-	"time"
-
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/yaml"
@@ -65,9 +63,9 @@ var _ = Describe("A chain of Services", func() {
 
 		By("etcd recovers, and nobody touches the others")
 		s.up(ctx, "etcd-main-client")
-		Eventually(s.uids).WithContext(ctx).WithArguments("kube-apiserver").WithTimeout(5 * time.Second).Should(
+		Eventually(s.uids).WithContext(ctx).WithArguments("kube-apiserver").Should(
 			And(HaveLen(2), Not(ContainElement(apiservers[0])), Not(ContainElement(apiservers[1]))))
-		Eventually(s.uids).WithContext(ctx).WithArguments("controller-manager").WithTimeout(5 * time.Second).Should(
+		Eventually(s.uids).WithContext(ctx).WithArguments("controller-manager").Should(
 			And(HaveLen(1), Not(Equal(manager))))
 		Eventually(s.ready).WithContext(ctx).WithArguments("controller-manager").Should(Equal(1))
 		Eventually(deleted(ctx, wc)).Should(BeEquivalentTo(3))

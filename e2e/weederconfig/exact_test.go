@@ -87,16 +87,19 @@ func (c clockwork) crashUntil(ctx context.Context, end time.Time) map[string]spa
 }
 
 // expectWindow checks that of the pods that crash-looped those in a window were deleted, and no others, by the times in the
-// audit log. Of those that began just when it ended nothing is said: news of them, and of the Service, take their time, and
-// when a pod turned ready is told to the second.
+// audit log. Of those that began just when it ended nothing is said: news of them, and of the Service, take their time, which is
+// taken from those that were deleted, and when a pod turned ready is told to the second.
 func (c clockwork) expectWindow(ctx context.Context, opened span, lasts time.Duration, crashed map[string]span) {
 	GinkgoHelper()
 	quiet(ctx)
 	earliest, latest := opened.from.Truncate(time.Second).Add(lasts), opened.to.Add(lasts).Add(heard)
-	removed, inside, after := c.removed(), 0, 0
+	removed, inside, after, news := c.removed(), 0, 0, heard
+	for name, r := range removed {
+		news = max(news, 2*r.Received.Sub(crashed[name].to))
+	}
 	for name, began := range crashed {
 		switch {
-		case began.to.Add(heard).Before(earliest):
+		case began.to.Add(news).Before(earliest):
 			inside++
 			Expect(removed).To(HaveKey(name), "it crash-looped %s before the end", earliest.Sub(began.to))
 		case began.from.After(latest):
@@ -113,15 +116,15 @@ func (c clockwork) expectWindow(ctx context.Context, opened span, lasts time.Dur
 
 var _ = Describe("The end of a window", Serial, func() {
 	It("is watchDuration after the recovery: who crash-loops just before is deleted, and just after is not", func(ctx SpecContext) {
-		const lasts = 8 * time.Second
-		c := newClockwork(ctx, "8s")
+		const lasts = 10 * time.Second
+		c := newClockwork(ctx, "10s")
 		opened := c.turn(ctx, true)
 		Eventually(activeWindows(ctx, c.config)).Should(BeEquivalentTo(1))
 		told := windowOf(ctx, c.config)
 		Expect(told.Time.Time).To(And(BeTemporally(">=", opened.from.Truncate(time.Second)), BeTemporally("<", opened.to.Add(heard))))
 		Expect(told.Until.Sub(told.Time.Time)).To(Equal(lasts))
 
-		Eventually(time.Now).Should(BeTemporally(">", opened.to.Add(lasts-3*time.Second)))
+		Eventually(time.Now).Should(BeTemporally(">", opened.to.Add(lasts-5*time.Second)))
 		c.expectWindow(ctx, opened, lasts, c.crashUntil(ctx, opened.to.Add(lasts+3*time.Second)))
 		Eventually(activeWindows(ctx, c.config)).Should(BeZero())
 	})

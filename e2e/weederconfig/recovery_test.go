@@ -18,7 +18,7 @@ var _ = Describe("A recovery", func() {
 		s.upstream(ctx, "etcd", 3)
 		s.deploy(ctx, "apiserver", 2, nil)
 		wc := s.weeder("timeline", "etcd", "apiserver")
-		wc.Spec.WatchDuration = "5s"
+		wc.Spec.WatchDuration = "1m"
 		create(ctx, wc)
 		Expect(activeWindows(ctx, wc)()).To(BeZero())
 		before := s.uids(ctx, "apiserver")
@@ -30,7 +30,7 @@ var _ = Describe("A recovery", func() {
 		Consistently(s.uids).WithContext(ctx).WithArguments("apiserver").WithTimeout(moment).Should(Equal(before))
 		By("t=100: etcd recovers; the API servers are deleted and their ReplicaSet's new ones come up")
 		s.up(ctx, "etcd")
-		Eventually(s.uids).WithContext(ctx).WithArguments("apiserver").WithTimeout(5 * time.Second).Should(And(HaveLen(2), Not(ContainElements(before[0])), Not(ContainElements(before[1]))))
+		Eventually(s.uids).WithContext(ctx).WithArguments("apiserver").Should(And(HaveLen(2), Not(ContainElements(before[0])), Not(ContainElements(before[1]))))
 		Eventually(s.ready).WithContext(ctx).WithArguments("apiserver").Should(Equal(2))
 		Eventually(deleted(ctx, wc)).Should(BeEquivalentTo(2))
 
@@ -52,6 +52,7 @@ var _ = Describe("A recovery", func() {
 		s.upstream(ctx, "etcd", 1)
 		s.deploy(ctx, "api", many, nil)
 		wc := s.weeder("many", "etcd", "api")
+		wc.Spec.WatchDuration = "2m"
 		create(ctx, wc)
 		s.down(ctx, "etcd")
 		s.fail(ctx, "api")
@@ -117,13 +118,59 @@ var _ = Describe("A recovery", func() {
 		Consistently(activeWindows(ctx, wc)).WithTimeout(moment).Should(BeZero(), "it was Ready before")
 	})
 
+	It("of which a watch tells late opens what is left of its window, and none when that is over", func(ctx SpecContext) {
+		const lasts = 15 * time.Second
+		s := newShop(ctx)
+		s.upstream(ctx, "etcd", 1)
+		s.upstream(ctx, "other", 1)
+		s.deploy(ctx, "api", 1, nil)
+		wc := s.weeder("late", "etcd", "api")
+		wc.Spec.WatchDuration = "15s"
+		wc.Spec.ServicesAndDependantSelectors["other"] = s.weeder("", "other", "none").Spec.ServicesAndDependantSelectors["other"]
+		create(ctx, wc)
+		recover := func(app string) (recovered time.Time) {
+			GinkgoHelper()
+			s.down(ctx, app)
+			s.up(ctx, app)
+			return s.readySince(ctx, app)
+		}
+
+		By("telling of it after a while")
+		before := s.uids(ctx, "api")
+		s.fail(ctx, "api")
+		tell := proxy.stall("endpointslices")
+		DeferCleanup(tell)
+		recovered := recover("etcd")
+		Eventually(time.Now).Should(BeTemporally(">", recovered.Add(lasts/3)))
+		tell()
+		Eventually(s.uids).WithContext(ctx).WithArguments("api").ShouldNot(ContainElements(before))
+		Eventually(activeWindows(ctx, wc)).Should(BeEquivalentTo(1))
+		told := windowOf(ctx, wc)
+		Expect(told.Time.Time).To(BeTemporally("~", recovered, 2*time.Second), "the API server's clock is known to the second")
+		Expect(told.Until.Sub(told.Time.Time)).To(Equal(lasts))
+		Eventually(activeWindows(ctx, wc)).Should(BeZero())
+
+		By("telling of another when it is over")
+		s.fail(ctx, "api")
+		before = s.uids(ctx, "api")
+		tell = proxy.stall("endpointslices")
+		DeferCleanup(tell)
+		recovered = recover("etcd")
+		Eventually(time.Now).Should(BeTemporally(">", recovered.Add(lasts+2*time.Second)))
+		recover("other")
+		tell()
+		Eventually(activeWindows(ctx, wc)).Should(BeEquivalentTo(1))
+		Expect(windowOf(ctx, wc).Service).To(Equal("other"), "which the watch tells of last")
+		Consistently(s.uids).WithContext(ctx).WithArguments("api").WithTimeout(moment).Should(Equal(before))
+	})
+
 	It("lets its window go on after kill -9, to the same end", func(ctx SpecContext) {
 		s := newShop(ctx)
 		s.upstream(ctx, "etcd", 1)
 		s.deploy(ctx, "early", 1, nil)
 		s.deploy(ctx, "late", 1, nil)
 		wc := s.weeder("goes-on", "etcd", "early", "late")
-		wc.Spec.MaxDeletionsPerWatch = ptr.To[int32](2)
+		wc.Spec.WatchDuration, wc.Spec.MaxDeletionsPerWatch = "3m", ptr.To[int32](2)
 		create(ctx, wc)
 		s.down(ctx, "etcd")
 		s.fail(ctx, "early")
@@ -152,7 +199,7 @@ var _ = Describe("A recovery", func() {
 		s.upstream(ctx, "etcd", 1)
 		s.deploy(ctx, "api", 1, nil)
 		wc := s.weeder("missed", "etcd", "api")
-		wc.Spec.WatchDuration = "15s"
+		wc.Spec.WatchDuration = "2m"
 		create(ctx, wc)
 		Expect(activeWindows(ctx, wc)()).To(BeZero())
 		s.down(ctx, "etcd")

@@ -38,8 +38,7 @@ var _ = Describe("As time goes by", Ordered, func() {
 		Eventually(s.acts).Should(HaveLen(3))
 		acts := s.acts()
 		for i := range 2 {
-			Expect(acts[i+1].At.Sub(acts[i].At)).To(And(BeNumerically(">=", 5*time.Second), BeNumerically("<", 12*time.Second)),
-				"a cooldown after the one before was done")
+			Expect(acts[i+1].At.Sub(acts[i].At)).To(BeNumerically(">=", 5*time.Second), "a cooldown after the one before was done")
 		}
 		Expect(skipped(ctx, wc, "Cooldown")()).To(BeNumerically(">=", 2))
 	})

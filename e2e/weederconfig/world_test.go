@@ -139,6 +139,20 @@ func (s shop) ready(ctx context.Context, app string) int {
 	return ready
 }
 
+// readySince is when an app's one pod turned Ready, as its kubelet says.
+func (s shop) readySince(ctx context.Context, app string) time.Time {
+	GinkgoHelper()
+	pods := s.pods(ctx, app)
+	Expect(pods).To(HaveLen(1))
+	for _, c := range pods[0].Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+			return c.LastTransitionTime.Time
+		}
+	}
+	Fail(app + " isn't Ready")
+	return time.Time{}
+}
+
 func crashes(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
 		return c.State.Waiting != nil && c.State.Waiting.Reason == "CrashLoopBackOff"
