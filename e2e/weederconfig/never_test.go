@@ -112,6 +112,28 @@ var _ = Describe("Never deleted", func() {
 		Eventually(deleted(ctx, wc)).Should(BeZero(), "what didn't happen isn't counted")
 	})
 
+	It("is a pod on a cycle that came about after its configs were admitted, while there is one", func(ctx SpecContext) {
+		s := newShop(ctx)
+		s.upstream(ctx, "etcd", 1)
+		s.upstream(ctx, "api", 1)
+		first, second := s.weeder("first", "etcd", "api"), s.weeder("second", "api", "x")
+		second.Spec.ServicesAndDependantSelectors["api"].PodSelectors[0].MatchLabels = map[string]string{"weed": "true"}
+		for _, wc := range []*v1alpha1.WeederConfig{first, second} {
+			wc.Spec.WatchDuration = "5m"
+			create(ctx, wc)
+		}
+		s.label(ctx, "etcd", "weed", true)
+		s.down(ctx, "etcd")
+		s.fail(ctx, "api")
+		before := s.uids(ctx, "api")
+		s.up(ctx, "etcd")
+		Eventually(skipped(ctx, first, "DependencyCycle")).Should(BeEquivalentTo(1))
+		Expect(condition(ctx, first, "Ready").Message).To(ContainSubstring("Services wait for each other (etcd → api → etcd)"))
+		Consistently(s.uids).WithContext(ctx).WithArguments("api").WithTimeout(moment).Should(Equal(before))
+		s.label(ctx, "etcd", "weed", false)
+		Eventually(s.uids).WithContext(ctx).WithArguments("api").ShouldNot(Equal(before), "nothing stands before its deletion any more")
+	})
+
 	It("is anything in Observe mode, while paused, or under an object that the rules refuse", func(ctx SpecContext) {
 		s := newShop(ctx)
 		s.recovered(ctx, "etcd")
