@@ -75,6 +75,7 @@ func (s *story) begin(ctx SpecContext) {
 		one.deploy(ctx, "idle", 0)
 		one.state(ctx, "ca", 1)
 		pc := one.prober("prober", dependent("kcm", 0, 1), dependent("mcm", 0, 1), dependent("idle", 0, 1), dependentOf("apps/v1", "StatefulSet", "ca", 1, 0))
+		pc.Spec.ProbeInterval, pc.Spec.ProbeTimeout = "2s", "1900ms" // one failure begins the minute anew
 		if one == s.flapping {
 			pc.Spec.FailureThreshold = ptr.To[int32](8) // the status, by which the spec goes, may be late
 		}

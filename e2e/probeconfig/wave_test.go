@@ -50,7 +50,7 @@ func newWave(ctx context.Context) *wave {
 		s.deployPaused(ctx, "kcm", label)
 	})
 	w.config = shoot{namespace: harness.Namespace}.prober("wave", dependent("kcm", 0, 0))
-	w.config.Spec.ProbeInterval = "3s"
+	w.config.Spec.ProbeInterval, w.config.Spec.ProbeTimeout = "3s", "2900ms"
 	w.config.Spec.NamespaceSelector = &v1alpha1.LabelSelector{MatchLabels: label}
 	Expect(h.Client.Create(ctx, w.config)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) { Expect(h.Client.Delete(ctx, w.config)).To(Succeed()) })

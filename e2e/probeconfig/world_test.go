@@ -163,10 +163,10 @@ func dependentOf(apiVersion, kind, name string, down, up int32) v1alpha1.Depende
 	}
 }
 
-// prober probes every second and decides after three.
+// prober probes every second and decides after three. It gives an answer as much of that as it may: a slow machine is no failure.
 func (s shoot) prober(name string, dependents ...v1alpha1.DependentResourceInfo) *v1alpha1.ProbeConfig {
 	return &v1alpha1.ProbeConfig{ObjectMeta: named(s.namespace, name), Spec: v1alpha1.ProbeConfigSpec{
 		InternalKubeConfigSecretName: "internal", ExternalKubeConfigSecretName: "external",
-		ProbeInterval: "1s", InitialDelay: "0s", InternalProbeFailureBackoffDuration: "1s", DependentResourceInfos: dependents,
+		ProbeInterval: "1s", ProbeTimeout: "900ms", InitialDelay: "0s", InternalProbeFailureBackoffDuration: "1s", DependentResourceInfos: dependents,
 	}}
 }
