@@ -49,7 +49,11 @@ type Config struct {
 }
 
 // Thresholds are how many results in a row make a probe healthy or unhealthy; both at least 1.
-type Thresholds struct{ Success, Failure int }
+type Thresholds struct {
+	Success, Failure int
+	// Pause is how long it may be between two runs as the config has it. So far apart they are in a row all the same.
+	Pause time.Duration
+}
 
 // Dependent is an object that is scaled, with its place in the order.
 type Dependent struct {
@@ -111,6 +115,7 @@ func (c *Config) readDurations(spec *v1alpha1.ProbeConfigSpec) error {
 		return err
 	}
 	c.Timeout, err = duration("spec.probeTimeout", spec.ProbeTimeout, min(defaultTimeout, c.Interval/2), time.Millisecond)
+	c.Thresholds.Pause = c.Interval + time.Duration(c.Jitter*float64(c.Interval)) + 2*c.Timeout
 	return err
 }
 

@@ -24,7 +24,7 @@ func probeConfig(t fataler, namespace, text string) *v1alpha1.ProbeConfig {
 func TestDefaults(t *testing.T) {
 	c := config(t, "nodeLeases: {}")
 	if c.Interval != 10*time.Second || c.InitialDelay != 30*time.Second || c.Timeout != 5*time.Second || c.Backoff != 30*time.Second ||
-		c.Thresholds != (probe.Thresholds{Success: 1, Failure: 3}) || c.Jitter != 0.2 || c.Account != "default" || c.Observe {
+		c.Thresholds != (probe.Thresholds{Success: 1, Failure: 3, Pause: 22 * time.Second}) || c.Jitter != 0.2 || c.Account != "default" || c.Observe {
 		t.Errorf("%+v", c)
 	}
 	if *c.Leases != (probe.LeaseTerms{FailureFraction: 0.6, Grace: 50 * time.Second, MinCandidates: 2}) {

@@ -13,8 +13,9 @@ type Counts struct {
 	LastErrorAt time.Time
 }
 
-// evidenceHolds is how long counted failures stand for the present. With longer pauses between runs, three failures of
-// which two are old would be taken for three in a row.
+// evidenceHolds is how long counted failures stand for the present, or twice the pause between runs where that is longer. After
+// a longer one, as when nothing could be counted for a while, three failures of which two are old would be taken for three in a
+// row.
 const evidenceHolds = 5 * time.Minute
 
 // After gives the counts after a run. Transient and Unknown leave them as they are but for the last error.
@@ -28,7 +29,7 @@ func (c Counts) After(o Outcome, t Thresholds, now time.Time) Counts {
 		c.Successes, c.Errors = min(c.Successes+1, t.Success), 0
 		c.Counted = now
 	case Failure:
-		if now.Sub(c.Counted) > evidenceHolds {
+		if now.Sub(c.Counted) > max(evidenceHolds, 2*t.Pause) {
 			c.Errors = 0
 		}
 		c.Successes, c.Errors = 0, min(c.Errors+1, t.Failure)
