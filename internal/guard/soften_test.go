@@ -56,7 +56,7 @@ func TestWhatDriftedStaysEditable(t *testing.T) {
 			}
 		}
 	}
-	if len(ratchets) != 13 || len(observing) != 9 {
+	if len(ratchets) != 14 || len(observing) != 10 {
 		t.Errorf("%d ratchet: %v\n%d spare what observes: %v", len(ratchets), ratchets, len(observing), observing)
 	}
 }

@@ -106,6 +106,10 @@ func (c cluster) Backs(service types.NamespacedName, pods labels.Selector) bool 
 	return c.yard.Backs(service, pods)
 }
 
+func (c cluster) RunsAutohealer(namespace string, pods labels.Selector) bool {
+	return c.yard.RunsAutohealer(namespace, pods)
+}
+
 func (c cluster) Autoscalers(_ context.Context, namespace string) ([]survey.Autoscaler, error) {
 	var scalers []survey.Autoscaler
 	for _, a := range c.snapshot.Probed.Autoscalers {

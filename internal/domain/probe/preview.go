@@ -48,6 +48,8 @@ type DependentFacts struct {
 	// Missing: there is no such object. Unscalable: its kind has no scale subresource, or there is no such kind.
 	Missing, Unscalable bool
 	Replicas            int32
+	// PodsUnknown: its scale doesn't tell which pods are its. Own: its pods run Autohealer.
+	PodsUnknown, Own bool
 	// BehindServices are the Services of its namespace that its pods are behind.
 	BehindServices []string
 	// Scalers are what else scales it, such as HorizontalPodAutoscaler/web.
@@ -78,8 +80,14 @@ type Preview struct {
 	SameServerNames       []string
 
 	// BackingDependents are behind the very Service that is probed.
-	BackingDependents        int
-	BackingDependentNames    []string
+	BackingDependents     int
+	BackingDependentNames []string
+	// UnclearDependents may be: a Service of their namespace is probed, and nobody knows which pods are theirs.
+	UnclearDependents     int
+	UnclearDependentNames []string
+	// OwnDependents run Autohealer.
+	OwnDependents            int
+	OwnDependentNames        []string
 	UnscalableDependents     int
 	UnscalableDependentNames []string
 	// MissingDependents aren't there, and aren't optional.
@@ -118,6 +126,7 @@ type viewer struct {
 	config                                                          *Config
 	down, missingSecrets, unsafe, same                              sample
 	backing, unscalable, missingDependents, autoscaled, sharedNames sample
+	unclear, own                                                    sample
 }
 
 // sample counts names and keeps the first.
@@ -168,6 +177,12 @@ func (v *viewer) viewDependent(namespace string, i int, d DependentFacts, facts 
 	if probed := facts.probedService(namespace, d.BehindServices); probed != "" {
 		v.backing.add(name + " (" + probed + ")")
 	}
+	if d.PodsUnknown && (facts.Internal.Service.Namespace == namespace || facts.External.Service.Namespace == namespace) {
+		v.unclear.add(name)
+	}
+	if d.Own {
+		v.own.add(name)
+	}
 	for _, scaler := range d.Scalers {
 		v.autoscaled.add(name + " (" + scaler + ")")
 	}
@@ -195,6 +210,8 @@ func (v *viewer) preview() Preview {
 		UnsafeKubeconfigs: v.unsafe.count, UnsafeKubeconfigNames: v.unsafe.first,
 		SameServers: v.same.count, SameServerNames: v.same.first,
 		BackingDependents: v.backing.count, BackingDependentNames: v.backing.first,
+		UnclearDependents: v.unclear.count, UnclearDependentNames: v.unclear.first,
+		OwnDependents: v.own.count, OwnDependentNames: v.own.first,
 		UnscalableDependents: v.unscalable.count, UnscalableDependentNames: v.unscalable.first,
 		MissingDependents: v.missingDependents.count, MissingDependentNames: v.missingDependents.first,
 		AutoscaledDependents: v.autoscaled.count, AutoscaledDependentNames: v.autoscaled.first,

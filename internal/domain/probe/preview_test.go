@@ -51,6 +51,13 @@ func TestWhatAConfigWouldDo(t *testing.T) {
 			f.Dependents[0] = probe.DependentFacts{BehindServices: []string{"a", "kube-apiserver"}}
 		},
 			probe.Preview{BackingDependents: 1, BackingDependentNames: []string{"shoot/Deployment/kcm (kube-apiserver)"}}},
+		"of one nobody knows the pods, and a Service here is probed": {func(f *probe.TargetFacts) { f.Dependents = []probe.DependentFacts{{PodsUnknown: true}} },
+			probe.Preview{UnclearDependents: 1, UnclearDependentNames: []string{"shoot/Deployment/kcm"}}},
+		"of one nobody knows the pods, and no Service here is probed": {func(f *probe.TargetFacts) {
+			f.Dependents = []probe.DependentFacts{{PodsUnknown: true}}
+			f.Internal.Service = types.NamespacedName{}
+		}, probe.Preview{}},
+		"one runs Autohealer": {func(f *probe.TargetFacts) { f.Dependents = []probe.DependentFacts{{}, {Own: true}} }, probe.Preview{OwnDependents: 1, OwnDependentNames: []string{"shoot/Deployment/mcm"}}},
 		"one can't be scaled": {func(f *probe.TargetFacts) { f.Dependents = []probe.DependentFacts{{}, {Unscalable: true}} }, probe.Preview{UnscalableDependents: 1, UnscalableDependentNames: []string{"shoot/Deployment/mcm"}}},
 		"one is missing":      {func(f *probe.TargetFacts) { f.Dependents = []probe.DependentFacts{{}, {Missing: true}} }, probe.Preview{MissingDependents: 1, MissingDependentNames: []string{"shoot/Deployment/mcm"}}},
 		"one has an autoscaler": {func(f *probe.TargetFacts) {

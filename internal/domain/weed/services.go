@@ -190,3 +190,15 @@ func (y *Yard) Backs(key types.NamespacedName, pods labels.Selector) bool {
 	}
 	return false
 }
+
+// RunsAutohealer says whether a pod with such labels is one of Autohealer's own.
+func (y *Yard) RunsAutohealer(namespace string, pods labels.Selector) bool {
+	y.mu.RLock()
+	defer y.mu.RUnlock()
+	for _, p := range y.pods[namespace] {
+		if p.autohealers(y.ownNamespace) && pods.Matches(labels.Set(p.Labels)) {
+			return true
+		}
+	}
+	return false
+}

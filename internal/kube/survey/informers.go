@@ -94,6 +94,11 @@ func (i *Informers) Backs(service types.NamespacedName, pods labels.Selector) bo
 	return i.Yard.Backs(service, pods)
 }
 
+// RunsAutohealer says whether a pod with such labels is one of Autohealer's own.
+func (i *Informers) RunsAutohealer(namespace string, pods labels.Selector) bool {
+	return i.Yard.RunsAutohealer(namespace, pods)
+}
+
 // Autoscalers of a namespace.
 func (i *Informers) Autoscalers(ctx context.Context, namespace string) ([]Autoscaler, error) {
 	var all autoscalingv2.HorizontalPodAutoscalerList

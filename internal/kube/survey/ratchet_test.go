@@ -53,11 +53,11 @@ func weeders(t *testing.T, wc *v1alpha1.WeederConfig) []any {
 func probers(t *testing.T, pc *v1alpha1.ProbeConfig) []any {
 	t.Helper()
 	w := newTown()
-	w.namespaces = map[string]labels.Set{"shop": {"shoot": "true"}}
+	w.namespaces = map[string]labels.Set{"shop": {"shoot": "true"}, "autohealer-system": {"shoot": "true"}}
 	w.kubeconfigs = map[string]probe.KubeconfigFacts{
 		"in": {Server: "kube-apiserver.shop.svc:443"}, "out": {Server: "kube-apiserver.shop.svc:443"}, "unsafe": {Unsafe: "runs a command"}, "another": {Server: "api.shop.example:443"},
 	}
-	w.dependents["agent"] = Dependent{Unscalable: true}
+	w.dependents["agent"], w.dependents["healer"] = Dependent{Unscalable: true}, Dependent{Pods: "app=healer"}
 	w.configs = []v1alpha1.ProbeConfig{*probeConfig("shop", "other", "apiserver")}
 	live, err := (&Survey{Cluster: w, Objects: w, Rights: onlyAble{}, OwnNamespace: "autohealer-system"}).Preview(t.Context(), pc, limit.Builtin(), time.Time{})
 	if err != nil {
@@ -194,6 +194,7 @@ func TestRulesRatchetOnAllThatDecides(t *testing.T) {
 	}, map[string][]spec{"autohealer-system": {
 		probing(spec{"namespaceSelector": shoots}), probing(spec{"namespaceSelector": shoots, "internalKubeConfigSecretName": "unsafe"}),
 		probing(spec{"namespaceSelector": shoots, "dependentResourceInfos": scaling("DaemonSet", "agent")}),
+		probing(spec{"namespaceSelector": shoots, "dependentResourceInfos": scaling("Deployment", "healer")}),
 	}, "shop": {
 		probing(nil), probing(spec{"internalKubeConfigSecretName": "another"}), probing(spec{"externalKubeConfigSecretName": "another"}),
 		probing(spec{"internalKubeConfigSecretName": "unsafe"}), probing(spec{"externalKubeConfigSecretName": "unsafe"}),

@@ -69,6 +69,8 @@ type Cluster interface {
 	ServiceAt(ctx context.Context, namespace, host string) (string, error)
 	// Backs says whether a pod with such labels stands behind a Service.
 	Backs(service types.NamespacedName, pods labels.Selector) bool
+	// RunsAutohealer says whether a pod with such labels is one of Autohealer's own.
+	RunsAutohealer(namespace string, pods labels.Selector) bool
 	// Autoscalers of a namespace.
 	Autoscalers(ctx context.Context, namespace string) ([]Autoscaler, error)
 	// Configs of a namespace; of all with "". Nobody may change them.
@@ -228,13 +230,17 @@ func (s *Survey) dependent(ctx context.Context, namespace string, ref probe.Ref,
 	}
 	d, err := s.Objects.Dependent(ctx, namespace, ref)
 	facts := probe.DependentFacts{Missing: d.Missing, Unscalable: d.Unscalable, Replicas: d.Replicas}
-	if err != nil || d.Pods == "" {
+	if err != nil || d.Missing || d.Unscalable {
 		return facts, err
+	}
+	if facts.PodsUnknown = d.Pods == ""; facts.PodsUnknown {
+		return facts, nil
 	}
 	pods, err := labels.Parse(d.Pods)
 	if err != nil {
 		return facts, fmt.Errorf("read the selector of %s in namespace %s: %w", ref, namespace, err)
 	}
+	facts.Own = s.Cluster.RunsAutohealer(namespace, pods)
 	for _, service := range []types.NamespacedName{t.Internal.Service, t.External.Service} {
 		if service.Namespace == namespace && s.Cluster.Backs(service, pods) {
 			facts.BehindServices = append(facts.BehindServices, service.Name)

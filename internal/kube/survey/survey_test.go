@@ -59,6 +59,10 @@ func (t *town) Backs(service types.NamespacedName, pods labels.Selector) bool {
 	return there && pods.Matches(set)
 }
 
+func (t *town) RunsAutohealer(namespace string, pods labels.Selector) bool {
+	return namespace == "autohealer-system" && pods.Matches(labels.Set{"app": "healer"})
+}
+
 func (t *town) Autoscalers(_ context.Context, namespace string) ([]Autoscaler, error) {
 	return t.scalers[namespace], nil
 }
@@ -168,6 +172,18 @@ func TestWhatAConfigWouldFind(t *testing.T) {
 				w.backing["elsewhere/kube-apiserver"] = labels.Set{"app": "apiserver"}
 			},
 			want: probe.Preview{WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/apiserver"}},
+		},
+		"what doesn't tell its pods, where a Service is probed": {
+			config: probeConfig("shop", "a", "kcm", "plane"),
+			with:   func(w *town) { w.dependents["plane"] = Dependent{Replicas: 1} },
+			want: probe.Preview{WouldScaleDown: 2, WouldScaleDownNames: []string{"shop/Deployment/kcm", "shop/Deployment/plane"},
+				UnclearDependents: 1, UnclearDependentNames: []string{"shop/Deployment/plane"}},
+		},
+		"Autohealer by another name": {
+			config: probeConfig("autohealer-system", "a", "healer"),
+			with:   func(w *town) { w.dependents["healer"] = Dependent{Replicas: 1, Pods: "app=healer"} },
+			want: probe.Preview{WouldScaleDown: 1, WouldScaleDownNames: []string{"autohealer-system/Deployment/healer"},
+				OwnDependents: 1, OwnDependentNames: []string{"autohealer-system/Deployment/healer"}},
 		},
 		"dependents that can't be scaled, or aren't there": {
 			config: probeConfig("shop", "a", "kcm", "agent", "nobody"),
