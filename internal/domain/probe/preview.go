@@ -174,6 +174,19 @@ func (v *viewer) viewDependent(namespace string, i int, d DependentFacts, facts 
 	case d.Replicas > 0:
 		v.down.add(name)
 	}
+	v.viewVital(namespace, name, d, facts)
+	for _, scaler := range d.Scalers {
+		v.autoscaled.add(name + " (" + scaler + ")")
+	}
+	for _, other := range d.Others {
+		if other != v.config.Key().String() {
+			v.sharedNames.add(name + " (" + other + ")")
+		}
+	}
+}
+
+// viewVital looks whether a dependent is what is probed, or Autohealer.
+func (v *viewer) viewVital(namespace, name string, d DependentFacts, facts TargetFacts) {
 	if probed := facts.probedService(namespace, d.BehindServices); probed != "" {
 		v.backing.add(name + " (" + probed + ")")
 	}
@@ -182,14 +195,6 @@ func (v *viewer) viewDependent(namespace string, i int, d DependentFacts, facts 
 	}
 	if d.Own {
 		v.own.add(name)
-	}
-	for _, scaler := range d.Scalers {
-		v.autoscaled.add(name + " (" + scaler + ")")
-	}
-	for _, other := range d.Others {
-		if other != v.config.Key().String() {
-			v.sharedNames.add(name + " (" + other + ")")
-		}
 	}
 }
 
