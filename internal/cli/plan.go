@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,8 +113,7 @@ func (a *App) planAll(ctx context.Context, w *world, documents []manifest.Docume
 // planOne asks rules and planner about one policy, as an update where one of its name is stored. An admitted one is in force
 // for those that follow, as when all are applied in their order.
 func (a *App) planOne(ctx context.Context, w *world, d manifest.Document) (report.Plan, error) {
-	key := keyOf(d.Object)
-	old, err := w.facts.Object(key.kind, cmp.Or(key.namespace, w.checker.Namespace), key.name)
+	old, err := w.stored(ctx, d.Object)
 	if err != nil {
 		return report.Plan{}, err
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/check"
@@ -35,7 +34,11 @@ func (a *App) validate() *cobra.Command {
 Text and schema are checked first: duplicate keys, unknown fields, types, bounds and the CRD's own rules. Then come the
 rules of the catalogue. Rules that ask what a policy would do to the cluster need facts of it; without them they
 are listed as Skipped(facts), which doesn't change the exit code. Those that ask what an account may do need an API server
-(--live), and are Skipped(authorizer) without one. Documents of other API groups are ignored.
+(--live), and are Skipped(authorizer) without one. Rules of Guardrails over who asks, or what that user may do, are always
+Skipped(request): kubectl apply --dry-run=server asks them. Documents of other API groups are ignored.
+
+What is stored already is judged as an update: of what --old gives or, with --facts or --live, of what the cluster has. So
+what is applied again unchanged passes, whatever has happened to the cluster since.
 
 Exit code: 0 all is well; 1 something would be refused, or, with --fail-on=warning, warned of; 2 the command line is wrong
 or the command failed.`,
@@ -50,7 +53,7 @@ or the command failed.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runValidate(cmd.Context(), o) },
 	}
 	o.addFlags(cmd)
-	cmd.Flags().StringSliceVar(&o.old, "old", nil, "file or directory (searched recursively) with the objects as they are stored: what is there too is judged as an update of it")
+	cmd.Flags().StringSliceVar(&o.old, "old", nil, "file or directory (searched recursively) with the objects as they are stored: what is there too is judged as an update of it, and everything else as a creation. Default: what the facts' cluster has stored")
 	cmd.Flags().StringSliceVar(&o.rules, "rules", nil, "file or directory with Guardrails whose rules judge too")
 	cmd.Flags().StringSliceVar(&o.exceptions, "exceptions", nil, "file or directory with GuardrailExceptions that lift rules")
 	cmd.Flags().BoolVar(&o.live, "live", false, "take the facts from the cluster that kubeconfig names")
@@ -66,11 +69,11 @@ func (a *App) runValidate(ctx context.Context, o *validateOptions) error {
 	if err != nil {
 		return err
 	}
-	old, err := a.stored(o.old)
+	w, err := a.judge(ctx, o)
 	if err != nil {
 		return err
 	}
-	w, err := a.judge(ctx, o)
+	stored, err := a.storedObjects(w, o.old)
 	if err != nil {
 		return err
 	}
@@ -82,7 +85,11 @@ func (a *App) runValidate(ctx context.Context, o *validateOptions) error {
 			result.Ignored++
 			continue
 		}
-		r := w.checker.Document(ctx, d, old[keyOf(d.Object)])
+		old, err := stored(ctx, d.Object)
+		if err != nil {
+			return err
+		}
+		r := w.checker.Document(ctx, d, old)
 		failed = failed || !r.Allowed || result.FailOnWarning && r.Warns()
 		result.Reports = append(result.Reports, r)
 	}
@@ -135,25 +142,22 @@ func (a *App) judge(ctx context.Context, o *validateOptions) (*world, error) {
 	return w, nil
 }
 
-// objectKey is what makes two manifests one object.
-type objectKey struct{ kind, namespace, name string }
-
-func keyOf(object map[string]any) objectKey {
-	u := unstructured.Unstructured{Object: object}
-	return objectKey{kind: u.GetKind(), namespace: u.GetNamespace(), name: u.GetName()}
-}
-
-// stored reads the objects that --old gives.
-func (a *App) stored(paths []string) (map[objectKey]map[string]any, error) {
+// storedObjects finds what an object is an update of: in what --old gives, or else in the cluster whose facts there are.
+func (a *App) storedObjects(w *world, paths []string) (func(context.Context, map[string]any) (map[string]any, error), error) {
+	if len(paths) == 0 {
+		return w.stored, nil
+	}
 	files, err := manifest.Files(paths, true, a.In)
 	if err != nil {
 		return nil, fmt.Errorf("--old: %w", err)
 	}
-	old := map[objectKey]map[string]any{}
+	old := map[check.Key]map[string]any{}
 	for _, d := range documentsOf(files) {
 		if d.Object != nil && check.Ours(d) {
-			old[keyOf(d.Object)] = d.Object
+			old[w.checker.KeyOf(d.Object)] = d.Object
 		}
 	}
-	return old, nil
+	return func(_ context.Context, object map[string]any) (map[string]any, error) {
+		return old[w.checker.KeyOf(object)], nil
+	}, nil
 }

@@ -28,6 +28,15 @@ type world struct {
 	facts    *snapshot.Facts
 }
 
+// stored is the object of this name in the cluster, nil when there is none or nothing is known of one.
+func (w *world) stored(ctx context.Context, object map[string]any) (map[string]any, error) {
+	if w.facts == nil {
+		return nil, nil
+	}
+	key := w.checker.KeyOf(object)
+	return w.facts.Object(ctx, key.Kind, key.Namespace, key.Name)
+}
+
 // policies are what operators lay down beside the catalogue.
 type policies struct {
 	guardrails []*v1alpha1.Guardrail

@@ -12,6 +12,7 @@ import (
 var reasons = map[Missing]string{
 	MissingFacts:      "what is known of the cluster isn't complete yet",
 	MissingAuthorizer: "there is nobody to ask what an account may do",
+	MissingRequest:    "it isn't known who asks",
 }
 
 const (
@@ -65,11 +66,16 @@ func (e *evaluation) cannot(r *compiledRule) *Skip {
 		return &Skip{Rule: r.ID, Severity: r.Severity, Reason: r.broken}
 	case r.live && !e.knowsLive(), r.usesFacts && !e.factsKnown():
 		return &Skip{Rule: r.ID, Severity: r.OnFactsUnavailable, Reason: reasons[MissingFacts], Missing: MissingFacts}
+	case r.asksWho && !e.knowsWho():
+		return &Skip{Rule: r.ID, Severity: r.Severity, Reason: reasons[MissingRequest], Missing: MissingRequest}
 	case r.condition.asks && e.authorizer == nil:
 		return &Skip{Rule: r.ID, Severity: r.Severity, Reason: reasons[MissingAuthorizer], Missing: MissingAuthorizer}
 	}
 	return nil
 }
+
+// knowsWho says whether the request is somebody's. An API server always says whose; a file is nobody's.
+func (e *evaluation) knowsWho() bool { return e.request != nil && e.request.UserInfo.Username != "" }
 
 // docs is where one reads about a rule.
 func (r *compiledRule) docs() string {

@@ -84,6 +84,16 @@ func (r reads) anyOf(roots ...string) bool {
 	return false
 }
 
+// ofRequester says whether one of the paths is, or may be, about who asks.
+func (r reads) ofRequester() bool {
+	for path := range r {
+		if rootOf(path) == rootRequest && slices.Contains([]string{"", "userInfo"}, fieldOf(path)) {
+			return true
+		}
+	}
+	return false
+}
+
 // ofObject are the paths into the object, with further fields of it.
 func (r reads) ofObject(more []string) reads {
 	fields := reads{}

@@ -49,6 +49,8 @@ type compiledRule struct {
 	live bool
 	// usesFacts: it reads facts.
 	usesFacts bool
+	// asksWho: it judges who asks, or what that user may do.
+	asksWho bool
 	// atRunTime: the rule judges the object itself, so it holds whenever one acts on it.
 	atRunTime bool
 }
@@ -231,6 +233,7 @@ func (k *builtinKind) compileRule(r Rule) (*compiledRule, error) {
 		}
 		compiled.message, compiled.messageReads = &message, message.reads.through(k.through)
 	}
+	compiled.asksWho = condition.asksRequester || compiled.reads.ofRequester()
 	compiled.atRunTime = !compiled.needsFacts() && !condition.asksRequester && !compiled.reads.anyOf(rootRequest, rootOldObject)
 	if err := compiled.checkSoftening(); err != nil {
 		return nil, err

@@ -59,6 +59,7 @@ type Missing string
 const (
 	MissingFacts      Missing = "facts"
 	MissingAuthorizer Missing = "authorizer"
+	MissingRequest    Missing = "request"
 )
 
 // String is the line that users see.
@@ -107,7 +108,7 @@ func (v Verdict) lines(severity Severity) []string {
 			missing[skip.Missing] = append(missing[skip.Missing], skip.Rule)
 		}
 	}
-	for _, what := range []Missing{MissingFacts, MissingAuthorizer} { // one line for all rules that miss the same
+	for _, what := range []Missing{MissingFacts, MissingAuthorizer, MissingRequest} { // one line for all rules that miss the same
 		if rules := missing[what]; len(rules) > 0 {
 			lines = append(lines, fmt.Sprintf("not checked, because %s: %s", reasons[what], strings.Join(rules, ", ")))
 		}

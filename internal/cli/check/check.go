@@ -119,6 +119,20 @@ func (c *Checker) Document(ctx context.Context, d manifest.Document, old map[str
 	return r
 }
 
+// Key is what makes two manifests one object.
+type Key struct{ Kind, Namespace, Name string }
+
+// KeyOf is an object's key, its namespace as it would be stored.
+func (c *Checker) KeyOf(object map[string]any) Key {
+	r := identify(object)
+	key := Key{Kind: r.Kind, Namespace: cmp.Or(r.Namespace, c.Namespace), Name: r.Name}
+	d := c.definitions[schema.FromAPIVersionAndKind(text(object, "apiVersion"), r.Kind)]
+	if d != nil && !d.namespaced {
+		key.Namespace = metav1.NamespaceNone
+	}
+	return key
+}
+
 func identify(object map[string]any) Report {
 	var r Report
 	r.Kind, _ = object["kind"].(string)
@@ -280,6 +294,8 @@ func (c *Checker) judge(ctx context.Context, r *Report, object, old map[string]a
 			skip.Reason = "needs facts of a cluster (--facts or --live)"
 		case s.Missing == guard.MissingAuthorizer:
 			skip.Reason = "asks about rights, which only an API server knows (--live)"
+		case s.Missing == guard.MissingRequest:
+			skip.Reason = "judges who asks, and nobody does here (kubectl apply --dry-run=server)"
 		}
 		r.Skipped = append(r.Skipped, skip)
 	}

@@ -137,7 +137,7 @@ func (f Forecast) writeText(out *strings.Builder, p Plan) {
 	}
 	for _, s := range p.Report.Skipped {
 		if s.Missing != "" {
-			fmt.Fprintf(out, "  %s%s: %s\n", paint(faint, "not asked: "), s.Rule, printable(s.Reason))
+			fmt.Fprintf(out, "  %s: %s: %s\n", paint(faint, skippedLabel(s.Missing)), s.Rule, printable(s.Reason))
 		}
 	}
 }

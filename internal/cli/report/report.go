@@ -77,7 +77,7 @@ func skippedFor(r check.Report, missing guard.Missing) []string {
 }
 
 // wants are what rules may lack, in the order in which it is told.
-var wants = []guard.Missing{guard.MissingFacts, guard.MissingAuthorizer}
+var wants = []guard.Missing{guard.MissingFacts, guard.MissingAuthorizer, guard.MissingRequest}
 
-// skippedLabel is how every format names it: Skipped(facts), Skipped(authorizer).
+// skippedLabel is how every format names it: Skipped(facts), Skipped(authorizer), Skipped(request).
 func skippedLabel(missing guard.Missing) string { return fmt.Sprintf("Skipped(%s)", missing) }

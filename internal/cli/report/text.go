@@ -75,7 +75,7 @@ func printable(text string) string {
 // summary is one line.
 func summary(result Result) string {
 	refused, warned := 0, 0
-	forFacts, forRights := map[string]bool{}, map[string]bool{}
+	lacking := map[guard.Missing]map[string]bool{guard.MissingFacts: {}, guard.MissingAuthorizer: {}, guard.MissingRequest: {}}
 	for _, r := range result.Reports {
 		switch {
 		case !r.Allowed:
@@ -84,24 +84,24 @@ func summary(result Result) string {
 			warned++
 		}
 		for _, s := range r.Skipped {
-			switch s.Missing {
-			case guard.MissingFacts:
-				forFacts[s.Rule] = true
-			case guard.MissingAuthorizer:
-				forRights[s.Rule] = true
+			if s.Missing != "" {
+				lacking[s.Missing][s.Rule] = true
 			}
 		}
 	}
 	parts := []string{fmt.Sprintf("%s checked: %d refused, %d with warnings", count(len(result.Reports), "object"), refused, warned)}
-	if len(forFacts) > 0 {
-		hint := " skipped for want of facts (--facts or --live)"
-		if result.Facts != "" {
-			hint = " skipped for want of more facts than these (facts export writes them anew)"
-		}
-		parts = append(parts, count(len(forFacts), "rule")+hint)
+	hints := map[guard.Missing]string{
+		guard.MissingFacts:      "facts (--facts or --live)",
+		guard.MissingAuthorizer: "an API server that knows rights (--live)",
+		guard.MissingRequest:    "a request that says who asks (kubectl apply --dry-run=server)",
 	}
-	if len(forRights) > 0 {
-		parts = append(parts, count(len(forRights), "rule")+" skipped for want of an API server that knows rights (--live)")
+	if result.Facts != "" {
+		hints[guard.MissingFacts] = "more facts than these (facts export writes them anew)"
+	}
+	for _, missing := range wants {
+		if n := len(lacking[missing]); n > 0 {
+			parts = append(parts, count(n, "rule")+" skipped for want of "+hints[missing])
+		}
 	}
 	if result.Facts != "" {
 		parts = append(parts, result.Facts)

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
@@ -106,12 +106,13 @@ func (f *Facts) Apply(cs *v1alpha1.ConditionSet) {
 	cs.Generation++
 	cs.Finalizers = []string{v1alpha1.FinalizerUndo}
 	cs.Status.TaintKeys = append(cs.Status.TaintKeys, cs.Spec.TaintKey)
+	f.snapshot.rewrite("ConditionSet", cs)
 	f.observe(cs, true)
 }
 
-// Object is the policy of a kind and name as the API server has it; nil when there is none.
-func (f *Facts) Object(kind, namespace, name string) (map[string]any, error) {
-	var stored runtime.Object
+// Object is the policy of a kind and name as the API server has it; nil when there is none. What was applied is there too.
+func (f *Facts) Object(ctx context.Context, kind, namespace, name string) (map[string]any, error) {
+	var stored client.Object
 	switch kind {
 	case "ConditionSet":
 		if set := f.sets[name]; set != nil {
@@ -125,16 +126,16 @@ func (f *Facts) Object(kind, namespace, name string) (map[string]any, error) {
 		if pc := f.prober(types.NamespacedName{Namespace: namespace, Name: name}); pc != nil {
 			stored = pc
 		}
+	default:
+		var err error
+		if stored, err = f.snapshot.Get(ctx, kind, namespace, name); err != nil {
+			return nil, err
+		}
 	}
 	if stored == nil {
 		return nil, nil
 	}
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(stored)
-	if err != nil {
-		return nil, fmt.Errorf("convert %s %s: %w", kind, name, err)
-	}
-	object["apiVersion"], object["kind"] = v1alpha1.GroupVersion.String(), kind
-	return object, nil
+	return f.snapshot.object(kind, stored)
 }
 
 // policyOf is what Guardrails say, as the planner of ConditionSets reads it.

@@ -66,7 +66,7 @@ func (l Live) Read(ctx context.Context) (*Snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
-	s := &Snapshot{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind}}
+	s := &Snapshot{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind}, written: specs{}}
 	s.live = &survey.Live{Reader: c, Scales: c.SubResource("scale"), Kinds: kinds, Policy: l.Policy}
 	if err := l.readAll(ctx, c, s); err != nil {
 		return nil, err
@@ -92,16 +92,16 @@ func (l Live) readAll(ctx context.Context, c client.Client, s *Snapshot) error {
 	if err := list(ctx, l, c, "daemonsets", &appsv1.DaemonSetList{}, "", s.addDaemonSet); err != nil {
 		return err
 	}
-	if err := list(ctx, l, c, "conditionsets", &v1alpha1.ConditionSetList{}, "", s.addConditionSet); err != nil {
+	if err := listPolicies(ctx, l, c, s, "conditionsets", "ConditionSet", s.addConditionSet); err != nil {
 		return err
 	}
-	if err := list(ctx, l, c, "guardrails", &v1alpha1.GuardrailList{}, "", s.addGuardrail); err != nil {
+	if err := listPolicies(ctx, l, c, s, "guardrails", "Guardrail", s.addGuardrail); err != nil {
 		return err
 	}
-	if err := list(ctx, l, c, "guardrailexceptions", &v1alpha1.GuardrailExceptionList{}, "", s.addException); err != nil {
+	if err := listPolicies(ctx, l, c, s, "guardrailexceptions", "GuardrailException", s.addException); err != nil {
 		return err
 	}
-	if err := list(ctx, l, c, "weederconfigs", &v1alpha1.WeederConfigList{}, "", s.addWeederConfig); err != nil {
+	if err := listPolicies(ctx, l, c, s, "weederconfigs", "WeederConfig", s.addWeederConfig); err != nil {
 		return err
 	}
 	if err := l.readProbed(ctx, c, s); err != nil {
@@ -118,7 +118,7 @@ func (l Live) readAll(ctx context.Context, c client.Client, s *Snapshot) error {
 
 func (l Live) readProbed(ctx context.Context, c client.Client, s *Snapshot) error {
 	probed := &Probed{}
-	err := list(ctx, l, c, "probeconfigs", &v1alpha1.ProbeConfigList{}, "", s.addProbeConfig)
+	err := listPolicies(ctx, l, c, s, "probeconfigs", "ProbeConfig", s.addProbeConfig)
 	if err == nil {
 		err = list(ctx, l, c, "horizontalpodautoscalers", &autoscalingv2.HorizontalPodAutoscalerList{}, "", probed.addAutoscaler)
 	}

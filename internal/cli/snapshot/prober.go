@@ -184,6 +184,7 @@ func (f *Facts) ProbeBreakerOpen() bool {
 // ApplyProbeConfig puts an admitted config in place of the stored one of its name. What is asked next is answered with it in
 // force.
 func (f *Facts) ApplyProbeConfig(pc *v1alpha1.ProbeConfig) {
+	f.snapshot.rewrite("ProbeConfig", pc)
 	if stored := f.prober(types.NamespacedName{Namespace: pc.Namespace, Name: pc.Name}); stored != nil {
 		stored.Spec = *pc.Spec.DeepCopy()
 		return

@@ -51,6 +51,8 @@ type Snapshot struct {
 	Rights authorizer.UnconditionalAuthorizer `json:"-"`
 	// live reads single objects of the API server that it was read from; nil for a file.
 	live survey.Objects
+	// written has the policies' specs as their authors wrote them; of those that it lacks, the Go type's form stands for it.
+	written specs
 	// Namespace of the kubeconfig's context that it was read by; "" for a file.
 	Namespace string `json:"-"`
 }
@@ -81,12 +83,20 @@ func Read(text []byte) (*Snapshot, error) {
 	case s.TakenAt.IsZero():
 		return nil, errors.New("read facts: takenAt is missing")
 	}
+	var err error
+	if s.written, err = specsOf(text); err != nil {
+		return nil, fmt.Errorf("read facts: %w", err)
+	}
 	return s, nil
 }
 
 // Write writes a facts file.
 func (s *Snapshot) Write(w io.Writer) error {
-	text, err := yaml.Marshal(s)
+	file, err := s.asWritten()
+	if err != nil {
+		return fmt.Errorf("write facts: %w", err)
+	}
+	text, err := yaml.Marshal(file)
 	if err != nil {
 		return fmt.Errorf("write facts: %w", err)
 	}

@@ -63,6 +63,7 @@ func (f *Facts) ApplyWeederConfig(wc *v1alpha1.WeederConfig) {
 		wc.UID, wc.CreationTimestamp, wc.Generation, wc.Status = stored.UID, stored.CreationTimestamp, stored.Generation, *stored.Status.DeepCopy()
 	}
 	wc.Generation++
+	f.snapshot.rewrite("WeederConfig", wc)
 	f.configs[key] = wc
 	if c, err := weed.NewConfig(wc, f.ownNamespace); err == nil {
 		f.yard.ObserveConfig(c, weed.Frozen, f.snapshot.weederAt())
