@@ -69,7 +69,7 @@ func (a *App) runFreeze(ctx context.Context, o *freezeOptions) error {
 	if made {
 		fmt.Fprintf(a.Out, "guardrail.%s/%s created\n", v1alpha1.GroupVersion.Group, rail.Name)
 	} else {
-		fmt.Fprintf(a.Out, "It was frozen already, %s.\n", frozenSince(rail, a.Clock.Now()))
+		fmt.Fprintf(a.Out, "It was frozen already, %s.\n", frozenSince(rail, a.cluster.Now()))
 	}
 	confirmed, err := f.Confirmed(ctx, rail, o.timeout)
 	if err != nil {
@@ -108,7 +108,7 @@ func (a *App) managerLeads(ctx context.Context, c client.Client) (leads, told bo
 	}
 	lasts := time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
 	held := lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != ""
-	return held && a.Clock.Since(lease.Spec.RenewTime.Time) < lasts, true
+	return held && a.cluster.Since(lease.Spec.RenewTime.Time) < lasts, true
 }
 
 func (a *App) thaw() *cobra.Command {
@@ -141,7 +141,7 @@ func (a *App) runThaw(ctx context.Context) error {
 		return fmt.Errorf("thaw: %w", err)
 	}
 	if was != nil {
-		fmt.Fprintf(a.Out, "guardrail.%s/%s deleted; it was frozen %s\n", v1alpha1.GroupVersion.Group, was.Name, frozenSince(was, a.Clock.Now()))
+		fmt.Fprintf(a.Out, "guardrail.%s/%s deleted; it was frozen %s\n", v1alpha1.GroupVersion.Group, was.Name, frozenSince(was, a.cluster.Now()))
 	}
 	if len(others) > 0 {
 		fmt.Fprintf(a.ErrOut, "Everything is frozen still, by Guardrail %s: set its spec.frozen to false, or delete it, where it comes from.\n", strings.Join(others, ", "))

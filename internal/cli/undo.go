@@ -81,7 +81,7 @@ func (a *App) runUndo(ctx context.Context, o *undoOptions, args []string) error 
 	if err != nil {
 		return err
 	}
-	u := &undo.Undoer{Client: c, Clock: a.Clock, DryRun: o.dryRun, Hold: o.hold, Reason: o.reason}
+	u := &undo.Undoer{Client: c, Clock: a.cluster, DryRun: o.dryRun, Hold: o.hold, Reason: o.reason}
 	var objects []undo.Object
 	var blind error // what could not be looked at
 	if o.all {
@@ -169,6 +169,9 @@ func (a *App) undoEach(ctx context.Context, u *undo.Undoer, objects []undo.Objec
 		case r.Err != nil:
 			told.failed++
 			fmt.Fprintf(a.ErrOut, "error: %s: %v%s\n", object.Title, r.Err, rightsFor(r.Err))
+			if r.Held != nil {
+				fmt.Fprintf(a.ErrOut, "%s: %s\n", object.Title, a.heldText(r.Held))
+			}
 			continue
 		case len(r.Did) > 0:
 			told.did++
@@ -190,12 +193,24 @@ func (a *App) tellUndone(r undo.Result, dryRun bool) {
 	for _, did := range r.Did {
 		fmt.Fprintf(a.Out, "  %s\n", did)
 	}
-	if !r.Held.IsZero() {
-		fmt.Fprintf(a.Out, "  held: nothing new is done to it until %s\n", r.Held.UTC().Format(time.RFC3339))
+	if r.Held != nil {
+		fmt.Fprintf(a.Out, "  %s\n", a.heldText(r.Held))
 	}
 	for _, again := range r.Again {
 		fmt.Fprintf(a.Out, "  %s\n", again)
 	}
+}
+
+// heldText says until when nothing new is done to an object, and what is wrong with that.
+func (a *App) heldText(h *hold.Hold) string {
+	text := "held: nothing new is done to it"
+	if !h.Until.IsZero() {
+		text += " until " + hold.Text(h.Until)
+	}
+	if fault := h.Fault(a.cluster.Now()); fault != "" {
+		text += ": " + fault
+	}
+	return text
 }
 
 // completeUndoable completes kinds, and after a slash the names that the cluster has.

@@ -5,15 +5,17 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
+	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 )
@@ -24,8 +26,8 @@ type policies struct {
 	probes []v1alpha1.ProbeConfig
 	// stopped says why nobody does anything new; "" when they may.
 	stopped string
-	// unknown says why that can't be told; "" when it can.
-	unknown string
+	// setsUnknown and probesUnknown say why these can't be told; "" when they can.
+	setsUnknown, probesUnknown string
 }
 
 // readPolicies reads what there is. Where the kinds aren't installed, there are none.
@@ -34,11 +36,8 @@ func readPolicies(ctx context.Context, c client.Client) *policies {
 	var sets v1alpha1.ConditionSetList
 	var probes v1alpha1.ProbeConfigList
 	var rails v1alpha1.GuardrailList
-	for _, list := range []client.ObjectList{&sets, &probes, &rails} {
-		if err := c.List(ctx, list); err != nil && !meta.IsNoMatchError(err) {
-			p.unknown = err.Error()
-		}
-	}
+	p.setsUnknown, p.probesUnknown = unread(ctx, c, &sets), unread(ctx, c, &probes)
+	_ = unread(ctx, c, &rails) // then it isn't said that somebody stops them
 	p.sets, p.probes = sets.Items, probes.Items
 	declared := make([]guardrail.Declared, len(rails.Items))
 	for i := range rails.Items {
@@ -53,8 +52,16 @@ func readPolicies(ctx context.Context, c client.Client) *policies {
 	return p
 }
 
+// unread reads all objects of a kind and says why it can't. A kind that isn't there, or has gone just now, has none.
+func unread(ctx context.Context, c client.Client, list client.ObjectList) string {
+	if err := c.List(ctx, list); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+		return err.Error()
+	}
+	return ""
+}
+
 func (p *policies) setExists(uid types.UID) bool {
-	return p.unknown != "" || slices.ContainsFunc(p.sets, func(cs v1alpha1.ConditionSet) bool { return cs.UID == uid })
+	return p.setsUnknown != "" || slices.ContainsFunc(p.sets, func(cs v1alpha1.ConditionSet) bool { return cs.UID == uid })
 }
 
 // taintsAgain says whether the set whose taint is removed matches the node still, as far as one look can tell.
@@ -87,19 +94,32 @@ func (p *policies) scalesAgain(c *probe.Config) []string {
 	return nil
 }
 
-// again says who does it again, and what keeps them from it.
-func (p *policies) again(who []string, held time.Time) []string {
-	switch {
-	case p.unknown != "":
-		return []string{"Whether a policy does it again isn't known: " + p.unknown}
-	case len(who) == 0:
+// unknown says why it can't be told who would do again what was done to an object of a kind.
+func (p *policies) unknown(kind schema.GroupVersionKind) string {
+	if kind == nodeKind {
+		return p.setsUnknown
+	}
+	return p.probesUnknown
+}
+
+// again says who does again what was undone, and what keeps them from it.
+func (p *policies) again(r Result, who []string) []string {
+	if len(r.Did) == 0 {
+		return nil
+	}
+	if unknown := p.unknown(r.Object.Kind); unknown != "" {
+		return []string{"Whether a policy does it again isn't known: " + unknown}
+	}
+	if len(who) == 0 {
 		return nil
 	}
 	slices.Sort(who)
 	doers := strings.Join(slices.Compact(who), ", and ")
 	switch {
-	case !held.IsZero():
-		return []string{fmt.Sprintf("Done again after %s: by %s", held.UTC().Format(time.RFC3339), doers)}
+	case r.Held != nil && r.Held.Until.IsZero():
+		return []string{"Done again when the hold is corrected or removed: by " + doers}
+	case r.Held != nil:
+		return []string{fmt.Sprintf("Done again after %s: by %s", hold.Text(r.Held.Until), doers)}
 	case p.stopped != "":
 		return []string{fmt.Sprintf("Done again when that ends: by %s; now %s", doers, p.stopped)}
 	}

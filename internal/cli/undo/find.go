@@ -40,6 +40,24 @@ func (u *Undoer) Find(ctx context.Context, kinds discovery.DiscoveryInterface, n
 	return found, failed
 }
 
+// FindHeld gives everything in the cluster that people keep Autohealer from, whether that is over or not.
+func (u *Undoer) FindHeld(ctx context.Context, kinds discovery.DiscoveryInterface) ([]Object, error) {
+	var found []Object
+	scalable, failed := scalableKinds(kinds)
+	for _, kind := range append(scalable, nodeKind, podKind, daemonSetKind) {
+		if err := u.each(ctx, kind, "", v1alpha1.AnnotationHoldUntil, func(o Object) { found = append(found, o) }); err != nil {
+			failed = errors.Join(failed, err)
+		}
+	}
+	return found, failed
+}
+
+// podKind and daemonSetKind have no scale, and may be held.
+var (
+	podKind       = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
+	daemonSetKind = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "DaemonSet"}
+)
+
 // scalableKinds are all kinds of namespaced objects that have a scale, in one version each. Those to whose objects others'
 // annotations are copied come last, or they would get a copy anew.
 func scalableKinds(from discovery.DiscoveryInterface) ([]schema.GroupVersionKind, error) {

@@ -34,8 +34,8 @@ type Result struct {
 	Object Object
 	// Did is what was done, or with a dry run would be; nothing when nothing was recorded.
 	Did []string
-	// Held is until when nothing new is done to it; zero when it isn't held.
-	Held time.Time
+	// Held keeps it from new acts; nil when nothing does. It stands also when the undo failed.
+	Held *hold.Hold
 	// Again says who will do the same again, and when.
 	Again []string
 	// Err says why it isn't undone.
@@ -45,6 +45,7 @@ type Result struct {
 // Undoer takes back what was done.
 type Undoer struct {
 	Client client.Client
+	// Clock is the API server's, so that a workstation whose clock is off holds no longer or shorter.
 	Clock  clock.PassiveClock
 	DryRun bool
 	// Hold keeps each object from new acts for so long; 0 doesn't. Reason says why, for people.
@@ -77,12 +78,13 @@ func (u *Undoer) Undo(ctx context.Context, o Object) Result {
 	if r.Held, r.Err = u.hold(ctx, about); r.Err != nil {
 		return r
 	}
+	var again []string
 	for range attempts {
 		var w work
 		if w, r.Err = u.plan(ctx, o); r.Err != nil {
 			return r
 		}
-		r.Did, r.Again = w.steps, w.again
+		r.Did, again = w.steps, w.again
 		if w.write == nil || u.DryRun {
 			break
 		}
@@ -90,7 +92,7 @@ func (u *Undoer) Undo(ctx context.Context, o Object) Result {
 			break
 		}
 	}
-	r.Again = u.policies.again(r.Again, r.Held)
+	r.Again = u.policies.again(r, again)
 	return r
 }
 
@@ -101,19 +103,33 @@ func (u *Undoer) plan(ctx context.Context, o Object) (work, error) {
 	return u.scaled(ctx, o)
 }
 
-// hold keeps the object from new acts before anything is taken back. One that is held for longer stays so.
-func (u *Undoer) hold(ctx context.Context, about *metav1.PartialObjectMetadata) (until time.Time, err error) {
+// hold keeps the object from new acts before anything is taken back. One that is held for longer stays so: it may be a mistake,
+// which is told, or somebody's will.
+func (u *Undoer) hold(ctx context.Context, about *metav1.PartialObjectMetadata) (*hold.Hold, error) {
 	now := u.Clock.Now()
-	h := hold.Of(about.Annotations)
-	if h.Holds(now, time.Time{}) {
-		until = h.Until
+	before, wanted := hold.Of(about.Annotations), &hold.Hold{Until: now.Add(u.Hold)}
+	wanted.Text = hold.Text(wanted.Until)
+	if !before.Holds(now, time.Time{}) {
+		before = nil
 	}
-	wanted := now.Add(u.Hold)
-	if u.Hold == 0 || h.Fault(now) == "" && until.After(wanted) {
-		return until, nil
+	if u.Hold == 0 || before != nil && before.Until.After(wanted.Until) {
+		return before, nil
 	}
 	if u.DryRun {
 		return wanted, nil
 	}
-	return wanted, actuate.Hold(ctx, u.Client, about, wanted, u.Reason)
+	if err := actuate.Hold(ctx, u.Client, about, wanted.Until, u.Reason); err != nil {
+		return before, err
+	}
+	return wanted, nil
+}
+
+// Release takes off what keeps Autohealer from an object; one that is gone is no error.
+func (u *Undoer) Release(ctx context.Context, o Object) error {
+	about := &metav1.PartialObjectMetadata{}
+	about.SetGroupVersionKind(o.Kind)
+	if err := u.Client.Get(ctx, o.Key, about); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	return client.IgnoreNotFound(actuate.Release(ctx, u.Client, about))
 }

@@ -1,0 +1,154 @@
+package undo
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+)
+
+var now = time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+
+// record of a node that the ConditionSet broken tainted.
+const record = `{"taints":[{"key":"example.com/broken","effect":"NoSchedule","set":"u","name":"broken","generation":1,"since":"2026-11-21T02:00:00Z"}]}`
+
+// world is an API server with one node, one that a set matches and tainted, and with what fails.
+func world(t *testing.T, annotations map[string]string, funcs interceptor.Funcs) client.Client {
+	t.Helper()
+	known := runtime.NewScheme()
+	if err := errors.Join(scheme.AddToScheme(known), v1alpha1.AddToScheme(known)); err != nil {
+		t.Fatal(err)
+	}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "worker", UID: "n", Annotations: annotations},
+		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "example.com/broken", Effect: corev1.TaintEffectNoSchedule}}},
+		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: "Broken", Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.NewTime(now)}}},
+	}
+	set := &v1alpha1.ConditionSet{ObjectMeta: metav1.ObjectMeta{Name: "broken", UID: "u"}}
+	set.Spec.Type, set.Spec.TaintKey, set.Spec.Effect = "Broken", "example.com/broken", corev1.TaintEffectNoSchedule
+	set.Spec.Conditions = map[string]v1alpha1.MemberCondition{"Broken": {Status: v1alpha1.RequiredStatus{JSON: "true"}}}
+	return fake.NewClientBuilder().WithScheme(known).WithObjects(node, set).WithInterceptorFuncs(funcs).Build()
+}
+
+func undoNode(t *testing.T, c client.Client, held time.Duration) Result {
+	t.Helper()
+	u := &Undoer{Client: c, Clock: clocktesting.NewFakePassiveClock(now), Hold: held}
+	return u.Undo(t.Context(), Named(nodeKind, false, "", "worker"))
+}
+
+func stored(t *testing.T, c client.Client) string {
+	t.Helper()
+	var node corev1.Node
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "worker"}, &node); err != nil {
+		t.Fatal(err)
+	}
+	return node.Annotations[v1alpha1.AnnotationHoldUntil]
+}
+
+func TestAHoldIsNeverShortenedAndOneThatCantBeReadIsTold(t *testing.T) {
+	for name, c := range map[string]struct {
+		before string
+		hold   time.Duration
+		after  string
+		again  string
+	}{
+		"none":                                  {"", 0, "", "Done again soon: by ConditionSet broken, which matches it. Keep it off with --hold=2h, or stop all with: kubectl autohealer freeze"},
+		"none, and one is asked for":            {"", time.Hour, "2026-11-21T04:00:00Z", "Done again after 2026-11-21T04:00:00Z: by ConditionSet broken, which matches it"},
+		"a shorter one":                         {"2026-11-21T03:30:00Z", time.Hour, "2026-11-21T04:00:00Z", "Done again after 2026-11-21T04:00:00Z: by ConditionSet broken, which matches it"},
+		"a longer one":                          {"2026-11-21T08:00:00Z", time.Hour, "2026-11-21T08:00:00Z", "Done again after 2026-11-21T08:00:00Z: by ConditionSet broken, which matches it"},
+		"one longer than seven days":            {"2026-12-24T00:00:00Z", time.Hour, "2026-12-24T00:00:00Z", "Done again after 2026-12-24T00:00:00Z: by ConditionSet broken, which matches it"},
+		"one that can't be read":                {"tomorrow", 0, "tomorrow", "Done again when the hold is corrected or removed: by ConditionSet broken, which matches it"},
+		"one that can't be read, and one asked": {"tomorrow", time.Hour, "2026-11-21T04:00:00Z", "Done again after 2026-11-21T04:00:00Z: by ConditionSet broken, which matches it"},
+		"one that is over":                      {"2026-11-21T02:00:00Z", 0, "2026-11-21T02:00:00Z", "Done again soon: by ConditionSet broken, which matches it. Keep it off with --hold=2h, or stop all with: kubectl autohealer freeze"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			annotations := map[string]string{v1alpha1.AnnotationOwnedTaints: record}
+			if c.before != "" {
+				annotations[v1alpha1.AnnotationHoldUntil] = c.before
+			}
+			cluster := world(t, annotations, interceptor.Funcs{})
+			r := undoNode(t, cluster, c.hold)
+			if r.Err != nil || len(r.Did) != 1 {
+				t.Fatalf("did %q: %v", r.Did, r.Err)
+			}
+			if diff := cmp.Diff([]string{c.again}, r.Again); diff != "" {
+				t.Error(diff)
+			}
+			if got := stored(t, cluster); got != c.after {
+				t.Errorf("held until %q, want %q", got, c.after)
+			}
+		})
+	}
+}
+
+func TestAHoldStandsWhenTheUndoFails(t *testing.T) {
+	refused := errors.New("refused")
+	r := undoNode(t, world(t, map[string]string{v1alpha1.AnnotationOwnedTaints: record}, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if data, err := patch.Data(o); err != nil || strings.Contains(string(data), "/spec/taints") {
+				return refused
+			}
+			return c.Patch(ctx, o, patch, opts...)
+		},
+	}), time.Hour)
+	if !errors.Is(r.Err, refused) || r.Held == nil || !r.Held.Until.Equal(now.Add(time.Hour)) {
+		t.Errorf("failed with %v, held %v", r.Err, r.Held)
+	}
+}
+
+func TestWhatCantBeReadOfPoliciesIsToldOnlyWhereItMatters(t *testing.T) {
+	kind := schema.GroupResource{Group: "autohealer.resourcestack.com"}
+	for name, c := range map[string]struct {
+		annotations map[string]string
+		unread      client.ObjectList
+		err         error
+		again       []string
+	}{
+		"ProbeConfigs do nothing to nodes": {
+			map[string]string{v1alpha1.AnnotationOwnedTaints: record}, &v1alpha1.ProbeConfigList{}, apierrors.NewForbidden(kind, "", nil),
+			[]string{"Done again soon: by ConditionSet broken, which matches it. Keep it off with --hold=2h, or stop all with: kubectl autohealer freeze"},
+		},
+		"nothing was undone": {nil, &v1alpha1.ConditionSetList{}, apierrors.NewForbidden(kind, "", nil), nil},
+		"the kind went just now": {
+			map[string]string{v1alpha1.AnnotationOwnedTaints: record}, &v1alpha1.ConditionSetList{}, apierrors.NewNotFound(kind, ""), nil,
+		},
+		"ConditionSets taint nodes": {
+			map[string]string{v1alpha1.AnnotationOwnedTaints: record}, &v1alpha1.ConditionSetList{}, errors.New("silence"),
+			[]string{"Whether a policy does it again isn't known: silence"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := world(t, c.annotations, interceptor.Funcs{
+				List: func(ctx context.Context, all client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+					if reflect.TypeOf(list) == reflect.TypeOf(c.unread) {
+						return c.err
+					}
+					return all.List(ctx, list, opts...)
+				},
+			})
+			r := undoNode(t, cluster, 0)
+			if r.Err != nil {
+				t.Fatal(r.Err)
+			}
+			if diff := cmp.Diff(c.again, r.Again); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
