@@ -100,15 +100,12 @@ func on(ctx context.Context, c *cluster.Cluster, o Options) (*Harness, error) {
 	if h.ports[Manager], err = freePorts(); err != nil {
 		return nil, err
 	}
-	if err := h.install(ctx); err != nil {
-		return nil, err
-	}
-	h.kubeconfig, err = c.ServiceAccountKubeconfig(ctx, Namespace, ServiceAccount)
-	return h, err
+	return h, h.Install(ctx)
 }
 
-// install applies config/e2e, which is config/default without Deployment and Service, with the webhook's URL.
-func (h *Harness) install(ctx context.Context) error {
+// Install applies config/e2e, which is config/default without Deployment and Service, with the webhook's URL. After an
+// uninstall it does so again; a manager is started anew then, by a token of its new account.
+func (h *Harness) Install(ctx context.Context) error {
 	manifests, err := h.Kubectl(ctx, "kustomize", filepath.Join(h.root, "config", "e2e"))
 	if err != nil {
 		return fmt.Errorf("build config/e2e: %w", err)
@@ -120,7 +117,8 @@ func (h *Harness) install(ctx context.Context) error {
 	if _, err := h.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=30s", "crd", "-l", "app.kubernetes.io/name=autohealer"); err != nil {
 		return fmt.Errorf("wait for the CRDs: %w", err)
 	}
-	return nil
+	h.kubeconfig, err = h.ServiceAccountKubeconfig(ctx, Namespace, ServiceAccount)
+	return err
 }
 
 // StartManager starts the manager and returns when it is ready: caches full, rules compiled, certificate served.

@@ -1,0 +1,166 @@
+// Package uninstall tests that Autohealer can be removed from a cluster, from every state that it may be in, and that nothing
+// of it stays and nothing of others goes: with the plugin's own binary, on a real API server.
+package uninstall
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/e2e/harness"
+	"github.com/resourcestack/autohealer/e2e/operations/world"
+)
+
+func TestUninstall(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Uninstall")
+}
+
+type said = world.Said
+
+// specTime is for one that installs, lets policies act, and uninstalls.
+const specTime = 3 * time.Minute
+
+var (
+	h *world.World
+	// stopped: no manager runs.
+	stopped bool
+)
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	h = world.Start(ctx)
+})
+
+// install makes an installation with its Deployment, whose pods only seem to run, and a manager that works.
+func install(ctx context.Context) {
+	GinkgoHelper()
+	_, err := h.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(h.Root(), "config", "default"))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(h.Install(ctx)).To(Succeed())
+	Expect(h.StopComponent(harness.Manager)).To(Succeed())
+	start(ctx)
+}
+
+// start starts the manager, stop ends it: with it goes the webhook.
+func start(ctx context.Context) {
+	GinkgoHelper()
+	Expect(h.StartComponent(ctx, harness.Manager)).To(Succeed())
+	stopped = false
+}
+
+func stop() {
+	GinkgoHelper()
+	Expect(h.StopComponent(harness.Manager)).To(Succeed())
+	stopped = true
+}
+
+// installAndBreak lets policies act on everything that they can act on.
+func installAndBreak(ctx context.Context) {
+	GinkgoHelper()
+	h.Mend(ctx)
+	install(ctx)
+	h.CreatePolicies(ctx)
+	h.Break(ctx)
+	repelled, _ := h.Sick()
+	_, err := h.Kubectl(ctx, "annotate", "node", repelled, "autohealer.resourcestack.com/hold-until=2099-01-01T00:00:00Z", "autohealer.resourcestack.com/hold-reason=INC-1")
+	Expect(err).NotTo(HaveOccurred())
+}
+
+func uninstall(ctx context.Context, args ...string) said {
+	GinkgoHelper()
+	return h.Plugin(ctx, h.Kubeconfig, append([]string{"uninstall"}, args...)...)
+}
+
+// traces are all that names Autohealer in the cluster: every object of every kind that is of our group, has a name of ours, or
+// has a label, annotation or finalizer of ours; and taints of the two ConditionSets.
+func traces(ctx context.Context) ([]string, error) {
+	kinds, err := discovery.NewDiscoveryClientForConfig(h.Config)
+	if err != nil {
+		return nil, err
+	}
+	_, lists, err := kinds.ServerGroupsAndResources()
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range list.APIResources {
+			if strings.Contains(r.Name, "/") || !slices.Contains(r.Verbs, "list") || r.Name == "events" {
+				continue
+			}
+			all := &metav1.PartialObjectMetadataList{}
+			all.SetGroupVersionKind(gv.WithKind(r.Kind + "List"))
+			if err := h.Client.List(ctx, all); err != nil {
+				return nil, fmt.Errorf("list %s: %w", r.Name, err)
+			}
+			for _, o := range all.Items {
+				if why := trace(gv.Group, o); why != "" {
+					found = append(found, strings.ToLower(r.Kind)+"/"+o.Name+" "+why)
+				}
+			}
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found), nil
+}
+
+func trace(group string, o metav1.PartialObjectMetadata) string {
+	const domain = "autohealer.resourcestack.com"
+	switch {
+	case group == domain:
+		return "is of our kind"
+	case strings.HasPrefix(o.Name, "autohealer") && !strings.HasPrefix(o.Name, "autohealer-foreign"), strings.HasSuffix(o.Name, "."+domain):
+		return "has our name"
+	case slices.ContainsFunc(o.Finalizers, func(f string) bool { return strings.HasPrefix(f, domain) }):
+		return "has our finalizer"
+	}
+	for _, keys := range []map[string]string{o.Labels, o.Annotations} {
+		for key := range keys {
+			if strings.HasPrefix(key, domain) {
+				return "has " + key
+			}
+		}
+	}
+	return ""
+}
+
+// expectNothingLeft expects that the cluster is as if Autohealer had never been there, but for the binding by which people let it
+// probe.
+func expectNothingLeft(ctx context.Context) {
+	GinkgoHelper()
+	Expect(h.Done(ctx)).To(Equal(h.Nothing()), "taints and replicas")
+	Expect(traces(ctx)).To(Equal([]string{"rolebinding/autohealer-probe-target has our name"}))
+	out, err := h.Kubectl(ctx, "get", "-k", filepath.Join(h.Root(), "config", "default"), "--ignore-not-found", "-o", "name")
+	if err == nil { // else it doesn't know our kinds
+		Expect(out).To(BeEmpty())
+	}
+	if !stopped {
+		stop()
+	}
+}
+
+var succeeds = SatisfyAll(HaveField("Code", 0), HaveField("Err", BeEmpty()), HaveField("Out", HaveSuffix("Nothing of Autohealer is left.\n")))
+
+// node reads one.
+func node(ctx context.Context, name string) *corev1.Node {
+	GinkgoHelper()
+	found := &corev1.Node{}
+	Expect(h.Client.Get(ctx, client.ObjectKey{Name: name}, found)).To(Succeed())
+	return found
+}

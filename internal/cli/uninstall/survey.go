@@ -1,0 +1,265 @@
+package uninstall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/tools/pager"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/cli/undo"
+)
+
+// object is one of any kind.
+type object = metav1.PartialObjectMetadata
+
+// Survey is what there is of an installation.
+type Survey struct {
+	// Undo is what was done and would be taken back.
+	Undo []undo.Result
+	// Held are objects that people keep Autohealer from.
+	Held []undo.Object
+	// Policies act, Rails rule over them, and Kinds are the definitions of both.
+	Policies, Rails, Kinds []*object
+	// Parts are what was installed, by what they go with.
+	Parts map[stage][]*object
+	// Namespace is Autohealer's own; nil where there is none, or it isn't ours to delete.
+	Namespace *object
+	// Left says what stays, and what to do about it.
+	Left []string
+	// Blocked says why it can't begin, and what to do about that.
+	Blocked []string
+}
+
+// Nothing says whether there is nothing to remove.
+func (s *Survey) Nothing() bool {
+	parts := 0
+	for _, of := range s.Parts {
+		parts += len(of)
+	}
+	return len(s.Undo)+len(s.Held)+len(s.Policies)+len(s.Rails)+len(s.Kinds)+parts == 0 && s.Namespace == nil
+}
+
+// Look finds all that there is of an installation, and whether it can all be removed. It writes nothing.
+func (u *Uninstaller) Look(ctx context.Context) (*Survey, error) {
+	s := &Survey{Parts: map[stage][]*object{}}
+	for _, look := range []func(context.Context, *Survey) error{u.lookAtGroups, u.lookAtKinds, u.lookAtParts, u.lookAtStrays, u.lookAtNamespace, u.lookAtBindings, u.lookAtRecords, u.lookAtRights} {
+		if err := look(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// lookAtKinds finds the definitions of our kinds, of whatever version, and all of their objects.
+func (u *Uninstaller) lookAtKinds(ctx context.Context, s *Survey) error {
+	all, err := u.list(ctx, crdKind)
+	if err != nil {
+		return err
+	}
+	for _, crd := range all {
+		if _, group, _ := strings.Cut(crd.Name, "."); group == v1alpha1.GroupVersion.Group {
+			s.Kinds = append(s.Kinds, crd)
+		}
+	}
+	s.Policies, s.Rails, err = u.policies(ctx)
+	return err
+}
+
+// policies are all objects of our kinds.
+func (u *Uninstaller) policies(ctx context.Context) (policies, rails []*object, err error) {
+	kinds, err := u.ownKinds()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, kind := range kinds {
+		found, err := u.list(ctx, kind)
+		if err != nil {
+			return nil, nil, err
+		}
+		if isRail(kind) {
+			rails = append(rails, found...)
+		} else {
+			policies = append(policies, found...)
+		}
+	}
+	return policies, rails, nil
+}
+
+// ownKinds are those of our group that the API server serves.
+func (u *Uninstaller) ownKinds() ([]schema.GroupVersionKind, error) {
+	u.Kinds.Invalidate() // they go while this works
+	return u.kinds(func(gv schema.GroupVersion, r metav1.APIResource) bool {
+		return gv.Group == v1alpha1.GroupVersion.Group && !strings.Contains(r.Name, "/")
+	})
+}
+
+// kinds are those of the cluster that are wanted and can be listed, each in one version.
+func (u *Uninstaller) kinds(wanted func(schema.GroupVersion, metav1.APIResource) bool) ([]schema.GroupVersionKind, error) {
+	_, lists, err := served{u.Kinds}.ServerGroupsAndResources()
+	if err != nil {
+		return nil, fmt.Errorf("see which kinds the cluster has: %w", err)
+	}
+	var kinds []schema.GroupVersionKind
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			continue
+		}
+		for _, r := range list.APIResources {
+			known := slices.ContainsFunc(kinds, func(k schema.GroupVersionKind) bool { return k.Group == gv.Group && k.Kind == r.Kind })
+			if !known && slices.Contains(r.Verbs, "list") && wanted(gv, r) {
+				kinds = append(kinds, gv.WithKind(r.Kind))
+			}
+		}
+	}
+	return kinds, nil
+}
+
+// served are the kinds of the groups that are served now. A group whose own API server is down, as often that of metrics is,
+// keeps nothing of ours.
+type served struct {
+	discovery.CachedDiscoveryInterface
+}
+
+func (s served) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+	groups, lists, err := s.CachedDiscoveryInterface.ServerGroupsAndResources()
+	if discovery.IsGroupDiscoveryFailedError(err) {
+		err = nil
+	}
+	return groups, lists, err
+}
+
+// lookAtGroups names those that aren't served: a ProbeConfig may have scaled something of theirs.
+func (u *Uninstaller) lookAtGroups(_ context.Context, s *Survey) error {
+	_, _, err := u.Kinds.ServerGroupsAndResources()
+	if discovery.IsGroupDiscoveryFailedError(err) {
+		s.Left = append(s.Left, fmt.Sprintf("What is of kinds that nobody serves now can't be looked at: %v. Once they are served: kubectl autohealer undo --all", err))
+	}
+	return nil
+}
+
+// lookAtParts finds what was installed under its name. What doesn't say that it is ours stays.
+func (u *Uninstaller) lookAtParts(ctx context.Context, s *Survey) error {
+	for _, p := range parts {
+		for _, name := range p.names {
+			o, err := u.get(ctx, about(p.kind, u.in(p.namespace), name))
+			switch {
+			case err != nil:
+				return err
+			case o == nil:
+			case !p.made && !labelled(o):
+				s.Left = append(s.Left, fmt.Sprintf("%s has no label %s=%s, so it may be somebody else's. If it isn't: kubectl delete %s", title(o), label, ours, named(o)))
+			default:
+				s.Parts[p.stage] = append(s.Parts[p.stage], o)
+			}
+		}
+	}
+	return nil
+}
+
+func (u *Uninstaller) in(namespace string) string {
+	if namespace == own {
+		return u.Namespace
+	}
+	return namespace
+}
+
+// lookAtStrays finds what says that it is ours and isn't known: another version may have installed it, or another product.
+func (u *Uninstaller) lookAtStrays(ctx context.Context, s *Survey) error {
+	for _, p := range parts {
+		if p.namespace != "" {
+			continue // what else is in our namespace is looked at with that
+		}
+		found, err := u.list(ctx, p.kind, client.MatchingLabels{label: ours})
+		if err != nil {
+			return err
+		}
+		for _, o := range found {
+			if !slices.Contains(p.names, o.Name) {
+				s.Left = append(s.Left, fmt.Sprintf("%s says that it is Autohealer's, and this version doesn't know it. If it is: kubectl delete %s", title(o), named(o)))
+			}
+		}
+	}
+	return nil
+}
+
+// lookAtBindings finds who was given one of our roles: they are people's, and name a role that will be gone.
+func (u *Uninstaller) lookAtBindings(ctx context.Context, s *Survey) error {
+	bindings, err := u.bindings(ctx)
+	if err != nil {
+		return err
+	}
+	for _, o := range bindings {
+		s.Left = append(s.Left, fmt.Sprintf("%s binds a role of Autohealer's that will be gone: kubectl delete %s", title(o), named(o)))
+	}
+	return nil
+}
+
+// lookAtRecords finds what was done to objects of others, and says what of it can't be taken back.
+func (u *Uninstaller) lookAtRecords(ctx context.Context, s *Survey) error {
+	by := &undo.Undoer{Client: u.Client, Clock: u.Clock, DryRun: true}
+	found, blind := by.Find(ctx, served{u.Kinds}, "")
+	for _, o := range found {
+		r := by.Undo(ctx, o)
+		switch {
+		case apierrors.IsNotFound(r.Err):
+		case r.Err != nil:
+			s.Blocked = append(s.Blocked, fmt.Sprintf("%s can't be undone: %v", o.Title, r.Err))
+		case len(r.Did) > 0:
+			s.Undo = append(s.Undo, r)
+		}
+	}
+	var blindToo error
+	s.Held, blindToo = by.FindHeld(ctx, served{u.Kinds})
+	if blind := errors.Join(blind, blindToo); blind != nil {
+		s.Blocked = append(s.Blocked, fmt.Sprintf("There may be more to undo: %v", blind))
+	}
+	return nil
+}
+
+// get reads an object's metadata; nil when there is none.
+func (u *Uninstaller) get(ctx context.Context, o *object) (*object, error) {
+	kind := o.GroupVersionKind()
+	err := u.Client.Get(ctx, client.ObjectKeyFromObject(o), o)
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look at %s: %w", title(o), err)
+	}
+	o.SetGroupVersionKind(kind)
+	return o, nil
+}
+
+// list reads the metadata of all objects of a kind; none when the kind isn't there.
+func (u *Uninstaller) list(ctx context.Context, kind schema.GroupVersionKind, options ...client.ListOption) (found []*object, err error) {
+	pages := pager.New(func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+		page := &metav1.PartialObjectMetadataList{}
+		page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		return page, u.Client.List(ctx, page, append(options, client.Limit(opts.Limit), client.Continue(opts.Continue))...)
+	})
+	err = pages.EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
+		o := item.(*object)
+		o.SetGroupVersionKind(kind)
+		found = append(found, o)
+		return nil
+	})
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look at %ss: %w", strings.ToLower(kind.Kind), err)
+	}
+	return found, nil
+}

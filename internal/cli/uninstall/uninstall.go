@@ -1,0 +1,139 @@
+// Package uninstall removes Autohealer from a cluster so that nothing of it stays: it stops what acts, takes back what was
+// done, and then deletes what was installed, each before what it needs to go.
+package uninstall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/discovery"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/internal/cli/undo"
+)
+
+// Uninstaller removes one installation.
+type Uninstaller struct {
+	// Client writes; with DryRun, one whose writes are dry runs.
+	Client client.Client
+	// Kinds tells which kinds the cluster has.
+	Kinds discovery.CachedDiscoveryInterface
+	Clock clock.PassiveClock
+	// Namespace is Autohealer's own. Manager names its Deployment and its Lease.
+	Namespace, Manager string
+	// Leads says whether a manager holds the Lease; told is false when that can't be read.
+	Leads func(context.Context) (leads, told bool)
+	// Timeout bounds each wait for something to be gone.
+	Timeout time.Duration
+	// DryRun waits for nothing, since nothing goes.
+	DryRun bool
+	// Tell is called with what was done, a line each, and Progress with how far a step is.
+	Tell, Progress func(string)
+}
+
+// Stopped is an uninstall that ended before its end. What was done until then holds, and the next one goes on from there.
+type Stopped struct {
+	Step string
+	Err  error
+}
+
+func (s *Stopped) Error() string { return s.Step + ": " + s.Err.Error() }
+func (s *Stopped) Unwrap() error { return s.Err }
+
+// Run does what a look found, in the order that leaves nothing stuck:
+//
+//   - Nothing is undone before nobody does anything new, or it would be done again.
+//   - No policy loses its finalizer before everything is undone, or nobody would know any more that there is something to undo.
+//   - The freeze is deleted after the manager, or the manager would go on.
+//   - The kinds go after their objects, so that an object that waits for somebody's finalizer is named and not its kind.
+//   - The rights go last but for the namespace: whoever runs this may have theirs by them.
+func (u *Uninstaller) Run(ctx context.Context, s *Survey) error {
+	for _, step := range []struct {
+		name string
+		do   func(context.Context, *Survey) error
+	}{
+		{"stop what acts", u.stop},
+		{"undo", u.undo},
+		{"release what is held", u.release},
+		{"delete policies", u.deletePolicies},
+		{"undo what only policies kept", u.undoAgain},
+		{"delete the webhook and the admission policies", u.deleteParts(gates)},
+		{"delete the manager", u.deleteManager},
+		{"delete Guardrails and exceptions", u.deleteRails},
+		{"delete the kinds", u.deleteKinds},
+		{"delete the rights, and what the manager made", u.deleteParts(rights)},
+		{"delete the namespace", u.deleteNamespace},
+		{"look whether anything came back", u.undoAgain},
+	} {
+		if err := step.do(ctx, s); err != nil {
+			return &Stopped{step.name, err}
+		}
+	}
+	return nil
+}
+
+// rounds bounds how often records are looked for again: Kubernetes copies those of Deployments to their ReplicaSets, at any
+// time until it has seen that the Deployment's is gone.
+const rounds = 5
+
+// undo takes back what was done, by the records on the objects.
+func (u *Uninstaller) undo(ctx context.Context, _ *Survey) error {
+	for range rounds {
+		by := &undo.Undoer{Client: u.Client, Clock: u.Clock} // it reads anew which policies there are
+		found, blind := by.Find(ctx, served{u.Kinds}, "")
+		if blind != nil {
+			return blind
+		}
+		did, err := u.undoEach(ctx, by, found)
+		if err != nil || did == 0 || u.DryRun {
+			return err
+		}
+	}
+	return nil
+}
+
+// undoAgain takes back what an earlier step left, or let go of.
+func (u *Uninstaller) undoAgain(ctx context.Context, s *Survey) error {
+	if u.DryRun {
+		return nil // it was told of already
+	}
+	return u.undo(ctx, s)
+}
+
+func (u *Uninstaller) undoEach(ctx context.Context, by *undo.Undoer, objects []undo.Object) (did int, failed error) {
+	for i, o := range objects {
+		u.Progress(fmt.Sprintf("undo: %d of %d", i+1, len(objects)))
+		r := by.Undo(ctx, o)
+		if r.Err != nil && !apierrors.IsNotFound(r.Err) { // what is gone needs no undoing
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", o.Title, r.Err))
+			continue
+		}
+		for _, text := range r.Did {
+			did++
+			u.Tell(o.Title + ": " + text)
+		}
+	}
+	return did, failed
+}
+
+// release takes off what keeps Autohealer from objects: when it is gone, nobody ends that.
+func (u *Uninstaller) release(ctx context.Context, _ *Survey) error {
+	by := &undo.Undoer{Client: u.Client, Clock: u.Clock}
+	held, blind := by.FindHeld(ctx, served{u.Kinds})
+	failed := blind
+	for i, o := range held {
+		u.Progress(fmt.Sprintf("release: %d of %d", i+1, len(held)))
+		if err := by.Release(ctx, o); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", o.Title, err))
+			continue
+		}
+		u.Tell(o.Title + ": " + released)
+	}
+	return failed
+}
+
+const released = "hold removed"
