@@ -127,7 +127,7 @@ func writeReference(out *strings.Builder, cmd *cobra.Command) {
 	genericclioptions.NewConfigFlags(false).AddFlags(clusters)
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		switch {
-		case clusters.Lookup(f.Name) != nil:
+		case clusters.Lookup(f.Name) != nil && cmd.LocalFlags().Lookup("kubeconfig") != nil:
 			kubectl = true
 			return
 		case f.Name == "help":
@@ -189,7 +189,8 @@ YAML takes ` + "`yes`, `on` and `true`" + ` for one key.
 <a id="manifest-kind"></a>
 ### manifest/kind
 
-There is no such kind in this API version, or apiVersion and kind are missing.
+There is no such kind in this API version, or apiVersion and kind are missing. It is a warning where the API group is another one and the
+kind is one of Autohealer's: the group may be misspelt, and then nobody judges the object.
 
 <a id="schema-unknown-field"></a>
 ### schema/unknown-field

@@ -48,6 +48,7 @@ command failed.`,
 	}
 	o.addFlags(cmd)
 	cmd.Flags().StringSliceVar(&o.rules, "rules", nil, "file or directory with Guardrails whose rules may refuse it too")
+	cmd.Flags().StringVarP(a.Config.Namespace, "namespace", "n", "", "namespace of objects that name none; default: default")
 	o.output = choiceFlag(cmd, "output", "o", "output format: a line for a GuardrailException, json, or the exception", "text", "json", "exception")
 	return cmd
 }
@@ -89,7 +90,8 @@ func (a *App) runHash(ctx context.Context, o *hashOptions) error {
 			}
 			continue
 		}
-		h := hashed{File: r.File, Line: r.Line, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}
+		key := w.checker.KeyOf(r.Stored) // an exception names the namespace, whether the manifest does or not
+		h := hashed{File: r.File, Line: r.Line, Kind: key.Kind, Namespace: key.Namespace, Name: key.Name}
 		if h.SpecHash, err = specHash(r.Stored); err != nil {
 			return fmt.Errorf("hash %s:%d: %w", r.File, r.Line, err)
 		}

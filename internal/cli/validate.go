@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -81,15 +83,18 @@ func (a *App) runValidate(ctx context.Context, o *validateOptions) error {
 	result.FailOnWarning = o.failOn.value == "warning"
 	failed := false
 	for _, d := range documentsOf(files) {
-		if !check.Ours(d) {
+		r, isStranger := w.checker.Stranger(d)
+		switch {
+		case check.Ours(d):
+			old, err := stored(ctx, d.Object)
+			if err != nil {
+				return err
+			}
+			r = w.checker.Document(ctx, d, old)
+		case !isStranger:
 			result.Ignored++
 			continue
 		}
-		old, err := stored(ctx, d.Object)
-		if err != nil {
-			return err
-		}
-		r := w.checker.Document(ctx, d, old)
 		failed = failed || !r.Allowed || result.FailOnWarning && r.Warns()
 		result.Reports = append(result.Reports, r)
 	}
@@ -147,14 +152,23 @@ func (a *App) storedObjects(w *world, paths []string) (func(context.Context, map
 	if len(paths) == 0 {
 		return w.stored, nil
 	}
-	files, err := manifest.Files(paths, true, a.In)
-	if err != nil {
-		return nil, fmt.Errorf("--old: %w", err)
-	}
 	old := map[check.Key]map[string]any{}
-	for _, d := range documentsOf(files) {
-		if d.Object != nil && check.Ours(d) {
-			old[w.checker.KeyOf(d.Object)] = d.Object
+	for _, path := range paths {
+		files, err := manifest.Files([]string{path}, true, a.In)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, manifest.ErrNoFile) { // as before the first policy
+			fmt.Fprintf(a.ErrOut, "warning: --old: %v; what is judged counts as new\n", err)
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--old: %w", err)
+		}
+		for _, d := range documentsOf(files) {
+			switch {
+			case d.Object == nil:
+				a.tell(d.File, d.Line, false, "--old: "+d.Problems[0].Message+"; what it was counts as new")
+			case check.Ours(d):
+				old[w.checker.KeyOf(d.Object)] = d.Object
+			}
 		}
 	}
 	return func(_ context.Context, object map[string]any) (map[string]any, error) {

@@ -95,6 +95,24 @@ func Ours(d manifest.Document) bool {
 	return group == v1alpha1.GroupVersion.Group
 }
 
+// Stranger warns of a document that is none of ours but by its kind: a misspelt API group would let anything pass unjudged.
+func (c *Checker) Stranger(d manifest.Document) (Report, bool) {
+	r := identify(d.Object)
+	for gvk := range c.definitions {
+		if gvk.Kind != r.Kind {
+			continue
+		}
+		r.File, r.Line, r.Allowed = d.File, d.Line, true
+		r.Violations = []Violation{{
+			Rule: RuleKind, Severity: guard.Warn, Field: "apiVersion", Line: d.LineOf("apiVersion"), Docs: Docs(RuleKind),
+			Message: fmt.Sprintf("apiVersion %q is not Autohealer's, so nothing is checked; if this is Autohealer's %s, write apiVersion: %s",
+				text(d.Object, "apiVersion"), r.Kind, gvk.GroupVersion()),
+		}}
+		return r, true
+	}
+	return Report{}, false
+}
+
 // Document checks an object with its place in a file. With old, it is checked as an update of that.
 func (c *Checker) Document(ctx context.Context, d manifest.Document, old map[string]any) Report {
 	var r Report

@@ -23,6 +23,9 @@ type File struct {
 // extensions that a directory is searched for, as by kubectl.
 var extensions = []string{".json", ".yaml", ".yml"}
 
+// ErrNoFile means that a directory has nothing to read.
+var ErrNoFile = errors.New("there is no file")
+
 // Files reads files, directories and standard input. Directories are searched below their first level when recursive.
 func Files(paths []string, recursive bool, stdin io.Reader) ([]File, error) {
 	var files []File
@@ -54,7 +57,7 @@ func filesOf(p string, recursive bool, stdin io.Reader) ([]File, error) {
 	}
 	files, err := filesBelow(p, recursive)
 	if err == nil && len(files) == 0 {
-		err = errors.New("there is no file that ends in " + strings.Join(extensions, ", "))
+		err = fmt.Errorf("%w that ends in %s", ErrNoFile, strings.Join(extensions, ", "))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read directory %s: %w", p, err)
