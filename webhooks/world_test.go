@@ -113,6 +113,10 @@ func (town) Dependent(_ context.Context, _ string, ref probe.Ref) (survey.Depend
 	return []survey.Dependent{{Missing: true}, {Unscalable: true}, {Replicas: 1}, {Replicas: 2, Pods: "app=etcd"}, {Replicas: 2, Pods: "app in (api"}}[len(ref.Name)%5], nil
 }
 
+func (town) Annotations(context.Context, string, probe.Ref) (map[string]string, error) {
+	return nil, nil
+}
+
 // shelf has one stored object of each kind.
 type shelf struct{ t testing.TB }
 

@@ -52,7 +52,12 @@ type Dependent struct {
 	Unscalable bool                  `json:"unscalable,omitempty"`
 	Replicas   int32                 `json:"replicas,omitempty"`
 	Pods       string                `json:"pods,omitempty"`
+	// Annotations are those that ask Autohealer to keep off.
+	Annotations map[string]string `json:"annotations,omitempty"`
 }
+
+// asks are the annotations by which people keep Autohealer off a dependent.
+var asks = []string{v1alpha1.AnnotationHoldUntil, v1alpha1.AnnotationIgnoreScaling}
 
 func (p *Probed) addAutoscaler(hpa *autoscalingv2.HorizontalPodAutoscaler) {
 	read := survey.ReadAutoscaler(hpa)
@@ -77,6 +82,16 @@ func (p *Probed) Dependent(_ context.Context, namespace string, ref probe.Ref) (
 		}
 	}
 	return survey.Dependent{}, fmt.Errorf("%w: %s in namespace %s is not in the facts", guard.ErrNotKnown, ref, namespace)
+}
+
+// Annotations is what the file tells that people ask for.
+func (p *Probed) Annotations(_ context.Context, namespace string, ref probe.Ref) (map[string]string, error) {
+	for _, d := range p.Dependents {
+		if d.Namespace == namespace && probe.Ref(d.Ref) == ref {
+			return d.Annotations, nil
+		}
+	}
+	return nil, nil
 }
 
 // cluster is the snapshot as the survey asks it.
@@ -193,7 +208,7 @@ func (f *Facts) ApplyProbeConfig(pc *v1alpha1.ProbeConfig) {
 }
 
 func (f *Facts) surveyWith(objects survey.Objects) *survey.Survey {
-	return &survey.Survey{Cluster: cluster{f}, Objects: objects, OwnNamespace: f.ownNamespace}
+	return &survey.Survey{Cluster: cluster{f}, Objects: objects, OwnNamespace: f.ownNamespace, Annotated: true}
 }
 
 // objects are read live where that is possible.
@@ -259,6 +274,32 @@ func (r *recorder) Dependent(ctx context.Context, namespace string, ref probe.Re
 		})
 	}
 	return d, nil
+}
+
+// Annotations are asked for after the dependent.
+func (r *recorder) Annotations(ctx context.Context, namespace string, ref probe.Ref) (map[string]string, error) {
+	annotations, err := r.Objects.Annotations(ctx, namespace, ref)
+	if err != nil {
+		r.warn("nothing is known of what people ask for on what a ProbeConfig scales: " + err.Error())
+		return nil, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.into.Dependents {
+		d := &r.into.Dependents[i]
+		if d.Namespace != namespace || probe.Ref(d.Ref) != ref {
+			continue
+		}
+		for _, ask := range asks {
+			if text, there := annotations[ask]; there {
+				if d.Annotations == nil {
+					d.Annotations = map[string]string{}
+				}
+				d.Annotations[ask] = text
+			}
+		}
+	}
+	return annotations, nil
 }
 
 // sort makes the same cluster give the same file.

@@ -61,7 +61,7 @@ func OutlookOf(c *Config, world World, scaled []v1alpha1.ScaledDependent, now ti
 func lookAhead(c *Config, namespace string, facts []DependentFacts, scaled []v1alpha1.ScaledDependent, now time.Time) TargetOutlook {
 	in := Scaling{Config: c, Want: Down, Now: now}
 	for i, f := range facts {
-		o := Object{Missing: f.Missing, Unscalable: f.Unscalable, Replicas: f.Replicas, Current: f.Replicas}
+		o := Object{Missing: f.Missing, Unscalable: f.Unscalable, Replicas: f.Replicas, Current: f.Replicas, Hold: f.Hold, Ignore: f.Ignore}
 		for _, s := range scaled {
 			if s.Namespace == namespace && Ref(s.Ref) == c.Dependents[i].Ref {
 				o.Record = &Record{Replicas: s.PreviousReplicas, Owner: c.UID, Policy: c.Key().String(), Since: s.Since}

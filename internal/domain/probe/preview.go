@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
@@ -48,6 +49,9 @@ type DependentFacts struct {
 	// Missing: there is no such object. Unscalable: its kind has no scale subresource, or there is no such kind.
 	Missing, Unscalable bool
 	Replicas            int32
+	// Hold and Ignore are what its annotations ask for, where they were read.
+	Hold   *hold.Hold
+	Ignore bool
 	// PodsUnknown: its scale doesn't tell which pods are its. Own: its pods run Autohealer.
 	PodsUnknown, Own bool
 	// BehindServices are the Services of its namespace that its pods are behind.

@@ -91,6 +91,20 @@ func (l *Live) Dependent(ctx context.Context, namespace string, ref probe.Ref) (
 	return Dependent{}, fmt.Errorf("read the scale of %s in namespace %s: %w", ref, namespace, err)
 }
 
+// Annotations reads an object's metadata.
+func (l *Live) Annotations(ctx context.Context, namespace string, ref probe.Ref) (map[string]string, error) {
+	about := &metav1.PartialObjectMetadata{}
+	about.SetGroupVersionKind(ref.GroupVersionKind())
+	err := l.Reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: ref.Name}, about)
+	switch {
+	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read what people ask for on %s in namespace %s: %w", ref, namespace, err)
+	}
+	return about.Annotations, nil
+}
+
 // scalable says whether a kind has a scale subresource.
 func (l *Live) scalable(ref probe.Ref) (bool, error) {
 	served, err := l.Kinds.ServerResourcesForGroupVersion(ref.APIVersion)

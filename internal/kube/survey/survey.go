@@ -22,6 +22,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 )
@@ -50,6 +51,8 @@ type Objects interface {
 	Kubeconfig(ctx context.Context, namespace, secret string) (probe.KubeconfigFacts, error)
 	// Dependent tells what is scaled.
 	Dependent(ctx context.Context, namespace string, ref probe.Ref) (Dependent, error)
+	// Annotations of what is scaled; none where they may not be read.
+	Annotations(ctx context.Context, namespace string, ref probe.Ref) (map[string]string, error)
 }
 
 // Dependent is an object that may be scaled.
@@ -94,6 +97,8 @@ type Survey struct {
 	Rights authorizer.UnconditionalAuthorizer
 	// Pace bounds what all previews together ask of the API server. Nil: nothing does.
 	Pace *rate.Limiter
+	// Annotated: what people ask for on dependents is read, too. No rule asks for it, so reviews don't pay for it.
+	Annotated bool
 	// OwnNamespace is Autohealer's.
 	OwnNamespace string
 	// OwnPod gives the labels of the pod that Autohealer runs in, nil outside of any. Nil: nobody asks.
@@ -232,6 +237,13 @@ func (s *Survey) dependent(ctx context.Context, namespace string, ref probe.Ref,
 	facts := probe.DependentFacts{Missing: d.Missing, Unscalable: d.Unscalable, Replicas: d.Replicas}
 	if err != nil || d.Missing || d.Unscalable {
 		return facts, err
+	}
+	if s.Annotated {
+		annotations, err := s.Objects.Annotations(ctx, namespace, ref)
+		if err != nil {
+			return facts, err
+		}
+		facts.Ignore, facts.Hold = annotations[v1alpha1.AnnotationIgnoreScaling] == "true", hold.Of(annotations)
 	}
 	if facts.PodsUnknown = d.Pods == ""; facts.PodsUnknown {
 		return facts, nil

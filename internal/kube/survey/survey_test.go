@@ -33,6 +33,7 @@ type town struct {
 
 	kubeconfigs map[string]probe.KubeconfigFacts
 	dependents  map[string]Dependent
+	annotations map[string]map[string]string
 	failing     error
 
 	mu   sync.Mutex
@@ -57,6 +58,10 @@ func (t *town) ServiceAt(_ context.Context, namespace, host string) (string, err
 func (t *town) Backs(service types.NamespacedName, pods labels.Selector) bool {
 	set, there := t.backing[service.String()]
 	return there && pods.Matches(set)
+}
+
+func (t *town) Annotations(_ context.Context, namespace string, ref probe.Ref) (map[string]string, error) {
+	return t.annotations[ref.Name], t.note(namespace + "/" + ref.Name + " annotations")
 }
 
 func (t *town) RunsAutohealer(namespace string, pods labels.Selector) bool {
@@ -405,5 +410,37 @@ func TestWhichServiceAServerIs(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+func TestWhatPeopleAskForIsInTheOutlook(t *testing.T) {
+	for name, tt := range map[string]struct {
+		annotated bool
+		asks      map[string]string
+		want      string
+	}{
+		"nobody asks":          {true, nil, ""},
+		"a hold":               {true, map[string]string{"autohealer.resourcestack.com/hold-until": "2026-03-01T13:00:00Z"}, "HoldUntil"},
+		"a hold that is over":  {true, map[string]string{"autohealer.resourcestack.com/hold-until": "2026-03-01T11:00:00Z"}, ""},
+		"to be ignored":        {true, map[string]string{"autohealer.resourcestack.com/ignore-scaling": "true"}, "AskedToIgnore"},
+		"a review doesn't ask": {false, map[string]string{"autohealer.resourcestack.com/ignore-scaling": "true"}, ""},
+	} {
+		w := newTown()
+		w.annotations = map[string]map[string]string{"kcm": tt.asks}
+		s := &Survey{Cluster: w, Objects: w, OwnNamespace: "autohealer-system", Annotated: tt.annotated}
+		outlook, err := s.Outlook(t.Context(), probeConfig("shop", "a", "kcm"), nil, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := ""
+		for _, f := range outlook.Targets[0].Findings {
+			found += string(f.Reason)
+		}
+		if found != tt.want || (len(outlook.Targets[0].Down) == 0) != (tt.want != "") {
+			t.Errorf("%s: %q, down %v", name, found, outlook.Targets[0].Down)
+		}
+		if asked := slices.Contains(w.read, "shop/kcm annotations"); asked != tt.annotated {
+			t.Errorf("%s: read %v", name, w.read)
+		}
 	}
 }
