@@ -90,6 +90,9 @@ var (
 	none = map[string]int32{"kcm": 0, "mcm": 0, "idle": 0, "ca": 0}
 )
 
+// scaledByOthers is a Deployment of the broken target.
+const scaledByOthers = "mcm"
+
 func (s *story) scaleDown() {
 	It("to 0 when only the way from outside is cut: those of a level at once, and one level after the other", func(ctx SpecContext) {
 		s.gate.meet(s.broken.namespace, 2)
@@ -104,7 +107,7 @@ func (s *story) scaleDown() {
 
 	It("to 0 in many targets that fail", func(ctx SpecContext) {
 		s.takeDown(ctx)
-		scaleTo(ctx, s.broken, "mcm", 5)
+		scaleTo(ctx, s.broken, scaledByOthers, 5)
 		mend(s.broken.external)
 		s.letRise(s.gate)
 		s.loseRight(ctx)
