@@ -32,7 +32,8 @@ type GuardrailSpec struct {
 	ConditionSetPrecedence ConditionSetPrecedence `json:"conditionSetPrecedence,omitempty"`
 
 	// conditionTypes declare what further node condition types mean, so that the rules can tell a healthy node from a
-	// sick one. The types of Kubernetes and node-problem-detector are known and can't be declared anew.
+	// sick one. The types of Kubernetes and node-problem-detector are known and can't be declared anew. Where Guardrails
+	// disagree, both statuses of the type count as healthy.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

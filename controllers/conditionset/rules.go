@@ -21,11 +21,7 @@ func (o *Observer) rulesChanged(c guard.Change) {
 // followPolicy puts what all Guardrails together say of limits, pauses, precedence and condition types in force.
 func (o *Observer) followPolicy() {
 	all := o.Guard.Policy()
-	declared := make([]condition.KnownType, 0, len(all.ConditionTypes))
-	for name, healthy := range all.ConditionTypes {
-		declared = append(declared, condition.KnownType{Type: name, Healthy: healthy})
-	}
-	types, err := condition.NewRegistry(declared...)
+	types, err := all.Registry()
 	if err != nil {
 		log.Log.Error(err, "Left out declared condition types")
 	}

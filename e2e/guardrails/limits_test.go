@@ -121,12 +121,14 @@ var _ = Describe("What Guardrails lay down for ConditionSets", func() {
 		sick.Spec.Conditions["GPUHealthy"] = v1alpha1.MemberCondition{Status: v1alpha1.RequiredStatus{JSON: "false"}}
 		Expect(create(ctx, sick, client.DryRunAll).refusal).To(BeEmpty())
 
-		By("being told the opposite by another Guardrail, so that neither counts")
+		By("being told the opposite by another Guardrail, so that both statuses are healthy")
 		got = create(ctx, newRail("other", "{conditionTypes: [{type: GPUHealthy, healthyStatus: 'False'}]}"))
 		DeferCleanup(drop, "other")
 		Expect(got.warnings).To(ContainElement(ContainSubstring("GPUHealthy (Guardrail gpu)")))
 		inForce(ctx, "other")
-		Expect(create(ctx, set, client.DryRunAll).refusal).To(BeEmpty())
+		for _, either := range []client.Object{set, sick} {
+			Expect(create(ctx, either, client.DryRunAll).refusal).To(ContainSubstring("Guardrails disagree on which status of GPUHealthy is healthy"))
+		}
 
 		By("declaring a type of Kubernetes anew, which nobody may")
 		Expect(create(ctx, newRail("ready", "{conditionTypes: [{type: Ready, healthyStatus: 'False'}]}")).refusal).To(ContainSubstring("guardrail/built-in-condition-type"))
@@ -136,6 +138,11 @@ var _ = Describe("What Guardrails lay down for ConditionSets", func() {
 		set := w.Create(ctx, fixture.NewSet("declared-later", w.Key("declared-later"), repel, "DiskFine"))
 		put(ctx, "disks", "{conditionTypes: [{type: DiskFine, healthyStatus: 'True'}]}")
 		Eventually(setSays(ctx, set.Name, "Accepted"), soon).Should(HavePrefix("False RuleViolated: conditionset/matches-healthy-nodes"))
+		By("a rule that refuses the Guardrail, which must not let the set go on")
+		put(ctx, "owned", `{rules: [{name: r, kinds: [Guardrail], expression: "object.metadata.name == 'owned'"}]}`)
+		Eventually(railSays(ctx, "disks", "Accepted")).Should(HavePrefix("False RuleViolated: owned/r"))
+		Consistently(setSays(ctx, set.Name, "Accepted"), "2s").Should(HavePrefix("False RuleViolated: conditionset/matches-healthy-nodes"))
+
 		drop(ctx, "disks")
 		Eventually(setSays(ctx, set.Name, "Accepted"), soon).Should(HavePrefix("True Admitted"))
 	})

@@ -163,11 +163,11 @@ func TestADeclaredConditionTypeIsHealthyAtOnce(t *testing.T) {
 		rails   []*v1alpha1.Guardrail
 		allowed bool
 	}{
-		"nobody declares it":           {nil, true},
-		"healthy at True":              {[]*v1alpha1.Guardrail{declares("a", "True")}, false},
-		"healthy at False":             {[]*v1alpha1.Guardrail{declares("a", "False")}, true},
-		"two agree":                    {[]*v1alpha1.Guardrail{declares("a", "True"), declares("b", "True")}, false},
-		"two disagree, so nobody does": {[]*v1alpha1.Guardrail{declares("a", "True"), declares("b", "False")}, true},
+		"nobody declares it":         {nil, true},
+		"healthy at True":            {[]*v1alpha1.Guardrail{declares("a", "True")}, false},
+		"healthy at False":           {[]*v1alpha1.Guardrail{declares("a", "False")}, true},
+		"two agree":                  {[]*v1alpha1.Guardrail{declares("a", "True"), declares("b", "True")}, false},
+		"two disagree, so either is": {[]*v1alpha1.Guardrail{declares("a", "True"), declares("b", "False")}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g.SetGuardrails(c.rails)
@@ -182,6 +182,52 @@ func TestADeclaredConditionTypeIsHealthyAtOnce(t *testing.T) {
 				t.Error("the literal for the generated policy has a declared type: policies are generated for all clusters")
 			}
 		}
+	}
+}
+
+func TestOfADisputedTypeBothStatusesAreHealthy(t *testing.T) {
+	g := newTestGuard(t, nil)
+	g.SetGuardrails([]*v1alpha1.Guardrail{
+		rail(t, "a", `{conditionTypes: [{type: GPUHealthy, healthyStatus: "True"}]}`), rail(t, "b", `{conditionTypes: [{type: GPUHealthy, healthyStatus: "False"}]}`),
+	})
+	for conditions, want := range map[string]string{
+		"{GPUHealthy: {status: true}}":                                 "conditionset/matches-healthy-nodes: every condition asks for its healthy status (GPUHealthy: true), so all healthy nodes would get the taint; Guardrails disagree on which status of GPUHealthy is healthy, so both count as healthy: have them agree on one (docs/reference/guardrails.md#conditionset-matches-healthy-nodes)",
+		"{GPUHealthy: {status: false}, Ready: {status: true}}":         "conditionset/matches-healthy-nodes: every condition asks for its healthy status (GPUHealthy: false, Ready: true), so all healthy nodes would get the taint; Guardrails disagree on which status of GPUHealthy is healthy, so both count as healthy: have them agree on one (docs/reference/guardrails.md#conditionset-matches-healthy-nodes)",
+		"{GPUHealthy: {status: unknown}}":                              "",
+		"{GPUHealthy: {status: true}, KernelDeadlock: {status: true}}": "",
+	} {
+		_, v := Admit(t.Context(), g, stored(t, "{type: GPU, effect: NoSchedule, taintKey: example.com/gpu, conditions: "+conditions+"}"))
+		if v.Message() != want {
+			t.Errorf("%s\n got %s\nwant %s", conditions, v.Message(), want)
+		}
+	}
+}
+
+// TestARefusedGuardrailStillSaysWhatIsHealthy: whoever refuses a Guardrail, or breaks one of its rules, must not let act what
+// it kept from acting.
+func TestARefusedGuardrailStillSaysWhatIsHealthy(t *testing.T) {
+	const (
+		gpu     = "{type: GPU, effect: NoSchedule, taintKey: example.com/gpu, conditions: {GPUHealthy: {status: true}}}"
+		types   = `conditionTypes: [{type: GPUHealthy, healthyStatus: "True"}]`
+		labels  = `{rules: [{name: owned, kinds: [Guardrail], expression: "object.metadata.name == 'org'"}]}`
+		another = `{conditionTypes: [{type: GPUHealthy, healthyStatus: "False"}]}`
+	)
+	for name, rails := range map[string][]*v1alpha1.Guardrail{
+		"by a rule over Guardrails":                    {rail(t, "org", labels), rail(t, "platform", "{"+types+"}")},
+		"for a rule that doesn't compile":              {rail(t, "platform", "{"+types+`, rules: [{name: typo, kinds: [ProbeConfig], expression: "object.spec.efect"}]}`)},
+		"while another says the opposite":              {rail(t, "org", labels), rail(t, "platform", "{"+types+"}"), rail(t, "gpu-team", another)},
+		"while one that is accepted says the opposite": {rail(t, "org", strings.Replace(labels, "{rules", `{conditionTypes: [{type: GPUHealthy, healthyStatus: "False"}], rules`, 1)), rail(t, "platform", "{"+types+"}")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newTestGuard(t, nil)
+			results := g.SetGuardrails(rails)
+			if refused := slices.IndexFunc(results, func(r GuardrailResult) bool { return r.Name == "platform" }); results[refused].Verdict.Allowed {
+				t.Fatal("platform isn't refused")
+			}
+			if _, v := Admit(t.Context(), g, stored(t, gpu)); v.Allowed || !slices.Equal(v.RuleIDs(), []string{"conditionset/matches-healthy-nodes"}) {
+				t.Errorf("allowed %v: %s", v.Allowed, v.Message())
+			}
+		})
 	}
 }
 

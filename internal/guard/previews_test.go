@@ -110,16 +110,16 @@ func TestANewRuleThatWouldStopStoredPoliciesNamesThem(t *testing.T) {
 		want      string
 	}{
 		"two of three": {someSets(t, 3, 2), "", noEviction,
-			"guardrail/refuses-stored: its rules would refuse 2 of 3 stored ConditionSets, which then do nothing new: ConditionSet/s00, ConditionSet/s01; correct these policies first, or begin with severity: Warn" + docs},
+			"guardrail/refuses-stored: its rules would refuse 2 of 3 stored ConditionSets, which then do nothing new: ConditionSet/s00, ConditionSet/s01; correct these first, or begin with severity: Warn" + docs},
 		"twenty are named": {someSets(t, 30, 25), "", noEviction,
-			"guardrail/refuses-stored: its rules would refuse 25 of 30 stored ConditionSets, which then do nothing new: " + strings.Join(names(20), ", ") + " and 5 more; correct these policies first, or begin with severity: Warn" + docs},
+			"guardrail/refuses-stored: its rules would refuse 25 of 30 stored ConditionSets, which then do nothing new: " + strings.Join(names(20), ", ") + " and 5 more; correct these first, or begin with severity: Warn" + docs},
 		"none":                             {someSets(t, 3, 0), "", noEviction, ""},
 		"a rule that warns stops none":     {someSets(t, 3, 2), "", warns, ""},
 		"a rule over the plan stops none":  {someSets(t, 3, 2), "", overPlan, ""},
 		"a rule that was there before":     {someSets(t, 3, 2), noEviction, strings.Replace(noEviction, "{rules", "{paused: true, rules", 1), ""},
 		"only its words changed":           {someSets(t, 3, 2), noEviction, reworded, ""},
-		"from Warn to Deny":                {someSets(t, 3, 1), warns, noEviction, "guardrail/refuses-stored: its rules would refuse 1 of 3 stored ConditionSets, which then do nothing new: ConditionSet/s00; correct these policies first, or begin with severity: Warn" + docs},
-		"only the new one of two counts":   {someSets(t, 3, 2), noEviction, andAnother, "guardrail/refuses-stored: its rules would refuse 1 of 3 stored ConditionSets, which then do nothing new: ConditionSet/s02; correct these policies first, or begin with severity: Warn" + docs},
+		"from Warn to Deny":                {someSets(t, 3, 1), warns, noEviction, "guardrail/refuses-stored: its rules would refuse 1 of 3 stored ConditionSets, which then do nothing new: ConditionSet/s00; correct these first, or begin with severity: Warn" + docs},
+		"only the new one of two counts":   {someSets(t, 3, 2), noEviction, andAnother, "guardrail/refuses-stored: its rules would refuse 1 of 3 stored ConditionSets, which then do nothing new: ConditionSet/s02; correct these first, or begin with severity: Warn" + docs},
 		"what is stored isn't known (yet)": {sets{unsynced: true}, "", noEviction, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestDisputedConditionTypesAreNamed(t *testing.T) {
 	g := newTestGuard(t, nil)
 	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "gpu-team", `{conditionTypes: [{type: GPUHealthy, healthyStatus: "True"}]}`), rail(t, "platform", `{conditionTypes: [{type: GPUHealthy, healthyStatus: "True"}]}`)})
 	v := reviewRail(t, t.Context(), g, "", `{conditionTypes: [{type: GPUHealthy, healthyStatus: "False"}]}`)
-	const want = "guardrail/disputed-condition-type: another Guardrail declares the opposite of GPUHealthy (Guardrail gpu-team); while they disagree neither holds, and the type counts as unknown. Agree on one healthyStatus (docs/reference/guardrails.md#guardrail-disputed-condition-type)"
+	const want = "guardrail/disputed-condition-type: another Guardrail declares the opposite of GPUHealthy (Guardrail gpu-team); while they disagree both statuses count as healthy, so a ConditionSet that asks for nothing else is refused, and a stored one does nothing new. Agree on one healthyStatus (docs/reference/guardrails.md#guardrail-disputed-condition-type)"
 	if got := warningOf(v, "guardrail/disputed-condition-type"); !v.Allowed || got != want {
 		t.Errorf("allowed %v: %s\n got %s\nwant %s", v.Allowed, v.Message(), got, want)
 	}

@@ -153,9 +153,20 @@ func (c *count) refusals(ctx context.Context, kind string, rules []*compiledRule
 		}
 	}
 	if refused > 0 {
-		c.preview.Refusals = append(c.preview.Refusals, fmt.Sprintf("%d of %d stored %ss%s", refused, judged, kind, incomplete))
+		c.preview.Refusals = append(c.preview.Refusals, fmt.Sprintf("%d of %d stored %ss%s, which then %s", refused, judged, kind, incomplete, consequence(kind)))
 	}
 	return nil
+}
+
+// consequence is what becomes of objects of a kind that a rule refuses.
+func consequence(kind string) string {
+	switch kind {
+	case kindGuardrail:
+		return "only make things stricter, and raise no limit"
+	case kindGuardrailException:
+		return "lift nothing"
+	}
+	return "do nothing new"
 }
 
 func nameOf(kind string, object client.Object) string {

@@ -9,12 +9,18 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 )
 
+// either stands for the healthy status of a type that one Guardrail declares to be healthy at True and another at False.
+const either = "either"
+
 // conditionTables are the planner's own, so that rules and planner can't disagree. What Guardrails declare makes healthy
 // longer.
 func conditionTables(w world) []table {
 	healthy := map[string]string{}
-	for conditionType, status := range w.policy.ConditionTypes {
-		healthy[conditionType] = strings.ToLower(string(status))
+	for conditionType, statuses := range w.policy.ConditionTypes {
+		healthy[conditionType] = either
+		if len(statuses) == 1 {
+			healthy[conditionType] = strings.ToLower(string(statuses[0]))
+		}
 	}
 	var obsolete, sticky, logMonitors []string
 	for _, k := range condition.KnownTypes() {

@@ -140,11 +140,7 @@ func (f *Facts) Object(ctx context.Context, kind, namespace, name string) (map[s
 
 // policyOf is what Guardrails say, as the planner of ConditionSets reads it.
 func policyOf(p guardrail.Policy) (condition.Policy, error) {
-	var declared []condition.KnownType
-	for conditionType, healthy := range p.ConditionTypes {
-		declared = append(declared, condition.KnownType{Type: conditionType, Healthy: healthy})
-	}
-	types, err := condition.NewRegistry(declared...)
+	types, err := p.Registry()
 	if err != nil {
 		return condition.Policy{}, fmt.Errorf("read condition types of Guardrails: %w", err)
 	}

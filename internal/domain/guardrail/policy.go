@@ -2,7 +2,6 @@
 package guardrail
 
 import (
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,10 +24,8 @@ type Policy struct {
 	Lost string
 	// Precedence among ConditionSets.
 	Precedence v1alpha1.ConditionSetPrecedence
-	// ConditionTypes are the declared healthy statuses, by type. Disputed ones are left out.
-	ConditionTypes map[string]corev1.ConditionStatus
-	// DisputedTypes are those that Guardrails declare differently, sorted. None of the declarations holds.
-	DisputedTypes []string
+	// ConditionTypes are the statuses that are declared to be healthy, sorted, by type. Of a disputed type they are two.
+	ConditionTypes map[string][]corev1.ConditionStatus
 }
 
 // Paused says whether nothing new may be done.
@@ -80,7 +77,7 @@ func Merge(limits limit.Limits, all []Declared) Policy {
 	slices.Sort(p.PausedBy)
 	slices.Sort(p.FrozenBy)
 	p.mergePrecedence(accepted)
-	p.mergeTypes(accepted)
+	p.mergeTypes(all)
 	return p
 }
 
@@ -118,26 +115,34 @@ func (p *Policy) mergePrecedence(accepted []*v1alpha1.Guardrail) {
 	}
 }
 
-// mergeTypes takes each type that all declare alike who declare it. The built-in ones can't be declared.
-func (p *Policy) mergeTypes(accepted []*v1alpha1.Guardrail) {
-	p.ConditionTypes = map[string]corev1.ConditionStatus{}
-	disputed := map[string]bool{}
+// mergeTypes takes each status that anybody declares to be healthy, refused or not: rules refuse what asks for healthy
+// statuses alone, so each further one only makes them stricter. The built-in types can't be declared.
+func (p *Policy) mergeTypes(all []Declared) {
+	p.ConditionTypes = map[string][]corev1.ConditionStatus{}
 	var builtin condition.Registry
-	for _, g := range accepted {
+	for _, g := range all {
 		for _, t := range g.Spec.ConditionTypes {
-			if _, known := builtin.Lookup(t.Type); known {
+			healthy := p.ConditionTypes[t.Type]
+			if _, known := builtin.Lookup(t.Type); known || slices.Contains(healthy, t.HealthyStatus) {
 				continue
 			}
-			if was, declared := p.ConditionTypes[t.Type]; declared && was != t.HealthyStatus {
-				disputed[t.Type] = true
-			}
-			p.ConditionTypes[t.Type] = t.HealthyStatus
+			healthy = append(healthy, t.HealthyStatus)
+			slices.Sort(healthy)
+			p.ConditionTypes[t.Type] = healthy
 		}
 	}
-	p.DisputedTypes = slices.Sorted(maps.Keys(disputed))
-	for t := range disputed {
-		delete(p.ConditionTypes, t)
+}
+
+// Registry has the declared condition types that nobody disputes beside the built-in ones. Its error tells which are left
+// out, and why.
+func (p Policy) Registry() (condition.Registry, error) {
+	var declared []condition.KnownType
+	for name, healthy := range p.ConditionTypes {
+		if len(healthy) == 1 {
+			declared = append(declared, condition.KnownType{Type: name, Healthy: healthy[0]})
+		}
 	}
+	return condition.NewRegistry(declared...)
 }
 
 // Disputes says whether a Guardrail declares a condition type to be healthy at another status.

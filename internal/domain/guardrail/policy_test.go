@@ -35,34 +35,40 @@ func TestMerge(t *testing.T) {
 		deletions         int
 		pausedBy          []string
 		precedence        v1alpha1.ConditionSetPrecedence
-		types             map[string]corev1.ConditionStatus
-		disputed          []string
+		types             map[string][]corev1.ConditionStatus
 	}{
-		"without Guardrails the built-in limits hold": {rails{}, "10%", "5%", 60, nil, "Key", nil, nil},
-		"a limit replaces the built-in one, up":       {rails{"a": "{limits: {maxTaintedNodes: 50%, maxPodDeletionsPerMinute: 600}}"}, "50%", "5%", 600, nil, "Key", nil, nil},
-		"and down":                                    {rails{"a": "{limits: {maxTaintedNodes: 2, maxEvictingNodes: 0}}"}, "2", "0", 60, nil, "Key", nil, nil},
+		"without Guardrails the built-in limits hold": {rails{}, "10%", "5%", 60, nil, "Key", nil},
+		"a limit replaces the built-in one, up":       {rails{"a": "{limits: {maxTaintedNodes: 50%, maxPodDeletionsPerMinute: 600}}"}, "50%", "5%", 600, nil, "Key", nil},
+		"and down":                                    {rails{"a": "{limits: {maxTaintedNodes: 2, maxEvictingNodes: 0}}"}, "2", "0", 60, nil, "Key", nil},
 		"of several values the strictest holds": {
 			rails{"a": "{limits: {maxTaintedNodes: 50%, maxPodDeletionsPerMinute: 600}}", "b": "{limits: {maxTaintedNodes: 30%, maxPodDeletionsPerMinute: 90}}", "c": "{limits: {maxTaintedNodes: 40}}"},
-			"30% and 40", "5%", 90, nil, "Key", nil, nil,
+			"30% and 40", "5%", 90, nil, "Key", nil,
 		},
-		"one that is refused can't loosen a limit":     {rails{"refused": "{limits: {maxTaintedNodes: 50%, maxPodDeletionsPerMinute: 600}}"}, "10%", "5%", 60, nil, "Key", nil, nil},
-		"it can tighten one":                           {rails{"refused": "{limits: {maxTaintedNodes: 3, maxEvictingNodes: 1%, maxPodDeletionsPerMinute: 6}}"}, "10% and 3", "1%", 6, nil, "Key", nil, nil},
-		"it can tighten what another loosened":         {rails{"a": "{limits: {maxTaintedNodes: 50%}}", "refused": "{limits: {maxTaintedNodes: 20%}}"}, "20%", "5%", 60, nil, "Key", nil, nil},
-		"it can't undo what another loosened":          {rails{"a": "{limits: {maxTaintedNodes: 50%}}", "refused": "{limits: {maxTaintedNodes: 90%}}"}, "50%", "5%", 60, nil, "Key", nil, nil},
-		"any one pauses all, also one that is refused": {rails{"b": "{paused: true}", "a": "{paused: false}", "refused": "{paused: true}"}, "10%", "5%", 60, []string{"b", "refused"}, "Key", nil, nil},
-		"one asks for precedence of the node":          {rails{"a": "{conditionSetPrecedence: Node}", "b": "{}"}, "10%", "5%", 60, nil, "Node", nil, nil},
-		"where they disagree Key holds":                {rails{"a": "{conditionSetPrecedence: Node}", "b": "{conditionSetPrecedence: Key}"}, "10%", "5%", 60, nil, "Key", nil, nil},
-		"one that is refused doesn't ask for it":       {rails{"refused": "{conditionSetPrecedence: Node}"}, "10%", "5%", 60, nil, "Key", nil, nil},
+		"one that is refused can't loosen a limit":     {rails{"refused": "{limits: {maxTaintedNodes: 50%, maxPodDeletionsPerMinute: 600}}"}, "10%", "5%", 60, nil, "Key", nil},
+		"it can tighten one":                           {rails{"refused": "{limits: {maxTaintedNodes: 3, maxEvictingNodes: 1%, maxPodDeletionsPerMinute: 6}}"}, "10% and 3", "1%", 6, nil, "Key", nil},
+		"it can tighten what another loosened":         {rails{"a": "{limits: {maxTaintedNodes: 50%}}", "refused": "{limits: {maxTaintedNodes: 20%}}"}, "20%", "5%", 60, nil, "Key", nil},
+		"it can't undo what another loosened":          {rails{"a": "{limits: {maxTaintedNodes: 50%}}", "refused": "{limits: {maxTaintedNodes: 90%}}"}, "50%", "5%", 60, nil, "Key", nil},
+		"any one pauses all, also one that is refused": {rails{"b": "{paused: true}", "a": "{paused: false}", "refused": "{paused: true}"}, "10%", "5%", 60, []string{"b", "refused"}, "Key", nil},
+		"one asks for precedence of the node":          {rails{"a": "{conditionSetPrecedence: Node}", "b": "{}"}, "10%", "5%", 60, nil, "Node", nil},
+		"where they disagree Key holds":                {rails{"a": "{conditionSetPrecedence: Node}", "b": "{conditionSetPrecedence: Key}"}, "10%", "5%", 60, nil, "Key", nil},
+		"one that is refused doesn't ask for it":       {rails{"refused": "{conditionSetPrecedence: Node}"}, "10%", "5%", 60, nil, "Key", nil},
 		"declared types are joined": {
 			rails{"a": `{conditionTypes: [{type: GPUHealthy, healthyStatus: "True"}]}`, "b": `{conditionTypes: [{type: GPUHealthy, healthyStatus: "True"}, {type: FanBroken, healthyStatus: "False"}]}`},
-			"10%", "5%", 60, nil, "Key", map[string]corev1.ConditionStatus{"GPUHealthy": "True", "FanBroken": "False"}, nil,
+			"10%", "5%", 60, nil, "Key", map[string][]corev1.ConditionStatus{"GPUHealthy": {"True"}, "FanBroken": {"False"}},
 		},
-		"of a disputed type no declaration holds": {
+		"of a disputed type both statuses are healthy": {
 			rails{"a": `{conditionTypes: [{type: GPUHealthy, healthyStatus: "True"}]}`, "b": `{conditionTypes: [{type: GPUHealthy, healthyStatus: "False"}]}`, "c": `{conditionTypes: [{type: GPUHealthy, healthyStatus: "True"}]}`},
-			"10%", "5%", 60, nil, "Key", nil, []string{"GPUHealthy"},
+			"10%", "5%", 60, nil, "Key", map[string][]corev1.ConditionStatus{"GPUHealthy": {"False", "True"}},
 		},
-		"a built-in type can't be declared anew": {rails{"a": `{conditionTypes: [{type: Ready, healthyStatus: "False"}]}`}, "10%", "5%", 60, nil, "Key", nil, nil},
-		"one that is refused declares nothing":   {rails{"refused": `{conditionTypes: [{type: GPUHealthy, healthyStatus: "True"}]}`}, "10%", "5%", 60, nil, "Key", nil, nil},
+		"a built-in type can't be declared anew": {rails{"a": `{conditionTypes: [{type: Ready, healthyStatus: "False"}]}`}, "10%", "5%", 60, nil, "Key", nil},
+		"one that is refused declares types all the same": {
+			rails{"refused": `{conditionTypes: [{type: GPUHealthy, healthyStatus: "True"}]}`},
+			"10%", "5%", 60, nil, "Key", map[string][]corev1.ConditionStatus{"GPUHealthy": {"True"}},
+		},
+		"it can't cancel what another declares": {
+			rails{"a": `{conditionTypes: [{type: GPUHealthy, healthyStatus: "True"}]}`, "refused": `{conditionTypes: [{type: GPUHealthy, healthyStatus: "False"}]}`},
+			"10%", "5%", 60, nil, "Key", map[string][]corev1.ConditionStatus{"GPUHealthy": {"False", "True"}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var all []guardrail.Declared
@@ -70,7 +76,7 @@ func TestMerge(t *testing.T) {
 				all = append(all, declared(t, name, spec))
 			}
 			if c.types == nil {
-				c.types = map[string]corev1.ConditionStatus{}
+				c.types = map[string][]corev1.ConditionStatus{}
 			}
 			p := guardrail.Merge(limit.Builtin(), all)
 			if p.Limits.MaxTaintedNodes.String() != c.tainted || p.Limits.MaxEvictingNodes.String() != c.evicting || p.Limits.MaxPodDeletionsPerMinute != c.deletions {
@@ -79,8 +85,8 @@ func TestMerge(t *testing.T) {
 			if !slices.Equal(p.PausedBy, c.pausedBy) || p.Paused() != (len(c.pausedBy) > 0) || p.Precedence != c.precedence {
 				t.Errorf("paused by %v, precedence %s; want %v, %s", p.PausedBy, p.Precedence, c.pausedBy, c.precedence)
 			}
-			if !reflect.DeepEqual(p.ConditionTypes, c.types) || !slices.Equal(p.DisputedTypes, c.disputed) {
-				t.Errorf("types %v, disputed %v; want %v, %v", p.ConditionTypes, p.DisputedTypes, c.types, c.disputed)
+			if !reflect.DeepEqual(p.ConditionTypes, c.types) {
+				t.Errorf("types %v; want %v", p.ConditionTypes, c.types)
 			}
 		})
 	}
@@ -109,7 +115,7 @@ func TestWhatFreezesPausesToo(t *testing.T) {
 }
 
 // TestNothingLoosensButAnAcceptedGuardrail: the order doesn't matter, a further Guardrail that sets the same limit never
-// loosens it, and a refused one never loosens anything.
+// loosens it, a refused one never loosens anything, and no word on a condition type takes another's back.
 func TestNothingLoosensButAnAcceptedGuardrail(t *testing.T) {
 	value := rapid.Custom(func(t *rapid.T) intstr.IntOrString {
 		return intstr.Parse(rapid.SampledFrom([]string{"0", "1", "5", "40", "0%", "1%", "10%", "50%", "100%"}).Draw(t, "value"))
@@ -118,6 +124,9 @@ func TestNothingLoosensButAnAcceptedGuardrail(t *testing.T) {
 		tainted := value.Draw(t, "tainted")
 		g := &v1alpha1.Guardrail{}
 		g.Spec.Limits = &v1alpha1.GuardrailLimits{MaxTaintedNodes: &tainted}
+		if healthy := rapid.SampledFrom([]corev1.ConditionStatus{"", "True", "False"}).Draw(t, "healthy"); healthy != "" {
+			g.Spec.ConditionTypes = []v1alpha1.ConditionType{{Type: "GPUHealthy", HealthyStatus: healthy}}
+		}
 		return guardrail.Declared{Guardrail: g, Refused: rapid.Bool().Draw(t, "refused")}
 	})
 	rapid.Check(t, func(t *rapid.T) {
@@ -126,14 +135,19 @@ func TestNothingLoosensButAnAcceptedGuardrail(t *testing.T) {
 		before := guardrail.Merge(limit.Builtin(), all)
 		shuffled := slices.Clone(all)
 		rand.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-		if again := guardrail.Merge(limit.Builtin(), shuffled); again.Limits != before.Limits {
-			t.Fatalf("in another order %v, not %v", again.Limits, before.Limits)
+		if again := guardrail.Merge(limit.Builtin(), shuffled); again.Limits != before.Limits || !reflect.DeepEqual(again.ConditionTypes, before.ConditionTypes) {
+			t.Fatalf("in another order %+v, not %+v", again, before)
+		}
+		after := guardrail.Merge(limit.Builtin(), append(all, further))
+		for _, healthy := range before.ConditionTypes["GPUHealthy"] {
+			if !slices.Contains(after.ConditionTypes["GPUHealthy"], healthy) {
+				t.Fatalf("GPUHealthy is no longer healthy at %s", healthy)
+			}
 		}
 		accepted := slices.ContainsFunc(all, func(d guardrail.Declared) bool { return !d.Refused })
 		if !further.Refused && !accepted {
 			return // the first one that is accepted may loosen the built-in limit
 		}
-		after := guardrail.Merge(limit.Builtin(), append(all, further))
 		for total := range 300 {
 			if after.Limits.MaxTaintedNodes.Of(total) > before.Limits.MaxTaintedNodes.Of(total) {
 				t.Fatalf("of %d nodes %s allows more than %s", total, after.Limits.MaxTaintedNodes, before.Limits.MaxTaintedNodes)

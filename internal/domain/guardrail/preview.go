@@ -22,7 +22,7 @@ type Preview struct {
 // LivePreview is what rules see of a Guardrail as plan, too; it needs the stored policies.
 type LivePreview struct {
 	// Refusals tell how many stored objects of each kind its new and changed rules would refuse, such as
-	// "3 of 12 stored ConditionSets".
+	// "3 of 12 stored ConditionSets, which then do nothing new".
 	Refusals []string
 	// Refused names some of them.
 	Refused []string
