@@ -55,7 +55,7 @@ func newTestGuard(t testing.TB, facts Facts) *Guard {
 // under is a guard with the same built-in rules in another world.
 func under(t testing.TB, compiled *Guard, opts Options) *Guard {
 	t.Helper()
-	if fake, ok := opts.Facts.(*fakeFacts); ok {
+	if fake, ok := opts.Facts.(*fakeFacts); ok && opts.Planners == nil {
 		opts.Planners = fake.planners()
 	}
 	if opts.Clock == nil {

@@ -90,7 +90,7 @@ func (e *evaluation) soften(v *Violation, r *compiledRule) {
 	switch {
 	case v.Severity != Deny:
 	case e.leavesAlone(r):
-		v.Severity, v.Unchanged = Warn, true
+		v.Severity, v.Unchanged, v.noWorse = Warn, true, r.RatchetWhen != ""
 	case e.onlyWatched(r):
 		v.Severity, v.Observing = Warn, true
 	}
@@ -107,7 +107,8 @@ func observes(object map[string]any) bool {
 	return mode == string(v1alpha1.Observe)
 }
 
-// leavesAlone: the update touches nothing that the rule reads, so the stored object gives the same verdict. A rule that isn't
+// leavesAlone: the update touches nothing that the rule reads, so the stored object gives the same verdict; or the rule can tell
+// that it makes nothing worse. A rule that isn't
 // asked at run time also wants to know that the stored object may act: if not, the update may be what lets it.
 func (e *evaluation) leavesAlone(r *compiledRule) bool {
 	if r.unchanged == nil || e.oldObject == nil {

@@ -51,7 +51,7 @@ type world struct {
 func infoOf(kind string) kindInfo {
 	switch kind {
 	case kindConditionSet:
-		return kindInfo{live: reflect.TypeFor[condition.Preview](), tables: conditionTables}
+		return kindInfo{known: reflect.TypeFor[condition.Terms](), askKnown: termsOfSet, live: reflect.TypeFor[condition.Preview](), tables: conditionTables}
 	case kindWeederConfig:
 		return kindInfo{known: reflect.TypeFor[weed.Terms](), askKnown: termsOfWeeder, live: reflect.TypeFor[weed.Preview]()}
 	case kindProbeConfig:

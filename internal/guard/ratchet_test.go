@@ -45,7 +45,8 @@ func TestUpdates(t *testing.T) {
 		"leaving mode out is Enforce too":                                {old: badObserved, new: bad, denied: []string{healthy}},
 		"from Enforce to Observe an old violation warns":                 {old: bad, new: badObserved, warned: []string{healthy}},
 		"writing down the default mode isn't a change to Enforce":        {old: bad, new: badEnforced, warned: []string{healthy}},
-		"rules over the plan judge every change of the spec":             {old: good, new: goodHeld, preview: exceeding, denied: []string{"conditionset/would-exceed-limit"}},
+		"rules over the plan judge what makes a set act harder":          {old: goodHeld, new: good, preview: exceeding, denied: []string{"conditionset/would-exceed-limit"}},
+		"rules over the plan warn of what makes it softer":               {old: good, new: goodHeld, preview: exceeding, warned: []string{"conditionset/would-exceed-limit"}},
 		"rules over the plan leave alone what doesn't change the spec":   {old: good, new: good, preview: exceeding},
 		"a limit doesn't keep anybody from turning a set to observation": {old: bad, new: badObserved, preview: exceeding, warned: []string{healthy, "conditionset/would-exceed-limit-observing"}},
 	} {

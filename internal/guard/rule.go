@@ -42,6 +42,11 @@ type Rule struct {
 	// breaks the rule just as much, so Deny becomes Warn. Default: a rule over these judges each update like a creation. A rule
 	// that may be lifted has none: an exception that ended would go on for whoever edits something else.
 	RatchetOn []string `json:"ratchetOn,omitempty"`
+	// RatchetWhen is CEL over object, oldObject and what plan says of these alone: true for an update after which the object does
+	// no more than the stored one did. Deny becomes Warn then, if the stored object may act: what made the rule fail is the
+	// cluster, and whoever makes a policy softer must never be refused. It is for rules that ask the cluster, which aren't judged at
+	// run time; so it holds for exceptable ones, too: what an exception let be stored goes on when it ends.
+	RatchetWhen string `json:"ratchetWhen,omitempty"`
 	// Exceptable rules may be lifted for one object by an exception.
 	Exceptable bool `json:"exceptable,omitempty"`
 	// Rationale is the reason for the rule, with its source.
@@ -166,6 +171,8 @@ func (r *Rule) validateSoftening() error {
 	switch {
 	case r.WhileObserving != "" && r.WhileObserving != Warn:
 		return fmt.Errorf("rule %s: whileObserving %q is not Warn", r.ID, r.WhileObserving)
+	case r.RatchetWhen != "" && len(r.RatchetOn) > 0:
+		return fmt.Errorf("rule %s: ratchetWhen and ratchetOn exclude each other", r.ID)
 	case r.Exceptable && len(r.RatchetOn) > 0:
 		return fmt.Errorf("rule %s: exceptable and ratchetOn exclude each other; an exception that ended would hold on", r.ID)
 	}

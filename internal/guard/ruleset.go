@@ -248,6 +248,8 @@ func (r *compiledRule) checkSoftening() error {
 		return &fieldError{"whileObserving", errors.New("a policy can't tell; write it into the expression")}
 	case len(r.RatchetOn) > 0 && (!r.reads.anyOf(rootPlan, rootAuthorizer) || r.reads.anyOf(rootFacts, rootLimits)):
 		return &fieldError{"ratchetOn", errors.New("is for rules over plan or authorizer; no fields decide facts and limits, which hold for each change")}
+	case r.RatchetWhen != "" && !r.live:
+		return &fieldError{"ratchetWhen", errors.New("is for rules that ask what the cluster is like")}
 	}
 	return nil
 }
@@ -257,13 +259,22 @@ func (k *builtinKind) compileUnchanged(r *compiledRule) error {
 	if r.condition.asksRequester { // who need not be who asked before
 		return nil
 	}
-	if r.unchangedExpression = unchangedExpression(r.reads, r.RatchetOn, k.recheck); r.unchangedExpression == "" {
+	r.unchangedExpression = unchangedExpression(r.reads, r.RatchetOn, k.recheck)
+	if r.RatchetWhen != "" {
+		r.unchangedExpression = "oldObject != null && !(" + k.recheck + ") && (" + r.RatchetWhen + ")"
+	}
+	if r.unchangedExpression == "" {
 		return nil
 	}
 	// It compares what the rule reads, which may be long; its author isn't to blame for that.
 	unchanged, _, err := k.env.check(r.unchangedExpression, cel.BoolType)
 	if err != nil {
 		return &fieldError{"recheck", err}
+	}
+	for path := range unchanged.reads.through(k.through) {
+		if root := rootOf(path); root != rootObject && root != rootOldObject && (root != rootPlan || k.isLive(path)) {
+			return &fieldError{"ratchetWhen", fmt.Errorf("reads %s, which may have been another one for the stored object", path)}
+		}
 	}
 	r.unchanged = &unchanged
 	return nil

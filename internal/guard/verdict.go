@@ -33,11 +33,13 @@ type Violation struct {
 	Message string
 	// Docs is the place of the rule's documentation.
 	Docs string
-	// Unchanged: the stored object breaks the rule already and the update doesn't touch it, so Deny became Warn.
+	// Unchanged: the stored object breaks the rule already and the update doesn't make it worse, so Deny became Warn.
 	Unchanged bool
 	// Observing: the rule denies what would be done, and the object's mode is Observe, so Deny became Warn.
 	Observing bool
 
+	// noWorse: the update may touch what the rule reads, and makes it no worse.
+	noWorse bool
 	// lifted: an exception keeps the rule from refusing the object.
 	lifted *Lifted
 }
@@ -68,7 +70,10 @@ func (v Violation) String() string {
 	if v.lifted != nil {
 		line += fmt.Sprintf("; GuardrailException %s lifts this rule until %s", v.lifted.Exception, v.lifted.Until.UTC().Format(time.RFC3339))
 	}
-	if v.Unchanged {
+	switch {
+	case v.noWorse:
+		line += "; it was so before, and this update makes it no worse"
+	case v.Unchanged:
 		line += "; it was so before, and this update doesn't touch it"
 	}
 	if v.Observing {

@@ -38,7 +38,7 @@ func TestTheRulesOfWeederConfigs(t *testing.T) {
 		"weederconfig/cooldown Deny always, by the API server too",
 		"weederconfig/namespace-selector-of-tenant Deny always",
 		"weederconfig/account-may-not-delete Deny always",
-		"weederconfig/unreadable-spec Deny on change",
+		"weederconfig/unreadable-spec Deny always",
 		"weederconfig/selects-own-pods Deny on change",
 		"weederconfig/dependency-cycle Deny on change",
 		"weederconfig/selects-autohealer Deny on change",

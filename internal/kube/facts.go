@@ -75,7 +75,7 @@ func since(heard *time.Time, now time.Time) time.Duration {
 func (f *Facts) PreviewConditionSet(set *v1alpha1.ConditionSet, limits limit.Limits, now time.Time) condition.Preview {
 	preview, err := f.Fleet.Preview(set, limits, condition.Moment{Now: now, Server: f.Server.Now()})
 	if err != nil {
-		return condition.Preview{Unreadable: err.Error()}
+		return condition.Preview{} // nothing; that it can't be read, and why, its terms say
 	}
 	return preview
 }
@@ -84,7 +84,7 @@ func (f *Facts) PreviewConditionSet(set *v1alpha1.ConditionSet, limits limit.Lim
 func (f *Facts) PreviewWeederConfig(wc *v1alpha1.WeederConfig, limits limit.Limits, now time.Time) weed.Preview {
 	preview, err := f.Yard.Preview(wc, limits, weed.Moment{Now: now, Server: f.Server.Now()})
 	if err != nil {
-		return weed.Preview{Unreadable: err.Error()}
+		return weed.Preview{} // nothing; that it can't be read, and why, its terms say
 	}
 	return preview
 }

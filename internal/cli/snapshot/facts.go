@@ -179,7 +179,7 @@ func (f *Facts) Nodes() int {
 func (f *Facts) PreviewConditionSet(set *v1alpha1.ConditionSet, limits limit.Limits, _ time.Time) condition.Preview {
 	preview, err := f.fleet.Preview(set, limits, f.at)
 	if err != nil {
-		return condition.Preview{Unreadable: err.Error()}
+		return condition.Preview{} // nothing; that it can't be read, and why, its terms say
 	}
 	return preview
 }

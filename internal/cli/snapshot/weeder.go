@@ -39,7 +39,7 @@ func (f *Facts) KnowsWorkloads() bool { return f.yard != nil }
 func (f *Facts) PreviewWeederConfig(wc *v1alpha1.WeederConfig, limits limit.Limits, _ time.Time) weed.Preview {
 	preview, err := f.yard.Preview(wc, limits, f.snapshot.weederAt())
 	if err != nil {
-		return weed.Preview{Unreadable: err.Error()}
+		return weed.Preview{} // nothing; that it can't be read, and why, its terms say
 	}
 	return preview
 }

@@ -5,8 +5,6 @@ const SampleSize = 20
 
 // Preview is what a set would do if it were in force now. Counts are of nodes; samples are sorted and at most SampleSize.
 type Preview struct {
-	// Unreadable says why the spec can't be read; then nothing else is known.
-	Unreadable string
 	// Nodes is what the cluster-wide limits count from: nodes neither being deleted nor control plane.
 	Nodes int
 	// Selected by nodeSelector and includeControlPlane.

@@ -3,8 +3,6 @@ package weed
 // Preview is what a config would do if it were in force now. Counts are of all; samples are sorted and at most SampleSize,
 // pods and Services as namespace/name.
 type Preview struct {
-	// Unreadable says why the spec can't be read; then nothing else is known.
-	Unreadable string
 	// Namespaces that the config holds in.
 	Namespaces int
 

@@ -23,6 +23,8 @@ type Terms struct {
 	// InvalidSelectors can't be read, ContradictorySelectors match no pod: where they are and why, up to SampleSize.
 	InvalidSelectors       []string
 	ContradictorySelectors []string
+	// Unreadable says why the spec can't be read.
+	Unreadable string
 }
 
 // TermsOf reads a config's terms.
@@ -38,6 +40,9 @@ func TermsOf(wc *v1alpha1.WeederConfig, ownNamespace string) Terms {
 	}
 	if wc.Spec.NamespaceSelector != nil {
 		t.judge("namespaceSelector", wc.Spec.NamespaceSelector)
+	}
+	if _, err := NewConfig(wc, ownNamespace); err != nil {
+		t.Unreadable = err.Error()
 	}
 	return t
 }

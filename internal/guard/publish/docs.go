@@ -25,7 +25,10 @@ expression that must be true.
   the spec. While what is known of the cluster isn't complete, it is skipped with a warning.
 - An update that touches none of the fields a rule reads turns its Deny into a warning: what was stored before stays
   editable. So does, where the rule says so, one that touches none of the fields that what it reads of ` + "`plan`" + ` follows
-  from, if the stored object may act: what changed then is the cluster. Turning mode from Observe to Enforce is judged like
+  from, if the stored object may act: what changed then is the cluster.
+- Under a rule over what a ConditionSet would do now, so does an update after which the set does no more than before: none of
+  conditions, nodeSelector, includeControlPlane and maxNodes is wider, and the effect isn't harder, the key another one, for or
+  evictAfter shorter, or staleAfter longer. So a set can be made softer in the middle of an incident. Turning mode from Observe to Enforce is judged like
   a creation.
 - No rule refuses an update that changes nothing but mode, from Enforce to Observe.
 - Some rules deny what would be done, and only warn while mode is Observe.
@@ -97,6 +100,9 @@ func writeRule(g *guard.Guard, page *strings.Builder, kind string, rule guard.Ru
 		if !rule.AtRunTime {
 			softer = strings.TrimSuffix(softer, ".") + ", if no other rule keeps the stored object from acting."
 		}
+	}
+	if rule.RatchetWhen != "" {
+		softer += " It only warns of an update that makes nothing worse (`" + rule.RatchetWhen + "`), if no other rule keeps the stored object from acting."
 	}
 	fmt.Fprintf(page, "**%s**. Reads %s.%s%s\n\n```cel\n%s\n```\n", rule.Severity, code(rule.Reads, ", "), exceptable, softer, rule.Expression)
 	shown := map[guard.Outcome]bool{}
