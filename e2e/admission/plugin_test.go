@@ -61,7 +61,8 @@ var _ = Describe("kubectl autohealer validate --live", func() {
 		} {
 			output, err := dryRun(manifest)
 			code, told := runIn(ctx, ".", "kubectl-autohealer validate --live -f "+manifest+" --kubeconfig "+kubeconfig)
-			Expect(code != 0).To(Equal(err != nil), "%s: the API server says\n%s\nand validate\n%s", name, output, told)
+			admitted := code == 0
+			Expect(admitted).To(Equal(err == nil), "%s: the API server says\n%s\nand validate\n%s", name, output, told)
 			for _, finding := range anyRule.FindAllString(output, -1) {
 				why, _, _ := strings.Cut(finding, " (docs/") // the page comes last in the one, and before the note that it was so before in the other
 				Expect(told).To(ContainSubstring(why), name)

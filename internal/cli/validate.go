@@ -81,22 +81,9 @@ func (a *App) runValidate(ctx context.Context, o *validateOptions) error {
 	}
 	result := a.newResult(w)
 	result.FailOnWarning = o.failOn.value == "warning"
-	failed := false
-	for _, d := range documentsOf(files) {
-		r, isStranger := w.checker.Stranger(d)
-		switch {
-		case check.Ours(d):
-			old, err := stored(ctx, d.Object)
-			if err != nil {
-				return err
-			}
-			r = w.checker.Document(ctx, d, old)
-		case !isStranger:
-			result.Ignored++
-			continue
-		}
-		failed = failed || !r.Allowed || result.FailOnWarning && r.Warns()
-		result.Reports = append(result.Reports, r)
+	failed, err := judgeDocuments(ctx, w, stored, documentsOf(files), &result)
+	if err != nil {
+		return err
 	}
 	if len(result.Reports)+result.Ignored == 0 { // what should have written it may have failed
 		return fmt.Errorf("--filename: there is no object in %s", strings.Join(o.filenames, ", "))
@@ -108,6 +95,27 @@ func (a *App) runValidate(ctx context.Context, o *validateOptions) error {
 		return exitStatus(exitFound)
 	}
 	return nil
+}
+
+// judgeDocuments adds a report for each document of ours, and for each that only looks like one.
+func judgeDocuments(ctx context.Context, w *world, stored storedFunc, documents []manifest.Document, result *report.Result) (failed bool, err error) {
+	for _, d := range documents {
+		r, isStranger := w.checker.Stranger(d)
+		switch {
+		case check.Ours(d):
+			old, err := stored(ctx, d.Object)
+			if err != nil {
+				return false, err
+			}
+			r = w.checker.Document(ctx, d, old)
+		case !isStranger:
+			result.Ignored++
+			continue
+		}
+		failed = failed || !r.Allowed || result.FailOnWarning && r.Warns()
+		result.Reports = append(result.Reports, r)
+	}
+	return failed, nil
 }
 
 // newResult is a result without reports yet.
@@ -147,8 +155,11 @@ func (a *App) judge(ctx context.Context, o *validateOptions) (*world, error) {
 	return w, nil
 }
 
+// storedFunc gives the stored object that one is an update of; nil for a creation.
+type storedFunc func(context.Context, map[string]any) (map[string]any, error)
+
 // storedObjects finds what an object is an update of: in what --old gives, or else in the cluster whose facts there are.
-func (a *App) storedObjects(w *world, paths []string) (func(context.Context, map[string]any) (map[string]any, error), error) {
+func (a *App) storedObjects(w *world, paths []string) (storedFunc, error) {
 	if len(paths) == 0 {
 		return w.stored, nil
 	}

@@ -57,8 +57,9 @@ mended, turned to mode Observe, or deleted. All rules of Guardrails for a kind h
 rules of the oldest Guardrails hold.
 
 Some variables are tables, such as the healthy status of each condition type. Condition types that Guardrails declare extend
-them where Autohealer judges; ` + "`either`" + ` is the healthy status of a type on which they disagree. The generated policies carry the built-in table, so that a rule over a declared type doesn't
-hold while the webhook is away; it holds when the object would act.
+them where Autohealer judges; ` + "`either`" + ` is the healthy status of a type on which they disagree. The generated policies
+carry the built-in table, so that a rule over a declared type doesn't hold while the webhook is away; it holds when the object
+would act.
 `
 
 // Docs is the page of all rules.
