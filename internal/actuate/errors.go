@@ -11,8 +11,10 @@ var (
 	// ErrNotValidated: the change has no admission that covers it. It is a mistake in the caller, never in a cluster.
 	ErrNotValidated = errors.New("no admission covers this change")
 	// ErrStale: the object is no longer what the plan was made from, or the policy no longer what was admitted. Nothing
-	// was written; plan again.
+	// was written, but for what ErrUnfinished says; plan again.
 	ErrStale = errors.New("planned from an older state")
+	// ErrUnfinished: the replicas are given back, and their record is still there. A new plan removes it.
+	ErrUnfinished = errors.New("given back, but the record is still there")
 )
 
 // Unconfirmed is a refusal of one set's harmful steps: whether it is still what was admitted couldn't be confirmed, or

@@ -111,7 +111,9 @@ func (s *Scales) write(ctx context.Context, c ScaleChange) error {
 		_, err = s.scale(ctx, c, version, 0)
 	case probe.Raise:
 		if version, err = s.scale(ctx, c, version, c.Act.Record.Replicas); err == nil {
-			_, err = s.annotate(ctx, c, version, nil)
+			if _, err = s.annotate(ctx, c, version, nil); err != nil {
+				err = fmt.Errorf("%w: %w", ErrUnfinished, err)
+			}
 		}
 	case probe.Release:
 		_, err = s.annotate(ctx, c, version, nil)

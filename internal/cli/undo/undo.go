@@ -79,16 +79,21 @@ func (u *Undoer) Undo(ctx context.Context, o Object) Result {
 		return r
 	}
 	var again []string
+	given := false // what a new plan says of an object that got its replicas back is that someone scaled it
 	for range attempts {
 		var w work
 		if w, r.Err = u.plan(ctx, o); r.Err != nil {
 			return r
 		}
-		r.Did, again = w.steps, w.again
+		if !given {
+			r.Did, again = w.steps, w.again
+		}
 		if w.write == nil || u.DryRun {
 			break
 		}
-		if r.Err = w.write(ctx); !errors.Is(r.Err, actuate.ErrStale) {
+		r.Err = w.write(ctx)
+		given = given || errors.Is(r.Err, actuate.ErrUnfinished)
+		if !errors.Is(r.Err, actuate.ErrStale) {
 			break
 		}
 	}

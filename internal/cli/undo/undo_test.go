@@ -4,23 +4,29 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/probe"
 )
 
 var now = time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
@@ -150,5 +156,61 @@ func TestWhatCantBeReadOfPoliciesIsToldOnlyWhereItMatters(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+func TestWhatUndoScaledItselfIsntSaidToBeSomeoneElses(t *testing.T) {
+	known := runtime.NewScheme()
+	if err := errors.Join(scheme.AddToScheme(known), v1alpha1.AddToScheme(known)); err != nil {
+		t.Fatal(err)
+	}
+	taken := probe.Record{Replicas: 2, Policy: "shoot/main", Owner: "u", Since: metav1.NewTime(now)}
+	ca := &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shoot", Name: "ca", UID: "c", Annotations: map[string]string{v1alpha1.AnnotationOriginalReplicas: taken.String()}},
+		Spec:       appsv1.StatefulSetSpec{Replicas: ptr.To[int32](0)},
+	}
+	conflicts := 1 // its controller writes the status, between the scale and the record
+	cluster := fake.NewClientBuilder().WithScheme(known).WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(known)).WithObjects(ca).WithInterceptorFuncs(interceptor.Funcs{
+		SubResourceGet: func(ctx context.Context, c client.Client, _ string, o, scale client.Object, _ ...client.SubResourceGetOption) error {
+			var stored appsv1.StatefulSet
+			if err := c.Get(ctx, client.ObjectKeyFromObject(o), &stored); err != nil {
+				return err
+			}
+			content := scale.(*unstructured.Unstructured)
+			content.SetUID(stored.UID)
+			content.SetResourceVersion(stored.ResourceVersion)
+			content.Object["spec"] = map[string]any{"replicas": int64(*stored.Spec.Replicas)}
+			content.Object["status"] = map[string]any{"replicas": int64(0)}
+			return nil
+		},
+		SubResourceUpdate: func(ctx context.Context, c client.Client, _ string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+			var stored appsv1.StatefulSet
+			if err := c.Get(ctx, client.ObjectKeyFromObject(o), &stored); err != nil {
+				return err
+			}
+			scale := (&client.SubResourceUpdateOptions{}).ApplyOptions(opts).SubResourceBody.(*unstructured.Unstructured)
+			wanted, _, err := unstructured.NestedInt64(scale.Object, "spec", "replicas")
+			if err != nil {
+				return err
+			}
+			stored.Spec.Replicas = ptr.To(int32(wanted))
+			err = c.Update(ctx, &stored)
+			scale.SetResourceVersion(stored.ResourceVersion)
+			return err
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if conflicts--; conflicts >= 0 {
+				return apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "statefulsets"}, o.GetName(), errors.New("it was modified"))
+			}
+			return c.Patch(ctx, o, patch, opts...)
+		},
+	}).Build()
+	u := &Undoer{Client: cluster, Clock: clocktesting.NewFakePassiveClock(now)}
+	r := u.Undo(t.Context(), Named(appsv1.SchemeGroupVersion.WithKind("StatefulSet"), true, "shoot", "ca"))
+	if want := []string{"scaled from 0 to 2 replicas, which ProbeConfig shoot/main took 2026-11-21T03:00:00Z"}; r.Err != nil || !slices.Equal(r.Did, want) {
+		t.Errorf("did %q, %v", r.Did, r.Err)
+	}
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(ca), ca); err != nil || *ca.Spec.Replicas != 2 || ca.Annotations[v1alpha1.AnnotationOriginalReplicas] != "" {
+		t.Errorf("left %d replicas, annotated %v: %v", *ca.Spec.Replicas, ca.Annotations, err)
 	}
 }
