@@ -69,10 +69,11 @@ func (u *Uninstaller) remove(ctx context.Context, finalizer string, list func(co
 	deleted := map[types.UID]bool{}
 	again := map[string]int{}
 	err := wait.PollUntilContextTimeout(ctx, lookAgain, u.Timeout, true, func(ctx context.Context) (bool, error) {
-		var err error
-		if there, err = list(ctx); err != nil {
-			return false, err
+		found, err := list(ctx)
+		if err != nil {
+			return false, err // the time may be over; what was there a moment ago is told then
 		}
+		there = found
 		for i, o := range there {
 			u.Progress(fmt.Sprintf("delete: %d of %d", i+1, len(there)))
 			if err := u.removeOne(ctx, o, finalizer); err != nil {
@@ -85,7 +86,7 @@ func (u *Uninstaller) remove(ctx context.Context, finalizer string, list func(co
 		}
 		return len(there) == 0 || u.DryRun, nil
 	})
-	if !wait.Interrupted(err) || ctx.Err() != nil {
+	if !wait.Interrupted(err) || ctx.Err() != nil || len(there) == 0 {
 		return err
 	}
 	stuck := make([]string, len(there))
