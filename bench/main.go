@@ -52,7 +52,7 @@ func main() {
 	flag.IntVar(&s.targets, "targets", 5000, "How many API servers are probed, each from two sides.")
 	flag.DurationVar(&s.probing, "probing", 30*time.Second, "How long they are probed in each round.")
 	long := flag.Bool("long", false, "Heartbeats for 10 minutes, as the design's figure asks.")
-	only := flag.String("only", "", "Run only these scenarios, with commas between: trickle, heartbeats, restart, storm, foreign, admission, weeder, probing.")
+	only := flag.String("only", "", "Run only these scenarios, with commas between: trickle, heartbeats, restart, storm, foreign, admission, weeder, probing, protection.")
 	out := flag.String("out", filepath.Join("docs", "benchmarks.md"), "File to write the results into, between its two markers, from the repository's root; empty for none.")
 	pprof := flag.String("pprof", "", "Loopback address where the manager serves profiles during the run.")
 	flag.Parse()
@@ -158,7 +158,7 @@ func (b *bench) measure(ctx context.Context, only string) error {
 		run  func(context.Context) error
 	}{
 		{"trickle", b.trickle}, {"heartbeats", b.heartbeats}, {"restart", b.restart}, {"storm", b.storms}, {"foreign", b.foreign},
-		{"admission", b.admission}, {"weeder", b.weeder}, {"probing", b.probing},
+		{"admission", b.admission}, {"weeder", b.weeder}, {"probing", b.probing}, {"protection", b.protection},
 	} {
 		if only != "" && !slices.Contains(wanted, scenario.name) {
 			continue

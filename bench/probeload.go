@@ -92,17 +92,25 @@ func serveStubs(context.Context, probeLoad) (any, error) {
 			return nil, err
 		}
 		load.Addresses = append(load.Addresses, listener.Addr().String())
-		server := &http.Server{
-			TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
-			Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Content-Type", "application/json")
-				_, _ = io.WriteString(w, `{"major":"1","minor":"36","gitVersion":"v1.36.3","gitCommit":"0","gitTreeState":"clean","buildDate":"2026-06-09T00:00:00Z","goVersion":"go1.26","compiler":"gc","platform":"linux/amd64"}`)
-			}),
-			ReadHeaderTimeout: time.Minute,
-		}
-		go func() { _ = server.ServeTLS(listener, "", "") }() // until the process ends
+		serveStub(listener, certificate, answerVersion)
 	}
 	return load, nil
+}
+
+// serveStub serves until the process ends, or the server is closed.
+func serveStub(listener net.Listener, certificate tls.Certificate, handler http.HandlerFunc) *http.Server {
+	server := &http.Server{
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
+		Handler:   handler, ReadHeaderTimeout: time.Minute,
+	}
+	go func() { _ = server.ServeTLS(listener, "", "") }()
+	return server
+}
+
+// answerVersion answers as an API server does.
+func answerVersion(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, `{"major":"1","minor":"36","gitVersion":"v1.36.3","gitCommit":"0","gitTreeState":"clean","buildDate":"2026-06-09T00:00:00Z","goVersion":"go1.26","compiler":"gc","platform":"linux/amd64"}`)
 }
 
 func stubCertificate() (tls.Certificate, []byte, error) {
@@ -121,10 +129,10 @@ func stubCertificate() (tls.Certificate, []byte, error) {
 
 const stubToken = "a-token-of-a-service-account-has-about-a-thousand-bytes"
 
-func (l probeLoad) kubeconfig(address string) ([]byte, error) {
+func (l probeLoad) kubeconfig(address, token string) ([]byte, error) {
 	config := api.NewConfig()
 	config.Clusters["a"] = &api.Cluster{Server: "https://" + address, CertificateAuthorityData: l.CA}
-	config.AuthInfos["a"] = &api.AuthInfo{Token: stubToken}
+	config.AuthInfos["a"] = &api.AuthInfo{Token: token}
 	config.Contexts["a"] = &api.Context{Cluster: "a", AuthInfo: "a"}
 	config.CurrentContext = "a"
 	return clientcmd.Write(*config)
@@ -132,7 +140,7 @@ func (l probeLoad) kubeconfig(address string) ([]byte, error) {
 
 // credentials of a target's side lead to one of the servers.
 func (l probeLoad) credentials(side string, target, server int) (probing.Credentials, error) {
-	config, err := l.kubeconfig(l.address(server))
+	config, err := l.kubeconfig(l.address(server), stubToken)
 	return probing.Credentials{UID: types.UID(side + strconv.Itoa(target)), ResourceVersion: "1", Kubeconfig: config}, err
 }
 
