@@ -182,11 +182,21 @@ var _ = Describe("An exception", func() {
 		Entry("for longer than a week", func(x *v1alpha1.GuardrailException) {
 			x.Spec.ExpiresAt = v1alpha1.Timestamp(time.Now().Add(8 * 24 * time.Hour).UTC().Format(time.RFC3339))
 		}, "guardrailexception/too-long"),
-		Entry("when it is over already", func(x *v1alpha1.GuardrailException) { x.Spec.ExpiresAt = "2026-01-01T00:00:00Z" }, "guardrailexception/expired"),
 		Entry("for what isn't a policy", func(x *v1alpha1.GuardrailException) { x.Spec.TargetRef.Kind = "Node" }, "guardrailexception/target-kind"),
 		Entry("for a Guardrail", func(x *v1alpha1.GuardrailException) { x.Spec.TargetRef.Kind = "Guardrail" }, "guardrailexception/target-kind"),
 		Entry("without a reason", func(x *v1alpha1.GuardrailException) { x.Spec.Reason = "why not" }, "spec.reason"),
 	)
+
+	It("is stored with a warning when it is over already, and lifts nothing", func(ctx SpecContext) {
+		put(ctx, "over", rule("r", "object.metadata.name != 'over'", exceptable))
+		set := fixture.NewSet("over", w.Key("over"), repel, "OverBroken")
+		x := newException("over", set, time.Hour, "over/r")
+		x.Spec.ExpiresAt = "2026-01-01T00:00:00Z"
+		Expect(create(ctx, x, client.DryRunAll).warnings).To(ContainElement(ContainSubstring("guardrailexception/expired: ")))
+		except(ctx, x)
+		Eventually(exceptionSays(ctx, "over", "Ready")).Should(HavePrefix("False Expired: "))
+		Expect(create(ctx, set, client.DryRunAll).refusal).To(ContainSubstring("over/r: "))
+	})
 
 	It("that names a rule which may no longer be lifted lifts nothing", func(ctx SpecContext) {
 		set := w.Create(ctx, fixture.NewSet("fixed", w.Key("fixed"), repel, "FixedBroken"))

@@ -87,3 +87,96 @@ func TestABrokenRuleOfTheCluster(t *testing.T) {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 }
+
+const (
+	owned = `
+---
+apiVersion: autohealer.resourcestack.com/v1alpha1
+kind: Guardrail
+metadata: {name: org}
+spec: {rules: [{name: owned, kinds: [ConditionSet], exceptable: true, expression: "'owner' in object.metadata.?labels.orValue({})"}]}
+`
+	nobodys = `
+---
+apiVersion: autohealer.resourcestack.com/v1alpha1
+kind: ConditionSet
+metadata: {name: nobodys}
+spec: {type: A, effect: NoSchedule, taintKey: example.com/a, conditions: {KernelDeadlock: {status: true}}}
+`
+	excused = `
+---
+apiVersion: autohealer.resourcestack.com/v1alpha1
+kind: GuardrailException
+metadata: {name: nobodys}
+spec: {ruleIDs: [org/owned], targetRef: {kind: ConditionSet, name: nobodys}, specHash: HASH, reason: "The owner is on leave.", expiresAt: "2026-11-22T12:00:00Z"}
+`
+	broken = `
+---
+apiVersion: autohealer.resourcestack.com/v1alpha1
+kind: Guardrail
+metadata: {name: broken}
+spec: {rules: [{name: typo, kinds: [ConditionSet], expression: "object.spec.efect == 'NoSchedule'"}]}
+`
+)
+
+// TestWhatIsAppliedTogetherIsJudgedTogether: Guardrails and exceptions among the files judge the rest of them, wherever they
+// stand there.
+func TestWhatIsAppliedTogetherIsJudgedTogether(t *testing.T) {
+	t.Chdir("testdata")
+	_, hashed, _ := run(t, nobodys, "hash", "-f", "-")
+	_, hash, _ := strings.Cut(hashed, `"`)
+	excused := strings.Replace(excused, "HASH", hash[:64], 1)
+	for name, c := range map[string]struct {
+		manifest string
+		code     int
+		want     string
+	}{
+		"a Guardrail before":        {owned + nobodys, 1, "ConditionSet nobodys: error: org/owned: "},
+		"a Guardrail after":         {nobodys + owned, 1, "ConditionSet nobodys: error: org/owned: "},
+		"an exception, too":         {nobodys + excused + owned, 0, "GuardrailException nobodys lifts this rule until 2026-11-22T12:00:00Z"},
+		"an exception alone":        {nobodys + excused, 1, "GuardrailException nobodys: error: guardrailexception/unknown-rule: "},
+		"one object twice":          {nobodys + nobodys, 0, "ConditionSet nobodys: warning: manifest/duplicate-object: <stdin>:3 has the same object already"},
+		"a Guardrail that can't be": {nobodys + broken, 1, "2 objects checked: 1 refused, 0 with warnings"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, stdout, stderr := run(t, c.manifest, "validate", "-f", "-")
+			if code != c.code || !strings.Contains(stdout, c.want) {
+				t.Errorf("exit code %d instead of %d; want %q in\n%s%s", code, c.code, c.want, stdout, stderr)
+			}
+		})
+	}
+	pause := strings.Replace(owned, "{rules:", "{paused: true, rules:", 1)
+	for manifest, c := range map[string]struct {
+		code int
+		want string
+	}{
+		nobodys + pause:           {3, "error: org/owned: "},
+		pause + excused + nobodys: {0, "would taint nothing: paused by Guardrail org\n"},
+		nobodys + broken:          {3, "Guardrail broken: would be refused\n"},
+	} {
+		if code, stdout, stderr := run(t, manifest, "plan", "-f", "-", "--facts", "facts.yaml"); code != c.code || !strings.Contains(stdout, c.want) {
+			t.Errorf("plan: exit code %d instead of %d; want %q in\n%s%s", code, c.code, c.want, stdout, stderr)
+		}
+	}
+}
+
+// TestTheSamples pass as they are, the exception among them, which was over before it was written, with a warning; and its
+// hash is that of the sample that it is for.
+func TestTheSamples(t *testing.T) {
+	samples, err := filepath.Abs("../../config/samples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := run(t, "", "validate", "-f", samples)
+	if code != 0 || !strings.Contains(stdout, "warning: guardrailexception/expired: ") || !strings.Contains(stdout, "platform/names-its-team") {
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	exception, err := os.ReadFile(filepath.Join(samples, "guardrailexception.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, hashed, _ := run(t, "", "hash", "-f", filepath.Join(samples, "conditionset-1.yaml"))
+	if hash, _, _ := strings.Cut(hashed, " #"); !strings.Contains(string(exception), hash) {
+		t.Errorf("want %s in\n%s", hash, exception)
+	}
+}

@@ -186,6 +186,12 @@ The text is neither YAML nor JSON, or no Kubernetes object; or its metadata has 
 A map has a key twice. kubectl keeps one of the values and drops the other without a word, so the API server never sees it.
 YAML takes ` + "`yes`, `on` and `true`" + ` for one key.
 
+<a id="manifest-duplicate-object"></a>
+### manifest/duplicate-object
+
+Two documents are one object: of one kind, namespace and name. Each may be right, so it is a warning; the one that is applied last
+replaces the other.
+
 <a id="manifest-kind"></a>
 ### manifest/kind
 

@@ -38,7 +38,8 @@ stored one of its name scaled down that this one would give back at once.
 
 It reads nodes, their leases, DaemonSets, namespaces, Services, EndpointSlices, pods and policies once, of a ProbeConfig also
 the Secrets and scales that it names, and writes nothing.
-Of several policies in -f each is judged as if those before it had been applied. With --facts it asks a file instead of a
+Of several policies in -f each is judged as if those before it had been applied, and all as if the Guardrails and exceptions
+in -f that are admitted had been. With --facts it asks a file instead of a
 cluster.
 
 Exit code: 0 nothing would be done; 1 something would; 2 the command line is wrong or the command failed; 3 a policy would
@@ -72,12 +73,17 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 	if err != nil {
 		return err
 	}
+	documents := documentsOf(files)
+	w, rails, err := a.enforce(ctx, w, w.stored, documents)
+	if err != nil {
+		return err
+	}
 	now, policy := a.Clock.Now(), w.checker.Guard().Policy()
 	forecast := report.Forecast{
 		TakenAt: s.TakenAt.Time, Age: s.Age(now), Facts: s.Describe(now), Colors: wantsColors(a.Out),
 		EvictPace: policy.Limits.EvictPace, PausedBy: policy.PausedBy,
 	}
-	if forecast.Plans, err = a.planAll(ctx, w, documentsOf(files)); err != nil {
+	if forecast.Plans, err = a.planAll(ctx, w, documents, rails); err != nil {
 		return err
 	}
 	if len(forecast.Plans) == 0 {
@@ -95,9 +101,16 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 	return nil
 }
 
-func (a *App) planAll(ctx context.Context, w *world, documents []manifest.Document) ([]report.Plan, error) {
+// planAll plans all policies. Guardrails and exceptions do nothing by themselves; those that would be refused are told.
+func (a *App) planAll(ctx context.Context, w *world, documents []manifest.Document, rails map[int]check.Report) ([]report.Plan, error) {
 	var plans []report.Plan
-	for _, d := range documents {
+	for i, d := range documents {
+		if rail, isRail := rails[i]; isRail {
+			if !rail.Allowed {
+				plans = append(plans, report.Plan{Report: rail})
+			}
+			continue
+		}
 		if !check.Ours(d) || len(d.Problems) == 0 && !slices.Contains([]any{"ConditionSet", "WeederConfig", "ProbeConfig"}, d.Object["kind"]) {
 			continue
 		}

@@ -39,7 +39,8 @@ are listed as Skipped(facts), which doesn't change the exit code. Those that ask
 (--live), and are Skipped(authorizer) without one. Rules of Guardrails over who asks, or what that user may do, are always
 Skipped(request): kubectl apply --dry-run=server asks them. Documents of other API groups are ignored.
 
-What is stored already is judged as an update: of what --old gives or, with --facts or --live, of what the cluster has. So
+Guardrails and GuardrailExceptions in -f count for everything else there, as if those that are admitted had been applied
+first. What is stored already is judged as an update: of what --old gives or, with --facts or --live, of what the cluster has. So
 what is applied again unchanged passes, whatever has happened to the cluster since.
 
 Exit code: 0 all is well; 1 something would be refused, or, with --fail-on=warning, warned of; 2 the command line is wrong
@@ -79,9 +80,14 @@ func (a *App) runValidate(ctx context.Context, o *validateOptions) error {
 	if err != nil {
 		return err
 	}
+	documents := documentsOf(files)
+	w, rails, err := a.enforce(ctx, w, stored, documents)
+	if err != nil {
+		return err
+	}
 	result := a.newResult(w)
 	result.FailOnWarning = o.failOn.value == "warning"
-	failed, err := judgeDocuments(ctx, w, stored, documentsOf(files), &result)
+	failed, err := judgeDocuments(ctx, w, stored, documents, rails, &result)
 	if err != nil {
 		return err
 	}
@@ -97,11 +103,16 @@ func (a *App) runValidate(ctx context.Context, o *validateOptions) error {
 	return nil
 }
 
-// judgeDocuments adds a report for each document of ours, and for each that only looks like one.
-func judgeDocuments(ctx context.Context, w *world, stored storedFunc, documents []manifest.Document, result *report.Result) (failed bool, err error) {
-	for _, d := range documents {
+// judgeDocuments adds a report for each document of ours, and for each that only looks like one. Those of Guardrails and
+// exceptions are there already.
+func judgeDocuments(ctx context.Context, w *world, stored storedFunc, documents []manifest.Document, rails map[int]check.Report, result *report.Result) (failed bool, err error) {
+	seen := map[check.Key]check.Report{}
+	for i, d := range documents {
 		r, isStranger := w.checker.Stranger(d)
+		rail, isRail := rails[i]
 		switch {
+		case isRail:
+			r = rail
 		case check.Ours(d):
 			old, err := stored(ctx, d.Object)
 			if err != nil {
@@ -111,6 +122,13 @@ func judgeDocuments(ctx context.Context, w *world, stored storedFunc, documents 
 		case !isStranger:
 			result.Ignored++
 			continue
+		}
+		if key := w.checker.KeyOf(d.Object); r.Name != "" && check.Ours(d) {
+			if first, again := seen[key]; again {
+				r.Repeats(first)
+			} else {
+				seen[key] = r
+			}
 		}
 		failed = failed || !r.Allowed || result.FailOnWarning && r.Warns()
 		result.Reports = append(result.Reports, r)

@@ -5,17 +5,13 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/rest"
 
-	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/check"
-	"github.com/resourcestack/autohealer/internal/cli/manifest"
 	"github.com/resourcestack/autohealer/internal/cli/snapshot"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
@@ -26,6 +22,8 @@ type world struct {
 	// snapshot and facts are nil when nothing is known of a cluster.
 	snapshot *snapshot.Snapshot
 	facts    *snapshot.Facts
+	// policies judge: those that were given and the cluster's.
+	policies policies
 }
 
 // stored is the object of this name in the cluster, nil when there is none or nothing is known of one.
@@ -37,26 +35,21 @@ func (w *world) stored(ctx context.Context, object map[string]any) (map[string]a
 	return w.facts.Object(ctx, key.Kind, key.Namespace, key.Name)
 }
 
-// policies are what operators lay down beside the catalogue.
-type policies struct {
-	guardrails []*v1alpha1.Guardrail
-	exceptions []*v1alpha1.GuardrailException
-}
-
 // newWorld puts policies and, where it is known, a cluster behind the rules.
 func (a *App) newWorld(ctx context.Context, s *snapshot.Snapshot, p policies) (*world, error) {
 	opts := check.Options{Guardrails: p.guardrails, Exceptions: p.exceptions, Namespace: *a.Config.Namespace, Clock: a.Clock}
 	if s == nil {
 		checker, err := check.New(opts)
-		return &world{checker: checker}, err
+		return &world{checker: checker, policies: p}, err
 	}
 	opts.Namespace = cmp.Or(opts.Namespace, s.Namespace)
 	for i := range s.Guardrails {
-		opts.Guardrails = replacing(opts.Guardrails, &s.Guardrails[i])
+		p.guardrails = replacing(p.guardrails, &s.Guardrails[i])
 	}
 	for i := range s.GuardrailExceptions {
-		opts.Exceptions = replacing(opts.Exceptions, &s.GuardrailExceptions[i])
+		p.exceptions = replacing(p.exceptions, &s.GuardrailExceptions[i])
 	}
+	opts.Guardrails, opts.Exceptions = p.guardrails, p.exceptions
 	g, err := guard.New(guard.Options{Clock: a.Clock})
 	if err != nil {
 		return nil, err
@@ -69,17 +62,7 @@ func (a *App) newWorld(ctx context.Context, s *snapshot.Snapshot, p policies) (*
 	}
 	opts.Facts, opts.Planners, opts.Stored, opts.Authorizer = facts, facts.Planners(), s, s.Rights
 	checker, err := check.New(opts)
-	return &world{checker: checker, snapshot: s, facts: facts}, err
-}
-
-// replacing adds a stored object unless one of its name was given.
-func replacing[T interface{ GetName() string }](given []T, stored T) []T {
-	for _, g := range given {
-		if g.GetName() == stored.GetName() {
-			return given
-		}
-	}
-	return append(given, stored)
+	return &world{checker: checker, snapshot: s, facts: facts, policies: p}, err
 }
 
 // clusterFlags say where facts come from.
@@ -159,56 +142,4 @@ func (a *App) rights(ctx context.Context, cfg *rest.Config) (authorizer.Uncondit
 		return nil, nil
 	}
 	return asking, nil
-}
-
-// readPolicies reads Guardrails and exceptions from files.
-func (a *App) readPolicies(ctx context.Context, rules, exceptions []string) (p policies, err error) {
-	if p.guardrails, err = readKind[v1alpha1.Guardrail](ctx, a, "--rules", "Guardrail", rules); err != nil {
-		return p, err
-	}
-	p.exceptions, err = readKind[v1alpha1.GuardrailException](ctx, a, "--exceptions", "GuardrailException", exceptions)
-	for _, x := range p.exceptions {
-		if x.CreationTimestamp.IsZero() { // from a file, it would be created now; how long it may hold counts from there
-			x.CreationTimestamp.Time = a.Clock.Now()
-		}
-	}
-	return p, err
-}
-
-// readKind reads the objects of a kind from files that a flag names. They must hold their schema, and be all that is there
-// of ours: a rule that nobody can read would be a rule that nobody asks.
-func readKind[T any](ctx context.Context, a *App, flag, kind string, paths []string) ([]*T, error) {
-	if len(paths) == 0 {
-		return nil, nil
-	}
-	files, err := manifest.Files(paths, false, a.In)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", flag, err)
-	}
-	checker, err := check.New(check.Options{Clock: a.Clock})
-	if err != nil {
-		return nil, err
-	}
-	var objects []*T
-	for _, d := range documentsOf(files) {
-		if !check.Ours(d) {
-			continue
-		}
-		r := checker.Document(ctx, d, nil)
-		switch {
-		case r.Stored == nil:
-			return nil, fmt.Errorf("%s: %s:%d: %s", flag, d.File, r.Violations[0].Line, r.Violations[0].Message)
-		case r.Kind != kind:
-			return nil, fmt.Errorf("%s: %s:%d: want a %s, got a %s", flag, d.File, d.Line, kind, r.Kind)
-		}
-		object := new(T)
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(r.Stored, object); err != nil {
-			return nil, fmt.Errorf("%s: %s:%d: %w", flag, d.File, d.Line, err)
-		}
-		objects = append(objects, object)
-	}
-	if len(objects) == 0 {
-		return nil, fmt.Errorf("%s: there is no %s in %s", flag, kind, strings.Join(paths, ", "))
-	}
-	return objects, nil
 }

@@ -192,13 +192,17 @@ func TestTheRulesOverExceptionsKnowWhenTheyAreMade(t *testing.T) {
 	g := newTestGuard(t, nil)
 	for expires, want := range map[string][]string{
 		"2026-11-21T13:00:00Z": nil, "2026-11-28T12:00:00Z": nil,
-		"2026-11-21T11:59:00Z": {"guardrailexception/expired"}, "2026-11-28T12:00:01Z": {"guardrailexception/too-long"},
+		"2026-11-21T11:59:00Z": {"Warn guardrailexception/expired"}, "2026-11-28T12:00:01Z": {"Deny guardrailexception/too-long"},
 	} {
 		content := object(t, `{apiVersion: autohealer.resourcestack.com/v1alpha1, kind: GuardrailException, metadata: {name: x}, spec: {ruleIDs: [`+healthyRule+
 			`], targetRef: {kind: ConditionSet, name: x}, specHash: 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef, reason: "it is so, OPS-1", expiresAt: "`+expires+`"}}`)
 		v := g.Review(t.Context(), Request{Operation: admissionv1.Create, Object: content})
-		if !slices.Equal(v.RuleIDs(), want) {
-			t.Errorf("%s, made at noon from a file: refused by %v, want %v", expires, v.RuleIDs(), want)
+		var said []string
+		for _, violation := range v.Violations {
+			said = append(said, string(violation.Severity)+" "+violation.Rule)
+		}
+		if !slices.Equal(said, want) {
+			t.Errorf("%s, made at noon from a file: %v, want %v", expires, said, want)
 		}
 		if metadata := content["metadata"].(map[string]any); metadata["creationTimestamp"] != nil {
 			t.Error("the caller's object was changed")

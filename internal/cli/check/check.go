@@ -74,9 +74,14 @@ func New(opts Options) (*Checker, error) {
 		return nil, err
 	}
 	c := &Checker{guard: g, definitions: definitions, Namespace: cmp.Or(opts.Namespace, metav1.NamespaceDefault), factsGiven: opts.Facts != nil}
-	c.Guardrails = g.SetGuardrails(opts.Guardrails)
-	g.SetExceptions(opts.Exceptions)
+	c.SetPolicies(opts.Guardrails, opts.Exceptions)
 	return c, nil
+}
+
+// SetPolicies puts Guardrails and exceptions in place of the former ones: what is checked next is judged by them.
+func (c *Checker) SetPolicies(guardrails []*v1alpha1.Guardrail, exceptions []*v1alpha1.GuardrailException) {
+	c.Guardrails = c.guard.SetGuardrails(guardrails)
+	c.guard.SetExceptions(exceptions)
 }
 
 // Guard is the engine that judges.

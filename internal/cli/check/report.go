@@ -1,16 +1,19 @@
 package check
 
 import (
+	"fmt"
+
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
 // Rules of the text and the schema. They are no catalogue's: whoever breaks them never gets as far as the catalogue.
 const (
-	RuleUndecodable  = "manifest/undecodable"
-	RuleDuplicateKey = "manifest/duplicate-key"
-	RuleKind         = "manifest/kind"
-	RuleUnknownField = "schema/unknown-field"
-	RuleValue        = "schema/value"
+	RuleUndecodable     = "manifest/undecodable"
+	RuleDuplicateKey    = "manifest/duplicate-key"
+	RuleDuplicateObject = "manifest/duplicate-object"
+	RuleKind            = "manifest/kind"
+	RuleUnknownField    = "schema/unknown-field"
+	RuleValue           = "schema/value"
 )
 
 // Report is what would be said of one object.
@@ -53,6 +56,14 @@ type Skip struct {
 	Reason   string
 	// Missing is what wasn't there to ask; that refuses nothing here. "" when the rule itself failed.
 	Missing guard.Missing
+}
+
+// Repeats warns that the object is one that was there before.
+func (r *Report) Repeats(first Report) {
+	r.Violations = append(r.Violations, Violation{
+		Rule: RuleDuplicateObject, Severity: guard.Warn, Line: r.Line, Docs: Docs(RuleDuplicateObject),
+		Message: fmt.Sprintf("%s:%d has the same object already; the one that is applied last replaces the other, so remove one of them", first.File, first.Line),
+	})
 }
 
 // refuses says whether anything refuses the object.

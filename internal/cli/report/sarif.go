@@ -65,6 +65,7 @@ func SARIF(w io.Writer, result Result) error {
 func rulesOf(result Result) []guard.Rule {
 	rules := []guard.Rule{
 		{ID: check.RuleUndecodable, Severity: guard.Deny, Rationale: "Text that is neither YAML nor JSON, or no Kubernetes object, never gets as far as the API server."},
+		{ID: check.RuleDuplicateObject, Severity: guard.Warn, Rationale: "Of two objects of one name the one that is applied last replaces the other."},
 		{ID: check.RuleDuplicateKey, Severity: guard.Deny, Rationale: "Of a key that is in a map twice only one value is kept, and nobody is told which."},
 		{ID: check.RuleKind, Severity: guard.Deny, Rationale: "The API server serves no such kind in this version."},
 		{ID: check.RuleUnknownField, Severity: guard.Deny, Rationale: "A field that the schema doesn't know does nothing: most are misspelt."},
