@@ -46,7 +46,7 @@ var rooms = []room{
 	// What people take back by hand is written as the manager would.
 	{dir: "internal/cli/undo", ours: []string{"apis", "internal/domain", "internal/actuate"}},
 	// The plugin reads and tells; what it asks is what webhook and controllers ask.
-	{dir: "internal/cli", ours: []string{"apis", "crds", "internal/domain", "internal/guard", "internal/kube", "internal/kubeconfig"}},
+	{dir: "internal/cli", ours: []string{"apis", "config", "crds", "internal/domain", "internal/guard", "internal/kube", "internal/kubeconfig"}},
 	{dir: "webhooks", ours: []string{"apis", "internal/guard"}},
 	{dir: "controllers", ours: []string{"apis", "internal/domain", "internal/guard", "internal/actuate", "internal/kube", "internal/kubeconfig", "internal/probing"}, apart: true},
 }

@@ -24,6 +24,7 @@ var (
 		"cmd/leadership.go",      // the Lease of the leader election
 		"internal/cli/breaker",   // the annotation that resets a breaker, for the plugin's user
 		"internal/cli/freeze",    // the Guardrail that stops everything, for the plugin's user
+		"internal/cli/soundness", // dry runs, for the plugin's user
 		"internal/cli/uninstall", // what was installed, for the plugin's user; what was done to others' objects is for undo
 	}
 	// notClients are calls that look like a client's and are an actuator's.

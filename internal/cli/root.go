@@ -103,6 +103,7 @@ It judges with the same rules, by the same code, as the webhook in a cluster.`,
 		app.undo(),
 		app.reset(),
 		app.acts(),
+		app.check(),
 		app.uninstall(),
 		app.version(),
 	)

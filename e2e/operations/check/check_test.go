@@ -1,0 +1,233 @@
+package check
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	gomegatypes "github.com/onsi/gomega/types"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/e2e/conditionset/fixture"
+	"github.com/resourcestack/autohealer/e2e/faultproxy"
+	"github.com/resourcestack/autohealer/e2e/harness"
+)
+
+func keyOf(o client.Object) client.ObjectKey { return client.ObjectKeyFromObject(o) }
+
+// is matches a finding of a part by its message and what to do.
+func is(part, message, do string) gomegatypes.GomegaMatcher {
+	return SatisfyAll(HaveField("Part", part), HaveField("State", "Unsound"), HaveField("Message", ContainSubstring(message)), HaveField("Do", ContainSubstring(do)))
+}
+
+// expectOnly expects that these findings come and no others: they are of the part that was broken.
+func expectOnly(ctx SpecContext, matcher gomegatypes.GomegaMatcher) {
+	GinkgoHelper()
+	Eventually(broken).WithContext(ctx).Should(SatisfyAll(Not(BeEmpty()), HaveEach(matcher)))
+}
+
+// certificate signs one of its own for the loopback address, which ends then.
+func certificate(until time.Time) tls.Certificate {
+	GinkgoHelper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	Expect(err).NotTo(HaveOccurred())
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "check"}, NotBefore: until.Add(-24 * time.Hour), NotAfter: until,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	Expect(err).NotTo(HaveOccurred())
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// serveInstead has the API server call a webhook with this certificate. (The manager puts its CA bundle back at once, so it is not
+// that which is changed.)
+func serveInstead(ctx SpecContext, served tls.Certificate) {
+	GinkgoHelper()
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{served}}
+	server.StartTLS()
+	DeferCleanup(server.Close)
+	kubectl(ctx, "patch", "validatingwebhookconfiguration", "autohealer", "--type=json", "-p",
+		`[{"op":"replace","path":"/webhooks/0/clientConfig/url","value":"`+server.URL+`/validate"}]`)
+}
+
+var _ = Describe("kubectl autohealer check", func() {
+	It("says that a sound installation is, in every format", func(ctx SpecContext) {
+		Expect(plugin(ctx, h.Kubeconfig, "check")).To(SatisfyAll(HaveField("Code", 0), HaveField("Err", BeEmpty()), HaveField("Out", And(
+			HavePrefix("kinds          ok: the CRDs are those of this version\n"), HaveSuffix("\nThe installation is sound.\n")))))
+		Expect(plugin(ctx, h.Kubeconfig, "check", "-o", "yaml").Out).To(And(ContainSubstring("apiVersion: cli.autohealer.resourcestack.com/v1alpha1\nkind: Check\n"), ContainSubstring("\nsound: true\n")))
+		Expect(plugin(ctx, h.Kubeconfig, "check", "-o", "jsonpath={.sound}", "--wait=1m").Out).To(Equal("true"))
+		Expect(kubectl(ctx, "get", "conditionsets,guardrailexceptions,guardrails,probeconfigs,weederconfigs", "-A", "-o", "name")).To(BeEmpty(), "nothing is stored")
+		for _, args := range [][]string{{"check", "more"}, {"check", "--wait=-1s"}, {"check", "-o", "xml"}, {"check", "--server=https://127.0.0.1:1"}} {
+			Expect(plugin(ctx, h.Kubeconfig, args...)).To(HaveField("Code", 2), "%q", args)
+		}
+	})
+
+	It("names a webhook that can't be reached", func(ctx SpecContext) {
+		mend()
+		kubectl(ctx, "patch", "validatingwebhookconfiguration", "autohealer", "--type=json", "-p", `[{"op":"replace","path":"/webhooks/0/clientConfig/url","value":"https://127.0.0.1:1/validate"}]`)
+		expectOnly(ctx, is("verdicts", "the webhook can't be reached: ", "get pods,endpointslices"))
+	})
+
+	It("names a CA bundle that is another one's", func(ctx SpecContext) {
+		mend()
+		serveInstead(ctx, certificate(time.Now().Add(12*time.Hour)))
+		expectOnly(ctx, is("verdicts", "the caBundle of validatingwebhookconfiguration/autohealer isn't that of the certificate which the webhook serves: ", "cainjector"))
+	})
+
+	It("names a certificate that has expired", func(ctx SpecContext) {
+		mend()
+		serveInstead(ctx, certificate(time.Now().Add(-time.Hour)))
+		expectOnly(ctx, is("verdicts", "the certificate that the webhook serves has expired: ", "docs/how-to/certificates.md"))
+	})
+
+	It("names a right that the manager lacks", func(ctx SpecContext) {
+		mend()
+		role := &rbacv1.ClusterRole{}
+		role.Name = "autohealer-manager"
+		Expect(h.Client.Get(ctx, keyOf(role), role)).To(Succeed())
+		for i := range role.Rules {
+			if role.Rules[i].Resources[0] == "nodes" {
+				role.Rules[i].Verbs = []string{"get", "list", "watch"}
+			}
+		}
+		Expect(h.Client.Update(ctx, role)).To(Succeed())
+		expectOnly(ctx, is("rights", "the manager may not patch nodes", "It is in clusterrole/autohealer-manager, bound to the account autohealer-manager in namespace autohealer-system."))
+	})
+
+	It("names a role for people that lacks a right", func(ctx SpecContext) {
+		mend()
+		role := &rbacv1.ClusterRole{}
+		role.Name = "autohealer-viewer"
+		Expect(h.Client.Get(ctx, keyOf(role), role)).To(Succeed())
+		role.Rules[0].Verbs = []string{"get", "list"}
+		Expect(h.Client.Update(ctx, role)).To(Succeed())
+		expectOnly(ctx, is("roles", "clusterrole/autohealer-viewer doesn't allow to watch ", "kubectl apply -k config/default"))
+	})
+
+	It("names a CRD of another version", func(ctx SpecContext) {
+		mend()
+		kubectl(ctx, "patch", "crd", "conditionsets.autohealer.resourcestack.com", "--type=json", "-p",
+			`[{"op":"add","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/for/maxLength","value":31}]`)
+		expectOnly(ctx, is("kinds", "customresourcedefinition/conditionsets.autohealer.resourcestack.com is of another version than this plugin, or was changed: spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.for.maxLength differs", "kubectl apply -k config/default"))
+	})
+
+	It("names an admission policy that is missing, or was changed", func(ctx SpecContext) {
+		mend()
+		kubectl(ctx, "delete", "validatingadmissionpolicybinding", "autohealer-conditionset")
+		kubectl(ctx, "patch", "validatingadmissionpolicy", "autohealer-weederconfig", "--type=json", "-p", `[{"op":"remove","path":"/spec/validations/0"}]`)
+		Eventually(broken).WithContext(ctx).Should(ConsistOf(
+			is("policies", "validatingadmissionpolicybinding/autohealer-conditionset is missing", "kubectl apply -k config/default"),
+			is("policies", "validatingadmissionpolicy/autohealer-weederconfig is of another version than this plugin, or was changed: spec.validations differs", "kubectl apply -k config/default"),
+		), "the webhook refuses what they did")
+	})
+
+	It("names a webhook that was made to let everything pass", func(ctx SpecContext) {
+		mend()
+		kubectl(ctx, "patch", "validatingwebhookconfiguration", "autohealer", "--type=json", "-p", `[{"op":"replace","path":"/webhooks/0/rules/0/operations","value":["UPDATE"]}]`)
+		Eventually(broken).WithContext(ctx).Should(ConsistOf(
+			is("webhook", "validatingwebhookconfiguration/autohealer is of another version than this plugin, or was changed: webhooks[0].rules[0].operations differs", "kubectl apply -k config/default"),
+			is("verdicts", "a bad Guardrail is admitted, which guardrail/rules-compile must refuse", "kubectl apply -k config/default"),
+		))
+	})
+
+	It("names a second installation", func(ctx SpecContext) {
+		other := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
+		Expect(h.Client.Create(ctx, other)).To(Succeed())
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "autohealer-manager"}, Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: ptr.To("second"), LeaseDurationSeconds: ptr.To[int32](3600), RenewTime: &metav1.MicroTime{Time: time.Now()},
+		}}
+		Expect(h.Client.Create(ctx, lease)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(h.Client.Delete(ctx, lease)).To(Succeed()) })
+		hook := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "other-autohealer"}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: "policies.autohealer.resourcestack.com", AdmissionReviewVersions: []string{"v1"}, SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone),
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: ptr.To("https://other.example.com/")},
+		}}}
+		Expect(h.Client.Create(ctx, hook)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(h.Client.Delete(ctx, hook)).To(Succeed()) })
+		Eventually(broken).WithContext(ctx).Should(ConsistOf(
+			is("installations", "there seems to be a second installation: second leads by the Lease autohealer-manager in namespace other", "Remove one"),
+			is("installations", "there seems to be a second installation: ValidatingWebhookConfiguration other-autohealer has the webhook policies.autohealer.resourcestack.com", "Remove one"),
+		))
+	})
+
+	It("names a manager whose caches are stale", func(ctx SpecContext) {
+		watches, err := faultproxy.StartWatches(h.URL, h.CACert)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(watches.Stop)
+		direct, err := h.ServiceAccountKubeconfig(ctx, harness.Namespace, harness.ServiceAccount)
+		Expect(err).NotTo(HaveOccurred())
+		proxied := filepath.Join(h.Dir, "proxied.kubeconfig")
+		Expect(watches.Kubeconfig(direct, proxied)).To(Succeed())
+		Expect(h.StopComponent(harness.Manager)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(h.StopComponent(harness.Manager)).To(Succeed())
+			Expect(h.StartManager(ctx)).To(Succeed())
+		})
+		Expect(h.StartManager(ctx, "--kubeconfig="+proxied)).To(Succeed())
+		set := fixture.NewSet("unseen", "e2e.example.com/unseen", "NoSchedule", "Unseen")
+		Expect(h.Client.Create(ctx, set)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(h.Client.Delete(ctx, set)).To(Succeed()) })
+		expectSound(ctx)
+		watches.Silence("/apis/autohealer.resourcestack.com/v1alpha1/conditionsets")
+		Expect(h.Client.Get(ctx, keyOf(set), set)).To(Succeed())
+		set.Spec.Mode = v1alpha1.Observe
+		Expect(h.Client.Update(ctx, set)).To(Succeed())
+		Eventually(broken).WithContext(ctx).Should(ConsistOf(
+			is("caches", "unseen was changed ", "rollout restart deployment/autohealer-manager"),
+		))
+		watches.Speak("/apis/autohealer.resourcestack.com/v1alpha1/conditionsets")
+	})
+
+	It("names a manager that doesn't lead, and waits until one does", func(ctx SpecContext) {
+		Expect(h.StopComponent(harness.Manager)).To(Succeed())
+		Eventually(broken).WithContext(ctx).Should(SatisfyAll(
+			ContainElement(is("manager", "no manager leads, so nothing is done and nothing undone", "get pods")),
+			ContainElement(is("verdicts", "the webhook can't be reached: ", "get pods,endpointslices")),
+			HaveEach(HaveField("Part", BeElementOf("manager", "verdicts"))),
+		))
+		Expect(plugin(ctx, h.Kubeconfig, "check", "--wait=2s")).To(SatisfyAll(HaveField("Code", 1), HaveField("Out", ContainSubstring("manager        UNSOUND: no manager leads, so nothing is done and nothing undone\n               See its pods: "))))
+		waited := make(chan said)
+		go func() {
+			defer GinkgoRecover()
+			waited <- plugin(ctx, h.Kubeconfig, "check", "--wait=2m")
+		}()
+		Expect(h.StartComponent(ctx, harness.Manager)).To(Succeed())
+		Eventually(waited, "1m").Should(Receive(SatisfyAll(HaveField("Code", 0), HaveField("Out", HaveSuffix("The installation is sound.\n")))))
+	})
+
+	It("says what it may not look at", func(ctx SpecContext) {
+		Expect(h.Client.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "nobody"}})).To(Succeed())
+		nobody, err := h.ServiceAccountKubeconfig(ctx, "default", "nobody")
+		Expect(err).NotTo(HaveOccurred())
+		found, err := check(ctx, nobody)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(found).To(SatisfyAll(HaveLen(10), HaveEach(SatisfyAll(HaveField("State", "Unknown"), HaveField("Message", HavePrefix("it can't be looked at: "))))))
+	})
+
+	It("is shown as it is in docs/how-to/check.md", func(ctx SpecContext) {
+		page, err := os.ReadFile(filepath.Join(h.Root(), "docs", "how-to", "check.md"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(page)).To(ContainSubstring("```console\n$ kubectl autohealer check\n" + plugin(ctx, h.Kubeconfig, "check").Out + "```\n"))
+	})
+})

@@ -1,0 +1,155 @@
+package soundness
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/resourcestack/autohealer/config"
+)
+
+// role is a Role or ClusterRole of this version.
+type role struct {
+	namespace, name string
+	labels          map[string]string
+	rules           []rbacv1.PolicyRule
+	object          *object
+}
+
+func rolesIn(pattern string) ([]role, error) {
+	found, err := manifests(config.FS, pattern, "Role", "ClusterRole")
+	if err != nil {
+		return nil, err
+	}
+	roles := make([]role, len(found))
+	for i, o := range found {
+		var r rbacv1.ClusterRole // a Role has the same fields
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &r); err != nil {
+			return nil, fmt.Errorf("read %s: %w", title(o), err)
+		}
+		roles[i] = role{r.Namespace, r.Name, r.Labels, r.Rules, o}
+	}
+	return roles, nil
+}
+
+// rights asks the API server whether the manager's account may do what its roles say, by whatever binding it may.
+func (c *Checker) rights(ctx context.Context) ([]Finding, error) {
+	roles, err := rolesIn("rbac/manager_role*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	var found []Finding
+	for _, r := range roles {
+		for _, right := range rightsOf(r) {
+			allowed, err := c.managerMay(ctx, right)
+			if err != nil {
+				return sorted(found), err
+			}
+			if !allowed {
+				found = append(found, Finding{"the manager may not " + words(right), fmt.Sprintf("It is in %s, bound to the account %s in namespace %s. %s", title(r.object), c.Manager, c.Namespace, reapply)})
+			}
+		}
+	}
+	return sorted(found), nil
+}
+
+// rightsOf are the single rights of a role.
+func rightsOf(r role) (all []authorizationv1.ResourceAttributes) {
+	for _, rule := range r.rules {
+		names := rule.ResourceNames
+		if len(names) == 0 {
+			names = []string{""}
+		}
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, name := range names {
+					for _, verb := range rule.Verbs {
+						resource, sub, _ := strings.Cut(resource, "/")
+						all = append(all, authorizationv1.ResourceAttributes{
+							Verb: verb, Group: group, Resource: resource, Subresource: sub, Name: name, Namespace: r.namespace,
+						})
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+func words(right authorizationv1.ResourceAttributes) string {
+	what := right.Resource
+	if right.Subresource != "" {
+		what += "/" + right.Subresource
+	}
+	if right.Group != "" {
+		what += "." + right.Group
+	}
+	if right.Name != "" {
+		what += " " + right.Name
+	}
+	if right.Namespace != "" {
+		what += " in namespace " + right.Namespace
+	}
+	return right.Verb + " " + what
+}
+
+func (c *Checker) managerMay(ctx context.Context, right authorizationv1.ResourceAttributes) (bool, error) {
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User:   fmt.Sprintf("system:serviceaccount:%s:%s", c.Namespace, c.Manager),
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + c.Namespace, "system:authenticated"}, ResourceAttributes: &right,
+	}}
+	err := c.Client.Create(ctx, review)
+	return review.Status.Allowed, err
+}
+
+// roles compares the roles for people: they may have more rights than ours have, and no fewer.
+func (c *Checker) roles(ctx context.Context) ([]Finding, error) {
+	var all []role
+	for _, file := range []string{"rbac/user_roles.yaml", "rbac/metrics_reader_role.yaml", "rbac/probe_target_role.yaml"} {
+		roles, err := rolesIn(file)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, roles...)
+	}
+	var found []Finding
+	for _, wanted := range all {
+		stored := &rbacv1.ClusterRole{}
+		stored.Name = wanted.name
+		err := c.Client.Get(ctx, keyOf(stored), stored)
+		if apierrors.IsNotFound(err) {
+			found = append(found, Finding{title(wanted.object) + " is missing", reapply})
+			continue
+		}
+		if err != nil {
+			return found, err
+		}
+		for _, right := range rightsOf(wanted) {
+			if !slices.ContainsFunc(stored.Rules, func(r rbacv1.PolicyRule) bool { return allows(r, right) }) {
+				found = append(found, Finding{fmt.Sprintf("%s doesn't allow to %s", title(wanted.object), words(right)), reapply})
+			}
+		}
+		for key, value := range wanted.labels {
+			if stored.Labels[key] != value {
+				found = append(found, Finding{fmt.Sprintf("%s has no label %s=%s", title(wanted.object), key, value), reapply})
+			}
+		}
+	}
+	return sorted(found), nil
+}
+
+func allows(rule rbacv1.PolicyRule, right authorizationv1.ResourceAttributes) bool {
+	resource := right.Resource
+	if right.Subresource != "" {
+		resource += "/" + right.Subresource
+	}
+	has := func(all []string, one string) bool { return slices.Contains(all, one) || slices.Contains(all, "*") }
+	return has(rule.Verbs, right.Verb) && has(rule.APIGroups, right.Group) && has(rule.Resources, resource) &&
+		(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, right.Name))
+}
