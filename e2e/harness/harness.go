@@ -104,14 +104,14 @@ func on(ctx context.Context, c *cluster.Cluster, o Options) (*Harness, error) {
 }
 
 // Install applies config/e2e, which is config/default without Deployment and Service, with the webhook's URL. After an
-// uninstall it does so again; a manager is started anew then, by a token of its new account.
+// uninstall, or after a test that changed it, it does so again; a manager is started anew then, by a token of its new account.
 func (h *Harness) Install(ctx context.Context) error {
 	manifests, err := h.Kubectl(ctx, "kustomize", filepath.Join(h.root, "config", "e2e"))
 	if err != nil {
 		return fmt.Errorf("build config/e2e: %w", err)
 	}
 	manifests = strings.ReplaceAll(manifests, "https://127.0.0.1:9443/", fmt.Sprintf("https://127.0.0.1:%d/", h.ports[Manager].webhook))
-	if _, err := h.KubectlWithInput(ctx, strings.NewReader(manifests), "apply", "--server-side", "-f", "-"); err != nil {
+	if _, err := h.KubectlWithInput(ctx, strings.NewReader(manifests), "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
 		return fmt.Errorf("install Autohealer: %w", err)
 	}
 	if _, err := h.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=30s", "crd", "-l", "app.kubernetes.io/name=autohealer"); err != nil {
