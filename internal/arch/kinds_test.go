@@ -34,6 +34,7 @@ var parts = []struct{ what, files, text string }{
 	{"users' rights", "config/rbac/user_roles.yaml", `\b{kinds}\b`},
 	{"a sample", "config/samples/*.yaml", `(?m)^kind: {Kind}$`},
 	{"a place in the reference", "docs/reference/api.md", `(?m)^#+ {Kind}$`},
+	{"a bad and a good object for kubectl autohealer check", "internal/cli/soundness/verdicts.go", `kind: "{Kind}"`},
 	{"end-to-end tests", "e2e/*/*_test.go", `\b{Kind}\b|\b{kinds}\b`},
 }
 

@@ -3,10 +3,16 @@ package soundness
 import (
 	"context"
 	"fmt"
+	"reflect"
+	"slices"
+	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -18,56 +24,46 @@ const followsWithin = 15 * time.Second
 // caches looks whether the manager has seen each policy as it is now: one whose watch died silently goes on with what it last saw.
 func (c *Checker) caches(ctx context.Context) ([]Finding, error) {
 	var found []Finding
-	for _, list := range []client.ObjectList{
-		&v1alpha1.ConditionSetList{}, &v1alpha1.GuardrailExceptionList{}, &v1alpha1.GuardrailList{}, &v1alpha1.ProbeConfigList{}, &v1alpha1.WeederConfigList{},
-	} {
-		if err := c.Client.List(ctx, list); meta.IsNoMatchError(err) {
+	for _, kind := range ownKinds(c.Client.Scheme()) {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind)
+		if err := c.Client.List(ctx, list); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 			continue // that the kind is missing is told of already
 		} else if err != nil {
-			return found, err
+			return sorted(found), err
 		}
-		err := meta.EachListItem(list, func(item runtime.Object) error {
-			if why := c.unseen(item); why != "" {
+		for i := range list.Items {
+			if why := c.unseen(&list.Items[i]); why != "" {
 				found = append(found, Finding{why, "If a manager leads, restart it: kubectl -n " + c.Namespace + " rollout restart deployment/" + c.Manager + ". " + c.logs()})
 			}
-			return nil
-		})
-		if err != nil {
-			return found, err
 		}
 	}
 	return sorted(found), nil
 }
 
+// ownKinds are those that the scheme knows of our group.
+func ownKinds(scheme *runtime.Scheme) (kinds []schema.GroupVersionKind) {
+	for kind, goType := range scheme.KnownTypes(v1alpha1.GroupVersion) {
+		if goType.PkgPath() == reflect.TypeFor[v1alpha1.Guardrail]().PkgPath() && !strings.HasSuffix(kind, "List") {
+			kinds = append(kinds, v1alpha1.GroupVersion.WithKind(kind))
+		}
+	}
+	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int { return strings.Compare(a.Kind, b.Kind) })
+	return kinds
+}
+
 // unseen says of a policy that the manager hasn't seen it as it is; "" when it has, or may still be about to.
-func (c *Checker) unseen(item runtime.Object) string {
-	policy := item.(client.Object)
-	observed, changed := observedGeneration(item), lastChange(policy)
+func (c *Checker) unseen(policy *object) string {
+	observed, _, _ := unstructured.NestedInt64(policy.Object, "status", "observedGeneration")
+	changed := lastChange(policy)
 	if observed == policy.GetGeneration() || c.Clock.Since(changed) < followsWithin {
 		return ""
 	}
-	name := policy.GetName()
+	name := title(policy)
 	if policy.GetNamespace() != "" {
-		name = policy.GetNamespace() + "/" + name
+		name += " in namespace " + policy.GetNamespace()
 	}
-	return fmt.Sprintf("%T %s was changed %s ago, and the manager hasn't seen that: it knows generation %d of %d", item, name, c.Clock.Since(changed).Round(time.Second), observed, policy.GetGeneration())
-}
-
-// observedGeneration of a policy's status; -1 when no manager has seen it.
-func observedGeneration(item runtime.Object) int64 {
-	switch p := item.(type) {
-	case *v1alpha1.ConditionSet:
-		return p.Status.ObservedGeneration
-	case *v1alpha1.Guardrail:
-		return p.Status.ObservedGeneration
-	case *v1alpha1.GuardrailException:
-		return p.Status.ObservedGeneration
-	case *v1alpha1.ProbeConfig:
-		return p.Status.ObservedGeneration
-	case *v1alpha1.WeederConfig:
-		return p.Status.ObservedGeneration
-	}
-	return -1
+	return fmt.Sprintf("%s was changed %s ago, and the manager hasn't seen that: it knows generation %d of %d", name, c.Clock.Since(changed).Round(time.Second), observed, policy.GetGeneration())
 }
 
 // lastChange is when somebody last wrote anything but the status.

@@ -1,18 +1,13 @@
 package soundness
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/config"
@@ -20,36 +15,6 @@ import (
 )
 
 type object = unstructured.Unstructured
-
-// manifests are the objects in the files of a directory, of these kinds.
-func manifests(from fs.FS, pattern string, kinds ...string) ([]*object, error) {
-	names, err := fs.Glob(from, pattern)
-	if err != nil {
-		return nil, err
-	}
-	var found []*object
-	for _, name := range names {
-		text, err := fs.ReadFile(from, name)
-		if err != nil {
-			return nil, err
-		}
-		decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
-		for {
-			o := &object{}
-			if err := decoder.Decode(&o.Object); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				return nil, fmt.Errorf("read %s: %w", name, err)
-			}
-			for _, kind := range kinds {
-				if o.GetKind() == kind {
-					found = append(found, o)
-				}
-			}
-		}
-	}
-	return found, nil
-}
 
 // stored reads what is installed under an object's name; nil when there is nothing.
 func (c *Checker) stored(ctx context.Context, wanted *object) (*object, error) {
@@ -120,7 +85,7 @@ func (c *Checker) compare(ctx context.Context, wanted []*object, field string) (
 }
 
 func (c *Checker) kinds(ctx context.Context) ([]Finding, error) {
-	wanted, err := manifests(crds.FS, "*.yaml", "CustomResourceDefinition")
+	wanted, err := config.Objects(crds.FS, "*.yaml", "CustomResourceDefinition")
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +116,7 @@ func established(crd *object) bool {
 }
 
 func (c *Checker) policies(ctx context.Context) ([]Finding, error) {
-	wanted, err := manifests(config.FS, "policy/*.yaml", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+	wanted, err := config.Objects(config.FS, "policy/*.yaml", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +124,7 @@ func (c *Checker) policies(ctx context.Context) ([]Finding, error) {
 }
 
 func (c *Checker) webhook(ctx context.Context) ([]Finding, error) {
-	wanted, err := manifests(config.FS, "webhook/configuration/validating.yaml", "ValidatingWebhookConfiguration")
+	wanted, err := config.Objects(config.FS, "webhook/configuration/validating.yaml", "ValidatingWebhookConfiguration")
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ type role struct {
 }
 
 func rolesIn(pattern string) ([]role, error) {
-	found, err := manifests(config.FS, pattern, "Role", "ClusterRole")
+	found, err := config.Objects(config.FS, pattern, "Role", "ClusterRole")
 	if err != nil {
 		return nil, err
 	}

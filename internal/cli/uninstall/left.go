@@ -22,6 +22,7 @@ func (u *Uninstaller) bindings(ctx context.Context) (found []*object, err error)
 			return nil, fmt.Errorf("look for bindings of Autohealer's roles: %w", err)
 		}
 	}
+	roles := part{kind: clusterRoleKind}.names()
 	add := func(kindOf string, o metav1.ObjectMeta, role rbacv1.RoleRef) {
 		if role.Kind == "ClusterRole" && slices.Contains(roles, role.Name) && o.Labels[label] != ours && o.Namespace != u.Namespace {
 			found = append(found, about(kind(rbacv1.GroupName, kindOf), o.Namespace, o.Name))

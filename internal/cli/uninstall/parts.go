@@ -1,12 +1,17 @@
 package uninstall
 
 import (
+	"slices"
 	"strings"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/config"
+	"github.com/resourcestack/autohealer/internal/cli/check"
 )
 
 // Label and value by which an object is known to be of an installation, beside its name.
@@ -25,17 +30,19 @@ const (
 	rights
 )
 
-// part is an object that an installation has: one of config/default and its overlays, or one that the manager makes.
+// part is a kind of which an installation has objects: by the manifests of this version, or because the manager makes them.
 type part struct {
 	stage     stage
 	kind      schema.GroupVersionKind
-	namespace string // "own" is Autohealer's own
-	names     []string
-	// made by the manager, or for it, without the label.
-	made bool
+	namespace string // "" for cluster-scoped ones
+	// made are names of what the manager makes, or is made for it.
+	made []string
+	// unlabelled ones don't say that they are ours.
+	unlabelled bool
 }
 
-const own = "own"
+// own is Autohealer's namespace in the manifests.
+const own = check.OwnNamespace
 
 func kind(group, kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind}
@@ -45,40 +52,56 @@ var (
 	crdKind        = kind("apiextensions.k8s.io", "CustomResourceDefinition")
 	namespaceKind  = kind("", "Namespace")
 	deploymentKind = kind("apps", "Deployment")
-	policyNames    = []string{
-		"autohealer-conditionset", "autohealer-guardrail", "autohealer-guardrailexception", "autohealer-node-annotations", "autohealer-probeconfig", "autohealer-weederconfig",
-	}
+	// clusterRoleKind is of the roles that people bind.
+	clusterRoleKind = kind("rbac.authorization.k8s.io", "ClusterRole")
 )
-
-// roles are the ClusterRoles that people bind.
-var roles = []string{
-	"autohealer-editor", "autohealer-exception-approver", "autohealer-guardrail-admin", "autohealer-manager", "autohealer-metrics-reader",
-	"autohealer-operator", "autohealer-probe-target", "autohealer-tenant", "autohealer-viewer", "autohealer-workload-operator",
-}
 
 // parts in the order in which they go. A binding goes before what it binds, and what the manager makes when that is gone, or it
 // would make it again.
 var parts = []part{
-	{stage: gates, kind: kind("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"), names: []string{"autohealer"}},
-	{stage: gates, kind: kind("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"), names: policyNames},
-	{stage: gates, kind: kind("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"), names: policyNames},
-	{stage: manager, kind: deploymentKind, namespace: own, names: []string{"autohealer-manager"}},
-	{stage: manager, kind: kind("policy", "PodDisruptionBudget"), namespace: own, names: []string{"autohealer-manager"}},
-	{stage: manager, kind: kind("", "Service"), namespace: own, names: []string{"autohealer-webhook", "autohealer-metrics"}},
-	{stage: manager, kind: kind("networking.k8s.io", "NetworkPolicy"), namespace: own, names: []string{"autohealer-manager"}},
-	{stage: manager, kind: kind("monitoring.coreos.com", "ServiceMonitor"), namespace: own, names: []string{"autohealer"}, made: true},
-	{stage: rights, kind: kind("cert-manager.io", "Certificate"), namespace: own, names: []string{"autohealer-webhook", "autohealer-webhook-ca"}, made: true},
-	{stage: rights, kind: kind("cert-manager.io", "Issuer"), namespace: own, names: []string{"autohealer-webhook-ca", "autohealer-webhook-bootstrap"}, made: true},
-	{stage: rights, kind: kind("", "Secret"), namespace: own, names: []string{"autohealer-webhook-cert", "autohealer-webhook-cert-issued", "autohealer-webhook-ca"}, made: true},
-	{stage: rights, kind: kind("coordination.k8s.io", "Lease"), namespace: own, names: []string{"autohealer-manager"}, made: true}, // it says until then who leads
-	{stage: rights, kind: kind("rbac.authorization.k8s.io", "RoleBinding"), namespace: "kube-node-lease", names: []string{"autohealer-manager-node-leases"}},
-	{stage: rights, kind: kind("rbac.authorization.k8s.io", "Role"), namespace: "kube-node-lease", names: []string{"autohealer-manager-node-leases"}},
-	{stage: rights, kind: kind("rbac.authorization.k8s.io", "RoleBinding"), namespace: own, names: []string{"autohealer-manager", "autohealer-manager-certificates"}},
-	{stage: rights, kind: kind("rbac.authorization.k8s.io", "Role"), namespace: own, names: []string{"autohealer-manager", "autohealer-manager-certificates"}},
-	{stage: rights, kind: kind("", "ServiceAccount"), namespace: own, names: []string{"autohealer-manager"}},
-	{stage: rights, kind: kind("rbac.authorization.k8s.io", "ClusterRoleBinding"), names: []string{"autohealer-manager"}},
-	{stage: rights, kind: kind("rbac.authorization.k8s.io", "ClusterRole"), names: roles},
+	{stage: gates, kind: kind("admissionregistration.k8s.io", "ValidatingWebhookConfiguration")},
+	{stage: gates, kind: kind("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding")},
+	{stage: gates, kind: kind("admissionregistration.k8s.io", "ValidatingAdmissionPolicy")},
+	{stage: manager, kind: deploymentKind, namespace: own},
+	{stage: manager, kind: kind("policy", "PodDisruptionBudget"), namespace: own},
+	{stage: manager, kind: kind("", "Service"), namespace: own},
+	{stage: manager, kind: kind("networking.k8s.io", "NetworkPolicy"), namespace: own},
+	{stage: manager, kind: kind("monitoring.coreos.com", "ServiceMonitor"), namespace: own, unlabelled: true},
+	{stage: rights, kind: kind("cert-manager.io", "Certificate"), namespace: own, made: []string{"autohealer-webhook", "autohealer-webhook-ca"}, unlabelled: true},
+	{stage: rights, kind: kind("cert-manager.io", "Issuer"), namespace: own, made: []string{"autohealer-webhook-ca", "autohealer-webhook-bootstrap"}, unlabelled: true},
+	{stage: rights, kind: kind("", "Secret"), namespace: own, made: []string{"autohealer-webhook-cert", "autohealer-webhook-cert-issued", "autohealer-webhook-ca"}, unlabelled: true},
+	{stage: rights, kind: kind("coordination.k8s.io", "Lease"), namespace: own, made: []string{"autohealer-manager"}, unlabelled: true}, // it says until then who leads
+	{stage: rights, kind: kind("rbac.authorization.k8s.io", "RoleBinding"), namespace: "kube-node-lease"},
+	{stage: rights, kind: kind("rbac.authorization.k8s.io", "Role"), namespace: "kube-node-lease"},
+	{stage: rights, kind: kind("rbac.authorization.k8s.io", "RoleBinding"), namespace: own},
+	{stage: rights, kind: kind("rbac.authorization.k8s.io", "Role"), namespace: own},
+	{stage: rights, kind: kind("", "ServiceAccount"), namespace: own},
+	{stage: rights, kind: kind("rbac.authorization.k8s.io", "ClusterRoleBinding")},
+	{stage: rights, kind: clusterRoleKind},
 }
+
+// names of the objects of a part.
+func (p part) names() []string {
+	names := slices.Clone(p.made)
+	for _, o := range installed() {
+		if o.GroupVersionKind() == p.kind && o.GetNamespace() == p.namespace {
+			names = append(names, o.GetName())
+		}
+	}
+	return names
+}
+
+// installed are the objects in the manifests of this version.
+var installed = sync.OnceValue(func() (all []*unstructured.Unstructured) {
+	for _, files := range []string{"*/*.yaml", "*/*/*.yaml"} {
+		found, err := config.Objects(config.FS, files)
+		if err != nil {
+			panic(err) // a mistake in the program, not in its input
+		}
+		all = append(all, found...)
+	}
+	return all
+})
 
 // about is an object of which no more than its metadata matters.
 func about(kind schema.GroupVersionKind, namespace, name string) *metav1.PartialObjectMetadata {

@@ -26,8 +26,8 @@ const lookAgain = 200 * time.Millisecond
 // stop lets nothing new be done, by a freeze that the manager confirms. Where that can't be had, since there are no Guardrails
 // any more or the manager doesn't follow, the manager goes first.
 func (u *Uninstaller) stop(ctx context.Context, s *Survey) error {
-	if u.DryRun || len(s.Policies) == 0 && !has(s.Parts[manager], deploymentKind) {
-		return nil // there is nobody to stop, and nothing that they would do
+	if u.DryRun || !s.somebodyActs() {
+		return nil
 	}
 	f := freeze.Freezer{Client: u.Client}
 	u.Progress("freeze")
@@ -48,6 +48,18 @@ func (u *Uninstaller) stop(ctx context.Context, s *Survey) error {
 		return nil
 	}
 	return u.deleteManager(ctx, s)
+}
+
+// somebodyActs says whether there may be somebody to stop, and something that they would do.
+func (s *Survey) somebodyActs() bool {
+	return len(s.Policies) > 0 || has(s.Parts[manager], deploymentKind)
+}
+
+// freezes says whether a freeze is tried: not where Guardrails are no more, or soon won't be.
+func (s *Survey) freezes() bool {
+	return s.somebodyActs() && slices.ContainsFunc(s.Kinds, func(crd *object) bool {
+		return crd.Name == "guardrails."+v1alpha1.GroupVersion.Group && crd.DeletionTimestamp == nil
+	})
 }
 
 func has(all []*object, kind schema.GroupVersionKind) bool {

@@ -152,13 +152,13 @@ func (u *Uninstaller) lookAtGroups(_ context.Context, s *Survey) error {
 // lookAtParts finds what was installed under its name. What doesn't say that it is ours stays.
 func (u *Uninstaller) lookAtParts(ctx context.Context, s *Survey) error {
 	for _, p := range parts {
-		for _, name := range p.names {
+		for _, name := range p.names() {
 			o, err := u.get(ctx, about(p.kind, u.in(p.namespace), name))
 			switch {
 			case err != nil:
 				return err
 			case o == nil:
-			case !p.made && !labelled(o):
+			case !p.unlabelled && !labelled(o):
 				s.Left = append(s.Left, fmt.Sprintf("%s has no label %s=%s, so it may be somebody else's. If it isn't: kubectl delete %s", title(o), label, ours, named(o)))
 			default:
 				s.Parts[p.stage] = append(s.Parts[p.stage], o)
@@ -181,12 +181,13 @@ func (u *Uninstaller) lookAtStrays(ctx context.Context, s *Survey) error {
 		if p.namespace != "" {
 			continue // what else is in our namespace is looked at with that
 		}
+		known := p.names()
 		found, err := u.list(ctx, p.kind, client.MatchingLabels{label: ours})
 		if err != nil {
 			return err
 		}
 		for _, o := range found {
-			if !slices.Contains(p.names, o.Name) {
+			if !slices.Contains(known, o.Name) {
 				s.Left = append(s.Left, fmt.Sprintf("%s says that it is Autohealer's, and this version doesn't know it. If it is: kubectl delete %s", title(o), named(o)))
 			}
 		}

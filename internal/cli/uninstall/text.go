@@ -10,7 +10,9 @@ import (
 
 // Write tells what would be done, step by step, and what stays.
 func (s *Survey) Write(w io.Writer) {
-	section(w, "Freeze: nothing new is done while this works", []string{"guardrail/" + v1alpha1.FreezeGuardrail})
+	if s.freezes() {
+		section(w, "Freeze: nothing new is done while this works", []string{"guardrail/" + v1alpha1.FreezeGuardrail})
+	}
 	var undone, held []string
 	for _, r := range s.Undo {
 		for _, did := range r.Did {
