@@ -35,8 +35,8 @@ var machinery = []string{"k8s.io/api/", "k8s.io/apimachinery/"}
 var rooms = []room{
 	{dir: "apis", theirs: machinery},
 	{dir: "crds", theirs: []string{}},
-	// klog for the logger that k8s.io/api's toleration check asks for.
-	{dir: "internal/domain", ours: []string{"apis"}, theirs: append([]string{"k8s.io/klog/v2"}, machinery...), notStd: []string{"context", "net/http", "os"}},
+	// klog for the logger that k8s.io/api's toleration check asks for; kstatus computes from an object alone.
+	{dir: "internal/domain", ours: []string{"apis"}, theirs: append([]string{"k8s.io/klog/v2", "github.com/fluxcd/cli-utils/pkg/kstatus/status"}, machinery...), notStd: []string{"context", "net/http", "os"}},
 	{dir: "internal/kubeconfig", ours: []string{}},
 	{dir: "internal/probing", ours: []string{"internal/domain", "internal/kubeconfig"}},
 	{dir: "internal/guard", ours: []string{"apis", "crds", "internal/domain", "internal/kubeconfig"}},

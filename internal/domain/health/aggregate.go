@@ -1,0 +1,108 @@
+package health
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Reasons of the conditions, those that Gardener's library gives.
+const (
+	ReasonSuccessful   = "HealthCheckSuccessful"
+	ReasonUnsuccessful = "HealthCheckUnsuccessful"
+	ReasonProgressing  = "HealthCheckProgressing"
+	ReasonCheckError   = "ConditionCheckError"
+)
+
+// History is what counts of a condition's past. The zero value: it has none.
+type History struct {
+	// Failed: it was False, and not True since. Progressing doesn't excuse it any more.
+	Failed bool
+	// Since is when Progressing began, in whole seconds; zero when it didn't, or was followed by True.
+	Since time.Time
+}
+
+// Verdict is what all checks of one condition type say together.
+type Verdict struct {
+	Status  Status
+	Reason  string
+	Message string
+	// Codes of all checks that aren't True, sorted, each once.
+	Codes []string
+	// History that the next verdict needs; Next keeps it in the condition.
+	History History
+	// LookAgain is when Progressing turns False without news; zero when time alone changes nothing.
+	LookAgain time.Time
+}
+
+// Aggregate makes one verdict of the results of all checks that are about a condition type. Any error makes it Unknown; else
+// any False makes it False; else any Progressing makes it Progressing, until the smallest of the timeouts is over since it
+// began, and False from then on; else it is True. What is False stays so until it is True. Without any result it is Unknown.
+func Aggregate(results []Result, past History, now time.Time) Verdict {
+	all := make([]Result, len(results))
+	for i, r := range results {
+		all[i] = r.settled()
+	}
+	slices.SortStableFunc(all, func(a, b Result) int { return strings.Compare(a.Check, b.Check) })
+	groups := map[Status][]Result{}
+	for _, r := range all {
+		groups[r.Status] = append(groups[r.Status], r)
+	}
+	rest := slices.Concat(groups[Unknown], groups[False], groups[Progressing])
+	v := Verdict{Codes: codes(rest), Message: counted(len(groups[True]), len(all))}
+	if len(rest) > 0 {
+		v.Message += ": " + numbered(rest)
+	}
+	switch {
+	case len(all) == 0:
+		v.Status, v.Reason, v.Message, v.History = Unknown, ReasonCheckError, "no check gave a result", past
+	case len(groups[Unknown]) > 0:
+		v.Status, v.Reason, v.History = Unknown, ReasonCheckError, past
+	case len(groups[False]) > 0:
+		v.fail()
+	case len(groups[Progressing]) > 0:
+		v.progress(groups[Progressing], past, now)
+	default:
+		v.Status, v.Reason = True, ReasonSuccessful
+	}
+	return v
+}
+
+func (v *Verdict) fail() {
+	v.Status, v.Reason, v.History = False, ReasonUnsuccessful, History{Failed: true}
+}
+
+func (v *Verdict) progress(results []Result, past History, now time.Time) {
+	if past.Failed {
+		v.overdue()
+		return
+	}
+	since := past.Since
+	// Rounded up, because a condition has no fractions and False may come late, never early. A start that lies ahead
+	// comes from a clock that was wrong.
+	if next := now.Add(time.Second - 1).Truncate(time.Second); since.IsZero() || since.After(next) {
+		since = next
+	}
+	timeout := slices.MinFunc(results, func(a, b Result) int { return cmp.Compare(a.Timeout, b.Timeout) }).Timeout
+	if deadline := since.Add(timeout); now.Before(deadline) {
+		v.Status, v.Reason, v.History, v.LookAgain = Progressing, ReasonProgressing, History{Since: since}, deadline
+		return
+	}
+	v.overdue()
+}
+
+// overdue has one text for both causes, so that what turned False by the timeout isn't written once more at the next look.
+func (v *Verdict) overdue() {
+	v.fail()
+	v.Message += "; progressing for too long, or after a failure"
+}
+
+func codes(results []Result) []string {
+	var all []string
+	for _, r := range results {
+		all = append(all, r.Codes...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}

@@ -1,0 +1,80 @@
+package health
+
+import (
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// judge is a check of one kind. threshold is its progressing time-out.
+type judge func(object *unstructured.Unstructured, threshold time.Duration, now time.Time) (Result, error)
+
+// builtin are the kinds that come with a check, in any version.
+var builtin = map[schema.GroupKind]judge{
+	{Group: "apps", Kind: "Deployment"}:                               typed(Deployment),
+	{Group: "apps", Kind: "StatefulSet"}:                              typed(StatefulSet),
+	{Group: "apps", Kind: "ReplicaSet"}:                               typed(ReplicaSet),
+	{Group: "apps", Kind: "DaemonSet"}:                                typed(DaemonSet),
+	{Group: "batch", Kind: "Job"}:                                     typed(Job),
+	{Kind: "Pod"}:                                                     typed(Pod),
+	{Kind: "PersistentVolumeClaim"}:                                   typed(PersistentVolumeClaim),
+	{Kind: "Service"}:                                                 typed(Service),
+	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: untyped(CustomResourceDefinition),
+	{Group: "resources.gardener.cloud", Kind: "ManagedResource"}:      managedResource,
+}
+
+func typed[T appsv1.Deployment | appsv1.StatefulSet | appsv1.ReplicaSet | appsv1.DaemonSet | batchv1.Job | corev1.Pod | corev1.PersistentVolumeClaim | corev1.Service](check func(*T) Result) judge {
+	return func(object *unstructured.Unstructured, _ time.Duration, _ time.Time) (Result, error) {
+		into := new(T)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into); err != nil {
+			return Result{}, fmt.Errorf("read %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+		return check(into), nil
+	}
+}
+
+func untyped(check func(*unstructured.Unstructured) Result) judge {
+	return func(object *unstructured.Unstructured, _ time.Duration, _ time.Time) (Result, error) {
+		return check(object), nil
+	}
+}
+
+func managedResource(object *unstructured.Unstructured, threshold time.Duration, now time.Time) (Result, error) {
+	return ManagedResource(object, threshold, now), nil
+}
+
+// HasBuiltin says whether a check for the kind comes with Autohealer.
+func HasBuiltin(kind schema.GroupKind) bool { return builtin[kind] != nil }
+
+// Builtin judges an object by the check that comes for its kind. timeout is how long Progressing is believed.
+func Builtin(object *unstructured.Unstructured, timeout time.Duration, now time.Time) Result {
+	kind := object.GroupVersionKind().GroupKind()
+	check := builtin[kind]
+	if check == nil {
+		return unknown("no check comes for " + kind.String())
+	}
+	r, err := check(object, timeout, now)
+	if err != nil {
+		return Error(err)
+	}
+	return named(r, object, timeout)
+}
+
+// named is the result with the object's name, so that a message tells which one it is about.
+func named(r Result, object *unstructured.Unstructured, timeout time.Duration) Result {
+	if r.Status == True {
+		return r
+	}
+	name := object.GetName()
+	if namespace := object.GetNamespace(); namespace != "" {
+		name = namespace + "/" + name
+	}
+	r.Detail, r.Timeout = name+": "+r.Detail, timeout
+	return r
+}

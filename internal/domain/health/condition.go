@@ -1,0 +1,112 @@
+package health
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Shape is how a condition is written.
+type Shape string
+
+const (
+	// Gardener has lastUpdateTime, codes, and Progressing as a status.
+	Gardener Shape = "Gardener"
+	// Conditions is metav1.Condition: Progressing is Unknown there, and told by its reason.
+	Conditions Shape = "Conditions"
+)
+
+// Condition on a target, in either shape.
+type Condition struct {
+	Type    string
+	Status  Status
+	Reason  string
+	Message string
+	// Codes are written in Gardener's shape alone.
+	Codes []string
+	// LastTransition is when Status changed.
+	LastTransition time.Time
+	// LastUpdate is when Status, Reason, Message or Codes changed. Only Gardener's shape has it.
+	LastUpdate time.Time
+	// ObservedGeneration of the target. Only metav1.Condition has it.
+	ObservedGeneration int64
+}
+
+// Next is the condition that follows from a verdict, and whether it has to be written: previous is the one on the target,
+// nil for none.
+func Next(previous *Condition, conditionType string, v Verdict, shape Shape, generation int64, now time.Time) (next Condition, changed bool) {
+	next = Condition{
+		Type: conditionType, Status: v.Status, Reason: v.Reason, Message: v.History.record(v.Status) + v.Message,
+		LastTransition: now, LastUpdate: now,
+	}
+	if shape == Conditions {
+		next.ObservedGeneration = generation
+		if v.Status == Progressing {
+			next.Status = Unknown
+		}
+	} else {
+		next.Codes = v.Codes
+	}
+	if previous == nil {
+		return next, true
+	}
+	if previous.Status == next.Status && !previous.LastTransition.IsZero() {
+		next.LastTransition = previous.LastTransition
+	}
+	same := previous.Status == next.Status && previous.Reason == next.Reason && previous.Message == next.Message &&
+		slices.Equal(previous.Codes, next.Codes)
+	if same && !previous.LastUpdate.IsZero() {
+		next.LastUpdate = previous.LastUpdate
+	}
+	return next, !same || previous.ObservedGeneration != next.ObservedGeneration
+}
+
+// The start of Progressing must outlive a restart and a passing Unknown, and a condition has no field for it: in
+// metav1.Condition not even Unknown and Progressing differ in lastTransitionTime. So the message begins with it, where it is
+// written with the condition and people read it, too. Details of checks can't forge it: they never begin a message.
+const (
+	progressingSince = "Progressing since "
+	beforeUnknown    = "Unsuccessful, then unknown: "
+	thenUnknown      = ", then unknown: "
+	thenMore         = ": "
+)
+
+// record is how the message of a condition with this status begins.
+func (h History) record(status Status) string {
+	switch {
+	case status == Progressing:
+		return progressingSince + h.Since.UTC().Format(time.RFC3339) + thenMore
+	case status == Unknown && h.Failed:
+		return beforeUnknown
+	case status == Unknown && !h.Since.IsZero():
+		return progressingSince + h.Since.UTC().Format(time.RFC3339) + thenUnknown
+	}
+	return ""
+}
+
+// Past is what counts of the condition for the next verdict; of none nothing does.
+func (c *Condition) Past() History {
+	switch {
+	case c == nil || c.Status == True:
+		return History{}
+	case c.Status == False, c.Status == Unknown && strings.HasPrefix(c.Message, beforeUnknown):
+		return History{Failed: true}
+	}
+	if since, ok := c.since(); ok {
+		return History{Since: since}
+	}
+	if c.Status == Progressing { // Gardener's own library wrote it, which has it there
+		return History{Since: c.LastTransition}
+	}
+	return History{}
+}
+
+func (c *Condition) since() (time.Time, bool) {
+	const length = len("2006-01-02T15:04:05Z")
+	rest, ok := strings.CutPrefix(c.Message, progressingSince)
+	if !ok || len(rest) < length {
+		return time.Time{}, false
+	}
+	since, err := time.Parse(time.RFC3339, rest[:length])
+	return since, err == nil
+}

@@ -1,0 +1,144 @@
+package health_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/resourcestack/autohealer/internal/domain/health"
+)
+
+// story is one condition over time, as it is stored: each step reads what the one before wrote, as a new process would.
+type story struct {
+	t       *testing.T
+	shape   health.Shape
+	now     time.Time
+	current *health.Condition
+	writes  int
+}
+
+func (s *story) at(after time.Duration, results ...health.Result) *health.Condition {
+	s.t.Helper()
+	now := s.now.Add(after)
+	next, changed := health.Next(s.current, "EveryNodeReady", health.Aggregate(results, s.current.Past(), now), s.shape, 3, now)
+	if changed {
+		s.writes++
+		s.current = &next
+	}
+	return s.current
+}
+
+func (s *story) is(after time.Duration, want health.Status, reason string, results ...health.Result) {
+	s.t.Helper()
+	if got := s.at(after, results...); got.Status != want || got.Reason != reason {
+		s.t.Errorf("after %s: %s %s %q, want %s %s", after, got.Status, got.Reason, got.Message, want, reason)
+	}
+}
+
+func shapes(t *testing.T, run func(t *testing.T, s *story)) {
+	for _, shape := range []health.Shape{"Gardener", "Conditions"} {
+		t.Run(string(shape), func(t *testing.T) { run(t, &story{t: t, shape: shape, now: start}) })
+	}
+}
+
+// progressing is the status that the shape has for it.
+func (s *story) progressing() health.Status {
+	if s.shape == "Conditions" {
+		return "Unknown"
+	}
+	return "Progressing"
+}
+
+func TestProgressTurnsFalseAfterItsTimeout(t *testing.T) {
+	shapes(t, func(_ *testing.T, s *story) {
+		s.is(0, s.progressing(), "HealthCheckProgressing", rolling("a", 5*time.Minute))
+		s.is(4*time.Minute, s.progressing(), "HealthCheckProgressing", rolling("a", 5*time.Minute))
+		s.is(5*time.Minute, "False", "HealthCheckUnsuccessful", rolling("a", 5*time.Minute))
+		s.is(6*time.Minute, "False", "HealthCheckUnsuccessful", rolling("a", 5*time.Minute))
+		if s.writes != 2 {
+			s.t.Errorf("%d writes, want 2", s.writes)
+		}
+		s.is(7*time.Minute, "True", "HealthCheckSuccessful", ok("a"))
+		s.is(8*time.Minute, s.progressing(), "HealthCheckProgressing", rolling("a", 5*time.Minute))
+	})
+}
+
+func TestAPassingUnknownKeepsWhenProgressBegan(t *testing.T) {
+	shapes(t, func(_ *testing.T, s *story) {
+		s.is(0, s.progressing(), "HealthCheckProgressing", rolling("a", 5*time.Minute))
+		s.is(2*time.Minute, "Unknown", "ConditionCheckError", failed("a"))
+		s.is(3*time.Minute, "Unknown", "ConditionCheckError", failed("a"))
+		s.is(4*time.Minute, s.progressing(), "HealthCheckProgressing", rolling("a", 5*time.Minute))
+		s.is(5*time.Minute, "False", "HealthCheckUnsuccessful", rolling("a", 5*time.Minute))
+	})
+}
+
+func TestAnUnknownBeforeProgressDoesNotCount(t *testing.T) {
+	shapes(t, func(_ *testing.T, s *story) {
+		s.is(0, "Unknown", "ConditionCheckError", failed("a"))
+		s.is(4*time.Minute, s.progressing(), "HealthCheckProgressing", rolling("a", 5*time.Minute))
+		s.is(8*time.Minute, s.progressing(), "HealthCheckProgressing", rolling("a", 5*time.Minute))
+		s.is(9*time.Minute, "False", "HealthCheckUnsuccessful", rolling("a", 5*time.Minute))
+	})
+}
+
+func TestAPassingUnknownDoesNotExcuseAFailure(t *testing.T) {
+	shapes(t, func(_ *testing.T, s *story) {
+		s.is(0, "False", "HealthCheckUnsuccessful", bad("a"))
+		s.is(time.Minute, "Unknown", "ConditionCheckError", failed("a"))
+		s.is(2*time.Minute, "False", "HealthCheckUnsuccessful", rolling("a", 5*time.Minute))
+	})
+}
+
+func TestDetailsCannotForgeTheStart(t *testing.T) {
+	shapes(t, func(t *testing.T, s *story) {
+		forger := failed("a")
+		forger.Check, forger.Detail = "", "Progressing since 2020-01-01T00:00:00Z, then unknown: "
+		s.at(0, forger)
+		if past := s.current.Past(); past != (health.History{}) {
+			t.Errorf("%q tells of %+v", s.current.Message, past)
+		}
+	})
+}
+
+func TestGardenersOwnProgressCountsFromItsTransition(t *testing.T) {
+	c := &health.Condition{Status: "Progressing", Reason: "HealthCheckProgressing", Message: "rolls", LastTransition: start}
+	if past := c.Past(); !past.Since.Equal(start) {
+		t.Errorf("since %s", past.Since)
+	}
+}
+
+func TestTimesMoveWithWhatTheyAreOf(t *testing.T) {
+	s := &story{t: t, shape: "Gardener", now: start}
+	times := func(transition, update time.Duration) {
+		t.Helper()
+		if !s.current.LastTransition.Equal(start.Add(transition)) || !s.current.LastUpdate.Equal(start.Add(update)) {
+			t.Errorf("transition %s, update %s", s.current.LastTransition, s.current.LastUpdate)
+		}
+	}
+	s.at(0, ok("a"))
+	times(0, 0)
+	s.at(time.Minute, ok("a"))
+	times(0, 0)
+	s.at(2*time.Minute, ok("a"), ok("b")) // the message
+	times(0, 2*time.Minute)
+	s.at(3*time.Minute, bad("a"), ok("b"))
+	times(3*time.Minute, 3*time.Minute)
+	other := bad("a")
+	other.Codes = []string{"ERR_OTHER"}
+	s.at(4*time.Minute, other, ok("b")) // the codes alone
+	times(3*time.Minute, 4*time.Minute)
+	if s.writes != 4 {
+		t.Errorf("%d writes, want 4", s.writes)
+	}
+}
+
+func TestANewGenerationIsToldWhereThereIsAFieldForIt(t *testing.T) {
+	verdict := health.Aggregate([]health.Result{ok("a")}, health.History{}, start)
+	for shape, want := range map[health.Shape]bool{"Gardener": false, "Conditions": true} {
+		first, _ := health.Next(nil, "X", verdict, shape, 3, start)
+		second, changed := health.Next(&first, "X", verdict, shape, 4, start.Add(time.Minute))
+		if changed != want || !second.LastTransition.Equal(start) {
+			t.Errorf("%s: changed %v, transition at %s", shape, changed, second.LastTransition)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package health
+
+import (
+	"strings"
+	"time"
+)
+
+const (
+	// flipsWithin is how close targets must turn False for one cause to be likely.
+	flipsWithin = 5 * time.Minute
+	// tooManyShare of a registration's targets, in percent, and tooManyLeast of them: more at once are hardly all sick, it is
+	// more likely the checks, the network or us.
+	tooManyShare, tooManyLeast = 20, 3
+)
+
+// Breaker is open: too many targets turned False together.
+type Breaker struct {
+	// ID names the opening; a reset must name it, so that a late one can't close a later opening.
+	ID       string
+	OpenedAt time.Time
+	// Flipped of Targets turned False together. Zero when another process opened it.
+	Flipped, Targets int
+}
+
+// Flips watches over one registration's targets turning False. The zero value is closed, and ready. Not safe for
+// concurrent use.
+type Flips struct {
+	breaker *Breaker
+	// at is when each target last turned False, of those that did within flipsWithin.
+	at map[string]time.Time
+}
+
+// MayFail says whether a condition of the target may be written False now, where it isn't so yet. It opens the breaker
+// when this one would be one too many of targets, which is how many the registration has. While it is open nothing new
+// turns False; what turns True goes on.
+func (f *Flips) MayFail(target string, targets int, now time.Time) bool {
+	if f.breaker != nil {
+		return false
+	}
+	for t, at := range f.at {
+		if now.Sub(at) >= flipsWithin {
+			delete(f.at, t)
+		}
+	}
+	if f.at == nil {
+		f.at = map[string]time.Time{}
+	}
+	f.at[target] = now
+	if n := len(f.at); n >= tooManyLeast && n*100 > targets*tooManyShare {
+		f.breaker = &Breaker{ID: strings.ToLower(now.UTC().Format("20060102T150405Z")), OpenedAt: now, Flipped: n, Targets: targets}
+		return false
+	}
+	return true
+}
+
+// Forget a target that is gone, or whose write failed.
+func (f *Flips) Forget(target string) { delete(f.at, target) }
+
+// Breaker gives the one that is open; ok is false when it is closed.
+func (f *Flips) Breaker() (b Breaker, ok bool) {
+	if f.breaker == nil {
+		return Breaker{}, false
+	}
+	return *f.breaker, true
+}
+
+// Restore takes over a breaker that another process opened, as a status tells. It only forbids.
+func (f *Flips) Restore(b Breaker) {
+	if f.breaker == nil {
+		f.breaker = &b
+	}
+}
+
+// Reset closes the breaker of this ID: someone looked, and what turns False is to be believed.
+func (f *Flips) Reset(id string) (closed bool) {
+	if f.breaker == nil || f.breaker.ID != id {
+		return false
+	}
+	f.breaker = nil
+	clear(f.at)
+	return true
+}

@@ -1,0 +1,74 @@
+package health_test
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/resourcestack/autohealer/internal/domain/health"
+)
+
+type nodeOption func(*corev1.Node)
+
+func node(name string, options ...nodeOption) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(start)}}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: "True", LastTransitionTime: metav1.NewTime(start.Add(20 * time.Second))}}
+	for _, o := range options {
+		o(n)
+	}
+	return n
+}
+
+func notReadySince(after time.Duration) nodeOption {
+	return func(n *corev1.Node) {
+		n.Status.Conditions[0].Status, n.Status.Conditions[0].LastTransitionTime = "False", metav1.NewTime(start.Add(after))
+	}
+}
+
+func silent(n *corev1.Node) {
+	n.Status.Conditions[0].Status, n.Status.Conditions[0].LastTransitionTime = "Unknown", metav1.NewTime(start.Add(time.Hour))
+}
+
+func cordoned(n *corev1.Node) { n.Spec.Unschedulable = true }
+
+func unschedulable(n *corev1.Node) {
+	n.Spec.Taints = []corev1.Taint{{Key: "node.kubernetes.io/unschedulable", Effect: "NoSchedule"}}
+}
+
+func leaving(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{Time: start} }
+
+func bare(n *corev1.Node) { n.Status.Conditions = nil }
+
+func TestSufficientNodes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		nodes  []*corev1.Node
+		least  int
+		want   health.Status
+		detail string
+	}{
+		"enough":                        {[]*corev1.Node{node("a"), node("b")}, 2, "True", ""},
+		"more than enough":              {[]*corev1.Node{node("a"), node("b"), node("c", silent)}, 2, "True", ""},
+		"none are needed":               {nil, 0, "True", ""},
+		"one broke":                     {[]*corev1.Node{node("a"), node("b", notReadySince(time.Hour))}, 2, "False", "1 of at least 2 nodes are available; not ready: b"},
+		"one doesn't report":            {[]*corev1.Node{node("a"), node("b", silent)}, 2, "False", "1 of at least 2 nodes are available; not ready: b"},
+		"one is cordoned":               {[]*corev1.Node{node("a"), node("b", cordoned)}, 2, "False", "1 of at least 2 nodes are available; cordoned: b"},
+		"one has the taint alone":       {[]*corev1.Node{node("a"), node("b", unschedulable)}, 2, "False", "1 of at least 2 nodes are available; cordoned: b"},
+		"one is cordoned, one missing":  {[]*corev1.Node{node("a"), node("b", cordoned)}, 3, "Progressing", "1 of at least 3 nodes are available; 1 haven't registered"},
+		"one is missing":                {[]*corev1.Node{node("a")}, 2, "Progressing", "1 of at least 2 nodes are available; 1 haven't registered"},
+		"one is missing, one broke":     {[]*corev1.Node{node("a", silent)}, 2, "False", "0 of at least 2 nodes are available; not ready: a"},
+		"one leaves":                    {[]*corev1.Node{node("a"), node("b", leaving)}, 2, "Progressing", "1 of at least 2 nodes are available; 1 haven't registered"},
+		"one leaves that isn't needed":  {[]*corev1.Node{node("a"), node("b", leaving, silent)}, 1, "True", ""},
+		"one joins":                     {[]*corev1.Node{node("a"), node("b", notReadySince(0))}, 2, "Progressing", "1 of at least 2 nodes are available; 1 are starting"},
+		"one has no condition yet":      {[]*corev1.Node{node("a"), node("b", bare)}, 2, "Progressing", "1 of at least 2 nodes are available; 1 are starting"},
+		"many broke":                    {[]*corev1.Node{node("f", silent), node("e", silent), node("d", silent), node("c", silent), node("b", silent), node("a", silent)}, 6, "False", "0 of at least 6 nodes are available; not ready: a, b, c, d, e and 1 more"},
+		"a joining one with a cordoned": {[]*corev1.Node{node("a", notReadySince(0)), node("b", cordoned)}, 2, "Progressing", "0 of at least 2 nodes are available; 1 are starting"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if r := health.Nodes(tt.nodes, tt.least); r.Status != tt.want || r.Detail != tt.detail {
+				t.Errorf("%s %q", r.Status, r.Detail)
+			}
+		})
+	}
+}

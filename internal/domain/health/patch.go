@@ -1,0 +1,75 @@
+package health
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// operation of a JSON Patch (RFC 6902).
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
+const conditionsPath = "/status/conditions"
+
+// Patch is the JSON Patch that puts the condition on a target's status subresource, for any list of conditions; the other
+// entries stay as they are, whoever writes them meanwhile. It is guarded: where the target isn't any more as it was seen, in
+// what the patch depends on, the API server refuses it, and it has to be made anew from a fresh read.
+func Patch(target *unstructured.Unstructured, c Condition, shape Shape) ([]byte, error) {
+	entry := c.object(shape)
+	if i, old := find(target, c.Type); old != nil {
+		path := conditionsPath + "/" + strconv.Itoa(i)
+		return encode(target, operation{"test", path, old}, operation{"replace", path, entry})
+	}
+	if list, ok := conditionsOf(target); ok {
+		// The whole list: another process may have added an entry of this type.
+		return encode(target, operation{"test", conditionsPath, list}, operation{"add", conditionsPath + "/-", entry})
+	}
+	unchanged := operation{"test", "/metadata/resourceVersion", target.GetResourceVersion()}
+	if _, ok := target.Object["status"].(map[string]any); ok {
+		return encode(target, unchanged, operation{"add", conditionsPath, []any{entry}})
+	}
+	return encode(target, unchanged, operation{"add", "/status", map[string]any{"conditions": []any{entry}}})
+}
+
+// Removal is the guarded JSON Patch that removes the condition of that type; nil when there is none.
+func Removal(target *unstructured.Unstructured, conditionType string) ([]byte, error) {
+	i, old := find(target, conditionType)
+	if old == nil {
+		return nil, nil
+	}
+	path := conditionsPath + "/" + strconv.Itoa(i)
+	return encode(target, operation{"test", path, old}, operation{"remove", path, nil})
+}
+
+// encode guards the patch further by the target's UID: another object may have its name by now.
+func encode(target *unstructured.Unstructured, operations ...operation) ([]byte, error) {
+	same := operation{"test", "/metadata/uid", string(target.GetUID())}
+	patch, err := json.Marshal(append([]operation{same}, operations...))
+	if err != nil {
+		return nil, fmt.Errorf("encode the patch: %w", err)
+	}
+	return patch, nil
+}
+
+// Applied is what to apply to a target's status subresource, where conditions are a map by type, with a field manager that has
+// this one condition and nothing else. A nil condition removes what that manager applied.
+func Applied(target *unstructured.Unstructured, c *Condition, shape Shape) *unstructured.Unstructured {
+	conditions := []any{}
+	if c != nil {
+		conditions = append(conditions, c.object(shape))
+	}
+	metadata := map[string]any{"name": target.GetName(), "uid": string(target.GetUID())}
+	if namespace := target.GetNamespace(); namespace != "" {
+		metadata["namespace"] = namespace
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": target.GetAPIVersion(), "kind": target.GetKind(), "metadata": metadata,
+		"status": map[string]any{"conditions": conditions},
+	}}
+}

@@ -1,0 +1,102 @@
+package health
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+// ReasonInDoubt: the checks say False, for too many targets at once to be believed.
+const ReasonInDoubt = "HealthCheckInDoubt"
+
+// Input is everything that the conditions of one target depend on.
+type Input struct {
+	// Target as it was seen.
+	Target *unstructured.Unstructured
+	Shape  Shape
+	// Results of all checks of all registrations, by condition type.
+	Results map[string][]Result
+	// Remove are condition types that a registration wants gone; those with results stay.
+	Remove []string
+	// MayFail is asked at most once, when a condition would turn False that isn't so yet: false holds that back, see Flips.
+	// Nil holds nothing.
+	MayFail func() bool
+}
+
+// Step is what to do with one condition.
+type Step struct {
+	Condition Condition
+	// Before is the status on the target; "" when there was no such condition.
+	Before Status
+	// Remove the condition instead of writing it.
+	Remove bool
+	// Held: the checks say False, and the breaker doesn't believe it.
+	Held bool
+}
+
+// Plan is what to do with one target now: no steps when its conditions are as they should be.
+type Plan struct {
+	Steps []Step
+	// Verdicts by condition type, those that change nothing among them.
+	Verdicts map[string]Verdict
+	// LookAgain is when a verdict changes without news; zero when none does.
+	LookAgain time.Time
+}
+
+// PlanTarget plans the conditions of one target.
+func PlanTarget(in Input, now time.Time) Plan {
+	plan := Plan{Verdicts: map[string]Verdict{}}
+	in.MayFail = onceAsked(in.MayFail)
+	for _, conditionType := range sets.List(sets.KeySet(in.Results)) {
+		plan.judge(&in, conditionType, now)
+	}
+	for _, conditionType := range slices.Sorted(slices.Values(in.Remove)) {
+		previous := Find(in.Target, conditionType)
+		if _, wanted := in.Results[conditionType]; previous != nil && !wanted {
+			plan.Steps = append(plan.Steps, Step{Condition: *previous, Before: previous.Status, Remove: true})
+		}
+	}
+	return plan
+}
+
+func (p *Plan) judge(in *Input, conditionType string, now time.Time) {
+	previous := Find(in.Target, conditionType)
+	verdict := Aggregate(in.Results[conditionType], previous.Past(), now)
+	held := verdict.Status == False && previous.status() != False && !in.MayFail()
+	if held {
+		verdict = inDoubt(verdict, previous)
+	}
+	p.Verdicts[conditionType] = verdict
+	if at := verdict.LookAgain; !at.IsZero() && (p.LookAgain.IsZero() || at.Before(p.LookAgain)) {
+		p.LookAgain = at
+	}
+	if next, changed := Next(previous, conditionType, verdict, in.Shape, in.Target.GetGeneration(), now); changed {
+		p.Steps = append(p.Steps, Step{Condition: next, Before: previous.status(), Held: held})
+	}
+}
+
+// inDoubt is Unknown, because True would be as unproven as False.
+func inDoubt(v Verdict, previous *Condition) Verdict {
+	v.Status, v.Reason, v.History = Unknown, ReasonInDoubt, previous.Past()
+	v.Message = "not believed, because too many turn False at once: " + v.Message
+	return v
+}
+
+func onceAsked(ask func() bool) func() bool {
+	var asked, answer bool
+	return func() bool {
+		if !asked {
+			asked, answer = true, ask == nil || ask()
+		}
+		return answer
+	}
+}
+
+func (c *Condition) status() Status {
+	if c == nil {
+		return ""
+	}
+	return c.Status
+}

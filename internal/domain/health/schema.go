@@ -1,0 +1,80 @@
+package health
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Layout is how a kind keeps conditions.
+type Layout struct {
+	Shape Shape
+	// Map: the list is a map by type, in which field managers own entries. Else it is atomic.
+	Map bool
+	// Problem says why no condition can be written; "" when it can.
+	Problem string
+}
+
+// LayoutOf reads from a CustomResourceDefinition how the kind's version keeps conditions.
+func LayoutOf(definition *unstructured.Unstructured, version string) Layout {
+	versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
+	i := slices.IndexFunc(versions, func(v any) bool {
+		entry, ok := v.(map[string]any)
+		return ok && text(entry, "name") == version
+	})
+	if i < 0 {
+		return Layout{Problem: "the kind has no version " + version}
+	}
+	entry := versions[i].(map[string]any)
+	if served, _, _ := unstructured.NestedBool(entry, "served"); !served {
+		return Layout{Problem: "version " + version + " isn't served"}
+	}
+	if _, ok, _ := unstructured.NestedMap(entry, "subresources", "status"); !ok {
+		return Layout{Problem: "the kind has no status subresource"}
+	}
+	root, _, _ := unstructured.NestedMap(entry, "schema", "openAPIV3Schema")
+	status, ok, _ := unstructured.NestedMap(root, "properties", "status")
+	switch {
+	case !ok && keepsUnknown(root):
+		return Layout{Shape: Conditions}
+	case !ok:
+		return Layout{Problem: "the schema has no status, so what is written there would be pruned"}
+	}
+	return layoutOfStatus(status)
+}
+
+func layoutOfStatus(status map[string]any) Layout {
+	list, ok, _ := unstructured.NestedMap(status, "properties", "conditions")
+	switch {
+	case !ok && keepsUnknown(status):
+		return Layout{Shape: Conditions}
+	case !ok:
+		return Layout{Problem: "the schema has no status.conditions, so what is written there would be pruned"}
+	case text(list, "type") != "array":
+		return Layout{Problem: "status.conditions isn't a list"}
+	}
+	keys, _, _ := unstructured.NestedStringSlice(list, "x-kubernetes-list-map-keys")
+	layout := Layout{Shape: Conditions, Map: text(list, "x-kubernetes-list-type") == "map"}
+	if layout.Map && !slices.Equal(keys, []string{"type"}) {
+		return Layout{Problem: "status.conditions is a map, but not by type"}
+	}
+	fields, _, _ := unstructured.NestedMap(list, "items", "properties")
+	if _, ok := fields["lastUpdateTime"]; ok {
+		layout.Shape = Gardener
+	}
+	items, _, _ := unstructured.NestedMap(list, "items")
+	if keepsUnknown(items) {
+		return layout
+	}
+	for _, field := range []string{"type", "status", "reason", "message", "lastTransitionTime"} {
+		if _, ok := fields[field]; !ok {
+			return Layout{Problem: "the schema of status.conditions has no " + field + ", which would be pruned"}
+		}
+	}
+	return layout
+}
+
+func keepsUnknown(schema map[string]any) bool {
+	keeps, _, _ := unstructured.NestedBool(schema, "x-kubernetes-preserve-unknown-fields")
+	return keeps
+}
