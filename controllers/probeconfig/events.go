@@ -31,6 +31,7 @@ func NewReporter(recorder events.EventRecorder) *Reporter {
 func (r *Reporter) acted(c *probe.Config, t *target, act probe.Act, err error, now time.Time) {
 	verb, reason, note := telling(c, t.key.Namespace, act)
 	switch {
+	case errors.Is(err, actuate.ErrUnfinished): // the replicas are back, which is what is told of
 	case errors.Is(err, actuate.ErrStale):
 		countScaling(c, verb, "stale")
 		return

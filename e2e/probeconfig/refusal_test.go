@@ -3,6 +3,7 @@ package probeconfig
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,9 +11,11 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd/api"
@@ -114,6 +117,52 @@ var _ = Describe("a ProbeConfig is judged by what it names", func() {
 			ContainSubstring("probeconfig/dependent-missing"), ContainSubstring(s.namespace+"/Deployment/gone"),
 			ContainSubstring("probeconfig/autoscaled-dependent"), ContainSubstring("HorizontalPodAutoscaler/kcm"),
 		), "once the manager has seen the autoscaler")
+	}, SpecTimeout(harness.Within))
+
+	It("refused when a dependent runs Autohealer, whatever it is called", func(ctx SpecContext) {
+		Expect(h.LetProbe(ctx, harness.Namespace)).To(Succeed())
+		own := shoot{namespace: harness.Namespace}
+		labels := map[string]string{"app": "healer", "app.kubernetes.io/name": "autohealer"}
+		healer := &appsv1.Deployment{ObjectMeta: named(harness.Namespace, "healer"), Spec: appsv1.DeploymentSpec{
+			Selector: selector("healer"), Template: template("healer"),
+		}}
+		healer.Spec.Template.Labels = labels
+		Expect(h.Client.Create(ctx, healer)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(h.Client.Delete(ctx, healer)).To(Succeed()) })
+		Eventually(refusal).WithContext(ctx).WithArguments(own.prober("suicidal", dependent("healer", 0, 0))).Should(MatchError(And(
+			ContainSubstring("probeconfig/runs-autohealer"), ContainSubstring(harness.Namespace+"/Deployment/healer"))), "once the manager has seen the pod")
+	}, SpecTimeout(harness.Within))
+
+	It("warned of where nothing tells whether the probed API server needs a dependent", func(ctx SpecContext) {
+		defineMachines(ctx)
+		machine := machineFleet(s.namespace)
+		Eventually(func(ctx context.Context) error { return h.Client.Create(ctx, machine.DeepCopy()) }).WithContext(ctx).Should(Succeed(), "once the kind is served")
+		Expect(h.Client.Create(ctx, &corev1.Service{ObjectMeta: named(s.namespace, "api"), Spec: corev1.ServiceSpec{
+			Selector: map[string]string{"app": "api"}, Ports: []corev1.ServicePort{{Port: 443, TargetPort: intstr.FromInt32(443)}},
+		}})).To(Succeed())
+		s.put(ctx, "internal", kubeconfigOf("api."+s.namespace+".svc"))
+		pc := s.prober("unclear", dependentOf(machine.GetAPIVersion(), machine.GetKind(), machine.GetName(), 0, 0), dependent("kcm", 0, 0))
+		Eventually(func(ctx context.Context) (string, error) { return warnings(ctx, pc.DeepCopy()) }).WithContext(ctx).Should(And(
+			ContainSubstring("probeconfig/unclear-dependent"), ContainSubstring(s.namespace+"/MachineFleet/workers;"), ContainSubstring("labelSelectorPath"),
+		), "once the manager has seen the Service")
+	}, SpecTimeout(harness.Within))
+
+	It("warned of when it selects more namespaces than a review looks at", func(ctx SpecContext) {
+		binding := &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "probe-everywhere"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "autohealer-probe-target"},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: harness.Namespace, Name: harness.ServiceAccount}},
+		}
+		Expect(h.Client.Create(ctx, binding)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(h.Client.Delete(ctx, binding)).To(Succeed()) })
+		wide := map[string]string{"wide": "true"}
+		for i := range 51 {
+			Expect(h.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("wide-%d", i), Labels: wide}})).To(Succeed())
+		}
+		pc := shoot{namespace: harness.Namespace}.prober("wide", dependent("kcm", 0, 0))
+		pc.Spec.NamespaceSelector = &v1alpha1.LabelSelector{MatchLabels: wide}
+		Eventually(func(ctx context.Context) (string, error) { return warnings(ctx, pc.DeepCopy()) }).WithContext(ctx).Should(And(
+			ContainSubstring("probeconfig/wide-fan-out"), ContainSubstring("selects 51 namespaces"),
+		), "once the manager has seen the namespaces")
 	}, SpecTimeout(harness.Within))
 
 	It("and a tenant's Secret is not read when the account may not get it", func(ctx SpecContext) {

@@ -62,6 +62,7 @@ type story struct {
 }
 
 func (s *story) begin(ctx SpecContext) {
+	underOracle(ctx)
 	s.began = time.Now()
 	s.gate = throughGate(ctx)
 	s.rail = capTargets(ctx, noCap) // but where a spec says otherwise

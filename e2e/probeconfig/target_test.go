@@ -22,10 +22,7 @@ func kindsAndSecrets() {
 	It("of any kind that the cluster's operators allow", func(ctx SpecContext) {
 		s := newShoot(ctx)
 		defineMachines(ctx)
-		machine := &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "example.com/v1", "kind": "MachineFleet", "metadata": map[string]any{"namespace": s.namespace, "name": "workers"},
-			"spec": map[string]any{"replicas": int64(4)},
-		}}
+		machine := machineFleet(s.namespace)
 		Eventually(func(ctx context.Context) error { return h.Client.Create(ctx, machine.DeepCopy()) }).WithContext(ctx).Should(Succeed(), "once the kind is served")
 		pc := s.prober("prober", dependentOf("example.com/v1", "MachineFleet", "workers", 0, 0))
 		Expect(h.Client.Create(ctx, pc)).To(Succeed())
@@ -58,6 +55,14 @@ func kindsAndSecrets() {
 		Expect(s.condition(ctx, v1alpha1.ConditionStalled)).NotTo(Equal(metav1.ConditionTrue))
 		Expect(s.scalings(ctx)).To(BeEmpty())
 	}, SpecTimeout(2*time.Minute))
+}
+
+// machineFleet is an object of the kind that defineMachines adds.
+func machineFleet(namespace string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "example.com/v1", "kind": "MachineFleet", "metadata": map[string]any{"namespace": namespace, "name": "workers"},
+		"spec": map[string]any{"replicas": int64(4)},
+	}}
 }
 
 // defineMachines adds a kind with a scale subresource that no controller serves, and lets the manager scale it.
@@ -95,6 +100,11 @@ func defineMachines(ctx context.Context) {
 	}
 	for _, o := range []client.Object{crd, role, binding} {
 		Expect(admin.Create(ctx, o)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, o)).To(Succeed()) })
+		DeferCleanup(func(ctx context.Context) {
+			Expect(admin.Delete(ctx, o)).To(Succeed())
+			Eventually(func(ctx context.Context) error {
+				return admin.Get(ctx, client.ObjectKeyFromObject(o), o)
+			}).WithContext(ctx).Should(MatchError(apierrors.IsNotFound, "not found"), "another spec may define it again")
+		})
 	}
 }

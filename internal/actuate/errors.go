@@ -5,6 +5,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
 var (
@@ -15,6 +16,9 @@ var (
 	ErrStale = errors.New("planned from an older state")
 	// ErrUnfinished: the replicas are given back, and their record is still there. A new plan removes it.
 	ErrUnfinished = errors.New("given back, but the record is still there")
+
+	// errUnanswered: the request was sent, and no answer tells what became of it.
+	errUnanswered = errors.New("the API server's answer didn't come")
 )
 
 // Unconfirmed is a refusal of one set's harmful steps: whether it is still what was admitted couldn't be confirmed, or
@@ -29,12 +33,12 @@ func (u *Unconfirmed) Error() string { return u.Err.Error() }
 // Unwrap gives the cause.
 func (u *Unconfirmed) Unwrap() error { return u.Err }
 
-// Certain says whether a failed write surely changed nothing: the API server refused it. After anything else, a
+// Certain says whether a failed write surely changed nothing: it wasn't sent, or the API server refused it. After anything else, a
 // time-out or a lost connection, only a live read can tell.
 func Certain(err error) bool {
 	var unconfirmed *Unconfirmed
 	switch {
-	case errors.As(err, &unconfirmed), errors.Is(err, ErrNotValidated), errors.Is(err, ErrStale):
+	case errors.As(err, &unconfirmed), errors.Is(err, ErrNotValidated), errors.Is(err, ErrStale), utilnet.IsConnectionRefused(err):
 		return true
 	case apierrors.IsInvalid(err), apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.IsForbidden(err),
 		apierrors.IsUnauthorized(err), apierrors.IsBadRequest(err), apierrors.IsTooManyRequests(err), apierrors.IsRequestEntityTooLargeError(err):

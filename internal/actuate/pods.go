@@ -65,12 +65,15 @@ func (p *Pods) Apply(ctx context.Context, plan weed.Plan, admitted AdmittedWeede
 		return err
 	}
 	if err := p.remove(ctx, plan); err != nil {
+		if !Certain(err) {
+			p.record(plan, admitted, err)
+		}
 		if apierrors.IsConflict(err) {
 			err = fmt.Errorf("%w: %w", ErrStale, err)
 		}
 		return fmt.Errorf("%s pod %s: %w", verbOf(plan), plan.Pod.Key(), err)
 	}
-	p.record(plan, admitted)
+	p.record(plan, admitted, nil)
 	return nil
 }
 
@@ -121,13 +124,14 @@ func Refused(err error) bool {
 	return apierrors.IsTooManyRequests(err) && apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause)
 }
 
-// record writes the audit line of a deletion.
-func (p *Pods) record(plan weed.Plan, v AdmittedWeeder) {
+// record writes the audit line of a deletion, which unconfirmed leaves in doubt.
+func (p *Pods) record(plan weed.Plan, v AdmittedWeeder, unconfirmed error) {
 	d := plan.Delete
 	act := Act{
 		Verb: string(v1alpha1.Delete), Reason: v1alpha1.ReasonServiceRecovered,
 		PolicyKind: "WeederConfig", Policy: d.Key, PolicyUID: d.Config, PolicyGeneration: d.Generation, RuleSet: v.RuleSetHash(),
 		TargetKind: "Pod", Target: plan.Pod.Key(), TargetUID: plan.Pod.UID, Part: d.Service, Trigger: d.Trigger,
+		Unconfirmed: unconfirmed,
 	}
 	if d.Evict {
 		act.Verb = string(v1alpha1.Evict)

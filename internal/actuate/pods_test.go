@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -174,6 +175,16 @@ func TestNothingIsDeletedWithoutAnAdmissionThatCoversIt(t *testing.T) {
 			}
 			stays(t, pod)
 		})
+	}
+}
+
+func TestADeletionWithoutAnAnswerIsToldAsSuch(t *testing.T) {
+	_, plan := crashLooping(t)
+	var lines []string
+	ctx, cancel := context.WithCancel(t.Context())
+	err := pods(&lines).Apply(ctx, plan, weeder(t), func() error { cancel(); return nil })
+	if Certain(err) || len(lines) != 1 || !strings.Contains(lines[0], `"unconfirmed":"`) {
+		t.Errorf("error %v, lines %q", err, lines)
 	}
 }
 

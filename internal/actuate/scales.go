@@ -54,14 +54,20 @@ func (s *Scales) Apply(ctx context.Context, c ScaleChange, admitted AdmittedProb
 	if s.Leads != nil && !s.Leads() {
 		return fmt.Errorf("%s: this replica no longer surely leads: %w", c, ErrStale)
 	}
-	if err := s.write(ctx, c); err != nil {
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-			err = fmt.Errorf("%w: %w", ErrStale, err)
-		}
-		return fmt.Errorf("%s: %w", c, err)
+	err := s.write(ctx, c)
+	switch {
+	case err == nil, errors.Is(err, ErrUnfinished):
+		s.record(c, admitted, nil)
+	case errors.Is(err, errUnanswered):
+		s.record(c, admitted, err)
 	}
-	s.record(c, admitted)
-	return nil
+	if err == nil {
+		return nil
+	}
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		err = fmt.Errorf("%w: %w", ErrStale, err)
+	}
+	return fmt.Errorf("%s: %w", c, err)
 }
 
 // covered finds what allows a change: the config's admission, still current, or the record on the object.
@@ -149,20 +155,23 @@ func (s *Scales) scale(ctx context.Context, c ScaleChange, version string, repli
 	scale.SetResourceVersion(version)
 	scale.Object["spec"] = map[string]any{"replicas": int64(replicas)}
 	err := s.Client.SubResource("scale").Update(ctx, scalable(c.Namespace, c.Act.Ref), client.WithSubResourceBody(scale), client.FieldOwner("autohealer"))
+	if err != nil && !Certain(err) {
+		err = fmt.Errorf("%w: %w", errUnanswered, err)
+	}
 	return scale.GetResourceVersion(), err
 }
 
 // verbs are the steps as the audit trail names them.
 var verbs = map[probe.Step]string{probe.Take: "ScaleDown", probe.Lower: "ScaleDown", probe.Raise: "ScaleUp", probe.Release: "Forget"}
 
-// record writes the audit line of a change.
-func (s *Scales) record(c ScaleChange, v AdmittedProber) {
+// record writes the audit line of a change, which unconfirmed leaves in doubt.
+func (s *Scales) record(c ScaleChange, v AdmittedProber, unconfirmed error) {
 	o, record := c.Act.Object, c.Act.Record
 	act := Act{
 		Verb: verbs[c.Act.Step], Reason: v1alpha1.ReasonProbeSucceeds,
 		PolicyKind: "ProbeConfig", Policy: c.Config.Key(), PolicyUID: c.Config.UID, PolicyGeneration: c.Config.Generation,
 		TargetKind: c.Act.Ref.Kind, Target: types.NamespacedName{Namespace: c.Namespace, Name: c.Act.Ref.Name}, TargetUID: o.UID,
-		Trigger: record.Since.Time,
+		Trigger: record.Since.Time, Unconfirmed: unconfirmed,
 	}
 	switch c.Act.Step {
 	case probe.Take, probe.Lower:

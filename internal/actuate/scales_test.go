@@ -1,17 +1,21 @@
 package actuate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -122,15 +126,17 @@ func establish(t *testing.T) {
 
 var errDied = errors.New("the manager died")
 
-// mortal is a client whose process dies before its n-th write.
+// mortal is a client whose process dies before its n-th write, or whose writes fail from there on for another reason.
 type mortal struct {
 	client.Client
 	writes, diesBefore int
+	// of is what it dies of. Default: errDied.
+	of error
 }
 
 func (m *mortal) die() error {
 	if m.writes++; m.writes > m.diesBefore {
-		return errDied
+		return cmp.Or(m.of, errDied)
 	}
 	return nil
 }
@@ -217,23 +223,81 @@ func TestWhoeverDiesBetweenTwoWritesLeavesWhatTheNextCompletes(t *testing.T) {
 	}
 }
 
-func TestOneLineTellsOfEachScaling(t *testing.T) {
-	c, v := prober(t, dependent(t, "Deployment"))
-	var lines []map[string]any
-	acts := funcr.NewJSON(func(text string) {
+// trail is a logger that keeps its lines.
+func trail(t *testing.T) (acts logr.Logger, lines *[]map[string]any) {
+	t.Helper()
+	lines = &[]map[string]any{}
+	return funcr.NewJSON(func(text string) {
 		var line map[string]any
 		if err := json.Unmarshal([]byte(text), &line); err != nil {
 			t.Fatal(err)
 		}
-		lines = append(lines, line)
-	}, funcr.Options{})
+		*lines = append(*lines, line)
+	}, funcr.Options{}), lines
+}
+
+func TestWhatWasGivenBackIsToldThoughItsRecordStays(t *testing.T) {
+	c, v := prober(t, dependent(t, "Deployment"))
+	if err := manager(t, c, v, api, probe.Down, logr.Discard()); err != nil {
+		t.Fatal(err)
+	}
+	acts, lines := trail(t)
+	conflict := apierrors.NewConflict(schema.GroupResource{}, "kcm", errors.New("someone wrote between"))
+	if err := manager(t, c, v, &mortal{Client: api, diesBefore: 1, of: conflict}, probe.Up, acts); !errors.Is(err, ErrUnfinished) || !errors.Is(err, ErrStale) {
+		t.Fatalf("want ErrUnfinished and ErrStale, got %v", err)
+	}
+	if err := manager(t, c, v, api, probe.Up, acts); err != nil {
+		t.Fatal(err)
+	}
+	var verbs []any
+	for _, line := range *lines {
+		verbs = append(verbs, line["verb"])
+	}
+	if fmt.Sprint(verbs) != "[ScaleUp Forget]" {
+		t.Errorf("the trail tells %v", verbs)
+	}
+}
+
+func TestAScaleWithoutAnAnswerIsToldAsSuch(t *testing.T) {
+	c, v := prober(t, dependent(t, "Deployment"))
+	for _, test := range []struct {
+		want       probe.Direction
+		diesBefore int
+		of         error
+		told       string
+	}{
+		{probe.Down, 0, errDied, ""}, // no more than the record was asked for
+		{probe.Down, 1, syscall.ECONNREFUSED, ""},
+		{probe.Down, 0, errDied, "ScaleDown"}, // the record is there
+		{probe.Down, 9, errDied, "ScaleDown"},
+		{probe.Up, 0, errDied, "ScaleUp"},
+	} {
+		acts, lines := trail(t)
+		err := manager(t, c, v, &mortal{Client: api, diesBefore: test.diesBefore, of: test.of}, test.want, acts)
+		if (err == nil) != (test.diesBefore == 9) || !errors.Is(err, test.of) && err != nil {
+			t.Fatalf("%+v: %v", test, err)
+		}
+		switch {
+		case test.told == "":
+			if len(*lines) != 0 {
+				t.Errorf("%+v: the trail tells %v", test, *lines)
+			}
+		case len(*lines) != 1 || (*lines)[0]["verb"] != test.told || ((*lines)[0]["unconfirmed"] == nil) != (err == nil):
+			t.Errorf("%+v: the trail tells %v", test, *lines)
+		}
+	}
+}
+
+func TestOneLineTellsOfEachScaling(t *testing.T) {
+	c, v := prober(t, dependent(t, "Deployment"))
+	acts, lines := trail(t)
 	for _, want := range []probe.Direction{probe.Down, probe.Up} {
 		if err := manager(t, c, v, api, want, acts); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(lines) != 2 {
-		t.Fatalf("%d lines: %v", len(lines), lines)
+	if len(*lines) != 2 {
+		t.Fatalf("%d lines: %v", len(*lines), *lines)
 	}
 	for i, want := range []map[string]string{
 		{"verb": "ScaleDown", "reason": "ProbeFails", "before": "3", "after": "0", "ruleSet": v.RuleSetHash()},
@@ -241,8 +305,8 @@ func TestOneLineTellsOfEachScaling(t *testing.T) {
 	} {
 		want["policyKind"], want["policy"], want["policyUID"], want["targetKind"], want["target"] = "ProbeConfig", "prober", "prober-uid", "Deployment", "kcm"
 		for key, text := range want {
-			if fmt.Sprint(lines[i][key]) != text {
-				t.Errorf("line %d: %s is %v, want %s", i, key, lines[i][key], text)
+			if fmt.Sprint((*lines)[i][key]) != text {
+				t.Errorf("line %d: %s is %v, want %s", i, key, (*lines)[i][key], text)
 			}
 		}
 	}

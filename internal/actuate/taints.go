@@ -57,14 +57,15 @@ func (t *Taints) Apply(ctx context.Context, plan condition.Plan, admitted []Admi
 	node.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Node"})
 	node.Name = plan.Node.Name
 	if err := t.Client.Patch(ctx, node, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner("autohealer")); err != nil {
+		if !Certain(err) && !stale(err) {
+			t.record(plan, admitted, err)
+		}
 		if stale(err) {
 			return "", fmt.Errorf("patch node %s: %w", plan.Node.Name, ErrStale)
 		}
 		return "", fmt.Errorf("patch node %s: %w", plan.Node.Name, err)
 	}
-	for _, step := range plan.Steps {
-		t.record(plan.Node, step, admitted)
-	}
+	t.record(plan, admitted, nil)
 	return node.ResourceVersion, nil
 }
 
@@ -109,14 +110,20 @@ func find(admitted []Admitted, step condition.Step) (Admitted, bool) {
 	return admitted[i], true
 }
 
-// record writes the audit line of one step.
-func (t *Taints) record(node *condition.Node, step condition.Step, admitted []Admitted) {
+// record writes the audit line of each step, which unconfirmed leaves in doubt.
+func (t *Taints) record(plan condition.Plan, admitted []Admitted, unconfirmed error) {
+	for _, step := range plan.Steps {
+		t.recordStep(plan.Node, step, admitted, unconfirmed)
+	}
+}
+
+func (t *Taints) recordStep(node *condition.Node, step condition.Step, admitted []Admitted, unconfirmed error) {
 	v, _ := find(admitted, step)
 	act := Act{
 		Verb: string(step.Verb), Reason: string(step.Reason),
 		PolicyKind: "ConditionSet", Policy: types.NamespacedName{Name: step.SetName}, PolicyUID: step.Set, PolicyGeneration: step.Generation, RuleSet: v.RuleSetHash(),
 		TargetKind: "Node", Target: types.NamespacedName{Name: node.Name}, TargetUID: node.UID, Part: step.Key + ":" + string(step.To),
-		Trigger: step.Trigger,
+		Trigger: step.Trigger, Unconfirmed: unconfirmed,
 	}
 	if step.Key == "" { // it only forgets what is past, and so answers that
 		act.Trigger = lastTaint(node.Owned, step.Set)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -161,6 +162,17 @@ func TestATaintAndItsRecordAreWrittenTogetherWhateverTheNodeHad(t *testing.T) {
 				t.Errorf("after the undo the node has taints %v and annotations %v", left.Spec.Taints, left.Annotations)
 			}
 		})
+	}
+}
+
+func TestATaintWithoutAnAnswerIsToldAsSuch(t *testing.T) {
+	_, admitted := set(t)
+	known := create(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "silent-"}})
+	var lines []string
+	writer := &Taints{Client: &mortal{Client: api}, Current: current{}, Acts: funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})}
+	plan := condition.Plan{Node: known, Taints: []corev1.Taint{taint(key, corev1.TaintEffectNoSchedule)}, Owned: owning(), Steps: []condition.Step{taintStep()}}
+	if _, err := writer.Apply(t.Context(), plan, []Admitted{admitted}); !errors.Is(err, errDied) || len(lines) != 1 || !strings.Contains(lines[0], `"unconfirmed"="the manager died"`) {
+		t.Errorf("error %v, lines %q", err, lines)
 	}
 }
 

@@ -27,6 +27,8 @@ type Act struct {
 	Part       string
 	// Trigger is the transition that the act answers.
 	Trigger time.Time
+	// Unconfirmed is what came instead of the API server's answer, so that the change may have been made or not. Nil: it was.
+	Unconfirmed error
 }
 
 // ID names an act: the same policy, generation, target and trigger never act twice.
@@ -49,5 +51,8 @@ func (a Act) record(trail logr.Logger, message string, details ...any) {
 	}
 	line = append(line, "target", a.Target.Name, "targetUID", a.TargetUID)
 	line = append(line, details...)
+	if a.Unconfirmed != nil {
+		line = append(line, "unconfirmed", a.Unconfirmed.Error())
+	}
 	trail.Info(message, append(line, "trigger", a.Trigger)...)
 }

@@ -1,6 +1,7 @@
 package actuate
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -59,20 +60,22 @@ func TestAnAuditLineHasWhatTheStepHas(t *testing.T) {
 	forget := condition.Step{Verb: "Repair", Reason: "PolicyDeletedOrObserving", Set: "set-uid", SetName: "kernel", Generation: 3}
 	for name, c := range map[string]struct {
 		step        condition.Step
+		unconfirmed error
 		want, never []string
 	}{
-		"a taint": {taint, []string{
+		"one of which the answer didn't come": {taint, context.DeadlineExceeded, []string{`"after"="NoSchedule" "unconfirmed"="context deadline exceeded" "trigger"`}, nil},
+		"a taint": {taint, nil, []string{
 			`"msg"="Changed a node's taint"`, `"policyKind"="ConditionSet" "policy"="kernel" "policyUID"="set-uid" "policyGeneration"=3 "ruleSet"="` + admitted.RuleSetHash(),
 			`"targetKind"="Node" "target"="a" "targetUID"="node-uid"`, `"taintKey"="` + key + `" "before"="" "after"="NoSchedule" "trigger"="2026-11-21 04:00:00 +0000 UTC"`,
-		}, []string{"amespace"}},
-		"a step that only forgets has no taint, and answers the last one": {forget, []string{
+		}, []string{"amespace", "unconfirmed"}},
+		"a step that only forgets has no taint, and answers the last one": {forget, nil, []string{
 			`"msg"="Forgot a node's past taints"`, `"verb"="Repair" "reason"="PolicyDeletedOrObserving"`, `"trigger"="2026-11-21 04:00:01 +0000 UTC"`,
 		}, []string{"taintKey", "before", "after"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var line string
 			writer := &Taints{Acts: funcr.New(func(_, args string) { line = args }, funcr.Options{})}
-			writer.record(node, c.step, []Admitted{admitted})
+			writer.record(condition.Plan{Node: node, Steps: []condition.Step{c.step}}, []Admitted{admitted}, c.unconfirmed)
 			for _, want := range c.want {
 				if !strings.Contains(line, want) {
 					t.Errorf("%s is missing in %s", want, line)

@@ -27,10 +27,12 @@ type Act struct {
 	TargetNamespace string    `json:"targetNamespace"`
 	Target          string    `json:"target"`
 	TaintKey        string    `json:"taintKey"`
-	Before          string    `json:"before"`
-	After           string    `json:"after"`
 	Service         string    `json:"service"`
 	Owner           string    `json:"owner"`
+	Unconfirmed     string    `json:"unconfirmed"`
+	// Before and After are a taint's effects, or numbers of replicas.
+	Before any `json:"before"`
+	After  any `json:"after"`
 
 	// line as it was logged.
 	line []byte
@@ -71,15 +73,25 @@ func (a Act) Concerns(kind, name string) bool {
 
 // what the act changed.
 func (a Act) what() string {
+	what := a.change()
+	if a.Unconfirmed == "" {
+		return what
+	}
+	return what + "; unconfirmed: " + a.Unconfirmed
+}
+
+func (a Act) change() string {
 	switch {
 	case a.Service != "":
 		return fmt.Sprintf("Service %s recovered; %s", a.Service, a.Owner)
-	case a.TaintKey == "":
+	case a.Before == nil:
 		return ""
+	case a.TaintKey == "":
+		return fmt.Sprintf("%v replicas, before %v", a.After, a.Before)
 	case a.Before == "":
-		return a.TaintKey + ":" + a.After
+		return fmt.Sprintf("%s:%s", a.TaintKey, a.After)
 	case a.After == "":
-		return a.TaintKey + ":" + a.Before + " removed"
+		return fmt.Sprintf("%s:%s removed", a.TaintKey, a.Before)
 	}
 	return fmt.Sprintf("%s:%s, before %s", a.TaintKey, a.After, a.Before)
 }
