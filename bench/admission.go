@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,7 +43,7 @@ func (b *bench) admission(ctx context.Context) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	reference, err := serve(ctx, map[string]http.Handler{"/noop": noop()})
+	reference, err := serve(ctx, map[string]hook{"/noop": {Handler: noop()}})
 	if err != nil {
 		return err
 	}

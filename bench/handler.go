@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/yaml"
 
@@ -118,19 +119,23 @@ func reportingNode(i, beat int) *corev1.Node {
 }
 
 // review is an AdmissionReview as the API server sends it for a new set.
-func review() ([]byte, error) {
-	cs := newSet()
-	cs.UID, cs.Generation, cs.CreationTimestamp = "0f0c1a8e-5d1b-4f0a-9c59-3c2b1a0d9e8f", 1, metav1.Now()
-	object, err := json.Marshal(cs)
+func review() ([]byte, error) { return reviewOf(newSet(), "conditionsets") }
+
+// reviewOf is one for the creation of an object of ours.
+func reviewOf(created client.Object, plural string) ([]byte, error) {
+	created.SetUID("0f0c1a8e-5d1b-4f0a-9c59-3c2b1a0d9e8f")
+	created.SetGeneration(1)
+	created.SetCreationTimestamp(metav1.Now())
+	object, err := json.Marshal(created)
 	if err != nil {
-		return nil, fmt.Errorf("encode a set: %w", err)
+		return nil, fmt.Errorf("encode what is created: %w", err)
 	}
 	return json.Marshal(admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
 		Request: &admissionv1.AdmissionRequest{
-			UID: "705ab4f5-6393-11e8-b7cc-42010a800002", Name: cs.Name, Operation: admissionv1.Create,
-			Kind:     metav1.GroupVersionKind{Group: v1alpha1.GroupVersion.Group, Version: "v1alpha1", Kind: "ConditionSet"},
-			Resource: metav1.GroupVersionResource{Group: v1alpha1.GroupVersion.Group, Version: "v1alpha1", Resource: "conditionsets"},
+			UID: "705ab4f5-6393-11e8-b7cc-42010a800002", Name: created.GetName(), Namespace: created.GetNamespace(), Operation: admissionv1.Create,
+			Kind:     metav1.GroupVersionKind{Group: v1alpha1.GroupVersion.Group, Version: "v1alpha1", Kind: created.GetObjectKind().GroupVersionKind().Kind},
+			Resource: metav1.GroupVersionResource{Group: v1alpha1.GroupVersion.Group, Version: "v1alpha1", Resource: plural},
 			UserInfo: authenticationv1.UserInfo{Username: "admin", Groups: []string{"system:masters", "system:authenticated"}},
 			Object:   runtime.RawExtension{Raw: object},
 		},

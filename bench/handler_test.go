@@ -31,7 +31,7 @@ func BenchmarkHandler(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	run := func(name string, hook http.Handler) {
+	run := func(name string, hook http.Handler, body []byte) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -39,13 +39,20 @@ func BenchmarkHandler(b *testing.B) {
 			}
 		})
 	}
-	run("no-op", noop())
+	run("no-op", noop(), body)
 	for _, f := range []struct{ nodes, sets int }{{10, 10}, {5000, 10}, {10, 10000}} {
 		rules, err := guardOver(catalog.FS, f.nodes, f.sets)
 		if err != nil {
 			b.Fatal(err)
 		}
-		run(fmt.Sprintf("nodes=%d,sets=%d", f.nodes, f.sets), webhooks.New(rules))
+		run(fmt.Sprintf("nodes=%d,sets=%d", f.nodes, f.sets), webhooks.New(rules), body)
+	}
+	for _, y := range yards {
+		h, err := y.hook()
+		if err != nil {
+			b.Fatal(err)
+		}
+		run(fmt.Sprintf("pods=%d,services=%d", y.pods, y.services), h, h.review)
 	}
 }
 
@@ -78,6 +85,23 @@ func TestAllocationsDontGrowWithTheCluster(t *testing.T) {
 				t.Errorf("a review allocates %.0f times, %.0f with 10 nodes and 10 sets", got, small)
 			}
 		})
+	}
+}
+
+// TestAllocationsDontGrowWithPods is the same for a WeederConfig that selects as many of them.
+func TestAllocationsDontGrowWithPods(t *testing.T) {
+	logf.SetLogger(logr.Discard())
+	var allocations []float64
+	for _, y := range yards {
+		h, err := y.hook()
+		if err != nil {
+			t.Fatal(err)
+		}
+		allocations = append(allocations, testing.AllocsPerRun(100, func() { post(t, h, h.review) }))
+	}
+	t.Logf("a review allocates %.0f times", allocations[0])
+	if few, many := allocations[0], allocations[1]; many > few+100 {
+		t.Errorf("a review allocates %.0f times with %d pods, %.0f with %d", many, yards[1].pods, few, yards[0].pods)
 	}
 }
 

@@ -34,20 +34,29 @@ var fleets = []struct {
 // large clusters, and one that decides nothing. One request at a time, the kinds in turn, so that noise hits all alike.
 func (b *bench) handlers(ctx context.Context) error {
 	b.say("the webhook's handler by itself, over TLS")
-	hooks, builtin := map[string]http.Handler{"/noop": noop()}, 0
+	body, err := review()
+	if err != nil {
+		return err
+	}
+	hooks, builtin := map[string]hook{"/noop": {noop(), body}}, 0
 	for _, f := range fleets {
 		rules, err := guardOver(catalog.FS, f.nodes, f.sets)
 		if err != nil {
 			return err
 		}
-		hooks[f.path], builtin = webhooks.New(rules), len(rules.Rules("ConditionSet"))
+		hooks[f.path], builtin = hook{webhooks.New(rules), body}, len(rules.Rules("ConditionSet"))
 	}
 	for _, n := range numbersOfRules {
 		rules, err := b.engine(ctx, n)
 		if err != nil {
 			return err
 		}
-		hooks[pathOf(n)] = webhooks.New(rules)
+		hooks[pathOf(n)] = hook{webhooks.New(rules), body}
+	}
+	for _, y := range yards {
+		if hooks[y.path], err = y.hook(); err != nil {
+			return err
+		}
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -85,6 +94,17 @@ func (b *bench) reportHandlers(took map[string]*quantiles, builtin int) {
 		w.goal, w.reached = "flat (≤ 1.1)", w.ratio.median() <= 1.1
 		b.report.ratio(w)
 	}
+	few, many := yards[0], yards[1]
+	w := against(fmt.Sprintf("the same for a WeederConfig, with %d pods, %d Services and %d stored configs, against %d, %d and %d",
+		many.pods, many.services, many.services, few.pods, few.services, few.services), many.path, few.path, p50)
+	w.goal, w.reached = "flat (≤ 1.1)", w.ratio.median() <= 1.1
+	b.report.ratio(w)
+}
+
+// hook is a webhook and what it is asked.
+type hook struct {
+	http.Handler
+	review []byte
 }
 
 // quantiles are those of each round.
@@ -99,18 +119,14 @@ func (q *quantiles) add(round []time.Duration) {
 }
 
 // compare gives how long requests to each path took.
-func (s *server) compare(ctx context.Context, paths map[string]http.Handler) (map[string]*quantiles, error) {
-	body, err := review()
-	if err != nil {
-		return nil, err
-	}
+func (s *server) compare(ctx context.Context, hooks map[string]hook) (map[string]*quantiles, error) {
 	took := map[string]*quantiles{}
 	for round := range handlerRounds + 1 {
 		latencies := map[string][]time.Duration{}
 		for range handlerRequests {
-			for path := range paths {
+			for path, hook := range hooks {
 				began := time.Now()
-				if err := s.ask(ctx, path, body); err != nil {
+				if err := s.ask(ctx, path, hook.review); err != nil {
 					return nil, err
 				}
 				latencies[path] = append(latencies[path], time.Since(began))

@@ -24,7 +24,7 @@ type server struct {
 }
 
 // serve serves until ctx ends.
-func serve(ctx context.Context, hooks map[string]http.Handler) (*server, error) {
+func serve(ctx context.Context, hooks map[string]hook) (*server, error) {
 	certificate, key, err := certutil.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("make a certificate: %w", err)

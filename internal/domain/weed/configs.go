@@ -32,6 +32,7 @@ func (y *Yard) ObserveConfig(c *Config, standing Standing, at Moment) (due []typ
 		}
 		y.naming[name][c.UID] = cs
 	}
+	y.enter(cs)
 	y.inherit(cs, at)
 	y.narrow(cs)
 	y.touch(cs)
@@ -47,8 +48,25 @@ func (y *Yard) unhold(cs *configState) {
 	clear(cs.held)
 }
 
-// unname takes a config out of the index by Service.
+// enter files a config by its name and by the pods that it claims.
+func (y *Yard) enter(cs *configState) {
+	y.named[cs.Key()] = cs
+	scope := scopeOf(cs.Config)
+	if y.claims[scope] == nil {
+		y.claims[scope] = claims{}
+	}
+	y.claims[scope].file(cs)
+}
+
+// unname takes a config out of all that it is filed by.
 func (y *Yard) unname(cs *configState) {
+	if y.named[cs.Key()] == cs {
+		delete(y.named, cs.Key())
+	}
+	scope := scopeOf(cs.Config)
+	if y.claims[scope].unfile(cs); len(y.claims[scope]) == 0 {
+		delete(y.claims, scope)
+	}
 	for name := range cs.Services {
 		if delete(y.naming[name], cs.UID); len(y.naming[name]) == 0 {
 			delete(y.naming, name)

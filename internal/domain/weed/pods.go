@@ -56,8 +56,9 @@ func (y *Yard) observe(pod *Pod, at Moment) (due []types.NamespacedName) {
 	if p == nil {
 		p = &podState{Pod: pod, firstSeen: at.Now}
 		put(y.pods, key, p)
+		y.file(p)
 	}
-	p.Pod = pod
+	y.refile(p, pod)
 	p.noteRestart()
 	y.index(p)
 	if p.Ready && len(y.unproven) > 0 {
@@ -140,6 +141,7 @@ func (y *Yard) drop(p *podState) {
 	take(y.crashing, p.Key())
 	y.release(p)
 	take(y.pods, p.Key())
+	y.unfile(p)
 	if p.sent != nil {
 		y.gone[p.UID] = p.sent
 	}

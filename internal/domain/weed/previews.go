@@ -1,9 +1,11 @@
 package weed
 
 import (
+	"iter"
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -22,15 +24,7 @@ func (y *Yard) Preview(wc *v1alpha1.WeederConfig, limits limit.Limits, at Moment
 	}
 	y.mu.RLock()
 	defer y.mu.RUnlock()
-	v := &viewer{Yard: y, cs: newMatcher(&configState{Config: c}), at: at, shared: map[string]bool{}, cycles: map[string]bool{}}
-	for _, cs := range y.configs {
-		switch {
-		case cs.Key() == c.Key():
-			v.stored = cs
-		case !cs.Observe: // what only observes is judged itself when it begins to enforce
-			v.others = append(v.others, newMatcher(cs))
-		}
-	}
+	v := &viewer{Yard: y, cs: newMatcher(&configState{Config: c}), stored: y.named[c.Key()], at: at, shared: map[types.NamespacedName]bool{}, cycles: map[string]bool{}}
 	namespaces := y.scope(v.cs.configState)
 	for _, namespace := range namespaces {
 		v.viewNamespace(namespace)
@@ -45,13 +39,15 @@ type viewer struct {
 	*Yard
 	cs     *matcher
 	stored *configState
-	others []*matcher
 	at     Moment
+	// act are the configs in force, and this one, once somebody asks; for the namespace that is looked at.
+	act []*matcher
 
 	missing, selectorless, external, publishing              sample
 	selected, looping, deleted                               sample
 	backing, autohealer, ownerless, mirror, job, quorums, co sample
-	shared, cycles                                           map[string]bool
+	shared                                                   map[types.NamespacedName]bool
+	cycles                                                   map[string]bool
 	share                                                    int
 	shareIn                                                  string
 }
@@ -100,10 +96,9 @@ func (v *viewer) viewNamespace(namespace string) {
 			open[name] = &Window{Namespace: namespace, Service: name, Ends: v.at.Now.Add(v.cs.WatchDuration)}
 		}
 	}
-	neighbors := slices.DeleteFunc(slices.Clone(v.others), func(m *matcher) bool { return !v.holds(m.configState, namespace) })
 	var looping []*podState
-	sets, selected := map[Workload]int{}, 0
-	for _, p := range v.pods[namespace] {
+	sets, selected := map[Workload]bool{}, 0
+	for p := range v.near(namespace, v.selectors()) {
 		services := v.cs.of(p.Pod)
 		if len(services) == 0 {
 			continue
@@ -111,9 +106,9 @@ func (v *viewer) viewNamespace(namespace string) {
 		selected++
 		v.viewPod(p, services)
 		if p.Controller.Kind == "StatefulSet" {
-			sets[p.Workload()] = 0
+			sets[p.Workload()] = true
 		}
-		v.viewNeighbors(p, neighbors)
+		v.viewNeighbors(p)
 		if p.actionable() && p.sent == nil {
 			looping = append(looping, p)
 		}
@@ -121,7 +116,20 @@ func (v *viewer) viewNamespace(namespace string) {
 	v.viewDeletions(looping, open)
 	v.viewSets(namespace, sets)
 	v.viewShare(namespace, selected)
-	v.viewCycles(namespace, append(neighbors, v.cs))
+	v.viewCycles(namespace)
+}
+
+// selectors are those of the config.
+func (v *viewer) selectors() iter.Seq[labels.Selector] {
+	return func(yield func(labels.Selector) bool) {
+		for _, selectors := range v.cs.Services {
+			for _, s := range selectors {
+				if !yield(s) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func (v *viewer) viewService(key types.NamespacedName) {
@@ -184,6 +192,7 @@ func (v *viewer) backs(p *podState, service string) bool {
 // viewDeletions asks the planner, as if the config were admitted and enforced, for the windows that would be open.
 func (v *viewer) viewDeletions(looping []*podState, open map[string]*Window) {
 	slices.SortFunc(looping, byName)
+	v.act = nil
 	enforcing := *v.cs.Config
 	enforcing.Observe = false
 	t := &trial{y: v.Yard, config: &enforcing, standing: Active, at: Moment{Now: v.at.Now}, open: open, acting: v.acting}
@@ -194,40 +203,39 @@ func (v *viewer) viewDeletions(looping []*podState, open map[string]*Window) {
 	}
 }
 
-// acting are the configs in force, and this one.
+// acting are the configs in force in the namespace that is looked at, and this one. Few previews find an open window, and
+// need them.
 func (v *viewer) acting(namespace string) []*matcher {
-	acting := []*matcher{v.cs}
-	for _, m := range v.others {
-		if m.mayAct() && v.holds(m.configState, namespace) {
-			acting = append(acting, m)
+	if v.act == nil {
+		v.act = []*matcher{v.cs}
+		for _, cs := range v.configs {
+			if cs.Key() != v.cs.Key() && cs.mayAct() && v.holds(cs, namespace) {
+				v.act = append(v.act, newMatcher(cs))
+			}
 		}
 	}
-	return acting
+	return v.act
 }
 
-func (v *viewer) viewNeighbors(p *podState, neighbors []*matcher) {
+// others are the claims on a pod of other configs. What only observes is judged itself when it begins to enforce.
+func (v *viewer) others(p *Pod) iter.Seq[claim] {
+	key := v.cs.Key()
+	return v.claimsOn(p, func(cs *configState) bool { return !cs.Observe && cs.Key() != key })
+}
+
+func (v *viewer) viewNeighbors(p *podState) {
 	shared := false
-	for _, m := range neighbors {
-		if len(m.of(p.Pod)) > 0 {
-			shared, v.shared[m.Config.Key().String()] = true, true
-		}
+	for c := range v.others(p.Pod) {
+		shared, v.shared[c.Key()] = true, true
 	}
 	if shared {
 		v.co.count++
 	}
 }
 
-func (v *viewer) viewSets(namespace string, selected map[Workload]int) {
-	if len(selected) == 0 {
-		return
-	}
-	for _, p := range v.pods[namespace] {
-		if _, ok := selected[p.Workload()]; ok {
-			selected[p.Workload()]++
-		}
-	}
-	for w, pods := range selected {
-		if pods >= quorum {
+func (v *viewer) viewSets(namespace string, selected map[Workload]bool) {
+	for w := range selected {
+		if v.statefulSets[w] >= quorum {
 			v.quorums.add(types.NamespacedName{Namespace: namespace, Name: w.Name}, "")
 		}
 	}
@@ -244,7 +252,12 @@ func (v *viewer) viewShare(namespace string, selected int) {
 }
 
 func (v *viewer) preview() Preview {
-	shared, cycles := slices.Sorted(maps.Keys(v.shared)), slices.Sorted(maps.Keys(v.cycles))
+	cycles := slices.Sorted(maps.Keys(v.cycles))
+	var shared []string
+	for key := range v.shared {
+		shared = append(shared, key.String())
+	}
+	slices.Sort(shared)
 	return Preview{
 		MissingServices: v.missing.count, MissingServiceNames: v.missing.names(),
 		SelectorlessServices: v.selectorless.count, SelectorlessServiceNames: v.selectorless.names(),

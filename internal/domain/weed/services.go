@@ -1,6 +1,7 @@
 package weed
 
 import (
+	"iter"
 	"maps"
 	"time"
 
@@ -183,7 +184,7 @@ func (y *Yard) Backs(key types.NamespacedName, pods labels.Selector) bool {
 	y.mu.RLock()
 	defer y.mu.RUnlock()
 	svc := y.services[key]
-	for _, p := range y.pods[key.Namespace] {
+	for p := range y.near(key.Namespace, one(pods)) {
 		if svc.backs(p.Pod) && pods.Matches(labels.Set(p.Labels)) {
 			return true
 		}
@@ -195,10 +196,14 @@ func (y *Yard) Backs(key types.NamespacedName, pods labels.Selector) bool {
 func (y *Yard) RunsAutohealer(namespace string, pods labels.Selector) bool {
 	y.mu.RLock()
 	defer y.mu.RUnlock()
-	for _, p := range y.pods[namespace] {
+	for _, p := range y.labelled[namespace][label{labelName, nameAutohealer}] {
 		if p.autohealers(y.ownNamespace) && pods.Matches(labels.Set(p.Labels)) {
 			return true
 		}
 	}
 	return false
+}
+
+func one(s labels.Selector) iter.Seq[labels.Selector] {
+	return func(yield func(labels.Selector) bool) { yield(s) }
 }

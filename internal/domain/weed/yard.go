@@ -27,6 +27,9 @@ type Yard struct {
 
 	// pods by namespace and name; crashing has those that crash-loop.
 	pods, crashing map[string]map[string]*podState
+	// labelled are the pods by namespace and label; statefulSets counts those of StatefulSets.
+	labelled     map[string]labelled
+	statefulSets map[Workload]int
 
 	// gone are deletions of ours whose outcome wasn't told when their pods went, by whose doing is open.
 	gone map[types.UID]*sent
@@ -41,6 +44,10 @@ type Yard struct {
 	configs map[types.UID]*configState
 	// naming are the configs that name a Service, by its name.
 	naming map[string]map[types.UID]*configState
+	// named are the configs by name: of two, one of which is gone, the one that was told of last.
+	named map[types.NamespacedName]*configState
+	// claims on pods, by namespace.
+	claims map[string]claims
 
 	// windows are the open ones by namespace.
 	windows map[string]map[watchKey]*window
@@ -84,10 +91,11 @@ type watchKey struct {
 func NewYard(limits limit.Limits, ownNamespace string) *Yard {
 	return &Yard{
 		limits: limits, ownNamespace: ownNamespace,
-		pods: map[string]map[string]*podState{}, crashing: map[string]map[string]*podState{}, gone: map[types.UID]*sent{},
+		pods: map[string]map[string]*podState{}, crashing: map[string]map[string]*podState{}, labelled: map[string]labelled{}, statefulSets: map[Workload]int{}, gone: map[types.UID]*sent{},
 		services: map[types.NamespacedName]*service{}, slices: map[types.NamespacedName]sliceState{}, ghosts: map[types.UID]time.Time{}, namespaces: map[string]namespace{},
 		asked:   map[Workload]asked{},
 		configs: map[types.UID]*configState{}, naming: map[string]map[types.UID]*configState{},
+		named: map[types.NamespacedName]*configState{}, claims: map[string]claims{},
 		windows: map[string]map[watchKey]*window{}, unproven: map[watchKey]turn{},
 		ledger: ledger{byWorkload: map[Workload]*history{}}, queue: newQueue(), dirty: map[types.UID]types.NamespacedName{},
 	}
