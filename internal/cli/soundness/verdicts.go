@@ -40,8 +40,8 @@ var samples = []sample{
 		bad:  `{rules: [{name: typing-error, kinds: [ConditionSet], expression: "object.spec.efect != 'NoExecute'"}]}`,
 		good: `{limits: {maxTaintedNodes: 1%}}`,
 	}, {
-		kind: "GuardrailException", rule: "guardrailexception/expired",
-		bad:  exception("2026-01-01T00:00:00Z"),
+		kind: "GuardrailException", rule: "guardrailexception/too-long",
+		bad:  exception("2099-01-01T00:00:00Z"),
 		good: "",
 	},
 }
