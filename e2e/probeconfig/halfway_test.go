@@ -30,8 +30,8 @@ type halfway struct {
 	falling, fallingDeleted, rising, risingDeleted []stopped
 	// returning are given back, since their config is deleted.
 	returning []stopped
-	// restarted is when there was a manager again.
-	restarted time.Time
+	// killed is when the manager was, and restarted when there was one again.
+	killed, restarted time.Time
 }
 
 // stopped is a target that stops after so many writes.
@@ -116,6 +116,7 @@ func (s *story) killHalfway() {
 
 		By("killing the manager")
 		Expect(h.Kill(harness.Manager, syscall.SIGKILL)).To(Succeed())
+		s.killed = time.Now()
 		Expect(h.StopComponent(harness.Manager)).To(Succeed())
 	}, SpecTimeout(settled))
 

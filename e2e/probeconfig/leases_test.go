@@ -139,7 +139,7 @@ var _ = Describe("the leases of nodes", Ordered, func() {
 	var nodes *kubelets
 
 	BeforeAll(func(ctx SpecContext) {
-		underOracle(ctx)
+		underOracle(ctx, nil)
 		c, err := client.New(probed.Config, client.Options{Scheme: harness.Scheme()})
 		Expect(err).NotTo(HaveOccurred())
 		emptyProbed(ctx, c)

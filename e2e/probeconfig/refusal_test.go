@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -122,11 +123,11 @@ var _ = Describe("a ProbeConfig is judged by what it names", func() {
 	It("refused when a dependent runs Autohealer, whatever it is called", func(ctx SpecContext) {
 		Expect(h.LetProbe(ctx, harness.Namespace)).To(Succeed())
 		own := shoot{namespace: harness.Namespace}
-		labels := map[string]string{"app": "healer", "app.kubernetes.io/name": "autohealer"}
 		healer := &appsv1.Deployment{ObjectMeta: named(harness.Namespace, "healer"), Spec: appsv1.DeploymentSpec{
 			Selector: selector("healer"), Template: template("healer"),
 		}}
-		healer.Spec.Template.Labels = labels
+		healer.Spec.Template.Labels["app.kubernetes.io/name"] = "autohealer"
+		restrict(&healer.Spec.Template.Spec)
 		Expect(h.Client.Create(ctx, healer)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(h.Client.Delete(ctx, healer)).To(Succeed()) })
 		Eventually(refusal).WithContext(ctx).WithArguments(own.prober("suicidal", dependent("healer", 0, 0))).Should(MatchError(And(
@@ -207,6 +208,14 @@ var _ = Describe("a ProbeConfig is judged by what it names", func() {
 	}, SpecTimeout(harness.Within))
 })
 
+// restrict makes a pod what Autohealer's own namespace lets run.
+func restrict(pod *corev1.PodSpec) {
+	pod.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
+	pod.Containers[0].SecurityContext = &corev1.SecurityContext{
+		AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+	}
+}
+
 // heard keeps warnings.
 type heard []string
 
@@ -228,7 +237,13 @@ func warnings(ctx context.Context, pc *v1alpha1.ProbeConfig) (string, error) {
 // plugin runs the kubectl plugin as the admin.
 func plugin(ctx context.Context, args ...string) (code int, output string) {
 	GinkgoHelper()
-	command := exec.CommandContext(ctx, filepath.Join(h.BinDir, "kubectl-autohealer"), append(args, "--kubeconfig="+h.Kubeconfig)...)
+	return pluginAlone(ctx, append(args, "--kubeconfig="+h.Kubeconfig)...)
+}
+
+// pluginAlone runs the kubectl plugin without a cluster.
+func pluginAlone(ctx context.Context, args ...string) (code int, output string) {
+	GinkgoHelper()
+	command := exec.CommandContext(ctx, filepath.Join(h.BinDir, "kubectl-autohealer"), args...)
 	text, err := command.CombinedOutput()
 	if _, exited := errors.AsType[*exec.ExitError](err); !exited {
 		Expect(err).NotTo(HaveOccurred(), "run `make build`: %s", text)

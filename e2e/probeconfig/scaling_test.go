@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -22,6 +23,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/e2e/faultproxy"
 	"github.com/resourcestack/autohealer/e2e/harness"
+	"github.com/resourcestack/autohealer/e2e/oracle"
 )
 
 // settled is longer than a target must be healthy before it is scaled up, and than its turn may take to come then.
@@ -54,6 +56,8 @@ type story struct {
 	wave  *wave
 	// rail caps how many targets are scaled down.
 	rail *v1alpha1.Guardrail
+	// mended is when the wave could recover.
+	mended time.Time
 	// broken is scaled down and up again. Nothing is scaled where the way from inside is cut, or both, or one comes and goes.
 	broken, inside, cutOff, flapping shoot
 	// powerless has an account that loses its right to scale. The config of stripped goes without giving anything back.
@@ -62,7 +66,7 @@ type story struct {
 }
 
 func (s *story) begin(ctx SpecContext) {
-	underOracle(ctx)
+	underOracle(ctx, s.lateByItself)
 	s.began = time.Now()
 	s.gate = throughGate(ctx)
 	s.rail = capTargets(ctx, noCap) // but where a spec says otherwise
@@ -172,6 +176,12 @@ func (s *story) strip() {
 	}, SpecTimeout(2*time.Minute))
 }
 
+// lateByItself: what a config took that was stripped of its finalizer is given back when it was seen to be gone for a minute.
+// Here no write gets through for a while, either.
+func (s *story) lateByItself(v oracle.Violation) bool {
+	return v.Invariant == oracle.Undone && strings.Contains(v.Object, "/"+s.stripped.namespace+"/")
+}
+
 // expectGivenBack: all is as it was, although no config tells of it.
 func (s shoot) expectGivenBack(ctx context.Context) {
 	GinkgoHelper()
@@ -190,7 +200,7 @@ func (s *story) scaleUp() {
 		s.expectRisen(ctx)
 		s.expectEmpowered(ctx)
 		s.stripped.expectGivenBack(ctx)
-		expectPaced(s.restarted, shootsOf(s.rising))
+		s.expectPaced()
 		for _, one := range []shoot{s.inside, s.cutOff, s.flapping} {
 			Expect(one.scalings(ctx)).To(BeEmpty())
 		}

@@ -39,6 +39,9 @@ func kindsAndSecrets() {
 		Eventually(func(ctx context.Context) bool {
 			return apierrors.IsNotFound(h.Client.Get(ctx, client.ObjectKeyFromObject(pc), pc))
 		}).WithContext(ctx).Should(BeTrue(), "while it may still remove its record")
+		code, told := pluginAlone(ctx, "acts", "-f", h.Log(harness.Manager), "machinefleet/workers")
+		Expect(code).To(BeZero(), told)
+		Expect(told).To(And(MatchRegexp(`ScaleDown .* 0 replicas, before 4\n`), MatchRegexp(`ScaleUp .* 4 replicas, before 0\n`)))
 	}, SpecTimeout(2*time.Minute))
 
 	It("not while a Secret of the target is broken, and it is probed again once it isn't", func(ctx SpecContext) {

@@ -183,6 +183,7 @@ func (s *story) breakTogether() {
 		atMost := s.mostDown()
 		Expect(len(atMost)).To(BeNumerically("<=", most), "at any time, by the audit log: %s", strings.Join(atMost, " "))
 
+		s.mended = time.Now()
 		mend(world.external)
 		Eventually(world.targets).WithContext(ctx).Should(HaveField("ExternalUnhealthy", BeZero()))
 		Expect(world.targets(ctx)).To(HaveField("ScaledDown", BeNumerically(">", 10)), "for the next minute, and more than go up in one")
@@ -231,24 +232,36 @@ func (s *story) mostDown() (most []string) {
 	return most
 }
 
-// expectPaced: of the wave and of these, no more than ten targets begin to be scaled up in any minute.
-func expectPaced(since time.Time, others []shoot) {
+// expectPaced: of the wave and of rising no more than ten targets begin to be scaled up in any minute, by either manager: the
+// first until it is killed, the second since.
+func (s *story) expectPaced() {
 	GinkgoHelper()
-	var begun []time.Time
-	seen := map[string]bool{}
-	for _, s := range scalingsOf(func(namespace string) bool {
-		return strings.HasPrefix(namespace, "wave-") || slices.ContainsFunc(others, func(s shoot) bool { return s.namespace == namespace })
-	}) {
-		if s.at.After(since) && s.replicas > 0 && !seen[s.namespace] {
-			seen[s.namespace] = true
-			begun = append(begun, s.at)
+	rising := shootsOf(s.rising)
+	paced := func(namespace string) bool {
+		return strings.HasPrefix(namespace, "wave-") || slices.ContainsFunc(rising, func(s shoot) bool { return s.namespace == namespace })
+	}
+	first, second := begun(paced, s.mended, s.killed), begun(paced, s.restarted, time.Now())
+	Expect(max(len(first), len(second))).To(BeNumerically(">", 10), "there was something to pace")
+	for _, begun := range [][]time.Time{first, second} {
+		for i := 10; i < len(begun); i++ {
+			// The pace is by when the manager decides; the audit log has when the API server got the write, a little later.
+			Expect(begun[i].Sub(begun[i-10])).To(BeNumerically(">", 55*time.Second), "target %d after target %d: %s", i, i-10, strings.Join(stamps(begun), " "))
 		}
 	}
-	Expect(len(begun)).To(BeNumerically(">", 10), "there was something to pace")
-	for i := range begun[10:] {
-		// The pace is by when the manager decides; the audit log has when the API server got the write, a little later.
-		Expect(begun[i+10].Sub(begun[i])).To(BeNumerically(">", 55*time.Second), "target %d after target %d: %s", i+10, i, strings.Join(stamps(begun), " "))
+}
+
+// begun is when targets began to be scaled up within a time, in order.
+func begun(of func(namespace string) bool, from, until time.Time) (at []time.Time) {
+	GinkgoHelper()
+	seen := map[string]bool{}
+	for _, s := range scalingsOf(of) {
+		if s.at.After(from) && s.at.Before(until) && s.replicas > 0 && !seen[s.namespace] {
+			seen[s.namespace] = true
+			at = append(at, s.at)
+		}
 	}
+	slices.SortFunc(at, time.Time.Compare)
+	return at
 }
 
 func stamps(all []time.Time) (texts []string) {
