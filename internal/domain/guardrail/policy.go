@@ -62,7 +62,6 @@ type Declared struct {
 // Merge gives what all Guardrails together say; limits hold where they set none.
 func Merge(limits limit.Limits, all []Declared) Policy {
 	p := Policy{Limits: mergeLimits(limits, all), Precedence: v1alpha1.PrecedenceKey}
-	var accepted []*v1alpha1.Guardrail
 	for _, g := range all {
 		if g.Spec.Paused || g.Spec.Frozen {
 			p.PausedBy = append(p.PausedBy, g.Name)
@@ -70,13 +69,10 @@ func Merge(limits limit.Limits, all []Declared) Policy {
 		if g.Spec.Frozen {
 			p.FrozenBy = append(p.FrozenBy, g.Name)
 		}
-		if !g.Refused {
-			accepted = append(accepted, g.Guardrail)
-		}
 	}
 	slices.Sort(p.PausedBy)
 	slices.Sort(p.FrozenBy)
-	p.mergePrecedence(accepted)
+	p.mergePrecedence(all)
 	p.mergeTypes(all)
 	return p
 }
@@ -102,16 +98,18 @@ func union(a, b []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
 }
 
-// mergePrecedence takes what all say who say anything; Key when they disagree.
-func (p *Policy) mergePrecedence(accepted []*v1alpha1.Guardrail) {
-	var said []v1alpha1.ConditionSetPrecedence
-	for _, g := range accepted {
-		if g.Spec.ConditionSetPrecedence != "" {
-			said = append(said, g.Spec.ConditionSetPrecedence)
+// mergePrecedence takes what all say who say anything; Key when they disagree. Under Node a node gets some of the taints that it
+// gets under Key, and no others. So one that is refused may ask for Node, and not for Key: when a rule begins to refuse it,
+// nothing is tainted that wasn't.
+func (p *Policy) mergePrecedence(all []Declared) {
+	for _, g := range all {
+		switch {
+		case g.Spec.ConditionSetPrecedence == v1alpha1.PrecedenceNode:
+			p.Precedence = v1alpha1.PrecedenceNode
+		case g.Spec.ConditionSetPrecedence == v1alpha1.PrecedenceKey && !g.Refused:
+			p.Precedence = v1alpha1.PrecedenceKey
+			return
 		}
-	}
-	if len(said) > 0 && !slices.Contains(said, v1alpha1.PrecedenceKey) {
-		p.Precedence = v1alpha1.PrecedenceNode
 	}
 }
 

@@ -51,7 +51,9 @@ func TestMerge(t *testing.T) {
 		"any one pauses all, also one that is refused": {rails{"b": "{paused: true}", "a": "{paused: false}", "refused": "{paused: true}"}, "10%", "5%", 60, []string{"b", "refused"}, "Key", nil},
 		"one asks for precedence of the node":          {rails{"a": "{conditionSetPrecedence: Node}", "b": "{}"}, "10%", "5%", 60, nil, "Node", nil},
 		"where they disagree Key holds":                {rails{"a": "{conditionSetPrecedence: Node}", "b": "{conditionSetPrecedence: Key}"}, "10%", "5%", 60, nil, "Key", nil},
-		"one that is refused doesn't ask for it":       {rails{"refused": "{conditionSetPrecedence: Node}"}, "10%", "5%", 60, nil, "Key", nil},
+		"one that is refused asks for Node":            {rails{"refused": "{conditionSetPrecedence: Node}"}, "10%", "5%", 60, nil, "Node", nil},
+		"one that is refused doesn't ask for Key":      {rails{"a": "{conditionSetPrecedence: Node}", "refused": "{conditionSetPrecedence: Key}"}, "10%", "5%", 60, nil, "Node", nil},
+		"an accepted one does, whoever asks for Node":  {rails{"a": "{conditionSetPrecedence: Key}", "refused": "{conditionSetPrecedence: Node}"}, "10%", "5%", 60, nil, "Key", nil},
 		"declared types are joined": {
 			rails{"a": `{conditionTypes: [{type: GPUHealthy, healthyStatus: "True"}]}`, "b": `{conditionTypes: [{type: GPUHealthy, healthyStatus: "True"}, {type: FanBroken, healthyStatus: "False"}]}`},
 			"10%", "5%", 60, nil, "Key", map[string][]corev1.ConditionStatus{"GPUHealthy": {"True"}, "FanBroken": {"False"}},
@@ -127,6 +129,7 @@ func TestNothingLoosensButAnAcceptedGuardrail(t *testing.T) {
 		if healthy := rapid.SampledFrom([]corev1.ConditionStatus{"", "True", "False"}).Draw(t, "healthy"); healthy != "" {
 			g.Spec.ConditionTypes = []v1alpha1.ConditionType{{Type: "GPUHealthy", HealthyStatus: healthy}}
 		}
+		g.Spec.ConditionSetPrecedence = rapid.SampledFrom([]v1alpha1.ConditionSetPrecedence{"", "Key", "Node"}).Draw(t, "precedence")
 		return guardrail.Declared{Guardrail: g, Refused: rapid.Bool().Draw(t, "refused")}
 	})
 	rapid.Check(t, func(t *rapid.T) {
@@ -143,6 +146,14 @@ func TestNothingLoosensButAnAcceptedGuardrail(t *testing.T) {
 			if !slices.Contains(after.ConditionTypes["GPUHealthy"], healthy) {
 				t.Fatalf("GPUHealthy is no longer healthy at %s", healthy)
 			}
+		}
+		if further.Refused && before.Precedence == "Node" && after.Precedence != "Node" {
+			t.Fatalf("a refused one turns the precedence to %s", after.Precedence)
+		}
+		refused := further
+		refused.Refused = true
+		if given, refused := after.Precedence, guardrail.Merge(limit.Builtin(), append(slices.Clone(all), refused)).Precedence; given == "Node" && refused != "Node" {
+			t.Fatalf("once it is refused the precedence turns to %s", refused)
 		}
 		accepted := slices.ContainsFunc(all, func(d guardrail.Declared) bool { return !d.Refused })
 		if !further.Refused && !accepted {
