@@ -47,6 +47,13 @@ func BenchmarkHandler(b *testing.B) {
 		}
 		run(fmt.Sprintf("nodes=%d,sets=%d", f.nodes, f.sets), webhooks.New(rules), body)
 	}
+	for _, c := range towns {
+		h, err := c.hook(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		run(fmt.Sprintf("targets=%d,pods=%d,services=%d", c.targets, c.pods, c.services), h, h.review)
+	}
 	for _, y := range yards {
 		h, err := y.hook()
 		if err != nil {
@@ -88,20 +95,25 @@ func TestAllocationsDontGrowWithTheCluster(t *testing.T) {
 	}
 }
 
-// TestAllocationsDontGrowWithPods is the same for a WeederConfig that selects as many of them.
-func TestAllocationsDontGrowWithPods(t *testing.T) {
+// TestAllocationsDontGrowWithOthersPods is the same for a WeederConfig and a ProbeConfig that select and name as much.
+func TestAllocationsDontGrowWithOthersPods(t *testing.T) {
 	logf.SetLogger(logr.Discard())
-	var allocations []float64
-	for _, y := range yards {
-		h, err := y.hook()
-		if err != nil {
-			t.Fatal(err)
+	for kind, hook := range map[string]func(i int) (hook, error){
+		"WeederConfig": func(i int) (hook, error) { return yards[i].hook() },
+		"ProbeConfig":  func(i int) (hook, error) { return towns[i].hook(t.Context()) },
+	} {
+		var allocations [2]float64
+		for i := range allocations {
+			h, err := hook(i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			allocations[i] = testing.AllocsPerRun(100, func() { post(t, h, h.review) })
 		}
-		allocations = append(allocations, testing.AllocsPerRun(100, func() { post(t, h, h.review) }))
-	}
-	t.Logf("a review allocates %.0f times", allocations[0])
-	if few, many := allocations[0], allocations[1]; many > few+100 {
-		t.Errorf("a review allocates %.0f times with %d pods, %.0f with %d", many, yards[1].pods, few, yards[0].pods)
+		t.Logf("a review of a %s allocates %.0f times", kind, allocations[0])
+		if few, many := allocations[0], allocations[1]; many > few+100 {
+			t.Errorf("a review of a %s allocates %.0f times where there is much, %.0f where there is little", kind, many, few)
+		}
 	}
 }
 

@@ -136,9 +136,6 @@ func (c cluster) Autoscalers(_ context.Context, namespace string) ([]survey.Auto
 }
 
 func (c cluster) Configs(_ context.Context, namespace string) ([]v1alpha1.ProbeConfig, error) {
-	if namespace == "" {
-		return c.probers, nil
-	}
 	var of []v1alpha1.ProbeConfig
 	for i := range c.probers {
 		if pc := &c.probers[i]; pc.Namespace == namespace {
@@ -146,6 +143,15 @@ func (c cluster) Configs(_ context.Context, namespace string) ([]v1alpha1.ProbeC
 		}
 	}
 	return of, nil
+}
+
+func (c cluster) Counts(context.Context) (survey.Counts, error) {
+	return survey.CountsOf(c.probers), nil
+}
+
+func (c cluster) Holds(ctx context.Context, selector labels.Selector, namespace string) (bool, error) {
+	namespaces, err := c.Namespaces(ctx, selector)
+	return slices.Contains(namespaces, namespace), err
 }
 
 // KnowsProbed says whether the snapshot has what ProbeConfigs are about.

@@ -23,7 +23,12 @@ import (
 type Informers struct {
 	Cache cache.Cache
 	Yard  *weed.Yard
+
+	tally tally
 }
+
+// byAddress is the index of Services by what Addresses gives.
+const byAddress = "address"
 
 var _ Cluster = (*Informers)(nil)
 
@@ -34,7 +39,14 @@ func (i *Informers) Follow(ctx context.Context) error {
 			return fmt.Errorf("watch %T: %w", object, err)
 		}
 	}
-	return nil
+	if err := i.Cache.IndexField(ctx, &corev1.Service{}, byAddress, func(object client.Object) []string { return Addresses(object.(*corev1.Service)) }); err != nil {
+		return fmt.Errorf("index Services: %w", err)
+	}
+	configs, err := i.Cache.GetInformer(ctx, &v1alpha1.ProbeConfig{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watch ProbeConfigs: %w", err)
+	}
+	return i.tally.follow(configs)
 }
 
 // Namespaces that a selector selects.
@@ -53,6 +65,15 @@ func (i *Informers) Namespaces(ctx context.Context, selector labels.Selector) ([
 	return names, nil
 }
 
+// Holds says whether a selector selects one of those.
+func (i *Informers) Holds(ctx context.Context, selector labels.Selector, namespace string) (bool, error) {
+	var ns corev1.Namespace
+	if err := i.Cache.Get(ctx, client.ObjectKey{Name: namespace}, &ns); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return Probed(&ns) && selector.Matches(labels.Set(ns.Labels)), nil
+}
+
 // Probed says whether anything is probed in a namespace: not when it is hibernated, nor while it ends.
 func Probed(ns *corev1.Namespace) bool {
 	hibernated, annotated := ns.Annotations[v1alpha1.AnnotationHibernated]
@@ -62,15 +83,13 @@ func Probed(ns *corev1.Namespace) bool {
 // ServiceAt is the Service of a namespace that has such an address.
 func (i *Informers) ServiceAt(ctx context.Context, namespace, host string) (string, error) {
 	var all corev1.ServiceList
-	if err := i.Cache.List(ctx, &all, client.UnsafeDisableDeepCopy, client.InNamespace(namespace)); err != nil {
+	if err := i.Cache.List(ctx, &all, client.UnsafeDisableDeepCopy, client.InNamespace(namespace), client.MatchingFields{byAddress: host}); err != nil {
 		return "", fmt.Errorf("list Services in the cache: %w", err)
 	}
-	for n := range all.Items {
-		if slices.Contains(Addresses(&all.Items[n]), host) {
-			return all.Items[n].Name, nil
-		}
+	if len(all.Items) == 0 {
+		return "", nil
 	}
-	return "", nil
+	return all.Items[0].Name, nil
 }
 
 // Addresses of a Service: those of the cluster, and of its load balancers.
@@ -122,7 +141,16 @@ func ReadAutoscaler(hpa *autoscalingv2.HorizontalPodAutoscaler) Autoscaler {
 	return a
 }
 
-// Configs of a namespace, or all.
+// Counts over all configs.
+func (i *Informers) Counts(ctx context.Context) (Counts, error) {
+	if sum, known := i.tally.counts(); known {
+		return sum, nil
+	}
+	configs, err := i.Configs(ctx, metav1.NamespaceAll)
+	return CountsOf(configs), err
+}
+
+// Configs of a namespace.
 func (i *Informers) Configs(ctx context.Context, namespace string) ([]v1alpha1.ProbeConfig, error) {
 	var all v1alpha1.ProbeConfigList
 	if err := i.Cache.List(ctx, &all, client.UnsafeDisableDeepCopy, client.InNamespace(namespace)); err != nil {

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -68,6 +67,8 @@ type Dependent struct {
 type Cluster interface {
 	// Namespaces that a selector selects, hibernated and ending ones left out, sorted.
 	Namespaces(ctx context.Context, selector labels.Selector) ([]string, error)
+	// Holds says whether a selector selects one of these.
+	Holds(ctx context.Context, selector labels.Selector, namespace string) (bool, error)
 	// ServiceAt is the Service of a namespace that has such an address, "" for none.
 	ServiceAt(ctx context.Context, namespace, host string) (string, error)
 	// Backs says whether a pod with such labels stands behind a Service.
@@ -76,8 +77,10 @@ type Cluster interface {
 	RunsAutohealer(namespace string, pods labels.Selector) bool
 	// Autoscalers of a namespace.
 	Autoscalers(ctx context.Context, namespace string) ([]Autoscaler, error)
-	// Configs of a namespace; of all with "". Nobody may change them.
+	// Configs of a namespace. Nobody may change them.
 	Configs(ctx context.Context, namespace string) ([]v1alpha1.ProbeConfig, error)
+	// Counts over all configs, the same on every replica.
+	Counts(ctx context.Context) (Counts, error)
 }
 
 // Autoscaler scales an object of its namespace.
@@ -127,7 +130,7 @@ func (s *Survey) look(ctx context.Context, c *probe.Config) (*world, error) {
 			return nil, err
 		}
 	}
-	if w.probed, w.scaledDown, err = s.counts(ctx); err != nil {
+	if w.counts, err = s.Cluster.Counts(ctx); err != nil {
 		return nil, err
 	}
 	looked := w.namespaces[:min(len(w.namespaces), mostTargets)]
@@ -150,23 +153,6 @@ func (s *Survey) look(ctx context.Context, c *probe.Config) (*world, error) {
 		w.targets[namespace] = found[i]
 	}
 	return w, nil
-}
-
-// counts are what the ProbeConfigs' statuses add up to, the same on every replica. A limit is a share of what configs in force
-// probe.
-func (s *Survey) counts(ctx context.Context) (probed, scaledDown int, err error) {
-	configs, err := s.Cluster.Configs(ctx, "")
-	for i := range configs {
-		t := configs[i].Status.Targets
-		if t == nil {
-			continue
-		}
-		scaledDown += int(t.ScaledDown)
-		if configs[i].Spec.Mode != v1alpha1.Observe && !meta.IsStatusConditionFalse(configs[i].Status.Conditions, v1alpha1.ConditionAccepted) {
-			probed += int(t.Probed)
-		}
-	}
-	return probed, scaledDown, err
 }
 
 // target finds out what a config would find in a namespace.
@@ -326,8 +312,7 @@ func (s *Survey) reaches(ctx context.Context, c *probe.Config, namespace string)
 	if c.Namespaces == nil {
 		return c.Namespace == namespace, nil
 	}
-	namespaces, err := s.Cluster.Namespaces(ctx, c.Namespaces)
-	return slices.Contains(namespaces, namespace), err
+	return s.Cluster.Holds(ctx, c.Namespaces, namespace)
 }
 
 func same(a, b probe.Ref) bool {

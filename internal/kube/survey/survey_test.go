@@ -51,6 +51,13 @@ func (t *town) Namespaces(_ context.Context, selector labels.Selector) ([]string
 	return names, nil
 }
 
+func (t *town) Holds(_ context.Context, selector labels.Selector, namespace string) (bool, error) {
+	set, there := t.namespaces[namespace]
+	return there && selector.Matches(set), nil
+}
+
+func (t *town) Counts(context.Context) (Counts, error) { return CountsOf(t.configs), nil }
+
 func (t *town) ServiceAt(_ context.Context, namespace, host string) (string, error) {
 	return t.addresses[namespace+"/"+host], nil
 }

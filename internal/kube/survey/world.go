@@ -8,9 +8,9 @@ import (
 
 // world answers the planner from what was found out before, so that planning waits for nothing.
 type world struct {
-	namespaces         []string
-	targets            map[string]probe.TargetFacts
-	probed, scaledDown int
+	namespaces []string
+	targets    map[string]probe.TargetFacts
+	counts     Counts
 }
 
 var _ probe.World = (*world)(nil)
@@ -24,4 +24,4 @@ func (w *world) Target(_ *probe.Config, namespace string) probe.TargetFacts {
 }
 
 // Counts of all targets.
-func (w *world) Counts() (probed, scaledDown int) { return w.probed, w.scaledDown }
+func (w *world) Counts() (probed, scaledDown int) { return w.counts.Probed, w.counts.ScaledDown }
