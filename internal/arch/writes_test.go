@@ -26,6 +26,7 @@ var (
 		"internal/cli/freeze",    // the Guardrail that stops everything, for the plugin's user
 		"internal/cli/soundness", // dry runs, for the plugin's user
 		"internal/cli/uninstall", // what was installed, for the plugin's user; what was done to others' objects is for undo
+		"pkg/healthcheck",        // conditions on an extension's own objects, for the program that has the checks in Go
 	}
 	// notClients are calls that look like a client's and are an actuator's.
 	notClients = []string{

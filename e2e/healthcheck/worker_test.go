@@ -1,0 +1,116 @@
+package healthcheck
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/resourcestack/autohealer/pkg/healthcheck"
+)
+
+const healthyResource = `
+apiVersion: resources.gardener.cloud/v1alpha1
+kind: ManagedResource
+metadata: {name: mcm-shoot}
+status:
+  observedGeneration: 1
+  conditions: [{type: ResourcesApplied, status: "True"}, {type: ResourcesHealthy, status: "True"}]
+`
+
+var _ = Describe("the example of a Worker", func() {
+	It("gets its two conditions, and a flip is told as soon as it happens", func(ctx SpecContext) {
+		namespace := place(ctx)
+		put(ctx, seedClient, namespace, healthyResource)
+		putDeployment(ctx, seedClient, namespace, "machine-controller-manager", true)
+		putNode(ctx, "example-1")
+		putNode(ctx, "example-2")
+		putKubeconfig(ctx, namespace, shoot)
+		putWorker(ctx, namespace)
+		p := run(healthcheck.For(worker, healthcheck.WithType(namespace), healthcheck.WithSyncPeriod(time.Hour), healthcheck.WithLoopbackShoots()).
+			Check("SystemComponentsHealthy", "mcm-shoot", healthcheck.CheckManagedResource("mcm-shoot")).
+			Check("EveryNodeReady", "mcm", healthcheck.CheckSeedDeployment("machine-controller-manager")).
+			Check("EveryNodeReady", "nodes", healthcheck.SufficientNodesAvailable()))
+
+		system, nodes := condition(ctx, worker, namespace, "SystemComponentsHealthy"), condition(ctx, worker, namespace, "EveryNodeReady")
+		Eventually(system).Should(is("True", "HealthCheckSuccessful", `^\(1/1\) Health checks successful$`))
+		Eventually(nodes).Should(is("True", "HealthCheckSuccessful", `^\(2/2\) Health checks successful$`))
+
+		By("doing nothing while nothing changes")
+		var reads, writes int64
+		Eventually(func() bool {
+			before := [2]int64{reads, writes}
+			reads, writes = p.reads.Load(), p.writes.Load()
+			return before == [2]int64{reads, writes}
+		}).WithPolling(time.Second).Should(BeTrue(), "what its own writes set off is over")
+		version := stored(ctx, worker, namespace).GetResourceVersion()
+		Consistently(func() [2]int64 { return [2]int64{p.reads.Load(), p.writes.Load()} }, 3*time.Second).Should(Equal([2]int64{reads, writes}))
+		Expect(stored(ctx, worker, namespace).GetResourceVersion()).To(Equal(version))
+
+		By("flipping")
+		setAvailable(ctx, seedClient, namespace, "machine-controller-manager", false)
+		Eventually(nodes).Should(is("False", "HealthCheckUnsuccessful", `^\(1/2\) Health checks successful: 1\) mcm: `+namespace+`/machine-controller-manager: condition Available of Deployment is False \(MinimumReplicas\)$`))
+		Expect(system()).To(is("True", "HealthCheckSuccessful", ""))
+		setAvailable(ctx, seedClient, namespace, "machine-controller-manager", true)
+		Eventually(nodes).Should(is("True", "HealthCheckSuccessful", ""))
+	}, NodeTimeout(2*time.Minute))
+
+	It("is False for a Deployment that isn't there, and follows it as it comes and goes", func(ctx SpecContext) {
+		namespace := place(ctx)
+		putWorker(ctx, namespace)
+		run(healthcheck.For(worker, healthcheck.WithType(namespace), healthcheck.WithSyncPeriod(time.Hour)).
+			Check("ControlPlaneHealthy", "mcm", healthcheck.CheckSeedDeployment("mcm")))
+		c := condition(ctx, worker, namespace, "ControlPlaneHealthy")
+		Eventually(c).Should(is("False", "HealthCheckUnsuccessful", `^\(0/1\) Health checks successful: 1\) mcm: Deployment `+namespace+`/mcm doesn't exist$`))
+		putDeployment(ctx, seedClient, namespace, "mcm", true)
+		Eventually(c).Should(is("True", "HealthCheckSuccessful", ""))
+	}, NodeTimeout(time.Minute))
+
+	It("is Unknown, not False, without a kubeconfig, with one that can't be used, and for a kind that isn't served", func(ctx SpecContext) {
+		namespace := place(ctx)
+		putWorker(ctx, namespace)
+		run(healthcheck.For(worker, healthcheck.WithType(namespace), healthcheck.WithSyncPeriod(5*time.Second), healthcheck.WithLoopbackShoots()).
+			Check("EveryNodeReady", "nodes", healthcheck.SufficientNodesAvailable()).
+			Check("Gone", "passing", healthcheck.CheckSeedObject(passing, "p")))
+		nodes, gone := condition(ctx, worker, namespace, "EveryNodeReady"), condition(ctx, worker, namespace, "Gone")
+		Eventually(nodes).Should(is("Unknown", "ConditionCheckError", `nodes: read the shoot's kubeconfig: .*not found`))
+		put(ctx, seedClient, namespace, "apiVersion: v1\nkind: Secret\nmetadata: {name: gardener}\nstringData: {kubeconfig: nonsense}")
+		Eventually(nodes).Should(is("Unknown", "ConditionCheckError", `nodes: use key kubeconfig of Secret gardener: `))
+
+		put(ctx, seedClient, namespace, "apiVersion: example.org/v1\nkind: Passing\nmetadata: {name: p}")
+		Eventually(gone).Should(is("True", "HealthCheckSuccessful", ""))
+		definition := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": "passings.example.org"}}}
+		Expect(seedClient.Delete(ctx, definition)).To(Succeed())
+		Eventually(gone).Should(HaveKeyWithValue("status", Not(Equal("True"))))
+		Eventually(gone).Should(is("Unknown", "ConditionCheckError", "the kind isn't served"))
+	}, NodeTimeout(2*time.Minute))
+
+	It("is Unknown, not False, for want of rights, and judged once they are there", func(ctx SpecContext) {
+		namespace := place(ctx)
+		putDeployment(ctx, seedClient, namespace, "mcm", true)
+		putWorker(ctx, namespace)
+		grant(ctx, "extension", "extensions.gardener.cloud", "workers")
+		runAs("extension", healthcheck.For(worker, healthcheck.WithType(namespace), healthcheck.WithSyncPeriod(5*time.Second), healthcheck.WithCheckTimeout(time.Second)).
+			Check("ControlPlaneHealthy", "mcm", healthcheck.CheckSeedDeployment("mcm")).
+			Check("Fine", "fine", func() healthcheck.HealthCheck { return always("True") }))
+		c := condition(ctx, worker, namespace, "ControlPlaneHealthy")
+		Eventually(c).Should(is("Unknown", "ConditionCheckError", "gave no result within 1s"))
+		Eventually(condition(ctx, worker, namespace, "Fine")).Should(is("True", "HealthCheckSuccessful", ""))
+		grant(ctx, "extension", "apps", "deployments")
+		Eventually(c).WithTimeout(time.Minute).Should(is("True", "HealthCheckSuccessful", ""), "the informer's back-off is over")
+	}, NodeTimeout(2*time.Minute))
+
+	It("leaves Workers of another type, and suspended ones, alone", func(ctx SpecContext) {
+		namespace := place(ctx)
+		before := putWorker(ctx, namespace)
+		fine := func() healthcheck.HealthCheck { return always("True") }
+		p := run(
+			healthcheck.For(worker, healthcheck.WithType("another"), healthcheck.WithSyncPeriod(5*time.Second)).Check("X", "a", fine),
+			healthcheck.For(worker, healthcheck.WithType(namespace), healthcheck.WithClasses("garden")).Check("X", "a", fine),
+			healthcheck.For(worker, healthcheck.WithType(namespace), healthcheck.WithSuspended(suspended)).Check("X", "a", fine),
+		)
+		Consistently(func() string { return stored(ctx, worker, namespace).GetResourceVersion() }, 2*time.Second).Should(Equal(before.GetResourceVersion()))
+		Expect(p.writes.Load()).To(BeZero())
+	}, NodeTimeout(time.Minute))
+})

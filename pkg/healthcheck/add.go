@@ -1,0 +1,102 @@
+package healthcheck
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+)
+
+// AddToManager adds a controller that runs the checks. The error tells what is wrong with the registration. The manager's
+// account needs get, list and watch of the targets' kind and of what checks look at, patch of the targets' status, and for
+// checks of a shoot get, list and watch of the Secret with its kubeconfig, by name.
+func (r *Registration) AddToManager(mgr manager.Manager) error {
+	if err := r.validate(); err != nil {
+		return fmt.Errorf("health checks of %s: %w", r.kind.Kind, err)
+	}
+	seed, err := r.seedClient(mgr)
+	if err != nil {
+		return err
+	}
+	secrets, err := r.secrets(mgr)
+	if err != nil {
+		return err
+	}
+	reconciler := &reconciler{
+		Registration: r, reader: mgr.GetCache(),
+		runner: &runner{extension: r.extension, kind: r.kind.Kind, timeout: r.checkTimeout, seed: seed, shoots: &shoots{
+			secrets: secrets, secret: r.shootSecret, key: r.shootKey, scheme: mgr.GetScheme(), dial: r.dial, timeout: r.checkTimeout,
+		}},
+		writer: &writer{client: mgr.GetClient(), live: mgr.GetAPIReader(), shape: r.shape, clock: r.clock},
+	}
+	name := strings.ToLower(strings.Trim("healthcheck-"+r.kind.Kind+"-"+r.extension, "-"))
+	c, err := builder.ControllerManagedBy(mgr).Named(name).
+		For(r.newTarget(), builder.WithPredicates(append([]predicate.Predicate{predicate.NewPredicateFuncs(r.mine)}, r.predicates...)...)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: r.concurrency}).
+		Build(reconciler)
+	if err != nil {
+		return fmt.Errorf("add the controller %s: %w", name, err)
+	}
+	reconciler.refs = newRefs(mgr.GetScheme(), mgr.GetCache(), c)
+	return nil
+}
+
+func (r *Registration) mine(o client.Object) bool {
+	target, err := asJSON(o, r.kind)
+	return err == nil && r.takes(target)
+}
+
+// seedClient reads everything from the manager's cache: its own client asks live for what is unstructured.
+func (r *Registration) seedClient(mgr manager.Manager) (client.Client, error) {
+	if r.seed != nil {
+		return r.seed, nil
+	}
+	c, err := client.New(mgr.GetConfig(), client.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		Cache: &client.CacheOptions{Reader: mgr.GetCache(), Unstructured: true},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the client that checks of the seed get: %w", err)
+	}
+	return believable{c, mgr.GetAPIReader()}, nil
+}
+
+// secrets is a cache of the Secrets with kubeconfigs alone, by their one name; nil when no check looks at a shoot.
+func (r *Registration) secrets(mgr manager.Manager) (client.Reader, error) {
+	if !r.looksAtShoots() {
+		return nil, nil
+	}
+	secrets, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: {Field: fields.OneTermEqualSelector("metadata.name", r.shootSecret)}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the cache of kubeconfigs: %w", err)
+	}
+	if err := mgr.Add(startedFirst{secrets}); err != nil {
+		return nil, fmt.Errorf("add the cache of kubeconfigs: %w", err)
+	}
+	return secrets, nil
+}
+
+// startedFirst makes the manager start a cache with its own, before any controller reads from it.
+type startedFirst struct{ cache.Cache }
+
+// GetCache is what the manager knows caches by.
+func (s startedFirst) GetCache() cache.Cache { return s.Cache }
+
+func (r *Registration) looksAtShoots() bool {
+	for _, c := range r.checks {
+		if _, ok := c.newCheck().(ShootClient); ok {
+			return true
+		}
+	}
+	return false
+}

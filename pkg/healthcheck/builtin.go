@@ -1,0 +1,174 @@
+package healthcheck
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/internal/domain/health"
+)
+
+// ProgressingThreshold is how long the checks that come with this package let an object progress.
+const ProgressingThreshold = 5 * time.Minute
+
+var (
+	deployment      = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
+	statefulSet     = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "StatefulSet"}
+	daemonSet       = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "DaemonSet"}
+	managedResource = schema.GroupVersionKind{Group: "resources.gardener.cloud", Version: "v1alpha1", Kind: "ManagedResource"}
+)
+
+// CheckSeedDeployment checks the Deployment of that name beside the target: its controller has seen its spec, Available is
+// True, and where they are there Progressing is True and ReplicaFailure isn't.
+func CheckSeedDeployment(name string) func() HealthCheck { return CheckSeedObject(deployment, name) }
+
+// CheckSeedStatefulSet checks the StatefulSet of that name beside the target: its controller has seen its spec, and all
+// replicas are ready.
+func CheckSeedStatefulSet(name string) func() HealthCheck { return CheckSeedObject(statefulSet, name) }
+
+// CheckSeedDaemonSet checks the DaemonSet of that name beside the target: its controller has seen its spec, its pods are where
+// they should be and nowhere else, and available but for maxUnavailable during a rollout.
+func CheckSeedDaemonSet(name string) func() HealthCheck { return CheckSeedObject(daemonSet, name) }
+
+// CheckManagedResource checks the ManagedResource of that name beside the target: its controller has seen its spec,
+// ResourcesApplied and ResourcesHealthy are True, and ResourcesProgressing isn't for as long as ProgressingThreshold.
+func CheckManagedResource(name string) func() HealthCheck {
+	return CheckSeedObject(managedResource, name)
+}
+
+// CheckShootDeployment is CheckSeedDeployment for one in a namespace of the shoot.
+func CheckShootDeployment(namespace, name string) func() HealthCheck {
+	return CheckShootObject(deployment, namespace, name)
+}
+
+// CheckShootStatefulSet is CheckSeedStatefulSet for one in a namespace of the shoot.
+func CheckShootStatefulSet(namespace, name string) func() HealthCheck {
+	return CheckShootObject(statefulSet, namespace, name)
+}
+
+// CheckShootDaemonSet is CheckSeedDaemonSet for one in a namespace of the shoot.
+func CheckShootDaemonSet(namespace, name string) func() HealthCheck {
+	return CheckShootObject(daemonSet, namespace, name)
+}
+
+// CheckSeedObject checks the object of that kind and name beside the target. Deployment, StatefulSet, DaemonSet, ReplicaSet,
+// Job, Pod, PersistentVolumeClaim, Service, CustomResourceDefinition and ManagedResource have criteria of their own; others go
+// by their generation and conditions, as kstatus does. An object that doesn't exist is unhealthy.
+func CheckSeedObject(kind schema.GroupVersionKind, name string) func() HealthCheck {
+	return func() HealthCheck { return &seedObject{object: object{kind: kind, name: name}} }
+}
+
+// CheckShootObject is CheckSeedObject for an object in a namespace of the shoot; "" for one that has none.
+func CheckShootObject(kind schema.GroupVersionKind, namespace, name string) func() HealthCheck {
+	return func() HealthCheck { return &shootObject{object: object{kind: kind, name: name}, namespace: namespace} }
+}
+
+// object is what a check looks at.
+type object struct {
+	kind schema.GroupVersionKind
+	name string
+}
+
+// empty gives an object of the kind: typed where the scheme knows it, so that informers are shared with the rest of the
+// program.
+func empty(kind schema.GroupVersionKind, scheme *runtime.Scheme) client.Object {
+	if known, err := scheme.New(kind); err == nil {
+		if typed, ok := known.(client.Object); ok {
+			return typed
+		}
+	}
+	return untyped(kind)
+}
+
+func untyped(kind schema.GroupVersionKind) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(kind)
+	return u
+}
+
+// asJSON gives an object as JSON has it. It may share memory with the object, and isn't to be changed.
+func asJSON(o client.Object, kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
+	if u, ok := o.(*unstructured.Unstructured); ok {
+		return u, nil
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		return nil, fmt.Errorf("convert %s %s: %w", kind.Kind, o.GetName(), err)
+	}
+	u := &unstructured.Unstructured{Object: content}
+	u.SetGroupVersionKind(kind)
+	return u, nil
+}
+
+func (o object) check(ctx context.Context, reader client.Client, namespace string) (*SingleCheckResult, error) {
+	into := empty(o.kind, reader.Scheme())
+	err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: o.name}, into)
+	if apierrors.IsNotFound(err) {
+		return resultOf(health.Missing(health.MissingFails, o.kind.Kind, types.NamespacedName{Namespace: namespace, Name: o.name}.String(), 0)), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s %s: %w", o.kind.Kind, o.name, err)
+	}
+	u, err := asJSON(into, o.kind)
+	if err != nil {
+		return nil, err
+	}
+	if health.HasBuiltin(o.kind.GroupKind()) {
+		return resultOf(health.Builtin(u, ProgressingThreshold, clock.RealClock{}.Now())), nil
+	}
+	return resultOf(health.ByStatus(u, ProgressingThreshold)), nil
+}
+
+func resultOf(r health.Result) *SingleCheckResult {
+	single := &SingleCheckResult{Status: ConditionStatus(r.Status), Detail: r.Detail, Codes: r.Codes}
+	if r.Timeout > 0 {
+		single.ProgressingThreshold = ptr.To(r.Timeout)
+	}
+	return single
+}
+
+// seedObject checks an object beside the target.
+type seedObject struct {
+	object
+	seed client.Client
+}
+
+// InjectSeedClient takes the client that Check reads with.
+func (s *seedObject) InjectSeedClient(c client.Client) { s.seed = c }
+
+// Refs is the object.
+func (s *seedObject) Refs(target types.NamespacedName) []client.Object {
+	u := untyped(s.kind)
+	u.SetNamespace(target.Namespace)
+	u.SetName(s.name)
+	return []client.Object{u}
+}
+
+// Check reads the object from the cache.
+func (s *seedObject) Check(ctx context.Context, target types.NamespacedName) (*SingleCheckResult, error) {
+	return s.check(ctx, s.seed, target.Namespace)
+}
+
+// shootObject checks an object of the shoot.
+type shootObject struct {
+	object
+	namespace string
+	shoot     client.Client
+}
+
+// InjectShootClient takes the client that Check reads with.
+func (s *shootObject) InjectShootClient(c client.Client) { s.shoot = c }
+
+// Check reads the object from the shoot.
+func (s *shootObject) Check(ctx context.Context, _ types.NamespacedName) (*SingleCheckResult, error) {
+	return s.check(ctx, s.shoot, s.namespace)
+}

@@ -1,0 +1,11 @@
+// Package healthcheck lets a controller tell on its own resource how what depends on it does. A Registration says which checks
+// decide which conditions of the objects of one kind; AddToManager runs them with a controller-runtime manager: when a
+// target changes or what a check refers to, and every sync period. The interfaces are those of Gardener's library of this
+// name, so checks written for it work unchanged.
+//
+// All checks of one condition type decide it together: an error makes it Unknown, else a failure makes it False, else progress
+// makes it Progressing until its threshold is over and False from then on, else it is True. When progress began is stored in
+// the condition, so neither a restart nor a passing Unknown begins it anew. A check that panics, hangs or is slow costs its
+// own condition only. Conditions of others on the same object are left alone, also when they are written meanwhile. When
+// nothing changes, nothing is written.
+package healthcheck

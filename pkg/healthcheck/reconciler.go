@@ -1,0 +1,131 @@
+package healthcheck
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/resourcestack/autohealer/internal/domain/health"
+)
+
+// jitter spreads the looks at targets that began together.
+const jitter = 0.1
+
+// reconciler keeps the conditions of targets.
+type reconciler struct {
+	*Registration
+	reader client.Reader
+	refs   *refs
+	runner *runner
+	writer *writer
+}
+
+// Reconcile checks one target.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	target, err := r.read(ctx, request.NamespacedName)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if target == nil {
+		return reconcile.Result{}, r.refs.follow(request.NamespacedName, nil)
+	}
+	if err := r.refs.follow(request.NamespacedName, r.referred(request.NamespacedName)); err != nil {
+		return reconcile.Result{}, err
+	}
+	again, err := r.judge(ctx, target)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: r.after(again)}, nil
+}
+
+// after is when to look again: at a deadline, or after the sync period.
+func (r *reconciler) after(deadline time.Time) time.Duration {
+	period := wait.Jitter(r.syncPeriod, jitter)
+	if deadline.IsZero() {
+		return period
+	}
+	return min(period, max(deadline.Sub(r.clock.Now()), time.Millisecond))
+}
+
+// read gives the target from the cache; nil when it isn't to be judged now.
+func (r *reconciler) read(ctx context.Context, key types.NamespacedName) (*unstructured.Unstructured, error) {
+	target := r.newTarget()
+	if err := r.reader.Get(ctx, key, target); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	if target.GetDeletionTimestamp() != nil || r.suspended != nil && r.suspended(target) {
+		return nil, nil
+	}
+	plain, err := asJSON(target, r.kind)
+	if err != nil || !r.takes(plain) {
+		return nil, err
+	}
+	return plain, nil
+}
+
+// takes says whether the registration is about this object.
+func (r *Registration) takes(target *unstructured.Unstructured) bool {
+	extension, _, _ := unstructured.NestedString(target.Object, "spec", "type")
+	class, _, _ := unstructured.NestedString(target.Object, "spec", "class")
+	return (r.extension == "" || extension == r.extension) &&
+		(len(r.classes) == 0 || slices.Contains(r.classes, cmp.Or(class, "shoot")))
+}
+
+// referred are the objects that the target's checks look at.
+func (r *reconciler) referred(target types.NamespacedName) []client.Object {
+	var objects []client.Object
+	for _, c := range r.checks {
+		if referrer, ok := c.newCheck().(Referrer); ok {
+			objects = append(objects, referrer.Refs(target)...)
+		}
+	}
+	return objects
+}
+
+// judge runs the checks and writes each condition as soon as all of its own have come back. It gives when a verdict changes
+// without news; zero when none does.
+func (r *reconciler) judge(ctx context.Context, target *unstructured.Unstructured) (lookAgain time.Time, err error) {
+	missing := map[string]int{}
+	for _, c := range r.checks {
+		missing[c.conditionType]++
+	}
+	outcomes := r.runner.all(ctx, client.ObjectKeyFromObject(target), r.checks)
+	results := map[string][]health.Result{}
+	var errs []error
+	for range r.checks {
+		o := <-outcomes
+		results[o.conditionType] = append(results[o.conditionType], o.result)
+		if missing[o.conditionType]--; missing[o.conditionType] > 0 || ctx.Err() != nil {
+			continue
+		}
+		in := health.Input{Target: target, Shape: r.shape, Results: map[string][]health.Result{o.conditionType: results[o.conditionType]}}
+		after, at, err := r.writer.judge(ctx, in)
+		if errs = append(errs, err); err == nil && after == nil {
+			return time.Time{}, nil // it is gone
+		}
+		if after != nil {
+			target = after
+		}
+		if !at.IsZero() && (lookAgain.IsZero() || at.Before(lookAgain)) {
+			lookAgain = at
+		}
+	}
+	if ctx.Err() == nil {
+		_, _, err = r.writer.judge(ctx, health.Input{Target: target, Shape: r.shape, Remove: r.remove})
+	}
+	return lookAgain, errors.Join(append(errs, err)...)
+}
+
+func groupOf(o *unstructured.Unstructured) schema.GroupResource {
+	return schema.GroupResource{Group: o.GroupVersionKind().Group, Resource: o.GetKind()}
+}

@@ -1,0 +1,152 @@
+package healthcheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/resourcestack/autohealer/internal/domain/health"
+)
+
+// runner runs checks, so that one which panics, hangs or is slow costs nothing but its own result.
+type runner struct {
+	extension string
+	kind      string
+	timeout   time.Duration
+	seed      client.Client
+	shoots    shootClients
+
+	mu   sync.Mutex
+	busy map[running]struct{} // needs mu
+}
+
+// shootClients gives the client of the shoot in a namespace.
+type shootClients interface {
+	client(ctx context.Context, namespace string) (client.Client, error)
+}
+
+// running is a check that hasn't returned.
+type running struct {
+	target              types.NamespacedName
+	conditionType, name string
+}
+
+// outcome is the result of one check.
+type outcome struct {
+	conditionType string
+	result        health.Result
+}
+
+// all runs the checks at once and gives their outcomes as they come, within the timeout.
+func (r *runner) all(ctx context.Context, target types.NamespacedName, checks []check) <-chan outcome {
+	outcomes := make(chan outcome, len(checks))
+	for _, c := range checks {
+		go func() {
+			result := r.one(ctx, target, c)
+			result.Check = c.name
+			outcomes <- outcome{c.conditionType, result}
+		}()
+	}
+	return outcomes
+}
+
+// one runs one check, and comes back by the timeout whether the check does or not.
+func (r *runner) one(ctx context.Context, target types.NamespacedName, c check) health.Result {
+	late := fmt.Errorf("the check gave no result within %s", r.timeout)
+	id := running{target, c.conditionType, c.name}
+	if !r.begin(id) {
+		return health.Error(late)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, r.timeout, late)
+	done := make(chan health.Result, 1)
+	go func() {
+		result := health.Error(errors.New("the check ended its goroutine"))
+		defer func() {
+			r.end(id) // before the result is there: the next run may follow at once
+			done <- result
+			cancel()
+		}()
+		result = r.protected(ctx, target, c)
+	}()
+	select {
+	case result := <-done:
+		return result
+	case <-ctx.Done():
+		select {
+		case result := <-done: // it ended just then, and cancelled itself
+			return result
+		default:
+			return health.Error(context.Cause(ctx))
+		}
+	}
+}
+
+func (r *runner) begin(id running) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, busy := r.busy[id]; busy {
+		return false
+	}
+	if r.busy == nil {
+		r.busy = map[running]struct{}{}
+	}
+	r.busy[id] = struct{}{}
+	return true
+}
+
+func (r *runner) end(id running) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.busy, id)
+}
+
+func (r *runner) protected(ctx context.Context, target types.NamespacedName, c check) (result health.Result) {
+	defer func() {
+		if p := recover(); p != nil {
+			log.FromContext(ctx).Error(fmt.Errorf("%v", p), "Check panicked", "check", c.name, "conditionType", c.conditionType, "stack", string(debug.Stack()))
+			result = health.Error(errors.New("the check panicked; the log has the stack"))
+		}
+	}()
+	single, err := r.check(ctx, target, c)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
+		return health.Error(context.Cause(ctx)) // the same text as for one that ignores it
+	case err != nil:
+		return health.Error(err)
+	case single == nil:
+		return health.Error(errors.New("the check gave no result"))
+	}
+	result = health.Result{Status: health.Status(single.Status), Detail: single.Detail, Codes: single.Codes}
+	if single.ProgressingThreshold != nil {
+		result.Timeout = *single.ProgressingThreshold
+	}
+	return result
+}
+
+func (r *runner) check(ctx context.Context, target types.NamespacedName, c check) (*SingleCheckResult, error) {
+	instance := c.newCheck()
+	if instance == nil {
+		return nil, errors.New("no check was made")
+	}
+	if s, ok := instance.(suffixed); ok {
+		s.SetLoggerSuffix(r.extension, r.kind)
+	}
+	if s, ok := instance.(SeedClient); ok {
+		s.InjectSeedClient(r.seed)
+	}
+	if s, ok := instance.(ShootClient); ok {
+		shoot, err := r.shoots.client(ctx, target.Namespace)
+		if err != nil {
+			return nil, err
+		}
+		s.InjectShootClient(shoot)
+	}
+	return instance.Check(ctx, target)
+}

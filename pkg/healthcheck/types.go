@@ -1,0 +1,70 @@
+package healthcheck
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// ConditionStatus is what a check says.
+type ConditionStatus string
+
+const (
+	// ConditionTrue: healthy.
+	ConditionTrue ConditionStatus = "True"
+	// ConditionFalse: unhealthy.
+	ConditionFalse ConditionStatus = "False"
+	// ConditionUnknown: the check could not be made. Return an error instead, where there is one.
+	ConditionUnknown ConditionStatus = "Unknown"
+	// ConditionProgressing: not healthy yet, for a reason that is expected and passes, such as a cluster that is scaled.
+	ConditionProgressing ConditionStatus = "Progressing"
+)
+
+// SingleCheckResult is what one check says.
+type SingleCheckResult struct {
+	Status ConditionStatus
+	// Detail says in a sentence what is wrong. Up to 512 bytes of it get into the condition's message. A detail that changes
+	// from run to run, with a time or a counter in it, has the condition written each time.
+	Detail string
+	// Codes classify what is wrong, such as ERR_CONFIGURATION_PROBLEM.
+	Codes []string
+	// ProgressingThreshold is how long Progressing is believed since it began; then it counts as False, until True. Without
+	// one it counts as False at once: nothing would ever end it.
+	ProgressingThreshold *time.Duration
+}
+
+// HealthCheck is one check of what depends on a target. A fresh one is made for each run, and used by one goroutine.
+type HealthCheck interface {
+	// Check judges the target of that name. An error makes the condition Unknown, and so does a panic, a nil result, and a
+	// check that doesn't return by the deadline of ctx. One that ignores the deadline isn't started again for the same target
+	// before it returns.
+	Check(ctx context.Context, request types.NamespacedName) (*SingleCheckResult, error)
+}
+
+// ShootClient is implemented by checks that look at the shoot cluster: its client is injected before each Check. It reads
+// live.
+type ShootClient interface {
+	InjectShootClient(client.Client)
+}
+
+// SeedClient is implemented by checks that look at the seed cluster, where the target is: its client is injected before
+// each Check. It reads from the manager's cache, unstructured objects too; that something doesn't exist is confirmed by a
+// live read, so NotFound may be believed.
+type SeedClient interface {
+	InjectSeedClient(client.Client)
+}
+
+// Referrer is implemented by checks that want to run as soon as an object of the seed changes that they look at. Others run
+// when their target changes, and every sync period.
+type Referrer interface {
+	// Refs gives the objects: each with its name and namespace, and a type that the manager's scheme knows or unstructured.
+	// It is called on an instance that no client was injected to.
+	Refs(target types.NamespacedName) []client.Object
+}
+
+// suffixed is what checks of Gardener's own library implement besides.
+type suffixed interface {
+	SetLoggerSuffix(provider, extension string)
+}

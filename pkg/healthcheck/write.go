@@ -1,0 +1,96 @@
+package healthcheck
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/resourcestack/autohealer/internal/domain/health"
+)
+
+// fieldOwner of the conditions.
+const fieldOwner = "healthcheck"
+
+// attempts at a write whose target changes meanwhile; then the whole check is run again, with back-off.
+const attempts = 8
+
+// writer puts conditions on targets.
+type writer struct {
+	client client.Client
+	live   client.Reader
+	shape  health.Shape
+	clock  clock.PassiveClock
+}
+
+// judge writes what follows from the input's results, and touches no condition of others. It gives the target as it is
+// then; nil when it is gone. lookAgain is when the verdict changes without news; zero when it doesn't.
+func (w *writer) judge(ctx context.Context, in health.Input) (target *unstructured.Unstructured, lookAgain time.Time, err error) {
+	for range attempts {
+		plan := health.PlanTarget(in, w.clock.Now())
+		if in.Target, err = w.carryOut(ctx, in.Target, plan.Steps); err == nil {
+			return in.Target, plan.LookAgain, nil
+		}
+		if !outdated(err) {
+			return nil, time.Time{}, client.IgnoreNotFound(err)
+		}
+		if in.Target, err = w.read(ctx, in.Target); err != nil {
+			return nil, time.Time{}, client.IgnoreNotFound(err)
+		}
+	}
+	return nil, time.Time{}, fmt.Errorf("write conditions: the target changed %d times meanwhile", attempts)
+}
+
+// carryOut gives the target as the last write left it. After an error it is the one that was given.
+func (w *writer) carryOut(ctx context.Context, target *unstructured.Unstructured, steps []health.Step) (*unstructured.Unstructured, error) {
+	for _, step := range steps {
+		patch, err := w.patch(target, step)
+		if err != nil || patch == nil {
+			return target, err
+		}
+		after := target.DeepCopy()
+		if err := w.client.Status().Patch(ctx, after, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(fieldOwner)); err != nil {
+			return target, fmt.Errorf("write condition %s: %w", step.Condition.Type, err)
+		}
+		tell(ctx, step)
+		target = after
+	}
+	return target, nil
+}
+
+func (w *writer) patch(target *unstructured.Unstructured, step health.Step) ([]byte, error) {
+	if step.Remove {
+		return health.Removal(target, step.Condition.Type)
+	}
+	return health.Patch(target, step.Condition, w.shape)
+}
+
+func tell(ctx context.Context, step health.Step) {
+	if c := step.Condition; step.Remove {
+		log.FromContext(ctx).Info("Condition removed", "conditionType", c.Type)
+	} else if c.Status != step.Before {
+		log.FromContext(ctx).Info("Condition changed", "conditionType", c.Type, "status", c.Status, "before", step.Before, "message", c.Message)
+	}
+}
+
+// outdated: the API server refuses a patch whose guard doesn't hold as unprocessable, and one that lost a race as a conflict.
+func outdated(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsConflict(err) }
+
+// read gives the target as it is now, if it is still the same object.
+func (w *writer) read(ctx context.Context, seen *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	now := &unstructured.Unstructured{}
+	now.SetGroupVersionKind(seen.GroupVersionKind())
+	if err := w.live.Get(ctx, client.ObjectKeyFromObject(seen), now); err != nil {
+		return nil, fmt.Errorf("read the target: %w", err)
+	}
+	if now.GetUID() != seen.GetUID() {
+		return nil, apierrors.NewNotFound(groupOf(seen), seen.GetName())
+	}
+	return now, nil
+}
