@@ -45,7 +45,7 @@ func (t town) hook(ctx context.Context) (hook, error) {
 	if err := t.fill(facts); err != nil {
 		return hook{}, err
 	}
-	stored, err := t.cache(ctx)
+	stored, err := t.cache()
 	if err != nil {
 		return hook{}, err
 	}
@@ -84,7 +84,7 @@ func proberOf(namespace, name string) *v1alpha1.ProbeConfig {
 }
 
 // cache has what informers know of the cluster.
-func (t town) cache(ctx context.Context) (cache.Cache, error) {
+func (t town) cache() (cache.Cache, error) {
 	scheme, now := harness.Scheme(), metav1.NewTime(time.Now().Add(-time.Hour))
 	configs, services, namespaces, none := fakecache.NewFakeControllerSource(), fakecache.NewFakeControllerSource(), fakecache.NewFakeControllerSource(), fakecache.NewFakeControllerSource()
 	for i := range t.targets {

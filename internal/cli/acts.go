@@ -15,7 +15,7 @@ import (
 )
 
 // readLogs gives the managers' logs.
-const readLogs = "kubectl -n " + check.OwnNamespace + " logs deployment/" + managerName + " --all-pods --tail=-1"
+const readLogs = "kubectl -n " + check.DefaultNamespace + " logs deployment/" + managerName + " --all-pods --tail=-1"
 
 type actsOptions struct {
 	filename string

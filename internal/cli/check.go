@@ -67,7 +67,7 @@ func (a *App) runCheck(ctx context.Context, o *checkOptions) error {
 	if err != nil {
 		return err
 	}
-	look := soundness.Checker{Client: c, Clock: a.cluster, Namespace: check.OwnNamespace, Manager: managerName}
+	look := soundness.Checker{Client: c, Clock: a.cluster, Namespace: check.DefaultNamespace, Manager: managerName}
 	report, err := a.awaitSound(ctx, look, o.wait)
 	if err != nil {
 		return err

@@ -40,6 +40,7 @@ others.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runFactsExport(cmd.Context(), output) },
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write; default: standard output")
+	a.addOwn(cmd)
 	a.Config.AddFlags(cmd.Flags())
 	return cmd
 }
@@ -49,6 +50,7 @@ func (a *App) runFactsExport(ctx context.Context, output string) error {
 	if err != nil {
 		return err
 	}
+	s.OwnNamespace = a.own(s)
 	w, err := a.newWorld(ctx, s, policies{})
 	if err != nil {
 		return err

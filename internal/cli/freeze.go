@@ -23,7 +23,7 @@ import (
 const managerName = "autohealer-manager"
 
 // stopManager is what is left when nothing can be frozen.
-const stopManager = "kubectl -n " + check.OwnNamespace + " scale deployment " + managerName + " --replicas=0"
+const stopManager = "kubectl -n " + check.DefaultNamespace + " scale deployment " + managerName + " --replicas=0"
 
 type freezeOptions struct {
 	reason  string
@@ -92,14 +92,14 @@ func (a *App) runFreeze(ctx context.Context, o *freezeOptions) error {
 	fmt.Fprintf(a.ErrOut, `The Guardrail is stored, and no manager confirmed it within %s. One that hears of it stops; if none may go on, stop them:
   %s
 See what they say: kubectl -n %s logs deployment/%s --all-pods --tail=20
-`, o.timeout, stopManager, check.OwnNamespace, managerName)
+`, o.timeout, stopManager, check.DefaultNamespace, managerName)
 	return exitStatus(exitFound)
 }
 
 // managerLeads says whether a manager holds its Lease; told is false when that can't be read.
 func (a *App) managerLeads(ctx context.Context, c client.Client) (leads, told bool) {
 	lease := &coordinationv1.Lease{}
-	err := c.Get(ctx, types.NamespacedName{Namespace: check.OwnNamespace, Name: managerName}, lease)
+	err := c.Get(ctx, types.NamespacedName{Namespace: check.DefaultNamespace, Name: managerName}, lease)
 	switch {
 	case apierrors.IsNotFound(err):
 		return false, true

@@ -13,7 +13,6 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/breaker"
-	"github.com/resourcestack/autohealer/internal/cli/check"
 )
 
 func (a *App) reset() *cobra.Command {
@@ -38,6 +37,7 @@ Exit code: 0 no breaker is open any more; 1 the manager did not follow in time; 
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "how long to wait for the manager")
 	_ = cmd.RegisterFlagCompletionFunc("timeout", cobra.NoFileCompletions) // it fails for a flag that isn't there
+	a.addOwn(cmd)
 	a.Config.AddFlags(cmd.Flags())
 	return cmd
 }
@@ -51,7 +51,7 @@ func (a *App) runReset(ctx context.Context, argument string, timeout time.Durati
 	if err != nil {
 		return err
 	}
-	open, err := breaker.Reset(ctx, c, policy, check.OwnNamespace)
+	open, err := breaker.Reset(ctx, c, policy, a.own(nil))
 	switch {
 	case err != nil:
 		return fmt.Errorf("reset the breaker of %s: %w", argument, err)

@@ -41,6 +41,8 @@ type App struct {
 	// Rights makes what asks a cluster what accounts may do. Without it, rules that ask are listed as skipped.
 	Rights func(*rest.Config) (authorizer.UnconditionalAuthorizer, error)
 
+	// ownNamespace is what a flag says of where Autohealer is; "" when it says nothing.
+	ownNamespace string
 	// cluster is the time of the cluster that client talks to.
 	cluster clock.PassiveClock
 	// began: the command line was understood.

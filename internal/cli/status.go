@@ -71,7 +71,7 @@ func (a *App) runStatus(ctx context.Context, o *statusOptions) error {
 	if err != nil {
 		return err
 	}
-	r := overview.Reader{Client: c, Clock: a.cluster, ManagerNamespace: check.OwnNamespace, ManagerName: managerName, Selector: selector}
+	r := overview.Reader{Client: c, Clock: a.cluster, ManagerNamespace: check.DefaultNamespace, ManagerName: managerName, Selector: selector}
 	if n := a.Config.Namespace; n != nil && !o.allNamespaces {
 		r.Namespace = *n
 	}

@@ -86,3 +86,26 @@ func TestARuleOverWhoAsks(t *testing.T) {
 		}
 	}
 }
+
+// TestWhereAutohealerIs: elsewhere policies are tenants', and may not reach into other namespaces.
+func TestWhereAutohealerIs(t *testing.T) {
+	t.Chdir("testdata")
+	const platform = "apiVersion: autohealer.resourcestack.com/v1alpha1\nkind: WeederConfig\nmetadata: {name: all, namespace: healing}\n" +
+		"spec: {namespaceSelector: {matchLabels: {team: shop}}, servicesAndDependantSelectors: {queue: {podSelectors: [{matchLabels: {app: mail}}]}}}\n"
+	text, err := os.ReadFile("facts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts := filepath.Join(t.TempDir(), "facts.yaml")
+	if err := os.WriteFile(facts, append(text, "ownNamespace: healing\n"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]int{
+		"": 1, "--autohealer-namespace healing": 0, "--facts facts.yaml": 1, "--facts " + facts: 0, "--autohealer-namespace elsewhere --facts " + facts: 1,
+	} {
+		code, stdout, stderr := run(t, platform, append([]string{"validate", "-f", "-"}, strings.Fields(args)...)...)
+		if code != want || want == 1 && !strings.Contains(stdout, "error: weederconfig/namespace-selector") {
+			t.Errorf("%s: exit code %d, want %d\n%s%s", args, code, want, stdout, stderr)
+		}
+	}
+}

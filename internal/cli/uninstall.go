@@ -111,7 +111,7 @@ func (a *App) uninstaller(o *uninstallOptions) (*uninstall.Uninstaller, error) {
 	}
 	kinds.Invalidate() // a file may remember kinds that are gone, and not know new ones
 	u := &uninstall.Uninstaller{
-		Client: c, Kinds: kinds, Clock: a.cluster, Namespace: check.OwnNamespace, Manager: managerName, Timeout: o.timeout,
+		Client: c, Kinds: kinds, Clock: a.cluster, Namespace: check.DefaultNamespace, Manager: managerName, Timeout: o.timeout,
 		Leads:    func(ctx context.Context) (leads, told bool) { return a.managerLeads(ctx, c) },
 		Progress: a.progress(),
 	}

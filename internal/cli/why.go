@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/cli/check"
 	"github.com/resourcestack/autohealer/internal/cli/explain"
 	"github.com/resourcestack/autohealer/internal/cli/snapshot"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
@@ -116,7 +115,7 @@ type answers struct {
 }
 
 func newAnswers(ctx context.Context, a *App, s *snapshot.Snapshot) (*answers, error) {
-	g, err := guard.New(guard.Options{Clock: a.Clock, Authorizer: s.Rights, OwnNamespace: check.OwnNamespace})
+	g, err := guard.New(guard.Options{Clock: a.Clock, Authorizer: s.Rights, OwnNamespace: a.own(s)})
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +130,7 @@ func newAnswers(ctx context.Context, a *App, s *snapshot.Snapshot) (*answers, er
 	g.SetGuardrails(rails) //nolint:contextcheck // compiling waits for nothing
 	g.SetExceptions(exceptions)
 	w := &answers{snapshot: s, guard: g}
-	if w.facts, err = snapshot.NewWatchedFacts(ctx, s, g, check.OwnNamespace); err != nil {
+	if w.facts, err = snapshot.NewWatchedFacts(ctx, s, g, a.own(s)); err != nil {
 		return nil, err
 	}
 	w.weeders = w.facts.ViewWeeders(w.standing, g.Policy().Limits)

@@ -37,7 +37,7 @@ func (w *world) stored(ctx context.Context, object map[string]any) (map[string]a
 
 // newWorld puts policies and, where it is known, a cluster behind the rules.
 func (a *App) newWorld(ctx context.Context, s *snapshot.Snapshot, p policies) (*world, error) {
-	opts := check.Options{Guardrails: p.guardrails, Exceptions: p.exceptions, Namespace: *a.Config.Namespace, Clock: a.Clock}
+	opts := check.Options{Guardrails: p.guardrails, Exceptions: p.exceptions, Namespace: *a.Config.Namespace, OwnNamespace: a.own(s), Clock: a.Clock}
 	if s == nil {
 		checker, err := check.New(opts)
 		return &world{checker: checker, policies: p}, err
@@ -56,7 +56,7 @@ func (a *App) newWorld(ctx context.Context, s *snapshot.Snapshot, p policies) (*
 	}
 	g.SetGuardrails(opts.Guardrails) //nolint:contextcheck // compiling waits for nothing
 	g.SetExceptions(opts.Exceptions)
-	facts, err := snapshot.NewFacts(ctx, s, g, check.OwnNamespace)
+	facts, err := snapshot.NewFacts(ctx, s, g, a.own(s))
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,23 @@ func (a *App) addFacts(cmd *cobra.Command, f *clusterFlags) {
 	cmd.Flags().StringVar(&f.facts, "facts", "", "file with facts of a cluster, written by facts export")
 	// It fails for a flag that isn't there, and this one is.
 	_ = cmd.MarkFlagFilename("facts", "yaml", "yml")
+	a.addOwn(cmd)
 	a.Config.AddFlags(cmd.Flags())
+}
+
+// addOwn adds the flag that says where Autohealer is.
+func (a *App) addOwn(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&a.ownNamespace, "autohealer-namespace", "",
+		"namespace that Autohealer runs in; policies in others act with their accounts' rights. Default: where the cluster or its facts have it, or else "+check.DefaultNamespace)
+}
+
+// own is Autohealer's namespace: as the flag says, as it was found, or where it is by default.
+func (a *App) own(s *snapshot.Snapshot) string {
+	found := ""
+	if s != nil {
+		found = s.OwnNamespace
+	}
+	return cmp.Or(a.ownNamespace, found, check.DefaultNamespace)
 }
 
 // readSnapshot reads the facts that the flags ask for; nil when they ask for none.

@@ -37,6 +37,8 @@ type Options struct {
 	Exceptions []*v1alpha1.GuardrailException
 	// Namespace of objects that name none. Default: default.
 	Namespace string
+	// OwnNamespace is Autohealer's: policies elsewhere are tenants'. Default: DefaultNamespace.
+	OwnNamespace string
 	// Clock. Default: the machine's.
 	Clock clock.PassiveClock
 }
@@ -55,8 +57,8 @@ type Checker struct {
 // builtin CRDs are compiled once: they don't change, and may be used by several at a time.
 var builtin = sync.OnceValues(func() (map[schema.GroupVersionKind]*definition, error) { return readDefinitions(crds.FS) })
 
-// OwnNamespace is where config/default installs Autohealer.
-const OwnNamespace = "autohealer-system"
+// DefaultNamespace is where config/default installs Autohealer.
+const DefaultNamespace = "autohealer-system"
 
 // New compiles the CRDs and the catalogue that this program was built with.
 //
@@ -68,7 +70,7 @@ func New(opts Options) (*Checker, error) {
 	}
 	g, err := guard.New(guard.Options{
 		Facts: opts.Facts, Planners: opts.Planners, Stored: opts.Stored, Authorizer: opts.Authorizer,
-		OwnNamespace: OwnNamespace, Clock: opts.Clock,
+		OwnNamespace: cmp.Or(opts.OwnNamespace, DefaultNamespace), Clock: opts.Clock,
 	})
 	if err != nil {
 		return nil, err
@@ -86,37 +88,6 @@ func (c *Checker) SetPolicies(guardrails []*v1alpha1.Guardrail, exceptions []*v1
 
 // Guard is the engine that judges.
 func (c *Checker) Guard() *guard.Guard { return c.guard }
-
-// Ours says whether a document is of our API group, or of none that can be read: others are nobody's business here.
-func Ours(d manifest.Document) bool {
-	if d.Object == nil {
-		return true
-	}
-	apiVersion, isText := d.Object["apiVersion"].(string)
-	if !isText || apiVersion == "" {
-		return !d.IsKustomization()
-	}
-	group, _, _ := strings.Cut(apiVersion, "/")
-	return group == v1alpha1.GroupVersion.Group
-}
-
-// Stranger warns of a document that is none of ours but by its kind: a misspelt API group would let anything pass unjudged.
-func (c *Checker) Stranger(d manifest.Document) (Report, bool) {
-	r := identify(d.Object)
-	for gvk := range c.definitions {
-		if gvk.Kind != r.Kind {
-			continue
-		}
-		r.File, r.Line, r.Allowed = d.File, d.Line, true
-		r.Violations = []Violation{{
-			Rule: RuleKind, Severity: guard.Warn, Field: "apiVersion", Line: d.LineOf("apiVersion"), Docs: Docs(RuleKind),
-			Message: fmt.Sprintf("apiVersion %q is not Autohealer's, so nothing is checked; if this is Autohealer's %s, write apiVersion: %s",
-				text(d.Object, "apiVersion"), r.Kind, gvk.GroupVersion()),
-		}}
-		return r, true
-	}
-	return Report{}, false
-}
 
 // Document checks an object with its place in a file. With old, it is checked as an update of that.
 func (c *Checker) Document(ctx context.Context, d manifest.Document, old map[string]any) Report {
@@ -139,29 +110,6 @@ func (c *Checker) Document(ctx context.Context, d manifest.Document, old map[str
 			r.Violations[i].Line = d.LineOf(v.Field)
 		}
 	}
-	return r
-}
-
-// Key is what makes two manifests one object.
-type Key struct{ Kind, Namespace, Name string }
-
-// KeyOf is an object's key, its namespace as it would be stored.
-func (c *Checker) KeyOf(object map[string]any) Key {
-	r := identify(object)
-	key := Key{Kind: r.Kind, Namespace: cmp.Or(r.Namespace, c.Namespace), Name: r.Name}
-	d := c.definitions[schema.FromAPIVersionAndKind(text(object, "apiVersion"), r.Kind)]
-	if d != nil && !d.namespaced {
-		key.Namespace = metav1.NamespaceNone
-	}
-	return key
-}
-
-func identify(object map[string]any) Report {
-	var r Report
-	r.Kind, _ = object["kind"].(string)
-	metadata, _ := object["metadata"].(map[string]any)
-	r.Name, _ = metadata["name"].(string)
-	r.Namespace, _ = metadata["namespace"].(string)
 	return r
 }
 
@@ -204,11 +152,6 @@ func (c *Checker) Object(ctx context.Context, object, old map[string]any) Report
 	return r
 }
 
-func text(object map[string]any, name string) string {
-	value, _ := object[name].(string)
-	return value
-}
-
 func (r *Report) deny(rule, fieldPath, message string) {
 	r.Violations = append(r.Violations, Violation{Rule: rule, Severity: guard.Deny, Message: message, Field: fieldPath, Docs: Docs(rule)})
 }
@@ -229,24 +172,6 @@ func fieldOf(e *field.Error) string {
 		return ""
 	}
 	return e.Field
-}
-
-func (c *Checker) noSuchKind(gvk schema.GroupVersionKind) string {
-	if gvk.Kind == "" || gvk.Version == "" {
-		return "apiVersion and kind are required"
-	}
-	var versions, kinds []string
-	for k := range c.definitions {
-		kinds = append(kinds, k.Kind)
-		if k.Kind == gvk.Kind {
-			versions = append(versions, k.GroupVersion().String())
-		}
-	}
-	known := "the kinds " + strings.Join(slices.Compact(slices.Sorted(slices.Values(kinds))), ", ")
-	if len(versions) > 0 {
-		known = "it in " + strings.Join(slices.Sorted(slices.Values(versions)), ", ")
-	}
-	return fmt.Sprintf("no matches for kind %q in version %q; this program knows %s", gvk.Kind, gvk.GroupVersion(), known)
 }
 
 // readOld reads a stored object as the API server reads it from its store.

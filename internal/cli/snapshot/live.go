@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -107,7 +108,7 @@ func (l Live) readAll(ctx context.Context, c client.Client, s *Snapshot) error {
 	if err := l.readProbed(ctx, c, s); err != nil {
 		return err
 	}
-	workloads, err := l.readWorkloads(ctx, c)
+	workloads, err := l.readWorkloads(ctx, c, s)
 	if apierrors.IsForbidden(err) {
 		l.Warn("nothing is known of what WeederConfigs and ProbeConfigs would do: " + err.Error())
 		return nil
@@ -130,7 +131,21 @@ func (l Live) readProbed(ctx context.Context, c client.Client, s *Snapshot) erro
 	return err
 }
 
-func (l Live) readWorkloads(ctx context.Context, c client.Client) (*Workloads, error) {
+// managerAt gives the namespace of Autohealer's manager, "" when there is none, or several: then nobody can tell which is meant.
+func managerAt(workloads []*metav1.PartialObjectMetadata) string {
+	found := sets.New[string]()
+	for _, m := range workloads {
+		if m.Labels["app.kubernetes.io/name"] == "autohealer" && m.Labels["app.kubernetes.io/component"] == "manager" {
+			found.Insert(m.Namespace)
+		}
+	}
+	if len(found) != 1 {
+		return ""
+	}
+	return found.UnsortedList()[0]
+}
+
+func (l Live) readWorkloads(ctx context.Context, c client.Client, s *Snapshot) (*Workloads, error) {
 	w := &Workloads{}
 	if err := list(ctx, l, c, "namespaces", &corev1.NamespaceList{}, "", w.addNamespace); err != nil {
 		return nil, err
@@ -141,13 +156,19 @@ func (l Live) readWorkloads(ctx context.Context, c client.Client) (*Workloads, e
 	if err := list(ctx, l, c, "endpointslices", &discoveryv1.EndpointSliceList{}, "", w.addSlice); err != nil {
 		return nil, err
 	}
+	var all []*metav1.PartialObjectMetadata
 	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet"} {
 		workloads := &metav1.PartialObjectMetadataList{}
 		workloads.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind(kind + "List"))
-		if err := list(ctx, l, c, strings.ToLower(kind)+"s", workloads, "", w.addHeld(kind)); err != nil {
+		add := func(m *metav1.PartialObjectMetadata) {
+			w.addHeld(kind, m)
+			all = append(all, m)
+		}
+		if err := list(ctx, l, c, strings.ToLower(kind)+"s", workloads, "", add); err != nil {
 			return nil, err
 		}
 	}
+	s.OwnNamespace = managerAt(all)
 	return w, list(ctx, l, c, "pods", &corev1.PodList{}, "", w.addPod)
 }
 

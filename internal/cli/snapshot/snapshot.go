@@ -33,6 +33,8 @@ type Snapshot struct {
 	TakenAt metav1.Time `json:"takenAt"`
 	// ServerTime is the API server's clock at that moment; heartbeats are judged by it.
 	ServerTime metav1.Time `json:"serverTime"`
+	// OwnNamespace is where Autohealer runs; "" when it wasn't found, and in files of older programs.
+	OwnNamespace string `json:"ownNamespace,omitempty"`
 
 	Nodes               []corev1.Node                 `json:"nodes"`
 	Leases              []Lease                       `json:"leases,omitempty"`

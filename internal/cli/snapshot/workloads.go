@@ -140,11 +140,9 @@ func (w *Workloads) addPod(pod *corev1.Pod) {
 }
 
 // addHeld adds a workload of a kind, if it asks to be left alone.
-func (w *Workloads) addHeld(kind string) func(*metav1.PartialObjectMetadata) {
-	return func(m *metav1.PartialObjectMetadata) {
-		if until, asked := m.Annotations[v1alpha1.AnnotationHoldUntil]; asked {
-			w.Held = append(w.Held, Held{Namespace: m.Namespace, Kind: kind, Name: m.Name, HoldUntil: until})
-		}
+func (w *Workloads) addHeld(kind string, m *metav1.PartialObjectMetadata) {
+	if until, asked := m.Annotations[v1alpha1.AnnotationHoldUntil]; asked {
+		w.Held = append(w.Held, Held{Namespace: m.Namespace, Kind: kind, Name: m.Name, HoldUntil: until})
 	}
 }
 

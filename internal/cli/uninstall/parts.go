@@ -42,7 +42,7 @@ type part struct {
 }
 
 // own is Autohealer's namespace in the manifests.
-const own = check.OwnNamespace
+const own = check.DefaultNamespace
 
 func kind(group, kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind}
