@@ -2,6 +2,7 @@ package judging
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -112,6 +113,12 @@ func TestOnlyThePoliciesThatAChangeConcernsAreJudgedAgain(t *testing.T) {
 		"limits alone": {func(g *guard.Guard) {
 			g.SetGuardrails([]*v1alpha1.Guardrail{{Spec: v1alpha1.GuardrailSpec{Limits: &v1alpha1.GuardrailLimits{MaxPodDeletionsPerMinute: new(int32(5))}}}})
 		}, 0},
+		"a limit that a rule reads": {func(g *guard.Guard) {
+			limited := rule("ConditionSet", "limits.maxPodDeletionsPerMinute > 0")
+			limited[0].Spec.Limits = &v1alpha1.GuardrailLimits{MaxPodDeletionsPerMinute: new(int32(5))}
+			g.SetGuardrails(limited)
+		}, 2},
+		"no limit that a rule reads": {func(g *guard.Guard) { g.SetGuardrails(rule("ConditionSet", "limits.maxPodDeletionsPerMinute > 0")) }, 0},
 		"a pause alone": {func(g *guard.Guard) {
 			g.SetGuardrails([]*v1alpha1.Guardrail{{Spec: v1alpha1.GuardrailSpec{Paused: true}}})
 		}, 0},
@@ -121,10 +128,11 @@ func TestOnlyThePoliciesThatAChangeConcernsAreJudgedAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			j, g := judging(t, guard.Options{}, "a", "b")
-			c.change(g)
-			if got := j.again.Len(); got != c.want {
-				t.Errorf("%d are judged again, want %d", got, c.want)
+			if strings.HasSuffix(name, "that a rule reads") {
+				g.SetGuardrails(rule("ConditionSet", "limits.maxPodDeletionsPerMinute > 0"))
+				j.judgeAllDue(t)
 			}
+			c.change(g)
 			outdated := 0
 			for _, name := range []string{"a", "b"} {
 				if judged, _ := j.Of(key(name)); judged.Outdated {
@@ -134,8 +142,24 @@ func TestOnlyThePoliciesThatAChangeConcernsAreJudgedAgain(t *testing.T) {
 			if outdated != c.want {
 				t.Errorf("%d are outdated until then, want %d", outdated, c.want)
 			}
+			if got := j.judgeAllDue(t); got != c.want {
+				t.Errorf("%d are judged again, want %d", got, c.want)
+			}
 		})
 	}
+}
+
+// judgeAllDue does what Run would, and counts how often the rules were asked.
+func (j *Judge[T, R]) judgeAllDue(t *testing.T) (judgements int) {
+	t.Helper()
+	for ; j.again.Len() > 0; judgements++ {
+		due, _ := j.again.Get()
+		if !j.Judge(t.Context(), due) {
+			t.Errorf("%s is gone", due)
+		}
+		j.again.Done(due)
+	}
+	return judgements
 }
 
 func TestAJudgementIsAsItsObjectWas(t *testing.T) {
