@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"net/http"
 	"slices"
@@ -31,9 +32,9 @@ type certificate interface {
 	SetupWithManager(ctrl.Manager) error
 }
 
-func newCertificate(o options) certificate {
+func newCertificate(o options, ours func(context.Context) error) certificate {
 	kept := certs.Options{
-		Namespace: o.namespace, SecretName: o.certSecret, WebhookConfiguration: webhookConfiguration, Settle: o.certSettle,
+		Namespace: o.namespace, SecretName: o.certSecret, WebhookConfiguration: webhookConfiguration, Settle: o.certSettle, Ours: ours,
 		Hosts: slices.Concat(serviceHosts(webhookService, o.namespace), serviceHosts(metricsService, o.namespace), o.webhookHosts),
 	}
 	switch o.certProvider {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -22,11 +23,11 @@ type election struct {
 	leads func() bool
 }
 
-func newElection(config *rest.Config, o options) (election, error) {
+func newElection(config *rest.Config, o options, ours func(context.Context) error) (election, error) {
 	if !o.leaderElect {
 		return election{}, nil
 	}
-	lock, err := newLeadership(config, o.leaderElectNamespace, leaseName, renewDeadline)
+	lock, err := newLeadership(config, o.leaderElectNamespace, leaseName, renewDeadline, ours)
 	if err != nil {
 		return election{}, err
 	}

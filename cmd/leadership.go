@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -12,6 +13,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
+
+	"github.com/resourcestack/autohealer/internal/installation"
 )
 
 // leadership is the lock of the leader election, and knows whether this process surely holds it. The election itself
@@ -23,13 +26,16 @@ type leadership struct {
 	// stands still. Less than the lease's duration by what a write may take.
 	Trusted time.Duration
 	Clock   clock.PassiveClock
+	// Ours gives an error unless the cluster is this installation's. Another one's manager can't be elected out of acting: it holds a
+	// Lease of its own.
+	Ours func(context.Context) error
 
 	renewed atomic.Pointer[time.Time]
 }
 
 // newLeadership makes the lock on a Lease. Its requests end after half of trusted, so that one that hangs can be tried
 // again.
-func newLeadership(config *rest.Config, namespace, name string, trusted time.Duration) (*leadership, error) {
+func newLeadership(config *rest.Config, namespace, name string, trusted time.Duration, ours func(context.Context) error) (*leadership, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("name this replica: %w", err)
@@ -45,25 +51,31 @@ func newLeadership(config *rest.Config, namespace, name string, trusted time.Dur
 	if err != nil {
 		return nil, fmt.Errorf("make the lock of the leader election: %w", err)
 	}
-	return &leadership{Interface: lock, Trusted: trusted, Clock: clock.RealClock{}}, nil
+	return &leadership{Interface: lock, Trusted: trusted, Clock: clock.RealClock{}, Ours: ours}, nil
 }
 
 // Create makes the Lease.
 func (l *leadership) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return l.renew(record, func() error { return l.Interface.Create(ctx, record) })
+	return l.renew(ctx, record, func() error { return l.Interface.Create(ctx, record) })
 }
 
 // Update renews the Lease, takes it over or, with no holder in the record, gives it up.
 func (l *leadership) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return l.renew(record, func() error { return l.Interface.Update(ctx, record) })
+	return l.renew(ctx, record, func() error { return l.Interface.Update(ctx, record) })
 }
 
-func (l *leadership) renew(record resourcelock.LeaderElectionRecord, write func() error) error {
+func (l *leadership) renew(ctx context.Context, record resourcelock.LeaderElectionRecord, write func() error) error {
 	if record.HolderIdentity != l.Identity() {
 		l.renewed.Store(nil)
 		return write()
 	}
 	asked := l.Clock.Now()
+	if err := l.Ours(ctx); err != nil {
+		if _, others := errors.AsType[*installation.Other](err); others {
+			l.renewed.Store(nil)
+		}
+		return err
+	}
 	if err := write(); err != nil {
 		return err // whatever was held before still is
 	}

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/resourcestack/autohealer/internal/installation"
 )
 
 func TestLeadershipIsHeldFromARenewalForAsLongAsItIsTrusted(t *testing.T) {
@@ -17,7 +21,7 @@ func TestLeadershipIsHeldFromARenewalForAsLongAsItIsTrusted(t *testing.T) {
 		t.Fatal(err)
 	}
 	clock := clocktesting.NewFakeClock(time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC))
-	l := &leadership{Interface: lock, Trusted: 10 * time.Second, Clock: clock}
+	l := &leadership{Interface: lock, Trusted: 10 * time.Second, Clock: clock, Ours: nobodyElses}
 	ours := resourcelock.LeaderElectionRecord{HolderIdentity: "us", LeaseDurationSeconds: 15}
 	steps := []struct {
 		name string
@@ -48,11 +52,49 @@ func TestLeadershipIsNotHeldByARenewalThatFailed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &leadership{Interface: lock, Trusted: 10 * time.Second, Clock: clocktesting.NewFakeClock(time.Unix(0, 0))}
+	l := &leadership{Interface: lock, Trusted: 10 * time.Second, Clock: clocktesting.NewFakeClock(time.Unix(0, 0)), Ours: nobodyElses}
 	if err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "us"}); err == nil {
 		t.Fatal("a lease that isn't there was renewed")
 	}
 	if l.Held() {
 		t.Error("it is held")
+	}
+}
+
+func nobodyElses(context.Context) error { return nil }
+
+func TestLeadershipNeedsAClusterThatIsTheInstallations(t *testing.T) {
+	client := fake.NewClientset()
+	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, "default", "lease", client.CoreV1(), client.CoordinationV1(),
+		resourcelock.ResourceLockConfig{Identity: "us"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var whose error
+	l := &leadership{
+		Interface: lock, Trusted: 10 * time.Second, Clock: clocktesting.NewFakeClock(time.Unix(0, 0)), Ours: func(context.Context) error { return whose },
+	}
+	ours := resourcelock.LeaderElectionRecord{HolderIdentity: "us", LeaseDurationSeconds: 15}
+	other, unknown := &installation.Other{Namespace: "other"}, errors.New("time-out")
+	for _, step := range []struct {
+		name  string
+		whose error
+		do    func(context.Context, resourcelock.LeaderElectionRecord) error
+		held  bool
+	}{
+		{"it can't be told whose the cluster is", unknown, l.Create, false},
+		{"the cluster is another installation's", other, l.Create, false},
+		{"it is ours", nil, l.Create, true},
+		{"it can't be told any more: what was held is, for as long as it is trusted", unknown, l.Update, true},
+		{"it is another's now", other, l.Update, false},
+		{"it is ours again", nil, l.Update, true},
+	} {
+		whose = step.whose
+		if err := step.do(t.Context(), ours); !errors.Is(err, step.whose) {
+			t.Errorf("%s: %v", step.name, err)
+		}
+		if held := l.Held(); held != step.held {
+			t.Errorf("%s: held is %t", step.name, held)
+		}
 	}
 }

@@ -42,8 +42,12 @@ func run(ctx context.Context, o options) error {
 		Clock: clock.RealClock{}, Server: &kube.ServerClock{Clock: clock.RealClock{}},
 	}
 	facts.Server.Watch(config)
-	serving := newCertificate(o)
-	election, err := newElection(config, o)
+	marker, err := newMarker(config, o)
+	if err != nil {
+		return err
+	}
+	serving := newCertificate(o, marker.Ours)
+	election, err := newElection(config, o, marker.Ours)
 	if err != nil {
 		return err
 	}
@@ -52,6 +56,9 @@ func run(ctx context.Context, o options) error {
 		return fmt.Errorf("make the manager: %w", err)
 	}
 	if err := addAll(ctx, outspoken{mgr}, o, facts, serving, election.leads); err != nil {
+		return err
+	}
+	if err := addMarker(ctx, outspoken{mgr}, o, marker); err != nil {
 		return err
 	}
 	mgr.GetLogger().Info("Starting Autohealer", "version", buildVersion(), "namespace", o.namespace)
@@ -109,6 +116,7 @@ func newManager(config *rest.Config, o options, serving certificate, election el
 		Cache:                               cacheOptions(),
 		LeaderElection:                      o.leaderElect,
 		LeaderElectionResourceLockInterface: election.lock,
+		LeaderElectionID:                    leaseName, // which tells our leader_election_master_status from others'
 		LeaseDuration:                       ptr.To(leaseDuration),
 		RenewDeadline:                       ptr.To(renewDeadline),
 		// Safe, because the process ends right after the manager: the next leader needn't wait for the lease to run out.

@@ -66,6 +66,10 @@ const (
 const (
 	// AnnotationOwnedTaints on a Node records which of its taints Autohealer set, for which set and since when.
 	AnnotationOwnedTaints = "autohealer.resourcestack.com/owned-taints"
+	// AnnotationInstallation on the ValidatingWebhookConfiguration of Autohealer marks the cluster as one installation's: its namespace
+	// and that namespace's UID, as NAME/UID. The manager writes it; another installation writes nothing while that namespace is there.
+	AnnotationInstallation = "autohealer.resourcestack.com/installation"
+
 	// AnnotationHoldUntil on a Node, on a pod or its Deployment, StatefulSet or DaemonSet, or on a ProbeConfig's dependent keeps
 	// Autohealer from doing anything new to it until that time (RFC 3339), at most seven days ahead. Undo goes on. A value that
 	// is no time holds until it is corrected.

@@ -45,6 +45,7 @@ var rooms = []room{
 	{dir: "internal/certs"},
 	// What extension authors import brings no rules, and none of our kinds.
 	{dir: "pkg", ours: []string{"internal/domain/health", "internal/kubeconfig"}},
+	{dir: "internal/installation", ours: []string{"apis"}},
 	// What people take back by hand is written as the manager would.
 	{dir: "internal/cli/undo", ours: []string{"apis", "internal/domain", "internal/actuate"}},
 	// The plugin reads and tells; what it asks is what webhook and controllers ask.

@@ -20,6 +20,7 @@ var (
 	mayWrite = []string{
 		"internal/actuate",       // foreign objects, for admitted policies
 		"internal/certs",         // its own Secret, and the CA bundle of its own webhook
+		"internal/installation",  // the mark of the installation on its own webhook's configuration
 		"internal/kube/own.go",   // status and finalizers of our own kinds
 		"cmd/leadership.go",      // the Lease of the leader election
 		"internal/cli/breaker",   // the annotation that resets a breaker, for the plugin's user

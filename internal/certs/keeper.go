@@ -32,6 +32,8 @@ type Options struct {
 	// Settle is how long a new CA must have been published, undisturbed, before anything is served that it signed. It must
 	// be longer than API servers take to notice; 2 minutes by default.
 	Settle time.Duration
+	// Ours gives an error unless the configuration is this installation's to write. Default: it is.
+	Ours func(context.Context) error
 	// Clock is for tests.
 	Clock clock.PassiveClock
 }
@@ -46,11 +48,17 @@ func (o Options) withDefaults() Options {
 	if o.Settle == 0 {
 		o.Settle = 2 * time.Minute
 	}
+	if o.Ours == nil {
+		o.Ours = func(context.Context) error { return nil }
+	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
 	return o
 }
+
+// askAgain is when a provider asks again whether the configuration is its own to write.
+const askAgain = 2 * time.Second
 
 // keeper keeps the record and publishes its CAs in the webhook's configuration, for the providers that embed it. Every
 // replica runs one, without a leader: writes are guarded by resourceVersion, so one wins and the others follow.
@@ -150,6 +158,9 @@ func (k *keeper) keep(ctx context.Context, next func(data map[string][]byte, c c
 		return reconcile.Result{}, err
 	}
 	k.serve(t.leaf)
+	if err := k.options.Ours(ctx); err != nil { // told of by whoever else asks
+		return reconcile.Result{RequeueAfter: askAgain}, nil //nolint:nilerr // it is no failure
+	}
 	if err := k.publish(ctx, config, secret.Data, c); err != nil {
 		return reconcile.Result{}, err
 	}

@@ -11,6 +11,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -93,19 +94,39 @@ func held(lease *coordinationv1.Lease, now time.Time) bool {
 	return ptr.Deref(s.HolderIdentity, "") != "" && s.RenewTime != nil && now.Sub(s.RenewTime.Time) < time.Duration(ptr.Deref(s.LeaseDurationSeconds, 0))*time.Second
 }
 
-// installations looks for another one: two managers that don't elect one leader undo and do side by side.
+// installations looks for another one: their managers don't elect one leader.
 func (c *Checker) installations(ctx context.Context) ([]Finding, error) {
 	var found []Finding
-	for _, look := range []func(context.Context) ([]string, error){c.otherLeaders, c.otherManagers, c.otherWebhooks, c.otherAccounts} {
+	for _, look := range []func(context.Context) ([]string, error){c.otherMark, c.otherLeaders, c.otherManagers, c.otherWebhooks, c.otherAccounts} {
 		others, err := look(ctx)
 		if err != nil {
 			return sorted(found), err
 		}
 		for _, other := range others {
-			found = append(found, Finding{"there seems to be a second installation: " + other, "Two act side by side, beyond every limit. Remove one; to remove all of both: kubectl autohealer uninstall, after deleting what is named here."})
+			found = append(found, Finding{"there seems to be a second installation: " + other, "The one acts that the annotation " + v1alpha1.AnnotationInstallation + " of validatingwebhookconfiguration/" + webhookConfiguration + " names; the other stands aside, unless it is of a version that doesn't know of that. Remove one; to remove all of both: kubectl autohealer uninstall, after deleting what is named here."})
 		}
 	}
 	return sorted(found), nil
+}
+
+// otherMark says whose the cluster is when it isn't ours. A mark whose namespace is gone is replaced by whoever comes next.
+func (c *Checker) otherMark(ctx context.Context) (others []string, err error) {
+	var stored admissionregistrationv1.ValidatingWebhookConfiguration
+	if err := c.Client.Get(ctx, types.NamespacedName{Name: webhookConfiguration}, &stored); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	name, uid, _ := strings.Cut(stored.Annotations[v1alpha1.AnnotationInstallation], "/")
+	if name == "" || name == c.Namespace {
+		return nil, nil
+	}
+	var namespace corev1.Namespace
+	if err := c.Client.Get(ctx, types.NamespacedName{Name: name}, &namespace); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	if string(namespace.UID) != uid {
+		return nil, nil
+	}
+	return []string{fmt.Sprintf("the cluster is marked as that of the one in namespace %s, and the one in namespace %s stands aside", name, c.Namespace)}, nil
 }
 
 func (c *Checker) otherLeaders(ctx context.Context) (others []string, err error) {

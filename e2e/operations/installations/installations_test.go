@@ -1,0 +1,118 @@
+// Package installations tests that of two installations in one cluster one acts.
+package installations
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/resourcestack/autohealer/e2e/cluster"
+	"github.com/resourcestack/autohealer/e2e/conditionset/fixture"
+	"github.com/resourcestack/autohealer/e2e/harness"
+)
+
+func TestInstallations(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Installations")
+}
+
+const (
+	annotation = "autohealer.resourcestack.com/installation"
+	// second is the manager of the other installation, and other its namespace.
+	second cluster.Component = "second"
+	other  string            = "other"
+)
+
+var h *harness.Harness
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	SetDefaultEventuallyTimeout(harness.Within)
+	SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
+	EnforceDefaultTimeoutsWhenUsingContexts()
+	log.SetLogger(GinkgoLogr) // takes the API server's warnings
+	var err error
+	h, err = harness.Start(ctx, harness.Options{Out: GinkgoWriter})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(h.Stop()).To(Succeed()) })
+	_, err = h.AddNodes(ctx, 10, cluster.NodeOptions{Prefix: "worker"})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(h.StartManager(ctx)).To(Succeed())
+})
+
+func configuration(ctx context.Context) (*admissionregistrationv1.ValidatingWebhookConfiguration, error) {
+	c := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	return c, h.Client.Get(ctx, client.ObjectKey{Name: "autohealer"}, c)
+}
+
+// mark is of the installation in a namespace.
+func mark(ctx context.Context, name string) string {
+	GinkgoHelper()
+	var namespace corev1.Namespace
+	Expect(h.Client.Get(ctx, client.ObjectKey{Name: name}, &namespace)).To(Succeed())
+	return name + "/" + string(namespace.UID)
+}
+
+func kubectl(ctx context.Context, args ...string) {
+	GinkgoHelper()
+	_, err := h.Kubectl(ctx, args...)
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// taints of a node.
+func taints(ctx context.Context, node string) ([]corev1.Taint, error) {
+	var n corev1.Node
+	err := h.Client.Get(ctx, client.ObjectKey{Name: node}, &n)
+	return n.Spec.Taints, err
+}
+
+var _ = Describe("two installations", Ordered, func() {
+	BeforeAll(func(ctx SpecContext) {
+		kubectl(ctx, "create", "namespace", other)
+		kubectl(ctx, "create", "serviceaccount", "-n", other, harness.ServiceAccount)
+		kubectl(ctx, "create", "clusterrolebinding", "second", "--clusterrole=cluster-admin", "--serviceaccount="+other+":"+harness.ServiceAccount)
+		account, err := h.ServiceAccountKubeconfig(ctx, other, harness.ServiceAccount)
+		Expect(err).NotTo(HaveOccurred())
+		brief, cancel := context.WithTimeout(ctx, 3*time.Second)
+		defer cancel()
+		Expect(h.StartReplica(brief, second, "--kubeconfig="+account, "--namespace="+other)).NotTo(Succeed(), "it must not get ready")
+	})
+
+	It("have one that acts, and one that stands aside and says so", func(ctx SpecContext) {
+		Expect(configuration(ctx)).To(HaveField("Annotations", HaveKeyWithValue(annotation, mark(ctx, harness.Namespace))))
+		Eventually(h.Ready).WithContext(ctx).WithArguments(second).Should(MatchError(ContainSubstring("[-]installation failed")))
+		before, err := configuration(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(h.Client.Create(ctx, fixture.NewSet("broken", "example.com/broken", "NoSchedule", "Broken"))).To(Succeed())
+		Expect(h.SetCondition(ctx, "worker-0", "Broken", corev1.ConditionTrue, cluster.ConditionOptions{})).To(Succeed())
+		Eventually(taints).WithContext(ctx).WithArguments("worker-0").Should(ContainElement(HaveField("Key", "example.com/broken")), "the first acts")
+		Expect(h.Client.Get(ctx, client.ObjectKey{Namespace: other, Name: "autohealer-manager"}, &coordinationv1.Lease{})).NotTo(Succeed(), "the second leads nobody")
+		Expect(configuration(ctx)).To(HaveField("ResourceVersion", before.ResourceVersion), "and leaves the webhook alone")
+		Expect(h.Ready(ctx, harness.Manager)).To(Succeed())
+	})
+
+	It("change places when the first one's namespace is gone", func(ctx SpecContext) {
+		Expect(h.StopComponent(harness.Manager)).To(Succeed())
+		Expect(h.Client.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: harness.Namespace}})).To(Succeed())
+		Eventually(configuration).WithContext(ctx).Should(HaveField("Annotations", HaveKeyWithValue(annotation, mark(ctx, other))))
+		Eventually(h.Ready).WithContext(ctx).WithArguments(second).Should(Succeed())
+		Expect(h.SetCondition(ctx, "worker-0", "Broken", corev1.ConditionFalse, cluster.ConditionOptions{})).To(Succeed())
+		Eventually(taints).WithContext(ctx).WithArguments("worker-0").ShouldNot(ContainElement(HaveField("Key", "example.com/broken")), "the second undoes what the first did, by its record")
+	})
+
+	It("leave a manager that isn't elected waiting, too", func(ctx SpecContext) {
+		Expect(h.Install(ctx)).To(Succeed())
+		brief, cancel := context.WithTimeout(ctx, 3*time.Second)
+		defer cancel()
+		Expect(h.StartReplica(brief, "third", "--leader-elect=false", "--kubeconfig="+h.Kubeconfig)).NotTo(Succeed())
+		Expect(configuration(ctx)).To(HaveField("Annotations", HaveKeyWithValue(annotation, mark(ctx, other))))
+	})
+})
