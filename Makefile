@@ -7,7 +7,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # The generated files; verify regenerates them and fails where they differ from what is committed.
 GENERATED := apis/v1alpha1/zz_generated.deepcopy.go crds config/policy docs/reference
 # Modules of their own, so that tools don't weigh on the product's go.mod.
-MODULES := . hack/tools hack/lint hack/controlplane hack/controlplane/kwok e2e/certificates/certmanager
+MODULES := . hack/tools hack/lint hack/promtool hack/controlplane hack/controlplane/kwok e2e/certificates/certmanager
 # End-to-end suites start a control plane each and so run one after the other, last. -count=1, because they run programs
 # of ours, which the test cache doesn't notice.
 E2E := ./e2e/...
@@ -123,6 +123,15 @@ OBJECTS ?= 2500
 differential: controlplane build ## Ask API server, webhook and CLI about OBJECTS random objects of each kind; all must say the same.
 	AUTOHEALER_DIFFERENTIAL=$(OBJECTS) $(GO) test -count=1 -v -timeout 2h ./e2e/differential -ginkgo.v
 
+# promtool reads a plain rule file, which is the PrometheusRule's spec.
+.PHONY: alerts
+alerts: go-version $(BIN)/promtool ## Check and test the alerts (promtool is built on first use, in a few minutes).
+	@mkdir -p $(BIN)/alerts
+	@sed -n '/^  groups:/,$$s/^  //p' config/prometheus/alerts.yaml >$(BIN)/alerts/alerts.rules.yaml
+	@cp config/prometheus/tests/alerts.yaml $(BIN)/alerts/tests.yaml
+	$(BIN)/promtool check rules --lint=all --lint-fatal $(BIN)/alerts/alerts.rules.yaml
+	$(BIN)/promtool test rules $(BIN)/alerts/tests.yaml
+
 .PHONY: bench
 bench: controlplane build ## Measure against the raw ceiling of the same run; writes docs/benchmarks.md.
 	$(GO) run ./bench
@@ -133,6 +142,10 @@ $(BIN)/controller-gen: hack/tools/go.mod hack/tools/go.sum
 
 $(BIN)/crd-ref-docs: hack/tools/go.mod hack/tools/go.sum
 	$(GO) build -C hack/tools -o $@ github.com/elastic/crd-ref-docs
+
+# Without its dozens of ways to discover what to scrape.
+$(BIN)/promtool: hack/promtool/go.mod hack/promtool/go.sum
+	$(GO) build -C hack/promtool -tags remove_all_sd -o $@ github.com/prometheus/prometheus/cmd/promtool
 
 $(BIN)/golangci-lint: hack/lint/go.mod hack/lint/go.sum
 	$(GO) build -C hack/lint -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint

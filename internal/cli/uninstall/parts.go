@@ -67,6 +67,7 @@ var parts = []part{
 	{stage: manager, kind: kind("", "Service"), namespace: own},
 	{stage: manager, kind: kind("networking.k8s.io", "NetworkPolicy"), namespace: own},
 	{stage: manager, kind: kind("monitoring.coreos.com", "ServiceMonitor"), namespace: own, unlabelled: true},
+	{stage: manager, kind: kind("monitoring.coreos.com", "PrometheusRule"), namespace: own, unlabelled: true},
 	{stage: rights, kind: kind("cert-manager.io", "Certificate"), namespace: own, made: []string{"autohealer-webhook", "autohealer-webhook-ca"}, unlabelled: true},
 	{stage: rights, kind: kind("cert-manager.io", "Issuer"), namespace: own, made: []string{"autohealer-webhook-ca", "autohealer-webhook-bootstrap"}, unlabelled: true},
 	{stage: rights, kind: kind("", "Secret"), namespace: own, made: []string{"autohealer-webhook-cert", "autohealer-webhook-cert-issued", "autohealer-webhook-ca"}, unlabelled: true},

@@ -1,0 +1,67 @@
+package runbooks
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"github.com/resourcestack/autohealer/e2e/cluster"
+	"github.com/resourcestack/autohealer/e2e/conditionset/fixture"
+)
+
+// own are the series that are Autohealer's own, without their values.
+func own(ctx context.Context) ([]string, error) {
+	text, err := scrape(ctx)
+	var found []string
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "autohealer_") {
+			found = append(found, line[:strings.LastIndex(line, " ")])
+		}
+	}
+	return found, err
+}
+
+var _ = Describe("the manager's metrics", func() {
+	It("are named as Prometheus asks for", func(ctx SpecContext) {
+		text, err := scrape(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		problems, err := promlint.New(strings.NewReader(text)).Lint()
+		Expect(err).NotTo(HaveOccurred())
+		for _, p := range problems {
+			Expect(p.Metric).NotTo(HavePrefix("autohealer_"), p.Text)
+		}
+	})
+
+	// Measured: 90 with one policy, and 7 for each further one.
+	It("grow with policies, by no more than ten each, and with nothing else", func(ctx SpecContext) {
+		before, err := own(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(len(before)).To(BeNumerically("<", 150), "with one policy")
+		for i := range 10 {
+			set := fixture.NewSet(fmt.Sprintf("many-%d", i), fmt.Sprintf("example.com/many-%d", i), "NoSchedule", "KernelDeadlock")
+			set.Spec.Type = fmt.Sprintf("Many%d", i)
+			set.Spec.Mode = "Observe"
+			Expect(h.Client.Create(ctx, set)).To(Succeed())
+			DeferCleanup(func(ctx SpecContext) { Expect(h.Client.Delete(ctx, set)).To(Succeed()) })
+		}
+		Eventually(scrape).WithContext(ctx).Should(ContainSubstring(`autohealer_conditionset_nodes{policy="many-9",state="selected"} 12`))
+		many, err := own(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		AddReportEntry("series with 1 and with 11 policies", fmt.Sprint(len(before), " ", len(many)))
+		Expect(len(many)).To(BeNumerically("<=", len(before)+10*10))
+
+		further, err := h.AddNodes(ctx, 50, cluster.NodeOptions{Prefix: "further"})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func(ctx SpecContext) {
+			_, err := h.Kubectl(ctx, append([]string{"delete", "node"}, further...)...)
+			Expect(err).NotTo(HaveOccurred())
+			Eventually(scrape).WithContext(ctx).Should(ContainSubstring(`autohealer_conditionset_nodes{policy="kernel-deadlock",state="selected"} 12`))
+		})
+		Eventually(scrape).WithContext(ctx).Should(ContainSubstring(`autohealer_conditionset_nodes{policy="many-9",state="selected"} 62`))
+		Expect(own(ctx)).To(ConsistOf(many), "50 nodes more")
+	})
+})

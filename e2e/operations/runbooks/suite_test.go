@@ -1,0 +1,193 @@
+// Package runbooks drills the pages of docs/runbooks: what an alert is about is brought about, its metric says so, the page's
+// commands show what the page shows, and what the page says to do ends it.
+package runbooks
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/resourcestack/autohealer/e2e/cluster"
+	"github.com/resourcestack/autohealer/e2e/conditionset/fixture"
+	"github.com/resourcestack/autohealer/e2e/harness"
+)
+
+func TestRunbooks(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Runbooks")
+}
+
+var (
+	h *harness.Harness
+	// metricsAddress is where the manager serves metrics, and token of who may read them.
+	metricsAddress, token string
+)
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	SetDefaultEventuallyTimeout(harness.Within)
+	SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
+	EnforceDefaultTimeoutsWhenUsingContexts()
+	log.SetLogger(GinkgoLogr) // takes the API server's warnings
+	metricsAddress = freeAddress()
+	var err error
+	h, err = harness.Start(ctx, harness.Options{Out: GinkgoWriter, ManagerArgs: []string{"--metrics-bind-address=" + metricsAddress}})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(h.Stop()).To(Succeed()) })
+	_, err = h.AddNodes(ctx, 12, cluster.NodeOptions{Prefix: "worker"})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(h.StartManager(ctx)).To(Succeed())
+	token = scraper(ctx)
+
+	set := fixture.NewSet("kernel-deadlock", "example.com/kernel-deadlock", "NoSchedule", "KernelDeadlock")
+	set.Spec.Type = "KernelDeadlock"
+	Expect(h.Client.Create(ctx, set)).To(Succeed())
+	Eventually(scrape).WithContext(ctx).Should(ContainSubstring("\n" + `autohealer_conditionset_nodes{policy="kernel-deadlock",state="selected"} 12` + "\n"))
+})
+
+// sick turns so many nodes sick, and all others healthy.
+func sick(ctx context.Context, n int) {
+	GinkgoHelper()
+	for i := range 12 {
+		status := "False"
+		if i < n {
+			status = "True"
+		}
+		_, err := h.Kubectl(ctx, "patch", "node", fmt.Sprintf("worker-%d", i), "--subresource=status", "-p",
+			`{"status":{"conditions":[{"type":"KernelDeadlock","status":"`+status+`","lastHeartbeatTime":"`+time.Now().UTC().Format(time.RFC3339)+`"}]}}`)
+		Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+func freeAddress() string {
+	GinkgoHelper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = listener.Close() }() // free from now on
+	return listener.Addr().String()
+}
+
+// scraper gives the token of an account that may read metrics.
+func scraper(ctx context.Context) string {
+	GinkgoHelper()
+	_, err := h.Kubectl(ctx, "create", "serviceaccount", "scraper", "-n", "default")
+	Expect(err).NotTo(HaveOccurred())
+	Expect(h.Client.Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "scraper"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "autohealer-metrics-reader"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "scraper"}},
+	})).To(Succeed())
+	kubeconfig, err := h.ServiceAccountKubeconfig(ctx, "default", "scraper")
+	Expect(err).NotTo(HaveOccurred())
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	Expect(err).NotTo(HaveOccurred())
+	return config.BearerToken
+}
+
+// scrape reads the manager's metrics as Prometheus does.
+func scrape(ctx context.Context) (string, error) {
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // made for its Services' names
+	defer transport.CloseIdleConnections()
+	return get(ctx, &http.Client{Transport: transport}, "https://"+metricsAddress+"/metrics", token)
+}
+
+// scrapeServer reads the API server's metrics.
+func scrapeServer(ctx context.Context) (string, error) {
+	c, err := rest.HTTPClientFor(h.Config)
+	if err != nil {
+		return "", err
+	}
+	return get(ctx, c, h.URL+"/metrics", "")
+}
+
+func get(ctx context.Context, c *http.Client, url, token string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := c.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("read metrics: %s", response.Status)
+	}
+	text, err := io.ReadAll(response.Body)
+	return string(text), err
+}
+
+// shown are a page's console commands, each with the lines that it shows.
+func shown(page string) (commands []string, lines map[string][]string) {
+	GinkgoHelper()
+	text, err := os.ReadFile(filepath.Join(h.Root(), "docs", "runbooks", page))
+	Expect(err).NotTo(HaveOccurred())
+	lines = map[string][]string{}
+	for _, block := range regexp.MustCompile("(?s)```console\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		command := ""
+		for line := range strings.Lines(block[1]) {
+			line = strings.TrimSuffix(line, "\n")
+			if next, isCommand := strings.CutPrefix(line, "$ "); isCommand {
+				command = next
+				commands, lines[command] = append(commands, command), nil
+			} else if line != "…" {
+				lines[command] = append(lines[command], line)
+			}
+		}
+	}
+	Expect(commands).NotTo(BeEmpty(), page)
+	return commands, lines
+}
+
+// varies is what differs from run to run: times, how long ago they were, and the name of who leads.
+var varies = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|\b\d+(\.\d+)?(ms|s|m|h)\b|\b[\w.-]+_[0-9a-f-]{36}\b|  +`)
+
+// expectPage runs a command that a page shows, and expects the page's lines from it, in this order.
+func expectPage(ctx context.Context, page, command string) {
+	GinkgoHelper()
+	_, lines := shown(page)
+	Expect(lines).To(HaveKey(command), "%s has no such command", page)
+	Eventually(func(g Gomega) {
+		said := run(ctx, command)
+		rest := varies.ReplaceAllString(said, "*")
+		for _, line := range lines[command] {
+			_, after, there := strings.Cut(rest, varies.ReplaceAllString(line, "*"))
+			g.Expect(there).To(BeTrue(), "%s doesn't say, or not in this order: %s\nit says\n%s", command, line, said)
+			rest = after
+		}
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// run runs one of the page's commands as it stands there. What it exits with says whether somebody must look.
+func run(ctx context.Context, command string) string {
+	sh := exec.CommandContext(ctx, "sh", "-c", command)
+	sh.Dir = h.Root()
+	sh.Env = append(os.Environ(), "KUBECONFIG="+h.Kubeconfig, "PATH="+h.BinDir+":"+os.Getenv("PATH"), "KUBECACHEDIR="+h.Dir)
+	var out bytes.Buffer
+	sh.Stdout, sh.Stderr = &out, &out
+	if err := sh.Run(); err != nil {
+		fmt.Fprintln(&out, err)
+	}
+	AddReportEntry(command, out.String())
+	return out.String()
+}
