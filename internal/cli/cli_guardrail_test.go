@@ -83,7 +83,7 @@ func TestABrokenRuleOfTheCluster(t *testing.T) {
 	if err := os.WriteFile(facts, append(text, broken...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, stdout, stderr := run(t, "", "validate", "-f", "manifests/warned.yaml", "--facts", facts); code != 1 || !strings.Contains(stdout, "error: platform/always: not checked: ") {
+	if code, stdout, stderr := run(t, "", "validate", "-f", "manifests/warned.yaml", "--facts", facts); code != 1 || !strings.Contains(stdout, "error: platform/always: not checked: ") || !strings.Contains(stdout, " (Guardrail platform)\n") {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 }

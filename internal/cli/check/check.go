@@ -220,6 +220,16 @@ func (d *definition) prepare(object, old map[string]any, namespace string) {
 	o.SetDeletionTimestamp(before.GetDeletionTimestamp())
 }
 
+// docs is where one reads about a rule: those of Guardrails have no page.
+func (c *Checker) docs(kind, rule string) string {
+	for _, known := range c.guard.Rules(kind) {
+		if known.ID == rule && known.Guardrail != "" {
+			return "Guardrail " + known.Guardrail
+		}
+	}
+	return guard.Docs(rule)
+}
+
 // judge asks the catalogue's rules.
 func (c *Checker) judge(ctx context.Context, r *Report, object, old map[string]any) {
 	request := guard.Request{Operation: admissionv1.Create, Object: object}
@@ -234,7 +244,7 @@ func (c *Checker) judge(ctx context.Context, r *Report, object, old map[string]a
 		r.Violations = append(r.Violations, Violation{Rule: v.Rule, Severity: v.Severity, Message: v.Message + remark, Docs: v.Docs})
 	}
 	for _, s := range verdict.Skipped {
-		skip := Skip{Rule: s.Rule, Severity: s.Severity, Reason: s.Reason, Missing: s.Missing}
+		skip := Skip{Rule: s.Rule, Severity: s.Severity, Reason: s.Reason, Missing: s.Missing, Docs: c.docs(r.Kind, s.Rule)}
 		switch {
 		case s.Missing == guard.MissingFacts && c.factsGiven:
 			skip.Reason = "needs more of the cluster than these facts hold; facts export writes them anew"

@@ -56,6 +56,8 @@ type Skip struct {
 	Reason   string
 	// Missing is what wasn't there to ask; that refuses nothing here. "" when the rule itself failed.
 	Missing guard.Missing
+	// Docs is the place of the rule's documentation, relative to the project's root, or the Guardrail that it is in.
+	Docs string
 }
 
 // Repeats warns that the object is one that was there before.

@@ -59,7 +59,7 @@ func findings(r check.Report) []found {
 	}
 	for _, s := range r.Skipped {
 		if s.Missing == "" {
-			all = append(all, found{rule: s.Rule, message: "not checked: " + s.Reason, docs: guard.Docs(s.Rule), line: r.Line, deny: s.Severity == guard.Deny})
+			all = append(all, found{rule: s.Rule, message: "not checked: " + s.Reason, docs: s.Docs, line: r.Line, deny: s.Severity == guard.Deny})
 		}
 	}
 	return all
