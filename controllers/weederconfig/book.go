@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,21 +36,42 @@ type Book struct {
 	pages map[types.UID]*page // needs mu: by config, while somebody uses it
 }
 
-// Inherit reads what earlier leaders wrote down for a config, and lets this process act for it.
+// Inherit reads what earlier leaders wrote down for all configs, and lets this process act for those that it knows: the minute
+// and a workload's repeats are shared by all of them. It is called before the first deletion for a config.
 func (b *Book) Inherit(ctx context.Context, d *weed.Deletion) error {
-	wc := &v1alpha1.WeederConfig{}
-	if err := b.Live.Get(ctx, d.Key, wc); err != nil {
-		return fmt.Errorf("read WeederConfig %s before the first deletion for it: %w", d.Key, err)
-	}
-	if wc.UID != d.Config {
-		return fmt.Errorf("WeederConfig %s isn't the one that was admitted any more", d.Key)
+	var all v1alpha1.WeederConfigList
+	if err := b.Live.List(ctx, &all); err != nil {
+		return fmt.Errorf("read the WeederConfigs before the first deletion for %s: %w", d.Key, err)
 	}
 	if !b.leads() {
 		return errNotLeading
 	}
-	b.Observer.yard().Inherit(wc.UID, wc.Status, b.Observer.moment())
-	b.Observer.yard().Claim(wc.UID)
+	records := map[types.UID]v1alpha1.WeederConfigStatus{}
+	for i := range all.Items {
+		if wc := &all.Items[i]; wc.DeletionTimestamp == nil {
+			records[wc.UID] = wc.Status
+		}
+	}
+	if _, ok := records[d.Config]; !ok {
+		return fmt.Errorf("WeederConfig %s isn't the one that was admitted any more", d.Key)
+	}
+	for _, uid := range b.Observer.yard().Inherit(records, b.Observer.moment()) {
+		if name := b.unread(&all, uid); name != "" {
+			return fmt.Errorf("WeederConfig %s, for which pods were deleted lately, isn't judged yet", name)
+		}
+	}
+	b.Observer.yard().Claim(slices.Collect(maps.Keys(records)))
 	return nil
+}
+
+// unread names a config that isn't read yet, "" for one that can't be: what was done for that counts no more.
+func (b *Book) unread(all *v1alpha1.WeederConfigList, uid types.UID) string {
+	i := slices.IndexFunc(all.Items, func(wc v1alpha1.WeederConfig) bool { return wc.UID == uid })
+	key := client.ObjectKeyFromObject(&all.Items[i])
+	if j, ok := b.Observer.judge.Of(key); ok && j.UID == uid && j.Read.unreadable != nil {
+		return ""
+	}
+	return key.String()
 }
 
 // errNotLeading: another replica may lead by now.

@@ -229,26 +229,45 @@ func TestWhatEarlierLeadersDidIsReadBeforeTheFirstDeletion(t *testing.T) {
 			Recovery: v1alpha1.Recovery{Namespace: ownNamespace, Service: "etcd", Time: opened}, Until: metav1.NewTime(noon.Add(5 * time.Minute)), Deleted: 3,
 		}}
 	}
+	other := func(wc *v1alpha1.WeederConfig) { // which nobody has judged
+		wc.Name, wc.UID = "other", "other-uid"
+		spent(wc)
+	}
+	fresh := func(wc *v1alpha1.WeederConfig) { wc.ResourceVersion = "" }
 	for name, c := range map[string]struct {
 		stored func(*v1alpha1.WeederConfig)
+		other  func(*v1alpha1.WeederConfig)
 		leads  bool
 		asked  int
 		held   weed.Reason
 	}{
-		"nobody did anything":        {func(wc *v1alpha1.WeederConfig) { wc.ResourceVersion = "" }, true, 1, ""},
-		"they spent the budget":      {spent, true, 0, "MaxDeletionsPerWatch"},
-		"another may lead meanwhile": {func(wc *v1alpha1.WeederConfig) { wc.ResourceVersion = "" }, false, 0, "FactsInDoubt"},
-		"it isn't found":             {nil, true, 0, "FactsInDoubt"},
-		"another has its name":       {func(wc *v1alpha1.WeederConfig) { wc.ResourceVersion, wc.UID = "", "another" }, true, 0, "FactsInDoubt"},
+		"nobody did anything":        {fresh, nil, true, 1, ""},
+		"they spent the budget":      {spent, nil, true, 0, "MaxDeletionsPerWatch"},
+		"another may lead meanwhile": {fresh, nil, false, 0, "FactsInDoubt"},
+		"it isn't found":             {nil, nil, true, 0, "FactsInDoubt"},
+		"another has its name":       {func(wc *v1alpha1.WeederConfig) { wc.ResourceVersion, wc.UID = "", "another" }, nil, true, 0, "FactsInDoubt"},
+		"they did something for a config that isn't judged yet": {fresh, other, true, 0, "FactsInDoubt"},
+		"they did nothing for that":                             {fresh, func(wc *v1alpha1.WeederConfig) { wc.Name, wc.UID, wc.ResourceVersion = "other", "other-uid", "" }, true, 1, ""},
+		"that can't be read": {fresh, func(wc *v1alpha1.WeederConfig) {
+			other(wc)
+			wc.Spec.WatchDuration = "soon"
+		}, true, 1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := entrant(t, wc.DeepCopy())
 			s.Book.Leads = func() bool { return c.leads }
-			if c.stored != nil {
+			for _, change := range []func(*v1alpha1.WeederConfig){c.stored, c.other} {
+				if change == nil {
+					continue
+				}
 				there := wc.DeepCopy()
-				c.stored(there)
+				change(there)
 				if err := s.live.Create(t.Context(), there); err != nil {
 					t.Fatal(err)
+				}
+				if there.Spec.WatchDuration == "soon" {
+					s.world.config(there)
+					s.world.judgeNow(t.Context(), client.ObjectKeyFromObject(there))
 				}
 			}
 			if _, err := s.reconcile(t); err != nil {

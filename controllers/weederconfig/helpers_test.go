@@ -92,7 +92,7 @@ func stored(name string, change func(*v1alpha1.WeederConfigSpec)) *v1alpha1.Weed
 func (w *world) observe(ctx context.Context, wc *v1alpha1.WeederConfig) {
 	w.config(wc)
 	w.judgeNow(ctx, types.NamespacedName{Namespace: wc.Namespace, Name: wc.Name})
-	w.yard().Claim(wc.UID)
+	w.yard().Claim([]types.UID{wc.UID})
 }
 
 // recover lets Service etcd be down and turn Ready.

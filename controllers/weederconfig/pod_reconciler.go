@@ -94,10 +94,13 @@ func (r *PodReconciler) decide(ctx context.Context, key types.NamespacedName) (w
 	return r.decideAgain(ctx, key, err)
 }
 
-// inherit reads what earlier leaders did for a config, for all who wait for that at once, and decides again.
+// records is the key under which those wait that need what earlier leaders did; no config has such a name.
+const records = "records"
+
+// inherit reads what earlier leaders did, for all who wait for that at once, and decides again.
 func (r *PodReconciler) inherit(ctx context.Context, key types.NamespacedName, d *weed.Deletion) (weed.Plan, weed.Next) {
-	r.Observer.asking.LockKey(d.Key.String())
-	defer func() { _ = r.Observer.asking.UnlockKey(d.Key.String()) }() // it is locked
+	r.Observer.asking.LockKey(records)
+	defer func() { _ = r.Observer.asking.UnlockKey(records) }() // it is locked
 	plan, next := r.Observer.yard().Decide(key, r.Observer.moment(), "")
 	if next != weed.ReadRecord || plan.Delete.Config != d.Config {
 		return plan, next

@@ -13,6 +13,7 @@ func (y *Yard) ObserveConfig(c *Config, standing Standing, at Moment) (due []typ
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	cs := y.configs[c.UID]
+	otherPolicy := cs != nil && cs.AllReady != c.AllReady
 	if cs != nil && cs.Generation == c.Generation && cs.standing == standing {
 		cs.Config = c // its status may be newer
 		y.inherit(cs, at)
@@ -35,6 +36,9 @@ func (y *Yard) ObserveConfig(c *Config, standing Standing, at Moment) (due []typ
 	y.enter(cs)
 	y.inherit(cs, at)
 	y.narrow(cs)
+	if otherPolicy {
+		y.seeAnew(cs, at)
+	}
 	y.touch(cs)
 	y.judgeAll(cs, at)
 	return y.dueFor(cs, at)
@@ -74,7 +78,19 @@ func (y *Yard) unname(cs *configState) {
 	}
 }
 
-// narrow ends what a config no longer watches, and fits the windows that stay to its watchDuration.
+// seeAnew sees the Services by another readyPolicy. That one is Ready by it is no recovery.
+func (y *Yard) seeAnew(cs *configState, at Moment) {
+	for key := range cs.seen {
+		if y.services[key].ready(cs.AllReady) {
+			y.seeUp(cs, key)
+		} else {
+			y.seeDown(cs, key, at)
+		}
+	}
+}
+
+// narrow ends what a config no longer watches, and fits the windows that stay to its watchDuration. What a window spent counts
+// if the config watches its Service again before it would have ended.
 func (y *Yard) narrow(cs *configState) {
 	watches := func(key types.NamespacedName) bool {
 		_, named := cs.Services[key.Name]
@@ -90,6 +106,7 @@ func (y *Yard) narrow(cs *configState) {
 			switch {
 			case watch.config != cs.UID:
 			case !watches(watch.service):
+				cs.left.windows[watch.service] = w.Window
 				y.close(namespace, watch)
 			default:
 				w.Ends = w.Opened.Add(cs.WatchDuration)

@@ -266,7 +266,7 @@ func decide(y *weed.Yard, name string, d time.Duration) string {
 func decideOn(y *weed.Yard, pod types.NamespacedName, at weed.Moment, doubt string) (weed.Plan, weed.Next) {
 	plan, next := y.Decide(pod, at, doubt)
 	for next == weed.ReadRecord {
-		y.Claim(plan.Delete.Config)
+		y.Claim([]types.UID{plan.Delete.Config})
 		plan, next = y.Decide(pod, at, doubt)
 	}
 	return plan, next

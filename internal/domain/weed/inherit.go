@@ -11,24 +11,34 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
-// Inherit takes in a config's status that was read live: what other processes did may not be told by a watch in time.
-func (y *Yard) Inherit(uid types.UID, st v1alpha1.WeederConfigStatus, at Moment) {
+// Inherit takes in configs' statuses that were read live: what other processes did may not be told by a watch in time. It gives
+// those that it doesn't know and for which something was done.
+func (y *Yard) Inherit(records map[types.UID]v1alpha1.WeederConfigStatus, at Moment) (unknown []types.UID) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	if cs := y.configs[uid]; cs != nil {
-		cs.Config = cs.WithStatus(st)
-		y.inherit(cs, at)
-		y.touch(cs)
+	for uid, st := range records {
+		cs := y.configs[uid]
+		switch {
+		case cs != nil:
+			cs.Config = cs.WithStatus(st)
+			y.inherit(cs, at)
+			y.touch(cs)
+		case st.Spent != nil || len(st.RecentDeletions) > 0 || len(st.Windows) > 0:
+			unknown = append(unknown, uid)
+		}
 	}
+	return unknown
 }
 
-// Claim says that what other processes did for a config is known, and that none but this one acts from now on. Until then
-// Decide gives no deletion for it.
-func (y *Yard) Claim(uid types.UID) {
+// Claim says that what other processes did for these configs is known, and that none but this one acts from now on. Until then
+// Decide gives no deletion for them.
+func (y *Yard) Claim(uids []types.UID) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	if cs := y.configs[uid]; cs != nil {
-		cs.claimed = true
+	for _, uid := range uids {
+		if cs := y.configs[uid]; cs != nil {
+			cs.claimed = true
+		}
 	}
 }
 

@@ -279,11 +279,14 @@ func TestNothingIsDeletedBeforeItIsKnownWhatOthersDid(t *testing.T) {
 	}
 	sum, _ := y.Summary("wc-uid", at(second))
 	expect(t, "reserved meanwhile", sum.Deleted, 0)
-	y.Inherit("wc-uid", spent, at(second))
-	y.Claim("wc-uid")
+	inherit := func(st v1alpha1.WeederConfigStatus) []types.UID {
+		return y.Inherit(map[types.UID]v1alpha1.WeederConfigStatus{"wc-uid": st, "new-uid": {}}, at(second))
+	}
+	expect(t, "unknown, and something was done for it", len(inherit(spent)), 0)
+	y.Claim([]types.UID{"wc-uid", "new-uid"})
 	plan, next := y.Decide(key("api-1"), at(second), "")
 	expect(t, "then", verdict(plan, next), "MaxDeletionsPerWatch")
-	y.Inherit("wc-uid", v1alpha1.WeederConfigStatus{Deleted: 9}, at(second))
+	inherit(v1alpha1.WeederConfigStatus{Deleted: 9})
 	sum, _ = y.Summary("wc-uid", at(second))
 	expect(t, "deleted, whatever comes late", sum.Deleted, 1)
 }
@@ -316,4 +319,16 @@ func TestAWindowIsTheSameByEverybodysClock(t *testing.T) {
 	expect(t, "ends, by its own clock", sum.Windows[0].Ends.Sub(noon), 30*time.Minute+apart)
 	expect(t, "ends, as stored", sum.Windows[0].Stored(sum.Windows[0].Ends).Sub(noon), 30*time.Minute)
 	expect(t, "deleted", sum.Windows[0].Deleted, 3)
+}
+
+func TestWhatOthersDidForOneConfigCountsForAll(t *testing.T) {
+	y := watchingEtcd(t, etcdForAPI, newPod("api-1", backOff))
+	lastMinute := v1alpha1.WeederConfigStatus{Spent: &v1alpha1.SpentBudgets{LastMinute: 1000, LastDeletion: metav1.NewTime(noon)}}
+	records := map[types.UID]v1alpha1.WeederConfigStatus{"wc-uid": {}, "other-uid": lastMinute}
+	recoverEtcd(y, 0)
+	expect(t, "unknown", fmt.Sprint(y.Inherit(records, at(second))), "[other-uid]")
+	y.ObserveConfig(newConfig(t, "other", "servicesAndDependantSelectors: {db: {podSelectors: [{matchLabels: {app: web}}]}}"), weed.Refused, at(second))
+	expect(t, "unknown", len(y.Inherit(records, at(second))), 0)
+	y.Claim([]types.UID{"wc-uid", "other-uid"})
+	expect(t, "the first", decide(y, "api-1", second), "MaxPodDeletionsPerMinute")
 }

@@ -174,6 +174,7 @@ func (y *Yard) ForgetNamespace(name string, uid types.UID) {
 	for _, cs := range y.configs {
 		if cs.Namespaces != nil {
 			y.narrow(cs)
+			maps.DeleteFunc(cs.left.windows, func(key types.NamespacedName, _ Window) bool { return key.Namespace == name })
 			y.touch(cs)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -401,4 +402,45 @@ func TestANewTurnRestartsTheWindow(t *testing.T) {
 	expect(t, "due", names(recoverEtcd(y, 100*second)), "api-2")
 	deleted(t, y, "api-2", 219*second)
 	expect(t, "windows", strings.Join(opened(y), "; "), "ns/etcd until +2m0s; ns/etcd until +3m40s")
+}
+
+func TestAnotherReadyPolicyIsNoRecovery(t *testing.T) {
+	const all = etcdForAPI + "readyPolicy: AllReady\n"
+	y := newYard()
+	for _, p := range []*corev1.Pod{newPod("etcd-0", readySince(-24*time.Hour)), newPod("etcd-1", readiness("False", -24*time.Hour)), newPod("api-1", backOff)} {
+		y.ObservePod(weed.ReadPod(p), at(0))
+	}
+	y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0", "etcd-1:notready"), at(0))
+	generation := int64(0)
+	edit := func(spec string, d time.Duration) string {
+		wc := newWeederConfig(t, "ns", "wc", spec)
+		generation++
+		wc.Generation = generation
+		return names(y.ObserveConfig(compiled(t, wc), weed.Active, at(d)))
+	}
+	edit(all, 0)
+	y.MarkSynced(at(0))
+	expect(t, "due by AnyReady", edit(etcdForAPI, second), "")
+	expect(t, "due by AllReady", edit(all, 2*second), "")
+	expect(t, "due by AnyReady again", edit(etcdForAPI, 3*second), "")
+	expect(t, "windows", len(y.TakeOpened()), 0)
+
+	edit(all, 4*second)
+	y.ObservePod(weed.ReadPod(newPod("etcd-1", readySince(5*second))), at(5*second))
+	expect(t, "due when all are", names(y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0", "etcd-1"), at(5*second))), "api-1")
+	expect(t, "windows", len(y.TakeOpened()), 1)
+}
+
+func TestAServiceThatIsTakenOutAndPutBackHasSpentItsBudget(t *testing.T) {
+	const budget = "maxDeletionsPerWatch: 1\n"
+	y := watchingEtcd(t, etcdForAPI+budget, newPod("api-1", backOff), newPod("api-2", backOff))
+	recoverEtcd(y, 0)
+	deleted(t, y, "api-1", 0)
+	expect(t, "the second", decide(y, "api-2", second), "MaxDeletionsPerWatch")
+	for i, spec := range []string{"servicesAndDependantSelectors: {db: {podSelectors: [{matchLabels: {app: api}}]}}\n" + budget, etcdForAPI + budget} {
+		wc := newWeederConfig(t, "ns", "wc", spec)
+		wc.Generation = int64(i) + 2
+		y.ObserveConfig(compiled(t, wc), weed.Active, at(time.Duration(i+2)*second))
+	}
+	expect(t, "the second when its Service is back", decide(y, "api-2", 4*second), "MaxDeletionsPerWatch")
 }
