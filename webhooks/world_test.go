@@ -96,6 +96,13 @@ func (town) Autoscalers(context.Context, string) ([]survey.Autoscaler, error) {
 	return []survey.Autoscaler{{Scales: probe.Ref{APIVersion: "apps/v1", Kind: "Deployment", Name: "kcm"}, Name: "HorizontalPodAutoscaler/kcm"}}, nil
 }
 
+func (t town) Holds(ctx context.Context, selector labels.Selector, namespace string) (bool, error) {
+	all, err := t.Namespaces(ctx, selector)
+	return slices.Contains(all, namespace), err
+}
+
+func (town) Counts(context.Context) (survey.Counts, error) { return survey.Counts{}, nil }
+
 func (town) Configs(context.Context, string) ([]v1alpha1.ProbeConfig, error) {
 	return []v1alpha1.ProbeConfig{{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "other"}}}, nil
 }
