@@ -26,6 +26,8 @@ type verdicts struct {
 	relaxedPolicy, relaxedWebhook answer
 	engine                        answer // of the rules in this process
 	offline, informed             answer // of the CLI, without and with facts
+	// amongOthers: the CLI was asked about others with it, which judge it as well.
+	amongOthers bool
 }
 
 // agree fails the spec with the first few of all differences.
@@ -121,7 +123,7 @@ func (v *verdicts) silent() (differences []string) {
 
 // whole compares all rules, those of Guardrails too, but for those that webhook or CLI say they can't ask.
 func (v *verdicts) whole() (differences []string) {
-	if v.webhook.invalid || v.pauses() {
+	if v.webhook.invalid || v.pauses() || v.amongOthers {
 		return nil
 	}
 	skipped := slices.Concat(v.informed.skipped, v.webhook.skipped)
