@@ -15,6 +15,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -157,10 +158,10 @@ func (p *countingProxy) count(r *http.Request) {
 }
 
 // goesOn: whatever happens, Events and leases are written, and the API server is asked every eight seconds whether the Guardrails
-// in force are still those that are stored.
+// in force are still those that are stored, and every five whose installation the cluster is.
 func goesOn(what string) bool {
 	return strings.HasSuffix(what, " events") || strings.Contains(what, "leases") ||
-		what == "GET guardrails" || what == "GET customresourcedefinitions"
+		slices.Contains([]string{"GET guardrails", "GET customresourcedefinitions", "GET namespaces", "GET validatingwebhookconfigurations"}, what)
 }
 
 // quiet is for how long nothing was asked.
