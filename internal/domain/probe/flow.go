@@ -21,8 +21,9 @@ type Flow struct {
 	Stopped []Finding
 	// Raised are the objects that got their replicas back in this flow: their level is done when they have them.
 	Raised map[Ref]int32
-	// Passed are those that couldn't be read while their level had time: the others are scaled up without them.
-	Passed map[Ref]bool
+	// Passed are those that weren't scaled up while their level had time: the others are without them. Each has the tick at which
+	// it was tried last; zero when it couldn't be read until now.
+	Passed map[Ref]time.Time
 }
 
 // Finding is an object that isn't as it should be, and why.
@@ -72,7 +73,7 @@ type Plan struct {
 	Done bool
 	// Left are those that keep their record although all should be undone: they may not be scaled, or can't be.
 	Left []Finding
-	// Unread: nothing is left to do but for objects that can't be read.
+	// Unread: nothing is left to do now but for objects that can't be read, or weren't scaled up in time.
 	Unread bool
 	// LookAgain is when something may be due without any event; zero for never.
 	LookAgain time.Time
@@ -96,9 +97,13 @@ func PlanScaling(in Scaling) Plan {
 	if p.Flow.Direction != in.Want {
 		p.Flow = Flow{Direction: in.Want}
 	}
-	p.Flow.Raised, p.Flow.Passed = map[Ref]int32{}, map[Ref]bool{} // the argument's stay as they are
+	p.Flow.Raised, p.Flow.Passed = map[Ref]int32{}, map[Ref]time.Time{} // the argument's stay as they are
 	maps.Copy(p.Flow.Raised, in.Flow.Raised)
-	maps.Copy(p.Flow.Passed, in.Flow.Passed)
+	for _, d := range in.Config.Dependents { // an edit may have taken one out
+		if tried, passed := in.Flow.Passed[d.Ref]; passed {
+			p.Flow.Passed[d.Ref] = tried
+		}
+	}
 	if !p.Flow.StoppedAt.IsZero() {
 		if p.Flow.StoppedAt.Equal(in.Tick) {
 			p.Findings = append(in.findings(p.Flow.Raised), p.Flow.Stopped...)
@@ -107,13 +112,14 @@ func PlanScaling(in Scaling) Plan {
 		p.Flow.StoppedAt, p.Flow.Stopped, p.Flow.Started = time.Time{}, nil, time.Time{}
 	}
 	p.Findings = in.findings(p.Flow.Raised)
+	in.retry(&p)
 	for _, level := range in.levels() {
 		if in.planLevel(&p, level) {
 			return p
 		}
 	}
-	p.Unread = len(p.Flow.Passed) > 0
-	p.Done, p.Flow = !p.Unread, Flow{Direction: in.Want, Raised: p.Flow.Raised, Passed: p.Flow.Passed}
+	p.Unread = len(p.Flow.Passed) > 0 && len(p.Acts) == 0
+	p.Done, p.Flow = len(p.Flow.Passed) == 0, Flow{Direction: in.Want, Raised: p.Flow.Raised, Passed: p.Flow.Passed}
 	return p
 }
 
@@ -156,11 +162,8 @@ func (in *Scaling) findings(raised map[Ref]int32) []Finding {
 func (in *Scaling) planLevel(p *Plan, level int) (busy bool) {
 	var open []int
 	for i, d := range in.Config.Dependents {
-		s := in.standing(i, p.Flow.Raised)
-		if !s.blocked {
-			delete(p.Flow.Passed, d.Ref)
-		}
-		if in.place(i).Level == level && !s.settled && !p.Flow.Passed[d.Ref] {
+		_, passed := p.Flow.Passed[d.Ref]
+		if in.place(i).Level == level && !passed && !in.standing(i, p.Flow.Raised).settled {
 			open = append(open, i)
 		}
 	}
@@ -173,7 +176,11 @@ func (in *Scaling) planLevel(p *Plan, level int) (busy bool) {
 	for _, i := range open {
 		in.planObject(p, i)
 	}
-	if !slices.ContainsFunc(open, func(i int) bool { return !p.Flow.Passed[in.Config.Dependents[i].Ref] }) {
+	waits := func(i int) bool {
+		_, passed := p.Flow.Passed[in.Config.Dependents[i].Ref]
+		return !passed
+	}
+	if !slices.ContainsFunc(open, waits) {
 		return false
 	}
 	if len(p.Flow.Stopped) > 0 { // also what else was due waits: its level won't end
@@ -188,8 +195,8 @@ func (in *Scaling) planObject(p *Plan, i int) {
 	begin := p.Flow.Started.Add(place.Delay)
 	end := begin.Add(place.Timeout)
 	switch {
-	case s.blocked && in.Want == Up && !in.Now.Before(end): // what one is in the way of, the others must not wait for
-		p.Flow.Passed[ref] = true
+	case in.Want == Up && !in.Now.Before(end): // what one is in the way of, the others must not wait for
+		in.pass(p, i, s)
 	case !in.Now.Before(end):
 		p.Flow.Stopped = append(p.Flow.Stopped, Finding{Ref: ref, Reason: TimedOut,
 			Message: fmt.Sprintf("it is not scaled %s after %s; the levels after %d wait", in.Want, place.Timeout, place.Level)})
@@ -198,10 +205,54 @@ func (in *Scaling) planObject(p *Plan, i int) {
 	case in.Now.Before(begin):
 		p.lookAgain(begin)
 	default:
-		p.Acts = append(p.Acts, in.act(i, s.step))
+		in.planAct(p, i, s.step)
 		p.lookAgain(end)
-		if s.step == Raise {
-			p.Flow.Raised[ref] = in.Objects[i].Record.Replicas
+	}
+}
+
+func (in *Scaling) planAct(p *Plan, i int, step Step) {
+	p.Acts = append(p.Acts, in.act(i, step))
+	if step == Raise {
+		p.Flow.Raised[in.Config.Dependents[i].Ref] = in.Objects[i].Record.Replicas
+	}
+}
+
+// pass lets the others go on without an object. One that can't be read has its reason already.
+func (in *Scaling) pass(p *Plan, i int, s standing) {
+	if s.blocked {
+		p.Flow.Passed[in.Config.Dependents[i].Ref] = time.Time{}
+		return
+	}
+	p.Flow.Passed[in.Config.Dependents[i].Ref] = in.Tick
+	in.tellPassed(p, i)
+}
+
+func (in *Scaling) tellPassed(p *Plan, i int) {
+	p.Findings = append(p.Findings, Finding{Ref: in.Config.Dependents[i].Ref, Reason: TimedOut,
+		Message: fmt.Sprintf("it is not scaled %s after %s; the others don't wait for it", in.Want, in.place(i).Timeout)})
+}
+
+// retry plans for what the flow went past: each is tried once a tick, for as long as it takes. What has its replicas back and
+// doesn't run them has nothing to wait for.
+func (in *Scaling) retry(p *Plan) {
+	for i, d := range in.Config.Dependents {
+		tried, passed := p.Flow.Passed[d.Ref]
+		if !passed {
+			continue
+		}
+		switch s := in.standing(i, p.Flow.Raised); {
+		case s.settled, s.step == None && !s.blocked:
+			delete(p.Flow.Passed, d.Ref)
+			delete(p.Flow.Raised, d.Ref)
+		case s.blocked:
+		default:
+			if !tried.IsZero() {
+				in.tellPassed(p, i)
+			}
+			if !tried.Equal(in.Tick) {
+				in.planAct(p, i, s.step)
+				p.Flow.Passed[d.Ref] = in.Tick
+			}
 		}
 	}
 }

@@ -258,6 +258,47 @@ func TestWhatIsUnreadHoldsNoOthersBack(t *testing.T) {
 	step(91*time.Second, "done", false)
 }
 
+// TestWhatIsNotScaledUpInTimeHoldsNoOthersBack: one that can't be scaled, or whose controller makes nothing of it.
+func TestWhatIsNotScaledUpInTimeHoldsNoOthersBack(t *testing.T) {
+	taken := record(func(r *probe.Record) { r.Replicas = 2 })
+	in := probe.Scaling{Config: config(t, ""), Want: probe.Up, Tick: start, Now: start,
+		Objects: []probe.Object{{Generation: 6, Record: taken}, {Generation: 6, Record: taken}}}
+	step := func(after time.Duration, want string) {
+		t.Helper()
+		in.Now = start.Add(after)
+		in.Tick = in.Now.Truncate(10 * time.Second)
+		p := probe.PlanScaling(in)
+		if got := told(p); got != want {
+			t.Fatalf("%s: %q, want %q", after, got, want)
+		}
+		in.Flow = p.Flow
+	}
+	kcm, mcm := &in.Objects[0], &in.Objects[1]
+	step(0, "raise Deployment/kcm 2")
+	step(29*time.Second, "raise Deployment/kcm 2") // its scale is refused
+	step(30*time.Second, "Deployment/kcm TimedOut")
+	step(35*time.Second, "raise Deployment/mcm 2, Deployment/kcm TimedOut")
+	*mcm = probe.Object{Generation: 7, Replicas: 2, Current: 2}
+	step(36*time.Second, "Deployment/kcm TimedOut")
+	step(40*time.Second, "raise Deployment/kcm 2, Deployment/kcm TimedOut")
+	step(41*time.Second, "Deployment/kcm TimedOut") // once a tick
+	*kcm = probe.Object{Generation: 7, Replicas: 2} // it isn't refused any more, and no pod comes
+	step(50*time.Second, "done")
+
+	*kcm, *mcm, in.Flow = probe.Object{Generation: 6, Record: taken}, probe.Object{Generation: 6, Record: taken}, probe.Flow{}
+	start := 100 * time.Second
+	step(start, "raise Deployment/kcm 2")
+	*kcm = probe.Object{Generation: 7, Replicas: 2}
+	step(start+time.Second, "")
+	step(start+30*time.Second, "Deployment/kcm TimedOut")
+	step(start+35*time.Second, "raise Deployment/mcm 2")
+	*mcm = probe.Object{Generation: 7, Replicas: 2, Current: 2}
+	step(start+36*time.Second, "done")
+
+	in.Flow = probe.Flow{Direction: probe.Up, Passed: map[probe.Ref]time.Time{{APIVersion: "apps/v1", Kind: "Deployment", Name: "former"}: in.Tick}}
+	step(start+37*time.Second, "done") // the config no longer names it
+}
+
 func TestWhatIsWithdrawnSaysWhatKeepsItsRecord(t *testing.T) {
 	for name, tt := range map[string]struct {
 		object probe.Object
