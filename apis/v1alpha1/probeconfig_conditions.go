@@ -24,6 +24,8 @@ const (
 	ReasonLeasesExpired = "LeasesExpired"
 	// ReasonLeasesReadable: the nodes' leases can be listed again.
 	ReasonLeasesReadable = "LeasesReadable"
+	// ReasonUndetermined: the probe has had no clear answer for long.
+	ReasonUndetermined = "Undetermined"
 	// ReasonSecretUnusable: a Secret is missing, forbidden, or no kubeconfig that is safe to use.
 	ReasonSecretUnusable = "SecretUnusable"
 	// ReasonHibernated: the namespace is annotated as hibernated, so nothing is probed.

@@ -318,6 +318,10 @@ type TargetCounts struct {
 	// unusable are those whose Secrets are missing or can't be used.
 	// +optional
 	Unusable int32 `json:"unusable"`
+	// undetermined are those that have had no clear answer for five minutes, or two pauses between runs where that is longer: 401,
+	// 403 or 429, say. Nothing is scaled there.
+	// +optional
+	Undetermined int32 `json:"undetermined"`
 }
 
 // TargetState is a target that isn't healthy.

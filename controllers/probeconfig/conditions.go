@@ -3,6 +3,7 @@ package probeconfig
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,58 +13,87 @@ import (
 )
 
 func internalHealthy(st state) metav1.Condition {
-	return side(st, v1alpha1.ConditionInternalHealthy, "internal", (*sight).internalUnhealthy, func(s *sight) (bool, probe.Class) {
-		return s.state.Internal.Healthy(s.config.Thresholds), s.state.Internal.LastError
+	return side(st, v1alpha1.ConditionInternalHealthy, aspect{
+		name: "internal", unhealthy: (*sight).internalUnhealthy,
+		healthy:      func(s *sight) bool { return s.state.Internal.Healthy(s.config.Thresholds) },
+		lastError:    func(s *sight) probe.Class { return s.state.Internal.LastError },
+		undetermined: func(s *sight) time.Time { return s.state.InternalUndetermined(s.config) },
 	})
 }
 
 func externalHealthy(st state) metav1.Condition {
-	c := side(st, v1alpha1.ConditionExternalHealthy, "external", (*sight).externalUnhealthy, func(s *sight) (bool, probe.Class) {
-		return s.state.OuterHealthy(s.config), s.lastOuterError()
+	c := side(st, v1alpha1.ConditionExternalHealthy, aspect{
+		name: "external", unhealthy: (*sight).externalUnhealthy,
+		healthy:      func(s *sight) bool { return s.state.OuterHealthy(s.config) },
+		lastError:    (*sight).lastOuterError,
+		undetermined: func(s *sight) time.Time { return s.state.ExternalUndetermined(s.config) },
 	})
-	if s := st.single(); s != nil && s.externalUnhealthy() && !s.state.External.Unhealthy(s.config.Thresholds) {
+	if s := st.single(); s != nil && c.Status == metav1.ConditionFalse && s.externalUnhealthy() && !s.state.External.Unhealthy(s.config.Thresholds) {
 		j := s.state.LastLeases
 		c.Reason, c.Message = v1alpha1.ReasonLeasesExpired, fmt.Sprintf("%d of %d nodes don't renew their leases.", j.Expired, j.Candidates)
 	}
 	return c
 }
 
+// aspect is what one probe tells of a target.
+type aspect struct {
+	name               string
+	healthy, unhealthy func(*sight) bool
+	lastError          func(*sight) probe.Class
+	undetermined       func(*sight) time.Time
+}
+
 // side is the condition of one probe: of the only target, or of all of them.
-func side(st state, kind, name string, unhealthy func(*sight) bool, healthy func(*sight) (bool, probe.Class)) metav1.Condition {
-	c := metav1.Condition{Type: kind, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonBelowThreshold, Message: "Neither threshold of the " + name + " probe is reached."}
+func side(st state, kind string, of aspect) metav1.Condition {
+	c := metav1.Condition{Type: kind, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonBelowThreshold, Message: "Neither threshold of the " + of.name + " probe is reached."}
 	s := st.single()
+	if s == nil {
+		return fleetSide(st, c, of)
+	}
+	undetermined := of.undetermined(s)
 	switch {
-	case s == nil:
-		return fleetSide(st, c, name, unhealthy, healthy)
 	case s.hibernated:
 		c.Reason, c.Message = v1alpha1.ReasonHibernated, "The namespace is hibernated, and nothing is probed."
 	case s.unusable.Class != "":
 		c.Reason, c.Message = v1alpha1.ReasonSecretUnusable, sentence(s.unusable)
-	case unhealthy(s):
-		_, class := healthy(s)
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonProbeFails, fmt.Sprintf("The %s probe failed %d times in a row: %s.", name, s.config.Thresholds.Failure, class)
-	default:
-		if ok, _ := healthy(s); ok {
-			c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonProbeSucceeds, "The "+name+" probe succeeds."
-		}
+	case !undetermined.IsZero():
+		c.Reason, c.Message = v1alpha1.ReasonUndetermined, unclear(s, of, undetermined)
+	case of.unhealthy(s):
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonProbeFails, fmt.Sprintf("The %s probe failed %d times in a row: %s.", of.name, s.config.Thresholds.Failure, of.lastError(s))
+	case of.healthy(s):
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonProbeSucceeds, "The "+of.name+" probe succeeds."
 	}
 	return c
 }
 
-func fleetSide(st state, c metav1.Condition, name string, unhealthy func(*sight) bool, healthy func(*sight) (bool, probe.Class)) metav1.Condition {
-	good, bad := 0, 0
+// unclear tells of a probe that has had no clear answer for long.
+func unclear(s *sight, of aspect, since time.Time) string {
+	at := since.UTC().Format("2006-01-02T15:04:05Z")
+	if of.name == "external" && !s.state.InternalUndetermined(s.config).IsZero() {
+		return "It hasn't been run since " + at + ": the internal probe gets no clear answer, and nothing is scaled."
+	}
+	return fmt.Sprintf("The %s probe has had no clear answer since %s, and nothing is scaled: %s. Look at the kubeconfig's credentials, and at the API server.", of.name, at, of.lastError(s))
+}
+
+func fleetSide(st state, c metav1.Condition, of aspect) metav1.Condition {
+	good, bad, undetermined := 0, 0, 0
 	for i := range st.sights {
-		if unhealthy(&st.sights[i]) {
+		switch s := &st.sights[i]; {
+		case s.probed && !s.hibernated && !of.undetermined(s).IsZero():
+			undetermined++
+		case of.unhealthy(s):
 			bad++
-		} else if ok, _ := healthy(&st.sights[i]); ok {
+		case of.healthy(s):
 			good++
 		}
 	}
 	switch {
 	case bad > 0:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonProbeFails, fmt.Sprintf("The %s probe of some targets fails; see worstTargets.", name)
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonProbeFails, fmt.Sprintf("The %s probe of some targets fails; see worstTargets.", of.name)
+	case undetermined > 0:
+		c.Reason, c.Message = v1alpha1.ReasonUndetermined, fmt.Sprintf("The %s probe of %d targets gets no clear answer, and nothing is scaled there; see worstTargets.", of.name, undetermined)
 	case good > 0:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonProbeSucceeds, "No target's "+name+" probe fails."
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonProbeSucceeds, "No target's "+of.name+" probe fails."
 	}
 	return c
 }

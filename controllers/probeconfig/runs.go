@@ -58,5 +58,7 @@ func turned(c *probe.Config, before, after probe.State) bool {
 	}
 	return counts(before.Internal, after.Internal) || counts(before.External, after.External) || counts(before.Leases, after.Leases) ||
 		before.UnhealthySince.IsZero() != after.UnhealthySince.IsZero() || before.HealthySince.IsZero() != after.HealthySince.IsZero() ||
+		before.InternalUndetermined(c).IsZero() != after.InternalUndetermined(c).IsZero() ||
+		before.ExternalUndetermined(c).IsZero() != after.ExternalUndetermined(c).IsZero() ||
 		before.OuterUnhealthy(c) != after.OuterUnhealthy(c) || before.LeasesUnreadable(c) != after.LeasesUnreadable(c)
 }

@@ -1,6 +1,7 @@
 package probeconfig
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -39,6 +40,11 @@ func (t *target) sight(place namespace) sight {
 
 func (s *sight) internalUnhealthy() bool { return s.state.Internal.Unhealthy(s.config.Thresholds) }
 func (s *sight) externalUnhealthy() bool { return s.state.OuterUnhealthy(s.config) }
+
+// undetermined: it is probed, and nobody knows how it is.
+func (s *sight) undetermined() bool {
+	return s.probed && !s.hibernated && !s.state.ExternalUndetermined(s.config).IsZero()
+}
 
 // taken are its objects that are scaled down.
 func (s *sight) taken() []v1alpha1.ScaledDependent {
@@ -91,10 +97,16 @@ func (s *sight) worst() v1alpha1.TargetState {
 	switch {
 	case s.unusable.Class != "":
 		return v1alpha1.TargetState{Reason: v1alpha1.ReasonSecretUnusable, Message: sentence(s.unusable), Since: seconds(s.unusableSince)}
+	case s.undetermined():
+		side, class, since := "internal", s.state.Internal.LastError, s.state.InternalUndetermined(s.config)
+		if since.IsZero() {
+			side, class, since = "external", s.state.External.LastError, s.state.ExternalUndetermined(s.config)
+		}
+		return v1alpha1.TargetState{Reason: v1alpha1.ReasonUndetermined, Message: fmt.Sprintf("The %s probe gets no clear answer: %s.", side, class), Since: seconds(since)}
 	case s.externalUnhealthy():
 		return v1alpha1.TargetState{Reason: v1alpha1.ReasonProbeFails, Message: "The external probe fails: " + string(s.lastOuterError()) + ".", Since: seconds(s.state.UnhealthySince)}
 	case s.internalUnhealthy():
-		return v1alpha1.TargetState{Reason: v1alpha1.ReasonProbeFails, Message: "The internal probe fails: " + string(s.state.Internal.LastError) + ".", Since: seconds(s.state.Internal.LastErrorAt)}
+		return v1alpha1.TargetState{Reason: v1alpha1.ReasonProbeFails, Message: "The internal probe fails: " + string(s.state.Internal.LastError) + ".", Since: seconds(s.state.InternalUnhealthySince)}
 	}
 	if taken := s.taken(); len(taken) > 0 {
 		return v1alpha1.TargetState{Reason: v1alpha1.ReasonScaledDown, Message: s.waitsFor(), Since: taken[0].Since}

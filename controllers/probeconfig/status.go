@@ -115,6 +115,7 @@ func counts(st state) (n v1alpha1.TargetCounts) {
 		add(&n.ExternalUnhealthy, s.externalUnhealthy())
 		add(&n.ScaledDown, len(s.taken()) > 0)
 		add(&n.Unusable, s.unusable.Class != "")
+		add(&n.Undetermined, s.undetermined())
 	}
 	return n
 }
@@ -167,6 +168,9 @@ func sentence(o probe.Outcome) string { return string(o.Class) + ": " + o.Detail
 func operative(st state) string {
 	n := counts(st)
 	says := []string{fmt.Sprintf("%d of %d targets are probed, %d fail outside, %d are scaled down", n.Probed, n.Total, n.ExternalUnhealthy, n.ScaledDown)}
+	if n.Undetermined > 0 {
+		says = append(says, fmt.Sprintf("%d have had no clear answer for long, and aren't protected", n.Undetermined))
+	}
 	says = append(says, findings(st.sights)...)
 	paced := 0
 	for i := range st.sights {

@@ -364,6 +364,59 @@ func TestASecretThatCantBeUsedIsToldAndCountsNothing(t *testing.T) {
 	}
 }
 
+func TestAProbeThatGetsNoClearAnswerIsTold(t *testing.T) {
+	alone := func(pc *v1alpha1.ProbeConfig) { pc.Namespace, pc.Spec.NamespaceSelector = "shoot-0", nil }
+	for name, c := range map[string]struct {
+		change             func(*v1alpha1.ProbeConfig)
+		internal, external probe.Class
+		sides, told        string
+	}{
+		"outside": {alone, probe.OK, probe.Unauthorized, "True ProbeSucceeds, Unknown Undetermined",
+			"The external probe has had no clear answer since BEGAN, and nothing is scaled: Unauthorized. Look at the kubeconfig's credentials, and at the API server."},
+		"inside": {alone, probe.TooManyRequests, "", "Unknown Undetermined, Unknown Undetermined",
+			"It hasn't been run since BEGAN: the internal probe gets no clear answer, and nothing is scaled."},
+		"of one of many": {nil, probe.OK, probe.Forbidden, "True ProbeSucceeds, Unknown Undetermined",
+			"The external probe of 1 targets gets no clear answer, and nothing is scaled there; see worstTargets."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, c.change)
+			sides := func() string { return w.condition("InternalHealthy") + ", " + w.condition("ExternalHealthy") }
+			w.fail("shoot-0")
+			w.want("shoot-0", "0r 0r", "it fails outside")
+			w.probe("shoot-0", c.internal, c.external)
+			began := w.clock.Now()
+			for w.clock.Since(began) < 5*time.Minute {
+				w.probe("shoot-0", c.internal, c.external)
+			}
+			if got := sides(); got != "True ProbeSucceeds, False ProbeFails" {
+				t.Errorf("for five minutes: %s", got)
+			}
+			w.probe("shoot-0", c.internal, c.external)
+			if got := sides(); got != c.sides {
+				t.Errorf("then: %s, want %s", got, c.sides)
+			}
+			st := w.stored().Status
+			if got := meta.FindStatusCondition(st.Conditions, "ExternalHealthy").Message; got != strings.ReplaceAll(c.told, "BEGAN", began.UTC().Format(time.RFC3339)) {
+				t.Errorf("it says %q", got)
+			}
+			if ready := meta.FindStatusCondition(st.Conditions, "Ready").Message; !strings.Contains(ready, "1 have had no clear answer for long, and aren't protected") || st.Targets.Undetermined != 1 {
+				t.Errorf("Ready says %q of %+v", ready, st.Targets)
+			}
+			if c.change == nil && (len(st.WorstTargets) != 1 || st.WorstTargets[0].Reason != "Undetermined") {
+				t.Errorf("worst: %+v", st.WorstTargets)
+			}
+			w.want("shoot-0", "0r 0r", "nothing is known")
+			for range 8 {
+				w.probe("shoot-0", probe.OK, probe.OK)
+			}
+			if got := sides(); got != "True ProbeSucceeds, True ProbeSucceeds" || w.stored().Status.Targets.Undetermined != 0 {
+				t.Errorf("at last: %s, %+v", got, w.stored().Status.Targets)
+			}
+			w.want("shoot-0", "3 3", "it is healthy again")
+		})
+	}
+}
+
 func TestATenantsAccountIsAskedAgainBeforeAnythingIsScaledDown(t *testing.T) {
 	rights := func(pc *v1alpha1.ProbeConfig) { pc.Namespace, pc.Spec.NamespaceSelector = "shoot-0", nil }
 	w := newWorld(t, 1, rights)

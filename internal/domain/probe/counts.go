@@ -8,15 +8,19 @@ type Counts struct {
 	Successes, Errors int
 	// Counted is when the latest result was counted.
 	Counted time.Time
+	// Unclear is since when no result was counted although the probe ran; zero when the latest was.
+	Unclear time.Time
 	// LastError is the class of the latest run that didn't succeed, and LastErrorAt when that was; "" when there was none.
 	LastError   Class
 	LastErrorAt time.Time
 }
 
-// evidenceHolds is how long counted failures stand for the present, or twice the pause between runs where that is longer. After
-// a longer one, as when nothing could be counted for a while, three failures of which two are old would be taken for three in a
-// row.
-const evidenceHolds = 5 * time.Minute
+// leastEvidenceHolds is how long counted results stand for the present, or twice the pause between runs where that is longer.
+// After a longer one, as when nothing could be counted for a while, three failures of which two are old would be taken for three
+// in a row.
+const leastEvidenceHolds = 5 * time.Minute
+
+func (t Thresholds) evidenceHolds() time.Duration { return max(leastEvidenceHolds, 2*t.Pause) }
 
 // After gives the counts after a run. Transient and Unknown leave them as they are but for the last error.
 func (c Counts) After(o Outcome, t Thresholds, now time.Time) Counts {
@@ -27,16 +31,28 @@ func (c Counts) After(o Outcome, t Thresholds, now time.Time) Counts {
 	switch result {
 	case Success:
 		c.Successes, c.Errors = min(c.Successes+1, t.Success), 0
-		c.Counted = now
+		c.Counted, c.Unclear = now, time.Time{}
 	case Failure:
-		if now.Sub(c.Counted) > max(evidenceHolds, 2*t.Pause) {
+		if now.Sub(c.Counted) > t.evidenceHolds() {
 			c.Errors = 0
 		}
 		c.Successes, c.Errors = 0, min(c.Errors+1, t.Failure)
-		c.Counted = now
+		c.Counted, c.Unclear = now, time.Time{}
 	case Transient, Unknown:
+		if c.Unclear.IsZero() {
+			c.Unclear = now
+		}
 	}
 	return c
+}
+
+// undetermined is since when nothing was counted, if that is so long ago that what was doesn't stand for the present any more;
+// else zero.
+func (c Counts) undetermined(t Thresholds, now time.Time) time.Time {
+	if c.Unclear.IsZero() || now.Sub(c.Unclear) <= t.evidenceHolds() {
+		return time.Time{}
+	}
+	return c.Unclear
 }
 
 // Healthy says whether the threshold of successes is reached.

@@ -54,9 +54,9 @@ type State struct {
 	// after is stale, and nothing is begun upon it.
 	Direction Direction
 	At, Until time.Time
-	// UnhealthySince is when the outer side turned unhealthy, HealthySince when both sides turned healthy; zero while they
-	// aren't.
-	UnhealthySince, HealthySince time.Time
+	// UnhealthySince is when the outer side turned unhealthy, InternalUnhealthySince when the inner one did, and HealthySince when
+	// both turned healthy; zero while they aren't.
+	UnhealthySince, InternalUnhealthySince, HealthySince time.Time
 	// NextRun is when to probe again.
 	NextRun time.Time
 	// Runs counts the runs.
@@ -140,6 +140,7 @@ func (s *State) withoutLeases() Result {
 // note keeps since when the target is healthy or unhealthy.
 func (s *State) note(c *Config, now time.Time) {
 	s.UnhealthySince = since(s.UnhealthySince, s.OuterUnhealthy(c), now)
+	s.InternalUnhealthySince = since(s.InternalUnhealthySince, s.Internal.Unhealthy(c.Thresholds), now)
 	s.HealthySince = since(s.HealthySince, s.Internal.Healthy(c.Thresholds) && s.OuterHealthy(c), now)
 }
 
@@ -152,6 +153,20 @@ func since(was time.Time, holds bool, now time.Time) time.Time {
 	default:
 		return was
 	}
+}
+
+// InternalUndetermined is since when the internal probe had no result that counts, once that is longer than results stand for the
+// present; else zero. Nothing new is done meanwhile.
+func (s *State) InternalUndetermined(c *Config) time.Time {
+	return s.Internal.undetermined(c.Thresholds, s.At)
+}
+
+// ExternalUndetermined is the same of the external probe, which isn't run while the internal one doesn't succeed.
+func (s *State) ExternalUndetermined(c *Config) time.Time {
+	if since := s.InternalUndetermined(c); !since.IsZero() {
+		return since
+	}
+	return s.External.undetermined(c.Thresholds, s.At)
 }
 
 // OuterUnhealthy says whether the external probe, or what it saw of the leases, is unhealthy.
