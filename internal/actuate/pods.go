@@ -1,6 +1,7 @@
 package actuate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,15 +41,30 @@ type Pods struct {
 	Acts logr.Logger
 }
 
-// PodClient makes a client for Pods. It shares the manager's connection, and speaks Protobuf.
+// PodClient makes a client for Pods. It shares the manager's connection, speaks Protobuf, and asks once.
 func PodClient(manager *rest.Config, connection *http.Client) (corev1client.PodsGetter, error) {
 	config := rest.CopyConfig(manager)
 	config.ContentType = runtime.ContentTypeProtobuf
-	client, err := corev1client.NewForConfigAndClient(config, connection)
+	once := *connection
+	once.Transport = askOnce{cmp.Or(once.Transport, http.DefaultTransport)}
+	client, err := corev1client.NewForConfigAndClient(config, &once)
 	if err != nil {
 		return nil, fmt.Errorf("make the client that deletes pods: %w", err)
 	}
 	return client, nil
+}
+
+// askOnce keeps client-go from asking again, which it does after a failure that tells when to: that request goes out past all that
+// is checked last, and the answer to it doesn't tell what became of the first.
+type askOnce struct{ http.RoundTripper }
+
+// RoundTrip leaves out when to ask again.
+func (a askOnce) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := a.RoundTripper.RoundTrip(request)
+	if response != nil {
+		response.Header.Del("Retry-After")
+	}
+	return response, err
 }
 
 // Apply carries out a plan's deletion for the config that was admitted, if the pod still is what the plan was made from. Last

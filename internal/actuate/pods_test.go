@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/client-go/rest"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
@@ -175,6 +178,29 @@ func TestNothingIsDeletedWithoutAnAdmissionThatCoversIt(t *testing.T) {
 			}
 			stays(t, pod)
 		})
+	}
+}
+
+func TestADeletionIsAskedForOnce(t *testing.T) {
+	_, plan := crashLooping(t)
+	for _, plan.Delete.Evict = range []bool{false, true} {
+		var asked []string
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked = append(asked, r.Method+" "+r.URL.Path)
+			w.Header().Set("Retry-After", "0")
+			w.WriteHeader(http.StatusInternalServerError)
+		}))
+		t.Cleanup(server.Close)
+		var lines []string
+		p := pods(&lines)
+		var err error
+		if p.Client, err = PodClient(&rest.Config{Host: server.URL}, server.Client()); err != nil {
+			t.Fatal(err)
+		}
+		err = p.Apply(t.Context(), plan, weeder(t), unopposed)
+		if len(asked) != 1 || Certain(err) || len(lines) != 1 {
+			t.Errorf("asked %q, error %v, lines %q", asked, err, lines)
+		}
 	}
 }
 
