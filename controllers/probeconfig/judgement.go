@@ -45,10 +45,24 @@ func (o *Observer) read(pc *v1alpha1.ProbeConfig, before reading) (r reading) {
 // an account may do.
 func (o *Observer) config(pc *v1alpha1.ProbeConfig) {
 	key := client.ObjectKeyFromObject(pc)
-	if !o.judge.Observe(pc) {
+	was, known := o.judge.Of(key)
+	holds := o.judge.Observe(pc)
+	if !holds {
 		o.judge.Soon(key)
 	}
+	if is, _ := o.judge.Of(key); known && holds && o.knowsTargets(is) && sameForTargets(was.Object, pc) {
+		o.followBreaker(pc)
+		o.enqueueConfig(key)
+		return
+	}
 	o.tell(key)
+}
+
+// sameForTargets says whether nothing changed by which targets go, but for what is judged: our own status is written at each
+// turn of any of them.
+func sameForTargets(was, is *v1alpha1.ProbeConfig) bool {
+	return was.UID == is.UID && was.Generation == is.Generation && was.DeletionTimestamp.Equal(is.DeletionTimestamp) &&
+		slices.Equal(was.Finalizers, is.Finalizers) && slices.Equal(was.Status.DependentKinds, is.Status.DependentKinds)
 }
 
 func (o *Observer) configGone(pc *v1alpha1.ProbeConfig) {

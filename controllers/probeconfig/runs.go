@@ -27,7 +27,7 @@ func (r *Runs) Observe(key probing.Key, run probe.Run) (next time.Time) {
 	t.state = before.After(c, run, t.seed())
 	after, at := t.state, t.fleetKey()
 	t.secrets.doubted = t.secrets.doubted || doubts(run)
-	wake := after.Direction == probe.Down || after.Direction == probe.Up && t.down() || t.secrets.doubted
+	wake := after.Direction == probe.Down || after.Direction == probe.Up && t.down() || t.secrets.doubted || t.unfinished()
 	opened := r.Observer.fleet().Observe(at, &after, run.Ended) // with t.mu: what ends the probes tells the fleet after it
 	t.mu.Unlock()
 	if opened {

@@ -20,6 +20,10 @@ func (r *TargetReconciler) scale(ctx context.Context, t *target, p permission, p
 		r.dismiss(t)
 		return time.Time{}, nil
 	}
+	if held := r.heldBefore(t, in, former); !held.Allowed {
+		r.remember(t, in, probe.PlanScaling(in), probe.Plan{Done: true}, held)
+		return held.LookAgain, nil
+	}
 	objects, readErr := r.look(ctx, t, in.Config, in.Want == probe.Up)
 	was, formerErr := r.giveBackFormer(ctx, t, in.Config, former, place)
 	if readErr != nil {
@@ -34,6 +38,18 @@ func (r *TargetReconciler) scale(ctx context.Context, t *target, p permission, p
 	}
 	again, err = r.act(ctx, t, p, in, plan, was)
 	return again, errors.Join(err, formerErr)
+}
+
+// heldBefore says what would hold a target back of which nothing is scaled down, whatever its objects are like now: then they
+// needn't be read. All targets may fail at once, and are asked again at each run.
+func (r *TargetReconciler) heldBefore(t *target, in probe.Scaling, former []probe.Dependent) probe.Permit {
+	t.mu.Lock()
+	at, down := t.fleetKey(), t.down()
+	t.mu.Unlock()
+	if in.Want != probe.Down || in.Objects == nil || down || len(former) > 0 {
+		return probe.Permit{Allowed: true}
+	}
+	return r.Observer.fleet().MayGoDown(at, in.Now)
 }
 
 // act carries out a plan that is permitted.

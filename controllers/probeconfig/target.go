@@ -56,6 +56,11 @@ func (t *target) seed() string { return t.key.Namespace + "/" + t.key.Config.Str
 // down says whether something of the target may be scaled down. It needs t.mu.
 func (t *target) down() bool { return t.objectsOf != t.config || len(t.former) > 0 || t.taken() }
 
+// unfinished says whether something is remembered of a scaling that the latest run may have ended. It needs t.mu.
+func (t *target) unfinished() bool {
+	return t.held.Reason != "" || len(t.findings) > 0 || t.flow.Direction != probe.Hold || !t.episode.IsZero() && !t.down()
+}
+
 // taken says whether something of the target is known to be scaled down. It needs t.mu.
 func (t *target) taken() bool { return slices.ContainsFunc(t.objects, recorded) }
 

@@ -32,6 +32,24 @@ const (
 func (f *Fleet) PermitDown(t Target, now time.Time) Permit {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	p := f.mayGoDown(t, now)
+	if p.Allowed {
+		m := f.members[t]
+		f.mark(m, &m.down, isDown, true)
+		m.rising = false
+	}
+	return p
+}
+
+// MayGoDown says what PermitDown would, and takes no place.
+func (f *Fleet) MayGoDown(t Target, now time.Time) Permit {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.mayGoDown(t, now)
+}
+
+// mayGoDown needs f.mu.
+func (f *Fleet) mayGoDown(t Target, now time.Time) Permit {
 	if now.Before(f.actsFrom) {
 		return Permit{Reason: HeldByClock, LookAgain: f.actsFrom, Message: "our clock stepped; nothing is scaled down until " + f.actsFrom.UTC().Format(time.RFC3339)}
 	}
@@ -42,15 +60,9 @@ func (f *Fleet) PermitDown(t Target, now time.Time) Permit {
 	if m == nil {
 		return Permit{Reason: HeldAsGone, Message: "the config, or the namespace, is gone"}
 	}
-	if m.down {
-		m.rising = false
-		return Permit{Allowed: true}
-	}
-	if full := f.full(m); full != "" {
+	if full := f.full(m); full != "" && !m.down {
 		return Permit{Reason: HeldByLimit, Message: full}
 	}
-	f.mark(m, &m.down, isDown, true)
-	m.rising = false
 	return Permit{Allowed: true}
 }
 

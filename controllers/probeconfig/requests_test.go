@@ -1,0 +1,142 @@
+package probeconfig
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/resourcestack/autohealer/internal/domain/probe"
+)
+
+// countReads counts the scales that are read from now on.
+func (w *world) countReads() *atomic.Int64 {
+	var n atomic.Int64
+	w.api.meanwhile = func() { n.Add(1) }
+	return &n
+}
+
+// Ten thousand targets that fail together would otherwise read all their dependents at each run, to be told each time that
+// nothing may be done.
+func TestWhatIsHeldBackReadsNothing(t *testing.T) {
+	for name, hold := range map[string]func(*world){
+		"by the cap": func(w *world) {
+			w.fail("shoot-5")
+			w.want("shoot-5", "0r 0r", "it has the only place")
+			w.clock.Step(time.Minute) // its run is stale, and nothing more is done for it
+			w.settle()
+		},
+		"by the breaker": func(w *world) {
+			w.Observer.fleet().RestoreBreaker(probe.Breaker{ID: "20260301t115900z", OpenedAt: noon})
+		},
+		"by a clock that stepped": func(w *world) { w.Observer.fleet().HoldActsUntil(noon.Add(time.Hour)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 6, nil)
+			for i := range 6 {
+				w.probe(shoot(i), probe.OK, probe.OK)
+			}
+			hold(w)
+			reads := w.countReads()
+			w.fail("shoot-0")
+			w.want("shoot-0", "3 3", "held back")
+			if n := reads.Load(); n != 0 {
+				t.Errorf("%d reads of scales, want none", n)
+			}
+			if held := w.Observer.targets.get(w.keyOf("shoot-0")).held.Reason; held == "" {
+				t.Error("it isn't told what holds it back")
+			}
+			w.probe("shoot-0", probe.OK, probe.OK)
+			if held := w.Observer.targets.get(w.keyOf("shoot-0")).held.Reason; held != "" {
+				t.Errorf("held back by %s, and there is nothing to do", held)
+			}
+		})
+	}
+}
+
+// woken counts the requests for targets, and takes them out of the queue.
+func woken(q workqueue.TypedRateLimitingInterface[reconcile.Request]) (n int) {
+	for ; q.Len() > 0; n++ {
+		request, _ := q.Get()
+		q.Done(request)
+	}
+	return n
+}
+
+func TestWhoWakesTargets(t *testing.T) {
+	const all, one, none = 4, 1, 0
+	for name, c := range map[string]struct {
+		happens func(*world)
+		want    int
+	}{
+		"its own status": {func(w *world) {
+			pc := w.stored()
+			pc.Status.Targets.ExternalUnhealthy++
+			if err := w.api.Status().Update(w.t.Context(), pc); err != nil {
+				w.t.Fatal(err)
+			}
+			w.Observer.config(w.stored())
+		}, none},
+		"a new generation": {func(w *world) {
+			w.edit(w.stored(), `{"metadata":{"generation":2},"spec":{"probeInterval":"20s"}}`)
+		}, all},
+		"a finalizer that is gone": {func(w *world) {
+			pc := w.stored()
+			pc.Finalizers = nil
+			w.Observer.config(pc)
+		}, all},
+		"a deletion": {func(w *world) {
+			if err := w.api.Delete(w.t.Context(), w.stored()); err != nil {
+				w.t.Fatal(err)
+			}
+			w.Observer.config(w.stored())
+		}, all},
+		"its namespace": {func(w *world) {
+			w.Observer.namespace(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shoot-0", Labels: map[string]string{"role": "hosted"}, Annotations: map[string]string{"autohealer.resourcestack.com/hibernated": "true"}}})
+		}, one},
+		"a success":                     {func(w *world) { w.observe("shoot-0", probe.OK) }, none},
+		"a failure below the threshold": {func(w *world) { w.observe("shoot-0", probe.Timeout) }, none},
+		"a doubt about credentials":     {func(w *world) { w.observe("shoot-0", probe.Unauthorized) }, one},
+		"the end of what was held back": {func(w *world) {
+			w.Observer.fleet().HoldActsUntil(noon.Add(time.Hour))
+			w.fail("shoot-0")
+			woken(w.Observer.targetQueue)
+			w.observe("shoot-0", probe.Unauthorized)
+		}, one},
+		"the end of a flow": {func(w *world) {
+			w.observe("shoot-0", probe.Timeout)
+			w.observe("shoot-0", probe.Timeout)
+			w.breakOnce("shoot-0")
+			woken(w.Observer.targetQueue)
+			w.observe("shoot-0", probe.NotRun)
+		}, one},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 4, nil)
+			for i := range 4 {
+				w.probe(shoot(i), probe.OK, probe.OK)
+			}
+			w.keep()
+			q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+			defer q.ShutDown()
+			w.Observer.attach(q, nil)
+			woken(q)
+			c.happens(w)
+			if n := woken(q); n != c.want {
+				t.Errorf("it wakes %d targets, want %d", n, c.want)
+			}
+		})
+	}
+}
+
+// observe tells of a run in a namespace, and lets nothing follow.
+func (w *world) observe(namespace string, external probe.Class) {
+	w.t.Helper()
+	w.clock.Step(10 * time.Second)
+	now := w.clock.Now()
+	w.runs.Observe(w.keyOf(namespace), probe.Run{Started: now, Ended: now, Internal: probe.Outcome{Class: probe.OK}, External: &probe.Outcome{Class: external}})
+}
