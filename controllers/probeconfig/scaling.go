@@ -32,6 +32,11 @@ func (r *TargetReconciler) scale(ctx context.Context, t *target, p permission, p
 	in.Objects = objects
 	in.Episode = probe.Episode(in.Config, in.Objects, r.episode(t, in.Want), in.Now)
 	plan := probe.PlanScaling(in)
+	if harmful(plan) && !in.Confirmed() {
+		r.Prober.Hasten(t.key, in.Now) // the run wakes us
+		r.remember(t, in, plan, was, probe.Permit{Allowed: true})
+		return time.Time{}, formerErr
+	}
 	if held := r.permit(t, in, plan); !held.Allowed {
 		r.remember(t, in, plan, was, held)
 		return held.LookAgain, formerErr

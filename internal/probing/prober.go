@@ -146,6 +146,9 @@ func (p *Prober) endpoint(had endpoint, credentials Credentials) (endpoint, erro
 	return endpoint{version, newClient(access, p.Policy, p.FreshEvery)}, nil
 }
 
+// Hasten has a target run by then, if it would run later.
+func (p *Prober) Hasten(key Key, by time.Time) { p.scheduler.hasten(key, by) }
+
 // Servers are those that a target's probes go to, as host:port: from inside and from outside. None when it isn't probed.
 func (p *Prober) Servers(key Key) []string {
 	p.mu.Lock()
