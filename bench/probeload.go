@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -32,10 +33,13 @@ import (
 	"github.com/resourcestack/autohealer/internal/probing"
 )
 
-// roles are processes of the scenario "probing": what is measured is a process of its own, apart from the servers.
+// roles are processes of the scenarios "probing" and "xds": what is measured is a process of its own, apart from its peers.
 var roles = map[string]func(context.Context, probeLoad) (any, error){
-	"probing-stubs": serveStubs, "probing-prober": loadByProber, "probing-loop": loadByLoop,
+	"probing-stubs": serveStubs, "probing-prober": loadByProber, "probing-loop": loadByLoop, envoysRole: playEnvoys,
 }
+
+// lasting roles go on until whoever started them has enough.
+var lasting = []string{"probing-stubs", envoysRole}
 
 // probeLoad is what a process of the scenario is to do.
 type probeLoad struct {
@@ -71,7 +75,7 @@ func play(ctx context.Context, role string) error {
 	if err := json.NewEncoder(os.Stdout).Encode(result); err != nil {
 		return err
 	}
-	if role == "probing-stubs" { // until whoever started it has enough
+	if slices.Contains(lasting, role) {
 		_, err = io.Copy(io.Discard, os.Stdin)
 	}
 	return err

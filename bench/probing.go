@@ -16,7 +16,7 @@ import (
 // plane has nothing to do with it.
 func (b *bench) probing(ctx context.Context) error {
 	b.say("%d probed targets, two probes each every 10 s, for %s", b.size.targets, b.size.probing)
-	stubs, input, load, err := startStubs(ctx)
+	stubs, input, load, err := startServing(ctx, "probing-stubs", probeLoad{})
 	if err != nil {
 		return err
 	}
@@ -69,28 +69,27 @@ func (b *bench) reportProbing(how string, goal float64, load probeLoad, ours, re
 	}
 }
 
-// startStubs starts the servers; closing input ends them.
-func startStubs(ctx context.Context) (*exec.Cmd, io.Closer, probeLoad, error) {
-	stubs, err := roleCommand(ctx, "probing-stubs")
+// startServing starts a role that goes on in a process of its own; closing input ends it.
+func startServing(ctx context.Context, role string, load probeLoad) (*exec.Cmd, io.Closer, probeLoad, error) {
+	command, err := roleCommand(ctx, role)
 	if err != nil {
 		return nil, nil, probeLoad{}, err
 	}
-	input, err := stubs.StdinPipe()
+	input, err := command.StdinPipe()
 	if err != nil {
 		return nil, nil, probeLoad{}, err
 	}
-	output, err := stubs.StdoutPipe()
+	output, err := command.StdoutPipe()
 	if err != nil {
 		return nil, nil, probeLoad{}, err
 	}
-	if err := stubs.Start(); err != nil {
-		return nil, nil, probeLoad{}, fmt.Errorf("start the servers: %w", err)
+	if err := command.Start(); err != nil {
+		return nil, nil, probeLoad{}, fmt.Errorf("start %s: %w", role, err)
 	}
-	var load probeLoad
 	if err := errors.Join(json.NewEncoder(input).Encode(load), json.NewDecoder(output).Decode(&load)); err != nil {
-		return nil, nil, probeLoad{}, errors.Join(err, input.Close(), stubs.Wait())
+		return nil, nil, probeLoad{}, errors.Join(err, input.Close(), command.Wait())
 	}
-	return stubs, input, load, nil
+	return command, input, load, nil
 }
 
 // playApart does a role in a process of its own.

@@ -1,0 +1,85 @@
+package xds
+
+import "strings"
+
+// responded notes under which nonce a response was sent, until the client answers, and gives how many resources it has.
+func (f *feed) responded(nonce string) int {
+	f.table.mu.Lock()
+	defer f.table.mu.Unlock()
+	f.sent[nonce], f.telling = f.telling, nil
+	return len(f.sent[nonce])
+}
+
+// answered takes a client's answer to a response: accepted, or rejected in its own words. It gives the names of which
+// more is known now: none, but not nil, for the empty response to a client that has everything already.
+func (f *feed) answered(nonce, rejection string) []string {
+	f.table.mu.Lock()
+	defer f.table.mu.Unlock()
+	sent, ok := f.sent[nonce]
+	if !ok {
+		return nil
+	}
+	delete(f.sent, nonce)
+	blamed := map[string]struct{}{}
+	if rejection != "" {
+		blamed = mentioned(sent, rejection)
+	}
+	names := make([]string, 0, len(sent))
+	for name := range sent {
+		if _, bad := blamed[name]; bad {
+			f.rejected[name] = rejection
+		} else {
+			delete(f.rejected, name)
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// mentioned are the names that a rejection speaks of; all, when it speaks of none. Envoy takes the good clusters of a
+// response and names the others.
+func mentioned(sent map[string]struct{}, rejection string) map[string]struct{} {
+	blamed := map[string]struct{}{}
+	for name := range sent {
+		if mentions(rejection, name) {
+			blamed[name] = struct{}{}
+		}
+	}
+	if len(blamed) == 0 {
+		return sent
+	}
+	return blamed
+}
+
+// mentions: ns/web/80 is not mentioned where ns/web/8080 or other-ns/web/80 is.
+func mentions(text, name string) bool {
+	for at := 0; ; {
+		i := strings.Index(text[at:], name)
+		if i < 0 {
+			return false
+		}
+		begin := at + i
+		end := begin + len(name)
+		if (begin == 0 || !partOfName(text[begin-1])) && (end == len(text) || !partOfName(text[end])) {
+			return true
+		}
+		at = end
+	}
+}
+
+func partOfName(c byte) bool {
+	return c == '-' || c == '/' || c == '@' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+}
+
+// settled: the client has accepted what is served under a name; the table's mutex is held.
+func (f *feed) settled(name string) bool {
+	if _, marked := f.dirty[name]; marked || f.full {
+		return false
+	}
+	for _, names := range f.sent {
+		if _, under := names[name]; under {
+			return false
+		}
+	}
+	return true
+}

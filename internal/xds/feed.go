@@ -1,0 +1,205 @@
+package xds
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
+)
+
+// feed is one type of resource on one stream. Its fields are guarded by the table's mutex, but for the subscription of
+// a request: that belongs to the stream's goroutine, and to the table only while the feed waits.
+type feed struct {
+	table    *table
+	identity string
+	scope    Scope
+
+	// full: everything is to be looked at, as on a stream's first request.
+	full bool
+	// wildcard is what the subscription was at the last request.
+	wildcard bool
+	// dirty has what may differ from what the client was told last; true: it is confirmed to be gone.
+	dirty map[string]bool
+	// waiting is the open request, which the next change answers; nil while a response is under way.
+	waiting *request
+	// telling are the names in the response that is being sent, which has no nonce yet.
+	telling map[string]struct{}
+	// sent are the names in each response that wasn't answered yet, by nonce.
+	sent map[string]map[string]struct{}
+	// rejected has the client's words about what it was sent last, by name.
+	rejected map[string]string
+}
+
+// request is a subscription that is to be answered once, by calling respond.
+type request struct {
+	subscription cache.Subscription
+	respond      func()
+}
+
+func (r *request) wants(name string) bool {
+	_, named := r.subscription.SubscribedResources()[name]
+	return named || r.subscription.IsWildcard()
+}
+
+func newFeed(t *table, identity string, scope Scope) *feed {
+	f := &feed{
+		table: t, identity: identity, scope: scope, full: true,
+		dirty: map[string]bool{}, sent: map[string]map[string]struct{}{}, rejected: map[string]string{},
+	}
+	t.join(f)
+	return f
+}
+
+func (f *feed) mark(name string)     { f.dirty[name] = false }
+func (f *feed) markGone(name string) { f.dirty[name] = true }
+
+// wake answers the open request if something changed that it asks for.
+func (f *feed) wake() {
+	if f.waiting == nil || (!f.full && len(f.dirty) == 0) {
+		return
+	}
+	d := f.diff(f.waiting.subscription)
+	if d.empty() {
+		f.settle()
+		return
+	}
+	f.waiting.respond()
+	f.waiting = nil
+}
+
+// ask answers a request now, or with the next change. named are the names of which the client spoke.
+func (f *feed) ask(r *request, named []string, all, reply bool) {
+	f.table.mu.Lock()
+	defer f.table.mu.Unlock()
+	wildcard := r.subscription.IsWildcard()
+	f.full = f.full || all || wildcard != f.wildcard
+	f.wildcard = wildcard
+	for _, name := range named {
+		if _, marked := f.dirty[name]; !marked {
+			f.mark(name)
+		}
+	}
+	f.waiting = r
+	if reply {
+		f.waiting.respond()
+		f.waiting = nil
+		return
+	}
+	f.wake()
+}
+
+// cancel withdraws an open request; after it nothing is sent to it any more.
+func (f *feed) cancel(r *request) {
+	f.table.mu.Lock()
+	defer f.table.mu.Unlock()
+	if f.waiting == r {
+		f.waiting = nil
+	}
+}
+
+// settle forgets what was marked: the client knows, or doesn't care.
+func (f *feed) settle() {
+	clear(f.dirty)
+	f.full = false
+}
+
+// difference is what a client must be told.
+type difference struct {
+	updated []*entry
+	removed []string
+}
+
+func (d difference) empty() bool { return len(d.updated) == 0 && len(d.removed) == 0 }
+
+// diff compares what a client knows with what there is, as far as something may differ.
+func (f *feed) diff(s cache.Subscription) difference {
+	var d difference
+	known, named, wildcard := s.ReturnedResources(), s.SubscribedResources(), s.IsWildcard()
+	for name := range f.candidates(s) {
+		if _, ok := named[name]; !ok && !wildcard {
+			continue
+		}
+		version, told := known[name]
+		e := f.table.lookup(name, f.scope)
+		switch {
+		case e != nil && (!told || version != e.version()):
+			d.updated = append(d.updated, e)
+		case e == nil && told && f.dirty[name]:
+			d.removed = append(d.removed, name)
+		}
+	}
+	return d
+}
+
+func (f *feed) candidates(s cache.Subscription) func(func(string) bool) {
+	if !f.full {
+		return maps.Keys(f.dirty)
+	}
+	names := make(map[string]struct{}, len(f.table.entries))
+	for name := range f.dirty {
+		names[name] = struct{}{}
+	}
+	if s.IsWildcard() {
+		for name := range f.table.entries {
+			names[name] = struct{}{}
+		}
+	}
+	maps.Copy(names, s.SubscribedResources())
+	return maps.Keys(names)
+}
+
+// tell takes what the client must be told, and notes that it knows; with all, everything that it asks for. It is called when
+// the response is about to be sent, by the stream's goroutine: a response that is dropped on the way loses nothing.
+func (f *feed) tell(s cache.Subscription, all bool) difference {
+	f.table.mu.Lock()
+	defer f.table.mu.Unlock()
+	d := f.diff(s)
+	if all {
+		d.updated = f.all(s)
+	}
+	f.telling = make(map[string]struct{}, len(d.updated))
+	known := s.ReturnedResources()
+	for _, e := range d.updated {
+		known[e.wire.GetName()] = e.version()
+		f.telling[e.wire.GetName()] = struct{}{}
+	}
+	for _, name := range d.removed {
+		delete(known, name)
+		delete(f.rejected, name)
+	}
+	f.settle()
+	return d
+}
+
+// all gives every entry that a subscription covers, by name.
+func (f *feed) all(s cache.Subscription) []*entry {
+	var entries []*entry
+	for name := range f.table.entries {
+		if _, named := s.SubscribedResources()[name]; !named && !s.IsWildcard() {
+			continue
+		}
+		if e := f.table.lookup(name, f.scope); e != nil {
+			entries = append(entries, e)
+		}
+	}
+	slices.SortFunc(entries, func(a, b *entry) int { return strings.Compare(a.wire.GetName(), b.wire.GetName()) })
+	return entries
+}
+
+// strangers are names that a client says it has, and that nobody here knows.
+func (f *feed) strangers(s cache.Subscription) []string {
+	f.table.mu.Lock()
+	defer f.table.mu.Unlock()
+	if !f.full || f.table.quiet {
+		return nil
+	}
+	var names []string
+	for name := range s.ReturnedResources() {
+		if f.table.entries[name] == nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}

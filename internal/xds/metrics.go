@@ -1,0 +1,60 @@
+package xds
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+// Labels are bounded: protocols, types and reasons, never clusters or clients.
+var (
+	streams = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "autohealer_xds_streams",
+		Help: "Open xDS streams, by protocol (delta, sotw).",
+	}, []string{"protocol"})
+	refusedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "autohealer_xds_refused_streams_total",
+		Help: "Refused xDS streams, by reason (not_ready, identity).",
+	}, []string{"reason"})
+	resources = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "autohealer_xds_clusters",
+		Help: "Clusters, by state: served, not served as they should be (invalid), or kept though they are gone (removal_held).",
+	}, []string{"state"})
+	sentTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "autohealer_xds_sent_resources_total",
+		Help: "Resources sent to Envoys, by type (cluster, endpoints, other).",
+	}, []string{"type"})
+	removedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "autohealer_xds_removed_resources_total",
+		Help: "Removals of resources told to Envoys, by type (cluster, endpoints, other).",
+	}, []string{"type"})
+	answersTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "autohealer_xds_answers_total",
+		Help: "Answers of Envoys to what they were sent, by type (cluster, endpoints, other) and result (accepted, rejected).",
+	}, []string{"type", "result"})
+)
+
+func registerMetrics() error {
+	for _, c := range []prometheus.Collector{streams, refusedTotal, resources, sentTotal, removedTotal, answersTotal} {
+		if err := metrics.Registry.Register(c); err != nil {
+			var again prometheus.AlreadyRegisteredError // a second server in one process, as in tests
+			if !errors.As(err, &again) {
+				return fmt.Errorf("register the xDS server's metrics: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+func typeLabel(typeURL string) string {
+	switch typeURL {
+	case resource.ClusterType:
+		return "cluster"
+	case resource.EndpointType:
+		return "endpoints"
+	}
+	return "other"
+}

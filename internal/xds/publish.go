@@ -1,0 +1,249 @@
+package xds
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"k8s.io/utils/set"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// published is a cluster as it is served.
+type published struct {
+	cluster *clusterv3.Cluster // what entry was made of
+	entry   *entry
+	// service is the name under which the cluster asks for endpoints; "" where it doesn't.
+	service string
+	// services are all names that some Envoy may still ask for: an Envoy that rejected the new cluster goes on with the
+	// old one and its endpoints.
+	services set.Set[string]
+
+	endpoints *endpointv3.ClusterLoadAssignment // what nameless was made of
+	nameless  []byte
+	version   string // of nameless
+}
+
+// book is what is served, by the name of the cluster. Only publish writes; streams look up endpoints.
+type book struct {
+	mu        sync.Mutex
+	published map[string]*published
+	invalid   map[string]string // why a cluster isn't served as it was set
+	// several are the clusters whose endpoints are served under more than one name.
+	several set.Set[string]
+}
+
+// maxServices of one cluster that are made because somebody asks; more are no honest Envoy's.
+const maxServices = 16
+
+// endpoints makes the entry for a name that an Envoy has from another replica, or from before a restart.
+func (b *book) endpoints(service string, scope Scope) *entry {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.published[clusterOf(service)]
+	if p == nil || p.service == "" || !scope.allows(p.entry.namespace) || (len(p.services) >= maxServices && !p.services.Has(service)) {
+		return nil
+	}
+	p.services.Insert(service)
+	if len(p.services) > 1 {
+		b.several.Insert(clusterOf(service))
+	}
+	return endpointsEntry(service, p.entry.namespace, p.version, p.nameless)
+}
+
+// changes are what a snapshot changes of what is served.
+type changes struct {
+	clusters, endpoints map[string]*entry
+	touched             set.Set[string] // clusters of which there is something new to say
+}
+
+// publish serves a snapshot. New endpoints come before the clusters that ask for them, and go after they are replaced.
+func (s *Server) publish(ctx context.Context, snapshot Snapshot) {
+	c := changes{clusters: map[string]*entry{}, endpoints: map[string]*entry{}, touched: set.New[string]()}
+	s.book.mu.Lock()
+	for name, cluster := range snapshot.Clusters {
+		before := s.book.invalid[name]
+		delete(s.book.invalid, name)
+		if err := s.book.update(name, cluster, snapshot, &c); err != nil {
+			s.book.invalid[name] = err.Error() // and the last good one stays
+		}
+		if s.book.invalid[name] != before {
+			c.touched.Insert(name)
+		}
+	}
+	gone, held := s.book.goners(snapshot, s.MaxRemovalPercent)
+	orphans := s.book.remove(gone)
+	count, invalid := len(s.book.published), len(s.book.invalid)
+	s.book.mu.Unlock()
+
+	s.endpoints.apply(c.endpoints, nil)
+	s.clusters.apply(c.clusters, gone)
+	s.endpoints.apply(nil, append(orphans, s.retire()...))
+
+	s.mu.Lock()
+	news := !slices.Equal(held, s.held)
+	s.held = held
+	s.mu.Unlock()
+	s.ready.Store(true)
+	resources.WithLabelValues("served").Set(float64(count))
+	resources.WithLabelValues("invalid").Set(float64(invalid))
+	resources.WithLabelValues("removal_held").Set(float64(len(held)))
+	if len(c.clusters)+len(c.endpoints)+len(gone) > 0 || news {
+		log.FromContext(ctx).V(1).Info("pushed xDS", "clusters", len(c.clusters), "endpoints", len(c.endpoints), "removed", len(gone), "removalHeld", len(held))
+	}
+	if len(gone) > 0 {
+		s.report(s.Removed, gone)
+	}
+	if touched := append(c.touched.SortedList(), gone...); len(touched) > 0 {
+		s.report(s.Progressed, touched)
+	}
+}
+
+// update takes one cluster of a snapshot and its endpoints. On an error what was served before stays.
+func (b *book) update(name string, cluster *clusterv3.Cluster, snapshot Snapshot, c *changes) error {
+	p, namespace := b.published[name], snapshot.Owners[name].Namespace
+	if p != nil && p.same(cluster, snapshot.Endpoints[name], namespace) {
+		return nil
+	}
+	next := published{}
+	if p != nil {
+		next = *p
+	} else {
+		next.services = set.New[string]()
+	}
+	if p == nil || p.cluster != cluster || p.entry.namespace != namespace {
+		e, service, err := encodeCluster(name, namespace, cluster)
+		if err != nil {
+			return err
+		}
+		if p == nil || !e.same(p.entry) {
+			next.entry, next.service = e, service
+		}
+		next.cluster = cluster
+	}
+	if err := next.take(snapshot.Endpoints[name]); err != nil {
+		return err
+	}
+	b.replace(name, p, &next, c)
+	return nil
+}
+
+// same is true when nobody has touched the messages: what costs nothing of 10,000 clusters when one changes.
+func (p *published) same(cluster *clusterv3.Cluster, endpoints *endpointv3.ClusterLoadAssignment, namespace string) bool {
+	return p.cluster == cluster && (endpoints == nil || p.endpoints == endpoints) && p.entry.namespace == namespace
+}
+
+// take endpoints; nil leaves those that are there.
+func (p *published) take(endpoints *endpointv3.ClusterLoadAssignment) error {
+	if endpoints == nil && p.endpoints == nil {
+		endpoints = &endpointv3.ClusterLoadAssignment{}
+	}
+	if endpoints == nil || endpoints == p.endpoints {
+		return nil
+	}
+	nameless, err := encodeEndpoints(endpoints)
+	if err != nil {
+		return err
+	}
+	if version := hash(nameless); version != p.version {
+		p.nameless, p.version = nameless, version
+	}
+	p.endpoints = endpoints
+	return nil
+}
+
+// replace notes what differs between a cluster as it was served (nil: not at all) and as it is to be.
+func (b *book) replace(name string, old, next *published, c *changes) {
+	b.published[name] = next
+	if next.service != "" {
+		next.services.Insert(next.service)
+	}
+	if len(next.services) > 1 {
+		b.several.Insert(name)
+	}
+	clusterChanged := old == nil || old.entry != next.entry
+	if clusterChanged {
+		c.clusters[name] = next.entry
+		c.touched.Insert(name)
+	}
+	if old != nil && !clusterChanged && old.version == next.version {
+		return
+	}
+	for service := range next.services {
+		if old == nil || old.version != next.version || service == next.service {
+			c.endpoints[service] = endpointsEntry(service, next.entry.namespace, next.version, next.nameless)
+		}
+	}
+	c.touched.Insert(name)
+}
+
+// goners are the clusters that are confirmed to be gone; they are held when they are too many at a time.
+func (b *book) goners(snapshot Snapshot, maxPercent int) (gone, held []string) {
+	for _, name := range snapshot.Gone {
+		if snapshot.Clusters[name] == nil {
+			gone = append(gone, name)
+		}
+	}
+	slices.Sort(gone)
+	gone = slices.Compact(gone)
+	// Those that only clients know count too: for them they are clusters like others.
+	all := len(b.published)
+	for _, name := range gone {
+		if b.published[name] == nil {
+			all++
+		}
+	}
+	if len(gone) > max(1, all*maxPercent/100) {
+		return nil, gone
+	}
+	return gone, nil
+}
+
+// remove forgets clusters, and gives the names of their endpoints.
+func (b *book) remove(gone []string) []string {
+	var services []string
+	for _, name := range gone {
+		delete(b.invalid, name)
+		if p := b.published[name]; p != nil {
+			services = append(services, p.services.UnsortedList()...)
+			delete(b.published, name)
+		}
+	}
+	return services
+}
+
+// retire forgets names of endpoints that belong to clusters as they were, once nobody asks for them any more.
+func (s *Server) retire() []string {
+	s.book.mu.Lock()
+	var old []string
+	for name := range s.book.several {
+		p := s.book.published[name]
+		if p == nil || len(p.services) < 2 {
+			s.book.several.Delete(name)
+			continue
+		}
+		for service := range p.services {
+			if service != p.service {
+				old = append(old, service)
+			}
+		}
+	}
+	s.book.mu.Unlock()
+	// Not under the book's lock: streams take it with the table's held.
+	old = slices.DeleteFunc(old, s.endpoints.subscribed)
+	s.book.mu.Lock()
+	defer s.book.mu.Unlock()
+	for _, service := range old {
+		s.book.published[clusterOf(service)].services.Delete(service)
+	}
+	return old
+}
+
+// RemovalHeld are the clusters that would be gone if they weren't too many at a time, by name.
+func (s *Server) RemovalHeld() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.held)
+}

@@ -1,0 +1,99 @@
+package xds
+
+import (
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/resourcestack/autohealer/e2e/xdsclient"
+)
+
+func TestAClusterThatIsOnlyMissingStays(t *testing.T) {
+	g, w := NewWithT(t), start(t, Options{})
+	w.serve("shop/web/80", 5, 1001)
+	w.serve("shop/db/5432", 5, 2001)
+	w.set()
+	client := w.connect(xdsclient.Options{})
+	g.Eventually(func() []string { return client.Hosts("shop/web/80") }, "5s").ShouldNot(BeEmpty())
+
+	delete(w.snapshot.Clusters, "shop/web/80")
+	w.set()
+	w.serve("shop/db/5432", 6, 2001)
+	w.set()
+	g.Eventually(func() int { return client.Wire().Clusters["shop/db/5432"] }, "5s").Should(Equal(2))
+	g.Expect(client.Clusters()).To(HaveKey("shop/web/80"))
+	g.Expect(client.Wire().Removed).To(BeEmpty())
+
+	w.set("shop/web/80") // now it is confirmed
+	g.Eventually(client.Clusters, "5s").ShouldNot(HaveKey("shop/web/80"))
+	g.Expect(client.Wire().Removed).To(Equal(map[string]int{"shop/web/80": 1}))
+	g.Expect(client.Clusters()).To(HaveKey("shop/db/5432"))
+}
+
+func TestAClusterThatIsServedIsNotGone(t *testing.T) {
+	g, w := NewWithT(t), start(t, Options{})
+	w.serve("shop/web/80", 5, 1001)
+	w.set("shop/web/80")
+	client := w.connect(xdsclient.Options{})
+	g.Eventually(client.Clusters, "5s").Should(HaveKey("shop/web/80"))
+}
+
+func TestMoreThanATenthIsNotRemovedAtATime(t *testing.T) {
+	g, w := NewWithT(t), start(t, Options{})
+	for i := range 20 {
+		w.serve(fmt.Sprintf("shop/s%02d/80", i), 5, 1001)
+	}
+	w.set()
+	client := w.connect(xdsclient.Options{})
+	g.Eventually(client.Clusters, "5s").Should(HaveLen(20))
+
+	gone := []string{"shop/s00/80", "shop/s01/80", "shop/s02/80"}
+	for _, name := range gone {
+		delete(w.snapshot.Clusters, name)
+	}
+	w.set(gone...)
+	g.Expect(w.server.RemovalHeld()).To(Equal(gone))
+	w.set(gone[:2]...) // a tenth may go
+	g.Eventually(client.Clusters, "5s").Should(HaveLen(18))
+	g.Expect(w.server.RemovalHeld()).To(BeEmpty())
+	g.Expect(client.Clusters()).To(HaveKey("shop/s02/80"))
+}
+
+func TestTheOnlyClusterMayGo(t *testing.T) {
+	g, w := NewWithT(t), start(t, Options{})
+	w.serve("shop/web/80", 5, 1001)
+	w.set()
+	client := w.connect(xdsclient.Options{})
+	g.Eventually(client.Clusters, "5s").Should(HaveLen(1))
+	delete(w.snapshot.Clusters, "shop/web/80")
+	w.set("shop/web/80")
+	g.Eventually(client.Clusters, "5s").Should(BeEmpty())
+}
+
+func TestWhatOnlyAClientKnowsStaysUntilItIsConfirmedToBeGone(t *testing.T) {
+	g, w := NewWithT(t), start(t, Options{})
+	w.serve("shop/web/80", 5, 1001)
+	w.set()
+	// The replica that it was connected to knew two more.
+	client := w.connect(xdsclient.Options{Clusters: map[string]string{"shop/new/80": "v1", "shop/old/80": "v1"}})
+	g.Eventually(client.Clusters, "5s").Should(HaveKey("shop/web/80"))
+	g.Eventually(func() []string { w.mu.Lock(); defer w.mu.Unlock(); return w.unknown }, "5s").Should(Equal([]string{"shop/new/80", "shop/old/80"}))
+	g.Expect(client.Wire().Removed).To(BeEmpty())
+
+	w.set("shop/old/80")
+	g.Eventually(func() map[string]int { return client.Wire().Removed }, "5s").Should(Equal(map[string]int{"shop/old/80": 1}))
+}
+
+func TestAClusterThatComesBackIsServed(t *testing.T) {
+	g, w := NewWithT(t), start(t, Options{})
+	w.serve("shop/web/80", 5, 1001)
+	w.set()
+	client := w.connect(xdsclient.Options{})
+	g.Eventually(client.Clusters, "5s").Should(HaveLen(1))
+	delete(w.snapshot.Clusters, "shop/web/80")
+	w.set("shop/web/80")
+	w.serve("shop/web/80", 5, 1002)
+	w.set()
+	g.Eventually(func() []string { return client.Hosts("shop/web/80") }, "5s").Should(Equal([]string{"127.0.0.1:1002"}))
+}

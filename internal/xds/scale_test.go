@@ -1,0 +1,81 @@
+package xds
+
+import (
+	"fmt"
+	"testing"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/server/stream/v3"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// fleet serves so many clusters to 16 streams that know them all. change changes one cluster's endpoints and tells the
+// streams; it gives how many resources they were told.
+func fleet(t testing.TB, clusters int) (change func() int) {
+	t.Helper()
+	s, err := NewServer(Options{Address: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot := Snapshot{Clusters: map[string]*clusterv3.Cluster{}, Endpoints: map[string]*endpointv3.ClusterLoadAssignment{}, Owners: map[string]types.NamespacedName{}}
+	for i := range clusters {
+		name := fmt.Sprintf("shop/web-%d/80", i)
+		snapshot.Clusters[name], snapshot.Endpoints[name] = testCluster(name, 5), testEndpoints(1001)
+		snapshot.Owners[name] = types.NamespacedName{Namespace: "shop", Name: fmt.Sprintf("web-%d", i)}
+	}
+	s.publish(t.Context(), snapshot)
+	var woken []func() int
+	var asks []func()
+	for range 16 {
+		f, sub := newFeed(s.endpoints, "", Scope{All: true}), stream.NewDeltaSubscription(s.endpoints.names(), nil, nil, true)
+		tell := func() int { return len(f.tell(sub, false).updated) }
+		q := &request{subscription: sub, respond: func() { woken = append(woken, tell) }}
+		asks = append(asks, func() { f.ask(q, nil, false, false) })
+		asks[len(asks)-1]()
+	}
+	answer := func() (told int) {
+		for _, tell := range woken {
+			told += tell()
+		}
+		woken = woken[:0]
+		for _, ask := range asks {
+			ask()
+		}
+		return told
+	}
+	if told := answer(); told != 16*clusters {
+		t.Fatalf("16 streams were told %d resources of %d clusters", told, clusters)
+	}
+	port := uint32(2000)
+	return func() int {
+		port++
+		snapshot.Endpoints["shop/web-7/80"] = testEndpoints(port)
+		s.publish(t.Context(), snapshot)
+		return answer()
+	}
+}
+
+func TestAChangeCostsTheSameInAnyFleet(t *testing.T) {
+	allocations := map[int]float64{}
+	for _, clusters := range []int{100, 10000} {
+		change := fleet(t, clusters)
+		told := 0
+		allocations[clusters] = testing.AllocsPerRun(50, func() { told += change() })
+		if told != 51*16 { // one more to warm up
+			t.Errorf("%d clusters: 51 changes told 16 streams %d resources", clusters, told)
+		}
+	}
+	t.Logf("allocations of one endpoint's change over 16 streams: %.0f with 100 clusters, %.0f with 10,000", allocations[100], allocations[10000])
+	if allocations[10000] > 1.2*allocations[100] {
+		t.Error("they grow with the fleet")
+	}
+}
+
+func BenchmarkOneEndpointsChangeOver10000ClustersAnd16Streams(b *testing.B) {
+	change := fleet(b, 10000)
+	b.ReportAllocs()
+	for b.Loop() {
+		change()
+	}
+}

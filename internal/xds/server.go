@@ -1,0 +1,244 @@
+package xds
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/server/delta/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/server/sotw/v3"
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+	"k8s.io/utils/set"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+const (
+	// DefaultCoalesce is how far pushes are apart at least. The first after a pause goes at once; more than ten a second
+	// would have Envoy replace clusters faster than it warms them.
+	DefaultCoalesce = 100 * time.Millisecond
+	// DefaultMaxRemovalPercent of the clusters go in one push; one always may.
+	DefaultMaxRemovalPercent = 10
+
+	// pingAfter a silence the server asks whether a client is still there, and ends its streams after pingTimeout.
+	pingAfter, pingTimeout = 30 * time.Second, 20 * time.Second
+	// minPing: clients that ping more often are cut off.
+	minPing = 5 * time.Second
+)
+
+// Options of a server.
+type Options struct {
+	// Address to listen on, host:port.
+	Address string
+	// TLS is how clients and the server know each other; nil for plaintext, where every client may see everything.
+	TLS *TLS
+	// Plaintext allows to serve without TLS on addresses other than loopback.
+	Plaintext bool
+	// Authorise tells what an identity, a name in a client's certificate, may see, and whether it may see anything.
+	Authorise func(identity string) (Scope, bool)
+	// Coalesce is how far pushes are apart; 0 means DefaultCoalesce.
+	Coalesce time.Duration
+	// MaxRemovalPercent of the clusters may be removed in one push; 0 means DefaultMaxRemovalPercent, 100 all.
+	MaxRemovalPercent int
+	// Progressed is told of clusters whose Proxies may have changed; of none when proxies come or go. It must not block.
+	Progressed func(clusters []string)
+	// Unknown is told of clusters that a client has and the server doesn't know. The client keeps them until a snapshot
+	// says that they are gone. It must not block.
+	Unknown func(clusters []string)
+	// Removed is told of clusters that are served to nobody any more. It must not block.
+	Removed func(clusters []string)
+}
+
+// Server serves the last snapshot. It is a Runnable of every replica.
+type Server struct {
+	Options
+	discovery.UnimplementedAggregatedDiscoveryServiceServer
+
+	clusters, endpoints, nothing *table
+	book                         book
+
+	mu     sync.Mutex
+	next   *Snapshot     // set, but not published yet
+	kick   chan struct{} // has room for one
+	held   []string
+	ready  atomic.Bool
+	listen atomic.Pointer[net.TCPAddr]
+}
+
+// NewServer checks the options.
+func NewServer(o Options) (*Server, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	s := &Server{
+		Options:   o,
+		clusters:  newTable(resource.ClusterType, false),
+		endpoints: newTable(resource.EndpointType, true),
+		nothing:   newTable("", true),
+		kick:      make(chan struct{}, 1),
+	}
+	s.book.published, s.book.invalid, s.book.several = map[string]*published{}, map[string]string{}, set.New[string]()
+	s.endpoints.resolve = s.book.endpoints
+	return s, nil
+}
+
+func (o *Options) check() error {
+	if o.Coalesce == 0 {
+		o.Coalesce = DefaultCoalesce
+	}
+	if o.MaxRemovalPercent == 0 {
+		o.MaxRemovalPercent = DefaultMaxRemovalPercent
+	}
+	if o.TLS != nil {
+		if o.Authorise == nil || o.TLS.Certificate == nil || o.TLS.ClientCAs == nil {
+			return fmt.Errorf("serve xDS with TLS: certificate, client CAs and authorisation are needed")
+		}
+		return nil
+	}
+	if !o.Plaintext && !loopback(o.Address) {
+		return fmt.Errorf("serve xDS on %s: plaintext is for loopback addresses only, unless it is explicitly allowed", o.Address)
+	}
+	return nil
+}
+
+// Set has a snapshot published: now, or together with others that follow soon.
+func (s *Server) Set(snapshot Snapshot) {
+	s.mu.Lock()
+	s.next = &snapshot
+	s.mu.Unlock()
+	select {
+	case s.kick <- struct{}{}:
+	default: // a kick is pending already
+	}
+}
+
+// Ready is true once a snapshot has been published; until then streams are refused.
+func (s *Server) Ready() bool { return s.ready.Load() }
+
+// Addr is where the server listens; nil before.
+func (s *Server) Addr() *net.TCPAddr { return s.listen.Load() }
+
+// NeedLeaderElection is false: every replica serves.
+func (s *Server) NeedLeaderElection() bool { return false }
+
+// Start listens, serves and publishes until the context ends; then streams are cut, and their Envoys keep what they have.
+func (s *Server) Start(ctx context.Context) error {
+	if err := registerMetrics(); err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.Address)
+	if err != nil {
+		return fmt.Errorf("listen for xDS: %w", err)
+	}
+	if address, ok := listener.Addr().(*net.TCPAddr); ok {
+		s.listen.Store(address)
+	}
+	server := grpc.NewServer(s.serverOptions()...)
+	discovery.RegisterAggregatedDiscoveryServiceServer(server, s)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	log.FromContext(ctx).Info("serving xDS", "address", listener.Addr().String(), "tls", s.TLS != nil)
+
+	published := make(chan struct{})
+	go func() {
+		defer close(published)
+		s.publishAll(ctx)
+	}()
+	select {
+	case err = <-served:
+		return fmt.Errorf("serve xDS: %w", err)
+	case <-ctx.Done():
+	}
+	server.Stop()
+	<-published
+	return nil
+}
+
+func (s *Server) serverOptions() []grpc.ServerOption {
+	options := []grpc.ServerOption{
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
+	}
+	if s.TLS != nil {
+		options = append(options, grpc.Creds(s.TLS.credentials()))
+	}
+	return options
+}
+
+// publishAll publishes what is set, not more often than Coalesce says.
+func (s *Server) publishAll(ctx context.Context) {
+	pace := rate.NewLimiter(rate.Every(s.Coalesce), 1)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.kick:
+		}
+		if err := pace.Wait(ctx); err != nil {
+			return // the context ended
+		}
+		s.mu.Lock()
+		snapshot := s.next
+		s.next = nil
+		s.mu.Unlock()
+		if snapshot != nil {
+			s.publish(ctx, *snapshot)
+		}
+	}
+}
+
+// DeltaAggregatedResources serves one stream of the delta protocol.
+func (s *Server) DeltaAggregatedResources(stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	session, err := s.open(stream.Context())
+	if err != nil {
+		return err
+	}
+	defer s.close(session, "delta")
+	streams.WithLabelValues("delta").Inc()
+	return delta.NewServer(stream.Context(), session, session).DeltaStreamHandler(stream, resource.AnyType)
+}
+
+// StreamAggregatedResources serves one stream of the state of the world.
+func (s *Server) StreamAggregatedResources(stream discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+	session, err := s.open(stream.Context())
+	if err != nil {
+		return err
+	}
+	defer s.close(session, "sotw")
+	streams.WithLabelValues("sotw").Inc()
+	return sotw.NewServer(stream.Context(), session, session).StreamHandler(stream, resource.AnyType)
+}
+
+func (s *Server) open(ctx context.Context) (*session, error) {
+	if !s.Ready() {
+		refusedTotal.WithLabelValues("not_ready").Inc()
+		return nil, status.Error(codes.Unavailable, "nothing is known of the cluster yet")
+	}
+	identity, scope, err := s.identify(ctx)
+	if err != nil {
+		refusedTotal.WithLabelValues("identity").Inc()
+		log.FromContext(ctx).Info("refused an xDS stream", "reason", err.Error())
+		return nil, status.Error(codes.PermissionDenied, err.Error())
+	}
+	return &session{server: s, identity: identity, scope: scope, feeds: map[string]*feed{}}, nil
+}
+
+func (s *Server) close(session *session, protocol string) {
+	session.close()
+	streams.WithLabelValues(protocol).Dec()
+	s.report(s.Progressed, nil)
+}
+
+func (s *Server) report(callback func([]string), clusters []string) {
+	if callback != nil {
+		callback(clusters)
+	}
+}

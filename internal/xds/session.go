@@ -1,0 +1,126 @@
+package xds
+
+import (
+	"context"
+	"strings"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+	xdsserver "github.com/envoyproxy/go-control-plane/pkg/server/v3"
+)
+
+// session is one stream: its identity, and a feed for each type it asks for. go-control-plane's stream handlers take it as
+// their cache and as their callbacks, all from the stream's goroutine.
+type session struct {
+	xdsserver.CallbackFuncs
+
+	server   *Server
+	identity string
+	scope    Scope
+	feeds    map[string]*feed // by type URL
+}
+
+var _ cache.ConfigWatcher = (*session)(nil)
+
+// feed of a type, and whether it is new. Types that aren't served have a table without entries: an error would end the
+// whole stream.
+func (s *session) feed(typeURL string) (*feed, bool) {
+	if f := s.feeds[typeURL]; f != nil {
+		return f, false
+	}
+	table := s.server.nothing
+	switch typeURL {
+	case resource.ClusterType:
+		table = s.server.clusters
+	case resource.EndpointType:
+		table = s.server.endpoints
+	}
+	f := newFeed(table, s.identity, s.scope)
+	s.feeds[typeURL] = f
+	return f, true
+}
+
+func (s *session) close() {
+	for _, f := range s.feeds {
+		f.table.leave(f)
+	}
+}
+
+// CreateDeltaWatch answers a request of the delta protocol, now or when something changes.
+func (s *session) CreateDeltaWatch(r *cache.DeltaRequest, sub cache.Subscription, out chan cache.DeltaResponse) (func(), error) {
+	f, isNew := s.feed(r.GetTypeUrl())
+	if isNew {
+		if strangers := f.strangers(sub); len(strangers) > 0 {
+			s.server.report(s.server.Unknown, strangers)
+		}
+	}
+	response := &deltaResponse{feed: f, request: r, subscription: sub}
+	q := &request{subscription: sub, respond: func() { out <- response }}
+	named := append(r.GetResourceNamesSubscribe(), r.GetResourceNamesUnsubscribe()...)
+	// A client that asks for all of a type waits for an answer before it starts, also for an empty one.
+	f.ask(q, named, false, isNew && sub.IsWildcard())
+	return func() { f.cancel(q) }, nil
+}
+
+// CreateWatch does the same for the state of the world, where each request repeats all names.
+func (s *session) CreateWatch(r *cache.Request, sub cache.Subscription, out chan cache.Response) (func(), error) {
+	f, isNew := s.feed(r.GetTypeUrl())
+	response := &stateResponse{feed: f, request: r, subscription: sub}
+	q := &request{subscription: sub, respond: func() { out <- response }}
+	f.ask(q, nil, true, isNew && sub.IsWildcard())
+	return func() { f.cancel(q) }, nil
+}
+
+// OnStreamDeltaRequest takes acknowledgements and rejections.
+func (s *session) OnStreamDeltaRequest(_ int64, r *discovery.DeltaDiscoveryRequest) error {
+	s.answered(r.GetTypeUrl(), r.GetResponseNonce(), r.GetErrorDetail().GetMessage(), r.GetErrorDetail() != nil)
+	return nil
+}
+
+// OnStreamRequest takes acknowledgements and rejections.
+func (s *session) OnStreamRequest(_ int64, r *discovery.DiscoveryRequest) error {
+	s.answered(r.GetTypeUrl(), r.GetResponseNonce(), r.GetErrorDetail().GetMessage(), r.GetErrorDetail() != nil)
+	return nil
+}
+
+// OnStreamDeltaResponse notes what is sent under which nonce.
+func (s *session) OnStreamDeltaResponse(_ int64, _ *discovery.DeltaDiscoveryRequest, r *discovery.DeltaDiscoveryResponse) {
+	s.responded(r.GetTypeUrl(), r.GetNonce())
+	removedTotal.WithLabelValues(typeLabel(r.GetTypeUrl())).Add(float64(len(r.GetRemovedResources())))
+}
+
+// OnStreamResponse notes what is sent under which nonce.
+func (s *session) OnStreamResponse(_ context.Context, _ int64, _ *discovery.DiscoveryRequest, r *discovery.DiscoveryResponse) {
+	s.responded(r.GetTypeUrl(), r.GetNonce())
+}
+
+func (s *session) responded(typeURL, nonce string) {
+	f, _ := s.feed(typeURL)
+	sentTotal.WithLabelValues(typeLabel(typeURL)).Add(float64(f.responded(nonce)))
+}
+
+func (s *session) answered(typeURL, nonce, message string, rejected bool) {
+	f := s.feeds[typeURL]
+	if f == nil || nonce == "" {
+		return
+	}
+	if rejected && message == "" {
+		message = "rejected without a reason"
+	}
+	names := f.answered(nonce, strings.TrimSpace(message))
+	if names == nil {
+		return
+	}
+	result := "accepted"
+	if rejected {
+		result = "rejected"
+	}
+	answersTotal.WithLabelValues(typeLabel(typeURL), result).Inc()
+	if typeURL == resource.EndpointType {
+		for i, name := range names {
+			names[i] = clusterOf(name)
+		}
+	}
+	s.server.report(s.server.Progressed, names)
+}

@@ -1,0 +1,54 @@
+package xds
+
+import (
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Snapshot is all that is to be served. The server keeps its messages: they must not change any more. The same message
+// in the next snapshot costs one comparison of pointers.
+type Snapshot struct {
+	// Clusters by name. Those of type EDS get their endpoints from this server, under a service_name of NAME#HASH, where
+	// the hash must change with the cluster; one is made where there is none.
+	Clusters map[string]*clusterv3.Cluster
+	// Endpoints by the name of the cluster; what they call it themselves doesn't matter. A cluster without an entry keeps the endpoints it had; a new one has none.
+	Endpoints map[string]*endpointv3.ClusterLoadAssignment
+	// Owners are the Services that clusters stand for, by the name of the cluster. Their namespaces decide which
+	// identities see a cluster; one without an owner is seen by those that see all.
+	Owners map[string]types.NamespacedName
+	// Gone are clusters whose Service was found not to exist by a live read. Only they are removed: a cluster that is
+	// missing in Clusters and not gone is served as it was.
+	Gone []string
+}
+
+// Scope is what an identity may see.
+type Scope struct {
+	// All namespaces, and clusters without an owner.
+	All bool
+	// Namespaces by name.
+	Namespaces map[string]bool
+}
+
+func (s Scope) allows(namespace string) bool {
+	return s.All || (namespace != "" && s.Namespaces[namespace])
+}
+
+// Proxies tells how far proxies are with one cluster.
+type Proxies struct {
+	// Connected proxies that may see the cluster.
+	Connected int
+	// Acked of them have accepted what is served now.
+	Acked int
+	// Rejections of what is served now, or was to be.
+	Rejections []Rejection
+}
+
+// Rejection of a cluster or of its endpoints.
+type Rejection struct {
+	// Proxy is the identity of the one that rejected; empty when the server itself found the cluster invalid and serves
+	// the last good one.
+	Proxy string
+	// Message is the proxy's, in its own words.
+	Message string
+}

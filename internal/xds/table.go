@@ -1,0 +1,99 @@
+package xds
+
+import (
+	"maps"
+	"slices"
+	"sync"
+)
+
+// table has the resources of one type, and knows for each stream what changed since it was last told.
+type table struct {
+	typeURL string
+	// quiet tables don't tell of removals: nobody keeps endpoints that no cluster asks for.
+	quiet bool
+	// resolve makes an entry that somebody asks for and that isn't there, or gives nil. It is called with mu held.
+	resolve func(name string, scope Scope) *entry
+
+	mu      sync.Mutex
+	entries map[string]*entry
+	feeds   map[*feed]struct{}
+}
+
+func newTable(typeURL string, quiet bool) *table {
+	return &table{typeURL: typeURL, quiet: quiet, entries: map[string]*entry{}, feeds: map[*feed]struct{}{}}
+}
+
+func (t *table) join(f *feed) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.feeds[f] = struct{}{}
+}
+
+func (t *table) leave(f *feed) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.feeds, f)
+}
+
+// apply publishes changed entries and removes others, and tells the streams that want to know.
+func (t *table) apply(changed map[string]*entry, gone []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before := make(map[string]*entry, len(gone))
+	for _, name := range gone {
+		before[name] = t.entries[name]
+		delete(t.entries, name)
+	}
+	maps.Copy(t.entries, changed)
+	for f := range t.feeds {
+		for name, e := range changed {
+			if f.scope.allows(e.namespace) {
+				f.mark(name)
+			}
+		}
+		if t.quiet {
+			continue
+		}
+		for _, name := range gone {
+			// Names that only the client knows are marked too: it told of them, and now they are confirmed to be gone.
+			if e := before[name]; e == nil || f.scope.allows(e.namespace) {
+				f.markGone(name)
+			}
+		}
+	}
+	for f := range t.feeds {
+		f.wake()
+	}
+}
+
+// subscribed is true while a stream asks for a name, or may do so.
+func (t *table) subscribed(name string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for f := range t.feeds {
+		if f.waiting == nil || f.waiting.wants(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// lookup gives the entry that a scope sees; t.mu is held.
+func (t *table) lookup(name string, scope Scope) *entry {
+	e := t.entries[name]
+	if e == nil && t.resolve != nil {
+		if e = t.resolve(name, scope); e != nil {
+			t.entries[name] = e
+		}
+	}
+	if e == nil || !scope.allows(e.namespace) {
+		return nil
+	}
+	return e
+}
+
+func (t *table) names() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Keys(t.entries))
+}
