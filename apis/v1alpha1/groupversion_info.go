@@ -27,6 +27,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&GuardrailException{}, &GuardrailExceptionList{},
 		&WeederConfig{}, &WeederConfigList{},
 		&ProbeConfig{}, &ProbeConfigList{},
+		&OutlierPolicy{}, &OutlierPolicyList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

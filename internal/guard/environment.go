@@ -149,8 +149,8 @@ func (e *environments) sizeOfText(of celast.Expr) *checker.SizeEstimate {
 	if e.isUntyped(of) {
 		return &checker.SizeEstimate{Max: uint64(untypedLength)}
 	}
-	if path := pathOf(of); path != "" {
-		return e.sizeOfPath(strings.Split(path, "."))
+	if size := e.sizeOfPath(strings.Split(pathOf(of), ".")); size != nil { // a shared variable is no path of a declared type
+		return size
 	}
 	if of.Kind() == celast.CallKind && slices.Contains(givesNumber, of.AsCall().FunctionName()) {
 		return &checker.SizeEstimate{Max: numberLength}

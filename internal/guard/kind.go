@@ -12,6 +12,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/outlier"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
@@ -21,6 +22,7 @@ const (
 	kindConditionSet       = "ConditionSet"
 	kindWeederConfig       = "WeederConfig"
 	kindProbeConfig        = "ProbeConfig"
+	kindOutlierPolicy      = "OutlierPolicy"
 	kindGuardrail          = "Guardrail"
 	kindGuardrailException = "GuardrailException"
 )
@@ -56,6 +58,8 @@ func infoOf(kind string) kindInfo {
 		return kindInfo{known: reflect.TypeFor[weed.Terms](), askKnown: termsOfWeeder, live: reflect.TypeFor[weed.Preview]()}
 	case kindProbeConfig:
 		return kindInfo{known: reflect.TypeFor[probe.Terms](), askKnown: termsOfProber, live: reflect.TypeFor[probe.Preview]()}
+	case kindOutlierPolicy:
+		return kindInfo{live: reflect.TypeFor[outlier.Preview]()}
 	case kindGuardrail:
 		return kindInfo{
 			known: reflect.TypeFor[guardrail.Preview](), askKnown: previewGuardrail,

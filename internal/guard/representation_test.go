@@ -22,6 +22,7 @@ var wholeSpecs = map[string]string{
 	"ConditionSet":       "{type: KernelDeadlock, effect: NoExecute, taintKey: example.com/a, for: 5m, nodeSelector: {matchLabels: {a: b}}, conditions: {KernelDeadlock: {status: true}}}",
 	"WeederConfig":       "{namespaceSelector: {matchLabels: {a: b}}, servicesAndDependantSelectors: {etcd: {podSelectors: [{matchLabels: {app: api}}]}}}",
 	"ProbeConfig":        "{internalKubeConfigSecretName: in, externalKubeConfigSecretName: out, nodeLeases: {minCandidates: 2}, namespaceSelector: {matchLabels: {a: b}}, dependentResourceInfos: [{ref: {apiVersion: apps/v1, kind: Deployment, name: kcm}, scaleUp: {level: 0}, scaleDown: {level: 0}}]}",
+	"OutlierPolicy":      "{targetRefs: [{group: '', kind: Service, name: s1}], outlierDetection: {consecutiveServerErrors: 5}}",
 	"Guardrail":          "{limits: {maxTaintedNodes: 20%}}",
 	"GuardrailException": `{ruleIDs: [a/b], targetRef: {kind: ConditionSet, name: a}, specHash: abc, reason: "maintenance, OPS-1", expiresAt: "2026-11-22T12:00:00Z"}`,
 }

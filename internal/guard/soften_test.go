@@ -18,7 +18,7 @@ import (
 func TestWhatDriftedStaysEditable(t *testing.T) {
 	g := newTestGuard(t, nil)
 	var ratchets, observing []string
-	for kind, unrelated := range map[string]map[string]any{"WeederConfig": {"cooldown": "20s"}, "ProbeConfig": {"initialDelay": "20s"}} {
+	for kind, unrelated := range map[string]map[string]any{"WeederConfig": {"cooldown": "20s"}, "ProbeConfig": {"initialDelay": "20s"}, "OutlierPolicy": {"panicThreshold": 20}} {
 		for _, rule := range g.Rules(kind) {
 			if rule.Severity != Deny || rule.Portable {
 				continue
@@ -56,7 +56,7 @@ func TestWhatDriftedStaysEditable(t *testing.T) {
 			}
 		}
 	}
-	if len(ratchets) != 14 || len(observing) != 10 {
+	if len(ratchets) != 16 || len(observing) != 10 {
 		t.Errorf("%d ratchet: %v\n%d spare what observes: %v", len(ratchets), ratchets, len(observing), observing)
 	}
 }
@@ -87,6 +87,9 @@ var others = map[string]any{
 	"spec.externalKubeConfigSecretName":  "another",
 	"spec.dependentResourceInfos":        []any{},
 	"spec.servicesAndDependantSelectors": map[string]any{},
+	"spec.targetRefs":                    []any{},
+	"spec.disabled":                      true,
+	"spec.outlierDetection":              map[string]any{},
 	"spec.namespaceSelector":             map[string]any{"matchLabels": map[string]any{"another": "label"}},
 }
 

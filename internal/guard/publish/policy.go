@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -77,13 +78,14 @@ const refusals = "refusals"
 
 // matchConstraints name the kind's objects, never their status.
 func matchConstraints(kind string) *admissionregistrationv1.MatchResources {
+	plural, _ := meta.UnsafeGuessKindToResource(v1alpha1.GroupVersion.WithKind(kind)) // as CRDs are named, also of a kind in -y
 	return &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
 		RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
 			Rule: admissionregistrationv1.Rule{
 				APIGroups:   []string{v1alpha1.GroupVersion.Group},
 				APIVersions: []string{v1alpha1.GroupVersion.Version},
-				Resources:   []string{strings.ToLower(kind) + "s"},
+				Resources:   []string{plural.Resource},
 			},
 		},
 	}}}

@@ -1,0 +1,37 @@
+package v1alpha1
+
+// Condition types of an OutlierPolicy's targets, as GEP-713 has them; Accepted is every kind's.
+const (
+	// ConditionProgrammed says whether Envoys have the target's clusters as the policy wants them.
+	ConditionProgrammed = "Programmed"
+	// ConditionAtRisk says that the policy may eject every host that a target has left. It is there only while True.
+	ConditionAtRisk = "AtRisk"
+)
+
+// Reasons of an OutlierPolicy's conditions and Events.
+const (
+	// ReasonPolicyAccepted: the policy holds for the target.
+	ReasonPolicyAccepted = "Accepted"
+	// ReasonConflicted: an older policy has the same target.
+	ReasonConflicted = "Conflicted"
+	// ReasonInvalid: the rules refuse the policy.
+	ReasonInvalid = "Invalid"
+	// ReasonTargetNotFound: there is no such Service, port, route or backend.
+	ReasonTargetNotFound = "TargetNotFound"
+	// ReasonOverridden: more specific policies hold for all of the target.
+	ReasonOverridden = "Overridden"
+	// ReasonProgrammed: every connected Envoy has it.
+	ReasonProgrammed = "Programmed"
+	// ReasonPending: some connected Envoys haven't acknowledged it yet.
+	ReasonPending = "Pending"
+	// ReasonNotServed: this installation serves no Envoys.
+	ReasonNotServed = "NotServed"
+	// ReasonNoProxies: no Envoy is connected.
+	ReasonNoProxies = "NoProxies"
+	// ReasonNacked: an Envoy refused it; the message is Envoy's.
+	ReasonNacked = "Nacked"
+	// ReasonEjectsEverything: all ready hosts of a target may be ejected at once.
+	ReasonEjectsEverything = "EjectsEverything"
+	// ReasonRemovalHeld: so many clusters would go at once that nothing is removed.
+	ReasonRemovalHeld = "RemovalHeld"
+)

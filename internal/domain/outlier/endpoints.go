@@ -1,0 +1,124 @@
+package outlier
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+)
+
+// Host is an endpoint of a cluster.
+type Host struct {
+	Address string
+	Port    uint32
+	Zone    string
+	// Pod is its name, in the Service's namespace; "" when the endpoint is none.
+	Pod string
+}
+
+// HostsOf are the ready endpoints of a Service's port, sorted. As kube-proxy does it, while none is ready those that end and
+// still serve are taken. Of a Service with both families of addresses only those of its first are: a pod that is two hosts
+// would be ejected by halves.
+func HostsOf(svc *corev1.Service, port corev1.ServicePort, all []*discoveryv1.EndpointSlice) []Host {
+	family := familyOf(svc, all)
+	ready, ending := map[Host]bool{}, map[Host]bool{}
+	for _, slice := range all {
+		number := portOf(slice, port)
+		if slice.AddressType != family || number == 0 {
+			continue
+		}
+		for i := range slice.Endpoints {
+			switch h, state := readEndpoint(&slice.Endpoints[i], number); state {
+			case stateReady:
+				ready[h] = true
+			case stateEnding:
+				ending[h] = true
+			}
+		}
+	}
+	if len(ready) == 0 {
+		ready = ending
+	}
+	sorted := slices.SortedFunc(maps.Keys(ready), func(a, b Host) int {
+		return cmp.Or(cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Pod, b.Pod))
+	})
+	return slices.CompactFunc(sorted, func(a, b Host) bool { return a.Zone == b.Zone && a.Address == b.Address && a.Port == b.Port })
+}
+
+// state of an endpoint: one that is in none of these gets no traffic.
+type state int
+
+const (
+	stateAway state = iota
+	stateReady
+	stateEnding
+)
+
+func readEndpoint(e *discoveryv1.Endpoint, port uint32) (Host, state) {
+	if len(e.Addresses) == 0 {
+		return Host{}, stateAway
+	}
+	h := Host{Address: e.Addresses[0], Port: port, Zone: or(e.Zone, "")}
+	if e.TargetRef != nil && e.TargetRef.Kind == "Pod" {
+		h.Pod = e.TargetRef.Name
+	}
+	switch c := e.Conditions; {
+	case or(c.Ready, true):
+		return h, stateReady
+	case or(c.Serving, false) && or(c.Terminating, false):
+		return h, stateEnding
+	}
+	return h, stateAway
+}
+
+// familyOf is the Service's first family that it has slices of. Names, which Envoy's endpoints can't be, are none.
+func familyOf(svc *corev1.Service, all []*discoveryv1.EndpointSlice) discoveryv1.AddressType {
+	there := map[discoveryv1.AddressType]bool{}
+	for _, slice := range all {
+		there[slice.AddressType] = true
+	}
+	for _, family := range svc.Spec.IPFamilies {
+		if t := discoveryv1.AddressType(family); there[t] {
+			return t
+		}
+	}
+	if !there[discoveryv1.AddressTypeIPv4] && there[discoveryv1.AddressTypeIPv6] {
+		return discoveryv1.AddressTypeIPv6
+	}
+	return discoveryv1.AddressTypeIPv4
+}
+
+// portOf is the number that a slice's endpoints have for a port of the Service; 0 for none.
+func portOf(slice *discoveryv1.EndpointSlice, port corev1.ServicePort) uint32 {
+	for _, p := range slice.Ports {
+		if or(p.Name, "") == port.Name && or(p.Protocol, corev1.ProtocolTCP) == corev1.ProtocolTCP && p.Port != nil {
+			return uint32(*p.Port)
+		}
+	}
+	return 0
+}
+
+// NewEndpoints is what Envoy is told of a cluster's hosts, under the name that the cluster gives them.
+func NewEndpoints(name string, hosts []Host) *endpointv3.ClusterLoadAssignment {
+	assignment := &endpointv3.ClusterLoadAssignment{ClusterName: name}
+	for i, h := range hosts {
+		if i == 0 || hosts[i-1].Zone != h.Zone {
+			locality := &endpointv3.LocalityLbEndpoints{}
+			if h.Zone != "" {
+				locality.Locality = &corev3.Locality{Zone: h.Zone}
+			}
+			assignment.Endpoints = append(assignment.Endpoints, locality)
+		}
+		in := assignment.Endpoints[len(assignment.Endpoints)-1]
+		in.LbEndpoints = append(in.LbEndpoints, &endpointv3.LbEndpoint{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{
+			Endpoint: &endpointv3.Endpoint{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+				Address: h.Address, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: h.Port},
+			}}}},
+		}})
+	}
+	return assignment
+}

@@ -1,0 +1,259 @@
+package outlier
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+)
+
+// Level is how specific a policy is for a cluster.
+type Level int
+
+// The levels, least specific first.
+const (
+	LevelGlobal Level = iota
+	LevelNamespace
+	LevelRoute
+	LevelService
+	LevelPort
+	LevelBackend
+	levels
+)
+
+// String says it for people.
+func (l Level) String() string {
+	return [levels]string{"the cluster's default", "the namespace's default", "the route", "the Service", "the Service's port", "the route's backend"}[l]
+}
+
+// Assignment is a cluster with the policies for it.
+type Assignment struct {
+	Key Key
+	// Port as the Service has it; of one that is gone, its number.
+	Port corev1.ServicePort
+	// TCP: nothing but bytes is sent there. HTTP2: nothing but HTTP/2.
+	TCP, HTTP2 bool
+	// Policy holds; nil when none does any more.
+	Policy *Policy
+	Level  Level
+	// Overridden are less specific, the most specific first. Conflicted have a target at the level of an older one.
+	Overridden, Conflicted []*Policy
+}
+
+// Index finds the policies for clusters.
+type Index struct {
+	ownNamespace string
+	// byTarget are the policies for a target, the oldest first.
+	byTarget map[targetKey][]*Policy
+	routes   map[routeID]*Route
+	// edges are the routes with a policy that send traffic to a Service's port.
+	edges map[portID][]*Route
+}
+
+// targetKey is a target with all that narrows it. The kind of a default is Namespace.
+type targetKey struct {
+	namespace, kind, name, section string
+	backend                        v1alpha1.OutlierBackend
+}
+
+type routeID struct {
+	namespace string
+	RouteKey
+}
+
+type portID struct {
+	types.NamespacedName
+	port int32
+}
+
+// NewIndex makes an index of policies, of which none is being deleted, and routes. OwnNamespace is Autohealer's, where the default is
+// the cluster's; "" when it isn't known, and then no default is.
+func NewIndex(policies []*Policy, routes []Route, ownNamespace string) *Index {
+	x := &Index{ownNamespace: ownNamespace, byTarget: map[targetKey][]*Policy{}, routes: map[routeID]*Route{}, edges: map[portID][]*Route{}}
+	for i := range routes {
+		x.routes[routeID{routes[i].Namespace, routes[i].RouteKey}] = &routes[i]
+	}
+	for _, p := range slices.SortedFunc(slices.Values(policies), older) {
+		if p.IsDefault() {
+			x.add(targetKey{namespace: p.Namespace, kind: kindNamespace}, p)
+		}
+		for _, ref := range p.Targets {
+			x.add(keyOf(p.Namespace, ref), p)
+			if r := x.routes[routeID{p.Namespace, RouteKey{ref.Kind, ref.Name}}]; r != nil {
+				x.addEdges(r, ref.Backend)
+			}
+		}
+	}
+	return x
+}
+
+func keyOf(namespace string, ref v1alpha1.OutlierTargetReference) targetKey {
+	return targetKey{namespace, ref.Kind, ref.Name, ref.SectionName, or(ref.Backend, v1alpha1.OutlierBackend{})}
+}
+
+func (x *Index) add(key targetKey, p *Policy) {
+	if !slices.Contains(x.byTarget[key], p) {
+		x.byTarget[key] = append(x.byTarget[key], p)
+	}
+}
+
+// addEdges of a route that has a policy, for all of its backends or for one.
+func (x *Index) addEdges(r *Route, only *v1alpha1.OutlierBackend) {
+	for _, b := range r.Backends {
+		if only != nil && (only.Name != b.Service || only.Port != b.Port) {
+			continue
+		}
+		id := portID{types.NamespacedName{Namespace: r.Namespace, Name: b.Service}, b.Port}
+		if !slices.Contains(x.edges[id], r) {
+			x.edges[id] = append(x.edges[id], r)
+		}
+	}
+}
+
+// Assign gives the clusters of a Service, by their names: one for each TCP port that a policy is for, one for each route to it
+// that a policy is for, and those that were served before. The latter stay without a policy, because a cluster that goes takes
+// its traffic along.
+func (x *Index) Assign(svc *corev1.Service, served []Key) []*Assignment {
+	if svc.Spec.Type == corev1.ServiceTypeExternalName {
+		return nil // it has no endpoints that could be told
+	}
+	name := types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}
+	ports := map[int32]corev1.ServicePort{}
+	found := map[Key]*Assignment{}
+	for _, port := range svc.Spec.Ports {
+		if !overTCP(port) {
+			continue
+		}
+		ports[port.Port] = port
+		if a := x.assign(Key{Service: name, Port: port.Port}, port); a.Policy != nil {
+			found[a.Key] = a
+		}
+		for _, r := range x.edges[portID{name, port.Port}] {
+			key := Key{name, port.Port, r.RouteKey}
+			found[key] = x.assign(key, port)
+		}
+	}
+	for _, key := range served {
+		if found[key] == nil && key.Service == name {
+			port, there := ports[key.Port]
+			if !there {
+				port = corev1.ServicePort{Port: key.Port}
+			}
+			found[key] = x.assign(key, port)
+		}
+	}
+	all := make([]*Assignment, 0, len(found))
+	for _, a := range found {
+		all = append(all, a)
+	}
+	slices.SortFunc(all, func(a, b *Assignment) int { return compareText(a.Key, b.Key) })
+	return all
+}
+
+// assign finds the most specific policy for a cluster.
+func (x *Index) assign(key Key, port corev1.ServicePort) *Assignment {
+	a := &Assignment{Key: key, Port: port, TCP: speaksTCP(port), HTTP2: speaksHTTP2(port)}
+	for _, b := range x.backends(key) {
+		a.TCP, a.HTTP2 = a.TCP || b.TCP, a.HTTP2 || b.HTTP2
+	}
+	for level := levels - 1; level >= 0; level-- {
+		for i, p := range x.at(level, key, port) {
+			switch {
+			case i > 0:
+				a.Conflicted = append(a.Conflicted, p)
+			case a.Policy == nil:
+				a.Policy, a.Level = p, level
+			case a.Policy != p:
+				a.Overridden = append(a.Overridden, p)
+			}
+		}
+	}
+	return a
+}
+
+// backends are what the cluster's route says of the Service's port.
+func (x *Index) backends(key Key) []Backend {
+	r := x.routes[routeID{key.Service.Namespace, key.Route}]
+	if r == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(r.Backends), func(b Backend) bool { return b.Service != key.Service.Name || b.Port != key.Port })
+}
+
+// at are the policies for a cluster at a level, the oldest first.
+func (x *Index) at(level Level, key Key, port corev1.ServicePort) []*Policy {
+	target := targetKey{namespace: key.Service.Namespace, kind: kindService, name: key.Service.Name}
+	switch level {
+	case LevelBackend, LevelRoute:
+		if key.Route == (RouteKey{}) {
+			return nil
+		}
+		target.kind, target.name = key.Route.Kind, key.Route.Name
+		if level == LevelBackend {
+			target.backend = v1alpha1.OutlierBackend{Name: key.Service.Name, Port: key.Port}
+		}
+	case LevelPort:
+		target.section = cmp.Or(port.Name, strconv.Itoa(int(key.Port)))
+	case LevelNamespace:
+		if target = (targetKey{namespace: target.namespace, kind: kindNamespace}); target.namespace == x.ownNamespace {
+			return nil
+		}
+	case LevelGlobal:
+		target = targetKey{namespace: x.ownNamespace, kind: kindNamespace}
+	}
+	return x.byTarget[target]
+}
+
+const (
+	kindService   = "Service"
+	kindNamespace = "Namespace"
+)
+
+func overTCP(port corev1.ServicePort) bool {
+	return port.Protocol == "" || port.Protocol == corev1.ProtocolTCP
+}
+
+// speaksTCP says whether a Service declares that a port is for neither HTTP nor anything else that Envoy looks into.
+func speaksTCP(port corev1.ServicePort) bool { return or(port.AppProtocol, "") == "tcp" }
+
+// speaksHTTP2 says whether a Service declares that a port is for HTTP/2 without TLS.
+func speaksHTTP2(port corev1.ServicePort) bool {
+	protocol := or(port.AppProtocol, "")
+	return protocol == "kubernetes.io/h2c" || protocol == "grpc"
+}
+
+func compareText(a, b Key) int {
+	switch x, y := a.String(), b.String(); {
+	case x < y:
+		return -1
+	case x > y:
+		return 1
+	}
+	return 0
+}
+
+// For says whether a cluster is one of a target's in the cluster's namespace.
+func (a *Assignment) For(ref v1alpha1.OutlierTargetReference) bool {
+	if ref.Kind == kindService {
+		return ref.Name == a.Key.Service.Name && isSection(a.Port, ref.SectionName)
+	}
+	return a.Key.Route == RouteKey{ref.Kind, ref.Name} &&
+		(ref.Backend == nil || ref.Backend.Name == a.Key.Service.Name && ref.Backend.Port == a.Key.Port)
+}
+
+// Exists says whether a target stands for any port of the namespace's Services.
+func (x *Index) Exists(namespace string, ref v1alpha1.OutlierTargetReference, services []*corev1.Service) bool {
+	return len(x.find(namespace, ref, services).Ports) > 0
+}
+
+// Holder is the oldest policy that has a target; nil when none does.
+func (x *Index) Holder(namespace string, ref v1alpha1.OutlierTargetReference) *Policy {
+	if all := x.byTarget[keyOf(namespace, ref)]; len(all) > 0 {
+		return all[0]
+	}
+	return nil
+}

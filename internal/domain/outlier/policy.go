@@ -1,0 +1,196 @@
+package outlier
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+)
+
+// DefaultName is the name of a policy without targets.
+const DefaultName = "default"
+
+// Policy is an OutlierPolicy made ready.
+type Policy struct {
+	Namespace, Name string
+	UID             types.UID
+	Generation      int64
+	// Created is zero for one that isn't stored yet, which makes it the newest.
+	Created time.Time
+
+	// Targets are empty for a default.
+	Targets  []v1alpha1.OutlierTargetReference
+	Disabled bool
+	Settings Settings
+	// Refused: the rules refuse it. It keeps its place, so that nothing less specific is done instead, and detects nothing.
+	Refused bool
+}
+
+// NewPolicy reads an OutlierPolicy. Its error names the field that can't be read; the CRD's schema refuses such values.
+func NewPolicy(op *v1alpha1.OutlierPolicy) (*Policy, error) {
+	p := &Policy{
+		Namespace: op.Namespace, Name: op.Name, UID: op.UID, Generation: op.Generation, Created: op.CreationTimestamp.Time,
+		Targets: op.Spec.TargetRefs, Disabled: op.Spec.Disabled,
+	}
+	var err error
+	p.Settings, err = newSettings(&op.Spec)
+	return p, err
+}
+
+// Key is the policy's namespace and name.
+func (p *Policy) Key() types.NamespacedName {
+	return types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
+}
+
+// IsDefault says whether the policy is for what no other one is for.
+func (p *Policy) IsDefault() bool { return len(p.Targets) == 0 && p.Name == DefaultName }
+
+// Detects says whether Envoy is to detect anything for the policy.
+func (p *Policy) Detects() bool { return p != nil && !p.Disabled && !p.Refused }
+
+// older orders policies by who came first; of two of one moment the name decides.
+func older(a, b *Policy) int {
+	if a.Created.IsZero() != b.Created.IsZero() {
+		return b.Created.Compare(a.Created)
+	}
+	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// Envoy's defaults.
+const (
+	defaultConsecutive      = 5
+	defaultInterval         = 10 * time.Second
+	defaultBaseEjectionTime = 30 * time.Second
+	defaultMaxEjectionTime  = 300 * time.Second
+	defaultEjectionPercent  = 10
+)
+
+// Settings are what a spec says of detection. What it leaves out is nil, and left to Envoy.
+type Settings struct {
+	ServerErrors                *uint32
+	Interval, Base, Max, Jitter *time.Duration
+	Split                       bool
+	LocalOriginFailures         *uint32
+	EjectionPercent             *uint32
+	AlwaysEjectOneHost          bool
+	PanicThreshold              uint32
+	Observe                     bool
+}
+
+func newSettings(spec *v1alpha1.OutlierPolicySpec) (s Settings, err error) {
+	s.AlwaysEjectOneHost, s.Observe = true, spec.Mode == v1alpha1.Observe
+	if spec.PanicThreshold != nil {
+		s.PanicThreshold = uint32(*spec.PanicThreshold)
+	}
+	d := spec.OutlierDetection
+	if d == nil {
+		return s, nil
+	}
+	s.ServerErrors, s.LocalOriginFailures, s.EjectionPercent = unsigned(d.ConsecutiveServerErrors), unsigned(d.ConsecutiveLocalOriginFailure), unsigned(d.MaxEjectionPercent)
+	s.Split = d.SplitExternalLocalOriginErrors != nil && *d.SplitExternalLocalOriginErrors
+	s.AlwaysEjectOneHost = d.AlwaysEjectOneHost == nil || *d.AlwaysEjectOneHost
+	for _, field := range []struct {
+		name string
+		text v1alpha1.EjectionTime
+		into **time.Duration
+	}{
+		{"interval", d.Interval, &s.Interval}, {"baseEjectionTime", d.BaseEjectionTime, &s.Base},
+		{"maxEjectionTime", d.MaxEjectionTime, &s.Max}, {"maxEjectionTimeJitter", d.MaxEjectionTimeJitter, &s.Jitter},
+	} {
+		if field.text == "" {
+			continue
+		}
+		read, err := time.ParseDuration(string(field.text))
+		if err != nil {
+			return s, fmt.Errorf("outlierDetection.%s: %w", field.name, err)
+		}
+		*field.into = &read
+	}
+	return s, nil
+}
+
+func unsigned(n *int32) *uint32 {
+	if n == nil {
+		return nil
+	}
+	u := uint32(max(0, *n))
+	return &u
+}
+
+func or[T any](value *T, fallback T) T {
+	if value == nil {
+		return fallback
+	}
+	return *value
+}
+
+// ServerErrorThreshold is how many consecutive 5xx eject a host; 0 for any number.
+func (s *Settings) ServerErrorThreshold() uint32 { return or(s.ServerErrors, defaultConsecutive) }
+
+// LocalOriginThreshold is how many consecutive failures of Envoy's own eject a host; 0 for any number, and when they aren't
+// counted apart.
+func (s *Settings) LocalOriginThreshold() uint32 {
+	if !s.Split {
+		return 0
+	}
+	return or(s.LocalOriginFailures, defaultConsecutive)
+}
+
+// SweepInterval is the time between two sweeps.
+func (s *Settings) SweepInterval() time.Duration { return or(s.Interval, defaultInterval) }
+
+// BaseEjectionTime is how long a host is ejected for the first time.
+func (s *Settings) BaseEjectionTime() time.Duration { return or(s.Base, defaultBaseEjectionTime) }
+
+// MaxEjectionTime is the longest ejection, jitter apart.
+func (s *Settings) MaxEjectionTime() time.Duration {
+	return or(s.Max, max(defaultMaxEjectionTime, s.BaseEjectionTime()))
+}
+
+// MaxJitter is the longest random time that is added to an ejection.
+func (s *Settings) MaxJitter() time.Duration { return or(s.Jitter, 0) }
+
+// MaxEjectionPercent is the largest share of hosts that is ejected at once.
+func (s *Settings) MaxEjectionPercent() uint32 { return or(s.EjectionPercent, defaultEjectionPercent) }
+
+// Ejectable is how many of so many hosts Envoy ejects at once. It ejects one more only where the share stays within the
+// maximum, so a tenth of nine hosts is none; alwaysEjectOneHost makes that one.
+func (s *Settings) Ejectable(hosts int) int {
+	if s.Observe || hosts == 0 || s.ServerErrorThreshold() == 0 && s.LocalOriginThreshold() == 0 {
+		return 0
+	}
+	n := hosts * int(min(100, s.MaxEjectionPercent())) / 100
+	if s.AlwaysEjectOneHost {
+		n = max(1, n)
+	}
+	return n
+}
+
+// EjectsEverything says whether all of so many hosts may be ejected at once while nothing sends traffic to them all the same.
+func (s *Settings) EjectsEverything(hosts int) bool {
+	return hosts > 0 && s.PanicThreshold == 0 && s.Ejectable(hosts) == hosts
+}
+
+// WithDefaults gives the settings as a spec that leaves nothing out.
+func (s *Settings) WithDefaults() v1alpha1.OutlierDetection {
+	number := func(n uint32) *int32 { i := int32(n); return &i }
+	text := func(d time.Duration) v1alpha1.EjectionTime { return v1alpha1.EjectionTime(d.String()) }
+	split, always := s.Split, s.AlwaysEjectOneHost
+	return v1alpha1.OutlierDetection{
+		ConsecutiveServerErrors: number(s.ServerErrorThreshold()), Interval: text(s.SweepInterval()), BaseEjectionTime: text(s.BaseEjectionTime()),
+		MaxEjectionTime: text(s.MaxEjectionTime()), SplitExternalLocalOriginErrors: &split,
+		ConsecutiveLocalOriginFailure: number(or(s.LocalOriginFailures, defaultConsecutive)), MaxEjectionPercent: number(s.MaxEjectionPercent()),
+		MaxEjectionTimeJitter: v1alpha1.EjectionTime(seconds(s.MaxJitter())), AlwaysEjectOneHost: &always,
+	}
+}
+
+// seconds writes a duration without minutes and hours, which the pattern of the jitter doesn't know.
+func seconds(d time.Duration) string {
+	if d%time.Second == 0 {
+		return fmt.Sprintf("%ds", d/time.Second)
+	}
+	return fmt.Sprintf("%dms", d.Milliseconds())
+}
