@@ -41,12 +41,13 @@ func slimNode(object any) (any, error) {
 	return object, nil
 }
 
-// slimService leaves what says whose pods a Service has, and by which addresses they are reached.
+// slimService leaves what says whose pods a Service has, and by which addresses and ports they are reached.
 func slimService(object any) (any, error) {
 	if svc, ok := object.(*corev1.Service); ok {
 		svc.ObjectMeta = slimMeta(svc.ObjectMeta, false)
 		svc.Spec = corev1.ServiceSpec{
 			Type: svc.Spec.Type, Selector: svc.Spec.Selector, PublishNotReadyAddresses: svc.Spec.PublishNotReadyAddresses, ClusterIPs: svc.Spec.ClusterIPs,
+			Ports: svc.Spec.Ports, IPFamilies: svc.Spec.IPFamilies,
 		}
 		svc.Status = corev1.ServiceStatus{LoadBalancer: svc.Status.LoadBalancer}
 	}
@@ -77,13 +78,13 @@ func slimWorkload(object any) (any, error) {
 	return object, nil
 }
 
-// slimSlice leaves which pods are behind which Service, and how they are.
+// slimSlice leaves which pods are behind which Service, where, and how they are.
 func slimSlice(object any) (any, error) {
 	if slice, ok := object.(*discoveryv1.EndpointSlice); ok {
 		slice.ObjectMeta = slimMeta(slice.ObjectMeta, true)
-		slice.Ports = nil
 		for i := range slice.Endpoints {
-			slice.Endpoints[i] = discoveryv1.Endpoint{Conditions: slice.Endpoints[i].Conditions, TargetRef: slice.Endpoints[i].TargetRef}
+			e := &slice.Endpoints[i]
+			*e = discoveryv1.Endpoint{Addresses: e.Addresses, Zone: e.Zone, Conditions: e.Conditions, TargetRef: e.TargetRef}
 		}
 	}
 	return object, nil

@@ -37,6 +37,9 @@ func newCertificate(o options, ours func(context.Context) error) certificate {
 		Namespace: o.namespace, SecretName: o.certSecret, WebhookConfiguration: webhookConfiguration, Settle: o.certSettle, Ours: ours,
 		Hosts: slices.Concat(serviceHosts(webhookService, o.namespace), serviceHosts(metricsService, o.namespace), o.webhookHosts),
 	}
+	if o.envoys.clientCA != "" {
+		kept.Hosts = append(kept.Hosts, serviceHosts(xdsService, o.namespace)...)
+	}
 	switch o.certProvider {
 	case files:
 		return certs.NewFiles(o.certDir)

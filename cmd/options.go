@@ -30,6 +30,8 @@ type options struct {
 
 	probeLoopback bool
 
+	envoys envoyOptions
+
 	certProvider, certDir, certSecret string
 	certIssuer                        issuer
 	certSettle                        time.Duration
@@ -72,6 +74,7 @@ func parse(flags *flag.FlagSet, args []string) (options, error) {
 		"Further host (DNS name or IP address) under which API servers call the webhook, for a manager outside the cluster. Repeatable.")
 	flags.BoolVar(&o.probeLoopback, "probe-loopback", false,
 		"Let ProbeConfigs probe API servers on this machine's loopback addresses, for tests. In a pod, tenants could reach what listens there.")
+	addEnvoyFlags(flags, &o.envoys)
 	addCertificateFlags(flags, &o)
 	flags.BoolVar(&o.version, "version", false, "Print the version and exit.")
 	flags.StringVar(&o.logFormat, "log-format", "json", "json or text.")
@@ -119,7 +122,7 @@ func (o options) validate() error {
 	if o.version {
 		return nil
 	}
-	return errors.Join(o.validateNamespaces(), o.validateAddresses(), o.validateCertificate(), o.validateLogs())
+	return errors.Join(o.validateNamespaces(), o.validateAddresses(), o.validateCertificate(), o.envoys.validate(), o.validateLogs())
 }
 
 func (o options) validateNamespaces() error {

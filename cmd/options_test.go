@@ -43,6 +43,14 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 		"a Secret that can't be":                     {[]string{"--namespace=a", "--cert-secret=A"}, "--cert-secret=A is no name of a Secret"},
 		"an unknown log format":                      {[]string{"--namespace=a", "--log-format=xml"}, "--log-format=xml must be json or text"},
 		"too much to log":                            {[]string{"--namespace=a", "--v=10"}, "--v=10 must be from 0 to 9"},
+		"Envoys that can't be anybody":               {[]string{"--namespace=a", "--xds-bind-address=:1", "--xds-client-ca=ca.crt"}, "--xds-client-ca needs --xds-client"},
+		"Envoys that nobody can tell apart":          {[]string{"--namespace=a", "--xds-bind-address=:1", "--xds-client=a=*"}, "--xds-client needs --xds-client-ca"},
+		"Envoys that aren't served":                  {[]string{"--namespace=a", "--xds-client=a=*"}, "are for --xds-bind-address"},
+		"plaintext with certificates":                {[]string{"--namespace=a", "--xds-bind-address=:1", "--xds-client-ca=a", "--xds-client=a=*", "--xds-plaintext"}, "exclude each other"},
+		"an Envoy without namespaces":                {[]string{"--namespace=a", "--xds-client=spiffe://a"}, `"spiffe://a" is not NAME=NAMESPACE`},
+		"an Envoy of a namespace that can't be":      {[]string{"--namespace=a", "--xds-client=a=shop,B"}, `"B" is neither a namespace's name nor *`},
+		"an Envoy that is there twice":               {[]string{"--namespace=a", "--xds-client=a=shop", "--xds-client=a=*"}, "a is there twice"},
+		"an xDS address without a port":              {[]string{"--namespace=a", "--xds-bind-address=localhost"}, "--xds-bind-address=localhost must be host:port"},
 		"an argument that is no flag":                {[]string{"--namespace=a", "start"}, `unexpected argument "start"`},
 		"everything wrong is listed at once":         {[]string{"--namespace=A", "--webhook-port=0"}, "--webhook-port=0"},
 	} {
@@ -62,6 +70,17 @@ func TestDefaults(t *testing.T) {
 	g.Expect(o.metricsAddress).To(Equal(":8443"))
 	g.Expect(o.pprofAddress).To(BeEmpty(), "profiles are off unless asked for")
 	g.Expect(o.webhookHosts).To(ConsistOf("127.0.0.1", "a.example.org", "::1"))
+}
+
+func TestWhoMaySeeWhichNamespaces(t *testing.T) {
+	g := NewWithT(t)
+	o, err := parseFor(t, "--namespace=a", "--xds-bind-address=:18000", "--xds-client-ca=ca.crt",
+		"--xds-client=spiffe://example.org/edge?x=y=*", "--xds-client=envoy.shop.example.org=shop,bank")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(o.envoys.clients).To(Equal(identities{
+		"spiffe://example.org/edge?x=y": {All: true, Namespaces: map[string]bool{}},
+		"envoy.shop.example.org":        {Namespaces: map[string]bool{"shop": true, "bank": true}},
+	}))
 }
 
 func TestAnIssuerIsNamedWithOrWithoutItsKind(t *testing.T) {

@@ -77,11 +77,16 @@ func addAll(ctx context.Context, mgr ctrl.Manager, o options, facts *kube.Facts,
 	if err != nil {
 		return err
 	}
+	routed, err := newOutliers(ctx, mgr, o)
+	if err != nil {
+		return err
+	}
 	rules, err := guard.New(guard.Options{
 		Facts: facts, Planners: map[string]guard.Planner{
-			"ConditionSet": guard.PlannerOf(facts.PreviewConditionSet),
-			"WeederConfig": guard.PlannerOf(facts.PreviewWeederConfig),
-			"ProbeConfig":  guard.PlannerThatReads(probes.Preview),
+			"ConditionSet":  guard.PlannerOf(facts.PreviewConditionSet),
+			"WeederConfig":  guard.PlannerOf(facts.PreviewWeederConfig),
+			"ProbeConfig":   guard.PlannerThatReads(probes.Preview),
+			"OutlierPolicy": guard.PlannerThatReads(routed.Preview).When(routed.Synced),
 		},
 		OwnNamespace: o.namespace,
 		Stored:       &kube.Policies{Cache: mgr.GetCache(), Scheme: mgr.GetScheme()}, Authorizer: asking, AwaitGuardrails: true,
@@ -98,8 +103,13 @@ func addAll(ctx context.Context, mgr ctrl.Manager, o options, facts *kube.Facts,
 	if err := webhooks.AddToManager(mgr, rules); err != nil {
 		return fmt.Errorf("add the webhooks: %w", err)
 	}
+	clusters, err := newClusters(o.envoys, serving)
+	if err != nil {
+		return err
+	}
 	if err := controllers.AddToManager(mgr, controllers.Options{
 		Guard: rules, Facts: facts, OwnNamespace: o.namespace, Leads: leads, Vital: probes, Dial: kubeconfig.Policy{AllowLoopback: o.probeLoopback},
+		Routed: routed, Clusters: clusters,
 	}); err != nil {
 		return fmt.Errorf("add the controllers: %w", err)
 	}

@@ -65,7 +65,7 @@ func TestInstall(t *testing.T) {
 			_, err := c.Kubectl(t.Context(), "apply", "-k", samples, "--dry-run=server")
 			g.Expect(err).NotTo(HaveOccurred())
 		}
-		for sample, kind := range map[string]string{"outofdisk": "conditionset", "probeconfig": "probeconfig", "weederconfig": "weederconfig"} {
+		for sample, kind := range map[string]string{"outofdisk": "conditionset", "outlierpolicy": "outlierpolicy", "probeconfig": "probeconfig", "weederconfig": "weederconfig"} {
 			g.Eventually(func() error {
 				_, err := c.Kubectl(t.Context(), "apply", "-f", "samples/refused/"+sample+".yaml", "--dry-run=server")
 				return err
@@ -119,6 +119,10 @@ func testRights(t *testing.T, c kubernetes.Interface) {
 		{true, "patch", "autohealer.resourcestack.com", "weederconfigs/status", "a", "default"},
 		{false, "patch", "autohealer.resourcestack.com", "weederconfigs", "a", "default"},
 		{false, "create", "autohealer.resourcestack.com", "weederconfigs", "", "default"},
+		{true, "watch", "autohealer.resourcestack.com", "outlierpolicies", "", "default"},
+		{true, "patch", "autohealer.resourcestack.com", "outlierpolicies/status", "a", "default"},
+		{false, "patch", "autohealer.resourcestack.com", "outlierpolicies", "a", "default"},
+		{false, "create", "autohealer.resourcestack.com", "outlierpolicies", "", "default"},
 		{true, "watch", "autohealer.resourcestack.com", "probeconfigs", "", "default"},
 		{true, "patch", "autohealer.resourcestack.com", "probeconfigs", "a", "default"},
 		{true, "patch", "autohealer.resourcestack.com", "probeconfigs/status", "a", "default"},
@@ -158,6 +162,9 @@ func testRights(t *testing.T, c kubernetes.Interface) {
 		{false, "list", "", "secrets", "", "default"},
 		{false, "watch", "", "secrets", "a", "default"},
 		{false, "update", "", "secrets", "a", "default"},
+		{true, "watch", "gateway.networking.k8s.io", "httproutes", "", ""},
+		{true, "watch", "projectcontour.io", "httpproxies", "", ""},
+		{false, "patch", "projectcontour.io", "httpproxies", "a", "default"},
 		{true, "watch", "autoscaling", "horizontalpodautoscalers", "", ""},
 		{false, "patch", "autoscaling", "horizontalpodautoscalers", "a", "default"},
 		{false, "patch", "apps", "statefulsets", "a", "default"},

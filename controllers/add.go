@@ -10,10 +10,13 @@ import (
 	"github.com/resourcestack/autohealer/controllers/conditionset"
 	"github.com/resourcestack/autohealer/controllers/guardrail"
 	"github.com/resourcestack/autohealer/controllers/guardrailexception"
+	"github.com/resourcestack/autohealer/controllers/outlierpolicy"
 	"github.com/resourcestack/autohealer/controllers/probeconfig"
 	"github.com/resourcestack/autohealer/controllers/weederconfig"
+	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/kube/outliers"
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
 )
 
@@ -29,10 +32,14 @@ type Options struct {
 	Vital probeconfig.Vital
 	// Dial says which addresses the probes of ProbeConfigs may dial.
 	Dial kubeconfig.Policy
+	// Routed knows what OutlierPolicies are about.
+	Routed *outliers.Informers
+	// Clusters tells Envoys; nil when nobody is served.
+	Clusters *actuate.Clusters
 }
 
 // policies are empty objects of the kinds that the rules judge and exceptions may name.
-var policies = []client.Object{&v1alpha1.ConditionSet{}, &v1alpha1.ProbeConfig{}, &v1alpha1.WeederConfig{}}
+var policies = []client.Object{&v1alpha1.ConditionSet{}, &v1alpha1.OutlierPolicy{}, &v1alpha1.ProbeConfig{}, &v1alpha1.WeederConfig{}}
 
 // AddToManager adds every kind's controllers to a manager.
 func AddToManager(mgr manager.Manager, opts Options) error {
@@ -72,6 +79,11 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 			return weederconfig.AddToManager(mgr, weederconfig.Options{
 				Guard: opts.Guard, Facts: opts.Facts, OwnNamespace: opts.OwnNamespace, Leads: opts.Leads,
 				Stored: stored, Rejections: rejections,
+			})
+		},
+		func() error {
+			return outlierpolicy.AddToManager(mgr, outlierpolicy.Options{
+				Guard: opts.Guard, Routed: opts.Routed, Clusters: opts.Clusters, Leads: opts.Leads, Stored: stored, Rejections: rejections,
 			})
 		},
 	} {

@@ -35,17 +35,24 @@ var machinery = []string{"k8s.io/api/", "k8s.io/apimachinery/"}
 var rooms = []room{
 	{dir: "apis", theirs: machinery},
 	{dir: "crds", theirs: []string{}},
+	// Envoy's types are what OutlierPolicies are translated to.
+	{
+		dir: "internal/domain/outlier", ours: []string{"apis", "internal/domain"}, notStd: []string{"context", "net/http", "os"},
+		theirs: append([]string{"github.com/envoyproxy/go-control-plane/envoy/", "google.golang.org/protobuf/"}, machinery...),
+	},
 	// klog for the logger that k8s.io/api's toleration check asks for; kstatus computes from an object alone.
 	{dir: "internal/domain", ours: []string{"apis"}, theirs: append([]string{"k8s.io/klog/v2", "github.com/fluxcd/cli-utils/pkg/kstatus/status"}, machinery...), notStd: []string{"context", "net/http", "os"}},
 	{dir: "internal/kubeconfig", ours: []string{}},
 	{dir: "internal/probing", ours: []string{"internal/domain", "internal/kubeconfig"}},
 	{dir: "internal/guard", ours: []string{"apis", "crds", "internal/domain", "internal/kubeconfig"}},
 	{dir: "internal/kube", ours: []string{"apis", "internal/domain", "internal/guard", "internal/kubeconfig"}},
-	{dir: "internal/actuate", ours: []string{"apis", "internal/domain", "internal/guard", "internal/kube"}},
+	{dir: "internal/actuate", ours: []string{"apis", "internal/domain", "internal/guard", "internal/kube", "internal/xds"}},
 	{dir: "internal/certs"},
 	// What extension authors import brings no rules, and none of our kinds.
 	{dir: "pkg", ours: []string{"internal/domain/health", "internal/kubeconfig"}},
 	{dir: "internal/installation", ours: []string{"apis"}},
+	// It serves messages and knows nothing of what they stand for.
+	{dir: "internal/xds", ours: []string{}},
 	// What people take back by hand is written as the manager would.
 	{dir: "internal/cli/undo", ours: []string{"apis", "internal/domain", "internal/actuate"}},
 	// The plugin reads and tells; what it asks is what webhook and controllers ask.

@@ -32,6 +32,7 @@ var (
 	// notClients are calls that look like a client's and are an actuator's.
 	notClients = []string{
 		"controllers/conditionset/node_reconciler.go: r.Taints.Apply",
+		"controllers/outlierpolicy/publisher.go: p.Clusters.Apply",
 		"controllers/probeconfig/scaling.go: r.Scales.Apply",
 		"controllers/weederconfig/pod_reconciler.go: r.Pods.Apply",
 		"internal/cli/undo/nodes.go: writer.Apply",

@@ -17,6 +17,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/outlier"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 	"github.com/resourcestack/autohealer/internal/guard"
@@ -61,6 +62,21 @@ func probers(t *testing.T, pc *v1alpha1.ProbeConfig) []any {
 		t.Fatal(err)
 	}
 	return []any{probe.TermsOf(pc, "autohealer-system"), live}
+}
+
+// outliers plans for a Service of bytes that another policy has, too.
+func outliers(t *testing.T, op *v1alpha1.OutlierPolicy) []any {
+	t.Helper()
+	tcp := "tcp"
+	target := []v1alpha1.OutlierTargetReference{{Kind: "Service", Name: "bytes"}}
+	return []any{outlier.PreviewOf(op, outlier.World{
+		Services: []*corev1.Service{{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bytes"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 5432, AppProtocol: &tcp}}},
+		}},
+		Policies: []*v1alpha1.OutlierPolicy{{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "z"}, Spec: v1alpha1.OutlierPolicySpec{TargetRefs: target},
+		}},
+	}, "autohealer-system")}
 }
 
 // planOf has a plan's fields by their names in rules.
@@ -174,6 +190,11 @@ func TestRulesRatchetOnAllThatDecides(t *testing.T) {
 		{"servicesAndDependantSelectors": own, "namespaceSelector": shoots}, {"servicesAndDependantSelectors": on(sick)}, {"servicesAndDependantSelectors": on(torn)},
 		{"servicesAndDependantSelectors": own, "namespaceSelector": sick}, {"servicesAndDependantSelectors": own, "namespaceSelector": torn},
 	}, "shop": {{"servicesAndDependantSelectors": own}}}))
+
+	to := func(name string) []any { return []any{spec{"group": "", "kind": "Service", "name": name}} }
+	ratchets(t, "OutlierPolicy", decided(t, outliers, spec{
+		"targetRefs": to("another"), "disabled": true, "mode": "Observe", "outlierDetection": spec{}, "panicThreshold": 50,
+	}, map[string][]spec{"shop": {{"targetRefs": to("bytes"), "outlierDetection": spec{"splitExternalLocalOriginErrors": true, "consecutiveLocalOriginFailure": 0}}}}))
 
 	scaling := func(kind, name string) []any {
 		return []any{spec{"ref": spec{"apiVersion": "apps/v1", "kind": kind, "name": name}, "scaleUp": spec{"level": 0}, "scaleDown": spec{"level": 0}}}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/resourcestack/autohealer/internal/actuate"
+	"github.com/resourcestack/autohealer/internal/kube/outliers"
+	"github.com/resourcestack/autohealer/internal/xds"
+)
+
+// xdsService is the Service's name in config/.
+const xdsService = "autohealer-xds"
+
+// envoyOptions say whom the manager serves as xDS server.
+type envoyOptions struct {
+	address   string
+	clientCA  string
+	plaintext bool
+	clients   identities
+}
+
+func addEnvoyFlags(flags *flag.FlagSet, o *envoyOptions) {
+	flags.StringVar(&o.address, "xds-bind-address", "", "Where to serve Envoys their clusters, host:port. Default: nowhere.")
+	flags.StringVar(&o.clientCA, "xds-client-ca", "",
+		"File with the CAs that sign Envoys' certificates, in PEM; it is read for each connection. Without it Envoys are served in plaintext.")
+	flags.Var(&o.clients, "xds-client",
+		"NAME=NAMESPACE[,NAMESPACE…]: an Envoy with this URI or DNS name in its certificate gets the clusters of these namespaces; * are all. Repeatable. "+
+			"Nobody else gets anything.")
+	flags.BoolVar(&o.plaintext, "xds-plaintext", false,
+		"Serve without --xds-client-ca on other addresses than loopback, too: whoever reaches them gets the endpoints of all Services that policies are for.")
+}
+
+// identities are who may see which namespaces.
+type identities map[string]xds.Scope
+
+func (i *identities) String() string {
+	return strings.Join(slices.Sorted(maps.Keys(*i)), " ")
+}
+
+// Set adds one. The last = counts: a SPIFFE ID may have one in its path.
+func (i *identities) Set(value string) error {
+	at := strings.LastIndexByte(value, '=')
+	if at < 1 {
+		return fmt.Errorf("%q is not NAME=NAMESPACE[,NAMESPACE…]", value)
+	}
+	name, scope := value[:at], xds.Scope{Namespaces: map[string]bool{}}
+	for namespace := range strings.SplitSeq(value[at+1:], ",") {
+		if namespace == "*" {
+			scope.All = true
+			continue
+		}
+		if len(validation.IsDNS1123Label(namespace)) > 0 {
+			return fmt.Errorf("%q is neither a namespace's name nor *", namespace)
+		}
+		scope.Namespaces[namespace] = true
+	}
+	if *i == nil {
+		*i = identities{}
+	}
+	if _, twice := (*i)[name]; twice {
+		return fmt.Errorf("%s is there twice", name)
+	}
+	(*i)[name] = scope
+	return nil
+}
+
+func (o envoyOptions) validate() error {
+	if o.address == "" {
+		if o.clientCA != "" || o.plaintext || len(o.clients) > 0 {
+			return errors.New("--xds-client-ca, --xds-client and --xds-plaintext are for --xds-bind-address")
+		}
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(o.address); err != nil {
+		return fmt.Errorf("--xds-bind-address=%s must be host:port", o.address)
+	}
+	switch {
+	case o.clientCA != "" && len(o.clients) == 0:
+		return errors.New("--xds-client-ca needs --xds-client: else no Envoy may get anything")
+	case o.clientCA == "" && len(o.clients) > 0:
+		return errors.New("--xds-client needs --xds-client-ca: without certificates nobody knows who asks")
+	case o.clientCA != "" && o.plaintext:
+		return errors.New("--xds-plaintext and --xds-client-ca exclude each other")
+	}
+	return nil
+}
+
+// newOutliers keeps what OutlierPolicies are about, for reviews and for what is told to Envoys.
+func newOutliers(ctx context.Context, mgr ctrl.Manager, o options) (*outliers.Informers, error) {
+	routed := &outliers.Informers{Cache: mgr.GetCache(), Mapper: mgr.GetRESTMapper(), OwnNamespace: o.namespace}
+	if err := routed.Follow(ctx); err != nil {
+		return nil, err
+	}
+	if err := mgr.Add(routed); err != nil {
+		return nil, fmt.Errorf("add the informers of routes: %w", err)
+	}
+	return routed, nil
+}
+
+// newClusters tells Envoys; nil when nobody is to be served.
+func newClusters(o envoyOptions, serving certificate) (*actuate.Clusters, error) {
+	if o.address == "" {
+		return nil, nil
+	}
+	served := xds.Options{Address: o.address, Plaintext: o.plaintext}
+	if o.clientCA != "" {
+		served.TLS = &xds.TLS{Certificate: current(serving), ClientCAs: o.readClientCA}
+		served.Authorise = func(name string) (xds.Scope, bool) {
+			scope, may := o.clients[name]
+			return scope, may
+		}
+	}
+	server, err := xds.NewServer(served)
+	if err != nil {
+		return nil, fmt.Errorf("--xds-bind-address: %w", err)
+	}
+	return &actuate.Clusters{Server: server}, nil
+}
+
+// current is the certificate that the webhook serves.
+func current(serving certificate) func() (*tls.Certificate, error) {
+	var config tls.Config
+	serving.TLSConfig(&config)
+	return func() (*tls.Certificate, error) { return config.GetCertificate(&tls.ClientHelloInfo{}) }
+}
+
+func (o envoyOptions) readClientCA() (*x509.CertPool, error) {
+	text, err := os.ReadFile(o.clientCA)
+	if err != nil {
+		return nil, fmt.Errorf("--xds-client-ca: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("--xds-client-ca: there is no certificate in %s", o.clientCA)
+	}
+	return pool, nil
+}

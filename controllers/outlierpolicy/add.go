@@ -1,0 +1,63 @@
+package outlierpolicy
+
+import (
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/actuate"
+	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/kube/outliers"
+)
+
+const (
+	// statusWorkers write statuses.
+	statusWorkers = 4
+	// judges ask the rules about policies, one after the other each.
+	judges = 4
+)
+
+// Options are what the controller for OutlierPolicies needs.
+type Options struct {
+	Guard *guard.Guard
+	// Routed knows what policies are about.
+	Routed *outliers.Informers
+	// Clusters tells Envoys; nil when nobody is served.
+	Clusters *actuate.Clusters
+	// Stored confirms just before an act that the rules in force are those that are stored.
+	Stored *kube.Stored
+	// Rejections learns which rules refuse which policies.
+	Rejections *kube.Rejections
+	// Leads says whether this replica surely leads, and so writes statuses. Default: it does.
+	Leads func() bool
+}
+
+// AddToManager adds the publisher and the controller of the status.
+func AddToManager(mgr manager.Manager, opts Options) error {
+	p := NewPublisher(mgr.GetCache(), opts, mgr.GetAPIReader(), clock.RealClock{})
+	if err := opts.Routed.OnChange(cache.ResourceEventHandlerFuncs{AddFunc: p.routed, UpdateFunc: func(_, o any) { p.routed(o) }, DeleteFunc: p.routed}); err != nil {
+		return err
+	}
+	if c := opts.Clusters; c != nil {
+		c.Current = &kube.Generations{Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Stored: opts.Stored}
+		c.Acts = mgr.GetLogger().WithName("acts")
+		c.Server.Progressed, c.Server.Unknown, c.Server.Removed = p.progressed, p.unknown, p.removed
+		if err := mgr.Add(c.Server); err != nil {
+			return err
+		}
+	}
+	if err := mgr.Add(p); err != nil {
+		return err
+	}
+	status := &Reconciler{Client: mgr.GetClient(), Publisher: p, Events: mgr.GetEventRecorder("autohealer")}
+	return kube.AddController(mgr, "outlierpolicy", status, statusWorkers, p.attach)
+}
+
+// routed takes news of Services, endpoints and routes; policies are judged first.
+func (p *Publisher) routed(object any) {
+	if _, policy := object.(*v1alpha1.OutlierPolicy); !policy {
+		p.changed()
+	}
+}

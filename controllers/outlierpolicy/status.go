@@ -1,0 +1,178 @@
+package outlierpolicy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/actuate"
+	"github.com/resourcestack/autohealer/internal/domain/outlier"
+	"github.com/resourcestack/autohealer/internal/kube/judging"
+	"github.com/resourcestack/autohealer/internal/kube/status"
+)
+
+// controllerName is who writes the status, in GEP-713's terms.
+const controllerName = "autohealer.resourcestack.com/outlierpolicy"
+
+// statusOf describes a policy. The same picture and the same progress give the same status, so that nothing is written when
+// nothing changed. Told is nil when nobody is served.
+func statusOf(op *v1alpha1.OutlierPolicy, pic *picture, told *actuate.Clusters) v1alpha1.OutlierPolicyStatus {
+	s := pic.policies[client.ObjectKeyFromObject(op)]
+	after := *op.Status.DeepCopy()
+	after.ObservedGeneration, after.Clusters, after.Hosts = op.Generation, int32(len(s.clusters)), hostsOf(s.clusters)
+	after.Ancestors = nil
+	targets := op.Spec.TargetRefs
+	if len(targets) == 0 {
+		after.Ancestors = append(after.Ancestors, ancestor(op, pic, told, nil))
+	}
+	for i := range targets {
+		after.Ancestors = append(after.Ancestors, ancestor(op, pic, told, &targets[i]))
+	}
+	shared(op, s, pic, told).Put(&after.Conditions, op.Generation)
+	status.SetWhileTrue(&after.Conditions, op.Generation, atRisk(s))
+	return after
+}
+
+// shared is what the conditions that every kind has tell of this policy.
+func shared(op *v1alpha1.OutlierPolicy, s *standing, pic *picture, told *actuate.Clusters) status.State {
+	state := status.State{
+		Judgement: judging.Told(s.verdict, s.unreadable), Changes: "clusters", Synced: true, Paused: pic.paused,
+		Says: fmt.Sprintf("It holds for %d clusters with %d hosts; for %d more another policy does.", len(s.clusters), hostsOf(s.clusters), len(s.overridden)+len(s.conflicted)),
+	}
+	if told == nil {
+		state.Stuck = status.Stuck{Reason: v1alpha1.ReasonNotServed, Message: "No Envoy is served: start Autohealer with --xds-bind-address."}
+	}
+	if op.Spec.Mode == v1alpha1.Observe {
+		state.Observes, state.Says = true, "Mode Observe: Envoy counts, and ejects nobody. "+state.Says
+	}
+	return state
+}
+
+// atRisk: the policy may take everything that a cluster has left.
+func atRisk(s *standing) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionAtRisk}
+	var names []string
+	for _, c := range s.clusters {
+		if c.Policy.Detects() && c.Policy.Settings.EjectsEverything(c.hosts) {
+			names = append(names, c.Key.String())
+		}
+	}
+	if len(names) > 0 {
+		slices.Sort(names)
+		c.Reason = v1alpha1.ReasonEjectsEverything
+		c.Message = fmt.Sprintf("All ready hosts of %d clusters may be ejected at once: %s.", len(names), strings.Join(names[:min(5, len(names))], ", "))
+	}
+	return c
+}
+
+// ancestor tells how a policy stands with a target; nil stands for a default's namespace.
+func ancestor(op *v1alpha1.OutlierPolicy, pic *picture, told *actuate.Clusters, ref *v1alpha1.OutlierTargetReference) v1alpha1.OutlierAncestorStatus {
+	s := pic.policies[client.ObjectKeyFromObject(op)]
+	clusters := s.of(ref)
+	a := v1alpha1.OutlierAncestorStatus{
+		AncestorRef: reference(op.Namespace, ref), ControllerName: controllerName, Clusters: int32(len(clusters)), Hosts: hostsOf(clusters),
+	}
+	for _, before := range op.Status.Ancestors {
+		if equality.Semantic.DeepEqual(before.AncestorRef, a.AncestorRef) {
+			a.Conditions = slices.Clone(before.Conditions)
+		}
+	}
+	status.Set(&a.Conditions, op.Generation, accepted(op, s, pic, ref, clusters))
+	programmed, proxies := progress(clusters, told)
+	status.Set(&a.Conditions, op.Generation, programmed)
+	if told != nil {
+		a.Proxies = &proxies
+	}
+	if len(clusters) > 0 && s.policy.Detects() {
+		effective := s.policy.Settings.WithDefaults()
+		a.Effective = &effective
+	}
+	return a
+}
+
+// accepted says whether the policy holds for a target, and why not.
+func accepted(op *v1alpha1.OutlierPolicy, s *standing, pic *picture, ref *v1alpha1.OutlierTargetReference, clusters []cluster) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse}
+	switch holder := holderOf(op, pic, ref); {
+	case s.policy.Refused:
+		c.Reason, c.Message = v1alpha1.ReasonInvalid, "The rules refuse the policy; see its condition Accepted."
+	case holder != nil && holder != s.policy:
+		c.Reason, c.Message = v1alpha1.ReasonConflicted, fmt.Sprintf("OutlierPolicy %s is older and has the same target.", holder.Key())
+	case ref != nil && !pic.index.Exists(op.Namespace, *ref, pic.services[op.Namespace]):
+		c.Reason, c.Message = v1alpha1.ReasonTargetNotFound, "There is no "+outlier.TargetText(*ref)+" with a TCP port."
+	case len(clusters) == 0 && len(s.overridden) > 0:
+		c.Reason, c.Message = v1alpha1.ReasonOverridden, "More specific policies hold for all of it."
+	default:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonPolicyAccepted, fmt.Sprintf("It holds for %d clusters.", len(clusters))
+	}
+	return c
+}
+
+func holderOf(op *v1alpha1.OutlierPolicy, pic *picture, ref *v1alpha1.OutlierTargetReference) *outlier.Policy {
+	if ref == nil {
+		return nil
+	}
+	return pic.index.Holder(op.Namespace, *ref)
+}
+
+// progress says how far Envoys are with some clusters.
+func progress(clusters []cluster, told *actuate.Clusters) (metav1.Condition, v1alpha1.OutlierProxies) {
+	c := metav1.Condition{Type: v1alpha1.ConditionProgrammed, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoProxies, Message: "No Envoy is connected that may see it."}
+	var all v1alpha1.OutlierProxies
+	if told == nil {
+		return c, all
+	}
+	nacks, connected, acked := []string{}, -1, -1
+	for _, one := range clusters {
+		p := told.Proxies(one.Key)
+		connected = max(connected, p.Connected)
+		if acked < 0 || p.Acked < acked {
+			acked = p.Acked
+		}
+		for _, r := range p.Rejections {
+			nacks = append(nacks, fmt.Sprintf("%s: %s", one.Key, r.Message))
+		}
+	}
+	all.Connected, all.Acked = int32(max(0, connected)), int32(max(0, acked))
+	switch {
+	case len(nacks) > 0:
+		slices.Sort(nacks)
+		c.Reason, c.Message = v1alpha1.ReasonNacked, cut(nacks[0])
+	case all.Connected > 0 && all.Acked < all.Connected:
+		c.Reason, c.Message = v1alpha1.ReasonPending, fmt.Sprintf("%d of %d Envoys have it.", all.Acked, all.Connected)
+	case all.Connected > 0:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonProgrammed, fmt.Sprintf("%d Envoys have it.", all.Connected)
+	}
+	return c, all
+}
+
+// cut leaves of Envoy's words what a condition's message has room for.
+func cut(text string) string {
+	const longest = 1024
+	if len(text) <= longest {
+		return text
+	}
+	return strings.ToValidUTF8(text[:longest], "") + "…"
+}
+
+func hostsOf(clusters []cluster) (n int32) {
+	for _, c := range clusters {
+		n += int32(c.hosts)
+	}
+	return n
+}
+
+// reference names a target; nil stands for a default's namespace.
+func reference(namespace string, ref *v1alpha1.OutlierTargetReference) v1alpha1.OutlierAncestorReference {
+	if ref == nil {
+		return v1alpha1.OutlierAncestorReference{Kind: "Namespace", Name: namespace}
+	}
+	return v1alpha1.OutlierAncestorReference{
+		Group: ref.Group, Kind: ref.Kind, Namespace: namespace, Name: ref.Name, SectionName: ref.SectionName, Backend: ref.Backend,
+	}
+}

@@ -1,0 +1,107 @@
+package actuate
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/outlier"
+	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/xds"
+)
+
+func admittedOutlier(t *testing.T, mode v1alpha1.Mode) (*outlier.Policy, AdmittedOutlier) {
+	t.Helper()
+	op := &v1alpha1.OutlierPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u1", Generation: 3, CreationTimestamp: metav1.NewTime(time.Unix(1, 0))},
+		Spec: v1alpha1.OutlierPolicySpec{
+			Mode: mode, OutlierDetection: &v1alpha1.OutlierDetection{ConsecutiveServerErrors: new(int32(5))},
+			TargetRefs: []v1alpha1.OutlierTargetReference{{Kind: "Service", Name: "web"}},
+		},
+	}
+	g, err := guard.New(guard.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, verdict := guard.Admit(t.Context(), g, op)
+	if !v.Valid() {
+		t.Fatalf("the policy isn't admitted: %s", verdict.Message())
+	}
+	p, err := outlier.NewPolicy(op)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, v
+}
+
+func TestEnvoysAreToldOfAdmittedPoliciesAlone(t *testing.T) {
+	policy, admitted := admittedOutlier(t, v1alpha1.Enforce)
+	watching, observing := admittedOutlier(t, v1alpha1.Observe)
+	edited, enforced := *policy, *watching
+	edited.Generation++
+	enforced.Settings.Observe = false
+	gone := errors.New("it was replaced")
+	for name, c := range map[string]struct {
+		policy  *outlier.Policy
+		by      AdmittedOutlier
+		current error
+		want    error
+	}{
+		"admitted":                         {policy, admitted, nil, nil},
+		"admitted to observe":              {watching, observing, nil, nil},
+		"nobody admitted it":               {policy, AdmittedOutlier{}, nil, ErrNotValidated},
+		"another generation":               {&edited, admitted, nil, ErrNotValidated},
+		"admitted only because it watches": {&enforced, observing, nil, ErrNotValidated},
+		"no longer what is stored":         {policy, admitted, gone, gone},
+		"it can't be confirmed":            {policy, admitted, kube.ErrSuperseded, kube.ErrSuperseded},
+		"no policy needs no admission":     {nil, AdmittedOutlier{}, gone, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, err := xds.NewServer(xds.Options{Address: "127.0.0.1:0"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			clusters := &Clusters{Server: server, Current: current{c.current}, Acts: logr.Discard()}
+			of := Cluster{Admitted: c.by}
+			of.Key, of.Policy = outlier.Key{Service: types.NamespacedName{Namespace: "shop", Name: "web"}, Port: 80}, c.policy
+			if err := clusters.Apply(t.Context(), []Cluster{of}, nil); !errors.Is(err, c.want) {
+				t.Errorf("got %v, want %v", err, c.want)
+			}
+			if told := clusters.told != nil; told != (c.want == nil) {
+				t.Errorf("told: %v", told)
+			}
+		})
+	}
+}
+
+// A world of which one cluster changes must cost one new cluster.
+func TestWhatStaysAsItIsMakesNoNewMessages(t *testing.T) {
+	policy, admitted := admittedOutlier(t, v1alpha1.Enforce)
+	server, err := xds.NewServer(xds.Options{Address: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clusters := &Clusters{Server: server, Current: current{}, Acts: logr.Discard()}
+	apply := func(hosts ...outlier.Host) told {
+		t.Helper()
+		of := Cluster{Admitted: admitted, Hosts: hosts}
+		of.Key, of.Policy = outlier.Key{Service: types.NamespacedName{Namespace: "shop", Name: "web"}, Port: 80}, policy
+		if err := clusters.Apply(t.Context(), []Cluster{of}, nil); err != nil {
+			t.Fatal(err)
+		}
+		return clusters.told["shop/web/80"]
+	}
+	first := apply(outlier.Host{Address: "10.0.0.1", Port: 80})
+	if same := apply(outlier.Host{Address: "10.0.0.1", Port: 80}); same.cluster != first.cluster || same.endpoints != first.endpoints {
+		t.Error("nothing changed, and the messages are new")
+	}
+	if moved := apply(outlier.Host{Address: "10.0.0.2", Port: 80}); moved.cluster != first.cluster || moved.endpoints == first.endpoints {
+		t.Error("a host changed: its endpoints are new, and the cluster isn't")
+	}
+}
