@@ -25,6 +25,9 @@ To ConditionSet: the list of condition sets (type: ConditionSets), bare or in th
 To WeederConfig, to ProbeConfig: the configuration of dependency-watchdog's weeder and of its prober, bare or in the data of
 a ConfigMap.
 
+To OutlierPolicy: the block outlierDetection that was designed for Contour's configuration, bare or in the data of a ConfigMap, and
+HTTPProxies with that design's field in their services.
+
 Nothing is written unless everything can be converted and the result passes validate. Exit code: 0 it was written; 1 it
 could not be converted, or would be refused; 2 the command line is wrong or the command failed.`,
 		Example: `  kubectl get configmap condition-sets -n kube-system -o yaml | kubectl autohealer convert -f - > policies.yaml`,

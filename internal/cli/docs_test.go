@@ -47,6 +47,7 @@ func TestPagesShowRealOutput(t *testing.T) {
 		"concepts/weeder-configs.md":      {dir: "weeder", least: 1},
 		"how-to/write-a-rule.md":          {dir: "rules", least: 2},
 		"concepts/probe-configs.md":       {dir: "prober", least: 2},
+		"concepts/outlier-policies.md":    {dir: "outlier", least: 3},
 		"how-to/exceptions.md":            {dir: "exceptions", least: 3},
 		"how-to/explain.md":               {dir: "explain", least: 3},
 	} {

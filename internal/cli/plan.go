@@ -23,7 +23,11 @@ type planOptions struct {
 	inputs
 	clusterFlags
 	output *choice
+	trace  string
 }
+
+// planned are the kinds that a plan is made for.
+var planned = []any{"ConditionSet", "WeederConfig", "ProbeConfig", "OutlierPolicy"}
 
 func (a *App) plan() *cobra.Command {
 	o := &planOptions{}
@@ -34,10 +38,15 @@ func (a *App) plan() *cobra.Command {
 hold back. Of a WeederConfig: for which Services a window is or would be open, which pods would be deleted, which not, and
 why; for each other Service the same as if it recovered now. Of a ProbeConfig, which probes nothing here: what would be
 scaled down in each target, level by level, if only the way from outside failed, and what it would have back; and what a
-stored one of its name scaled down that this one would give back at once.
+stored one of its name scaled down that this one would give back at once. Of an OutlierPolicy: for which of Envoy's clusters it
+would hold and for which another one does, and how many hosts might be ejected at once.
 
 It reads nodes, their leases, DaemonSets, namespaces, Services, EndpointSlices, pods and policies once, of a ProbeConfig also
 the Secrets and scales that it names, and writes nothing.
+With --trace it asks nobody: it tells whom of a trace's hosts Envoy would have ejected for the OutlierPolicies in -f, and when.
+The file has lines of time, host and result: a number of seconds, a duration or a moment; an HTTP status, connect-failure,
+timeout, or for bytes alone connected; a line without a result only names a host. Jitter, which is chance, is left out.
+
 Of several policies in -f each is judged as if those before it had been applied, and all as if the Guardrails and exceptions
 in -f that are admitted had been. With --facts it asks a file instead of a
 cluster.
@@ -48,6 +57,9 @@ be refused.`,
   kubectl autohealer plan -f kernel-deadlock.yaml
   kubectl autohealer plan -f weeder.yaml
 
+  # whom would Envoy have ejected yesterday?
+  kubectl autohealer plan -f outlierpolicy.yaml --trace trace.csv
+
   # without access to the cluster
   kubectl autohealer facts export -o facts.yaml
   kubectl autohealer plan -f kernel-deadlock.yaml --facts facts.yaml`,
@@ -55,6 +67,10 @@ be refused.`,
 	}
 	o.addFlags(cmd)
 	a.addFacts(cmd, &o.clusterFlags)
+	cmd.Flags().StringVar(&o.trace, "trace", "", "file with what a proxy saw; tells whom Envoy would have ejected")
+	// Both fail for flags that aren't there, and these are.
+	_ = cmd.MarkFlagFilename("trace", "csv")
+	cmd.MarkFlagsMutuallyExclusive("trace", "facts")
 	o.output = choiceFlag(cmd, "output", "o", "output format", "text", "json")
 	return cmd
 }
@@ -63,6 +79,9 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 	files, err := a.files(o.inputs)
 	if err != nil {
 		return err
+	}
+	if o.trace != "" {
+		return a.runTrace(ctx, o, documentsOf(files))
 	}
 	o.live = o.facts == ""
 	s, err := a.readSnapshot(ctx, o.clusterFlags)
@@ -87,7 +106,7 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 		return err
 	}
 	if len(forecast.Plans) == 0 {
-		return fmt.Errorf("--filename: there is no ConditionSet, WeederConfig or ProbeConfig in %s", strings.Join(o.filenames, ", "))
+		return fmt.Errorf("--filename: there is no ConditionSet, WeederConfig, ProbeConfig or OutlierPolicy in %s", strings.Join(o.filenames, ", "))
 	}
 	if err := forecast.Write(a.Out, o.output.value); err != nil {
 		return err
@@ -111,7 +130,7 @@ func (a *App) planAll(ctx context.Context, w *world, documents []manifest.Docume
 			}
 			continue
 		}
-		if !check.Ours(d) || len(d.Problems) == 0 && !slices.Contains([]any{"ConditionSet", "WeederConfig", "ProbeConfig"}, d.Object["kind"]) {
+		if !check.Ours(d) || len(d.Problems) == 0 && !slices.Contains(planned, d.Object["kind"]) {
 			continue
 		}
 		p, err := a.planOne(ctx, w, d)
@@ -138,6 +157,8 @@ func (a *App) planOne(ctx context.Context, w *world, d manifest.Document) (repor
 		return p, a.planWeeder(w, &p)
 	case p.Report.Kind == "ProbeConfig":
 		return p, a.planProbe(ctx, w, &p)
+	case p.Report.Kind == "OutlierPolicy":
+		return p, a.planOutlier(w, &p)
 	}
 	return p, a.planSet(w, &p)
 }

@@ -50,7 +50,7 @@ type source struct {
 }
 
 // sources that are known. Another one is another entry.
-var sources = []source{conditionSets, probeConfigs, weederConfigs}
+var sources = []source{conditionSets, outlierDefaults, outlierProxies, probeConfigs, weederConfigs}
 
 // Kinds that something can be converted to.
 func Kinds() []string {

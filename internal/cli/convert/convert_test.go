@@ -110,11 +110,17 @@ func FuzzConvert(f *testing.F) {
 		watchdog, inConfigMap(watchdog), "servicesAndDependantSelectors: []", "servicesAndDependantSelectors: {a: {podSelectors: 1}, b: null}\nwatchDuration: [1]",
 		"servicesAndDependantSelectors: {etcd: {podSelectors: [{matchLabels: {a: b}}], also: 1}}\nwatchDuration: 0\nother: {}\n---\nservicesAndDependantSelectors: {etcd: {}}",
 	} {
-		f.Add(byte(2), text)
+		f.Add(byte(3), text)
 	}
 	for _, text := range []string{
 		prober, oldProber, inConfigMap(prober), "dependentResourceInfos: [1]", "name: A b\nnamespace: 1\n" + prober, "kubeConfigSecretName: again\n" + prober,
 		"internalKubeConfigSecretName: a\nexternalKubeConfigSecretName: b\nprobeTimeout: 1\ndependentResourceInfos: [{ref: {}, shouldExist: 1, scaleUp: [], scaleDown: {replicas: x, also: 1}}]",
+	} {
+		f.Add(byte(2), text)
+	}
+	for _, text := range []string{
+		contour, inConfigMap(contour), example1, "outlierDetection: {interval: [1], disabled: 3, unknown: {}}", "outlierDetection: []",
+		"apiVersion: projectcontour.io/v1\nkind: HTTPProxy\nmetadata: {name: a}\nspec: {tcpproxy: {services: [{name: b, port: 1, outlierDetection: {}}, {name: c, port: 2, outlierDetection: {disabled: true}}]}, routes: [{}, 1]}",
 	} {
 		f.Add(byte(1), text)
 	}

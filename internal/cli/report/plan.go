@@ -28,6 +28,8 @@ type Plan struct {
 	Weeder *WeederPlan
 	// Probe is the same for a ProbeConfig.
 	Probe *ProbePlan
+	// Outlier is the same for an OutlierPolicy.
+	Outlier *OutlierPlan
 }
 
 // Forecast is what several policies would do together.
@@ -64,13 +66,16 @@ func (f Forecast) Acts() bool {
 	return false
 }
 
-// acts is how many nodes the policy would taint now, how many pods it would delete, or how many objects it would scale.
+// acts is how many nodes the policy would taint now, how many pods it would delete, how many objects it would scale, or of how
+// many clusters Envoy would eject hosts.
 func (f Forecast) acts(p Plan) int {
 	switch {
 	case p.Weeder != nil:
 		return p.Weeder.deletions()
 	case p.Probe != nil:
 		return p.Probe.acts()
+	case p.Outlier != nil && len(f.PausedBy) == 0:
+		return p.Outlier.acts()
 	}
 	if p.Set == nil || !p.Report.Allowed || p.Set.Spec.Mode == v1alpha1.Observe || p.BreakerOpens || len(f.PausedBy) > 0 {
 		return 0
@@ -110,24 +115,7 @@ func (f Forecast) Write(w io.Writer, format string) error {
 func (f Forecast) writeText(out *strings.Builder, p Plan) {
 	paint := painter(f.Colors)
 	fmt.Fprintf(out, "%s:%d: %s%s\n", printable(p.Report.File), p.Report.Line, prefix(kindAndName(p.Report)), f.outcome(p))
-	var lines [][2]string
-	switch {
-	case p.Weeder != nil:
-		lines = p.Weeder.details()
-	case p.Probe != nil:
-		lines = p.Probe.details()
-	case p.Set != nil:
-		lines = f.details(p)
-	}
-	for _, line := range lines {
-		fmt.Fprintf(out, "  %-12s%s\n", line[0], printable(line[1]))
-	}
-	switch {
-	case p.Weeder != nil:
-		p.Weeder.writeServices(out)
-	case p.Probe != nil:
-		p.Probe.writeTargets(out)
-	}
+	f.writeDetails(out, p)
 	for _, found := range findings(p.Report) {
 		word := paint(yellow, "warning: ")
 		if found.deny {
@@ -140,6 +128,26 @@ func (f Forecast) writeText(out *strings.Builder, p Plan) {
 			fmt.Fprintf(out, "  %s: %s: %s\n", paint(faint, skippedLabel(s.Missing)), s.Rule, printable(s.Reason))
 		}
 	}
+}
+
+// writeDetails tells in lines what the kind's planner found, and then of each of its targets.
+func (f Forecast) writeDetails(out *strings.Builder, p Plan) {
+	var lines [][2]string
+	targets := func(*strings.Builder) {}
+	switch {
+	case p.Weeder != nil:
+		lines, targets = p.Weeder.details(), p.Weeder.writeServices
+	case p.Probe != nil:
+		lines, targets = p.Probe.details(), p.Probe.writeTargets
+	case p.Outlier != nil:
+		lines, targets = p.Outlier.details(), p.Outlier.writeClusters
+	case p.Set != nil:
+		lines = f.details(p)
+	}
+	for _, line := range lines {
+		fmt.Fprintf(out, "  %-12s%s\n", line[0], printable(line[1]))
+	}
+	targets(out)
 }
 
 // outcome says in one line what would be done.
@@ -155,6 +163,8 @@ func (f Forecast) outcome(p Plan) string {
 		return p.Weeder.outcome(f.PausedBy)
 	case p.Probe != nil:
 		return p.Probe.outcome(f.PausedBy)
+	case p.Outlier != nil:
+		return p.Outlier.outcome(f.PausedBy)
 	case p.Set.Spec.Mode == v1alpha1.Observe:
 		return "observes, and taints nothing"
 	case len(f.PausedBy) > 0:

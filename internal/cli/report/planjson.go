@@ -22,16 +22,18 @@ type jsonPlan struct {
 	Name       string          `json:"name"`
 	Allowed    bool            `json:"allowed"`
 	Violations []jsonViolation `json:"violations"`
-	// Acts is how many nodes it would taint now, how many pods it would delete, or how many objects it would scale.
+	// Acts is how many nodes it would taint now, how many pods it would delete, how many objects it would scale, or of how many
+	// clusters Envoy would eject hosts.
 	Acts         int          `json:"acts"`
 	HeldByLimits int          `json:"heldByLimits"`
 	HeldByCap    int          `json:"heldByCap"`
 	TaintedNow   int          `json:"taintedNow"`
 	BreakerOpens bool         `json:"breakerOpens"`
 	Preview      *jsonPreview `json:"preview"`
-	// Weeder is there for a WeederConfig, Probe for a ProbeConfig; Preview is null then.
-	Weeder *jsonWeeder `json:"weeder,omitempty"`
-	Probe  *jsonProbe  `json:"probe,omitempty"`
+	// Weeder is there for a WeederConfig, Probe for a ProbeConfig, Outlier for an OutlierPolicy; Preview is null then.
+	Weeder  *jsonWeeder  `json:"weeder,omitempty"`
+	Probe   *jsonProbe   `json:"probe,omitempty"`
+	Outlier *jsonOutlier `json:"outlier,omitempty"`
 }
 
 type jsonPreview struct {
@@ -63,6 +65,9 @@ func (f Forecast) writeJSON(w io.Writer) error {
 		}
 		if p.Probe != nil {
 			j.Acts, j.Probe = f.acts(p), p.Probe.json()
+		}
+		if p.Outlier != nil {
+			j.Acts, j.Outlier = f.acts(p), p.Outlier.json()
 		}
 		out.Plans = append(out.Plans, j)
 	}

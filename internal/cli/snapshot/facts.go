@@ -30,6 +30,8 @@ type Facts struct {
 	yard    *weed.Yard
 	configs map[types.NamespacedName]*v1alpha1.WeederConfig
 	probers []v1alpha1.ProbeConfig
+	// outliers are stored and applied policies.
+	outliers []v1alpha1.OutlierPolicy
 
 	ownNamespace string
 }
@@ -66,7 +68,7 @@ func newFacts(ctx context.Context, s *Snapshot, g *guard.Guard, ownNamespace str
 	}
 	f := &Facts{
 		snapshot: s, fleet: condition.NewFleet(policy.Limits),
-		at: at, sets: map[string]*v1alpha1.ConditionSet{}, probers: slices.Clone(s.ProbeConfigs), ownNamespace: ownNamespace,
+		at: at, sets: map[string]*v1alpha1.ConditionSet{}, probers: slices.Clone(s.ProbeConfigs), outliers: slices.Clone(s.OutlierPolicies), ownNamespace: ownNamespace,
 	}
 	f.yard, f.configs = newYard(s, policy.Limits, ownNamespace)
 	f.fleet.SetPolicy(policy, f.at)
@@ -126,6 +128,10 @@ func (f *Facts) Object(ctx context.Context, kind, namespace, name string) (map[s
 		if pc := f.prober(types.NamespacedName{Namespace: namespace, Name: name}); pc != nil {
 			stored = pc
 		}
+	case "OutlierPolicy":
+		if op := f.outlierPolicy(types.NamespacedName{Namespace: namespace, Name: name}); op != nil {
+			stored = op
+		}
 	default:
 		var err error
 		if stored, err = f.snapshot.Get(ctx, kind, namespace, name); err != nil {
@@ -159,6 +165,9 @@ func (f *Facts) Planners() map[string]guard.Planner {
 	}
 	if f.KnowsProbed() {
 		planners["ProbeConfig"] = guard.PlannerThatReads(f.PreviewProbeConfig)
+	}
+	if f.KnowsRouted() {
+		planners["OutlierPolicy"] = guard.PlannerOf(f.PreviewOutlierPolicy)
 	}
 	return planners
 }

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
@@ -25,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/outlier"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/kube/survey"
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
@@ -108,9 +110,12 @@ func (l Live) readAll(ctx context.Context, c client.Client, s *Snapshot) error {
 	if err := l.readProbed(ctx, c, s); err != nil {
 		return err
 	}
+	if err := l.readRouted(ctx, c, s); err != nil {
+		return err
+	}
 	workloads, err := l.readWorkloads(ctx, c, s)
 	if apierrors.IsForbidden(err) {
-		l.Warn("nothing is known of what WeederConfigs and ProbeConfigs would do: " + err.Error())
+		l.Warn("nothing is known of what WeederConfigs, ProbeConfigs and OutlierPolicies would do: " + err.Error())
 		return nil
 	}
 	s.Workloads = workloads
@@ -143,6 +148,33 @@ func managerAt(workloads []*metav1.PartialObjectMetadata) string {
 		return ""
 	}
 	return found.UnsortedList()[0]
+}
+
+// readRouted reads routes of those kinds that the cluster has.
+func (l Live) readRouted(ctx context.Context, c client.Client, s *Snapshot) error {
+	routed := &Routed{}
+	err := listPolicies(ctx, l, c, s, "outlierpolicies", "OutlierPolicy", s.addOutlierPolicy)
+	for _, kind := range outlier.RouteKinds {
+		if err != nil {
+			break
+		}
+		var mapping *meta.RESTMapping
+		if mapping, err = c.RESTMapper().RESTMapping(kind); meta.IsNoMatchError(err) {
+			err = nil
+			continue
+		}
+		if err == nil {
+			routes := &unstructured.UnstructuredList{}
+			routes.SetGroupVersionKind(mapping.GroupVersionKind.GroupVersion().WithKind(kind.Kind + "List"))
+			err = list(ctx, l, c, mapping.Resource.Resource, routes, "", routed.addRoute)
+		}
+	}
+	if apierrors.IsForbidden(err) {
+		l.Warn("nothing is known of what OutlierPolicies would do: " + err.Error())
+		return nil
+	}
+	s.Routed = routed
+	return err
 }
 
 func (l Live) readWorkloads(ctx context.Context, c client.Client, s *Snapshot) (*Workloads, error) {

@@ -44,10 +44,14 @@ type Snapshot struct {
 	GuardrailExceptions []v1alpha1.GuardrailException `json:"guardrailExceptions,omitempty"`
 	WeederConfigs       []v1alpha1.WeederConfig       `json:"weederConfigs,omitempty"`
 	ProbeConfigs        []v1alpha1.ProbeConfig        `json:"probeConfigs,omitempty"`
+	OutlierPolicies     []v1alpha1.OutlierPolicy      `json:"outlierPolicies,omitempty"`
 	// Workloads are nil when they could not be read, and in files of older programs.
 	Workloads *Workloads `json:"workloads,omitempty"`
 	// Probed is nil when it could not be read, and in files of older programs.
 	Probed *Probed `json:"probed,omitempty"`
+
+	// Routed is nil when it could not be read, and in files of older programs.
+	Routed *Routed `json:"routed,omitempty"`
 
 	// Rights asks the API server that it was read from; nil for a file, and when the user may not ask.
 	Rights authorizer.UnconditionalAuthorizer `json:"-"`
@@ -183,6 +187,11 @@ func (s *Snapshot) addWeederConfig(wc *v1alpha1.WeederConfig) {
 func (s *Snapshot) addProbeConfig(pc *v1alpha1.ProbeConfig) {
 	ours(&pc.ObjectMeta)
 	s.ProbeConfigs = append(s.ProbeConfigs, *pc)
+}
+
+func (s *Snapshot) addOutlierPolicy(op *v1alpha1.OutlierPolicy) {
+	ours(&op.ObjectMeta)
+	s.OutlierPolicies = append(s.OutlierPolicies, *op)
 }
 
 func (s *Snapshot) addGuardrail(g *v1alpha1.Guardrail) {

@@ -43,6 +43,7 @@ func (s *Snapshot) policies() map[string]iter.Seq[client.Object] {
 		"GuardrailException": pointers(s.GuardrailExceptions),
 		"WeederConfig":       pointers(s.WeederConfigs),
 		"ProbeConfig":        pointers(s.ProbeConfigs),
+		"OutlierPolicy":      pointers(s.OutlierPolicies),
 	}
 }
 

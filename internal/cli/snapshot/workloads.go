@@ -38,7 +38,8 @@ type Namespace struct {
 	Unprobed bool `json:"unprobed,omitempty"`
 }
 
-// Service with those fields of its spec that say whose pods are behind it: type, selector and publishNotReadyAddresses.
+// Service with those fields of its spec that say whose pods are behind it and by which ports: type, selector,
+// publishNotReadyAddresses, ports and ipFamilies.
 type Service struct {
 	Namespace string             `json:"namespace"`
 	Name      string             `json:"name"`
@@ -47,17 +48,21 @@ type Service struct {
 	Addresses []string `json:"addresses,omitempty"`
 }
 
-// EndpointSlice says which pods are behind a Service. Endpoints that are no pods are left out.
+// EndpointSlice says who is behind a Service.
 type EndpointSlice struct {
-	Namespace string     `json:"namespace"`
-	Name      string     `json:"name"`
-	Service   string     `json:"service"`
-	Endpoints []Endpoint `json:"endpoints,omitempty"`
+	Namespace   string                     `json:"namespace"`
+	Name        string                     `json:"name"`
+	Service     string                     `json:"service"`
+	AddressType discoveryv1.AddressType    `json:"addressType,omitempty"`
+	Ports       []discoveryv1.EndpointPort `json:"ports,omitempty"`
+	Endpoints   []Endpoint                 `json:"endpoints,omitempty"`
 }
 
-// Endpoint is a pod behind a Service.
+// Endpoint is what is behind a Service, mostly a pod.
 type Endpoint struct {
-	Pod        string                         `json:"pod"`
+	Pod        string                         `json:"pod,omitempty"`
+	Address    string                         `json:"address,omitempty"`
+	Zone       *string                        `json:"zone,omitempty"`
 	Conditions discoveryv1.EndpointConditions `json:"conditions"`
 }
 
@@ -104,18 +109,32 @@ func (w *Workloads) addNamespace(ns *corev1.Namespace) {
 func (w *Workloads) addService(svc *corev1.Service) {
 	w.Services = append(w.Services, Service{Namespace: svc.Namespace, Name: svc.Name, Spec: corev1.ServiceSpec{
 		Type: svc.Spec.Type, Selector: svc.Spec.Selector, PublishNotReadyAddresses: svc.Spec.PublishNotReadyAddresses,
+		Ports: portsOf(svc), IPFamilies: svc.Spec.IPFamilies,
 	}, Addresses: survey.Addresses(svc)})
 }
 
+// portsOf leaves out what only nodes and kube-proxy read.
+func portsOf(svc *corev1.Service) (ports []corev1.ServicePort) {
+	for _, p := range svc.Spec.Ports {
+		ports = append(ports, corev1.ServicePort{Name: p.Name, Protocol: p.Protocol, AppProtocol: p.AppProtocol, Port: p.Port})
+	}
+	return ports
+}
+
 func (w *Workloads) addSlice(slice *discoveryv1.EndpointSlice) {
-	s := EndpointSlice{Namespace: slice.Namespace, Name: slice.Name, Service: slice.Labels[discoveryv1.LabelServiceName]}
+	s := EndpointSlice{Namespace: slice.Namespace, Name: slice.Name, Service: slice.Labels[discoveryv1.LabelServiceName], AddressType: slice.AddressType, Ports: slice.Ports}
 	if s.Service == "" {
 		return
 	}
 	for _, e := range slice.Endpoints {
+		one := Endpoint{Zone: e.Zone, Conditions: e.Conditions}
 		if e.TargetRef != nil && e.TargetRef.Kind == "Pod" {
-			s.Endpoints = append(s.Endpoints, Endpoint{Pod: e.TargetRef.Name, Conditions: e.Conditions})
+			one.Pod = e.TargetRef.Name
 		}
+		if len(e.Addresses) > 0 {
+			one.Address = e.Addresses[0]
+		}
+		s.Endpoints = append(s.Endpoints, one)
 	}
 	w.EndpointSlices = append(w.EndpointSlices, s)
 }
@@ -179,14 +198,23 @@ func (p *Pod) read() *weed.Pod {
 	return pod
 }
 
+func (s *Service) read() *corev1.Service {
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}, Spec: s.Spec}
+}
+
 func (s *EndpointSlice) read() *discoveryv1.EndpointSlice {
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
 		Namespace: s.Namespace, Name: s.Name, Labels: map[string]string{discoveryv1.LabelServiceName: s.Service},
-	}}
+	}, AddressType: s.AddressType, Ports: s.Ports}
 	for _, e := range s.Endpoints {
-		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
-			Conditions: e.Conditions, TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: s.Namespace, Name: e.Pod},
-		})
+		one := discoveryv1.Endpoint{Zone: e.Zone, Conditions: e.Conditions}
+		if e.Pod != "" {
+			one.TargetRef = &corev1.ObjectReference{Kind: "Pod", Namespace: s.Namespace, Name: e.Pod}
+		}
+		if e.Address != "" {
+			one.Addresses = []string{e.Address}
+		}
+		slice.Endpoints = append(slice.Endpoints, one)
 	}
 	return slice
 }
@@ -196,8 +224,8 @@ func (w *Workloads) feed(y *weed.Yard, at weed.Moment) {
 	for _, ns := range w.Namespaces {
 		y.ObserveNamespace(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns.Name, Labels: ns.Labels}}, at)
 	}
-	for _, svc := range w.Services {
-		y.ObserveService(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: svc.Namespace, Name: svc.Name}, Spec: svc.Spec})
+	for i := range w.Services {
+		y.ObserveService(w.Services[i].read())
 	}
 	for _, h := range w.Held {
 		y.ObserveHold(weed.Workload{Namespace: h.Namespace, Kind: h.Kind, Name: h.Name}, holdOf(h.HoldUntil), "", at)

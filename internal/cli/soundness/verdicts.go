@@ -36,6 +36,10 @@ var samples = []sample{
 		bad:  probe("kube-apiserver"),
 		good: probe("autohealer-check"),
 	}, {
+		kind: "OutlierPolicy", rule: "outlierpolicy/ejection-over-a-day",
+		bad:  `{mode: Observe, targetRefs: [{group: "", kind: Service, name: autohealer-check}], outlierDetection: {baseEjectionTime: 25h}}`,
+		good: `{mode: Observe, targetRefs: [{group: "", kind: Service, name: autohealer-check}], outlierDetection: {}}`,
+	}, {
 		kind: "Guardrail", rule: "guardrail/rules-compile", // which the webhook alone can see
 		bad:  `{rules: [{name: typing-error, kinds: [ConditionSet], expression: "object.spec.efect != 'NoExecute'"}]}`,
 		good: `{limits: {maxTaintedNodes: 1%}}`,
@@ -96,7 +100,7 @@ func (c *Checker) dryRun(ctx context.Context, kind, spec string) error {
 	o := &object{Object: map[string]any{}}
 	o.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
 	o.SetGenerateName("autohealer-check-")
-	if kind == "WeederConfig" || kind == "ProbeConfig" {
+	if kind == "OutlierPolicy" || kind == "WeederConfig" || kind == "ProbeConfig" {
 		o.SetNamespace(c.Namespace)
 	}
 	var content map[string]any

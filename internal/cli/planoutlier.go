@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/cli/check"
+	"github.com/resourcestack/autohealer/internal/cli/manifest"
+	"github.com/resourcestack/autohealer/internal/cli/report"
+	"github.com/resourcestack/autohealer/internal/domain/outlier"
+	"github.com/resourcestack/autohealer/internal/domain/outlier/detector"
+)
+
+func (a *App) planOutlier(w *world, p *report.Plan) error {
+	op, policy, err := readOutlierPolicy(p.Report.Stored)
+	if err != nil {
+		return err
+	}
+	if !w.facts.KnowsRouted() {
+		return fmt.Errorf("OutlierPolicy %s/%s: the facts have no Services, or nothing of routes; write them anew with facts export, as a user who may list both everywhere", op.Namespace, op.Name)
+	}
+	p.Outlier = &report.OutlierPlan{Policy: op, Settings: policy.Settings, Outlook: w.facts.OutlookOfOutliers(op)}
+	if p.Report.Allowed {
+		w.facts.ApplyOutlierPolicy(op)
+	}
+	return nil
+}
+
+func readOutlierPolicy(stored map[string]any) (*v1alpha1.OutlierPolicy, *outlier.Policy, error) {
+	op := &v1alpha1.OutlierPolicy{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(stored, op); err != nil {
+		return nil, nil, fmt.Errorf("read OutlierPolicy: %w", err)
+	}
+	policy, err := outlier.NewPolicy(op)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read OutlierPolicy %s/%s: %w", op.Namespace, op.Name, err)
+	}
+	return op, policy, nil
+}
+
+// runTrace tells whom Envoy would have ejected for each OutlierPolicy, by their rules over the object alone.
+func (a *App) runTrace(ctx context.Context, o *planOptions, documents []manifest.Document) error {
+	trace, err := readTrace(o.trace)
+	if err != nil {
+		return fmt.Errorf("--trace: %w", err)
+	}
+	checker, err := check.New(check.Options{Clock: a.Clock, Namespace: *a.Config.Namespace})
+	if err != nil {
+		return err
+	}
+	simulations, ejections := 0, 0
+	for _, d := range documents {
+		if !check.Ours(d) || len(d.Problems) == 0 && d.Object["kind"] != "OutlierPolicy" {
+			continue
+		}
+		r := checker.Document(ctx, d, nil)
+		if !r.Allowed || r.Stored == nil {
+			return a.refuse(d, r)
+		}
+		ejected, err := a.simulate(r.Stored, trace)
+		if err != nil {
+			return err
+		}
+		simulations, ejections = simulations+1, ejections+ejected
+	}
+	switch {
+	case simulations == 0:
+		return fmt.Errorf("--filename: there is no OutlierPolicy in %s", strings.Join(o.filenames, ", "))
+	case ejections > 0:
+		return exitStatus(exitFound)
+	}
+	return nil
+}
+
+// refuse tells why a policy would be refused.
+func (a *App) refuse(d manifest.Document, r check.Report) error {
+	for _, v := range r.Violations {
+		a.tell(d.File, d.Line, true, fmt.Sprintf("%s: %s", v.Rule, v.Message))
+	}
+	return exitStatus(exitRefused)
+}
+
+func readTrace(name string) (detector.Trace, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return detector.Trace{}, err
+	}
+	defer file.Close() //nolint:errcheck // nothing was written
+	trace, err := detector.ReadTrace(file)
+	if err != nil {
+		return detector.Trace{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return trace, nil
+}
+
+// simulate tells whom Envoy would have ejected for a policy, and gives how often.
+func (a *App) simulate(stored map[string]any, trace detector.Trace) (ejections int, err error) {
+	op, policy, err := readOutlierPolicy(stored)
+	if err != nil {
+		return 0, err
+	}
+	s := report.Simulation{Name: strings.TrimPrefix(op.Namespace+"/"+op.Name, "/"), Began: trace.Began, Hosts: len(trace.Hosts)}
+	if policy.Detects() {
+		s.Events = detector.Simulate(policy.Settings, trace, nil)
+	}
+	fmt.Fprint(a.Out, s.Text())
+	return s.Ejections(), nil
+}
