@@ -51,6 +51,13 @@ var specimens = []specimen{
 		factual:  probes("a/b/c", "kcm", "mode: Enforce"),
 	},
 	{
+		kind: "OutlierPolicy", resource: "outlierpolicies", namespace: harness.Namespace,
+		doubtful: `{targetRefs: [{group: "", kind: Service, name: nobody-runs-this}], outlierDetection: {consecutiveServerErrors: 5}}`,
+		portable: `{targetRefs: [{group: "", kind: Service, name: a}], outlierDetection: {consecutiveServerErrors: 1, maxEjectionPercent: 50}}`,
+		changed:  `{targetRefs: [{group: "", kind: Service, name: a}], outlierDetection: {consecutiveServerErrors: 1, maxEjectionPercent: 60}}`,
+		factual:  `{targetRefs: [{group: "", kind: Service, name: a}], outlierDetection: {consecutiveServerErrors: 1, maxEjectionPercent: 50}, mode: Enforce}`,
+	},
+	{
 		kind: "Guardrail", resource: "guardrails",
 		doubtful: `{paused: true}`,
 		portable: `{rules: [{name: r, kinds: [Node], expression: has(object.metadata.labels)}]}`,
@@ -216,8 +223,8 @@ var _ = Describe("Of every kind,", func() {
 })
 
 var _ = Describe("A rule that refuses everything", func() {
-	const spec = `{rules: [{name: r, kinds: [ConditionSet, WeederConfig, ProbeConfig, Guardrail, GuardrailException], expression: object.metadata.name == 'nobody'}]}`
-	rail := &specimens[3]
+	const spec = `{rules: [{name: r, kinds: [ConditionSet, WeederConfig, ProbeConfig, OutlierPolicy, Guardrail, GuardrailException], expression: object.metadata.name == 'nobody'}]}`
+	rail := &specimens[4]
 
 	It("can be mended, and deleted with the manager and without", func(ctx SpecContext) {
 		path := file(rail.manifest("refuses-all", spec))

@@ -127,6 +127,15 @@ var subjects = []*subject{
 	{kind: "WeederConfig", plural: "weederconfigs", namespaced: true, fields: weederFields, required: []string{"servicesAndDependantSelectors"},
 		bad:   "{kind: WeederConfig, metadata: {name: bad, namespace: default}, spec: {servicesAndDependantSelectors: {etcd: {podSelectors: [{matchExpressions: [{key: a, operator: DoesNotExist}]}]}}}}",
 		unfit: "{kind: WeederConfig, metadata: {name: unfit, namespace: default}, spec: {servicesAndDependantSelectors: {}}}"},
+	{kind: "OutlierPolicy", plural: "outlierpolicies", namespaced: true, fields: outlierFields, names: []string{"default"},
+		optional: []string{"splitExternalLocalOriginErrors", "alwaysEjectOneHost"},
+		repair: func(spec map[string]any) {
+			if spec["outlierDetection"] == nil && spec["disabled"] != true { // the schema wants one of them
+				spec["disabled"] = true
+			}
+		},
+		bad:   "{kind: OutlierPolicy, metadata: {name: bad, namespace: default}, spec: {outlierDetection: {}}}",
+		unfit: "{kind: OutlierPolicy, metadata: {name: unfit, namespace: default}, spec: {outlierDetection: {maxEjectionPercent: 101}, targetRefs: [{group: '', kind: Service, name: a}]}}"},
 	{kind: "Guardrail", plural: "guardrails", fields: guardrailFields, names: []string{"probeconfig", "weederconfig", "guard", "guard.x", "a.conditionset"},
 		tame: func(spec map[string]any) {
 			spec["conditionTypes"] = []any{map[string]any{"type": "GPUHealthy", "healthyStatus": "True"}} // no set asks for it
@@ -167,6 +176,33 @@ var conditionSetFields = fields{
 			conditions[kind] = map[string]any{"status": pick[any](r, true, false, "True", "False", "Unknown", "true", "false", "unknown")}
 		}
 		return conditions
+	},
+}
+
+var outlierFields = fields{
+	"targetRefs": func(r *rand.Rand) any {
+		return some(r, 2, func() any {
+			return pick[any](r, map[string]any{"group": "", "kind": "Service", "name": fmt.Sprintf("s%d", r.IntN(1000))},
+				map[string]any{"group": "", "kind": "Service", "name": "kubernetes", "sectionName": "https"},
+				map[string]any{"group": "projectcontour.io", "kind": "HTTPProxy", "name": "a", "backend": map[string]any{"name": "b", "port": int64(80)}})
+		})
+	},
+	"disabled":       func(r *rand.Rand) any { return pick(r, true, false) },
+	"mode":           func(r *rand.Rand) any { return pick(r, "Enforce", "Observe") },
+	"panicThreshold": func(r *rand.Rand) any { return pick(r, int64(0), int64(50), int64(100)) },
+	"outlierDetection": func(r *rand.Rand) any {
+		d := map[string]any{}
+		for field, values := range map[string][]any{
+			"consecutiveServerErrors": {int64(0), int64(1), int64(2), int64(5)}, "consecutiveLocalOriginFailure": {int64(0), int64(1), int64(5)},
+			"splitExternalLocalOriginErrors": {true, false}, "alwaysEjectOneHost": {true, false}, "maxEjectionPercent": {int64(0), int64(49), int64(50), int64(100)},
+			"interval": {"0s", "500ms", "10s", "1m", ".5s"}, "baseEjectionTime": {"0s", "30s", "2h", "25h"}, "maxEjectionTime": {"0s", "29s", "300s", "30h"},
+			"maxEjectionTimeJitter": {"0s", "31s", "301s"},
+		} {
+			if r.IntN(3) == 0 {
+				d[field] = pick(r, values...)
+			}
+		}
+		return d
 	},
 }
 

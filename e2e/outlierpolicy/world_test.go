@@ -1,0 +1,155 @@
+package outlierpolicy
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/protobuf/types/known/durationpb"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/e2e/envoy"
+	"github.com/resourcestack/autohealer/e2e/xdsclient"
+)
+
+// service is a Service with real backends, registered by EndpointSlices. It has a namespace of its own.
+type service struct {
+	namespace string
+	backends  []*envoy.Backend
+}
+
+// cluster is the Envoy cluster's name.
+func (s *service) cluster() string { return s.namespace + "/web/80" }
+
+func (s *service) addresses(of ...int) (all []string) {
+	for _, i := range of {
+		all = append(all, s.backends[i].Address)
+	}
+	return all
+}
+
+// serve makes a namespace with a Service in front of n backends.
+func serve(ctx context.Context, namespace string, n int) *service {
+	GinkgoHelper()
+	s := &service{namespace: namespace}
+	Expect(client.IgnoreAlreadyExists(h.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))).To(Succeed())
+	apply(ctx, fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: web, namespace: %s}, spec: {ports: [{name: http, port: 80}]}}", namespace))
+	for range n {
+		s.backends = append(s.backends, envoy.NewBackendOn(GinkgoTB(), hostIP))
+	}
+	for i, b := range s.backends {
+		apply(ctx, fmt.Sprintf(`
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: web-%d, namespace: %s, labels: {kubernetes.io/service-name: web}}
+addressType: IPv4
+ports: [{name: http, port: %d}]
+endpoints: [{addresses: [%s], conditions: {ready: true}}]
+`, i, namespace, b.Port, hostIP))
+	}
+	return s
+}
+
+// detect applies a policy for the Service. Interval and times are short; the rest is as given.
+func (s *service) detect(ctx context.Context, detection string, more ...string) {
+	GinkgoHelper()
+	manifest := fmt.Sprintf(`
+apiVersion: autohealer.resourcestack.com/v1alpha1
+kind: OutlierPolicy
+metadata: {name: web, namespace: %s}
+spec:
+  targetRefs: [{group: "", kind: Service, name: web}]
+  outlierDetection: {%s}
+`, s.namespace, detection)
+	for _, line := range more {
+		manifest += "  " + line + "\n"
+	}
+	apply(ctx, manifest)
+}
+
+// proxy starts an Envoy in front of the Service, with a certificate for an identity.
+func proxy(ctx context.Context, identity string, signer *envoy.Authority, clusters ...string) *envoy.Envoy {
+	GinkgoHelper()
+	dir := GinkgoT().TempDir()
+	signer.Write(dir, identity, servers(ctx))
+	o := envoy.Options{Bootstrap: []string{
+		"--server", address, "--server-name=" + serverName, "--resources-dir=" + dir,
+		"--cert=" + filepath.Join(dir, "tls.crt"), "--key=" + filepath.Join(dir, "tls.key"), "--ca=" + filepath.Join(dir, "ca.crt"),
+	}, Change: impatient}
+	for _, name := range clusters {
+		o.Listeners = append(o.Listeners, envoy.Listener{Name: name, Cluster: name})
+	}
+	return envoy.Start(GinkgoTB(), o)
+}
+
+// impatient Envoys don't wait long for clusters that never come.
+func impatient(b *bootstrapv3.Bootstrap) {
+	b.DynamicResources.CdsConfig.InitialFetchTimeout = durationpb.New(1e9)
+}
+
+// stream connects a client that tells what is on the wire.
+func stream(ctx context.Context, identity string) *xdsclient.Client {
+	GinkgoHelper()
+	dir := GinkgoT().TempDir()
+	clients.Write(dir, identity, servers(ctx))
+	certificate, err := tls.LoadX509KeyPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
+	Expect(err).NotTo(HaveOccurred())
+	roots := x509.NewCertPool()
+	pem, err := os.ReadFile(filepath.Join(dir, "ca.crt"))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(roots.AppendCertsFromPEM(pem)).To(BeTrue())
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}, RootCAs: roots, ServerName: serverName,
+	})))
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(conn.Close)
+	streaming, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	DeferCleanup(cancel)
+	c, err := xdsclient.Connect(streaming, conn, xdsclient.Options{})
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+func apply(ctx context.Context, manifest string) {
+	GinkgoHelper()
+	_, err := h.Apply(ctx, manifest)
+	Expect(err).NotTo(HaveOccurred())
+}
+
+func deletePolicy(ctx context.Context, namespace, name string) {
+	GinkgoHelper()
+	Expect(h.Client.Delete(ctx, &v1alpha1.OutlierPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})).To(Succeed())
+}
+
+func policyOf(ctx context.Context, namespace, name string) (*v1alpha1.OutlierPolicy, error) {
+	op := &v1alpha1.OutlierPolicy{}
+	err := h.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, op)
+	return op, err
+}
+
+// condition of a policy's first target, as Status Reason.
+func condition(ctx context.Context, namespace, name, conditionType string) func() string {
+	return func() string {
+		op, err := policyOf(ctx, namespace, name)
+		if err != nil || len(op.Status.Ancestors) == 0 {
+			return fmt.Sprint("no status yet, ", err)
+		}
+		c := meta.FindStatusCondition(op.Status.Ancestors[0].Conditions, conditionType)
+		if c == nil {
+			return "no such condition"
+		}
+		return string(c.Status) + " " + c.Reason
+	}
+}
