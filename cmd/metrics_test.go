@@ -103,7 +103,7 @@ func assemble(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := addAll(t.Context(), mgr, o, facts, serving, election.leads); err != nil {
+	if err := addAll(t.Context(), mgr, o, facts, serving, election.leads, marker); err != nil {
 		t.Fatal(err)
 	}
 	if err := addMarker(t.Context(), mgr, o, marker); err != nil {

@@ -110,12 +110,12 @@ func newOutliers(ctx context.Context, mgr ctrl.Manager, o options) (*outliers.In
 	return routed, nil
 }
 
-// newClusters tells Envoys; nil when nobody is to be served.
-func newClusters(o envoyOptions, serving certificate) (*actuate.Clusters, error) {
+// newClusters tells Envoys, while the cluster is ours; nil when nobody is to be served.
+func newClusters(o envoyOptions, serving certificate, ours func() bool) (*actuate.Clusters, error) {
 	if o.address == "" {
 		return nil, nil
 	}
-	served := xds.Options{Address: o.address, Plaintext: o.plaintext}
+	served := xds.Options{Address: o.address, Plaintext: o.plaintext, Serves: ours}
 	if o.clientCA != "" {
 		served.TLS = &xds.TLS{Certificate: current(serving), ClientCAs: o.readClientCA}
 		served.Authorise = func(name string) (xds.Scope, bool) {

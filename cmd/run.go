@@ -24,6 +24,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/installation"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
 	"github.com/resourcestack/autohealer/webhooks"
@@ -55,7 +56,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("make the manager: %w", err)
 	}
-	if err := addAll(ctx, outspoken{mgr}, o, facts, serving, election.leads); err != nil {
+	if err := addAll(ctx, outspoken{mgr}, o, facts, serving, election.leads, marker); err != nil {
 		return err
 	}
 	if err := addMarker(ctx, outspoken{mgr}, o, marker); err != nil {
@@ -68,7 +69,7 @@ func run(ctx context.Context, o options) error {
 	return nil
 }
 
-func addAll(ctx context.Context, mgr ctrl.Manager, o options, facts *kube.Facts, serving certificate, leads func() bool) error {
+func addAll(ctx context.Context, mgr ctrl.Manager, o options, facts *kube.Facts, serving certificate, leads func() bool, marker *installation.Marker) error {
 	asking, err := rights.NewAuthorizer(mgr.GetConfig())
 	if err != nil {
 		return err
@@ -103,7 +104,7 @@ func addAll(ctx context.Context, mgr ctrl.Manager, o options, facts *kube.Facts,
 	if err := webhooks.AddToManager(mgr, rules); err != nil {
 		return fmt.Errorf("add the webhooks: %w", err)
 	}
-	clusters, err := newClusters(o.envoys, serving)
+	clusters, err := newClusters(o.envoys, serving, marker.Mine)
 	if err != nil {
 		return err
 	}

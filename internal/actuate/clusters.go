@@ -2,6 +2,7 @@ package actuate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -53,6 +54,9 @@ type told struct {
 // Apply has Envoys told of all clusters, and of those that are gone for sure. An error means that nothing was told: an admission
 // is missing, or no longer what is stored.
 func (c *Clusters) Apply(ctx context.Context, clusters []Cluster, gone []outlier.Key) error {
+	if c.Server.Serves != nil && !c.Server.Serves() {
+		return errors.New("tell Envoys: the cluster isn't known to be this installation's")
+	}
 	news := map[types.UID][]*Cluster{}
 	for i := range clusters {
 		if err := covered(&clusters[i]); err != nil {

@@ -60,6 +60,7 @@ type Marker struct {
 	Configuration, Namespace string
 
 	last atomic.Pointer[error]
+	mine atomic.Bool
 }
 
 // Ours gives nil when the cluster is this installation's, and marks it when it is nobody's: a mark whose namespace is gone, or is
@@ -70,11 +71,18 @@ func (m *Marker) Ours(ctx context.Context) error {
 	err := m.look(ctx)
 	m.last.Store(&err)
 	standsAside.Set(0)
-	if _, others := errors.AsType[*Other](err); others {
+	_, others := errors.AsType[*Other](err)
+	if others {
 		standsAside.Set(1)
+	}
+	if err == nil || others {
+		m.mine.Store(err == nil)
 	}
 	return err
 }
+
+// Mine says without asking whether the cluster was this installation's when that could be told last; false before.
+func (m *Marker) Mine() bool { return m.mine.Load() }
 
 func (m *Marker) look(ctx context.Context) error {
 	var own corev1.Namespace

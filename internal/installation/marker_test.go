@@ -69,12 +69,19 @@ func TestWhoseTheClusterIs(t *testing.T) {
 			if (err == nil) != test.ours || others != test.others {
 				t.Errorf("it says %v", err)
 			}
+			if m.Mine() != test.ours {
+				t.Errorf("mine says %v", m.Mine())
+			}
 			if ready := m.Ready(nil); (ready != nil) != test.others {
 				t.Errorf("ready says %v", ready)
 			}
 			if others && other.Error() != "this cluster is marked as that of the installation in namespace other, so the one in namespace own stands aside. "+
 				"If that one is gone for good: kubectl annotate validatingwebhookconfiguration autohealer autohealer.resourcestack.com/installation-" {
 				t.Error(other)
+			}
+			test.fails = []string{"own"}
+			if err := m.Ours(t.Context()); err == nil || m.Mine() != test.ours {
+				t.Error("what can't be told changes what was known:", err)
 			}
 			test.fails = nil
 			stored := configuration("")

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/set"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
@@ -32,6 +33,9 @@ const (
 	pingAfter, pingTimeout = 30 * time.Second, 20 * time.Second
 	// minPing: clients that ping more often are cut off.
 	minPing = 5 * time.Second
+
+	// lookEvery is how soon streams end once Serves says no.
+	lookEvery = time.Second
 )
 
 // Options of a server.
@@ -44,6 +48,9 @@ type Options struct {
 	Plaintext bool
 	// Authorise tells what an identity, a name in a client's certificate, may see, and whether it may see anything.
 	Authorise func(identity string) (Scope, bool)
+	// Serves says whether this process may tell Envoys anything now; nil for always. While it says no no stream is accepted, and
+	// those that are open end.
+	Serves func() bool
 	// Coalesce is how far pushes are apart; 0 means DefaultCoalesce.
 	Coalesce time.Duration
 	// MaxRemovalPercent of the clusters may be removed in one push; 0 means DefaultMaxRemovalPercent, 100 all.
@@ -71,6 +78,8 @@ type Server struct {
 	held   []string
 	ready  atomic.Bool
 	listen atomic.Pointer[net.TCPAddr]
+	// open are what ends the streams that are open; needs mu.
+	open map[*session]context.CancelFunc
 }
 
 // NewServer checks the options.
@@ -84,6 +93,7 @@ func NewServer(o Options) (*Server, error) {
 		endpoints: newTable(resource.EndpointType, true),
 		nothing:   newTable("", true),
 		kick:      make(chan struct{}, 1),
+		open:      map[*session]context.CancelFunc{},
 	}
 	s.book.published, s.book.invalid, s.book.several = map[string]*published{}, map[string]string{}, set.New[string]()
 	s.endpoints.resolve = s.book.endpoints
@@ -147,18 +157,16 @@ func (s *Server) Start(ctx context.Context) error {
 	go func() { served <- server.Serve(listener) }()
 	log.FromContext(ctx).Info("serving xDS", "address", listener.Addr().String(), "tls", s.TLS != nil)
 
-	published := make(chan struct{})
-	go func() {
-		defer close(published)
-		s.publishAll(ctx)
-	}()
+	var running sync.WaitGroup
+	running.Go(func() { s.publishAll(ctx) })
+	running.Go(func() { wait.UntilWithContext(ctx, s.standAside, lookEvery) })
 	select {
 	case err = <-served:
 		return fmt.Errorf("serve xDS: %w", err)
 	case <-ctx.Done():
 	}
 	server.Stop()
-	<-published
+	running.Wait()
 	return nil
 }
 
@@ -197,44 +205,69 @@ func (s *Server) publishAll(ctx context.Context) {
 
 // DeltaAggregatedResources serves one stream of the delta protocol.
 func (s *Server) DeltaAggregatedResources(stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
-	session, err := s.open(stream.Context())
-	if err != nil {
-		return err
-	}
-	defer s.close(session, "delta")
-	streams.WithLabelValues("delta").Inc()
-	return delta.NewServer(stream.Context(), session, session).DeltaStreamHandler(stream, resource.AnyType)
+	return s.serve(stream.Context(), "delta", func(ctx context.Context, session *session) error {
+		return delta.NewServer(ctx, session, session).DeltaStreamHandler(stream, resource.AnyType)
+	})
 }
 
 // StreamAggregatedResources serves one stream of the state of the world.
 func (s *Server) StreamAggregatedResources(stream discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
-	session, err := s.open(stream.Context())
-	if err != nil {
-		return err
-	}
-	defer s.close(session, "sotw")
-	streams.WithLabelValues("sotw").Inc()
-	return sotw.NewServer(stream.Context(), session, session).StreamHandler(stream, resource.AnyType)
+	return s.serve(stream.Context(), "sotw", func(ctx context.Context, session *session) error {
+		return sotw.NewServer(ctx, session, session).StreamHandler(stream, resource.AnyType)
+	})
 }
 
-func (s *Server) open(ctx context.Context) (*session, error) {
-	if !s.Ready() {
-		refusedTotal.WithLabelValues("not_ready").Inc()
-		return nil, status.Error(codes.Unavailable, "nothing is known of the cluster yet")
+// serve handles one stream until its client ends it, or this process may serve no longer.
+func (s *Server) serve(ctx context.Context, protocol string, handle func(context.Context, *session) error) error {
+	if err := s.mayServe(); err != nil {
+		return err
 	}
 	identity, scope, err := s.identify(ctx)
 	if err != nil {
 		refusedTotal.WithLabelValues("identity").Inc()
 		log.FromContext(ctx).Info("refused an xDS stream", "reason", err.Error())
-		return nil, status.Error(codes.PermissionDenied, err.Error())
+		return status.Error(codes.PermissionDenied, err.Error())
 	}
-	return &session{server: s, identity: identity, scope: scope, feeds: map[string]*feed{}}, nil
+	session := &session{server: s, identity: identity, scope: scope, feeds: map[string]*feed{}}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s.mu.Lock()
+	s.open[session] = cancel
+	s.mu.Unlock()
+	streams.WithLabelValues(protocol).Inc()
+	defer func() {
+		s.mu.Lock()
+		delete(s.open, session)
+		s.mu.Unlock()
+		session.close()
+		streams.WithLabelValues(protocol).Dec()
+		s.report(s.Progressed, nil)
+	}()
+	return handle(ctx, session)
 }
 
-func (s *Server) close(session *session, protocol string) {
-	session.close()
-	streams.WithLabelValues(protocol).Dec()
-	s.report(s.Progressed, nil)
+func (s *Server) mayServe() error {
+	if s.Serves != nil && !s.Serves() {
+		refusedTotal.WithLabelValues("standing_aside").Inc()
+		return status.Error(codes.Unavailable, "the cluster isn't known to be this installation's")
+	}
+	if !s.Ready() {
+		refusedTotal.WithLabelValues("not_ready").Inc()
+		return status.Error(codes.Unavailable, "nothing is known of the cluster yet")
+	}
+	return nil
+}
+
+// standAside ends all streams when this process may serve no longer: their Envoys keep what they have, and ask elsewhere.
+func (s *Server) standAside(context.Context) {
+	if s.Serves == nil || s.Serves() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, end := range s.open {
+		end()
+	}
 }
 
 func (s *Server) report(callback func([]string), clusters []string) {

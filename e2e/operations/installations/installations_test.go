@@ -3,11 +3,14 @@ package installations
 
 import (
 	"context"
+	"net"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +21,7 @@ import (
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/conditionset/fixture"
 	"github.com/resourcestack/autohealer/e2e/harness"
+	"github.com/resourcestack/autohealer/e2e/xdsclient"
 )
 
 func TestInstallations(t *testing.T) {
@@ -32,7 +36,11 @@ const (
 	other  string            = "other"
 )
 
-var h *harness.Harness
+var (
+	h *harness.Harness
+	// xds is where the second serves Envoys.
+	xds string
+)
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultEventuallyTimeout(harness.Within)
@@ -67,6 +75,37 @@ func kubectl(ctx context.Context, args ...string) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
+func freeAddress(ctx context.Context) string {
+	GinkgoHelper()
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	defer l.Close() //nolint:errcheck // it is somebody else's from now on
+	return l.Addr().String()
+}
+
+// ask the second for clusters, as an Envoy does; an error is why there are none.
+func ask(ctx context.Context) error {
+	conn, err := grpc.NewClient(xds, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // nothing depends on it
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	client, err := xdsclient.Connect(ctx, conn, xdsclient.Options{})
+	if err != nil {
+		return err
+	}
+	for client.Wire().ClusterResponses == 0 {
+		select {
+		case <-client.Ended():
+			return client.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
 // taints of a node.
 func taints(ctx context.Context, node string) ([]corev1.Taint, error) {
 	var n corev1.Node
@@ -83,7 +122,8 @@ var _ = Describe("two installations", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		brief, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
-		Expect(h.StartReplica(brief, second, "--kubeconfig="+account, "--namespace="+other)).NotTo(Succeed(), "it must not get ready")
+		xds = freeAddress(ctx)
+		Expect(h.StartReplica(brief, second, "--kubeconfig="+account, "--namespace="+other, "--xds-bind-address="+xds)).NotTo(Succeed(), "it must not get ready")
 	})
 
 	It("have one that acts, and one that stands aside and says so", func(ctx SpecContext) {
@@ -97,6 +137,7 @@ var _ = Describe("two installations", Ordered, func() {
 		Expect(h.Client.Get(ctx, client.ObjectKey{Namespace: other, Name: "autohealer-manager"}, &coordinationv1.Lease{})).NotTo(Succeed(), "the second leads nobody")
 		Expect(configuration(ctx)).To(HaveField("ResourceVersion", before.ResourceVersion), "and leaves the webhook alone")
 		Expect(h.Ready(ctx, harness.Manager)).To(Succeed())
+		Eventually(ask).WithContext(ctx).Should(MatchError(ContainSubstring("isn't known to be this installation's")), "nor has it Envoys told anything")
 	})
 
 	It("change places when the first one's namespace is gone", func(ctx SpecContext) {
@@ -104,6 +145,7 @@ var _ = Describe("two installations", Ordered, func() {
 		Expect(h.Client.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: harness.Namespace}})).To(Succeed())
 		Eventually(configuration).WithContext(ctx).Should(HaveField("Annotations", HaveKeyWithValue(annotation, mark(ctx, other))))
 		Eventually(h.Ready).WithContext(ctx).WithArguments(second).Should(Succeed())
+		Eventually(ask).WithContext(ctx).Should(Succeed())
 		Expect(h.SetCondition(ctx, "worker-0", "Broken", corev1.ConditionFalse, cluster.ConditionOptions{})).To(Succeed())
 		Eventually(taints).WithContext(ctx).WithArguments("worker-0").ShouldNot(ContainElement(HaveField("Key", "example.com/broken")), "the second undoes what the first did, by its record")
 	})

@@ -45,6 +45,13 @@ var kinds = []kind{
 			return status.Conditions, status.ObservedGeneration
 		},
 	},
+	{
+		name: "OutlierPolicy", namespaced: true, list: func() client.ObjectList { return &v1alpha1.OutlierPolicyList{} }, row: outlierPolicy,
+		conditions: func(o client.Object) ([]metav1.Condition, int64) {
+			status := o.(*v1alpha1.OutlierPolicy).Status
+			return status.Conditions, status.ObservedGeneration
+		},
+	},
 }
 
 func conditionSet(o client.Object, p *Policy) {
@@ -68,6 +75,14 @@ func weederConfig(o client.Object, p *Policy) {
 func probeConfig(o client.Object, p *Policy) {
 	if n := o.(*v1alpha1.ProbeConfig).Status.Targets; n != nil {
 		p.Acting = fmt.Sprintf("%d of %d targets scaled down", n.ScaledDown, n.Total)
+	}
+}
+
+func outlierPolicy(o client.Object, p *Policy) {
+	status := o.(*v1alpha1.OutlierPolicy).Status
+	p.Acting = fmt.Sprintf("%d clusters with %d hosts", status.Clusters, status.Hosts)
+	if status.Ejected != nil {
+		p.Acting += fmt.Sprintf(", %d ejected", *status.Ejected)
 	}
 }
 

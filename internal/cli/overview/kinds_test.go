@@ -34,6 +34,9 @@ func TestWhatEachKindsRowSays(t *testing.T) {
 		"ProbeConfig": {&v1alpha1.ProbeConfig{ObjectMeta: meta, Status: v1alpha1.ProbeConfigStatus{
 			ObservedGeneration: 1, Conditions: append(operative, is("Stalled", "True", "Forbidden", "s")), Targets: &v1alpha1.TargetCounts{Total: 5, ScaledDown: 1},
 		}}, Policy{Accepted: "True", Ready: "True", Reason: "Operative", Acting: "1 of 5 targets scaled down", Outdated: true, Message: "s"}, false},
+		"OutlierPolicy": {&v1alpha1.OutlierPolicy{ObjectMeta: meta, Status: v1alpha1.OutlierPolicyStatus{
+			ObservedGeneration: 2, Conditions: operative, Clusters: 3, Hosts: 9,
+		}}, Policy{Accepted: "True", Ready: "True", Reason: "Operative", Acting: "3 clusters with 9 hosts", Message: "r"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, k := range kinds {
