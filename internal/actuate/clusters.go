@@ -54,25 +54,9 @@ type told struct {
 // Apply has Envoys told of all clusters, and of those that are gone for sure. An error means that nothing was told: an admission
 // is missing, or no longer what is stored.
 func (c *Clusters) Apply(ctx context.Context, clusters []Cluster, gone []outlier.Key) error {
-	if c.Server.Serves != nil && !c.Server.Serves() {
-		return errors.New("tell Envoys: the cluster isn't known to be this installation's")
-	}
-	news := map[types.UID][]*Cluster{}
-	for i := range clusters {
-		if err := covered(&clusters[i]); err != nil {
-			return err
-		}
-		if uid, generation := detects(&clusters[i]); uid != "" {
-			if before := c.told[clusters[i].Key.String()]; before.uid != uid || before.generation != generation {
-				news[uid] = append(news[uid], &clusters[i])
-			}
-		}
-	}
-	for _, of := range news {
-		p := of[0].Policy
-		if err := c.Current.Check(ctx, v1alpha1.GroupVersion.WithKind("OutlierPolicy"), p.Key(), p.UID, p.Generation); err != nil {
-			return fmt.Errorf("tell Envoys of OutlierPolicy %s: %w", p.Key(), err)
-		}
+	news, err := c.check(ctx, clusters)
+	if err != nil {
+		return err
 	}
 	next := make(map[string]told, len(clusters))
 	snapshot := xds.Snapshot{
@@ -97,6 +81,31 @@ func (c *Clusters) Apply(ctx context.Context, clusters []Cluster, gone []outlier
 		c.record(of)
 	}
 	return nil
+}
+
+// check gives the clusters of each policy that Envoys haven't been told of as it is now, and an error where they may not be.
+func (c *Clusters) check(ctx context.Context, clusters []Cluster) (map[types.UID][]*Cluster, error) {
+	if c.Server.Serves != nil && !c.Server.Serves() {
+		return nil, errors.New("tell Envoys: the cluster isn't known to be this installation's")
+	}
+	news := map[types.UID][]*Cluster{}
+	for i := range clusters {
+		if err := covered(&clusters[i]); err != nil {
+			return nil, err
+		}
+		if uid, generation := detects(&clusters[i]); uid != "" {
+			if before := c.told[clusters[i].Key.String()]; before.uid != uid || before.generation != generation {
+				news[uid] = append(news[uid], &clusters[i])
+			}
+		}
+	}
+	for _, of := range news {
+		p := of[0].Policy
+		if err := c.Current.Check(ctx, v1alpha1.GroupVersion.WithKind("OutlierPolicy"), p.Key(), p.UID, p.Generation); err != nil {
+			return nil, fmt.Errorf("tell Envoys of OutlierPolicy %s: %w", p.Key(), err)
+		}
+	}
+	return news, nil
 }
 
 // covered: where anything is detected, the policy's admission is there. One that was admitted because it observes may not eject.
