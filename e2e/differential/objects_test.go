@@ -133,6 +133,13 @@ var subjects = []*subject{
 			if spec["outlierDetection"] == nil && spec["disabled"] != true { // the schema wants one of them
 				spec["disabled"] = true
 			}
+			if detection, ok := spec["outlierDetection"].(map[string]any); ok { // as the API server has it: the engine is asked without one
+				for field, value := range map[string]bool{"splitExternalLocalOriginErrors": false, "alwaysEjectOneHost": true} {
+					if detection[field] == nil {
+						detection[field] = value
+					}
+				}
+			}
 		},
 		bad:   "{kind: OutlierPolicy, metadata: {name: bad, namespace: default}, spec: {outlierDetection: {}}}",
 		unfit: "{kind: OutlierPolicy, metadata: {name: unfit, namespace: default}, spec: {outlierDetection: {maxEjectionPercent: 101}, targetRefs: [{group: '', kind: Service, name: a}]}}"},
