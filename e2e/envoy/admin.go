@@ -109,6 +109,35 @@ func (e *Envoy) Hosts(cluster string) []Host {
 	return nil
 }
 
+// Threshold is after how many errors in a row a host of a cluster is ejected, by Envoy's own dump of what it runs with: 0 when it
+// detects nothing, -1 while it hasn't the cluster.
+func (e *Envoy) Threshold(cluster string) int {
+	e.t.Helper()
+	var dump struct {
+		Configs []struct {
+			Cluster struct {
+				Name             string `json:"name"`
+				OutlierDetection *struct {
+					Consecutive5XX int `json:"consecutive_5xx"`
+				} `json:"outlier_detection"`
+			} `json:"cluster"`
+		} `json:"configs"`
+	}
+	if err := e.adminJSON("/config_dump?resource=dynamic_active_clusters", &dump); err != nil {
+		e.t.Fatal(err)
+	}
+	for _, c := range dump.Configs {
+		switch d := c.Cluster.OutlierDetection; {
+		case c.Cluster.Name != cluster:
+		case d == nil:
+			return 0
+		default:
+			return d.Consecutive5XX
+		}
+	}
+	return -1
+}
+
 // Ejected are the hosts of a cluster that are ejected now, host:port.
 func (e *Envoy) Ejected(cluster string) []string {
 	e.t.Helper()

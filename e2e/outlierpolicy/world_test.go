@@ -130,7 +130,11 @@ func apply(ctx context.Context, manifest string) {
 
 func deletePolicy(ctx context.Context, namespace, name string) {
 	GinkgoHelper()
-	Expect(h.Client.Delete(ctx, &v1alpha1.OutlierPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})).To(Succeed())
+	Expect(h.Client.Delete(ctx, policyNamed(namespace, name))).To(Succeed())
+}
+
+func policyNamed(namespace, name string) *v1alpha1.OutlierPolicy {
+	return &v1alpha1.OutlierPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
 
 func policyOf(ctx context.Context, namespace, name string) (*v1alpha1.OutlierPolicy, error) {

@@ -36,8 +36,8 @@ var samples = []sample{
 		bad:  probe("kube-apiserver"),
 		good: probe("autohealer-check"),
 	}, {
-		kind: "OutlierPolicy", rule: "outlierpolicy/ejection-over-a-day",
-		bad:  `{mode: Observe, targetRefs: [{group: "", kind: Service, name: autohealer-check}], outlierDetection: {baseEjectionTime: 25h}}`,
+		kind: "OutlierPolicy", rule: "outlierpolicy/max-below-base",
+		bad:  `{mode: Observe, targetRefs: [{group: "", kind: Service, name: autohealer-check}], outlierDetection: {maxEjectionTime: 29s}}`,
 		good: `{mode: Observe, targetRefs: [{group: "", kind: Service, name: autohealer-check}], outlierDetection: {}}`,
 	}, {
 		kind: "Guardrail", rule: "guardrail/rules-compile", // which the webhook alone can see
