@@ -21,6 +21,7 @@ func (r *TargetReconciler) scale(ctx context.Context, t *target, p permission, p
 		return time.Time{}, nil
 	}
 	if held := r.heldBefore(t, in, former); !held.Allowed {
+		in.Episode = r.episode(t, in)
 		r.remember(t, in, probe.PlanScaling(in), probe.Plan{Done: true}, held)
 		return held.LookAgain, nil
 	}
@@ -30,7 +31,7 @@ func (r *TargetReconciler) scale(ctx context.Context, t *target, p permission, p
 		return time.Time{}, errors.Join(readErr, formerErr)
 	}
 	in.Objects = objects
-	in.Episode = probe.Episode(in.Config, in.Objects, r.episode(t, in.Want), in.Now)
+	in.Episode = r.episode(t, in)
 	plan := probe.PlanScaling(in)
 	if harmful(plan) && !in.Confirmed() {
 		r.Prober.Hasten(t.key, in.Now) // the run wakes us
@@ -107,23 +108,23 @@ func (r *TargetReconciler) situation(t *target, p permission, place namespace) (
 	return in, former
 }
 
-// episode is when the protection began that is going on, if it is known.
-func (r *TargetReconciler) episode(t *target, want probe.Direction) time.Time {
+// episode is when the protection began that is going on, or begins now.
+func (r *TargetReconciler) episode(t *target, in probe.Scaling) time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if want != probe.Down {
+	if in.Want != probe.Down {
 		return time.Time{}
 	}
-	return t.episode
+	return probe.Episode(in.Config, in.Objects, t.protection, in.Now)
 }
 
 // noteEpisode keeps when the protection began. What begins once something is given back is another. It needs t.mu.
 func (t *target) noteEpisode(in probe.Scaling, plan probe.Plan) {
 	switch {
 	case in.Want == probe.Down:
-		t.episode = in.Episode
+		t.protection = probe.Protection{Since: in.Episode}
 	case in.Want == probe.Up && len(plan.Acts) > 0:
-		t.episode = time.Time{}
+		t.protection = probe.Protection{Over: true}
 	}
 }
 
@@ -133,7 +134,7 @@ func (r *TargetReconciler) rest(t *target) {
 	told := t.held.Reason != "" || len(t.findings) > 0
 	t.flow, t.held, t.findings = probe.Flow{}, probe.Permit{}, nil
 	if !t.down() {
-		t.episode = time.Time{}
+		t.protection = probe.Protection{}
 	}
 	t.mu.Unlock()
 	if told {

@@ -36,8 +36,9 @@ type target struct {
 	objects   []probe.Object
 	objectsOf *probe.Config
 	flow      probe.Flow
-	episode   time.Time
-	findings  []probe.Finding
+	// protection is what is known of the one that is going on.
+	protection probe.Protection
+	findings   []probe.Finding
 	// left are objects that keep a record although everything is to be given back.
 	left []probe.Finding
 	held probe.Permit
@@ -58,7 +59,7 @@ func (t *target) down() bool { return t.objectsOf != t.config || len(t.former) >
 
 // unfinished says whether something is remembered of a scaling that the latest run may have ended. It needs t.mu.
 func (t *target) unfinished() bool {
-	return t.held.Reason != "" || len(t.findings) > 0 || t.flow.Direction != probe.Hold || !t.episode.IsZero() && !t.down()
+	return t.held.Reason != "" || len(t.findings) > 0 || t.flow.Direction != probe.Hold || t.protection != probe.Protection{} && !t.down()
 }
 
 // taken says whether something of the target is known to be scaled down. It needs t.mu.
@@ -82,7 +83,7 @@ func (t *target) follow(c *probe.Config, departed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.config.UID != c.UID {
-		t.state, t.flow, t.episode = probe.State{}, probe.Flow{}, time.Time{}
+		t.state, t.flow, t.protection = probe.State{}, probe.Flow{}, probe.Protection{}
 	}
 	if was := t.config; was != c {
 		for i, d := range was.Dependents {

@@ -448,6 +448,29 @@ func TestWhatOthersScaledIsTheirs(t *testing.T) {
 	w.want("shoot-0", "1 3", "the other is given back")
 }
 
+func TestTheNextManagerLeavesAloneWhatSomeoneTookOver(t *testing.T) {
+	for name, replicas := range map[string]string{"with as many replicas": "3", "with others": "1"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, nil)
+			w.fail("shoot-0")
+			for _, d := range []string{"kcm", "mcm"} {
+				w.edit(w.deployment(d), `{"metadata":{"generation":9},"spec":{"replicas":`+replicas+`}}`)
+			}
+			w.probe("shoot-0", probe.OK, probe.Timeout)
+			w.want("shoot-0", replicas+"r "+replicas+"r", "someone wants them to run, outage or not")
+			w.manage(anyone{true})
+			w.fail("shoot-0")
+			w.want("shoot-0", replicas+"r "+replicas+"r", "the next manager knows it too")
+			for range 7 {
+				w.probe("shoot-0", probe.OK, probe.OK)
+			}
+			w.want("shoot-0", replicas+" "+replicas, "the outage is over")
+			w.fail("shoot-0")
+			w.want("shoot-0", "0r 0r", "the next one")
+		})
+	}
+}
+
 func TestTheBreakerIsOneForAllConfigs(t *testing.T) {
 	w := newWorld(t, 6, nil)
 	for i := range 6 {

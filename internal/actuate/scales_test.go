@@ -169,12 +169,12 @@ func manager(t *testing.T, c *probe.Config, v AdmittedProber, through client.Cli
 	t.Helper()
 	scales := &Scales{Client: through, Current: current{}, Acts: acts}
 	now := time.Now()
-	var episode time.Time
+	var protection probe.Protection
 	in := probe.Scaling{Config: c, Want: want, Now: now, Tick: now}
 	for range 5 {
 		in.Objects = []probe.Object{look(t, c)}
-		episode = probe.Episode(c, in.Objects, episode, now)
-		in.Episode = episode
+		in.Episode = probe.Episode(c, in.Objects, protection, now)
+		protection.Since = in.Episode
 		plan := probe.PlanScaling(in)
 		if len(plan.Acts) == 0 {
 			return nil

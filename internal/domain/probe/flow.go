@@ -84,8 +84,8 @@ type Plan struct {
 // write, the same call with what is read then goes on where the crash was.
 //
 // A record is there one write before the replicas are taken, and one after they are given back. Who dies just then can't
-// tell afterwards whether someone else scaled the object meanwhile: if to 0, it gets what the record says; in a protection
-// that still goes on for others, it is left alone.
+// tell afterwards whether someone else scaled the object meanwhile: if to 0, it gets what the record says; if up, it is left alone
+// until the outage is over.
 func PlanScaling(in Scaling) Plan {
 	if in.Withdrawn {
 		return in.withdraw()

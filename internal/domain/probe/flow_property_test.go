@@ -19,19 +19,22 @@ type cell struct {
 	// taken are the replicas that an object had when we wrote its record, as long as that is there; before are those that it
 	// had first.
 	taken, before map[int]int32
+	// lowered are objects that have a record and lost their replicas. doubtful are those of them that have replicas again of which
+	// a new manager can't tell whether the one before or someone else gave them back.
+	lowered, doubtful map[int]bool
 	// foreign are objects that someone else scaled.
 	foreign map[int]bool
 	// noted: an annotation makes a new generation, as a Deployment's does.
 	noted bool
 
 	// what a manager remembers
-	flow    probe.Flow
-	episode time.Time
-	now     time.Time
+	flow       probe.Flow
+	protection probe.Protection
+	now        time.Time
 }
 
 func newCell(t *rapid.T) *cell {
-	w := &cell{t: t, config: config(t, ""), taken: map[int]int32{}, before: map[int]int32{}, foreign: map[int]bool{}, now: start}
+	w := &cell{t: t, config: config(t, ""), taken: map[int]int32{}, before: map[int]int32{}, lowered: map[int]bool{}, doubtful: map[int]bool{}, foreign: map[int]bool{}, now: start}
 	w.config.Dependents = nil
 	w.noted = rapid.Bool().Draw(t, "annotations make generations")
 	for i := range rapid.IntRange(1, 4).Draw(t, "dependents") {
@@ -49,14 +52,16 @@ func newCell(t *rapid.T) *cell {
 // tick lets the manager plan once and write, dying before the write with this number; -1 for not at all.
 func (w *cell) tick(want probe.Direction, withdrawn bool, dieBefore int) (done bool) {
 	w.now = w.now.Add(10 * time.Second)
+	var episode time.Time
 	if want == probe.Down {
-		w.episode = probe.Episode(w.config, w.objects, w.episode, w.now)
+		episode = probe.Episode(w.config, w.objects, w.protection, w.now)
+		w.protection = probe.Protection{Since: episode}
 	}
 	objects := append([]probe.Object(nil), w.objects...)
-	p := probe.PlanScaling(probe.Scaling{Config: w.config, Objects: objects, Want: want, Withdrawn: withdrawn, Flow: w.flow, Tick: w.now, Episode: w.episode, Now: w.now})
+	p := probe.PlanScaling(probe.Scaling{Config: w.config, Objects: objects, Want: want, Withdrawn: withdrawn, Flow: w.flow, Tick: w.now, Episode: episode, Now: w.now})
 	w.flow = p.Flow
 	if want != probe.Down && len(p.Acts) > 0 {
-		w.episode = time.Time{}
+		w.protection = probe.Protection{Over: true}
 	}
 	writes := 0
 	for _, a := range p.Acts {
@@ -75,7 +80,12 @@ func (w *cell) tick(want probe.Direction, withdrawn bool, dieBefore int) (done b
 	return p.Done
 }
 
-func (w *cell) die() { w.flow, w.episode = probe.Flow{}, time.Time{} }
+func (w *cell) die() {
+	w.flow, w.protection = probe.Flow{}, probe.Protection{}
+	for i, o := range w.objects {
+		w.doubtful[i] = w.lowered[i] && o.Replicas != 0
+	}
+}
 
 func (w *cell) index(ref probe.Ref) int {
 	for i, d := range w.config.Dependents {
@@ -93,7 +103,7 @@ func (w *cell) writes(i int, a probe.Act) []func() {
 		o.Replicas, o.Current = to, to
 		o.Generation++
 	}
-	lower := func() { scale(0) }
+	lower := func() { scale(0); w.lowered[i], w.doubtful[i] = true, false }
 	note := func(r *probe.Record) {
 		if o.Record = r; w.noted {
 			o.Generation++
@@ -101,11 +111,12 @@ func (w *cell) writes(i int, a probe.Act) []func() {
 	}
 	release := func() {
 		delete(w.taken, i)
+		w.lowered[i], w.doubtful[i] = false, false
 		note(nil)
 	}
 	switch a.Step {
 	case probe.Take:
-		return []func(){func() { w.taken[i] = o.Replicas; note(a.Record) }, lower}
+		return []func(){func() { w.taken[i], w.lowered[i] = o.Replicas, false; note(a.Record) }, lower}
 	case probe.Lower:
 		return []func(){lower}
 	case probe.Raise:
@@ -175,7 +186,7 @@ func TestScalingFromAnyCrash(t *testing.T) {
 
 func (w *cell) expectDown() {
 	for i, o := range w.objects {
-		if o.Replicas != 0 {
+		if o.Replicas != 0 && !w.doubtful[i] {
 			w.t.Fatalf("object %d stays at %d", i, o.Replicas)
 		}
 	}

@@ -142,15 +142,16 @@ func TestWhenAProtectionBegan(t *testing.T) {
 	now := start.Add(time.Hour + 300*time.Millisecond)
 	for name, tt := range map[string]struct {
 		object probe.Object
-		known  time.Time
+		known  probe.Protection
 		want   time.Time
 	}{
-		"now":                     {probe.Object{Replicas: 3}, time.Time{}, start.Add(time.Hour)},
-		"as is known":             {probe.Object{Record: record(nil)}, start.Add(time.Minute), start.Add(time.Minute)},
-		"as an object tells":      {probe.Object{Generation: 9, Record: record(nil)}, time.Time{}, start},
-		"where we died":           {probe.Object{Generation: 5, Replicas: 3, Record: record(nil)}, time.Time{}, start},
-		"not by one that is up":   {probe.Object{Generation: 9, Replicas: 3, Record: record(nil)}, time.Time{}, start.Add(time.Hour)},
-		"not by another config's": {probe.Object{Record: record(func(r *probe.Record) { r.Owner, r.Policy = "x", "y/z" })}, time.Time{}, start.Add(time.Hour)},
+		"now":                                    {probe.Object{Replicas: 3}, probe.Protection{}, start.Add(time.Hour)},
+		"as is known":                            {probe.Object{Record: record(nil)}, probe.Protection{Since: start.Add(time.Minute)}, start.Add(time.Minute)},
+		"as an object tells":                     {probe.Object{Generation: 9, Record: record(nil)}, probe.Protection{}, start},
+		"where we died":                          {probe.Object{Generation: 5, Replicas: 3, Record: record(nil)}, probe.Protection{}, start},
+		"as one tells that is up":                {probe.Object{Generation: 9, Replicas: 3, Record: record(nil)}, probe.Protection{}, start},
+		"not by one that is up, once it is over": {probe.Object{Generation: 9, Replicas: 3, Record: record(nil)}, probe.Protection{Over: true}, start.Add(time.Hour)},
+		"not by another config's":                {probe.Object{Record: record(func(r *probe.Record) { r.Owner, r.Policy = "x", "y/z" })}, probe.Protection{}, start.Add(time.Hour)},
 	} {
 		if got := probe.Episode(c, []probe.Object{tt.object}, tt.known, now); !got.Equal(tt.want) {
 			t.Errorf("%s: %s, want %s", name, got, tt.want)

@@ -69,7 +69,7 @@ func lookAhead(c *Config, namespace string, facts []DependentFacts, scaled []v1a
 		}
 		in.Objects = append(in.Objects, o)
 	}
-	in.Episode = Episode(c, in.Objects, time.Time{}, now)
+	in.Episode = Episode(c, in.Objects, Protection{}, now)
 	t := TargetOutlook{Namespace: namespace}
 	t.Down, t.Findings = in.rehearse()
 	in.Want, in.Flow = Up, Flow{}

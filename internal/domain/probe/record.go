@@ -75,15 +75,28 @@ func recordOf(c *Config, o *Object, episode time.Time) *Record {
 	}
 }
 
-// Episode is when the protection began that is going on: as it is known, else as the records of objects that are down tell,
-// else now. To the second, as records keep it.
-func Episode(c *Config, objects []Object, known, now time.Time) time.Time {
-	if !known.IsZero() {
-		return known.Truncate(time.Second)
+// Protection is what a process knows of the protection that is going on. The zero value: nothing yet.
+type Protection struct {
+	// Since is when it began; zero while that isn't known.
+	Since time.Time
+	// Over: this process gave back something since the latest began, and whatever begins now is another.
+	Over bool
+}
+
+// Episode is when the protection began that is going on: as it is known, else as records tell, else now. To the second, as
+// records keep it. Of an object that has replicas again a record tells too, unless the protection is known to be over: most
+// likely someone scaled it up meanwhile, and then it is theirs.
+func Episode(c *Config, objects []Object, known Protection, now time.Time) time.Time {
+	if !known.Since.IsZero() {
+		return known.Since.Truncate(time.Second)
 	}
 	var latest time.Time
 	for _, o := range objects {
-		if r := o.Record; r != nil && r.Of(c) && (o.Replicas == 0 || r.untaken(&o)) && r.Since.After(latest) {
+		r := o.Record
+		if r == nil || !r.Of(c) || known.Over && o.Replicas != 0 {
+			continue
+		}
+		if r.Since.After(latest) {
 			latest = r.Since.Time
 		}
 	}
