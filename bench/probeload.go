@@ -142,10 +142,10 @@ func (l probeLoad) kubeconfig(address, token string) ([]byte, error) {
 	return clientcmd.Write(*config)
 }
 
-// credentials of a target's side lead to one of the servers.
-func (l probeLoad) credentials(side string, target, server int) (probing.Credentials, error) {
+// credentials lead to one of the servers.
+func (l probeLoad) credentials(server int) (probing.Credentials, error) {
 	config, err := l.kubeconfig(l.address(server), stubToken)
-	return probing.Credentials{UID: types.UID(side + strconv.Itoa(target)), ResourceVersion: "1", Kubeconfig: config}, err
+	return probing.Credentials{Kubeconfig: config}, err
 }
 
 func (l probeLoad) address(i int) string { return l.Addresses[i%len(l.Addresses)] }
@@ -192,11 +192,11 @@ func loadByProber(ctx context.Context, load probeLoad) (any, error) {
 	handler := &counting{interval: load.Interval}
 	prober := (&probing.Prober{Handler: handler, Policy: kubeconfig.Policy{AllowLoopback: true}, FreshEvery: load.FreshEvery}).Init()
 	for i := range load.Targets {
-		internal, err := load.credentials("internal", i, i)
+		internal, err := load.credentials(i)
 		if err != nil {
 			return nil, err
 		}
-		external, err := load.credentials("external", i, i+1) // another server: two ways to one would be refused
+		external, err := load.credentials(i + 1) // another server: two ways to one would be refused
 		if err != nil {
 			return nil, err
 		}

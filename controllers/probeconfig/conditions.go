@@ -17,6 +17,7 @@ func internalHealthy(st state) metav1.Condition {
 		name: "internal", unhealthy: (*sight).internalUnhealthy,
 		healthy:      func(s *sight) bool { return s.state.Internal.Healthy(s.config.Thresholds) },
 		lastError:    func(s *sight) probe.Class { return s.state.Internal.LastError },
+		unclear:      func(s *sight) bool { return !s.state.Internal.Unclear.IsZero() },
 		undetermined: func(s *sight) time.Time { return s.state.InternalUndetermined(s.config) },
 	})
 }
@@ -26,6 +27,7 @@ func externalHealthy(st state) metav1.Condition {
 		name: "external", unhealthy: (*sight).externalUnhealthy,
 		healthy:      func(s *sight) bool { return s.state.OuterHealthy(s.config) },
 		lastError:    (*sight).lastOuterError,
+		unclear:      func(s *sight) bool { return !s.state.External.Unclear.IsZero() },
 		undetermined: func(s *sight) time.Time { return s.state.ExternalUndetermined(s.config) },
 	})
 	if s := st.single(); s != nil && c.Status == metav1.ConditionFalse && s.externalUnhealthy() && !s.state.External.Unhealthy(s.config.Thresholds) {
@@ -40,7 +42,9 @@ type aspect struct {
 	name               string
 	healthy, unhealthy func(*sight) bool
 	lastError          func(*sight) probe.Class
-	undetermined       func(*sight) time.Time
+	// unclear: the latest run of it counted nothing.
+	unclear      func(*sight) bool
+	undetermined func(*sight) time.Time
 }
 
 // side is the condition of one probe: of the only target, or of all of them.
@@ -62,6 +66,8 @@ func side(st state, kind string, of aspect) metav1.Condition {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonProbeFails, fmt.Sprintf("The %s probe failed %d times in a row: %s.", of.name, s.config.Thresholds.Failure, of.lastError(s))
 	case of.healthy(s):
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonProbeSucceeds, "The "+of.name+" probe succeeds."
+	case of.unclear(s):
+		c.Message += fmt.Sprintf(" What it finds counts nothing: %s.", of.lastError(s))
 	}
 	return c
 }

@@ -2,6 +2,7 @@ package probeconfig
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"strings"
 	"sync"
@@ -122,6 +123,12 @@ func hostedObjects(namespace string) []client.Object {
 		})
 	}
 	return objects
+}
+
+// rotated is a patch of a Secret that brings another token.
+func (w *world) rotated(name string) string {
+	text := strings.Replace(strings.Replace(aKubeconfig, "10.1.2.3", name+".example.com", 1), `"token": "t"`, `"token": "new"`, 1)
+	return `{"data":{"kubeconfig":"` + base64.StdEncoding.EncodeToString([]byte(text)) + `"}}`
 }
 
 // manage begins anew, as a process does that takes over.

@@ -34,7 +34,7 @@ func TestWhatIsntScaledDownAfterAllTakesNoPlaceUnderTheCap(t *testing.T) {
 		"it serves the probed API server": func(w *world) { w.Vital = &late{why: "it serves it"} },
 		"that can't be found out":         func(w *world) { w.Vital = &late{err: errors.New("away")} },
 		"a Secret changed since": func(w *world) {
-			w.edit(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot-0", Name: "external"}}, `{"data":{"more":"YQ=="}}`)
+			w.edit(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot-0", Name: "external"}}, w.rotated("external"))
 		},
 		"its namespace is hibernated, of which no watch told": func(w *world) {
 			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shoot-0", Labels: map[string]string{"role": "hosted"}, Annotations: map[string]string{"autohealer.resourcestack.com/hibernated": "true"}}}

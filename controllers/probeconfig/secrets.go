@@ -24,16 +24,10 @@ const (
 	secretsKept, brokenSecretsKept, doubtedSecretsKept = 10 * time.Minute, 15 * time.Second, 5 * time.Second
 )
 
-// version tells whether a Secret changed.
-type version struct {
-	uid             types.UID
-	resourceVersion string
-}
-
 // supply is what a target's probes run with.
 type supply struct {
-	// internal and external are the Secrets' versions, of this config; config is nil while no probes run.
-	internal, external version
+	// internal and external are the kubeconfigs' versions, of this config; config is nil while no probes run.
+	internal, external probing.Version
 	config             *probe.Config
 	// readAt is when they were read; doubted: the API server didn't take the credentials since.
 	readAt  time.Time
@@ -85,10 +79,8 @@ func credentials(ctx context.Context, live client.Reader, namespace, name string
 	case len(secret.Data[secretKey]) == 0:
 		return probing.Credentials{}, unusable(probe.SecretMissing, "Secret %s/%s has no key %s", namespace, name, secretKey)
 	}
-	return probing.Credentials{UID: secret.UID, ResourceVersion: secret.ResourceVersion, Kubeconfig: secret.Data[secretKey]}, nil
+	return probing.Credentials{Kubeconfig: secret.Data[secretKey]}, nil
 }
-
-func versionOf(c probing.Credentials) version { return version{c.UID, c.ResourceVersion} }
 
 // refused tells of a kubeconfig that is never used.
 func refused(c *probe.Config, namespace string, err error) error {

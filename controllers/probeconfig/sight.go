@@ -46,11 +46,12 @@ func (s *sight) undetermined() bool {
 	return s.probed && !s.hibernated && !s.state.ExternalUndetermined(s.config).IsZero()
 }
 
-// taken are its objects that are scaled down.
+// taken are its objects that are scaled down. One that runs isn't, whatever is recorded on it: someone scaled it up, or it gets
+// its replicas just now.
 func (s *sight) taken() []v1alpha1.ScaledDependent {
 	var all []v1alpha1.ScaledDependent
 	for i, o := range s.objects {
-		if r := o.Record; r != nil && r.Of(s.config) {
+		if r := o.Record; r != nil && r.Of(s.config) && o.Replicas == 0 {
 			ref := s.config.Dependents[i].Ref
 			all = append(all, v1alpha1.ScaledDependent{
 				Namespace: s.namespace, Ref: v1alpha1.DependentRef{APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name},
@@ -127,10 +128,10 @@ func (s *sight) waitsFor() string {
 	return "It is healthy, and scaled up when it was for a minute and its turn comes."
 }
 
-// lastOuterError is why the outer side is unhealthy.
+// lastOuterError is why the outer side is unhealthy, or what the external probe found last that was no success.
 func (s *sight) lastOuterError() probe.Class {
-	if s.state.External.Unhealthy(s.config.Thresholds) {
-		return s.state.External.LastError
+	if th := s.config.Thresholds; s.state.Leases.Unhealthy(th) && !s.state.External.Unhealthy(th) {
+		return s.state.Leases.LastError
 	}
-	return s.state.Leases.LastError
+	return s.state.External.LastError
 }

@@ -153,7 +153,7 @@ func (r *TargetReconciler) use(t *target, c *probe.Config, internal, external pr
 	now := r.now()
 	t.mu.Lock()
 	was := t.secrets
-	is := supply{internal: versionOf(internal), external: versionOf(external), config: c, readAt: now}
+	is := supply{internal: internal.Version(), external: external.Version(), config: c, readAt: now}
 	first := c.FirstRun(t.seed(), now)
 	changed = was.internal != is.internal || was.external != is.external
 	if changed && was.config != nil { // a run is due now, to learn what the new ones lead to
@@ -170,7 +170,13 @@ func (r *TargetReconciler) use(t *target, c *probe.Config, internal, external pr
 		return false, nil
 	}
 	target := probing.Target{Internal: internal, External: external, Timeout: c.Timeout, NodeLeases: c.Leases != nil}
-	return changed, refused(c, t.key.Namespace, r.Prober.Set(t.key, target, first))
+	err = refused(c, t.key.Namespace, r.Prober.Set(t.key, target, first))
+	if changed {
+		t.mu.Lock()
+		t.reset(r.now()) // a run may have begun meanwhile, with the old ones
+		t.mu.Unlock()
+	}
+	return changed, err
 }
 
 // broken ends the probes of a target whose Secrets can't be used. What was counted before says nothing any more.

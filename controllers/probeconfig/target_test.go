@@ -99,7 +99,7 @@ func TestDoubtScalesNothingDown(t *testing.T) {
 		"a Secret that changed since": func(w *world) {
 			w.probe("shoot-0", probe.OK, probe.Timeout)
 			w.probe("shoot-0", probe.OK, probe.Timeout)
-			w.edit(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot-0", Name: "external"}}, `{"data":{"more":"YQ=="}}`)
+			w.edit(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot-0", Name: "external"}}, w.rotated("external"))
 			w.probe("shoot-0", probe.OK, probe.Timeout)
 		},
 		"a Secret that is gone": func(w *world) {
@@ -375,6 +375,8 @@ func TestAProbeThatGetsNoClearAnswerIsTold(t *testing.T) {
 			"The external probe has had no clear answer since BEGAN, and nothing is scaled: Unauthorized. Look at the kubeconfig's credentials, and at the API server."},
 		"inside": {alone, probe.TooManyRequests, "", "Unknown Undetermined, Unknown Undetermined",
 			"It hasn't been run since BEGAN: the internal probe gets no clear answer, and nothing is scaled."},
+		"a redirect": {alone, probe.OK, probe.Redirected, "True ProbeSucceeds, Unknown Undetermined",
+			"The external probe has had no clear answer since BEGAN, and nothing is scaled: Redirected. Look at the kubeconfig's credentials, and at the API server."},
 		"of one of many": {nil, probe.OK, probe.Forbidden, "True ProbeSucceeds, Unknown Undetermined",
 			"The external probe of 1 targets gets no clear answer, and nothing is scaled there; see worstTargets."},
 	} {
@@ -417,6 +419,20 @@ func TestAProbeThatGetsNoClearAnswerIsTold(t *testing.T) {
 	}
 }
 
+func TestARedirectScalesNothingAndIsToldAtOnce(t *testing.T) {
+	w := newWorld(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Namespace, pc.Spec.NamespaceSelector = "shoot-0", nil })
+	for range 4 {
+		w.probe("shoot-0", probe.OK, probe.Redirected)
+	}
+	w.want("shoot-0", "3 3", "whatever it redirects to is never asked")
+	if got := w.condition("ExternalHealthy"); got != "Unknown BelowThreshold" {
+		t.Errorf("ExternalHealthy is %q", got)
+	}
+	if got := meta.FindStatusCondition(w.stored().Status.Conditions, "ExternalHealthy").Message; got != "Neither threshold of the external probe is reached. What it finds counts nothing: Redirected." {
+		t.Errorf("it says %q", got)
+	}
+}
+
 func TestATenantsAccountIsAskedAgainBeforeAnythingIsScaledDown(t *testing.T) {
 	rights := func(pc *v1alpha1.ProbeConfig) { pc.Namespace, pc.Spec.NamespaceSelector = "shoot-0", nil }
 	w := newWorld(t, 1, rights)
@@ -448,6 +464,16 @@ func TestWhatOthersScaledIsTheirs(t *testing.T) {
 	w.want("shoot-0", "1 3", "the other is given back")
 }
 
+func TestASecretThatIsWrittenWithoutAnotherKubeconfigChangesNothing(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	w.probe("shoot-0", probe.OK, probe.OK)
+	w.probe("shoot-0", probe.OK, probe.Timeout)
+	w.probe("shoot-0", probe.OK, probe.Timeout)
+	w.edit(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot-0", Name: "external"}}, `{"metadata":{"annotations":{"seen":"today"}}}`)
+	w.probe("shoot-0", probe.OK, probe.Timeout)
+	w.want("shoot-0", "0r 0r", "what was counted still counts")
+}
+
 func TestTheNextManagerLeavesAloneWhatSomeoneTookOver(t *testing.T) {
 	for name, replicas := range map[string]string{"with as many replicas": "3", "with others": "1"} {
 		t.Run(name, func(t *testing.T) {
@@ -458,6 +484,9 @@ func TestTheNextManagerLeavesAloneWhatSomeoneTookOver(t *testing.T) {
 			}
 			w.probe("shoot-0", probe.OK, probe.Timeout)
 			w.want("shoot-0", replicas+"r "+replicas+"r", "someone wants them to run, outage or not")
+			if got := w.condition("ProtectionActive"); got != "False NothingScaledDown" || w.stored().Status.Targets.ScaledDown != 0 {
+				t.Errorf("ProtectionActive is %q while all run", got)
+			}
 			w.manage(anyone{true})
 			w.fail("shoot-0")
 			w.want("shoot-0", replicas+"r "+replicas+"r", "the next manager knows it too")

@@ -3,7 +3,6 @@ package probeconfig
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -62,11 +60,11 @@ var _ = Describe("the Prober, at a real API server", func() {
 	// set gives the Prober kubeconfigs that are new to it.
 	set := func(in, out []byte) error {
 		versions++
-		secret := func(side string, text []byte) probing.Credentials {
-			return probing.Credentials{UID: types.UID(side), ResourceVersion: strconv.Itoa(versions), Kubeconfig: text}
+		secret := func(text []byte) probing.Credentials {
+			return probing.Credentials{Kubeconfig: fmt.Appendf(text, "\n# %d", versions)}
 		}
 		return prober.Set(probing.Key{Namespace: "a"}, probing.Target{
-			Internal: secret("in", in), External: secret("out", out), Timeout: 500 * time.Millisecond, NodeLeases: true,
+			Internal: secret(in), External: secret(out), Timeout: 500 * time.Millisecond, NodeLeases: true,
 		}, time.Now())
 	}
 	BeforeEach(func() {

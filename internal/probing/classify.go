@@ -46,7 +46,7 @@ type statusError int
 
 func (e statusError) Error() string { return "HTTP status " + strconv.Itoa(int(e)) }
 
-// classifyStatus takes redirects for what nobody expects, like most others.
+// classifyStatus puts an answer other than 200 into a class.
 func classifyStatus(status statusError) probe.Outcome {
 	class := probe.UnexpectedAnswer
 	switch {
@@ -56,6 +56,8 @@ func classifyStatus(status statusError) probe.Outcome {
 		class = probe.Unauthorized
 	case status == http.StatusForbidden:
 		class = probe.Forbidden
+	case status >= 300 && status < 400:
+		class = probe.Redirected
 	case status >= 500 && status < 600:
 		class = probe.ServerError
 	}

@@ -36,7 +36,7 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 		{"another JSON", 200, "", `{"a":"` + received + `"}`, probe.Outcome{Class: "UnexpectedAnswer", Detail: "the answer to GET /version isn't an API server's"}},
 		{"nothing", 200, "", "", probe.Outcome{Class: "UnexpectedAnswer", Detail: "the answer to GET /version isn't an API server's"}},
 		{"a version behind 64 KiB", 200, "", strings.Repeat(" ", 64<<10) + aVersion, probe.Outcome{Class: "UnexpectedAnswer", Detail: "the answer to GET /version isn't an API server's"}},
-		{"a redirect", 302, "https://127.0.0.1/" + received, "", probe.Outcome{Class: "UnexpectedAnswer", Detail: "HTTP status 302"}},
+		{"a redirect", 302, "https://127.0.0.1/" + received, "", probe.Outcome{Class: "Redirected", Detail: "HTTP status 302"}},
 		{"no content", 204, "", "", probe.Outcome{Class: "UnexpectedAnswer", Detail: "HTTP status 204"}},
 		{"unauthorized", 401, "", received, probe.Outcome{Class: "Unauthorized", Detail: "HTTP status 401"}},
 		{"forbidden", 403, "", received, probe.Outcome{Class: "Forbidden", Detail: "HTTP status 403"}},

@@ -2,6 +2,7 @@ package probing
 
 import (
 	"context"
+	"crypto/sha256"
 	"sync"
 	"time"
 
@@ -27,12 +28,14 @@ type Target struct {
 	NodeLeases bool
 }
 
-// Credentials is a Secret's kubeconfig. The version tells whether it changed; the kubeconfig isn't kept.
-type Credentials struct {
-	UID             types.UID
-	ResourceVersion string
-	Kubeconfig      []byte
-}
+// Credentials are a kubeconfig, which isn't kept.
+type Credentials struct{ Kubeconfig []byte }
+
+// Version tells whether a kubeconfig changed: a Secret may be written without that.
+type Version [sha256.Size]byte
+
+// Version of the credentials.
+func (c Credentials) Version() Version { return sha256.Sum256(c.Kubeconfig) }
 
 // Handler is told of each run.
 type Handler interface {
@@ -135,7 +138,7 @@ func (p *Prober) prepare(known *target, spec Target) (*settings, error) {
 }
 
 func (p *Prober) endpoint(had endpoint, credentials Credentials) (endpoint, error) {
-	version := secretVersion{credentials.UID, credentials.ResourceVersion}
+	version := credentials.Version()
 	if had.client != nil && had.version == version {
 		return had, nil
 	}

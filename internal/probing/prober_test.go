@@ -3,6 +3,7 @@ package probing
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -68,7 +69,7 @@ func (h *told) again(t *testing.T) probe.Run {
 }
 
 func credentials(version string, config []byte) Credentials {
-	return Credentials{UID: types.UID("u-" + version), ResourceVersion: version, Kubeconfig: config}
+	return Credentials{Kubeconfig: fmt.Appendf(nil, "%s\n# %s", config, version)}
 }
 
 // counted is a stub that counts its open connections.
@@ -141,7 +142,6 @@ func TestConnectionsAreAsNewAsTheirSecrets(t *testing.T) {
 	}
 	set()
 	s.expectDialled(t, 2)
-	target.Internal.Kubeconfig, target.External.Kubeconfig = nil, nil // not needed where the version is known
 	set()
 	s.expectDialled(t, 2)
 	target.External = credentials("3", s.outside())

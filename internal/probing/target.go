@@ -5,8 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 )
 
@@ -31,21 +29,15 @@ type settings struct {
 
 // endpoint is one side of a target.
 type endpoint struct {
-	version secretVersion
+	version Version
 	client  *client
-}
-
-// secretVersion tells whether a Secret changed, also when it was deleted and made again.
-type secretVersion struct {
-	uid             types.UID
-	resourceVersion string
 }
 
 // run probes from inside, and if that was a success, from outside.
 func (t *target) run(ctx context.Context) time.Time {
-	t.rotate()
 	clock := t.prober.Clock
-	run := probe.Run{Started: clock.Now()}
+	run := probe.Run{Started: clock.Now()} // before its credentials are picked: what was set since is newer
+	t.rotate()
 	run.Internal = t.ask(ctx, "internal", t.used.internal.client)
 	if probe.GoesOn(run.Internal) {
 		external := t.ask(ctx, "external", t.used.external.client)

@@ -70,8 +70,12 @@ const (
 	Connection Class = "Connection"
 	// ServerError is an answer from 500 to 599.
 	ServerError Class = "ServerError"
-	// UnexpectedAnswer is any other answer: redirects, which are never followed, and what isn't from an API server.
+	// UnexpectedAnswer is any other answer, such as one that isn't from an API server.
 	UnexpectedAnswer Class = "UnexpectedAnswer"
+
+	// Redirected is an answer from 300 to 399. It is never followed, and says nothing about the API server: no API server
+	// redirects, so the kubeconfig leads to something else.
+	Redirected Class = "Redirected"
 
 	// SecretMissing: the Secret, or its key kubeconfig, isn't there.
 	SecretMissing Class = "SecretMissing"
