@@ -34,20 +34,20 @@ func Refused(err error) probe.Outcome {
 
 // answered is the outcome of an answer other than 200.
 func answered(response *http.Response, now time.Time) probe.Outcome {
-	outcome := classifyStatus(statusError(response.StatusCode))
+	outcome := classifyStatus(response.StatusCode)
 	if outcome.Class == probe.TooManyRequests {
 		outcome.RetryAfter = retryAfter(response.Header.Get("Retry-After"), now)
 	}
 	return outcome
 }
 
-// statusError is the status of an answer other than 200.
-type statusError int
+// answerError is an answer to a list other than 200.
+type answerError struct{ outcome probe.Outcome }
 
-func (e statusError) Error() string { return "HTTP status " + strconv.Itoa(int(e)) }
+func (e answerError) Error() string { return e.outcome.Detail }
 
 // classifyStatus puts an answer other than 200 into a class.
-func classifyStatus(status statusError) probe.Outcome {
+func classifyStatus(status int) probe.Outcome {
 	class := probe.UnexpectedAnswer
 	switch {
 	case status == http.StatusTooManyRequests:
@@ -61,7 +61,7 @@ func classifyStatus(status statusError) probe.Outcome {
 	case status >= 500 && status < 600:
 		class = probe.ServerError
 	}
-	return probe.Outcome{Class: class, Detail: status.Error()}
+	return probe.Outcome{Class: class, Detail: "HTTP status " + strconv.Itoa(status)}
 }
 
 // retryAfter reads seconds or a date (RFC 9110, 10.2.3); 0 for neither, and at most 5 minutes.
@@ -79,11 +79,11 @@ func retryAfter(value string, now time.Time) time.Duration {
 func classify(err error) probe.Outcome {
 	var refusal kubeconfig.Refusal
 	var name *net.DNSError
-	var status statusError
+	var answer answerError
 	var list listError
 	switch {
-	case errors.As(err, &status):
-		return classifyStatus(status)
+	case errors.As(err, &answer):
+		return answer.outcome
 	case errors.As(err, &list):
 		return probe.Outcome{Class: probe.UnexpectedAnswer, Detail: list.Error()}
 	case errors.As(err, &refusal):

@@ -184,7 +184,7 @@ func (l *listing) read(ctx context.Context, path string, query url.Values, accep
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		return statusError(response.StatusCode)
+		return answerError{answered(response, l.clock.Now())}
 	}
 	l.at = l.clock.Now()
 	if l.date, err = http.ParseTime(response.Header.Get("Date")); err != nil {

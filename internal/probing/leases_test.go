@@ -122,6 +122,25 @@ func TestManyLeasesComeInPages(t *testing.T) {
 	}
 }
 
+func TestAServerThatAsksForItIsLeftAloneWithLists(t *testing.T) {
+	c := &cluster{date: time.Now(), instead: func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "25")
+		w.WriteHeader(http.StatusTooManyRequests)
+	}}
+	s := startStub(t, c.ServeHTTP)
+	p, h := startProber(t)
+	target := Target{Internal: credentials("1", s.kubeconfig()), External: credentials("2", s.outside()), Timeout: time.Minute, NodeLeases: true}
+	if err := p.Set(one, target, h.clock.Now()); err != nil {
+		t.Fatal(err)
+	}
+	for i, asked := range []int{1, 1, 1, 2} { // after 0, 10, 20 and 30 s
+		run := h.again(t)
+		if run.External.Class != "OK" || run.Unlisted.Class != "TooManyRequests" || c.asked != asked {
+			t.Errorf("run %d: external %s, list %s, asked %d times, want %d", i, run.External.Class, run.Unlisted.Class, c.asked, asked)
+		}
+	}
+}
+
 func TestAClusterWithoutNodesHasAnEmptyList(t *testing.T) {
 	if run, _ := (&cluster{date: time.Now()}).probeLeases(t); run.Leases == nil || len(run.Leases) != 0 {
 		t.Errorf("%#v", run.Leases)

@@ -18,6 +18,9 @@ type target struct {
 	used settings
 	// slow: the last listing took too long. It belongs to the scheduler's worker, too.
 	slow bool
+	// refused is the answer to the last listing that asked to be left alone until then. Both belong to the worker.
+	refused probe.Outcome
+	until   time.Time
 }
 
 // settings are immutable, but for what clients keep between runs.
@@ -70,6 +73,10 @@ func (t *target) list(ctx context.Context, run *probe.Run) {
 	defer cancel()
 	clock := t.prober.Clock
 	began := clock.Now()
+	if began.Before(t.until) {
+		run.Unlisted = t.refused
+		return
+	}
 	free, ok := t.prober.listings.take(ctx, t.key.Namespace, t.slow)
 	if !ok {
 		run.Unlisted = probe.Outcome{Class: probe.NotRun, Detail: "too many other clusters' leases are being listed"}
@@ -83,6 +90,7 @@ func (t *target) list(ctx context.Context, run *probe.Run) {
 	if err != nil {
 		t.used.external.client.close() // it may have broken, or still receive
 		run.Unlisted = classify(err)
+		t.refused, t.until = run.Unlisted, clock.Now().Add(run.Unlisted.RetryAfter)
 		observeProbe("leases", run.Unlisted, clock.Since(began))
 		return
 	}
