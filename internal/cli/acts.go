@@ -30,7 +30,8 @@ func (a *App) acts() *cobra.Command {
 		Short: "Tell what was done, from the audit trail in the managers' logs",
 		Long: `Tell what was done, from the audit trail in the managers' logs: each act with its time, its target, its policy and its
 reason. It reads logs from standard input, or from a file, of one replica or of all; lines that are no acts are passed over.
-With arguments it tells only of acts on these objects, or for these policies or Services, in whatever namespace.
+With arguments it tells only of acts on these objects, or for these policies or Services, in whatever namespace. Where Autohealer
+runs in another namespace than ` + check.DefaultNamespace + `, name that one to kubectl.
 
 Exit code: 0 it is told; 2 the command line is wrong or the command failed.`,
 		Example: `  ` + readLogs + ` | kubectl autohealer acts --since=1h

@@ -9,23 +9,20 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 
-	"github.com/resourcestack/autohealer/internal/cli/check"
 	"github.com/resourcestack/autohealer/internal/cli/soundness"
 )
 
 type checkOptions struct {
-	output    string
-	templates genericclioptions.KubeTemplatePrintFlags
-	wait      time.Duration
+	output outputFlags
+	wait   time.Duration
 }
 
 // checkEvery lies between two looks with --wait.
 const checkEvery = time.Second
 
 func (a *App) check() *cobra.Command {
-	o := &checkOptions{templates: *genericclioptions.NewKubeTemplatePrintFlags()}
+	o := &checkOptions{output: newOutputFlags()}
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "See whether the installation is sound",
@@ -45,12 +42,10 @@ cluster can't be asked.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return a.runCheck(cmd.Context(), o) },
 	}
-	formats := append([]string{"json", "yaml"}, o.templates.AllowedFormats()...)
-	cmd.Flags().StringVarP(&o.output, "output", "o", "", "output format: "+strings.Join(formats, ", "))
+	o.output.add(cmd)
 	cmd.Flags().DurationVar(&o.wait, "wait", 0, "look again until all is sound, for so long at most, such as 2m")
-	// It fails for a flag that isn't there, and these are.
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("wait", cobra.NoFileCompletions)
+	_ = cmd.RegisterFlagCompletionFunc("wait", cobra.NoFileCompletions) // it fails for a flag that isn't there
+	a.addOwn(cmd)
 	a.Config.AddFlags(cmd.Flags())
 	return cmd
 }
@@ -59,7 +54,10 @@ func (a *App) runCheck(ctx context.Context, o *checkOptions) error {
 	if o.wait < 0 {
 		return fmt.Errorf("--wait=%s: must not be negative", o.wait)
 	}
-	show, err := o.printer()
+	show, err := printerOf(&o.output, map[string]printer[*soundness.Report]{"": func(r *soundness.Report, w *bytes.Buffer) error {
+		r.Write(w)
+		return nil
+	}})
 	if err != nil {
 		return fmt.Errorf("--output: %w", err)
 	}
@@ -67,7 +65,11 @@ func (a *App) runCheck(ctx context.Context, o *checkOptions) error {
 	if err != nil {
 		return err
 	}
-	look := soundness.Checker{Client: c, Clock: a.cluster, Namespace: check.DefaultNamespace, Manager: managerName}
+	own, err := a.find(ctx, c)
+	if err != nil {
+		return err
+	}
+	look := soundness.Checker{Client: c, Clock: a.cluster, Namespace: own, Manager: managerName}
 	report, err := a.awaitSound(ctx, look, o.wait)
 	if err != nil {
 		return err
@@ -108,28 +110,4 @@ func (a *App) awaitSound(ctx context.Context, look soundness.Checker, within tim
 		case <-ticker.C:
 		}
 	}
-}
-
-// printer writes a report in one of the formats.
-func (o *checkOptions) printer() (func(*soundness.Report, *bytes.Buffer) error, error) {
-	if o.output == "" {
-		return func(r *soundness.Report, w *bytes.Buffer) error {
-			r.Write(w)
-			return nil
-		}, nil
-	}
-	flags := genericclioptions.PrintFlags{
-		JSONYamlPrintFlags: genericclioptions.NewJSONYamlPrintFlags(), TemplatePrinterFlags: &o.templates, OutputFormat: &o.output,
-	}
-	p, err := flags.ToPrinter()
-	if err != nil {
-		return nil, err
-	}
-	return func(r *soundness.Report, w *bytes.Buffer) error {
-		object, err := r.Object()
-		if err != nil {
-			return err
-		}
-		return p.PrintObj(object, w)
-	}, nil
 }

@@ -23,7 +23,18 @@ import (
 const managerName = "autohealer-manager"
 
 // stopManager is what is left when nothing can be frozen.
-const stopManager = "kubectl -n " + check.DefaultNamespace + " scale deployment " + managerName + " --replicas=0"
+func (a *App) stopManager(ctx context.Context, c client.Client) string {
+	return "kubectl -n " + a.guess(ctx, c) + " scale deployment " + managerName + " --replicas=0"
+}
+
+// guess is Autohealer's namespace as far as it can be told: where it is only named, an error about it would be in the way.
+func (a *App) guess(ctx context.Context, c client.Client) string {
+	own, err := a.find(ctx, c)
+	if err != nil {
+		return check.DefaultNamespace
+	}
+	return own
+}
 
 type freezeOptions struct {
 	reason  string
@@ -51,6 +62,7 @@ Exit code: 0 the manager confirmed, or none runs; 1 it did not confirm in time; 
 	_ = cmd.RegisterFlagCompletionFunc("reason", cobra.NoFileCompletions) // it fails for a flag that isn't there
 	_ = cmd.RegisterFlagCompletionFunc("timeout", cobra.NoFileCompletions)
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	a.addOwn(cmd)
 	a.Config.AddFlags(cmd.Flags())
 	return cmd
 }
@@ -64,7 +76,7 @@ func (a *App) runFreeze(ctx context.Context, o *freezeOptions) error {
 	began := a.Clock.Now()
 	rail, made, err := f.Freeze(ctx, o.reason)
 	if err != nil {
-		return fmt.Errorf("make Guardrail %s: %w%s", v1alpha1.FreezeGuardrail, err, insteadOfFreezing(err))
+		return fmt.Errorf("make Guardrail %s: %w%s", v1alpha1.FreezeGuardrail, err, a.insteadOfFreezing(ctx, c, err))
 	}
 	if made {
 		fmt.Fprintf(a.Out, "guardrail.%s/%s created\n", v1alpha1.GroupVersion.Group, rail.Name)
@@ -84,7 +96,8 @@ func (a *App) runFreeze(ctx context.Context, o *freezeOptions) error {
 		fmt.Fprintf(a.Out, "Frozen: nothing is done and nothing undone. The manager confirms%s.\n%s\n", took, thaw)
 		return nil
 	}
-	leads, told := a.managerLeads(ctx, c)
+	own := a.guess(ctx, c)
+	leads, told := a.managerLeads(ctx, c, own)
 	if told && !leads {
 		fmt.Fprintf(a.Out, "Frozen: no manager leads now, so nothing is done anyway; one that starts does nothing, either.\n%s\n", thaw)
 		return nil
@@ -92,14 +105,14 @@ func (a *App) runFreeze(ctx context.Context, o *freezeOptions) error {
 	fmt.Fprintf(a.ErrOut, `The Guardrail is stored, and no manager confirmed it within %s. One that hears of it stops; if none may go on, stop them:
   %s
 See what they say: kubectl -n %s logs deployment/%s --all-pods --tail=20
-`, o.timeout, stopManager, check.DefaultNamespace, managerName)
+`, o.timeout, a.stopManager(ctx, c), own, managerName)
 	return exitStatus(exitFound)
 }
 
 // managerLeads says whether a manager holds its Lease; told is false when that can't be read.
-func (a *App) managerLeads(ctx context.Context, c client.Client) (leads, told bool) {
+func (a *App) managerLeads(ctx context.Context, c client.Client, own string) (leads, told bool) {
 	lease := &coordinationv1.Lease{}
-	err := c.Get(ctx, types.NamespacedName{Namespace: check.DefaultNamespace, Name: managerName}, lease)
+	err := c.Get(ctx, types.NamespacedName{Namespace: own, Name: managerName}, lease)
 	switch {
 	case apierrors.IsNotFound(err):
 		return false, true
@@ -169,14 +182,14 @@ func frozenSince(rail *v1alpha1.Guardrail, now time.Time) string {
 const neededRole = "\nIt takes the ClusterRole autohealer-guardrail-admin."
 
 // insteadOfFreezing says what else to do, on lines of its own; "" where the error says enough.
-func insteadOfFreezing(err error) string {
+func (a *App) insteadOfFreezing(ctx context.Context, c client.Client, err error) string {
 	switch {
 	case meta.IsNoMatchError(err):
-		return "\nThis cluster doesn't know Autohealer's kinds, so no policy is there to act. If a manager runs all the same, stop it:\n  " + stopManager
+		return "\nThis cluster doesn't know Autohealer's kinds, so no policy is there to act. If a manager runs all the same, stop it:\n  " + a.stopManager(ctx, c)
 	case apierrors.IsForbidden(err):
-		return neededRole + " Who may scale Deployments can stop the manager instead, which stops undo, too:\n  " + stopManager
+		return neededRole + " Who may scale Deployments can stop the manager instead, which stops undo, too:\n  " + a.stopManager(ctx, c)
 	case strings.Contains(err.Error(), "failed calling webhook"):
-		return "\nThis webhook's configuration is older than freeze, and wants to be asked. Stop the manager instead:\n  " + stopManager
+		return "\nThis webhook's configuration is older than freeze, and wants to be asked. Stop the manager instead:\n  " + a.stopManager(ctx, c)
 	case errors.Is(err, context.DeadlineExceeded):
 		return "\nThe API server doesn't answer; no manager can act by it, either."
 	}

@@ -4,20 +4,16 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 
-	"github.com/resourcestack/autohealer/internal/cli/check"
 	"github.com/resourcestack/autohealer/internal/cli/overview"
 )
 
 type statusOptions struct {
-	output        string
-	templates     genericclioptions.KubeTemplatePrintFlags
+	output        outputFlags
 	allNamespaces bool
 	selector      string
 	watch         bool
@@ -27,7 +23,7 @@ type statusOptions struct {
 const watchEvery = 2 * time.Second
 
 func (a *App) status() *cobra.Command {
-	o := &statusOptions{templates: *genericclioptions.NewKubeTemplatePrintFlags()}
+	o := &statusOptions{output: newOutputFlags()}
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show every policy, the limits and the manager on one screen",
@@ -46,14 +42,12 @@ everything is frozen, or something could not be read; 2 the command line is wron
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return a.runStatus(cmd.Context(), o) },
 	}
-	formats := append([]string{"wide", "name", "json", "yaml"}, o.templates.AllowedFormats()...)
-	cmd.Flags().StringVarP(&o.output, "output", "o", "", "output format: "+strings.Join(formats, ", "))
+	o.output.add(cmd, "wide", "name")
 	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "show policies of all namespaces, also with -n")
 	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "show only policies with these labels, such as team=shop,tier!=test")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "go on, and show what changes")
-	// It fails for a flag that isn't there, and this one is.
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("selector", cobra.NoFileCompletions)
+	_ = cmd.RegisterFlagCompletionFunc("selector", cobra.NoFileCompletions) // it fails for a flag that isn't there
+	a.addOwn(cmd)
 	a.Config.AddFlags(cmd.Flags())
 	return cmd
 }
@@ -71,7 +65,11 @@ func (a *App) runStatus(ctx context.Context, o *statusOptions) error {
 	if err != nil {
 		return err
 	}
-	r := overview.Reader{Client: c, Clock: a.cluster, ManagerNamespace: check.DefaultNamespace, ManagerName: managerName, Selector: selector}
+	own, err := a.find(ctx, c)
+	if err != nil {
+		return err
+	}
+	r := overview.Reader{Client: c, Clock: a.cluster, ManagerNamespace: own, ManagerName: managerName, Selector: selector}
 	if n := a.Config.Namespace; n != nil && !o.allNamespaces {
 		r.Namespace = *n
 	}
@@ -96,7 +94,7 @@ func (a *App) runStatus(ctx context.Context, o *statusOptions) error {
 }
 
 // watchStatus shows each change until someone ends it: on a terminal in place of what was shown, else below it.
-func (a *App) watchStatus(ctx context.Context, r overview.Reader, show printer) error {
+func (a *App) watchStatus(ctx context.Context, r overview.Reader, show printer[*overview.Overview]) error {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
 	var shown *overview.Overview
@@ -136,34 +134,15 @@ func (a *App) redraw(text []byte, again bool) {
 }
 
 // printer writes an overview in one of the formats.
-type printer func(*overview.Overview, *bytes.Buffer) error
-
-func (o *statusOptions) printer(a *App) (printer, error) {
-	switch o.output {
-	case "", "wide":
-		return func(now *overview.Overview, w *bytes.Buffer) error {
-			return now.Text(w, overview.TextOptions{Wide: o.output == "wide", Colors: wantsColors(a.Out), Now: a.Clock.Now()})
-		}, nil
-	case "name":
-		return func(now *overview.Overview, w *bytes.Buffer) error {
-			for _, p := range now.Policies {
-				fmt.Fprintln(w, p.Ref())
-			}
-			return nil
-		}, nil
+func (o *statusOptions) printer(a *App) (printer[*overview.Overview], error) {
+	text := func(now *overview.Overview, w *bytes.Buffer) error {
+		return now.Text(w, overview.TextOptions{Wide: o.output.format == "wide", Colors: wantsColors(a.Out), Now: a.Clock.Now()})
 	}
-	flags := genericclioptions.PrintFlags{
-		JSONYamlPrintFlags: genericclioptions.NewJSONYamlPrintFlags(), TemplatePrinterFlags: &o.templates, OutputFormat: &o.output,
-	}
-	p, err := flags.ToPrinter()
-	if err != nil {
-		return nil, err
-	}
-	return func(now *overview.Overview, w *bytes.Buffer) error {
-		object, err := now.Object()
-		if err != nil {
-			return err
+	names := func(now *overview.Overview, w *bytes.Buffer) error {
+		for _, p := range now.Policies {
+			fmt.Fprintln(w, p.Ref())
 		}
-		return p.PrintObj(object, w)
-	}, nil
+		return nil
+	}
+	return printerOf(&o.output, map[string]printer[*overview.Overview]{"": text, "wide": text, "name": names})
 }

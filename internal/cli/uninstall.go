@@ -12,7 +12,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/resourcestack/autohealer/internal/cli/check"
 	"github.com/resourcestack/autohealer/internal/cli/uninstall"
 )
 
@@ -51,6 +50,7 @@ declined; 2 it did not begin: the command line is wrong, rights are missing, or 
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "don't ask")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long to wait, in each step, for what was deleted to be gone")
 	_ = cmd.RegisterFlagCompletionFunc("timeout", cobra.NoFileCompletions) // it fails for a flag that isn't there
+	a.addOwn(cmd)
 	a.Config.AddFlags(cmd.Flags())
 	return cmd
 }
@@ -59,7 +59,7 @@ func (a *App) runUninstall(ctx context.Context, o *uninstallOptions) error {
 	if ptr.Deref(a.Config.Namespace, "") != "" {
 		return errors.New("--namespace: it is the whole cluster that is cleaned; leave it out")
 	}
-	u, err := a.uninstaller(o)
+	u, err := a.uninstaller(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -100,8 +100,12 @@ func (a *App) runUninstall(ctx context.Context, o *uninstallOptions) error {
 	return nil
 }
 
-func (a *App) uninstaller(o *uninstallOptions) (*uninstall.Uninstaller, error) {
+func (a *App) uninstaller(ctx context.Context, o *uninstallOptions) (*uninstall.Uninstaller, error) {
 	c, err := a.client()
+	if err != nil {
+		return nil, err
+	}
+	own, err := a.find(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -111,8 +115,8 @@ func (a *App) uninstaller(o *uninstallOptions) (*uninstall.Uninstaller, error) {
 	}
 	kinds.Invalidate() // a file may remember kinds that are gone, and not know new ones
 	u := &uninstall.Uninstaller{
-		Client: c, Kinds: kinds, Clock: a.cluster, Namespace: check.DefaultNamespace, Manager: managerName, Timeout: o.timeout,
-		Leads:    func(ctx context.Context) (leads, told bool) { return a.managerLeads(ctx, c) },
+		Client: c, Kinds: kinds, Clock: a.cluster, Namespace: own, Manager: managerName, Timeout: o.timeout,
+		Leads:    func(ctx context.Context) (leads, told bool) { return a.managerLeads(ctx, c, own) },
 		Progress: a.progress(),
 	}
 	suffix := ""

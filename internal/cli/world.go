@@ -10,10 +10,12 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/internal/cli/check"
 	"github.com/resourcestack/autohealer/internal/cli/snapshot"
 	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/installation"
 )
 
 // world is what a verb knows of a cluster and of its operators' will.
@@ -82,7 +84,7 @@ func (a *App) addFacts(cmd *cobra.Command, f *clusterFlags) {
 // addOwn adds the flag that says where Autohealer is.
 func (a *App) addOwn(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&a.ownNamespace, "autohealer-namespace", "",
-		"namespace that Autohealer runs in; policies in others act with their accounts' rights. Default: where the cluster or its facts have it, or else "+check.DefaultNamespace)
+		"namespace that Autohealer runs in. Default: where the cluster or its facts have it, or else "+check.DefaultNamespace)
 }
 
 // own is Autohealer's namespace: as the flag says, as it was found, or where it is by default.
@@ -92,6 +94,15 @@ func (a *App) own(s *snapshot.Snapshot) string {
 		found = s.OwnNamespace
 	}
 	return cmp.Or(a.ownNamespace, found, check.DefaultNamespace)
+}
+
+// find is Autohealer's namespace in a cluster: as the flag says, as it is found there, or where it is by default.
+func (a *App) find(ctx context.Context, c client.Reader) (string, error) {
+	if a.ownNamespace != "" {
+		return a.ownNamespace, nil
+	}
+	found, err := installation.Find(ctx, c)
+	return cmp.Or(found, check.DefaultNamespace), err
 }
 
 // readSnapshot reads the facts that the flags ask for; nil when they ask for none.

@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -27,6 +26,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
+	"github.com/resourcestack/autohealer/internal/installation"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/kube/survey"
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
@@ -70,6 +70,9 @@ func (l Live) Read(ctx context.Context) (*Snapshot, error) {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
 	s := &Snapshot{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind}, written: specs{}}
+	if s.OwnNamespace, err = installation.Find(ctx, c); err != nil {
+		return nil, err
+	}
 	s.live = &survey.Live{Reader: c, Scales: c.SubResource("scale"), Kinds: kinds, Policy: l.Policy}
 	if err := l.readAll(ctx, c, s); err != nil {
 		return nil, err
@@ -136,20 +139,6 @@ func (l Live) readProbed(ctx context.Context, c client.Client, s *Snapshot) erro
 	return err
 }
 
-// managerAt gives the namespace of Autohealer's manager, "" when there is none, or several: then nobody can tell which is meant.
-func managerAt(workloads []*metav1.PartialObjectMetadata) string {
-	found := sets.New[string]()
-	for _, m := range workloads {
-		if m.Labels["app.kubernetes.io/name"] == "autohealer" && m.Labels["app.kubernetes.io/component"] == "manager" {
-			found.Insert(m.Namespace)
-		}
-	}
-	if len(found) != 1 {
-		return ""
-	}
-	return found.UnsortedList()[0]
-}
-
 // readRouted reads routes of those kinds that the cluster has.
 func (l Live) readRouted(ctx context.Context, c client.Client, s *Snapshot) error {
 	routed := &Routed{}
@@ -188,19 +177,14 @@ func (l Live) readWorkloads(ctx context.Context, c client.Client, s *Snapshot) (
 	if err := list(ctx, l, c, "endpointslices", &discoveryv1.EndpointSliceList{}, "", w.addSlice); err != nil {
 		return nil, err
 	}
-	var all []*metav1.PartialObjectMetadata
 	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet"} {
 		workloads := &metav1.PartialObjectMetadataList{}
 		workloads.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind(kind + "List"))
-		add := func(m *metav1.PartialObjectMetadata) {
-			w.addHeld(kind, m)
-			all = append(all, m)
-		}
+		add := func(m *metav1.PartialObjectMetadata) { w.addHeld(kind, m) }
 		if err := list(ctx, l, c, strings.ToLower(kind)+"s", workloads, "", add); err != nil {
 			return nil, err
 		}
 	}
-	s.OwnNamespace = managerAt(all)
 	return w, list(ctx, l, c, "pods", &corev1.PodList{}, "", w.addPod)
 }
 

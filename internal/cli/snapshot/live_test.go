@@ -236,19 +236,3 @@ func compareWeeder(t *testing.T, g *guard.Guard, live, file *Snapshot) {
 		t.Errorf("-live +file\n%s", diff)
 	}
 }
-
-func TestTheManagersNamespaceIsFoundByItsLabels(t *testing.T) {
-	deployment := func(namespace, name, component string) *metav1.PartialObjectMetadata {
-		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "m",
-			Labels: map[string]string{"app.kubernetes.io/name": name, "app.kubernetes.io/component": component}}}
-	}
-	ours, other := deployment("healing", "autohealer", "manager"), deployment("shop", "shop", "manager")
-	for want, all := range map[string][]*metav1.PartialObjectMetadata{
-		"healing": {other, ours, deployment("xds", "autohealer", "proxy")},
-		"":        {ours, deployment("healing-too", "autohealer", "manager")},
-	} {
-		if got := managerAt(all); got != want {
-			t.Errorf("found %q, want %q", got, want)
-		}
-	}
-}

@@ -1,0 +1,46 @@
+package installation
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Find gives the namespace that Autohealer runs in: its manager's, or without a manager, as in the midst of an uninstall, the one
+// that is labelled as its own. It is "" when there is none, when there are several, since nobody can tell which is meant, and for
+// who may not look.
+func Find(ctx context.Context, c client.Reader) (string, error) {
+	for _, look := range []struct {
+		kind   schema.GroupVersionKind
+		labels client.MatchingLabels
+		where  func(*metav1.PartialObjectMetadata) string
+	}{
+		{appsv1.SchemeGroupVersion.WithKind("DeploymentList"), client.MatchingLabels{"app.kubernetes.io/name": "autohealer", "app.kubernetes.io/component": "manager"}, (*metav1.PartialObjectMetadata).GetNamespace},
+		{corev1.SchemeGroupVersion.WithKind("NamespaceList"), client.MatchingLabels{"app.kubernetes.io/name": "autohealer"}, (*metav1.PartialObjectMetadata).GetName},
+	} {
+		all := &metav1.PartialObjectMetadataList{}
+		all.SetGroupVersionKind(look.kind)
+		if err := c.List(ctx, all, look.labels); err != nil && !apierrors.IsForbidden(err) {
+			return "", fmt.Errorf("find Autohealer's namespace: %w", err)
+		}
+		found := sets.New[string]()
+		for i := range all.Items {
+			found.Insert(look.where(&all.Items[i]))
+		}
+		if len(found) > 0 {
+			namespace, _ := found.PopAny()
+			if len(found) > 0 {
+				namespace = ""
+			}
+			return namespace, nil
+		}
+	}
+	return "", nil
+}
