@@ -123,6 +123,35 @@ var _ = Describe("The serving certificate", Ordered, func() {
 		t.expectNoLoss(200)
 	}, NodeTimeout(specTime))
 
+	It("is renewed by the managers themselves when most of its life is over, and so is their CA", func(ctx SpecContext) {
+		month := time.Now().Add(30 * 24 * time.Hour)
+		kept := readSelfSigned(ctx)
+		trusted, err := authorities(ctx)
+		Expect(err).NotTo(HaveOccurred())
+
+		t := startTraffic()
+		By("renewing the certificate")
+		kept.age(ctx, "tls.crt", kept.leaf)
+		Eventually(func(g Gomega, ctx context.Context) {
+			until, by := ends(ctx)
+			g.Expect(until).To(BeTemporally(">", month))
+			g.Expect(by).To(Equal(kept.ca.Leaf.Subject.CommonName))
+		}).WithContext(ctx).Should(Succeed())
+		Expect(authorities(ctx)).To(Equal(trusted))
+
+		By("renewing the CA")
+		kept.age(ctx, "ca.crt", kept.ca)
+		Eventually(ctx, authorities).Should(Equal(trusted+1), "the next CA is trusted")
+		Expect(readSelfSigned(ctx).leaf.Leaf.Issuer.CommonName).To(Equal(kept.ca.Leaf.Subject.CommonName), "before it signs")
+		Eventually(func(g Gomega, ctx context.Context) {
+			until, by := ends(ctx)
+			g.Expect(until).To(BeTemporally(">", month))
+			g.Expect(by).NotTo(Or(BeEmpty(), Equal(kept.ca.Leaf.Subject.CommonName)))
+		}).WithContext(ctx).Should(Succeed())
+		Expect(authorities(ctx)).To(Equal(trusted+1), "the old CA stays trusted")
+		t.expectNoLoss(200)
+	}, NodeTimeout(specTime))
+
 	It("comes from cert-manager where config/certmanager is applied", func(ctx SpecContext) {
 		manifests := kubectl(ctx, "kustomize", filepath.Join(h.Root(), "config", "certmanager"))
 		Expect(manifests).To(ContainSubstring("- --cert-provider=cert-manager\n"))
