@@ -16,6 +16,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/kube/judging"
 	"github.com/resourcestack/autohealer/internal/kube/outliers"
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
 )
@@ -43,6 +44,9 @@ var policies = []client.Object{&v1alpha1.ConditionSet{}, &v1alpha1.OutlierPolicy
 
 // AddToManager adds every kind's controllers to a manager.
 func AddToManager(mgr manager.Manager, opts Options) error {
+	if err := judging.RegisterMetrics(); err != nil {
+		return err
+	}
 	exceptions := &kube.Collection[*v1alpha1.GuardrailException]{Cache: mgr.GetCache(), Kind: &v1alpha1.GuardrailException{}}
 	guardrails := &kube.Collection[*v1alpha1.Guardrail]{
 		Cache: mgr.GetCache(), Kind: &v1alpha1.Guardrail{},

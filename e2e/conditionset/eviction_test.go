@@ -64,9 +64,11 @@ var _ = Describe("A set with NoExecute", func() {
 
 func expectMetrics(ctx context.Context) {
 	GinkgoHelper()
-	_, err := scrape(ctx, "")
+	_, err := w.Scrape(ctx, "")
 	Expect(err).To(MatchError(ContainSubstring("401")), "metrics should ask who scrapes them")
-	metrics, err := scrape(ctx, scraper(ctx))
+	token, err := w.Scraper(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	metrics, err := w.Scrape(ctx, token)
 	Expect(err).NotTo(HaveOccurred())
 	for _, verb := range []string{"Taint", "Untaint"} {
 		Expect(metrics).To(ContainSubstring(`autohealer_conditionset_acts_total{policy="evict",result="done",verb="` + verb + "\"} 1\n"))

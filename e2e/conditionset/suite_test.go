@@ -25,9 +25,8 @@ const (
 var w *fixture.World
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	metricsAddress = freeAddress()
 	// One manager needs no election, and a restarted one would wait for the dead one's lease.
-	w = fixture.Start(ctx, "--leader-elect=false", "--metrics-bind-address="+metricsAddress)
+	w = fixture.Start(ctx, "--leader-elect=false")
 })
 
 var _ = AfterEach(func(ctx SpecContext) { w.CheckInvariants(ctx) })

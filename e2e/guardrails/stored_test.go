@@ -3,12 +3,13 @@ package guardrails
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"strconv"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/e2e/cluster"
@@ -57,11 +58,32 @@ var _ = Describe("A rule that comes later", func() {
 			name := fmt.Sprintf("unconcerned-%d", i)
 			sets = append(sets, w.Create(ctx, fixture.NewSet(name, w.Key("unconcerned"), repel, "UnconcernedBroken")))
 		}
-		before := settled(ctx, sets)
-		put(ctx, "others", `{rules: [{name: r, kinds: [GuardrailException], expression: "object.metadata.name != 'nobody'"}]}`)
-		Consistently(versions(ctx, sets), "2s").Should(Equal(before), "a rule for another kind, and whatever a Guardrail's status says, is no news for a set")
-		drop(ctx, "others")
-		Consistently(versions(ctx, sets), "2s").Should(Equal(before))
+		judgedAgain(ctx, 0, "a rule for another kind, and whatever a Guardrail's status says", func() {
+			put(ctx, "others", `{rules: [{name: r, kinds: [GuardrailException], expression: "object.metadata.name != 'nobody'"}]}`)
+			drop(ctx, "others")
+		})
+		judgedAgain(ctx, 0, "limits that no rule reads, and a pause", func() {
+			put(ctx, "others", "{limits: {maxTaintedNodes: 5%}}")
+			put(ctx, "others", "{paused: true, limits: {maxTaintedNodes: 5%}}")
+			drop(ctx, "others")
+		})
+		judgedAgain(ctx, 0, "facts: nodes that come, match and go", func() {
+			node := w.AddNodes(ctx, 1, cluster.NodeOptions{Prefix: "unconcerned"})[0]
+			w.Report(ctx, node, "UnconcernedBroken", corev1.ConditionTrue)
+			Eventually(w.Effect(ctx, node, sets[0].Spec.TaintKey)).Should(BeEquivalentTo(repel))
+			_, err := w.Kubectl(ctx, "delete", "node", node)
+			Expect(err).NotTo(HaveOccurred())
+		})
+		judgedAgain(ctx, len(sets), "a rule for the kind", func() {
+			put(ctx, "others", rule("r", "limits.maxTaintedNodes.percent != 7"))
+		})
+		judgedAgain(ctx, len(sets), "a limit that it reads", func() {
+			put(ctx, "others", `{limits: {maxTaintedNodes: 5%}, rules: [{name: r, kinds: [ConditionSet], expression: "limits.maxTaintedNodes.percent != 7"}]}`)
+		})
+		judgedAgain(ctx, 1, "one set's label", func() {
+			_, err := w.Kubectl(ctx, "label", "conditionset", sets[1].Name, "team=nodes")
+			Expect(err).NotTo(HaveOccurred())
+		})
 	})
 
 	It("is refused by what reads labels as soon as these change", func(ctx SpecContext) {
@@ -76,26 +98,28 @@ var _ = Describe("A rule that comes later", func() {
 	})
 })
 
-// settled gives the versions of sets of which no status is due any more.
-func settled(ctx context.Context, sets []*v1alpha1.ConditionSet) []string {
+// judgedAgain expects that a change has the rules asked so often about stored sets, and no more often.
+func judgedAgain(ctx context.Context, times int, what string, change func()) {
 	GinkgoHelper()
-	var last []string
+	var before int
 	Eventually(func() bool {
-		was := last
-		last = versions(ctx, sets)()
-		return fmt.Sprint(was) == fmt.Sprint(last)
-	}).WithPolling(1500 * time.Millisecond).Should(BeTrue())
-	return last
+		was := before
+		before = judgements(ctx)
+		return was == before
+	}).WithPolling(1500*time.Millisecond).Should(BeTrue(), "nothing else should be judged any more")
+	change()
+	Eventually(judgements).WithArguments(ctx).Should(BeNumerically(">=", before+times), what)
+	Consistently(judgements, "1500ms").WithArguments(ctx).Should(Equal(before+times), what)
 }
 
-func versions(ctx context.Context, sets []*v1alpha1.ConditionSet) func() []string {
-	return func() []string {
-		var all []string
-		for _, set := range sets {
-			stored := &v1alpha1.ConditionSet{}
-			Expect(w.Client.Get(ctx, client.ObjectKeyFromObject(set), stored)).To(Succeed())
-			all = append(all, stored.Name+"@"+stored.ResourceVersion)
-		}
-		return all
-	}
+// judgements are how often the manager asked the rules about stored sets.
+func judgements(ctx context.Context) int {
+	GinkgoHelper()
+	text, err := w.Scrape(ctx, token)
+	Expect(err).NotTo(HaveOccurred())
+	found := regexp.MustCompile(`\nautohealer_policy_judgements_total\{kind="ConditionSet"\} ([0-9]+)\n`).FindStringSubmatch(text)
+	Expect(found).NotTo(BeNil())
+	n, err := strconv.Atoi(found[1])
+	Expect(err).NotTo(HaveOccurred())
+	return n
 }

@@ -22,12 +22,19 @@ const (
 	evict  = "NoExecute"
 )
 
-var w *fixture.World
+var (
+	w *fixture.World
+	// token of who may read the manager's metrics.
+	token string
+)
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	// One manager needs no election, and a restarted one would wait for the dead one's lease.
 	w = fixture.Start(ctx, "--leader-elect=false")
+	var err error
+	token, err = w.Scraper(ctx)
+	Expect(err).NotTo(HaveOccurred())
 })
 
 var _ = AfterEach(func(ctx SpecContext) { w.CheckInvariants(ctx) })

@@ -28,8 +28,8 @@ func userOf(info authenticationv1.UserInfo) *user.DefaultInfo {
 	return &user.DefaultInfo{Name: info.Username, UID: info.UID, Groups: info.Groups, Extra: extra}
 }
 
-// timely asks within the request's deadline, of which CEL's library doesn't know, and notes a question that got no answer: to
-// an expression that looks like a no.
+// timely asks within the request's deadline, of which CEL's library doesn't know, and notes that it asked, since rights change
+// without an event of ours, and a question that got no answer: to an expression that looks like a no.
 type timely struct {
 	of *evaluation
 	authorizer.UnconditionalAuthorizer
@@ -37,6 +37,7 @@ type timely struct {
 
 // Authorize asks within the request's deadline.
 func (t timely) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	t.of.lookAgain(t.of.now.Add(rightsHold))
 	decision, reason, err := t.UnconditionalAuthorizer.Authorize(t.of.ctx, a) //nolint:contextcheck // the context that CEL gives is empty
 	if err != nil {
 		t.of.unanswered = fmt.Errorf("ask what %s may do: %w", a.GetUser().GetName(), err)

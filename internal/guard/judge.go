@@ -139,12 +139,7 @@ func (e *evaluation) atAdmission() Verdict {
 
 // atRunTime judges by the rules over the object itself.
 func (e *evaluation) atRunTime() Verdict {
-	v := e.verdict(func(r *compiledRule) bool {
-		if r.atRunTime && r.condition.asks {
-			e.lookAgain(e.now.Add(rightsHold)) // rights change without an event of ours
-		}
-		return r.atRunTime
-	})
+	v := e.verdict(func(r *compiledRule) bool { return r.atRunTime })
 	v.RecheckAt = e.recheckAt
 	return v
 }

@@ -5,10 +5,8 @@ package runbooks
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,10 +18,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/resourcestack/autohealer/e2e/cluster"
@@ -38,8 +33,8 @@ func TestRunbooks(t *testing.T) {
 
 var (
 	h *harness.Harness
-	// metricsAddress is where the manager serves metrics, and token of who may read them.
-	metricsAddress, token string
+	// token of who may read metrics.
+	token string
 )
 
 var _ = BeforeSuite(func(ctx SpecContext) {
@@ -47,15 +42,15 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
 	EnforceDefaultTimeoutsWhenUsingContexts()
 	log.SetLogger(GinkgoLogr) // takes the API server's warnings
-	metricsAddress = freeAddress()
 	var err error
-	h, err = harness.Start(ctx, harness.Options{Out: GinkgoWriter, ManagerArgs: []string{"--metrics-bind-address=" + metricsAddress}})
+	h, err = harness.Start(ctx, harness.Options{Out: GinkgoWriter})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(h.Stop()).To(Succeed()) })
 	_, err = h.AddNodes(ctx, 12, cluster.NodeOptions{Prefix: "worker"})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(h.StartManager(ctx)).To(Succeed())
-	token = scraper(ctx)
+	token, err = h.Scraper(ctx)
+	Expect(err).NotTo(HaveOccurred())
 
 	set := fixture.NewSet("kernel-deadlock", "example.com/kernel-deadlock", "NoSchedule", "KernelDeadlock")
 	set.Spec.Type = "KernelDeadlock"
@@ -77,35 +72,9 @@ func sick(ctx context.Context, n int) {
 	}
 }
 
-func freeAddress() string {
-	GinkgoHelper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = listener.Close() }() // free from now on
-	return listener.Addr().String()
-}
-
-// scraper gives the token of an account that may read metrics.
-func scraper(ctx context.Context) string {
-	GinkgoHelper()
-	_, err := h.Kubectl(ctx, "create", "serviceaccount", "scraper", "-n", "default")
-	Expect(err).NotTo(HaveOccurred())
-	Expect(h.Client.Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "scraper"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "autohealer-metrics-reader"},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "scraper"}},
-	})).To(Succeed())
-	kubeconfig, err := h.ServiceAccountKubeconfig(ctx, "default", "scraper")
-	Expect(err).NotTo(HaveOccurred())
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	Expect(err).NotTo(HaveOccurred())
-	return config.BearerToken
-}
-
 // scrape reads the manager's metrics as Prometheus does.
 func scrape(ctx context.Context) (string, error) {
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // made for its Services' names
-	defer transport.CloseIdleConnections()
-	return get(ctx, &http.Client{Transport: transport}, "https://"+metricsAddress+"/metrics", token)
+	return h.Scrape(ctx, token)
 }
 
 // scrapeServer reads the API server's metrics.
@@ -114,16 +83,9 @@ func scrapeServer(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return get(ctx, c, h.URL+"/metrics", "")
-}
-
-func get(ctx context.Context, c *http.Client, url, token string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, h.URL+"/metrics", nil)
 	if err != nil {
 		return "", err
-	}
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	response, err := c.Do(request)
 	if err != nil {

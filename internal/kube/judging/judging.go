@@ -128,6 +128,7 @@ func (j *Judge[T, R]) Judge(ctx context.Context, key types.NamespacedName) (ok b
 		labels: object.GetLabels(), annotations: object.GetAnnotations(),
 		At: j.options.Clock.Now(),
 	}
+	judgements.WithLabelValues(j.options.Kind).Inc()
 	judged.Admitted, judged.Verdict = guard.Admit(ctx, j.options.Guard, object)
 	return j.keep(key, judged, changes)
 }

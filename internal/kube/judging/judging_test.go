@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -272,6 +273,34 @@ func TestASlowAnswerAboutOnePolicyKeepsNoOtherWaiting(t *testing.T) {
 		cancel()
 		synctest.Wait()
 	})
+}
+
+// TestOnlyThePoliciesThatAskForRightsAreJudgedAgainAsTheseGrowOld: rights change without an event.
+func TestOnlyThePoliciesThatAskForRightsAreJudgedAgainAsTheseGrowOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j, g := judging(t, guard.Options{Authorizer: willing{}, Clock: clock.RealClock{}}, "asks", "doesnt")
+		g.SetGuardrails(rule("ConditionSet", "object.metadata.name != 'asks' || "+asksForRights))
+		ctx, cancel := context.WithCancel(t.Context())
+		judged := map[string]int{}
+		go j.Run(ctx, func(ctx context.Context, key types.NamespacedName) {
+			j.Judge(ctx, key)
+			judged[key.Name]++
+		})
+		time.Sleep(5*time.Minute + time.Second)
+		synctest.Wait()
+		if judged["doesnt"] != 1 || judged["asks"] != 7 {
+			t.Errorf("judged %v, want the new rule asked once of each, and within 45 seconds again of the one that asks for rights", judged)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// willing lets everybody do everything.
+type willing struct{}
+
+func (willing) Authorize(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+	return authorizer.DecisionAllow, "", nil
 }
 
 // What changes while the rules are asked must be judged once more, and a late answer about an old state changes nothing.
