@@ -33,8 +33,9 @@ type answer struct {
 	reason  error
 	// refused and warned have a line a rule, in the words of users' terminals but for links, times and line breaks.
 	refused, warned []string
-	// skipped rules could not be asked here.
+	// skipped rules could not be asked here; missing is why, of the CLI.
 	skipped []string
+	missing map[string]string
 }
 
 // emptied: the API server made null of a map all of whose fields an apply removed, and refuses that itself. Nobody's gate
@@ -216,7 +217,7 @@ func plugin(ctx context.Context, args ...string) []byte {
 	return stdout.Bytes()
 }
 
-// byCLI is what `validate` says of the objects in files, with what is stored in a folder.
+// byCLI is what `validate` says of the objects in files, with what is stored in a folder, or in the facts if these are given.
 func byCLI(ctx context.Context, all []*one, flags ...string) []answer {
 	GinkgoHelper()
 	dir, err := os.MkdirTemp(h.Dir, "validate")
@@ -246,7 +247,7 @@ func byCLI(ctx context.Context, all []*one, flags ...string) []answer {
 			file := filepath.Join(dir, "objects.yaml")
 			Expect(os.WriteFile(file, documents.Bytes(), 0o600)).To(Succeed())
 			args := append([]string{"validate", "-o", "json", "-f", file}, flags...)
-			if update {
+			if update && !slices.Contains(flags, "--facts") {
 				args = append(args, "--old", stored)
 			}
 			for i, a := range readReports(plugin(ctx, args...), len(places)) {
@@ -276,6 +277,7 @@ func readReports(output []byte, want int) []answer {
 	answers := make([]answer, want)
 	for i, r := range reports {
 		a := &answers[i]
+		a.missing = map[string]string{}
 		for _, v := range r.Violations {
 			switch line := plain(v.Rule + ": " + v.Message); {
 			case v.Rule == "manifest/duplicate-object": // many are of one name here
@@ -291,6 +293,7 @@ func readReports(output []byte, want int) []answer {
 			switch line := plain(s.Rule + ": not checked: " + s.Reason); {
 			case s.Missing != "":
 				a.skipped = append(a.skipped, s.Rule)
+				a.missing[s.Rule] = s.Missing
 			case s.Severity == "Deny":
 				a.refused = append(a.refused, line)
 			default:

@@ -236,11 +236,16 @@ var guardrailFields = fields{
 			if r.IntN(3) == 0 {
 				kinds = append(kinds, pick(r, "GuardrailException", "Unicorn"))
 			}
-			expression := pick(r, fmt.Sprintf("!object.metadata.name.endsWith('%d')", r.IntN(10)), "has(object.metadata.labels)", "object.spec.efect == 'x'")
-			return map[string]any{"name": fmt.Sprintf("r%d", n), "kinds": kinds, "severity": pick(r, "Warn", "Warn", "Deny"), "expression": expression}
+			digit := fmt.Sprintf("!object.metadata.name.endsWith('%d')", r.IntN(10))
+			rule := pick(r, []string{"r", digit}, []string{"r", "has(object.metadata.labels)"}, []string{"r", "object.spec.efect == 'x'"}, []string{"r", "request.operation == 'CREATE' || " + digit},
+				[]string{asksWho, "request.userInfo.username == 'nobody' || " + digit}, []string{asksRights, digit + " || authorizer.serviceAccount('default', 'nobody').group('').resource('pods').namespace('default').check('delete').allowed()"})
+			return map[string]any{"name": fmt.Sprintf("%s%d", rule[0], n), "kinds": kinds, "severity": pick(r, "Warn", "Warn", "Deny"), "expression": rule[1]}
 		})
 	},
 }
+
+// Rules with these names ask who asks, and what an account may do, of which facts in a file know nothing.
+const asksWho, asksRights = "asks-who-", "asks-rights-"
 
 var exceptionFields = fields{
 	"ruleIDs": func(r *rand.Rand) any {

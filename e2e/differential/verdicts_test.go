@@ -126,11 +126,34 @@ func (v *verdicts) whole() (differences []string) {
 	if v.webhook.invalid || v.pauses() || v.amongOthers {
 		return nil
 	}
+	for id, missing := range v.informed.missing {
+		differ(&differences, "CLI with facts: "+id+" isn't checked for want of", missing, v.unknowable(id))
+	}
 	skipped := slices.Concat(v.informed.skipped, v.webhook.skipped)
 	asked := func(id string) bool { return !slices.Contains(skipped, id) }
 	differ(&differences, "CLI with facts: refused", only(v.informed.refused, asked), only(v.webhook.refused, asked))
 	differ(&differences, "CLI with facts: warned", only(v.informed.warned, asked), only(v.webhook.warned, asked))
 	return differences
+}
+
+// unknowable is what a rule asks that facts in a file can't tell; "" when they can.
+func (v *verdicts) unknowable(id string) string {
+	switch rule := v.rules[id]; {
+	case strings.Contains(id, "/"+asksWho):
+		return "request"
+	case strings.Contains(id, "/"+asksRights), slices.Contains(rule.Reads, "authorizer"):
+		return "authorizer"
+	case rule.NeedsFacts:
+		return "facts"
+	}
+	return ""
+}
+
+// leftOpen says whether the webhook refused or warned by a rule of which the CLI says that it can't ask it.
+func (v *verdicts) leftOpen(name string) bool {
+	return slices.ContainsFunc(v.informed.skipped, func(id string) bool {
+		return strings.Contains(id, "/"+name) && slices.ContainsFunc(slices.Concat(v.webhook.refused, v.webhook.warned), func(line string) bool { return strings.HasPrefix(line, id+": ") })
+	})
 }
 
 // applied compares an apply that isn't done with what the gates say each by itself: the policy is asked first.
@@ -205,7 +228,13 @@ func report(engine *guard.Guard, all []*verdicts) {
 	}
 	invalid, executions := 0, 0
 	skipped := map[string]bool{}
+	left := map[string]int{}
 	for _, v := range all {
+		for _, name := range []string{asksWho, asksRights} {
+			if v.leftOpen(name) {
+				left[name]++
+			}
+		}
 		executions += 6
 		if v.unfit != "" {
 			executions += 2
@@ -217,10 +246,11 @@ func report(engine *guard.Guard, all []*verdicts) {
 			skipped[id] = true
 		}
 	}
-	GinkgoWriter.Printf("seed %d; %d objects, %d of them refused by their schema; %d verdicts; the CLI could not ask %s\n",
-		seed, len(all), invalid, executions, strings.Join(slices.Sorted(maps.Keys(skipped)), ", "))
+	GinkgoWriter.Printf("seed %d; %d objects, %d of them refused by their schema; %d verdicts; of %v the CLI said that it can't know what the webhook found; it could not ask %s\n",
+		seed, len(all), invalid, executions, left, strings.Join(slices.Sorted(maps.Keys(skipped)), ", "))
 	if objectsAKind >= longRun {
 		Expect(missed).To(BeEmpty(), "rules that the random objects don't reach")
 		Expect(unchanged).To(BeNumerically(">", 0), "updates that leave an old violation as it was")
+		Expect(left).To(HaveLen(2), "rules over who asks and over rights that only the webhook can ask")
 	}
 }
