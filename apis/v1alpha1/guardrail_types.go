@@ -155,7 +155,7 @@ type GuardrailRule struct {
 	// +kubebuilder:validation:MaxLength=1024
 	Rationale string `json:"rationale,omitempty"`
 
-	// tests show the rule's verdicts; `kubectl autohealer rules test -f` runs them.
+	// tests show the rule's verdicts; `kubectl autohealer rules test -f` runs them, and checks their objects. Nothing else does.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -182,7 +182,7 @@ type GuardrailRuleTest struct {
 	// +kubebuilder:validation:MaxLength=128
 	Name string `json:"name"`
 
-	// object to judge; apiVersion and kind may be left out.
+	// object to judge, as it could be stored; apiVersion, kind and metadata may be left out.
 	// +required
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
@@ -203,10 +203,56 @@ type GuardrailRuleTest struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Plan *runtime.RawExtension `json:"plan,omitempty"`
 
+	// facts of the cluster that the object is judged in. Default: they are complete, and there are no nodes.
+	// +optional
+	Facts *GuardrailTestFacts `json:"facts,omitempty"`
+
+	// accountsMay is what the authorizer answers to every question. Default: true.
+	// +optional
+	AccountsMay *bool `json:"accountsMay,omitempty"`
+
+	// userInfo says who asks, as request.userInfo. Default: nobody, and a rule that judges who asks isn't checked.
+	// +optional
+	UserInfo *GuardrailTestUser `json:"userInfo,omitempty"`
+
 	// expect is the rule's verdict.
 	// +required
 	// +kubebuilder:validation:Enum=admit;warn;deny
 	Expect string `json:"expect"`
+}
+
+// GuardrailTestFacts are the facts that a rule reads in its test.
+type GuardrailTestFacts struct {
+	// synced says whether all that is known of the cluster is there; without it a rule over facts or plan isn't checked.
+	// Default: true.
+	// +optional
+	Synced *bool `json:"synced,omitempty"`
+
+	// ageSeconds since the facts were known to be current. Default: 0.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	AgeSeconds int64 `json:"ageSeconds,omitempty"`
+
+	// nodes of the cluster, without control plane and those that are being deleted. Default: 0.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Nodes int32 `json:"nodes,omitempty"`
+}
+
+// GuardrailTestUser is who asks in a test.
+type GuardrailTestUser struct {
+	// username as the API server knows it, such as system:serviceaccount:argocd:controller.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Username string `json:"username"`
+
+	// groups of the user beside system:authenticated, which everybody is in. Default: none.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=256
+	Groups []string `json:"groups,omitempty"`
 }
 
 // GuardrailStatus is what the controller last saw.

@@ -180,3 +180,43 @@ func TestTheSamples(t *testing.T) {
 		t.Errorf("want %s in\n%s", hash, exception)
 	}
 }
+
+// TestWhatATestOfARuleMaySay: the cluster, the rights and who asks; and objects that nobody could store prove nothing.
+func TestWhatATestOfARuleMaySay(t *testing.T) {
+	const object = "{spec: {type: A, effect: NoSchedule, taintKey: example.com/a, conditions: {KernelDeadlock: {status: true}}}}"
+	const (
+		who    = "request.userInfo.username == 'jane' || 'operators' in request.userInfo.groups"
+		rights = "authorizer.serviceAccount('default', 'healer').group('').resource('pods').namespace('default').check('delete').allowed()"
+		limits = "limits.maxTaintedNodes.percent <= 5"
+	)
+	for name, c := range map[string]struct{ expression, object, says, want string }{
+		"as it is":                       {"object.spec.effect == 'NoSchedule'", object, "expect: admit", ""},
+		"a misspelt field":               {"object.spec.effect == 'NoSchedule'", strings.Replace(object, "taintKey", "tainKey", 1), "expect: admit", `object couldn't be stored as a ConditionSet: unknown field "spec.tainKey"`},
+		"a value that isn't one":         {"object.spec.effect != 'NoExecute'", strings.Replace(object, "NoSchedule", "NoSched", 1), "expect: admit", `object couldn't be stored as a ConditionSet: spec.effect: Unsupported value: "NoSched"`},
+		"an old object":                  {"oldObject == null", object, "oldObject: {spec: {}}, expect: deny", "oldObject couldn't be stored as a ConditionSet: spec.conditions: Required value"},
+		"no nodes":                       {"facts.nodes > 2", object, "expect: deny", ""},
+		"three nodes":                    {"facts.nodes > 2", object, "facts: {nodes: 3}, expect: admit", ""},
+		"old facts":                      {"facts.ageSeconds < 60", object, "facts: {ageSeconds: 61}, expect: deny", ""},
+		"facts that aren't there":        {"facts.nodes > 2", object, "facts: {synced: false}, expect: admit", ""},
+		"accounts may everything":        {rights, object, "expect: admit", ""},
+		"accounts may nothing":           {rights, object, "accountsMay: false, expect: deny", ""},
+		"nobody asks":                    {who, object, "expect: deny", "not checked: it isn't known who asks"},
+		"a user":                         {who, object, "userInfo: {username: jane}, expect: admit", ""},
+		"a user of no group":             {who, object, "userInfo: {username: joe}, expect: deny", ""},
+		"a user of a group":              {who, object, "userInfo: {username: joe, groups: [operators]}, expect: admit", ""},
+		"limits are the Guardrail's own": {limits, object, "expect: admit", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			guardrail := `apiVersion: autohealer.resourcestack.com/v1alpha1
+kind: Guardrail
+metadata: {name: org}
+spec:
+  limits: {maxTaintedNodes: 5%}
+  rules: [{name: r, kinds: [ConditionSet], expression: "` + c.expression + `", tests: [{name: t, object: ` + c.object + ", " + c.says + "}]}]\n"
+			code, stdout, stderr := run(t, guardrail, "rules", "test", "-f", "-")
+			if passed := c.want == ""; passed != (code == 0) || !strings.Contains(stdout, c.want) {
+				t.Errorf("exit code %d; want %q in\n%s%s", code, c.want, stdout, stderr)
+			}
+		})
+	}
+}

@@ -5,6 +5,9 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/utils/ptr"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/check"
@@ -33,7 +36,7 @@ Exit code: 0 all passed; 1 a test failed, or a rule doesn't compile; 2 the comma
 // testRun counts the tests of rules.
 type testRun struct {
 	app                  *App
-	guard                *guard.Guard
+	checker              *check.Checker
 	rules, tests, failed int
 }
 
@@ -46,7 +49,7 @@ func (a *App) runRulesTest(ctx context.Context, files []string) error {
 	if err != nil {
 		return err
 	}
-	run := &testRun{app: a, guard: checker.Guard()}
+	run := &testRun{app: a, checker: checker}
 	if len(files) == 0 {
 		run.builtin(ctx)
 	}
@@ -75,8 +78,9 @@ func (t *testRun) fail(format string, args ...any) {
 }
 
 func (t *testRun) builtin(ctx context.Context) {
-	for _, kind := range t.guard.Kinds() {
-		for _, rule := range t.guard.Rules(kind) {
+	g := t.checker.Guard()
+	for _, kind := range g.Kinds() {
+		for _, rule := range g.Rules(kind) {
 			t.rules++
 			for _, test := range rule.Tests {
 				t.one(ctx, kind, rule.ID, test)
@@ -92,23 +96,56 @@ func (t *testRun) declared(ctx context.Context, guardrail string, rule *v1alpha1
 	if len(rule.Tests) == 0 {
 		fmt.Fprintf(t.app.Out, "NOTE %s: it has no tests\n", id)
 	}
-	for _, test := range rule.Tests {
-		declared := guard.Test{Name: test.Name, Object: test.Object.Raw, Expect: guard.Outcome(test.Expect)}
-		if test.OldObject != nil {
-			declared.OldObject = test.OldObject.Raw
-		}
-		if test.Plan != nil {
-			declared.Plan = test.Plan.Raw
-		}
+	for i := range rule.Tests {
+		test := asTest(&rule.Tests[i])
 		for _, kind := range rule.Kinds {
-			t.one(ctx, kind, id, declared)
+			if t.storable(ctx, kind, id, test) {
+				t.one(ctx, kind, id, test)
+			}
 		}
 	}
 }
 
+// asTest is a Guardrail's test as the engine runs it.
+func asTest(test *v1alpha1.GuardrailRuleTest) guard.Test {
+	t := guard.Test{Name: test.Name, Object: test.Object.Raw, AccountsMay: test.AccountsMay, Expect: guard.Outcome(test.Expect)}
+	if test.OldObject != nil {
+		t.OldObject = test.OldObject.Raw
+	}
+	if test.Plan != nil {
+		t.Plan = test.Plan.Raw
+	}
+	if f := test.Facts; f != nil {
+		t.Facts = &guard.TestFacts{Complete: ptr.Deref(f.Synced, true), AgeSeconds: f.AgeSeconds, Count: int(f.Nodes)}
+	}
+	if u := test.UserInfo; u != nil {
+		t.UserInfo = authenticationv1.UserInfo{Username: u.Username, Groups: append([]string{user.AllAuthenticated}, u.Groups...)}
+	}
+	return t
+}
+
+// storable says whether a test's objects could be stored: else its verdict would say nothing.
+func (t *testRun) storable(ctx context.Context, kind, id string, test guard.Test) bool {
+	object, old, err := test.Objects(kind)
+	if err != nil {
+		return true // running it fails, and says why
+	}
+	ok := true
+	for field, o := range map[string]map[string]any{"oldObject": old, "object": object} {
+		if o == nil {
+			continue
+		}
+		for _, v := range t.checker.Storable(ctx, o, nil).Violations {
+			t.tests, ok = t.tests+1, false
+			t.fail("%s: %s: %s couldn't be stored as a %s: %s", id, test.Name, field, kind, v.Message)
+		}
+	}
+	return ok
+}
+
 func (t *testRun) one(ctx context.Context, kind, id string, test guard.Test) {
 	t.tests++
-	verdict, err := t.guard.RunTest(ctx, kind, test)
+	verdict, err := t.checker.Guard().RunTest(ctx, kind, test)
 	if err != nil {
 		t.fail("%s: %s: %v", id, test.Name, err)
 		return

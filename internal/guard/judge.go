@@ -49,7 +49,7 @@ func (e *evaluation) judge(r *compiledRule) (*Violation, *Skip) {
 	v := &Violation{Rule: r.ID, Severity: r.Severity, Docs: r.docs()}
 	e.soften(v, r)
 	if err != nil {
-		return nil, &Skip{Rule: r.ID, Severity: v.Severity, Reason: oneLine(e.inability(err).Error())}
+		return nil, &Skip{Rule: r.ID, Severity: v.Severity, Reason: e.failure(r, e.inability(err))}
 	}
 	if v.lifted = e.lift(r); v.lifted != nil {
 		v.Severity = Warn
@@ -57,6 +57,16 @@ func (e *evaluation) judge(r *compiledRule) (*Violation, *Skip) {
 	}
 	v.Message = e.message(r)
 	return v, nil
+}
+
+// failure says why a rule's expression failed. What CEL says of that, such as "no such key: labels", doesn't tell an object's
+// author what a Guardrail wants of it; what is short of time, budget or an answer is nobody's mistake.
+func (e *evaluation) failure(r *compiledRule, err error) string {
+	why := oneLine(err.Error())
+	if r.guardrail == "" || r.Rationale == "" || e.unanswered != nil || e.ctx.Err() != nil || errors.Is(err, errBudget) {
+		return why
+	}
+	return why + "; the rule is there because: " + oneLine(r.Rationale)
 }
 
 // cannot says why a rule can't be evaluated, nil when it can.

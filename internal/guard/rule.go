@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -65,8 +66,10 @@ type Test struct {
 	// Facts says whether the facts are complete. Default: they are.
 	Facts *TestFacts `json:"facts,omitempty"`
 	// AccountsMay is what the authorizer answers to every question. Default: yes.
-	AccountsMay *bool   `json:"accountsMay,omitempty"`
-	Expect      Outcome `json:"expect"`
+	AccountsMay *bool `json:"accountsMay,omitempty"`
+	// UserInfo says who asks. Default: nobody.
+	UserInfo authenticationv1.UserInfo `json:"userInfo,omitzero"`
+	Expect   Outcome                   `json:"expect"`
 }
 
 // TestFacts is the part of the facts that a test may set.

@@ -23,16 +23,13 @@ func (g *Guard) RunTest(ctx context.Context, name string, test Test) (Verdict, e
 	if kind == nil {
 		return Verdict{}, fmt.Errorf("there are no rules for kind %q", name)
 	}
-	req := Request{Operation: admissionv1.Create}
+	req := Request{Operation: admissionv1.Create, UserInfo: test.UserInfo}
 	var err error
-	if req.Object, err = testObject(name, test.Object); err != nil {
-		return Verdict{}, fmt.Errorf("read object: %w", err)
+	if req.Object, req.OldObject, err = test.Objects(name); err != nil {
+		return Verdict{}, err
 	}
-	if test.OldObject != nil {
+	if req.OldObject != nil {
 		req.Operation = admissionv1.Update
-		if req.OldObject, err = testObject(name, test.OldObject); err != nil {
-			return Verdict{}, fmt.Errorf("read oldObject: %w", err)
-		}
 	}
 	e, err := g.admission(ctx, g.rules.Load(), kind, req)
 	if err != nil {
@@ -50,6 +47,20 @@ func (g *Guard) RunTest(ctx context.Context, name string, test Test) (Verdict, e
 		return Verdict{}, fmt.Errorf("read plan: %w", err)
 	}
 	return e.atAdmission(), nil
+}
+
+// Objects gives the test's objects, of the kind, with what a test may leave out; old is nil where the test is a creation.
+func (t Test) Objects(kind string) (object, old map[string]any, err error) {
+	if object, err = testObject(kind, t.Object); err != nil {
+		return nil, nil, fmt.Errorf("read object: %w", err)
+	}
+	if t.OldObject == nil {
+		return object, nil, nil
+	}
+	if old, err = testObject(kind, t.OldObject); err != nil {
+		return nil, nil, fmt.Errorf("read oldObject: %w", err)
+	}
+	return object, old, nil
 }
 
 // testObject completes what a test may leave out.

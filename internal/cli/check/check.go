@@ -116,18 +116,37 @@ func (c *Checker) Document(ctx context.Context, d manifest.Document, old map[str
 // Object checks an object, which it leaves alone: first what the API server does on its own, then the rules. With old, it
 // is checked as an update of that.
 func (c *Checker) Object(ctx context.Context, object, old map[string]any) Report {
-	r := identify(object)
+	r, stored, old := c.admit(ctx, object, old)
+	if stored != nil {
+		c.judge(ctx, &r, stored, old)
+		r.Stored = stored
+	}
+	r.Allowed = !r.refuses()
+	return r
+}
+
+// Storable says what the API server would of an object on its own, before any rule is asked.
+func (c *Checker) Storable(ctx context.Context, object, old map[string]any) Report {
+	r, stored, _ := c.admit(ctx, object, old)
+	r.Allowed, r.Stored = !r.refuses(), stored
+	return r
+}
+
+// admit does what the API server does on its own. It gives the object as it would be stored, nil when it is refused, and the old
+// one as it is.
+func (c *Checker) admit(ctx context.Context, object, old map[string]any) (r Report, stored, was map[string]any) {
+	r = identify(object)
 	gvk := schema.FromAPIVersionAndKind(text(object, "apiVersion"), text(object, "kind"))
 	d := c.definitions[gvk]
 	if d == nil {
 		r.deny(RuleKind, "kind", c.noSuchKind(gvk))
-		return r
+		return r, nil, nil
 	}
-	stored := runtime.DeepCopyJSON(object)
+	stored = runtime.DeepCopyJSON(object)
 	unknown, err := d.decode(stored)
 	if err != nil {
 		r.deny(RuleUndecodable, "metadata", err.Error())
-		return r
+		return r, nil, nil
 	}
 	slices.Sort(unknown)
 	for _, path := range unknown {
@@ -144,12 +163,10 @@ func (c *Checker) Object(ctx context.Context, object, old map[string]any) Report
 		}
 		said[e.Error()] = true
 	}
-	if len(errs) == 0 {
-		c.judge(ctx, &r, stored, old)
-		r.Stored = stored
+	if len(errs) > 0 {
+		return r, nil, nil
 	}
-	r.Allowed = !r.refuses()
-	return r
+	return r, stored, old
 }
 
 func (r *Report) deny(rule, fieldPath, message string) {

@@ -116,7 +116,7 @@ func (l Live) readAll(ctx context.Context, c client.Client, s *Snapshot) error {
 	if err := l.readRouted(ctx, c, s); err != nil {
 		return err
 	}
-	workloads, err := l.readWorkloads(ctx, c, s)
+	workloads, err := l.readWorkloads(ctx, c)
 	if apierrors.IsForbidden(err) {
 		l.Warn("nothing is known of what WeederConfigs, ProbeConfigs and OutlierPolicies would do: " + err.Error())
 		return nil
@@ -166,7 +166,7 @@ func (l Live) readRouted(ctx context.Context, c client.Client, s *Snapshot) erro
 	return err
 }
 
-func (l Live) readWorkloads(ctx context.Context, c client.Client, s *Snapshot) (*Workloads, error) {
+func (l Live) readWorkloads(ctx context.Context, c client.Client) (*Workloads, error) {
 	w := &Workloads{}
 	if err := list(ctx, l, c, "namespaces", &corev1.NamespaceList{}, "", w.addNamespace); err != nil {
 		return nil, err
