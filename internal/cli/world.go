@@ -15,7 +15,6 @@ import (
 	"github.com/resourcestack/autohealer/internal/cli/check"
 	"github.com/resourcestack/autohealer/internal/cli/snapshot"
 	"github.com/resourcestack/autohealer/internal/guard"
-	"github.com/resourcestack/autohealer/internal/installation"
 )
 
 // world is what a verb knows of a cluster and of its operators' will.
@@ -101,7 +100,7 @@ func (a *App) find(ctx context.Context, c client.Reader) (string, error) {
 	if a.ownNamespace != "" {
 		return a.ownNamespace, nil
 	}
-	found, err := installation.Find(ctx, c)
+	found, err := snapshot.FindOwn(ctx, c)
 	return cmp.Or(found, check.DefaultNamespace), err
 }
 

@@ -26,7 +26,6 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
-	"github.com/resourcestack/autohealer/internal/installation"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/kube/survey"
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
@@ -70,7 +69,7 @@ func (l Live) Read(ctx context.Context) (*Snapshot, error) {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
 	s := &Snapshot{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind}, written: specs{}}
-	if s.OwnNamespace, err = installation.Find(ctx, c); err != nil {
+	if s.OwnNamespace, err = FindOwn(ctx, c); err != nil {
 		return nil, err
 	}
 	s.live = &survey.Live{Reader: c, Scales: c.SubResource("scale"), Kinds: kinds, Policy: l.Policy}

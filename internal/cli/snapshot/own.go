@@ -1,4 +1,4 @@
-package installation
+package snapshot
 
 import (
 	"context"
@@ -13,10 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Find gives the namespace that Autohealer runs in: its manager's, or without a manager, as in the midst of an uninstall, the one
+// FindOwn gives the namespace that Autohealer runs in: its manager's, or without a manager, as in the midst of an uninstall, the one
 // that is labelled as its own. It is "" when there is none, when there are several, since nobody can tell which is meant, and for
 // who may not look.
-func Find(ctx context.Context, c client.Reader) (string, error) {
+func FindOwn(ctx context.Context, c client.Reader) (string, error) {
 	for _, look := range []struct {
 		kind   schema.GroupVersionKind
 		labels client.MatchingLabels

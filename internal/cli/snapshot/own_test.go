@@ -1,4 +1,4 @@
-package installation
+package snapshot
 
 import (
 	"context"
@@ -38,13 +38,13 @@ func TestWhereAutohealerRuns(t *testing.T) {
 		"nobody may look":                            {there: []client.Object{runs("a", "manager")}, fails: apierrors.NewForbidden(schema.GroupResource{Resource: "deployments"}, "", errors.New("no"))},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := Find(t.Context(), listing(c.fails, c.there...))
+			got, err := FindOwn(t.Context(), listing(c.fails, c.there...))
 			if err != nil || got != c.want {
 				t.Errorf("got %q, %v; want %q", got, err, c.want)
 			}
 		})
 	}
-	if got, err := Find(t.Context(), listing(errors.New("time-out"), owned("a"))); err == nil {
+	if got, err := FindOwn(t.Context(), listing(errors.New("time-out"), owned("a"))); err == nil {
 		t.Errorf("got %q of an API server that doesn't answer", got)
 	}
 }
