@@ -50,7 +50,7 @@ func main() {
 	flag.IntVar(&s.requests, "requests", 500, "How many admission requests of each kind a round.")
 	flag.DurationVar(&s.openLoop, "open-loop", 15*time.Second, "How long 200 admission requests a second of each kind are made.")
 	flag.DurationVar(&s.flood, "flood", 10*time.Second, "How long Guardrails flood the webhook in each round, and don't.")
-	flag.IntVar(&s.targets, "targets", 5000, "How many API servers are probed, each from two sides.")
+	flag.IntVar(&s.targets, "targets", 10000, "How many API servers are probed, each from two sides. As many as the limit of open files allows.")
 	flag.DurationVar(&s.probing, "probing", 30*time.Second, "How long they are probed in each round.")
 	flag.IntVar(&s.services, "services", 10000, "How many Services Envoys are told of.")
 	flag.IntVar(&s.edits, "edits", 100, "How many edits of one policy, and of one Service's endpoints, they are told of.")
