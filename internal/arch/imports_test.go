@@ -40,16 +40,20 @@ var rooms = []room{
 		dir: "internal/domain/outlier", ours: []string{"apis", "internal/domain"}, notStd: []string{"context", "net/http", "os"},
 		theirs: append([]string{"github.com/envoyproxy/go-control-plane/envoy/", "google.golang.org/protobuf/"}, machinery...),
 	},
+	// A registration's expressions are part of what it says.
+	{dir: "internal/domain/registration", ours: []string{"apis", "internal/domain/health"}, theirs: append([]string{"github.com/google/cel-go/", "k8s.io/apiserver/pkg/cel/"}, machinery...), notStd: []string{"context", "net/http", "os"}},
 	// klog for the logger that k8s.io/api's toleration check asks for; kstatus computes from an object alone.
 	{dir: "internal/domain", ours: []string{"apis"}, theirs: append([]string{"k8s.io/klog/v2", "github.com/fluxcd/cli-utils/pkg/kstatus/status"}, machinery...), notStd: []string{"context", "net/http", "os"}},
+	{dir: "internal/shoots", ours: []string{"internal/kubeconfig"}},
 	{dir: "internal/kubeconfig", ours: []string{}},
 	{dir: "internal/probing", ours: []string{"internal/domain", "internal/kubeconfig"}},
+	{dir: "internal/checking", ours: []string{"apis", "internal/domain", "internal/kubeconfig", "internal/shoots"}},
 	{dir: "internal/guard", ours: []string{"apis", "crds", "internal/domain", "internal/kubeconfig"}},
 	{dir: "internal/kube", ours: []string{"apis", "internal/domain", "internal/guard", "internal/kubeconfig"}},
 	{dir: "internal/actuate", ours: []string{"apis", "internal/domain", "internal/guard", "internal/kube", "internal/xds"}},
 	{dir: "internal/certs"},
 	// What extension authors import brings no rules, and none of our kinds.
-	{dir: "pkg", ours: []string{"internal/domain/health", "internal/kubeconfig"}},
+	{dir: "pkg", ours: []string{"internal/domain/health", "internal/kubeconfig", "internal/shoots"}},
 	{dir: "internal/installation", ours: []string{"apis"}},
 	// It serves messages and knows nothing of what they stand for.
 	{dir: "internal/xds", ours: []string{}},
@@ -58,7 +62,7 @@ var rooms = []room{
 	// The plugin reads and tells; what it asks is what webhook and controllers ask.
 	{dir: "internal/cli", ours: []string{"apis", "config", "crds", "internal/domain", "internal/guard", "internal/kube", "internal/kubeconfig"}},
 	{dir: "webhooks", ours: []string{"apis", "internal/guard"}},
-	{dir: "controllers", ours: []string{"apis", "internal/domain", "internal/guard", "internal/actuate", "internal/kube", "internal/kubeconfig", "internal/probing"}, apart: true},
+	{dir: "controllers", ours: []string{"apis", "internal/domain", "internal/guard", "internal/actuate", "internal/kube", "internal/kubeconfig", "internal/probing", "internal/checking"}, apart: true},
 }
 
 // writers make clients beside controller-runtime's, which is all that most of the product has. Programs may have them, and the

@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/resourcestack/autohealer/internal/shoots"
 )
 
 // AddToManager adds a controller that runs the checks. The error tells what is wrong with the registration. The manager's
@@ -31,8 +33,8 @@ func (r *Registration) AddToManager(mgr manager.Manager) error {
 	}
 	reconciler := &reconciler{
 		Registration: r, reader: mgr.GetCache(),
-		runner: &runner{extension: r.extension, kind: r.kind.Kind, timeout: r.checkTimeout, seed: seed, shoots: &shoots{
-			secrets: secrets, secret: r.shootSecret, key: r.shootKey, scheme: mgr.GetScheme(), dial: r.dial, timeout: r.checkTimeout,
+		runner: &runner{extension: r.extension, kind: r.kind.Kind, timeout: r.checkTimeout, seed: seed, shoots: &shoots.Clients{
+			Secrets: secrets, Secret: r.shootSecret, Key: r.shootKey, Scheme: mgr.GetScheme(), Dial: r.dial, Timeout: r.checkTimeout,
 		}},
 		writer: &writer{client: mgr.GetClient(), live: mgr.GetAPIReader(), shape: r.shape, clock: r.clock},
 	}
@@ -65,7 +67,7 @@ func (r *Registration) seedClient(mgr manager.Manager) (client.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the client that checks of the seed get: %w", err)
 	}
-	return believable{c, mgr.GetAPIReader()}, nil
+	return shoots.Believable{Client: c, Live: mgr.GetAPIReader()}, nil
 }
 
 // secrets is a cache of the Secrets with kubeconfigs alone, by their one name; nil when no check looks at a shoot.

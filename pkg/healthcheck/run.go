@@ -29,7 +29,7 @@ type runner struct {
 
 // shootClients gives the client of the shoot in a namespace.
 type shootClients interface {
-	client(ctx context.Context, namespace string) (client.Client, error)
+	Of(ctx context.Context, namespace string) (client.Client, error)
 }
 
 // running is a check that hasn't returned.
@@ -142,7 +142,7 @@ func (r *runner) check(ctx context.Context, target types.NamespacedName, c check
 		s.InjectSeedClient(r.seed)
 	}
 	if s, ok := instance.(ShootClient); ok {
-		shoot, err := r.shoots.client(ctx, target.Namespace)
+		shoot, err := r.shoots.Of(ctx, target.Namespace)
 		if err != nil {
 			return nil, err
 		}

@@ -1,4 +1,5 @@
-package healthcheck
+// Package shoots reaches the clusters whose kubeconfigs lie in Secrets, and reads what may be believed.
+package shoots
 
 import (
 	"context"
@@ -19,19 +20,19 @@ import (
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
 )
 
-// believable is a client whose NotFound may be believed: what a cache lacks is asked for live, and a kind that isn't served
+// Believable is a client whose NotFound may be believed: what a cache lacks is asked for live, and a kind that isn't served
 // is another error.
-type believable struct {
+type Believable struct {
 	client.Client
-	// live reader; nil when the client itself reads live.
-	live client.Reader
+	// Live reader; nil when the client itself reads live.
+	Live client.Reader
 }
 
 // Get reads with the client, and live what that doesn't find.
-func (b believable) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+func (b Believable) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 	err := b.Client.Get(ctx, key, into, options...)
-	if apierrors.IsNotFound(err) && b.live != nil {
-		err = b.live.Get(ctx, key, into, options...)
+	if apierrors.IsNotFound(err) && b.Live != nil {
+		err = b.Live.Get(ctx, key, into, options...)
 	}
 	// The API server answers so where nothing serves the path, for example after a CustomResourceDefinition was deleted.
 	if apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
@@ -40,13 +41,16 @@ func (b believable) Get(ctx context.Context, key client.ObjectKey, into client.O
 	return err
 }
 
-// shoots keeps a client for each shoot, as long as its kubeconfig is the same.
-type shoots struct {
-	secrets     client.Reader
-	secret, key string
-	scheme      *runtime.Scheme
-	dial        kubeconfig.Policy
-	timeout     time.Duration
+// Clients keeps a client for each shoot, as long as its kubeconfig is the same. It is safe for concurrent use.
+type Clients struct {
+	// Secrets reads those with kubeconfigs: in each shoot's namespace that of the name Secret, under Key.
+	Secrets     client.Reader
+	Secret, Key string
+	Scheme      *runtime.Scheme
+	// Dial says which addresses a kubeconfig may have.
+	Dial kubeconfig.Policy
+	// Timeout of one request.
+	Timeout time.Duration
 
 	mu sync.Mutex
 	of map[string]shoot // by namespace; needs mu
@@ -59,11 +63,11 @@ type shoot struct {
 	transport *http.Transport
 }
 
-// client of the shoot in a namespace. What it is made from is what is stored: the namespace, the Secret's UID and its version
+// Of gives the client of the shoot in a namespace. What it is made from is what is stored: the namespace, the Secret's UID and its version
 // all match, so that no shoot is judged with another's client.
-func (s *shoots) client(ctx context.Context, namespace string) (client.Client, error) {
+func (s *Clients) Of(ctx context.Context, namespace string) (client.Client, error) {
 	stored := &corev1.Secret{}
-	if err := s.secrets.Get(ctx, client.ObjectKey{Namespace: namespace, Name: s.secret}, stored); err != nil {
+	if err := s.Secrets.Get(ctx, client.ObjectKey{Namespace: namespace, Name: s.Secret}, stored); err != nil {
 		if apierrors.IsNotFound(err) {
 			s.forget(namespace)
 		}
@@ -81,7 +85,7 @@ func (s *shoots) client(ctx context.Context, namespace string) (client.Client, e
 	}
 	fresh, err := s.connect(stored)
 	if err != nil {
-		return nil, fmt.Errorf("use key %s of Secret %s: %w", s.key, s.secret, err)
+		return nil, fmt.Errorf("use key %s of Secret %s: %w", s.Key, s.Secret, err)
 	}
 	if s.of == nil {
 		s.of = map[string]shoot{}
@@ -91,26 +95,26 @@ func (s *shoots) client(ctx context.Context, namespace string) (client.Client, e
 }
 
 // connect makes a client and asks nothing yet.
-func (s *shoots) connect(stored *corev1.Secret) (shoot, error) {
-	content, ok := stored.Data[s.key]
+func (s *Clients) connect(stored *corev1.Secret) (shoot, error) {
+	content, ok := stored.Data[s.Key]
 	if !ok {
 		return shoot{}, errors.New("there is no such key")
 	}
-	access, err := s.dial.Parse(content)
+	access, err := s.Dial.Parse(content)
 	if err != nil {
 		return shoot{}, err
 	}
-	transport := access.Transport(s.dial)
-	through := &http.Client{Transport: authorized{access, transport}, Timeout: s.timeout}
-	c, err := client.New(&rest.Config{Host: access.URL("").String()}, client.Options{HTTPClient: through, Scheme: s.scheme})
+	transport := access.Transport(s.Dial)
+	through := &http.Client{Transport: authorized{access, transport}, Timeout: s.Timeout}
+	c, err := client.New(&rest.Config{Host: access.URL("").String()}, client.Options{HTTPClient: through, Scheme: s.Scheme})
 	if err != nil {
 		return shoot{}, fmt.Errorf("make a client of the shoot: %w", err)
 	}
-	return shoot{uid: stored.UID, version: stored.ResourceVersion, client: believable{Client: c}, transport: transport}, nil
+	return shoot{uid: stored.UID, version: stored.ResourceVersion, client: Believable{Client: c}, transport: transport}, nil
 }
 
 // forget the client of a shoot that is gone.
-func (s *shoots) forget(namespace string) {
+func (s *Clients) forget(namespace string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known, ok := s.of[namespace]; ok {

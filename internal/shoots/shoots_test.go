@@ -1,4 +1,4 @@
-package healthcheck
+package shoots
 
 import (
 	"context"
@@ -30,10 +30,10 @@ func TestAClientIsKeptForOneVersionOfOneSecret(t *testing.T) {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "gardener", UID: types.UID(namespace)}, Data: map[string][]byte{"kubeconfig": kubeconfigOf("https://api.example.org", "")}}
 	}
 	stored := fake.NewClientBuilder().WithScheme(scheme).WithObjects(secret("a"), secret("b")).Build()
-	s := &shoots{secrets: stored, secret: "gardener", key: "kubeconfig", scheme: scheme}
+	s := &Clients{Secrets: stored, Secret: "gardener", Key: "kubeconfig", Scheme: scheme}
 	get := func(namespace string) client.Client {
 		t.Helper()
-		c, err := s.client(t.Context(), namespace)
+		c, err := s.Of(t.Context(), namespace)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,11 +65,11 @@ func TestAClientIsKeptForOneVersionOfOneSecret(t *testing.T) {
 		now.Data["kubeconfig"] = kubeconfigOf("https://api.example.org", ", proxy-url: 'http://proxy.example.org'")
 		return stored.Update(t.Context(), now)
 	})
-	if c, err := s.client(t.Context(), "a"); err == nil || !strings.HasPrefix(err.Error(), "use key kubeconfig of Secret gardener: ") || strings.Contains(err.Error(), "secret") {
+	if c, err := s.Of(t.Context(), "a"); err == nil || !strings.HasPrefix(err.Error(), "use key kubeconfig of Secret gardener: ") || strings.Contains(err.Error(), "secret") {
 		t.Errorf("an unsafe kubeconfig gave %v, %v", c, err)
 	}
 	change(func(now *corev1.Secret) error { return stored.Delete(t.Context(), now) })
-	if c, err := s.client(t.Context(), "a"); err == nil || len(s.of) != 1 {
+	if c, err := s.Of(t.Context(), "a"); err == nil || len(s.of) != 1 {
 		t.Errorf("without a Secret: %v, %d clients kept", c, len(s.of))
 	}
 }
@@ -91,13 +91,13 @@ func TestWhichNotFoundIsBelieved(t *testing.T) {
 		"the cache itself has no right": {forbidden, nil, apierrors.IsForbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := believable{answering(tt.cached), answering(tt.live)}
+			b := Believable{answering(tt.cached), answering(tt.live)}
 			if err := b.Get(t.Context(), client.ObjectKey{Name: "d"}, &corev1.ConfigMap{}); !tt.want(err) {
 				t.Errorf("%v", err)
 			}
 		})
 	}
-	if err := (believable{Client: answering(unserved)}).Get(t.Context(), client.ObjectKey{Name: "d"}, &corev1.ConfigMap{}); err == nil || apierrors.IsNotFound(err) {
+	if err := (Believable{Client: answering(unserved)}).Get(t.Context(), client.ObjectKey{Name: "d"}, &corev1.ConfigMap{}); err == nil || apierrors.IsNotFound(err) {
 		t.Errorf("a live client: %v", err)
 	}
 }
