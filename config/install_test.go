@@ -65,7 +65,7 @@ func TestInstall(t *testing.T) {
 			_, err := c.Kubectl(t.Context(), "apply", "-k", samples, "--dry-run=server")
 			g.Expect(err).NotTo(HaveOccurred())
 		}
-		for sample, kind := range map[string]string{"outofdisk": "conditionset", "outlierpolicy": "outlierpolicy", "probeconfig": "probeconfig", "weederconfig": "weederconfig"} {
+		for sample, kind := range map[string]string{"outofdisk": "conditionset", "healthcheckregistration": "healthcheckregistration", "outlierpolicy": "outlierpolicy", "probeconfig": "probeconfig", "weederconfig": "weederconfig"} {
 			g.Eventually(func() error {
 				_, err := c.Kubectl(t.Context(), "apply", "-f", "samples/refused/"+sample+".yaml", "--dry-run=server")
 				return err
@@ -127,6 +127,11 @@ func testRights(t *testing.T, c kubernetes.Interface) {
 		{true, "patch", "autohealer.resourcestack.com", "probeconfigs", "a", "default"},
 		{true, "patch", "autohealer.resourcestack.com", "probeconfigs/status", "a", "default"},
 		{false, "create", "autohealer.resourcestack.com", "probeconfigs", "", "default"},
+		{true, "watch", "autohealer.resourcestack.com", "healthcheckregistrations", "", ""},
+		{true, "patch", "autohealer.resourcestack.com", "healthcheckregistrations", "a", ""},
+		{true, "patch", "autohealer.resourcestack.com", "healthcheckregistrations/status", "a", ""},
+		{false, "create", "autohealer.resourcestack.com", "healthcheckregistrations", "", ""},
+		{false, "patch", "extensions.gardener.cloud", "workers/status", "a", "default"},
 		{true, "watch", "", "pods", "", ""},
 		{true, "delete", "", "pods", "a", "default"},
 		{false, "deletecollection", "", "pods", "", "default"},

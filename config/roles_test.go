@@ -14,14 +14,14 @@ import (
 
 // testRoles asks the API server who may do what with our kinds, for each role of the table in docs/concepts/guardrails.md.
 func testRoles(t *testing.T, c kubernetes.Interface) {
-	kinds := []string{"conditionsets", "guardrailexceptions", "guardrails", "outlierpolicies", "probeconfigs", "weederconfigs"}
+	kinds := []string{"conditionsets", "guardrailexceptions", "guardrails", "healthcheckregistrations", "outlierpolicies", "probeconfigs", "weederconfigs"}
 	for role, of := range map[string]struct {
 		writes, reads []string
 		part          string // of this role of Kubernetes'
 	}{
 		"autohealer-viewer":             {nil, kinds, "view"},
 		"autohealer-tenant":             {[]string{"outlierpolicies", "probeconfigs", "weederconfigs"}, []string{"outlierpolicies", "probeconfigs", "weederconfigs"}, "admin"},
-		"autohealer-editor":             {[]string{"conditionsets", "outlierpolicies", "probeconfigs", "weederconfigs"}, kinds, ""},
+		"autohealer-editor":             {[]string{"conditionsets", "healthcheckregistrations", "outlierpolicies", "probeconfigs", "weederconfigs"}, kinds, ""},
 		"autohealer-guardrail-admin":    {[]string{"guardrails"}, kinds, ""},
 		"autohealer-exception-approver": {[]string{"guardrailexceptions"}, kinds, ""},
 		"autohealer-operator":           {nil, kinds, ""},

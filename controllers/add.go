@@ -10,6 +10,7 @@ import (
 	"github.com/resourcestack/autohealer/controllers/conditionset"
 	"github.com/resourcestack/autohealer/controllers/guardrail"
 	"github.com/resourcestack/autohealer/controllers/guardrailexception"
+	"github.com/resourcestack/autohealer/controllers/healthcheckregistration"
 	"github.com/resourcestack/autohealer/controllers/outlierpolicy"
 	"github.com/resourcestack/autohealer/controllers/probeconfig"
 	"github.com/resourcestack/autohealer/controllers/weederconfig"
@@ -31,7 +32,7 @@ type Options struct {
 	Leads func() bool
 	// Vital says which dependents of ProbeConfigs must not be scaled down after all.
 	Vital probeconfig.Vital
-	// Dial says which addresses the probes of ProbeConfigs may dial.
+	// Dial says which addresses the probes of ProbeConfigs and the checks of shoots may dial.
 	Dial kubeconfig.Policy
 	// Routed knows what OutlierPolicies are about.
 	Routed *outliers.Informers
@@ -40,7 +41,7 @@ type Options struct {
 }
 
 // policies are empty objects of the kinds that the rules judge and exceptions may name.
-var policies = []client.Object{&v1alpha1.ConditionSet{}, &v1alpha1.OutlierPolicy{}, &v1alpha1.ProbeConfig{}, &v1alpha1.WeederConfig{}}
+var policies = []client.Object{&v1alpha1.ConditionSet{}, &v1alpha1.HealthCheckRegistration{}, &v1alpha1.OutlierPolicy{}, &v1alpha1.ProbeConfig{}, &v1alpha1.WeederConfig{}}
 
 // AddToManager adds every kind's controllers to a manager.
 func AddToManager(mgr manager.Manager, opts Options) error {
@@ -77,6 +78,11 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 			return probeconfig.AddToManager(mgr, probeconfig.Options{
 				Guard: opts.Guard, Facts: opts.Facts, OwnNamespace: opts.OwnNamespace, Leads: opts.Leads,
 				Stored: stored, Rejections: rejections, Vital: opts.Vital, Dial: opts.Dial,
+			})
+		},
+		func() error {
+			return healthcheckregistration.AddToManager(mgr, healthcheckregistration.Options{
+				Guard: opts.Guard, Facts: opts.Facts, Leads: opts.Leads, Stored: stored, Rejections: rejections, Dial: opts.Dial,
 			})
 		},
 		func() error {

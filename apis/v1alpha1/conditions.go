@@ -66,6 +66,9 @@ const (
 const (
 	// AnnotationOwnedTaints on a Node records which of its taints Autohealer set, for which set and since when.
 	AnnotationOwnedTaints = "autohealer.resourcestack.com/owned-taints"
+	// AnnotationOwnedConditions on the target of a HealthCheckRegistration names, by commas, which of its conditions Autohealer
+	// writes. It is there before the first of them, and goes after the last.
+	AnnotationOwnedConditions = "autohealer.resourcestack.com/owned-conditions"
 	// AnnotationInstallation on the ValidatingWebhookConfiguration of Autohealer marks the cluster as one installation's: its namespace
 	// and that namespace's UID, as NAME/UID. The manager writes it; another installation writes nothing while that namespace is there.
 	AnnotationInstallation = "autohealer.resourcestack.com/installation"

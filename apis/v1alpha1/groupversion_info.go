@@ -28,6 +28,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&WeederConfig{}, &WeederConfigList{},
 		&ProbeConfig{}, &ProbeConfigList{},
 		&OutlierPolicy{}, &OutlierPolicyList{},
+		&HealthCheckRegistration{}, &HealthCheckRegistrationList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

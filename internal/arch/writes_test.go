@@ -32,9 +32,11 @@ var (
 	// notClients are calls that look like a client's and are an actuator's.
 	notClients = []string{
 		"controllers/conditionset/node_reconciler.go: r.Taints.Apply",
+		"controllers/healthcheckregistration/act.go: l.r.Conditions.Apply",
 		"controllers/outlierpolicy/publisher.go: p.Clusters.Apply",
 		"controllers/probeconfig/scaling.go: r.Scales.Apply",
 		"controllers/weederconfig/pod_reconciler.go: r.Pods.Apply",
+		"internal/cli/undo/conditions.go: writer.Apply",
 		"internal/cli/undo/nodes.go: writer.Apply",
 		"internal/cli/undo/scaled.go: writer.Apply",
 	}

@@ -106,7 +106,7 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 		return err
 	}
 	if len(forecast.Plans) == 0 {
-		return fmt.Errorf("--filename: there is no ConditionSet, WeederConfig, ProbeConfig or OutlierPolicy in %s", strings.Join(o.filenames, ", "))
+		return fmt.Errorf("--filename: there is no ConditionSet, WeederConfig, ProbeConfig or OutlierPolicy in %s; what a HealthCheckRegistration would do its status tells in mode Observe", strings.Join(o.filenames, ", "))
 	}
 	if err := forecast.Write(a.Out, o.output.value); err != nil {
 		return err

@@ -18,11 +18,11 @@ import (
 func (a *App) reset() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   "reset [conditionset/]NAME | probeconfig/NAME",
+		Use:   "reset [conditionset/]NAME | healthcheckregistration/NAME | probeconfig/NAME",
 		Short: "Close a policy's open breaker, after a look at why it opened",
-		Long: `Close a policy's open breaker, after a look at why it opened: that of a ConditionSet opens when so many nodes match at once, and
-that of all ProbeConfigs, which is one, when so many targets fail together, that the reporter, the network or the policy is
-more likely wrong than they are. Then the policies act again, within the limits.
+		Long: `Close a policy's open breaker, after a look at why it opened: that of a ConditionSet opens when so many nodes match at once,
+that of a HealthCheckRegistration when so many conditions turn False together, and that of all ProbeConfigs, which is one, when
+so many targets fail together, that the reporter, the network or the policy is more likely wrong than they are. Then the policies act again, within the limits.
 
 A reset on a ProbeConfig outside Autohealer's own namespace annotates that namespace instead, which takes the right to.
 
@@ -81,6 +81,8 @@ func (a *App) withBreaker(argument string) (client.Object, error) {
 	switch strings.ToLower(kind) {
 	case "conditionset", "conditionsets", "cset":
 		return &v1alpha1.ConditionSet{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
+	case "healthcheckregistration", "healthcheckregistrations", "hcr":
+		return &v1alpha1.HealthCheckRegistration{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
 	case "probeconfig", "probeconfigs", "prc":
 		namespace, _, err := a.Config.ToRawKubeConfigLoader().Namespace()
 		if err != nil {
@@ -88,12 +90,15 @@ func (a *App) withBreaker(argument string) (client.Object, error) {
 		}
 		return &v1alpha1.ProbeConfig{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}, nil
 	}
-	return nil, fmt.Errorf("%q: only ConditionSets and ProbeConfigs have breakers", argument)
+	return nil, fmt.Errorf("%q: only ConditionSets, HealthCheckRegistrations and ProbeConfigs have breakers", argument)
 }
 
 // resource is a policy's kind as kubectl names it.
 func resource(policy client.Object) string {
-	if _, ok := policy.(*v1alpha1.ProbeConfig); ok {
+	switch policy.(type) {
+	case *v1alpha1.HealthCheckRegistration:
+		return "healthcheckregistration"
+	case *v1alpha1.ProbeConfig:
 		return "probeconfig"
 	}
 	return "conditionset"
@@ -113,6 +118,8 @@ func concerned(policy client.Object) string {
 		if n := p.Status.Nodes; n != nil {
 			return fmt.Sprintf("%d of %d nodes match%s. They are tainted as the limits allow.", n.Matching, n.Selected, some(p.Status.SampleNodes, int(n.Matching)))
 		}
+	case *v1alpha1.HealthCheckRegistration:
+		return fmt.Sprintf("%d of %d targets are healthy. What the checks find is written.", p.Status.Healthy, p.Status.Targets)
 	case *v1alpha1.ProbeConfig:
 		var failing []string
 		for _, t := range p.Status.WorstTargets {
@@ -144,15 +151,21 @@ func (a *App) completeBreakers(cmd *cobra.Command, args []string, _ string) ([]s
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var sets v1alpha1.ConditionSetList
+	var registrations v1alpha1.HealthCheckRegistrationList
 	var configs v1alpha1.ProbeConfigList
 	namespace, _, err := a.Config.ToRawKubeConfigLoader().Namespace()
-	if err != nil || c.List(cmd.Context(), &sets) != nil || c.List(cmd.Context(), &configs, client.InNamespace(namespace)) != nil {
+	if err != nil || c.List(cmd.Context(), &sets) != nil || c.List(cmd.Context(), &registrations) != nil || c.List(cmd.Context(), &configs, client.InNamespace(namespace)) != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var names []string
 	for i := range sets.Items {
 		if breaker.Of(&sets.Items[i]) != nil {
 			names = append(names, "conditionset/"+sets.Items[i].Name)
+		}
+	}
+	for i := range registrations.Items {
+		if breaker.Of(&registrations.Items[i]) != nil {
+			names = append(names, "healthcheckregistration/"+registrations.Items[i].Name)
 		}
 	}
 	for i := range configs.Items {

@@ -14,6 +14,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/domain/registration"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
 
@@ -23,6 +24,7 @@ const (
 	kindWeederConfig       = "WeederConfig"
 	kindProbeConfig        = "ProbeConfig"
 	kindOutlierPolicy      = "OutlierPolicy"
+	kindRegistration       = "HealthCheckRegistration"
 	kindGuardrail          = "Guardrail"
 	kindGuardrailException = "GuardrailException"
 )
@@ -60,6 +62,8 @@ func infoOf(kind string) kindInfo {
 		return kindInfo{known: reflect.TypeFor[probe.Terms](), askKnown: termsOfProber, live: reflect.TypeFor[probe.Preview]()}
 	case kindOutlierPolicy:
 		return kindInfo{live: reflect.TypeFor[outlier.Preview]()}
+	case kindRegistration:
+		return kindInfo{known: reflect.TypeFor[registration.Terms](), askKnown: termsOfRegistration}
 	case kindGuardrail:
 		return kindInfo{
 			known: reflect.TypeFor[guardrail.Preview](), askKnown: previewGuardrail,

@@ -130,7 +130,7 @@ func TestCheckGuardrail(t *testing.T) {
 		},
 		"an unknown kind": {
 			`{name: r, kinds: [ConditionSet, Node], expression: "has(object.metadata.labels)"}`,
-			[]RuleError{{"r", "kinds", "Node", `there is no kind "Node"; write ConditionSet, Guardrail, GuardrailException, OutlierPolicy, ProbeConfig, WeederConfig`}},
+			[]RuleError{{"r", "kinds", "Node", `there is no kind "Node"; write ConditionSet, Guardrail, GuardrailException, HealthCheckRegistration, OutlierPolicy, ProbeConfig, WeederConfig`}},
 		},
 		"a kind without a plan": {
 			`{name: r, kinds: [GuardrailException], expression: "plan.wouldTaint > 3"}`,

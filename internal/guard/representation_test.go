@@ -19,12 +19,13 @@ import (
 
 // wholeSpecs have an object in each place whose fields the test changes.
 var wholeSpecs = map[string]string{
-	"ConditionSet":       "{type: KernelDeadlock, effect: NoExecute, taintKey: example.com/a, for: 5m, nodeSelector: {matchLabels: {a: b}}, conditions: {KernelDeadlock: {status: true}}}",
-	"WeederConfig":       "{namespaceSelector: {matchLabels: {a: b}}, servicesAndDependantSelectors: {etcd: {podSelectors: [{matchLabels: {app: api}}]}}}",
-	"ProbeConfig":        "{internalKubeConfigSecretName: in, externalKubeConfigSecretName: out, nodeLeases: {minCandidates: 2}, namespaceSelector: {matchLabels: {a: b}}, dependentResourceInfos: [{ref: {apiVersion: apps/v1, kind: Deployment, name: kcm}, scaleUp: {level: 0}, scaleDown: {level: 0}}]}",
-	"OutlierPolicy":      "{targetRefs: [{group: '', kind: Service, name: s1}], outlierDetection: {consecutiveServerErrors: 5}}",
-	"Guardrail":          "{limits: {maxTaintedNodes: 20%}}",
-	"GuardrailException": `{ruleIDs: [a/b], targetRef: {kind: ConditionSet, name: a}, specHash: abc, reason: "maintenance, OPS-1", expiresAt: "2026-11-22T12:00:00Z"}`,
+	"ConditionSet":            "{type: KernelDeadlock, effect: NoExecute, taintKey: example.com/a, for: 5m, nodeSelector: {matchLabels: {a: b}}, conditions: {KernelDeadlock: {status: true}}}",
+	"WeederConfig":            "{namespaceSelector: {matchLabels: {a: b}}, servicesAndDependantSelectors: {etcd: {podSelectors: [{matchLabels: {app: api}}]}}}",
+	"ProbeConfig":             "{internalKubeConfigSecretName: in, externalKubeConfigSecretName: out, nodeLeases: {minCandidates: 2}, namespaceSelector: {matchLabels: {a: b}}, dependentResourceInfos: [{ref: {apiVersion: apps/v1, kind: Deployment, name: kcm}, scaleUp: {level: 0}, scaleDown: {level: 0}}]}",
+	"OutlierPolicy":           "{targetRefs: [{group: '', kind: Service, name: s1}], outlierDetection: {consecutiveServerErrors: 5}}",
+	"Guardrail":               "{limits: {maxTaintedNodes: 20%}}",
+	"GuardrailException":      `{ruleIDs: [a/b], targetRef: {kind: ConditionSet, name: a}, specHash: abc, reason: "maintenance, OPS-1", expiresAt: "2026-11-22T12:00:00Z"}`,
+	"HealthCheckRegistration": "{target: {apiVersion: extensions.gardener.cloud/v1alpha1, kind: Worker, type: aws, selector: {matchLabels: {a: b}}}, syncPeriod: 30s, removeConditionTypes: [X], checks: [{name: a, conditionType: EveryNodeReady, object: {apiVersion: apps/v1, kind: Deployment, name: \"'d'\"}, evaluate: {builtin: {}}}]}",
 }
 
 // saying is what one rule says of an object.

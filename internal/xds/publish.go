@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -34,8 +33,6 @@ type book struct {
 	invalid   map[string]string // why a cluster isn't served as it was set
 	// several are the clusters whose endpoints are served under more than one name.
 	several set.Set[string]
-	// since is when the first of the removals that are held may go, and release when the next may; zero while none is held.
-	since, release time.Time
 }
 
 // maxServices of one cluster that are made because somebody asks; more are no honest Envoy's.
@@ -76,7 +73,7 @@ func (s *Server) publish(ctx context.Context, snapshot Snapshot) {
 			c.touched.Insert(name)
 		}
 	}
-	gone, held := s.book.goners(snapshot, s.MaxRemovalPercent, s.Clock.Now())
+	gone, held := s.book.goners(snapshot, s.MaxRemovalPercent)
 	orphans := s.book.remove(gone)
 	count, invalid := len(s.book.published), len(s.book.invalid)
 	s.book.mu.Unlock()
@@ -86,20 +83,20 @@ func (s *Server) publish(ctx context.Context, snapshot Snapshot) {
 	s.endpoints.apply(nil, append(orphans, s.retire()...))
 
 	s.mu.Lock()
-	news := !slices.Equal(held.Clusters, s.held.Clusters)
+	news := !slices.Equal(held, s.held)
 	s.held = held
 	s.mu.Unlock()
 	s.ready.Store(true)
 	resources.WithLabelValues("served").Set(float64(count))
 	resources.WithLabelValues("invalid").Set(float64(invalid))
-	resources.WithLabelValues("removal_held").Set(float64(len(held.Clusters)))
+	resources.WithLabelValues("removal_held").Set(float64(len(held)))
 	if len(c.clusters)+len(c.endpoints)+len(gone) > 0 || news {
-		log.FromContext(ctx).V(1).Info("pushed xDS", "clusters", len(c.clusters), "endpoints", len(c.endpoints), "removed", len(gone), "removalHeld", len(held.Clusters))
+		log.FromContext(ctx).V(1).Info("pushed xDS", "clusters", len(c.clusters), "endpoints", len(c.endpoints), "removed", len(gone), "removalHeld", len(held))
 	}
 	if len(gone) > 0 {
 		s.report(s.Removed, gone)
 	}
-	if touched := append(c.touched.SortedList(), gone...); len(touched) > 0 || news {
+	if touched := append(c.touched.SortedList(), gone...); len(touched) > 0 {
 		s.report(s.Progressed, touched)
 	}
 }
@@ -182,9 +179,8 @@ func (b *book) replace(name string, old, next *published, c *changes) {
 	c.touched.Insert(name)
 }
 
-// goners are the clusters that are confirmed to be gone. Those that are too many at a time are held, and after a while go a share at
-// a time.
-func (b *book) goners(snapshot Snapshot, maxPercent int, now time.Time) (gone []string, held Held) {
+// goners are the clusters that are confirmed to be gone; they are held when they are too many at a time.
+func (b *book) goners(snapshot Snapshot, maxPercent int) (gone, held []string) {
 	for _, name := range snapshot.Gone {
 		if snapshot.Clusters[name] == nil {
 			gone = append(gone, name)
@@ -199,19 +195,10 @@ func (b *book) goners(snapshot Snapshot, maxPercent int, now time.Time) (gone []
 			all++
 		}
 	}
-	allowed := max(1, all*maxPercent/100)
-	switch {
-	case len(gone) <= allowed:
-		b.since, b.release = time.Time{}, time.Time{}
-		return gone, Held{}
-	case b.release.IsZero():
-		b.since = now.Add(holdRemovals)
-		b.release = b.since
-	case !now.Before(b.release):
-		b.release = now.Add(releaseEvery)
-		return gone[:allowed], Held{Clusters: gone[allowed:], Since: b.since}
+	if len(gone) > max(1, all*maxPercent/100) {
+		return nil, gone
 	}
-	return nil, Held{Clusters: gone, Since: b.since}
+	return gone, nil
 }
 
 // remove forgets clusters, and gives the names of their endpoints.
@@ -254,9 +241,9 @@ func (s *Server) retire() []string {
 	return old
 }
 
-// RemovalHeld tells which clusters would be gone if they weren't too many at a time.
-func (s *Server) RemovalHeld() Held {
+// RemovalHeld are the clusters that would be gone if they weren't too many at a time, by name.
+func (s *Server) RemovalHeld() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Held{Clusters: slices.Clone(s.held.Clusters), Since: s.held.Since}
+	return slices.Clone(s.held)
 }

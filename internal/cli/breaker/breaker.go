@@ -29,11 +29,15 @@ type Open struct {
 	OpenedAt time.Time
 }
 
-// Of gives the open breaker of a ConditionSet or ProbeConfig; nil when none is open.
+// Of gives the open breaker of a ConditionSet, HealthCheckRegistration or ProbeConfig; nil when none is open.
 func Of(policy client.Object) *Open {
 	switch p := policy.(type) {
 	case *v1alpha1.ConditionSet:
 		if b := p.Status.Breaker; b != nil && !b.Reset {
+			return &Open{Policy: p, ID: b.ID, OpenedAt: b.OpenedAt.Time}
+		}
+	case *v1alpha1.HealthCheckRegistration:
+		if b := p.Status.Breaker; b != nil {
 			return &Open{Policy: p, ID: b.ID, OpenedAt: b.OpenedAt.Time}
 		}
 	case *v1alpha1.ProbeConfig:

@@ -52,6 +52,18 @@ var kinds = []kind{
 			return status.Conditions, status.ObservedGeneration
 		},
 	},
+	{
+		name: "HealthCheckRegistration", list: func() client.ObjectList { return &v1alpha1.HealthCheckRegistrationList{} }, row: registration,
+		conditions: func(o client.Object) ([]metav1.Condition, int64) {
+			status := o.(*v1alpha1.HealthCheckRegistration).Status
+			return status.Conditions, status.ObservedGeneration
+		},
+	},
+}
+
+func registration(o client.Object, p *Policy) {
+	s := o.(*v1alpha1.HealthCheckRegistration).Status
+	p.Acting = fmt.Sprintf("%d of %d targets healthy", s.Healthy, s.Targets)
 }
 
 func conditionSet(o client.Object, p *Policy) {

@@ -31,6 +31,9 @@ func TestWhatEachKindsRowSays(t *testing.T) {
 		"WeederConfig": {&v1alpha1.WeederConfig{ObjectMeta: meta, Status: v1alpha1.WeederConfigStatus{
 			ObservedGeneration: 2, Conditions: operative, ActiveWindows: 1, Deleted: 7, Skipped: []v1alpha1.SkippedPods{{Reason: "A", Count: 2}, {Reason: "B", Count: 3}},
 		}}, Policy{Accepted: "True", Ready: "True", Reason: "Operative", Acting: "1 windows open, 7 pods deleted so far, 5 spared", Message: "r"}, true},
+		"HealthCheckRegistration": {&v1alpha1.HealthCheckRegistration{ObjectMeta: meta, Status: v1alpha1.HealthCheckRegistrationStatus{
+			ObservedGeneration: 2, Conditions: operative, Targets: 5, Healthy: 4, Unhealthy: 1,
+		}}, Policy{Accepted: "True", Ready: "True", Reason: "Operative", Acting: "4 of 5 targets healthy", Message: "r"}, true},
 		"ProbeConfig": {&v1alpha1.ProbeConfig{ObjectMeta: meta, Status: v1alpha1.ProbeConfigStatus{
 			ObservedGeneration: 1, Conditions: append(operative, is("Stalled", "True", "Forbidden", "s")), Targets: &v1alpha1.TargetCounts{Total: 5, ScaledDown: 1},
 		}}, Policy{Accepted: "True", Ready: "True", Reason: "Operative", Acting: "1 of 5 targets scaled down", Outdated: true, Message: "s"}, false},

@@ -109,6 +109,9 @@ func (l Live) readAll(ctx context.Context, c client.Client, s *Snapshot) error {
 	if err := listPolicies(ctx, l, c, s, "weederconfigs", "WeederConfig", s.addWeederConfig); err != nil {
 		return err
 	}
+	if err := listPolicies(ctx, l, c, s, "healthcheckregistrations", "HealthCheckRegistration", s.addRegistration); err != nil {
+		return err
+	}
 	if err := l.readProbed(ctx, c, s); err != nil {
 		return err
 	}

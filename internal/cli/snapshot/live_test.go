@@ -131,7 +131,7 @@ status: {observedGeneration: 1, taintKeys: [example.com/kernel]}`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]int{"nodes": 25, "leases": 1, "daemonsets": 2, "deployments": 1, "statefulsets": 0, "conditionsets": 1, "guardrails": 0, "guardrailexceptions": 0,
+	if diff := cmp.Diff(map[string]int{"nodes": 25, "leases": 1, "daemonsets": 2, "deployments": 1, "statefulsets": 0, "conditionsets": 1, "guardrails": 0, "guardrailexceptions": 0, "healthcheckregistrations": 0,
 		"weederconfigs": 1, "probeconfigs": 1, "outlierpolicies": 0, "horizontalpodautoscalers": 1, "namespaces": 5, "services": 2, "endpointslices": 2, "pods": 9}, progress); diff != "" {
 		t.Errorf("progress, -want +got\n%s", diff)
 	}

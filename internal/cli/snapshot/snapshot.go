@@ -36,15 +36,16 @@ type Snapshot struct {
 	// OwnNamespace is where Autohealer runs; "" when it wasn't found, and in files of older programs.
 	OwnNamespace string `json:"ownNamespace,omitempty"`
 
-	Nodes               []corev1.Node                 `json:"nodes"`
-	Leases              []Lease                       `json:"leases,omitempty"`
-	SystemPods          []SystemPod                   `json:"systemPods,omitempty"`
-	ConditionSets       []v1alpha1.ConditionSet       `json:"conditionSets,omitempty"`
-	Guardrails          []v1alpha1.Guardrail          `json:"guardrails,omitempty"`
-	GuardrailExceptions []v1alpha1.GuardrailException `json:"guardrailExceptions,omitempty"`
-	WeederConfigs       []v1alpha1.WeederConfig       `json:"weederConfigs,omitempty"`
-	ProbeConfigs        []v1alpha1.ProbeConfig        `json:"probeConfigs,omitempty"`
-	OutlierPolicies     []v1alpha1.OutlierPolicy      `json:"outlierPolicies,omitempty"`
+	Nodes                    []corev1.Node                      `json:"nodes"`
+	Leases                   []Lease                            `json:"leases,omitempty"`
+	SystemPods               []SystemPod                        `json:"systemPods,omitempty"`
+	ConditionSets            []v1alpha1.ConditionSet            `json:"conditionSets,omitempty"`
+	Guardrails               []v1alpha1.Guardrail               `json:"guardrails,omitempty"`
+	GuardrailExceptions      []v1alpha1.GuardrailException      `json:"guardrailExceptions,omitempty"`
+	WeederConfigs            []v1alpha1.WeederConfig            `json:"weederConfigs,omitempty"`
+	ProbeConfigs             []v1alpha1.ProbeConfig             `json:"probeConfigs,omitempty"`
+	OutlierPolicies          []v1alpha1.OutlierPolicy           `json:"outlierPolicies,omitempty"`
+	HealthCheckRegistrations []v1alpha1.HealthCheckRegistration `json:"healthCheckRegistrations,omitempty"`
 	// Workloads are nil when they could not be read, and in files of older programs.
 	Workloads *Workloads `json:"workloads,omitempty"`
 	// Probed is nil when it could not be read, and in files of older programs.
@@ -192,6 +193,11 @@ func (s *Snapshot) addProbeConfig(pc *v1alpha1.ProbeConfig) {
 func (s *Snapshot) addOutlierPolicy(op *v1alpha1.OutlierPolicy) {
 	ours(&op.ObjectMeta)
 	s.OutlierPolicies = append(s.OutlierPolicies, *op)
+}
+
+func (s *Snapshot) addRegistration(hcr *v1alpha1.HealthCheckRegistration) {
+	ours(&hcr.ObjectMeta)
+	s.HealthCheckRegistrations = append(s.HealthCheckRegistrations, *hcr)
 }
 
 func (s *Snapshot) addGuardrail(g *v1alpha1.Guardrail) {

@@ -38,12 +38,13 @@ func (s *Snapshot) each(kind string) iter.Seq[client.Object] {
 // policies are the kinds that the snapshot has.
 func (s *Snapshot) policies() map[string]iter.Seq[client.Object] {
 	return map[string]iter.Seq[client.Object]{
-		"ConditionSet":       pointers(s.ConditionSets),
-		"Guardrail":          pointers(s.Guardrails),
-		"GuardrailException": pointers(s.GuardrailExceptions),
-		"WeederConfig":       pointers(s.WeederConfigs),
-		"ProbeConfig":        pointers(s.ProbeConfigs),
-		"OutlierPolicy":      pointers(s.OutlierPolicies),
+		"ConditionSet":            pointers(s.ConditionSets),
+		"Guardrail":               pointers(s.Guardrails),
+		"GuardrailException":      pointers(s.GuardrailExceptions),
+		"WeederConfig":            pointers(s.WeederConfigs),
+		"ProbeConfig":             pointers(s.ProbeConfigs),
+		"OutlierPolicy":           pointers(s.OutlierPolicies),
+		"HealthCheckRegistration": pointers(s.HealthCheckRegistrations),
 	}
 }
 

@@ -30,7 +30,7 @@ func keyOf(kind string, object map[string]any) policyKey {
 // listedAs are the fields of a facts file that hold policies, with their kinds.
 var listedAs = map[string]string{
 	"conditionSets": "ConditionSet", "guardrails": "Guardrail", "guardrailExceptions": "GuardrailException",
-	"weederConfigs": "WeederConfig", "probeConfigs": "ProbeConfig", "outlierPolicies": "OutlierPolicy",
+	"weederConfigs": "WeederConfig", "probeConfigs": "ProbeConfig", "outlierPolicies": "OutlierPolicy", "healthCheckRegistrations": "HealthCheckRegistration",
 }
 
 // eachPolicy goes through the policies of a facts file.

@@ -40,6 +40,10 @@ var samples = []sample{
 		bad:  `{mode: Observe, targetRefs: [{group: "", kind: Service, name: autohealer-check}], outlierDetection: {maxEjectionTime: 29s}}`,
 		good: `{mode: Observe, targetRefs: [{group: "", kind: Service, name: autohealer-check}], outlierDetection: {}}`,
 	}, {
+		kind: "HealthCheckRegistration", rule: "healthcheckregistration/condition-type",
+		bad:  registration("Ready"),
+		good: registration("AutohealerCheck"),
+	}, {
 		kind: "Guardrail", rule: "guardrail/rules-compile", // which the webhook alone can see
 		bad:  `{rules: [{name: typing-error, kinds: [ConditionSet], expression: "object.spec.efect != 'NoExecute'"}]}`,
 		good: `{limits: {maxTaintedNodes: 1%}}`,
@@ -54,6 +58,12 @@ var samples = []sample{
 func probe(deployment string) string {
 	return `{mode: Observe, namespaceSelector: {matchLabels: {autohealer-check: "true"}}, internalKubeConfigSecretName: autohealer-check, externalKubeConfigSecretName: autohealer-check-external, ` +
 		`dependentResourceInfos: [{ref: {apiVersion: apps/v1, kind: Deployment, name: ` + deployment + `}, scaleUp: {level: 0}, scaleDown: {level: 0}}]}`
+}
+
+// registration is about objects of a type that there are none of.
+func registration(conditionType string) string {
+	return `{mode: Observe, target: {apiVersion: example.com/v1, kind: AutohealerCheck, type: autohealer-check}, checks: [{name: check, conditionType: ` + conditionType +
+		`, object: {apiVersion: v1, kind: Pod, name: "'autohealer-check'"}, evaluate: {builtin: {}}}]}`
 }
 
 func exception(until string) string {

@@ -22,12 +22,13 @@ import (
 
 // policies are those that could do it again.
 type policies struct {
-	sets   []v1alpha1.ConditionSet
-	probes []v1alpha1.ProbeConfig
+	sets          []v1alpha1.ConditionSet
+	probes        []v1alpha1.ProbeConfig
+	registrations []v1alpha1.HealthCheckRegistration
 	// stopped says why nobody does anything new; "" when they may.
 	stopped string
-	// setsUnknown and probesUnknown say why these can't be told; "" when they can.
-	setsUnknown, probesUnknown string
+	// setsUnknown, probesUnknown and registrationsUnknown say why these can't be told; "" when they can.
+	setsUnknown, probesUnknown, registrationsUnknown string
 }
 
 // readPolicies reads what there is. Where the kinds aren't installed, there are none.
@@ -35,10 +36,12 @@ func readPolicies(ctx context.Context, c client.Client) *policies {
 	p := &policies{}
 	var sets v1alpha1.ConditionSetList
 	var probes v1alpha1.ProbeConfigList
+	var registrations v1alpha1.HealthCheckRegistrationList
 	var rails v1alpha1.GuardrailList
 	p.setsUnknown, p.probesUnknown = unread(ctx, c, &sets), unread(ctx, c, &probes)
+	p.registrationsUnknown = unread(ctx, c, &registrations)
 	_ = unread(ctx, c, &rails) // then it isn't said that somebody stops them
-	p.sets, p.probes = sets.Items, probes.Items
+	p.sets, p.probes, p.registrations = sets.Items, probes.Items, registrations.Items
 	declared := make([]guardrail.Declared, len(rails.Items))
 	for i := range rails.Items {
 		declared[i] = guardrail.Declared{Guardrail: &rails.Items[i]}
@@ -98,6 +101,9 @@ func (p *policies) scalesAgain(c *probe.Config) []string {
 func (p *policies) unknown(kind schema.GroupVersionKind) string {
 	if kind == nodeKind {
 		return p.setsUnknown
+	}
+	if p.registrationsUnknown != "" {
+		return p.registrationsUnknown
 	}
 	return p.probesUnknown
 }

@@ -37,6 +37,13 @@ func (u *Undoer) Find(ctx context.Context, kinds discovery.DiscoveryInterface, n
 			failed = errors.Join(failed, err)
 		}
 	}
+	checked, err := checkedKinds(kinds)
+	failed = errors.Join(failed, err)
+	for _, kind := range checked {
+		if err := u.each(ctx, kind, namespace, v1alpha1.AnnotationOwnedConditions, func(o Object) { o.Checked = true; add(o) }); err != nil {
+			failed = errors.Join(failed, err)
+		}
+	}
 	return found, failed
 }
 

@@ -27,6 +27,8 @@ type Object struct {
 	Key  types.NamespacedName
 	// Title such as node/worker-7.
 	Title string
+	// Checked: it was found by its record of conditions.
+	Checked bool
 }
 
 // Result is what became of one object.
@@ -105,7 +107,11 @@ func (u *Undoer) plan(ctx context.Context, o Object) (work, error) {
 	if o.Kind == nodeKind {
 		return u.node(ctx, o.Key.Name)
 	}
-	return u.scaled(ctx, o)
+	scaled, err := u.scaled(ctx, o)
+	if err != nil || scaled.write != nil {
+		return scaled, err
+	}
+	return u.conditions(ctx, o)
 }
 
 // hold keeps the object from new acts before anything is taken back. One that is held for longer stays so: it may be a mistake,

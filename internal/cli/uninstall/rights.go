@@ -64,9 +64,13 @@ func (u *Uninstaller) needed(s *Survey) []right {
 		}
 	}
 	for _, r := range s.Undo {
-		if need(r.Object.Kind, "", r.Object.Key.Namespace, "get", "patch"); r.Object.Kind.Kind == "Node" {
+		need(r.Object.Kind, "", r.Object.Key.Namespace, "get", "patch")
+		switch {
+		case r.Object.Kind.Kind == "Node":
 			need(setKind, "", "", "own-taints")
-		} else {
+		case r.Object.Checked:
+			need(r.Object.Kind, "status", r.Object.Key.Namespace, "patch")
+		default:
 			need(r.Object.Kind, "scale", r.Object.Key.Namespace, "get", "update")
 		}
 	}

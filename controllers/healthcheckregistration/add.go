@@ -1,0 +1,68 @@
+package healthcheckregistration
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/resourcestack/autohealer/internal/actuate"
+	"github.com/resourcestack/autohealer/internal/checking"
+	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/kubeconfig"
+)
+
+const (
+	// Checks of shoots wait for other clusters.
+	targetWorkers       = 32
+	registrationWorkers = 4
+)
+
+// Options are what the controllers for HealthCheckRegistrations need.
+type Options struct {
+	Guard *guard.Guard
+	Facts *kube.Facts
+	// Stored confirms just before an act that the rules in force are those that are stored.
+	Stored *kube.Stored
+	// Rejections learns which rules refuse which registrations.
+	Rejections *kube.Rejections
+	// Leads says whether this replica surely leads, just before each act. Default: it does.
+	Leads func() bool
+	// Dial says which addresses the kubeconfigs of shoots may have.
+	Dial kubeconfig.Policy
+}
+
+// AddToManager adds the observer and both controllers.
+func AddToManager(mgr manager.Manager, opts Options) error {
+	if err := registerMetrics(); err != nil {
+		return err
+	}
+	observer := NewObserver(mgr.GetCache(), opts)
+	watches, err := checking.NewWatches(mgr, observer.targetChanged, opts.Facts.Clock)
+	if err != nil {
+		return err
+	}
+	observer.Watches = watches
+	troubles := &status.Troubles{Hit: func(registration types.NamespacedName) { observer.enqueueRegistration(registration, 0) }}
+	report := NewReporter(mgr.GetEventRecorder("autohealer"))
+	layouts := &checking.Layouts{Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(), Clock: opts.Facts.Clock}
+	targets := &TargetReconciler{
+		Observer: observer, Layouts: layouts, Troubles: troubles, Report: report, Namespaces: mgr.GetCache(),
+		Checker: &checking.Checker{Watches: watches, Live: mgr.GetAPIReader(), Scheme: mgr.GetScheme(), Dial: opts.Dial, Clock: opts.Facts.Clock},
+		Conditions: &actuate.Conditions{
+			Client: mgr.GetClient(), Acts: mgr.GetLogger().WithName("acts"), Leads: opts.Leads,
+			Current: &kube.Generations{Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Stored: opts.Stored},
+		},
+	}
+	registrations := &Reconciler{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Observer: observer, Layouts: layouts, Troubles: troubles, Report: report, Leads: opts.Leads,
+	}
+	if err := mgr.Add(observer); err != nil {
+		return err
+	}
+	if err := kube.AddController(mgr, "healthcheckregistration-target", targets, targetWorkers, func(q kube.Queue) { observer.attach(q, nil) }); err != nil {
+		return err
+	}
+	return kube.AddController(mgr, "healthcheckregistration", registrations, registrationWorkers, func(q kube.Queue) { observer.attach(nil, q) })
+}

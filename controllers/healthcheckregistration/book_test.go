@@ -1,0 +1,108 @@
+package healthcheckregistration
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/checking"
+	"github.com/resourcestack/autohealer/internal/domain/health"
+)
+
+var worker = schema.GroupVersionKind{Group: "extensions.gardener.cloud", Version: "v1alpha1", Kind: "Worker"}
+
+func targetNamed(name string) checking.Target {
+	return checking.Target{Kind: worker, Key: types.NamespacedName{Namespace: "shoot", Name: name}}
+}
+
+func found(status health.Status, message string) entry {
+	return entry{verdicts: map[string]health.Verdict{"X": {Status: status, Message: message}}}
+}
+
+func TestATargetIsItsRequest(t *testing.T) {
+	for _, target := range []checking.Target{targetNamed("w.1"), {Kind: worker, Key: types.NamespacedName{Name: "without-namespace"}}} {
+		if got := targetOf(nameOf(target)); got != target {
+			t.Errorf("%v became %v", target, got)
+		}
+	}
+}
+
+func TestSummary(t *testing.T) {
+	b := &book{}
+	for i, status := range []health.Status{health.True, health.False, health.Unknown, health.Progressing, health.False} {
+		b.note("r", targetNamed(fmt.Sprintf("w%d", i)), found(status, "m"))
+	}
+	s := b.summary("r")
+	if s.targets != 5 || s.healthy != 1 || s.unhealthy != 2 || s.unknown != 1 || s.progressing != 1 {
+		t.Errorf("counts are %+v", s)
+	}
+	var order []string
+	for _, w := range s.worst {
+		order = append(order, w.Name+" "+w.Status)
+	}
+	if want := "[w1 False w4 False w2 Unknown w3 Progressing]"; fmt.Sprint(order) != want {
+		t.Errorf("the worst are %v, not %s", order, want)
+	}
+	for i := range 40 {
+		b.note("r", targetNamed(fmt.Sprintf("x%02d", i)), found(health.False, "m"))
+	}
+	if n := len(b.summary("r").worst); n != 20 {
+		t.Errorf("status keeps %d targets", n)
+	}
+}
+
+func TestNoteTellsWhatChanged(t *testing.T) {
+	b, target := &book{}, targetNamed("w")
+	for _, c := range []struct {
+		found entry
+		want  bool
+	}{
+		{found(health.True, "m"), true}, {found(health.True, "m"), false}, {found(health.True, "n"), true}, {found(health.False, "n"), true},
+		{entry{verdicts: found(health.False, "n").verdicts, problem: "p"}, true},
+	} {
+		if got := b.note("r", target, c.found); got != c.want {
+			t.Errorf("%+v changed: %t", c.found, got)
+		}
+	}
+	if from := b.drop(target, map[types.UID]bool{"r": true}); len(from) != 0 {
+		t.Errorf("dropped from what still selects it: %v", from)
+	}
+	if from := b.drop(target, nil); len(from) != 1 || b.summary("r").targets != 0 {
+		t.Errorf("dropped from %v, %d left", from, b.summary("r").targets)
+	}
+}
+
+func TestABreakerIsFollowed(t *testing.T) {
+	now := time.Date(2026, 11, 22, 6, 0, 0, 0, time.UTC)
+	b := &book{}
+	for i := range 3 {
+		b.mayFail("r", targetNamed(fmt.Sprint(i)), 4, now)
+	}
+	opened, open := b.breaker("r")
+	if !open {
+		t.Fatal("three of four turned False, and the breaker is closed")
+	}
+	hcr := &v1alpha1.HealthCheckRegistration{}
+	hcr.UID = "r"
+	hcr.Status.Breaker = &v1alpha1.Breaker{ID: opened.ID}
+	another := &book{}
+	another.followBreaker(hcr)
+	if restored, open := another.breaker("r"); !open || restored.ID != opened.ID {
+		t.Error("a new process doesn't take over the breaker that is open")
+	}
+	hcr.Annotations = map[string]string{"autohealer.resourcestack.com/reset-breaker": "of-yesterday"}
+	another.followBreaker(hcr)
+	if _, open := another.breaker("r"); !open {
+		t.Error("a reset of another opening closes it")
+	}
+	hcr.Annotations["autohealer.resourcestack.com/reset-breaker"] = opened.ID
+	another.followBreaker(hcr)
+	another.followBreaker(hcr) // the status may still tell of it
+	if _, open := another.breaker("r"); open {
+		t.Error("it is open after its reset")
+	}
+}

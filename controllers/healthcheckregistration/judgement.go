@@ -1,0 +1,179 @@
+package healthcheckregistration
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/checking"
+	"github.com/resourcestack/autohealer/internal/domain/registration"
+	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube/judging"
+)
+
+const kindRegistration = "HealthCheckRegistration"
+
+var everything = labels.Everything()
+
+// judgement is what the rules said of a stored registration.
+type judgement = judging.Judgement[*v1alpha1.HealthCheckRegistration, reading]
+
+// reading is a registration made ready.
+type reading struct {
+	// registration is nil when the spec can't be read; unreadable says why.
+	registration *registration.Registration
+	unreadable   error
+	// kind of the targets.
+	kind schema.GroupVersionKind
+}
+
+// read keeps what it read of the same generation: expressions are compiled once.
+func read(hcr *v1alpha1.HealthCheckRegistration, before reading) reading {
+	if b := before.registration; b != nil && b.UID == hcr.UID && b.Generation == hcr.Generation {
+		return before
+	}
+	reg, problems := registration.Read(hcr)
+	if len(problems) > 0 {
+		return reading{unreadable: errors.New(strings.Join(problems, "; ")), kind: reg.Kind}
+	}
+	return reading{registration: reg, kind: reg.Kind}
+}
+
+// registration takes in a registration that is new or changed.
+func (o *Observer) registration(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration) {
+	key := client.ObjectKeyFromObject(hcr)
+	if !o.judge.Observe(hcr) {
+		o.judge.Soon(key)
+	}
+	o.tell(ctx, key)
+}
+
+func (o *Observer) registrationGone(hcr *v1alpha1.HealthCheckRegistration) {
+	o.judge.Forget(hcr)
+	o.book.forget(hcr.UID)
+	o.enqueueRegistration(client.ObjectKeyFromObject(hcr), 0) // its series go with it
+}
+
+// judgeNow asks the rules about a stored registration as it is now.
+func (o *Observer) judgeNow(ctx context.Context, key types.NamespacedName) {
+	if o.judge.Judge(ctx, key) {
+		o.tell(ctx, key)
+	}
+}
+
+// tell has all looked at that a registration, or what the rules say of it, concerns.
+func (o *Observer) tell(ctx context.Context, key types.NamespacedName) {
+	j, ok := o.judge.Of(key)
+	if !ok {
+		return
+	}
+	o.book.followBreaker(j.Object)
+	o.enqueueRegistration(key, 0)
+	if o.synced.Load() {
+		o.lookAtTargets(ctx, j.Read.kind)
+	}
+}
+
+// rulesChanged has the affected registrations judged again, and no others.
+func (o *Observer) rulesChanged(c guard.Change) {
+	if c.Policy && o.judge.FollowPolicy(o.Guard.Policy()) {
+		o.lookAtAll(context.Background())
+	}
+	o.judge.RulesChanged(c)
+}
+
+// standing is what a registration may do now.
+type standing int
+
+const (
+	// frozen: what it wrote stays as it is. The zero value.
+	frozen standing = iota
+	// withdrawn: it decides nothing; what it alone decided is removed.
+	withdrawn
+	// watching: it decides nothing, and tells what it would.
+	watching
+	// held: it only heals.
+	held
+	active
+)
+
+// decider is a registration that selects a target, or might.
+type decider struct {
+	registration *registration.Registration
+	judgement    judgement
+	standing     standing
+}
+
+// standing of a registration, by the latest judgement.
+func (o *Observer) standing(j judgement) standing {
+	paused, known := o.judge.PausedBy()
+	switch {
+	case paused.Frozen:
+		return frozen
+	case j.Object.DeletionTimestamp != nil:
+		return withdrawn
+	case j.Read.unreadable != nil, !known, j.Outdated, j.Generation != j.Object.Generation:
+		return frozen
+	case j.Object.Spec.Mode == v1alpha1.Observe:
+		return watching
+	case !slices.Contains(j.Object.Finalizers, v1alpha1.FinalizerUndo):
+		return frozen
+	case !j.Admitted.Valid(), paused.By != "":
+		return held
+	}
+	return active
+}
+
+// deciders are the registrations that concern a target, by name; known is false while one is stored that isn't judged.
+func (o *Observer) deciders(target *unstructured.Unstructured, kind schema.GroupVersionKind, namespace labels.Set) []decider {
+	var all []decider
+	for _, key := range o.judge.Keys() {
+		j, ok := o.judge.Of(key)
+		if !ok || j.Read.kind != kind {
+			continue
+		}
+		d := decider{j.Read.registration, j, o.standing(j)}
+		if d.registration == nil || d.registration.Selects(target, namespace) {
+			all = append(all, d)
+		}
+	}
+	slices.SortFunc(all, func(a, b decider) int { return strings.Compare(a.judgement.Object.Name, b.judgement.Object.Name) })
+	return all
+}
+
+// nameOf is a target as a request has it.
+func nameOf(t checking.Target) types.NamespacedName {
+	return types.NamespacedName{Namespace: t.Key.Namespace, Name: t.Kind.Kind + "." + t.Kind.Version + "." + t.Kind.Group + "/" + t.Key.Name}
+}
+
+// targetOf is the reverse.
+func targetOf(request types.NamespacedName) checking.Target {
+	kind, name, _ := strings.Cut(request.Name, "/")
+	gvk, _ := schema.ParseKindArg(kind)
+	if gvk == nil {
+		gvk = &schema.GroupVersionKind{}
+	}
+	return checking.Target{Kind: *gvk, Key: types.NamespacedName{Namespace: request.Namespace, Name: name}}
+}
+
+// decidedBySome says whether a registration that stays is about this condition type of a kind's objects.
+func (o *Observer) decidedBySome(kind schema.GroupVersionKind, conditionType string) bool {
+	for _, key := range o.judge.Keys() {
+		j, ok := o.judge.Of(key)
+		if !ok || j.Read.kind != kind || j.Object.DeletionTimestamp != nil {
+			continue
+		}
+		if j.Read.registration == nil || decides(j.Read.registration, conditionType) {
+			return true
+		}
+	}
+	return false
+}

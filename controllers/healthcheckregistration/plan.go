@@ -1,0 +1,191 @@
+package healthcheckregistration
+
+import (
+	"context"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/domain/registration"
+)
+
+// plan is what to do with a target now.
+type plan struct {
+	health.Plan
+	// deciders of each condition type.
+	deciders map[string][]decider
+	// would are the verdicts of registrations that only observe.
+	would map[types.UID]map[string]health.Verdict
+	// unclaim are condition types of the target's record that it doesn't have.
+	unclaim []string
+}
+
+// harmful says whether a condition would turn False.
+func (p plan) harmful() bool {
+	return slices.ContainsFunc(p.Steps, func(s health.Step) bool { return turnsFalse(s) || s.Held })
+}
+
+func turnsFalse(s health.Step) bool {
+	return !s.Remove && s.Condition.Status == health.False && s.Before != health.False
+}
+
+// plan makes the checks and says what follows: with live by what is there now, and asking the breakers.
+func (l *look) plan(ctx context.Context, layout health.Layout, live bool) (plan, error) {
+	p := plan{deciders: map[string][]decider{}, would: map[types.UID]map[string]health.Verdict{}}
+	in := health.Input{Target: l.object, Shape: layout.Shape, Results: map[string][]health.Result{}}
+	untouched, failing := map[string]bool{}, map[types.UID]bool{}
+	for _, d := range l.deciders {
+		results, err := l.results(ctx, d, live)
+		switch {
+		case err != nil:
+			return plan{}, err
+		case results == nil && d.standing == withdrawn:
+		case results == nil: // what it decides stays as it is
+			for _, t := range l.typesOf(d) {
+				untouched[t] = true
+			}
+		case !d.writes(layout):
+			p.would[d.registration.UID] = health.PlanTarget(health.Input{Target: l.object, Shape: layout.Shape, Results: results}, l.r.Observer.Facts.Clock.Now()).Verdicts
+		default:
+			p.add(d, results, &in)
+			failing[d.registration.UID] = !allTrue(results)
+		}
+	}
+	l.settle(&p, &in, untouched)
+	if live {
+		in.MayFail = func() bool { return l.mayFail(ctx, failing) }
+	}
+	p.Plan = health.PlanTarget(in, l.r.Observer.Facts.Clock.Now())
+	p.Steps = slices.DeleteFunc(p.Steps, func(s health.Step) bool { return l.heldBack(s, p.deciders[s.Condition.Type]) })
+	return p, nil
+}
+
+// add takes in what a registration's checks say.
+func (p *plan) add(d decider, results map[string][]health.Result, in *health.Input) {
+	for t, of := range results {
+		p.deciders[t] = append(p.deciders[t], d)
+		in.Results[t] = append(in.Results[t], of...)
+	}
+	in.Remove = append(in.Remove, d.removes()...)
+	if o := d.registration.Output; o == v1alpha1.OutputGardener || o == v1alpha1.OutputConditions {
+		in.Shape = health.Shape(o)
+	}
+}
+
+func allTrue(results map[string][]health.Result) bool {
+	for _, of := range results {
+		if slices.ContainsFunc(of, func(r health.Result) bool { return r.Status != health.True }) {
+			return false
+		}
+	}
+	return true
+}
+
+// writes says whether a registration's conditions are written at all.
+func (d decider) writes(layout health.Layout) bool {
+	return d.standing != watching && d.registration.Output != v1alpha1.OutputRegistrationOnly && layout.Problem == ""
+}
+
+// results are what a registration's checks say; nil when they aren't asked.
+func (l *look) results(ctx context.Context, d decider, live bool) (map[string][]health.Result, error) {
+	if d.registration == nil || d.standing == frozen || d.standing == withdrawn {
+		return nil, nil
+	}
+	suspended, err := d.registration.Suspended(l.object)
+	if err != nil {
+		l.problem = err.Error()
+	}
+	if suspended {
+		return nil, nil
+	}
+	results, err := l.r.Checker.Results(ctx, d.registration, l.object, live)
+	if err != nil {
+		return nil, err
+	}
+	for t := range results {
+		if !l.shared(t) {
+			continue
+		}
+		for i := range results[t] {
+			results[t][i].Check = d.registration.Name + "/" + results[t][i].Check
+		}
+	}
+	return results, nil
+}
+
+// shared says whether several registrations decide a condition type, so that their checks must be told apart.
+func (l *look) shared(conditionType string) bool {
+	n := 0
+	for _, d := range l.deciders {
+		if d.standing != withdrawn && d.standing != watching && slices.Contains(l.typesOf(d), conditionType) {
+			n++
+		}
+	}
+	return n > 1
+}
+
+// typesOf are the condition types that a registration decides: all that are recorded, where it can't be read.
+func (l *look) typesOf(d decider) (types []string) {
+	if d.registration == nil {
+		return registration.Owned(l.object)
+	}
+	for _, c := range d.registration.Checks {
+		types = append(types, c.ConditionType)
+	}
+	return types
+}
+
+// removes are the condition types that an active registration wants gone.
+func (d decider) removes() []string {
+	if d.standing != active {
+		return nil
+	}
+	return d.registration.Remove
+}
+
+// settle leaves out what isn't to be touched, and adds what nobody decides any more.
+func (l *look) settle(p *plan, in *health.Input, untouched map[string]bool) {
+	for t := range in.Results {
+		if !registration.Owns(l.object, t) && health.Find(l.object, t) != nil {
+			untouched[t] = true
+			l.problem = "condition " + t + " is there already, and someone else's; remove it, or choose another conditionType"
+		}
+	}
+	for t := range untouched {
+		delete(in.Results, t)
+	}
+	for _, t := range registration.Owned(l.object) {
+		_, decided := in.Results[t]
+		switch {
+		case decided || untouched[t]:
+		case health.Find(l.object, t) == nil:
+			p.unclaim = append(p.unclaim, t)
+		default:
+			in.Remove = append(in.Remove, t)
+		}
+	}
+	in.Remove = slices.DeleteFunc(in.Remove, func(t string) bool { return untouched[t] })
+	slices.Sort(in.Remove)
+	in.Remove = slices.Compact(in.Remove)
+}
+
+// mayFail asks the breaker of each registration that finds something wrong.
+func (l *look) mayFail(ctx context.Context, failing map[types.UID]bool) bool {
+	may := true
+	for _, d := range l.deciders {
+		if d.registration == nil || !failing[d.registration.UID] {
+			continue
+		}
+		targets := l.r.Observer.targetsOf(ctx, d.registration)
+		may = l.r.Observer.book.mayFail(d.registration.UID, l.target, targets, l.r.Observer.Facts.Clock.Now()) && may
+	}
+	return may
+}
+
+// heldBack: a registration that is refused or paused only heals.
+func (l *look) heldBack(s health.Step, deciders []decider) bool {
+	heals := !s.Remove && s.Before == health.False && s.Condition.Status == health.True
+	return !heals && slices.ContainsFunc(deciders, func(d decider) bool { return d.standing == held })
+}

@@ -1,0 +1,195 @@
+package healthcheckregistration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/checking"
+	"github.com/resourcestack/autohealer/internal/domain/registration"
+	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/kube/status"
+)
+
+const (
+	// kindWait lies between two looks at a kind that can't be read.
+	kindWait = 10 * time.Second
+	// recordsPage is how many targets are read at once, of which the metadata alone.
+	recordsPage = 500
+)
+
+// Reconciler keeps a HealthCheckRegistration's finalizer and status. The acting is the TargetReconciler's.
+type Reconciler struct {
+	Client client.Client
+	// Live reads from the API server, past the cache.
+	Live     client.Reader
+	Observer *Observer
+	Layouts  *checking.Layouts
+	Troubles *status.Troubles
+	Report   *Reporter
+	// Leads says whether this replica surely leads. Default: it does.
+	Leads func() bool
+
+	pace status.Pace
+}
+
+// Reconcile keeps one registration's finalizer and status.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	result, err := r.keep(ctx, request)
+	return kube.AfterConflict(ctx, result, err, status.Delay)
+}
+
+func (r *Reconciler) keep(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	hcr := &v1alpha1.HealthCheckRegistration{}
+	if err := r.Client.Get(ctx, request.NamespacedName, hcr); err != nil {
+		forgetStates(request.Name)
+		r.pace.Forget(request.NamespacedName)
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if hcr.DeletionTimestamp != nil {
+		return r.release(ctx, hcr)
+	}
+	if err := kube.SetFinalizer(ctx, r.Client, hcr, v1alpha1.FinalizerUndo, true); err != nil {
+		return reconcile.Result{}, err
+	}
+	if wait := r.pace.Wait(request.NamespacedName, r.Observer.Facts.Clock.Now(), r.urgent(hcr)); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	st, again := r.observe(ctx, hcr)
+	if again > 0 && st.judgement.Object == nil {
+		return reconcile.Result{RequeueAfter: again}, nil
+	}
+	return reconcile.Result{RequeueAfter: again}, r.writeStatus(ctx, hcr, st)
+}
+
+// urgent: whoever changed a registration or a rule wants to see what is refused.
+func (r *Reconciler) urgent(hcr *v1alpha1.HealthCheckRegistration) bool {
+	j, judged := r.Observer.judge.Of(client.ObjectKeyFromObject(hcr))
+	accepted := meta.IsStatusConditionTrue(hcr.Status.Conditions, v1alpha1.ConditionAccepted)
+	return hcr.Status.ObservedGeneration != hcr.Generation || judged && !j.Outdated && j.Read.unreadable == nil && accepted != j.Verdict.Allowed
+}
+
+// observe gathers what the status tells, and when to look again, zero for when something changes. The judgement has no object
+// while this generation isn't judged, and while the rules aren't known by which it would be.
+func (r *Reconciler) observe(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration) (st state, again time.Duration) {
+	j, ok := r.Observer.judge.Of(client.ObjectKeyFromObject(hcr))
+	paused, known := r.Observer.judge.PausedBy()
+	if !ok || !known || !j.Settled(hcr) {
+		return state{}, status.Delay
+	}
+	st = state{judgement: j, paused: paused, trouble: r.Troubles.Get(hcr.UID), summary: r.Observer.book.summary(hcr.UID)}
+	st.breaker, st.broken = r.Observer.book.breaker(hcr.UID)
+	switch err := r.Observer.Watches.Watch(ctx, j.Read.kind, true); {
+	case errors.Is(err, checking.ErrUnread):
+		return st, status.Delay
+	case err != nil:
+		st.unusable = err
+		return st, kindWait
+	}
+	st.synced = true
+	layout, err := r.Layouts.Of(ctx, j.Read.kind)
+	switch {
+	case err != nil:
+		st.unusable = err
+		return st, kindWait
+	case layout.Problem != "" && hcr.Spec.Output != v1alpha1.OutputRegistrationOnly:
+		st.unusable = fmt.Errorf("%s of %s can't have conditions: %s; write output: RegistrationOnly", j.Read.kind.Kind, j.Read.kind.GroupVersion(), layout.Problem)
+		return st, kindWait
+	}
+	if hcr.Status.Targets == 0 && st.summary.targets == 0 {
+		r.Observer.lookAtTargets(ctx, j.Read.kind) // the kind may have come after the registration
+		return st, kindWait
+	}
+	return st, 0
+}
+
+// writeStatus writes what changed.
+func (r *Reconciler) writeStatus(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration, st state) error {
+	after := hcr.DeepCopy()
+	after.Status = statusOf(hcr, st)
+	gaugeStates(hcr.Name, after.Status)
+	written, err := kube.WriteStatus(ctx, r.Client, hcr, after)
+	if err != nil {
+		return err
+	}
+	if written {
+		status.Tell(r.Report.Events, hcr, hcr.Status.Conditions, after.Status.Conditions)
+	}
+	return nil
+}
+
+// release lets a deleted registration go once no target has a condition of it that no other registration decides, and says
+// until then what it waits for.
+func (r *Reconciler) release(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration) (reconcile.Result, error) {
+	j, ok := r.Observer.judge.Of(client.ObjectKeyFromObject(hcr))
+	if leads := r.Leads == nil || r.Leads(); !leads || !ok || !r.Observer.synced.Load() || j.Object.DeletionTimestamp == nil {
+		return reconcile.Result{RequeueAfter: status.Delay}, nil
+	}
+	left, on, err := r.left(ctx, j)
+	if err == nil && left == 0 {
+		r.Troubles.Forget(hcr.UID)
+		return reconcile.Result{}, client.IgnoreNotFound(kube.SetFinalizer(ctx, r.Client, hcr, v1alpha1.FinalizerUndo, false))
+	}
+	st, _ := r.observe(ctx, hcr)
+	if st.judgement.Object == nil || r.pace.Wait(client.ObjectKeyFromObject(hcr), r.Observer.Facts.Clock.Now(), false) > 0 {
+		return reconcile.Result{RequeueAfter: status.Delay}, err
+	}
+	st.undoing, st.on = left, on
+	return reconcile.Result{RequeueAfter: status.Delay}, errors.Join(err, r.writeStatus(ctx, hcr, st))
+}
+
+// left counts the targets whose records claim a condition that no other registration decides, by a live read. A kind that isn't
+// served any more has none.
+func (r *Reconciler) left(ctx context.Context, j judgement) (n int, first string, err error) {
+	kind := j.Read.kind
+	page := &metav1.PartialObjectMetadataList{}
+	page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	for next := ""; ; next = page.Continue {
+		switch err := r.Live.List(ctx, page, client.Limit(recordsPage), client.Continue(next)); {
+		case meta.IsNoMatchError(err):
+			return 0, "", nil
+		case err != nil:
+			return 0, "", fmt.Errorf("list each %s to see whose conditions are left: %w", kind.Kind, err)
+		}
+		for i := range page.Items {
+			if about := &page.Items[i]; r.claimsInVain(about, j) {
+				if n++; first == "" {
+					first = types.NamespacedName{Namespace: about.Namespace, Name: about.Name}.String()
+				}
+			}
+		}
+		if page.Continue == "" {
+			return n, first, nil
+		}
+	}
+}
+
+// claimsInVain says whether a target's record claims a condition that no registration decides which stays.
+func (r *Reconciler) claimsInVain(about *metav1.PartialObjectMetadata, j judgement) bool {
+	target := &unstructured.Unstructured{}
+	target.SetAnnotations(about.Annotations)
+	for _, t := range registration.Owned(target) {
+		if !r.Observer.decidedBySome(j.Read.kind, t) {
+			return true
+		}
+	}
+	return false
+}
+
+func decides(reg *registration.Registration, conditionType string) bool {
+	for _, c := range reg.Checks {
+		if c.ConditionType == conditionType {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,114 @@
+package healthcheckregistration
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/kube/judging"
+	"github.com/resourcestack/autohealer/internal/kube/status"
+)
+
+// state is everything that a status tells.
+type state struct {
+	judgement judgement
+	summary   summary
+	// synced: all targets are read, so that counts mean something.
+	synced bool
+	// unusable says why targets can't be read, or take no conditions; nil when nothing does.
+	unusable error
+	trouble  *status.Trouble
+	paused   status.Pause
+	breaker  health.Breaker
+	broken   bool
+	// undoing are targets that a deleted registration's conditions are still on, and on the first of them.
+	undoing int
+	on      string
+}
+
+// statusOf describes a registration. It is pure: the same state gives the same status, so that nothing is written when nothing
+// changed.
+func statusOf(hcr *v1alpha1.HealthCheckRegistration, st state) v1alpha1.HealthCheckRegistrationStatus {
+	after := *hcr.Status.DeepCopy()
+	after.ObservedGeneration = hcr.Generation
+	if st.synced {
+		s := &st.summary
+		after.Targets, after.Healthy, after.Unhealthy, after.Progressing, after.Unknown = s.targets, s.healthy, s.unhealthy, s.progressing, s.unknown
+		after.Worst = s.worst
+	}
+	after.Breaker = nil
+	if st.broken {
+		after.Breaker = &v1alpha1.Breaker{ID: st.breaker.ID, OpenedAt: metav1.NewTime(st.breaker.OpenedAt.Truncate(1e9))}
+	}
+	shared(hcr, st).Put(&after.Conditions, hcr.Generation)
+	status.Set(&after.Conditions, hcr.Generation, targetsHealthy(st))
+	status.SetWhileTrue(&after.Conditions, hcr.Generation, breakerOpen(hcr, st))
+	return after
+}
+
+// shared is what the conditions that every kind has tell of this registration.
+func shared(hcr *v1alpha1.HealthCheckRegistration, st state) status.State {
+	s := status.State{
+		Judgement: judging.Told(st.judgement.Verdict, st.judgement.Read.unreadable),
+		Changes:   "conditions of targets", Synced: st.synced, Trouble: st.trouble, Paused: st.paused, Says: operative(st),
+	}
+	if hcr.Spec.Mode == v1alpha1.Observe {
+		s.Observes, s.Says = true, "Mode Observe, no condition is written: "+operative(st)
+	}
+	if st.unusable != nil {
+		s.Stuck = status.Stuck{Reason: v1alpha1.ReasonKindUnusable, Message: st.unusable.Error() + "."}
+	}
+	if st.undoing > 0 {
+		s.Undoing = fmt.Sprintf("It is deleted once its conditions are off %d targets, such as %s.", st.undoing, st.on)
+	}
+	return s
+}
+
+// operative tells in numbers how the targets are, and why conditions aren't written: many tools show the message of Ready
+// alone.
+func operative(st state) string {
+	s := &st.summary
+	says := []string{fmt.Sprintf("%d of %d targets are healthy, %d aren't, %d progress, %d are unknown", s.healthy, s.targets, s.unhealthy, s.progressing, s.unknown)}
+	if s.unwritten > 0 {
+		says = append(says, fmt.Sprintf("conditions of %d targets aren't written: %s", s.unwritten, s.problem))
+	}
+	if t := st.trouble; t != nil && t.Partly {
+		says = append(says, fmt.Sprintf("%d can't be written, %s: %s", t.Targets, t.Sample, t.Err))
+	}
+	if st.broken {
+		says = append(says, "the breaker is open and nothing new turns False, see BreakerOpen")
+	}
+	return strings.Join(says, "; ") + "."
+}
+
+func targetsHealthy(st state) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionTargetsHealthy, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonStarting, Message: "Not all targets are read."}
+	s := &st.summary
+	if !st.synced {
+		return c
+	}
+	c.Message = fmt.Sprintf("%d of %d targets are healthy.", s.healthy, s.targets)
+	switch {
+	case s.healthy == s.targets:
+		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonAllHealthy
+	case s.unhealthy > 0:
+		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonSomeUnhealthy
+	default:
+		c.Reason = v1alpha1.ReasonSomeUnhealthy
+	}
+	return c
+}
+
+func breakerOpen(hcr *v1alpha1.HealthCheckRegistration, st state) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionBreakerOpen}
+	if !st.broken {
+		return c
+	}
+	c.Reason = v1alpha1.ReasonTooManyTurnFalse
+	c.Message = fmt.Sprintf("Too many targets turned False together at %s, so that it is hardly believed: what would turn False is Unknown. Look at what they have in common; then, to let it act: kubectl annotate healthcheckregistration %s %s=%s --overwrite",
+		st.breaker.OpenedAt.UTC().Format("2006-01-02T15:04:05Z"), hcr.Name, v1alpha1.AnnotationResetBreaker, st.breaker.ID)
+	return c
+}

@@ -1,0 +1,195 @@
+package healthcheckregistration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/resourcestack/autohealer/internal/actuate"
+	"github.com/resourcestack/autohealer/internal/checking"
+	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/domain/registration"
+	"github.com/resourcestack/autohealer/internal/kube/status"
+)
+
+const (
+	// unreadWait lies between two looks while a kind is being read.
+	unreadWait = time.Second
+	// jitter spreads the looks at targets that began together.
+	jitter = 0.1
+)
+
+// TargetReconciler keeps the conditions of targets.
+type TargetReconciler struct {
+	Observer   *Observer
+	Checker    *checking.Checker
+	Layouts    *checking.Layouts
+	Conditions *actuate.Conditions
+	Troubles   *status.Troubles
+	Report     *Reporter
+	// Namespaces reads their labels from a cache.
+	Namespaces client.Reader
+}
+
+// Reconcile looks at one target.
+func (r *TargetReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	if !r.Observer.synced.Load() {
+		return reconcile.Result{RequeueAfter: unreadWait}, nil
+	}
+	target := targetOf(request.NamespacedName)
+	object, err := r.read(ctx, target)
+	if errors.Is(err, checking.ErrUnread) {
+		return reconcile.Result{RequeueAfter: unreadWait}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if object == nil {
+		r.forget(target)
+		return reconcile.Result{}, nil
+	}
+	namespace, err := r.namespaceOf(ctx, object)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	l := &look{r: r, target: target, object: object, deciders: r.Observer.deciders(object, target.Kind, namespace)}
+	r.Observer.Watches.Follow(target, l.refs())
+	return l.keep(ctx)
+}
+
+// read gives the target; nil when it is gone, or going.
+func (r *TargetReconciler) read(ctx context.Context, target checking.Target) (*unstructured.Unstructured, error) {
+	if err := r.Observer.Watches.Watch(ctx, target.Kind, true); err != nil {
+		return nil, err
+	}
+	object, err := r.Observer.Watches.Get(ctx, target.Kind, target.Key)
+	if err != nil || object.GetDeletionTimestamp() != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return object, nil
+}
+
+func (r *TargetReconciler) namespaceOf(ctx context.Context, object *unstructured.Unstructured) (labels.Set, error) {
+	if object.GetNamespace() == "" {
+		return nil, nil
+	}
+	namespace := &corev1.Namespace{}
+	if err := r.Namespaces.Get(ctx, client.ObjectKey{Name: object.GetNamespace()}, namespace); err != nil {
+		return nil, fmt.Errorf("read the labels of namespace %s: %w", object.GetNamespace(), err)
+	}
+	return namespace.Labels, nil
+}
+
+func (r *TargetReconciler) forget(target checking.Target) {
+	r.Observer.Watches.Follow(target, nil)
+	r.Troubles.Settled(nameOf(target).String())
+	r.Observer.enqueueUIDs(r.Observer.book.drop(target, nil))
+}
+
+// look is one look at one target.
+type look struct {
+	r        *TargetReconciler
+	target   checking.Target
+	object   *unstructured.Unstructured
+	deciders []decider
+	// problem says why a condition isn't written.
+	problem string
+}
+
+func (l *look) refs() (refs []registration.Ref) {
+	for _, d := range l.deciders {
+		if d.registration != nil && d.standing != withdrawn {
+			refs = append(refs, checking.Refs(d.registration, l.object)...)
+		}
+	}
+	return refs
+}
+
+// keep checks the target, and writes what follows.
+func (l *look) keep(ctx context.Context) (reconcile.Result, error) {
+	layout, err := l.r.Layouts.Of(ctx, l.target.Kind)
+	if err != nil { // which the registration's status tells
+		return reconcile.Result{RequeueAfter: kindWait}, nil //nolint:nilerr // one target's error would be that of all
+	}
+	plan, err := l.plan(ctx, layout, false)
+	if errors.Is(err, checking.ErrUnread) {
+		return reconcile.Result{RequeueAfter: unreadWait}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if plan.harmful() { // what was seen last may be old; only what is there now turns a condition False
+		if plan, err = l.plan(ctx, layout, true); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	acting := l.act(ctx, layout, plan)
+	l.note(plan)
+	if errors.Is(acting, actuate.ErrStale) {
+		return reconcile.Result{RequeueAfter: again}, nil
+	}
+	return reconcile.Result{RequeueAfter: l.after(plan)}, acting
+}
+
+// again is when to look at a target that changed meanwhile: once the news of it are here.
+const again = 100 * time.Millisecond
+
+// after is when to look again: at a deadline, or after the shortest sync period.
+func (l *look) after(p plan) time.Duration {
+	var period time.Duration
+	for _, d := range l.deciders {
+		if d.registration != nil && (period == 0 || d.registration.SyncPeriod < period) {
+			period = d.registration.SyncPeriod
+		}
+	}
+	if period = wait.Jitter(period, jitter); !p.LookAgain.IsZero() {
+		period = min(period, max(p.LookAgain.Sub(l.r.Observer.Facts.Clock.Now()), time.Millisecond))
+	}
+	return period
+}
+
+// note takes in what was found, for each registration's status.
+func (l *look) note(p plan) {
+	now := map[types.UID]bool{}
+	for _, d := range l.deciders {
+		if d.registration == nil || d.standing == withdrawn {
+			continue
+		}
+		uid := d.registration.UID
+		now[uid] = true
+		found := entry{verdicts: map[string]health.Verdict{}, problem: l.problem}
+		for _, c := range d.registration.Checks {
+			verdicts := p.Verdicts
+			if would, ok := p.would[uid]; ok {
+				verdicts = would
+			}
+			if v, ok := verdicts[c.ConditionType]; ok {
+				found.verdicts[c.ConditionType] = v
+			}
+		}
+		if l.r.Observer.book.note(uid, l.target, found) {
+			l.r.Observer.enqueueRegistration(types.NamespacedName{Name: d.registration.Name}, status.Delay)
+		}
+	}
+	l.r.Observer.enqueueUIDs(l.r.Observer.book.drop(l.target, now))
+}
+
+// enqueueUIDs asks for the statuses of registrations.
+func (o *Observer) enqueueUIDs(uids []types.UID) {
+	for _, key := range o.judge.Keys() {
+		for _, uid := range uids {
+			if j, ok := o.judge.Of(key); ok && j.UID == uid {
+				o.enqueueRegistration(key, status.Delay)
+			}
+		}
+	}
+}

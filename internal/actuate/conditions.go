@@ -1,0 +1,220 @@
+package actuate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/domain/registration"
+	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube"
+)
+
+// AdmittedChecks is a HealthCheckRegistration that the rules admitted.
+type AdmittedChecks = guard.Validated[*v1alpha1.HealthCheckRegistration]
+
+// ConditionWrite is one condition of one target to be written, or removed.
+type ConditionWrite struct {
+	Target *unstructured.Unstructured
+	Layout health.Layout
+	Step   health.Step
+	// Deciders are the registrations whose checks decide the condition, or ask for its removal; none for one that nothing
+	// decides any more.
+	Deciders []*registration.Registration
+	// Admitted are their admissions.
+	Admitted []AdmittedChecks
+}
+
+// Conditions writes conditions on the targets of HealthCheckRegistrations, and the record of which are Autohealer's.
+type Conditions struct {
+	Client  client.Client
+	Current Current
+	// Leads says whether this process may act at all. Default: it may.
+	Leads func() bool
+	// Acts takes the audit trail: one line an act.
+	Acts logr.Logger
+}
+
+// Apply carries out one write, and gives the target as it is then. A condition that isn't in the target's record is claimed
+// first, and one that others wrote is left alone. After an error it gives the target as far as it came.
+func (c *Conditions) Apply(ctx context.Context, w ConditionWrite) (*unstructured.Unstructured, error) {
+	target, kind := w.Target, w.Step.Condition.Type
+	owned := registration.Owns(target, kind)
+	if err := c.covered(ctx, w, owned); err != nil {
+		return target, err
+	}
+	if !owned && !w.Step.Remove {
+		claimed, err := c.claim(ctx, target, kind, true)
+		if err != nil {
+			return target, err
+		}
+		target = claimed
+	}
+	if c.Leads != nil && !c.Leads() {
+		return target, fmt.Errorf("write condition %s of %s: this replica no longer surely leads: %w", kind, target.GetName(), ErrStale)
+	}
+	after, err := c.write(ctx, target, w)
+	if err == nil || !Certain(err) {
+		c.record(w, err)
+	}
+	if err != nil {
+		return target, err
+	}
+	if owned && w.Step.Remove {
+		return c.claim(ctx, after, kind, false)
+	}
+	return after, nil
+}
+
+// Unclaim takes a condition that isn't there any more out of the target's record.
+func (c *Conditions) Unclaim(ctx context.Context, target *unstructured.Unstructured, conditionType string) (*unstructured.Unstructured, error) {
+	if health.Find(target, conditionType) != nil {
+		return target, fmt.Errorf("forget condition %s of %s, which is there: %w", conditionType, target.GetName(), ErrNotValidated)
+	}
+	return c.claim(ctx, target, conditionType, false)
+}
+
+// covered finds what allows a write: the admissions of all that decide it, still current, or the target's record.
+func (c *Conditions) covered(ctx context.Context, w ConditionWrite, owned bool) error {
+	heals := !w.Step.Remove && w.Step.Before == health.False && w.Step.Condition.Status == health.True
+	switch what := fmt.Sprintf("condition %s of %s", w.Step.Condition.Type, w.Target.GetName()); {
+	case owned && (heals || w.Step.Remove):
+		return nil
+	case !owned && !w.Step.Remove && health.Find(w.Target, w.Step.Condition.Type) != nil:
+		return fmt.Errorf("%s is someone else's: %w", what, ErrNotValidated)
+	case len(w.Deciders) == 0:
+		return fmt.Errorf("%s: no registration decides it: %w", what, ErrNotValidated)
+	}
+	for _, reg := range w.Deciders {
+		if err := c.coveredBy(ctx, w, reg); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// coveredBy says whether a registration is admitted, and still what was.
+func (c *Conditions) coveredBy(ctx context.Context, w ConditionWrite, reg *registration.Registration) error {
+	if !slices.ContainsFunc(w.Admitted, func(v AdmittedChecks) bool {
+		return v.Enforces() && v.UID() == reg.UID && v.Generation() == reg.Generation
+	}) {
+		return fmt.Errorf("condition %s of %s for HealthCheckRegistration %s: %w", w.Step.Condition.Type, w.Target.GetName(), reg.Name, ErrNotValidated)
+	}
+	kind := v1alpha1.GroupVersion.WithKind("HealthCheckRegistration")
+	err := c.Current.Check(ctx, kind, types.NamespacedName{Name: reg.Name}, reg.UID, reg.Generation)
+	switch {
+	case errors.Is(err, kube.ErrSuperseded):
+		return &Unconfirmed{reg.UID, fmt.Errorf("%w: %w", ErrStale, err)}
+	case err != nil:
+		return &Unconfirmed{reg.UID, err}
+	}
+	return nil
+}
+
+// claim writes the record, unless the target isn't any more what was read.
+func (c *Conditions) claim(ctx context.Context, target *unstructured.Unstructured, conditionType string, owned bool) (*unstructured.Unstructured, error) {
+	before, had := target.GetAnnotations()[v1alpha1.AnnotationOwnedConditions]
+	text := registration.Claim(target, conditionType, owned)
+	if text == before {
+		return target, nil
+	}
+	path := annotationPath(v1alpha1.AnnotationOwnedConditions)
+	operations := []operation{{"test", "/metadata/uid", target.GetUID()}}
+	switch {
+	case target.GetAnnotations() == nil:
+		operations = append(operations, operation{"test", "/metadata/annotations", nil},
+			operation{"add", "/metadata/annotations", map[string]string{v1alpha1.AnnotationOwnedConditions: text}})
+	case !had:
+		operations = append(operations, operation{"test", path, nil}, operation{"add", path, text})
+	case text == "":
+		operations = append(operations, operation{"test", path, before}, operation{Op: "remove", Path: path})
+	default:
+		operations = append(operations, operation{"test", path, before}, operation{"add", path, text})
+	}
+	patch, err := json.Marshal(operations)
+	if err != nil {
+		return target, fmt.Errorf("build the record of %s: %w", target.GetName(), err)
+	}
+	if c.Leads != nil && !c.Leads() {
+		return target, fmt.Errorf("write the record of %s: this replica no longer surely leads: %w", target.GetName(), ErrStale)
+	}
+	after := target.DeepCopy()
+	if err := c.Client.Patch(ctx, after, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner("autohealer")); err != nil {
+		return target, conditionError("write annotation "+v1alpha1.AnnotationOwnedConditions+" of", target, err)
+	}
+	return after, nil
+}
+
+// write puts the condition on the target, or takes it off: by apply where conditions are a map by type, each with a field
+// manager of its own, else by a patch that fails when the list isn't any more what was read.
+func (c *Conditions) write(ctx context.Context, target *unstructured.Unstructured, w ConditionWrite) (*unstructured.Unstructured, error) {
+	kind := w.Step.Condition.Type
+	if w.Layout.Map {
+		condition := &w.Step.Condition
+		if w.Step.Remove {
+			condition = nil
+		}
+		applied := health.Applied(target, condition, w.Layout.Shape)
+		if err := c.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner("autohealer-"+kind)); apierrors.IsConflict(err) {
+			return target, fmt.Errorf("someone else writes condition %s of %s, too: %w", kind, target.GetName(), err)
+		} else if err != nil {
+			return target, conditionError("apply condition "+kind+" of", target, err)
+		}
+		return target, nil
+	}
+	patch, err := conditionPatch(target, w)
+	if err != nil || patch == nil {
+		return target, err
+	}
+	after := target.DeepCopy()
+	if err := c.Client.Status().Patch(ctx, after, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner("autohealer")); err != nil {
+		return target, conditionError("write condition "+kind+" of", target, err)
+	}
+	return after, nil
+}
+
+func conditionPatch(target *unstructured.Unstructured, w ConditionWrite) ([]byte, error) {
+	if w.Step.Remove {
+		return health.Removal(target, w.Step.Condition.Type)
+	}
+	return health.Patch(target, w.Step.Condition, w.Layout.Shape)
+}
+
+// conditionError tells a target that changed meanwhile, or is gone, from what is wrong.
+func conditionError(what string, target *unstructured.Unstructured, err error) error {
+	if stale(err) || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return fmt.Errorf("%s %s: %w: %w", what, target.GetName(), ErrStale, err)
+	}
+	return fmt.Errorf("%s %s: %w", what, target.GetName(), err)
+}
+
+// record writes the audit line of a write, which unconfirmed leaves in doubt.
+func (c *Conditions) record(w ConditionWrite, unconfirmed error) {
+	condition, target := &w.Step.Condition, w.Target
+	act := Act{
+		Verb: "SetCondition", Reason: condition.Reason, PolicyKind: "HealthCheckRegistration",
+		TargetKind: target.GetKind(), Target: client.ObjectKeyFromObject(target), TargetUID: target.GetUID(), Part: condition.Type,
+		Trigger: condition.LastTransition, Unconfirmed: unconfirmed,
+	}
+	if w.Step.Remove {
+		act.Verb, act.Reason = "RemoveCondition", "NoLongerChecked"
+	}
+	if len(w.Deciders) > 0 {
+		reg := w.Deciders[0]
+		act.Policy, act.PolicyUID, act.PolicyGeneration = types.NamespacedName{Name: reg.Name}, reg.UID, reg.Generation
+		if i := slices.IndexFunc(w.Admitted, func(v AdmittedChecks) bool { return v.UID() == reg.UID }); i >= 0 {
+			act.RuleSet = w.Admitted[i].RuleSetHash()
+		}
+	}
+	act.record(c.Acts, "Changed a target's condition", "conditionType", condition.Type, "before", string(w.Step.Before), "after", string(condition.Status))
+}

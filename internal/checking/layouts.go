@@ -1,0 +1,69 @@
+package checking
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/internal/domain/health"
+)
+
+// layoutKept is for how long a kind's layout is believed, unless a write fails.
+const layoutKept = time.Hour
+
+var definitionKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+
+// Layouts knows how kinds keep conditions. It is safe for concurrent use.
+type Layouts struct {
+	Live   client.Reader
+	Mapper meta.RESTMapper
+	Clock  clock.PassiveClock
+
+	mu    sync.Mutex
+	known map[schema.GroupVersionKind]layout // needs mu
+}
+
+type layout struct {
+	health.Layout
+	at time.Time
+}
+
+// Of gives a kind's layout, by its CustomResourceDefinition.
+func (l *Layouts) Of(ctx context.Context, kind schema.GroupVersionKind) (health.Layout, error) {
+	l.mu.Lock()
+	known, ok := l.known[kind]
+	l.mu.Unlock()
+	if ok && l.Clock.Since(known.at) < layoutKept {
+		return known.Layout, nil
+	}
+	mapping, err := l.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return health.Layout{}, fmt.Errorf("find the resource of %s: %w", kind.Kind, err)
+	}
+	definition := empty(definitionKind)
+	name := mapping.Resource.GroupResource().String()
+	if err := l.Live.Get(ctx, client.ObjectKey{Name: name}, definition); err != nil {
+		return health.Layout{}, fmt.Errorf("read how %s keeps conditions: %w", kind.Kind, err)
+	}
+	fresh := layout{health.LayoutOf(definition, kind.Version), l.Clock.Now()}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.known == nil {
+		l.known = map[schema.GroupVersionKind]layout{}
+	}
+	l.known[kind] = fresh
+	return fresh.Layout, nil
+}
+
+// Forget has a kind's layout read anew.
+func (l *Layouts) Forget(kind schema.GroupVersionKind) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.known, kind)
+}

@@ -1,0 +1,194 @@
+package checking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/resourcestack/autohealer/internal/domain/registration"
+)
+
+// troubleKept is for how long a watch that failed counts as failing: the informer tries again at least once a minute.
+const troubleKept = 75 * time.Second
+
+// ErrUnread: the objects of a kind aren't all read yet. It says nothing about any of them.
+var ErrUnread = errors.New("not all objects of the kind are read yet")
+
+// Watches has informers of the kinds that registrations are about, each from when it is first asked for. It is safe for
+// concurrent use.
+type Watches struct {
+	// Changed is told of each target that is new, changed or gone, and of each whose checks look at an object that is.
+	Changed func(Target)
+	Clock   clock.PassiveClock
+
+	cache cache.Cache
+	index index
+
+	mu       sync.Mutex
+	kinds    map[schema.GroupVersionKind]cache.Informer // needs mu, as all below
+	targets  map[schema.GroupVersionKind]bool
+	troubles map[string]trouble // by the kind as informers call it
+}
+
+// trouble is what last went wrong with a watch.
+type trouble struct {
+	err error
+	at  time.Time
+	// version that the watch had come to then: it got on since when it has another.
+	version string
+	watch   interface{ LastSyncResourceVersion() string }
+}
+
+// NewWatches makes the watches, with a cache of their own that the manager starts: what checks read of an object is more than
+// what the manager keeps of it for others.
+func NewWatches(mgr manager.Manager, changed func(Target), now clock.PassiveClock) (*Watches, error) {
+	w := &Watches{
+		Changed: changed, Clock: now,
+		kinds: map[schema.GroupVersionKind]cache.Informer{}, targets: map[schema.GroupVersionKind]bool{}, troubles: map[string]trouble{},
+	}
+	objects, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		DefaultTransform: cache.TransformStripManagedFields(), DefaultWatchErrorHandler: w.failed,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the cache of what checks look at: %w", err)
+	}
+	w.cache = objects
+	return w, mgr.Add(everywhere{objects})
+}
+
+// everywhere has a cache run on every replica, so that one that takes over knows all.
+type everywhere struct{ cache.Cache }
+
+// NeedLeaderElection is false.
+func (everywhere) NeedLeaderElection() bool { return false }
+
+// GetCache is what the manager knows caches by.
+func (e everywhere) GetCache() cache.Cache { return e.Cache }
+
+// failed takes in that a watch failed.
+func (w *Watches) failed(ctx context.Context, r *toolscache.Reflector, err error) {
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) {
+		return // it begins again from what there is now
+	}
+	log.FromContext(ctx).V(1).Info("Watch of what checks look at failed", "kind", r.TypeDescription(), "trouble", err.Error())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.troubles[r.TypeDescription()] = trouble{err: err, at: w.Clock.Now(), version: r.LastSyncResourceVersion(), watch: r}
+}
+
+// Watch begins to watch a kind, of which all objects are targets where it says so. The error says why what is known of the
+// kind can't be believed: ErrUnread until it is all read.
+func (w *Watches) Watch(ctx context.Context, kind schema.GroupVersionKind, targets bool) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.targets[kind] = w.targets[kind] || targets
+	informer, err := w.informer(ctx, kind)
+	if meta.IsNoMatchError(err) {
+		return fmt.Errorf("the kind isn't served: %w", err)
+	}
+	if err != nil {
+		return fmt.Errorf("watch %s: %w", kind.Kind, err)
+	}
+	t, troubled := w.troubles[kind.String()]
+	switch {
+	case troubled && w.Clock.Since(t.at) < troubleKept && t.watch.LastSyncResourceVersion() == t.version:
+		return fmt.Errorf("watch %s: %w", kind.Kind, t.err)
+	case !informer.HasSynced():
+		return ErrUnread
+	}
+	delete(w.troubles, kind.String())
+	return nil
+}
+
+// informer needs w.mu.
+func (w *Watches) informer(ctx context.Context, kind schema.GroupVersionKind) (cache.Informer, error) {
+	if known := w.kinds[kind]; known != nil {
+		return known, nil
+	}
+	informer, err := w.cache.GetInformer(ctx, empty(kind), cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, err
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { w.tell(kind, o, o) },
+		UpdateFunc: func(before, after any) { w.tell(kind, before, after) },
+		DeleteFunc: func(o any) {
+			if tombstone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+				o = tombstone.Obj
+			}
+			w.tell(kind, o, o)
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	w.kinds[kind] = informer
+	return informer, nil
+}
+
+func (w *Watches) tell(kind schema.GroupVersionKind, before, after any) {
+	was, ok := before.(client.Object)
+	is, also := after.(client.Object)
+	if !ok || !also {
+		return
+	}
+	key := client.ObjectKeyFromObject(is)
+	for target := range w.index.affected(kind, key, labels.Set(was.GetLabels()), labels.Set(is.GetLabels())) {
+		w.Changed(target)
+	}
+	w.mu.Lock()
+	isTarget := w.targets[kind]
+	w.mu.Unlock()
+	if isTarget {
+		w.Changed(Target{kind, key})
+	}
+}
+
+// Follow has the target judged again when what its checks look at changes; nothing does so with no refs.
+func (w *Watches) Follow(target Target, refs []registration.Ref) { w.index.follow(target, refs) }
+
+// Get gives an object as it was seen last; a NotFound error where there was none. The kind must be watched without an error.
+func (w *Watches) Get(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) (*unstructured.Unstructured, error) {
+	o := empty(kind)
+	return o, w.cache.Get(ctx, key, o)
+}
+
+// List gives the objects of a kind in a namespace, "" for all, that a selector takes. They aren't to be changed.
+func (w *Watches) List(ctx context.Context, kind schema.GroupVersionKind, namespace string, selector labels.Selector) ([]*unstructured.Unstructured, error) {
+	return list(ctx, w.cache, kind, namespace, selector)
+}
+
+func list(ctx context.Context, from client.Reader, kind schema.GroupVersionKind, namespace string, selector labels.Selector) ([]*unstructured.Unstructured, error) {
+	all := &unstructured.UnstructuredList{}
+	all.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err := from.List(ctx, all, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	objects := make([]*unstructured.Unstructured, len(all.Items))
+	for i := range all.Items {
+		objects[i] = &all.Items[i]
+	}
+	return objects, nil
+}
+
+func empty(kind schema.GroupVersionKind) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(kind)
+	return o
+}

@@ -1,0 +1,96 @@
+package undo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/actuate"
+	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/domain/registration"
+)
+
+// conditions plans to remove the conditions that a target's record claims.
+func (u *Undoer) conditions(ctx context.Context, o Object) (work, error) {
+	target := &unstructured.Unstructured{}
+	target.SetGroupVersionKind(o.Kind)
+	if err := u.Client.Get(ctx, o.Key, target); err != nil {
+		return work{}, err
+	}
+	owned := registration.Owned(target)
+	if len(owned) == 0 {
+		return work{}, nil
+	}
+	w := work{
+		write: func(ctx context.Context) error { return u.removeConditions(ctx, target, owned) },
+		again: u.policies.decidesAgain(o.Kind),
+	}
+	for _, t := range owned {
+		if health.Find(target, t) == nil {
+			w.steps = append(w.steps, "record of condition "+t+" removed; the condition was gone already")
+		} else {
+			w.steps = append(w.steps, "condition "+t+" removed")
+		}
+	}
+	return w, nil
+}
+
+func (u *Undoer) removeConditions(ctx context.Context, target *unstructured.Unstructured, owned []string) (err error) {
+	writer := actuate.Conditions{Client: u.Client, Acts: logr.Discard()}
+	for _, t := range owned {
+		condition := health.Find(target, t)
+		if condition == nil {
+			target, err = writer.Unclaim(ctx, target, t)
+		} else {
+			target, err = writer.Apply(ctx, actuate.ConditionWrite{Target: target, Step: health.Step{Condition: *condition, Before: condition.Status, Remove: true}})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decidesAgain says which registrations would write conditions on objects of a kind again.
+func (p *policies) decidesAgain(kind schema.GroupVersionKind) (who []string) {
+	for i := range p.registrations {
+		hcr := &p.registrations[i]
+		gv, err := schema.ParseGroupVersion(hcr.Spec.Target.APIVersion)
+		if err != nil || gv.Group != kind.Group || hcr.Spec.Target.Kind != kind.Kind || hcr.DeletionTimestamp != nil || hcr.Spec.Mode == v1alpha1.Observe {
+			continue
+		}
+		who = append(who, fmt.Sprintf("HealthCheckRegistration %s, where it selects it", hcr.Name))
+	}
+	return who
+}
+
+// checkedKinds are all kinds that may have conditions of ours: those with a status, but for the core ones, in one version each.
+func checkedKinds(from discovery.DiscoveryInterface) ([]schema.GroupVersionKind, error) {
+	_, lists, err := from.ServerGroupsAndResources()
+	if err != nil {
+		err = errors.Join(errors.New("not all kinds can be looked at"), err)
+	}
+	var kinds []schema.GroupVersionKind
+	for _, list := range lists {
+		gv, invalid := schema.ParseGroupVersion(list.GroupVersion)
+		if invalid != nil || gv.Group == "" || gv.Group == v1alpha1.GroupVersion.Group {
+			continue
+		}
+		for _, r := range list.APIResources {
+			hasStatus := slices.ContainsFunc(list.APIResources, func(s metav1.APIResource) bool { return s.Name == r.Name+"/status" })
+			seen := slices.ContainsFunc(kinds, func(k schema.GroupVersionKind) bool { return k.Group == gv.Group && k.Kind == r.Kind })
+			if hasStatus && !seen && slices.Contains(r.Verbs, "list") {
+				kinds = append(kinds, gv.WithKind(r.Kind))
+			}
+		}
+	}
+	return kinds, err
+}

@@ -1,0 +1,140 @@
+package registration
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/google/cel-go/cel"
+	celast "github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/apiserver/pkg/cel/library"
+)
+
+const (
+	varTarget = "target"
+	varObject = "object"
+	// mostCost of one evaluation, in CEL's units: what a ValidatingAdmissionPolicy may spend on one expression. An expression
+	// over untyped objects has no worst case that could be told before.
+	mostCost = 1_000_000
+)
+
+// oldestKubernetes has the CEL functions that expressions may use.
+var oldestKubernetes = version.MajorMinor(1, 34)
+
+// Expression is a CEL expression that is made ready. It is safe for concurrent use.
+type Expression struct{ program cel.Program }
+
+// environmentOf gives the environment in which target alone is known, or object as well.
+var environmentOf = map[bool]func() (*cel.Env, error){
+	false: sync.OnceValues(func() (*cel.Env, error) { return newEnvironment(varTarget) }),
+	true:  sync.OnceValues(func() (*cel.Env, error) { return newEnvironment(varTarget, varObject) }),
+}
+
+func newEnvironment(variables ...string) (*cel.Env, error) {
+	declared := environment.VersionedOptions{IntroducedVersion: version.MajorMinor(1, 0)}
+	for _, name := range variables {
+		declared.EnvOptions = append(declared.EnvOptions, cel.Variable(name, cel.DynType))
+	}
+	set, err := environment.MustBaseEnvSet(oldestKubernetes).Extend(declared)
+	if err != nil {
+		return nil, fmt.Errorf("extend the CEL environment: %w", err)
+	}
+	return set.NewExpressionsEnv(), nil
+}
+
+// compile makes an expression ready that gives a result of this type.
+func compile(text string, result *cel.Type, object bool) (*Expression, error) {
+	env, err := environmentOf[object]()
+	if err != nil {
+		return nil, err
+	}
+	ast, issues := env.Compile(text)
+	if issues.Err() != nil {
+		first, _, _ := strings.Cut(issues.Errors()[0].Message, "\n")
+		return nil, errors.New(first)
+	}
+	if t := ast.OutputType(); !t.IsExactType(result) && !t.IsExactType(cel.DynType) {
+		return nil, fmt.Errorf("it gives a %s, not a %s", t, result)
+	}
+	if err := permitted(ast.NativeRep().Expr(), result); err != nil {
+		return nil, err
+	}
+	program, err := env.Program(ast, cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost), cel.CostLimit(mostCost), cel.CostTracking(&library.CostEstimator{}))
+	if err != nil {
+		return nil, fmt.Errorf("plan it: %w", err)
+	}
+	return &Expression{program}, nil
+}
+
+// permitted refuses a question whose answer never changes, and one whose answer the checks themselves change.
+func permitted(expression celast.Expr, result *cel.Type) error {
+	asks, circular := false, false
+	celast.PostOrderVisit(expression, celast.NewExprVisitor(func(e celast.Expr) {
+		path := pathOf(e)
+		asks = asks || len(path) > 0
+		circular = circular || len(path) >= 3 && slices.Equal(path[:3], []string{varTarget, "status", "conditions"})
+	}))
+	switch {
+	case circular:
+		return errors.New("it reads target.status.conditions, which checks write")
+	case !asks && result.IsExactType(cel.BoolType):
+		return errors.New("it is the same for every object")
+	}
+	return nil
+}
+
+// pathOf gives the fields that an expression selects, from its variable on; nil for any other expression.
+func pathOf(e celast.Expr) []string {
+	switch e.Kind() {
+	case celast.IdentKind:
+		if name := e.AsIdent(); name == varTarget || name == varObject {
+			return []string{name}
+		}
+	case celast.SelectKind:
+		if of := pathOf(e.AsSelect().Operand()); of != nil {
+			return append(of, e.AsSelect().FieldName())
+		}
+	case celast.CallKind:
+		call := e.AsCall()
+		if !slices.Contains([]string{operators.Index, operators.OptIndex, operators.OptSelect}, call.FunctionName()) || len(call.Args()) != 2 {
+			return nil
+		}
+		if of, field := pathOf(call.Args()[0]), call.Args()[1]; of != nil && field.Kind() == celast.LiteralKind {
+			return append(of, fmt.Sprint(field.AsLiteral().Value()))
+		}
+	}
+	return nil
+}
+
+// eval gives the value for a target, and an object where the expression is about one.
+func (e *Expression) eval(target, object *unstructured.Unstructured) (any, error) {
+	variables := map[string]any{varTarget: target.Object}
+	if object != nil {
+		variables[varObject] = object.Object
+	}
+	value, _, err := e.program.Eval(variables)
+	if err != nil {
+		return nil, err
+	}
+	return value.Value(), nil
+}
+
+// evalAs gives the value, if it is a T.
+func evalAs[T any](e *Expression, target, object *unstructured.Unstructured) (T, error) {
+	value, err := e.eval(target, object)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	typed, ok := value.(T)
+	if !ok {
+		return typed, fmt.Errorf("it gave a %T, not a %T", value, typed)
+	}
+	return typed, nil
+}

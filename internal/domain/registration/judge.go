@@ -1,0 +1,205 @@
+package registration
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/cel-go/cel"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/health"
+)
+
+// Selects says whether an object of Kind, in a namespace with these labels, is a target.
+func (r *Registration) Selects(object *unstructured.Unstructured, namespace labels.Set) bool {
+	return r.namespaces.Matches(namespace) && r.SelectsByItself(object)
+}
+
+// SelectsByItself says whether an object of Kind is a target if its namespace is selected.
+func (r *Registration) SelectsByItself(object *unstructured.Unstructured) bool {
+	if r.wantedType != "" {
+		if is, _, _ := unstructured.NestedString(object.Object, r.typePath...); is != r.wantedType {
+			return false
+		}
+	}
+	return r.selector.Matches(labels.Set(object.GetLabels()))
+}
+
+// Suspended says whether a target isn't checked now. One for which that can't be told isn't checked either.
+func (r *Registration) Suspended(target *unstructured.Unstructured) (bool, error) {
+	if r.suspended == nil {
+		return false, nil
+	}
+	suspended, err := evalAs[bool](r.suspended, target, nil)
+	if err != nil {
+		return true, fmt.Errorf("evaluate suspendWhen: %w", err)
+	}
+	return suspended, nil
+}
+
+// Asks says whether the check is to be made of this target: one that isn't counts as successful.
+func (c *Check) Asks(target *unstructured.Unstructured) (bool, error) {
+	if c.when == nil {
+		return true, nil
+	}
+	asks, err := evalAs[bool](c.when, target, nil)
+	if err != nil {
+		return false, fmt.Errorf("evaluate when: %w", err)
+	}
+	return asks, nil
+}
+
+// Ref is what a check looks at.
+type Ref struct {
+	Kind      schema.GroupVersionKind
+	Namespace string
+	// Name of the object; "" when Selector selects several.
+	Name     string
+	Selector labels.Selector
+}
+
+// Key is the name of the one object.
+func (r Ref) Key() types.NamespacedName {
+	return types.NamespacedName{Namespace: r.Namespace, Name: r.Name}
+}
+
+// Ref gives what the check looks at for this target.
+func (c *Check) Ref(target *unstructured.Unstructured) (ref Ref, err error) {
+	ref = Ref{Kind: c.Kind, Selector: c.selector}
+	if !c.Shoot {
+		ref.Namespace = target.GetNamespace()
+	}
+	if c.namespace != nil {
+		if ref.Namespace, err = evalAs[string](c.namespace, target, nil); err != nil {
+			return Ref{}, fmt.Errorf("evaluate object.namespace: %w", err)
+		}
+	}
+	if c.name == nil {
+		return ref, nil
+	}
+	if ref.Name, err = evalAs[string](c.name, target, nil); err != nil {
+		return Ref{}, fmt.Errorf("evaluate object.name: %w", err)
+	}
+	if ref.Name == "" {
+		return Ref{}, errors.New("object.name gave an empty name")
+	}
+	return ref, nil
+}
+
+// JudgeObjects judges what was found of what the check looks at. The worst counts; nothing was found is what OnMissing says.
+func (c *Check) JudgeObjects(ref Ref, target *unstructured.Unstructured, objects []*unstructured.Unstructured, now time.Time) health.Result {
+	if len(objects) == 0 {
+		return c.told(health.Missing(c.OnMissing, c.Kind.Kind, c.called(ref), c.Timeout))
+	}
+	worst := health.Result{Status: health.True}
+	for _, object := range objects {
+		if r := c.judge(target, object, now); badness[r.Status] > badness[worst.Status] {
+			worst = r
+		}
+	}
+	return c.told(worst)
+}
+
+// JudgeNodes judges the nodes of a shoot.
+func (c *Check) JudgeNodes(target *unstructured.Unstructured, nodes []*corev1.Node) health.Result {
+	least, err := c.least(target)
+	if err != nil {
+		return c.Failed(fmt.Errorf("evaluate nodes.min: %w", err))
+	}
+	r := health.Nodes(nodes, int(least))
+	r.Timeout = c.Timeout
+	return c.told(r)
+}
+
+// Failed is the result of a check that couldn't be made.
+func (c *Check) Failed(err error) health.Result { return c.told(health.Error(err)) }
+
+// PassedOr is the result of a check that isn't asked, or of one for which that couldn't be told.
+func (c *Check) PassedOr(err error) health.Result {
+	if err != nil {
+		return c.Failed(err)
+	}
+	return c.told(health.Result{Status: health.True})
+}
+
+// badness orders statuses as the aggregate does.
+var badness = map[health.Status]int{health.True: 0, health.Progressing: 1, health.False: 2, health.Unknown: 3}
+
+// told is a result with the check's name and codes.
+func (c *Check) told(r health.Result) health.Result {
+	r.Check = c.Name
+	if r.Status == health.True {
+		return r
+	}
+	for _, e := range c.codes {
+		if e.match.MatchString(r.Detail) {
+			r.Codes = append(r.Codes, e.code)
+		}
+	}
+	return r
+}
+
+func (c *Check) called(ref Ref) string {
+	name := ref.Name
+	if name == "" {
+		name = "that matches " + ref.Selector.String()
+	}
+	if ref.Namespace == "" {
+		return name
+	}
+	return ref.Namespace + "/" + name
+}
+
+// celCheck judges by expressions: the first that is true of failed, progressing and healthy decides.
+func (r *reader) celCheck(where string, c *Check, e *v1alpha1.CELCheck) func(target, object *unstructured.Unstructured, now time.Time) health.Result {
+	asked := []struct {
+		what string
+		is   health.Status
+		text string
+		of   *Expression
+	}{
+		{what: "failed", is: health.False, text: e.Failed},
+		{what: "progressing", is: health.Progressing, text: e.Progressing},
+		{what: "healthy", is: health.True, text: e.Healthy},
+	}
+	for i := range asked {
+		if asked[i].text != "" {
+			asked[i].of = r.compile(where+": cel."+asked[i].what, asked[i].text, cel.BoolType, true)
+		}
+	}
+	var message *Expression
+	if e.Message != "" {
+		message = r.compile(where+": cel.message", e.Message, cel.StringType, true)
+	}
+	return func(target, object *unstructured.Unstructured, _ time.Time) health.Result {
+		result := health.Result{Status: health.False, Timeout: c.Timeout, Detail: object.GetName() + " isn't healthy"}
+		for _, a := range asked {
+			if a.of == nil {
+				continue
+			}
+			answer, err := evalAs[bool](a.of, target, object)
+			if err != nil {
+				return health.Error(fmt.Errorf("evaluate %s of %s %s: %w", a.what, object.GetKind(), object.GetName(), err))
+			}
+			if answer {
+				result.Status = a.is
+				break
+			}
+		}
+		if message == nil || result.Status == health.True {
+			return result
+		}
+		detail, err := evalAs[string](message, target, object)
+		if err != nil {
+			return health.Error(fmt.Errorf("evaluate message of %s %s: %w", object.GetKind(), object.GetName(), err))
+		}
+		result.Detail = detail
+		return result
+	}
+}

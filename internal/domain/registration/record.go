@@ -1,0 +1,37 @@
+package registration
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+)
+
+// Owned are the condition types of a target that its record claims, sorted.
+func Owned(target *unstructured.Unstructured) []string {
+	var types []string
+	for _, t := range strings.Split(target.GetAnnotations()[v1alpha1.AnnotationOwnedConditions], ",") {
+		if t = strings.TrimSpace(t); t != "" {
+			types = append(types, t)
+		}
+	}
+	slices.Sort(types)
+	return slices.Compact(types)
+}
+
+// Owns says whether a target's record claims a condition type.
+func Owns(target *unstructured.Unstructured, conditionType string) bool {
+	return slices.Contains(Owned(target), conditionType)
+}
+
+// Claim is the record with a condition type added, or taken away.
+func Claim(target *unstructured.Unstructured, conditionType string, owned bool) string {
+	types := slices.DeleteFunc(Owned(target), func(t string) bool { return t == conditionType })
+	if owned {
+		types = append(types, conditionType)
+	}
+	slices.Sort(types)
+	return strings.Join(types, ",")
+}

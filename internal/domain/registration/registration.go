@@ -1,0 +1,216 @@
+package registration
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/google/cel-go/cel"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/health"
+)
+
+// Registration is a HealthCheckRegistration that is made ready.
+type Registration struct {
+	Name       string
+	UID        types.UID
+	Generation int64
+	// Kind of the targets.
+	Kind schema.GroupVersionKind
+	// SyncPeriod is how often a target is looked at when nothing changes. CheckTimeout bounds each check.
+	SyncPeriod, CheckTimeout time.Duration
+	// Kubeconfig is where the shoot's is; nil when no check looks at a shoot.
+	Kubeconfig *v1alpha1.SecretKey
+	Output     v1alpha1.HealthCheckOutput
+	Observes   bool
+	// Remove are condition types that targets are to lose.
+	Remove []string
+	Checks []*Check
+
+	wantedType           string
+	typePath             []string
+	selector, namespaces labels.Selector
+	suspended            *Expression
+}
+
+// Check is one check of a Registration.
+type Check struct {
+	Name, ConditionType string
+	// Shoot: it looks at the shoot, not at the cluster of the target.
+	Shoot bool
+	// Timeout is how long Progressing is believed. OnMissing says what follows when the object doesn't exist.
+	Timeout   time.Duration
+	OnMissing health.OnMissing
+
+	// Kind of what is looked at; Nodes is true for the check of a shoot's nodes, which has no object.
+	Kind  schema.GroupVersionKind
+	Nodes bool
+
+	when, name, namespace *Expression
+	selector              labels.Selector
+	judge                 func(target, object *unstructured.Unstructured, now time.Time) health.Result
+	least                 func(target *unstructured.Unstructured) (int64, error)
+	codes                 []errorCode
+}
+
+type errorCode struct {
+	match *regexp.Regexp
+	code  string
+}
+
+const (
+	defaultSyncPeriod         = 30 * time.Second
+	defaultCheckTimeout       = 10 * time.Second
+	defaultProgressingTimeout = 5 * time.Minute
+	defaultTypePath           = "spec.type"
+	defaultKey                = "kubeconfig"
+)
+
+// Read makes a registration ready. The problems are those of all its parts, for people; where there is one, the registration
+// is not to be used.
+func Read(hcr *v1alpha1.HealthCheckRegistration) (*Registration, []string) {
+	spec, r := &hcr.Spec, reader{}
+	target := &spec.Target
+	kind := r.kind("target", target.APIVersion, target.Kind)
+	sync := r.duration("syncPeriod", spec.SyncPeriod, defaultSyncPeriod)
+	reg := &Registration{
+		Name: hcr.Name, UID: hcr.UID, Generation: hcr.Generation, Kind: kind,
+		SyncPeriod: sync, CheckTimeout: r.duration("checkTimeout", spec.CheckTimeout, min(defaultCheckTimeout, sync/2)),
+		Output: spec.Output, Observes: spec.Mode == v1alpha1.Observe, Remove: spec.RemoveConditionTypes,
+		wantedType: target.Type, typePath: strings.Split(or(target.TypePath, defaultTypePath), "."),
+		selector: r.selector("target.selector", target.Selector), namespaces: r.selector("target.namespaceSelector", target.NamespaceSelector),
+	}
+	if s := spec.ShootKubeconfig; s != nil {
+		reg.Kubeconfig = &v1alpha1.SecretKey{SecretName: s.SecretName, Key: or(s.Key, defaultKey)}
+	}
+	if spec.SuspendWhen != "" {
+		reg.suspended = r.compile("suspendWhen", spec.SuspendWhen, cel.BoolType, false)
+	}
+	for i := range spec.Checks {
+		reg.Checks = append(reg.Checks, r.check(&spec.Checks[i]))
+	}
+	return reg, r.problems
+}
+
+// reader gathers what can't be read.
+type reader struct{ problems []string }
+
+func (r *reader) problem(where string, err error) {
+	r.problems = append(r.problems, where+": "+strings.Join(strings.Fields(err.Error()), " "))
+}
+
+func (r *reader) kind(where, apiVersion, kind string) schema.GroupVersionKind {
+	gv, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		r.problem(where+".apiVersion", err)
+	}
+	return gv.WithKind(kind)
+}
+
+func (r *reader) duration(where string, d v1alpha1.Duration, otherwise time.Duration) time.Duration {
+	parsed, err := d.Or(otherwise)
+	if err != nil {
+		r.problem(where, err)
+	}
+	return parsed
+}
+
+func (r *reader) selector(where string, s *v1alpha1.LabelSelector) labels.Selector {
+	if s == nil {
+		return labels.Everything()
+	}
+	selector, err := s.AsSelector()
+	if err != nil {
+		r.problem(where, err)
+		return labels.Nothing()
+	}
+	return selector
+}
+
+func (r *reader) compile(where, text string, result *cel.Type, object bool) *Expression {
+	e, err := compile(text, result, object)
+	if err != nil {
+		r.problem(where, err)
+	}
+	return e
+}
+
+func (r *reader) check(c *v1alpha1.HealthCheck) *Check {
+	where := "check " + c.Name
+	check := &Check{
+		Name: c.Name, ConditionType: c.ConditionType, Shoot: c.Cluster == v1alpha1.ClusterShoot,
+		Timeout:   r.duration(where+": progressingTimeout", c.ProgressingTimeout, defaultProgressingTimeout),
+		OnMissing: health.OnMissing(or(string(c.OnMissing), string(health.MissingFails))),
+	}
+	if c.When != "" {
+		check.when = r.compile(where+": when", c.When, cel.BoolType, false)
+	}
+	for _, code := range c.ErrorCodes {
+		match, err := regexp.Compile(code.Match)
+		if err != nil {
+			r.problem(where+": errorCodes", err)
+		}
+		check.codes = append(check.codes, errorCode{match, code.Code})
+	}
+	r.object(where, check, c.Object)
+	r.evaluator(where, check, &c.Evaluate)
+	return check
+}
+
+func (r *reader) object(where string, check *Check, o *v1alpha1.HealthCheckObject) {
+	if o == nil {
+		return
+	}
+	check.Kind = r.kind(where+": object", o.APIVersion, o.Kind)
+	if o.Name != "" {
+		check.name = r.compile(where+": object.name", o.Name, cel.StringType, false)
+	}
+	if o.Selector != nil {
+		check.selector = r.selector(where+": object.selector", o.Selector)
+	}
+	if o.Namespace != "" {
+		check.namespace = r.compile(where+": object.namespace", o.Namespace, cel.StringType, false)
+	}
+}
+
+func (r *reader) evaluator(where string, check *Check, e *v1alpha1.HealthCheckEvaluator) {
+	switch {
+	case e.Builtin != nil:
+		if !health.HasBuiltin(check.Kind.GroupKind()) {
+			r.problem(where, fmt.Errorf("no criteria come for %s; write status or cel", check.Kind.GroupKind()))
+		}
+		check.judge = func(_, object *unstructured.Unstructured, now time.Time) health.Result {
+			return health.Builtin(object, check.Timeout, now)
+		}
+	case e.Status != nil:
+		check.judge = func(_, object *unstructured.Unstructured, _ time.Time) health.Result {
+			return health.ByStatus(object, check.Timeout)
+		}
+	case e.Nodes != nil:
+		check.Nodes, check.Shoot, check.least = true, true, r.least(where, e.Nodes.Min)
+	case e.CEL != nil:
+		check.judge = r.celCheck(where, check, e.CEL)
+	}
+}
+
+func (r *reader) least(where string, least intstr.IntOrString) func(*unstructured.Unstructured) (int64, error) {
+	if least.Type == intstr.Int {
+		return func(*unstructured.Unstructured) (int64, error) { return int64(least.IntVal), nil }
+	}
+	e := r.compile(where+": nodes.min", least.StrVal, cel.IntType, false)
+	return func(target *unstructured.Unstructured) (int64, error) { return evalAs[int64](e, target, nil) }
+}
+
+func or(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}

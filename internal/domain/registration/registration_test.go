@@ -1,0 +1,196 @@
+package registration
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/health"
+)
+
+func registrationOf(t *testing.T, spec string) *v1alpha1.HealthCheckRegistration {
+	t.Helper()
+	hcr := &v1alpha1.HealthCheckRegistration{}
+	if err := yaml.UnmarshalStrict([]byte(spec), &hcr.Spec); err != nil {
+		t.Fatal(err)
+	}
+	return hcr
+}
+
+func object(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	content, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(content, &u.Object); err != nil { // whole numbers are int64, as from the API server
+		t.Fatal(err)
+	}
+	return u
+}
+
+func read(t *testing.T, spec string) *Registration {
+	t.Helper()
+	r, problems := Read(registrationOf(t, spec))
+	if len(problems) > 0 {
+		t.Fatalf("problems: %q", problems)
+	}
+	return r
+}
+
+const worker = `{apiVersion: extensions.gardener.cloud/v1alpha1, kind: Worker, metadata: {name: w, namespace: shoot--a, labels: {a: b}}, spec: {type: aws, pools: [{minimum: 1}, {minimum: 2}]}}`
+
+func one(check string) string {
+	return "target: {apiVersion: extensions.gardener.cloud/v1alpha1, kind: Worker, type: aws}\nchecks: [" + check + "]"
+}
+
+func TestDefaults(t *testing.T) {
+	r := read(t, one("{name: a, conditionType: X, object: {apiVersion: apps/v1, kind: Deployment, name: \"'d'\"}, evaluate: {builtin: {}}}"))
+	if r.SyncPeriod != 30*time.Second || r.CheckTimeout != 10*time.Second || r.Checks[0].Timeout != 5*time.Minute || r.Checks[0].OnMissing != health.MissingFails {
+		t.Errorf("defaults are %s, %s, %s, %s", r.SyncPeriod, r.CheckTimeout, r.Checks[0].Timeout, r.Checks[0].OnMissing)
+	}
+	short := read(t, "syncPeriod: 6s\n"+one("{name: a, conditionType: X, object: {apiVersion: apps/v1, kind: Deployment, name: \"'d'\"}, evaluate: {builtin: {}}}"))
+	if short.CheckTimeout != 3*time.Second {
+		t.Errorf("the check's timeout is %s, not half of a period of 6s", short.CheckTimeout)
+	}
+}
+
+func TestProblems(t *testing.T) {
+	const deployment = `{apiVersion: apps/v1, kind: Deployment, name: "'d'"}`
+	for name, c := range map[string]struct{ spec, want string }{
+		"syntax":             {one(`{name: a, conditionType: X, object: {apiVersion: apps/v1, kind: Deployment, name: "'d"}, evaluate: {builtin: {}}}`), "check a: object.name: Syntax error"},
+		"not a string":       {one(`{name: a, conditionType: X, object: {apiVersion: apps/v1, kind: Deployment, name: "1"}, evaluate: {builtin: {}}}`), "check a: object.name: it gives a int, not a string"},
+		"not a bool":         {one(`{name: a, conditionType: X, when: "size(target.spec.pools)", object: ` + deployment + `, evaluate: {builtin: {}}}`), "check a: when: it gives a int, not a bool"},
+		"constant":           {one(`{name: a, conditionType: X, when: "1 > 0", object: ` + deployment + `, evaluate: {builtin: {}}}`), "check a: when: it is the same for every object"},
+		"own conditions":     {one(`{name: a, conditionType: X, when: "target.status.conditions.exists(c, c.type == 'X')", object: ` + deployment + `, evaluate: {builtin: {}}}`), "reads target.status.conditions"},
+		"by another way":     {one(`{name: a, conditionType: X, when: "size(target['status'].?conditions.orValue([])) > 0", object: ` + deployment + `, evaluate: {builtin: {}}}`), "reads target.status.conditions"},
+		"object isn't known": {one(`{name: a, conditionType: X, when: "object.spec.x", object: ` + deployment + `, evaluate: {builtin: {}}}`), "undeclared reference to 'object'"},
+		"no criteria":        {one(`{name: a, conditionType: X, object: {apiVersion: v1, kind: ConfigMap, name: "'d'"}, evaluate: {builtin: {}}}`), "check a: no criteria come for ConfigMap; write status or cel"},
+		"regular expression": {one(`{name: a, conditionType: X, object: ` + deployment + `, evaluate: {builtin: {}}, errorCodes: [{match: "(", code: ERR}]}`), "check a: errorCodes: error parsing regexp"},
+		"apiVersion":         {"target: {apiVersion: a/b/c, kind: Worker}\nchecks: [{name: a, conditionType: X, object: " + deployment + ", evaluate: {builtin: {}}}]", "target.apiVersion: "},
+		"suspendWhen":        {"suspendWhen: target.spec\n" + one(`{name: a, conditionType: X, object: `+deployment+`, evaluate: {cel: {healthy: "object.x +"}}}`), "check a: cel.healthy: Syntax error"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			problems := TermsOf(registrationOf(t, c.spec)).Problems
+			if len(problems) != 1 || !strings.Contains(problems[0], c.want) {
+				t.Errorf("problems are %q, not one with %q", problems, c.want)
+			}
+		})
+	}
+}
+
+func TestSelects(t *testing.T) {
+	target := object(t, worker)
+	for name, c := range map[string]struct {
+		of   string
+		want bool
+	}{
+		"its type":         {"type: aws", true},
+		"another type":     {"type: azure", false},
+		"any type":         {"", true},
+		"another path":     {"type: shoot--a, typePath: metadata.namespace", true},
+		"labels":           {"selector: {matchLabels: {a: b}}", true},
+		"other labels":     {"selector: {matchLabels: {a: c}}", false},
+		"namespace":        {"namespaceSelector: {matchLabels: {in: m}}", true},
+		"another of these": {"namespaceSelector: {matchLabels: {in: x}}", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := read(t, "target: {apiVersion: extensions.gardener.cloud/v1alpha1, kind: Worker, "+c.of+"}\nchecks: [{name: a, conditionType: X, object: {apiVersion: v1, kind: Pod, name: \"'p'\"}, evaluate: {builtin: {}}}]")
+			if got := r.Selects(target, labels.Set{"in": "m"}); got != c.want {
+				t.Errorf("selects is %t", got)
+			}
+		})
+	}
+}
+
+func TestRef(t *testing.T) {
+	target := object(t, worker)
+	for name, c := range map[string]struct{ object, want string }{
+		"beside the target": {`{apiVersion: apps/v1, kind: Deployment, name: "'d-' + target.metadata.name"}`, "shoot--a/d-w"},
+		"elsewhere":         {`{apiVersion: apps/v1, kind: Deployment, name: "'d'", namespace: "'garden'"}`, "garden/d"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := read(t, one("{name: a, conditionType: X, object: "+c.object+", evaluate: {builtin: {}}}"))
+			ref, err := r.Checks[0].Ref(target)
+			if err != nil || ref.Key().String() != c.want {
+				t.Errorf("the object is %s, %v, not %s", ref.Key(), err, c.want)
+			}
+		})
+	}
+	r := read(t, one("{name: a, conditionType: X, object: {apiVersion: apps/v1, kind: Deployment, name: target.spec.nothing}, evaluate: {builtin: {}}}"))
+	if _, err := r.Checks[0].Ref(target); err == nil {
+		t.Error("a name that the target lacks is no error")
+	}
+}
+
+func TestJudge(t *testing.T) {
+	target := object(t, worker)
+	const cel = `{name: a, conditionType: X, object: {apiVersion: e.org/v1, kind: Thing, name: "'t'"}, errorCodes: [{match: broke, code: ERR_BROKEN}], evaluate: {cel: {healthy: object.status.phase == 'Up', progressing: object.status.phase == 'Starting', failed: object.status.phase == 'Broken', message: "'it broke for ' + target.metadata.name"}}}`
+	r := read(t, one(cel))
+	thing := func(phase string) *unstructured.Unstructured {
+		return object(t, "{apiVersion: e.org/v1, kind: Thing, metadata: {name: t, namespace: shoot--a}, status: {phase: "+phase+"}}")
+	}
+	ref, err := r.Checks[0].Ref(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for phase, want := range map[string]health.Status{"Up": health.True, "Starting": health.Progressing, "Broken": health.False, "Other": health.False} {
+		got := r.Checks[0].JudgeObjects(ref, target, []*unstructured.Unstructured{thing(phase)}, time.Time{})
+		if got.Status != want {
+			t.Errorf("%s is %s, not %s", phase, got.Status, want)
+		}
+		if want == health.False && (got.Detail != "it broke for w" || len(got.Codes) != 1 || got.Codes[0] != "ERR_BROKEN") {
+			t.Errorf("%s is told as %q with %q", phase, got.Detail, got.Codes)
+		}
+	}
+	without := object(t, "{apiVersion: e.org/v1, kind: Thing, metadata: {name: t}}")
+	if got := r.Checks[0].JudgeObjects(ref, target, []*unstructured.Unstructured{without}, time.Time{}); got.Status != health.Unknown {
+		t.Errorf("an expression that fails gives %s", got.Status)
+	}
+	if got := r.Checks[0].JudgeObjects(ref, target, []*unstructured.Unstructured{thing("Up"), thing("Starting"), thing("Broken"), thing("Up")}, time.Time{}); got.Status != health.False {
+		t.Errorf("the worst of several is %s", got.Status)
+	}
+	if got := r.Checks[0].JudgeObjects(ref, target, nil, time.Time{}); got.Status != health.False || got.Detail != "Thing shoot--a/t doesn't exist" {
+		t.Errorf("what is missing is %s: %s", got.Status, got.Detail)
+	}
+}
+
+func TestWhenAndNodes(t *testing.T) {
+	r := read(t, "shootKubeconfig: {secretName: s}\n"+one(`{name: a, conditionType: X, when: size(target.spec.pools) > 0, evaluate: {nodes: {min: "target.spec.pools.map(p, p.minimum).sum()"}}}`))
+	target, c := object(t, worker), r.Checks[0]
+	if asks, err := c.Asks(target); !asks || err != nil {
+		t.Errorf("a Worker with pools is asked: %t, %v", asks, err)
+	}
+	if asks, err := c.Asks(object(t, "{spec: {pools: []}}")); asks || err != nil {
+		t.Errorf("a workerless one is asked: %t, %v", asks, err)
+	}
+	if _, err := c.Asks(object(t, "{spec: {}}")); err == nil {
+		t.Error("without pools there is no error")
+	}
+	if got := c.JudgeNodes(target, nil); got.Status != health.Progressing || !strings.Contains(got.Detail, "0 of at least 3") {
+		t.Errorf("no nodes are %s: %s", got.Status, got.Detail)
+	}
+	if got := c.JudgeNodes(object(t, "{spec: {pools: []}}"), []*corev1.Node{}); got.Status != health.True {
+		t.Errorf("no nodes of none are %s: %s", got.Status, got.Detail)
+	}
+}
+
+func TestSuspended(t *testing.T) {
+	r := read(t, "suspendWhen: target.spec.hibernated\n"+one("{name: a, conditionType: X, object: {apiVersion: v1, kind: Pod, name: \"'p'\"}, evaluate: {builtin: {}}}"))
+	for text, want := range map[string]bool{"{spec: {hibernated: true}}": true, "{spec: {hibernated: false}}": false} {
+		if got, err := r.Suspended(object(t, text)); got != want || err != nil {
+			t.Errorf("%s is suspended: %t, %v", text, got, err)
+		}
+	}
+	if got, err := r.Suspended(object(t, "{spec: {}}")); !got || err == nil {
+		t.Errorf("one that doesn't tell is suspended: %t, %v", got, err)
+	}
+}
