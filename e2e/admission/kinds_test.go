@@ -58,6 +58,13 @@ var specimens = []specimen{
 		factual:  `{targetRefs: [{group: "", kind: Service, name: a}], outlierDetection: {consecutiveServerErrors: 1, maxEjectionPercent: 50}, mode: Enforce}`,
 	},
 	{
+		kind: "HealthCheckRegistration", resource: "healthcheckregistrations",
+		doubtful: checks("type: nobodys", "X", "'p'", "onMissing: Skip"),
+		portable: checks("type: nobodys", "Ready", "'p'", "onMissing: Skip"),
+		changed:  checks("type: nobodys", "Stalled", "'p'", "onMissing: Skip"),
+		factual:  checks("type: nobodys", "X", "'p", "onMissing: Skip"),
+	},
+	{
 		kind: "Guardrail", resource: "guardrails",
 		doubtful: `{paused: true}`,
 		portable: `{rules: [{name: r, kinds: [Node], expression: has(object.metadata.labels)}]}`,
@@ -76,6 +83,12 @@ var specimens = []specimen{
 func exception(kind, rule string) string {
 	return fmt.Sprintf(`{ruleIDs: [%s], targetRef: {kind: %s, name: nobody}, specHash: "%s", reason: it is a test, expiresAt: "%s"}`,
 		rule, kind, strings.Repeat("0", 64), time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+}
+
+// checks is a spec with one check.
+func checks(target, conditionType, name, more string) string {
+	return fmt.Sprintf(`{target: {apiVersion: example.com/v1, kind: Nothing, %s}, checks: [{name: a, conditionType: %s, object: {apiVersion: v1, kind: Pod, name: "%s"}, evaluate: {builtin: {}}, %s}]}`,
+		target, conditionType, name, more)
 }
 
 // probes is a spec with one dependent.
@@ -223,8 +236,8 @@ var _ = Describe("Of every kind,", func() {
 })
 
 var _ = Describe("A rule that refuses everything", func() {
-	const spec = `{rules: [{name: r, kinds: [ConditionSet, WeederConfig, ProbeConfig, OutlierPolicy, Guardrail, GuardrailException], expression: object.metadata.name == 'nobody'}]}`
-	rail := &specimens[4]
+	const spec = `{rules: [{name: r, kinds: [ConditionSet, WeederConfig, ProbeConfig, OutlierPolicy, HealthCheckRegistration, Guardrail, GuardrailException], expression: object.metadata.name == 'nobody'}]}`
+	rail := &specimens[5]
 
 	It("can be mended, and deleted with the manager and without", func(ctx SpecContext) {
 		path := file(rail.manifest("refuses-all", spec))

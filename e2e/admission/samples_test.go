@@ -96,7 +96,7 @@ var _ = Describe("The samples", func() {
 	}, NodeTimeout(specTime))
 
 	It("are what kustomize users get too, and the refused one is not among them", func(ctx SpecContext) {
-		Expect(names(accepted(ctx, "kustomize", sample()))).To(ConsistOf("conditionset-1", "conditionset-2", "outlierpolicy-1", "weederconfig-1"))
+		Expect(names(accepted(ctx, "kustomize", sample()))).To(ConsistOf("autohealer-health-checks-worker", "conditionset-1", "conditionset-2", "outlierpolicy-1", "provider-aws-worker", "weederconfig-1"))
 	}, NodeTimeout(specTime))
 })
 

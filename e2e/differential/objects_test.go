@@ -127,6 +127,10 @@ var subjects = []*subject{
 	{kind: "WeederConfig", plural: "weederconfigs", namespaced: true, fields: weederFields, required: []string{"servicesAndDependantSelectors"},
 		bad:   "{kind: WeederConfig, metadata: {name: bad, namespace: default}, spec: {servicesAndDependantSelectors: {etcd: {podSelectors: [{matchExpressions: [{key: a, operator: DoesNotExist}]}]}}}}",
 		unfit: "{kind: WeederConfig, metadata: {name: unfit, namespace: default}, spec: {servicesAndDependantSelectors: {}}}"},
+	{kind: "HealthCheckRegistration", plural: "healthcheckregistrations", fields: registrationFields, required: []string{"target", "checks"},
+		bad: "{kind: HealthCheckRegistration, metadata: {name: bad}, spec: {target: {apiVersion: example.com/v1, kind: Nothing, type: a}, checks: [{name: a, conditionType: Ready, " +
+			"object: {apiVersion: v1, kind: Pod, name: \"'p'\"}, evaluate: {builtin: {}}}]}}",
+		unfit: "{kind: HealthCheckRegistration, metadata: {name: unfit}, spec: {target: {apiVersion: example.com/v1, kind: Nothing}, checks: []}}"},
 	{kind: "OutlierPolicy", plural: "outlierpolicies", namespaced: true, fields: outlierFields, names: []string{"default"},
 		optional: []string{"splitExternalLocalOriginErrors", "alwaysEjectOneHost"},
 		repair: func(spec map[string]any) {
@@ -183,6 +187,34 @@ var conditionSetFields = fields{
 			conditions[kind] = map[string]any{"status": pick[any](r, true, false, "True", "False", "Unknown", "true", "false", "unknown")}
 		}
 		return conditions
+	},
+}
+
+var registrationFields = fields{
+	"target": func(r *rand.Rand) any {
+		return map[string]any{
+			"apiVersion": pick(r, "example.com/v1", "example.com/v1", "v1", "rbac.authorization.k8s.io/v1", "autohealer.resourcestack.com/v1alpha1"),
+			"kind":       pick(r, "Nothing", "Node"), "type": pick(r, "a", "b"),
+		}
+	},
+	"syncPeriod":           func(r *rand.Rand) any { return pick(r, "4s", "5s", "30s", "1h", "61m") },
+	"checkTimeout":         func(r *rand.Rand) any { return pick(r, "0s", "1s", "5s", "2h") },
+	"mode":                 func(r *rand.Rand) any { return pick(r, "Enforce", "Observe") },
+	"output":               func(r *rand.Rand) any { return pick(r, "Auto", "Gardener", "Conditions", "RegistrationOnly") },
+	"suspendWhen":          func(r *rand.Rand) any { return pick(r, "target.spec.hibernated", "target.spec.", "true") },
+	"removeConditionTypes": func(r *rand.Rand) any { return pick(r, []any{}, []any{"Old"}) },
+	"shootKubeconfig":      func(*rand.Rand) any { return map[string]any{"secretName": "gardener"} },
+	"checks": func(r *rand.Rand) any {
+		checks := []any{}
+		for i := range 1 + r.IntN(3) {
+			checks = append(checks, map[string]any{
+				"name": fmt.Sprintf("c%d", i), "conditionType": pick(r, "X", "Healthy", "Ready", "Stalled", "a b", "-x"),
+				"onMissing": pick(r, "False", "Skip"), "progressingTimeout": pick(r, "1s", "10m", "25h"),
+				"object":   map[string]any{"apiVersion": "v1", "kind": pick(r, "Pod", "Pod", "Secret"), "name": pick(r, "'p'", "'p", "target.metadata.name")},
+				"evaluate": pick(r, map[string]any{"builtin": map[string]any{}}, map[string]any{"status": map[string]any{}}),
+			})
+		}
+		return checks
 	},
 }
 

@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/resourcestack/autohealer/e2e/cluster"
+	"github.com/resourcestack/autohealer/e2e/gardener"
 	"github.com/resourcestack/autohealer/e2e/harness"
 	"github.com/resourcestack/autohealer/pkg/healthcheck"
 )
@@ -56,7 +57,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	log.SetLogger(GinkgoLogr)
 	seed, seedClient = start(ctx)
 	shoot, shootClient = start(ctx)
-	_, err := seed.KubectlWithInput(ctx, strings.NewReader(definitions), "apply", "--server-side", "-f", "-")
+	_, err := seed.KubectlWithInput(ctx, strings.NewReader(gardener.Definitions), "apply", "--server-side", "-f", "-")
 	Expect(err).NotTo(HaveOccurred())
 	_, err = seed.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
 	Expect(err).NotTo(HaveOccurred())

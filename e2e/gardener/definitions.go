@@ -1,8 +1,9 @@
-package healthcheck
+// Package gardener has kinds to try health checks with.
+package gardener
 
-// definitions are Gardener's as far as checks see them: conditions in an atomic list, with codes and lastUpdateTime. Gadget keeps
+// Definitions are Gardener's as far as checks see them: conditions in an atomic list, with codes and lastUpdateTime. Gadget keeps
 // metav1.Condition in a map.
-const definitions = `
+const Definitions = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: workers.extensions.gardener.cloud}
