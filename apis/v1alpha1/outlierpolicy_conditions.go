@@ -6,6 +6,9 @@ const (
 	ConditionProgrammed = "Programmed"
 	// ConditionAtRisk says that the policy may eject every host that a target has left. It is there only while True.
 	ConditionAtRisk = "AtRisk"
+	// ConditionRemovalHeld says that Envoys keep clusters whose Services are gone, because too many would go at a time. It is there
+	// only while True.
+	ConditionRemovalHeld = "RemovalHeld"
 )
 
 // Reasons of an OutlierPolicy's conditions and Events.
@@ -32,6 +35,6 @@ const (
 	ReasonNacked = "Nacked"
 	// ReasonEjectsEverything: all ready hosts of a target may be ejected at once.
 	ReasonEjectsEverything = "EjectsEverything"
-	// ReasonRemovalHeld: so many clusters would go at once that nothing is removed.
-	ReasonRemovalHeld = "RemovalHeld"
+	// ReasonTooManyGone: more than a tenth of all clusters would go at once.
+	ReasonTooManyGone = "TooManyGone"
 )

@@ -149,7 +149,7 @@ type OutlierPolicyStatus struct {
 	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions: Accepted, Ready, Reconciling, Stalled, AtRisk.
+	// conditions: Accepted, Ready, Reconciling, Stalled, AtRisk, RemovalHeld.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -94,6 +94,8 @@ type standing struct {
 type cluster struct {
 	*outlier.Assignment
 	hosts int
+	// withheld: a pause keeps Envoys from being told.
+	withheld bool
 }
 
 // stand says how a stored policy stands; ok is false while nothing is known of it. Where nobody can tell what is to be thought of

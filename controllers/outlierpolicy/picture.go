@@ -55,10 +55,10 @@ func (p *Publisher) paint(world outlier.World) (*picture, error) {
 }
 
 // add counts a cluster for the policies that it has to do with.
-func (pic *picture) add(a *outlier.Assignment, hosts int) {
+func (pic *picture) add(a *outlier.Assignment, hosts int, withheld bool) {
 	if a.Policy != nil {
 		s := pic.policies[a.Policy.Key()]
-		s.clusters = append(s.clusters, cluster{a, hosts})
+		s.clusters = append(s.clusters, cluster{a, hosts, withheld})
 	}
 	for _, o := range a.Overridden {
 		s := pic.policies[o.Key()]

@@ -27,6 +27,8 @@ const (
 	coalesce = 100 * time.Millisecond
 	// lookAgain after what couldn't be done.
 	lookAgain = time.Second
+	// stillGone is how long an answer that a Service is gone is believed: removals of many wait, and are asked about all the while.
+	stillGone = 30 * time.Second
 )
 
 // Publisher keeps what Envoys are served up to date. It is a Runnable of every replica.
@@ -43,6 +45,8 @@ type Publisher struct {
 	lost chan error
 	// told is what Envoys were told last, by cluster; nil at first. Only the publishing goroutine uses it.
 	told map[outlier.Key]actuate.Cluster
+	// asked is when the API server said of a Service that it is gone. Only the publishing goroutine uses it.
+	asked map[types.NamespacedName]time.Time
 
 	mu sync.Mutex
 	// served are the clusters that Envoys may have, by Service; needs mu, as all below. They stay until their Service is gone.
@@ -124,6 +128,8 @@ func (p *Publisher) publishAll(ctx context.Context) {
 		if err := p.publish(ctx); err != nil {
 			log.FromContext(ctx).V(1).Info("Envoys keep what they have, looking again", "reason", err.Error())
 			again = p.Clock.After(lookAgain)
+		} else if len(p.asked) > 0 {
+			again = p.Clock.After(stillGone)
 		}
 		select {
 		case <-ctx.Done():
@@ -185,23 +191,34 @@ func (p *Publisher) translate(pic *picture, world outlier.World) (clusters []act
 			}
 			clusters = append(clusters, c)
 			p.remember(a.Key)
-			pic.add(a, len(c.Hosts))
+			pic.add(a, len(c.Hosts), c.Policy != a.Policy)
 		}
 		pic.seen[name] = true
 	}
 	return clusters
 }
 
-// gone are the clusters of those served Services that are gone, by asking the API server: an informer may be behind.
+// gone are the clusters of those served Services that are gone, by asking the API server: an informer may be behind. A freeze
+// keeps them.
 func (p *Publisher) gone(ctx context.Context, pic *picture) (keys []outlier.Key, err error) {
+	asked := map[types.NamespacedName]time.Time{}
+	defer func() { p.asked = asked }()
+	if pic.paused.Frozen {
+		return nil, nil
+	}
 	for _, name := range p.missing(pic.seen) {
-		err := p.Live.Get(ctx, name, &corev1.Service{})
-		if err == nil {
-			continue // the news are on their way
+		at, before := p.asked[name]
+		if now := p.Clock.Now(); !before || now.Sub(at) >= stillGone {
+			err := p.Live.Get(ctx, name, &corev1.Service{})
+			if err == nil {
+				continue // the news are on their way
+			}
+			if !apierrors.IsNotFound(err) {
+				return nil, fmt.Errorf("ask whether Service %s is gone: %w", name, err)
+			}
+			at = now
 		}
-		if !apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("ask whether Service %s is gone: %w", name, err)
-		}
+		asked[name] = at
 		keys = append(keys, p.servedOf(name)...)
 	}
 	return keys, nil

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +36,7 @@ func statusOf(op *v1alpha1.OutlierPolicy, pic *picture, told *actuate.Clusters) 
 	}
 	shared(op, s, pic, told).Put(&after.Conditions, op.Generation)
 	status.SetWhileTrue(&after.Conditions, op.Generation, atRisk(s))
+	status.SetWhileTrue(&after.Conditions, op.Generation, removalHeld(s.policy, pic, told))
 	return after
 }
 
@@ -70,6 +72,26 @@ func atRisk(s *standing) metav1.Condition {
 	return c
 }
 
+// removalHeld: Envoys keep clusters of Services that are gone. It is told where the Services were, and by the cluster's default.
+func removalHeld(p *outlier.Policy, pic *picture, told *actuate.Clusters) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionRemovalHeld}
+	if told == nil {
+		return c
+	}
+	held := told.RemovalHeld()
+	names := slices.DeleteFunc(held.Clusters, func(name string) bool {
+		key, _ := outlier.ParseKey(name)
+		return key.Service.Namespace != p.Namespace && !pic.index.IsGlobal(p)
+	})
+	if len(names) > 0 {
+		c.Reason = v1alpha1.ReasonTooManyGone
+		c.Message = fmt.Sprintf("Envoys keep %d clusters whose Services are gone, because more than a tenth of all would go at once: %s. "+
+			"From %s on a tenth goes each minute. A Guardrail with frozen: true keeps them.",
+			len(names), strings.Join(names[:min(5, len(names))], ", "), held.Since.UTC().Format(time.RFC3339))
+	}
+	return c
+}
+
 // ancestor tells how a policy stands with a target; nil stands for a default's namespace.
 func ancestor(op *v1alpha1.OutlierPolicy, pic *picture, told *actuate.Clusters, ref *v1alpha1.OutlierTargetReference) v1alpha1.OutlierAncestorStatus {
 	s := pic.policies[client.ObjectKeyFromObject(op)]
@@ -83,7 +105,7 @@ func ancestor(op *v1alpha1.OutlierPolicy, pic *picture, told *actuate.Clusters, 
 		}
 	}
 	status.Set(&a.Conditions, op.Generation, accepted(op, s, pic, ref, clusters))
-	programmed, proxies := progress(clusters, told)
+	programmed, proxies := progress(clusters, told, pic.paused)
 	status.Set(&a.Conditions, op.Generation, programmed)
 	if told != nil {
 		a.Proxies = &proxies
@@ -121,14 +143,17 @@ func holderOf(op *v1alpha1.OutlierPolicy, pic *picture, ref *v1alpha1.OutlierTar
 }
 
 // progress says how far Envoys are with some clusters.
-func progress(clusters []cluster, told *actuate.Clusters) (metav1.Condition, v1alpha1.OutlierProxies) {
+func progress(clusters []cluster, told *actuate.Clusters, paused status.Pause) (metav1.Condition, v1alpha1.OutlierProxies) {
 	c := metav1.Condition{Type: v1alpha1.ConditionProgrammed, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoProxies, Message: "No Envoy is connected that may see it."}
 	var all v1alpha1.OutlierProxies
 	if told == nil {
 		return c, all
 	}
-	nacks, connected, acked := []string{}, -1, -1
+	nacks, connected, acked, withheld := []string{}, -1, -1, 0
 	for _, one := range clusters {
+		if one.withheld {
+			withheld++
+		}
 		p := told.Proxies(one.Key)
 		connected = max(connected, p.Connected)
 		if acked < 0 || p.Acked < acked {
@@ -143,6 +168,8 @@ func progress(clusters []cluster, told *actuate.Clusters) (metav1.Condition, v1a
 	case len(nacks) > 0:
 		slices.Sort(nacks)
 		c.Reason, c.Message = v1alpha1.ReasonNacked, cut(nacks[0])
+	case withheld > 0:
+		c.Reason, c.Message = v1alpha1.ReasonPaused, fmt.Sprintf("Guardrail %s has paused Autohealer: Envoys keep %d of %d clusters as they were.", paused.By, withheld, len(clusters))
 	case all.Connected > 0 && all.Acked < all.Connected:
 		c.Reason, c.Message = v1alpha1.ReasonPending, fmt.Sprintf("%d of %d Envoys have it.", all.Acked, all.Connected)
 	case all.Connected > 0:

@@ -4,6 +4,7 @@ package harness
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,6 +53,8 @@ type Harness struct {
 	*cluster.Cluster
 	// Client has an admin's rights and no cache.
 	Client client.Client
+	// Program is what managers that are started from now on run; by default bin/manager.
+	Program string
 
 	root       string
 	kubeconfig string
@@ -142,7 +145,7 @@ func (h *Harness) StartReplica(ctx context.Context, name cluster.Component, args
 		"--metrics-bind-address=127.0.0.1:" + strconv.Itoa(p.metrics),
 	}
 	flags = append(append(flags, h.args...), args...)
-	if err := h.AddProgram(name, filepath.Join(h.BinDir, "manager"), flags, readyz(p.health)); err != nil {
+	if err := h.AddProgram(name, cmp.Or(h.Program, filepath.Join(h.BinDir, "manager")), flags, readyz(p.health)); err != nil {
 		return fmt.Errorf("%w (run `make build`)", err)
 	}
 	return h.StartComponent(ctx, name)

@@ -164,5 +164,5 @@ func (c *Clusters) Proxies(cluster outlier.Key) xds.Proxies {
 	return c.Server.Proxies(cluster.String())
 }
 
-// RemovalHeld are the clusters that would be gone if they weren't too many at a time, by name.
-func (c *Clusters) RemovalHeld() []string { return c.Server.RemovalHeld() }
+// RemovalHeld tells which clusters would be gone if they weren't too many at a time.
+func (c *Clusters) RemovalHeld() xds.Held { return c.Server.RemovalHeld() }

@@ -31,6 +31,10 @@ var (
 		Name: "autohealer_xds_removed_resources_total",
 		Help: "Removals of resources told to Envoys, by type (cluster, endpoints, other).",
 	}, []string{"type"})
+	rejectedNow = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "autohealer_xds_rejected_resources",
+		Help: "Resources that connected Envoys refuse now, each Envoy's for itself, by type (cluster, endpoints).",
+	}, []string{"type"})
 	answersTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "autohealer_xds_answers_total",
 		Help: "Answers of Envoys to what they were sent, by type (cluster, endpoints, other) and result (accepted, rejected).",
@@ -38,7 +42,7 @@ var (
 )
 
 func registerMetrics() error {
-	for _, c := range []prometheus.Collector{streams, refusedTotal, resources, sentTotal, removedTotal, answersTotal} {
+	for _, c := range []prometheus.Collector{streams, refusedTotal, resources, sentTotal, removedTotal, rejectedNow, answersTotal} {
 		if err := metrics.Registry.Register(c); err != nil {
 			var again prometheus.AlreadyRegisteredError // a second server in one process, as in tests
 			if !errors.As(err, &again) {

@@ -69,3 +69,19 @@ func (t *table) rejections(name string) []Rejection {
 	}
 	return rejected
 }
+
+// countRejected has the metric of what Envoys refuse now follow.
+func (s *Server) countRejected() {
+	rejectedNow.WithLabelValues("cluster").Set(float64(s.clusters.rejected()))
+	rejectedNow.WithLabelValues("endpoints").Set(float64(s.endpoints.rejected()))
+}
+
+// rejected counts what streams refused last, each stream's for itself.
+func (t *table) rejected() (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for f := range t.feeds {
+		n += len(f.rejected)
+	}
+	return n
+}

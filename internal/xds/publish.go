@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -33,6 +34,8 @@ type book struct {
 	invalid   map[string]string // why a cluster isn't served as it was set
 	// several are the clusters whose endpoints are served under more than one name.
 	several set.Set[string]
+	// since is when the first of the removals that are held may go, and release when the next may; zero while none is held.
+	since, release time.Time
 }
 
 // maxServices of one cluster that are made because somebody asks; more are no honest Envoy's.
@@ -73,7 +76,7 @@ func (s *Server) publish(ctx context.Context, snapshot Snapshot) {
 			c.touched.Insert(name)
 		}
 	}
-	gone, held := s.book.goners(snapshot, s.MaxRemovalPercent)
+	gone, held := s.book.goners(snapshot, s.MaxRemovalPercent, s.Clock.Now())
 	orphans := s.book.remove(gone)
 	count, invalid := len(s.book.published), len(s.book.invalid)
 	s.book.mu.Unlock()
@@ -83,20 +86,20 @@ func (s *Server) publish(ctx context.Context, snapshot Snapshot) {
 	s.endpoints.apply(nil, append(orphans, s.retire()...))
 
 	s.mu.Lock()
-	news := !slices.Equal(held, s.held)
+	news := !slices.Equal(held.Clusters, s.held.Clusters)
 	s.held = held
 	s.mu.Unlock()
 	s.ready.Store(true)
 	resources.WithLabelValues("served").Set(float64(count))
 	resources.WithLabelValues("invalid").Set(float64(invalid))
-	resources.WithLabelValues("removal_held").Set(float64(len(held)))
+	resources.WithLabelValues("removal_held").Set(float64(len(held.Clusters)))
 	if len(c.clusters)+len(c.endpoints)+len(gone) > 0 || news {
-		log.FromContext(ctx).V(1).Info("pushed xDS", "clusters", len(c.clusters), "endpoints", len(c.endpoints), "removed", len(gone), "removalHeld", len(held))
+		log.FromContext(ctx).V(1).Info("pushed xDS", "clusters", len(c.clusters), "endpoints", len(c.endpoints), "removed", len(gone), "removalHeld", len(held.Clusters))
 	}
 	if len(gone) > 0 {
 		s.report(s.Removed, gone)
 	}
-	if touched := append(c.touched.SortedList(), gone...); len(touched) > 0 {
+	if touched := append(c.touched.SortedList(), gone...); len(touched) > 0 || news {
 		s.report(s.Progressed, touched)
 	}
 }
@@ -179,8 +182,9 @@ func (b *book) replace(name string, old, next *published, c *changes) {
 	c.touched.Insert(name)
 }
 
-// goners are the clusters that are confirmed to be gone; they are held when they are too many at a time.
-func (b *book) goners(snapshot Snapshot, maxPercent int) (gone, held []string) {
+// goners are the clusters that are confirmed to be gone. Those that are too many at a time are held, and after a while go a share at
+// a time.
+func (b *book) goners(snapshot Snapshot, maxPercent int, now time.Time) (gone []string, held Held) {
 	for _, name := range snapshot.Gone {
 		if snapshot.Clusters[name] == nil {
 			gone = append(gone, name)
@@ -195,10 +199,19 @@ func (b *book) goners(snapshot Snapshot, maxPercent int) (gone, held []string) {
 			all++
 		}
 	}
-	if len(gone) > max(1, all*maxPercent/100) {
-		return nil, gone
+	allowed := max(1, all*maxPercent/100)
+	switch {
+	case len(gone) <= allowed:
+		b.since, b.release = time.Time{}, time.Time{}
+		return gone, Held{}
+	case b.release.IsZero():
+		b.since = now.Add(holdRemovals)
+		b.release = b.since
+	case !now.Before(b.release):
+		b.release = now.Add(releaseEvery)
+		return gone[:allowed], Held{Clusters: gone[allowed:], Since: b.since}
 	}
-	return gone, nil
+	return nil, Held{Clusters: gone, Since: b.since}
 }
 
 // remove forgets clusters, and gives the names of their endpoints.
@@ -241,9 +254,9 @@ func (s *Server) retire() []string {
 	return old
 }
 
-// RemovalHeld are the clusters that would be gone if they weren't too many at a time, by name.
-func (s *Server) RemovalHeld() []string {
+// RemovalHeld tells which clusters would be gone if they weren't too many at a time.
+func (s *Server) RemovalHeld() Held {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.held)
+	return Held{Clusters: slices.Clone(s.held.Clusters), Since: s.held.Since}
 }

@@ -3,8 +3,10 @@ package xds
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
+	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/resourcestack/autohealer/e2e/xdsclient"
 )
@@ -40,7 +42,8 @@ func TestAClusterThatIsServedIsNotGone(t *testing.T) {
 }
 
 func TestMoreThanATenthIsNotRemovedAtATime(t *testing.T) {
-	g, w := NewWithT(t), start(t, Options{})
+	now := testclock.NewFakePassiveClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC))
+	g, w := NewWithT(t), start(t, Options{Clock: now})
 	for i := range 20 {
 		w.serve(fmt.Sprintf("shop/s%02d/80", i), 5, 1001)
 	}
@@ -48,16 +51,30 @@ func TestMoreThanATenthIsNotRemovedAtATime(t *testing.T) {
 	client := w.connect(xdsclient.Options{})
 	g.Eventually(client.Clusters, "5s").Should(HaveLen(20))
 
-	gone := []string{"shop/s00/80", "shop/s01/80", "shop/s02/80"}
+	gone := []string{"shop/s00/80", "shop/s01/80", "shop/s02/80", "shop/s03/80", "shop/s04/80"}
 	for _, name := range gone {
 		delete(w.snapshot.Clusters, name)
 	}
 	w.set(gone...)
-	g.Expect(w.server.RemovalHeld()).To(Equal(gone))
-	w.set(gone[:2]...) // a tenth may go
-	g.Eventually(client.Clusters, "5s").Should(HaveLen(18))
-	g.Expect(w.server.RemovalHeld()).To(BeEmpty())
-	g.Expect(client.Clusters()).To(HaveKey("shop/s02/80"))
+	first := now.Now().Add(10 * time.Minute)
+	g.Expect(w.server.RemovalHeld()).To(Equal(Held{Clusters: gone, Since: first}))
+	now.SetTime(first.Add(-time.Second))
+	w.set(gone...)
+	g.Expect(w.server.RemovalHeld().Clusters).To(HaveLen(5), "somebody may look")
+	now.SetTime(first)
+	w.set(gone...)
+	g.Expect(w.server.RemovalHeld()).To(Equal(Held{Clusters: gone[2:], Since: first}))
+	g.Eventually(client.Clusters, "5s").Should(HaveLen(18), "then a tenth goes")
+	now.SetTime(first.Add(59 * time.Second))
+	w.set(gone[2:]...)
+	g.Expect(w.server.RemovalHeld().Clusters).To(HaveLen(3))
+	now.SetTime(first.Add(time.Minute))
+	w.set(gone[2:]...)
+	g.Eventually(client.Clusters, "5s").Should(HaveLen(17), "of eighteen one, a minute later")
+	w.set(gone[3])
+	g.Eventually(client.Clusters, "5s").Should(HaveLen(16))
+	g.Expect(w.server.RemovalHeld()).To(BeZero(), "what isn't too much goes at once")
+	g.Expect(client.Clusters()).To(HaveKey("shop/s04/80"), "it isn't said to be gone any more")
 }
 
 func TestTheOnlyClusterMayGo(t *testing.T) {

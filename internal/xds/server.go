@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/set"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
@@ -28,6 +29,8 @@ const (
 	DefaultCoalesce = 100 * time.Millisecond
 	// DefaultMaxRemovalPercent of the clusters go in one push; one always may.
 	DefaultMaxRemovalPercent = 10
+	// holdRemovals is how long somebody has to look when more would go; then that share goes every releaseEvery.
+	holdRemovals, releaseEvery = 10 * time.Minute, time.Minute
 
 	// pingAfter a silence the server asks whether a client is still there, and ends its streams after pingTimeout.
 	pingAfter, pingTimeout = 30 * time.Second, 20 * time.Second
@@ -55,6 +58,8 @@ type Options struct {
 	Coalesce time.Duration
 	// MaxRemovalPercent of the clusters may be removed in one push; 0 means DefaultMaxRemovalPercent, 100 all.
 	MaxRemovalPercent int
+	// Clock tells when removals that were held may go. Default: the system's.
+	Clock clock.PassiveClock
 	// Progressed is told of clusters whose Proxies may have changed; of none when proxies come or go. It must not block.
 	Progressed func(clusters []string)
 	// Unknown is told of clusters that a client has and the server doesn't know. The client keeps them until a snapshot
@@ -75,7 +80,7 @@ type Server struct {
 	mu     sync.Mutex
 	next   *Snapshot     // set, but not published yet
 	kick   chan struct{} // has room for one
-	held   []string
+	held   Held
 	ready  atomic.Bool
 	listen atomic.Pointer[net.TCPAddr]
 	// open are what ends the streams that are open; needs mu.
@@ -85,6 +90,9 @@ type Server struct {
 // NewServer checks the options.
 func NewServer(o Options) (*Server, error) {
 	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if err := registerMetrics(); err != nil {
 		return nil, err
 	}
 	s := &Server{
@@ -106,6 +114,9 @@ func (o *Options) check() error {
 	}
 	if o.MaxRemovalPercent == 0 {
 		o.MaxRemovalPercent = DefaultMaxRemovalPercent
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
 	}
 	if o.TLS != nil {
 		if o.Authorise == nil || o.TLS.Certificate == nil || o.TLS.ClientCAs == nil {
@@ -141,9 +152,6 @@ func (s *Server) NeedLeaderElection() bool { return false }
 
 // Start listens, serves and publishes until the context ends; then streams are cut, and their Envoys keep what they have.
 func (s *Server) Start(ctx context.Context) error {
-	if err := registerMetrics(); err != nil {
-		return err
-	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.Address)
 	if err != nil {
 		return fmt.Errorf("listen for xDS: %w", err)
@@ -241,6 +249,7 @@ func (s *Server) serve(ctx context.Context, protocol string, handle func(context
 		s.mu.Unlock()
 		session.close()
 		streams.WithLabelValues(protocol).Dec()
+		s.countRejected()
 		s.report(s.Progressed, nil)
 	}()
 	return handle(ctx, session)

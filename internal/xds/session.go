@@ -117,6 +117,7 @@ func (s *session) answered(typeURL, nonce, message string, rejected bool) {
 		result = "rejected"
 	}
 	answersTotal.WithLabelValues(typeLabel(typeURL), result).Inc()
+	s.server.countRejected()
 	if typeURL == resource.EndpointType {
 		for i, name := range names {
 			names[i] = clusterOf(name)

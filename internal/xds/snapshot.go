@@ -1,6 +1,8 @@
 package xds
 
 import (
+	"time"
+
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,8 +20,16 @@ type Snapshot struct {
 	// identities see a cluster; one without an owner is seen by those that see all.
 	Owners map[string]types.NamespacedName
 	// Gone are clusters whose Service was found not to exist by a live read. Only they are removed: a cluster that is
-	// missing in Clusters and not gone is served as it was.
+	// missing in Clusters and not gone is served as it was. What is held must be named again in each snapshot.
 	Gone []string
+}
+
+// Held are removals that wait, because too many clusters would go at a time.
+type Held struct {
+	// Clusters by name, sorted.
+	Clusters []string
+	// Since is when the first of them go, or went.
+	Since time.Time
 }
 
 // Scope is what an identity may see.

@@ -90,7 +90,18 @@ func convertDocument(r *Result, d manifest.Document, kind string) {
 		convertConfigMap(p, kind)
 		return
 	}
-	p.warn("", "is no configuration that can be converted to %s, and is left out", kind)
+	p.leaveOut("", d.Object, kind)
+}
+
+// leaveOut warns of what is nothing for the kind, and says for which one it is something.
+func (p *place) leaveOut(path string, object map[string]any, kind string) {
+	hint := ""
+	for _, s := range sources {
+		if s.recognizes(object) {
+			hint = "; for this one write --to " + s.kind
+		}
+	}
+	p.warn(path, "is no configuration that can be converted to %s, and is left out%s", kind, hint)
 }
 
 func recognize(object map[string]any, kind string) *source {
@@ -119,7 +130,7 @@ func convertConfigMap(p *place, kind string) {
 			case len(d.Problems) > 0 && marked(text, kind):
 				inner.add(Note{Line: d.Problems[0].Line, Error: true, Message: path + ": " + d.Problems[0].Message})
 			case s == nil:
-				p.warn(path, "is no configuration that can be converted to %s, and is left out", kind)
+				p.leaveOut(path, d.Object, kind)
 			default:
 				s.convert(inner)
 			}

@@ -109,6 +109,9 @@ func summary(result Result) string {
 	if result.Ignored > 0 {
 		parts = append(parts, count(result.Ignored, "document")+" of other API groups ignored")
 	}
+	if len(result.Reports) == 0 {
+		parts = append(parts, "nothing here is Autohealer's: is it the right place?")
+	}
 	return strings.Join(parts, "; ") + "\n"
 }
 

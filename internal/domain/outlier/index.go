@@ -250,6 +250,9 @@ func (x *Index) Exists(namespace string, ref v1alpha1.OutlierTargetReference, se
 	return len(x.find(namespace, ref, services).Ports) > 0
 }
 
+// IsGlobal says whether a policy is the cluster's default.
+func (x *Index) IsGlobal(p *Policy) bool { return p.IsDefault() && p.Namespace == x.ownNamespace }
+
 // Holder is the oldest policy that has a target; nil when none does.
 func (x *Index) Holder(namespace string, ref v1alpha1.OutlierTargetReference) *Policy {
 	if all := x.byTarget[keyOf(namespace, ref)]; len(all) > 0 {
