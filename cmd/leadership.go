@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -16,6 +17,9 @@ import (
 
 	"github.com/resourcestack/autohealer/internal/installation"
 )
+
+// standAsideFor is how soon a manager that stands aside looks again.
+const standAsideFor = 5 * time.Second
 
 // leadership is the lock of the leader election, and knows whether this process surely holds it. The election itself
 // doesn't: a process that stood still while another one took over learns of it only when it has failed to renew for
@@ -71,8 +75,9 @@ func (l *leadership) renew(ctx context.Context, record resourcelock.LeaderElecti
 	}
 	asked := l.Clock.Now()
 	if err := l.Ours(ctx); err != nil {
-		if _, others := errors.AsType[*installation.Other](err); others {
+		if isOthers(err) {
 			l.renewed.Store(nil)
+			l.standAside(ctx)
 		}
 		return err
 	}
@@ -81,6 +86,19 @@ func (l *leadership) renew(ctx context.Context, record resourcelock.LeaderElecti
 	}
 	l.renewed.Store(&asked)
 	return nil
+}
+
+// standAside returns when the cluster is no longer another installation's: else the election would try and fail, and say so, every two
+// seconds for as long as there are two.
+func (l *leadership) standAside(ctx context.Context) {
+	_ = wait.PollUntilContextCancel(ctx, standAsideFor, false, func(ctx context.Context) (bool, error) { // it fails when ctx ends
+		return !isOthers(l.Ours(ctx)), nil
+	})
+}
+
+func isOthers(err error) bool {
+	_, others := errors.AsType[*installation.Other](err)
+	return others
 }
 
 // Held says whether this process surely leads now.

@@ -90,9 +90,18 @@ func TestLeadershipNeedsAClusterThatIsTheInstallations(t *testing.T) {
 		{"it is ours again", nil, l.Update, true},
 	} {
 		whose = step.whose
-		if err := step.do(t.Context(), ours); !errors.Is(err, step.whose) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		if errors.Is(whose, other) { // it waits then
+			ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
+		}
+		err := step.do(ctx, ours)
+		if !errors.Is(err, step.whose) {
 			t.Errorf("%s: %v", step.name, err)
 		}
+		if waited := ctx.Err() != nil; waited != errors.Is(whose, other) {
+			t.Errorf("%s: waited is %t", step.name, waited)
+		}
+		cancel()
 		if held := l.Held(); held != step.held {
 			t.Errorf("%s: held is %t", step.name, held)
 		}

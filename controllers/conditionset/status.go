@@ -70,6 +70,9 @@ func shared(cs *v1alpha1.ConditionSet, st state) status.State {
 // the message of Ready alone.
 func operative(st state) string {
 	says := []string{fmt.Sprintf("%d of %d selected nodes match, %d are tainted", st.summary.Matching, st.summary.Selected, st.summary.Tainted)}
+	if n := st.summary.Stale; n > 0 {
+		says = append(says, fmt.Sprintf("%d are stale, whose reporters are silent: nothing is done and nothing undone there", n))
+	}
 	for _, reason := range slices.Sorted(maps.Keys(st.summary.Holds)) {
 		if ofLimit(reason) || reason == condition.HeldByBreaker || reason == condition.HeldByPause {
 			continue

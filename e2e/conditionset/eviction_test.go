@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/e2e/conditionset/fixture"
+	"github.com/resourcestack/autohealer/e2e/harness"
 )
 
 var _ = Describe("A set with NoExecute", func() {
@@ -64,11 +65,11 @@ var _ = Describe("A set with NoExecute", func() {
 
 func expectMetrics(ctx context.Context) {
 	GinkgoHelper()
-	_, err := w.Scrape(ctx, "")
+	_, err := w.Scrape(ctx, harness.Manager, "")
 	Expect(err).To(MatchError(ContainSubstring("401")), "metrics should ask who scrapes them")
 	token, err := w.Scraper(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	metrics, err := w.Scrape(ctx, token)
+	metrics, err := w.Scrape(ctx, harness.Manager, token)
 	Expect(err).NotTo(HaveOccurred())
 	for _, verb := range []string{"Taint", "Untaint"} {
 		Expect(metrics).To(ContainSubstring(`autohealer_conditionset_acts_total{policy="evict",result="done",verb="` + verb + "\"} 1\n"))

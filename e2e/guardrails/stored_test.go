@@ -14,6 +14,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/conditionset/fixture"
+	"github.com/resourcestack/autohealer/e2e/harness"
 )
 
 // soon is how long a stored policy may take to follow a rule.
@@ -115,7 +116,7 @@ func judgedAgain(ctx context.Context, times int, what string, change func()) {
 // judgements are how often the manager asked the rules about stored sets.
 func judgements(ctx context.Context) int {
 	GinkgoHelper()
-	text, err := w.Scrape(ctx, token)
+	text, err := w.Scrape(ctx, harness.Manager, token)
 	Expect(err).NotTo(HaveOccurred())
 	found := regexp.MustCompile(`\nautohealer_policy_judgements_total\{kind="ConditionSet"\} ([0-9]+)\n`).FindStringSubmatch(text)
 	Expect(found).NotTo(BeNil())

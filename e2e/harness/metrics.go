@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/e2e/cluster"
 )
 
 // Scraper gives the token of an account that may read metrics and nothing else.
@@ -39,9 +41,9 @@ func (h *Harness) Scraper(ctx context.Context) (token string, err error) {
 	return config.BearerToken, nil
 }
 
-// Scrape reads the manager's metrics as Prometheus does; without a token it is refused.
-func (h *Harness) Scrape(ctx context.Context, token string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/metrics", h.ports[Manager].metrics), nil)
+// Scrape reads a manager's metrics as Prometheus does; without a token it is refused.
+func (h *Harness) Scrape(ctx context.Context, name cluster.Component, token string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/metrics", h.ports[name].metrics), nil)
 	if err != nil {
 		return "", err
 	}

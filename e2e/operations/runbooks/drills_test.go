@@ -2,12 +2,17 @@ package runbooks
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 
+	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/harness"
 )
 
@@ -16,7 +21,10 @@ const status, check = "kubectl autohealer status", "kubectl autohealer check"
 // series expects one of the manager's with this value.
 func series(ctx context.Context, line string) {
 	GinkgoHelper()
-	Eventually(scrape).WithContext(ctx).Should(ContainSubstring("\n" + line + "\n"))
+	name, number, _ := strings.Cut(line, " ")
+	want, err := strconv.ParseFloat(number, 64)
+	Expect(err).NotTo(HaveOccurred())
+	Eventually(value).WithContext(ctx).WithArguments(name).Should(Equal(want), name)
 }
 
 var _ = Describe("docs/runbooks", Ordered, ContinueOnFailure, func() {
@@ -34,11 +42,9 @@ var _ = Describe("docs/runbooks", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("webhook-failing.md", func(ctx SpecContext) {
-		url, err := h.Kubectl(ctx, "get", "validatingwebhookconfiguration", "autohealer", "-o", "jsonpath={.webhooks[0].clientConfig.url}")
-		Expect(err).NotTo(HaveOccurred())
+		url := kubectl(ctx, "get", "validatingwebhookconfiguration", "autohealer", "-o", "jsonpath={.webhooks[0].clientConfig.url}")
 		call := func(url string) {
-			_, err := h.Kubectl(ctx, "patch", "validatingwebhookconfiguration", "autohealer", "--type=json", "-p", `[{"op":"replace","path":"/webhooks/0/clientConfig/url","value":"`+url+`"}]`)
-			Expect(err).NotTo(HaveOccurred())
+			kubectl(ctx, "patch", "validatingwebhookconfiguration", "autohealer", "--type=json", "-p", `[{"op":"replace","path":"/webhooks/0/clientConfig/url","value":"`+url+`"}]`)
 		}
 		call("https://127.0.0.1:1/validate")
 		expectPage(ctx, "webhook-failing.md", check)
@@ -47,16 +53,13 @@ var _ = Describe("docs/runbooks", Ordered, ContinueOnFailure, func() {
 		Expect(slices.Collect(strings.Lines(text))).To(ContainElement(SatisfyAll(
 			HavePrefix("apiserver_admission_webhook_rejection_count{"), ContainSubstring(`error_type="calling_webhook_error"`), ContainSubstring(`name="policies.autohealer.resourcestack.com"`))))
 		call(url)
-		Eventually(func() string { return run(ctx, check) }).Should(ContainSubstring("The installation is sound."))
+		expectSound(ctx)
 	})
 
 	It("breaker-open.md", func(ctx SpecContext) {
 		sick(ctx, 6)
 		series(ctx, `autohealer_conditionset_breaker_open{policy="kernel-deadlock"} 1`)
-		commands, _ := shown("breaker-open.md")
-		for _, command := range commands {
-			expectPage(ctx, "breaker-open.md", command)
-		}
+		expectWholePage(ctx, "breaker-open.md")
 		series(ctx, `autohealer_conditionset_breaker_open{policy="kernel-deadlock"} 0`)
 	})
 
@@ -71,10 +74,84 @@ var _ = Describe("docs/runbooks", Ordered, ContinueOnFailure, func() {
 	It("frozen.md", func(ctx SpecContext) {
 		Expect(run(ctx, "kubectl autohealer freeze --reason=INC-4711")).To(ContainSubstring("The manager confirms"))
 		series(ctx, "autohealer_guardrail_frozen 1")
-		commands, _ := shown("frozen.md")
-		for _, command := range commands {
-			expectPage(ctx, "frozen.md", command)
-		}
+		expectWholePage(ctx, "frozen.md")
 		series(ctx, "autohealer_guardrail_frozen 0")
+	})
+
+	It("policy-refused.md", func(ctx SpecContext) {
+		_, err := h.Apply(ctx, `
+apiVersion: autohealer.resourcestack.com/v1alpha1
+kind: Guardrail
+metadata: {name: org}
+spec:
+  rules:
+  - name: names-its-team
+    kinds: [ConditionSet]
+    severity: Deny
+    expression: "'team' in object.metadata.?labels.orValue({})"
+    messageExpression: "'add the label team to ' + object.metadata.name"
+    rationale: Whoever is woken by a taint must know whom to ask.
+    tests:
+    - name: a set with a team
+      object: {metadata: {name: a, labels: {team: nodes}}, spec: {type: A, effect: NoSchedule, taintKey: example.com/a, conditions: {KernelDeadlock: {status: true}}}}
+      expect: admit
+    - name: a set that nobody owns
+      object: {metadata: {name: a}, spec: {type: A, effect: NoSchedule, taintKey: example.com/a, conditions: {KernelDeadlock: {status: true}}}}
+      expect: deny
+`)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func(ctx SpecContext) { kubectl(ctx, "delete", "guardrail", "org", "--ignore-not-found") })
+		series(ctx, `autohealer_guardrail_rejected_policies{guardrail="org"} 1`)
+		expectPage(ctx, "policy-refused.md", status)
+		sick(ctx, 1)
+		kubectl(ctx, "label", "conditionset", "kernel-deadlock", "team=nodes")
+		series(ctx, `autohealer_guardrail_rejected_policies{guardrail="org"} 0`)
+		series(ctx, `autohealer_conditionset_nodes{policy="kernel-deadlock",state="tainted"} 1`)
+		kubectl(ctx, "delete", "guardrail", "org")
+		kubectl(ctx, "label", "conditionset", "kernel-deadlock", "team-")
+	})
+
+	It("facts-stale.md", func(ctx SpecContext) {
+		Expect(h.StopComponent(harness.Manager)).To(Succeed())
+		hourAgo := cluster.ConditionOptions{Heartbeat: time.Now().Add(-time.Hour), Transition: time.Now().Add(-time.Hour)}
+		for i := range 2 {
+			Expect(h.SetCondition(ctx, fmt.Sprintf("worker-%d", i), "KernelDeadlock", corev1.ConditionTrue, hourAgo)).To(Succeed())
+		}
+		Expect(h.StartManager(ctx)).To(Succeed(), "it hasn't seen their heartbeats change")
+		series(ctx, `autohealer_conditionset_nodes{policy="kernel-deadlock",state="stale"} 2`)
+		expectWholePage(ctx, "facts-stale.md")
+		series(ctx, `autohealer_conditionset_nodes{policy="kernel-deadlock",state="tainted"} 0`)
+		sick(ctx, 0)
+		series(ctx, `autohealer_conditionset_nodes{policy="kernel-deadlock",state="stale"} 0`)
+	})
+
+	It("acts-fail.md", func(ctx SpecContext) {
+		_, err := h.Apply(ctx, `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: nodes-are-ours}
+spec:
+  failurePolicy: Fail
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [nodes]}]}
+  validations: [{expression: "!request.userInfo.username.endsWith(':autohealer-manager')", message: nodes are changed by the fleet team only}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: nodes-are-ours}
+spec: {policyName: nodes-are-ours, validationActions: [Deny]}
+`)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func(ctx SpecContext) {
+			kubectl(ctx, "delete", "validatingadmissionpolicybinding,validatingadmissionpolicy", "nodes-are-ours", "--ignore-not-found")
+		})
+		Eventually(func() error {
+			_, err := h.Kubectl(ctx, "annotate", "node", "worker-0", "x=y", "--dry-run=server", "--as=system:serviceaccount:autohealer-system:autohealer-manager", "--as-group=system:masters")
+			return err
+		}).WithContext(ctx).Should(MatchError(ContainSubstring("nodes are changed by the fleet team only")))
+		sick(ctx, 1)
+		Eventually(value).WithContext(ctx).WithArguments(`autohealer_conditionset_acts_total{policy="kernel-deadlock",result="failed",verb="Taint"}`).Should(BeNumerically(">", 0))
+		expectWholePage(ctx, "acts-fail.md")
+		kubectl(ctx, "delete", "validatingadmissionpolicybinding,validatingadmissionpolicy", "nodes-are-ours")
+		series(ctx, `autohealer_conditionset_nodes{policy="kernel-deadlock",state="tainted"} 1`)
 	})
 })

@@ -13,13 +13,13 @@ import (
 	"github.com/resourcestack/autohealer/e2e/conditionset/fixture"
 )
 
-// own are the series that are Autohealer's own, without their values, and without those of reviews: they are as many as there are
-// kinds, operations, verdicts and rules, and come when the first such review does.
+// own are the series that are Autohealer's own, without their values, and without those of reviews and probes: they are as many as
+// there are kinds, operations, verdicts and rules, or sides and outcomes, and come when the first such one does.
 func own(ctx context.Context) ([]string, error) {
 	text, err := scrape(ctx)
 	var found []string
 	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "autohealer_") && !strings.HasPrefix(line, "autohealer_admission_") {
+		if strings.HasPrefix(line, "autohealer_") && !strings.HasPrefix(line, "autohealer_admission_") && !strings.HasPrefix(line, "autohealer_probe_") {
 			found = append(found, line[:strings.LastIndex(line, " ")])
 		}
 	}

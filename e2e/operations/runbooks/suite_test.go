@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,7 @@ import (
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/conditionset/fixture"
 	"github.com/resourcestack/autohealer/e2e/harness"
+	"github.com/resourcestack/autohealer/e2e/operations/world"
 )
 
 func TestRunbooks(t *testing.T) {
@@ -32,7 +34,7 @@ func TestRunbooks(t *testing.T) {
 }
 
 var (
-	h *harness.Harness
+	h *world.World
 	// token of who may read metrics.
 	token string
 )
@@ -42,10 +44,11 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
 	EnforceDefaultTimeoutsWhenUsingContexts()
 	log.SetLogger(GinkgoLogr) // takes the API server's warnings
-	var err error
-	h, err = harness.Start(ctx, harness.Options{Out: GinkgoWriter})
+	// With --cert-settle, one that finds another CA trusted beside its own, as after the drill of certificates, needn't wait for long.
+	started, err := harness.Start(ctx, harness.Options{Out: GinkgoWriter, ManagerArgs: []string{"--probe-loopback", "--cert-settle=1s"}})
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(h.Stop()).To(Succeed()) })
+	DeferCleanup(func() { Expect(started.Stop()).To(Succeed()) })
+	h = world.On(started)
 	_, err = h.AddNodes(ctx, 12, cluster.NodeOptions{Prefix: "worker"})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(h.StartManager(ctx)).To(Succeed())
@@ -73,8 +76,20 @@ func sick(ctx context.Context, n int) {
 }
 
 // scrape reads the manager's metrics as Prometheus does.
-func scrape(ctx context.Context) (string, error) {
-	return h.Scrape(ctx, token)
+func scrape(ctx context.Context) (string, error) { return h.Scrape(ctx, harness.Manager, token) }
+
+// value is that of one of the manager's series.
+func value(ctx context.Context, series string) (float64, error) {
+	text, err := scrape(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(text) {
+		if number, is := strings.CutPrefix(line, series+" "); is {
+			return strconv.ParseFloat(strings.TrimSpace(number), 64)
+		}
+	}
+	return 0, fmt.Errorf("the manager has no series %s", series)
 }
 
 // scrapeServer reads the API server's metrics.
@@ -99,6 +114,19 @@ func scrapeServer(ctx context.Context) (string, error) {
 	return string(text), err
 }
 
+func kubectl(ctx context.Context, args ...string) string {
+	GinkgoHelper()
+	out, err := h.Kubectl(ctx, args...)
+	Expect(err).NotTo(HaveOccurred())
+	return out
+}
+
+// expectSound is for what a page says to do: afterwards all is well.
+func expectSound(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(run).WithContext(ctx).WithArguments(check).Should(HaveSuffix("The installation is sound.\n"))
+}
+
 // shown are a page's console commands, each with the lines that it shows.
 func shown(page string) (commands []string, lines map[string][]string) {
 	GinkgoHelper()
@@ -121,8 +149,9 @@ func shown(page string) (commands []string, lines map[string][]string) {
 	return commands, lines
 }
 
-// varies is what differs from run to run: times, how long ago they were, and the name of who leads.
-var varies = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|\b\d+(\.\d+)?(ms|s|m|h)\b|\b[\w.-]+_[0-9a-f-]{36}\b|  +`)
+// varies is what differs from run to run: times, how long ago they were, the name of who leads, the rules' hash,
+// and UIDs.
+var varies = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|\b\d+(\.\d+)?(ms|s|m|h)\b|\b[\w.-]+_[0-9a-f-]{36}\b|rule set [0-9a-f]{16}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|  +`)
 
 // expectPage runs a command that a page shows, and expects the page's lines from it, in this order.
 func expectPage(ctx context.Context, page, command string) {
@@ -138,6 +167,15 @@ func expectPage(ctx context.Context, page, command string) {
 			rest = after
 		}
 	}).WithContext(ctx).Should(Succeed())
+}
+
+// expectWholePage runs a page's commands, one after the other.
+func expectWholePage(ctx context.Context, page string) {
+	GinkgoHelper()
+	commands, _ := shown(page)
+	for _, command := range commands {
+		expectPage(ctx, page, command)
+	}
 }
 
 // run runs one of the page's commands as it stands there. What it exits with says whether somebody must look.

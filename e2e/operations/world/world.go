@@ -53,18 +53,24 @@ func Start(ctx context.Context) *World {
 	gomega.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	gomega.EnforceDefaultTimeoutsWhenUsingContexts()
 	log.SetLogger(ginkgo.GinkgoLogr) // takes the API server's warnings
-	w := &World{}
-	var err error
-	w.Harness, err = harness.Start(ctx, harness.Options{Out: ginkgo.GinkgoWriter, ManagerArgs: []string{"--leader-elect=false", "--probe-loopback"}})
+	h, err := harness.Start(ctx, harness.Options{Out: ginkgo.GinkgoWriter, ManagerArgs: []string{"--leader-elect=false", "--probe-loopback"}})
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-	ginkgo.DeferCleanup(func() { gomega.Expect(w.Stop()).To(gomega.Succeed()) })
+	ginkgo.DeferCleanup(func() { gomega.Expect(h.Stop()).To(gomega.Succeed()) })
+	w := On(h)
 	for i := range 30 {
 		added, err := w.AddNodes(ctx, 1, cluster.NodeOptions{Prefix: fmt.Sprintf("worker-%d", i)})
 		gomega.Expect(err).NotTo(gomega.HaveOccurred())
 		w.Nodes = append(w.Nodes, added...)
 	}
-	w.internal, w.External = w.proxy(), w.proxy()
 	gomega.Expect(w.StartManager(ctx)).To(gomega.Succeed())
+	return w
+}
+
+// On is for suites that start Autohealer themselves, with --probe-loopback.
+func On(h *harness.Harness) *World {
+	ginkgo.GinkgoHelper()
+	w := &World{Harness: h}
+	w.internal, w.External = w.proxy(), w.proxy()
 	return w
 }
 
@@ -93,10 +99,11 @@ func (w *World) CreatePolicies(ctx context.Context) {
 	} {
 		gomega.Expect(w.Client.Create(ctx, set)).To(gomega.Succeed())
 	}
-	w.createProbed(ctx)
+	w.CreateProbed(ctx)
 }
 
-func (w *World) createProbed(ctx context.Context) {
+// CreateProbed makes the ProbeConfig with its dependents, and returns when it probes.
+func (w *World) CreateProbed(ctx context.Context) {
 	ginkgo.GinkgoHelper()
 	gomega.Expect(client.IgnoreAlreadyExists(w.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}}))).To(gomega.Succeed())
 	gomega.Expect(w.LetProbe(ctx, Namespace)).To(gomega.Succeed())
