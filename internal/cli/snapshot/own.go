@@ -3,7 +3,9 @@ package snapshot
 import (
 	"context"
 	"fmt"
+	"strings"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,12 +13,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
-// FindOwn gives the namespace that Autohealer runs in: its manager's, or without a manager, as in the midst of an uninstall, the one
-// that is labelled as its own. It is "" when there is none, when there are several, since nobody can tell which is meant, and for
-// who may not look.
+// FindOwn gives the namespace that Autohealer runs in: of the installation that acts, by the mark of it; without a mark its manager's,
+// or without a manager, as in the midst of an uninstall, the one that is labelled as its own. It is "" when there is none, when there
+// are several, since nobody can tell which is meant, and for who may not look.
 func FindOwn(ctx context.Context, c client.Reader) (string, error) {
+	if marked, err := findMarked(ctx, c); err != nil || marked != "" {
+		return marked, err
+	}
 	for _, look := range []struct {
 		kind   schema.GroupVersionKind
 		labels client.MatchingLabels
@@ -43,4 +50,25 @@ func FindOwn(ctx context.Context, c client.Reader) (string, error) {
 		}
 	}
 	return "", nil
+}
+
+// findMarked gives the namespace that the cluster is marked with, if it is still there.
+func findMarked(ctx context.Context, c client.Reader) (string, error) {
+	configuration, namespace := &metav1.PartialObjectMetadata{}, &metav1.PartialObjectMetadata{}
+	configuration.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"))
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	err := c.Get(ctx, client.ObjectKey{Name: "autohealer"}, configuration)
+	name, uid, marked := strings.Cut(configuration.Annotations[v1alpha1.AnnotationInstallation], "/")
+	if err == nil && marked {
+		err = c.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	}
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("find Autohealer's namespace: %w", err)
+	case !marked || string(namespace.UID) != uid:
+		return "", nil
+	}
+	return name, nil
 }

@@ -5,14 +5,18 @@ import (
 	"errors"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
 func TestWhereAutohealerRuns(t *testing.T) {
@@ -23,7 +27,10 @@ func TestWhereAutohealerRuns(t *testing.T) {
 		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "autohealer-manager", Labels: labelled(component)}}
 	}
 	owned := func(name string) client.Object {
-		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labelled("")}}
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-" + name), Labels: labelled("")}}
+	}
+	mark := func(to string) client.Object {
+		return &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "autohealer", Annotations: map[string]string{v1alpha1.AnnotationInstallation: to}}}
 	}
 	for name, c := range map[string]struct {
 		there []client.Object
@@ -32,6 +39,11 @@ func TestWhereAutohealerRuns(t *testing.T) {
 	}{
 		"where its manager does":                     {there: []client.Object{runs("healing", "manager"), runs("tools", "dashboard"), owned("former")}, want: "healing"},
 		"without a manager, where the label says so": {there: []client.Object{runs("tools", "dashboard"), owned("healing")}, want: "healing"},
+		"of two, the one whose the cluster is":       {there: []client.Object{runs("a", "manager"), runs("b", "manager"), mark("b/uid-of-b"), owned("a"), owned("b")}, want: "b"},
+		"a manager that stands aside":                {there: []client.Object{runs("a", "manager"), mark("b/uid-of-b"), owned("a"), owned("b")}, want: "b"},
+		"the mark of one that is gone":               {there: []client.Object{runs("a", "manager"), mark("b/uid-of-b"), owned("a")}, want: "a"},
+		"the mark of one that was of that name":      {there: []client.Object{runs("a", "manager"), mark("b/older"), owned("a"), owned("b")}, want: "a"},
+		"no mark yet":                                {there: []client.Object{runs("a", "manager"), mark("")}, want: "a"},
 		"two managers":                               {there: []client.Object{runs("a", "manager"), runs("b", "manager"), owned("a")}},
 		"two namespaces":                             {there: []client.Object{owned("a"), owned("b")}},
 		"nothing of it":                              {},
