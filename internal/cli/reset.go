@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -150,28 +152,21 @@ func (a *App) completeBreakers(cmd *cobra.Command, args []string, _ string) ([]s
 	if err != nil || len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	var sets v1alpha1.ConditionSetList
-	var registrations v1alpha1.HealthCheckRegistrationList
-	var configs v1alpha1.ProbeConfigList
 	namespace, _, err := a.Config.ToRawKubeConfigLoader().Namespace()
-	if err != nil || c.List(cmd.Context(), &sets) != nil || c.List(cmd.Context(), &registrations) != nil || c.List(cmd.Context(), &configs, client.InNamespace(namespace)) != nil {
+	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var names []string
-	for i := range sets.Items {
-		if breaker.Of(&sets.Items[i]) != nil {
-			names = append(names, "conditionset/"+sets.Items[i].Name)
+	for _, list := range []client.ObjectList{&v1alpha1.ConditionSetList{}, &v1alpha1.HealthCheckRegistrationList{}, &v1alpha1.ProbeConfigList{}} {
+		if c.List(cmd.Context(), list, client.InNamespace(namespace)) != nil { // which those without one ignore
+			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-	}
-	for i := range registrations.Items {
-		if breaker.Of(&registrations.Items[i]) != nil {
-			names = append(names, "healthcheckregistration/"+registrations.Items[i].Name)
-		}
-	}
-	for i := range configs.Items {
-		if breaker.Of(&configs.Items[i]) != nil {
-			names = append(names, "probeconfig/"+configs.Items[i].Name)
-		}
+		_ = meta.EachListItem(list, func(item runtime.Object) error {
+			if policy, ok := item.(client.Object); ok && breaker.Of(policy) != nil {
+				names = append(names, resource(policy)+"/"+policy.GetName())
+			}
+			return nil
+		})
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
 }

@@ -97,19 +97,7 @@ func (l Live) readAll(ctx context.Context, c client.Client, s *Snapshot) error {
 	if err := list(ctx, l, c, "daemonsets", &appsv1.DaemonSetList{}, "", s.addDaemonSet); err != nil {
 		return err
 	}
-	if err := listPolicies(ctx, l, c, s, "conditionsets", "ConditionSet", s.addConditionSet); err != nil {
-		return err
-	}
-	if err := listPolicies(ctx, l, c, s, "guardrails", "Guardrail", s.addGuardrail); err != nil {
-		return err
-	}
-	if err := listPolicies(ctx, l, c, s, "guardrailexceptions", "GuardrailException", s.addException); err != nil {
-		return err
-	}
-	if err := listPolicies(ctx, l, c, s, "weederconfigs", "WeederConfig", s.addWeederConfig); err != nil {
-		return err
-	}
-	if err := listPolicies(ctx, l, c, s, "healthcheckregistrations", "HealthCheckRegistration", s.addRegistration); err != nil {
+	if err := l.readPolicies(ctx, c, s); err != nil {
 		return err
 	}
 	if err := l.readProbed(ctx, c, s); err != nil {
@@ -125,6 +113,23 @@ func (l Live) readAll(ctx context.Context, c client.Client, s *Snapshot) error {
 	}
 	s.Workloads = workloads
 	return err
+}
+
+// readPolicies reads those that nothing else of the cluster is read for.
+func (l Live) readPolicies(ctx context.Context, c client.Client, s *Snapshot) error {
+	if err := listPolicies(ctx, l, c, s, "conditionsets", "ConditionSet", s.addConditionSet); err != nil {
+		return err
+	}
+	if err := listPolicies(ctx, l, c, s, "guardrails", "Guardrail", s.addGuardrail); err != nil {
+		return err
+	}
+	if err := listPolicies(ctx, l, c, s, "guardrailexceptions", "GuardrailException", s.addException); err != nil {
+		return err
+	}
+	if err := listPolicies(ctx, l, c, s, "weederconfigs", "WeederConfig", s.addWeederConfig); err != nil {
+		return err
+	}
+	return listPolicies(ctx, l, c, s, "healthcheckregistrations", "HealthCheckRegistration", s.addRegistration)
 }
 
 func (l Live) readProbed(ctx context.Context, c client.Client, s *Snapshot) error {
