@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/actuate"
@@ -81,7 +82,7 @@ func checkedKinds(from discovery.DiscoveryInterface) ([]schema.GroupVersionKind,
 	var kinds []schema.GroupVersionKind
 	for _, list := range lists {
 		gv, invalid := schema.ParseGroupVersion(list.GroupVersion)
-		if invalid != nil || gv.Group == "" || gv.Group == v1alpha1.GroupVersion.Group {
+		if invalid != nil || isKubernetes(gv.Group) || gv.Group == v1alpha1.GroupVersion.Group {
 			continue
 		}
 		for _, r := range list.APIResources {
@@ -93,4 +94,9 @@ func checkedKinds(from discovery.DiscoveryInterface) ([]schema.GroupVersionKind,
 		}
 	}
 	return kinds, err
+}
+
+// isKubernetes says whether a group is served without CRDs. Conditions of its objects are never written: only a CRD tells how.
+func isKubernetes(group string) bool {
+	return scheme.Scheme.IsGroupRegistered(group) || group == "apiextensions.k8s.io" || group == "apiregistration.k8s.io"
 }
