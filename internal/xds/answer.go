@@ -22,7 +22,7 @@ func (f *feed) answered(nonce, rejection string) []string {
 	delete(f.sent, nonce)
 	blamed := map[string]struct{}{}
 	if rejection != "" {
-		blamed = mentioned(sent, rejection)
+		blamed, rejection = mentioned(sent, rejection), shown(rejection)
 	}
 	names := make([]string, 0, len(sent))
 	for name := range sent {
@@ -36,9 +36,12 @@ func (f *feed) answered(nonce, rejection string) []string {
 	return names
 }
 
-// mentioned are the names that a rejection speaks of; all, when it speaks of none. Envoy takes the good clusters of a
-// response and names the others.
+// mentioned are the names that a rejection speaks of; all, when it speaks of none, or broke off before it had named all. Envoy
+// takes the good clusters of a response and names the others.
 func mentioned(sent map[string]struct{}, rejection string) map[string]struct{} {
+	if strings.HasSuffix(rejection, brokenOff) {
+		return sent
+	}
 	blamed := map[string]struct{}{}
 	for name := range sent {
 		if mentions(rejection, name) {

@@ -17,7 +17,7 @@ var (
 	}, []string{"protocol"})
 	refusedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "autohealer_xds_refused_streams_total",
-		Help: "Refused xDS streams, by reason (not_ready, identity, standing_aside).",
+		Help: "Refused xDS streams, by reason (not_ready, identity, standing_aside, too_many_types).",
 	}, []string{"reason"})
 	resources = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "autohealer_xds_clusters",

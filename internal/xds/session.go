@@ -1,13 +1,16 @@
 package xds
 
 import (
+	"cmp"
 	"context"
-	"strings"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	xdsserver "github.com/envoyproxy/go-control-plane/pkg/server/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // session is one stream: its identity, and a feed for each type it asks for. go-control-plane's stream handlers take it as
@@ -72,14 +75,33 @@ func (s *session) CreateWatch(r *cache.Request, sub cache.Subscription, out chan
 	return func() { f.cancel(q) }, nil
 }
 
+// maxTypes of resources on one stream are those that there are. The handlers' channels have room for an answer to each of so
+// many; with more, a stream that sends requests faster than it reads answers would wait for itself, and all others for it.
+const maxTypes = int(types.UnknownType)
+
+// mayAsk refuses a type too many, which ends the stream.
+func (s *session) mayAsk(typeURL string) error {
+	if s.feeds[typeURL] != nil || len(s.feeds) < maxTypes {
+		return nil
+	}
+	refusedTotal.WithLabelValues("too_many_types").Inc()
+	return status.Errorf(codes.ResourceExhausted, "a stream may ask for %d types of resources, and this one asks for one more", maxTypes)
+}
+
 // OnStreamDeltaRequest takes acknowledgements and rejections.
 func (s *session) OnStreamDeltaRequest(_ int64, r *discovery.DeltaDiscoveryRequest) error {
+	if err := s.mayAsk(r.GetTypeUrl()); err != nil {
+		return err
+	}
 	s.answered(r.GetTypeUrl(), r.GetResponseNonce(), r.GetErrorDetail().GetMessage(), r.GetErrorDetail() != nil)
 	return nil
 }
 
 // OnStreamRequest takes acknowledgements and rejections.
 func (s *session) OnStreamRequest(_ int64, r *discovery.DiscoveryRequest) error {
+	if err := s.mayAsk(r.GetTypeUrl()); err != nil {
+		return err
+	}
 	s.answered(r.GetTypeUrl(), r.GetResponseNonce(), r.GetErrorDetail().GetMessage(), r.GetErrorDetail() != nil)
 	return nil
 }
@@ -105,10 +127,11 @@ func (s *session) answered(typeURL, nonce, message string, rejected bool) {
 	if f == nil || nonce == "" {
 		return
 	}
-	if rejected && message == "" {
-		message = "rejected without a reason"
+	rejection := ""
+	if rejected {
+		rejection = cmp.Or(words(message), "rejected without a reason")
 	}
-	names := f.answered(nonce, strings.TrimSpace(message))
+	names := f.answered(nonce, rejection)
 	if names == nil {
 		return
 	}

@@ -59,6 +59,6 @@ type Rejection struct {
 	// Proxy is the identity of the one that rejected; empty when the server itself found the cluster invalid and serves
 	// the last good one.
 	Proxy string
-	// Message is the proxy's, in its own words.
+	// Message is the proxy's, in its own words: one line of at most 1 KiB.
 	Message string
 }

@@ -69,7 +69,7 @@ func (s *Server) identify(ctx context.Context) (string, Scope, error) {
 			return name, scope, nil
 		}
 	}
-	return "", Scope{}, fmt.Errorf("none of the names in the client's certificate may get configuration: %q", names)
+	return "", Scope{}, fmt.Errorf("none of the names in the client's certificate may get configuration: %.*q", maxShown, names[:min(len(names), maxNames)])
 }
 
 // loopback is true for addresses that only this machine reaches.
