@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -133,19 +132,8 @@ func newAnswers(ctx context.Context, a *App, s *snapshot.Snapshot) (*answers, er
 	if w.facts, err = snapshot.NewWatchedFacts(ctx, s, g, a.own(s)); err != nil {
 		return nil, err
 	}
-	w.weeders = w.facts.ViewWeeders(w.standing, g.Policy().Limits)
+	w.weeders = w.facts.ViewWeeders(g.Policy())
 	return w, nil
-}
-
-// standing is what a stored config may do, as the manager last said.
-func (w *answers) standing(wc *v1alpha1.WeederConfig) weed.Standing {
-	switch {
-	case !meta.IsStatusConditionTrue(wc.Status.Conditions, v1alpha1.ConditionAccepted):
-		return weed.Refused
-	case w.guard.Policy().Paused():
-		return weed.Paused
-	}
-	return weed.Active
 }
 
 // preamble tells what concerns everything.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/hold"
-	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
@@ -70,15 +70,21 @@ type WeederView struct {
 	Outlook weed.Outlook
 }
 
-// ViewWeeders gives what all stored WeederConfigs would do; standing says what each may. None that can't be read is among them.
-func (f *Facts) ViewWeeders(standing func(*v1alpha1.WeederConfig) weed.Standing, limits limit.Limits) []WeederView {
+// ViewWeeders gives what all stored WeederConfigs do in their open windows under a policy, as the controller decides on all of
+// their pods, and what each would do if another Service recovered. None that can't be read is among them.
+func (f *Facts) ViewWeeders(policy guardrail.Policy) []WeederView {
 	if f.yard == nil {
 		return nil
 	}
+	standing := func(wc *v1alpha1.WeederConfig) weed.Standing { return WeederStanding(wc, policy.Paused()) }
+	yard, _ := newYard(f.snapshot, policy.Limits, f.ownNamespace, standing)
+	plans := yard.Verdicts(f.snapshot.weederAt())
 	var views []WeederView
 	for _, wc := range f.configs {
 		if wc.DeletionTimestamp == nil {
-			views = append(views, WeederView{wc, f.OutlookOf(wc, standing(wc), limits)})
+			outlook := f.OutlookOf(wc, standing(wc), policy.Limits)
+			outlook.Settle(plans)
+			views = append(views, WeederView{wc, outlook})
 		}
 	}
 	slices.SortFunc(views, func(a, b WeederView) int {

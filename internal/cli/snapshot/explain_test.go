@@ -1,7 +1,8 @@
-package snapshot
+package snapshot_test
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,12 +16,12 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/cli/explain"
+	"github.com/resourcestack/autohealer/internal/cli/snapshot"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
-
-var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // acting is a manager that has watched from the beginning, and the cluster that it acts on.
 type acting struct {
@@ -152,18 +153,18 @@ func (a *acting) write(plan condition.Plan) {
 }
 
 // view is what explain says of every node, by a fresh look at the same cluster.
-func (a *acting) view(g *guard.Guard) []NodeView {
+func (a *acting) view(g *guard.Guard) []snapshot.NodeView {
 	for i := range a.sets {
 		a.sets[i].Status.Breaker = nil
 		if sum, ok := a.fleet.Summary(a.sets[i].UID, at(noon)); ok && sum.Breaker != nil {
 			a.sets[i].Status.Breaker = &v1alpha1.Breaker{ID: sum.Breaker.ID, OpenedAt: metav1.NewTime(sum.Breaker.OpenedAt)}
 		}
 	}
-	s := &Snapshot{TakenAt: metav1.NewTime(noon.Add(time.Hour)), ServerTime: metav1.NewTime(noon), ConditionSets: a.sets, Guardrails: a.rails}
+	s := &snapshot.Snapshot{TakenAt: metav1.NewTime(noon.Add(time.Hour)), ServerTime: metav1.NewTime(noon), ConditionSets: a.sets, Guardrails: a.rails}
 	for _, name := range a.names {
-		s.addNode(a.nodes[name].DeepCopy())
+		s.Add(a.nodes[name].DeepCopy())
 	}
-	f, err := NewWatchedFacts(a.t.Context(), s, g, "autohealer-system")
+	f, err := snapshot.NewWatchedFacts(a.t.Context(), s, g, "autohealer-system")
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -171,7 +172,7 @@ func (a *acting) view(g *guard.Guard) []NodeView {
 }
 
 // TestExplainAndActNeverDisagree: for every node of any cluster, what a fresh look says would be done, and what it says is in the
-// way, is what the manager that watched does, and what is in its way.
+// way, is what the manager that watched does, and what is in its way; and what people read says just that.
 func TestExplainAndActNeverDisagree(t *testing.T) {
 	g, err := guard.New(guard.Options{Clock: testingclock.NewFakePassiveClock(noon)})
 	if err != nil {
@@ -179,29 +180,41 @@ func TestExplainAndActNeverDisagree(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		a := draw(t)
-		g.SetGuardrails([]*v1alpha1.Guardrail{&a.rails[0]})
-		policy, err := policyOf(g.Policy())
-		if err != nil {
-			t.Fatal(err)
-		}
-		a.begin(policy)
+		a.begin(a.underRails(g))
 		a.settle()
 		a.agree(a.view(g))
 
-		recovered := rapid.SampledFrom(a.names).Draw(t, "recovers")
-		node := a.nodes[recovered].DeepCopy()
-		for i := range node.Status.Conditions {
-			node.Status.Conditions[i].Status, node.Status.Conditions[i].LastTransitionTime = corev1.ConditionFalse, metav1.NewTime(noon.Add(-2*time.Minute))
+		a.recovers(rapid.SampledFrom(a.names).Draw(t, "recovers"))
+		if a.rails[0].Spec.Frozen = rapid.Bool().Draw(t, "frozen"); a.rails[0].Spec.Frozen {
+			a.fleet.SetPolicy(a.underRails(g), at(noon))
 		}
-		node.ResourceVersion += "0"
-		a.nodes[recovered] = node
-		a.fleet.ObserveNode(node, at(noon.Add(-2*time.Minute)))
 		a.agree(a.view(g))
 	})
 }
 
-// agree compares a view with what the manager decides now, node by node.
-func (a *acting) agree(views []NodeView) {
+// underRails is the policy that the Guardrails make.
+func (a *acting) underRails(g *guard.Guard) condition.Policy {
+	g.SetGuardrails([]*v1alpha1.Guardrail{&a.rails[0]})
+	policy, err := snapshot.PolicyOf(g.Policy())
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return policy
+}
+
+// recovers turns all conditions of a node healthy two minutes ago.
+func (a *acting) recovers(name string) {
+	node := a.nodes[name].DeepCopy()
+	for i := range node.Status.Conditions {
+		node.Status.Conditions[i].Status, node.Status.Conditions[i].LastTransitionTime = corev1.ConditionFalse, metav1.NewTime(noon.Add(-2*time.Minute))
+	}
+	node.ResourceVersion += "0"
+	a.nodes[name] = node
+	a.fleet.ObserveNode(node, at(noon.Add(-2*time.Minute)))
+}
+
+// agree compares a view, and what is told of it, with what the manager decides now, node by node.
+func (a *acting) agree(views []snapshot.NodeView) {
 	if len(views) != len(a.names) {
 		a.t.Fatalf("%d nodes are explained, want %d", len(views), len(a.names))
 	}
@@ -209,6 +222,10 @@ func (a *acting) agree(views []NodeView) {
 		plan, _ := a.fleet.Decide(a.names[i], at(noon), &condition.Evidence{NotRead: true})
 		if got, want := words(v.Plan), words(plan); got != want {
 			a.t.Errorf("%s: explain says\n%s\nthe manager\n%s", a.names[i], got, want)
+		}
+		text := explain.Node(v)
+		if got, want := a.said(text), a.toSay(plan); got != want {
+			a.t.Errorf("%s: one reads\n%s\nthe manager's plan is\n%s\nin\n%s", a.names[i], got, want, text)
 		}
 	}
 }
@@ -223,4 +240,60 @@ func words(p condition.Plan) string {
 	}
 	slices.Sort(all)
 	return strings.Join(append(all, fmt.Sprintf("needs evidence: %t", p.NeedsEvidence)), "\n")
+}
+
+var (
+	ofSet  = regexp.MustCompile(`^  ConditionSet (\S+): `)
+	isSaid = regexp.MustCompile(`^    (Now|Not now, since everything is frozen|Held back): (.*?)(; in line since .*)?$`)
+)
+
+// said is what a text says of each set that is done, or isn't and why.
+func (a *acting) said(text string) string {
+	set, all := "", []string{}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if m := ofSet.FindStringSubmatch(line); m != nil {
+			set = m[1]
+		}
+		if m := isSaid.FindStringSubmatch(line); m != nil && !strings.Contains(m[2], "an eviction is due") {
+			all = append(all, fmt.Sprintf("%s: %s: %s", set, m[1], m[2]))
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, "\n")
+}
+
+// toSay is what is to be said of a plan.
+func (a *acting) toSay(p condition.Plan) string {
+	var all []string
+	step := func(when string, s condition.Step) {
+		does := map[condition.Verb]string{
+			condition.Taint: fmt.Sprintf("taint %s:%s", s.Key, s.To), condition.Untaint: fmt.Sprintf("remove %s:%s", s.Key, s.From),
+			condition.Escalate: fmt.Sprintf("change %s from %s to %s", s.Key, s.From, s.To), condition.Deescalate: fmt.Sprintf("change %s from %s to %s", s.Key, s.From, s.To),
+		}[s.Verb]
+		if does == "" {
+			does = "correct the record of " + s.Key
+		}
+		all = append(all, fmt.Sprintf("%s: %s: %s (%s)", s.SetName, when, does, s.Reason))
+	}
+	for _, s := range p.Steps {
+		step("Now", s)
+	}
+	for _, s := range p.Frozen {
+		step("Not now, since everything is frozen", s)
+	}
+	for _, h := range p.Holds {
+		all = append(all, fmt.Sprintf("%s: Held back: %s (%s)", a.nameOf(h.Set), h.Message, h.Reason))
+	}
+	slices.Sort(all)
+	return strings.Join(all, "\n")
+}
+
+func (a *acting) nameOf(set types.UID) string {
+	for i := range a.sets {
+		if a.sets[i].UID == set {
+			return a.sets[i].Name
+		}
+	}
+	return "none"
 }

@@ -70,7 +70,7 @@ func newFacts(ctx context.Context, s *Snapshot, g *guard.Guard, ownNamespace str
 		snapshot: s, fleet: condition.NewFleet(policy.Limits),
 		at: at, sets: map[string]*v1alpha1.ConditionSet{}, probers: slices.Clone(s.ProbeConfigs), outliers: slices.Clone(s.OutlierPolicies), ownNamespace: ownNamespace,
 	}
-	f.yard, f.configs = newYard(s, policy.Limits, ownNamespace)
+	f.yard, f.configs = newYard(s, policy.Limits, ownNamespace, frozen)
 	f.fleet.SetPolicy(policy, f.at)
 	for i := range s.Nodes {
 		f.fleet.ObserveNode(&s.Nodes[i], condition.Moment{Now: seen(&s.Nodes[i]), Server: at.Server})

@@ -10,9 +10,9 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
 
-// newYard feeds workloads and stored configs to the planner of WeederConfigs; nil when the snapshot has no workloads. Stored
-// configs stay frozen: they have windows and memories, but nothing is asked of what they would do.
-func newYard(s *Snapshot, limits limit.Limits, ownNamespace string) (*weed.Yard, map[types.NamespacedName]*v1alpha1.WeederConfig) {
+// newYard feeds workloads and stored configs to the planner of WeederConfigs; nil when the snapshot has no workloads. Standing
+// says what the configs may do.
+func newYard(s *Snapshot, limits limit.Limits, ownNamespace string, standing func(*v1alpha1.WeederConfig) weed.Standing) (*weed.Yard, map[types.NamespacedName]*v1alpha1.WeederConfig) {
 	configs := map[types.NamespacedName]*v1alpha1.WeederConfig{}
 	for i := range s.WeederConfigs {
 		wc := &s.WeederConfigs[i]
@@ -25,12 +25,15 @@ func newYard(s *Snapshot, limits limit.Limits, ownNamespace string) (*weed.Yard,
 	s.Workloads.feed(yard, s.weederAt())
 	for _, wc := range configs {
 		if c, err := weed.NewConfig(wc, ownNamespace); err == nil && wc.DeletionTimestamp == nil {
-			yard.ObserveConfig(c, weed.Frozen, s.weederAt())
+			yard.ObserveConfig(c, standing(wc), s.weederAt())
 		}
 	}
 	yard.MarkSynced(s.weederAt())
 	return yard, configs
 }
+
+// frozen configs have windows and memories, but nothing is asked of what they would do.
+func frozen(*v1alpha1.WeederConfig) weed.Standing { return weed.Frozen }
 
 // KnowsWorkloads says whether the snapshot has pods and Services, without which nothing is known of WeederConfigs.
 func (f *Facts) KnowsWorkloads() bool { return f.yard != nil }

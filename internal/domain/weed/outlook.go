@@ -18,6 +18,8 @@ type Outlook struct {
 	Services []ServiceOutlook
 	// Limit is how many pods may be deleted in a minute, over all configs; Spent of them were in the last one.
 	Limit, Spent int
+
+	config *Config
 }
 
 // ServiceOutlook is what a config would do for one Service.
@@ -62,7 +64,7 @@ func (y *Yard) Outlook(wc *v1alpha1.WeederConfig, standing Standing, limits limi
 		}
 	}
 	y.ledger.pruneLately(at.Now)
-	outlook := Outlook{Limit: o.limit, Spent: len(y.ledger.lately)}
+	outlook := Outlook{Limit: o.limit, Spent: len(y.ledger.lately), config: c}
 	namespaces := y.scope(o.cs.configState)
 	slices.Sort(namespaces)
 	for _, namespace := range namespaces {
