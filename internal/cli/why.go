@@ -95,7 +95,7 @@ func (a *App) runWhy(ctx context.Context, args []string, from clusterFlags) erro
 	namespace := cmp.Or(ptr.Deref(a.Config.Namespace, ""), s.Namespace, metav1.NamespaceDefault)
 	var texts []string
 	for _, t := range all {
-		text, err := w.of(t, namespace)
+		text, err := w.of(ctx, t, namespace)
 		if err != nil {
 			return err
 		}
@@ -147,7 +147,7 @@ func (w *answers) preamble() string {
 	return ""
 }
 
-func (w *answers) of(t target, namespace string) (string, error) {
+func (w *answers) of(ctx context.Context, t target, namespace string) (string, error) {
 	key := types.NamespacedName{Namespace: namespace, Name: t.name}
 	switch t.kind {
 	case "node":
@@ -157,7 +157,7 @@ func (w *answers) of(t target, namespace string) (string, error) {
 	case "pod":
 		return w.ofPod(key)
 	}
-	return w.ofDeployment(key)
+	return w.ofDeployment(ctx, key)
 }
 
 func (w *answers) ofNode(name string) (string, error) {
@@ -188,10 +188,10 @@ func (w *answers) ofPod(key types.NamespacedName) (string, error) {
 	return explain.Workload("pod/"+key.Name, key.Namespace, []*weed.Pod{p}, w.weeders, w.snapshot.ServerTime.Time, ours), nil
 }
 
-func (w *answers) ofDeployment(key types.NamespacedName) (string, error) {
+func (w *answers) ofDeployment(ctx context.Context, key types.NamespacedName) (string, error) {
 	owner := weed.Workload{Namespace: key.Namespace, Kind: "Deployment", Name: key.Name}
 	pods := w.facts.PodsOf(owner)
-	d := explain.Dependent{Namespace: key.Namespace, Kind: owner.Kind, Name: key.Name, Configs: w.facts.ProbersOf(key.Namespace, owner.Kind, key.Name), Hold: w.facts.HoldOn(owner)}
+	d := explain.Dependent{Namespace: key.Namespace, Kind: owner.Kind, Name: key.Name, Configs: w.facts.ViewProbers(ctx, key.Namespace, owner.Kind, key.Name), Hold: w.facts.HoldOn(owner)}
 	if len(pods) == 0 && len(d.Configs) == 0 && d.Hold == nil {
 		return "", fmt.Errorf("deployment %q in namespace %s has no pods, or there is none", key.Name, key.Namespace)
 	}

@@ -4,19 +4,22 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/cli/snapshot"
 	"github.com/resourcestack/autohealer/internal/domain/hold"
+	"github.com/resourcestack/autohealer/internal/domain/probe"
 )
 
 // Dependent is an object that ProbeConfigs may scale, as a snapshot has it.
 type Dependent struct {
 	Namespace, Kind, Name string
 	// Configs are the ProbeConfigs that name it.
-	Configs []v1alpha1.ProbeConfig
+	Configs []snapshot.ProberView
 	// Hold on it, nil for none.
 	Hold *hold.Hold
 }
@@ -27,8 +30,8 @@ func (t *text) dependent(d Dependent) {
 		t.line(1, "Left alone: %s.", d.Hold.Says(t.now))
 	}
 	for i := range d.Configs {
-		pc := &d.Configs[i]
-		t.line(1, "ProbeConfig %s: %s", configName(pc, d.Namespace), t.scaling(pc, d))
+		pc := &d.Configs[i].Config
+		t.line(1, "ProbeConfig %s: %s", configName(pc, d.Namespace), t.scaling(&d.Configs[i], d))
 		for _, condition := range []string{v1alpha1.ConditionInternalHealthy, v1alpha1.ConditionExternalHealthy} {
 			t.condition(pc, condition)
 		}
@@ -43,21 +46,57 @@ func (t *text) dependent(d Dependent) {
 	}
 }
 
-// scaling says what a config did to an object, and what would end it; or when it would do it.
-func (t *text) scaling(pc *v1alpha1.ProbeConfig, d Dependent) string {
-	i := slices.IndexFunc(pc.Status.Scaled, func(s v1alpha1.ScaledDependent) bool {
-		return s.Namespace == d.Namespace && s.Ref.Kind == d.Kind && s.Ref.Name == d.Name
-	})
+const whileProbesFail = "while the probe from inside succeeds and the one from outside fails"
+
+// scaling says what a config did to an object, and what would end it; or when it would do it, or why it doesn't.
+func (t *text) scaling(v *snapshot.ProberView, d Dependent) string {
+	pc := &v.Config
+	if taken, since := t.taken(v, d); taken > 0 {
+		return fmt.Sprintf("scaled down from %s %s; %s", counted(int(taken), "replica"), t.since(since), givenBack(v))
+	}
+	does := "did nothing to it"
 	switch {
-	case i >= 0:
-		s := pc.Status.Scaled[i]
-		return fmt.Sprintf("scaled down from %s %s; it gets them back a minute after the probe from outside succeeds again", counted(int(s.PreviousReplicas), "replica"), t.since(s.Since.Time))
 	case pc.DeletionTimestamp != nil:
 		return "is being deleted, and did nothing to it"
 	case pc.Spec.Mode == v1alpha1.Observe:
-		return "only observes; it would be scaled down while the probe from inside succeeds and the one from outside fails"
+		does = "only observes"
 	}
-	return "did nothing to it; it is scaled down while the probe from inside succeeds and the one from outside fails"
+	switch {
+	case v.Down.Reason != "":
+		return fmt.Sprintf("%s; it is left alone also %s: %s (%s)", does, whileProbesFail, v.Down.Message, v.Down.Reason)
+	case v.Object != nil && v.Down.Step == probe.None:
+		return fmt.Sprintf("%s; it has no replicas that could be taken %s", does, whileProbesFail)
+	case pc.Spec.Mode == v1alpha1.Observe:
+		return fmt.Sprintf("%s; it would be scaled down %s", does, whileProbesFail)
+	}
+	return fmt.Sprintf("%s; it is scaled down %s", does, whileProbesFail)
+}
+
+// taken is what was taken from an object that is down, by its record; by the config's status where the object can't be read.
+func (t *text) taken(v *snapshot.ProberView, d Dependent) (replicas int32, since time.Time) {
+	if r := v.Ours(); r != nil && v.Object.Replicas == 0 {
+		return r.Replicas, r.Since.Time
+	}
+	i := slices.IndexFunc(v.Config.Status.Scaled, func(s v1alpha1.ScaledDependent) bool {
+		return s.Namespace == d.Namespace && s.Ref.Kind == d.Kind && s.Ref.Name == d.Name
+	})
+	if v.Object != nil || i < 0 {
+		return 0, time.Time{}
+	}
+	return v.Config.Status.Scaled[i].PreviousReplicas, v.Config.Status.Scaled[i].Since.Time
+}
+
+// givenBack says when an object gets back what was taken, or why it doesn't.
+func givenBack(v *snapshot.ProberView) string {
+	switch pc := &v.Config; {
+	case v.Up.Reason != "":
+		return fmt.Sprintf("it doesn't get them back: %s (%s)", v.Up.Message, v.Up.Reason)
+	case pc.DeletionTimestamp != nil:
+		return "it gets them back now, since the config is being deleted"
+	case pc.Spec.Mode == v1alpha1.Observe:
+		return "it gets them back now, since the config only observes"
+	}
+	return "it gets them back a minute after the probe from outside succeeds again"
 }
 
 func (t *text) condition(pc *v1alpha1.ProbeConfig, conditionType string) {

@@ -7,20 +7,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/cli/snapshot"
 	"github.com/resourcestack/autohealer/internal/domain/hold"
 )
 
 func TestWhatIsToldOfADeploymentThatProbeConfigsName(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	since := metav1.NewTime(now.Add(-5 * time.Minute))
-	config := func(change func(*v1alpha1.ProbeConfig), conditions ...metav1.Condition) []v1alpha1.ProbeConfig {
+	config := func(change func(*v1alpha1.ProbeConfig), conditions ...metav1.Condition) []snapshot.ProberView {
 		pc := v1alpha1.ProbeConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot", Name: "main"}}
 		for _, c := range conditions {
 			c.LastTransitionTime = since
 			pc.Status.Conditions = append(pc.Status.Conditions, c)
 		}
 		change(&pc)
-		return []v1alpha1.ProbeConfig{pc}
+		return []snapshot.ProberView{{Config: pc}} // by a user who may not read the object
 	}
 	for name, c := range map[string]struct {
 		dependent Dependent

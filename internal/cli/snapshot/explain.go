@@ -6,14 +6,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/hold"
-	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
 
@@ -119,34 +117,6 @@ func (f *Facts) PodsOf(owner weed.Workload) []*weed.Pod {
 	}
 	slices.SortFunc(pods, func(a, b *weed.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	return pods
-}
-
-// ProbersOf are the stored ProbeConfigs that name an object, by namespace and name.
-func (f *Facts) ProbersOf(namespace, kind, name string) []v1alpha1.ProbeConfig {
-	var of []v1alpha1.ProbeConfig
-	for i := range f.probers {
-		c, err := probe.NewConfig(&f.probers[i], f.ownNamespace)
-		if err != nil || !f.targets(c, namespace) {
-			continue
-		}
-		if slices.ContainsFunc(c.Dependents, func(d probe.Dependent) bool { return d.Ref.Kind == kind && d.Ref.Name == name }) {
-			of = append(of, f.probers[i])
-		}
-	}
-	slices.SortFunc(of, func(a, b v1alpha1.ProbeConfig) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-	return of
-}
-
-// targets says whether a namespace is one of a config's.
-func (f *Facts) targets(c *probe.Config, namespace string) bool {
-	if c.Namespaces == nil {
-		return c.Namespace == namespace
-	}
-	return f.snapshot.Workloads != nil && slices.ContainsFunc(f.snapshot.Workloads.Namespaces, func(ns Namespace) bool {
-		return ns.Name == namespace && c.Namespaces.Matches(labels.Set(ns.Labels))
-	})
 }
 
 // HoldOn is the hold that a workload's annotation asks for, nil for none.

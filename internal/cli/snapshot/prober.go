@@ -50,12 +50,12 @@ type Dependent struct {
 	Unscalable bool                  `json:"unscalable,omitempty"`
 	Replicas   int32                 `json:"replicas,omitempty"`
 	Pods       string                `json:"pods,omitempty"`
-	// Annotations are those that ask Autohealer to keep off.
+	// Annotations are those that ask Autohealer to keep off, and what it recorded.
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// asks are the annotations by which people keep Autohealer off a dependent.
-var asks = []string{v1alpha1.AnnotationHoldUntil, v1alpha1.AnnotationIgnoreScaling}
+// asks are the annotations by which people keep Autohealer off a dependent, and its own record.
+var asks = []string{v1alpha1.AnnotationHoldUntil, v1alpha1.AnnotationIgnoreScaling, v1alpha1.AnnotationOriginalReplicas}
 
 func (p *Probed) addAutoscaler(hpa *autoscalingv2.HorizontalPodAutoscaler) {
 	read := survey.ReadAutoscaler(hpa)

@@ -1,0 +1,97 @@
+package snapshot
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/hold"
+	"github.com/resourcestack/autohealer/internal/domain/probe"
+)
+
+// ProberView is how a stored ProbeConfig stands to an object that it names.
+type ProberView struct {
+	Config v1alpha1.ProbeConfig
+	// Object as it is; nil when it can't be read.
+	Object *probe.Object
+	// Down is what the planner says of it when it is to be scaled down, Up when it is to be given back what was taken.
+	Down, Up probe.Verdict
+}
+
+// Ours is the record on the object of what the config took from it; nil when there is none.
+func (v *ProberView) Ours() *probe.Record {
+	if v.Object == nil || v.Object.Record == nil || v.Object.Record.Owner != v.Config.UID && v.Object.Record.Policy != v.Config.Namespace+"/"+v.Config.Name {
+		return nil
+	}
+	return v.Object.Record
+}
+
+// ViewProbers gives the stored ProbeConfigs that name an object, by namespace and name, and what the planner that the
+// controller asks says of it.
+func (f *Facts) ViewProbers(ctx context.Context, namespace, kind, name string) []ProberView {
+	var views []ProberView
+	for i := range f.probers {
+		c, err := probe.NewConfig(&f.probers[i], f.ownNamespace)
+		if err != nil || !f.targets(c, namespace) {
+			continue
+		}
+		d := slices.IndexFunc(c.Dependents, func(d probe.Dependent) bool { return d.Ref.Kind == kind && d.Ref.Name == name })
+		if d >= 0 {
+			views = append(views, f.viewProber(ctx, f.probers[i], c, c.Dependents[d], namespace))
+		}
+	}
+	slices.SortFunc(views, func(a, b ProberView) int {
+		return cmp.Or(cmp.Compare(a.Config.Namespace, b.Config.Namespace), cmp.Compare(a.Config.Name, b.Config.Name))
+	})
+	return views
+}
+
+func (f *Facts) viewProber(ctx context.Context, pc v1alpha1.ProbeConfig, c *probe.Config, d probe.Dependent, namespace string) ProberView {
+	v := ProberView{Config: pc}
+	o, err := f.scaled(ctx, namespace, d.Ref)
+	if err != nil {
+		return v // not known, as to a user who may not read it
+	}
+	of, now := *c, f.snapshot.ServerTime.Time
+	of.Dependents = []probe.Dependent{d}
+	in := probe.Scaling{Config: &of, Objects: []probe.Object{o}, Want: probe.Down, Now: now, Server: now}
+	in.Episode = probe.Episode(&of, in.Objects, probe.Protection{}, now)
+	v.Object, v.Down = &o, in.Verdict(0)
+	in.Want = probe.Up
+	v.Up = in.Verdict(0)
+	return v
+}
+
+// scaled is an object as the planner reads it. One that has a record and replicas was scaled by somebody since: that the
+// manager died between two writes, no look from outside tells.
+func (f *Facts) scaled(ctx context.Context, namespace string, ref probe.Ref) (probe.Object, error) {
+	objects := f.snapshot.objects()
+	d, err := objects.Dependent(ctx, namespace, ref)
+	if err != nil {
+		return probe.Object{}, err
+	}
+	o := probe.Object{Missing: d.Missing, Unscalable: d.Unscalable, Replicas: d.Replicas, Current: d.Replicas, Generation: math.MaxInt64}
+	annotations, err := objects.Annotations(ctx, namespace, ref)
+	if err != nil {
+		return probe.Object{}, err
+	}
+	o.Ignore, o.Hold = annotations[v1alpha1.AnnotationIgnoreScaling] == "true", hold.Of(annotations)
+	if o.Record, err = probe.ParseRecord(annotations[v1alpha1.AnnotationOriginalReplicas]); err != nil {
+		o.RecordError = err.Error()
+	}
+	return o, nil
+}
+
+// targets says whether a namespace is one of a config's.
+func (f *Facts) targets(c *probe.Config, namespace string) bool {
+	if c.Namespaces == nil {
+		return c.Namespace == namespace
+	}
+	return f.snapshot.Workloads != nil && slices.ContainsFunc(f.snapshot.Workloads.Namespaces, func(ns Namespace) bool {
+		return ns.Name == namespace && c.Namespaces.Matches(labels.Set(ns.Labels))
+	})
+}
