@@ -11,7 +11,6 @@ import (
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/e2e/harness"
 )
 
@@ -111,7 +110,7 @@ func (s *story) killHalfway() {
 		s.expectStopped(ctx, s.falling, fallUntil)
 		s.expectStopped(ctx, s.fallingDeleted, nil)
 		s.expectStopped(ctx, s.returning, returnUntil)
-		Eventually(s.wave.says, settled).WithContext(ctx).WithArguments(v1alpha1.ConditionReady).Should(MatchRegexp("[1-9][0-9]* wait for their turn"),
+		Eventually(s.wave.said.all, settled).Should(ContainElement(MatchRegexp("[1-9][0-9]* wait for their turn")),
 			"the wave comes after the ten targets that may begin in a minute")
 
 		By("killing the manager")

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -17,6 +18,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+	toolswatch "k8s.io/client-go/tools/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -32,6 +36,7 @@ const waveSize = 200
 type wave struct {
 	config             *v1alpha1.ProbeConfig
 	internal, external *faultproxy.Proxy
+	said               sayings
 }
 
 // newWave makes the targets, each with a Deployment whose pods nobody schedules.
@@ -56,6 +61,7 @@ func newWave(ctx context.Context) *wave {
 	Expect(h.Client.Create(ctx, w.config)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) { Expect(h.Client.Delete(ctx, w.config)).To(Succeed()) })
 	Eventually(w.targets, "1m").WithContext(ctx).Should(HaveField("Probed", BeEquivalentTo(waveSize)), "the config probes every namespace that it selects")
+	w.hear(ctx)
 	return w
 }
 
@@ -86,6 +92,56 @@ func (w *wave) says(ctx context.Context, condition string) (string, error) {
 		return c.Message, err
 	}
 	return "", err
+}
+
+// sayings are what a config's Ready said, one after the other.
+type sayings struct {
+	mu    sync.Mutex
+	texts []string
+}
+
+// hear keeps what the config's Ready says from now on, until the container ends: it may have passed when a busy machine's spec
+// comes to ask.
+func (w *wave) hear(ctx context.Context) {
+	GinkgoHelper()
+	c, err := client.NewWithWatch(h.Config, client.Options{Scheme: harness.Scheme()})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(c.Get(ctx, client.ObjectKeyFromObject(w.config), w.config)).To(Succeed())
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	events, err := toolswatch.NewRetryWatcherWithContext(watching, w.config.ResourceVersion, &toolscache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return c.Watch(ctx, &v1alpha1.ProbeConfigList{}, client.InNamespace(w.config.Namespace), &client.ListOptions{Raw: &o})
+		},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	name := w.config.Name
+	var running sync.WaitGroup
+	running.Go(func() {
+		for event := range events.ResultChan() {
+			if config, ok := event.Object.(*v1alpha1.ProbeConfig); ok && config.Name == name {
+				w.said.note(config)
+			}
+		}
+	})
+	DeferCleanup(func() {
+		stop()
+		events.Stop()
+		running.Wait()
+	})
+}
+
+func (l *sayings) note(config *v1alpha1.ProbeConfig) {
+	if c := meta.FindStatusCondition(config.Status.Conditions, v1alpha1.ConditionReady); c != nil {
+		l.mu.Lock()
+		l.texts = append(l.texts, c.Message)
+		l.mu.Unlock()
+	}
+}
+
+func (l *sayings) all() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Compact(slices.Clone(l.texts))
 }
 
 // down are the targets whose Deployment asks for no replicas.
