@@ -84,7 +84,7 @@ func assemble(t *testing.T) {
 	o := options{
 		namespace: "autohealer-system", leaderElectNamespace: "autohealer-system", leaderElect: true, certProvider: selfSigned, certSecret: "autohealer-webhook-cert",
 		metricsAddress: "0", probeAddress: "0", webhookPort: 9443,
-		envoys: envoyOptions{address: "127.0.0.1:0"},
+		envoys: envoyOptions{address: "127.0.0.1:0", ejectionsFrom: envoyServices{{port: "ejections"}}},
 	}
 	facts := &kube.Facts{
 		Fleet: condition.NewFleet(limit.Builtin()), Yard: weed.NewYard(limit.Builtin(), o.namespace), Targets: probe.NewFleet(limit.Builtin()),

@@ -30,6 +30,8 @@ type envoyOptions struct {
 	clientCA  string
 	plaintext bool
 	clients   identities
+	// ejectionsFrom are asked whom they have ejected.
+	ejectionsFrom envoyServices
 }
 
 func addEnvoyFlags(flags *flag.FlagSet, o *envoyOptions) {
@@ -39,6 +41,9 @@ func addEnvoyFlags(flags *flag.FlagSet, o *envoyOptions) {
 	flags.Var(&o.clients, "xds-client",
 		"NAME=NAMESPACE[,NAMESPACE…]: an Envoy with this URI or DNS name in its certificate gets the clusters of these namespaces; * are all. Repeatable. "+
 			"Nobody else gets anything.")
+	flags.Var(&o.ejectionsFrom, "ejections-from",
+		"NAMESPACE/SERVICE/PORT: the ready endpoints of this Service are Envoys that are asked every 5s whom they have ejected, at their "+
+			"--ejections-port; it is told in the status of OutlierPolicies. PORT is the name or number of the Service's. Repeatable.")
 	flags.BoolVar(&o.plaintext, "xds-plaintext", false,
 		"Serve without --xds-client-ca on other addresses than loopback, too: whoever reaches them gets the endpoints of all Services that policies are for.")
 }
@@ -82,7 +87,13 @@ func (o envoyOptions) validate() error {
 		if o.clientCA != "" || o.plaintext || len(o.clients) > 0 {
 			return errors.New("--xds-client-ca, --xds-client and --xds-plaintext are for --xds-bind-address")
 		}
+		if len(o.ejectionsFrom) > 0 {
+			return errors.New("--ejections-from is for --xds-bind-address: else Envoys follow no OutlierPolicy")
+		}
 		return nil
+	}
+	if len(o.ejectionsFrom) > 0 && o.clientCA == "" {
+		return errors.New("--ejections-from needs --xds-client-ca: without certificates nobody knows who answers")
 	}
 	if _, _, err := net.SplitHostPort(o.address); err != nil {
 		return fmt.Errorf("--xds-bind-address=%s must be host:port", o.address)

@@ -20,6 +20,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/kube/judging"
 	"github.com/resourcestack/autohealer/internal/kube/outliers"
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
+	"github.com/resourcestack/autohealer/internal/probing/envoys"
 )
 
 // Options are what the controllers share.
@@ -38,6 +39,8 @@ type Options struct {
 	Routed *outliers.Informers
 	// Clusters tells Envoys; nil when nobody is served.
 	Clusters *actuate.Clusters
+	// Ejections asks whom Envoys have ejected; nil when none is to be asked.
+	Ejections *envoys.Asker
 }
 
 // policies are empty objects of the kinds that the rules judge and exceptions may name.
@@ -93,7 +96,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		},
 		func() error {
 			return outlierpolicy.AddToManager(mgr, outlierpolicy.Options{
-				Guard: opts.Guard, Routed: opts.Routed, Clusters: opts.Clusters, Leads: opts.Leads, Stored: stored, Rejections: rejections,
+				Guard: opts.Guard, Routed: opts.Routed, Clusters: opts.Clusters, Ejections: opts.Ejections, Leads: opts.Leads, Stored: stored, Rejections: rejections,
 			})
 		},
 	} {

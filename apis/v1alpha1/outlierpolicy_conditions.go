@@ -9,6 +9,9 @@ const (
 	// ConditionRemovalHeld says that Envoys keep clusters whose Services are gone, because too many would go at a time. It is there
 	// only while True.
 	ConditionRemovalHeld = "RemovalHeld"
+	// ConditionEjectionsUnknown says that Envoys are asked whom they have ejected, and that nobody can tell. It is there only while
+	// True.
+	ConditionEjectionsUnknown = "EjectionsUnknown"
 )
 
 // Reasons of an OutlierPolicy's conditions and Events.
@@ -37,4 +40,12 @@ const (
 	ReasonEjectsEverything = "EjectsEverything"
 	// ReasonTooManyGone: more than a tenth of all clusters would go at once.
 	ReasonTooManyGone = "TooManyGone"
+	// ReasonEnvoysSilent: some Envoy doesn't say whom it has ejected.
+	ReasonEnvoysSilent = "EnvoysSilent"
+	// ReasonNoEnvoys: there is no Envoy to ask.
+	ReasonNoEnvoys = "NoEnvoys"
+	// ReasonHostsEjected: Envoys ejected hosts.
+	ReasonHostsEjected = "HostsEjected"
+	// ReasonHostsReturned: Envoys took hosts back.
+	ReasonHostsReturned = "HostsReturned"
 )

@@ -149,7 +149,7 @@ type OutlierPolicyStatus struct {
 	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions: Accepted, Ready, Reconciling, Stalled, AtRisk, RemovalHeld.
+	// conditions: Accepted, Ready, Reconciling, Stalled, AtRisk, RemovalHeld, EjectionsUnknown.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -166,15 +166,45 @@ type OutlierPolicyStatus struct {
 	// +kubebuilder:default=0
 	Hosts int32 `json:"hosts"`
 
-	// ejected counts the hosts among them that some registered Envoy has ejected. Missing while no Envoy is asked.
+	// ejected counts the hosts among them that some Envoy has ejected. Missing while nobody can tell: no Envoy is asked, or
+	// one of them doesn't answer.
 	// +optional
 	Ejected *int32 `json:"ejected,omitempty"`
+
+	// ejections names up to 20 of them, those that are ejected longest first.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=20
+	Ejections []OutlierEjection `json:"ejections,omitempty"`
 
 	// ancestors tell of each target, and for a default of its namespace, as GEP-713 has it.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Ancestors []OutlierAncestorStatus `json:"ancestors,omitempty"`
+}
+
+// OutlierEjection is a host that some Envoy has ejected.
+type OutlierEjection struct {
+	// cluster of the host, as Envoy calls it: namespace/service/port, and @kind/route for one of a route's own.
+	// +required
+	// +kubebuilder:validation:MaxLength=1024
+	Cluster string `json:"cluster"`
+	// address of the host, ip:port.
+	// +required
+	// +kubebuilder:validation:MaxLength=64
+	Address string `json:"address"`
+	// pod at that address, in the Service's namespace. Missing when it is none.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Pod string `json:"pod,omitempty"`
+	// envoys counts the Envoys that have it ejected.
+	// +required
+	Envoys int32 `json:"envoys"`
+	// since the first of them was seen to have it ejected, by asking every 5 seconds. Where nobody asked for a while, as
+	// between two managers, it may have been back in between.
+	// +required
+	Since metav1.Time `json:"since"`
 }
 
 // OutlierAncestorStatus tells how the policy stands with one of its targets.
@@ -204,7 +234,7 @@ type OutlierAncestorStatus struct {
 	// hosts counts their ready endpoints.
 	// +optional
 	Hosts int32 `json:"hosts"`
-	// ejected counts the hosts among them that some registered Envoy has ejected. Missing while no Envoy is asked.
+	// ejected counts the hosts among them that some Envoy has ejected. Missing while nobody can tell.
 	// +optional
 	Ejected *int32 `json:"ejected,omitempty"`
 	// proxies are the Envoys that get the clusters.

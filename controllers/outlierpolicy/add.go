@@ -10,6 +10,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/kube/outliers"
+	"github.com/resourcestack/autohealer/internal/probing/envoys"
 )
 
 const (
@@ -26,6 +27,8 @@ type Options struct {
 	Routed *outliers.Informers
 	// Clusters tells Envoys; nil when nobody is served.
 	Clusters *actuate.Clusters
+	// Ejections asks whom Envoys have ejected; nil when none is to be asked.
+	Ejections *envoys.Asker
 	// Stored confirms just before an act that the rules in force are those that are stored.
 	Stored *kube.Stored
 	// Rejections learns which rules refuse which policies.
@@ -45,6 +48,11 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		c.Acts = mgr.GetLogger().WithName("acts")
 		c.Server.Progressed, c.Server.Unknown, c.Server.Removed = p.progressed, p.unknown, p.removed
 		if err := mgr.Add(c.Server); err != nil {
+			return err
+		}
+	}
+	if a := opts.Ejections; a != nil {
+		if err := a.AddToManager(mgr, func() { p.progressed(nil) }); err != nil {
 			return err
 		}
 	}

@@ -93,7 +93,7 @@ type standing struct {
 // cluster is one for which the policy holds.
 type cluster struct {
 	*outlier.Assignment
-	hosts int
+	hosts []outlier.Host
 	// withheld: a pause keeps Envoys from being told.
 	withheld bool
 }

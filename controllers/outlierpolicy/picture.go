@@ -55,7 +55,7 @@ func (p *Publisher) paint(world outlier.World) (*picture, error) {
 }
 
 // add counts a cluster for the policies that it has to do with.
-func (pic *picture) add(a *outlier.Assignment, hosts int, withheld bool) {
+func (pic *picture) add(a *outlier.Assignment, hosts []outlier.Host, withheld bool) {
 	if a.Policy != nil {
 		s := pic.policies[a.Policy.Key()]
 		s.clusters = append(s.clusters, cluster{a, hosts, withheld})

@@ -191,7 +191,7 @@ func (p *Publisher) translate(pic *picture, world outlier.World) (clusters []act
 			}
 			clusters = append(clusters, c)
 			p.remember(a.Key)
-			pic.add(a, len(c.Hosts), c.Policy != a.Policy)
+			pic.add(a, c.Hosts, c.Policy != a.Policy)
 		}
 		pic.seen[name] = true
 	}

@@ -60,7 +60,7 @@ func atRisk(s *standing) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionAtRisk}
 	var names []string
 	for _, c := range s.clusters {
-		if c.Policy.Detects() && c.Policy.Settings.EjectsEverything(c.hosts) {
+		if c.Policy.Detects() && c.Policy.Settings.EjectsEverything(len(c.hosts)) {
 			names = append(names, c.Key.String())
 		}
 	}
@@ -189,7 +189,7 @@ func cut(text string) string {
 
 func hostsOf(clusters []cluster) (n int32) {
 	for _, c := range clusters {
-		n += int32(c.hosts)
+		n += int32(len(c.hosts))
 	}
 	return n
 }

@@ -57,7 +57,7 @@ func painted(t *testing.T, policies []*v1alpha1.OutlierPolicy, services []*corev
 	pic.index = outlier.NewIndex(read, nil, systemNamespace)
 	for _, svc := range services {
 		for _, a := range pic.index.Assign(svc, nil) {
-			pic.add(a, 2, false)
+			pic.add(a, []outlier.Host{{Address: "10.0.0.1", Port: 8080, Pod: "web-1"}, {Address: "10.0.0.2", Port: 8080, Pod: "web-2"}}, false)
 		}
 	}
 	return pic

@@ -58,7 +58,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
 	h, err = harness.Start(ctx, harness.Options{Out: GinkgoWriter, ManagerArgs: []string{
 		"--leader-elect=false", "--v=1", "--xds-bind-address=" + address, "--xds-client-ca=" + filepath.Join(dir, "clients.crt"),
-		"--xds-client=" + edge + "=*", "--xds-client=" + tenant + "=shop",
+		"--xds-client=" + edge + "=*", "--xds-client=" + tenant + "=shop", "--ejections-from=edge/envoys/ejections",
 	}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(h.Stop()).To(Succeed()) })

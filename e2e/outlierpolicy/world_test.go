@@ -82,12 +82,18 @@ spec:
 // proxy starts an Envoy in front of the Service, with a certificate for an identity.
 func proxy(ctx context.Context, identity string, signer *envoy.Authority, clusters ...string) *envoy.Envoy {
 	GinkgoHelper()
+	return proxyWith(ctx, identity, signer, nil, clusters...)
+}
+
+// proxyWith has more arguments for envoy-bootstrap.
+func proxyWith(ctx context.Context, identity string, signer *envoy.Authority, args []string, clusters ...string) *envoy.Envoy {
+	GinkgoHelper()
 	dir := GinkgoT().TempDir()
 	signer.Write(dir, identity, servers(ctx))
-	o := envoy.Options{Bootstrap: []string{
+	o := envoy.Options{Bootstrap: append([]string{
 		"--server", address, "--server-name=" + serverName, "--resources-dir=" + dir,
 		"--cert=" + filepath.Join(dir, "tls.crt"), "--key=" + filepath.Join(dir, "tls.key"), "--ca=" + filepath.Join(dir, "ca.crt"),
-	}, Change: impatient}
+	}, args...), Change: impatient}
 	for _, name := range clusters {
 		o.Listeners = append(o.Listeners, envoy.Listener{Name: name, Cluster: name})
 	}

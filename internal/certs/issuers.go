@@ -75,7 +75,7 @@ func (m *CertManager) objects() []applied {
 }
 
 func (m *CertManager) leaf(issuer Issuer) *cmapply.CertificateApplyConfiguration {
-	spec := certificate(m.IssuedSecret(), m.options.LeafLife, issuer).WithUsages(cmv1.UsageDigitalSignature, cmv1.UsageServerAuth)
+	spec := certificate(m.IssuedSecret(), m.options.LeafLife, issuer).WithUsages(cmv1.UsageDigitalSignature, cmv1.UsageServerAuth, cmv1.UsageClientAuth)
 	for _, host := range m.options.Hosts {
 		if net.ParseIP(host) != nil {
 			spec.WithIPAddresses(host)

@@ -49,7 +49,7 @@ func (p keyPair) issue(now time.Time, life time.Duration, hosts []string) (keyPa
 		NotBefore:   now.Add(-clockSkew),
 		NotAfter:    now.Add(life),
 		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, // it asks Envoys, too
 	}
 	if template.NotAfter.After(p.cert.NotAfter) {
 		template.NotAfter = p.cert.NotAfter

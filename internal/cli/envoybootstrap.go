@@ -23,6 +23,9 @@ Envoy shows the certificate in --cert, and the names in it decide which namespac
 files. With --resources-dir two more files are written there, through which Envoy follows the certificates when they are
 replaced; without, it reads them once.
 
+With --ejections-port a manager started with --ejections-from asks Envoy whom it has ejected, and tells it in the policies' status. Who
+asks must show Autohealer's certificate, and sees of the admin page the clusters and statistics only.
+
 Exit code: 0 it was printed; 2 the command line is wrong or the command failed.`,
 		Example: `  kubectl autohealer envoy-bootstrap --server autohealer-xds.autohealer-system.svc:18000 --resources-dir /etc/envoy > /etc/envoy/envoy.yaml
   kubectl autohealer envoy-bootstrap --server 127.0.0.1:18000 --plaintext > envoy.yaml`,
@@ -40,6 +43,7 @@ Exit code: 0 it was printed; 2 the command line is wrong or the command failed.`
 	flags.StringVar(&o.NodeCluster, "node-cluster", "autohealer", "what Envoy calls itself and its like")
 	flags.Uint32Var(&o.AdminPort, "admin-port", 9901, "port of Envoy's admin page on 127.0.0.1; 0 for any")
 	flags.BoolVar(&ejections, "ejection-log", ejections, "log each ejection, as a line of JSON")
+	flags.Uint32Var(&o.EjectionsPort, "ejections-port", 0, "port on which Autohealer, and nobody else, may ask whom Envoy has ejected; 0 for none")
 	path := flags.String("ejection-log-path", "/dev/stdout", "file for --ejection-log")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		if ejections {

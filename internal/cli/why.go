@@ -43,6 +43,9 @@ func (a *App) why() *cobra.Command {
 		Long: `Tell what Autohealer did to an object, for which policy and because of which condition, since when, and what would end it; and
 what it would do and why it doesn't: the limit, the hold time, the rule or the Guardrail that is in the way.
 
+Of a pod behind a Service, and of a Service, it tells whom Envoys have ejected, as far as the manager knows it; it asks them every 5s where it was
+started with --ejections-from.
+
 It reads the cluster once, or a file with --facts, and asks the planner that the manager asks. It knows when conditions turned, as their reporters wrote
 it; a manager that started after that may wait up to a minute longer.
 
@@ -174,7 +177,7 @@ func (w *answers) ofService(key types.NamespacedName) (string, error) {
 	}) {
 		return "", fmt.Errorf("there is no service %q in namespace %s", key.Name, key.Namespace)
 	}
-	return explain.Service(key, w.weeders, w.snapshot.ServerTime.Time), nil
+	return explain.Service(key, w.weeders, w.snapshot.ServerTime.Time) + explain.Ejections(w.facts.Seats(key.Namespace, snapshot.OfService(key.Name)), w.snapshot.ServerTime.Time), nil
 }
 
 func (w *answers) ofPod(key types.NamespacedName) (string, error) {
@@ -185,7 +188,8 @@ func (w *answers) ofPod(key types.NamespacedName) (string, error) {
 	ours := func(d v1alpha1.PodDeletion) bool {
 		return d.Namespace == key.Namespace && (d.Pod == key.Name || d.Owner == p.Workload().String())
 	}
-	return explain.Workload("pod/"+key.Name, key.Namespace, []*weed.Pod{p}, w.weeders, w.snapshot.ServerTime.Time, ours), nil
+	now := w.snapshot.ServerTime.Time
+	return explain.Workload("pod/"+key.Name, key.Namespace, []*weed.Pod{p}, w.weeders, now, ours) + explain.Ejections(w.facts.Seats(key.Namespace, snapshot.OfPod(key.Name)), now), nil
 }
 
 func (w *answers) ofDeployment(ctx context.Context, key types.NamespacedName) (string, error) {

@@ -38,6 +38,8 @@ type Options struct {
 	AdminPort uint32
 	// EjectionLog is the file where Envoy logs ejections, one JSON object a line; "" for none.
 	EjectionLog string
+	// EjectionsPort is where Autohealer may ask whom Envoy has ejected; 0 for nowhere. It needs TLS and an admin page.
+	EjectionsPort uint32
 	// Plaintext speaks without TLS; what follows has no meaning then.
 	Plaintext bool
 	TLS       TLS
@@ -75,6 +77,11 @@ func Bootstrap(o Options) (*bootstrapv3.Bootstrap, error) {
 	}
 	if o.EjectionLog != "" {
 		b.ClusterManager = &bootstrapv3.ClusterManager{OutlierDetection: &bootstrapv3.ClusterManager_OutlierDetection{EventLogPath: o.EjectionLog}}
+	}
+	if o.EjectionsPort != 0 {
+		if err := o.addEjections(b); err != nil {
+			return nil, err
+		}
 	}
 	if err := b.ValidateAll(); err != nil {
 		return nil, err

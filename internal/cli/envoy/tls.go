@@ -22,30 +22,41 @@ func (t TLS) socket(host string) (*corev3.TransportSocket, error) {
 	if t.CertFile == "" || t.KeyFile == "" || t.CAFile == "" {
 		return nil, fmt.Errorf("files of a certificate, its key and a CA are needed")
 	}
-	name := t.ServerName
-	if name == "" {
-		name = host
+	name := t.serverName(host)
+	common := t.context(name)
+	common.AlpnProtocols = []string{"h2"} // gRPC servers refuse clients that don't name it
+	config, err := anypb.New(&tlsv3.UpstreamTlsContext{Sni: name, CommonTlsContext: common})
+	if err != nil {
+		return nil, fmt.Errorf("encode: %w", err)
 	}
+	return &corev3.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: config}}, nil
+}
+
+// serverName is the name in the server's certificate.
+func (t TLS) serverName(host string) string {
+	if t.ServerName == "" {
+		return host
+	}
+	return t.ServerName
+}
+
+// context shows Envoy's certificate, and believes whom the CAs call by the server's name.
+func (t TLS) context(name string) *tlsv3.CommonTlsContext {
 	common := &tlsv3.CommonTlsContext{
-		AlpnProtocols: []string{"h2"}, // gRPC servers refuse clients that don't name it
 		// Envoys speak 1.2 at most as clients, unless they are told.
 		TlsParams: &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2, TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3},
 	}
 	if t.ResourcesDir == "" {
 		common.TlsCertificates = []*tlsv3.TlsCertificate{t.certificate()}
 		common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: t.validation(name)}
-	} else {
-		common.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{t.secret(certificateSecret)}
-		common.ValidationContextType = &tlsv3.CommonTlsContext_CombinedValidationContext{CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
-			DefaultValidationContext:         &tlsv3.CertificateValidationContext{MatchTypedSubjectAltNames: serverNames(name)},
-			ValidationContextSdsSecretConfig: t.secret(caSecret),
-		}}
+		return common
 	}
-	config, err := anypb.New(&tlsv3.UpstreamTlsContext{Sni: name, CommonTlsContext: common})
-	if err != nil {
-		return nil, fmt.Errorf("encode: %w", err)
-	}
-	return &corev3.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: config}}, nil
+	common.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{t.secret(certificateSecret)}
+	common.ValidationContextType = &tlsv3.CommonTlsContext_CombinedValidationContext{CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
+		DefaultValidationContext:         &tlsv3.CertificateValidationContext{MatchTypedSubjectAltNames: serverNames(name)},
+		ValidationContextSdsSecretConfig: t.secret(caSecret),
+	}}
+	return common
 }
 
 func (t TLS) certificate() *tlsv3.TlsCertificate {

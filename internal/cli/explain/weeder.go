@@ -71,7 +71,7 @@ func (t *text) workload(pods []*weed.Pod, views []snapshot.WeederView, ours func
 		}
 	}
 	if looping == 0 {
-		t.line(1, "Of %s none crash-loops, so nothing is done.", counted(len(pods), "pod"))
+		t.line(1, "Of %s none crash-loops, so none is deleted.", counted(len(pods), "pod"))
 	}
 	for _, v := range views {
 		t.recent(v.Config, ours)

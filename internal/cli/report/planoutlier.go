@@ -54,27 +54,12 @@ func (o *OutlierPlan) details() [][2]string {
 		return nil
 	}
 	s := &o.Settings
-	found := "every detector is off"
-	switch errors, local := s.ServerErrorThreshold(), s.LocalOriginThreshold(); {
-	case errors > 0 && local > 0:
-		found = fmt.Sprintf("%d consecutive 5xx, or %d consecutive failures of Envoy's own", errors, local)
-	case local > 0:
-		found = fmt.Sprintf("%d consecutive failures of Envoy's own; 5xx don't count", local)
-	case s.Split:
-		found = fmt.Sprintf("%d consecutive 5xx; failures of Envoy's own don't count", errors)
-	case errors > 0:
-		found = fmt.Sprintf("%d consecutive 5xx, failures of Envoy's own among them", errors)
-	}
-	length := fmt.Sprintf("%s, each further time as much more, at most %s", s.BaseEjectionTime(), s.MaxEjectionTime())
-	if s.MaxJitter() > 0 {
-		length += fmt.Sprintf(", and up to %s by chance", s.MaxJitter())
-	}
 	panics := "off: when all are ejected, requests fail"
 	if s.PanicThreshold > 0 {
 		panics = fmt.Sprintf("when less than %d%% are healthy, all get requests again", s.PanicThreshold)
 	}
 	return [][2]string{
-		{"after", found}, {"for", length + fmt.Sprintf("; it ends at the first sweep after, every %s", s.SweepInterval())}, {"panic", panics},
+		{"after", s.After()}, {"for", s.Length()}, {"panic", panics},
 	}
 }
 

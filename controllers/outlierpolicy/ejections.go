@@ -1,0 +1,128 @@
+package outlierpolicy
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/outlier/ejection"
+	"github.com/resourcestack/autohealer/internal/kube/status"
+)
+
+// namedEjections bounds what a status names.
+const namedEjections = 20
+
+// ejected is what is known of a policy's ejected hosts.
+type ejected struct {
+	// unknown is a condition's reason and message while nobody can tell; waits while that is about to be found out.
+	unknown status.Stuck
+	waits   bool
+	// hosts by cluster and address.
+	hosts map[ejection.Host]v1alpha1.OutlierEjection
+	// pods of all hosts that the policy's clusters have, ejected or not; "" where a host is none.
+	pods map[ejection.Host]string
+}
+
+// ejectedOf asks what Envoys say of a policy's clusters.
+func ejectedOf(clusters []cluster, view *ejection.View) ejected {
+	e := ejected{hosts: map[ejection.Host]v1alpha1.OutlierEjection{}, pods: map[ejection.Host]string{}}
+	if view == nil {
+		e.waits = true
+		return e
+	}
+	namespaces := map[string]bool{}
+	for _, c := range clusters {
+		namespaces[c.Key.Service.Namespace] = true
+		for _, h := range c.hosts {
+			at := ejection.Host{Cluster: c.Key, Address: net.JoinHostPort(h.Address, strconv.FormatUint(uint64(h.Port), 10))}
+			e.pods[at] = h.Pod
+			if x, is := view.Of(at); is {
+				e.hosts[at] = v1alpha1.OutlierEjection{
+					Cluster: at.Cluster.String(), Address: at.Address, Pod: h.Pod, Envoys: int32(x.Envoys), Since: metav1.NewTime(x.Since),
+				}
+			}
+		}
+	}
+	for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
+		e.waits = e.waits || view.Waits(namespace)
+		if e.unknown.Reason == "" {
+			e.unknown = unknownIn(view, namespace)
+		}
+	}
+	return e
+}
+
+// unknownIn says why nobody can tell who is ejected of a namespace's Services.
+func unknownIn(view *ejection.View, namespace string) status.Stuck {
+	silent := view.Silent(namespace)
+	switch n := len(silent); {
+	case n > 0:
+		return status.Stuck{Reason: v1alpha1.ReasonEnvoysSilent, Message: cut(fmt.Sprintf("%d of %d Envoys don't say whom they have ejected, and so it isn't known: %s: %s.",
+			n, n+view.Answering(namespace), silent[0].Name, silent[0].Problem))}
+	case len(view.Missing) > 0:
+		return status.Stuck{Reason: v1alpha1.ReasonNoEnvoys, Message: "Not all Envoys are known, and so it isn't known whom they have ejected: " + strings.Join(view.Missing, "; ") + "."}
+	case view.Answering(namespace) == 0:
+		return status.Stuck{Reason: v1alpha1.ReasonNoEnvoys, Message: fmt.Sprintf("No Envoy that is asked may see namespace %s.", namespace)}
+	}
+	return status.Stuck{}
+}
+
+// put tells it in a status. What was told before stands while it is being found out.
+func (e *ejected) put(op *v1alpha1.OutlierPolicy, after *v1alpha1.OutlierPolicyStatus, of *standing) {
+	if e.waits {
+		for i := range after.Ancestors {
+			for _, before := range op.Status.Ancestors {
+				if equality.Semantic.DeepEqual(before.AncestorRef, after.Ancestors[i].AncestorRef) {
+					after.Ancestors[i].Ejected = before.Ejected
+				}
+			}
+		}
+		return
+	}
+	status.SetWhileTrue(&after.Conditions, op.Generation, metav1.Condition{Type: v1alpha1.ConditionEjectionsUnknown, Reason: e.unknown.Reason, Message: e.unknown.Message})
+	after.Ejected, after.Ejections = nil, nil
+	if e.unknown.Reason != "" {
+		return
+	}
+	after.Ejected, after.Ejections = new(int32(len(e.hosts))), e.named()
+	for i := range after.Ancestors {
+		var ref *v1alpha1.OutlierTargetReference
+		if len(op.Spec.TargetRefs) > 0 {
+			ref = &op.Spec.TargetRefs[i]
+		}
+		after.Ancestors[i].Ejected = new(e.in(of.of(ref)))
+	}
+}
+
+// in counts those of some clusters.
+func (e *ejected) in(clusters []cluster) (n int32) {
+	for h := range e.hosts {
+		if slices.ContainsFunc(clusters, func(c cluster) bool { return c.Key == h.Cluster }) {
+			n++
+		}
+	}
+	return n
+}
+
+// named are those that are ejected longest.
+func (e *ejected) named() []v1alpha1.OutlierEjection {
+	all := slices.SortedFunc(maps.Values(e.hosts), func(a, b v1alpha1.OutlierEjection) int {
+		return cmp.Or(a.Since.Compare(b.Since.Time), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Address, b.Address))
+	})
+	return all[:min(namedEjections, len(all))]
+}
+
+// noEjections takes out of a status what nobody is asked about any more.
+func noEjections(after *v1alpha1.OutlierPolicyStatus) {
+	meta.RemoveStatusCondition(&after.Conditions, v1alpha1.ConditionEjectionsUnknown)
+	after.Ejected, after.Ejections = nil, nil
+}

@@ -1,0 +1,145 @@
+package outlierpolicy
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/outlier"
+	"github.com/resourcestack/autohealer/internal/domain/outlier/ejection"
+)
+
+var night = time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
+
+// at is a host of shop/web/80; painted has two of each cluster.
+func at(address string) ejection.Host {
+	return ejection.Host{Cluster: outlier.Key{Service: types.NamespacedName{Namespace: "shop", Name: "web"}, Port: 80}, Address: address}
+}
+
+// says is what one Envoy says that has ejected some hosts since a moment; nil is one that is silent.
+func says(since time.Time, hosts ...ejection.Host) *ejection.View {
+	e := (&ejection.Envoy{Name: "edge/envoy-0", Asked: night.Add(-time.Hour)}).After(ejection.Scope{All: true}, hosts, since)
+	return ejection.NewView([]ejection.Envoy{e}, nil, since)
+}
+
+// recorded are the Events of a test.
+type recorded []string
+
+func (r *recorded) Eventf(regarding, _ runtime.Object, kind, reason, _, note string, args ...any) {
+	*r = append(*r, fmt.Sprintf("%T %s %s: %s", regarding, kind, reason, fmt.Sprintf(note, args...)))
+}
+
+// step is one reconciliation of a policy for Service web, by what Envoys say.
+func step(t *testing.T, memory *remembered, op *v1alpha1.OutlierPolicy, view *ejection.View) (*v1alpha1.OutlierPolicy, []string) {
+	t.Helper()
+	web := service("web", 80)
+	pic := painted(t, []*v1alpha1.OutlierPolicy{op}, []*corev1.Service{web}, "")
+	key := client.ObjectKeyFromObject(op)
+	after := withStatus(op, statusOf(op, pic, nil))
+	now := ejectedOf(pic.policies[key].clusters, view)
+	before := memory.of(key, &op.Status)
+	carried := carry(&now, before)
+	now.put(op, &after.Status, pic.policies[key])
+	var events recorded
+	switch {
+	case now.waits:
+	case now.unknown.Reason != "":
+		memory.keep(key, nil)
+	default:
+		newsOf(&now, before).tell(&events, op, pic.service)
+		memory.keep(key, carried)
+	}
+	return after, events
+}
+
+func TestEjectionsAreToldOnceAndKeepTheirBeginning(t *testing.T) {
+	one, other := at("10.0.0.1:8080"), at("10.0.0.2:8080")
+	op, memory := stored("shop", "web", 1, target("web", "")), &remembered{}
+	op, events := step(t, memory, op, says(night))
+	if op.Status.Ejected == nil || *op.Status.Ejected != 0 || len(events) > 0 {
+		t.Fatalf("at first: %v, %q", op.Status.Ejected, events)
+	}
+	op, events = step(t, memory, op, says(night.Add(500*time.Millisecond), one))
+	want := []v1alpha1.OutlierEjection{{Cluster: "shop/web/80", Address: "10.0.0.1:8080", Pod: "web-1", Envoys: 1, Since: metav1.NewTime(night)}}
+	if diff := cmp.Diff(want, op.Status.Ejections); diff != "" || *op.Status.Ancestors[0].Ejected != 1 {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{
+		"*v1alpha1.OutlierPolicy Warning HostsEjected: Envoys ejected 1 host: pod web-1 (10.0.0.1:8080) of shop/web/80, by 1 Envoy.",
+		"*v1.Service Warning HostsEjected: Envoys ejected 1 host: pod web-1 (10.0.0.1:8080) of shop/web/80, by 1 Envoy.",
+	}, events); diff != "" {
+		t.Error(diff)
+	}
+
+	// Another manager takes over a minute later, and sees it for the first time.
+	memory = &remembered{}
+	waiting, events := step(t, memory, op, nil)
+	if diff := cmp.Diff(op.Status, waiting.Status); diff != "" || len(events) > 0 {
+		t.Error("a manager that hasn't asked yet takes back what was told:", diff, events)
+	}
+	view := says(night.Add(time.Minute), one)
+	for range 2 {
+		if op, events = step(t, memory, op, view); len(events) > 0 || !op.Status.Ejections[0].Since.Time.Equal(night) {
+			t.Errorf("since %s, %q", op.Status.Ejections[0].Since, events)
+		}
+	}
+
+	op, events = step(t, memory, op, says(night.Add(2*time.Minute), other))
+	if len(events) != 4 || !slices.Contains(events, "*v1alpha1.OutlierPolicy Normal HostsReturned: Envoys took back 1 host: pod web-1 (10.0.0.1:8080) of shop/web/80.") {
+		t.Errorf("%q", events)
+	}
+	op, _ = step(t, memory, op, says(night.Add(3*time.Minute), one))
+	if since := op.Status.Ejections[0].Since.Time; !since.Equal(night.Add(3 * time.Minute)) {
+		t.Errorf("one that was back is told to be ejected since %s", since)
+	}
+}
+
+func TestWhatIsNotKnownIsNotInTheStatus(t *testing.T) {
+	op, memory := stored("shop", "web", 1, target("web", "")), &remembered{}
+	op, _ = step(t, memory, op, says(night, at("10.0.0.1:8080")))
+	silent := ejection.Envoy{Name: "edge/envoy-0", Asked: night.Add(-time.Minute), Problem: "connection refused"}
+	for view, want := range map[*ejection.View]string{
+		ejection.NewView([]ejection.Envoy{silent}, nil, night): "EnvoysSilent: 1 of 1 Envoys don't say whom they have ejected, and so it isn't known: edge/envoy-0: connection refused.",
+		ejection.NewView(nil, []string{"Service edge/envoys has no ready endpoints"}, night): "NoEnvoys: Not all Envoys are known, and so it isn't known whom they have ejected: " +
+			"Service edge/envoys has no ready endpoints.",
+		ejection.NewView([]ejection.Envoy{(&ejection.Envoy{}).After(ejection.Scope{}, nil, night)}, nil, night): "NoEnvoys: No Envoy that is asked may see namespace shop.",
+	} {
+		got, events := step(t, &remembered{}, op, view)
+		if got.Status.Ejected != nil || got.Status.Ejections != nil || got.Status.Ancestors[0].Ejected != nil || len(events) > 0 {
+			t.Errorf("%s: %+v, %q", want, got.Status, events)
+		}
+		i := slices.IndexFunc(got.Status.Conditions, func(c metav1.Condition) bool { return c.Type == "EjectionsUnknown" })
+		if c := got.Status.Conditions[max(0, i)]; i < 0 || c.Reason+": "+c.Message != want {
+			t.Errorf("%+v instead of %s", c, want)
+		}
+		if len(loud(got.Status.Conditions)) != len(got.Status.Conditions)-1 {
+			t.Error("Events tell of it, for each policy")
+		}
+	}
+}
+
+func TestEventsNameFiveHosts(t *testing.T) {
+	now := ejected{hosts: map[ejection.Host]v1alpha1.OutlierEjection{}, pods: map[ejection.Host]string{}}
+	for i := range 30 {
+		h := at(fmt.Sprintf("10.0.0.%d:80", i+10))
+		now.hosts[h], now.pods[h] = v1alpha1.OutlierEjection{Cluster: h.Cluster.String(), Address: h.Address, Envoys: 2, Since: metav1.NewTime(night.Add(time.Duration(-i) * time.Second))}, ""
+	}
+	var events recorded
+	newsOf(&now, nil).tell(&events, stored("shop", "web", 1), func(types.NamespacedName) *corev1.Service { return nil })
+	if want := "*v1alpha1.OutlierPolicy Warning HostsEjected: Envoys ejected 30 hosts: 10.0.0.10:80 of shop/web/80, by 2 Envoys; 10.0.0.11:80 of shop/web/80, by 2 Envoys; " +
+		"10.0.0.12:80 of shop/web/80, by 2 Envoys; 10.0.0.13:80 of shop/web/80, by 2 Envoys; 10.0.0.14:80 of shop/web/80, by 2 Envoys; and 25 more."; len(events) != 1 || events[0] != want {
+		t.Errorf("%q", events)
+	}
+	if named := now.named(); len(named) != 20 || named[0].Address != "10.0.0.39:80" || named[19].Address != "10.0.0.20:80" {
+		t.Errorf("named: %v", named)
+	}
+}

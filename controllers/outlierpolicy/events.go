@@ -1,0 +1,119 @@
+package outlierpolicy
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/outlier/ejection"
+)
+
+const (
+	// namedHosts in one Event.
+	namedHosts = 5
+	// toldServices get an Event of their own at a time; the policy's counts all.
+	toldServices = 20
+)
+
+// news are hosts of which something else is told than before.
+type news struct {
+	ejected, returned []ejection.Host
+	now               *ejected
+}
+
+// newsOf compares. A host that is gone neither came back nor is it ejected.
+func newsOf(now *ejected, before map[ejection.Host]told) news {
+	n := news{now: now}
+	for h := range now.hosts {
+		if _, known := before[h]; !known {
+			n.ejected = append(n.ejected, h)
+		}
+	}
+	for h := range before {
+		_, still := now.hosts[h]
+		if _, there := now.pods[h]; there && !still {
+			n.returned = append(n.returned, h)
+		}
+	}
+	for _, all := range [][]ejection.Host{n.ejected, n.returned} {
+		slices.SortFunc(all, func(a, b ejection.Host) int {
+			return cmp.Or(cmp.Compare(a.Cluster.String(), b.Cluster.String()), cmp.Compare(a.Address, b.Address))
+		})
+	}
+	return n
+}
+
+// tell by Events on the policy and on the Services: one of a kind for each at a time, however many hosts there are.
+func (n news) tell(recorder events.EventRecorder, op *v1alpha1.OutlierPolicy, services func(types.NamespacedName) *corev1.Service) {
+	for _, kind := range []struct {
+		weight, reason, action string
+		note                   func([]ejection.Host) string
+		hosts                  []ejection.Host
+	}{
+		{corev1.EventTypeWarning, v1alpha1.ReasonHostsEjected, "Eject", n.ejectedNote, n.ejected},
+		{corev1.EventTypeNormal, v1alpha1.ReasonHostsReturned, "Return", n.returnedNote, n.returned},
+	} {
+		if len(kind.hosts) == 0 {
+			continue
+		}
+		recorder.Eventf(op, nil, kind.weight, kind.reason, kind.action, "%s", kind.note(kind.hosts))
+		byService := map[types.NamespacedName][]ejection.Host{}
+		for _, h := range kind.hosts {
+			byService[h.Cluster.Service] = append(byService[h.Cluster.Service], h)
+		}
+		names := slices.SortedFunc(maps.Keys(byService), func(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.String()) })
+		for _, name := range names[:min(toldServices, len(names))] {
+			if svc := services(name); svc != nil {
+				svc = &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: svc.ObjectMeta}
+				recorder.Eventf(svc, op, kind.weight, kind.reason, kind.action, "%s", kind.note(byService[name]))
+			}
+		}
+	}
+}
+
+func (n news) ejectedNote(hosts []ejection.Host) string {
+	return fmt.Sprintf("Envoys ejected %s: %s.", counted(len(hosts), "host"), listed(hosts, func(h ejection.Host) string {
+		x := n.now.hosts[h]
+		return fmt.Sprintf("%s of %s, by %s", hostText(x.Pod, h.Address), h.Cluster, counted(int(x.Envoys), "Envoy"))
+	}))
+}
+
+func (n news) returnedNote(hosts []ejection.Host) string {
+	return fmt.Sprintf("Envoys took back %s: %s.", counted(len(hosts), "host"), listed(hosts, func(h ejection.Host) string {
+		return fmt.Sprintf("%s of %s", hostText(n.now.pods[h], h.Address), h.Cluster)
+	}))
+}
+
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// hostText names a host by its pod, as people know it.
+func hostText(pod, address string) string {
+	if pod == "" {
+		return address
+	}
+	return fmt.Sprintf("pod %s (%s)", pod, address)
+}
+
+func listed(hosts []ejection.Host, text func(ejection.Host) string) string {
+	var all []string
+	for _, h := range hosts[:min(namedHosts, len(hosts))] {
+		all = append(all, text(h))
+	}
+	if more := len(hosts) - namedHosts; more > 0 {
+		all = append(all, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(all, "; ")
+}

@@ -1,0 +1,69 @@
+package outlierpolicy
+
+import (
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/outlier"
+	"github.com/resourcestack/autohealer/internal/domain/outlier/ejection"
+)
+
+// remembered are the ejections that were told of each policy. A manager that starts takes over what the status names, so that
+// nothing is told twice.
+type remembered struct {
+	mu  sync.Mutex
+	all map[types.NamespacedName]map[ejection.Host]told // needs mu
+}
+
+// told is an ejection that was told: since when this process has seen it, and since when it is told to be.
+type told struct{ seen, since time.Time }
+
+// of gives what was told of a policy.
+func (r *remembered) of(key types.NamespacedName, status *v1alpha1.OutlierPolicyStatus) map[ejection.Host]told {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if before, ok := r.all[key]; ok {
+		return before
+	}
+	before := map[ejection.Host]told{}
+	for _, x := range status.Ejections {
+		if cluster, ok := outlier.ParseKey(x.Cluster); ok {
+			before[ejection.Host{Cluster: cluster, Address: x.Address}] = told{since: x.Since.Time}
+		}
+	}
+	return before
+}
+
+// carry takes over since when an ejection is told to be, and gives what is told now.
+func carry(e *ejected, before map[ejection.Host]told) map[ejection.Host]told {
+	now := make(map[ejection.Host]told, len(e.hosts))
+	for h, x := range e.hosts {
+		t := told{seen: x.Since.Time, since: x.Since.Truncate(time.Second)}
+		if was, ok := before[h]; ok && (was.seen.IsZero() || was.seen.Equal(t.seen)) && was.since.Before(t.since) {
+			t.since = was.since
+		}
+		now[h] = t
+		x.Since = metav1.NewTime(t.since)
+		e.hosts[h] = x
+	}
+	return now
+}
+
+func (r *remembered) keep(key types.NamespacedName, now map[ejection.Host]told) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all == nil {
+		r.all = map[types.NamespacedName]map[ejection.Host]told{}
+	}
+	r.all[key] = now
+}
+
+func (r *remembered) forget(key types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.all, key)
+}

@@ -1,0 +1,109 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/cli/snapshot"
+	"github.com/resourcestack/autohealer/internal/domain/outlier"
+)
+
+// Ejections tells of hosts whether Envoys have ejected them, and what ejects them and brings them back.
+func Ejections(seats []snapshot.Seat, now time.Time) string {
+	t := &text{now: now}
+	var last *snapshot.Seat
+	for i := range seats {
+		s := &seats[i]
+		if last == nil || last.Cluster != s.Cluster {
+			t.cluster(s)
+		}
+		t.line(2, "%s: %s", hostName(s), t.ejection(s))
+		last = s
+	}
+	return t.out.String()
+}
+
+// cluster tells what the policy does there, and with which limits.
+func (t *text) cluster(s *snapshot.Seat) {
+	name := s.Policy.Name
+	if s.Policy.Namespace != s.Cluster.Service.Namespace {
+		name = s.Policy.Namespace + "/" + name
+	}
+	settings := &s.Read.Settings
+	t.line(1, "OutlierPolicy %s, Envoy cluster %s: %s", name, s.Cluster, stance(s.Read))
+	if !s.Read.Detects() {
+		return
+	}
+	t.line(2, "A host is ejected after %s", settings.After())
+	if settings.Observe {
+		return
+	}
+	t.line(2, "It stays so for %s", settings.Length())
+	most := fmt.Sprintf("At most %d of %s may be ejected at once by one Envoy", settings.Ejectable(len(s.Hosts)), counted(len(s.Hosts), "host"))
+	if n, known := ejectedIn(s); known {
+		most += fmt.Sprintf("; %d now", n)
+	}
+	t.line(2, "%s", most)
+}
+
+func stance(p *outlier.Policy) string {
+	switch {
+	case p.Refused:
+		return "a rule refuses the policy, so nothing is detected"
+	case p.Disabled:
+		return "the policy switches detection off"
+	case p.Settings.Observe:
+		return "Envoy counts errors, and ejects nobody"
+	}
+	return "Envoy ejects hosts that keep failing"
+}
+
+// ejectedIn counts the ejected hosts of a cluster; known is false while nobody can tell, or not all are named.
+func ejectedIn(s *snapshot.Seat) (n int, known bool) {
+	status := &s.Policy.Status
+	for _, x := range status.Ejections {
+		if x.Cluster == s.Cluster.String() {
+			n++
+		}
+	}
+	return n, status.Ejected != nil && int(*status.Ejected) == len(status.Ejections)
+}
+
+// ejection says whether a host is ejected, since when, and when it may be back.
+func (t *text) ejection(s *snapshot.Seat) string {
+	status := &s.Policy.Status
+	i := slices.IndexFunc(status.Ejections, func(x v1alpha1.OutlierEjection) bool { return x.Cluster == s.Cluster.String() && x.Address == s.At() })
+	unknown := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEjectionsUnknown)
+	switch {
+	case i >= 0:
+		x := status.Ejections[i]
+		settings := &s.Read.Settings
+		earliest, latest := x.Since.Add(settings.BaseEjectionTime()), x.Since.Add(settings.MaxEjectionTime()+settings.MaxJitter()+settings.SweepInterval())
+		says := fmt.Sprintf("ejected by %s %s", counted(int(x.Envoys), "Envoy"), t.since(x.Since.Time))
+		switch {
+		case earliest.After(t.now):
+			return says + "; back " + t.at(earliest) + " or so, if it is its first time"
+		case latest.After(t.now):
+			return says + "; back " + t.at(latest) + " or so at the latest"
+		}
+		return says
+	case unknown != nil:
+		return "whether it is ejected isn't known: " + unknown.Message
+	case status.Ejected == nil:
+		return "whether it is ejected isn't known: no Envoy is asked; start the manager with --ejections-from"
+	case int(*status.Ejected) > len(status.Ejections):
+		return fmt.Sprintf("not among the %d of %d ejected hosts that the policy's status names, so it isn't known", len(status.Ejections), *status.Ejected)
+	}
+	return "not ejected"
+}
+
+func hostName(s *snapshot.Seat) string {
+	if s.Pod == "" {
+		return s.At()
+	}
+	return fmt.Sprintf("pod/%s (%s)", s.Pod, s.At())
+}

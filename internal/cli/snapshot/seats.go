@@ -1,0 +1,73 @@
+package snapshot
+
+import (
+	"cmp"
+	"net"
+	"slices"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/outlier"
+)
+
+// Seat is a host of an Envoy cluster for which an OutlierPolicy holds.
+type Seat struct {
+	Policy *v1alpha1.OutlierPolicy
+	Read   *outlier.Policy
+	// Cluster with all its hosts.
+	Cluster outlier.Key
+	Hosts   []outlier.Host
+	outlier.Host
+}
+
+// At is the host's address, ip:port.
+func (s *Seat) At() string {
+	return net.JoinHostPort(s.Address, strconv.FormatUint(uint64(s.Port), 10))
+}
+
+// OfPod and OfService choose hosts.
+func OfPod(name string) func(outlier.Key, outlier.Host) bool {
+	return func(_ outlier.Key, h outlier.Host) bool { return h.Pod == name }
+}
+
+// OfService chooses those of all its ports.
+func OfService(name string) func(outlier.Key, outlier.Host) bool {
+	return func(key outlier.Key, _ outlier.Host) bool { return key.Service.Name == name }
+}
+
+// Seats are the chosen hosts of a namespace's clusters, as the policies hold that the manager last accepted.
+func (f *Facts) Seats(namespace string, chosen func(outlier.Key, outlier.Host) bool) (seats []Seat) {
+	if !f.KnowsRouted() {
+		return nil
+	}
+	w := f.routed()
+	stored, policies := map[*outlier.Policy]*v1alpha1.OutlierPolicy{}, []*outlier.Policy(nil)
+	for _, op := range w.Policies {
+		if p, err := outlier.NewPolicy(op); op.DeletionTimestamp == nil {
+			p.Refused = err != nil || meta.IsStatusConditionFalse(op.Status.Conditions, v1alpha1.ConditionAccepted)
+			stored[p], policies = op, append(policies, p)
+		}
+	}
+	index := outlier.NewIndex(policies, w.Routes, f.ownNamespace)
+	for _, svc := range w.Services {
+		if svc.Namespace != namespace {
+			continue
+		}
+		for _, a := range index.Assign(svc, nil) {
+			if a.Policy == nil {
+				continue
+			}
+			hosts := outlier.HostsOf(svc, a.Port, w.Slices[types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}])
+			for _, h := range hosts {
+				if chosen(a.Key, h) {
+					seats = append(seats, Seat{Policy: stored[a.Policy], Read: a.Policy, Cluster: a.Key, Hosts: hosts, Host: h})
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(seats, func(a, b Seat) int { return cmp.Compare(a.Cluster.String(), b.Cluster.String()) })
+	return seats
+}

@@ -1,0 +1,92 @@
+package ejection_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/internal/domain/outlier"
+	"github.com/resourcestack/autohealer/internal/domain/outlier/ejection"
+)
+
+var (
+	now  = time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
+	all  = ejection.Scope{All: true}
+	web  = host("shop", "10.0.0.1:8080")
+	mail = host("post", "10.0.0.2:25")
+)
+
+func host(namespace, address string) ejection.Host {
+	return ejection.Host{Cluster: outlier.Key{Service: types.NamespacedName{Namespace: namespace, Name: "web"}, Port: 80}, Address: address}
+}
+
+func ago(d time.Duration) time.Time { return now.Add(-d) }
+
+// asked is an Envoy that was asked a minute ago for the first time.
+func asked(name string) *ejection.Envoy { return &ejection.Envoy{Name: name, Asked: ago(time.Minute)} }
+
+func TestAHostIsEjectedSinceTheFirstEnvoyWasSeenToHaveItEjected(t *testing.T) {
+	a := asked("edge/a").After(all, []ejection.Host{web}, ago(12*time.Second))
+	a = a.After(all, []ejection.Host{web}, ago(2*time.Second))
+	b := asked("edge/b").After(all, []ejection.Host{web}, ago(time.Second))
+	got, ok := ejection.NewView([]ejection.Envoy{b, a}, nil, now).Of(web)
+	if want := (ejection.Ejection{Envoys: 2, Since: ago(12 * time.Second)}); !ok || got != want {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestWhatCameBackWhileAnEnvoyWasSilentIsSeenAnew(t *testing.T) {
+	a := asked("edge/a").After(all, []ejection.Host{web}, ago(20*time.Second))
+	a = a.After(all, []ejection.Host{web}, ago(time.Second))
+	if got, _ := ejection.NewView([]ejection.Envoy{a}, nil, now).Of(web); got.Since != ago(time.Second) {
+		t.Errorf("since %s", got.Since)
+	}
+}
+
+func TestAHostThatIsBackIsNotTold(t *testing.T) {
+	a := asked("edge/a").After(all, []ejection.Host{web}, ago(6*time.Second))
+	a = a.After(all, nil, ago(time.Second))
+	if got, ok := ejection.NewView([]ejection.Envoy{a}, nil, now).Of(web); ok {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestAnEnvoyIsBelievedAboutItsNamespacesOnly(t *testing.T) {
+	a := asked("edge/a").After(ejection.Scope{Namespaces: map[string]bool{"shop": true}}, []ejection.Host{web, mail}, now)
+	v := ejection.NewView([]ejection.Envoy{a}, nil, now)
+	if _, ok := v.Of(web); !ok {
+		t.Error("not about its own")
+	}
+	if got, ok := v.Of(mail); ok {
+		t.Errorf("it says of post: %+v", got)
+	}
+	if v.Answering("shop") != 1 || v.Answering("post") != 0 {
+		t.Error("it answers for", v.Answering("shop"), v.Answering("post"))
+	}
+}
+
+func TestWhatIsSilentIsNotClaimed(t *testing.T) {
+	stale := asked("edge/a").After(ejection.Scope{Namespaces: map[string]bool{"shop": true}}, []ejection.Host{web}, ago(16*time.Second))
+	stale.Problem = "connection refused"
+	unknown := *asked("edge/b")
+	unknown.Problem = "no route to host"
+	fresh := asked("edge/c").After(all, nil, now)
+	v := ejection.NewView([]ejection.Envoy{stale, unknown, fresh, {Name: "edge/d", Asked: ago(time.Second)}}, nil, now)
+	if got, ok := v.Of(web); ok {
+		t.Errorf("an old answer is told: %+v", got)
+	}
+	if diff := cmp.Diff([]ejection.Silent{{"edge/a", "connection refused"}, {"edge/b", "no route to host"}}, v.Silent("shop")); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]ejection.Silent{{"edge/b", "no route to host"}}, v.Silent("post")); diff != "" {
+		t.Error("who never said who it is may be about anything:", diff)
+	}
+	if !v.Waits("shop") || v.Answering("shop") != 1 {
+		t.Error("waits, answering:", v.Waits("shop"), v.Answering("shop"))
+	}
+	if answering, silent := v.Count(); answering != 1 || silent != 2 {
+		t.Error("counts", answering, silent)
+	}
+}

@@ -1,0 +1,157 @@
+package envoys
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/resourcestack/autohealer/internal/domain/outlier/ejection"
+)
+
+const (
+	// every Envoy is asked so often: three times before its answer is stale.
+	every = ejection.StaleAfter / 3
+	// patience with one Envoy's answer.
+	patience = every - time.Second
+	// together are asked at most so many.
+	together = 16
+)
+
+// Endpoint is an Envoy that is asked.
+type Endpoint struct {
+	// Name of its pod as namespace/name, or its address.
+	Name string
+	// Address is host:port.
+	Address string
+}
+
+// Asker asks Envoys. It is a Runnable of the replica that leads.
+type Asker struct {
+	// Endpoints are whom to ask. Missing are Services that lead to nobody, each with the reason.
+	Endpoints func(ctx context.Context) (all []Endpoint, missing []string, err error)
+	Identity  Identity
+	Clock     clock.WithTicker
+
+	client  *http.Client
+	changed func()
+
+	mu sync.Mutex
+	// envoys are what is known, by endpoint; needs mu, as all below.
+	envoys  map[Endpoint]ejection.Envoy
+	missing []string
+	// asked: at least one round is over.
+	asked bool
+}
+
+// NeedLeaderElection is true: who writes statuses asks.
+func (*Asker) NeedLeaderElection() bool { return true }
+
+// AddToManager has it asked while the manager leads. Changed is called when something else is to be told.
+func (a *Asker) AddToManager(mgr manager.Manager, changed func()) error {
+	a.changed = changed
+	if err := registerMetrics(); err != nil {
+		return err
+	}
+	if err := mgr.Add(a); err != nil {
+		return fmt.Errorf("add what asks Envoys: %w", err)
+	}
+	return nil
+}
+
+// Start asks until the context ends.
+func (a *Asker) Start(ctx context.Context) error {
+	a.client = a.Identity.client()
+	defer a.client.CloseIdleConnections()
+	ticker := a.Clock.NewTicker(every)
+	defer ticker.Stop()
+	var before *ejection.View
+	for {
+		a.round(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		now := a.View()
+		observe(now)
+		if before == nil || !now.Same(before) {
+			a.changed()
+		}
+		before = now
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+		}
+	}
+}
+
+// View is what all Envoys say now; nil before they were asked.
+func (a *Asker) View() *ejection.View {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.asked {
+		return nil
+	}
+	all := make([]ejection.Envoy, 0, len(a.envoys))
+	for _, e := range a.envoys {
+		all = append(all, e)
+	}
+	return ejection.NewView(all, a.missing, a.Clock.Now())
+}
+
+// round asks all of them once.
+func (a *Asker) round(ctx context.Context) {
+	endpoints, missing, err := a.Endpoints(ctx)
+	if err != nil { // what was answered grows old meanwhile
+		log.FromContext(ctx).V(1).Info("Not known which Envoys there are", "reason", err.Error())
+		return
+	}
+	free := make(chan struct{}, together)
+	var asking sync.WaitGroup
+	for _, e := range endpoints {
+		free <- struct{}{}
+		asking.Go(func() {
+			defer func() { <-free }()
+			a.ask(ctx, e)
+		})
+	}
+	asking.Wait()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	there := make(map[Endpoint]ejection.Envoy, len(endpoints))
+	for _, e := range endpoints {
+		there[e] = a.envoys[e]
+	}
+	a.envoys, a.missing, a.asked = there, missing, true // what isn't ready any more gets no requests
+}
+
+func (a *Asker) ask(ctx context.Context, at Endpoint) {
+	began := a.Clock.Now()
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	scope, ejected, err := a.question(limited, at.Address)
+	if ctx.Err() != nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.envoys == nil {
+		a.envoys = map[Endpoint]ejection.Envoy{}
+	}
+	e, known := a.envoys[at]
+	if !known {
+		e = ejection.Envoy{Name: at.Name, Asked: began}
+	}
+	if err != nil {
+		e.Problem = cmp.Or(e.Problem, err.Error()) // the first says enough, and is no news each time
+		a.envoys[at] = e
+		return
+	}
+	a.envoys[at] = e.After(scope, ejected, began)
+}
