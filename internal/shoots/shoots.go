@@ -105,7 +105,7 @@ func (s *Clients) connect(stored *corev1.Secret) (shoot, error) {
 		return shoot{}, err
 	}
 	transport := access.Transport(s.Dial)
-	through := &http.Client{Transport: authorized{access, transport}, Timeout: s.Timeout}
+	through := &http.Client{Transport: bounded{authorized{access, transport}}, Timeout: s.Timeout, CheckRedirect: stay}
 	c, err := client.New(&rest.Config{Host: access.URL("").String()}, client.Options{HTTPClient: through, Scheme: s.Scheme})
 	if err != nil {
 		return shoot{}, fmt.Errorf("make a client of the shoot: %w", err)
@@ -121,6 +121,27 @@ func (s *Clients) forget(namespace string) {
 		known.transport.CloseIdleConnections()
 		delete(s.of, namespace)
 	}
+}
+
+// stay keeps a client from following a redirect: the server that is asked next would get the credentials, too.
+func stay(next *http.Request, _ []*http.Request) error {
+	return fmt.Errorf("the shoot's API server redirects to %s, which is not followed", next.URL.Host)
+}
+
+// mostBytes of one answer: a list of more than a thousand nodes fits. What is in a shoot belongs to its owner, who may not take
+// the memory that other shoots' checks need.
+const mostBytes = 32 << 20
+
+// bounded ends answers that are too large with an error.
+type bounded struct{ next http.RoundTripper }
+
+// RoundTrip sends the request.
+func (b bounded) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := b.next.RoundTrip(request)
+	if err == nil {
+		response.Body = http.MaxBytesReader(nil, response.Body, mostBytes)
+	}
+	return response, err
 }
 
 // authorized adds the kubeconfig's credentials.

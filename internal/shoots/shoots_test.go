@@ -1,9 +1,17 @@
 package shoots
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
+	"encoding/pem"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/resourcestack/autohealer/internal/kubeconfig"
 )
 
 func kubeconfigOf(server, more string) []byte {
@@ -108,4 +118,85 @@ func answering(err error) client.Client {
 			return err
 		},
 	})
+}
+
+// shootAt gives the client of a shoot whose API server answers so.
+func shootAt(t *testing.T, answer http.HandlerFunc) client.Client {
+	t.Helper()
+	server := httptest.NewTLSServer(answer)
+	t.Cleanup(server.Close)
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	stored := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "gardener"},
+		Data:       map[string][]byte{"kubeconfig": kubeconfigOf(server.URL, ", certificate-authority-data: "+base64.StdEncoding.EncodeToString(authority))},
+	}).Build()
+	s := &Clients{Secrets: stored, Secret: "gardener", Key: "kubeconfig", Scheme: scheme, Dial: kubeconfig.Policy{AllowLoopback: true}, Timeout: 20 * time.Second}
+	c, err := s.Of(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// discovered answers what a client asks before it reads ConfigMaps.
+func discovered(answer http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch r.URL.Path {
+		case "/api":
+			_, _ = io.WriteString(w, `{"kind":"APIVersions","versions":["v1"]}`)
+		case "/apis":
+			_, _ = io.WriteString(w, `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`)
+		case "/api/v1":
+			_, _ = io.WriteString(w, `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"configmaps","namespaced":true,"kind":"ConfigMap","verbs":["get"]}]}`)
+		default:
+			answer(w, r)
+		}
+	}
+}
+
+func TestARedirectIsntFollowed(t *testing.T) {
+	asked := make(chan string, 1)
+	elsewhere := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case asked <- r.Header.Get("Authorization"):
+		default:
+		}
+	}))
+	defer elsewhere.Close()
+	shoot := shootAt(t, discovered(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, elsewhere.URL+r.URL.Path, http.StatusFound)
+	}))
+	err := shoot.Get(t.Context(), client.ObjectKey{Namespace: "n", Name: "c"}, &corev1.ConfigMap{})
+	if err == nil || !strings.Contains(err.Error(), "redirects to "+strings.TrimPrefix(elsewhere.URL, "https://")+", which is not followed") {
+		t.Errorf("it gave %v", err)
+	}
+	select {
+	case credentials := <-asked:
+		t.Errorf("the other server was asked, with %q", credentials)
+	default:
+	}
+}
+
+func TestAnAnswerIsBounded(t *testing.T) {
+	var sent atomic.Int64
+	shoot := shootAt(t, discovered(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"kind":"ConfigMap","apiVersion":"v1","data":{"a":"`)
+		for chunk := bytes.Repeat([]byte("x"), 1<<20); sent.Load() < 256<<20; sent.Add(1 << 20) {
+			if _, err := w.Write(chunk); err != nil {
+				return
+			}
+		}
+	}))
+	err := shoot.Get(t.Context(), client.ObjectKey{Namespace: "n", Name: "c"}, &corev1.ConfigMap{})
+	if err == nil || !strings.Contains(err.Error(), "too large") {
+		t.Errorf("it gave %v", err)
+	}
+	if n := sent.Load(); n > 64<<20 {
+		t.Errorf("%d bytes were taken", n)
+	}
 }
