@@ -39,7 +39,8 @@ type HealthCheckRegistrationSpec struct {
 	// +optional
 	Output HealthCheckOutput `json:"output,omitempty"`
 
-	// removeConditionTypes are removed from targets, such as those of checks that are no more.
+	// removeConditionTypes are removed from targets where health checks wrote them, such as those of a library that this
+	// registration replaces. What this object's own checks wrote goes with them, without being named here.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
@@ -67,6 +68,7 @@ type HealthCheckTarget struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[a-z]([-a-z0-9]*[a-z0-9])?$`
 	APIVersion string `json:"apiVersion"`
 	// kind, such as Worker.
 	// +required
@@ -191,6 +193,7 @@ type HealthCheckObject struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[a-z]([-a-z0-9]*[a-z0-9])?$`
 	APIVersion string `json:"apiVersion"`
 	// kind, such as Deployment. Never Secret: messages would tell of it.
 	// +required

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/internal/actuate"
@@ -23,6 +24,9 @@ func (l *look) act(ctx context.Context, layout health.Layout, p plan) error {
 	}
 	object := l.object
 	for _, step := range p.Steps {
+		if l.stopped(step) {
+			return nil
+		}
 		deciders := p.deciders[step.Condition.Type]
 		if step.Remove {
 			deciders = l.removers(step.Condition.Type)
@@ -47,6 +51,13 @@ func (l *look) act(ctx context.Context, layout health.Layout, p plan) error {
 		object = after
 	}
 	return nil
+}
+
+// stopped says whether a step may not be carried out any more: the checks took their time, and meanwhile everything was frozen,
+// or there is a registration that isn't known yet.
+func (l *look) stopped(step health.Step) bool {
+	paused, _ := l.r.Observer.judge.PausedBy()
+	return paused.Frozen || step.Remove && l.r.Observer.inDoubt(l.target.Kind)
 }
 
 // removers are the registrations that ask for a condition's removal.
@@ -75,7 +86,7 @@ func (l *look) failed(deciders []decider, step health.Step, err error) error {
 	if errors.Is(err, actuate.ErrStale) {
 		return err
 	}
-	l.r.Layouts.Forget(l.target.Kind)
+	l.r.Layouts.Forget(l.object.GroupVersionKind())
 	l.r.Troubles.Failed(nameOf(l.target).String(), err, policiesOf(deciders)...)
 	return err
 }
@@ -88,17 +99,17 @@ func policiesOf(deciders []decider) []status.Policy {
 	return policies
 }
 
-// targetsOf counts the objects that a registration has looked at, or will.
-func (o *Observer) targetsOf(ctx context.Context, reg *registration.Registration) int {
-	objects, err := o.Watches.List(ctx, reg.Kind, "", everything)
+// targetsOf counts the objects that a registration selects, of which some turn False.
+func (r *TargetReconciler) targetsOf(ctx context.Context, reg *registration.Registration) int {
+	objects, err := r.Observer.Watches.List(ctx, reg.Kind, "", everything)
 	if err != nil {
 		return 0
 	}
-	n := 0
-	for _, object := range objects {
-		if reg.SelectsByItself(object) {
-			n++
+	known := map[string]labels.Set{}
+	return reg.Count(objects, func(namespace string) labels.Set {
+		if _, ok := known[namespace]; !ok {
+			known[namespace], _ = r.labelsOf(ctx, namespace) // unknown, its objects don't count, and the breaker opens sooner
 		}
-	}
-	return n
+		return known[namespace]
+	})
 }

@@ -51,7 +51,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		Observer: observer, Layouts: layouts, Troubles: troubles, Report: report, Namespaces: mgr.GetCache(),
 		Checker: &checking.Checker{Watches: watches, Live: mgr.GetAPIReader(), Scheme: mgr.GetScheme(), Dial: opts.Dial, Clock: opts.Facts.Clock},
 		Conditions: &actuate.Conditions{
-			Client: mgr.GetClient(), Acts: mgr.GetLogger().WithName("acts"), Leads: opts.Leads,
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Acts: mgr.GetLogger().WithName("acts"), Leads: opts.Leads,
 			Current: &kube.Generations{Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Stored: opts.Stored},
 		},
 	}

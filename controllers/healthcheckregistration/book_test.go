@@ -16,7 +16,7 @@ import (
 var worker = schema.GroupVersionKind{Group: "extensions.gardener.cloud", Version: "v1alpha1", Kind: "Worker"}
 
 func targetNamed(name string) checking.Target {
-	return checking.Target{Kind: worker, Key: types.NamespacedName{Namespace: "shoot", Name: name}}
+	return checking.Target{Kind: worker.GroupKind(), Key: types.NamespacedName{Namespace: "shoot", Name: name}}
 }
 
 func found(status health.Status, message string) entry {
@@ -24,7 +24,7 @@ func found(status health.Status, message string) entry {
 }
 
 func TestATargetIsItsRequest(t *testing.T) {
-	for _, target := range []checking.Target{targetNamed("w.1"), {Kind: worker, Key: types.NamespacedName{Name: "without-namespace"}}} {
+	for _, target := range []checking.Target{targetNamed("w.1"), {Kind: worker.GroupKind(), Key: types.NamespacedName{Name: "without-namespace"}}} {
 		if got := targetOf(nameOf(target)); got != target {
 			t.Errorf("%v became %v", target, got)
 		}

@@ -5,15 +5,18 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/checking"
+	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube/judging"
@@ -110,6 +113,8 @@ type decider struct {
 	registration *registration.Registration
 	judgement    judgement
 	standing     standing
+	// object is the target in the version that the registration names.
+	object *unstructured.Unstructured
 }
 
 // standing of a registration, by the latest judgement.
@@ -132,43 +137,99 @@ func (o *Observer) standing(j judgement) standing {
 	return active
 }
 
-// deciders are the registrations that concern a target, by name; known is false while one is stored that isn't judged.
-func (o *Observer) deciders(target *unstructured.Unstructured, kind schema.GroupVersionKind, namespace labels.Set) []decider {
+// view gives a target in the version that a registration names; nil when that version can't be read, which says nothing.
+type view func(schema.GroupVersionKind) (*unstructured.Unstructured, error)
+
+// deciders are the registrations that concern a target, by name. The target's kind may be named in several versions: one whose
+// version can't be read leaves what it wrote as it is.
+func (o *Observer) deciders(target *unstructured.Unstructured, in view, namespace labels.Set) ([]decider, error) {
 	var all []decider
 	for _, key := range o.judge.Keys() {
 		j, ok := o.judge.Of(key)
-		if !ok || j.Read.kind != kind {
+		if !ok || j.Read.kind.GroupKind() != target.GroupVersionKind().GroupKind() {
 			continue
 		}
-		d := decider{j.Read.registration, j, o.standing(j)}
-		if d.registration == nil || d.registration.Selects(target, namespace) {
+		d := decider{j.Read.registration, j, o.standing(j), target}
+		switch object, err := in(j.Read.kind); {
+		case err != nil:
+			return nil, err
+		case object != nil:
+			d.object = object
+		case d.standing != withdrawn:
+			d.standing = frozen
+		}
+		if kept := hold.Of(target.GetAnnotations()); d.standing == active && kept.Holds(o.Facts.Clock.Now(), time.Time{}) {
+			d.standing = held
+		}
+		if d.registration == nil || d.registration.Selects(d.object, namespace) {
 			all = append(all, d)
 		}
 	}
 	slices.SortFunc(all, func(a, b decider) int { return strings.Compare(a.judgement.Object.Name, b.judgement.Object.Name) })
-	return all
+	return all, nil
+}
+
+// inDoubt says whether nothing may be taken off the objects of a kind: everything is frozen, or it isn't known what each stored
+// registration about them says. What no known one decides may be that one's.
+func (o *Observer) inDoubt(kind schema.GroupKind) bool {
+	if paused, known := o.judge.PausedBy(); paused.Frozen || !known {
+		return true
+	}
+	if slices.ContainsFunc(o.judge.Unjudged(), func(hcr *v1alpha1.HealthCheckRegistration) bool { return kindOf(hcr).GroupKind() == kind }) {
+		return true
+	}
+	return slices.ContainsFunc(o.judge.Keys(), func(key types.NamespacedName) bool {
+		j, ok := o.judge.Of(key)
+		return !ok || j.Read.kind.GroupKind() == kind && j.Object.DeletionTimestamp == nil && (j.Outdated || j.Generation != j.Object.Generation)
+	})
+}
+
+// versionsOf are the versions in which registrations name a kind, the latest first.
+func (o *Observer) versionsOf(kind schema.GroupKind) []string {
+	var all []string
+	add := func(of schema.GroupVersionKind) {
+		if of.GroupKind() == kind {
+			all = append(all, of.Version)
+		}
+	}
+	for _, hcr := range o.judge.Unjudged() {
+		add(kindOf(hcr))
+	}
+	for _, key := range o.judge.Keys() {
+		if j, ok := o.judge.Of(key); ok {
+			add(j.Read.kind)
+		}
+	}
+	slices.SortFunc(all, func(a, b string) int { return version.CompareKubeAwareVersionStrings(b, a) })
+	return slices.Compact(all)
+}
+
+// kindOf is the kind of a registration's targets; no kind when it can't be read.
+func kindOf(hcr *v1alpha1.HealthCheckRegistration) schema.GroupVersionKind {
+	target := &hcr.Spec.Target
+	gv, err := schema.ParseGroupVersion(target.APIVersion)
+	if err != nil {
+		return schema.GroupVersionKind{}
+	}
+	return gv.WithKind(target.Kind)
 }
 
 // nameOf is a target as a request has it.
 func nameOf(t checking.Target) types.NamespacedName {
-	return types.NamespacedName{Namespace: t.Key.Namespace, Name: t.Kind.Kind + "." + t.Kind.Version + "." + t.Kind.Group + "/" + t.Key.Name}
+	return types.NamespacedName{Namespace: t.Key.Namespace, Name: t.Kind.String() + "/" + t.Key.Name}
 }
 
 // targetOf is the reverse.
 func targetOf(request types.NamespacedName) checking.Target {
 	kind, name, _ := strings.Cut(request.Name, "/")
-	gvk, _ := schema.ParseKindArg(kind)
-	if gvk == nil {
-		gvk = &schema.GroupVersionKind{}
-	}
-	return checking.Target{Kind: *gvk, Key: types.NamespacedName{Namespace: request.Namespace, Name: name}}
+	return checking.Target{Kind: schema.ParseGroupKind(kind), Key: types.NamespacedName{Namespace: request.Namespace, Name: name}}
 }
 
 // decidedBySome says whether a registration that stays is about this condition type of a kind's objects.
-func (o *Observer) decidedBySome(kind schema.GroupVersionKind, conditionType string) bool {
+func (o *Observer) decidedBySome(kind schema.GroupKind, conditionType string) bool {
 	for _, key := range o.judge.Keys() {
 		j, ok := o.judge.Of(key)
-		if !ok || j.Read.kind != kind || j.Object.DeletionTimestamp != nil {
+		if !ok || j.Read.kind.GroupKind() != kind || j.Object.DeletionTimestamp != nil {
 			continue
 		}
 		if j.Read.registration == nil || decides(j.Read.registration, conditionType) {

@@ -121,7 +121,7 @@ func (o *Observer) lookAtTargets(ctx context.Context, kind schema.GroupVersionKi
 		return
 	}
 	for _, object := range objects {
-		o.targetChanged(checking.Target{Kind: kind, Key: client.ObjectKeyFromObject(object)})
+		o.targetChanged(checking.Target{Kind: kind.GroupKind(), Key: client.ObjectKeyFromObject(object)})
 	}
 }
 

@@ -18,8 +18,10 @@ type plan struct {
 	deciders map[string][]decider
 	// would are the verdicts of registrations that only observe.
 	would map[types.UID]map[string]health.Verdict
-	// unclaim are condition types of the target's record that it doesn't have.
+	// unclaim are condition types of the target's record that it doesn't have, or that aren't ours.
 	unclaim []string
+	// unread: some kind that checks look at isn't all read yet.
+	unread bool
 }
 
 // harmful says whether a condition would turn False.
@@ -32,34 +34,48 @@ func turnsFalse(s health.Step) bool {
 }
 
 // plan makes the checks and says what follows: with live by what is there now, and asking the breakers.
-func (l *look) plan(ctx context.Context, layout health.Layout, live bool) (plan, error) {
+func (l *look) plan(ctx context.Context, layout health.Layout, live bool) plan {
 	p := plan{deciders: map[string][]decider{}, would: map[types.UID]map[string]health.Verdict{}}
 	in := health.Input{Target: l.object, Shape: layout.Shape, Results: map[string][]health.Result{}}
-	untouched, failing := map[string]bool{}, map[types.UID]bool{}
+	untouched, unread, failing := map[string]bool{}, map[string]bool{}, map[types.UID]bool{}
 	for _, d := range l.deciders {
-		results, err := l.results(ctx, d, live)
+		results, without := l.results(ctx, d, live)
+		for _, t := range without {
+			unread[t] = true
+		}
 		switch {
-		case err != nil:
-			return plan{}, err
 		case results == nil && d.standing == withdrawn:
 		case results == nil: // what it decides stays as it is
-			for _, t := range l.typesOf(d) {
-				untouched[t] = true
-			}
+			l.leave(d, untouched)
 		case !d.writes(layout):
 			p.would[d.registration.UID] = health.PlanTarget(health.Input{Target: l.object, Shape: layout.Shape, Results: results}, l.r.Observer.Facts.Clock.Now()).Verdicts
+			if layout.Problem != "" { // it can't be written now, which is no reason to take it off
+				l.leave(d, untouched)
+			}
 		default:
 			p.add(d, results, &in)
 			failing[d.registration.UID] = !allTrue(results)
 		}
 	}
+	for t := range unread { // what isn't all read says nothing
+		delete(in.Results, t)
+		untouched[t] = true
+	}
 	l.settle(&p, &in, untouched)
+	p.unread = len(unread) > 0
 	if live {
 		in.MayFail = func() bool { return l.mayFail(ctx, failing) }
 	}
 	p.Plan = health.PlanTarget(in, l.r.Observer.Facts.Clock.Now())
 	p.Steps = slices.DeleteFunc(p.Steps, func(s health.Step) bool { return l.heldBack(s, p.deciders[s.Condition.Type]) })
-	return p, nil
+	return p
+}
+
+// leave has what a registration decides stay as it is.
+func (l *look) leave(d decider, untouched map[string]bool) {
+	for _, t := range l.typesOf(d) {
+		untouched[t] = true
+	}
 }
 
 // add takes in what a registration's checks say.
@@ -88,22 +104,20 @@ func (d decider) writes(layout health.Layout) bool {
 	return d.standing != watching && d.registration.Output != v1alpha1.OutputRegistrationOnly && layout.Problem == ""
 }
 
-// results are what a registration's checks say; nil when they aren't asked.
-func (l *look) results(ctx context.Context, d decider, live bool) (map[string][]health.Result, error) {
+// results are what a registration's checks say; nil when they aren't asked. Without are the condition types for which a kind that
+// is looked at isn't all read yet.
+func (l *look) results(ctx context.Context, d decider, live bool) (results map[string][]health.Result, without []string) {
 	if d.registration == nil || d.standing == frozen || d.standing == withdrawn {
 		return nil, nil
 	}
-	suspended, err := d.registration.Suspended(l.object)
+	suspended, err := d.registration.Suspended(d.object)
 	if err != nil {
 		l.problem = err.Error()
 	}
 	if suspended {
 		return nil, nil
 	}
-	results, err := l.r.Checker.Results(ctx, d.registration, l.object, live)
-	if err != nil {
-		return nil, err
-	}
+	results, without = l.r.Checker.Results(ctx, d.registration, d.object, live)
 	for t := range results {
 		if !l.shared(t) {
 			continue
@@ -112,7 +126,7 @@ func (l *look) results(ctx context.Context, d decider, live bool) (map[string][]
 			results[t][i].Check = d.registration.Name + "/" + results[t][i].Check
 		}
 	}
-	return results, nil
+	return results, without
 }
 
 // shared says whether several registrations decide a condition type, so that their checks must be told apart.
@@ -145,10 +159,11 @@ func (d decider) removes() []string {
 	return d.registration.Remove
 }
 
-// settle leaves out what isn't to be touched, and adds what nobody decides any more.
+// settle leaves out what isn't to be touched, and adds what nobody decides any more: not while a registration isn't known that
+// may decide it.
 func (l *look) settle(p *plan, in *health.Input, untouched map[string]bool) {
 	for t := range in.Results {
-		if !registration.Owns(l.object, t) && health.Find(l.object, t) != nil {
+		if health.Find(l.object, t) != nil && !registration.Ours(l.object, t) {
 			untouched[t] = true
 			l.problem = "condition " + t + " is there already, and someone else's; remove it, or choose another conditionType"
 		}
@@ -156,14 +171,18 @@ func (l *look) settle(p *plan, in *health.Input, untouched map[string]bool) {
 	for t := range untouched {
 		delete(in.Results, t)
 	}
+	if l.r.Observer.inDoubt(l.target.Kind) {
+		in.Remove = nil
+		return
+	}
 	for _, t := range registration.Owned(l.object) {
 		_, decided := in.Results[t]
 		switch {
 		case decided || untouched[t]:
-		case health.Find(l.object, t) == nil:
-			p.unclaim = append(p.unclaim, t)
-		default:
+		case registration.Ours(l.object, t):
 			in.Remove = append(in.Remove, t)
+		default:
+			p.unclaim = append(p.unclaim, t)
 		}
 	}
 	in.Remove = slices.DeleteFunc(in.Remove, func(t string) bool { return untouched[t] })
@@ -178,13 +197,14 @@ func (l *look) mayFail(ctx context.Context, failing map[types.UID]bool) bool {
 		if d.registration == nil || !failing[d.registration.UID] {
 			continue
 		}
-		targets := l.r.Observer.targetsOf(ctx, d.registration)
+		targets := l.r.targetsOf(ctx, d.registration)
 		may = l.r.Observer.book.mayFail(d.registration.UID, l.target, targets, l.r.Observer.Facts.Clock.Now()) && may
 	}
 	return may
 }
 
-// heldBack: a registration that is refused or paused only heals.
+// heldBack: a registration that is refused or paused only heals, and so do all on an object that people hold. What nobody decides
+// any more is taken off all the same: that is undone.
 func (l *look) heldBack(s health.Step, deciders []decider) bool {
 	heals := !s.Remove && s.Before == health.False && s.Condition.Status == health.True
 	return !heals && slices.ContainsFunc(deciders, func(d decider) bool { return d.standing == held })

@@ -178,7 +178,7 @@ func (r *Reconciler) claimsInVain(about *metav1.PartialObjectMetadata, j judgeme
 	target := &unstructured.Unstructured{}
 	target.SetAnnotations(about.Annotations)
 	for _, t := range registration.Owned(target) {
-		if !r.Observer.decidedBySome(j.Read.kind, t) {
+		if !r.Observer.decidedBySome(j.Read.kind.GroupKind(), t) {
 			return true
 		}
 	}

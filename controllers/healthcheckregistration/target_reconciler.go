@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,7 +18,9 @@ import (
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/checking"
 	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
+	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/kube/status"
 )
 
@@ -57,34 +60,71 @@ func (r *TargetReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 		r.forget(target)
 		return reconcile.Result{}, nil
 	}
-	namespace, err := r.namespaceOf(ctx, object)
+	namespace, err := r.labelsOf(ctx, object.GetNamespace())
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	l := &look{r: r, target: target, object: object, deciders: r.Observer.deciders(object, target.Kind, namespace)}
+	deciders, err := r.Observer.deciders(object, func(kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
+		return r.view(ctx, kind, object)
+	}, namespace)
+	if errors.Is(err, checking.ErrUnread) {
+		return reconcile.Result{RequeueAfter: unreadWait}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	l := &look{r: r, target: target, object: object, deciders: deciders}
 	r.Observer.Watches.Follow(target, l.refs())
 	return l.keep(ctx)
 }
 
-// read gives the target; nil when it is gone, or going.
-func (r *TargetReconciler) read(ctx context.Context, target checking.Target) (*unstructured.Unstructured, error) {
-	if err := r.Observer.Watches.Watch(ctx, target.Kind, true); err != nil {
+// read gives the target in the latest served version that a registration names; nil when it is gone, or going.
+func (r *TargetReconciler) read(ctx context.Context, target checking.Target) (object *unstructured.Unstructured, err error) {
+	for _, version := range r.Observer.versionsOf(target.Kind) {
+		object, err = r.inVersion(ctx, target.Kind.WithVersion(version), target.Key)
+		if !checking.Unserved(err) {
+			return object, err
+		}
+	}
+	return nil, err
+}
+
+func (r *TargetReconciler) inVersion(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName) (*unstructured.Unstructured, error) {
+	if err := r.Observer.Watches.Watch(ctx, kind, true); err != nil {
 		return nil, err
 	}
-	object, err := r.Observer.Watches.Get(ctx, target.Kind, target.Key)
+	object, err := r.Observer.Watches.Get(ctx, kind, key)
 	if err != nil || object.GetDeletionTimestamp() != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
 	return object, nil
 }
 
-func (r *TargetReconciler) namespaceOf(ctx context.Context, object *unstructured.Unstructured) (labels.Set, error) {
-	if object.GetNamespace() == "" {
+// view gives a target in another version; nil when that can't be read. It must be of the same object.
+func (r *TargetReconciler) view(ctx context.Context, kind schema.GroupVersionKind, target *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if kind == target.GroupVersionKind() {
+		return target, nil
+	}
+	object, err := r.inVersion(ctx, kind, client.ObjectKeyFromObject(target))
+	switch {
+	case errors.Is(err, checking.ErrUnread):
+		return nil, err
+	case err != nil: // which the registration's status tells
+		return nil, nil //nolint:nilerr // what that registration wrote stays, and the others go on
+	case object == nil || object.GetUID() != target.GetUID():
+		return nil, checking.ErrUnread
+	}
+	return object, nil
+}
+
+// labelsOf gives the labels of a namespace; none of "", where objects are that have none.
+func (r *TargetReconciler) labelsOf(ctx context.Context, name string) (labels.Set, error) {
+	if name == "" {
 		return nil, nil
 	}
 	namespace := &corev1.Namespace{}
-	if err := r.Namespaces.Get(ctx, client.ObjectKey{Name: object.GetNamespace()}, namespace); err != nil {
-		return nil, fmt.Errorf("read the labels of namespace %s: %w", object.GetNamespace(), err)
+	if err := r.Namespaces.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil {
+		return nil, fmt.Errorf("read the labels of namespace %s: %w", name, err)
 	}
 	return namespace.Labels, nil
 }
@@ -108,7 +148,7 @@ type look struct {
 func (l *look) refs() (refs []registration.Ref) {
 	for _, d := range l.deciders {
 		if d.registration != nil && d.standing != withdrawn {
-			refs = append(refs, checking.Refs(d.registration, l.object)...)
+			refs = append(refs, checking.Refs(d.registration, d.object)...)
 		}
 	}
 	return refs
@@ -116,24 +156,18 @@ func (l *look) refs() (refs []registration.Ref) {
 
 // keep checks the target, and writes what follows.
 func (l *look) keep(ctx context.Context) (reconcile.Result, error) {
-	layout, err := l.r.Layouts.Of(ctx, l.target.Kind)
+	layout, err := l.r.Layouts.Of(ctx, l.object.GroupVersionKind())
 	if err != nil { // which the registration's status tells
 		return reconcile.Result{RequeueAfter: kindWait}, nil //nolint:nilerr // one target's error would be that of all
 	}
-	plan, err := l.plan(ctx, layout, false)
-	if errors.Is(err, checking.ErrUnread) {
-		return reconcile.Result{RequeueAfter: unreadWait}, nil
-	}
-	if err != nil {
-		return reconcile.Result{}, err
-	}
+	plan := l.plan(ctx, layout, false)
 	if plan.harmful() { // what was seen last may be old; only what is there now turns a condition False
-		if plan, err = l.plan(ctx, layout, true); err != nil {
-			return reconcile.Result{}, err
-		}
+		plan = l.plan(ctx, layout, true)
 	}
 	acting := l.act(ctx, layout, plan)
-	l.note(plan)
+	if !plan.unread { // else what was found before is told
+		l.note(plan)
+	}
 	if errors.Is(acting, actuate.ErrStale) {
 		return reconcile.Result{RequeueAfter: again}, nil
 	}
@@ -151,8 +185,14 @@ func (l *look) after(p plan) time.Duration {
 			period = d.registration.SyncPeriod
 		}
 	}
+	if p.unread {
+		return unreadWait
+	}
 	if period = wait.Jitter(period, jitter); !p.LookAgain.IsZero() {
 		period = min(period, max(p.LookAgain.Sub(l.r.Observer.Facts.Clock.Now()), time.Millisecond))
+	}
+	if at := hold.Of(l.object.GetAnnotations()).LookAgain(l.r.Observer.Facts.Clock.Now(), time.Time{}); !at.IsZero() {
+		period = min(period, at.Sub(l.r.Observer.Facts.Clock.Now())+kube.PastDeadline)
 	}
 	return period
 }
@@ -165,7 +205,9 @@ func (l *look) note(p plan) {
 			continue
 		}
 		uid := d.registration.UID
-		now[uid] = true
+		if now[uid] = true; d.standing == frozen { // it isn't asked
+			continue
+		}
 		found := entry{verdicts: map[string]health.Verdict{}, problem: l.problem}
 		for _, c := range d.registration.Checks {
 			verdicts := p.Verdicts

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
@@ -39,6 +41,8 @@ type ConditionWrite struct {
 type Conditions struct {
 	Client  client.Client
 	Current Current
+	// Live reads a target anew that others changed meanwhile. Default: it isn't, and has to be planned anew.
+	Live client.Reader
 	// Leads says whether this process may act at all. Default: it may.
 	Leads func() bool
 	// Acts takes the audit trail: one line an act.
@@ -50,47 +54,68 @@ type Conditions struct {
 func (c *Conditions) Apply(ctx context.Context, w ConditionWrite) (*unstructured.Unstructured, error) {
 	target, kind := w.Target, w.Step.Condition.Type
 	owned := registration.Owns(target, kind)
-	if err := c.covered(ctx, w, owned); err != nil {
+	if err := c.covered(ctx, w); err != nil {
 		return target, err
 	}
 	if !owned && !w.Step.Remove {
-		claimed, err := c.claim(ctx, target, kind, true)
+		claimed, err := c.claimNew(ctx, target, kind)
 		if err != nil {
 			return target, err
 		}
 		target = claimed
 	}
-	if c.Leads != nil && !c.Leads() {
-		return target, fmt.Errorf("write condition %s of %s: this replica no longer surely leads: %w", kind, target.GetName(), ErrStale)
-	}
 	after, err := c.write(ctx, target, w)
 	if err == nil || !Certain(err) {
 		c.record(w, err)
 	}
-	if err != nil {
+	switch {
+	case err != nil && !owned && !w.Step.Remove && (Certain(err) || apierrors.IsConflict(err)):
+		return target, errors.Join(err, c.disclaim(ctx, after, kind))
+	case err != nil:
 		return target, err
-	}
-	if owned && w.Step.Remove {
+	case owned && w.Step.Remove:
 		return c.claim(ctx, after, kind, false)
 	}
 	return after, nil
 }
 
-// Unclaim takes a condition that isn't there any more out of the target's record.
+// Unclaim takes a condition that isn't there any more, or isn't ours, out of the target's record.
 func (c *Conditions) Unclaim(ctx context.Context, target *unstructured.Unstructured, conditionType string) (*unstructured.Unstructured, error) {
-	if health.Find(target, conditionType) != nil {
+	if registration.Ours(target, conditionType) {
 		return target, fmt.Errorf("forget condition %s of %s, which is there: %w", conditionType, target.GetName(), ErrNotValidated)
 	}
 	return c.claim(ctx, target, conditionType, false)
 }
 
+// claimNew claims a condition that isn't there. Where somebody else wrote it just before, the claim is taken back: that
+// condition is theirs.
+func (c *Conditions) claimNew(ctx context.Context, target *unstructured.Unstructured, conditionType string) (*unstructured.Unstructured, error) {
+	claimed, err := c.claim(ctx, target, conditionType, true)
+	if err != nil {
+		return target, err
+	}
+	if health.Find(claimed, conditionType) == nil {
+		return claimed, nil
+	}
+	err = fmt.Errorf("condition %s of %s came from someone else meanwhile: %w", conditionType, target.GetName(), ErrStale)
+	return target, errors.Join(err, c.disclaim(ctx, claimed, conditionType))
+}
+
+// disclaim takes back a claim whose condition didn't come about.
+func (c *Conditions) disclaim(ctx context.Context, target *unstructured.Unstructured, conditionType string) error {
+	_, err := c.claim(ctx, target, conditionType, false)
+	return err
+}
+
 // covered finds what allows a write: the admissions of all that decide it, still current, or the target's record.
-func (c *Conditions) covered(ctx context.Context, w ConditionWrite, owned bool) error {
+func (c *Conditions) covered(ctx context.Context, w ConditionWrite) error {
+	kind := w.Step.Condition.Type
+	present, ours := health.Find(w.Target, kind), registration.Ours(w.Target, kind)
 	heals := !w.Step.Remove && w.Step.Before == health.False && w.Step.Condition.Status == health.True
-	switch what := fmt.Sprintf("condition %s of %s", w.Step.Condition.Type, w.Target.GetName()); {
-	case owned && (heals || w.Step.Remove):
+	switch what := fmt.Sprintf("condition %s of %s", kind, w.Target.GetName()); {
+	case ours && (heals || w.Step.Remove):
 		return nil
-	case !owned && !w.Step.Remove && health.Find(w.Target, w.Step.Condition.Type) != nil:
+	case present != nil && !ours && !(w.Step.Remove && present.ByChecks()):
 		return fmt.Errorf("%s is someone else's: %w", what, ErrNotValidated)
 	case len(w.Deciders) == 0:
 		return fmt.Errorf("%s: no registration decides it: %w", what, ErrNotValidated)
@@ -155,25 +180,66 @@ func (c *Conditions) claim(ctx context.Context, target *unstructured.Unstructure
 	return after, nil
 }
 
+// mostTries at a write while others write the same status all the time; then the target is planned anew.
+const mostTries = 8
+
 // write puts the condition on the target, or takes it off: by apply where conditions are a map by type, each with a field
-// manager of its own, else by a patch that fails when the list isn't any more what was read.
+// manager of its own, else by a patch that fails when the list isn't any more what was read. Then it is made again from what is
+// stored by now, as long as that is the same in what the write was planned from.
 func (c *Conditions) write(ctx context.Context, target *unstructured.Unstructured, w ConditionWrite) (*unstructured.Unstructured, error) {
-	kind := w.Step.Condition.Type
 	if w.Layout.Map {
-		condition := &w.Step.Condition
-		if w.Step.Remove {
-			condition = nil
-		}
-		applied := health.Applied(target, condition, w.Layout.Shape)
-		if err := c.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner("autohealer-"+kind)); apierrors.IsConflict(err) {
-			return target, fmt.Errorf("someone else writes condition %s of %s, too: %w", kind, target.GetName(), err)
-		} else if err != nil {
-			return target, conditionError("apply condition "+kind+" of", target, err)
-		}
-		return target, nil
+		return target, c.apply(ctx, target, w)
 	}
+	for tries := 1; ; tries++ {
+		after, err := c.patch(ctx, target, w)
+		if !errors.Is(err, ErrStale) || c.Live == nil || tries == mostTries {
+			return after, err
+		}
+		fresh, again := c.reread(ctx, target, w.Step.Condition.Type)
+		if !again {
+			return target, err
+		}
+		target = fresh
+	}
+}
+
+// reread gives the target as it is stored, if it is still what a write of that condition was planned from.
+func (c *Conditions) reread(ctx context.Context, target *unstructured.Unstructured, conditionType string) (*unstructured.Unstructured, bool) {
+	fresh := &unstructured.Unstructured{}
+	fresh.SetGroupVersionKind(target.GroupVersionKind())
+	if c.Live.Get(ctx, client.ObjectKeyFromObject(target), fresh) != nil || fresh.GetUID() != target.GetUID() || fresh.GetDeletionTimestamp() != nil {
+		return nil, false
+	}
+	same := registration.Owns(fresh, conditionType) == registration.Owns(target, conditionType) &&
+		equality.Semantic.DeepEqual(health.Find(fresh, conditionType), health.Find(target, conditionType)) &&
+		hold.Of(fresh.GetAnnotations()).Same(hold.Of(target.GetAnnotations()))
+	return fresh, same
+}
+
+func (c *Conditions) apply(ctx context.Context, target *unstructured.Unstructured, w ConditionWrite) error {
+	kind, condition := w.Step.Condition.Type, &w.Step.Condition
+	if w.Step.Remove {
+		condition = nil
+	}
+	if err := c.leads(target, kind); err != nil {
+		return err
+	}
+	applied := client.ApplyConfigurationFromUnstructured(health.Applied(target, condition, w.Layout.Shape))
+	if err := c.Client.Status().Apply(ctx, applied, client.FieldOwner("autohealer-"+kind)); apierrors.IsConflict(err) {
+		return fmt.Errorf("someone else writes condition %s of %s, too: %w", kind, target.GetName(), err)
+	} else if err != nil {
+		return conditionError("apply condition "+kind+" of", target, err)
+	}
+	return nil
+}
+
+func (c *Conditions) patch(ctx context.Context, target *unstructured.Unstructured, w ConditionWrite) (*unstructured.Unstructured, error) {
+	kind := w.Step.Condition.Type
 	patch, err := conditionPatch(target, w)
 	if err != nil || patch == nil {
+		return target, err
+	}
+	if err := c.leads(target, kind); err != nil {
 		return target, err
 	}
 	after := target.DeepCopy()
@@ -181,6 +247,13 @@ func (c *Conditions) write(ctx context.Context, target *unstructured.Unstructure
 		return target, conditionError("write condition "+kind+" of", target, err)
 	}
 	return after, nil
+}
+
+func (c *Conditions) leads(target *unstructured.Unstructured, conditionType string) error {
+	if c.Leads != nil && !c.Leads() {
+		return fmt.Errorf("write condition %s of %s: this replica no longer surely leads: %w", conditionType, target.GetName(), ErrStale)
+	}
+	return nil
 }
 
 func conditionPatch(target *unstructured.Unstructured, w ConditionWrite) ([]byte, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
@@ -50,9 +52,9 @@ func Refs(reg *registration.Registration, target *unstructured.Unstructured) []r
 }
 
 // Results makes a registration's checks of a target, all at once and each within the registration's timeout, and gives what
-// they say by condition type. The seed's objects are taken as they were seen last, or with live as they are now. The error is
-// ErrUnread while a kind isn't read: then nothing is known.
-func (c *Checker) Results(ctx context.Context, reg *registration.Registration, target *unstructured.Unstructured, live bool) (map[string][]health.Result, error) {
+// they say by condition type. The seed's objects are taken as they were seen last, or with live as they are now. Of a condition
+// type for which a kind isn't all read yet nothing is known: unread has those.
+func (c *Checker) Results(ctx context.Context, reg *registration.Registration, target *unstructured.Unstructured, live bool) (by map[string][]health.Result, unread []string) {
 	results := make([]health.Result, len(reg.Checks))
 	errs := make([]error, len(reg.Checks))
 	var running sync.WaitGroup
@@ -64,21 +66,31 @@ func (c *Checker) Results(ctx context.Context, reg *registration.Registration, t
 		})
 	}
 	running.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	by := map[string][]health.Result{}
+	by = map[string][]health.Result{}
 	for i, check := range reg.Checks {
+		if errs[i] != nil {
+			unread = append(unread, check.ConditionType)
+		}
 		by[check.ConditionType] = append(by[check.ConditionType], results[i])
 	}
-	return by, nil
+	for _, t := range unread {
+		delete(by, t)
+	}
+	return by, unread
 }
 
-func (c *Checker) one(ctx context.Context, reg *registration.Registration, check *registration.Check, target *unstructured.Unstructured, live bool) (health.Result, error) {
+// one makes a check. The error is ErrUnread, or none.
+func (c *Checker) one(ctx context.Context, reg *registration.Registration, check *registration.Check, target *unstructured.Unstructured, live bool) (result health.Result, err error) {
+	defer func() { // it costs its own condition, and not the process
+		if p := recover(); p != nil {
+			log.FromContext(ctx).Error(fmt.Errorf("%v", p), "Check panicked", "healthCheckRegistration", reg.Name, "check", check.Name, "stack", string(debug.Stack()))
+			result, err = check.Failed(errors.New("the check panicked; the manager's log has the stack")), nil
+		}
+	}()
 	if asks, err := check.Asks(target); err != nil || !asks {
 		return check.PassedOr(err), nil
 	}
-	result, err := c.look(ctx, reg, check, target, live)
+	result, err = c.look(ctx, reg, check, target, live)
 	switch {
 	case errors.Is(err, ErrUnread):
 		return health.Result{}, err

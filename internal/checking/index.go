@@ -13,7 +13,8 @@ import (
 
 // Target is an object that gets conditions.
 type Target struct {
-	Kind schema.GroupVersionKind
+	// Kind in whatever version: registrations may name several, and its conditions are the same.
+	Kind schema.GroupKind
 	Key  types.NamespacedName
 }
 

@@ -13,7 +13,9 @@ import (
 func TestWhoIsAffected(t *testing.T) {
 	deployment := schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
 	worker := schema.GroupVersionKind{Group: "e.org", Version: "v1", Kind: "Worker"}
-	target := func(name string) Target { return Target{worker, types.NamespacedName{Namespace: "a", Name: name}} }
+	target := func(name string) Target {
+		return Target{worker.GroupKind(), types.NamespacedName{Namespace: "a", Name: name}}
+	}
 	selector := labels.SelectorFromSet(labels.Set{"app": "x"})
 	x := &index{}
 	x.follow(target("by-name"), []registration.Ref{{Kind: deployment, Namespace: "a", Name: "d"}})

@@ -116,6 +116,9 @@ func (w *Watches) Watch(ctx context.Context, kind schema.GroupVersionKind, targe
 	return nil
 }
 
+// Unserved says whether an error of Watch tells that the API server doesn't serve the kind, or not any more.
+func Unserved(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
+
 // informer needs w.mu.
 func (w *Watches) informer(ctx context.Context, kind schema.GroupVersionKind) (cache.Informer, error) {
 	if known := w.kinds[kind]; known != nil {
@@ -156,7 +159,7 @@ func (w *Watches) tell(kind schema.GroupVersionKind, before, after any) {
 	isTarget := w.targets[kind]
 	w.mu.Unlock()
 	if isTarget {
-		w.Changed(Target{kind, key})
+		w.Changed(Target{kind.GroupKind(), key})
 	}
 }
 

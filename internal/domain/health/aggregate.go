@@ -15,6 +15,8 @@ const (
 	ReasonCheckError   = "ConditionCheckError"
 )
 
+const noResult = "no check gave a result"
+
 // History is what counts of a condition's past. The zero value: it has none.
 type History struct {
 	// Failed: it was False, and not True since. Progressing doesn't excuse it any more.
@@ -56,7 +58,7 @@ func Aggregate(results []Result, past History, now time.Time) Verdict {
 	}
 	switch {
 	case len(all) == 0:
-		v.Status, v.Reason, v.Message, v.History = Unknown, ReasonCheckError, "no check gave a result", past
+		v.Status, v.Reason, v.Message, v.History = Unknown, ReasonCheckError, noResult, past
 	case len(groups[Unknown]) > 0:
 		v.Status, v.Reason, v.History = Unknown, ReasonCheckError, past
 	case len(groups[False]) > 0:

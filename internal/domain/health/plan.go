@@ -11,6 +11,8 @@ import (
 // ReasonInDoubt: the checks say False, for too many targets at once to be believed.
 const ReasonInDoubt = "HealthCheckInDoubt"
 
+const notBelieved = "not believed, because too many turn False at once: "
+
 // Input is everything that the conditions of one target depend on.
 type Input struct {
 	// Target as it was seen.
@@ -18,7 +20,7 @@ type Input struct {
 	Shape  Shape
 	// Results of all checks of all registrations, by condition type.
 	Results map[string][]Result
-	// Remove are condition types that a registration wants gone; those with results stay.
+	// Remove are condition types that are to go; those with results stay, and so does what isn't of the form of health checks.
 	Remove []string
 	// MayFail is asked at most once, when a condition would turn False that isn't so yet: false holds that back, see Flips.
 	// Nil holds nothing.
@@ -54,7 +56,7 @@ func PlanTarget(in Input, now time.Time) Plan {
 	}
 	for _, conditionType := range slices.Sorted(slices.Values(in.Remove)) {
 		previous := Find(in.Target, conditionType)
-		if _, wanted := in.Results[conditionType]; previous != nil && !wanted {
+		if _, wanted := in.Results[conditionType]; previous.ByChecks() && !wanted {
 			plan.Steps = append(plan.Steps, Step{Condition: *previous, Before: previous.Status, Remove: true})
 		}
 	}
@@ -80,7 +82,7 @@ func (p *Plan) judge(in *Input, conditionType string, now time.Time) {
 // inDoubt is Unknown, because True would be as unproven as False.
 func inDoubt(v Verdict, previous *Condition) Verdict {
 	v.Status, v.Reason, v.History = Unknown, ReasonInDoubt, previous.Past()
-	v.Message = "not believed, because too many turn False at once: " + v.Message
+	v.Message = notBelieved + v.Message
 	return v
 }
 

@@ -74,8 +74,9 @@ func TestTheBreakerHoldsWhatTurnsFalse(t *testing.T) {
 }
 
 func TestTypesToRemove(t *testing.T) {
-	remove := func(in *health.Input) { in.Remove = []string{"Old", "X", "Never"} }
-	p := plan(t, "status: {conditions: [{type: Old, status: 'True'}, {type: Kept, status: 'True'}]}", map[string][]health.Result{"X": {ok("a")}}, remove)
+	remove := func(in *health.Input) { in.Remove = []string{"Old", "X", "Never", "Theirs"} }
+	const byChecks = "status: 'True', reason: HealthCheckSuccessful, message: (1/1) Health checks successful}"
+	p := plan(t, "status: {conditions: [{type: Old, "+byChecks+", {type: Kept, "+byChecks+", {type: Theirs, status: 'True'}]}", map[string][]health.Result{"X": {ok("a")}}, remove)
 	if len(p.Steps) != 2 || p.Steps[0].Remove || !p.Steps[1].Remove || p.Steps[1].Condition.Type != "Old" {
 		t.Errorf("%+v", p.Steps)
 	}

@@ -18,11 +18,22 @@ import (
 
 // Selects says whether an object of Kind, in a namespace with these labels, is a target.
 func (r *Registration) Selects(object *unstructured.Unstructured, namespace labels.Set) bool {
-	return r.namespaces.Matches(namespace) && r.SelectsByItself(object)
+	return r.namespaces.Matches(namespace) && r.selectsByItself(object)
 }
 
-// SelectsByItself says whether an object of Kind is a target if its namespace is selected.
-func (r *Registration) SelectsByItself(object *unstructured.Unstructured) bool {
+// Count gives how many of the objects of Kind are targets, by the labels of their namespaces.
+func (r *Registration) Count(objects []*unstructured.Unstructured, labelsOf func(namespace string) labels.Set) int {
+	n := 0
+	for _, object := range objects {
+		if r.selectsByItself(object) && (r.namespaces.Empty() || r.namespaces.Matches(labelsOf(object.GetNamespace()))) {
+			n++
+		}
+	}
+	return n
+}
+
+// selectsByItself says whether an object of Kind is a target if its namespace is selected.
+func (r *Registration) selectsByItself(object *unstructured.Unstructured) bool {
 	if r.wantedType != "" {
 		if is, _, _ := unstructured.NestedString(object.Object, r.typePath...); is != r.wantedType {
 			return false

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/health"
 )
 
 // Owned are the condition types of a target that its record claims, sorted.
@@ -19,6 +20,12 @@ func Owned(target *unstructured.Unstructured) []string {
 	}
 	slices.Sort(types)
 	return slices.Compact(types)
+}
+
+// Ours says whether a target's condition of that type is Autohealer's: its record claims it, and it is of the form that checks are
+// written in. The record alone proves nothing: whoever may annotate the target could claim what others wrote to its status.
+func Ours(target *unstructured.Unstructured, conditionType string) bool {
+	return Owns(target, conditionType) && health.Find(target, conditionType).ByChecks()
 }
 
 // Owns says whether a target's record claims a condition type.

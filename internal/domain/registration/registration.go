@@ -108,11 +108,18 @@ func (r *reader) problem(where string, err error) {
 
 func (r *reader) kind(where, apiVersion, kind string) schema.GroupVersionKind {
 	gv, err := schema.ParseGroupVersion(apiVersion)
+	if err == nil && !spelt.MatchString(apiVersion) {
+		err = fmt.Errorf("%.64q is no version such as v1 or apps/v1", apiVersion)
+	}
 	if err != nil {
 		r.problem(where+".apiVersion", err)
 	}
 	return gv.WithKind(kind)
 }
+
+// spelt is how a version is written: a group, if it isn't the core one, as a DNS subdomain, and the version as a DNS label that
+// begins with a letter. The API machinery reads more than that, such as /v1.
+var spelt = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[a-z]([-a-z0-9]*[a-z0-9])?$`)
 
 func (r *reader) duration(where string, d v1alpha1.Duration, otherwise time.Duration) time.Duration {
 	parsed, err := d.Or(otherwise)

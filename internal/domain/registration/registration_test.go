@@ -194,3 +194,64 @@ func TestSuspended(t *testing.T) {
 		t.Errorf("one that doesn't tell is suspended: %t, %v", got, err)
 	}
 }
+
+func TestTargetsAreCountedByTheirNamespaces(t *testing.T) {
+	r := read(t, "target: {apiVersion: e.org/v1, kind: Thing, type: a, namespaceSelector: {matchLabels: {env: test}}}\n"+
+		"checks: [{name: a, conditionType: X, object: {apiVersion: v1, kind: ConfigMap, name: \"'c'\"}, evaluate: {status: {}}}]")
+	var objects []*unstructured.Unstructured
+	for range 97 {
+		objects = append(objects, object(t, "{metadata: {namespace: prod}, spec: {type: a}}"))
+	}
+	for range 3 {
+		objects = append(objects, object(t, "{metadata: {namespace: test}, spec: {type: a}}"), object(t, "{metadata: {namespace: test}, spec: {type: b}}"))
+	}
+	labelsOf := func(namespace string) labels.Set { return labels.Set{"env": namespace} }
+	if n := r.Count(objects, labelsOf); n != 3 {
+		t.Errorf("%d targets are counted, and 3 are selected", n)
+	}
+	all := read(t, one("{name: a, conditionType: X, object: {apiVersion: v1, kind: ConfigMap, name: \"'c'\"}, evaluate: {status: {}}}"))
+	asked := func(string) labels.Set {
+		t.Error("the labels of a namespace are asked for that nothing selects by")
+		return nil
+	}
+	if n := all.Count([]*unstructured.Unstructured{object(t, "{metadata: {namespace: n}, spec: {type: aws}}")}, asked); n != 1 {
+		t.Errorf("%d targets are counted, and 1 is selected", n)
+	}
+}
+
+// oddVersions are read by the API machinery, and would pass for another group than they are of.
+var oddVersions = []string{"/v1", "//v1", "v1/", "/", "apps/", "Apps/v1", "apps/V1", "apps/v1 ", " v1", "apps /v1", "a..b/v1", "apps/v1/x", "apps/1", "v1\n", "apps-/v1", ""}
+
+func TestOddVersionsAreProblems(t *testing.T) {
+	for _, odd := range oddVersions {
+		for _, spec := range []v1alpha1.HealthCheckRegistrationSpec{
+			{Target: v1alpha1.HealthCheckTarget{APIVersion: odd, Kind: "Node"}},
+			{Target: v1alpha1.HealthCheckTarget{APIVersion: "e.org/v1", Kind: "Thing"}, Checks: []v1alpha1.HealthCheck{{
+				Name: "c", Object: &v1alpha1.HealthCheckObject{APIVersion: odd, Kind: "Secret", Name: "'s'"}, Evaluate: v1alpha1.HealthCheckEvaluator{Status: &v1alpha1.StatusCheck{}},
+			}}},
+		} {
+			if _, problems := Read(&v1alpha1.HealthCheckRegistration{Spec: spec}); len(problems) == 0 {
+				t.Errorf("%q is read: %+v", odd, spec)
+			}
+		}
+	}
+}
+
+func FuzzVersions(f *testing.F) {
+	for _, seed := range append(oddVersions, "v1", "apps/v1", "extensions.gardener.cloud/v1alpha1") {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, apiVersion string) {
+		r := reader{}
+		kind := r.kind("target", apiVersion, "Secret")
+		if len(r.problems) > 0 {
+			return
+		}
+		if back := kind.GroupVersion().String(); back != apiVersion {
+			t.Errorf("%q is read as %q", apiVersion, back)
+		}
+		if kind.Version == "" || strings.ContainsAny(apiVersion, " \t\n") || strings.HasPrefix(apiVersion, "/") {
+			t.Errorf("%q is read as %+v", apiVersion, kind)
+		}
+	})
+}

@@ -180,6 +180,18 @@ func (j *Judge[T, R]) Keys() []types.NamespacedName {
 	return slices.Collect(maps.Keys(j.judged))
 }
 
+// Unjudged are the policies that are stored and weren't judged yet, so that nothing is known of them but what they say.
+func (j *Judge[T, R]) Unjudged() (all []T) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for key, object := range j.latest {
+		if _, ok := j.judged[key]; !ok {
+			all = append(all, object)
+		}
+	}
+	return all
+}
+
 // Soon has a policy judged by Run.
 func (j *Judge[T, R]) Soon(key types.NamespacedName) { j.again.Add(key) }
 

@@ -1,0 +1,215 @@
+package healthcheckregistration
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/checking"
+	"github.com/resourcestack/autohealer/internal/domain/guardrail"
+	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/kube/judging"
+)
+
+var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+// knowing gives an observer that knows what Guardrails say: nothing.
+func knowing(t *testing.T) *Observer {
+	t.Helper()
+	clock := testingclock.NewFakePassiveClock(noon)
+	g, err := guard.New(guard.Options{Clock: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &Observer{Facts: &kube.Facts{Clock: testingclock.NewFakeClock(noon)}, Guard: g}
+	o.judge = judging.New(judging.Options[*v1alpha1.HealthCheckRegistration, reading]{
+		Kind: kindRegistration, Guard: g, Clock: clock, Rejections: &kube.Rejections{}, Read: read,
+	})
+	o.judge.FollowPolicy(guardrail.Merge(limit.Builtin(), nil))
+	return o
+}
+
+// suspended is a stored registration about Workers of all kinds that checks nothing now, and would decide a condition.
+func suspended(name, version, conditionType string) *v1alpha1.HealthCheckRegistration {
+	return &v1alpha1.HealthCheckRegistration{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Generation: 1, Finalizers: []string{"autohealer.resourcestack.com/undo"}},
+		Spec: v1alpha1.HealthCheckRegistrationSpec{
+			Target:      v1alpha1.HealthCheckTarget{APIVersion: "extensions.gardener.cloud/" + version, Kind: "Worker"},
+			SuspendWhen: "has(target.metadata)",
+			Checks: []v1alpha1.HealthCheck{{
+				Name: "c", ConditionType: conditionType, Object: &v1alpha1.HealthCheckObject{APIVersion: "v1", Kind: "ConfigMap", Name: "'c'"},
+				Evaluate: v1alpha1.HealthCheckEvaluator{Status: &v1alpha1.StatusCheck{}},
+			}},
+		},
+	}
+}
+
+// claimed is a Worker with conditions of ours, and a claim of one that isn't there.
+func claimed(conditionTypes ...string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "w", "namespace": "n", "uid": "w"}}}
+	o.SetGroupVersionKind(worker)
+	record := "Gone"
+	var list []any
+	for _, t := range conditionTypes {
+		record += "," + t
+		list = append(list, map[string]any{"type": t, "status": "True", "reason": "HealthCheckSuccessful", "message": "(1/1) Health checks successful"})
+	}
+	o.SetAnnotations(map[string]string{"autohealer.resourcestack.com/owned-conditions": record})
+	o.Object["status"] = map[string]any{"conditions": list}
+	return o
+}
+
+// planned says what is taken off a target now.
+func planned(t *testing.T, o *Observer, object *unstructured.Unstructured) string {
+	t.Helper()
+	same := func(schema.GroupVersionKind) (*unstructured.Unstructured, error) { return object, nil }
+	deciders, err := o.deciders(object, same, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := checking.Target{Kind: worker.GroupKind(), Key: types.NamespacedName{Namespace: "n", Name: "w"}}
+	l := &look{r: &TargetReconciler{Observer: o, Checker: &checking.Checker{}}, target: target, object: object, deciders: deciders}
+	p := l.plan(t.Context(), health.Layout{Shape: health.Gardener}, false)
+	for _, s := range p.Steps {
+		if !s.Remove {
+			t.Errorf("%s is written", s.Condition.Type)
+		}
+		if l.stopped(s) {
+			t.Errorf("the removal of %s is planned and would be stopped", s.Condition.Type)
+		}
+	}
+	var removed []string
+	for _, s := range p.Steps {
+		removed = append(removed, s.Condition.Type)
+	}
+	return fmt.Sprint(removed, p.unclaim)
+}
+
+func TestNothingIsTakenOffInDoubt(t *testing.T) {
+	target := claimed("Mine", "Other")
+	for name, c := range map[string]struct {
+		doubt func(t *testing.T, o *Observer)
+		want  string
+	}{
+		"no registration at all": {func(*testing.T, *Observer) {}, "[Mine Other] [Gone]"},
+		"one that isn't judged yet": {func(_ *testing.T, o *Observer) {
+			o.judge.Observe(suspended("r", "v1alpha1", "Mine"))
+		}, "[] []"},
+		"one that isn't judged yet, in another version": {func(_ *testing.T, o *Observer) {
+			o.judge.Observe(suspended("r", "v1", "Mine"))
+		}, "[] []"},
+		"one of another kind that isn't judged yet": {func(_ *testing.T, o *Observer) {
+			r := suspended("r", "v1alpha1", "Mine")
+			r.Spec.Target.Kind = "Infrastructure"
+			o.judge.Observe(r)
+		}, "[Mine Other] [Gone]"},
+		"one that is judged": {func(t *testing.T, o *Observer) {
+			o.judge.Observe(suspended("r", "v1alpha1", "Mine"))
+			o.judge.Judge(t.Context(), types.NamespacedName{Name: "r"})
+		}, "[Other] [Gone]"},
+		"one that is judged, in another version": {func(t *testing.T, o *Observer) {
+			o.judge.Observe(suspended("r", "v1", "Mine"))
+			o.judge.Judge(t.Context(), types.NamespacedName{Name: "r"})
+		}, "[Other] [Gone]"},
+		"one that changed since it was judged": {func(t *testing.T, o *Observer) {
+			o.judge.Observe(suspended("r", "v1alpha1", "Mine"))
+			o.judge.Judge(t.Context(), types.NamespacedName{Name: "r"})
+			changed := suspended("r", "v1alpha1", "Other")
+			changed.Generation = 2
+			o.judge.Observe(changed)
+		}, "[] []"},
+		"one that is being deleted": {func(t *testing.T, o *Observer) {
+			o.judge.Observe(suspended("r", "v1alpha1", "Mine"))
+			o.judge.Judge(t.Context(), types.NamespacedName{Name: "r"})
+			going := suspended("r", "v1alpha1", "Mine")
+			going.Generation, going.DeletionTimestamp = 2, &metav1.Time{Time: noon}
+			o.judge.Observe(going)
+		}, "[Mine Other] [Gone]"},
+		"a freeze": {func(_ *testing.T, o *Observer) {
+			o.judge.FollowPolicy(guardrail.Policy{PausedBy: []string{"f"}, FrozenBy: []string{"f"}})
+		}, "[] []"},
+		"a pause, under which undo goes on": {func(_ *testing.T, o *Observer) {
+			o.judge.FollowPolicy(guardrail.Policy{PausedBy: []string{"p"}})
+		}, "[Mine Other] [Gone]"},
+		"Guardrails that aren't read": {func(_ *testing.T, o *Observer) {
+			o.judge.FollowPolicy(guardrail.Unread(limit.Builtin()))
+		}, "[] []"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := knowing(t)
+			c.doubt(t, o)
+			if got := planned(t, o, target); got != c.want {
+				t.Errorf("removed and disclaimed are %s, not %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestWhatIsClaimedAndNotOursStays(t *testing.T) {
+	target := claimed("Mine", "Theirs")
+	list, _, _ := unstructured.NestedSlice(target.Object, "status", "conditions")
+	list[1].(map[string]any)["reason"] = "TheirOwn"
+	target.Object["status"] = map[string]any{"conditions": list}
+	if got, want := planned(t, knowing(t), target), "[Mine] [Gone Theirs]"; got != want {
+		t.Errorf("removed and disclaimed are %s, not %s", got, want)
+	}
+}
+
+func TestAHeldTargetGetsNothingNew(t *testing.T) {
+	o := knowing(t)
+	o.judge.Observe(suspended("r", "v1alpha1", "Mine"))
+	o.judge.Judge(t.Context(), types.NamespacedName{Name: "r"})
+	j, _ := o.judge.Of(types.NamespacedName{Name: "r"})
+	for name, c := range map[string]struct {
+		annotations map[string]string
+		want        standing
+	}{
+		"no hold":               {nil, active},
+		"a hold":                {map[string]string{"autohealer.resourcestack.com/hold-until": "2026-11-22T13:00:00Z"}, held},
+		"a hold that is over":   {map[string]string{"autohealer.resourcestack.com/hold-until": "2026-11-22T11:00:00Z"}, active},
+		"a hold without a time": {map[string]string{"autohealer.resourcestack.com/hold-until": "soon"}, held},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if !j.Admitted.Valid() {
+				t.Fatalf("the rules refuse the registration: %s", j.Verdict.Message())
+			}
+			target := claimed("Mine")
+			target.SetAnnotations(c.annotations)
+			deciders, err := o.deciders(target, func(schema.GroupVersionKind) (*unstructured.Unstructured, error) { return target, nil }, nil)
+			if err != nil || len(deciders) != 1 || deciders[0].standing != c.want {
+				t.Errorf("it gave %+v, %v", deciders, err)
+			}
+		})
+	}
+}
+
+func TestARegistrationWhoseVersionCantBeReadIsFrozen(t *testing.T) {
+	o := knowing(t)
+	for _, r := range []*v1alpha1.HealthCheckRegistration{suspended("a", "v1alpha1", "Mine"), suspended("b", "v1beta1", "Other")} {
+		o.judge.Observe(r)
+		o.judge.Judge(t.Context(), types.NamespacedName{Name: r.Name})
+	}
+	if got := fmt.Sprint(o.versionsOf(worker.GroupKind())); got != "[v1beta1 v1alpha1]" {
+		t.Errorf("versions are %s", got)
+	}
+	target := claimed("Mine", "Other")
+	deciders, err := o.deciders(target, func(kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
+		if kind.Version == "v1beta1" {
+			return nil, nil
+		}
+		return target, nil
+	}, nil)
+	if err != nil || len(deciders) != 2 || deciders[0].standing == frozen || deciders[1].standing != frozen {
+		t.Errorf("it gave %+v, %v", deciders, err)
+	}
+}
