@@ -25,6 +25,8 @@ type policies struct {
 	sets          []v1alpha1.ConditionSet
 	probes        []v1alpha1.ProbeConfig
 	registrations []v1alpha1.HealthCheckRegistration
+	// registrationsServed: there is their kind. Without it records of it may be anywhere.
+	registrationsServed bool
 	// stopped says why nobody does anything new; "" when they may.
 	stopped string
 	// setsUnknown, probesUnknown and registrationsUnknown say why these can't be told; "" when they can.
@@ -40,6 +42,7 @@ func readPolicies(ctx context.Context, c client.Client) *policies {
 	var rails v1alpha1.GuardrailList
 	p.setsUnknown, p.probesUnknown = unread(ctx, c, &sets), unread(ctx, c, &probes)
 	p.registrationsUnknown = unread(ctx, c, &registrations)
+	p.registrationsServed = registrations.ResourceVersion != ""
 	_ = unread(ctx, c, &rails) // then it isn't said that somebody stops them
 	p.sets, p.probes, p.registrations = sets.Items, probes.Items, registrations.Items
 	declared := make([]guardrail.Declared, len(rails.Items))

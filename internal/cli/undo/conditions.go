@@ -35,20 +35,22 @@ func (u *Undoer) conditions(ctx context.Context, o Object) (work, error) {
 		again: u.policies.decidesAgain(o.Kind),
 	}
 	for _, t := range owned {
-		if health.Find(target, t) == nil {
-			w.steps = append(w.steps, "record of condition "+t+" removed; the condition was gone already")
-		} else {
+		switch {
+		case registration.Ours(target, t):
 			w.steps = append(w.steps, "condition "+t+" removed")
+		case health.Find(target, t) != nil:
+			w.steps = append(w.steps, "record of condition "+t+" removed; the condition stays, since no health check wrote it")
+		default:
+			w.steps = append(w.steps, "record of condition "+t+" removed; the condition was gone already")
 		}
 	}
 	return w, nil
 }
 
 func (u *Undoer) removeConditions(ctx context.Context, target *unstructured.Unstructured, owned []string) (err error) {
-	writer := actuate.Conditions{Client: u.Client, Acts: logr.Discard()}
+	writer := actuate.Conditions{Client: u.Client, Live: u.Client, Acts: logr.Discard()}
 	for _, t := range owned {
-		condition := health.Find(target, t)
-		if condition == nil {
+		if condition := health.Find(target, t); !registration.Ours(target, t) {
 			target, err = writer.Unclaim(ctx, target, t)
 		} else {
 			target, err = writer.Apply(ctx, actuate.ConditionWrite{Target: target, Step: health.Step{Condition: *condition, Before: condition.Status, Remove: true}})
@@ -71,6 +73,15 @@ func (p *policies) decidesAgain(kind schema.GroupVersionKind) (who []string) {
 		who = append(who, fmt.Sprintf("HealthCheckRegistration %s, where it selects it", hcr.Name))
 	}
 	return who
+}
+
+// mayBeChecked says whether objects of a kind may have conditions of ours: it is named by a registration, or it isn't known
+// what registrations there are.
+func (p *policies) mayBeChecked(kind schema.GroupVersionKind) bool {
+	return p.registrationsUnknown != "" || !p.registrationsServed || slices.ContainsFunc(p.registrations, func(hcr v1alpha1.HealthCheckRegistration) bool {
+		gv, err := schema.ParseGroupVersion(hcr.Spec.Target.APIVersion)
+		return err == nil && gv.Group == kind.Group && hcr.Spec.Target.Kind == kind.Kind
+	})
 }
 
 // checkedKinds are all kinds that may have conditions of ours: those with a status, but for the core ones, in one version each.

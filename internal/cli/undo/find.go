@@ -40,7 +40,11 @@ func (u *Undoer) Find(ctx context.Context, kinds discovery.DiscoveryInterface, n
 	checked, err := checkedKinds(kinds)
 	failed = errors.Join(failed, err)
 	for _, kind := range checked {
-		if err := u.each(ctx, kind, namespace, v1alpha1.AnnotationOwnedConditions, func(o Object) { o.Checked = true; add(o) }); err != nil {
+		err := u.each(ctx, kind, namespace, v1alpha1.AnnotationOwnedConditions, func(o Object) { o.Checked = true; add(o) })
+		if apierrors.IsForbidden(err) && !u.read(ctx).mayBeChecked(kind) {
+			continue // whom no registration concerns needn't be allowed to list it
+		}
+		if err != nil {
 			failed = errors.Join(failed, err)
 		}
 	}

@@ -66,11 +66,17 @@ type work struct {
 	again []string
 }
 
-// Undo takes back what was done to one object. It reads policies, where there are any, to say who will do it again.
-func (u *Undoer) Undo(ctx context.Context, o Object) Result {
+// read gives the policies, which are read once.
+func (u *Undoer) read(ctx context.Context) *policies {
 	if u.policies == nil {
 		u.policies = readPolicies(ctx, u.Client)
 	}
+	return u.policies
+}
+
+// Undo takes back what was done to one object. It reads policies, where there are any, to say who will do it again.
+func (u *Undoer) Undo(ctx context.Context, o Object) Result {
+	u.read(ctx)
 	r := Result{Object: o}
 	about := &metav1.PartialObjectMetadata{}
 	about.SetGroupVersionKind(o.Kind)
