@@ -2,6 +2,7 @@ package healthcheckregistration
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,11 +24,16 @@ import (
 
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
+// builtin has the rules that come with Autohealer, compiled once.
+var builtin = sync.OnceValues(func() (*guard.Guard, error) {
+	return guard.New(guard.Options{Clock: testingclock.NewFakePassiveClock(noon)})
+})
+
 // knowing gives an observer that knows what Guardrails say: nothing.
 func knowing(t *testing.T) *Observer {
 	t.Helper()
 	clock := testingclock.NewFakePassiveClock(noon)
-	g, err := guard.New(guard.Options{Clock: clock})
+	g, err := builtin()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,8 @@ type Reconciler struct {
 	// Leads says whether this replica surely leads. Default: it does.
 	Leads func() bool
 
-	pace status.Pace
+	pace  status.Pace
+	quiet quiet
 }
 
 // Reconcile keeps one registration's finalizer and status.
@@ -53,6 +54,7 @@ func (r *Reconciler) keep(ctx context.Context, request reconcile.Request) (recon
 	if err := r.Client.Get(ctx, request.NamespacedName, hcr); err != nil {
 		forgetStates(request.Name)
 		r.pace.Forget(request.NamespacedName)
+		r.quiet.forget(request.Name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if hcr.DeletionTimestamp != nil {
@@ -68,7 +70,8 @@ func (r *Reconciler) keep(ctx context.Context, request reconcile.Request) (recon
 	if again > 0 && st.judgement.Object == nil {
 		return reconcile.Result{RequeueAfter: again}, nil
 	}
-	return reconcile.Result{RequeueAfter: again}, r.writeStatus(ctx, hcr, st)
+	wait, err := r.writeStatus(ctx, hcr, st)
+	return reconcile.Result{RequeueAfter: max(again, wait)}, err
 }
 
 // urgent: whoever changed a registration or a rule wants to see what is refused.
@@ -112,19 +115,24 @@ func (r *Reconciler) observe(ctx context.Context, hcr *v1alpha1.HealthCheckRegis
 	return st, 0
 }
 
-// writeStatus writes what changed.
-func (r *Reconciler) writeStatus(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration, st state) error {
+// writeStatus writes what changed, or gives how long that has to wait.
+func (r *Reconciler) writeStatus(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration, st state) (wait time.Duration, err error) {
 	after := hcr.DeepCopy()
 	after.Status = statusOf(hcr, st)
 	gaugeStates(hcr.Name, after.Status)
+	now := r.Observer.Facts.Clock.Now()
+	if wait := r.quiet.wait(hcr.Name, &hcr.Status, &after.Status, now); wait > 0 {
+		return wait, nil
+	}
 	written, err := kube.WriteStatus(ctx, r.Client, hcr, after)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if written {
+		r.quiet.written(hcr.Name, now)
 		status.Tell(r.Report.Events, hcr, hcr.Status.Conditions, after.Status.Conditions)
 	}
-	return nil
+	return 0, nil
 }
 
 // release lets a deleted registration go once no target has a condition of it that no other registration decides, and says
@@ -144,7 +152,8 @@ func (r *Reconciler) release(ctx context.Context, hcr *v1alpha1.HealthCheckRegis
 		return reconcile.Result{RequeueAfter: status.Delay}, err
 	}
 	st.undoing, st.on = left, on
-	return reconcile.Result{RequeueAfter: status.Delay}, errors.Join(err, r.writeStatus(ctx, hcr, st))
+	_, failed := r.writeStatus(ctx, hcr, st)
+	return reconcile.Result{RequeueAfter: status.Delay}, errors.Join(err, failed)
 }
 
 // left counts the targets whose records claim a condition that no other registration decides, by a live read. A kind that isn't

@@ -18,7 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	discoveryfake "k8s.io/client-go/discovery/fake"
 	"k8s.io/client-go/kubernetes/scheme"
+	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -212,5 +214,56 @@ func TestWhatUndoScaledItselfIsntSaidToBeSomeoneElses(t *testing.T) {
 	}
 	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(ca), ca); err != nil || *ca.Spec.Replicas != 2 || ca.Annotations[v1alpha1.AnnotationOriginalReplicas] != "" {
 		t.Errorf("left %d replicas, annotated %v: %v", *ca.Spec.Replicas, ca.Annotations, err)
+	}
+}
+
+// served has one kind of a CRD, which may have conditions, beside Kubernetes' own.
+func served() *discoveryfake.FakeDiscovery {
+	return &discoveryfake.FakeDiscovery{Fake: &clienttesting.Fake{Resources: []*metav1.APIResourceList{{
+		GroupVersion: "example.org/v1",
+		APIResources: []metav1.APIResource{{Name: "gadgets", Kind: "Gadget", Namespaced: true, Verbs: metav1.Verbs{"list"}}, {Name: "gadgets/status", Kind: "Gadget"}},
+	}}}}
+}
+
+func TestAKindThatNoRegistrationNamesNeedntBeListed(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "example.org", Resource: "gadgets"}, "", nil)
+	about := func(kind string) v1alpha1.HealthCheckRegistration {
+		hcr := v1alpha1.HealthCheckRegistration{ObjectMeta: metav1.ObjectMeta{Name: "r"}}
+		hcr.Spec.Target = v1alpha1.HealthCheckTarget{APIVersion: "example.org/v1alpha1", Kind: kind}
+		return hcr
+	}
+	for name, c := range map[string]struct {
+		registrations []v1alpha1.HealthCheckRegistration
+		unread        error
+		gone          bool
+		blind         bool
+	}{
+		"none":                            {nil, nil, false, false},
+		"one about another kind":          {[]v1alpha1.HealthCheckRegistration{about("Widget")}, nil, false, false},
+		"one about the kind":              {[]v1alpha1.HealthCheckRegistration{about("Gadget")}, nil, false, true},
+		"those that may not be read":      {nil, errors.New("silence"), false, true},
+		"their kind isn't there any more": {nil, nil, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := world(t, nil, interceptor.Funcs{
+				List: func(ctx context.Context, all client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+					if registrations, ok := list.(*v1alpha1.HealthCheckRegistrationList); ok {
+						if c.gone {
+							return apierrors.NewNotFound(schema.GroupResource{}, "")
+						}
+						registrations.Items, registrations.ResourceVersion = c.registrations, "1"
+						return c.unread
+					}
+					if list.GetObjectKind().GroupVersionKind().Kind == "GadgetList" {
+						return forbidden
+					}
+					return all.List(ctx, list, opts...)
+				},
+			})
+			_, err := (&Undoer{Client: cluster, Clock: clocktesting.NewFakePassiveClock(now)}).Find(t.Context(), served(), "")
+			if blind := err != nil; blind != c.blind || blind && !strings.Contains(err.Error(), "look at gadgets") {
+				t.Errorf("it gave %v", err)
+			}
+		})
 	}
 }
