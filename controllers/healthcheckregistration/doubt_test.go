@@ -78,13 +78,23 @@ func claimed(conditionTypes ...string) *unstructured.Unstructured {
 // planned says what is taken off a target now.
 func planned(t *testing.T, o *Observer, object *unstructured.Unstructured) string {
 	t.Helper()
+	return plannedBy(t, lookedAt(t, o, object))
+}
+
+// lookedAt begins a look at a target.
+func lookedAt(t *testing.T, o *Observer, object *unstructured.Unstructured) *look {
+	t.Helper()
 	same := func(schema.GroupVersionKind) (*unstructured.Unstructured, error) { return object, nil }
-	deciders, err := o.deciders(object, same, nil)
+	target := checking.Target{Kind: worker.GroupKind(), Key: types.NamespacedName{Namespace: "n", Name: "w"}}
+	l, err := (&TargetReconciler{Observer: o, Checker: &checking.Checker{}}).look(target, object, nil, same)
 	if err != nil {
 		t.Fatal(err)
 	}
-	target := checking.Target{Kind: worker.GroupKind(), Key: types.NamespacedName{Namespace: "n", Name: "w"}}
-	l := &look{r: &TargetReconciler{Observer: o, Checker: &checking.Checker{}}, target: target, object: object, deciders: deciders}
+	return l
+}
+
+func plannedBy(t *testing.T, l *look) string {
+	t.Helper()
 	p := l.plan(t.Context(), health.Layout{Shape: health.Gardener}, false)
 	for _, s := range p.Steps {
 		if !s.Remove {
@@ -158,6 +168,16 @@ func TestNothingIsTakenOffInDoubt(t *testing.T) {
 				t.Errorf("removed and disclaimed are %s, not %s", got, c.want)
 			}
 		})
+	}
+}
+
+func TestWhatIsJudgedWhileChecksRunLosesNothing(t *testing.T) {
+	o := knowing(t)
+	o.judge.Observe(suspended("r", "v1alpha1", "Mine"))
+	l := lookedAt(t, o, claimed("Mine", "Other"))
+	o.judge.Judge(t.Context(), types.NamespacedName{Name: "r"})
+	if got, want := plannedBy(t, l), "[] []"; got != want {
+		t.Errorf("removed and disclaimed are %s, not %s", got, want)
 	}
 }
 

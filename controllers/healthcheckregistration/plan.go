@@ -171,7 +171,7 @@ func (l *look) settle(p *plan, in *health.Input, untouched map[string]bool) {
 	for t := range untouched {
 		delete(in.Results, t)
 	}
-	if l.r.Observer.inDoubt(l.target.Kind) {
+	if l.doubt || l.r.Observer.inDoubt(l.target.Kind) {
 		in.Remove = nil
 		return
 	}

@@ -64,18 +64,25 @@ func (r *TargetReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	deciders, err := r.Observer.deciders(object, func(kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
+	l, err := r.look(target, object, namespace, func(kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
 		return r.view(ctx, kind, object)
-	}, namespace)
+	})
 	if errors.Is(err, checking.ErrUnread) {
 		return reconcile.Result{RequeueAfter: unreadWait}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	l := &look{r: r, target: target, object: object, deciders: deciders}
 	r.Observer.Watches.Follow(target, l.refs())
 	return l.keep(ctx)
+}
+
+// look begins a look at a target. Whether there is doubt is asked before who decides: a registration that is judged while the checks
+// run isn't among the deciders, and its conditions aren't nobody's.
+func (r *TargetReconciler) look(target checking.Target, object *unstructured.Unstructured, namespace labels.Set, in view) (*look, error) {
+	doubt := r.Observer.inDoubt(target.Kind)
+	deciders, err := r.Observer.deciders(object, in, namespace)
+	return &look{r: r, target: target, object: object, deciders: deciders, doubt: doubt}, err
 }
 
 // read gives the target in the latest served version that a registration names; nil when it is gone, or going.
@@ -141,6 +148,8 @@ type look struct {
 	target   checking.Target
 	object   *unstructured.Unstructured
 	deciders []decider
+	// doubt: when the deciders were asked, there may have been others.
+	doubt bool
 	// problem says why a condition isn't written.
 	problem string
 }
