@@ -84,13 +84,7 @@ func (i *identities) Set(value string) error {
 
 func (o envoyOptions) validate() error {
 	if o.address == "" {
-		if o.clientCA != "" || o.plaintext || len(o.clients) > 0 {
-			return errors.New("--xds-client-ca, --xds-client and --xds-plaintext are for --xds-bind-address")
-		}
-		if len(o.ejectionsFrom) > 0 {
-			return errors.New("--ejections-from is for --xds-bind-address: else Envoys follow no OutlierPolicy")
-		}
-		return nil
+		return o.validateOff()
 	}
 	if len(o.ejectionsFrom) > 0 && o.clientCA == "" {
 		return errors.New("--ejections-from needs --xds-client-ca: without certificates nobody knows who answers")
@@ -105,6 +99,17 @@ func (o envoyOptions) validate() error {
 		return errors.New("--xds-client needs --xds-client-ca: without certificates nobody knows who asks")
 	case o.clientCA != "" && o.plaintext:
 		return errors.New("--xds-plaintext and --xds-client-ca exclude each other")
+	}
+	return nil
+}
+
+// validateOff refuses what has no meaning where no Envoy is served.
+func (o envoyOptions) validateOff() error {
+	if o.clientCA != "" || o.plaintext || len(o.clients) > 0 {
+		return errors.New("--xds-client-ca, --xds-client and --xds-plaintext are for --xds-bind-address")
+	}
+	if len(o.ejectionsFrom) > 0 {
+		return errors.New("--ejections-from is for --xds-bind-address: else Envoys follow no OutlierPolicy")
 	}
 	return nil
 }

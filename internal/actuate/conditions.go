@@ -54,10 +54,11 @@ type Conditions struct {
 func (c *Conditions) Apply(ctx context.Context, w ConditionWrite) (*unstructured.Unstructured, error) {
 	target, kind := w.Target, w.Step.Condition.Type
 	owned := registration.Owns(target, kind)
+	claims := !owned && !w.Step.Remove
 	if err := c.covered(ctx, w); err != nil {
 		return target, err
 	}
-	if !owned && !w.Step.Remove {
+	if claims {
 		claimed, err := c.claimNew(ctx, target, kind)
 		if err != nil {
 			return target, err
@@ -68,16 +69,20 @@ func (c *Conditions) Apply(ctx context.Context, w ConditionWrite) (*unstructured
 	if err == nil || !Certain(err) {
 		c.record(w, err)
 	}
-	switch {
-	case err != nil && !owned && !w.Step.Remove && (Certain(err) || apierrors.IsConflict(err)):
-		return target, errors.Join(err, c.disclaim(ctx, after, kind))
-	case err != nil:
+	if err != nil {
+		if claims && refused(err) {
+			err = errors.Join(err, c.disclaim(ctx, after, kind))
+		}
 		return target, err
-	case owned && w.Step.Remove:
+	}
+	if owned && w.Step.Remove {
 		return c.claim(ctx, after, kind, false)
 	}
 	return after, nil
 }
+
+// refused says whether a write surely didn't happen.
+func refused(err error) bool { return Certain(err) || apierrors.IsConflict(err) }
 
 // Unclaim takes a condition that isn't there any more, or isn't ours, out of the target's record.
 func (c *Conditions) Unclaim(ctx context.Context, target *unstructured.Unstructured, conditionType string) (*unstructured.Unstructured, error) {
@@ -110,12 +115,11 @@ func (c *Conditions) disclaim(ctx context.Context, target *unstructured.Unstruct
 // covered finds what allows a write: the admissions of all that decide it, still current, or the target's record.
 func (c *Conditions) covered(ctx context.Context, w ConditionWrite) error {
 	kind := w.Step.Condition.Type
-	present, ours := health.Find(w.Target, kind), registration.Ours(w.Target, kind)
 	heals := !w.Step.Remove && w.Step.Before == health.False && w.Step.Condition.Status == health.True
 	switch what := fmt.Sprintf("condition %s of %s", kind, w.Target.GetName()); {
-	case ours && (heals || w.Step.Remove):
+	case registration.Ours(w.Target, kind) && (heals || w.Step.Remove):
 		return nil
-	case present != nil && !ours && !(w.Step.Remove && present.ByChecks()):
+	case w.foreign():
 		return fmt.Errorf("%s is someone else's: %w", what, ErrNotValidated)
 	case len(w.Deciders) == 0:
 		return fmt.Errorf("%s: no registration decides it: %w", what, ErrNotValidated)
@@ -126,6 +130,15 @@ func (c *Conditions) covered(ctx context.Context, w ConditionWrite) error {
 		}
 	}
 	return nil
+}
+
+// foreign says whether the condition is someone else's. One that isn't ours may only be taken off, if it has the form of checks.
+func (w ConditionWrite) foreign() bool {
+	present := health.Find(w.Target, w.Step.Condition.Type)
+	if present == nil || registration.Ours(w.Target, w.Step.Condition.Type) {
+		return false
+	}
+	return !w.Step.Remove || !present.ByChecks()
 }
 
 // coveredBy says whether a registration is admitted, and still what was.

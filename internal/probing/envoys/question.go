@@ -108,6 +108,18 @@ type clusterStatus struct {
 	} `json:"host_statuses"`
 }
 
+// ejected are the cluster's hosts that are, if it is one of ours.
+func (c *clusterStatus) ejected() (all []ejection.Host) {
+	key, ours := outlier.ParseKey(c.Name)
+	for _, h := range c.HostStatuses {
+		if ours && h.HealthStatus.FailedOutlierCheck {
+			at := h.Address.SocketAddress
+			all = append(all, ejection.Host{Cluster: key, Address: net.JoinHostPort(at.Address, strconv.FormatUint(uint64(at.PortValue), 10))})
+		}
+	}
+	return all
+}
+
 // readEjected reads cluster by cluster, so that only one is held.
 func readEjected(r io.Reader) (all []ejection.Host, err error) {
 	d := json.NewDecoder(r)
@@ -126,16 +138,8 @@ func readEjected(r io.Reader) (all []ejection.Host, err error) {
 		if err := d.Decode(&c); err != nil {
 			return nil, err
 		}
-		key, ours := outlier.ParseKey(c.Name)
-		for _, h := range c.HostStatuses {
-			if !ours || !h.HealthStatus.FailedOutlierCheck {
-				continue
-			}
-			if len(all) == mostEjected {
-				return nil, fmt.Errorf("more than %d hosts are ejected", mostEjected)
-			}
-			at := h.Address.SocketAddress
-			all = append(all, ejection.Host{Cluster: key, Address: net.JoinHostPort(at.Address, strconv.FormatUint(uint64(at.PortValue), 10))})
+		if all = append(all, c.ejected()...); len(all) > mostEjected {
+			return nil, fmt.Errorf("more than %d hosts are ejected", mostEjected)
 		}
 	}
 	for range 2 { // the ends of the list and of the answer: one that was cut is none
