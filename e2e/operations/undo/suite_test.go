@@ -27,13 +27,13 @@ type said = world.Said
 
 var (
 	h *world.World
-	// operator is the kubeconfig of an account with the roles for undo and nothing else.
+	// operator is the kubeconfig of an account with the roles for undo, and for the kind that is checked, and nothing else.
 	operator string
 )
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	h = world.Start(ctx)
-	operator = h.Account(ctx, "operator", "autohealer-operator", "autohealer-workload-operator")
+	operator = h.Account(ctx, "operator", "autohealer-operator", "autohealer-workload-operator", "gadget-checks")
 	h.CreatePolicies(ctx)
 })
 
@@ -43,8 +43,8 @@ func plugin(ctx context.Context, kubeconfig string, args ...string) said {
 }
 
 // again undoes all, and gives the records that are left: ReplicaSets get copies of their Deployment's annotations, at any time.
-func again(ctx context.Context) ([]string, error) {
+func again(ctx context.Context, kubeconfig string) ([]string, error) {
 	GinkgoHelper()
-	Expect(plugin(ctx, operator, "undo", "--all").Code).To(BeZero())
+	Expect(plugin(ctx, kubeconfig, "undo", "--all").Code).To(BeZero())
 	return h.Records(ctx)
 }

@@ -68,7 +68,7 @@ var _ = Describe("docs/how-to/uninstall.md", func() {
 		commands, lines := shown()
 		Expect(commands).To(Equal([]string{
 			"kubectl autohealer uninstall --dry-run=server", "kubectl autohealer uninstall",
-			"kubectl delete conditionsets,healthcheckregistrations,probeconfigs,weederconfigs --all -A", "kubectl delete -k config/default",
+			"kubectl delete conditionsets,healthcheckregistrations,outlierpolicies,probeconfigs,weederconfigs --all -A", "kubectl delete -k config/default",
 		}))
 		installAndBreak(ctx)
 		page, err := os.ReadFile(filepath.Join(h.Root(), "docs", "how-to", "uninstall.md"))

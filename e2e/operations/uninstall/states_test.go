@@ -91,7 +91,7 @@ var _ = Describe("kubectl autohealer uninstall", func() {
 		stop()
 		_, err := h.Kubectl(ctx, "delete", "crd", "-l", "app.kubernetes.io/name=autohealer", "--wait=false")
 		Expect(err).NotTo(HaveOccurred())
-		for _, args := range [][]string{{"conditionset", "repelling"}, {"conditionset", "evicting"}, {"-n", world.Namespace, "probeconfig", "main"}} {
+		for _, args := range [][]string{{"conditionset", "repelling"}, {"conditionset", "evicting"}, {"healthcheckregistration", "dialling"}, {"-n", world.Namespace, "probeconfig", "main"}} {
 			_, err := h.Kubectl(ctx, append(append([]string{"patch"}, args...), "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)...)
 			Expect(err).NotTo(HaveOccurred())
 		}

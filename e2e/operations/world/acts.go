@@ -42,7 +42,7 @@ func (w *World) kubeconfigBy(p *faultproxy.Proxy) []byte {
 // Sick are a node that is tainted, and one that is evicted.
 func (w *World) Sick() (repelled, evicted string) { return w.Nodes[0], w.Nodes[1] }
 
-// Done is all that was done, as node key:effect and workload=replicas.
+// Done is all that was done, as node key:effect, workload=replicas and condition=status.
 func (w *World) Done(ctx context.Context) ([]string, error) {
 	var found []string
 	for _, name := range w.Nodes {
@@ -64,13 +64,18 @@ func (w *World) Done(ctx context.Context) ([]string, error) {
 	if err := w.Client.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: "ca"}, &state); err != nil {
 		return nil, err
 	}
-	return append(found, fmt.Sprintf("kcm=%d", *deployment.Spec.Replicas), fmt.Sprintf("ca=%d", *state.Spec.Replicas)), nil
+	found = append(found, fmt.Sprintf("kcm=%d", *deployment.Spec.Replicas), fmt.Sprintf("ca=%d", *state.Spec.Replicas))
+	dialled, err := w.dialled(ctx)
+	if err != nil || dialled == "" {
+		return found, err
+	}
+	return append(found, "Dialled="+dialled), nil
 }
 
 // Everything is what policies do to what is sick; Nothing is what there is without them.
 func (w *World) Everything() []string {
 	repelled, evicted := w.Sick()
-	return []string{repelled + " " + RepelKey + ":NoSchedule", evicted + " " + EvictKey + ":NoExecute", "kcm=0", "ca=0"}
+	return []string{repelled + " " + RepelKey + ":NoSchedule", evicted + " " + EvictKey + ":NoExecute", "kcm=0", "ca=0", "Dialled=False"}
 }
 
 // Nothing is what there is without policies.
@@ -79,7 +84,7 @@ func (*World) Nothing() []string { return []string{"kcm=2", "ca=1"} }
 // Records are the objects with an annotation that tells what was done.
 func (w *World) Records(ctx context.Context) ([]string, error) {
 	var found []string
-	for _, kind := range []string{"nodes", "deployments", "statefulsets", "replicasets"} {
+	for _, kind := range []string{"nodes", "deployments", "statefulsets", "replicasets", "gadgets"} {
 		out, err := w.Kubectl(ctx, "get", kind, "-A", "-o", `go-template={{range .items}}{{.kind}}/{{.metadata.name}}{{range $key, $_ := .metadata.annotations}} {{$key}}{{end}}{{"\n"}}{{end}}`)
 		if err != nil {
 			return nil, err
@@ -87,7 +92,7 @@ func (w *World) Records(ctx context.Context) ([]string, error) {
 		found = append(found, strings.Split(strings.TrimSpace(out), "\n")...)
 	}
 	return slices.DeleteFunc(found, func(line string) bool {
-		return !strings.Contains(line, "owned-taints") && !strings.Contains(line, "original-replicas")
+		return !strings.Contains(line, "owned-taints") && !strings.Contains(line, "original-replicas") && !strings.Contains(line, "owned-conditions")
 	}), nil
 }
 
@@ -105,6 +110,7 @@ func (w *World) Break(ctx context.Context) {
 	w.Report(ctx, corev1.ConditionTrue)
 	w.External.BreakNew(faultproxy.Reset)
 	w.External.BreakOpen(faultproxy.Reset)
+	w.dial(ctx, "Down")
 	gomega.Eventually(w.Done).WithContext(ctx).WithTimeout(2 * harness.Within).Should(gomega.Equal(w.Everything()))
 }
 

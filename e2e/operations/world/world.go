@@ -90,7 +90,8 @@ func (w *World) Account(ctx context.Context, name string, roles ...string) strin
 	return kubeconfig
 }
 
-// CreatePolicies makes two ConditionSets, and a ProbeConfig with a Deployment of two and a StatefulSet of one.
+// CreatePolicies makes two ConditionSets, a ProbeConfig with a Deployment of two and a StatefulSet of one, a
+// HealthCheckRegistration with its target, and an OutlierPolicy.
 func (w *World) CreatePolicies(ctx context.Context) {
 	ginkgo.GinkgoHelper()
 	for _, set := range []*v1alpha1.ConditionSet{
@@ -100,6 +101,7 @@ func (w *World) CreatePolicies(ctx context.Context) {
 		gomega.Expect(w.Client.Create(ctx, set)).To(gomega.Succeed())
 	}
 	w.CreateProbed(ctx)
+	w.CreateChecked(ctx)
 }
 
 // CreateProbed makes the ProbeConfig with its dependents, and returns when it probes.

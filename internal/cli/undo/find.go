@@ -37,30 +37,38 @@ func (u *Undoer) Find(ctx context.Context, kinds discovery.DiscoveryInterface, n
 			failed = errors.Join(failed, err)
 		}
 	}
-	checked, err := checkedKinds(kinds)
-	failed = errors.Join(failed, err)
-	for _, kind := range checked {
-		err := u.each(ctx, kind, namespace, v1alpha1.AnnotationOwnedConditions, func(o Object) { o.Checked = true; add(o) })
-		if apierrors.IsForbidden(err) && !u.read(ctx).mayBeChecked(kind) {
-			continue // whom no registration concerns needn't be allowed to list it
-		}
-		if err != nil {
-			failed = errors.Join(failed, err)
-		}
-	}
-	return found, failed
+	err = u.eachChecked(ctx, kinds, namespace, v1alpha1.AnnotationOwnedConditions, func(o Object) { o.Checked = true; add(o) })
+	return found, errors.Join(failed, err)
 }
 
 // FindHeld gives everything in the cluster that people keep Autohealer from, whether that is over or not.
 func (u *Undoer) FindHeld(ctx context.Context, kinds discovery.DiscoveryInterface) ([]Object, error) {
 	var found []Object
+	add := func(o Object) {
+		if !slices.Contains(found, o) { // a kind may have a scale and conditions
+			found = append(found, o)
+		}
+	}
 	scalable, failed := scalableKinds(kinds)
 	for _, kind := range append(scalable, nodeKind, podKind, daemonSetKind) {
-		if err := u.each(ctx, kind, "", v1alpha1.AnnotationHoldUntil, func(o Object) { found = append(found, o) }); err != nil {
+		if err := u.each(ctx, kind, "", v1alpha1.AnnotationHoldUntil, add); err != nil {
 			failed = errors.Join(failed, err)
 		}
 	}
-	return found, failed
+	return found, errors.Join(failed, u.eachChecked(ctx, kinds, "", v1alpha1.AnnotationHoldUntil, add))
+}
+
+// eachChecked gives the objects with an annotation, of all kinds that may have conditions of ours.
+func (u *Undoer) eachChecked(ctx context.Context, kinds discovery.DiscoveryInterface, namespace, annotation string, found func(Object)) error {
+	checked, failed := checkedKinds(kinds)
+	for _, kind := range checked {
+		err := u.each(ctx, kind, namespace, annotation, found)
+		if apierrors.IsForbidden(err) && !u.read(ctx).mayBeChecked(kind) {
+			continue // whom no registration concerns needn't be allowed to list it
+		}
+		failed = errors.Join(failed, err)
+	}
+	return failed
 }
 
 // podKind and daemonSetKind have no scale, and may be held.

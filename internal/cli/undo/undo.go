@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/hold"
 )
@@ -90,7 +91,7 @@ func (u *Undoer) Undo(ctx context.Context, o Object) Result {
 	given := false // what a new plan says of an object that got its replicas back is that someone scaled it
 	for range attempts {
 		var w work
-		if w, r.Err = u.plan(ctx, o); r.Err != nil {
+		if w, r.Err = u.plan(ctx, o, about); r.Err != nil {
 			return r
 		}
 		if !given {
@@ -109,13 +110,15 @@ func (u *Undoer) Undo(ctx context.Context, o Object) Result {
 	return r
 }
 
-func (u *Undoer) plan(ctx context.Context, o Object) (work, error) {
+// plan asks only for what the object's records tell of: who may take conditions off needn't be allowed to scale.
+func (u *Undoer) plan(ctx context.Context, o Object, about *metav1.PartialObjectMetadata) (work, error) {
 	if o.Kind == nodeKind {
 		return u.node(ctx, o.Key.Name)
 	}
-	scaled, err := u.scaled(ctx, o)
-	if err != nil || scaled.write != nil {
-		return scaled, err
+	if _, taken := about.Annotations[v1alpha1.AnnotationOriginalReplicas]; taken {
+		if scaled, err := u.scaled(ctx, o); err != nil || scaled.write != nil {
+			return scaled, err
+		}
 	}
 	return u.conditions(ctx, o)
 }

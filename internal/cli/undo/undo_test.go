@@ -267,3 +267,22 @@ func TestAKindThatNoRegistrationNamesNeedntBeListed(t *testing.T) {
 		})
 	}
 }
+
+func TestATargetOfHealthChecksIsFoundWhereItIsHeld(t *testing.T) {
+	held := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shoot", Name: "g", Annotations: map[string]string{v1alpha1.AnnotationHoldUntil: "2026-11-21T04:00:00Z"},
+	}}
+	cluster := world(t, nil, interceptor.Funcs{
+		List: func(ctx context.Context, all client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if gadgets, ok := list.(*metav1.PartialObjectMetadataList); ok && gadgets.Kind == "GadgetList" {
+				gadgets.Items = []metav1.PartialObjectMetadata{held}
+				return nil
+			}
+			return all.List(ctx, list, opts...)
+		},
+	})
+	found, err := (&Undoer{Client: cluster, Clock: clocktesting.NewFakePassiveClock(now)}).FindHeld(t.Context(), served())
+	if err != nil || len(found) != 1 || found[0].Title != "gadget/g in namespace shoot" {
+		t.Errorf("it found %v: %v", found, err)
+	}
+}
