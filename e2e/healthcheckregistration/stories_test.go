@@ -122,7 +122,8 @@ var _ = Describe("what isn't Autohealer's", func() {
 		It("stays as it is on a "+of.Kind+": other conditions, and one that is there already", func(ctx SpecContext) {
 			namespace := place(ctx)
 			setPhase(ctx, namespace, "dial", "Down")
-			target := putTarget(ctx, of, namespace)
+			apiVersion, kindName := of.ToAPIVersionAndKind()
+			target := put(ctx, namespace, "{apiVersion: %s, kind: %s, metadata: {name: w}, spec: {type: not-yet}}", apiVersion, kindName)
 			others := []any{}
 			for _, kind := range []string{"Theirs", "Dialled"} {
 				entry := map[string]any{"type": kind, "status": "True", "reason": "R", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}
@@ -134,6 +135,7 @@ var _ = Describe("what isn't Autohealer's", func() {
 			target.Object["status"] = map[string]any{"conditions": others}
 			Expect(h.Client.Status().Update(ctx, target)).To(Succeed())
 			register(ctx, namespace, about(of, namespace, "checks: ["+checkOf("Dialled", "dial")+", {name: other, conditionType: Other, object: {apiVersion: v1, kind: ConfigMap, name: \"'dial'\"}, evaluate: {status: {}}}]"))
+			Expect(h.Client.Patch(ctx, target, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"type":"`+namespace+`"}}`)))).To(Succeed())
 			Eventually(condition(ctx, of, namespace, "Other")).Should(is("True", "HealthCheckSuccessful", ""))
 			Eventually(statusOf(ctx, namespace, "Ready")).Should(ContainSubstring("conditions of 1 targets aren't written: condition Dialled is there already, and someone else's"))
 			unregister(ctx, namespace)

@@ -27,7 +27,7 @@ type planOptions struct {
 }
 
 // planned are the kinds that a plan is made for.
-var planned = []any{"ConditionSet", "WeederConfig", "ProbeConfig", "OutlierPolicy"}
+var planned = []any{"ConditionSet", "WeederConfig", "ProbeConfig", "OutlierPolicy", "HealthCheckRegistration"}
 
 func (a *App) plan() *cobra.Command {
 	o := &planOptions{}
@@ -39,10 +39,11 @@ hold back. Of a WeederConfig: for which Services a window is or would be open, w
 why; for each other Service the same as if it recovered now. Of a ProbeConfig, which probes nothing here: what would be
 scaled down in each target, level by level, if only the way from outside failed, and what it would have back; and what a
 stored one of its name scaled down that this one would give back at once. Of an OutlierPolicy: for which of Envoy's clusters it
-would hold and for which another one does, and how many hosts might be ejected at once.
+would hold and for which another one does, and how many hosts might be ejected at once. Of a HealthCheckRegistration: for each
+target what every condition would become, and which checks say so; shoots aren't asked.
 
 It reads nodes, their leases, DaemonSets, namespaces, Services, EndpointSlices, pods and policies once, of a ProbeConfig also
-the Secrets and scales that it names, and writes nothing.
+the Secrets and scales that it names, of a HealthCheckRegistration its targets and what its checks look at, and writes nothing.
 With --trace it asks nobody: it tells whom of a trace's hosts Envoy would have ejected for the OutlierPolicies in -f, and when.
 The file has lines of time, host and result: a number of seconds, a duration or a moment; an HTTP status, connect-failure,
 timeout, or for bytes alone connected; a line without a result only names a host. Jitter, which is chance, is left out.
@@ -106,7 +107,7 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 		return err
 	}
 	if len(forecast.Plans) == 0 {
-		return fmt.Errorf("--filename: there is no ConditionSet, WeederConfig, ProbeConfig or OutlierPolicy in %s; what a HealthCheckRegistration would do its status tells in mode Observe", strings.Join(o.filenames, ", "))
+		return fmt.Errorf("--filename: there is no ConditionSet, WeederConfig, ProbeConfig, OutlierPolicy or HealthCheckRegistration in %s", strings.Join(o.filenames, ", "))
 	}
 	if err := forecast.Write(a.Out, o.output.value); err != nil {
 		return err
@@ -159,6 +160,8 @@ func (a *App) planOne(ctx context.Context, w *world, d manifest.Document) (repor
 		return p, a.planProbe(ctx, w, &p)
 	case p.Report.Kind == "OutlierPolicy":
 		return p, a.planOutlier(w, &p)
+	case p.Report.Kind == "HealthCheckRegistration":
+		return p, a.planChecks(ctx, w, &p)
 	}
 	return p, a.planSet(w, &p)
 }

@@ -63,7 +63,7 @@ func infoOf(kind string) kindInfo {
 	case kindOutlierPolicy:
 		return kindInfo{live: reflect.TypeFor[outlier.Preview]()}
 	case kindRegistration:
-		return kindInfo{known: reflect.TypeFor[registration.Terms](), askKnown: termsOfRegistration}
+		return kindInfo{known: reflect.TypeFor[registration.Terms](), askKnown: termsOfRegistration, live: reflect.TypeFor[registration.Preview]()}
 	case kindGuardrail:
 		return kindInfo{
 			known: reflect.TypeFor[guardrail.Preview](), askKnown: previewGuardrail,

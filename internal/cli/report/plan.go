@@ -30,6 +30,8 @@ type Plan struct {
 	Probe *ProbePlan
 	// Outlier is the same for an OutlierPolicy.
 	Outlier *OutlierPlan
+	// Checks is the same for a HealthCheckRegistration.
+	Checks *ChecksPlan
 }
 
 // Forecast is what several policies would do together.
@@ -66,8 +68,8 @@ func (f Forecast) Acts() bool {
 	return false
 }
 
-// acts is how many nodes the policy would taint now, how many pods it would delete, how many objects it would scale, or of how
-// many clusters Envoy would eject hosts.
+// acts is how many nodes the policy would taint now, how many pods it would delete, how many objects it would scale, of how
+// many clusters Envoy would eject hosts, or how many conditions it would write.
 func (f Forecast) acts(p Plan) int {
 	switch {
 	case p.Weeder != nil:
@@ -76,6 +78,8 @@ func (f Forecast) acts(p Plan) int {
 		return p.Probe.acts()
 	case p.Outlier != nil && len(f.PausedBy) == 0:
 		return p.Outlier.acts()
+	case p.Checks != nil:
+		return p.Checks.acts(p.Report.Allowed && len(f.PausedBy) == 0)
 	}
 	if p.Set == nil || !p.Report.Allowed || p.Set.Spec.Mode == v1alpha1.Observe || p.BreakerOpens || len(f.PausedBy) > 0 {
 		return 0
@@ -141,6 +145,8 @@ func (f Forecast) writeDetails(out *strings.Builder, p Plan) {
 		lines, targets = p.Probe.details(), p.Probe.writeTargets
 	case p.Outlier != nil:
 		lines, targets = p.Outlier.details(), p.Outlier.writeClusters
+	case p.Checks != nil:
+		lines, targets = p.Checks.details(), p.Checks.writeTargets
 	case p.Set != nil:
 		lines = f.details(p)
 	}
@@ -165,6 +171,8 @@ func (f Forecast) outcome(p Plan) string {
 		return p.Probe.outcome(f.PausedBy)
 	case p.Outlier != nil:
 		return p.Outlier.outcome(f.PausedBy)
+	case p.Checks != nil:
+		return p.Checks.outcome(f.PausedBy)
 	case p.Set.Spec.Mode == v1alpha1.Observe:
 		return "observes, and taints nothing"
 	case len(f.PausedBy) > 0:

@@ -22,8 +22,8 @@ type jsonPlan struct {
 	Name       string          `json:"name"`
 	Allowed    bool            `json:"allowed"`
 	Violations []jsonViolation `json:"violations"`
-	// Acts is how many nodes it would taint now, how many pods it would delete, how many objects it would scale, or of how many
-	// clusters Envoy would eject hosts.
+	// Acts is how many nodes it would taint now, how many pods it would delete, how many objects it would scale, of how many
+	// clusters Envoy would eject hosts, or how many conditions it would write.
 	Acts         int          `json:"acts"`
 	HeldByLimits int          `json:"heldByLimits"`
 	HeldByCap    int          `json:"heldByCap"`
@@ -34,6 +34,8 @@ type jsonPlan struct {
 	Weeder  *jsonWeeder  `json:"weeder,omitempty"`
 	Probe   *jsonProbe   `json:"probe,omitempty"`
 	Outlier *jsonOutlier `json:"outlier,omitempty"`
+	// Checks is there for a HealthCheckRegistration.
+	Checks *jsonChecks `json:"checks,omitempty"`
 }
 
 type jsonPreview struct {
@@ -68,6 +70,9 @@ func (f Forecast) writeJSON(w io.Writer) error {
 		}
 		if p.Outlier != nil {
 			j.Acts, j.Outlier = f.acts(p), p.Outlier.json()
+		}
+		if p.Checks != nil {
+			j.Acts, j.Checks = f.acts(p), p.Checks.json()
 		}
 		out.Plans = append(out.Plans, j)
 	}

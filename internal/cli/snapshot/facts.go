@@ -32,6 +32,8 @@ type Facts struct {
 	probers []v1alpha1.ProbeConfig
 	// outliers are stored and applied policies.
 	outliers []v1alpha1.OutlierPolicy
+	// registrations are stored and applied ones.
+	registrations []v1alpha1.HealthCheckRegistration
 
 	ownNamespace string
 }
@@ -68,7 +70,7 @@ func newFacts(ctx context.Context, s *Snapshot, g *guard.Guard, ownNamespace str
 	}
 	f := &Facts{
 		snapshot: s, fleet: condition.NewFleet(policy.Limits),
-		at: at, sets: map[string]*v1alpha1.ConditionSet{}, probers: slices.Clone(s.ProbeConfigs), outliers: slices.Clone(s.OutlierPolicies), ownNamespace: ownNamespace,
+		at: at, sets: map[string]*v1alpha1.ConditionSet{}, probers: slices.Clone(s.ProbeConfigs), outliers: slices.Clone(s.OutlierPolicies), registrations: slices.Clone(s.HealthCheckRegistrations), ownNamespace: ownNamespace,
 	}
 	f.yard, f.configs = newYard(s, policy.Limits, ownNamespace, frozen)
 	f.fleet.SetPolicy(policy, f.at)
@@ -132,6 +134,10 @@ func (f *Facts) Object(ctx context.Context, kind, namespace, name string) (map[s
 		if op := f.outlierPolicy(types.NamespacedName{Namespace: namespace, Name: name}); op != nil {
 			stored = op
 		}
+	case "HealthCheckRegistration":
+		if hcr := f.registration(name); hcr != nil {
+			stored = hcr
+		}
 	default:
 		var err error
 		if stored, err = f.snapshot.Get(ctx, kind, namespace, name); err != nil {
@@ -168,6 +174,9 @@ func (f *Facts) Planners() map[string]guard.Planner {
 	}
 	if f.KnowsRouted() {
 		planners["OutlierPolicy"] = guard.PlannerOf(f.PreviewOutlierPolicy)
+	}
+	if f.KnowsChecked() {
+		planners["HealthCheckRegistration"] = guard.PlannerThatReads(f.PreviewRegistration)
 	}
 	return planners
 }

@@ -27,12 +27,17 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/kube/dependents"
 	"github.com/resourcestack/autohealer/internal/kube/survey"
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
 )
 
-// defaultPageSize keeps an answer of nodes at a few megabytes.
-const defaultPageSize = 500
+const (
+	// defaultPageSize keeps an answer of nodes at a few megabytes.
+	defaultPageSize = 500
+	// checksPerSecond is how many objects a second are read for HealthCheckRegistrations, each by itself.
+	checksPerSecond = 500
+)
 
 // Live reads a cluster once.
 type Live struct {
@@ -73,6 +78,13 @@ func (l Live) Read(ctx context.Context) (*Snapshot, error) {
 		return nil, err
 	}
 	s.live = &survey.Live{Reader: c, Scales: c.SubResource("scale"), Kinds: kinds, Policy: l.Policy}
+	quick := rest.CopyConfig(cfg)
+	quick.QPS, quick.Burst = checksPerSecond, 2*checksPerSecond
+	many, err := client.New(quick, client.Options{Scheme: known, Mapper: c.RESTMapper()})
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	s.dependents = &dependents.Live{Reader: many, Mapper: c.RESTMapper(), Policy: l.Policy}
 	if err := l.readAll(ctx, c, s); err != nil {
 		return nil, err
 	}

@@ -13,8 +13,15 @@ import (
 	"github.com/resourcestack/autohealer/internal/kube/survey"
 )
 
-// Record reads what the stored ProbeConfigs name, for the file. Warn is told what couldn't be read.
+// Record reads what the stored ProbeConfigs and HealthCheckRegistrations name, for the file. Warn is told what couldn't be read.
 func (f *Facts) Record(ctx context.Context, warn func(text string)) error {
+	if err := f.recordChecked(ctx, warn); err != nil {
+		return err
+	}
+	return f.recordProbed(ctx, warn)
+}
+
+func (f *Facts) recordProbed(ctx context.Context, warn func(text string)) error {
 	if !f.KnowsProbed() || f.snapshot.live == nil {
 		return nil
 	}

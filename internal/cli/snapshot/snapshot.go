@@ -16,6 +16,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/kube/dependents"
 	"github.com/resourcestack/autohealer/internal/kube/survey"
 )
 
@@ -54,10 +55,15 @@ type Snapshot struct {
 	// Routed is nil when it could not be read, and in files of older programs.
 	Routed *Routed `json:"routed,omitempty"`
 
+	// Checked is nil when it could not be read, and in files of older programs.
+	Checked *Checked `json:"checked,omitempty"`
+
 	// Rights asks the API server that it was read from; nil for a file, and when the user may not ask.
 	Rights authorizer.UnconditionalAuthorizer `json:"-"`
 	// live reads single objects of the API server that it was read from; nil for a file.
 	live survey.Objects
+	// dependents does the same for HealthCheckRegistrations.
+	dependents dependents.Objects
 	// written has the policies' specs as their authors wrote them; of those that it lacks, the Go type's form stands for it.
 	written specs
 	// Namespace of the kubeconfig's context that it was read by; "" for a file.

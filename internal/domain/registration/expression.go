@@ -28,7 +28,11 @@ const (
 var oldestKubernetes = version.MajorMinor(1, 34)
 
 // Expression is a CEL expression that is made ready. It is safe for concurrent use.
-type Expression struct{ program cel.Program }
+type Expression struct {
+	program cel.Program
+	// reads are the fields that it selects, from its variable on.
+	reads [][]string
+}
 
 // environmentOf gives the environment in which target alone is known, or object as well.
 var environmentOf = map[bool]func() (*cel.Env, error){
@@ -69,7 +73,7 @@ func compile(text string, result *cel.Type, object bool) (*Expression, error) {
 	if err != nil {
 		return nil, fmt.Errorf("plan it: %w", err)
 	}
-	return &Expression{program}, nil
+	return &Expression{program, readsOf(ast.NativeRep().Expr())}, nil
 }
 
 // permitted refuses a question whose answer never changes, and one whose answer the checks themselves change.
@@ -87,6 +91,37 @@ func permitted(expression celast.Expr, result *cel.Type) error {
 		return errors.New("it is the same for every object")
 	}
 	return nil
+}
+
+// readsOf are the fields that an expression selects, each as far as it goes.
+func readsOf(expression celast.Expr) [][]string {
+	by := map[int64][]string{}
+	celast.PostOrderVisit(expression, celast.NewExprVisitor(func(e celast.Expr) {
+		path := pathOf(e)
+		if len(path) == 0 {
+			return
+		}
+		switch by[e.ID()] = path; e.Kind() {
+		case celast.SelectKind:
+			delete(by, e.AsSelect().Operand().ID())
+		case celast.CallKind:
+			delete(by, e.AsCall().Args()[0].ID())
+		}
+	}))
+	var paths [][]string
+	for _, path := range by {
+		paths = append(paths, path)
+	}
+	slices.SortFunc(paths, slices.Compare)
+	return slices.CompactFunc(paths, slices.Equal)
+}
+
+// mayRead says whether an expression reads a field, something in it, or something that it is in.
+func (e *Expression) mayRead(field ...string) bool {
+	return e != nil && slices.ContainsFunc(e.reads, func(path []string) bool {
+		n := min(len(path), len(field))
+		return slices.Equal(path[:n], field[:n])
+	})
 }
 
 // pathOf gives the fields that an expression selects, from its variable on; nil for any other expression.

@@ -182,6 +182,7 @@ func (r *reader) celCheck(where string, c *Check, e *v1alpha1.CELCheck) func(tar
 	for i := range asked {
 		if asked[i].text != "" {
 			asked[i].of = r.compile(where+": cel."+asked[i].what, asked[i].text, cel.BoolType, true)
+			c.byConditions = c.byConditions || asked[i].of.mayRead(varObject, "status", "conditions")
 		}
 	}
 	var message *Expression

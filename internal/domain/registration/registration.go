@@ -3,6 +3,7 @@ package registration
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,6 +39,8 @@ type Registration struct {
 	typePath             []string
 	selector, namespaces labels.Selector
 	suspended            *Expression
+	// expressions over the target alone that no check has.
+	expressions []*Expression
 }
 
 // Check is one check of a Registration.
@@ -58,6 +61,12 @@ type Check struct {
 	judge                 func(target, object *unstructured.Unstructured, now time.Time) health.Result
 	least                 func(target *unstructured.Unstructured) (int64, error)
 	codes                 []errorCode
+	// expressions of the check.
+	expressions []*Expression
+	// byStatus: it judges as kstatus does. byConditions: what it says depends on conditions of what it looks at.
+	byStatus, byConditions bool
+	// builtin: it judges by the criteria that come for the kind.
+	builtin bool
 }
 
 type errorCode struct {
@@ -93,14 +102,18 @@ func Read(hcr *v1alpha1.HealthCheckRegistration) (*Registration, []string) {
 	if spec.SuspendWhen != "" {
 		reg.suspended = r.compile("suspendWhen", spec.SuspendWhen, cel.BoolType, false)
 	}
+	reg.expressions = slices.Clone(r.compiled)
 	for i := range spec.Checks {
 		reg.Checks = append(reg.Checks, r.check(&spec.Checks[i]))
 	}
 	return reg, r.problems
 }
 
-// reader gathers what can't be read.
-type reader struct{ problems []string }
+// reader gathers what can't be read, and the expressions of what can.
+type reader struct {
+	problems []string
+	compiled []*Expression
+}
 
 func (r *reader) problem(where string, err error) {
 	r.problems = append(r.problems, where+": "+strings.Join(strings.Fields(err.Error()), " "))
@@ -145,12 +158,15 @@ func (r *reader) compile(where, text string, result *cel.Type, object bool) *Exp
 	e, err := compile(text, result, object)
 	if err != nil {
 		r.problem(where, err)
+	} else {
+		r.compiled = append(r.compiled, e)
 	}
 	return e
 }
 
 func (r *reader) check(c *v1alpha1.HealthCheck) *Check {
 	where := "check " + c.Name
+	before := len(r.compiled)
 	check := &Check{
 		Name: c.Name, ConditionType: c.ConditionType, Shoot: c.Cluster == v1alpha1.ClusterShoot,
 		Timeout:   r.duration(where+": progressingTimeout", c.ProgressingTimeout, defaultProgressingTimeout),
@@ -168,6 +184,7 @@ func (r *reader) check(c *v1alpha1.HealthCheck) *Check {
 	}
 	r.object(where, check, c.Object)
 	r.evaluator(where, check, &c.Evaluate)
+	check.expressions = slices.Clone(r.compiled[before:])
 	return check
 }
 
@@ -193,10 +210,12 @@ func (r *reader) evaluator(where string, check *Check, e *v1alpha1.HealthCheckEv
 		if !health.HasBuiltin(check.Kind.GroupKind()) {
 			r.problem(where, fmt.Errorf("no criteria come for %s; write status or cel", check.Kind.GroupKind()))
 		}
+		check.builtin, check.byConditions = true, true
 		check.judge = func(_, object *unstructured.Unstructured, now time.Time) health.Result {
 			return health.Builtin(object, check.Timeout, now)
 		}
 	case e.Status != nil:
+		check.byStatus, check.byConditions = true, true
 		check.judge = func(_, object *unstructured.Unstructured, _ time.Time) health.Result {
 			return health.ByStatus(object, check.Timeout)
 		}

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/kube/dependents"
+	"github.com/resourcestack/autohealer/internal/kubeconfig"
+)
+
+const (
+	// targetsRead is one more than what a rule warns of.
+	targetsRead = 1001
+	// targetsLooked and previewTakes keep a review well within the webhook's five seconds.
+	targetsLooked = 100
+	previewTakes  = 2500 * time.Millisecond
+)
+
+// newDependents previews HealthCheckRegistrations. It reads targets live, and not all: they may be of a kind that nothing has
+// watched so far.
+func newDependents(mgr ctrl.Manager, o options) *dependents.Survey {
+	return &dependents.Survey{
+		Objects: &dependents.Live{Reader: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(), Policy: kubeconfig.Policy{AllowLoopback: o.probeLoopback}},
+		Stored: func(ctx context.Context) ([]*v1alpha1.HealthCheckRegistration, error) {
+			var list v1alpha1.HealthCheckRegistrationList
+			if err := mgr.GetCache().List(ctx, &list); err != nil {
+				return nil, fmt.Errorf("list HealthCheckRegistrations: %w", err)
+			}
+			all := make([]*v1alpha1.HealthCheckRegistration, len(list.Items))
+			for i := range list.Items {
+				all[i] = &list.Items[i]
+			}
+			return all, nil
+		},
+		Read: targetsRead, Look: targetsLooked, Within: previewTakes,
+	}
+}

@@ -1,0 +1,125 @@
+package registration
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+)
+
+// Fields are the parts of objects that registrations read, by kind, as names with dots; "" is the whole object.
+type Fields map[schema.GroupVersionKind]sets.Set[string]
+
+// criteria are what the checks that come with Autohealer, and kstatus, read beside metadata.
+var criteria = []string{
+	"status", "spec.replicas", "spec.updateStrategy", "spec.completions", "spec.parallelism", "spec.suspend", "spec.type", "spec.clusterIP",
+	"spec.progressDeadlineSeconds",
+}
+
+// Add adds what a registration reads of its targets, and of what its checks look at in the seed.
+func (f Fields) Add(r *Registration) {
+	f.add(r.Kind, "status.conditions")
+	if r.wantedType != "" {
+		f.add(r.Kind, strings.Join(r.typePath, "."))
+	}
+	if path, known := workersAt[r.Kind.GroupKind()]; known {
+		f.add(r.Kind, strings.Join(path, "."))
+	}
+	f.expressions(r.Kind, varTarget, r.expressions)
+	for _, c := range r.Checks {
+		f.expressions(r.Kind, varTarget, c.expressions)
+		if c.Shoot {
+			continue
+		}
+		if f.expressions(c.Kind, varObject, c.expressions); c.byStatus || c.builtin {
+			f.add(c.Kind, criteria...)
+		}
+	}
+}
+
+func (f Fields) add(kind schema.GroupVersionKind, paths ...string) {
+	if f[kind] == nil {
+		f[kind] = sets.New[string]()
+	}
+	f[kind].Insert(paths...)
+}
+
+func (f Fields) expressions(kind schema.GroupVersionKind, variable string, all []*Expression) {
+	for _, e := range all {
+		for _, path := range e.reads {
+			if path[0] == variable {
+				f.add(kind, strings.Join(path[1:], "."))
+			}
+		}
+	}
+}
+
+// Lacks are the parts that others have and these don't, as "Kind: spec.x", sorted.
+func (f Fields) Lacks(others Fields) []string {
+	var lacking []string
+	for kind, paths := range others {
+		for path := range paths {
+			if !f.covers(kind, path) {
+				lacking = append(lacking, kind.Kind+": "+path)
+			}
+		}
+	}
+	slices.Sort(lacking)
+	return lacking
+}
+
+func (f Fields) covers(kind schema.GroupVersionKind, path string) bool {
+	if strings.HasPrefix(path, "metadata.") && slices.Contains(kept, strings.TrimPrefix(path, "metadata.")) {
+		return f[kind] != nil
+	}
+	for has := range f[kind] {
+		if has == "" || has == path || strings.HasPrefix(path, has+".") {
+			return true
+		}
+	}
+	return false
+}
+
+// kept of metadata, whatever is read.
+var kept = []string{"name", "namespace", "labels", "generation", "deletionTimestamp"}
+
+// Trim gives an object with what is read of it, and who it is.
+func (f Fields) Trim(object *unstructured.Unstructured) *unstructured.Unstructured {
+	trimmed := &unstructured.Unstructured{Object: map[string]any{}}
+	trimmed.SetGroupVersionKind(object.GroupVersionKind())
+	for _, field := range kept {
+		keep(trimmed.Object, object.Object, []string{"metadata", field})
+	}
+	keep(trimmed.Object, object.Object, []string{"metadata", "annotations", v1alpha1.AnnotationOwnedConditions})
+	for path := range f[object.GroupVersionKind()] {
+		if path == "" {
+			return object.DeepCopy()
+		}
+		keep(trimmed.Object, object.Object, strings.Split(path, "."))
+	}
+	return trimmed
+}
+
+// keep copies what is at a path, or at the last of its fields that has no fields itself.
+func keep(into, from map[string]any, path []string) {
+	value, there := from[path[0]]
+	if !there {
+		return
+	}
+	inner, isMap := value.(map[string]any)
+	if len(path) == 1 || !isMap {
+		into[path[0]] = runtime.DeepCopyJSONValue(value)
+		return
+	}
+	next, ok := into[path[0]].(map[string]any)
+	if !ok {
+		next = map[string]any{}
+		into[path[0]] = next
+	}
+	keep(next, inner, path[1:])
+}

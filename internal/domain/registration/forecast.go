@@ -1,0 +1,158 @@
+package registration
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/health"
+)
+
+// TargetForecast is what a registration would make of one target's conditions.
+type TargetForecast struct {
+	Namespace, Name string
+	// Suspended: suspendWhen is true, so its conditions stay as they are.
+	Suspended bool
+	// Problem says why suspendWhen can't be told; "" when it can.
+	Problem    string
+	Conditions []ConditionForecast
+}
+
+// ConditionForecast is what would become of one condition.
+type ConditionForecast struct {
+	Type string
+	// Now is its status on the target, "" when there is none; Since is when that began.
+	Now   health.Status
+	Since time.Time
+	// Would is what its checks say. Its status is "" while checks that aren't made here could change it.
+	Would health.Verdict
+	// Results of the checks that were made, by name; NotMade are the names of the others.
+	Results []health.Result
+	NotMade []string
+	// Foreign: it is there, and someone else's, so it isn't written.
+	Foreign bool
+	// Held: its checks say False, and the breaker doesn't believe it.
+	Held bool
+	// Changes: it would become another one. Writes: and that is written.
+	Changes, Writes bool
+}
+
+// Fails says whether the condition would turn False.
+func (c *ConditionForecast) Fails() bool {
+	return c.Would.Status == health.False && c.Now != health.False && !c.Foreign && !c.Held
+}
+
+// Worst is the worst status that one of the conditions would have, "" when none is known.
+func (t *TargetForecast) Worst() (worst health.Status) {
+	for i := range t.Conditions {
+		if s := t.Conditions[i].Would.Status; s != "" && (worst == "" || Worse(s, worst)) {
+			worst = s
+		}
+	}
+	return worst
+}
+
+// Worse orders statuses for people: False, Unknown, Progressing, True.
+func Worse(a, b health.Status) bool {
+	return slices.Index(fromWorst, a) < slices.Index(fromWorst, b)
+}
+
+var fromWorst = []health.Status{health.False, health.Unknown, health.Progressing, health.True, ""}
+
+// Circumstances are what a forecast for one target depends on, beside the registration.
+type Circumstances struct {
+	Target *unstructured.Unstructured
+	// Others that select the target: of condition types that they decide, too, all checks count.
+	Others []*Registration
+	Shape  health.Shape
+	There  Finder
+	// MayFail asks the breaker, as health.Input has it.
+	MayFail func() bool
+}
+
+// Forecast plans one target's conditions as the controller does: with the same checks, aggregate and steps.
+func (r *Registration) Forecast(c Circumstances, now time.Time) TargetForecast {
+	f := TargetForecast{Namespace: c.Target.GetNamespace(), Name: c.Target.GetName()}
+	suspended, err := r.Suspended(c.Target)
+	if f.Suspended = suspended; err != nil {
+		f.Problem = err.Error()
+	}
+	if suspended {
+		return f
+	}
+	in := health.Input{Target: c.Target, Shape: c.Shape, Results: map[string][]health.Result{}, MayFail: c.MayFail}
+	for _, t := range r.ConditionTypes() {
+		f.Conditions = append(f.Conditions, r.condition(&c, t, now))
+	}
+	for i := range f.Conditions {
+		if one := &f.Conditions[i]; one.Would.Status != "" && !one.Foreign {
+			in.Results[one.Type] = one.Results
+		}
+	}
+	plan := health.PlanTarget(in, now)
+	for _, step := range plan.Steps {
+		i := slices.IndexFunc(f.Conditions, func(c ConditionForecast) bool { return c.Type == step.Condition.Type })
+		f.Conditions[i].Changes, f.Conditions[i].Writes, f.Conditions[i].Held = true, r.writes(), step.Held
+		f.Conditions[i].Would = plan.Verdicts[step.Condition.Type]
+	}
+	return f
+}
+
+// condition makes the checks of one type, and says what they say together.
+func (r *Registration) condition(c *Circumstances, conditionType string, now time.Time) ConditionForecast {
+	f := ConditionForecast{Type: conditionType}
+	before := health.Find(c.Target, conditionType)
+	if before != nil {
+		f.Now, f.Since, f.Foreign = before.Status, before.LastTransition, r.Output != v1alpha1.OutputRegistrationOnly && !Owns(c.Target, conditionType)
+	}
+	deciders := []*Registration{r}
+	for _, other := range c.Others {
+		if slices.Contains(other.ConditionTypes(), conditionType) {
+			deciders = append(deciders, other)
+		}
+	}
+	for _, d := range deciders {
+		for _, check := range d.Checks {
+			if check.ConditionType == conditionType {
+				f.take(d, check, c, len(deciders) > 1, now)
+			}
+		}
+	}
+	f.Would = health.Aggregate(f.Results, before.Past(), now)
+	// An error would make it Unknown, and a False one False, whatever the rest say.
+	if len(f.NotMade) > 0 && f.Would.Status != health.False && f.Would.Status != health.Unknown || len(f.Results) == 0 {
+		f.Would = health.Verdict{}
+	}
+	return f
+}
+
+// take makes one check.
+func (f *ConditionForecast) take(d *Registration, check *Check, c *Circumstances, shared bool, now time.Time) {
+	name := check.Name
+	if shared {
+		name = d.Name + "/" + name
+	}
+	result, err := check.Result(c.Target, c.There, now)
+	if errors.Is(err, ErrNotLooked) {
+		f.NotMade = append(f.NotMade, name)
+		return
+	}
+	if err != nil {
+		result = check.Failed(err)
+	}
+	result.Check = name
+	f.Results = append(f.Results, result)
+}
+
+// ConditionTypes are those that the checks decide, sorted.
+func (r *Registration) ConditionTypes() []string {
+	types := sets.New[string]()
+	for _, c := range r.Checks {
+		types.Insert(c.ConditionType)
+	}
+	return sets.List(types)
+}

@@ -1,0 +1,165 @@
+package registration
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/health"
+)
+
+// Cycles are the ways by which what a registration writes comes back to what it reads, by way of others' conditions, such as
+// "Worker → Infrastructure → Worker".
+func (r *Registration) Cycles(others []*Registration) []string {
+	var cycles []string
+	for _, from := range r.readKinds() {
+		if back := way(from, r.Kind.GroupKind(), others); back != nil {
+			names := []string{r.Kind.Kind}
+			for _, kind := range back {
+				names = append(names, kind.Kind)
+			}
+			cycles = sample(cycles, strings.Join(names, " → "))
+		}
+	}
+	return cycles
+}
+
+// way is the shortest from one kind to another over what registrations read; nil when there is none.
+func way(from, to schema.GroupKind, over []*Registration) []schema.GroupKind {
+	ways, seen := [][]schema.GroupKind{{from}}, sets.New(from)
+	for len(ways) > 0 {
+		way := ways[0]
+		ways = ways[1:]
+		last := way[len(way)-1]
+		if last == to {
+			return way
+		}
+		for _, r := range over {
+			if r.Kind.GroupKind() != last {
+				continue
+			}
+			for _, next := range r.readKinds() {
+				if !seen.Has(next) {
+					seen.Insert(next)
+					ways = append(ways, append(slices.Clone(way), next))
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// readKinds are the kinds whose conditions checks of the seed look at.
+func (r *Registration) readKinds() []schema.GroupKind {
+	var kinds []schema.GroupKind
+	for _, c := range r.Checks {
+		if kind := c.Kind.GroupKind(); c.byConditions && !c.Shoot && !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
+}
+
+// OtherShapes are the condition types that another registration writes to objects of the same kind in another shape, each with
+// its name.
+func (r *Registration) OtherShapes(others []*Registration) []string {
+	var all []string
+	if !r.explicit() {
+		return nil
+	}
+	for _, o := range others {
+		if o.Kind.GroupKind() != r.Kind.GroupKind() || !o.explicit() || o.Output == r.Output || r.apartFrom(o) {
+			continue
+		}
+		for _, t := range o.ConditionTypes() {
+			if slices.Contains(r.ConditionTypes(), t) {
+				all = sample(all, fmt.Sprintf("%s (%s: %s)", t, o.Name, o.Output))
+			}
+		}
+	}
+	return all
+}
+
+// apartFrom says whether no object can be a target of both, as far as types tell.
+func (r *Registration) apartFrom(o *Registration) bool {
+	return r.wantedType != "" && o.wantedType != "" && r.wantedType != o.wantedType && slices.Equal(r.typePath, o.typePath)
+}
+
+// explicit: the shape is said, and not that of the kind.
+func (r *Registration) explicit() bool {
+	return r.Output == v1alpha1.OutputGardener || r.Output == v1alpha1.OutputConditions
+}
+
+// workersAt are where kinds of Gardener have their workers.
+var workersAt = map[schema.GroupKind][]string{
+	{Group: "extensions.gardener.cloud", Kind: "Worker"}: {"spec", "pools"},
+	{Group: "core.gardener.cloud", Kind: "Shoot"}:        {"spec", "provider", "workers"},
+}
+
+// IgnoresWorkerless says whether EveryNodeReady would be decided for a target that has no workers: it is one of a workerless
+// Shoot, which has no such condition.
+func (r *Registration) IgnoresWorkerless(target *unstructured.Unstructured) bool {
+	path, known := workersAt[r.Kind.GroupKind()]
+	if !known {
+		return false
+	}
+	if workers, _, _ := unstructured.NestedSlice(target.Object, path...); len(workers) > 0 {
+		return false
+	}
+	return slices.ContainsFunc(r.Checks, func(c *Check) bool {
+		asks, err := c.Asks(target)
+		return c.ConditionType == everyNodeReady && asks && err == nil
+	})
+}
+
+const everyNodeReady = "EveryNodeReady"
+
+// Statusless says whether a check judges by status an object that has neither observedGeneration nor conditions: such a one is
+// healthy, whatever it is like.
+func (c *Check) Statusless(object *unstructured.Unstructured) bool {
+	if !c.byStatus {
+		return false
+	}
+	status, _, _ := unstructured.NestedMap(object.Object, "status")
+	_, observed := status["observedGeneration"]
+	_, conditions := status["conditions"]
+	return !observed && !conditions
+}
+
+// Labels select the targets.
+func (r *Registration) Labels() labels.Selector { return r.selector }
+
+// Namespaces select those that targets are in, by labels.
+func (r *Registration) Namespaces() labels.Selector { return r.namespaces }
+
+// ByNamespace says whether this registration, or one of the others for its kind, selects targets by their namespaces.
+func (r *Registration) ByNamespace(others []*Registration) bool {
+	return slices.ContainsFunc(append([]*Registration{r}, others...), func(o *Registration) bool {
+		return o.Kind == r.Kind && !o.namespaces.Empty()
+	})
+}
+
+// Kinds are that of the targets, and those that checks of the seed look at.
+func (r *Registration) Kinds() []schema.GroupVersionKind {
+	kinds := []schema.GroupVersionKind{r.Kind}
+	for _, c := range r.Checks {
+		if !c.Shoot && !slices.Contains(kinds, c.Kind) {
+			kinds = append(kinds, c.Kind)
+		}
+	}
+	return kinds
+}
+
+// ShapeOn is the shape of conditions on targets that keep them like this.
+func (r *Registration) ShapeOn(layout health.Layout) health.Shape {
+	if r.explicit() {
+		return health.Shape(r.Output)
+	}
+	return layout.Shape
+}

@@ -1,0 +1,60 @@
+package registration
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/resourcestack/autohealer/internal/domain/health"
+)
+
+// Lines tell a condition's forecast to people: what it is and would be, and below it each check that isn't True, or wasn't made.
+func (c *ConditionForecast) Lines() []string {
+	lines := []string{fmt.Sprintf("%s: %s", c.Type, c.change())}
+	for _, r := range c.Results {
+		if r.Status == health.True {
+			continue
+		}
+		line := fmt.Sprintf("  check %s is %s: %s", r.Check, r.Status, r.Detail)
+		if r.Status == health.Progressing {
+			line += fmt.Sprintf("; believed for %s", r.Timeout)
+		}
+		if len(r.Codes) > 0 {
+			line += " [" + strings.Join(r.Codes, ", ") + "]"
+		}
+		lines = append(lines, line)
+	}
+	for _, name := range c.NotMade {
+		lines = append(lines, fmt.Sprintf("  check %s isn't made here: it looks at the shoot", name))
+	}
+	return lines
+}
+
+// change says what becomes of the condition.
+func (c *ConditionForecast) change() string {
+	is := "there is none"
+	if c.Now != "" {
+		is = string(c.Now)
+		if !c.Since.IsZero() {
+			is += " since " + c.Since.UTC().Format(time.RFC3339)
+		}
+	}
+	would := string(c.Would.Status)
+	switch {
+	case c.Foreign:
+		return is + ", and someone else's: it isn't touched"
+	case would == "":
+		return is + "; what it would be isn't known"
+	case c.Held:
+		would += ", because the breaker doesn't believe False of so many at once"
+	case c.Would.Status == health.Progressing:
+		would += ", and False from " + c.Would.LookAgain.UTC().Format(time.RFC3339) + " on if that goes on"
+	}
+	switch {
+	case !c.Changes:
+		return is + ", and stays so"
+	case !c.Writes:
+		would += " (not written)"
+	}
+	return is + " → " + would
+}

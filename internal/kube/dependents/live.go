@@ -1,0 +1,142 @@
+package dependents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/domain/registration"
+	"github.com/resourcestack/autohealer/internal/kubeconfig"
+)
+
+const (
+	// pageSize keeps an answer at a few megabytes.
+	pageSize = 500
+	// mostFound bounds what a check that selects by labels reads for one target.
+	mostFound = 500
+)
+
+var definitionKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+
+// Live reads from the API server.
+type Live struct {
+	// Reader must not be a cache: that would begin to watch each kind that somebody names.
+	Reader client.Reader
+	Mapper meta.RESTMapper
+	// Policy judges kubeconfigs as the checks do.
+	Policy kubeconfig.Policy
+}
+
+var _ Objects = (*Live)(nil)
+
+// Targets lists page by page, until there are enough.
+func (l *Live) Targets(ctx context.Context, kind schema.GroupVersionKind, selector labels.Selector, most int) (objects []*unstructured.Unstructured, more bool, err error) {
+	next := ""
+	for {
+		page, token, err := l.page(ctx, kind, &client.ListOptions{LabelSelector: selector, Limit: int64(min(pageSize, most-len(objects))), Continue: next})
+		if err != nil {
+			return nil, false, err
+		}
+		objects, next = append(objects, page...), token
+		if next == "" || len(objects) >= most {
+			return objects, next != "", nil
+		}
+	}
+}
+
+func (l *Live) page(ctx context.Context, kind schema.GroupVersionKind, options *client.ListOptions) (objects []*unstructured.Unstructured, next string, err error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err := l.Reader.List(ctx, list, options); err != nil {
+		return nil, "", err
+	}
+	for i := range list.Items {
+		objects = append(objects, &list.Items[i])
+	}
+	return objects, list.GetContinue(), nil
+}
+
+// Find reads what a check looks at. That a kind isn't served is an error, not an object that doesn't exist.
+func (l *Live) Find(ctx context.Context, ref registration.Ref) ([]*unstructured.Unstructured, error) {
+	if ref.Name == "" {
+		objects, next, err := l.page(ctx, ref.Kind, &client.ListOptions{Namespace: ref.Namespace, LabelSelector: ref.Selector, Limit: mostFound})
+		if err == nil && next != "" {
+			err = fmt.Errorf("more than %d match, of which a preview doesn't tell", mostFound)
+		}
+		return objects, err
+	}
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(ref.Kind)
+	err := l.Reader.Get(ctx, ref.Key(), object)
+	switch {
+	case apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+		return nil, fmt.Errorf("the kind isn't served: %v", err) //nolint:errorlint // wrapped, it would still be taken for NotFound
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return []*unstructured.Unstructured{object}, nil
+}
+
+// Namespace reads a namespace's labels.
+func (l *Live) Namespace(ctx context.Context, name string) (labels.Set, error) {
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := l.Reader.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil {
+		return nil, err
+	}
+	return namespace.Labels, nil
+}
+
+// Layout reads a kind's CustomResourceDefinition.
+func (l *Live) Layout(ctx context.Context, kind schema.GroupVersionKind) (health.Layout, error) {
+	mapping, err := l.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return health.Layout{}, fmt.Errorf("find the resource of %s: %w", kind.Kind, err)
+	}
+	definition := &unstructured.Unstructured{}
+	definition.SetGroupVersionKind(definitionKind)
+	if err := l.Reader.Get(ctx, client.ObjectKey{Name: mapping.Resource.GroupResource().String()}, definition); err != nil {
+		return health.Layout{}, fmt.Errorf("read how %s keeps conditions: %w", kind.Kind, err)
+	}
+	return health.LayoutOf(definition, kind.Version), nil
+}
+
+// Served asks discovery.
+func (l *Live) Served(_ context.Context, kind schema.GroupVersionKind) (bool, error) {
+	_, err := l.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Kubeconfig reads a Secret, and keeps of it only why it is never used.
+func (l *Live) Kubeconfig(ctx context.Context, namespace string, at v1alpha1.SecretKey) (unsafe string, err error) {
+	secret := &corev1.Secret{}
+	if err := l.Reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: at.SecretName}, secret); err != nil {
+		return "", err
+	}
+	text, there := secret.Data[at.Key]
+	if !there {
+		return "", nil
+	}
+	_, err = l.Policy.Parse(text)
+	if refusal, refused := errors.AsType[kubeconfig.Refusal](err); refused && refusal.Unsafe() { // in our own words, with nothing of the Secret
+		return refusal.Error(), nil
+	}
+	return "", nil
+}

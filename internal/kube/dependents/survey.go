@@ -1,0 +1,312 @@
+package dependents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/registration"
+	"github.com/resourcestack/autohealer/internal/guard"
+)
+
+// Objects is where a survey reads. Errors are those of the API server.
+type Objects interface {
+	// Targets gives at most so many objects of a kind that a selector takes, and whether there are more.
+	Targets(ctx context.Context, kind schema.GroupVersionKind, selector labels.Selector, most int) (objects []*unstructured.Unstructured, more bool, err error)
+	// Find gives what a check looks at; none where it doesn't exist.
+	Find(ctx context.Context, ref registration.Ref) ([]*unstructured.Unstructured, error)
+	// Namespace gives the labels of a namespace.
+	Namespace(ctx context.Context, name string) (labels.Set, error)
+	// Layout says how a kind keeps conditions.
+	Layout(ctx context.Context, kind schema.GroupVersionKind) (health.Layout, error)
+	// Served says whether the API server knows a kind.
+	Served(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
+	// Kubeconfig says why a shoot's kubeconfig is never used; "" when it is, or there is none.
+	Kubeconfig(ctx context.Context, namespace string, secret v1alpha1.SecretKey) (unsafe string, err error)
+}
+
+// Survey asks the planner of HealthCheckRegistrations.
+type Survey struct {
+	Objects Objects
+	// Stored are the registrations that decide conditions already.
+	Stored func(ctx context.Context) ([]*v1alpha1.HealthCheckRegistration, error)
+	// Read bounds how many objects of the targets' kind are read, Look how many of them are looked at.
+	Read, Look int
+	// Within bounds how long it may take; 0 doesn't.
+	Within time.Duration
+}
+
+// atOnce are how many targets are looked at side by side.
+const atOnce = 16
+
+// Preview tells the rules what a registration would do. It fails with guard.ErrNotKnown when that can't be told in time.
+func (s *Survey) Preview(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration, _ limit.Limits, now time.Time) (registration.Preview, error) {
+	preview, _, err := s.Tell(ctx, hcr, now)
+	return preview, err
+}
+
+// Tell gives what a registration would do for the rules, and target by target.
+func (s *Survey) Tell(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration, now time.Time) (registration.Preview, registration.Outlook, error) {
+	if s.Within > 0 {
+		bounded, cancel := context.WithTimeout(ctx, s.Within)
+		defer cancel()
+		ctx = bounded
+	}
+	reg, problems := registration.Read(hcr)
+	if len(problems) > 0 {
+		return registration.Preview{}, registration.Outlook{}, nil // which its terms say
+	}
+	others, err := s.others(ctx, reg)
+	if err != nil {
+		return registration.Preview{}, registration.Outlook{}, notKnown(err)
+	}
+	preview := registration.Preview{Cycles: reg.Cycles(others), OtherShapes: reg.OtherShapes(others)}
+	l := &look{Survey: s, reg: reg, preview: &preview, now: now}
+	if err := l.kinds(ctx); err != nil {
+		return preview, registration.Outlook{}, notKnown(err)
+	}
+	outlook, err := l.targets(ctx, others)
+	if err != nil {
+		return preview, outlook, notKnown(err)
+	}
+	preview.Tell(outlook)
+	return preview, outlook, nil
+}
+
+func notKnown(err error) error { return fmt.Errorf("%w: %w", guard.ErrNotKnown, err) }
+
+// others are the stored registrations but for the one of this name, and those that can't be read.
+func (s *Survey) others(ctx context.Context, reg *registration.Registration) ([]*registration.Registration, error) {
+	stored, err := s.Stored(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read HealthCheckRegistrations: %w", err)
+	}
+	var all []*registration.Registration
+	for _, hcr := range stored {
+		if hcr.Name == reg.Name || hcr.DeletionTimestamp != nil {
+			continue
+		}
+		if other, problems := registration.Read(hcr); len(problems) == 0 {
+			all = append(all, other)
+		}
+	}
+	return all, nil
+}
+
+// look is one survey for one registration.
+type look struct {
+	*Survey
+	reg     *registration.Registration
+	preview *registration.Preview
+	now     time.Time
+	layout  health.Layout
+	// served: the kind of the targets is.
+	served bool
+}
+
+// kinds tells of those that aren't served or can't be read, and how targets keep conditions.
+func (l *look) kinds(ctx context.Context) error {
+	for _, kind := range l.reg.Kinds() {
+		switch served, err := l.Objects.Served(ctx, kind); {
+		case err != nil:
+			return err
+		case !served:
+			l.preview.UnknownKinds = append(l.preview.UnknownKinds, kind.Kind+" of "+kind.GroupVersion().String())
+		}
+		if kind == l.reg.Kind && len(l.preview.UnknownKinds) > 0 {
+			return nil // it comes first, and nothing is there to look at
+		}
+	}
+	l.served = true
+	layout, err := l.Objects.Layout(ctx, l.reg.Kind)
+	switch {
+	case apierrors.IsForbidden(err):
+		l.unreadable(err)
+	case apierrors.IsNotFound(err):
+		l.preview.Unwritable = "it has no CustomResourceDefinition"
+	case err != nil:
+		return err
+	}
+	if l.layout = layout; layout.Problem != "" && l.reg.Output != v1alpha1.OutputRegistrationOnly {
+		l.preview.Unwritable = layout.Problem
+	}
+	return nil
+}
+
+// unreadable takes in what Autohealer, or who asks, may not read.
+func (l *look) unreadable(err error) {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Details != nil {
+		d := status.Status().Details
+		resource := schema.GroupResource{Group: d.Group, Resource: d.Kind}.String()
+		if !slices.Contains(l.preview.UnreadableKinds, resource) && len(l.preview.UnreadableKinds) < registration.SampleSize {
+			l.preview.UnreadableKinds = append(l.preview.UnreadableKinds, resource)
+		}
+	}
+}
+
+// targets looks at the targets among the first objects of the kind.
+func (l *look) targets(ctx context.Context, others []*registration.Registration) (registration.Outlook, error) {
+	if !l.served {
+		return registration.Outlook{}, nil
+	}
+	objects, more, err := l.Objects.Targets(ctx, l.reg.Kind, l.reg.Labels(), l.Read)
+	switch {
+	case apierrors.IsForbidden(err):
+		l.unreadable(err)
+		return registration.Outlook{More: true}, nil
+	case err != nil:
+		return registration.Outlook{}, fmt.Errorf("list each %s: %w", l.reg.Kind.Kind, err)
+	}
+	selected, err := l.selected(ctx, objects, others)
+	if err != nil {
+		return registration.Outlook{}, err
+	}
+	count := len(selected)
+	if selected = selected[:min(count, l.Look)]; len(selected) > 0 {
+		l.ofTargets(ctx, selected)
+	}
+	outlook := registration.OutlookOf(l.reg, selected, count, l.now)
+	outlook.More = more
+	for _, c := range selected {
+		l.notice(c.There.(*found))
+	}
+	return outlook, ctx.Err()
+}
+
+// selected are the circumstances of those objects that are targets.
+func (l *look) selected(ctx context.Context, objects []*unstructured.Unstructured, others []*registration.Registration) ([]registration.Circumstances, error) {
+	namespaces := map[string]labels.Set{}
+	var all []registration.Circumstances
+	for _, object := range objects {
+		if object.GetDeletionTimestamp() != nil {
+			continue
+		}
+		name := object.GetNamespace()
+		if _, known := namespaces[name]; !known && name != "" && l.reg.ByNamespace(others) {
+			of, err := l.Objects.Namespace(ctx, name)
+			if err != nil {
+				return nil, fmt.Errorf("read the labels of namespace %s: %w", name, err)
+			}
+			namespaces[name] = of
+		}
+		if !l.reg.Selects(object, namespaces[name]) {
+			continue
+		}
+		c := registration.Circumstances{Target: object, Shape: l.reg.ShapeOn(l.layout), There: &found{by: map[string]finding{}}}
+		for _, o := range others {
+			if o.Kind == l.reg.Kind && !o.Observes && o.Selects(object, namespaces[name]) {
+				c.Others = append(c.Others, o)
+			}
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// ofTargets reads what the checks of targets look at, of several side by side.
+func (l *look) ofTargets(ctx context.Context, selected []registration.Circumstances) {
+	var reading sync.WaitGroup
+	turn := make(chan struct{}, atOnce)
+	for i := range selected {
+		turn <- struct{}{}
+		reading.Go(func() {
+			l.read(ctx, &selected[i])
+			<-turn
+		})
+	}
+	reading.Wait()
+}
+
+// read reads what the checks of one target look at.
+func (l *look) read(ctx context.Context, c *registration.Circumstances) {
+	there := c.There.(*found)
+	there.target, there.reg = c.Target, l.reg
+	for _, r := range append([]*registration.Registration{l.reg}, c.Others...) {
+		for _, check := range r.Checks {
+			ref, err := check.Ref(c.Target)
+			if check.Shoot || err != nil {
+				continue // told by the check itself
+			}
+			if _, known := there.by[keyOf(ref)]; known {
+				continue
+			}
+			objects, err := l.Objects.Find(ctx, ref)
+			if apierrors.IsForbidden(err) {
+				there.forbidden = append(there.forbidden, err)
+			}
+			there.by[keyOf(ref)] = finding{objects, err}
+		}
+	}
+	if l.reg.Kubeconfig != nil {
+		there.unsafe, _ = l.Objects.Kubeconfig(ctx, c.Target.GetNamespace(), *l.reg.Kubeconfig) // one that can't be read is no finding
+	}
+}
+
+// notice takes in what was found of a target, for the rules.
+func (l *look) notice(there *found) {
+	name := there.target.GetName()
+	if namespace := there.target.GetNamespace(); namespace != "" {
+		name = namespace + "/" + name
+	}
+	for _, err := range there.forbidden {
+		l.unreadable(err)
+	}
+	if l.reg.IgnoresWorkerless(there.target) && len(l.preview.Workerless) < registration.SampleSize {
+		l.preview.Workerless = append(l.preview.Workerless, name)
+	}
+	if there.unsafe != "" && len(l.preview.UnsafeKubeconfigs) < registration.SampleSize {
+		l.preview.UnsafeKubeconfigs = append(l.preview.UnsafeKubeconfigs, fmt.Sprintf("%s/%s (%s)", there.target.GetNamespace(), l.reg.Kubeconfig.SecretName, there.unsafe))
+	}
+	for _, check := range l.reg.Checks {
+		ref, err := check.Ref(there.target)
+		if check.Shoot || err != nil || slices.Contains(l.preview.StatuslessChecks, check.Name) {
+			continue
+		}
+		if objects := there.by[keyOf(ref)].objects; len(objects) > 0 && !slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return !check.Statusless(o) }) {
+			l.preview.StatuslessChecks = append(l.preview.StatuslessChecks, check.Name)
+		}
+	}
+}
+
+// found is what was read for one target's checks.
+type found struct {
+	target    *unstructured.Unstructured
+	reg       *registration.Registration
+	by        map[string]finding
+	forbidden []error
+	unsafe    string
+}
+
+type finding struct {
+	objects []*unstructured.Unstructured
+	err     error
+}
+
+func keyOf(ref registration.Ref) string {
+	return fmt.Sprint(ref.Kind, ref.Namespace, "/", ref.Name, ref.Selector)
+}
+
+// Objects gives what a check looks at, of the seed alone.
+func (f *found) Objects(check *registration.Check, ref registration.Ref) ([]*unstructured.Unstructured, error) {
+	if check.Shoot {
+		return nil, registration.ErrNotLooked
+	}
+	of := f.by[keyOf(ref)]
+	return of.objects, of.err
+}
+
+// Nodes are the shoot's.
+func (f *found) Nodes() ([]*corev1.Node, error) { return nil, registration.ErrNotLooked }

@@ -1,0 +1,287 @@
+package dependents_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/registration"
+	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube/dependents"
+)
+
+var now = time.Date(2026, 11, 22, 6, 0, 0, 0, time.UTC)
+
+// objects are a cluster.
+type objects struct {
+	targets []*unstructured.Unstructured
+	// there are objects by kind, namespace and name.
+	there     map[string]*unstructured.Unstructured
+	unserved  string
+	forbidden string
+	layout    health.Layout
+	unsafe    string
+	err       error
+}
+
+func (o *objects) Targets(_ context.Context, kind schema.GroupVersionKind, _ labels.Selector, most int) ([]*unstructured.Unstructured, bool, error) {
+	if o.forbidden == kind.Kind {
+		return nil, false, apierrors.NewForbidden(schema.GroupResource{Group: kind.Group, Resource: strings.ToLower(kind.Kind) + "s"}, "", errors.New("no"))
+	}
+	return o.targets[:min(most, len(o.targets))], len(o.targets) > most, o.err
+}
+
+func (o *objects) Find(_ context.Context, ref registration.Ref) ([]*unstructured.Unstructured, error) {
+	if o.forbidden == ref.Kind.Kind {
+		return nil, apierrors.NewForbidden(schema.GroupResource{Group: ref.Kind.Group, Resource: strings.ToLower(ref.Kind.Kind) + "s"}, ref.Name, errors.New("no"))
+	}
+	if found := o.there[ref.Kind.Kind+" "+ref.Key().String()]; found != nil {
+		return []*unstructured.Unstructured{found}, nil
+	}
+	return nil, nil
+}
+
+func (o *objects) Namespace(_ context.Context, name string) (labels.Set, error) {
+	return labels.Set{"name": name}, nil
+}
+
+func (o *objects) Layout(context.Context, schema.GroupVersionKind) (health.Layout, error) {
+	return o.layout, nil
+}
+
+func (o *objects) Served(_ context.Context, kind schema.GroupVersionKind) (bool, error) {
+	return kind.Kind != o.unserved, nil
+}
+
+func (o *objects) Kubeconfig(context.Context, string, v1alpha1.SecretKey) (string, error) {
+	return o.unsafe, nil
+}
+
+func object(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	content, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(content, &u.Object); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func registered(t *testing.T, name, spec string) *v1alpha1.HealthCheckRegistration {
+	t.Helper()
+	hcr := &v1alpha1.HealthCheckRegistration{}
+	hcr.Name = name
+	if err := yaml.UnmarshalStrict([]byte(spec), &hcr.Spec); err != nil {
+		t.Fatal(err)
+	}
+	return hcr
+}
+
+// worker in its own namespace, and its Deployment mcm, which is well or not.
+func (o *objects) worker(t *testing.T, name string, well bool, more string) {
+	t.Helper()
+	o.targets = append(o.targets, object(t, fmt.Sprintf("{apiVersion: extensions.gardener.cloud/v1alpha1, kind: Worker, metadata: {namespace: %s, name: w%s}, spec: {type: aws, pools: [{minimum: 1}]}}", name, more)))
+	if o.there == nil {
+		o.there = map[string]*unstructured.Unstructured{}
+	}
+	o.there["Deployment "+name+"/mcm"] = object(t, fmt.Sprintf("{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: %s, name: mcm, generation: 1}, status: {observedGeneration: 1, conditions: [{type: Available, status: %q, reason: R, message: M}]}}",
+		name, map[bool]string{true: "True", false: "False"}[well]))
+}
+
+const (
+	onWorkers = "target: {apiVersion: extensions.gardener.cloud/v1alpha1, kind: Worker, type: aws}\n"
+	mcm       = onWorkers + `checks: [{name: mcm, conditionType: EveryNodeReady, object: {apiVersion: apps/v1, kind: Deployment, name: "'mcm'"}, evaluate: {builtin: {}}}]`
+)
+
+func tell(t *testing.T, o *objects, spec string, stored ...*v1alpha1.HealthCheckRegistration) (registration.Preview, registration.Outlook) {
+	t.Helper()
+	if o.layout.Shape == "" && o.layout.Problem == "" {
+		o.layout = health.Layout{Shape: health.Gardener}
+	}
+	s := &dependents.Survey{
+		Objects: o, Read: 1001, Look: 100,
+		Stored: func(context.Context) ([]*v1alpha1.HealthCheckRegistration, error) { return stored, nil },
+	}
+	preview, outlook, err := s.Tell(t.Context(), registered(t, "judged", spec), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return preview, outlook
+}
+
+func TestHowManyWouldTurnFalse(t *testing.T) {
+	o := &objects{}
+	for i := range 10 {
+		o.worker(t, fmt.Sprintf("shoot--%d", i), i != 4, "")
+	}
+	preview, outlook := tell(t, o, mcm)
+	if preview.Targets != 10 || preview.Looked != 10 || !preview.AllRead || preview.WouldFail != 1 || preview.WouldBeDoubted != 0 {
+		t.Errorf("the preview is %+v", preview)
+	}
+	want := []string{"shoot--4/w: EveryNodeReady (0/1) Health checks successful: 1) mcm: shoot--4/mcm: condition Available of Deployment is False (R: M)"}
+	if len(preview.WouldFailTargets) != 1 || !strings.HasPrefix(preview.WouldFailTargets[0], "shoot--4/w: EveryNodeReady (0/1) Health checks successful: 1) mcm: shoot--4/mcm") {
+		t.Errorf("it tells of %q, not %q", preview.WouldFailTargets, want)
+	}
+	if first := outlook.Forecasts[0]; first.Namespace != "shoot--4" || first.Conditions[0].Would.Status != health.False || first.Conditions[0].Now != "" || !first.Conditions[0].Writes {
+		t.Errorf("the worst is %+v", first)
+	}
+	if outlook.Writes != 10 {
+		t.Errorf("%d conditions would be written", outlook.Writes)
+	}
+}
+
+func TestTheBreakerHoldsInAForecastWhatItHoldsInLife(t *testing.T) {
+	o := &objects{}
+	for i := range 10 {
+		o.worker(t, fmt.Sprintf("shoot--%d", i), false, "")
+	}
+	preview, outlook := tell(t, o, mcm)
+	if preview.WouldFail != 2 || preview.WouldBeDoubted != 8 { // the third is the first that is three, and 30% of ten
+		t.Errorf("%d would turn False, %d be doubted", preview.WouldFail, preview.WouldBeDoubted)
+	}
+	if last := outlook.Forecasts[len(outlook.Forecasts)-1].Conditions[0]; last.Would.Status != health.Unknown || last.Would.Reason != "HealthCheckInDoubt" {
+		t.Errorf("one in doubt is %+v", last.Would)
+	}
+}
+
+func TestWhatIsFalseAlreadyDoesNotTurnFalse(t *testing.T) {
+	o := &objects{}
+	o.worker(t, "shoot--a", false, `, annotations: {autohealer.resourcestack.com/owned-conditions: EveryNodeReady}`)
+	o.targets[0].Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "EveryNodeReady", "status": "False", "lastTransitionTime": "2026-11-22T05:00:00Z"}}}
+	preview, outlook := tell(t, o, mcm)
+	if preview.WouldFail != 0 || outlook.Failing != 1 || len(preview.ForeignConditions) != 0 {
+		t.Errorf("the preview is %+v, %d are failing", preview, outlook.Failing)
+	}
+}
+
+func TestForeignConditionsAreFound(t *testing.T) {
+	o := &objects{}
+	o.worker(t, "shoot--a", false, "")
+	o.targets[0].Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "EveryNodeReady", "status": "True"}}}
+	preview, outlook := tell(t, o, mcm)
+	if !slices.Equal(preview.ForeignConditions, []string{"EveryNodeReady of shoot--a/w"}) || preview.WouldFail != 0 || outlook.Writes != 0 {
+		t.Errorf("the preview is %+v", preview)
+	}
+	if preview, _ = tell(t, o, "output: RegistrationOnly\n"+mcm); len(preview.ForeignConditions) != 0 {
+		t.Error("what writes no conditions is told of someone else's")
+	}
+}
+
+func TestAShootIsNotAsked(t *testing.T) {
+	o := &objects{}
+	o.worker(t, "shoot--a", true, "")
+	o.worker(t, "shoot--b", false, "")
+	_, outlook := tell(t, o, onWorkers+"shootKubeconfig: {secretName: gardener}\n"+`checks: [{name: mcm, conditionType: EveryNodeReady, object: {apiVersion: apps/v1, kind: Deployment, name: "'mcm'"}, evaluate: {builtin: {}}}, {name: nodes, conditionType: EveryNodeReady, evaluate: {nodes: {min: 1}}}]`)
+	for _, f := range outlook.Forecasts {
+		c, want := f.Conditions[0], map[string]health.Status{"shoot--a": "", "shoot--b": "False"}[f.Namespace]
+		if c.Would.Status != want || !slices.Equal(c.NotMade, []string{"nodes"}) {
+			t.Errorf("%s would be %q without %q", f.Namespace, c.Would.Status, c.NotMade)
+		}
+	}
+	if outlook.Writes != 1 {
+		t.Errorf("%d would be written, though one isn't known", outlook.Writes)
+	}
+}
+
+func TestOthersOfTheSameTypeCount(t *testing.T) {
+	o := &objects{}
+	o.worker(t, "shoot--a", true, "")
+	other := registered(t, "other", onWorkers+`checks: [{name: gone, conditionType: EveryNodeReady, object: {apiVersion: apps/v1, kind: Deployment, name: "'gone'"}, evaluate: {builtin: {}}}]`)
+	observer := registered(t, "observer", "mode: Observe\n"+onWorkers+`checks: [{name: x, conditionType: EveryNodeReady, object: {apiVersion: apps/v1, kind: Deployment, name: "'gone'"}, evaluate: {builtin: {}}}]`)
+	preview, outlook := tell(t, o, mcm, other, observer)
+	if message := outlook.Forecasts[0].Conditions[0].Would.Message; preview.WouldFail != 1 || message != "(1/2) Health checks successful: 1) other/gone: Deployment shoot--a/gone doesn't exist" {
+		t.Errorf("%d would turn False: %s", preview.WouldFail, message)
+	}
+}
+
+func TestWhatKindsAreLike(t *testing.T) {
+	for name, c := range map[string]struct {
+		objects objects
+		spec    string
+		want    func(registration.Preview) bool
+	}{
+		"the targets' is unknown": {objects{unserved: "Worker"}, mcm, func(p registration.Preview) bool {
+			return slices.Equal(p.UnknownKinds, []string{"Worker of extensions.gardener.cloud/v1alpha1"}) && p.Targets == 0
+		}},
+		"that of a check is unknown": {objects{unserved: "Deployment"}, mcm, func(p registration.Preview) bool {
+			return slices.Equal(p.UnknownKinds, []string{"Deployment of apps/v1"}) && p.Looked == 1
+		}},
+		"the targets may not be read": {objects{forbidden: "Worker"}, mcm, func(p registration.Preview) bool {
+			return slices.Equal(p.UnreadableKinds, []string{"workers.extensions.gardener.cloud"}) && !p.AllRead
+		}},
+		"what is checked may not be read": {objects{forbidden: "Deployment"}, mcm, func(p registration.Preview) bool {
+			return slices.Equal(p.UnreadableKinds, []string{"deployments.apps"}) && p.WouldFail == 0
+		}},
+		"they take no conditions": {objects{layout: health.Layout{Problem: "the kind has no status subresource"}}, mcm, func(p registration.Preview) bool {
+			return p.Unwritable == "the kind has no status subresource"
+		}},
+		"and none are written": {objects{layout: health.Layout{Problem: "the kind has no status subresource"}}, "output: RegistrationOnly\n" + mcm, func(p registration.Preview) bool {
+			return p.Unwritable == ""
+		}},
+		"a kubeconfig is unsafe": {objects{unsafe: "user runs a command"}, "shootKubeconfig: {secretName: gardener}\n" + mcm, func(p registration.Preview) bool {
+			return slices.Equal(p.UnsafeKubeconfigs, []string{"shoot--a/gardener (user runs a command)"})
+		}},
+		"status of what has none": {objects{}, onWorkers + `checks: [{name: plain, conditionType: X, object: {apiVersion: v1, kind: ConfigMap, name: "'c'"}, evaluate: {status: {}}}, {name: mcm, conditionType: X, object: {apiVersion: apps/v1, kind: Deployment, name: "'mcm'"}, evaluate: {status: {}}}]`, func(p registration.Preview) bool {
+			return slices.Equal(p.StatuslessChecks, []string{"plain"})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.objects.worker(t, "shoot--a", true, "")
+			c.objects.there["ConfigMap shoot--a/c"] = object(t, "{apiVersion: v1, kind: ConfigMap, metadata: {namespace: shoot--a, name: c}}")
+			if preview, _ := tell(t, &c.objects, c.spec); !c.want(preview) {
+				t.Errorf("the preview is %+v", preview)
+			}
+		})
+	}
+}
+
+func TestWorkerlessTargets(t *testing.T) {
+	o := &objects{}
+	o.worker(t, "shoot--a", true, "")
+	o.worker(t, "shoot--b", true, "")
+	o.targets[1].Object["spec"] = map[string]any{"type": "aws"}
+	if preview, _ := tell(t, o, mcm); !slices.Equal(preview.Workerless, []string{"shoot--b/w"}) {
+		t.Errorf("workerless are %q", preview.Workerless)
+	}
+	asking := strings.Replace(mcm, "conditionType: EveryNodeReady", "conditionType: EveryNodeReady, when: has(target.spec.pools)", 1)
+	if preview, _ := tell(t, o, asking); len(preview.Workerless) != 0 {
+		t.Errorf("workerless are %q, though the check asks", preview.Workerless)
+	}
+}
+
+func TestBounds(t *testing.T) {
+	o := &objects{}
+	for i := range 1200 {
+		o.worker(t, fmt.Sprintf("shoot--%d", i), true, "")
+	}
+	if preview, outlook := tell(t, o, mcm); preview.Targets != 1001 || preview.Looked != 100 || preview.AllRead || len(outlook.Forecasts) != 100 {
+		t.Errorf("of 1200 targets %d count and %d were looked at, all read: %t", preview.Targets, preview.Looked, preview.AllRead)
+	}
+}
+
+func TestWhatCanNotBeReadIsNotKnown(t *testing.T) {
+	s := &dependents.Survey{
+		Objects: &objects{err: context.DeadlineExceeded}, Read: 10, Look: 10,
+		Stored: func(context.Context) ([]*v1alpha1.HealthCheckRegistration, error) { return nil, nil },
+	}
+	if _, err := s.Preview(t.Context(), registered(t, "judged", mcm), limit.Builtin(), now); !errors.Is(err, guard.ErrNotKnown) {
+		t.Errorf("the error is %v", err)
+	}
+}
