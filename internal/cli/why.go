@@ -38,10 +38,11 @@ type target struct{ kind, name string }
 func (a *App) why() *cobra.Command {
 	from := &clusterFlags{}
 	cmd := &cobra.Command{
-		Use:   "explain (node|pod|deployment|service)/NAME ...",
+		Use:   "explain (node|pod|deployment|service|KIND)/NAME ...",
 		Short: "Tell what Autohealer did to an object, and what it would do and why it doesn't",
 		Long: `Tell what Autohealer did to an object, for which policy and because of which condition, since when, and what would end it; and
-what it would do and why it doesn't: the limit, the hold time, the rule or the Guardrail that is in the way.
+what it would do and why it doesn't: the limit, the hold time, the rule or the Guardrail that is in the way. Of an object of a KIND
+that HealthCheckRegistrations are about: from what each check looks at and says of it to the condition.
 
 Of a pod behind a Service, and of a Service, it tells whom Envoys have ejected, as far as the manager knows it; it asks them every 5s where it was
 started with --ejections-from.
@@ -51,7 +52,8 @@ it; a manager that started after that may wait up to a minute longer.
 
 Exit code: 0 it is told; 2 there is no such object, the command line is wrong, or the command failed.`,
 		Example: `  kubectl autohealer explain node/worker-7
-  kubectl autohealer explain -n shop deployment/cart service/database`,
+  kubectl autohealer explain -n shop deployment/cart service/database
+  kubectl autohealer explain -n shoot--foo--bar worker/bar`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completeTargets,
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.runWhy(cmd.Context(), args, *from) },
@@ -67,18 +69,23 @@ func targets(args []string) ([]target, error) {
 	var all []target
 	for _, arg := range args {
 		kind, name, slashed := strings.Cut(arg, "/")
-		i := slices.IndexFunc(explainable, func(e struct {
-			kind  schema.GroupVersionKind
-			names []string
-		}) bool {
-			return slices.Contains(e.names, strings.ToLower(kind))
-		})
-		if !slashed || name == "" || i < 0 {
-			return nil, fmt.Errorf("%q: write a kind and a name, such as node/worker-7; kinds are node, pod, deployment and service", arg)
+		if !slashed || name == "" {
+			return nil, fmt.Errorf("%q: write a kind and a name, such as node/worker-7; kinds are node, pod, deployment and service, and those that HealthCheckRegistrations are about", arg)
 		}
-		all = append(all, target{explainable[i].names[0], name})
+		all = append(all, target{shownKind(kind), name})
 	}
 	return all, nil
+}
+
+// shownKind is the first of a kind's names; of a kind that isn't explainable by itself, its name in lower case.
+func shownKind(kind string) string {
+	kind = strings.ToLower(kind)
+	for _, e := range explainable {
+		if slices.Contains(e.names, kind) {
+			return e.names[0]
+		}
+	}
+	return kind
 }
 
 func (a *App) runWhy(ctx context.Context, args []string, from clusterFlags) error {
@@ -159,8 +166,10 @@ func (w *answers) of(ctx context.Context, t target, namespace string) (string, e
 		return w.ofService(key)
 	case "pod":
 		return w.ofPod(key)
+	case "deployment":
+		return w.ofDeployment(ctx, key)
 	}
-	return w.ofDeployment(ctx, key)
+	return w.ofChecked(ctx, t.kind, key)
 }
 
 func (w *answers) ofNode(name string) (string, error) {

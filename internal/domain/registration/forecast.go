@@ -30,9 +30,10 @@ type ConditionForecast struct {
 	Since time.Time
 	// Would is what its checks say. Its status is "" while checks that aren't made here could change it.
 	Would health.Verdict
-	// Results of the checks that were made, by name; NotMade are the names of the others.
+	// Results of the checks that were made, by name; NotMade are the names of the others. At is what each looks at.
 	Results []health.Result
 	NotMade []string
+	At      map[string]string
 	// Foreign: it is there, and someone else's, so it isn't written.
 	Foreign bool
 	// Held: its checks say False, and the breaker doesn't believe it.
@@ -104,7 +105,7 @@ func (r *Registration) Forecast(c Circumstances, now time.Time) TargetForecast {
 
 // condition makes the checks of one type, and says what they say together.
 func (r *Registration) condition(c *Circumstances, conditionType string, now time.Time) ConditionForecast {
-	f := ConditionForecast{Type: conditionType}
+	f := ConditionForecast{Type: conditionType, At: map[string]string{}}
 	before := health.Find(c.Target, conditionType)
 	if before != nil {
 		f.Now, f.Since, f.Foreign = before.Status, before.LastTransition, r.Output != v1alpha1.OutputRegistrationOnly && !Owns(c.Target, conditionType)
@@ -136,6 +137,7 @@ func (f *ConditionForecast) take(d *Registration, check *Check, c *Circumstances
 	if shared {
 		name = d.Name + "/" + name
 	}
+	f.At[name] = check.at(c.Target)
 	result, err := check.Result(c.Target, c.There, now)
 	if errors.Is(err, ErrNotLooked) {
 		f.NotMade = append(f.NotMade, name)

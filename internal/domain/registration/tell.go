@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/resourcestack/autohealer/internal/domain/health"
 )
 
@@ -28,6 +30,41 @@ func (c *ConditionForecast) Lines() []string {
 		lines = append(lines, fmt.Sprintf("  check %s isn't made here: it looks at the shoot", name))
 	}
 	return lines
+}
+
+// Chain tells the same from the other end: each check, what it looks at and what it says of it, and then the condition.
+func (c *ConditionForecast) Chain() []string {
+	var lines []string
+	for _, r := range c.Results {
+		says := string(r.Status)
+		if r.Status != health.True {
+			says += ": " + r.Detail
+		}
+		if r.Status == health.Progressing {
+			says += fmt.Sprintf("; believed for %s", r.Timeout)
+		}
+		lines = append(lines, fmt.Sprintf("  check %s of %s: %s", r.Check, c.At[r.Check], says))
+	}
+	for _, name := range c.NotMade {
+		lines = append(lines, fmt.Sprintf("  check %s of %s: not made here, it looks at the shoot", name, c.At[name]))
+	}
+	return append([]string{fmt.Sprintf("%s: %s", c.Type, c.change())}, lines...)
+}
+
+// at says what a check looks at for a target.
+func (c *Check) at(target *unstructured.Unstructured) string {
+	where := ""
+	if c.Shoot {
+		where = " in the shoot"
+	}
+	if c.Nodes {
+		return "the nodes" + where
+	}
+	ref, err := c.Ref(target)
+	if err != nil {
+		return c.Kind.Kind + where
+	}
+	return c.Kind.Kind + " " + c.called(ref) + where
 }
 
 // change says what becomes of the condition.

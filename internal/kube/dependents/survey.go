@@ -73,6 +73,9 @@ func (s *Survey) Tell(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration
 		return registration.Preview{}, registration.Outlook{}, notKnown(err)
 	}
 	preview := registration.Preview{Cycles: reg.Cycles(others), OtherShapes: reg.OtherShapes(others)}
+	if reg.Kind.Group == "" { // core kinds take none, which the rules over the object say
+		return preview, registration.Outlook{}, nil
+	}
 	l := &look{Survey: s, reg: reg, preview: &preview, now: now}
 	if err := l.kinds(ctx); err != nil {
 		return preview, registration.Outlook{}, notKnown(err)

@@ -1,0 +1,87 @@
+package snapshot
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/registration"
+	"github.com/resourcestack/autohealer/internal/kube/dependents"
+)
+
+// ChecksView is what one stored HealthCheckRegistration makes of one object.
+type ChecksView struct {
+	Registration *v1alpha1.HealthCheckRegistration
+	// Forecast is nil when the object isn't a target of it.
+	Forecast *registration.TargetForecast
+	Preview  registration.Preview
+}
+
+// TargetKinds are the kinds of stored registrations' targets, in lower case and sorted.
+func (f *Facts) TargetKinds() []string {
+	var kinds []string
+	for i := range f.registrations {
+		kinds = append(kinds, strings.ToLower(f.registrations[i].Spec.Target.Kind))
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
+}
+
+// ViewChecks gives what the stored registrations for objects of a kind make of one, by their names. Kind is in lower case, as
+// people write it. Found is false when there is no such object.
+func (f *Facts) ViewChecks(ctx context.Context, kind string, key types.NamespacedName) (views []ChecksView, found bool, err error) {
+	if !f.KnowsChecked() {
+		return nil, false, nil
+	}
+	for i := range f.registrations {
+		hcr := &f.registrations[i]
+		if called := strings.ToLower(hcr.Spec.Target.Kind); called != kind && called+"s" != kind {
+			continue
+		}
+		only := &only{Objects: f.snapshot.dependents, key: key}
+		if only.live = only.Objects != nil; !only.live {
+			only.Objects = f.snapshot.Checked
+		}
+		view := ChecksView{Registration: hcr}
+		var outlook registration.Outlook
+		if view.Preview, outlook, err = f.checksOf(only).Tell(ctx, hcr, f.snapshot.ServerTime.Time); err != nil {
+			return nil, false, err
+		}
+		found = found || only.found
+		if len(outlook.Forecasts) > 0 {
+			view.Forecast = &outlook.Forecasts[0]
+		}
+		views = append(views, view)
+	}
+	return views, found, nil
+}
+
+// only has one target.
+type only struct {
+	dependents.Objects
+	key         types.NamespacedName
+	live, found bool
+}
+
+// Targets gives the one, if it is there.
+func (o *only) Targets(ctx context.Context, kind schema.GroupVersionKind, selector labels.Selector, most int) (one []*unstructured.Unstructured, more bool, err error) {
+	if o.live {
+		one, err = o.Find(ctx, registration.Ref{Kind: kind, Namespace: o.key.Namespace, Name: o.key.Name})
+		if err == nil && len(one) == 0 { // of a kind without namespaces
+			one, err = o.Find(ctx, registration.Ref{Kind: kind, Name: o.key.Name})
+		}
+	} else {
+		one, _, err = o.Objects.Targets(ctx, kind, labels.Everything(), most)
+		one = slices.DeleteFunc(one, func(u *unstructured.Unstructured) bool {
+			return u.GetName() != o.key.Name || u.GetNamespace() != "" && u.GetNamespace() != o.key.Namespace
+		})
+	}
+	o.found = o.found || len(one) > 0
+	return slices.DeleteFunc(one, func(u *unstructured.Unstructured) bool { return !selector.Matches(labels.Set(u.GetLabels())) }), false, err
+}

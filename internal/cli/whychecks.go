@@ -1,0 +1,35 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/internal/cli/explain"
+	"github.com/resourcestack/autohealer/internal/cli/snapshot"
+)
+
+// ofChecked tells of an object that HealthCheckRegistrations are about.
+func (w *answers) ofChecked(ctx context.Context, kind string, key types.NamespacedName) (string, error) {
+	kinds := []string{"node", "pod", "deployment", "service"}
+	kinds = append(kinds, w.facts.TargetKinds()...)
+	views, found, err := w.facts.ViewChecks(ctx, kind, key)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("explain %s/%s: %w", kind, key.Name, err)
+	case len(views) == 0 && slices.Contains(kinds, strings.TrimSuffix(kind, "s")):
+		return "", fmt.Errorf("%s/%s: the facts have nothing of what HealthCheckRegistrations are about; write them anew with facts export", kind, key.Name)
+	case len(views) == 0:
+		return "", fmt.Errorf("\"%s/%s\": no HealthCheckRegistration is about this kind; kinds are %s", kind, key.Name, strings.Join(kinds, ", "))
+	case !found:
+		return "", fmt.Errorf("there is no %s %q in namespace %s", kind, key.Name, key.Namespace)
+	}
+	namespace := key.Namespace
+	if slices.ContainsFunc(views, func(v snapshot.ChecksView) bool { return v.Forecast != nil && v.Forecast.Namespace == "" }) {
+		namespace = ""
+	}
+	return explain.Checked(kind+"/"+key.Name, namespace, views, w.snapshot.ServerTime.Time), nil
+}
