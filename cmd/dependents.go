@@ -36,6 +36,6 @@ func newDependents(mgr ctrl.Manager, o options) *dependents.Survey {
 			}
 			return all, nil
 		},
-		Read: targetsRead, Look: targetsLooked, Within: previewTakes,
+		Read: targetsRead, Look: targetsLooked, Within: previewTakes, Known: &dependents.Known{},
 	}
 }

@@ -196,11 +196,14 @@ func (f *Facts) OutlookOfRegistration(ctx context.Context, hcr *v1alpha1.HealthC
 
 // inFacts says what a registration reads of objects that the file doesn't have of them.
 func (f *Facts) inFacts(hcr *v1alpha1.HealthCheckRegistration) error {
-	has, wants := storedFields(f.snapshot), registration.Fields{}
+	if f.fields == nil {
+		f.fields = storedFields(f.snapshot)
+	}
+	wants := registration.Fields{}
 	if reg, problems := registration.Read(hcr); len(problems) == 0 {
 		wants.Add(reg)
 	}
-	if lacking := has.Lacks(wants); len(lacking) > 0 {
+	if lacking := f.fields.Lacks(wants); len(lacking) > 0 {
 		return notInFacts("%s, which no stored registration reads, is", strings.Join(lacking[:min(3, len(lacking))], ", "))
 	}
 	return nil
@@ -219,7 +222,7 @@ func storedFields(s *Snapshot) registration.Fields {
 
 func (f *Facts) checksOf(objects dependents.Objects) *dependents.Survey {
 	return &dependents.Survey{
-		Objects: objects, Read: targetsRead, Look: targetsLooked,
+		Objects: objects, Read: targetsRead, Look: targetsLooked, Known: &f.known,
 		Stored: func(context.Context) ([]*v1alpha1.HealthCheckRegistration, error) {
 			all := make([]*v1alpha1.HealthCheckRegistration, len(f.registrations))
 			for i := range f.registrations {

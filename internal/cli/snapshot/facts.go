@@ -15,8 +15,10 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/registration"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube/dependents"
 )
 
 // Facts answers for a snapshot what informers answer in the manager.
@@ -34,6 +36,9 @@ type Facts struct {
 	outliers []v1alpha1.OutlierPolicy
 	// registrations are stored and applied ones.
 	registrations []v1alpha1.HealthCheckRegistration
+	// known has those that were read before, fields what the stored ones read of objects.
+	known  dependents.Known
+	fields registration.Fields
 
 	ownNamespace string
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
@@ -46,6 +47,53 @@ type Survey struct {
 	Read, Look int
 	// Within bounds how long it may take; 0 doesn't.
 	Within time.Duration
+	// Known has the stored registrations that were read before; nil reads them each time.
+	Known *Known
+}
+
+// Known keeps registrations made ready: compiling their expressions takes milliseconds. It is safe for concurrent use; the zero
+// value is empty.
+type Known struct{ by sync.Map }
+
+type knownKey struct {
+	name       string
+	uid        types.UID
+	generation int64
+}
+
+// read makes a stored registration ready; nil when it can't be read.
+func (k *Known) read(hcr *v1alpha1.HealthCheckRegistration) *registration.Registration {
+	key := knownKey{hcr.Name, hcr.UID, hcr.Generation}
+	if k != nil && hcr.UID != "" {
+		if known, ok := k.by.Load(key); ok {
+			return known.(*registration.Registration)
+		}
+	}
+	reg, problems := registration.Read(hcr)
+	if len(problems) > 0 {
+		reg = nil
+	}
+	if k != nil && hcr.UID != "" {
+		k.by.Store(key, reg)
+	}
+	return reg
+}
+
+// keep forgets all registrations but these.
+func (k *Known) keep(stored []*v1alpha1.HealthCheckRegistration) {
+	if k == nil {
+		return
+	}
+	is := map[knownKey]bool{}
+	for _, hcr := range stored {
+		is[knownKey{hcr.Name, hcr.UID, hcr.Generation}] = true
+	}
+	k.by.Range(func(key, _ any) bool {
+		if !is[key.(knownKey)] {
+			k.by.Delete(key)
+		}
+		return true
+	})
 }
 
 // atOnce are how many targets are looked at side by side.
@@ -101,10 +149,11 @@ func (s *Survey) others(ctx context.Context, reg *registration.Registration) ([]
 		if hcr.Name == reg.Name || hcr.DeletionTimestamp != nil {
 			continue
 		}
-		if other, problems := registration.Read(hcr); len(problems) == 0 {
+		if other := s.Known.read(hcr); other != nil {
 			all = append(all, other)
 		}
 	}
+	s.Known.keep(stored)
 	return all, nil
 }
 
