@@ -25,39 +25,49 @@ func Checked(title, namespace string, views []snapshot.ChecksView, now time.Time
 }
 
 func (t *text) checks(v snapshot.ChecksView) {
-	hcr := v.Registration
-	switch {
-	case v.Forecast == nil:
-		t.line(1, "HealthCheckRegistration %s: doesn't select it", hcr.Name)
+	t.line(1, "HealthCheckRegistration %s:%s", v.Registration.Name, how(v))
+	if v.Forecast == nil {
 		return
-	case v.Forecast.Problem != "":
-		t.line(1, "HealthCheckRegistration %s: doesn't check it: %s", hcr.Name, v.Forecast.Problem)
-	case v.Forecast.Suspended:
-		t.line(1, "HealthCheckRegistration %s: doesn't check it while suspendWhen is true; its conditions stay as they are", hcr.Name)
-	case v.Preview.Unwritable != "" && hcr.Spec.Output != v1alpha1.OutputRegistrationOnly:
-		t.line(1, "HealthCheckRegistration %s: writes no condition: %s", hcr.Name, v.Preview.Unwritable)
-	case hcr.Spec.Output == v1alpha1.OutputRegistrationOnly:
-		t.line(1, "HealthCheckRegistration %s: writes no condition, its own status tells", hcr.Name)
-	case hcr.Spec.Mode == v1alpha1.Observe:
-		t.line(1, "HealthCheckRegistration %s: only observes; it would write:", hcr.Name)
-	default:
-		t.line(1, "HealthCheckRegistration %s:", hcr.Name)
 	}
 	for i := range v.Forecast.Conditions {
 		for _, line := range v.Forecast.Conditions[i].Chain() {
 			t.line(2, "%s", line)
 		}
 	}
+	t.manager(&v.Registration.Status)
+}
+
+// how a registration decides an object's conditions, and why it doesn't.
+func how(v snapshot.ChecksView) string {
+	spec := &v.Registration.Spec
+	switch {
+	case v.Forecast == nil:
+		return " doesn't select it"
+	case v.Forecast.Problem != "":
+		return " doesn't check it: " + v.Forecast.Problem
+	case v.Forecast.Suspended:
+		return " doesn't check it while suspendWhen is true; its conditions stay as they are"
+	case spec.Output == v1alpha1.OutputRegistrationOnly:
+		return " writes no condition, its own status tells"
+	case v.Preview.Unwritable != "":
+		return " writes no condition: " + v.Preview.Unwritable
+	case spec.Mode == v1alpha1.Observe:
+		return " only observes; it would write:"
+	}
+	return ""
+}
+
+// manager says what the manager says of the registration.
+func (t *text) manager(said *v1alpha1.HealthCheckRegistrationStatus) {
 	for _, why := range []string{v1alpha1.ConditionStalled, v1alpha1.ConditionBreakerOpen} {
-		if c := meta.FindStatusCondition(hcr.Status.Conditions, why); c != nil && c.Status == metav1.ConditionTrue {
+		if c := meta.FindStatusCondition(said.Conditions, why); c != nil && c.Status == metav1.ConditionTrue {
 			t.line(2, "%s %s: %s", why, t.since(c.LastTransitionTime.Time), c.Message)
 		}
 	}
-	if ready := meta.FindStatusCondition(hcr.Status.Conditions, v1alpha1.ConditionReady); ready == nil || ready.Status != metav1.ConditionTrue {
-		said := "nothing yet"
-		if ready != nil {
-			said = ready.Message
-		}
-		t.line(2, "The manager says: %s", said)
+	switch ready := meta.FindStatusCondition(said.Conditions, v1alpha1.ConditionReady); {
+	case ready == nil:
+		t.line(2, "The manager says: nothing yet")
+	case ready.Status != metav1.ConditionTrue:
+		t.line(2, "The manager says: %s", ready.Message)
 	}
 }

@@ -93,7 +93,7 @@ func (c *ChecksPlan) writeTargets(out *strings.Builder) {
 // quietly: there is nothing to tell of a target.
 func quietly(f *registration.TargetForecast) bool {
 	for i := range f.Conditions {
-		if c := &f.Conditions[i]; c.Foreign || c.Would.Status != health.True {
+		if c := &f.Conditions[i]; c.Foreign || c.Kept != "" || c.Would.Status != health.True {
 			return false
 		}
 	}
@@ -146,7 +146,10 @@ type jsonCondition struct {
 	Until   *time.Time `json:"until,omitempty"`
 	Foreign bool       `json:"foreign,omitempty"`
 	InDoubt bool       `json:"inDoubt,omitempty"`
-	Writes  bool       `json:"writes"`
+	// Kept says why it stays as it is, whatever its checks say.
+	Kept    string `json:"kept,omitempty"`
+	Removed bool   `json:"removed,omitempty"`
+	Writes  bool   `json:"writes"`
 	// NotMade are checks that aren't made here.
 	NotMade []string    `json:"notMade,omitempty"`
 	Checks  []jsonCheck `json:"checks"`
@@ -176,7 +179,7 @@ func (c *ChecksPlan) json() *jsonChecks {
 func conditionOf(c *registration.ConditionForecast) jsonCondition {
 	j := jsonCondition{
 		Type: c.Type, Now: string(c.Now), Would: string(c.Would.Status), Reason: c.Would.Reason, Message: c.Would.Message,
-		Foreign: c.Foreign, InDoubt: c.Held, Writes: c.Writes, NotMade: c.NotMade, Checks: []jsonCheck{},
+		Foreign: c.Foreign, InDoubt: c.Held, Kept: c.Kept, Removed: c.Removed, Writes: c.Writes, NotMade: c.NotMade, Checks: []jsonCheck{},
 	}
 	if !c.Would.LookAgain.IsZero() {
 		j.Until = &c.Would.LookAgain

@@ -121,29 +121,8 @@ func (f *Facts) Apply(cs *v1alpha1.ConditionSet) {
 
 // Object is the policy of a kind and name as the API server has it; nil when there is none. What was applied is there too.
 func (f *Facts) Object(ctx context.Context, kind, namespace, name string) (map[string]any, error) {
-	var stored client.Object
-	switch kind {
-	case "ConditionSet":
-		if set := f.sets[name]; set != nil {
-			stored = set
-		}
-	case "WeederConfig":
-		if wc := f.configs[types.NamespacedName{Namespace: namespace, Name: name}]; wc != nil {
-			stored = wc
-		}
-	case "ProbeConfig":
-		if pc := f.prober(types.NamespacedName{Namespace: namespace, Name: name}); pc != nil {
-			stored = pc
-		}
-	case "OutlierPolicy":
-		if op := f.outlierPolicy(types.NamespacedName{Namespace: namespace, Name: name}); op != nil {
-			stored = op
-		}
-	case "HealthCheckRegistration":
-		if hcr := f.registration(name); hcr != nil {
-			stored = hcr
-		}
-	default:
+	stored, here := f.kept(kind, types.NamespacedName{Namespace: namespace, Name: name})
+	if !here {
 		var err error
 		if stored, err = f.snapshot.Get(ctx, kind, namespace, name); err != nil {
 			return nil, err
@@ -153,6 +132,34 @@ func (f *Facts) Object(ctx context.Context, kind, namespace, name string) (map[s
 		return nil, nil
 	}
 	return f.snapshot.object(kind, stored)
+}
+
+// kept is the policy of that name, nil when there is none; here is false of kinds that aren't kept here.
+func (f *Facts) kept(kind string, key types.NamespacedName) (stored client.Object, here bool) {
+	switch kind {
+	case "ConditionSet":
+		return orNone(f.sets[key.Name]), true
+	case "WeederConfig":
+		return orNone(f.configs[key]), true
+	case "ProbeConfig":
+		return orNone(f.prober(key)), true
+	case "OutlierPolicy":
+		return orNone(f.outlierPolicy(key)), true
+	case "HealthCheckRegistration":
+		return orNone(f.registration(key.Name)), true
+	}
+	return nil, false
+}
+
+// orNone keeps a nil pointer from being an object.
+func orNone[T any, P interface {
+	*T
+	client.Object
+}](p P) client.Object {
+	if p == nil {
+		return nil
+	}
+	return p
 }
 
 // policyOf is what Guardrails say, as the planner of ConditionSets reads it.

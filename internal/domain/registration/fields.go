@@ -95,7 +95,9 @@ func (f Fields) Trim(object *unstructured.Unstructured) *unstructured.Unstructur
 	for _, field := range kept {
 		keep(trimmed.Object, object.Object, []string{"metadata", field})
 	}
-	keep(trimmed.Object, object.Object, []string{"metadata", "annotations", v1alpha1.AnnotationOwnedConditions})
+	for _, annotation := range []string{v1alpha1.AnnotationOwnedConditions, v1alpha1.AnnotationHoldUntil} {
+		keep(trimmed.Object, object.Object, []string{"metadata", "annotations", annotation})
+	}
 	for path := range f[object.GroupVersionKind()] {
 		if path == "" {
 			return object.DeepCopy()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/domain/hold"
 )
 
 // TargetForecast is what a registration would make of one target's conditions.
@@ -38,13 +39,17 @@ type ConditionForecast struct {
 	Foreign bool
 	// Held: its checks say False, and the breaker doesn't believe it.
 	Held bool
+	// Kept says why it stays as it is, whatever its checks say; "" when it doesn't.
+	Kept string
+	// Removed: nothing decides it any more, or it is asked to go.
+	Removed bool
 	// Changes: it would become another one. Writes: and that is written.
 	Changes, Writes bool
 }
 
 // Fails says whether the condition would turn False.
 func (c *ConditionForecast) Fails() bool {
-	return c.Would.Status == health.False && c.Now != health.False && !c.Foreign && !c.Held
+	return c.Would.Status == health.False && c.Now != health.False && !c.Foreign && !c.Held && c.Kept == ""
 }
 
 // Worst is the worst status that one of the conditions would have, "" when none is known.
@@ -67,7 +72,8 @@ var fromWorst = []health.Status{health.False, health.Unknown, health.Progressing
 // Circumstances are what a forecast for one target depends on, beside the registration.
 type Circumstances struct {
 	Target *unstructured.Unstructured
-	// Others that select the target: of condition types that they decide, too, all checks count.
+	// Others that select the target: of condition types that they decide, too, all checks count. One that names the kind in another
+	// version has checks that can't be made of this one.
 	Others []*Registration
 	Shape  health.Shape
 	There  Finder
@@ -87,20 +93,55 @@ func (r *Registration) Forecast(c Circumstances, now time.Time) TargetForecast {
 	}
 	in := health.Input{Target: c.Target, Shape: c.Shape, Results: map[string][]health.Result{}, MayFail: c.MayFail}
 	for _, t := range r.ConditionTypes() {
-		f.Conditions = append(f.Conditions, r.condition(&c, t, now))
-	}
-	for i := range f.Conditions {
-		if one := &f.Conditions[i]; one.Would.Status != "" && !one.Foreign {
-			in.Results[one.Type] = one.Results
+		one := r.condition(&c, t, now)
+		if one.Would.Status != "" && !one.Foreign && one.Kept == "" {
+			in.Results[t] = one.Results
 		}
+		f.Conditions = append(f.Conditions, one)
 	}
+	in.Remove = r.undecided(&c, now)
 	plan := health.PlanTarget(in, now)
 	for _, step := range plan.Steps {
+		if step.Remove {
+			is := step.Condition
+			f.Conditions = append(f.Conditions, ConditionForecast{Type: is.Type, Now: is.Status, Since: is.LastTransition, Removed: true, Changes: true, Writes: true})
+			continue
+		}
 		i := slices.IndexFunc(f.Conditions, func(c ConditionForecast) bool { return c.Type == step.Condition.Type })
-		f.Conditions[i].Changes, f.Conditions[i].Writes, f.Conditions[i].Held = true, r.writes(), step.Held
+		f.Conditions[i].Changes, f.Conditions[i].Writes, f.Conditions[i].Held = true, r.Writes(), step.Held
 		f.Conditions[i].Would = plan.Verdicts[step.Condition.Type]
 	}
 	return f
+}
+
+// undecided are the condition types of a target that are to go: no registration decides them.
+func (r *Registration) undecided(c *Circumstances, now time.Time) (types []string) {
+	if !r.Writes() {
+		return nil
+	}
+	for _, t := range Owned(c.Target) {
+		if Ours(c.Target, t) {
+			types = append(types, t)
+		}
+	}
+	if !hold.Of(c.Target.GetAnnotations()).Holds(now, time.Time{}) {
+		types = append(types, r.Remove...)
+	}
+	types = slices.DeleteFunc(types, func(t string) bool {
+		return slices.Contains(r.ConditionTypes(), t) || len(r.with(c, t)) > 0
+	})
+	slices.Sort(types)
+	return slices.Compact(types)
+}
+
+// with are the other registrations that decide a condition type of the target. One that isn't written is decided by itself.
+func (r *Registration) with(c *Circumstances, conditionType string) (others []*Registration) {
+	for _, other := range c.Others {
+		if r.Writes() && other.Writes() && slices.Contains(other.ConditionTypes(), conditionType) {
+			others = append(others, other)
+		}
+	}
+	return others
 }
 
 // condition makes the checks of one type, and says what they say together.
@@ -108,18 +149,13 @@ func (r *Registration) condition(c *Circumstances, conditionType string, now tim
 	f := ConditionForecast{Type: conditionType, At: map[string]string{}}
 	before := health.Find(c.Target, conditionType)
 	if before != nil {
-		f.Now, f.Since, f.Foreign = before.Status, before.LastTransition, r.Output != v1alpha1.OutputRegistrationOnly && !Owns(c.Target, conditionType)
+		f.Now, f.Since, f.Foreign = before.Status, before.LastTransition, r.Output != v1alpha1.OutputRegistrationOnly && !Ours(c.Target, conditionType)
 	}
-	deciders := []*Registration{r}
-	for _, other := range c.Others {
-		if slices.Contains(other.ConditionTypes(), conditionType) {
-			deciders = append(deciders, other)
-		}
-	}
+	deciders := append([]*Registration{r}, r.with(c, conditionType)...)
 	for _, d := range deciders {
 		for _, check := range d.Checks {
 			if check.ConditionType == conditionType {
-				f.take(d, check, c, len(deciders) > 1, now)
+				f.take(d, check, c, len(deciders) > 1, d.Kind == r.Kind, now)
 			}
 		}
 	}
@@ -128,26 +164,45 @@ func (r *Registration) condition(c *Circumstances, conditionType string, now tim
 	if len(f.NotMade) > 0 && f.Would.Status != health.False && f.Would.Status != health.Unknown || len(f.Results) == 0 {
 		f.Would = health.Verdict{}
 	}
+	if r.Writes() {
+		f.keep(c, deciders[1:], now)
+	}
 	return f
 }
 
+// keep says what keeps a condition as it is. A hold lets it heal.
+func (c *ConditionForecast) keep(of *Circumstances, others []*Registration, now time.Time) {
+	if kept := hold.Of(of.Target.GetAnnotations()); kept.Holds(now, time.Time{}) && (c.Now != health.False || c.Would.Status != health.True) {
+		c.Kept = kept.Says(now)
+	}
+	for _, other := range others {
+		if suspended, _ := other.Suspended(of.Target); suspended { // one for which that can't be told is so, too
+			c.Kept = "HealthCheckRegistration " + other.Name + ", which decides it, too, doesn't check this while its suspendWhen is true"
+		}
+	}
+}
+
 // take makes one check.
-func (f *ConditionForecast) take(d *Registration, check *Check, c *Circumstances, shared bool, now time.Time) {
+func (c *ConditionForecast) take(d *Registration, check *Check, of *Circumstances, shared, sameVersion bool, now time.Time) {
 	name := check.Name
 	if shared {
 		name = d.Name + "/" + name
 	}
-	f.At[name] = check.at(c.Target)
-	result, err := check.Result(c.Target, c.There, now)
+	if !sameVersion { // its expressions are for what isn't read here
+		c.NotMade = append(c.NotMade, name)
+		return
+	}
+	c.At[name] = check.at(of.Target)
+	result, err := check.Result(of.Target, of.There, now)
 	if errors.Is(err, ErrNotLooked) {
-		f.NotMade = append(f.NotMade, name)
+		c.NotMade = append(c.NotMade, name)
 		return
 	}
 	if err != nil {
 		result = check.Failed(err)
 	}
 	result.Check = name
-	f.Results = append(f.Results, result)
+	c.Results = append(c.Results, result)
 }
 
 // ConditionTypes are those that the checks decide, sorted.

@@ -27,10 +27,14 @@ type Outlook struct {
 	Writes int
 }
 
-// OutlookOf plans targets one after the other, with one breaker over all: targets is how many the registration has.
-func OutlookOf(r *Registration, circumstances []Circumstances, targets int, now time.Time) Outlook {
+// OutlookOf plans targets one after the other, with one breaker over all: targets is how many the registration has, and open is
+// its breaker, nil while that is closed.
+func OutlookOf(r *Registration, circumstances []Circumstances, targets int, open *health.Breaker, now time.Time) Outlook {
 	o := Outlook{Targets: targets}
 	var flips health.Flips
+	if open != nil {
+		flips.Restore(*open)
+	}
 	for _, c := range circumstances {
 		name := types.NamespacedName{Namespace: c.Target.GetNamespace(), Name: c.Target.GetName()}.String()
 		c.MayFail = func() bool { return flips.MayFail(name, targets, now) }
@@ -120,7 +124,7 @@ func sample(to []string, text string) []string {
 	return append(to, text)
 }
 
-// writes says whether the registration's conditions are written at all.
-func (r *Registration) writes() bool {
+// Writes says whether the registration's conditions are written at all.
+func (r *Registration) Writes() bool {
 	return !r.Observes && r.Output != v1alpha1.OutputRegistrationOnly
 }

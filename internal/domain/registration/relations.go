@@ -15,8 +15,12 @@ import (
 )
 
 // Cycles are the ways by which what a registration writes comes back to what it reads, by way of others' conditions, such as
-// "Worker → Infrastructure → Worker".
+// "Worker → Infrastructure → Worker". One that writes no conditions is in none; of this one, only its output tells: what observes
+// is about to write.
 func (r *Registration) Cycles(others []*Registration) []string {
+	if r.Output == v1alpha1.OutputRegistrationOnly {
+		return nil
+	}
 	var cycles []string
 	for _, from := range r.readKinds() {
 		if back := way(from, r.Kind.GroupKind(), others); back != nil {
@@ -41,7 +45,7 @@ func way(from, to schema.GroupKind, over []*Registration) []schema.GroupKind {
 			return way
 		}
 		for _, r := range over {
-			if r.Kind.GroupKind() != last {
+			if r.Kind.GroupKind() != last || !r.Writes() {
 				continue
 			}
 			for _, next := range r.readKinds() {
@@ -141,7 +145,7 @@ func (r *Registration) Namespaces() labels.Selector { return r.namespaces }
 // ByNamespace says whether this registration, or one of the others for its kind, selects targets by their namespaces.
 func (r *Registration) ByNamespace(others []*Registration) bool {
 	return slices.ContainsFunc(append([]*Registration{r}, others...), func(o *Registration) bool {
-		return o.Kind == r.Kind && !o.namespaces.Empty()
+		return o.Kind.GroupKind() == r.Kind.GroupKind() && !o.namespaces.Empty()
 	})
 }
 

@@ -32,6 +32,8 @@ func TestCycles(t *testing.T) {
 		"by another":                {byStatus("B"), []*Registration{over(t, "b", "B", "", byStatus("A"))}, []string{"A → B → A"}},
 		"by two, the shortest":      {byStatus("B"), []*Registration{over(t, "b", "B", "", byStatus("C")), over(t, "c", "C", "", byStatus("A")), over(t, "d", "C", "", byStatus("B"))}, []string{"A → B → C → A"}},
 		"a ring beside it":          {byStatus("B"), []*Registration{over(t, "b", "B", "", byStatus("C")), over(t, "c", "C", "", byStatus("B"))}, nil},
+		"by one that observes":      {byStatus("B"), []*Registration{over(t, "b", "B", "mode: Observe\n", byStatus("A"))}, nil},
+		"by one that writes none":   {byStatus("B"), []*Registration{over(t, "b", "B", "output: RegistrationOnly\n", byStatus("A"))}, nil},
 		"CEL over conditions":       {byCEL("B", "object.status.conditions.exists(c, c.type == 'X')"), []*Registration{over(t, "b", "B", "", byStatus("A"))}, []string{"A → B → A"}},
 		"CEL over the whole status": {byCEL("B", "size(object.status) > 0"), []*Registration{over(t, "b", "B", "", byStatus("A"))}, []string{"A → B → A"}},
 		"CEL over something else":   {byCEL("B", "object.status.phase == 'Up' && object.spec.x > 0"), []*Registration{over(t, "b", "B", "", byStatus("A"))}, nil},
@@ -41,6 +43,9 @@ func TestCycles(t *testing.T) {
 				t.Errorf("cycles are %q, not %q", got, c.want)
 			}
 		})
+	}
+	if got := over(t, "a", "A", "output: RegistrationOnly\n", byStatus("A")).Cycles(nil); len(got) > 0 {
+		t.Errorf("what writes no condition is in a ring: %q", got)
 	}
 }
 

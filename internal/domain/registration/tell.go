@@ -27,7 +27,7 @@ func (c *ConditionForecast) Lines() []string {
 		lines = append(lines, line)
 	}
 	for _, name := range c.NotMade {
-		lines = append(lines, fmt.Sprintf("  check %s isn't made here: it looks at the shoot", name))
+		lines = append(lines, fmt.Sprintf("  check %s isn't made here: %s", name, c.whyNotMade(name)))
 	}
 	return lines
 }
@@ -46,9 +46,16 @@ func (c *ConditionForecast) Chain() []string {
 		lines = append(lines, fmt.Sprintf("  check %s of %s: %s", r.Check, c.At[r.Check], says))
 	}
 	for _, name := range c.NotMade {
-		lines = append(lines, fmt.Sprintf("  check %s of %s: not made here, it looks at the shoot", name, c.At[name]))
+		lines = append(lines, fmt.Sprintf("  check %s%s: not made here, %s", name, strings.TrimSuffix(" of "+c.At[name], " of "), c.whyNotMade(name)))
 	}
 	return append([]string{fmt.Sprintf("%s: %s", c.Type, c.change())}, lines...)
+}
+
+func (c *ConditionForecast) whyNotMade(name string) string {
+	if c.At[name] == "" {
+		return "its registration names the kind in another version"
+	}
+	return "it looks at the shoot"
 }
 
 // at says what a check looks at for a target.
@@ -80,6 +87,10 @@ func (c *ConditionForecast) change() string {
 	switch {
 	case c.Foreign:
 		return is + ", and someone else's: it isn't touched"
+	case c.Removed:
+		return is + " → removed"
+	case c.Kept != "":
+		return is + ", and stays so: " + c.Kept
 	case would == "":
 		return is + "; what it would be isn't known"
 	case c.Held:

@@ -8,12 +8,10 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
@@ -51,51 +49,6 @@ type Survey struct {
 	Known *Known
 }
 
-// Known keeps registrations made ready: compiling their expressions takes milliseconds. It is safe for concurrent use; the zero
-// value is empty.
-type Known struct{ by sync.Map }
-
-type knownKey struct {
-	name       string
-	uid        types.UID
-	generation int64
-}
-
-// read makes a stored registration ready; nil when it can't be read.
-func (k *Known) read(hcr *v1alpha1.HealthCheckRegistration) *registration.Registration {
-	key := knownKey{hcr.Name, hcr.UID, hcr.Generation}
-	if k != nil && hcr.UID != "" {
-		if known, ok := k.by.Load(key); ok {
-			return known.(*registration.Registration)
-		}
-	}
-	reg, problems := registration.Read(hcr)
-	if len(problems) > 0 {
-		reg = nil
-	}
-	if k != nil && hcr.UID != "" {
-		k.by.Store(key, reg)
-	}
-	return reg
-}
-
-// keep forgets all registrations but these.
-func (k *Known) keep(stored []*v1alpha1.HealthCheckRegistration) {
-	if k == nil {
-		return
-	}
-	is := map[knownKey]bool{}
-	for _, hcr := range stored {
-		is[knownKey{hcr.Name, hcr.UID, hcr.Generation}] = true
-	}
-	k.by.Range(func(key, _ any) bool {
-		if !is[key.(knownKey)] {
-			k.by.Delete(key)
-		}
-		return true
-	})
-}
-
 // atOnce are how many targets are looked at side by side.
 const atOnce = 16
 
@@ -116,15 +69,16 @@ func (s *Survey) Tell(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration
 	if len(problems) > 0 {
 		return registration.Preview{}, registration.Outlook{}, nil // which its terms say
 	}
-	others, err := s.others(ctx, reg)
+	stored, err := s.Stored(ctx)
 	if err != nil {
-		return registration.Preview{}, registration.Outlook{}, notKnown(err)
+		return registration.Preview{}, registration.Outlook{}, notKnown(fmt.Errorf("read HealthCheckRegistrations: %w", err))
 	}
+	others := s.others(stored, reg)
 	preview := registration.Preview{Cycles: reg.Cycles(others), OtherShapes: reg.OtherShapes(others)}
 	if reg.Kind.Group == "" { // core kinds take none, which the rules over the object say
 		return preview, registration.Outlook{}, nil
 	}
-	l := &look{Survey: s, reg: reg, preview: &preview, now: now}
+	l := &look{Survey: s, reg: reg, preview: &preview, open: breakerOf(hcr, stored), now: now}
 	if err := l.kinds(ctx); err != nil {
 		return preview, registration.Outlook{}, notKnown(err)
 	}
@@ -138,25 +92,6 @@ func (s *Survey) Tell(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration
 
 func notKnown(err error) error { return fmt.Errorf("%w: %w", guard.ErrNotKnown, err) }
 
-// others are the stored registrations but for the one of this name, and those that can't be read.
-func (s *Survey) others(ctx context.Context, reg *registration.Registration) ([]*registration.Registration, error) {
-	stored, err := s.Stored(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read HealthCheckRegistrations: %w", err)
-	}
-	var all []*registration.Registration
-	for _, hcr := range stored {
-		if hcr.Name == reg.Name || hcr.DeletionTimestamp != nil {
-			continue
-		}
-		if other := s.Known.read(hcr); other != nil {
-			all = append(all, other)
-		}
-	}
-	s.Known.keep(stored)
-	return all, nil
-}
-
 // look is one survey for one registration.
 type look struct {
 	*Survey
@@ -164,6 +99,8 @@ type look struct {
 	preview *registration.Preview
 	now     time.Time
 	layout  health.Layout
+	// open is the registration's breaker; nil while it is closed.
+	open *health.Breaker
 	// served: the kind of the targets is.
 	served bool
 }
@@ -230,7 +167,7 @@ func (l *look) targets(ctx context.Context, others []*registration.Registration)
 	if selected = selected[:min(count, l.Look)]; len(selected) > 0 {
 		l.ofTargets(ctx, selected)
 	}
-	outlook := registration.OutlookOf(l.reg, selected, count, l.now)
+	outlook := registration.OutlookOf(l.reg, selected, count, l.open, l.now)
 	outlook.More = more
 	for _, c := range selected {
 		l.notice(c.There.(*found))
@@ -259,7 +196,7 @@ func (l *look) selected(ctx context.Context, objects []*unstructured.Unstructure
 		}
 		c := registration.Circumstances{Target: object, Shape: l.reg.ShapeOn(l.layout), There: &found{by: map[string]finding{}}}
 		for _, o := range others {
-			if o.Kind == l.reg.Kind && !o.Observes && o.Selects(object, namespaces[name]) {
+			if o.Kind.GroupKind() == l.reg.Kind.GroupKind() && o.Selects(object, namespaces[name]) {
 				c.Others = append(c.Others, o)
 			}
 		}
@@ -287,6 +224,9 @@ func (l *look) read(ctx context.Context, c *registration.Circumstances) {
 	there := c.There.(*found)
 	there.target, there.reg = c.Target, l.reg
 	for _, r := range append([]*registration.Registration{l.reg}, c.Others...) {
+		if r.Kind != l.reg.Kind {
+			continue // the object isn't read in that version
+		}
 		for _, check := range r.Checks {
 			ref, err := check.Ref(c.Target)
 			if check.Shoot || err != nil {
@@ -323,42 +263,8 @@ func (l *look) notice(there *found) {
 		l.preview.UnsafeKubeconfigs = append(l.preview.UnsafeKubeconfigs, fmt.Sprintf("%s/%s (%s)", there.target.GetNamespace(), l.reg.Kubeconfig.SecretName, there.unsafe))
 	}
 	for _, check := range l.reg.Checks {
-		ref, err := check.Ref(there.target)
-		if check.Shoot || err != nil || slices.Contains(l.preview.StatuslessChecks, check.Name) {
-			continue
-		}
-		if objects := there.by[keyOf(ref)].objects; len(objects) > 0 && !slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return !check.Statusless(o) }) {
+		if there.statusless(check) && !slices.Contains(l.preview.StatuslessChecks, check.Name) {
 			l.preview.StatuslessChecks = append(l.preview.StatuslessChecks, check.Name)
 		}
 	}
 }
-
-// found is what was read for one target's checks.
-type found struct {
-	target    *unstructured.Unstructured
-	reg       *registration.Registration
-	by        map[string]finding
-	forbidden []error
-	unsafe    string
-}
-
-type finding struct {
-	objects []*unstructured.Unstructured
-	err     error
-}
-
-func keyOf(ref registration.Ref) string {
-	return fmt.Sprint(ref.Kind, ref.Namespace, "/", ref.Name, ref.Selector)
-}
-
-// Objects gives what a check looks at, of the seed alone.
-func (f *found) Objects(check *registration.Check, ref registration.Ref) ([]*unstructured.Unstructured, error) {
-	if check.Shoot {
-		return nil, registration.ErrNotLooked
-	}
-	of := f.by[keyOf(ref)]
-	return of.objects, of.err
-}
-
-// Nodes are the shoot's.
-func (f *found) Nodes() ([]*corev1.Node, error) { return nil, registration.ErrNotLooked }

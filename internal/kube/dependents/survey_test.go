@@ -164,7 +164,7 @@ func TestTheBreakerHoldsInAForecastWhatItHoldsInLife(t *testing.T) {
 func TestWhatIsFalseAlreadyDoesNotTurnFalse(t *testing.T) {
 	o := &objects{}
 	o.worker(t, "shoot--a", false, `, annotations: {autohealer.resourcestack.com/owned-conditions: EveryNodeReady}`)
-	o.targets[0].Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "EveryNodeReady", "status": "False", "lastTransitionTime": "2026-11-22T05:00:00Z"}}}
+	o.targets[0].Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "EveryNodeReady", "status": "False", "reason": "HealthCheckUnsuccessful", "message": "(0/1) Health checks successful: 1) mcm: down", "lastTransitionTime": "2026-11-22T05:00:00Z"}}}
 	preview, outlook := tell(t, o, mcm)
 	if preview.WouldFail != 0 || outlook.Failing != 1 || len(preview.ForeignConditions) != 0 {
 		t.Errorf("the preview is %+v, %d are failing", preview, outlook.Failing)

@@ -1,0 +1,51 @@
+package dependents
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/resourcestack/autohealer/internal/domain/registration"
+)
+
+// found is what was read for one target's checks.
+type found struct {
+	target    *unstructured.Unstructured
+	reg       *registration.Registration
+	by        map[string]finding
+	forbidden []error
+	unsafe    string
+}
+
+type finding struct {
+	objects []*unstructured.Unstructured
+	err     error
+}
+
+func keyOf(ref registration.Ref) string {
+	return fmt.Sprint(ref.Kind, ref.Namespace, "/", ref.Name, ref.Selector)
+}
+
+// Objects gives what a check looks at, of the seed alone.
+func (f *found) Objects(check *registration.Check, ref registration.Ref) ([]*unstructured.Unstructured, error) {
+	if check.Shoot {
+		return nil, registration.ErrNotLooked
+	}
+	of := f.by[keyOf(ref)]
+	return of.objects, of.err
+}
+
+// Nodes are the shoot's.
+func (f *found) Nodes() ([]*corev1.Node, error) { return nil, registration.ErrNotLooked }
+
+// statusless: all that the check looks at here says nothing by its status.
+func (f *found) statusless(check *registration.Check) bool {
+	ref, err := check.Ref(f.target)
+	if check.Shoot || err != nil {
+		return false
+	}
+	objects := f.by[keyOf(ref)].objects
+	return len(objects) > 0 && !slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return !check.Statusless(o) })
+}
