@@ -77,16 +77,17 @@ var _ = Describe("a condition over time", func() {
 		Expect(condition(ctx, worker, namespace, "Hangs")()).To(is("Unknown", "ConditionCheckError", ""))
 	}, NodeTimeout(time.Minute))
 
-	It("has the shape of metav1.Condition in a map by type, and types that are no more are removed", func(ctx SpecContext) {
+	It("has the shape of metav1.Condition in a map by type, and what checks wrote of types that are no more is removed", func(ctx SpecContext) {
 		namespace := place(ctx)
 		target := put(ctx, seedClient, namespace, `
 apiVersion: example.org/v1
 kind: Gadget
 metadata: {name: w}
 spec: {type: %s}
-status: {conditions: [{type: Old, status: "True", reason: R, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}, {type: Kept, status: "True", reason: R, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}]}`, namespace)
+status: {conditions: [{type: Old, status: "True", reason: HealthCheckSuccessful, message: (1/1) Health checks successful, lastTransitionTime: "2026-01-01T00:00:00Z"},
+  {type: Theirs, status: "True", reason: R, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}, {type: Kept, status: "True", reason: R, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}]}`, namespace)
 		check := newDial("Progressing")
-		run(healthcheck.For(gadget, healthcheck.WithType(namespace), healthcheck.WithMetaConditions(), healthcheck.WithoutConditions("Old")).
+		run(healthcheck.For(gadget, healthcheck.WithType(namespace), healthcheck.WithMetaConditions(), healthcheck.WithoutConditions("Old", "Theirs")).
 			Check("Working", "dial", check.new))
 		c := condition(ctx, gadget, namespace, "Working")
 		Eventually(c).Should(SatisfyAll(is("Unknown", "HealthCheckProgressing", "^Progressing since "), HaveKeyWithValue("observedGeneration", BeEquivalentTo(1))))
@@ -94,7 +95,9 @@ status: {conditions: [{type: Old, status: "True", reason: R, message: "", lastTr
 		touch(ctx, target)
 		Eventually(c).Should(is("True", "HealthCheckSuccessful", ""))
 		Eventually(condition(ctx, gadget, namespace, "Old")).Should(BeNil())
-		Expect(condition(ctx, gadget, namespace, "Kept")()).To(HaveKeyWithValue("lastTransitionTime", "2026-01-01T00:00:00Z"))
+		for _, others := range []string{"Theirs", "Kept"} {
+			Expect(condition(ctx, gadget, namespace, others)()).To(HaveKeyWithValue("lastTransitionTime", "2026-01-01T00:00:00Z"))
+		}
 	}, NodeTimeout(time.Minute))
 })
 

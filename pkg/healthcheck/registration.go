@@ -125,7 +125,8 @@ func WithLoopbackShoots() Option {
 	return func(r *Registration) { r.dial.AllowLoopback = true }
 }
 
-// WithoutConditions removes conditions of these types from targets, such as those of checks that are no more.
+// WithoutConditions removes conditions of these types from targets, such as those of checks that are no more: those in the form
+// in which checks write them, by reason, status and message. One in another form is somebody else's, and stays.
 func WithoutConditions(types ...string) Option { return func(r *Registration) { r.remove = types } }
 
 // WithSuspended leaves a target's conditions as they are while suspended says so, for example while a shoot is hibernated.
