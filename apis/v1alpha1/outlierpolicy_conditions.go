@@ -6,7 +6,7 @@ const (
 	ConditionProgrammed = "Programmed"
 	// ConditionAtRisk says that the policy may eject every host that a target has left. It is there only while True.
 	ConditionAtRisk = "AtRisk"
-	// ConditionRemovalHeld says that Envoys keep clusters whose Services are gone, because too many would go at a time. It is there
+	// ConditionRemovalHeld says that Envoys keep clusters whose Services or routes are gone, because too many would go at a time. It is there
 	// only while True.
 	ConditionRemovalHeld = "RemovalHeld"
 	// ConditionEjectionsUnknown says that Envoys are asked whom they have ejected, and that nobody can tell. It is there only while
@@ -32,7 +32,7 @@ const (
 	ReasonPending = "Pending"
 	// ReasonNotServed: this installation serves no Envoys.
 	ReasonNotServed = "NotServed"
-	// ReasonNoProxies: no Envoy is connected.
+	// ReasonNoProxies: no Envoy is connected to the replica that leads.
 	ReasonNoProxies = "NoProxies"
 	// ReasonNacked: an Envoy refused it; the message is Envoy's.
 	ReasonNacked = "Nacked"

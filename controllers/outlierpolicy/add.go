@@ -46,7 +46,8 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if c := opts.Clusters; c != nil {
 		c.Current = &kube.Generations{Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Stored: opts.Stored}
 		c.Acts = mgr.GetLogger().WithName("acts")
-		c.Server.Progressed, c.Server.Unknown, c.Server.Removed = p.progressed, p.unknown, p.removed
+		c.Server.Progressed, c.Server.Removed = p.progressed, p.removed
+		p.Record = &actuate.ToldClusters{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Namespace: opts.Routed.OwnNamespace}
 		if err := mgr.Add(c.Server); err != nil {
 			return err
 		}

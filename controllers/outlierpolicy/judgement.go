@@ -96,6 +96,15 @@ type cluster struct {
 	hosts []outlier.Host
 	// withheld: a pause keeps Envoys from being told.
 	withheld bool
+	// doubt is why Envoys aren't told yet.
+	doubt error
+}
+
+// doubtful is how a policy stands of which nobody knows yet what the rules say. It is of no generation: no status tells of it.
+func doubtful(op *v1alpha1.OutlierPolicy) *standing {
+	p, err := outlier.NewPolicy(op)
+	p.Doubtful = true
+	return &standing{reading: reading{policy: p, unreadable: err}}
 }
 
 // stand says how a stored policy stands; ok is false while nothing is known of it. Where nobody can tell what is to be thought of
@@ -111,7 +120,7 @@ func (p *Publisher) stand(op *v1alpha1.OutlierPolicy, before *standing) (s *stan
 	s = &standing{generation: j.Generation, verdict: j.Verdict, reading: j.Read, admitted: j.Admitted}
 	unknown := !j.Admitted.Valid() && j.Read.unreadable == nil && !judging.Told(j.Verdict, nil).Violated
 	switch {
-	case unknown && before != nil && before.policy.UID == op.UID:
+	case unknown && before != nil && before.policy.UID == op.UID && !before.policy.Doubtful:
 		s.policy, s.admitted = before.policy, before.admitted
 	case !j.Admitted.Valid() && !s.policy.Refused:
 		refused := *s.policy

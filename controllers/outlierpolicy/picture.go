@@ -19,14 +19,16 @@ type picture struct {
 	policies map[types.NamespacedName]*standing
 	services map[string][]*corev1.Service
 	seen     map[types.NamespacedName]bool
-	paused   status.Pause
+	// unread are the kinds of routes of which isn't known which there are.
+	unread map[string]bool
+	paused status.Pause
 }
 
 // paint finds out how all policies stand.
 func (p *Publisher) paint(world outlier.World) (*picture, error) {
-	pic := &picture{policies: map[types.NamespacedName]*standing{}, services: map[string][]*corev1.Service{}, seen: map[types.NamespacedName]bool{}}
+	pic := &picture{policies: map[types.NamespacedName]*standing{}, services: map[string][]*corev1.Service{}, seen: map[types.NamespacedName]bool{}, unread: world.Unread}
 	var known bool
-	if pic.paused, known = p.judge.PausedBy(); !known {
+	if pic.paused, known = p.judge.PausedBy(); !known && p.told == nil {
 		return nil, fmt.Errorf("no Guardrail is read yet")
 	}
 	before := p.picture()
@@ -41,8 +43,11 @@ func (p *Publisher) paint(world outlier.World) (*picture, error) {
 			was = before.policies[key]
 		}
 		s, ok := p.stand(op, was)
-		if !ok {
+		if !ok && p.waits() {
 			return nil, fmt.Errorf("OutlierPolicy %s isn't judged yet", key)
+		}
+		if !ok {
+			s = doubtful(op)
 		}
 		pic.policies[key] = s
 		policies = append(policies, s.policy)
@@ -58,7 +63,7 @@ func (p *Publisher) paint(world outlier.World) (*picture, error) {
 func (pic *picture) add(a *outlier.Assignment, hosts []outlier.Host, withheld bool) {
 	if a.Policy != nil {
 		s := pic.policies[a.Policy.Key()]
-		s.clusters = append(s.clusters, cluster{a, hosts, withheld})
+		s.clusters = append(s.clusters, cluster{Assignment: a, hosts: hosts, withheld: withheld})
 	}
 	for _, o := range a.Overridden {
 		s := pic.policies[o.Key()]
@@ -67,6 +72,18 @@ func (pic *picture) add(a *outlier.Assignment, hosts []outlier.Host, withheld bo
 	for _, c := range a.Conflicted {
 		s := pic.policies[c.Key()]
 		s.conflicted = append(s.conflicted, a)
+	}
+}
+
+// doubt notes why Envoys keep clusters as they were.
+func (pic *picture) doubt(held map[outlier.Key]error) {
+	if len(held) == 0 {
+		return
+	}
+	for _, s := range pic.policies {
+		for i := range s.clusters {
+			s.clusters[i].doubt = held[s.clusters[i].Key]
+		}
 	}
 }
 

@@ -72,7 +72,7 @@ func atRisk(s *standing) metav1.Condition {
 	return c
 }
 
-// removalHeld: Envoys keep clusters of Services that are gone. It is told where the Services were, and by the cluster's default.
+// removalHeld: Envoys keep clusters of Services and routes that are gone. It is told where those were, and by the cluster's default.
 func removalHeld(p *outlier.Policy, pic *picture, told *actuate.Clusters) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionRemovalHeld}
 	if told == nil {
@@ -85,7 +85,7 @@ func removalHeld(p *outlier.Policy, pic *picture, told *actuate.Clusters) metav1
 	})
 	if len(names) > 0 {
 		c.Reason = v1alpha1.ReasonTooManyGone
-		c.Message = fmt.Sprintf("Envoys keep %d clusters whose Services are gone, because more than a tenth of all would go at once: %s. "+
+		c.Message = fmt.Sprintf("Envoys keep %d clusters whose Services or routes are gone, because more than a tenth of all would go at once: %s. "+
 			"From %s on a tenth goes each minute. A Guardrail with frozen: true keeps them.",
 			len(names), strings.Join(names[:min(5, len(names))], ", "), held.Since.UTC().Format(time.RFC3339))
 	}
@@ -125,6 +125,8 @@ func accepted(op *v1alpha1.OutlierPolicy, s *standing, pic *picture, ref *v1alph
 		c.Reason, c.Message = v1alpha1.ReasonInvalid, "The rules refuse the policy; see its condition Accepted."
 	case holder != nil && holder != s.policy:
 		c.Reason, c.Message = v1alpha1.ReasonConflicted, fmt.Sprintf("OutlierPolicy %s is older and has the same target.", holder.Key())
+	case ref != nil && pic.unread[ref.Kind]:
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonPending, fmt.Sprintf("Objects of kind %s can't be read yet; Envoys keep what they have of them.", ref.Kind)
 	case ref != nil && !pic.index.Exists(op.Namespace, *ref, pic.services[op.Namespace]):
 		c.Reason, c.Message = v1alpha1.ReasonTargetNotFound, "There is no "+outlier.TargetText(*ref)+" with a TCP port."
 	case len(clusters) == 0 && len(s.overridden) > 0:
@@ -144,15 +146,18 @@ func holderOf(op *v1alpha1.OutlierPolicy, pic *picture, ref *v1alpha1.OutlierTar
 
 // progress says how far Envoys are with some clusters.
 func progress(clusters []cluster, told *actuate.Clusters, paused status.Pause) (metav1.Condition, v1alpha1.OutlierProxies) {
-	c := metav1.Condition{Type: v1alpha1.ConditionProgrammed, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoProxies, Message: "No Envoy is connected that may see it."}
+	c := metav1.Condition{Type: v1alpha1.ConditionProgrammed, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNoProxies, Message: "No Envoy that may see it is connected to the replica that leads; what is connected to others isn't counted."}
 	var all v1alpha1.OutlierProxies
 	if told == nil {
 		return c, all
 	}
-	nacks, connected, acked, withheld := []string{}, -1, -1, 0
+	nacks, connected, acked, withheld, doubts := []string{}, -1, -1, 0, []string{}
 	for _, one := range clusters {
 		if one.withheld {
 			withheld++
+		}
+		if one.doubt != nil {
+			doubts = append(doubts, one.doubt.Error())
 		}
 		p := told.Proxies(one.Key)
 		connected = max(connected, p.Connected)
@@ -164,16 +169,21 @@ func progress(clusters []cluster, told *actuate.Clusters, paused status.Pause) (
 		}
 	}
 	all.Connected, all.Acked = int32(max(0, connected)), int32(max(0, acked))
+	if len(nacks)+withheld+len(doubts) > 0 || all.Connected > 0 {
+		c.Status = metav1.ConditionFalse
+	}
 	switch {
 	case len(nacks) > 0:
 		slices.Sort(nacks)
 		c.Reason, c.Message = v1alpha1.ReasonNacked, cut(nacks[0])
 	case withheld > 0:
 		c.Reason, c.Message = v1alpha1.ReasonPaused, fmt.Sprintf("Guardrail %s has paused Autohealer: Envoys keep %d of %d clusters as they were.", paused.By, withheld, len(clusters))
+	case len(doubts) > 0:
+		c.Reason, c.Message = v1alpha1.ReasonPending, cut(fmt.Sprintf("Envoys keep %d of %d clusters as they were: %s.", len(doubts), len(clusters), slices.Min(doubts)))
 	case all.Connected > 0 && all.Acked < all.Connected:
-		c.Reason, c.Message = v1alpha1.ReasonPending, fmt.Sprintf("%d of %d Envoys have it.", all.Acked, all.Connected)
+		c.Reason, c.Message = v1alpha1.ReasonPending, fmt.Sprintf("%d of the %d Envoys that are connected to the replica that leads have it.", all.Acked, all.Connected)
 	case all.Connected > 0:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonProgrammed, fmt.Sprintf("%d Envoys have it.", all.Connected)
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonProgrammed, fmt.Sprintf("It is what the %d Envoys have that are connected to the replica that leads.", all.Connected)
 	}
 	return c, all
 }

@@ -69,7 +69,7 @@ spec: {outlierDetection: {consecutiveServerErrors: 51, maxEjectionPercent: 50}}
 			}
 			return "not held"
 		}
-		Eventually(held).Should(MatchRegexp(`^TooManyGone: Envoys keep 13 clusters whose Services are gone, because more than a tenth of all would go at once: ` +
+		Eventually(held).Should(MatchRegexp(`^TooManyGone: Envoys keep 13 clusters whose Services or routes are gone, because more than a tenth of all would go at once: ` +
 			`crowd/s00/80, .*\. From 2.*Z on a tenth goes each minute\. A Guardrail with frozen: true keeps them\.$`))
 		Expect(e.Churn().Removed).To(Equal(before.Removed))
 		Expect(e.Threshold("crowd/s00/80")).To(BeNumerically(">=", 0))
@@ -77,6 +77,7 @@ spec: {outlierDetection: {consecutiveServerErrors: 51, maxEjectionPercent: 50}}
 		for i := range crowd {
 			apply(ctx, fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: s%02d, namespace: crowd}, spec: {ports: [{port: 80}]}}", i))
 		}
+		apply(ctx, "{apiVersion: v1, kind: Service, metadata: {name: web, namespace: crowd}, spec: {ports: [{name: http, port: 80}]}}")
 		Eventually(held).Should(Equal("not held"))
 	}, NodeTimeout(4*harness.Within))
 })

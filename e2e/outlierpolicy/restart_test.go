@@ -34,4 +34,22 @@ var _ = Describe("A restart of the manager", Serial, func() {
 		Expect(e.Churn()).To(Equal(before))
 		Expect(e.Ejected(s.cluster())).To(Equal(s.addresses(0)))
 	}, NodeTimeout(4*harness.Within))
+
+	It("keeps a cluster whose policy was deleted, for Envoys that come later too", func(ctx SpecContext) {
+		s := serve(ctx, "orphaned", 1)
+		s.detect(ctx, "consecutiveServerErrors: 33, maxEjectionPercent: 50")
+		e := proxy(ctx, edge, clients, s.cluster())
+		Eventually(e.Threshold).WithArguments(s.cluster()).Should(Equal(33))
+		deletePolicy(ctx, s.namespace, "web")
+		Eventually(e.Threshold).WithArguments(s.cluster()).ShouldNot(Equal(33))
+		Eventually(func() []envoy.Host { return e.Hosts(s.cluster()) }).Should(HaveLen(1))
+		before := e.Churn()
+
+		Expect(h.StopComponent(harness.Manager)).To(Succeed())
+		Expect(h.StartManager(ctx)).To(Succeed())
+		late := stream(ctx, edge) // it knows of nothing
+		Eventually(func() []string { return late.Hosts(s.cluster()) }).Should(Equal(s.addresses(0)))
+		Eventually(func() int64 { return e.Stat("control_plane.connected_state") }).Should(BeEquivalentTo(1))
+		Expect(e.Churn()).To(Equal(before))
+	}, NodeTimeout(4*harness.Within))
 })

@@ -7,10 +7,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -51,26 +54,43 @@ type told struct {
 	endpoints *endpointv3.ClusterLoadAssignment
 }
 
-// Apply has Envoys told of all clusters, and of those that are gone for sure. An error means that nothing was told: an admission
-// is missing, or no longer what is stored.
-func (c *Clusters) Apply(ctx context.Context, clusters []Cluster, gone []outlier.Key) error {
-	news, err := c.check(ctx, clusters)
-	if err != nil {
-		return err
+// checkWithin bounds how long endpoints wait for what the API server says of policies.
+const checkWithin = 2 * time.Second
+
+// checksAtOnce are how many policies the API server is asked about at a time.
+const checksAtOnce = 8
+
+// Apply has Envoys told of all clusters, and of those that are gone for sure. Held are clusters about which there is doubt: an
+// admission is missing, or no longer what is stored. Of them Envoys keep what they have, and are told of their hosts. An error means
+// that nothing was told; until something was, any doubt is one, since Envoys would miss what isn't there.
+func (c *Clusters) Apply(ctx context.Context, clusters []Cluster, gone []outlier.Key) (held map[outlier.Key]error, err error) {
+	if c.Server.Serves != nil && !c.Server.Serves() {
+		return nil, errors.New("tell Envoys: the cluster isn't known to be this installation's")
 	}
+	news, held := c.check(ctx, clusters)
 	next := make(map[string]told, len(clusters))
 	snapshot := xds.Snapshot{
 		Clusters: make(map[string]*clusterv3.Cluster, len(clusters)), Endpoints: make(map[string]*endpointv3.ClusterLoadAssignment, len(clusters)),
 		Owners: make(map[string]types.NamespacedName, len(clusters)),
 	}
 	for i := range clusters {
-		name := clusters[i].Key.String()
-		t, err := c.told[name].with(&clusters[i])
+		key := clusters[i].Key
+		name := key.String()
+		t, err := c.told[name].with(&clusters[i], held[key] != nil)
 		if err != nil {
-			return err
+			held[key] = err
+			t, _ = c.told[name].with(&clusters[i], true)
+		}
+		if t.cluster == nil {
+			continue
 		}
 		next[name] = t
-		snapshot.Clusters[name], snapshot.Endpoints[name], snapshot.Owners[name] = t.cluster, t.endpoints, clusters[i].Key.Service
+		snapshot.Clusters[name], snapshot.Endpoints[name], snapshot.Owners[name] = t.cluster, t.endpoints, key.Service
+	}
+	if c.told == nil {
+		for _, err := range held {
+			return nil, err
+		}
 	}
 	for _, key := range gone {
 		snapshot.Gone = append(snapshot.Gone, key.String())
@@ -80,18 +100,16 @@ func (c *Clusters) Apply(ctx context.Context, clusters []Cluster, gone []outlier
 	for _, of := range news {
 		c.record(of)
 	}
-	return nil
+	return held, nil
 }
 
-// check gives the clusters of each policy that Envoys haven't been told of as it is now, and an error where they may not be.
-func (c *Clusters) check(ctx context.Context, clusters []Cluster) (map[types.UID][]*Cluster, error) {
-	if c.Server.Serves != nil && !c.Server.Serves() {
-		return nil, errors.New("tell Envoys: the cluster isn't known to be this installation's")
-	}
-	news := map[types.UID][]*Cluster{}
+// check gives the clusters of each policy that Envoys haven't been told of as it is now, and those that they may not be told of.
+func (c *Clusters) check(ctx context.Context, clusters []Cluster) (news map[types.UID][]*Cluster, held map[outlier.Key]error) {
+	news, held = map[types.UID][]*Cluster{}, map[outlier.Key]error{}
 	for i := range clusters {
 		if err := covered(&clusters[i]); err != nil {
-			return nil, err
+			held[clusters[i].Key] = err
+			continue
 		}
 		if uid, generation := detects(&clusters[i]); uid != "" {
 			if before := c.told[clusters[i].Key.String()]; before.uid != uid || before.generation != generation {
@@ -99,13 +117,29 @@ func (c *Clusters) check(ctx context.Context, clusters []Cluster) (map[types.UID
 			}
 		}
 	}
-	for _, of := range news {
-		p := of[0].Policy
-		if err := c.Current.Check(ctx, v1alpha1.GroupVersion.WithKind("OutlierPolicy"), p.Key(), p.UID, p.Generation); err != nil {
-			return nil, fmt.Errorf("tell Envoys of OutlierPolicy %s: %w", p.Key(), err)
-		}
+	ctx, cancel := context.WithTimeout(ctx, checkWithin)
+	defer cancel()
+	var mu sync.Mutex
+	var asking errgroup.Group
+	asking.SetLimit(checksAtOnce)
+	for uid, of := range maps.Clone(news) {
+		asking.Go(func() error {
+			p := of[0].Policy
+			err := c.Current.Check(ctx, v1alpha1.GroupVersion.WithKind("OutlierPolicy"), p.Key(), p.UID, p.Generation)
+			if err == nil {
+				return nil
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			delete(news, uid)
+			for _, cluster := range of {
+				held[cluster.Key] = fmt.Errorf("tell Envoys of OutlierPolicy %s: %w", p.Key(), err)
+			}
+			return nil
+		})
 	}
-	return news, nil
+	_ = asking.Wait() // each error is its policy's
+	return news, held
 }
 
 // covered: where anything is detected, the policy's admission is there. One that was admitted because it observes may not eject.
@@ -128,15 +162,18 @@ func detects(c *Cluster) (types.UID, int64) {
 	return c.Policy.UID, c.Policy.Generation
 }
 
-// with gives what is told next, with the messages of before where they say it already.
-func (t told) with(c *Cluster) (told, error) {
+// with gives what is told next, with the messages of before where they say it already. Of a cluster that is held only the hosts
+// are new; one that was never told has no message then.
+func (t told) with(c *Cluster, held bool) (told, error) {
+	next := t
+	next.hosts = c.Hosts
 	uid, generation := detects(c)
-	next := told{uid: uid, generation: generation, http2: c.HTTP2, cluster: t.cluster, hosts: c.Hosts, endpoints: t.endpoints}
-	if t.cluster == nil || t.uid != uid || t.generation != generation || t.http2 != c.HTTP2 {
+	if !held && (t.cluster == nil || t.uid != uid || t.generation != generation || t.http2 != c.HTTP2) {
 		var err error
 		if next.cluster, err = outlier.NewCluster(&c.Assignment); err != nil {
 			return told{}, err
 		}
+		next.uid, next.generation, next.http2 = uid, generation, c.HTTP2
 	}
 	if t.endpoints == nil || !slices.Equal(t.hosts, c.Hosts) {
 		next.endpoints = outlier.NewEndpoints(c.Key.String(), c.Hosts)

@@ -70,7 +70,7 @@ func TestEnvoysAreToldOfAdmittedPoliciesAlone(t *testing.T) {
 			clusters := &Clusters{Server: server, Current: current{c.current}, Acts: logr.Discard()}
 			of := Cluster{Admitted: c.by}
 			of.Key, of.Policy = outlier.Key{Service: types.NamespacedName{Namespace: "shop", Name: "web"}, Port: 80}, c.policy
-			if err := clusters.Apply(t.Context(), []Cluster{of}, nil); !errors.Is(err, c.want) {
+			if _, err := clusters.Apply(t.Context(), []Cluster{of}, nil); !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
 			if told := clusters.told != nil; told != (c.want == nil) {
@@ -92,7 +92,7 @@ func TestWhatStaysAsItIsMakesNoNewMessages(t *testing.T) {
 		t.Helper()
 		of := Cluster{Admitted: admitted, Hosts: hosts}
 		of.Key, of.Policy = outlier.Key{Service: types.NamespacedName{Namespace: "shop", Name: "web"}, Port: 80}, policy
-		if err := clusters.Apply(t.Context(), []Cluster{of}, nil); err != nil {
+		if _, err := clusters.Apply(t.Context(), []Cluster{of}, nil); err != nil {
 			t.Fatal(err)
 		}
 		return clusters.told["shop/web/80"]
@@ -103,5 +103,61 @@ func TestWhatStaysAsItIsMakesNoNewMessages(t *testing.T) {
 	}
 	if moved := apply(outlier.Host{Address: "10.0.0.2", Port: 80}); moved.cluster != first.cluster || moved.endpoints == first.endpoints {
 		t.Error("a host changed: its endpoints are new, and the cluster isn't")
+	}
+}
+
+// One policy that can't be confirmed keeps its own clusters as they are, and no endpoints from anybody.
+func TestDoubtAboutOnePolicyHoldsNoEndpointsBack(t *testing.T) {
+	policy, admitted := admittedOutlier(t, v1alpha1.Enforce)
+	server, err := xds.NewServer(xds.Options{Address: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clusters := &Clusters{Server: server, Current: current{}, Acts: logr.Discard()}
+	of := func(service string, p *outlier.Policy, host string) Cluster {
+		c := Cluster{Admitted: admitted, Hosts: []outlier.Host{{Address: host, Port: 80}}}
+		c.Key, c.Policy = outlier.Key{Service: types.NamespacedName{Namespace: "shop", Name: service}, Port: 80}, p
+		return c
+	}
+	if held, err := clusters.Apply(t.Context(), []Cluster{of("web", policy, "10.0.0.1"), of("mail", nil, "10.0.0.1")}, nil); err != nil || len(held) > 0 {
+		t.Fatal(held, err)
+	}
+	before := clusters.told
+	edited, superseded := *policy, errors.New("it was edited since")
+	edited.Generation++
+	for name, c := range map[string]struct {
+		edited  *outlier.Policy
+		current error
+		want    error
+	}{
+		"not admitted":           {&edited, nil, ErrNotValidated},
+		"it can't be confirmed":  {policy, superseded, superseded},
+		"a new one, unconfirmed": {&edited, superseded, ErrNotValidated},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clusters.told, clusters.Current = before, current{c.current}
+			if c.edited == policy { // as if it had been told as an older generation
+				older := before["shop/web/80"]
+				older.generation--
+				clusters.told = map[string]told{"shop/web/80": older, "shop/mail/80": before["shop/mail/80"]}
+			}
+			held, err := clusters.Apply(t.Context(), []Cluster{of("web", c.edited, "10.0.0.2"), of("mail", nil, "10.0.0.2"), of("new", c.edited, "10.0.0.2")}, nil)
+			web := outlier.Key{Service: types.NamespacedName{Namespace: "shop", Name: "web"}, Port: 80}
+			if err != nil || len(held) != 2 || !errors.Is(held[web], c.want) {
+				t.Errorf("held %v, error %v", held, err)
+			}
+			after := clusters.told
+			if after["shop/web/80"].cluster != before["shop/web/80"].cluster {
+				t.Error("the cluster in doubt has changed")
+			}
+			for _, name := range []string{"shop/web/80", "shop/mail/80"} {
+				if got := after[name].endpoints.GetEndpoints()[0].GetLbEndpoints()[0].GetEndpoint().GetAddress().GetSocketAddress().GetAddress(); got != "10.0.0.2" {
+					t.Errorf("the host of %s is still %s", name, got)
+				}
+			}
+			if _, told := after["shop/new/80"]; told {
+				t.Error("a cluster that nobody confirmed was told")
+			}
+		})
 	}
 }

@@ -8,7 +8,7 @@
 // confirmed to be gone goes, unless too many would go at a time.
 //
 // Each stream belongs to the identity in its client's certificate and sees only what that identity may see. What a client
-// says of itself, its node, is never read.
+// says of itself, its node, is never read, and the names that it brings decide about nothing but its own stream.
 //
 // The protocol is go-control-plane's. Its caches are not used: on each change they look at everything that every client
 // has subscribed to. A table here knows for each stream what has changed since it was last told.

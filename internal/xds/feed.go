@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
+	"k8s.io/utils/set"
 )
 
 // feed is one type of resource on one stream. Its fields are guarded by the table's mutex, but for the subscription of
@@ -29,6 +30,46 @@ type feed struct {
 	sent map[string]map[string]struct{}
 	// rejected has the client's words about what it was sent last, by name.
 	rejected map[string]string
+	// brought are names of endpoints that were made because this stream asks for them, by cluster.
+	brought map[string]set.Set[string]
+}
+
+// maxBrought names of one cluster's endpoints are made for one stream: an Envoy has the cluster as it is, and as it was while it
+// warms the next. Another stream's don't count, or one client could keep the endpoints from all.
+const maxBrought = 4
+
+func (f *feed) mayBring(service string) bool {
+	names := f.brought[clusterOf(service)]
+	return names.Has(service) || len(names) < maxBrought
+}
+
+func (f *feed) bring(service string) {
+	cluster := clusterOf(service)
+	if f.brought[cluster] == nil {
+		f.brought[cluster] = set.New[string]()
+	}
+	f.brought[cluster].Insert(service)
+}
+
+// forget names that the client doesn't ask for any more.
+func (f *feed) forget(r *request, names []string) {
+	for _, service := range names {
+		cluster := clusterOf(service)
+		if r.wants(service) {
+			continue
+		}
+		if f.brought[cluster].Delete(service); len(f.brought[cluster]) == 0 {
+			delete(f.brought, cluster)
+		}
+	}
+}
+
+// broughtAll are the names that were made for the stream.
+func (f *feed) broughtAll() (names []string) {
+	for _, of := range f.brought {
+		names = append(names, of.UnsortedList()...)
+	}
+	return names
 }
 
 // request is a subscription that is to be answered once, by calling respond.
@@ -46,6 +87,7 @@ func newFeed(t *table, identity string, scope Scope) *feed {
 	f := &feed{
 		table: t, identity: identity, scope: scope, full: true,
 		dirty: map[string]bool{}, sent: map[string]map[string]struct{}{}, rejected: map[string]string{},
+		brought: map[string]set.Set[string]{},
 	}
 	t.join(f)
 	return f
@@ -80,6 +122,10 @@ func (f *feed) ask(r *request, named []string, all, reply bool) {
 			f.mark(name)
 		}
 	}
+	if all {
+		named = f.broughtAll()
+	}
+	f.forget(r, named)
 	f.waiting = r
 	if reply {
 		f.waiting.respond()
@@ -121,7 +167,7 @@ func (f *feed) diff(s cache.Subscription) difference {
 			continue
 		}
 		version, told := known[name]
-		e := f.table.lookup(name, f.scope)
+		e := f.table.lookup(name, f)
 		switch {
 		case e != nil && (!told || version != e.version()):
 			d.updated = append(d.updated, e)
@@ -179,27 +225,10 @@ func (f *feed) all(s cache.Subscription) []*entry {
 		if _, named := s.SubscribedResources()[name]; !named && !s.IsWildcard() {
 			continue
 		}
-		if e := f.table.lookup(name, f.scope); e != nil {
+		if e := f.table.lookup(name, f); e != nil {
 			entries = append(entries, e)
 		}
 	}
 	slices.SortFunc(entries, func(a, b *entry) int { return strings.Compare(a.wire.GetName(), b.wire.GetName()) })
 	return entries
-}
-
-// strangers are names that a client says it has, and that nobody here knows.
-func (f *feed) strangers(s cache.Subscription) []string {
-	f.table.mu.Lock()
-	defer f.table.mu.Unlock()
-	if !f.full || f.table.quiet {
-		return nil
-	}
-	var names []string
-	for name := range s.ReturnedResources() {
-		if f.table.entries[name] == nil {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
 }

@@ -130,3 +130,46 @@ func TestAnEnvoyWithVeryManyClustersReconnects(t *testing.T) {
 	g.Eventually(client.Clusters, "10s").Should(HaveKey("shop/web/80"))
 	g.Expect(client.Err()).NotTo(HaveOccurred())
 }
+
+func TestNamesThatAClientBringsDecideAboutNothing(t *testing.T) {
+	g := NewWithT(t)
+	w, ca, _ := startTLS(t)
+	all := w.connectAs(ca.client(t, edge), xdsclient.Options{})
+	g.Eventually(all.Clusters, "5s").Should(HaveLen(2))
+	claims := map[string]string{"shop/web/80": "v", "shop/web/81": "v", "tenant/web/80@httproute/made-up": "v"}
+	for i := range 1000 {
+		claims[fmt.Sprintf("shop/made-up-%d/80", i)] = "v"
+	}
+	own := w.connectAs(ca.client(t, tenant), xdsclient.Options{Clusters: claims})
+	g.Eventually(func() []string { return own.Hosts("tenant/web/80") }, "5s").ShouldNot(BeEmpty())
+
+	delete(w.snapshot.Clusters, "tenant/web/80")
+	w.set("tenant/web/80") // one of two may go at once, whatever somebody says there is besides
+	g.Eventually(all.Clusters, "5s").Should(HaveLen(1))
+	g.Expect(w.server.RemovalHeld()).To(BeZero())
+	g.Expect(w.server.clusters.names()).To(Equal([]string{"shop/web/80"}))
+	g.Eventually(func() map[string]int { return own.Wire().Removed }, "5s").Should(Equal(map[string]int{"tenant/web/80": 1}), "and nobody learns what others have")
+}
+
+func TestNamesThatAClientBringsKeepNoEndpointsFromOthers(t *testing.T) {
+	g, w := NewWithT(t), start(t, Options{})
+	w.serve("shop/web/80", 5, 1001)
+	w.set()
+	junk := make([]string, 100)
+	for i := range junk {
+		junk[i] = fmt.Sprintf("shop/web/80#made-up-%d", i)
+	}
+	greedy := w.connect(xdsclient.Options{})
+	g.Expect(greedy.Ask(&discovery.DeltaDiscoveryRequest{TypeUrl: resource.EndpointType, ResourceNamesSubscribe: junk})).To(Succeed())
+	g.Eventually(func() int { return len(greedy.Wire().Endpoints) }, "5s").Should(BeNumerically(">=", 4))
+	honest := w.connect(xdsclient.Options{}) // it has the cluster from another replica
+	g.Expect(honest.Ask(&discovery.DeltaDiscoveryRequest{TypeUrl: resource.EndpointType, ResourceNamesSubscribe: []string{"shop/web/80#0123456789abcdef"}})).To(Succeed())
+	g.Eventually(func() map[string]int { return honest.Wire().Endpoints }, "5s").Should(HaveKeyWithValue("shop/web/80#0123456789abcdef", 1))
+	g.Expect(len(w.server.endpoints.names())).To(BeNumerically("<=", 6))
+	for i := range 20 { // names that aren't asked for any more don't count
+		name := fmt.Sprintf("shop/web/80#version-%d", i)
+		g.Expect(honest.Ask(&discovery.DeltaDiscoveryRequest{TypeUrl: resource.EndpointType, ResourceNamesSubscribe: []string{name}})).To(Succeed())
+		g.Eventually(func() map[string]int { return honest.Wire().Endpoints }, "5s").Should(HaveKeyWithValue(name, 1))
+		g.Expect(honest.Ask(&discovery.DeltaDiscoveryRequest{TypeUrl: resource.EndpointType, ResourceNamesUnsubscribe: []string{name}})).To(Succeed())
+	}
+}

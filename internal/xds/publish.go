@@ -38,15 +38,12 @@ type book struct {
 	since, release time.Time
 }
 
-// maxServices of one cluster that are made because somebody asks; more are no honest Envoy's.
-const maxServices = 16
-
 // endpoints makes the entry for a name that an Envoy has from another replica, or from before a restart.
 func (b *book) endpoints(service string, scope Scope) *entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.published[clusterOf(service)]
-	if p == nil || p.service == "" || !scope.allows(p.entry.namespace) || (len(p.services) >= maxServices && !p.services.Has(service)) {
+	if p == nil || p.service == "" || !scope.allows(p.entry.namespace) {
 		return nil
 	}
 	p.services.Insert(service)
@@ -66,7 +63,12 @@ type changes struct {
 func (s *Server) publish(ctx context.Context, snapshot Snapshot) {
 	c := changes{clusters: map[string]*entry{}, endpoints: map[string]*entry{}, touched: set.New[string]()}
 	s.book.mu.Lock()
+	gone, held := s.book.goners(snapshot, s.MaxRemovalPercent, s.Clock.Now())
+	going := set.New(gone...)
 	for name, cluster := range snapshot.Clusters {
+		if going.Has(name) {
+			continue
+		}
 		before := s.book.invalid[name]
 		delete(s.book.invalid, name)
 		if err := s.book.update(name, cluster, snapshot, &c); err != nil {
@@ -76,7 +78,6 @@ func (s *Server) publish(ctx context.Context, snapshot Snapshot) {
 			c.touched.Insert(name)
 		}
 	}
-	gone, held := s.book.goners(snapshot, s.MaxRemovalPercent, s.Clock.Now())
 	orphans := s.book.remove(gone)
 	count, invalid := len(s.book.published), len(s.book.invalid)
 	s.book.mu.Unlock()
@@ -185,14 +186,8 @@ func (b *book) replace(name string, old, next *published, c *changes) {
 // goners are the clusters that are confirmed to be gone. Those that are too many at a time are held, and after a while go a share at
 // a time.
 func (b *book) goners(snapshot Snapshot, maxPercent int, now time.Time) (gone []string, held Held) {
-	for _, name := range snapshot.Gone {
-		if snapshot.Clusters[name] == nil {
-			gone = append(gone, name)
-		}
-	}
-	slices.Sort(gone)
-	gone = slices.Compact(gone)
-	// Those that only clients know count too: for them they are clusters like others.
+	gone = slices.Compact(slices.Sorted(slices.Values(snapshot.Gone)))
+	// Those that only clients have count too: they were served before a restart.
 	all := len(b.published)
 	for _, name := range gone {
 		if b.published[name] == nil {

@@ -33,12 +33,30 @@ func TestAClusterThatIsOnlyMissingStays(t *testing.T) {
 	g.Expect(client.Clusters()).To(HaveKey("shop/db/5432"))
 }
 
-func TestAClusterThatIsServedIsNotGone(t *testing.T) {
-	g, w := NewWithT(t), start(t, Options{})
+func TestAClusterThatIsToGoIsServedUntilItMay(t *testing.T) {
+	now := testclock.NewFakePassiveClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC))
+	g, w := NewWithT(t), start(t, Options{Clock: now})
+	edges := []string{"shop/web/80@httproute/a", "shop/web/80@httproute/b"} // their routes are gone, and the Service isn't
 	w.serve("shop/web/80", 5, 1001)
-	w.set("shop/web/80")
+	w.serve(edges[0], 5, 1001)
+	w.serve(edges[1], 5, 1001)
+	w.set()
 	client := w.connect(xdsclient.Options{})
-	g.Eventually(client.Clusters, "5s").Should(HaveKey("shop/web/80"))
+	g.Eventually(client.Clusters, "5s").Should(HaveLen(3))
+
+	w.serve(edges[0], 5, 1002)
+	w.set(edges...)
+	g.Eventually(func() []string { return client.Hosts(edges[0]) }, "5s").Should(Equal([]string{"127.0.0.1:1002"}), "its endpoints are followed meanwhile")
+	g.Expect(client.Wire().Removed).To(BeEmpty())
+	now.SetTime(now.Now().Add(10 * time.Minute))
+	w.set(edges...)
+	g.Eventually(client.Clusters, "5s").ShouldNot(HaveKey(edges[0]))
+	w.set(edges[0]) // before whoever sets has learned of it
+	delete(w.snapshot.Clusters, edges[0])
+	w.serve("shop/web/80", 6, 1001)
+	w.set()
+	g.Eventually(func() int { return client.Wire().Clusters["shop/web/80"] }, "5s").Should(Equal(2))
+	g.Expect(client.Wire().Clusters[edges[0]]).To(Equal(1))
 }
 
 func TestMoreThanATenthIsNotRemovedAtATime(t *testing.T) {
@@ -95,7 +113,6 @@ func TestWhatOnlyAClientKnowsStaysUntilItIsConfirmedToBeGone(t *testing.T) {
 	// The replica that it was connected to knew two more.
 	client := w.connect(xdsclient.Options{Clusters: map[string]string{"shop/new/80": "v1", "shop/old/80": "v1"}})
 	g.Eventually(client.Clusters, "5s").Should(HaveKey("shop/web/80"))
-	g.Eventually(func() []string { w.mu.Lock(); defer w.mu.Unlock(); return w.unknown }, "5s").Should(Equal([]string{"shop/new/80", "shop/old/80"}))
 	g.Expect(client.Wire().Removed).To(BeEmpty())
 
 	w.set("shop/old/80")

@@ -67,9 +67,6 @@ type Options struct {
 	Clock clock.PassiveClock
 	// Progressed is told of clusters whose Proxies may have changed; of none when proxies come or go. It must not block.
 	Progressed func(clusters []string)
-	// Unknown is told of clusters that a client has and the server doesn't know. The client keeps them until a snapshot
-	// says that they are gone. It must not block.
-	Unknown func(clusters []string)
 	// Removed is told of clusters that are served to nobody any more. It must not block.
 	Removed func(clusters []string)
 }

@@ -53,11 +53,6 @@ func (s *session) close() {
 // CreateDeltaWatch answers a request of the delta protocol, now or when something changes.
 func (s *session) CreateDeltaWatch(r *cache.DeltaRequest, sub cache.Subscription, out chan cache.DeltaResponse) (func(), error) {
 	f, isNew := s.feed(r.GetTypeUrl())
-	if isNew {
-		if strangers := f.strangers(sub); len(strangers) > 0 {
-			s.server.report(s.server.Unknown, strangers)
-		}
-	}
 	response := &deltaResponse{feed: f, request: r, subscription: sub}
 	q := &request{subscription: sub, respond: func() { out <- response }}
 	named := append(r.GetResourceNamesSubscribe(), r.GetResourceNamesUnsubscribe()...)

@@ -19,8 +19,9 @@ type Snapshot struct {
 	// Owners are the Services that clusters stand for, by the name of the cluster. Their namespaces decide which
 	// identities see a cluster; one without an owner is seen by those that see all.
 	Owners map[string]types.NamespacedName
-	// Gone are clusters whose Service was found not to exist by a live read. Only they are removed: a cluster that is
-	// missing in Clusters and not gone is served as it was. What is held must be named again in each snapshot.
+	// Gone are clusters that were found to be gone by live reads. Only they are removed: a cluster that is missing in Clusters
+	// and not gone is served as it was, and one that is in both is served until it may go. What is held must be named again
+	// in each snapshot.
 	Gone []string
 }
 

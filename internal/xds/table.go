@@ -78,15 +78,16 @@ func (t *table) subscribed(name string) bool {
 	return false
 }
 
-// lookup gives the entry that a scope sees; t.mu is held.
-func (t *table) lookup(name string, scope Scope) *entry {
+// lookup gives the entry that a stream sees; t.mu is held.
+func (t *table) lookup(name string, f *feed) *entry {
 	e := t.entries[name]
-	if e == nil && t.resolve != nil {
-		if e = t.resolve(name, scope); e != nil {
+	if e == nil && t.resolve != nil && f.mayBring(name) {
+		if e = t.resolve(name, f.scope); e != nil {
 			t.entries[name] = e
+			f.bring(name)
 		}
 	}
-	if e == nil || !scope.allows(e.namespace) {
+	if e == nil || !f.scope.allows(e.namespace) {
 		return nil
 	}
 	return e

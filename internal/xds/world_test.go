@@ -44,7 +44,6 @@ type world struct {
 	snapshot Snapshot
 
 	mu       sync.Mutex
-	unknown  []string
 	progress int
 }
 
@@ -56,7 +55,6 @@ func start(t testing.TB, o Options) *world {
 	if o.Coalesce == 0 {
 		o.Coalesce = time.Millisecond
 	}
-	o.Unknown = func(names []string) { w.mu.Lock(); w.unknown = append(w.unknown, names...); w.mu.Unlock() }
 	o.Progressed = func([]string) { w.mu.Lock(); w.progress++; w.mu.Unlock() }
 	server, err := NewServer(o)
 	if err != nil {

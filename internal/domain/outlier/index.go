@@ -178,8 +178,8 @@ func (x *Index) assign(key Key, port corev1.ServicePort) *Assignment {
 // backends are what the cluster's route says of the Service's port.
 func (x *Index) backends(key Key) []Backend {
 	r := x.routes[routeID{key.Service.Namespace, key.Route}]
-	if r == nil {
-		return nil
+	if r == nil { // it is gone, or wasn't read yet
+		return []Backend{{TCP: key.Route.Kind == kindTCPRoute, HTTP2: key.Route.Kind == kindGRPCRoute}}
 	}
 	return slices.DeleteFunc(slices.Clone(r.Backends), func(b Backend) bool { return b.Service != key.Service.Name || b.Port != key.Port })
 }
@@ -252,6 +252,11 @@ func (x *Index) Exists(namespace string, ref v1alpha1.OutlierTargetReference, se
 
 // IsGlobal says whether a policy is the cluster's default.
 func (x *Index) IsGlobal(p *Policy) bool { return p.IsDefault() && p.Namespace == x.ownNamespace }
+
+// HasRoute says whether a namespace has a route, as far as routes are read.
+func (x *Index) HasRoute(namespace string, route RouteKey) bool {
+	return x.routes[routeID{namespace, route}] != nil
+}
 
 // Holder is the oldest policy that has a target; nil when none does.
 func (x *Index) Holder(namespace string, ref v1alpha1.OutlierTargetReference) *Policy {

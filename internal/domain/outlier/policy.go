@@ -27,6 +27,8 @@ type Policy struct {
 	Settings Settings
 	// Refused: the rules refuse it. It keeps its place, so that nothing less specific is done instead, and detects nothing.
 	Refused bool
+	// Doubtful: it isn't known yet what the rules say of it. It keeps its place, and its clusters stay as they are.
+	Doubtful bool
 }
 
 // NewPolicy reads an OutlierPolicy. Its error names the field that can't be read; the CRD's schema refuses such values.
@@ -49,7 +51,7 @@ func (p *Policy) Key() types.NamespacedName {
 func (p *Policy) IsDefault() bool { return len(p.Targets) == 0 && p.Name == DefaultName }
 
 // Detects says whether Envoy is to detect anything for the policy.
-func (p *Policy) Detects() bool { return p != nil && !p.Disabled && !p.Refused }
+func (p *Policy) Detects() bool { return p != nil && !p.Disabled && !p.Refused && !p.Doubtful }
 
 // older orders policies by who came first; of two of one moment the name decides.
 func older(a, b *Policy) int {

@@ -13,10 +13,15 @@ import (
 // cluster may serve any version of Gateway API's.
 var RouteKinds = []schema.GroupKind{
 	{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute"},
-	{Group: "gateway.networking.k8s.io", Kind: "GRPCRoute"},
-	{Group: "gateway.networking.k8s.io", Kind: "TCPRoute"},
+	{Group: "gateway.networking.k8s.io", Kind: kindGRPCRoute},
+	{Group: "gateway.networking.k8s.io", Kind: kindTCPRoute},
 	{Group: "projectcontour.io", Kind: "HTTPProxy"},
 }
+
+const (
+	kindGRPCRoute = "GRPCRoute"
+	kindTCPRoute  = "TCPRoute"
+)
 
 // IsRoute says whether a target of this kind is a route.
 func IsRoute(kind string) bool {
@@ -57,7 +62,7 @@ func ReadRoute(object map[string]any) Route {
 			kind, named := ref["kind"].(string)
 			namespace, elsewhere := ref["namespace"].(string)
 			if group == "" && (!named || kind == "Service") && (!elsewhere || namespace == r.Namespace) {
-				r.add(ref, Backend{TCP: r.Kind == "TCPRoute", HTTP2: r.Kind == "GRPCRoute"})
+				r.add(ref, Backend{TCP: r.Kind == kindTCPRoute, HTTP2: r.Kind == kindGRPCRoute})
 			}
 		}
 	}

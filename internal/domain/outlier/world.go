@@ -19,6 +19,8 @@ type World struct {
 	Slices   map[types.NamespacedName][]*discoveryv1.EndpointSlice
 	Policies []*v1alpha1.OutlierPolicy
 	Routes   []Route
+	// Unread are the kinds of routes of which isn't known which there are.
+	Unread map[string]bool
 }
 
 // Outlook is what a policy would mean if it were in force now.

@@ -4,7 +4,9 @@ package outliers
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,21 +37,32 @@ type Informers struct {
 	OwnNamespace string
 
 	mu sync.Mutex
-	// routes are the kinds that the cluster has; all were asked about once looked is set. Both need mu.
-	routes map[schema.GroupKind]schema.GroupVersionKind
-	looked bool
-	// informers that must have synced; needs mu.
-	informers []cache.Informer
+	// core are the informers of what every cluster has; needs mu.
+	core []cache.Informer
+	// routes are the kinds of routes about which is known whether the cluster has them; needs mu.
+	routes map[schema.GroupKind]routeKind
 	// handlers are told of whatever changes; needs mu.
 	handlers []toolscache.ResourceEventHandler
 }
 
+// routeKind is a kind of routes; without an informer the cluster doesn't have it.
+type routeKind struct {
+	schema.GroupVersionKind
+	informer cache.Informer
+}
+
+func (k routeKind) read() bool { return k.informer == nil || k.informer.HasSynced() }
+
 // Follow begins to watch what every cluster has. The cache does so when it starts.
 func (i *Informers) Follow(ctx context.Context) error {
 	for _, object := range []client.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}, &v1alpha1.OutlierPolicy{}} {
-		if err := i.follow(ctx, object); err != nil {
+		informer, err := i.follow(ctx, object)
+		if err != nil {
 			return err
 		}
+		i.mu.Lock()
+		i.core = append(i.core, informer)
+		i.mu.Unlock()
 	}
 	return nil
 }
@@ -59,7 +72,13 @@ func (i *Informers) OnChange(handler toolscache.ResourceEventHandler) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.handlers = append(i.handlers, handler)
-	for _, informer := range i.informers {
+	informers := slices.Clone(i.core)
+	for _, kind := range i.routes {
+		if kind.informer != nil {
+			informers = append(informers, kind.informer)
+		}
+	}
+	for _, informer := range informers {
 		if _, err := informer.AddEventHandler(handler); err != nil {
 			return fmt.Errorf("add a handler: %w", err)
 		}
@@ -67,27 +86,26 @@ func (i *Informers) OnChange(handler toolscache.ResourceEventHandler) error {
 	return nil
 }
 
-func (i *Informers) follow(ctx context.Context, object client.Object) error {
+func (i *Informers) follow(ctx context.Context, object client.Object) (cache.Informer, error) {
 	informer, err := i.Cache.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 	if err != nil {
-		return fmt.Errorf("watch %T: %w", object, err)
+		return nil, fmt.Errorf("watch %T: %w", object, err)
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.informers = append(i.informers, informer)
 	for _, handler := range i.handlers {
 		if _, err := informer.AddEventHandler(handler); err != nil {
-			return fmt.Errorf("watch %T: %w", object, err)
+			return nil, fmt.Errorf("watch %T: %w", object, err)
 		}
 	}
-	return nil
+	return informer, nil
 }
 
 // Start looks for kinds of routes until the context ends.
 func (i *Informers) Start(ctx context.Context) error {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := i.look(ctx); err != nil {
-			log.FromContext(ctx).Error(err, "Can't find out which kinds of routes there are; OutlierPolicies wait")
+			log.FromContext(ctx).Error(err, "Can't find out which kinds of routes there are; OutlierPolicies for them wait")
 		}
 	}, lookAgain)
 	return nil
@@ -96,50 +114,79 @@ func (i *Informers) Start(ctx context.Context) error {
 // NeedLeaderElection is false: the webhook of every replica asks.
 func (i *Informers) NeedLeaderElection() bool { return false }
 
-// look begins to watch kinds of routes that weren't there before.
+// look begins to watch kinds of routes that weren't there before. One that can't be asked about keeps no other waiting.
 func (i *Informers) look(ctx context.Context) error {
+	var failed []error
 	for _, kind := range outlier.RouteKinds {
 		i.mu.Lock()
-		_, known := i.routes[kind]
+		watched := i.routes[kind].informer != nil
 		i.mu.Unlock()
-		if known {
+		if watched {
 			continue
 		}
-		mapping, err := i.Mapper.RESTMapping(kind)
-		if meta.IsNoMatchError(err) {
-			continue
-		}
+		found, err := i.find(ctx, kind)
 		if err != nil {
-			return fmt.Errorf("look for %s: %w", kind, err)
-		}
-		route := &unstructured.Unstructured{}
-		route.SetGroupVersionKind(mapping.GroupVersionKind)
-		if err := i.follow(ctx, route); err != nil {
-			return err
+			failed = append(failed, err)
+			continue
 		}
 		i.mu.Lock()
 		if i.routes == nil {
-			i.routes = map[schema.GroupKind]schema.GroupVersionKind{}
+			i.routes = map[schema.GroupKind]routeKind{}
 		}
-		i.routes[kind] = mapping.GroupVersionKind
+		i.routes[kind] = found
 		i.mu.Unlock()
 	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.looked = true
-	return nil
+	return errors.Join(failed...)
+}
+
+// find begins to watch a kind if the cluster has it.
+func (i *Informers) find(ctx context.Context, kind schema.GroupKind) (routeKind, error) {
+	mapping, err := i.Mapper.RESTMapping(kind)
+	if meta.IsNoMatchError(err) {
+		return routeKind{}, nil
+	}
+	if err != nil {
+		return routeKind{}, fmt.Errorf("look for %s: %w", kind, err)
+	}
+	route := &unstructured.Unstructured{}
+	route.SetGroupVersionKind(mapping.GroupVersionKind)
+	informer, err := i.follow(ctx, route)
+	return routeKind{mapping.GroupVersionKind, informer}, err
 }
 
 // Synced says whether everything is known.
-func (i *Informers) Synced() bool {
+func (i *Informers) Synced() bool { return i.CoreSynced() && len(i.unread()) == 0 }
+
+// CoreSynced says whether everything is known but routes: their definitions are others', and may be broken.
+func (i *Informers) CoreSynced() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	for _, informer := range i.informers {
-		if !informer.HasSynced() {
-			return false
+	return !slices.ContainsFunc(i.core, func(informer cache.Informer) bool { return !informer.HasSynced() })
+}
+
+// unread are the kinds of routes of which isn't known yet which there are.
+func (i *Informers) unread() map[string]bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	unread := map[string]bool{}
+	for _, kind := range outlier.RouteKinds {
+		if found, asked := i.routes[kind]; !asked || !found.read() {
+			unread[kind.Kind] = true
 		}
 	}
-	return i.looked
+	return unread
+}
+
+// RouteKind gives a kind of routes as the cluster serves it; ok is false for one that the cluster doesn't have, as far as is known.
+func (i *Informers) RouteKind(kind string) (served schema.GroupVersionKind, ok bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for group, found := range i.routes {
+		if group.Kind == kind && found.informer != nil {
+			return found.GroupVersionKind, true
+		}
+	}
+	return served, false
 }
 
 // Preview tells what a policy would mean if it were in force now.
@@ -159,8 +206,8 @@ func (i *Informers) Preview(ctx context.Context, op *v1alpha1.OutlierPolicy, _ l
 func (i *Informers) World(ctx context.Context, namespace string) (outlier.World, error) {
 	w := outlier.World{Slices: map[types.NamespacedName][]*discoveryv1.EndpointSlice{}}
 	var services corev1.ServiceList
-	var slices discoveryv1.EndpointSliceList
-	for _, list := range []client.ObjectList{&services, &slices} {
+	var endpoints discoveryv1.EndpointSliceList
+	for _, list := range []client.ObjectList{&services, &endpoints} {
 		if err := i.list(ctx, list, namespace); err != nil {
 			return w, err
 		}
@@ -168,8 +215,8 @@ func (i *Informers) World(ctx context.Context, namespace string) (outlier.World,
 	for n := range services.Items {
 		w.Services = append(w.Services, &services.Items[n])
 	}
-	for n := range slices.Items {
-		s := &slices.Items[n]
+	for n := range endpoints.Items {
+		s := &endpoints.Items[n]
 		of := types.NamespacedName{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]}
 		w.Slices[of] = append(w.Slices[of], s)
 	}
@@ -177,6 +224,7 @@ func (i *Informers) World(ctx context.Context, namespace string) (outlier.World,
 	if w.Policies, err = i.Policies(ctx, namespace); err != nil {
 		return w, err
 	}
+	w.Unread = i.unread() // before routes: what is read meanwhile is left to the next time
 	w.Routes, err = i.Routes(ctx, namespace)
 	return w, err
 }
@@ -196,12 +244,14 @@ func (i *Informers) Policies(ctx context.Context, namespace string) (all []*v1al
 	return all, nil
 }
 
-// Routes of a namespace, of all with "".
+// Routes of a namespace, of all with "", and of those kinds that are read.
 func (i *Informers) Routes(ctx context.Context, namespace string) (all []outlier.Route, err error) {
 	i.mu.Lock()
 	kinds := make([]schema.GroupVersionKind, 0, len(i.routes))
 	for _, kind := range i.routes {
-		kinds = append(kinds, kind)
+		if kind.informer != nil && kind.read() { // to list others would wait for them
+			kinds = append(kinds, kind.GroupVersionKind)
+		}
 	}
 	i.mu.Unlock()
 	for _, kind := range kinds {

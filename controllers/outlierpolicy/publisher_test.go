@@ -1,0 +1,241 @@
+package outlierpolicy
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/actuate"
+	"github.com/resourcestack/autohealer/internal/domain/outlier"
+	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube/outliers"
+	"github.com/resourcestack/autohealer/internal/xds"
+)
+
+// memory is a Record.
+type memory struct {
+	mu     sync.Mutex
+	keys   map[outlier.Key]bool
+	broken error
+	writes int
+}
+
+func (m *memory) Read(context.Context) (keys []outlier.Key, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key := range m.keys {
+		keys = append(keys, key)
+	}
+	return keys, m.broken
+}
+
+func (m *memory) Change(_ context.Context, add, remove, _ []outlier.Key) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.broken != nil {
+		return m.broken
+	}
+	m.writes++
+	for _, key := range add {
+		m.keys[key] = true
+	}
+	for _, key := range remove {
+		delete(m.keys, key)
+	}
+	return nil
+}
+
+func newTestPublisher(t *testing.T, live client.Reader) (*Publisher, *testclock.FakeClock) {
+	t.Helper()
+	rules, err := guard.New(guard.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := xds.NewServer(xds.Options{Address: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := testclock.NewFakeClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC))
+	return NewPublisher(nil, Options{Guard: rules, Routed: &outliers.Informers{}, Clusters: &actuate.Clusters{Server: server}}, live, now), now
+}
+
+func key(t *testing.T, name string) outlier.Key {
+	t.Helper()
+	k, ok := outlier.ParseKey(name)
+	if !ok {
+		t.Fatalf("%s is no cluster's name", name)
+	}
+	return k
+}
+
+// hosts is a world of Services with one host each.
+func hosts(address string, services ...*corev1.Service) outlier.World {
+	w := outlier.World{Services: services, Slices: map[types.NamespacedName][]*discoveryv1.EndpointSlice{}}
+	for _, svc := range services {
+		w.Slices[client.ObjectKeyFromObject(svc)] = []*discoveryv1.EndpointSlice{{
+			AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: new(""), Port: new(int32(8080))}},
+			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{address}}},
+		}}
+	}
+	return w
+}
+
+func TestAPolicyThatNobodyHasJudgedLeavesItsClustersAndAllHostsGoOn(t *testing.T) {
+	g := NewWithT(t)
+	p, _ := newTestPublisher(t, nil)
+	web, mail, late := service("web", 80), service("mail", 25), service("late", 80)
+	def := stored("shop", "default", 9)
+	first := painted(t, []*v1alpha1.OutlierPolicy{def}, []*corev1.Service{web, mail}, "")
+	first.seen = map[types.NamespacedName]bool{}
+	p.told = map[outlier.Key]actuate.Cluster{}
+	for _, c := range p.translate(first, hosts("10.0.0.1", web, mail)) {
+		p.told[c.Key] = c
+	}
+	g.Expect(p.told).To(HaveLen(2))
+
+	policies := []*v1alpha1.OutlierPolicy{def, stored("shop", "web", 1, target("web", "")), stored("shop", "late", 1, target("late", ""))}
+	pic := painted(t, policies, nil, "")
+	pic.seen = map[types.NamespacedName]bool{}
+	for _, name := range []string{"web", "late"} {
+		pic.policies[types.NamespacedName{Namespace: "shop", Name: name}].policy.Doubtful = true
+	}
+	got := map[string]actuate.Cluster{}
+	for _, c := range p.translate(pic, hosts("10.0.0.2", web, mail, late)) {
+		got[c.Key.String()] = c
+	}
+	g.Expect(got).To(HaveLen(2), "what nobody was told of waits for the judgement")
+	for _, name := range []string{"shop/web/80", "shop/mail/25"} {
+		g.Expect(got[name].Hosts[0].Address).To(Equal("10.0.0.2"), name)
+		g.Expect(got[name].Policy.Name).To(Equal("default"), name)
+	}
+}
+
+func TestAClusterWhosePolicyIsGoneIsServedAfterARestart(t *testing.T) {
+	g := NewWithT(t)
+	p, _ := newTestPublisher(t, nil)
+	record := &memory{keys: map[outlier.Key]bool{key(t, "shop/web/80"): true, key(t, "shop/web/80@httproute/checkout"): true}, broken: errors.New("not now")}
+	p.Record = record
+	stopped, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	p.recall(stopped)
+	g.Expect(stopped.Err()).To(HaveOccurred(), "it isn't known what there was: nothing is served")
+	record.broken = nil
+	p.recall(t.Context())
+
+	web := service("web", 80)
+	pic := painted(t, nil, []*corev1.Service{web}, "")
+	pic.seen = map[types.NamespacedName]bool{}
+	clusters := p.translate(pic, hosts("10.0.0.1", web))
+	g.Expect(clusters).To(HaveLen(2))
+	g.Expect(clusters[0].Key.String()).To(Equal("shop/web/80"))
+	g.Expect(clusters[0].Policy).To(BeNil())
+	g.Expect(clusters[0].Hosts).To(HaveLen(1))
+	g.Expect(p.record(t.Context())).To(Succeed())
+	g.Expect(record.writes).To(BeZero(), "nothing has changed")
+
+	p.remember([]outlier.Key{key(t, "shop/mail/25")})
+	p.removed([]string{"shop/web/80@httproute/checkout"})
+	g.Expect(p.record(t.Context())).To(Succeed())
+	g.Expect(record.keys).To(Equal(map[outlier.Key]bool{key(t, "shop/web/80"): true, key(t, "shop/mail/25"): true}))
+	p.Clusters.Server.Serves = func() bool { return false }
+	p.remember([]outlier.Key{key(t, "shop/new/80")})
+	g.Expect(p.record(t.Context())).NotTo(Succeed())
+	g.Expect(record.writes).To(Equal(1), "another installation's cluster is left alone")
+}
+
+func TestAbsenceIsTheAPIServersWordAndNobodyWaitsForIt(t *testing.T) {
+	g := NewWithT(t)
+	there := service("there", 80)
+	var down bool
+	live := fake.NewClientBuilder().WithObjects(there).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if down {
+				return errors.New("the API server is down")
+			}
+			return c.Get(ctx, k, o, opts...)
+		},
+	}).Build()
+	now := testclock.NewFakeClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC))
+	changes := 0
+	a := newAbsences(live, now, func() { changes++ })
+	named := func(name string) object {
+		return object{schema.GroupVersionKind{Version: "v1", Kind: "Service"}, types.NamespacedName{Namespace: "shop", Name: name}}
+	}
+	missing := map[object]bool{named("there"): true, named("gone"): true}
+	answer := func() {
+		for range a.queue.Len() {
+			o, _ := a.queue.Get()
+			a.ask(t.Context(), o)
+			a.queue.Done(o)
+		}
+	}
+	down = true
+	g.Expect(a.confirmed(missing)).To(BeEmpty(), "nobody was asked yet")
+	answer()
+	g.Expect(a.confirmed(missing)).To(BeEmpty(), "no answer says nothing")
+	g.Expect(a.queue.Len()).To(BeZero(), "it isn't asked again at once")
+	down = false
+	now.Step(5 * time.Second)
+	a.confirmed(missing)
+	answer()
+	g.Expect(changes).To(Equal(1))
+	g.Expect(a.confirmed(missing)).To(Equal(map[object]bool{named("gone"): true}))
+	now.Step(30 * time.Second)
+	down = true
+	g.Expect(a.confirmed(missing)).To(Equal(map[object]bool{named("gone"): true}), "it is asked again, and believed meanwhile")
+	answer()
+	g.Expect(a.confirmed(missing)).To(HaveLen(1))
+	now.Step(5 * time.Minute)
+	g.Expect(a.confirmed(missing)).To(BeEmpty(), "but not for ever")
+}
+
+// gateway is a cluster that has HTTPRoutes and no other kind of routes.
+type gateway struct{ meta.RESTMapper }
+
+func (gateway) RESTMapping(kind schema.GroupKind, _ ...string) (*meta.RESTMapping, error) {
+	if kind.Kind == "HTTPRoute" {
+		return &meta.RESTMapping{GroupVersionKind: kind.WithVersion("v1")}, nil
+	}
+	return nil, &meta.NoKindMatchError{GroupKind: kind}
+}
+
+func TestWhatIsMissing(t *testing.T) {
+	g := NewWithT(t)
+	p, _ := newTestPublisher(t, nil)
+	p.Routed = &outliers.Informers{Cache: &informertest.FakeInformers{}, Mapper: gateway{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { _ = p.Routed.Start(ctx) }()
+	g.Eventually(func() bool { _, ok := p.Routed.RouteKind("HTTPRoute"); return ok }, "5s").Should(BeTrue())
+	p.remember([]outlier.Key{key(t, "shop/web/80"), key(t, "shop/gone/80"), key(t, "shop/web/80@httproute/checkout"), key(t, "shop/web/80@httpproxy/old")})
+	pic := &picture{index: outlier.NewIndex(nil, nil, systemNamespace), seen: map[types.NamespacedName]bool{{Namespace: "shop", Name: "web"}: true}}
+	names := func() (all []string) {
+		for o := range p.missing(pic) {
+			all = append(all, o.kind.Kind+" "+o.String())
+		}
+		slices.Sort(all)
+		return all
+	}
+	g.Expect(names()).To(Equal([]string{"HTTPRoute shop/checkout", "Service shop/gone"}), "of a kind that the cluster doesn't have nobody can tell")
+	pic.unread = map[string]bool{"HTTPRoute": true, "HTTPProxy": true}
+	g.Expect(names()).To(Equal([]string{"Service shop/gone"}), "nor of one that isn't read")
+	pic.unread = nil
+	pic.index = outlier.NewIndex(nil, []outlier.Route{{Namespace: "shop", RouteKey: outlier.RouteKey{Kind: "HTTPRoute", Name: "checkout"}}}, systemNamespace)
+	g.Expect(names()).To(Equal([]string{"Service shop/gone"}), "it is there, whatever it names")
+}

@@ -1,0 +1,111 @@
+package actuate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/resourcestack/autohealer/internal/domain/outlier"
+)
+
+func keysNamed(t *testing.T, names ...string) (keys []outlier.Key) {
+	t.Helper()
+	for _, name := range names {
+		key, ok := outlier.ParseKey(name)
+		if !ok {
+			t.Fatalf("%s is no cluster's name", name)
+		}
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+func namesIn(t *testing.T, record *ToldClusters) []string {
+	t.Helper()
+	keys, err := record.Read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := make([]string, len(keys))
+	for i, key := range keys {
+		names[i] = key.String()
+	}
+	slices.Sort(names)
+	return names
+}
+
+func TestReplicasKeepOneRecordOfClusters(t *testing.T) {
+	c := fake.NewClientBuilder().Build()
+	one := &ToldClusters{Reader: c, Writer: c, Namespace: "autohealer-system"}
+	two := &ToldClusters{Reader: c, Writer: c, Namespace: "autohealer-system"}
+	if got := namesIn(t, one); len(got) != 0 {
+		t.Fatalf("before any was told there are %v", got)
+	}
+	web, mail, edge := keysNamed(t, "shop/web/80"), keysNamed(t, "shop/mail/25"), keysNamed(t, "shop/web/80@httproute/checkout")
+	for _, change := range []error{
+		one.Change(t.Context(), web, nil, web),
+		two.Change(t.Context(), edge, nil, slices.Concat(web, edge)),
+		two.Change(t.Context(), mail, web, slices.Concat(mail, edge)),
+	} {
+		if change != nil {
+			t.Fatal(change)
+		}
+	}
+	if got := namesIn(t, one); !slices.Equal(got, []string{"shop/mail/25", "shop/web/80@httproute/checkout"}) {
+		t.Errorf("it has %v", got)
+	}
+
+	stored := &corev1.ConfigMap{}
+	name := types.NamespacedName{Namespace: "autohealer-system", Name: "autohealer-envoy-clusters"}
+	if err := c.Get(t.Context(), name, stored); err != nil {
+		t.Fatal(err)
+	}
+	version := stored.ResourceVersion
+	if err := one.Change(t.Context(), mail, web, mail); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), name, stored); err != nil || stored.ResourceVersion != version {
+		t.Errorf("nothing changed, and it was written (%v)", err)
+	}
+	if err := c.Delete(t.Context(), stored); err != nil {
+		t.Fatal(err)
+	}
+	if err := one.Change(t.Context(), web, nil, slices.Concat(web, edge)); err != nil {
+		t.Fatal(err)
+	}
+	if got := namesIn(t, two); !slices.Equal(got, []string{"shop/web/80", "shop/web/80@httproute/checkout"}) {
+		t.Errorf("made anew it has %v, and not all that are told", got)
+	}
+}
+
+func TestARecordThatCannotBeReadIsNotTakenForAnEmptyOne(t *testing.T) {
+	broken := &corev1.ConfigMap{BinaryData: map[string][]byte{"clusters.gz": []byte("shop/web/80")}}
+	broken.Namespace, broken.Name = "autohealer-system", "autohealer-envoy-clusters"
+	c := fake.NewClientBuilder().WithObjects(broken).Build()
+	record := &ToldClusters{Reader: c, Writer: c, Namespace: "autohealer-system"}
+	if _, err := record.Read(t.Context()); err == nil || !strings.Contains(err.Error(), "ConfigMap autohealer-system/autohealer-envoy-clusters") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestARecordOfVeryManyClustersFitsIntoOneObject(t *testing.T) {
+	names := map[string]bool{}
+	for i := range 50000 {
+		names[fmt.Sprintf("team-%d/a-service-with-a-rather-long-name-%d/8080@httproute/a-route-with-a-long-name-%d", i%500, i, i%7)] = true
+	}
+	folded, err := fold(names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(folded) > 900<<10 {
+		t.Errorf("50,000 clusters take %d bytes", len(folded))
+	}
+	if read, err := unfold(folded); err != nil || len(read) != len(names) {
+		t.Errorf("%d of %d are read back (%v)", len(read), len(names), err)
+	}
+}
