@@ -37,7 +37,7 @@ type object struct {
 type absences struct {
 	live    client.Reader
 	clock   clock.PassiveClock
-	changed func() // an object is found to be gone
+	changed func() // there is news; it must not block
 	queue   workqueue.TypedInterface[object]
 
 	mu    sync.Mutex
@@ -46,8 +46,19 @@ type absences struct {
 
 // answer is the last one about an object.
 type answer struct {
-	asked time.Time
-	gone  bool
+	// asked is when it was asked last, and heard when the API server said something last: zero for never.
+	asked, heard time.Time
+	gone         bool
+	// reported as gone to who removes clusters.
+	reported bool
+}
+
+// pause before it is asked about again.
+func (a answer) pause() time.Duration {
+	if a.gone && a.heard.Equal(a.asked) {
+		return askAgain
+	}
+	return askSoon
 }
 
 func newAbsences(live client.Reader, by clock.PassiveClock, changed func()) *absences {
@@ -55,7 +66,8 @@ func newAbsences(live client.Reader, by clock.PassiveClock, changed func()) *abs
 }
 
 // confirmed gives those of some objects that are gone by the API server's word, and has it asked about the others. What isn't
-// among them is forgotten.
+// among them is forgotten. News of a kind wait until there is an answer about all that is missing of it: removals are held where too
+// many come at once, and answers come one by one.
 func (a *absences) confirmed(missing map[object]bool) map[object]bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -64,17 +76,26 @@ func (a *absences) confirmed(missing map[object]bool) map[object]bool {
 			delete(a.known, o)
 		}
 	}
-	gone, now := map[object]bool{}, a.clock.Now()
+	now, waits := a.clock.Now(), map[schema.GroupVersionKind]bool{}
 	for o := range missing {
-		said, asked := a.known[o]
-		pause := askSoon
-		if said.gone {
-			pause = askAgain
-		}
-		if age := now.Sub(said.asked); !asked || age >= pause {
+		last, asked := a.known[o]
+		age := now.Sub(last.asked)
+		if !asked || age >= last.pause() {
 			a.queue.Add(o)
 		}
-		if said.gone && now.Sub(said.asked) < believed {
+		if last.heard.IsZero() || now.Sub(last.heard) >= believed {
+			waits[o.kind] = true
+			last.gone, last.reported = false, false
+			if asked {
+				a.known[o] = last
+			}
+		}
+	}
+	gone := map[object]bool{}
+	for o, last := range a.known {
+		if last.gone && (last.reported || !waits[o.kind]) {
+			last.reported = true
+			a.known[o] = last
 			gone[o] = true
 		}
 	}
@@ -113,14 +134,15 @@ func (a *absences) ask(ctx context.Context, o object) {
 		log.FromContext(ctx).V(1).Info("Can't tell whether it is gone; Envoys keep its clusters", "kind", o.kind.Kind, "object", o.String(), "reason", err.Error())
 	}
 	a.mu.Lock()
-	before := a.known[o]
-	if err != nil && !gone && before.gone { // the last word stands, for as long as it is believed
-		a.mu.Unlock()
-		return
+	defer a.mu.Unlock()
+	last := a.known[o]
+	before := last
+	last.asked = asked
+	if err == nil || gone { // else the last word stands, for as long as it is believed
+		last.heard, last.gone, last.reported = asked, gone, last.reported && gone
 	}
-	a.known[o] = answer{asked, gone}
-	a.mu.Unlock()
-	if gone && !before.gone {
+	a.known[o] = last
+	if before.heard.IsZero() && !last.heard.IsZero() || before.gone != last.gone {
 		a.changed()
 	}
 }

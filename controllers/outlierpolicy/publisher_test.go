@@ -3,6 +3,7 @@ package outlierpolicy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -194,7 +195,7 @@ func TestAbsenceIsTheAPIServersWordAndNobodyWaitsForIt(t *testing.T) {
 	now.Step(5 * time.Second)
 	a.confirmed(missing)
 	answer()
-	g.Expect(changes).To(Equal(1))
+	g.Expect(changes).To(Equal(2), "each first answer is news")
 	g.Expect(a.confirmed(missing)).To(Equal(map[object]bool{named("gone"): true}))
 	now.Step(30 * time.Second)
 	down = true
@@ -203,6 +204,57 @@ func TestAbsenceIsTheAPIServersWordAndNobodyWaitsForIt(t *testing.T) {
 	g.Expect(a.confirmed(missing)).To(HaveLen(1))
 	now.Step(5 * time.Minute)
 	g.Expect(a.confirmed(missing)).To(BeEmpty(), "but not for ever")
+}
+
+func TestObjectsThatAreGoneTogetherAreReportedTogether(t *testing.T) {
+	g := NewWithT(t)
+	silent := map[string]bool{}
+	live := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if silent[k.Name] {
+				return errors.New("the API server is busy")
+			}
+			return c.Get(ctx, k, o, opts...)
+		},
+	}).Build()
+	now := testclock.NewFakeClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC))
+	a := newAbsences(live, now, func() {})
+	missing := map[object]bool{}
+	miss := func(kind, name string) {
+		missing[object{schema.GroupVersionKind{Version: "v1", Kind: kind}, types.NamespacedName{Namespace: "shop", Name: name}}] = true
+	}
+	for i := range 13 {
+		miss("Service", fmt.Sprintf("s%02d", i))
+	}
+	answer := func() {
+		o, _ := a.queue.Get()
+		a.ask(t.Context(), o)
+		a.queue.Done(o)
+	}
+	silent["s03"] = true
+	for a.confirmed(missing); a.queue.Len() > 0; {
+		answer()
+		if a.queue.Len() > 0 {
+			g.Expect(a.confirmed(missing)).To(BeEmpty(), "some have no answer yet")
+		}
+	}
+	g.Expect(a.confirmed(missing)).To(BeEmpty(), "of one the API server can't tell")
+	g.Expect(a.queue.Len()).To(BeZero())
+	miss("HTTPRoute", "checkout")
+	a.confirmed(missing)
+	answer()
+	g.Expect(a.confirmed(missing)).To(HaveLen(1), "kinds don't wait for each other: one may never tell")
+
+	now.Step(5 * time.Second)
+	delete(silent, "s03")
+	a.confirmed(missing)
+	g.Expect(a.queue.Len()).To(Equal(1))
+	answer()
+	g.Expect(a.confirmed(missing)).To(HaveLen(14))
+	miss("Service", "late")
+	g.Expect(a.confirmed(missing)).To(HaveLen(14), "what was reported stays so, or its ten minutes would begin anew")
+	answer()
+	g.Expect(a.confirmed(missing)).To(HaveLen(15))
 }
 
 // gateway is a cluster that has HTTPRoutes and no other kind of routes.

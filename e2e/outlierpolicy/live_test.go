@@ -17,14 +17,17 @@ import (
 	"github.com/resourcestack/autohealer/internal/cli"
 )
 
-// ask has the manager ask an Envoy behind Service edge/envoys: it gives the arguments with which that is to be started.
-func ask(ctx context.Context) (bootstrap []string) {
+// ask gives the arguments with which an Envoy is to be started, and what has the manager ask it then, behind Service edge/envoys:
+// why an Envoy is silent is told of the first time, and that shouldn't be that it isn't there yet.
+func ask(ctx context.Context) (bootstrap []string, begin func()) {
 	GinkgoHelper()
 	_, port, err := net.SplitHostPort(freeAddress(ctx))
 	Expect(err).NotTo(HaveOccurred())
 	_, admin, err := net.SplitHostPort(freeAddress(ctx))
 	Expect(err).NotTo(HaveOccurred())
-	apply(ctx, fmt.Sprintf(`
+	begin = func() {
+		GinkgoHelper()
+		apply(ctx, fmt.Sprintf(`
 apiVersion: v1
 kind: Namespace
 metadata: {name: edge}
@@ -41,11 +44,12 @@ addressType: IPv4
 ports: [{name: ejections, port: %s}]
 endpoints: [{addresses: [%s], conditions: {ready: true}, targetRef: {kind: Pod, name: envoy-0, namespace: edge}}]
 `, port, hostIP))
-	DeferCleanup(func(ctx SpecContext) {
-		_, err := h.Kubectl(ctx, "delete", "-n", "edge", "service/envoys", "endpointslice/envoys")
-		Expect(err).NotTo(HaveOccurred())
-	})
-	return []string{"--ejections-port=" + port, "--admin-port=" + admin}
+		DeferCleanup(func(ctx SpecContext) {
+			_, err := h.Kubectl(ctx, "delete", "-n", "edge", "service/envoys", "endpointslice/envoys")
+			Expect(err).NotTo(HaveOccurred())
+		})
+	}
+	return []string{"--ejections-port=" + port, "--admin-port=" + admin}, begin
 }
 
 // pods stand behind the Service's endpoints: web-0, web-1 and so on.
@@ -102,7 +106,9 @@ var _ = Describe("Whom Envoys have ejected", func() {
 		s := serve(ctx, "live", 3)
 		s.pods(ctx)
 		s.detect(ctx, "consecutiveServerErrors: 3, maxEjectionPercent: 50, interval: 1s, baseEjectionTime: 12s, maxEjectionTime: 12s")
-		e := proxyWith(ctx, edge, clients, ask(ctx), s.cluster())
+		args, begin := ask(ctx)
+		e := proxyWith(ctx, edge, clients, args, s.cluster())
+		begin()
 		Eventually(func() []envoy.Host { return e.Hosts(s.cluster()) }).Should(HaveLen(3))
 		Eventually(s.seen(ctx)).Should(Equal("0: "))
 		Expect(plugin(ctx, "explain", "-n", s.namespace, "pod/web-1")).To(ContainSubstring("pod/web-1 (" + s.backends[1].Address + "): not ejected\n"))
@@ -137,7 +143,9 @@ $`, regexp.QuoteMeta(s.backends[1].Address)))
 	It("is believed of nobody who shows no Envoy's certificate", func(ctx SpecContext) {
 		s := serve(ctx, "impostor", 1)
 		s.detect(ctx, "consecutiveServerErrors: 3")
-		proxyWith(ctx, nobody, clients, ask(ctx))
+		args, begin := ask(ctx)
+		proxyWith(ctx, nobody, clients, args)
+		begin()
 		Eventually(s.seen(ctx)).Should(And(HavePrefix("EnvoysSilent: "), ContainSubstring(`none of the names in its certificate is an Envoy's: ["spiffe://example.org/ns/other/sa/envoy"]`)))
 	}, NodeTimeout(3*harness.Within))
 })

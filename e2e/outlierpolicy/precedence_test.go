@@ -10,9 +10,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/e2e/harness"
@@ -165,6 +163,5 @@ var _ = Describe("The most specific policy", func() {
 			Eventually(e.Threshold).WithArguments(cluster).Should(BeZero(), cluster)
 		}
 		Expect(e.Churn().Removed).To(Equal(before.Removed), "detection goes, no cluster does")
-		Expect(h.Client.Delete(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "layers", Name: "mail"}})).To(Succeed())
 	}, NodeTimeout(8*harness.Within))
 })
