@@ -76,21 +76,7 @@ func (a *absences) confirmed(missing map[object]bool) map[object]bool {
 			delete(a.known, o)
 		}
 	}
-	now, waits := a.clock.Now(), map[schema.GroupVersionKind]bool{}
-	for o := range missing {
-		last, asked := a.known[o]
-		age := now.Sub(last.asked)
-		if !asked || age >= last.pause() {
-			a.queue.Add(o)
-		}
-		if last.heard.IsZero() || now.Sub(last.heard) >= believed {
-			waits[o.kind] = true
-			last.gone, last.reported = false, false
-			if asked {
-				a.known[o] = last
-			}
-		}
-	}
+	waits := a.about(missing)
 	gone := map[object]bool{}
 	for o, last := range a.known {
 		if last.gone && (last.reported || !waits[o.kind]) {
@@ -100,6 +86,27 @@ func (a *absences) confirmed(missing map[object]bool) map[object]bool {
 		}
 	}
 	return gone
+}
+
+// about has the API server asked about objects, where it is time, and gives the kinds of which some answer is missing, or too old to
+// be believed. It needs mu.
+func (a *absences) about(missing map[object]bool) (waits map[schema.GroupVersionKind]bool) {
+	now := a.clock.Now()
+	waits = map[schema.GroupVersionKind]bool{}
+	for o := range missing {
+		last, asked := a.known[o]
+		if !asked || now.Sub(last.asked) >= last.pause() {
+			a.queue.Add(o)
+		}
+		if !last.heard.IsZero() && now.Sub(last.heard) < believed {
+			continue
+		}
+		waits[o.kind] = true
+		if asked {
+			a.known[o] = answer{asked: last.asked}
+		}
+	}
+	return waits
 }
 
 // run asks until the context ends.

@@ -110,17 +110,17 @@ func doubtful(op *v1alpha1.OutlierPolicy) *standing {
 // stand says how a stored policy stands; ok is false while nothing is known of it. Where nobody can tell what is to be thought of
 // it as it is now, it goes on as it was before.
 func (p *Publisher) stand(op *v1alpha1.OutlierPolicy, before *standing) (s *standing, ok bool) {
+	if before != nil && before.policy.UID != op.UID {
+		before = nil // somebody else's of the same name
+	}
 	j, judged := p.judge.Of(client.ObjectKeyFromObject(op))
 	if current := judged && j.Settled(op); !current {
-		if before == nil || before.policy.UID != op.UID {
-			return nil, false
-		}
-		return before.anew(), true
+		return before.anew(), before != nil
 	}
 	s = &standing{generation: j.Generation, verdict: j.Verdict, reading: j.Read, admitted: j.Admitted}
 	unknown := !j.Admitted.Valid() && j.Read.unreadable == nil && !judging.Told(j.Verdict, nil).Violated
 	switch {
-	case unknown && before != nil && before.policy.UID == op.UID && !before.policy.Doubtful:
+	case unknown && before != nil && !before.policy.Doubtful:
 		s.policy, s.admitted = before.policy, before.admitted
 	case !j.Admitted.Valid() && !s.policy.Refused:
 		refused := *s.policy
@@ -130,7 +130,10 @@ func (p *Publisher) stand(op *v1alpha1.OutlierPolicy, before *standing) (s *stan
 	return s, true
 }
 
-// anew is the same without what was counted.
+// anew is the same without what was counted; nil of nil.
 func (s *standing) anew() *standing {
+	if s == nil {
+		return nil
+	}
 	return &standing{generation: s.generation, verdict: s.verdict, reading: s.reading, admitted: s.admitted}
 }

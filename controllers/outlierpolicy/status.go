@@ -144,42 +144,52 @@ func holderOf(op *v1alpha1.OutlierPolicy, pic *picture, ref *v1alpha1.OutlierTar
 	return pic.index.Holder(op.Namespace, *ref)
 }
 
+// tally sums up how far Envoys are with some clusters.
+type tally struct {
+	nacks, doubts []string
+	withheld      int
+	proxies       v1alpha1.OutlierProxies
+}
+
+func tallyOf(clusters []cluster, told *actuate.Clusters) (t tally) {
+	for i, one := range clusters {
+		if one.withheld {
+			t.withheld++
+		}
+		if one.doubt != nil {
+			t.doubts = append(t.doubts, one.doubt.Error())
+		}
+		p := told.Proxies(one.Key)
+		t.proxies.Connected = max(t.proxies.Connected, int32(p.Connected))
+		if acked := int32(p.Acked); i == 0 || acked < t.proxies.Acked {
+			t.proxies.Acked = acked
+		}
+		for _, r := range p.Rejections {
+			t.nacks = append(t.nacks, fmt.Sprintf("%s: %s", one.Key, r.Message))
+		}
+	}
+	return t
+}
+
 // progress says how far Envoys are with some clusters.
 func progress(clusters []cluster, told *actuate.Clusters, paused status.Pause) (metav1.Condition, v1alpha1.OutlierProxies) {
 	c := metav1.Condition{Type: v1alpha1.ConditionProgrammed, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNoProxies, Message: "No Envoy that may see it is connected to the replica that leads; what is connected to others isn't counted."}
-	var all v1alpha1.OutlierProxies
 	if told == nil {
-		return c, all
+		return c, v1alpha1.OutlierProxies{}
 	}
-	nacks, connected, acked, withheld, doubts := []string{}, -1, -1, 0, []string{}
-	for _, one := range clusters {
-		if one.withheld {
-			withheld++
-		}
-		if one.doubt != nil {
-			doubts = append(doubts, one.doubt.Error())
-		}
-		p := told.Proxies(one.Key)
-		connected = max(connected, p.Connected)
-		if acked < 0 || p.Acked < acked {
-			acked = p.Acked
-		}
-		for _, r := range p.Rejections {
-			nacks = append(nacks, fmt.Sprintf("%s: %s", one.Key, r.Message))
-		}
-	}
-	all.Connected, all.Acked = int32(max(0, connected)), int32(max(0, acked))
-	if len(nacks)+withheld+len(doubts) > 0 || all.Connected > 0 {
+	t := tallyOf(clusters, told)
+	all := t.proxies
+	if len(t.nacks)+t.withheld+len(t.doubts) > 0 || all.Connected > 0 {
 		c.Status = metav1.ConditionFalse
 	}
 	switch {
-	case len(nacks) > 0:
-		slices.Sort(nacks)
-		c.Reason, c.Message = v1alpha1.ReasonNacked, cut(nacks[0])
-	case withheld > 0:
-		c.Reason, c.Message = v1alpha1.ReasonPaused, fmt.Sprintf("Guardrail %s has paused Autohealer: Envoys keep %d of %d clusters as they were.", paused.By, withheld, len(clusters))
-	case len(doubts) > 0:
-		c.Reason, c.Message = v1alpha1.ReasonPending, cut(fmt.Sprintf("Envoys keep %d of %d clusters as they were: %s.", len(doubts), len(clusters), slices.Min(doubts)))
+	case len(t.nacks) > 0:
+		slices.Sort(t.nacks)
+		c.Reason, c.Message = v1alpha1.ReasonNacked, cut(t.nacks[0])
+	case t.withheld > 0:
+		c.Reason, c.Message = v1alpha1.ReasonPaused, fmt.Sprintf("Guardrail %s has paused Autohealer: Envoys keep %d of %d clusters as they were.", paused.By, t.withheld, len(clusters))
+	case len(t.doubts) > 0:
+		c.Reason, c.Message = v1alpha1.ReasonPending, cut(fmt.Sprintf("Envoys keep %d of %d clusters as they were: %s.", len(t.doubts), len(clusters), slices.Min(t.doubts)))
 	case all.Connected > 0 && all.Acked < all.Connected:
 		c.Reason, c.Message = v1alpha1.ReasonPending, fmt.Sprintf("%d of the %d Envoys that are connected to the replica that leads have it.", all.Acked, all.Connected)
 	case all.Connected > 0:
