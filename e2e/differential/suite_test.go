@@ -40,7 +40,7 @@ var (
 	h      *harness.Harness
 	random = rand.New(rand.NewPCG(seed, 0))
 	// patience is for one step over all objects; half a second for one is far more than any takes.
-	patience = NodeTimeout(2*time.Minute + time.Duration(objectsAKind)*2*time.Second)
+	patience = NodeTimeout(5*time.Minute + time.Duration(objectsAKind)*2*time.Second)
 )
 
 func TestDifferential(t *testing.T) {
