@@ -36,6 +36,7 @@ type size struct {
 	targets                      int
 	probing                      time.Duration
 	services, edits              int
+	workers, shoots              int
 }
 
 func main() {
@@ -54,8 +55,10 @@ func main() {
 	flag.DurationVar(&s.probing, "probing", 30*time.Second, "How long they are probed in each round.")
 	flag.IntVar(&s.services, "services", 10000, "How many Services Envoys are told of.")
 	flag.IntVar(&s.edits, "edits", 100, "How many edits of one policy, and of one Service's endpoints, they are told of.")
+	flag.IntVar(&s.workers, "workers", 2000, "How many Workers with three dependents HealthCheckRegistrations tell of; the design's figures are of 10000.")
+	flag.IntVar(&s.shoots, "shoots", 200, "How many Workers with a shoot they tell of.")
 	long := flag.Bool("long", false, "Heartbeats for 10 minutes, as the design's figure asks.")
-	only := flag.String("only", "", "Run only these scenarios, with commas between: trickle, heartbeats, restart, storm, foreign, admission, weeder, probing, protection, xds.")
+	only := flag.String("only", "", "Run only these scenarios, with commas between: trickle, heartbeats, restart, storm, foreign, admission, weeder, health, probing, protection, xds.")
 	out := flag.String("out", filepath.Join("docs", "benchmarks.md"), "File to write the results into, between its two markers, from the repository's root; empty for none.")
 	pprof := flag.String("pprof", "", "Loopback address where the manager serves profiles during the run.")
 	flag.Parse()
@@ -89,6 +92,8 @@ type bench struct {
 	peakMemory int
 	began      time.Time
 	pprof      string
+	// managerArgs are what a scenario's manager is started with beside.
+	managerArgs []string
 }
 
 func run(ctx context.Context, s size, only, out, pprof string) (err error) {
@@ -147,10 +152,11 @@ func (b *bench) prepare(ctx context.Context) (machine string, err error) {
 }
 
 func (b *bench) startManager(ctx context.Context) error {
-	if b.pprof == "" {
-		return b.StartManager(ctx)
+	args := slices.Clone(b.managerArgs)
+	if b.pprof != "" {
+		args = append(args, "--pprof-bind-address="+b.pprof)
 	}
-	return b.StartManager(ctx, "--pprof-bind-address="+b.pprof)
+	return b.StartManager(ctx, args...)
 }
 
 // measure runs the scenarios that were asked for, all by default.
@@ -161,7 +167,7 @@ func (b *bench) measure(ctx context.Context, only string) error {
 		run  func(context.Context) error
 	}{
 		{"trickle", b.trickle}, {"heartbeats", b.heartbeats}, {"restart", b.restart}, {"storm", b.storms}, {"foreign", b.foreign},
-		{"admission", b.admission}, {"weeder", b.weeder}, {"probing", b.probing}, {"protection", b.protection},
+		{"admission", b.admission}, {"weeder", b.weeder}, {"health", b.health}, {"probing", b.probing}, {"protection", b.protection},
 		{"xds", b.xds},
 	} {
 		if only != "" && !slices.Contains(wanted, scenario.name) {

@@ -1,11 +1,17 @@
 package xds
 
-import "strings"
+import (
+	"strings"
+	"time"
+)
 
 // responded notes under which nonce a response was sent, until the client answers, and gives how many resources it has.
-func (f *feed) responded(nonce string) int {
+func (f *feed) responded(nonce string, now time.Time) int {
 	f.table.mu.Lock()
 	defer f.table.mu.Unlock()
+	if f.unanswered.IsZero() {
+		f.unanswered = now
+	}
 	f.sent[nonce], f.telling = f.telling, nil
 	return len(f.sent[nonce])
 }
@@ -19,7 +25,9 @@ func (f *feed) answered(nonce, rejection string) []string {
 	if !ok {
 		return nil
 	}
-	delete(f.sent, nonce)
+	if delete(f.sent, nonce); len(f.sent) == 0 {
+		f.unanswered = time.Time{}
+	}
 	blamed := map[string]struct{}{}
 	if rejection != "" {
 		blamed, rejection = mentioned(sent, rejection), shown(rejection)
@@ -72,6 +80,25 @@ func mentions(text, name string) bool {
 
 func partOfName(c byte) bool {
 	return c == '-' || c == '/' || c == '@' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+}
+
+// hasAccepted: the client may see any of some clusters, given with their namespaces, and has accepted all that it may see; the
+// table's mutex is held.
+func (f *feed) hasAccepted(namespaces map[string]string) (sees, all bool) {
+	nothingOpen := !f.full && len(f.dirty)+len(f.sent)+len(f.rejected) == 0
+	for name, namespace := range namespaces {
+		if !f.scope.allows(namespace) {
+			continue
+		}
+		if nothingOpen {
+			return true, true
+		}
+		sees = true
+		if _, rejected := f.rejected[name]; rejected || !f.settled(name) {
+			return true, false
+		}
+	}
+	return sees, true
 }
 
 // settled: the client has accepted what is served under a name; the table's mutex is held.

@@ -8,30 +8,49 @@ import (
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
 )
 
 // entry is one resource as it goes over the wire, encoded once for all streams. It doesn't change.
 type entry struct {
-	namespace string // of the Service it stands for; decides who sees it
-	wire      *discovery.Resource
+	name, version string
+	namespace     string // of the Service it stands for; decides who sees it
+	// resource is an encoded discovery.Resource, as the delta protocol has it; state is the encoded Any in it, which the state of the
+	// world has instead.
+	resource, state []byte
 }
 
 func newEntry(typeURL, name, namespace, version string, body []byte) *entry {
-	return &entry{namespace: namespace, wire: &discovery.Resource{
-		Name: name, Version: version, Resource: &anypb.Any{TypeUrl: typeURL, Value: body},
-	}}
+	state := fieldSize(anyType, len(typeURL)) + fieldSize(anyValue, len(body))
+	b := make([]byte, 0, fieldSize(resourceName, len(name))+fieldSize(resourceVersion, len(version))+fieldSize(resourceAny, state))
+	b = appendField(appendField(b, resourceName, name), resourceVersion, version)
+	b = protowire.AppendVarint(protowire.AppendTag(b, resourceAny, protowire.BytesType), uint64(state))
+	begin := len(b)
+	b = appendField(appendField(b, anyType, typeURL), anyValue, body)
+	return &entry{name: name, version: version, namespace: namespace, resource: b, state: b[begin:]}
 }
 
-func (e *entry) version() string { return e.wire.GetVersion() }
+// Numbers of the fields of discovery.Resource and Any, and of the resources in responses of both protocols.
+const (
+	resourceVersion, resourceAny, resourceName = 1, 2, 3
+	anyType, anyValue                          = 1, 2
+	responseResources                          = 2
+)
+
+func appendField[T string | []byte](b []byte, number protowire.Number, value T) []byte {
+	b = protowire.AppendVarint(protowire.AppendTag(b, number, protowire.BytesType), uint64(len(value)))
+	return append(b, value...)
+}
+
+func fieldSize(number protowire.Number, length int) int {
+	return protowire.SizeTag(number) + protowire.SizeBytes(length)
+}
 
 // same is true when e tells clients what other does.
 func (e *entry) same(other *entry) bool {
-	return other != nil && e.version() == other.version() && e.namespace == other.namespace
+	return other != nil && e.version == other.version && e.namespace == other.namespace
 }
 
 // deterministic: the same message has the same bytes in each process of one build, and so the same version.
@@ -100,9 +119,8 @@ const clusterNameField = 1
 
 // endpointsEntry puts a name before nameless endpoints: fields may come in any order.
 func endpointsEntry(name, namespace, version string, nameless []byte) *entry {
-	body := make([]byte, 0, len(nameless)+len(name)+protowire.SizeTag(clusterNameField)+protowire.SizeVarint(uint64(len(name))))
-	body = protowire.AppendTag(body, clusterNameField, protowire.BytesType)
-	body = protowire.AppendString(body, name)
+	body := make([]byte, 0, len(nameless)+fieldSize(clusterNameField, len(name)))
+	body = appendField(body, clusterNameField, name)
 	return newEntry(resource.EndpointType, name, namespace, version, append(body, nameless...))
 }
 

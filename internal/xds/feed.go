@@ -1,9 +1,11 @@
 package xds
 
 import (
+	"iter"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	"k8s.io/utils/set"
@@ -18,6 +20,9 @@ type feed struct {
 
 	// full: everything is to be looked at, as on a stream's first request.
 	full bool
+	// state: the client takes what it isn't sent for gone. It gets no answer while the table is partial. owed: it is to get one in any
+	// case.
+	state, owed bool
 	// wildcard is what the subscription was at the last request.
 	wildcard bool
 	// dirty has what may differ from what the client was told last; true: it is confirmed to be gone.
@@ -28,6 +33,8 @@ type feed struct {
 	telling map[string]struct{}
 	// sent are the names in each response that wasn't answered yet, by nonce.
 	sent map[string]map[string]struct{}
+	// unanswered is since when the client owes an answer; zero while it doesn't.
+	unanswered time.Time
 	// rejected has the client's words about what it was sent last, by name.
 	rejected map[string]string
 	// brought are names of endpoints that were made because this stream asks for them, by cluster.
@@ -98,16 +105,27 @@ func (f *feed) markGone(name string) { f.dirty[name] = true }
 
 // wake answers the open request if something changed that it asks for.
 func (f *feed) wake() {
-	if f.waiting == nil || (!f.full && len(f.dirty) == 0) {
+	if f.waiting == nil || f.held() || (!f.full && !f.owed && len(f.dirty) == 0) {
 		return
 	}
-	d := f.diff(f.waiting.subscription)
-	if d.empty() {
-		f.settle()
+	if f.owed {
+		f.reply()
 		return
 	}
+	for range f.differences(f.waiting.subscription) {
+		f.reply()
+		return
+	}
+	f.settle()
+}
+
+// held: the client would take for gone what only isn't known here. It keeps what it has until that is settled.
+func (f *feed) held() bool { return f.state && f.table.partial && !f.table.quiet }
+
+// reply to the open request.
+func (f *feed) reply() {
 	f.waiting.respond()
-	f.waiting = nil
+	f.waiting, f.owed = nil, false
 }
 
 // ask answers a request now, or with the next change. named are the names of which the client spoke.
@@ -126,12 +144,7 @@ func (f *feed) ask(r *request, named []string, all, reply bool) {
 		named = f.broughtAll()
 	}
 	f.forget(r, named)
-	f.waiting = r
-	if reply {
-		f.waiting.respond()
-		f.waiting = nil
-		return
-	}
+	f.waiting, f.state, f.owed = r, all, f.owed || reply
 	f.wake()
 }
 
@@ -144,38 +157,28 @@ func (f *feed) cancel(r *request) {
 	}
 }
 
-// settle forgets what was marked: the client knows, or doesn't care.
+// settle forgets what was marked: the client knows, or doesn't care. A map that was large once would take long to go through for ever.
 func (f *feed) settle() {
-	clear(f.dirty)
+	f.dirty = map[string]bool{}
 	f.full = false
 }
 
-// difference is what a client must be told.
-type difference struct {
-	updated []*entry
-	removed []string
-}
-
-func (d difference) empty() bool { return len(d.updated) == 0 && len(d.removed) == 0 }
-
-// diff compares what a client knows with what there is, as far as something may differ.
-func (f *feed) diff(s cache.Subscription) difference {
-	var d difference
+// differences are what a client knows otherwise than it is, as far as something may differ; without an entry it is gone.
+func (f *feed) differences(s cache.Subscription) iter.Seq2[string, *entry] {
 	known, named, wildcard := s.ReturnedResources(), s.SubscribedResources(), s.IsWildcard()
-	for name := range f.candidates(s) {
-		if _, ok := named[name]; !ok && !wildcard {
-			continue
-		}
-		version, told := known[name]
-		e := f.table.lookup(name, f)
-		switch {
-		case e != nil && (!told || version != e.version()):
-			d.updated = append(d.updated, e)
-		case e == nil && told && f.dirty[name]:
-			d.removed = append(d.removed, name)
+	return func(yield func(string, *entry) bool) {
+		for name := range f.candidates(s) {
+			if _, ok := named[name]; !wildcard && !ok {
+				continue
+			}
+			version, told := known[name]
+			e := f.table.lookup(name, f)
+			differs := e != nil && (!told || version != e.version) || e == nil && told && f.dirty[name]
+			if differs && !yield(name, e) {
+				return
+			}
 		}
 	}
-	return d
 }
 
 func (f *feed) candidates(s cache.Subscription) func(func(string) bool) {
@@ -195,20 +198,32 @@ func (f *feed) candidates(s cache.Subscription) func(func(string) bool) {
 	return maps.Keys(names)
 }
 
+// difference is what a client must be told.
+type difference struct {
+	updated []*entry
+	removed []string
+}
+
 // tell takes what the client must be told, and notes that it knows; with all, everything that it asks for. It is called when
 // the response is about to be sent, by the stream's goroutine: a response that is dropped on the way loses nothing.
-func (f *feed) tell(s cache.Subscription, all bool) difference {
+func (f *feed) tell(s cache.Subscription, all bool) (d difference) {
 	f.table.mu.Lock()
 	defer f.table.mu.Unlock()
-	d := f.diff(s)
+	for name, e := range f.differences(s) {
+		if e == nil {
+			d.removed = append(d.removed, name)
+		} else {
+			d.updated = append(d.updated, e)
+		}
+	}
 	if all {
 		d.updated = f.all(s)
 	}
 	f.telling = make(map[string]struct{}, len(d.updated))
 	known := s.ReturnedResources()
 	for _, e := range d.updated {
-		known[e.wire.GetName()] = e.version()
-		f.telling[e.wire.GetName()] = struct{}{}
+		known[e.name] = e.version
+		f.telling[e.name] = struct{}{}
 	}
 	for _, name := range d.removed {
 		delete(known, name)
@@ -229,6 +244,6 @@ func (f *feed) all(s cache.Subscription) []*entry {
 			entries = append(entries, e)
 		}
 	}
-	slices.SortFunc(entries, func(a, b *entry) int { return strings.Compare(a.wire.GetName(), b.wire.GetName()) })
+	slices.SortFunc(entries, func(a, b *entry) int { return strings.Compare(a.name, b.name) })
 	return entries
 }

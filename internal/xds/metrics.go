@@ -23,6 +23,14 @@ var (
 		Name: "autohealer_xds_clusters",
 		Help: "Clusters, by state: served, not served as they should be (invalid), or kept though they are gone (removal_held).",
 	}, []string{"state"})
+	publishedAt = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "autohealer_xds_published_timestamp_seconds",
+		Help: "When what Envoys are served was last made anew, changed or not; at first when the server was made. In Unix seconds.",
+	})
+	unansweredFor = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "autohealer_xds_unanswered_seconds",
+		Help: "For how long the connected Envoy that owes an answer the longest has owed it; 0 when none does.",
+	})
 	sentTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "autohealer_xds_sent_resources_total",
 		Help: "Resources sent to Envoys, by type (cluster, endpoints, other).",
@@ -42,7 +50,7 @@ var (
 )
 
 func registerMetrics() error {
-	for _, c := range []prometheus.Collector{streams, refusedTotal, resources, sentTotal, removedTotal, rejectedNow, answersTotal} {
+	for _, c := range []prometheus.Collector{streams, refusedTotal, resources, publishedAt, unansweredFor, sentTotal, removedTotal, rejectedNow, answersTotal} {
 		if err := metrics.Registry.Register(c); err != nil {
 			var again prometheus.AlreadyRegisteredError // a second server in one process, as in tests
 			if !errors.As(err, &again) {

@@ -1,73 +1,104 @@
 package xds
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 // Proxies tells how far the connected proxies are with a cluster.
 func (s *Server) Proxies(cluster string) Proxies {
+	out := Proxies{Rejections: s.Rejections()[cluster]}
 	s.book.mu.Lock()
-	p, invalid := s.book.published[cluster], s.book.invalid[cluster]
-	var namespace string
-	var services []string
-	if p != nil {
-		namespace, services = p.entry.namespace, p.services.SortedList()
-	}
+	p := s.book.published[cluster]
 	s.book.mu.Unlock()
-
-	var out Proxies
-	if invalid != "" {
-		out.Rejections = append(out.Rejections, Rejection{Message: invalid})
+	if p != nil {
+		s.clusters.count(cluster, p.entry.namespace, &out)
 	}
-	if p == nil {
-		return out
-	}
-	rejected := s.clusters.count(cluster, namespace, &out)
-	for _, service := range services {
-		rejected = append(rejected, s.endpoints.rejections(service)...)
-	}
-	slices.SortFunc(rejected, func(a, b Rejection) int { return compare(a, b) })
-	out.Rejections = append(out.Rejections, slices.Compact(rejected)...)
 	return out
 }
 
-func compare(a, b Rejection) int {
-	switch {
-	case a.Proxy+"\x00"+a.Message < b.Proxy+"\x00"+b.Message:
-		return -1
-	case a == b:
-		return 0
+// Rejections are what connected proxies refuse now of clusters and their endpoints, and what isn't served since it is invalid, by the
+// name of the cluster. There are few or none: it costs nothing for the clusters that are fine.
+func (s *Server) Rejections() map[string][]Rejection {
+	clusters, endpoints := s.clusters.rejections(), s.endpoints.rejections()
+	all := map[string][]Rejection{}
+	s.book.mu.Lock()
+	defer s.book.mu.Unlock()
+	for name, message := range s.book.invalid {
+		all[name] = append(all[name], Rejection{Message: message})
 	}
-	return 1
+	for name, rejected := range clusters {
+		if s.book.published[name] != nil {
+			all[name] = append(all[name], rejected...)
+		}
+	}
+	for service, rejected := range endpoints {
+		name := clusterOf(service)
+		if p := s.book.published[name]; p != nil && p.services.Has(service) {
+			all[name] = append(all[name], rejected...)
+		}
+	}
+	for name, rejected := range all {
+		slices.SortFunc(rejected, func(a, b Rejection) int {
+			return cmp.Or(cmp.Compare(a.Proxy, b.Proxy), cmp.Compare(a.Message, b.Message))
+		})
+		all[name] = slices.Compact(rejected)
+	}
+	return all
 }
 
-// count adds the streams that may see a name, and gives those that rejected it.
-func (t *table) count(name, namespace string, out *Proxies) []Rejection {
+// Together tells how many of the connected proxies may see any of some clusters, and how many of those have accepted all that they
+// may see: which clusters that is may differ from proxy to proxy.
+func (s *Server) Together(clusters []string) (connected, acked int) {
+	namespaces := make(map[string]string, len(clusters))
+	s.book.mu.Lock()
+	for _, name := range clusters {
+		if p := s.book.published[name]; p != nil {
+			namespaces[name] = p.entry.namespace
+		}
+	}
+	s.book.mu.Unlock()
+	s.clusters.mu.Lock()
+	defer s.clusters.mu.Unlock()
+	for f := range s.clusters.feeds {
+		sees, all := f.hasAccepted(namespaces)
+		if sees {
+			connected++
+		}
+		if sees && all {
+			acked++
+		}
+	}
+	return connected, acked
+}
+
+// count adds the streams that may see a name.
+func (t *table) count(name, namespace string, out *Proxies) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var rejected []Rejection
 	for f := range t.feeds {
 		if !f.scope.allows(namespace) {
 			continue
 		}
 		out.Connected++
-		if message, no := f.rejected[name]; no {
-			rejected = append(rejected, Rejection{Proxy: f.identity, Message: message})
-		} else if f.settled(name) {
+		if _, rejected := f.rejected[name]; !rejected && f.settled(name) {
 			out.Acked++
 		}
 	}
-	return rejected
 }
 
-func (t *table) rejections(name string) []Rejection {
+// rejections by name.
+func (t *table) rejections() map[string][]Rejection {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var rejected []Rejection
+	all := map[string][]Rejection{}
 	for f := range t.feeds {
-		if message, no := f.rejected[name]; no {
-			rejected = append(rejected, Rejection{Proxy: f.identity, Message: message})
+		for name, message := range f.rejected {
+			all[name] = append(all[name], Rejection{Proxy: f.identity, Message: message})
 		}
 	}
-	return rejected
+	return all
 }
 
 // countRejected has the metric of what Envoys refuse now follow.
@@ -84,4 +115,33 @@ func (t *table) rejected() (n int) {
 		n += len(f.rejected)
 	}
 	return n
+}
+
+// countPublished has the metric of when anything was published last follow.
+func (s *Server) countPublished() {
+	publishedAt.Set(float64(s.Clock.Now().UnixMilli()) / 1000)
+}
+
+// countUnanswered has the metric of how long answers are owed follow.
+func (s *Server) countUnanswered() {
+	unansweredFor.Set(s.unanswered(s.Clock.Now()).Seconds())
+}
+
+// unanswered is for how long the client that owes an answer the longest has owed it.
+func (s *Server) unanswered(now time.Time) (longest time.Duration) {
+	for _, t := range []*table{s.clusters, s.endpoints, s.nothing} {
+		longest = max(longest, t.unanswered(now))
+	}
+	return longest
+}
+
+func (t *table) unanswered(now time.Time) (longest time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for f := range t.feeds {
+		if !f.unanswered.IsZero() {
+			longest = max(longest, now.Sub(f.unanswered))
+		}
+	}
+	return longest
 }

@@ -79,10 +79,12 @@ func (s *Server) publish(ctx context.Context, snapshot Snapshot) {
 		}
 	}
 	orphans := s.book.remove(gone)
+	partial := slices.ContainsFunc(snapshot.Missing, func(name string) bool { return s.book.published[name] == nil && !going.Has(name) })
 	count, invalid := len(s.book.published), len(s.book.invalid)
 	s.book.mu.Unlock()
 
 	s.endpoints.apply(c.endpoints, nil)
+	s.clusters.lack(partial)
 	s.clusters.apply(c.clusters, gone)
 	s.endpoints.apply(nil, append(orphans, s.retire()...))
 
@@ -91,6 +93,7 @@ func (s *Server) publish(ctx context.Context, snapshot Snapshot) {
 	s.held = held
 	s.mu.Unlock()
 	s.ready.Store(true)
+	s.countPublished()
 	resources.WithLabelValues("served").Set(float64(count))
 	resources.WithLabelValues("invalid").Set(float64(invalid))
 	resources.WithLabelValues("removal_held").Set(float64(len(held.Clusters)))

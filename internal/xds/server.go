@@ -42,7 +42,8 @@ const (
 	// longest names, and here are more than three times as many. gRPC's own 4 MiB would refuse such an Envoy for good.
 	maxRequest = 32 << 20
 
-	// lookEvery is how soon streams end once Serves says no.
+	// lookEvery is how soon streams end once Serves says no, and how often it is counted for how long answers are owed and what is
+	// refused: with each answer it would take as long as there are streams.
 	lookEvery = time.Second
 )
 
@@ -107,6 +108,7 @@ func NewServer(o Options) (*Server, error) {
 	}
 	s.book.published, s.book.invalid, s.book.several = map[string]*published{}, map[string]string{}, set.New[string]()
 	s.endpoints.resolve = s.book.endpoints
+	s.countPublished()
 	return s, nil
 }
 
@@ -169,7 +171,7 @@ func (s *Server) Start(ctx context.Context) error {
 
 	var running sync.WaitGroup
 	running.Go(func() { s.publishAll(ctx) })
-	running.Go(func() { wait.UntilWithContext(ctx, s.standAside, lookEvery) })
+	running.Go(func() { wait.UntilWithContext(ctx, s.look, lookEvery) })
 	select {
 	case err = <-served:
 		return fmt.Errorf("serve xDS: %w", err)
@@ -252,7 +254,6 @@ func (s *Server) serve(ctx context.Context, protocol string, handle func(context
 		s.mu.Unlock()
 		session.close()
 		streams.WithLabelValues(protocol).Dec()
-		s.countRejected()
 		s.report(s.Progressed, nil)
 	}()
 	return handle(ctx, session)
@@ -270,8 +271,14 @@ func (s *Server) mayServe() error {
 	return nil
 }
 
+func (s *Server) look(context.Context) {
+	s.standAside()
+	s.countUnanswered()
+	s.countRejected()
+}
+
 // standAside ends all streams when this process may serve no longer: their Envoys keep what they have, and ask elsewhere.
-func (s *Server) standAside(context.Context) {
+func (s *Server) standAside() {
 	if s.Serves == nil || s.Serves() {
 		return
 	}

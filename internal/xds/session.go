@@ -58,6 +58,7 @@ func (s *session) CreateDeltaWatch(r *cache.DeltaRequest, sub cache.Subscription
 	named := append(r.GetResourceNamesSubscribe(), r.GetResourceNamesUnsubscribe()...)
 	// A client that asks for all of a type waits for an answer before it starts, also for an empty one.
 	f.ask(q, named, false, isNew && sub.IsWildcard())
+	s.came(isNew)
 	return func() { f.cancel(q) }, nil
 }
 
@@ -67,7 +68,15 @@ func (s *session) CreateWatch(r *cache.Request, sub cache.Subscription, out chan
 	response := &stateResponse{feed: f, request: r, subscription: sub}
 	q := &request{subscription: sub, respond: func() { out <- response }}
 	f.ask(q, nil, true, isNew && sub.IsWildcard())
+	s.came(isNew)
 	return func() { f.cancel(q) }, nil
+}
+
+// came: a proxy counts from its first request on, whether it ever answers or not.
+func (s *session) came(isNew bool) {
+	if isNew {
+		s.server.report(s.server.Progressed, nil)
+	}
 }
 
 // maxTypes of resources on one stream are those that there are. The handlers' channels have room for an answer to each of so
@@ -114,7 +123,7 @@ func (s *session) OnStreamResponse(_ context.Context, _ int64, _ *discovery.Disc
 
 func (s *session) responded(typeURL, nonce string) {
 	f, _ := s.feed(typeURL)
-	sentTotal.WithLabelValues(typeLabel(typeURL)).Add(float64(f.responded(nonce)))
+	sentTotal.WithLabelValues(typeLabel(typeURL)).Add(float64(f.responded(nonce, s.server.Clock.Now())))
 }
 
 func (s *session) answered(typeURL, nonce, message string, rejected bool) {
@@ -135,7 +144,6 @@ func (s *session) answered(typeURL, nonce, message string, rejected bool) {
 		result = "rejected"
 	}
 	answersTotal.WithLabelValues(typeLabel(typeURL), result).Inc()
-	s.server.countRejected()
 	if typeURL == resource.EndpointType {
 		for i, name := range names {
 			names[i] = clusterOf(name)

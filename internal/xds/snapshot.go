@@ -23,6 +23,10 @@ type Snapshot struct {
 	// and not gone is served as it was, and one that is in both is served until it may go. What is held must be named again
 	// in each snapshot.
 	Gone []string
+	// Missing are clusters that clients may have from another replica, or from before a restart, and that aren't found any more,
+	// gone or not. While there are some that this server can't serve, clients that take a cluster that isn't sent for one that is
+	// gone are sent none.
+	Missing []string
 }
 
 // Held are removals that wait, because too many clusters would go at a time.

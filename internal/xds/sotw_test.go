@@ -12,6 +12,8 @@ import (
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	. "github.com/onsi/gomega"
 	"google.golang.org/grpc"
+
+	"github.com/resourcestack/autohealer/e2e/xdsclient"
 )
 
 // fetch gives the next response of go-control-plane's own client, by the names of clusters.
@@ -98,4 +100,43 @@ func TestStateOfTheWorldAnswersOtherTypesWithNothing(t *testing.T) {
 	r, err = stream.Recv()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(r.GetResources()).To(HaveLen(1))
+}
+
+// A manager that has just started knows of clusters by the record alone, while their Services are missing: to send the others would
+// have such a client remove them.
+func TestStateOfTheWorldIsNotToldWhileAClusterIsMissing(t *testing.T) {
+	for name, settled := range map[string]func(*world){
+		"until it is found":     func(w *world) { w.serve("shop/db/5432", 5, 2001); w.set() },
+		"until it is gone":      func(w *world) { w.server.publish(t.Context(), w.lacking("shop/db/5432", "shop/db/5432")) },
+		"until nobody wants it": func(w *world) { w.set() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, w := NewWithT(t), start(t, Options{})
+			w.serve("shop/web/80", 5, 1001)
+			w.server.publish(t.Context(), w.lacking("shop/db/5432"))
+			stream, err := discovery.NewAggregatedDiscoveryServiceClient(w.conn(nil)).StreamAggregatedResources(t.Context(), grpc.WaitForReady(true))
+			g.Expect(err).NotTo(HaveOccurred())
+			next := func(typeURL string) *discovery.DiscoveryResponse {
+				t.Helper()
+				r, err := stream.Recv()
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(r.GetTypeUrl()).To(Equal(typeURL))
+				return r
+			}
+			g.Expect(stream.Send(&discovery.DiscoveryRequest{TypeUrl: resource.ClusterType})).To(Succeed())
+			g.Expect(stream.Send(&discovery.DiscoveryRequest{TypeUrl: resource.ListenerType})).To(Succeed())
+			next(resource.ListenerType) // and none before it
+			w.serve("shop/web/80", 6, 1001)
+			w.server.publish(t.Context(), w.lacking("shop/db/5432"))
+			g.Expect(stream.Send(&discovery.DiscoveryRequest{TypeUrl: resource.RouteType})).To(Succeed())
+			next(resource.RouteType)
+			delta := w.connect(xdsclient.Options{Clusters: map[string]string{"shop/db/5432": "v"}})
+			g.Eventually(delta.Clusters, "5s").Should(HaveKey("shop/web/80"), "who says what it has is told what is new")
+			g.Expect(delta.Wire().Removed).To(BeEmpty())
+
+			settled(w)
+			w.set()
+			g.Expect(next(resource.ClusterType).GetResources()).To(HaveLen(len(w.server.book.published)))
+		})
+	}
 }

@@ -17,6 +17,8 @@ type table struct {
 	mu      sync.Mutex
 	entries map[string]*entry
 	feeds   map[*feed]struct{}
+	// partial: clients may have what isn't in entries and isn't known to be gone.
+	partial bool
 }
 
 func newTable(typeURL string, quiet bool) *table {
@@ -33,6 +35,13 @@ func (t *table) leave(f *feed) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.feeds, f)
+}
+
+// lack notes whether clients may have what isn't there. Those that wait because of it are told with what is applied next.
+func (t *table) lack(partial bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.partial = partial
 }
 
 // apply publishes changed entries and removes others, and tells the streams that want to know.

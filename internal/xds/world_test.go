@@ -115,6 +115,13 @@ func (w *world) copy(gone ...string) Snapshot {
 	return Snapshot{Clusters: maps.Clone(w.snapshot.Clusters), Endpoints: maps.Clone(w.snapshot.Endpoints), Owners: maps.Clone(w.snapshot.Owners), Gone: gone}
 }
 
+// lacking is the world without a cluster that clients may have.
+func (w *world) lacking(missing string, gone ...string) Snapshot {
+	s := w.copy(gone...)
+	s.Missing = []string{missing}
+	return s
+}
+
 func (w *world) conn(creds credentials.TransportCredentials) *grpc.ClientConn {
 	w.t.Helper()
 	if creds == nil {
