@@ -34,6 +34,10 @@ const (
 	ReasonNotServed = "NotServed"
 	// ReasonNoProxies: no Envoy is connected to the replica that leads.
 	ReasonNoProxies = "NoProxies"
+	// ReasonOverTLS: the route sends to all of it over TLS, so there is no cluster for it.
+	ReasonOverTLS = "OverTLS"
+	// ReasonNoClusters: the policy holds for no cluster.
+	ReasonNoClusters = "NoClusters"
 	// ReasonNacked: an Envoy refused it; the message is Envoy's.
 	ReasonNacked = "Nacked"
 	// ReasonEjectsEverything: all ready hosts of a target may be ejected at once.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -26,43 +27,39 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube/outliers"
+	"github.com/resourcestack/autohealer/internal/kube/status"
 	"github.com/resourcestack/autohealer/internal/xds"
 )
 
 // memory is a Record.
 type memory struct {
 	mu     sync.Mutex
-	keys   map[outlier.Key]bool
+	keys   map[outlier.Key]outlier.Protocol
 	broken error
 	writes int
 }
 
-func (m *memory) Read(context.Context) (keys []outlier.Key, err error) {
+func (m *memory) Read(context.Context) (map[outlier.Key]outlier.Protocol, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for key := range m.keys {
-		keys = append(keys, key)
-	}
-	return keys, m.broken
+	return maps.Clone(m.keys), m.broken
 }
 
-func (m *memory) Change(_ context.Context, add, remove, _ []outlier.Key) error {
+func (m *memory) Change(_ context.Context, add map[outlier.Key]outlier.Protocol, remove []outlier.Key, _ map[outlier.Key]outlier.Protocol) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.broken != nil {
 		return m.broken
 	}
 	m.writes++
-	for _, key := range add {
-		m.keys[key] = true
-	}
+	maps.Copy(m.keys, add)
 	for _, key := range remove {
 		delete(m.keys, key)
 	}
 	return nil
 }
 
-func newTestPublisher(t *testing.T, live client.Reader) (*Publisher, *testclock.FakeClock) {
+func newTestPublisher(t testing.TB, live client.Reader) (*Publisher, *testclock.FakeClock) {
 	t.Helper()
 	rules, err := guard.New(guard.Options{})
 	if err != nil {
@@ -83,6 +80,15 @@ func key(t *testing.T, name string) outlier.Key {
 		t.Fatalf("%s is no cluster's name", name)
 	}
 	return k
+}
+
+func anyProtocol(t *testing.T, names ...string) map[outlier.Key]outlier.Protocol {
+	t.Helper()
+	all := map[outlier.Key]outlier.Protocol{}
+	for _, name := range names {
+		all[key(t, name)] = outlier.AnyProtocol
+	}
+	return all
 }
 
 // hosts is a world of Services with one host each.
@@ -127,10 +133,48 @@ func TestAPolicyThatNobodyHasJudgedLeavesItsClustersAndAllHostsGoOn(t *testing.T
 	}
 }
 
+func TestAServiceThatComesBackInAFreezeIsDetectedAsBefore(t *testing.T) {
+	g := NewWithT(t)
+	p, _ := newTestPublisher(t, nil)
+	web, def := service("web", 80), stored("shop", "default", 9)
+	told := func(paused status.Pause, services ...*corev1.Service) map[outlier.Key]actuate.Cluster {
+		pic := painted(t, []*v1alpha1.OutlierPolicy{def}, services, "")
+		pic.seen, pic.paused = map[types.NamespacedName]bool{}, paused
+		all := map[outlier.Key]actuate.Cluster{}
+		for _, c := range p.translate(pic, hosts("10.0.0.1", services...)) {
+			all[c.Key] = c
+		}
+		p.remember(protocols(all))
+		p.told = p.withMissing(all)
+		return p.told
+	}
+	cluster := key(t, "shop/web/80")
+	g.Expect(told(status.Pause{}, web)[cluster].Policy).NotTo(BeNil())
+	frozen := status.Pause{By: "freeze", Frozen: true}
+	g.Expect(told(frozen)).To(HaveKey(cluster), "Envoys still have it")
+	g.Expect(told(frozen, web)[cluster].Policy).NotTo(BeNil())
+	p.removed([]string{"shop/web/80"})
+	g.Expect(told(status.Pause{})).NotTo(HaveKey(cluster), "they were told to remove it")
+}
+
+func TestAFreezeKeepsClustersOfServicesThatAreGone(t *testing.T) {
+	g := NewWithT(t)
+	p, now := newTestPublisher(t, nil)
+	p.remember(maps.All(anyProtocol(t, "shop/web/80")))
+	web := object{corev1.SchemeGroupVersion.WithKind("Service"), types.NamespacedName{Namespace: "shop", Name: "web"}}
+	p.absences.known[web] = answer{asked: now.Now(), heard: now.Now(), gone: true}
+	pic := painted(t, nil, nil, "")
+	all := []outlier.Key{key(t, "shop/web/80")}
+	pic.paused = status.Pause{By: "freeze", Frozen: true}
+	g.Expect(p.absent(pic)).To(Equal(actuate.Absent{Missing: all}))
+	pic.paused = status.Pause{}
+	g.Expect(p.absent(pic)).To(Equal(actuate.Absent{Missing: all, Gone: all}))
+}
+
 func TestAClusterWhosePolicyIsGoneIsServedAfterARestart(t *testing.T) {
 	g := NewWithT(t)
 	p, _ := newTestPublisher(t, nil)
-	record := &memory{keys: map[outlier.Key]bool{key(t, "shop/web/80"): true, key(t, "shop/web/80@httproute/checkout"): true}, broken: errors.New("not now")}
+	record := &memory{keys: anyProtocol(t, "shop/web/80", "shop/web/80@httproute/checkout"), broken: errors.New("not now")}
 	p.Record = record
 	stopped, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
@@ -150,14 +194,36 @@ func TestAClusterWhosePolicyIsGoneIsServedAfterARestart(t *testing.T) {
 	g.Expect(p.record(t.Context())).To(Succeed())
 	g.Expect(record.writes).To(BeZero(), "nothing has changed")
 
-	p.remember([]outlier.Key{key(t, "shop/mail/25")})
+	p.remember(maps.All(anyProtocol(t, "shop/mail/25")))
 	p.removed([]string{"shop/web/80@httproute/checkout"})
 	g.Expect(p.record(t.Context())).To(Succeed())
-	g.Expect(record.keys).To(Equal(map[outlier.Key]bool{key(t, "shop/web/80"): true, key(t, "shop/mail/25"): true}))
+	g.Expect(record.keys).To(Equal(anyProtocol(t, "shop/web/80", "shop/mail/25")))
 	p.Clusters.Server.Serves = func() bool { return false }
-	p.remember([]outlier.Key{key(t, "shop/new/80")})
+	p.remember(maps.All(anyProtocol(t, "shop/new/80")))
 	g.Expect(p.record(t.Context())).NotTo(Succeed())
 	g.Expect(record.writes).To(Equal(1), "another installation's cluster is left alone")
+}
+
+func TestAClusterWhoseRouteIsGoneSpeaksAsBeforeAfterARestart(t *testing.T) {
+	g := NewWithT(t)
+	p, _ := newTestPublisher(t, nil)
+	edge := key(t, "shop/web/80@httpproxy/api")
+	record := &memory{keys: anyProtocol(t, "shop/web/80@httpproxy/plain")}
+	record.keys[edge] = outlier.H2C
+	p.Record = record
+	p.recall(t.Context())
+	web := service("web", 80)
+	pic := painted(t, nil, []*corev1.Service{web}, "")
+	pic.seen = map[types.NamespacedName]bool{}
+	clusters := p.translate(pic, hosts("10.0.0.1", web))
+	g.Expect(clusters).To(HaveLen(2))
+	g.Expect(clusters[0].Key).To(Equal(edge))
+	g.Expect(clusters[0].HTTP2).To(BeTrue(), "its hosts know nothing else")
+	g.Expect(clusters[1].HTTP2).To(BeFalse())
+
+	p.remember(maps.All(anyProtocol(t, edge.String()))) // its route says otherwise now
+	g.Expect(p.record(t.Context())).To(Succeed())
+	g.Expect(record.keys).To(HaveKeyWithValue(edge, outlier.AnyProtocol))
 }
 
 func TestAbsenceIsTheAPIServersWordAndNobodyWaitsForIt(t *testing.T) {
@@ -275,7 +341,7 @@ func TestWhatIsMissing(t *testing.T) {
 	defer cancel()
 	go func() { _ = p.Routed.Start(ctx) }()
 	g.Eventually(func() bool { _, ok := p.Routed.RouteKind("HTTPRoute"); return ok }, "5s").Should(BeTrue())
-	p.remember([]outlier.Key{key(t, "shop/web/80"), key(t, "shop/gone/80"), key(t, "shop/web/80@httproute/checkout"), key(t, "shop/web/80@httpproxy/old")})
+	p.remember(maps.All(anyProtocol(t, "shop/web/80", "shop/gone/80", "shop/web/80@httproute/checkout", "shop/web/80@httpproxy/old")))
 	pic := &picture{index: outlier.NewIndex(nil, nil, systemNamespace), seen: map[types.NamespacedName]bool{{Namespace: "shop", Name: "web"}: true}}
 	names := func() (all []string) {
 		for o := range p.missing(pic) {

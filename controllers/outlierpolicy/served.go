@@ -3,6 +3,8 @@ package outlierpolicy
 import (
 	"context"
 	"fmt"
+	"iter"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,13 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 )
 
 // Record is where all replicas keep which clusters Envoys were told of.
 type Record interface {
-	Read(context.Context) ([]outlier.Key, error)
-	Change(ctx context.Context, add, remove, all []outlier.Key) error
+	Read(context.Context) (map[outlier.Key]outlier.Protocol, error)
+	Change(ctx context.Context, add map[outlier.Key]outlier.Protocol, remove []outlier.Key, all map[outlier.Key]outlier.Protocol) error
 }
 
 // recall takes in the clusters that Envoys were told of before this process began. Without them it tells nobody anything: a cluster
@@ -26,17 +29,15 @@ func (p *Publisher) recall(ctx context.Context) {
 		return
 	}
 	_ = wait.PollUntilContextCancel(ctx, lookAgain, true, func(ctx context.Context) (bool, error) {
-		keys, err := p.Record.Read(ctx)
+		clusters, err := p.Record.Read(ctx)
 		if err != nil {
 			log.FromContext(ctx).Error(err, "Can't read which clusters Envoys have; none is served until that is known")
 			return false, nil
 		}
-		p.remember(keys)
+		p.remember(maps.All(clusters))
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		for _, key := range keys {
-			p.recorded[key] = true
-		}
+		maps.Copy(p.recorded, clusters)
 		return true, nil
 	}) // it ends with the context only
 }
@@ -66,18 +67,19 @@ func (p *Publisher) record(ctx context.Context) error {
 	if serves := p.Clusters.Server.Serves; serves != nil && !serves() {
 		return fmt.Errorf("the cluster isn't known to be this installation's")
 	}
-	var add, remove, all []outlier.Key
+	var remove []outlier.Key
+	add, all := map[outlier.Key]outlier.Protocol{}, map[outlier.Key]outlier.Protocol{}
 	p.mu.Lock()
-	for _, keys := range p.served {
-		for key := range keys {
-			all = append(all, key)
-			if !p.recorded[key] {
-				add = append(add, key)
+	for _, clusters := range p.served {
+		for key, protocol := range clusters {
+			all[key] = protocol
+			if recorded, is := p.recorded[key]; !is || recorded != protocol {
+				add[key] = protocol
 			}
 		}
 	}
 	for key := range p.recorded {
-		if !p.served[key.Service][key] {
+		if _, is := p.served[key.Service][key]; !is {
 			remove = append(remove, key)
 		}
 	}
@@ -92,9 +94,7 @@ func (p *Publisher) record(ctx context.Context) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, key := range add {
-		p.recorded[key] = true
-	}
+	maps.Copy(p.recorded, add)
 	for _, key := range remove {
 		delete(p.recorded, key)
 	}
@@ -117,16 +117,20 @@ func (p *Publisher) removed(names []string) {
 	p.changedRecord()
 }
 
-func (p *Publisher) remember(keys []outlier.Key) {
+// remember clusters that Envoys were told of.
+func (p *Publisher) remember(clusters iter.Seq2[outlier.Key, outlier.Protocol]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	news := false
-	for _, key := range keys {
-		if p.served[key.Service] == nil {
-			p.served[key.Service] = map[outlier.Key]bool{}
+	for key, protocol := range clusters {
+		of := p.served[key.Service]
+		if of == nil {
+			of = map[outlier.Key]outlier.Protocol{}
+			p.served[key.Service] = of
 		}
-		news = news || !p.served[key.Service][key]
-		p.served[key.Service][key] = true
+		if before, is := of[key]; !is || before != protocol {
+			of[key], news = protocol, true
+		}
 	}
 	if news {
 		p.changedRecord()
@@ -168,11 +172,20 @@ func (p *Publisher) missing(pic *picture) map[object][]outlier.Key {
 	return missing
 }
 
-func (p *Publisher) servedOf(name types.NamespacedName) (keys []outlier.Key) {
+// servedOf are the clusters of a Service that Envoys may have.
+func (p *Publisher) servedOf(name types.NamespacedName) map[outlier.Key]outlier.Protocol {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for key := range p.served[name] {
-		keys = append(keys, key)
+	return maps.Clone(p.served[name])
+}
+
+// protocols of what was told.
+func protocols(told map[outlier.Key]actuate.Cluster) iter.Seq2[outlier.Key, outlier.Protocol] {
+	return func(yield func(outlier.Key, outlier.Protocol) bool) {
+		for key, c := range told {
+			if !yield(key, c.Protocol()) {
+				return
+			}
+		}
 	}
-	return keys
 }

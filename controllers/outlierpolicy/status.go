@@ -120,6 +120,7 @@ func ancestor(op *v1alpha1.OutlierPolicy, pic *picture, told *actuate.Clusters, 
 // accepted says whether the policy holds for a target, and why not.
 func accepted(op *v1alpha1.OutlierPolicy, s *standing, pic *picture, ref *v1alpha1.OutlierTargetReference, clusters []cluster) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse}
+	overTLS := pic.overTLS(op.Namespace, ref)
 	switch holder := holderOf(op, pic, ref); {
 	case s.policy.Refused:
 		c.Reason, c.Message = v1alpha1.ReasonInvalid, "The rules refuse the policy; see its condition Accepted."
@@ -129,12 +130,33 @@ func accepted(op *v1alpha1.OutlierPolicy, s *standing, pic *picture, ref *v1alph
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonPending, fmt.Sprintf("Objects of kind %s can't be read yet; Envoys keep what they have of them.", ref.Kind)
 	case ref != nil && !pic.index.Exists(op.Namespace, *ref, pic.services[op.Namespace]):
 		c.Reason, c.Message = v1alpha1.ReasonTargetNotFound, "There is no "+outlier.TargetText(*ref)+" with a TCP port."
-	case len(clusters) == 0 && len(s.overridden) > 0:
-		c.Reason, c.Message = v1alpha1.ReasonOverridden, "More specific policies hold for all of it."
 	default:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonPolicyAccepted, fmt.Sprintf("It holds for %d clusters.", len(clusters))
+		holds(&c, len(clusters), len(s.overridden), overTLS)
 	}
 	return c
+}
+
+// holds says for how many clusters a policy holds that may; overTLS is where its traffic goes over TLS.
+func holds(c *metav1.Condition, clusters, overridden int, overTLS string) {
+	switch {
+	case clusters == 0 && overTLS != "":
+		c.Reason, c.Message = v1alpha1.ReasonOverTLS, fmt.Sprintf("Its traffic to %s goes over TLS, whose names, certificates and authorities Autohealer doesn't know: Envoys get no cluster for it.", overTLS)
+	case clusters == 0 && overridden > 0:
+		c.Reason, c.Message = v1alpha1.ReasonOverridden, "More specific policies hold for all of it."
+	default:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonPolicyAccepted, fmt.Sprintf("It holds for %d clusters.", clusters)
+		if overTLS != "" {
+			c.Message += fmt.Sprintf(" Traffic to %s goes over TLS: there is no cluster for it.", overTLS)
+		}
+	}
+}
+
+// overTLS is where a target's traffic goes over TLS; "" for nowhere.
+func (pic *picture) overTLS(namespace string, ref *v1alpha1.OutlierTargetReference) string {
+	if ref == nil {
+		return ""
+	}
+	return pic.index.OverTLS(namespace, *ref, pic.services[namespace])
 }
 
 func holderOf(op *v1alpha1.OutlierPolicy, pic *picture, ref *v1alpha1.OutlierTargetReference) *outlier.Policy {
@@ -152,22 +174,24 @@ type tally struct {
 }
 
 func tallyOf(clusters []cluster, told *actuate.Clusters) (t tally) {
+	keys, rejections := make([]outlier.Key, len(clusters)), told.Rejections()
 	for i, one := range clusters {
+		keys[i] = one.Key
 		if one.withheld {
 			t.withheld++
 		}
 		if one.doubt != nil {
 			t.doubts = append(t.doubts, one.doubt.Error())
 		}
-		p := told.Proxies(one.Key)
-		t.proxies.Connected = max(t.proxies.Connected, int32(p.Connected))
-		if acked := int32(p.Acked); i == 0 || acked < t.proxies.Acked {
-			t.proxies.Acked = acked
+		if len(rejections) == 0 {
+			continue
 		}
-		for _, r := range p.Rejections {
+		for _, r := range rejections[one.Key.String()] {
 			t.nacks = append(t.nacks, fmt.Sprintf("%s: %s", one.Key, r.Message))
 		}
 	}
+	connected, acked := told.Together(keys)
+	t.proxies = v1alpha1.OutlierProxies{Connected: int32(connected), Acked: int32(acked)}
 	return t
 }
 
@@ -175,6 +199,10 @@ func tallyOf(clusters []cluster, told *actuate.Clusters) (t tally) {
 func progress(clusters []cluster, told *actuate.Clusters, paused status.Pause) (metav1.Condition, v1alpha1.OutlierProxies) {
 	c := metav1.Condition{Type: v1alpha1.ConditionProgrammed, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNoProxies, Message: "No Envoy that may see it is connected to the replica that leads; what is connected to others isn't counted."}
 	if told == nil {
+		return c, v1alpha1.OutlierProxies{}
+	}
+	if len(clusters) == 0 {
+		c.Reason, c.Message = v1alpha1.ReasonNoClusters, "It holds for no cluster, so there is nothing that Envoys could have."
 		return c, v1alpha1.OutlierProxies{}
 	}
 	t := tallyOf(clusters, told)
@@ -187,7 +215,7 @@ func progress(clusters []cluster, told *actuate.Clusters, paused status.Pause) (
 		slices.Sort(t.nacks)
 		c.Reason, c.Message = v1alpha1.ReasonNacked, cut(t.nacks[0])
 	case t.withheld > 0:
-		c.Reason, c.Message = v1alpha1.ReasonPaused, fmt.Sprintf("Guardrail %s has paused Autohealer: Envoys keep %d of %d clusters as they were.", paused.By, t.withheld, len(clusters))
+		c.Reason, c.Message = v1alpha1.ReasonPaused, fmt.Sprintf("%s: Envoys keep %d of %d clusters as they were.", paused.By, t.withheld, len(clusters))
 	case len(t.doubts) > 0:
 		c.Reason, c.Message = v1alpha1.ReasonPending, cut(fmt.Sprintf("Envoys keep %d of %d clusters as they were: %s.", len(t.doubts), len(clusters), slices.Min(t.doubts)))
 	case all.Connected > 0 && all.Acked < all.Connected:

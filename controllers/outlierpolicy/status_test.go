@@ -135,3 +135,43 @@ func withStatus(op *v1alpha1.OutlierPolicy, status v1alpha1.OutlierPolicyStatus)
 	op.Status = status
 	return op
 }
+
+func TestWhatATargetsStatusSaysOfTLS(t *testing.T) {
+	op := stored("shop", "a", 1, v1alpha1.OutlierTargetReference{Kind: "HTTPProxy", Name: "web"})
+	p, err := outlier.NewPolicy(op)
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := service("web", 80, 443)
+	for name, c := range map[string]struct {
+		backends       []outlier.Backend
+		status, reason string
+		message        string
+	}{
+		"all of it": {
+			[]outlier.Backend{{Service: "web", Port: 443, TLS: true}}, "False", "OverTLS",
+			"Its traffic to web:443 goes over TLS, whose names, certificates and authorities Autohealer doesn't know: Envoys get no cluster for it.",
+		},
+		"a part": {
+			[]outlier.Backend{{Service: "web", Port: 443, TLS: true}, {Service: "web", Port: 80}}, "True", "Accepted",
+			"It holds for 1 clusters. Traffic to web:443 goes over TLS: there is no cluster for it.",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pic := &picture{
+				policies: map[types.NamespacedName]*standing{p.Key(): {generation: op.Generation, reading: reading{policy: p}}},
+				services: map[string][]*corev1.Service{"shop": {web}},
+				index: outlier.NewIndex([]*outlier.Policy{p}, []outlier.Route{
+					{Namespace: "shop", RouteKey: outlier.RouteKey{Kind: "HTTPProxy", Name: "web"}, Backends: c.backends},
+				}, systemNamespace),
+			}
+			for _, a := range pic.index.Assign(web, nil) {
+				pic.add(a, nil, false)
+			}
+			got := meta.FindStatusCondition(statusOf(op, pic, nil).Ancestors[0].Conditions, "Accepted")
+			if string(got.Status) != c.status || got.Reason != c.reason || got.Message != c.message {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}

@@ -21,6 +21,7 @@ type Backend struct {
 	Port uint32
 
 	t      testing.TB
+	http2  bool
 	status atomic.Int64
 	hits   atomic.Int64
 	mu     sync.Mutex
@@ -37,6 +38,16 @@ func NewBackend(t testing.TB) *Backend {
 func NewBackendOn(t testing.TB, ip string) *Backend {
 	t.Helper()
 	b := &Backend{t: t, Address: net.JoinHostPort(ip, "0")}
+	b.status.Store(http.StatusOK)
+	b.Open()
+	t.Cleanup(b.Refuse)
+	return b
+}
+
+// NewHTTP2BackendOn starts one that knows nothing but HTTP/2, without TLS, as a server of gRPC's.
+func NewHTTP2BackendOn(t testing.TB, ip string) *Backend {
+	t.Helper()
+	b := &Backend{t: t, Address: net.JoinHostPort(ip, "0"), http2: true}
 	b.status.Store(http.StatusOK)
 	b.Open()
 	t.Cleanup(b.Refuse)
@@ -82,6 +93,10 @@ func (b *Backend) Open() {
 	b.Address = listener.Addr().String()
 	b.Port = uint32(listener.Addr().(*net.TCPAddr).Port)
 	b.server = &http.Server{Handler: b, ReadHeaderTimeout: 10 * time.Second}
+	if b.http2 {
+		b.server.Protocols = &http.Protocols{}
+		b.server.Protocols.SetUnencryptedHTTP2(true)
+	}
 	go func(s *http.Server) {
 		if err := s.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			b.t.Errorf("serve a backend: %v", err)

@@ -19,6 +19,7 @@ func TestEnvoyTakesWhatEnvoyBootstrapPrints(t *testing.T) {
 	for name, args := range map[string][]string{
 		"files":     append([]string{"--server=autohealer-xds.autohealer-system.svc:18000"}, certificates...),
 		"resources": append([]string{"--server=10.0.0.1:18000", "--server-name=xds.test", "--resources-dir=" + dir}, certificates...),
+		"ejections": append([]string{"--server=[fd00::1]:18000", "--server-name=xds.test", "--resources-dir=" + dir, "--ejections-port=9902", "--ejections-address=::"}, certificates...),
 		"plaintext": {"--server=127.0.0.1:18000", "--plaintext", "--ejection-log=false"},
 	} {
 		t.Run(name, func(t *testing.T) {

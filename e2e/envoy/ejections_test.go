@@ -35,15 +35,15 @@ func TestOnlyTheServerMayAskWhomEnvoyHasEjected(t *testing.T) {
 	ca, dir, port := NewAuthority(t), t.TempDir(), freePort(t)
 	c := serve(t, ca.server())
 	ca.Write(dir, everywhere, ca.PEM())
-	Start(t, Options{Bootstrap: secured(c, dir, "--ejections-port="+port, "--admin-port="+freePort(t)), Change: impatient})
-	ask := func(shown *tls.Certificate, method, path string) (int, error) {
+	Start(t, Options{Bootstrap: secured(c, dir, "--ejections-port="+port, "--ejections-address=::", "--admin-port="+freePort(t)), Change: impatient})
+	askAt := func(host string, shown *tls.Certificate, method, path string) (int, error) {
 		config := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12} // what Envoy shows is the manager's to judge
 		if shown != nil {
 			config.Certificates = []tls.Certificate{*shown}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		request, err := http.NewRequestWithContext(ctx, method, "https://127.0.0.1:"+port+path, nil)
+		request, err := http.NewRequestWithContext(ctx, method, "https://"+net.JoinHostPort(host, port)+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,6 +53,9 @@ func TestOnlyTheServerMayAskWhomEnvoyHasEjected(t *testing.T) {
 		}
 		return response.StatusCode, response.Body.Close()
 	}
+	ask := func(shown *tls.Certificate, method, path string) (int, error) {
+		return askAt("127.0.0.1", shown, method, path)
+	}
 	both := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	server := ca.named("xds.test", both...)
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(poll) { // Envoy listens once it is done waiting for clusters
@@ -61,6 +64,9 @@ func TestOnlyTheServerMayAskWhomEnvoyHasEjected(t *testing.T) {
 		} else if time.Now().After(deadline) {
 			t.Fatalf("the server gets %d, %v", status, err)
 		}
+	}
+	if status, err := askAt("::1", server, http.MethodGet, "/clusters?format=json"); err != nil || status != http.StatusOK {
+		t.Errorf("over IPv6 it gets %d, %v", status, err)
 	}
 	for name, shown := range map[string]*tls.Certificate{
 		"nobody": nil, "another name": ca.named("web.test", both...), "another CA's": NewAuthority(t).named("xds.test", both...),

@@ -44,6 +44,15 @@ func TestAnotherServerWithTheSameContentsCausesNoChurn(t *testing.T) {
 	t.Attr("measured", "requests during a restart of the xDS server: all answered")
 }
 
+func TestAnEnvoyIsServedOverIPv6(t *testing.T) {
+	g, c := NewWithT(t), serve(t, xds.Options{Address: "[::1]:0"})
+	c.cluster(web, func(*clusterv3.Cluster) {}, backends(t, 1)...)
+	c.publish()
+	e := c.envoy(Listener{Name: "web", Cluster: web})
+	c.acked(web, 1)
+	g.Expect(e.Statuses("web", 1)).To(Equal(map[int]int{200: 1}))
+}
+
 func TestWhatSaysTheSameTouchesNothing(t *testing.T) {
 	g, c := NewWithT(t), serve(t, xds.Options{})
 	hosts := backends(t, 2)

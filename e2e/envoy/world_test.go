@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"os"
@@ -42,7 +43,7 @@ func serve(t *testing.T, o xds.Options) *control {
 	t.Helper()
 	c := &control{t: t, options: o}
 	c.snapshot = xds.Snapshot{Clusters: map[string]*clusterv3.Cluster{}, Endpoints: map[string]*endpointv3.ClusterLoadAssignment{}, Owners: map[string]types.NamespacedName{}}
-	c.options.Address = "127.0.0.1:0"
+	c.options.Address = cmp.Or(o.Address, "127.0.0.1:0")
 	c.start()
 	t.Cleanup(func() { c.stop() })
 	return c

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/e2e/envoy"
 	"github.com/resourcestack/autohealer/e2e/harness"
 )
 
@@ -50,9 +51,14 @@ kind: OutlierPolicy
 metadata: {name: default, namespace: crowd}
 spec: {outlierDetection: {consecutiveServerErrors: 51, maxEjectionPercent: 50}}
 `)
-		e := proxy(ctx, edge, clients)
-		Eventually(e.Threshold).WithArguments("crowd/s11/80").Should(Equal(51))
-		before := e.Churn()
+		envoys := map[string]*envoy.Envoy{
+			"delta": proxy(ctx, edge, clients), "the state of the world": proxyChanged(ctx, envoy.Listener{Name: "web", Cluster: "crowd/web/80"}, wholeState),
+		}
+		before := map[string]envoy.Churn{}
+		for protocol, e := range envoys {
+			Eventually(e.Threshold).WithArguments("crowd/s11/80").Should(Equal(51), protocol)
+			before[protocol] = e.Churn()
+		}
 
 		Expect(h.StopComponent(harness.Manager)).To(Succeed())
 		Expect(h.Client.DeleteAllOf(ctx, &corev1.Service{}, client.InNamespace("crowd"))).To(Succeed())
@@ -71,13 +77,25 @@ spec: {outlierDetection: {consecutiveServerErrors: 51, maxEjectionPercent: 50}}
 		}
 		Eventually(held).Should(MatchRegexp(`^TooManyGone: Envoys keep 13 clusters whose Services or routes are gone, because more than a tenth of all would go at once: ` +
 			`crowd/s00/80, .*\. From 2.*Z on a tenth goes each minute\. A Guardrail with frozen: true keeps them\.$`))
-		Expect(e.Churn().Removed).To(Equal(before.Removed))
-		Expect(e.Threshold("crowd/s00/80")).To(BeNumerically(">=", 0))
+		for protocol, e := range envoys {
+			Eventually(func() int64 { return e.Stat("control_plane.connected_state") }).Should(BeEquivalentTo(1), protocol)
+			Expect(e.Churn()).To(Equal(before[protocol]), protocol)
+			Expect(e.Threshold("crowd/s00/80")).To(Equal(51), protocol)
+		}
 
 		for i := range crowd {
 			apply(ctx, fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: s%02d, namespace: crowd}, spec: {ports: [{port: 80}]}}", i))
 		}
 		apply(ctx, "{apiVersion: v1, kind: Service, metadata: {name: web, namespace: crowd}, spec: {ports: [{name: http, port: 80}]}}")
 		Eventually(held).Should(Equal("not held"))
+		apply(ctx, `
+apiVersion: autohealer.resourcestack.com/v1alpha1
+kind: OutlierPolicy
+metadata: {name: default, namespace: crowd}
+spec: {outlierDetection: {consecutiveServerErrors: 52, maxEjectionPercent: 50}}
+`)
+		for protocol, e := range envoys {
+			Eventually(e.Threshold, 2*harness.Within).WithArguments("crowd/s11/80").Should(Equal(52), protocol)
+		}
 	}, NodeTimeout(4*harness.Within))
 })

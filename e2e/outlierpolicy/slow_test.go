@@ -99,8 +99,8 @@ var _ = Describe("A manager that starts with empty caches", Serial, func() {
 		unmoved()
 	}, NodeTimeout(6*harness.Within))
 
-	It("and hears nothing of Services or endpoints, serves nobody until it does", func(ctx SpecContext) {
-		for _, path := range []string{"/api/v1/services", "/apis/discovery.k8s.io/v1/endpointslices"} {
+	It("and hears nothing of Services, endpoints or policies, serves nobody until it does", func(ctx SpecContext) {
+		for _, path := range []string{"/api/v1/services", "/apis/discovery.k8s.io/v1/endpointslices", "/apis/autohealer.resourcestack.com/v1alpha1/outlierpolicies"} {
 			By(path)
 			kubeconfig, see := halfBlind(ctx, path)
 			updates, failures := success(), e.Stat("cluster_manager.cds.update_failure")

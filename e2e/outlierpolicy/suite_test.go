@@ -18,6 +18,7 @@ import (
 
 	"github.com/resourcestack/autohealer/e2e/envoy"
 	"github.com/resourcestack/autohealer/e2e/harness"
+	"github.com/resourcestack/autohealer/e2e/harness/evidence"
 )
 
 func TestOutlierPolicies(t *testing.T) {
@@ -39,9 +40,13 @@ var (
 	h       *harness.Harness
 	address string
 	clients *envoy.Authority
+	// clientCA is the manager's file of the CAs that sign Envoys' certificates.
+	clientCA string
 	// hostIP is an address that EndpointSlices may have: they take none of loopback.
 	hostIP string
 )
+
+var _ = evidence.OfFailures(func() *harness.Harness { return h })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	EnforceDefaultTimeoutsWhenUsingContexts()
@@ -53,17 +58,28 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}
 	address = freeAddress(ctx)
 	clients = envoy.NewAuthority(GinkgoTB())
-	dir := GinkgoT().TempDir()
-	Expect(os.WriteFile(filepath.Join(dir, "clients.crt"), clients.PEM(), 0o600)).To(Succeed())
+	clientCA = filepath.Join(GinkgoT().TempDir(), "clients.crt")
+	trust(clients)
 	var err error
 	h, err = harness.Start(ctx, harness.Options{Out: GinkgoWriter, ManagerArgs: []string{
-		"--leader-elect=false", "--v=1", "--xds-bind-address=" + address, "--xds-client-ca=" + filepath.Join(dir, "clients.crt"),
+		"--leader-elect=false", "--v=1", "--xds-bind-address=" + address, "--xds-client-ca=" + clientCA,
 		"--xds-client=" + edge + "=*", "--xds-client=" + tenant + "=shop", "--ejections-from=edge/envoys/ejections",
 	}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(h.Stop()).To(Succeed()) })
 	Expect(h.StartManager(ctx)).To(Succeed())
 })
+
+// trust has the manager take certificates that these CAs sign, and no others.
+func trust(all ...*envoy.Authority) {
+	GinkgoHelper()
+	var text []byte
+	for _, a := range all {
+		text = append(text, a.PEM()...)
+	}
+	Expect(os.WriteFile(clientCA+".new", text, 0o600)).To(Succeed())
+	Expect(os.Rename(clientCA+".new", clientCA)).To(Succeed())
+}
 
 func freeAddress(ctx context.Context) string {
 	GinkgoHelper()

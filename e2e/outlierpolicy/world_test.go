@@ -49,6 +49,13 @@ func serve(ctx context.Context, namespace string, n int) *service {
 	for range n {
 		s.backends = append(s.backends, envoy.NewBackendOn(GinkgoTB(), hostIP))
 	}
+	s.register(ctx)
+	return s
+}
+
+// register the backends.
+func (s *service) register(ctx context.Context) {
+	GinkgoHelper()
 	for i, b := range s.backends {
 		apply(ctx, fmt.Sprintf(`
 apiVersion: discovery.k8s.io/v1
@@ -57,9 +64,8 @@ metadata: {name: web-%d, namespace: %s, labels: {kubernetes.io/service-name: web
 addressType: IPv4
 ports: [{name: http, port: %d}]
 endpoints: [{addresses: [%s], conditions: {ready: true}}]
-`, i, namespace, b.Port, hostIP))
+`, i, s.namespace, b.Port, hostIP))
 	}
-	return s
 }
 
 // detect applies a policy for the Service. Interval and times are short; the rest is as given.
@@ -88,16 +94,40 @@ func proxy(ctx context.Context, identity string, signer *envoy.Authority, cluste
 // proxyWith has more arguments for envoy-bootstrap.
 func proxyWith(ctx context.Context, identity string, signer *envoy.Authority, args []string, clusters ...string) *envoy.Envoy {
 	GinkgoHelper()
+	listeners := make([]envoy.Listener, 0, len(clusters))
+	for _, name := range clusters {
+		listeners = append(listeners, envoy.Listener{Name: name, Cluster: name})
+	}
+	return proxyTo(ctx, identity, signer, args, listeners...)
+}
+
+// proxyTo has listeners as given.
+func proxyTo(ctx context.Context, identity string, signer *envoy.Authority, args []string, listeners ...envoy.Listener) *envoy.Envoy {
+	GinkgoHelper()
 	dir := GinkgoT().TempDir()
 	signer.Write(dir, identity, servers(ctx))
-	o := envoy.Options{Bootstrap: append([]string{
+	return envoy.Start(GinkgoTB(), envoy.Options{Bootstrap: append(bootstrap(dir), args...), Change: impatient, Listeners: listeners})
+}
+
+// bootstrap has the certificates in a directory, which Envoy follows.
+func bootstrap(dir string) []string {
+	return []string{
 		"--server", address, "--server-name=" + serverName, "--resources-dir=" + dir,
 		"--cert=" + filepath.Join(dir, "tls.crt"), "--key=" + filepath.Join(dir, "tls.key"), "--ca=" + filepath.Join(dir, "ca.crt"),
-	}, args...), Change: impatient}
-	for _, name := range clusters {
-		o.Listeners = append(o.Listeners, envoy.Listener{Name: name, Cluster: name})
 	}
-	return envoy.Start(GinkgoTB(), o)
+}
+
+// proxyChanged has more in its bootstrap than envoy-bootstrap prints.
+func proxyChanged(ctx context.Context, listener envoy.Listener, changes ...func(*bootstrapv3.Bootstrap)) *envoy.Envoy {
+	GinkgoHelper()
+	dir := GinkgoT().TempDir()
+	clients.Write(dir, edge, servers(ctx))
+	return envoy.Start(GinkgoTB(), envoy.Options{Bootstrap: bootstrap(dir), Listeners: []envoy.Listener{listener}, Change: func(b *bootstrapv3.Bootstrap) {
+		impatient(b)
+		for _, change := range changes {
+			change(b)
+		}
+	}})
 }
 
 // impatient Envoys don't wait long for clusters that never come.

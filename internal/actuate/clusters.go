@@ -60,10 +60,13 @@ const checkWithin = 2 * time.Second
 // checksAtOnce are how many policies the API server is asked about at a time.
 const checksAtOnce = 8
 
+// Absent are clusters that Envoys may have and that aren't found: Missing are all of them, Gone those that are gone for sure.
+type Absent struct{ Missing, Gone []outlier.Key }
+
 // Apply has Envoys told of all clusters, and of those that are gone for sure. Held are clusters about which there is doubt: an
 // admission is missing, or no longer what is stored. Of them Envoys keep what they have, and are told of their hosts. An error means
 // that nothing was told; until something was, any doubt is one, since Envoys would miss what isn't there.
-func (c *Clusters) Apply(ctx context.Context, clusters []Cluster, gone []outlier.Key) (held map[outlier.Key]error, err error) {
+func (c *Clusters) Apply(ctx context.Context, clusters []Cluster, absent Absent) (held map[outlier.Key]error, err error) {
 	if c.Server.Serves != nil && !c.Server.Serves() {
 		return nil, errors.New("tell Envoys: the cluster isn't known to be this installation's")
 	}
@@ -92,9 +95,7 @@ func (c *Clusters) Apply(ctx context.Context, clusters []Cluster, gone []outlier
 			return nil, err
 		}
 	}
-	for _, key := range gone {
-		snapshot.Gone = append(snapshot.Gone, key.String())
-	}
+	snapshot.Gone, snapshot.Missing = names(absent.Gone), names(absent.Missing)
 	c.told = next
 	c.Server.Set(snapshot)
 	for _, of := range news {
@@ -196,9 +197,20 @@ func (c *Clusters) record(of []*Cluster) {
 	}.record(c.Acts, "Told Envoys how to detect outliers", "clusters", len(of), "observe", p.Settings.Observe)
 }
 
-// Proxies tells how far Envoys are with a cluster.
-func (c *Clusters) Proxies(cluster outlier.Key) xds.Proxies {
-	return c.Server.Proxies(cluster.String())
+// Rejections are what Envoys refuse now, by the name of the cluster.
+func (c *Clusters) Rejections() map[string][]xds.Rejection { return c.Server.Rejections() }
+
+func names(keys []outlier.Key) []string {
+	all := make([]string, len(keys))
+	for i, key := range keys {
+		all[i] = key.String()
+	}
+	return all
+}
+
+// Together tells how many Envoys may see any of some clusters, and how many of those have all that they may see.
+func (c *Clusters) Together(clusters []outlier.Key) (connected, acked int) {
+	return c.Server.Together(names(clusters))
 }
 
 // RemovalHeld tells which clusters would be gone if they weren't too many at a time.

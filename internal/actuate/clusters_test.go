@@ -70,7 +70,7 @@ func TestEnvoysAreToldOfAdmittedPoliciesAlone(t *testing.T) {
 			clusters := &Clusters{Server: server, Current: current{c.current}, Acts: logr.Discard()}
 			of := Cluster{Admitted: c.by}
 			of.Key, of.Policy = outlier.Key{Service: types.NamespacedName{Namespace: "shop", Name: "web"}, Port: 80}, c.policy
-			if _, err := clusters.Apply(t.Context(), []Cluster{of}, nil); !errors.Is(err, c.want) {
+			if _, err := clusters.Apply(t.Context(), []Cluster{of}, Absent{}); !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
 			if told := clusters.told != nil; told != (c.want == nil) {
@@ -92,7 +92,7 @@ func TestWhatStaysAsItIsMakesNoNewMessages(t *testing.T) {
 		t.Helper()
 		of := Cluster{Admitted: admitted, Hosts: hosts}
 		of.Key, of.Policy = outlier.Key{Service: types.NamespacedName{Namespace: "shop", Name: "web"}, Port: 80}, policy
-		if _, err := clusters.Apply(t.Context(), []Cluster{of}, nil); err != nil {
+		if _, err := clusters.Apply(t.Context(), []Cluster{of}, Absent{}); err != nil {
 			t.Fatal(err)
 		}
 		return clusters.told["shop/web/80"]
@@ -119,7 +119,7 @@ func TestDoubtAboutOnePolicyHoldsNoEndpointsBack(t *testing.T) {
 		c.Key, c.Policy = outlier.Key{Service: types.NamespacedName{Namespace: "shop", Name: service}, Port: 80}, p
 		return c
 	}
-	if held, err := clusters.Apply(t.Context(), []Cluster{of("web", policy, "10.0.0.1"), of("mail", nil, "10.0.0.1")}, nil); err != nil || len(held) > 0 {
+	if held, err := clusters.Apply(t.Context(), []Cluster{of("web", policy, "10.0.0.1"), of("mail", nil, "10.0.0.1")}, Absent{}); err != nil || len(held) > 0 {
 		t.Fatal(held, err)
 	}
 	before := clusters.told
@@ -141,7 +141,7 @@ func TestDoubtAboutOnePolicyHoldsNoEndpointsBack(t *testing.T) {
 				older.generation--
 				clusters.told = map[string]told{"shop/web/80": older, "shop/mail/80": before["shop/mail/80"]}
 			}
-			held, err := clusters.Apply(t.Context(), []Cluster{of("web", c.edited, "10.0.0.2"), of("mail", nil, "10.0.0.2"), of("new", c.edited, "10.0.0.2")}, nil)
+			held, err := clusters.Apply(t.Context(), []Cluster{of("web", c.edited, "10.0.0.2"), of("mail", nil, "10.0.0.2"), of("new", c.edited, "10.0.0.2")}, Absent{})
 			web := outlier.Key{Service: types.NamespacedName{Namespace: "shop", Name: "web"}, Port: 80}
 			if err != nil || len(held) != 2 || !errors.Is(held[web], c.want) {
 				t.Errorf("held %v, error %v", held, err)

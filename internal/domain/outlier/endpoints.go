@@ -2,7 +2,6 @@ package outlier
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -25,7 +24,7 @@ type Host struct {
 // would be ejected by halves.
 func HostsOf(svc *corev1.Service, port corev1.ServicePort, all []*discoveryv1.EndpointSlice) []Host {
 	family := familyOf(svc, all)
-	ready, ending := map[Host]bool{}, map[Host]bool{}
+	var ready, ending []Host
 	for _, slice := range all {
 		number := portOf(slice, port)
 		if slice.AddressType != family || number == 0 {
@@ -34,19 +33,19 @@ func HostsOf(svc *corev1.Service, port corev1.ServicePort, all []*discoveryv1.En
 		for i := range slice.Endpoints {
 			switch h, state := readEndpoint(&slice.Endpoints[i], number); state {
 			case stateReady:
-				ready[h] = true
+				ready = append(ready, h)
 			case stateEnding:
-				ending[h] = true
+				ending = append(ending, h)
 			}
 		}
 	}
 	if len(ready) == 0 {
 		ready = ending
 	}
-	sorted := slices.SortedFunc(maps.Keys(ready), func(a, b Host) int {
+	slices.SortFunc(ready, func(a, b Host) int {
 		return cmp.Or(cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Pod, b.Pod))
 	})
-	return slices.CompactFunc(sorted, func(a, b Host) bool { return a.Zone == b.Zone && a.Address == b.Address && a.Port == b.Port })
+	return slices.CompactFunc(ready, func(a, b Host) bool { return a.Zone == b.Zone && a.Address == b.Address && a.Port == b.Port })
 }
 
 // state of an endpoint: one that is in none of these gets no traffic.
@@ -77,16 +76,15 @@ func readEndpoint(e *discoveryv1.Endpoint, port uint32) (Host, state) {
 
 // familyOf is the Service's first family that it has slices of. Names, which Envoy's endpoints can't be, are none.
 func familyOf(svc *corev1.Service, all []*discoveryv1.EndpointSlice) discoveryv1.AddressType {
-	there := map[discoveryv1.AddressType]bool{}
-	for _, slice := range all {
-		there[slice.AddressType] = true
+	there := func(t discoveryv1.AddressType) bool {
+		return slices.ContainsFunc(all, func(slice *discoveryv1.EndpointSlice) bool { return slice.AddressType == t })
 	}
 	for _, family := range svc.Spec.IPFamilies {
-		if t := discoveryv1.AddressType(family); there[t] {
+		if t := discoveryv1.AddressType(family); there(t) {
 			return t
 		}
 	}
-	if !there[discoveryv1.AddressTypeIPv4] && there[discoveryv1.AddressTypeIPv6] {
+	if !there(discoveryv1.AddressTypeIPv4) && there(discoveryv1.AddressTypeIPv6) {
 		return discoveryv1.AddressTypeIPv6
 	}
 	return discoveryv1.AddressTypeIPv4

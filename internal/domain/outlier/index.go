@@ -2,8 +2,10 @@ package outlier
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -37,6 +39,9 @@ type Assignment struct {
 	Port corev1.ServicePort
 	// TCP: nothing but bytes is sent there. HTTP2: nothing but HTTP/2.
 	TCP, HTTP2 bool
+	// TLS: its route sends there over TLS, of which nobody here knows names, certificates and authorities. Then it is a cluster that was
+	// served before, and none holds for it.
+	TLS bool
 	// Policy holds; nil when none does any more.
 	Policy *Policy
 	Level  Level
@@ -129,12 +134,13 @@ func (x *Index) Assign(svc *corev1.Service, served []Key) []*Assignment {
 			continue
 		}
 		ports[port.Port] = port
-		if a := x.assign(Key{Service: name, Port: port.Port}, port); a.Policy != nil {
+		if a := x.assign(Key{Service: name, Port: port.Port}, svc, port); a.Policy != nil {
 			found[a.Key] = a
 		}
 		for _, r := range x.edges[portID{name, port.Port}] {
-			key := Key{name, port.Port, r.RouteKey}
-			found[key] = x.assign(key, port)
+			if a := x.assign(Key{name, port.Port, r.RouteKey}, svc, port); !a.TLS {
+				found[a.Key] = a
+			}
 		}
 	}
 	for _, key := range served {
@@ -143,7 +149,7 @@ func (x *Index) Assign(svc *corev1.Service, served []Key) []*Assignment {
 			if !there {
 				port = corev1.ServicePort{Port: key.Port}
 			}
-			found[key] = x.assign(key, port)
+			found[key] = x.assign(key, svc, port)
 		}
 	}
 	all := make([]*Assignment, 0, len(found))
@@ -155,10 +161,14 @@ func (x *Index) Assign(svc *corev1.Service, served []Key) []*Assignment {
 }
 
 // assign finds the most specific policy for a cluster.
-func (x *Index) assign(key Key, port corev1.ServicePort) *Assignment {
+func (x *Index) assign(key Key, svc *corev1.Service, port corev1.ServicePort) *Assignment {
 	a := &Assignment{Key: key, Port: port, TCP: speaksTCP(port), HTTP2: speaksHTTP2(port)}
 	for _, b := range x.backends(key) {
-		a.TCP, a.HTTP2 = a.TCP || b.TCP, a.HTTP2 || b.HTTP2
+		b = b.over(key.Route, svc, port)
+		a.TCP, a.HTTP2, a.TLS = a.TCP || b.TCP, a.HTTP2 || b.HTTP2, a.TLS || b.TLS
+	}
+	if a.TLS {
+		return a
 	}
 	for level := levels - 1; level >= 0; level-- {
 		for i, p := range x.at(level, key, port) {
@@ -182,6 +192,25 @@ func (x *Index) backends(key Key) []Backend {
 		return []Backend{{TCP: key.Route.Kind == kindTCPRoute, HTTP2: key.Route.Kind == kindGRPCRoute}}
 	}
 	return slices.DeleteFunc(slices.Clone(r.Backends), func(b Backend) bool { return b.Service != key.Service.Name || b.Port != key.Port })
+}
+
+// overTLS gives the ports of a route's target that the route sends to over TLS, as service:port.
+func (x *Index) overTLS(namespace string, ref v1alpha1.OutlierTargetReference, services []*corev1.Service) (all []string) {
+	if ref.Kind == kindService {
+		return nil
+	}
+	for _, p := range x.find(namespace, ref, services).Ports {
+		key := Key{types.NamespacedName{Namespace: namespace, Name: p.Service.Name}, p.Port.Port, RouteKey{ref.Kind, ref.Name}}
+		if x.assign(key, p.Service, p.Port).TLS {
+			all = append(all, fmt.Sprintf("%s:%d", p.Service.Name, p.Port.Port))
+		}
+	}
+	return all
+}
+
+// OverTLS tells which of a target's Services its route sends to over TLS; "" for none. Envoys get no clusters for them.
+func (x *Index) OverTLS(namespace string, ref v1alpha1.OutlierTargetReference, services []*corev1.Service) string {
+	return strings.Join(x.overTLS(namespace, ref, services), ", ")
 }
 
 // at are the policies for a cluster at a level, the oldest first.
@@ -212,19 +241,6 @@ const (
 	kindService   = "Service"
 	kindNamespace = "Namespace"
 )
-
-func overTCP(port corev1.ServicePort) bool {
-	return port.Protocol == "" || port.Protocol == corev1.ProtocolTCP
-}
-
-// speaksTCP says whether a Service declares that a port is for neither HTTP nor anything else that Envoy looks into.
-func speaksTCP(port corev1.ServicePort) bool { return or(port.AppProtocol, "") == "tcp" }
-
-// speaksHTTP2 says whether a Service declares that a port is for HTTP/2 without TLS.
-func speaksHTTP2(port corev1.ServicePort) bool {
-	protocol := or(port.AppProtocol, "")
-	return protocol == "kubernetes.io/h2c" || protocol == "grpc"
-}
 
 func compareText(a, b Key) int {
 	switch x, y := a.String(), b.String(); {

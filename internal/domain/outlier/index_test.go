@@ -196,3 +196,38 @@ func TestEjectableIsWhatEnvoyWouldDo(t *testing.T) {
 		}
 	}
 }
+
+func TestAClusterWhoseRouteTurnsToTLSStaysWithoutDetection(t *testing.T) {
+	route := func(protocol string) outlier.Route {
+		return outlier.ReadRoute(map[string]any{
+			"kind": "HTTPProxy", "metadata": map[string]any{"namespace": "shop", "name": "web"},
+			"spec": map[string]any{"routes": []any{map[string]any{"services": []any{map[string]any{"name": "s1", "port": int64(80), "protocol": protocol}}}}},
+		})
+	}
+	w := parseWorld(t, []byte(`
+apiVersion: autohealer.resourcestack.com/v1alpha1
+kind: OutlierPolicy
+metadata: {namespace: shop, name: p}
+spec: {targetRefs: [{group: projectcontour.io, kind: HTTPProxy, name: web}], outlierDetection: {}}
+---
+apiVersion: v1
+kind: Service
+metadata: {namespace: shop, name: s1}
+spec: {ports: [{name: http, port: 80}]}
+`))
+	policies := policiesOf(t, w)
+	plain := outlier.NewIndex(policies, []outlier.Route{route("")}, "autohealer-system").Assign(w.Services[0], nil)
+	if len(plain) != 1 || plain[0].Policy == nil || plain[0].TLS {
+		t.Fatalf("in plaintext: %+v", plain)
+	}
+	x := outlier.NewIndex(policies, []outlier.Route{route("tls")}, "autohealer-system")
+	if got := x.Assign(w.Services[0], nil); len(got) != 0 {
+		t.Errorf("a new one: %+v", got[0])
+	}
+	if got := x.Assign(w.Services[0], []outlier.Key{plain[0].Key}); len(got) != 1 || got[0].Policy != nil || !got[0].TLS {
+		t.Errorf("one that was served: %+v", got)
+	}
+	if got := x.OverTLS("shop", policies[0].Targets[0], w.Services); got != "s1:80" {
+		t.Errorf("over TLS: %q", got)
+	}
+}

@@ -1,7 +1,6 @@
 package outlier
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -18,7 +17,7 @@ type Key struct {
 
 // String is the cluster's name: namespace/service/port, and @kind/route for one of a route's own.
 func (k Key) String() string {
-	name := fmt.Sprintf("%s/%d", k.Service, k.Port)
+	name := k.Service.Namespace + "/" + k.Service.Name + "/" + strconv.Itoa(int(k.Port))
 	if k.Route != (RouteKey{}) {
 		name += "@" + strings.ToLower(k.Route.Kind) + "/" + k.Route.Name
 	}

@@ -25,8 +25,8 @@ type Preview struct {
 	Undetected      int
 	UndetectedNames []string
 	// MissingTargets, EmptyTargets, ExternalTargets and Conflicts are targets that aren't there, have no ready endpoints, are of
-	// type ExternalName, or have a policy already.
-	MissingTargets, EmptyTargets, ExternalTargets, Conflicts []string
+	// type ExternalName, or have a policy already. OverTLSTargets are what routes send to over TLS.
+	MissingTargets, EmptyTargets, ExternalTargets, OverTLSTargets, Conflicts []string
 	// Ejected is how many hosts some Envoy has ejected now for the stored policy of this name.
 	Ejected int
 }
@@ -38,7 +38,7 @@ func PreviewOf(op *v1alpha1.OutlierPolicy, w World, ownNamespace string) Preview
 		return Preview{Unreadable: err.Error()}
 	}
 	p := Preview{
-		Clusters: len(o.Clusters), MissingTargets: o.Missing, EmptyTargets: o.Empty, ExternalTargets: o.External,
+		Clusters: len(o.Clusters), MissingTargets: o.Missing, EmptyTargets: o.Empty, ExternalTargets: o.External, OverTLSTargets: o.OverTLS,
 		Conflicts: o.Conflicts[:min(len(o.Conflicts), SampleSize)],
 	}
 	for i := range o.Clusters {

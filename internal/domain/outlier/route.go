@@ -2,7 +2,6 @@ package outlier
 
 import (
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,12 +14,13 @@ var RouteKinds = []schema.GroupKind{
 	{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute"},
 	{Group: "gateway.networking.k8s.io", Kind: kindGRPCRoute},
 	{Group: "gateway.networking.k8s.io", Kind: kindTCPRoute},
-	{Group: "projectcontour.io", Kind: "HTTPProxy"},
+	{Group: "projectcontour.io", Kind: kindHTTPProxy},
 }
 
 const (
 	kindGRPCRoute = "GRPCRoute"
 	kindTCPRoute  = "TCPRoute"
+	kindHTTPProxy = "HTTPProxy"
 )
 
 // IsRoute says whether a target of this kind is a route.
@@ -42,8 +42,8 @@ type Route struct {
 type Backend struct {
 	Service string
 	Port    int32
-	// TCP: nothing but bytes is sent there. HTTP2: nothing but HTTP/2.
-	TCP, HTTP2 bool
+	// TCP: nothing but bytes is sent there. HTTP2: nothing but HTTP/2. TLS: all of it over TLS.
+	TCP, HTTP2, TLS bool
 }
 
 // ReadRoute reads an object of one of the RouteKinds. What it can't understand it leaves out: the route's own controller says
@@ -52,7 +52,7 @@ func ReadRoute(object map[string]any) Route {
 	u := unstructured.Unstructured{Object: object}
 	r := Route{Namespace: u.GetNamespace(), RouteKey: RouteKey{u.GetKind(), u.GetName()}}
 	spec, _ := object["spec"].(map[string]any)
-	if r.Kind == "HTTPProxy" {
+	if r.Kind == kindHTTPProxy {
 		r.readHTTPProxy(spec)
 		return r
 	}
@@ -72,14 +72,19 @@ func ReadRoute(object map[string]any) Route {
 func (r *Route) readHTTPProxy(spec map[string]any) {
 	for _, route := range entries(spec["routes"]) {
 		for _, service := range entries(route["services"]) {
-			protocol, _ := service["protocol"].(string)
-			r.add(service, Backend{HTTP2: strings.HasPrefix(protocol, "h2")})
+			r.add(service, speaking(service, false))
 		}
 	}
 	proxy, _ := spec["tcpproxy"].(map[string]any)
 	for _, service := range entries(proxy["services"]) {
-		r.add(service, Backend{TCP: true})
+		r.add(service, speaking(service, true))
 	}
+}
+
+// speaking is what an HTTPProxy says of how to speak with one of its services. Its h2 is HTTP/2 over TLS.
+func speaking(service map[string]any, tcp bool) Backend {
+	protocol, _ := service["protocol"].(string)
+	return Backend{TCP: tcp, HTTP2: !tcp && protocol == "h2c", TLS: protocol == "h2" || protocol == "tls"}
 }
 
 // add a backend by its name and port, unless it is there already. What is sent HTTP somewhere isn't for bytes only.
@@ -98,7 +103,7 @@ func (r *Route) add(ref map[string]any, b Backend) {
 	b.Service, b.Port = name, int32(port)
 	for i := range r.Backends {
 		if there := &r.Backends[i]; there.Service == b.Service && there.Port == b.Port {
-			there.TCP, there.HTTP2 = there.TCP && b.TCP, there.HTTP2 || b.HTTP2
+			there.TCP, there.HTTP2, there.TLS = there.TCP && b.TCP, there.HTTP2 || b.HTTP2, there.TLS || b.TLS
 			return
 		}
 	}

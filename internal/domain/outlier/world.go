@@ -30,8 +30,8 @@ type Outlook struct {
 	// Overridden are clusters of its targets for which another one holds.
 	Overridden []ClusterOutlook
 	// Missing targets aren't there, Empty have no ready endpoints, External are of type ExternalName. Conflicts are targets that
-	// another policy has. They are empty for a default.
-	Missing, Empty, External, Conflicts []string
+	// another policy has, OverTLS what routes send to over TLS, so that there are no clusters. They are empty for a default.
+	Missing, Empty, External, Conflicts, OverTLS []string
 }
 
 // ClusterOutlook is a cluster and what could be done to it.
@@ -117,6 +117,9 @@ func (v *viewer) target(ref v1alpha1.OutlierTargetReference) {
 		if other != v.policy {
 			o.Conflicts = append(o.Conflicts, fmt.Sprintf("%s: OutlierPolicy %s", text, other.Name))
 		}
+	}
+	if over := v.index.OverTLS(v.policy.Namespace, ref, v.world.Services); over != "" {
+		o.OverTLS = append(o.OverTLS, fmt.Sprintf("%s to %s", text, over))
 	}
 	found := v.index.find(v.policy.Namespace, ref, v.world.Services)
 	switch {

@@ -1,9 +1,10 @@
 package envoys
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -149,9 +150,16 @@ func (a *Asker) ask(ctx context.Context, at Endpoint) {
 		e = ejection.Envoy{Name: at.Name, Asked: began}
 	}
 	if err != nil {
-		e.Problem = cmp.Or(e.Problem, err.Error()) // the first says enough, and is no news each time
-		a.envoys[at] = e
+		a.envoys[at] = e.Failed(problem(err))
 		return
 	}
 	a.envoys[at] = e.After(scope, ejected, began)
+}
+
+// problem says why an Envoy didn't answer, without the ports of the connection, which are others each time.
+func problem(err error) string {
+	if op := new(net.OpError); errors.As(err, &op) {
+		return fmt.Sprintf("%s: %v", op.Op, op.Err)
+	}
+	return err.Error()
 }

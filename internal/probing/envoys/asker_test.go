@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"fmt"
 	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -209,5 +210,35 @@ func TestAnEnvoyThatIsNoEndpointAnyMoreIsForgotten(t *testing.T) {
 	asker.round(t.Context())
 	if diff := cmp.Diff([]string{"Service edge/envoys has no ready endpoints"}, asker.View().Missing); diff != "" || asker.View().Ejected() != 0 || asker.View().Same(before) {
 		t.Error(diff, asker.View().Ejected())
+	}
+}
+
+func TestAProblemIsTheSameOverAnotherConnection(t *testing.T) {
+	a := newAuthority(t)
+	e := serve(t, &envoy{}, a.envoy("edge", x509.ExtKeyUsageClientAuth))
+	e.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_ = conn.(*tls.Conn).NetConn().(*net.TCPConn).SetLinger(0) // the client sees a reset
+		_ = conn.(*tls.Conn).NetConn().Close()
+	})
+	asker, now := asking(t, a, e)
+	now.Step(16 * time.Second)
+	for range 3 {
+		asker.round(t.Context())
+		now.Step(16 * time.Second)
+		if got := asker.View().Silent("shop"); len(got) != 1 || got[0].Problem != "read: read: connection reset by peer" && got[0].Problem != "EOF" {
+			t.Errorf("got %q", got)
+		}
+	}
+	e.Close()
+	for range 2 {
+		asker.round(t.Context())
+	}
+	if got := asker.View().Silent("shop"); len(got) != 1 || got[0].Problem != "dial: connect: connection refused" {
+		t.Errorf("got %q", got)
 	}
 }

@@ -14,7 +14,7 @@ import (
 var (
 	asked = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "autohealer_envoys",
-		Help: "Envoys that are asked whom they have ejected, by state: answering, silent. The leader's.",
+		Help: "Envoys that are asked whom they have ejected, by state: answering, silent; and missing, which are Services that lead to none. The leader's.",
 	}, []string{"state"})
 	ejectedHosts = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "autohealer_ejected_hosts",
@@ -38,5 +38,6 @@ func observe(v *ejection.View) {
 	answering, silent := v.Count()
 	asked.WithLabelValues("answering").Set(float64(answering))
 	asked.WithLabelValues("silent").Set(float64(silent))
+	asked.WithLabelValues("missing").Set(float64(len(v.Missing)))
 	ejectedHosts.Set(float64(v.Ejected()))
 }

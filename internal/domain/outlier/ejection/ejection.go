@@ -38,8 +38,10 @@ type Envoy struct {
 	Asked time.Time
 	// Answered last; zero for never.
 	Answered time.Time
-	// Problem is why it didn't answer when it was asked last; "" if it did.
+	// Problem is why it doesn't answer; "" if it did when it was asked last.
 	Problem string
+	// newest problem of those that it had.
+	newest string
 	// Ejected are its ejected hosts by that answer, each since when it is seen to be.
 	Ejected map[Host]time.Time
 }
@@ -67,6 +69,16 @@ func (e *Envoy) After(scope Scope, ejected []Host, now time.Time) Envoy {
 		}
 	}
 	return after
+}
+
+// Failed is what is known of an Envoy that didn't answer. Another problem than the one that is told is told once it came twice in a
+// row: two that take turns would be news each time.
+func (e Envoy) Failed(problem string) Envoy {
+	if e.Problem == "" || problem == e.newest {
+		e.Problem = problem
+	}
+	e.newest = problem
+	return e
 }
 
 // Silent is an Envoy that doesn't answer.

@@ -90,3 +90,25 @@ func TestWhatIsSilentIsNotClaimed(t *testing.T) {
 		t.Error("counts", answering, silent)
 	}
 }
+
+func TestTheNewestProblemIsToldUnlessTwoTakeTurns(t *testing.T) {
+	e := *asked("edge/a")
+	for i, step := range []struct{ problem, told string }{
+		{"no such host", "no such host"},
+		{"connection refused", "no such host"},
+		{"no such host", "no such host"},
+		{"connection refused", "no such host"},
+		{"connection refused", "connection refused"},
+		{"connection refused", "connection refused"},
+	} {
+		if e = e.Failed(step.problem); e.Problem != step.told {
+			t.Errorf("%d: it tells %q", i, e.Problem)
+		}
+	}
+	if e = e.After(all, nil, now); e.Problem != "" {
+		t.Errorf("it answered, and has %q", e.Problem)
+	}
+	if e = e.Failed("no such host"); e.Problem != "no such host" {
+		t.Errorf("it tells %q", e.Problem)
+	}
+}

@@ -1,0 +1,179 @@
+package outlierpolicy
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/actuate"
+	"github.com/resourcestack/autohealer/internal/cli/explain"
+	"github.com/resourcestack/autohealer/internal/cli/snapshot"
+	"github.com/resourcestack/autohealer/internal/domain/outlier"
+	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube/status"
+)
+
+var (
+	shopRoutes = []outlier.Route{
+		{Namespace: "shop", RouteKey: outlier.RouteKey{Kind: "HTTPRoute", Name: "front"}, Backends: []outlier.Backend{{Service: "web", Port: 80}, {Service: "mail", Port: 25}}},
+		{Namespace: "shop", RouteKey: outlier.RouteKey{Kind: "HTTPProxy", Name: "safe"}, Backends: []outlier.Backend{{Service: "web", Port: 80, TLS: true}}},
+	}
+	shopServices = []*corev1.Service{service("web", 80, 81), service("mail", 25)}
+	shopTargets  = []v1alpha1.OutlierTargetReference{
+		target("web", ""), target("web", "81"), target("mail", ""), {Kind: "HTTPRoute", Name: "front"}, {Kind: "HTTPProxy", Name: "safe"}, {Kind: "HTTPRoute", Name: "gone"},
+		{Kind: "HTTPRoute", Name: "front", Backend: &v1alpha1.OutlierBackend{Name: "web", Port: 80}},
+	}
+)
+
+// drawOutliers gives policies, and how the manager takes them: their statuses don't tell of it yet.
+func drawOutliers(t *rapid.T) (policies []*v1alpha1.OutlierPolicy, stands map[types.NamespacedName]string) {
+	stands = map[types.NamespacedName]string{}
+	for i := range rapid.IntRange(0, 4).Draw(t, "policies") {
+		op := stored("shop", fmt.Sprint("p", i), rapid.IntRange(0, 2).Draw(t, "age"))
+		switch rapid.SampledFrom([]string{"", "", "", "default", "global"}).Draw(t, "for") {
+		case "":
+			op.Spec.TargetRefs = rapid.SliceOfNDistinct(rapid.SampledFrom(shopTargets), 1, 2, outlier.TargetText).Draw(t, "targets")
+		case "default":
+			op.Name = outlier.DefaultName
+		case "global":
+			op.Namespace, op.Name = systemNamespace, outlier.DefaultName
+		}
+		key := client.ObjectKeyFromObject(op)
+		if _, twice := stands[key]; twice {
+			continue
+		}
+		op.UID = types.UID(key.String())
+		shape(t, op)
+		stands[key] = rapid.SampledFrom([]string{"", "", "", "refused", "doubtful"}).Draw(t, "stands")
+		policies = append(policies, op)
+	}
+	return policies, stands
+}
+
+func shape(t *rapid.T, op *v1alpha1.OutlierPolicy) {
+	op.Spec.Mode = rapid.SampledFrom([]v1alpha1.Mode{v1alpha1.Enforce, v1alpha1.Enforce, v1alpha1.Observe}).Draw(t, "mode")
+	op.Spec.Disabled = rapid.IntRange(0, 4).Draw(t, "disabled") == 0
+}
+
+// pictured is how these policies stand.
+func pictured(t *rapid.T, policies []*v1alpha1.OutlierPolicy, stands map[types.NamespacedName]string, paused status.Pause) *picture {
+	pic := &picture{policies: map[types.NamespacedName]*standing{}, services: map[string][]*corev1.Service{"shop": shopServices}, seen: map[types.NamespacedName]bool{}, paused: paused}
+	var read []*outlier.Policy
+	for _, op := range policies {
+		p, err := outlier.NewPolicy(op)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := client.ObjectKeyFromObject(op)
+		p.Refused, p.Doubtful = stands[key] == "refused", stands[key] == "doubtful"
+		pic.policies[key] = &standing{generation: op.Generation, reading: reading{policy: p}}
+		read = append(read, p)
+	}
+	pic.index = outlier.NewIndex(read, shopRoutes, systemNamespace)
+	return pic
+}
+
+// readOf is what one reads of the hosts of all Services, by cluster.
+func readOf(t *rapid.T, g *guard.Guard, policies []*v1alpha1.OutlierPolicy) map[string][]string {
+	s := &snapshot.Snapshot{TakenAt: metav1.Now(), ServerTime: metav1.Now(), Probed: &snapshot.Probed{}, Workloads: &snapshot.Workloads{}, Routed: &snapshot.Routed{}}
+	for _, op := range policies {
+		s.OutlierPolicies = append(s.OutlierPolicies, *op)
+	}
+	for _, r := range shopRoutes {
+		route := snapshot.Route{Namespace: r.Namespace, Kind: r.Kind, Name: r.Name}
+		for _, b := range r.Backends {
+			route.Backends = append(route.Backends, snapshot.Backend(b))
+		}
+		s.Routed.Routes = append(s.Routed.Routes, route)
+	}
+	for _, svc := range shopServices {
+		s.Workloads.Services = append(s.Workloads.Services, snapshot.Service{Namespace: svc.Namespace, Name: svc.Name, Spec: svc.Spec})
+		slice := hosts("10.0.0.1", svc).Slices[client.ObjectKeyFromObject(svc)][0]
+		s.Workloads.EndpointSlices = append(s.Workloads.EndpointSlices, snapshot.EndpointSlice{
+			Namespace: svc.Namespace, Name: svc.Name, Service: svc.Name, AddressType: slice.AddressType, Ports: slice.Ports, Endpoints: []snapshot.Endpoint{{Address: "10.0.0.1"}},
+		})
+	}
+	f, err := snapshot.NewWatchedFacts(t.Context(), s, g, systemNamespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := explain.Ejections(f.Seats("shop", func(outlier.Key, outlier.Host) bool { return true }), s.ServerTime.Time)
+	says := map[string][]string{}
+	for _, m := range seat.FindAllStringSubmatch(text, -1) {
+		says[m[2]] = m[1:]
+	}
+	return says
+}
+
+var seat = regexp.MustCompile(`(?m)^  OutlierPolicy (\S+), Envoy cluster (\S+): (.*)\n(    Not what Envoys have everywhere: .*)?`)
+
+// does is what a policy has Envoys do, as people read it.
+func does(p *outlier.Policy) string {
+	switch {
+	case p == nil:
+		return "nothing"
+	case p.Refused:
+		return "a rule refuses the policy, so nothing is detected"
+	case p.Disabled:
+		return "the policy switches detection off"
+	case p.Settings.Observe:
+		return "Envoy counts errors, and ejects nobody"
+	}
+	return "Envoy ejects hosts that keep failing"
+}
+
+// TestExplainAndEnvoysNeverDisagree: of every cluster, explain names the policy that holds for it and what Envoys do for it, and says so
+// where the manager tells Envoys something else.
+func TestExplainAndEnvoysNeverDisagree(t *testing.T) {
+	p, _ := newTestPublisher(t, nil)
+	rapid.Check(t, func(rt *rapid.T) {
+		policies, stands := drawOutliers(rt)
+		world := hosts("10.0.0.1", shopServices...)
+		before := policies[:rapid.IntRange(0, len(policies)).Draw(rt, "before")]
+		p.told = map[outlier.Key]actuate.Cluster{}
+		for _, c := range p.translate(pictured(rt, before, nil, status.Pause{}), world) {
+			p.told[c.Key] = c
+		}
+		for _, op := range before {
+			if rapid.Bool().Draw(rt, "edited") {
+				op.Generation++
+				shape(rt, op)
+			}
+		}
+		paused := rapid.SampledFrom([]status.Pause{{}, {}, {By: "rail"}, {By: "rail", Frozen: true}}).Draw(rt, "paused")
+		pic := pictured(rt, policies, stands, paused)
+		clusters := p.translate(pic, world)
+		for _, op := range policies {
+			if s := stands[client.ObjectKeyFromObject(op)]; s != "doubtful" {
+				op.Status = statusOf(op, pic, p.Clusters)
+				accepted := map[string]metav1.ConditionStatus{"": metav1.ConditionTrue, "refused": metav1.ConditionFalse}[s]
+				op.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: accepted, ObservedGeneration: op.Generation}}
+			}
+		}
+		says := readOf(rt, p.Guard, policies)
+		for _, c := range clusters {
+			held := pic.index.Assign(shopServices[slices.IndexFunc(shopServices, func(s *corev1.Service) bool { return s.Name == c.Key.Service.Name })], []outlier.Key{c.Key})
+			wanted := held[slices.IndexFunc(held, func(a *outlier.Assignment) bool { return a.Key == c.Key })].Policy
+			told := says[c.Key.String()]
+			switch {
+			case wanted == nil && told != nil:
+				rt.Errorf("%s has no policy, and one reads %q", c.Key, told)
+			case wanted == nil:
+			case told == nil:
+				rt.Errorf("of %s one reads nothing; %s holds for it", c.Key, wanted.Key())
+			case told[3] == "" && (told[2] != does(c.Policy) || wanted.Doubtful):
+				rt.Errorf("of %s one reads %q; Envoys are told to do %s", c.Key, told, does(c.Policy))
+			case told[3] != "" && !wanted.Doubtful && paused.By == "":
+				rt.Errorf("of %s one reads %q, and nothing is withheld", c.Key, told)
+			}
+		}
+	})
+}
