@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/resourcestack/autohealer/e2e/harness"
@@ -132,8 +133,8 @@ func (b *bench) drainOurs(ctx context.Context, round int, into *drains) error {
 	return nil
 }
 
-// asManager is a bare client with the manager's rights.
-func (b *bench) asManager(ctx context.Context) (kubernetes.Interface, error) {
+// managerConfig has the manager's rights.
+func (b *bench) managerConfig(ctx context.Context) (*rest.Config, error) {
 	kubeconfig, err := b.ServiceAccountKubeconfig(ctx, harness.Namespace, harness.ServiceAccount)
 	if err != nil {
 		return nil, err
@@ -142,7 +143,17 @@ func (b *bench) asManager(ctx context.Context) (kubernetes.Interface, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the manager's kubeconfig: %w", err)
 	}
-	config.QPS, config.ContentType = -1, runtime.ContentTypeProtobuf
+	config.QPS = -1
+	return config, nil
+}
+
+// asManager is a bare client with the manager's rights.
+func (b *bench) asManager(ctx context.Context) (kubernetes.Interface, error) {
+	config, err := b.managerConfig(ctx)
+	if err != nil {
+		return nil, err
+	}
+	config.ContentType = runtime.ContentTypeProtobuf
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make a bare client: %w", err)

@@ -31,7 +31,13 @@ func (b *bench) restarted(ctx context.Context) error {
 }
 
 // liveMemory is what the manager's heap holds after a collection, in bytes.
-func (b *bench) liveMemory(ctx context.Context) (int, error) {
+func (b *bench) liveMemory(ctx context.Context) (int, error) { return b.memStat(ctx, "HeapAlloc") }
+
+// liveStacks is what its goroutines' stacks take, in bytes.
+func (b *bench) liveStacks(ctx context.Context) (int, error) { return b.memStat(ctx, "Stack") }
+
+// memStat is one of the manager's runtime.MemStats after a collection, as its heap profile has them.
+func (b *bench) memStat(ctx context.Context, name string) (int, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.pprof+"/debug/pprof/heap?gc=1&debug=1", nil)
 	if err != nil {
 		return 0, fmt.Errorf("ask for the manager's heap: %w", err)
@@ -46,9 +52,10 @@ func (b *bench) liveMemory(ctx context.Context) (int, error) {
 		return 0, fmt.Errorf("read the manager's heap: %w", err)
 	}
 	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, "# HeapAlloc = "); ok {
+		if value, ok := strings.CutPrefix(line, "# "+name+" = "); ok {
+			value, _, _ = strings.Cut(value, "/") // of stacks: in use, and had from the system
 			return strconv.Atoi(strings.TrimSpace(value))
 		}
 	}
-	return 0, errors.New("the manager's heap profile doesn't say how much is in use")
+	return 0, errors.New("the manager's heap profile has no " + name)
 }

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/health"
-	"github.com/resourcestack/autohealer/internal/domain/registration"
 	"github.com/resourcestack/autohealer/internal/kube/status"
 )
 
@@ -97,19 +95,4 @@ func policiesOf(deciders []decider) []status.Policy {
 		policies[i] = status.Policy{UID: d.registration.UID, NamespacedName: types.NamespacedName{Name: d.registration.Name}}
 	}
 	return policies
-}
-
-// targetsOf counts the objects that a registration selects, of which some turn False.
-func (r *TargetReconciler) targetsOf(ctx context.Context, reg *registration.Registration) int {
-	objects, err := r.Observer.Watches.List(ctx, reg.Kind, "", everything)
-	if err != nil {
-		return 0
-	}
-	known := map[string]labels.Set{}
-	return reg.Count(objects, func(namespace string) labels.Set {
-		if _, ok := known[namespace]; !ok {
-			known[namespace], _ = r.labelsOf(ctx, namespace) // unknown, its objects don't count, and the breaker opens sooner
-		}
-		return known[namespace]
-	})
 }

@@ -43,13 +43,17 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if err != nil {
 		return err
 	}
-	observer.Watches = watches
+	checker, err := checking.NewChecker(mgr, watches, opts.Dial)
+	if err != nil {
+		return err
+	}
+	observer.Watches, observer.Shoots = watches, checker.Shoots
 	troubles := &status.Troubles{Hit: func(registration types.NamespacedName) { observer.enqueueRegistration(registration, 0) }}
 	report := NewReporter(mgr.GetEventRecorder("autohealer"))
 	layouts := &checking.Layouts{Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(), Clock: opts.Facts.Clock}
 	targets := &TargetReconciler{
-		Observer: observer, Layouts: layouts, Troubles: troubles, Report: report, Namespaces: mgr.GetCache(),
-		Checker: &checking.Checker{Watches: watches, Live: mgr.GetAPIReader(), Scheme: mgr.GetScheme(), Dial: opts.Dial, Clock: opts.Facts.Clock},
+		Observer: observer, Layouts: layouts, Troubles: troubles, Report: report,
+		Checker: checker,
 		Conditions: &actuate.Conditions{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Acts: mgr.GetLogger().WithName("acts"), Leads: opts.Leads,
 			Current: &kube.Generations{Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Stored: opts.Stored},

@@ -22,15 +22,34 @@ type book struct {
 }
 
 type page struct {
-	targets map[checking.Target]entry
-	flips   health.Flips
+	// generation of the registration that targets were looked at for.
+	generation int64
+	targets    map[checking.Target]entry
+	// complete: there was a moment when each of its targets had been looked at.
+	complete bool
+	flips    health.Flips
 }
 
-// entry is what was found of one target.
+// entry is what was found of one target. With thousands of targets each byte counts: it has what a status tells, in a slice.
 type entry struct {
-	verdicts map[string]health.Verdict
+	verdicts []verdict
 	// problem says why a condition isn't written; "" when all are.
 	problem string
+}
+
+// verdict is what the checks of one condition type said.
+type verdict struct {
+	conditionType string
+	status        health.Status
+	// message of what isn't True.
+	message string
+}
+
+func verdictOf(conditionType string, v health.Verdict) verdict {
+	if v.Status == health.True {
+		return verdict{conditionType: conditionType, status: v.Status}
+	}
+	return verdict{conditionType, v.Status, v.Message}
 }
 
 // page needs b.mu.
@@ -53,15 +72,7 @@ func (b *book) note(uid types.UID, target checking.Target, found entry) (changed
 	p := b.page(uid)
 	was, known := p.targets[target]
 	p.targets[target] = found
-	if !known || was.problem != found.problem || len(was.verdicts) != len(found.verdicts) {
-		return true
-	}
-	for t, v := range found.verdicts {
-		if w, ok := was.verdicts[t]; !ok || w.Status != v.Status || w.Message != v.Message {
-			return true
-		}
-	}
-	return false
+	return !known || was.problem != found.problem || !slices.Equal(was.verdicts, found.verdicts)
 }
 
 // drop forgets a target of all registrations but those that still select it, and gives those that it was dropped from.
@@ -98,11 +109,29 @@ func (b *book) notFailed(uid types.UID, target checking.Target) {
 	b.page(uid).flips.Forget(nameOf(target).String())
 }
 
-// followBreaker takes over a breaker that another process opened, and closes one that was reset.
-func (b *book) followBreaker(hcr *v1alpha1.HealthCheckRegistration) {
+// complete says whether each of a registration's targets was looked at: now, or once before. Those that come later are counted
+// once they are.
+func (b *book) complete(uid types.UID, targets []checking.Target) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.page(uid)
+	p.complete = p.complete || !slices.ContainsFunc(targets, func(t checking.Target) bool {
+		_, known := p.targets[t]
+		return !known
+	})
+	return p.complete
+}
+
+// follow takes in a registration as it is stored: what was found by its checks of before is forgotten, a breaker that another
+// process opened is taken over, and one that was reset is closed.
+func (b *book) follow(hcr *v1alpha1.HealthCheckRegistration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.page(hcr.UID)
+	if p.generation != hcr.Generation {
+		p.generation, p.complete = hcr.Generation, false
+		clear(p.targets)
+	}
 	reset := hcr.Annotations[v1alpha1.AnnotationResetBreaker]
 	if s := hcr.Status.Breaker; s != nil && s.ID != reset {
 		p.flips.Restore(health.Breaker{ID: s.ID, OpenedAt: s.OpenedAt.Time})
@@ -135,13 +164,13 @@ func (b *book) summary(uid types.UID) (s summary) {
 	for target, e := range b.page(uid).targets {
 		s.targets++
 		worst := health.True
-		for conditionType, v := range e.verdicts {
-			if ranks[v.Status] < ranks[worst] {
-				worst = v.Status
+		for _, v := range e.verdicts {
+			if ranks[v.status] < ranks[worst] {
+				worst = v.status
 			}
-			if v.Status != health.True {
+			if v.status != health.True {
 				s.worst = append(s.worst, v1alpha1.UnhealthyTarget{
-					Namespace: target.Key.Namespace, Name: target.Key.Name, ConditionType: conditionType, Status: string(v.Status), Message: shortened(v.Message),
+					Namespace: target.Key.Namespace, Name: target.Key.Name, ConditionType: v.conditionType, Status: string(v.status), Message: shortened(v.message),
 				})
 			}
 		}

@@ -20,7 +20,7 @@ func targetNamed(name string) checking.Target {
 }
 
 func found(status health.Status, message string) entry {
-	return entry{verdicts: map[string]health.Verdict{"X": {Status: status, Message: message}}}
+	return entry{verdicts: []verdict{verdictOf("X", health.Verdict{Status: status, Message: message})}}
 }
 
 func TestATargetIsItsRequest(t *testing.T) {
@@ -61,7 +61,7 @@ func TestNoteTellsWhatChanged(t *testing.T) {
 		found entry
 		want  bool
 	}{
-		{found(health.True, "m"), true}, {found(health.True, "m"), false}, {found(health.True, "n"), true}, {found(health.False, "n"), true},
+		{found(health.True, "m"), true}, {found(health.True, "m"), false}, {found(health.True, "n"), false}, {found(health.False, "m"), true}, {found(health.False, "n"), true},
 		{entry{verdicts: found(health.False, "n").verdicts, problem: "p"}, true},
 	} {
 		if got := b.note("r", target, c.found); got != c.want {
@@ -90,18 +90,18 @@ func TestABreakerIsFollowed(t *testing.T) {
 	hcr.UID = "r"
 	hcr.Status.Breaker = &v1alpha1.Breaker{ID: opened.ID}
 	another := &book{}
-	another.followBreaker(hcr)
+	another.follow(hcr)
 	if restored, open := another.breaker("r"); !open || restored.ID != opened.ID {
 		t.Error("a new process doesn't take over the breaker that is open")
 	}
 	hcr.Annotations = map[string]string{"autohealer.resourcestack.com/reset-breaker": "of-yesterday"}
-	another.followBreaker(hcr)
+	another.follow(hcr)
 	if _, open := another.breaker("r"); !open {
 		t.Error("a reset of another opening closes it")
 	}
 	hcr.Annotations["autohealer.resourcestack.com/reset-breaker"] = opened.ID
-	another.followBreaker(hcr)
-	another.followBreaker(hcr) // the status may still tell of it
+	another.follow(hcr)
+	another.follow(hcr) // the status may still tell of it
 	if _, open := another.breaker("r"); open {
 		t.Error("it is open after its reset")
 	}

@@ -50,6 +50,15 @@ func read(hcr *v1alpha1.HealthCheckRegistration, before reading) reading {
 	return reading{registration: reg, kind: reg.Kind}
 }
 
+// read has what the registration reads of objects kept, before anybody can ask its checks.
+func (o *Observer) read(hcr *v1alpha1.HealthCheckRegistration, before reading) reading {
+	is := read(hcr, before)
+	if is.registration != nil && o.Watches != nil {
+		o.Watches.Keep(is.registration)
+	}
+	return is
+}
+
 // registration takes in a registration that is new or changed.
 func (o *Observer) registration(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration) {
 	key := client.ObjectKeyFromObject(hcr)
@@ -78,7 +87,7 @@ func (o *Observer) tell(ctx context.Context, key types.NamespacedName) {
 	if !ok {
 		return
 	}
-	o.book.followBreaker(j.Object)
+	o.book.follow(j.Object)
 	o.enqueueRegistration(key, 0)
 	if o.synced.Load() {
 		o.lookAtTargets(ctx, j.Read.kind)

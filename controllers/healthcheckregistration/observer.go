@@ -27,6 +27,7 @@ type Observer struct {
 	Guard   *guard.Guard
 	Facts   *kube.Facts
 	Watches *checking.Watches
+	Shoots  *checking.Shoots
 
 	judge  *judging.Judge[*v1alpha1.HealthCheckRegistration, reading]
 	book   book
@@ -43,7 +44,7 @@ type Observer struct {
 func NewObserver(objects cache.Cache, opts Options) *Observer {
 	o := &Observer{Cache: objects, Guard: opts.Guard, Facts: opts.Facts, lost: make(chan error, 1)}
 	o.judge = judging.New(judging.Options[*v1alpha1.HealthCheckRegistration, reading]{
-		Kind: kindRegistration, Guard: opts.Guard, Clock: opts.Facts.Clock, Rejections: opts.Rejections, Read: read,
+		Kind: kindRegistration, Guard: opts.Guard, Clock: opts.Facts.Clock, Rejections: opts.Rejections, Read: o.read,
 	})
 	o.judge.FollowPolicy(opts.Guard.Policy())
 	opts.Guard.OnChange(o.rulesChanged)

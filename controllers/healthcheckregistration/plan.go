@@ -44,7 +44,7 @@ func (l *look) plan(ctx context.Context, layout health.Layout, live bool) plan {
 			unread[t] = true
 		}
 		switch {
-		case results == nil && d.standing == withdrawn:
+		case results == nil && (d.standing == withdrawn || d.standing != frozen && !d.decides()):
 		case results == nil: // what it decides stays as it is
 			l.leave(d, untouched)
 		case !d.writes(layout):
@@ -64,7 +64,7 @@ func (l *look) plan(ctx context.Context, layout health.Layout, live bool) plan {
 	l.settle(&p, &in, untouched)
 	p.unread = len(unread) > 0
 	if live {
-		in.MayFail = func() bool { return l.mayFail(ctx, failing) }
+		in.MayFail = func(t string) bool { return l.mayFail(ctx, p.deciders[t], failing) }
 	}
 	p.Plan = health.PlanTarget(in, l.r.Observer.Facts.Clock.Now())
 	p.Steps = slices.DeleteFunc(p.Steps, func(s health.Step) bool { return l.heldBack(s, p.deciders[s.Condition.Type]) })
@@ -101,7 +101,12 @@ func allTrue(results map[string][]health.Result) bool {
 
 // writes says whether a registration's conditions are written at all.
 func (d decider) writes(layout health.Layout) bool {
-	return d.standing != watching && d.registration.Output != v1alpha1.OutputRegistrationOnly && layout.Problem == ""
+	return d.decides() && layout.Problem == ""
+}
+
+// decides says whether a registration's conditions are those of targets, and not only told of in its status.
+func (d decider) decides() bool {
+	return d.standing != watching && d.standing != withdrawn && (d.registration == nil || d.registration.Output != v1alpha1.OutputRegistrationOnly)
 }
 
 // results are what a registration's checks say; nil when they aren't asked. Without are the condition types for which a kind that
@@ -119,7 +124,7 @@ func (l *look) results(ctx context.Context, d decider, live bool) (results map[s
 	}
 	results, without = l.r.Checker.Results(ctx, d.registration, d.object, live)
 	for t := range results {
-		if !l.shared(t) {
+		if !d.decides() || !l.shared(t) {
 			continue
 		}
 		for i := range results[t] {
@@ -133,7 +138,7 @@ func (l *look) results(ctx context.Context, d decider, live bool) (results map[s
 func (l *look) shared(conditionType string) bool {
 	n := 0
 	for _, d := range l.deciders {
-		if d.standing != withdrawn && d.standing != watching && slices.Contains(l.typesOf(d), conditionType) {
+		if d.decides() && slices.Contains(l.typesOf(d), conditionType) {
 			n++
 		}
 	}
@@ -190,14 +195,14 @@ func (l *look) settle(p *plan, in *health.Input, untouched map[string]bool) {
 	in.Remove = slices.Compact(in.Remove)
 }
 
-// mayFail asks the breaker of each registration that finds something wrong.
-func (l *look) mayFail(ctx context.Context, failing map[types.UID]bool) bool {
+// mayFail asks the breaker of each of a condition's registrations that finds something wrong.
+func (l *look) mayFail(ctx context.Context, deciders []decider, failing map[types.UID]bool) bool {
 	may := true
-	for _, d := range l.deciders {
-		if d.registration == nil || !failing[d.registration.UID] {
+	for _, d := range deciders {
+		if !failing[d.registration.UID] {
 			continue
 		}
-		targets := l.r.targetsOf(ctx, d.registration)
+		targets := len(l.r.Observer.selected(ctx, d.registration))
 		may = l.r.Observer.book.mayFail(d.registration.UID, l.target, targets, l.r.Observer.Facts.Clock.Now()) && may
 	}
 	return may

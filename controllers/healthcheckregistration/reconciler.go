@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -99,20 +100,30 @@ func (r *Reconciler) observe(ctx context.Context, hcr *v1alpha1.HealthCheckRegis
 		return st, kindWait
 	}
 	st.synced = true
-	layout, err := r.Layouts.Of(ctx, j.Read.kind)
-	switch {
-	case err != nil:
-		st.unusable = err
-		return st, kindWait
-	case layout.Problem != "" && hcr.Spec.Output != v1alpha1.OutputRegistrationOnly:
-		st.unusable = fmt.Errorf("%s of %s can't have conditions: %s; write output: RegistrationOnly", j.Read.kind.Kind, j.Read.kind.GroupVersion(), layout.Problem)
+	st.complete = j.Read.registration != nil && r.Observer.book.complete(hcr.UID, r.Observer.selected(ctx, j.Read.registration))
+	if st.unusable = r.fits(ctx, hcr, j.Read.kind); st.unusable != nil {
 		return st, kindWait
 	}
 	if hcr.Status.Targets == 0 && st.summary.targets == 0 {
 		r.Observer.lookAtTargets(ctx, j.Read.kind) // the kind may have come after the registration
 		return st, kindWait
 	}
+	if !st.complete { // what is awaited may be gone before it is looked at
+		return st, kindWait
+	}
 	return st, 0
+}
+
+// fits says why a kind's objects can't have what a registration writes; nil when they can.
+func (r *Reconciler) fits(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration, kind schema.GroupVersionKind) error {
+	layout, err := r.Layouts.Of(ctx, kind)
+	if err != nil {
+		return err
+	}
+	if layout.Problem != "" && hcr.Spec.Output != v1alpha1.OutputRegistrationOnly {
+		return fmt.Errorf("%s of %s can't have conditions: %s; write output: RegistrationOnly", kind.Kind, kind.GroupVersion(), layout.Problem)
+	}
+	return nil
 }
 
 // writeStatus writes what changed, or gives how long that has to wait.

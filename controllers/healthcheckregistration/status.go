@@ -16,8 +16,8 @@ import (
 type state struct {
 	judgement judgement
 	summary   summary
-	// synced: all targets are read, so that counts mean something.
-	synced bool
+	// synced: all targets are read. complete: and looked at, so that counts mean something.
+	synced, complete bool
 	// unusable says why targets can't be read, or take no conditions; nil when nothing does.
 	unusable error
 	trouble  *status.Trouble
@@ -34,7 +34,7 @@ type state struct {
 func statusOf(hcr *v1alpha1.HealthCheckRegistration, st state) v1alpha1.HealthCheckRegistrationStatus {
 	after := *hcr.Status.DeepCopy()
 	after.ObservedGeneration = hcr.Generation
-	if st.synced {
+	if st.complete {
 		s := &st.summary
 		after.Targets, after.Healthy, after.Unhealthy, after.Progressing, after.Unknown = s.targets, s.healthy, s.unhealthy, s.progressing, s.unknown
 		after.Worst = s.worst
@@ -71,7 +71,10 @@ func shared(hcr *v1alpha1.HealthCheckRegistration, st state) status.State {
 // alone.
 func operative(st state) string {
 	s := &st.summary
-	says := []string{fmt.Sprintf("%d of %d targets are healthy, %d aren't, %d progress, %d are unknown", s.healthy, s.targets, s.unhealthy, s.progressing, s.unknown)}
+	says := []string{unlooked}
+	if st.complete {
+		says[0] = fmt.Sprintf("%d of %d targets are healthy, %d aren't, %d progress, %d are unknown", s.healthy, s.targets, s.unhealthy, s.progressing, s.unknown)
+	}
 	if s.unwritten > 0 {
 		says = append(says, fmt.Sprintf("conditions of %d targets aren't written: %s", s.unwritten, s.problem))
 	}
@@ -84,10 +87,13 @@ func operative(st state) string {
 	return strings.Join(says, "; ") + "."
 }
 
+// unlooked has no numbers: a status is written when what it says changes.
+const unlooked = "not all targets are looked at yet"
+
 func targetsHealthy(st state) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionTargetsHealthy, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonStarting, Message: "Not all targets are read."}
+	c := metav1.Condition{Type: v1alpha1.ConditionTargetsHealthy, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonStarting, Message: "Not all targets are looked at yet."}
 	s := &st.summary
-	if !st.synced {
+	if !st.complete {
 		return c
 	}
 	c.Message = fmt.Sprintf("%d of %d targets are healthy.", s.healthy, s.targets)

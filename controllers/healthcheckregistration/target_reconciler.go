@@ -3,10 +3,8 @@ package healthcheckregistration
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,7 +15,6 @@ import (
 
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/checking"
-	"github.com/resourcestack/autohealer/internal/domain/health"
 	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 	"github.com/resourcestack/autohealer/internal/kube"
@@ -39,8 +36,6 @@ type TargetReconciler struct {
 	Conditions *actuate.Conditions
 	Troubles   *status.Troubles
 	Report     *Reporter
-	// Namespaces reads their labels from a cache.
-	Namespaces client.Reader
 }
 
 // Reconcile looks at one target.
@@ -48,7 +43,7 @@ func (r *TargetReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 	if !r.Observer.synced.Load() {
 		return reconcile.Result{RequeueAfter: unreadWait}, nil
 	}
-	target := targetOf(request.NamespacedName)
+	target, reads := targetOf(request.NamespacedName), r.Observer.Watches.ReadsNow()
 	object, err := r.read(ctx, target)
 	if errors.Is(err, checking.ErrUnread) {
 		return reconcile.Result{RequeueAfter: unreadWait}, nil
@@ -57,10 +52,10 @@ func (r *TargetReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 		return reconcile.Result{}, err
 	}
 	if object == nil {
-		r.forget(target)
+		r.forget(target) //nolint:contextcheck // mirrors of shoots outlive who asks for them first
 		return reconcile.Result{}, nil
 	}
-	namespace, err := r.labelsOf(ctx, object.GetNamespace())
+	namespace, err := r.Observer.labelsOf(ctx, object.GetNamespace())
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -73,7 +68,10 @@ func (r *TargetReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	r.Observer.Watches.Follow(target, l.refs())
+	if reads != r.Observer.Watches.ReadsNow() { // one of the deciders may read more of the object than was kept of it
+		return reconcile.Result{RequeueAfter: again}, nil
+	}
+	l.follow() //nolint:contextcheck // the same
 	return l.keep(ctx)
 }
 
@@ -124,20 +122,9 @@ func (r *TargetReconciler) view(ctx context.Context, kind schema.GroupVersionKin
 	return object, nil
 }
 
-// labelsOf gives the labels of a namespace; none of "", where objects are that have none.
-func (r *TargetReconciler) labelsOf(ctx context.Context, name string) (labels.Set, error) {
-	if name == "" {
-		return nil, nil
-	}
-	namespace := &corev1.Namespace{}
-	if err := r.Namespaces.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil {
-		return nil, fmt.Errorf("read the labels of namespace %s: %w", name, err)
-	}
-	return namespace.Labels, nil
-}
-
 func (r *TargetReconciler) forget(target checking.Target) {
 	r.Observer.Watches.Follow(target, nil)
+	r.Observer.Shoots.Follow(target, nil)
 	r.Troubles.Settled(nameOf(target).String())
 	r.Observer.enqueueUIDs(r.Observer.book.drop(target, nil))
 }
@@ -154,13 +141,18 @@ type look struct {
 	problem string
 }
 
-func (l *look) refs() (refs []registration.Ref) {
+// follow has the target looked at again when what its checks look at changes.
+func (l *look) follow() {
+	var refs []registration.Ref
+	var by []checking.Interest
 	for _, d := range l.deciders {
 		if d.registration != nil && d.standing != withdrawn {
 			refs = append(refs, checking.Refs(d.registration, d.object)...)
+			by = append(by, checking.Interest{Registration: d.registration, Object: d.object})
 		}
 	}
-	return refs
+	l.r.Observer.Watches.Follow(l.target, refs)
+	l.r.Observer.Shoots.Follow(l.target, by)
 }
 
 // keep checks the target, and writes what follows.
@@ -217,14 +209,14 @@ func (l *look) note(p plan) {
 		if now[uid] = true; d.standing == frozen { // it isn't asked
 			continue
 		}
-		found := entry{verdicts: map[string]health.Verdict{}, problem: l.problem}
-		for _, c := range d.registration.Checks {
-			verdicts := p.Verdicts
-			if would, ok := p.would[uid]; ok {
-				verdicts = would
-			}
-			if v, ok := verdicts[c.ConditionType]; ok {
-				found.verdicts[c.ConditionType] = v
+		found := entry{problem: l.problem}
+		verdicts := p.Verdicts
+		if would, ok := p.would[uid]; ok {
+			verdicts = would
+		}
+		for _, t := range d.registration.ConditionTypes() {
+			if v, ok := verdicts[t]; ok {
+				found.verdicts = append(found.verdicts, verdictOf(t, v))
 			}
 		}
 		if l.r.Observer.book.note(uid, l.target, found) {

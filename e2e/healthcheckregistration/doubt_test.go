@@ -131,6 +131,31 @@ var _ = Describe("what isn't known", func() {
 	}, NodeTimeout(specTime))
 })
 
+var _ = Describe("a registration that reads more of its objects than those before", func() {
+	It("is told all that it reads, of targets and of what it checks, and the others' conditions stay meanwhile", func(ctx SpecContext) {
+		namespace := place(ctx)
+		apply(ctx, "{apiVersion: v1, kind: ConfigMap, metadata: {namespace: %s, name: dial}, data: {phase: Up, more: Good, unread: x}}", namespace)
+		putTarget(ctx, gadget, namespace)
+		register(ctx, namespace, about(gadget, namespace, "checks: ["+checkOf("Dialled", "dial")+"]"))
+		dialled := condition(ctx, gadget, namespace, "Dialled")
+		Eventually(dialled).Should(is("True", "HealthCheckSuccessful", ""))
+		watching, stop := context.WithCancel(ctx)
+		defer stop()
+		unblinking(watching, namespace, "Dialled")
+		before := dialled()
+
+		register(ctx, namespace+"-2", about(gadget, namespace, `checks: [{name: more, conditionType: More, when: "target.spec.pools == []", object: {apiVersion: v1, kind: ConfigMap, name: "'dial'"},
+  evaluate: {cel: {healthy: "object.data.more == 'Good' && !has(object.data.less)", message: "object.data.more"}}}]`))
+		more := condition(ctx, gadget, namespace, "More")
+		Eventually(more).Should(is("True", "HealthCheckSuccessful", ""))
+		Expect(dialled()).To(Equal(before))
+		apply(ctx, "{apiVersion: v1, kind: ConfigMap, metadata: {namespace: %s, name: dial}, data: {phase: Down, more: Bad}}", namespace)
+		Eventually(more).Should(is("False", "HealthCheckUnsuccessful", "Bad$"))
+		Eventually(dialled).Should(is("False", "HealthCheckUnsuccessful", "it is Down$"))
+		stop()
+	}, NodeTimeout(specTime))
+})
+
 var _ = Describe("a kind in two versions", func() {
 	It("has conditions that its registrations of both decide together, and keeps them", func(ctx SpecContext) {
 		_, definition, _ := strings.Cut(gardener.Definitions, "metadata: {name: gadgets.example.org}")
@@ -139,7 +164,7 @@ var _ = Describe("a kind in two versions", func() {
 		older := strings.NewReplacer("name: v1\n", "name: v1alpha1\n", "storage: true", "storage: false").Replace(version)
 		both := strings.NewReplacer("Gadget", "Ware", "gadget", "ware").Replace("apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: wares.example.org}" + definition + "\n" + older)
 		apply(ctx, "%s", both)
-		apply(ctx, "%s", strings.NewReplacer("autohealer-health-checks-e2e", "autohealer-health-checks-wares", "gadgets", "wares").Replace(rights))
+		letRead(ctx, "gadgets", "wares")
 		_, err := h.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=30s", "crd/wares.example.org")
 		Expect(err).NotTo(HaveOccurred())
 		ware := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Ware"}

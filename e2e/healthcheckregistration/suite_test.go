@@ -24,6 +24,7 @@ import (
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/gardener"
 	"github.com/resourcestack/autohealer/e2e/harness"
+	"github.com/resourcestack/autohealer/e2e/harness/evidence"
 )
 
 func TestHealthCheckRegistrations(t *testing.T) {
@@ -42,6 +43,8 @@ var (
 )
 
 const specTime = 2 * time.Minute
+
+var _ = evidence.OfFailures(func() *harness.Harness { return h })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	EnforceDefaultTimeoutsWhenUsingContexts()
@@ -78,9 +81,21 @@ rules:
 - {apiGroups: [extensions.gardener.cloud], resources: [workers], verbs: [get, list, watch, patch]}
 - {apiGroups: [extensions.gardener.cloud], resources: [workers/status], verbs: [patch]}
 - {apiGroups: [apiextensions.k8s.io], resources: [customresourcedefinitions], verbs: [get]}
+- {apiGroups: [""], resources: [secrets], resourceNames: [gardener], verbs: [get, list, watch]}
 - {apiGroups: [""], resources: [configmaps], verbs: [get, list, watch]}
 - {apiGroups: [apps], resources: [deployments], verbs: [get, list, watch]}
 `
+
+// letRead gives the same rights again, to another kind in place of one; they end with the spec, since others take some away.
+func letRead(ctx context.Context, kind, other string) {
+	GinkgoHelper()
+	role := "autohealer-health-checks-" + other
+	apply(ctx, "%s", strings.NewReplacer("autohealer-health-checks-e2e", role, kind, other).Replace(rights))
+	DeferCleanup(func(ctx SpecContext) {
+		_, err := h.Kubectl(ctx, "delete", "clusterrole", role)
+		Expect(err).NotTo(HaveOccurred())
+	}, NodeTimeout(specTime))
+}
 
 func apply(ctx context.Context, manifests string, values ...any) {
 	GinkgoHelper()

@@ -11,12 +11,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
@@ -26,15 +25,26 @@ import (
 // Checker makes checks. It is safe for concurrent use.
 type Checker struct {
 	Watches *Watches
-	// Live reads from the API server, past any cache.
-	Live   client.Reader
-	Scheme *runtime.Scheme
-	// Dial says which addresses a shoot's kubeconfig may have.
-	Dial  kubeconfig.Policy
+	Shoots  *Shoots
+	// Live reads from the API server, past any cache, and what it doesn't find may be believed.
+	Live  client.Reader
 	Clock clock.PassiveClock
+}
 
-	mu     sync.Mutex
-	shoots map[v1alpha1.SecretKey]*shoots.Clients // needs mu
+// NewChecker makes one that reads past the manager's cache, in the seed and in the shoots.
+func NewChecker(mgr manager.Manager, watches *Watches, dial kubeconfig.Policy) (*Checker, error) {
+	seed, err := client.NewWithWatch(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return nil, fmt.Errorf("make the client that checks read with: %w", err)
+	}
+	served, err := shoots.NewServed(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("make the client that checks read with: %w", err)
+	}
+	return &Checker{
+		Watches: watches, Live: shoots.Believable{Client: seed, Served: served}, Clock: watches.Clock,
+		Shoots: &Shoots{Seed: seed, Scheme: mgr.GetScheme(), Dial: dial, Changed: watches.Changed, Clock: watches.Clock},
+	}, nil
 }
 
 // Refs are what a registration's checks of the seed look at for a target. Checks that can't tell are left out.
@@ -87,10 +97,7 @@ func (c *Checker) one(ctx context.Context, reg *registration.Registration, check
 			result, err = check.Failed(errors.New("the check panicked; the manager's log has the stack")), nil
 		}
 	}()
-	if asks, err := check.Asks(target); err != nil || !asks {
-		return check.PassedOr(err), nil
-	}
-	result, err = c.look(ctx, reg, check, target, live)
+	result, err = check.Result(target, &finder{c, ctx, reg, target, live}, c.Clock.Now())
 	switch {
 	case errors.Is(err, ErrUnread):
 		return health.Result{}, err
@@ -102,49 +109,65 @@ func (c *Checker) one(ctx context.Context, reg *registration.Registration, check
 	return result, nil
 }
 
-func (c *Checker) look(ctx context.Context, reg *registration.Registration, check *registration.Check, target *unstructured.Unstructured, live bool) (health.Result, error) {
-	if check.Nodes {
-		return c.nodes(ctx, reg, check, target)
-	}
-	ref, err := check.Ref(target)
-	if err != nil {
-		return health.Result{}, err
-	}
-	from, err := c.reader(ctx, reg, check, target, live)
-	if err != nil {
-		return health.Result{}, err
-	}
-	objects, err := read(ctx, from, ref)
-	if err != nil {
-		return health.Result{}, fmt.Errorf("read %s %s: %w", ref.Kind.Kind, ref.Name, err)
-	}
-	return check.JudgeObjects(ref, target, objects, c.Clock.Now()), nil
+// finder finds what one look at a target needs: in the seed's cache or the shoot's watches, or with live as it is now.
+type finder struct {
+	c      *Checker
+	ctx    context.Context //nolint:containedctx // of one look
+	reg    *registration.Registration
+	target *unstructured.Unstructured
+	live   bool
 }
 
-// reader is where a check reads: in the shoot, or in the seed's cache or API server.
-func (c *Checker) reader(ctx context.Context, reg *registration.Registration, check *registration.Check, target *unstructured.Unstructured, live bool) (client.Reader, error) {
+// Objects gives those that a check looks at.
+func (f *finder) Objects(check *registration.Check, ref registration.Ref) ([]*unstructured.Unstructured, error) {
 	switch {
+	case check.Shoot && f.live:
+		shoot, err := f.c.Shoots.live(f.ctx, f.home())
+		if err != nil {
+			return nil, err
+		}
+		return read(f.ctx, shoot, ref)
 	case check.Shoot:
-		return c.shoot(ctx, reg, target)
-	case live:
-		return believed{c.Live}, nil
+		return as[*unstructured.Unstructured](f.c.Shoots.objects(f.ctx, f.home(), queryOf(ref)))
+	case f.live:
+		return read(f.ctx, f.c.Live, ref)
 	}
-	if err := c.Watches.Watch(ctx, check.Kind, false); err != nil {
+	if err := f.c.Watches.Watch(f.ctx, check.Kind, false); err != nil {
 		return nil, err
 	}
-	return c.Watches.cache, nil
+	return read(f.ctx, f.c.Watches.cache, ref)
 }
 
-// believed reads live, and takes the answer for a kind that isn't served for an error.
-type believed struct{ client.Reader }
-
-// Get reads an object.
-func (b believed) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-	err := b.Reader.Get(ctx, key, into, options...)
-	if apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
-		return fmt.Errorf("the kind isn't served: %v", err) //nolint:errorlint // wrapped, it would still be taken for NotFound
+// Nodes gives those of the shoot.
+func (f *finder) Nodes() ([]*corev1.Node, error) {
+	if !f.live {
+		return as[*corev1.Node](f.c.Shoots.objects(f.ctx, f.home(), everyNode))
 	}
-	return err
+	shoot, err := f.c.Shoots.live(f.ctx, f.home())
+	if err != nil {
+		return nil, err
+	}
+	var all corev1.NodeList
+	// From the API server's memory: nodes of a moment ago do, and the list may be long.
+	if err := shoot.List(f.ctx, &all, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}); err != nil {
+		return nil, fmt.Errorf("list the shoot's nodes: %w", err)
+	}
+	nodes := make([]*corev1.Node, len(all.Items))
+	for i := range all.Items {
+		nodes[i] = &all.Items[i]
+	}
+	return nodes, nil
+}
+
+// home is where the kubeconfig of the target's shoot lies. Checks of shoots aren't read without saying where.
+func (f *finder) home() home { return home{f.target.GetNamespace(), *f.reg.Kubeconfig} }
+
+func as[T client.Object](objects []client.Object, err error) ([]T, error) {
+	all := make([]T, len(objects))
+	for i, o := range objects {
+		all[i] = o.(T)
+	}
+	return all, err
 }
 
 // read gives the objects that a check looks at; none where the one doesn't exist.
@@ -158,42 +181,4 @@ func read(ctx context.Context, from client.Reader, ref registration.Ref) ([]*uns
 		return nil, nil
 	}
 	return []*unstructured.Unstructured{o}, err
-}
-
-// nodes judges the shoot's nodes.
-func (c *Checker) nodes(ctx context.Context, reg *registration.Registration, check *registration.Check, target *unstructured.Unstructured) (health.Result, error) {
-	from, err := c.shoot(ctx, reg, target)
-	if err != nil {
-		return health.Result{}, err
-	}
-	var all corev1.NodeList
-	// From the API server's memory: nodes of a moment ago do, and the list may be long.
-	if err := from.List(ctx, &all, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}); err != nil {
-		return health.Result{}, fmt.Errorf("list the shoot's nodes: %w", err)
-	}
-	nodes := make([]*corev1.Node, len(all.Items))
-	for i := range all.Items {
-		nodes[i] = &all.Items[i]
-	}
-	return check.JudgeNodes(target, nodes), nil
-}
-
-// shoot gives the client of the target's shoot.
-func (c *Checker) shoot(ctx context.Context, reg *registration.Registration, target *unstructured.Unstructured) (client.Client, error) {
-	if reg.Kubeconfig == nil {
-		return nil, errors.New("the registration doesn't say where the shoot's kubeconfig is")
-	}
-	c.mu.Lock()
-	clients := c.shoots[*reg.Kubeconfig]
-	if clients == nil {
-		clients = &shoots.Clients{
-			Secrets: c.Live, Secret: reg.Kubeconfig.SecretName, Key: reg.Kubeconfig.Key, Scheme: c.Scheme, Dial: c.Dial, Timeout: reg.CheckTimeout,
-		}
-		if c.shoots == nil {
-			c.shoots = map[v1alpha1.SecretKey]*shoots.Clients{}
-		}
-		c.shoots[*reg.Kubeconfig] = clients
-	}
-	c.mu.Unlock()
-	return clients.Of(ctx, target.GetNamespace())
 }

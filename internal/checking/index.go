@@ -1,7 +1,9 @@
 package checking
 
 import (
+	"slices"
 	"sync"
+	"unique"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,69 +22,88 @@ type Target struct {
 
 // place is where checks look: at an object of a name, or at all of a namespace ("" for all namespaces) that a selector takes.
 type place struct {
-	kind schema.GroupVersionKind
+	kind unique.Handle[schema.GroupVersionKind]
 	key  types.NamespacedName
 }
 
-// index knows which targets' checks look at an object. It is safe for concurrent use.
+func placeOf(kind schema.GroupVersionKind, key types.NamespacedName) place {
+	return place{unique.Make(kind), key}
+}
+
+// sight is what one check looks at in a place.
+type sight struct {
+	place
+	// selector of the objects; nil for one of a name.
+	selector labels.Selector
+}
+
+func (s sight) same(other sight) bool {
+	if s.place != other.place || s.selector == nil || other.selector == nil {
+		return s.place == other.place && s.selector == nil && other.selector == nil
+	}
+	return s.selector.String() == other.selector.String()
+}
+
+// follower is a target with a check that looks at a place, through a selector or at an object of a name.
+type follower struct {
+	target   Target
+	selector labels.Selector
+}
+
+// index knows which targets' checks look at an object. It is safe for concurrent use. Most places have one follower, and a target
+// has a few sights, so that slices take a quarter of what sets would.
 type index struct {
-	mu      sync.Mutex
-	targets map[place]map[Target][]labels.Selector // needs mu; no selectors for objects of a name
-	of      map[Target]sets.Set[place]             // needs mu; the reverse
+	mu        sync.Mutex
+	followers map[place][]follower // needs mu
+	of        map[Target][]sight   // needs mu; the reverse
 }
 
 // follow replaces what a target's checks look at.
 func (x *index) follow(target Target, refs []registration.Ref) {
+	sights := make([]sight, len(refs))
+	for i, ref := range refs {
+		sights[i].place = placeOf(ref.Kind, ref.Key())
+		if ref.Name == "" {
+			sights[i].selector = ref.Selector
+		}
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for p := range x.of[target] {
-		if delete(x.targets[p], target); len(x.targets[p]) == 0 {
-			delete(x.targets, p)
+	if slices.EqualFunc(sights, x.of[target], sight.same) {
+		return
+	}
+	for _, s := range x.of[target] {
+		x.followers[s.place] = slices.DeleteFunc(x.followers[s.place], func(f follower) bool { return f.target == target })
+		if len(x.followers[s.place]) == 0 {
+			delete(x.followers, s.place)
 		}
 	}
 	if delete(x.of, target); len(refs) == 0 {
 		return
 	}
 	if x.of == nil {
-		x.of, x.targets = map[Target]sets.Set[place]{}, map[place]map[Target][]labels.Selector{}
+		x.of, x.followers = map[Target][]sight{}, map[place][]follower{}
 	}
-	places := sets.New[place]()
-	for _, ref := range refs {
-		p := place{ref.Kind, ref.Key()}
-		if places.Insert(p); x.targets[p] == nil {
-			x.targets[p] = map[Target][]labels.Selector{}
-		}
-		selectors := x.targets[p][target]
-		if ref.Name == "" {
-			selectors = append(selectors, ref.Selector)
-		}
-		x.targets[p][target] = selectors
+	for _, s := range sights {
+		x.followers[s.place] = append(x.followers[s.place], follower{target, s.selector})
 	}
-	x.of[target] = places
+	x.of[target] = sights
 }
 
 // affected are the targets whose checks look at an object that has these labels, or had them.
 func (x *index) affected(kind schema.GroupVersionKind, key types.NamespacedName, either ...labels.Set) sets.Set[Target] {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	found := sets.KeySet(x.targets[place{kind, key}])
+	found := sets.New[Target]()
+	for _, f := range x.followers[placeOf(kind, key)] {
+		found.Insert(f.target)
+	}
 	for _, namespace := range sets.New(key.Namespace, "").UnsortedList() {
-		for target, selectors := range x.targets[place{kind, types.NamespacedName{Namespace: namespace}}] {
-			if anyMatches(selectors, either) {
-				found.Insert(target)
+		for _, f := range x.followers[placeOf(kind, types.NamespacedName{Namespace: namespace})] {
+			if slices.ContainsFunc(either, func(l labels.Set) bool { return f.selector.Matches(l) }) {
+				found.Insert(f.target)
 			}
 		}
 	}
 	return found
-}
-
-func anyMatches(selectors []labels.Selector, either []labels.Set) bool {
-	for _, s := range selectors {
-		for _, l := range either {
-			if s.Matches(l) {
-				return true
-			}
-		}
-	}
-	return false
 }

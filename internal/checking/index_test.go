@@ -50,10 +50,14 @@ func TestWhoIsAffected(t *testing.T) {
 	if got := x.affected(deployment, types.NamespacedName{Namespace: "a", Name: "d"}); len(got) != 0 {
 		t.Errorf("affected by what isn't looked at any more: %v", got)
 	}
+	x.follow(target("by-labels"), []registration.Ref{{Kind: deployment, Namespace: "a", Selector: labels.SelectorFromSet(labels.Set{"app": "z"})}})
+	if got := x.affected(deployment, types.NamespacedName{Namespace: "a", Name: "e"}, labels.Set{"app": "x"}); len(got) != 1 {
+		t.Errorf("affected by a selector of before: %v", got)
+	}
 	for _, name := range []string{"by-name", "by-labels", "everywhere", "another"} {
 		x.follow(target(name), nil)
 	}
-	if len(x.targets)+len(x.of) != 0 {
-		t.Errorf("left behind: %v, %v", x.targets, x.of)
+	if len(x.followers)+len(x.of) != 0 {
+		t.Errorf("left behind: %v, %v", x.followers, x.of)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -21,13 +22,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/resourcestack/autohealer/internal/domain/registration"
+	"github.com/resourcestack/autohealer/internal/shoots"
 )
 
 // troubleKept is for how long a watch that failed counts as failing: the informer tries again at least once a minute.
 const troubleKept = 75 * time.Second
 
 // ErrUnread: the objects of a kind aren't all read yet. It says nothing about any of them.
-var ErrUnread = errors.New("not all objects of the kind are read yet")
+var ErrUnread = shoots.ErrUnread
 
 // Watches has informers of the kinds that registrations are about, each from when it is first asked for. It is safe for
 // concurrent use.
@@ -39,10 +41,19 @@ type Watches struct {
 	cache cache.Cache
 	index index
 
-	mu       sync.Mutex
-	kinds    map[schema.GroupVersionKind]cache.Informer // needs mu, as all below
-	targets  map[schema.GroupVersionKind]bool
+	mu      sync.Mutex
+	kinds   map[schema.GroupVersionKind]opened // needs mu, as all below
+	targets map[schema.GroupVersionKind]bool
+	// reads are the fields that registrations read: of objects no others are kept. Its sets are never changed.
+	reads    registration.Fields
+	grown    int                // counts how often reads became more
 	troubles map[string]trouble // by the kind as informers call it
+}
+
+// opened is the watch of a kind, and the fields that are kept of its objects.
+type opened struct {
+	informer cache.Informer
+	fields   sets.Set[string]
 }
 
 // trouble is what last went wrong with a watch.
@@ -57,19 +68,25 @@ type trouble struct {
 // NewWatches makes the watches, with a cache of their own that the manager starts: what checks read of an object is more than
 // what the manager keeps of it for others.
 func NewWatches(mgr manager.Manager, changed func(Target), now clock.PassiveClock) (*Watches, error) {
-	w := &Watches{
-		Changed: changed, Clock: now,
-		kinds: map[schema.GroupVersionKind]cache.Informer{}, targets: map[schema.GroupVersionKind]bool{}, troubles: map[string]trouble{},
-	}
+	w := WatchesOf(nil, changed, now)
 	objects, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		DefaultTransform: cache.TransformStripManagedFields(), DefaultWatchErrorHandler: w.failed,
+		DefaultTransform: w.trim, DefaultWatchErrorHandler: w.failed,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make the cache of what checks look at: %w", err)
 	}
 	w.cache = objects
 	return w, mgr.Add(everywhere{objects})
+}
+
+// WatchesOf makes the watches, with a cache that somebody else starts.
+func WatchesOf(objects cache.Cache, changed func(Target), now clock.PassiveClock) *Watches {
+	return &Watches{
+		Changed: changed, Clock: now, cache: objects,
+		kinds: map[schema.GroupVersionKind]opened{}, targets: map[schema.GroupVersionKind]bool{}, troubles: map[string]trouble{},
+		reads: registration.Fields{},
+	}
 }
 
 // everywhere has a cache run on every replica, so that one that takes over knows all.
@@ -108,6 +125,9 @@ func (w *Watches) Watch(ctx context.Context, kind schema.GroupVersionKind, targe
 	t, troubled := w.troubles[kind.String()]
 	switch {
 	case troubled && w.Clock.Since(t.at) < troubleKept && t.watch.LastSyncResourceVersion() == t.version:
+		if apierrors.IsNotFound(t.err) {
+			return fmt.Errorf("the kind isn't served: %w", t.err)
+		}
 		return fmt.Errorf("watch %s: %w", kind.Kind, t.err)
 	case !informer.HasSynced():
 		return ErrUnread
@@ -119,10 +139,50 @@ func (w *Watches) Watch(ctx context.Context, kind schema.GroupVersionKind, targe
 // Unserved says whether an error of Watch tells that the API server doesn't serve the kind, or not any more.
 func Unserved(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
 
+// Keep has what a registration reads of objects kept from now on. It comes before anybody asks the registration's checks. Kinds of
+// which it reads more than was kept are read anew, and unread until then. What was kept once stays kept.
+func (w *Watches) Keep(reg *registration.Registration) {
+	more := registration.Fields{}
+	more.Add(reg)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.reads.Lacks(more)) > 0 {
+		w.reads = w.reads.With(more)
+		w.grown++
+	}
+}
+
+// ReadsNow changes when there is more that is kept of objects: what was read before may lack it.
+func (w *Watches) ReadsNow() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.grown
+}
+
+// trim drops of an object what no check reads, before it is kept.
+func (w *Watches) trim(o any) (any, error) {
+	object, ok := o.(*unstructured.Unstructured)
+	if !ok {
+		return o, nil
+	}
+	w.mu.Lock()
+	paths := w.reads[object.GroupVersionKind()]
+	w.mu.Unlock()
+	trimObject(object, paths)
+	return object, nil
+}
+
 // informer needs w.mu.
 func (w *Watches) informer(ctx context.Context, kind schema.GroupVersionKind) (cache.Informer, error) {
-	if known := w.kinds[kind]; known != nil {
-		return known, nil
+	known, open := w.kinds[kind]
+	if open && known.fields.Equal(w.reads[kind]) {
+		return known.informer, nil
+	}
+	if open {
+		if err := w.cache.RemoveInformer(ctx, empty(kind)); err != nil {
+			return nil, err
+		}
+		delete(w.kinds, kind)
 	}
 	informer, err := w.cache.GetInformer(ctx, empty(kind), cache.BlockUntilSynced(false))
 	if err != nil {
@@ -141,7 +201,7 @@ func (w *Watches) informer(ctx context.Context, kind schema.GroupVersionKind) (c
 	if err != nil {
 		return nil, err
 	}
-	w.kinds[kind] = informer
+	w.kinds[kind] = opened{informer, w.reads[kind]}
 	return informer, nil
 }
 

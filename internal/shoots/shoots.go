@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -19,27 +18,6 @@ import (
 
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
 )
-
-// Believable is a client whose NotFound may be believed: what a cache lacks is asked for live, and a kind that isn't served
-// is another error.
-type Believable struct {
-	client.Client
-	// Live reader; nil when the client itself reads live.
-	Live client.Reader
-}
-
-// Get reads with the client, and live what that doesn't find.
-func (b Believable) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-	err := b.Client.Get(ctx, key, into, options...)
-	if apierrors.IsNotFound(err) && b.Live != nil {
-		err = b.Live.Get(ctx, key, into, options...)
-	}
-	// The API server answers so where nothing serves the path, for example after a CustomResourceDefinition was deleted.
-	if apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
-		return fmt.Errorf("the kind isn't served: %v", err) //nolint:errorlint // wrapped, it would still be taken for NotFound
-	}
-	return err
-}
 
 // Clients keeps a client for each shoot, as long as its kubeconfig is the same. It is safe for concurrent use.
 type Clients struct {
@@ -53,31 +31,46 @@ type Clients struct {
 	Timeout time.Duration
 
 	mu sync.Mutex
-	of map[string]shoot // by namespace; needs mu
+	of map[string]*Connection // by namespace; needs mu
 }
 
-type shoot struct {
-	uid       types.UID
-	version   string
-	client    client.Client
+// Connection is how one shoot is reached.
+type Connection struct {
+	// UID and Version of the Secret that it is made from.
+	UID     types.UID
+	Version string
+	// Client reads live.
+	Client client.Client
+	// Watching has no time limit on its requests.
+	Watching client.WithWatch
+
 	transport *http.Transport
 }
 
-// Of gives the client of the shoot in a namespace. What it is made from is what is stored: the namespace, the Secret's UID and its version
-// all match, so that no shoot is judged with another's client.
+// Of gives the client of the shoot in a namespace.
 func (s *Clients) Of(ctx context.Context, namespace string) (client.Client, error) {
+	c, err := s.Connection(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	return c.Client, nil
+}
+
+// Connection gives that of the shoot in a namespace. What it is made from is what is stored: the namespace, the Secret's UID and its
+// version all match, so that no shoot is judged with another's client.
+func (s *Clients) Connection(ctx context.Context, namespace string) (*Connection, error) {
 	stored := &corev1.Secret{}
 	if err := s.Secrets.Get(ctx, client.ObjectKey{Namespace: namespace, Name: s.Secret}, stored); err != nil {
 		if apierrors.IsNotFound(err) {
-			s.forget(namespace)
+			s.Forget(namespace)
 		}
 		return nil, fmt.Errorf("read the shoot's kubeconfig: %w", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known, ok := s.of[namespace]
-	if ok && known.uid == stored.UID && known.version == stored.ResourceVersion {
-		return known.client, nil
+	if ok && known.UID == stored.UID && known.Version == stored.ResourceVersion {
+		return known, nil
 	}
 	if ok {
 		known.transport.CloseIdleConnections()
@@ -88,33 +81,58 @@ func (s *Clients) Of(ctx context.Context, namespace string) (client.Client, erro
 		return nil, fmt.Errorf("use key %s of Secret %s: %w", s.Key, s.Secret, err)
 	}
 	if s.of == nil {
-		s.of = map[string]shoot{}
+		s.of = map[string]*Connection{}
 	}
 	s.of[namespace] = fresh
-	return fresh.client, nil
+	return fresh, nil
 }
 
-// connect makes a client and asks nothing yet.
-func (s *Clients) connect(stored *corev1.Secret) (shoot, error) {
+// A connection without news for silence is asked whether it still lives, and has patience to answer: else a watch that a firewall has
+// forgotten about would look as if nothing happened.
+const (
+	silence  = 15 * time.Second
+	patience = 10 * time.Second
+)
+
+// connect makes clients and asks nothing yet.
+func (s *Clients) connect(stored *corev1.Secret) (*Connection, error) {
 	content, ok := stored.Data[s.Key]
 	if !ok {
-		return shoot{}, errors.New("there is no such key")
+		return nil, errors.New("there is no such key")
 	}
 	access, err := s.Dial.Parse(content)
 	if err != nil {
-		return shoot{}, err
+		return nil, err
 	}
 	transport := access.Transport(s.Dial)
-	through := &http.Client{Transport: bounded{authorized{access, transport}}, Timeout: s.Timeout, CheckRedirect: stay}
-	c, err := client.New(&rest.Config{Host: access.URL("").String()}, client.Options{HTTPClient: through, Scheme: s.Scheme})
+	transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: silence, PingTimeout: patience}
+	watching := &http.Client{Transport: bounded{authorized{access, transport}}, CheckRedirect: stay}
+	asking := *watching
+	asking.Timeout = s.Timeout
+	config := &rest.Config{Host: access.URL("").String(), QPS: -1}
+	kinds, err := newMapper(config, &asking)
 	if err != nil {
-		return shoot{}, fmt.Errorf("make a client of the shoot: %w", err)
+		return nil, fmt.Errorf("make a client of the shoot: %w", err)
 	}
-	return shoot{uid: stored.UID, version: stored.ResourceVersion, client: Believable{Client: c}, transport: transport}, nil
+	live, err := client.New(config, client.Options{HTTPClient: &asking, Scheme: s.Scheme, Mapper: kinds})
+	if err != nil {
+		return nil, fmt.Errorf("make a client of the shoot: %w", err)
+	}
+	watch, err := client.NewWithWatch(config, client.Options{HTTPClient: watching, Scheme: s.Scheme, Mapper: kinds})
+	if err != nil {
+		return nil, fmt.Errorf("make a client of the shoot: %w", err)
+	}
+	served, err := NewServed(config, &asking)
+	if err != nil {
+		return nil, fmt.Errorf("make a client of the shoot: %w", err)
+	}
+	return &Connection{
+		UID: stored.UID, Version: stored.ResourceVersion, Client: Believable{Client: live, Served: served}, Watching: watch, transport: transport,
+	}, nil
 }
 
-// forget the client of a shoot that is gone.
-func (s *Clients) forget(namespace string) {
+// Forget the connection to a shoot that is gone, or that nobody asks for.
+func (s *Clients) Forget(namespace string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known, ok := s.of[namespace]; ok {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -41,9 +43,9 @@ func TestAClientIsKeptForOneVersionOfOneSecret(t *testing.T) {
 	}
 	stored := fake.NewClientBuilder().WithScheme(scheme).WithObjects(secret("a"), secret("b")).Build()
 	s := &Clients{Secrets: stored, Secret: "gardener", Key: "kubeconfig", Scheme: scheme}
-	get := func(namespace string) client.Client {
+	get := func(namespace string) *Connection {
 		t.Helper()
-		c, err := s.Of(t.Context(), namespace)
+		c, err := s.Connection(t.Context(), namespace)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +103,7 @@ func TestWhichNotFoundIsBelieved(t *testing.T) {
 		"the cache itself has no right": {forbidden, nil, apierrors.IsForbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := Believable{answering(tt.cached), answering(tt.live)}
+			b := Believable{Client: answering(tt.cached), Live: answering(tt.live)}
 			if err := b.Get(t.Context(), client.ObjectKey{Name: "d"}, &corev1.ConfigMap{}); !tt.want(err) {
 				t.Errorf("%v", err)
 			}
@@ -198,5 +200,47 @@ func TestAnAnswerIsBounded(t *testing.T) {
 	}
 	if n := sent.Load(); n > 64<<20 {
 		t.Errorf("%d bytes were taken", n)
+	}
+}
+
+func TestWhatIsntServedSaysNothing(t *testing.T) {
+	resources := map[string]string{
+		"/apis/lives.example.org/v1":  `{"kind":"APIResourceList","resources":[{"name":"things/status","kind":"Thing","verbs":["get"]},{"name":"things","kind":"Thing","verbs":["create","delete","get"]}]}`,
+		"/apis/leaves.example.org/v1": `{"kind":"APIResourceList","resources":[{"name":"things","kind":"Thing","verbs":["delete","deletecollection","get","list","watch"]}]}`,
+		"/apis/reads.example.org/v1":  `{"kind":"APIResourceList","resources":[{"name":"things","kind":"Thing","verbs":["get","list"]}]}`,
+		"/apis/others.example.org/v1": `{"kind":"APIResourceList","resources":[{"name":"others","kind":"Other","verbs":["create","delete"]}]}`,
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if resources[r.URL.Path] == "" {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, resources[r.URL.Path])
+	}))
+	defer server.Close()
+	served, err := NewServed(&rest.Config{Host: server.URL}, server.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for group, want := range map[string]string{
+		"lives.example.org": "", "reads.example.org": "", "apps": "", "": "", "storage.k8s.io": "",
+		"leaves.example.org": "is being removed", "others.example.org": "isn't served", "gone.example.org": "ask whether Thing is served",
+	} {
+		err := served(t.Context(), schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Thing"})
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, not %q", group, err, want)
+		}
+		if apierrors.IsNotFound(err) {
+			t.Errorf("%q would be taken for an object that isn't there: %v", group, err)
+		}
+	}
+	leaving := func(context.Context, schema.GroupVersionKind) error { return io.ErrUnexpectedEOF }
+	b := Believable{Client: answering(apierrors.NewNotFound(schema.GroupResource{}, "d")), Served: leaving}
+	if err := b.Get(t.Context(), client.ObjectKey{Name: "d"}, &corev1.ConfigMap{}); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("an object: %v", err)
+	}
+	if err := b.List(t.Context(), &corev1.ConfigMapList{}); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("a list of none: %v", err)
 	}
 }

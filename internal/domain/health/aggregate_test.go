@@ -58,6 +58,14 @@ func TestAggregation(t *testing.T) {
 			[]health.Result{rolling("a", minute), bad("b")}, health.History{}, "False", "HealthCheckUnsuccessful", "(0/2) Health checks successful: 1) b: b is broken; 2) a: a rolls", wasFalse, 0},
 		"a failure ends progress": {
 			[]health.Result{bad("b")}, since(minute), "False", "HealthCheckUnsuccessful", "(0/1) Health checks successful: 1) b: b is broken", wasFalse, 0},
+		"a failure goes on": {
+			[]health.Result{bad("b")}, wasFalse, "False", "HealthCheckUnsuccessful", "(0/1) Health checks successful: 1) b: b is broken", wasFalse, 0},
+		"progress beside a success after a failure is a failure": {
+			[]health.Result{ok("a"), rolling("b", 5*minute)}, wasFalse, "False", "HealthCheckUnsuccessful", "(1/2) Health checks successful: 1) b: b rolls; progressing for too long, or after a failure", wasFalse, 0},
+		"an error among all others outweighs them": {
+			[]health.Result{ok("a"), bad("b"), rolling("c", minute), failed("d")}, since(minute), "Unknown", "ConditionCheckError", "(1/4) Health checks successful: 1) d: no answer; 2) b: b is broken; 3) c: c rolls", since(minute), 0},
+		"errors are sorted by check": {
+			[]health.Result{failed("b"), failed("a")}, health.History{}, "Unknown", "ConditionCheckError", "(0/2) Health checks successful: 1) a: no answer; 2) b: no answer", health.History{}, 0},
 		"an error outweighs success": {
 			[]health.Result{ok("a"), failed("b")}, health.History{}, "Unknown", "ConditionCheckError", "(1/2) Health checks successful: 1) b: no answer", health.History{}, 0},
 		"an error outweighs a failure": {

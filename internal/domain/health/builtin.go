@@ -29,6 +29,12 @@ var builtin = map[schema.GroupKind]judge{
 	{Group: "resources.gardener.cloud", Kind: "ManagedResource"}:      managedResource,
 }
 
+// Reads are the fields beside metadata that these checks and kstatus read: no others are kept of what is only looked at by them.
+var Reads = []string{
+	"status", "spec.replicas", "spec.updateStrategy", "spec.completions", "spec.parallelism", "spec.suspend", "spec.type", "spec.clusterIP",
+	"spec.progressDeadlineSeconds",
+}
+
 func typed[T appsv1.Deployment | appsv1.StatefulSet | appsv1.ReplicaSet | appsv1.DaemonSet | batchv1.Job | corev1.Pod | corev1.PersistentVolumeClaim | corev1.Service](check func(*T) Result) judge {
 	return func(object *unstructured.Unstructured, _ time.Duration, _ time.Time) (Result, error) {
 		into := new(T)

@@ -5,9 +5,13 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/domain/registration"
 )
 
 // kinds under check, as the API server has them but for what a case is about.
@@ -57,6 +61,7 @@ func TestBuiltinChecks(t *testing.T) {
 		"Deployment: not available yet in a rollout":   {deployment, conditions(now, unavailable, rollsOut), "Progressing", "Available"},
 		"Deployment: the rollout is stuck":             {deployment, conditions(now, available, deadline), "False", "ProgressDeadlineExceeded"},
 		"Deployment: quota":                            {deployment, conditions(now, available, rolledOut, noQuota), "False", "exceeded quota"},
+		"Deployment: Progressing is Unknown":           {deployment, conditions(now, available, "{type: Progressing, status: Unknown, reason: DeploymentPaused}"), "Unknown", "DeploymentPaused"},
 		"Deployment: quota in a rollout":               {deployment, conditions(now, unavailable, rollsOut, noQuota), "False", "exceeded quota"},
 		"Deployment: no quota trouble":                 {deployment, conditions(now, available, "{type: ReplicaFailure, status: 'False'}"), "True", ""},
 		"Deployment: Available is Unknown":             {deployment, conditions(now, "{type: Available, status: Unknown}"), "Unknown", "Available"},
@@ -67,6 +72,7 @@ func TestBuiltinChecks(t *testing.T) {
 		"StatefulSet: its status is old":               {statefulSet, "spec: {replicas: 3}\nstatus: {observedGeneration: 1, readyReplicas: 3}", "Progressing", "generation 1"},
 		"StatefulSet: one isn't ready":                 {statefulSet, "spec: {replicas: 3}\nstatus: {observedGeneration: 2, readyReplicas: 2, currentRevision: a, updateRevision: a}", "False", "2 of 3 replicas"},
 		"StatefulSet: one isn't ready in a rollout":    {statefulSet, "spec: {replicas: 3}\nstatus: {observedGeneration: 2, readyReplicas: 2, currentRevision: a, updateRevision: b}", "Progressing", "2 of 3 replicas"},
+		"StatefulSet: all ready in a rollout":          {statefulSet, "spec: {replicas: 3}\nstatus: {observedGeneration: 2, readyReplicas: 3, currentRevision: a, updateRevision: b}", "True", ""},
 		"StatefulSet: replicas aren't set":             {statefulSet, "status: {observedGeneration: 2}", "False", "0 of 1 replicas"},
 		"StatefulSet: none are wanted":                 {statefulSet, "spec: {replicas: 0}\nstatus: {observedGeneration: 2}", "True", ""},
 		"ReplicaSet: all ready":                        {replicaSet, "spec: {replicas: 3}\nstatus: {observedGeneration: 2, readyReplicas: 3}", "True", ""},
@@ -109,6 +115,7 @@ func TestBuiltinChecks(t *testing.T) {
 		"ManagedResource: its status is old":           {managed, conditions("observedGeneration: 1, ", applied, fine), "Progressing", "generation 1"},
 		"ManagedResource: not applied":                 {managed, conditions(now, "{type: ResourcesApplied, status: 'False', reason: ApplyFailed}", fine), "False", "ApplyFailed"},
 		"ManagedResource: being applied":               {managed, conditions(now, "{type: ResourcesApplied, status: Progressing}", fine), "Progressing", "ResourcesApplied"},
+		"ManagedResource: never applied":               {managed, conditions(now, fine), "Progressing", "ResourcesApplied yet"},
 		"ManagedResource: not healthy":                 {managed, conditions(now, applied, "{type: ResourcesHealthy, status: 'False', reason: DeploymentUnhealthy, message: x is}"), "False", "ns/d: condition ResourcesHealthy of ManagedResource is False (DeploymentUnhealthy): x is"},
 		"ManagedResource: its own check failed":        {managed, conditions(now, applied, "{type: ResourcesHealthy, status: Unknown}"), "Unknown", "ResourcesHealthy"},
 		"ManagedResource: no condition yet":            {managed, conditions(now, applied), "Progressing", "ResourcesHealthy yet"},
@@ -125,6 +132,42 @@ func TestBuiltinChecks(t *testing.T) {
 			if (r.Status == "Progressing") && r.Timeout != 5*time.Minute {
 				t.Errorf("believed for %s", r.Timeout)
 			}
+			if kept := health.Builtin(pruned(t, tt.kind+tt.status), 5*time.Minute, start); !equality.Semantic.DeepEqual(kept, r) {
+				t.Errorf("of what is kept of an object it says %+v", kept)
+			}
+		})
+	}
+}
+
+// pruned is what is kept of an object.
+func pruned(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	o := object(t, text)
+	registration.Prune(o, sets.New(health.Reads...))
+	return o
+}
+
+// What kstatus reads of kinds that it knows more of, beyond generation and conditions.
+func TestByStatusOfWhatIsKept(t *testing.T) {
+	const now = "observedGeneration: 2, "
+	for name, c := range map[string]struct {
+		text string
+		want health.Status
+	}{
+		"Deployment: all replicas":         {deployment + "spec: {replicas: 2}\nstatus: {" + now + "replicas: 2, updatedReplicas: 2, readyReplicas: 2, availableReplicas: 2, conditions: [" + available + ", " + rolledOut + "]}", "True"},
+		"Deployment: one is missing":       {deployment + "spec: {replicas: 3}\nstatus: {" + now + "replicas: 2, updatedReplicas: 2, readyReplicas: 2, availableReplicas: 2, conditions: [" + available + ", " + rolledOut + "]}", "Progressing"},
+		"StatefulSet: a part of a rollout": {statefulSet + "spec: {replicas: 2, updateStrategy: {type: RollingUpdate, rollingUpdate: {partition: 1}}}\nstatus: {" + now + "replicas: 2, readyReplicas: 2, currentReplicas: 1, updatedReplicas: 1, currentRevision: a, updateRevision: b}", "True"},
+		"StatefulSet: one is missing":      {statefulSet + "spec: {replicas: 2}\nstatus: {" + now + "replicas: 1, readyReplicas: 1, currentReplicas: 1}", "Progressing"},
+		"ReplicaSet: one is missing":       {replicaSet + "spec: {replicas: 2}\nstatus: {" + now + "replicas: 1, readyReplicas: 1, availableReplicas: 1, fullyLabeledReplicas: 1}", "Progressing"},
+		"Job: all pods":                    {job + "spec: {completions: 2, parallelism: 2}\nstatus: {succeeded: 2, active: 0, startTime: '2026-03-01T02:00:00Z', conditions: [{type: Complete, status: 'True'}]}", "True"},
+		"Service: without an address":      {service + "spec: {type: LoadBalancer, clusterIP: ''}", "Progressing"},
+		"Service: inside the cluster":      {service + "spec: {type: ClusterIP, clusterIP: 10.0.0.1}", "True"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, kept := health.ByStatus(object(t, c.text), time.Minute), health.ByStatus(pruned(t, c.text), time.Minute)
+			if r.Status != c.want || !equality.Semantic.DeepEqual(kept, r) {
+				t.Errorf("%+v, and of what is kept %+v; want %s", r, kept, c.want)
+			}
 		})
 	}
 }
@@ -138,8 +181,11 @@ func TestManagedResourceWithoutThreshold(t *testing.T) {
 
 func TestWhichKindsHaveACheck(t *testing.T) {
 	for kind, want := range map[schema.GroupKind]bool{
-		{Group: "apps", Kind: "Deployment"}: true, {Group: "resources.gardener.cloud", Kind: "ManagedResource"}: true,
-		{Kind: "Deployment"}: false, {Kind: "Secret"}: false,
+		{Group: "apps", Kind: "Deployment"}: true, {Group: "apps", Kind: "DaemonSet"}: true, {Group: "apps", Kind: "StatefulSet"}: true,
+		{Group: "apps", Kind: "ReplicaSet"}: true, {Group: "batch", Kind: "Job"}: true, {Kind: "Pod"}: true,
+		{Kind: "PersistentVolumeClaim"}: true, {Kind: "Service"}: true,
+		{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: true, {Group: "resources.gardener.cloud", Kind: "ManagedResource"}: true,
+		{Kind: "Deployment"}: false, {Group: "batch", Kind: "CronJob"}: false, {Kind: "Secret"}: false,
 	} {
 		if got := health.HasBuiltin(kind); got != want {
 			t.Errorf("%s: %v", kind, got)

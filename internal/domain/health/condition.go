@@ -61,6 +61,16 @@ func Next(previous *Condition, conditionType string, v Verdict, shape Shape, gen
 	return next, !same || previous.ObservedGeneration != next.ObservedGeneration
 }
 
+// Equal says whether both are the same in all they tell; nil is only equal to nil.
+func (c *Condition) Equal(other *Condition) bool {
+	if c == nil || other == nil {
+		return c == other
+	}
+	return c.Type == other.Type && c.Status == other.Status && c.Reason == other.Reason && c.Message == other.Message &&
+		slices.Equal(c.Codes, other.Codes) && c.LastTransition.Equal(other.LastTransition) && c.LastUpdate.Equal(other.LastUpdate) &&
+		c.ObservedGeneration == other.ObservedGeneration
+}
+
 // The start of Progressing must outlive a restart and a passing Unknown, and a condition has no field for it: in
 // metav1.Condition not even Unknown and Progressing differ in lastTransitionTime. So the message begins with it, where it is
 // written with the condition and people read it, too. Details of checks can't forge it: they never begin a message.

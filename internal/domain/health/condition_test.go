@@ -142,3 +142,25 @@ func TestANewGenerationIsToldWhereThereIsAFieldForIt(t *testing.T) {
 		}
 	}
 }
+
+func TestWhichConditionsAreEqual(t *testing.T) {
+	other := func(change func(*health.Condition)) *health.Condition {
+		c := health.Condition{Type: "Mine", Status: "False", Reason: "R", Message: "m", Codes: []string{"A"}, LastTransition: start, LastUpdate: start, ObservedGeneration: 1}
+		change(&c)
+		return &c
+	}
+	c := other(func(*health.Condition) {})
+	if !c.Equal(other(func(c *health.Condition) { c.LastUpdate = start.In(time.FixedZone("", 3600)) })) || !(*health.Condition)(nil).Equal(nil) {
+		t.Error("the same isn't equal")
+	}
+	for name, o := range map[string]*health.Condition{
+		"none": nil, "type": other(func(c *health.Condition) { c.Type = "Theirs" }), "status": other(func(c *health.Condition) { c.Status = "True" }),
+		"reason": other(func(c *health.Condition) { c.Reason = "S" }), "message": other(func(c *health.Condition) { c.Message = "n" }),
+		"codes": other(func(c *health.Condition) { c.Codes = nil }), "transition": other(func(c *health.Condition) { c.LastTransition = start.Add(1) }),
+		"update": other(func(c *health.Condition) { c.LastUpdate = start.Add(1) }), "generation": other(func(c *health.Condition) { c.ObservedGeneration++ }),
+	} {
+		if c.Equal(o) || o.Equal(c) {
+			t.Errorf("%s differs, and yet it is equal", name)
+		}
+	}
+}

@@ -22,9 +22,8 @@ type Input struct {
 	Results map[string][]Result
 	// Remove are condition types that are to go; those with results stay, and so does what isn't of the form of health checks.
 	Remove []string
-	// MayFail is asked at most once, when a condition would turn False that isn't so yet: false holds that back, see Flips.
-	// Nil holds nothing.
-	MayFail func() bool
+	// MayFail is asked when a condition would turn False that isn't so yet: false holds that back, see Flips. Nil holds nothing.
+	MayFail func(conditionType string) bool
 }
 
 // Step is what to do with one condition.
@@ -50,7 +49,6 @@ type Plan struct {
 // PlanTarget plans the conditions of one target.
 func PlanTarget(in Input, now time.Time) Plan {
 	plan := Plan{Verdicts: map[string]Verdict{}}
-	in.MayFail = onceAsked(in.MayFail)
 	for _, conditionType := range sets.List(sets.KeySet(in.Results)) {
 		plan.judge(&in, conditionType, now)
 	}
@@ -66,7 +64,7 @@ func PlanTarget(in Input, now time.Time) Plan {
 func (p *Plan) judge(in *Input, conditionType string, now time.Time) {
 	previous := Find(in.Target, conditionType)
 	verdict := Aggregate(in.Results[conditionType], previous.Past(), now)
-	held := verdict.Status == False && previous.status() != False && !in.MayFail()
+	held := verdict.Status == False && previous.status() != False && in.MayFail != nil && !in.MayFail(conditionType)
 	if held {
 		verdict = inDoubt(verdict, previous)
 	}
@@ -84,16 +82,6 @@ func inDoubt(v Verdict, previous *Condition) Verdict {
 	v.Status, v.Reason, v.History = Unknown, ReasonInDoubt, previous.Past()
 	v.Message = notBelieved + v.Message
 	return v
-}
-
-func onceAsked(ask func() bool) func() bool {
-	var asked, answer bool
-	return func() bool {
-		if !asked {
-			asked, answer = true, ask == nil || ask()
-		}
-		return answer
-	}
 }
 
 func (c *Condition) status() Status {

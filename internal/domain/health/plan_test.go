@@ -51,10 +51,10 @@ func TestThePlanLooksAgainAtTheFirstDeadline(t *testing.T) {
 
 func TestTheBreakerHoldsWhatTurnsFalse(t *testing.T) {
 	asked := 0
-	refuse := func(in *health.Input) { in.MayFail = func() bool { asked++; return false } }
+	refuse := func(in *health.Input) { in.MayFail = func(string) bool { asked++; return false } }
 	both := map[string][]health.Result{"X": {bad("a")}, "Y": {bad("b")}, "Z": {ok("c")}}
 	p := plan(t, "status: {conditions: [{type: X, status: 'True', reason: HealthCheckSuccessful}]}", both, refuse)
-	if asked != 1 || len(p.Steps) != 3 {
+	if asked != 2 || len(p.Steps) != 3 {
 		t.Fatalf("asked %d times: %+v", asked, p.Steps)
 	}
 	for _, s := range p.Steps[:2] {

@@ -23,7 +23,14 @@ func TestRoutingOfManagedResources(t *testing.T) {
 		{&seed, "RuntimeComponentsHealthy", "RuntimeComponentsHealthy", "RuntimeComponentsHealthy", "SeedSystemComponentsHealthy"},
 		{&seed, "VirtualComponentsHealthy", "VirtualComponentsHealthy", "VirtualComponentsHealthy", "SeedSystemComponentsHealthy"},
 		{&empty, "ObservabilityComponentsHealthy", "ObservabilityComponentsHealthy", "ObservabilityComponentsHealthy", "SeedSystemComponentsHealthy"},
+		{&empty, "VirtualComponentsHealthy", "VirtualComponentsHealthy", "VirtualComponentsHealthy", "SeedSystemComponentsHealthy"},
+		{&seed, "ObservabilityComponentsHealthy", "ObservabilityComponentsHealthy", "ObservabilityComponentsHealthy", "SeedSystemComponentsHealthy"},
+		{&empty, "RuntimeComponentsHealthy", "RuntimeComponentsHealthy", "RuntimeComponentsHealthy", "SeedSystemComponentsHealthy"},
+		{&seed, "ControlPlaneHealthy", "ControlPlaneHealthy", "", "SeedSystemComponentsHealthy"},
+		{&seed, "SystemComponentsHealthy", "SystemComponentsHealthy", "", "SeedSystemComponentsHealthy"},
+		{&seed, "SeedSystemComponentsHealthy", "SeedSystemComponentsHealthy", "", "SeedSystemComponentsHealthy"},
 		{&seed, "Mine", "Mine", "", "SeedSystemComponentsHealthy"},
+		{&empty, "Mine", "Mine", "", "SeedSystemComponentsHealthy"},
 	} {
 		for owner, want := range map[health.Owner]string{"Shoot": tt.shoot, "Garden": tt.garden, "Seed": tt.seeds, "Other": ""} {
 			got, ok := health.Route(owner, tt.class, tt.label)

@@ -1,6 +1,7 @@
 package registration
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -10,16 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/health"
 )
 
 // Fields are the parts of objects that registrations read, by kind, as names with dots; "" is the whole object.
 type Fields map[schema.GroupVersionKind]sets.Set[string]
-
-// criteria are what the checks that come with Autohealer, and kstatus, read beside metadata.
-var criteria = []string{
-	"status", "spec.replicas", "spec.updateStrategy", "spec.completions", "spec.parallelism", "spec.suspend", "spec.type", "spec.clusterIP",
-	"spec.progressDeadlineSeconds",
-}
 
 // Add adds what a registration reads of its targets, and of what its checks look at in the seed.
 func (f Fields) Add(r *Registration) {
@@ -37,7 +33,7 @@ func (f Fields) Add(r *Registration) {
 			continue
 		}
 		if f.expressions(c.Kind, varObject, c.expressions); c.byStatus || c.builtin {
-			f.add(c.Kind, criteria...)
+			f.add(c.Kind, health.Reads...)
 		}
 	}
 }
@@ -53,10 +49,18 @@ func (f Fields) expressions(kind schema.GroupVersionKind, variable string, all [
 	for _, e := range all {
 		for _, path := range e.reads {
 			if path[0] == variable {
-				f.add(kind, strings.Join(path[1:], "."))
+				f.add(kind, dotted(path[1:]))
 			}
 		}
 	}
+}
+
+// dotted names the field at a path. One with a dot in its own name, as a label has, is read with all that it is in.
+func dotted(path []string) string {
+	if i := slices.IndexFunc(path, func(step string) bool { return strings.Contains(step, ".") }); i >= 0 {
+		path = path[:i]
+	}
+	return strings.Join(path, ".")
 }
 
 // Lacks are the parts that others have and these don't, as "Kind: spec.x", sorted.
@@ -105,6 +109,35 @@ func (f Fields) Trim(object *unstructured.Unstructured) *unstructured.Unstructur
 		keep(trimmed.Object, object.Object, strings.Split(path, "."))
 	}
 	return trimmed
+}
+
+// Prune takes out of an object what isn't at one of the paths. Who it is, its metadata and its status stay as they are, so that what is
+// written is planned from what is stored.
+func Prune(object *unstructured.Unstructured, paths sets.Set[string]) {
+	if paths.Has("") {
+		return
+	}
+	pruned := map[string]any{}
+	for _, whole := range []string{"apiVersion", "kind", "metadata", "status"} {
+		if value, there := object.Object[whole]; there {
+			pruned[whole] = value
+		}
+	}
+	for path := range paths {
+		if steps := strings.Split(path, "."); steps[0] != "metadata" && steps[0] != "status" {
+			keep(pruned, object.Object, steps)
+		}
+	}
+	object.Object = pruned
+}
+
+// With gives the fields, and those of others.
+func (f Fields) With(others Fields) Fields {
+	all := maps.Clone(f)
+	for kind, paths := range others {
+		all[kind] = all[kind].Union(paths)
+	}
+	return all
 }
 
 // keep copies what is at a path, or at the last of its fields that has no fields itself.

@@ -19,7 +19,10 @@ type TargetForecast struct {
 	// Suspended: suspendWhen is true, so its conditions stay as they are.
 	Suspended bool
 	// Problem says why suspendWhen can't be told; "" when it can.
-	Problem    string
+	Problem string
+	// Stands is the registration's standing where it makes no checks at all, and Why says so; "" where it makes them.
+	Stands     Standing
+	Why        string
 	Conditions []ConditionForecast
 }
 
@@ -72,18 +75,25 @@ var fromWorst = []health.Status{health.False, health.Unknown, health.Progressing
 // Circumstances are what a forecast for one target depends on, beside the registration.
 type Circumstances struct {
 	Target *unstructured.Unstructured
+	// Standing of the registration itself, and Why it may do no more.
+	Standing Standing
+	Why      string
 	// Others that select the target: of condition types that they decide, too, all checks count. One that names the kind in another
 	// version has checks that can't be made of this one.
-	Others []*Registration
+	Others []Decider
 	Shape  health.Shape
 	There  Finder
-	// MayFail asks the breaker, as health.Input has it.
+	// MayFail asks the registration's own breaker.
 	MayFail func() bool
 }
 
 // Forecast plans one target's conditions as the controller does: with the same checks, aggregate and steps.
 func (r *Registration) Forecast(c Circumstances, now time.Time) TargetForecast {
 	f := TargetForecast{Namespace: c.Target.GetNamespace(), Name: c.Target.GetName()}
+	if c.Standing == Frozen || c.Standing == Withdrawn {
+		f.Stands, f.Why = c.Standing, c.Why
+		return f
+	}
 	suspended, err := r.Suspended(c.Target)
 	if f.Suspended = suspended; err != nil {
 		f.Problem = err.Error()
@@ -91,7 +101,8 @@ func (r *Registration) Forecast(c Circumstances, now time.Time) TargetForecast {
 	if suspended {
 		return f
 	}
-	in := health.Input{Target: c.Target, Shape: c.Shape, Results: map[string][]health.Result{}, MayFail: c.MayFail}
+	in := health.Input{Target: c.Target, Shape: c.Shape, Results: map[string][]health.Result{}}
+	in.MayFail = func(t string) bool { return r.mayFail(&c, t, now) }
 	for _, t := range r.ConditionTypes() {
 		one := r.condition(&c, t, now)
 		if one.Would.Status != "" && !one.Foreign && one.Kept == "" {
@@ -119,29 +130,58 @@ func (r *Registration) undecided(c *Circumstances, now time.Time) (types []strin
 	if !r.Writes() {
 		return nil
 	}
-	for _, t := range Owned(c.Target) {
-		if Ours(c.Target, t) {
+	return Undecided(c.Target, append(c.Others, Decider{Registration: r, Standing: c.Standing}), now)
+}
+
+// Undecided are the condition types of a target that are to go: they are ours and none of its deciders decides them, or one asks for
+// that.
+func Undecided(target *unstructured.Unstructured, deciders []Decider, now time.Time) (types []string) {
+	for _, t := range Owned(target) {
+		if Ours(target, t) {
 			types = append(types, t)
 		}
 	}
-	if !hold.Of(c.Target.GetAnnotations()).Holds(now, time.Time{}) {
-		types = append(types, r.Remove...)
+	held := hold.Of(target.GetAnnotations()).Holds(now, time.Time{})
+	for i := range deciders {
+		d := &deciders[i]
+		if suspended, _ := d.Suspended(target); d.Standing == Active && d.Writes() && !suspended && !held {
+			types = append(types, d.Remove...)
+		}
 	}
 	types = slices.DeleteFunc(types, func(t string) bool {
-		return slices.Contains(r.ConditionTypes(), t) || len(r.with(c, t)) > 0
+		return !health.Find(target, t).ByChecks() || slices.ContainsFunc(deciders, func(d Decider) bool { return d.concerns(t) })
 	})
 	slices.Sort(types)
 	return slices.Compact(types)
 }
 
 // with are the other registrations that decide a condition type of the target. One that isn't written is decided by itself.
-func (r *Registration) with(c *Circumstances, conditionType string) (others []*Registration) {
+func (r *Registration) with(c *Circumstances, conditionType string) (others []Decider) {
 	for _, other := range c.Others {
-		if r.Writes() && other.Writes() && slices.Contains(other.ConditionTypes(), conditionType) {
+		if r.Writes() && other.concerns(conditionType) {
 			others = append(others, other)
 		}
 	}
 	return others
+}
+
+// mayFail asks the breakers of all that decide a condition type and find something wrong with the target.
+func (r *Registration) mayFail(c *Circumstances, conditionType string, now time.Time) bool {
+	finds := func(d *Registration) bool { return d.findsFault(c, now) }
+	for _, other := range r.with(c, conditionType) {
+		if other.Doubts && (other.Kind != r.Kind || finds(other.Registration)) {
+			return false
+		}
+	}
+	return c.MayFail == nil || !finds(r) || c.MayFail()
+}
+
+// findsFault says whether one of the checks isn't True.
+func (r *Registration) findsFault(c *Circumstances, now time.Time) bool {
+	return slices.ContainsFunc(r.Checks, func(check *Check) bool {
+		result, err := check.Result(c.Target, c.There, now)
+		return err != nil || result.Status != health.True
+	})
 }
 
 // condition makes the checks of one type, and says what they say together.
@@ -151,11 +191,14 @@ func (r *Registration) condition(c *Circumstances, conditionType string, now tim
 	if before != nil {
 		f.Now, f.Since, f.Foreign = before.Status, before.LastTransition, r.Output != v1alpha1.OutputRegistrationOnly && !Ours(c.Target, conditionType)
 	}
-	deciders := append([]*Registration{r}, r.with(c, conditionType)...)
+	deciders := append([]Decider{{Registration: r, Standing: c.Standing, Why: c.Why}}, r.with(c, conditionType)...)
 	for _, d := range deciders {
+		if d.Standing == Frozen {
+			continue
+		}
 		for _, check := range d.Checks {
 			if check.ConditionType == conditionType {
-				f.take(d, check, c, len(deciders) > 1, d.Kind == r.Kind, now)
+				f.take(d.Registration, check, c, len(deciders) > 1, d.Kind == r.Kind, now)
 			}
 		}
 	}
@@ -165,19 +208,27 @@ func (r *Registration) condition(c *Circumstances, conditionType string, now tim
 		f.Would = health.Verdict{}
 	}
 	if r.Writes() {
-		f.keep(c, deciders[1:], now)
+		f.keep(c, deciders, now)
 	}
 	return f
 }
 
-// keep says what keeps a condition as it is. A hold lets it heal.
-func (c *ConditionForecast) keep(of *Circumstances, others []*Registration, now time.Time) {
-	if kept := hold.Of(of.Target.GetAnnotations()); kept.Holds(now, time.Time{}) && (c.Now != health.False || c.Would.Status != health.True) {
+// keep says what keeps a condition as it is. A hold, a pause and rules that refuse let it heal.
+func (c *ConditionForecast) keep(of *Circumstances, deciders []Decider, now time.Time) {
+	heals := c.Now == health.False && c.Would.Status == health.True
+	if kept := hold.Of(of.Target.GetAnnotations()); kept.Holds(now, time.Time{}) && !heals {
 		c.Kept = kept.Says(now)
 	}
-	for _, other := range others {
-		if suspended, _ := other.Suspended(of.Target); suspended { // one for which that can't be told is so, too
-			c.Kept = "HealthCheckRegistration " + other.Name + ", which decides it, too, doesn't check this while its suspendWhen is true"
+	for i := range deciders {
+		d := &deciders[i]
+		suspended, _ := d.Suspended(of.Target) // one for which that can't be told is so, too
+		switch {
+		case d.Standing == Frozen:
+			c.Kept = "HealthCheckRegistration " + d.Name + " decides it, too, and " + d.Why
+		case d.Standing == Held && !heals:
+			c.Kept = d.Why
+		case suspended:
+			c.Kept = "HealthCheckRegistration " + d.Name + ", which decides it, too, doesn't check this while its suspendWhen is true"
 		}
 	}
 }

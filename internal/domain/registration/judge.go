@@ -21,15 +21,14 @@ func (r *Registration) Selects(object *unstructured.Unstructured, namespace labe
 	return r.namespaces.Matches(namespace) && r.selectsByItself(object)
 }
 
-// Count gives how many of the objects of Kind are targets, by the labels of their namespaces.
-func (r *Registration) Count(objects []*unstructured.Unstructured, labelsOf func(namespace string) labels.Set) int {
-	n := 0
+// Among gives those of the objects of Kind that are targets, by the labels of their namespaces. One that is being deleted isn't.
+func (r *Registration) Among(objects []*unstructured.Unstructured, labelsOf func(namespace string) labels.Set) (targets []*unstructured.Unstructured) {
 	for _, object := range objects {
-		if r.selectsByItself(object) && (r.namespaces.Empty() || r.namespaces.Matches(labelsOf(object.GetNamespace()))) {
-			n++
+		if object.GetDeletionTimestamp() == nil && r.selectsByItself(object) && (r.namespaces.Empty() || r.namespaces.Matches(labelsOf(object.GetNamespace()))) {
+			targets = append(targets, object)
 		}
 	}
-	return n
+	return targets
 }
 
 // selectsByItself says whether an object of Kind is a target if its namespace is selected.

@@ -27,17 +27,18 @@ type Outlook struct {
 	Writes int
 }
 
-// OutlookOf plans targets one after the other, with one breaker over all: targets is how many the registration has, and open is
-// its breaker, nil while that is closed.
-func OutlookOf(r *Registration, circumstances []Circumstances, targets int, open *health.Breaker, now time.Time) Outlook {
-	o := Outlook{Targets: targets}
+// OutlookOf plans targets one after the other, with one breaker over all: targets is how many the registration has among the objects
+// that were read, and more says that there are others. Open is its breaker, nil while that is closed.
+func OutlookOf(r *Registration, circumstances []Circumstances, targets int, more bool, open *health.Breaker, now time.Time) Outlook {
+	o := Outlook{Targets: targets, More: more}
 	var flips health.Flips
 	if open != nil {
 		flips.Restore(*open)
 	}
 	for _, c := range circumstances {
 		name := types.NamespacedName{Namespace: c.Target.GetNamespace(), Name: c.Target.GetName()}.String()
-		c.MayFail = func() bool { return flips.MayFail(name, targets, now) }
+		// Of how many targets too many are a share isn't known when not all are read.
+		c.MayFail = func() bool { return more && open == nil || flips.MayFail(name, targets, now) }
 		o.add(r.Forecast(c, now))
 	}
 	slices.SortStableFunc(o.Forecasts, func(a, b TargetForecast) int {
@@ -110,7 +111,7 @@ func (p *Preview) Tell(o Outlook) {
 				p.ForeignConditions = sample(p.ForeignConditions, c.Type+" of "+name)
 			}
 			if c.Fails() {
-				p.WouldFailTargets = sample(p.WouldFailTargets, fmt.Sprintf("%s: %s %s", name, c.Type, c.Would.Message))
+				p.WouldFailTargets = sample(p.WouldFailTargets, fmt.Sprintf("%s: %s %s", name, c.Type, strings.TrimRight(c.Would.Message, ".")))
 			}
 		}
 	}

@@ -203,10 +203,11 @@ func TestTargetsAreCountedByTheirNamespaces(t *testing.T) {
 		objects = append(objects, object(t, "{metadata: {namespace: prod}, spec: {type: a}}"))
 	}
 	for range 3 {
-		objects = append(objects, object(t, "{metadata: {namespace: test}, spec: {type: a}}"), object(t, "{metadata: {namespace: test}, spec: {type: b}}"))
+		objects = append(objects, object(t, "{metadata: {namespace: test}, spec: {type: a}}"), object(t, "{metadata: {namespace: test}, spec: {type: b}}"),
+			object(t, "{metadata: {namespace: test, deletionTimestamp: '2026-11-22T05:00:00Z'}, spec: {type: a}}"))
 	}
 	labelsOf := func(namespace string) labels.Set { return labels.Set{"env": namespace} }
-	if n := r.Count(objects, labelsOf); n != 3 {
+	if n := len(r.Among(objects, labelsOf)); n != 3 {
 		t.Errorf("%d targets are counted, and 3 are selected", n)
 	}
 	all := read(t, one("{name: a, conditionType: X, object: {apiVersion: v1, kind: ConfigMap, name: \"'c'\"}, evaluate: {status: {}}}"))
@@ -214,7 +215,7 @@ func TestTargetsAreCountedByTheirNamespaces(t *testing.T) {
 		t.Error("the labels of a namespace are asked for that nothing selects by")
 		return nil
 	}
-	if n := all.Count([]*unstructured.Unstructured{object(t, "{metadata: {namespace: n}, spec: {type: aws}}")}, asked); n != 1 {
+	if n := len(all.Among([]*unstructured.Unstructured{object(t, "{metadata: {namespace: n}, spec: {type: aws}}")}, asked)); n != 1 {
 		t.Errorf("%d targets are counted, and 1 is selected", n)
 	}
 }

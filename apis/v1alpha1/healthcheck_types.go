@@ -1,0 +1,167 @@
+package v1alpha1
+
+import "k8s.io/apimachinery/pkg/util/intstr"
+
+// HealthCheck is one check.
+type HealthCheck struct {
+	// name is what messages call it.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// conditionType that it decides, with the others of that type. Not Ready, Reconciling or Stalled, which tell of the
+	// target's controller.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	ConditionType string `json:"conditionType"`
+	// cluster that the object is in: Seed, where the target is, or Shoot. Default: Seed.
+	// +optional
+	Cluster HealthCheckCluster `json:"cluster,omitempty"`
+	// when is a CEL expression over target. While it is false the check counts as successful. No default: always.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	When string `json:"when,omitempty"`
+	// object that is looked at. Not for evaluate.nodes.
+	// +optional
+	Object *HealthCheckObject `json:"object,omitempty"`
+	// evaluate says how it is judged.
+	// +required
+	Evaluate HealthCheckEvaluator `json:"evaluate"`
+	// onMissing says what follows when the object doesn't exist. Default: False.
+	// +optional
+	OnMissing HealthCheckOnMissing `json:"onMissing,omitempty"`
+	// progressingTimeout is how long Progressing is believed since it began. More than syncPeriod, at most 24h. Default: 5m.
+	// +optional
+	ProgressingTimeout Duration `json:"progressingTimeout,omitempty"`
+	// errorCodes are added to the condition where the check's detail matches.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	ErrorCodes []HealthCheckErrorCode `json:"errorCodes,omitempty"`
+}
+
+// HealthCheckCluster is where a check looks.
+// +kubebuilder:validation:Enum=Seed;Shoot
+type HealthCheckCluster string
+
+const (
+	// ClusterSeed is where the target is.
+	ClusterSeed HealthCheckCluster = "Seed"
+	// ClusterShoot is what the target belongs to, by its kubeconfig.
+	ClusterShoot HealthCheckCluster = "Shoot"
+)
+
+// HealthCheckOnMissing says what follows when an object doesn't exist.
+// +kubebuilder:validation:Enum="False";Progressing;Skip
+type HealthCheckOnMissing string
+
+const (
+	// MissingFalse makes the check False.
+	MissingFalse HealthCheckOnMissing = "False"
+	// MissingProgressing makes it Progressing.
+	MissingProgressing HealthCheckOnMissing = "Progressing"
+	// MissingSkip lets it count as successful.
+	MissingSkip HealthCheckOnMissing = "Skip"
+)
+
+// HealthCheckObject is what a check looks at.
+// +kubebuilder:validation:XValidation:rule="has(self.name) != has(self.selector)",message="set exactly one of name and selector"
+type HealthCheckObject struct {
+	// apiVersion of its kind, such as apps/v1.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[a-z]([-a-z0-9]*[a-z0-9])?$`
+	APIVersion string `json:"apiVersion"`
+	// kind, such as Deployment. Never Secret: messages would tell of it.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
+	// name is a CEL expression over target that gives a string; a fixed name is in quotes: "'machine-controller-manager'".
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Name string `json:"name,omitempty"`
+	// selector selects objects by labels; each of them is judged, and the worst counts.
+	// +optional
+	Selector *LabelSelector `json:"selector,omitempty"`
+	// namespace is a CEL expression over target that gives a string. Default: target.metadata.namespace in the seed; needed
+	// in the shoot for what has one.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// HealthCheckEvaluator is how an object is judged.
+// +kubebuilder:validation:XValidation:rule="[has(self.builtin), has(self.status), has(self.nodes), has(self.cel)].filter(x, x).size() == 1",message="set exactly one of builtin, status, nodes and cel"
+type HealthCheckEvaluator struct {
+	// builtin judges by the criteria that come for the kind: Deployment, DaemonSet, StatefulSet, ReplicaSet, Job, Pod,
+	// PersistentVolumeClaim, Service, CustomResourceDefinition, ManagedResource.
+	// +optional
+	Builtin *BuiltinCheck `json:"builtin,omitempty"`
+	// status judges by generation and conditions, as kstatus does.
+	// +optional
+	Status *StatusCheck `json:"status,omitempty"`
+	// nodes judges whether the shoot has enough nodes.
+	// +optional
+	Nodes *NodesCheck `json:"nodes,omitempty"`
+	// cel judges by expressions over object and target.
+	// +optional
+	CEL *CELCheck `json:"cel,omitempty"`
+}
+
+// BuiltinCheck has nothing to set.
+type BuiltinCheck struct{}
+
+// StatusCheck has nothing to set.
+type StatusCheck struct{}
+
+// NodesCheck says how many nodes are enough.
+type NodesCheck struct {
+	// min is a number, or a CEL expression over target that gives one.
+	// +required
+	// +kubebuilder:validation:XIntOrString
+	Min intstr.IntOrString `json:"min"`
+}
+
+// CELCheck are expressions over object and target. The first that is true of failed, progressing and healthy decides; when
+// none is, the check is False.
+type CELCheck struct {
+	// healthy gives a bool.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Healthy string `json:"healthy"`
+	// progressing gives a bool. No default: never.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Progressing string `json:"progressing,omitempty"`
+	// failed gives a bool. No default: never.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Failed string `json:"failed,omitempty"`
+	// message gives a string for what isn't healthy. No default.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Message string `json:"message,omitempty"`
+}
+
+// HealthCheckErrorCode is a code for details of one form.
+type HealthCheckErrorCode struct {
+	// match is a regular expression (RE2) over the detail.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Match string `json:"match"`
+	// code, such as ERR_CONFIGURATION_PROBLEM.
+	// +required
+	// +kubebuilder:validation:Pattern=`^[A-Z][A-Z0-9_]{0,62}$`
+	Code string `json:"code"`
+}

@@ -1,0 +1,52 @@
+package healthcheckregistration
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/checking"
+	"github.com/resourcestack/autohealer/internal/domain/health"
+)
+
+func TestStatusTellsOfTargetsOnceAllWereLookedAt(t *testing.T) {
+	hcr := &v1alpha1.HealthCheckRegistration{}
+	hcr.UID, hcr.Generation = "r", 1
+	b := &book{}
+	b.follow(hcr)
+	targets := []checking.Target{targetNamed("a"), targetNamed("b")}
+	tells := func() string {
+		t.Helper()
+		after := statusOf(hcr, state{synced: true, complete: b.complete(hcr.UID, targets), summary: b.summary(hcr.UID)})
+		hcr.Status = after
+		c := meta.FindStatusCondition(after.Conditions, "TargetsHealthy")
+		return string(c.Status) + " " + c.Reason + ": " + c.Message
+	}
+	is := func(when, want string) {
+		t.Helper()
+		if got := tells(); got != want {
+			t.Errorf("%s: %s", when, got)
+		}
+	}
+	const unknown = "Unknown Starting: Not all targets are looked at yet."
+	is("none looked at", unknown)
+	b.note(hcr.UID, targets[0], found(health.True, "m"))
+	is("one looked at", unknown)
+	b.note(hcr.UID, targets[1], found(health.True, "m"))
+	is("both looked at", "True AllHealthy: 2 of 2 targets are healthy.")
+	targets = append(targets, targetNamed("c"))
+	is("another came", "True AllHealthy: 2 of 2 targets are healthy.")
+	b.note(hcr.UID, targets[2], found(health.False, "m"))
+	is("and was looked at", "False SomeUnhealthy: 2 of 3 targets are healthy.")
+
+	hcr.Generation = 2
+	b.follow(hcr)
+	is("other checks", unknown)
+	if hcr.Status.Targets != 3 || hcr.Status.Unhealthy != 1 {
+		t.Errorf("counts went: %+v", hcr.Status)
+	}
+	b.drop(targets[0], nil)
+	targets = nil
+	is("no targets", "True AllHealthy: 0 of 0 targets are healthy.")
+}

@@ -1,0 +1,291 @@
+package checking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/registration"
+	"github.com/resourcestack/autohealer/internal/kubeconfig"
+	"github.com/resourcestack/autohealer/internal/shoots"
+)
+
+// Shoots watches what checks look at in shoots, each with the client of its own kubeconfig, as long as a target's checks look
+// there. It is safe for concurrent use.
+type Shoots struct {
+	// Seed has the Secrets with kubeconfigs, of which it watches the metadata by name.
+	Seed   client.WithWatch
+	Scheme *runtime.Scheme
+	// Dial says which addresses a shoot's kubeconfig may have.
+	Dial kubeconfig.Policy
+	// Changed is told of each target whose checks look at what changed.
+	Changed func(Target)
+	Clock   clock.PassiveClock
+
+	mu    sync.Mutex
+	kinds map[v1alpha1.SecretKey]*kubeconfigs // needs mu
+	of    map[Target]map[home]sets.Set[query] // needs mu
+}
+
+// kubeconfigs are all Secrets of one name, and the connections made with them.
+type kubeconfigs struct {
+	secrets *shoots.Mirror
+	clients *shoots.Clients
+	homes   map[string]*shoot // by namespace; needs the mu of Shoots
+}
+
+// home is where the kubeconfig of a shoot lies.
+type home struct {
+	namespace string
+	v1alpha1.SecretKey
+}
+
+// shoot is one cluster that checks look at.
+type shoot struct {
+	users map[Target]sets.Set[query] // needs the mu of Shoots
+
+	// connecting is held while the kubeconfig is read, so that an older one never takes the place of a newer.
+	connecting sync.Mutex
+
+	mu         sync.Mutex
+	connection *shoots.Connection // needs mu, as all below; nil before the first
+	mirrors    map[query]*shoots.Mirror
+}
+
+// Interest is a registration that is about a target, and the target in the version that it names.
+type Interest struct {
+	Registration *registration.Registration
+	Object       *unstructured.Unstructured
+}
+
+// Follow has the target judged again when what the checks of those interested look at in its shoot changes. What else it followed
+// before ends.
+func (s *Shoots) Follow(target Target, by []Interest) {
+	wanted := map[home]sets.Set[query]{}
+	timeouts := map[home]time.Duration{}
+	for _, i := range by {
+		reg := i.Registration
+		if seen := sights(reg, i.Object); len(seen) > 0 {
+			h := home{target.Key.Namespace, *reg.Kubeconfig}
+			wanted[h] = seen.Union(wanted[h])
+			timeouts[h] = max(timeouts[h], reg.CheckTimeout)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for h := range s.of[target] {
+		if _, stays := wanted[h]; !stays {
+			s.leave(target, h)
+		}
+	}
+	for h, queries := range wanted {
+		of := s.enter(h, timeouts[h])
+		of.users[target] = queries
+		of.keepOnly(of.used())
+	}
+	if delete(s.of, target); len(wanted) > 0 {
+		if s.of == nil {
+			s.of = map[Target]map[home]sets.Set[query]{}
+		}
+		s.of[target] = wanted
+	}
+}
+
+// enter needs s.mu.
+func (s *Shoots) enter(h home, timeout time.Duration) *shoot {
+	k := s.kinds[h.SecretKey]
+	if k == nil {
+		k = s.open(h.SecretKey, timeout)
+	}
+	of := k.homes[h.namespace]
+	if of == nil {
+		of = &shoot{users: map[Target]sets.Set[query]{}, mirrors: map[query]*shoots.Mirror{}}
+		k.homes[h.namespace] = of
+	}
+	return of
+}
+
+// leave needs s.mu.
+func (s *Shoots) leave(target Target, h home) {
+	k := s.kinds[h.SecretKey]
+	of := k.homes[h.namespace]
+	delete(of.users, target)
+	of.keepOnly(of.used())
+	if len(of.users) > 0 {
+		return
+	}
+	k.clients.Forget(h.namespace)
+	if delete(k.homes, h.namespace); len(k.homes) == 0 {
+		k.secrets.Close()
+		delete(s.kinds, h.SecretKey)
+	}
+}
+
+// open needs s.mu.
+func (s *Shoots) open(key v1alpha1.SecretKey, timeout time.Duration) *kubeconfigs {
+	k := &kubeconfigs{homes: map[string]*shoot{}, clients: &shoots.Clients{
+		Secrets: s.Seed, Secret: key.SecretName, Key: key.Key, Scheme: s.Scheme, Dial: s.Dial, Timeout: timeout,
+	}}
+	k.secrets = shoots.Open(shoots.Source{
+		Client: s.Seed, Timeout: timeout, Clock: s.Clock,
+		List: func() client.ObjectList {
+			list := &metav1.PartialObjectMetadataList{}
+			list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+			return list
+		},
+		Options: []client.ListOption{client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector(metav1.ObjectNameField, key.SecretName)}},
+		Trim: func(o client.Object) {
+			o.SetManagedFields(nil)
+			o.SetLabels(nil)
+			o.SetAnnotations(nil)
+		},
+		Changed: func(o client.Object) { s.kubeconfigChanged(key, o) },
+	})
+	if s.kinds == nil {
+		s.kinds = map[v1alpha1.SecretKey]*kubeconfigs{}
+	}
+	s.kinds[key] = k
+	return k
+}
+
+func (s *Shoots) kubeconfigChanged(key v1alpha1.SecretKey, secret client.Object) {
+	s.mu.Lock()
+	var concerned []*shoot
+	if k := s.kinds[key]; k != nil {
+		for namespace, of := range k.homes {
+			if secret == nil || secret.GetNamespace() == namespace {
+				concerned = append(concerned, of)
+			}
+		}
+	}
+	s.mu.Unlock()
+	for _, of := range concerned {
+		s.changed(of, nil)
+	}
+}
+
+// changed has those targets looked at whose checks look at a query, or at anything.
+func (s *Shoots) changed(of *shoot, at *query) {
+	s.mu.Lock()
+	var concerned []Target
+	for target, queries := range of.users {
+		if at == nil || queries.Has(*at) {
+			concerned = append(concerned, target)
+		}
+	}
+	s.mu.Unlock()
+	for _, target := range concerned {
+		s.Changed(target)
+	}
+}
+
+// used needs the mu of Shoots.
+func (of *shoot) used() sets.Set[query] {
+	all := sets.New[query]()
+	for _, queries := range of.users {
+		all = all.Union(queries)
+	}
+	return all
+}
+
+func (of *shoot) keepOnly(used sets.Set[query]) {
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	for q, m := range of.mirrors {
+		if !used.Has(q) {
+			m.Close()
+			delete(of.mirrors, q)
+		}
+	}
+}
+
+// objects are what a query finds in the shoot of a namespace, as it was seen last. The error says why that can't be believed.
+func (s *Shoots) objects(ctx context.Context, h home, q query) ([]client.Object, error) {
+	s.mu.Lock()
+	var of *shoot
+	k := s.kinds[h.SecretKey]
+	if k != nil {
+		of = k.homes[h.namespace]
+	}
+	s.mu.Unlock()
+	if of == nil {
+		return nil, errors.New("the shoot isn't watched")
+	}
+	secret, err := k.secrets.Object(types.NamespacedName{Namespace: h.namespace, Name: h.SecretName})
+	switch {
+	case errors.Is(err, ErrUnread):
+		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("watch the shoots' kubeconfigs: %w", err)
+	case secret == nil:
+		return nil, fmt.Errorf("read the shoot's kubeconfig: there is no Secret %s/%s", h.namespace, h.SecretName)
+	}
+	if err := of.connect(ctx, k.clients, h.namespace, secret); err != nil {
+		return nil, err
+	}
+	m := s.mirrorOf(of, q, k.clients.Timeout) //nolint:contextcheck // a mirror outlives who asks for it first
+	if m == nil {
+		return nil, ErrUnread
+	}
+	return m.Objects()
+}
+
+// connect has the shoot reached by the kubeconfig that is stored. What was seen by another one isn't believed any more.
+func (of *shoot) connect(ctx context.Context, clients *shoots.Clients, namespace string, secret client.Object) error {
+	of.connecting.Lock()
+	defer of.connecting.Unlock()
+	of.mu.Lock()
+	is := of.connection
+	of.mu.Unlock()
+	if is != nil && is.UID == secret.GetUID() && is.Version == secret.GetResourceVersion() {
+		return nil
+	}
+	fresh, err := clients.Connection(ctx, namespace)
+	if err == nil && fresh == is {
+		return nil
+	}
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	for q, m := range of.mirrors {
+		m.Close()
+		delete(of.mirrors, q)
+	}
+	of.connection = fresh
+	return err
+}
+
+// mirrorOf is nil where the kubeconfig became unusable meanwhile, of which its Secret tells.
+func (s *Shoots) mirrorOf(of *shoot, q query, timeout time.Duration) *shoots.Mirror {
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	m := of.mirrors[q]
+	if m == nil && of.connection != nil {
+		m = s.mirror(of, q, timeout)
+		of.mirrors[q] = m
+	}
+	return m
+}
+
+// live gives the client of the shoot by the kubeconfig that is stored now.
+func (s *Shoots) live(ctx context.Context, h home) (client.Client, error) {
+	s.mu.Lock()
+	k := s.kinds[h.SecretKey]
+	s.mu.Unlock()
+	if k == nil {
+		return nil, errors.New("the shoot isn't watched")
+	}
+	return k.clients.Of(ctx, h.namespace)
+}

@@ -1,0 +1,217 @@
+package shoots
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// ErrUnread: the objects aren't all read yet. It says nothing about any of them.
+var ErrUnread = errors.New("not all objects of the kind are read yet")
+
+// Source is what a Mirror follows.
+type Source struct {
+	// Client of the cluster, without a time limit on its requests.
+	Client client.WithWatch
+	// List makes an empty list of the objects, and Options say which of them.
+	List    func() client.ObjectList
+	Options []client.ListOption
+	// Trim drops of an object what nobody reads. Nil: its managed fields.
+	Trim func(client.Object)
+	// Timeout bounds each read, and how long the first may take before it counts as failed.
+	Timeout time.Duration
+	// Changed is called after an object was, with nil where it may be any, or all.
+	Changed func(client.Object)
+	Clock   clock.PassiveClock
+}
+
+// Mirror keeps the objects of one query to one cluster, as a watch tells of them. It is safe for concurrent use.
+type Mirror struct {
+	source Source
+	stop   context.CancelFunc
+	store  toolscache.Store
+	opened time.Time
+
+	mu     sync.Mutex
+	synced bool // needs mu, as all below
+	// trouble is why the last read or watch failed; nil while what is known may be believed.
+	trouble error
+	// asking is since when a request waits for its answer; zero while none does.
+	asking time.Time
+}
+
+// retries of a cluster that can't be reached.
+var retries = wait.Backoff{Duration: time.Second, Factor: 2, Steps: 4, Cap: 10 * time.Second, Jitter: 0.5}
+
+// Open begins to follow, until Close.
+func Open(s Source) *Mirror {
+	ctx, stop := context.WithCancel(context.Background())
+	if s.Trim == nil {
+		s.Trim = func(o client.Object) { o.SetManagedFields(nil) }
+	}
+	m := &Mirror{source: s, stop: stop, store: toolscache.NewStore(toolscache.MetaNamespaceKeyFunc), opened: s.Clock.Now()}
+	backoff := retries
+	reflector := toolscache.NewReflectorWithOptions(
+		&toolscache.ListWatch{ListWithContextFunc: m.list, WatchFuncWithContext: m.watch},
+		nil, &taken{Store: m.store, m: m}, toolscache.ReflectorOptions{Name: "shoot", Backoff: &backoff},
+	)
+	go reflector.RunWithContext(ctx)
+	return m
+}
+
+// Close ends it.
+func (m *Mirror) Close() { m.stop() }
+
+// Objects are those that there are, which aren't to be changed. The error says why that can't be believed: ErrUnread until they were
+// read once.
+func (m *Mirror) Objects() ([]client.Object, error) {
+	if err := m.usable(); err != nil {
+		return nil, err
+	}
+	all := m.store.List()
+	objects := make([]client.Object, len(all))
+	for i, o := range all {
+		objects[i] = o.(client.Object)
+	}
+	return objects, nil
+}
+
+func (m *Mirror) usable() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	late := func(since time.Time) bool { return m.source.Clock.Since(since) > m.source.Timeout }
+	switch {
+	case m.trouble != nil:
+		return m.trouble
+	case !m.synced && late(m.opened), !m.asking.IsZero() && late(m.asking):
+		return fmt.Errorf("no answer within %s", m.source.Timeout)
+	case !m.synced:
+		return ErrUnread
+	}
+	return nil
+}
+
+// Object is the one of that name, nil when there is none. The error is that of Objects.
+func (m *Mirror) Object(key types.NamespacedName) (client.Object, error) {
+	if err := m.usable(); err != nil {
+		return nil, err
+	}
+	name := toolscache.NewObjectName(key.Namespace, key.Name).String()
+	o, ok, err := m.store.GetByKey(name)
+	if err != nil || !ok {
+		return nil, err
+	}
+	return o.(client.Object), nil
+}
+
+func (m *Mirror) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, m.source.Timeout)
+	defer cancel()
+	list := m.source.List()
+	m.asks()
+	err := m.source.Client.List(ctx, list, m.options(o)...)
+	m.answered(err)
+	return list, err
+}
+
+func (m *Mirror) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	m.asks()
+	w, err := m.source.Client.Watch(ctx, m.source.List(), m.options(o)...)
+	m.answered(err)
+	return w, err
+}
+
+func (m *Mirror) options(o metav1.ListOptions) []client.ListOption {
+	raw := &client.ListOptions{Raw: &o, Limit: o.Limit, Continue: o.Continue}
+	return append([]client.ListOption{raw}, m.source.Options...)
+}
+
+func (m *Mirror) asks() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asking = m.source.Clock.Now()
+}
+
+// answered takes in what came of a request. That a version isn't kept any more is no trouble: all is read anew.
+func (m *Mirror) answered(err error) {
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		err = nil
+	}
+	m.mu.Lock()
+	mended := m.trouble != nil && err == nil
+	m.trouble, m.asking = err, time.Time{}
+	m.mu.Unlock()
+	if mended {
+		m.source.Changed(nil)
+	}
+}
+
+func (m *Mirror) read() {
+	m.mu.Lock()
+	m.synced = true
+	m.mu.Unlock()
+	m.source.Changed(nil)
+}
+
+var errSame = errors.New("it is as it was")
+
+// taken is the store that the reflector writes to.
+type taken struct {
+	toolscache.Store
+	m *Mirror
+}
+
+// Add takes in an object that is new.
+func (t *taken) Add(o any) error { return t.take(o, t.Store.Add) }
+
+// Update takes in an object that changed, if that is in what is kept of it.
+func (t *taken) Update(o any) error {
+	return t.take(o, func(o any) error {
+		before, known, err := t.Get(o)
+		if known && equality.Semantic.DeepEqual(before, o) {
+			return errSame
+		}
+		return errors.Join(err, t.Store.Update(o))
+	})
+}
+
+// Delete takes in that an object is gone.
+func (t *taken) Delete(o any) error { return t.take(o, t.Store.Delete) }
+
+// Replace takes in all objects.
+func (t *taken) Replace(all []any, version string) error {
+	for _, o := range all {
+		t.m.source.Trim(o.(client.Object))
+	}
+	if err := t.Store.Replace(all, version); err != nil {
+		return err
+	}
+	t.m.read()
+	return nil
+}
+
+func (t *taken) take(o any, by func(any) error) error {
+	object := o.(client.Object)
+	t.m.source.Trim(object)
+	switch err := by(object); {
+	case errors.Is(err, errSame):
+		return nil
+	case err != nil:
+		return err
+	}
+	t.m.source.Changed(object)
+	return nil
+}
