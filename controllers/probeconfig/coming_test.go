@@ -155,7 +155,7 @@ func TestWhatATargetThatIsScaledDownWaitsFor(t *testing.T) {
 		}
 		return ""
 	}
-	w.manage(anyone{true})
+	w.manage(anyone{allowed: true})
 	if got := worst(); got != "It isn't known to be healthy again." {
 		t.Errorf("a new manager says %q", got)
 	}

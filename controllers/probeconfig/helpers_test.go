@@ -3,6 +3,7 @@ package probeconfig
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -55,15 +56,21 @@ type world struct {
 	api   *memory
 	clock *testingclock.FakeClock
 	guard *guard.Guard
+	// rights of all accounts.
+	rights *anyone
 	*TargetReconciler
 	configs *Reconciler
 	runs    *Runs
 	told    *recorder
 }
 
-type anyone struct{ allowed bool }
+// anyone is allowed everything, or nothing; silent: nobody can be asked.
+type anyone struct{ allowed, silent bool }
 
-func (a anyone) Authorize(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+func (a *anyone) Authorize(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+	if a.silent {
+		return authorizer.DecisionNoOpinion, "", errors.New("no answer in time")
+	}
 	if a.allowed {
 		return authorizer.DecisionAllow, "", nil
 	}
@@ -103,7 +110,7 @@ func newWorld(t *testing.T, namespaces int, change func(*v1alpha1.ProbeConfig)) 
 	w := &world{t: t, clock: testingclock.NewFakeClock(noon)}
 	w.api = &memory{WithWatch: fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(scheme)).
 		WithStatusSubresource(&v1alpha1.ProbeConfig{}, &appsv1.Deployment{}).WithObjects(objects...).Build()}
-	w.manage(anyone{true})
+	w.manage(anyone{allowed: true})
 	return w
 }
 
@@ -134,8 +141,9 @@ func (w *world) rotated(name string) string {
 // manage begins anew, as a process does that takes over.
 func (w *world) manage(rights anyone) {
 	w.t.Helper()
+	w.rights = &rights
 	var err error
-	if w.guard, err = guard.New(guard.Options{Clock: w.clock, OwnNamespace: ownNamespace, Authorizer: rights}); err != nil {
+	if w.guard, err = guard.New(guard.Options{Clock: w.clock, OwnNamespace: ownNamespace, Authorizer: w.rights}); err != nil {
 		w.t.Fatal(err)
 	}
 	facts := &kube.Facts{

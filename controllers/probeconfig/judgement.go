@@ -105,7 +105,7 @@ func (o *Observer) tell(key types.NamespacedName) {
 // followBreaker takes over a breaker that another process opened, and closes one that was reset.
 func (o *Observer) followBreaker(pc *v1alpha1.ProbeConfig) {
 	if id := pc.Status.BreakerID; id != "" && !o.wasReset(id) {
-		o.fleet().RestoreBreaker(probe.Breaker{ID: id, OpenedAt: openedAt(id)})
+		o.fleet().RestoreBreaker(probe.Breaker{ID: id, OpenedAt: probe.BreakerOpenedAt(id)})
 	}
 	if o.speaksForAll(pc) {
 		o.resetBreaker(pc.Annotations[v1alpha1.AnnotationResetBreaker])
@@ -132,15 +132,6 @@ func (o *Observer) wasReset(id string) bool {
 		j, ok := o.judge.Of(key)
 		return ok && o.speaksForAll(j.Object) && j.Object.Annotations[v1alpha1.AnnotationResetBreaker] == id
 	})
-}
-
-// openedAt is the time that a breaker's ID is made of.
-func openedAt(id string) time.Time {
-	at, err := time.Parse("20060102t150405z", id)
-	if err != nil {
-		return time.Time{}
-	}
-	return at
 }
 
 // probes is what becomes of a target's probes.
@@ -193,13 +184,18 @@ func (o *Observer) permission(t *target) permission {
 }
 
 // refusedPermission is what a config may do that the rules don't admit: give back what is healthy again, which takes probes
-// that it may run.
+// that it may run. While it is refused only because a rule couldn't be judged, as when the API server doesn't answer what an
+// account may do, its probes stay as they are: to end them would drop what they counted, in the middle of an outage.
 func refusedPermission(j judgement, taken bool) permission {
 	p := permission{probe.Held, stop}
 	if j.Object.Spec.Mode == v1alpha1.Observe {
 		p.standing = probe.Withdrawn
-	} else if taken && !slices.Contains(j.Verdict.RuleIDs(), ruleSecrets) {
+	}
+	switch broken := j.Verdict.BrokenIDs(); {
+	case p.standing == probe.Held && taken && !slices.Contains(j.Verdict.RuleIDs(), ruleSecrets):
 		p.probes = run
+	case len(broken) == 0, p.standing == probe.Held && taken && !slices.Contains(broken, ruleSecrets):
+		p.probes = leave
 	}
 	return p
 }

@@ -56,7 +56,7 @@ func TestNoRecordIsForgottenThatAConfigDoesntNameAnyMore(t *testing.T) {
 			if err := w.api.Patch(t.Context(), pc, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
 				t.Fatal(err)
 			}
-			w.manage(anyone{true})
+			w.manage(anyone{allowed: true})
 			if name == "a spec that can't be read" {
 				w.want(shoot(12), "0r 0r", "not before it can be read")
 			} else {
@@ -67,7 +67,7 @@ func TestNoRecordIsForgottenThatAConfigDoesntNameAnyMore(t *testing.T) {
 			if err := w.api.Delete(t.Context(), w.stored()); err != nil {
 				t.Fatal(err)
 			}
-			w.manage(anyone{true})
+			w.manage(anyone{allowed: true})
 			w.finish()
 			for i := range namespaces {
 				w.want(shoot(i), "3 3", "the config is deleted")
@@ -184,12 +184,12 @@ func TestWhatIsLeftAloneKeepsNoConfig(t *testing.T) {
 	if err := w.api.Patch(t.Context(), pc, client.RawPatch("application/merge-patch+json", []byte(otherNamespaces))); err != nil {
 		t.Fatal(err)
 	}
-	w.manage(anyone{true})
+	w.manage(anyone{allowed: true})
 	w.want("shoot-0", "0r 3", "given back but for what asks to be left alone")
 	if err := w.api.Delete(t.Context(), w.stored()); err != nil {
 		t.Fatal(err)
 	}
-	w.manage(anyone{true})
+	w.manage(anyone{allowed: true})
 	w.finish()
 	w.want("shoot-0", "0r 3", "the config is deleted")
 }

@@ -264,8 +264,10 @@ func (r *TargetReconciler) goOn(in probe.Scaling, plan, was probe.Plan) time.Tim
 	waits := !plan.Flow.StoppedAt.IsZero() || in.Want == probe.Hold && !in.Withdrawn // for the next run
 	unfinished := func(p probe.Plan) bool { return len(p.Acts) > 0 || !p.Done && !p.Unread }
 	switch {
-	case !waits && unfinished(plan), unfinished(was):
+	case unfinished(was):
 		return in.Now.Add(flowLook)
+	case !waits && unfinished(plan):
+		return plan.Look(in.Now)
 	case plan.Unread, was.Unread, len(plan.Left)+len(was.Left) > 0:
 		return in.Now.Add(stuckLook)
 	}

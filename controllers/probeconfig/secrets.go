@@ -1,9 +1,11 @@
 package probeconfig
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -59,11 +61,12 @@ func unusable(class probe.Class, format string, args ...any) error {
 // secrets reads a target's two Secrets from the API server. They are never in a cache: only the names that configs refer to
 // are read, and Autohealer may not list them. The error is a secretError unless the API server didn't answer.
 func secrets(ctx context.Context, live client.Reader, c *probe.Config, namespace string) (internal, external probing.Credentials, err error) {
-	if internal, err = credentials(ctx, live, namespace, c.InternalSecret); err != nil {
-		return internal, external, err
-	}
-	external, err = credentials(ctx, live, namespace, c.ExternalSecret)
-	return internal, external, err
+	var internalErr, externalErr error
+	var reading sync.WaitGroup // at once: before a scaling down it is waited for
+	reading.Go(func() { internal, internalErr = credentials(ctx, live, namespace, c.InternalSecret) })
+	reading.Go(func() { external, externalErr = credentials(ctx, live, namespace, c.ExternalSecret) })
+	reading.Wait()
+	return internal, external, cmp.Or(internalErr, externalErr)
 }
 
 func credentials(ctx context.Context, live client.Reader, namespace, name string) (probing.Credentials, error) {

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// flowLook is how soon a flow that isn't done is looked at: nothing tells that an object reached its scale.
+	// flowLook is how soon is looked again at what is being given back, or at a doubt that passes by itself.
 	flowLook = 500 * time.Millisecond
 	// stuckLook is how soon is looked again at what nothing can be done about here: someone must give a right, or take an
 	// annotation away.

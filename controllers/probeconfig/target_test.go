@@ -64,7 +64,7 @@ func TestTheNextManagerGoesOnFromTheRecords(t *testing.T) {
 	w := newWorld(t, 1, nil)
 	w.fail("shoot-0")
 	w.want("shoot-0", "0r 0r", "the first")
-	w.manage(anyone{true})
+	w.manage(anyone{allowed: true})
 	w.want("shoot-0", "0r 0r", "nothing is known yet")
 	if _, down := w.Observer.fleet().Counts(); down != 1 {
 		t.Errorf("%d targets count as down, want 1", down)
@@ -208,7 +208,7 @@ func TestWhatWithdrawsAConfigGivesBackAtOnce(t *testing.T) {
 		"other dependents, while no manager runs": func(w *world) {
 			w.keep()
 			w.edit(w.stored(), `{"metadata":{"generation":2},"spec":{"dependentResourceInfos":[{"ref":{"apiVersion":"apps/v1","kind":"Deployment","name":"other"},"scaleUp":{"level":0},"scaleDown":{"level":0}}]}}`)
-			w.manage(anyone{true})
+			w.manage(anyone{allowed: true})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -313,7 +313,7 @@ func TestADeletedConfigStaysUntilItsTargetsAreKnown(t *testing.T) {
 func TestATargetThatMayNotBeReadUsesUpNobodysCap(t *testing.T) {
 	w := newWorld(t, 2, nil)
 	w.api.denied = "shoot-1"
-	w.manage(anyone{true})
+	w.manage(anyone{allowed: true})
 	w.fail("shoot-0")
 	w.want("shoot-0", "0r 0r", "beside one that may not be read")
 }
@@ -337,7 +337,7 @@ func TestTheCapAndTheBreaker(t *testing.T) {
 		t.Errorf("BreakerOpen is %q", got)
 	}
 	id := w.stored().Status.BreakerID
-	w.manage(anyone{true})
+	w.manage(anyone{allowed: true})
 	if _, open := w.Observer.fleet().Breaker(); !open {
 		t.Error("the next manager forgot the breaker")
 	}
@@ -438,7 +438,7 @@ func TestATenantsAccountIsAskedAgainBeforeAnythingIsScaledDown(t *testing.T) {
 	w := newWorld(t, 1, rights)
 	w.fail("shoot-0")
 	w.want("shoot-0", "0r 0r", "with rights")
-	w.manage(anyone{false})
+	w.manage(anyone{})
 	if got := w.condition("Accepted"); got != "False RuleViolated" {
 		t.Errorf("Accepted is %q", got)
 	}
@@ -446,6 +446,44 @@ func TestATenantsAccountIsAskedAgainBeforeAnythingIsScaledDown(t *testing.T) {
 		t.Errorf("%d are probed with Secrets that the account may not read", n)
 	}
 	w.want("shoot-0", "0r 0r", "nobody may look whether it is healthy again")
+}
+
+// In an outage the own API server may answer late, too. What the probes found is no less true for it.
+func TestWhileNobodyTellsAnAccountsRightsProbesGoOnAndNothingIsTaken(t *testing.T) {
+	for name, test := range map[string]struct {
+		before           func(*world)
+		finds            probe.Class
+		held, afterwards string
+	}{
+		"what fails is scaled down afterwards": {func(w *world) { w.probe("shoot-0", probe.OK, probe.OK) }, probe.Timeout, "3 3", "0r 0r"},
+		"what is scaled down stays so":         {func(w *world) { w.fail("shoot-0") }, probe.Timeout, "0r 0r", "0r 0r"},
+		"what recovers is given back":          {func(w *world) { w.fail("shoot-0") }, probe.OK, "3 3", "3 3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Namespace, pc.Spec.NamespaceSelector = "shoot-0", nil })
+			test.before(w)
+			w.rights.silent = true
+			w.see()
+			for range 7 {
+				w.probe("shoot-0", probe.OK, test.finds)
+			}
+			w.want("shoot-0", test.held, "no answer")
+			if n := len(w.Prober.Servers(w.keyOf("shoot-0"))); n != 2 {
+				t.Errorf("%d servers are probed without an answer", n)
+			}
+			w.rights.silent = false
+			w.see()
+			w.probe("shoot-0", probe.OK, test.finds)
+			w.want("shoot-0", test.afterwards, "answered")
+		})
+	}
+	t.Run("what wasn't probed isn't", func(t *testing.T) {
+		w := newWorld(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Namespace, pc.Spec.NamespaceSelector = "shoot-0", nil })
+		w.manage(anyone{silent: true})
+		if n := len(w.Prober.Servers(w.keyOf("shoot-0"))); n != 0 {
+			t.Errorf("%d servers are probed with Secrets that the account perhaps may not read", n)
+		}
+	})
 }
 
 func TestWhatOthersScaledIsTheirs(t *testing.T) {
@@ -487,7 +525,7 @@ func TestTheNextManagerLeavesAloneWhatSomeoneTookOver(t *testing.T) {
 			if got := w.condition("ProtectionActive"); got != "False NothingScaledDown" || w.stored().Status.Targets.ScaledDown != 0 {
 				t.Errorf("ProtectionActive is %q while all run", got)
 			}
-			w.manage(anyone{true})
+			w.manage(anyone{allowed: true})
 			w.fail("shoot-0")
 			w.want("shoot-0", replicas+"r "+replicas+"r", "the next manager knows it too")
 			for range 7 {

@@ -22,7 +22,7 @@ func TestATenantDoesntResetTheBreakerOfAll(t *testing.T) {
 	if _, open := w.Observer.fleet().Breaker(); !open {
 		t.Error("a reset on a tenant's config closed it")
 	}
-	w.manage(anyone{true})
+	w.manage(anyone{allowed: true})
 	if _, open := w.Observer.fleet().Breaker(); !open {
 		t.Fatal("a reset on a tenant's config closed it for the next manager")
 	}
@@ -45,7 +45,7 @@ func TestATenantDoesntResetTheBreakerOfAll(t *testing.T) {
 	if b, open := w.Observer.fleet().Breaker(); open {
 		t.Errorf("the command that the condition names didn't close it: %+v", b)
 	}
-	w.manage(anyone{true})
+	w.manage(anyone{allowed: true})
 	if b, open := w.Observer.fleet().Breaker(); open {
 		t.Errorf("the next manager opened it again: %+v", b)
 	}
@@ -79,7 +79,7 @@ func TestARecordOfATenantsMakingHoldsNothing(t *testing.T) {
 		}
 	}
 	w.api.denied = "elsewhere"
-	w.manage(anyone{true})
+	w.manage(anyone{allowed: true})
 	if keys := w.Observer.targets.keys(); len(keys) != 2 {
 		t.Errorf("targets are %v", keys)
 	}

@@ -56,7 +56,7 @@ func (s *story) rotateCredentials() {
 		Eventually(one.sides).WithContext(ctx).Should(And(
 			HaveField("Internal.LastError", ""), HaveField("Internal.SuccessCount", BeEquivalentTo(1)), HaveField("External.SuccessCount", BeEquivalentTo(1))))
 		Expect(one.scalings(ctx)).To(BeEmpty())
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(specTime))
 
 	It("not while the API server answers 429, and it is left alone for as long as it asks", func(ctx SpecContext) {
 		one := newShoot(ctx)
@@ -75,7 +75,7 @@ func (s *story) rotateCredentials() {
 		one.expectUntouched(ctx)
 		busy.refuse("")
 		Expect(one.scalings(ctx)).To(BeEmpty())
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(specTime))
 }
 
 // swallow: packets are lost, and nothing says so.
@@ -90,7 +90,7 @@ func (s *story) swallow() {
 		Eventually(one.sides).WithContext(ctx).Should(And(HaveField("External.LastError", "Timeout"), HaveField("Internal.ErrorCount", BeZero())))
 		Expect(h.Client.Delete(ctx, pc)).To(Succeed())
 		one.expectReleased(ctx, map[string]int32{"kcm": 2})
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(specTime))
 
 	It("not when only a connection that was kept open has died, without a word", func(ctx SpecContext) {
 		one := newShoot(ctx)
@@ -103,7 +103,7 @@ func (s *story) swallow() {
 		}
 		one.expectUntouched(ctx)
 		Expect(one.sides(ctx)).To(And(HaveField("Internal.LastError", ""), HaveField("External.LastError", "")), "not one failure counted")
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(specTime))
 }
 
 // patient takes a slow machine for no failure.

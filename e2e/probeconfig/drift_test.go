@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/e2e/harness"
 )
 
 // update changes a stored config.
@@ -50,7 +49,7 @@ var _ = Describe("a ProbeConfig that drifted into a violation", func() {
 		fresh = s.prober("fresh", dependent("kcm", 0, 0))
 		fresh.Spec.Mode = v1alpha1.Observe
 		Expect(h.Client.Create(ctx, fresh, client.DryRunAll)).To(Succeed(), "what only observes scales nothing")
-	}, SpecTimeout(harness.Within))
+	}, SpecTimeout(specTime))
 
 	It("for want of rights may be edited too, and what it probes isn't scaled", func(ctx SpecContext) {
 		s := newShoot(ctx)
@@ -72,7 +71,7 @@ var _ = Describe("a ProbeConfig that drifted into a violation", func() {
 		Expect(h.Client.Create(ctx, fresh, client.DryRunAll)).To(MatchError(And(
 			ContainSubstring("probeconfig/account-may-not-read"), Not(ContainSubstring("probeconfig/account-may-not-scale:")))), "observing reads the Secrets, too")
 		Consistently(s.scalings).WithContext(ctx).WithTimeout(time.Second).Should(BeEmpty())
-	}, SpecTimeout(2*harness.Within))
+	}, SpecTimeout(specTime))
 })
 
 var _ = Describe("a tenant's ProbeConfig", func() {
@@ -94,8 +93,8 @@ var _ = Describe("a tenant's ProbeConfig", func() {
 
 		By("giving the account the right")
 		s.bind(ctx)
-		Eventually(s.replicas).WithContext(ctx).WithTimeout(2*time.Minute).Should(Equal(map[string]int32{"kcm": 0}), "so nothing else held it back")
-	}, SpecTimeout(4*harness.Within))
+		Eventually(s.replicas).WithContext(ctx).Should(Equal(map[string]int32{"kcm": 0}), "so nothing else held it back")
+	}, SpecTimeout(specTime))
 })
 
 // withoutWebhook does something while the webhook isn't there; the policies are.

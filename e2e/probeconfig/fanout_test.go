@@ -3,7 +3,6 @@ package probeconfig
 import (
 	"context"
 	"fmt"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -68,7 +67,7 @@ func (s *story) followNamespaces() {
 			_, err := targets(ctx)
 			return err
 		}).WithContext(ctx).Should(MatchError(apierrors.IsNotFound, "not found"))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(specTime))
 }
 
 // loseRight takes from the account of an admitted config the right to scale.
@@ -100,7 +99,7 @@ func (s *story) askRights() {
 		Expect(s.powerless.scalings(ctx)).To(BeEmpty())
 		role := &rbacv1.Role{ObjectMeta: named(s.powerless.namespace, "prober"), Rules: []rbacv1.PolicyRule{readSecrets, scaleAll}}
 		Expect(h.Client.Update(ctx, role)).To(Succeed())
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(specTime))
 }
 
 // expectEmpowered: the account that lost its right has it again, and the way from outside has been cut all the while.

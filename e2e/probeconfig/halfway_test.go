@@ -78,7 +78,7 @@ func (hw *halfway) takeDown(ctx context.Context) {
 		cut(one.external)
 	}
 	for _, one := range down {
-		Eventually(one.replicas).WithContext(ctx).Should(Equal(none))
+		Eventually(one.replicas).WithContext(ctx).Should(Equal(none), one.tells(ctx))
 	}
 }
 
@@ -110,14 +110,14 @@ func (s *story) killHalfway() {
 		s.expectStopped(ctx, s.falling, fallUntil)
 		s.expectStopped(ctx, s.fallingDeleted, nil)
 		s.expectStopped(ctx, s.returning, returnUntil)
-		Eventually(s.wave.said.all, settled).Should(ContainElement(MatchRegexp("[1-9][0-9]* wait for their turn")),
+		Eventually(s.wave.said.all).Should(ContainElement(MatchRegexp("[1-9][0-9]* wait for their turn")),
 			"the wave comes after the ten targets that may begin in a minute")
 
 		By("killing the manager")
 		Expect(h.Kill(harness.Manager, syscall.SIGKILL)).To(Succeed())
 		s.killed = time.Now()
 		Expect(h.StopComponent(harness.Manager)).To(Succeed())
-	}, SpecTimeout(settled))
+	}, SpecTimeout(specTime))
 
 	It("and then by the next manager, to the end; or back, where the config was deleted meanwhile", func(ctx SpecContext) {
 		for _, one := range slices.Concat(s.fallingDeleted, s.risingDeleted) {
@@ -133,7 +133,7 @@ func (s *story) killHalfway() {
 		for _, one := range s.withdrawn() {
 			one.expectReleased(ctx, had)
 		}
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(specTime))
 
 	It("back at once when the config is deleted", func(ctx SpecContext) {
 		for _, one := range s.falling {
@@ -143,7 +143,7 @@ func (s *story) killHalfway() {
 			one.expectReleased(ctx, had)
 			Expect(one.scalings(ctx)).To(HaveLen(6), "each object is scaled once down and once up: %s", strings.Join(one.scalings(ctx), ", "))
 		}
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(specTime))
 }
 
 // expectStopped waits until the targets have had their writes and want more, but for the one that needs no more than until
@@ -152,11 +152,11 @@ func (s *story) expectStopped(ctx context.Context, group []stopped, until []int)
 	GinkgoHelper()
 	for _, one := range group {
 		if len(until) > 0 && one.after == until[len(until)-1] {
-			Eventually(s.gate.used, settled).WithContext(ctx).WithArguments(one.namespace).Should(BeTrue(), "all writes of %s", one)
+			Eventually(s.gate.used).WithContext(ctx).WithArguments(one.namespace).Should(BeTrue(), "all writes of %s", one)
 			Expect(s.gate.holds(one.namespace)).To(BeFalse(), "%s should need no more", one)
 			continue
 		}
-		Eventually(s.gate.holds, settled).WithContext(ctx).WithArguments(one.namespace).Should(BeTrue(), one.String())
+		Eventually(s.gate.holds).WithContext(ctx).WithArguments(one.namespace).Should(BeTrue(), one.String())
 	}
 }
 
@@ -164,7 +164,7 @@ func (s *story) expectStopped(ctx context.Context, group []stopped, until []int)
 func (s *story) expectRisen(ctx context.Context) {
 	GinkgoHelper()
 	for _, one := range s.rising {
-		Eventually(one.replicas, settled).WithContext(ctx).Should(Equal(had), one.String())
+		Eventually(one.replicas).WithContext(ctx).Should(Equal(had), one.String())
 		Eventually(one.records).WithContext(ctx).Should(BeEmpty(), one.String())
 		writes := one.scalings(ctx)
 		Expect(writes[:2]).To(ConsistOf("kcm 0", "mcm 0"), one.String())

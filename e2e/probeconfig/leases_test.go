@@ -180,7 +180,7 @@ var _ = Describe("the leases of nodes", Ordered, func() {
 			Eventually(s.condition).WithContext(ctx).WithArguments(v1alpha1.ConditionExternalHealthy).Should(Equal(metav1.ConditionTrue))
 			closeBreaker(ctx, pc)
 		}
-	}, NodeTimeout(2*time.Minute))
+	}, NodeTimeout(specTime))
 
 	replicas := func(s *shoot) func(context.Context) (map[string]int32, error) {
 		return func(ctx context.Context) (map[string]int32, error) { return s.replicas(ctx) }
@@ -206,7 +206,7 @@ var _ = Describe("the leases of nodes", Ordered, func() {
 		cut(unlisted.external)
 		Eventually(replicas(&unlisted)).WithContext(ctx).Should(Equal(map[string]int32{"kcm": 0}))
 		mend(unlisted.external)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(specTime))
 
 	It("that so many nodes as it takes don't renew are a failure, wrong clocks and new nodes apart", func(ctx SpecContext) {
 		Expect(most.scalings(ctx)).To(BeEmpty())
@@ -214,23 +214,23 @@ var _ = Describe("the leases of nodes", Ordered, func() {
 			nodes.lose(ctx, fmt.Sprintf("lost-%d", i))
 		}
 		lost := time.Now()
-		Eventually(replicas(&most), "1m").WithContext(ctx).Should(Equal(map[string]int32{"kcm": 0}))
+		Eventually(replicas(&most)).WithContext(ctx).Should(Equal(map[string]int32{"kcm": 0}))
 		Expect(time.Since(lost)).To(BeNumerically(">=", 12*time.Second), "an old time proves nothing before it was seen not to change")
 		Eventually(seen(&most)).WithContext(ctx).Should(Equal(v1alpha1.NodeLeasesState{Candidates: 9, Expired: 6, Skewed: 2}))
 		for _, s := range []shoot{nearlyAll, many} {
 			Expect(s.scalings(ctx)).To(BeEmpty())
 		}
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(specTime))
 
 	It("of one candidate say nothing, and what was taken is given back", func(ctx SpecContext) {
 		for i := range 6 {
 			nodes.remove(ctx, fmt.Sprintf("lost-%d", i))
 		}
 		nodes.remove(ctx, "ahead", "behind")
-		Eventually(replicas(&most), settled).WithContext(ctx).Should(Equal(map[string]int32{"kcm": 2}))
-		Eventually(replicas(&unlisted), settled).WithContext(ctx).Should(Equal(map[string]int32{"kcm": 2}), "also where they can't be listed")
+		Eventually(replicas(&most)).WithContext(ctx).Should(Equal(map[string]int32{"kcm": 2}))
+		Eventually(replicas(&unlisted)).WithContext(ctx).Should(Equal(map[string]int32{"kcm": 2}), "also where they can't be listed")
 		Expect(seen(&most)(ctx)).To(Equal(v1alpha1.NodeLeasesState{Candidates: 1}))
-	}, SpecTimeout(2*settled))
+	}, SpecTimeout(specTime))
 
 	It("that no node ever renewed say nothing", func(ctx SpecContext) {
 		nodes.remove(ctx, "steady")
@@ -240,5 +240,5 @@ var _ = Describe("the leases of nodes", Ordered, func() {
 		Expect(h.Client.Update(ctx, update)).To(Succeed())
 		Eventually(seen(&most)).WithContext(ctx).Should(Equal(v1alpha1.NodeLeasesState{}))
 		Expect(most.scalings(ctx)).To(Equal([]string{"kcm 0", "kcm 2"}))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(specTime))
 })

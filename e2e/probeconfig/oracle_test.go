@@ -3,7 +3,6 @@ package probeconfig
 import (
 	"context"
 	"slices"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -24,5 +23,5 @@ func underOracle(ctx context.Context, known func(oracle.Violation) bool) {
 			violations = slices.DeleteFunc(violations, known)
 		}
 		Expect(violations).To(BeEmpty(), "what the oracle saw")
-	}, NodeTimeout(3*time.Minute))
+	}, NodeTimeout(specTime))
 }

@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/e2e/harness"
 )
 
 var _ = Describe("while a Guardrail pauses", func() {
@@ -39,5 +38,5 @@ var _ = Describe("while a Guardrail pauses", func() {
 		Consistently(s.scalings).WithContext(ctx).WithTimeout(3 * time.Second).Should(BeEmpty())
 		goOn(ctx)
 		Eventually(s.replicas).WithContext(ctx).Should(Equal(map[string]int32{"kcm": 0}))
-	}, SpecTimeout(2*harness.Within))
+	}, SpecTimeout(specTime))
 })

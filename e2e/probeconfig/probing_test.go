@@ -91,7 +91,7 @@ var _ = Describe("the Prober, at a real API server", func() {
 		internal.BreakNew(faultproxy.None)
 		external.BreakNew(faultproxy.None)
 		Eventually(found.classes).Should(Equal([2]probe.Class{probe.OK, probe.OK}))
-	}, SpecTimeout(harness.Within))
+	}, SpecTimeout(specTime))
 
 	It("takes a slow network for a timeout, and a dead kept-alive connection for nothing", func(SpecContext) {
 		external.Delay(400 * time.Millisecond)
@@ -104,7 +104,7 @@ var _ = Describe("the Prober, at a real API server", func() {
 			Eventually(external.Accepted).Should(Equal(accepted+1), "it dialled anew")
 			Consistently(found.classes, "2s").Should(Equal([2]probe.Class{probe.OK, probe.OK}), "and the server was there all the while")
 		}
-	}, SpecTimeout(harness.Within))
+	}, SpecTimeout(specTime))
 
 	It("counts nothing while credentials are rotated", func(SpecContext) {
 		Expect(set(kubeconfigOf(internal.Addr(), withToken("expired")), kubeconfigOf(external.Addr()))).To(Succeed())
@@ -112,13 +112,13 @@ var _ = Describe("the Prober, at a real API server", func() {
 		Expect(found.latest().Internal.Result()).To(Equal(probe.Transient))
 		Expect(set(kubeconfigOf(internal.Addr()), kubeconfigOf(external.Addr()))).To(Succeed())
 		Eventually(found.classes).Should(Equal([2]probe.Class{probe.OK, probe.OK}))
-	}, SpecTimeout(harness.Within))
+	}, SpecTimeout(specTime))
 
 	It("refuses a kubeconfig that is broken, and then probes nothing", func(SpecContext) {
 		Expect(set([]byte("\t{"), kubeconfigOf(external.Addr()))).To(MatchError(kubeconfig.Malformed))
 		last := found.latest().Started
 		Consistently(func() time.Time { return found.latest().Started }, "2s").Should(BeTemporally("<=", last.Add(time.Second)))
-	}, SpecTimeout(harness.Within))
+	}, SpecTimeout(specTime))
 
 	It("reads the leases of nodes, by the API server's clock", func(ctx SpecContext) {
 		c, err := client.New(probed.Config, client.Options{Scheme: harness.Scheme()})
@@ -144,7 +144,7 @@ var _ = Describe("the Prober, at a real API server", func() {
 				Expect(l.Renewed).To(BeTemporally("==", renewed.Time))
 			}
 		}
-	}, SpecTimeout(harness.Within))
+	}, SpecTimeout(specTime))
 })
 
 func withToken(token string) func(*api.Config) {

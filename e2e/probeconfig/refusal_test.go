@@ -32,7 +32,7 @@ var _ = Describe("a ProbeConfig is judged by what it names", func() {
 	BeforeEach(func(ctx SpecContext) {
 		s = newShoot(ctx)
 		s.deploy(ctx, "kcm", 1)
-	}, NodeTimeout(harness.Within))
+	}, NodeTimeout(specTime))
 
 	// refusal of a config that would be created; nil when it is admitted.
 	refusal := func(ctx SpecContext, pc *v1alpha1.ProbeConfig) error {
@@ -41,19 +41,19 @@ var _ = Describe("a ProbeConfig is judged by what it names", func() {
 
 	It("and admitted when nothing is amiss", func(ctx SpecContext) {
 		Expect(refusal(ctx, s.prober("good", dependent("kcm", 0, 0)))).To(Succeed())
-	}, SpecTimeout(harness.Within))
+	}, SpecTimeout(specTime))
 
 	It("refused when both kubeconfigs lead to one server", func(ctx SpecContext) {
 		s.put(ctx, "external", kubeconfigOf(s.internal.Addr()))
 		Expect(refusal(ctx, s.prober("same", dependent("kcm", 0, 0)))).To(MatchError(And(
 			ContainSubstring("probeconfig/same-server"), ContainSubstring(s.namespace+" ("+s.internal.Addr()+")"))))
-	}, SpecTimeout(harness.Within))
+	}, SpecTimeout(specTime))
 
 	It("refused where Autohealer wasn't let, with what to do", func(ctx SpecContext) {
 		Expect(h.Client.Delete(ctx, &rbacv1.RoleBinding{ObjectMeta: named(s.namespace, "autohealer-probe-target")})).To(Succeed())
 		Eventually(refusal).WithContext(ctx).WithArguments(s.prober("unlet", dependent("kcm", 0, 0))).Should(MatchError(And(
 			ContainSubstring("read Secret "+s.namespace+"/internal"), ContainSubstring("bind the ClusterRole autohealer-probe-target"))))
-	}, SpecTimeout(harness.Within))
+	}, SpecTimeout(specTime))
 
 	It("refused for a kubeconfig that would run a command, without telling what is in it", func(ctx SpecContext) {
 		s.put(ctx, "external", kubeconfigOf(s.external.Addr(), func(c *api.Config) {
@@ -63,13 +63,13 @@ var _ = Describe("a ProbeConfig is judged by what it names", func() {
 		}))
 		Expect(refusal(ctx, s.prober("unsafe", dependent("kcm", 0, 0)))).To(MatchError(And(
 			ContainSubstring("probeconfig/unsafe-kubeconfig"), ContainSubstring("exec plugin"), Not(ContainSubstring("keep-me-here")))))
-	}, SpecTimeout(harness.Within))
+	}, SpecTimeout(specTime))
 
 	It("refused for kinds without a scale, and for those that aren't there", func(ctx SpecContext) {
 		Expect(refusal(ctx, s.prober("unscalable", dependent("kcm", 0, 0), dependentOf("apps/v1", "DaemonSet", "agent", 0, 0),
 			dependentOf("autohealer.resourcestack.com/v1alpha1", "ProbeConfig", "other", 0, 0), dependentOf("example.com/v1", "Nothing", "such", 0, 0)))).
 			To(MatchError(And(ContainSubstring("probeconfig/unscalable-dependent"), ContainSubstring(s.namespace+"/DaemonSet/agent, "+s.namespace+"/Nothing/such, "+s.namespace+"/ProbeConfig/other"))))
-	}, SpecTimeout(harness.Within))
+	}, SpecTimeout(specTime))
 
 	It("refused when a dependent is behind the probed Service", func(ctx SpecContext) {
 		Expect(h.Client.Create(ctx, &corev1.Service{ObjectMeta: named(s.namespace, "api"), Spec: corev1.ServiceSpec{
@@ -78,7 +78,7 @@ var _ = Describe("a ProbeConfig is judged by what it names", func() {
 		s.put(ctx, "internal", kubeconfigOf("api."+s.namespace+".svc"))
 		Eventually(refusal).WithContext(ctx).WithArguments(s.prober("behind", dependent("kcm", 0, 0))).Should(MatchError(And(
 			ContainSubstring("probeconfig/backs-probed-service"), ContainSubstring(s.namespace+"/Deployment/kcm (api)"))), "once the manager has seen pod and Service")
-	}, SpecTimeout(harness.Within))
+	}, SpecTimeout(specTime))
 
 	It("not by one that only observes, which is judged when it begins to enforce", func(ctx SpecContext) {
 		s.deploy(ctx, "mcm", 1)
@@ -92,7 +92,7 @@ var _ = Describe("a ProbeConfig is judged by what it names", func() {
 		wider := s.prober("acting", dependent("kcm", 0, 0), dependent("mcm", 0, 0)).Spec
 		Expect(update(ctx, acting, func(spec *v1alpha1.ProbeConfigSpec) { *spec = wider })).To(Succeed())
 		Expect(update(ctx, watching, mode(v1alpha1.Enforce))).To(refused)
-	}, SpecTimeout(harness.Within))
+	}, SpecTimeout(specTime))
 
 	It("refused when another config has the dependent, also by way of a selector", func(ctx SpecContext) {
 		first := s.prober("first", dependent("kcm", 0, 0))
@@ -103,7 +103,7 @@ var _ = Describe("a ProbeConfig is judged by what it names", func() {
 		everywhere.Namespace = harness.Namespace
 		everywhere.Spec.NamespaceSelector = &v1alpha1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.namespace}}
 		Expect(refusal(ctx, everywhere)).To(MatchError(ContainSubstring("probeconfig/shared-dependent")))
-	}, SpecTimeout(harness.Within))
+	}, SpecTimeout(specTime))
 
 	It("warned of for what is missing, and for what else scales", func(ctx SpecContext) {
 		Expect(h.Client.Create(ctx, &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: named(s.namespace, "kcm"), Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
@@ -118,7 +118,7 @@ var _ = Describe("a ProbeConfig is judged by what it names", func() {
 			ContainSubstring("probeconfig/dependent-missing"), ContainSubstring(s.namespace+"/Deployment/gone"),
 			ContainSubstring("probeconfig/autoscaled-dependent"), ContainSubstring("HorizontalPodAutoscaler/kcm"),
 		), "once the manager has seen the autoscaler")
-	}, SpecTimeout(harness.Within))
+	}, SpecTimeout(specTime))
 
 	It("refused when a dependent runs Autohealer, whatever it is called", func(ctx SpecContext) {
 		Expect(h.LetProbe(ctx, harness.Namespace)).To(Succeed())
@@ -132,7 +132,7 @@ var _ = Describe("a ProbeConfig is judged by what it names", func() {
 		DeferCleanup(func(ctx context.Context) { Expect(h.Client.Delete(ctx, healer)).To(Succeed()) })
 		Eventually(refusal).WithContext(ctx).WithArguments(own.prober("suicidal", dependent("healer", 0, 0))).Should(MatchError(And(
 			ContainSubstring("probeconfig/runs-autohealer"), ContainSubstring(harness.Namespace+"/Deployment/healer"))), "once the manager has seen the pod")
-	}, SpecTimeout(harness.Within))
+	}, SpecTimeout(specTime))
 
 	It("warned of where nothing tells whether the probed API server needs a dependent", func(ctx SpecContext) {
 		defineMachines(ctx)
@@ -146,7 +146,7 @@ var _ = Describe("a ProbeConfig is judged by what it names", func() {
 		Eventually(func(ctx context.Context) (string, error) { return warnings(ctx, pc.DeepCopy()) }).WithContext(ctx).Should(And(
 			ContainSubstring("probeconfig/unclear-dependent"), ContainSubstring(s.namespace+"/MachineFleet/workers;"), ContainSubstring("labelSelectorPath"),
 		), "once the manager has seen the Service")
-	}, SpecTimeout(harness.Within))
+	}, SpecTimeout(specTime))
 
 	It("warned of when it selects more namespaces than a review looks at", func(ctx SpecContext) {
 		binding := &rbacv1.ClusterRoleBinding{
@@ -164,7 +164,7 @@ var _ = Describe("a ProbeConfig is judged by what it names", func() {
 		Eventually(func(ctx context.Context) (string, error) { return warnings(ctx, pc.DeepCopy()) }).WithContext(ctx).Should(And(
 			ContainSubstring("probeconfig/wide-fan-out"), ContainSubstring("selects 51 namespaces"),
 		), "once the manager has seen the namespaces")
-	}, SpecTimeout(harness.Within))
+	}, SpecTimeout(specTime))
 
 	It("and a tenant's Secret is not read when the account may not get it", func(ctx SpecContext) {
 		Expect(h.Client.Create(ctx, &corev1.ServiceAccount{ObjectMeta: named(s.namespace, "nobody")})).To(Succeed())
@@ -173,7 +173,7 @@ var _ = Describe("a ProbeConfig is judged by what it names", func() {
 		pc.Spec.ServiceAccountName = "nobody"
 		Expect(refusal(ctx, pc)).To(MatchError(And(
 			ContainSubstring("probeconfig/account-may-not-read"), Not(ContainSubstring(s.internal.Addr())))))
-	}, SpecTimeout(harness.Within))
+	}, SpecTimeout(specTime))
 
 	It("the plugin says the same, live and from a file, and the file holds nothing secret", func(ctx SpecContext) {
 		for _, secret := range []string{"internal", "external"} {
@@ -205,7 +205,7 @@ var _ = Describe("a ProbeConfig is judged by what it names", func() {
 		code, output = plugin(ctx, "validate", "-f", file, "--facts", facts)
 		Expect(code).To(Equal(0), output)
 		Expect(output).To(ContainSubstring("Skipped(facts)"), "no stored config names these Secrets: %s", output)
-	}, SpecTimeout(harness.Within))
+	}, SpecTimeout(specTime))
 })
 
 // restrict makes a pod what Autohealer's own namespace lets run.

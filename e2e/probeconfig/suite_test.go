@@ -12,6 +12,7 @@ import (
 
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/harness"
+	"github.com/resourcestack/autohealer/e2e/harness/evidence"
 )
 
 func TestProbeConfigs(t *testing.T) {
@@ -25,9 +26,11 @@ var (
 	probed *cluster.Cluster
 )
 
+var _ = evidence.OfFailures(func() *harness.Harness { return h })
+
 var _ = BeforeSuite(func(ctx SpecContext) {
 	EnforceDefaultTimeoutsWhenUsingContexts()
-	SetDefaultEventuallyTimeout(time.Minute) // there are 200 targets beside those that a spec looks at
+	SetDefaultEventuallyTimeout(settled) // there are 200 targets beside those that a spec looks at
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	log.SetLogger(GinkgoLogr) // takes the API server's warnings
 	var err error

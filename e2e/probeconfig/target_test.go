@@ -2,7 +2,6 @@ package probeconfig
 
 import (
 	"context"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -42,7 +41,7 @@ func kindsAndSecrets() {
 		code, told := pluginAlone(ctx, "acts", "-f", h.Log(harness.Manager), "machinefleet/workers")
 		Expect(code).To(BeZero(), told)
 		Expect(told).To(And(MatchRegexp(`ScaleDown .* 0 replicas, before 4\n`), MatchRegexp(`ScaleUp .* 4 replicas, before 0\n`)))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(specTime))
 
 	It("not while a Secret of the target is broken, and it is probed again once it isn't", func(ctx SpecContext) {
 		s := newShoot(ctx)
@@ -57,7 +56,7 @@ func kindsAndSecrets() {
 		Eventually(s.condition).WithContext(ctx).WithArguments(v1alpha1.ConditionExternalHealthy).Should(Equal(metav1.ConditionTrue))
 		Expect(s.condition(ctx, v1alpha1.ConditionStalled)).NotTo(Equal(metav1.ConditionTrue))
 		Expect(s.scalings(ctx)).To(BeEmpty())
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(specTime))
 }
 
 // machineFleet is an object of the kind that defineMachines adds.

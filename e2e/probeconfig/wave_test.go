@@ -3,7 +3,6 @@ package probeconfig
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -56,11 +55,13 @@ func newWave(ctx context.Context) *wave {
 		s.deployPaused(ctx, "kcm", label)
 	})
 	w.config = shoot{namespace: harness.Namespace}.prober("wave", dependent("kcm", 0, 0))
-	w.config.Spec.ProbeInterval, w.config.Spec.ProbeTimeout = "3s", "2900ms"
+	// On a busy machine some of so many are answered late. A few that are so three times in a row would open the breaker, and no
+	// spec's targets would be scaled down any more.
+	w.config.Spec.ProbeInterval, w.config.Spec.ProbeTimeout = "10s", "9900ms"
 	w.config.Spec.NamespaceSelector = &v1alpha1.LabelSelector{MatchLabels: label}
 	Expect(h.Client.Create(ctx, w.config)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) { Expect(h.Client.Delete(ctx, w.config)).To(Succeed()) })
-	Eventually(w.targets, "1m").WithContext(ctx).Should(HaveField("Probed", BeEquivalentTo(waveSize)), "the config probes every namespace that it selects")
+	Eventually(w.targets).WithContext(ctx).Should(HaveField("Probed", BeEquivalentTo(waveSize)), "the config probes every namespace that it selects")
 	w.hear(ctx)
 	return w
 }
@@ -242,8 +243,8 @@ func (s *story) breakTogether() {
 		s.mended = time.Now()
 		mend(world.external)
 		Eventually(world.targets).WithContext(ctx).Should(HaveField("ExternalUnhealthy", BeZero()))
-		Expect(world.targets(ctx)).To(HaveField("ScaledDown", BeNumerically(">", 10)), "for the next minute, and more than go up in one")
-	}, SpecTimeout(3*time.Minute))
+		Expect(world.downAt(s.mended)).To(BeNumerically(">", 10), "more than go up in a minute")
+	}, SpecTimeout(specTime))
 }
 
 // targetsDown are the namespaces in which something is scaled down.
@@ -261,68 +262,4 @@ func targetsDown(ctx context.Context) (int, error) {
 		}
 	}
 	return len(namespaces), nil
-}
-
-// mostDown are the namespaces that had something scaled down when the most had at once, since the story began. Of what someone
-// else scaled up the audit log's scalings don't tell that the manager gave it back. The log has requests by when they were
-// answered, after the answer is sent; they are looked at by when they came, since a place is taken after it was given back.
-func (s *story) mostDown() (most []string) {
-	GinkgoHelper()
-	down := map[string]int{} // by namespace
-	writes := scalingsOf(func(string) bool { return true })
-	slices.SortStableFunc(writes, func(a, b scaling) int { return a.at.Compare(b.at) })
-	for _, w := range writes {
-		switch {
-		case w.at.Before(s.began), w.namespace == s.broken.namespace && w.name == scaledByOthers:
-		case w.replicas == 0:
-			down[w.namespace]++
-		default:
-			if down[w.namespace]--; down[w.namespace] == 0 {
-				delete(down, w.namespace)
-			}
-		}
-		if len(down) > len(most) {
-			most = slices.Sorted(maps.Keys(down))
-		}
-	}
-	return most
-}
-
-// expectPaced: of the wave and of rising no more than ten targets begin to be scaled up in any minute, by either manager: the
-// first until it is killed, the second since.
-func (s *story) expectPaced() {
-	GinkgoHelper()
-	rising := shootsOf(s.rising)
-	paced := func(namespace string) bool {
-		return strings.HasPrefix(namespace, "wave-") || slices.ContainsFunc(rising, func(s shoot) bool { return s.namespace == namespace })
-	}
-	first, second := begun(paced, s.mended, s.killed), begun(paced, s.restarted, time.Now())
-	Expect(max(len(first), len(second))).To(BeNumerically(">", 10), "there was something to pace")
-	for _, begun := range [][]time.Time{first, second} {
-		for i := 10; i < len(begun); i++ {
-			// The pace is by when the manager decides; the audit log has when the API server got the write, a little later.
-			Expect(begun[i].Sub(begun[i-10])).To(BeNumerically(">", 55*time.Second), "target %d after target %d: %s", i, i-10, strings.Join(stamps(begun), " "))
-		}
-	}
-}
-
-// begun is when targets began to be scaled up within a time, in order.
-func begun(of func(namespace string) bool, from, until time.Time) (at []time.Time) {
-	GinkgoHelper()
-	seen := map[string]bool{}
-	for _, s := range scalingsOf(of) {
-		if s.at.After(from) && s.at.Before(until) && s.replicas > 0 && !seen[s.namespace] {
-			seen[s.namespace] = true
-			at = append(at, s.at)
-		}
-	}
-	slices.SortFunc(at, time.Time.Compare)
-	return at
-}
-
-func stamps(all []time.Time) (texts []string) {
-	for _, at := range all {
-		texts = append(texts, at.Format("04:05.000"))
-	}
-	return texts
 }

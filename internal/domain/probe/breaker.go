@@ -1,7 +1,6 @@
 package probe
 
 import (
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -18,6 +17,18 @@ type Breaker struct {
 	OpenedAt time.Time
 	// Unhealthy of Probed namespaces broke together when it opened. Zero when another process opened it.
 	Unhealthy, Probed int
+}
+
+// breakerID is the form of an ID: when it opened.
+const breakerID = "20060102t150405z"
+
+// BreakerOpenedAt reads from its ID when a breaker opened; zero when that tells nothing.
+func BreakerOpenedAt(id string) time.Time {
+	at, err := time.Parse(breakerID, id)
+	if err != nil {
+		return time.Time{}
+	}
+	return at
 }
 
 // together says whether one cause may have broken both, for all that their runs saw. The times at which they turned
@@ -47,7 +58,7 @@ func (f *Fleet) suspect(turned *member, now time.Time) (opened bool) {
 	if !f.limits.Suspects(broke.Len(), len(f.votes)) {
 		return false
 	}
-	f.breaker = &Breaker{ID: strings.ToLower(now.UTC().Format("20060102T150405Z")), OpenedAt: now, Unhealthy: broke.Len(), Probed: len(f.votes)}
+	f.breaker = &Breaker{ID: now.UTC().Format(breakerID), OpenedAt: now, Unhealthy: broke.Len(), Probed: len(f.votes)}
 	return true
 }
 

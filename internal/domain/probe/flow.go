@@ -250,12 +250,6 @@ func (in *Scaling) retry(p *Plan) {
 	}
 }
 
-func (p *Plan) lookAgain(at time.Time) {
-	if p.LookAgain.IsZero() || at.Before(p.LookAgain) {
-		p.LookAgain = at
-	}
-}
-
 func (in *Scaling) act(i int, step Step) Act {
 	a := Act{Ref: in.Config.Dependents[i].Ref, Step: step, Object: in.Objects[i], Record: in.Objects[i].Record}
 	if step == Take {

@@ -1,8 +1,12 @@
 package dependents
 
 import (
+	"context"
 	"sync"
+	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -56,18 +60,56 @@ func (k *Known) keep(stored []*v1alpha1.HealthCheckRegistration) {
 }
 
 // others are the stored registrations but for the one of this name, and those that can't be read.
-func (s *Survey) others(stored []*v1alpha1.HealthCheckRegistration, reg *registration.Registration) []*registration.Registration {
-	var all []*registration.Registration
+func (s *Survey) others(stored []*v1alpha1.HealthCheckRegistration, reg *registration.Registration) []registration.Decider {
+	var all []registration.Decider
 	for _, hcr := range stored {
 		if hcr.Name == reg.Name || hcr.DeletionTimestamp != nil {
 			continue
 		}
-		if other := s.Known.read(hcr); other != nil {
+		if other := s.decider(hcr); other.Registration != nil {
 			all = append(all, other)
 		}
 	}
 	s.Known.keep(stored)
 	return all
+}
+
+// decider is a stored registration with what it may do; without a Registration where it can't be read.
+func (s *Survey) decider(hcr *v1alpha1.HealthCheckRegistration) registration.Decider {
+	d := registration.Decider{Registration: s.Known.read(hcr), Standing: registration.Active, Doubts: breakerOf(hcr, []*v1alpha1.HealthCheckRegistration{hcr}) != nil}
+	if s.Standing != nil {
+		d.Standing, d.Why = s.Standing(hcr)
+	}
+	return d
+}
+
+// Undecided gives the condition types of the one object of a kind that are to go, by what all stored registrations decide.
+func (s *Survey) Undecided(ctx context.Context, kind schema.GroupVersionKind, now time.Time) ([]string, error) {
+	objects, _, err := s.Objects.Targets(ctx, kind, labels.Everything(), 1)
+	if err != nil || len(objects) == 0 {
+		return nil, err
+	}
+	stored, err := s.Stored(ctx)
+	if err != nil {
+		return nil, err
+	}
+	object, namespace := objects[0], labels.Set(nil)
+	var deciders []registration.Decider
+	for _, hcr := range stored {
+		d := s.decider(hcr)
+		if d.Registration == nil || d.Kind.GroupKind() != kind.GroupKind() {
+			continue
+		}
+		if namespace == nil && object.GetNamespace() != "" && !d.Namespaces().Empty() {
+			if namespace, err = s.Objects.Namespace(ctx, object.GetNamespace()); err != nil {
+				return nil, err
+			}
+		}
+		if d.Selects(object, namespace) {
+			deciders = append(deciders, d)
+		}
+	}
+	return registration.Undecided(object, deciders, now), nil
 }
 
 // breakerOf is the breaker of the stored registration of this name; nil while it is closed, or was reset.

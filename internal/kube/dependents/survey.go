@@ -45,6 +45,8 @@ type Survey struct {
 	Read, Look int
 	// Within bounds how long it may take; 0 doesn't.
 	Within time.Duration
+	// Standing says what a stored registration may do now, and why no more; nil takes all to be in force, as rules do.
+	Standing func(hcr *v1alpha1.HealthCheckRegistration) (registration.Standing, string)
 	// Known has the stored registrations that were read before; nil reads them each time.
 	Known *Known
 }
@@ -74,11 +76,14 @@ func (s *Survey) Tell(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration
 		return registration.Preview{}, registration.Outlook{}, notKnown(fmt.Errorf("read HealthCheckRegistrations: %w", err))
 	}
 	others := s.others(stored, reg)
-	preview := registration.Preview{Cycles: reg.Cycles(others), OtherShapes: reg.OtherShapes(others)}
+	preview := registration.Preview{Cycles: reg.Cycles(registrations(others)), OtherShapes: reg.OtherShapes(registrations(others))}
 	if reg.Kind.Group == "" { // core kinds take none, which the rules over the object say
 		return preview, registration.Outlook{}, nil
 	}
-	l := &look{Survey: s, reg: reg, preview: &preview, open: breakerOf(hcr, stored), now: now}
+	l := &look{Survey: s, reg: reg, preview: &preview, open: breakerOf(hcr, stored), standing: registration.Active, now: now}
+	if s.Standing != nil {
+		l.standing, l.why = s.Standing(hcr)
+	}
 	if err := l.kinds(ctx); err != nil {
 		return preview, registration.Outlook{}, notKnown(err)
 	}
@@ -101,6 +106,9 @@ type look struct {
 	layout  health.Layout
 	// open is the registration's breaker; nil while it is closed.
 	open *health.Breaker
+	// standing of the registration, and why it may do no more.
+	standing registration.Standing
+	why      string
 	// served: the kind of the targets is.
 	served bool
 }
@@ -147,7 +155,7 @@ func (l *look) unreadable(err error) {
 }
 
 // targets looks at the targets among the first objects of the kind.
-func (l *look) targets(ctx context.Context, others []*registration.Registration) (registration.Outlook, error) {
+func (l *look) targets(ctx context.Context, others []registration.Decider) (registration.Outlook, error) {
 	if !l.served {
 		return registration.Outlook{}, nil
 	}
@@ -167,8 +175,7 @@ func (l *look) targets(ctx context.Context, others []*registration.Registration)
 	if selected = selected[:min(count, l.Look)]; len(selected) > 0 {
 		l.ofTargets(ctx, selected)
 	}
-	outlook := registration.OutlookOf(l.reg, selected, count, l.open, l.now)
-	outlook.More = more
+	outlook := registration.OutlookOf(l.reg, selected, count, more, l.open, l.now)
 	for _, c := range selected {
 		l.notice(c.There.(*found))
 	}
@@ -176,7 +183,7 @@ func (l *look) targets(ctx context.Context, others []*registration.Registration)
 }
 
 // selected are the circumstances of those objects that are targets.
-func (l *look) selected(ctx context.Context, objects []*unstructured.Unstructured, others []*registration.Registration) ([]registration.Circumstances, error) {
+func (l *look) selected(ctx context.Context, objects []*unstructured.Unstructured, others []registration.Decider) ([]registration.Circumstances, error) {
 	namespaces := map[string]labels.Set{}
 	var all []registration.Circumstances
 	for _, object := range objects {
@@ -184,7 +191,7 @@ func (l *look) selected(ctx context.Context, objects []*unstructured.Unstructure
 			continue
 		}
 		name := object.GetNamespace()
-		if _, known := namespaces[name]; !known && name != "" && l.reg.ByNamespace(others) {
+		if _, known := namespaces[name]; !known && name != "" && l.reg.ByNamespace(registrations(others)) {
 			of, err := l.Objects.Namespace(ctx, name)
 			if err != nil {
 				return nil, fmt.Errorf("read the labels of namespace %s: %w", name, err)
@@ -194,7 +201,7 @@ func (l *look) selected(ctx context.Context, objects []*unstructured.Unstructure
 		if !l.reg.Selects(object, namespaces[name]) {
 			continue
 		}
-		c := registration.Circumstances{Target: object, Shape: l.reg.ShapeOn(l.layout), There: &found{by: map[string]finding{}}}
+		c := registration.Circumstances{Target: object, Standing: l.standing, Why: l.why, Shape: l.reg.ShapeOn(l.layout), There: &found{by: map[string]finding{}}}
 		for _, o := range others {
 			if o.Kind.GroupKind() == l.reg.Kind.GroupKind() && o.Selects(object, namespaces[name]) {
 				c.Others = append(c.Others, o)
@@ -223,7 +230,7 @@ func (l *look) ofTargets(ctx context.Context, selected []registration.Circumstan
 func (l *look) read(ctx context.Context, c *registration.Circumstances) {
 	there := c.There.(*found)
 	there.target, there.reg = c.Target, l.reg
-	for _, r := range append([]*registration.Registration{l.reg}, c.Others...) {
+	for _, r := range append([]*registration.Registration{l.reg}, registrations(c.Others)...) {
 		if r.Kind != l.reg.Kind {
 			continue // the object isn't read in that version
 		}
@@ -245,6 +252,14 @@ func (l *look) read(ctx context.Context, c *registration.Circumstances) {
 	if l.reg.Kubeconfig != nil {
 		there.unsafe, _ = l.Objects.Kubeconfig(ctx, c.Target.GetNamespace(), *l.reg.Kubeconfig) // one that can't be read is no finding
 	}
+}
+
+func registrations(deciders []registration.Decider) []*registration.Registration {
+	all := make([]*registration.Registration, len(deciders))
+	for i := range deciders {
+		all[i] = deciders[i].Registration
+	}
+	return all
 }
 
 // notice takes in what was found of a target, for the rules.

@@ -276,6 +276,25 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+func TestOfTargetsThatAreNotAllReadNoneIsDoubted(t *testing.T) {
+	o := &objects{}
+	for i := range 1200 {
+		o.worker(t, fmt.Sprintf("shoot--%d", i), false, "")
+		if i >= 10 {
+			o.targets[i].Object["spec"] = map[string]any{"type": "other"}
+		}
+	}
+	preview, _ := tell(t, o, mcm)
+	if preview.AllRead || preview.Targets != 10 || preview.WouldFail != 10 || preview.WouldBeDoubted != 0 {
+		t.Errorf("of ten targets among those that were read, the preview is %+v", preview)
+	}
+	stored := registered(t, "judged", mcm)
+	stored.Status.Breaker = &v1alpha1.Breaker{ID: "b"}
+	if preview, _ = tell(t, o, mcm, stored); preview.WouldFail != 0 || preview.WouldBeDoubted != 10 {
+		t.Errorf("while the breaker is open, the preview is %+v", preview)
+	}
+}
+
 func TestWhatCanNotBeReadIsNotKnown(t *testing.T) {
 	s := &dependents.Survey{
 		Objects: &objects{err: context.DeadlineExceeded}, Read: 10, Look: 10,

@@ -1,0 +1,140 @@
+package probeconfig
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"github.com/resourcestack/autohealer/e2e/harness"
+)
+
+// scalings are the manager's writes of scales in the namespace that succeeded, in their order.
+func (s shoot) scalings(context.Context) (writes []string) {
+	GinkgoHelper()
+	for _, w := range scalingsOf(func(namespace string) bool { return namespace == s.namespace }) {
+		writes = append(writes, fmt.Sprintf("%s %d", w.name, w.replicas))
+	}
+	return writes
+}
+
+// scaling is a write of the manager's that succeeded.
+type scaling struct {
+	namespace, name string
+	replicas        int32
+	at              time.Time
+}
+
+// scalingsOf reads the audit log, in which writes are in the order in which they were answered.
+func scalingsOf(namespace func(string) bool) (writes []scaling) {
+	GinkgoHelper()
+	file, err := os.Open(h.AuditLog)
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = file.Close() }()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 4<<20)
+	for lines.Scan() {
+		var event auditv1.Event
+		if json.Unmarshal(lines.Bytes(), &event) != nil { // the last line may be half written
+			continue
+		}
+		ref := event.ObjectRef
+		if event.User.Username != harness.Username || ref == nil || ref.Subresource != "scale" || !namespace(ref.Namespace) || event.ResponseStatus.Code != 200 {
+			continue
+		}
+		var scale struct{ Spec struct{ Replicas int32 } }
+		Expect(json.Unmarshal(event.RequestObject.Raw, &scale)).To(Succeed())
+		writes = append(writes, scaling{ref.Namespace, ref.Name, scale.Spec.Replicas, event.RequestReceivedTimestamp.Time})
+	}
+	return writes
+}
+
+// ofWave says whether a namespace is a target of the wave.
+func ofWave(namespace string) bool { return strings.HasPrefix(namespace, "wave-") }
+
+// downAt is how many targets were scaled down then, by the audit log: a status that is read later may tell of later.
+func (w *wave) downAt(at time.Time) int {
+	GinkgoHelper()
+	down := map[string]bool{}
+	for _, s := range scalingsOf(ofWave) {
+		if s.at.Before(at) {
+			down[s.namespace] = s.replicas == 0
+		}
+	}
+	maps.DeleteFunc(down, func(_ string, is bool) bool { return !is })
+	return len(down)
+}
+
+// mostDown are the namespaces that had something scaled down when the most had at once, since the story began. Of what someone
+// else scaled up the audit log's scalings don't tell that the manager gave it back. The log has requests by when they were
+// answered, after the answer is sent; they are looked at by when they came, since a place is taken after it was given back.
+func (s *story) mostDown() (most []string) {
+	GinkgoHelper()
+	down := map[string]int{} // by namespace
+	writes := scalingsOf(func(string) bool { return true })
+	slices.SortStableFunc(writes, func(a, b scaling) int { return a.at.Compare(b.at) })
+	for _, w := range writes {
+		switch {
+		case w.at.Before(s.began), w.namespace == s.broken.namespace && w.name == scaledByOthers:
+		case w.replicas == 0:
+			down[w.namespace]++
+		default:
+			if down[w.namespace]--; down[w.namespace] == 0 {
+				delete(down, w.namespace)
+			}
+		}
+		if len(down) > len(most) {
+			most = slices.Sorted(maps.Keys(down))
+		}
+	}
+	return most
+}
+
+// expectPaced: of the wave and of rising no more than ten targets begin to be scaled up in any minute, by either manager: the
+// first until it is killed, the second since.
+func (s *story) expectPaced() {
+	GinkgoHelper()
+	rising := shootsOf(s.rising)
+	paced := func(namespace string) bool {
+		return ofWave(namespace) || slices.ContainsFunc(rising, func(s shoot) bool { return s.namespace == namespace })
+	}
+	Expect(begun(ofWave, s.mended, time.Now())[0]).To(BeTemporally(">=", s.mended.Add(time.Minute)), "none goes up that isn't healthy for a minute")
+	first, second := begun(paced, s.mended, s.killed), begun(paced, s.restarted, time.Now())
+	Expect(len(first)+len(second)).To(BeNumerically(">", 10), "there was something to pace")
+	for _, begun := range [][]time.Time{first, second} {
+		for i := 10; i < len(begun); i++ {
+			// The pace is by when the manager decides; the audit log has when the API server got the write, a little later.
+			Expect(begun[i].Sub(begun[i-10])).To(BeNumerically(">", 55*time.Second), "target %d after target %d: %s", i, i-10, strings.Join(stamps(begun), " "))
+		}
+	}
+}
+
+// begun is when targets began to be scaled up within a time, in order.
+func begun(of func(namespace string) bool, from, until time.Time) (at []time.Time) {
+	GinkgoHelper()
+	seen := map[string]bool{}
+	for _, s := range scalingsOf(of) {
+		if s.at.After(from) && s.at.Before(until) && s.replicas > 0 && !seen[s.namespace] {
+			seen[s.namespace] = true
+			at = append(at, s.at)
+		}
+	}
+	slices.SortFunc(at, time.Time.Compare)
+	return at
+}
+
+func stamps(all []time.Time) (texts []string) {
+	for _, at := range all {
+		texts = append(texts, at.Format("04:05.000"))
+	}
+	return texts
+}
