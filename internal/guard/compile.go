@@ -49,7 +49,11 @@ func (e *environments) compile(expression string, want *cel.Type) (program, erro
 
 // check is compile without the bound on cost.
 func (e *environments) check(expression string, want *cel.Type) (program, *cel.Ast, error) {
-	checked, issues := e.typed.Compile(expression)
+	parsed, issues := e.typed.Parse(expression)
+	if issues.Err() != nil {
+		return program{}, nil, issuesError(expression, issues)
+	}
+	checked, issues := e.typed.Check(parsed)
 	if issues.Err() != nil {
 		return program{}, nil, issuesError(expression, issues)
 	}
@@ -66,7 +70,7 @@ func (e *environments) check(expression string, want *cel.Type) (program, *cel.A
 		return program{}, nil, fmt.Errorf("estimate cost: %w", err)
 	}
 	p.cost = estimate.Max
-	p.run, err = e.plan(expression, p.asks)
+	p.run, err = e.plan(expression, parsed, p.asks)
 	return p, checked, err
 }
 
@@ -117,9 +121,9 @@ func asksRequester(checked *celast.AST) bool {
 }
 
 // plan makes the program that runs over dynamic values. One that asks may cost more than the API server allows a call, for
-// which three questions are too many.
-func (e *environments) plan(expression string, asks bool) (cel.Program, error) {
-	loose, issues := e.loose.Compile(expression)
+// which three questions are too many. Both environments parse alike and have the same names, so the typed one's parse will do.
+func (e *environments) plan(expression string, parsed *cel.Ast, asks bool) (cel.Program, error) {
+	loose, issues := e.loose.Check(parsed)
 	if issues.Err() != nil {
 		return nil, issuesError(expression, issues)
 	}

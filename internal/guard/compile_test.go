@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -48,6 +49,16 @@ func TestARuleThatCannotHoldWhatItSaysIsRefused(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestAVariableReadsOnlyThoseBeforeIt(t *testing.T) {
+	const text = "kind: ConditionSet\nrecheck: \"false\"\nvariables:\n- {name: a, type: bool, expression: variables.%s}\n- {name: b, type: bool, expression: object.spec.effect == 'x'}\n"
+	for _, name := range []string{"a", "b"} {
+		_, err := newGuard(Options{}, fstest.MapFS{"conditionset.yaml": {Data: fmt.Appendf(nil, text, name)}}, crds.FS)
+		if want := "variable a: reads variables." + name + ", which isn't declared before it"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
 	}
 }
 

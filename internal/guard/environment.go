@@ -42,8 +42,8 @@ type environments struct {
 	typed, loose *cel.Env
 }
 
-// newEnvironments are those of a kind with its object's type and the types of its plan's parts.
-func newEnvironments(object *decl.DeclType, info kindInfo) (*environments, error) {
+// newEnvironments are those of a kind with its object's type, the types of its plan's parts, and its shared variables.
+func newEnvironments(object *decl.DeclType, info kindInfo, variables []Variable) (*environments, error) {
 	roots := map[string]*decl.DeclType{
 		rootObject: object, rootOldObject: object,
 		rootRequest: admissioncel.BuildRequestType(), rootFacts: factsType(), rootLimits: limitsType(),
@@ -51,26 +51,20 @@ func newEnvironments(object *decl.DeclType, info kindInfo) (*environments, error
 	if info.known != nil || info.live != nil {
 		roots[rootPlan] = planType(info.known, info.live)
 	}
-	return (&environments{roots: map[string]*decl.DeclType{}}).with(roots)
-}
-
-// with adds roots to what was there.
-func (e *environments) with(roots map[string]*decl.DeclType) (*environments, error) {
-	extended := &environments{roots: map[string]*decl.DeclType{}}
+	for _, v := range variables {
+		t, err := declaredType(v)
+		if err != nil {
+			return nil, fmt.Errorf("variable %s: %w", v.Name, err)
+		}
+		roots[variablePath+v.Name] = t
+	}
 	typed := environment.VersionedOptions{IntroducedVersion: version.MajorMinor(1, 0)}
 	typed.EnvOptions = []cel.EnvOption{cel.Variable(rootAuthorizer, library.AuthorizerType)}
 	loose := typed
-	add := func(name string, t *decl.DeclType) {
-		extended.roots[name] = t
+	for name, t := range roots {
 		typed.EnvOptions = append(typed.EnvOptions, cel.Variable(name, t.CelType()))
 		typed.DeclTypes = append(typed.DeclTypes, t)
 		loose.EnvOptions = append(loose.EnvOptions, cel.Variable(name, cel.DynType))
-	}
-	for name, t := range e.roots {
-		add(name, t)
-	}
-	for name, t := range roots {
-		add(name, t)
 	}
 	base := environment.MustBaseEnvSet(oldestKubernetes)
 	typedSet, typedErr := base.Extend(typed)
@@ -78,8 +72,7 @@ func (e *environments) with(roots map[string]*decl.DeclType) (*environments, err
 	if err := errors.Join(typedErr, looseErr); err != nil {
 		return nil, fmt.Errorf("extend CEL environment: %w", err)
 	}
-	extended.typed, extended.loose = typedSet.NewExpressionsEnv(), looseSet.NewExpressionsEnv()
-	return extended, nil
+	return &environments{roots: roots, typed: typedSet.NewExpressionsEnv(), loose: looseSet.NewExpressionsEnv()}, nil
 }
 
 // isRoot says whether a name is one of what a rule may read.

@@ -33,6 +33,7 @@ func TestTheRulesOfOutlierPolicies(t *testing.T) {
 		"outlierpolicy/target-missing Warn on change",
 		"outlierpolicy/target-empty Warn on change",
 		"outlierpolicy/target-external Warn on change",
+		"outlierpolicy/target-over-tls Warn on change",
 		"outlierpolicy/edit-while-ejecting Warn on change",
 	}
 	if got := rulesOf(t, "OutlierPolicy"); !slices.Equal(got, want) {

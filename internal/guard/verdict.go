@@ -154,15 +154,22 @@ func (v Verdict) unchecked(severity Severity) []string {
 
 // RuleIDs are the rules that refuse the object, sorted: those it breaks and those that could not be evaluated.
 func (v Verdict) RuleIDs() []string {
+	ids := v.BrokenIDs()
+	for _, skip := range v.Skipped {
+		if skip.Severity == Deny {
+			ids = append(ids, skip.Rule)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// BrokenIDs are the rules that refuse the object because it breaks them, sorted.
+func (v Verdict) BrokenIDs() []string {
 	var ids []string
 	for _, violation := range v.Violations {
 		if violation.Severity == Deny {
 			ids = append(ids, violation.Rule)
-		}
-	}
-	for _, skip := range v.Skipped {
-		if skip.Severity == Deny {
-			ids = append(ids, skip.Rule)
 		}
 	}
 	slices.Sort(ids)

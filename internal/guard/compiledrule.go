@@ -1,35 +1,11 @@
 package guard
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"slices"
 
 	"github.com/google/cel-go/cel"
-	extv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	decl "k8s.io/apiserver/pkg/cel"
 )
-
-// builtinKind is what judges one kind whatever Guardrails say. It never changes.
-type builtinKind struct {
-	name       string
-	namespaced bool
-	kindInfo
-	knownFields, liveFields planFields
-	recheck                 string
-	rules                   []*compiledRule
-	variables               []*compiledVariable
-	// index finds a variable by its root name, variables.<name>.
-	index map[string]int
-	// text is what decides verdicts, for the hash.
-	text []byte
-
-	// env and through compile further rules: the environment with all variables, and what these read.
-	env     *environments
-	through map[string]reads
-}
 
 type compiledRule struct {
 	Rule
@@ -73,137 +49,6 @@ func (r *compiledRule) portable() bool {
 // inPolicy: the generated ValidatingAdmissionPolicy has the rule. Those that warn are left to the webhook.
 func (r *compiledRule) inPolicy() bool {
 	return r.guardrail == "" && r.portable() && r.Severity == Deny
-}
-
-// compileBuiltin compiles every catalogue of a folder against the CRDs of another.
-func compileBuiltin(catalogues, crds fs.FS) (map[string]*builtinKind, error) {
-	definitions, err := readCRDs(crds)
-	if err != nil {
-		return nil, err
-	}
-	names, err := fs.Glob(catalogues, "*.yaml")
-	if err != nil {
-		return nil, fmt.Errorf("list catalogues: %w", err)
-	}
-	files := map[string]Catalogue{}
-	w := world{namespaced: map[string]bool{}}
-	for _, name := range names {
-		c, err := parseCatalogue(catalogues, name)
-		if err != nil {
-			return nil, err
-		}
-		crd, known := definitions[c.Kind]
-		if !known {
-			return nil, fmt.Errorf("catalogue %s: no CRD has kind %q", name, c.Kind)
-		}
-		files[name], w.namespaced[c.Kind] = c, crd.Spec.Scope == extv1.NamespaceScoped
-	}
-	kinds := map[string]*builtinKind{}
-	for _, name := range names {
-		c := files[name]
-		object, err := objectType(definitions[c.Kind])
-		if err != nil {
-			return nil, err
-		}
-		if kinds[c.Kind], err = compileKind(c, object, w); err != nil {
-			return nil, fmt.Errorf("catalogue %s: %w", name, err)
-		}
-	}
-	return kinds, nil
-}
-
-func compileKind(c Catalogue, object *decl.DeclType, w world) (*builtinKind, error) {
-	k := &builtinKind{name: c.Kind, namespaced: w.namespaced[c.Kind], kindInfo: infoOf(c.Kind), recheck: c.Recheck, index: map[string]int{}, through: map[string]reads{}}
-	if err := k.readPlan(); err != nil {
-		return nil, err
-	}
-	if k.tables != nil {
-		for _, t := range k.tables(w) {
-			c.Variables = slices.Insert(c.Variables, len(k.index), t.variable())
-			k.index[variablePath+t.name] = len(k.index)
-		}
-	}
-	var err error
-	if k.env, err = newEnvironments(object, k.kindInfo); err != nil {
-		return nil, err
-	}
-	for _, v := range c.Variables {
-		if err := k.addVariable(v); err != nil {
-			return nil, fmt.Errorf("variable %s: %w", v.Name, err)
-		}
-	}
-	if k.text, err = json.Marshal(judgement(c)); err != nil {
-		return nil, fmt.Errorf("hash catalogue: %w", err)
-	}
-	return k, k.addRules(c.Rules)
-}
-
-func (k *builtinKind) readPlan() (err error) {
-	if k.knownFields, err = fieldsOf(k.known); err != nil {
-		return err
-	}
-	k.liveFields, err = fieldsOf(k.live)
-	return err
-}
-
-func (k *builtinKind) addRules(rules []Rule) error {
-	ids := map[string]bool{}
-	for _, r := range rules {
-		if ids[r.ID] {
-			return fmt.Errorf("rule %s is there twice", r.ID)
-		}
-		if !slices.Contains(r.Kinds, k.name) {
-			return fmt.Errorf("rule %s: kinds %v lack the catalogue's %s", r.ID, r.Kinds, k.name)
-		}
-		ids[r.ID] = true
-		compiled, err := k.compileRule(r)
-		if err != nil {
-			return fmt.Errorf("rule %s: %w", r.ID, err)
-		}
-		k.rules = append(k.rules, compiled)
-	}
-	var spent costs
-	for _, v := range k.variables {
-		spent.add(v.program)
-	}
-	for _, r := range k.rules {
-		spent.add(r.condition)
-	}
-	if excess := spent.excess(); excess != "" {
-		return fmt.Errorf("all rules of %s together %s", k.name, excess)
-	}
-	return nil
-}
-
-// judgement is the part of a catalogue that decides verdicts: its tests and reasons may change without a new hash.
-func judgement(c Catalogue) Catalogue {
-	c.Rules = slices.Clone(c.Rules)
-	for i := range c.Rules {
-		c.Rules[i].Tests, c.Rules[i].Rationale = nil, ""
-	}
-	return c
-}
-
-// addVariable compiles a variable in the environment of those before it.
-func (k *builtinKind) addVariable(v Variable) error {
-	t, err := declaredType(v)
-	if err != nil {
-		return err
-	}
-	p, err := k.env.compile(v.Expression, t.CelType())
-	if err != nil {
-		return err
-	}
-	all := p.reads.through(k.through)
-	if all.anyOf(rootPlan, rootFacts, rootRequest, rootLimits, rootAuthorizer) {
-		return fmt.Errorf("reads %v; a shared variable reads only object and oldObject", all.list())
-	}
-	root := variablePath + v.Name
-	k.index[root] = len(k.variables)
-	k.variables = append(k.variables, &compiledVariable{Variable: v, program: p, all: all})
-	k.through[root] = all
-	k.env, err = k.env.with(map[string]*decl.DeclType{root: t})
-	return err
 }
 
 // fieldError is what is wrong with one field of a rule.
