@@ -2,13 +2,11 @@ package actuate
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -84,34 +82,6 @@ func (c *Conditions) Apply(ctx context.Context, w ConditionWrite) (*unstructured
 // refused says whether a write surely didn't happen.
 func refused(err error) bool { return Certain(err) || apierrors.IsConflict(err) }
 
-// Unclaim takes a condition that isn't there any more, or isn't ours, out of the target's record.
-func (c *Conditions) Unclaim(ctx context.Context, target *unstructured.Unstructured, conditionType string) (*unstructured.Unstructured, error) {
-	if registration.Ours(target, conditionType) {
-		return target, fmt.Errorf("forget condition %s of %s, which is there: %w", conditionType, target.GetName(), ErrNotValidated)
-	}
-	return c.claim(ctx, target, conditionType, false)
-}
-
-// claimNew claims a condition that isn't there. Where somebody else wrote it just before, the claim is taken back: that
-// condition is theirs.
-func (c *Conditions) claimNew(ctx context.Context, target *unstructured.Unstructured, conditionType string) (*unstructured.Unstructured, error) {
-	claimed, err := c.claim(ctx, target, conditionType, true)
-	if err != nil {
-		return target, err
-	}
-	if health.Find(claimed, conditionType) == nil {
-		return claimed, nil
-	}
-	err = fmt.Errorf("condition %s of %s came from someone else meanwhile: %w", conditionType, target.GetName(), ErrStale)
-	return target, errors.Join(err, c.disclaim(ctx, claimed, conditionType))
-}
-
-// disclaim takes back a claim whose condition didn't come about.
-func (c *Conditions) disclaim(ctx context.Context, target *unstructured.Unstructured, conditionType string) error {
-	_, err := c.claim(ctx, target, conditionType, false)
-	return err
-}
-
 // covered finds what allows a write: the admissions of all that decide it, still current, or the target's record.
 func (c *Conditions) covered(ctx context.Context, w ConditionWrite) error {
 	kind := w.Step.Condition.Type
@@ -159,40 +129,6 @@ func (c *Conditions) coveredBy(ctx context.Context, w ConditionWrite, reg *regis
 	return nil
 }
 
-// claim writes the record, unless the target isn't any more what was read.
-func (c *Conditions) claim(ctx context.Context, target *unstructured.Unstructured, conditionType string, owned bool) (*unstructured.Unstructured, error) {
-	before, had := target.GetAnnotations()[v1alpha1.AnnotationOwnedConditions]
-	text := registration.Claim(target, conditionType, owned)
-	if text == before {
-		return target, nil
-	}
-	path := annotationPath(v1alpha1.AnnotationOwnedConditions)
-	operations := []operation{{"test", "/metadata/uid", target.GetUID()}}
-	switch {
-	case target.GetAnnotations() == nil:
-		operations = append(operations, operation{"test", "/metadata/annotations", nil},
-			operation{"add", "/metadata/annotations", map[string]string{v1alpha1.AnnotationOwnedConditions: text}})
-	case !had:
-		operations = append(operations, operation{"test", path, nil}, operation{"add", path, text})
-	case text == "":
-		operations = append(operations, operation{"test", path, before}, operation{Op: "remove", Path: path})
-	default:
-		operations = append(operations, operation{"test", path, before}, operation{"add", path, text})
-	}
-	patch, err := json.Marshal(operations)
-	if err != nil {
-		return target, fmt.Errorf("build the record of %s: %w", target.GetName(), err)
-	}
-	if c.Leads != nil && !c.Leads() {
-		return target, fmt.Errorf("write the record of %s: this replica no longer surely leads: %w", target.GetName(), ErrStale)
-	}
-	after := target.DeepCopy()
-	if err := c.Client.Patch(ctx, after, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner("autohealer")); err != nil {
-		return target, conditionError("write annotation "+v1alpha1.AnnotationOwnedConditions+" of", target, err)
-	}
-	return after, nil
-}
-
 // mostTries at a write while others write the same status all the time; then the target is planned anew.
 const mostTries = 8
 
@@ -224,7 +160,7 @@ func (c *Conditions) reread(ctx context.Context, target *unstructured.Unstructur
 		return nil, false
 	}
 	same := registration.Owns(fresh, conditionType) == registration.Owns(target, conditionType) &&
-		equality.Semantic.DeepEqual(health.Find(fresh, conditionType), health.Find(target, conditionType)) &&
+		health.Find(fresh, conditionType).Equal(health.Find(target, conditionType)) &&
 		hold.Of(fresh.GetAnnotations()).Same(hold.Of(target.GetAnnotations()))
 	return fresh, same
 }

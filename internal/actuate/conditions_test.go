@@ -3,9 +3,11 @@ package actuate
 import (
 	"context"
 	"errors"
+	"net/http"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -170,6 +172,48 @@ func TestAConditionThatOthersWriteMeanwhileIsTheirs(t *testing.T) {
 	}
 	if record := registration.Owned(after); len(record) > 0 {
 		t.Errorf("it is claimed: %v", record)
+	}
+}
+
+func TestAWriteIsMadeAgainWhenOthersChangedTheList(t *testing.T) {
+	target := checked("Mine")
+	scheme := runtime.NewScheme()
+	scheme.AddKnownTypeWithName(target.GroupVersionKind(), &unstructured.Unstructured{})
+	base := fake.NewClientBuilder().WithScheme(scheme).WithObjects(target).WithStatusSubresource(target).Build()
+	seen, now := target.DeepCopy(), target.DeepCopy()
+	for _, o := range []*unstructured.Unstructured{seen, now} {
+		if err := base.Get(t.Context(), client.ObjectKeyFromObject(target), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, _, _ := unstructured.NestedSlice(now.Object, "status", "conditions")
+	if err := unstructured.SetNestedSlice(now.Object, append([]any{map[string]any{"type": "New", "status": "True"}}, list...), "status", "conditions"); err != nil {
+		t.Fatal(err)
+	}
+	if err := base.Status().Update(t.Context(), now); err != nil {
+		t.Fatal(err)
+	}
+	asServer := interceptor.NewClient(base, interceptor.Funcs{ // of a test that fails
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+			if err := c.SubResource(sub).Patch(ctx, o, patch, options...); err != nil {
+				return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
+			}
+			return nil
+		},
+	})
+	_, err := (&Conditions{Client: asServer, Live: base, Current: admitting{}}).Apply(t.Context(), ConditionWrite{
+		Target: seen, Layout: health.Layout{Shape: health.Conditions}, Step: health.Step{Condition: health.Condition{Type: "Mine", Status: health.True, Reason: "R"}, Before: health.False},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := base.Get(t.Context(), client.ObjectKeyFromObject(target), now); err != nil {
+		t.Fatal(err)
+	}
+	for kind, want := range map[string]health.Status{"Mine": health.True, "Theirs": health.False, "New": health.True} {
+		if is := health.Find(now, kind); is == nil || is.Status != want {
+			t.Errorf("%s is %+v", kind, is)
+		}
 	}
 }
 

@@ -37,8 +37,14 @@ type ToldClusters struct {
 	Namespace string
 }
 
-// Read gives the clusters in the record; none when there is no record.
-func (t *ToldClusters) Read(ctx context.Context) ([]outlier.Key, error) {
+// protocolLine is the record's for a cluster that isn't told as most are, beside the line with its name alone: what knows only those
+// reads the record as before.
+func protocolLine(key outlier.Key, protocol outlier.Protocol) string {
+	return string(protocol) + "/" + key.String()
+}
+
+// Read gives the clusters in the record, and how Envoys were told to speak with them; none when there is no record.
+func (t *ToldClusters) Read(ctx context.Context) (map[outlier.Key]outlier.Protocol, error) {
 	stored, err := t.stored(ctx)
 	if err != nil {
 		return nil, err
@@ -47,18 +53,23 @@ func (t *ToldClusters) Read(ctx context.Context) ([]outlier.Key, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read ConfigMap %s/%s: %w; deleted, it is made anew of the clusters that policies hold for", t.Namespace, toldName, err)
 	}
-	keys := make([]outlier.Key, 0, len(names))
+	clusters := make(map[outlier.Key]outlier.Protocol, len(names))
 	for name := range names {
-		if key, ok := outlier.ParseKey(name); ok { // a newer version's may be other ones
-			keys = append(keys, key)
+		key, ok := outlier.ParseKey(name)
+		if !ok { // a newer version's may be other ones
+			continue
+		}
+		clusters[key] = outlier.AnyProtocol
+		if names[protocolLine(key, outlier.H2C)] {
+			clusters[key] = outlier.H2C
 		}
 	}
-	return keys, nil
+	return clusters, nil
 }
 
-// Change has clusters added to the record and others taken out of it. All are all that are told now, for a record that is gone or
+// Change has clusters added to the record, or their protocols changed, and others taken out of it. All are all that are told now, for a record that is gone or
 // can't be read.
-func (t *ToldClusters) Change(ctx context.Context, add, remove, all []outlier.Key) error {
+func (t *ToldClusters) Change(ctx context.Context, add map[outlier.Key]outlier.Protocol, remove []outlier.Key, all map[outlier.Key]outlier.Protocol) error {
 	lost := func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
 	return retry.OnError(retry.DefaultBackoff, lost, func() error {
 		stored, err := t.stored(ctx)
@@ -72,9 +83,14 @@ func (t *ToldClusters) Change(ctx context.Context, add, remove, all []outlier.Ke
 		before := maps.Clone(names)
 		for _, key := range remove {
 			delete(names, key.String())
+			delete(names, protocolLine(key, outlier.H2C))
 		}
-		for _, key := range add {
+		for key, protocol := range add {
 			names[key.String()] = true
+			delete(names, protocolLine(key, outlier.H2C))
+			if protocol != outlier.AnyProtocol {
+				names[protocolLine(key, protocol)] = true
+			}
 		}
 		if err == nil && maps.Equal(names, before) {
 			return nil // another replica has done it

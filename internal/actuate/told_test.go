@@ -2,6 +2,7 @@ package actuate
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -13,27 +14,34 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 )
 
-func keysNamed(t *testing.T, names ...string) (keys []outlier.Key) {
+func clustersNamed(t *testing.T, names ...string) map[outlier.Key]outlier.Protocol {
 	t.Helper()
+	clusters := map[outlier.Key]outlier.Protocol{}
 	for _, name := range names {
 		key, ok := outlier.ParseKey(name)
 		if !ok {
 			t.Fatalf("%s is no cluster's name", name)
 		}
-		keys = append(keys, key)
+		clusters[key] = outlier.AnyProtocol
 	}
-	return keys
+	return clusters
+}
+
+func both(a, b map[outlier.Key]outlier.Protocol) map[outlier.Key]outlier.Protocol {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return all
 }
 
 func namesIn(t *testing.T, record *ToldClusters) []string {
 	t.Helper()
-	keys, err := record.Read(t.Context())
+	clusters, err := record.Read(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := make([]string, len(keys))
-	for i, key := range keys {
-		names[i] = key.String()
+	names := make([]string, 0, len(clusters))
+	for key, protocol := range clusters {
+		names = append(names, strings.TrimSpace(key.String()+" "+string(protocol)))
 	}
 	slices.Sort(names)
 	return names
@@ -46,11 +54,11 @@ func TestReplicasKeepOneRecordOfClusters(t *testing.T) {
 	if got := namesIn(t, one); len(got) != 0 {
 		t.Fatalf("before any was told there are %v", got)
 	}
-	web, mail, edge := keysNamed(t, "shop/web/80"), keysNamed(t, "shop/mail/25"), keysNamed(t, "shop/web/80@httproute/checkout")
+	web, mail, edge := clustersNamed(t, "shop/web/80"), clustersNamed(t, "shop/mail/25"), clustersNamed(t, "shop/web/80@httproute/checkout")
 	for _, change := range []error{
 		one.Change(t.Context(), web, nil, web),
-		two.Change(t.Context(), edge, nil, slices.Concat(web, edge)),
-		two.Change(t.Context(), mail, web, slices.Concat(mail, edge)),
+		two.Change(t.Context(), edge, nil, both(web, edge)),
+		two.Change(t.Context(), mail, slices.Collect(maps.Keys(web)), both(mail, edge)),
 	} {
 		if change != nil {
 			t.Fatal(change)
@@ -66,7 +74,7 @@ func TestReplicasKeepOneRecordOfClusters(t *testing.T) {
 		t.Fatal(err)
 	}
 	version := stored.ResourceVersion
-	if err := one.Change(t.Context(), mail, web, mail); err != nil {
+	if err := one.Change(t.Context(), mail, slices.Collect(maps.Keys(web)), mail); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Get(t.Context(), name, stored); err != nil || stored.ResourceVersion != version {
@@ -75,11 +83,44 @@ func TestReplicasKeepOneRecordOfClusters(t *testing.T) {
 	if err := c.Delete(t.Context(), stored); err != nil {
 		t.Fatal(err)
 	}
-	if err := one.Change(t.Context(), web, nil, slices.Concat(web, edge)); err != nil {
+	if err := one.Change(t.Context(), web, nil, both(web, edge)); err != nil {
 		t.Fatal(err)
 	}
 	if got := namesIn(t, two); !slices.Equal(got, []string{"shop/web/80", "shop/web/80@httproute/checkout"}) {
 		t.Errorf("made anew it has %v, and not all that are told", got)
+	}
+}
+
+func TestTheRecordTellsWhichClustersSpeakHTTP2(t *testing.T) {
+	c := fake.NewClientBuilder().Build()
+	record := &ToldClusters{Reader: c, Writer: c, Namespace: "autohealer-system"}
+	grpc, web := clustersNamed(t, "shop/grpc/80@httpproxy/api"), clustersNamed(t, "shop/web/80")
+	key := slices.Collect(maps.Keys(grpc))[0]
+	for _, step := range []struct {
+		protocol outlier.Protocol
+		want     []string
+	}{
+		{outlier.H2C, []string{"shop/grpc/80@httpproxy/api h2c", "shop/web/80"}},
+		{outlier.AnyProtocol, []string{"shop/grpc/80@httpproxy/api", "shop/web/80"}},
+		{outlier.H2C, []string{"shop/grpc/80@httpproxy/api h2c", "shop/web/80"}},
+	} {
+		grpc[key] = step.protocol
+		if err := record.Change(t.Context(), both(web, grpc), nil, both(web, grpc)); err != nil {
+			t.Fatal(err)
+		}
+		if got := namesIn(t, record); !slices.Equal(got, step.want) {
+			t.Errorf("it has %q, want %q", got, step.want)
+		}
+	}
+	if err := record.Change(t.Context(), nil, []outlier.Key{key}, web); err != nil {
+		t.Fatal(err)
+	}
+	stored, err := record.stored(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines, err := unfold(stored.BinaryData[toldKey]); err != nil || !maps.Equal(lines, map[string]bool{"shop/web/80": true}) {
+		t.Errorf("what is left is %v (%v)", lines, err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,11 +31,20 @@ func (c clusterClock) Now() time.Time {
 
 func (c clusterClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// client talks to the cluster that kubectl's flags name, and learns its time.
-func (a *App) client() (client.Client, error) {
+// restConfig is for the cluster that kubectl's flags name.
+func (a *App) restConfig() (*rest.Config, error) {
 	cfg, err := a.Config.ToRESTConfig()
 	if err != nil {
-		return nil, fmt.Errorf("find the cluster: %w", err)
+		return nil, fmt.Errorf("find the cluster: %w (kubectl config view shows what there is; --kubeconfig and --context choose)", err)
+	}
+	return cfg, nil
+}
+
+// client talks to the cluster that kubectl's flags name, and learns its time.
+func (a *App) client() (client.Client, error) {
+	cfg, err := a.restConfig()
+	if err != nil {
+		return nil, err
 	}
 	cfg.QPS = -1 // these are few requests, and whoever stops everything shouldn't wait for a turn of their own
 	server := &kube.ServerClock{Clock: a.Clock}

@@ -43,6 +43,7 @@ Exit code: 0 it was printed; 2 the command line is wrong or the command failed.`
 	flags.StringVar(&o.NodeCluster, "node-cluster", "autohealer", "what Envoy calls itself and its like")
 	flags.Uint32Var(&o.AdminPort, "admin-port", 9901, "port of Envoy's admin page on 127.0.0.1; 0 for any")
 	flags.BoolVar(&ejections, "ejection-log", ejections, "log each ejection, as a line of JSON")
+	flags.StringVar(&o.EjectionsAddress, "ejections-address", "0.0.0.0", "address of that port; :: takes IPv6 and IPv4, where the machine has IPv6")
 	flags.Uint32Var(&o.EjectionsPort, "ejections-port", 0, "port on which Autohealer, and nobody else, may ask whom Envoy has ejected; 0 for none")
 	path := flags.String("ejection-log-path", "/dev/stdout", "file for --ejection-log")
 	cmd.RunE = func(*cobra.Command, []string) error {

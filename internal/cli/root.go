@@ -60,7 +60,7 @@ func Run(ctx context.Context, app *App, args []string) int {
 	if status, ok := errors.AsType[exitStatus](err); ok {
 		return int(status)
 	}
-	fmt.Fprintf(app.ErrOut, "error: %v\n", err)
+	fmt.Fprintf(app.ErrOut, "error: %s\n", app.reaching(err))
 	if !app.began {
 		fmt.Fprintf(app.ErrOut, "See '%s --help'.\n", failed.CommandPath())
 	}

@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/utils/ptr"
 
 	"github.com/resourcestack/autohealer/internal/cli/undo"
@@ -19,9 +21,10 @@ import (
 )
 
 type undoOptions struct {
-	all, dryRun bool
-	hold        time.Duration
-	reason      string
+	all    bool
+	dryRun *choice
+	hold   time.Duration
+	reason string
 }
 
 func (a *App) undo() *cobra.Command {
@@ -49,7 +52,8 @@ would be undone; 2 the command line is wrong or the command failed.`,
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.runUndo(cmd.Context(), o, args) },
 	}
 	cmd.Flags().BoolVar(&o.all, "all", false, "undo everything that has a record, in the cluster or in the namespace of -n")
-	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "say what would be undone, and write nothing")
+	o.dryRun = choiceFlag(cmd, "dry-run", "", "client says what would be undone, and writes nothing", "none", "client")
+	cmd.Flags().Lookup("dry-run").NoOptDefVal = "client"
 	cmd.Flags().DurationVar(&o.hold, "hold", 0, "keep new acts from the objects for so long, such as 2h; at most 168h")
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why they are held, for those who find it")
 	for _, flag := range []string{"hold", "reason"} {
@@ -81,7 +85,7 @@ func (a *App) runUndo(ctx context.Context, o *undoOptions, args []string) error 
 	if err != nil {
 		return err
 	}
-	u := &undo.Undoer{Client: c, Clock: a.cluster, DryRun: o.dryRun, Hold: o.hold, Reason: o.reason}
+	u := &undo.Undoer{Client: c, Clock: a.cluster, DryRun: o.dryRun.value == "client", Hold: o.hold, Reason: o.reason}
 	var objects []undo.Object
 	var blind error // what could not be looked at
 	if o.all {
@@ -100,7 +104,7 @@ func (a *App) runUndo(ctx context.Context, o *undoOptions, args []string) error 
 	if o.all && len(objects) == 0 && blind == nil {
 		fmt.Fprintln(a.Out, "Nothing is to be undone: no object has a record.")
 	}
-	if told.failed > 0 || o.dryRun && told.did > 0 {
+	if told.failed > 0 || u.DryRun && told.did > 0 {
 		return exitStatus(exitFound)
 	}
 	return nil
@@ -113,8 +117,19 @@ func (a *App) findUndoable(ctx context.Context, u *undo.Undoer) (found []undo.Ob
 		return nil, nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
 	kinds.Invalidate() // a file may remember kinds that are gone, and not know new ones
+	if err := unreachable(kinds); err != nil {
+		return nil, nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
 	found, blind = u.Find(ctx, kinds, ptr.Deref(a.Config.Namespace, ""))
 	return found, blind, nil
+}
+
+// unreachable says why no API server answers. One that forbids the question has answered.
+func unreachable(server discovery.ServerVersionInterface) error {
+	if _, err := server.ServerVersion(); err != nil && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown {
+		return err
+	}
+	return nil
 }
 
 // undoable reads names of objects of any kind, as kubectl does.

@@ -29,6 +29,8 @@ var explainable = []struct {
 	{schema.GroupVersionKind{Version: "v1", Kind: "Node"}, []string{"node", "nodes", "no"}},
 	{schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, []string{"pod", "pods", "po"}},
 	{schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, []string{"deployment", "deployments", "deploy"}},
+	{schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "StatefulSet"}, []string{"statefulset", "statefulsets", "sts"}},
+	{schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "DaemonSet"}, []string{"daemonset", "daemonsets", "ds"}},
 	{schema.GroupVersionKind{Version: "v1", Kind: "Service"}, []string{"service", "services", "svc"}},
 }
 
@@ -38,11 +40,12 @@ type target struct{ kind, name string }
 func (a *App) why() *cobra.Command {
 	from := &clusterFlags{}
 	cmd := &cobra.Command{
-		Use:   "explain (node|pod|deployment|service|KIND)/NAME ...",
+		Use:   "explain (node|pod|deployment|statefulset|daemonset|service|KIND)/NAME ...",
 		Short: "Tell what Autohealer did to an object, and what it would do and why it doesn't",
 		Long: `Tell what Autohealer did to an object, for which policy and because of which condition, since when, and what would end it; and
-what it would do and why it doesn't: the limit, the hold time, the rule or the Guardrail that is in the way. Of an object of a KIND
-that HealthCheckRegistrations are about: from what each check looks at and says of it to the condition.
+what it would do and why it doesn't: the limit, the hold time, the rule or the Guardrail that is in the way. A KIND may also be one
+that ProbeConfigs scale, or that HealthCheckRegistrations are about: of such an object it tells from what each check looks at and
+says of it to the condition.
 
 Of a pod behind a Service, and of a Service, it tells whom Envoys have ejected, as far as the manager knows it; it asks them every 5s where it was
 started with --ejections-from.
@@ -70,18 +73,20 @@ func targets(args []string) ([]target, error) {
 	for _, arg := range args {
 		kind, name, slashed := strings.Cut(arg, "/")
 		if !slashed || name == "" {
-			return nil, fmt.Errorf("%q: write a kind and a name, such as node/worker-7; kinds are node, pod, deployment and service, and those that HealthCheckRegistrations are about", arg)
+			return nil, fmt.Errorf("%q: write a kind and a name, such as node/worker-7; kinds are node, pod, deployment, statefulset, daemonset and service, and those that ProbeConfigs scale or HealthCheckRegistrations are about", arg)
 		}
 		all = append(all, target{shownKind(kind), name})
 	}
 	return all, nil
 }
 
-// shownKind is the first of a kind's names; of a kind that isn't explainable by itself, its name in lower case.
+// shownKind is the first of a kind's names, of which any may have the kind's group, as in deployment.apps; of a kind that isn't
+// explainable by itself, its name in lower case.
 func shownKind(kind string) string {
 	kind = strings.ToLower(kind)
 	for _, e := range explainable {
-		if slices.Contains(e.names, kind) {
+		name, group, grouped := strings.Cut(kind, ".")
+		if slices.Contains(e.names, name) && (!grouped || group == e.kind.Group) {
 			return e.names[0]
 		}
 	}
@@ -159,17 +164,36 @@ func (w *answers) preamble() string {
 
 func (w *answers) of(ctx context.Context, t target, namespace string) (string, error) {
 	key := types.NamespacedName{Namespace: namespace, Name: t.name}
-	switch t.kind {
+	text, err := w.ofActs(ctx, t.kind, key)
+	if err != nil || text != "" && !slices.Contains(w.facts.TargetKinds(), t.kind) {
+		return text, err
+	}
+	checked, err := w.ofChecked(ctx, t.kind, key)
+	if text != "" {
+		_, checked, _ = strings.Cut(checked, "\n") // the title
+	}
+	return text + checked, err
+}
+
+// ofActs tells of what ConditionSets, WeederConfigs, OutlierPolicies and ProbeConfigs are about; "" when they aren't about a kind.
+func (w *answers) ofActs(ctx context.Context, shown string, key types.NamespacedName) (string, error) {
+	switch shown {
 	case "node":
-		return w.ofNode(t.name)
+		return w.ofNode(key.Name)
 	case "service":
 		return w.ofService(key)
 	case "pod":
 		return w.ofPod(key)
-	case "deployment":
-		return w.ofDeployment(ctx, key)
 	}
-	return w.ofChecked(ctx, t.kind, key)
+	for _, e := range explainable {
+		if shown == e.names[0] {
+			return w.ofWorkload(ctx, shown, e.kind.Kind, key)
+		}
+	}
+	if kind := w.facts.DependentKind(shown); kind != "" {
+		return w.ofWorkload(ctx, shown, kind, key)
+	}
+	return "", nil
 }
 
 func (w *answers) ofNode(name string) (string, error) {
@@ -201,15 +225,18 @@ func (w *answers) ofPod(key types.NamespacedName) (string, error) {
 	return explain.Workload("pod/"+key.Name, key.Namespace, []*weed.Pod{p}, w.weeders, now, ours) + explain.Ejections(w.facts.Seats(key.Namespace, snapshot.OfPod(key.Name)), now), nil
 }
 
-func (w *answers) ofDeployment(ctx context.Context, key types.NamespacedName) (string, error) {
-	owner := weed.Workload{Namespace: key.Namespace, Kind: "Deployment", Name: key.Name}
+func (w *answers) ofWorkload(ctx context.Context, shown, kind string, key types.NamespacedName) (string, error) {
+	owner := weed.Workload{Namespace: key.Namespace, Kind: kind, Name: key.Name}
 	pods := w.facts.PodsOf(owner)
-	d := explain.Dependent{Namespace: key.Namespace, Kind: owner.Kind, Name: key.Name, Configs: w.facts.ViewProbers(ctx, key.Namespace, owner.Kind, key.Name), Hold: w.facts.HoldOn(owner)}
-	if len(pods) == 0 && len(d.Configs) == 0 && d.Hold == nil {
-		return "", fmt.Errorf("deployment %q in namespace %s has no pods, or there is none", key.Name, key.Namespace)
+	d := explain.Dependent{Namespace: key.Namespace, Kind: kind, Name: key.Name, Configs: w.facts.ViewProbers(ctx, w.guard.Policy(), key.Namespace, kind, key.Name), Hold: w.facts.HoldOn(owner)}
+	if len(d.Configs) == 0 {
+		d.Orphan = w.facts.OrphanOn(ctx, key.Namespace, kind, key.Name)
+	}
+	if len(pods) == 0 && len(d.Configs) == 0 && d.Hold == nil && d.Orphan == nil {
+		return "", fmt.Errorf("%s %q in namespace %s has no pods, or there is none", shown, key.Name, key.Namespace)
 	}
 	ours := func(d v1alpha1.PodDeletion) bool { return d.Namespace == key.Namespace && d.Owner == owner.String() }
-	return explain.Deployment(d, pods, w.weeders, w.snapshot.ServerTime.Time, ours), nil
+	return explain.Scaled(shown+"/"+key.Name, d, pods, w.weeders, w.snapshot.ServerTime.Time, ours), nil
 }
 
 // completeTargets completes kinds, and after a slash the names that the cluster has.

@@ -14,16 +14,20 @@ import (
 
 // ofChecked tells of an object that HealthCheckRegistrations are about.
 func (w *answers) ofChecked(ctx context.Context, kind string, key types.NamespacedName) (string, error) {
-	kinds := []string{"node", "pod", "deployment", "service"}
+	var kinds []string
+	for _, e := range explainable {
+		kinds = append(kinds, e.names[0])
+	}
 	kinds = append(kinds, w.facts.TargetKinds()...)
-	views, found, err := w.facts.ViewChecks(ctx, kind, key)
+	view, found, err := w.facts.ViewChecks(ctx, w.guard.Policy(), kind, key)
+	views := view.Checks
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("explain %s/%s: %w", kind, key.Name, err)
 	case len(views) == 0 && slices.Contains(kinds, strings.TrimSuffix(kind, "s")):
 		return "", fmt.Errorf("%s/%s: the facts have nothing of what HealthCheckRegistrations are about; write them anew with facts export", kind, key.Name)
 	case len(views) == 0:
-		return "", fmt.Errorf("\"%s/%s\": no HealthCheckRegistration is about this kind; kinds are %s", kind, key.Name, strings.Join(kinds, ", "))
+		return "", fmt.Errorf("\"%s/%s\": no ProbeConfig scales this kind, and no HealthCheckRegistration is about it; kinds are %s", kind, key.Name, strings.Join(kinds, ", "))
 	case !found:
 		return "", fmt.Errorf("there is no %s %q in namespace %s", kind, key.Name, key.Namespace)
 	}
@@ -31,5 +35,5 @@ func (w *answers) ofChecked(ctx context.Context, kind string, key types.Namespac
 	if slices.ContainsFunc(views, func(v snapshot.ChecksView) bool { return v.Forecast != nil && v.Forecast.Namespace == "" }) {
 		namespace = ""
 	}
-	return explain.Checked(kind+"/"+key.Name, namespace, views, w.snapshot.ServerTime.Time), nil
+	return explain.Checked(kind+"/"+key.Name, namespace, view, w.snapshot.ServerTime.Time), nil
 }

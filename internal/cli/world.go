@@ -124,9 +124,9 @@ func (a *App) readSnapshot(ctx context.Context, f clusterFlags) (*snapshot.Snaps
 }
 
 func (a *App) readLive(ctx context.Context) (*snapshot.Snapshot, error) {
-	cfg, err := a.Config.ToRESTConfig()
+	cfg, err := a.restConfig()
 	if err != nil {
-		return nil, fmt.Errorf("find the cluster: %w", err)
+		return nil, err
 	}
 	cfg.QPS, cfg.Burst = 50, 100 // pages of one list come one after the other
 	show := isTerminal(a.ErrOut)

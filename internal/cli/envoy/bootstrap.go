@@ -40,6 +40,8 @@ type Options struct {
 	EjectionLog string
 	// EjectionsPort is where Autohealer may ask whom Envoy has ejected; 0 for nowhere. It needs TLS and an admin page.
 	EjectionsPort uint32
+	// EjectionsAddress has that port; "::" takes connections of both families.
+	EjectionsAddress string
 	// Plaintext speaks without TLS; what follows has no meaning then.
 	Plaintext bool
 	TLS       TLS

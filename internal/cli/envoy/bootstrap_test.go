@@ -100,3 +100,18 @@ func TestSecretsFollowTheirDirectories(t *testing.T) {
 		g.Expect(string(secrets[name])).To(MatchRegexp(`watched_directory:\n +path: /c\n`), name)
 	}
 }
+
+func TestEjectionsAreToldAtAnAddressOfEitherFamily(t *testing.T) {
+	o := Options{Server: "xds.test:18000", AdminPort: 9901, TLS: files, EjectionsPort: 9902, NodeID: "n", NodeCluster: "c"}
+	for address, both := range map[string]bool{"0.0.0.0": false, "::": true, "fd00::1": false} {
+		o.EjectionsAddress = address
+		got := read(t, o).GetStaticResources().GetListeners()[0].GetAddress().GetSocketAddress()
+		if got.GetAddress() != address || got.GetPortValue() != 9902 || got.GetIpv4Compat() != both {
+			t.Errorf("%s: %v", address, got)
+		}
+	}
+	o.EjectionsAddress = "envoy.test"
+	if _, err := Bootstrap(o); err == nil {
+		t.Error("a name is taken")
+	}
+}

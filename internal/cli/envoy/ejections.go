@@ -3,6 +3,7 @@ package envoy
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -47,12 +48,18 @@ func (o Options) addEjections(b *bootstrapv3.Bootstrap) error {
 	if err != nil {
 		return fmt.Errorf("encode: %w", err)
 	}
+	ip, err := netip.ParseAddr(o.EjectionsAddress)
+	if err != nil {
+		return fmt.Errorf("the address of the port for ejections: %w", err)
+	}
+	address := socket(ip.String(), o.EjectionsPort)
+	address.GetSocketAddress().Ipv4Compat = ip == netip.IPv6Unspecified()
 	manager, err := askedOnly("/clusters", "/stats")
 	if err != nil {
 		return err
 	}
 	b.StaticResources.Listeners = append(b.StaticResources.Listeners, &listenerv3.Listener{
-		Name: ejectionsListener, Address: socket("0.0.0.0", o.EjectionsPort),
+		Name: ejectionsListener, Address: address,
 		FilterChains: []*listenerv3.FilterChain{{
 			TransportSocket: &corev3.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: transport}},
 			Filters:         []*listenerv3.Filter{{Name: "envoy.filters.network.http_connection_manager", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: manager}}},

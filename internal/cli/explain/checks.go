@@ -8,18 +8,22 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/snapshot"
+	"github.com/resourcestack/autohealer/internal/domain/registration"
 )
 
 // Checked says which conditions of an object HealthCheckRegistrations decide: from what each check looks at and says of it to
 // the condition, or why there is none.
-func Checked(title, namespace string, views []snapshot.ChecksView, now time.Time) string {
+func Checked(title, namespace string, of snapshot.CheckedView, now time.Time) string {
 	t := &text{now: now}
 	if namespace != "" {
 		title += " in namespace " + namespace
 	}
 	t.line(0, "%s", title)
-	for _, v := range views {
+	for _, v := range of.Checks {
 		t.checks(v)
+	}
+	for _, conditionType := range of.Undecided {
+		t.line(1, "%s → removed: no HealthCheckRegistration decides it any more, or one asks for its removal", conditionType)
 	}
 	return t.out.String()
 }
@@ -30,6 +34,9 @@ func (t *text) checks(v snapshot.ChecksView) {
 		return
 	}
 	for i := range v.Forecast.Conditions {
+		if v.Forecast.Conditions[i].Removed {
+			continue // told of the object
+		}
 		for _, line := range v.Forecast.Conditions[i].Chain() {
 			t.line(2, "%s", line)
 		}
@@ -41,8 +48,14 @@ func (t *text) checks(v snapshot.ChecksView) {
 func how(v snapshot.ChecksView) string {
 	spec := &v.Registration.Spec
 	switch {
+	case v.Unreadable != "":
+		return " can't be read, so what it wrote stays: " + v.Unreadable
 	case v.Forecast == nil:
 		return " doesn't select it"
+	case v.Forecast.Why != "" && v.Forecast.Stands == registration.Withdrawn:
+		return " decides nothing: " + v.Forecast.Why
+	case v.Forecast.Why != "":
+		return " doesn't check it, and its conditions stay as they are: " + v.Forecast.Why
 	case v.Forecast.Problem != "":
 		return " doesn't check it: " + v.Forecast.Problem
 	case v.Forecast.Suspended:

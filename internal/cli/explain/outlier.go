@@ -35,6 +35,9 @@ func (t *text) cluster(s *snapshot.Seat) {
 	}
 	settings := &s.Read.Settings
 	t.line(1, "OutlierPolicy %s, Envoy cluster %s: %s", name, s.Cluster, stance(s.Read))
+	if s.Behind != "" {
+		t.line(2, "Not what Envoys have everywhere: %s", s.Behind)
+	}
 	if !s.Read.Detects() {
 		return
 	}

@@ -22,12 +22,18 @@ type Dependent struct {
 	Configs []snapshot.ProberView
 	// Hold on it, nil for none.
 	Hold *hold.Hold
+	// Orphan is the record on it of a ProbeConfig that doesn't exist, or no longer names it; nil for none.
+	Orphan *probe.Record
 }
 
 // dependent tells what ProbeConfigs did to an object and would do, by what the manager wrote into their status.
 func (t *text) dependent(d Dependent) {
 	if d.Hold.Holds(t.now, t.now) {
 		t.line(1, "Left alone: %s.", d.Hold.Says(t.now))
+	}
+	if r := d.Orphan; r != nil {
+		t.line(1, "ProbeConfig %s, which does not exist or no longer names it: scaled down from %s %s", r.Policy, counted(int(r.Replicas), "replica"), t.since(r.Since.Time))
+		t.line(2, "It gets them back soon: once the config was found missing twice, a minute apart, or at once where it only names others now. By hand: kubectl autohealer undo")
 	}
 	for i := range d.Configs {
 		pc := &d.Configs[i].Config
@@ -46,6 +52,9 @@ func (t *text) dependent(d Dependent) {
 	}
 }
 
+// scaledNamed is how many objects that are scaled down a config's status names at most.
+const scaledNamed = 20
+
 const whileProbesFail = "while the probe from inside succeeds and the one from outside fails"
 
 // scaling says what a config did to an object, and what would end it; or when it would do it, or why it doesn't.
@@ -62,12 +71,16 @@ func (t *text) scaling(v *snapshot.ProberView, d Dependent) string {
 		does = "only observes"
 	}
 	switch {
+	case v.Object == nil && len(pc.Status.Scaled) >= scaledNamed:
+		return fmt.Sprintf("whether it is scaled down isn't known: the object can't be read, and the config's status names only %d of those that are", len(pc.Status.Scaled))
 	case v.Down.Reason != "":
 		return fmt.Sprintf("%s; it is left alone also %s: %s (%s)", does, whileProbesFail, v.Down.Message, v.Down.Reason)
 	case v.Object != nil && v.Down.Step == probe.None:
 		return fmt.Sprintf("%s; it has no replicas that could be taken %s", does, whileProbesFail)
 	case pc.Spec.Mode == v1alpha1.Observe:
 		return fmt.Sprintf("%s; it would be scaled down %s", does, whileProbesFail)
+	case !v.Permit.Allowed:
+		return fmt.Sprintf("%s; it isn't scaled down now, also %s: %s (%s)", does, whileProbesFail, v.Permit.Message, v.Permit.Reason)
 	}
 	return fmt.Sprintf("%s; it is scaled down %s", does, whileProbesFail)
 }

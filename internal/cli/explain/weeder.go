@@ -26,9 +26,10 @@ func Service(key types.NamespacedName, views []snapshot.WeederView, now time.Tim
 			said = true
 			t.line(1, "WeederConfig %s: %s", nameOf(v, key.Namespace), t.service(s))
 			t.line(2, "Pods that depend on it: %d; %d of them crash-loop", s.Dependents, s.CrashLooping)
-			for _, p := range s.Pods {
+			for _, p := range s.Pods[:min(len(s.Pods), podsShown)] {
 				t.line(2, "pod/%s: %s", p.Pod.Name, t.fate(p, s))
 			}
+			t.rest(2, len(s.Pods))
 			t.recent(v.Config, func(d v1alpha1.PodDeletion) bool { return d.Namespace == key.Namespace && d.Service == key.Name })
 		}
 	}
@@ -46,15 +47,25 @@ func Workload(title, namespace string, pods []*weed.Pod, views []snapshot.Weeder
 	return t.out.String()
 }
 
-// Deployment says what ProbeConfigs did and would do to it, and WeederConfigs to its pods.
-func Deployment(d Dependent, pods []*weed.Pod, views []snapshot.WeederView, now time.Time, ours func(v1alpha1.PodDeletion) bool) string {
+// Scaled says what ProbeConfigs did and would do to what has a scale, and WeederConfigs to its pods.
+func Scaled(title string, d Dependent, pods []*weed.Pod, views []snapshot.WeederView, now time.Time, ours func(v1alpha1.PodDeletion) bool) string {
 	t := &text{now: now}
-	t.line(0, "deployment/%s in namespace %s", d.Name, d.Namespace)
+	t.line(0, "%s in namespace %s", title, d.Namespace)
 	t.dependent(d)
 	if len(pods) > 0 {
 		t.workload(pods, views, ours)
 	}
 	return t.out.String()
+}
+
+// podsShown of a workload or a Service are told of one by one.
+const podsShown = 20
+
+// rest counts the pods that aren't told of.
+func (t *text) rest(depth, pods int) {
+	if more := pods - podsShown; more > 0 {
+		t.line(depth, "%s more like these: kubectl autohealer explain pod/NAME tells of each", counted(more, "pod"))
+	}
 }
 
 func (t *text) workload(pods []*weed.Pod, views []snapshot.WeederView, ours func(v1alpha1.PodDeletion) bool) {
@@ -64,12 +75,15 @@ func (t *text) workload(pods []*weed.Pod, views []snapshot.WeederView, ours func
 		if loop.Container == "" {
 			continue
 		}
-		looping++
+		if looping++; looping > podsShown {
+			continue
+		}
 		t.line(1, "pod/%s: %s", p.Name, loop)
 		if !t.fates(p, views) {
 			t.line(2, "No WeederConfig says that it depends on a Service.")
 		}
 	}
+	t.rest(1, looping)
 	if looping == 0 {
 		t.line(1, "Of %s none crash-loops, so none is deleted.", counted(len(pods), "pod"))
 	}

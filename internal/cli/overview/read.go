@@ -91,7 +91,7 @@ func (r Reader) policies(ctx context.Context, o *Overview) error {
 		case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
 			continue // not installed
 		case apierrors.IsForbidden(err):
-			o.Missing = append(o.Missing, fmt.Sprintf("%ss can't be read: %s", k.name, err))
+			o.Missing = append(o.Missing, fmt.Sprintf("objects of kind %s can't be read: %s", k.name, err))
 			continue
 		case err != nil:
 			return err

@@ -13,7 +13,9 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/explain"
 	"github.com/resourcestack/autohealer/internal/cli/snapshot"
+	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/hold"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
@@ -30,6 +32,7 @@ type probing struct {
 
 func drawProbing(t *rapid.T) *probing {
 	p := &probing{t: t, now: noon, config: &v1alpha1.ProbeConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot", Name: "main", UID: "main", Generation: 1}}}
+	p.config.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, ObservedGeneration: 1}}
 	spec := &p.config.Spec
 	spec.InternalKubeConfigSecretName, spec.ExternalKubeConfigSecretName = "in", "out"
 	for i := range rapid.IntRange(1, 4).Draw(t, "dependents") {
@@ -127,8 +130,8 @@ func (p *probing) scale(want probe.Direction) []string {
 
 // says is what one reads of an object.
 func (p *probing) says(f *snapshot.Facts, name string) string {
-	d := explain.Dependent{Namespace: "shoot", Kind: "Deployment", Name: name, Configs: f.ViewProbers(p.t.Context(), "shoot", "Deployment", name)}
-	for line := range strings.Lines(explain.Deployment(d, nil, nil, p.now, nil)) {
+	d := explain.Dependent{Namespace: "shoot", Kind: "Deployment", Name: name, Configs: f.ViewProbers(p.t.Context(), guardrail.Policy{Limits: limit.Builtin()}, "shoot", "Deployment", name)}
+	for line := range strings.Lines(explain.Scaled("deployment/"+name, d, nil, nil, p.now, nil)) {
 		if says, ok := strings.CutPrefix(line, "  ProbeConfig main: "); ok {
 			return strings.TrimSpace(says)
 		}

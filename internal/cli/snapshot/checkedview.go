@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 	"github.com/resourcestack/autohealer/internal/kube/dependents"
 )
@@ -21,6 +22,15 @@ type ChecksView struct {
 	// Forecast is nil when the object isn't a target of it.
 	Forecast *registration.TargetForecast
 	Preview  registration.Preview
+	// Unreadable says why the registration says nothing; "" when it can be read.
+	Unreadable string
+}
+
+// CheckedView is what stored HealthCheckRegistrations make of one object.
+type CheckedView struct {
+	Checks []ChecksView
+	// Undecided are its condition types that are to go: nobody decides them any more.
+	Undecided []string
 }
 
 // TargetKinds are the kinds of stored registrations' targets, in lower case and sorted.
@@ -33,15 +43,16 @@ func (f *Facts) TargetKinds() []string {
 	return slices.Compact(kinds)
 }
 
-// ViewChecks gives what the stored registrations for objects of a kind make of one, by their names. Kind is in lower case, as
-// people write it. Found is false when there is no such object.
-func (f *Facts) ViewChecks(ctx context.Context, kind string, key types.NamespacedName) (views []ChecksView, found bool, err error) {
+// ViewChecks gives what the stored registrations for objects of a kind make of one under a policy, by their names. Kind is in lower
+// case, as people write it. Found is false when there is no such object.
+func (f *Facts) ViewChecks(ctx context.Context, policy guardrail.Policy, kind string, key types.NamespacedName) (of CheckedView, found bool, err error) {
 	if !f.KnowsChecked() {
-		return nil, false, nil
+		return of, false, nil
 	}
+	doubt := policy.Frozen()
 	for i := range f.registrations {
 		hcr := &f.registrations[i]
-		if called := strings.ToLower(hcr.Spec.Target.Kind); called != kind && called+"s" != kind {
+		if !isAbout(hcr, kind) {
 			continue
 		}
 		only := &only{Objects: f.snapshot.dependents, key: key}
@@ -49,17 +60,36 @@ func (f *Facts) ViewChecks(ctx context.Context, kind string, key types.Namespace
 			only.Objects = f.snapshot.Checked
 		}
 		view := ChecksView{Registration: hcr}
+		reg, problems := registration.Read(hcr)
+		view.Unreadable = strings.Join(problems, "; ")
+		survey := f.checksOf(only)
+		survey.Standing = func(hcr *v1alpha1.HealthCheckRegistration) (registration.Standing, string) {
+			return ChecksStanding(hcr, policy)
+		}
+		doubt = doubt || !judged(hcr) || view.Unreadable != ""
 		var outlook registration.Outlook
-		if view.Preview, outlook, err = f.checksOf(only).Tell(ctx, hcr, f.snapshot.ServerTime.Time); err != nil {
-			return nil, false, err
+		if view.Preview, outlook, err = survey.Tell(ctx, hcr, f.snapshot.ServerTime.Time); err != nil {
+			return of, false, err
+		}
+		if of.Undecided, err = survey.Undecided(ctx, reg.Kind, f.snapshot.ServerTime.Time); err != nil {
+			return of, false, err
 		}
 		found = found || only.found
 		if len(outlook.Forecasts) > 0 {
 			view.Forecast = &outlook.Forecasts[0]
 		}
-		views = append(views, view)
+		of.Checks = append(of.Checks, view)
 	}
-	return views, found, nil
+	if doubt { // what no known one decides may be that one's
+		of.Undecided = nil
+	}
+	return of, found, nil
+}
+
+// isAbout says whether a registration is for objects of a kind, as people write it.
+func isAbout(hcr *v1alpha1.HealthCheckRegistration, kind string) bool {
+	called := strings.ToLower(hcr.Spec.Target.Kind)
+	return called == kind || called+"s" == kind
 }
 
 // only has one target.

@@ -31,6 +31,7 @@ type Backend struct {
 	Port    int32  `json:"port"`
 	TCP     bool   `json:"tcp,omitempty"`
 	HTTP2   bool   `json:"http2,omitempty"`
+	TLS     bool   `json:"tls,omitempty"`
 }
 
 func (r *Routed) addRoute(object *unstructured.Unstructured) {

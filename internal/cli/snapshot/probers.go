@@ -5,10 +5,13 @@ import (
 	"context"
 	"math"
 	"slices"
+	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 )
@@ -20,6 +23,8 @@ type ProberView struct {
 	Object *probe.Object
 	// Down is what the planner says of it when it is to be scaled down, Up when it is to be given back what was taken.
 	Down, Up probe.Verdict
+	// Permit says whether the object's target may be scaled down now, for all that the configs' statuses tell.
+	Permit probe.Permit
 }
 
 // Ours is the record on the object of what the config took from it; nil when there is none.
@@ -30,9 +35,23 @@ func (v *ProberView) Ours() *probe.Record {
 	return v.Object.Record
 }
 
+// DependentKind is the kind of this name, in lower case and perhaps in the plural, of which stored ProbeConfigs name an object; ""
+// when none does.
+func (f *Facts) DependentKind(name string) string {
+	for i := range f.probers {
+		for _, d := range f.probers[i].Spec.DependentResourceInfos {
+			if kind := strings.ToLower(d.Ref.Kind); kind == name || kind+"s" == name {
+				return d.Ref.Kind
+			}
+		}
+	}
+	return ""
+}
+
 // ViewProbers gives the stored ProbeConfigs that name an object, by namespace and name, and what the planner that the
 // controller asks says of it.
-func (f *Facts) ViewProbers(ctx context.Context, namespace, kind, name string) []ProberView {
+func (f *Facts) ViewProbers(ctx context.Context, policy guardrail.Policy, namespace, kind, name string) []ProberView {
+	fleet := f.probedFleet(policy)
 	var views []ProberView
 	for i := range f.probers {
 		c, err := probe.NewConfig(&f.probers[i], f.ownNamespace)
@@ -41,13 +60,27 @@ func (f *Facts) ViewProbers(ctx context.Context, namespace, kind, name string) [
 		}
 		d := slices.IndexFunc(c.Dependents, func(d probe.Dependent) bool { return d.Ref.Kind == kind && d.Ref.Name == name })
 		if d >= 0 {
-			views = append(views, f.viewProber(ctx, f.probers[i], c, c.Dependents[d], namespace))
+			v := f.viewProber(ctx, f.probers[i], c, c.Dependents[d], namespace)
+			v.Permit = f.permit(fleet, policy, &f.probers[i], namespace)
+			views = append(views, v)
 		}
 	}
 	slices.SortFunc(views, func(a, b ProberView) int {
 		return cmp.Or(cmp.Compare(a.Config.Namespace, b.Config.Namespace), cmp.Compare(a.Config.Name, b.Config.Name))
 	})
 	return views
+}
+
+// OrphanOn is the record on a workload that no stored ProbeConfig names; nil when there is none, or it can't be read.
+func (f *Facts) OrphanOn(ctx context.Context, namespace, kind, name string) *probe.Record {
+	if f.snapshot.live == nil {
+		return nil // a file has only what is named
+	}
+	o, err := f.scaled(ctx, namespace, probe.Ref{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: kind, Name: name})
+	if err != nil || o.Missing || o.Replicas > 0 {
+		return nil
+	}
+	return o.Record
 }
 
 func (f *Facts) viewProber(ctx context.Context, pc v1alpha1.ProbeConfig, c *probe.Config, d probe.Dependent, namespace string) ProberView {

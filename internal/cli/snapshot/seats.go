@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -21,6 +22,25 @@ type Seat struct {
 	Cluster outlier.Key
 	Hosts   []outlier.Host
 	outlier.Host
+	// Behind is why Envoys may have something else than what the policy says; "" when they have it, or nobody knows better.
+	Behind string
+}
+
+// behind says why Envoys may have something else of a cluster than what a policy says.
+func behind(op *v1alpha1.OutlierPolicy, a *outlier.Assignment) string {
+	if accepted := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionAccepted); accepted == nil || accepted.ObservedGeneration != op.Generation {
+		return "The manager hasn't judged the policy as it is now: Envoys keep what they have."
+	}
+	for _, t := range op.Status.Ancestors {
+		ref := v1alpha1.OutlierTargetReference{Group: t.AncestorRef.Group, Kind: t.AncestorRef.Kind, Name: t.AncestorRef.Name, SectionName: t.AncestorRef.SectionName, Backend: t.AncestorRef.Backend}
+		if len(op.Spec.TargetRefs) > 0 && !a.For(ref) {
+			continue
+		}
+		if c := meta.FindStatusCondition(t.Conditions, v1alpha1.ConditionProgrammed); c != nil && c.Status == metav1.ConditionFalse {
+			return c.Message
+		}
+	}
+	return ""
 }
 
 // At is the host's address, ip:port.
@@ -63,7 +83,7 @@ func (f *Facts) Seats(namespace string, chosen func(outlier.Key, outlier.Host) b
 			hosts := outlier.HostsOf(svc, a.Port, w.Slices[types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}])
 			for _, h := range hosts {
 				if chosen(a.Key, h) {
-					seats = append(seats, Seat{Policy: stored[a.Policy], Read: a.Policy, Cluster: a.Key, Hosts: hosts, Host: h})
+					seats = append(seats, Seat{Policy: stored[a.Policy], Read: a.Policy, Cluster: a.Key, Hosts: hosts, Host: h, Behind: behind(stored[a.Policy], a)})
 				}
 			}
 		}

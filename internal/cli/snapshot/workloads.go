@@ -8,6 +8,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/hold"
+	"github.com/resourcestack/autohealer/internal/domain/outlier"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 	"github.com/resourcestack/autohealer/internal/kube/survey"
 )
@@ -44,6 +45,8 @@ type Service struct {
 	Namespace string             `json:"namespace"`
 	Name      string             `json:"name"`
 	Spec      corev1.ServiceSpec `json:"spec"`
+	// Annotations by which Contour knows what its ports speak.
+	Annotations map[string]string `json:"annotations,omitempty"`
 	// Addresses by which it is reached, of the cluster and of its load balancers.
 	Addresses []string `json:"addresses,omitempty"`
 }
@@ -110,7 +113,7 @@ func (w *Workloads) addService(svc *corev1.Service) {
 	w.Services = append(w.Services, Service{Namespace: svc.Namespace, Name: svc.Name, Spec: corev1.ServiceSpec{
 		Type: svc.Spec.Type, Selector: svc.Spec.Selector, PublishNotReadyAddresses: svc.Spec.PublishNotReadyAddresses,
 		Ports: portsOf(svc), IPFamilies: svc.Spec.IPFamilies,
-	}, Addresses: survey.Addresses(svc)})
+	}, Annotations: outlier.ProtocolAnnotations(svc), Addresses: survey.Addresses(svc)})
 }
 
 // portsOf leaves out what only nodes and kube-proxy read.
@@ -199,7 +202,7 @@ func (p *Pod) read() *weed.Pod {
 }
 
 func (s *Service) read() *corev1.Service {
-	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}, Spec: s.Spec}
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, Annotations: s.Annotations}, Spec: s.Spec}
 }
 
 func (s *EndpointSlice) read() *discoveryv1.EndpointSlice {

@@ -27,10 +27,12 @@ type Act struct {
 	TargetNamespace string    `json:"targetNamespace"`
 	Target          string    `json:"target"`
 	TaintKey        string    `json:"taintKey"`
+	ConditionType   string    `json:"conditionType"`
+	Clusters        int       `json:"clusters"`
 	Service         string    `json:"service"`
 	Owner           string    `json:"owner"`
 	Unconfirmed     string    `json:"unconfirmed"`
-	// Before and After are a taint's effects, or numbers of replicas.
+	// Before and After are a taint's effects, a condition's statuses, or numbers of replicas.
 	Before any `json:"before"`
 	After  any `json:"after"`
 
@@ -84,8 +86,12 @@ func (a Act) change() string {
 	switch {
 	case a.Service != "":
 		return fmt.Sprintf("Service %s recovered; %s", a.Service, a.Owner)
+	case a.Clusters > 0:
+		return fmt.Sprintf("%d Envoy clusters", a.Clusters)
 	case a.Before == nil:
 		return ""
+	case a.ConditionType != "":
+		return a.conditionChange()
 	case a.TaintKey == "":
 		return fmt.Sprintf("%v replicas, before %v", a.After, a.Before)
 	case a.Before == "":
@@ -94,6 +100,16 @@ func (a Act) change() string {
 		return fmt.Sprintf("%s:%s removed", a.TaintKey, a.Before)
 	}
 	return fmt.Sprintf("%s:%s, before %s", a.TaintKey, a.After, a.Before)
+}
+
+func (a Act) conditionChange() string {
+	switch {
+	case a.Verb == "RemoveCondition":
+		return fmt.Sprintf("%s removed, before %s", a.ConditionType, a.Before)
+	case a.Before == "":
+		return fmt.Sprintf("%s is %s", a.ConditionType, a.After)
+	}
+	return fmt.Sprintf("%s is %s, before %s", a.ConditionType, a.After, a.Before)
 }
 
 func ref(kind, namespace, name string) string {

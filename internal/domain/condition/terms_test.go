@@ -131,8 +131,8 @@ func TestWhatMakesNothingWorseTaintsNoMore(t *testing.T) {
 			t.Fatalf("%+v became %+v: from %+v to %+v", was, is, old.Spec, updated.Spec)
 		}
 	})
-	if softer < 10 {
-		t.Errorf("only %d updates made nothing worse", softer)
+	if softer == 0 { // about half of them do, of which -short asks for twenty
+		t.Error("no update made nothing worse")
 	}
 }
 

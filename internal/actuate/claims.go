@@ -1,0 +1,78 @@
+package actuate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/domain/registration"
+)
+
+// Unclaim takes a condition that isn't there any more, or isn't ours, out of the target's record.
+func (c *Conditions) Unclaim(ctx context.Context, target *unstructured.Unstructured, conditionType string) (*unstructured.Unstructured, error) {
+	if registration.Ours(target, conditionType) {
+		return target, fmt.Errorf("forget condition %s of %s, which is there: %w", conditionType, target.GetName(), ErrNotValidated)
+	}
+	return c.claim(ctx, target, conditionType, false)
+}
+
+// claimNew claims a condition that isn't there. Where somebody else wrote it just before, the claim is taken back: that
+// condition is theirs.
+func (c *Conditions) claimNew(ctx context.Context, target *unstructured.Unstructured, conditionType string) (*unstructured.Unstructured, error) {
+	claimed, err := c.claim(ctx, target, conditionType, true)
+	if err != nil {
+		return target, err
+	}
+	if health.Find(claimed, conditionType) == nil {
+		return claimed, nil
+	}
+	err = fmt.Errorf("condition %s of %s came from someone else meanwhile: %w", conditionType, target.GetName(), ErrStale)
+	return target, errors.Join(err, c.disclaim(ctx, claimed, conditionType))
+}
+
+// disclaim takes back a claim whose condition didn't come about.
+func (c *Conditions) disclaim(ctx context.Context, target *unstructured.Unstructured, conditionType string) error {
+	_, err := c.claim(ctx, target, conditionType, false)
+	return err
+}
+
+// claim writes the record, unless the target isn't any more what was read.
+func (c *Conditions) claim(ctx context.Context, target *unstructured.Unstructured, conditionType string, owned bool) (*unstructured.Unstructured, error) {
+	before, had := target.GetAnnotations()[v1alpha1.AnnotationOwnedConditions]
+	text := registration.Claim(target, conditionType, owned)
+	if text == before {
+		return target, nil
+	}
+	path := annotationPath(v1alpha1.AnnotationOwnedConditions)
+	operations := []operation{{"test", "/metadata/uid", target.GetUID()}}
+	switch {
+	case target.GetAnnotations() == nil:
+		operations = append(operations, operation{"test", "/metadata/annotations", nil},
+			operation{"add", "/metadata/annotations", map[string]string{v1alpha1.AnnotationOwnedConditions: text}})
+	case !had:
+		operations = append(operations, operation{"test", path, nil}, operation{"add", path, text})
+	case text == "":
+		operations = append(operations, operation{"test", path, before}, operation{Op: "remove", Path: path})
+	default:
+		operations = append(operations, operation{"test", path, before}, operation{"add", path, text})
+	}
+	patch, err := json.Marshal(operations)
+	if err != nil {
+		return target, fmt.Errorf("build the record of %s: %w", target.GetName(), err)
+	}
+	if c.Leads != nil && !c.Leads() {
+		return target, fmt.Errorf("write the record of %s: this replica no longer surely leads: %w", target.GetName(), ErrStale)
+	}
+	after := target.DeepCopy()
+	if err := c.Client.Patch(ctx, after, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner("autohealer")); err != nil {
+		return target, conditionError("write annotation "+v1alpha1.AnnotationOwnedConditions+" of", target, err)
+	}
+	return after, nil
+}

@@ -1,0 +1,35 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/cli/snapshot"
+	"github.com/resourcestack/autohealer/internal/domain/weed"
+)
+
+func TestManyPodsAreCountedNotListed(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	outlook := weed.ServiceOutlook{Namespace: "shop", Service: "database", Endpoints: true, Dependents: 25, CrashLooping: 25}
+	var pods []*weed.Pod
+	for i := range 25 {
+		p := &weed.Pod{Namespace: "shop", Name: fmt.Sprintf("cart-%02d", i), Main: weed.CrashLoop{Container: "main", Waiting: true, Restarts: 3}}
+		pods = append(pods, p)
+		outlook.Pods = append(outlook.Pods, weed.PodOutlook{Pod: p.Key(), Loop: p.Main})
+	}
+	views := []snapshot.WeederView{{Config: &v1alpha1.WeederConfig{}, Outlook: weed.Outlook{Services: []weed.ServiceOutlook{outlook}}}}
+	const rest = "5 pods more like these: kubectl autohealer explain pod/NAME tells of each\n"
+	for what, got := range map[string]string{
+		"of a Service":  Service(types.NamespacedName{Namespace: "shop", Name: "database"}, views, now),
+		"of a workload": Workload("deployment/cart", "shop", pods, views, now, func(v1alpha1.PodDeletion) bool { return false }),
+	} {
+		if strings.Count(got, "pod/cart-") != 20 || !strings.Contains(got, "pod/cart-19") || !strings.HasSuffix(got, rest) {
+			t.Errorf("%s: want the first 20 pods, and %q\n%s", what, rest, got)
+		}
+	}
+}
