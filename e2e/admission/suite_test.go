@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +16,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/harness"
+	"github.com/resourcestack/autohealer/e2e/harness/evidence"
 	"github.com/resourcestack/autohealer/e2e/oracle"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
@@ -39,6 +38,8 @@ func TestAdmission(t *testing.T) {
 	RunSpecs(t, "Admission and status")
 }
 
+var _ = evidence.OfFailures(func() *harness.Harness { return h })
+
 var _ = BeforeSuite(func(ctx SpecContext) {
 	log.SetLogger(GinkgoLogr) // the client logs the warnings that it gets
 	SetDefaultEventuallyTimeout(harness.Within)
@@ -58,9 +59,6 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 }, NodeTimeout(specTime))
 
 var _ = AfterEach(func(ctx SpecContext) {
-	if CurrentSpecReport().Failed() {
-		GinkgoWriter.Printf("the manager's log ends with:\n%s\n", logTail())
-	}
 	violations := watching.Check(ctx)
 	fresh := violations[min(reported, len(violations)):]
 	reported = len(violations)
@@ -81,13 +79,4 @@ func admissible() func(*unstructured.Unstructured) error {
 		}
 		return nil
 	}
-}
-
-func logTail() string {
-	log, err := os.ReadFile(h.Log(harness.Manager))
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimSpace(string(log)), "\n")
-	return strings.Join(lines[max(0, len(lines)-30):], "\n")
 }

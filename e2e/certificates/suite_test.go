@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/resourcestack/autohealer/e2e/harness"
+	"github.com/resourcestack/autohealer/e2e/harness/evidence"
 )
 
 const (
@@ -38,6 +39,8 @@ func TestCertificates(t *testing.T) {
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "Serving certificates")
 }
+
+var _ = evidence.OfFailures(func() *harness.Harness { return h })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	log.SetLogger(GinkgoLogr)

@@ -56,6 +56,7 @@ type Cluster struct {
 
 	mu        sync.Mutex
 	nodeCount map[string]int // by name prefix; needs mu
+	keepsLogs bool           // needs mu
 }
 
 // Start starts the components that o asks for and returns when all are ready. ctx bounds the start only; end the cluster
@@ -174,6 +175,19 @@ func (c *Cluster) RestartAPIServer(ctx context.Context) error {
 // Log is the file that a component writes its output to.
 func (c *Cluster) Log(component Component) string { return c.path("logs", string(component)+".log") }
 
+// LogTail is the end of what a component wrote, of at most so many lines.
+func (c *Cluster) LogTail(component Component, lines int) string {
+	return logTail(c.Log(component), lines)
+}
+
+// KeepLogs has Stop leave the logs and the audit log, and says in which directory they stay.
+func (c *Cluster) KeepLogs() (dir string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keepsLogs = true
+	return c.Dir
+}
+
 // Stop ends every process and waits until they are gone, and removes the temporary directory. Further calls do nothing
 // and give the first one's error.
 func (c *Cluster) Stop() error {
@@ -195,11 +209,7 @@ func (c *Cluster) stop() error {
 	if c.client != nil { // else its idle connections would outlive the cluster
 		c.closeIdleConnections()
 	}
-	remove := c.path("run")
-	if c.temporary {
-		remove = c.Dir
-	}
-	err := os.RemoveAll(remove)
+	err := c.tidy()
 	if c.watchdog != nil { // only now: it kills what is still registered
 		err = errors.Join(err, c.watchdog.dismiss())
 	}
@@ -207,6 +217,26 @@ func (c *Cluster) stop() error {
 		return fmt.Errorf("stop the control plane: %w", err)
 	}
 	return nil
+}
+
+// tidy removes what nobody needs any more.
+func (c *Cluster) tidy() error {
+	c.mu.Lock()
+	keep := c.keepsLogs
+	c.mu.Unlock()
+	switch {
+	case !c.temporary:
+		return os.RemoveAll(c.path("run"))
+	case !keep:
+		return os.RemoveAll(c.Dir)
+	}
+	entries, err := os.ReadDir(c.Dir)
+	for _, entry := range entries {
+		if path := c.path(entry.Name()); path != c.AuditLog && path != filepath.Dir(c.Log(APIServer)) {
+			err = errors.Join(err, os.RemoveAll(path))
+		}
+	}
+	return err
 }
 
 func (c *Cluster) process(component Component) (*process, error) {

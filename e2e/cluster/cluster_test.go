@@ -271,6 +271,32 @@ func TestTheAPIServerAloneTakesNodesAndPods(t *testing.T) {
 	goleak.VerifyNone(t, goroutines)
 }
 
+func TestLogsStayWhereSomeoneWantsThem(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	c, err := Start(t.Context(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := c.KeepLogs()
+	if err := c.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, entry := range entries {
+		left = append(left, entry.Name())
+	}
+	if got := strings.Join(left, " "); got != "audit.log logs" {
+		t.Errorf("%q stay, want no keys and no data", got)
+	}
+	if tail := c.LogTail(APIServer, 3); strings.Count(tail, "\n") != 2 {
+		t.Errorf("the log ends with %q, want 3 lines", tail)
+	}
+}
+
 func TestACrashAtStartShowsTheComponentsLogAndLeavesNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cluster")
 	_, err := Start(t.Context(), Options{Dir: dir, ExtraArgs: map[Component][]string{Etcd: {"--no-such-flag"}}})

@@ -134,26 +134,23 @@ func (p *process) waitReady(ctx context.Context) error {
 		}
 		select {
 		case <-exited:
-			return fmt.Errorf("%s exited: %w; its log %s ends with:\n%s", p.name, p.err, p.logFile, p.logTail())
+			return fmt.Errorf("%s exited: %w; its log %s ends with:\n%s", p.name, p.err, p.logFile, logTail(p.logFile, 20))
 		case <-ctx.Done():
-			return fmt.Errorf("wait for %s: %w (%w); its log %s ends with:\n%s", p.name, ctx.Err(), err, p.logFile, p.logTail())
+			return fmt.Errorf("wait for %s: %w (%w); its log %s ends with:\n%s", p.name, ctx.Err(), err, p.logFile, logTail(p.logFile, 20))
 		case <-tick.C:
 		}
 	}
 }
 
-// logTail gives the last 20 lines, of at most 8 KiB.
-func (p *process) logTail() string {
-	log, err := os.ReadFile(p.logFile)
+// logTail gives a log's last lines, of at most 8 KiB for each 20.
+func logTail(file string, lines int) string {
+	log, err := os.ReadFile(file)
 	if err != nil {
 		return err.Error()
 	}
-	if len(log) > 8<<10 {
-		log = log[len(log)-8<<10:]
+	if most := lines * 8 << 10 / 20; len(log) > most {
+		log = log[len(log)-most:]
 	}
-	lines := bytes.Split(bytes.TrimSpace(log), []byte("\n"))
-	if len(lines) > 20 {
-		lines = lines[len(lines)-20:]
-	}
-	return string(bytes.Join(lines, []byte("\n")))
+	all := bytes.Split(bytes.TrimSpace(log), []byte("\n"))
+	return string(bytes.Join(all[max(0, len(all)-lines):], []byte("\n")))
 }

@@ -8,6 +8,8 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/resourcestack/autohealer/e2e/conditionset/fixture"
+	"github.com/resourcestack/autohealer/e2e/harness"
+	"github.com/resourcestack/autohealer/e2e/harness/evidence"
 )
 
 func TestConditionSets(t *testing.T) {
@@ -23,6 +25,8 @@ const (
 )
 
 var w *fixture.World
+
+var _ = evidence.OfFailures(func() *harness.Harness { return w.Started() })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	// One manager needs no election, and a restarted one would wait for the dead one's lease.

@@ -59,7 +59,7 @@ var _ = Describe("API server, webhook, engine and CLI", Ordered, ContinueOnFailu
 		each(ctx, "leaving the policies out, behind a relaxed schema", repeats, func(v *verdicts) { v.relaxedWebhook = v.byServer(ctx) })
 		relaxAll(ctx, false)
 		By("leaving the policies out, and asking the CLI")
-		for batch := range slices.Chunk(all, 250) { // facts grow old
+		for batch := range slices.Chunk(all, 500) { // facts grow old
 			heartbeats(ctx)
 			facts := filepath.Join(h.Dir, "facts.yaml")
 			plugin(ctx, "facts", "export", "-o", facts, "--kubeconfig", h.Kubeconfig)

@@ -192,27 +192,45 @@ var conditionSetFields = fields{
 
 var registrationFields = fields{
 	"target": func(r *rand.Rand) any {
-		return map[string]any{
+		target := map[string]any{
 			"apiVersion": pick(r, "example.com/v1", "example.com/v1", "v1", "rbac.authorization.k8s.io/v1", "autohealer.resourcestack.com/v1alpha1"),
 			"kind":       pick(r, "Nothing", "Node"), "type": pick(r, "a", "b"),
 		}
+		if r.IntN(8) == 0 {
+			delete(target, "type")
+		}
+		return target
 	},
 	"syncPeriod":           func(r *rand.Rand) any { return pick(r, "4s", "5s", "30s", "1h", "61m") },
 	"checkTimeout":         func(r *rand.Rand) any { return pick(r, "0s", "1s", "5s", "2h") },
 	"mode":                 func(r *rand.Rand) any { return pick(r, "Enforce", "Observe") },
 	"output":               func(r *rand.Rand) any { return pick(r, "Auto", "Gardener", "Conditions", "RegistrationOnly") },
 	"suspendWhen":          func(r *rand.Rand) any { return pick(r, "target.spec.hibernated", "target.spec.", "true") },
-	"removeConditionTypes": func(r *rand.Rand) any { return pick(r, []any{}, []any{"Old"}) },
+	"removeConditionTypes": func(r *rand.Rand) any { return pick(r, []any{}, []any{"Old"}, []any{"Old", "Ready"}) },
 	"shootKubeconfig":      func(*rand.Rand) any { return map[string]any{"secretName": "gardener"} },
 	"checks": func(r *rand.Rand) any {
 		checks := []any{}
 		for i := range 1 + r.IntN(3) {
-			checks = append(checks, map[string]any{
+			check := map[string]any{
 				"name": fmt.Sprintf("c%d", i), "conditionType": pick(r, "X", "Healthy", "Ready", "Stalled", "a b", "-x"),
 				"onMissing": pick(r, "False", "Skip"), "progressingTimeout": pick(r, "1s", "10m", "25h"),
 				"object":   map[string]any{"apiVersion": "v1", "kind": pick(r, "Pod", "Pod", "Secret"), "name": pick(r, "'p'", "'p", "target.metadata.name")},
-				"evaluate": pick(r, map[string]any{"builtin": map[string]any{}}, map[string]any{"status": map[string]any{}}),
-			})
+				"evaluate": map[string]any{pick(r, "builtin", "status"): map[string]any{}},
+			}
+			switch r.IntN(12) {
+			case 0:
+				check["evaluate"] = pick(r, map[string]any{}, map[string]any{"builtin": map[string]any{}, "status": map[string]any{}})
+			case 1:
+				check["evaluate"] = map[string]any{"nodes": map[string]any{"min": int64(1)}}
+				if r.IntN(4) > 0 {
+					delete(check, "object")
+				}
+			case 2:
+				check["cluster"] = "Shoot"
+			case 3:
+				delete(check, "object")
+			}
+			checks = append(checks, check)
 		}
 		return checks
 	},
@@ -228,13 +246,13 @@ var outlierFields = fields{
 	},
 	"disabled":       func(r *rand.Rand) any { return pick(r, true, false) },
 	"mode":           func(r *rand.Rand) any { return pick(r, "Enforce", "Observe") },
-	"panicThreshold": func(r *rand.Rand) any { return pick(r, int64(0), int64(50), int64(100)) },
+	"panicThreshold": func(r *rand.Rand) any { return pick(r, int64(0), int64(50), int64(100), int64(101)) },
 	"outlierDetection": func(r *rand.Rand) any {
 		d := map[string]any{}
 		for field, values := range map[string][]any{
 			"consecutiveServerErrors": {int64(0), int64(1), int64(2), int64(5)}, "consecutiveLocalOriginFailure": {int64(0), int64(1), int64(5)},
-			"splitExternalLocalOriginErrors": {true, false}, "alwaysEjectOneHost": {true, false}, "maxEjectionPercent": {int64(0), int64(49), int64(50), int64(100)},
-			"interval": {"0s", "500ms", "10s", "1m", ".5s"}, "baseEjectionTime": {"0s", "30s", "2h", "25h"}, "maxEjectionTime": {"0s", "29s", "300s", "30h"},
+			"splitExternalLocalOriginErrors": {true, false}, "alwaysEjectOneHost": {true, false}, "maxEjectionPercent": {int64(0), int64(49), int64(50), int64(100), int64(101)},
+			"interval": {"0s", "500ms", "10s", "1m", ".5s", "s"}, "baseEjectionTime": {"0s", "30s", "2h", "25h"}, "maxEjectionTime": {"0s", "29s", "300s", "30h"},
 			"maxEjectionTimeJitter": {"0s", "31s", "301s"},
 		} {
 			if r.IntN(3) == 0 {

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/resourcestack/autohealer/e2e/harness"
+	"github.com/resourcestack/autohealer/e2e/harness/evidence"
 )
 
 // objectsAKind is how many random objects of each kind are made: two thirds are created, one third updates what is stored.
@@ -48,6 +49,8 @@ func TestDifferential(t *testing.T) {
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "Four judges, one verdict")
 }
+
+var _ = evidence.OfFailures(func() *harness.Harness { return h })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	log.SetLogger(logr.Discard())

@@ -18,13 +18,14 @@ import (
 )
 
 // Watches stands between a client and the API server and can silence single watches: the connection stays, and nothing comes any
-// more, as when a load balancer has forgotten about it.
+// more, as when a load balancer has forgotten about it. It counts what else is asked.
 type Watches struct {
 	server    *httptest.Server
 	transport *http.Transport
 
 	mu     sync.Mutex
 	silent map[string]chan struct{} // by path; closed when it speaks again
+	asked  map[string]int           // by method and path
 }
 
 // StartWatches forwards to an API server, whose certificate this CA signed, until Stop.
@@ -39,10 +40,10 @@ func StartWatches(apiServer string, ca []byte) (*Watches, error) {
 	}
 	w := &Watches{
 		transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}, ForceAttemptHTTP2: true},
-		silent:    map[string]chan struct{}{},
+		silent:    map[string]chan struct{}{}, asked: map[string]int{},
 	}
 	w.server = httptest.NewUnstartedServer(&httputil.ReverseProxy{
-		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Rewrite:        func(r *httputil.ProxyRequest) { w.count(r.In); r.SetURL(target) },
 		Transport:      w.transport,
 		FlushInterval:  -1, // a watch's events must not wait
 		ModifyResponse: w.wrap,
@@ -91,6 +92,24 @@ func (w *Watches) Speak(path string) {
 	defer w.mu.Unlock()
 	close(w.silent[path])
 	delete(w.silent, path)
+}
+
+// Asked gives the requests since it was asked last, by method and path, and how often each came. Watches aren't among them.
+func (w *Watches) Asked() map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	asked := w.asked
+	w.asked = map[string]int{}
+	return asked
+}
+
+func (w *Watches) count(r *http.Request) {
+	if watch := r.URL.Query().Get("watch"); watch == "true" || watch == "1" {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked[r.Method+" "+r.URL.Path]++
 }
 
 func (w *Watches) wrap(response *http.Response) error {

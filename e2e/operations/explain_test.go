@@ -76,6 +76,28 @@ var _ = Describe("kubectl autohealer explain", func() {
 		Eventually(acts).Should(MatchRegexp(`(?s) Taint +node/%s +conditionset/explained +ConditionsMatched +%s:NoSchedule\n.* Untaint +node/%[1]s +conditionset/explained +ConditionsRecovered +%[2]s:NoSchedule removed\n`, sick, key))
 	})
 
+	It("says of a node that it has nothing to do with it, and of one with somebody else's taint that it keeps off", func(ctx SpecContext) {
+		key := w.Key("foreign")
+		labelled := map[string]string{"foreign": "yes"}
+		others := w.AddNodes(ctx, 1, cluster.NodeOptions{Prefix: "untouched"})
+		nodes := w.AddNodes(ctx, 2, cluster.NodeOptions{Prefix: "foreign", Labels: labelled})
+		_, err := w.Kubectl(ctx, "taint", "node", nodes[0], key+"=mine:NoSchedule")
+		Expect(err).NotTo(HaveOccurred())
+		set := fixture.NewSet("keeps-off", key, repel, "ForeignBroken")
+		set.Spec.NodeSelector = &v1alpha1.NodeSelector{MatchLabels: labelled}
+		w.Create(ctx, set)
+		w.Report(ctx, nodes[0], "ForeignBroken", corev1.ConditionTrue)
+		w.Report(ctx, nodes[1], "ForeignBroken", corev1.ConditionFalse)
+		Eventually(w.Status(ctx, "keeps-off")).Should(HaveField("Nodes", HaveValue(HaveField("HeldBack", BeEquivalentTo(1)))))
+
+		Expect(plugin(ctx, "explain", "node/"+nodes[0]).Out).To(MatchRegexp(
+			`ConditionSet keeps-off: matches since [^\n]*\n +ForeignBroken is True since [^\n]*\n +Held back: [^\n]*\(ForeignTaint\)`))
+		Expect(plugin(ctx, "explain", "node/"+nodes[1]).Out).To(MatchRegexp(
+			`ConditionSet keeps-off: does not match\n +ForeignBroken is False since [^\n]*; the set asks for True\n`))
+		Expect(plugin(ctx, "explain", "node/"+others[0])).To(Equal(said{0, "node/" + others[0] + "\n  No ConditionSet is about this node, and Autohealer did nothing to it.\n", ""}))
+		Expect(w.Node(ctx, nodes[0]).Spec.Taints).To(ContainElement(corev1.Taint{Key: key, Value: "mine", Effect: repel}))
+	})
+
 	It("completes kinds, and names that the cluster has", func(ctx SpecContext) {
 		complete := func(args ...string) []string {
 			command := exec.CommandContext(ctx, filepath.Join(w.BinDir, "kubectl-autohealer"), append([]string{"__complete"}, args...)...)
@@ -87,6 +109,13 @@ var _ = Describe("kubectl autohealer explain", func() {
 		node := w.AddNodes(ctx, 1, cluster.NodeOptions{Prefix: "completed"})[0]
 		Expect(complete("explain", "")).To(ContainElements("node/", "service/"))
 		Expect(complete("explain", "no/compl")).To(ContainElement("no/" + node))
+		for _, verb := range []string{"explain", "undo"} {
+			_, err := w.Kubectl(ctx, "-n", "default", "create", "deployment", "completed-"+verb, "--image=none", "--replicas=0")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(complete(verb, "-n", "default", "deployment/compl")).To(ContainElement("deployment/completed-" + verb))
+			_, err = w.Kubectl(ctx, "-n", "default", "delete", "deployment", "completed-"+verb)
+			Expect(err).NotTo(HaveOccurred())
+		}
 		Expect(complete("status", "-o", "")).To(ContainElements("wide", "json", "yaml", "name"))
 	})
 })

@@ -20,6 +20,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/harness"
+	"github.com/resourcestack/autohealer/e2e/harness/evidence"
 	"github.com/resourcestack/autohealer/e2e/oracle"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
@@ -47,6 +48,8 @@ var _ = AfterEach(func(ctx SpecContext) {
 	reported = len(violations)
 	Expect(fresh).To(BeEmpty(), "the oracle saw invariants broken")
 }, NodeTimeout(time.Minute))
+
+var _ = evidence.OfFailures(func() *harness.Harness { return h })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	EnforceDefaultTimeoutsWhenUsingContexts()

@@ -36,6 +36,7 @@ type summary struct {
 	skipped        []string
 	measured       []string
 	packages       int
+	failures       []string // what failed tests said, in short
 	failedPackages []string
 }
 
@@ -95,6 +96,7 @@ func (s *summary) ended(e event, output []string) {
 		}
 	case "fail":
 		s.failed++
+		s.failures = append(s.failures, fmt.Sprintf("failed:  %s %s\n%s", e.Package, e.Test, gist(output)))
 		fmt.Fprintf(s.out, "\n%s %s\n%s\n", e.Package, e.Test, strings.Join(output, ""))
 	case "skip":
 		s.skipped = append(s.skipped, fmt.Sprintf("%s %s: %s", e.Package, e.Test, reason(output)))
@@ -157,6 +159,9 @@ func (s *summary) finish() bool {
 	}
 	for _, skip := range s.skipped {
 		fmt.Fprintln(s.out, "skipped:", skip)
+	}
+	for _, failure := range s.failures {
+		fmt.Fprintln(s.out, failure)
 	}
 	for _, failed := range s.failedPackages {
 		fmt.Fprintln(s.out, "failed: ", failed)

@@ -84,6 +84,8 @@ var _ = Describe("A watch of what rules that died without a word", func() {
 
 		proxied.silence(exceptionsPath)
 		Expect(w.Client.Delete(ctx, exception)).To(Succeed())
+		// What the manager that has just started listed is believed for ten seconds.
+		Consistently(w.Effect(ctx, node, key), "11s").Should(BeEmpty())
 		w.Report(ctx, node, "SilentExceptions", corev1.ConditionTrue)
 		Consistently(w.Effect(ctx, node, key), "3s").Should(BeEmpty())
 		proxied.speak(exceptionsPath)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/harness"
+	"github.com/resourcestack/autohealer/e2e/harness/evidence"
 )
 
 func TestCheck(t *testing.T) {
@@ -26,6 +27,8 @@ func TestCheck(t *testing.T) {
 }
 
 var h *harness.Harness
+
+var _ = evidence.OfFailures(func() *harness.Harness { return h })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultEventuallyTimeout(harness.Within)

@@ -25,6 +25,7 @@ import (
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/conditionset/fixture"
 	"github.com/resourcestack/autohealer/e2e/harness"
+	"github.com/resourcestack/autohealer/e2e/harness/evidence"
 	"github.com/resourcestack/autohealer/e2e/operations/world"
 )
 
@@ -38,6 +39,8 @@ var (
 	// token of who may read metrics.
 	token string
 )
+
+var _ = evidence.OfFailures(func() *harness.Harness { return h.Started() })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultEventuallyTimeout(harness.Within)
@@ -151,7 +154,7 @@ func shown(page string) (commands []string, lines map[string][]string) {
 
 // varies is what differs from run to run: times, how long ago they were, the name of who leads, the rules' hash,
 // and UIDs.
-var varies = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|\b\d+(\.\d+)?(ms|s|m|h)\b|\b[\w.-]+_[0-9a-f-]{36}\b|rule set [0-9a-f]{16}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|  +`)
+var varies = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z|\b\d+(\.\d+)?(ms|s|m|h)\b|\b[\w.-]+_[0-9a-f-]{36}\b|rule set [0-9a-f]{16}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|  +`)
 
 // expectPage runs a command that a page shows, and expects the page's lines from it, in this order.
 func expectPage(ctx context.Context, page, command string) {
@@ -180,7 +183,9 @@ func expectWholePage(ctx context.Context, page string) {
 
 // run runs one of the page's commands as it stands there. What it exits with says whether somebody must look.
 func run(ctx context.Context, command string) string {
-	sh := exec.CommandContext(ctx, "sh", "-c", command)
+	// The manager is no pod here: its log is a file.
+	script := strings.ReplaceAll(command, "kubectl -n autohealer-system logs deployment/autohealer-manager --all-pods --tail=-1", "cat '"+h.Log(harness.Manager)+"'")
+	sh := exec.CommandContext(ctx, "sh", "-c", script)
 	sh.Dir = h.Root()
 	sh.Env = append(os.Environ(), "KUBECONFIG="+h.Kubeconfig, "PATH="+h.BinDir+":"+os.Getenv("PATH"), "KUBECACHEDIR="+h.Dir)
 	var out bytes.Buffer

@@ -9,6 +9,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/resourcestack/autohealer/e2e/harness"
+	"github.com/resourcestack/autohealer/e2e/harness/evidence"
 	"github.com/resourcestack/autohealer/e2e/operations/world"
 )
 
@@ -30,6 +32,8 @@ var (
 	// operator is the kubeconfig of an account with the roles for undo, and for the kind that is checked, and nothing else.
 	operator string
 )
+
+var _ = evidence.OfFailures(func() *harness.Harness { return h.Started() })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	h = world.Start(ctx)

@@ -33,6 +33,16 @@ var _ = Describe("kubectl autohealer undo", Ordered, func() {
     ExternalHealthy is False since \S+ \(\S+\): `), ContainSubstring("The manager says: ")))))
 	})
 
+	It("is what explain tells of a StatefulSet that is scaled down, and of a target whose condition a check turned", func(ctx SpecContext) {
+		Expect(plugin(ctx, h.Kubeconfig, "explain", "-n", namespace, "statefulset.apps/ca", "gadget/gadget")).To(SatisfyAll(HaveField("Code", 0), HaveField("Out", And(
+			MatchRegexp(`^statefulset/ca in namespace shoot
+  ProbeConfig main: scaled down from 1 replica since \S+ \(\S+\); it gets them back a minute after the probe from outside succeeds again
+`), MatchRegexp(`\ngadget/gadget in namespace shoot
+  HealthCheckRegistration dialling:
+    Dialled: False since \S+, and stays so
+      check dial of ConfigMap shoot/dial: False: `)))))
+	})
+
 	It("--all restores everything with the manager stopped, and --hold is honoured when it comes back", func(ctx SpecContext) {
 		Expect(h.StopComponent(harness.Manager)).To(Succeed())
 		repelled, evicted := h.Sick()

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/e2e/harness"
+	"github.com/resourcestack/autohealer/e2e/harness/evidence"
 	"github.com/resourcestack/autohealer/e2e/operations/world"
 )
 
@@ -38,6 +39,8 @@ var (
 	// stopped: no manager runs.
 	stopped bool
 )
+
+var _ = evidence.OfFailures(func() *harness.Harness { return h.Started() })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	h = world.Start(ctx)

@@ -110,7 +110,7 @@ func (w *World) Break(ctx context.Context) {
 	w.Report(ctx, corev1.ConditionTrue)
 	w.External.BreakNew(faultproxy.Reset)
 	w.External.BreakOpen(faultproxy.Reset)
-	w.dial(ctx, "Down")
+	w.Dial(ctx, "Down")
 	gomega.Eventually(w.Done).WithContext(ctx).WithTimeout(2 * harness.Within).Should(gomega.Equal(w.Everything()))
 }
 

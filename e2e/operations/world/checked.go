@@ -64,8 +64,8 @@ func (w *World) apply(ctx context.Context, manifests string) {
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
-// dial makes the target sick, when it is Down, or well, when it is Up.
-func (w *World) dial(ctx context.Context, phase string) {
+// Dial makes the target sick, when it is Down, or well, when it is Up.
+func (w *World) Dial(ctx context.Context, phase string) {
 	ginkgo.GinkgoHelper()
 	w.apply(ctx, "{apiVersion: v1, kind: ConfigMap, metadata: {namespace: shoot, name: dial}, data: {phase: "+phase+"}}")
 }

@@ -46,6 +46,14 @@ type World struct {
 	External, internal *faultproxy.Proxy
 }
 
+// Started is the world's harness; nil before there is one.
+func (w *World) Started() *harness.Harness {
+	if w == nil {
+		return nil
+	}
+	return w.Harness
+}
+
 // Start is for BeforeSuite: a manager that works, and no policies.
 func Start(ctx context.Context) *World {
 	ginkgo.GinkgoHelper()

@@ -1,0 +1,80 @@
+// Package freeze tests that a freeze stops policies of all kinds in the middle of their work, and that a thaw lets them go on
+// within their limits: under the oracle, with a real Envoy.
+package freeze
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/resourcestack/autohealer/e2e/cluster"
+	"github.com/resourcestack/autohealer/e2e/envoy"
+	"github.com/resourcestack/autohealer/e2e/harness"
+	"github.com/resourcestack/autohealer/e2e/harness/evidence"
+	"github.com/resourcestack/autohealer/e2e/operations/world"
+	"github.com/resourcestack/autohealer/e2e/oracle"
+)
+
+func TestFreeze(t *testing.T) {
+	envoy.Binary(t)
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "A freeze stops all kinds")
+}
+
+// well nodes make room for the few that the limits let be tainted: 10 % of them.
+const well = 30
+
+var (
+	h      *world.World
+	envoys *world.Envoys
+)
+
+var _ = evidence.OfFailures(func() *harness.Harness { return h.Started() })
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	EnforceDefaultTimeoutsWhenUsingContexts()
+	SetDefaultEventuallyTimeout(harness.Within)
+	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	log.SetLogger(GinkgoLogr) // takes the API server's warnings
+	envoys = world.NewEnvoys(ctx)
+	started, err := harness.Start(ctx, harness.Options{Out: GinkgoWriter, ManagerArgs: append(envoys.ManagerArgs(), "--leader-elect=false", "--probe-loopback")})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(started.Stop()).To(Succeed()) })
+	h = world.On(started)
+	for i := range well {
+		added, err := h.AddNodes(ctx, 1, cluster.NodeOptions{Prefix: fmt.Sprintf("worker-%d", i)})
+		Expect(err).NotTo(HaveOccurred())
+		h.Nodes = append(h.Nodes, added...)
+	}
+	Expect(h.StartManager(ctx)).To(Succeed())
+})
+
+// underOracle has everything judged that the manager writes, from now until the spec's end.
+func underOracle(ctx context.Context) {
+	GinkgoHelper()
+	watching, err := oracle.Attach(ctx, h.Cluster, oracle.Options{
+		Kinds: []oracle.Kind{oracle.ConditionSets{}, oracle.ProbeConfigs{}, oracle.WeederConfigs{}}, Guardrails: true,
+	})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx SpecContext) {
+		defer watching.Stop()
+		Expect(watching.Check(ctx)).To(BeEmpty(), "what the oracle saw")
+	}, NodeTimeout(3*time.Minute))
+}
+
+// plugin runs the kubectl plugin as the admin.
+func plugin(ctx context.Context, args ...string) world.Said {
+	GinkgoHelper()
+	return h.Plugin(ctx, h.Kubeconfig, args...)
+}
+
+func apply(ctx context.Context, manifests string) {
+	GinkgoHelper()
+	_, err := h.Apply(ctx, manifests, "--server-side") // a namespace's own account may come meanwhile
+	Expect(err).NotTo(HaveOccurred())
+}
