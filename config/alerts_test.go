@@ -45,7 +45,10 @@ const (
 )
 
 func TestEveryAlertHasARunbookThatNamesIt(t *testing.T) {
-	linked := []string{"README.md"}
+	linked, drills := []string{"README.md"}, ""
+	for _, file := range must(filepath.Glob("../e2e/operations/runbooks/*_test.go")) {
+		drills += string(readFile(t, file))
+	}
 	list := string(readFile(t, filepath.Join(runbooks, "README.md")))
 	for _, a := range alerts(t) {
 		for _, key := range []string{"summary", "description"} {
@@ -73,6 +76,9 @@ func TestEveryAlertHasARunbookThatNamesIt(t *testing.T) {
 		}
 		if !strings.Contains(list, "["+a.Alert+"]("+page+")") {
 			t.Errorf("docs/runbooks/README.md doesn't list %s", a.Alert)
+		}
+		if !strings.Contains(drills, `It("`+page+`"`) {
+			t.Errorf("e2e/operations/runbooks has no drill of %s", page)
 		}
 	}
 	for _, file := range must(filepath.Glob(filepath.Join(runbooks, "*"))) {
