@@ -33,7 +33,7 @@ var (
 	notClients = []string{
 		"controllers/conditionset/node_reconciler.go: r.Taints.Apply",
 		"controllers/healthcheckregistration/act.go: l.r.Conditions.Apply",
-		"controllers/outlierpolicy/publisher.go: p.Clusters.Apply",
+		"controllers/outlierpolicy/translation.go: p.Clusters.Apply",
 		"controllers/probeconfig/scaling.go: r.Scales.Apply",
 		"controllers/weederconfig/pod_reconciler.go: r.Pods.Apply",
 		"internal/cli/undo/conditions.go: writer.Apply",
