@@ -5,7 +5,6 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
@@ -62,11 +61,4 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	}
 	status := &Reconciler{Client: mgr.GetClient(), Publisher: p, Events: mgr.GetEventRecorder("autohealer")}
 	return kube.AddController(mgr, "outlierpolicy", status, statusWorkers, p.attach)
-}
-
-// routed takes news of Services, endpoints and routes; policies are judged first.
-func (p *Publisher) routed(object any) {
-	if _, policy := object.(*v1alpha1.OutlierPolicy); !policy {
-		p.changed()
-	}
 }

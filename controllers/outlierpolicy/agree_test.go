@@ -81,6 +81,15 @@ func pictured(t *rapid.T, policies []*v1alpha1.OutlierPolicy, stands map[types.N
 	return pic
 }
 
+// byKey gives clusters as they are told.
+func byKey(clusters []actuate.Cluster) map[outlier.Key]actuate.Cluster {
+	all := map[outlier.Key]actuate.Cluster{}
+	for _, c := range clusters {
+		all[c.Key] = c
+	}
+	return all
+}
+
 // readOf is what one reads of the hosts of all Services, by cluster.
 func readOf(t *rapid.T, g *guard.Guard, policies []*v1alpha1.OutlierPolicy) map[string][]string {
 	s := &snapshot.Snapshot{TakenAt: metav1.Now(), ServerTime: metav1.Now(), Probed: &snapshot.Probed{}, Workloads: &snapshot.Workloads{}, Routed: &snapshot.Routed{}}
@@ -138,10 +147,9 @@ func TestExplainAndEnvoysNeverDisagree(t *testing.T) {
 		policies, stands := drawOutliers(rt)
 		world := hosts("10.0.0.1", shopServices...)
 		before := policies[:rapid.IntRange(0, len(policies)).Draw(rt, "before")]
-		p.told = map[outlier.Key]actuate.Cluster{}
-		for _, c := range p.translate(pictured(rt, before, nil, status.Pause{}), world) {
-			p.told[c.Key] = c
-		}
+		p.told = nil
+		first := pictured(rt, before, nil, status.Pause{})
+		p.keep(first, byKey(p.translate(first, world)))
 		for _, op := range before {
 			if rapid.Bool().Draw(rt, "edited") {
 				op.Generation++

@@ -40,12 +40,14 @@ func (p *Publisher) policy(op *v1alpha1.OutlierPolicy) {
 		return
 	}
 	if !p.judge.Observe(op) {
+		p.stale.add(op.Namespace)
 		p.judge.Soon(client.ObjectKeyFromObject(op))
 	}
 }
 
 func (p *Publisher) policyGone(op *v1alpha1.OutlierPolicy) {
 	p.judge.Forget(op)
+	p.stale.add(op.Namespace)
 	p.changed()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,6 +57,7 @@ func (p *Publisher) policyGone(op *v1alpha1.OutlierPolicy) {
 // judgeNow asks the rules about a stored policy as it is now.
 func (p *Publisher) judgeNow(ctx context.Context, key types.NamespacedName) {
 	if p.judge.Judge(ctx, key) {
+		p.stale.add(key.Namespace)
 		p.changed()
 	}
 }

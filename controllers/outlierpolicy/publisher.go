@@ -26,7 +26,8 @@ const (
 	coalesce = 100 * time.Millisecond
 	// lookAgain after what couldn't be done.
 	lookAgain = time.Second
-	// atLeast so often everything is translated, changed or not: how old the last one is tells whether it still is.
+	// atLeast so often everything is translated, changed or not: how old the last one is tells whether it still is. In between only
+	// the namespaces are in which something changed.
 	atLeast = time.Minute
 	// recordAgain after a record that couldn't be written.
 	recordAgain = 5 * time.Second
@@ -49,15 +50,19 @@ type Publisher struct {
 	kick, unrecorded, further chan struct{}
 	// lost takes the first policy that the API server went back with.
 	lost chan error
-	// told is what Envoys were told last, by cluster; nil at first. Only the publishing goroutine uses it.
-	told map[outlier.Key]actuate.Cluster
+	// stale is what changed since it was translated last.
+	stale stale
+	// told is what Envoys were told last, by namespace and cluster; nil at first. Only the publishing goroutine uses it.
+	told map[string]map[outlier.Key]actuate.Cluster
+	// complete is when everything was translated last. Only the publishing goroutine uses it.
+	complete time.Time
 	// began is when the first translation could have been made, but for routes and judgements. Only the publishing goroutine uses it.
 	began time.Time
 
 	mu sync.Mutex
-	// served are the clusters that Envoys may have, by Service; needs mu, as all below. They stay until their Service is gone, or
-	// their route. Recorded are those in the record.
-	served   map[types.NamespacedName]map[outlier.Key]outlier.Protocol
+	// served are the clusters that Envoys may have, by namespace and Service; needs mu, as all below. They stay until their Service is
+	// gone, or their route. Recorded are those in the record.
+	served   map[string]map[types.NamespacedName]map[outlier.Key]outlier.Protocol
 	recorded map[outlier.Key]outlier.Protocol
 	last     *picture
 	queue    kube.Queue
@@ -68,7 +73,7 @@ func NewPublisher(objects cache.Cache, opts Options, live client.Reader, by cloc
 	p := &Publisher{
 		Options: opts, Cache: objects, Clock: by, kick: make(chan struct{}, 1), unrecorded: make(chan struct{}, 1), further: make(chan struct{}, 1),
 		lost:   make(chan error, 1),
-		served: map[types.NamespacedName]map[outlier.Key]outlier.Protocol{}, recorded: map[outlier.Key]outlier.Protocol{},
+		served: map[string]map[types.NamespacedName]map[outlier.Key]outlier.Protocol{}, recorded: map[outlier.Key]outlier.Protocol{},
 		judge: judging.New(judging.Options[*v1alpha1.OutlierPolicy, reading]{
 			Kind: kindOutlierPolicy, Guard: opts.Guard, Clock: by, Rejections: opts.Rejections, Read: read,
 		}),
@@ -82,7 +87,7 @@ func NewPublisher(objects cache.Cache, opts Options, live client.Reader, by cloc
 // NeedLeaderElection is false: every replica serves.
 func (*Publisher) NeedLeaderElection() bool { return false }
 
-// changed has everything translated anew, soon.
+// changed has translated anew, soon, what is stale.
 func (p *Publisher) changed() {
 	select {
 	case p.kick <- struct{}{}:
@@ -156,8 +161,8 @@ func (p *Publisher) publishAll(ctx context.Context) {
 	}
 }
 
-// publish translates everything and has it served. It says when to look again, if nothing changes before: 0 for never. An error
-// means that nothing was changed.
+// publish translates what may have changed and has it served. It says when to look again, if nothing changes before: 0 for never. An
+// error means that nothing was changed.
 func (p *Publisher) publish(ctx context.Context) (again time.Duration, err error) {
 	if !p.Routed.CoreSynced() {
 		return 0, fmt.Errorf("not all Services, endpoints and policies are read yet")
@@ -165,14 +170,23 @@ func (p *Publisher) publish(ctx context.Context) (again time.Duration, err error
 	if p.began.IsZero() {
 		p.began = p.Clock.Now()
 	}
-	world, err := p.Routed.World(ctx, "")
+	changed := p.stale.take()
+	if again, err = p.publishOnly(ctx, changed); err != nil {
+		p.stale.put(changed)
+	}
+	return again, err
+}
+
+func (p *Publisher) publishOnly(ctx context.Context, changed changes) (again time.Duration, err error) {
+	blank, err := p.blank(changed)
 	if err != nil {
 		return 0, err
 	}
-	if len(world.Unread) > 0 && p.waits() {
-		return 0, fmt.Errorf("not all routes are read yet")
+	world, err := p.look(ctx, blank)
+	if err != nil {
+		return 0, err
 	}
-	pic, err := p.paint(world)
+	pic, err := p.paint(blank, world)
 	if err != nil {
 		return 0, err
 	}
@@ -182,7 +196,7 @@ func (p *Publisher) publish(ctx context.Context) (again time.Duration, err error
 		return 0, err
 	}
 	p.remember(protocols(told))
-	p.told = p.withMissing(told)
+	p.keep(pic, told)
 	p.show(pic)
 	return again, nil
 }

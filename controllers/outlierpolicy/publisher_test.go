@@ -26,6 +26,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/kube/outliers"
 	"github.com/resourcestack/autohealer/internal/kube/status"
 	"github.com/resourcestack/autohealer/internal/xds"
@@ -65,12 +66,18 @@ func newTestPublisher(t testing.TB, live client.Reader) (*Publisher, *testclock.
 	if err != nil {
 		t.Fatal(err)
 	}
+	return publisherBy(t, rules, live)
+}
+
+// publisherBy follows these rules.
+func publisherBy(t testing.TB, rules *guard.Guard, live client.Reader) (*Publisher, *testclock.FakeClock) {
+	t.Helper()
 	server, err := xds.NewServer(xds.Options{Address: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	now := testclock.NewFakeClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC))
-	return NewPublisher(nil, Options{Guard: rules, Routed: &outliers.Informers{}, Clusters: &actuate.Clusters{Server: server}}, live, now), now
+	return NewPublisher(nil, Options{Guard: rules, Routed: &outliers.Informers{}, Clusters: &actuate.Clusters{Server: server}, Rejections: &kube.Rejections{}}, live, now), now
 }
 
 func key(t *testing.T, name string) outlier.Key {
@@ -110,11 +117,8 @@ func TestAPolicyThatNobodyHasJudgedLeavesItsClustersAndAllHostsGoOn(t *testing.T
 	def := stored("shop", "default", 9)
 	first := painted(t, []*v1alpha1.OutlierPolicy{def}, []*corev1.Service{web, mail}, "")
 	first.seen = map[types.NamespacedName]bool{}
-	p.told = map[outlier.Key]actuate.Cluster{}
-	for _, c := range p.translate(first, hosts("10.0.0.1", web, mail)) {
-		p.told[c.Key] = c
-	}
-	g.Expect(p.told).To(HaveLen(2))
+	p.keep(first, byKey(p.translate(first, hosts("10.0.0.1", web, mail))))
+	g.Expect(p.told["shop"]).To(HaveLen(2))
 
 	policies := []*v1alpha1.OutlierPolicy{def, stored("shop", "web", 1, target("web", "")), stored("shop", "late", 1, target("late", ""))}
 	pic := painted(t, policies, nil, "")
@@ -140,13 +144,10 @@ func TestAServiceThatComesBackInAFreezeIsDetectedAsBefore(t *testing.T) {
 	told := func(paused status.Pause, services ...*corev1.Service) map[outlier.Key]actuate.Cluster {
 		pic := painted(t, []*v1alpha1.OutlierPolicy{def}, services, "")
 		pic.seen, pic.paused = map[types.NamespacedName]bool{}, paused
-		all := map[outlier.Key]actuate.Cluster{}
-		for _, c := range p.translate(pic, hosts("10.0.0.1", services...)) {
-			all[c.Key] = c
-		}
+		all := byKey(p.translate(pic, hosts("10.0.0.1", services...)))
 		p.remember(protocols(all))
-		p.told = p.withMissing(all)
-		return p.told
+		p.keep(pic, all)
+		return p.told["shop"]
 	}
 	cluster := key(t, "shop/web/80")
 	g.Expect(told(status.Pause{}, web)[cluster].Policy).NotTo(BeNil())

@@ -13,7 +13,11 @@ func (p *Publisher) show(pic *picture) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last = pic
-	p.enqueueAll()
+	for key, s := range pic.policies {
+		if pic.covers(key.Namespace) || pic.index.IsGlobal(s.policy) {
+			p.enqueue(key)
+		}
+	}
 }
 
 // progressed: some Envoys are further with some clusters. When thousands connect at once it is called for each answer.

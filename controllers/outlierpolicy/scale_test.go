@@ -5,14 +5,11 @@ import (
 	"fmt"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
-	"github.com/resourcestack/autohealer/internal/guard"
 )
 
 // confirmed is a live check that finds everything as it was admitted.
@@ -22,44 +19,48 @@ func (confirmed) Check(context.Context, schema.GroupVersionKind, types.Namespace
 	return nil
 }
 
-// BenchmarkOneEdit is what the manager does of itself when one policy of a Service among 10,000 is edited.
+// BenchmarkOneEdit is what the manager does of itself when one policy of a Service among 10,000 is edited, from its judgement on.
 func BenchmarkOneEdit(b *testing.B) {
 	p, _ := newTestPublisher(b, nil)
-	p.Clusters.Current = confirmed{}
-	var services []*corev1.Service
+	world := &objects{}
+	p.Clusters.Current, p.Routed = confirmed{}, world.followed(b.Context(), b)
+	p.Guard.SetGuardrails(nil)
+	ctx, stop := context.WithCancel(b.Context())
+	stopped := make(chan error, 1)
+	go func() { stopped <- p.Clusters.Server.Start(ctx) }()
+	defer func() { stop(); <-stopped }()
 	for i := range 10000 {
-		svc := service("web", 8080).DeepCopy()
-		svc.Namespace, svc.Name = fmt.Sprintf("team-%03d", i%100), fmt.Sprintf("service-%05d", i)
-		services = append(services, svc)
+		svc := service(fmt.Sprintf("service-%05d", i), 8080)
+		svc.Namespace = fmt.Sprintf("team-%03d", i%100)
+		world.put(svc)
+		world.put(sliceOf(svc, "10.0.0.1", "10.0.0.2", "10.0.0.3"))
 	}
-	world := hosts("10.0.0.1", services...)
-	def := stored(systemNamespace, outlier.DefaultName, 9)
-	edited := stored("team-000", "edited", 1, target("service-00000", ""))
+	judge := func(namespace, name string, generation int64) {
+		op := stored(namespace, name, 1)
+		if name != outlier.DefaultName {
+			op = stored(namespace, name, 1, target("service-00000", ""))
+		}
+		op.Generation = generation
+		world.put(op)
+		p.policy(op)
+		p.judgeNow(b.Context(), client.ObjectKeyFromObject(op))
+	}
 	publish := func() {
-		pic := &picture{policies: map[types.NamespacedName]*standing{}, services: map[string][]*corev1.Service{}, seen: map[types.NamespacedName]bool{}}
-		var policies []*outlier.Policy
-		for _, op := range []*v1alpha1.OutlierPolicy{def, edited} {
-			read, err := outlier.NewPolicy(op)
-			if err != nil {
-				b.Fatal(err)
-			}
-			admitted, _ := guard.Admit(b.Context(), p.Guard, op)
-			pic.policies[client.ObjectKeyFromObject(op)] = &standing{generation: op.Generation, reading: reading{policy: read}, admitted: admitted}
-			policies = append(policies, read)
+		if _, err := p.publish(b.Context()); err != nil {
+			b.Fatal(err)
 		}
-		pic.index = outlier.NewIndex(policies, nil, systemNamespace)
-		told, _, err := p.tell(b.Context(), pic, p.translate(pic, world))
-		if err != nil || len(told) != 10000 {
-			b.Fatal(len(told), err)
-		}
-		p.remember(protocols(told))
-		p.told = p.withMissing(told)
-		p.show(pic)
 	}
+	judge(systemNamespace, outlier.DefaultName, 1)
+	judge("team-000", "edited", 1)
 	publish()
 	b.ReportAllocs()
+	generation := int64(1)
 	for b.Loop() {
-		edited.Generation++
+		generation++
+		judge("team-000", "edited", generation)
 		publish()
+		if s := p.picture().policies[types.NamespacedName{Namespace: "team-000", Name: "edited"}]; s.generation != generation || len(s.clusters) != 1 {
+			b.Fatalf("it stands at generation %d with %d clusters", s.generation, len(s.clusters))
+		}
 	}
 }

@@ -70,16 +70,18 @@ func (p *Publisher) record(ctx context.Context) error {
 	var remove []outlier.Key
 	add, all := map[outlier.Key]outlier.Protocol{}, map[outlier.Key]outlier.Protocol{}
 	p.mu.Lock()
-	for _, clusters := range p.served {
-		for key, protocol := range clusters {
-			all[key] = protocol
-			if recorded, is := p.recorded[key]; !is || recorded != protocol {
-				add[key] = protocol
-			}
+	for _, services := range p.served {
+		for _, clusters := range services {
+			maps.Copy(all, clusters)
+		}
+	}
+	for key, protocol := range all {
+		if recorded, is := p.recorded[key]; !is || recorded != protocol {
+			add[key] = protocol
 		}
 	}
 	for key := range p.recorded {
-		if _, is := p.served[key.Service][key]; !is {
+		if _, is := all[key]; !is {
 			remove = append(remove, key)
 		}
 	}
@@ -110,9 +112,14 @@ func (p *Publisher) removed(names []string) {
 		if !ok {
 			continue
 		}
-		if delete(p.served[key.Service], key); len(p.served[key.Service]) == 0 {
-			delete(p.served, key.Service)
+		of := p.served[key.Service.Namespace]
+		if delete(of[key.Service], key); len(of[key.Service]) == 0 {
+			delete(of, key.Service)
 		}
+		if len(of) == 0 {
+			delete(p.served, key.Service.Namespace)
+		}
+		p.stale.add(key.Service.Namespace)
 	}
 	p.changedRecord()
 }
@@ -123,11 +130,7 @@ func (p *Publisher) remember(clusters iter.Seq2[outlier.Key, outlier.Protocol]) 
 	defer p.mu.Unlock()
 	news := false
 	for key, protocol := range clusters {
-		of := p.served[key.Service]
-		if of == nil {
-			of = map[outlier.Key]outlier.Protocol{}
-			p.served[key.Service] = of
-		}
+		of := p.servedIn(key.Service)
 		if before, is := of[key]; !is || before != protocol {
 			of[key], news = protocol, true
 		}
@@ -145,38 +148,54 @@ func (p *Publisher) changedRecord() {
 	}
 }
 
-// missing are the objects without which served clusters would be gone, and that a picture doesn't have: a cluster's Service, and the
-// route whose own it is. Of a kind of routes that isn't read nothing is missing.
+// servedIn gives the clusters of a Service, to add to them; it needs mu.
+func (p *Publisher) servedIn(service types.NamespacedName) map[outlier.Key]outlier.Protocol {
+	services := p.served[service.Namespace]
+	if services == nil {
+		services = map[types.NamespacedName]map[outlier.Key]outlier.Protocol{}
+		p.served[service.Namespace] = services
+	}
+	if services[service] == nil {
+		services[service] = map[outlier.Key]outlier.Protocol{}
+	}
+	return services[service]
+}
+
+// missing are the objects without which served clusters would be gone, and that a picture doesn't have in the namespaces that it
+// covers: a cluster's Service, and the route whose own it is. Of a kind of routes that isn't read nothing is missing.
 func (p *Publisher) missing(pic *picture) map[object][]outlier.Key {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	missing := map[object][]outlier.Key{}
-	for service, keys := range p.served {
-		if !pic.seen[service] {
-			o := object{corev1.SchemeGroupVersion.WithKind("Service"), service}
+	for namespace := range covered(pic, p.served) {
+		for service, keys := range p.served[namespace] {
 			for key := range keys {
-				missing[o] = append(missing[o], key)
-			}
-			continue
-		}
-		for key := range keys {
-			if key.Route == (outlier.RouteKey{}) || pic.unread[key.Route.Kind] || pic.index.HasRoute(service.Namespace, key.Route) {
-				continue
-			}
-			if kind, there := p.Routed.RouteKind(key.Route.Kind); there {
-				o := object{kind, types.NamespacedName{Namespace: service.Namespace, Name: key.Route.Name}}
-				missing[o] = append(missing[o], key)
+				if o, is := p.lacks(pic, service, key); is {
+					missing[o] = append(missing[o], key)
+				}
 			}
 		}
 	}
 	return missing
 }
 
+// lacks gives the object that is missing of a served cluster, if there is one.
+func (p *Publisher) lacks(pic *picture, service types.NamespacedName, key outlier.Key) (o object, is bool) {
+	if !pic.seen[service] {
+		return object{corev1.SchemeGroupVersion.WithKind("Service"), service}, true
+	}
+	if key.Route == (outlier.RouteKey{}) || pic.unread[key.Route.Kind] || pic.index.HasRoute(service.Namespace, key.Route) {
+		return o, false
+	}
+	kind, there := p.Routed.RouteKind(key.Route.Kind)
+	return object{kind, types.NamespacedName{Namespace: service.Namespace, Name: key.Route.Name}}, there
+}
+
 // servedOf are the clusters of a Service that Envoys may have.
 func (p *Publisher) servedOf(name types.NamespacedName) map[outlier.Key]outlier.Protocol {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return maps.Clone(p.served[name])
+	return maps.Clone(p.served[name.Namespace][name])
 }
 
 // protocols of what was told.

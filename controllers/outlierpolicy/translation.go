@@ -2,6 +2,7 @@ package outlierpolicy
 
 import (
 	"context"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -13,7 +14,8 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 )
 
-// tell has clusters served, and gives what was told of each. One about which there is doubt keeps what was told before.
+// tell has clusters served, and gives what was told of each. One about which there is doubt keeps what was told before. Namespaces with
+// doubt, or where something is missing, stay stale.
 func (p *Publisher) tell(ctx context.Context, pic *picture, clusters []actuate.Cluster) (told map[outlier.Key]actuate.Cluster, again time.Duration, err error) {
 	var held map[outlier.Key]error
 	if p.Clusters != nil {
@@ -21,8 +23,11 @@ func (p *Publisher) tell(ctx context.Context, pic *picture, clusters []actuate.C
 		if len(absent.Missing) > 0 && !pic.paused.Frozen {
 			again = askSoon
 		}
-		if held, err = p.Clusters.Apply(ctx, clusters, absent); err != nil {
+		if held, err = p.Clusters.Apply(ctx, clusters, pic.only, absent); err != nil {
 			return nil, 0, err
+		}
+		for _, key := range absent.Missing {
+			p.stale.add(key.Service.Namespace)
 		}
 	}
 	told = make(map[outlier.Key]actuate.Cluster, len(clusters))
@@ -32,8 +37,9 @@ func (p *Publisher) tell(ctx context.Context, pic *picture, clusters []actuate.C
 			continue
 		}
 		again = lookAgain
+		p.stale.add(c.Key.Service.Namespace)
 		log.FromContext(ctx).V(1).Info("Envoys keep a cluster as it was, looking again", "cluster", c.Key.String(), "reason", held[c.Key].Error())
-		if before, was := p.told[c.Key]; was {
+		if before, was := p.told[c.Key.Service.Namespace][c.Key]; was {
 			told[c.Key] = before
 		}
 	}
@@ -41,31 +47,56 @@ func (p *Publisher) tell(ctx context.Context, pic *picture, clusters []actuate.C
 	return told, again, nil
 }
 
-// withMissing adds to what was told now what Envoys still have of Services and routes that are missing: one that comes back during a
-// freeze, or while there is doubt about its policy, goes on as it was.
-func (p *Publisher) withMissing(told map[outlier.Key]actuate.Cluster) map[outlier.Key]actuate.Cluster {
+// keep what was told of the namespaces that a picture covers, and what Envoys still have of Services and routes that are missing there:
+// one that comes back during a freeze, or while there is doubt about its policy, goes on as it was.
+func (p *Publisher) keep(pic *picture, told map[outlier.Key]actuate.Cluster) {
+	next := map[string]map[outlier.Key]actuate.Cluster{}
+	add := func(key outlier.Key, c actuate.Cluster) {
+		if next[key.Service.Namespace] == nil {
+			next[key.Service.Namespace] = map[outlier.Key]actuate.Cluster{}
+		}
+		next[key.Service.Namespace][key] = c
+	}
+	for key, c := range told {
+		add(key, c)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for key, before := range p.told {
-		if _, is := told[key]; is {
-			continue
-		}
-		if _, is := p.served[key.Service][key]; is {
-			told[key] = before
+	for namespace := range covered(pic, p.told) {
+		for key, before := range p.told[namespace] {
+			_, is := next[namespace][key]
+			if _, has := p.served[namespace][key.Service][key]; has && !is {
+				add(key, before)
+			}
 		}
 	}
-	return told
+	if pic.only == nil {
+		p.told, p.complete = next, p.Clock.Now()
+		return
+	}
+	for namespace := range pic.only {
+		delete(p.told, namespace)
+	}
+	maps.Copy(p.told, next)
 }
 
-// translate is what Envoys are to be told. A process that has told nothing yet takes what it finds as told by the one before,
+// covered are the namespaces of something that a picture covers.
+func covered[V any](pic *picture, all map[string]V) iter.Seq[string] {
+	if pic.only == nil {
+		return maps.Keys(all)
+	}
+	return maps.Keys(pic.only)
+}
+
+// translate is what Envoys are to be told of the namespaces that a picture covers. A process that has told nothing yet takes what it finds as told by the one before,
 // whatever is paused since: else detection would end with each restart during an incident.
 func (p *Publisher) translate(pic *picture, world outlier.World) []actuate.Cluster {
-	clusters := make([]actuate.Cluster, 0, len(p.told))
+	clusters := make([]actuate.Cluster, 0, len(world.Services))
 	for _, svc := range world.Services {
 		name := client.ObjectKeyFromObject(svc)
 		served := p.servedOf(name)
 		for _, a := range pic.index.Assign(svc, slices.Collect(maps.Keys(served))) {
-			before, was := p.told[a.Key]
+			before, was := p.told[svc.Namespace][a.Key]
 			if a.Policy != nil && a.Policy.Doubtful && p.told != nil && !was {
 				continue // it comes once its policy is judged
 			}
@@ -103,7 +134,8 @@ func (p *Publisher) cluster(pic *picture, a *outlier.Assignment, before actuate.
 	return c
 }
 
-// absent are the served clusters whose Services or routes are missing, and those of them that are gone by the API server's word. A
+// absent are the served clusters whose Services or routes are missing in the namespaces that a picture covers, which are all where
+// something was missing before; and those of them that are gone by the API server's word. A
 // freeze keeps them.
 func (p *Publisher) absent(pic *picture) (absent actuate.Absent) {
 	all := p.missing(pic)

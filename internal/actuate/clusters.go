@@ -40,7 +40,7 @@ type Clusters struct {
 	// Acts takes the audit trail: one line for each generation of a policy that Envoys are told of.
 	Acts logr.Logger
 
-	told map[string]told // by name of the cluster
+	told map[string]map[string]told // by namespace, and by name of the cluster
 }
 
 // told is what was told last of a cluster, with the messages: what stays as it is costs no new ones.
@@ -63,15 +63,16 @@ const checksAtOnce = 8
 // Absent are clusters that Envoys may have and that aren't found: Missing are all of them, Gone those that are gone for sure.
 type Absent struct{ Missing, Gone []outlier.Key }
 
-// Apply has Envoys told of all clusters, and of those that are gone for sure. Held are clusters about which there is doubt: an
+// Apply has Envoys told of all clusters of some namespaces, and of those that are gone for sure in any; with nil for the namespaces the
+// clusters are of all. Of other namespaces Envoys keep what they have. Held are clusters about which there is doubt: an
 // admission is missing, or no longer what is stored. Of them Envoys keep what they have, and are told of their hosts. An error means
 // that nothing was told; until something was, any doubt is one, since Envoys would miss what isn't there.
-func (c *Clusters) Apply(ctx context.Context, clusters []Cluster, absent Absent) (held map[outlier.Key]error, err error) {
+func (c *Clusters) Apply(ctx context.Context, clusters []Cluster, namespaces map[string]bool, absent Absent) (held map[outlier.Key]error, err error) {
 	if c.Server.Serves != nil && !c.Server.Serves() {
 		return nil, errors.New("tell Envoys: the cluster isn't known to be this installation's")
 	}
 	news, held := c.check(ctx, clusters)
-	next := make(map[string]told, len(clusters))
+	next := map[string]map[string]told{}
 	snapshot := xds.Snapshot{
 		Clusters: make(map[string]*clusterv3.Cluster, len(clusters)), Endpoints: make(map[string]*endpointv3.ClusterLoadAssignment, len(clusters)),
 		Owners: make(map[string]types.NamespacedName, len(clusters)),
@@ -79,15 +80,19 @@ func (c *Clusters) Apply(ctx context.Context, clusters []Cluster, absent Absent)
 	for i := range clusters {
 		key := clusters[i].Key
 		name := key.String()
-		t, err := c.told[name].with(&clusters[i], held[key] != nil)
+		before := c.told[key.Service.Namespace][name]
+		t, err := before.with(&clusters[i], held[key] != nil)
 		if err != nil {
 			held[key] = err
-			t, _ = c.told[name].with(&clusters[i], true)
+			t, _ = before.with(&clusters[i], true)
 		}
 		if t.cluster == nil {
 			continue
 		}
-		next[name] = t
+		if next[key.Service.Namespace] == nil {
+			next[key.Service.Namespace] = map[string]told{}
+		}
+		next[key.Service.Namespace][name] = t
 		snapshot.Clusters[name], snapshot.Endpoints[name], snapshot.Owners[name] = t.cluster, t.endpoints, key.Service
 	}
 	if c.told == nil {
@@ -96,12 +101,24 @@ func (c *Clusters) Apply(ctx context.Context, clusters []Cluster, absent Absent)
 		}
 	}
 	snapshot.Gone, snapshot.Missing = names(absent.Gone), names(absent.Missing)
-	c.told = next
+	c.keep(namespaces, next)
 	c.Server.Set(snapshot)
 	for _, of := range news {
 		c.record(of)
 	}
 	return held, nil
+}
+
+// keep what was told last of some namespaces; nil for all.
+func (c *Clusters) keep(namespaces map[string]bool, next map[string]map[string]told) {
+	if namespaces == nil || c.told == nil {
+		c.told = next
+		return
+	}
+	for namespace := range namespaces {
+		delete(c.told, namespace)
+	}
+	maps.Copy(c.told, next)
 }
 
 // check gives the clusters of each policy that Envoys haven't been told of as it is now, and those that they may not be told of.
@@ -113,7 +130,7 @@ func (c *Clusters) check(ctx context.Context, clusters []Cluster) (news map[type
 			continue
 		}
 		if uid, generation := detects(&clusters[i]); uid != "" {
-			if before := c.told[clusters[i].Key.String()]; before.uid != uid || before.generation != generation {
+			if before := c.told[clusters[i].Key.Service.Namespace][clusters[i].Key.String()]; before.uid != uid || before.generation != generation {
 				news[uid] = append(news[uid], &clusters[i])
 			}
 		}

@@ -2,6 +2,8 @@ package actuate
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -70,7 +72,7 @@ func TestEnvoysAreToldOfAdmittedPoliciesAlone(t *testing.T) {
 			clusters := &Clusters{Server: server, Current: current{c.current}, Acts: logr.Discard()}
 			of := Cluster{Admitted: c.by}
 			of.Key, of.Policy = outlier.Key{Service: types.NamespacedName{Namespace: "shop", Name: "web"}, Port: 80}, c.policy
-			if _, err := clusters.Apply(t.Context(), []Cluster{of}, Absent{}); !errors.Is(err, c.want) {
+			if _, err := clusters.Apply(t.Context(), []Cluster{of}, nil, Absent{}); !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
 			if told := clusters.told != nil; told != (c.want == nil) {
@@ -92,10 +94,10 @@ func TestWhatStaysAsItIsMakesNoNewMessages(t *testing.T) {
 		t.Helper()
 		of := Cluster{Admitted: admitted, Hosts: hosts}
 		of.Key, of.Policy = outlier.Key{Service: types.NamespacedName{Namespace: "shop", Name: "web"}, Port: 80}, policy
-		if _, err := clusters.Apply(t.Context(), []Cluster{of}, Absent{}); err != nil {
+		if _, err := clusters.Apply(t.Context(), []Cluster{of}, nil, Absent{}); err != nil {
 			t.Fatal(err)
 		}
-		return clusters.told["shop/web/80"]
+		return clusters.told["shop"]["shop/web/80"]
 	}
 	first := apply(outlier.Host{Address: "10.0.0.1", Port: 80})
 	if same := apply(outlier.Host{Address: "10.0.0.1", Port: 80}); same.cluster != first.cluster || same.endpoints != first.endpoints {
@@ -103,6 +105,45 @@ func TestWhatStaysAsItIsMakesNoNewMessages(t *testing.T) {
 	}
 	if moved := apply(outlier.Host{Address: "10.0.0.2", Port: 80}); moved.cluster != first.cluster || moved.endpoints == first.endpoints {
 		t.Error("a host changed: its endpoints are new, and the cluster isn't")
+	}
+}
+
+// Of namespaces that aren't named Envoys keep what they have; of the others what isn't there is forgotten.
+func TestOnlyNamedNamespacesAreToldAnew(t *testing.T) {
+	server, err := xds.NewServer(xds.Options{Address: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clusters := &Clusters{Server: server, Current: current{}, Acts: logr.Discard()}
+	of := func(namespace, service string) (c Cluster) {
+		c.Key = outlier.Key{Service: types.NamespacedName{Namespace: namespace, Name: service}, Port: 80}
+		return c
+	}
+	for _, step := range []struct {
+		clusters []Cluster
+		only     map[string]bool
+		want     []string
+	}{
+		{[]Cluster{of("shop", "web"), of("shop", "mail"), of("bank", "web")}, nil, []string{"bank/web/80", "shop/mail/80", "shop/web/80"}},
+		{nil, map[string]bool{}, []string{"bank/web/80", "shop/mail/80", "shop/web/80"}},
+		{[]Cluster{of("shop", "web")}, map[string]bool{"shop": true}, []string{"bank/web/80", "shop/web/80"}},
+		{nil, map[string]bool{"bank": true}, []string{"shop/web/80"}},
+		{[]Cluster{of("bank", "web")}, nil, []string{"bank/web/80"}},
+	} {
+		before := clusters.told["shop"]["shop/web/80"].cluster
+		if _, err := clusters.Apply(t.Context(), step.clusters, step.only, Absent{}); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, in := range clusters.told {
+			got = slices.AppendSeq(got, maps.Keys(in))
+		}
+		if slices.Sort(got); !slices.Equal(got, step.want) {
+			t.Errorf("only %v: told are %v, want %v", step.only, got, step.want)
+		}
+		if after, is := clusters.told["shop"]["shop/web/80"]; is && before != nil && after.cluster != before {
+			t.Errorf("only %v: the same cluster has a new message", step.only)
+		}
 	}
 }
 
@@ -119,10 +160,10 @@ func TestDoubtAboutOnePolicyHoldsNoEndpointsBack(t *testing.T) {
 		c.Key, c.Policy = outlier.Key{Service: types.NamespacedName{Namespace: "shop", Name: service}, Port: 80}, p
 		return c
 	}
-	if held, err := clusters.Apply(t.Context(), []Cluster{of("web", policy, "10.0.0.1"), of("mail", nil, "10.0.0.1")}, Absent{}); err != nil || len(held) > 0 {
+	if held, err := clusters.Apply(t.Context(), []Cluster{of("web", policy, "10.0.0.1"), of("mail", nil, "10.0.0.1")}, nil, Absent{}); err != nil || len(held) > 0 {
 		t.Fatal(held, err)
 	}
-	before := clusters.told
+	before := clusters.told["shop"]
 	edited, superseded := *policy, errors.New("it was edited since")
 	edited.Generation++
 	for name, c := range map[string]struct {
@@ -135,18 +176,18 @@ func TestDoubtAboutOnePolicyHoldsNoEndpointsBack(t *testing.T) {
 		"a new one, unconfirmed": {&edited, superseded, ErrNotValidated},
 	} {
 		t.Run(name, func(t *testing.T) {
-			clusters.told, clusters.Current = before, current{c.current}
+			clusters.told, clusters.Current = map[string]map[string]told{"shop": before}, current{c.current}
 			if c.edited == policy { // as if it had been told as an older generation
 				older := before["shop/web/80"]
 				older.generation--
-				clusters.told = map[string]told{"shop/web/80": older, "shop/mail/80": before["shop/mail/80"]}
+				clusters.told["shop"] = map[string]told{"shop/web/80": older, "shop/mail/80": before["shop/mail/80"]}
 			}
-			held, err := clusters.Apply(t.Context(), []Cluster{of("web", c.edited, "10.0.0.2"), of("mail", nil, "10.0.0.2"), of("new", c.edited, "10.0.0.2")}, Absent{})
+			held, err := clusters.Apply(t.Context(), []Cluster{of("web", c.edited, "10.0.0.2"), of("mail", nil, "10.0.0.2"), of("new", c.edited, "10.0.0.2")}, nil, Absent{})
 			web := outlier.Key{Service: types.NamespacedName{Namespace: "shop", Name: "web"}, Port: 80}
 			if err != nil || len(held) != 2 || !errors.Is(held[web], c.want) {
 				t.Errorf("held %v, error %v", held, err)
 			}
-			after := clusters.told
+			after := clusters.told["shop"]
 			if after["shop/web/80"].cluster != before["shop/web/80"].cluster {
 				t.Error("the cluster in doubt has changed")
 			}

@@ -137,7 +137,7 @@ func (o *Options) check() error {
 // Set has a snapshot published: now, or together with others that follow soon.
 func (s *Server) Set(snapshot Snapshot) {
 	s.mu.Lock()
-	s.next = &snapshot
+	s.next = snapshot.after(s.next)
 	s.mu.Unlock()
 	select {
 	case s.kick <- struct{}{}:

@@ -2,220 +2,132 @@ package outlier
 
 import (
 	"cmp"
-	"fmt"
+	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
-// Level is how specific a policy is for a cluster.
-type Level int
-
-// The levels, least specific first.
-const (
-	LevelGlobal Level = iota
-	LevelNamespace
-	LevelRoute
-	LevelService
-	LevelPort
-	LevelBackend
-	levels
-)
-
-// String says it for people.
-func (l Level) String() string {
-	return [levels]string{"the cluster's default", "the namespace's default", "the route", "the Service", "the Service's port", "the route's backend"}[l]
-}
-
-// Assignment is a cluster with the policies for it.
-type Assignment struct {
-	Key Key
-	// Port as the Service has it; of one that is gone, its number.
-	Port corev1.ServicePort
-	// TCP: nothing but bytes is sent there. HTTP2: nothing but HTTP/2.
-	TCP, HTTP2 bool
-	// TLS: its route sends there over TLS, of which nobody here knows names, certificates and authorities. Then it is a cluster that was
-	// served before, and none holds for it.
-	TLS bool
-	// Policy holds; nil when none does any more.
-	Policy *Policy
-	Level  Level
-	// Overridden are less specific, the most specific first. Conflicted have a target at the level of an older one.
-	Overridden, Conflicted []*Policy
-}
-
-// Index finds the policies for clusters.
+// Index finds the policies for clusters. It doesn't change.
 type Index struct {
 	ownNamespace string
+	// global is the cluster's default.
+	global []*Policy
+	// namespaces are all that have policies or routes: what is in one says nothing of another.
+	namespaces map[string]*namespaced
+}
+
+// namespaced is what an Index knows of one namespace.
+type namespaced struct {
 	// byTarget are the policies for a target, the oldest first.
 	byTarget map[targetKey][]*Policy
-	routes   map[routeID]*Route
+	routes   map[RouteKey]*Route
 	// edges are the routes with a policy that send traffic to a Service's port.
 	edges map[portID][]*Route
 }
 
 // targetKey is a target with all that narrows it. The kind of a default is Namespace.
 type targetKey struct {
-	namespace, kind, name, section string
-	backend                        v1alpha1.OutlierBackend
-}
-
-type routeID struct {
-	namespace string
-	RouteKey
+	kind, name, section string
+	backend             v1alpha1.OutlierBackend
 }
 
 type portID struct {
-	types.NamespacedName
-	port int32
+	service string
+	port    int32
 }
 
 // NewIndex makes an index of policies, of which none is being deleted, and routes. OwnNamespace is Autohealer's, where the default is
 // the cluster's; "" when it isn't known, and then no default is.
 func NewIndex(policies []*Policy, routes []Route, ownNamespace string) *Index {
-	x := &Index{ownNamespace: ownNamespace, byTarget: map[targetKey][]*Policy{}, routes: map[routeID]*Route{}, edges: map[portID][]*Route{}}
-	for i := range routes {
-		x.routes[routeID{routes[i].Namespace, routes[i].RouteKey}] = &routes[i]
-	}
-	for _, p := range slices.SortedFunc(slices.Values(policies), older) {
-		if p.IsDefault() {
-			x.add(targetKey{namespace: p.Namespace, kind: kindNamespace}, p)
-		}
-		for _, ref := range p.Targets {
-			x.add(keyOf(p.Namespace, ref), p)
-			if r := x.routes[routeID{p.Namespace, RouteKey{ref.Kind, ref.Name}}]; r != nil {
-				x.addEdges(r, ref.Backend)
-			}
+	x := &Index{ownNamespace: ownNamespace, namespaces: map[string]*namespaced{}}
+	for _, p := range policies {
+		if x.IsGlobal(p) {
+			x.global = append(x.global, p)
 		}
 	}
+	x.fill(policies, routes)
 	return x
 }
 
-func keyOf(namespace string, ref v1alpha1.OutlierTargetReference) targetKey {
-	return targetKey{namespace, ref.Kind, ref.Name, ref.SectionName, or(ref.Backend, v1alpha1.OutlierBackend{})}
+// With gives an index in which some namespaces have these policies and routes, and no others. The rest of it, and the cluster's
+// default, are as they were.
+func (x *Index) With(namespaces map[string]bool, policies []*Policy, routes []Route) *Index {
+	next := &Index{ownNamespace: x.ownNamespace, global: x.global, namespaces: maps.Clone(x.namespaces)}
+	for namespace := range namespaces {
+		delete(next.namespaces, namespace)
+	}
+	next.fill(policies, routes)
+	return next
 }
 
-func (x *Index) add(key targetKey, p *Policy) {
-	if !slices.Contains(x.byTarget[key], p) {
-		x.byTarget[key] = append(x.byTarget[key], p)
+// fill namespaces of which nothing is known yet.
+func (x *Index) fill(policies []*Policy, routes []Route) {
+	for i := range routes {
+		x.in(routes[i].Namespace).routes[routes[i].RouteKey] = &routes[i]
+	}
+	for _, p := range slices.SortedFunc(slices.Values(policies), older) {
+		if x.IsGlobal(p) {
+			continue
+		}
+		n := x.in(p.Namespace)
+		if p.IsDefault() {
+			n.add(targetKey{kind: kindNamespace}, p)
+		}
+		for _, ref := range p.Targets {
+			n.add(keyOf(ref), p)
+			if r := n.routes[RouteKey{ref.Kind, ref.Name}]; r != nil {
+				n.addEdges(r, ref.Backend)
+			}
+		}
+	}
+}
+
+// in gives what is known of a namespace, to add to it.
+func (x *Index) in(namespace string) *namespaced {
+	n := x.namespaces[namespace]
+	if n == nil {
+		n = &namespaced{byTarget: map[targetKey][]*Policy{}, routes: map[RouteKey]*Route{}, edges: map[portID][]*Route{}}
+		x.namespaces[namespace] = n
+	}
+	return n
+}
+
+// nothing is known of a namespace without policies and routes.
+var nothing = &namespaced{}
+
+// of gives what is known of a namespace.
+func (x *Index) of(namespace string) *namespaced { return cmp.Or(x.namespaces[namespace], nothing) }
+
+func keyOf(ref v1alpha1.OutlierTargetReference) targetKey {
+	return targetKey{ref.Kind, ref.Name, ref.SectionName, or(ref.Backend, v1alpha1.OutlierBackend{})}
+}
+
+func (n *namespaced) add(key targetKey, p *Policy) {
+	if !slices.Contains(n.byTarget[key], p) {
+		n.byTarget[key] = append(n.byTarget[key], p)
 	}
 }
 
 // addEdges of a route that has a policy, for all of its backends or for one.
-func (x *Index) addEdges(r *Route, only *v1alpha1.OutlierBackend) {
+func (n *namespaced) addEdges(r *Route, only *v1alpha1.OutlierBackend) {
 	for _, b := range r.Backends {
 		if only != nil && (only.Name != b.Service || only.Port != b.Port) {
 			continue
 		}
-		id := portID{types.NamespacedName{Namespace: r.Namespace, Name: b.Service}, b.Port}
-		if !slices.Contains(x.edges[id], r) {
-			x.edges[id] = append(x.edges[id], r)
+		id := portID{b.Service, b.Port}
+		if !slices.Contains(n.edges[id], r) {
+			n.edges[id] = append(n.edges[id], r)
 		}
 	}
-}
-
-// Assign gives the clusters of a Service, by their names: one for each TCP port that a policy is for, one for each route to it
-// that a policy is for, and those that were served before. The latter stay without a policy, because a cluster that goes takes
-// its traffic along.
-func (x *Index) Assign(svc *corev1.Service, served []Key) []*Assignment {
-	if svc.Spec.Type == corev1.ServiceTypeExternalName {
-		return nil // it has no endpoints that could be told
-	}
-	name := types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}
-	ports := map[int32]corev1.ServicePort{}
-	found := map[Key]*Assignment{}
-	for _, port := range svc.Spec.Ports {
-		if !overTCP(port) {
-			continue
-		}
-		ports[port.Port] = port
-		if a := x.assign(Key{Service: name, Port: port.Port}, svc, port); a.Policy != nil {
-			found[a.Key] = a
-		}
-		for _, r := range x.edges[portID{name, port.Port}] {
-			if a := x.assign(Key{name, port.Port, r.RouteKey}, svc, port); !a.TLS {
-				found[a.Key] = a
-			}
-		}
-	}
-	for _, key := range served {
-		if found[key] == nil && key.Service == name {
-			port, there := ports[key.Port]
-			if !there {
-				port = corev1.ServicePort{Port: key.Port}
-			}
-			found[key] = x.assign(key, svc, port)
-		}
-	}
-	all := make([]*Assignment, 0, len(found))
-	for _, a := range found {
-		all = append(all, a)
-	}
-	slices.SortFunc(all, func(a, b *Assignment) int { return compareText(a.Key, b.Key) })
-	return all
-}
-
-// assign finds the most specific policy for a cluster.
-func (x *Index) assign(key Key, svc *corev1.Service, port corev1.ServicePort) *Assignment {
-	a := &Assignment{Key: key, Port: port, TCP: speaksTCP(port), HTTP2: speaksHTTP2(port)}
-	for _, b := range x.backends(key) {
-		b = b.over(key.Route, svc, port)
-		a.TCP, a.HTTP2, a.TLS = a.TCP || b.TCP, a.HTTP2 || b.HTTP2, a.TLS || b.TLS
-	}
-	if a.TLS {
-		return a
-	}
-	for level := levels - 1; level >= 0; level-- {
-		for i, p := range x.at(level, key, port) {
-			switch {
-			case i > 0:
-				a.Conflicted = append(a.Conflicted, p)
-			case a.Policy == nil:
-				a.Policy, a.Level = p, level
-			case a.Policy != p:
-				a.Overridden = append(a.Overridden, p)
-			}
-		}
-	}
-	return a
-}
-
-// backends are what the cluster's route says of the Service's port.
-func (x *Index) backends(key Key) []Backend {
-	r := x.routes[routeID{key.Service.Namespace, key.Route}]
-	if r == nil { // it is gone, or wasn't read yet
-		return []Backend{{TCP: key.Route.Kind == kindTCPRoute, HTTP2: key.Route.Kind == kindGRPCRoute}}
-	}
-	return slices.DeleteFunc(slices.Clone(r.Backends), func(b Backend) bool { return b.Service != key.Service.Name || b.Port != key.Port })
-}
-
-// overTLS gives the ports of a route's target that the route sends to over TLS, as service:port.
-func (x *Index) overTLS(namespace string, ref v1alpha1.OutlierTargetReference, services []*corev1.Service) (all []string) {
-	if ref.Kind == kindService {
-		return nil
-	}
-	for _, p := range x.find(namespace, ref, services).Ports {
-		key := Key{types.NamespacedName{Namespace: namespace, Name: p.Service.Name}, p.Port.Port, RouteKey{ref.Kind, ref.Name}}
-		if x.assign(key, p.Service, p.Port).TLS {
-			all = append(all, fmt.Sprintf("%s:%d", p.Service.Name, p.Port.Port))
-		}
-	}
-	return all
-}
-
-// OverTLS tells which of a target's Services its route sends to over TLS; "" for none. Envoys get no clusters for them.
-func (x *Index) OverTLS(namespace string, ref v1alpha1.OutlierTargetReference, services []*corev1.Service) string {
-	return strings.Join(x.overTLS(namespace, ref, services), ", ")
 }
 
 // at are the policies for a cluster at a level, the oldest first.
 func (x *Index) at(level Level, key Key, port corev1.ServicePort) []*Policy {
-	target := targetKey{namespace: key.Service.Namespace, kind: kindService, name: key.Service.Name}
+	namespace, target := key.Service.Namespace, targetKey{kind: kindService, name: key.Service.Name}
 	switch level {
 	case LevelBackend, LevelRoute:
 		if key.Route == (RouteKey{}) {
@@ -228,38 +140,17 @@ func (x *Index) at(level Level, key Key, port corev1.ServicePort) []*Policy {
 	case LevelPort:
 		target.section = cmp.Or(port.Name, strconv.Itoa(int(key.Port)))
 	case LevelNamespace:
-		if target = (targetKey{namespace: target.namespace, kind: kindNamespace}); target.namespace == x.ownNamespace {
-			return nil
-		}
+		target = targetKey{kind: kindNamespace}
 	case LevelGlobal:
-		target = targetKey{namespace: x.ownNamespace, kind: kindNamespace}
+		return x.global
 	}
-	return x.byTarget[target]
+	return x.of(namespace).byTarget[target]
 }
 
 const (
 	kindService   = "Service"
 	kindNamespace = "Namespace"
 )
-
-func compareText(a, b Key) int {
-	switch x, y := a.String(), b.String(); {
-	case x < y:
-		return -1
-	case x > y:
-		return 1
-	}
-	return 0
-}
-
-// For says whether a cluster is one of a target's in the cluster's namespace.
-func (a *Assignment) For(ref v1alpha1.OutlierTargetReference) bool {
-	if ref.Kind == kindService {
-		return ref.Name == a.Key.Service.Name && isSection(a.Port, ref.SectionName)
-	}
-	return a.Key.Route == RouteKey{ref.Kind, ref.Name} &&
-		(ref.Backend == nil || ref.Backend.Name == a.Key.Service.Name && ref.Backend.Port == a.Key.Port)
-}
 
 // Exists says whether a target stands for any port of the namespace's Services.
 func (x *Index) Exists(namespace string, ref v1alpha1.OutlierTargetReference, services []*corev1.Service) bool {
@@ -271,12 +162,12 @@ func (x *Index) IsGlobal(p *Policy) bool { return p.IsDefault() && p.Namespace =
 
 // HasRoute says whether a namespace has a route, as far as routes are read.
 func (x *Index) HasRoute(namespace string, route RouteKey) bool {
-	return x.routes[routeID{namespace, route}] != nil
+	return x.of(namespace).routes[route] != nil
 }
 
 // Holder is the oldest policy that has a target; nil when none does.
 func (x *Index) Holder(namespace string, ref v1alpha1.OutlierTargetReference) *Policy {
-	if all := x.byTarget[keyOf(namespace, ref)]; len(all) > 0 {
+	if all := x.of(namespace).byTarget[keyOf(ref)]; len(all) > 0 {
 		return all[0]
 	}
 	return nil

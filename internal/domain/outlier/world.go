@@ -113,7 +113,7 @@ func (v *viewer) service(svc *corev1.Service) {
 // target finds out what is the matter with a target.
 func (v *viewer) target(ref v1alpha1.OutlierTargetReference) {
 	o, text := &v.outlook, TargetText(ref)
-	for _, other := range v.index.byTarget[keyOf(v.policy.Namespace, ref)] {
+	for _, other := range v.index.of(v.policy.Namespace).byTarget[keyOf(ref)] {
 		if other != v.policy {
 			o.Conflicts = append(o.Conflicts, fmt.Sprintf("%s: OutlierPolicy %s", text, other.Name))
 		}
@@ -173,7 +173,7 @@ func (x *Index) meant(namespace string, ref v1alpha1.OutlierTargetReference) []B
 	if ref.Kind == kindService {
 		return []Backend{{Service: ref.Name}}
 	}
-	r := x.routes[routeID{namespace, RouteKey{ref.Kind, ref.Name}}]
+	r := x.of(namespace).routes[RouteKey{ref.Kind, ref.Name}]
 	if r == nil {
 		return nil
 	}

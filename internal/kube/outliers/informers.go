@@ -229,16 +229,24 @@ func (i *Informers) World(ctx context.Context, namespace string) (outlier.World,
 	return w, err
 }
 
-// Policies of a namespace, with the cluster's default.
+// Policies of a namespace, of all with "", and the cluster's default.
 func (i *Informers) Policies(ctx context.Context, namespace string) (all []*v1alpha1.OutlierPolicy, err error) {
-	var policies v1alpha1.OutlierPolicyList
-	if err := i.list(ctx, &policies, ""); err != nil {
+	var policies, own v1alpha1.OutlierPolicyList
+	if err := i.list(ctx, &policies, namespace); err != nil {
 		return nil, err
 	}
 	for n := range policies.Items {
-		p := &policies.Items[n]
-		if namespace == "" || p.Namespace == namespace || p.Namespace == i.OwnNamespace && p.Name == outlier.DefaultName {
-			all = append(all, p)
+		all = append(all, &policies.Items[n])
+	}
+	if namespace == "" || namespace == i.OwnNamespace || i.OwnNamespace == "" {
+		return all, nil
+	}
+	if err := i.list(ctx, &own, i.OwnNamespace); err != nil {
+		return nil, err
+	}
+	for n := range own.Items {
+		if own.Items[n].Name == outlier.DefaultName {
+			all = append(all, &own.Items[n])
 		}
 	}
 	return all, nil

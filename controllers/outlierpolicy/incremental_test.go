@@ -1,0 +1,360 @@
+package outlierpolicy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	testclock "k8s.io/utils/clock/testing"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/outlier"
+	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube/outliers"
+)
+
+// unsure is a live check that can't confirm the policies of some name.
+type unsure struct{ of *string }
+
+func (u unsure) Check(_ context.Context, _ schema.GroupVersionKind, key types.NamespacedName, _ types.UID, _ int64) error {
+	if key.Name == *u.of {
+		return errors.New("the API server is busy")
+	}
+	return nil
+}
+
+// pair are two publishers of the same world: one translates what changed, the other one everything each time.
+type pair struct {
+	world   *objects
+	guard   *guard.Guard
+	both    [2]*Publisher
+	clocks  [2]*testclock.FakeClock
+	unsure  string
+	seconds int
+	made    int
+}
+
+// newPair is of a world that isn't empty.
+func newPair(ctx context.Context, t *testing.T, rt *rapid.T, rules *guard.Guard) *pair {
+	x := &pair{world: &objects{}, guard: rules}
+	rules.SetGuardrails(nil)
+	for i := range x.both {
+		x.both[i], x.clocks[i] = publisherBy(t, rules, x.world)
+		x.both[i].Routed, x.both[i].Clusters.Current = x.world.followed(ctx, t), unsure{&x.unsure}
+	}
+	for range rapid.IntRange(0, 12).Draw(rt, "first") {
+		x.change(rt)
+	}
+	for _, op := range x.policies() {
+		x.judge(client.ObjectKeyFromObject(op))
+	}
+	return x
+}
+
+func (x *pair) policies() (all []*v1alpha1.OutlierPolicy) {
+	var list v1alpha1.OutlierPolicyList
+	_ = x.world.List(context.Background(), &list)
+	for i := range list.Items {
+		all = append(all, &list.Items[i])
+	}
+	return all
+}
+
+func (x *pair) judge(key types.NamespacedName) {
+	for _, p := range x.both {
+		p.judgeNow(context.Background(), key)
+	}
+}
+
+// told tells both of an object that is new, or gone.
+func (x *pair) told(o client.Object, gone bool) {
+	for _, p := range x.both {
+		switch op, is := o.(*v1alpha1.OutlierPolicy); {
+		case is && gone:
+			p.policyGone(op)
+		case is:
+			p.policy(op)
+		case gone && x.made%2 == 0:
+			p.routed(toolscache.DeletedFinalStateUnknown{Key: o.GetNamespace() + "/" + o.GetName(), Obj: o})
+		default:
+			p.routed(o)
+		}
+	}
+}
+
+var changedNamespaces = []string{"shop", "shop", "bank", systemNamespace}
+
+// change one object.
+func (x *pair) change(t *rapid.T) {
+	x.made++
+	namespace, name := rapid.SampledFrom(changedNamespaces).Draw(t, "namespace"), rapid.SampledFrom([]string{"web", "mail"}).Draw(t, "name")
+	kind := rapid.SampledFrom([]string{"Service", "EndpointSlice", kindOutlierPolicy, kindOutlierPolicy, "HTTPRoute"}).Draw(t, "kind")
+	if kind == kindOutlierPolicy {
+		name = rapid.SampledFrom([]string{"a", "b", outlier.DefaultName}).Draw(t, "policy")
+	}
+	key := types.NamespacedName{Namespace: namespace, Name: name}
+	if rapid.IntRange(0, 3).Draw(t, "remove") == 0 {
+		if was := x.world.remove(kind, key); was != nil {
+			x.told(was, true)
+		}
+		return
+	}
+	var o client.Object
+	switch kind {
+	case "Service":
+		o = drawService(t, key)
+	case "EndpointSlice":
+		svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		o = sliceOf(svc, rapid.SliceOfN(rapid.SampledFrom([]string{"10.0.0.1", "10.0.0.2"}), 0, 2).Draw(t, "addresses")...)
+	case "HTTPRoute":
+		o = drawRoute(t, key)
+	default:
+		o = x.drawPolicy(t, key)
+	}
+	x.world.put(o)
+	x.told(o, false)
+}
+
+func drawService(t *rapid.T, key types.NamespacedName) client.Object {
+	svc := service(key.Name, rapid.SliceOfNDistinct(rapid.SampledFrom([]int32{80, 81}), 0, 2, rapid.ID).Draw(t, "ports")...)
+	svc.Namespace = key.Namespace
+	for i := range svc.Spec.Ports {
+		if rapid.IntRange(0, 3).Draw(t, "h2c") == 0 {
+			svc.Spec.Ports[i].AppProtocol = new("kubernetes.io/h2c")
+		}
+	}
+	if rapid.IntRange(0, 5).Draw(t, "external") == 0 {
+		svc.Spec.Type = corev1.ServiceTypeExternalName
+	}
+	return svc
+}
+
+func drawRoute(t *rapid.T, key types.NamespacedName) client.Object {
+	var refs []any
+	for _, to := range rapid.SliceOfN(rapid.SampledFrom([]string{"web", "mail"}), 0, 2).Draw(t, "to") {
+		refs = append(refs, map[string]any{"name": to, "port": int64(80)})
+	}
+	r := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"rules": []any{map[string]any{"backendRefs": refs}}}}}
+	r.SetGroupVersionKind(schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "HTTPRoute"})
+	r.SetNamespace(key.Namespace)
+	r.SetName(key.Name)
+	return r
+}
+
+// drawPolicy gives an edit of the policy with this name, or another policy of that name.
+func (x *pair) drawPolicy(t *rapid.T, key types.NamespacedName) client.Object {
+	op := stored(key.Namespace, key.Name, rapid.IntRange(0, 3).Draw(t, "age"))
+	op.UID, op.Generation = types.UID(fmt.Sprint(key, x.made)), 1
+	if was, is := x.world.get(kindOutlierPolicy, key).(*v1alpha1.OutlierPolicy); is {
+		op.UID, op.Generation, op.CreationTimestamp = was.UID, was.Generation+1, was.CreationTimestamp
+	}
+	if key.Name != outlier.DefaultName {
+		op.Spec.TargetRefs = rapid.SliceOfNDistinct(rapid.SampledFrom([]v1alpha1.OutlierTargetReference{
+			target("web", ""), target("web", "81"), target("mail", ""), {Kind: "HTTPRoute", Name: "web"}, {Kind: "HTTPRoute", Name: "mail"},
+			{Kind: "HTTPRoute", Name: "web", Backend: &v1alpha1.OutlierBackend{Name: "web", Port: 80}},
+		}), 1, 2, outlier.TargetText).Draw(t, "targets")
+	}
+	shape(t, op)
+	if rapid.IntRange(0, 4).Draw(t, "refused") == 0 { // every detector is off
+		op.Spec.OutlierDetection.ConsecutiveServerErrors = new(int32(0))
+	}
+	return op
+}
+
+// step does something to the world, or to what is known of it.
+func (x *pair) step(t *rapid.T) {
+	switch rapid.IntRange(0, 11).Draw(t, "step") {
+	case 0:
+		x.guard.SetGuardrails(nil)
+	case 1:
+		x.guard.SetGuardrails([]*v1alpha1.Guardrail{{ObjectMeta: metav1.ObjectMeta{Name: "stop"}, Spec: v1alpha1.GuardrailSpec{Paused: true, Frozen: rapid.Bool().Draw(t, "frozen")}}})
+	case 2:
+		x.unsure = rapid.SampledFrom([]string{"", "a", outlier.DefaultName}).Draw(t, "unsure")
+	case 3:
+		if x.seconds += 5; x.seconds < 50 { // later everything is translated anyway
+			for _, c := range x.clocks {
+				c.Step(5 * time.Second)
+			}
+		}
+	case 4, 5, 6:
+		for _, op := range x.policies() {
+			if rapid.IntRange(0, 3).Draw(t, "judged") > 0 {
+				x.judge(client.ObjectKeyFromObject(op))
+			}
+		}
+	default:
+		x.change(t)
+	}
+	for _, p := range x.both {
+		for range p.absences.queue.Len() {
+			o, _ := p.absences.queue.Get()
+			p.absences.ask(context.Background(), o)
+			p.absences.queue.Done(o)
+		}
+	}
+}
+
+// publish has both publish.
+func (x *pair) publish(t *rapid.T) {
+	x.both[1].stale.put(changes{all: true})
+	again, err := x.both[0].publish(t.Context())
+	want, failed := x.both[1].publish(t.Context())
+	if (err == nil) != (failed == nil) || again != want {
+		t.Fatalf("again %s, error %v; all anew says %s, %v", again, err, want, failed)
+	}
+	if err != nil {
+		return
+	}
+	x.compare(t)
+	if rapid.Bool().Draw(t, "removed") {
+		for i, p := range x.both {
+			var gone []string
+			for _, key := range p.absent(x.both[i].picture()).Gone {
+				gone = append(gone, key.String())
+			}
+			p.removed(gone)
+		}
+	}
+}
+
+// compare all that others are told by the two.
+func (x *pair) compare(t *rapid.T) {
+	got, want := x.both[0], x.both[1]
+	if a, b := flat(got), flat(want); !maps.Equal(a, b) {
+		t.Fatalf("Envoys are told\n%v\nand all anew gives\n%v", a, b)
+	}
+	if !equality.Semantic.DeepEqual(got.served, want.served) || !maps.Equal(got.absences.known, want.absences.known) {
+		t.Fatalf("served %v, absent %v; all anew gives %v, %v", got.served, got.absences.known, want.served, want.absences.known)
+	}
+	for _, op := range x.policies() {
+		a, b := got.picture(), want.picture()
+		if a.tellsOf(op) != b.tellsOf(op) {
+			t.Fatalf("the picture tells of %s: %t; all anew: %t", client.ObjectKeyFromObject(op), a.tellsOf(op), b.tellsOf(op))
+		}
+		if !b.tellsOf(op) {
+			continue
+		}
+		if a, b := timeless(statusOf(op, a, got.Clusters)), timeless(statusOf(op, b, want.Clusters)); !equality.Semantic.DeepEqual(a, b) {
+			t.Fatalf("the status of %s is\n%+v\nand all anew gives\n%+v", client.ObjectKeyFromObject(op), a, b)
+		}
+	}
+}
+
+func timeless(s v1alpha1.OutlierPolicyStatus) v1alpha1.OutlierPolicyStatus {
+	all := [][]metav1.Condition{s.Conditions}
+	for _, a := range s.Ancestors {
+		all = append(all, a.Conditions)
+	}
+	for _, conditions := range all {
+		for i := range conditions {
+			conditions[i].LastTransitionTime = metav1.Time{}
+		}
+	}
+	return s
+}
+
+// flat is what was told of each cluster, in words.
+func flat(p *Publisher) map[string]string {
+	all := map[string]string{}
+	for _, clusters := range p.told {
+		for key, c := range clusters {
+			policy := "no policy"
+			if c.Policy != nil {
+				policy = fmt.Sprintf("%s %s %d detects %t", c.Policy.Key(), c.Policy.UID, c.Policy.Generation, c.Policy.Detects())
+				if c.Policy.Detects() {
+					policy += fmt.Sprintf(" admitted %s %d", c.Admitted.UID(), c.Admitted.Generation())
+				}
+			}
+			all[key.String()] = fmt.Sprintf("%s; tcp %t, http2 %t, tls %t, port %v, hosts %v", policy, c.TCP, c.HTTP2, c.TLS, c.Port.Port, c.Hosts)
+		}
+	}
+	return all
+}
+
+// TestWhatIsKeptIsAsIfTranslatedAnew: whatever changes in whatever order, to translate only where something changed tells Envoys and
+// statuses the same as to translate everything.
+func TestWhatIsKeptIsAsIfTranslatedAnew(t *testing.T) {
+	rules, err := guard.New(guard.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept, anew atomic.Int64
+	rapid.Check(t, func(rt *rapid.T) {
+		x := newPair(t.Context(), t, rt, rules)
+		x.publish(rt)
+		for range rapid.IntRange(1, 15).Draw(rt, "steps") {
+			x.step(rt)
+			if rapid.IntRange(0, 2).Draw(rt, "publish") == 0 {
+				continue // together with what comes next
+			}
+			x.publish(rt)
+			if pic := x.both[0].picture(); pic != nil && pic.only != nil {
+				kept.Add(1)
+			} else {
+				anew.Add(1)
+			}
+		}
+	})
+	if kept.Load() < anew.Load()/4 {
+		t.Errorf("%d times something was kept, %d times nothing", kept.Load(), anew.Load())
+	}
+}
+
+// TestWhatConcernsAllNamespacesIsTranslatedInAll tells when nothing is kept.
+func TestWhatConcernsAllNamespacesIsTranslatedInAll(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(x *pair)
+		only   []string
+	}{
+		"nothing":              {func(*pair) {}, []string{}},
+		"endpoints":            {func(x *pair) { x.told(sliceOf(service("web", 80)), false) }, []string{"shop"}},
+		"an unknown object":    {func(x *pair) { x.both[0].routed("?") }, nil},
+		"the global default":   {func(x *pair) { x.told(stored(systemNamespace, outlier.DefaultName, 1), false) }, nil},
+		"a namespace's policy": {func(x *pair) { x.told(stored("bank", outlier.DefaultName, 1), false) }, []string{"bank"}},
+		"a freeze": {func(x *pair) {
+			x.guard.SetGuardrails([]*v1alpha1.Guardrail{{ObjectMeta: metav1.ObjectMeta{Name: "stop"}, Spec: v1alpha1.GuardrailSpec{Paused: true}}})
+		}, nil},
+		"a kind of routes":     {func(x *pair) { x.both[0].Routed = &outliers.Informers{Cache: x.world, OwnNamespace: systemNamespace} }, nil},
+		"a minute without any": {func(x *pair) { x.clocks[0].Step(time.Minute) }, nil},
+		"a removal":            {func(x *pair) { x.both[0].removed([]string{"bank/web/80"}) }, []string{"bank"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rules, err := guard.New(guard.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			rules.SetGuardrails(nil)
+			x := &pair{world: &objects{}, guard: rules}
+			for i := range x.both {
+				x.both[i], x.clocks[i] = publisherBy(t, rules, x.world)
+				x.both[i].Routed = x.world.followed(t.Context(), t)
+			}
+			p := x.both[0]
+			if _, err := p.publish(t.Context()); err != nil || p.picture().only != nil {
+				t.Fatalf("the first is of all: %v, %v", p.picture().only, err)
+			}
+			c.change(x)
+			if _, err := p.publish(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			only := p.picture().only
+			if got := slices.Sorted(maps.Keys(only)); (only == nil) != (c.only == nil) || !slices.Equal(got, c.only) {
+				t.Errorf("translated in %v, want %v", only, c.only)
+			}
+		})
+	}
+}

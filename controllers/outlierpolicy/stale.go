@@ -1,0 +1,107 @@
+package outlierpolicy
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/outlier"
+)
+
+// stale is what may have changed since it was translated. What a namespace has, its policies' judgements and its clusters that were
+// removed concern no other namespace, but for Autohealer's own, where the cluster's default is.
+type stale struct {
+	mu      sync.Mutex
+	changes changes // needs mu
+}
+
+// changes are namespaces, or all.
+type changes struct {
+	all        bool
+	namespaces map[string]bool
+}
+
+// add a namespace.
+func (s *stale) add(namespace string) { s.put(changes{namespaces: map[string]bool{namespace: true}}) }
+
+// put changes to those that are there.
+func (s *stale) put(more changes) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.changes.namespaces == nil {
+		s.changes.namespaces = map[string]bool{}
+	}
+	s.changes.all = s.changes.all || more.all
+	maps.Copy(s.changes.namespaces, more.namespaces)
+}
+
+// take gives all changes, which are the caller's then. What it reads afterwards is at least as new.
+func (s *stale) take() changes {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	taken := s.changes
+	s.changes = changes{}
+	return taken
+}
+
+// routed takes news of Services, endpoints and routes; policies are judged first.
+func (p *Publisher) routed(object any) {
+	if last, unseen := object.(toolscache.DeletedFinalStateUnknown); unseen {
+		object = last.Obj
+	}
+	switch o := object.(type) {
+	case *v1alpha1.OutlierPolicy:
+		return
+	case client.Object:
+		p.stale.add(o.GetNamespace())
+	default:
+		p.stale.put(changes{all: true})
+	}
+	p.changed()
+}
+
+// blank is a picture without policies, of the namespaces that are to be translated. Those are all when what concerns all of them is
+// no longer as it was in the last picture.
+func (p *Publisher) blank(changed changes) (*picture, error) {
+	pic := &picture{
+		policies: map[types.NamespacedName]*standing{}, services: map[string][]*corev1.Service{}, seen: map[types.NamespacedName]bool{},
+		routes: p.Routed.Known(), unread: map[string]bool{},
+	}
+	for kind, known := range pic.routes {
+		if !known.Read {
+			pic.unread[kind] = true
+		}
+	}
+	var known bool
+	if pic.paused, known = p.judge.PausedBy(); !known && p.told == nil {
+		return nil, fmt.Errorf("no Guardrail is read yet")
+	}
+	before := p.picture()
+	if p.told == nil || before == nil || changed.all || changed.namespaces[p.Routed.OwnNamespace] ||
+		pic.paused != before.paused || !maps.Equal(pic.routes, before.routes) || p.Clock.Since(p.complete) >= atLeast {
+		return pic, nil
+	}
+	pic.only = changed.namespaces
+	if pic.only == nil {
+		pic.only = map[string]bool{}
+	}
+	return pic, nil
+}
+
+// look at what a picture is to be of.
+func (p *Publisher) look(ctx context.Context, pic *picture) (world outlier.World, err error) {
+	if pic.only != nil {
+		return p.Routed.Namespaces(ctx, pic.only)
+	}
+	if world, err = p.Routed.World(ctx, ""); err == nil && len(pic.unread) > 0 && p.waits() {
+		err = fmt.Errorf("not all routes are read yet")
+	}
+	return world, err
+}

@@ -1,0 +1,161 @@
+package outlier
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+)
+
+// Level is how specific a policy is for a cluster.
+type Level int
+
+// The levels, least specific first.
+const (
+	LevelGlobal Level = iota
+	LevelNamespace
+	LevelRoute
+	LevelService
+	LevelPort
+	LevelBackend
+	levels
+)
+
+// String says it for people.
+func (l Level) String() string {
+	return [levels]string{"the cluster's default", "the namespace's default", "the route", "the Service", "the Service's port", "the route's backend"}[l]
+}
+
+// Assignment is a cluster with the policies for it.
+type Assignment struct {
+	Key Key
+	// Port as the Service has it; of one that is gone, its number.
+	Port corev1.ServicePort
+	// TCP: nothing but bytes is sent there. HTTP2: nothing but HTTP/2.
+	TCP, HTTP2 bool
+	// TLS: its route sends there over TLS, of which nobody here knows names, certificates and authorities. Then it is a cluster that was
+	// served before, and none holds for it.
+	TLS bool
+	// Policy holds; nil when none does any more.
+	Policy *Policy
+	Level  Level
+	// Overridden are less specific, the most specific first. Conflicted have a target at the level of an older one.
+	Overridden, Conflicted []*Policy
+}
+
+// Assign gives the clusters of a Service, by their names: one for each TCP port that a policy is for, one for each route to it
+// that a policy is for, and those that were served before. The latter stay without a policy, because a cluster that goes takes
+// its traffic along.
+func (x *Index) Assign(svc *corev1.Service, served []Key) []*Assignment {
+	if svc.Spec.Type == corev1.ServiceTypeExternalName {
+		return nil // it has no endpoints that could be told
+	}
+	name := types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}
+	ports := map[int32]corev1.ServicePort{}
+	found := map[Key]*Assignment{}
+	for _, port := range svc.Spec.Ports {
+		if !overTCP(port) {
+			continue
+		}
+		ports[port.Port] = port
+		if a := x.assign(Key{Service: name, Port: port.Port}, svc, port); a.Policy != nil {
+			found[a.Key] = a
+		}
+		for _, r := range x.of(svc.Namespace).edges[portID{svc.Name, port.Port}] {
+			if a := x.assign(Key{name, port.Port, r.RouteKey}, svc, port); !a.TLS {
+				found[a.Key] = a
+			}
+		}
+	}
+	for _, key := range served {
+		if found[key] == nil && key.Service == name {
+			port, there := ports[key.Port]
+			if !there {
+				port = corev1.ServicePort{Port: key.Port}
+			}
+			found[key] = x.assign(key, svc, port)
+		}
+	}
+	all := make([]*Assignment, 0, len(found))
+	for _, a := range found {
+		all = append(all, a)
+	}
+	slices.SortFunc(all, func(a, b *Assignment) int { return compareText(a.Key, b.Key) })
+	return all
+}
+
+// assign finds the most specific policy for a cluster.
+func (x *Index) assign(key Key, svc *corev1.Service, port corev1.ServicePort) *Assignment {
+	a := &Assignment{Key: key, Port: port, TCP: speaksTCP(port), HTTP2: speaksHTTP2(port)}
+	for _, b := range x.backends(key) {
+		b = b.over(key.Route, svc, port)
+		a.TCP, a.HTTP2, a.TLS = a.TCP || b.TCP, a.HTTP2 || b.HTTP2, a.TLS || b.TLS
+	}
+	if a.TLS {
+		return a
+	}
+	for level := levels - 1; level >= 0; level-- {
+		for i, p := range x.at(level, key, port) {
+			switch {
+			case i > 0:
+				a.Conflicted = append(a.Conflicted, p)
+			case a.Policy == nil:
+				a.Policy, a.Level = p, level
+			case a.Policy != p:
+				a.Overridden = append(a.Overridden, p)
+			}
+		}
+	}
+	return a
+}
+
+// backends are what the cluster's route says of the Service's port.
+func (x *Index) backends(key Key) []Backend {
+	r := x.of(key.Service.Namespace).routes[key.Route]
+	if r == nil { // it is gone, or wasn't read yet
+		return []Backend{{TCP: key.Route.Kind == kindTCPRoute, HTTP2: key.Route.Kind == kindGRPCRoute}}
+	}
+	return slices.DeleteFunc(slices.Clone(r.Backends), func(b Backend) bool { return b.Service != key.Service.Name || b.Port != key.Port })
+}
+
+// overTLS gives the ports of a route's target that the route sends to over TLS, as service:port.
+func (x *Index) overTLS(namespace string, ref v1alpha1.OutlierTargetReference, services []*corev1.Service) (all []string) {
+	if ref.Kind == kindService {
+		return nil
+	}
+	for _, p := range x.find(namespace, ref, services).Ports {
+		key := Key{types.NamespacedName{Namespace: namespace, Name: p.Service.Name}, p.Port.Port, RouteKey{ref.Kind, ref.Name}}
+		if x.assign(key, p.Service, p.Port).TLS {
+			all = append(all, fmt.Sprintf("%s:%d", p.Service.Name, p.Port.Port))
+		}
+	}
+	return all
+}
+
+// OverTLS tells which of a target's Services its route sends to over TLS; "" for none. Envoys get no clusters for them.
+func (x *Index) OverTLS(namespace string, ref v1alpha1.OutlierTargetReference, services []*corev1.Service) string {
+	return strings.Join(x.overTLS(namespace, ref, services), ", ")
+}
+
+// For says whether a cluster is one of a target's in the cluster's namespace.
+func (a *Assignment) For(ref v1alpha1.OutlierTargetReference) bool {
+	if ref.Kind == kindService {
+		return ref.Name == a.Key.Service.Name && isSection(a.Port, ref.SectionName)
+	}
+	return a.Key.Route == RouteKey{ref.Kind, ref.Name} &&
+		(ref.Backend == nil || ref.Backend.Name == a.Key.Service.Name && ref.Backend.Port == a.Key.Port)
+}
+
+func compareText(a, b Key) int {
+	switch x, y := a.String(), b.String(); {
+	case x < y:
+		return -1
+	case x > y:
+		return 1
+	}
+	return 0
+}
