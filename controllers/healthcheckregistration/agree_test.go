@@ -172,7 +172,7 @@ func (w *checkedWorld) judge(hcr *v1alpha1.HealthCheckRegistration, stands strin
 		hcr.Generation, hcr.DeletionTimestamp = 2, &metav1.Time{Time: noon}
 	}
 	w.o.judge.Observe(hcr.DeepCopy())
-	w.o.book.follow(hcr)
+	w.o.book.follow(hcr, noon)
 	w.stored = append(w.stored, *hcr)
 }
 

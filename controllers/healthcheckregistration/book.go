@@ -124,7 +124,7 @@ func (b *book) complete(uid types.UID, targets []checking.Target) bool {
 
 // follow takes in a registration as it is stored: what was found by its checks of before is forgotten, a breaker that another
 // process opened is taken over, and one that was reset is closed.
-func (b *book) follow(hcr *v1alpha1.HealthCheckRegistration) {
+func (b *book) follow(hcr *v1alpha1.HealthCheckRegistration, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.page(hcr.UID)
@@ -136,7 +136,7 @@ func (b *book) follow(hcr *v1alpha1.HealthCheckRegistration) {
 	if s := hcr.Status.Breaker; s != nil && s.ID != reset {
 		p.flips.Restore(health.Breaker{ID: s.ID, OpenedAt: s.OpenedAt.Time})
 	}
-	p.flips.Reset(reset)
+	p.flips.Reset(reset, now)
 }
 
 func (b *book) breaker(uid types.UID) (health.Breaker, bool) {

@@ -90,18 +90,18 @@ func TestABreakerIsFollowed(t *testing.T) {
 	hcr.UID = "r"
 	hcr.Status.Breaker = &v1alpha1.Breaker{ID: opened.ID}
 	another := &book{}
-	another.follow(hcr)
+	another.follow(hcr, now)
 	if restored, open := another.breaker("r"); !open || restored.ID != opened.ID {
 		t.Error("a new process doesn't take over the breaker that is open")
 	}
 	hcr.Annotations = map[string]string{"autohealer.resourcestack.com/reset-breaker": "of-yesterday"}
-	another.follow(hcr)
+	another.follow(hcr, now)
 	if _, open := another.breaker("r"); !open {
 		t.Error("a reset of another opening closes it")
 	}
 	hcr.Annotations["autohealer.resourcestack.com/reset-breaker"] = opened.ID
-	another.follow(hcr)
-	another.follow(hcr) // the status may still tell of it
+	another.follow(hcr, now)
+	another.follow(hcr, now) // the status may still tell of it
 	if _, open := another.breaker("r"); open {
 		t.Error("it is open after its reset")
 	}

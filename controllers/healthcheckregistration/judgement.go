@@ -87,7 +87,7 @@ func (o *Observer) tell(ctx context.Context, key types.NamespacedName) {
 	if !ok {
 		return
 	}
-	o.book.follow(j.Object)
+	o.book.follow(j.Object, o.Facts.Clock.Now())
 	o.enqueueRegistration(key, 0)
 	if o.synced.Load() {
 		o.lookAtTargets(ctx, j.Read.kind)

@@ -14,7 +14,7 @@ func TestStatusTellsOfTargetsOnceAllWereLookedAt(t *testing.T) {
 	hcr := &v1alpha1.HealthCheckRegistration{}
 	hcr.UID, hcr.Generation = "r", 1
 	b := &book{}
-	b.follow(hcr)
+	b.follow(hcr, noon)
 	targets := []checking.Target{targetNamed("a"), targetNamed("b")}
 	tells := func() string {
 		t.Helper()
@@ -41,7 +41,7 @@ func TestStatusTellsOfTargetsOnceAllWereLookedAt(t *testing.T) {
 	is("and was looked at", "False SomeUnhealthy: 2 of 3 targets are healthy.")
 
 	hcr.Generation = 2
-	b.follow(hcr)
+	b.follow(hcr, noon)
 	is("other checks", unknown)
 	if hcr.Status.Targets != 3 || hcr.Status.Unhealthy != 1 {
 		t.Errorf("counts went: %+v", hcr.Status)

@@ -28,6 +28,9 @@ type Flips struct {
 	breaker *Breaker
 	// at is when each target last turned False, of those that did within flipsWithin.
 	at map[string]time.Time
+	// doubted are those that weren't believed since it opened. After its reset they are believed until then.
+	doubted, believed map[string]bool
+	until             time.Time
 }
 
 // MayFail says whether a condition of the target may be written False now, where it isn't so yet. It opens the breaker
@@ -35,7 +38,11 @@ type Flips struct {
 // turns False; what turns True goes on.
 func (f *Flips) MayFail(target string, targets int, now time.Time) bool {
 	if f.breaker != nil {
+		f.doubt(target)
 		return false
+	}
+	if f.believed[target] && now.Before(f.until) {
+		return true
 	}
 	for t, at := range f.at {
 		if now.Sub(at) >= flipsWithin {
@@ -48,13 +55,24 @@ func (f *Flips) MayFail(target string, targets int, now time.Time) bool {
 	f.at[target] = now
 	if n := len(f.at); n >= tooManyLeast && n*100 > targets*tooManyShare {
 		f.breaker = &Breaker{ID: strings.ToLower(now.UTC().Format("20060102T150405Z")), OpenedAt: now, Flipped: n, Targets: targets}
+		f.doubt(target)
 		return false
 	}
 	return true
 }
 
-// Forget a target that is gone, or whose write failed.
-func (f *Flips) Forget(target string) { delete(f.at, target) }
+func (f *Flips) doubt(target string) {
+	if f.doubted == nil {
+		f.doubted = map[string]bool{}
+	}
+	f.doubted[target] = true
+}
+
+// Forget a target that is gone, or whose write failed. What is believed of one whose write failed still is.
+func (f *Flips) Forget(target string) {
+	delete(f.at, target)
+	delete(f.doubted, target)
+}
 
 // Breaker gives the one that is open; ok is false when it is closed.
 func (f *Flips) Breaker() (b Breaker, ok bool) {
@@ -71,12 +89,14 @@ func (f *Flips) Restore(b Breaker) {
 	}
 }
 
-// Reset closes the breaker of this ID: someone looked, and what turns False is to be believed.
-func (f *Flips) Reset(id string) (closed bool) {
+// Reset closes the breaker of this ID: someone looked, and what it held back is believed for as long as a wave lasts, however
+// many they are. Others count anew.
+func (f *Flips) Reset(id string, now time.Time) (closed bool) {
 	if f.breaker == nil || f.breaker.ID != id {
 		return false
 	}
 	f.breaker = nil
 	clear(f.at)
+	f.believed, f.doubted, f.until = f.doubted, nil, now.Add(flipsWithin)
 	return true
 }

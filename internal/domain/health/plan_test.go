@@ -101,10 +101,41 @@ func TestFlips(t *testing.T) {
 		t.Fatalf("%+v", b)
 	}
 	flip(9, time.Hour, false) // time doesn't close it
-	if flips.Reset("another") || !flips.Reset(b.ID) {
+	if flips.Reset("another", start) || !flips.Reset(b.ID, start.Add(time.Hour)) {
 		t.Error("reset by another's id, or not by its own")
 	}
 	flip(9, time.Hour, true)
+}
+
+func TestWhatABreakerHeldBackIsBelievedAfterItsReset(t *testing.T) {
+	const targets = 20
+	flips, now := &health.Flips{}, start
+	all := func(from, to int) (may int) {
+		for i := from; i < to; i++ {
+			if flips.MayFail(fmt.Sprint(i), targets, now) {
+				may++
+			}
+		}
+		return may
+	}
+	if may := all(0, 12); may != 4 {
+		t.Fatalf("%d of 12 are believed at once", may)
+	}
+	flips.Forget("11") // it is gone
+	b, _ := flips.Breaker()
+	flips.Reset(b.ID, now)
+	if may := all(4, 11); may != 7 {
+		t.Errorf("after the reset %d of the 7 that were held back are believed", may)
+	}
+	if may := all(11, 20); may != 4 {
+		t.Errorf("%d others are believed, not as many as may turn False together", may)
+	}
+	b, _ = flips.Breaker()
+	flips.Reset(b.ID, now)
+	now = now.Add(5 * time.Minute)
+	if may := all(0, 20); may != 4 {
+		t.Errorf("%d of a later wave are believed", may)
+	}
 }
 
 func TestFlipsThatAreFarApart(t *testing.T) {
