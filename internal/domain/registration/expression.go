@@ -73,28 +73,39 @@ func compile(text string, result *cel.Type, object bool) (*Expression, error) {
 	if err != nil {
 		return nil, fmt.Errorf("plan it: %w", err)
 	}
-	return &Expression{program, readsOf(ast.NativeRep().Expr())}, nil
+	return &Expression{program, readsOf(ast.NativeRep().Expr(), nothing)}, nil
 }
 
-// permitted refuses a question whose answer never changes, and one whose answer the checks themselves change.
+// ownConditions are what checks write.
+var ownConditions = []string{varTarget, "status", "conditions"}
+
+// permitted refuses a question whose answer never changes, and one whose answer the checks themselves change: one that reads the
+// target's conditions, or all of something that they are in. Whether there is a status at all may be asked.
 func permitted(expression celast.Expr, result *cel.Type) error {
-	asks, circular := false, false
-	celast.PostOrderVisit(expression, celast.NewExprVisitor(func(e celast.Expr) {
-		path := pathOf(e)
-		asks = asks || len(path) > 0
-		circular = circular || len(path) >= 3 && slices.Equal(path[:3], []string{varTarget, "status", "conditions"})
-	}))
 	switch {
-	case circular:
-		return errors.New("it reads target.status.conditions, which checks write")
-	case !asks && result.IsExactType(cel.BoolType):
+	case slices.ContainsFunc(readsOf(expression, asksForStatus), func(path []string) bool { return overlaps(path, ownConditions) }):
+		return errors.New("it reads target.status.conditions, which checks write, or all of what they are in; name the field that it is about")
+	case len(readsOf(expression, nothing)) == 0 && result.IsExactType(cel.BoolType):
 		return errors.New("it is the same for every object")
 	}
 	return nil
 }
 
-// readsOf are the fields that an expression selects, each as far as it goes.
-func readsOf(expression celast.Expr) [][]string {
+// overlaps says whether one of two paths leads to the other, or into it.
+func overlaps(a, b []string) bool {
+	n := min(len(a), len(b))
+	return slices.Equal(a[:n], b[:n])
+}
+
+// asksForStatus is has(target.status), which stands before many a question about the status.
+func asksForStatus(e celast.Expr) bool {
+	return e.Kind() == celast.SelectKind && e.AsSelect().IsTestOnly() && slices.Equal(pathOf(e), ownConditions[:2])
+}
+
+func nothing(celast.Expr) bool { return false }
+
+// readsOf are the fields that an expression selects, each as far as it goes, but those that are left out.
+func readsOf(expression celast.Expr, leftOut func(celast.Expr) bool) [][]string {
 	by := map[int64][]string{}
 	celast.PostOrderVisit(expression, celast.NewExprVisitor(func(e celast.Expr) {
 		path := pathOf(e)
@@ -107,6 +118,9 @@ func readsOf(expression celast.Expr) [][]string {
 		case celast.CallKind:
 			delete(by, e.AsCall().Args()[0].ID())
 		}
+		if leftOut(e) {
+			delete(by, e.ID())
+		}
 	}))
 	var paths [][]string
 	for _, path := range by {
@@ -118,10 +132,7 @@ func readsOf(expression celast.Expr) [][]string {
 
 // mayRead says whether an expression reads a field, something in it, or something that it is in.
 func (e *Expression) mayRead(field ...string) bool {
-	return e != nil && slices.ContainsFunc(e.reads, func(path []string) bool {
-		n := min(len(path), len(field))
-		return slices.Equal(path[:n], field[:n])
-	})
+	return e != nil && slices.ContainsFunc(e.reads, func(path []string) bool { return overlaps(path, field) })
 }
 
 // pathOf gives the fields that an expression selects, from its variable on; nil for any other expression.

@@ -72,6 +72,9 @@ func TestProblems(t *testing.T) {
 		"constant":           {one(`{name: a, conditionType: X, when: "1 > 0", object: ` + deployment + `, evaluate: {builtin: {}}}`), "check a: when: it is the same for every object"},
 		"own conditions":     {one(`{name: a, conditionType: X, when: "target.status.conditions.exists(c, c.type == 'X')", object: ` + deployment + `, evaluate: {builtin: {}}}`), "reads target.status.conditions"},
 		"by another way":     {one(`{name: a, conditionType: X, when: "size(target['status'].?conditions.orValue([])) > 0", object: ` + deployment + `, evaluate: {builtin: {}}}`), "reads target.status.conditions"},
+		"out of the status":  {one(`{name: a, conditionType: X, when: "target.status.exists(k, k == 'conditions')", object: ` + deployment + `, evaluate: {builtin: {}}}`), "reads target.status.conditions"},
+		"in disguise":        {one(`{name: a, conditionType: X, when: "[target].exists(t, t.status.conditions.size() > 0)", object: ` + deployment + `, evaluate: {builtin: {}}}`), "reads target.status.conditions"},
+		"by a made-up name":  {one(`{name: a, conditionType: X, when: "target.status['cond' + 'itions'].size() > 0", object: ` + deployment + `, evaluate: {builtin: {}}}`), "reads target.status.conditions"},
 		"object isn't known": {one(`{name: a, conditionType: X, when: "object.spec.x", object: ` + deployment + `, evaluate: {builtin: {}}}`), "undeclared reference to 'object'"},
 		"no criteria":        {one(`{name: a, conditionType: X, object: {apiVersion: v1, kind: ConfigMap, name: "'d'"}, evaluate: {builtin: {}}}`), "check a: no criteria come for ConfigMap; write status or cel"},
 		"regular expression": {one(`{name: a, conditionType: X, object: ` + deployment + `, evaluate: {builtin: {}}, errorCodes: [{match: "(", code: ERR}]}`), "check a: errorCodes: error parsing regexp"},
@@ -84,6 +87,17 @@ func TestProblems(t *testing.T) {
 				t.Errorf("problems are %q, not one with %q", problems, c.want)
 			}
 		})
+	}
+}
+
+func TestAStatusMayBeAskedFor(t *testing.T) {
+	for _, when := range []string{"has(target.status) && has(target.status.phase)", "target.?status.?phase.orValue('') == 'Up'", "has(target.status) && target.status['phase'] == 'Up'"} {
+		read(t, "suspendWhen: \""+when+"\"\n"+one("{name: a, conditionType: X, object: {apiVersion: apps/v1, kind: Deployment, name: \"'d'\"}, evaluate: {builtin: {}}}"))
+	}
+	const whole = "suspendWhen: \"has(target.status) && target.status.size() > 0\"\n"
+	terms := TermsOf(registrationOf(t, whole+one("{name: a, conditionType: X, object: {apiVersion: apps/v1, kind: Deployment, name: \"'d'\"}, evaluate: {builtin: {}}}")))
+	if len(terms.Problems) != 1 {
+		t.Errorf("the whole of the status may be read: %q", terms.Problems)
 	}
 }
 

@@ -81,7 +81,7 @@ func TestWhatAnExpressionReads(t *testing.T) {
 		"has(target.spec.x) && target.spec['y'].z == 1":            {"target.spec.x", "target.spec.y.z"},
 		"size(target.status.?conditions2.orValue([])) > 0":         {"target.status.conditions2"},
 		"target.metadata.labels.all(k, k != target.metadata.name)": {"target.metadata.labels", "target.metadata.name"},
-		"target == null || target.spec.a == 1":                     {"target", "target.spec.a"},
+		"target.spec == null || target.spec.a == 1":                {"target.spec", "target.spec.a"},
 		"target.spec.list[size(target.spec.other)] == 1 || 1 > 2":  {"target.spec.list", "target.spec.other"},
 	} {
 		t.Run(text, func(t *testing.T) {
