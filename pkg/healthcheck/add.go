@@ -32,12 +32,13 @@ func (r *Registration) AddToManager(mgr manager.Manager) error {
 		return err
 	}
 	reconciler := &reconciler{
-		Registration: r, reader: mgr.GetCache(),
+		Registration: r, reader: mgr.GetCache(), scheme: mgr.GetScheme(),
 		runner: &runner{extension: r.extension, kind: r.kind.Kind, timeout: r.checkTimeout, seed: seed, shoots: &shoots.Clients{
 			Secrets: secrets, Secret: r.shootSecret, Key: r.shootKey, Scheme: mgr.GetScheme(), Dial: r.dial, Timeout: r.checkTimeout,
 		}},
 		writer: &writer{client: mgr.GetClient(), live: mgr.GetAPIReader(), shape: r.shape, clock: r.clock},
 	}
+	reconciler.writer.breaker = &breaker{all: reconciler.targets, checks: r.checks, clock: r.clock}
 	name := strings.ToLower(strings.Trim("healthcheck-"+r.kind.Kind+"-"+r.extension, "-"))
 	c, err := builder.ControllerManagedBy(mgr).Named(name).
 		For(r.newTarget(), builder.WithPredicates(append([]predicate.Predicate{predicate.NewPredicateFuncs(r.mine)}, r.predicates...)...)).

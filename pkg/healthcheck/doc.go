@@ -8,4 +8,7 @@
 // the condition, so neither a restart nor a passing Unknown begins it anew. A check that panics, hangs or is slow costs its
 // own condition only. Conditions of others on the same object are left alone, also when they are written meanwhile. When
 // nothing changes, nothing is written.
+//
+// When many targets turn False within minutes, that is hardly believed: the rest are Unknown until somebody has looked, and puts
+// BreakerResetAnnotation on one of them.
 package healthcheck

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -24,6 +26,7 @@ const jitter = 0.1
 type reconciler struct {
 	*Registration
 	reader client.Reader
+	scheme *runtime.Scheme
 	refs   *refs
 	runner *runner
 	writer *writer
@@ -36,11 +39,13 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, err
 	}
 	if target == nil {
+		r.writer.breaker.forget(request.NamespacedName)
 		return reconcile.Result{}, r.refs.follow(request.NamespacedName, nil)
 	}
 	if err := r.refs.follow(request.NamespacedName, r.referred(request.NamespacedName)); err != nil {
 		return reconcile.Result{}, err
 	}
+	r.writer.breaker.follow(ctx, target)
 	again, err := r.judge(ctx, target)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -71,6 +76,27 @@ func (r *reconciler) read(ctx context.Context, key types.NamespacedName) (*unstr
 		return nil, err
 	}
 	return plain, nil
+}
+
+// list gives all objects of the kind, as the cache has them: they aren't to be changed.
+func (r *reconciler) list(ctx context.Context) (objects []client.Object, err error) {
+	kind := r.kind.GroupVersion().WithKind(r.kind.Kind + "List")
+	var into client.ObjectList = &unstructured.UnstructuredList{}
+	into.GetObjectKind().SetGroupVersionKind(kind)
+	if _, plain := r.newTarget().(*unstructured.Unstructured); !plain { // typed ones have an informer of their own
+		known, err := r.scheme.New(kind)
+		if err != nil {
+			return nil, err
+		}
+		into = known.(client.ObjectList)
+	}
+	if err := r.reader.List(ctx, into, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	return objects, meta.EachListItem(into, func(o runtime.Object) error {
+		objects = append(objects, o.(client.Object))
+		return nil
+	})
 }
 
 // takes says whether the registration is about this object.

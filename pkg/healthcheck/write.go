@@ -27,15 +27,24 @@ type writer struct {
 	live   client.Reader
 	shape  health.Shape
 	clock  clock.PassiveClock
+	// breaker holds back what turns False.
+	breaker *breaker
 }
 
 // judge writes what follows from the input's results, and touches no condition of others. It gives the target as it is
 // then; nil when it is gone. lookAgain is when the verdict changes without news; zero when it doesn't.
 func (w *writer) judge(ctx context.Context, in health.Input) (target *unstructured.Unstructured, lookAgain time.Time, err error) {
+	key := client.ObjectKeyFromObject(in.Target)
+	in.MayFail, in.HowToBelieve = func(string) bool { return w.breaker.mayFail(ctx, key) }, w.breaker.howToBelieve
+	defer func() {
+		if err != nil || target == nil {
+			w.breaker.forget(key)
+		}
+	}()
 	for range attempts {
 		plan := health.PlanTarget(in, w.clock.Now())
 		if in.Target, err = w.carryOut(ctx, in.Target, plan.Steps); err == nil {
-			return in.Target, plan.LookAgain, nil
+			return in.Target, w.breaker.lookAgain(plan), nil
 		}
 		if !outdated(err) {
 			return nil, time.Time{}, client.IgnoreNotFound(err)

@@ -24,6 +24,8 @@ type Input struct {
 	Remove []string
 	// MayFail is asked when a condition would turn False that isn't so yet: false holds that back, see Flips. Nil holds nothing.
 	MayFail func(conditionType string) bool
+	// HowToBelieve ends the message of what is held back: what people may do about it. Nil says nothing.
+	HowToBelieve func() string
 }
 
 // Step is what to do with one condition.
@@ -67,6 +69,9 @@ func (p *Plan) judge(in *Input, conditionType string, now time.Time) {
 	held := verdict.Status == False && previous.status() != False && in.MayFail != nil && !in.MayFail(conditionType)
 	if held {
 		verdict = inDoubt(verdict, previous)
+		if in.HowToBelieve != nil {
+			verdict.Message += in.HowToBelieve()
+		}
 	}
 	p.Verdicts[conditionType] = verdict
 	if at := verdict.LookAgain; !at.IsZero() && (p.LookAgain.IsZero() || at.Before(p.LookAgain)) {

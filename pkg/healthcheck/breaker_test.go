@@ -1,0 +1,100 @@
+package healthcheck
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/resourcestack/autohealer/internal/domain/health"
+)
+
+var dawn = time.Date(2026, 11, 22, 6, 0, 0, 0, time.UTC)
+
+func failing(t *testing.T, n int) []*unstructured.Unstructured {
+	t.Helper()
+	all := make([]*unstructured.Unstructured, n)
+	for i := range all {
+		all[i] = &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": fmt.Sprint("t", i)}}}
+	}
+	return all
+}
+
+// judging gives a breaker, and judges targets whose only check of X is False.
+func judging(all []*unstructured.Unstructured) (*breaker, func(target *unstructured.Unstructured) health.Condition) {
+	b := &breaker{
+		all:    func(context.Context) ([]*unstructured.Unstructured, error) { return all, nil },
+		checks: []check{{conditionType: "X"}}, clock: testingclock.NewFakePassiveClock(dawn),
+	}
+	return b, func(target *unstructured.Unstructured) health.Condition {
+		b.follow(context.Background(), target)
+		p := health.PlanTarget(health.Input{
+			Target: target, Shape: health.Gardener, Results: map[string][]health.Result{"X": {{Check: "a", Status: health.False, Detail: "ill"}}},
+			MayFail: func(string) bool {
+				return b.mayFail(context.Background(), types.NamespacedName{Name: target.GetName()})
+			},
+			HowToBelieve: b.howToBelieve,
+		}, dawn)
+		if len(p.Steps) == 0 {
+			return health.Condition{}
+		}
+		c := p.Steps[0].Condition
+		entry := map[string]any{"type": c.Type, "status": string(c.Status), "reason": c.Reason, "message": c.Message}
+		target.Object["status"] = map[string]any{"conditions": []any{entry}}
+		if at := b.lookAgain(p); (c.Reason == health.ReasonInDoubt) != at.Equal(dawn.Add(time.Minute)) {
+			panic(fmt.Sprintf("%s is looked at again at %s", c.Reason, at))
+		}
+		return c
+	}
+}
+
+func TestManyTargetsThatTurnFalseTogetherAreNotBelieved(t *testing.T) {
+	all := failing(t, 10)
+	_, judge := judging(all)
+	for i, target := range all {
+		c := judge(target)
+		if i < 2 && c.Status != health.False {
+			t.Errorf("the %dth is %s", i+1, c.Status)
+		}
+		if i >= 2 && (c.Status != health.Unknown || c.Reason != "HealthCheckInDoubt" ||
+			!strings.HasSuffix(c.Message, "annotate this object with autohealer.resourcestack.com/reset-breaker=20261122t060000z")) {
+			t.Errorf("the %dth is %s: %s", i+1, c.Status, c.Message)
+		}
+	}
+
+	_, judge = judging(all) // the program starts anew
+	if c := judge(all[9]); c.Status != "" {
+		t.Errorf("after a restart it becomes %s: %s", c.Status, c.Message)
+	}
+	all[5].SetAnnotations(map[string]string{"autohealer.resourcestack.com/reset-breaker": "20261121t060000z"})
+	if c := judge(all[5]); c.Status != "" {
+		t.Errorf("by the reset of another opening it becomes %s", c.Status)
+	}
+	for _, target := range all[2:] {
+		judge(target) // as each is within a minute
+	}
+	all[5].SetAnnotations(map[string]string{"autohealer.resourcestack.com/reset-breaker": "20261122t060000z"})
+	for _, target := range append(all[5:6:6], append(all[2:5:5], all[6:]...)...) {
+		if c := judge(target); c.Status != health.False {
+			t.Errorf("after the reset %s is %s: %s", target.GetName(), c.Status, c.Message)
+		}
+	}
+}
+
+func TestAResetBeforeARestartHolds(t *testing.T) {
+	all := failing(t, 4)
+	_, judge := judging(all)
+	for _, target := range all {
+		judge(target)
+	}
+	all[0].SetAnnotations(map[string]string{"autohealer.resourcestack.com/reset-breaker": "20261122t060000z"})
+	_, judge = judging(all)
+	if c := judge(all[3]); c.Status != health.False {
+		t.Errorf("it is %s: %s", c.Status, c.Message)
+	}
+}
