@@ -53,10 +53,12 @@ func statusOf(hcr *v1alpha1.HealthCheckRegistration, st state) v1alpha1.HealthCh
 func shared(hcr *v1alpha1.HealthCheckRegistration, st state) status.State {
 	s := status.State{
 		Judgement: judging.Told(st.judgement.Verdict, st.judgement.Read.unreadable),
-		Changes:   "conditions of targets", Synced: st.synced, Trouble: st.trouble, Paused: st.paused, Says: operative(st),
+		Changes:   "conditions of targets", Synced: st.synced, Trouble: st.trouble, Paused: st.paused,
 	}
-	if hcr.Spec.Mode == v1alpha1.Observe {
-		s.Observes, s.Says = true, "Mode Observe, no condition is written: "+operative(st)
+	if says := operative(st); hcr.Spec.Mode == v1alpha1.Observe {
+		s.Observes, s.Says = true, "Mode Observe, no condition is written: "+says
+	} else {
+		s.Says = strings.ToUpper(says[:1]) + says[1:]
 	}
 	if st.unusable != nil {
 		s.Stuck = status.Stuck{Reason: v1alpha1.ReasonKindUnusable, Message: st.unusable.Error() + "."}
@@ -71,7 +73,7 @@ func shared(hcr *v1alpha1.HealthCheckRegistration, st state) status.State {
 // alone.
 func operative(st state) string {
 	s := &st.summary
-	says := []string{unlooked}
+	says := []string{unlooked(st)}
 	if st.complete {
 		says[0] = fmt.Sprintf("%d of %d targets are healthy, %d aren't, %d progress, %d are unknown", s.healthy, s.targets, s.unhealthy, s.progressing, s.unknown)
 	}
@@ -88,12 +90,21 @@ func operative(st state) string {
 }
 
 // unlooked has no numbers: a status is written when what it says changes.
-const unlooked = "not all targets are looked at yet"
+func unlooked(st state) string {
+	if st.paused.Frozen {
+		return "targets aren't looked at meanwhile; the counts are those of before"
+	}
+	return "not all targets are looked at yet"
+}
 
 func targetsHealthy(st state) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionTargetsHealthy, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonStarting, Message: "Not all targets are looked at yet."}
 	s := &st.summary
-	if !st.complete {
+	switch {
+	case !st.complete && st.paused.Frozen:
+		c.Reason, c.Message = v1alpha1.ReasonFrozen, "Targets aren't looked at while everything is frozen; the counts are those of before."
+		return c
+	case !st.complete:
 		return c
 	}
 	c.Message = fmt.Sprintf("%d of %d targets are healthy.", s.healthy, s.targets)

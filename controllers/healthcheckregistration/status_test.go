@@ -8,6 +8,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/checking"
 	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/kube/status"
 )
 
 func TestStatusTellsOfTargetsOnceAllWereLookedAt(t *testing.T) {
@@ -43,6 +44,13 @@ func TestStatusTellsOfTargetsOnceAllWereLookedAt(t *testing.T) {
 	hcr.Generation = 2
 	b.follow(hcr, noon)
 	is("other checks", unknown)
+	frozen := state{synced: true, paused: status.Pause{By: "a freeze", Frozen: true}, summary: b.summary(hcr.UID)}
+	if c := targetsHealthy(frozen); c.Reason != "Frozen" || c.Message != "Targets aren't looked at while everything is frozen; the counts are those of before." {
+		t.Errorf("edited while everything is frozen: %s: %s", c.Reason, c.Message)
+	}
+	if says := shared(hcr, frozen).Says; says != "Targets aren't looked at meanwhile; the counts are those of before." {
+		t.Errorf("edited while everything is frozen, Ready says %s", says)
+	}
 	if hcr.Status.Targets != 3 || hcr.Status.Unhealthy != 1 {
 		t.Errorf("counts went: %+v", hcr.Status)
 	}

@@ -33,7 +33,7 @@ func Tell(recorder events.EventRecorder, policy runtime.Object, before, after []
 var good = map[string]metav1.ConditionStatus{
 	v1alpha1.ConditionAccepted: metav1.ConditionTrue, v1alpha1.ConditionReady: metav1.ConditionTrue,
 	v1alpha1.ConditionInternalHealthy: metav1.ConditionTrue, v1alpha1.ConditionExternalHealthy: metav1.ConditionTrue,
-	v1alpha1.ConditionProtectionActive: metav1.ConditionFalse,
+	v1alpha1.ConditionProtectionActive: metav1.ConditionFalse, v1alpha1.ConditionTargetsHealthy: metav1.ConditionTrue,
 }
 
 // weight is an Event's type: good news are Normal.
@@ -47,6 +47,9 @@ func weight(c metav1.Condition) string {
 // turned says whether a condition is news: not one that is there for the first time and says that nothing is known, or that
 // nothing happened.
 func turned(was *metav1.Condition, c metav1.Condition) bool {
+	if c.Type == v1alpha1.ConditionTargetsHealthy && (unlooked(&c) || unlooked(was) && c.Status == metav1.ConditionTrue) {
+		return false
+	}
 	if was != nil {
 		return was.Status != c.Status || was.Reason != c.Reason
 	}
@@ -57,6 +60,11 @@ func turned(was *metav1.Condition, c metav1.Condition) bool {
 		return c.Status == metav1.ConditionTrue
 	}
 	return true
+}
+
+// unlooked says of TargetsHealthy that nobody has looked at them yet, or may.
+func unlooked(c *metav1.Condition) bool {
+	return c == nil || c.Reason == v1alpha1.ReasonStarting || c.Reason == v1alpha1.ReasonFrozen
 }
 
 func paused(conditions []metav1.Condition) bool {

@@ -51,6 +51,11 @@ func TestEventsTellOfConditionsThatTurned(t *testing.T) {
 		"it is known again":                           {[]metav1.Condition{fine[0], is("Ready", "Unknown", "GuardrailsUnknown")}, fine, []string{"Normal Resumed Ready"}},
 		"known again, and paused":                     {[]metav1.Condition{fine[0], is("Ready", "Unknown", "GuardrailsUnknown")}, []metav1.Condition{fine[0], is("Ready", "True", "Paused")}, []string{"Normal Paused Ready"}},
 		"an exception began":                          {nil, []metav1.Condition{is("Ready", "True", "Active")}, []string{"Normal Active Ready"}},
+		"targets that aren't looked at yet":           {fine, and(is("TargetsHealthy", "Unknown", "Starting")), nil},
+		"and are healthy":                             {and(is("TargetsHealthy", "Unknown", "Starting")), and(is("TargetsHealthy", "True", "AllHealthy")), nil},
+		"or aren't":                                   {and(is("TargetsHealthy", "Unknown", "Starting")), and(is("TargetsHealthy", "False", "SomeUnhealthy")), []string{"Warning SomeUnhealthy TargetsHealthy"}},
+		"targets that are healthy again":              {and(is("TargetsHealthy", "False", "SomeUnhealthy")), and(is("TargetsHealthy", "True", "AllHealthy")), []string{"Normal AllHealthy TargetsHealthy"}},
+		"targets that nobody looks at any more":       {and(is("TargetsHealthy", "True", "AllHealthy")), and(is("TargetsHealthy", "Unknown", "Frozen")), nil},
 		"still working on it":                         {fine, and(is("Reconciling", "True", "Retrying")), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
