@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/checker"
 	celast "github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -19,9 +20,11 @@ import (
 const (
 	varTarget = "target"
 	varObject = "object"
-	// mostCost of one evaluation, in CEL's units: what a ValidatingAdmissionPolicy may spend on one expression. An expression
-	// over untyped objects has no worst case that could be told before.
+	// mostCost of one evaluation, in CEL's units: what a ValidatingAdmissionPolicy may spend on one expression.
 	mostCost = 1_000_000
+	// assumedSize of each list, map and text: untyped objects have no bounds from which a worst case could be told. What costs more with
+	// these is refused; what costs more with the objects that there are ends there.
+	assumedSize = 100
 )
 
 // oldestKubernetes has the CEL functions that expressions may use.
@@ -69,11 +72,39 @@ func compile(text string, result *cel.Type, object bool) (*Expression, error) {
 	if err := permitted(ast.NativeRep().Expr(), result); err != nil {
 		return nil, err
 	}
+	if err := affordable(env, ast); err != nil {
+		return nil, err
+	}
 	program, err := env.Program(ast, cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost), cel.CostLimit(mostCost), cel.CostTracking(&library.CostEstimator{}))
 	if err != nil {
 		return nil, fmt.Errorf("plan it: %w", err)
 	}
 	return &Expression{program, readsOf(ast.NativeRep().Expr(), nothing)}, nil
+}
+
+// affordable refuses loops within loops within loops.
+func affordable(env *cel.Env, ast *cel.Ast) error {
+	cost, err := env.EstimateCost(ast, &library.CostEstimator{SizeEstimator: assumedSizes{}})
+	if err != nil {
+		return fmt.Errorf("estimate what it costs: %w", err)
+	}
+	if cost.Max > mostCost {
+		return fmt.Errorf("it may cost %d with lists of %d items, and %d is the most; loop less often within loops", cost.Max, assumedSize, mostCost)
+	}
+	return nil
+}
+
+// assumedSizes estimates what is in objects.
+type assumedSizes struct{}
+
+// EstimateSize is called for what has no size of its own, as a literal has.
+func (assumedSizes) EstimateSize(checker.AstNode) *checker.SizeEstimate {
+	return &checker.SizeEstimate{Max: assumedSize}
+}
+
+// EstimateCallCost leaves calls to Kubernetes' and CEL's own estimates.
+func (assumedSizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
+	return nil
 }
 
 // ownConditions are what checks write.

@@ -75,6 +75,7 @@ func TestProblems(t *testing.T) {
 		"out of the status":  {one(`{name: a, conditionType: X, when: "target.status.exists(k, k == 'conditions')", object: ` + deployment + `, evaluate: {builtin: {}}}`), "reads target.status.conditions"},
 		"in disguise":        {one(`{name: a, conditionType: X, when: "[target].exists(t, t.status.conditions.size() > 0)", object: ` + deployment + `, evaluate: {builtin: {}}}`), "reads target.status.conditions"},
 		"by a made-up name":  {one(`{name: a, conditionType: X, when: "target.status['cond' + 'itions'].size() > 0", object: ` + deployment + `, evaluate: {builtin: {}}}`), "reads target.status.conditions"},
+		"costly":             {one(`{name: a, conditionType: X, when: "target.spec.a.all(x, target.spec.b.all(y, target.spec.c.all(z, x + y == z)))", object: ` + deployment + `, evaluate: {builtin: {}}}`), "with lists of 100 items, and 1000000 is the most"},
 		"object isn't known": {one(`{name: a, conditionType: X, when: "object.spec.x", object: ` + deployment + `, evaluate: {builtin: {}}}`), "undeclared reference to 'object'"},
 		"no criteria":        {one(`{name: a, conditionType: X, object: {apiVersion: v1, kind: ConfigMap, name: "'d'"}, evaluate: {builtin: {}}}`), "check a: no criteria come for ConfigMap; write status or cel"},
 		"regular expression": {one(`{name: a, conditionType: X, object: ` + deployment + `, evaluate: {builtin: {}}, errorCodes: [{match: "(", code: ERR}]}`), "check a: errorCodes: error parsing regexp"},
@@ -99,6 +100,10 @@ func TestAStatusMayBeAskedFor(t *testing.T) {
 	if len(terms.Problems) != 1 {
 		t.Errorf("the whole of the status may be read: %q", terms.Problems)
 	}
+}
+
+func TestALoopInALoopIsNotTooCostly(t *testing.T) {
+	read(t, one("{name: a, conditionType: X, when: \"target.spec.a.all(x, target.spec.b.exists(y, x.name == y.name && y.zone.startsWith(x.zone)))\", object: {apiVersion: apps/v1, kind: Deployment, name: \"'d'\"}, evaluate: {builtin: {}}}"))
 }
 
 func TestSelects(t *testing.T) {
