@@ -48,6 +48,8 @@ var _ = Describe("A window", Serial, func() {
 		most = 2 * (25 + 5*int(time.Since(began)/time.Second+1))
 		Expect(eventsSince(asked)).To(And(BeNumerically(">=", 2), BeNumerically("<=", min(most, 2*services))))
 
+		Expect(asked["WATCH customresourcedefinitions"]).To(BeNumerically(">=", 4), "kinds of routes are waited for, not asked for")
+
 		By("idle, with all of them open, it asks for nothing")
 		asked = proxy.snapshot()
 		Consistently(func() map[string]int { return proxy.since(asked) }).WithTimeout(5 * time.Second).Should(BeEmpty())

@@ -4,7 +4,6 @@ package outliers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -16,24 +15,21 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 )
 
-// lookAgain is how often it is asked whether the cluster has got a kind of routes by now.
-const lookAgain = 30 * time.Second
-
 // Informers are a Runnable of every replica: the webhook asks them too.
 type Informers struct {
-	Cache        cache.Cache
-	Mapper       meta.RESTMapper
+	Cache  cache.Cache
+	Mapper meta.RESTMapper
+	// Definition makes a watch of the CustomResourceDefinition with a name.
+	Definition   func(name string) toolscache.SharedIndexInformer
 	OwnNamespace string
 
 	mu sync.Mutex
@@ -99,59 +95,6 @@ func (i *Informers) follow(ctx context.Context, object client.Object) (cache.Inf
 		}
 	}
 	return informer, nil
-}
-
-// Start looks for kinds of routes until the context ends.
-func (i *Informers) Start(ctx context.Context) error {
-	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		if err := i.look(ctx); err != nil {
-			log.FromContext(ctx).Error(err, "Can't find out which kinds of routes there are; OutlierPolicies for them wait")
-		}
-	}, lookAgain)
-	return nil
-}
-
-// NeedLeaderElection is false: the webhook of every replica asks.
-func (i *Informers) NeedLeaderElection() bool { return false }
-
-// look begins to watch kinds of routes that weren't there before. One that can't be asked about keeps no other waiting.
-func (i *Informers) look(ctx context.Context) error {
-	var failed []error
-	for _, kind := range outlier.RouteKinds {
-		i.mu.Lock()
-		watched := i.routes[kind].informer != nil
-		i.mu.Unlock()
-		if watched {
-			continue
-		}
-		found, err := i.find(ctx, kind)
-		if err != nil {
-			failed = append(failed, err)
-			continue
-		}
-		i.mu.Lock()
-		if i.routes == nil {
-			i.routes = map[schema.GroupKind]routeKind{}
-		}
-		i.routes[kind] = found
-		i.mu.Unlock()
-	}
-	return errors.Join(failed...)
-}
-
-// find begins to watch a kind if the cluster has it.
-func (i *Informers) find(ctx context.Context, kind schema.GroupKind) (routeKind, error) {
-	mapping, err := i.Mapper.RESTMapping(kind)
-	if meta.IsNoMatchError(err) {
-		return routeKind{}, nil
-	}
-	if err != nil {
-		return routeKind{}, fmt.Errorf("look for %s: %w", kind, err)
-	}
-	route := &unstructured.Unstructured{}
-	route.SetGroupVersionKind(mapping.GroupVersionKind)
-	informer, err := i.follow(ctx, route)
-	return routeKind{mapping.GroupVersionKind, informer}, err
 }
 
 // Synced says whether everything is known.

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/outlier"
 )
 
 // mapper knows HTTPRoutes, can't say anything about HTTPProxies, and has no other kinds.
@@ -38,7 +39,12 @@ func TestRoutesThatCannotBeReadKeepNothingElseWaiting(t *testing.T) {
 	g.Expect(i.Follow(t.Context())).To(Succeed())
 	objects.InformersByGVK[route] = frozen
 
-	g.Expect(i.look(t.Context())).To(MatchError(ContainSubstring("look for HTTPProxy")))
+	var failed []error
+	for _, kind := range outlier.RouteKinds {
+		_, err := i.look(t.Context(), kind)
+		failed = append(failed, err)
+	}
+	g.Expect(errors.Join(failed...)).To(MatchError(ContainSubstring("look for HTTPProxy")))
 	g.Expect(i.CoreSynced()).To(BeTrue())
 	g.Expect(i.Synced()).To(BeFalse())
 	w, err := i.World(t.Context(), "")

@@ -1,0 +1,138 @@
+package outliers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/resourcestack/autohealer/internal/domain/outlier"
+)
+
+const (
+	// soonest after a definition came it is asked again whether its kind is served: that takes a moment.
+	soonest = 200 * time.Millisecond
+	// latest is how long it takes at most until it is asked again.
+	latest = 30 * time.Second
+)
+
+// definitions are the CustomResourceDefinitions of routes. Each is watched by its name: all of a cluster may be megabytes, and would
+// need the right to read any. One that isn't there costs nothing but its watch.
+type definitions map[schema.GroupKind]toolscache.SharedIndexInformer
+
+func newDefinitions(watch func(name string) toolscache.SharedIndexInformer) definitions {
+	all := definitions{}
+	for _, kind := range outlier.RouteKinds {
+		all[kind] = watch(definitionOf(kind))
+	}
+	return all
+}
+
+// definitionOf is the name of a kind's definition.
+func definitionOf(kind schema.GroupKind) string {
+	plural, _ := meta.UnsafeGuessKindToResource(kind.WithVersion(""))
+	return plural.GroupResource().String()
+}
+
+// absent says whether a kind is known to have no definition.
+func (d definitions) absent(kind schema.GroupKind) bool {
+	return d[kind].HasSynced() && len(d[kind].GetStore().ListKeys()) == 0
+}
+
+// run tells of each definition that comes or changes, until the context ends.
+func (d definitions) run(ctx context.Context, changed func(schema.GroupKind)) error {
+	for kind, watch := range d {
+		err := watch.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *toolscache.Reflector, err error) {
+			log.FromContext(ctx).V(1).Info("Can't watch the definition of a kind of routes; it is asked for instead", "kind", kind.Kind, "trouble", err.Error())
+		})
+		if err != nil {
+			return fmt.Errorf("watch the definition of %s: %w", kind, err)
+		}
+		_, err = watch.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc: func(any) { changed(kind) }, UpdateFunc: func(any, any) { changed(kind) },
+		})
+		if err != nil {
+			return fmt.Errorf("watch the definition of %s: %w", kind, err)
+		}
+	}
+	for _, watch := range d {
+		go watch.RunWithContext(ctx)
+	}
+	return nil
+}
+
+// Start looks for kinds of routes until the context ends: at first, and when their definitions come. While those can't be watched
+// it asks again and again.
+func (i *Informers) Start(ctx context.Context) error {
+	pace := workqueue.NewTypedItemExponentialFailureRateLimiter[schema.GroupKind](soonest, latest)
+	queue := workqueue.NewTypedRateLimitingQueue(pace)
+	defer context.AfterFunc(ctx, queue.ShutDown)()
+	defined := newDefinitions(i.Definition)
+	if err := defined.run(ctx, queue.Add); err != nil {
+		return err
+	}
+	for _, kind := range outlier.RouteKinds {
+		queue.Add(kind)
+	}
+	for {
+		kind, stopping := queue.Get()
+		if stopping {
+			return nil
+		}
+		served, err := i.look(ctx, kind)
+		if err != nil {
+			log.FromContext(ctx).Error(err, "Can't find out whether the cluster has a kind of routes; OutlierPolicies for it wait", "kind", kind.Kind)
+		}
+		if served || err == nil && defined.absent(kind) {
+			queue.Forget(kind)
+		} else {
+			queue.AddRateLimited(kind)
+		}
+		queue.Done(kind)
+	}
+}
+
+// NeedLeaderElection is false: the webhook of every replica asks.
+func (i *Informers) NeedLeaderElection() bool { return false }
+
+// look begins to watch a kind of routes if the cluster has it.
+func (i *Informers) look(ctx context.Context, kind schema.GroupKind) (served bool, err error) {
+	i.mu.Lock()
+	watched := i.routes[kind].informer != nil
+	i.mu.Unlock()
+	if watched {
+		return true, nil
+	}
+	found, err := i.find(ctx, kind)
+	if err != nil {
+		return false, err
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.routes == nil {
+		i.routes = map[schema.GroupKind]routeKind{}
+	}
+	i.routes[kind] = found
+	return found.informer != nil, nil
+}
+
+// find begins to watch a kind if the API server serves it.
+func (i *Informers) find(ctx context.Context, kind schema.GroupKind) (routeKind, error) {
+	mapping, err := i.Mapper.RESTMapping(kind)
+	if meta.IsNoMatchError(err) {
+		return routeKind{}, nil
+	}
+	if err != nil {
+		return routeKind{}, fmt.Errorf("look for %s: %w", kind, err)
+	}
+	route := &unstructured.Unstructured{}
+	route.SetGroupVersionKind(mapping.GroupVersionKind)
+	informer, err := i.follow(ctx, route)
+	return routeKind{mapping.GroupVersionKind, informer}, err
+}

@@ -1,0 +1,145 @@
+package outliers
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+)
+
+// apiServer has definitions of routes' kinds and serves the kinds, each when told, and counts how often it is asked for a kind.
+type apiServer struct {
+	meta.RESTMapper
+
+	asked   atomic.Int32
+	refuses atomic.Bool // to tell of definitions
+
+	mu      sync.Mutex
+	serves  map[string]bool                       // needs mu; by kind
+	watches map[string]*watch.RaceFreeFakeWatcher // needs mu; by a definition's name
+}
+
+func newAPIServer() *apiServer {
+	return &apiServer{serves: map[string]bool{}, watches: map[string]*watch.RaceFreeFakeWatcher{}}
+}
+
+func (s *apiServer) definition(name string) toolscache.SharedIndexInformer {
+	return toolscache.NewSharedIndexInformer(toolscache.ToListWatcherWithWatchListSemantics(&toolscache.ListWatch{
+		ListFunc: func(metav1.ListOptions) (runtime.Object, error) {
+			if s.refuses.Load() {
+				return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "customresourcedefinitions"}, name, nil)
+			}
+			return &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
+		},
+		WatchFunc: func(metav1.ListOptions) (watch.Interface, error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.watches[name] = watch.NewRaceFreeFake()
+			return s.watches[name], nil
+		},
+	}, s), &metav1.PartialObjectMetadata{}, 0, toolscache.Indexers{})
+}
+
+// IsWatchListSemanticsUnSupported is true: watches begin with a list.
+func (s *apiServer) IsWatchListSemanticsUnSupported() bool { return true }
+
+// RESTMapping gives what is served.
+func (s *apiServer) RESTMapping(kind schema.GroupKind, _ ...string) (*meta.RESTMapping, error) {
+	s.asked.Add(1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.serves[kind.Kind] {
+		return &meta.RESTMapping{GroupVersionKind: kind.WithVersion("v1")}, nil
+	}
+	return nil, &meta.NoKindMatchError{GroupKind: kind}
+}
+
+func (s *apiServer) define(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watches[name].Add(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: "2"}})
+}
+
+func (s *apiServer) serve(kind string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.serves[kind] = true
+}
+
+// look has informers look at an API server, as long as the test goes.
+func look(t *testing.T, s *apiServer) *Informers {
+	t.Helper()
+	i := &Informers{Cache: &informertest.FakeInformers{Scheme: runtime.NewScheme()}, Mapper: s, Definition: s.definition}
+	go func() {
+		if err := i.Start(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	time.Sleep(time.Minute) // of the bubble's time
+	return i
+}
+
+func TestAKindWithoutADefinitionIsNotAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		server := newAPIServer()
+		i := look(t, server)
+		asked := server.asked.Load()
+		time.Sleep(24 * time.Hour)
+		g.Expect(server.asked.Load()).To(Equal(asked))
+		g.Expect(i.unread()).To(BeEmpty())
+	})
+}
+
+func TestAKindIsFoundWhenItIsServedAfterItsDefinitionCame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		server := newAPIServer()
+		i := look(t, server)
+		asked := server.asked.Load()
+		server.define("httpproxies.projectcontour.io")
+		time.Sleep(time.Second)
+		g.Expect(server.asked.Load()).To(BeNumerically(">", asked))
+		server.serve("HTTPProxy")
+		server.serve("TCPRoute") // nobody heard of its definition
+		time.Sleep(latest)
+		_, found := i.RouteKind("HTTPProxy")
+		g.Expect(found).To(BeTrue())
+		_, found = i.RouteKind("TCPRoute")
+		g.Expect(found).To(BeFalse())
+
+		asked = server.asked.Load()
+		time.Sleep(time.Hour)
+		g.Expect(server.asked.Load()).To(Equal(asked))
+	})
+}
+
+func TestKindsAreAskedForWhileTheirDefinitionsCannotBeWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		server := newAPIServer()
+		server.refuses.Store(true)
+		i := look(t, server)
+		server.serve("GRPCRoute")
+		time.Sleep(latest)
+		_, found := i.RouteKind("GRPCRoute")
+		g.Expect(found).To(BeTrue())
+
+		server.refuses.Store(false)
+		time.Sleep(5 * time.Minute)
+		asked := server.asked.Load()
+		time.Sleep(time.Hour)
+		g.Expect(server.asked.Load()).To(Equal(asked))
+	})
+}
