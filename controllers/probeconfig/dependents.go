@@ -36,7 +36,6 @@ func (r *TargetReconciler) look(ctx context.Context, t *target, c *probe.Config,
 	t.mu.Unlock()
 	if turned {
 		r.Observer.enqueueConfig(t.key.Config)
-		r.Observer.enqueueTarget(t.key) // what it may do depends on it
 	}
 	return objects, nil
 }

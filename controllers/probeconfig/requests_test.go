@@ -140,3 +140,44 @@ func (w *world) observe(namespace string, external probe.Class) {
 	now := w.clock.Now()
 	w.runs.Observe(w.keyOf(namespace), probe.Run{Started: now, Ended: now, Internal: probe.Outcome{Class: probe.OK}, External: &probe.Outcome{Class: external}})
 }
+
+// A target whose writes are refused would otherwise be looked at as fast as the API server answers.
+func TestWhoIsRefusedIsOnlyTriedAgain(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer q.ShutDown()
+	w.api.unpatched = true
+	w.fail("shoot-0")
+	w.want("shoot-0", "3 3", "refused")
+	w.Observer.attach(q, nil)
+	woken(q)
+	if _, err := w.Reconcile(t.Context(), request(w)); err == nil {
+		t.Error("nothing is refused")
+	}
+	if n := woken(q); n != 0 {
+		t.Errorf("it wakes itself %d times beside", n)
+	}
+}
+
+func TestWhoMayDoMoreByWhatIsFoundLooksAgain(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	w.fail("shoot-0")
+	w.want("shoot-0", "0r 0r", "failed")
+	w.guard.SetGuardrails(othersOnly)
+	w.see()
+	w.settle()
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer q.ShutDown()
+	w.Observer.attach(q, nil)
+	woken(q)
+	found := w.Observer.targets.get(w.keyOf("shoot-0")) // as a process finds it that takes over
+	found.objects, found.objectsOf = nil, nil
+	for i, want := range []int{1, 0} {
+		if _, err := w.Reconcile(t.Context(), request(w)); err != nil {
+			t.Fatal(err)
+		}
+		if n := woken(q); n != want {
+			t.Errorf("look %d wakes it %d times, want %d", i, n, want)
+		}
+	}
+}

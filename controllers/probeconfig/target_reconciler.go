@@ -60,6 +60,9 @@ func (r *TargetReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 	p := r.Observer.permission(t)
 	secretsDue, supplyErr := r.supply(ctx, t, p, place)
 	scalingDue, scaleErr := r.scale(ctx, t, p, place)
+	if r.Observer.permission(t) != p { // it depends on what was found
+		r.Observer.enqueueTarget(key)
+	}
 	if err := errors.Join(supplyErr, scaleErr); err != nil {
 		return reconcile.Result{}, err
 	}

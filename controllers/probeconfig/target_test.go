@@ -168,12 +168,15 @@ func TestARefusedConfigProbesNothingAndScalesNothing(t *testing.T) {
 	w.want("shoot-0", "3 3", "refused")
 }
 
+// othersOnly is a rule that refuses the config.
+var othersOnly = []*v1alpha1.Guardrail{{ObjectMeta: metav1.ObjectMeta{Name: "org"}, Spec: v1alpha1.GuardrailSpec{
+	Rules: []v1alpha1.GuardrailRule{{Name: "no", Kinds: []string{"ProbeConfig"}, Severity: "Deny", Expression: "object.metadata.name == 'other'"}},
+}}}
+
 func TestARuleThatComesLaterLetsWhatIsHealthyBeGivenBack(t *testing.T) {
 	w := newWorld(t, 1, nil)
 	w.fail("shoot-0")
-	w.guard.SetGuardrails([]*v1alpha1.Guardrail{{ObjectMeta: metav1.ObjectMeta{Name: "org"}, Spec: v1alpha1.GuardrailSpec{
-		Rules: []v1alpha1.GuardrailRule{{Name: "no", Kinds: []string{"ProbeConfig"}, Severity: "Deny", Expression: "object.metadata.name == 'other'"}},
-	}}})
+	w.guard.SetGuardrails(othersOnly)
 	w.see()
 	if got := w.condition("Accepted"); got != "False RuleViolated" {
 		t.Errorf("Accepted is %q", got)
