@@ -43,6 +43,7 @@ func run(ctx context.Context, o options) error {
 		Clock: clock.RealClock{}, Server: &kube.ServerClock{Clock: clock.RealClock{}},
 	}
 	facts.Server.Watch(config)
+	kube.Bound(config)
 	marker, err := newMarker(config, o)
 	if err != nil {
 		return err

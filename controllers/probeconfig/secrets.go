@@ -24,6 +24,8 @@ const (
 	// A Secret is read again after a while, and sooner when it can't be used or the API server doesn't take its credentials.
 	// Before anything is scaled down it is read in any case.
 	secretsKept, brokenSecretsKept, doubtedSecretsKept = 10 * time.Minute, 15 * time.Second, 5 * time.Second
+	// secretsTake bounds how long they are read: what is scaled down is given back without them.
+	secretsTake = 10 * time.Second
 )
 
 // supply is what a target's probes run with.
@@ -61,6 +63,8 @@ func unusable(class probe.Class, format string, args ...any) error {
 // secrets reads a target's two Secrets from the API server. They are never in a cache: only the names that configs refer to
 // are read, and Autohealer may not list them. The error is a secretError unless the API server didn't answer.
 func secrets(ctx context.Context, live client.Reader, c *probe.Config, namespace string) (internal, external probing.Credentials, err error) {
+	ctx, cancel := context.WithTimeout(ctx, secretsTake)
+	defer cancel()
 	var internalErr, externalErr error
 	var reading sync.WaitGroup // at once: before a scaling down it is waited for
 	reading.Go(func() { internal, internalErr = credentials(ctx, live, namespace, c.InternalSecret) })

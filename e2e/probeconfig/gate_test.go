@@ -24,7 +24,7 @@ import (
 
 // gate stands between the manager and its API server. After so many writes of the manager to a namespace it lets none
 // through any more, so that what is stored stays as it is between two writes until the manager is killed. It can also hold
-// scalings until several are under way.
+// scalings until several are under way, and leave a request unanswered.
 type gate struct {
 	server *httptest.Server
 
@@ -33,6 +33,7 @@ type gate struct {
 	passing  map[string]int      // those that are on their way
 	refused  map[string]int      // those that weren't let through
 	meetings map[string]*meeting // by namespace
+	hangs    []*hang
 }
 
 // meeting is where scalings wait for each other.
@@ -59,6 +60,9 @@ func throughGate(ctx context.Context) *gate {
 		ErrorLog:      log.New(io.Discard, "", 0), // of requests that a killed manager left
 	}
 	g.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if g.swallows(r) {
+			return
+		}
 		to, is := writeOf(r)
 		if !is {
 			forward.ServeHTTP(w, r)

@@ -41,6 +41,7 @@ var _ = Describe("dependents are scaled", Ordered, ContinueOnFailure, func() {
 	s.backOff()
 	s.followNamespaces()
 	s.askRights()
+	s.bearSilence()
 	s.strip()
 	s.killHalfway()
 	s.rotateCredentials()

@@ -3,6 +3,7 @@ package actuate
 import (
 	"context"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -16,8 +17,12 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 )
 
-// readAttempts bounds how often an object is read that changes between the two reads that it takes.
-const readAttempts = 3
+const (
+	// readAttempts bounds how often an object is read that changes between the two reads that it takes.
+	readAttempts = 3
+	// readTakes bounds how long that takes: whatever serves one kind must not keep the other dependents from being scaled.
+	readTakes = 10 * time.Second
+)
 
 // ScaleReader reads dependents from the API server, past any cache: what is written depends on it.
 type ScaleReader struct {
@@ -34,6 +39,8 @@ func (r *ScaleReader) Read(ctx context.Context, namespace string, ref probe.Ref)
 	case err != nil:
 		return probe.Object{Unread: fmt.Sprintf("find out what kind %s is: %v", ref.Kind, err), Unseen: true}
 	}
+	ctx, cancel := context.WithTimeout(ctx, readTakes)
+	defer cancel()
 	for range readAttempts {
 		if object, same := r.readOnce(ctx, namespace, ref); same {
 			return object

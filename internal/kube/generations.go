@@ -41,6 +41,7 @@ type Generations struct {
 	wanted map[types.UID]time.Time  // needs mu: when a policy was last asked for
 
 	reading sync.Mutex // held while all are read
+	failed  time.Time  // needs reading: when that failed last
 }
 
 type generation struct {
@@ -122,13 +123,16 @@ func (g *Generations) kept(uid types.UID) (number int64, ok, many bool) {
 func (g *Generations) readAll(ctx context.Context, kind schema.GroupVersionKind, uid types.UID) {
 	g.reading.Lock()
 	defer g.reading.Unlock()
-	if _, ok, _ := g.kept(uid); ok {
-		return // read while we waited
+	if _, ok, _ := g.kept(uid); ok || !g.failed.IsZero() && g.Clock.Since(g.failed) < g.keepFor() {
+		return // read while we waited, or in vain
 	}
 	asked := g.Clock.Now()
+	ctx, cancel := context.WithTimeout(ctx, listTakes)
+	defer cancel()
 	var list metav1.PartialObjectMetadataList
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	if g.Reader.List(ctx, &list, client.Limit(mostPolicies)) != nil {
+		g.failed = g.Clock.Now()
 		return
 	}
 	g.mu.Lock()

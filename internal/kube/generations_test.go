@@ -147,6 +147,15 @@ func TestAStormOfActsForManyPoliciesCostsOneListASecond(t *testing.T) {
 	if err := check(1); err != nil {
 		t.Errorf("a list that fails isn't made up for by a read: %v", err)
 	}
+	server.lists = 0
+	for i := range 6 {
+		if err := check(10 + i); err != nil {
+			t.Error(err)
+		}
+	}
+	if server.lists != 1 {
+		t.Errorf("%d lists were asked for that fail, each while all wait", server.lists)
+	}
 	clock.SetTime(clock.Now().Add(time.Minute))
 	server.lists = 0
 	if err := check(1); err != nil || server.lists != 0 {

@@ -1,0 +1,77 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// requestTakes bounds one request. An API server gives up a request itself after a minute, so that none is cut short which
+// it would still answer.
+const requestTakes = 70 * time.Second
+
+// Bound has every request of cfg's clients end, also those that nobody set a deadline for: Events, and the lists that a cache
+// begins with. A watch may last, but must begin by then.
+func Bound(cfg *rest.Config) { bound(cfg, requestTakes) }
+
+func bound(cfg *rest.Config, most time.Duration) {
+	late := fmt.Errorf("the API server doesn't answer within %s", most)
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			ctx, end := context.WithCancelCause(request.Context())
+			timer := time.AfterFunc(most, func() { end(late) })
+			response, err := next.RoundTrip(request.WithContext(ctx))
+			if err != nil {
+				timer.Stop()
+				defer end(nil)
+				return nil, because(ctx, late, err)
+			}
+			if watches(request) {
+				timer.Stop()
+			}
+			response.Body = &bounded{ReadCloser: response.Body, why: func(err error) error { return because(ctx, late, err) }, end: func() {
+				timer.Stop()
+				end(nil)
+			}}
+			return response, nil
+		})
+	})
+}
+
+func watches(request *http.Request) bool {
+	watch := request.URL.Query().Get("watch")
+	return watch == "true" || watch == "1"
+}
+
+// because is why a request failed: that it was late says more than that it was ended.
+func because(ctx context.Context, late, err error) error {
+	if errors.Is(context.Cause(ctx), late) {
+		return late
+	}
+	return err
+}
+
+// bounded is the body of an answer, which is to be read in time, too.
+type bounded struct {
+	io.ReadCloser
+	why func(error) error
+	end func()
+}
+
+func (b *bounded) Read(into []byte) (int, error) {
+	n, err := b.ReadCloser.Read(into)
+	if err != nil && err != io.EOF { //nolint:errorlint // readers give it unwrapped
+		err = b.why(err)
+	}
+	return n, err
+}
+
+func (b *bounded) Close() error {
+	defer b.end()
+	return b.ReadCloser.Close()
+}
