@@ -1,6 +1,7 @@
 package outlierpolicy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,6 +56,17 @@ func newPair(ctx context.Context, t *testing.T, rt *rapid.T, rules *guard.Guard)
 	for i := range x.both {
 		x.both[i], x.clocks[i] = publisherBy(t, rules, x.world)
 		x.both[i].Routed, x.both[i].Clusters.Current = x.world.followed(ctx, t), unsure{&x.unsure}
+	}
+	for _, namespace := range []string{"shop", "bank", systemNamespace} {
+		svc := service("web", 80, 81)
+		svc.Namespace = namespace
+		x.world.put(svc)
+		x.told(svc, false)
+	}
+	if rapid.Bool().Draw(rt, "default") {
+		def := stored(systemNamespace, outlier.DefaultName, 9)
+		x.world.put(def)
+		x.told(def, false)
 	}
 	for range rapid.IntRange(0, 12).Draw(rt, "first") {
 		x.change(rt)
@@ -177,13 +189,13 @@ func (x *pair) drawPolicy(t *rapid.T, key types.NamespacedName) client.Object {
 
 // step does something to the world, or to what is known of it.
 func (x *pair) step(t *rapid.T) {
-	switch rapid.IntRange(0, 11).Draw(t, "step") {
+	switch rapid.IntRange(0, 13).Draw(t, "step") {
 	case 0:
 		x.guard.SetGuardrails(nil)
 	case 1:
 		x.guard.SetGuardrails([]*v1alpha1.Guardrail{{ObjectMeta: metav1.ObjectMeta{Name: "stop"}, Spec: v1alpha1.GuardrailSpec{Paused: true, Frozen: rapid.Bool().Draw(t, "frozen")}}})
-	case 2:
-		x.unsure = rapid.SampledFrom([]string{"", "a", outlier.DefaultName}).Draw(t, "unsure")
+	case 2, 12:
+		x.doubt(t)
 	case 3:
 		if x.seconds += 5; x.seconds < 50 { // later everything is translated anyway
 			for _, c := range x.clocks {
@@ -196,6 +208,11 @@ func (x *pair) step(t *rapid.T) {
 				x.judge(client.ObjectKeyFromObject(op))
 			}
 		}
+	case 13:
+		key := types.NamespacedName{Namespace: rapid.SampledFrom([]string{"shop", "bank"}).Draw(t, "loses"), Name: "web"}
+		if was := x.world.remove(rapid.SampledFrom([]string{"Service", "HTTPRoute"}).Draw(t, "what"), key); was != nil {
+			x.told(was, true)
+		}
 	default:
 		x.change(t)
 	}
@@ -206,6 +223,25 @@ func (x *pair) step(t *rapid.T) {
 			p.absences.queue.Done(o)
 		}
 	}
+}
+
+// doubt has an edited policy that can't be confirmed, or one that can again.
+func (x *pair) doubt(t *rapid.T) {
+	all := x.policies()
+	if x.unsure != "" || len(all) == 0 {
+		x.unsure = ""
+		return
+	}
+	slices.SortFunc(all, func(a, b *v1alpha1.OutlierPolicy) int {
+		return cmp.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+	})
+	key := client.ObjectKeyFromObject(rapid.SampledFrom(all).Draw(t, "doubtful"))
+	x.unsure = key.Name
+	op := x.drawPolicy(t, key)
+	x.world.put(op)
+	x.told(op, false)
+	x.judge(key)
+	x.publish(t)
 }
 
 // publish has both publish.
