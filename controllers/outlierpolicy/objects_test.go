@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	fcache "k8s.io/client-go/tools/cache/testing"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -110,12 +112,17 @@ func (s *objects) List(_ context.Context, list client.ObjectList, opts ...client
 	return nil
 }
 
+// undefined is a definition that isn't there.
+func undefined(string) toolscache.SharedIndexInformer {
+	return toolscache.NewSharedIndexInformer(fcache.NewFakeControllerSource(), &corev1.Service{}, 0, nil)
+}
+
 // followed are informers of these objects, in a cluster that has HTTPRoutes and no other kind of routes.
 func (s *objects) followed(ctx context.Context, t testing.TB) *outliers.Informers {
 	t.Helper()
-	i := &outliers.Informers{Cache: s, Mapper: gateway{}, OwnNamespace: systemNamespace}
+	i := &outliers.Informers{Cache: s, Mapper: gateway{}, Definition: undefined, OwnNamespace: systemNamespace}
 	go func() { _ = i.Start(ctx) }()
-	NewWithT(t).Eventually(func() bool { _, ok := i.RouteKind("HTTPRoute"); return ok }, "5s", "1ms").Should(BeTrue())
+	NewWithT(t).Eventually(i.Synced, "5s", "1ms").Should(BeTrue())
 	return i
 }
 

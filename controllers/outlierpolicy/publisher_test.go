@@ -337,7 +337,7 @@ func (gateway) RESTMapping(kind schema.GroupKind, _ ...string) (*meta.RESTMappin
 func TestWhatIsMissing(t *testing.T) {
 	g := NewWithT(t)
 	p, _ := newTestPublisher(t, nil)
-	p.Routed = &outliers.Informers{Cache: &informertest.FakeInformers{}, Mapper: gateway{}}
+	p.Routed = &outliers.Informers{Cache: &informertest.FakeInformers{}, Mapper: gateway{}, Definition: undefined}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() { _ = p.Routed.Start(ctx) }()
