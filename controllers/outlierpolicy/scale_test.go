@@ -28,7 +28,12 @@ func BenchmarkOneEdit(b *testing.B) {
 	ctx, stop := context.WithCancel(b.Context())
 	stopped := make(chan error, 1)
 	go func() { stopped <- p.Clusters.Server.Start(ctx) }()
-	defer func() { stop(); <-stopped }()
+	defer func() {
+		stop()
+		if err := <-stopped; err != nil {
+			b.Error(err)
+		}
+	}()
 	for i := range 10000 {
 		svc := service(fmt.Sprintf("service-%05d", i), 8080)
 		svc.Namespace = fmt.Sprintf("team-%03d", i%100)

@@ -67,25 +67,7 @@ func (p *Publisher) record(ctx context.Context) error {
 	if serves := p.Clusters.Server.Serves; serves != nil && !serves() {
 		return fmt.Errorf("the cluster isn't known to be this installation's")
 	}
-	var remove []outlier.Key
-	add, all := map[outlier.Key]outlier.Protocol{}, map[outlier.Key]outlier.Protocol{}
-	p.mu.Lock()
-	for _, services := range p.served {
-		for _, clusters := range services {
-			maps.Copy(all, clusters)
-		}
-	}
-	for key, protocol := range all {
-		if recorded, is := p.recorded[key]; !is || recorded != protocol {
-			add[key] = protocol
-		}
-	}
-	for key := range p.recorded {
-		if _, is := all[key]; !is {
-			remove = append(remove, key)
-		}
-	}
-	p.mu.Unlock()
+	add, remove, all := p.unwritten()
 	if len(add)+len(remove) == 0 {
 		return nil
 	}
@@ -101,6 +83,29 @@ func (p *Publisher) record(ctx context.Context) error {
 		delete(p.recorded, key)
 	}
 	return nil
+}
+
+// unwritten is what the record lacks, what it has too much, and all that it should have.
+func (p *Publisher) unwritten() (add map[outlier.Key]outlier.Protocol, remove []outlier.Key, all map[outlier.Key]outlier.Protocol) {
+	add, all = map[outlier.Key]outlier.Protocol{}, map[outlier.Key]outlier.Protocol{}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, services := range p.served {
+		for _, clusters := range services {
+			maps.Copy(all, clusters)
+		}
+	}
+	for key, protocol := range all {
+		if recorded, is := p.recorded[key]; !is || recorded != protocol {
+			add[key] = protocol
+		}
+	}
+	for key := range p.recorded {
+		if _, is := all[key]; !is {
+			remove = append(remove, key)
+		}
+	}
+	return add, remove, all
 }
 
 // removed are clusters that Envoys were told to remove, since their Services or routes are gone.

@@ -83,9 +83,7 @@ func (p *Publisher) blank(changed changes) (*picture, error) {
 	if pic.paused, known = p.judge.PausedBy(); !known && p.told == nil {
 		return nil, fmt.Errorf("no Guardrail is read yet")
 	}
-	before := p.picture()
-	if p.told == nil || before == nil || changed.all || changed.namespaces[p.Routed.OwnNamespace] ||
-		pic.paused != before.paused || !maps.Equal(pic.routes, before.routes) || p.Clock.Since(p.complete) >= atLeast {
+	if p.told == nil || changed.all || changed.namespaces[p.Routed.OwnNamespace] || p.Clock.Since(p.complete) >= atLeast || !pic.goesOnFrom(p.picture()) {
 		return pic, nil
 	}
 	pic.only = changed.namespaces
@@ -93,6 +91,11 @@ func (p *Publisher) blank(changed changes) (*picture, error) {
 		pic.only = map[string]bool{}
 	}
 	return pic, nil
+}
+
+// goesOnFrom says whether nothing is different from the picture before that concerns all namespaces.
+func (pic *picture) goesOnFrom(before *picture) bool {
+	return before != nil && pic.paused == before.paused && maps.Equal(pic.routes, before.routes)
 }
 
 // look at what a picture is to be of.

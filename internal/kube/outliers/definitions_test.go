@@ -1,6 +1,7 @@
 package outliers
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -36,13 +37,13 @@ func newAPIServer() *apiServer {
 
 func (s *apiServer) definition(name string) toolscache.SharedIndexInformer {
 	return toolscache.NewSharedIndexInformer(toolscache.ToListWatcherWithWatchListSemantics(&toolscache.ListWatch{
-		ListFunc: func(metav1.ListOptions) (runtime.Object, error) {
+		ListWithContextFunc: func(_ context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 			if s.refuses.Load() {
 				return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "customresourcedefinitions"}, name, nil)
 			}
 			return &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
 		},
-		WatchFunc: func(metav1.ListOptions) (watch.Interface, error) {
+		WatchFuncWithContext: func(_ context.Context, _ metav1.ListOptions) (watch.Interface, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.watches[name] = watch.NewRaceFreeFake()
