@@ -103,6 +103,39 @@ func TestEjectionsAreToldOnceAndKeepTheirBeginning(t *testing.T) {
 	}
 }
 
+// TestAnEjectionIsOfThePodThatHasTheHost: a pod may be behind several ports and Services, and two pods of a node's network have one
+// address.
+func TestAnEjectionIsOfThePodThatHasTheHost(t *testing.T) {
+	host := func(service string, port int32) outlier.Key {
+		return outlier.Key{Service: types.NamespacedName{Namespace: "shop", Name: service}, Port: port}
+	}
+	clusterOf := func(key outlier.Key, hosts ...outlier.Host) cluster {
+		return cluster{Assignment: &outlier.Assignment{Key: key}, hosts: hosts}
+	}
+	web, admin, mail := host("web", 80), host("web", 81), host("mail", 80)
+	clusters := []cluster{
+		clusterOf(web, outlier.Host{Address: "10.0.0.1", Port: 8080, Pod: "web-1"}, outlier.Host{Address: "10.0.0.2", Port: 8080, Pod: "web-2"}),
+		clusterOf(admin, outlier.Host{Address: "10.0.0.1", Port: 9090, Pod: "web-1"}, outlier.Host{Address: "10.0.0.2", Port: 9090, Pod: "web-2"}),
+		clusterOf(mail, outlier.Host{Address: "10.0.0.2", Port: 8080, Pod: "mail-1"}),
+	}
+	for at, pod := range map[ejection.Host]string{
+		{Cluster: web, Address: "10.0.0.1:8080"}:   "web-1",
+		{Cluster: web, Address: "10.0.0.2:8080"}:   "web-2",
+		{Cluster: admin, Address: "10.0.0.2:9090"}: "web-2",
+		{Cluster: mail, Address: "10.0.0.2:8080"}:  "mail-1",
+		{Cluster: mail, Address: "10.0.0.1:8080"}:  "", // not a host of that cluster any more
+	} {
+		got := ejectedOf(clusters, says(night, at))
+		want := map[ejection.Host]v1alpha1.OutlierEjection{}
+		if pod != "" {
+			want[at] = v1alpha1.OutlierEjection{Cluster: at.Cluster.String(), Address: at.Address, Pod: pod, Envoys: 1, Since: metav1.NewTime(night)}
+		}
+		if diff := cmp.Diff(want, got.hosts); diff != "" {
+			t.Errorf("%v: %s", at, diff)
+		}
+	}
+}
+
 func TestWhatIsNotKnownIsNotInTheStatus(t *testing.T) {
 	op, memory := stored("shop", "web", 1, target("web", "")), &remembered{}
 	op, _ = step(t, memory, op, says(night, at("10.0.0.1:8080")))

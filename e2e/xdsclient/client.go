@@ -30,6 +30,8 @@ type Options struct {
 	Clusters map[string]string
 	// Reject says what is wrong with a cluster; "" accepts it. The others of the response are accepted, as Envoy does.
 	Reject func(*clusterv3.Cluster) string
+	// RejectEndpoints says the same of a cluster's endpoints.
+	RejectEndpoints func(*endpointv3.ClusterLoadAssignment) string
 	// Mute has the client answer nothing, as an Envoy whose main thread is stuck.
 	Mute bool
 }
@@ -157,6 +159,7 @@ func (c *Client) follow(cluster, service string, r *discovery.DeltaDiscoveryRequ
 
 func (c *Client) takeEndpoints(r *discovery.DeltaDiscoveryResponse) error {
 	c.wire.EndpointResponses++
+	answer := &discovery.DeltaDiscoveryRequest{TypeUrl: r.GetTypeUrl(), ResponseNonce: r.GetNonce()}
 	for _, sent := range r.GetResources() {
 		c.wire.Endpoints[sent.GetName()]++
 		endpoints := &endpointv3.ClusterLoadAssignment{}
@@ -166,12 +169,18 @@ func (c *Client) takeEndpoints(r *discovery.DeltaDiscoveryResponse) error {
 		if endpoints.GetClusterName() != sent.GetName() {
 			return fmt.Errorf("endpoints %s came as %s", endpoints.GetClusterName(), sent.GetName())
 		}
+		if c.options.RejectEndpoints != nil {
+			if message := c.options.RejectEndpoints(endpoints); message != "" {
+				answer.ErrorDetail = &rpcstatus.Status{Code: int32(codes.InvalidArgument), Message: message}
+				continue
+			}
+		}
 		c.endpoints[sent.GetName()] = endpoints
 	}
 	for _, name := range r.GetRemovedResources() {
 		c.wire.Removed[name]++
 	}
-	return c.stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: r.GetTypeUrl(), ResponseNonce: r.GetNonce()})
+	return c.stream.Send(answer)
 }
 
 // Clusters that the client has accepted, by name.

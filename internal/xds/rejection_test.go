@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	. "github.com/onsi/gomega"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -36,6 +37,34 @@ func TestARejectedClusterIsToldInTheClientsWordsWhileOthersGoOn(t *testing.T) {
 	w.serve("shop/web/80", 7, 1001)
 	w.set()
 	g.Eventually(func() Proxies { return w.server.Proxies("shop/web/80") }, "5s").Should(Equal(Proxies{Connected: 1, Acked: 1}))
+}
+
+func TestRejectedEndpointsAreToldOfTheirCluster(t *testing.T) {
+	g, w := NewWithT(t), start(t, Options{})
+	w.serve("shop/web/80", 5, 1001)
+	w.serve("shop/web/8080", 5, 1001)
+	w.set()
+	const told = "malformed IP address"
+	client := w.connect(xdsclient.Options{RejectEndpoints: func(e *endpointv3.ClusterLoadAssignment) string {
+		if clusterOf(e.GetClusterName()) == "shop/web/80" && len(e.GetEndpoints()[0].GetLbEndpoints()) > 1 {
+			return told + " in " + e.GetClusterName()
+		}
+		return ""
+	}})
+	g.Eventually(func() []string { return client.Hosts("shop/web/8080") }, "5s").Should(HaveLen(1))
+	g.Expect(w.server.Rejections()).To(BeEmpty())
+
+	w.serve("shop/web/80", 5, 1001, 1002)
+	w.serve("shop/web/8080", 5, 1001, 1002)
+	w.set()
+	g.Eventually(w.server.Rejections, "5s").Should(HaveLen(1))
+	g.Expect(w.server.Rejections()).To(HaveKeyWithValue("shop/web/80", ConsistOf(HaveField("Message", HavePrefix(told)))))
+	g.Expect(client.Hosts("shop/web/80")).To(HaveLen(1))
+	g.Eventually(func() []string { return client.Hosts("shop/web/8080") }, "5s").Should(HaveLen(2))
+
+	w.serve("shop/web/80", 5, 1003)
+	w.set()
+	g.Eventually(w.server.Rejections, "5s").Should(BeEmpty())
 }
 
 func TestAnInvalidClusterLeavesTheLastGoodOne(t *testing.T) {
