@@ -13,13 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/metadata/metadatainformer"
-	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/resourcestack/autohealer/internal/actuate"
@@ -122,17 +116,13 @@ func (o envoyOptions) validateOff() error {
 
 // newOutliers keeps what OutlierPolicies are about, for reviews and for what is told to Envoys.
 func newOutliers(ctx context.Context, mgr ctrl.Manager, o options) (*outliers.Informers, error) {
-	reader, err := metadata.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	definition, err := definitions(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
-		return nil, fmt.Errorf("make the client of definitions: %w", err)
+		return nil, err
 	}
-	definition := func(name string) toolscache.SharedIndexInformer {
-		return metadatainformer.NewFilteredMetadataInformer(reader, apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"),
-			metav1.NamespaceNone, 0, toolscache.Indexers{}, func(o *metav1.ListOptions) {
-				o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-			}).Informer()
+	routed := &outliers.Informers{
+		Cache: mgr.GetCache(), Mapper: freshMapper{mgr.GetConfig(), mgr.GetHTTPClient()}, Definition: definition, OwnNamespace: o.namespace,
 	}
-	routed := &outliers.Informers{Cache: mgr.GetCache(), Mapper: mgr.GetRESTMapper(), Definition: definition, OwnNamespace: o.namespace}
 	if err := routed.Follow(ctx); err != nil {
 		return nil, err
 	}

@@ -151,14 +151,20 @@ func (p *Publisher) publishAll(ctx context.Context) {
 			problem, next = err.Error(), lookAgain
 		} else {
 			problem = ""
+			next = p.pause(next)
 		}
-		again = p.Clock.After(cmp.Or(next, atLeast))
+		again = p.Clock.After(next)
 		select {
 		case <-ctx.Done():
 			return
 		case <-p.Clock.After(coalesce):
 		}
 	}
+}
+
+// pause until it is looked again after what was done, which is 0 for when everything is to be translated again.
+func (p *Publisher) pause(again time.Duration) time.Duration {
+	return min(cmp.Or(again, atLeast), p.complete.Add(atLeast).Sub(p.Clock.Now()))
 }
 
 // publish translates what may have changed and has it served. It says when to look again, if nothing changes before: 0 for never. An

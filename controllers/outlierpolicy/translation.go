@@ -97,8 +97,8 @@ func (p *Publisher) translate(pic *picture, world outlier.World) []actuate.Clust
 		served := p.servedOf(name)
 		for _, a := range pic.index.Assign(svc, slices.Collect(maps.Keys(served))) {
 			before, was := p.told[svc.Namespace][a.Key]
-			if a.Policy != nil && a.Policy.Doubtful && p.told != nil && !was {
-				continue // it comes once its policy is judged
+			if _, may := served[a.Key]; a.Policy != nil && a.Policy.Doubtful && p.told != nil && !was && !may {
+				continue // no Envoy has it: it comes once its policy is judged
 			}
 			c := p.cluster(pic, a, before, served[a.Key])
 			c.Hosts = outlier.HostsOf(svc, a.Port, world.Slices[name])

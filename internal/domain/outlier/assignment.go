@@ -51,9 +51,7 @@ type Assignment struct {
 // that a policy is for, and those that were served before. The latter stay without a policy, because a cluster that goes takes
 // its traffic along.
 func (x *Index) Assign(svc *corev1.Service, served []Key) []*Assignment {
-	if svc.Spec.Type == corev1.ServiceTypeExternalName {
-		return nil // it has no endpoints that could be told
-	}
+	external := svc.Spec.Type == corev1.ServiceTypeExternalName // it has no endpoints that could be told
 	name := types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}
 	ports := map[int32]corev1.ServicePort{}
 	found := map[Key]*Assignment{}
@@ -62,6 +60,9 @@ func (x *Index) Assign(svc *corev1.Service, served []Key) []*Assignment {
 			continue
 		}
 		ports[port.Port] = port
+		if external {
+			continue
+		}
 		if a := x.assign(Key{Service: name, Port: port.Port}, svc, port); a.Policy != nil {
 			found[a.Key] = a
 		}
@@ -78,6 +79,9 @@ func (x *Index) Assign(svc *corev1.Service, served []Key) []*Assignment {
 				port = corev1.ServicePort{Port: key.Port}
 			}
 			found[key] = x.assign(key, svc, port)
+			if external {
+				found[key].Policy, found[key].Overridden, found[key].Conflicted = nil, nil, nil
+			}
 		}
 	}
 	all := make([]*Assignment, 0, len(found))

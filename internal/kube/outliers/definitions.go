@@ -20,6 +20,8 @@ const (
 	soonest = 200 * time.Millisecond
 	// latest is how long it takes at most until it is asked again.
 	latest = 30 * time.Second
+	// settled after a change of a definition is what the API server says of its kind: until then it may say what was before.
+	settled = 10 * time.Second
 )
 
 // definitions are the CustomResourceDefinitions of routes. Each is watched by its name: all of a cluster may be megabytes, and would
@@ -45,11 +47,12 @@ func (d definitions) absent(kind schema.GroupKind) bool {
 	return d[kind].HasSynced() && len(d[kind].GetStore().ListKeys()) == 0
 }
 
-// run tells of each definition that comes or changes, until the context ends.
-func (d definitions) run(ctx context.Context, changed func(schema.GroupKind)) error {
+// run tells of each definition that comes or changes, and of each that can't be watched, until the context ends.
+func (d definitions) run(ctx context.Context, changed, unwatched func(schema.GroupKind)) error {
 	for kind, watch := range d {
 		err := watch.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *toolscache.Reflector, err error) {
 			log.FromContext(ctx).V(1).Info("Can't watch the definition of a kind of routes; it is asked for instead", "kind", kind.Kind, "trouble", err.Error())
+			unwatched(kind)
 		})
 		if err != nil {
 			return fmt.Errorf("watch the definition of %s: %w", kind, err)
@@ -74,7 +77,11 @@ func (i *Informers) Start(ctx context.Context) error {
 	queue := workqueue.NewTypedRateLimitingQueue(pace)
 	defer context.AfterFunc(ctx, queue.ShutDown)()
 	defined := newDefinitions(i.Definition)
-	if err := defined.run(ctx, queue.Add); err != nil {
+	changed := func(kind schema.GroupKind) {
+		queue.Add(kind)
+		queue.AddAfter(kind, settled)
+	}
+	if err := defined.run(ctx, changed, queue.Add); err != nil {
 		return err
 	}
 	for _, kind := range outlier.RouteKinds {
@@ -101,15 +108,12 @@ func (i *Informers) Start(ctx context.Context) error {
 // NeedLeaderElection is false: the webhook of every replica asks.
 func (i *Informers) NeedLeaderElection() bool { return false }
 
-// look begins to watch a kind of routes if the cluster has it.
+// look begins to watch a kind of routes if the cluster has it, and in another version when the one that is watched isn't served any more.
 func (i *Informers) look(ctx context.Context, kind schema.GroupKind) (served bool, err error) {
 	i.mu.Lock()
-	watched := i.routes[kind].informer != nil
+	known := i.routes[kind]
 	i.mu.Unlock()
-	if watched {
-		return true, nil
-	}
-	found, err := i.find(ctx, kind)
+	found, err := i.find(ctx, kind, known)
 	if err != nil {
 		return false, err
 	}
@@ -122,17 +126,31 @@ func (i *Informers) look(ctx context.Context, kind schema.GroupKind) (served boo
 	return found.informer != nil, nil
 }
 
-// find begins to watch a kind if the API server serves it.
-func (i *Informers) find(ctx context.Context, kind schema.GroupKind) (routeKind, error) {
+// find begins to watch a kind if the API server serves it. Of one that it doesn't serve any more, what is known stays. The watch of a
+// version that is gone stays too, and fails by and by: somebody may be reading from it, and would have it begin anew.
+func (i *Informers) find(ctx context.Context, kind schema.GroupKind, known routeKind) (routeKind, error) {
+	if known.informer != nil {
+		if _, err := i.Mapper.RESTMapping(kind, known.Version); !meta.IsNoMatchError(err) {
+			return known, asked(kind, err)
+		}
+	}
 	mapping, err := i.Mapper.RESTMapping(kind)
 	if meta.IsNoMatchError(err) {
-		return routeKind{}, nil
+		return known, nil
 	}
 	if err != nil {
-		return routeKind{}, fmt.Errorf("look for %s: %w", kind, err)
+		return routeKind{}, asked(kind, err)
 	}
 	route := &unstructured.Unstructured{}
 	route.SetGroupVersionKind(mapping.GroupVersionKind)
 	informer, err := i.follow(ctx, route)
 	return routeKind{mapping.GroupVersionKind, informer}, err
+}
+
+// asked says what an error was about.
+func asked(kind schema.GroupKind, err error) error {
+	if err != nil {
+		return fmt.Errorf("look for %s: %w", kind, err)
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package outliers
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,18 +22,16 @@ import (
 
 // apiServer has definitions of routes' kinds and serves the kinds, each when told, and counts how often it is asked for a kind.
 type apiServer struct {
-	meta.RESTMapper
-
 	asked   atomic.Int32
 	refuses atomic.Bool // to tell of definitions
 
 	mu      sync.Mutex
-	serves  map[string]bool                       // needs mu; by kind
+	serves  map[string]string                     // needs mu; the version, by kind
 	watches map[string]*watch.RaceFreeFakeWatcher // needs mu; by a definition's name
 }
 
 func newAPIServer() *apiServer {
-	return &apiServer{serves: map[string]bool{}, watches: map[string]*watch.RaceFreeFakeWatcher{}}
+	return &apiServer{serves: map[string]string{}, watches: map[string]*watch.RaceFreeFakeWatcher{}}
 }
 
 func (s *apiServer) definition(name string) toolscache.SharedIndexInformer {
@@ -56,12 +55,12 @@ func (s *apiServer) definition(name string) toolscache.SharedIndexInformer {
 func (s *apiServer) IsWatchListSemanticsUnSupported() bool { return true }
 
 // RESTMapping gives what is served.
-func (s *apiServer) RESTMapping(kind schema.GroupKind, _ ...string) (*meta.RESTMapping, error) {
+func (s *apiServer) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
 	s.asked.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.serves[kind.Kind] {
-		return &meta.RESTMapping{GroupVersionKind: kind.WithVersion("v1")}, nil
+	if v := s.serves[kind.Kind]; v != "" && (len(versions) == 0 || slices.Contains(versions, v)) {
+		return &meta.RESTMapping{GroupVersionKind: kind.WithVersion(v)}, nil
 	}
 	return nil, &meta.NoKindMatchError{GroupKind: kind}
 }
@@ -72,10 +71,10 @@ func (s *apiServer) define(name string) {
 	s.watches[name].Add(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: "2"}})
 }
 
-func (s *apiServer) serve(kind string) {
+func (s *apiServer) serve(kind, version string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.serves[kind] = true
+	s.serves[kind] = version
 }
 
 // look has informers look at an API server, as long as the test goes.
@@ -112,8 +111,8 @@ func TestAKindIsFoundWhenItIsServedAfterItsDefinitionCame(t *testing.T) {
 		server.define("httpproxies.projectcontour.io")
 		time.Sleep(time.Second)
 		g.Expect(server.asked.Load()).To(BeNumerically(">", asked))
-		server.serve("HTTPProxy")
-		server.serve("TCPRoute") // nobody heard of its definition
+		server.serve("HTTPProxy", "v1")
+		server.serve("TCPRoute", "v1") // nobody heard of its definition
 		time.Sleep(latest)
 		_, found := i.RouteKind("HTTPProxy")
 		g.Expect(found).To(BeTrue())
@@ -126,13 +125,39 @@ func TestAKindIsFoundWhenItIsServedAfterItsDefinitionCame(t *testing.T) {
 	})
 }
 
+func TestAKindIsFollowedIntoAnotherVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		server := newAPIServer()
+		server.serve("TCPRoute", "v1alpha2")
+		i := look(t, server)
+		version := func() string {
+			kind, found := i.RouteKind("TCPRoute")
+			g.Expect(found).To(BeTrue())
+			return kind.Version
+		}
+		g.Expect(version()).To(Equal("v1alpha2"))
+
+		server.define("tcproutes.gateway.networking.k8s.io")
+		time.Sleep(time.Second) // and the API server still says what was before
+		server.serve("TCPRoute", "v1")
+		time.Sleep(settled)
+		g.Expect(version()).To(Equal("v1"))
+
+		server.serve("TCPRoute", "") // its definition is deleted, and comes back
+		server.define("tcproutes.gateway.networking.k8s.io")
+		time.Sleep(time.Minute)
+		g.Expect(version()).To(Equal("v1"), "what is known of its routes stays")
+	})
+}
+
 func TestKindsAreAskedForWhileTheirDefinitionsCannotBeWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		server := newAPIServer()
 		server.refuses.Store(true)
 		i := look(t, server)
-		server.serve("GRPCRoute")
+		server.serve("GRPCRoute", "v1")
 		time.Sleep(latest)
 		_, found := i.RouteKind("GRPCRoute")
 		g.Expect(found).To(BeTrue())

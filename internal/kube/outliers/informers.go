@@ -26,8 +26,9 @@ import (
 
 // Informers are a Runnable of every replica: the webhook asks them too.
 type Informers struct {
-	Cache  cache.Cache
-	Mapper meta.RESTMapper
+	Cache cache.Cache
+	// Mapper finds kinds of routes as they are served now: what one remembers of a group hides a version that it gets later.
+	Mapper Mapper
 	// Definition makes a watch of the CustomResourceDefinition with a name.
 	Definition   func(name string) toolscache.SharedIndexInformer
 	OwnNamespace string
@@ -39,6 +40,11 @@ type Informers struct {
 	routes map[schema.GroupKind]routeKind
 	// handlers are told of whatever changes; needs mu.
 	handlers []toolscache.ResourceEventHandler
+}
+
+// Mapper tells how a kind is served.
+type Mapper interface {
+	RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error)
 }
 
 // routeKind is a kind of routes; without an informer the cluster doesn't have it.
