@@ -315,6 +315,8 @@ type memory struct {
 	denied, unreadable, invisible string
 	// unlisted: Deployments may not be listed.
 	unlisted bool
+	// unanswered: lists of Deployments are not answered.
+	unanswered bool
 	// unpatched: nothing may be patched.
 	unpatched bool
 	// meanwhile happens while a scale is read; nil: nothing.
@@ -335,6 +337,9 @@ func (m *memory) Get(ctx context.Context, key client.ObjectKey, o client.Object,
 func (m *memory) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	if _, metadata := list.(*metav1.PartialObjectMetadataList); metadata && m.unlisted {
 		return apierrors.NewForbidden(schema.GroupResource{Group: "apps", Resource: "deployments"}, "", nil)
+	}
+	if of, metadata := list.(*metav1.PartialObjectMetadataList); metadata && m.unanswered && of.Kind == "DeploymentList" {
+		return apierrors.NewServiceUnavailable("down")
 	}
 	return m.WithWatch.List(ctx, list, opts...)
 }

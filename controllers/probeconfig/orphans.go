@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -57,7 +59,7 @@ func (r *OrphanReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (
 	case paused.Frozen:
 		return reconcile.Result{RequeueAfter: orphanLook}, nil
 	}
-	orphans := r.orphans(ctx)
+	orphans, all := r.orphans(ctx)
 	unknown := map[types.UID]types.NamespacedName{}
 	for _, o := range orphans {
 		if !r.confirmed.Has(o.Record.Owner) && len(unknown) < mostOrphans {
@@ -75,27 +77,32 @@ func (r *OrphanReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (
 	case failed != nil:
 		log.FromContext(ctx).Error(failed, "Can't give back what was taken for a ProbeConfig that is gone")
 		return reconcile.Result{RequeueAfter: orphanLook}, nil
-	case again.IsZero():
+	case again.IsZero() && all:
 		return reconcile.Result{}, nil
+	case again.IsZero():
+		return reconcile.Result{RequeueAfter: orphanLook}, nil
 	}
 	return reconcile.Result{RequeueAfter: max(0, again.Sub(r.now())) + pastDeadline}, nil
 }
 
-// orphans are the objects with a record of no config that is known. Kinds that Autohealer may not list everywhere are left out.
-func (r *OrphanReconciler) orphans(ctx context.Context) (all []actuate.Recorded) {
+// orphans are the objects with a record of no config that is known; all is false when some kind couldn't be listed just now. Kinds
+// that Autohealer may not list everywhere, or that aren't served, are left out.
+func (r *OrphanReconciler) orphans(ctx context.Context) (orphans []actuate.Recorded, all bool) {
+	all = true
 	for _, kind := range r.Observer.recordedKinds() {
 		found, err := r.Reader.Recorded(ctx, schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind), "")
 		if err != nil {
 			log.FromContext(ctx).V(1).Info("Not looking for records of ProbeConfigs that are gone", "kind", kind.Kind, "reason", err.Error())
+			all = all && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err))
 			continue
 		}
 		for _, one := range found {
 			if r.Observer.stands(one.Namespace) && !r.Observer.knows(one) {
-				all = append(all, one)
+				orphans = append(orphans, one)
 			}
 		}
 	}
-	return all
+	return orphans, all
 }
 
 // giveBack gives back what was taken from one object, if it still says so.

@@ -99,6 +99,26 @@ func TestWhatAConfigLeavesThatWasStrippedOfItsFinalizerIsGivenBack(t *testing.T)
 	}
 }
 
+func TestWhatCouldNotBeListedIsLookedForAgain(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	w.fail("shoot-0")
+	orphans := NewOrphanReconciler(w.TargetReconciler)
+	w.Observer.configGone(w.strip())
+	w.api.unanswered = true
+	if result := w.lookForOrphans(orphans); result.RequeueAfter != orphanLook {
+		t.Fatalf("it looks again after %s", result.RequeueAfter)
+	}
+	w.want("shoot-0", "0r 0r", "while nobody answers")
+	w.api.unanswered = false
+	w.lookForOrphans(orphans)
+	w.want("shoot-0", "3 3", "after that")
+
+	w.api.unlisted = true
+	if result := w.lookForOrphans(orphans); result.RequeueAfter != 0 {
+		t.Errorf("where it may not look it looks again after %s", result.RequeueAfter)
+	}
+}
+
 func TestOneLookIsntEnough(t *testing.T) {
 	w := newWorld(t, 1, nil)
 	w.fail("shoot-0")

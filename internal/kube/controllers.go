@@ -17,10 +17,6 @@ const (
 	// A foreign writer that keeps winning mustn't push us into minutes of back-off.
 	shortestRetry = 5 * time.Millisecond
 	longestRetry  = 5 * time.Second
-	// lookTakes bounds one look at an object, whatever it waits for: an answer that never comes would keep the object from being
-	// looked at for good. A look waits for nothing but answers; what is cut short goes on with the next, by what is stored. Others'
-	// admission webhooks may take 30 s over a write, and one so slow must come about all the same.
-	lookTakes = 40 * time.Second
 )
 
 // Queue is a controller's queue.
@@ -37,8 +33,7 @@ func NewDelayingQueue[T comparable](by clock.PassiveClock) workqueue.TypedDelayi
 func AddController(mgr manager.Manager, name string, r reconcile.Reconciler, workers int, attach func(Queue)) error {
 	c, err := controller.New(name, mgr, controller.Options{
 		Reconciler: r, MaxConcurrentReconciles: workers,
-		RateLimiter:           workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](shortestRetry, longestRetry),
-		ReconciliationTimeout: lookTakes,
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](shortestRetry, longestRetry),
 	})
 	if err != nil {
 		return err
