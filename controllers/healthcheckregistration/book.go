@@ -96,10 +96,17 @@ func (b *book) forget(uid types.UID) {
 }
 
 // mayFail says whether a condition of a target may turn False now, for a registration with so many targets.
-func (b *book) mayFail(uid types.UID, target checking.Target, targets int, now time.Time) bool {
+func (b *book) mayFail(uid types.UID, target checking.Target, conditionType string, targets int, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.page(uid).flips.MayFail(nameOf(target).String(), targets, now)
+	return b.page(uid).flips.MayFail(nameOf(target).String(), conditionType, targets, now)
+}
+
+// recovered takes in that the checks of a condition don't say False.
+func (b *book) recovered(uid types.UID, target checking.Target, conditionType string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.page(uid).flips.Recovered(nameOf(target).String(), conditionType)
 }
 
 // notFailed takes back that a target turned False: the write didn't come about.

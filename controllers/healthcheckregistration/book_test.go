@@ -80,7 +80,7 @@ func TestABreakerIsFollowed(t *testing.T) {
 	now := time.Date(2026, 11, 22, 6, 0, 0, 0, time.UTC)
 	b := &book{}
 	for i := range 3 {
-		b.mayFail("r", targetNamed(fmt.Sprint(i)), 4, now)
+		b.mayFail("r", targetNamed(fmt.Sprint(i)), "X", 4, now)
 	}
 	opened, open := b.breaker("r")
 	if !open {

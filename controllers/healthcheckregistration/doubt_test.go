@@ -239,3 +239,35 @@ func TestARegistrationWhoseVersionCantBeReadIsFrozen(t *testing.T) {
 		t.Errorf("it gave %+v, %v", deciders, err)
 	}
 }
+
+func TestWhatIsSeenToRecoverIsNotBelievedLater(t *testing.T) {
+	o := knowing(t)
+	o.judge.Observe(suspended("r", "v1alpha1", "Mine"))
+	o.judge.Judge(t.Context(), types.NamespacedName{Name: "r"})
+	for name, c := range map[string]struct {
+		verdict health.Verdict
+		want    bool
+	}{
+		"still in doubt": {health.Verdict{Status: health.Unknown, Reason: health.ReasonInDoubt}, true},
+		"recovered":      {health.Verdict{Status: health.True}, false},
+		"unknown":        {health.Verdict{Status: health.Unknown, Reason: "HealthCheckError"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o.book = book{}
+			hcr := suspended("r", "v1alpha1", "Mine")
+			hcr.Status.Breaker = &v1alpha1.Breaker{ID: "x"}
+			o.book.follow(hcr, noon)
+			l := lookedAt(t, o, claimed("Mine"))
+			o.book.mayFail("r", l.target, "Mine", 3, noon)
+			l.note(plan{Plan: health.Plan{Verdicts: map[string]health.Verdict{"Mine": c.verdict}}})
+			hcr.Annotations = map[string]string{"autohealer.resourcestack.com/reset-breaker": "x"}
+			o.book.follow(hcr, noon)
+			for _, other := range []string{"a", "b"} {
+				o.book.mayFail("r", targetNamed(other), "Mine", 3, noon)
+			}
+			if believed := o.book.mayFail("r", l.target, "Mine", 3, noon); believed != c.want {
+				t.Errorf("after the reset it is believed: %t", believed)
+			}
+		})
+	}
+}

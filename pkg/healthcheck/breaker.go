@@ -45,12 +45,12 @@ type breaker struct {
 }
 
 // mayFail says whether a condition of the target may turn False now.
-func (b *breaker) mayFail(ctx context.Context, target types.NamespacedName) bool {
+func (b *breaker) mayFail(ctx context.Context, target types.NamespacedName, conditionType string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.count(ctx)
 	_, before := b.flips.Breaker()
-	may := b.flips.MayFail(target.String(), b.targets, b.clock.Now())
+	may := b.flips.MayFail(target.String(), conditionType, b.targets, b.clock.Now())
 	if is, open := b.flips.Breaker(); open && !before {
 		log.FromContext(ctx).Info("Too many targets turned False together: what would turn False is Unknown until one of them has the annotation",
 			"turnedFalse", is.Flipped, "targets", is.Targets, "annotation", BreakerResetAnnotation+"="+is.ID)
@@ -115,6 +115,17 @@ func (b *breaker) follow(ctx context.Context, target *unstructured.Unstructured)
 	defer b.mu.Unlock()
 	if id := target.GetAnnotations()[BreakerResetAnnotation]; b.flips.Reset(id, b.clock.Now()) {
 		log.FromContext(ctx).Info("What turned False is believed: the breaker was reset", "annotation", BreakerResetAnnotation+"="+id)
+	}
+}
+
+// learn which conditions' checks don't say False.
+func (b *breaker) learn(target types.NamespacedName, verdicts map[string]health.Verdict) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for conditionType, verdict := range verdicts {
+		if !verdict.Fails() {
+			b.flips.Recovered(target.String(), conditionType)
+		}
 	}
 }
 

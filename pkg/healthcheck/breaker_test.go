@@ -35,8 +35,8 @@ func judging(all []*unstructured.Unstructured) (*breaker, func(target *unstructu
 		b.follow(context.Background(), target)
 		p := health.PlanTarget(health.Input{
 			Target: target, Shape: health.Gardener, Results: map[string][]health.Result{"X": {{Check: "a", Status: health.False, Detail: "ill"}}},
-			MayFail: func(string) bool {
-				return b.mayFail(context.Background(), types.NamespacedName{Name: target.GetName()})
+			MayFail: func(conditionType string) bool {
+				return b.mayFail(context.Background(), types.NamespacedName{Name: target.GetName()}, conditionType)
 			},
 			HowToBelieve: b.howToBelieve,
 		}, dawn)
@@ -96,5 +96,30 @@ func TestAResetBeforeARestartHolds(t *testing.T) {
 	_, judge = judging(all)
 	if c := judge(all[3]); c.Status != health.False {
 		t.Errorf("it is %s: %s", c.Status, c.Message)
+	}
+}
+
+func TestARecoveryThatIsSeenCountsAnew(t *testing.T) {
+	all := failing(t, 10)
+	b, judge := judging(all)
+	for _, target := range all {
+		judge(target)
+	}
+	w := &writer{shape: health.Gardener, clock: b.clock, breaker: b}
+	for _, target := range all { // as people, or another program, made it meanwhile
+		entry := map[string]any{"type": "X", "status": "True", "reason": "HealthCheckSuccessful", "message": "(1/1) Health checks successful"}
+		target.Object["status"] = map[string]any{"conditions": []any{entry}}
+		well := map[string][]health.Result{"X": {{Check: "a", Status: health.True}}}
+		if _, _, err := w.judge(context.Background(), health.Input{Target: target, Shape: w.shape, Results: well}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all[5].SetAnnotations(map[string]string{"autohealer.resourcestack.com/reset-breaker": "20261122t060000z"})
+	b.follow(context.Background(), all[5])
+	all[5].SetAnnotations(nil) // the clock stands still, and the next opening has the same id
+	for i, target := range all {
+		if c := judge(target); (c.Status == health.False) != (i < 2) {
+			t.Errorf("the %dth of a new outage is %s: %s", i+1, c.Status, c.Message)
+		}
 	}
 }

@@ -35,7 +35,8 @@ type writer struct {
 // then; nil when it is gone. lookAgain is when the verdict changes without news; zero when it doesn't.
 func (w *writer) judge(ctx context.Context, in health.Input) (target *unstructured.Unstructured, lookAgain time.Time, err error) {
 	key := client.ObjectKeyFromObject(in.Target)
-	in.MayFail, in.HowToBelieve = func(string) bool { return w.breaker.mayFail(ctx, key) }, w.breaker.howToBelieve
+	in.MayFail = func(conditionType string) bool { return w.breaker.mayFail(ctx, key, conditionType) }
+	in.HowToBelieve = w.breaker.howToBelieve
 	defer func() {
 		if err != nil || target == nil {
 			w.breaker.forget(key)
@@ -43,6 +44,7 @@ func (w *writer) judge(ctx context.Context, in health.Input) (target *unstructur
 	}()
 	for range attempts {
 		plan := health.PlanTarget(in, w.clock.Now())
+		w.breaker.learn(key, plan.Verdicts)
 		if in.Target, err = w.carryOut(ctx, in.Target, plan.Steps); err == nil {
 			return in.Target, w.breaker.lookAgain(plan), nil
 		}

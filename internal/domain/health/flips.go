@@ -1,6 +1,7 @@
 package health
 
 import (
+	"maps"
 	"strings"
 	"time"
 )
@@ -28,20 +29,24 @@ type Flips struct {
 	breaker *Breaker
 	// at is when each target last turned False, of those that did within flipsWithin.
 	at map[string]time.Time
-	// doubted are those that weren't believed since it opened. After its reset they are believed until then.
-	doubted, believed map[string]bool
+	// doubted is what isn't believed while it is open, believed what was in doubt at its reset: until then.
+	doubted, believed map[turn]bool
 	until             time.Time
 }
+
+// turn is that of one condition of a target.
+type turn struct{ target, conditionType string }
 
 // MayFail says whether a condition of the target may be written False now, where it isn't so yet. It opens the breaker
 // when this one would be one too many of targets, which is how many the registration has. While it is open nothing new
 // turns False; what turns True goes on.
-func (f *Flips) MayFail(target string, targets int, now time.Time) bool {
+func (f *Flips) MayFail(target, conditionType string, targets int, now time.Time) bool {
+	is := turn{target, conditionType}
 	if f.breaker != nil {
-		f.doubt(target)
+		f.doubt(is)
 		return false
 	}
-	if f.believed[target] && now.Before(f.until) {
+	if f.believed[is] && now.Before(f.until) {
 		return true
 	}
 	for t, at := range f.at {
@@ -55,23 +60,31 @@ func (f *Flips) MayFail(target string, targets int, now time.Time) bool {
 	f.at[target] = now
 	if n := len(f.at); n >= tooManyLeast && n*100 > targets*tooManyShare {
 		f.breaker = &Breaker{ID: strings.ToLower(now.UTC().Format("20060102T150405Z")), OpenedAt: now, Flipped: n, Targets: targets}
-		f.doubt(target)
+		f.doubt(is)
 		return false
 	}
 	return true
 }
 
-func (f *Flips) doubt(target string) {
+func (f *Flips) doubt(is turn) {
 	if f.doubted == nil {
-		f.doubted = map[string]bool{}
+		f.doubted = map[turn]bool{}
 	}
-	f.doubted[target] = true
+	f.doubted[is] = true
+}
+
+// Recovered takes in that the checks of a condition don't say False, or no longer: it isn't in doubt, and when it turns False the next
+// time it counts anew.
+func (f *Flips) Recovered(target, conditionType string) {
+	is := turn{target, conditionType}
+	delete(f.doubted, is)
+	delete(f.believed, is)
 }
 
 // Forget a target that is gone, or whose write failed. What is believed of one whose write failed still is.
 func (f *Flips) Forget(target string) {
 	delete(f.at, target)
-	delete(f.doubted, target)
+	maps.DeleteFunc(f.doubted, func(is turn, _ bool) bool { return is.target == target })
 }
 
 // Breaker gives the one that is open; ok is false when it is closed.
@@ -89,8 +102,8 @@ func (f *Flips) Restore(b Breaker) {
 	}
 }
 
-// Reset closes the breaker of this ID: someone looked, and what it held back is believed for as long as a wave lasts, however
-// many they are. Others count anew.
+// Reset closes the breaker of this ID: someone looked, and what is in doubt then is believed for as long as a wave lasts, however
+// many they are, unless it recovers. Others count anew.
 func (f *Flips) Reset(id string, now time.Time) (closed bool) {
 	if f.breaker == nil || f.breaker.ID != id {
 		return false

@@ -82,6 +82,9 @@ func (p *Plan) judge(in *Input, conditionType string, now time.Time) {
 	}
 }
 
+// Fails says whether the checks say False, believed or not.
+func (v Verdict) Fails() bool { return v.Status == False || v.Reason == ReasonInDoubt }
+
 // inDoubt is Unknown, because True would be as unproven as False.
 func inDoubt(v Verdict, previous *Condition) Verdict {
 	v.Status, v.Reason, v.History = Unknown, ReasonInDoubt, previous.Past()

@@ -87,7 +87,7 @@ func TestFlips(t *testing.T) {
 	flips := &health.Flips{}
 	flip := func(i int, after time.Duration, want bool) {
 		t.Helper()
-		if got := flips.MayFail(fmt.Sprint("target-", i), targets, start.Add(after)); got != want {
+		if got := flips.MayFail(fmt.Sprint("target-", i), "X", targets, start.Add(after)); got != want {
 			t.Errorf("target %d after %s: %v", i, after, got)
 		}
 	}
@@ -112,7 +112,7 @@ func TestWhatABreakerHeldBackIsBelievedAfterItsReset(t *testing.T) {
 	flips, now := &health.Flips{}, start
 	all := func(from, to int) (may int) {
 		for i := from; i < to; i++ {
-			if flips.MayFail(fmt.Sprint(i), targets, now) {
+			if flips.MayFail(fmt.Sprint(i), "X", targets, now) {
 				may++
 			}
 		}
@@ -138,10 +138,92 @@ func TestWhatABreakerHeldBackIsBelievedAfterItsReset(t *testing.T) {
 	}
 }
 
+func TestWhatRecoveredIsNotBelieved(t *testing.T) {
+	const targets = 100
+	for name, recoverAt := range map[string]struct{ beforeReset, afterReset, afterFlip bool }{
+		"while the breaker was open":            {beforeReset: true},
+		"after its reset":                       {afterReset: true},
+		"after it turned False, being believed": {afterFlip: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			flips := &health.Flips{}
+			fail := func() (may int) {
+				for i := range targets {
+					if flips.MayFail(fmt.Sprint(i), "X", targets, start) {
+						may++
+					}
+				}
+				return may
+			}
+			recovered := func(did bool) {
+				for i := 0; did && i < targets; i++ {
+					flips.Recovered(fmt.Sprint(i), "X")
+				}
+			}
+			if may := fail(); may != 20 {
+				t.Fatalf("%d are believed at once", may)
+			}
+			recovered(recoverAt.beforeReset)
+			b, _ := flips.Breaker()
+			flips.Reset(b.ID, start)
+			recovered(recoverAt.afterReset)
+			if recoverAt.afterFlip {
+				for i := 20; i < targets; i++ {
+					if !flips.MayFail(fmt.Sprint(i), "X", targets, start) {
+						t.Fatalf("the %dth isn't believed after the reset", i+1)
+					}
+				}
+				recovered(true)
+			}
+			if may := fail(); may != 20 {
+				t.Errorf("%d of a new wave are believed", may)
+			}
+		})
+	}
+}
+
+func TestEachConditionInDoubtIsBelieved(t *testing.T) {
+	flips := &health.Flips{}
+	flips.Restore(health.Breaker{ID: "x", OpenedAt: start})
+	all := func() (may int) {
+		for i := range 10 {
+			for _, conditionType := range []string{"X", "Y"} {
+				if flips.MayFail(fmt.Sprint(i), conditionType, 10, start) {
+					may++
+				}
+			}
+		}
+		return may
+	}
+	if may := all(); may != 0 {
+		t.Fatalf("%d are believed while the breaker is open", may)
+	}
+	for i := range 5 {
+		flips.Recovered(fmt.Sprint(i), "Y")
+	}
+	for i := 5; i < 10; i++ {
+		flips.Recovered(fmt.Sprint(i), "X")
+	}
+	flips.Reset("x", start)
+	for i := range 10 {
+		if doubted := map[bool]string{true: "X", false: "Y"}[i < 5]; !flips.MayFail(fmt.Sprint(i), doubted, 10, start) {
+			t.Errorf("what %d is in doubt for isn't believed", i)
+		}
+	}
+	if _, open := flips.Breaker(); open {
+		t.Error("what was in doubt opens the breaker again")
+	}
+	for i, may := range []bool{true, true, false} { // three of ten are too many
+		if flips.MayFail(fmt.Sprint(i), "Y", 10, start) != may {
+			t.Errorf("the condition of %d that wasn't in doubt isn't counted", i)
+		}
+	}
+}
+
 func TestFlipsThatAreFarApart(t *testing.T) {
 	flips := &health.Flips{}
 	for i := range 30 {
-		if !flips.MayFail(fmt.Sprint(i), 20, start.Add(time.Duration(i)*80*time.Second)) {
+		if !flips.MayFail(fmt.Sprint(i), "X", 20, start.Add(time.Duration(i)*80*time.Second)) {
 			t.Fatalf("the breaker opened at the %dth", i)
 		}
 	}
@@ -149,10 +231,10 @@ func TestFlipsThatAreFarApart(t *testing.T) {
 
 func TestTwoTargetsAreTooFewToTell(t *testing.T) {
 	flips := &health.Flips{}
-	if !flips.MayFail("a", 2, start) || !flips.MayFail("b", 2, start) {
+	if !flips.MayFail("a", "X", 2, start) || !flips.MayFail("b", "X", 2, start) {
 		t.Error("two of two opened the breaker")
 	}
-	if flips.MayFail("c", 3, start) {
+	if flips.MayFail("c", "X", 3, start) {
 		t.Error("three of three didn't")
 	}
 }
@@ -160,7 +242,7 @@ func TestTwoTargetsAreTooFewToTell(t *testing.T) {
 func TestAForgottenTargetDoesNotCount(t *testing.T) {
 	flips := &health.Flips{}
 	for _, name := range []string{"a", "b", "c", "d"} {
-		if !flips.MayFail(name, 3, start) {
+		if !flips.MayFail(name, "X", 3, start) {
 			t.Fatalf("%s opened the breaker", name)
 		}
 		flips.Forget(name)
@@ -171,7 +253,7 @@ func TestARestoredBreakerHolds(t *testing.T) {
 	flips := &health.Flips{}
 	flips.Restore(health.Breaker{ID: "x", OpenedAt: start})
 	flips.Restore(health.Breaker{ID: "y", OpenedAt: start})
-	if b, open := flips.Breaker(); !open || b.ID != "x" || flips.MayFail("a", 100, start) {
+	if b, open := flips.Breaker(); !open || b.ID != "x" || flips.MayFail("a", "X", 100, start) {
 		t.Errorf("%+v", b)
 	}
 }

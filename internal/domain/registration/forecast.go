@@ -84,7 +84,7 @@ type Circumstances struct {
 	Shape  health.Shape
 	There  Finder
 	// MayFail asks the registration's own breaker.
-	MayFail func() bool
+	MayFail func(conditionType string) bool
 }
 
 // Forecast plans one target's conditions as the controller does: with the same checks, aggregate and steps.
@@ -173,7 +173,7 @@ func (r *Registration) mayFail(c *Circumstances, conditionType string, now time.
 			return false
 		}
 	}
-	return c.MayFail == nil || !finds(r) || c.MayFail()
+	return c.MayFail == nil || !finds(r) || c.MayFail(conditionType)
 }
 
 // findsFault says whether one of the checks isn't True.

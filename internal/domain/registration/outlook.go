@@ -38,7 +38,9 @@ func OutlookOf(r *Registration, circumstances []Circumstances, targets int, more
 	for _, c := range circumstances {
 		name := types.NamespacedName{Namespace: c.Target.GetNamespace(), Name: c.Target.GetName()}.String()
 		// Of how many targets too many are a share isn't known when not all are read.
-		c.MayFail = func() bool { return more && open == nil || flips.MayFail(name, targets, now) }
+		c.MayFail = func(conditionType string) bool {
+			return more && open == nil || flips.MayFail(name, conditionType, targets, now)
+		}
 		o.add(r.Forecast(c, now))
 	}
 	slices.SortStableFunc(o.Forecasts, func(a, b TargetForecast) int {
