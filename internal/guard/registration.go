@@ -5,11 +5,18 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 )
 
-// termsOfRegistration compiles a HealthCheckRegistration's expressions.
+// termsOfRegistration compiles a HealthCheckRegistration's expressions. A request is asked more of those that it adds.
 func termsOfRegistration(e *evaluation) (any, error) {
 	hcr, err := read[v1alpha1.HealthCheckRegistration](e.object)
 	if err != nil {
 		return nil, err
 	}
-	return registration.TermsOf(hcr), nil
+	if e.request == nil {
+		return registration.TermsOf(hcr), nil
+	}
+	old, err := read[v1alpha1.HealthCheckRegistration](e.oldObject)
+	if err != nil {
+		old = nil // which can't be read, either
+	}
+	return registration.TermsOfNew(hcr, old), nil
 }

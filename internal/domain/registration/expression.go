@@ -55,8 +55,8 @@ func newEnvironment(variables ...string) (*cel.Env, error) {
 	return set.NewExpressionsEnv(), nil
 }
 
-// compile makes an expression ready that gives a result of this type.
-func compile(text string, result *cel.Type, object bool) (*Expression, error) {
+// compile makes an expression ready that gives a result of this type. Of a new one more is asked.
+func compile(text string, result *cel.Type, object, isNew bool) (*Expression, error) {
 	env, err := environmentOf[object]()
 	if err != nil {
 		return nil, err
@@ -72,14 +72,25 @@ func compile(text string, result *cel.Type, object bool) (*Expression, error) {
 	if err := permitted(ast.NativeRep().Expr(), result); err != nil {
 		return nil, err
 	}
-	if err := affordable(env, ast); err != nil {
-		return nil, err
+	if isNew {
+		if err := acceptable(env, ast); err != nil {
+			return nil, err
+		}
 	}
 	program, err := env.Program(ast, cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost), cel.CostLimit(mostCost), cel.CostTracking(&library.CostEstimator{}))
 	if err != nil {
 		return nil, fmt.Errorf("plan it: %w", err)
 	}
 	return &Expression{program, readsOf(ast.NativeRep().Expr(), nothing)}, nil
+}
+
+// acceptable refuses what is more likely a mistake than not. A registration that is stored must stay readable all the same, for
+// without it nothing is written to its targets; what an expression costs is limited when it runs, too.
+func acceptable(env *cel.Env, ast *cel.Ast) error {
+	if slices.ContainsFunc(readsOf(ast.NativeRep().Expr(), asksForStatus), func(path []string) bool { return overlaps(path, ownConditions) }) {
+		return errCircular
+	}
+	return affordable(env, ast)
 }
 
 // affordable refuses loops within loops within loops.
@@ -110,13 +121,17 @@ func (assumedSizes) EstimateCallCost(string, string, *checker.AstNode, []checker
 // ownConditions are what checks write.
 var ownConditions = []string{varTarget, "status", "conditions"}
 
-// permitted refuses a question whose answer never changes, and one whose answer the checks themselves change: one that reads the
-// target's conditions, or all of something that they are in. Whether there is a status at all may be asked.
+// errCircular: its answer is changed by the checks themselves. A new one may not read all of something that the conditions are in,
+// either. Whether there is a status at all may be asked.
+var errCircular = errors.New("it reads target.status.conditions, which checks write, or all of what they are in; name the field that it is about")
+
+// permitted refuses a question whose answer never changes, and one about the target's conditions.
 func permitted(expression celast.Expr, result *cel.Type) error {
+	paths := readsOf(expression, nothing)
 	switch {
-	case slices.ContainsFunc(readsOf(expression, asksForStatus), func(path []string) bool { return overlaps(path, ownConditions) }):
-		return errors.New("it reads target.status.conditions, which checks write, or all of what they are in; name the field that it is about")
-	case len(readsOf(expression, nothing)) == 0 && result.IsExactType(cel.BoolType):
+	case slices.ContainsFunc(paths, func(path []string) bool { return len(path) >= len(ownConditions) && overlaps(path, ownConditions) }):
+		return errCircular
+	case len(paths) == 0 && result.IsExactType(cel.BoolType):
 		return errors.New("it is the same for every object")
 	}
 	return nil

@@ -82,10 +82,15 @@ const (
 	defaultKey                = "kubeconfig"
 )
 
-// Read makes a registration ready. The problems are those of all its parts, for people; where there is one, the registration
+// Read makes a registration ready that is stored. The problems are those of all its parts, for people; where there is one, the registration
 // is not to be used.
 func Read(hcr *v1alpha1.HealthCheckRegistration) (*Registration, []string) {
-	spec, r := &hcr.Spec, reader{}
+	r := reader{}
+	return r.registration(hcr), r.problems
+}
+
+func (r *reader) registration(hcr *v1alpha1.HealthCheckRegistration) *Registration {
+	spec := &hcr.Spec
 	target := &spec.Target
 	kind := r.kind("target", target.APIVersion, target.Kind)
 	sync := r.duration("syncPeriod", spec.SyncPeriod, defaultSyncPeriod)
@@ -106,13 +111,17 @@ func Read(hcr *v1alpha1.HealthCheckRegistration) (*Registration, []string) {
 	for i := range spec.Checks {
 		reg.Checks = append(reg.Checks, r.check(&spec.Checks[i]))
 	}
-	return reg, r.problems
+	return reg
 }
 
 // reader gathers what can't be read, and the expressions of what can.
 type reader struct {
 	problems []string
 	compiled []*Expression
+	// texts of all expressions.
+	texts []string
+	// isNew says whether an expression is stored for the first time; nil when none is.
+	isNew func(text string) bool
 }
 
 func (r *reader) problem(where string, err error) {
@@ -155,7 +164,8 @@ func (r *reader) selector(where string, s *v1alpha1.LabelSelector) labels.Select
 }
 
 func (r *reader) compile(where, text string, result *cel.Type, object bool) *Expression {
-	e, err := compile(text, result, object)
+	r.texts = append(r.texts, text)
+	e, err := compile(text, result, object, r.isNew != nil && r.isNew(text))
 	if err != nil {
 		r.problem(where, err)
 	} else {

@@ -83,7 +83,7 @@ func TestProblems(t *testing.T) {
 		"suspendWhen":        {"suspendWhen: target.spec\n" + one(`{name: a, conditionType: X, object: `+deployment+`, evaluate: {cel: {healthy: "object.x +"}}}`), "check a: cel.healthy: Syntax error"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			problems := TermsOf(registrationOf(t, c.spec)).Problems
+			problems := TermsOfNew(registrationOf(t, c.spec), nil).Problems
 			if len(problems) != 1 || !strings.Contains(problems[0], c.want) {
 				t.Errorf("problems are %q, not one with %q", problems, c.want)
 			}
@@ -91,19 +91,52 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-func TestAStatusMayBeAskedFor(t *testing.T) {
-	for _, when := range []string{"has(target.status) && has(target.status.phase)", "target.?status.?phase.orValue('') == 'Up'", "has(target.status) && target.status['phase'] == 'Up'"} {
-		read(t, "suspendWhen: \""+when+"\"\n"+one("{name: a, conditionType: X, object: {apiVersion: apps/v1, kind: Deployment, name: \"'d'\"}, evaluate: {builtin: {}}}"))
-	}
-	const whole = "suspendWhen: \"has(target.status) && target.status.size() > 0\"\n"
-	terms := TermsOf(registrationOf(t, whole+one("{name: a, conditionType: X, object: {apiVersion: apps/v1, kind: Deployment, name: \"'d'\"}, evaluate: {builtin: {}}}")))
-	if len(terms.Problems) != 1 {
-		t.Errorf("the whole of the status may be read: %q", terms.Problems)
+// suspendedWhen is a registration with this expression.
+func suspendedWhen(t *testing.T, when string) *v1alpha1.HealthCheckRegistration {
+	return registrationOf(t, "suspendWhen: \""+when+"\"\n"+one("{name: a, conditionType: X, object: {apiVersion: apps/v1, kind: Deployment, name: \"'d'\"}, evaluate: {builtin: {}}}"))
+}
+
+func TestANewExpressionMay(t *testing.T) {
+	for name, when := range map[string]string{
+		"ask for a status":        "has(target.status) && has(target.status.phase)",
+		"ask for it by an option": "target.?status.?phase.orValue('') == 'Up'",
+		"ask for it by a name":    "has(target.status) && target.status['phase'] == 'Up'",
+		"loop in a loop":          "target.spec.a.all(x, target.spec.b.exists(y, x.name == y.name && y.zone.startsWith(x.zone)))",
+	} {
+		t.Run(name, func(t *testing.T) {
+			if problems := TermsOfNew(suspendedWhen(t, when), nil).Problems; len(problems) != 0 {
+				t.Errorf("problems are %q", problems)
+			}
+		})
 	}
 }
 
-func TestALoopInALoopIsNotTooCostly(t *testing.T) {
-	read(t, one("{name: a, conditionType: X, when: \"target.spec.a.all(x, target.spec.b.exists(y, x.name == y.name && y.zone.startsWith(x.zone)))\", object: {apiVersion: apps/v1, kind: Deployment, name: \"'d'\"}, evaluate: {builtin: {}}}"))
+func TestOnlyANewExpressionIsRefused(t *testing.T) {
+	for name, when := range map[string]string{
+		"that may cost much":         "target.spec.a.all(x, target.spec.b.all(y, target.spec.c.all(z, x + y == z)))",
+		"that reads all of a status": "has(target.status) && target.status.size() > 0",
+		"over the target in a list":  "[target].exists(t, t.spec.paused)",
+	} {
+		t.Run(name, func(t *testing.T) {
+			stored, changed := suspendedWhen(t, when), suspendedWhen(t, when)
+			if problems := TermsOf(stored).Problems; len(problems) != 0 {
+				t.Errorf("where it is stored it can't be read: %q", problems)
+			}
+			changed.Spec.SyncPeriod, changed.Spec.Mode = "1m", v1alpha1.Observe
+			if problems := TermsOfNew(changed, stored).Problems; len(problems) != 0 {
+				t.Errorf("an update that leaves it alone is refused: %q", problems)
+			}
+			for what, problems := range map[string][]string{
+				"a creation":      TermsOfNew(stored, nil).Problems,
+				"an update to it": TermsOfNew(stored, suspendedWhen(t, "target.spec.paused")).Problems,
+				"an update of it": TermsOfNew(suspendedWhen(t, when+" && target.spec.paused"), stored).Problems,
+			} {
+				if len(problems) != 1 {
+					t.Errorf("%s isn't refused: %q", what, problems)
+				}
+			}
+		})
+	}
 }
 
 func TestSelects(t *testing.T) {

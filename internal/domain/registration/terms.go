@@ -1,6 +1,10 @@
 package registration
 
-import "github.com/resourcestack/autohealer/apis/v1alpha1"
+import (
+	"slices"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+)
 
 // SampleSize bounds how many problems are told.
 const SampleSize = 20
@@ -11,8 +15,24 @@ type Terms struct {
 	Problems []string
 }
 
-// TermsOf reads a registration's terms.
+// TermsOf reads the terms of a registration that is stored.
 func TermsOf(hcr *v1alpha1.HealthCheckRegistration) Terms {
 	_, problems := Read(hcr)
+	return termsOf(problems)
+}
+
+// TermsOfNew reads the terms of a registration that is about to be stored in place of an old one, nil when there is none. More is
+// asked of the expressions that the old one doesn't have.
+func TermsOfNew(hcr, old *v1alpha1.HealthCheckRegistration) Terms {
+	stored := reader{}
+	if old != nil {
+		stored.registration(old)
+	}
+	r := reader{isNew: func(text string) bool { return !slices.Contains(stored.texts, text) }}
+	r.registration(hcr)
+	return termsOf(r.problems)
+}
+
+func termsOf(problems []string) Terms {
 	return Terms{Problems: problems[:min(len(problems), SampleSize)]}
 }

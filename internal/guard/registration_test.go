@@ -1,0 +1,48 @@
+package guard
+
+import (
+	"slices"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+)
+
+func TestACostlyExpressionIsRefusedOnlyWhereItIsNew(t *testing.T) {
+	const readable = "healthcheckregistration/readable"
+	registration := func(spec string) map[string]any {
+		o := object(t, "{apiVersion: autohealer.resourcestack.com/v1alpha1, kind: HealthCheckRegistration, metadata: {name: x, uid: u1, generation: 1}}")
+		o["spec"] = object(t, "{"+spec+", target: {apiVersion: extensions.gardener.cloud/v1alpha1, kind: Worker, type: aws}, "+
+			"checks: [{name: a, conditionType: X, object: {apiVersion: apps/v1, kind: Deployment, name: \"'d'\"}, evaluate: {builtin: {}}}]}")
+		return o
+	}
+	const costly = "suspendWhen: 'target.spec.a.all(x, target.spec.b.all(y, target.spec.c.all(z, x + y == z)))'"
+	const another = "suspendWhen: 'target.spec.a.all(x, target.spec.b.all(y, target.spec.c.all(z, x + z == y)))'"
+	g := newTestGuard(t, nil)
+	for name, c := range map[string]struct {
+		old, new string
+		refused  bool
+	}{
+		"created":                   {"", costly, true},
+		"changed to it":             {"syncPeriod: 30s", costly, true},
+		"changed to another":        {costly, another, true},
+		"of one that now observes":  {costly, costly + ", mode: Observe", false},
+		"of one that now enforces":  {costly + ", mode: Observe", costly, false},
+		"of another period":         {costly, costly + ", syncPeriod: 1m", false},
+		"of one that becomes cheap": {costly, "suspendWhen: target.spec.a", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req := Request{Operation: admissionv1.Create, Object: registration(c.new)}
+			if c.old != "" {
+				req.Operation, req.OldObject = admissionv1.Update, registration(c.old)
+			}
+			if v := g.Review(t.Context(), req); slices.Contains(v.RuleIDs(), readable) != c.refused {
+				t.Errorf("refused by %v: %s", v.RuleIDs(), v.Message())
+			}
+		})
+	}
+	rules := g.rules.Load()
+	stored := g.evaluation(t.Context(), rules, rules.kinds["HealthCheckRegistration"], registration(costly))
+	if v := stored.atRunTime(); !v.Allowed {
+		t.Errorf("where it is stored it is refused by %v: %s", v.RuleIDs(), v.Message())
+	}
+}
