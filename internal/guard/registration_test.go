@@ -15,8 +15,8 @@ func TestACostlyExpressionIsRefusedOnlyWhereItIsNew(t *testing.T) {
 			"checks: [{name: a, conditionType: X, object: {apiVersion: apps/v1, kind: Deployment, name: \"'d'\"}, evaluate: {builtin: {}}}]}")
 		return o
 	}
-	const costly = "suspendWhen: 'target.spec.a.all(x, target.spec.b.all(y, target.spec.c.all(z, x + y == z)))'"
-	const another = "suspendWhen: 'target.spec.a.all(x, target.spec.b.all(y, target.spec.c.all(z, x + z == y)))'"
+	const costly = "suspendWhen: 'target.spec.a.all(x, target.spec.b.all(y, target.spec.c.all(z, target.spec.d.all(w, x + y == z + w))))'"
+	const another = "suspendWhen: 'target.spec.a.all(x, target.spec.b.all(y, target.spec.c.all(z, target.spec.d.all(w, x + z == y + w))))'"
 	g := newTestGuard(t, nil)
 	for name, c := range map[string]struct {
 		old, new string

@@ -75,7 +75,7 @@ func TestProblems(t *testing.T) {
 		"out of the status":  {one(`{name: a, conditionType: X, when: "target.status.exists(k, k == 'conditions')", object: ` + deployment + `, evaluate: {builtin: {}}}`), "reads target.status.conditions"},
 		"in disguise":        {one(`{name: a, conditionType: X, when: "[target].exists(t, t.status.conditions.size() > 0)", object: ` + deployment + `, evaluate: {builtin: {}}}`), "reads target.status.conditions"},
 		"by a made-up name":  {one(`{name: a, conditionType: X, when: "target.status['cond' + 'itions'].size() > 0", object: ` + deployment + `, evaluate: {builtin: {}}}`), "reads target.status.conditions"},
-		"costly":             {one(`{name: a, conditionType: X, when: "target.spec.a.all(x, target.spec.b.all(y, target.spec.c.all(z, x + y == z)))", object: ` + deployment + `, evaluate: {builtin: {}}}`), "with lists of 100 items, and 1000000 is the most"},
+		"costly":             {one(`{name: a, conditionType: X, when: "target.spec.a.all(x, target.spec.b.all(y, target.spec.c.all(z, target.spec.d.all(w, x + y == z + w))))", object: ` + deployment + `, evaluate: {builtin: {}}}`), "with lists of 30 items, and 1000000 is the most"},
 		"object isn't known": {one(`{name: a, conditionType: X, when: "object.spec.x", object: ` + deployment + `, evaluate: {builtin: {}}}`), "undeclared reference to 'object'"},
 		"no criteria":        {one(`{name: a, conditionType: X, object: {apiVersion: v1, kind: ConfigMap, name: "'d'"}, evaluate: {builtin: {}}}`), "check a: no criteria come for ConfigMap; write status or cel"},
 		"regular expression": {one(`{name: a, conditionType: X, object: ` + deployment + `, evaluate: {builtin: {}}, errorCodes: [{match: "(", code: ERR}]}`), "check a: errorCodes: error parsing regexp"},
@@ -102,6 +102,8 @@ func TestANewExpressionMay(t *testing.T) {
 		"ask for it by an option": "target.?status.?phase.orValue('') == 'Up'",
 		"ask for it by a name":    "has(target.status) && target.status['phase'] == 'Up'",
 		"loop in a loop":          "target.spec.a.all(x, target.spec.b.exists(y, x.name == y.name && y.zone.startsWith(x.zone)))",
+		"loop in two loops":       "target.spec.pools.all(p, p.zones.all(z, target.spec.nodes.filter(n, n.pool == p.name && n.zone == z && n.ready).size() >= p.minimum))",
+		"loop over expressions":   "target.spec.pools.all(p, target.spec.nodes.exists(n, n.name.matches('^' + p.name + '-.*$')))",
 	} {
 		t.Run(name, func(t *testing.T) {
 			if problems := TermsOfNew(suspendedWhen(t, when), nil).Problems; len(problems) != 0 {
@@ -113,7 +115,7 @@ func TestANewExpressionMay(t *testing.T) {
 
 func TestOnlyANewExpressionIsRefused(t *testing.T) {
 	for name, when := range map[string]string{
-		"that may cost much":         "target.spec.a.all(x, target.spec.b.all(y, target.spec.c.all(z, x + y == z)))",
+		"that may cost much":         "target.spec.a.all(x, target.spec.b.all(y, target.spec.c.all(z, target.spec.d.all(w, x + y == z + w))))",
 		"that reads all of a status": "has(target.status) && target.status.size() > 0",
 		"over the target in a list":  "[target].exists(t, t.spec.paused)",
 	} {
