@@ -77,7 +77,7 @@ func (l *look) removers(conditionType string) (all []decider) {
 func (l *look) failed(deciders []decider, step health.Step, err error) error {
 	for _, d := range deciders {
 		if turnsFalse(step) {
-			l.r.Observer.book.notFailed(d.registration.UID, l.target)
+			l.r.Observer.book.notFailed(d.registration.UID, l.target, step.Condition.Type)
 		}
 	}
 	l.r.Report.failed(deciders, step, err)

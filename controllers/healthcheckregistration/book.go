@@ -109,11 +109,11 @@ func (b *book) recovered(uid types.UID, target checking.Target, conditionType st
 	b.page(uid).flips.Recovered(nameOf(target).String(), conditionType)
 }
 
-// notFailed takes back that a target turned False: the write didn't come about.
-func (b *book) notFailed(uid types.UID, target checking.Target) {
+// notFailed takes back that a condition turned False: the write didn't come about.
+func (b *book) notFailed(uid types.UID, target checking.Target, conditionType string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.page(uid).flips.Forget(nameOf(target).String())
+	b.page(uid).flips.Unwritten(nameOf(target).String(), conditionType)
 }
 
 // complete says whether each of a registration's targets was looked at: now, or once before. Those that come later are counted

@@ -129,7 +129,16 @@ func (b *breaker) learn(target types.NamespacedName, verdicts map[string]health.
 	}
 }
 
-// forget a target that is gone, or whose write failed.
+// unwritten takes back that conditions turned False: the write failed.
+func (b *breaker) unwritten(target types.NamespacedName, conditionTypes []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, conditionType := range conditionTypes {
+		b.flips.Unwritten(target.String(), conditionType)
+	}
+}
+
+// forget a target that is gone.
 func (b *breaker) forget(target types.NamespacedName) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -2,6 +2,7 @@ package healthcheck
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,6 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/resourcestack/autohealer/internal/domain/health"
 )
@@ -121,5 +125,24 @@ func TestARecoveryThatIsSeenCountsAnew(t *testing.T) {
 		if c := judge(target); (c.Status == health.False) != (i < 2) {
 			t.Errorf("the %dth of a new outage is %s: %s", i+1, c.Status, c.Message)
 		}
+	}
+}
+
+func TestAWriteThatFailsLeavesOtherConditionsCounted(t *testing.T) {
+	all := failing(t, 3)
+	b, judge := judging(all)
+	refuses := interceptor.Funcs{SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+		return errors.New("no")
+	}}
+	w := &writer{client: fake.NewClientBuilder().WithInterceptorFuncs(refuses).Build(), shape: health.Gardener, clock: b.clock, breaker: b}
+	for _, target := range all[:2] {
+		judge(target)
+		ill := map[string][]health.Result{"Y": {{Check: "b", Status: health.False, Detail: "ill"}}}
+		if _, _, err := w.judge(context.Background(), health.Input{Target: target.DeepCopy(), Shape: w.shape, Results: ill}); err == nil {
+			t.Fatal("the write of Y doesn't fail")
+		}
+	}
+	if c := judge(all[2]); c.Status != health.Unknown {
+		t.Errorf("the third of three is %s: %s", c.Status, c.Message)
 	}
 }

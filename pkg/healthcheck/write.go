@@ -35,10 +35,17 @@ type writer struct {
 // then; nil when it is gone. lookAgain is when the verdict changes without news; zero when it doesn't.
 func (w *writer) judge(ctx context.Context, in health.Input) (target *unstructured.Unstructured, lookAgain time.Time, err error) {
 	key := client.ObjectKeyFromObject(in.Target)
-	in.MayFail = func(conditionType string) bool { return w.breaker.mayFail(ctx, key, conditionType) }
+	var turned []string
+	in.MayFail = func(conditionType string) bool {
+		turned = append(turned, conditionType)
+		return w.breaker.mayFail(ctx, key, conditionType)
+	}
 	in.HowToBelieve = w.breaker.howToBelieve
 	defer func() {
-		if err != nil || target == nil {
+		switch {
+		case err != nil:
+			w.breaker.unwritten(key, turned)
+		case target == nil:
 			w.breaker.forget(key)
 		}
 	}()

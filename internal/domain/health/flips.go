@@ -4,6 +4,8 @@ import (
 	"maps"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 const (
@@ -27,8 +29,8 @@ type Breaker struct {
 // concurrent use.
 type Flips struct {
 	breaker *Breaker
-	// at is when each target last turned False, of those that did within flipsWithin.
-	at map[string]time.Time
+	// at is when each condition last turned False, of those that did within flipsWithin.
+	at map[turn]time.Time
 	// doubted is what isn't believed while it is open, believed what was in doubt at its reset: until then.
 	doubted, believed map[turn]bool
 	until             time.Time
@@ -55,15 +57,24 @@ func (f *Flips) MayFail(target, conditionType string, targets int, now time.Time
 		}
 	}
 	if f.at == nil {
-		f.at = map[string]time.Time{}
+		f.at = map[turn]time.Time{}
 	}
-	f.at[target] = now
-	if n := len(f.at); n >= tooManyLeast && n*100 > targets*tooManyShare {
+	f.at[is] = now
+	if n := f.flipped(); n >= tooManyLeast && n*100 > targets*tooManyShare {
 		f.breaker = &Breaker{ID: strings.ToLower(now.UTC().Format("20060102T150405Z")), OpenedAt: now, Flipped: n, Targets: targets}
 		f.doubt(is)
 		return false
 	}
 	return true
+}
+
+// flipped counts the targets that turned False together.
+func (f *Flips) flipped() int {
+	targets := sets.New[string]()
+	for is := range f.at {
+		targets.Insert(is.target)
+	}
+	return targets.Len()
 }
 
 func (f *Flips) doubt(is turn) {
@@ -81,9 +92,14 @@ func (f *Flips) Recovered(target, conditionType string) {
 	delete(f.believed, is)
 }
 
-// Forget a target that is gone, or whose write failed. What is believed of one whose write failed still is.
+// Unwritten takes back that a condition turned False: the write failed. What is believed of it still is.
+func (f *Flips) Unwritten(target, conditionType string) {
+	delete(f.at, turn{target, conditionType})
+}
+
+// Forget a target that is gone.
 func (f *Flips) Forget(target string) {
-	delete(f.at, target)
+	maps.DeleteFunc(f.at, func(is turn, _ time.Time) bool { return is.target == target })
 	maps.DeleteFunc(f.doubted, func(is turn, _ bool) bool { return is.target == target })
 }
 

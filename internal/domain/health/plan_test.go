@@ -249,6 +249,19 @@ func TestAForgottenTargetDoesNotCount(t *testing.T) {
 	}
 }
 
+func TestAWriteThatFailedTakesBackItsOwnConditionAlone(t *testing.T) {
+	flips := &health.Flips{}
+	for _, name := range []string{"a", "b"} {
+		if !flips.MayFail(name, "X", 3, start) || !flips.MayFail(name, "Y", 3, start) {
+			t.Fatalf("%s opened the breaker", name)
+		}
+		flips.Unwritten(name, "Y")
+	}
+	if flips.MayFail("c", "X", 3, start) {
+		t.Error("what turned False and was written isn't counted")
+	}
+}
+
 func TestARestoredBreakerHolds(t *testing.T) {
 	flips := &health.Flips{}
 	flips.Restore(health.Breaker{ID: "x", OpenedAt: start})
