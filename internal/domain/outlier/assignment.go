@@ -2,6 +2,7 @@ package outlier
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -51,16 +52,23 @@ type Assignment struct {
 // that a policy is for, and those that were served before. The latter stay without a policy, because a cluster that goes takes
 // its traffic along.
 func (x *Index) Assign(svc *corev1.Service, served []Key) []*Assignment {
-	external := svc.Spec.Type == corev1.ServiceTypeExternalName // it has no endpoints that could be told
 	name := types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}
-	ports := map[int32]corev1.ServicePort{}
 	found := map[Key]*Assignment{}
+	if svc.Spec.Type != corev1.ServiceTypeExternalName { // which has no endpoints that could be told
+		x.assignAll(found, svc, name)
+	}
+	for _, key := range served {
+		if found[key] == nil && key.Service == name {
+			found[key] = x.keep(key, svc)
+		}
+	}
+	return slices.SortedFunc(maps.Values(found), func(a, b *Assignment) int { return compareText(a.Key, b.Key) })
+}
+
+// assignAll finds a Service's clusters that some policy is for.
+func (x *Index) assignAll(found map[Key]*Assignment, svc *corev1.Service, name types.NamespacedName) {
 	for _, port := range svc.Spec.Ports {
 		if !overTCP(port) {
-			continue
-		}
-		ports[port.Port] = port
-		if external {
 			continue
 		}
 		if a := x.assign(Key{Service: name, Port: port.Port}, svc, port); a.Policy != nil {
@@ -72,24 +80,19 @@ func (x *Index) Assign(svc *corev1.Service, served []Key) []*Assignment {
 			}
 		}
 	}
-	for _, key := range served {
-		if found[key] == nil && key.Service == name {
-			port, there := ports[key.Port]
-			if !there {
-				port = corev1.ServicePort{Port: key.Port}
-			}
-			found[key] = x.assign(key, svc, port)
-			if external {
-				found[key].Policy, found[key].Overridden, found[key].Conflicted = nil, nil, nil
-			}
-		}
+}
+
+// keep a cluster that was served before. Of a Service that is a name elsewhere now no policy holds for it.
+func (x *Index) keep(key Key, svc *corev1.Service) *Assignment {
+	port := corev1.ServicePort{Port: key.Port}
+	if i := slices.IndexFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return overTCP(p) && p.Port == key.Port }); i >= 0 {
+		port = svc.Spec.Ports[i]
 	}
-	all := make([]*Assignment, 0, len(found))
-	for _, a := range found {
-		all = append(all, a)
+	a := x.assign(key, svc, port)
+	if svc.Spec.Type == corev1.ServiceTypeExternalName {
+		a.Policy, a.Overridden, a.Conflicted = nil, nil, nil
 	}
-	slices.SortFunc(all, func(a, b *Assignment) int { return compareText(a.Key, b.Key) })
-	return all
+	return a
 }
 
 // assign finds the most specific policy for a cluster.
