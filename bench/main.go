@@ -58,7 +58,7 @@ func main() {
 	flag.IntVar(&s.workers, "workers", 2000, "How many Workers with three dependents HealthCheckRegistrations tell of; the design's figures are of 10000.")
 	flag.IntVar(&s.shoots, "shoots", 200, "How many Workers with a shoot they tell of.")
 	long := flag.Bool("long", false, "Heartbeats for 10 minutes, as the design's figure asks.")
-	only := flag.String("only", "", "Run only these scenarios, with commas between: trickle, heartbeats, restart, storm, foreign, admission, weeder, health, probing, protection, xds.")
+	only := flag.String("only", "", "Run only these scenarios, with commas between: trickle, heartbeats, restart, storm, foreign, admission, weeder, health, probing, protection, xds, envoys.")
 	out := flag.String("out", filepath.Join("docs", "benchmarks.md"), "File to write the results into, between its two markers, from the repository's root; empty for none.")
 	pprof := flag.String("pprof", "", "Loopback address where the manager serves profiles during the run.")
 	flag.Parse()
@@ -168,7 +168,7 @@ func (b *bench) measure(ctx context.Context, only string) error {
 	}{
 		{"trickle", b.trickle}, {"heartbeats", b.heartbeats}, {"restart", b.restart}, {"storm", b.storms}, {"foreign", b.foreign},
 		{"admission", b.admission}, {"weeder", b.weeder}, {"health", b.health}, {"probing", b.probing}, {"protection", b.protection},
-		{"xds", b.xds},
+		{"xds", b.xds}, {"envoys", b.envoys},
 	} {
 		if only != "" && !slices.Contains(wanted, scenario.name) {
 			continue
