@@ -16,7 +16,8 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/health"
 )
 
-// BreakerResetAnnotation on a target closes the breaker whose id is its value: what it held back is believed from then on.
+// BreakerResetAnnotation on a target closes the breaker whose id is its value: what it held back is believed from then on. There is one
+// breaker for all targets of a registration: whoever may annotate one of them closes it for all.
 const BreakerResetAnnotation = "autohealer.resourcestack.com/reset-breaker"
 
 const (
