@@ -114,7 +114,7 @@ func (s shoot) about(method, path string) func(*http.Request) bool {
 
 // bearSilence: an answer that never comes holds nothing up for long.
 func (s *story) bearSilence() {
-	// Each is more than a request may take, for a busy machine: one that a look waits for, and one that nobody waits for.
+	// Each is more than a request may take, for a busy machine: one that a target waits for, and one that no target waits for.
 	const soon, later = time.Minute, 2 * time.Minute
 
 	It("to 0, whatever request is never answered", func(ctx SpecContext) {
@@ -137,11 +137,11 @@ func (s *story) bearSilence() {
 		down := map[string]int32{"kcm": 0}
 		for i, u := range unanswered {
 			Eventually(all[i].replicas).WithContext(ctx).WithTimeout(soon).Should(Equal(down), u.what)
-			Eventually(all[i].condition).WithContext(ctx).WithTimeout(soon).WithArguments("ProtectionActive").Should(Equal(metav1.ConditionTrue), u.what)
+			Eventually(all[i].condition).WithContext(ctx).WithTimeout(later).WithArguments("ProtectionActive").Should(Equal(metav1.ConditionTrue), u.what)
 			Expect(all[i].records(ctx)).To(Equal(map[string]int32{"kcm": 2}), u.what)
 			Expect(all[i].scalings(ctx)).To(HaveLen(1), "it is scaled once: %s", u.what)
 			most := soon
-			if u.path == "/events" {
+			if u.path == "/events" || strings.HasSuffix(u.path, "/status") {
 				most = later
 			}
 			Eventually(s.gate.lasted).WithContext(ctx).WithTimeout(later).WithArguments(hangs[i]).Should(And(BeNumerically(">", 0), BeNumerically("<", most)), "%s is given up", u.what)
