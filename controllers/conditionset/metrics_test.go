@@ -17,8 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -85,7 +85,7 @@ func TestASetThatIsGoneTakesItsSeriesAlong(t *testing.T) {
 	nodesGauge.Reset()
 	countAct("kernel", condition.Step{Verb: "Taint"}, time.Now())
 	gaugeStates("kernel", condition.Summary{Selected: 4}, false)
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	queue := priorityqueue.New[reconcile.Request]("")
 	defer queue.ShutDown()
 	observer, _ := watched(t, false)
 	observer.sets = queue

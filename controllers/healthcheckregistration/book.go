@@ -116,13 +116,20 @@ func (b *book) notFailed(uid types.UID, target checking.Target, conditionType st
 	b.page(uid).flips.Unwritten(nameOf(target).String(), conditionType)
 }
 
-// complete says whether each of a registration's targets was looked at: now, or once before. Those that come later are counted
-// once they are.
-func (b *book) complete(uid types.UID, targets []checking.Target) bool {
+// complete says whether each of a registration's targets was looked at: now, or once before, when it doesn't ask which there are.
+// Those that come later are counted once they are.
+func (b *book) complete(uid types.UID, selected func() []checking.Target) bool {
+	b.mu.Lock()
+	once := b.page(uid).complete
+	b.mu.Unlock()
+	if once {
+		return true
+	}
+	targets := selected()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.page(uid)
-	p.complete = p.complete || !slices.ContainsFunc(targets, func(t checking.Target) bool {
+	p.complete = !slices.ContainsFunc(targets, func(t checking.Target) bool {
 		_, known := p.targets[t]
 		return !known
 	})
@@ -181,7 +188,16 @@ func (b *book) summary(uid types.UID) (s summary) {
 				})
 			}
 		}
-		*map[health.Status]*int32{health.True: &s.healthy, health.False: &s.unhealthy, health.Progressing: &s.progressing, health.Unknown: &s.unknown}[worst]++
+		switch worst {
+		case health.True:
+			s.healthy++
+		case health.False:
+			s.unhealthy++
+		case health.Progressing:
+			s.progressing++
+		case health.Unknown:
+			s.unknown++
+		}
 		if e.problem != "" {
 			s.unwritten++
 			if name := target.Key.String(); first == "" || name < first {

@@ -71,6 +71,8 @@ func (o *Observer) registration(ctx context.Context, hcr *v1alpha1.HealthCheckRe
 func (o *Observer) registrationGone(hcr *v1alpha1.HealthCheckRegistration) {
 	o.judge.Forget(hcr)
 	o.book.forget(hcr.UID)
+	o.informed.forget(hcr.UID)
+	o.counts.forget(hcr.UID)
 	o.enqueueRegistration(client.ObjectKeyFromObject(hcr), 0) // its series go with it
 }
 
@@ -89,9 +91,7 @@ func (o *Observer) tell(ctx context.Context, key types.NamespacedName) {
 	}
 	o.book.follow(j.Object, o.Facts.Clock.Now())
 	o.enqueueRegistration(key, 0)
-	if o.synced.Load() {
-		o.lookAtTargets(ctx, j.Read.kind)
-	}
+	o.inform(ctx, key)
 }
 
 // rulesChanged has the affected registrations judged again, and no others.

@@ -7,11 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/checking"
@@ -29,9 +27,12 @@ type Observer struct {
 	Watches *checking.Watches
 	Shoots  *checking.Shoots
 
-	judge  *judging.Judge[*v1alpha1.HealthCheckRegistration, reading]
-	book   book
-	synced atomic.Bool
+	judge *judging.Judge[*v1alpha1.HealthCheckRegistration, reading]
+	book  book
+	// informed has what each registration's targets were told of it.
+	informed informed
+	counts   counts
+	synced   atomic.Bool
 	// lost takes the first object that the API server went back with.
 	lost chan error
 
@@ -104,25 +105,10 @@ func (o *Observer) lookAtAll(ctx context.Context) {
 	if !o.synced.Load() {
 		return
 	}
+	o.informed.clear()
 	for _, key := range o.judge.Keys() {
 		o.enqueueRegistration(key, 0)
-		if j, ok := o.judge.Of(key); ok {
-			o.lookAtTargets(ctx, j.Read.kind)
-		}
-	}
-}
-
-// lookAtTargets asks for a look at all objects of a kind. Those that aren't read yet are looked at as they come.
-func (o *Observer) lookAtTargets(ctx context.Context, kind schema.GroupVersionKind) {
-	if err := o.Watches.Watch(ctx, kind, true); err != nil {
-		return // the registration's own reconciler asks again, and tells why not
-	}
-	objects, err := o.Watches.List(ctx, kind, "", everything)
-	if err != nil {
-		return
-	}
-	for _, object := range objects {
-		o.targetChanged(checking.Target{Kind: kind.GroupKind(), Key: client.ObjectKeyFromObject(object)})
+		o.inform(ctx, key)
 	}
 }
 

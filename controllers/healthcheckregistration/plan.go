@@ -202,7 +202,7 @@ func (l *look) mayFail(ctx context.Context, conditionType string, deciders []dec
 		if !failing[d.registration.UID] {
 			continue
 		}
-		targets := len(l.r.Observer.selected(ctx, d.registration))
+		targets := l.r.Observer.countOf(ctx, d.registration)
 		may = l.r.Observer.book.mayFail(d.registration.UID, l.target, conditionType, targets, l.r.Observer.Facts.Clock.Now()) && may
 	}
 	return may

@@ -100,15 +100,14 @@ func (r *Reconciler) observe(ctx context.Context, hcr *v1alpha1.HealthCheckRegis
 		return st, kindWait
 	}
 	st.synced = true
-	st.complete = j.Read.registration != nil && r.Observer.book.complete(hcr.UID, r.Observer.selected(ctx, j.Read.registration))
+	if reg := j.Read.registration; reg != nil {
+		st.complete = r.Observer.book.complete(hcr.UID, func() []checking.Target { return r.Observer.selected(ctx, reg) })
+	}
 	if st.unusable = r.fits(ctx, hcr, j.Read.kind); st.unusable != nil {
 		return st, kindWait
 	}
-	if hcr.Status.Targets == 0 && st.summary.targets == 0 {
-		r.Observer.lookAtTargets(ctx, j.Read.kind) // the kind may have come after the registration
-		return st, kindWait
-	}
-	if !st.complete { // what is awaited may be gone before it is looked at
+	// The kind may have come after the registration, and a target that is awaited may be gone before it is looked at.
+	if informed := r.Observer.inform(ctx, client.ObjectKeyFromObject(hcr)); !informed || !st.complete {
 		return st, kindWait
 	}
 	return st, 0

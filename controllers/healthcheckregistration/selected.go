@@ -3,9 +3,12 @@ package healthcheckregistration
 import (
 	"context"
 	"fmt"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/internal/checking"
@@ -30,6 +33,45 @@ func (o *Observer) selected(ctx context.Context, reg *registration.Registration)
 		targets[i] = checking.Target{Kind: reg.Kind.GroupKind(), Key: client.ObjectKeyFromObject(object)}
 	}
 	return targets
+}
+
+// countKept is for how long a count of targets is taken as it is: with thousands of them, counting takes as long as a look, and
+// when many turn False at once each asks.
+const countKept = time.Second
+
+// counts has how many targets registrations have. It is safe for concurrent use; the zero value has none.
+type counts struct {
+	mu sync.Mutex
+	of map[types.UID]counted // needs mu
+}
+
+type counted struct {
+	generation int64
+	targets    int
+	at         time.Time
+}
+
+// countOf gives how many targets a registration has, or had a moment ago.
+func (o *Observer) countOf(ctx context.Context, reg *registration.Registration) int {
+	o.counts.mu.Lock()
+	defer o.counts.mu.Unlock()
+	now := o.Facts.Clock.Now()
+	c, known := o.counts.of[reg.UID]
+	if age := now.Sub(c.at); known && c.generation == reg.Generation && age >= 0 && age < countKept {
+		return c.targets
+	}
+	if o.counts.of == nil {
+		o.counts.of = map[types.UID]counted{}
+	}
+	c = counted{reg.Generation, len(o.selected(ctx, reg)), now}
+	o.counts.of[reg.UID] = c
+	return c.targets
+}
+
+func (c *counts) forget(uid types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.of, uid)
 }
 
 // labelsOf gives the labels of a namespace; none of "", where objects are that have none.

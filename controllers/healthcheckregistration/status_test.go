@@ -19,7 +19,7 @@ func TestStatusTellsOfTargetsOnceAllWereLookedAt(t *testing.T) {
 	targets := []checking.Target{targetNamed("a"), targetNamed("b")}
 	tells := func() string {
 		t.Helper()
-		after := statusOf(hcr, state{synced: true, complete: b.complete(hcr.UID, targets), summary: b.summary(hcr.UID)})
+		after := statusOf(hcr, state{synced: true, complete: b.complete(hcr.UID, func() []checking.Target { return targets }), summary: b.summary(hcr.UID)})
 		hcr.Status = after
 		c := meta.FindStatusCondition(after.Conditions, "TargetsHealthy")
 		return string(c.Status) + " " + c.Reason + ": " + c.Message

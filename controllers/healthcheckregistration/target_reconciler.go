@@ -172,7 +172,11 @@ func (l *look) keep(ctx context.Context) (reconcile.Result, error) {
 	if errors.Is(acting, actuate.ErrStale) {
 		return reconcile.Result{RequeueAfter: again}, nil
 	}
-	return reconcile.Result{RequeueAfter: l.after(plan)}, acting
+	result := reconcile.Result{RequeueAfter: l.after(plan)}
+	if acting == nil && plan.LookAgain.IsZero() && !plan.unread { // nothing but time asks for it
+		result.Priority = new(kube.Behind)
+	}
+	return result, acting
 }
 
 // again is when to look at a target that changed meanwhile: once the news of it are here.

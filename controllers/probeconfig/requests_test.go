@@ -7,10 +7,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/kube"
 )
 
 // countReads counts the scales that are read from now on.
@@ -59,7 +60,7 @@ func TestWhatIsHeldBackReadsNothing(t *testing.T) {
 }
 
 // woken counts the requests for targets, and takes them out of the queue.
-func woken(q workqueue.TypedRateLimitingInterface[reconcile.Request]) (n int) {
+func woken(q kube.Queue) (n int) {
 	for ; q.Len() > 0; n++ {
 		request, _ := q.Get()
 		q.Done(request)
@@ -121,7 +122,7 @@ func TestWhoWakesTargets(t *testing.T) {
 				w.probe(shoot(i), probe.OK, probe.OK)
 			}
 			w.keep()
-			q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+			q := priorityqueue.New[reconcile.Request]("")
 			defer q.ShutDown()
 			w.Observer.attach(q, nil)
 			woken(q)
@@ -144,7 +145,7 @@ func (w *world) observe(namespace string, external probe.Class) {
 // A target whose writes are refused would otherwise be looked at as fast as the API server answers.
 func TestWhoIsRefusedIsOnlyTriedAgain(t *testing.T) {
 	w := newWorld(t, 1, nil)
-	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	q := priorityqueue.New[reconcile.Request]("")
 	defer q.ShutDown()
 	w.api.unpatched = true
 	w.fail("shoot-0")
@@ -166,7 +167,7 @@ func TestWhoMayDoMoreByWhatIsFoundLooksAgain(t *testing.T) {
 	w.guard.SetGuardrails(othersOnly)
 	w.see()
 	w.settle()
-	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	q := priorityqueue.New[reconcile.Request]("")
 	defer q.ShutDown()
 	w.Observer.attach(q, nil)
 	woken(q)

@@ -13,8 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/resourcestack/autohealer/internal/domain/weed"
@@ -23,7 +23,7 @@ import (
 
 func newQueue(t *testing.T) kube.Queue {
 	t.Helper()
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	queue := priorityqueue.New[reconcile.Request]("")
 	t.Cleanup(queue.ShutDown)
 	return queue
 }

@@ -240,7 +240,11 @@ func (w *Watches) List(ctx context.Context, kind schema.GroupVersionKind, namesp
 func list(ctx context.Context, from client.Reader, kind schema.GroupVersionKind, namespace string, selector labels.Selector) ([]*unstructured.Unstructured, error) {
 	all := &unstructured.UnstructuredList{}
 	all.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	if err := from.List(ctx, all, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
+	options := []client.ListOption{client.InNamespace(namespace), client.UnsafeDisableDeepCopy}
+	if !selector.Empty() { // with one, a cache reads the labels of each object
+		options = append(options, client.MatchingLabelsSelector{Selector: selector})
+	}
+	if err := from.List(ctx, all, options...); err != nil {
 		return nil, err
 	}
 	objects := make([]*unstructured.Unstructured, len(all.Items))

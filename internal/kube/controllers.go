@@ -8,6 +8,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -20,7 +22,10 @@ const (
 )
 
 // Queue is a controller's queue.
-type Queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+type Queue = priorityqueue.PriorityQueue[reconcile.Request]
+
+// Behind is the priority of looks that nothing asks for but time, or what concerns all alike: those at what changed come first.
+const Behind = handler.LowPriority
 
 // NewDelayingQueue is a queue of what is to be done now or later, by a clock if that can wake somebody.
 func NewDelayingQueue[T comparable](by clock.PassiveClock) workqueue.TypedDelayingInterface[T] {
@@ -32,14 +37,14 @@ func NewDelayingQueue[T comparable](by clock.PassiveClock) workqueue.TypedDelayi
 // the queue once this replica leads. So one set of informer handlers serves leader and standby alike.
 func AddController(mgr manager.Manager, name string, r reconcile.Reconciler, workers int, attach func(Queue)) error {
 	c, err := controller.New(name, mgr, controller.Options{
-		Reconciler: r, MaxConcurrentReconciles: workers,
+		Reconciler: r, MaxConcurrentReconciles: workers, UsePriorityQueue: new(true),
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](shortestRetry, longestRetry),
 	})
 	if err != nil {
 		return err
 	}
-	return c.Watch(source.Func(func(_ context.Context, q Queue) error {
-		attach(q)
+	return c.Watch(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		attach(q.(Queue))
 		return nil
 	}))
 }
@@ -49,4 +54,16 @@ func Enqueue(q Queue, key types.NamespacedName, after time.Duration) {
 	if q != nil {
 		q.AddAfter(reconcile.Request{NamespacedName: key}, after)
 	}
+}
+
+// EnqueueBehind asks for looks at objects that nothing is known to have happened to, behind those at others.
+func EnqueueBehind(q Queue, keys ...types.NamespacedName) {
+	if q == nil {
+		return
+	}
+	requests := make([]reconcile.Request, len(keys))
+	for i, key := range keys {
+		requests[i].NamespacedName = key
+	}
+	q.AddWithOpts(priorityqueue.AddOpts{Priority: new(Behind)}, requests...)
 }

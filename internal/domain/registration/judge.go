@@ -38,7 +38,7 @@ func (r *Registration) selectsByItself(object *unstructured.Unstructured) bool {
 			return false
 		}
 	}
-	return r.selector.Matches(labels.Set(object.GetLabels()))
+	return r.selector.Empty() || r.selector.Matches(labels.Set(object.GetLabels()))
 }
 
 // Suspended says whether a target isn't checked now. One for which that can't be told isn't checked either.
