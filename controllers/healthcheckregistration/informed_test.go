@@ -27,6 +27,8 @@ type twoWorkers struct {
 	informertest.FakeInformers
 
 	listed int
+	// record of both.
+	record string
 }
 
 func (c *twoWorkers) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
@@ -37,6 +39,7 @@ func (c *twoWorkers) List(_ context.Context, list client.ObjectList, _ ...client
 		w.SetGroupVersionKind(worker)
 		w.SetNamespace("n")
 		w.SetName(name)
+		w.SetAnnotations(recorded(c.record))
 		into.Items = append(into.Items, w)
 	}
 	return nil

@@ -7,10 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -21,12 +18,8 @@ import (
 	"github.com/resourcestack/autohealer/internal/kube/status"
 )
 
-const (
-	// kindWait lies between two looks at a kind that can't be read.
-	kindWait = 10 * time.Second
-	// recordsPage is how many targets are read at once, of which the metadata alone.
-	recordsPage = 500
-)
+// kindWait lies between two looks at a kind that can't be read.
+const kindWait = 10 * time.Second
 
 // Reconciler keeps a HealthCheckRegistration's finalizer and status. The acting is the TargetReconciler's.
 type Reconciler struct {
@@ -143,65 +136,6 @@ func (r *Reconciler) writeStatus(ctx context.Context, hcr *v1alpha1.HealthCheckR
 		status.Tell(r.Report.Events, hcr, hcr.Status.Conditions, after.Status.Conditions)
 	}
 	return 0, nil
-}
-
-// release lets a deleted registration go once no target has a condition of it that no other registration decides, and says
-// until then what it waits for.
-func (r *Reconciler) release(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration) (reconcile.Result, error) {
-	j, ok := r.Observer.judge.Of(client.ObjectKeyFromObject(hcr))
-	if leads := r.Leads == nil || r.Leads(); !leads || !ok || !r.Observer.synced.Load() || j.Object.DeletionTimestamp == nil {
-		return reconcile.Result{RequeueAfter: status.Delay}, nil
-	}
-	left, on, err := r.left(ctx, j)
-	if err == nil && left == 0 {
-		r.Troubles.Forget(hcr.UID)
-		return reconcile.Result{}, client.IgnoreNotFound(kube.SetFinalizer(ctx, r.Client, hcr, v1alpha1.FinalizerUndo, false))
-	}
-	st, _ := r.observe(ctx, hcr)
-	if st.judgement.Object == nil || r.pace.Wait(client.ObjectKeyFromObject(hcr), r.Observer.Facts.Clock.Now(), false) > 0 {
-		return reconcile.Result{RequeueAfter: status.Delay}, err
-	}
-	st.undoing, st.on = left, on
-	_, failed := r.writeStatus(ctx, hcr, st)
-	return reconcile.Result{RequeueAfter: status.Delay}, errors.Join(err, failed)
-}
-
-// left counts the targets whose records claim a condition that no other registration decides, by a live read. A kind that isn't
-// served any more has none.
-func (r *Reconciler) left(ctx context.Context, j judgement) (n int, first string, err error) {
-	kind := j.Read.kind
-	page := &metav1.PartialObjectMetadataList{}
-	page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	for next := ""; ; next = page.Continue {
-		switch err := r.Live.List(ctx, page, client.Limit(recordsPage), client.Continue(next)); {
-		case meta.IsNoMatchError(err):
-			return 0, "", nil
-		case err != nil:
-			return 0, "", fmt.Errorf("list each %s to see whose conditions are left: %w", kind.Kind, err)
-		}
-		for i := range page.Items {
-			if about := &page.Items[i]; r.claimsInVain(about, j) {
-				if n++; first == "" {
-					first = types.NamespacedName{Namespace: about.Namespace, Name: about.Name}.String()
-				}
-			}
-		}
-		if page.Continue == "" {
-			return n, first, nil
-		}
-	}
-}
-
-// claimsInVain says whether a target's record claims a condition that no registration decides which stays.
-func (r *Reconciler) claimsInVain(about *metav1.PartialObjectMetadata, j judgement) bool {
-	target := &unstructured.Unstructured{}
-	target.SetAnnotations(about.Annotations)
-	for _, t := range registration.Owned(target) {
-		if !r.Observer.decidedBySome(j.Read.kind.GroupKind(), t) {
-			return true
-		}
-	}
-	return false
 }
 
 func decides(reg *registration.Registration, conditionType string) bool {

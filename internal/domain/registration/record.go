@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -11,7 +12,7 @@ import (
 )
 
 // Owned are the condition types of a target that its record claims, sorted.
-func Owned(target *unstructured.Unstructured) []string {
+func Owned(target metav1.Object) []string {
 	var types []string
 	for _, t := range strings.Split(target.GetAnnotations()[v1alpha1.AnnotationOwnedConditions], ",") {
 		if t = strings.TrimSpace(t); t != "" {

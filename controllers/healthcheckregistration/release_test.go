@@ -1,0 +1,59 @@
+package healthcheckregistration
+
+import (
+	"context"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+)
+
+// live is an API server's answer to a list of targets, and how often it was asked for.
+type live struct {
+	client.Reader
+
+	record string
+	lists  int
+}
+
+func (l *live) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	l.lists++
+	about := metav1.PartialObjectMetadata{}
+	about.Namespace, about.Name, about.Annotations = "n", "a", recorded(l.record)
+	list.(*metav1.PartialObjectMetadataList).Items = []metav1.PartialObjectMetadata{about}
+	return nil
+}
+
+func recorded(types string) map[string]string {
+	return map[string]string{v1alpha1.AnnotationOwnedConditions: types}
+}
+
+func TestWhatIsLeftOfADeletedRegistration(t *testing.T) {
+	for name, c := range map[string]struct {
+		seen, stored string
+		decided      bool
+		want, lists  int
+	}{
+		"nothing was seen, and nothing is stored":       {lists: 1},
+		"what was seen needs no list":                   {seen: "Mine", stored: "Mine", want: 2},
+		"what is stored counts though it wasn't seen":   {stored: "Mine", want: 1, lists: 1},
+		"what another registration decides isn't left":  {seen: "Mine", stored: "Mine", decided: true, lists: 1},
+		"what another doesn't decide is left beside it": {seen: "Mine,Other", stored: "Mine,Other", decided: true, want: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, api := leads(t), &live{record: c.stored}
+			l.cache.record = c.seen
+			l.see(func(hcr *v1alpha1.HealthCheckRegistration) { hcr.DeletionTimestamp = &metav1.Time{Time: noon} })
+			gone, _ := l.judge.Of(client.ObjectKeyFromObject(l.hcr))
+			if c.decided {
+				l.see(func(hcr *v1alpha1.HealthCheckRegistration) { *hcr = *suspended("other", "v1alpha1", "Mine") })
+			}
+			r := &Reconciler{Live: api, Observer: l.Observer}
+			if n, first, err := r.left(t.Context(), gone); n != c.want || err != nil || api.lists != c.lists || (n > 0) != (first == "n/a") {
+				t.Errorf("%d are left, such as %s, after %d lists, %v; want %d after %d", n, first, api.lists, err, c.want, c.lists)
+			}
+		})
+	}
+}
