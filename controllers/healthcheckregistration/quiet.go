@@ -60,6 +60,12 @@ func matters(before, after *v1alpha1.HealthCheckRegistrationStatus) bool {
 	first := func(s *v1alpha1.HealthCheckRegistrationStatus) bool {
 		return slices.ContainsFunc(s.Conditions, func(c metav1.Condition) bool { return c.Reason == v1alpha1.ReasonStarting })
 	}
-	return before.ObservedGeneration != after.ObservedGeneration || (before.Breaker == nil) != (after.Breaker == nil) ||
+	opening := func(s *v1alpha1.HealthCheckRegistrationStatus) string { // its reset needs to name it
+		if s.Breaker == nil {
+			return ""
+		}
+		return s.Breaker.ID
+	}
+	return before.ObservedGeneration != after.ObservedGeneration || opening(before) != opening(after) ||
 		first(before) || !slices.Equal(said(before), said(after))
 }

@@ -20,6 +20,14 @@ func TestAStatusThatOnlyCountsIsWrittenEveryTenSeconds(t *testing.T) {
 		return s
 	}
 	before := told(nil)
+	open := func(id string) *v1alpha1.HealthCheckRegistrationStatus {
+		return told(func(s *v1alpha1.HealthCheckRegistrationStatus) { s.Breaker = &v1alpha1.Breaker{ID: id} })
+	}
+	q := &quiet{}
+	q.written("r", noon)
+	if wait := q.wait("r", open("b"), open("c"), noon.Add(time.Second)); wait != 0 {
+		t.Errorf("another opening, which a reset must name, waits for %s", wait)
+	}
 	for name, c := range map[string]struct {
 		after *v1alpha1.HealthCheckRegistrationStatus
 		want  time.Duration // four seconds after the last write
@@ -31,7 +39,7 @@ func TestAStatusThatOnlyCountsIsWrittenEveryTenSeconds(t *testing.T) {
 		"a reason":   {told(func(s *v1alpha1.HealthCheckRegistrationStatus) { s.Conditions[0].Reason = "Frozen" }), 0},
 		"readiness":  {told(func(s *v1alpha1.HealthCheckRegistrationStatus) { s.Conditions[0].Status = "False" }), 0},
 		"generation": {told(func(s *v1alpha1.HealthCheckRegistrationStatus) { s.ObservedGeneration = 2 }), 0},
-		"breaker":    {told(func(s *v1alpha1.HealthCheckRegistrationStatus) { s.Breaker = &v1alpha1.Breaker{ID: "b"} }), 0},
+		"breaker":    {open("b"), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := &quiet{}
