@@ -95,18 +95,11 @@ func (b *book) forget(uid types.UID) {
 	delete(b.of, uid)
 }
 
-// mayFail says whether a condition of a target may turn False now, for a registration with so many targets.
-func (b *book) mayFail(uid types.UID, target checking.Target, conditionType string, targets int, now time.Time) bool {
+// mayFail says whether a condition of a target may turn False now that is in doubt or isn't, for a registration with so many targets.
+func (b *book) mayFail(uid types.UID, target checking.Target, conditionType string, doubted bool, targets int, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.page(uid).flips.MayFail(nameOf(target).String(), conditionType, targets, now)
-}
-
-// recovered takes in that the checks of a condition don't say False.
-func (b *book) recovered(uid types.UID, target checking.Target, conditionType string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.page(uid).flips.Recovered(nameOf(target).String(), conditionType)
+	return b.page(uid).flips.MayFail(nameOf(target).String(), conditionType, doubted, targets, now)
 }
 
 // notFailed takes back that a condition turned False: the write didn't come about.
@@ -147,10 +140,11 @@ func (b *book) follow(hcr *v1alpha1.HealthCheckRegistration, now time.Time) {
 		clear(p.targets)
 	}
 	reset := hcr.Annotations[v1alpha1.AnnotationResetBreaker]
-	if s := hcr.Status.Breaker; s != nil && s.ID != reset {
+	p.flips.Reset(reset, now) // first, since the status may tell of a later one
+	if s := hcr.Status.Breaker; s != nil {
 		p.flips.Restore(health.Breaker{ID: s.ID, OpenedAt: s.OpenedAt.Time})
+		p.flips.Reset(reset, now) // while nobody ran: what it held back is believed from now on
 	}
-	p.flips.Reset(reset, now)
 }
 
 func (b *book) breaker(uid types.UID) (health.Breaker, bool) {

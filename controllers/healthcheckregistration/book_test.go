@@ -80,7 +80,7 @@ func TestABreakerIsFollowed(t *testing.T) {
 	now := time.Date(2026, 11, 22, 6, 0, 0, 0, time.UTC)
 	b := &book{}
 	for i := range 3 {
-		b.mayFail("r", targetNamed(fmt.Sprint(i)), "X", 4, now)
+		b.mayFail("r", targetNamed(fmt.Sprint(i)), "X", false, 4, now)
 	}
 	opened, open := b.breaker("r")
 	if !open {
@@ -104,5 +104,38 @@ func TestABreakerIsFollowed(t *testing.T) {
 	another.follow(hcr, now) // the status may still tell of it
 	if _, open := another.breaker("r"); open {
 		t.Error("it is open after its reset")
+	}
+	hcr.Annotations = nil
+	another.follow(hcr, now)
+	if _, open := another.breaker("r"); open {
+		t.Error("an old status opens it again once the reset is taken off")
+	}
+	hcr.Status.Breaker = &v1alpha1.Breaker{ID: "later"}
+	another.follow(hcr, now)
+	hcr.Annotations = map[string]string{"autohealer.resourcestack.com/reset-breaker": "later"}
+	hcr.Status.Breaker = &v1alpha1.Breaker{ID: "the last"}
+	another.follow(hcr, now)
+	if b, open := another.breaker("r"); !open || b.ID != "the last" {
+		t.Errorf("an opening that is told with the reset of the one before is missed: %+v", b)
+	}
+}
+
+func TestAResetWhileNobodyRan(t *testing.T) {
+	now := time.Date(2026, 11, 22, 6, 0, 0, 0, time.UTC)
+	hcr := &v1alpha1.HealthCheckRegistration{}
+	hcr.UID = "r"
+	hcr.Status.Breaker = &v1alpha1.Breaker{ID: "x"}
+	hcr.Annotations = map[string]string{"autohealer.resourcestack.com/reset-breaker": "x"}
+	b := &book{}
+	b.follow(hcr, now)
+	for i := range 10 {
+		if !b.mayFail("r", targetNamed(fmt.Sprint("doubted", i)), "X", true, 20, now) {
+			t.Fatalf("the %dth that was in doubt isn't believed", i+1)
+		}
+	}
+	for i := range 5 {
+		if may := b.mayFail("r", targetNamed(fmt.Sprint("new", i)), "X", false, 20, now); may != (i < 4) {
+			t.Errorf("the %dth of a new wave may turn False: %t", i+1, may)
+		}
 	}
 }

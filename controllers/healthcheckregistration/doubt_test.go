@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/checking"
@@ -240,34 +241,31 @@ func TestARegistrationWhoseVersionCantBeReadIsFrozen(t *testing.T) {
 	}
 }
 
-func TestWhatIsSeenToRecoverIsNotBelievedLater(t *testing.T) {
-	o := knowing(t)
-	o.judge.Observe(suspended("r", "v1alpha1", "Mine"))
-	o.judge.Judge(t.Context(), types.NamespacedName{Name: "r"})
-	for name, c := range map[string]struct {
-		verdict health.Verdict
-		want    bool
-	}{
-		"still in doubt": {health.Verdict{Status: health.Unknown, Reason: health.ReasonInDoubt}, true},
-		"recovered":      {health.Verdict{Status: health.True}, false},
-		"unknown":        {health.Verdict{Status: health.Unknown, Reason: "HealthCheckError"}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o.book = book{}
-			hcr := suspended("r", "v1alpha1", "Mine")
-			hcr.Status.Breaker = &v1alpha1.Breaker{ID: "x"}
-			o.book.follow(hcr, noon)
-			l := lookedAt(t, o, claimed("Mine"))
-			o.book.mayFail("r", l.target, "Mine", 3, noon)
-			l.note(plan{Plan: health.Plan{Verdicts: map[string]health.Verdict{"Mine": c.verdict}}})
-			hcr.Annotations = map[string]string{"autohealer.resourcestack.com/reset-breaker": "x"}
-			o.book.follow(hcr, noon)
-			for _, other := range []string{"a", "b"} {
-				o.book.mayFail("r", targetNamed(other), "Mine", 3, noon)
-			}
-			if believed := o.book.mayFail("r", l.target, "Mine", 3, noon); believed != c.want {
-				t.Errorf("after the reset it is believed: %t", believed)
-			}
-		})
+func TestWhatATargetHasInDoubtIsBelievedAfterAReset(t *testing.T) {
+	for reason, want := range map[string]health.Status{health.ReasonInDoubt: health.False, health.ReasonCheckError: health.Unknown, health.ReasonSuccessful: health.Unknown} {
+		o := knowing(t)
+		o.Watches = checking.WatchesOf(&informertest.FakeInformers{}, func(checking.Target) {}, testingclock.NewFakePassiveClock(noon))
+		hcr := suspended("r", "v1alpha1", "Mine")
+		hcr.Spec.SuspendWhen = "" // and what it looks at isn't there
+		hcr.Status.Breaker = &v1alpha1.Breaker{ID: "x"}
+		hcr.Annotations = map[string]string{"autohealer.resourcestack.com/reset-breaker": "x"}
+		o.judge.Observe(hcr)
+		o.judge.Judge(t.Context(), types.NamespacedName{Name: "r"})
+		o.book.follow(hcr, noon)
+		for _, other := range []string{"a", "b"} {
+			o.book.mayFail("r", targetNamed(other), "Mine", false, 3, noon)
+		}
+		target := claimed("Mine")
+		is := map[string]any{"type": "Mine", "status": "Unknown", "reason": reason, "message": "(0/1) Health checks successful: 1) c: it isn't there"}
+		if reason == health.ReasonSuccessful {
+			is["status"], is["message"] = "True", "(1/1) Health checks successful"
+		}
+		target.Object["status"] = map[string]any{"conditions": []any{is}}
+		l := lookedAt(t, o, target)
+		l.r.Checker = &checking.Checker{Live: lookedAtMaps, Clock: testingclock.NewFakePassiveClock(noon)}
+		p := l.plan(t.Context(), health.Layout{Shape: health.Gardener}, true)
+		if len(p.Steps) != 1 || p.Steps[0].Condition.Status != want {
+			t.Errorf("after the reset what was %s becomes %+v", reason, p.Steps)
+		}
 	}
 }

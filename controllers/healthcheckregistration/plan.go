@@ -64,7 +64,7 @@ func (l *look) plan(ctx context.Context, layout health.Layout, live bool) plan {
 	l.settle(&p, &in, untouched)
 	p.unread = len(unread) > 0
 	if live {
-		in.MayFail = func(t string) bool { return l.mayFail(ctx, t, p.deciders[t], failing) }
+		in.MayFail = func(t string, doubted bool) bool { return l.mayFail(ctx, t, doubted, p.deciders[t], failing) }
 	}
 	p.Plan = health.PlanTarget(in, l.r.Observer.Facts.Clock.Now())
 	p.Steps = slices.DeleteFunc(p.Steps, func(s health.Step) bool { return l.heldBack(s, p.deciders[s.Condition.Type]) })
@@ -196,14 +196,14 @@ func (l *look) settle(p *plan, in *health.Input, untouched map[string]bool) {
 }
 
 // mayFail asks the breaker of each of a condition's registrations that finds something wrong.
-func (l *look) mayFail(ctx context.Context, conditionType string, deciders []decider, failing map[types.UID]bool) bool {
+func (l *look) mayFail(ctx context.Context, conditionType string, doubted bool, deciders []decider, failing map[types.UID]bool) bool {
 	may := true
 	for _, d := range deciders {
 		if !failing[d.registration.UID] {
 			continue
 		}
 		targets := l.r.Observer.countOf(ctx, d.registration)
-		may = l.r.Observer.book.mayFail(d.registration.UID, l.target, conditionType, targets, l.r.Observer.Facts.Clock.Now()) && may
+		may = l.r.Observer.book.mayFail(d.registration.UID, l.target, conditionType, doubted, targets, l.r.Observer.Facts.Clock.Now()) && may
 	}
 	return may
 }

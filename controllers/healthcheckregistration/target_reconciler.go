@@ -221,9 +221,6 @@ func (l *look) note(p plan) {
 		for _, t := range d.registration.ConditionTypes() {
 			if v, ok := verdicts[t]; ok {
 				found.verdicts = append(found.verdicts, verdictOf(t, v))
-				if !v.Fails() {
-					l.r.Observer.book.recovered(uid, l.target, t)
-				}
 			}
 		}
 		if l.r.Observer.book.note(uid, l.target, found) {

@@ -38,7 +38,7 @@ func (r *Registration) AddToManager(mgr manager.Manager) error {
 		}},
 		writer: &writer{client: mgr.GetClient(), live: mgr.GetAPIReader(), shape: r.shape, clock: r.clock},
 	}
-	reconciler.writer.breaker = &breaker{all: reconciler.targets, checks: r.checks, clock: r.clock}
+	reconciler.writer.breaker = &breaker{all: reconciler.targets, checked: reconciler.checked, checks: r.checks, clock: r.clock}
 	name := strings.ToLower(strings.Trim("healthcheck-"+r.kind.Kind+"-"+r.extension, "-"))
 	c, err := builder.ControllerManagedBy(mgr).Named(name).
 		For(r.newTarget(), builder.WithPredicates(append([]predicate.Predicate{predicate.NewPredicateFuncs(r.mine)}, r.predicates...)...)).

@@ -11,7 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/resourcestack/autohealer/internal/domain/health"
 )
@@ -29,29 +32,32 @@ const (
 	toBelieve = "; to have it believed, look at what they have in common, then annotate this object with " + BreakerResetAnnotation + "="
 )
 
-// opening is the id at the end of the message of what isn't believed. So it outlives the program.
-var opening = regexp.MustCompile(regexp.QuoteMeta(toBelieve) + `([0-9a-z]+)$`)
+// openingIn finds the id at the end of the message of what isn't believed. So it outlives the program.
+var openingIn = regexp.MustCompile(regexp.QuoteMeta(toBelieve) + `([0-9a-z]+)$`)
 
 // breaker holds back what turns False when that are too many of a registration's targets at once. It is safe for concurrent use.
 type breaker struct {
 	// all gives the registration's targets, from the cache; an error counts as none, and the breaker opens sooner.
-	all    func(ctx context.Context) ([]*unstructured.Unstructured, error)
-	checks []check
-	clock  clock.PassiveClock
+	all func(ctx context.Context) ([]*unstructured.Unstructured, error)
+	// checked says whether one of them is checked now. What isn't keeps a doubt that may be over for long.
+	checked func(ctx context.Context, target types.NamespacedName) bool
+	checks  []check
+	clock   clock.PassiveClock
 
-	mu      sync.Mutex
-	flips   health.Flips // needs mu, as all below
-	targets int
-	counted time.Time
+	mu       sync.Mutex
+	flips    health.Flips // needs mu, as all below
+	targets  int
+	counted  time.Time
+	restored bool
 }
 
-// mayFail says whether a condition of the target may turn False now.
-func (b *breaker) mayFail(ctx context.Context, target types.NamespacedName, conditionType string) bool {
+// mayFail says whether a condition of the target may turn False now that is in doubt or isn't.
+func (b *breaker) mayFail(ctx context.Context, target types.NamespacedName, conditionType string, doubted bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.count(ctx)
 	_, before := b.flips.Breaker()
-	may := b.flips.MayFail(target.String(), conditionType, b.targets, b.clock.Now())
+	may := b.flips.MayFail(target.String(), conditionType, doubted, b.targets, b.clock.Now())
 	if is, open := b.flips.Breaker(); open && !before {
 		log.FromContext(ctx).Info("Too many targets turned False together: what would turn False is Unknown until one of them has the annotation",
 			"turnedFalse", is.Flipped, "targets", is.Targets, "annotation", BreakerResetAnnotation+"="+is.ID)
@@ -66,34 +72,46 @@ func (b *breaker) count(ctx context.Context) {
 		return
 	}
 	all, err := b.all(ctx)
-	if err != nil {
+	switch {
+	case err != nil:
 		log.FromContext(ctx).Error(err, "Targets couldn't be counted")
-	}
-	if b.counted.IsZero() {
-		b.restore(all)
+	case !b.restored:
+		b.restore(ctx, all)
+		b.restored = true
 	}
 	b.targets, b.counted = len(all), now
 }
 
-// restore takes over the breaker that an earlier program left open, as the targets' conditions tell. It needs b.mu.
-func (b *breaker) restore(all []*unstructured.Unstructured) {
-	var ids, resets []string
+// restore takes over the breaker that an earlier program left open, as the targets' conditions tell. If that was reset meanwhile, or
+// just before, what it held back is believed. It needs b.mu.
+func (b *breaker) restore(ctx context.Context, all []*unstructured.Unstructured) {
+	last, resets := "", []string{}
 	for _, target := range all {
 		resets = append(resets, target.GetAnnotations()[BreakerResetAnnotation])
-		for _, c := range b.checks {
-			if is := health.Find(target, c.conditionType); is != nil && is.Reason == health.ReasonInDoubt {
-				ids = append(ids, idIn(is.Message))
-			}
+		if id := b.opening(target); id > last && b.checked(ctx, client.ObjectKeyFromObject(target)) { // ids begin with the time
+			last = id
 		}
 	}
-	ids = slices.DeleteFunc(ids, func(id string) bool { return id == "" || slices.Contains(resets, id) })
-	if len(ids) > 0 {
-		b.flips.Restore(health.Breaker{ID: slices.Max(ids)}) // the last: ids begin with the time
+	if last == "" {
+		return
 	}
+	b.flips.Restore(health.Breaker{ID: last})
+	closed := slices.Contains(resets, last) && b.flips.Reset(last, b.clock.Now())
+	log.FromContext(ctx).Info("Too many targets had turned False together before this program began", "annotation", BreakerResetAnnotation+"="+last, "reset", closed)
+}
+
+// opening is the id of the last opening that a target's conditions tell of; "" when they tell of none.
+func (b *breaker) opening(target *unstructured.Unstructured) (last string) {
+	for _, c := range b.checks {
+		if is := health.Find(target, c.conditionType); is.InDoubt() {
+			last = max(last, idIn(is.Message))
+		}
+	}
+	return last
 }
 
 func idIn(message string) string {
-	if found := opening.FindStringSubmatch(message); found != nil {
+	if found := openingIn.FindStringSubmatch(message); found != nil {
 		return found[1]
 	}
 	return ""
@@ -116,17 +134,6 @@ func (b *breaker) follow(ctx context.Context, target *unstructured.Unstructured)
 	defer b.mu.Unlock()
 	if id := target.GetAnnotations()[BreakerResetAnnotation]; b.flips.Reset(id, b.clock.Now()) {
 		log.FromContext(ctx).Info("What turned False is believed: the breaker was reset", "annotation", BreakerResetAnnotation+"="+id)
-	}
-}
-
-// learn which conditions' checks don't say False.
-func (b *breaker) learn(target types.NamespacedName, verdicts map[string]health.Verdict) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for conditionType, verdict := range verdicts {
-		if !verdict.Fails() {
-			b.flips.Recovered(target.String(), conditionType)
-		}
 	}
 }
 
@@ -169,4 +176,17 @@ func (r *reconciler) targets(ctx context.Context) (all []*unstructured.Unstructu
 		}
 	}
 	return all, nil
+}
+
+// checked says whether a target is checked now: not while it is suspended, nor where a predicate keeps it from being looked at since
+// the program began. In doubt it is.
+func (r *reconciler) checked(ctx context.Context, key types.NamespacedName) bool {
+	target := r.newTarget()
+	if err := r.reader.Get(ctx, key, target); err != nil {
+		return client.IgnoreNotFound(err) != nil
+	}
+	refused := slices.ContainsFunc(r.predicates, func(p predicate.Predicate) bool {
+		return !p.Create(event.CreateEvent{Object: target, IsInInitialList: true})
+	})
+	return !refused && (r.suspended == nil || !r.suspended(target))
 }

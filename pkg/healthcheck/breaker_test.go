@@ -9,11 +9,15 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/resourcestack/autohealer/internal/domain/health"
 )
@@ -32,15 +36,16 @@ func failing(t *testing.T, n int) []*unstructured.Unstructured {
 // judging gives a breaker, and judges targets whose only check of X is False.
 func judging(all []*unstructured.Unstructured) (*breaker, func(target *unstructured.Unstructured) health.Condition) {
 	b := &breaker{
-		all:    func(context.Context) ([]*unstructured.Unstructured, error) { return all, nil },
-		checks: []check{{conditionType: "X"}}, clock: testingclock.NewFakePassiveClock(dawn),
+		all:     func(context.Context) ([]*unstructured.Unstructured, error) { return all, nil },
+		checked: func(context.Context, types.NamespacedName) bool { return true },
+		checks:  []check{{conditionType: "X"}}, clock: testingclock.NewFakePassiveClock(dawn),
 	}
 	return b, func(target *unstructured.Unstructured) health.Condition {
 		b.follow(context.Background(), target)
 		p := health.PlanTarget(health.Input{
 			Target: target, Shape: health.Gardener, Results: map[string][]health.Result{"X": {{Check: "a", Status: health.False, Detail: "ill"}}},
-			MayFail: func(conditionType string) bool {
-				return b.mayFail(context.Background(), types.NamespacedName{Name: target.GetName()}, conditionType)
+			MayFail: func(conditionType string, doubted bool) bool {
+				return b.mayFail(context.Background(), types.NamespacedName{Name: target.GetName()}, conditionType, doubted)
 			},
 			HowToBelieve: b.howToBelieve,
 		}, dawn)
@@ -66,7 +71,7 @@ func TestManyTargetsThatTurnFalseTogetherAreNotBelieved(t *testing.T) {
 			t.Errorf("the %dth is %s", i+1, c.Status)
 		}
 		if i >= 2 && (c.Status != health.Unknown || c.Reason != "HealthCheckInDoubt" ||
-			!strings.HasSuffix(c.Message, "annotate this object with autohealer.resourcestack.com/reset-breaker=20261122t060000z")) {
+			!strings.HasSuffix(c.Message, "annotate this object with autohealer.resourcestack.com/reset-breaker=20261122t060000000000z")) {
 			t.Errorf("the %dth is %s: %s", i+1, c.Status, c.Message)
 		}
 	}
@@ -82,7 +87,7 @@ func TestManyTargetsThatTurnFalseTogetherAreNotBelieved(t *testing.T) {
 	for _, target := range all[2:] {
 		judge(target) // as each is within a minute
 	}
-	all[5].SetAnnotations(map[string]string{"autohealer.resourcestack.com/reset-breaker": "20261122t060000z"})
+	all[5].SetAnnotations(map[string]string{"autohealer.resourcestack.com/reset-breaker": "20261122t060000000000z"})
 	for _, target := range append(all[5:6:6], append(all[2:5:5], all[6:]...)...) {
 		if c := judge(target); c.Status != health.False {
 			t.Errorf("after the reset %s is %s: %s", target.GetName(), c.Status, c.Message)
@@ -90,16 +95,129 @@ func TestManyTargetsThatTurnFalseTogetherAreNotBelieved(t *testing.T) {
 	}
 }
 
-func TestAResetBeforeARestartHolds(t *testing.T) {
-	all := failing(t, 4)
+func TestAResetWhileNoProgramRunsHolds(t *testing.T) {
+	all := failing(t, 20)
+	_, judge := judging(all)
+	for _, target := range all[:12] {
+		judge(target)
+	}
+	all[0].SetAnnotations(map[string]string{"autohealer.resourcestack.com/reset-breaker": "20261122t060000000000z"})
+	_, judge = judging(all)
+	for _, target := range all[4:12] {
+		if c := judge(target); c.Status != health.False {
+			t.Errorf("%s, which was in doubt, is %s: %s", target.GetName(), c.Status, c.Message)
+		}
+	}
+	for i, target := range all[12:17] {
+		if c := judge(target); (c.Status == health.False) != (i < 4) {
+			t.Errorf("the %dth of a new wave is %s: %s", i+1, c.Status, c.Message)
+		}
+	}
+}
+
+func TestAnOldDoubtOnWhatIsNotCheckedOpensNothing(t *testing.T) {
+	all := failing(t, 10)
 	_, judge := judging(all)
 	for _, target := range all {
 		judge(target)
 	}
-	all[0].SetAnnotations(map[string]string{"autohealer.resourcestack.com/reset-breaker": "20261122t060000z"})
+	sleeps := all[9]
+	for _, target := range all[:9] { // reset and well again; of the reset nothing is left
+		target.Object["status"] = nil
+	}
+	b, judge := judging(all)
+	b.checked = func(_ context.Context, target types.NamespacedName) bool { return target.Name != sleeps.GetName() }
+	if c := judge(all[0]); c.Status != health.False {
+		t.Errorf("while one that was in doubt isn't checked, another is %s: %s", c.Status, c.Message)
+	}
 	_, judge = judging(all)
-	if c := judge(all[3]); c.Status != health.False {
-		t.Errorf("it is %s: %s", c.Status, c.Message)
+	if c := judge(all[1]); c.Status != health.Unknown {
+		t.Errorf("while one that is in doubt is checked, another is %s: %s", c.Status, c.Message)
+	}
+}
+
+func TestAnEarlierOpeningIsNotTakenOverFromUnderALaterReset(t *testing.T) {
+	all := failing(t, 3)
+	for i, id := range []string{"20261122t010000000000z", "20261122t020000000000z"} {
+		message := "not believed, because too many turn False at once: (0/1) Health checks successful: 1) a: ill" + toBelieve + id
+		all[i].Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "X", "status": "Unknown", "reason": "HealthCheckInDoubt", "message": message}}}
+	}
+	all[2].SetAnnotations(map[string]string{"autohealer.resourcestack.com/reset-breaker": "20261122t020000000000z"}) // it named the first before
+	_, judge := judging(all)
+	for _, target := range all {
+		if c := judge(target); c.Status != health.False {
+			t.Errorf("%s is %s: %s", target.GetName(), c.Status, c.Message)
+		}
+	}
+}
+
+func TestABreakerIsTakenOverOnceTargetsAreRead(t *testing.T) {
+	all := failing(t, 10)
+	_, judge := judging(all)
+	for _, target := range all {
+		judge(target)
+	}
+	b, judge := judging(all)
+	read := b.all
+	b.all = func(context.Context) ([]*unstructured.Unstructured, error) { return nil, errors.New("no") }
+	clock := testingclock.NewFakePassiveClock(dawn)
+	b.clock = clock
+	all[0].Object["status"] = nil
+	judge(all[0])
+	b.all = read
+	clock.SetTime(dawn.Add(recount))
+	if b.mayFail(t.Context(), types.NamespacedName{Name: "t1"}, "X", false) {
+		t.Error("what an earlier program left open is forgotten after targets couldn't be read")
+	}
+}
+
+func TestAResetOnASuspendedTargetIsFollowed(t *testing.T) {
+	kind := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gadget"}
+	gadget := &unstructured.Unstructured{}
+	gadget.SetGroupVersionKind(kind)
+	gadget.SetName("t3")
+	gadget.SetAnnotations(map[string]string{"autohealer.resourcestack.com/reset-breaker": "20261122t060000000000z"})
+	all := failing(t, 10)
+	b, judge := judging(all)
+	for _, target := range all {
+		judge(target)
+	}
+	r := &reconciler{
+		Registration: For(kind, WithSuspended(func(client.Object) bool { return true })), reader: fake.NewClientBuilder().WithObjects(gadget).Build(),
+		writer: &writer{breaker: b}, refs: &refs{of: map[types.NamespacedName]sets.Set[ref]{}},
+	}
+	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "t3"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, open := b.flips.Breaker(); open {
+		t.Error("the breaker is open")
+	}
+}
+
+func TestWhatIsChecked(t *testing.T) {
+	kind := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gadget"}
+	gadget := &unstructured.Unstructured{}
+	gadget.SetGroupVersionKind(kind)
+	gadget.SetName("g")
+	named := func(name string) predicate.Predicate {
+		return predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() == name })
+	}
+	for name, c := range map[string]struct {
+		of      string
+		options []Option
+		want    bool
+	}{
+		"a target":                      {"g", nil, true},
+		"one that is gone":              {"h", nil, false},
+		"a suspended one":               {"g", []Option{WithSuspended(func(o client.Object) bool { return o.GetName() == "g" })}, false},
+		"beside a suspended one":        {"g", []Option{WithSuspended(func(o client.Object) bool { return o.GetName() == "h" })}, true},
+		"one that a predicate refuses":  {"g", []Option{WithPredicates(named("g"), named("h"))}, false},
+		"one that all predicates admit": {"g", []Option{WithPredicates(named("g"))}, true},
+	} {
+		r := &reconciler{Registration: For(kind, c.options...), reader: fake.NewClientBuilder().WithObjects(gadget).Build()}
+		if is := r.checked(t.Context(), types.NamespacedName{Name: c.of}); is != c.want {
+			t.Errorf("%s is checked: %t", name, is)
+		}
 	}
 }
 
@@ -118,7 +236,7 @@ func TestARecoveryThatIsSeenCountsAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	all[5].SetAnnotations(map[string]string{"autohealer.resourcestack.com/reset-breaker": "20261122t060000z"})
+	all[5].SetAnnotations(map[string]string{"autohealer.resourcestack.com/reset-breaker": "20261122t060000000000z"})
 	b.follow(context.Background(), all[5])
 	all[5].SetAnnotations(nil) // the clock stands still, and the next opening has the same id
 	for i, target := range all {

@@ -34,18 +34,20 @@ type reconciler struct {
 
 // Reconcile checks one target.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	target, err := r.read(ctx, request.NamespacedName)
+	target, suspended, err := r.read(ctx, request.NamespacedName)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if target == nil {
+	if target != nil {
+		r.writer.breaker.follow(ctx, target) // a suspended one may still say that it be annotated
+	}
+	if target == nil || suspended {
 		r.writer.breaker.forget(request.NamespacedName)
 		return reconcile.Result{}, r.refs.follow(request.NamespacedName, nil)
 	}
 	if err := r.refs.follow(request.NamespacedName, r.referred(request.NamespacedName)); err != nil {
 		return reconcile.Result{}, err
 	}
-	r.writer.breaker.follow(ctx, target)
 	again, err := r.judge(ctx, target)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -62,20 +64,18 @@ func (r *reconciler) after(deadline time.Time) time.Duration {
 	return min(period, max(deadline.Sub(r.clock.Now()), time.Millisecond))
 }
 
-// read gives the target from the cache; nil when it isn't to be judged now.
-func (r *reconciler) read(ctx context.Context, key types.NamespacedName) (*unstructured.Unstructured, error) {
-	target := r.newTarget()
-	if err := r.reader.Get(ctx, key, target); err != nil {
-		return nil, client.IgnoreNotFound(err)
+// read gives the target from the cache, and whether it isn't to be judged now; nil when it is gone, or no target.
+func (r *reconciler) read(ctx context.Context, key types.NamespacedName) (target *unstructured.Unstructured, suspended bool, err error) {
+	found := r.newTarget()
+	if err := r.reader.Get(ctx, key, found); err != nil || found.GetDeletionTimestamp() != nil {
+		return nil, false, client.IgnoreNotFound(err)
 	}
-	if target.GetDeletionTimestamp() != nil || r.suspended != nil && r.suspended(target) {
-		return nil, nil
-	}
-	plain, err := asJSON(target, r.kind)
+	suspended = r.suspended != nil && r.suspended(found)
+	plain, err := asJSON(found, r.kind)
 	if err != nil || !r.takes(plain) {
-		return nil, err
+		return nil, false, err
 	}
-	return plain, nil
+	return plain, suspended, nil
 }
 
 // list gives all objects of the kind, as the cache has them: they aren't to be changed.

@@ -36,9 +36,9 @@ type writer struct {
 func (w *writer) judge(ctx context.Context, in health.Input) (target *unstructured.Unstructured, lookAgain time.Time, err error) {
 	key := client.ObjectKeyFromObject(in.Target)
 	var turned []string
-	in.MayFail = func(conditionType string) bool {
+	in.MayFail = func(conditionType string, doubted bool) bool {
 		turned = append(turned, conditionType)
-		return w.breaker.mayFail(ctx, key, conditionType)
+		return w.breaker.mayFail(ctx, key, conditionType, doubted)
 	}
 	in.HowToBelieve = w.breaker.howToBelieve
 	defer func() {
@@ -51,7 +51,6 @@ func (w *writer) judge(ctx context.Context, in health.Input) (target *unstructur
 	}()
 	for range attempts {
 		plan := health.PlanTarget(in, w.clock.Now())
-		w.breaker.learn(key, plan.Verdicts)
 		if in.Target, err = w.carryOut(ctx, in.Target, plan.Steps); err == nil {
 			return in.Target, w.breaker.lookAgain(plan), nil
 		}

@@ -31,9 +31,9 @@ type Flips struct {
 	breaker *Breaker
 	// at is when each condition last turned False, of those that did within flipsWithin.
 	at map[turn]time.Time
-	// doubted is what isn't believed while it is open, believed what was in doubt at its reset: until then.
-	doubted, believed map[turn]bool
-	until             time.Time
+	// reset is the ID of the opening that was reset last: until then what is in doubt is believed.
+	reset string
+	until time.Time
 }
 
 // turn is that of one condition of a target.
@@ -42,13 +42,14 @@ type turn struct{ target, conditionType string }
 // MayFail says whether a condition of the target may be written False now, where it isn't so yet. It opens the breaker
 // when this one would be one too many of targets, which is how many the registration has. While it is open nothing new
 // turns False; what turns True goes on.
-func (f *Flips) MayFail(target, conditionType string, targets int, now time.Time) bool {
-	is := turn{target, conditionType}
+//
+// Doubted says that the condition on the target is in doubt already. The targets themselves keep that over restarts, and only while
+// their checks say nothing else.
+func (f *Flips) MayFail(target, conditionType string, doubted bool, targets int, now time.Time) bool {
 	if f.breaker != nil {
-		f.doubt(is)
 		return false
 	}
-	if f.believed[is] && now.Before(f.until) {
+	if doubted && now.Before(f.until) {
 		return true
 	}
 	for t, at := range f.at {
@@ -59,13 +60,18 @@ func (f *Flips) MayFail(target, conditionType string, targets int, now time.Time
 	if f.at == nil {
 		f.at = map[turn]time.Time{}
 	}
-	f.at[is] = now
+	f.at[turn{target, conditionType}] = now
 	if n := f.flipped(); n >= tooManyLeast && n*100 > targets*tooManyShare {
-		f.breaker = &Breaker{ID: strings.ToLower(now.UTC().Format("20060102T150405Z")), OpenedAt: now, Flipped: n, Targets: targets}
-		f.doubt(is)
+		f.breaker = &Breaker{ID: idOf(now), OpenedAt: now, Flipped: n, Targets: targets}
 		return false
 	}
 	return true
+}
+
+// idOf an opening begins with its time, so that they sort. It has microseconds: one outage opens several breakers within a second,
+// whose resets may be written on one object, and a script resets one within the second in which it opens again.
+func idOf(openedAt time.Time) string {
+	return strings.ToLower(strings.Replace(openedAt.UTC().Format("20060102T150405.000000Z"), ".", "", 1))
 }
 
 // flipped counts the targets that turned False together.
@@ -77,22 +83,7 @@ func (f *Flips) flipped() int {
 	return targets.Len()
 }
 
-func (f *Flips) doubt(is turn) {
-	if f.doubted == nil {
-		f.doubted = map[turn]bool{}
-	}
-	f.doubted[is] = true
-}
-
-// Recovered takes in that the checks of a condition don't say False, or no longer: it isn't in doubt, and when it turns False the next
-// time it counts anew.
-func (f *Flips) Recovered(target, conditionType string) {
-	is := turn{target, conditionType}
-	delete(f.doubted, is)
-	delete(f.believed, is)
-}
-
-// Unwritten takes back that a condition turned False: the write failed. What is believed of it still is.
+// Unwritten takes back that a condition turned False: the write failed.
 func (f *Flips) Unwritten(target, conditionType string) {
 	delete(f.at, turn{target, conditionType})
 }
@@ -100,7 +91,6 @@ func (f *Flips) Unwritten(target, conditionType string) {
 // Forget a target that is gone.
 func (f *Flips) Forget(target string) {
 	maps.DeleteFunc(f.at, func(is turn, _ time.Time) bool { return is.target == target })
-	maps.DeleteFunc(f.doubted, func(is turn, _ bool) bool { return is.target == target })
 }
 
 // Breaker gives the one that is open; ok is false when it is closed.
@@ -111,21 +101,22 @@ func (f *Flips) Breaker() (b Breaker, ok bool) {
 	return *f.breaker, true
 }
 
-// Restore takes over a breaker that another process opened, as a status tells. It only forbids.
+// Restore takes over a breaker that another process opened, as a status tells. It only forbids. One that was reset here stays
+// closed: what tells of it is old.
 func (f *Flips) Restore(b Breaker) {
-	if f.breaker == nil {
+	if f.breaker == nil && b.ID != f.reset {
 		f.breaker = &b
 	}
 }
 
-// Reset closes the breaker of this ID: someone looked, and what is in doubt then is believed for as long as a wave lasts, however
-// many they are, unless it recovers. Others count anew.
+// Reset closes the breaker of this ID: someone looked, and what is in doubt is believed for as long as a wave lasts, however many
+// they are. Others count anew, and so does what recovers in between.
 func (f *Flips) Reset(id string, now time.Time) (closed bool) {
 	if f.breaker == nil || f.breaker.ID != id {
 		return false
 	}
 	f.breaker = nil
 	clear(f.at)
-	f.believed, f.doubted, f.until = f.doubted, nil, now.Add(flipsWithin)
+	f.reset, f.until = id, now.Add(flipsWithin)
 	return true
 }

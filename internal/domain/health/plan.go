@@ -22,8 +22,9 @@ type Input struct {
 	Results map[string][]Result
 	// Remove are condition types that are to go; those with results stay, and so does what isn't of the form of health checks.
 	Remove []string
-	// MayFail is asked when a condition would turn False that isn't so yet: false holds that back, see Flips. Nil holds nothing.
-	MayFail func(conditionType string) bool
+	// MayFail is asked when a condition would turn False that isn't so yet, and told whether it is in doubt already: false holds that
+	// back, see Flips. Nil holds nothing.
+	MayFail func(conditionType string, doubted bool) bool
 	// HowToBelieve ends the message of what is held back: what people may do about it. Nil says nothing.
 	HowToBelieve func() string
 }
@@ -66,7 +67,7 @@ func PlanTarget(in Input, now time.Time) Plan {
 func (p *Plan) judge(in *Input, conditionType string, now time.Time) {
 	previous := Find(in.Target, conditionType)
 	verdict := Aggregate(in.Results[conditionType], previous.Past(), now)
-	held := verdict.Status == False && previous.status() != False && in.MayFail != nil && !in.MayFail(conditionType)
+	held := verdict.Status == False && previous.status() != False && in.MayFail != nil && !in.MayFail(conditionType, previous.InDoubt())
 	if held {
 		verdict = inDoubt(verdict, previous)
 		if in.HowToBelieve != nil {
@@ -82,15 +83,15 @@ func (p *Plan) judge(in *Input, conditionType string, now time.Time) {
 	}
 }
 
-// Fails says whether the checks say False, believed or not.
-func (v Verdict) Fails() bool { return v.Status == False || v.Reason == ReasonInDoubt }
-
 // inDoubt is Unknown, because True would be as unproven as False.
 func inDoubt(v Verdict, previous *Condition) Verdict {
 	v.Status, v.Reason, v.History = Unknown, ReasonInDoubt, previous.Past()
 	v.Message = notBelieved + v.Message
 	return v
 }
+
+// InDoubt says whether the checks said False when they were asked last, and weren't believed. Of none, it is false.
+func (c *Condition) InDoubt() bool { return c != nil && c.Reason == ReasonInDoubt }
 
 func (c *Condition) status() Status {
 	if c == nil {

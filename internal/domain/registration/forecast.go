@@ -102,7 +102,7 @@ func (r *Registration) Forecast(c Circumstances, now time.Time) TargetForecast {
 		return f
 	}
 	in := health.Input{Target: c.Target, Shape: c.Shape, Results: map[string][]health.Result{}}
-	in.MayFail = func(t string) bool { return r.mayFail(&c, t, now) }
+	in.MayFail = func(t string, _ bool) bool { return r.mayFail(&c, t, now) }
 	for _, t := range r.ConditionTypes() {
 		one := r.condition(&c, t, now)
 		if one.Would.Status != "" && !one.Foreign && one.Kept == "" {

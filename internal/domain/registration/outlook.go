@@ -39,7 +39,7 @@ func OutlookOf(r *Registration, circumstances []Circumstances, targets int, more
 		name := types.NamespacedName{Namespace: c.Target.GetNamespace(), Name: c.Target.GetName()}.String()
 		// Of how many targets too many are a share isn't known when not all are read.
 		c.MayFail = func(conditionType string) bool {
-			return more && open == nil || flips.MayFail(name, conditionType, targets, now)
+			return more && open == nil || flips.MayFail(name, conditionType, false, targets, now)
 		}
 		o.add(r.Forecast(c, now))
 	}

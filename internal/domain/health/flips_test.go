@@ -1,0 +1,176 @@
+package health_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/resourcestack/autohealer/internal/domain/health"
+)
+
+func TestFlips(t *testing.T) {
+	const targets = 20 // of which 4 are a fifth
+	flips := &health.Flips{}
+	flip := func(i int, after time.Duration, want bool) {
+		t.Helper()
+		if got := flips.MayFail(fmt.Sprint("target-", i), "X", false, targets, start.Add(after)); got != want {
+			t.Errorf("target %d after %s: %v", i, after, got)
+		}
+	}
+	for i := range 4 {
+		flip(i, 0, true)
+	}
+	flip(0, time.Minute, true) // again, but one target
+	flip(4, 4*time.Minute, false)
+	b, open := flips.Breaker()
+	if !open || b.Flipped != 5 || b.Targets != targets || b.ID != "20260301t030400000000z" {
+		t.Fatalf("%+v", b)
+	}
+	flip(9, time.Hour, false) // time doesn't close it
+	if flips.Reset("another", start) || !flips.Reset(b.ID, start.Add(time.Hour)) {
+		t.Error("reset by another's id, or not by its own")
+	}
+	flip(9, time.Hour, true)
+}
+
+func TestWhatIsInDoubtIsBelievedAfterAReset(t *testing.T) {
+	const targets = 20 // of which 4 are a fifth
+	flips, now := &health.Flips{}, start
+	fail := func(from, to int, doubted bool) (may int) {
+		for i := from; i < to; i++ {
+			if flips.MayFail(fmt.Sprint(i), "X", doubted, targets, now) {
+				may++
+			}
+		}
+		return may
+	}
+	reset := func() {
+		b, _ := flips.Breaker()
+		if !flips.Reset(b.ID, now) {
+			t.Fatal("no breaker is open")
+		}
+		now = now.Add(time.Minute)
+	}
+	if may := fail(0, 12, false); may != 4 {
+		t.Fatalf("%d of 12 are believed at once", may)
+	}
+	if may := fail(4, 12, true); may != 0 {
+		t.Fatalf("%d that are in doubt are believed while the breaker is open", may)
+	}
+	reset()
+	if may := fail(4, 12, true); may != 8 {
+		t.Errorf("after the reset %d of the 8 that were held back are believed", may)
+	}
+	if may := fail(4, 20, false); may != 4 {
+		t.Errorf("%d others, and of those that recovered, are believed, not as many as may turn False together", may)
+	}
+	reset()
+	now = now.Add(4 * time.Minute)
+	if may := fail(0, 20, true); may != 4 {
+		t.Errorf("%d of a later wave are believed", may)
+	}
+}
+
+func TestWhatIsInDoubtIsBelievedByWhoStartsAnew(t *testing.T) {
+	flips := &health.Flips{}
+	flips.Restore(health.Breaker{ID: "x", OpenedAt: start})
+	if !flips.Reset("x", start) {
+		t.Fatal("a restored breaker isn't reset by its ID")
+	}
+	flips.Restore(health.Breaker{ID: "x", OpenedAt: start}) // as a status still tells
+	for i := range 10 {
+		if !flips.MayFail(fmt.Sprint(i), "X", true, 10, start) {
+			t.Fatalf("the %dth that another process doubted isn't believed", i+1)
+		}
+	}
+	flips.Restore(health.Breaker{ID: "y", OpenedAt: start})
+	if b, open := flips.Breaker(); !open || b.ID != "y" {
+		t.Error("a later opening isn't taken over")
+	}
+}
+
+func TestATargetThatIsMadeAnewIsNotBelieved(t *testing.T) {
+	flips := &health.Flips{}
+	flips.Restore(health.Breaker{ID: "x", OpenedAt: start})
+	names := []string{"a", "b", "c"}
+	for _, name := range names {
+		flips.MayFail(name, "X", false, 3, start)
+	}
+	flips.Reset("x", start)
+	for i, name := range names {
+		flips.Forget(name)
+		if may := flips.MayFail(name, "X", false, 3, start); may != (i < 2) {
+			t.Errorf("%s may turn False: %t", name, may)
+		}
+	}
+}
+
+func TestOpeningsWithinASecondAreTold(t *testing.T) {
+	flips, ids := &health.Flips{}, []string{}
+	for i := range 2 {
+		now := start.Add(time.Duration(i) * time.Microsecond)
+		for _, name := range []string{"a", "b", "c"} {
+			flips.MayFail(name, "X", false, 3, now)
+		}
+		b, open := flips.Breaker()
+		if !open {
+			t.Fatal("three of three didn't open the breaker")
+		}
+		ids = append(ids, b.ID)
+		flips.Reset(b.ID, now)
+	}
+	if ids[0] >= ids[1] {
+		t.Errorf("the openings are %v", ids)
+	}
+}
+
+func TestFlipsThatAreFarApart(t *testing.T) {
+	flips := &health.Flips{}
+	for i := range 30 {
+		if !flips.MayFail(fmt.Sprint(i), "X", false, 20, start.Add(time.Duration(i)*80*time.Second)) {
+			t.Fatalf("the breaker opened at the %dth", i)
+		}
+	}
+}
+
+func TestTwoTargetsAreTooFewToTell(t *testing.T) {
+	flips := &health.Flips{}
+	if !flips.MayFail("a", "X", false, 2, start) || !flips.MayFail("b", "X", false, 2, start) {
+		t.Error("two of two opened the breaker")
+	}
+	if flips.MayFail("c", "X", false, 3, start) {
+		t.Error("three of three didn't")
+	}
+}
+
+func TestAForgottenTargetDoesNotCount(t *testing.T) {
+	flips := &health.Flips{}
+	for _, name := range []string{"a", "b", "c", "d"} {
+		if !flips.MayFail(name, "X", false, 3, start) {
+			t.Fatalf("%s opened the breaker", name)
+		}
+		flips.Forget(name)
+	}
+}
+
+func TestAWriteThatFailedTakesBackItsOwnConditionAlone(t *testing.T) {
+	flips := &health.Flips{}
+	for _, name := range []string{"a", "b"} {
+		if !flips.MayFail(name, "X", false, 3, start) || !flips.MayFail(name, "Y", false, 3, start) {
+			t.Fatalf("%s opened the breaker", name)
+		}
+		flips.Unwritten(name, "Y")
+	}
+	if flips.MayFail("c", "X", false, 3, start) {
+		t.Error("what turned False and was written isn't counted")
+	}
+}
+
+func TestARestoredBreakerHolds(t *testing.T) {
+	flips := &health.Flips{}
+	flips.Restore(health.Breaker{ID: "x", OpenedAt: start})
+	flips.Restore(health.Breaker{ID: "y", OpenedAt: start})
+	if b, open := flips.Breaker(); !open || b.ID != "x" || flips.MayFail("a", "X", false, 100, start) {
+		t.Errorf("%+v", b)
+	}
+}
