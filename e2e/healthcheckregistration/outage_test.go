@@ -109,7 +109,7 @@ var _ = Describe("an outage", func() {
 
 		By("taking the right to read ConfigMaps")
 		DeferCleanup(func(ctx SpecContext) { apply(ctx, rights) }, NodeTimeout(specTime))
-		withoutRight(ctx, "configmaps")
+		withoutRight(ctx, "get", "configmaps")
 		setPhase(ctx, namespace, "dial", "Down") // which watches that are open still tell
 		Eventually(dialled).Should(Equal(all(isUnknown)))
 		Expect(condition(ctx, gadget, namespace, "Dialled")()).To(is("Unknown", "ConditionCheckError", "forbidden"))
@@ -126,6 +126,22 @@ var _ = Describe("an outage", func() {
 		setPhase(ctx, namespace, "dial", "Up")
 		Eventually(dialled).Should(Equal(all(isTrue)))
 	}, NodeTimeout(2*specTime))
+
+	It("of the right to write a status leaves targets as they are, and is told", func(ctx SpecContext) {
+		namespace := place(ctx)
+		setPhase(ctx, namespace, "dial", "Up")
+		DeferCleanup(func(ctx SpecContext) { apply(ctx, rights) }, NodeTimeout(specTime))
+		withoutRight(ctx, "patch", "gadgets/status")
+		putTarget(ctx, gadget, namespace)
+		register(ctx, namespace, about(gadget, namespace, "checks: ["+checkOf("Dialled", "dial")+"]"))
+		Eventually(statusOf(ctx, namespace, "Ready")).Should(HavePrefix("False Forbidden: "))
+		settled := stored(ctx, gadget, namespace).GetResourceVersion()
+		Consistently(func() string { return stored(ctx, gadget, namespace).GetResourceVersion() }, 6*time.Second).Should(Equal(settled), "no try writes anything")
+
+		apply(ctx, rights)
+		Eventually(condition(ctx, gadget, namespace, "Dialled"), time.Minute).Should(is("True", "HealthCheckSuccessful", ""))
+		Eventually(statusOf(ctx, namespace, "Ready")).Should(HavePrefix("True Operative"))
+	}, NodeTimeout(specTime))
 
 	It("of a kind makes conditions Unknown: its objects go with its definition, and that says nothing of them", func(ctx SpecContext) {
 		apply(ctx, "%s", fleetings())
@@ -221,14 +237,15 @@ func restartManager(ctx context.Context) {
 	Expect(h.StartManager(ctx)).To(Succeed())
 }
 
-// withoutRight takes a resource out of what the specs' ClusterRole lets Autohealer read.
-func withoutRight(ctx context.Context, resource string) {
+// withoutRight takes a resource out of what the specs' ClusterRole lets Autohealer do.
+func withoutRight(ctx context.Context, verb, resource string) {
 	GinkgoHelper()
 	lines := slices.DeleteFunc(strings.SplitAfter(rights, "\n"), func(line string) bool { return strings.Contains(line, "["+resource+"]") })
 	apply(ctx, "%s", strings.Join(lines, ""))
 	manager := "--as=system:serviceaccount:" + harness.Namespace + ":" + harness.ServiceAccount
 	Eventually(func() string {
-		answer, _ := h.Kubectl(ctx, "auth", "can-i", "get", resource, "-A", manager) // which fails with the answer no
+		kind, subresource, _ := strings.Cut(resource, "/")
+		answer, _ := h.Kubectl(ctx, "auth", "can-i", verb, kind, "--subresource="+subresource, "-A", manager) // which fails with the answer no
 		return answer
 	}).Should(HavePrefix("no"), "the role that the right is aggregated to follows")
 }

@@ -68,7 +68,7 @@ func (c *Conditions) Apply(ctx context.Context, w ConditionWrite) (*unstructured
 		c.record(w, err)
 	}
 	if err != nil {
-		if claims && refused(err) {
+		if claims && superseded(err) {
 			err = errors.Join(err, c.disclaim(ctx, after, kind))
 		}
 		return target, err
@@ -79,8 +79,10 @@ func (c *Conditions) Apply(ctx context.Context, w ConditionWrite) (*unstructured
 	return after, nil
 }
 
-// refused says whether a write surely didn't happen.
-func refused(err error) bool { return Certain(err) || apierrors.IsConflict(err) }
+// superseded says whether a write failed because of others', who may have made the condition theirs. A claim isn't taken back after
+// any other failure: the next try needs it, and two writes a try, each of which has the target looked at again, would never let it
+// wait.
+func superseded(err error) bool { return errors.Is(err, ErrStale) || apierrors.IsConflict(err) }
 
 // covered finds what allows a write: the admissions of all that decide it, still current, or the target's record.
 func (c *Conditions) covered(ctx context.Context, w ConditionWrite) error {
