@@ -33,7 +33,7 @@ func turnsFalse(s health.Step) bool {
 	return !s.Remove && s.Condition.Status == health.False && s.Before != health.False
 }
 
-// plan makes the checks and says what follows: with live by what is there now, and asking the breakers.
+// plan makes the checks and says what follows: with live by what is there now, and counted by the breakers.
 func (l *look) plan(ctx context.Context, layout health.Layout, live bool) plan {
 	p := plan{deciders: map[string][]decider{}, would: map[types.UID]map[string]health.Verdict{}}
 	in := health.Input{Target: l.object, Shape: layout.Shape, Results: map[string][]health.Result{}}
@@ -63,6 +63,7 @@ func (l *look) plan(ctx context.Context, layout health.Layout, live bool) plan {
 	}
 	l.settle(&p, &in, untouched)
 	p.unread = len(unread) > 0
+	in.MayFail = func(t string, _ bool) bool { return l.believes(p.deciders[t], failing) }
 	if live {
 		in.MayFail = func(t string, doubted bool) bool { return l.mayFail(ctx, t, doubted, p.deciders[t], failing) }
 	}
@@ -195,8 +196,21 @@ func (l *look) settle(p *plan, in *health.Input, untouched map[string]bool) {
 	in.Remove = slices.Compact(in.Remove)
 }
 
-// mayFail asks the breaker of each of a condition's registrations that finds something wrong.
+// believes says whether no breaker is open of a condition's registrations that find something wrong: what is in doubt already needs
+// no live look, of which there would be thousands when it matters most.
+func (l *look) believes(deciders []decider, failing map[types.UID]bool) bool {
+	return !slices.ContainsFunc(deciders, func(d decider) bool {
+		_, open := l.r.Observer.book.breaker(d.registration.UID)
+		return open && failing[d.registration.UID]
+	})
+}
+
+// mayFail asks the breaker of each of a condition's registrations that finds something wrong. It counts who asks, and isn't asked for
+// what is held back anyway.
 func (l *look) mayFail(ctx context.Context, conditionType string, doubted bool, deciders []decider, failing map[types.UID]bool) bool {
+	if anyHeld(deciders) {
+		return l.believes(deciders, failing)
+	}
 	may := true
 	for _, d := range deciders {
 		if !failing[d.registration.UID] {
@@ -212,5 +226,9 @@ func (l *look) mayFail(ctx context.Context, conditionType string, doubted bool, 
 // any more is taken off all the same: that is undone.
 func (l *look) heldBack(s health.Step, deciders []decider) bool {
 	heals := !s.Remove && s.Before == health.False && s.Condition.Status == health.True
-	return !heals && slices.ContainsFunc(deciders, func(d decider) bool { return d.standing == held })
+	return !heals && anyHeld(deciders)
+}
+
+func anyHeld(deciders []decider) bool {
+	return slices.ContainsFunc(deciders, func(d decider) bool { return d.standing == held })
 }
