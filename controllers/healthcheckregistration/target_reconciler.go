@@ -5,14 +5,12 @@ import (
 	"errors"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/resourcestack/autohealer/internal/actuate"
@@ -26,8 +24,6 @@ import (
 const (
 	// unreadWait lies between two looks while a kind is being read.
 	unreadWait = time.Second
-	// refusedWait lies between two tries at what the API server refuses: with thousands of targets, shorter ones would keep it busy.
-	refusedWait = 30 * time.Second
 	// jitter spreads the looks at targets that began together.
 	jitter = 0.1
 )
@@ -173,27 +169,21 @@ func (l *look) keep(ctx context.Context) (reconcile.Result, error) {
 	if !plan.unread { // else what was found before is told
 		l.note(plan)
 	}
-	switch {
-	case errors.Is(acting, actuate.ErrStale):
+	if errors.Is(acting, actuate.ErrStale) {
 		return reconcile.Result{RequeueAfter: again}, nil
-	case refused(acting): // which trying doesn't change, and the registration's status tells
-		log.FromContext(ctx).Info("A condition may not be written", "trouble", acting.Error())
-		return reconcile.Result{RequeueAfter: wait.Jitter(refusedWait, jitter), Priority: new(kube.Behind)}, nil
+	}
+	if acting != nil {
+		return reconcile.Result{}, acting
 	}
 	result := reconcile.Result{RequeueAfter: l.after(plan)}
-	if acting == nil && plan.LookAgain.IsZero() && !plan.unread { // nothing but time asks for it
+	if plan.LookAgain.IsZero() && !plan.unread { // nothing but time asks for it
 		result.Priority = new(kube.Behind)
 	}
-	return result, acting
+	return result, nil
 }
 
 // again is when to look at a target that changed meanwhile: once the news of it are here.
 const again = 100 * time.Millisecond
-
-// refused says whether the API server refused a write for what it is, or for who writes it.
-func refused(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
-}
 
 // after is when to look again: at a deadline, or after the shortest sync period.
 func (l *look) after(p plan) time.Duration {

@@ -15,12 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-const (
-	// A foreign writer that keeps winning mustn't push us into minutes of back-off.
-	shortestRetry = 5 * time.Millisecond
-	longestRetry  = 5 * time.Second
-)
-
 // Queue is a controller's queue.
 type Queue = priorityqueue.PriorityQueue[reconcile.Request]
 
@@ -36,9 +30,9 @@ func NewDelayingQueue[T comparable](by clock.PassiveClock) workqueue.TypedDelayi
 // AddController adds a controller that is fed through its queue by somebody who observes on every replica; attach takes
 // the queue once this replica leads. So one set of informer handlers serves leader and standby alike.
 func AddController(mgr manager.Manager, name string, r reconcile.Reconciler, workers int, attach func(Queue)) error {
+	paced := newRetries(r)
 	c, err := controller.New(name, mgr, controller.Options{
-		Reconciler: r, MaxConcurrentReconciles: workers, UsePriorityQueue: new(true),
-		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](shortestRetry, longestRetry),
+		Reconciler: paced, RateLimiter: paced, MaxConcurrentReconciles: workers, UsePriorityQueue: new(true),
 	})
 	if err != nil {
 		return err

@@ -1,0 +1,81 @@
+package kube
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+const (
+	// A foreign writer that keeps winning mustn't push us into minutes of back-off.
+	shortestRetry = 5 * time.Millisecond
+	longestRetry  = 5 * time.Second
+	// What is refused will be refused again until people change something, for thousands of objects alike. An API server that just
+	// started refuses, too, until it has read the roles.
+	shortestRefused = time.Second
+	longestRefused  = time.Minute
+	refusedJitter   = 0.2
+)
+
+// retries paces the tries of a controller's objects.
+type retries struct {
+	reconcile.Reconciler
+
+	failed, refusals workqueue.TypedRateLimiter[reconcile.Request]
+
+	mu      sync.Mutex
+	refused map[reconcile.Request]bool // needs mu
+}
+
+func newRetries(of reconcile.Reconciler) *retries {
+	return &retries{
+		Reconciler: of, refused: map[reconcile.Request]bool{},
+		failed:   workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](shortestRetry, longestRetry),
+		refusals: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](shortestRefused, longestRefused),
+	}
+}
+
+// Reconcile takes in whether the API server refused something, which paces the next try.
+func (r *retries) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	result, err := r.Reconciler.Reconcile(ctx, request)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if refused(err) {
+		r.refused[request] = true
+	} else {
+		delete(r.refused, request)
+	}
+	return result, err
+}
+
+// When is how long the next try of an object waits.
+func (r *retries) When(request reconcile.Request) time.Duration {
+	r.mu.Lock()
+	refused := r.refused[request]
+	r.mu.Unlock()
+	if refused {
+		return wait.Jitter(r.refusals.When(request), refusedJitter)
+	}
+	return r.failed.When(request)
+}
+
+// Forget that an object failed.
+func (r *retries) Forget(request reconcile.Request) {
+	r.failed.Forget(request)
+	r.refusals.Forget(request)
+}
+
+// NumRequeues is how often an object failed.
+func (r *retries) NumRequeues(request reconcile.Request) int {
+	return r.failed.NumRequeues(request) + r.refusals.NumRequeues(request)
+}
+
+// refused says whether the API server refused a request for what it asks, or for who asks it.
+func refused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
+}

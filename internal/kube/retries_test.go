@@ -1,0 +1,47 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// What the API server refuses isn't asked again and again, for thousands of objects; what fails otherwise is tried soon.
+func TestWhatIsRefusedIsTriedLess(t *testing.T) {
+	g := NewWithT(t)
+	nodes := corev1.Resource("nodes")
+	var answer error
+	r := newRetries(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, answer }))
+	node := reconcile.Request{NamespacedName: types.NamespacedName{Name: "n"}}
+	next := func(err error) time.Duration {
+		answer = err
+		_, told := r.Reconcile(t.Context(), node)
+		g.Expect(told).To(BeIdenticalTo(err))
+		return r.When(node)
+	}
+	between := func(least time.Duration) OmegaMatcher {
+		return And(BeNumerically(">=", least), BeNumerically("<=", time.Duration(float64(least)*(1+refusedJitter))))
+	}
+	g.Expect(next(apierrors.NewConflict(nodes, "n", errors.New("x")))).To(Equal(5 * time.Millisecond))
+	forbidden := errors.Join(errors.New("another trouble"), apierrors.NewForbidden(nodes, "n", errors.New("x")))
+	for _, least := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
+		g.Expect(next(forbidden)).To(between(least * time.Second))
+	}
+	g.Expect(next(apierrors.NewInternalError(errors.New("x")))).To(Equal(10*time.Millisecond), "the second failure of another kind")
+	g.Expect(r.NumRequeues(node)).To(Equal(10))
+
+	answer = nil
+	_, err := r.Reconcile(t.Context(), node)
+	g.Expect(err).NotTo(HaveOccurred())
+	r.Forget(node)
+	g.Expect(r.NumRequeues(node)).To(BeZero())
+	g.Expect(r.refused).To(BeEmpty())
+	g.Expect(next(forbidden)).To(between(time.Second))
+}
