@@ -23,6 +23,9 @@ func (r *Registration) AddToManager(mgr manager.Manager) error {
 	if err := r.validate(); err != nil {
 		return fmt.Errorf("health checks of %s: %w", r.kind.Kind, err)
 	}
+	if err := registerMetrics(); err != nil {
+		return fmt.Errorf("health checks of %s: %w", r.kind.Kind, err)
+	}
 	seed, err := r.seedClient(mgr)
 	if err != nil {
 		return err
@@ -38,7 +41,10 @@ func (r *Registration) AddToManager(mgr manager.Manager) error {
 		}},
 		writer: &writer{client: mgr.GetClient(), live: mgr.GetAPIReader(), shape: r.shape, clock: r.clock},
 	}
-	reconciler.writer.breaker = &breaker{all: reconciler.targets, checked: reconciler.checked, checks: r.checks, clock: r.clock}
+	reconciler.writer.breaker = &breaker{
+		all: reconciler.targets, checked: reconciler.checked, checks: r.checks, clock: r.clock,
+		gauge: breakerOpen.WithLabelValues(r.kind.Kind, r.extension),
+	}
 	name := strings.ToLower(strings.Trim("healthcheck-"+r.kind.Kind+"-"+r.extension, "-"))
 	c, err := builder.ControllerManagedBy(mgr).Named(name).
 		For(r.newTarget(), builder.WithPredicates(append([]predicate.Predicate{predicate.NewPredicateFuncs(r.mine)}, r.predicates...)...)).

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -43,6 +44,8 @@ type breaker struct {
 	checked func(ctx context.Context, target types.NamespacedName) bool
 	checks  []check
 	clock   clock.PassiveClock
+	// gauge is 1 while it is open.
+	gauge prometheus.Gauge
 
 	mu       sync.Mutex
 	flips    health.Flips // needs mu, as all below
@@ -58,7 +61,9 @@ func (b *breaker) mayFail(ctx context.Context, target types.NamespacedName, cond
 	b.count(ctx)
 	_, before := b.flips.Breaker()
 	may := b.flips.MayFail(target.String(), conditionType, doubted, b.targets, b.clock.Now())
-	if is, open := b.flips.Breaker(); open && !before {
+	is, open := b.flips.Breaker()
+	b.show(open)
+	if open && !before {
 		log.FromContext(ctx).Info("Too many targets turned False together: what would turn False is Unknown until one of them has the annotation",
 			"turnedFalse", is.Flipped, "targets", is.Targets, "annotation", BreakerResetAnnotation+"="+is.ID)
 	}
@@ -133,7 +138,16 @@ func (b *breaker) follow(ctx context.Context, target *unstructured.Unstructured)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if id := target.GetAnnotations()[BreakerResetAnnotation]; b.flips.Reset(id, b.clock.Now()) {
+		b.show(false)
 		log.FromContext(ctx).Info("What turned False is believed: the breaker was reset", "annotation", BreakerResetAnnotation+"="+id)
+	}
+}
+
+func (b *breaker) show(open bool) {
+	if open {
+		b.gauge.Set(1)
+	} else {
+		b.gauge.Set(0)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -39,6 +40,7 @@ func judging(all []*unstructured.Unstructured) (*breaker, func(target *unstructu
 		all:     func(context.Context) ([]*unstructured.Unstructured, error) { return all, nil },
 		checked: func(context.Context, types.NamespacedName) bool { return true },
 		checks:  []check{{conditionType: "X"}}, clock: testingclock.NewFakePassiveClock(dawn),
+		gauge: prometheus.NewGauge(prometheus.GaugeOpts{Name: "open"}),
 	}
 	return b, func(target *unstructured.Unstructured) health.Condition {
 		b.follow(context.Background(), target)
@@ -62,11 +64,25 @@ func judging(all []*unstructured.Unstructured) (*breaker, func(target *unstructu
 	}
 }
 
+func valueOf(t *testing.T, gauge prometheus.Gauge) float64 {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(gauge)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return families[0].GetMetric()[0].GetGauge().GetValue()
+}
+
 func TestManyTargetsThatTurnFalseTogetherAreNotBelieved(t *testing.T) {
 	all := failing(t, 10)
-	_, judge := judging(all)
+	b, judge := judging(all)
 	for i, target := range all {
 		c := judge(target)
+		if told := valueOf(t, b.gauge); (told == 1) != (i >= 2) {
+			t.Errorf("after the %dth the metric is %v", i+1, told)
+		}
 		if i < 2 && c.Status != health.False {
 			t.Errorf("the %dth is %s", i+1, c.Status)
 		}
@@ -76,9 +92,9 @@ func TestManyTargetsThatTurnFalseTogetherAreNotBelieved(t *testing.T) {
 		}
 	}
 
-	_, judge = judging(all) // the program starts anew
-	if c := judge(all[9]); c.Status != "" {
-		t.Errorf("after a restart it becomes %s: %s", c.Status, c.Message)
+	b, judge = judging(all) // the program starts anew
+	if c := judge(all[9]); c.Status != "" || valueOf(t, b.gauge) != 1 {
+		t.Errorf("after a restart it becomes %s: %s; metric %v", c.Status, c.Message, valueOf(t, b.gauge))
 	}
 	all[5].SetAnnotations(map[string]string{"autohealer.resourcestack.com/reset-breaker": "20261121t060000z"})
 	if c := judge(all[5]); c.Status != "" {
@@ -92,6 +108,9 @@ func TestManyTargetsThatTurnFalseTogetherAreNotBelieved(t *testing.T) {
 		if c := judge(target); c.Status != health.False {
 			t.Errorf("after the reset %s is %s: %s", target.GetName(), c.Status, c.Message)
 		}
+	}
+	if told := valueOf(t, b.gauge); told != 0 {
+		t.Errorf("after the reset the metric is %v", told)
 	}
 }
 
