@@ -25,17 +25,21 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/kube/outliers"
 )
 
 // unsure is a live check that can't confirm the policies of some name.
 type unsure struct{ of *string }
 
-func (u unsure) Check(_ context.Context, _ schema.GroupVersionKind, key types.NamespacedName, _ types.UID, _ int64) error {
-	if key.Name == *u.of {
-		return errors.New("the API server is busy")
+func (u unsure) CheckAll(_ context.Context, _ schema.GroupVersionKind, all []kube.Admission) map[types.UID]error {
+	wrong := map[types.UID]error{}
+	for _, a := range all {
+		if a.Key.Name == *u.of {
+			wrong[a.UID] = errors.New("the API server is busy")
+		}
 	}
-	return nil
+	return wrong
 }
 
 // pair are two publishers of the same world: one translates what changed, the other one everything each time.

@@ -76,6 +76,39 @@ func TestAClusterThatEnvoysMayHaveDoesNotWaitForItsPolicy(t *testing.T) {
 	g.Expect(flat(p)).To(And(HaveLen(2), HaveKeyWithValue("shop/web/80", ContainSubstring("detects true"))))
 }
 
+// TestWhatNobodyConfirmsIsServedAfterAMinute: an Envoy without hosts is worse than one that detects nothing.
+func TestWhatNobodyConfirmsIsServedAfterAMinute(t *testing.T) {
+	g := NewWithT(t)
+	p, now, world := kept(t)
+	doubtful := "a"
+	p.Clusters.Current = unsure{&doubtful}
+	record := &memory{keys: anyProtocol(t)}
+	p.Record = record
+	svc, op := service("web", 80), stored("shop", "a", 1, target("web", ""))
+	for _, o := range []client.Object{svc, op, sliceOf(svc, "10.0.0.1")} {
+		world.put(o)
+	}
+	p.policy(op)
+	p.judgeNow(t.Context(), client.ObjectKeyFromObject(op))
+	_, err := p.publish(t.Context())
+	g.Expect(err).To(MatchError(ContainSubstring("the API server is busy")))
+	now.Step(patience - time.Second)
+	_, err = p.publish(t.Context())
+	g.Expect(err).To(HaveOccurred(), "not yet a minute")
+	now.Step(time.Second)
+	again, err := p.publish(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(again).To(Equal(lookAgain))
+	g.Expect(flat(p)).To(HaveKeyWithValue("shop/web/80", And(ContainSubstring("detects false"), ContainSubstring("10.0.0.1"))))
+	g.Expect(p.record(t.Context())).To(Succeed())
+	g.Expect(record.keys).To(HaveLen(1), "Envoys have it")
+	g.Expect(p.picture().policies[client.ObjectKeyFromObject(op)].clusters[0].doubt).To(HaveOccurred(), "the status tells")
+	doubtful = ""
+	_, err = p.publish(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(flat(p)).To(HaveKeyWithValue("shop/web/80", ContainSubstring("detects true")))
+}
+
 func TestWhatIsTranslatedInBetweenPutsNothingOff(t *testing.T) {
 	g := NewWithT(t)
 	p, now, _ := kept(t)

@@ -31,8 +31,8 @@ const (
 	atLeast = time.Minute
 	// recordAgain after a record that couldn't be written.
 	recordAgain = 5 * time.Second
-	// patience is how long the first translation waits for routes and judgements. An Envoy that is told nothing keeps hosts that are
-	// gone by and by; after that what isn't known is left as it is recorded.
+	// patience is how long the first translation waits for routes, judgements, and the API server's word that policies are what was
+	// judged. An Envoy that is told nothing keeps hosts that are gone by and by; after that what isn't known is left as it is recorded.
 	patience = time.Minute
 )
 
@@ -56,7 +56,7 @@ type Publisher struct {
 	told map[string]map[outlier.Key]actuate.Cluster
 	// complete is when everything was translated last. Only the publishing goroutine uses it.
 	complete time.Time
-	// began is when the first translation could have been made, but for routes and judgements. Only the publishing goroutine uses it.
+	// began is when the first translation could have been made, but for what is waited for with patience. Only the publishing goroutine uses it.
 	began time.Time
 
 	mu sync.Mutex
@@ -77,6 +77,9 @@ func NewPublisher(objects cache.Cache, opts Options, live client.Reader, by cloc
 		judge: judging.New(judging.Options[*v1alpha1.OutlierPolicy, reading]{
 			Kind: kindOutlierPolicy, Guard: opts.Guard, Clock: by, Rejections: opts.Rejections, Read: read,
 		}),
+	}
+	if opts.Clusters != nil {
+		opts.Clusters.Waits = p.waits
 	}
 	p.absences = newAbsences(live, by, p.changed)
 	p.judge.FollowPolicy(opts.Guard.Policy())

@@ -10,12 +10,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
+	"github.com/resourcestack/autohealer/internal/kube"
 )
 
 // confirmed is a live check that finds everything as it was admitted.
 type confirmed struct{}
 
-func (confirmed) Check(context.Context, schema.GroupVersionKind, types.NamespacedName, types.UID, int64) error {
+func (confirmed) CheckAll(context.Context, schema.GroupVersionKind, []kube.Admission) map[types.UID]error {
 	return nil
 }
 

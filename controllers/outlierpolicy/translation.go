@@ -41,6 +41,8 @@ func (p *Publisher) tell(ctx context.Context, pic *picture, clusters []actuate.C
 		log.FromContext(ctx).V(1).Info("Envoys keep a cluster as it was, looking again", "cluster", c.Key.String(), "reason", held[c.Key].Error())
 		if before, was := p.told[c.Key.Service.Namespace][c.Key]; was {
 			told[c.Key] = before
+		} else if p.told == nil {
+			told[c.Key] = c.InDoubt()
 		}
 	}
 	pic.doubt(held)

@@ -7,18 +7,18 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"github.com/go-logr/logr"
-	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/xds"
 )
 
@@ -33,10 +33,27 @@ type Cluster struct {
 	Admitted AdmittedOutlier
 }
 
+// InDoubt is the cluster as Envoys are told of it while nobody can say that its policy may detect anything: it has its place all the same.
+func (c Cluster) InDoubt() Cluster {
+	if c.Policy != nil {
+		doubtful := *c.Policy
+		doubtful.Doubtful = true
+		c.Policy, c.Admitted = &doubtful, AdmittedOutlier{}
+	}
+	return c
+}
+
+// AllCurrent checks live, just before an act, that many policies still are what was admitted. It gives the errors of those that aren't, by UID.
+type AllCurrent interface {
+	CheckAll(ctx context.Context, kind schema.GroupVersionKind, admitted []kube.Admission) map[types.UID]error
+}
+
 // Clusters tells Envoys of clusters and their hosts. One goroutine tells; the others' methods may be called by all.
 type Clusters struct {
 	Server  *xds.Server
-	Current Current
+	Current AllCurrent
+	// Waits says whether doubt is waited out while nothing was told yet. Default: it is, however long it lasts.
+	Waits func() bool
 	// Acts takes the audit trail: one line for each generation of a policy that Envoys are told of.
 	Acts logr.Logger
 
@@ -54,11 +71,13 @@ type told struct {
 	endpoints *endpointv3.ClusterLoadAssignment
 }
 
-// checkWithin bounds how long endpoints wait for what the API server says of policies.
-const checkWithin = 2 * time.Second
-
-// checksAtOnce are how many policies the API server is asked about at a time.
-const checksAtOnce = 8
+const (
+	// checkWithin bounds how long endpoints wait for what the API server says of policies.
+	checkWithin = 2 * time.Second
+	// checkFirst bounds it while nothing was told yet, and all policies are asked about: a list that takes longer than endpoints should
+	// wait is better than none.
+	checkFirst = 10 * time.Second
+)
 
 // Absent are clusters that Envoys may have and that aren't found: Missing are all of them, Gone those that are gone for sure.
 type Absent struct{ Missing, Gone []outlier.Key }
@@ -66,12 +85,16 @@ type Absent struct{ Missing, Gone []outlier.Key }
 // Apply has Envoys told of all clusters of some namespaces, and of those that are gone for sure in any; with nil for the namespaces the
 // clusters are of all. Of other namespaces Envoys keep what they have. Held are clusters about which there is doubt: an
 // admission is missing, or no longer what is stored. Of them Envoys keep what they have, and are told of their hosts. An error means
-// that nothing was told; until something was, any doubt is one, since Envoys would miss what isn't there.
+// that nothing was told; until something was, any doubt is one as long as it is waited for, since Envoys would miss what isn't there. After that
+// clusters in doubt are told InDoubt.
 func (c *Clusters) Apply(ctx context.Context, clusters []Cluster, namespaces map[string]bool, absent Absent) (held map[outlier.Key]error, err error) {
 	if c.Server.Serves != nil && !c.Server.Serves() {
 		return nil, errors.New("tell Envoys: the cluster isn't known to be this installation's")
 	}
 	news, held := c.check(ctx, clusters)
+	if c.told == nil && len(held) > 0 && (c.Waits == nil || c.Waits()) {
+		return nil, first(held)
+	}
 	next := map[string]map[string]told{}
 	snapshot := xds.Snapshot{
 		Clusters: make(map[string]*clusterv3.Cluster, len(clusters)), Endpoints: make(map[string]*endpointv3.ClusterLoadAssignment, len(clusters)),
@@ -80,12 +103,7 @@ func (c *Clusters) Apply(ctx context.Context, clusters []Cluster, namespaces map
 	for i := range clusters {
 		key := clusters[i].Key
 		name := key.String()
-		before := c.told[key.Service.Namespace][name]
-		t, err := before.with(&clusters[i], held[key] != nil)
-		if err != nil {
-			held[key] = err
-			t, _ = before.with(&clusters[i], true)
-		}
+		t := c.turn(&clusters[i], held)
 		if t.cluster == nil {
 			continue
 		}
@@ -95,11 +113,6 @@ func (c *Clusters) Apply(ctx context.Context, clusters []Cluster, namespaces map
 		next[key.Service.Namespace][name] = t
 		snapshot.Clusters[name], snapshot.Endpoints[name], snapshot.Owners[name] = t.cluster, t.endpoints, key.Service
 	}
-	if c.told == nil {
-		for _, err := range held {
-			return nil, err
-		}
-	}
 	snapshot.Gone, snapshot.Missing = names(absent.Gone), names(absent.Missing)
 	c.keep(namespaces, next)
 	c.Server.Set(snapshot)
@@ -107,6 +120,32 @@ func (c *Clusters) Apply(ctx context.Context, clusters []Cluster, namespaces map
 		c.record(of)
 	}
 	return held, nil
+}
+
+// turn gives what is told next of a cluster, and notes when it is held.
+func (c *Clusters) turn(cluster *Cluster, held map[outlier.Key]error) told {
+	key := cluster.Key
+	before := c.told[key.Service.Namespace][key.String()]
+	if held[key] == nil {
+		t, err := before.with(cluster, false)
+		if err == nil {
+			return t
+		}
+		held[key] = err
+	}
+	if c.told == nil {
+		doubtful := cluster.InDoubt()
+		t, _ := before.with(&doubtful, false) // without a message where there is none even of this
+		return t
+	}
+	t, _ := before.with(cluster, true)
+	return t
+}
+
+// first of some errors, the same one each time: it is told again and again.
+func first(held map[outlier.Key]error) error {
+	byKey := func(a, b outlier.Key) int { return strings.Compare(a.String(), b.String()) }
+	return held[slices.MinFunc(slices.Collect(maps.Keys(held)), byKey)]
 }
 
 // keep what was told last of some namespaces; nil for all.
@@ -135,28 +174,25 @@ func (c *Clusters) check(ctx context.Context, clusters []Cluster) (news map[type
 			}
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, checkWithin)
-	defer cancel()
-	var mu sync.Mutex
-	var asking errgroup.Group
-	asking.SetLimit(checksAtOnce)
-	for uid, of := range maps.Clone(news) {
-		asking.Go(func() error {
-			p := of[0].Policy
-			err := c.Current.Check(ctx, v1alpha1.GroupVersion.WithKind("OutlierPolicy"), p.Key(), p.UID, p.Generation)
-			if err == nil {
-				return nil
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			delete(news, uid)
-			for _, cluster := range of {
-				held[cluster.Key] = fmt.Errorf("tell Envoys of OutlierPolicy %s: %w", p.Key(), err)
-			}
-			return nil
-		})
+	if len(news) == 0 {
+		return news, held
 	}
-	_ = asking.Wait() // each error is its policy's
+	within := checkWithin
+	if c.told == nil {
+		within = checkFirst
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	admitted := make([]kube.Admission, 0, len(news))
+	for uid, of := range news {
+		admitted = append(admitted, kube.Admission{Key: of[0].Policy.Key(), UID: uid, Generation: of[0].Policy.Generation})
+	}
+	for uid, err := range c.Current.CheckAll(ctx, v1alpha1.GroupVersion.WithKind("OutlierPolicy"), admitted) {
+		for _, cluster := range news[uid] {
+			held[cluster.Key] = fmt.Errorf("tell Envoys of OutlierPolicy %s: %w", cluster.Policy.Key(), err)
+		}
+		delete(news, uid)
+	}
 	return news, held
 }
 

@@ -93,6 +93,16 @@ func (c current) Check(context.Context, schema.GroupVersionKind, types.Namespace
 	return c.err
 }
 
+func (c current) CheckAll(_ context.Context, _ schema.GroupVersionKind, all []kube.Admission) map[types.UID]error {
+	wrong := map[types.UID]error{}
+	for _, a := range all {
+		if c.err != nil {
+			wrong[a.UID] = c.err
+		}
+	}
+	return wrong
+}
+
 func create(t *testing.T, node *corev1.Node) *condition.Node {
 	t.Helper()
 	if err := api.Create(context.Background(), node); err != nil {

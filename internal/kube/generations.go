@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,13 +20,23 @@ import (
 var ErrSuperseded = errors.New("superseded")
 
 const (
-	// fewPolicies are asked for one by one; more are listed at once.
+	// fewPolicies for each page of a list of all are asked for one by one; more are listed at once.
 	fewPolicies = 4
-	// mostPolicies bounds that list to what API server and manager read in a few milliseconds.
-	mostPolicies = 500
+	// pageSize is how many policies API server and manager read in a few milliseconds.
+	pageSize = 500
+	// mostPages bounds that list, as listTakes does. What lies past 20,000 policies, or wasn't read in time, is asked for one by one
+	// for as long as those who ask have time. What isn't reached is unconfirmed, and nobody may act for it.
+	mostPages = 40
+	// asksAtOnce are how many policies are asked for at a time.
+	asksAtOnce = 8
+	// listAgain after a list that failed. Meanwhile policies are asked for one by one, so that those who ask again and again get
+	// further even where no list comes to its end in their time.
+	listAgain = 5 * time.Second
+	// forgetAfter is when answers are dropped that nobody asked for any more.
+	forgetAfter = time.Minute
 )
 
-// Generations asks the API server, not the cache, whether a policy is still the one that was admitted. An informer whose
+// Generations asks the API server, not the cache, whether policies of one kind are still those that were admitted. An informer whose
 // watch died silently would go on serving what it last saw. Answers are kept for a moment, so that a storm of acts for
 // one policy costs one read, and one for many policies a list.
 type Generations struct {
@@ -39,121 +50,217 @@ type Generations struct {
 	mu     sync.Mutex
 	known  map[types.UID]generation // needs mu
 	wanted map[types.UID]time.Time  // needs mu: when a policy was last asked for
+	last   *listing                 // needs mu: nil before the first
+	pages  int                      // needs mu: of the last list
+	swept  time.Time                // needs mu: when answers were dropped last
+}
 
-	reading sync.Mutex // held while all are read
-	failed  time.Time  // needs reading: when that failed last
+// Admission says which generation of a policy was admitted.
+type Admission struct {
+	Key        types.NamespacedName
+	UID        types.UID
+	Generation int64
 }
 
 type generation struct {
 	number int64
-	at     time.Time
+	// at is when the API server was asked: what it said is of then, or newer.
+	at time.Time
+}
+
+// listing is one list of all policies, which one of those who ask makes while the others wait.
+type listing struct {
+	began time.Time
+	done  chan struct{} // closed when it is over
+	over  bool          // needs mu of the Generations, as all below
+	// failed is when; zero when it didn't.
+	failed time.Time
 }
 
 // Check gives an error when the policy is gone, being deleted, replaced, or changed since its generation was admitted, and
 // when the rules have changed meanwhile.
 func (g *Generations) Check(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName, uid types.UID, admitted int64) error {
+	return g.CheckAll(ctx, kind, []Admission{{key, uid, admitted}})[uid]
+}
+
+// CheckAll gives what Check says of many policies, where that is an error, by UID. All are asked about at one moment: a list that begins then answers for
+// all of them, however long it takes.
+func (g *Generations) CheckAll(ctx context.Context, kind schema.GroupVersionKind, admitted []Admission) map[types.UID]error {
+	wrong := map[types.UID]error{}
 	if g.Stored != nil {
 		if err := g.Stored.Check(ctx); err != nil {
-			return err
+			for _, a := range admitted {
+				wrong[a.UID] = err
+			}
+			return wrong
 		}
 	}
-	current, err := g.current(ctx, kind, key, uid, admitted)
-	if err != nil {
-		return err
+	asked := g.Clock.Now()
+	left, many := g.unconfirmed(admitted, asked)
+	if many {
+		g.list(ctx, kind, asked)
+		left, _ = g.unconfirmed(admitted, asked)
 	}
-	if current != admitted {
-		return fmt.Errorf("%s %s is at generation %d, and %d was admitted: %w", kind.Kind, key.Name, current, admitted, ErrSuperseded)
+	var mu sync.Mutex
+	var asking errgroup.Group
+	asking.SetLimit(asksAtOnce)
+	for _, a := range left {
+		asking.Go(func() error {
+			if err := g.ask(ctx, kind, a); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				wrong[a.UID] = err
+			}
+			return nil
+		})
+	}
+	_ = asking.Wait() // each error is its policy's
+	return wrong
+}
+
+// unconfirmed are those policies of which no answer says that they are what was admitted. An answer that was kept is used only to confirm: one
+// that differs is most likely older than the admission. It says, too, whether some have no answer, and so many policies were asked for lately
+// that one list costs the API server less than a read for each.
+func (g *Generations) unconfirmed(admitted []Admission, asked time.Time) (left []Admission, many bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.wanted == nil {
+		g.wanted = map[types.UID]time.Time{}
+	}
+	now, unknown := g.Clock.Now(), false
+	for _, a := range admitted {
+		g.wanted[a.UID] = asked
+		known, ok := g.known[a.UID]
+		ok = ok && g.good(known.at, asked, now)
+		if ok && known.number == a.Generation {
+			continue
+		}
+		left = append(left, a)
+		unknown = unknown || !ok
+	}
+	return left, unknown && g.storm(now)
+}
+
+// good says whether an answer to what the API server was asked at some time may be used by who asks.
+func (g *Generations) good(at, asked, now time.Time) bool {
+	return !at.Before(asked) || now.Sub(at) < g.keepFor()
+}
+
+// storm needs mu.
+func (g *Generations) storm(now time.Time) bool {
+	lately := 0
+	for uid, at := range g.wanted {
+		if now.Sub(at) >= 2*g.keepFor() {
+			delete(g.wanted, uid)
+		} else if lately++; lately > fewPolicies*max(1, g.pages) {
+			return true
+		}
+	}
+	return false
+}
+
+// ask for one policy.
+func (g *Generations) ask(ctx context.Context, kind schema.GroupVersionKind, of Admission) error {
+	asked := g.Clock.Now()
+	var meta metav1.PartialObjectMetadata
+	meta.SetGroupVersionKind(kind)
+	if err := g.Reader.Get(ctx, of.Key, &meta); apierrors.IsNotFound(err) {
+		return fmt.Errorf("%s %s is not found: %w", kind.Kind, of.Key, ErrSuperseded)
+	} else if err != nil {
+		return fmt.Errorf("read %s %s before acting for it: %w", kind.Kind, of.Key, err)
+	}
+	if meta.UID != of.UID || meta.DeletionTimestamp != nil {
+		return fmt.Errorf("%s %s was deleted or replaced: %w", kind.Kind, of.Key, ErrSuperseded)
+	}
+	g.learn(asked, &meta)
+	if meta.Generation != of.Generation {
+		return fmt.Errorf("%s %s is at generation %d, and %d was admitted: %w", kind.Kind, of.Key.Name, meta.Generation, of.Generation, ErrSuperseded)
 	}
 	return nil
 }
 
-// current is the policy's generation. An answer that was kept is used only to confirm: one that differs is most likely
-// older than the admission.
-func (g *Generations) current(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName, uid types.UID, admitted int64) (int64, error) {
-	number, ok, many := g.kept(uid)
-	if !ok && many {
-		g.readAll(ctx, kind, uid)
-		number, ok, _ = g.kept(uid)
+// list reads all policies, or waits until somebody else has. It does nothing soon after a list that failed, nor where one answered already: what
+// that didn't have is asked for by itself.
+func (g *Generations) list(ctx context.Context, kind schema.GroupVersionKind, asked time.Time) {
+	for {
+		l, mine := g.turn(asked)
+		switch {
+		case l == nil:
+			return
+		case mine:
+			g.readAll(ctx, kind, l)
+			return
+		}
+		select {
+		case <-l.done:
+		case <-ctx.Done():
+			return
+		}
 	}
-	if ok && number == admitted {
-		return number, nil
-	}
-	asked := g.Clock.Now()
-	var meta metav1.PartialObjectMetadata
-	meta.SetGroupVersionKind(kind)
-	if err := g.Reader.Get(ctx, key, &meta); apierrors.IsNotFound(err) {
-		return 0, fmt.Errorf("%s %s is not found: %w", kind.Kind, key.Name, ErrSuperseded)
-	} else if err != nil {
-		return 0, fmt.Errorf("read %s %s before acting for it: %w", kind.Kind, key.Name, err)
-	}
-	if meta.UID != uid || meta.DeletionTimestamp != nil {
-		return 0, fmt.Errorf("%s %s was deleted or replaced: %w", kind.Kind, key.Name, ErrSuperseded)
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.forget(asked)
-	g.known[uid] = generation{meta.Generation, asked}
-	return meta.Generation, nil
 }
 
-// kept gives an answer that is still good, and says whether so many policies were asked for lately that one list costs
-// the API server less than a read for each.
-func (g *Generations) kept(uid types.UID) (number int64, ok, many bool) {
+// turn gives the list to wait for, or to make; nil for none.
+func (g *Generations) turn(asked time.Time) (l *listing, mine bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.Clock.Now()
-	if g.wanted == nil {
-		g.wanted = map[types.UID]time.Time{}
-	}
-	g.wanted[uid] = now
-	lately := 0
-	for other, at := range g.wanted {
-		if now.Sub(at) < 2*g.keepFor() {
-			lately++
-		} else {
-			delete(g.wanted, other)
+	if l = g.last; l != nil {
+		switch {
+		case !l.over:
+			return l, false
+		case g.good(l.began, asked, now), !l.failed.IsZero() && now.Sub(l.failed) < listAgain:
+			return nil, false
 		}
 	}
-	known, ok := g.known[uid]
-	return known.number, ok && now.Sub(known.at) < g.keepFor(), lately > fewPolicies
+	g.last = &listing{began: now, done: make(chan struct{})}
+	return g.last, true
 }
 
-// readAll reads all policies of a kind at once, for one caller while the others wait. What it doesn't find, and what an
-// error leaves out, is then asked for by itself.
-func (g *Generations) readAll(ctx context.Context, kind schema.GroupVersionKind, uid types.UID) {
-	g.reading.Lock()
-	defer g.reading.Unlock()
-	if _, ok, _ := g.kept(uid); ok || !g.failed.IsZero() && g.Clock.Since(g.failed) < g.keepFor() {
-		return // read while we waited, or in vain
-	}
-	asked := g.Clock.Now()
+// readAll reads page by page. All are of the moment of the first one, which is after the list began: what was read before one fails is true as well.
+func (g *Generations) readAll(ctx context.Context, kind schema.GroupVersionKind, l *listing) {
 	ctx, cancel := context.WithTimeout(ctx, listTakes)
 	defer cancel()
-	var list metav1.PartialObjectMetadataList
-	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	if g.Reader.List(ctx, &list, client.Limit(mostPolicies)) != nil {
-		g.failed = g.Clock.Now()
-		return
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.forget(asked)
-	for i := range list.Items {
-		if meta := &list.Items[i]; meta.DeletionTimestamp == nil {
-			g.known[meta.UID] = generation{meta.Generation, asked}
+	var err error
+	pages, next := 0, ""
+	defer func() { // also in a panic: others wait
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.pages, l.over = pages, true; err != nil {
+			l.failed = g.Clock.Now()
 		}
+		close(l.done)
+	}()
+	for pages == 0 || next != "" && pages < mostPages {
+		var page metav1.PartialObjectMetadataList
+		page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		if err = g.Reader.List(ctx, &page, client.Limit(pageSize), client.Continue(next)); err != nil {
+			break
+		}
+		for i := range page.Items {
+			g.learn(l.began, &page.Items[i])
+		}
+		next = page.Continue
+		pages++
 	}
 }
 
-// forget drops answers that nobody asked for lately; it needs mu.
-func (g *Generations) forget(now time.Time) {
+// learn keeps what the API server said when it was asked at some time, and now and then drops what nobody asked for lately.
+func (g *Generations) learn(asked time.Time, of *metav1.PartialObjectMetadata) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if g.known == nil {
 		g.known = map[types.UID]generation{}
 	}
-	for uid, k := range g.known {
-		if now.Sub(k.at) > time.Minute {
-			delete(g.known, uid)
+	if asked.Sub(g.swept) > forgetAfter {
+		g.swept = asked
+		for uid, k := range g.known {
+			if asked.Sub(k.at) > forgetAfter {
+				delete(g.known, uid)
+			}
 		}
+	}
+	if of.DeletionTimestamp == nil && !asked.Before(g.known[of.UID].at) {
+		g.known[of.UID] = generation{of.Generation, asked}
 	}
 }
 
