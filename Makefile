@@ -39,7 +39,7 @@ build: go-version ## Build the manager and the kubectl plugin into bin/.
 	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN)/manager ./cmd
 	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN)/kubectl-autohealer ./cmd/kubectl-autohealer
 
-IMAGE ?= resourcestack/autohealer:$(VERSION)
+IMAGE ?= autohealer:$(VERSION)
 DOCKER ?= docker
 
 .PHONY: image

@@ -64,6 +64,7 @@ var parts = []part{
 	{stage: gates, kind: kind("admissionregistration.k8s.io", "ValidatingAdmissionPolicy")},
 	{stage: manager, kind: deploymentKind, namespace: own},
 	{stage: manager, kind: kind("policy", "PodDisruptionBudget"), namespace: own},
+	{stage: manager, kind: kind("", "ResourceQuota"), namespace: own},
 	{stage: manager, kind: kind("", "Service"), namespace: own},
 	{stage: manager, kind: kind("networking.k8s.io", "NetworkPolicy"), namespace: own},
 	{stage: manager, kind: kind("monitoring.coreos.com", "ServiceMonitor"), namespace: own, unlabelled: true},
