@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,6 +24,7 @@ type informed struct {
 // meaning is all of a registration by which its targets go, but for what is judged anew with each look.
 type meaning struct {
 	generation, judged int64
+	lapses             int
 	outdated, going    bool
 	standing           standing
 	reset              string
@@ -31,7 +33,7 @@ type meaning struct {
 func (o *Observer) meaning(j judgement) meaning {
 	hcr := j.Object
 	return meaning{
-		generation: hcr.Generation, judged: j.Generation, outdated: j.Outdated, going: hcr.DeletionTimestamp != nil,
+		generation: hcr.Generation, judged: j.Generation, lapses: j.Lapses, outdated: j.Outdated, going: hcr.DeletionTimestamp != nil,
 		standing: o.standing(j), reset: hcr.Annotations[v1alpha1.AnnotationResetBreaker],
 	}
 }
@@ -62,7 +64,7 @@ func (o *Observer) inform(ctx context.Context, key types.NamespacedName) bool {
 	if was, known := o.informed.of[j.Object.UID]; known && was == now {
 		return true
 	}
-	if !o.lookAtTargets(ctx, j.Read.kind) {
+	if !o.lookAtTargets(ctx, j.Read.kind, metav1.NamespaceAll) {
 		return false
 	}
 	if o.informed.of == nil {
@@ -72,12 +74,12 @@ func (o *Observer) inform(ctx context.Context, key types.NamespacedName) bool {
 	return true
 }
 
-// lookAtTargets asks for a look at all objects of a kind, and says whether they are known.
-func (o *Observer) lookAtTargets(ctx context.Context, kind schema.GroupVersionKind) bool {
+// lookAtTargets asks for a look at all objects of a kind in a namespace, or in all of them, and says whether they are known.
+func (o *Observer) lookAtTargets(ctx context.Context, kind schema.GroupVersionKind, namespace string) bool {
 	if err := o.Watches.Watch(ctx, kind, true); err != nil {
 		return false // the registration's own reconciler asks again, and tells why not
 	}
-	objects, err := o.Watches.List(ctx, kind, "", everything)
+	objects, err := o.Watches.List(ctx, kind, namespace, everything)
 	if err != nil {
 		return false
 	}
@@ -87,6 +89,6 @@ func (o *Observer) lookAtTargets(ctx context.Context, kind schema.GroupVersionKi
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	kube.EnqueueBehind(o.targets, keys...)
+	kube.EnqueueAll(o.targets, keys...)
 	return true
 }

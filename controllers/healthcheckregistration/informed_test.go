@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,6 +20,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/checking"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
 )
 
@@ -31,8 +33,11 @@ type twoWorkers struct {
 	record string
 }
 
-func (c *twoWorkers) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+func (c *twoWorkers) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
 	c.listed++
+	if in := (&client.ListOptions{}).ApplyOptions(options).Namespace; in != "" && in != "n" {
+		return nil
+	}
 	into := list.(*unstructured.UnstructuredList)
 	for _, name := range []string{"a", "b"} {
 		w := unstructured.Unstructured{}
@@ -102,7 +107,11 @@ func TestWhatHasAllTargetsLookedAt(t *testing.T) {
 			})
 		}, none},
 		"another judgement that says the same": {func(l *leading) { l.judgeNow(l.t.Context(), client.ObjectKeyFromObject(l.hcr)) }, none},
-		"an edit":                              {func(l *leading) { l.see(func(hcr *v1alpha1.HealthCheckRegistration) { hcr.Generation++ }) }, all},
+		"a rule that changes, and says the same of it": {func(l *leading) {
+			l.rulesChanged(guard.Change{Kinds: []string{kindRegistration}})
+			l.judgeNow(l.t.Context(), client.ObjectKeyFromObject(l.hcr))
+		}, all},
+		"an edit": {func(l *leading) { l.see(func(hcr *v1alpha1.HealthCheckRegistration) { hcr.Generation++ }) }, all},
 		"its mode": {func(l *leading) {
 			l.see(func(hcr *v1alpha1.HealthCheckRegistration) { hcr.Generation++; hcr.Spec.Mode = v1alpha1.Observe })
 		}, all},
@@ -158,12 +167,48 @@ func TestTargetsThatCantBeReadAreAskedForLater(t *testing.T) {
 	}
 }
 
-func TestWhatChangedIsLookedAtFirst(t *testing.T) {
+// Whoever edits a registration waits for it, so that a flood of changes mustn't keep it waiting for ever.
+func TestWhatAnEditConcernsIsLookedAtInItsTurn(t *testing.T) {
 	l := leads(t)
+	byTime := reconcile.Request{NamespacedName: nameOf(targetNamed("quiet"))}
+	l.targets.AddWithOpts(priorityqueue.AddOpts{Priority: new(kube.Behind)}, byTime)
 	l.lookAtAll(t.Context())
 	l.targetChanged(targetNamed("changed"))
-	if n, first := l.asked(); n != 3 || first != "changed" {
-		t.Errorf("%s is looked at first, of %d", first, n)
+	n, first := l.asked()
+	if n != 4 || first != "a" && first != "b" {
+		t.Errorf("%s is looked at first, of %d; want what was asked for first, and nothing that only time asks for", first, n)
+	}
+}
+
+func TestTargetsAreLookedAtWhenTheirNamespaceIsLabelled(t *testing.T) {
+	tenant := &v1alpha1.LabelSelector{MatchLabels: map[string]string{"tenant": "yes"}}
+	for name, c := range map[string]struct {
+		selector      *v1alpha1.LabelSelector
+		before, after map[string]string
+		namespace     string
+		want          int
+	}{
+		"labelled":                  {tenant, nil, map[string]string{"tenant": "yes"}, "n", 2},
+		"no longer":                 {tenant, map[string]string{"tenant": "yes"}, nil, "n", 2},
+		"as it was":                 {tenant, map[string]string{"tenant": "yes"}, map[string]string{"tenant": "yes"}, "n", 0},
+		"one that has no targets":   {tenant, nil, map[string]string{"tenant": "yes"}, "other", 0},
+		"nobody goes by the labels": {nil, nil, map[string]string{"tenant": "yes"}, "n", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := leads(t)
+			l.see(func(hcr *v1alpha1.HealthCheckRegistration) {
+				hcr.Generation++
+				hcr.Spec.Target.NamespaceSelector = c.selector
+			})
+			l.asked()
+			of := func(labels map[string]string) *corev1.Namespace {
+				return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace, Labels: labels}}
+			}
+			l.relabelled(t.Context(), of(c.before), of(c.after))
+			if n, _ := l.asked(); n != c.want {
+				t.Errorf("%d targets are looked at, not %d", n, c.want)
+			}
+		})
 	}
 }
 

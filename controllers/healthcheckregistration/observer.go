@@ -69,6 +69,9 @@ func (o *Observer) Start(ctx context.Context) error {
 	if !toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
 		return nil // stopped before it began
 	}
+	if err := o.followNamespaces(ctx); err != nil {
+		return err
+	}
 	o.synced.Store(true)
 	o.lookAtAll(ctx)
 	go o.judge.Run(ctx, o.judgeNow)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -102,6 +103,24 @@ var _ = Describe("a condition over time", func() {
 		wake := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"hibernated":null}}`))
 		Expect(h.Client.Patch(ctx, target, wake)).To(Succeed())
 		Eventually(dialled).Should(is("False", "HealthCheckUnsuccessful", "it is Down"))
+	}, NodeTimeout(specTime))
+
+	It("comes and goes with the labels of its target's namespace", func(ctx SpecContext) {
+		namespace := place(ctx)
+		setPhase(ctx, namespace, "dial", "Up")
+		putTarget(ctx, gadget, namespace)
+		spec := about(gadget, namespace, "checks: ["+checkOf("Dialled", "dial")+"]")
+		spec = strings.NewReplacer("syncPeriod: 5s", "syncPeriod: 1h", "progressingTimeout: 8s", "progressingTimeout: 2h").Replace(spec) // nothing but the label is the cause
+		register(ctx, namespace, strings.Replace(spec, "type: ", "namespaceSelector: {matchLabels: {tenant: "+namespace+"}}, type: ", 1))
+		Eventually(statusOf(ctx, namespace, "TargetsHealthy")).Should(HaveSuffix("0 of 0 targets are healthy."))
+		label := func(value string) {
+			_, err := h.Kubectl(ctx, "label", "namespace", namespace, "tenant"+value)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		label("=" + namespace)
+		Eventually(condition(ctx, gadget, namespace, "Dialled")).Should(is("True", "HealthCheckSuccessful", ""))
+		label("-")
+		Eventually(condition(ctx, gadget, namespace, "Dialled")).Should(BeNil())
 	}, NodeTimeout(specTime))
 
 	It("is what onMissing says where there is no object", func(ctx SpecContext) {

@@ -18,7 +18,8 @@ import (
 // Queue is a controller's queue.
 type Queue = priorityqueue.PriorityQueue[reconcile.Request]
 
-// Behind is the priority of looks that nothing asks for but time, or what concerns all alike: those at what changed come first.
+// Behind is the priority of looks that nothing asks for but time: whatever else asks comes first, without end if there is no end of
+// it. So nothing that somebody waits for may have it.
 const Behind = handler.LowPriority
 
 // NewDelayingQueue is a queue of what is to be done now or later, by a clock if that can wake somebody.
@@ -50,8 +51,8 @@ func Enqueue(q Queue, key types.NamespacedName, after time.Duration) {
 	}
 }
 
-// EnqueueBehind asks for looks at objects that nothing is known to have happened to, behind those at others.
-func EnqueueBehind(q Queue, keys ...types.NamespacedName) {
+// EnqueueAll asks for looks at many objects at once.
+func EnqueueAll(q Queue, keys ...types.NamespacedName) {
 	if q == nil {
 		return
 	}
@@ -59,5 +60,5 @@ func EnqueueBehind(q Queue, keys ...types.NamespacedName) {
 	for i, key := range keys {
 		requests[i].NamespacedName = key
 	}
-	q.AddWithOpts(priorityqueue.AddOpts{Priority: new(Behind)}, requests...)
+	q.AddWithOpts(priorityqueue.AddOpts{}, requests...)
 }

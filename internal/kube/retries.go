@@ -40,9 +40,13 @@ func newRetries(of reconcile.Reconciler) *retries {
 	}
 }
 
-// Reconcile takes in whether the API server refused something, which paces the next try.
+// Reconcile takes in whether the API server refused something, which paces the next try. That has the priority of this one no more:
+// what was found by a look that only time asked for may be urgent.
 func (r *retries) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	result, err := r.Reconciler.Reconcile(ctx, request)
+	if result.Priority == nil || err != nil {
+		result.Priority = new(0)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if refused(err) {

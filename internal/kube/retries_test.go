@@ -45,3 +45,23 @@ func TestWhatIsRefusedIsTriedLess(t *testing.T) {
 	g.Expect(r.refused).To(BeEmpty())
 	g.Expect(next(forbidden)).To(between(time.Second))
 }
+
+// A try again of what only time asked for would else wait behind everything, for ever if there is always something.
+func TestATryAgainIsUrgentAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		result reconcile.Result
+		err    error
+		want   int
+	}{
+		"a failure":                  {reconcile.Result{}, errors.New("x"), 0},
+		"a failure of a quiet look":  {reconcile.Result{Priority: new(Behind)}, errors.New("x"), 0},
+		"a deadline":                 {reconcile.Result{RequeueAfter: time.Second}, nil, 0},
+		"what only time asks for":    {reconcile.Result{RequeueAfter: time.Second, Priority: new(Behind)}, nil, Behind},
+		"what is urgent by its kind": {reconcile.Result{Priority: new(7)}, nil, 7},
+	} {
+		r := newRetries(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return c.result, c.err }))
+		if got, _ := r.Reconcile(t.Context(), reconcile.Request{}); got.Priority == nil || *got.Priority != c.want {
+			t.Errorf("%s: the next look has priority %v, want %d", name, got.Priority, c.want)
+		}
+	}
+}

@@ -36,6 +36,8 @@ type Judgement[T client.Object, R any] struct {
 	Admitted guard.Validated[T]
 	// Outdated: the policy, rules or exceptions changed since. Nobody acts before the next judgement.
 	Outdated bool
+	// Lapses is how often judgements of this name were outdated until now: whoever looked meanwhile looked in vain.
+	Lapses int
 }
 
 // IsOf says whether the judgement is of the object in this state.
@@ -118,7 +120,7 @@ func (j *Judge[T, R]) Forget(object T) {
 func (j *Judge[T, R]) Judge(ctx context.Context, key types.NamespacedName) (ok bool) {
 	j.mu.Lock()
 	object, ok := j.latest[key]
-	changes := j.changes
+	was, changes := j.judged[key], j.changes
 	j.mu.Unlock()
 	if !ok {
 		return false
@@ -126,7 +128,10 @@ func (j *Judge[T, R]) Judge(ctx context.Context, key types.NamespacedName) (ok b
 	judged := Judgement[T, R]{
 		UID: object.GetUID(), Generation: object.GetGeneration(),
 		labels: object.GetLabels(), annotations: object.GetAnnotations(),
-		At: j.options.Clock.Now(),
+		At: j.options.Clock.Now(), Lapses: was.Lapses,
+	}
+	if was.Outdated {
+		judged.Lapses++
 	}
 	judgements.WithLabelValues(j.options.Kind).Inc()
 	judged.Admitted, judged.Verdict = guard.Admit(ctx, j.options.Guard, object)
