@@ -21,8 +21,9 @@ func (l *look) act(ctx context.Context, layout health.Layout, p plan) error {
 		return nil
 	}
 	object := l.object
-	for _, step := range p.Steps {
+	for i, step := range p.Steps {
 		if l.stopped(step) {
+			l.notFailed(p, i)
 			return nil
 		}
 		deciders := p.deciders[step.Condition.Type]
@@ -35,6 +36,7 @@ func (l *look) act(ctx context.Context, layout health.Layout, p plan) error {
 		}
 		after, err := l.r.Conditions.Apply(ctx, write)
 		if err != nil {
+			l.notFailed(p, i)
 			return l.failed(deciders, step, err)
 		}
 		object = after
@@ -58,6 +60,18 @@ func (l *look) stopped(step health.Step) bool {
 	return paused.Frozen || step.Remove && l.r.Observer.inDoubt(l.target.Kind)
 }
 
+// notFailed takes back that conditions turned False, from a step on: the plan had all of them counted.
+func (l *look) notFailed(p plan, from int) {
+	for _, step := range p.Steps[from:] {
+		if !turnsFalse(step) {
+			continue
+		}
+		for _, d := range p.deciders[step.Condition.Type] {
+			l.r.Observer.book.notFailed(d.registration.UID, l.target, step.Condition.Type)
+		}
+	}
+}
+
 // removers are the registrations that ask for a condition's removal.
 func (l *look) removers(conditionType string) (all []decider) {
 	for _, d := range l.deciders {
@@ -75,11 +89,6 @@ func (l *look) removers(conditionType string) (all []decider) {
 
 // failed takes in that a write didn't come about. That someone else wrote first is no failure.
 func (l *look) failed(deciders []decider, step health.Step, err error) error {
-	for _, d := range deciders {
-		if turnsFalse(step) {
-			l.r.Observer.book.notFailed(d.registration.UID, l.target, step.Condition.Type)
-		}
-	}
 	l.r.Report.failed(deciders, step, err)
 	if errors.Is(err, actuate.ErrStale) {
 		return err

@@ -113,7 +113,7 @@ func (b *book) notFailed(uid types.UID, target checking.Target, conditionType st
 // Those that come later are counted once they are.
 func (b *book) complete(uid types.UID, selected func() []checking.Target) bool {
 	b.mu.Lock()
-	once := b.page(uid).complete
+	once, of := b.page(uid).complete, b.page(uid).generation
 	b.mu.Unlock()
 	if once {
 		return true
@@ -122,6 +122,9 @@ func (b *book) complete(uid types.UID, selected func() []checking.Target) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.page(uid)
+	if p.generation != of { // whose targets are others
+		return false
+	}
 	p.complete = !slices.ContainsFunc(targets, func(t checking.Target) bool {
 		_, known := p.targets[t]
 		return !known

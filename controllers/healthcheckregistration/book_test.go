@@ -11,6 +11,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/checking"
 	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/domain/registration"
 )
 
 var worker = schema.GroupVersionKind{Group: "extensions.gardener.cloud", Version: "v1alpha1", Kind: "Worker"}
@@ -136,6 +137,27 @@ func TestAResetWhileNobodyRan(t *testing.T) {
 	for i := range 5 {
 		if may := b.mayFail("r", targetNamed(fmt.Sprint("new", i)), "X", false, 20, now); may != (i < 4) {
 			t.Errorf("the %dth of a new wave may turn False: %t", i+1, may)
+		}
+	}
+}
+
+// With the first write refused, none of the others is tried: a breaker that counted them would open over nothing.
+func TestWhatIsNotWrittenIsNotCounted(t *testing.T) {
+	now := time.Date(2026, 11, 22, 6, 0, 0, 0, time.UTC)
+	o := knowing(t)
+	p := plan{deciders: map[string][]decider{}}
+	for _, conditionType := range []string{"X", "Y"} {
+		p.Steps = append(p.Steps, health.Step{Condition: health.Condition{Type: conditionType, Status: health.False}, Before: health.True})
+		p.deciders[conditionType] = []decider{{registration: &registration.Registration{UID: "r"}}}
+	}
+	for i := range 8 {
+		target := targetNamed(fmt.Sprint(i))
+		for _, step := range p.Steps {
+			o.book.mayFail("r", target, step.Condition.Type, false, 4, now)
+		}
+		(&look{r: &TargetReconciler{Observer: o}, target: target}).notFailed(p, 0)
+		if _, open := o.book.breaker("r"); open {
+			t.Fatalf("it opened after %d targets that nothing was written of", i+1)
 		}
 	}
 }

@@ -69,10 +69,7 @@ func (r *TargetReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 	if r.Observer.permission(t) != p { // it depends on what was found
 		r.Observer.enqueueTarget(key)
 	}
-	if err := errors.Join(supplyErr, scaleErr); err != nil {
-		return reconcile.Result{}, err
-	}
-	return r.at(secretsDue, scalingDue), nil
+	return r.at(secretsDue, scalingDue), errors.Join(supplyErr, scaleErr) // what is refused of one dependent is no reason to leave others late
 }
 
 // weigh tells the fleet whether a target counts for others.

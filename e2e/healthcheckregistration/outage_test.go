@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/faultproxy"
 	"github.com/resourcestack/autohealer/e2e/gardener"
@@ -136,6 +137,7 @@ var _ = Describe("an outage", func() {
 		register(ctx, namespace, about(gadget, namespace, "checks: ["+checkOf("Dialled", "dial")+"]"))
 		Eventually(statusOf(ctx, namespace, "Ready")).Should(HavePrefix("False Forbidden: "))
 		settled := stored(ctx, gadget, namespace).GetResourceVersion()
+		Expect(stored(ctx, gadget, namespace).GetAnnotations()).NotTo(HaveKey(v1alpha1.AnnotationOwnedConditions), "what isn't there isn't claimed")
 		Consistently(func() string { return stored(ctx, gadget, namespace).GetResourceVersion() }, 6*time.Second).Should(Equal(settled), "no try writes anything")
 
 		apply(ctx, rights)

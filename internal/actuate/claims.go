@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,7 +26,11 @@ func (c *Conditions) Unclaim(ctx context.Context, target *unstructured.Unstructu
 
 // claimNew claims a condition that isn't there. Where somebody else wrote it just before, the claim is taken back: that
 // condition is theirs.
-func (c *Conditions) claimNew(ctx context.Context, target *unstructured.Unstructured, conditionType string) (*unstructured.Unstructured, error) {
+func (c *Conditions) claimNew(ctx context.Context, w ConditionWrite) (*unstructured.Unstructured, error) {
+	target, conditionType := w.Target, w.Step.Condition.Type
+	if err := c.wouldBeTaken(ctx, w); err != nil {
+		return target, err
+	}
 	claimed, err := c.claim(ctx, target, conditionType, true)
 	if err != nil {
 		return target, err
@@ -35,6 +40,19 @@ func (c *Conditions) claimNew(ctx context.Context, target *unstructured.Unstruct
 	}
 	err = fmt.Errorf("condition %s of %s came from someone else meanwhile: %w", conditionType, target.GetName(), ErrStale)
 	return target, errors.Join(err, c.disclaim(ctx, claimed, conditionType))
+}
+
+// wouldBeTaken asks the API server, before a condition is claimed, whether it would refuse it: a claim that stays without its condition
+// would make ours what somebody else writes there in the form of checks. What it can't say is no refusal, as where an admission
+// webhook has no dry run.
+func (c *Conditions) wouldBeTaken(ctx context.Context, w ConditionWrite) error {
+	trial := *c
+	trial.Client, trial.Live = client.NewDryRunClient(c.Client), nil
+	_, err := trial.write(ctx, w.Target, w)
+	if !errors.Is(err, ErrStale) && (apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err)) {
+		return err
+	}
+	return nil
 }
 
 // disclaim takes back a claim whose condition didn't come about.

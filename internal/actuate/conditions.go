@@ -57,7 +57,7 @@ func (c *Conditions) Apply(ctx context.Context, w ConditionWrite) (*unstructured
 		return target, err
 	}
 	if claims {
-		claimed, err := c.claimNew(ctx, target, kind)
+		claimed, err := c.claimNew(ctx, w)
 		if err != nil {
 			return target, err
 		}

@@ -175,50 +175,6 @@ func TestAConditionThatOthersWriteMeanwhileIsTheirs(t *testing.T) {
 	}
 }
 
-// Each change of the record has the target looked at again, so that a refused write would be tried as fast as the API server answers.
-func TestARefusedWriteLeavesTheRecordAlone(t *testing.T) {
-	bare := checked("")
-	if err := unstructured.SetNestedSlice(bare.Object, nil, "status", "conditions"); err != nil {
-		t.Fatal(err)
-	}
-	for name, layout := range map[string]health.Layout{"an atomic list": {Shape: health.Conditions}, "a map": {Shape: health.Conditions, Map: true}} {
-		t.Run(name, func(t *testing.T) {
-			scheme := runtime.NewScheme()
-			scheme.AddKnownTypeWithName(bare.GroupVersionKind(), &unstructured.Unstructured{})
-			no := apierrors.NewForbidden(schema.GroupResource{Resource: "workers/status"}, "t", errors.New("no"))
-			claims := 0
-			refusing := interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithObjects(bare.DeepCopy()).WithStatusSubresource(bare).Build(), interceptor.Funcs{
-				Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
-					claims++
-					return c.Patch(ctx, o, patch, options...)
-				},
-				SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
-					return no
-				},
-				SubResourceApply: func(context.Context, client.Client, string, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
-					return no
-				},
-			})
-			for range 3 {
-				target := bare.DeepCopy()
-				if err := refusing.Get(t.Context(), client.ObjectKeyFromObject(bare), target); err != nil {
-					t.Fatal(err)
-				}
-				_, err := (&Conditions{Client: refusing, Live: refusing, Current: admitting{}}).Apply(t.Context(), ConditionWrite{
-					Target: target, Layout: layout, Step: health.Step{Condition: health.Condition{Type: "Mine", Status: health.True, Reason: "R"}},
-					Deciders: []*registration.Registration{{Name: "r", UID: "r", Generation: 1}}, Admitted: []AdmittedChecks{enforced(t)},
-				})
-				if !apierrors.IsForbidden(err) {
-					t.Fatalf("it gave %v", err)
-				}
-			}
-			if claims != 1 {
-				t.Errorf("the record was written %d times, not once", claims)
-			}
-		})
-	}
-}
-
 func TestAWriteIsMadeAgainWhenOthersChangedTheList(t *testing.T) {
 	target := checked("Mine")
 	scheme := runtime.NewScheme()

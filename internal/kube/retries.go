@@ -29,12 +29,12 @@ type retries struct {
 	failed, refusals workqueue.TypedRateLimiter[reconcile.Request]
 
 	mu      sync.Mutex
-	refused map[reconcile.Request]bool // needs mu
+	refused map[reconcile.Request]time.Duration // needs mu; until when something else of the object is due, 0 for never
 }
 
 func newRetries(of reconcile.Reconciler) *retries {
 	return &retries{
-		Reconciler: of, refused: map[reconcile.Request]bool{},
+		Reconciler: of, refused: map[reconcile.Request]time.Duration{},
 		failed:   workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](shortestRetry, longestRetry),
 		refusals: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](shortestRefused, longestRefused),
 	}
@@ -50,22 +50,29 @@ func (r *retries) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if refused(err) {
-		r.refused[request] = true
+		r.refused[request] = result.RequeueAfter
 	} else {
 		delete(r.refused, request)
+	}
+	if err != nil {
+		result.RequeueAfter = 0 // controller-runtime warns of both
 	}
 	return result, err
 }
 
-// When is how long the next try of an object waits.
+// When is how long the next try of an object waits. What is refused of it holds up nothing else of it that is due sooner.
 func (r *retries) When(request reconcile.Request) time.Duration {
 	r.mu.Lock()
-	refused := r.refused[request]
+	due, refused := r.refused[request]
 	r.mu.Unlock()
-	if refused {
-		return wait.Jitter(r.refusals.When(request), refusedJitter)
+	if !refused {
+		return r.failed.When(request)
 	}
-	return r.failed.When(request)
+	next := wait.Jitter(r.refusals.When(request), refusedJitter)
+	if due > 0 {
+		next = min(next, max(due, shortestRefused))
+	}
+	return next
 }
 
 // Forget that an object failed.

@@ -65,3 +65,23 @@ func TestATryAgainIsUrgentAgain(t *testing.T) {
 		}
 	}
 }
+
+func TestARefusalHoldsUpNothingElseThatIsDue(t *testing.T) {
+	g := NewWithT(t)
+	forbidden := apierrors.NewForbidden(corev1.Resource("nodes"), "n", errors.New("x"))
+	var due time.Duration
+	r := newRetries(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+		return reconcile.Result{RequeueAfter: due}, forbidden
+	}))
+	for _, c := range []struct{ due, want time.Duration }{
+		{5 * time.Second, 5 * time.Second}, {time.Millisecond, shortestRefused}, {time.Hour, longestRefused}, {0, longestRefused},
+	} {
+		due = c.due
+		for range 7 {
+			result, _ := r.Reconcile(t.Context(), reconcile.Request{})
+			g.Expect(result.RequeueAfter).To(BeZero())
+			r.When(reconcile.Request{})
+		}
+		g.Expect(r.When(reconcile.Request{})).To(And(BeNumerically(">=", c.want), BeNumerically("<=", time.Duration(float64(c.want)*(1+refusedJitter)))), "%s", c.due)
+	}
+}
