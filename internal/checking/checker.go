@@ -135,7 +135,7 @@ func (f *finder) Objects(check *registration.Check, ref registration.Ref) ([]*un
 	if err := f.c.Watches.Watch(f.ctx, check.Kind, false); err != nil {
 		return nil, err
 	}
-	return read(f.ctx, f.c.Watches.cache, ref)
+	return read(f.ctx, f.c.Watches.cache, f.c.Watches.index.placed(ref))
 }
 
 // Nodes gives those of the shoot.
@@ -159,8 +159,7 @@ func (f *finder) Nodes() ([]*corev1.Node, error) {
 	return nodes, nil
 }
 
-// home is where the kubeconfig of the target's shoot lies. Checks of shoots aren't read without saying where.
-func (f *finder) home() home { return home{f.target.GetNamespace(), *f.reg.Kubeconfig} }
+func (f *finder) home() home { return homeOf(f.reg, f.target) }
 
 func as[T client.Object](objects []client.Object, err error) ([]T, error) {
 	all := make([]T, len(objects))

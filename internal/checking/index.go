@@ -56,6 +56,50 @@ type index struct {
 	mu        sync.Mutex
 	followers map[place][]follower // needs mu
 	of        map[Target][]sight   // needs mu; the reverse
+	// clusters are the kinds whose objects have no namespace, of those that are watched; needs mu.
+	clusters sets.Set[schema.GroupVersionKind]
+}
+
+// clusterScoped takes in that the objects of a kind have no namespace, whichever a check names: news of them come without.
+func (x *index) clusterScoped(kind schema.GroupVersionKind) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.clusters.Has(kind) {
+		return
+	}
+	if x.clusters == nil {
+		x.clusters = sets.New[schema.GroupVersionKind]()
+	}
+	x.clusters.Insert(kind)
+	for from, followers := range x.followers {
+		if to := x.place(from); to != from {
+			delete(x.followers, from)
+			x.followers[to] = append(x.followers[to], followers...)
+		}
+	}
+	for _, sights := range x.of {
+		for i := range sights {
+			sights[i].place = x.place(sights[i].place)
+		}
+	}
+}
+
+// place needs x.mu.
+func (x *index) place(p place) place {
+	if x.clusters.Has(p.kind.Value()) {
+		p.key.Namespace = ""
+	}
+	return p
+}
+
+// placed is where the objects of a ref are: those of a cluster-scoped kind aren't in the namespace of who looks at them.
+func (x *index) placed(ref registration.Ref) registration.Ref {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.clusters.Has(ref.Kind) {
+		ref.Namespace = ""
+	}
+	return ref
 }
 
 // follow replaces what a target's checks look at.
@@ -69,6 +113,9 @@ func (x *index) follow(target Target, refs []registration.Ref) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	for i := range sights {
+		sights[i].place = x.place(sights[i].place)
+	}
 	if slices.EqualFunc(sights, x.of[target], sight.same) {
 		return
 	}

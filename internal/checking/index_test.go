@@ -61,3 +61,32 @@ func TestWhoIsAffected(t *testing.T) {
 		t.Errorf("left behind: %v, %v", x.followers, x.of)
 	}
 }
+
+func TestObjectsWithoutNamespaceAreFoundFromAnyNamespace(t *testing.T) {
+	definition := schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+	target := func(name string) Target {
+		return Target{schema.GroupKind{Group: "e.org", Kind: "Worker"}, types.NamespacedName{Namespace: "a", Name: name}}
+	}
+	byName := []registration.Ref{{Kind: definition, Namespace: "a", Name: "d"}}
+	bySelector := []registration.Ref{{Kind: definition, Namespace: "a", Selector: labels.SelectorFromSet(labels.Set{"app": "x"})}}
+	x := &index{}
+	x.follow(target("name-before"), byName)
+	x.follow(target("labels-before"), bySelector)
+	x.clusterScoped(definition)
+	x.follow(target("name-after"), byName)
+	x.follow(target("labels-after"), bySelector)
+	x.follow(target("name-before"), byName) // again, as each look does
+	got := x.affected(definition, types.NamespacedName{Name: "d"}, labels.Set{"app": "x"})
+	if len(got) != 4 {
+		t.Errorf("affected are %v", got)
+	}
+	if at := x.placed(byName[0]); at.Namespace != "" {
+		t.Errorf("looked for in namespace %s", at.Namespace)
+	}
+	for target := range got {
+		x.follow(target, nil)
+	}
+	if len(x.followers)+len(x.of) != 0 {
+		t.Errorf("left behind: %v, %v", x.followers, x.of)
+	}
+}

@@ -31,7 +31,16 @@ type Layouts struct {
 
 type layout struct {
 	health.Layout
-	at time.Time
+	err error
+	at  time.Time
+}
+
+// kept is for how long it is believed.
+func (l layout) kept() time.Duration {
+	if l.err != nil {
+		return failureKept
+	}
+	return layoutKept
 }
 
 // Of gives a kind's layout, by its CustomResourceDefinition.
@@ -39,9 +48,23 @@ func (l *Layouts) Of(ctx context.Context, kind schema.GroupVersionKind) (health.
 	l.mu.Lock()
 	known, ok := l.known[kind]
 	l.mu.Unlock()
-	if ok && l.Clock.Since(known.at) < layoutKept {
-		return known.Layout, nil
+	if ok && l.Clock.Since(known.at) < known.kept() {
+		return known.Layout, known.err
 	}
+	is, err := l.read(ctx, kind)
+	if err != nil && ctx.Err() != nil { // which says nothing about the kind
+		return is, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.known == nil {
+		l.known = map[schema.GroupVersionKind]layout{}
+	}
+	l.known[kind] = layout{is, err, l.Clock.Now()}
+	return is, err
+}
+
+func (l *Layouts) read(ctx context.Context, kind schema.GroupVersionKind) (health.Layout, error) {
 	mapping, err := l.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
 		return health.Layout{}, fmt.Errorf("find the resource of %s: %w", kind.Kind, err)
@@ -51,14 +74,7 @@ func (l *Layouts) Of(ctx context.Context, kind schema.GroupVersionKind) (health.
 	if err := l.Live.Get(ctx, client.ObjectKey{Name: name}, definition); err != nil {
 		return health.Layout{}, fmt.Errorf("read how %s keeps conditions: %w", kind.Kind, err)
 	}
-	fresh := layout{health.LayoutOf(definition, kind.Version), l.Clock.Now()}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.known == nil {
-		l.known = map[schema.GroupVersionKind]layout{}
-	}
-	l.known[kind] = fresh
-	return fresh.Layout, nil
+	return health.LayoutOf(definition, kind.Version), nil
 }
 
 // Forget has a kind's layout read anew.

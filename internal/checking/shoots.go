@@ -36,8 +36,15 @@ type Shoots struct {
 	Clock   clock.PassiveClock
 
 	mu    sync.Mutex
-	kinds map[v1alpha1.SecretKey]*kubeconfigs // needs mu
+	kinds map[way]*kubeconfigs                // needs mu
 	of    map[Target]map[home]sets.Set[query] // needs mu
+}
+
+// way is how shoots are reached: by which Secrets, and how long an answer may take. Registrations that give other times share no
+// connection, so that none waits longer than it says, or gives up sooner because of another.
+type way struct {
+	v1alpha1.SecretKey
+	within time.Duration
 }
 
 // kubeconfigs are all Secrets of one name, and the connections made with them.
@@ -50,7 +57,12 @@ type kubeconfigs struct {
 // home is where the kubeconfig of a shoot lies.
 type home struct {
 	namespace string
-	v1alpha1.SecretKey
+	way
+}
+
+// homeOf is where a registration's checks find the shoot of a target. Checks of shoots aren't read without a kubeconfig.
+func homeOf(reg *registration.Registration, target *unstructured.Unstructured) home {
+	return home{target.GetNamespace(), way{*reg.Kubeconfig, reg.CheckTimeout}}
 }
 
 // shoot is one cluster that checks look at.
@@ -75,13 +87,10 @@ type Interest struct {
 // before ends.
 func (s *Shoots) Follow(target Target, by []Interest) {
 	wanted := map[home]sets.Set[query]{}
-	timeouts := map[home]time.Duration{}
 	for _, i := range by {
-		reg := i.Registration
-		if seen := sights(reg, i.Object); len(seen) > 0 {
-			h := home{target.Key.Namespace, *reg.Kubeconfig}
+		if seen := sights(i.Registration, i.Object); len(seen) > 0 {
+			h := homeOf(i.Registration, i.Object)
 			wanted[h] = seen.Union(wanted[h])
-			timeouts[h] = max(timeouts[h], reg.CheckTimeout)
 		}
 	}
 	s.mu.Lock()
@@ -92,7 +101,7 @@ func (s *Shoots) Follow(target Target, by []Interest) {
 		}
 	}
 	for h, queries := range wanted {
-		of := s.enter(h, timeouts[h])
+		of := s.enter(h)
 		of.users[target] = queries
 		of.keepOnly(of.used())
 	}
@@ -105,10 +114,10 @@ func (s *Shoots) Follow(target Target, by []Interest) {
 }
 
 // enter needs s.mu.
-func (s *Shoots) enter(h home, timeout time.Duration) *shoot {
-	k := s.kinds[h.SecretKey]
+func (s *Shoots) enter(h home) *shoot {
+	k := s.kinds[h.way]
 	if k == nil {
-		k = s.open(h.SecretKey, timeout)
+		k = s.open(h.way)
 	}
 	of := k.homes[h.namespace]
 	if of == nil {
@@ -120,7 +129,7 @@ func (s *Shoots) enter(h home, timeout time.Duration) *shoot {
 
 // leave needs s.mu.
 func (s *Shoots) leave(target Target, h home) {
-	k := s.kinds[h.SecretKey]
+	k := s.kinds[h.way]
 	of := k.homes[h.namespace]
 	delete(of.users, target)
 	of.keepOnly(of.used())
@@ -130,41 +139,41 @@ func (s *Shoots) leave(target Target, h home) {
 	k.clients.Forget(h.namespace)
 	if delete(k.homes, h.namespace); len(k.homes) == 0 {
 		k.secrets.Close()
-		delete(s.kinds, h.SecretKey)
+		delete(s.kinds, h.way)
 	}
 }
 
 // open needs s.mu.
-func (s *Shoots) open(key v1alpha1.SecretKey, timeout time.Duration) *kubeconfigs {
+func (s *Shoots) open(by way) *kubeconfigs {
 	k := &kubeconfigs{homes: map[string]*shoot{}, clients: &shoots.Clients{
-		Secrets: s.Seed, Secret: key.SecretName, Key: key.Key, Scheme: s.Scheme, Dial: s.Dial, Timeout: timeout,
+		Secrets: s.Seed, Secret: by.SecretName, Key: by.Key, Scheme: s.Scheme, Dial: s.Dial, Timeout: by.within,
 	}}
 	k.secrets = shoots.Open(shoots.Source{
-		Client: s.Seed, Timeout: timeout, Clock: s.Clock,
+		Client: s.Seed, Timeout: by.within, Clock: s.Clock,
 		List: func() client.ObjectList {
 			list := &metav1.PartialObjectMetadataList{}
 			list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
 			return list
 		},
-		Options: []client.ListOption{client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector(metav1.ObjectNameField, key.SecretName)}},
+		Options: []client.ListOption{client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector(metav1.ObjectNameField, by.SecretName)}},
 		Trim: func(o client.Object) {
 			o.SetManagedFields(nil)
 			o.SetLabels(nil)
 			o.SetAnnotations(nil)
 		},
-		Changed: func(o client.Object) { s.kubeconfigChanged(key, o) },
+		Changed: func(o client.Object) { s.kubeconfigChanged(by, o) },
 	})
 	if s.kinds == nil {
-		s.kinds = map[v1alpha1.SecretKey]*kubeconfigs{}
+		s.kinds = map[way]*kubeconfigs{}
 	}
-	s.kinds[key] = k
+	s.kinds[by] = k
 	return k
 }
 
-func (s *Shoots) kubeconfigChanged(key v1alpha1.SecretKey, secret client.Object) {
+func (s *Shoots) kubeconfigChanged(by way, secret client.Object) {
 	s.mu.Lock()
 	var concerned []*shoot
-	if k := s.kinds[key]; k != nil {
+	if k := s.kinds[by]; k != nil {
 		for namespace, of := range k.homes {
 			if secret == nil || secret.GetNamespace() == namespace {
 				concerned = append(concerned, of)
@@ -216,7 +225,7 @@ func (of *shoot) keepOnly(used sets.Set[query]) {
 func (s *Shoots) objects(ctx context.Context, h home, q query) ([]client.Object, error) {
 	s.mu.Lock()
 	var of *shoot
-	k := s.kinds[h.SecretKey]
+	k := s.kinds[h.way]
 	if k != nil {
 		of = k.homes[h.namespace]
 	}
@@ -236,7 +245,7 @@ func (s *Shoots) objects(ctx context.Context, h home, q query) ([]client.Object,
 	if err := of.connect(ctx, k.clients, h.namespace, secret); err != nil {
 		return nil, err
 	}
-	m := s.mirrorOf(of, q, k.clients.Timeout) //nolint:contextcheck // a mirror outlives who asks for it first
+	m := s.mirrorOf(of, q, h.within) //nolint:contextcheck // a mirror outlives who asks for it first
 	if m == nil {
 		return nil, ErrUnread
 	}
@@ -282,7 +291,7 @@ func (s *Shoots) mirrorOf(of *shoot, q query, timeout time.Duration) *shoots.Mir
 // live gives the client of the shoot by the kubeconfig that is stored now.
 func (s *Shoots) live(ctx context.Context, h home) (client.Client, error) {
 	s.mu.Lock()
-	k := s.kinds[h.SecretKey]
+	k := s.kinds[h.way]
 	s.mu.Unlock()
 	if k == nil {
 		return nil, errors.New("the shoot isn't watched")

@@ -3,8 +3,10 @@ package checking
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -81,10 +83,13 @@ func (c cluster) phase(t *testing.T, name, phase string) {
 }
 
 // shootCheck looks at a ConfigMap in the shoot that is named as the target's namespace.
-func shootCheck(t *testing.T) *registration.Registration {
+func shootCheck(t *testing.T) *registration.Registration { return shootCheckWithin(t, "") }
+
+func shootCheckWithin(t *testing.T, timeout v1alpha1.Duration) *registration.Registration {
 	t.Helper()
 	hcr := &v1alpha1.HealthCheckRegistration{ObjectMeta: metav1.ObjectMeta{Name: "r"}}
 	hcr.Spec.Target = v1alpha1.HealthCheckTarget{APIVersion: "e.org/v1", Kind: "Thing"}
+	hcr.Spec.CheckTimeout = timeout
 	hcr.Spec.ShootKubeconfig = &v1alpha1.SecretKey{SecretName: "gardener", Key: "kubeconfig"}
 	hcr.Spec.Checks = []v1alpha1.HealthCheck{{
 		Name: "c", ConditionType: "Checked", Cluster: "Shoot",
@@ -152,6 +157,7 @@ func TestShoots(t *testing.T) {
 	one, two := startCluster(t), startCluster(t)
 	t.Run("no target is judged with another shoot's client", func(t *testing.T) { testManyShoots(t, one, two) })
 	t.Run("a shoot is watched", func(t *testing.T) { testAShoot(t, one, two) })
+	t.Run("a shoot has as long to answer as each registration says", func(t *testing.T) { testTimeouts(t, one) })
 }
 
 func testManyShoots(t *testing.T, one, two cluster) {
@@ -258,6 +264,27 @@ func testAShoot(t *testing.T, one, two cluster) {
 	if n := len(c.Shoots.kinds) + len(c.Shoots.of); n != 0 {
 		t.Errorf("%d things are left behind", n)
 	}
+}
+
+func testTimeouts(t *testing.T, one cluster) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // it takes connections and never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close() //nolint:errcheck // the test's own
+	silent := cluster{kubeconfig: fmt.Appendf(nil, `{apiVersion: v1, kind: Config, clusters: [{name: c, cluster: {server: "https://%s"}}],
+users: [{name: u, user: {token: t}}], contexts: [{name: c, context: {cluster: c, user: u}}], current-context: c}`, listener.Addr())}
+	one.shoot(t, "silent", silent)
+	c, _ := seed(t, one)
+	target, object := thingIn("silent")
+	for _, within := range []v1alpha1.Duration{"200ms", "700ms"} { // as of one that is edited
+		reg := shootCheckWithin(t, within)
+		c.Shoots.Follow(target, []Interest{{reg, object}})
+		if got := settled(t, c, reg, object, false); got.Status != health.Unknown || !strings.Contains(got.Detail, string(within)) {
+			t.Errorf("within %s: %+v", within, got)
+		}
+	}
+	c.Shoots.Follow(target, nil)
 }
 
 // Two targets share a shoot; for one of them its kubeconfig turned unusable while the other looked.

@@ -38,8 +38,9 @@ type Watches struct {
 	Changed func(Target)
 	Clock   clock.PassiveClock
 
-	cache cache.Cache
-	index index
+	cache  cache.Cache
+	index  index
+	scopes scopes
 
 	mu      sync.Mutex
 	kinds   map[schema.GroupVersionKind]opened // needs mu, as all below
@@ -76,16 +77,18 @@ func NewWatches(mgr manager.Manager, changed func(Target), now clock.PassiveCloc
 	if err != nil {
 		return nil, fmt.Errorf("make the cache of what checks look at: %w", err)
 	}
-	w.cache = objects
+	w.cache, w.scopes.ask = objects, scopeBy(mgr.GetRESTMapper())
 	return w, mgr.Add(everywhere{objects})
 }
 
-// WatchesOf makes the watches, with a cache that somebody else starts.
+// WatchesOf makes the watches, with a cache that somebody else starts, of kinds that are all served and have namespaces.
 func WatchesOf(objects cache.Cache, changed func(Target), now clock.PassiveClock) *Watches {
 	return &Watches{
 		Changed: changed, Clock: now, cache: objects,
 		kinds: map[schema.GroupVersionKind]opened{}, targets: map[schema.GroupVersionKind]bool{}, troubles: map[string]trouble{},
-		reads: registration.Fields{},
+		reads: registration.Fields{}, scopes: scopes{
+			clock: now, ask: func(schema.GroupVersionKind) (meta.RESTScopeName, error) { return meta.RESTScopeNameNamespace, nil },
+		},
 	}
 }
 
@@ -112,13 +115,20 @@ func (w *Watches) failed(ctx context.Context, r *toolscache.Reflector, err error
 // Watch begins to watch a kind, of which all objects are targets where it says so. The error says why what is known of the
 // kind can't be believed: ErrUnread until it is all read.
 func (w *Watches) Watch(ctx context.Context, kind schema.GroupVersionKind, targets bool) error {
+	scope, err := w.scopes.of(ctx, kind) // which may take a request, that nobody else is to wait for
+	if meta.IsNoMatchError(err) {
+		return fmt.Errorf("the kind isn't served: %w", err)
+	}
+	if err != nil {
+		return fmt.Errorf("find the resource of %s: %w", kind.Kind, err)
+	}
+	if scope == meta.RESTScopeNameRoot {
+		w.index.clusterScoped(kind)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.targets[kind] = w.targets[kind] || targets
 	informer, err := w.informer(ctx, kind)
-	if meta.IsNoMatchError(err) {
-		return fmt.Errorf("the kind isn't served: %w", err)
-	}
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", kind.Kind, err)
 	}

@@ -1,0 +1,76 @@
+package checking
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+)
+
+// answers are an API server's that may hang.
+type answers struct {
+	mu     sync.Mutex
+	asked  int
+	serves bool
+	goOn   chan struct{}
+}
+
+func (a *answers) ask(kind schema.GroupVersionKind) (meta.RESTScopeName, error) {
+	<-a.goOn
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.asked++; !a.serves {
+		return "", &meta.NoKindMatchError{GroupKind: kind.GroupKind()}
+	}
+	return meta.RESTScopeNameRoot, nil
+}
+
+func TestAKindThatIsNotServedIsAskedForNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kind := schema.GroupVersionKind{Group: "e.org", Version: "v1", Kind: "Later"}
+		server := &answers{goOn: make(chan struct{})}
+		s := &scopes{ask: server.ask, clock: clock.RealClock{}}
+
+		impatient, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("the check gave no result"))
+		defer cancel()
+		if _, err := s.of(impatient, kind); err == nil || err.Error() != "the check gave no result" {
+			t.Fatalf("while the API server hangs: %v", err)
+		}
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() {
+				if _, err := s.of(t.Context(), kind); !meta.IsNoMatchError(err) {
+					t.Errorf("not served: %v", err)
+				}
+			})
+		}
+		synctest.Wait()
+		close(server.goOn)
+		all.Wait()
+		for range 100 {
+			if _, err := s.of(t.Context(), kind); !meta.IsNoMatchError(err) {
+				t.Fatalf("not served: %v", err)
+			}
+		}
+		if server.asked != 1 {
+			t.Errorf("asked %d times", server.asked)
+		}
+
+		server.serves = true
+		time.Sleep(failureKept)
+		for range 100 {
+			if scope, err := s.of(t.Context(), kind); scope != meta.RESTScopeNameRoot || err != nil {
+				t.Fatalf("served: %s, %v", scope, err)
+			}
+		}
+		if server.asked != 2 {
+			t.Errorf("asked %d times in all", server.asked)
+		}
+	})
+}
