@@ -27,6 +27,17 @@ func (s shoot) scalings(context.Context) (writes []string) {
 	return writes
 }
 
+// written are the scalings in the namespace, once the log has so many: it has a write only after the answer, and what
+// was written can be read before.
+func (s shoot) written(ctx context.Context, writes int) (all []string) {
+	GinkgoHelper()
+	Eventually(func(ctx context.Context) []string {
+		all = s.scalings(ctx)
+		return all
+	}).WithContext(ctx).Should(HaveLen(writes), s.namespace)
+	return all
+}
+
 // scaling is a write of the manager's that succeeded.
 type scaling struct {
 	namespace, name string

@@ -35,7 +35,7 @@ var _ = Describe("a custom resource", func() {
 		mend(s.external)
 		Eventually(s.replicas).WithContext(ctx).Should(Equal(map[string]int32{"kcm": 2, "mcm": 1}), "a minute after it recovers")
 		Expect(machines(ctx)).To(BeEquivalentTo(4))
-		writes := s.scalings(ctx) // those of custom resources aren't among them
+		writes := s.written(ctx, 4) // those of custom resources aren't among them
 		Expect(writes[:2]).To(ConsistOf("kcm 0", "mcm 0"))
 		Expect(writes[2:]).To(Equal([]string{"kcm 2", "mcm 1"}))
 		Eventually(s.condition).WithContext(ctx).WithArguments(v1alpha1.ConditionProtectionActive).Should(Equal(metav1.ConditionFalse))

@@ -39,8 +39,8 @@ var _ = Describe("a ProbeConfig that drifted into a violation", func() {
 		Expect(h.Client.Create(ctx, pc)).To(Succeed())
 		s.put(ctx, "external", kubeconfigOf(s.internal.Addr()))
 		fresh := s.prober("fresh", dependent("kcm", 0, 0))
-		Expect(h.Client.Create(ctx, fresh, client.DryRunAll)).To(MatchError(And(
-			ContainSubstring("probeconfig/same-server"), ContainSubstring("probeconfig/shared-dependent"))))
+		Eventually(func(ctx context.Context) error { return h.Client.Create(ctx, fresh.DeepCopy(), client.DryRunAll) }).WithContext(ctx).Should(MatchError(And(
+			ContainSubstring("probeconfig/same-server"), ContainSubstring("probeconfig/shared-dependent"))), "once the manager has seen the first")
 
 		Expect(update(ctx, pc, func(spec *v1alpha1.ProbeConfigSpec) { spec.InitialDelay = "2s" })).To(Succeed())
 		Expect(update(ctx, pc, mode(v1alpha1.Observe))).To(Succeed())

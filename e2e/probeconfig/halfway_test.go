@@ -166,7 +166,7 @@ func (s *story) expectRisen(ctx context.Context) {
 	for _, one := range s.rising {
 		Eventually(one.replicas).WithContext(ctx).Should(Equal(had), one.String())
 		Eventually(one.records).WithContext(ctx).Should(BeEmpty(), one.String())
-		writes := one.scalings(ctx)
+		writes := one.written(ctx, 6)
 		Expect(writes[:2]).To(ConsistOf("kcm 0", "mcm 0"), one.String())
 		Expect(writes[2:4]).To(Equal([]string{"ca 0", "ca 1"}), one.String())
 		Expect(writes[4:]).To(ConsistOf("kcm 2", "mcm 1"), one.String())

@@ -234,10 +234,9 @@ var _ = Describe("the leases of nodes", Ordered, func() {
 
 	It("that no node ever renewed say nothing", func(ctx SpecContext) {
 		nodes.remove(ctx, "steady")
-		update := most.prober("prober", dependent("kcm", 0, 0)) // a new generation, whose status tells anew
-		Expect(h.Client.Get(ctx, client.ObjectKeyFromObject(update), update)).To(Succeed())
-		update.Spec.NodeLeases.MinCandidates = ptr.To[int32](1)
-		Expect(h.Client.Update(ctx, update)).To(Succeed())
+		Expect(update(ctx, most.prober("prober"), func(spec *v1alpha1.ProbeConfigSpec) { // a new generation, whose status tells anew
+			spec.NodeLeases.MinCandidates = ptr.To[int32](1)
+		})).To(Succeed())
 		Eventually(seen(&most)).WithContext(ctx).Should(Equal(v1alpha1.NodeLeasesState{}))
 		Expect(most.scalings(ctx)).To(Equal([]string{"kcm 0", "kcm 2"}))
 	}, SpecTimeout(specTime))

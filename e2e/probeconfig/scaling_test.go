@@ -109,7 +109,7 @@ func (s *story) scaleDown() {
 		cut(s.broken.external)
 		Eventually(s.broken.replicas).WithContext(ctx).Should(Equal(none))
 		Expect(s.gate.met(s.broken.namespace)).To(ConsistOf("kcm", "mcm"), "each waited for the other")
-		writes := s.broken.scalings(ctx)
+		writes := s.broken.written(ctx, 3)
 		Expect(writes[:2]).To(ConsistOf("kcm 0", "mcm 0"))
 		Expect(writes[2:]).To(Equal([]string{"ca 0"}), "what was at 0 already isn't touched")
 		Eventually(s.broken.condition).WithContext(ctx).WithArguments(v1alpha1.ConditionProtectionActive).Should(Equal(metav1.ConditionTrue))
@@ -201,7 +201,7 @@ func (s *story) scaleUp() {
 		had := maps.Clone(had)
 		had["mcm"] = 5
 		Eventually(s.broken.replicas).WithContext(ctx).Should(Equal(had), "what someone else scaled meanwhile is left alone")
-		writes := s.broken.scalings(ctx)
+		writes := s.broken.written(ctx, 5)
 		Expect(writes[3:]).To(Equal([]string{"ca 1", "kcm 2"}), "in the order of scaleUp")
 		Eventually(s.wave.down).WithContext(ctx).Should(BeZero())
 		s.expectRisen(ctx)
