@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/internal/actuate"
@@ -11,46 +14,113 @@ import (
 	"github.com/resourcestack/autohealer/internal/kube/status"
 )
 
-// act carries out a plan, one condition after the other.
-func (l *look) act(ctx context.Context, layout health.Layout, p plan) error {
+// acting is a plan that is being carried out.
+type acting struct {
+	*look
+	layout health.Layout
+	plan   plan
+	// object is the target as the last write left it.
+	object *unstructured.Unstructured
+	tries  status.Tries
+	is     outcome
+}
+
+// outcome is what became of a plan.
+type outcome struct {
+	// refused are writes that the API server refused for what they are. The rest went on.
+	refused []error
+	// kept are condition types whose write was among these.
+	kept map[string]bool
+	// ended is why the rest wasn't tried.
+	ended error
+}
+
+// act carries out a plan, one condition after the other: one that is refused would be so again at each try, and holds up none of the
+// others.
+func (l *look) act(ctx context.Context, layout health.Layout, p plan) outcome {
 	if layout.Problem != "" {
 		l.problem = layout.Problem
 	}
+	target := nameOf(l.target).String()
 	if len(p.Steps)+len(p.unclaim) == 0 {
-		l.r.Troubles.Settled(nameOf(l.target).String())
-		return nil
+		l.r.Troubles.Settled(target)
+		return outcome{}
 	}
-	object := l.object
-	for i, step := range p.Steps {
-		if l.stopped(step) {
-			l.notFailed(p, i)
-			return nil
-		}
-		deciders := p.deciders[step.Condition.Type]
-		if step.Remove {
-			deciders = l.removers(step.Condition.Type)
-		}
-		write := actuate.ConditionWrite{Target: object, Layout: layout, Step: step}
-		for _, d := range deciders {
-			write.Deciders, write.Admitted = append(write.Deciders, d.registration), append(write.Admitted, d.judgement.Admitted)
-		}
-		after, err := l.r.Conditions.Apply(ctx, write)
-		if err != nil {
-			l.notFailed(p, i)
-			return l.failed(deciders, step, err)
-		}
-		object = after
-		l.r.Report.acted(l.object, deciders, step, l.r.Observer.Facts.Clock.Now())
-		l.r.Troubles.Written(nameOf(l.target).String(), policiesOf(deciders)...)
+	a := &acting{
+		look: l, layout: layout, plan: p, object: l.object,
+		tries: status.Tries{Failed: map[status.Policy]error{}}, is: outcome{kept: map[string]bool{}},
 	}
-	for _, conditionType := range p.unclaim {
-		after, err := l.r.Conditions.Unclaim(ctx, object, conditionType)
-		if err != nil {
+	a.tries.All, a.is.ended = a.steps(ctx)
+	l.r.Troubles.Tried(target, a.tries)
+	if a.tries.All {
+		a.is.ended = a.unclaims(ctx)
+	}
+	return a.is
+}
+
+// steps writes and removes conditions, and says whether all were tried.
+func (a *acting) steps(ctx context.Context) (all bool, ended error) {
+	for i, step := range a.plan.Steps {
+		if a.stopped(step) {
+			a.notFailed(a.plan, a.plan.Steps[i:])
+			return false, nil
+		}
+		switch err := a.step(ctx, step); {
+		case err == nil:
+		case refused(err):
+			a.notFailed(a.plan, a.plan.Steps[i:i+1])
+			a.is.refused, a.is.kept[step.Condition.Type] = append(a.is.refused, err), true
+		default:
+			a.notFailed(a.plan, a.plan.Steps[i:])
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func (a *acting) step(ctx context.Context, step health.Step) error {
+	deciders := a.plan.deciders[step.Condition.Type]
+	if step.Remove {
+		deciders = a.removers(step.Condition.Type)
+	}
+	write := actuate.ConditionWrite{Target: a.object, Layout: a.layout, Step: step}
+	for _, d := range deciders {
+		write.Deciders, write.Admitted = append(write.Deciders, d.registration), append(write.Admitted, d.judgement.Admitted)
+	}
+	var err error
+	if a.object, err = a.r.Conditions.Apply(ctx, write); err != nil {
+		a.failed(deciders, step, err)
+		return err
+	}
+	a.r.Report.acted(a.look.object, deciders, step, a.r.Observer.Facts.Clock.Now())
+	a.tries.Written = append(a.tries.Written, policiesOf(deciders)...)
+	return nil
+}
+
+// unclaims takes out of the record what the target doesn't have, or what isn't ours.
+func (a *acting) unclaims(ctx context.Context) error {
+	for _, conditionType := range a.plan.unclaim {
+		after, err := a.r.Conditions.Unclaim(ctx, a.object, conditionType)
+		switch {
+		case err == nil:
+			a.object = after
+		case refused(err):
+			a.is.refused = append(a.is.refused, err)
+		default:
 			return err
 		}
-		object = after
 	}
 	return nil
+}
+
+// refused says whether the API server refused a write for what it is, which says nothing of others. A conflict of another kind than
+// one of apply is about the target.
+func refused(err error) bool {
+	if errors.Is(err, actuate.ErrStale) {
+		return false
+	}
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err) ||
+		apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict)
 }
 
 // stopped says whether a step may not be carried out any more: the checks took their time, and meanwhile everything was frozen,
@@ -60,9 +130,9 @@ func (l *look) stopped(step health.Step) bool {
 	return paused.Frozen || step.Remove && l.r.Observer.inDoubt(l.target.Kind)
 }
 
-// notFailed takes back that conditions turned False, from a step on: the plan had all of them counted.
-func (l *look) notFailed(p plan, from int) {
-	for _, step := range p.Steps[from:] {
+// notFailed takes back that conditions turned False, of steps that didn't come about: the plan had all of them counted.
+func (l *look) notFailed(p plan, steps []health.Step) {
+	for _, step := range steps {
 		if !turnsFalse(step) {
 			continue
 		}
@@ -88,14 +158,15 @@ func (l *look) removers(conditionType string) (all []decider) {
 }
 
 // failed takes in that a write didn't come about. That someone else wrote first is no failure.
-func (l *look) failed(deciders []decider, step health.Step, err error) error {
-	l.r.Report.failed(deciders, step, err)
+func (a *acting) failed(deciders []decider, step health.Step, err error) {
+	a.r.Report.failed(deciders, step, err)
 	if errors.Is(err, actuate.ErrStale) {
-		return err
+		return
 	}
-	l.r.Layouts.Forget(l.object.GroupVersionKind())
-	l.r.Troubles.Failed(nameOf(l.target).String(), err, policiesOf(deciders)...)
-	return err
+	a.r.Layouts.Forget(a.object.GroupVersionKind())
+	for _, policy := range policiesOf(deciders) {
+		a.tries.Failed[policy] = err
+	}
 }
 
 func policiesOf(deciders []decider) []status.Policy {

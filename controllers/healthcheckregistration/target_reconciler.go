@@ -165,21 +165,32 @@ func (l *look) keep(ctx context.Context) (reconcile.Result, error) {
 	if plan.harmful() { // what was seen last may be old; only what is there now turns a condition False
 		plan = l.plan(ctx, layout, true)
 	}
-	acting := l.act(ctx, layout, plan)
+	is := l.act(ctx, layout, plan)
 	if !plan.unread { // else what was found before is told
 		l.note(plan)
 	}
-	if errors.Is(acting, actuate.ErrStale) {
-		return reconcile.Result{RequeueAfter: again}, nil
-	}
-	if acting != nil {
-		return reconcile.Result{}, acting
-	}
 	result := reconcile.Result{RequeueAfter: l.after(plan)}
-	if plan.LookAgain.IsZero() && !plan.unread { // nothing but time asks for it
+	switch {
+	case errors.Is(is.ended, actuate.ErrStale):
+		result.RequeueAfter = again
+	case is.ended != nil: // what was refused is tried again with the rest
+		return reconcile.Result{}, is.ended
+	case len(is.refused) > 0 && !is.leaves(plan): // nothing else is due
+		result.RequeueAfter = 0
+	case plan.LookAgain.IsZero() && !plan.unread: // nothing but time asks for it
 		result.Priority = new(kube.Behind)
 	}
-	return result, nil
+	return result, errors.Join(is.refused...)
+}
+
+// leaves says whether a plan has conditions whose write wasn't refused: these are looked at in time.
+func (o outcome) leaves(p plan) bool {
+	for t := range p.Verdicts {
+		if !o.kept[t] {
+			return true
+		}
+	}
+	return false
 }
 
 // again is when to look at a target that changed meanwhile: once the news of it are here.

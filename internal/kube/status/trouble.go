@@ -47,55 +47,80 @@ func (t *Trouble) Forbidden() bool { return t != nil && !t.Partly && apierrors.I
 // Retrying says that nothing was written lately.
 func (t *Trouble) Retrying() bool { return t != nil && !t.Partly && !apierrors.IsForbidden(t.Err) }
 
+// Tries is what became of several writes to one target.
+type Tries struct {
+	// Written are policies for which one came about, Failed those for which one didn't. A policy may be both.
+	Written []Policy
+	Failed  map[Policy]error
+	// All there was to do was tried, so that other policies have no trouble with the target.
+	All bool
+}
+
 // Failed takes in that a write to a target failed, for these policies. That someone else wrote first is no failure;
 // don't tell of it.
 func (t *Troubles) Failed(target string, err error, policies ...Policy) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	failed := map[Policy]error{}
 	for _, policy := range policies {
-		of := t.of[policy.UID]
-		if of == nil {
-			of = &troubled{policy: policy.NamespacedName, targets: map[string]error{}}
-			if t.of == nil {
-				t.of = map[types.UID]*troubled{}
-			}
-			t.of[policy.UID] = of
-			t.tell(of)
-		}
-		of.targets[target] = err
+		failed[policy] = err
 	}
+	t.Tried(target, Tries{Failed: failed})
 }
 
-// Written takes in that a write to a target came about, for these policies.
+// Written takes in that a write to a target came about, for these policies, and that it was all there was to do.
 func (t *Troubles) Written(target string, policies ...Policy) {
+	t.Tried(target, Tries{Written: policies, All: true})
+}
+
+// Settled takes in that there is nothing to be done for a target, or that it is gone.
+func (t *Troubles) Settled(target string) { t.Tried(target, Tries{All: true}) }
+
+// Tried takes in several writes to a target at once: one that failed isn't forgotten for another that came about.
+func (t *Troubles) Tried(target string, tries Tries) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, policy := range policies {
+	still := map[types.UID]bool{}
+	for policy, err := range tries.Failed {
+		still[policy.UID] = true
+		t.fail(target, err, policy)
+	}
+	ended := map[types.UID]bool{}
+	for _, policy := range tries.Written {
+		ended[policy.UID] = true
 		if of := t.of[policy.UID]; of != nil && !of.partly {
 			of.partly = true
 			t.tell(of)
 		}
 	}
-	t.end(target)
+	for uid := range t.of {
+		if !still[uid] && (tries.All || ended[uid]) {
+			t.end(target, uid)
+		}
+	}
 }
 
-// Settled takes in that there is nothing to be done for a target, or that it is gone.
-func (t *Troubles) Settled(target string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.end(target)
+// fail needs t.mu.
+func (t *Troubles) fail(target string, err error, policy Policy) {
+	of := t.of[policy.UID]
+	if of == nil {
+		of = &troubled{policy: policy.NamespacedName, targets: map[string]error{}}
+		if t.of == nil {
+			t.of = map[types.UID]*troubled{}
+		}
+		t.of[policy.UID] = of
+		t.tell(of)
+	}
+	of.targets[target] = err
 }
 
 // end needs t.mu.
-func (t *Troubles) end(target string) {
-	for uid, of := range t.of {
-		if _, ok := of.targets[target]; !ok {
-			continue
-		}
-		if delete(of.targets, target); len(of.targets) == 0 {
-			delete(t.of, uid)
-			t.tell(of)
-		}
+func (t *Troubles) end(target string, uid types.UID) {
+	of := t.of[uid]
+	if _, ok := of.targets[target]; !ok {
+		return
+	}
+	if delete(of.targets, target); len(of.targets) == 0 {
+		delete(t.of, uid)
+		t.tell(of)
 	}
 }
 

@@ -25,7 +25,22 @@ func TestTroubleEndsWithItsTargets(t *testing.T) {
 		"nothing is to be done any more":            {func(tr *Troubles) { tr.Failed("a", forbidden, kernel); tr.Settled("a") }, 0, false},
 		"another target is settled":                 {func(tr *Troubles) { tr.Failed("a", forbidden, kernel); tr.Settled("b") }, 1, true},
 		"one target of several is refused for ever": {func(tr *Troubles) { tr.Failed("a", forbidden, kernel); tr.Written("b", kernel) }, 1, false},
-		"the policy is gone":                        {func(tr *Troubles) { tr.Failed("a", forbidden, kernel); tr.Forget("u") }, 0, false},
+		"one of its writes is refused, and another not": {func(tr *Troubles) {
+			tr.Tried("a", Tries{Written: []Policy{kernel}, Failed: map[Policy]error{kernel: forbidden}, All: true})
+		}, 1, false},
+		"and it is all that is left": {func(tr *Troubles) {
+			tr.Tried("a", Tries{Written: []Policy{kernel}, Failed: map[Policy]error{kernel: forbidden}, All: true})
+			tr.Tried("a", Tries{Failed: map[Policy]error{kernel: forbidden}, All: true})
+		}, 1, false},
+		"another policy's write is refused": {func(tr *Troubles) {
+			tr.Failed("a", forbidden, kernel)
+			tr.Tried("a", Tries{Failed: map[Policy]error{{UID: "v"}: forbidden}, All: true})
+		}, 0, false},
+		"another policy's write is refused before it is tried": {func(tr *Troubles) {
+			tr.Failed("a", forbidden, kernel)
+			tr.Tried("a", Tries{Failed: map[Policy]error{{UID: "v"}: forbidden}})
+		}, 1, true},
+		"the policy is gone": {func(tr *Troubles) { tr.Failed("a", forbidden, kernel); tr.Forget("u") }, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			troubles := &Troubles{}

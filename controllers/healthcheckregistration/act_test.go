@@ -1,0 +1,163 @@
+package healthcheckregistration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/actuate"
+	"github.com/resourcestack/autohealer/internal/checking"
+	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/domain/registration"
+	"github.com/resourcestack/autohealer/internal/kube/status"
+)
+
+// current says that every registration is what was admitted.
+type current struct{}
+
+func (current) Check(context.Context, schema.GroupVersionKind, types.NamespacedName, types.UID, int64) error {
+	return nil
+}
+
+// storing is an API server that has a Worker, and answers writes that say "it is bad" with an error. Applies it only takes in.
+func storing(worker *unstructured.Unstructured, bad error, applied *[]string) client.WithWatch {
+	scheme := runtime.NewScheme()
+	scheme.AddKnownTypeWithName(worker.GroupVersionKind(), &unstructured.Unstructured{})
+	return interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithObjects(worker).WithStatusSubresource(worker).Build(), interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+			if data, err := patch.Data(o); err != nil || bad != nil && strings.Contains(string(data), "it is bad") {
+				return errors.Join(err, bad)
+			}
+			return c.SubResource(sub).Patch(ctx, o, patch, options...)
+		},
+		SubResourceApply: func(_ context.Context, _ client.Client, _ string, _ runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
+			owner := (&client.SubResourceApplyOptions{}).ApplyOpts(options).FieldManager
+			if *applied = append(*applied, owner); owner == "autohealer-Bad" {
+				return bad
+			}
+			return nil
+		},
+	})
+}
+
+// turning is a look at a Worker whose conditions Bad and Good turn False, by a registration each, while Old is to go and a claim is in
+// vain.
+func turning(t *testing.T, api client.WithWatch) (*look, plan) {
+	t.Helper()
+	o := knowing(t)
+	for _, r := range []*v1alpha1.HealthCheckRegistration{suspended("bad", "v1alpha1", "Bad"), suspended("good", "v1alpha1", "Good")} {
+		o.judge.Observe(r)
+		o.judge.Judge(t.Context(), client.ObjectKeyFromObject(r))
+	}
+	l := lookedAt(t, o, claimed("Bad", "Good", "Old"))
+	if err := api.Get(t.Context(), client.ObjectKeyFromObject(l.object), l.object); err != nil {
+		t.Fatal(err)
+	}
+	l.r.Conditions, l.r.Layouts = &actuate.Conditions{Client: api, Current: current{}, Acts: logr.Discard()}, &checking.Layouts{}
+	l.r.Troubles, l.r.Report = &status.Troubles{}, NewReporter(events.NewFakeRecorder(10))
+	p := plan{deciders: map[string][]decider{"Bad": l.deciders[:1], "Good": l.deciders[1:]}, unclaim: []string{"Gone"}}
+	p.Verdicts = map[string]health.Verdict{"Bad": {}, "Good": {}}
+	for _, conditionType := range []string{"Bad", "Good"} {
+		turned := health.Condition{Type: conditionType, Status: health.False, Reason: health.ReasonUnsuccessful, Message: "(0/1) Health checks successful: 1) c: it is " + strings.ToLower(conditionType)}
+		p.Steps = append(p.Steps, health.Step{Condition: turned, Before: health.True})
+		o.book.mayFail(types.UID(strings.ToLower(conditionType)), l.target, conditionType, false, 10, noon)
+	}
+	p.Steps = append(p.Steps, health.Step{Condition: health.Condition{Type: "Old"}, Before: health.True, Remove: true})
+	return l, p
+}
+
+// stored says which conditions a target has, and which are claimed.
+func stored(t *testing.T, api client.WithWatch, target *unstructured.Unstructured) string {
+	t.Helper()
+	now := target.DeepCopy()
+	if err := api.Get(t.Context(), client.ObjectKeyFromObject(target), now); err != nil {
+		t.Fatal(err)
+	}
+	var is []string
+	for _, conditionType := range []string{"Bad", "Good", "Old"} {
+		if c := health.Find(now, conditionType); c != nil {
+			is = append(is, conditionType+" "+string(c.Status))
+		}
+	}
+	return fmt.Sprint(is, registration.Owned(now))
+}
+
+// breaks says whether two more targets open a registration's breaker, because it counts one already.
+func breaks(b *book, uid types.UID) bool {
+	return !b.mayFail(uid, targetNamed("a"), "X", false, 10, noon) || !b.mayFail(uid, targetNamed("b"), "X", false, 10, noon)
+}
+
+func TestARefusedConditionHoldsUpNoOther(t *testing.T) {
+	workers := schema.GroupResource{Group: worker.Group, Resource: "workers"}
+	const all, others, none = "[Bad False Good False] [Bad Good]", "[Bad True Good False] [Bad Good]", "[Bad True Good True Old True] [Bad Gone Good Old]"
+	for name, c := range map[string]struct {
+		bad  error
+		want string
+		// ended is why the others aren't tried.
+		ended error
+	}{
+		"nothing is wrong":   {nil, all, nil},
+		"forbidden":          {apierrors.NewForbidden(workers, "w", errors.New("no")), others, nil},
+		"invalid":            {apierrors.NewInvalid(worker.GroupKind(), "w", field.ErrorList{field.Invalid(field.NewPath("status"), 1, "no")}), others, nil},
+		"a bad request":      {apierrors.NewBadRequest("no"), others, nil},
+		"too large":          {apierrors.NewRequestEntityTooLargeError("no"), others, nil},
+		"of an older state":  {apierrors.NewConflict(workers, "w", errors.New("no")), none, actuate.ErrStale},
+		"the target is gone": {apierrors.NewNotFound(workers, "w"), none, actuate.ErrStale},
+		"no answer":          {context.DeadlineExceeded, none, context.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := storing(claimed("Bad", "Good", "Old"), c.bad, nil)
+			l, p := turning(t, api)
+			is := l.act(t.Context(), health.Layout{Shape: health.Gardener}, p)
+			if got := stored(t, api, l.object); got != c.want {
+				t.Errorf("the target has %s, not %s", got, c.want)
+			}
+			if !errors.Is(is.ended, c.ended) || (len(is.refused) > 0) != (c.want == others) || !is.leaves(p) {
+				t.Errorf("it gave %+v", is)
+			}
+			if bad, good := l.r.Troubles.Get("bad"), l.r.Troubles.Get("good"); good != nil || (bad != nil) != (c.bad != nil && !errors.Is(c.ended, actuate.ErrStale)) {
+				t.Errorf("trouble is %+v of Bad, %+v of Good", bad, good)
+			}
+			if bad, good := breaks(&l.r.Observer.book, "bad"), breaks(&l.r.Observer.book, "good"); bad != (c.want == all) || good != (c.want != none) {
+				t.Errorf("breakers count Bad %t, Good %t", bad, good)
+			}
+		})
+	}
+}
+
+func TestAConflictOfApplyHoldsUpNoOtherCondition(t *testing.T) {
+	const all, none = "[autohealer-Bad autohealer-Good autohealer-Old]", "[autohealer-Bad]"
+	for name, c := range map[string]struct {
+		bad     error
+		want    string
+		refused int
+	}{
+		"of fields":      {apierrors.NewApplyConflict([]metav1.StatusCause{{Type: metav1.CauseTypeFieldManagerConflict}}, "no"), all, 1},
+		"of the targets": {apierrors.NewConflict(schema.GroupResource{Resource: "workers"}, "w", errors.New("the UID is another")), none, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var applied []string
+			l, p := turning(t, storing(claimed("Bad", "Good", "Old"), c.bad, &applied))
+			is := l.act(t.Context(), health.Layout{Shape: health.Conditions, Map: true}, p)
+			if fmt.Sprint(applied) != c.want || len(is.refused) != c.refused || (is.ended != nil) != (c.refused == 0) {
+				t.Errorf("it applied %v, and gave %+v", applied, is)
+			}
+		})
+	}
+}
