@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -74,18 +75,43 @@ func start(ctx context.Context) (*cluster.Cluster, client.Client) {
 
 // program is an extension author's, while it runs.
 type program struct {
-	// reads and writes are its requests so far; watches and the lists that begin them aren't counted.
+	// reads and writes are its requests so far; watches, the lists that begin them, and questions about rights aren't counted.
 	reads, writes atomic.Int64
 	stop          func()
+
+	mu      sync.Mutex
+	watches []context.CancelFunc // needs mu
+}
+
+// cut ends the watches that are open, as a network does, and any API server within ten minutes.
+func (p *program) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, end := range p.watches {
+		end()
+	}
+	p.watches = nil
+}
+
+// cuttable has a watch end when the program's are cut.
+func (p *program) cuttable(watch *http.Request) *http.Request {
+	ctx, cancel := context.WithCancel(watch.Context())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.watches = append(p.watches, cancel)
+	return watch.WithContext(ctx)
 }
 
 // count wraps the transport of a program.
 func (p *program) count(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		switch {
+		case strings.HasSuffix(request.URL.Path, "/selfsubjectaccessreviews"): // asked every ten seconds
 		case request.Method != http.MethodGet:
 			p.writes.Add(1)
-		case !request.URL.Query().Has("watch") && !request.URL.Query().Has("resourceVersion") && strings.Contains(request.URL.Path, "/namespaces/"):
+		case request.URL.Query().Has("watch"):
+			request = p.cuttable(request)
+		case !request.URL.Query().Has("resourceVersion") && strings.Contains(request.URL.Path, "/namespaces/"):
 			p.reads.Add(1)
 		}
 		return next.RoundTrip(request)
@@ -212,6 +238,13 @@ func grant(ctx context.Context, user, group, resource string) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name.Name},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	})).To(Succeed())
+}
+
+// revoke takes back what grant gave.
+func revoke(ctx context.Context, user, resource string) {
+	name := metav1.ObjectMeta{Name: user + "-" + resource}
+	Expect(seedClient.Delete(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: name})).To(Succeed())
+	Expect(seedClient.Delete(ctx, &rbacv1.ClusterRole{ObjectMeta: name})).To(Succeed())
 }
 
 // stored gives a target as it is.

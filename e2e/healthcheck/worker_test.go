@@ -95,11 +95,43 @@ var _ = Describe("the example of a Worker", func() {
 			Check("ControlPlaneHealthy", "mcm", healthcheck.CheckSeedDeployment("mcm")).
 			Check("Fine", "fine", func() healthcheck.HealthCheck { return always("True") }))
 		c := condition(ctx, worker, namespace, "ControlPlaneHealthy")
-		Eventually(c).Should(is("Unknown", "ConditionCheckError", "gave no result within 1s"))
+		Eventually(c).Should(is("Unknown", "ConditionCheckError", "mcm: there is no right to watch deployments.apps"))
 		Eventually(condition(ctx, worker, namespace, "Fine")).Should(is("True", "HealthCheckSuccessful", ""))
 		grant(ctx, "extension", "apps", "deployments")
 		Eventually(c).WithTimeout(time.Minute).Should(is("True", "HealthCheckSuccessful", ""), "the informer's back-off is over")
 	}, NodeTimeout(2*time.Minute))
+
+	It("is Unknown, not what it was, while the right to watch is lost, and judged anew once it is back", func(ctx SpecContext) {
+		namespace := place(ctx)
+		putDeployment(ctx, seedClient, namespace, "mcm", true)
+		putWorker(ctx, namespace)
+		grant(ctx, namespace, "extensions.gardener.cloud", "workers")
+		grant(ctx, namespace, "apps", "deployments")
+		p := runAs(namespace, healthcheck.For(worker, healthcheck.WithType(namespace), healthcheck.WithSyncPeriod(5*time.Second)).
+			Check("ControlPlaneHealthy", "mcm", healthcheck.CheckSeedDeployment("mcm")).
+			Check("Fine", "fine", func() healthcheck.HealthCheck { return always("True") }))
+		c, fine := condition(ctx, worker, namespace, "ControlPlaneHealthy"), condition(ctx, worker, namespace, "Fine")
+		Eventually(c).Should(is("True", "HealthCheckSuccessful", ""))
+
+		By("losing the right, and then the Deployment's health")
+		revoke(ctx, namespace, "deployments")
+		p.cut()
+		setAvailable(ctx, seedClient, namespace, "mcm", false)
+		Eventually(c).Should(is("Unknown", "ConditionCheckError", "mcm: there is no right to watch deployments.apps"))
+		Expect(fine()).To(is("True", "HealthCheckSuccessful", ""))
+
+		By("giving the right back")
+		grant(ctx, namespace, "apps", "deployments")
+		Eventually(func() (map[string]any, error) {
+			is := c()
+			if is["status"] == "True" {
+				return nil, StopTrying("what was known before the right was lost is believed")
+			}
+			return is, nil
+		}).WithTimeout(3 * time.Minute).Should(is("False", "HealthCheckUnsuccessful", "condition Available of Deployment is False"))
+		setAvailable(ctx, seedClient, namespace, "mcm", true)
+		Eventually(c).Should(is("True", "HealthCheckSuccessful", ""))
+	}, NodeTimeout(5*time.Minute))
 
 	It("leaves Workers of another type, and suspended ones, alone", func(ctx SpecContext) {
 		namespace := place(ctx)

@@ -78,7 +78,11 @@ func (r *Registration) seedClient(mgr manager.Manager) (client.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the client that checks of the seed get: %w", err)
 	}
-	return shoots.Believable{Client: c, Live: mgr.GetAPIReader(), Served: served}, nil
+	rights, err := newWatchRights(mgr, r.clock)
+	if err != nil {
+		return nil, err
+	}
+	return watched{shoots.Believable{Client: c, Live: mgr.GetAPIReader(), Served: served}, rights}, nil
 }
 
 // secrets is a cache of the Secrets with kubeconfigs alone, by their one name; nil when no check looks at a shoot.

@@ -1,0 +1,169 @@
+package healthcheck
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+const (
+	// rightsKept is for how long the API server's answer to whether a kind may be watched is believed.
+	rightsKept = 10 * time.Second
+	// readAnew is for how long what a cache has isn't believed after the right is back: its informer tries again at least once a minute.
+	readAnew = 75 * time.Second
+	// rightsForgotten is after how long without a question rights are forgotten, or up to twice that: their namespaces may be gone.
+	rightsForgotten = 24 * time.Hour
+)
+
+// watched reads from the manager's cache, while the program may watch what it reads: an informer that has lost the right keeps
+// what it knew, and nobody is told. The cache is the extension author's, so it can't be made to tell of its watches' errors.
+type watched struct {
+	client.Client
+	rights *watchRights
+}
+
+// Get reads an object of a kind that may be watched.
+func (w watched) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	if kind, err := w.GroupVersionKindFor(into); err == nil {
+		if err := w.rights.check(ctx, kind, key); err != nil {
+			return err
+		}
+	}
+	return w.Client.Get(ctx, key, into, options...)
+}
+
+// List reads objects of a kind that may be watched.
+func (w watched) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
+	if kind, err := w.GroupVersionKindFor(into); err == nil {
+		kind.Kind = strings.TrimSuffix(kind.Kind, "List")
+		namespace := (&client.ListOptions{}).ApplyOptions(options).Namespace
+		if err := w.rights.check(ctx, kind, client.ObjectKey{Namespace: namespace}); err != nil {
+			return err
+		}
+	}
+	return w.Client.List(ctx, into, options...)
+}
+
+// watchRights knows what the program may watch. It is safe for concurrent use.
+type watchRights struct {
+	// ask the API server.
+	ask   func(context.Context, authorizationv1.ResourceAttributes) (authorizationv1.SubjectAccessReviewStatus, error)
+	kinds meta.RESTMapper
+	clock clock.PassiveClock
+
+	mu    sync.Mutex
+	known map[authorizationv1.ResourceAttributes]*right // needs mu, as all below
+	// older is what was known before, and not asked for since.
+	older map[authorizationv1.ResourceAttributes]*right
+	since time.Time
+}
+
+// newWatchRights asks by SelfSubjectAccessReviews, which everybody may.
+func newWatchRights(mgr manager.Manager, now clock.PassiveClock) (*watchRights, error) {
+	scheme := runtime.NewScheme()
+	if err := authorizationv1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("make the client that asks about rights: %w", err)
+	}
+	c, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: scheme, Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return nil, fmt.Errorf("make the client that asks about rights: %w", err)
+	}
+	ask := func(ctx context.Context, what authorizationv1.ResourceAttributes) (authorizationv1.SubjectAccessReviewStatus, error) {
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &what}}
+		err := c.Create(ctx, review)
+		return review.Status, err
+	}
+	return &watchRights{ask: ask, kinds: mgr.GetRESTMapper(), clock: now}, nil
+}
+
+// check gives an error where what a cache has of an object may be old for want of the right to watch it. A cache that is limited to
+// some namespaces or names needs no right to more.
+func (w *watchRights) check(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) error {
+	mapping, err := w.kinds.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return nil //nolint:nilerr // the read tells what is wrong with the kind
+	}
+	resource := mapping.Resource
+	everywhere := authorizationv1.ResourceAttributes{Verb: "watch", Group: resource.Group, Version: resource.Version, Resource: resource.Resource}
+	had, err := w.may(ctx, everywhere)
+	if err == nil || had || key == (client.ObjectKey{}) { // a watch of all that there was can't go on with a right to less
+		return err
+	}
+	here := everywhere
+	if here.Name = key.Name; mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		here.Namespace = key.Namespace
+	}
+	_, err = w.may(ctx, here)
+	return err
+}
+
+// may says whether the program may watch this, and whether it could before.
+func (w *watchRights) may(ctx context.Context, what authorizationv1.ResourceAttributes) (had bool, err error) {
+	r := w.right(what)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := w.clock.Now(); r.asked.IsZero() || now.Sub(r.asked) >= rightsKept {
+		r.asked = now
+		status, err := w.ask(ctx, what)
+		if err == nil && !status.Allowed && !status.Denied && status.EvaluationError != "" {
+			err = errors.New(status.EvaluationError)
+		}
+		if err != nil { // what was so before is assumed: it may be this question that isn't allowed
+			log.FromContext(ctx).V(1).Info("Whether a kind may be watched couldn't be asked", "resource", what.Resource, "trouble", err.Error())
+		} else {
+			r.answered(status.Allowed, w.clock.Now())
+		}
+	}
+	name := schema.GroupResource{Group: what.Group, Resource: what.Resource}
+	switch {
+	case r.missing:
+		return r.had, fmt.Errorf("there is no right to watch %s", name)
+	case !r.back.IsZero() && w.clock.Since(r.back) < readAnew:
+		return r.had, fmt.Errorf("there was no right to watch %s, and they are read anew", name)
+	}
+	return r.had, nil
+}
+
+// right is kept as long as it is asked for.
+func (w *watchRights) right(what authorizationv1.ResourceAttributes) *right {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if now := w.clock.Now(); w.known == nil || now.Sub(w.since) >= rightsForgotten {
+		w.known, w.older, w.since = map[authorizationv1.ResourceAttributes]*right{}, w.known, now
+	}
+	if w.known[what] == nil {
+		w.known[what] = cmp.Or(w.older[what], &right{})
+	}
+	return w.known[what]
+}
+
+// right to watch something.
+type right struct {
+	mu    sync.Mutex
+	asked time.Time // needs mu, as all below
+	// missing, and had before.
+	missing, had bool
+	// back since it was missing; zero when it never was.
+	back time.Time
+}
+
+// answered needs r.mu.
+func (r *right) answered(allowed bool, now time.Time) {
+	if allowed && r.missing && r.had { // else nothing was read before
+		r.back = now
+	}
+	r.missing, r.had = !allowed, r.had || allowed
+}
