@@ -29,8 +29,9 @@ type twoWorkers struct {
 	informertest.FakeInformers
 
 	listed int
-	// record of both.
+	// record of both, and whether they are being deleted.
 	record string
+	going  bool
 }
 
 func (c *twoWorkers) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
@@ -45,6 +46,9 @@ func (c *twoWorkers) List(_ context.Context, list client.ObjectList, options ...
 		w.SetNamespace("n")
 		w.SetName(name)
 		w.SetAnnotations(recorded(c.record))
+		if c.going {
+			w.SetDeletionTimestamp(&metav1.Time{Time: noon})
+		}
 		into.Items = append(into.Items, w)
 	}
 	return nil

@@ -88,9 +88,13 @@ func (r *Reconciler) leftLive(ctx context.Context, j judgement) (n int, first st
 	}
 }
 
-// claimedInVain counts the targets whose records claim a condition that no registration decides which stays.
+// claimedInVain counts the targets whose records claim a condition that no registration decides which stays. One that is being deleted
+// isn't looked at any more, however long that takes: its conditions go with it.
 func claimedInVain[T client.Object](r *Reconciler, kind schema.GroupVersionKind, objects []T) (n int, first string) {
 	for _, object := range objects {
+		if object.GetDeletionTimestamp() != nil {
+			continue
+		}
 		for _, t := range registration.Owned(object) {
 			if !r.Observer.decidedBySome(kind.GroupKind(), t) {
 				if n++; first == "" {

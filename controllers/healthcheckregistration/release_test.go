@@ -15,6 +15,7 @@ type live struct {
 	client.Reader
 
 	record string
+	going  bool
 	lists  int
 }
 
@@ -22,6 +23,9 @@ func (l *live) List(_ context.Context, list client.ObjectList, _ ...client.ListO
 	l.lists++
 	about := metav1.PartialObjectMetadata{}
 	about.Namespace, about.Name, about.Annotations = "n", "a", recorded(l.record)
+	if l.going {
+		about.DeletionTimestamp = &metav1.Time{Time: noon}
+	}
 	list.(*metav1.PartialObjectMetadataList).Items = []metav1.PartialObjectMetadata{about}
 	return nil
 }
@@ -34,17 +38,19 @@ func TestWhatIsLeftOfADeletedRegistration(t *testing.T) {
 	for name, c := range map[string]struct {
 		seen, stored string
 		decided      bool
+		going        bool
 		want, lists  int
 	}{
 		"nothing was seen, and nothing is stored":       {lists: 1},
 		"what was seen needs no list":                   {seen: "Mine", stored: "Mine", want: 2},
 		"what is stored counts though it wasn't seen":   {stored: "Mine", want: 1, lists: 1},
 		"what another registration decides isn't left":  {seen: "Mine", stored: "Mine", decided: true, lists: 1},
+		"what is being deleted itself isn't left":       {seen: "Mine", stored: "Mine", going: true, lists: 1},
 		"what another doesn't decide is left beside it": {seen: "Mine,Other", stored: "Mine,Other", decided: true, want: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, api := leads(t), &live{record: c.stored}
-			l.cache.record = c.seen
+			l, api := leads(t), &live{record: c.stored, going: c.going}
+			l.cache.record, l.cache.going = c.seen, c.going
 			l.see(func(hcr *v1alpha1.HealthCheckRegistration) { hcr.DeletionTimestamp = &metav1.Time{Time: noon} })
 			gone, _ := l.judge.Of(client.ObjectKeyFromObject(l.hcr))
 			if c.decided {
