@@ -2,7 +2,9 @@ package healthcheck
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -53,7 +55,7 @@ func (r *Registration) AddToManager(mgr manager.Manager) error {
 	if err != nil {
 		return fmt.Errorf("add the controller %s: %w", name, err)
 	}
-	reconciler.refs = newRefs(mgr.GetScheme(), mgr.GetCache(), c)
+	reconciler.runner.refs = newRefs(mgr.GetScheme(), mgr.GetCache(), c)
 	return nil
 }
 
@@ -110,10 +112,24 @@ type startedFirst struct{ cache.Cache }
 func (s startedFirst) GetCache() cache.Cache { return s.Cache }
 
 func (r *Registration) looksAtShoots() bool {
-	for _, c := range r.checks {
-		if _, ok := c.newCheck().(ShootClient); ok {
-			return true
-		}
+	return slices.ContainsFunc(r.checks, func(c check) bool { return c.looksAtShoots(r.clock.After(r.checkTimeout)) })
+}
+
+// looksAtShoots is assumed of a check that can't be made, or not in time: its runs tell what is wrong with it.
+func (c check) looksAtShoots(late <-chan time.Time) bool {
+	answer := make(chan bool, 1)
+	go func() {
+		looks := true
+		defer func() {
+			_ = recover()
+			answer <- looks
+		}()
+		_, looks = c.newCheck().(ShootClient)
+	}()
+	select {
+	case looks := <-answer:
+		return looks
+	case <-late:
+		return true
 	}
-	return false
 }

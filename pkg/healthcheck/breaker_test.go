@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -203,7 +202,7 @@ func TestAResetOnASuspendedTargetIsFollowed(t *testing.T) {
 	}
 	r := &reconciler{
 		Registration: For(kind, WithSuspended(func(client.Object) bool { return true })), reader: fake.NewClientBuilder().WithObjects(gadget).Build(),
-		writer: &writer{breaker: b}, refs: &refs{of: map[types.NamespacedName]sets.Set[ref]{}},
+		writer: &writer{breaker: b}, runner: &runner{refs: &refs{}},
 	}
 	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "t3"}}); err != nil {
 		t.Fatal(err)

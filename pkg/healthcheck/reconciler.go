@@ -27,7 +27,6 @@ type reconciler struct {
 	*Registration
 	reader client.Reader
 	scheme *runtime.Scheme
-	refs   *refs
 	runner *runner
 	writer *writer
 }
@@ -43,10 +42,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	if target == nil || suspended {
 		r.writer.breaker.forget(request.NamespacedName)
-		return reconcile.Result{}, r.refs.follow(request.NamespacedName, nil)
-	}
-	if err := r.refs.follow(request.NamespacedName, r.referred(request.NamespacedName)); err != nil {
-		return reconcile.Result{}, err
+		r.runner.refs.forget(request.NamespacedName, r.checks)
+		return reconcile.Result{}, nil
 	}
 	again, err := r.judge(ctx, target)
 	if err != nil {
@@ -105,17 +102,6 @@ func (r *Registration) takes(target *unstructured.Unstructured) bool {
 	class, _, _ := unstructured.NestedString(target.Object, "spec", "class")
 	return (r.extension == "" || extension == r.extension) &&
 		(len(r.classes) == 0 || slices.Contains(r.classes, cmp.Or(class, "shoot")))
-}
-
-// referred are the objects that the target's checks look at.
-func (r *reconciler) referred(target types.NamespacedName) []client.Object {
-	var objects []client.Object
-	for _, c := range r.checks {
-		if referrer, ok := c.newCheck().(Referrer); ok {
-			objects = append(objects, referrer.Refs(target)...)
-		}
-	}
-	return objects
 }
 
 // judge runs the checks and writes each condition as soon as all of its own have come back. It gives when a verdict changes

@@ -24,7 +24,7 @@ type ref struct {
 	key  types.NamespacedName
 }
 
-// refs knows which targets' checks look at an object, and watches the kinds of these objects.
+// refs knows which checks of which targets look at an object, and watches the kinds of these objects.
 type refs struct {
 	scheme *runtime.Scheme
 	cache  cache.Cache
@@ -32,21 +32,21 @@ type refs struct {
 	watch func(source.Source) error
 
 	mu      sync.Mutex
-	watched sets.Set[schema.GroupVersionKind]      // needs mu
-	targets map[ref]sets.Set[types.NamespacedName] // needs mu
-	of      map[types.NamespacedName]sets.Set[ref] // needs mu; the reverse
+	watched sets.Set[schema.GroupVersionKind] // needs mu
+	checks  map[ref]sets.Set[checkOf]         // needs mu
+	of      map[checkOf]sets.Set[ref]         // needs mu; the reverse
 }
 
 func newRefs(scheme *runtime.Scheme, from cache.Cache, c controller.Controller) *refs {
 	return &refs{
 		scheme: scheme, cache: from, watch: c.Watch,
 		watched: sets.New[schema.GroupVersionKind](),
-		targets: map[ref]sets.Set[types.NamespacedName]{}, of: map[types.NamespacedName]sets.Set[ref]{},
+		checks:  map[ref]sets.Set[checkOf]{}, of: map[checkOf]sets.Set[ref]{},
 	}
 }
 
-// follow makes the target be checked when one of these objects changes, and no others as before.
-func (r *refs) follow(target types.NamespacedName, objects []client.Object) error {
+// follow makes the check's target be checked when one of these objects changes, and no others as before. After an error it is as before.
+func (r *refs) follow(by checkOf, objects []client.Object) error {
 	wanted := sets.New[ref]()
 	for _, o := range objects {
 		kind, err := apiutil.GVKForObject(o, r.scheme)
@@ -58,23 +58,36 @@ func (r *refs) follow(target types.NamespacedName, objects []client.Object) erro
 		}
 		wanted.Insert(ref{kind, client.ObjectKeyFromObject(o)})
 	}
+	r.replace(by, wanted)
+	return nil
+}
+
+// forget what these checks of a target refer to.
+func (r *refs) forget(target types.NamespacedName, checks []check) {
+	for _, c := range checks {
+		r.replace(c.of(target), nil)
+	}
+}
+
+func (r *refs) replace(by checkOf, wanted sets.Set[ref]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for old := range r.of[target].Difference(wanted) {
-		if r.targets[old].Delete(target); len(r.targets[old]) == 0 {
-			delete(r.targets, old)
+	for old := range r.of[by].Difference(wanted) {
+		if r.checks[old].Delete(by); len(r.checks[old]) == 0 {
+			delete(r.checks, old)
 		}
 	}
-	for fresh := range wanted.Difference(r.of[target]) {
-		if r.targets[fresh] == nil {
-			r.targets[fresh] = sets.New[types.NamespacedName]()
+	for fresh := range wanted.Difference(r.of[by]) {
+		if r.checks[fresh] == nil {
+			r.checks[fresh] = sets.New[checkOf]()
 		}
-		r.targets[fresh].Insert(target)
+		r.checks[fresh].Insert(by)
 	}
-	if r.of[target] = wanted; len(wanted) == 0 {
-		delete(r.of, target)
+	if len(wanted) == 0 {
+		delete(r.of, by)
+	} else {
+		r.of[by] = wanted
 	}
-	return nil
 }
 
 func (r *refs) watchKind(kind schema.GroupVersionKind) error {
@@ -96,9 +109,9 @@ func (r *refs) watchKind(kind schema.GroupVersionKind) error {
 func (r *refs) affected(changed ref) []reconcile.Request {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var requests []reconcile.Request
-	for target := range r.targets[changed] {
-		requests = append(requests, reconcile.Request{NamespacedName: target})
+	requests := sets.New[reconcile.Request]()
+	for c := range r.checks[changed] {
+		requests.Insert(reconcile.Request{NamespacedName: c.target})
 	}
-	return requests
+	return requests.UnsortedList()
 }

@@ -22,9 +22,10 @@ type runner struct {
 	timeout   time.Duration
 	seed      client.Client
 	shoots    shootClients
+	refs      *refs
 
 	mu   sync.Mutex
-	busy map[running]struct{} // needs mu
+	busy map[checkOf]struct{} // needs mu
 }
 
 // shootClients gives the client of the shoot in a namespace.
@@ -32,10 +33,14 @@ type shootClients interface {
 	Of(ctx context.Context, namespace string) (client.Client, error)
 }
 
-// running is a check that hasn't returned.
-type running struct {
+// checkOf is one check of one target.
+type checkOf struct {
 	target              types.NamespacedName
 	conditionType, name string
+}
+
+func (c check) of(target types.NamespacedName) checkOf {
+	return checkOf{target, c.conditionType, c.name}
 }
 
 // outcome is the result of one check.
@@ -60,7 +65,7 @@ func (r *runner) all(ctx context.Context, target types.NamespacedName, checks []
 // one runs one check, and comes back by the timeout whether the check does or not.
 func (r *runner) one(ctx context.Context, target types.NamespacedName, c check) health.Result {
 	late := fmt.Errorf("the check gave no result within %s", r.timeout)
-	id := running{target, c.conditionType, c.name}
+	id := c.of(target)
 	if !r.begin(id) {
 		return health.Error(late)
 	}
@@ -88,20 +93,20 @@ func (r *runner) one(ctx context.Context, target types.NamespacedName, c check) 
 	}
 }
 
-func (r *runner) begin(id running) bool {
+func (r *runner) begin(id checkOf) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, busy := r.busy[id]; busy {
 		return false
 	}
 	if r.busy == nil {
-		r.busy = map[running]struct{}{}
+		r.busy = map[checkOf]struct{}{}
 	}
 	r.busy[id] = struct{}{}
 	return true
 }
 
-func (r *runner) end(id running) {
+func (r *runner) end(id checkOf) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.busy, id)
@@ -131,6 +136,9 @@ func (r *runner) protected(ctx context.Context, target types.NamespacedName, c c
 }
 
 func (r *runner) check(ctx context.Context, target types.NamespacedName, c check) (*SingleCheckResult, error) {
+	if err := r.refer(ctx, target, c); err != nil { // before it reads, so that no news is lost
+		return nil, err
+	}
 	instance := c.newCheck()
 	if instance == nil {
 		return nil, errors.New("no check was made")
@@ -149,4 +157,17 @@ func (r *runner) check(ctx context.Context, target types.NamespacedName, c check
 		s.InjectShootClient(shoot)
 	}
 	return instance.Check(ctx, target)
+}
+
+// refer has the target checked when something changes that the check refers to.
+func (r *runner) refer(ctx context.Context, target types.NamespacedName, c check) error {
+	referrer, ok := c.newCheck().(Referrer)
+	if !ok {
+		return nil
+	}
+	objects := referrer.Refs(target)
+	if ctx.Err() != nil { // the target may be gone meanwhile
+		return context.Cause(ctx)
+	}
+	return r.refs.follow(c.of(target), objects)
 }

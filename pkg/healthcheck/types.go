@@ -60,7 +60,8 @@ type SeedClient interface {
 // when their target changes, and every sync period.
 type Referrer interface {
 	// Refs gives the objects: each with its name and namespace, and a type that the manager's scheme knows or unstructured.
-	// It is called on an instance that no client was injected to.
+	// It is called on an instance that no client was injected to, before each Check and within its deadline. A panic, or an
+	// object of a kind that can't be told, makes the condition Unknown.
 	Refs(target types.NamespacedName) []client.Object
 }
 
