@@ -41,7 +41,8 @@ func (r *Registration) AddToManager(mgr manager.Manager) error {
 		runner: &runner{extension: r.extension, kind: r.kind.Kind, timeout: r.checkTimeout, seed: seed, shoots: &shoots.Clients{
 			Secrets: secrets, Secret: r.shootSecret, Key: r.shootKey, Scheme: mgr.GetScheme(), Dial: r.dial, Timeout: r.checkTimeout,
 		}},
-		writer: &writer{client: mgr.GetClient(), live: mgr.GetAPIReader(), shape: r.shape, clock: r.clock},
+		writer:  &writer{client: mgr.GetClient(), live: mgr.GetAPIReader(), shape: r.shape, clock: r.clock},
+		retries: newRetries(),
 	}
 	reconciler.writer.breaker = &breaker{
 		all: reconciler.targets, checked: reconciler.checked, checks: r.checks, clock: r.clock,
@@ -50,7 +51,7 @@ func (r *Registration) AddToManager(mgr manager.Manager) error {
 	name := strings.ToLower(strings.Trim("healthcheck-"+r.kind.Kind+"-"+r.extension, "-"))
 	c, err := builder.ControllerManagedBy(mgr).Named(name).
 		For(r.newTarget(), builder.WithPredicates(append([]predicate.Predicate{predicate.NewPredicateFuncs(r.mine)}, r.predicates...)...)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: r.concurrency}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: r.concurrency, RateLimiter: reconciler.retries}).
 		Build(reconciler)
 	if err != nil {
 		return fmt.Errorf("add the controller %s: %w", name, err)

@@ -25,17 +25,28 @@ const jitter = 0.1
 // reconciler keeps the conditions of targets.
 type reconciler struct {
 	*Registration
-	reader client.Reader
-	scheme *runtime.Scheme
-	runner *runner
-	writer *writer
+	reader  client.Reader
+	scheme  *runtime.Scheme
+	runner  *runner
+	writer  *writer
+	retries *retries
 }
 
 // Reconcile checks one target.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	target, suspended, err := r.read(ctx, request.NamespacedName)
+	due, err := r.look(ctx, request)
+	r.retries.looked(request, due, err)
 	if err != nil {
 		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: due}, nil
+}
+
+// look at a target. It gives when the next one is due, also where something failed; zero for no next one.
+func (r *reconciler) look(ctx context.Context, request reconcile.Request) (due time.Duration, err error) {
+	target, suspended, err := r.read(ctx, request.NamespacedName)
+	if err != nil {
+		return 0, err
 	}
 	if target != nil {
 		r.writer.breaker.follow(ctx, target) // a suspended one may still say that it be annotated
@@ -43,13 +54,10 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if target == nil || suspended {
 		r.writer.breaker.forget(request.NamespacedName)
 		r.runner.refs.forget(request.NamespacedName, r.checks)
-		return reconcile.Result{}, nil
+		return 0, nil
 	}
 	again, err := r.judge(ctx, target)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	return reconcile.Result{RequeueAfter: r.after(again)}, nil
+	return r.after(again), err
 }
 
 // after is when to look again: at a deadline, or after the sync period.
@@ -132,10 +140,25 @@ func (r *reconciler) judge(ctx context.Context, target *unstructured.Unstructure
 			lookAgain = at
 		}
 	}
-	if ctx.Err() == nil {
-		_, _, err = r.writer.judge(ctx, health.Input{Target: target, Shape: r.shape, Remove: r.remove})
+	return lookAgain, errors.Join(append(errs, r.removeOld(ctx, target))...)
+}
+
+// removeOld removes conditions that are to go: of each, whatever becomes of the others.
+func (r *reconciler) removeOld(ctx context.Context, target *unstructured.Unstructured) error {
+	var errs []error
+	for _, conditionType := range r.remove {
+		if ctx.Err() != nil {
+			break
+		}
+		after, _, err := r.writer.judge(ctx, health.Input{Target: target, Shape: r.shape, Remove: []string{conditionType}})
+		if errs = append(errs, err); err == nil && after == nil {
+			return nil // it is gone
+		}
+		if after != nil {
+			target = after
+		}
 	}
-	return lookAgain, errors.Join(append(errs, err)...)
+	return errors.Join(errs...)
 }
 
 func groupOf(o *unstructured.Unstructured) schema.GroupResource {

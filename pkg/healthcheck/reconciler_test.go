@@ -42,7 +42,8 @@ func reconcilerOf(registration *Registration, funcs interceptor.Funcs) (*reconci
 			scheme: scheme, watch: func(source.Source) error { return nil },
 			watched: sets.New[schema.GroupVersionKind](), checks: map[ref]sets.Set[checkOf]{}, of: map[checkOf]sets.Set[ref]{},
 		}},
-		writer: &writer{client: stored, live: stored, shape: health.Gardener, clock: registration.clock},
+		writer:  &writer{client: stored, live: stored, shape: health.Gardener, clock: registration.clock},
+		retries: newRetries(),
 	}
 	r.writer.breaker = &breaker{
 		all: r.targets, checked: r.checked, checks: r.checks, clock: r.clock, gauge: prometheus.NewGauge(prometheus.GaugeOpts{Name: "open"}),

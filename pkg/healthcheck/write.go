@@ -2,6 +2,7 @@ package healthcheck
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -49,19 +50,24 @@ func (w *writer) judge(ctx context.Context, in health.Input) (target *unstructur
 			w.breaker.forget(key)
 		}
 	}()
+	var refusal error
 	for range attempts {
 		plan := health.PlanTarget(in, w.clock.Now())
-		if in.Target, err = w.carryOut(ctx, in.Target, plan.Steps); err == nil {
+		if in.Target, refusal = w.carryOut(ctx, in.Target, plan.Steps); refusal == nil {
 			return in.Target, w.breaker.lookAgain(plan), nil
 		}
-		if !outdated(err) {
-			return nil, time.Time{}, client.IgnoreNotFound(err)
+		if !outdated(refusal) {
+			return nil, time.Time{}, client.IgnoreNotFound(refusal)
 		}
+		seen := in.Target.GetResourceVersion()
 		if in.Target, err = w.read(ctx, in.Target); err != nil {
 			return nil, time.Time{}, client.IgnoreNotFound(err)
 		}
+		if in.Target.GetResourceVersion() == seen { // no race was lost: an admission webhook may refuse in the same way
+			return nil, time.Time{}, refusal
+		}
 	}
-	return nil, time.Time{}, fmt.Errorf("write conditions: the target changed %d times meanwhile", attempts)
+	return nil, time.Time{}, fmt.Errorf("the target changed %d times meanwhile: %w", attempts, refusal)
 }
 
 // carryOut gives the target as the last write left it. After an error it is the one that was given.
@@ -96,8 +102,16 @@ func tell(ctx context.Context, step health.Step) {
 	}
 }
 
-// outdated: the API server refuses a patch whose guard doesn't hold as unprocessable, and one that lost a race as a conflict.
-func outdated(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsConflict(err) }
+// outdated: the API server refuses a patch whose guard doesn't hold as unprocessable, and one that lost a race as a conflict. What
+// a schema or a policy refuses is unprocessable with causes.
+func outdated(err error) bool {
+	var refused apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &refused) {
+		return apierrors.IsConflict(err)
+	}
+	details := refused.Status().Details
+	return details == nil || len(details.Causes) == 0
+}
 
 // read gives the target as it is now, if it is still the same object.
 func (w *writer) read(ctx context.Context, seen *unstructured.Unstructured) (*unstructured.Unstructured, error) {
