@@ -75,9 +75,9 @@ func start(ctx context.Context) (*cluster.Cluster, client.Client) {
 
 // program is an extension author's, while it runs.
 type program struct {
-	// reads and writes are its requests so far; watches, the lists that begin them, and questions about rights aren't counted.
-	reads, writes atomic.Int64
-	stop          func()
+	// reads, writes and questions about rights are its requests to the seed so far; watches, and the lists that begin them, aren't counted.
+	reads, writes, questions atomic.Int64
+	stop                     func()
 
 	mu      sync.Mutex
 	watches []context.CancelFunc // needs mu
@@ -106,12 +106,13 @@ func (p *program) cuttable(watch *http.Request) *http.Request {
 func (p *program) count(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		switch {
-		case strings.HasSuffix(request.URL.Path, "/selfsubjectaccessreviews"): // asked every ten seconds
+		case strings.HasSuffix(request.URL.Path, "/selfsubjectaccessreviews"):
+			p.questions.Add(1)
 		case request.Method != http.MethodGet:
 			p.writes.Add(1)
 		case request.URL.Query().Has("watch"):
 			request = p.cuttable(request)
-		case !request.URL.Query().Has("resourceVersion") && strings.Contains(request.URL.Path, "/namespaces/"):
+		case !request.URL.Query().Has("resourceVersion"):
 			p.reads.Add(1)
 		}
 		return next.RoundTrip(request)
@@ -216,10 +217,15 @@ func putNode(ctx context.Context, name string) {
 func putKubeconfig(ctx context.Context, namespace string, of *cluster.Cluster) {
 	content, err := os.ReadFile(of.Kubeconfig)
 	Expect(err).NotTo(HaveOccurred())
+	putSecret(ctx, namespace, content)
+}
+
+// putSecret stores a kubeconfig, in place of another.
+func putSecret(ctx context.Context, namespace string, kubeconfig []byte) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "gardener"}}
-	err = seedClient.Get(ctx, client.ObjectKeyFromObject(secret), secret)
+	err := seedClient.Get(ctx, client.ObjectKeyFromObject(secret), secret)
 	Expect(client.IgnoreNotFound(err)).To(Succeed())
-	secret.Data = map[string][]byte{"kubeconfig": content}
+	secret.Data = map[string][]byte{"kubeconfig": kubeconfig}
 	if err != nil {
 		Expect(seedClient.Create(ctx, secret)).To(Succeed())
 		return

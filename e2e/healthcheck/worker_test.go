@@ -28,7 +28,7 @@ var _ = Describe("the example of a Worker", func() {
 		putNode(ctx, "example-2")
 		putKubeconfig(ctx, namespace, shoot)
 		putWorker(ctx, namespace)
-		p := run(healthcheck.For(worker, healthcheck.WithType(namespace), healthcheck.WithSyncPeriod(time.Hour), healthcheck.WithLoopbackShoots()).
+		run(healthcheck.For(worker, healthcheck.WithType(namespace), healthcheck.WithSyncPeriod(time.Hour), healthcheck.WithLoopbackShoots()).
 			Check("SystemComponentsHealthy", "mcm-shoot", healthcheck.CheckManagedResource("mcm-shoot")).
 			Check("EveryNodeReady", "mcm", healthcheck.CheckSeedDeployment("machine-controller-manager")).
 			Check("EveryNodeReady", "nodes", healthcheck.SufficientNodesAvailable()))
@@ -36,17 +36,6 @@ var _ = Describe("the example of a Worker", func() {
 		system, nodes := condition(ctx, worker, namespace, "SystemComponentsHealthy"), condition(ctx, worker, namespace, "EveryNodeReady")
 		Eventually(system).Should(is("True", "HealthCheckSuccessful", `^\(1/1\) Health checks successful$`))
 		Eventually(nodes).Should(is("True", "HealthCheckSuccessful", `^\(2/2\) Health checks successful$`))
-
-		By("doing nothing while nothing changes")
-		var reads, writes int64
-		Eventually(func() bool {
-			before := [2]int64{reads, writes}
-			reads, writes = p.reads.Load(), p.writes.Load()
-			return before == [2]int64{reads, writes}
-		}).WithPolling(time.Second).Should(BeTrue(), "what its own writes set off is over")
-		version := stored(ctx, worker, namespace).GetResourceVersion()
-		Consistently(func() [2]int64 { return [2]int64{p.reads.Load(), p.writes.Load()} }, 3*time.Second).Should(Equal([2]int64{reads, writes}))
-		Expect(stored(ctx, worker, namespace).GetResourceVersion()).To(Equal(version))
 
 		By("flipping")
 		setAvailable(ctx, seedClient, namespace, "machine-controller-manager", false)
