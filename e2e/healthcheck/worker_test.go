@@ -6,6 +6,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/resourcestack/autohealer/pkg/healthcheck"
 )
@@ -17,6 +18,17 @@ metadata: {name: mcm-shoot}
 status:
   observedGeneration: 1
   conditions: [{type: ResourcesApplied, status: "True"}, {type: ResourcesHealthy, status: "True"}]
+`
+
+const sprockets = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: sprockets.example.org}
+spec:
+  group: example.org
+  scope: Namespaced
+  names: {kind: Sprocket, listKind: SprocketList, plural: sprockets, singular: sprocket}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
 `
 
 var _ = Describe("the example of a Worker", func() {
@@ -54,6 +66,20 @@ var _ = Describe("the example of a Worker", func() {
 		Eventually(c).Should(is("False", "HealthCheckUnsuccessful", `^\(0/1\) Health checks successful: 1\) mcm: Deployment `+namespace+`/mcm doesn't exist$`))
 		putDeployment(ctx, seedClient, namespace, "mcm", true)
 		Eventually(c).Should(is("True", "HealthCheckSuccessful", ""))
+	}, NodeTimeout(time.Minute))
+
+	It("follows what is in no namespace", func(ctx SpecContext) {
+		namespace := place(ctx)
+		putWorker(ctx, namespace)
+		definition := schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+		run(healthcheck.For(worker, healthcheck.WithType(namespace), healthcheck.WithSyncPeriod(time.Hour)).
+			Check("Served", "sprockets", healthcheck.CheckSeedObject(definition, "sprockets.example.org")))
+		c := condition(ctx, worker, namespace, "Served")
+		Eventually(c).Should(is("False", "HealthCheckUnsuccessful", `^\(0/1\) Health checks successful: 1\) sprockets: CustomResourceDefinition sprockets.example.org doesn't exist$`))
+		made := put(ctx, seedClient, "", sprockets)
+		Eventually(c).Should(is("True", "HealthCheckSuccessful", ""))
+		Expect(seedClient.Delete(ctx, made)).To(Succeed())
+		Eventually(c).Should(is("False", "HealthCheckUnsuccessful", ""))
 	}, NodeTimeout(time.Minute))
 
 	It("is Unknown, not False, without a kubeconfig, with one that can't be used, and for a kind that isn't served", func(ctx SpecContext) {

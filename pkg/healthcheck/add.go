@@ -56,7 +56,7 @@ func (r *Registration) AddToManager(mgr manager.Manager) error {
 	if err != nil {
 		return fmt.Errorf("add the controller %s: %w", name, err)
 	}
-	reconciler.runner.refs = newRefs(mgr.GetScheme(), mgr.GetCache(), c)
+	reconciler.runner.refs = newRefs(mgr, c)
 	return nil
 }
 

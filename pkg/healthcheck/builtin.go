@@ -60,9 +60,10 @@ func CheckShootDaemonSet(namespace, name string) func() HealthCheck {
 	return CheckShootObject(daemonSet, namespace, name)
 }
 
-// CheckSeedObject checks the object of that kind and name beside the target. Deployment, StatefulSet, DaemonSet, ReplicaSet,
-// Job, Pod, PersistentVolumeClaim, Service, CustomResourceDefinition and ManagedResource have criteria of their own; others go
-// by their generation and conditions, as kstatus does. An object that doesn't exist is unhealthy.
+// CheckSeedObject checks the object of that kind and name beside the target, or in no namespace where the kind is in none.
+// Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, Pod, PersistentVolumeClaim, Service, CustomResourceDefinition and
+// ManagedResource have criteria of their own; others go by their generation and conditions, as kstatus does. An object that
+// doesn't exist is unhealthy.
 func CheckSeedObject(kind schema.GroupVersionKind, name string) func() HealthCheck {
 	return func() HealthCheck { return &seedObject{object: object{kind: kind, name: name}} }
 }
@@ -111,9 +112,10 @@ func asJSON(o client.Object, kind schema.GroupVersionKind) (*unstructured.Unstru
 
 func (o object) check(ctx context.Context, reader client.Client, namespace string) (*SingleCheckResult, error) {
 	into := empty(o.kind, reader.Scheme())
-	err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: o.name}, into)
+	key := client.ObjectKey{Namespace: namespace, Name: o.name}
+	err := reader.Get(ctx, key, into)
 	if apierrors.IsNotFound(err) {
-		return resultOf(health.Missing(health.MissingFails, o.kind.Kind, types.NamespacedName{Namespace: namespace, Name: o.name}.String(), 0)), nil
+		return resultOf(health.Missing(health.MissingFails, o.kind.Kind, o.named(reader, key), 0)), nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s %s: %w", o.kind.Kind, o.name, err)
@@ -126,6 +128,14 @@ func (o object) check(ctx context.Context, reader client.Client, namespace strin
 		return resultOf(health.Builtin(u, ProgressingThreshold, clock.RealClock{}.Now())), nil
 	}
 	return resultOf(health.ByStatus(u, ProgressingThreshold)), nil
+}
+
+// named is what people know the object by.
+func (o object) named(reader client.Client, key client.ObjectKey) string {
+	if inNone, err := clusterScoped(reader.RESTMapper(), o.kind); err == nil && inNone {
+		return o.name
+	}
+	return key.String()
 }
 
 func resultOf(r health.Result) *SingleCheckResult {

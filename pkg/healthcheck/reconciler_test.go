@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -24,8 +25,9 @@ import (
 )
 
 var (
-	gadget = schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gadget"}
-	ofG    = reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "a", Name: "g"}}
+	gadget     = schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gadget"}
+	definition = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+	ofG        = reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "a", Name: "g"}}
 )
 
 // reconcilerOf gives the reconciler of a registration about Gadgets, of which one is stored: a/g.
@@ -35,11 +37,15 @@ func reconcilerOf(registration *Registration, funcs interceptor.Funcs) (*reconci
 	g.SetName("g")
 	g.SetUID("g-1")
 	scheme := runtime.NewScheme()
-	stored := fake.NewClientBuilder().WithScheme(scheme).WithObjects(g).WithStatusSubresource(g).WithInterceptorFuncs(funcs).Build()
+	kinds := meta.NewDefaultRESTMapper(nil)
+	kinds.Add(gadget, meta.RESTScopeNamespace)
+	kinds.Add(definition, meta.RESTScopeRoot)
+	kinds.Add(schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, meta.RESTScopeNamespace)
+	stored := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(kinds).WithObjects(g).WithStatusSubresource(g).WithInterceptorFuncs(funcs).Build()
 	r := &reconciler{
 		Registration: registration, reader: stored, scheme: scheme,
 		runner: &runner{timeout: registration.checkTimeout, seed: stored, refs: &refs{
-			scheme: scheme, watch: func(source.Source) error { return nil },
+			scheme: scheme, kinds: kinds, watch: func(source.Source) error { return nil },
 			watched: sets.New[schema.GroupVersionKind](), checks: map[ref]sets.Set[checkOf]{}, of: map[checkOf]sets.Set[ref]{},
 		}},
 		writer:  &writer{client: stored, live: stored, shape: health.Gardener, clock: registration.clock},
@@ -169,5 +175,32 @@ func TestWhatACheckRefersToIsFollowedUntilItsTargetIsGone(t *testing.T) {
 	}
 	if _, err := r.Reconcile(t.Context(), ofG); err != nil || len(affected()) != 0 || len(r.runner.refs.of)+len(r.runner.refs.checks) != 0 {
 		t.Errorf("once it is gone: %v; news affects %v", err, affected())
+	}
+}
+
+func TestWhatIsInNoNamespaceIsFollowedAndReadAllTheSame(t *testing.T) {
+	var namespace *string
+	seen := interceptor.Funcs{List: func(_ context.Context, _ client.WithWatch, _ client.ObjectList, options ...client.ListOption) error {
+		namespace = &(&client.ListOptions{}).ApplyOptions(options).Namespace
+		return nil
+	}}
+	r, stored := reconcilerOf(For(gadget).Check("X", "x", CheckSeedObject(definition, "d.example.org")), seen)
+	if _, err := r.Reconcile(t.Context(), ofG); err != nil {
+		t.Fatal(err)
+	}
+	if got := conditionOf(t, stored, "X"); !strings.HasSuffix(got, "x: CustomResourceDefinition d.example.org doesn't exist") {
+		t.Errorf("it is %s", got)
+	}
+	changed := ref{definition, types.NamespacedName{Name: "d.example.org"}}
+	if got := r.runner.refs.affected(changed); len(got) != 1 || got[0] != ofG {
+		t.Errorf("news affects %v", got)
+	}
+	seed := watched{stored, &watchRights{kinds: meta.NewDefaultRESTMapper(nil)}}
+	for kind, want := range map[schema.GroupVersionKind]string{definition: "", gadget: "a"} {
+		all := &unstructured.UnstructuredList{}
+		all.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		if err := seed.List(t.Context(), all, client.InNamespace("a")); err != nil || *namespace != want {
+			t.Errorf("%s: %v; the cache is asked for namespace %q", kind.Kind, err, *namespace)
+		}
 	}
 }

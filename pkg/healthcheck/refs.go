@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
@@ -27,6 +29,7 @@ type ref struct {
 // refs knows which checks of which targets look at an object, and watches the kinds of these objects.
 type refs struct {
 	scheme *runtime.Scheme
+	kinds  meta.RESTMapper
 	cache  cache.Cache
 	// watch starts a source; the controller's.
 	watch func(source.Source) error
@@ -37,9 +40,9 @@ type refs struct {
 	of      map[checkOf]sets.Set[ref]         // needs mu; the reverse
 }
 
-func newRefs(scheme *runtime.Scheme, from cache.Cache, c controller.Controller) *refs {
+func newRefs(mgr manager.Manager, c controller.Controller) *refs {
 	return &refs{
-		scheme: scheme, cache: from, watch: c.Watch,
+		scheme: mgr.GetScheme(), kinds: mgr.GetRESTMapper(), cache: mgr.GetCache(), watch: c.Watch,
 		watched: sets.New[schema.GroupVersionKind](),
 		checks:  map[ref]sets.Set[checkOf]{}, of: map[checkOf]sets.Set[ref]{},
 	}
@@ -56,10 +59,28 @@ func (r *refs) follow(by checkOf, objects []client.Object) error {
 		if err := r.watchKind(kind); err != nil {
 			return err
 		}
-		wanted.Insert(ref{kind, client.ObjectKeyFromObject(o)})
+		key := client.ObjectKeyFromObject(o)
+		if inNone, err := clusterScoped(r.kinds, kind); err != nil {
+			return err
+		} else if inNone {
+			key.Namespace = "" // checks that know the kind by its name alone give the target's
+		}
+		wanted.Insert(ref{kind, key})
 	}
 	r.replace(by, wanted)
 	return nil
+}
+
+// clusterScoped says whether objects of the kind are in no namespace. Of a kind that isn't served it is false: each look asks again.
+func clusterScoped(kinds meta.RESTMapper, kind schema.GroupVersionKind) (bool, error) {
+	mapping, err := kinds.RESTMapping(kind.GroupKind(), kind.Version)
+	if meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("ask whether %s is in namespaces: %w", kind.Kind, err)
+	}
+	return mapping.Scope.Name() == meta.RESTScopeNameRoot, nil
 }
 
 // forget what these checks of a target refer to.

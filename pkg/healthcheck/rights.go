@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -45,10 +46,18 @@ func (w watched) Get(ctx context.Context, key client.ObjectKey, into client.Obje
 	return w.Client.Get(ctx, key, into, options...)
 }
 
-// List reads objects of a kind that may be watched.
+// List reads objects of a kind that may be watched. A namespace says nothing of a kind that is in none, as with a client that reads
+// live; the cache would find no objects.
 func (w watched) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
 	if kind, err := w.GroupVersionKindFor(into); err == nil {
 		kind.Kind = strings.TrimSuffix(kind.Kind, "List")
+		inNone, err := clusterScoped(w.RESTMapper(), kind)
+		if err != nil {
+			return err
+		}
+		if inNone {
+			options = append(slices.Clip(options), client.InNamespace(""))
+		}
 		namespace := (&client.ListOptions{}).ApplyOptions(options).Namespace
 		if err := w.rights.check(ctx, kind, client.ObjectKey{Namespace: namespace}); err != nil {
 			return err

@@ -59,7 +59,8 @@ type SeedClient interface {
 // Referrer is implemented by checks that want to run as soon as an object of the seed changes that they look at. Others run
 // when their target changes, and every sync period.
 type Referrer interface {
-	// Refs gives the objects: each with its name and namespace, and a type that the manager's scheme knows or unstructured.
+	// Refs gives the objects: each with its name and namespace, and a type that the manager's scheme knows or unstructured. Of a
+	// kind that is in no namespace the namespace says nothing.
 	// It is called on an instance that no client was injected to, before each Check and within its deadline. A panic, or an
 	// object of a kind that can't be told, makes the condition Unknown.
 	Refs(target types.NamespacedName) []client.Object
