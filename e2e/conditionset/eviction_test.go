@@ -46,12 +46,12 @@ var _ = Describe("A set with NoExecute", func() {
 		}
 
 		By("telling of it")
-		Expect(w.Acts("evict")).To(HaveExactElements(
+		Eventually(func() []fixture.Act { return w.Acts("evict") }).Should(HaveExactElements(
 			SatisfyAll(HaveField("Verb", "Taint"), HaveField("Reason", "ConditionsMatched"), HaveField("Target", node),
 				HaveField("TaintKey", key), HaveField("After", evict), HaveField("RuleSet", Not(BeEmpty()))),
 			SatisfyAll(HaveField("Verb", "Untaint"), HaveField("Reason", "ConditionsRecovered"), HaveField("Target", node),
 				HaveField("TaintKey", key), HaveField("Before", evict)),
-		), "one audit line an act")
+		), "one audit line an act, once the API server has answered")
 		for _, about := range []string{node, set.Name} {
 			Eventually(eventsAbout(ctx, about)).Should(ContainElements("NodeTainted", "NodeUntainted"), "Events on %s", about)
 		}
