@@ -149,6 +149,12 @@ func TestConnectionsOfTCPCount(t *testing.T) {
 	g.Expect(addresses(hosts...)).To(ContainElement(by))
 	hosts[0].Refuse()
 	g.Eventually(func() []string { _, _ = e.Dial("web"); return e.Ejected(web) }, "20s").Should(Equal(addresses(hosts[0])))
+	// The worker hears of it a moment after the admin page tells it.
+	g.Eventually(func(g Gomega) {
+		for range 6 {
+			g.Expect(e.Dial("web")).To(Equal(hosts[1].Address))
+		}
+	}, "10s").Should(Succeed())
 	for range 10 {
 		by, err := e.Dial("web")
 		g.Expect(err).NotTo(HaveOccurred())
