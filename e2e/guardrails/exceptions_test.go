@@ -87,10 +87,10 @@ var _ = Describe("An exception", func() {
 		w.Report(ctx, nodes[0], "DatedBroken", corev1.ConditionTrue)
 		Consistently(w.Effect(ctx, nodes[0], key), "1s").Should(BeEmpty())
 
-		x := newException("dated", set, 4*time.Second, "dates/r")
+		x := newException("dated", set, 15*time.Second, "dates/r")
 		except(ctx, x)
+		Eventually(setSays(ctx, "dated", "Accepted")).Should(HavePrefix("True Admitted"))
 		Eventually(w.Effect(ctx, nodes[0], key)).Should(BeEquivalentTo(repel))
-		Expect(setSays(ctx, "dated", "Accepted")()).To(HavePrefix("True Admitted"))
 
 		ends, err := x.Spec.ExpiresAt.Time()
 		Expect(err).NotTo(HaveOccurred())
@@ -133,7 +133,7 @@ var _ = Describe("An exception", func() {
 		set.Annotations = map[string]string{v1alpha1.AnnotationExceptedRules: healthy}
 		set.Spec.Conditions["KernelDeadlock"] = v1alpha1.MemberCondition{Status: v1alpha1.RequiredStatus{JSON: "false"}}
 		Expect(create(ctx, set, client.DryRunAll).refusal).To(And(ContainSubstring("denied the request: "+healthy), Not(ContainSubstring("ValidatingAdmissionPolicy"))), "the policy can't see exceptions, and leaves it to the webhook")
-		x := newException("annotated", set, 5*time.Second, healthy)
+		x := newException("annotated", set, 20*time.Second, healthy)
 		except(ctx, x)
 		plain := set.DeepCopy()
 		plain.Annotations = nil
