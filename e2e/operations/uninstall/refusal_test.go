@@ -100,7 +100,7 @@ var _ = Describe("kubectl autohealer uninstall that can't", Ordered, func() {
 		Expect(h.Client.Create(ctx, secret)).To(Succeed())
 		const left = "namespace/autohealer-system holds what isn't Autohealer's: secret/somebodys. If nobody needs it: kubectl delete namespace autohealer-system\n"
 		Expect(uninstall(ctx, "--yes")).To(SatisfyAll(HaveField("Code", 0), HaveField("Out", ContainSubstring(left))))
-		Expect(traces(ctx)).To(ConsistOf("rolebinding/autohealer-probe-target has our name", "namespace/autohealer-system has our name"))
+		expectTraces(ctx, ConsistOf("rolebinding/autohealer-probe-target has our name", "namespace/autohealer-system has our name"))
 		Expect(h.Client.Delete(ctx, secret)).To(Succeed())
 		Expect(uninstall(ctx, "--yes")).To(succeeds)
 		expectNothingLeft(ctx)

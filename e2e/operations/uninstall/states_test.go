@@ -74,7 +74,7 @@ var _ = Describe("kubectl autohealer uninstall", func() {
 		Eventually(func() error {
 			return h.Client.Get(ctx, client.ObjectKey{Name: world.Namespace}, &corev1.Namespace{})
 		}).Should(MatchError(ContainSubstring("not found")))
-		Expect(traces(ctx)).To(BeEmpty())
+		expectTraces(ctx, BeEmpty())
 	}, NodeTimeout(specTime))
 
 	It("removes it while the kinds are being deleted and wait for policies", func(ctx SpecContext) {
