@@ -56,15 +56,22 @@ func storing(worker *unstructured.Unstructured, bad error, applied *[]string) cl
 	})
 }
 
-// turning is a look at a Worker whose conditions Bad and Good turn False, by a registration each, while Old is to go and a claim is in
-// vain.
-func turning(t *testing.T, api client.WithWatch) (*look, plan) {
+// twoDecide is an observer that knows two registrations, one about Bad and one about Good.
+func twoDecide(t *testing.T) *Observer {
 	t.Helper()
 	o := knowing(t)
 	for _, r := range []*v1alpha1.HealthCheckRegistration{suspended("bad", "v1alpha1", "Bad"), suspended("good", "v1alpha1", "Good")} {
 		o.judge.Observe(r)
 		o.judge.Judge(t.Context(), client.ObjectKeyFromObject(r))
 	}
+	return o
+}
+
+// turning is a look at a Worker whose conditions Bad and Good turn False, by a registration each, while Old is to go and a claim is in
+// vain.
+func turning(t *testing.T, api client.WithWatch) (*look, plan) {
+	t.Helper()
+	o := twoDecide(t)
 	l := lookedAt(t, o, claimed("Bad", "Good", "Old"))
 	if err := api.Get(t.Context(), client.ObjectKeyFromObject(l.object), l.object); err != nil {
 		t.Fatal(err)

@@ -26,6 +26,8 @@ const (
 	unreadWait = time.Second
 	// jitter spreads the looks at targets that began together.
 	jitter = 0.1
+	// kindJitter spreads those at all objects of a kind that can't be read: each asks the API server anew.
+	kindJitter = 0.5
 )
 
 // TargetReconciler keeps the conditions of targets.
@@ -157,9 +159,14 @@ func (l *look) follow() {
 
 // keep checks the target, and writes what follows.
 func (l *look) keep(ctx context.Context) (reconcile.Result, error) {
+	if l.idle() {
+		l.r.Troubles.Settled(nameOf(l.target).String())
+		l.note(plan{})
+		return reconcile.Result{}, nil
+	}
 	layout, err := l.r.Layouts.Of(ctx, l.object.GroupVersionKind())
 	if err != nil { // which the registration's status tells
-		return reconcile.Result{RequeueAfter: kindWait}, nil //nolint:nilerr // one target's error would be that of all
+		return reconcile.Result{RequeueAfter: wait.Jitter(kindWait, kindJitter)}, nil //nolint:nilerr // one target's error would be that of all
 	}
 	plan := l.plan(ctx, layout, false)
 	if plan.harmful() { // what was seen last may be old; only what is there now turns a condition False
@@ -182,6 +189,9 @@ func (l *look) keep(ctx context.Context) (reconcile.Result, error) {
 	}
 	return result, errors.Join(is.refused...)
 }
+
+// idle says whether no registration is about the target, and nothing of theirs is left on it.
+func (l *look) idle() bool { return len(l.deciders) == 0 && len(registration.Owned(l.object)) == 0 }
 
 // leaves says whether a plan has conditions whose write wasn't refused: these are looked at in time.
 func (o outcome) leaves(p plan) bool {
