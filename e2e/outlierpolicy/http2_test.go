@@ -65,8 +65,9 @@ spec:
 		Expect(h.StopComponent(harness.Manager)).To(Succeed()) // which would see the route go, and its cluster with it
 		_, err = h.Kubectl(ctx, "delete", "crd", "httpproxies.projectcontour.io")
 		Expect(err).NotTo(HaveOccurred())
+		given := updates(byRoute)
 		Expect(h.StartManager(ctx)).To(Succeed())
-		Eventually(func() int64 { return byRoute.Stat("control_plane.connected_state") }).Should(BeEquivalentTo(1))
+		Eventually(updates).WithArguments(byRoute).Should(BeNumerically(">", given), "none is accepted before")
 		late := stream(ctx, edge)
 		Eventually(func() []string { return late.Hosts(ofRoute) }).Should(Equal(s.addresses(1)))
 		Expect(late.Clusters()[ofRoute].GetTypedExtensionProtocolOptions()).NotTo(BeEmpty(), "an Envoy that starts later speaks HTTP/2, too")

@@ -105,7 +105,7 @@ var _ = Describe("Whom Envoys have ejected", func() {
 	It("is in the status, in Events with the pod's name, and in explain; and isn't claimed once an Envoy is silent", func(ctx SpecContext) {
 		s := serve(ctx, "live", 3)
 		s.pods(ctx)
-		s.detect(ctx, "consecutiveServerErrors: 3, maxEjectionPercent: 50, interval: 1s, baseEjectionTime: 12s, maxEjectionTime: 12s")
+		s.detect(ctx, "consecutiveServerErrors: 3, maxEjectionPercent: 50, interval: 1s, baseEjectionTime: 40s, maxEjectionTime: 40s")
 		args, begin := ask(ctx)
 		e := proxyWith(ctx, edge, clients, args, s.cluster())
 		begin()
@@ -123,7 +123,7 @@ var _ = Describe("Whom Envoys have ejected", func() {
 		Expect(plugin(ctx, "explain", "-n", s.namespace, "pod/web-1")).To(MatchRegexp(`
   OutlierPolicy web, Envoy cluster live/web/80: Envoy ejects hosts that keep failing
     A host is ejected after 3 consecutive 5xx, failures of Envoy's own among them
-    It stays so for 12s, each further time as much more, at most 12s; it ends at the first sweep after, every 1s
+    It stays so for 40s, each further time as much more, at most 40s; it ends at the first sweep after, every 1s
     At most 1 of 3 hosts may be ejected at once by one Envoy; 1 now
     pod/web-1 \(%s\): ejected by 1 Envoy since \S+ \(\d+s\); back at \S+ \(in \d+s\) or so, if it is its first time
 $`, regexp.QuoteMeta(s.backends[1].Address)))
@@ -131,14 +131,14 @@ $`, regexp.QuoteMeta(s.backends[1].Address)))
 
 		By("telling who is back")
 		s.backends[1].Answer(200)
-		Eventually(s.seen(ctx)).Should(Equal("0: "))
+		Eventually(s.seen(ctx), 2*harness.Within).Should(Equal("0: "))
 		Eventually(told(ctx, s.namespace, "OutlierPolicy", "HostsReturned")).Should(Equal("Normal Envoys took back 1 host: " + note + ".\n"))
 
 		By("not claiming what a silent Envoy doesn't say")
 		e.Stop()
 		Eventually(s.seen(ctx)).Should(HavePrefix("EnvoysSilent: 1 of 1 Envoys don't say whom they have ejected, and so it isn't known: edge/envoy-0: "))
 		Expect(plugin(ctx, "explain", "-n", s.namespace, "pod/web-1")).To(ContainSubstring("whether it is ejected isn't known: 1 of 1 Envoys"))
-	}, NodeTimeout(5*harness.Within))
+	}, NodeTimeout(6*harness.Within))
 
 	It("is believed of nobody who shows no Envoy's certificate", func(ctx SpecContext) {
 		s := serve(ctx, "impostor", 1)

@@ -61,7 +61,6 @@ var _ = Describe("A manager that starts with empty caches", Serial, func() {
 		before envoy.Churn
 		stop   func() (sent, failed int64)
 	)
-	success := func() int64 { return e.Stat("cluster_manager.cds.update_success") }
 
 	BeforeEach(func(ctx SpecContext) {
 		s = serve(ctx, "slow", 3)
@@ -93,9 +92,9 @@ var _ = Describe("A manager that starts with empty caches", Serial, func() {
 	}
 
 	It("slowly, since the API server is slow, changes nothing in Envoy and drops no request", func(ctx SpecContext) {
-		updates := success()
+		given := updates(e)
 		Expect(h.StartManager(ctx, "--kubeconfig="+slowly(ctx, 200*time.Millisecond))).To(Succeed())
-		Eventually(success, 2*harness.Within).Should(BeNumerically(">", updates), "it is served again")
+		Eventually(updates, 2*harness.Within).WithArguments(e).Should(BeNumerically(">", given), "it is served again")
 		unmoved()
 	}, NodeTimeout(6*harness.Within))
 
@@ -103,14 +102,14 @@ var _ = Describe("A manager that starts with empty caches", Serial, func() {
 		for _, path := range []string{"/api/v1/services", "/apis/discovery.k8s.io/v1/endpointslices", "/apis/autohealer.resourcestack.com/v1alpha1/outlierpolicies"} {
 			By(path)
 			kubeconfig, see := halfBlind(ctx, path)
-			updates, failures := success(), e.Stat("cluster_manager.cds.update_failure")
+			given, failures := updates(e), e.Stat("cluster_manager.cds.update_failure")
 			starting, cancel := context.WithTimeout(ctx, 10*time.Second)
 			_ = h.StartManager(starting, "--kubeconfig="+kubeconfig) // whether that is ready is another test's
 			cancel()
 			Eventually(func() int64 { return e.Stat("cluster_manager.cds.update_failure") }).Should(BeNumerically(">", failures+2), "it is refused again and again")
-			Expect(success()).To(Equal(updates))
+			Expect(updates(e)).To(Equal(given))
 			see()
-			Eventually(success, 2*harness.Within).Should(BeNumerically(">", updates), "and served once all is known")
+			Eventually(updates, 2*harness.Within).WithArguments(e).Should(BeNumerically(">", given), "and served once all is known")
 			Expect(h.StopComponent(harness.Manager)).To(Succeed())
 		}
 		unmoved()
