@@ -7,20 +7,15 @@ import (
 	. "github.com/onsi/gomega"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
 var _ = Describe("A config that drifted into a violation", func() {
+	enforce := func(wc *v1alpha1.WeederConfig) { wc.Spec.Mode = v1alpha1.Enforce }
 	// enforcing asks, and does nothing, what would come of a config that enforces.
 	enforcing := func(ctx context.Context, wc *v1alpha1.WeederConfig) error {
-		var now v1alpha1.WeederConfig
-		if err := h.Client.Get(ctx, client.ObjectKeyFromObject(wc), &now); err != nil {
-			return err
-		}
-		now.Spec.Mode = v1alpha1.Enforce
-		return h.Client.Update(ctx, &now, dryRun)
+		return update(ctx, wc.DeepCopy(), enforce, dryRun)
 	}
 
 	It("for want of rights may be edited and turned to observation, does nothing, and doesn't get back", func(ctx SpecContext) {
@@ -44,14 +39,7 @@ var _ = Describe("A config that drifted into a violation", func() {
 		Eventually(func() metav1.Condition { return condition(ctx, wc, "Accepted") }).Should(HaveField("Status", metav1.ConditionTrue))
 		Expect(enforcing(ctx, wc)).To(MatchError(ContainSubstring("weederconfig/account-may-not-delete")))
 		withoutGates(ctx, func() {
-			Eventually(func() error {
-				var now v1alpha1.WeederConfig
-				if err := h.Client.Get(ctx, client.ObjectKeyFromObject(wc), &now); err != nil {
-					return err
-				}
-				now.Spec.Mode = v1alpha1.Enforce
-				return h.Client.Update(ctx, &now)
-			}).Should(Succeed(), "once the API server knows that the gates are gone")
+			Eventually(update).WithContext(ctx).WithArguments(wc, enforce).Should(Succeed(), "once the API server knows that the gates are gone")
 		})
 		Eventually(func() metav1.Condition { return condition(ctx, wc, "Accepted") }).Should(HaveField("Status", metav1.ConditionFalse))
 		Consistently(s.uids).WithContext(ctx).WithArguments("api").WithTimeout(moment).Should(Equal(before), "neither observing nor enforcing past the gates")
@@ -71,10 +59,8 @@ var _ = Describe("A config that drifted into a violation", func() {
 		Eventually(func() error { return h.Client.Create(ctx, moved("new"), dryRun) }).Should(
 			MatchError(ContainSubstring("weederconfig/selects-own-pods")), "once the manager has seen the pods")
 
-		var now v1alpha1.WeederConfig
-		Expect(h.Client.Get(ctx, client.ObjectKeyFromObject(wc), &now)).To(Succeed())
-		now.Spec.Cooldown = "20s"
-		Expect(h.Client.Update(ctx, &now, dryRun)).To(MatchError(ContainSubstring("weederconfig/selects-own-pods")), "an exception must end for who edits something else, too")
+		cooling := func(wc *v1alpha1.WeederConfig) { wc.Spec.Cooldown = "20s" }
+		Expect(update(ctx, wc.DeepCopy(), cooling, dryRun)).To(MatchError(ContainSubstring("weederconfig/selects-own-pods")), "an exception must end for who edits something else, too")
 		edit(ctx, wc, func(wc *v1alpha1.WeederConfig) { wc.Spec.Mode = v1alpha1.Observe })
 		edit(ctx, wc, func(wc *v1alpha1.WeederConfig) { wc.Spec.Cooldown = "30s" })
 		Expect(enforcing(ctx, wc)).To(MatchError(ContainSubstring("weederconfig/selects-own-pods")))

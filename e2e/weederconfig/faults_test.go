@@ -38,7 +38,7 @@ var _ = Describe("In a window", Serial, func() {
 		s.deploy(ctx, "api", 5, nil)
 		s.deploy(ctx, "late", 1, nil)
 		wc := s.weeder("refused", "etcd", "api", "late")
-		wc.Spec.WatchDuration = "40s"
+		wc.Spec.WatchDuration = "90s"
 		create(ctx, wc)
 		s.down(ctx, "etcd")
 		s.fail(ctx, "api")
@@ -54,7 +54,7 @@ var _ = Describe("In a window", Serial, func() {
 		busy := proxy.refusals(http.StatusTooManyRequests)
 		s.up(ctx, "etcd")
 		recovered := time.Now()
-		ends := recovered.Add(40 * time.Second)
+		ends := recovered.Add(90 * time.Second)
 		Eventually(proxy.refusals).WithArguments(http.StatusTooManyRequests).Should(BeNumerically(">=", busy+3))
 
 		By("trouble within: notes come through, deletions don't, and of one that does neither answer nor watch tell")
@@ -90,7 +90,7 @@ var _ = Describe("In a window", Serial, func() {
 		})
 		s.fail(ctx, "late")
 		Eventually(proxy.refusals).WithArguments(http.StatusInternalServerError).Should(BeNumerically(">", broken))
-		Eventually(activeWindows(ctx, wc)).WithTimeout(time.Minute).Should(BeZero())
+		Eventually(activeWindows(ctx, wc)).WithTimeout(2 * time.Minute).Should(BeZero())
 		proxy.answerBy(nil)
 		quiet(ctx)
 		Expect(s.uids(ctx, "late")).To(Equal(late))

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -35,7 +34,7 @@ var _ = Describe("kubectl autohealer", func() {
 		Expect(output).To(ContainSubstring("watchDuration"))
 
 		By("asking the API server for the account's rights")
-		wc.Spec.WatchDuration, wc.Spec.ServiceAccountName = "15s", "powerless"
+		wc.Spec.WatchDuration, wc.Spec.ServiceAccountName = "2m", "powerless"
 		writeManifest(file, wc)
 		const powerless = "ServiceAccount powerless may not delete pods in namespace "
 		code, output = plugin(ctx, "plan", "-f", file)
@@ -77,7 +76,7 @@ var _ = Describe("kubectl autohealer", func() {
 		wc.Spec.MaxDeletionsPerWatch = ptr.To[int32](2)
 		writeManifest(file, wc)
 		s.fail(ctx, "cart")
-		Eventually(func() string { _, output = plugin(ctx, "plan", "-f", file); return output }).WithTimeout(5*time.Second).Should(And(
+		Eventually(func() string { _, output = plugin(ctx, "plan", "-f", file); return output }).Should(And(
 			ContainSubstring("its window is open until"),
 			ContainSubstring("maxDeletionsPerWatch 2 is spent since Service database recovered (MaxDeletionsPerWatch)"),
 		), "as soon as the status tells of both deletions")

@@ -106,14 +106,14 @@ var _ = Describe("A recovery", func() {
 		s.write(ctx, "etcd", "etcd-a", false, etcd[0])
 		s.write(ctx, "etcd", "etcd-b", false, etcd[1])
 		wc := s.weeder("slices", "etcd", "api")
-		wc.Spec.WatchDuration = "15s" // the pods turned ready before the slices say so
+		wc.Spec.WatchDuration = "40s" // the pods turned ready before the slices say so
 		create(ctx, wc)
 		Consistently(activeWindows(ctx, wc)).WithTimeout(moment).Should(BeZero())
 		s.write(ctx, "etcd", "etcd-c", true)
 		Consistently(activeWindows(ctx, wc)).WithTimeout(moment).Should(BeZero(), "an empty slice makes nothing Ready")
 		s.write(ctx, "etcd", "etcd-a", true, etcd[0])
 		Eventually(activeWindows(ctx, wc)).Should(BeEquivalentTo(1))
-		Eventually(activeWindows(ctx, wc)).Should(BeZero())
+		Eventually(activeWindows(ctx, wc)).WithTimeout(time.Minute).Should(BeZero())
 		s.write(ctx, "etcd", "etcd-b", true, etcd[1])
 		Consistently(activeWindows(ctx, wc)).WithTimeout(moment).Should(BeZero(), "it was Ready before")
 	})

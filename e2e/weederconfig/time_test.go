@@ -33,12 +33,12 @@ var _ = Describe("As time goes by", Ordered, func() {
 		s.recovered(ctx, "etcd")
 		s.deploy(ctx, "api", 1, map[string]string{crash: "true"})
 		wc := s.weeder("cooling", "etcd", "api")
-		wc.Spec.WatchDuration, wc.Spec.Cooldown = "2m", "5s"
+		wc.Spec.WatchDuration, wc.Spec.Cooldown = "5m", "15s"
 		create(ctx, wc)
-		Eventually(s.acts).Should(HaveLen(3))
+		Eventually(s.acts).WithTimeout(2 * time.Minute).Should(HaveLen(3))
 		acts := s.acts()
 		for i := range 2 {
-			Expect(acts[i+1].At.Sub(acts[i].At)).To(BeNumerically(">=", 5*time.Second), "a cooldown after the one before was done")
+			Expect(acts[i+1].At.Sub(acts[i].At)).To(BeNumerically(">=", 15*time.Second), "a cooldown after the one before was done")
 		}
 		Expect(skipped(ctx, wc, "Cooldown")()).To(BeNumerically(">=", 2))
 	})

@@ -208,14 +208,15 @@ func (s shop) up(ctx context.Context, app string) {
 	Eventually(s.readyEndpoints).WithContext(ctx).WithArguments(app).ShouldNot(BeZero())
 }
 
-// weeder is a config that deletes the pods of each app when the Service recovers.
+// weeder is a config that deletes the pods of each app when the Service recovers. Its windows last longer than a spec takes, since
+// they count from when the Service's pods turned Ready.
 func (s shop) weeder(name, service string, apps ...string) *v1alpha1.WeederConfig {
 	selectors := v1alpha1.DependantSelectors{}
 	for _, app := range apps {
 		selectors.PodSelectors = append(selectors.PodSelectors, v1alpha1.LabelSelector{MatchLabels: map[string]string{"app": app}})
 	}
 	return &v1alpha1.WeederConfig{ObjectMeta: named(s.namespace, name), Spec: v1alpha1.WeederConfigSpec{
-		WatchDuration: "30s", ServicesAndDependantSelectors: map[string]v1alpha1.DependantSelectors{service: selectors},
+		WatchDuration: "5m", ServicesAndDependantSelectors: map[string]v1alpha1.DependantSelectors{service: selectors},
 	}}
 }
 
@@ -229,14 +230,19 @@ func create(ctx context.Context, wc *v1alpha1.WeederConfig) {
 
 func edit(ctx context.Context, wc *v1alpha1.WeederConfig, change func(*v1alpha1.WeederConfig)) {
 	GinkgoHelper()
-	Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	Expect(update(ctx, wc, change)).To(Succeed())
+	Eventually(func() (int64, error) { st, err := status(ctx, wc); return st.ObservedGeneration, err }).Should(Equal(wc.Generation))
+}
+
+// update asks for a change of a stored config, and reads it.
+func update(ctx context.Context, wc *v1alpha1.WeederConfig, change func(*v1alpha1.WeederConfig), options ...client.UpdateOption) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		if err := h.Client.Get(ctx, client.ObjectKeyFromObject(wc), wc); err != nil {
 			return err
 		}
 		change(wc)
-		return h.Client.Update(ctx, wc)
-	})).To(Succeed())
-	Eventually(func() (int64, error) { st, err := status(ctx, wc); return st.ObservedGeneration, err }).Should(Equal(wc.Generation))
+		return h.Client.Update(ctx, wc, options...)
+	})
 }
 
 func status(ctx context.Context, wc *v1alpha1.WeederConfig) (v1alpha1.WeederConfigStatus, error) {
