@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// rightsKept is for how long the API server's answer to whether a kind may be watched is believed.
+	// rightsKept is for how long the API server's answer to whether a kind may be watched, or listed, is believed.
 	rightsKept = 10 * time.Second
 	// readAnew is for how long what a cache has isn't believed after the right is back: its informer tries again at least once a minute.
 	readAnew = 75 * time.Second
@@ -66,7 +66,7 @@ func (w watched) List(ctx context.Context, into client.ObjectList, options ...cl
 	return w.Client.List(ctx, into, options...)
 }
 
-// watchRights knows what the program may watch. It is safe for concurrent use.
+// watchRights knows what the program may watch and list. It is safe for concurrent use.
 type watchRights struct {
 	// ask the API server.
 	ask   func(context.Context, authorizationv1.ResourceAttributes) (authorizationv1.SubjectAccessReviewStatus, error)
@@ -98,28 +98,36 @@ func newWatchRights(mgr manager.Manager, now clock.PassiveClock) (*watchRights, 
 	return &watchRights{ask: ask, kinds: mgr.GetRESTMapper(), clock: now}, nil
 }
 
-// check gives an error where what a cache has of an object may be old for want of the right to watch it. A cache that is limited to
-// some namespaces or names needs no right to more.
+// check gives an error where what a cache has of an object may be old for want of the right to watch it, or to list it, which a watch
+// that fell behind begins with. A cache that is limited to some namespaces or names needs no right to more.
 func (w *watchRights) check(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) error {
 	mapping, err := w.kinds.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
 		return nil //nolint:nilerr // the read tells what is wrong with the kind
 	}
-	resource := mapping.Resource
-	everywhere := authorizationv1.ResourceAttributes{Verb: "watch", Group: resource.Group, Version: resource.Version, Resource: resource.Resource}
-	had, err := w.may(ctx, everywhere)
+	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
+		key.Namespace = ""
+	}
+	for _, verb := range []string{"watch", "list"} {
+		if err := w.allowed(ctx, verb, mapping.Resource, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *watchRights) allowed(ctx context.Context, verb string, resource schema.GroupVersionResource, key client.ObjectKey) error {
+	what := authorizationv1.ResourceAttributes{Verb: verb, Group: resource.Group, Version: resource.Version, Resource: resource.Resource}
+	had, err := w.may(ctx, what)
 	if err == nil || had || key == (client.ObjectKey{}) { // a watch of all that there was can't go on with a right to less
 		return err
 	}
-	here := everywhere
-	if here.Name = key.Name; mapping.Scope.Name() == meta.RESTScopeNameNamespace {
-		here.Namespace = key.Namespace
-	}
-	_, err = w.may(ctx, here)
+	what.Namespace, what.Name = key.Namespace, key.Name
+	_, err = w.may(ctx, what)
 	return err
 }
 
-// may says whether the program may watch this, and whether it could before.
+// may says whether the program may do this, and whether it could before.
 func (w *watchRights) may(ctx context.Context, what authorizationv1.ResourceAttributes) (had bool, err error) {
 	r := w.right(what)
 	r.mu.Lock()
@@ -131,7 +139,7 @@ func (w *watchRights) may(ctx context.Context, what authorizationv1.ResourceAttr
 			err = errors.New(status.EvaluationError)
 		}
 		if err != nil { // what was so before is assumed: it may be this question that isn't allowed
-			log.FromContext(ctx).V(1).Info("Whether a kind may be watched couldn't be asked", "resource", what.Resource, "trouble", err.Error())
+			log.FromContext(ctx).V(1).Info("Rights couldn't be asked for", "verb", what.Verb, "resource", what.Resource, "trouble", err.Error())
 		} else {
 			r.answered(status.Allowed, w.clock.Now())
 		}
@@ -139,9 +147,9 @@ func (w *watchRights) may(ctx context.Context, what authorizationv1.ResourceAttr
 	name := schema.GroupResource{Group: what.Group, Resource: what.Resource}
 	switch {
 	case r.missing:
-		return r.had, fmt.Errorf("there is no right to watch %s", name)
+		return r.had, fmt.Errorf("there is no right to %s %s", what.Verb, name)
 	case !r.back.IsZero() && w.clock.Since(r.back) < readAnew:
-		return r.had, fmt.Errorf("there was no right to watch %s, and they are read anew", name)
+		return r.had, fmt.Errorf("there was no right to %s %s, and they are read anew", what.Verb, name)
 	}
 	return r.had, nil
 }
@@ -159,7 +167,7 @@ func (w *watchRights) right(what authorizationv1.ResourceAttributes) *right {
 	return w.known[what]
 }
 
-// right to watch something.
+// right to watch or list something.
 type right struct {
 	mu    sync.Mutex
 	asked time.Time // needs mu, as all below

@@ -19,8 +19,10 @@ import (
 // guardedSeed reads from a cache with one Deployment, with rights that the test turns.
 type guardedSeed struct {
 	watched
-	// may says what the program may watch, by "namespace/name"; "/" is everything.
-	may     map[string]bool
+	// may says what the program may watch and list, by "namespace/name"; "/" is everything.
+	may map[string]bool
+	// without this verb.
+	without string
 	trouble error // why it can't be asked
 	clock   *testingclock.FakePassiveClock
 	asked   int
@@ -35,10 +37,10 @@ func newGuardedSeed() *guardedSeed {
 	stored := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(d).Build()
 	s.watched = watched{stored, &watchRights{kinds: kinds, clock: s.clock, ask: func(_ context.Context, what authorizationv1.ResourceAttributes) (authorizationv1.SubjectAccessReviewStatus, error) {
 		s.asked++
-		if what.Verb != "watch" || what.Group != "apps" || what.Resource != "deployments" {
+		if what.Verb != "watch" && what.Verb != "list" || what.Group != "apps" || what.Resource != "deployments" {
 			return authorizationv1.SubjectAccessReviewStatus{}, errors.New("another kind")
 		}
-		return authorizationv1.SubjectAccessReviewStatus{Allowed: s.may[what.Namespace+"/"+what.Name]}, s.trouble
+		return authorizationv1.SubjectAccessReviewStatus{Allowed: s.may[what.Namespace+"/"+what.Name] && what.Verb != s.without}, s.trouble
 	}}}
 	return s
 }
@@ -60,7 +62,7 @@ func refusedFor(err error, want string) bool {
 
 func TestWhatCantBeWatchedAnyMoreIsntBelieved(t *testing.T) {
 	s := newGuardedSeed()
-	if err := errors.Join(s.get(), s.list("a"), s.list("")); err != nil || s.asked != 1 {
+	if err := errors.Join(s.get(), s.list("a"), s.list("")); err != nil || s.asked != 2 {
 		t.Fatalf("with all rights: %v, after %d questions", err, s.asked)
 	}
 	s.may = map[string]bool{"a/mcm": true, "a/": true} // of less, there may be rights
@@ -80,6 +82,20 @@ func TestWhatCantBeWatchedAnyMoreIsntBelieved(t *testing.T) {
 	s.step(readAnew - 6*rightsKept)
 	if err := s.get(); err != nil {
 		t.Errorf("once it is read anew: %v", err)
+	}
+}
+
+func TestEitherRightIsNeeded(t *testing.T) {
+	for _, verb := range []string{"watch", "list"} {
+		s := newGuardedSeed()
+		if err := s.get(); err != nil {
+			t.Errorf("with all rights: %v", err)
+		}
+		s.without = verb
+		s.step(rightsKept)
+		if err := s.get(); !refusedFor(err, "there is no right to "+verb+" deployments.apps") {
+			t.Errorf("without %s: %v", verb, err)
+		}
 	}
 }
 
