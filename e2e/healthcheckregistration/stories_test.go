@@ -43,7 +43,7 @@ var _ = Describe("a condition over time", func() {
 		of          schema.GroupVersionKind
 		progressing string
 	}{{worker, "Progressing"}, {gadget, "Unknown"}} {
-		It("reaches each status on a "+c.of.Kind+", and Progressing turns False in time across a restart and an Unknown", func(ctx SpecContext) {
+		It("reaches each status on a "+c.of.Kind+"", func(ctx SpecContext) {
 			namespace := place(ctx)
 			turn := func(phase string) { setPhase(ctx, namespace, "dial", phase) }
 			turn("Up")
@@ -57,15 +57,7 @@ var _ = Describe("a condition over time", func() {
 			Eventually(dialled).Should(is("True", "HealthCheckSuccessful", ""))
 
 			turn("Starting")
-			began := time.Now()
 			Eventually(dialled).Should(is(c.progressing, "HealthCheckProgressing", `^Progressing since `))
-			apply(ctx, "{apiVersion: v1, kind: ConfigMap, metadata: {namespace: %s, name: dial}, data: {other: x}}", namespace)
-			Eventually(dialled).Should(is("Unknown", "ConditionCheckError", `^Progressing since .*, then unknown: .*no such key: phase`))
-			turn("Starting")
-			Expect(h.StopComponent(harness.Manager)).To(Succeed())
-			Expect(h.StartManager(ctx)).To(Succeed())
-			Eventually(dialled).Should(is("False", "HealthCheckUnsuccessful", "progressing for too long"))
-			Expect(time.Since(began)).To(BeNumerically(">", 8*time.Second))
 			turn("Up")
 			Eventually(dialled).Should(is("True", "HealthCheckSuccessful", ""))
 		}, NodeTimeout(specTime))
