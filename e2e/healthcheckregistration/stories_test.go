@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -154,6 +155,62 @@ var _ = Describe("what isn't Autohealer's", func() {
 			Expect(list).To(ConsistOf(others...))
 		}, NodeTimeout(specTime))
 	}
+
+	It("stays as somebody edited it, and holds up no other condition of its target, until it is removed", func(ctx SpecContext) {
+		namespace := place(ctx)
+		for _, name := range []string{"edited", "other", "third"} {
+			setPhase(ctx, namespace, name, "Up")
+		}
+		putTarget(ctx, gadget, namespace)
+		register(ctx, namespace+"-1", about(gadget, namespace, "checks: ["+checkOf("Edited", "edited")+", "+checkOf("Other", "other")+"]"))
+		register(ctx, namespace+"-2", about(gadget, namespace, "checks: ["+checkOf("Third", "third")+"]"))
+		for _, conditionType := range []string{"Edited", "Other", "Third"} {
+			Eventually(condition(ctx, gadget, namespace, conditionType)).Should(is("True", "HealthCheckSuccessful", ""))
+		}
+		edited := condition(ctx, gadget, namespace, "Edited")
+		edit := func(change func(list []any) []any) {
+			Eventually(func() error { // which others write, too
+				target := stored(ctx, gadget, namespace)
+				status := target.Object["status"].(map[string]any)
+				status["conditions"] = change(status["conditions"].([]any))
+				return h.Client.Status().Update(ctx, target, client.FieldOwner("kubectl-edit"))
+			}).Should(Succeed())
+		}
+		ofEdited := func(item any) bool { return item.(map[string]any)["type"] == "Edited" }
+		edit(func(list []any) []any {
+			entry := list[slices.IndexFunc(list, ofEdited)].(map[string]any)
+			entry["status"], entry["reason"], entry["message"] = "False", "HealthCheckUnsuccessful", "(0/1) Health checks successful: 1) edited: as I say"
+			return list
+		})
+		Eventually(statusOf(ctx, namespace+"-1", "Ready")).Should(ContainSubstring("someone else writes condition Edited of w, too"))
+		setPhase(ctx, namespace, "other", "Down")
+		Eventually(condition(ctx, gadget, namespace, "Other")).Should(is("False", "HealthCheckUnsuccessful", "it is Down"))
+		unregister(ctx, namespace+"-2")
+		Expect(condition(ctx, gadget, namespace, "Third")()).To(BeNil())
+		Expect(edited()).To(is("False", "HealthCheckUnsuccessful", "as I say$"))
+		Expect(statusOf(ctx, namespace+"-1", "Ready")()).To(And(HavePrefix("True Operative: "), ContainSubstring("1 can't be written, ")))
+
+		edit(func(list []any) []any { return slices.DeleteFunc(list, ofEdited) })
+		Eventually(edited).Should(is("True", "HealthCheckSuccessful", `successful$`))
+		Eventually(statusOf(ctx, namespace+"-1", "Ready")).ShouldNot(ContainSubstring("someone else"))
+	}, NodeTimeout(specTime))
+
+	It("keeps a deleted registration no longer than it takes, though a target hangs in its own deletion", func(ctx SpecContext) {
+		namespace := place(ctx)
+		setPhase(ctx, namespace, "dial", "Up")
+		target := putTarget(ctx, gadget, namespace)
+		finalize := func(ctx context.Context, finalizers string) {
+			patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":`+finalizers+`}}`))
+			Expect(client.IgnoreNotFound(h.Client.Patch(ctx, target, patch))).To(Succeed())
+		}
+		finalize(ctx, `["example.org/machines"]`)
+		DeferCleanup(func(ctx SpecContext) { finalize(ctx, "null") }, NodeTimeout(specTime))
+		register(ctx, namespace, about(gadget, namespace, "checks: ["+checkOf("Dialled", "dial")+"]"))
+		Eventually(condition(ctx, gadget, namespace, "Dialled")).Should(is("True", "HealthCheckSuccessful", ""))
+		Expect(h.Client.Delete(ctx, target)).To(Succeed())
+		unregister(ctx, namespace)
+		Expect(condition(ctx, gadget, namespace, "Dialled")()).To(is("True", "HealthCheckSuccessful", ""), "it goes with its target")
+	}, NodeTimeout(specTime))
 
 	It("isn't written in mode Observe, which tells what would be", func(ctx SpecContext) {
 		namespace := place(ctx)
