@@ -26,7 +26,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/e2e/conditionset/fixture"
 	"github.com/resourcestack/autohealer/e2e/faultproxy"
 	"github.com/resourcestack/autohealer/e2e/harness"
@@ -190,9 +189,7 @@ var _ = Describe("kubectl autohealer check", func() {
 		DeferCleanup(func(ctx SpecContext) { Expect(h.Client.Delete(ctx, set)).To(Succeed()) })
 		expectSound(ctx)
 		watches.Silence("/apis/autohealer.resourcestack.com/v1alpha1/conditionsets")
-		Expect(h.Client.Get(ctx, keyOf(set), set)).To(Succeed())
-		set.Spec.Mode = v1alpha1.Observe
-		Expect(h.Client.Update(ctx, set)).To(Succeed())
+		kubectl(ctx, "patch", "conditionset", set.Name, "--type=merge", "-p", `{"spec":{"mode":"Observe"}}`)
 		Eventually(broken).WithContext(ctx).Should(ConsistOf(
 			is("caches", "unseen was changed ", "rollout restart deployment/autohealer-manager"),
 		))
