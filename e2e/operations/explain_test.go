@@ -52,7 +52,7 @@ var _ = Describe("kubectl autohealer explain", func() {
 			}
 		}
 		Expect(tainted).To(Equal(2))
-		Expect(plugin(ctx, "explain", "node", nodes[0]).Out).To(MatchRegexp(`ConditionSet patient: matches since [^\n]*\n +ExplainWorn is True since [^\n]*\n +It acts at \S+ \(in 59m\), when that has lasted for 60m`))
+		Expect(plugin(ctx, "explain", "node", nodes[0]).Out).To(MatchRegexp(`ConditionSet patient: matches since [^\n]*\n +ExplainWorn is True since [^\n]*\n +It acts at \S+ \(in 5[0-9]m\), when that has lasted for 60m`))
 
 		By("a freeze, while a node recovers")
 		Expect(frozen(ctx)).To(HaveField("Code", 0))
