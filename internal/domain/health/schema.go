@@ -54,24 +54,40 @@ func layoutOfStatus(status map[string]any) Layout {
 		return Layout{Problem: "status.conditions isn't a list"}
 	}
 	keys, _, _ := unstructured.NestedStringSlice(list, "x-kubernetes-list-map-keys")
-	layout := Layout{Shape: Conditions, Map: text(list, "x-kubernetes-list-type") == "map"}
+	items, _, _ := unstructured.NestedMap(list, "items")
+	layout := shapeOf(items)
+	layout.Map = text(list, "x-kubernetes-list-type") == "map"
 	if layout.Map && !slices.Equal(keys, []string{"type"}) {
 		return Layout{Problem: "status.conditions is a map, but not by type"}
 	}
-	fields, _, _ := unstructured.NestedMap(list, "items", "properties")
-	if _, ok := fields["lastUpdateTime"]; ok {
-		layout.Shape = Gardener
-	}
-	items, _, _ := unstructured.NestedMap(list, "items")
-	if keepsUnknown(items) {
+	if layout.Problem != "" || keepsUnknown(items) {
 		return layout
 	}
+	fields, _, _ := unstructured.NestedMap(items, "properties")
 	for _, field := range []string{"type", "status", "reason", "message", "lastTransitionTime"} {
 		if _, ok := fields[field]; !ok {
 			return Layout{Problem: "the schema of status.conditions has no " + field + ", which would be pruned"}
 		}
 	}
 	return layout
+}
+
+// shapeOf reads the shape from the schema of one condition. Where Progressing isn't allowed, it would be refused, and with it when it
+// began.
+func shapeOf(items map[string]any) Layout {
+	fields, _, _ := unstructured.NestedMap(items, "properties")
+	if _, ok := fields["lastUpdateTime"]; !ok {
+		return Layout{Shape: Conditions}
+	}
+	allowed, limited, _ := unstructured.NestedStringSlice(fields, "status", "enum")
+	if !limited || slices.Contains(allowed, string(Progressing)) {
+		return Layout{Shape: Gardener}
+	}
+	required, _, _ := unstructured.NestedStringSlice(items, "required")
+	if slices.Contains(required, "lastUpdateTime") {
+		return Layout{Problem: "the schema of status.conditions requires lastUpdateTime, as Gardener's, but allows no status Progressing"}
+	}
+	return Layout{Shape: Conditions}
 }
 
 func keepsUnknown(schema map[string]any) bool {

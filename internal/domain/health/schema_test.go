@@ -15,15 +15,20 @@ func TestLayouts(t *testing.T) {
 		atomic   = "{properties: {status: {properties: {conditions: {type: array, x-kubernetes-list-type: atomic, items: {properties: {" + fields + "}}}}}}}"
 		otherKey = "{properties: {status: {properties: {conditions: {type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [name], items: {properties: {" + fields + "}}}}}}}"
 		noReason = "{properties: {status: {properties: {conditions: {type: array, items: {properties: {type: {}, status: {}, message: {}, lastTransitionTime: {}}}}}}}}"
+		three    = "{properties: {status: {properties: {conditions: {type: array, items: {properties: {type: {}, status: {enum: ['True', 'False', Unknown]}, reason: {}, message: {}, lastTransitionTime: {}, lastUpdateTime: {}}"
 		anyItem  = "{properties: {status: {properties: {conditions: {type: array, items: {x-kubernetes-preserve-unknown-fields: true}}}}}}"
 	)
 	for name, tt := range map[string]struct {
 		spec string
 		want health.Layout
 	}{
-		"Gardener's":                  {version + gardener + "}}]}", health.Layout{Shape: "Gardener"}},
-		"metav1.Condition":            {version + meta + "}}]}", health.Layout{Shape: "Conditions", Map: true}},
-		"metav1.Condition in a list":  {version + atomic + "}}]}", health.Layout{Shape: "Conditions"}},
+		"Gardener's":                            {version + gardener + "}}]}", health.Layout{Shape: "Gardener"}},
+		"metav1.Condition":                      {version + meta + "}}]}", health.Layout{Shape: "Conditions", Map: true}},
+		"metav1.Condition in a list":            {version + atomic + "}}]}", health.Layout{Shape: "Conditions"}},
+		"a time of updates, and no Progressing": {version + three + "}}}}}}}}]}", health.Layout{Shape: "Conditions"}},
+		"no Progressing, and a time of updates is required": {version + three + ", required: [lastUpdateTime]}}}}}}}}]}", health.Layout{
+			Problem: "the schema of status.conditions requires lastUpdateTime, as Gardener's, but allows no status Progressing",
+		}},
 		"entries of any shape":        {version + anyItem + "}}]}", health.Layout{Shape: "Conditions"}},
 		"a status of any shape":       {version + "{properties: {status: {x-kubernetes-preserve-unknown-fields: true}}}}}]}", health.Layout{Shape: "Conditions"}},
 		"an object of any shape":      {version + "{x-kubernetes-preserve-unknown-fields: true}}}]}", health.Layout{Shape: "Conditions"}},
