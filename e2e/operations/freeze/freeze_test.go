@@ -175,8 +175,8 @@ var _ = Describe("kubectl autohealer freeze", Ordered, func() {
 
 		By("going on after it")
 		Expect(plugin(ctx, "thaw").Code).To(BeZero())
+		Eventually(weededPods).WithContext(ctx).WithTimeout(4*harness.Within).Should(BeEquivalentTo(4), "two more, and the last in the next minute")
 		Eventually(h.Done).WithContext(ctx).WithTimeout(4 * harness.Within).Should(Equal([]string{falling + " " + world.RepelKey + ":NoSchedule", "kcm=2", "ca=1", "Dialled=True"}))
 		Eventually(e.Threshold).WithArguments(backend).ShouldNot(Equal(7))
-		Eventually(weededPods).WithContext(ctx).Should(BeEquivalentTo(4))
 	}, NodeTimeout(15*harness.Within))
 })
