@@ -26,11 +26,7 @@ type plan struct {
 
 // harmful says whether a condition would turn False.
 func (p plan) harmful() bool {
-	return slices.ContainsFunc(p.Steps, func(s health.Step) bool { return turnsFalse(s) || s.Held })
-}
-
-func turnsFalse(s health.Step) bool {
-	return !s.Remove && s.Condition.Status == health.False && s.Before != health.False
+	return slices.ContainsFunc(p.Steps, func(s health.Step) bool { return s.TurnsFalse() || s.Held })
 }
 
 // plan makes the checks and says what follows: with live by what is there now, and counted by the breakers.

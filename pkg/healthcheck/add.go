@@ -1,6 +1,7 @@
 package healthcheck
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,7 +29,7 @@ func (r *Registration) AddToManager(mgr manager.Manager) error {
 	if err := registerMetrics(); err != nil {
 		return fmt.Errorf("health checks of %s: %w", r.kind.Kind, err)
 	}
-	seed, err := r.seedClient(mgr)
+	seed, live, err := r.seedClients(mgr)
 	if err != nil {
 		return err
 	}
@@ -38,7 +39,7 @@ func (r *Registration) AddToManager(mgr manager.Manager) error {
 	}
 	reconciler := &reconciler{
 		Registration: r, reader: mgr.GetCache(), scheme: mgr.GetScheme(),
-		runner: &runner{extension: r.extension, kind: r.kind.Kind, timeout: r.checkTimeout, seed: seed, shoots: &shoots.Clients{
+		runner: &runner{extension: r.extension, kind: r.kind.Kind, timeout: r.checkTimeout, seed: seed, live: live, shoots: &shoots.Clients{
 			Secrets: secrets, Secret: r.shootSecret, Key: r.shootKey, Scheme: mgr.GetScheme(), Dial: r.dial, Timeout: r.checkTimeout,
 		}},
 		writer:  &writer{client: mgr.GetClient(), live: mgr.GetAPIReader(), shape: r.shape, clock: r.clock},
@@ -65,27 +66,26 @@ func (r *Registration) mine(o client.Object) bool {
 	return err == nil && r.takes(target)
 }
 
-// seedClient reads everything from the manager's cache: its own client asks live for what is unstructured.
-func (r *Registration) seedClient(mgr manager.Manager) (client.Client, error) {
+// seedClients are one that reads everything from the manager's cache, whose own client asks live for what is unstructured, and one that
+// reads everything live; only the author's, where there is one.
+func (r *Registration) seedClients(mgr manager.Manager) (seed, live client.Client, err error) {
 	if r.seed != nil {
-		return r.seed, nil
+		return r.seed, nil, nil
 	}
-	c, err := client.New(mgr.GetConfig(), client.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		Cache: &client.CacheOptions{Reader: mgr.GetCache(), Unstructured: true},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("make the client that checks of the seed get: %w", err)
-	}
-	served, err := shoots.NewServed(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err != nil {
-		return nil, fmt.Errorf("make the client that checks of the seed get: %w", err)
+	options := client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()}
+	uncached, errLive := client.New(mgr.GetConfig(), options)
+	options.Cache = &client.CacheOptions{Reader: mgr.GetCache(), Unstructured: true}
+	cached, errCached := client.New(mgr.GetConfig(), options)
+	served, errServed := shoots.NewServed(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err := errors.Join(errLive, errCached, errServed); err != nil {
+		return nil, nil, fmt.Errorf("make the clients that checks of the seed get: %w", err)
 	}
 	rights, err := newWatchRights(mgr, r.clock)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return watched{shoots.Believable{Client: c, Live: mgr.GetAPIReader(), Served: served}, rights}, nil
+	seed = watched{shoots.Believable{Client: cached, Live: mgr.GetAPIReader(), Served: served}, rights}
+	return seed, shoots.Believable{Client: uncached, Served: served}, nil
 }
 
 // secrets is a cache of the Secrets with kubeconfigs alone, by their one name; nil when no check looks at a shoot.

@@ -122,6 +122,13 @@ func idIn(message string) string {
 	return ""
 }
 
+func (b *breaker) open() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, open := b.flips.Breaker()
+	return open
+}
+
 // howToBelieve says what to do about what is held back.
 func (b *breaker) howToBelieve() string {
 	b.mu.Lock()

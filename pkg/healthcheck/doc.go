@@ -1,7 +1,7 @@
 // Package healthcheck lets a controller tell on its own resource how what depends on it does. A Registration says which checks
 // decide which conditions of the objects of one kind; AddToManager runs them with a controller-runtime manager: when a
-// target changes or what a check refers to, and every sync period. The interfaces are those of Gardener's library of this
-// name, so checks written for it work unchanged.
+// target changes or what a check refers to, and every sync period. The interfaces have the shape of those of Gardener's
+// library of this name, so checks written for it keep their methods; they take the types of results from here.
 //
 // All checks of one condition type decide it together: an error makes it Unknown, else a failure makes it False, else progress
 // makes it Progressing until its threshold is over and False from then on, else it is True. When progress began is stored in
@@ -9,6 +9,6 @@
 // own condition only. Conditions of others on the same object are left alone, also when they are written meanwhile. When
 // nothing changes, nothing is written.
 //
-// When many targets turn False within minutes, that is hardly believed: the rest are Unknown until somebody has looked, and puts
+// Before a condition turns False, its checks that aren't True are run once more, by what the API server has now. When many targets turn False within minutes, that is hardly believed: the rest are Unknown until somebody has looked, and puts
 // BreakerResetAnnotation on one of them.
 package healthcheck

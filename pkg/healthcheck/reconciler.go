@@ -112,24 +112,31 @@ func (r *Registration) takes(target *unstructured.Unstructured) bool {
 		(len(r.classes) == 0 || slices.Contains(r.classes, cmp.Or(class, "shoot")))
 }
 
+// gathered are the results of all checks of one condition type.
+type gathered struct {
+	conditionType string
+	results       []health.Result
+}
+
 // judge runs the checks and writes each condition as soon as all of its own have come back. It gives when a verdict changes
 // without news; zero when none does.
 func (r *reconciler) judge(ctx context.Context, target *unstructured.Unstructured) (lookAgain time.Time, err error) {
-	missing := map[string]int{}
+	by := map[string][]check{}
 	for _, c := range r.checks {
-		missing[c.conditionType]++
+		by[c.conditionType] = append(by[c.conditionType], c)
 	}
-	outcomes := r.runner.all(ctx, client.ObjectKeyFromObject(target), r.checks)
-	results := map[string][]health.Result{}
+	all := make(chan gathered, len(by))
+	for conditionType, checks := range by {
+		seen := target
+		go func() { all <- gathered{conditionType, r.gather(ctx, seen, conditionType, checks)} }()
+	}
 	var errs []error
-	for range r.checks {
-		o := <-outcomes
-		results[o.conditionType] = append(results[o.conditionType], o.result)
-		if missing[o.conditionType]--; missing[o.conditionType] > 0 || ctx.Err() != nil {
+	for range by {
+		g := <-all
+		if ctx.Err() != nil {
 			continue
 		}
-		in := health.Input{Target: target, Shape: r.shape, Results: map[string][]health.Result{o.conditionType: results[o.conditionType]}}
-		after, at, err := r.writer.judge(ctx, in)
+		after, at, err := r.writer.judge(ctx, r.input(target, g.conditionType, g.results))
 		if errs = append(errs, err); err == nil && after == nil {
 			return time.Time{}, nil // it is gone
 		}
@@ -141,6 +148,22 @@ func (r *reconciler) judge(ctx context.Context, target *unstructured.Unstructure
 		}
 	}
 	return lookAgain, errors.Join(append(errs, r.removeOld(ctx, target))...)
+}
+
+// gather runs the checks of a condition type. What the cache has may be old: only what is there now turns a condition False.
+func (r *reconciler) gather(ctx context.Context, target *unstructured.Unstructured, conditionType string, checks []check) []health.Result {
+	key := client.ObjectKeyFromObject(target)
+	results := r.runner.all(ctx, key, checks)
+	in := r.input(target, conditionType, results)
+	in.MayFail = func(string, bool) bool { return !r.writer.breaker.open() } // else it is held back anyway
+	if slices.ContainsFunc(health.PlanTarget(in, r.clock.Now()).Steps, health.Step.TurnsFalse) {
+		return r.runner.confirm(ctx, key, checks, results)
+	}
+	return results
+}
+
+func (r *reconciler) input(target *unstructured.Unstructured, conditionType string, results []health.Result) health.Input {
+	return health.Input{Target: target, Shape: r.shape, Results: map[string][]health.Result{conditionType: results}}
 }
 
 // removeOld removes conditions that are to go: of each, whatever becomes of the others.

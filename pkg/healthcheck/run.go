@@ -21,8 +21,10 @@ type runner struct {
 	kind      string
 	timeout   time.Duration
 	seed      client.Client
-	shoots    shootClients
-	refs      *refs
+	// live reads the seed past any cache; nil where the extension's author gave the client.
+	live   client.Client
+	shoots shootClients
+	refs   *refs
 
 	mu   sync.Mutex
 	busy map[checkOf]struct{} // needs mu
@@ -43,27 +45,43 @@ func (c check) of(target types.NamespacedName) checkOf {
 	return checkOf{target, c.conditionType, c.name}
 }
 
-// outcome is the result of one check.
-type outcome struct {
-	conditionType string
-	result        health.Result
+// all runs the checks at once and gives their results, each within the timeout.
+func (r *runner) all(ctx context.Context, target types.NamespacedName, checks []check) []health.Result {
+	return r.with(ctx, r.seed, target, checks)
 }
 
-// all runs the checks at once and gives their outcomes as they come, within the timeout.
-func (r *runner) all(ctx context.Context, target types.NamespacedName, checks []check) <-chan outcome {
-	outcomes := make(chan outcome, len(checks))
-	for _, c := range checks {
-		go func() {
-			result := r.one(ctx, target, c)
-			result.Check = c.name
-			outcomes <- outcome{c.conditionType, result}
-		}()
+func (r *runner) with(ctx context.Context, seed client.Client, target types.NamespacedName, checks []check) []health.Result {
+	results := make([]health.Result, len(checks))
+	var running sync.WaitGroup
+	for i, c := range checks {
+		running.Go(func() {
+			results[i] = r.one(ctx, seed, target, c)
+			results[i].Check = c.name
+		})
 	}
-	return outcomes
+	running.Wait()
+	return results
+}
+
+// confirm gives the results of the checks by what is there now. Those that were True stay so, since no harm comes of them.
+func (r *runner) confirm(ctx context.Context, target types.NamespacedName, checks []check, seen []health.Result) []health.Result {
+	if r.live == nil {
+		return seen
+	}
+	var doubtful []check
+	var results []health.Result
+	for i, c := range checks {
+		if seen[i].Status == health.True {
+			results = append(results, seen[i])
+		} else {
+			doubtful = append(doubtful, c)
+		}
+	}
+	return append(results, r.with(ctx, r.live, target, doubtful)...)
 }
 
 // one runs one check, and comes back by the timeout whether the check does or not.
-func (r *runner) one(ctx context.Context, target types.NamespacedName, c check) health.Result {
+func (r *runner) one(ctx context.Context, seed client.Client, target types.NamespacedName, c check) health.Result {
 	late := fmt.Errorf("the check gave no result within %s", r.timeout)
 	id := c.of(target)
 	if !r.begin(id) {
@@ -78,7 +96,7 @@ func (r *runner) one(ctx context.Context, target types.NamespacedName, c check) 
 			done <- result
 			cancel()
 		}()
-		result = r.protected(ctx, target, c)
+		result = r.protected(ctx, seed, target, c)
 	}()
 	select {
 	case result := <-done:
@@ -112,14 +130,14 @@ func (r *runner) end(id checkOf) {
 	delete(r.busy, id)
 }
 
-func (r *runner) protected(ctx context.Context, target types.NamespacedName, c check) (result health.Result) {
+func (r *runner) protected(ctx context.Context, seed client.Client, target types.NamespacedName, c check) (result health.Result) {
 	defer func() {
 		if p := recover(); p != nil {
 			log.FromContext(ctx).Error(fmt.Errorf("%v", p), "Check panicked", "check", c.name, "conditionType", c.conditionType, "stack", string(debug.Stack()))
 			result = health.Error(errors.New("the check panicked; the log has the stack"))
 		}
 	}()
-	single, err := r.check(ctx, target, c)
+	single, err := r.check(ctx, seed, target, c)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
 		return health.Error(context.Cause(ctx)) // the same text as for one that ignores it
@@ -135,7 +153,7 @@ func (r *runner) protected(ctx context.Context, target types.NamespacedName, c c
 	return result
 }
 
-func (r *runner) check(ctx context.Context, target types.NamespacedName, c check) (*SingleCheckResult, error) {
+func (r *runner) check(ctx context.Context, seed client.Client, target types.NamespacedName, c check) (*SingleCheckResult, error) {
 	if err := r.refer(ctx, target, c); err != nil { // before it reads, so that no news is lost
 		return nil, err
 	}
@@ -147,7 +165,7 @@ func (r *runner) check(ctx context.Context, target types.NamespacedName, c check
 		s.SetLoggerSuffix(r.extension, r.kind)
 	}
 	if s, ok := instance.(SeedClient); ok {
-		s.InjectSeedClient(r.seed)
+		s.InjectSeedClient(seed)
 	}
 	if s, ok := instance.(ShootClient); ok {
 		shoot, err := r.shoots.Of(ctx, target.Namespace)

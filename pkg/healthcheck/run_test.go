@@ -27,10 +27,8 @@ func runOf(name string, f checkFunc) check {
 
 func outcomes(r *runner, checks ...check) map[string]health.Result {
 	byName := map[string]health.Result{}
-	all := r.all(context.Background(), types.NamespacedName{Name: "t"}, checks)
-	for range checks {
-		o := <-all
-		byName[o.result.Check] = o.result
+	for _, result := range r.all(context.Background(), types.NamespacedName{Name: "t"}, checks) {
+		byName[result.Check] = result
 	}
 	return byName
 }

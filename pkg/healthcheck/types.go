@@ -51,7 +51,8 @@ type ShootClient interface {
 
 // SeedClient is implemented by checks that look at the seed cluster, where the target is: its client is injected before
 // each Check. It reads from the manager's cache, unstructured objects too; that something doesn't exist is confirmed by a
-// live read, so NotFound may be believed. What may not be listed or watched any more is an error.
+// live read, so NotFound may be believed. What may not be listed or watched any more is an error. What would turn the condition False
+// is confirmed by another run, of a fresh check whose client reads live.
 type SeedClient interface {
 	InjectSeedClient(client.Client)
 }

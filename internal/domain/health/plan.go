@@ -40,6 +40,11 @@ type Step struct {
 	Held bool
 }
 
+// TurnsFalse says whether the step writes a condition False that isn't so yet.
+func (s Step) TurnsFalse() bool {
+	return !s.Remove && s.Condition.Status == False && s.Before != False
+}
+
 // Plan is what to do with one target now: no steps when its conditions are as they should be.
 type Plan struct {
 	Steps []Step
