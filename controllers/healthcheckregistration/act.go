@@ -38,9 +38,6 @@ type outcome struct {
 // act carries out a plan, one condition after the other: one that is refused would be so again at each try, and holds up none of the
 // others.
 func (l *look) act(ctx context.Context, layout health.Layout, p plan) outcome {
-	if layout.Problem != "" {
-		l.problem = layout.Problem
-	}
 	target := nameOf(l.target).String()
 	if len(p.Steps)+len(p.unclaim) == 0 {
 		l.r.Troubles.Settled(target)

@@ -32,7 +32,7 @@ func (p plan) harmful() bool {
 // plan makes the checks and says what follows: with live by what is there now, and counted by the breakers.
 func (l *look) plan(ctx context.Context, layout health.Layout, live bool) plan {
 	p := plan{deciders: map[string][]decider{}, would: map[types.UID]map[string]health.Verdict{}}
-	in := health.Input{Target: l.object, Shape: layout.Shape, Results: map[string][]health.Result{}}
+	in := health.Input{Target: l.object, Shape: layout.Shape, Codeless: layout.Codeless, Results: map[string][]health.Result{}}
 	untouched, unread, failing := map[string]bool{}, map[string]bool{}, map[types.UID]bool{}
 	for _, d := range l.deciders {
 		results, without := l.results(ctx, d, live)
@@ -44,9 +44,13 @@ func (l *look) plan(ctx context.Context, layout health.Layout, live bool) plan {
 		case results == nil: // what it decides stays as it is
 			l.leave(d, untouched)
 		case !d.writes(layout):
-			p.would[d.registration.UID] = health.PlanTarget(health.Input{Target: l.object, Shape: layout.Shape, Results: results}, l.r.Observer.Facts.Clock.Now()).Verdicts
-			if layout.Problem != "" { // it can't be written now, which is no reason to take it off
+			p.would[d.registration.UID] = health.PlanTarget(health.Input{Target: l.object, Shape: layout.Shape, Codeless: layout.Codeless, Results: results}, l.r.Observer.Facts.Clock.Now()).Verdicts
+			why := d.registration.Unwritable(layout)
+			if layout.Problem != "" || d.decides() && why != "" { // it can't be written now, which is no reason to take it off
 				l.leave(d, untouched)
+			}
+			if d.decides() && why != "" {
+				l.problem = why
 			}
 		default:
 			p.add(d, results, &in)
@@ -98,7 +102,7 @@ func allTrue(results map[string][]health.Result) bool {
 
 // writes says whether a registration's conditions are written at all.
 func (d decider) writes(layout health.Layout) bool {
-	return d.decides() && layout.Problem == ""
+	return d.decides() && d.registration.Unwritable(layout) == ""
 }
 
 // decides says whether a registration's conditions are those of targets, and not only told of in its status.

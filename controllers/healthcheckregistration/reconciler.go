@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -96,7 +95,7 @@ func (r *Reconciler) observe(ctx context.Context, hcr *v1alpha1.HealthCheckRegis
 	if reg := j.Read.registration; reg != nil {
 		st.complete = r.Observer.book.complete(hcr.UID, func() []checking.Target { return r.Observer.selected(ctx, reg) })
 	}
-	if st.unusable = r.fits(ctx, hcr, j.Read.kind); st.unusable != nil {
+	if st.unusable = r.fits(ctx, j.Read); st.unusable != nil {
 		return st, kindWait
 	}
 	// The kind may have come after the registration, and a target that is awaited may be gone before it is looked at.
@@ -107,15 +106,19 @@ func (r *Reconciler) observe(ctx context.Context, hcr *v1alpha1.HealthCheckRegis
 }
 
 // fits says why a kind's objects can't have what a registration writes; nil when they can.
-func (r *Reconciler) fits(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration, kind schema.GroupVersionKind) error {
-	layout, err := r.Layouts.Of(ctx, kind)
-	if err != nil {
+func (r *Reconciler) fits(ctx context.Context, of reading) error {
+	layout, err := r.Layouts.Of(ctx, of.kind)
+	if err != nil || of.registration == nil {
 		return err
 	}
-	if layout.Problem != "" && hcr.Spec.Output != v1alpha1.OutputRegistrationOnly {
-		return fmt.Errorf("%s of %s can't have conditions: %s; write output: RegistrationOnly", kind.Kind, kind.GroupVersion(), layout.Problem)
+	why := of.registration.Unwritable(layout)
+	switch {
+	case why == "":
+		return nil
+	case layout.Problem != "":
+		why += "; write output: RegistrationOnly"
 	}
-	return nil
+	return fmt.Errorf("%s of %s can't have conditions: %s", of.kind.Kind, of.kind.GroupVersion(), why)
 }
 
 // writeStatus writes what changed, or gives how long that has to wait.

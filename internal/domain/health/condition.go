@@ -58,7 +58,9 @@ func Next(previous *Condition, conditionType string, v Verdict, shape Shape, gen
 	if same && !previous.LastUpdate.IsZero() {
 		next.LastUpdate = previous.LastUpdate
 	}
-	return next, !same || previous.ObservedGeneration != next.ObservedGeneration
+	// A schema without the field prunes it: then a condition without one would be written again and again.
+	seen := previous.ObservedGeneration == 0 || previous.ObservedGeneration == next.ObservedGeneration
+	return next, !same || !seen
 }
 
 // Equal says whether both are the same in all they tell; nil is only equal to nil.

@@ -18,6 +18,8 @@ type Input struct {
 	// Target as it was seen.
 	Target *unstructured.Unstructured
 	Shape  Shape
+	// Codeless: the target would lose codes, so none are written, or each look would find that they aren't there.
+	Codeless bool
 	// Results of all checks of all registrations, by condition type.
 	Results map[string][]Result
 	// Remove are condition types that are to go; those with results stay, and so does what isn't of the form of health checks.
@@ -78,6 +80,9 @@ func (p *Plan) judge(in *Input, conditionType string, now time.Time) {
 		if in.HowToBelieve != nil {
 			verdict.Message += in.HowToBelieve()
 		}
+	}
+	if in.Codeless {
+		verdict.Codes = nil
 	}
 	p.Verdicts[conditionType] = verdict
 	if at := verdict.LookAgain; !at.IsZero() && (p.LookAgain.IsZero() || at.Before(p.LookAgain)) {

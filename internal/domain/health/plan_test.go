@@ -1,6 +1,7 @@
 package health_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -94,5 +95,40 @@ func TestTypesToRemove(t *testing.T) {
 	p := plan(t, "status: {conditions: [{type: Old, "+byChecks+", {type: Kept, "+byChecks+", {type: Theirs, status: 'True'}]}", map[string][]health.Result{"X": {ok("a")}}, remove)
 	if len(p.Steps) != 2 || p.Steps[0].Remove || !p.Steps[1].Remove || p.Steps[1].Condition.Type != "Old" {
 		t.Errorf("%+v", p.Steps)
+	}
+}
+
+// TestWhatASchemaPrunesIsNotWrittenAgainAndAgain has an API server store a condition without the fields that its kind's schema lacks.
+func TestWhatASchemaPrunesIsNotWrittenAgainAndAgain(t *testing.T) {
+	for name, tt := range map[string]struct {
+		shape  health.Shape
+		pruned []string
+	}{
+		"metav1.Condition without observedGeneration": {"Conditions", []string{"observedGeneration"}},
+		"Gardener's without codes":                    {"Gardener", []string{"codes"}},
+		"Gardener's written to a metav1.Condition":    {"Gardener", []string{"codes", "lastUpdateTime"}},
+		"all is kept": {"Gardener", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target := object(t, "{apiVersion: example.org/v1, kind: Gadget, metadata: {name: g, uid: u, resourceVersion: '1', generation: 3}}")
+			in := health.Input{Target: target, Shape: tt.shape, Codeless: slices.Contains(tt.pruned, "codes"), Results: map[string][]health.Result{
+				"X": {{Check: "a", Status: "False", Detail: "quota", Codes: []string{"ERR_INFRA_QUOTA_EXCEEDED"}}},
+			}}
+			writes := 0
+			for i := range 3 {
+				plan := health.PlanTarget(in, start.Add(time.Duration(i)*time.Minute))
+				for _, step := range plan.Steps {
+					writes++
+					entry := health.Applied(target, &step.Condition, tt.shape).Object["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)
+					for _, field := range tt.pruned {
+						delete(entry, field)
+					}
+					target.Object["status"] = map[string]any{"conditions": []any{entry}}
+				}
+			}
+			if writes != 1 {
+				t.Errorf("three looks write %d times", writes)
+			}
+		})
 	}
 }

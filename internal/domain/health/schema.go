@@ -11,6 +11,8 @@ type Layout struct {
 	Shape Shape
 	// Map: the list is a map by type, in which field managers own entries. Else it is atomic.
 	Map bool
+	// Codeless: the schema has no codes, so they would be pruned. NoProgressing: it allows no status Progressing.
+	Codeless, NoProgressing bool
 	// Problem says why no condition can be written; "" when it can.
 	Problem string
 }
@@ -64,6 +66,8 @@ func layoutOfStatus(status map[string]any) Layout {
 		return layout
 	}
 	fields, _, _ := unstructured.NestedMap(items, "properties")
+	_, codes := fields["codes"]
+	layout.Codeless = !codes
 	for _, field := range []string{"type", "status", "reason", "message", "lastTransitionTime"} {
 		if _, ok := fields[field]; !ok {
 			return Layout{Problem: "the schema of status.conditions has no " + field + ", which would be pruned"}
@@ -76,18 +80,19 @@ func layoutOfStatus(status map[string]any) Layout {
 // began.
 func shapeOf(items map[string]any) Layout {
 	fields, _, _ := unstructured.NestedMap(items, "properties")
-	if _, ok := fields["lastUpdateTime"]; !ok {
-		return Layout{Shape: Conditions}
-	}
 	allowed, limited, _ := unstructured.NestedStringSlice(fields, "status", "enum")
-	if !limited || slices.Contains(allowed, string(Progressing)) {
+	refused := limited && !slices.Contains(allowed, string(Progressing))
+	if _, ok := fields["lastUpdateTime"]; !ok {
+		return Layout{Shape: Conditions, NoProgressing: refused}
+	}
+	if !refused {
 		return Layout{Shape: Gardener}
 	}
 	required, _, _ := unstructured.NestedStringSlice(items, "required")
 	if slices.Contains(required, "lastUpdateTime") {
 		return Layout{Problem: "the schema of status.conditions requires lastUpdateTime, as Gardener's, but allows no status Progressing"}
 	}
-	return Layout{Shape: Conditions}
+	return Layout{Shape: Conditions, NoProgressing: true}
 }
 
 func keepsUnknown(schema map[string]any) bool {

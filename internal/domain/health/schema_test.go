@@ -16,6 +16,8 @@ func TestLayouts(t *testing.T) {
 		otherKey = "{properties: {status: {properties: {conditions: {type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [name], items: {properties: {" + fields + "}}}}}}}"
 		noReason = "{properties: {status: {properties: {conditions: {type: array, items: {properties: {type: {}, status: {}, message: {}, lastTransitionTime: {}}}}}}}}"
 		three    = "{properties: {status: {properties: {conditions: {type: array, items: {properties: {type: {}, status: {enum: ['True', 'False', Unknown]}, reason: {}, message: {}, lastTransitionTime: {}, lastUpdateTime: {}}"
+		codeless = "{properties: {status: {properties: {conditions: {type: array, items: {properties: {" + fields + ", lastUpdateTime: {}}}}}}}}"
+		limited  = "{properties: {status: {properties: {conditions: {type: array, items: {properties: {type: {}, status: {enum: ['True', 'False', Unknown]}, reason: {}, message: {}, lastTransitionTime: {}}}}}}}}"
 		anyItem  = "{properties: {status: {properties: {conditions: {type: array, items: {x-kubernetes-preserve-unknown-fields: true}}}}}}"
 	)
 	for name, tt := range map[string]struct {
@@ -23,9 +25,11 @@ func TestLayouts(t *testing.T) {
 		want health.Layout
 	}{
 		"Gardener's":                            {version + gardener + "}}]}", health.Layout{Shape: "Gardener"}},
-		"metav1.Condition":                      {version + meta + "}}]}", health.Layout{Shape: "Conditions", Map: true}},
-		"metav1.Condition in a list":            {version + atomic + "}}]}", health.Layout{Shape: "Conditions"}},
-		"a time of updates, and no Progressing": {version + three + "}}}}}}}}]}", health.Layout{Shape: "Conditions"}},
+		"metav1.Condition":                      {version + meta + "}}]}", health.Layout{Shape: "Conditions", Map: true, Codeless: true}},
+		"metav1.Condition in a list":            {version + atomic + "}}]}", health.Layout{Shape: "Conditions", Codeless: true}},
+		"Gardener's, without codes":             {version + codeless + "}}]}", health.Layout{Shape: "Gardener", Codeless: true}},
+		"metav1.Condition, as it is validated":  {version + limited + "}}]}", health.Layout{Shape: "Conditions", Codeless: true, NoProgressing: true}},
+		"a time of updates, and no Progressing": {version + three + "}}}}}}}}]}", health.Layout{Shape: "Conditions", Codeless: true, NoProgressing: true}},
 		"no Progressing, and a time of updates is required": {version + three + ", required: [lastUpdateTime]}}}}}}}}]}", health.Layout{
 			Problem: "the schema of status.conditions requires lastUpdateTime, as Gardener's, but allows no status Progressing",
 		}},

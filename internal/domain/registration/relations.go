@@ -167,3 +167,14 @@ func (r *Registration) ShapeOn(layout health.Layout) health.Shape {
 	}
 	return layout.Shape
 }
+
+// Unwritable says why the registration's conditions can't be on targets that keep them like this; "" when they can, or aren't to be.
+func (r *Registration) Unwritable(layout health.Layout) string {
+	switch {
+	case r.Output == v1alpha1.OutputRegistrationOnly:
+		return ""
+	case layout.Problem == "" && layout.NoProgressing && r.Output == v1alpha1.OutputGardener:
+		return "output: Gardener has status Progressing, which the schema of status.conditions doesn't allow; leave output out"
+	}
+	return layout.Problem
+}

@@ -136,8 +136,9 @@ func (l *look) kinds(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	if l.layout = layout; layout.Problem != "" && l.reg.Output != v1alpha1.OutputRegistrationOnly {
-		l.preview.Unwritable = layout.Problem
+	l.layout = layout
+	if why := l.reg.Unwritable(layout); why != "" {
+		l.preview.Unwritable = why
 	}
 	return nil
 }
@@ -201,7 +202,7 @@ func (l *look) selected(ctx context.Context, objects []*unstructured.Unstructure
 		if !l.reg.Selects(object, namespaces[name]) {
 			continue
 		}
-		c := registration.Circumstances{Target: object, Standing: l.standing, Why: l.why, Shape: l.reg.ShapeOn(l.layout), There: &found{by: map[string]finding{}}}
+		c := registration.Circumstances{Target: object, Standing: l.standing, Why: l.why, Shape: l.reg.ShapeOn(l.layout), Codeless: l.layout.Codeless, There: &found{by: map[string]finding{}}}
 		for _, o := range others {
 			if o.Kind.GroupKind() == l.reg.Kind.GroupKind() && o.Selects(object, namespaces[name]) {
 				c.Others = append(c.Others, o)

@@ -232,6 +232,12 @@ func TestWhatKindsAreLike(t *testing.T) {
 		"they take no conditions": {objects{layout: health.Layout{Problem: "the kind has no status subresource"}}, mcm, func(p registration.Preview) bool {
 			return p.Unwritable == "the kind has no status subresource"
 		}},
+		"a status of the shape isn't allowed": {objects{layout: health.Layout{Shape: "Conditions", NoProgressing: true}}, "output: Gardener\n" + mcm, func(p registration.Preview) bool {
+			return p.Unwritable == "output: Gardener has status Progressing, which the schema of status.conditions doesn't allow; leave output out"
+		}},
+		"it is allowed in their own shape": {objects{layout: health.Layout{Shape: "Conditions", NoProgressing: true}}, mcm, func(p registration.Preview) bool {
+			return p.Unwritable == ""
+		}},
 		"and none are written": {objects{layout: health.Layout{Problem: "the kind has no status subresource"}}, "output: RegistrationOnly\n" + mcm, func(p registration.Preview) bool {
 			return p.Unwritable == ""
 		}},
