@@ -160,7 +160,7 @@ func (a *acting) failed(deciders []decider, step health.Step, err error) {
 	if errors.Is(err, actuate.ErrStale) {
 		return
 	}
-	a.r.Layouts.Forget(a.object.GroupVersionKind())
+	a.r.Layouts.Doubt(a.object.GroupVersionKind())
 	for _, policy := range policiesOf(deciders) {
 		a.tries.Failed[policy] = err
 	}

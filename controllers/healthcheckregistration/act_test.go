@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/events"
+	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -35,8 +36,9 @@ func (current) Check(context.Context, schema.GroupVersionKind, types.NamespacedN
 	return nil
 }
 
-// storing is an API server that has a Worker, and answers writes that say "it is bad" with an error. Applies it only takes in.
-func storing(worker *unstructured.Unstructured, bad error, applied *[]string) client.WithWatch {
+// storing is an API server that has a Worker, and answers writes that say "it is bad" with an error. Applies it takes in, and
+// changes nothing.
+func storing(worker *unstructured.Unstructured, bad error, owners *[]string) client.WithWatch {
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypeWithName(worker.GroupVersionKind(), &unstructured.Unstructured{})
 	return interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithObjects(worker).WithStatusSubresource(worker).Build(), interceptor.Funcs{
@@ -46,12 +48,15 @@ func storing(worker *unstructured.Unstructured, bad error, applied *[]string) cl
 			}
 			return c.SubResource(sub).Patch(ctx, o, patch, options...)
 		},
-		SubResourceApply: func(_ context.Context, _ client.Client, _ string, _ runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
+		SubResourceApply: func(ctx context.Context, c client.Client, _ string, applied runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
 			owner := (&client.SubResourceApplyOptions{}).ApplyOpts(options).FieldManager
-			if *applied = append(*applied, owner); owner == "autohealer-Bad" {
+			if *owners = append(*owners, owner); owner == "autohealer-Bad" && bad != nil {
 				return bad
 			}
-			return nil
+			stored := worker.DeepCopy()
+			err := c.Get(ctx, client.ObjectKeyFromObject(stored), stored)
+			applied.(runtime.Unstructured).SetUnstructuredContent(stored.Object)
+			return err
 		},
 	})
 }
@@ -76,7 +81,7 @@ func turning(t *testing.T, api client.WithWatch) (*look, plan) {
 	if err := api.Get(t.Context(), client.ObjectKeyFromObject(l.object), l.object); err != nil {
 		t.Fatal(err)
 	}
-	l.r.Conditions, l.r.Layouts = &actuate.Conditions{Client: api, Current: current{}, Acts: logr.Discard()}, &checking.Layouts{}
+	l.r.Conditions, l.r.Layouts = &actuate.Conditions{Client: api, Current: current{}, Acts: logr.Discard()}, &checking.Layouts{Clock: testingclock.NewFakePassiveClock(noon)}
 	l.r.Troubles, l.r.Report = &status.Troubles{}, NewReporter(events.NewFakeRecorder(10))
 	p := plan{deciders: map[string][]decider{"Bad": l.deciders[:1], "Good": l.deciders[1:]}, unclaim: []string{"Gone"}}
 	p.Verdicts = map[string]health.Verdict{"Bad": {}, "Good": {}}
@@ -149,7 +154,7 @@ func TestARefusedConditionHoldsUpNoOther(t *testing.T) {
 }
 
 func TestAConflictOfApplyHoldsUpNoOtherCondition(t *testing.T) {
-	const all, none = "[autohealer-Bad autohealer-Good autohealer-Old]", "[autohealer-Bad]"
+	const all, none = "[autohealer-Bad autohealer-Bad autohealer-Good]", "[autohealer-Bad]"
 	for name, c := range map[string]struct {
 		bad     error
 		want    string

@@ -10,9 +10,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	toolscache "k8s.io/client-go/tools/cache"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -213,6 +216,31 @@ func TestTargetsAreLookedAtWhenTheirNamespaceIsLabelled(t *testing.T) {
 				t.Errorf("%d targets are looked at, not %d", n, c.want)
 			}
 		})
+	}
+}
+
+func TestTargetsOfARelabelledNamespaceAreLookedAtOnceTheirKindCanBeRead(t *testing.T) {
+	l := leads(t)
+	l.see(func(hcr *v1alpha1.HealthCheckRegistration) {
+		hcr.Generation++
+		hcr.Spec.Target.NamespaceSelector = &v1alpha1.LabelSelector{MatchLabels: map[string]string{"tenant": "yes"}}
+	})
+	l.asked()
+	read := func(synced ...controllertest.InformerOption) {
+		l.cache.InformersByGVK = map[schema.GroupVersionKind]toolscache.SharedIndexInformer{worker: controllertest.NewFakeInformer(synced...)}
+		l.Watches = checking.WatchesOf(l.cache, l.targetChanged, testingclock.NewFakePassiveClock(noon))
+	}
+	read()
+	l.relabelled(t.Context(), &corev1.Namespace{}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"tenant": "yes"}}})
+	if n, _ := l.asked(); n != 0 || l.inform(t.Context(), client.ObjectKeyFromObject(l.hcr)) {
+		t.Errorf("%d targets are looked at while none are read", n)
+	}
+	read(controllertest.Synced)
+	if done := l.inform(t.Context(), client.ObjectKeyFromObject(l.hcr)); !done {
+		t.Error("they aren't asked for")
+	}
+	if n, _ := l.asked(); n != 2 {
+		t.Errorf("%d targets are looked at, not 2", n)
 	}
 }
 

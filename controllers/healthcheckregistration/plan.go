@@ -32,7 +32,9 @@ func (p plan) harmful() bool {
 // plan makes the checks and says what follows: with live by what is there now, and counted by the breakers.
 func (l *look) plan(ctx context.Context, layout health.Layout, live bool) plan {
 	p := plan{deciders: map[string][]decider{}, would: map[types.UID]map[string]health.Verdict{}}
-	in := health.Input{Target: l.object, Shape: layout.Shape, Codeless: layout.Codeless, Results: map[string][]health.Result{}}
+	in := health.Input{
+		Target: l.object, Shape: layout.Shape, Shapes: map[string]health.Shape{}, Lacks: layout.Lacks, Results: map[string][]health.Result{},
+	}
 	untouched, unread, failing := map[string]bool{}, map[string]bool{}, map[types.UID]bool{}
 	for _, d := range l.deciders {
 		results, without := l.results(ctx, d, live)
@@ -44,7 +46,7 @@ func (l *look) plan(ctx context.Context, layout health.Layout, live bool) plan {
 		case results == nil: // what it decides stays as it is
 			l.leave(d, untouched)
 		case !d.writes(layout):
-			p.would[d.registration.UID] = health.PlanTarget(health.Input{Target: l.object, Shape: layout.Shape, Codeless: layout.Codeless, Results: results}, l.r.Observer.Facts.Clock.Now()).Verdicts
+			p.would[d.registration.UID] = health.PlanTarget(health.Input{Target: l.object, Shape: layout.Shape, Lacks: layout.Lacks, Results: results}, l.r.Observer.Facts.Clock.Now()).Verdicts
 			why := d.registration.Unwritable(layout)
 			if layout.Problem != "" || d.decides() && why != "" { // it can't be written now, which is no reason to take it off
 				l.leave(d, untouched)
@@ -87,7 +89,9 @@ func (p *plan) add(d decider, results map[string][]health.Result, in *health.Inp
 	}
 	in.Remove = append(in.Remove, d.removes()...)
 	if o := d.registration.Output; o == v1alpha1.OutputGardener || o == v1alpha1.OutputConditions {
-		in.Shape = health.Shape(o)
+		for t := range results {
+			in.Shapes[t] = health.Shape(o)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // followNamespaces has targets looked at that a registration selects, or selected, by the labels of their namespace.
@@ -28,13 +29,19 @@ func (o *Observer) relabelled(ctx context.Context, before, after *corev1.Namespa
 	if maps.Equal(before.Labels, after.Labels) || !o.synced.Load() {
 		return
 	}
-	kinds := map[schema.GroupVersionKind]bool{}
+	kinds := map[schema.GroupVersionKind][]judgement{}
 	for _, key := range o.judge.Keys() {
 		if j, ok := o.judge.Of(key); ok && j.Object.Spec.Target.NamespaceSelector != nil {
-			kinds[j.Read.kind] = true
+			kinds[j.Read.kind] = append(kinds[j.Read.kind], j)
 		}
 	}
-	for kind := range kinds {
-		o.lookAtTargets(ctx, kind, after.Name) // a kind that isn't read yet is looked at once it is
+	for kind, by := range kinds {
+		if o.lookAtTargets(ctx, kind, after.Name) {
+			continue
+		}
+		for _, j := range by { // all of the kind are looked at once it can be read
+			o.informed.forget(j.Object.UID)
+			o.enqueueRegistration(client.ObjectKeyFromObject(j.Object), 0)
+		}
 	}
 }

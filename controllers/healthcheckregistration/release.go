@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/checking"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/kube/status"
@@ -69,7 +69,7 @@ func (r *Reconciler) leftLive(ctx context.Context, j judgement) (n int, first st
 	page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	for next := ""; ; next = page.Continue {
 		switch err := r.Live.List(ctx, page, client.Limit(recordsPage), client.Continue(next)); {
-		case meta.IsNoMatchError(err):
+		case checking.Unserved(err):
 			return 0, "", nil
 		case err != nil:
 			return 0, "", fmt.Errorf("list each %s to see whose conditions are left: %w", kind.Kind, err)

@@ -2,9 +2,14 @@ package healthcheckregistration
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -16,11 +21,14 @@ type live struct {
 
 	record string
 	going  bool
+	gone   error
 	lists  int
 }
 
 func (l *live) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	l.lists++
+	if l.lists++; l.gone != nil {
+		return l.gone
+	}
 	about := metav1.PartialObjectMetadata{}
 	about.Namespace, about.Name, about.Annotations = "n", "a", recorded(l.record)
 	if l.going {
@@ -59,6 +67,26 @@ func TestWhatIsLeftOfADeletedRegistration(t *testing.T) {
 			r := &Reconciler{Live: api, Observer: l.Observer}
 			if n, first, err := r.left(t.Context(), gone); n != c.want || err != nil || api.lists != c.lists || (n > 0) != (first == "n/a") {
 				t.Errorf("%d are left, such as %s, after %d lists, %v; want %d after %d", n, first, api.lists, err, c.want, c.lists)
+			}
+		})
+	}
+}
+
+func TestOfAKindThatIsGoneNothingIsLeft(t *testing.T) {
+	no := errors.New("no")
+	for name, c := range map[string]struct{ is, want error }{
+		"its definition was deleted":        {apierrors.NewGenericServerResponse(http.StatusNotFound, "list", schema.GroupResource{Resource: "workers"}, "", "404 page not found", 0, true), nil},
+		"it never had one":                  {&meta.NoKindMatchError{}, nil},
+		"it may not be listed":              {apierrors.NewForbidden(schema.GroupResource{Resource: "workers"}, "", no), no},
+		"the API server doesn't answer now": {apierrors.NewServiceUnavailable("no"), no},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := leads(t)
+			l.see(func(hcr *v1alpha1.HealthCheckRegistration) { hcr.DeletionTimestamp = &metav1.Time{Time: noon} })
+			gone, _ := l.judge.Of(client.ObjectKeyFromObject(l.hcr))
+			r := &Reconciler{Live: &live{gone: c.is}, Observer: l.Observer}
+			if n, _, err := r.left(t.Context(), gone); n != 0 || (err == nil) != (c.want == nil) {
+				t.Errorf("%d are left, %v", n, err)
 			}
 		})
 	}

@@ -47,7 +47,7 @@ func (c *Conditions) claimNew(ctx context.Context, w ConditionWrite) (*unstructu
 // webhook has no dry run.
 func (c *Conditions) wouldBeTaken(ctx context.Context, w ConditionWrite) error {
 	trial := *c
-	trial.Client, trial.Live = client.NewDryRunClient(c.Client), nil
+	trial.Client = client.NewDryRunClient(c.Client)
 	_, err := trial.write(ctx, w.Target, w)
 	if !errors.Is(err, ErrStale) && (apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err)) {
 		return err
@@ -90,7 +90,13 @@ func (c *Conditions) claim(ctx context.Context, target *unstructured.Unstructure
 	}
 	after := target.DeepCopy()
 	if err := c.Client.Patch(ctx, after, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner("autohealer")); err != nil {
-		return target, conditionError("write annotation "+v1alpha1.AnnotationOwnedConditions+" of", target, err)
+		err = fmt.Errorf("write annotation %s of %s: %w", v1alpha1.AnnotationOwnedConditions, target.GetName(), err)
+		if mayBeStale(err) {
+			if _, changed := c.reread(ctx, target); changed {
+				return target, fmt.Errorf("%w: %w", ErrStale, err)
+			}
+		}
+		return target, err
 	}
 	return after, nil
 }

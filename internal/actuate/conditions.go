@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -134,54 +135,86 @@ func (c *Conditions) coveredBy(ctx context.Context, w ConditionWrite, reg *regis
 // mostTries at a write while others write the same status all the time; then the target is planned anew.
 const mostTries = 8
 
-// write puts the condition on the target, or takes it off: by apply where conditions are a map by type, each with a field
-// manager of its own, else by a patch that fails when the list isn't any more what was read. Then it is made again from what is
-// stored by now, as long as that is the same in what the write was planned from.
+// write puts the condition on the target, or takes it off. As long as others changed something else meanwhile it is made again from what
+// is stored by now.
 func (c *Conditions) write(ctx context.Context, target *unstructured.Unstructured, w ConditionWrite) (*unstructured.Unstructured, error) {
-	if w.Layout.Map {
-		return target, c.apply(ctx, target, w)
-	}
 	for tries := 1; ; tries++ {
-		after, err := c.patch(ctx, target, w)
-		if !errors.Is(err, ErrStale) || c.Live == nil || tries == mostTries {
+		after, err := c.put(ctx, target, w)
+		if !mayBeStale(err) {
 			return after, err
 		}
-		fresh, again := c.reread(ctx, target, w.Step.Condition.Type)
-		if !again {
+		fresh, changed := c.reread(ctx, target)
+		switch {
+		case !changed:
 			return target, err
+		case fresh == nil, tries == mostTries, !samePlan(fresh, target, w.Step.Condition.Type):
+			return target, fmt.Errorf("%w: %w", ErrStale, err)
 		}
 		target = fresh
 	}
 }
 
-// reread gives the target as it is stored, if it is still what a write of that condition was planned from.
-func (c *Conditions) reread(ctx context.Context, target *unstructured.Unstructured, conditionType string) (*unstructured.Unstructured, bool) {
-	fresh := &unstructured.Unstructured{}
-	fresh.SetGroupVersionKind(target.GroupVersionKind())
-	if c.Live.Get(ctx, client.ObjectKeyFromObject(target), fresh) != nil || fresh.GetUID() != target.GetUID() || fresh.GetDeletionTimestamp() != nil {
-		return nil, false
-	}
-	same := registration.Owns(fresh, conditionType) == registration.Owns(target, conditionType) &&
-		health.Find(fresh, conditionType).Equal(health.Find(target, conditionType)) &&
-		hold.Of(fresh.GetAnnotations()).Same(hold.Of(target.GetAnnotations()))
-	return fresh, same
+// mayBeStale says whether an error is what a target gives that changed meanwhile, or is gone. An admission webhook may refuse in the same
+// way, and so does a kind that lost its status subresource.
+func mayBeStale(err error) bool {
+	taken := apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict)
+	return stale(err) || apierrors.IsNotFound(err) || apierrors.IsConflict(err) && !taken
 }
 
-func (c *Conditions) apply(ctx context.Context, target *unstructured.Unstructured, w ConditionWrite) error {
-	kind, condition := w.Step.Condition.Type, &w.Step.Condition
-	if w.Step.Remove {
-		condition = nil
+// reread gives the target as it is stored, and whether that is something else than what was seen; nil where it is gone or going, or that
+// can't be told.
+func (c *Conditions) reread(ctx context.Context, target *unstructured.Unstructured) (fresh *unstructured.Unstructured, changed bool) {
+	if c.Live == nil {
+		return nil, true
 	}
+	fresh = &unstructured.Unstructured{}
+	fresh.SetGroupVersionKind(target.GroupVersionKind())
+	if c.Live.Get(ctx, client.ObjectKeyFromObject(target), fresh) != nil || fresh.GetUID() != target.GetUID() || fresh.GetDeletionTimestamp() != nil {
+		return nil, true
+	}
+	return fresh, fresh.GetResourceVersion() != target.GetResourceVersion()
+}
+
+// samePlan says whether a target is still what a write of that condition was planned from.
+func samePlan(fresh, seen *unstructured.Unstructured, conditionType string) bool {
+	return registration.Owns(fresh, conditionType) == registration.Owns(seen, conditionType) &&
+		health.Find(fresh, conditionType).Equal(health.Find(seen, conditionType)) &&
+		hold.Of(fresh.GetAnnotations()).Same(hold.Of(seen.GetAnnotations()))
+}
+
+// put writes by apply where conditions are a map by type, each with a field manager of its own, else by a patch that fails when the list
+// isn't any more what was read. What is removed is always removed so: by apply only that would go which nobody else has written,
+// and an entry would stay that has no status, or all of it.
+func (c *Conditions) put(ctx context.Context, target *unstructured.Unstructured, w ConditionWrite) (*unstructured.Unstructured, error) {
+	if w.Layout.Map && !w.Step.Remove {
+		return c.apply(ctx, target, w)
+	}
+	return c.patch(ctx, target, w)
+}
+
+// apply writes a condition in a map, if the target is still as it was seen. Whoever else has written it, as a controller that patches the
+// list as it was before its own work, has it from then on, too: then it is taken back, if it is ours.
+func (c *Conditions) apply(ctx context.Context, target *unstructured.Unstructured, w ConditionWrite) (*unstructured.Unstructured, error) {
+	kind := w.Step.Condition.Type
 	if err := c.leads(target, kind); err != nil {
-		return err
+		return target, err
 	}
-	applied := client.ApplyConfigurationFromUnstructured(health.Applied(target, condition, w.Layout.Shape))
-	if err := c.Client.Status().Apply(ctx, applied, client.FieldOwner("autohealer-"+kind)); apierrors.IsConflict(err) {
-		return fmt.Errorf("someone else writes condition %s of %s, too: %w", kind, target.GetName(), err)
-	} else if err != nil {
-		return conditionError("apply condition "+kind+" of", target, err)
+	try := func(options ...client.SubResourceApplyOption) (*unstructured.Unstructured, error) {
+		applied := health.Applied(target, w.Step.Condition, w.Step.Shape)
+		options = append(options, client.FieldOwner("autohealer-"+kind))
+		return applied, c.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), options...)
 	}
-	return nil
+	after, err := try()
+	if apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict) {
+		if !registration.Ours(target, kind) {
+			return target, fmt.Errorf("someone else writes condition %s of %s, too: %w", kind, target.GetName(), err)
+		}
+		after, err = try(client.ForceOwnership)
+	}
+	if err != nil {
+		return target, fmt.Errorf("apply condition %s of %s: %w", kind, target.GetName(), err)
+	}
+	return after, nil
 }
 
 func (c *Conditions) patch(ctx context.Context, target *unstructured.Unstructured, w ConditionWrite) (*unstructured.Unstructured, error) {
@@ -195,7 +228,7 @@ func (c *Conditions) patch(ctx context.Context, target *unstructured.Unstructure
 	}
 	after := target.DeepCopy()
 	if err := c.Client.Status().Patch(ctx, after, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner("autohealer")); err != nil {
-		return target, conditionError("write condition "+kind+" of", target, err)
+		return target, fmt.Errorf("write condition %s of %s: %w", kind, target.GetName(), err)
 	}
 	return after, nil
 }
@@ -211,15 +244,7 @@ func conditionPatch(target *unstructured.Unstructured, w ConditionWrite) ([]byte
 	if w.Step.Remove {
 		return health.Removal(target, w.Step.Condition.Type)
 	}
-	return health.Patch(target, w.Step.Condition, w.Layout.Shape)
-}
-
-// conditionError tells a target that changed meanwhile, or is gone, from what is wrong.
-func conditionError(what string, target *unstructured.Unstructured, err error) error {
-	if stale(err) || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return fmt.Errorf("%s %s: %w: %w", what, target.GetName(), ErrStale, err)
-	}
-	return fmt.Errorf("%s %s: %w", what, target.GetName(), err)
+	return health.Patch(target, w.Step.Condition, w.Step.Shape)
 }
 
 // record writes the audit line of a write, which unconfirmed leaves in doubt.

@@ -14,7 +14,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/health"
 )
 
-// layoutKept is for how long a kind's layout is believed, unless a write fails.
+// layoutKept is for how long a kind's layout is believed, unless a write fails, or nothing can be written.
 const layoutKept = time.Hour
 
 var definitionKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
@@ -37,7 +37,7 @@ type layout struct {
 
 // kept is for how long it is believed.
 func (l layout) kept() time.Duration {
-	if l.err != nil {
+	if l.err != nil || l.Problem != "" {
 		return failureKept
 	}
 	return layoutKept
@@ -77,9 +77,11 @@ func (l *Layouts) read(ctx context.Context, kind schema.GroupVersionKind) (healt
 	return health.LayoutOf(definition, kind.Version), nil
 }
 
-// Forget has a kind's layout read anew.
-func (l *Layouts) Forget(kind schema.GroupVersionKind) {
+// Doubt has a kind's layout read anew, if it wasn't just now: where all writes are refused each of them asks for it.
+func (l *Layouts) Doubt(kind schema.GroupVersionKind) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.known, kind)
+	if l.Clock.Since(l.known[kind].at) >= failureKept {
+		delete(l.known, kind)
+	}
 }

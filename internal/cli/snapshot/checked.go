@@ -53,10 +53,10 @@ type CheckedKind struct {
 type CheckedLayout struct {
 	Shape string `json:"shape,omitempty"`
 	Map   bool   `json:"map,omitempty"`
-	// Codeless and NoProgressing are what the schema of conditions doesn't have.
-	Codeless      bool   `json:"codeless,omitempty"`
-	NoProgressing bool   `json:"noProgressing,omitempty"`
-	Problem       string `json:"problem,omitempty"`
+	// Lacks and NoProgressing are what the schema of conditions doesn't have.
+	Lacks         health.Lacks `json:"lacks,omitzero"`
+	NoProgressing bool         `json:"noProgressing,omitempty"`
+	Problem       string       `json:"problem,omitempty"`
 }
 
 // Look is what was found where a check looks.
@@ -155,7 +155,7 @@ func (c *Checked) Namespace(_ context.Context, name string) (labels.Set, error) 
 // Layout is what the file says of it.
 func (c *Checked) Layout(_ context.Context, kind schema.GroupVersionKind) (health.Layout, error) {
 	if k := c.kind(kind); k != nil && k.Layout != nil {
-		return health.Layout{Shape: health.Shape(k.Layout.Shape), Map: k.Layout.Map, Codeless: k.Layout.Codeless, NoProgressing: k.Layout.NoProgressing, Problem: k.Layout.Problem}, nil
+		return health.Layout{Shape: health.Shape(k.Layout.Shape), Map: k.Layout.Map, Lacks: k.Layout.Lacks, NoProgressing: k.Layout.NoProgressing, Problem: k.Layout.Problem}, nil
 	}
 	return health.Layout{}, notInFacts("how %s keeps conditions is", kind.Kind)
 }

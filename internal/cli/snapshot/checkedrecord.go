@@ -71,7 +71,7 @@ func (r *checkRecorder) Layout(ctx context.Context, kind schema.GroupVersionKind
 	case apierrors.IsNotFound(err):
 		r.kind(kind).Layout = &CheckedLayout{Problem: "it has no CustomResourceDefinition"}
 	case err == nil:
-		r.kind(kind).Layout = &CheckedLayout{Shape: string(layout.Shape), Map: layout.Map, Codeless: layout.Codeless, NoProgressing: layout.NoProgressing, Problem: layout.Problem}
+		r.kind(kind).Layout = &CheckedLayout{Shape: string(layout.Shape), Map: layout.Map, Lacks: layout.Lacks, NoProgressing: layout.NoProgressing, Problem: layout.Problem}
 	}
 	return layout, err
 }

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// object is the condition as JSON has it. Codes and observedGeneration are there only when they say something.
+// object is the condition as JSON has it. Codes, observedGeneration and lastUpdateTime are there only when they say something.
 func (c *Condition) object(shape Shape) map[string]any {
 	o := map[string]any{
 		"type": c.Type, "status": string(c.Status), "reason": c.Reason, "message": c.Message,
@@ -18,7 +18,9 @@ func (c *Condition) object(shape Shape) map[string]any {
 		}
 		return o
 	}
-	o["lastUpdateTime"] = c.LastUpdate.UTC().Format(time.RFC3339)
+	if !c.LastUpdate.IsZero() {
+		o["lastUpdateTime"] = c.LastUpdate.UTC().Format(time.RFC3339)
+	}
 	if len(c.Codes) > 0 {
 		codes := make([]any, len(c.Codes))
 		for i, code := range c.Codes {

@@ -58,18 +58,14 @@ func encode(target *unstructured.Unstructured, operations ...operation) ([]byte,
 }
 
 // Applied is what to apply to a target's status subresource, where conditions are a map by type, with a field manager that has
-// this one condition and nothing else. A nil condition removes what that manager applied.
-func Applied(target *unstructured.Unstructured, c *Condition, shape Shape) *unstructured.Unstructured {
-	conditions := []any{}
-	if c != nil {
-		conditions = append(conditions, c.object(shape))
-	}
-	metadata := map[string]any{"name": target.GetName(), "uid": string(target.GetUID())}
+// this one condition and nothing else. The API server refuses it where the target isn't any more as it was seen.
+func Applied(target *unstructured.Unstructured, c Condition, shape Shape) *unstructured.Unstructured {
+	metadata := map[string]any{"name": target.GetName(), "uid": string(target.GetUID()), "resourceVersion": target.GetResourceVersion()}
 	if namespace := target.GetNamespace(); namespace != "" {
 		metadata["namespace"] = namespace
 	}
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": target.GetAPIVersion(), "kind": target.GetKind(), "metadata": metadata,
-		"status": map[string]any{"conditions": conditions},
+		"status": map[string]any{"conditions": []any{c.object(shape)}},
 	}}
 }

@@ -148,14 +148,11 @@ func TestRemoval(t *testing.T) {
 }
 
 func TestApplied(t *testing.T) {
-	with := health.Applied(worker(t, "status: {conditions: ["+foreign+"], phase: x}"), &mine, "Conditions")
+	with := health.Applied(worker(t, "status: {conditions: ["+foreign+"], phase: x}"), mine, "Conditions")
 	if got, want := statusOf(t, with), `{"conditions":[{"lastTransitionTime":"2026-03-01T03:00:00Z","message":"m","observedGeneration":3,"reason":"HealthCheckUnsuccessful","status":"False","type":"Mine"}]}`; got != want {
 		t.Errorf("got %s", got)
 	}
 	if with.GetUID() != "u" || with.GetNamespace() != "shoot--a" || with.GetKind() != "Worker" || with.Object["spec"] != nil {
 		t.Errorf("%v", with.Object)
-	}
-	if got := statusOf(t, health.Applied(worker(t, ""), nil, "Conditions")); got != `{"conditions":[]}` {
-		t.Errorf("got %s", got)
 	}
 }

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -17,9 +18,11 @@ const notBelieved = "not believed, because too many turn False at once: "
 type Input struct {
 	// Target as it was seen.
 	Target *unstructured.Unstructured
+	// Shape of its conditions, but for those types that Shapes has.
 	Shape  Shape
-	// Codeless: the target would lose codes, so none are written, or each look would find that they aren't there.
-	Codeless bool
+	Shapes map[string]Shape
+	// Lacks is what isn't written, since the target can't have it.
+	Lacks Lacks
 	// Results of all checks of all registrations, by condition type.
 	Results map[string][]Result
 	// Remove are condition types that are to go; those with results stay, and so does what isn't of the form of health checks.
@@ -34,6 +37,7 @@ type Input struct {
 // Step is what to do with one condition.
 type Step struct {
 	Condition Condition
+	Shape     Shape
 	// Before is the status on the target; "" when there was no such condition.
 	Before Status
 	// Remove the condition instead of writing it.
@@ -73,24 +77,28 @@ func PlanTarget(in Input, now time.Time) Plan {
 
 func (p *Plan) judge(in *Input, conditionType string, now time.Time) {
 	previous := Find(in.Target, conditionType)
-	verdict := Aggregate(in.Results[conditionType], previous.Past(), now)
-	held := verdict.Status == False && previous.status() != False && in.MayFail != nil && !in.MayFail(conditionType, previous.InDoubt())
+	verdict := in.Lacks.leaveOut(Aggregate(in.Results[conditionType], previous.Past(), now))
+	// What was False before an Unknown turns nothing: else a moment in which checks can't be made would count all that were False for long.
+	turns := verdict.Status == False && (!previous.Past().Failed || previous.InDoubt())
+	held := turns && in.MayFail != nil && !in.MayFail(conditionType, previous.InDoubt())
 	if held {
 		verdict = inDoubt(verdict, previous)
 		if in.HowToBelieve != nil {
 			verdict.Message += in.HowToBelieve()
 		}
 	}
-	if in.Codeless {
-		verdict.Codes = nil
-	}
 	p.Verdicts[conditionType] = verdict
 	if at := verdict.LookAgain; !at.IsZero() && (p.LookAgain.IsZero() || at.Before(p.LookAgain)) {
 		p.LookAgain = at
 	}
-	if next, changed := Next(previous, conditionType, verdict, in.Shape, in.Target.GetGeneration(), now); changed {
-		p.Steps = append(p.Steps, Step{Condition: next, Before: previous.status(), Held: held})
+	shape := in.shapeOf(conditionType)
+	if next, changed := Next(previous, conditionType, verdict, shape, in.Lacks.generation(in.Target), now); changed {
+		p.Steps = append(p.Steps, Step{Condition: in.Lacks.undated(next), Shape: shape, Before: previous.status(), Held: held})
 	}
+}
+
+func (in *Input) shapeOf(conditionType string) Shape {
+	return cmp.Or(in.Shapes[conditionType], in.Shape)
 }
 
 // inDoubt is Unknown, because True would be as unproven as False.

@@ -2,6 +2,7 @@ package health_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -98,37 +99,75 @@ func TestTypesToRemove(t *testing.T) {
 	}
 }
 
-// TestWhatASchemaPrunesIsNotWrittenAgainAndAgain has an API server store a condition without the fields that its kind's schema lacks.
-func TestWhatASchemaPrunesIsNotWrittenAgainAndAgain(t *testing.T) {
+// TestWhatASchemaLacksIsNotWritten has an API server store conditions without the fields that their kind's schema lacks.
+func TestWhatASchemaLacksIsNotWritten(t *testing.T) {
 	for name, tt := range map[string]struct {
-		shape  health.Shape
-		pruned []string
+		shape health.Shape
+		lacks health.Lacks
+		// known: the schema was read.
+		known bool
+		want  string
 	}{
-		"metav1.Condition without observedGeneration": {"Conditions", []string{"observedGeneration"}},
-		"Gardener's without codes":                    {"Gardener", []string{"codes"}},
-		"Gardener's written to a metav1.Condition":    {"Gardener", []string{"codes", "lastUpdateTime"}},
-		"all is kept": {"Gardener", nil},
+		"metav1.Condition without observedGeneration":  {"Conditions", health.Lacks{Codes: true, ObservedGeneration: true, LastUpdateTime: true}, true, ""},
+		"which only the API server knows":              {"Conditions", health.Lacks{ObservedGeneration: true}, false, "observedGeneration"},
+		"metav1.Condition":                             {"Conditions", health.Lacks{Codes: true, LastUpdateTime: true}, true, "observedGeneration"},
+		"Gardener's without codes":                     {"Gardener", health.Lacks{Codes: true}, true, "lastUpdateTime"},
+		"Gardener's written to conditions of metav1's": {"Gardener", health.Lacks{Codes: true, LastUpdateTime: true}, true, ""},
+		"Gardener's": {"Gardener", health.Lacks{}, true, "codes lastUpdateTime"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := object(t, "{apiVersion: example.org/v1, kind: Gadget, metadata: {name: g, uid: u, resourceVersion: '1', generation: 3}}")
-			in := health.Input{Target: target, Shape: tt.shape, Codeless: slices.Contains(tt.pruned, "codes"), Results: map[string][]health.Result{
+			in := health.Input{Target: target, Shape: tt.shape, Results: map[string][]health.Result{
 				"X": {{Check: "a", Status: "False", Detail: "quota", Codes: []string{"ERR_INFRA_QUOTA_EXCEEDED"}}},
 			}}
-			writes := 0
+			if tt.known {
+				in.Lacks = tt.lacks
+			}
+			var writes []string
 			for i := range 3 {
-				plan := health.PlanTarget(in, start.Add(time.Duration(i)*time.Minute))
-				for _, step := range plan.Steps {
-					writes++
-					entry := health.Applied(target, &step.Condition, tt.shape).Object["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)
-					for _, field := range tt.pruned {
-						delete(entry, field)
+				for _, step := range health.PlanTarget(in, start.Add(time.Duration(i)*time.Minute)).Steps {
+					status := health.Applied(target, step.Condition, step.Shape).Object["status"].(map[string]any)
+					entry := status["conditions"].([]any)[0].(map[string]any)
+					var more []string
+					for field, pruned := range map[string]bool{"codes": tt.lacks.Codes, "observedGeneration": tt.lacks.ObservedGeneration, "lastUpdateTime": tt.lacks.LastUpdateTime} {
+						if _, has := entry[field]; has {
+							more = append(more, field)
+						}
+						if pruned {
+							delete(entry, field)
+						}
 					}
-					target.Object["status"] = map[string]any{"conditions": []any{entry}}
+					slices.Sort(more)
+					writes = append(writes, strings.Join(more, " "))
+					target.Object["status"] = status
 				}
 			}
-			if writes != 1 {
-				t.Errorf("three looks write %d times", writes)
+			if !slices.Equal(writes, []string{tt.want}) {
+				t.Errorf("three looks write %q", writes)
 			}
 		})
+	}
+}
+
+func TestEachConditionHasTheShapeThatIsAskedForIt(t *testing.T) {
+	of := func(status health.Status) []health.Result { return []health.Result{{Check: "a", Status: status}} }
+	p := plan(t, "", map[string][]health.Result{"X": of("True"), "Y": of("True")}, func(in *health.Input) {
+		in.Shapes = map[string]health.Shape{"Y": "Conditions"}
+	})
+	if len(p.Steps) != 2 || p.Steps[0].Shape != "Gardener" || p.Steps[1].Shape != "Conditions" {
+		t.Errorf("%+v", p.Steps)
+	}
+}
+
+func TestWhatWasFalseBeforeAnUnknownIsNotHeldBack(t *testing.T) {
+	unknown := "status: {conditions: [{type: X, status: Unknown, reason: ConditionCheckError, message: 'Unsuccessful, then unknown: (0/1) Health checks successful: 1) a: no answer'}]}"
+	doubted := "status: {conditions: [{type: X, status: Unknown, reason: HealthCheckInDoubt, message: 'not believed, because too many turn False at once: (0/1) Health checks successful: 1) a: m'}]}"
+	for status, want := range map[string]health.Status{unknown: "False", doubted: "Unknown", "": "Unknown"} {
+		p := plan(t, status, map[string][]health.Result{"X": {{Check: "a", Status: "False", Detail: "m"}}}, func(in *health.Input) {
+			in.MayFail = func(string, bool) bool { return false }
+		})
+		if got := p.Verdicts["X"].Status; got != want {
+			t.Errorf("%s turns %s", status, got)
+		}
 	}
 }

@@ -11,8 +11,9 @@ type Layout struct {
 	Shape Shape
 	// Map: the list is a map by type, in which field managers own entries. Else it is atomic.
 	Map bool
-	// Codeless: the schema has no codes, so they would be pruned. NoProgressing: it allows no status Progressing.
-	Codeless, NoProgressing bool
+	// Lacks is what conditions can't have. NoProgressing: that is status Progressing.
+	Lacks         Lacks
+	NoProgressing bool
 	// Problem says why no condition can be written; "" when it can.
 	Problem string
 }
@@ -66,8 +67,7 @@ func layoutOfStatus(status map[string]any) Layout {
 		return layout
 	}
 	fields, _, _ := unstructured.NestedMap(items, "properties")
-	_, codes := fields["codes"]
-	layout.Codeless = !codes
+	layout.Lacks = lacksOf(fields)
 	for _, field := range []string{"type", "status", "reason", "message", "lastTransitionTime"} {
 		if _, ok := fields[field]; !ok {
 			return Layout{Problem: "the schema of status.conditions has no " + field + ", which would be pruned"}

@@ -82,9 +82,9 @@ type Circumstances struct {
 	// version has checks that can't be made of this one.
 	Others []Decider
 	Shape  health.Shape
-	// Codeless: the target would lose codes.
-	Codeless bool
-	There    Finder
+	// Lacks is what conditions of the target can't have.
+	Lacks health.Lacks
+	There Finder
 	// MayFail asks the registration's own breaker.
 	MayFail func(conditionType string) bool
 }
@@ -103,7 +103,7 @@ func (r *Registration) Forecast(c Circumstances, now time.Time) TargetForecast {
 	if suspended {
 		return f
 	}
-	in := health.Input{Target: c.Target, Shape: c.Shape, Codeless: c.Codeless, Results: map[string][]health.Result{}}
+	in := health.Input{Target: c.Target, Shape: c.Shape, Lacks: c.Lacks, Results: map[string][]health.Result{}}
 	in.MayFail = func(t string, _ bool) bool { return r.mayFail(&c, t, now) }
 	for _, t := range r.ConditionTypes() {
 		one := r.condition(&c, t, now)

@@ -202,7 +202,7 @@ func (l *look) selected(ctx context.Context, objects []*unstructured.Unstructure
 		if !l.reg.Selects(object, namespaces[name]) {
 			continue
 		}
-		c := registration.Circumstances{Target: object, Standing: l.standing, Why: l.why, Shape: l.reg.ShapeOn(l.layout), Codeless: l.layout.Codeless, There: &found{by: map[string]finding{}}}
+		c := registration.Circumstances{Target: object, Standing: l.standing, Why: l.why, Shape: l.reg.ShapeOn(l.layout), Lacks: l.layout.Lacks, There: &found{by: map[string]finding{}}}
 		for _, o := range others {
 			if o.Kind.GroupKind() == l.reg.Kind.GroupKind() && o.Selects(object, namespaces[name]) {
 				c.Others = append(c.Others, o)
