@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/e2e/gardener"
 	"github.com/resourcestack/autohealer/e2e/harness"
 )
 
@@ -129,6 +130,21 @@ var _ = Describe("a condition over time", func() {
 	}, NodeTimeout(specTime))
 })
 
+// edit changes one condition of a target, as somebody does who writes all of its status; one that is emptied is removed.
+func edit(ctx context.Context, kind schema.GroupVersionKind, namespace, conditionType string, change func(entry map[string]any)) {
+	GinkgoHelper()
+	Eventually(func() error { // which others write, too
+		target := stored(ctx, kind, namespace)
+		status := target.Object["status"].(map[string]any)
+		list := status["conditions"].([]any)
+		i := slices.IndexFunc(list, func(item any) bool { return item.(map[string]any)["type"] == conditionType })
+		if change(list[i].(map[string]any)); len(list[i].(map[string]any)) == 0 {
+			status["conditions"] = slices.Delete(list, i, i+1)
+		}
+		return h.Client.Status().Update(ctx, target, client.FieldOwner("its-controller"))
+	}).Should(Succeed())
+}
+
 var _ = Describe("what isn't Autohealer's", func() {
 	for _, of := range []schema.GroupVersionKind{worker, gadget} {
 		It("stays as it is on a "+of.Kind+": other conditions, and one that is there already", func(ctx SpecContext) {
@@ -156,7 +172,7 @@ var _ = Describe("what isn't Autohealer's", func() {
 		}, NodeTimeout(specTime))
 	}
 
-	It("stays as somebody edited it, and holds up no other condition of its target, until it is removed", func(ctx SpecContext) {
+	It("stays as somebody else writes it, and holds up no other condition of its target, until it is removed", func(ctx SpecContext) {
 		namespace := place(ctx)
 		for _, name := range []string{"edited", "other", "third"} {
 			setPhase(ctx, namespace, name, "Up")
@@ -168,31 +184,69 @@ var _ = Describe("what isn't Autohealer's", func() {
 			Eventually(condition(ctx, gadget, namespace, conditionType)).Should(is("True", "HealthCheckSuccessful", ""))
 		}
 		edited := condition(ctx, gadget, namespace, "Edited")
-		edit := func(change func(list []any) []any) {
-			Eventually(func() error { // which others write, too
-				target := stored(ctx, gadget, namespace)
-				status := target.Object["status"].(map[string]any)
-				status["conditions"] = change(status["conditions"].([]any))
-				return h.Client.Status().Update(ctx, target, client.FieldOwner("kubectl-edit"))
-			}).Should(Succeed())
-		}
-		ofEdited := func(item any) bool { return item.(map[string]any)["type"] == "Edited" }
-		edit(func(list []any) []any {
-			entry := list[slices.IndexFunc(list, ofEdited)].(map[string]any)
-			entry["status"], entry["reason"], entry["message"] = "False", "HealthCheckUnsuccessful", "(0/1) Health checks successful: 1) edited: as I say"
-			return list
+		edit(ctx, gadget, namespace, "Edited", func(entry map[string]any) {
+			entry["status"], entry["reason"], entry["message"] = "False", "Mine", "as I say"
 		})
-		Eventually(statusOf(ctx, namespace+"-1", "Ready")).Should(ContainSubstring("someone else writes condition Edited of w, too"))
+		Eventually(statusOf(ctx, namespace+"-1", "Ready")).Should(ContainSubstring("condition Edited is there already, and someone else's"))
 		setPhase(ctx, namespace, "other", "Down")
 		Eventually(condition(ctx, gadget, namespace, "Other")).Should(is("False", "HealthCheckUnsuccessful", "it is Down"))
 		unregister(ctx, namespace+"-2")
 		Expect(condition(ctx, gadget, namespace, "Third")()).To(BeNil())
-		Expect(edited()).To(is("False", "HealthCheckUnsuccessful", "as I say$"))
-		Expect(statusOf(ctx, namespace+"-1", "Ready")()).To(And(HavePrefix("True Operative: "), ContainSubstring("1 can't be written, ")))
+		Expect(edited()).To(is("False", "Mine", "as I say$"))
 
-		edit(func(list []any) []any { return slices.DeleteFunc(list, ofEdited) })
+		edit(ctx, gadget, namespace, "Edited", func(entry map[string]any) { clear(entry) })
 		Eventually(edited).Should(is("True", "HealthCheckSuccessful", `successful$`))
 		Eventually(statusOf(ctx, namespace+"-1", "Ready")).ShouldNot(ContainSubstring("someone else"))
+	}, NodeTimeout(specTime))
+
+	for _, of := range []schema.GroupVersionKind{worker, gadget} {
+		It("is put right on a "+of.Kind+" where a controller wrote back an older state of it, and removed whoever wrote it last", func(ctx SpecContext) {
+			namespace := place(ctx)
+			setPhase(ctx, namespace, "dial", "Up")
+			putTarget(ctx, of, namespace)
+			register(ctx, namespace, about(of, namespace, "checks: ["+checkOf("Dialled", "dial")+"]"))
+			dialled := condition(ctx, of, namespace, "Dialled")
+			Eventually(dialled).Should(is("True", "HealthCheckSuccessful", ""))
+			for range 2 {
+				edit(ctx, of, namespace, "Dialled", func(entry map[string]any) {
+					entry["status"], entry["reason"], entry["message"] = "False", "HealthCheckUnsuccessful", "(0/1) Health checks successful: 1) dial: it was Down"
+				})
+				Eventually(dialled).Should(is("True", "HealthCheckSuccessful", ""))
+			}
+			setPhase(ctx, namespace, "dial", "Down")
+			Eventually(dialled).Should(is("False", "HealthCheckUnsuccessful", "it is Down$"))
+			edit(ctx, of, namespace, "Dialled", func(entry map[string]any) { entry["lastTransitionTime"] = "2026-01-01T00:00:00Z" })
+			unregister(ctx, namespace)
+			Expect(dialled()).To(BeNil())
+		}, NodeTimeout(specTime))
+	}
+
+	It("is written once on a kind whose conditions have no observedGeneration", func(ctx SpecContext) {
+		_, definition, _ := strings.Cut(gardener.Definitions, "metadata: {name: gadgets.example.org}")
+		definition, _, _ = strings.Cut(definition, "---")
+		definition = strings.Replace(definition, "observedGeneration: {type: integer, format: int64}", "", 1)
+		names := strings.NewReplacer("gadget", "gizmo", "Gadget", "Gizmo")
+		letRead(ctx, "gadgets", "gizmos")
+		apply(ctx, "%s", "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: gizmos.example.org}"+names.Replace(definition))
+		DeferCleanup(func(ctx SpecContext) {
+			_, err := h.Kubectl(ctx, "delete", "crd", "gizmos.example.org")
+			Expect(err).NotTo(HaveOccurred())
+		}, NodeTimeout(specTime))
+		_, err := h.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=30s", "crd", "gizmos.example.org")
+		Expect(err).NotTo(HaveOccurred())
+		gizmo := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gizmo"}
+		namespace := place(ctx)
+		setPhase(ctx, namespace, "dial", "Up")
+		putTarget(ctx, gizmo, namespace)
+		register(ctx, namespace, about(gizmo, namespace, "checks: ["+checkOf("Dialled", "dial")+"]"))
+		dialled := condition(ctx, gizmo, namespace, "Dialled")
+		Eventually(dialled).Should(is("True", "HealthCheckSuccessful", ""))
+		setPhase(ctx, namespace, "dial", "Down")
+		Eventually(dialled).Should(is("False", "HealthCheckUnsuccessful", ""))
+		setPhase(ctx, namespace, "dial", "Up")
+		Eventually(dialled).Should(is("True", "HealthCheckSuccessful", ""))
+		version := stored(ctx, gizmo, namespace).GetResourceVersion()
+		Consistently(func() string { return stored(ctx, gizmo, namespace).GetResourceVersion() }, 7*time.Second).Should(Equal(version))
 	}, NodeTimeout(specTime))
 
 	It("keeps a deleted registration no longer than it takes, though a target hangs in its own deletion", func(ctx SpecContext) {
