@@ -3,6 +3,7 @@ package healthcheck
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,7 +12,9 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -166,5 +169,53 @@ func TestARefusedRemovalHoldsUpNoOther(t *testing.T) {
 	_, err := r.Reconcile(t.Context(), ofG)
 	if err == nil || !strings.HasPrefix(conditionOf(t, stored, "X"), "True: ") || conditionOf(t, stored, "Y") != "none" || !strings.HasPrefix(conditionOf(t, stored, "Z"), "True: ") {
 		t.Errorf("%v; X is %s, Y is %s", err, conditionOf(t, stored, "X"), conditionOf(t, stored, "Y"))
+	}
+}
+
+func TestWhatAnotherWritesMeanwhileStays(t *testing.T) {
+	var theirs client.Patch // of another writer, before ours
+	r, stored := reconcilerOf(For(gadget).Check("X", "x", func() HealthCheck { return &sourced{} }), interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, subresource string, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+			if first := theirs; first != nil {
+				theirs = nil
+				other := untyped(gadget)
+				other.SetNamespace("a")
+				other.SetName("g")
+				if err := c.SubResource(subresource).Patch(ctx, other, first); err != nil {
+					return err
+				}
+			}
+			err := c.SubResource(subresource).Patch(ctx, o, patch, options...)
+			if err != nil && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown { // it doesn't apply, which an API server calls unprocessable
+				return byGuard
+			}
+			return err
+		},
+	})
+	for _, tt := range []struct{ says, theirs, x, want string }{
+		{"True", `[{"op": "add", "path": "/status", "value": {"conditions": [{"type": "A", "status": "True", "message": "1"}]}}]`, "True: (1/1)", "[A X]"},
+		{"False", `[{"op": "add", "path": "/status/conditions/0", "value": {"type": "B", "status": "True", "message": "1"}}]`, "False: (0/1)", "[B A X]"},
+		{"True", `[{"op": "replace", "path": "/status/conditions/1/message", "value": "2"}]`, "True: (1/1)", "[B A X]"},
+		{"False", `[{"op": "remove", "path": "/status/conditions/2"}]`, "False: (0/1)", "[B A X]"},
+	} {
+		r.runner.seed, theirs = &world{says: tt.says}, client.RawPatch(types.JSONPatchType, []byte(tt.theirs))
+		if _, err := r.Reconcile(t.Context(), ofG); err != nil || theirs != nil {
+			t.Errorf("after %s: %v", tt.theirs, err)
+		}
+		g := untyped(gadget)
+		if err := stored.Get(t.Context(), ofG.NamespacedName, g); err != nil {
+			t.Fatal(err)
+		}
+		list, _, _ := unstructured.NestedSlice(g.Object, "status", "conditions")
+		are := []string{}
+		for _, item := range list {
+			are = append(are, item.(map[string]any)["type"].(string))
+		}
+		if x := conditionOf(t, stored, "X"); fmt.Sprint(are) != tt.want || !strings.HasPrefix(x, tt.x) {
+			t.Errorf("after %s there are %s, and X is %s", tt.theirs, are, x)
+		}
+	}
+	if got := conditionOf(t, stored, "A"); got != "True: 2" {
+		t.Errorf("A is %s", got)
 	}
 }
