@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/client-go/tools/events"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -82,7 +81,7 @@ func turning(t *testing.T, api client.WithWatch) (*look, plan) {
 		t.Fatal(err)
 	}
 	l.r.Conditions, l.r.Layouts = &actuate.Conditions{Client: api, Current: current{}, Acts: logr.Discard()}, &checking.Layouts{Clock: testingclock.NewFakePassiveClock(noon)}
-	l.r.Troubles, l.r.Report = &status.Troubles{}, NewReporter(events.NewFakeRecorder(10))
+	l.r.Troubles, l.r.Report = &status.Troubles{}, NewReporter(&recorder{})
 	p := plan{deciders: map[string][]decider{"Bad": l.deciders[:1], "Good": l.deciders[1:]}, unclaim: []string{"Gone"}}
 	p.Verdicts = map[string]health.Verdict{"Bad": {}, "Good": {}}
 	for _, conditionType := range []string{"Bad", "Good"} {
