@@ -118,6 +118,13 @@ test: controlplane node envoy build $(SUMMARY) ## Run all tests: unit, integrati
 test-unit: go-version $(SUMMARY) ## Run the tests that need no control plane.
 	@$(SUMMARY) "$(TEST) -short -timeout 10m $(NOT_E2E)"
 
+# What evaluates and writes concurrently, with two API servers as shoots among it.
+CONCURRENT := ./pkg/healthcheck ./internal/shoots ./internal/checking ./internal/kubeconfig ./internal/actuate ./controllers/healthcheckregistration
+
+.PHONY: test-race
+test-race: go-version $(SUMMARY) ## Run the tests of what runs concurrently with the race detector (needs a C compiler).
+	@$(SUMMARY) "$(TEST) -race -timeout 15m $(CONCURRENT)"
+
 .PHONY: test-node
 test-node: controlplane node build $(SUMMARY) ## Run the tests that need a real node (Linux, root).
 	@$(SUMMARY) "$(TEST) -count=1 -timeout 15m -p 1 ./e2e/node/..."
