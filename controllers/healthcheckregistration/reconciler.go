@@ -112,10 +112,11 @@ func (r *Reconciler) fits(ctx context.Context, of reading) error {
 		return err
 	}
 	why := of.registration.Unwritable(layout)
-	switch {
-	case why == "":
+	if why == "" {
 		return nil
-	case layout.Problem != "":
+	}
+	r.Layouts.Doubt(of.kind) // somebody may mend the definition
+	if layout.Problem != "" {
 		why += "; write output: RegistrationOnly"
 	}
 	return fmt.Errorf("%s of %s can't have conditions: %s", of.kind.Kind, of.kind.GroupVersion(), why)

@@ -14,7 +14,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/health"
 )
 
-// layoutKept is for how long a kind's layout is believed, unless a write fails, or nothing can be written.
+// layoutKept is for how long a kind's layout is believed, unless somebody doubts it.
 const layoutKept = time.Hour
 
 var definitionKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
@@ -37,7 +37,7 @@ type layout struct {
 
 // kept is for how long it is believed.
 func (l layout) kept() time.Duration {
-	if l.err != nil || l.Problem != "" {
+	if l.err != nil {
 		return failureKept
 	}
 	return layoutKept
@@ -77,7 +77,7 @@ func (l *Layouts) read(ctx context.Context, kind schema.GroupVersionKind) (healt
 	return health.LayoutOf(definition, kind.Version), nil
 }
 
-// Doubt has a kind's layout read anew, if it wasn't just now: where all writes are refused each of them asks for it.
+// Doubt has a kind's layout read anew, if it wasn't just now: a write failed, of which there may be thousands, or can't be made.
 func (l *Layouts) Doubt(kind schema.GroupVersionKind) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
