@@ -49,7 +49,7 @@ func (r *Registration) AddToManager(mgr manager.Manager) error {
 		all: reconciler.targets, checked: reconciler.checked, checks: r.checks, clock: r.clock,
 		gauge: breakerOpen.WithLabelValues(r.kind.Kind, r.extension),
 	}
-	name := strings.ToLower(strings.Trim("healthcheck-"+r.kind.Kind+"-"+r.extension, "-"))
+	name := r.controllerName()
 	c, err := builder.ControllerManagedBy(mgr).Named(name).
 		For(r.newTarget(), builder.WithPredicates(append([]predicate.Predicate{predicate.NewPredicateFuncs(r.mine)}, r.predicates...)...)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: r.concurrency, RateLimiter: reconciler.retries}).
@@ -59,6 +59,12 @@ func (r *Registration) AddToManager(mgr manager.Manager) error {
 	}
 	reconciler.runner.refs = newRefs(mgr, c)
 	return nil
+}
+
+// controllerName tells registrations of one kind apart by what they take.
+func (r *Registration) controllerName() string {
+	parts := append([]string{"healthcheck", r.kind.Kind, r.extension}, r.classes...)
+	return strings.ToLower(strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "-"))
 }
 
 func (r *Registration) mine(o client.Object) bool {

@@ -202,7 +202,7 @@ func TestAResetOnASuspendedTargetIsFollowed(t *testing.T) {
 	}
 	r := &reconciler{
 		Registration: For(kind, WithSuspended(func(client.Object) bool { return true })), reader: fake.NewClientBuilder().WithObjects(gadget).Build(),
-		writer: &writer{breaker: b}, runner: &runner{refs: &refs{}}, retries: newRetries(),
+		writer: &writer{breaker: b}, runner: &runner{shoots: theShoot{}, refs: &refs{}}, retries: newRetries(),
 	}
 	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "t3"}}); err != nil {
 		t.Fatal(err)
@@ -250,7 +250,7 @@ func TestARecoveryThatIsSeenCountsAnew(t *testing.T) {
 		entry := map[string]any{"type": "X", "status": "True", "reason": "HealthCheckSuccessful", "message": "(1/1) Health checks successful"}
 		target.Object["status"] = map[string]any{"conditions": []any{entry}}
 		well := map[string][]health.Result{"X": {{Check: "a", Status: health.True}}}
-		if _, _, err := w.judge(context.Background(), health.Input{Target: target, Shape: w.shape, Results: well}); err != nil {
+		if _, _, err := w.judge(context.Background(), health.Input{Target: target, Shape: w.shape, Results: well}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -274,7 +274,7 @@ func TestAWriteThatFailsLeavesOtherConditionsCounted(t *testing.T) {
 	for _, target := range all[:2] {
 		judge(target)
 		ill := map[string][]health.Result{"Y": {{Check: "b", Status: health.False, Detail: "ill"}}}
-		if _, _, err := w.judge(context.Background(), health.Input{Target: target.DeepCopy(), Shape: w.shape, Results: ill}); err == nil {
+		if _, _, err := w.judge(context.Background(), health.Input{Target: target.DeepCopy(), Shape: w.shape, Results: ill}, nil); err == nil {
 			t.Fatal("the write of Y doesn't fail")
 		}
 	}

@@ -14,8 +14,9 @@ import (
 // world is a client of the seed that knows one thing, and counts who asks.
 type world struct {
 	client.Client
-	says  string
-	asked int
+	says   string
+	detail string
+	asked  int
 }
 
 // sourced is a check that says what its client does.
@@ -29,7 +30,7 @@ func (s *sourced) Check(context.Context, types.NamespacedName) (*SingleCheckResu
 	if s.of.asked++; s.of.says == "an error" {
 		return nil, errors.New("no answer")
 	}
-	return &SingleCheckResult{Status: ConditionStatus(s.of.says), Detail: "as it is"}, nil
+	return &SingleCheckResult{Status: ConditionStatus(s.of.says), Detail: s.of.detail}, nil
 }
 
 func TestOnlyWhatIsThereNowTurnsAConditionFalse(t *testing.T) {

@@ -24,6 +24,9 @@ type theShoot struct{ client.Client }
 // Of gives its client.
 func (s theShoot) Of(context.Context, string) (client.Client, error) { return s.Client, nil }
 
+// Forget does nothing.
+func (theShoot) Forget(string) {}
+
 // shootOf has these nodes, one a letter: r is Ready, c Ready and cordoned, b broke, s starts.
 func shootOf(nodes string, funcs interceptor.Funcs) theShoot {
 	built := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithInterceptorFuncs(funcs)

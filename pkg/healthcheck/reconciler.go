@@ -54,7 +54,13 @@ func (r *reconciler) look(ctx context.Context, request reconcile.Request) (due t
 	if target == nil || suspended {
 		r.writer.breaker.forget(request.NamespacedName)
 		r.runner.refs.forget(request.NamespacedName, r.checks)
+		r.runner.shoots.Forget(request.Namespace) // another target's next check connects anew
+	}
+	switch {
+	case target == nil:
 		return 0, nil
+	case suspended: // that it isn't any more may depend on what no event tells of
+		return r.after(time.Time{}), nil
 	}
 	again, err := r.judge(ctx, target)
 	return r.after(again), err
@@ -112,10 +118,11 @@ func (r *Registration) takes(target *unstructured.Unstructured) bool {
 		(len(r.classes) == 0 || slices.Contains(r.classes, cmp.Or(class, "shoot")))
 }
 
-// gathered are the results of all checks of one condition type.
+// gathered are the results of all checks of one condition type. Confirm gives them by what is there now; nil where it did.
 type gathered struct {
 	conditionType string
 	results       []health.Result
+	confirm       func() []health.Result
 }
 
 // judge runs the checks and writes each condition as soon as all of its own have come back. It gives when a verdict changes
@@ -128,7 +135,7 @@ func (r *reconciler) judge(ctx context.Context, target *unstructured.Unstructure
 	all := make(chan gathered, len(by))
 	for conditionType, checks := range by {
 		seen := target
-		go func() { all <- gathered{conditionType, r.gather(ctx, seen, conditionType, checks)} }()
+		go func() { all <- r.gather(ctx, seen, conditionType, checks) }()
 	}
 	var errs []error
 	for range by {
@@ -136,7 +143,7 @@ func (r *reconciler) judge(ctx context.Context, target *unstructured.Unstructure
 		if ctx.Err() != nil {
 			continue
 		}
-		after, at, err := r.writer.judge(ctx, r.input(target, g.conditionType, g.results))
+		after, at, err := r.writer.judge(ctx, r.input(target, g.conditionType, g.results), g.confirm)
 		if errs = append(errs, err); err == nil && after == nil {
 			return time.Time{}, nil // it is gone
 		}
@@ -150,20 +157,22 @@ func (r *reconciler) judge(ctx context.Context, target *unstructured.Unstructure
 	return lookAgain, errors.Join(append(errs, r.removeOld(ctx, target))...)
 }
 
-// gather runs the checks of a condition type. What the cache has may be old: only what is there now turns a condition False.
-func (r *reconciler) gather(ctx context.Context, target *unstructured.Unstructured, conditionType string, checks []check) []health.Result {
+// gather runs the checks of a condition type. What the cache has may be old: only what is there now turns a condition False. That is asked
+// here, where it holds up no other condition, and again by the writer, which may find the target, or the breaker, as they weren't seen.
+func (r *reconciler) gather(ctx context.Context, target *unstructured.Unstructured, conditionType string, checks []check) gathered {
 	key := client.ObjectKeyFromObject(target)
-	results := r.runner.all(ctx, key, checks)
-	in := r.input(target, conditionType, results)
-	in.MayFail = func(string, bool) bool { return !r.writer.breaker.open() } // else it is held back anyway
-	if slices.ContainsFunc(health.PlanTarget(in, r.clock.Now()).Steps, health.Step.TurnsFalse) {
-		return r.runner.confirm(ctx, key, checks, results)
+	g := gathered{conditionType: conditionType, results: r.runner.all(ctx, key, checks)}
+	g.confirm = func() []health.Result { return r.runner.confirm(ctx, key, checks, g.results) }
+	if r.writer.turnsFalse(r.input(target, conditionType, g.results)) {
+		g.results, g.confirm = g.confirm(), nil
 	}
-	return results
+	return g
 }
 
 func (r *reconciler) input(target *unstructured.Unstructured, conditionType string, results []health.Result) health.Input {
-	return health.Input{Target: target, Shape: r.shape, Results: map[string][]health.Result{conditionType: results}}
+	return health.Input{
+		Target: target, Shape: r.shape, Results: map[string][]health.Result{conditionType: results}, Lacks: health.Lacks{Codes: r.writer.codeless.Load()},
+	}
 }
 
 // removeOld removes conditions that are to go: of each, whatever becomes of the others.
@@ -173,7 +182,7 @@ func (r *reconciler) removeOld(ctx context.Context, target *unstructured.Unstruc
 		if ctx.Err() != nil {
 			break
 		}
-		after, _, err := r.writer.judge(ctx, health.Input{Target: target, Shape: r.shape, Remove: []string{conditionType}})
+		after, _, err := r.writer.judge(ctx, health.Input{Target: target, Shape: r.shape, Remove: []string{conditionType}}, nil)
 		if errs = append(errs, err); err == nil && after == nil {
 			return nil // it is gone
 		}

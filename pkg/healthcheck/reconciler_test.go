@@ -44,7 +44,7 @@ func reconcilerOf(registration *Registration, funcs interceptor.Funcs) (*reconci
 	stored := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(kinds).WithObjects(g).WithStatusSubresource(g).WithInterceptorFuncs(funcs).Build()
 	r := &reconciler{
 		Registration: registration, reader: stored, scheme: scheme,
-		runner: &runner{timeout: registration.checkTimeout, seed: stored, refs: &refs{
+		runner: &runner{timeout: registration.checkTimeout, seed: stored, shoots: theShoot{}, refs: &refs{
 			scheme: scheme, kinds: kinds, watch: func(source.Source) error { return nil },
 			watched: sets.New[schema.GroupVersionKind](), checks: map[ref]sets.Set[checkOf]{}, of: map[checkOf]sets.Set[ref]{},
 		}},

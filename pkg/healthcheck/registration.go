@@ -129,7 +129,8 @@ func WithLoopbackShoots() Option {
 // in which checks write them, by reason, status and message. One in another form is somebody else's, and stays.
 func WithoutConditions(types ...string) Option { return func(r *Registration) { r.remove = types } }
 
-// WithSuspended leaves a target's conditions as they are while suspended says so, for example while a shoot is hibernated.
+// WithSuspended leaves a target's conditions as they are while suspended says so, for example while a shoot is hibernated. It is asked
+// when the target changes, and every sync period.
 func WithSuspended(suspended func(target client.Object) bool) Option {
 	return func(r *Registration) { r.suspended = suspended }
 }

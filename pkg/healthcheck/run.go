@@ -30,9 +30,10 @@ type runner struct {
 	busy map[checkOf]struct{} // needs mu
 }
 
-// shootClients gives the client of the shoot in a namespace.
+// shootClients gives the client of the shoot in a namespace, and forgets it.
 type shootClients interface {
 	Of(ctx context.Context, namespace string) (client.Client, error)
+	Forget(namespace string)
 }
 
 // checkOf is one check of one target.

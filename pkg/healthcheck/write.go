@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,14 +32,20 @@ type writer struct {
 	clock  clock.PassiveClock
 	// breaker holds back what turns False.
 	breaker *breaker
+	// codeless: codes were written and aren't there. They would be missed, and written, at each look.
+	codeless atomic.Bool
 }
 
-// judge writes what follows from the input's results, and touches no condition of others. It gives the target as it is
-// then; nil when it is gone. lookAgain is when the verdict changes without news; zero when it doesn't.
-func (w *writer) judge(ctx context.Context, in health.Input) (target *unstructured.Unstructured, lookAgain time.Time, err error) {
+// judge writes what follows from the input's results, and touches no condition of others. Before a condition turns False, confirm gives its
+// results by what is there now; nil when these are so. It gives the target as it is then; nil when it is gone. lookAgain is when the
+// verdict changes without news; zero when it doesn't.
+func (w *writer) judge(ctx context.Context, in health.Input, confirm func() []health.Result) (target *unstructured.Unstructured, lookAgain time.Time, err error) {
 	key := client.ObjectKeyFromObject(in.Target)
 	var turned []string
 	in.MayFail = func(conditionType string, doubted bool) bool {
+		if confirm != nil { // the breaker was closed just now
+			return false
+		}
 		turned = append(turned, conditionType)
 		return w.breaker.mayFail(ctx, key, conditionType, doubted)
 	}
@@ -52,12 +60,21 @@ func (w *writer) judge(ctx context.Context, in health.Input) (target *unstructur
 	}()
 	var refusal error
 	for range attempts {
+		if confirm != nil && w.turnsFalse(in) {
+			for conditionType := range in.Results {
+				in.Results[conditionType] = confirm()
+			}
+			confirm = nil
+		}
 		plan := health.PlanTarget(in, w.clock.Now())
 		if in.Target, refusal = w.carryOut(ctx, in.Target, plan.Steps); refusal == nil {
 			return in.Target, w.breaker.lookAgain(plan), nil
 		}
+		if apierrors.IsNotFound(refusal) {
+			return nil, time.Time{}, w.gone(ctx, in.Target, refusal)
+		}
 		if !outdated(refusal) {
-			return nil, time.Time{}, client.IgnoreNotFound(refusal)
+			return nil, time.Time{}, refusal
 		}
 		seen := in.Target.GetResourceVersion()
 		if in.Target, err = w.read(ctx, in.Target); err != nil {
@@ -68,6 +85,12 @@ func (w *writer) judge(ctx context.Context, in health.Input) (target *unstructur
 		}
 	}
 	return nil, time.Time{}, fmt.Errorf("the target changed %d times meanwhile: %w", attempts, refusal)
+}
+
+// turnsFalse says whether results turn a condition False that isn't so yet, and that isn't held back anyway.
+func (w *writer) turnsFalse(in health.Input) bool {
+	in.MayFail = func(string, bool) bool { return !w.breaker.open() }
+	return slices.ContainsFunc(health.PlanTarget(in, w.clock.Now()).Steps, health.Step.TurnsFalse)
 }
 
 // carryOut gives the target as the last write left it. After an error it is the one that was given.
@@ -81,10 +104,36 @@ func (w *writer) carryOut(ctx context.Context, target *unstructured.Unstructured
 		if err := w.client.Status().Patch(ctx, after, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(fieldOwner)); err != nil {
 			return target, fmt.Errorf("write condition %s: %w", step.Condition.Type, err)
 		}
+		if err := w.stored(after, step); err != nil {
+			return target, err
+		}
 		tell(ctx, step)
 		target = after
 	}
 	return target, nil
+}
+
+// stored looks at what became of a write: an API server drops what the kind's schema doesn't have.
+func (w *writer) stored(target *unstructured.Unstructured, step health.Step) error {
+	if step.Remove {
+		return nil
+	}
+	is := health.Find(target, step.Condition.Type)
+	if is == nil {
+		return fmt.Errorf("write condition %s: the API server dropped it, since the schema of %s has no such status.conditions", step.Condition.Type, target.GetKind())
+	}
+	if len(step.Condition.Codes) > 0 && len(is.Codes) == 0 {
+		w.codeless.Store(true)
+	}
+	return nil
+}
+
+// gone says whether a target isn't there any more, of which a write told; else its kind takes no status.
+func (w *writer) gone(ctx context.Context, target *unstructured.Unstructured, refusal error) error {
+	if _, err := w.read(ctx, target); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	return fmt.Errorf("the target is there, but has no status of its own to write: %w", refusal)
 }
 
 func (w *writer) patch(target *unstructured.Unstructured, step health.Step) ([]byte, error) {

@@ -1,0 +1,183 @@
+package healthcheck
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// seenAs is a cache that has the target as it was.
+type seenAs struct {
+	client.Reader
+	was *unstructured.Unstructured
+}
+
+func (s seenAs) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	s.was.DeepCopyInto(into.(*unstructured.Unstructured))
+	return nil
+}
+
+// guarding answers as an API server does where a guard doesn't hold.
+var guarding = interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+	if err := c.SubResource(sub).Patch(ctx, o, patch, options...); err != nil {
+		return byGuard
+	}
+	return nil
+}}
+
+// The leader before us has written True, the cache has neither that nor what the dependents are like by now.
+func TestATargetThatWasSeenTooLateTurnsFalseOnlyByWhatIsThereNow(t *testing.T) {
+	for live, want := range map[string]string{"True": "True: ", "False": "False: ", "an error": "Unknown: "} {
+		t.Run(live, func(t *testing.T) {
+			r, stored := reconcilerOf(For(gadget).Check("X", "a", func() HealthCheck { return &sourced{} }), guarding)
+			look := func(cached, now string) int {
+				t.Helper()
+				w := &world{says: now}
+				r.runner.seed, r.runner.live = &world{says: cached, detail: cached + " in the cache"}, w
+				if _, err := r.Reconcile(t.Context(), ofG); err != nil {
+					t.Fatal(err)
+				}
+				return w.asked
+			}
+			look("False", "False")
+			was := untyped(gadget)
+			if err := stored.Get(t.Context(), ofG.NamespacedName, was); err != nil {
+				t.Fatal(err)
+			}
+			look("True", "True")
+			r.reader = seenAs{was: was}
+			if asked := look("False", live); asked != 1 {
+				t.Errorf("the API server is asked %d times", asked)
+			}
+			if got := conditionOf(t, stored, "X"); !strings.HasPrefix(got, want) {
+				t.Errorf("it is %s", got)
+			}
+		})
+	}
+}
+
+func TestABreakerThatIsResetMeanwhileBelievesNothingUnconfirmed(t *testing.T) {
+	r, stored := reconcilerOf(For(gadget).Check("X", "a", func() HealthCheck { return &sourced{} }), interceptor.Funcs{})
+	for _, target := range []string{"b/1", "b/2", "b/3"} {
+		r.writer.breaker.flips.MayFail(target, "X", false, 3, r.clock.Now())
+	}
+	target := untyped(gadget)
+	if err := stored.Get(t.Context(), ofG.NamespacedName, target); err != nil {
+		t.Fatal(err)
+	}
+	r.runner.seed, r.runner.live = &world{says: "False"}, &world{says: "True"}
+	g := r.gather(t.Context(), target, "X", r.checks)
+	opened, _ := r.writer.breaker.flips.Breaker()
+	r.writer.breaker.flips.Reset(opened.ID, r.clock.Now())
+	if _, _, err := r.writer.judge(t.Context(), r.input(target, "X", g.results), g.confirm); err != nil {
+		t.Fatal(err)
+	}
+	if got := conditionOf(t, stored, "X"); !strings.HasPrefix(got, "True: ") {
+		t.Errorf("it is %s", got)
+	}
+}
+
+// pruning has an API server drop a field of each condition, or all conditions.
+func pruning(field string, patches *int) interceptor.Funcs {
+	return interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+		*patches++
+		if err := c.SubResource(sub).Patch(ctx, o, patch, options...); err != nil {
+			return err
+		}
+		stored := o.(*unstructured.Unstructured)
+		list, _, _ := unstructured.NestedSlice(stored.Object, "status", "conditions")
+		for _, item := range list {
+			delete(item.(map[string]any), field)
+		}
+		if field == "" {
+			list = nil
+		}
+		if err := unstructured.SetNestedSlice(stored.Object, list, "status", "conditions"); err != nil {
+			return err
+		}
+		return c.SubResource(sub).Update(ctx, o)
+	}}
+}
+
+func TestCodesThatAKindDoesNotKeepAreWrittenOnce(t *testing.T) {
+	patches := 0
+	coded := func(context.Context) (*SingleCheckResult, error) {
+		return &SingleCheckResult{Status: ConditionFalse, Detail: "quota", Codes: []string{"ERR_INFRA_QUOTA_EXCEEDED"}}, nil
+	}
+	r, _ := reconcilerOf(For(gadget).Check("X", "a", func() HealthCheck { return checkFunc(coded) }), pruning("codes", &patches))
+	for range 3 {
+		if _, err := r.Reconcile(t.Context(), ofG); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if patches != 1 {
+		t.Errorf("three looks write %d times", patches)
+	}
+}
+
+func TestAKindThatTakesNoConditionsIsToldOf(t *testing.T) {
+	patches := 0
+	none := interceptor.Funcs{SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+		return apierrors.NewNotFound(schema.GroupResource{Group: "example.org", Resource: "gadgets"}, "g")
+	}}
+	for want, funcs := range map[string]interceptor.Funcs{
+		"the schema of Gadget has no such status.conditions":           pruning("", &patches),
+		"the target is there, but has no status of its own to write: ": none,
+	} {
+		r, _ := reconcilerOf(For(gadget).Check("X", "a", fine), funcs)
+		if _, err := r.Reconcile(t.Context(), ofG); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// connections counts which are forgotten.
+type connections struct {
+	theShoot
+	forgotten *[]string
+}
+
+// Forget takes it in.
+func (c connections) Forget(namespace string) { *c.forgotten = append(*c.forgotten, namespace) }
+
+func TestTheConnectionToAShootGoesWithItsTarget(t *testing.T) {
+	var forgotten []string
+	r, stored := reconcilerOf(For(gadget).Check("X", "a", fine), interceptor.Funcs{})
+	r.runner.shoots = connections{forgotten: &forgotten}
+	look := func() {
+		if _, err := r.Reconcile(t.Context(), ofG); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if look(); len(forgotten) > 0 {
+		t.Errorf("while it is there: %q", forgotten)
+	}
+	target := untyped(gadget)
+	target.SetNamespace("a")
+	target.SetName("g")
+	if err := stored.Delete(t.Context(), target); err != nil {
+		t.Fatal(err)
+	}
+	if look(); len(forgotten) != 1 || forgotten[0] != "a" {
+		t.Errorf("once it is gone: %q", forgotten)
+	}
+}
+
+func TestControllersHaveNamesOfTheirOwn(t *testing.T) {
+	for want, r := range map[string]*Registration{
+		"healthcheck-gadget":              For(gadget),
+		"healthcheck-gadget-aws":          For(gadget, WithType("aws")),
+		"healthcheck-gadget-aws-garden":   For(gadget, WithType("aws"), WithClasses("garden")),
+		"healthcheck-gadget-shoot-garden": For(gadget, WithClasses("shoot", "garden")),
+	} {
+		if got := r.controllerName(); got != want {
+			t.Errorf("it is %s, not %s", got, want)
+		}
+	}
+}
