@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/resourcestack/autohealer/internal/domain/health"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 	"github.com/resourcestack/autohealer/internal/shoots"
 )
@@ -70,7 +71,8 @@ func (s *Shoots) mirror(of *shoot, q query, timeout time.Duration) *shoots.Mirro
 	}
 	switch {
 	case q == everyNode:
-		source.List, source.Trim = func() client.ObjectList { return &corev1.NodeList{} }, trimNode
+		source.List = func() client.ObjectList { return &corev1.NodeList{} }
+		source.Trim = func(o client.Object) { health.TrimNode(o.(*corev1.Node)) }
 	case q.name != "":
 		source.Options = append(source.Options, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector(metav1.ObjectNameField, q.name)})
 	default:
@@ -78,25 +80,4 @@ func (s *Shoots) mirror(of *shoot, q query, timeout time.Duration) *shoots.Mirro
 		source.Options = append(source.Options, client.MatchingLabelsSelector{Selector: selector})
 	}
 	return shoots.Open(source)
-}
-
-// trimNode keeps what health.Nodes reads, so that a heartbeat changes nothing.
-func trimNode(o client.Object) {
-	n := o.(*corev1.Node)
-	kept := corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: n.Name, CreationTimestamp: n.CreationTimestamp, DeletionTimestamp: n.DeletionTimestamp,
-	}}
-	kept.Spec.Unschedulable = n.Spec.Unschedulable
-	for _, t := range n.Spec.Taints {
-		if t.Key == corev1.TaintNodeUnschedulable {
-			kept.Spec.Taints = append(kept.Spec.Taints, t)
-		}
-	}
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			c.LastHeartbeatTime = metav1.Time{}
-			kept.Status.Conditions = append(kept.Status.Conditions, c)
-		}
-	}
-	*n = kept
 }

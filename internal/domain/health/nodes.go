@@ -7,16 +7,21 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const (
-	taintUnschedulable = "node.kubernetes.io/unschedulable"
+	// conditionTerminating is what Gardener's machine-controller-manager sets before it drains a node that goes.
+	conditionTerminating = corev1.NodeConditionType("Terminating")
 	// joining is how long after its creation a node's first Ready condition may be set.
 	joining = time.Minute
 )
 
-// Nodes is healthy when at least so many nodes are Ready and can be scheduled on, those that are being deleted aside. Too few
-// that have registered are Progressing, because nodes come and go as a cluster is scaled; so are those that start.
+// leavingTaints are those of nodes that an autoscaler takes away.
+var leavingTaints = []string{"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"}
+
+// Nodes is healthy when at least so many nodes are Ready and can be scheduled on, those aside that are being deleted, or are
+// cordoned to be. Too few that have registered are Progressing, because nodes come and go as a cluster is scaled; so are those that start.
 func Nodes(nodes []*corev1.Node, least int) Result {
 	by := map[string][]string{}
 	for _, n := range nodes {
@@ -50,9 +55,9 @@ const (
 )
 
 func stateOf(n *corev1.Node) string {
-	ready := readiness(n)
+	ready := conditionOf(n, corev1.NodeReady)
 	switch {
-	case n.DeletionTimestamp != nil:
+	case isLeaving(n):
 		return nodeLeaving
 	case ready == nil:
 		return nodeStarting
@@ -66,8 +71,14 @@ func stateOf(n *corev1.Node) string {
 	return nodeBroken
 }
 
-func readiness(n *corev1.Node) *corev1.NodeCondition {
-	i := slices.IndexFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
+func isLeaving(n *corev1.Node) bool {
+	terminating := conditionOf(n, conditionTerminating)
+	return n.DeletionTimestamp != nil || terminating != nil && terminating.Status == corev1.ConditionTrue ||
+		slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return slices.Contains(leavingTaints, t.Key) })
+}
+
+func conditionOf(n *corev1.Node, conditionType corev1.NodeConditionType) *corev1.NodeCondition {
+	i := slices.IndexFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == conditionType })
 	if i < 0 {
 		return nil
 	}
@@ -81,7 +92,7 @@ func hasJoined(n *corev1.Node, ready *corev1.NodeCondition) bool {
 }
 
 func isCordoned(n *corev1.Node) bool {
-	return n.Spec.Unschedulable || slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == taintUnschedulable })
+	return n.Spec.Unschedulable || slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable })
 }
 
 func someOf(names []string) string {
@@ -91,4 +102,24 @@ func someOf(names []string) string {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
 	}
 	return strings.Join(names, ", ")
+}
+
+// TrimNode leaves of a node what Nodes reads, so that a heartbeat changes nothing.
+func TrimNode(n *corev1.Node) {
+	kept := corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: n.Name, CreationTimestamp: n.CreationTimestamp, DeletionTimestamp: n.DeletionTimestamp,
+	}}
+	kept.Spec.Unschedulable = n.Spec.Unschedulable
+	for _, t := range n.Spec.Taints {
+		if t.Key == corev1.TaintNodeUnschedulable || slices.Contains(leavingTaints, t.Key) {
+			kept.Spec.Taints = append(kept.Spec.Taints, t)
+		}
+	}
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady || c.Type == conditionTerminating {
+			c.LastHeartbeatTime = metav1.Time{}
+			kept.Status.Conditions = append(kept.Status.Conditions, c)
+		}
+	}
+	*n = kept
 }

@@ -37,6 +37,18 @@ func unschedulable(n *corev1.Node) {
 	n.Spec.Taints = []corev1.Taint{{Key: "node.kubernetes.io/unschedulable", Effect: "NoSchedule"}}
 }
 
+func tainted(key string) nodeOption {
+	return func(n *corev1.Node) {
+		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key, Effect: "NoSchedule"})
+	}
+}
+
+func terminating(status corev1.ConditionStatus) nodeOption {
+	return func(n *corev1.Node) {
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "Terminating", Status: status})
+	}
+}
+
 func leaving(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{Time: start} }
 
 func bare(n *corev1.Node) { n.Status.Conditions = nil }
@@ -56,6 +68,11 @@ func TestSufficientNodes(t *testing.T) {
 		"one is cordoned":               {[]*corev1.Node{node("a"), node("b", cordoned)}, 2, "False", "1 of at least 2 nodes are available; cordoned: b"},
 		"one has the taint alone":       {[]*corev1.Node{node("a"), node("b", unschedulable)}, 2, "False", "1 of at least 2 nodes are available; cordoned: b"},
 		"one is cordoned, one missing":  {[]*corev1.Node{node("a"), node("b", cordoned)}, 3, "Progressing", "1 of at least 3 nodes are available; 1 haven't registered"},
+		"one is drained to go":          {[]*corev1.Node{node("a"), node("b", cordoned, terminating("True"))}, 2, "Progressing", "1 of at least 2 nodes are available; 1 haven't registered"},
+		"one went on after all":         {[]*corev1.Node{node("a"), node("b", terminating("False"))}, 2, "True", ""},
+		"one is scaled down":            {[]*corev1.Node{node("a"), node("b", tainted("ToBeDeletedByClusterAutoscaler"))}, 2, "Progressing", "1 of at least 2 nodes are available; 1 haven't registered"},
+		"one is disrupted":              {[]*corev1.Node{node("a"), node("b", silent, tainted("karpenter.sh/disrupted"))}, 2, "Progressing", "1 of at least 2 nodes are available; 1 haven't registered"},
+		"one is tainted otherwise":      {[]*corev1.Node{node("a"), node("b", tainted("example.org/gpu"))}, 2, "True", ""},
 		"one is missing":                {[]*corev1.Node{node("a")}, 2, "Progressing", "1 of at least 2 nodes are available; 1 haven't registered"},
 		"one is missing, one broke":     {[]*corev1.Node{node("a", silent)}, 2, "False", "0 of at least 2 nodes are available; not ready: a"},
 		"one leaves":                    {[]*corev1.Node{node("a"), node("b", leaving)}, 2, "Progressing", "1 of at least 2 nodes are available; 1 haven't registered"},
@@ -68,6 +85,12 @@ func TestSufficientNodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if r := health.Nodes(tt.nodes, tt.least); r.Status != tt.want || r.Detail != tt.detail {
 				t.Errorf("%s %q", r.Status, r.Detail)
+			}
+			for _, n := range tt.nodes {
+				health.TrimNode(n)
+			}
+			if r := health.Nodes(tt.nodes, tt.least); r.Status != tt.want || r.Detail != tt.detail {
+				t.Errorf("of what is kept of them: %s %q", r.Status, r.Detail)
 			}
 		})
 	}
