@@ -47,13 +47,7 @@ func (l *look) plan(ctx context.Context, layout health.Layout, live bool) plan {
 			l.leave(d, untouched)
 		case !d.writes(layout):
 			p.would[d.registration.UID] = health.PlanTarget(health.Input{Target: l.object, Shape: layout.Shape, Lacks: layout.Lacks, Results: results}, l.r.Observer.Facts.Clock.Now()).Verdicts
-			why := d.registration.Unwritable(layout)
-			if layout.Problem != "" || d.decides() && why != "" { // it can't be written now, which is no reason to take it off
-				l.leave(d, untouched)
-			}
-			if d.decides() && why != "" {
-				l.problem = why
-			}
+			l.unwritten(d, layout, untouched)
 		default:
 			p.add(d, results, &in)
 			failing[d.registration.UID] = !allTrue(results)
@@ -72,6 +66,17 @@ func (l *look) plan(ctx context.Context, layout health.Layout, live bool) plan {
 	p.Plan = health.PlanTarget(in, l.r.Observer.Facts.Clock.Now())
 	p.Steps = slices.DeleteFunc(p.Steps, func(s health.Step) bool { return l.heldBack(s, p.deciders[s.Condition.Type]) })
 	return p
+}
+
+// unwritten takes in that a registration's conditions aren't written. If they can't be now, that is no reason to take them off.
+func (l *look) unwritten(d decider, layout health.Layout, untouched map[string]bool) {
+	if layout.Problem != "" {
+		l.leave(d, untouched)
+	}
+	if why := d.registration.Unwritable(layout); why != "" && d.decides() {
+		l.leave(d, untouched)
+		l.problem = why
+	}
 }
 
 // leave has what a registration decides stay as it is.

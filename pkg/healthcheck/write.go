@@ -70,21 +70,29 @@ func (w *writer) judge(ctx context.Context, in health.Input, confirm func() []he
 		if in.Target, refusal = w.carryOut(ctx, in.Target, plan.Steps); refusal == nil {
 			return in.Target, w.breaker.lookAgain(plan), nil
 		}
-		if apierrors.IsNotFound(refusal) {
-			return nil, time.Time{}, w.gone(ctx, in.Target, refusal)
-		}
-		if !outdated(refusal) {
-			return nil, time.Time{}, refusal
-		}
-		seen := in.Target.GetResourceVersion()
-		if in.Target, err = w.read(ctx, in.Target); err != nil {
-			return nil, time.Time{}, client.IgnoreNotFound(err)
-		}
-		if in.Target.GetResourceVersion() == seen { // no race was lost: an admission webhook may refuse in the same way
-			return nil, time.Time{}, refusal
+		if in.Target, err = w.reread(ctx, in.Target, refusal); err != nil || in.Target == nil {
+			return nil, time.Time{}, err
 		}
 	}
 	return nil, time.Time{}, fmt.Errorf("the target changed %d times meanwhile: %w", attempts, refusal)
+}
+
+// reread gives the target as it is now, if a write was refused because it isn't as it was seen; nil when it is gone. Else the error is why.
+func (w *writer) reread(ctx context.Context, target *unstructured.Unstructured, refusal error) (*unstructured.Unstructured, error) {
+	missing := apierrors.IsNotFound(refusal)
+	if !missing && !outdated(refusal) {
+		return nil, refusal
+	}
+	now, err := w.read(ctx, target)
+	switch {
+	case err != nil:
+		return nil, client.IgnoreNotFound(err)
+	case missing:
+		return nil, fmt.Errorf("the target is there, but has no status of its own to write: %w", refusal)
+	case now.GetResourceVersion() == target.GetResourceVersion(): // no race was lost: an admission webhook may refuse in the same way
+		return nil, refusal
+	}
+	return now, nil
 }
 
 // turnsFalse says whether results turn a condition False that isn't so yet, and that isn't held back anyway.
@@ -126,14 +134,6 @@ func (w *writer) stored(target *unstructured.Unstructured, step health.Step) err
 		w.codeless.Store(true)
 	}
 	return nil
-}
-
-// gone says whether a target isn't there any more, of which a write told; else its kind takes no status.
-func (w *writer) gone(ctx context.Context, target *unstructured.Unstructured, refusal error) error {
-	if _, err := w.read(ctx, target); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	return fmt.Errorf("the target is there, but has no status of its own to write: %w", refusal)
 }
 
 func (w *writer) patch(target *unstructured.Unstructured, step health.Step) ([]byte, error) {

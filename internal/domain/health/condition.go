@@ -53,8 +53,7 @@ func Next(previous *Condition, conditionType string, v Verdict, shape Shape, gen
 	if previous.Status == next.Status && !previous.LastTransition.IsZero() {
 		next.LastTransition = previous.LastTransition
 	}
-	same := previous.Status == next.Status && previous.Reason == next.Reason && previous.Message == next.Message &&
-		slices.Equal(previous.Codes, next.Codes)
+	same := previous.says(&next)
 	if same && !previous.LastUpdate.IsZero() {
 		next.LastUpdate = previous.LastUpdate
 	}
@@ -63,13 +62,17 @@ func Next(previous *Condition, conditionType string, v Verdict, shape Shape, gen
 	return next, !same || !seen
 }
 
+// says says whether both tell the same of the target, whenever that was.
+func (c *Condition) says(other *Condition) bool {
+	return c.Status == other.Status && c.Reason == other.Reason && c.Message == other.Message && slices.Equal(c.Codes, other.Codes)
+}
+
 // Equal says whether both are the same in all they tell; nil is only equal to nil.
 func (c *Condition) Equal(other *Condition) bool {
 	if c == nil || other == nil {
 		return c == other
 	}
-	return c.Type == other.Type && c.Status == other.Status && c.Reason == other.Reason && c.Message == other.Message &&
-		slices.Equal(c.Codes, other.Codes) && c.LastTransition.Equal(other.LastTransition) && c.LastUpdate.Equal(other.LastUpdate) &&
+	return c.Type == other.Type && c.says(other) && c.LastTransition.Equal(other.LastTransition) && c.LastUpdate.Equal(other.LastUpdate) &&
 		c.ObservedGeneration == other.ObservedGeneration
 }
 
