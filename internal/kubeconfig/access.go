@@ -77,15 +77,16 @@ func (a *Access) Authorize(header http.Header) {
 }
 
 // Transport makes a transport to the API server: no proxy, not from the environment either; only addresses that the
-// policy allows; TLS verified. It follows no redirect (as none does), and adds no credentials: use Authorize.
-func (a *Access) Transport(p Policy) *http.Transport {
-	dialer := net.Dialer{Control: p.Control, KeepAlive: -1} // probes themselves notice a dead connection
+// policy allows; TLS verified. It follows no redirect (as none does), and adds no credentials: use Authorize. The dialer says how
+// long a connection may take to come about, and how it is kept alive.
+func (a *Access) Transport(p Policy, by net.Dialer) *http.Transport {
+	by.Control = p.Control
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	return &http.Transport{
 		Proxy:                  nil,
-		DialContext:            dialer.DialContext,
+		DialContext:            by.DialContext,
 		TLSClientConfig:        a.tls,
 		Protocols:              protocols,
 		DisableCompression:     true, // a small body could unpack to a large one

@@ -79,11 +79,11 @@ func TestADialIsJudgedByTheAddressThatANameResolvesTo(t *testing.T) {
 	if err != nil {
 		t.Fatalf("a name was refused before it was resolved: %v", err)
 	}
-	conn, err := access.Transport(Policy{}).DialContext(context.Background(), "tcp", access.Server())
+	conn, err := access.Transport(Policy{}, net.Dialer{}).DialContext(context.Background(), "tcp", access.Server())
 	if conn != nil || !errors.Is(err, Loopback) {
 		t.Errorf("dialled, %v", err)
 	}
-	conn, err = access.Transport(Policy{AllowLoopback: true}).DialContext(context.Background(), "tcp", access.Server())
+	conn, err = access.Transport(Policy{AllowLoopback: true}, net.Dialer{}).DialContext(context.Background(), "tcp", access.Server())
 	if err != nil {
 		t.Fatalf("not dialled though allowed: %v", err)
 	}
@@ -96,7 +96,7 @@ func TestNoProxyOfTheEnvironmentIsUsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if access.Transport(Policy{}).Proxy != nil {
+	if access.Transport(Policy{}, net.Dialer{}).Proxy != nil {
 		t.Error("a proxy may be used")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -37,7 +38,8 @@ type client struct {
 }
 
 func newClient(access *kubeconfig.Access, policy kubeconfig.Policy, freshEvery int) *client {
-	c := &client{access: access, transport: access.Transport(policy), freshEvery: freshEvery, left: 1 + rand.N(freshEvery)}
+	dialer := net.Dialer{KeepAlive: -1} // a probe itself notices a dead connection
+	c := &client{access: access, transport: access.Transport(policy, dialer), freshEvery: freshEvery, left: 1 + rand.N(freshEvery)}
 	c.request = &http.Request{
 		Method: http.MethodGet, URL: access.URL("/version"), Host: access.Server(), Body: http.NoBody,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,

@@ -3,12 +3,10 @@ package shoots
 import (
 	"context"
 	"errors"
-	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,7 +29,7 @@ type Source struct {
 	Options []client.ListOption
 	// Trim drops of an object what nobody reads. Nil: its managed fields.
 	Trim func(client.Object)
-	// Timeout bounds each read, and how long the first may take before it counts as failed.
+	// Timeout bounds each read, and how long a watch may take to begin.
 	Timeout time.Duration
 	// Changed is called after an object was, with nil where it may be any, or all.
 	Changed func(client.Object)
@@ -43,14 +41,8 @@ type Mirror struct {
 	source Source
 	stop   context.CancelFunc
 	store  toolscache.Store
-	opened time.Time
-
-	mu     sync.Mutex
-	synced bool // needs mu, as all below
-	// trouble is why the last read or watch failed; nil while what is known may be believed.
-	trouble error
-	// asking is since when a request waits for its answer; zero while none does.
-	asking time.Time
+	link   *Link
+	synced atomic.Bool
 }
 
 // retries of a cluster that can't be reached.
@@ -62,10 +54,11 @@ func Open(s Source) *Mirror {
 	if s.Trim == nil {
 		s.Trim = func(o client.Object) { o.SetManagedFields(nil) }
 	}
-	m := &Mirror{source: s, stop: stop, store: toolscache.NewStore(toolscache.MetaNamespaceKeyFunc), opened: s.Clock.Now()}
+	m := &Mirror{source: s, stop: stop, store: toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)}
+	m.link = NewLink(s.Timeout, s.Clock, func() { s.Changed(nil) })
 	backoff := retries
 	reflector := toolscache.NewReflectorWithOptions(
-		&toolscache.ListWatch{ListWithContextFunc: m.list, WatchFuncWithContext: m.watch},
+		m.link.Follow(&toolscache.ListWatch{ListWithContextFunc: m.list, WatchFuncWithContext: m.watch}),
 		nil, &taken{Store: m.store, m: m}, toolscache.ReflectorOptions{Name: "shoot", Backoff: &backoff},
 	)
 	go reflector.RunWithContext(ctx)
@@ -90,15 +83,10 @@ func (m *Mirror) Objects() ([]client.Object, error) {
 }
 
 func (m *Mirror) usable() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	late := func(since time.Time) bool { return m.source.Clock.Since(since) > m.source.Timeout }
-	switch {
-	case m.trouble != nil:
-		return m.trouble
-	case !m.synced && late(m.opened), !m.asking.IsZero() && late(m.asking):
-		return fmt.Errorf("no answer within %s", m.source.Timeout)
-	case !m.synced:
+	if err := m.link.Trouble(); err != nil {
+		return err
+	}
+	if !m.synced.Load() {
 		return ErrUnread
 	}
 	return nil
@@ -118,52 +106,17 @@ func (m *Mirror) Object(key types.NamespacedName) (client.Object, error) {
 }
 
 func (m *Mirror) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	ctx, cancel := context.WithTimeout(ctx, m.source.Timeout)
-	defer cancel()
 	list := m.source.List()
-	m.asks()
-	err := m.source.Client.List(ctx, list, m.options(o)...)
-	m.answered(err)
-	return list, err
+	return list, m.source.Client.List(ctx, list, m.options(o)...)
 }
 
 func (m *Mirror) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	m.asks()
-	w, err := m.source.Client.Watch(ctx, m.source.List(), m.options(o)...)
-	m.answered(err)
-	return w, err
+	return m.source.Client.Watch(ctx, m.source.List(), m.options(o)...)
 }
 
 func (m *Mirror) options(o metav1.ListOptions) []client.ListOption {
 	raw := &client.ListOptions{Raw: &o, Limit: o.Limit, Continue: o.Continue}
 	return append([]client.ListOption{raw}, m.source.Options...)
-}
-
-func (m *Mirror) asks() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.asking = m.source.Clock.Now()
-}
-
-// answered takes in what came of a request. That a version isn't kept any more is no trouble: all is read anew.
-func (m *Mirror) answered(err error) {
-	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-		err = nil
-	}
-	m.mu.Lock()
-	mended := m.trouble != nil && err == nil
-	m.trouble, m.asking = err, time.Time{}
-	m.mu.Unlock()
-	if mended {
-		m.source.Changed(nil)
-	}
-}
-
-func (m *Mirror) read() {
-	m.mu.Lock()
-	m.synced = true
-	m.mu.Unlock()
-	m.source.Changed(nil)
 }
 
 var errSame = errors.New("it is as it was")
@@ -199,7 +152,8 @@ func (t *taken) Replace(all []any, version string) error {
 	if err := t.Store.Replace(all, version); err != nil {
 		return err
 	}
-	t.m.read()
+	t.m.synced.Store(true)
+	t.m.source.Changed(nil)
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -88,11 +89,13 @@ func (s *Clients) Connection(ctx context.Context, namespace string) (*Connection
 }
 
 // A connection without news for silence is asked whether it still lives, and has patience to answer: else a watch that a firewall has
-// forgotten about would look as if nothing happened.
+// forgotten about would look as if nothing happened. HTTP/2 pings; for HTTP/1.1, as some proxies have it, TCP does.
 const (
 	silence  = 15 * time.Second
 	patience = 10 * time.Second
 )
+
+var alive = net.KeepAliveConfig{Enable: true, Idle: silence, Interval: patience / 2, Count: 2}
 
 // connect makes clients and asks nothing yet.
 func (s *Clients) connect(stored *corev1.Secret) (*Connection, error) {
@@ -104,7 +107,8 @@ func (s *Clients) connect(stored *corev1.Secret) (*Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport := access.Transport(s.Dial)
+	transport := access.Transport(s.Dial, net.Dialer{Timeout: s.Timeout, KeepAliveConfig: alive})
+	transport.TLSHandshakeTimeout = s.Timeout // a connection that nobody waits for any more would stay half open for ever
 	transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: silence, PingTimeout: patience}
 	watching := &http.Client{Transport: bounded{authorized{access, transport}}, CheckRedirect: stay}
 	asking := *watching

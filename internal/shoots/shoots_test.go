@@ -127,6 +127,12 @@ func shootAt(t *testing.T, answer http.HandlerFunc) client.Client {
 	t.Helper()
 	server := httptest.NewTLSServer(answer)
 	t.Cleanup(server.Close)
+	return connectionTo(t, server, 20*time.Second).Client
+}
+
+// connectionTo reaches a shoot whose API server that is.
+func connectionTo(t *testing.T, server *httptest.Server, within time.Duration) *Connection {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -136,8 +142,8 @@ func shootAt(t *testing.T, answer http.HandlerFunc) client.Client {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "gardener"},
 		Data:       map[string][]byte{"kubeconfig": kubeconfigOf(server.URL, ", certificate-authority-data: "+base64.StdEncoding.EncodeToString(authority))},
 	}).Build()
-	s := &Clients{Secrets: stored, Secret: "gardener", Key: "kubeconfig", Scheme: scheme, Dial: kubeconfig.Policy{AllowLoopback: true}, Timeout: 20 * time.Second}
-	c, err := s.Of(t.Context(), "a")
+	s := &Clients{Secrets: stored, Secret: "gardener", Key: "kubeconfig", Scheme: scheme, Dial: kubeconfig.Policy{AllowLoopback: true}, Timeout: within}
+	c, err := s.Connection(t.Context(), "a")
 	if err != nil {
 		t.Fatal(err)
 	}

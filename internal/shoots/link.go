@@ -1,0 +1,176 @@
+package shoots
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+)
+
+// Link is how the lists and watches of one query to one cluster fare. A reflector doesn't tell: it keeps what it knew, and asks again.
+// What is known may be believed while a watch was the last to be answered. A Link is safe for concurrent use.
+type Link struct {
+	within time.Duration
+	clock  clock.PassiveClock
+	mended func()
+
+	mu sync.Mutex
+	// trouble is why the last request failed, until a watch is answered; needs mu, as all below.
+	trouble error
+	// asking is since when an answer is awaited; zero while none is.
+	asking time.Time
+}
+
+// NewLink makes the link of a query whose requests are to be answered within a time. It calls mended each time that what is known may
+// be believed again.
+func NewLink(within time.Duration, now clock.PassiveClock, mended func()) *Link {
+	return &Link{within: within, clock: now, mended: mended}
+}
+
+// Trouble is why what is known can't be believed; nil where it can, if all was read once.
+func (l *Link) Trouble() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.because()
+}
+
+// because needs l.mu.
+func (l *Link) because() error {
+	if l.trouble == nil && !l.asking.IsZero() && l.clock.Since(l.asking) > l.within {
+		return l.late()
+	}
+	return l.trouble
+}
+
+func (l *Link) late() error { return fmt.Errorf("no answer within %s", l.within) }
+
+// Follow gives the lists and watches of a reflector, which the link learns from.
+func (l *Link) Follow(by toolscache.ListerWatcher) *toolscache.ListWatch {
+	requests := toolscache.ToListerWatcherWithContext(by)
+	return &toolscache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			ctx, end := context.WithTimeoutCause(ctx, l.within, l.late())
+			defer end()
+			l.asks()
+			list, err := requests.ListWithContext(ctx, o)
+			l.answered(err, false) // a watch follows, and until then nothing tells that the list is old
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			l.asks()
+			w, err := l.open(ctx, requests, o)
+			if lists := o.SendInitialEvents != nil && *o.SendInitialEvents; err != nil || !lists {
+				l.answered(err, true)
+			}
+			return w, err
+		},
+	}
+}
+
+// errEnded is what became of a watch when client-go gave up to try again, and says instead that nothing happened.
+var errEnded = errors.New("connections end before there is an answer")
+
+// open begins a watch, which may last, but must begin in time.
+func (l *Link) open(ctx context.Context, by toolscache.WatcherWithContext, o metav1.ListOptions) (watch.Interface, error) {
+	ctx, end := context.WithCancelCause(ctx)
+	late := time.AfterFunc(l.within, func() { end(l.late()) })
+	w, err := by.WatchWithContext(ctx, o)
+	switch began := late.Stop(); {
+	case err != nil:
+	case !began:
+		w.Stop()
+		err = l.late()
+	case reflect.TypeOf(w) == reflect.TypeOf(watch.NewEmptyWatch()):
+		err = errEnded
+	}
+	if err != nil {
+		end(nil)
+		return nil, err
+	}
+	return l.pass(w, func() { end(nil) }), nil
+}
+
+// pass gives a watch as it is, and learns when it has told all that there is.
+func (l *Link) pass(w watch.Interface, end func()) watch.Interface {
+	events := make(chan watch.Event)
+	passed := watch.NewProxyWatcher(events)
+	go func() {
+		defer end()
+		defer w.Stop()
+		defer close(events)
+		for {
+			select {
+			case <-passed.StopChan():
+				return
+			case e, more := <-w.ResultChan():
+				if !more {
+					return
+				}
+				select {
+				case <-passed.StopChan():
+					return
+				case events <- e:
+				}
+				l.told(e)
+			}
+		}
+	}()
+	return passed
+}
+
+// told takes in an event. Of a watch that lists, an error or the end of the list is the answer; of another one there was one.
+func (l *Link) told(e watch.Event) {
+	switch e.Type {
+	case watch.Error:
+		if l.awaits() {
+			l.answered(apierrors.FromObject(e.Object), true)
+		}
+	case watch.Bookmark:
+		if o, err := meta.Accessor(e.Object); err == nil && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
+			l.answered(nil, true)
+		}
+	}
+}
+
+func (l *Link) asks() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.asking.IsZero() { // else the last one ended without an answer
+		l.asking = l.clock.Now()
+	}
+}
+
+func (l *Link) awaits() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.asking.IsZero()
+}
+
+// answered takes in what came of a request, and whether the answer says that what is known is what there is.
+func (l *Link) answered(err error, fresh bool) {
+	l.mu.Lock()
+	mended := false
+	switch {
+	case apierrors.IsResourceExpired(err), apierrors.IsGone(err), apierrors.IsInvalid(err):
+		// A version isn't kept any more, or watches can't list: the reflector asks in another way at once.
+	case err != nil:
+		l.trouble = err
+	case fresh:
+		mended, l.trouble = l.because() != nil, nil
+	}
+	l.asking = time.Time{}
+	l.mu.Unlock()
+	if mended {
+		l.mended()
+	}
+}
