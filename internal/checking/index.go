@@ -154,3 +154,19 @@ func (x *index) affected(kind schema.GroupVersionKind, key types.NamespacedName,
 	}
 	return found
 }
+
+// following are the targets whose checks look at objects of a kind.
+func (x *index) following(kind schema.GroupVersionKind) []Target {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	found := sets.New[Target]()
+	for p, followers := range x.followers {
+		if p.kind.Value() != kind {
+			continue
+		}
+		for _, f := range followers {
+			found.Insert(f.target)
+		}
+	}
+	return found.UnsortedList()
+}

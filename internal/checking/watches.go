@@ -2,9 +2,8 @@ package checking
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
+	"net/http"
 	"sync"
 	"time"
 
@@ -12,8 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -25,8 +26,8 @@ import (
 	"github.com/resourcestack/autohealer/internal/shoots"
 )
 
-// troubleKept is for how long a watch that failed counts as failing: the informer tries again at least once a minute.
-const troubleKept = 75 * time.Second
+// answerTakes is how long a list, or what a watch begins with, may take: an API server gives up a request itself after a minute.
+const answerTakes = 70 * time.Second
 
 // ErrUnread: the objects of a kind aren't all read yet. It says nothing about any of them.
 var ErrUnread = shoots.ErrUnread
@@ -46,9 +47,8 @@ type Watches struct {
 	kinds   map[schema.GroupVersionKind]opened // needs mu, as all below
 	targets map[schema.GroupVersionKind]bool
 	// reads are the fields that registrations read: of objects no others are kept. Its sets are never changed.
-	reads    registration.Fields
-	grown    int                // counts how often reads became more
-	troubles map[string]trouble // by the kind as informers call it
+	reads registration.Fields
+	grown int // counts how often reads became more
 }
 
 // opened is the watch of a kind, and the fields that are kept of its objects.
@@ -57,35 +57,39 @@ type opened struct {
 	fields   sets.Set[string]
 }
 
-// trouble is what last went wrong with a watch.
-type trouble struct {
-	err error
-	at  time.Time
-	// version that the watch had come to then: it got on since when it has another.
-	version string
-	watch   interface{ LastSyncResourceVersion() string }
+// linked is an informer and how its lists and watches fare.
+type linked struct {
+	toolscache.SharedIndexInformer
+	link *shoots.Link
 }
 
 // NewWatches makes the watches, with a cache of their own that the manager starts: what checks read of an object is more than
 // what the manager keeps of it for others.
 func NewWatches(mgr manager.Manager, changed func(Target), now clock.PassiveClock) (*Watches, error) {
+	w, err := watchesBy(mgr.GetConfig(), mgr.GetHTTPClient(), mgr.GetScheme(), mgr.GetRESTMapper(), changed, now)
+	if err != nil {
+		return nil, err
+	}
+	return w, mgr.Add(everywhere{w.cache})
+}
+
+func watchesBy(config *rest.Config, by *http.Client, scheme *runtime.Scheme, kinds meta.RESTMapper, changed func(Target), now clock.PassiveClock) (*Watches, error) {
 	w := WatchesOf(nil, changed, now)
-	objects, err := cache.New(mgr.GetConfig(), cache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		DefaultTransform: w.trim, DefaultWatchErrorHandler: w.failed,
+	objects, err := cache.New(config, cache.Options{
+		HTTPClient: by, Scheme: scheme, Mapper: kinds, DefaultTransform: w.trim, DefaultWatchErrorHandler: failed, NewInformer: w.newInformer,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make the cache of what checks look at: %w", err)
 	}
-	w.cache, w.scopes.ask = objects, scopeBy(mgr.GetRESTMapper())
-	return w, mgr.Add(everywhere{objects})
+	w.cache, w.scopes.ask = objects, scopeBy(kinds)
+	return w, nil
 }
 
 // WatchesOf makes the watches, with a cache that somebody else starts, of kinds that are all served and have namespaces.
 func WatchesOf(objects cache.Cache, changed func(Target), now clock.PassiveClock) *Watches {
 	return &Watches{
 		Changed: changed, Clock: now, cache: objects,
-		kinds: map[schema.GroupVersionKind]opened{}, targets: map[schema.GroupVersionKind]bool{}, troubles: map[string]trouble{},
+		kinds: map[schema.GroupVersionKind]opened{}, targets: map[schema.GroupVersionKind]bool{},
 		reads: registration.Fields{}, scopes: scopes{
 			clock: now, ask: func(schema.GroupVersionKind) (meta.RESTScopeName, error) { return meta.RESTScopeNameNamespace, nil },
 		},
@@ -101,15 +105,30 @@ func (everywhere) NeedLeaderElection() bool { return false }
 // GetCache is what the manager knows caches by.
 func (e everywhere) GetCache() cache.Cache { return e.Cache }
 
-// failed takes in that a watch failed.
-func (w *Watches) failed(ctx context.Context, r *toolscache.Reflector, err error) {
-	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) {
-		return // it begins again from what there is now
-	}
+// failed tells what the links take in.
+func failed(ctx context.Context, r *toolscache.Reflector, err error) {
 	log.FromContext(ctx).V(1).Info("Watch of what checks look at failed", "kind", r.TypeDescription(), "trouble", err.Error())
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.troubles[r.TypeDescription()] = trouble{err: err, at: w.Clock.Now(), version: r.LastSyncResourceVersion(), watch: r}
+}
+
+func (w *Watches) newInformer(by toolscache.ListerWatcher, of runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+	var made linked
+	kind := of.GetObjectKind().GroupVersionKind()
+	made.link = shoots.NewLink(answerTakes, w.Clock, func() { w.mended(kind, made.GetStore()) })
+	made.SharedIndexInformer = toolscache.NewSharedIndexInformer(made.link.Follow(by), of, resync, indexers)
+	return made
+}
+
+// mended has those looked at that couldn't be judged while what is known of a kind wasn't believed.
+func (w *Watches) mended(kind schema.GroupVersionKind, known toolscache.Store) {
+	for _, target := range w.index.following(kind) {
+		w.Changed(target)
+	}
+	if !w.isTarget(kind) {
+		return
+	}
+	for _, o := range known.List() {
+		w.Changed(Target{kind.GroupKind(), client.ObjectKeyFromObject(o.(client.Object))})
+	}
 }
 
 // Watch begins to watch a kind, of which all objects are targets where it says so. The error says why what is known of the
@@ -132,17 +151,16 @@ func (w *Watches) Watch(ctx context.Context, kind schema.GroupVersionKind, targe
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", kind.Kind, err)
 	}
-	t, troubled := w.troubles[kind.String()]
-	switch {
-	case troubled && w.Clock.Since(t.at) < troubleKept && t.watch.LastSyncResourceVersion() == t.version:
-		if apierrors.IsNotFound(t.err) {
-			return fmt.Errorf("the kind isn't served: %w", t.err)
+	if l, ok := informer.(linked); ok {
+		if err := l.link.Trouble(); apierrors.IsNotFound(err) {
+			return fmt.Errorf("the kind isn't served: %w", err)
+		} else if err != nil {
+			return fmt.Errorf("watch %s: %w", kind.Kind, err)
 		}
-		return fmt.Errorf("watch %s: %w", kind.Kind, t.err)
-	case !informer.HasSynced():
+	}
+	if !informer.HasSynced() {
 		return ErrUnread
 	}
-	delete(w.troubles, kind.String())
 	return nil
 }
 
@@ -225,12 +243,15 @@ func (w *Watches) tell(kind schema.GroupVersionKind, before, after any) {
 	for target := range w.index.affected(kind, key, labels.Set(was.GetLabels()), labels.Set(is.GetLabels())) {
 		w.Changed(target)
 	}
-	w.mu.Lock()
-	isTarget := w.targets[kind]
-	w.mu.Unlock()
-	if isTarget {
+	if w.isTarget(kind) {
 		w.Changed(Target{kind.GroupKind(), key})
 	}
+}
+
+func (w *Watches) isTarget(kind schema.GroupVersionKind) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.targets[kind]
 }
 
 // Follow has the target judged again when what its checks look at changes; nothing does so with no refs.
