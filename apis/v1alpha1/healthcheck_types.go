@@ -68,6 +68,7 @@ const (
 
 // HealthCheckObject is what a check looks at.
 // +kubebuilder:validation:XValidation:rule="has(self.name) != has(self.selector)",message="set exactly one of name and selector"
+// +kubebuilder:validation:XValidation:rule="!has(self.where) || has(self.selector)",message="where chooses among what selector selects; set selector, which may be {}"
 type HealthCheckObject struct {
 	// apiVersion of its kind, such as apps/v1.
 	// +required
@@ -88,6 +89,12 @@ type HealthCheckObject struct {
 	// selector selects objects by labels; each of them is judged, and the worst counts.
 	// +optional
 	Selector *LabelSelector `json:"selector,omitempty"`
+	// where is a CEL expression over object and target that gives a bool. Of what selector selects only those objects are looked
+	// at for which it is true; when there is none, nothing exists, as onMissing has it. Only with selector. No default: all.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Where string `json:"where,omitempty"`
 	// namespace is a CEL expression over target that gives a string. Default: target.metadata.namespace in the seed; needed
 	// in the shoot for what has one.
 	// +optional

@@ -259,7 +259,7 @@ func testAShoot(t *testing.T, one, two cluster) {
 	if err := one.Delete(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	eventually("without a kubeconfig", "read ConfigMap shoot: read the shoot's kubeconfig: there is no Secret shoot/gardener")
+	eventually("without a kubeconfig", "read ConfigMap default/shoot: read the shoot's kubeconfig: there is no Secret shoot/gardener")
 	c.Shoots.Follow(target, nil)
 	if n := len(c.Shoots.kinds) + len(c.Shoots.of); n != 0 {
 		t.Errorf("%d things are left behind", n)

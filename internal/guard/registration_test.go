@@ -2,10 +2,33 @@ package guard
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
 )
+
+func TestWhatChoosesObjectsMustBeReadable(t *testing.T) {
+	g := newTestGuard(t, nil)
+	for where, problem := range map[string]string{
+		"has(object.spec.class)":              "",
+		"has(object.spec.class":               "check a: object.where: Syntax error: missing ')' at '<EOF>'",
+		"'1 > 0'":                             "check a: object.where: it is the same for every object",
+		"object.spec.clazz + string(1)":       "check a: object.where: it gives a string, not a bool",
+		"subject.spec.class == 'seed'":        "check a: object.where: undeclared reference to 'subject' (in container '')",
+		"size(target.status.conditions) == 0": "check a: object.where: it reads target.status.conditions, which checks write, or all of what they are in; name the field that it is about",
+	} {
+		t.Run(where, func(t *testing.T) {
+			o := object(t, "{apiVersion: autohealer.resourcestack.com/v1alpha1, kind: HealthCheckRegistration, metadata: {name: x, uid: u1, generation: 1}, "+
+				"spec: {target: {apiVersion: extensions.gardener.cloud/v1alpha1, kind: Worker, type: aws}, checks: [{name: a, conditionType: X, "+
+				"object: {apiVersion: apps/v1, kind: Deployment, selector: {}, where: "+where+"}, evaluate: {builtin: {}}}]}}")
+			v := g.Review(t.Context(), Request{Operation: admissionv1.Create, Object: o})
+			if v.Allowed != (problem == "") || !strings.Contains(v.Message(), problem) {
+				t.Errorf("refused by %v: %s", v.RuleIDs(), v.Message())
+			}
+		})
+	}
+}
 
 func TestACostlyExpressionIsRefusedOnlyWhereItIsNew(t *testing.T) {
 	const readable = "healthcheckregistration/readable"

@@ -20,7 +20,11 @@ const (
 // Missing is the result for an object that is known not to exist. That a cache or index lacks it isn't knowledge: a live
 // read must say so.
 func Missing(on OnMissing, kind, name string, timeout time.Duration) Result {
-	detail := fmt.Sprintf("%s %s doesn't exist", kind, name)
+	return NothingFound(on, fmt.Sprintf("%s %s doesn't exist", kind, name), timeout)
+}
+
+// NothingFound is the same where any of several would do; the detail says what was looked for.
+func NothingFound(on OnMissing, detail string, timeout time.Duration) Result {
 	switch on {
 	case MissingPasses:
 		return healthy()

@@ -29,6 +29,7 @@ func TestPrunedObjectsHaveWhatIsRead(t *testing.T) {
 		"of a name that isn't set": {check("cel: {healthy: 'object.spec[target.metadata.name] == 1'}"), "{" + kept + ", spec: {replicas: 2, paused: true, template: {spec: {hostname: h, containers: [{name: c}]}}}}"},
 		"as a whole":               {check("cel: {healthy: size(object) > 1}"), whole},
 		"with a dot in its name":   {check(`cel: {healthy: "object.data['x'] == 'y' && object.spec.template.spec['host.name'] == 'h'"}`), "{" + kept + ", spec: {template: {spec: {hostname: h, containers: [{name: c}]}}}, data: {x: y}}"},
+		"by what chooses":          {one(`{name: a, conditionType: X, object: {apiVersion: apps/v1, kind: Deployment, selector: {}, where: has(object.spec.paused) && object.data.x == 'y'}, evaluate: {builtin: {}}}`), "{" + kept + ", spec: {replicas: 2, paused: true}, data: {x: y}}"},
 		"of metadata alone":        {check("cel: {healthy: object.metadata.name == 'd'}"), "{" + kept + "}"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +122,8 @@ func TestExpressionsSayOfWhatIsKeptWhatTheySayOfTheWhole(t *testing.T) {
 		form := rapid.SampledFrom([]string{"P == Q", "has(P.a) && P.a != Q", "size(P) > 0", "P.exists(k, k == Q)", "'a' in P", "(Q == 1 ? P : object) == Q", "cel.bind(v, P, v.a == Q)", "P.all(k, P[k] == Q)"}).Draw(rt, "form")
 		p, q := routes(rt), routes(rt)
 		expression := strings.NewReplacer("P", p.text, "Q", q.text).Replace(form)
-		r, problems := Read(registrationOf(t, one(`{name: a, conditionType: X, object: {apiVersion: example.org/v1, kind: Gadget, name: "'g'"}, evaluate: {cel: {healthy: "`+expression+`"}}}`)))
+		check := rapid.SampledFrom([]string{`name: "'g'"}, evaluate: {cel: {healthy: "E"}}`, `selector: {}, where: "E"}, evaluate: {cel: {healthy: object.metadata.name == 'g'}}`}).Draw(rt, "check")
+		r, problems := Read(registrationOf(t, one(`{name: a, conditionType: X, object: {apiVersion: example.org/v1, kind: Gadget, `+strings.ReplaceAll(check, "E", expression)+`}`)))
 		if len(problems) > 0 {
 			rt.Skip(problems)
 		}
@@ -139,10 +141,12 @@ func TestExpressionsSayOfWhatIsKeptWhatTheySayOfTheWhole(t *testing.T) {
 		target.SetName(rapid.SampledFrom(fieldNames).Draw(rt, "target"))
 		keptOf := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(whole)}
 		Prune(keptOf, fields[kind])
-		check := r.Checks[0]
-		ref := Ref{Kind: kind, Name: "g"}
-		want := check.JudgeObjects(ref, target, []*unstructured.Unstructured{{Object: whole}}, time.Time{})
-		got := check.JudgeObjects(ref, target, []*unstructured.Unstructured{keptOf}, time.Time{})
+		ref, err := r.Checks[0].Ref(target)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		want := r.Checks[0].JudgeObjects(ref, target, []*unstructured.Unstructured{{Object: whole}}, time.Time{})
+		got := r.Checks[0].JudgeObjects(ref, target, []*unstructured.Unstructured{keptOf}, time.Time{})
 		if want.Status != health.Unknown {
 			judged++
 		}

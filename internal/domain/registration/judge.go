@@ -102,10 +102,32 @@ func (c *Check) Ref(target *unstructured.Unstructured) (ref Ref, err error) {
 	return ref, nil
 }
 
+// Among gives those of the objects that were found which the check looks at.
+func (c *Check) Among(target *unstructured.Unstructured, objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	if c.where == nil {
+		return objects, nil
+	}
+	var chosen []*unstructured.Unstructured
+	for _, object := range objects {
+		is, err := evalAs[bool](c.where, target, object)
+		if err != nil {
+			return nil, fmt.Errorf("evaluate object.where of %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+		if is {
+			chosen = append(chosen, object)
+		}
+	}
+	return chosen, nil
+}
+
 // JudgeObjects judges what was found of what the check looks at. The worst counts; nothing was found is what OnMissing says.
 func (c *Check) JudgeObjects(ref Ref, target *unstructured.Unstructured, objects []*unstructured.Unstructured, now time.Time) health.Result {
+	objects, err := c.Among(target, objects)
+	if err != nil {
+		return c.Failed(err)
+	}
 	if len(objects) == 0 {
-		return c.told(health.Missing(c.OnMissing, c.Kind.Kind, c.called(ref), c.Timeout))
+		return c.told(health.NothingFound(c.OnMissing, c.missing(ref), c.Timeout))
 	}
 	worst := health.Result{Status: health.True}
 	for _, object := range objects {
@@ -153,17 +175,6 @@ func (c *Check) told(r health.Result) health.Result {
 		}
 	}
 	return r
-}
-
-func (c *Check) called(ref Ref) string {
-	name := ref.Name
-	if name == "" {
-		name = "that matches " + ref.Selector.String()
-	}
-	if ref.Namespace == "" {
-		return name
-	}
-	return ref.Namespace + "/" + name
 }
 
 // celCheck judges by expressions: the first that is true of failed, progressing and healthy decides.

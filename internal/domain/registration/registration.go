@@ -57,10 +57,12 @@ type Check struct {
 	Nodes bool
 
 	when, name, namespace *Expression
-	selector              labels.Selector
-	judge                 func(target, object *unstructured.Unstructured, now time.Time) health.Result
-	least                 func(target *unstructured.Unstructured) (int64, error)
-	codes                 []errorCode
+	// where chooses among what the selector selects; nil takes all.
+	where    *Expression
+	selector labels.Selector
+	judge    func(target, object *unstructured.Unstructured, now time.Time) health.Result
+	least    func(target *unstructured.Unstructured) (int64, error)
+	codes    []errorCode
 	// expressions of the check.
 	expressions []*Expression
 	// byStatus: it judges as kstatus does. byConditions: what it says depends on conditions of what it looks at.
@@ -208,6 +210,10 @@ func (r *reader) object(where string, check *Check, o *v1alpha1.HealthCheckObjec
 	}
 	if o.Selector != nil {
 		check.selector = r.selector(where+": object.selector", o.Selector)
+	}
+	if o.Where != "" {
+		check.where = r.compile(where+": object.where", o.Where, cel.BoolType, true)
+		check.byConditions = check.where.mayRead(varObject, "status", "conditions")
 	}
 	if o.Namespace != "" {
 		check.namespace = r.compile(where+": object.namespace", o.Namespace, cel.StringType, false)

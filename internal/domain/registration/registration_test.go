@@ -80,6 +80,11 @@ func TestProblems(t *testing.T) {
 		"no criteria":        {one(`{name: a, conditionType: X, object: {apiVersion: v1, kind: ConfigMap, name: "'d'"}, evaluate: {builtin: {}}}`), "check a: no criteria come for ConfigMap; write status or cel"},
 		"regular expression": {one(`{name: a, conditionType: X, object: ` + deployment + `, evaluate: {builtin: {}}, errorCodes: [{match: "(", code: ERR}]}`), "check a: errorCodes: error parsing regexp"},
 		"apiVersion":         {"target: {apiVersion: a/b/c, kind: Worker}\nchecks: [{name: a, conditionType: X, object: " + deployment + ", evaluate: {builtin: {}}}]", "target.apiVersion: "},
+		"where, syntax":      {selecting("selector: {}, where: 'object.spec.class =='", ""), "check a: object.where: Syntax error"},
+		"where, not a bool":  {selecting("selector: {}, where: 'object.spec.class + string(1)'", ""), "check a: object.where: it gives a string, not a bool"},
+		"where, constant":    {selecting("selector: {}, where: '1 > 0'", ""), "check a: object.where: it is the same for every object"},
+		"where, conditions":  {selecting("selector: {}, where: target.status.conditions.size() > 0 && has(object.spec.class)", ""), "check a: object.where: it reads target.status.conditions"},
+		"where, costly":      {selecting("selector: {}, where: 'object.spec.a.all(x, object.spec.b.all(y, object.spec.c.all(z, object.spec.d.all(w, x + y == z + w))))'", ""), "check a: object.where: it may cost"},
 		"suspendWhen":        {"suspendWhen: target.spec\n" + one(`{name: a, conditionType: X, object: `+deployment+`, evaluate: {cel: {healthy: "object.x +"}}}`), "check a: cel.healthy: Syntax error"},
 	} {
 		t.Run(name, func(t *testing.T) {

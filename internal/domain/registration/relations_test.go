@@ -21,6 +21,10 @@ func byCEL(kind, healthy string) string {
 	return "{name: a, conditionType: X, object: {apiVersion: e.org/v1, kind: " + kind + ", name: \"'o'\"}, evaluate: {cel: {healthy: \"" + healthy + "\"}}}"
 }
 
+func where(kind, where string) string {
+	return "{name: a, conditionType: X, object: {apiVersion: e.org/v1, kind: " + kind + ", selector: {}, where: \"" + where + "\"}, evaluate: {cel: {healthy: object.spec.x > 0}}}"
+}
+
 func TestCycles(t *testing.T) {
 	for name, c := range map[string]struct {
 		check  string
@@ -36,6 +40,8 @@ func TestCycles(t *testing.T) {
 		"by one that writes none":   {byStatus("B"), []*Registration{over(t, "b", "B", "output: RegistrationOnly\n", byStatus("A"))}, nil},
 		"CEL over conditions":       {byCEL("B", "object.status.conditions.exists(c, c.type == 'X')"), []*Registration{over(t, "b", "B", "", byStatus("A"))}, []string{"A → B → A"}},
 		"CEL over the whole status": {byCEL("B", "size(object.status) > 0"), []*Registration{over(t, "b", "B", "", byStatus("A"))}, []string{"A → B → A"}},
+		"a choice by conditions":    {where("B", "object.status.conditions.exists(c, c.type == 'X')"), []*Registration{over(t, "b", "B", "", byStatus("A"))}, []string{"A → B → A"}},
+		"a choice by its spec":      {where("B", "object.spec.x > 0"), []*Registration{over(t, "b", "B", "", byStatus("A"))}, nil},
 		"CEL over something else":   {byCEL("B", "object.status.phase == 'Up' && object.spec.x > 0"), []*Registration{over(t, "b", "B", "", byStatus("A"))}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -40,7 +40,7 @@ func (c *Check) Result(target *unstructured.Unstructured, there Finder, now time
 	}
 	objects, err := there.Objects(c, ref)
 	if err != nil {
-		return health.Result{}, fmt.Errorf("read %s %s: %w", ref.Kind.Kind, ref.Name, err)
+		return health.Result{}, fmt.Errorf("read %s: %w", c.called(ref), err)
 	}
 	return c.JudgeObjects(ref, target, objects, now), nil
 }

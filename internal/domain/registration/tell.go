@@ -71,7 +71,49 @@ func (c *Check) at(target *unstructured.Unstructured) string {
 	if err != nil {
 		return c.Kind.Kind + where
 	}
-	return c.Kind.Kind + " " + c.called(ref) + where
+	return c.called(ref) + where
+}
+
+// called names what a check looks at: one object, or all that are chosen.
+func (c *Check) called(ref Ref) string {
+	if ref.Name != "" {
+		return c.Kind.Kind + " " + strings.TrimPrefix(ref.Key().String(), "/")
+	}
+	every := "every " + c.Kind.Kind + within(ref)
+	if by := c.chosenBy(ref); by != "" {
+		every += " that matches " + by
+	}
+	return every
+}
+
+// missing says that what a check looks at isn't there.
+func (c *Check) missing(ref Ref) string {
+	if ref.Name != "" {
+		return c.called(ref) + " doesn't exist"
+	}
+	if by := c.chosenBy(ref); by != "" {
+		return "no " + c.Kind.Kind + within(ref) + " matches " + by
+	}
+	return "there is no " + c.Kind.Kind + within(ref)
+}
+
+func within(ref Ref) string {
+	if ref.Namespace == "" {
+		return ""
+	}
+	return " in namespace " + ref.Namespace
+}
+
+// chosenBy is what an object of the kind must match; "" where any does.
+func (c *Check) chosenBy(ref Ref) string {
+	var by []string
+	if selector := ref.Selector.String(); selector != "" {
+		by = append(by, selector)
+	}
+	if c.where != nil {
+		by = append(by, "object.where")
+	}
+	return strings.Join(by, " and ")
 }
 
 // change says what becomes of the condition.

@@ -46,6 +46,6 @@ func (f *found) statusless(check *registration.Check) bool {
 	if check.Shoot || err != nil {
 		return false
 	}
-	objects := f.by[keyOf(ref)].objects
-	return len(objects) > 0 && !slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return !check.Statusless(o) })
+	objects, err := check.Among(f.target, f.by[keyOf(ref)].objects)
+	return err == nil && len(objects) > 0 && !slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return !check.Statusless(o) })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -49,10 +50,23 @@ func (o *objects) Find(_ context.Context, ref registration.Ref) ([]*unstructured
 	if o.forbidden == ref.Kind.Kind {
 		return nil, apierrors.NewForbidden(schema.GroupResource{Group: ref.Kind.Group, Resource: strings.ToLower(ref.Kind.Kind) + "s"}, ref.Name, errors.New("no"))
 	}
+	if ref.Name == "" {
+		return o.selected(ref), nil
+	}
 	if found := o.there[ref.Kind.Kind+" "+ref.Key().String()]; found != nil {
 		return []*unstructured.Unstructured{found}, nil
 	}
 	return nil, nil
+}
+
+// selected are those that labels select, sorted.
+func (o *objects) selected(ref registration.Ref) (found []*unstructured.Unstructured) {
+	for _, key := range slices.Sorted(maps.Keys(o.there)) {
+		if of := o.there[key]; of.GetKind() == ref.Kind.Kind && of.GetNamespace() == ref.Namespace && ref.Selector.Matches(labels.Set(of.GetLabels())) {
+			found = append(found, of)
+		}
+	}
+	return found
 }
 
 func (o *objects) Namespace(_ context.Context, name string) (labels.Set, error) {
@@ -247,9 +261,13 @@ func TestWhatKindsAreLike(t *testing.T) {
 		"status of what has none": {objects{}, onWorkers + `checks: [{name: plain, conditionType: X, object: {apiVersion: v1, kind: ConfigMap, name: "'c'"}, evaluate: {status: {}}}, {name: mcm, conditionType: X, object: {apiVersion: apps/v1, kind: Deployment, name: "'mcm'"}, evaluate: {status: {}}}]`, func(p registration.Preview) bool {
 			return slices.Equal(p.StatuslessChecks, []string{"plain"})
 		}},
+		"status of what is chosen": {objects{}, onWorkers + `checks: [{name: all, conditionType: X, object: {apiVersion: v1, kind: ConfigMap, selector: {}}, evaluate: {status: {}}}, {name: plain, conditionType: X, object: {apiVersion: v1, kind: ConfigMap, selector: {}, where: object.metadata.name == 'c'}, evaluate: {status: {}}}]`, func(p registration.Preview) bool {
+			return slices.Equal(p.StatuslessChecks, []string{"plain"})
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.objects.worker(t, "shoot--a", true, "")
+			c.objects.there["ConfigMap shoot--a/telling"] = object(t, "{apiVersion: v1, kind: ConfigMap, metadata: {namespace: shoot--a, name: telling}, status: {observedGeneration: 1}}")
 			c.objects.there["ConfigMap shoot--a/c"] = object(t, "{apiVersion: v1, kind: ConfigMap, metadata: {namespace: shoot--a, name: c}}")
 			if preview, _ := tell(t, &c.objects, c.spec); !c.want(preview) {
 				t.Errorf("the preview is %+v", preview)

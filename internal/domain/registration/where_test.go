@@ -1,0 +1,80 @@
+package registration
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/resourcestack/autohealer/internal/domain/health"
+)
+
+// selecting is a check of ManagedResources, which are healthy when spec.ok is true.
+func selecting(object, more string) string {
+	return one("{name: a, conditionType: X, " + more + "object: {apiVersion: resources.gardener.cloud/v1alpha1, kind: ManagedResource, " + object + "}, evaluate: {cel: {healthy: object.spec.ok, message: object.metadata.name + ' is ill'}}}")
+}
+
+func TestWhereChoosesAmongWhatIsSelected(t *testing.T) {
+	const (
+		well   = "{metadata: {name: well}, spec: {class: seed, ok: true}}"
+		ill    = "{metadata: {name: ill}, spec: {class: seed, ok: false}}"
+		others = "{metadata: {name: others}, spec: {ok: false}}"
+		broken = "{metadata: {name: broken}, spec: {class: 1, ok: false}}"
+	)
+	const ofClass = "selector: {matchLabels: {a: b}}, where: has(object.spec.class) && object.spec.class.startsWith('s')"
+	for name, c := range map[string]struct {
+		object, more string
+		found        []string
+		status       health.Status
+		detail       string
+	}{
+		"what is chosen is judged":             {ofClass, "", []string{well, ill}, "False", "ill is ill"},
+		"what isn't chosen isn't":              {ofClass, "", []string{others, well, others}, "True", ""},
+		"by the target":                        {"selector: {}, where: object.spec.class == target.metadata.name + 'orker'", "", []string{"{spec: {class: worker, ok: true}}", ill}, "True", ""},
+		"none is left":                         {ofClass, "", []string{others}, "False", "no ManagedResource in namespace shoot--a matches a=b and object.where"},
+		"none is left, which passes":           {ofClass, "onMissing: Skip, ", []string{others}, "True", ""},
+		"none is left yet":                     {ofClass, "onMissing: Progressing, ", []string{others}, "Progressing", "no ManagedResource in namespace shoot--a matches a=b and object.where"},
+		"none is found":                        {ofClass, "", nil, "False", "no ManagedResource in namespace shoot--a matches a=b and object.where"},
+		"none is left of all":                  {"selector: {}, where: has(object.spec.class)", "", []string{others}, "False", "no ManagedResource in namespace shoot--a matches object.where"},
+		"none is found, and all are wanted":    {"selector: {}", "", nil, "False", "there is no ManagedResource in namespace shoot--a"},
+		"none is found with labels":            {"selector: {matchLabels: {a: b}}", "", nil, "False", "no ManagedResource in namespace shoot--a matches a=b"},
+		"it can't be told of one":              {ofClass, "onMissing: Skip, ", []string{ill, broken}, "Unknown", "evaluate object.where of ManagedResource broken: no such overload"},
+		"it can't be told of one that is well": {"selector: {}, where: object.spec.class == 'seed'", "", []string{well, others}, "Unknown", "evaluate object.where of ManagedResource others: no such key: class"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			check, target := read(t, selecting(c.object, c.more)).Checks[0], object(t, worker)
+			ref, err := check.Ref(target)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var found []*unstructured.Unstructured
+			for _, text := range c.found {
+				o := object(t, text)
+				o.SetGroupVersionKind(check.Kind)
+				found = append(found, o)
+			}
+			got := check.JudgeObjects(ref, target, found, time.Time{})
+			if got.Status != c.status || got.Detail != c.detail || got.Status == health.Progressing && got.Timeout != 5*time.Minute {
+				t.Errorf("it is %s for %s: %q, not %s: %q", got.Status, got.Timeout, got.Detail, c.status, c.detail)
+			}
+		})
+	}
+}
+
+func TestWhatACheckLooksAtIsTold(t *testing.T) {
+	for name, c := range map[string]struct{ object, want string }{
+		"one":                  {`name: "'m'"`, "ManagedResource shoot--a/m"},
+		"all":                  {"selector: {}", "every ManagedResource in namespace shoot--a"},
+		"by labels":            {"selector: {matchLabels: {a: b}}", "every ManagedResource in namespace shoot--a that matches a=b"},
+		"by more":              {"selector: {}, where: has(object.spec.class)", "every ManagedResource in namespace shoot--a that matches object.where"},
+		"by labels and more":   {"selector: {matchLabels: {a: b}}, where: has(object.spec.class)", "every ManagedResource in namespace shoot--a that matches a=b and object.where"},
+		"of another namespace": {"selector: {}, namespace: \"'garden'\"", "every ManagedResource in namespace garden"},
+		"of all namespaces":    {"selector: {}, namespace: \"target.metadata.name == 'w' ? '' : 'x'\"", "every ManagedResource"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := read(t, selecting(c.object, "")).Checks[0].at(object(t, worker)); got != c.want {
+				t.Errorf("it looks at %q, not %q", got, c.want)
+			}
+		})
+	}
+}
