@@ -8,7 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/e2e/gardener"
 )
 
@@ -39,6 +41,7 @@ var _ = Describe("the samples of Gardener's ManagedResources", func() {
 		put(ctx, shoot, resource, "core", "", "", "True")
 		put(ctx, shoot, resource, "kcm", "class: seed", "", "False")
 		put(ctx, shoot, resource, "plutono", "class: seed", labelled+"ObservabilityComponentsHealthy", "True")
+		put(ctx, shoot, resource, "own", "class: seed", labelled+"Mine", "True")
 		put(ctx, "garden", resource, "virtual", "", "", "False")
 		put(ctx, "garden", resource, "runtime", "class: seed", "", "True")
 		put(ctx, "istio-system", resource, "istio", "class: seed", labelled+"Mine", "False")
@@ -53,21 +56,48 @@ var _ = Describe("the samples of Gardener's ManagedResources", func() {
 			return condition(ctx, schema.GroupVersionKind{Group: group, Version: "v1alpha1", Kind: kind}, namespace, conditionType)
 		}
 		const extensions, operator = "extensions.gardener.cloud", "operator.gardener.cloud"
-		Eventually(of(extensions, "ControlPlane", shoot, "ControlPlaneHealthy")).Should(is("False", "HealthCheckUnsuccessful", `1\) control-plane: `+shoot+`/kcm: ResourcesHealthy is False: a pod crashes$`))
+		Eventually(of(extensions, "ControlPlane", shoot, "ControlPlaneHealthy")).Should(is("False", "HealthCheckUnsuccessful", `1\) control-plane: `+shoot+`/kcm: condition ResourcesHealthy of ManagedResource is False: a pod crashes$`))
 		Eventually(of(extensions, "ControlPlane", shoot, "SystemComponentsHealthy")).Should(is("True", "HealthCheckSuccessful", ""))
 		Eventually(of(extensions, "ControlPlane", shoot, "ObservabilityComponentsHealthy")).Should(is("True", "HealthCheckSuccessful", ""))
-		Eventually(of(extensions, "Extension", "garden", "SeedSystemComponentsHealthy")).Should(is("False", "HealthCheckUnsuccessful", `1\) system-istio-system: istio-system/istio: ResourcesHealthy is False`))
-		Eventually(of(operator, "Garden", "", "VirtualComponentsHealthy")).Should(is("False", "HealthCheckUnsuccessful", `1\) virtual-garden: garden/virtual: ResourcesHealthy is False`))
+		Eventually(of(extensions, "ControlPlane", shoot, "ManagedResourcesRouted")).Should(is("False", "HealthCheckUnsuccessful", `1\) routed: `+shoot+`/own feeds no condition: its label care.gardener.cloud/condition-type is Mine$`))
+		Eventually(of(extensions, "Extension", "garden", "SeedSystemComponentsHealthy")).Should(is("False", "HealthCheckUnsuccessful", `1\) system-istio-system: istio-system/istio: condition ResourcesHealthy of ManagedResource is False`))
+		Eventually(of(operator, "Garden", "", "VirtualComponentsHealthy")).Should(is("False", "HealthCheckUnsuccessful", `1\) virtual-garden: garden/virtual: condition ResourcesHealthy of ManagedResource is False`))
 		Eventually(of(operator, "Garden", "", "RuntimeComponentsHealthy")).Should(is("True", "HealthCheckSuccessful", ""))
 		Eventually(of(operator, "Garden", "", "ObservabilityComponentsHealthy")).Should(is("True", "HealthCheckSuccessful", ""))
 		Eventually(of(operator, "Garden", "", "ManagedResourcesRouted")).Should(is("False", "HealthCheckUnsuccessful", `istio-system/istio feeds no condition: its label care.gardener.cloud/condition-type is Mine$`))
 
-		By("recovering")
 		kcm := &unstructured.Unstructured{}
 		kcm.SetGroupVersionKind(schema.GroupVersionKind{Group: "resources.gardener.cloud", Version: "v1alpha1", Kind: "ManagedResource"})
 		Expect(h.Client.Get(ctx, client.ObjectKey{Namespace: shoot, Name: "kcm"}, kcm)).To(Succeed())
-		well := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"conditions":[{"type":"ResourcesApplied","status":"True"},{"type":"ResourcesHealthy","status":"True"}]}}`))
-		Expect(h.Client.Status().Patch(ctx, kcm, well)).To(Succeed())
-		Eventually(of(extensions, "ControlPlane", shoot, "ControlPlaneHealthy")).Should(is("True", "HealthCheckSuccessful", `^\(1/1\) Health checks successful$`))
+		write := func(applied, healthy string) {
+			GinkgoHelper()
+			patch := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"conditions":[{"type":"ResourcesApplied",`+applied+`},{"type":"ResourcesHealthy",`+healthy+`}]}}`))
+			Expect(h.Client.Status().Patch(ctx, kcm, patch)).To(Succeed())
+		}
+		healthy := of(extensions, "ControlPlane", shoot, "ControlPlaneHealthy")
+		By("recovering")
+		write(`"status":"True"`, `"status":"True"`)
+		Eventually(healthy).Should(is("True", "HealthCheckSuccessful", `^\(1/1\) Health checks successful$`))
+		By("rolling out")
+		write(`"status":"Progressing","reason":"ApplyProgressing"`, `"status":"True"`)
+		Eventually(healthy).Should(is("Progressing", "HealthCheckProgressing", `condition ResourcesApplied of ManagedResource is Progressing \(ApplyProgressing\)`))
+		write(`"status":"True"`, `"status":"Unknown","reason":"HealthChecksPending"`)
+		Eventually(healthy).Should(is("Unknown", "ConditionCheckError", `condition ResourcesHealthy of ManagedResource is Unknown \(HealthChecksPending\)`))
+		write(`"status":"True"`, `"status":"True"`)
+		Eventually(healthy).Should(is("True", "HealthCheckSuccessful", ""))
+	}, NodeTimeout(specTime))
+})
+
+var _ = Describe("where", func() {
+	It("chooses among what a selector selects, and not of one object that is named", func(ctx SpecContext) {
+		registration := &v1alpha1.HealthCheckRegistration{}
+		spec := about(gadget, place(ctx), `
+checks: [{name: a, conditionType: X, object: {apiVersion: v1, kind: ConfigMap, name: "'c'", where: has(object.data)}, evaluate: {status: {}}}]`)
+		Expect(yaml.UnmarshalStrict([]byte(spec), &registration.Spec)).To(Succeed())
+		registration.Name = "named-with-where"
+		Expect(h.Client.Create(ctx, registration, client.DryRunAll)).To(MatchError(And(
+			ContainSubstring("spec.checks[0].object"), ContainSubstring("where chooses among what selector selects; set selector, which may be {}"))))
+		registration.Spec.Checks[0].Object.Name, registration.Spec.Checks[0].Object.Selector = "", &v1alpha1.LabelSelector{}
+		Expect(h.Client.Create(ctx, registration, client.DryRunAll)).To(Succeed())
 	}, NodeTimeout(specTime))
 })
