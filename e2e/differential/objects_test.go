@@ -229,6 +229,13 @@ var registrationFields = fields{
 				check["cluster"] = "Shoot"
 			case 3:
 				delete(check, "object")
+			case 4, 5:
+				looks := check["object"].(map[string]any)
+				looks["where"] = pick(r, "has(object.spec.hostNetwork)", "object.metadata.name != target.metadata.name", "has(object.spec", "1 > 0", "target.status.conditions.size() > 0")
+				if r.IntN(4) > 0 { // else the schema refuses it
+					delete(looks, "name")
+					looks["selector"] = pick(r, map[string]any{}, map[string]any{"matchLabels": map[string]any{"a": "b"}})
+				}
 			}
 			checks = append(checks, check)
 		}
