@@ -31,6 +31,7 @@ func TestWhereChoosesAmongWhatIsSelected(t *testing.T) {
 		"what is chosen is judged":             {ofClass, "", []string{well, ill}, "False", "ill is ill"},
 		"what isn't chosen isn't":              {ofClass, "", []string{others, well, others}, "True", ""},
 		"by the target":                        {"selector: {}, where: object.spec.class == target.metadata.name + 'orker'", "", []string{"{spec: {class: worker, ok: true}}", ill}, "True", ""},
+		"by who owns it":                       {"selector: {}, where: 'object.metadata.?ownerReferences.orValue([]).exists(o, o.uid == target.metadata.?uid.orValue(\"\"))'", "", []string{ill, "{metadata: {name: owned, ownerReferences: [{uid: ''}]}, spec: {ok: true}}"}, "True", ""},
 		"none is left":                         {ofClass, "", []string{others}, "False", "no ManagedResource in namespace shoot--a matches a=b and object.where"},
 		"none is left, which passes":           {ofClass, "onMissing: Skip, ", []string{others}, "True", ""},
 		"none is left yet":                     {ofClass, "onMissing: Progressing, ", []string{others}, "Progressing", "no ManagedResource in namespace shoot--a matches a=b and object.where"},
