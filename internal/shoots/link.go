@@ -27,7 +27,7 @@ type Link struct {
 	mu sync.Mutex
 	// trouble is why the last request failed, until a watch is answered; needs mu, as all below.
 	trouble error
-	// asking is since when an answer is awaited; zero while none is.
+	// asking is since when no watch is open that was answered, or since the last list, which a watch follows; zero while one is.
 	asking time.Time
 }
 
@@ -113,6 +113,10 @@ func (l *Link) pass(w watch.Interface, end func()) watch.Interface {
 			case <-passed.StopChan():
 				return
 			case e, more := <-w.ResultChan():
+				over := !more || e.Type == watch.Error
+				if over { // before the reflector knows, for then it may be answered at once, or ask much later
+					l.ended(e)
+				}
 				if !more {
 					return
 				}
@@ -121,6 +125,9 @@ func (l *Link) pass(w watch.Interface, end func()) watch.Interface {
 					return
 				case events <- e:
 				}
+				if over {
+					return
+				}
 				l.told(e)
 			}
 		}
@@ -128,32 +135,31 @@ func (l *Link) pass(w watch.Interface, end func()) watch.Interface {
 	return passed
 }
 
-// told takes in an event. Of a watch that lists, an error or the end of the list is the answer; of another one there was one.
+// told takes in an event: with that of the list's end, a watch that lists is answered.
 func (l *Link) told(e watch.Event) {
-	switch e.Type {
-	case watch.Error:
-		if l.awaits() {
-			l.answered(apierrors.FromObject(e.Object), true)
-		}
-	case watch.Bookmark:
-		if o, err := meta.Accessor(e.Object); err == nil && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
-			l.answered(nil, true)
-		}
+	if e.Type != watch.Bookmark {
+		return
+	}
+	if o, err := meta.Accessor(e.Object); err == nil && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
+		l.answered(nil, true)
 	}
 }
 
-func (l *Link) asks() {
+// ended takes in that a watch is over, with an error or without. One that was to list is answered by that.
+func (l *Link) ended(e watch.Event) {
+	if awaited := l.asks(); awaited && e.Type == watch.Error {
+		l.answered(apierrors.FromObject(e.Object), true)
+	}
+}
+
+// asks takes in that there is no watch that was answered, and gives whether there was none before.
+func (l *Link) asks() (already bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.asking.IsZero() { // else the last one ended without an answer
+	if already = !l.asking.IsZero(); !already {
 		l.asking = l.clock.Now()
 	}
-}
-
-func (l *Link) awaits() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !l.asking.IsZero()
+	return already
 }
 
 // answered takes in what came of a request, and whether the answer says that what is known is what there is.
@@ -162,13 +168,14 @@ func (l *Link) answered(err error, fresh bool) {
 	mended := false
 	switch {
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err), apierrors.IsInvalid(err):
-		// A version isn't kept any more, or watches can't list: the reflector asks in another way at once.
+		// A version isn't kept any more, or watches can't list: the reflector asks in another way.
 	case err != nil:
 		l.trouble = err
 	case fresh:
-		mended, l.trouble = l.because() != nil, nil
+		mended, l.trouble, l.asking = l.because() != nil, nil, time.Time{}
+	default:
+		l.asking = l.clock.Now()
 	}
-	l.asking = time.Time{}
 	l.mu.Unlock()
 	if mended {
 		l.mended()

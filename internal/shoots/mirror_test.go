@@ -2,6 +2,7 @@ package shoots
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -33,7 +34,7 @@ type exchange func(*http.Request) (*http.Response, error)
 
 func (e exchange) RoundTrip(r *http.Request) (*http.Response, error) { return e(r) }
 
-// well answers lists and watches as an API server that has one ConfigMap. Watches end when ended is closed.
+// well answers lists and watches as an API server that has one ConfigMap. The connection of watches is lost when ended is closed.
 func well(ended <-chan struct{}) exchange {
 	return func(r *http.Request) (*http.Response, error) {
 		response := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: r}
@@ -52,7 +53,7 @@ func well(ended <-chan struct{}) exchange {
 			case <-ended:
 			case <-r.Context().Done():
 			}
-			_ = tell.Close()
+			_ = tell.CloseWithError(errors.New("http2: client connection lost"))
 		}()
 		return response, nil
 	}
@@ -130,6 +131,38 @@ func TestAShootThatEndsEveryConnectionIsntBelieved(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAShootThatFallsSilentIsntBelievedUntilItIsAskedEither(t *testing.T) {
+	unlogged(t)
+	synctest.Test(t, func(t *testing.T) {
+		var silent atomic.Bool
+		ended := make(chan struct{})
+		m := Open(following(t, exchange(func(r *http.Request) (*http.Response, error) {
+			if silent.Load() {
+				<-r.Context().Done()
+				return nil, context.Cause(r.Context())
+			}
+			return well(ended)(r)
+		})))
+		defer synctest.Wait()
+		defer m.Close()
+		for range 3 { // in a row, so that it is asked again less and less often
+			time.Sleep(20 * time.Second)
+			if _, err := m.Objects(); err != nil {
+				t.Fatalf("while it is well: %v", err)
+			}
+			silent.Store(true)
+			close(ended)
+			time.Sleep(11 * time.Second)
+			if _, err := m.Objects(); err == nil {
+				t.Error("what was seen before is believed 11 s after the connection was lost")
+			}
+			time.Sleep(time.Minute)
+			ended = make(chan struct{})
+			silent.Store(false)
+		}
+	})
 }
 
 // swallowing takes connections and says nothing, while it is told to.
