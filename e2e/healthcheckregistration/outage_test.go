@@ -206,8 +206,10 @@ var _ = Describe("an outage", func() {
 		putShoot(ctx, namespace, proxy)
 		putTargets(ctx, namespace)
 		setPhaseInShoot(ctx, namespace, "Up")
-		register(ctx, namespace, about(gadget, namespace, `shootKubeconfig: {secretName: gardener}
-checks: [{name: s, conditionType: Dialled, cluster: Shoot, object: {apiVersion: v1, kind: ConfigMap, namespace: "'default'", name: target.metadata.namespace}, evaluate: {cel: {healthy: object.data.phase == 'Up'}}}]`))
+		// A check may take 10 s then, which is the default, and about as long as client-go tries to watch before it pretends to.
+		longer := strings.NewReplacer("syncPeriod: 5s", "syncPeriod: 20s")
+		register(ctx, namespace, longer.Replace(about(gadget, namespace, `shootKubeconfig: {secretName: gardener}
+checks: [{name: s, conditionType: Dialled, cluster: Shoot, object: {apiVersion: v1, kind: ConfigMap, namespace: "'default'", name: target.metadata.namespace}, evaluate: {cel: {healthy: object.data.phase == 'Up'}}}]`)))
 		dialled := statusesOf(ctx, namespace, "Dialled")
 		Eventually(dialled).Should(Equal(all(isTrue)))
 		stop := neverFalse(ctx, namespace)
@@ -216,6 +218,7 @@ checks: [{name: s, conditionType: Dialled, cluster: Shoot, object: {apiVersion: 
 			proxy.BreakNew(fault)
 			proxy.BreakOpen(fault)
 			Eventually(dialled, time.Minute).Should(Equal(all(isUnknown)))
+			Consistently(dialled, 45*time.Second).Should(Equal(all(isUnknown)), "however often it is looked at")
 			proxy.BreakNew(faultproxy.None)
 			if fault == faultproxy.Swallow {
 				proxy.BreakOpen(faultproxy.Reset) // what has forgotten a connection doesn't remember it
@@ -223,7 +226,7 @@ checks: [{name: s, conditionType: Dialled, cluster: Shoot, object: {apiVersion: 
 			Eventually(dialled, time.Minute).Should(Equal(all(isTrue)))
 		}
 		stop()
-	}, NodeTimeout(2*specTime))
+	}, NodeTimeout(3*specTime))
 })
 
 // fleetings is a kind that specs may delete.
