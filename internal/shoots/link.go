@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"reflect"
 	"sync"
 	"time"
@@ -170,7 +171,7 @@ func (l *Link) answered(err error, fresh bool) {
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err), apierrors.IsInvalid(err):
 		// A version isn't kept any more, or watches can't list: the reflector asks in another way.
 	case err != nil:
-		l.trouble = err
+		l.trouble = steady(err)
 	case fresh:
 		mended, l.trouble, l.asking = l.because() != nil, nil, time.Time{}
 	default:
@@ -180,4 +181,15 @@ func (l *Link) answered(err error, fresh bool) {
 	if mended {
 		l.mended()
 	}
+}
+
+// steady is an error without the port that a connection had here: conditions say it, and would be written anew at each try.
+func steady(err error) error {
+	var lost *net.OpError
+	if !errors.As(err, &lost) || lost.Source == nil {
+		return err
+	}
+	same := *lost
+	same.Source = nil
+	return &same
 }
