@@ -165,15 +165,15 @@ func (r *runner) check(ctx context.Context, seed client.Client, target types.Nam
 	if s, ok := instance.(suffixed); ok {
 		s.SetLoggerSuffix(r.extension, r.kind)
 	}
-	if s, ok := instance.(SeedClient); ok {
-		s.InjectSeedClient(seed)
+	if inject := injectSeed(instance); inject != nil {
+		inject(seed)
 	}
-	if s, ok := instance.(ShootClient); ok {
+	if inject := injectShoot(instance); inject != nil {
 		shoot, err := r.shoots.Of(ctx, target.Namespace)
 		if err != nil {
 			return nil, err
 		}
-		s.InjectShootClient(shoot)
+		inject(shoot)
 	}
 	return instance.Check(ctx, target)
 }

@@ -44,7 +44,7 @@ type HealthCheck interface {
 }
 
 // ShootClient is implemented by checks that look at the shoot cluster: its client is injected before each Check. It reads
-// live.
+// live. InjectTargetClient, as Gardener's library has it, will do, too.
 type ShootClient interface {
 	InjectShootClient(client.Client)
 }
@@ -52,9 +52,37 @@ type ShootClient interface {
 // SeedClient is implemented by checks that look at the seed cluster, where the target is: its client is injected before
 // each Check. It reads from the manager's cache, unstructured objects too; that something doesn't exist is confirmed by a
 // live read, so NotFound may be believed. What may not be listed or watched any more is an error. What would turn the condition False
-// is confirmed by another run, of a fresh check whose client reads live.
+// is confirmed by another run, of a fresh check whose client reads live. InjectSourceClient, as Gardener's library has it, will do, too.
 type SeedClient interface {
 	InjectSeedClient(client.Client)
+}
+
+// sourceClient and targetClient are what Gardener's own library calls them since it isn't about seeds and shoots alone.
+type (
+	sourceClient interface{ InjectSourceClient(client.Client) }
+	targetClient interface{ InjectTargetClient(client.Client) }
+)
+
+// injectSeed gives what takes the seed's client; nil where a check wants none.
+func injectSeed(check HealthCheck) func(client.Client) {
+	switch c := check.(type) {
+	case SeedClient:
+		return c.InjectSeedClient
+	case sourceClient:
+		return c.InjectSourceClient
+	}
+	return nil
+}
+
+// injectShoot gives what takes the shoot's client; nil where a check wants none.
+func injectShoot(check HealthCheck) func(client.Client) {
+	switch c := check.(type) {
+	case ShootClient:
+		return c.InjectShootClient
+	case targetClient:
+		return c.InjectTargetClient
+	}
+	return nil
 }
 
 // Referrer is implemented by checks that want to run as soon as an object of the seed changes that they look at. Others run
