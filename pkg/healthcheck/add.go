@@ -47,7 +47,7 @@ func (r *Registration) AddToManager(mgr manager.Manager) error {
 	}
 	reconciler.writer.breaker = &breaker{
 		all: reconciler.targets, checked: reconciler.checked, checks: r.checks, clock: r.clock,
-		gauge: breakerOpen.WithLabelValues(r.kind.Kind, r.extension),
+		gauge: breakerOpen.WithLabelValues(r.controllerName(), r.kind.Kind, r.extension),
 	}
 	name := r.controllerName()
 	c, err := builder.ControllerManagedBy(mgr).Named(name).
@@ -61,9 +61,9 @@ func (r *Registration) AddToManager(mgr manager.Manager) error {
 	return nil
 }
 
-// controllerName tells registrations of one kind apart by what they take.
+// controllerName tells registrations apart by what they take, in logs and metrics. A second one that takes the same isn't added.
 func (r *Registration) controllerName() string {
-	parts := append([]string{"healthcheck", r.kind.Kind, r.extension}, r.classes...)
+	parts := append([]string{"healthcheck", r.kind.GroupKind().String(), r.extension}, r.classes...)
 	return strings.ToLower(strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "-"))
 }
 

@@ -10,7 +10,7 @@ import (
 var breakerOpen = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "autohealer_healthcheck_breaker_open",
 	Help: "1 while what turns False isn't believed, because too many targets of a registration did together, and waits for a reset.",
-}, []string{"kind", "extension"})
+}, []string{"controller", "kind", "extension"})
 
 // registerMetrics adds the metrics to the manager's registry; all registrations of a program share them.
 func registerMetrics() error {

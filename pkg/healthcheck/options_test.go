@@ -215,7 +215,7 @@ func TestWhatFiltersLetThroughIsCheckedSoManyAtOnce(t *testing.T) {
 		if slices.Sort(looked); !slices.Equal(looked, []string{"1", "2", "3", "4", "5"}) {
 			t.Errorf("%q are looked at", looked)
 		}
-		if got := scraped(t); !slices.Contains(got, `autohealer_healthcheck_breaker_open{extension="few",kind="Gadget"} 1`) {
+		if got := scraped(t); !slices.Contains(got, `autohealer_healthcheck_breaker_open{controller="healthcheck-gadget.example.org-few-seed-garden",extension="few",kind="Gadget"} 1`) {
 			t.Errorf("once all are ill, the metrics are %q", got)
 		}
 	})

@@ -171,10 +171,10 @@ func TestTheConnectionToAShootGoesWithItsTarget(t *testing.T) {
 
 func TestControllersHaveNamesOfTheirOwn(t *testing.T) {
 	for want, r := range map[string]*Registration{
-		"healthcheck-gadget":              For(gadget),
-		"healthcheck-gadget-aws":          For(gadget, WithType("aws")),
-		"healthcheck-gadget-aws-garden":   For(gadget, WithType("aws"), WithClasses("garden")),
-		"healthcheck-gadget-shoot-garden": For(gadget, WithClasses("shoot", "garden")),
+		"healthcheck-gadget.example.org":              For(gadget),
+		"healthcheck-gadget.example.org-aws":          For(gadget, WithType("aws")),
+		"healthcheck-gadget.example.org-aws-garden":   For(gadget, WithType("aws"), WithClasses("garden")),
+		"healthcheck-gadget.example.org-shoot-garden": For(gadget, WithClasses("shoot", "garden")),
 	} {
 		if got := r.controllerName(); got != want {
 			t.Errorf("it is %s, not %s", got, want)
