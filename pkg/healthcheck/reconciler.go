@@ -54,10 +54,10 @@ func (r *reconciler) look(ctx context.Context, request reconcile.Request) (due t
 	if target == nil || suspended {
 		r.writer.breaker.forget(request.NamespacedName)
 		r.runner.refs.forget(request.NamespacedName, r.checks)
-		r.runner.shoots.Forget(request.Namespace) // another target's next check connects anew
 	}
 	switch {
 	case target == nil:
+		r.runner.shoots.Forget(request.Namespace) // another target's next check connects anew
 		return 0, nil
 	case suspended: // that it isn't any more may depend on what no event tells of
 		return r.after(time.Time{}), nil
