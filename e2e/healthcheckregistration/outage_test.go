@@ -218,7 +218,7 @@ checks: [{name: s, conditionType: Dialled, cluster: Shoot, object: {apiVersion: 
 			proxy.BreakNew(fault)
 			proxy.BreakOpen(fault)
 			Eventually(dialled, time.Minute).Should(Equal(all(isUnknown)))
-			Consistently(dialled, 45*time.Second).Should(Equal(all(isUnknown)), "however often it is looked at")
+			Consistently(dialled, 25*time.Second).Should(Equal(all(isUnknown)), "however often it is looked at")
 			proxy.BreakNew(faultproxy.None)
 			if fault == faultproxy.Swallow {
 				proxy.BreakOpen(faultproxy.Reset) // what has forgotten a connection doesn't remember it
