@@ -130,7 +130,7 @@ func (l *look) stopped(step health.Step) bool {
 // notFailed takes back that conditions turned False, of steps that didn't come about: the plan had all of them counted.
 func (l *look) notFailed(p plan, steps []health.Step) {
 	for _, step := range steps {
-		if !step.TurnsFalse() {
+		if !step.Counted {
 			continue
 		}
 		for _, d := range p.deciders[step.Condition.Type] {

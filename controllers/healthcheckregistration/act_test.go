@@ -86,7 +86,7 @@ func turning(t *testing.T, api client.WithWatch) (*look, plan) {
 	p.Verdicts = map[string]health.Verdict{"Bad": {}, "Good": {}}
 	for _, conditionType := range []string{"Bad", "Good"} {
 		turned := health.Condition{Type: conditionType, Status: health.False, Reason: health.ReasonUnsuccessful, Message: "(0/1) Health checks successful: 1) c: it is " + strings.ToLower(conditionType)}
-		p.Steps = append(p.Steps, health.Step{Condition: turned, Before: health.True})
+		p.Steps = append(p.Steps, health.Step{Condition: turned, Before: health.True, Counted: true})
 		o.book.mayFail(types.UID(strings.ToLower(conditionType)), l.target, conditionType, false, 10, noon)
 	}
 	p.Steps = append(p.Steps, health.Step{Condition: health.Condition{Type: "Old"}, Before: health.True, Remove: true})

@@ -147,7 +147,7 @@ func TestWhatIsNotWrittenIsNotCounted(t *testing.T) {
 	o := knowing(t)
 	p := plan{deciders: map[string][]decider{}}
 	for _, conditionType := range []string{"X", "Y"} {
-		p.Steps = append(p.Steps, health.Step{Condition: health.Condition{Type: conditionType, Status: health.False}, Before: health.True})
+		p.Steps = append(p.Steps, health.Step{Condition: health.Condition{Type: conditionType, Status: health.False}, Before: health.True, Counted: true})
 		p.deciders[conditionType] = []decider{{registration: &registration.Registration{UID: "r"}}}
 	}
 	for i := range 8 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"reflect"
 	"sync"
 	"time"
@@ -24,12 +25,16 @@ type Link struct {
 	within time.Duration
 	clock  clock.PassiveClock
 	mended func()
+	// stores: stored is called once what a watch listed can be read.
+	stores bool
 
 	mu sync.Mutex
 	// trouble is why the last request failed, until a watch is answered; needs mu, as all below.
 	trouble error
 	// asking is since when no watch is open that was answered, or since the last list, which a watch follows; zero while one is.
 	asking time.Time
+	// whole: a watch has told all that there is, which isn't stored yet.
+	whole bool
 }
 
 // NewLink makes the link of a query whose requests are to be answered within a time. It calls mended each time that what is known may
@@ -64,6 +69,9 @@ func (l *Link) Follow(by toolscache.ListerWatcher) *toolscache.ListWatch {
 			defer end()
 			l.asks()
 			list, err := requests.ListWithContext(ctx, o)
+			if err != nil && ctx.Err() != nil { // the same text, whatever that ended
+				err = context.Cause(ctx)
+			}
 			l.answered(err, false) // a watch follows, and until then nothing tells that the list is old
 			return list, err
 		},
@@ -87,10 +95,12 @@ func (l *Link) open(ctx context.Context, by toolscache.WatcherWithContext, o met
 	late := time.AfterFunc(l.within, func() { end(l.late()) })
 	w, err := by.WatchWithContext(ctx, o)
 	switch began := late.Stop(); {
-	case err != nil:
 	case !began:
-		w.Stop()
+		if err == nil {
+			w.Stop()
+		}
 		err = l.late()
+	case err != nil:
 	case reflect.TypeOf(w) == reflect.TypeOf(watch.NewEmptyWatch()):
 		err = errEnded
 	}
@@ -121,6 +131,7 @@ func (l *Link) pass(w watch.Interface, end func()) watch.Interface {
 				if !more {
 					return
 				}
+				whole := l.tellsAll(e)
 				select {
 				case <-passed.StopChan():
 					return
@@ -129,19 +140,35 @@ func (l *Link) pass(w watch.Interface, end func()) watch.Interface {
 				if over {
 					return
 				}
-				l.told(e)
+				if whole && !l.stores {
+					l.answered(nil, true)
+				}
 			}
 		}
 	}()
 	return passed
 }
 
-// told takes in an event: with that of the list's end, a watch that lists is answered.
-func (l *Link) told(e watch.Event) {
+// tellsAll says whether with this event a watch that lists has told all that there is.
+func (l *Link) tellsAll(e watch.Event) bool {
 	if e.Type != watch.Bookmark {
-		return
+		return false
 	}
-	if o, err := meta.Accessor(e.Object); err == nil && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
+	o, err := meta.Accessor(e.Object)
+	whole := err == nil && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.whole = l.whole || whole
+	return whole
+}
+
+// stored takes in that all objects are stored. Those of a list a watch follows.
+func (l *Link) stored() {
+	l.mu.Lock()
+	whole := l.whole
+	l.whole = false
+	l.mu.Unlock()
+	if whole {
 		l.answered(nil, true)
 	}
 }
@@ -160,6 +187,7 @@ func (l *Link) asks() (already bool) {
 	if already = !l.asking.IsZero(); !already {
 		l.asking = l.clock.Now()
 	}
+	l.whole = false
 	return already
 }
 
@@ -183,13 +211,18 @@ func (l *Link) answered(err error, fresh bool) {
 	}
 }
 
-// steady is an error without the port that a connection had here: conditions say it, and would be written anew at each try.
+// steady is an error without the URL, which has another time-out each time, and without the port that a connection had here: conditions
+// say it, and would be written anew at each try.
 func steady(err error) error {
-	var lost *net.OpError
-	if !errors.As(err, &lost) || lost.Source == nil {
-		return err
+	var asked *url.Error
+	if errors.As(err, &asked) {
+		err = asked.Err
 	}
-	same := *lost
-	same.Source = nil
-	return &same
+	var lost *net.OpError
+	if errors.As(err, &lost) && lost.Source != nil {
+		same := *lost
+		same.Source = nil
+		return &same
+	}
+	return err
 }

@@ -56,6 +56,7 @@ func Open(s Source) *Mirror {
 	}
 	m := &Mirror{source: s, stop: stop, store: toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)}
 	m.link = NewLink(s.Timeout, s.Clock, func() { s.Changed(nil) })
+	m.link.stores = true
 	backoff := retries
 	reflector := toolscache.NewReflectorWithOptions(
 		m.link.Follow(&toolscache.ListWatch{ListWithContextFunc: m.list, WatchFuncWithContext: m.watch}),
@@ -153,6 +154,7 @@ func (t *taken) Replace(all []any, version string) error {
 		return err
 	}
 	t.m.synced.Store(true)
+	t.m.link.stored()
 	t.m.source.Changed(nil)
 	return nil
 }

@@ -256,3 +256,101 @@ func TestConnectionsToShootsAreKeptAliveByTCP(t *testing.T) {
 		t.Fatal(failed)
 	}
 }
+
+func TestAShootThatCantBeReachedGivesOneError(t *testing.T) {
+	unlogged(t)
+	at := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 443}
+	for name, c := range map[string]struct {
+		broken exchange
+		want   string
+	}{
+		"refused": {func(*http.Request) (*http.Response, error) {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: at, Err: syscall.ECONNREFUSED}
+		}, "dial tcp 192.0.2.1:443: connection refused"},
+		"swallowed": {func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		}, "no answer within 10s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := Open(following(t, c.broken))
+				defer synctest.Wait()
+				defer time.Sleep(time.Minute) // client-go's back-off doesn't hear that it is over
+				defer m.Close()
+				time.Sleep(time.Minute)
+				said := map[string]int{}
+				for range 40 {
+					time.Sleep(30 * time.Second)
+					_, err := m.Objects()
+					said[fmt.Sprint(err)]++
+				}
+				if said[c.want] != 40 {
+					t.Errorf("40 looks say %v", said)
+				}
+			})
+		})
+	}
+}
+
+func TestOnceAShootIsBelievedAgainItIsByWhatIsThereNow(t *testing.T) {
+	unlogged(t)
+	synctest.Test(t, func(t *testing.T) {
+		var down atomic.Bool
+		ended := make(chan struct{})
+		healthy := func(r *http.Request) (*http.Response, error) { return well(ended)(r) }
+		var m *Mirror
+		var old atomic.Int32
+		var looking atomic.Bool
+		source := following(t, exchange(func(r *http.Request) (*http.Response, error) {
+			if down.Load() || r.URL.Query().Get("watch") == "" { // only watches list
+				return nil, io.EOF
+			}
+			return healthy(r)
+		}))
+		source.Changed = func(client.Object) {
+			if !looking.Load() {
+				return
+			}
+			if o, err := m.Objects(); err == nil && len(o) > 0 {
+				old.Add(1)
+			}
+		}
+		m = Open(source)
+		defer synctest.Wait()
+		defer time.Sleep(time.Minute) // client-go's back-off doesn't hear that it is over
+		defer m.Close()
+		synctest.Wait()
+		down.Store(true)
+		close(ended)
+		time.Sleep(time.Minute)
+		ended = make(chan struct{})
+		healthy = none(ended)
+		looking.Store(true)
+		down.Store(false)
+		time.Sleep(time.Minute)
+		if o, err := m.Objects(); err != nil || len(o) != 0 || old.Load() != 0 {
+			t.Errorf("%d looks believed what was there before; now there are %d, %v", old.Load(), len(o), err)
+		}
+	})
+}
+
+// none answers watches as an API server that has no ConfigMap any more.
+func none(ended <-chan struct{}) exchange {
+	return func(r *http.Request) (*http.Response, error) {
+		response := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: r}
+		events, tell := io.Pipe()
+		response.Body = events
+		go func() {
+			if r.URL.Query().Get("sendInitialEvents") == "true" {
+				_, _ = fmt.Fprint(tell, `{"type":"BOOKMARK","object":`, strings.Replace(one, `"resourceVersion":"1"`, `"annotations":{"k8s.io/initial-events-end":"true"},"resourceVersion":"2"`, 1), `}`)
+			}
+			select {
+			case <-ended:
+			case <-r.Context().Done():
+			}
+			_ = tell.Close()
+		}()
+		return response, nil
+	}
+}

@@ -112,7 +112,7 @@ func (w *writer) carryOut(ctx context.Context, target *unstructured.Unstructured
 		if err := w.client.Status().Patch(ctx, after, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(fieldOwner)); err != nil {
 			return target, fmt.Errorf("write condition %s: %w", step.Condition.Type, err)
 		}
-		if err := w.stored(after, step); err != nil {
+		if err := w.stored(ctx, after, step); err != nil {
 			return target, err
 		}
 		tell(ctx, step)
@@ -122,7 +122,7 @@ func (w *writer) carryOut(ctx context.Context, target *unstructured.Unstructured
 }
 
 // stored looks at what became of a write: an API server drops what the kind's schema doesn't have.
-func (w *writer) stored(target *unstructured.Unstructured, step health.Step) error {
+func (w *writer) stored(ctx context.Context, target *unstructured.Unstructured, step health.Step) error {
 	if step.Remove {
 		return nil
 	}
@@ -130,8 +130,8 @@ func (w *writer) stored(target *unstructured.Unstructured, step health.Step) err
 	if is == nil {
 		return fmt.Errorf("write condition %s: the API server dropped it, since the schema of %s has no such status.conditions", step.Condition.Type, target.GetKind())
 	}
-	if len(step.Condition.Codes) > 0 && len(is.Codes) == 0 {
-		w.codeless.Store(true)
+	if len(step.Condition.Codes) > 0 && len(is.Codes) == 0 && !w.codeless.Swap(true) {
+		log.FromContext(ctx).Info("Codes are written no more: the API server dropped them", "kind", target.GetKind())
 	}
 	return nil
 }

@@ -64,8 +64,12 @@ func Applied(target *unstructured.Unstructured, c Condition, shape Shape) *unstr
 	if namespace := target.GetNamespace(); namespace != "" {
 		metadata["namespace"] = namespace
 	}
+	entry := c.object(shape)
+	if was := Find(target, c.Type); was != nil && len(was.Codes) > 0 && len(c.Codes) == 0 && shape == Gardener {
+		entry["codes"] = []any{} // another manager may have them, too, and left out they would stay
+	}
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": target.GetAPIVersion(), "kind": target.GetKind(), "metadata": metadata,
-		"status": map[string]any{"conditions": []any{c.object(shape)}},
+		"status": map[string]any{"conditions": []any{entry}},
 	}}
 }

@@ -2,6 +2,7 @@ package health_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -151,6 +152,11 @@ func TestApplied(t *testing.T) {
 	with := health.Applied(worker(t, "status: {conditions: ["+foreign+"], phase: x}"), mine, "Conditions")
 	if got, want := statusOf(t, with), `{"conditions":[{"lastTransitionTime":"2026-03-01T03:00:00Z","message":"m","observedGeneration":3,"reason":"HealthCheckUnsuccessful","status":"False","type":"Mine"}]}`; got != want {
 		t.Errorf("got %s", got)
+	}
+	healed := health.Condition{Type: "Mine", Status: "True", Reason: "HealthCheckSuccessful", Message: "m"}
+	coded := health.Applied(worker(t, "status: {conditions: [{type: Mine, codes: [ERR_A]}]}"), healed, "Gardener")
+	if got, want := statusOf(t, coded), `"codes":[]`; !strings.Contains(got, want) {
+		t.Errorf("codes that another manager has, too, stay: %s", got)
 	}
 	if with.GetUID() != "u" || with.GetNamespace() != "shoot--a" || with.GetKind() != "Worker" || with.Object["spec"] != nil {
 		t.Errorf("%v", with.Object)

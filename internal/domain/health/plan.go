@@ -42,8 +42,8 @@ type Step struct {
 	Before Status
 	// Remove the condition instead of writing it.
 	Remove bool
-	// Held: the checks say False, and the breaker doesn't believe it.
-	Held bool
+	// Held: the checks say False, and the breaker doesn't believe it. Counted: it was asked, and does.
+	Held, Counted bool
 }
 
 // TurnsFalse says whether the step writes a condition False that isn't so yet.
@@ -80,7 +80,8 @@ func (p *Plan) judge(in *Input, conditionType string, now time.Time) {
 	verdict := in.Lacks.leaveOut(Aggregate(in.Results[conditionType], previous.Past(), now))
 	// What was False before an Unknown turns nothing: else a moment in which checks can't be made would count all that were False for long.
 	turns := verdict.Status == False && (!previous.Past().Failed || previous.InDoubt())
-	held := turns && in.MayFail != nil && !in.MayFail(conditionType, previous.InDoubt())
+	asked := turns && in.MayFail != nil
+	held := asked && !in.MayFail(conditionType, previous.InDoubt())
 	if held {
 		verdict = inDoubt(verdict, previous)
 		if in.HowToBelieve != nil {
@@ -93,7 +94,7 @@ func (p *Plan) judge(in *Input, conditionType string, now time.Time) {
 	}
 	shape := in.shapeOf(conditionType)
 	if next, changed := Next(previous, conditionType, verdict, shape, in.Lacks.generation(in.Target), now); changed {
-		p.Steps = append(p.Steps, Step{Condition: in.Lacks.undated(next), Shape: shape, Before: previous.status(), Held: held})
+		p.Steps = append(p.Steps, Step{Condition: in.Lacks.undated(next), Shape: shape, Before: previous.status(), Held: held, Counted: asked && !held})
 	}
 }
 
