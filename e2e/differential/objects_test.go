@@ -296,6 +296,9 @@ var guardrailFields = fields{
 			digit := fmt.Sprintf("!object.metadata.name.endsWith('%d')", r.IntN(10))
 			rule := pick(r, []string{"r", digit}, []string{"r", "has(object.metadata.labels)"}, []string{"r", "object.spec.efect == 'x'"}, []string{"r", "request.operation == 'CREATE' || " + digit},
 				[]string{asksWho, "request.userInfo.username == 'nobody' || " + digit}, []string{asksRights, digit + " || authorizer.serviceAccount('default', 'nobody').group('').resource('pods').namespace('default').check('delete').allowed()"})
+			if rule[0] != "r" && kinds[0] == "Guardrail" { // else it isn't known whose limits hold, and by facts in a file the stricter do
+				kinds[0] = "ConditionSet"
+			}
 			return map[string]any{"name": fmt.Sprintf("%s%d", rule[0], n), "kinds": kinds, "severity": pick(r, "Warn", "Warn", "Deny"), "expression": rule[1]}
 		})
 	},
