@@ -14,8 +14,8 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/resourcestack/autohealer/cmd/rights"
 	"github.com/resourcestack/autohealer/internal/cli"
+	"github.com/resourcestack/autohealer/internal/rights"
 )
 
 // version is set with -ldflags "-X main.version=…".

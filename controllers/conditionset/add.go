@@ -43,6 +43,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		Observer: observer, Live: mgr.GetAPIReader(), Troubles: troubles, Report: report, OwnNamespace: opts.OwnNamespace,
 		Orphans: &kube.Orphans{
 			Live: mgr.GetAPIReader(), Kind: v1alpha1.GroupVersion.WithKind(kindConditionSet), Confirm: opts.Facts.Fleet.ConfirmOrphan,
+			Timings: opts.Facts.Timings,
 		},
 		Taints: &actuate.Taints{
 			Client: mgr.GetClient(), Acts: mgr.GetLogger().WithName("acts"), Leads: opts.Leads,

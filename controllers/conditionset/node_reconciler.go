@@ -20,9 +20,6 @@ import (
 )
 
 const (
-	// quietWatch is for how long a silent watch is believed. After that a node is read live before something is taken
-	// from its pods: a watch can die without a word.
-	quietWatch = 20 * time.Second
 	// lookAgainWaiting is the safety net while a write isn't visible yet.
 	lookAgainWaiting = 10 * time.Second
 	// lookAgainUncertain lies between two live reads that didn't settle what is to be done.
@@ -91,7 +88,7 @@ func (r *NodeReconciler) decide(ctx context.Context, name string, unconfirmed ma
 	fleet, facts := r.Observer.Facts.Fleet, r.Observer.Facts
 	at := facts.Moment()
 	plan, next := fleet.Decide(name, at, &condition.Evidence{NotRead: true, Unconfirmed: unconfirmed})
-	if next == condition.Write && plan.Harmful() && facts.Age(at.Now) > quietWatch {
+	if next == condition.Write && plan.Harmful() && facts.Age(at.Now) > facts.Timings.QuietWatch() {
 		r.Observer.enqueueNodes(fleet.Failed(name)) // nothing was written: plan again from a live read
 		next = condition.ReadLive
 	}

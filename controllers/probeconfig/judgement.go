@@ -37,7 +37,9 @@ func (o *Observer) read(pc *v1alpha1.ProbeConfig, before reading) (r reading) {
 	}
 	if r.config, r.unreadable = probe.NewConfig(pc, o.OwnNamespace); r.unreadable != nil {
 		r.config = nil // it may be half read
+		return r
 	}
+	r.config.Timings = o.Facts.Timings
 	return r
 }
 

@@ -3,7 +3,6 @@ package probeconfig
 import (
 	"context"
 	"errors"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -24,8 +23,6 @@ import (
 const (
 	// mostOrphans are the configs that are looked for at once. A record may name any.
 	mostOrphans = 50
-	// orphanLook is how soon is looked again for what couldn't be seen or given back.
-	orphanLook = time.Minute
 )
 
 // orphansName is the only one in its queue: all are looked at at once.
@@ -45,7 +42,7 @@ type OrphanReconciler struct {
 func NewOrphanReconciler(targets *TargetReconciler) *OrphanReconciler {
 	r := &OrphanReconciler{TargetReconciler: targets, confirmed: sets.New[types.UID]()}
 	r.gone = &kube.Orphans{
-		Live: targets.Live, Kind: v1alpha1.GroupVersion.WithKind(kindProbeConfig), Confirm: func(uid types.UID) { r.confirmed.Insert(uid) },
+		Live: targets.Live, Kind: v1alpha1.GroupVersion.WithKind(kindProbeConfig), Timings: targets.Observer.Facts.Timings, Confirm: func(uid types.UID) { r.confirmed.Insert(uid) },
 	}
 	return r
 }
@@ -57,7 +54,7 @@ func (r *OrphanReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (
 	case !r.Observer.synced.Load(), !known:
 		return reconcile.Result{RequeueAfter: status.Delay}, nil
 	case paused.Frozen:
-		return reconcile.Result{RequeueAfter: orphanLook}, nil
+		return reconcile.Result{RequeueAfter: r.Observer.Facts.Timings.Orphan()}, nil
 	}
 	orphans, all := r.orphans(ctx)
 	unknown := map[types.UID]types.NamespacedName{}
@@ -76,11 +73,11 @@ func (r *OrphanReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (
 	switch {
 	case failed != nil:
 		log.FromContext(ctx).Error(failed, "Can't give back what was taken for a ProbeConfig that is gone")
-		return reconcile.Result{RequeueAfter: orphanLook}, nil
+		return reconcile.Result{RequeueAfter: r.Observer.Facts.Timings.Orphan()}, nil
 	case again.IsZero() && all:
 		return reconcile.Result{}, nil
 	case again.IsZero():
-		return reconcile.Result{RequeueAfter: orphanLook}, nil
+		return reconcile.Result{RequeueAfter: r.Observer.Facts.Timings.Orphan()}, nil
 	}
 	return reconcile.Result{RequeueAfter: max(0, again.Sub(r.now())) + pastDeadline}, nil
 }

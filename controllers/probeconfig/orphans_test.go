@@ -105,7 +105,7 @@ func TestWhatCouldNotBeListedIsLookedForAgain(t *testing.T) {
 	orphans := NewOrphanReconciler(w.TargetReconciler)
 	w.Observer.configGone(w.strip())
 	w.api.unanswered = true
-	if result := w.lookForOrphans(orphans); result.RequeueAfter != orphanLook {
+	if result := w.lookForOrphans(orphans); result.RequeueAfter != time.Minute {
 		t.Fatalf("it looks again after %s", result.RequeueAfter)
 	}
 	w.want("shoot-0", "0r 0r", "while nobody answers")

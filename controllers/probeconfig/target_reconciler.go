@@ -23,10 +23,6 @@ const (
 	stuckLook = 10 * time.Second
 	// pastDeadline lets a deadline lie behind us when it is looked at.
 	pastDeadline = time.Millisecond
-	// lookTakes bounds one look at a target, whatever it waits for: the manager's requests end by themselves, but later, and one after
-	// the other. A look waits for nothing but answers; what is cut short goes on with the next, by what is stored. Others' admission
-	// webhooks may take 30 s over a write, and one so slow must come about all the same.
-	lookTakes = 40 * time.Second
 )
 
 // TargetReconciler keeps a target's probes going and scales its dependents.
@@ -45,7 +41,7 @@ type TargetReconciler struct {
 
 // Reconcile looks at one target.
 func (r *TargetReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTakes)
+	ctx, cancel := context.WithTimeout(ctx, r.Observer.Facts.Timings.TargetLook())
 	defer cancel()
 	key := keyOf(request.NamespacedName)
 	t := r.Observer.targets.get(key)

@@ -65,7 +65,7 @@ func holds[T client.Object](o *Observer, kind string) toolscache.ResourceEventHa
 // quiet says whether the watch of these workloads has told of nothing lately.
 func (o *Observer) quiet(kind string, now time.Time) bool {
 	at, heard := o.heard.Load(kind)
-	return holding.Has(kind) && (!heard || now.Sub(at.(time.Time)) > quietWatch)
+	return holding.Has(kind) && (!heard || now.Sub(at.(time.Time)) > o.Facts.Timings.QuietWatch())
 }
 
 func named(kind, namespace, name string) weed.Workload {

@@ -15,9 +15,6 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
 
-// quietWatch is for how long a silent watch is believed, and a live read. A watch can die without a word.
-const quietWatch = 20 * time.Second
-
 // sights remembers what was read live before deletions: whose pods a Service's are, whether the config is still about the
 // namespace, and whether the pod's workload asks to be left alone. Of the pod itself the deletion's preconditions make sure. It
 // is safe for concurrent use.
@@ -30,43 +27,44 @@ type sight struct{ kind, namespace, name string }
 
 // confirm reads live what the watches haven't told of lately; read says that it did, so that one must decide again.
 func (s *sights) confirm(ctx context.Context, r *PodReconciler, plan weed.Plan) (read bool, err error) {
+	believed := r.Observer.Facts.Timings.QuietWatch()
 	now, d, namespace, of := r.Observer.Facts.Clock.Now(), plan.Delete, plan.Pod.Namespace, plan.Pod.Workload()
 	for _, look := range []struct {
 		at   sight
 		must bool
 		read func() error
 	}{
-		{sight{"Service", namespace, d.Service}, r.Observer.Facts.SlicesAge(now) > quietWatch, func() error {
+		{sight{"Service", namespace, d.Service}, r.Observer.Facts.SlicesAge(now) > believed, func() error {
 			return r.readService(ctx, types.NamespacedName{Namespace: namespace, Name: d.Service})
 		}},
 		// Labels of namespaces change once in a blue moon.
 		{sight{"Namespace", "", namespace}, namespace != d.Key.Namespace, func() error { return r.readNamespace(ctx, namespace) }},
 		{sight{of.Kind, namespace, of.Name}, r.Observer.quiet(of.Kind, now), func() error { return r.readWorkload(ctx, of) }},
 	} {
-		if !look.must || !s.old(look.at, now) {
+		if !look.must || !s.old(look.at, now, believed) {
 			continue
 		}
 		read = true
 		if err = look.read(); err != nil {
 			return read, err
 		}
-		s.saw(look.at, now)
+		s.saw(look.at, now, believed)
 	}
 	return read, nil
 }
 
-func (s *sights) old(of sight, now time.Time) bool {
+func (s *sights) old(of sight, now time.Time, believed time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at, ok := s.read[of]
-	return !ok || now.Sub(at) > quietWatch
+	return !ok || now.Sub(at) > believed
 }
 
-func (s *sights) saw(of sight, now time.Time) {
+func (s *sights) saw(of sight, now time.Time, believed time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for other, at := range s.read {
-		if now.Sub(at) > quietWatch {
+		if now.Sub(at) > believed {
 			delete(s.read, other)
 		}
 	}

@@ -18,16 +18,16 @@ import (
 var (
 	// mayWrite are the directories and files that write, and to what.
 	mayWrite = []string{
-		"internal/actuate",       // foreign objects, for admitted policies
-		"internal/certs",         // its own Secret, and the CA bundle of its own webhook
-		"internal/installation",  // the mark of the installation on its own webhook's configuration
-		"internal/kube/own.go",   // status and finalizers of our own kinds
-		"cmd/leadership.go",      // the Lease of the leader election
-		"internal/cli/breaker",   // the annotation that resets a breaker, for the plugin's user
-		"internal/cli/freeze",    // the Guardrail that stops everything, for the plugin's user
-		"internal/cli/soundness", // dry runs, for the plugin's user
-		"internal/cli/uninstall", // what was installed, for the plugin's user; what was done to others' objects is for undo
-		"pkg/healthcheck",        // conditions on an extension's own objects, for the program that has the checks in Go
+		"internal/actuate",               // foreign objects, for admitted policies
+		"internal/certs",                 // its own Secret, and the CA bundle of its own webhook
+		"internal/installation",          // the mark of the installation on its own webhook's configuration
+		"internal/kube/own.go",           // status and finalizers of our own kinds
+		"internal/manager/leadership.go", // the Lease of the leader election
+		"internal/cli/breaker",           // the annotation that resets a breaker, for the plugin's user
+		"internal/cli/freeze",            // the Guardrail that stops everything, for the plugin's user
+		"internal/cli/soundness",         // dry runs, for the plugin's user
+		"internal/cli/uninstall",         // what was installed, for the plugin's user; what was done to others' objects is for undo
+		"pkg/healthcheck",                // conditions on an extension's own objects, for the program that has the checks in Go
 	}
 	// notClients are calls that look like a client's and are an actuator's.
 	notClients = []string{

@@ -11,15 +11,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// requestTakes bounds one request. An API server gives up a request itself after a minute, so that none is cut short which
-// it would still answer.
-const requestTakes = 70 * time.Second
-
 // Bound has every request of cfg's clients end, also those that nobody set a deadline for: Events, and the lists that a cache
-// begins with. A watch may last, but must begin by then.
-func Bound(cfg *rest.Config) { bound(cfg, requestTakes) }
-
-func bound(cfg *rest.Config, most time.Duration) {
+// begins with, after most. A watch may last, but must begin by then.
+func Bound(cfg *rest.Config, most time.Duration) {
 	late := fmt.Errorf("the API server doesn't answer within %s", most)
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) {

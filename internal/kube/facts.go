@@ -10,6 +10,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
 
@@ -19,6 +20,8 @@ type Facts struct {
 	Yard  *weed.Yard
 	// Targets are those of all ProbeConfigs; only the leader, whose probes run, knows how they are.
 	Targets *probe.Fleet
+	// Timings of all that follow the facts. The zero value is production's.
+	Timings timing.Timings
 	Clock   clock.PassiveClock
 	Server  *ServerClock
 

@@ -11,11 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-)
 
-// orphanWait lies between the two live reads that make a record an orphan: one alone could come from an API server that
-// is behind, or from a restore under way.
-const orphanWait = time.Minute
+	"github.com/resourcestack/autohealer/internal/domain/timing"
+)
 
 // Orphans finds records whose policy is gone without having been undone: someone removed its finalizer. It is safe for
 // concurrent use.
@@ -26,6 +24,8 @@ type Orphans struct {
 	Kind schema.GroupVersionKind
 	// Confirm undoes what an orphan holds.
 	Confirm func(types.UID)
+	// Timings say when a record is looked at once more. The zero value is production's.
+	Timings timing.Timings
 
 	mu   sync.Mutex
 	seen map[types.UID]time.Time // when a live read first didn't find it
@@ -47,12 +47,12 @@ func (o *Orphans) Check(ctx context.Context, unknown map[types.UID]types.Namespa
 // check needs o.mu.
 func (o *Orphans) check(ctx context.Context, uid types.UID, key types.NamespacedName, now time.Time) (again time.Time) {
 	first, seen := o.seen[uid]
-	if seen && now.Sub(first) < orphanWait {
-		return first.Add(orphanWait)
+	if seen && now.Sub(first) < o.Timings.Orphan() {
+		return first.Add(o.Timings.Orphan())
 	}
 	if !o.gone(ctx, uid, key) {
 		delete(o.seen, uid)
-		return now.Add(orphanWait)
+		return now.Add(o.Timings.Orphan())
 	}
 	if seen {
 		log.FromContext(ctx).Info("Undoing for a policy that is gone", "kind", o.Kind.Kind, "policy", key.String(), "policyUID", uid)
@@ -64,7 +64,7 @@ func (o *Orphans) check(ctx context.Context, uid types.UID, key types.Namespaced
 		o.seen = map[types.UID]time.Time{}
 	}
 	o.seen[uid] = now
-	return now.Add(orphanWait)
+	return now.Add(o.Timings.Orphan())
 }
 
 // gone is true only on the API server's word.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 // Defaults of a spec, applied in memory and never stored. The thresholds' are dependency-watchdog's.
@@ -32,6 +33,9 @@ type Config struct {
 	UID             types.UID
 	Namespace, Name string
 	Generation      int64
+
+	// Timings say for how long a target settles. The zero value is production's.
+	Timings timing.Timings
 
 	InternalSecret, ExternalSecret           string
 	Interval, InitialDelay, Timeout, Backoff time.Duration

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 // Target is a namespace that a config probes.
@@ -16,9 +17,8 @@ type Target struct {
 }
 
 const (
-	// raisePace and raiseWindow: so many targets begin to be scaled up in such a time, over all configs.
-	raisePace   = 10
-	raiseWindow = time.Minute
+	// raisePace is how many targets begin to be scaled up in a Timings.ScaleUpWindow, over all configs.
+	raisePace = 10
 	// yieldFor is how long a target lets others go first before it asks again.
 	yieldFor = time.Second
 )
@@ -27,6 +27,9 @@ const (
 // Expect count, until they are forgotten: news of others come late, from runs that were still going on. It is safe for
 // concurrent use.
 type Fleet struct {
+	// Timings say how fast targets may be scaled up. The zero value is production's.
+	Timings timing.Timings
+
 	mu      sync.Mutex
 	limits  limit.Limits
 	members map[Target]*member

@@ -82,11 +82,11 @@ func (f *Fleet) PermitUp(t Target, now time.Time) Permit {
 	if m == nil || m.rising || !m.down { // what is gone from the fleet may still have to be given back
 		return Permit{Allowed: true}
 	}
-	f.raised = slices.DeleteFunc(f.raised, func(r raise) bool { return now.Sub(r.at) >= raiseWindow })
+	f.raised = slices.DeleteFunc(f.raised, func(r raise) bool { return now.Sub(r.at) >= f.Timings.ScaleUpWindow() })
 	if len(f.raised) >= raisePace {
 		f.waiting[t] = now
-		return Permit{Reason: HeldByPace, LookAgain: f.raised[0].at.Add(raiseWindow),
-			Message: fmt.Sprintf("%d targets began to be scaled up in the last %s", len(f.raised), raiseWindow)}
+		return Permit{Reason: HeldByPace, LookAgain: f.raised[0].at.Add(f.Timings.ScaleUpWindow()),
+			Message: fmt.Sprintf("%d targets began to be scaled up in the last %s", len(f.raised), f.Timings.ScaleUpWindow())}
 	}
 	if f.yields(t, now) {
 		f.waiting[t] = now
@@ -116,7 +116,7 @@ func (f *Fleet) yields(t Target, now time.Time) bool {
 		return false
 	}
 	for other, asked := range f.waiting {
-		if now.Sub(asked) <= raiseWindow+yieldFor && !had.Has(other.Namespace) {
+		if now.Sub(asked) <= f.Timings.ScaleUpWindow()+yieldFor && !had.Has(other.Namespace) {
 			return true
 		}
 	}

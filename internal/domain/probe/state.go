@@ -65,9 +65,6 @@ type State struct {
 	book LeaseBook
 }
 
-// settleFor is how long an API server must be healthy before what was scaled down is scaled up.
-const settleFor = time.Minute
-
 // After gives the state after a run. Seed spreads targets' runs; it is the target's own and doesn't change.
 func (s State) After(c *Config, r Run, seed string) State {
 	now := r.Ended
@@ -186,7 +183,7 @@ func (s *State) direct(c *Config, outer Result, now time.Time) Direction {
 		return Hold
 	case outer == Failure && s.OuterUnhealthy(c):
 		return Down
-	case outer == Success && !s.HealthySince.IsZero() && now.Sub(s.HealthySince) >= settleFor:
+	case outer == Success && !s.HealthySince.IsZero() && now.Sub(s.HealthySince) >= c.Timings.Settle():
 		return Up
 	default:
 		return Hold

@@ -1,4 +1,4 @@
-package main
+package manager
 
 import (
 	"flag"
@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 func parseFor(t *testing.T, args ...string) (options, error) {
@@ -107,4 +109,18 @@ func TestLogsAreJSONUpToTheVerbosityAskedFor(t *testing.T) {
 	g.Expect(out.String()).To(MatchRegexp(`^{"time":"[^"]+","level":"DEBUG\+3","msg":"Held back","node":"n"}\n$`))
 	slog.New(logHandler(options{logFormat: "text"}, &out)).Info("plain")
 	g.Expect(out.String()).To(HaveSuffix("msg=plain\n"))
+}
+
+func TestAManagerOfTestsWorksOnThisMachineOnly(t *testing.T) {
+	short := options{timings: timing.Divided(3)}
+	for server, allowed := range map[string]bool{
+		"https://127.0.0.1:6443": true, "https://[::1]:6443": true, "https://10.96.0.1": false, "https://api.example.com": false, "https://localhost:6443": false,
+	} {
+		if err := short.validateTimings(server); (err == nil) != allowed {
+			t.Errorf("%s: %v", server, err)
+		}
+		if err := (options{}).validateTimings(server); err != nil {
+			t.Errorf("%s with production's timings: %v", server, err)
+		}
+	}
 }

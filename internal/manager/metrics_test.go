@@ -1,4 +1,4 @@
-package main
+package manager
 
 import (
 	"maps"
@@ -69,9 +69,9 @@ func assemble(t *testing.T) {
 	}
 	assets := os.Getenv("KUBEBUILDER_ASSETS")
 	if assets == "" {
-		assets = filepath.Join("..", "bin")
+		assets = filepath.Join("..", "..", "bin")
 	}
-	env := &envtest.Environment{BinaryAssetsDirectory: assets, CRDDirectoryPaths: []string{filepath.Join("..", "crds")}, ErrorIfCRDPathMissing: true}
+	env := &envtest.Environment{BinaryAssetsDirectory: assets, CRDDirectoryPaths: []string{filepath.Join("..", "..", "crds")}, ErrorIfCRDPathMissing: true}
 	server, err := env.Start()
 	if err != nil {
 		t.Fatalf("start an API server from %s (run `make controlplane`): %v", assets, err)
@@ -187,7 +187,7 @@ func expressions(t *testing.T) map[string]string {
 }
 
 func testReferenceHasAllMetrics(t *testing.T, known map[string]family) {
-	page, err := os.ReadFile(filepath.Join("..", "docs", "reference", "metrics.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "metrics.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/resourcestack/autohealer/e2e/cluster"
 )
 
 // server is a real API server's, with an admin's rights.
@@ -80,7 +82,7 @@ func TestAnAuthorizerThatFailsHasNotSaidNo(t *testing.T) {
 	g := NewWithT(t)
 	file := filepath.Join(t.TempDir(), "authorizer.yaml")
 	g.Expect(os.WriteFile(file, []byte("{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}], "+
-		"clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}], users: [{name: u, user: {}}]}"), 0o600)).To(Succeed())
+		"clusters: [{name: c, cluster: {server: 'https://"+cluster.Unserved()+"'}}], users: [{name: u, user: {}}]}"), 0o600)).To(Succeed())
 	config := server(t, func(a *envtest.APIServer) {
 		a.Configure().Set("authorization-mode", "RBAC", "Webhook").Set("authorization-webhook-config-file", file)
 	})
@@ -103,7 +105,7 @@ func TestNoAnswerIsAnError(t *testing.T) {
 	nobody := rest.CopyConfig(config)
 	nobody.Impersonate = rest.ImpersonationConfig{UserName: "nobody"}
 	away := rest.CopyConfig(config)
-	away.Host = "https://127.0.0.1:1"
+	away.Host = "https://" + cluster.Unserved()
 	for says, config := range map[string]*rest.Config{"cannot create resource \"subjectaccessreviews\"": nobody, "connection refused": away} {
 		asking, err := NewAuthorizer(config)
 		g.Expect(err).NotTo(HaveOccurred())

@@ -1,4 +1,4 @@
-package main
+package manager
 
 import (
 	"context"
@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/cmd/rights"
 	"github.com/resourcestack/autohealer/controllers"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
@@ -27,6 +26,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/installation"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
+	"github.com/resourcestack/autohealer/internal/rights"
 	"github.com/resourcestack/autohealer/webhooks"
 )
 
@@ -36,14 +36,18 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("find the cluster: %w", err)
 	}
+	if err := o.validateTimings(config.Host); err != nil {
+		return err
+	}
 	config.QPS = -1 // API priority and fairness governs; a limit here would delay an undo
-	config.UserAgent = "autohealer-manager/" + buildVersion()
+	config.UserAgent = "autohealer-manager/" + o.built
 	facts := &kube.Facts{
 		Fleet: condition.NewFleet(limit.Builtin()), Yard: weed.NewYard(limit.Builtin(), o.namespace), Targets: probe.NewFleet(limit.Builtin()),
-		Clock: clock.RealClock{}, Server: &kube.ServerClock{Clock: clock.RealClock{}},
+		Timings: o.timings, Clock: clock.RealClock{}, Server: &kube.ServerClock{Clock: clock.RealClock{}},
 	}
+	facts.Targets.Timings = o.timings
 	facts.Server.Watch(config)
-	kube.Bound(config)
+	kube.Bound(config, o.timings.Request())
 	marker, err := newMarker(config, o)
 	if err != nil {
 		return err
@@ -63,7 +67,7 @@ func run(ctx context.Context, o options) error {
 	if err := addMarker(ctx, outspoken{mgr}, o, marker); err != nil {
 		return err
 	}
-	mgr.GetLogger().Info("Starting Autohealer", "version", buildVersion(), "namespace", o.namespace)
+	mgr.GetLogger().Info("Starting Autohealer", "version", o.built, "namespace", o.namespace)
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("run the manager: %w", err)
 	}

@@ -1,4 +1,4 @@
-package main
+package manager
 
 import (
 	"runtime/debug"
@@ -6,9 +6,9 @@ import (
 )
 
 // buildVersion is the released version, or what the Go toolchain noted about the source.
-func buildVersion() string {
-	if version != "" {
-		return version
+func buildVersion(released string) string {
+	if released != "" {
+		return released
 	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

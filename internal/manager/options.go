@@ -1,16 +1,19 @@
-package main
+package manager
 
 import (
 	"errors"
 	"flag"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 // namespaceFile is where Kubernetes tells a pod its namespace.
@@ -40,6 +43,10 @@ type options struct {
 	verbosity int
 
 	version bool
+	// built is the version of this program.
+	built string
+	// timings are what it waits by itself.
+	timings timing.Timings
 }
 
 // hosts is a flag that may be given several times, or with commas.
@@ -123,6 +130,21 @@ func (o options) validate() error {
 		return nil
 	}
 	return errors.Join(o.validateNamespaces(), o.validateAddresses(), o.validateCertificate(), o.envoys.validate(), o.validateLogs())
+}
+
+// validateTimings: what tests wait for less long than production is no manager for a cluster.
+func (o options) validateTimings(server string) error {
+	if o.timings.Production() {
+		return nil
+	}
+	at, err := url.Parse(server)
+	if err != nil {
+		return fmt.Errorf("read the API server's address: %w", err)
+	}
+	if ip := net.ParseIP(at.Hostname()); ip == nil || !ip.IsLoopback() {
+		return fmt.Errorf("this manager waits for less long than is safe, for tests, and works with API servers at loopback addresses only; %s is none", at.Host)
+	}
+	return nil
 }
 
 func (o options) validateNamespaces() error {

@@ -1,0 +1,46 @@
+// Package timing has the durations that Autohealer waits by itself: no field of a policy and no flag sets them. Those are here that
+// end-to-end tests wait for; a manager of theirs, e2e/manager, runs with a part of each.
+package timing
+
+import "time"
+
+// Timings are these durations. The zero value is production's.
+type Timings struct {
+	divisor int // 0: production's
+}
+
+// Divided are production's durations divided by a number above 0, for tests. Clocks run as always: the API server's, kubelets' and
+// Envoys' times are real.
+func Divided(by int) Timings { return Timings{divisor: by} }
+
+// Production says that these are production's.
+func (t Timings) Production() bool { return t.divisor <= 1 }
+
+func (t Timings) of(production time.Duration) time.Duration {
+	if t.Production() {
+		return production
+	}
+	return production / time.Duration(t.divisor)
+}
+
+// Settle is how long an API server must be healthy before what was scaled down is scaled up.
+func (t Timings) Settle() time.Duration { return t.of(time.Minute) }
+
+// ScaleUpWindow is the time in which so many targets may begin to be scaled up, and no more.
+func (t Timings) ScaleUpWindow() time.Duration { return t.of(time.Minute) }
+
+// QuietWatch is for how long a silent watch is believed, and a live read. A watch can die without a word.
+func (t Timings) QuietWatch() time.Duration { return t.of(20 * time.Second) }
+
+// Orphan lies between the two live reads that make a record an orphan: one alone could come from an API server that is behind, or
+// from a restore under way.
+func (t Timings) Orphan() time.Duration { return t.of(time.Minute) }
+
+// TargetLook bounds one look at a ProbeConfig's target, whatever it waits for: the manager's requests end by themselves, but later,
+// and one after the other. A look waits for nothing but answers; what is cut short goes on with the next, by what is stored. Others'
+// admission webhooks may take 30 s over a write, and one so slow must come about all the same.
+func (t Timings) TargetLook() time.Duration { return t.of(40 * time.Second) }
+
+// Request bounds one request of the manager. An API server gives up a request itself after a minute, so that none is cut short which
+// it would still answer.
+func (t Timings) Request() time.Duration { return t.of(70 * time.Second) }

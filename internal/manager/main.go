@@ -1,0 +1,53 @@
+// Package manager is the manager's program: admission webhook and controllers in one process. Main begins it.
+package manager
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/resourcestack/autohealer/internal/domain/timing"
+)
+
+// Main is the manager's main, and gives the exit code. Built is its version; empty for what the Go toolchain noted. With other
+// timings than production's it works on this machine only.
+func Main(built string, timings timing.Timings, args []string) int {
+	o, err := parse(flag.CommandLine, args) // the command line's set, because it has --kubeconfig already
+	o.built, o.timings = buildVersion(built), timings
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "autohealer:", err)
+		return 2
+	case o.version:
+		fmt.Println(o.built)
+		return 0
+	}
+	handler := logHandler(o, os.Stderr)
+	slog.SetDefault(slog.New(handler)) // net/http's servers log there
+	logger := logr.FromSlogHandler(handler)
+	ctrl.SetLogger(logger)
+	klog.SetLogger(logger)
+	if err := run(ctrl.SetupSignalHandler(), o); err != nil {
+		logger.Error(err, "The manager ends")
+		return 1
+	}
+	return 0
+}
+
+// logHandler writes one line an entry. logr's V(n) is slog's level -n.
+func logHandler(o options, out io.Writer) slog.Handler {
+	handlerOptions := &slog.HandlerOptions{Level: slog.Level(-o.verbosity)}
+	if o.logFormat == "text" {
+		return withoutProbes{slog.NewTextHandler(out, handlerOptions)}
+	}
+	return withoutProbes{slog.NewJSONHandler(out, handlerOptions)}
+}
