@@ -8,12 +8,10 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 GENERATED := apis/v1alpha1/zz_generated.deepcopy.go crds config/policy docs/reference
 # Modules of their own, so that tools don't weigh on the product's go.mod.
 MODULES := . hack/tools hack/lint hack/promtool hack/controlplane hack/controlplane/kwok e2e/certificates/certmanager
-# End-to-end suites start a control plane each and so run one after the other, last. -count=1, because they run programs
-# of ours, which the test cache doesn't notice.
-E2E := ./e2e/...
 NOT_E2E = $$($(GO) list ./... | grep -v /e2e | tr '\n' ' ')
-TEST = $(GO) test -json
-SUMMARY = $(BIN)/testsummary
+# Shows packages as they end, in the end what failed and why others were skipped, and then what tests measured and a table.
+TEST = $(BIN)/gotestsum --format=pkgname --format-hide-empty-pkg --jsonfile=$(BIN)/tests.json --post-run-command='$(BIN)/testreport $(BIN)/tests.json'
+TESTERS = $(BIN)/gotestsum $(BIN)/testreport
 
 .DEFAULT_GOAL := help
 
@@ -29,15 +27,16 @@ go-version:
 	@$(GO) version | awk '{split(substr($$3, 3), v, "."); if (v[1] == 1 && v[2] < 21) {print "Go " substr($$3, 3) " is too old. Install Go 1.26 or later: https://go.dev/dl/"; exit 1}}' >&2
 
 .PHONY: clean
-clean: ## Remove what was built, the control plane included.
+clean: ## Remove what was built here; the control plane stays in ~/.cache/autohealer for all clones.
 	rm -rf $(BIN) .run
 
 ##@ Use
 
+# Without -trimpath, which images have: tests and linters compile the same packages, and take them from Go's cache.
 .PHONY: build
 build: go-version ## Build the manager and the kubectl plugin into bin/.
-	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN)/manager ./cmd
-	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN)/kubectl-autohealer ./cmd/kubectl-autohealer
+	$(GO) build -ldflags "-X main.version=$(VERSION)" -o $(BIN)/manager ./cmd
+	$(GO) build -ldflags "-X main.version=$(VERSION)" -o $(BIN)/kubectl-autohealer ./cmd/kubectl-autohealer
 
 IMAGE ?= autohealer:$(VERSION)
 DOCKER ?= docker
@@ -77,14 +76,11 @@ fmt: go-version ## Format the code.
 	gofmt -w $$(git ls-files -co --exclude-standard '*.go')
 
 .PHONY: lint
-lint: go-version $(BIN)/golangci-lint ## Run the linters (built on first use, in about a minute).
+lint: go-version $(BIN)/golangci-lint ## Run the linters (built on first use, in about three minutes).
 	$(BIN)/golangci-lint run
 
 .PHONY: verify
-verify: go-version verify-tidy verify-fmt vet verify-generate arch $(if $(wildcard $(BIN)/golangci-lint),lint) ## Check all that needs no cluster; with lint where the linter is built.
-
-.PHONY: verify-all
-verify-all: verify lint ## The same, always with lint.
+verify: go-version verify-tidy verify-fmt verify-generate arch lint ## Check all that needs no cluster.
 
 .PHONY: verify-tidy
 verify-tidy: go-version
@@ -94,10 +90,6 @@ verify-tidy: go-version
 verify-fmt: go-version
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
 	if [ -n "$$unformatted" ]; then echo "run make fmt; not formatted:"; echo "$$unformatted"; exit 1; fi
-
-.PHONY: vet
-vet: go-version
-	$(GO) vet ./...
 
 .PHONY: verify-generate
 verify-generate: generate
@@ -110,24 +102,36 @@ arch: go-version
 
 ##@ Test
 
+# The manager of the suites that would otherwise wait for production's durations.
+.PHONY: manager-e2e
+manager-e2e: go-version
+	$(GO) build -o $(BIN)/manager-e2e ./e2e/manager
+
 .PHONY: test
-test: controlplane node envoy build $(SUMMARY) ## Run all tests: unit, integration, end to end.
-	@$(SUMMARY) "$(TEST) -timeout 15m $(NOT_E2E)" "$(TEST) -count=1 -timeout 40m -p 1 $(E2E)"
+test: controlplane node envoy build manager-e2e $(TESTERS) $(BIN)/testpool ## Run all tests: unit, integration, end to end.
+	@$(TEST) --raw-command -- $(BIN)/testpool ./...
+
+# Suites whose manager waits for less long than production's (e2e/timings).
+SHORTENED := ./e2e/conditionset/... ./e2e/guardrails ./e2e/operations ./e2e/operations/runbooks ./e2e/probeconfig ./e2e/weederconfig
+
+.PHONY: test-full
+test-full: controlplane node envoy build $(TESTERS) $(BIN)/testpool ## Run the suites once more that make test shortens, with production's durations.
+	@AUTOHEALER_FULL_LENGTH=1 $(TEST) --raw-command -- $(BIN)/testpool $(SHORTENED)
 
 .PHONY: test-unit
-test-unit: go-version $(SUMMARY) ## Run the tests that need no control plane.
-	@$(SUMMARY) "$(TEST) -short -timeout 10m $(NOT_E2E)"
+test-unit: go-version $(TESTERS) ## Run the tests that need no control plane.
+	@$(TEST) -- -short -timeout 10m $(NOT_E2E)
 
 # What evaluates and writes concurrently, with two API servers as shoots among it.
 CONCURRENT := ./pkg/healthcheck ./internal/shoots ./internal/checking ./internal/kubeconfig ./internal/actuate ./controllers/healthcheckregistration
 
 .PHONY: test-race
-test-race: go-version $(SUMMARY) ## Run the tests of what runs concurrently with the race detector (needs a C compiler).
-	@$(SUMMARY) "$(TEST) -race -timeout 15m $(CONCURRENT)"
+test-race: go-version $(TESTERS) ## Run the tests of what runs concurrently with the race detector (needs a C compiler).
+	@$(TEST) -- -race -timeout 15m $(CONCURRENT)
 
 .PHONY: test-node
-test-node: controlplane node build $(SUMMARY) ## Run the tests that need a real node (Linux, root).
-	@$(SUMMARY) "$(TEST) -count=1 -timeout 15m -p 1 ./e2e/node/..."
+test-node: controlplane node build $(TESTERS) ## Run the tests that need a real node (Linux, root).
+	@$(TEST) -- -count=1 -timeout 15m -p 1 ./e2e/node/...
 
 OBJECTS ?= 2500
 .PHONY: differential
@@ -161,5 +165,8 @@ $(BIN)/promtool: hack/promtool/go.mod hack/promtool/go.sum
 $(BIN)/golangci-lint: hack/lint/go.mod hack/lint/go.sum
 	$(GO) build -C hack/lint -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
-$(SUMMARY): $(wildcard hack/testsummary/*.go)
-	$(GO) build -o $@ ./hack/testsummary
+$(BIN)/gotestsum: hack/tools/go.mod hack/tools/go.sum
+	$(GO) build -C hack/tools -o $@ gotest.tools/gotestsum
+
+$(BIN)/testpool $(BIN)/testreport: $(BIN)/%: $(wildcard hack/testpool/*.go hack/testreport/*.go)
+	$(GO) build -o $@ ./hack/$*

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/internal/domain/health"
 )
 
@@ -33,7 +34,7 @@ func (b *bench) healthFlips() int { return min(mostHealthFlips, b.size.workers*3
 func (b *bench) health(ctx context.Context) error {
 	b.say("health: %d Workers with 3 checks each, and %d with a shoot", b.size.workers, b.size.shoots)
 	if b.pprof == "" {
-		b.pprof = loopback()
+		b.pprof = cluster.FreeAddress()
 	}
 	b.managerArgs = []string{"--probe-loopback"}
 	defer func() { b.managerArgs = nil }()

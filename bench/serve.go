@@ -14,6 +14,8 @@ import (
 
 	certutil "k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/resourcestack/autohealer/e2e/cluster"
 )
 
 // server serves webhooks as a manager does, over TLS, in this program.
@@ -33,7 +35,7 @@ func serve(ctx context.Context, hooks map[string]hook) (*server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a certificate: %w", err)
 	}
-	port, err := freePort()
+	port, err := cluster.FreePort()
 	if err != nil {
 		return nil, err
 	}
@@ -61,14 +63,6 @@ func serve(ctx context.Context, hooks map[string]hook) (*server, error) {
 		}
 	}
 	return served, nil
-}
-
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	return listener.Addr().(*net.TCPAddr).Port, listener.Close()
 }
 
 // ask sends one review and makes sure that it is allowed.

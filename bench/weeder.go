@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/harness"
 )
 
@@ -29,7 +30,7 @@ const (
 func (b *bench) weeder(ctx context.Context) error {
 	b.say("weeder: %d pods, %d Services", b.size.pods, weedServices)
 	if b.pprof == "" {
-		b.pprof = loopback()
+		b.pprof = cluster.FreeAddress()
 	}
 	if err := b.restarted(ctx); err != nil {
 		return err

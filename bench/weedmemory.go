@@ -6,22 +6,11 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 )
-
-// loopback is an address that is free now.
-func loopback() string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "127.0.0.1:6060"
-	}
-	defer func() { _ = listener.Close() }() // free from now on
-	return listener.Addr().String()
-}
 
 // restarted restarts the manager and lets it come to rest.
 func (b *bench) restarted(ctx context.Context) error {

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/harness"
 	"github.com/resourcestack/autohealer/e2e/xdsclient"
 )
@@ -42,7 +43,7 @@ func (b *bench) envoys(ctx context.Context) (err error) {
 	if err := b.addEnvoysServices(ctx); err != nil {
 		return err
 	}
-	address := loopback()
+	address := cluster.FreeAddress()
 	b.managerArgs = []string{"--xds-bind-address=" + address}
 	defer func() { b.managerArgs = nil }()
 	if err := b.withoutManager(ctx, func() error { return nil }); err != nil {

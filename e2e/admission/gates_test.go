@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/harness"
 )
 
@@ -51,7 +52,9 @@ func withoutWebhook(ctx context.Context, f func()) {
 // withUnreachableWebhook runs f while nobody answers at the webhook's URL.
 func withUnreachableWebhook(ctx context.Context, f func()) {
 	GinkgoHelper()
-	url := changeWebhook(ctx, func(c *admissionregistrationv1.WebhookClientConfig) { c.URL = ptr.To("https://127.0.0.1:1/validate") }).URL
+	url := changeWebhook(ctx, func(c *admissionregistrationv1.WebhookClientConfig) {
+		c.URL = ptr.To("https://" + cluster.Unserved() + "/validate")
+	}).URL
 	defer func() {
 		GinkgoHelper()
 		ctx, cancel := toRestore(ctx)

@@ -16,7 +16,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/harness"
-	"github.com/resourcestack/autohealer/e2e/harness/evidence"
+	"github.com/resourcestack/autohealer/e2e/harness/suite"
 	"github.com/resourcestack/autohealer/e2e/oracle"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
@@ -34,11 +34,10 @@ var (
 )
 
 func TestAdmission(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Admission and status")
+	suite.Run(t, "Admission and status")
 }
 
-var _ = evidence.OfFailures(func() *harness.Harness { return h })
+var _ = suite.OfFailures(func() *harness.Harness { return h })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	log.SetLogger(GinkgoLogr) // the client logs the warnings that it gets

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -110,7 +109,8 @@ func (s *service) start(ctx context.Context, args ...string) cluster.Component {
 // begin starts a manager; the channel tells when it is ready and taken in, or why it isn't.
 func (s *service) begin(ctx context.Context, args ...string) (cluster.Component, <-chan error) {
 	GinkgoHelper()
-	port := freePort()
+	_, port, err := net.SplitHostPort(cluster.FreeAddress())
+	Expect(err).NotTo(HaveOccurred())
 	s.mu.Lock()
 	s.started++
 	b := backend{cluster.Component(fmt.Sprintf("manager-%d", s.started)), net.JoinHostPort("127.0.0.1", port)}
@@ -150,12 +150,4 @@ func (s *service) roll(ctx context.Context, args ...string) {
 		s.start(ctx, args...)
 		s.end(ctx, old)
 	}
-}
-
-func freePort() string {
-	GinkgoHelper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = listener.Close() }()
-	return strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
 }

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/resourcestack/autohealer/e2e/harness"
-	"github.com/resourcestack/autohealer/e2e/harness/evidence"
+	"github.com/resourcestack/autohealer/e2e/harness/suite"
 )
 
 const (
@@ -36,11 +36,10 @@ var (
 )
 
 func TestCertificates(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Serving certificates")
+	suite.Run(t, "Serving certificates")
 }
 
-var _ = evidence.OfFailures(func() *harness.Harness { return h })
+var _ = suite.OfFailures(func() *harness.Harness { return h })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	log.SetLogger(GinkgoLogr)

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -312,5 +313,29 @@ func TestAMissingBinaryIsNamed(t *testing.T) {
 	_, err := Start(t.Context(), Options{BinDir: t.TempDir()})
 	if err == nil || !strings.Contains(err.Error(), "make controlplane") {
 		t.Errorf("error: %v", err)
+	}
+}
+
+func TestNobodyAnswersAtAnUnservedAddress(t *testing.T) {
+	if listener, err := net.Listen("tcp", Unserved()); err == nil {
+		_ = listener.Close()
+		t.Errorf("another program could listen at %s", Unserved())
+	}
+	if _, err := net.Dial("tcp", Unserved()); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("dial: %v, want that it is refused", err)
+	}
+}
+
+func TestPortsAreGivenOneAfterTheOther(t *testing.T) {
+	given := map[int]bool{}
+	for range 10 {
+		port, err := FreePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if given[port] || local(port) == Unserved() {
+			t.Errorf("port %d is given twice", port)
+		}
+		given[port] = true
 	}
 }

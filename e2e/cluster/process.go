@@ -22,6 +22,7 @@ type process struct {
 	name    Component
 	path    string
 	args    []string
+	env     []string // beside this program's own
 	pidFile string
 	logFile string
 	// ready gives nil once the component does its work.
@@ -47,6 +48,7 @@ func (p *process) start() error {
 	cmd := exec.Command("/bin/sh", append([]string{"-c", registerAndExec, string(p.name), p.pidFile, p.path}, p.args...)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Dir = filepath.Dir(p.logFile)
+	cmd.Env = append(os.Environ(), p.env...)
 	// A group of its own: Ctrl-C on the terminal reaches us, not the component, which stops when we say so.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {

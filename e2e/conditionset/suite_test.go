@@ -5,16 +5,14 @@ import (
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
 
 	"github.com/resourcestack/autohealer/e2e/conditionset/fixture"
 	"github.com/resourcestack/autohealer/e2e/harness"
-	"github.com/resourcestack/autohealer/e2e/harness/evidence"
+	"github.com/resourcestack/autohealer/e2e/harness/suite"
 )
 
 func TestConditionSets(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "ConditionSets act")
+	suite.Run(t, "ConditionSets act")
 }
 
 const (
@@ -26,7 +24,7 @@ const (
 
 var w *fixture.World
 
-var _ = evidence.OfFailures(func() *harness.Harness { return w.Started() })
+var _ = suite.OfFailures(func() *harness.Harness { return w.Started() })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	// One manager needs no election, and a restarted one would wait for the dead one's lease.

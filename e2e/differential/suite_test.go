@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/resourcestack/autohealer/e2e/harness"
-	"github.com/resourcestack/autohealer/e2e/harness/evidence"
+	"github.com/resourcestack/autohealer/e2e/harness/suite"
 )
 
 // objectsAKind is how many random objects of each kind are made: two thirds are created, one third updates what is stored.
@@ -46,11 +46,10 @@ var (
 
 func TestDifferential(t *testing.T) {
 	t.Logf("seed %d; set AUTOHEALER_TEST_SEED to repeat", seed)
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Four judges, one verdict")
+	suite.Run(t, "Four judges, one verdict")
 }
 
-var _ = evidence.OfFailures(func() *harness.Harness { return h })
+var _ = suite.OfFailures(func() *harness.Harness { return h })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	log.SetLogger(logr.Discard())

@@ -6,23 +6,21 @@ import (
 	"crypto/x509"
 	"net"
 	"net/http"
+	"strconv"
 	"testing"
 	"time"
+
+	"github.com/resourcestack/autohealer/e2e/cluster"
 )
 
 // freePort is one that nobody listens on.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	port, err := cluster.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
+	return strconv.Itoa(port)
 }
 
 // named is a certificate for a DNS name and some uses.

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/resourcestack/autohealer/e2e/cluster"
 )
 
 const childEnv = "AUTOHEALER_ENVOY_TEST_CHILD"
@@ -18,7 +20,7 @@ const childEnv = "AUTOHEALER_ENVOY_TEST_CHILD"
 func TestNoEnvoyIsLeftWhenTheTestIsKilled(t *testing.T) {
 	Binary(t)
 	if os.Getenv(childEnv) != "" {
-		e := Start(t, Options{Bootstrap: []string{"--server", "127.0.0.1:1", "--plaintext"}, Change: impatient})
+		e := Start(t, Options{Bootstrap: []string{"--server", cluster.Unserved(), "--plaintext"}, Change: impatient})
 		pid, err := os.ReadFile(e.path("pid"))
 		if err != nil {
 			t.Fatal(err)

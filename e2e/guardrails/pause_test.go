@@ -74,7 +74,7 @@ func unreachable(ctx context.Context) {
 	probe := func(ctx context.Context) func() string {
 		return func() string { return create(ctx, newRail("reached", "{}"), client.DryRunAll).refusal }
 	}
-	call(ctx, ptr.To("https://127.0.0.1:1/validate"))
+	call(ctx, ptr.To("https://"+cluster.Unserved()+"/validate"))
 	DeferCleanup(func(ctx context.Context) {
 		call(ctx, was.Webhooks[0].ClientConfig.URL)
 		Eventually(probe(ctx)).Should(BeEmpty(), "the webhook should answer again")

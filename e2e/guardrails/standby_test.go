@@ -36,7 +36,8 @@ var _ = Describe("A standby", func() {
 			Expect(w.StartManager(ctx)).To(Succeed())
 		})
 		Expect(w.StartManager(ctx, "--leader-elect")).To(Succeed())
-		port := freePort()
+		_, port, err := net.SplitHostPort(cluster.FreeAddress())
+		Expect(err).NotTo(HaveOccurred())
 		Expect(w.StartReplica(ctx, standby, "--leader-elect", "--webhook-port="+port)).To(Succeed())
 
 		nodes := w.AddNodes(ctx, 4, cluster.NodeOptions{Prefix: "standby"})
@@ -78,16 +79,6 @@ func leaderURL(ctx context.Context) string {
 	var configuration admissionregistrationv1.ValidatingWebhookConfiguration
 	Expect(w.Client.Get(ctx, client.ObjectKey{Name: "autohealer"}, &configuration)).To(Succeed())
 	return *configuration.Webhooks[0].ClientConfig.URL
-}
-
-func freePort() string {
-	GinkgoHelper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = listener.Close() }()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	Expect(err).NotTo(HaveOccurred())
-	return port
 }
 
 // review asks one replica's webhook whether an object may be created, as the API server does.

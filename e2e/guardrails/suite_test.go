@@ -9,12 +9,11 @@ import (
 
 	"github.com/resourcestack/autohealer/e2e/conditionset/fixture"
 	"github.com/resourcestack/autohealer/e2e/harness"
-	"github.com/resourcestack/autohealer/e2e/harness/evidence"
+	"github.com/resourcestack/autohealer/e2e/harness/suite"
 )
 
 func TestGuardrails(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Guardrails")
+	suite.Run(t, "Guardrails")
 }
 
 const (
@@ -30,7 +29,7 @@ var (
 	token string
 )
 
-var _ = evidence.OfFailures(func() *harness.Harness { return w.Started() })
+var _ = suite.OfFailures(func() *harness.Harness { return w.Started() })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)

@@ -4,12 +4,10 @@ package harness
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -27,6 +25,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/e2e/cluster"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 const (
@@ -44,6 +43,8 @@ type Options struct {
 	Cluster cluster.Options
 	// ManagerArgs are added to the manager's flags.
 	ManagerArgs []string
+	// Timings of the manager: timings.OfSuites(), or by default production's.
+	Timings timing.Timings
 	// Out receives progress. Default: nowhere.
 	Out io.Writer
 }
@@ -53,7 +54,7 @@ type Harness struct {
 	*cluster.Cluster
 	// Client has an admin's rights and no cache.
 	Client client.Client
-	// Program is what managers that are started from now on run; by default bin/manager.
+	// Program is what managers that are started from now on run; by default bin/manager, or bin/manager-e2e for the short timings.
 	Program string
 
 	root       string
@@ -93,6 +94,10 @@ func Start(ctx context.Context, o Options) (*Harness, error) {
 
 func on(ctx context.Context, c *cluster.Cluster, o Options) (*Harness, error) {
 	h := &Harness{Cluster: c, ports: map[cluster.Component]managerPorts{}, args: o.ManagerArgs, out: o.Out}
+	h.Program = filepath.Join(c.BinDir, "manager")
+	if !o.Timings.Production() {
+		h.Program += "-e2e"
+	}
 	var err error
 	if h.root, err = moduleRoot(); err != nil {
 		return nil, err
@@ -145,8 +150,8 @@ func (h *Harness) StartReplica(ctx context.Context, name cluster.Component, args
 		"--metrics-bind-address=127.0.0.1:" + strconv.Itoa(p.metrics),
 	}
 	flags = append(append(flags, h.args...), args...)
-	if err := h.AddProgram(name, cmp.Or(h.Program, filepath.Join(h.BinDir, "manager")), flags, readyz(p.health)); err != nil {
-		return fmt.Errorf("%w (run `make build`)", err)
+	if err := h.AddProgram(name, h.Program, flags, readyz(p.health)); err != nil {
+		return fmt.Errorf("%w (run `make build manager-e2e`)", err)
 	}
 	return h.StartComponent(ctx, name)
 }
@@ -224,18 +229,13 @@ func moduleRoot() (string, error) {
 	}
 }
 
-// freePorts asks the kernel; nothing else holds them for the moment until the manager does.
-func freePorts() (managerPorts, error) {
-	var got [3]int
-	for i := range got {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return managerPorts{}, fmt.Errorf("find a free port: %w", err)
+func freePorts() (p managerPorts, err error) {
+	for _, port := range []*int{&p.webhook, &p.health, &p.metrics} {
+		if *port, err = cluster.FreePort(); err != nil {
+			return managerPorts{}, err
 		}
-		defer func() { _ = listener.Close() }() // only after all three: else the kernel may give one twice
-		got[i] = listener.Addr().(*net.TCPAddr).Port
 	}
-	return managerPorts{webhook: got[0], health: got[1], metrics: got[2]}, nil
+	return p, nil
 }
 
 // Within is how long end-to-end tests wait for something that takes no timer: generous, since machines are slow, and

@@ -33,12 +33,12 @@ import (
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/gardener"
 	"github.com/resourcestack/autohealer/e2e/harness"
+	"github.com/resourcestack/autohealer/e2e/harness/suite"
 	"github.com/resourcestack/autohealer/pkg/healthcheck"
 )
 
 func TestHealthChecks(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Health checks of extension authors")
+	suite.Run(t, "Health checks of extension authors")
 }
 
 var (

@@ -201,13 +201,17 @@ var _ = Describe("a second writer of the same status", func() {
 			stop := make(chan struct{})
 			var hammering sync.WaitGroup
 			wrote := 0
+			// Forty writes a second are more than any controller makes. One without a pause may be faster than a busy machine's manager can
+			// read and apply, for as long as it likes.
+			writes := time.NewTicker(25 * time.Millisecond)
+			DeferCleanup(writes.Stop)
 			hammering.Go(func() {
 				defer GinkgoRecover()
 				for {
 					select {
 					case <-stop:
 						return
-					default:
+					case <-writes.C:
 					}
 					if bump(ctx, of, namespace, wrote) {
 						wrote++

@@ -24,12 +24,11 @@ import (
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/gardener"
 	"github.com/resourcestack/autohealer/e2e/harness"
-	"github.com/resourcestack/autohealer/e2e/harness/evidence"
+	"github.com/resourcestack/autohealer/e2e/harness/suite"
 )
 
 func TestHealthCheckRegistrations(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "HealthCheckRegistrations act")
+	suite.RunApart(t, "HealthCheckRegistrations act", "outage_test", "quiet_test|controllers_test|progressing_test|worker_test")
 }
 
 var (
@@ -44,7 +43,7 @@ var (
 
 const specTime = 2 * time.Minute
 
-var _ = evidence.OfFailures(func() *harness.Harness { return h })
+var _ = suite.OfFailures(func() *harness.Harness { return h })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	EnforceDefaultTimeoutsWhenUsingContexts()

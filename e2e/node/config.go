@@ -5,8 +5,6 @@ package node
 import (
 	_ "embed"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -55,17 +53,4 @@ func (n *Node) writeKubeconfig(c *cluster.Cluster) error {
 		return fmt.Errorf("write the kubelet's kubeconfig: %w", err)
 	}
 	return nil
-}
-
-// freePort picks a port of 127.0.0.1 from 20000 to 29999, as e2e/cluster does: below those of outgoing connections.
-func freePort() (int, error) {
-	for range 100 {
-		port := 20000 + rand.IntN(10000)
-		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err != nil {
-			continue
-		}
-		return port, listener.Close()
-	}
-	return 0, fmt.Errorf("find a free port between 20000 and 29999: none in 100 tries")
 }

@@ -25,7 +25,7 @@ var settings = []string{
 // machine is what a node could change of it: mounts, kernel settings, directories.
 func machine(t *testing.T) map[string]string {
 	t.Helper()
-	state := map[string]string{"mounts": read(t, "/proc/self/mountinfo"), "temporary files": names(os.TempDir())}
+	state := map[string]string{"mounts": mounts(t), "temporary files": names(os.TempDir())}
 	for _, setting := range settings {
 		state[setting] = read(t, filepath.Join("/proc/sys", setting))
 	}
@@ -33,6 +33,20 @@ func machine(t *testing.T) map[string]string {
 		state[place] = names(place)
 	}
 	return state
+}
+
+// mounts are those at the places, and below the directory for temporary files; other programs may mount elsewhere meanwhile.
+func mounts(t *testing.T) string {
+	t.Helper()
+	var ours []string
+	for line := range strings.Lines(read(t, "/proc/self/mountinfo")) {
+		for _, place := range append(places, os.TempDir(), "/sys/fs/cgroup") {
+			if strings.Contains(line, " "+place) {
+				ours = append(ours, line)
+			}
+		}
+	}
+	return strings.Join(ours, "")
 }
 
 func read(t *testing.T, file string) string {

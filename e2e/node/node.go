@@ -75,7 +75,7 @@ func Start(ctx context.Context, c *cluster.Cluster, o Options) (*Node, error) {
 
 func (n *Node) start(ctx context.Context, c *cluster.Cluster, o Options) error {
 	var err error
-	if n.healthzPort, err = freePort(); err != nil {
+	if n.healthzPort, err = cluster.FreePort(); err != nil {
 		return err
 	}
 	name := fmt.Sprintf("autohealer-node-%08x", rand.Uint32())

@@ -204,7 +204,7 @@ func unreachable(ctx context.Context) {
 		}
 		return err.Error()
 	}
-	call(ctx, "https://127.0.0.1:1/validate")
+	call(ctx, "https://"+cluster.Unserved()+"/validate")
 	DeferCleanup(func(ctx context.Context) {
 		call(ctx, *was.Webhooks[0].ClientConfig.URL)
 		Eventually(func() error {

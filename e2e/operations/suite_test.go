@@ -16,12 +16,11 @@ import (
 
 	"github.com/resourcestack/autohealer/e2e/conditionset/fixture"
 	"github.com/resourcestack/autohealer/e2e/harness"
-	"github.com/resourcestack/autohealer/e2e/harness/evidence"
+	"github.com/resourcestack/autohealer/e2e/harness/suite"
 )
 
 func TestOperations(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Operations")
+	suite.Run(t, "Operations")
 }
 
 const (
@@ -32,7 +31,7 @@ const (
 
 var w *fixture.World
 
-var _ = evidence.OfFailures(func() *harness.Harness { return w.Started() })
+var _ = suite.OfFailures(func() *harness.Harness { return w.Started() })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)

@@ -8,6 +8,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/resourcestack/autohealer/e2e/cluster"
 )
 
 var _ = Describe("kubectl autohealer", func() {
@@ -15,7 +17,7 @@ var _ = Describe("kubectl autohealer", func() {
 		kubeconfig, err := os.ReadFile(w.Kubeconfig)
 		Expect(err).NotTo(HaveOccurred())
 		dead := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
-		Expect(os.WriteFile(dead, []byte(strings.ReplaceAll(string(kubeconfig), w.URL, "https://127.0.0.1:1")), 0o600)).To(Succeed())
+		Expect(os.WriteFile(dead, []byte(strings.ReplaceAll(string(kubeconfig), w.URL, "https://"+cluster.Unserved())), 0o600)).To(Succeed())
 		_, err = w.Kubectl(ctx, "create", "serviceaccount", "-n", "default", "stranger")
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func(ctx context.Context) {
@@ -30,7 +32,7 @@ var _ = Describe("kubectl autohealer", func() {
 		} {
 			args := strings.Fields(verb)
 			Expect(pluginAs(ctx, dead, args...)).To(SatisfyAll(HaveField("Code", 2), HaveField("Out", BeEmpty()), HaveField("Err",
-				MatchRegexp(`^error: [^\n]*can't reach the API server https://127.0.0.1:1 of context "[^"]+": dial tcp 127.0.0.1:1: connect: connection refused \(kubectl config get-contexts [^\n]*\)\n$`))), verb)
+				MatchRegexp(`^error: [^\n]*can't reach the API server https://`+cluster.Unserved()+` of context "[^"]+": dial tcp `+cluster.Unserved()+`: connect: connection refused \(kubectl config get-contexts [^\n]*\)\n$`))), verb)
 			Expect(plugin(ctx, append(args, "--context=nowhere")...)).To(Equal(said{2, "",
 				"error: find the cluster: context \"nowhere\" does not exist (kubectl config view shows what there is; --kubeconfig and --context choose)\n"}), verb)
 			if verb == "status -w" {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/envoy"
 	"github.com/resourcestack/autohealer/e2e/harness"
 	"github.com/resourcestack/autohealer/internal/cli"
@@ -21,9 +22,9 @@ import (
 // why an Envoy is silent is told of the first time, and that shouldn't be that it isn't there yet.
 func ask(ctx context.Context) (bootstrap []string, begin func()) {
 	GinkgoHelper()
-	_, port, err := net.SplitHostPort(freeAddress(ctx))
+	_, port, err := net.SplitHostPort(cluster.FreeAddress())
 	Expect(err).NotTo(HaveOccurred())
-	_, admin, err := net.SplitHostPort(freeAddress(ctx))
+	_, admin, err := net.SplitHostPort(cluster.FreeAddress())
 	Expect(err).NotTo(HaveOccurred())
 	begin = func() {
 		GinkgoHelper()

@@ -54,7 +54,7 @@ var _ = Describe("Two replicas", Serial, func() {
 			Expect(h.StopComponent(harness.Manager)).To(Succeed())
 			Expect(h.StartManager(ctx)).To(Succeed())
 		})
-		other := freeAddress(ctx)
+		other := cluster.FreeAddress()
 		Expect(h.StartManager(ctx, "--leader-elect")).To(Succeed())
 		Expect(h.StartReplica(ctx, standby, "--leader-elect", "--xds-bind-address="+other)).To(Succeed())
 

@@ -16,15 +16,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/envoy"
 	"github.com/resourcestack/autohealer/e2e/harness"
-	"github.com/resourcestack/autohealer/e2e/harness/evidence"
+	"github.com/resourcestack/autohealer/e2e/harness/suite"
 )
 
 func TestOutlierPolicies(t *testing.T) {
 	envoy.Binary(t)
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Envoys eject what OutlierPolicies say")
+	suite.RunApart(t, "Envoys eject what OutlierPolicies say", "slow_test|settings_test|replicas_test|restart_test")
 }
 
 // Names in the certificates of Envoys.
@@ -46,7 +46,7 @@ var (
 	hostIP string
 )
 
-var _ = evidence.OfFailures(func() *harness.Harness { return h })
+var _ = suite.OfFailures(func() *harness.Harness { return h })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	EnforceDefaultTimeoutsWhenUsingContexts()
@@ -56,7 +56,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	if hostIP = findIP(); hostIP == "" {
 		Skip("this machine has no IPv4 address but loopback's, which EndpointSlices may not have")
 	}
-	address = freeAddress(ctx)
+	address = cluster.FreeAddress()
 	clients = envoy.NewAuthority(GinkgoTB())
 	clientCA = filepath.Join(GinkgoT().TempDir(), "clients.crt")
 	trust(clients)
@@ -79,14 +79,6 @@ func trust(all ...*envoy.Authority) {
 	}
 	Expect(os.WriteFile(clientCA+".new", text, 0o600)).To(Succeed())
 	Expect(os.Rename(clientCA+".new", clientCA)).To(Succeed())
-}
-
-func freeAddress(ctx context.Context) string {
-	GinkgoHelper()
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
-	defer l.Close() //nolint:errcheck // it is somebody else's from now on
-	return l.Addr().String()
 }
 
 func findIP() string {

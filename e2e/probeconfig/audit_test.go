@@ -16,6 +16,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/resourcestack/autohealer/e2e/harness"
+	"github.com/resourcestack/autohealer/e2e/timings"
 )
 
 // scalings are the manager's writes of scales in the namespace that succeeded, in their order.
@@ -118,13 +119,13 @@ func (s *story) expectPaced() {
 	paced := func(namespace string) bool {
 		return ofWave(namespace) || slices.ContainsFunc(rising, func(s shoot) bool { return s.namespace == namespace })
 	}
-	Expect(begun(ofWave, s.mended, time.Now())[0]).To(BeTemporally(">=", s.mended.Add(time.Minute)), "none goes up that isn't healthy for a minute")
+	Expect(begun(ofWave, s.mended, time.Now())[0]).To(BeTemporally(">=", s.mended.Add(timings.OfSuites().Settle())), "none goes up that isn't healthy for so long")
 	first, second := begun(paced, s.mended, s.killed), begun(paced, s.restarted, time.Now())
 	Expect(len(first)+len(second)).To(BeNumerically(">", 10), "there was something to pace")
 	for _, begun := range [][]time.Time{first, second} {
 		for i := 10; i < len(begun); i++ {
 			// The pace is by when the manager decides; the audit log has when the API server got the write, a little later.
-			Expect(begun[i].Sub(begun[i-10])).To(BeNumerically(">", 55*time.Second), "target %d after target %d: %s", i, i-10, strings.Join(stamps(begun), " "))
+			Expect(begun[i].Sub(begun[i-10])).To(BeNumerically(">", timings.OfSuites().ScaleUpWindow()*11/12), "target %d after target %d: %s", i, i-10, strings.Join(stamps(begun), " "))
 		}
 	}
 }

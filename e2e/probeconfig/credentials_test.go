@@ -27,7 +27,7 @@ import (
 )
 
 // rotateCredentials: while the API server answers, but not to who asks, nothing is counted and nothing is done.
-func (s *story) rotateCredentials() {
+func rotateCredentials() {
 	It("not while the API server refuses credentials that were revoked or lost their rights, and new ones are probed with at once", func(ctx SpecContext) {
 		one := newShoot(ctx)
 		one.deploy(ctx, "kcm", 2)
@@ -79,7 +79,7 @@ func (s *story) rotateCredentials() {
 }
 
 // swallow: packets are lost, and nothing says so.
-func (s *story) swallow() {
+func swallow() {
 	It("to 0 when nothing comes back from outside, not even a reset", func(ctx SpecContext) {
 		one := newShoot(ctx)
 		one.deploy(ctx, "kcm", 2)

@@ -113,7 +113,7 @@ func (s shoot) about(method, path string) func(*http.Request) bool {
 }
 
 // bearSilence: an answer that never comes holds nothing up for long.
-func (s *story) bearSilence() {
+func (a *alone) bearSilence() {
 	// Each is more than a request may take, for a busy machine: one that a target waits for, and one that no target waits for.
 	const soon, later = time.Minute, 2 * time.Minute
 
@@ -126,13 +126,13 @@ func (s *story) bearSilence() {
 			one.start(ctx, pc)
 		})
 		for i, u := range unanswered {
-			hangs[i] = s.gate.neverAnswer(u.skip, all[i].about(u.method, u.path))
+			hangs[i] = a.gate.neverAnswer(u.skip, all[i].about(u.method, u.path))
 		}
 		for _, one := range all {
 			cut(one.external)
 		}
 		for i, u := range unanswered {
-			Eventually(s.gate.came).WithContext(ctx).WithArguments(hangs[i]).Should(BeTrue(), u.what)
+			Eventually(a.gate.came).WithContext(ctx).WithArguments(hangs[i]).Should(BeTrue(), u.what)
 		}
 		down := map[string]int32{"kcm": 0}
 		for i, u := range unanswered {
@@ -144,7 +144,7 @@ func (s *story) bearSilence() {
 			if u.path == "/events" || strings.HasSuffix(u.path, "/status") {
 				most = later
 			}
-			Eventually(s.gate.lasted).WithContext(ctx).WithTimeout(later).WithArguments(hangs[i]).Should(And(BeNumerically(">", 0), BeNumerically("<", most)), "%s is given up", u.what)
+			Eventually(a.gate.lasted).WithContext(ctx).WithTimeout(later).WithArguments(hangs[i]).Should(And(BeNumerically(">", 0), BeNumerically("<", most)), "%s is given up", u.what)
 		}
 		for _, one := range all {
 			Expect(h.Client.Delete(ctx, one.prober("prober"))).To(Succeed())

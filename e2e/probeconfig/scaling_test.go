@@ -38,15 +38,10 @@ var _ = Describe("dependents are scaled", Ordered, ContinueOnFailure, func() {
 	s.scaleDown()
 	s.breakTogether()
 	s.leaveAlone()
-	s.backOff()
 	s.followNamespaces()
 	s.askRights()
-	s.bearSilence()
 	s.strip()
 	s.killHalfway()
-	s.rotateCredentials()
-	s.swallow()
-	kindsAndSecrets()
 	s.scaleUp()
 })
 
@@ -145,7 +140,7 @@ func (s *story) leaveAlone() {
 }
 
 // backOff: an API server that doesn't answer inside is left alone for a while.
-func (s *story) backOff() {
+func backOff() {
 	It("not while the way from inside is cut, of which nothing comes but that it is asked more seldom", func(ctx SpecContext) {
 		one := newShoot(ctx)
 		one.deploy(ctx, "kcm", 2)

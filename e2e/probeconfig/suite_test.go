@@ -12,12 +12,12 @@ import (
 
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/harness"
-	"github.com/resourcestack/autohealer/e2e/harness/evidence"
+	"github.com/resourcestack/autohealer/e2e/harness/suite"
+	"github.com/resourcestack/autohealer/e2e/timings"
 )
 
 func TestProbeConfigs(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "ProbeConfigs act")
+	suite.RunApart(t, "ProbeConfigs act", "alone_test", "leases_test|custom_test|drift_test|probing_test")
 }
 
 var (
@@ -26,7 +26,7 @@ var (
 	probed *cluster.Cluster
 )
 
-var _ = evidence.OfFailures(func() *harness.Harness { return h })
+var _ = suite.OfFailures(func() *harness.Harness { return h })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	EnforceDefaultTimeoutsWhenUsingContexts()
@@ -37,7 +37,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	probed, err = cluster.Start(ctx, cluster.Options{Out: GinkgoWriter})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(probed.Stop()).To(Succeed()) })
-	h, err = harness.Start(ctx, harness.Options{Out: GinkgoWriter, ManagerArgs: []string{"--leader-elect=false", "--probe-loopback"}})
+	h, err = harness.Start(ctx, harness.Options{Out: GinkgoWriter, Timings: timings.OfSuites(), ManagerArgs: []string{"--leader-elect=false", "--probe-loopback"}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(h.Stop()).To(Succeed()) })
 	_, err = h.AddNodes(ctx, 2, cluster.NodeOptions{})

@@ -16,7 +16,6 @@ import (
 	"github.com/resourcestack/autohealer/e2e/harness"
 )
 
-// kindsAndSecrets have what can be seen while other targets wait for their minute.
 func kindsAndSecrets() {
 	It("of any kind that the cluster's operators allow", func(ctx SpecContext) {
 		s := newShoot(ctx)

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -269,14 +268,7 @@ func (p *countingProxy) kubeconfig(ctx context.Context) string {
 	return path
 }
 
-var pprofAddress = sync.OnceValue(func() string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		panic(err)
-	}
-	defer func() { _ = listener.Close() }() // free from now on
-	return listener.Addr().String()
-})
+var pprofAddress = sync.OnceValue(cluster.FreeAddress)
 
 // goroutines is how many the manager has.
 func goroutines(ctx context.Context) int {

@@ -20,14 +20,14 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/harness"
-	"github.com/resourcestack/autohealer/e2e/harness/evidence"
+	"github.com/resourcestack/autohealer/e2e/harness/suite"
 	"github.com/resourcestack/autohealer/e2e/oracle"
+	"github.com/resourcestack/autohealer/e2e/timings"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
 func TestWeederConfigs(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "WeederConfigs act")
+	suite.RunApart(t, "WeederConfigs act", "faults_test|time_test")
 }
 
 // lag is how long after a change the manager may still act by what was before: generous on a busy machine, and short of what
@@ -49,7 +49,7 @@ var _ = AfterEach(func(ctx SpecContext) {
 	Expect(fresh).To(BeEmpty(), "the oracle saw invariants broken")
 }, NodeTimeout(time.Minute))
 
-var _ = evidence.OfFailures(func() *harness.Harness { return h })
+var _ = suite.OfFailures(func() *harness.Harness { return h })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	EnforceDefaultTimeoutsWhenUsingContexts()
@@ -57,7 +57,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	log.SetLogger(GinkgoLogr) // takes the API server's warnings
 	var err error
-	h, err = harness.Start(ctx, harness.Options{Out: GinkgoWriter, ManagerArgs: []string{"--leader-elect=false", "--pprof-bind-address=" + pprofAddress()}})
+	h, err = harness.Start(ctx, harness.Options{Out: GinkgoWriter, Timings: timings.OfSuites(), ManagerArgs: []string{"--leader-elect=false", "--pprof-bind-address=" + pprofAddress()}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(h.Stop()).To(Succeed()) })
 	_, err = h.AddNodes(ctx, 3, cluster.NodeOptions{})

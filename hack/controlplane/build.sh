@@ -1,70 +1,24 @@
 #!/usr/bin/env bash
-# Puts etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and kwok into a directory.
+# Puts etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and kwok into a directory, from the cache or anew.
 # README.md next to this says where they come from and why.
 set -euo pipefail
 
 readonly kubernetes=v1.36.3 # the version go.mod pins; a build from a module doesn't know its own
 readonly binaries=(etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok)
 
-die() { printf 'build.sh: %s\n' "$*" >&2; exit 1; }
-
-[[ $# -eq 1 && -n $1 ]] || die "usage: build.sh BINDIR"
+[[ $# -eq 1 && -n $1 ]] || { echo "usage: build.sh BINDIR" >&2; exit 1; }
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$here/../cache.sh"
 mkdir -p "$1" || die "can't make the directory $1"
-bindir=$(cd "$1" && pwd)
-stamp=$bindir/.controlplane
 assets=${KUBEBUILDER_ASSETS:-}
+if [[ -n $assets && -d $assets ]]; then assets=$(cd "$assets" && pwd -P); fi
 # Where both are one directory, there is nothing to take over; a link would point to itself.
-if [[ -n $assets && -d $assets && $(cd "$assets" && pwd -P) == $(cd "$bindir" && pwd -P) ]]; then assets=; fi
-
-key=$(cd "$here" && { echo "$assets"; cat build.sh go.mod go.sum etcd/main.go kwok/go.mod kwok/go.sum; } | cksum)
-
-up_to_date() {
-  [[ -f $stamp && $(<"$stamp") == "$key" ]] || return 1
-  local name
-  for name in "${binaries[@]}"; do [[ -x $bindir/$name ]] || return 1; done
-}
-
-up_to_date && exit 0
-
-# The lock only saves the second of two runs its work; what makes them safe is that each builds in a directory of its own
-# and renames. macOS has no flock.
-if command -v flock >/dev/null; then
-  exec 9>"$bindir/.controlplane.lock"
-  if ! flock -n 9; then
-    echo "waiting for another build of the control plane"
-    flock 9
-    up_to_date && exit 0
-  fi
-  rm -rf "$bindir"/.build.* # of a run that was killed
-fi
-
-work=$(mktemp -d "$bindir/.build.XXXXXX") || die "can't write to $bindir; is the disk full?"
-ticker=
-stop_ticker() {
-  [[ -n $ticker ]] || return 0
-  kill "$ticker" 2>/dev/null || true
-  wait "$ticker" 2>/dev/null || true
-  ticker=
-  printf '\r\033[K'
-}
-trap 'stop_ticker; rm -rf "$work"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
-# On a terminal, a line that counts the seconds while a binary is built; elsewhere one line when it is done.
-start_ticker() {
-  [[ -t 1 ]] || return 0
-  (
-    trap - EXIT
-    while printf '\r\033[K[%s] building %s: %ss' "$1" "$2" $((SECONDS - begun)); do sleep 1; done
-  ) 9>&- &
-  ticker=$!
-}
+if [[ -n $assets && -d $assets && $(cd "$assets" && pwd -P) == $(cd "$1" && pwd -P) ]]; then assets=; fi
+cached controlplane "$(cd "$here" && echo "$assets" && cat build.sh go.mod go.sum etcd/main.go kwok/go.mod kwok/go.sum)" "$1"
 
 explain() { # the log of a failed build
   if grep -qi 'no space left on device' "$1"; then
-    echo "The disk is full. The build needs about 6 GB in Go's caches (go env GOCACHE GOMODCACHE) and 0.5 GB in $bindir."
+    echo "The disk is full. The build needs about 6 GB in Go's caches (go env GOCACHE GOMODCACHE) and 0.5 GB in $cache."
   elif grep -qiE 'dial tcp|no such host|i/o timeout|TLS handshake|connection re(fused|set)|proxyconnect' "$1"; then
     echo "Go could not download a module. Check the network and GOPROXY (go env GOPROXY), then run this again; it goes on where it stopped."
   elif grep -qE 'signal: killed' "$1"; then
@@ -81,13 +35,14 @@ readonly ldflags="-s -w -X k8s.io/component-base/version.gitVersion=$kubernetes\
  -X k8s.io/component-base/version.gitTreeState=clean"
 
 build() { # number, binary
-  local name=$2 module=$here package begun=$SECONDS log=$work/log
+  local name=$2 module=$here package log=$work/log
+  begun=$SECONDS
   case $name in
     etcd) package=./etcd ;;
     kwok) module=$here/kwok package=sigs.k8s.io/kwok/cmd/kwok ;;
     *) package=k8s.io/kubernetes/cmd/$name ;;
   esac
-  start_ticker "$1/${#binaries[@]}" "$name"
+  start_ticker "[$1/${#binaries[@]}] building $name"
   local command=(go build -mod=readonly -buildvcs=false -trimpath -ldflags "$ldflags" -o "$work/$name" "$package")
   if ! (cd "$module" && CGO_ENABLED=0 GOWORK=off "${command[@]}") >"$log" 2>&1; then
     stop_ticker
@@ -99,13 +54,11 @@ build() { # number, binary
     exit 1
   fi
   stop_ticker
-  mv -f "$work/$name" "$bindir/$name" || die "can't write $bindir/$name; is the disk full?"
   echo "[$1/${#binaries[@]}] built $name in $((SECONDS - begun))s"
 }
 
 take() { # number, binary: from KUBEBUILDER_ASSETS
   ln -s "$(cd "$assets" && pwd)/$2" "$work/$2"
-  mv -f "$work/$2" "$bindir/$2"
   echo "[$1/${#binaries[@]}] took $2 from KUBEBUILDER_ASSETS"
 }
 
@@ -132,5 +85,4 @@ for i in "${!binaries[@]}"; do
   build $((i + 1)) "$name"
 done
 warn_about_version
-printf '%s\n' "$key" >"$work/stamp"
-mv -f "$work/stamp" "$stamp"
+keep "${binaries[@]}"

@@ -6,57 +6,17 @@ set -euo pipefail
 
 readonly runtime=(containerd containerd-shim-runc-v2 ctr runc)
 
-die() { printf 'build.sh: %s\n' "$*" >&2; exit 1; }
 give_up() { printf 'no real node here: %s; the tests that need one will be skipped\n' "$*"; exit 0; }
 
-[[ $# -eq 1 && -n $1 ]] || die "usage: build.sh BINDIR"
+[[ $# -eq 1 && -n $1 ]] || { echo "usage: build.sh BINDIR" >&2; exit 1; }
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 module=$here/../controlplane
-mkdir -p "$1" || die "can't make the directory $1"
-bindir=$(cd "$1" && pwd)
-stamp=$bindir/.node
-key=$(cat "$here/build.sh" "$module/go.mod" "$module/go.sum" | cksum)
-
-up_to_date() {
-  [[ -f $stamp && $(<"$stamp") == "$key" ]] || return 1
-  local name
-  for name in kubelet "${runtime[@]}"; do [[ -x $bindir/$name ]] || return 1; done
-}
-
-up_to_date && exit 0
+. "$here/../cache.sh"
 [[ $(uname -s) == Linux ]] || give_up "a kubelet needs Linux, not $(uname -s)"
 [[ $(id -u) -eq 0 ]] || give_up "a kubelet needs root"
-
-exec 9>"$bindir/.node.lock"
-if ! flock -n 9; then
-  echo "waiting for another build of the kubelet"
-  flock 9
-  up_to_date && exit 0
-fi
-
-rm -rf "$bindir"/.kubelet.* # of a run that was killed
-work=$(mktemp -d "$bindir/.kubelet.XXXXXX") || die "can't write to $bindir; is the disk full?"
-ticker=
-stop_ticker() {
-  [[ -n $ticker ]] || return 0
-  kill "$ticker" 2>/dev/null || true
-  wait "$ticker" 2>/dev/null || true
-  ticker=
-  printf '\r\033[K'
-}
-trap 'stop_ticker; rm -rf "$work"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
-# On a terminal, a line that counts the seconds; elsewhere one line when it is done.
-start_ticker() {
-  [[ -t 1 ]] || return 0
-  (
-    trap - EXIT
-    while printf '\r\033[Kbuilding kubelet: %ss' $((SECONDS - begun)); do sleep 1; done
-  ) 9>&- &
-  ticker=$!
-}
+# A machine's own containerd may come, go and move.
+runtimes=$(PATH=$PATH:/usr/sbin:/sbin; for name in "${runtime[@]}"; do command -v "$name" || true; done)
+cached node "$runtimes $(cat "$here/build.sh" "$module/go.mod" "$module/go.sum")" "$1"
 
 # A machine that has containerd lends it; it isn't started as its service is, and its data aren't touched.
 link_runtime() {
@@ -98,7 +58,7 @@ build_kubelet() {
   minor=${version#v1.}
   echo "building the kubelet $version from Go modules: half a minute where the control plane was built before, else about 8 minutes, once"
   begun=$SECONDS
-  start_ticker
+  start_ticker "building the kubelet"
   # The flags are hack/controlplane's: what both compile is compiled once.
   local ldflags="-s -w -X k8s.io/component-base/version.gitVersion=$version\
  -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=${minor%%.*}\
@@ -115,8 +75,4 @@ build_kubelet() {
 
 link_runtime || unpack_runtime
 build_kubelet
-for name in kubelet "${runtime[@]}"; do
-  mv -f "$work/$name" "$bindir/$name" || die "can't write $bindir/$name; is the disk full?"
-done
-printf '%s\n' "$key" >"$work/stamp"
-mv -f "$work/stamp" "$stamp"
+keep kubelet "${runtime[@]}"

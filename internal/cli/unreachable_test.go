@@ -2,20 +2,24 @@ package cli
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/resourcestack/autohealer/e2e/cluster"
 )
 
 const twoContexts = `
 apiVersion: v1
 kind: Config
 current-context: prod
-clusters: [{name: prod, cluster: {server: "https://127.0.0.1:1"}}, {name: test, cluster: {server: "https://127.0.0.1:2"}}]
-contexts: [{name: prod, context: {cluster: prod, user: me}}, {name: test, context: {cluster: test, user: me}}]
+clusters: [{name: c, cluster: {server: "https://%s"}}]
+contexts: [{name: prod, context: {cluster: c, user: me}}, {name: test, context: {cluster: c, user: me}}]
 users: [{name: me, user: {token: t}}]
 `
 
@@ -23,17 +27,22 @@ users: [{name: me, user: {token: t}}]
 func TestAnUnreachableServerIsNamed(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("KUBECONFIG", "")
+	// Without a kubeconfig it is localhost:8080, where another program may answer.
+	unserved := cluster.Unserved()
+	was := clientcmd.ClusterDefaults
+	clientcmd.ClusterDefaults.Server = "http://" + unserved
+	t.Cleanup(func() { clientcmd.ClusterDefaults = was })
 	kubeconfig := filepath.Join(t.TempDir(), "config")
-	if err := os.WriteFile(kubeconfig, []byte(twoContexts), 0o600); err != nil {
+	if err := os.WriteFile(kubeconfig, fmt.Appendf(nil, twoContexts, unserved), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const refused = ": dial tcp 127.0.0.1:%: connect: connection refused ("
+	refused := ": dial tcp " + unserved + ": connect: connection refused"
 	for _, verb := range []string{"status", "acts", "explain node/a", "freeze", "undo node/a", "undo --all", "reset a", "check", "uninstall --dry-run", "facts export"} {
 		for flags, want := range map[string]string{
-			"":                           "http://localhost:8080: dial tcp ",
-			"--kubeconfig=" + kubeconfig: `can't reach the API server https://127.0.0.1:1 of context "prod"` + strings.Replace(refused, "%", "1", 1),
-			"--kubeconfig=" + kubeconfig + " --context=test": `can't reach the API server https://127.0.0.1:2 of context "test"` + strings.Replace(refused, "%", "2", 1),
-			"--server=https://127.0.0.1:3":                   "can't reach the API server https://127.0.0.1:3 of --server: dial tcp 127.0.0.1:3: connect: connection refused\n",
+			"":                           "there is no API server at http://" + unserved + refused,
+			"--kubeconfig=" + kubeconfig: "can't reach the API server https://" + unserved + ` of context "prod"` + refused + " (",
+			"--kubeconfig=" + kubeconfig + " --context=test": "can't reach the API server https://" + unserved + ` of context "test"` + refused + " (",
+			"--server=https://" + unserved:                   "can't reach the API server https://" + unserved + " of --server" + refused + "\n",
 		} {
 			var out, errOut bytes.Buffer
 			app := &App{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut}}

@@ -2,15 +2,18 @@ package faults
 
 import (
 	"context"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/conditionset/fixture"
 	"github.com/resourcestack/autohealer/e2e/harness"
+	"github.com/resourcestack/autohealer/e2e/timings"
 )
 
 const (
@@ -35,7 +38,7 @@ var _ = Describe("A watch that died without a word", func() {
 		key := w.Key("silent-nodes")
 		nodes := w.AddNodes(ctx, 2, cluster.NodeOptions{Prefix: "silent-nodes"})
 		set := fixture.NewSet("silent-nodes", key, repel, "SilentBroken")
-		set.Spec.For = "25s" // longer than a silent watch is believed
+		set.Spec.For = v1alpha1.Duration((timings.OfSuites().QuietWatch() + 5*time.Second).Round(time.Second).String()) // longer than a silent watch is believed
 		w.Create(ctx, set)
 		for _, node := range nodes {
 			w.Report(ctx, node, "SilentBroken", corev1.ConditionTrue)

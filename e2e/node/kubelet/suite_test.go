@@ -19,6 +19,7 @@ import (
 
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/harness"
+	"github.com/resourcestack/autohealer/e2e/harness/suite"
 	"github.com/resourcestack/autohealer/e2e/node"
 	"github.com/resourcestack/autohealer/e2e/oracle"
 )
@@ -27,8 +28,7 @@ func TestKubelet(t *testing.T) {
 	if why := node.Unavailable(); why != "" {
 		t.Skip(why)
 	}
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "With a real kubelet")
+	suite.Run(t, "With a real kubelet")
 	for _, figure := range figures {
 		t.Attr("measured", figure)
 	}

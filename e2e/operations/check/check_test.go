@@ -26,6 +26,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/conditionset/fixture"
 	"github.com/resourcestack/autohealer/e2e/faultproxy"
 	"github.com/resourcestack/autohealer/e2e/harness"
@@ -77,14 +78,14 @@ var _ = Describe("kubectl autohealer check", func() {
 		Expect(plugin(ctx, h.Kubeconfig, "check", "-o", "yaml").Out).To(And(ContainSubstring("apiVersion: cli.autohealer.resourcestack.com/v1alpha1\nkind: Check\n"), ContainSubstring("\nsound: true\n")))
 		Expect(plugin(ctx, h.Kubeconfig, "check", "-o", "jsonpath={.sound}", "--wait=1m").Out).To(Equal("true"))
 		Expect(kubectl(ctx, "get", "conditionsets,guardrailexceptions,guardrails,probeconfigs,weederconfigs", "-A", "-o", "name")).To(BeEmpty(), "nothing is stored")
-		for _, args := range [][]string{{"check", "more"}, {"check", "--wait=-1s"}, {"check", "-o", "xml"}, {"check", "--server=https://127.0.0.1:1"}} {
+		for _, args := range [][]string{{"check", "more"}, {"check", "--wait=-1s"}, {"check", "-o", "xml"}, {"check", "--server=https://" + cluster.Unserved()}} {
 			Expect(plugin(ctx, h.Kubeconfig, args...)).To(HaveField("Code", 2), "%q", args)
 		}
 	})
 
 	It("names a webhook that can't be reached", func(ctx SpecContext) {
 		mend()
-		kubectl(ctx, "patch", "validatingwebhookconfiguration", "autohealer", "--type=json", "-p", `[{"op":"replace","path":"/webhooks/0/clientConfig/url","value":"https://127.0.0.1:1/validate"}]`)
+		kubectl(ctx, "patch", "validatingwebhookconfiguration", "autohealer", "--type=json", "-p", `[{"op":"replace","path":"/webhooks/0/clientConfig/url","value":"https://`+cluster.Unserved()+`/validate"}]`)
 		expectOnly(ctx, is("verdicts", "the webhook can't be reached: ", "get pods,endpointslices"))
 	})
 

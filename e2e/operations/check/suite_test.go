@@ -18,17 +18,16 @@ import (
 
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/harness"
-	"github.com/resourcestack/autohealer/e2e/harness/evidence"
+	"github.com/resourcestack/autohealer/e2e/harness/suite"
 )
 
 func TestCheck(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Check")
+	suite.Run(t, "Check")
 }
 
 var h *harness.Harness
 
-var _ = evidence.OfFailures(func() *harness.Harness { return h })
+var _ = suite.OfFailures(func() *harness.Harness { return h })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultEventuallyTimeout(harness.Within)

@@ -142,7 +142,7 @@ var _ = Describe("kubectl autohealer freeze", Ordered, func() {
 		}
 		report(repelled, corev1.ConditionTrue)
 		Eventually(h.Done).WithContext(ctx).Should(Equal([]string{repelled + " " + world.RepelKey + ":NoSchedule", "kcm=0", "ca=0", "Dialled=False"}))
-		was := webhook(ctx, "https://127.0.0.1:1/validate")
+		was := webhook(ctx, "https://"+cluster.Unserved()+"/validate")
 		DeferCleanup(func(ctx context.Context) { webhook(ctx, was) })
 		Eventually(edit).WithContext(ctx).Should(MatchError(ContainSubstring("failed calling webhook")))
 		DeferCleanup(func(ctx context.Context) { Expect(plugin(ctx, "thaw").Code).To(BeZero()) })

@@ -15,15 +15,14 @@ import (
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/envoy"
 	"github.com/resourcestack/autohealer/e2e/harness"
-	"github.com/resourcestack/autohealer/e2e/harness/evidence"
+	"github.com/resourcestack/autohealer/e2e/harness/suite"
 	"github.com/resourcestack/autohealer/e2e/operations/world"
 	"github.com/resourcestack/autohealer/e2e/oracle"
 )
 
 func TestFreeze(t *testing.T) {
 	envoy.Binary(t)
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "A freeze stops all kinds")
+	suite.Run(t, "A freeze stops all kinds")
 }
 
 // well nodes make room for the few that the limits let be tainted: 10 % of them.
@@ -34,14 +33,14 @@ var (
 	envoys *world.Envoys
 )
 
-var _ = evidence.OfFailures(func() *harness.Harness { return h.Started() })
+var _ = suite.OfFailures(func() *harness.Harness { return h.Started() })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	EnforceDefaultTimeoutsWhenUsingContexts()
 	SetDefaultEventuallyTimeout(harness.Within)
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	log.SetLogger(GinkgoLogr) // takes the API server's warnings
-	envoys = world.NewEnvoys(ctx)
+	envoys = world.NewEnvoys()
 	started, err := harness.Start(ctx, harness.Options{Out: GinkgoWriter, ManagerArgs: append(envoys.ManagerArgs(), "--leader-elect=false", "--probe-loopback")})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(started.Stop()).To(Succeed()) })

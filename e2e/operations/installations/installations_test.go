@@ -3,7 +3,6 @@ package installations
 
 import (
 	"context"
-	"net"
 	"testing"
 	"time"
 
@@ -21,12 +20,12 @@ import (
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/conditionset/fixture"
 	"github.com/resourcestack/autohealer/e2e/harness"
+	"github.com/resourcestack/autohealer/e2e/harness/suite"
 	"github.com/resourcestack/autohealer/e2e/xdsclient"
 )
 
 func TestInstallations(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Installations")
+	suite.Run(t, "Installations")
 }
 
 const (
@@ -75,14 +74,6 @@ func kubectl(ctx context.Context, args ...string) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-func freeAddress(ctx context.Context) string {
-	GinkgoHelper()
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
-	defer l.Close() //nolint:errcheck // it is somebody else's from now on
-	return l.Addr().String()
-}
-
 // ask the second for clusters, as an Envoy does; an error is why there are none.
 func ask(ctx context.Context) error {
 	conn, err := grpc.NewClient(xds, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -122,7 +113,7 @@ var _ = Describe("two installations", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		brief, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
-		xds = freeAddress(ctx)
+		xds = cluster.FreeAddress()
 		Expect(h.StartReplica(brief, second, "--kubeconfig="+account, "--namespace="+other, "--xds-bind-address="+xds)).NotTo(Succeed(), "it must not get ready")
 	})
 

@@ -46,7 +46,7 @@ var _ = Describe("docs/runbooks", Ordered, ContinueOnFailure, func() {
 		call := func(url string) {
 			kubectl(ctx, "patch", "validatingwebhookconfiguration", "autohealer", "--type=json", "-p", `[{"op":"replace","path":"/webhooks/0/clientConfig/url","value":"`+url+`"}]`)
 		}
-		call("https://127.0.0.1:1/validate")
+		call("https://" + cluster.Unserved() + "/validate")
 		expectPage(ctx, "webhook-failing.md", check)
 		text, err := scrapeServer(ctx)
 		Expect(err).NotTo(HaveOccurred())

@@ -43,7 +43,7 @@ var _ = Describe("docs/runbooks, of Envoys", Ordered, ContinueOnFailure, func() 
 	var envoys *world.Envoys
 
 	BeforeAll(func(ctx SpecContext) {
-		envoys = world.NewEnvoys(ctx)
+		envoys = world.NewEnvoys()
 		kubectl(ctx, "create", "namespace", "shop")
 		shopServices(ctx)
 		_, err := h.Apply(ctx, `

@@ -25,13 +25,13 @@ import (
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/conditionset/fixture"
 	"github.com/resourcestack/autohealer/e2e/harness"
-	"github.com/resourcestack/autohealer/e2e/harness/evidence"
+	"github.com/resourcestack/autohealer/e2e/harness/suite"
 	"github.com/resourcestack/autohealer/e2e/operations/world"
+	"github.com/resourcestack/autohealer/e2e/timings"
 )
 
 func TestRunbooks(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Runbooks")
+	suite.Run(t, "Runbooks")
 }
 
 var (
@@ -40,7 +40,7 @@ var (
 	token string
 )
 
-var _ = evidence.OfFailures(func() *harness.Harness { return h.Started() })
+var _ = suite.OfFailures(func() *harness.Harness { return h.Started() })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultEventuallyTimeout(harness.Within)
@@ -48,7 +48,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	EnforceDefaultTimeoutsWhenUsingContexts()
 	log.SetLogger(GinkgoLogr) // takes the API server's warnings
 	// With --cert-settle, one that finds another CA trusted beside its own, as after the drill of certificates, needn't wait for long.
-	started, err := harness.Start(ctx, harness.Options{Out: GinkgoWriter, ManagerArgs: []string{"--probe-loopback", "--cert-settle=1s"}})
+	started, err := harness.Start(ctx, harness.Options{Out: GinkgoWriter, Timings: timings.OfSuites(), ManagerArgs: []string{"--probe-loopback", "--cert-settle=1s"}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(started.Stop()).To(Succeed()) })
 	h = world.On(started)
@@ -152,9 +152,9 @@ func shown(page string) (commands []string, lines map[string][]string) {
 	return commands, lines
 }
 
-// varies is what differs from run to run: times, how long ago they were, the name of who leads, the rules' hash,
+// varies is what differs from run to run: ports, times, how long ago they were, the name of who leads, the rules' hash,
 // and UIDs.
-var varies = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z|\b\d+(\.\d+)?(ms|s|m|h)\b|\b[\w.-]+_[0-9a-f-]{36}\b|rule set [0-9a-f]{16}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|  +`)
+var varies = regexp.MustCompile(`127\.0\.0\.1:\d+|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z|\b\d+(\.\d+)?(ms|s|m|h)\b|\b[\w.-]+_[0-9a-f-]{36}\b|rule set [0-9a-f]{16}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|  +`)
 
 // expectPage runs a command that a page shows, and expects the page's lines from it, in this order.
 func expectPage(ctx context.Context, page, command string) {

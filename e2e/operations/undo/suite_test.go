@@ -10,13 +10,12 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/resourcestack/autohealer/e2e/harness"
-	"github.com/resourcestack/autohealer/e2e/harness/evidence"
+	"github.com/resourcestack/autohealer/e2e/harness/suite"
 	"github.com/resourcestack/autohealer/e2e/operations/world"
 )
 
 func TestUndo(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Undo")
+	suite.Run(t, "Undo")
 }
 
 const (
@@ -33,7 +32,7 @@ var (
 	operator string
 )
 
-var _ = evidence.OfFailures(func() *harness.Harness { return h.Started() })
+var _ = suite.OfFailures(func() *harness.Harness { return h.Started() })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	h = world.Start(ctx)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/operations/world"
 )
 
@@ -57,7 +58,7 @@ var _ = Describe("kubectl autohealer uninstall", func() {
 
 	It("removes it while only the webhook is unreachable", func(ctx SpecContext) {
 		installAndBreak(ctx)
-		_, err := h.Kubectl(ctx, "patch", "validatingwebhookconfiguration", "autohealer", "--type=json", "-p", `[{"op":"replace","path":"/webhooks/0/clientConfig/url","value":"https://127.0.0.1:1/validate"}]`)
+		_, err := h.Kubectl(ctx, "patch", "validatingwebhookconfiguration", "autohealer", "--type=json", "-p", `[{"op":"replace","path":"/webhooks/0/clientConfig/url","value":"https://`+cluster.Unserved()+`/validate"}]`)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(uninstall(ctx, "--yes")).To(succeeds)
 		expectNothingLeft(ctx)

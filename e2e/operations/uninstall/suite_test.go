@@ -21,13 +21,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/e2e/harness"
-	"github.com/resourcestack/autohealer/e2e/harness/evidence"
+	"github.com/resourcestack/autohealer/e2e/harness/suite"
 	"github.com/resourcestack/autohealer/e2e/operations/world"
 )
 
 func TestUninstall(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Uninstall")
+	suite.RunApart(t, "Uninstall", "docs_test|halfway_test|refusal_test")
 }
 
 type said = world.Said
@@ -41,7 +40,7 @@ var (
 	stopped bool
 )
 
-var _ = evidence.OfFailures(func() *harness.Harness { return h.Started() })
+var _ = suite.OfFailures(func() *harness.Harness { return h.Started() })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	h = world.Start(ctx)

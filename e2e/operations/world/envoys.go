@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"net"
 	"os"
 	"path/filepath"
 
@@ -17,6 +16,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/envoy"
 	"github.com/resourcestack/autohealer/e2e/harness"
 	"github.com/resourcestack/autohealer/e2e/xdsclient"
@@ -37,12 +37,9 @@ type Envoys struct {
 }
 
 // NewEnvoys is for suites that start Autohealer with their ManagerArgs.
-func NewEnvoys(ctx context.Context) *Envoys {
+func NewEnvoys() *Envoys {
 	ginkgo.GinkgoHelper()
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-	defer listener.Close() //nolint:errcheck // the port is the manager's from now on
-	e := &Envoys{address: listener.Addr().String(), clients: envoy.NewAuthority(ginkgo.GinkgoTB()), dir: ginkgo.GinkgoT().TempDir()}
+	e := &Envoys{address: cluster.FreeAddress(), clients: envoy.NewAuthority(ginkgo.GinkgoTB()), dir: ginkgo.GinkgoT().TempDir()}
 	gomega.Expect(os.WriteFile(e.clientCA(), e.clients.PEM(), 0o600)).To(gomega.Succeed())
 	return e
 }

@@ -1,5 +1,6 @@
-// Package evidence keeps what tells why an end-to-end spec failed: most of it is gone with the control plane.
-package evidence
+// Package suite is what end-to-end suites share: each spec is a test of its own to go test, and one that fails leaves what tells
+// why, most of which is gone with the control plane.
+package suite
 
 import (
 	"context"

@@ -1,0 +1,89 @@
+package suite
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/onsi/ginkgo/v2"
+)
+
+// partEnv makes the test's binary run a part of its specs: its value names the part.
+const partEnv = "AUTOHEALER_SUITE_PART"
+
+// RunApart runs a suite's specs in several processes at once, each with a control plane of its own: those of each group of files, and
+// the rest. A group is what -ginkgo.focus-file takes: a part of the files' names, or several with | between them. A spec is in the
+// group of its container's file.
+// A part without any of the specs that someone asks for passes at once.
+func RunApart(t *testing.T, description string, groups ...string) {
+	if config, _ := ginkgo.GinkgoConfiguration(); config.DryRun {
+		Run(t, description)
+		return
+	}
+	if os.Getenv(partEnv) != "" {
+		go endWithParent()
+		Run(t, description)
+		return
+	}
+	// Those of no group: Ginkgo leaves out what either flag says.
+	parts := [][]string{{"-ginkgo.skip-file=" + strings.Join(groups, "|")}}
+	for _, group := range groups {
+		parts = append(parts, []string{"-ginkgo.focus-file=" + group})
+	}
+	limit := "-ginkgo.timeout=1h"
+	if deadline, ok := t.Deadline(); ok { // before go test ends all of them, and nobody learns of what
+		limit = fmt.Sprintf("-ginkgo.timeout=%s", max(time.Minute, time.Until(deadline)-time.Minute).Round(time.Second))
+	}
+	outputs := make([]bytes.Buffer, len(parts))
+	errs := make([]error, len(parts))
+	var running sync.WaitGroup
+	for i, flags := range parts {
+		running.Go(func() { errs[i] = runPart(t.Context(), t.Name(), append(flags, limit), &outputs[i]) })
+	}
+	running.Wait()
+	for i := range parts {
+		// One after the other: go test -json takes a line for that of the spec that began last.
+		fmt.Fprintf(os.Stdout, "%s\n", withoutTheTest(outputs[i].Bytes()))
+		if errs[i] != nil {
+			t.Errorf("the part %s: %v", strings.Join(parts[i], " "), errs[i])
+		}
+	}
+}
+
+// runPart runs this program once more. Its standard input ends with this process, however that ends.
+func runPart(ctx context.Context, test string, flags []string, output io.Writer) error {
+	// What a test has read decides for go test whether its result may be taken from the cache; one file can't have it of all parts.
+	args := slices.DeleteFunc(slices.Clone(os.Args[1:]), func(arg string) bool { return strings.HasPrefix(arg, "-test.testlogfile=") })
+	cmd := exec.CommandContext(ctx, os.Args[0], slices.Concat(args, flags, []string{"-test.run=^" + test + "$"})...)
+	cmd.Env = append(os.Environ(), partEnv+"="+strings.Join(flags, " "))
+	cmd.Stdout, cmd.Stderr = output, output
+	alive, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = alive.Close() }()
+	return cmd.Run()
+}
+
+// endWithParent ends a part whose parent was killed; the control planes' watchdogs see to the rest.
+func endWithParent() {
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	os.Exit(1)
+}
+
+// withoutTheTest leaves out the lines that tell of the test itself, and not of its specs: go test would take them for the end of all.
+func withoutTheTest(output []byte) []byte {
+	return bytes.Join(slices.DeleteFunc(bytes.SplitAfter(output, []byte("\n")), func(line []byte) bool {
+		text := string(bytes.TrimSpace(bytes.TrimLeft(line, mark)))
+		ofTest := (strings.HasPrefix(text, "=== RUN ") || strings.HasPrefix(text, "--- ")) && !strings.Contains(text, "/")
+		return ofTest || text == "PASS" || text == "FAIL"
+	}), nil)
+}

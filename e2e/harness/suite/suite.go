@@ -1,0 +1,63 @@
+package suite
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/ginkgo/v2/types"
+	"github.com/onsi/gomega"
+)
+
+// Run runs a suite's specs as t.
+func Run(t *testing.T, description string) {
+	gomega.RegisterFailHandler(ginkgo.Fail)
+	// What go test -json reads; the flag's value is its own business, but that it is another one than true.
+	if v := flag.Lookup("test.v"); v != nil && v.Value.String() == "test2json" {
+		ginkgo.ReportBeforeEach(func(r ginkgo.SpecReport) { tellBegin(t.Name(), r) })
+		ginkgo.ReportAfterEach(func(r ginkgo.SpecReport) { tellEnd(t.Name(), r) })
+	}
+	ginkgo.RunSpecs(t, description)
+}
+
+// mark is what package testing has before such lines, so that they are found behind output that has no end of line.
+const mark = "\x16"
+
+func tellBegin(test string, r ginkgo.SpecReport) {
+	if !leftOut(r) {
+		fmt.Fprintf(os.Stdout, "%s=== RUN   %s\n", mark, name(test, r))
+	}
+}
+
+func tellEnd(test string, r ginkgo.SpecReport) {
+	if leftOut(r) {
+		return
+	}
+	result := "PASS"
+	switch {
+	case r.Failed():
+		result = "FAIL"
+		fmt.Fprintf(os.Stdout, "%s\n%s\n", r.Failure.Location, r.Failure.Message)
+		for _, entry := range r.ReportEntries {
+			fmt.Fprintf(os.Stdout, "%s: %s\n", entry.Name, entry.StringRepresentation())
+		}
+	case r.State.Is(types.SpecStateSkipped | types.SpecStatePending):
+		result = "SKIP"
+		fmt.Fprintln(os.Stdout, strings.TrimSpace(r.State.String()+" "+r.Failure.Message))
+	}
+	fmt.Fprintf(os.Stdout, "%s--- %s: %s (%.2fs)\n", mark, result, name(test, r), r.RunTime.Seconds())
+	fmt.Fprintf(os.Stdout, "%s=== NAME  %s\n", mark, test)
+}
+
+// leftOut says that the spec was filtered away, which go test doesn't tell either.
+func leftOut(r ginkgo.SpecReport) bool {
+	return r.State.Is(types.SpecStateSkipped) && r.Failure.Message == ""
+}
+
+// name is that of a subtest: blanks would end it.
+func name(test string, r ginkgo.SpecReport) string {
+	return test + "/" + strings.ReplaceAll(strings.Join(append(r.ContainerHierarchyTexts, r.LeafNodeText), "/"), " ", "_")
+}
