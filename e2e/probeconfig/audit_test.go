@@ -13,6 +13,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/util/sets"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/resourcestack/autohealer/e2e/harness"
@@ -86,21 +87,25 @@ func (w *wave) downAt(at time.Time) int {
 	return len(down)
 }
 
-// mostDown are the namespaces that had something scaled down when the most had at once, since the story began. Of what someone
-// else scaled up the audit log's scalings don't tell that the manager gave it back. The log has requests by when they were
-// answered, after the answer is sent; they are looked at by when they came, since a place is taken after it was given back.
+// mostDown are the namespaces that had something scaled down when the most had at once, since the story began: an earlier spec's
+// target may still rise then. Of what someone else scaled up the audit log's scalings don't tell that the manager gave it back.
+// The log has requests by when they were answered, after the answer is sent; they are looked at by when they came, since a
+// place is taken after it was given back.
 func (s *story) mostDown() (most []string) {
 	GinkgoHelper()
-	down := map[string]int{} // by namespace
+	down := map[string]sets.Set[string]{} // names by namespace
 	writes := scalingsOf(func(string) bool { return true })
 	slices.SortStableFunc(writes, func(a, b scaling) int { return a.at.Compare(b.at) })
 	for _, w := range writes {
 		switch {
 		case w.at.Before(s.began), w.namespace == s.broken.namespace && w.name == scaledByOthers:
 		case w.replicas == 0:
-			down[w.namespace]++
+			if down[w.namespace] == nil {
+				down[w.namespace] = sets.New[string]()
+			}
+			down[w.namespace].Insert(w.name)
 		default:
-			if down[w.namespace]--; down[w.namespace] == 0 {
+			if down[w.namespace].Delete(w.name).Len() == 0 {
 				delete(down, w.namespace)
 			}
 		}
