@@ -10,7 +10,7 @@ GENERATED := apis/v1alpha1/zz_generated.deepcopy.go crds config/policy docs/refe
 MODULES := . hack/tools hack/lint hack/promtool hack/controlplane hack/controlplane/kwok e2e/certificates/certmanager
 NOT_E2E = $$($(GO) list ./... | grep -v /e2e | tr '\n' ' ')
 # Shows packages as they end, in the end what failed and why others were skipped, and then what tests measured and a table.
-TEST = $(BIN)/gotestsum --format=pkgname --format-hide-empty-pkg --jsonfile=$(BIN)/tests.json --post-run-command='$(BIN)/testreport $(BIN)/tests.json'
+TEST = $(BIN)/gotestsum --format=pkgname --format-hide-empty-pkg --jsonfile=$(BIN)/$@.json --post-run-command='$(BIN)/testreport $(BIN)/$@.json'
 TESTERS = $(BIN)/gotestsum $(BIN)/testreport
 
 .DEFAULT_GOAL := help

@@ -64,7 +64,7 @@ type Harness struct {
 	out        io.Writer
 }
 
-type managerPorts struct{ webhook, health, metrics int }
+type managerPorts struct{ webhook, health, metrics, profiles int }
 
 // Scheme knows Kubernetes' kinds and ours.
 func Scheme() *runtime.Scheme {
@@ -147,7 +147,7 @@ func (h *Harness) StartReplica(ctx context.Context, name cluster.Component, args
 	flags := []string{
 		"--kubeconfig=" + h.kubeconfig, "--namespace=" + Namespace, "--webhook-host=127.0.0.1",
 		"--webhook-port=" + strconv.Itoa(p.webhook), "--health-probe-bind-address=127.0.0.1:" + strconv.Itoa(p.health),
-		"--metrics-bind-address=127.0.0.1:" + strconv.Itoa(p.metrics),
+		"--metrics-bind-address=127.0.0.1:" + strconv.Itoa(p.metrics), "--pprof-bind-address=127.0.0.1:" + strconv.Itoa(p.profiles),
 	}
 	flags = append(append(flags, h.args...), args...)
 	if err := h.AddProgram(name, h.Program, flags, readyz(p.health)); err != nil {
@@ -230,7 +230,7 @@ func moduleRoot() (string, error) {
 }
 
 func freePorts() (p managerPorts, err error) {
-	for _, port := range []*int{&p.webhook, &p.health, &p.metrics} {
+	for _, port := range []*int{&p.webhook, &p.health, &p.metrics, &p.profiles} {
 		if *port, err = cluster.FreePort(); err != nil {
 			return managerPorts{}, err
 		}

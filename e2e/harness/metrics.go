@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -62,4 +63,22 @@ func (h *Harness) Scrape(ctx context.Context, name cluster.Component, token stri
 	}
 	text, err := io.ReadAll(response.Body)
 	return string(text), err
+}
+
+// Goroutines are a manager's, each with its state and its stack.
+func (h *Harness) Goroutines(ctx context.Context, name cluster.Component) (stacks []string, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/debug/pprof/goroutine?debug=2", h.ports[name].profiles), nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("read goroutines: %s", response.Status)
+	}
+	text, err := io.ReadAll(response.Body)
+	return strings.Split(strings.TrimSpace(string(text)), "\n\n"), err
 }

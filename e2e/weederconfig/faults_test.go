@@ -220,7 +220,7 @@ const standby = cluster.Component("standby")
 func startTwo(ctx context.Context) (theirs *countingProxy) {
 	GinkgoHelper()
 	elected := func(by *countingProxy) []string {
-		return []string{"--leader-elect", "--pprof-bind-address=", "--kubeconfig=" + by.kubeconfig(ctx)}
+		return []string{"--leader-elect", "--kubeconfig=" + by.kubeconfig(ctx)}
 	}
 	Expect(h.StopComponent(harness.Manager)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) {

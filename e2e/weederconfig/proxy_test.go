@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
-	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -15,7 +14,6 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -268,22 +266,10 @@ func (p *countingProxy) kubeconfig(ctx context.Context) string {
 	return path
 }
 
-var pprofAddress = sync.OnceValue(cluster.FreeAddress)
-
 // goroutines is how many the manager has.
 func goroutines(ctx context.Context) int {
 	GinkgoHelper()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+pprofAddress()+"/debug/pprof/goroutine?debug=1", nil)
+	stacks, err := h.Goroutines(ctx, harness.Manager)
 	Expect(err).NotTo(HaveOccurred())
-	response, err := http.DefaultClient.Do(request)
-	Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	Expect(err).NotTo(HaveOccurred())
-	var total string
-	_, err = fmt.Sscanf(string(text), "goroutine profile: total %s", &total)
-	Expect(err).NotTo(HaveOccurred())
-	n, err := strconv.Atoi(total)
-	Expect(err).NotTo(HaveOccurred())
-	return n
+	return len(stacks)
 }

@@ -7,13 +7,18 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/onsi/ginkgo/v2"
+
+	"github.com/resourcestack/autohealer/e2e/cluster"
+	"github.com/resourcestack/autohealer/e2e/timings"
 )
 
 // partEnv makes the test's binary run a part of its specs: its value names the part.
@@ -22,7 +27,8 @@ const partEnv = "AUTOHEALER_SUITE_PART"
 // RunApart runs a suite's specs in several processes at once, each with a control plane of its own: those of each group of files, and
 // the rest. A group is what -ginkgo.focus-file takes: a part of the files' names, or several with | between them. A spec is in the
 // group of its container's file.
-// A part without any of the specs that someone asks for passes at once.
+// A part without any of the specs that someone asks for passes at once. Flags that name a file to write hold for each part, so that
+// the file has what the part that ended last wrote.
 func RunApart(t *testing.T, description string, groups ...string) {
 	if config, _ := ginkgo.GinkgoConfiguration(); config.DryRun {
 		Run(t, description)
@@ -33,6 +39,11 @@ func RunApart(t *testing.T, description string, groups ...string) {
 		Run(t, description)
 		return
 	}
+	readWhatPartsRead(t)
+	// An interrupt reaches the parts as well, which then end their control planes; this process waits until they have.
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
 	// Those of no group: Ginkgo leaves out what either flag says.
 	parts := [][]string{{"-ginkgo.skip-file=" + strings.Join(groups, "|")}}
 	for _, group := range groups {
@@ -73,10 +84,24 @@ func runPart(ctx context.Context, test string, flags []string, output io.Writer)
 	return cmd.Run()
 }
 
-// endWithParent ends a part whose parent was killed; the control planes' watchdogs see to the rest.
+// readWhatPartsRead: go test takes a result from its cache where the process that it started has read nothing that changed since.
+// The process that it started is the parts' parent, and what they run are programs and the variable.
+func readWhatPartsRead(t *testing.T) {
+	t.Helper()
+	timings.OfSuites()
+	dir, err := cluster.BinDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.ReadDir(dir); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// endWithParent ends a part whose parent was killed, as an interrupt would: Ginkgo lets the suite stop what it started.
 func endWithParent() {
 	_, _ = io.Copy(io.Discard, os.Stdin)
-	os.Exit(1)
+	_ = syscall.Kill(os.Getpid(), syscall.SIGINT) // which a process may always send itself
 }
 
 // withoutTheTest leaves out the lines that tell of the test itself, and not of its specs: go test would take them for the end of all.

@@ -5,6 +5,7 @@ package suite
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -24,8 +25,8 @@ const (
 // patience is for kubectl autohealer status; a control plane that is broken on purpose may never answer.
 const patience = 20 * time.Second
 
-// OfFailures reports of each spec that fails what status says then, how the manager's log ends, and in which directory all logs
-// and the audit log stay: before anything is cleaned up. A suite declares it, before its harness starts.
+// OfFailures reports of each spec that fails what status says then, how the manager's log ends, where its goroutines are written to,
+// and in which directory all logs and the audit log stay: before anything is cleaned up. A suite declares it, before its harness starts.
 func OfFailures(of func() *harness.Harness) bool {
 	return ginkgo.JustAfterEach(func() {
 		h := of()
@@ -34,6 +35,7 @@ func OfFailures(of func() *harness.Harness) bool {
 		}
 		ginkgo.AddReportEntry("status says", status(h))
 		ginkgo.AddReportEntry("the manager's log ends with", short(h.LogTail(harness.Manager, logLines), logLines))
+		ginkgo.AddReportEntry("the manager's goroutines", goroutines(h))
 		ginkgo.AddReportEntry("logs and the audit log stay", fmt.Sprintf("in %s", h.KeepLogs()))
 	})
 }
@@ -47,6 +49,21 @@ func status(h *harness.Harness) string {
 		said = fmt.Appendf(said, "(%v)", err)
 	}
 	return short(string(said), statusLines)
+}
+
+// goroutines writes the manager's beside its log; a manager that hangs tells by them where.
+func goroutines(h *harness.Harness) string {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	stacks, err := h.Goroutines(ctx, harness.Manager)
+	if err != nil {
+		return err.Error()
+	}
+	file := strings.TrimSuffix(h.Log(harness.Manager), ".log") + fmt.Sprintf("-goroutines-%d.txt", time.Now().Unix())
+	if err := os.WriteFile(file, []byte(strings.Join(stacks, "\n\n")), 0o600); err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%d, in %s", len(stacks), file)
 }
 
 // short is the beginning of a text, with the beginnings of its lines.

@@ -19,6 +19,16 @@ func Run(t *testing.T, description string) {
 	if v := flag.Lookup("test.v"); v != nil && v.Value.String() == "test2json" {
 		ginkgo.ReportBeforeEach(func(r ginkgo.SpecReport) { tellBegin(t.Name(), r) })
 		ginkgo.ReportAfterEach(func(r ginkgo.SpecReport) { tellEnd(t.Name(), r) })
+		// A suite that its BeforeSuite skips passes, to Ginkgo.
+		ginkgo.ReportAfterSuite("skipped", func(r ginkgo.Report) {
+			for _, node := range r.SpecReports {
+				if node.LeafNodeType.Is(types.NodeTypeBeforeSuite) && node.State.Is(types.SpecStateSkipped) {
+					node.LeafNodeText = "BeforeSuite"
+					tellBegin(t.Name(), node)
+					tellEnd(t.Name(), node)
+				}
+			}
+		})
 	}
 	ginkgo.RunSpecs(t, description)
 }
