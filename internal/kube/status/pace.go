@@ -17,11 +17,13 @@ const (
 	looksBurst     = 20
 )
 
-// Pace spaces out the looks at a kind's policies. It is safe for concurrent use.
+// Pace spaces out the looks at a kind's policies. Who must wait has a place in the line: some that change without end, or can't
+// be written and come back at once, don't keep another one from its turn. It is safe for concurrent use.
 type Pace struct {
-	mu   sync.Mutex
-	all  *rate.Limiter
-	last map[types.NamespacedName]time.Time // needs mu
+	mu    sync.Mutex
+	all   *rate.Limiter
+	last  map[types.NamespacedName]time.Time // needs mu, as turns
+	turns map[types.NamespacedName]time.Time // when it is the turn of who waits
 }
 
 // Wait is how long a policy must wait for its turn; 0 takes the turn. What is urgent, because acting waits for it, never
@@ -30,19 +32,23 @@ func (p *Pace) Wait(policy types.NamespacedName, now time.Time, urgent bool) tim
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.last == nil {
-		p.last, p.all = map[types.NamespacedName]time.Time{}, rate.NewLimiter(looksPerSecond, looksBurst)
+		p.all, p.last, p.turns = rate.NewLimiter(looksPerSecond, looksBurst), map[types.NamespacedName]time.Time{}, map[types.NamespacedName]time.Time{}
 	}
 	if !urgent {
 		if wait := p.last[policy].Add(Delay).Sub(now); wait > 0 {
 			return wait
 		}
-		turn := p.all.ReserveN(now, 1)
-		if wait := turn.DelayFrom(now); wait > 0 {
-			turn.CancelAt(now)
+		turn, waits := p.turns[policy]
+		if !waits {
+			turn = now.Add(p.all.ReserveN(now, 1).DelayFrom(now))
+		}
+		if wait := turn.Sub(now); wait > 0 {
+			p.turns[policy] = turn
 			return wait
 		}
 	}
 	p.last[policy] = now
+	delete(p.turns, policy)
 	return 0
 }
 
@@ -51,4 +57,5 @@ func (p *Pace) Forget(policy types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.last, policy)
+	delete(p.turns, policy)
 }

@@ -36,12 +36,24 @@ func TestPace(t *testing.T) {
 			}
 			return p.Wait(named("a"), now, false)
 		}, 100 * time.Millisecond},
-		{"a turn that wasn't taken isn't lost", func(p *Pace) time.Duration {
-			for i := range 30 {
+		{"who waits has the next turn, whoever else comes before it", func(p *Pace) time.Duration {
+			for i := range 20 {
 				p.Wait(named(fmt.Sprint(i)), now, false)
+			}
+			p.Wait(named("a"), now, false)
+			for i := range 20 {
+				p.Wait(named(fmt.Sprint("late", i)), now.Add(100*time.Millisecond), false)
 			}
 			return p.Wait(named("a"), now.Add(100*time.Millisecond), false)
 		}, 0},
+		{"and keeps it when it looks too early", func(p *Pace) time.Duration {
+			for i := range 20 {
+				p.Wait(named(fmt.Sprint(i)), now, false)
+			}
+			p.Wait(named("a"), now, false)
+			p.Wait(named("b"), now, false)
+			return p.Wait(named("a"), now.Add(40*time.Millisecond), false)
+		}, 60 * time.Millisecond},
 		{"a policy that is gone is forgotten", func(p *Pace) time.Duration {
 			p.Wait(named("a"), now, false)
 			p.Forget(named("a"))
