@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -208,5 +209,10 @@ func (e *Envoy) findPorts(listeners []Listener) error {
 			return fmt.Errorf("listener %s isn't there", l.Name)
 		}
 	}
-	return nil
+	// A port is bound before its worker listens there.
+	started, err := e.adminText("/stats?filter=^listener_manager.workers_started$")
+	if err == nil && !bytes.Contains(started, []byte("listener_manager.workers_started: 1")) {
+		err = errors.New("its workers haven't started")
+	}
+	return err
 }
