@@ -9,7 +9,6 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/guard/catalog"
@@ -200,9 +199,7 @@ func creation() (guard.Request, error) {
 	if err := json.Unmarshal(body, &asked); err != nil {
 		return guard.Request{}, fmt.Errorf("read a review: %w", err)
 	}
-	request := guard.Request{Operation: asked.Request.Operation, UserInfo: asked.Request.UserInfo}
-	if err := utiljson.Unmarshal(asked.Request.Object.Raw, &request.Object); err != nil {
-		return guard.Request{}, fmt.Errorf("read a set: %w", err)
-	}
-	return request, nil
+	return guard.Request{
+		Operation: asked.Request.Operation, Kind: asked.Request.Kind.Kind, Object: asked.Request.Object.Raw, UserInfo: asked.Request.UserInfo,
+	}, nil
 }

@@ -9,10 +9,11 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	"sigs.k8s.io/json"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/guard"
@@ -54,23 +55,20 @@ func (h *Handler) read(req admission.Request) (guard.Request, error) {
 	if err := h.judges(req); err != nil {
 		return guard.Request{}, err
 	}
-	review := guard.Request{
-		Operation: req.Operation,
-		UserInfo:  req.UserInfo,
-		DryRun:    req.DryRun != nil && *req.DryRun,
-	}
-	var err error
 	if req.Operation == admissionv1.Create || req.Operation == admissionv1.Update {
-		if review.Object, err = content("object", req.Object.Raw, req.Kind.Kind); err != nil {
+		if err := isOf("object", req.Object.Raw, req.Kind.Kind); err != nil {
 			return guard.Request{}, err
 		}
 	}
 	if req.Operation == admissionv1.Update {
-		if review.OldObject, err = content("oldObject", req.OldObject.Raw, req.Kind.Kind); err != nil {
+		if err := isOf("oldObject", req.OldObject.Raw, req.Kind.Kind); err != nil {
 			return guard.Request{}, err
 		}
 	}
-	return review, nil
+	return guard.Request{
+		Operation: req.Operation, Kind: req.Kind.Kind, Object: req.Object.Raw, OldObject: req.OldObject.Raw,
+		UserInfo: req.UserInfo, DryRun: req.DryRun != nil && *req.DryRun,
+	}, nil
 }
 
 // judges gives an error for what no rule is about. controller-runtime hands on a review without a request as a zero one.
@@ -84,16 +82,16 @@ func (h *Handler) judges(req admission.Request) error {
 	return nil
 }
 
-// content decodes an object with whole numbers as int64, which is what CEL's int is.
-func content(field string, raw []byte, kind string) (map[string]any, error) {
-	var object map[string]any
-	if err := utiljson.Unmarshal(raw, &object); err != nil {
-		return nil, fmt.Errorf("read the request's %s: %w", field, err)
+// isOf checks that there is an object of the kind, without reading more of it.
+func isOf(field string, raw []byte, kind string) error {
+	var object metav1.TypeMeta
+	if err := json.UnmarshalCaseSensitivePreserveInts(raw, &object); err != nil {
+		return fmt.Errorf("read the request's %s: %w", field, err)
 	}
-	if object["kind"] != kind {
-		return nil, fmt.Errorf("the request's %s is no %s", field, kind)
+	if object.Kind != kind {
+		return fmt.Errorf("the request's %s is no %s", field, kind)
 	}
-	return object, nil
+	return nil
 }
 
 // respond makes the answer. A refusal is Forbidden, not Invalid: `kubectl apply --force` and Flux take Invalid as leave

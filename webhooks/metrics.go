@@ -23,6 +23,11 @@ var (
 		Help: "Violations of rules in admission reviews, by rule and by what came of it (Deny, Warn).",
 	}, []string{"rule", "severity"})
 
+	refused = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "autohealer_webhook_refusals_total",
+		Help: "Requests and connections that the webhook's server refused before anything was judged, by reason (busy, slow, too-large, connection).",
+	}, []string{"reason"})
+
 	duration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "autohealer_admission_review_duration_seconds",
 		Help: "Time to judge an admission review by all rules, by kind; without TLS, HTTP and JSON of the envelope.",
@@ -31,9 +36,18 @@ var (
 	}, []string{"kind"})
 )
 
+// Why the server refuses: it has as much as it can judge, a body doesn't come, a body is too large, an address has too many
+// connections.
+const (
+	refusedBusy       = "busy"
+	refusedSlow       = "slow"
+	refusedLarge      = "too-large"
+	refusedConnection = "connection"
+)
+
 // registerMetrics puts the metrics into the manager's registry; a second manager of the process shares them.
 func registerMetrics() error {
-	for _, c := range []prometheus.Collector{reviews, violations, duration} {
+	for _, c := range []prometheus.Collector{reviews, violations, refused, duration} {
 		err := metrics.Registry.Register(c)
 		if already := (prometheus.AlreadyRegisteredError{}); err != nil && !errors.As(err, &already) {
 			return err

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
-
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 )
 
@@ -51,6 +49,36 @@ func TestAClientThatSendsSlowlyIsCutOffAndOthersAreServed(t *testing.T) {
 	}
 }
 
+// TestWhoIsRefusedIsToldWhy: an API server passes a Status on to whoever asked it, and asks again by itself after Retry-After.
+func TestWhoIsRefusedIsToldWhy(t *testing.T) {
+	url, client := serve(t, "HTTP/2.0")
+	body, sends := io.Pipe()
+	defer func() { _ = sends.CloseWithError(io.ErrUnexpectedEOF) }()
+	go func() { // a large one takes the only place for such
+		request, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, url, body)
+		request.ContentLength = largestBody
+		_ = answerOf(client.Do(request))
+	}()
+	_, _ = io.WriteString(sends, strings.Repeat(" ", 4*streamBytes)) // of which some is only taken once it has the place
+	for _, c := range []struct {
+		bytes int
+		want  string
+	}{
+		{ordinaryBody + 1, `429 1 {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the webhook has as many reviews as it can judge; try again in a moment","reason":"TooManyRequests","details":{"retryAfterSeconds":1},"code":429}`},
+		{largestBody + 1, `413  {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Request entity too large: the review has 7340033 bytes; it may have 7340032","reason":"RequestEntityTooLarge","code":413}`},
+	} {
+		response, err := client.Post(url, "application/json", strings.NewReader(strings.Repeat(" ", c.bytes)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if got := fmt.Sprint(response.StatusCode, " ", response.Header.Get("Retry-After"), " ", strings.TrimSpace(string(text))); err != nil || got != c.want {
+			t.Errorf("%d bytes: %v\n got %s\nwant %s", c.bytes, err, got, c.want)
+		}
+	}
+}
+
 func answerOf(response *http.Response, err error) string {
 	if err != nil {
 		return err.Error()
@@ -74,10 +102,10 @@ func serve(t *testing.T, protocol string) (url string, client *http.Client) {
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	server := webhook.NewServer(webhook.Options{Host: "127.0.0.1", Port: port, TLSOpts: []func(*tls.Config){func(c *tls.Config) {
+	server := NewServer("127.0.0.1", port, func(c *tls.Config) {
 		c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &certificate, nil }
-	}}})
-	server.Register(Path, timely(newWebhook(t, facts{preview: condition.Preview{Limit: 1, UnionLimit: 1}})))
+	})
+	server.Register(Path, bounding(newWebhook(t, facts{preview: condition.Preview{Limit: 1, UnionLimit: 1}})))
 	running, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- server.Start(running) }()

@@ -182,12 +182,12 @@ func plain(line string) string {
 
 // byEngine is what the built-in rules say in this process, with no cluster around.
 func (o *one) byEngine(ctx context.Context, g *guard.Guard) answer {
-	request := guard.Request{Operation: admissionv1.Create, Object: o.object.Object}
+	request := guard.Request{Operation: admissionv1.Create, Kind: o.object.GetKind(), Object: jsonOf(o.object)}
 	if o.old != nil {
 		updated := o.old.DeepCopy()
 		updated.Object["spec"] = o.object.Object["spec"]
 		updated.SetAnnotations(o.object.GetAnnotations())
-		request = guard.Request{Operation: admissionv1.Update, Object: updated.Object, OldObject: o.old.Object}
+		request = guard.Request{Operation: admissionv1.Update, Kind: o.object.GetKind(), Object: jsonOf(updated), OldObject: jsonOf(o.old)}
 	}
 	var a answer
 	verdict := g.Review(ctx, request)
@@ -202,6 +202,13 @@ func (o *one) byEngine(ctx context.Context, g *guard.Guard) answer {
 		a.skipped = append(a.skipped, s.Rule)
 	}
 	return a
+}
+
+func jsonOf(object *unstructured.Unstructured) []byte {
+	GinkgoHelper()
+	text, err := object.MarshalJSON()
+	Expect(err).NotTo(HaveOccurred())
+	return text
 }
 
 // plugin runs the CLI; its exit code 1 means that it found something.

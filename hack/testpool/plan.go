@@ -38,6 +38,7 @@ var longest = []struct {
 	{"e2e/conditionset", 1},
 	{"internal/cli", 1},
 	{"e2e/node/kubelet", 1},
+	{"e2e/flood", 2},
 	{"e2e/oracle", 1},
 	{"internal/certs", 1},
 	{"e2e/envoy", 1},

@@ -67,7 +67,7 @@ func TestRulesOverRights(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			v := g.Review(ctx, Request{Operation: admissionv1.Create, Object: conditionSet(t, goodSpec), UserInfo: authenticationv1.UserInfo{Username: "jane"}})
+			v := g.Review(ctx, Request{Operation: admissionv1.Create, Kind: "ConditionSet", Object: jsonOf(t, conditionSet(t, goodSpec)), UserInfo: authenticationv1.UserInfo{Username: "jane"}})
 			if v.Allowed != c.atAdmission {
 				t.Errorf("at admission: allowed %v: %s", v.Allowed, v.Message())
 			}

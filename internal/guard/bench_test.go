@@ -9,8 +9,6 @@ import (
 	"testing/fstest"
 	"time"
 
-	admissionv1 "k8s.io/api/admission/v1"
-
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/crds"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
@@ -59,7 +57,7 @@ func BenchmarkReview(b *testing.B) {
 }
 
 func benchReview(b *testing.B, g *Guard, rules int) {
-	req := Request{Operation: admissionv1.Create, Object: conditionSet(b, benchSpec)}
+	req := creating(b, conditionSet(b, benchSpec))
 	var times []time.Duration
 	b.ReportAllocs()
 	for b.Loop() {
@@ -113,7 +111,7 @@ func BenchmarkSetGuardrails(b *testing.B) {
 
 // TestAllocationsStayWhereTheyAre fails when a review begins to allocate a tenth more than it did when this was recorded.
 func TestAllocationsStayWhereTheyAre(t *testing.T) {
-	req := Request{Operation: admissionv1.Create, Object: conditionSet(t, benchSpec)}
+	req := creating(t, conditionSet(t, benchSpec))
 	for rules, recorded := range map[int]float64{10: 430, 25: 640, 100: 1667} {
 		g := guardOf(t, rules)
 		if got := testing.AllocsPerRun(200, func() { g.Review(context.Background(), req) }); got > 1.1*recorded {

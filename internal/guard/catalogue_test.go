@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	admissionv1 "k8s.io/api/admission/v1"
-
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 )
 
@@ -143,7 +141,7 @@ func TestRefusalsSayWhatIsWrongAndWhatToWrite(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newTestGuard(t, &fakeFacts{preview: c.preview})
-			v := g.Review(context.Background(), Request{Operation: admissionv1.Create, Object: conditionSet(t, c.spec)})
+			v := g.Review(context.Background(), creating(t, conditionSet(t, c.spec)))
 			if got := v.Message(); v.Allowed || got != c.want {
 				t.Errorf("allowed %v\n got %s\nwant %s", v.Allowed, got, c.want)
 			}
@@ -166,7 +164,7 @@ func TestTheDocumentedSamplesAreAdmitted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := &fakeFacts{preview: condition.Preview{Nodes: 40, Limit: 2, UnionLimit: 4}}
-			v := newTestGuard(t, facts).Review(context.Background(), Request{Operation: admissionv1.Create, Object: conditionSet(t, c.spec)})
+			v := newTestGuard(t, facts).Review(context.Background(), creating(t, conditionSet(t, c.spec)))
 			var warned []string
 			for _, violation := range v.Violations {
 				warned = append(warned, violation.Rule)

@@ -41,8 +41,8 @@ type evaluation struct {
 	now   time.Time
 
 	// object and oldObject are as their Go type writes them; asWritten has them as the user did.
-	object, oldObject map[string]any
-	asWritten         asWritten
+	object, oldObject judged
+	asWritten         *asWritten
 	request           *admissionv1.AdmissionRequest
 	pausing           pausing
 	onlyObserves      bool
@@ -70,10 +70,10 @@ type evaluation struct {
 	ownErr error
 }
 
-func (g *Guard) evaluation(ctx context.Context, rules *ruleSet, kind *kindRules, object map[string]any) *evaluation {
+func (g *Guard) evaluation(ctx context.Context, rules *ruleSet, kind *kindRules, object judged) *evaluation {
 	e := &evaluation{
 		ctx: ctx, guard: g, rules: rules, kind: kind, object: object, now: g.opts.Clock.Now(),
-		exceptions: rules.exceptions[targetOf(kind.name, object)], facts: g.opts.Facts, authorizer: g.opts.Authorizer,
+		exceptions: rules.exceptions[targetOf(kind.name, object.content)], facts: g.opts.Facts, authorizer: g.opts.Authorizer,
 		variables: make([]any, len(kind.variables)),
 	}
 	for i, v := range kind.tableValues {
@@ -100,9 +100,9 @@ func targetOf(kind string, object map[string]any) Target {
 func (e *evaluation) ResolveName(name string) (any, bool) {
 	switch name {
 	case rootObject:
-		return once(&e.objectValue, func() any { return orNull(judgedPart(e.object)) }), true
+		return once(&e.objectValue, func() any { return orNull(judgedPart(e.object.content)) }), true
 	case rootOldObject:
-		return once(&e.oldObjectValue, func() any { return orNull(judgedPart(e.oldObject)) }), true
+		return once(&e.oldObjectValue, func() any { return orNull(judgedPart(e.oldObject.content)) }), true
 	case rootRequest:
 		return once(&e.requestValue, func() any { return celvalues.SchemalessTypedToVal(e.request) }), true
 	case rootPlan:
@@ -129,21 +129,33 @@ func once(value *any, of func() any) any {
 func (e *evaluation) Parent() interpreter.Activation { return nil }
 
 // asWritten has the request's objects as the user wrote them. Whether an update touches a field is asked of these, as the
-// generated policy does.
+// generated policy does. They are read when a rule asks, which is seldom.
 type asWritten struct {
 	*evaluation
-	object, oldObject map[string]any
+	object, oldObject           []byte
+	objectValue, oldObjectValue any
 }
 
 // ResolveName gives CEL the value of a root.
-func (a asWritten) ResolveName(name string) (any, bool) {
+func (a *asWritten) ResolveName(name string) (any, bool) {
 	switch name {
 	case rootObject:
-		return orNull(a.object), true
+		return once(&a.objectValue, func() any { return written(a.object) }), true
 	case rootOldObject:
-		return orNull(a.oldObject), true
+		return once(&a.oldObjectValue, func() any { return written(a.oldObject) }), true
 	}
 	return a.evaluation.ResolveName(name)
+}
+
+func written(text []byte) any {
+	if text == nil {
+		return types.NullValue
+	}
+	object, err := content(text)
+	if err != nil {
+		return types.NewErr("read the object: %w", err)
+	}
+	return orNull(object)
 }
 
 func orNull(object map[string]any) any {

@@ -33,7 +33,7 @@ func (t Target) compare(other Target) int {
 // exception is a GuardrailException as rules see it, too.
 type exception struct {
 	*v1alpha1.GuardrailException
-	content map[string]any
+	judged judged
 }
 
 // SetExceptions puts these exceptions in force, in place of all former ones.
@@ -47,13 +47,12 @@ func (g *Guard) setExceptions(all []*v1alpha1.GuardrailException) []Target {
 	defer g.mu.Unlock()
 	byTarget := map[Target][]*exception{}
 	for _, x := range all {
-		content, err := contentOf(kindGuardrailException, x)
+		judged, err := judgedOf(kindGuardrailException, stamped(x.DeepCopy(), g.opts.Clock.Now()))
 		if err != nil {
 			continue // what can't be read lifts nothing
 		}
-		content = stamped(content, g.opts.Clock.Now())
 		target := Target(x.Spec.TargetRef)
-		byTarget[target] = append(byTarget[target], &exception{GuardrailException: x.DeepCopy(), content: content})
+		byTarget[target] = append(byTarget[target], &exception{GuardrailException: x.DeepCopy(), judged: judged})
 	}
 	for _, of := range byTarget {
 		slices.SortFunc(of, func(a, b *exception) int { return strings.Compare(a.Name, b.Name) })
@@ -120,7 +119,7 @@ func (e *evaluation) lift(r *compiledRule) *Lifted {
 // specHash is the object's, "" when there is none.
 func (e *evaluation) specHash() string {
 	if e.hash == nil {
-		hash, err := hashOf(e.object)
+		hash, err := hashOf(e.object.content)
 		if err != nil {
 			hash = ""
 		}
@@ -136,7 +135,7 @@ func (e *evaluation) admits(x *exception) bool {
 	if kind == nil {
 		return false
 	}
-	of := e.guard.evaluation(e.ctx, e.rules, kind, x.content)
+	of := e.guard.evaluation(e.ctx, e.rules, kind, x.judged)
 	of.exceptions = nil // no exception lifts the rules over exceptions
 	verdict := of.atRunTime()
 	e.lookAgain(verdict.RecheckAt)

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -196,7 +195,7 @@ func TestTheRulesOverExceptionsKnowWhenTheyAreMade(t *testing.T) {
 	} {
 		content := object(t, `{apiVersion: autohealer.resourcestack.com/v1alpha1, kind: GuardrailException, metadata: {name: x}, spec: {ruleIDs: [`+healthyRule+
 			`], targetRef: {kind: ConditionSet, name: x}, specHash: 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef, reason: "it is so, OPS-1", expiresAt: "`+expires+`"}}`)
-		v := g.Review(t.Context(), Request{Operation: admissionv1.Create, Object: content})
+		v := g.Review(t.Context(), creating(t, content))
 		var said []string
 		for _, violation := range v.Violations {
 			said = append(said, string(violation.Severity)+" "+violation.Rule)

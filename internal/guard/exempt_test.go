@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -38,7 +37,7 @@ func weeder(t *testing.T, more string) map[string]any {
 
 func edited(t *testing.T, g *Guard, old, object map[string]any) Verdict {
 	t.Helper()
-	return g.Review(t.Context(), Request{Operation: admissionv1.Update, OldObject: old, Object: object})
+	return g.Review(t.Context(), updating(t, old, object))
 }
 
 // TestAnExceptionEnds: who edits something else after its end is refused as before its beginning.
@@ -59,7 +58,7 @@ func TestAnExceptionEnds(t *testing.T) {
 		},
 	}})
 	create := func() Verdict {
-		return g.Review(t.Context(), Request{Operation: admissionv1.Create, Object: stored})
+		return g.Review(t.Context(), creating(t, stored))
 	}
 	if v := create(); !v.Allowed || len(v.Lifted) != 2 {
 		t.Fatalf("lifted %v: %s", v.Lifted, v.Message())

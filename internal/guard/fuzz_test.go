@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -48,7 +47,7 @@ func FuzzCompile(f *testing.F) {
 			return
 		}
 		rules := g.rules.Load()
-		e, err := g.admission(t.Context(), rules, rules.kinds[name], Request{Operation: admissionv1.Create, Object: objects[name]})
+		e, err := g.admission(t.Context(), rules, rules.kinds[name], creating(t, objects[name]))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -137,11 +137,11 @@ func (g *Guard) judgeGuardrail(ctx context.Context, set *ruleSet, rail *v1alpha1
 	if kind == nil { // a catalogue without rules over Guardrails
 		return Verdict{Allowed: true}
 	}
-	content, err := contentOf(kindGuardrail, rail)
+	judged, err := judgedOf(kindGuardrail, rail)
 	if err != nil {
 		return Verdict{RuleSetHash: kind.hash, Skipped: []Skip{unreadable(err)}}
 	}
-	return g.evaluation(ctx, set, kind, content).atRunTime()
+	return g.evaluation(ctx, set, kind, judged).atRunTime()
 }
 
 // difference is what must be judged again after one rule set replaced another.

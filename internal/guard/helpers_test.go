@@ -1,10 +1,12 @@
 package guard
 
 import (
+	"encoding/json"
 	"sync"
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/yaml"
@@ -88,4 +90,38 @@ func conditionSet(t testing.TB, spec string) map[string]any {
 	content := object(t, "{apiVersion: autohealer.resourcestack.com/v1alpha1, kind: ConditionSet, metadata: {name: x, uid: u1, generation: 1}}")
 	content["spec"] = object(t, spec)
 	return content
+}
+
+// creating and updating are requests as admission has them, of objects whose kind they say.
+func creating(t testing.TB, object map[string]any) Request {
+	t.Helper()
+	kind, _ := object["kind"].(string)
+	return Request{Operation: admissionv1.Create, Kind: kind, Object: jsonOf(t, object)}
+}
+
+func updating(t testing.TB, old, object map[string]any) Request {
+	t.Helper()
+	r := creating(t, object)
+	r.Operation, r.OldObject = admissionv1.Update, jsonOf(t, old)
+	return r
+}
+
+func jsonOf(t testing.TB, object map[string]any) []byte {
+	t.Helper()
+	text, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// judgedAs reads an object whose kind it says.
+func judgedAs(t testing.TB, object map[string]any) judged {
+	t.Helper()
+	kind, _ := object["kind"].(string)
+	j, err := readJudged(kind, jsonOf(t, object))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
 }

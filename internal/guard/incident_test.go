@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -138,9 +137,9 @@ func TestDuringAnIncidentASetCanBeMadeSofter(t *testing.T) {
 					return content
 				}
 				if old == nil {
-					return g.Review(context.Background(), Request{Operation: admissionv1.Create, Object: whole(spec)})
+					return g.Review(context.Background(), creating(t, whole(spec)))
 				}
-				return g.Review(context.Background(), Request{Operation: admissionv1.Update, Object: whole(spec), OldObject: whole(old)})
+				return g.Review(context.Background(), updating(t, whole(old), whole(spec)))
 			}
 			if v := review(nil, incident.spec); !slices.Equal(v.RuleIDs(), []string{incident.broken}) {
 				t.Fatalf("a creation is refused by %v", v.RuleIDs())

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	admissionv1 "k8s.io/api/admission/v1"
-
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
@@ -107,7 +105,7 @@ func TestUntilGuardrailsAreReadNothingIsAdmitted(t *testing.T) {
 		t.Errorf("at admission: allowed %v, %s", v.Allowed, v.Message())
 	}
 	pause := object(t, "{apiVersion: autohealer.resourcestack.com/v1alpha1, kind: Guardrail, metadata: {name: platform}, spec: {paused: true}}")
-	if v := g.Review(context.Background(), Request{Operation: admissionv1.Create, Object: pause}); !v.Allowed {
+	if v := g.Review(context.Background(), creating(t, pause)); !v.Allowed {
 		t.Errorf("a Guardrail that pauses: %s", v.Message())
 	}
 	told := 0

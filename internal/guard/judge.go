@@ -108,7 +108,7 @@ func (e *evaluation) soften(v *Violation, r *compiledRule) {
 
 // onlyWatched: the rule denies what would be done, and the object does nothing while it observes.
 func (e *evaluation) onlyWatched(r *compiledRule) bool {
-	return r.WhileObserving == Warn && observes(e.object)
+	return r.WhileObserving == Warn && observes(e.object.content)
 }
 
 // observes says whether a policy is in mode Observe.
@@ -121,7 +121,7 @@ func observes(object map[string]any) bool {
 // that it makes nothing worse. A rule that isn't
 // asked at run time also wants to know that the stored object may act: if not, the update may be what lets it.
 func (e *evaluation) leavesAlone(r *compiledRule) bool {
-	if r.unchanged == nil || e.oldObject == nil {
+	if r.unchanged == nil || e.oldObject.content == nil {
 		return false
 	}
 	unchanged, err := e.holdsOver(*r.unchanged, e.asWritten)
@@ -216,7 +216,7 @@ func (v *Verdict) skip(s Skip) {
 // isOf says whether the object is the Guardrail whose rule this is. A rule over Guardrails that is a mistake must not keep
 // its author from repairing it.
 func (e *evaluation) isOf(guardrail string) bool {
-	return e.kind.name == kindGuardrail && targetOf(kindGuardrail, e.object).Name == guardrail
+	return e.kind.name == kindGuardrail && targetOf(kindGuardrail, e.object.content).Name == guardrail
 }
 
 // acts says whether objects of a kind make something happen. Guardrails and exceptions only rule over those.

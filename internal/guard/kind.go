@@ -3,11 +3,8 @@ package guard
 import (
 	"context"
 	"errors"
-	"fmt"
 	"reflect"
 	"time"
-
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
@@ -40,7 +37,7 @@ type kindInfo struct {
 	// askLive and askKnown are for kinds whose planner is the engine itself. Others' planners come with the options.
 	askLive, askKnown func(*evaluation) (any, error)
 	// about are the kinds whose stored objects askLive looks at.
-	about func(object map[string]any) []string
+	about func(object judged) []string
 	// tables are lists and maps that rules read as variables.
 	tables func(world) []table
 }
@@ -83,7 +80,7 @@ func infoOf(kind string) kindInfo {
 // Planner asks what an object would do if it were in force now.
 type Planner struct {
 	plan   reflect.Type
-	ask    func(ctx context.Context, object map[string]any, limits limit.Limits, now time.Time) (any, error)
+	ask    func(ctx context.Context, object judged, limits limit.Limits, now time.Time) (any, error)
 	synced func() bool
 }
 
@@ -110,10 +107,10 @@ var ErrNotKnown = errors.New("what is known of the cluster doesn't cover this ob
 func PlannerThatReads[T, P any](ask func(ctx context.Context, object *T, limits limit.Limits, now time.Time) (P, error)) Planner {
 	return Planner{
 		plan: reflect.TypeFor[P](),
-		ask: func(ctx context.Context, content map[string]any, limits limit.Limits, now time.Time) (any, error) {
-			object := new(T)
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, object); err != nil {
-				return nil, fmt.Errorf("read %T: %w", object, err)
+		ask: func(ctx context.Context, judged judged, limits limit.Limits, now time.Time) (any, error) {
+			object, err := read[T](judged)
+			if err != nil {
+				return nil, err
 			}
 			return ask(ctx, object, limits, now)
 		},

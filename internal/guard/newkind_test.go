@@ -4,7 +4,6 @@ import (
 	"os"
 	"testing"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -47,7 +46,7 @@ func TestAKindNeedsOnlyATypeACRDAndACatalogue(t *testing.T) {
 	}
 	for color, allowed := range map[string]bool{"blue": true, "green": false} {
 		content := object(t, "{apiVersion: autohealer.resourcestack.com/v1alpha1, kind: Widget, metadata: {name: w, namespace: ns}, spec: {size: 50, color: "+color+"}}")
-		if v := g.Review(t.Context(), Request{Operation: admissionv1.Create, Object: content}); v.Allowed != allowed {
+		if v := g.Review(t.Context(), creating(t, content)); v.Allowed != allowed {
 			t.Errorf("%s: allowed %v: %s", color, v.Allowed, v.Message())
 		}
 	}

@@ -177,7 +177,7 @@ func TestWhoeverPausesIsNotStoppedByAnOldMistake(t *testing.T) {
 			content["spec"] = object(t, spec)
 			return content
 		}
-		return g.Review(t.Context(), Request{Operation: admissionv1.Update, OldObject: objectOf(old), Object: objectOf(spec)})
+		return g.Review(t.Context(), updating(t, objectOf(old), objectOf(spec)))
 	}
 	v := update("{"+typo+"}", "{paused: true, "+typo+"}")
 	if !v.Allowed || !strings.HasPrefix(v.Warnings()[0], "guardrail/rules-still-broken: rule typo, expression for ConditionSet, 1:12: undefined field 'efect' | object.spec.efect") {
@@ -201,7 +201,7 @@ func TestAMistakenRuleOverGuardrailsDoesNotKeepItsOwnGuardrailFromRepair(t *test
 	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "strict", `{rules: [{name: never, kinds: [Guardrail], expression: "has(object.spec.paused) && object.spec.paused"}]}`)})
 	for name, allowed := range map[string]bool{"strict": true, "other": false} {
 		content := object(t, "{apiVersion: autohealer.resourcestack.com/v1alpha1, kind: Guardrail, metadata: {name: "+name+"}, spec: {}}")
-		v := g.Review(t.Context(), Request{Operation: admissionv1.Update, Object: content, OldObject: object(t, "{metadata: {name: "+name+"}, spec: {paused: true}}")})
+		v := g.Review(t.Context(), updating(t, object(t, "{metadata: {name: "+name+"}, spec: {paused: true}}"), content))
 		if v.Allowed != allowed {
 			t.Errorf("%s: allowed %v: %s", name, v.Allowed, v.Message())
 		}
@@ -245,11 +245,11 @@ func TestRulesOfAllGuardrailsTogetherHaveABoundAndTheOldestHold(t *testing.T) {
 // storedRail is a Guardrail as admission reads it.
 func storedRail(t *testing.T, g *v1alpha1.Guardrail) map[string]any {
 	t.Helper()
-	content, err := contentOf(kindGuardrail, g)
+	stored, err := judgedOf(kindGuardrail, g)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return content
+	return stored.content
 }
 
 // rulesThatFit is how many costly rules the common budget holds.
@@ -264,9 +264,9 @@ func TestAnUpdateDoesNotBreakTheRulesOfYoungerGuardrails(t *testing.T) {
 	before, after := costly(t, "older", 1, noon), costly(t, "older", fit, noon)
 	younger := costly(t, "younger", fit-1, noon.Add(time.Hour))
 	review := func(old, is *v1alpha1.Guardrail) Verdict {
-		req := Request{Operation: admissionv1.Create, Object: storedRail(t, is)}
+		req := creating(t, storedRail(t, is))
 		if old != nil {
-			req.Operation, req.OldObject = admissionv1.Update, storedRail(t, old)
+			req.Operation, req.OldObject = admissionv1.Update, jsonOf(t, storedRail(t, old))
 		}
 		return g.Review(t.Context(), req)
 	}
@@ -296,7 +296,7 @@ func TestARuleThatANewOneBreaksIsNoOldMistake(t *testing.T) {
 	fuller := costly(t, "org", len(full.Spec.Rules)+1, noon)
 	slices.Reverse(fuller.Spec.Rules) // the new one comes first, and the last no longer fits
 	g.SetGuardrails([]*v1alpha1.Guardrail{full})
-	v := g.Review(t.Context(), Request{Operation: admissionv1.Update, OldObject: storedRail(t, full), Object: storedRail(t, fuller)})
+	v := g.Review(t.Context(), updating(t, storedRail(t, full), storedRail(t, fuller)))
 	if v.Allowed || !strings.HasPrefix(v.Message(), "guardrail/rules-compile: rule r00, expression for ConditionSet, with the rules before it") {
 		t.Errorf("allowed %v: %s %q", v.Allowed, v.Message(), v.Warnings())
 	}
@@ -306,7 +306,7 @@ func TestRulesOfGuardrailsDoNotUseUpWhatTheBuiltInOnesNeed(t *testing.T) {
 	g := newTestGuard(t, nil)
 	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", noEviction)})
 	rules := g.rules.Load()
-	e, err := g.admission(t.Context(), rules, rules.kinds["ConditionSet"], Request{Operation: admissionv1.Create, Object: conditionSet(t, evictingSpec)})
+	e, err := g.admission(t.Context(), rules, rules.kinds["ConditionSet"], creating(t, conditionSet(t, evictingSpec)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,9 +40,9 @@ func TestNoRuleRefusesWhatOnlyPauses(t *testing.T) {
 				content["spec"] = object(t, spec)
 				return content
 			}
-			req := Request{Operation: admissionv1.Create, Object: of(c.spec)}
+			req := creating(t, of(c.spec))
 			if c.old != "" {
-				req.Operation, req.OldObject = admissionv1.Update, of(c.old)
+				req.Operation, req.OldObject = admissionv1.Update, jsonOf(t, of(c.old))
 			}
 			v := g.Review(t.Context(), req)
 			if v.Allowed != c.allowed {

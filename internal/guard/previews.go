@@ -6,24 +6,11 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 )
-
-// read decodes what is judged as its Go type; nil content gives nil.
-func read[T any](content map[string]any) (*T, error) {
-	if content == nil {
-		return nil, nil
-	}
-	object := new(T)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, object); err != nil {
-		return nil, fmt.Errorf("read %T: %w", object, err)
-	}
-	return object, nil
-}
 
 // guardrails are the one that is judged and the stored one.
 func (e *evaluation) guardrails() (rail, old *v1alpha1.Guardrail, err error) {
@@ -132,7 +119,7 @@ func keptRules(rail, old *v1alpha1.Guardrail) map[string]bool {
 }
 
 // ruledKinds are the kinds that a Guardrail has rules for.
-func ruledKinds(object map[string]any) []string {
+func ruledKinds(object judged) []string {
 	rail, err := read[v1alpha1.Guardrail](object)
 	if err != nil {
 		return nil
@@ -146,7 +133,7 @@ func ruledKinds(object map[string]any) []string {
 }
 
 // targetKind is the kind that an exception is for.
-func targetKind(object map[string]any) []string {
+func targetKind(object judged) []string {
 	x, err := read[v1alpha1.GuardrailException](object)
 	if err != nil {
 		return nil

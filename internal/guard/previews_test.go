@@ -89,9 +89,9 @@ func reviewRail(t *testing.T, ctx context.Context, g *Guard, old, spec string) V
 		content["spec"] = object(t, spec)
 		return content
 	}
-	req := Request{Operation: admissionv1.Create, Object: whole(spec)}
+	req := creating(t, whole(spec))
 	if old != "" {
-		req.Operation, req.OldObject = admissionv1.Update, whole(old)
+		req.Operation, req.OldObject = admissionv1.Update, jsonOf(t, whole(old))
 	}
 	return g.Review(ctx, req)
 }
@@ -195,7 +195,7 @@ func TestAnExceptionIsToldTheRightHash(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			content := object(t, `{apiVersion: autohealer.resourcestack.com/v1alpha1, kind: GuardrailException, metadata: {name: x}, spec: {ruleIDs: [`+healthyRule+
 				`], targetRef: {kind: ConditionSet, name: `+c.target+`}, specHash: "`+c.hash+`", reason: "it is so, OPS-1", expiresAt: "2026-11-22T12:00:00Z"}}`)
-			v := g.Review(t.Context(), Request{Operation: admissionv1.Create, Object: content})
+			v := g.Review(t.Context(), creating(t, content))
 			if got := warningOf(v, c.rule); !v.Allowed || got != c.want {
 				t.Errorf("allowed %v: %s\n got %s\nwant %s", v.Allowed, v.Message(), got, c.want)
 			}

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -83,7 +82,7 @@ func TestTheAccountOfAProbeConfigMayDoAllOfIt(t *testing.T) {
 			asked = append(asked, fmt.Sprint(a.GetUser().GetName(), " ", a.GetVerb(), " ", a.GetAPIGroup(), "/", a.GetResource(), "/", a.GetSubresource(), " ", a.GetNamespace(), "/", a.GetName()))
 			return may
 		})})
-		return g.Review(t.Context(), Request{Operation: admissionv1.Create, Object: content})
+		return g.Review(t.Context(), creating(t, content))
 	}
 	if v := ask(true); !v.Allowed || len(asked) != 10 || asked[0] != "system:serviceaccount:shop:prober get /secrets/ shop/in" ||
 		asked[9] != "system:serviceaccount:shop:prober update apps/deployments/scale shop/d7" {
@@ -100,9 +99,9 @@ func TestAPlannerThatReadsMayFail(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request := Request{Operation: admissionv1.Create, Object: object(t, `{apiVersion: autohealer.resourcestack.com/v1alpha1, kind: ProbeConfig, metadata: {name: x, namespace: autohealer-system}, spec: {
+	request := creating(t, object(t, `{apiVersion: autohealer.resourcestack.com/v1alpha1, kind: ProbeConfig, metadata: {name: x, namespace: autohealer-system}, spec: {
   internalKubeConfigSecretName: in, externalKubeConfigSecretName: out,
-  dependentResourceInfos: [{ref: {apiVersion: apps/v1, kind: Deployment, name: kcm}, scaleUp: {level: 0}, scaleDown: {level: 0}}]}}`)}
+  dependentResourceInfos: [{ref: {apiVersion: apps/v1, kind: Deployment, name: kcm}, scaleUp: {level: 0}, scaleDown: {level: 0}}]}}`))
 	for name, tt := range map[string]struct {
 		err     error
 		allowed bool

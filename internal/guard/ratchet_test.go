@@ -5,8 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	admissionv1 "k8s.io/api/admission/v1"
-
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 )
 
@@ -58,9 +56,7 @@ func TestUpdates(t *testing.T) {
 			if c.deleting {
 				old["metadata"].(map[string]any)["deletionTimestamp"] = "2026-11-21T12:00:00Z"
 			}
-			v := newTestGuard(t, &fakeFacts{preview: c.preview}).Review(context.Background(), Request{
-				Operation: admissionv1.Update, Object: conditionSet(t, c.new), OldObject: old,
-			})
+			v := newTestGuard(t, &fakeFacts{preview: c.preview}).Review(context.Background(), updating(t, old, conditionSet(t, c.new)))
 			var warned []string
 			for _, violation := range v.Violations {
 				if violation.Severity == Warn {
@@ -76,11 +72,10 @@ func TestUpdates(t *testing.T) {
 
 func TestAnOldViolationSaysThatItIsOld(t *testing.T) {
 	g := newTestGuard(t, nil)
-	v := g.Review(context.Background(), Request{
-		Operation: admissionv1.Update,
-		OldObject: conditionSet(t, "{type: A, effect: NoSchedule, taintKey: k8s.io/a, conditions: {KernelDeadlock: {status: true}}}"),
-		Object:    conditionSet(t, "{type: B, effect: NoSchedule, taintKey: k8s.io/a, conditions: {KernelDeadlock: {status: true}}}"),
-	})
+	v := g.Review(context.Background(), updating(t,
+		conditionSet(t, "{type: A, effect: NoSchedule, taintKey: k8s.io/a, conditions: {KernelDeadlock: {status: true}}}"),
+		conditionSet(t, "{type: B, effect: NoSchedule, taintKey: k8s.io/a, conditions: {KernelDeadlock: {status: true}}}"),
+	))
 	want := `conditionset/reserved-taint-key: taintKey "k8s.io/a" belongs to Kubernetes, an autoscaler or a cloud provider, which acts on it; write a key with a domain of your own, such as example.com/B (docs/reference/guardrails.md#conditionset-reserved-taint-key); it was so before, and this update doesn't touch it`
 	if !v.Allowed || v.Warnings()[0] != want {
 		t.Errorf("allowed %v\n got %s\nwant %s", v.Allowed, v.Warnings()[0], want)

@@ -179,12 +179,12 @@ func nameOf(kind string, object client.Object) string {
 // refuses says whether one of the rules refuses a stored object; known is false when time or budget ended before.
 func (c *count) refuses(ctx context.Context, kind string, object client.Object, rules []*compiledRule) (refused, known bool) {
 	err := c.guard.inTurn(ctx, func() {
-		content, err := contentOf(kind, object)
+		judged, err := judgedOf(kind, object)
 		if err != nil {
 			refused = true // at run time nobody could judge it either
 			return
 		}
-		of := c.guard.evaluation(ctx, c.rules, c.rules.kinds[kind], content)
+		of := c.guard.evaluation(ctx, c.rules, c.rules.kinds[kind], judged)
 		of.authorizer, of.left = nil, c.left
 		for _, r := range rules {
 			if holds, err := of.holds(r.condition); err != nil || !holds {

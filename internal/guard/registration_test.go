@@ -22,7 +22,7 @@ func TestWhatChoosesObjectsMustBeReadable(t *testing.T) {
 			o := object(t, "{apiVersion: autohealer.resourcestack.com/v1alpha1, kind: HealthCheckRegistration, metadata: {name: x, uid: u1, generation: 1}, "+
 				"spec: {target: {apiVersion: extensions.gardener.cloud/v1alpha1, kind: Worker, type: aws}, checks: [{name: a, conditionType: X, "+
 				"object: {apiVersion: apps/v1, kind: Deployment, selector: {}, where: "+where+"}, evaluate: {builtin: {}}}]}}")
-			v := g.Review(t.Context(), Request{Operation: admissionv1.Create, Object: o})
+			v := g.Review(t.Context(), creating(t, o))
 			if v.Allowed != (problem == "") || !strings.Contains(v.Message(), problem) {
 				t.Errorf("refused by %v: %s", v.RuleIDs(), v.Message())
 			}
@@ -54,9 +54,9 @@ func TestACostlyExpressionIsRefusedOnlyWhereItIsNew(t *testing.T) {
 		"of one that becomes cheap": {costly, "suspendWhen: target.spec.a", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			req := Request{Operation: admissionv1.Create, Object: registration(c.new)}
+			req := creating(t, registration(c.new))
 			if c.old != "" {
-				req.Operation, req.OldObject = admissionv1.Update, registration(c.old)
+				req.Operation, req.OldObject = admissionv1.Update, jsonOf(t, registration(c.old))
 			}
 			if v := g.Review(t.Context(), req); slices.Contains(v.RuleIDs(), readable) != c.refused {
 				t.Errorf("refused by %v: %s", v.RuleIDs(), v.Message())
@@ -64,7 +64,7 @@ func TestACostlyExpressionIsRefusedOnlyWhereItIsNew(t *testing.T) {
 		})
 	}
 	rules := g.rules.Load()
-	stored := g.evaluation(t.Context(), rules, rules.kinds["HealthCheckRegistration"], registration(costly))
+	stored := g.evaluation(t.Context(), rules, rules.kinds["HealthCheckRegistration"], judgedAs(t, registration(costly)))
 	if v := stored.atRunTime(); !v.Allowed {
 		t.Errorf("where it is stored it is refused by %v: %s", v.RuleIDs(), v.Message())
 	}

@@ -7,24 +7,77 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/json"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
-// contentOf is an object as rules see it, at admission and at run time: as its Go type writes it. So `paused: false` and no
-// paused are the same, and has() says the same of them whoever asks: what controllers read has been through that type.
-func contentOf(kind string, obj client.Object) (map[string]any, error) {
+// judged is an object as rules see it, at admission and at run time: as its Go type, which planners read and leave as it is, and as
+// the content that this type writes. So `paused: false` and no paused are the same, and has() says the same of them whoever asks:
+// what controllers read has been through that type. The zero value is no object.
+type judged struct {
+	typed   client.Object // nil where the content can't be read as its type
+	content map[string]any
+}
+
+// judgedOf is a stored object, or one that is to be.
+func judgedOf(kind string, obj client.Object) (judged, error) {
 	if u, isUnstructured := obj.(runtime.Unstructured); isUnstructured {
-		return canonical(kind, u.UnstructuredContent())
+		typed, err := newObject(kind)
+		if err != nil {
+			return judged{}, err
+		}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.UnstructuredContent(), typed); err != nil {
+			return judged{}, fmt.Errorf("read %s: %w", kind, err)
+		}
+		obj = typed
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
-		return nil, fmt.Errorf("convert %s: %w", kind, err)
+		return judged{}, fmt.Errorf("convert %s: %w", kind, err)
 	}
 	dropNulls(content)
 	// An object from an informer doesn't say what kind it is.
 	content["apiVersion"], content["kind"] = v1alpha1.GroupVersion.String(), kind
-	return content, nil
+	return judged{typed: obj, content: content}, nil
+}
+
+// newObject is an empty one of a kind.
+func newObject(kind string) (client.Object, error) {
+	made, err := scheme.New(v1alpha1.GroupVersion.WithKind(kind))
+	if err != nil {
+		return nil, fmt.Errorf("make a %q: %w", kind, err)
+	}
+	object, isObject := made.(client.Object)
+	if !isObject {
+		return nil, fmt.Errorf("%T is no object", made)
+	}
+	return object, nil
+}
+
+// readObject reads JSON as an API server does. What the type doesn't know isn't even looked at: it would take thirty times the memory
+// of its text.
+func readObject(kind string, text []byte) (client.Object, error) {
+	object, err := newObject(kind)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.UnmarshalCaseSensitivePreserveInts(text, object); err != nil {
+		return nil, fmt.Errorf("read %s: %w", kind, err)
+	}
+	return object, nil
+}
+
+// read gives what is judged as its Go type, nil when there is no object.
+func read[T any](j judged) (*T, error) {
+	if j.content == nil {
+		return nil, nil
+	}
+	object, ok := any(j.typed).(*T)
+	if !ok {
+		return nil, fmt.Errorf("it is no %T", object)
+	}
+	return object, nil
 }
 
 // dropNulls removes fields that say nothing: an absent list that the type always writes is null.
@@ -40,22 +93,6 @@ func dropNulls(value any) {
 			dropNulls(item)
 		}
 	}
-}
-
-// canonical brings what a user wrote into the form of contentOf.
-func canonical(kind string, content map[string]any) (map[string]any, error) {
-	typed, err := scheme.New(v1alpha1.GroupVersion.WithKind(kind))
-	if err != nil {
-		return nil, fmt.Errorf("make a %q: %w", kind, err)
-	}
-	object, isObject := typed.(client.Object)
-	if !isObject {
-		return nil, fmt.Errorf("%T is no object", typed)
-	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, object); err != nil {
-		return nil, fmt.Errorf("read %s: %w", kind, err)
-	}
-	return contentOf(kind, object)
 }
 
 // judgedMetadata are the fields of metadata that rules may read.

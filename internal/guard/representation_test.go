@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	extv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -78,7 +77,7 @@ func TestAFieldIsThereAtAdmissionWhenItIsThereAtRunTime(t *testing.T) {
 						continue // of another type than the field
 					}
 					_, atRunTime := Admit(t.Context(), g, typed.(client.Object))
-					atAdmission := g.Review(t.Context(), Request{Operation: admissionv1.Create, Object: content})
+					atAdmission := g.Review(t.Context(), creating(t, content))
 					if is, was := saying(atRunTime, "own/r"), saying(atAdmission, "own/r"); is != was {
 						t.Errorf("%s: %v: at admission the rule %s, at run time it %s", path, value, was, is)
 					} else {
@@ -118,7 +117,7 @@ func TestWhatIsNotJudgedAgainCanNotBeRead(t *testing.T) {
 	cs := stored(t, goodSpec)
 	cs.Status.ObservedGeneration, cs.Finalizers, cs.ResourceVersion = 1, []string{"a/b"}, "7"
 	_, atRunTime := Admit(t.Context(), g, cs)
-	atAdmission := g.Review(t.Context(), Request{Operation: admissionv1.Create, Object: content})
+	atAdmission := g.Review(t.Context(), creating(t, content))
 	if a, b := saying(atAdmission, "own/r"), saying(atRunTime, "own/r"); a != "holds" || b != "holds" {
 		t.Errorf("at admission the rule %s, at run time it %s", a, b)
 	}
@@ -127,7 +126,7 @@ func TestWhatIsNotJudgedAgainCanNotBeRead(t *testing.T) {
 func TestAnObjectOfAnotherShapeIsRefusedAtAdmissionToo(t *testing.T) {
 	content := conditionSet(t, goodSpec)
 	content["spec"].(map[string]any)["effect"] = int64(3)
-	v := newTestGuard(t, nil).Review(t.Context(), Request{Operation: admissionv1.Create, Object: content})
+	v := newTestGuard(t, nil).Review(t.Context(), creating(t, content))
 	if v.Allowed || !slices.Equal(v.RuleIDs(), []string{"guard/object"}) || !strings.Contains(v.Message(), "read ConditionSet") {
 		t.Errorf("allowed %v: %s", v.Allowed, v.Message())
 	}

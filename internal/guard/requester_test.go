@@ -40,7 +40,7 @@ func TestRulesOverWhoAsksAreSkippedWhereNobodyDoes(t *testing.T) {
 				t.Errorf("asked what nobody may do: %q", asked.asked)
 			}
 			v = g.Review(t.Context(), Request{
-				Operation: admissionv1.Create, Object: conditionSet(t, goodSpec), UserInfo: authenticationv1.UserInfo{Username: "jane", Groups: []string{"operators"}},
+				Operation: admissionv1.Create, Kind: "ConditionSet", Object: jsonOf(t, conditionSet(t, goodSpec)), UserInfo: authenticationv1.UserInfo{Username: "jane", Groups: []string{"operators"}},
 			})
 			for _, skip := range v.Skipped {
 				if skip.Missing == "request" {

@@ -1,23 +1,34 @@
 package guard
 
 import (
+	"bytes"
 	"context"
+	encoding "encoding/json"
+	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/json"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
+
+// LargestPolicy is how many bytes a policy may have as JSON: more than anybody needs, and little enough that what everybody may send
+// is read and judged in time.
+const LargestPolicy = 256 << 10
 
 // Request is what admission asks about. A dry run takes the same path.
 type Request struct {
 	Operation admissionv1.Operation
-	// Object as it would be stored, OldObject as it is; unstructured content whose whole numbers are int64.
-	Object, OldObject map[string]any
+	// Kind of the object, one of Guard.Kinds.
+	Kind string
+	// Object as it would be stored and OldObject as it is, as JSON; OldObject of an update only.
+	Object, OldObject []byte
 	// UserInfo of who asks.
 	UserInfo authenticationv1.UserInfo
 	DryRun   bool
@@ -29,66 +40,106 @@ func (g *Guard) Review(ctx context.Context, req Request) Verdict {
 	if req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
 		return Verdict{Allowed: true}
 	}
-	object, rules := unstructured.Unstructured{Object: req.Object}, g.rules.Load()
-	kind := rules.kinds[object.GetKind()]
+	rules := g.rules.Load()
+	kind := rules.kinds[req.Kind]
 	if kind == nil {
 		return Verdict{Skipped: []Skip{{
-			Rule: "guard/kind", Severity: Deny, Reason: fmt.Sprintf("there are no rules for kind %q", object.GetKind()),
+			Rule: "guard/kind", Severity: Deny, Reason: fmt.Sprintf("there are no rules for kind %q", req.Kind),
 		}}}
 	}
 	if req.OldObject != nil && leavesBehaviour(req.OldObject, req.Object) {
 		return Verdict{Allowed: true, RuleSetHash: kind.hash}
 	}
-	e, err := g.admission(ctx, rules, kind, req)
-	if err != nil {
-		return Verdict{RuleSetHash: kind.hash, Skipped: []Skip{unreadable(err)}}
+	err := sized(req)
+	if err == nil {
+		var e *evaluation
+		if e, err = g.admission(ctx, rules, kind, req); err == nil {
+			return e.atAdmission()
+		}
 	}
-	return e.atAdmission()
+	return Verdict{RuleSetHash: kind.hash, Skipped: []Skip{unreadable(err)}}
+}
+
+// sized gives an error for an object that is too large, unless an update makes a stored one smaller.
+func sized(req Request) error {
+	n := len(req.Object)
+	if n <= LargestPolicy || n < len(req.OldObject) {
+		return nil
+	}
+	return fmt.Errorf("it has %d bytes as JSON, and a policy may have %d: make it several", n, LargestPolicy)
 }
 
 // admission is the evaluation of a request.
 func (g *Guard) admission(ctx context.Context, rules *ruleSet, kind *kindRules, req Request) (*evaluation, error) {
-	object, err := canonical(kind.name, req.Object)
+	object, err := readObject(kind.name, req.Object)
 	if err != nil {
 		return nil, err
 	}
-	e := g.evaluation(ctx, rules, kind, object)
 	if req.Operation == admissionv1.Create {
-		e.object = stamped(object, e.now)
+		object = stamped(object, g.opts.Clock.Now())
 	}
+	judged, err := judgedOf(kind.name, object)
+	if err != nil {
+		return nil, err
+	}
+	e := g.evaluation(ctx, rules, kind, judged)
+	e.asWritten = &asWritten{evaluation: e, object: req.Object, oldObject: req.OldObject}
 	if req.OldObject != nil {
-		if e.oldObject, err = canonical(kind.name, req.OldObject); err != nil {
-			e.oldObject = req.OldObject // what an earlier release stored must not keep anybody from repairing it
+		if e.oldObject, err = readJudged(kind.name, req.OldObject); err != nil {
+			e.oldObject.content, _ = content(req.OldObject) // what an earlier release stored must not keep anybody from repairing it
 		}
 	}
-	e.asWritten = asWritten{evaluation: e, object: req.Object, oldObject: req.OldObject}
-	e.request = admissionRequest(req)
-	e.pausing, e.onlyObserves = pausingOf(kind.name, object, e.oldObject), onlyTurnsToObservation(object, e.oldObject)
+	e.request = admissionRequest(req, object)
+	e.pausing = pausingOf(kind.name, judged.content, e.oldObject.content)
+	e.onlyObserves = onlyTurnsToObservation(judged.content, e.oldObject.content)
 	return e, nil
 }
 
-// stamped has the time of creation, which the API server sets before it asks; an object from a file has none.
-func stamped(object map[string]any, now time.Time) map[string]any {
-	metadata, isMap := object["metadata"].(map[string]any)
-	if stamp, _ := metadata["creationTimestamp"].(string); !isMap || stamp != "" {
-		return object
+// readJudged reads JSON.
+func readJudged(kind string, text []byte) (judged, error) {
+	object, err := readObject(kind, text)
+	if err != nil {
+		return judged{}, err
 	}
-	object, metadata = maps.Clone(object), maps.Clone(metadata)
-	metadata["creationTimestamp"] = now.UTC().Format(time.RFC3339)
-	object["metadata"] = metadata
+	return judgedOf(kind, object)
+}
+
+// content is JSON as it is written, with whole numbers as int64, which is what CEL's int is.
+func content(text []byte) (object map[string]any, err error) {
+	err = json.UnmarshalCaseSensitivePreserveInts(text, &object)
+	return object, err
+}
+
+// stamped has the time of creation, which the API server sets before it asks; an object from a file has none.
+func stamped[T client.Object](object T, now time.Time) T {
+	if object.GetCreationTimestamp().Time.IsZero() {
+		object.SetCreationTimestamp(metav1.NewTime(now.UTC().Truncate(time.Second)))
+	}
 	return object
 }
 
 // leavesBehaviour: an update of an object that is being deleted, or one that leaves spec alone, changes nothing that rules
 // judge; refusing it would keep a finalizer on a bad object for ever.
-func leavesBehaviour(old, object map[string]any) bool {
-	stored := unstructured.Unstructured{Object: old}
-	return stored.GetDeletionTimestamp() != nil || equality.Semantic.DeepEqual(old["spec"], object["spec"])
+func leavesBehaviour(old, object []byte) bool {
+	var stored, updated struct {
+		Metadata struct {
+			DeletionTimestamp any `json:"deletionTimestamp"`
+		} `json:"metadata"`
+		Spec encoding.RawMessage `json:"spec"`
+	}
+	if json.UnmarshalCaseSensitivePreserveInts(old, &stored) != nil || json.UnmarshalCaseSensitivePreserveInts(object, &updated) != nil {
+		return false
+	}
+	if _, isDeleted := stored.Metadata.DeletionTimestamp.(string); isDeleted || bytes.Equal(stored.Spec, updated.Spec) {
+		return true
+	}
+	var was, is any
+	err := errors.Join(json.UnmarshalCaseSensitivePreserveInts(stored.Spec, &was), json.UnmarshalCaseSensitivePreserveInts(updated.Spec, &is))
+	return err == nil && equality.Semantic.DeepEqual(was, is)
 }
 
-func admissionRequest(req Request) *admissionv1.AdmissionRequest {
-	object := unstructured.Unstructured{Object: req.Object}
-	gvk := object.GroupVersionKind()
+func admissionRequest(req Request, object client.Object) *admissionv1.AdmissionRequest {
+	gvk := v1alpha1.GroupVersion.WithKind(req.Kind)
 	return &admissionv1.AdmissionRequest{
 		Kind:      metav1.GroupVersionKind{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind},
 		Name:      object.GetName(),

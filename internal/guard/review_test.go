@@ -20,7 +20,7 @@ const goodSpec = "{type: KernelDeadlock, effect: NoSchedule, taintKey: example.c
 
 func create(t testing.TB, g *Guard, spec string) Verdict {
 	t.Helper()
-	return g.Review(context.Background(), Request{Operation: admissionv1.Create, Object: conditionSet(t, spec)})
+	return g.Review(context.Background(), creating(t, conditionSet(t, spec)))
 }
 
 func TestThePlannerIsAskedOnceARequestAndOnlyIfARuleWantsToKnow(t *testing.T) {
@@ -41,7 +41,7 @@ func TestThePlannerIsAskedOnceARequestAndOnlyIfARuleWantsToKnow(t *testing.T) {
 func TestVariablesAreWorkedOutOnceAndOnlyWhenRead(t *testing.T) {
 	g := newTestGuard(t, nil)
 	kind := g.rules.Load().kinds["ConditionSet"]
-	e := g.evaluation(context.Background(), g.rules.Load(), kind, conditionSet(t, goodSpec))
+	e := g.evaluation(context.Background(), g.rules.Load(), kind, judgedAs(t, conditionSet(t, goodSpec)))
 	for _, r := range kind.rules {
 		e.judge(r)
 	}
@@ -127,7 +127,7 @@ func TestAFailingMessageFallsBackToTheReason(t *testing.T) {
 func TestTheRulesOfARequestShareOneBudget(t *testing.T) {
 	g := newTestGuard(t, nil)
 	kind := g.rules.Load().kinds["ConditionSet"]
-	whole := g.evaluation(context.Background(), g.rules.Load(), kind, conditionSet(t, goodSpec))
+	whole := g.evaluation(context.Background(), g.rules.Load(), kind, judgedAs(t, conditionSet(t, goodSpec)))
 	for _, r := range kind.rules {
 		whole.judge(r)
 	}
@@ -135,7 +135,7 @@ func TestTheRulesOfARequestShareOneBudget(t *testing.T) {
 	if cost < 100 || cost > 5000 {
 		t.Errorf("all rules cost %d, want some hundreds", cost)
 	}
-	half := g.evaluation(context.Background(), g.rules.Load(), kind, conditionSet(t, goodSpec))
+	half := g.evaluation(context.Background(), g.rules.Load(), kind, judgedAs(t, conditionSet(t, goodSpec)))
 	half.left.units = cost / 2
 	v := half.atAdmission()
 	if v.Allowed || !strings.Contains(v.Message(), "not checked: over budget: the rules cost more than one request may") {
@@ -146,7 +146,7 @@ func TestTheRulesOfARequestShareOneBudget(t *testing.T) {
 func TestOutOfTimeNothingIsAdmitted(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	v := newTestGuard(t, nil).Review(ctx, Request{Operation: admissionv1.Create, Object: conditionSet(t, goodSpec)})
+	v := newTestGuard(t, nil).Review(ctx, creating(t, conditionSet(t, goodSpec)))
 	if v.Allowed || !strings.HasPrefix(v.Message(), "not checked: out of time: context canceled (conditionset/matches-healthy-nodes, conditionset/obsolete-condition, ") || strings.Contains(v.Message(), "\n") {
 		t.Errorf("allowed %v: %s", v.Allowed, v.Message())
 	}
@@ -180,7 +180,7 @@ func TestARuleThatRunsOutOfTimeSaysSo(t *testing.T) {
 func TestARuleWhoseMessageIsOverBudgetSaysSo(t *testing.T) {
 	g := newTestGuard(t, nil)
 	kind := g.rules.Load().kinds["ConditionSet"]
-	e := g.evaluation(t.Context(), g.rules.Load(), kind, conditionSet(t, healthySpec))
+	e := g.evaluation(t.Context(), g.rules.Load(), kind, judgedAs(t, conditionSet(t, healthySpec)))
 	rule := kind.rules[0]
 	if _, err := e.holds(rule.condition); err != nil {
 		t.Fatal(err)
@@ -192,7 +192,7 @@ func TestARuleWhoseMessageIsOverBudgetSaysSo(t *testing.T) {
 }
 
 func TestAKindWithoutRulesIsRefused(t *testing.T) {
-	v := newTestGuard(t, nil).Review(context.Background(), Request{Operation: admissionv1.Create, Object: map[string]any{"kind": "Pod"}})
+	v := newTestGuard(t, nil).Review(context.Background(), creating(t, map[string]any{"kind": "Pod"}))
 	if v.Allowed || v.Message() != `guard/kind: not checked: there are no rules for kind "Pod"` {
 		t.Errorf("allowed %v: %s", v.Allowed, v.Message())
 	}

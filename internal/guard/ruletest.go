@@ -23,13 +23,19 @@ func (g *Guard) RunTest(ctx context.Context, name string, test Test) (Verdict, e
 	if kind == nil {
 		return Verdict{}, fmt.Errorf("there are no rules for kind %q", name)
 	}
-	req := Request{Operation: admissionv1.Create, UserInfo: test.UserInfo}
-	var err error
-	if req.Object, req.OldObject, err = test.Objects(name); err != nil {
+	req := Request{Operation: admissionv1.Create, Kind: name, UserInfo: test.UserInfo}
+	object, old, err := test.Objects(name)
+	if err != nil {
 		return Verdict{}, err
 	}
-	if req.OldObject != nil {
+	if req.Object, err = json.Marshal(object); err != nil {
+		return Verdict{}, fmt.Errorf("write object: %w", err)
+	}
+	if old != nil {
 		req.Operation = admissionv1.Update
+		if req.OldObject, err = json.Marshal(old); err != nil {
+			return Verdict{}, fmt.Errorf("write oldObject: %w", err)
+		}
 	}
 	e, err := g.admission(ctx, g.rules.Load(), kind, req)
 	if err != nil {

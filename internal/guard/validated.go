@@ -68,6 +68,7 @@ var scheme = func() *runtime.Scheme {
 // the request or the old object judge creations and changes only; acting on them later would undo a policy because the
 // cluster, not the policy, changed. The Validated is the zero value unless the verdict admits the object.
 func Admit[T client.Object](ctx context.Context, g *Guard, obj T) (Validated[T], Verdict) {
+	obj = obj.DeepCopyObject().(T) // neither planners nor whoever acts share it with a cache
 	verdict, content, err := g.admit(ctx, obj)
 	if err == nil && obj.GetUID() == "" {
 		err = fmt.Errorf("%q was never stored: it has no UID", obj.GetName())
@@ -83,7 +84,7 @@ func Admit[T client.Object](ctx context.Context, g *Guard, obj T) (Validated[T],
 		return Validated[T]{}, verdict
 	}
 	return Validated[T]{
-		object: obj.DeepCopyObject().(T), uid: obj.GetUID(), generation: obj.GetGeneration(),
+		object: obj, uid: obj.GetUID(), generation: obj.GetGeneration(),
 		specHash: specHash, ruleSetHash: verdict.RuleSetHash, factsTime: verdict.FactsTime,
 		observes: observes(content),
 	}, verdict
@@ -104,11 +105,11 @@ func (g *Guard) admit(ctx context.Context, obj client.Object) (Verdict, map[stri
 	if kind == nil {
 		return Verdict{}, nil, fmt.Errorf("there are no rules for kind %q", gvk.Kind)
 	}
-	content, err := contentOf(gvk.Kind, obj)
+	judged, err := judgedOf(gvk.Kind, obj)
 	if err != nil {
 		return Verdict{RuleSetHash: kind.hash}, nil, err
 	}
-	return g.evaluation(ctx, rules, kind, content).atRunTime(), content, nil
+	return g.evaluation(ctx, rules, kind, judged).atRunTime(), judged.content, nil
 }
 
 // SpecHash is the SHA-256 of an object's spec, in hexadecimal: equal specs give equal hashes, whatever the order of their
@@ -119,14 +120,14 @@ func SpecHash(obj client.Object) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find the kind of %T: %w", obj, err)
 	}
-	content, err := contentOf(gvk.Kind, obj)
+	judged, err := judgedOf(gvk.Kind, obj)
 	if err != nil {
 		return "", err
 	}
-	return hashOf(content)
+	return hashOf(judged.content)
 }
 
-// hashOf hashes content that contentOf gave: webhook, controllers and tools have the same text then.
+// hashOf hashes content that judgedOf gave: webhook, controllers and tools have the same text then.
 func hashOf(content map[string]any) (string, error) {
 	text, err := json.Marshal(content["spec"])
 	if err != nil {

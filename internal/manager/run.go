@@ -12,9 +12,7 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/controllers"
@@ -140,13 +138,11 @@ func newManager(config *rest.Config, o options, serving certificate, election el
 		LeaderElectionReleaseOnCancel: true,
 		Metrics: metricsserver.Options{
 			BindAddress: o.metricsAddress, SecureServing: true, TLSOpts: []func(*tls.Config){serving.TLSConfig},
-			FilterProvider: filters.WithAuthenticationAndAuthorization,
+			FilterProvider: rights.OfMetrics,
 		},
 		HealthProbeBindAddress: o.probeAddress,
 		LivenessEndpointName:   "/livez",
 		PprofBindAddress:       o.pprofAddress,
-		WebhookServer: webhook.NewServer(webhook.Options{
-			Host: o.webhookBindHost, Port: o.webhookPort, TLSOpts: []func(*tls.Config){serving.TLSConfig},
-		}),
+		WebhookServer:          webhooks.NewServer(o.webhookBindHost, o.webhookPort, serving.TLSConfig),
 	})
 }

@@ -247,13 +247,22 @@ func (c *Checker) docs(kind, rule string) string {
 	return guard.Docs(rule)
 }
 
+// requestOf is what an API server would ask; it has read objects from JSON, so they can be written as such.
+func requestOf(kind string, object, old map[string]any) guard.Request {
+	request := guard.Request{Operation: admissionv1.Create, Kind: kind, Object: jsonOf(object)}
+	if old != nil {
+		request.Operation, request.OldObject = admissionv1.Update, jsonOf(old)
+	}
+	return request
+}
+
+func jsonOf(object map[string]any) []byte {
+	return []byte(runtime.EncodeOrDie(unstructured.UnstructuredJSONScheme, &unstructured.Unstructured{Object: object}))
+}
+
 // judge asks the catalogue's rules.
 func (c *Checker) judge(ctx context.Context, r *Report, object, old map[string]any) {
-	request := guard.Request{Operation: admissionv1.Create, Object: object}
-	if old != nil {
-		request.Operation, request.OldObject = admissionv1.Update, old
-	}
-	verdict := c.guard.Review(ctx, request)
+	verdict := c.guard.Review(ctx, requestOf(r.Kind, object, old))
 	r.RuleSetHash = verdict.RuleSetHash
 	for _, v := range verdict.Violations {
 		// What follows the link: that an exception lifts the rule, or that the update leaves the mistake as it was.

@@ -1,0 +1,108 @@
+package rights
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/token/cache"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+)
+
+const (
+	// tokensKept is for how long an API server's word on a token holds, yes or no, and readersKept on who may read metrics.
+	tokensKept, readersKept, othersKept = time.Minute, 5 * time.Minute, 30 * time.Second
+	// sayEvery is how often at most it is logged that an API server can't be asked: whoever wants metrics decides how often it is.
+	sayEvery = 10 * time.Second
+)
+
+// OfMetrics lets those read metrics whom the API server knows and who may: others get 401, 403, and 503 while it can't be asked. It
+// is for a metrics server's FilterProvider. controller-runtime's own asks about a token that is unknown each time, and takes the no
+// for an error, which it logs.
+func OfMetrics(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
+	reviews, err := authenticationclient.NewForConfigAndClient(config, client)
+	if err != nil {
+		return nil, fmt.Errorf("make the client that asks who reads metrics: %w", err)
+	}
+	accesses, err := authorizationclient.NewForConfigAndClient(config, client)
+	if err != nil {
+		return nil, fmt.Errorf("make the client that asks who may read metrics: %w", err)
+	}
+	may, err := authorizerfactory.DelegatingAuthorizerConfig{
+		SubjectAccessReviewClient: accesses, AllowCacheTTL: readersKept, DenyCacheTTL: othersKept,
+		WebhookRetryBackoff: &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 1, Steps: 2},
+	}.New()
+	if err != nil {
+		return nil, fmt.Errorf("make the authorizer of metrics: %w", err)
+	}
+	known := cache.New(tokens{reviews.TokenReviews()}, false, tokensKept, tokensKept)
+	return (&readers{known: known, may: may, say: rate.Sometimes{Interval: sayEvery}}).filter, nil
+}
+
+// tokens asks an API server whose a token is.
+type tokens struct {
+	authenticationclient.TokenReviewInterface
+}
+
+// AuthenticateToken asks.
+func (t tokens) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTakes)
+	defer cancel()
+	review, err := t.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+	if err != nil || !review.Status.Authenticated {
+		return nil, false, err
+	}
+	who := review.Status.User
+	return &authenticator.Response{User: &user.DefaultInfo{Name: who.Username, UID: who.UID, Groups: who.Groups}}, true, nil
+}
+
+// readers are those who may read metrics.
+type readers struct {
+	known authenticator.Token
+	may   authorizer.Authorizer
+	say   rate.Sometimes
+}
+
+func (a *readers) filter(log logr.Logger, handler http.Handler) (http.Handler, error) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch code, why, err := a.judge(r); {
+		case err != nil:
+			a.say.Do(func() { log.Error(err, "Can't tell who may read metrics") })
+			http.Error(w, "The API server can't be asked who may read metrics", http.StatusServiceUnavailable)
+		case code != http.StatusOK:
+			http.Error(w, why, code)
+		default:
+			handler.ServeHTTP(w, r)
+		}
+	}), nil
+}
+
+func (a *readers) judge(r *http.Request) (code int, why string, err error) {
+	token, isBearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !isBearer || token == "" {
+		return http.StatusUnauthorized, "Unauthorized: send the bearer token of a service account", nil
+	}
+	who, known, err := a.known.AuthenticateToken(r.Context(), token)
+	if err != nil || !known {
+		return http.StatusUnauthorized, "Unauthorized: the API server doesn't know this token", err
+	}
+	decision, _, err := a.may.Authorize(r.Context(), authorizer.AttributesRecord{User: who.User, Verb: strings.ToLower(r.Method), Path: r.URL.Path})
+	if err != nil || decision != authorizer.DecisionAllow {
+		return http.StatusForbidden, who.User.GetName() + " may not get " + r.URL.Path + ": bind it to the ClusterRole autohealer-metrics-reader", err
+	}
+	return http.StatusOK, "", nil
+}
