@@ -88,6 +88,12 @@ var _ = Describe("kubectl autohealer uninstall that can't", Ordered, func() {
 			HavePrefix("error: it stopped at: stop what acts: a manager leads still that the Deployment autohealer-manager in namespace autohealer-system doesn't run: stop it, then run this again\n"),
 			HaveSuffix("To go on, run it again; to let Autohealer go on instead, if it is there still: kubectl autohealer thaw\n")))))
 		Expect(h.Done(ctx)).To(Equal(h.Everything()), "nothing is undone while somebody may do it again")
+		before := versions(ctx)
+		for _, how := range []string{"--dry-run=server", "--yes"} {
+			Expect(uninstall(ctx, how)).To(SatisfyAll(HaveField("Code", 2), HaveField("Err", ContainSubstring(
+				"\n  A manager leads, and there is no Deployment autohealer-manager in namespace autohealer-system that could run it: stop it, or if there is none, kubectl -n autohealer-system delete lease autohealer-manager."))))
+		}
+		Expect(versions(ctx)).To(Equal(before), "that it can't end is seen before it begins, now that its Deployment is gone")
 		Expect(h.Client.Delete(ctx, lease)).To(Succeed())
 
 		Expect(uninstall(ctx, "--yes", "--timeout=3s")).To(SatisfyAll(HaveField("Code", 1), HaveField("Err", HavePrefix(

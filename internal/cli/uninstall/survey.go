@@ -53,7 +53,7 @@ func (s *Survey) Nothing() bool {
 // Look finds all that there is of an installation, and whether it can all be removed. It writes nothing.
 func (u *Uninstaller) Look(ctx context.Context) (*Survey, error) {
 	s := &Survey{Parts: map[stage][]*object{}}
-	for _, look := range []func(context.Context, *Survey) error{u.lookAtGroups, u.lookAtKinds, u.lookAtParts, u.lookAtStrays, u.lookAtNamespace, u.lookAtBindings, u.lookAtRecords, u.lookAtRights} {
+	for _, look := range []func(context.Context, *Survey) error{u.lookAtGroups, u.lookAtKinds, u.lookAtParts, u.lookAtLeader, u.lookAtStrays, u.lookAtNamespace, u.lookAtBindings, u.lookAtRecords, u.lookAtRights} {
 		if err := look(ctx, s); err != nil {
 			return nil, err
 		}
@@ -164,6 +164,16 @@ func (u *Uninstaller) lookAtParts(ctx context.Context, s *Survey) error {
 				s.Parts[p.stage] = append(s.Parts[p.stage], o)
 			}
 		}
+	}
+	return nil
+}
+
+// lookAtLeader finds a manager that nothing here runs, and that so goes on whatever is deleted: it may confirm the freeze, so that
+// all but itself would be gone when its turn comes.
+func (u *Uninstaller) lookAtLeader(ctx context.Context, s *Survey) error {
+	if leads, _ := u.Leads(ctx); leads && !has(s.Parts[manager], deploymentKind) {
+		s.Blocked = append(s.Blocked, fmt.Sprintf("A manager leads, and there is no Deployment %[1]s in namespace %[2]s that could run it: stop it, or if there is none, "+
+			"kubectl -n %[2]s delete lease %[1]s. One that ended without a word leads for some seconds more", u.Manager, u.Namespace))
 	}
 	return nil
 }
