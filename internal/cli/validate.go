@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 
@@ -81,6 +82,11 @@ func (a *App) runValidate(ctx context.Context, o *validateOptions) error {
 		return err
 	}
 	documents := documentsOf(files)
+	for _, d := range documents {
+		if d.IsKustomization() {
+			a.tell(d.File, d.Line, false, fmt.Sprintf("the files here are judged, and not what is built of them: kubectl kustomize %s | kubectl autohealer validate -f -", path.Dir(d.File)))
+		}
+	}
 	w, rails, err := a.enforce(ctx, w, stored, documents)
 	if err != nil {
 		return err

@@ -28,26 +28,25 @@ type field struct {
 	value *node
 }
 
-// yamlTree gives the chunk's positions and its duplicate keys. It is nil when the parser that knows positions can't read
-// what the other one can.
-func (c chunk) yamlTree() (*node, []Problem) {
+// yamlTree gives the chunk's positions and its duplicate keys, and the line where a second document begins, 0 when there is none.
+// The tree is nil when the parser that knows positions can't read what the other one can.
+func (c chunk) yamlTree() (root *node, problems []Problem, second int) {
 	decoder := yamlv3.NewDecoder(bytes.NewReader(c.text))
 	var document yamlv3.Node
 	if err := decoder.Decode(&document); err != nil || len(document.Content) == 0 {
-		return nil, nil
+		return nil, nil, 0
 	}
 	b := &builder{before: c.before, known: map[*yamlv3.Node]*node{}}
-	root := b.build(document.Content[0])
-	var second yamlv3.Node
-	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
-		line := c.before + 1
-		if err == nil {
-			line = c.before + second.Line
-		}
-		b.problems = append(b.problems, Problem{Line: line, Kind: Undecodable,
-			Message: "a second document begins here; kubectl reads only the first unless a line of --- alone is between them"})
+	root = b.build(document.Content[0])
+	var next yamlv3.Node
+	switch err := decoder.Decode(&next); {
+	case errors.Is(err, io.EOF):
+	case err != nil:
+		second = c.before + 1
+	default:
+		second = c.before + next.Line
 	}
-	return root, b.problems
+	return root, b.problems, second
 }
 
 type builder struct {

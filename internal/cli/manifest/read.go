@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/transform"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 )
@@ -45,10 +47,17 @@ const (
 	DuplicateKey ProblemKind = "duplicate-key"
 )
 
-// Read gives all objects of a file; lists are unwrapped, empty documents left out.
+// Read gives all objects of a file; lists are unwrapped, empty documents left out. A file that begins with a byte order mark is read in
+// the encoding that this says, such as UTF-16, which PowerShell writes; kubectl does the same.
 func Read(file File) []Document {
+	text, _, err := transform.Bytes(unicode.BOMOverride(unicode.UTF8.NewDecoder()), file.Text)
+	if err != nil {
+		d := undecodable(1, err.Error())
+		d.File = file.Name
+		return []Document{d}
+	}
 	var documents []Document
-	for _, c := range split(file.Text) {
+	for _, c := range split(text) {
 		for _, d := range c.read(strings.HasSuffix(file.Name, ".json")) {
 			d.File = file.Name
 			documents = append(documents, unwrap(d)...)
@@ -127,7 +136,8 @@ func (c chunk) readYAML() []Document {
 		return []Document{undecodable(line, message)}
 	}
 	d := Document{Line: c.before + 1}
-	d.root, d.Problems = c.yamlTree()
+	second := 0
+	d.root, d.Problems, second = c.yamlTree()
 	if d.root != nil {
 		d.Line = d.root.line
 	}
@@ -141,7 +151,11 @@ func (c chunk) readYAML() []Document {
 		}
 	}
 	d.decode(asJSON)
-	return []Document{d}
+	if second == 0 {
+		return []Document{d}
+	}
+	// It is one by itself: whoever has nothing to do with the first may have with this one.
+	return []Document{d, undecodable(second, "a second document begins here; kubectl reads only the first unless a line of --- alone is between them")}
 }
 
 func (d *Document) decode(asJSON []byte) {

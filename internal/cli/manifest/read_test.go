@@ -75,7 +75,11 @@ func TestRead(t *testing.T) {
 		},
 		"a second document that kubectl would drop": {
 			text: "kind: A\n--- {kind: B}\n",
-			want: []string{"1: A <nil> [2 undecodable: a second document begins here; kubectl reads only the first unless a line of --- alone is between them]"},
+			want: []string{"1: A <nil>", "2: [2 undecodable: a second document begins here; kubectl reads only the first unless a line of --- alone is between them]"},
+		},
+		"UTF-16 as PowerShell writes it": {
+			text: "\xff\xfek\x00i\x00n\x00d\x00:\x00 \x00A\x00\n\x00-\x00-\x00-\x00\n\x00k\x00i\x00n\x00d\x00:\x00 \x00B\x00\n\x00",
+			want: []string{"1: A <nil>", "3: B <nil>"},
 		},
 		"a list": {
 			text: "apiVersion: v1\nkind: List\nitems:\n- kind: A\n  metadata: {name: x}\n-\n  kind: B\n  metadata: {name: z}\n- text\n",
