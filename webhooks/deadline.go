@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 // defaultTimeout is what we ask of the API server in the webhook's configuration. Whoever says they wait longer gets no more.
@@ -15,7 +17,11 @@ const defaultTimeout = 5 * time.Second
 // A manager that ends finishes what it has been asked, though controller-runtime ends every request's context with it: an
 // evaluation that is cut short refuses a good object.
 func withDeadline(ctx context.Context, r *http.Request) context.Context {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeFor(r))
+	begun, ok := ctx.Value(begunKey{}).(time.Time)
+	if !ok {
+		begun = clock.RealClock{}.Now()
+	}
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), begun.Add(timeFor(r)))
 	context.AfterFunc(r.Context(), func() { // net/http ends the request's context when the handler returns
 		if !serverEnds(r) {
 			cancel()

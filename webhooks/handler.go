@@ -65,10 +65,13 @@ func (h *Handler) read(req admission.Request) (guard.Request, error) {
 			return guard.Request{}, err
 		}
 	}
-	return guard.Request{
-		Operation: req.Operation, Kind: req.Kind.Kind, Object: req.Object.Raw, OldObject: req.OldObject.Raw,
-		UserInfo: req.UserInfo, DryRun: req.DryRun != nil && *req.DryRun,
-	}, nil
+	review := guard.Request{
+		Operation: req.Operation, Kind: req.Kind.Kind, Object: req.Object.Raw, UserInfo: req.UserInfo, DryRun: req.DryRun != nil && *req.DryRun,
+	}
+	if req.Operation == admissionv1.Update {
+		review.OldObject = req.OldObject.Raw
+	}
+	return review, nil
 }
 
 // judges gives an error for what no rule is about. controller-runtime hands on a review without a request as a zero one.
@@ -82,7 +85,7 @@ func (h *Handler) judges(req admission.Request) error {
 	return nil
 }
 
-// isOf checks that there is an object of the kind, without reading more of it.
+// isOf checks that there is an object of the kind, without keeping more of it.
 func isOf(field string, raw []byte, kind string) error {
 	var object metav1.TypeMeta
 	if err := json.UnmarshalCaseSensitivePreserveInts(raw, &object); err != nil {

@@ -25,7 +25,7 @@ var (
 
 	refused = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "autohealer_webhook_refusals_total",
-		Help: "Requests and connections that the webhook's server refused before anything was judged, by reason (busy, slow, too-large, connection).",
+		Help: "Requests and connections that the webhook's server refused before anything was judged, by reason (busy, slow, too-large, not-json, connection).",
 	}, []string{"reason"})
 
 	duration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -36,12 +36,13 @@ var (
 	}, []string{"kind"})
 )
 
-// Why the server refuses: it has as much as it can judge, a body doesn't come, a body is too large, an address has too many
-// connections.
+// Why the server refuses: it has as much as it can judge, a body doesn't come, a body is too large or no JSON, there are too many
+// connections or an address makes them too fast.
 const (
 	refusedBusy       = "busy"
 	refusedSlow       = "slow"
 	refusedLarge      = "too-large"
+	refusedOther      = "not-json"
 	refusedConnection = "connection"
 )
 

@@ -22,17 +22,18 @@ import (
 
 // What anyone who reaches the port can hold without credentials: an API server has none either.
 const (
-	// connections are some 100 KiB each. An API server keeps a few; several may share an address.
-	connections, connectionsOfOne = 1024, 128
+	// connections are some 600 KiB each at worst, with as many streams as they may have. An API server keeps a few; several may share an
+	// address.
+	connections, connectionsOfOne = 256, 32
 	// newPerSecond and newAtOnce are for the new ones of an address, since each takes half a millisecond of processor time. An API
-	// server makes one when it starts.
+	// server makes one when it has had nothing to ask for a while, and more when it asks much at once.
 	newPerSecond, newAtOnce = 20, 64
 	// headerBytes is four times what an API server sends.
-	headerBytes = 16 << 10
-	// streamBytes is what is kept of a request that nobody reads yet, and of all of a connection: HTTP/2's own minimum.
-	streamBytes = 64 << 10
-	streams     = 100
-	idle        = 90 * time.Second
+	headerBytes = 8 << 10
+	// streamBytes is what is kept of a request that nobody reads yet, and of all of a connection: HTTP/2's own minimum, as frameBytes is.
+	streamBytes, frameBytes = 64 << 10, 16 << 10
+	streams                 = 32
+	idle                    = 90 * time.Second
 	// shutdownTakes is more than any answer.
 	shutdownTakes = 10 * time.Second
 )
@@ -68,8 +69,11 @@ func (s *Server) Start(ctx context.Context) error {
 	s.listens.Store(true)
 	server := &http.Server{
 		Handler: s.WebhookMux(), BaseContext: func(net.Listener) context.Context { return ctx },
-		MaxHeaderBytes: headerBytes, ReadHeaderTimeout: defaultTimeout, WriteTimeout: 2 * defaultTimeout, IdleTimeout: idle,
-		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: streams, MaxReceiveBufferPerConnection: streamBytes, MaxReceiveBufferPerStream: streamBytes},
+		// ReadTimeout is for requests that nobody reads; who reads sets another.
+		MaxHeaderBytes: headerBytes, ReadHeaderTimeout: defaultTimeout, ReadTimeout: defaultTimeout, WriteTimeout: 2 * defaultTimeout, IdleTimeout: idle,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: streams, MaxReadFrameSize: frameBytes, MaxReceiveBufferPerConnection: streamBytes, MaxReceiveBufferPerStream: streamBytes,
+		},
 		ErrorLog: log.New(&seldom{}, "", 0),
 	}
 	stopped := make(chan error, 1)
@@ -77,7 +81,11 @@ func (s *Server) Start(ctx context.Context) error {
 		<-ctx.Done()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTakes)
 		defer cancel()
-		stopped <- server.Shutdown(ctx)
+		if err := server.Shutdown(ctx); err != nil { // somebody doesn't read an answer
+			stopped <- server.Close()
+		} else {
+			stopped <- nil
+		}
 	}()
 	if err := server.Serve(tls.NewListener(&bounded{Listener: tcp, from: map[string]*caller{}}, config)); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve webhooks: %w", err)
@@ -100,8 +108,8 @@ func (s *Server) StartedChecker() healthz.Checker {
 	}
 }
 
-// bounded closes at once what it accepts from an address that has too many connections, or makes them too fast: the others get
-// through.
+// bounded closes at once what it accepts from an address that has too many connections, or makes them too fast. Where all together
+// are too many, the address that has most loses one.
 type bounded struct {
 	net.Listener
 
@@ -111,7 +119,7 @@ type bounded struct {
 }
 
 type caller struct {
-	open int
+	open map[*counted]bool
 	made *rate.Limiter
 }
 
@@ -121,52 +129,73 @@ func (b *bounded) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		from := hostOf(conn.RemoteAddr().String())
-		if b.admit(from) {
-			return &counted{Conn: conn, leave: sync.OnceFunc(func() { b.leave(from) })}, nil
+		c := &counted{Conn: conn, from: hostOf(conn.RemoteAddr().String()), of: b}
+		inTheWay, admitted := b.admit(c)
+		if inTheWay != nil {
+			_ = inTheWay.Close() // whoever has so many finds out by itself
+		}
+		if admitted {
+			return c, nil
 		}
 		refused.WithLabelValues(refusedConnection).Inc()
 		_ = conn.Close() // nothing was said on it yet
 	}
 }
 
-func (b *bounded) admit(from string) bool {
+// admit says whether a connection is let in, and which one goes for that.
+func (b *bounded) admit(c *counted) (inTheWay *counted, admitted bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.all >= connections {
-		return false
-	}
-	c := b.from[from]
-	if c == nil {
+	by := b.from[c.from]
+	if by == nil {
 		if len(b.from) >= connections { // most have gone
-			maps.DeleteFunc(b.from, func(_ string, c *caller) bool { return c.open == 0 })
+			maps.DeleteFunc(b.from, func(_ string, by *caller) bool { return len(by.open) == 0 })
 		}
-		c = &caller{made: rate.NewLimiter(newPerSecond, newAtOnce)}
-		b.from[from] = c
+		by = &caller{open: map[*counted]bool{}, made: rate.NewLimiter(newPerSecond, newAtOnce)}
+		b.from[c.from] = by
 	}
-	if c.open >= connectionsOfOne || !c.made.Allow() {
-		return false
+	if len(by.open) >= connectionsOfOne || !by.made.Allow() {
+		return nil, false
+	}
+	if b.all >= connections {
+		most := by
+		for _, other := range b.from {
+			if len(other.open) > len(most.open) {
+				most = other
+			}
+		}
+		if most == by {
+			return nil, false
+		}
+		for inTheWay = range most.open {
+			break
+		}
+		b.forget(inTheWay)
 	}
 	b.all++
-	c.open++
-	return true
+	by.open[c] = true
+	return inTheWay, true
 }
 
-func (b *bounded) leave(from string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.all--
-	b.from[from].open--
+// forget needs b.mu.
+func (b *bounded) forget(c *counted) {
+	if by := b.from[c.from]; by != nil && by.open[c] {
+		delete(by.open, c)
+		b.all--
+	}
 }
 
 type counted struct {
 	net.Conn
 
-	leave func()
+	from string
+	of   *bounded
 }
 
 func (c *counted) Close() error {
-	defer c.leave()
+	c.of.mu.Lock()
+	c.of.forget(c)
+	c.of.mu.Unlock()
 	return c.Conn.Close()
 }
 

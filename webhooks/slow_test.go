@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 )
@@ -52,29 +53,63 @@ func TestAClientThatSendsSlowlyIsCutOffAndOthersAreServed(t *testing.T) {
 // TestWhoIsRefusedIsToldWhy: an API server passes a Status on to whoever asked it, and asks again by itself after Retry-After.
 func TestWhoIsRefusedIsToldWhy(t *testing.T) {
 	url, client := serve(t, "HTTP/2.0")
+	said := func(query string, body io.Reader, size int64) string {
+		request, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, url+query, body)
+		request.ContentLength = size
+		response, err := client.Do(request)
+		if err != nil {
+			return err.Error()
+		}
+		defer func() { _ = response.Body.Close() }()
+		text, err := io.ReadAll(response.Body)
+		return fmt.Sprint(response.StatusCode, " ", response.Header.Get("Retry-After"), " ", strings.TrimSpace(string(text)), " ", err)
+	}
+	// Of large ones there is one at a time, and this one's body doesn't come.
 	body, sends := io.Pipe()
 	defer func() { _ = sends.CloseWithError(io.ErrUnexpectedEOF) }()
-	go func() { // a large one takes the only place for such
-		request, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, url, body)
-		request.ContentLength = largestBody
-		_ = answerOf(client.Do(request))
-	}()
+	late := make(chan string)
+	go func() { late <- said("?timeout=1s", body, largestBody) }()
 	_, _ = io.WriteString(sends, strings.Repeat(" ", 4*streamBytes)) // of which some is only taken once it has the place
 	for _, c := range []struct {
 		bytes int
 		want  string
 	}{
-		{ordinaryBody + 1, `429 1 {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the webhook has as many reviews as it can judge; try again in a moment","reason":"TooManyRequests","details":{"retryAfterSeconds":1},"code":429}`},
-		{largestBody + 1, `413  {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Request entity too large: the review has 7340033 bytes; it may have 7340032","reason":"RequestEntityTooLarge","code":413}`},
+		{ordinaryBody + 1, `429 1 {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the webhook has as many reviews as it can judge; try again in a moment","reason":"TooManyRequests","details":{"retryAfterSeconds":1},"code":429} <nil>`},
+		{10, `400  {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the review is no JSON object","reason":"BadRequest","code":400} <nil>`},
+		{largestBody + 1, `413  {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Request entity too large: the review has 7340033 bytes; it may have 7340032","reason":"RequestEntityTooLarge","code":413} <nil>`},
 	} {
-		response, err := client.Post(url, "application/json", strings.NewReader(strings.Repeat(" ", c.bytes)))
+		if got := said("", strings.NewReader(strings.Repeat("-", c.bytes)), int64(c.bytes)); got != c.want {
+			t.Errorf("%d bytes:\n got %s\nwant %s", c.bytes, got, c.want)
+		}
+	}
+	const want = `504 1 {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Timeout: the review did not come whole within 900ms: i/o timeout","reason":"Timeout","details":{"retryAfterSeconds":1},"code":504} <nil>`
+	if got := <-late; got != want {
+		t.Errorf("the one that doesn't come:\n got %s\nwant %s", got, want)
+	}
+}
+
+// TestAConnectionIsGoodAfterASlowReview: net/http takes a deadline that passes while a handler works for the end of the connection.
+func TestAConnectionIsGoodAfterASlowReview(t *testing.T) {
+	slow := make(chan struct{})
+	served := httptest.NewServer(bounding(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("timeout") == "100ms" {
+			<-slow
+		}
+		if err := r.Context().Err(); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
+	})))
+	defer served.Close()
+	late := time.AfterFunc(300*time.Millisecond, func() { close(slow) })
+	defer late.Stop()
+	for _, timeout := range []string{"100ms", "5s"} {
+		response, err := served.Client().Post(served.URL+"?timeout="+timeout, "application/json", strings.NewReader("{}"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := io.ReadAll(response.Body)
 		_ = response.Body.Close()
-		if got := fmt.Sprint(response.StatusCode, " ", response.Header.Get("Retry-After"), " ", strings.TrimSpace(string(text))); err != nil || got != c.want {
-			t.Errorf("%d bytes: %v\n got %s\nwant %s", c.bytes, err, got, c.want)
+		if response.StatusCode != http.StatusOK {
+			t.Errorf("with %s: %s", timeout, response.Status)
 		}
 	}
 }

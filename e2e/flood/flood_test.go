@@ -50,6 +50,7 @@ var attacks = map[string]struct {
 	"a review as large as an API server's":  {review(filler(6_900_000)), []string{"a policy may have 262144: make it several"}},
 	"a review larger than any":              {review(filler(8 << 20)), []string{"the review has 8389"}},
 	"a policy as large as it may be":        {review(filler(250_000)), []string{`"allowed":true`}},
+	"a bomb of YAML":                        {"a: &a [" + strings.Repeat("x,", 50) + "x]\nb: &b [" + strings.Repeat("*a,", 1000) + "*a]\nc: [" + strings.Repeat("*b,", 1000) + "*b]\n", []string{"400 the review is no JSON object"}},
 	"an update from one to another of them": {update(filler(250_000)), []string{`"allowed":true`}},
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,7 +26,9 @@ import (
 
 const (
 	// tokensKept is for how long an API server's word on a token holds, yes or no, and readersKept on who may read metrics.
-	tokensKept, readersKept, othersKept = time.Minute, 5 * time.Minute, 30 * time.Second
+	tokensKept, unknownKept, readersKept, othersKept = time.Minute, 10 * time.Second, 5 * time.Minute, 30 * time.Second
+	// longestToken is several times what an API server makes, and askingAtOnce how many tokens it is asked about at a time.
+	longestToken, askingAtOnce = 16 << 10, 4
 	// sayEvery is how often at most it is logged that an API server can't be asked: whoever wants metrics decides how often it is.
 	sayEvery = 10 * time.Second
 )
@@ -49,25 +52,35 @@ func OfMetrics(config *rest.Config, client *http.Client) (metricsserver.Filter, 
 	if err != nil {
 		return nil, fmt.Errorf("make the authorizer of metrics: %w", err)
 	}
-	known := cache.New(tokens{reviews.TokenReviews()}, false, tokensKept, tokensKept)
+	known := cache.New(tokens{reviews.TokenReviews(), semaphore.NewWeighted(askingAtOnce)}, false, tokensKept, unknownKept)
 	return (&readers{known: known, may: may, say: rate.Sometimes{Interval: sayEvery}}).filter, nil
 }
 
 // tokens asks an API server whose a token is.
 type tokens struct {
 	authenticationclient.TokenReviewInterface
+
+	asking *semaphore.Weighted
 }
 
 // AuthenticateToken asks.
 func (t tokens) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTakes)
 	defer cancel()
+	if err := t.asking.Acquire(ctx, 1); err != nil {
+		return nil, false, err
+	}
+	defer t.asking.Release(1)
 	review, err := t.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	if err != nil || !review.Status.Authenticated {
 		return nil, false, err
 	}
 	who := review.Status.User
-	return &authenticator.Response{User: &user.DefaultInfo{Name: who.Username, UID: who.UID, Groups: who.Groups}}, true, nil
+	extra := map[string][]string{}
+	for key, values := range who.Extra {
+		extra[key] = values
+	}
+	return &authenticator.Response{User: &user.DefaultInfo{Name: who.Username, UID: who.UID, Groups: who.Groups, Extra: extra}}, true, nil
 }
 
 // readers are those who may read metrics.
@@ -92,8 +105,8 @@ func (a *readers) filter(log logr.Logger, handler http.Handler) (http.Handler, e
 }
 
 func (a *readers) judge(r *http.Request) (code int, why string, err error) {
-	token, isBearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !isBearer || token == "" {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") || token == "" || len(token) > longestToken {
 		return http.StatusUnauthorized, "Unauthorized: send the bearer token of a service account", nil
 	}
 	who, known, err := a.known.AuthenticateToken(r.Context(), token)
