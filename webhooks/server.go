@@ -25,9 +25,10 @@ const (
 	// connections are some 600 KiB each at worst, with as many streams as they may have. An API server keeps a few; several may share an
 	// address.
 	connections, connectionsOfOne = 256, 32
-	// newPerSecond and newAtOnce are for the new ones of an address, since each takes half a millisecond of processor time. An API
-	// server makes one when it has had nothing to ask for a while, and more when it asks much at once.
-	newPerSecond, newAtOnce = 20, 64
+	// newPerSecond and newAtOnce are for the new ones of an address, since each takes half a millisecond of processor time: it may have a
+	// twentieth of one. An API server makes one when it has had nothing to ask for a while, and more when it asks much at once; probes of
+	// a manager's own machine, and what is between the two, may make one each time.
+	newPerSecond, newAtOnce = 100, 200
 	// headerBytes is four times what an API server sends.
 	headerBytes = 8 << 10
 	// streamBytes is what is kept of a request that nobody reads yet, and of all of a connection: HTTP/2's own minimum, as frameBytes is.

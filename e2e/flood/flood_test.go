@@ -28,8 +28,11 @@ import (
 
 const (
 	lasts = time.Minute
-	// honestWithin is for 99 of 100 reviews that the API server asks for meanwhile, with all that it does itself.
-	honestWithin = time.Second
+	// honestWithin is for 99 of 100 reviews that the API server asks for meanwhile, with all that it does itself; a machine that others
+	// keep busy may take four times what it takes without the flood.
+	honestWithin, busyTimes = time.Second, 4
+	// each is when an honest creation follows another.
+	each = 10 * time.Millisecond
 	// stalled are clients whose bodies never end, and flooding are those of each other attack.
 	stalled, flooding = 150, 6
 	// again is when each asks again: faster, and they would take the processors from the API server, which stand on the same machine
@@ -73,21 +76,19 @@ var _ = Describe("A manager with the memory that it is installed with", func() {
 		It("judges what the API server asks while others flood it by "+protocol+", and tells those why it doesn't", func(ctx SpecContext) {
 			before, err := managerPID()
 			Expect(err).NotTo(HaveOccurred())
+			_, _, quiet := honest(ctx, lasts/20)
 			flood := startFlood(ctx, protocol)
-			took := honest(ctx)
+			answered, p50, p99 := honest(ctx, lasts/2)
 			flood.stop()
 
-			Expect(len(took)).To(BeNumerically(">", 100))
-			slices.Sort(took)
-			p50, p99 := took[len(took)/2], took[len(took)*99/100]
 			most, err := peak()
 			Expect(err).NotTo(HaveOccurred(), "the manager is there")
 			figures = append(figures, fmt.Sprintf("a flood by %s for %s: %d creations by an API server meanwhile, p50 %s, p99 %s; the manager had %d MiB at most (limited: %v)",
-				protocol, lasts/2, len(took), p50.Round(100*time.Microsecond), p99.Round(time.Millisecond), most>>20, confined))
+				protocol, lasts/2, answered, p50.Round(100*time.Microsecond), p99.Round(time.Millisecond), most>>20, confined))
 			GinkgoWriter.Println(flood.counts())
 			Expect(managerPID()).To(Equal(before), "the manager is the same")
 			Expect(most).To(BeNumerically("<", memoryLimit))
-			Expect(p99).To(BeNumerically("<=", honestWithin))
+			Expect(p99).To(BeNumerically("<=", max(honestWithin, busyTimes*quiet)), "without the flood %s", quiet)
 			flood.expectWords()
 		}, SpecTimeout(2*lasts))
 	}
@@ -110,18 +111,23 @@ var _ = Describe("A policy that is larger than anybody needs", func() {
 	}, SpecTimeout(lasts))
 })
 
-// honest has the API server ask for reviews, until the flood is over, and gives how long each creation took.
-func honest(ctx context.Context) (took []time.Duration) {
+// honest has the API server ask for reviews for a while, of which each must be answered, and gives how long 50 and 99 of 100
+// creations took.
+func honest(ctx context.Context, lasts time.Duration) (answered int, p50, p99 time.Duration) {
 	GinkgoHelper()
-	for began, i := time.Now(), 0; time.Since(began) < lasts/2; i++ {
+	var took []time.Duration
+	until, cancel := context.WithTimeout(ctx, lasts)
+	defer cancel()
+	for range ticks(until, each) {
 		set := &v1alpha1.ConditionSet{}
 		Expect(json.Unmarshal([]byte(policy("honest", `"mode":"Observe"`)), set)).To(Succeed())
-		set.Name = fmt.Sprintf("honest-%d", i)
+		set.Name = fmt.Sprintf("honest-%d", len(took))
 		asked := time.Now()
 		Expect(h.Client.Create(ctx, set, client.DryRunAll)).To(Succeed())
 		took = append(took, time.Since(asked))
 	}
-	return took
+	slices.Sort(took)
+	return len(took), took[len(took)/2], took[len(took)*99/100]
 }
 
 // flood is what nobody should be able to do.
