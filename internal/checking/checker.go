@@ -70,8 +70,6 @@ func (c *Checker) Results(ctx context.Context, reg *registration.Registration, t
 	var running sync.WaitGroup
 	for i, check := range reg.Checks {
 		running.Go(func() {
-			ctx, cancel := context.WithTimeoutCause(ctx, reg.CheckTimeout, fmt.Errorf("the check gave no result within %s", reg.CheckTimeout))
-			defer cancel()
 			results[i], errs[i] = c.one(ctx, reg, check, target, live)
 		})
 	}
@@ -97,11 +95,16 @@ func (c *Checker) one(ctx context.Context, reg *registration.Registration, check
 			result, err = check.Failed(errors.New("the check panicked; the manager's log has the stack")), nil
 		}
 	}()
+	late := fmt.Errorf("the check gave no result within %s", reg.CheckTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, reg.CheckTimeout, late)
+	defer cancel()
 	result, err = check.Result(target, &finder{c, ctx, reg, target, live}, c.Clock.Now())
 	switch {
 	case errors.Is(err, ErrUnread):
 		return health.Result{}, err
-	case err != nil && ctx.Err() != nil: // the same text, whatever the deadline ended
+	case errors.Is(err, context.DeadlineExceeded): // the same text, whatever that ended; a shoot's connection counts the time by itself
+		result = check.Failed(late)
+	case err != nil && ctx.Err() != nil:
 		result = check.Failed(context.Cause(ctx))
 	case err != nil:
 		result = check.Failed(err)

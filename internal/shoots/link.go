@@ -69,7 +69,10 @@ func (l *Link) Follow(by toolscache.ListerWatcher) *toolscache.ListWatch {
 			defer end()
 			l.asks()
 			list, err := requests.ListWithContext(ctx, o)
-			if err != nil && ctx.Err() != nil { // the same text, whatever that ended
+			switch {
+			case errors.Is(err, context.DeadlineExceeded): // also while it found out which kinds there are, which counts the time by itself
+				err = l.late()
+			case err != nil && ctx.Err() != nil: // the same text, whatever that ended
 				err = context.Cause(ctx)
 			}
 			l.answered(err, false) // a watch follows, and until then nothing tells that the list is old
@@ -95,7 +98,7 @@ func (l *Link) open(ctx context.Context, by toolscache.WatcherWithContext, o met
 	late := time.AfterFunc(l.within, func() { end(l.late()) })
 	w, err := by.WatchWithContext(ctx, o)
 	switch began := late.Stop(); {
-	case !began:
+	case !began, errors.Is(err, context.DeadlineExceeded):
 		if err == nil {
 			w.Stop()
 		}

@@ -1,12 +1,22 @@
 package shoots
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"syscall"
 	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 )
 
 func TestAConnectionThatIsLostAgainAndAgainGivesTheSameError(t *testing.T) {
@@ -25,5 +35,31 @@ func TestAConnectionThatIsLostAgainAndAgainGivesTheSameError(t *testing.T) {
 		if got := steady(err).Error(); got != want {
 			t.Errorf("it is %s", got)
 		}
+	}
+}
+
+// A client of HTTP counts its time by itself, as while it finds out which kinds a server has.
+func TestAnAnswerThatIsLateIsToldAlikeWhoeverCountsTheTime(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	defer server.Close()
+	client := &http.Client{Timeout: time.Millisecond}
+	ask := func() error {
+		response, err := client.Get(server.URL) //nolint:noctx // the client's own time is what this is about
+		if err == nil {
+			_ = response.Body.Close()
+		}
+		return fmt.Errorf("find the kind: %w", err)
+	}
+	link := NewLink(time.Hour, clock.RealClock{}, func() {})
+	follows := link.Follow(&toolscache.ListWatch{
+		ListWithContextFunc:  func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, ask() },
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return nil, ask() },
+	})
+	const want = "no answer within 1h0m0s"
+	if _, err := follows.ListWithContext(t.Context(), metav1.ListOptions{}); err == nil || err.Error() != want {
+		t.Errorf("a list: %v", err)
+	}
+	if _, err := follows.WatchWithContext(t.Context(), metav1.ListOptions{}); err == nil || err.Error() != want {
+		t.Errorf("a watch: %v", err)
 	}
 }

@@ -83,12 +83,11 @@ func (r *runner) confirm(ctx context.Context, target types.NamespacedName, check
 
 // one runs one check, and comes back by the timeout whether the check does or not.
 func (r *runner) one(ctx context.Context, seed client.Client, target types.NamespacedName, c check) health.Result {
-	late := fmt.Errorf("the check gave no result within %s", r.timeout)
 	id := c.of(target)
 	if !r.begin(id) {
-		return health.Error(late)
+		return health.Error(r.late())
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, r.timeout, late)
+	ctx, cancel := context.WithTimeoutCause(ctx, r.timeout, r.late())
 	done := make(chan health.Result, 1)
 	go func() {
 		result := health.Error(errors.New("the check ended its goroutine"))
@@ -111,6 +110,8 @@ func (r *runner) one(ctx context.Context, seed client.Client, target types.Names
 		}
 	}
 }
+
+func (r *runner) late() error { return fmt.Errorf("the check gave no result within %s", r.timeout) }
 
 func (r *runner) begin(id checkOf) bool {
 	r.mu.Lock()
@@ -140,8 +141,8 @@ func (r *runner) protected(ctx context.Context, seed client.Client, target types
 	}()
 	single, err := r.check(ctx, seed, target, c)
 	switch {
-	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
-		return health.Error(context.Cause(ctx)) // the same text as for one that ignores it
+	case errors.Is(err, context.DeadlineExceeded): // also of a client that counts the time by itself
+		return health.Error(r.late()) // the same text as for one that ignores it
 	case err != nil:
 		return health.Error(err)
 	case single == nil:
