@@ -29,7 +29,7 @@ func TestTheReadmeListsTheManagersRights(t *testing.T) {
 			}
 		}
 	}
-	for _, file := range []string{"manager_role.yaml", "manager_role_node_leases.yaml", "manager_role_own_namespace.yaml"} {
+	for _, file := range []string{"manager_role.yaml", "manager_role_webhook.yaml", "manager_role_node_leases.yaml", "manager_role_own_namespace.yaml"} {
 		for _, r := range rightsOf(t, file) {
 			granted[r] = true
 		}

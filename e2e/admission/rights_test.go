@@ -3,10 +3,12 @@ package admission
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -74,7 +76,7 @@ func (a access) String() string {
 	return fmt.Sprintf("%s %s %s %s %s", a.verbs, a.group, a.resource, a.namespace, a.name)
 }
 
-var _ = Describe("The manager's account", func() {
+var _ = Describe("The manager's account", Label("versions"), func() {
 	It("may do what it needs", func(ctx SpecContext) {
 		Expect(h.LetProbe(ctx, target)).To(Succeed())
 		for _, a := range []access{
@@ -107,6 +109,63 @@ var _ = Describe("The manager's account", func() {
 			}
 		}
 	}, NodeTimeout(specTime))
+
+	DescribeTable("may change the CA bundle in its webhook's configuration, and nothing by which requests would go elsewhere",
+		func(ctx SpecContext, allowed bool, modify func(*admissionregistrationv1.ValidatingWebhookConfiguration)) {
+			configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+			Expect(h.Client.Get(ctx, types.NamespacedName{Name: "autohealer"}, configuration)).To(Succeed())
+			before := configuration.DeepCopy()
+			modify(configuration)
+			patch := client.MergeFrom(before)
+			err := as(manager).Patch(ctx, configuration.DeepCopy(), patch, client.DryRunAll)
+			if allowed {
+				Expect(err).NotTo(HaveOccurred())
+			} else {
+				Expect(err).To(MatchError(ContainSubstring("of the webhook configuration autohealer system:serviceaccount:autohealer-system:autohealer-manager may only change caBundle")))
+			}
+			Expect(h.Client.Patch(ctx, configuration, patch, client.DryRunAll)).To(Succeed(), "an admin may")
+		},
+		Entry("the CA bundle", true, func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+			c.Webhooks[0].ClientConfig.CABundle = slices.Concat(c.Webhooks[0].ClientConfig.CABundle, c.Webhooks[0].ClientConfig.CABundle)
+		}),
+		Entry("no CA bundle", true, func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+			c.Webhooks[0].ClientConfig.CABundle = nil
+		}),
+		Entry("which installation it is", true, func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+			metav1.SetMetaDataAnnotation(&c.ObjectMeta, "autohealer.resourcestack.com/installation", "another")
+		}),
+		Entry("whom it calls", false, func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+			c.Webhooks[0].ClientConfig.URL = new("https://192.0.2.1/validate")
+		}),
+		Entry("whom it calls, as a Service", false, func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+			c.Webhooks[0].ClientConfig.URL = nil
+			c.Webhooks[0].ClientConfig.Service = &admissionregistrationv1.ServiceReference{Namespace: "default", Name: "spy"}
+		}),
+		Entry("what it is asked about", false, func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+			c.Webhooks[0].Rules = append(c.Webhooks[0].Rules, admissionregistrationv1.RuleWithOperations{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"secrets"}},
+			})
+		}),
+		Entry("whether it fails open", false, func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+			c.Webhooks[0].FailurePolicy = new(admissionregistrationv1.Ignore)
+		}),
+		Entry("when it is asked", false, func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+			c.Webhooks[0].MatchConditions = nil
+		}),
+		Entry("a selector that there was none of", false, func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+			c.Webhooks[0].ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+		}),
+		Entry("another webhook", false, func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+			spy := c.Webhooks[0].DeepCopy()
+			spy.Name = "spy.example.com"
+			c.Webhooks = append(c.Webhooks, *spy)
+		}),
+		Entry("no webhook", false, func(c *admissionregistrationv1.ValidatingWebhookConfiguration) { c.Webhooks = nil }),
+		Entry("an owner, with which it would go", false, func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+			c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: "default", UID: "4c1ff7f7-6e1b-4b7c-9a2f-3d0e0a7c7a11"}}
+		}),
+	)
 
 	It("may do nothing that it needn't", func(ctx SpecContext) {
 		for _, a := range []access{
@@ -178,7 +237,7 @@ var _ = Describe("The manager's account", func() {
 	}, NodeTimeout(specTime))
 })
 
-var _ = Describe("The record of owned taints on a node", func() {
+var _ = Describe("The record of owned taints on a node", Label("versions"), func() {
 	const (
 		record  = "autohealer.resourcestack.com/owned-taints"
 		refusal = "only Autohealer changes the annotation " + record

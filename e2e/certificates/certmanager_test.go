@@ -1,6 +1,7 @@
 package certificates
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -21,6 +22,7 @@ import (
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,6 +58,49 @@ func startCertManager(ctx context.Context) (stop func()) {
 	return func() { cancel(); <-ended }
 }
 
+// injection is the annotation by which config/certmanager asks the cainjector, and bundleSecret what it names.
+const (
+	injection    = "cert-manager.io/inject-ca-from-secret"
+	bundleSecret = "autohealer-webhook-cert-bundle"
+)
+
+// handOver installs what config/certmanager changes: the cainjector publishes, and the manager may not.
+func handOver(ctx context.Context) {
+	GinkgoHelper()
+	kubectl(ctx, "annotate", "validatingwebhookconfiguration", "autohealer", injection+"="+harness.Namespace+"/"+bundleSecret)
+	kubectl(ctx, "patch", "clusterrole", "autohealer-manager-webhook", "--type=json", "-p", `[{"op":"replace","path":"/rules","value":[]}]`)
+}
+
+// takeBack installs that as config/default has it.
+func takeBack(ctx context.Context) {
+	GinkgoHelper()
+	kubectl(ctx, "annotate", "validatingwebhookconfiguration", "autohealer", injection+"-")
+	kubectl(ctx, "apply", "--server-side", "--force-conflicts", "-f", filepath.Join(h.Root(), "config", "rbac", "manager_role_webhook.yaml"))
+}
+
+// inject does what the cainjector does with that annotation, and as its account may: only caBundle.
+func inject(ctx context.Context) error {
+	config := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	if err := c.Get(ctx, client.ObjectKey{Name: "autohealer"}, config); err != nil {
+		return err
+	}
+	if config.Annotations[injection] == "" {
+		return nil
+	}
+	secret := &corev1.Secret{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: harness.Namespace, Name: bundleSecret}, secret)
+	if err != nil || secret.Annotations["cert-manager.io/allow-direct-injection"] != "true" {
+		return client.IgnoreNotFound(err)
+	}
+	bundle := secret.Data["ca.crt"]
+	if len(bundle) == 0 || bytes.Equal(config.Webhooks[0].ClientConfig.CABundle, bundle) {
+		return nil
+	}
+	before := config.DeepCopy()
+	config.Webhooks[0].ClientConfig.CABundle = bundle
+	return c.Patch(ctx, config, client.StrategicMergeFrom(before))
+}
+
 // signUntil does what cert-manager does with Issuers that sign themselves or with a CA, as far as these tests see it: like
 // cert-manager, it doesn't date certificates back, replaces a CA at once and leaves what that signed alone.
 func signUntil(ctx context.Context) {
@@ -66,6 +111,9 @@ func signUntil(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		}
+		if err := inject(ctx); err != nil && !errors.Is(err, context.Canceled) {
+			GinkgoWriter.Printf("the stand-in for the cainjector: %v\n", err)
 		}
 		var certificates cmv1.CertificateList
 		if err := c.List(ctx, &certificates, client.InNamespace(harness.Namespace)); err != nil {

@@ -31,6 +31,7 @@ var _ = Describe("The serving certificate", Ordered, func() {
 		managers.start(ctx)
 		Eventually(ctx, func() error { return request(ctx, "first") }).Should(Succeed())
 		t := startTraffic()
+		handOver(ctx)
 		name, ready := managers.begin(ctx, "--cert-provider=cert-manager")
 		Eventually(ctx, func() (string, error) {
 			text, err := os.ReadFile(h.Log(name))
@@ -56,6 +57,7 @@ var _ = Describe("The serving certificate", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(ctx, served).Should(Equal(issued))
 		t.expectNoLoss(100)
+		Expect(may(ctx, "patch", "admissionregistration.k8s.io", "validatingwebhookconfigurations", "autohealer")).To(BeFalse(), "the cainjector publishes")
 	}, NodeTimeout(specTime))
 
 	It("is followed when cert-manager renews it", func(ctx SpecContext) {
@@ -110,6 +112,7 @@ var _ = Describe("The serving certificate", Ordered, func() {
 		patchRecord(ctx, fmt.Sprintf(`{"data":{"trusted-ca.crt":%q}}`, base64.StdEncoding.EncodeToString(certificate)))
 		Eventually(ctx, authorities).Should(Equal(trusted + len(added)))
 		wait(ctx, settle)
+		takeBack(ctx)
 		managers.roll(ctx, "--cert-provider=files", "--cert-dir="+dir)
 		t.expectNoLoss(200)
 
@@ -157,17 +160,12 @@ var _ = Describe("The serving certificate", Ordered, func() {
 		Expect(manifests).To(ContainSubstring("- --cert-provider=cert-manager\n"))
 		Expect(manifests).NotTo(ContainSubstring("--cert-provider=self-signed"))
 		Expect(manifests).To(ContainSubstring("name: autohealer-manager-certificates"))
+		Expect(manifests).To(ContainSubstring("    " + injection + ": " + harness.Namespace + "/" + bundleSecret + "\n"))
+		Expect(manifests).To(MatchRegexp(`kind: ClusterRole\nmetadata:\n(  .*\n)*  name: autohealer-manager-webhook\nrules: \[\]\n`))
 	})
 
-	DescribeTable("needs of the manager's account no more than this", func(ctx SpecContext, may bool, verb, group, resource, name string) {
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: harness.Username,
-			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Namespace: harness.Namespace, Verb: verb, Group: group, Resource: resource, Name: name,
-			},
-		}}
-		Expect(c.Create(ctx, review)).To(Succeed())
-		Expect(review.Status.Allowed).To(Equal(may), review.Status.Reason)
+	DescribeTable("needs of the manager's account no more than this", func(ctx SpecContext, allowed bool, verb, group, resource, name string) {
+		Expect(may(ctx, verb, group, resource, name)).To(Equal(allowed))
 	},
 		Entry("it applies its Certificate", true, "patch", "cert-manager.io", "certificates", "autohealer-webhook"),
 		Entry("it creates its Certificate", true, "create", "cert-manager.io", "certificates", "autohealer-webhook"),
@@ -176,9 +174,24 @@ var _ = Describe("The serving certificate", Ordered, func() {
 		Entry("it deletes nothing", false, "delete", "cert-manager.io", "certificates", "autohealer-webhook"),
 		Entry("it reads what is issued", true, "watch", "", "secrets", issuedSecret),
 		Entry("it doesn't write that", false, "update", "", "secrets", issuedSecret),
+		Entry("it writes the CAs to trust", true, "update", "", "secrets", bundleSecret),
+		Entry("it publishes what it makes itself", true, "patch", "admissionregistration.k8s.io", "validatingwebhookconfigurations", "autohealer"),
 		Entry("it doesn't read the CA's key", false, "get", "", "secrets", "autohealer-webhook-ca"),
 	)
 })
+
+// may says what the manager's account may do.
+func may(ctx context.Context, verb, group, resource, name string) bool {
+	GinkgoHelper()
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: harness.Username,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: harness.Namespace, Verb: verb, Group: group, Resource: resource, Name: name,
+		},
+	}}
+	Expect(c.Create(ctx, review)).To(Succeed())
+	return review.Status.Allowed
+}
 
 // wait lets time pass in which nothing can be looked at.
 func wait(ctx context.Context, d time.Duration) {

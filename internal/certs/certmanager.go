@@ -27,7 +27,7 @@ var errNoCertManager = errors.New("cert-manager's API isn't there (cert-manager.
 	"install cert-manager, https://cert-manager.io/docs/installation/, or run with --cert-provider=self-signed")
 
 // CertManager has cert-manager issue the certificate, and takes it over into the record: a certificate of a new CA is
-// served only once that CA has been published, which cert-manager itself doesn't wait for.
+// served only once that CA has been published, which cert-manager itself doesn't wait for. Its cainjector publishes.
 type CertManager struct {
 	keeper
 	issuer Issuer
@@ -39,7 +39,7 @@ type CertManager struct {
 // NewCertManager gives a provider that does nothing before SetupWithManager. The zero issuer means one of its own, with a
 // CA that cert-manager makes.
 func NewCertManager(o Options, issuer Issuer) *CertManager {
-	return &CertManager{keeper: keeper{options: o.withDefaults(), part: certManagerPart, yields: true}, issuer: issuer}
+	return &CertManager{keeper: keeper{options: o.withDefaults(), part: certManagerPart, injector: true}, issuer: issuer}
 }
 
 // IssuedSecret is the Secret that cert-manager puts the certificate into. The manager reads it.

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -57,6 +58,9 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// bundleName is that of the Secret with the bundle for the cainjector.
+func (o Options) bundleName() string { return o.SecretName + "-bundle" }
+
 // askAgain is when a provider asks again whether the configuration is its own to write.
 const askAgain = 2 * time.Second
 
@@ -65,8 +69,8 @@ const askAgain = 2 * time.Second
 type keeper struct {
 	options Options
 	part    part
-	// yields: where cert-manager's cainjector is asked to keep the bundle, the keeper leaves that to it.
-	yields bool
+	// injector: cert-manager's cainjector copies the bundle from a Secret into the configuration, so that the manager needn't write there.
+	injector bool
 
 	client client.Client
 	// reader reads from the API server: what is published must not be decided on a cache that lags.
@@ -126,6 +130,9 @@ func (k *keeper) Ready(*http.Request) error {
 		return errNothingServed
 	case expired(serving.Leaf, k.options.Clock.Now()):
 		return fmt.Errorf("the serving certificate expired at %s", serving.Leaf.NotAfter.Format(time.RFC3339))
+	case !k.everPublished.Load() && k.injector:
+		return fmt.Errorf("the CA is not published in ValidatingWebhookConfiguration %s yet: cert-manager's cainjector must run, and that must have the annotation %s: %s/%s",
+			k.options.WebhookConfiguration, cmv1.WantInjectFromSecretAnnotation, k.options.Namespace, k.options.bundleName())
 	case !k.everPublished.Load():
 		return fmt.Errorf("the CA is not published in ValidatingWebhookConfiguration %s yet", k.options.WebhookConfiguration)
 	}
@@ -134,15 +141,21 @@ func (k *keeper) Ready(*http.Request) error {
 
 // keep has the provider take its turn, serves what came of it and publishes the record's CAs.
 //
-// The configuration is read before the record and patched at the resourceVersion read: had another replica published a
-// newer record in between, the patch conflicts. So a replica that lags never takes back a CA.
+// What is published is read before the record and written at the resourceVersion read: had another replica published a newer
+// record in between, that conflicts. So a replica that lags never takes back a CA.
 func (k *keeper) keep(ctx context.Context, next func(data map[string][]byte, c circumstances) (turn, error)) (reconcile.Result, error) {
 	now := k.options.Clock.Now()
 	config, err := k.readConfiguration(ctx, now)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	secret, err := k.readSecret(ctx)
+	var handed *corev1.Secret
+	if k.injector {
+		if handed, err = k.readSecret(ctx, k.options.bundleName()); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	secret, err := k.readSecret(ctx, k.options.SecretName)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -161,7 +174,7 @@ func (k *keeper) keep(ctx context.Context, next func(data map[string][]byte, c c
 	if err := k.options.Ours(ctx); err != nil { // told of by whoever else asks
 		return reconcile.Result{RequeueAfter: askAgain}, nil //nolint:nilerr // it is no failure
 	}
-	if err := k.publish(ctx, config, secret.Data, c); err != nil {
+	if err := k.publish(ctx, config, handed, secret.Data, c); err != nil {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: k.lookAgain(t, now)}, nil
@@ -185,16 +198,28 @@ func (k *keeper) readConfiguration(ctx context.Context, now time.Time) (*admissi
 }
 
 // readSecret gives an empty Secret without a resourceVersion when there is none.
-func (k *keeper) readSecret(ctx context.Context) (*corev1.Secret, error) {
+func (k *keeper) readSecret(ctx context.Context, name string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
-	err := k.reader.Get(ctx, client.ObjectKey{Namespace: k.options.Namespace, Name: k.options.SecretName}, secret)
+	err := k.reader.Get(ctx, client.ObjectKey{Namespace: k.options.Namespace, Name: name}, secret)
 	if apierrors.IsNotFound(err) {
-		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: k.options.Namespace, Name: k.options.SecretName}}, nil
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: k.options.Namespace, Name: name}}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read Secret %s/%s: %w", k.options.Namespace, k.options.SecretName, err)
+		return nil, fmt.Errorf("read Secret %s/%s: %w", k.options.Namespace, name, err)
 	}
 	return secret, nil
+}
+
+// store writes a Secret that readSecret gave.
+func (k *keeper) store(ctx context.Context, secret *corev1.Secret) error {
+	write := func() error { return k.client.Update(ctx, secret) }
+	if secret.ResourceVersion == "" {
+		write = func() error { return k.client.Create(ctx, secret) }
+	}
+	if err := write(); err != nil {
+		return fmt.Errorf("write Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+	return nil
 }
 
 // write puts what the provider did into the record, at the resourceVersion it was read at.
@@ -207,14 +232,8 @@ func (k *keeper) write(ctx context.Context, secret *corev1.Secret, t turn, now t
 		data = k.part.replace(data, t.content)
 	}
 	secret.Data = k.typed(secret, maps.Clone(data))
-	var err error
-	if secret.ResourceVersion == "" {
-		err = k.client.Create(ctx, secret)
-	} else {
-		err = k.client.Update(ctx, secret)
-	}
-	if err != nil {
-		return fmt.Errorf("write Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	if err := k.store(ctx, secret); err != nil {
+		return err
 	}
 	logger := log.FromContext(ctx)
 	if dropped {

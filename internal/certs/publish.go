@@ -9,26 +9,21 @@ import (
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// injections are the annotations by which people ask cert-manager's cainjector to keep a configuration's CA bundle.
-var injections = []string{cmv1.WantInjectAnnotation, cmv1.WantInjectFromSecretAnnotation, cmv1.WantInjectAPIServerCAAnnotation}
+// bundleKey of the Secret that the cainjector copies into the configuration has the bundle.
+const bundleKey = cmmeta.TLSCAKey
 
-// publish brings the record's CAs into the configuration, if there is one, and notes when that has been achieved.
-func (k *keeper) publish(ctx context.Context, config *admissionregistrationv1.ValidatingWebhookConfiguration, data map[string][]byte, c circumstances) error {
+// publish brings the record's CAs into the configuration, if there is one, or to the cainjector, and notes when that has been achieved.
+func (k *keeper) publish(ctx context.Context, config *admissionregistrationv1.ValidatingWebhookConfiguration, handed *corev1.Secret, data map[string][]byte, c circumstances) error {
 	if config == nil {
-		return nil
-	}
-	own := certificates(data, []string{k.part.caCert})
-	if k.injected(config) {
-		if trusts(config, own) {
-			k.everPublished.Store(true)
-		}
 		return nil
 	}
 	text, count, err := bundle(data)
@@ -36,19 +31,41 @@ func (k *keeper) publish(ctx context.Context, config *admissionregistrationv1.Va
 		return err
 	}
 	before := k.late
-	if k.late = k.isLate(config, own, c); k.late && !before {
+	if k.late = k.isLate(config, certificates(data, []string{k.part.caCert}), c); k.late && !before {
 		log.FromContext(ctx).Info("Not ready before API servers know the CA: other CAs are trusted, so others may be serving", "settle", k.options.Settle.String())
 	}
-	if !published(config, text) {
+	if err := k.spread(ctx, config, handed, text, count); err != nil {
+		return err
+	}
+	if !k.late && k.serving.Load() != nil && published(config, text) {
+		k.everPublished.Store(true)
+	}
+	return nil
+}
+
+// spread writes the bundle where it belongs, unless it is there.
+func (k *keeper) spread(ctx context.Context, config *admissionregistrationv1.ValidatingWebhookConfiguration, handed *corev1.Secret, text []byte, count int) error {
+	switch {
+	case k.injector && !bytes.Equal(handed.Data[bundleKey], text):
+		if err := k.hand(ctx, handed, text); err != nil {
+			return err
+		}
+		log.FromContext(ctx).Info("Wrote the CA bundle for the cainjector", "authorities", count)
+	case !k.injector && !published(config, text):
 		if err := patchBundle(ctx, k.client, config, text); err != nil {
 			return err
 		}
 		log.FromContext(ctx).Info("Published the CA bundle", "authorities", count)
 	}
-	if !k.late && k.serving.Load() != nil {
-		k.everPublished.Store(true)
-	}
 	return nil
+}
+
+// hand writes the bundle for the cainjector, at the resourceVersion that was read before the record was: see keep.
+func (k *keeper) hand(ctx context.Context, secret *corev1.Secret, text []byte) error {
+	secret.Labels = labels
+	secret.Annotations = map[string]string{cmv1.AllowsInjectionFromSecretAnnotation: "true"}
+	secret.Data = map[string][]byte{bundleKey: text}
+	return k.store(ctx, secret)
 }
 
 // isLate says whether API servers may not know the CA of what is served yet while they know others. A replica that was
@@ -60,14 +77,10 @@ func (k *keeper) isLate(config *admissionregistrationv1.ValidatingWebhookConfigu
 	return k.late || c.others && (!trusts(config, own) || justWritten(config, c.now, k.options.Settle))
 }
 
-// settled says whether API servers know the record's CAs. Where the cainjector publishes, that is as soon as it has: it
-// publishes nothing else, so that waiting on would only prolong what can't be helped.
+// settled says whether API servers know the record's CAs.
 func (k *keeper) settled(config *admissionregistrationv1.ValidatingWebhookConfiguration, data map[string][]byte, now time.Time) (bool, error) {
 	if config == nil {
 		return false, nil
-	}
-	if k.injected(config) {
-		return trusts(config, certificates(data, []string{k.part.nextCert})), nil
 	}
 	text, _, err := bundle(data)
 	return err == nil && published(config, text) && now.Sub(k.seenAt) >= k.options.Settle, err
@@ -76,16 +89,6 @@ func (k *keeper) settled(config *admissionregistrationv1.ValidatingWebhookConfig
 // untilSettled is how long it takes at least until what is published now is settled.
 func (k *keeper) untilSettled(now time.Time) time.Duration {
 	return max(k.options.Settle-now.Sub(k.seenAt), k.options.Settle/10)
-}
-
-// injected says that the cainjector keeps the bundle, so that we don't. Both would undo each other's work for ever.
-func (k *keeper) injected(config *admissionregistrationv1.ValidatingWebhookConfiguration) bool {
-	for _, annotation := range injections {
-		if k.yields && config.Annotations[annotation] != "" {
-			return true
-		}
-	}
-	return false
 }
 
 // trusts says whether every webhook of the configuration trusts all of the CAs.

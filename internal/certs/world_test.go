@@ -14,11 +14,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/util/cert"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -31,6 +31,8 @@ type world struct {
 	client    client.WithWatch
 	clock     *testclock.FakePassiveClock
 	authority signer
+	// injectorDown: nothing copies what is handed to the cainjector.
+	injectorDown bool
 }
 
 func newWorld() *world {
@@ -39,11 +41,37 @@ func newWorld() *world {
 		Webhooks:   []admissionregistrationv1.ValidatingWebhook{{Name: "a.example.org"}, {Name: "b.example.org"}},
 	}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), cmv1.AddToScheme(scheme)); err != nil {
+	// No more than that: the fake client makes tables of all that it knows, each time.
+	if err := errors.Join(corev1.AddToScheme(scheme), admissionregistrationv1.AddToScheme(scheme), cmv1.AddToScheme(scheme)); err != nil {
 		panic(err)
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(config).Build()
-	return &world{client: c, clock: testclock.NewFakePassiveClock(began), authority: newSigner("first", began)}
+	w := &world{clock: testclock.NewFakePassiveClock(began), authority: newSigner("first", began)}
+	w.client = interceptor.NewClient(c, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, opts ...client.CreateOption) error {
+			return errors.Join(c.Create(ctx, object, opts...), w.inject(ctx, c, object))
+		},
+		Update: func(ctx context.Context, c client.WithWatch, object client.Object, opts ...client.UpdateOption) error {
+			return errors.Join(c.Update(ctx, object, opts...), w.inject(ctx, c, object))
+		},
+	})
+	return w
+}
+
+// inject does what the cainjector does once its Secret is written.
+func (w *world) inject(ctx context.Context, c client.Client, object client.Object) error {
+	secret, ok := object.(*corev1.Secret)
+	if !ok || w.injectorDown || secret.Name != "autohealer-webhook-cert-bundle" || secret.Annotations["cert-manager.io/allow-direct-injection"] != "true" {
+		return nil
+	}
+	config := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	if err := c.Get(ctx, client.ObjectKey{Name: "autohealer"}, config); err != nil {
+		return err
+	}
+	for i := range config.Webhooks {
+		config.Webhooks[i].ClientConfig.CABundle = secret.Data["ca.crt"]
+	}
+	return c.Update(ctx, config)
 }
 
 // replica is one more manager in this world.
@@ -75,8 +103,19 @@ func (w *world) secret(g Gomega) *corev1.Secret {
 	return secret
 }
 
+// reconcileOnce reconciles, and once more where the cainjector may have changed the configuration: that is an event.
 func reconcileOnce(r reconcile.Reconciler) error {
 	_, err := r.Reconcile(context.Background(), reconcile.Request{})
+	injected := false
+	switch m := r.(type) {
+	case *CertManager:
+		injected = true
+	case member:
+		injected = m.injector
+	}
+	if injected && err == nil {
+		_, err = r.Reconcile(context.Background(), reconcile.Request{})
+	}
 	return err
 }
 

@@ -1,5 +1,5 @@
-// The controllers of cert-manager that take part in issuing from self-signed and CA issuers, as cert-manager itself
-// releases them. Its own program is in a module that can't be fetched by itself; this one does what that does.
+// The controllers of cert-manager that take part in issuing from self-signed and CA issuers, and its cainjector, as cert-manager
+// itself releases them. Its own programs are in modules that can't be fetched by themselves; this one does what those do.
 //
 // Usage: certmanager KUBECONFIG
 package main
@@ -14,8 +14,15 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/cert-manager/cert-manager/pkg/api"
 	"github.com/cert-manager/cert-manager/pkg/controller"
+	"github.com/cert-manager/cert-manager/pkg/controller/cainjector"
 	_ "github.com/cert-manager/cert-manager/pkg/controller/certificaterequests/approver"
 	_ "github.com/cert-manager/cert-manager/pkg/controller/certificaterequests/ca"
 	_ "github.com/cert-manager/cert-manager/pkg/controller/certificaterequests/selfsigned"
@@ -67,7 +74,31 @@ func run(ctx context.Context, args []string) error {
 		}
 		group.Go(func() error { return c.Run(workers, ctx) })
 	}
+	injector, err := newInjector(ctx, args[0])
+	if err != nil {
+		return fmt.Errorf("make the cainjector: %w", err)
+	}
+	group.Go(func() error { return injector.Start(ctx) })
 	shared.SharedInformerFactory.Start(ctx.Done())
 	shared.KubeSharedInformerFactory.Start(ctx.Done())
 	return group.Wait()
+}
+
+// newInjector makes the cainjector for what we ask it for, with caches as cert-manager's own has them.
+func newInjector(ctx context.Context, kubeconfig string) (ctrl.Manager, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.UserAgent = "cainjector"
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme: api.Scheme, Metrics: metricsserver.Options{BindAddress: "0"},
+		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return mgr, cainjector.RegisterAllInjectors(ctx, mgr, cainjector.SetupOptions{
+		EnabledReconcilersFor: map[string]bool{"validatingwebhookconfiguration": true},
+	})
 }
