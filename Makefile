@@ -80,7 +80,7 @@ lint: go-version $(BIN)/golangci-lint ## Run the linters (built on first use, in
 	$(BIN)/golangci-lint run
 
 .PHONY: verify
-verify: go-version verify-tidy verify-fmt verify-generate arch lint ## Check all that needs no cluster.
+verify: go-version verify-tidy verify-fmt verify-generate verify-kubernetes arch lint ## Check all that needs no cluster.
 
 .PHONY: verify-tidy
 verify-tidy: go-version
@@ -95,6 +95,11 @@ verify-fmt: go-version
 verify-generate: generate
 	@changed=$$(git status --porcelain -- $(GENERATED)); \
 	if [ -n "$$changed" ]; then echo "run make generate and commit; changed:"; echo "$$changed"; git --no-pager diff -- $(GENERATED) | head -100; exit 1; fi
+
+# Whatever an API server must compile, the oldest can.
+.PHONY: verify-kubernetes
+verify-kubernetes: go-version
+	$(GO) test -run 'TestTheOldestKubernetes' ./config
 
 .PHONY: arch
 arch: go-version
@@ -117,6 +122,15 @@ SHORTENED := ./e2e/conditionset/... ./e2e/guardrails ./e2e/operations ./e2e/oper
 .PHONY: test-full
 test-full: controlplane node envoy build $(TESTERS) $(BIN)/testpool ## Run the suites once more that make test shortens, with production's durations.
 	@AUTOHEALER_FULL_LENGTH=1 $(TEST) --raw-command -- $(BIN)/testpool $(SHORTENED)
+
+# The newest patch of each minor from the oldest on, besides that of hack/controlplane.
+VERSIONS := 1.33.13 1.34.4 1.35.4 1.37.2
+
+.PHONY: test-versions
+test-versions: controlplane build $(TESTERS) ## Install, refuse, admit, act and uninstall on other versions of Kubernetes (each API server is built once, in 5 minutes).
+	@for v in $(VERSIONS); do hack/controlplane/apiserver.sh $$v $(BIN) || exit 1; done
+	@for v in $(VERSIONS); do echo "Kubernetes $$v"; \
+		AUTOHEALER_BIN=$(BIN)/kubernetes-$$v $(TEST) -- -count=1 -timeout 15m ./e2e/admission ./e2e/operations/uninstall -ginkgo.label-filter=versions || exit 1; done
 
 .PHONY: test-unit
 test-unit: go-version $(TESTERS) ## Run the tests that need no control plane.

@@ -170,7 +170,7 @@ func (s *specimen) gone(ctx context.Context, name string) bool {
 	return apierrors.IsNotFound(err)
 }
 
-var _ = Describe("Of every kind,", func() {
+var _ = Describe("Of every kind,", Label("versions"), func() {
 	It("there is a specimen", func() {
 		rules, err := guard.New(guard.Options{})
 		Expect(err).NotTo(HaveOccurred())

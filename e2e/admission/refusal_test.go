@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-var _ = Describe("A dangerous set", func() {
+var _ = Describe("A dangerous set", Label("versions"), func() {
 	DescribeTable("is refused with the rule, the reason and what to write instead, also by a dry run",
 		func(ctx SpecContext, spec string, want ...string) {
 			removedAfterwards("dangerous")

@@ -33,7 +33,7 @@ func sample(path ...string) string {
 	return filepath.Join(append([]string{h.Root(), "config", "samples"}, path...)...)
 }
 
-var _ = Describe("The samples", func() {
+var _ = Describe("The samples", Label("versions"), func() {
 	for name, spec := range samples {
 		for way, flags := range map[string][]string{"client-side": nil, "server-side": {"--server-side"}} {
 			It("apply "+way+" and show no drift: "+name, func(ctx SpecContext) {

@@ -120,7 +120,7 @@ var statusBounds = []bound{
 
 const anyCondition = `{type: C#, status: "True", reason: R, message: m, lastTransitionTime: "2030-01-01T00:00:00Z"}`
 
-var _ = Describe("The CRD's schema", func() {
+var _ = Describe("The CRD's schema", Label("versions"), func() {
 	It("has a case on either side of each of its bounds", func() {
 		var stated, tested []string
 		schema := embeddedSchema()

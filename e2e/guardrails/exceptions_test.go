@@ -2,6 +2,7 @@ package guardrails
 
 import (
 	"context"
+	"path/filepath"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -14,6 +15,8 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/conditionset/fixture"
+	"github.com/resourcestack/autohealer/e2e/faultproxy"
+	"github.com/resourcestack/autohealer/e2e/harness"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
@@ -76,6 +79,36 @@ var _ = Describe("An exception", func() {
 		Eventually(setSays(ctx, "lifted", "Accepted")).Should(And(HavePrefix("True Admitted: "), ContainSubstring("GuardrailException lifted lifts lift/r until ")))
 		Eventually(exceptionSays(ctx, "lifted", "Ready")).Should(And(HavePrefix("True Active: It holds for ConditionSet lifted until "), HaveSuffix("It lifts lift/r.")))
 		Eventually(events(ctx, "lifted")).Should(ContainElement(HavePrefix("Active: ")))
+	})
+
+	It("holds for a policy that comes right behind it, and for none right after its deletion, before the manager has heard of either", func(ctx SpecContext) {
+		watches, err := faultproxy.StartWatches(w.URL, w.CACert)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(watches.Stop)
+		direct, err := w.ServiceAccountKubeconfig(ctx, harness.Namespace, harness.ServiceAccount)
+		Expect(err).NotTo(HaveOccurred())
+		proxied := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+		Expect(watches.Kubeconfig(direct, proxied)).To(Succeed())
+		restart := func(ctx context.Context, args ...string) {
+			Expect(w.StopComponent(harness.Manager)).To(Succeed())
+			Expect(w.StartManager(ctx, args...)).To(Succeed())
+		}
+		restart(ctx, "--kubeconfig="+proxied)
+		DeferCleanup(func(ctx context.Context) { restart(ctx) })
+
+		put(ctx, "behind", rule("r", "object.metadata.name != 'behind'", exceptable))
+		set := fixture.NewSet("behind", w.Key("behind"), repel, "BehindBroken")
+		x := newException("behind", set, time.Hour, "behind/r")
+		const path = "/apis/autohealer.resourcestack.com/v1alpha1/guardrailexceptions"
+		watches.Silence(path)
+		Expect(w.Client.Create(ctx, x)).To(Succeed())
+		Expect(create(ctx, set, client.DryRunAll).refusal).To(BeEmpty())
+		watches.Speak(path)
+		Eventually(exceptionSays(ctx, x.Name, "Ready")).ShouldNot(BeEmpty())
+		watches.Silence(path)
+		Expect(w.Client.Delete(ctx, x)).To(Succeed())
+		Expect(create(ctx, set, client.DryRunAll).refusal).To(ContainSubstring("behind/r: "))
+		watches.Speak(path)
 	})
 
 	It("lets a stored set act again, until its date, which needs no event", func(ctx SpecContext) {

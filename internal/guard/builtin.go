@@ -2,6 +2,7 @@ package guard
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -39,6 +40,9 @@ func compileBuiltin(catalogues, crds fs.FS) (map[string]*builtinKind, error) {
 	names, err := fs.Glob(catalogues, "*.yaml")
 	if err != nil {
 		return nil, fmt.Errorf("list catalogues: %w", err)
+	}
+	if len(names) == 0 {
+		return nil, errors.New("the catalogue is empty")
 	}
 	files := map[string]Catalogue{}
 	w := world{namespaced: map[string]bool{}}

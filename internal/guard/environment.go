@@ -18,9 +18,9 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// oldestKubernetes is the API server that must still accept the generated policy: 1.34 brought sort(), which keeps
-// messages the same from one evaluation to the next.
-var oldestKubernetes = version.MajorMinor(1, 34)
+// The oldest API server that must still accept the generated policies is 1.33's. It compiles a new expression for the minor before its
+// own, so that it could still be rolled back.
+var oldestLibraries = version.MajorMinor(1, 32)
 
 // The roots of what a rule may read. Shared variables are roots of their own, named variables.<name>.
 const (
@@ -66,7 +66,7 @@ func newEnvironments(object *decl.DeclType, info kindInfo, variables []Variable)
 		typed.DeclTypes = append(typed.DeclTypes, t)
 		loose.EnvOptions = append(loose.EnvOptions, cel.Variable(name, cel.DynType))
 	}
-	base := environment.MustBaseEnvSet(oldestKubernetes)
+	base := environment.MustBaseEnvSet(oldestLibraries)
 	typedSet, typedErr := base.Extend(typed)
 	looseSet, looseErr := base.Extend(loose)
 	if err := errors.Join(typedErr, looseErr); err != nil {

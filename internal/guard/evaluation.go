@@ -47,8 +47,10 @@ type evaluation struct {
 	pausing           pausing
 	onlyObserves      bool
 	exceptions        []*exception
-	facts             Facts
-	authorizer        authorizer.UnconditionalAuthorizer
+	// exceptionsRead: a review has asked for those that are stored.
+	exceptionsRead bool
+	facts          Facts
+	authorizer     authorizer.UnconditionalAuthorizer
 	// liveKnown: rules may look at the live part of plan; nil until one wants to.
 	liveKnown *bool
 	// oldActs: the stored object is admitted at run time; nil until a rule wants to know.

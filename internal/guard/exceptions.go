@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 )
@@ -45,11 +47,21 @@ func (g *Guard) SetExceptions(all []*v1alpha1.GuardrailException) {
 func (g *Guard) setExceptions(all []*v1alpha1.GuardrailException) []Target {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	byTarget := g.byTarget(all)
+	set := *g.rules.Load()
+	was := set.exceptions
+	set.exceptions = byTarget
+	g.rules.Store(&set)
+	return changedTargets(was, byTarget)
+}
+
+// byTarget has those that can be read; what can't lifts nothing.
+func (g *Guard) byTarget(all []*v1alpha1.GuardrailException) map[Target][]*exception {
 	byTarget := map[Target][]*exception{}
 	for _, x := range all {
 		judged, err := judgedOf(kindGuardrailException, stamped(x.DeepCopy(), g.opts.Clock.Now()))
 		if err != nil {
-			continue // what can't be read lifts nothing
+			continue
 		}
 		target := Target(x.Spec.TargetRef)
 		byTarget[target] = append(byTarget[target], &exception{GuardrailException: x.DeepCopy(), judged: judged})
@@ -57,11 +69,7 @@ func (g *Guard) setExceptions(all []*v1alpha1.GuardrailException) []Target {
 	for _, of := range byTarget {
 		slices.SortFunc(of, func(a, b *exception) int { return strings.Compare(a.Name, b.Name) })
 	}
-	set := *g.rules.Load()
-	was := set.exceptions
-	set.exceptions = byTarget
-	g.rules.Store(&set)
-	return changedTargets(was, byTarget)
+	return byTarget
 }
 
 func changedTargets(was, is map[Target][]*exception) []Target {
@@ -100,7 +108,7 @@ func (x *exception) until(now time.Time) time.Time {
 // lift finds the exception that lifts a violated rule for the object as it is now, and holds the longest. Only policies can
 // be excepted: nothing judges a Guardrail or an exception again when an exception for it ends.
 func (e *evaluation) lift(r *compiledRule) *Lifted {
-	if !r.Exceptable || len(e.exceptions) == 0 || !acts(e.kind.name) {
+	if !r.Exceptable || !acts(e.kind.name) {
 		return nil
 	}
 	var found *Lifted
@@ -114,6 +122,28 @@ func (e *evaluation) lift(r *compiledRule) *Lifted {
 		}
 	}
 	return found
+}
+
+// readExceptions has a review that would refuse see the exceptions that are stored now: who creates an exception and then its policy
+// must not be refused for what the cache is behind, nor who deleted it be admitted. Where there is no answer, those in force count.
+func (e *evaluation) readExceptions() {
+	if e.asWritten == nil || e.exceptionsRead || e.guard.opts.Live == nil {
+		return
+	}
+	e.exceptionsRead = true
+	var stored v1alpha1.GuardrailExceptionList
+	if err := e.guard.opts.Live.List(e.ctx, &stored); err != nil {
+		logf.FromContext(e.ctx).Error(err, "Can't read the exceptions, so those that were known count")
+		return
+	}
+	target := targetOf(e.kind.name, e.object.content)
+	var all []*v1alpha1.GuardrailException
+	for i := range stored.Items {
+		if x := &stored.Items[i]; Target(x.Spec.TargetRef) == target {
+			all = append(all, x)
+		}
+	}
+	e.exceptions = e.guard.byTarget(all)[target]
 }
 
 // specHash is the object's, "" when there is none.

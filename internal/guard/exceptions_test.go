@@ -1,6 +1,8 @@
 package guard
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"regexp"
 	"slices"
@@ -35,6 +37,56 @@ func lifting(t testing.TB, spec string, ends time.Time, rules ...string) *v1alph
 			RuleIDs: rules, TargetRef: v1alpha1.ExceptionTarget{Kind: "ConditionSet", Name: "x"}, SpecHash: hash,
 			Reason: "the rack is being moved, OPS-1", ExpiresAt: v1alpha1.Timestamp(ends.Format(time.RFC3339)),
 		},
+	}
+}
+
+// storedNow is an API server with these exceptions.
+type storedNow struct {
+	client.Reader
+	exceptions []v1alpha1.GuardrailException
+	err        error
+	asked      int
+}
+
+func (s *storedNow) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	s.asked++
+	list.(*v1alpha1.GuardrailExceptionList).Items = s.exceptions
+	return s.err
+}
+
+func TestAReviewThatWouldRefuseSeesTheExceptionsThatAreStoredNow(t *testing.T) {
+	exception := lifting(t, healthySpec, noon.Add(time.Hour), healthyRule)
+	for name, c := range map[string]struct {
+		known   []*v1alpha1.GuardrailException
+		stored  storedNow
+		spec    string
+		allowed bool
+		asked   int
+	}{
+		"created a moment ago":    {nil, storedNow{exceptions: []v1alpha1.GuardrailException{*exception}}, healthySpec, true, 1},
+		"deleted a moment ago":    {[]*v1alpha1.GuardrailException{exception}, storedNow{}, healthySpec, false, 1},
+		"known where nobody says": {[]*v1alpha1.GuardrailException{exception}, storedNow{err: errors.New("down")}, healthySpec, true, 1},
+		"none where nobody says":  {nil, storedNow{err: errors.New("down")}, healthySpec, false, 1},
+		"not needed":              {nil, storedNow{err: errors.New("down")}, goodSpec, true, 0},
+		"for what none can lift": {
+			nil, storedNow{}, "{type: Disk, effect: NoSchedule, taintKey: node.kubernetes.io/disk, conditions: {KernelDeadlock: {status: true}}}", false, 0,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			compiled, err := builtin()
+			if err != nil {
+				t.Fatal(err)
+			}
+			g := under(t, compiled, Options{Clock: clocktesting.NewFakePassiveClock(noon), Live: &c.stored})
+			g.SetExceptions(c.known)
+			if v := create(t, g, c.spec); v.Allowed != c.allowed || c.stored.asked != c.asked {
+				t.Errorf("allowed %v after %d questions instead of %v after %d: %s", v.Allowed, c.stored.asked, c.allowed, c.asked, v.Message())
+			}
+			before := c.stored.asked
+			if Admit(t.Context(), g, stored(t, c.spec)); c.stored.asked != before {
+				t.Error("it asked at run time, where its events tell")
+			}
+		})
 	}
 }
 

@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"sync"
@@ -10,6 +9,7 @@ import (
 	"golang.org/x/sync/semaphore"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/crds"
@@ -26,6 +26,8 @@ type Options struct {
 	Planners map[string]Planner
 	// Stored finds stored policies. Without it the rules that look at them, for Guardrails and exceptions, are skipped.
 	Stored Stored
+	// Live reads from the API server which exceptions are stored, for reviews that would refuse. Without it those of SetExceptions count.
+	Live client.Reader
 	// Authorizer answers what an account may do. Without it every rule over authorizer is skipped, visibly.
 	Authorizer authorizer.UnconditionalAuthorizer
 	// OwnNamespace is Autohealer's: elsewhere policies act for tenants, with their accounts' rights. "" when it isn't known;
@@ -57,8 +59,17 @@ type Guard struct {
 	notify []func(Change)        // needs mu
 }
 
-// New compiles the built-in catalogue against the built-in CRDs.
-func New(opts Options) (*Guard, error) { return NewFrom(opts, catalog.FS) }
+// builtinKinds are those of the built-in catalogue, compiled against the built-in CRDs, which takes a good part of a second: once a process.
+var builtinKinds = sync.OnceValues(func() (map[string]*builtinKind, error) { return compileBuiltin(catalog.FS, crds.FS) })
+
+// New judges by the built-in catalogue.
+func New(opts Options) (*Guard, error) {
+	kinds, err := builtinKinds()
+	if err != nil {
+		return nil, fmt.Errorf("compile rules: %w", err)
+	}
+	return startGuard(opts, kinds)
+}
 
 // NewFrom compiles the catalogues in a folder instead of the built-in ones: benchmarks count rules.
 func NewFrom(opts Options, catalogues fs.FS) (*Guard, error) {
@@ -70,19 +81,16 @@ func newGuard(opts Options, catalogues, definitions fs.FS) (*Guard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compile rules: %w", err)
 	}
-	if len(kinds) == 0 {
-		return nil, errors.New("compile rules: the catalogue is empty")
-	}
-	for name, planner := range opts.Planners {
-		if want := infoOf(name).live; planner.plan != want {
-			return nil, fmt.Errorf("the planner of %s gives %v, want %v", name, planner.plan, want)
-		}
-	}
 	return startGuard(opts, kinds)
 }
 
 // startGuard puts the built-in rules in force.
 func startGuard(opts Options, kinds map[string]*builtinKind) (*Guard, error) {
+	for name, planner := range opts.Planners {
+		if want := infoOf(name).live; planner.plan != want {
+			return nil, fmt.Errorf("the planner of %s gives %v, want %v", name, planner.plan, want)
+		}
+	}
 	if opts.Limits == nil {
 		opts.Limits = limit.Builtin
 	}

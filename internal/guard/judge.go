@@ -51,6 +51,9 @@ func (e *evaluation) judge(r *compiledRule) (*Violation, *Skip) {
 	if err != nil {
 		return nil, &Skip{Rule: r.ID, Severity: v.Severity, Reason: e.failure(r, e.inability(err))}
 	}
+	if v.Severity == Deny && r.Exceptable {
+		e.readExceptions()
+	}
 	if v.lifted = e.lift(r); v.lifted != nil {
 		v.Severity = Warn
 		e.lookAgain(v.lifted.Until)

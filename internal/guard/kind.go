@@ -54,7 +54,7 @@ func infoOf(kind string) kindInfo {
 	case kindConditionSet:
 		return kindInfo{known: reflect.TypeFor[condition.Terms](), askKnown: termsOfSet, live: reflect.TypeFor[condition.Preview](), tables: conditionTables}
 	case kindWeederConfig:
-		return kindInfo{known: reflect.TypeFor[weed.Terms](), askKnown: termsOfWeeder, live: reflect.TypeFor[weed.Preview]()}
+		return kindInfo{known: reflect.TypeFor[weed.Terms](), askKnown: termsOfWeeder, live: reflect.TypeFor[weed.Preview](), tables: weederTables}
 	case kindProbeConfig:
 		return kindInfo{known: reflect.TypeFor[probe.Terms](), askKnown: termsOfProber, live: reflect.TypeFor[probe.Preview]()}
 	case kindOutlierPolicy:

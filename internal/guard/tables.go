@@ -1,12 +1,18 @@
 package guard
 
 import (
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
-	extv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+)
+
+// As many as the schemas allow.
+const (
+	mostConditions = 16
+	mostServices   = 64
 )
 
 // either stands for the healthy status of a type that one Guardrail declares to be healthy at True and another at False.
@@ -42,6 +48,7 @@ func conditionTables(w world) []table {
 		{name: "logMonitors", list: logMonitors},
 		{name: "reservedDomains", list: condition.ReservedDomains},
 		{name: "reservedKeys", list: condition.ReservedKeys},
+		orderTable(mostConditions),
 	}
 }
 
@@ -56,29 +63,34 @@ func reservedNames(w world) []string {
 	return slices.Compact(names)
 }
 
-// kindTable has those of the kinds that are judged, with their scopes.
-func kindTable(name string, w world, of func(kind string) bool) table {
-	t := table{name: name, pairs: map[string]string{}}
-	for kind, namespaced := range w.namespaced {
-		if !of(kind) {
-			continue
-		}
-		t.pairs[kind] = string(extv1.ClusterScoped)
-		if namespaced {
-			t.pairs[kind] = string(extv1.NamespaceScoped)
-		}
-	}
-	return t
+// kindsOf are the kinds that are judged and for which this holds, in their order.
+func kindsOf(w world, of func(kind string) bool) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(w.namespaced)), func(kind string) bool { return !of(kind) })
 }
-
-func every(string) bool { return true }
 
 func guardrailTables(w world) []table {
 	builtin := table{name: "builtinTypes"}
 	for _, k := range condition.KnownTypes() {
 		builtin.list = append(builtin.list, k.Type)
 	}
-	return []table{kindTable("kinds", w, every), {name: "reservedNames", list: reservedNames(w)}, builtin}
+	return []table{{name: "kinds", list: kindsOf(w, func(string) bool { return true })}, {name: "reservedNames", list: reservedNames(w)}, builtin}
 }
 
-func exceptionTables(w world) []table { return []table{kindTable("policies", w, acts)} }
+func exceptionTables(w world) []table {
+	return []table{
+		{name: "policies", list: kindsOf(w, acts)},
+		{name: "namespaced", list: kindsOf(w, func(kind string) bool { return w.namespaced[kind] })},
+	}
+}
+
+// orderTable has the ranks that a map's keys can have, as texts: the keys of the map by which a rule puts them in order. Kubernetes
+// has had sort() since 1.34 only.
+func orderTable(most int) table {
+	t := table{name: "order"}
+	for i := range most {
+		t.list = append(t.list, strconv.Itoa(i))
+	}
+	return t
+}
+
+func weederTables(world) []table { return []table{orderTable(mostServices)} }

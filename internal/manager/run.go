@@ -95,6 +95,7 @@ func addAll(ctx context.Context, mgr ctrl.Manager, o options, facts *kube.Facts,
 		},
 		OwnNamespace: o.namespace,
 		Stored:       &kube.Policies{Cache: mgr.GetCache(), Scheme: mgr.GetScheme()}, Authorizer: asking, AwaitGuardrails: true,
+		Live: mgr.GetAPIReader(),
 	})
 	if err != nil {
 		return fmt.Errorf("make the guard: %w", err)

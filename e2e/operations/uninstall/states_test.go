@@ -17,7 +17,7 @@ import (
 )
 
 var _ = Describe("kubectl autohealer uninstall", func() {
-	It("removes an installation whose policies act, and nothing that isn't its own", func(ctx SpecContext) {
+	It("removes an installation whose policies act, and nothing that isn't its own", Label("versions"), func(ctx SpecContext) {
 		installAndBreak(ctx)
 		repelled, _ := h.Sick()
 		foreign := makeForeign(ctx, repelled)

@@ -28,8 +28,8 @@ const (
 	assumedSize = 30
 )
 
-// oldestKubernetes has the CEL functions that expressions may use.
-var oldestKubernetes = version.MajorMinor(1, 34)
+// libraries are the CEL functions that expressions may use. Managers evaluate them, and no API server does.
+var libraries = version.MajorMinor(1, 34)
 
 // Expression is a CEL expression that is made ready. It is safe for concurrent use.
 type Expression struct {
@@ -49,7 +49,7 @@ func newEnvironment(variables ...string) (*cel.Env, error) {
 	for _, name := range variables {
 		declared.EnvOptions = append(declared.EnvOptions, cel.Variable(name, cel.DynType))
 	}
-	set, err := environment.MustBaseEnvSet(oldestKubernetes).Extend(declared)
+	set, err := environment.MustBaseEnvSet(libraries).Extend(declared)
 	if err != nil {
 		return nil, fmt.Errorf("extend the CEL environment: %w", err)
 	}
