@@ -14,7 +14,7 @@ type ConditionSetSpec struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?$')`,message="write a name such as KernelDeadlock: a letter first, a letter or a digit last, and between them letters, digits, -, _ and ."
 	Type string `json:"type"`
 
 	// effect of the taint on a node that matches: PreferNoSchedule keeps new pods away where possible, NoSchedule keeps

@@ -110,7 +110,7 @@ type GuardrailRule struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')`,message="write lower-case letters, digits and -, without a - at either end"
 	Name string `json:"name"`
 
 	// kinds that the rule judges.

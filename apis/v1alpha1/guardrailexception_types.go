@@ -24,7 +24,7 @@ type GuardrailExceptionSpec struct {
 	// What is hashed is the spec as it is stored, with the CRD's defaults: a release that changes these changes the hash.
 	// +required
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[0-9a-f]{64}$')`,message="write the 64 hexadecimal digits that kubectl autohealer hash prints"
 	SpecHash string `json:"specHash"`
 
 	// reason why the rule needn't hold here, for those who read the audit log.

@@ -74,7 +74,7 @@ type HealthCheckObject struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[a-z]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[a-z]([-a-z0-9]*[a-z0-9])?$')`,message="write the kind's group and version, such as apps/v1, or v1 alone where it has no group"
 	APIVersion string `json:"apiVersion"`
 	// kind, such as Deployment. Never Secret: messages would tell of it.
 	// +required
@@ -169,6 +169,7 @@ type HealthCheckErrorCode struct {
 	Match string `json:"match"`
 	// code, such as ERR_CONFIGURATION_PROBLEM.
 	// +required
-	// +kubebuilder:validation:Pattern=`^[A-Z][A-Z0-9_]{0,62}$`
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[A-Z][A-Z0-9_]*$')`,message="write upper-case letters, digits and _, a letter first, such as ERR_CONFIGURATION_PROBLEM"
 	Code string `json:"code"`
 }

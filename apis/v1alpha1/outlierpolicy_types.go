@@ -82,9 +82,8 @@ type OutlierBackend struct {
 // EjectionTime is a length of time as Go writes it ("90s", "5m", "1h30m"), at most 8760h. It is kept as the text that was
 // read.
 // +kubebuilder:validation:MaxLength=32
-// +kubebuilder:validation:Pattern=`^(((\d*(\.\d*)?h)|(\d*(\.\d*)?m)|(\d*(\.\d*)?s)|(\d*(\.\d*)?ms))+)$`
 // +kubebuilder:validation:XValidation:rule=`self.matches('^(([0-9]+([.][0-9]*)?|[.][0-9]+)(ms|s|m|h))+$')`,message="write a duration such as 30s, 10m or 1h30m"
-// +kubebuilder:validation:XValidation:rule=`!self.matches('^(([0-9]+([.][0-9]*)?|[.][0-9]+)(ms|s|m|h))+$') || duration(self) <= duration('8760h')`,message="must be at most 8760h"
+// +kubebuilder:validation:XValidation:rule=`!self.matches('^(([0-9]+([.][0-9]*)?|[.][0-9]+)(ms|s|m|h))+$') || self.matches('^((0*[0-9]{1,4}([.][0-9]*)?|[.][0-9]+)h|(0*[0-9]{1,6}([.][0-9]*)?|[.][0-9]+)m|(0*[0-9]{1,8}([.][0-9]*)?|[.][0-9]+)s|(0*[0-9]{1,11}([.][0-9]*)?|[.][0-9]+)ms)+$') && duration(self) <= duration('8760h')`,message="must be at most 8760h"
 type EjectionTime string
 
 // OutlierDetection says when a host is ejected, and for how long. What is left out is left to Envoy, whose defaults are
@@ -132,7 +131,7 @@ type OutlierDetection struct {
 	// maxEjectionTimeJitter is the longest random time that is added to an ejection, so that proxies don't all come back to a
 	// host at once. In seconds and milliseconds. Default: 0s.
 	// +optional
-	// +kubebuilder:validation:Pattern=`^(((\d*(\.\d*)?s)|(\d*(\.\d*)?ms))+)$`
+	// +kubebuilder:validation:XValidation:rule=`!self.matches('h|m([^s]|$)')`,message="write seconds and milliseconds, such as 10s or 500ms"
 	MaxEjectionTimeJitter EjectionTime `json:"maxEjectionTimeJitter,omitempty"`
 
 	// alwaysEjectOneHost ejects one host whatever maxEjectionPercent says, 0 too. Needs Envoy 1.31 or later; an older one

@@ -49,13 +49,13 @@ func TestOutlierPolicySchema(t *testing.T) {
 		"more than 100 percent":          {detection("maxEjectionPercent: 101"), "less than or equal to 100"},
 		"a panic beyond 100":             {detecting + "panicThreshold: 101", "less than or equal to 100"},
 		"another mode":                   {detecting + "mode: DryRun", "Unsupported value"},
-		"an interval without a unit":     {detection("interval: '10'"), "in body should match"},
-		"an interval in days":            {detection("interval: 1d"), "in body should match"},
+		"an interval without a unit":     {detection("interval: '10'"), "write a duration such as"},
+		"an interval in days":            {detection("interval: 1d"), "write a duration such as"},
 		"a unit alone":                   {detection("interval: h"), "write a duration such as"},
 		"a point alone":                  {detection("interval: .s"), "write a duration such as"},
 		"a fraction":                     {spec: detection("interval: .5s, baseEjectionTime: 1.5m")},
 		"a time beyond all":              {detection("maxEjectionTime: 8761h"), "at most 8760h"},
-		"jitter in minutes":              {detection("maxEjectionTimeJitter: 1m"), "in body should match"},
+		"jitter in minutes":              {detection("maxEjectionTimeJitter: 1m"), "write seconds and milliseconds"},
 	} {
 		t.Run(name, func(t *testing.T) { judge(t, test.spec, test.wrong) })
 	}

@@ -25,19 +25,19 @@ type ProbeConfigSpec struct {
 	// probeInterval is the time from the start of one run of the probes to the start of the next, before jitter. From 1s to
 	// 1h. Default: 10s.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule=`!self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') || duration(self) >= duration('1s') && duration(self) <= duration('1h')`,message="must be at least 1s and at most 1h"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches('^(0*[0-9]{1,4}([.][0-9]+)?h|0*[0-9]{1,6}([.][0-9]+)?m|0*[0-9]{1,8}([.][0-9]+)?s|0*[0-9]{1,11}([.][0-9]+)?ms)+$') || duration(self) >= duration('1s') && duration(self) <= duration('1h')`,message="must be at least 1s and at most 1h"
 	ProbeInterval Duration `json:"probeInterval,omitempty"`
 
 	// initialDelay is the time before the first run, of a new config and after a restart; first runs are spread over one
 	// probeInterval more. At most 1h. Default: 30s.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule=`!self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') || duration(self) <= duration('1h')`,message="must be at most 1h"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches('^(0*[0-9]{1,4}([.][0-9]+)?h|0*[0-9]{1,6}([.][0-9]+)?m|0*[0-9]{1,8}([.][0-9]+)?s|0*[0-9]{1,11}([.][0-9]+)?ms)+$') || duration(self) <= duration('1h')`,message="must be at most 1h"
 	InitialDelay Duration `json:"initialDelay,omitempty"`
 
 	// probeTimeout bounds one probe, from its start to the whole answer. More than 0s, and less than probeInterval.
 	// Default: 5s, or half of a probeInterval that is shorter than 10s.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule=`!self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') || duration(self) > duration('0s') && duration(self) <= duration('1m')`,message="must be more than 0s and at most 1m"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches('^(0*[0-9]{1,4}([.][0-9]+)?h|0*[0-9]{1,6}([.][0-9]+)?m|0*[0-9]{1,8}([.][0-9]+)?s|0*[0-9]{1,11}([.][0-9]+)?ms)+$') || duration(self) > duration('0s') && duration(self) <= duration('1m')`,message="must be more than 0s and at most 1m"
 	ProbeTimeout Duration `json:"probeTimeout,omitempty"`
 
 	// successThreshold is how many successes in a row make a probe healthy. Default: 1.
@@ -55,7 +55,7 @@ type ProbeConfigSpec struct {
 	// internalProbeFailureBackoffDuration is the time to the next run while the internal probe is unhealthy, or after the
 	// API server answered that there are too many requests without saying how long to wait. At most 1h. Default: 30s.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule=`!self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') || duration(self) <= duration('1h')`,message="must be at most 1h"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches('^(0*[0-9]{1,4}([.][0-9]+)?h|0*[0-9]{1,6}([.][0-9]+)?m|0*[0-9]{1,8}([.][0-9]+)?s|0*[0-9]{1,11}([.][0-9]+)?ms)+$') || duration(self) <= duration('1h')`,message="must be at most 1h"
 	InternalProbeFailureBackoffDuration Duration `json:"internalProbeFailureBackoffDuration,omitempty"`
 
 	// backoffJitterFactor makes each probeInterval and each back-off longer by a random share, from none to this part of it.
@@ -147,14 +147,14 @@ type ScaleInfo struct {
 
 	// initialDelay is the time from the start of the level until the object is scaled. At most 10m. Default: 0s.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule=`!self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') || duration(self) <= duration('10m')`,message="must be at most 10m"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches('^(0*[0-9]{1,4}([.][0-9]+)?h|0*[0-9]{1,6}([.][0-9]+)?m|0*[0-9]{1,8}([.][0-9]+)?s|0*[0-9]{1,11}([.][0-9]+)?ms)+$') || duration(self) <= duration('10m')`,message="must be at most 10m"
 	InitialDelay Duration `json:"initialDelay,omitempty"`
 
 	// timeout is how long the object may take, after initialDelay, to have the replicas that were asked for. When it takes
 	// longer, the next level doesn't begin; the next run of the probes tries again. More than 0s and at most 10m.
 	// Default: 30s.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule=`!self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') || duration(self) > duration('0s') && duration(self) <= duration('10m')`,message="must be more than 0s and at most 10m"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches('^(0*[0-9]{1,4}([.][0-9]+)?h|0*[0-9]{1,6}([.][0-9]+)?m|0*[0-9]{1,8}([.][0-9]+)?s|0*[0-9]{1,11}([.][0-9]+)?ms)+$') || duration(self) > duration('0s') && duration(self) <= duration('10m')`,message="must be more than 0s and at most 10m"
 	Timeout Duration `json:"timeout,omitempty"`
 }
 
@@ -171,7 +171,7 @@ type NodeLeases struct {
 	// as expired after three quarters of it, once it was seen not to move for a quarter of it, 12s at least. At most 1h.
 	// Default: 50s.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule=`!self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') || duration(self) <= duration('1h')`,message="must be at most 1h"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches('^(0*[0-9]{1,4}([.][0-9]+)?h|0*[0-9]{1,6}([.][0-9]+)?m|0*[0-9]{1,8}([.][0-9]+)?s|0*[0-9]{1,11}([.][0-9]+)?ms)+$') || duration(self) <= duration('1h')`,message="must be at most 1h"
 	MonitorGraceDuration Duration `json:"monitorGraceDuration,omitempty"`
 
 	// minCandidates is the number of nodes with a lease below which leases say nothing. Default: 2.

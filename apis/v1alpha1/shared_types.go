@@ -9,7 +9,7 @@ import (
 // undecodable stored object would stop the informers of all.
 // +kubebuilder:validation:MaxLength=32
 // +kubebuilder:validation:XValidation:rule=`self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$')`,message="write a duration such as 30s, 10m or 1h30m"
-// +kubebuilder:validation:XValidation:rule=`!self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') || duration(self) <= duration('8760h')`,message="must be at most 8760h"
+// +kubebuilder:validation:XValidation:rule=`!self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') || self.matches('^(0*[0-9]{1,4}([.][0-9]+)?h|0*[0-9]{1,6}([.][0-9]+)?m|0*[0-9]{1,8}([.][0-9]+)?s|0*[0-9]{1,11}([.][0-9]+)?ms)+$') && duration(self) <= duration('8760h')`,message="must be at most 8760h"
 type Duration string
 
 // Or gives the duration, or fallback when none was written. Text that is no duration, which the CRD's schema refuses,

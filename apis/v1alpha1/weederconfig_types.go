@@ -10,7 +10,7 @@ type WeederConfigSpec struct {
 	// watchDuration is how long, after a Service recovered, its dependent pods are deleted when they crash-loop. It always
 	// lasts to its end, and a recovery meanwhile begins it anew. More than 0s and at most 30m. Default: 5m.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule=`!self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') || duration(self) > duration('0s') && duration(self) <= duration('30m')`,message="must be more than 0s and at most 30m"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches('^(0*[0-9]{1,4}([.][0-9]+)?h|0*[0-9]{1,6}([.][0-9]+)?m|0*[0-9]{1,8}([.][0-9]+)?s|0*[0-9]{1,11}([.][0-9]+)?ms)+$') || duration(self) > duration('0s') && duration(self) <= duration('30m')`,message="must be more than 0s and at most 30m"
 	WatchDuration Duration `json:"watchDuration,omitempty"`
 
 	// servicesAndDependantSelectors names Services and, for each, the pods that depend on it. A Service is looked for in
@@ -59,7 +59,7 @@ type WeederConfigSpec struct {
 	// cooldown is the least time between the deletion of a replacement and the workload's deletion before it. From 1s to
 	// 10m. Default: 10s.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule=`!self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') || duration(self) >= duration('1s') && duration(self) <= duration('10m')`,message="must be at least 1s and at most 10m"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches('^(0*[0-9]{1,4}([.][0-9]+)?h|0*[0-9]{1,6}([.][0-9]+)?m|0*[0-9]{1,8}([.][0-9]+)?s|0*[0-9]{1,11}([.][0-9]+)?ms)+$') || duration(self) >= duration('1s') && duration(self) <= duration('10m')`,message="must be at least 1s and at most 10m"
 	Cooldown Duration `json:"cooldown,omitempty"`
 
 	// mode is Enforce or Observe. Observe reports what it would delete and deletes nothing. Default: Enforce.
