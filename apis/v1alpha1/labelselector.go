@@ -1,6 +1,11 @@
 package v1alpha1
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 )
@@ -51,5 +56,41 @@ func (s *LabelSelector) AsSelector() (labels.Selector, error) {
 	for _, r := range s.MatchExpressions {
 		in.MatchExpressions = append(in.MatchExpressions, metav1.LabelSelectorRequirement(r))
 	}
+	return compiled(in)
+}
+
+// AsSelector compiles the selector. Its error names the key or value that can't be a label's.
+func (s *NodeSelector) AsSelector() (labels.Selector, error) {
+	in := &metav1.LabelSelector{MatchLabels: s.MatchLabels}
+	for _, r := range s.MatchExpressions {
+		in.MatchExpressions = append(in.MatchExpressions, metav1.LabelSelectorRequirement(r))
+	}
+	return compiled(in)
+}
+
+// compiled says of keys and values that no label has what one may have.
+func compiled(in *metav1.LabelSelector) (labels.Selector, error) {
+	for _, key := range slices.Sorted(maps.Keys(in.MatchLabels)) {
+		if err := fits(key, in.MatchLabels[key]); err != nil {
+			return nil, fmt.Errorf("matchLabels: %w", err)
+		}
+	}
+	for i, r := range in.MatchExpressions {
+		if err := fits(r.Key, r.Values...); err != nil {
+			return nil, fmt.Errorf("matchExpressions[%d]: %w", i, err)
+		}
+	}
 	return metav1.LabelSelectorAsSelector(in)
+}
+
+func fits(key string, values ...string) error {
+	if len(content.IsLabelKey(key)) > 0 {
+		return fmt.Errorf("%q is no key of a label; write one such as team or example.com/team", key)
+	}
+	for _, value := range values {
+		if len(content.IsLabelValue(value)) > 0 {
+			return fmt.Errorf("label %s can't be %q; write at most 63 letters, digits, -, _ and ., a letter or digit at either end", key, value)
+		}
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/go-logr/logr"
@@ -22,6 +23,9 @@ import (
 var version string
 
 func main() {
+	// Nearly all that lives are compiled rules, and nearly all that is made is a document's: collected sooner, ten thousand documents
+	// need 20 MB less, for a tenth more of processor time.
+	debug.SetGCPercent(60)
 	// What the libraries log they also return: errors would be told twice, the first time in a log's form.
 	klog.SetLogger(logr.Discard())
 	log.SetLogger(logr.Discard())

@@ -192,8 +192,8 @@ func TestWhatATestOfARuleMaySay(t *testing.T) {
 	for name, c := range map[string]struct{ expression, object, says, want string }{
 		"as it is":                       {"object.spec.effect == 'NoSchedule'", object, "expect: admit", ""},
 		"a misspelt field":               {"object.spec.effect == 'NoSchedule'", strings.Replace(object, "taintKey", "tainKey", 1), "expect: admit", `object couldn't be stored as a ConditionSet: unknown field "spec.tainKey"`},
-		"a value that isn't one":         {"object.spec.effect != 'NoExecute'", strings.Replace(object, "NoSchedule", "NoSched", 1), "expect: admit", `object couldn't be stored as a ConditionSet: spec.effect: Unsupported value: "NoSched"`},
-		"an old object":                  {"oldObject == null", object, "oldObject: {spec: {}}, expect: deny", "oldObject couldn't be stored as a ConditionSet: spec.conditions: Required value"},
+		"a value that isn't one":         {"object.spec.effect != 'NoExecute'", strings.Replace(object, "NoSchedule", "NoSched", 1), "expect: admit", `object couldn't be stored as a ConditionSet: spec.effect is "NoSched"; write NoExecute`},
+		"an old object":                  {"oldObject == null", object, "oldObject: {spec: {}}, expect: deny", "oldObject couldn't be stored as a ConditionSet: spec.conditions is missing; write it"},
 		"no nodes":                       {"facts.nodes > 2", object, "expect: deny", ""},
 		"three nodes":                    {"facts.nodes > 2", object, "facts: {nodes: 3}, expect: admit", ""},
 		"old facts":                      {"facts.ageSeconds < 60", object, "facts: {ageSeconds: 61}, expect: deny", ""},

@@ -68,11 +68,7 @@ func (a *App) files(in inputs) ([]manifest.File, error) {
 }
 
 func documentsOf(files []manifest.File) []manifest.Document {
-	var documents []manifest.Document
-	for _, f := range files {
-		documents = append(documents, manifest.Read(f)...)
-	}
-	return documents
+	return slices.Collect(manifest.Each(files, ""))
 }
 
 // isTerminal says whether someone looks at a stream.

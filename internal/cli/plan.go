@@ -93,8 +93,7 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 	if err != nil {
 		return err
 	}
-	documents := documentsOf(files)
-	w, rails, err := a.enforce(ctx, w, w.stored, documents)
+	w, rails, err := a.enforce(ctx, w, w.stored, files)
 	if err != nil {
 		return err
 	}
@@ -103,7 +102,7 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 		TakenAt: s.TakenAt.Time, Age: s.Age(now), Facts: s.Describe(now), Colors: wantsColors(a.Out),
 		EvictPace: policy.Limits.EvictPace, PausedBy: policy.PausedBy,
 	}
-	if forecast.Plans, err = a.planAll(ctx, w, documents, rails); err != nil {
+	if forecast.Plans, err = a.planAll(ctx, w, files, rails); err != nil {
 		return err
 	}
 	if len(forecast.Plans) == 0 {
@@ -122,10 +121,10 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 }
 
 // planAll plans all policies. Guardrails and exceptions do nothing by themselves; those that would be refused are told.
-func (a *App) planAll(ctx context.Context, w *world, documents []manifest.Document, rails map[int]check.Report) ([]report.Plan, error) {
+func (a *App) planAll(ctx context.Context, w *world, files []manifest.File, rails map[manifest.Place]check.Report) ([]report.Plan, error) {
 	var plans []report.Plan
-	for i, d := range documents {
-		if rail, isRail := rails[i]; isRail {
+	for d := range manifest.Each(files, "") {
+		if rail, isRail := rails[d.Place()]; isRail {
 			if !rail.Allowed {
 				plans = append(plans, report.Plan{Report: rail})
 			}

@@ -60,10 +60,10 @@ func typed[T any](stored map[string]any) (*T, error) {
 // enforce judges the Guardrails and exceptions among documents, and gives the world in which those that are admitted are
 // in force, with what is said of each by its place. Everything else is judged in that world: all of it is to be applied,
 // and what came before a Guardrail would be refused, or stop acting, once that is there.
-func (a *App) enforce(ctx context.Context, w *world, stored storedFunc, documents []manifest.Document) (*world, map[int]check.Report, error) {
-	said, p := map[int]check.Report{}, w.policies
+func (a *App) enforce(ctx context.Context, w *world, stored storedFunc, files []manifest.File) (*world, map[manifest.Place]check.Report, error) {
+	said, p := map[manifest.Place]check.Report{}, w.policies
 	for _, kind := range []string{"Guardrail", "GuardrailException"} { // exceptions name rules of Guardrails
-		for i, d := range documents {
+		for d := range manifest.Each(files, kind) {
 			if !check.Ours(d) || d.Object["kind"] != kind {
 				continue
 			}
@@ -71,10 +71,12 @@ func (a *App) enforce(ctx context.Context, w *world, stored storedFunc, document
 			if err != nil {
 				return nil, nil, err
 			}
-			if said[i] = w.checker.Document(ctx, d, old); !said[i].Allowed {
+			r := w.checker.Document(ctx, d, old)
+			said[d.Place()] = r
+			if !r.Allowed {
 				continue
 			}
-			if p, err = p.with(said[i].Stored); err != nil {
+			if p, err = p.with(r.Stored); err != nil {
 				return nil, nil, err
 			}
 			w.checker.SetPolicies(p.guardrails, p.exceptions) //nolint:contextcheck // compiling waits for nothing

@@ -81,19 +81,13 @@ func (a *App) runValidate(ctx context.Context, o *validateOptions) error {
 	if err != nil {
 		return err
 	}
-	documents := documentsOf(files)
-	for _, d := range documents {
-		if d.IsKustomization() {
-			a.tell(d.File, d.Line, false, fmt.Sprintf("the files here are judged, and not what is built of them: kubectl kustomize %s | kubectl autohealer validate -f -", path.Dir(d.File)))
-		}
-	}
-	w, rails, err := a.enforce(ctx, w, stored, documents)
+	w, rails, err := a.enforce(ctx, w, stored, files)
 	if err != nil {
 		return err
 	}
 	result := a.newResult(w)
 	result.FailOnWarning = o.failOn.value == "warning"
-	failed, err := judgeDocuments(ctx, w, stored, documents, rails, &result)
+	failed, err := a.judgeDocuments(ctx, w, stored, files, rails, &result)
 	if err != nil {
 		return err
 	}
@@ -110,12 +104,16 @@ func (a *App) runValidate(ctx context.Context, o *validateOptions) error {
 }
 
 // judgeDocuments adds a report for each document of ours, and for each that only looks like one. Those of Guardrails and
-// exceptions are there already.
-func judgeDocuments(ctx context.Context, w *world, stored storedFunc, documents []manifest.Document, rails map[int]check.Report, result *report.Result) (failed bool, err error) {
-	seen := map[check.Key]check.Report{}
-	for i, d := range documents {
+// exceptions are there already. Of ten thousand documents it keeps little: neither what was read nor what would be stored.
+func (a *App) judgeDocuments(ctx context.Context, w *world, stored storedFunc, files []manifest.File, rails map[manifest.Place]check.Report, result *report.Result) (failed bool, err error) {
+	seen := map[check.Key]int{}
+	var skipped []check.Skip
+	for d := range manifest.Each(files, "") {
+		if d.IsKustomization() {
+			a.tell(d.File, d.Line, false, fmt.Sprintf("the files here are judged, and not what is built of them: kubectl kustomize %s | kubectl autohealer validate -f -", path.Dir(d.File)))
+		}
 		r, isStranger := w.checker.Stranger(d)
-		rail, isRail := rails[i]
+		rail, isRail := rails[d.Place()]
 		switch {
 		case isRail:
 			r = rail
@@ -131,12 +129,17 @@ func judgeDocuments(ctx context.Context, w *world, stored storedFunc, documents 
 		}
 		if key := w.checker.KeyOf(d.Object); r.Name != "" && check.Ours(d) {
 			if first, again := seen[key]; again {
-				r.Repeats(first)
+				r.Repeats(result.Reports[first])
 			} else {
-				seen[key] = r
+				seen[key] = len(result.Reports)
 			}
 		}
 		failed = failed || !r.Allowed || result.FailOnWarning && r.Warns()
+		r.Stored = nil
+		if slices.Equal(r.Skipped, skipped) { // as it is for most of one kind
+			r.Skipped = skipped
+		}
+		skipped = r.Skipped
 		result.Reports = append(result.Reports, r)
 	}
 	return failed, nil

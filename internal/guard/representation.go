@@ -63,6 +63,9 @@ func readObject(kind string, text []byte) (client.Object, error) {
 		return nil, err
 	}
 	if err := json.UnmarshalCaseSensitivePreserveInts(text, object); err != nil {
+		if what, isMisfit := Misfit(err, ""); isMisfit {
+			return nil, fmt.Errorf("the %s can't be read: %s", kind, what)
+		}
 		return nil, fmt.Errorf("read %s: %w", kind, err)
 	}
 	return object, nil

@@ -118,6 +118,9 @@ func (p *planPart) fix(said map[string]json.RawMessage, preview reflect.Type, un
 		}
 		decoder := json.NewDecoder(bytes.NewReader(said[name]))
 		if err := decoder.Decode(value.Field(i).Addr().Interface()); err != nil {
+			if what, isMisfit := Misfit(err, name); isMisfit {
+				return errors.New(what)
+			}
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}

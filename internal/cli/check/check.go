@@ -50,6 +50,8 @@ type Checker struct {
 	// Namespace of objects that name none.
 	Namespace  string
 	factsGiven bool
+	// docs is where one reads about each rule in force.
+	docs map[string]string
 	// Guardrails that were given, with what is wrong with them, in their order.
 	Guardrails []guard.GuardrailResult
 }
@@ -84,6 +86,15 @@ func New(opts Options) (*Checker, error) {
 func (c *Checker) SetPolicies(guardrails []*v1alpha1.Guardrail, exceptions []*v1alpha1.GuardrailException) {
 	c.Guardrails = c.guard.SetGuardrails(guardrails)
 	c.guard.SetExceptions(exceptions)
+	c.docs = map[string]string{}
+	for _, kind := range c.guard.Kinds() {
+		for _, rule := range c.guard.Rules(kind) {
+			c.docs[rule.ID] = guard.Docs(rule.ID)
+			if rule.Guardrail != "" { // those have no page
+				c.docs[rule.ID] = "Guardrail " + rule.Guardrail
+			}
+		}
+	}
 }
 
 // Guard is the engine that judges.
@@ -145,7 +156,7 @@ func (c *Checker) admit(ctx context.Context, object, old map[string]any) (r Repo
 	stored = runtime.DeepCopyJSON(object)
 	unknown, err := d.decode(stored)
 	if err != nil {
-		r.deny(RuleUndecodable, "metadata", err.Error())
+		r.deny(RuleUndecodable, "metadata", undecodable(err))
 		return r, nil, nil
 	}
 	slices.Sort(unknown)
@@ -158,8 +169,11 @@ func (c *Checker) admit(ctx context.Context, object, old map[string]any) (r Repo
 	slices.SortStableFunc(errs, byField)
 	said := map[string]bool{} // labels are checked twice in an update
 	for _, e := range errs {
-		if !said[e.Error()] {
-			r.deny(RuleValue, fieldOf(e), e.Error())
+		switch {
+		case e.Detail == notChecked:
+			r.Violations[len(r.Violations)-1].Message += remainder
+		case !said[e.Error()]:
+			r.deny(RuleValue, fieldOf(e), words(e))
 		}
 		said[e.Error()] = true
 	}
@@ -185,6 +199,9 @@ func byField(a, b *field.Error) int {
 }
 
 func fieldOf(e *field.Error) string {
+	if of := unfit.FindStringSubmatch(e.Detail); of != nil {
+		return of[2]
+	}
 	if e.Field == "<nil>" {
 		return ""
 	}
@@ -237,16 +254,6 @@ func (d *definition) prepare(object, old map[string]any, namespace string) {
 	o.SetDeletionTimestamp(before.GetDeletionTimestamp())
 }
 
-// docs is where one reads about a rule: those of Guardrails have no page.
-func (c *Checker) docs(kind, rule string) string {
-	for _, known := range c.guard.Rules(kind) {
-		if known.ID == rule && known.Guardrail != "" {
-			return "Guardrail " + known.Guardrail
-		}
-	}
-	return guard.Docs(rule)
-}
-
 // requestOf is what an API server would ask; it has read objects from JSON, so they can be written as such.
 func requestOf(kind string, object, old map[string]any) guard.Request {
 	request := guard.Request{Operation: admissionv1.Create, Kind: kind, Object: jsonOf(object)}
@@ -270,7 +277,7 @@ func (c *Checker) judge(ctx context.Context, r *Report, object, old map[string]a
 		r.Violations = append(r.Violations, Violation{Rule: v.Rule, Severity: v.Severity, Message: v.Message + remark, Docs: v.Docs})
 	}
 	for _, s := range verdict.Skipped {
-		skip := Skip{Rule: s.Rule, Severity: s.Severity, Reason: s.Reason, Missing: s.Missing, Docs: c.docs(r.Kind, s.Rule)}
+		skip := Skip{Rule: s.Rule, Severity: s.Severity, Reason: s.Reason, Missing: s.Missing, Docs: cmp.Or(c.docs[s.Rule], guard.Docs(s.Rule))}
 		switch {
 		case s.Missing == guard.MissingFacts && c.factsGiven:
 			skip.Reason = "needs more of the cluster than these facts hold; facts export writes them anew"

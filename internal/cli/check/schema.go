@@ -16,7 +16,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	metavalidation "k8s.io/apimachinery/pkg/api/validation"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
@@ -139,23 +139,12 @@ func (d *definition) validateNew(ctx context.Context, object map[string]any) fie
 }
 
 func (d *definition) validateMeta(object, old map[string]any) field.ErrorList {
-	meta, err := metaOf(object)
-	if err != nil {
-		return field.ErrorList{field.Invalid(field.NewPath("metadata"), object["metadata"], err.Error())}
-	}
-	errs := metavalidation.ValidateObjectMeta(meta, d.namespaced, metavalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
-	if oldMeta, err := metaOf(old); old != nil && err == nil {
-		errs = append(errs, metavalidation.ValidateObjectMetaUpdate(meta, oldMeta, field.NewPath("metadata"))...)
+	meta := &unstructured.Unstructured{Object: object}
+	errs := metavalidation.ValidateObjectMetaAccessor(meta, d.namespaced, metavalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	if old != nil {
+		errs = append(errs, metavalidation.ValidateObjectMetaAccessorUpdate(meta, &unstructured.Unstructured{Object: old}, field.NewPath("metadata"))...)
 	}
 	return errs
-}
-
-func metaOf(object map[string]any) (*metav1.ObjectMeta, error) {
-	meta, _, err := objectmeta.GetObjectMeta(object, false)
-	if meta == nil {
-		meta = &metav1.ObjectMeta{}
-	}
-	return meta, err
 }
 
 // validateRules evaluates x-kubernetes-validations. Types and bounds must be right before: an expression relies on them.
@@ -165,7 +154,7 @@ func (d *definition) validateRules(ctx context.Context, errs field.ErrorList, ob
 	}
 	for _, err := range errs {
 		if blocking[err.Type] {
-			return append(errs, field.Invalid(nil, nil, "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation"))
+			return append(errs, field.Invalid(nil, nil, notChecked))
 		}
 	}
 	var before any // a nil map in an interface would be taken for an old object

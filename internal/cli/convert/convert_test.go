@@ -61,7 +61,7 @@ func TestConvert(t *testing.T) {
 		"another's in a map": {"apiVersion: v1\nkind: ConfigMap\ndata:\n  a: 'servicesAndDependantSelectors: {}'\n", 0, []string{"f:4: warning: data[a]: is no configuration that can be converted to ConditionSet, and is left out; for this one write --to WeederConfig"}},
 		"an empty map":       {"apiVersion: v1\nkind: ConfigMap\n", 0, []string{"f:1: warning: data: is empty, so there is nothing to convert"}},
 		"a map of others":    {"apiVersion: v1\nkind: ConfigMap\ndata:\n  a: 'x: {'\n  b: 1\n  c: ok\n", 0, []string{"f:4: warning: data[a]: is no configuration that can be converted to ConditionSet, and is left out", "f:5: error: data[b]: must be a string", "f:6: warning: data[c]: is no configuration that can be converted to ConditionSet, and is left out"}},
-		"a map with a typo":  {"apiVersion: v1\nkind: ConfigMap\ndata:\n  a: |\n    conditionSets: {\n", 0, []string{"f:5: error: data[a]: yaml: did not find expected node content"}},
+		"a map with a typo":  {"apiVersion: v1\nkind: ConfigMap\ndata:\n  a: |\n    conditionSets: {\n", 0, []string{"f:5: error: data[a]: no valid YAML, did not find expected node content: indent what belongs together alike, and close the quotes and brackets above"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := convertText(c.text)

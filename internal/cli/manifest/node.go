@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	"sigs.k8s.io/yaml"
@@ -112,7 +113,7 @@ func keyText(key *yamlv3.Node) string {
 	if key.Kind == yamlv3.AliasNode {
 		key = key.Alias
 	}
-	if key.Kind != yamlv3.ScalarNode || key.Style&(yamlv3.SingleQuotedStyle|yamlv3.DoubleQuotedStyle) != 0 {
+	if key.Kind != yamlv3.ScalarNode || key.Style&(yamlv3.SingleQuotedStyle|yamlv3.DoubleQuotedStyle) != 0 || isText(key.Value) {
 		return key.Value
 	}
 	var value any
@@ -126,6 +127,18 @@ func keyText(key *yamlv3.Node) string {
 		return strconv.FormatFloat(v, 'g', -1, 64)
 	}
 	return key.Value
+}
+
+// isText says whether a key is a text whoever reads it, as nearly all are: it begins with a letter and is none of YAML's words.
+func isText(key string) bool {
+	if key == "" || !unicode.IsLetter(rune(key[0])) {
+		return false
+	}
+	switch strings.ToLower(key) {
+	case "y", "yes", "n", "no", "on", "off", "true", "false", "null":
+		return false
+	}
+	return true
 }
 
 func duplicate(key string, first, line int) Problem {

@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/text/encoding/unicode"
 	"golang.org/x/text/transform"
@@ -26,7 +29,8 @@ type Document struct {
 	// Problems of the text itself. A document that has some must not be taken for what it seems to be.
 	Problems []Problem
 
-	root *node
+	root  *node
+	place Place
 }
 
 // Problem is a mistake in a document's text.
@@ -47,23 +51,65 @@ const (
 	DuplicateKey ProblemKind = "duplicate-key"
 )
 
+// Place names a document among those of some files, however often they are read.
+type Place struct {
+	file string
+	// chunk is the line above which it begins, and item the document's number in it.
+	chunk, item int
+}
+
+// Place of the document.
+func (d Document) Place() Place { return d.place }
+
 // Read gives all objects of a file; lists are unwrapped, empty documents left out. A file that begins with a byte order mark is read in
 // the encoding that this says, such as UTF-16, which PowerShell writes; kubectl does the same.
-func Read(file File) []Document {
-	text, _, err := transform.Bytes(unicode.BOMOverride(unicode.UTF8.NewDecoder()), file.Text)
-	if err != nil {
-		d := undecodable(1, err.Error())
-		d.File = file.Name
-		return []Document{d}
-	}
-	var documents []Document
-	for _, c := range split(text) {
-		for _, d := range c.read(strings.HasSuffix(file.Name, ".json")) {
-			d.File = file.Name
-			documents = append(documents, unwrap(d)...)
+func Read(file File) []Document { return slices.Collect(Each([]File{file}, "")) }
+
+// Each gives what Read does, one object after the other: what isn't kept needs no memory. With a word it leaves out documents that surely
+// don't have it, without reading them.
+func Each(files []File, word string) iter.Seq[Document] {
+	return func(yield func(Document) bool) {
+		for _, file := range files {
+			if !file.each(word, yield) {
+				return
+			}
 		}
 	}
-	return documents
+}
+
+func (f File) each(word string, yield func(Document) bool) bool {
+	for c := range chunks(f.decoded()) {
+		if !c.mayHave(word) {
+			continue
+		}
+		item := 0
+		for _, read := range c.read(strings.HasSuffix(f.Name, ".json")) {
+			read.File = f.Name
+			for _, d := range unwrap(read) {
+				d.place = Place{file: f.Name, chunk: c.before, item: item}
+				item++
+				if !yield(d) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// decoded is the text in UTF-8, without a byte order mark. What can't be read as the encoding that it claims becomes U+FFFD.
+func (f File) decoded() []byte {
+	if bytes.HasPrefix(f.Text, []byte("\xef\xbb\xbf")) || !utf8.Valid(f.Text) {
+		if text, _, err := transform.Bytes(unicode.BOMOverride(unicode.UTF8.NewDecoder()), f.Text); err == nil {
+			return text
+		}
+	}
+	return f.Text
+}
+
+// mayHave is false when no text in the chunk has the word. Texts are as they are written but for escapes, and binary ones.
+func (c chunk) mayHave(word string) bool {
+	return bytes.Contains(c.text, []byte(word)) || bytes.IndexByte(c.text, '\\') >= 0 || bytes.Contains(c.text, []byte("binary"))
 }
 
 // IsKustomization says whether the file is a kustomization, which may leave out apiVersion and kind.
@@ -82,22 +128,25 @@ type chunk struct {
 	before int
 }
 
-// split cuts at lines of ---, as kubectl does.
-func split(text []byte) []chunk {
-	var chunks []chunk
-	begin, beginLine, line := 0, 0, 0
-	for at := 0; at < len(text); line++ {
-		end := len(text)
-		if i := bytes.IndexByte(text[at:], '\n'); i >= 0 {
-			end = at + i + 1
+// chunks cuts at lines of ---, as kubectl does.
+func chunks(text []byte) iter.Seq[chunk] {
+	return func(yield func(chunk) bool) {
+		begin, beginLine, line := 0, 0, 0
+		for at := 0; at < len(text); line++ {
+			end := len(text)
+			if i := bytes.IndexByte(text[at:], '\n'); i >= 0 {
+				end = at + i + 1
+			}
+			if isSeparator(text[at:end]) {
+				if !yield(chunk{text: text[begin:at], before: beginLine}) {
+					return
+				}
+				begin, beginLine = end, line+1
+			}
+			at = end
 		}
-		if isSeparator(text[at:end]) {
-			chunks = append(chunks, chunk{text: text[begin:at], before: beginLine})
-			begin, beginLine = end, line+1
-		}
-		at = end
+		yield(chunk{text: text[begin:], before: beginLine})
 	}
-	return append(chunks, chunk{text: text[begin:], before: beginLine})
 }
 
 func isSeparator(line []byte) bool {
@@ -117,7 +166,7 @@ func (c chunk) read(mustBeJSON bool) []Document {
 			return documents
 		}
 		if mustBeJSON {
-			return append(documents, undecodable(c.before+lineAt(c.text, c.offsetOf(err)), err.Error()))
+			return append(documents, undecodable(c.before+lineAt(c.text, c.offsetOf(err)), means("JSON", err.Error())))
 		}
 	}
 	return c.readYAML()
@@ -161,12 +210,12 @@ func (c chunk) readYAML() []Document {
 func (d *Document) decode(asJSON []byte) {
 	var value any
 	if err := utiljson.Unmarshal(asJSON, &value); err != nil {
-		d.Problems = append(d.Problems, Problem{Line: d.Line, Kind: Undecodable, Message: err.Error()})
+		d.Problems = append(d.Problems, Problem{Line: d.Line, Kind: Undecodable, Message: means("JSON", err.Error())})
 		return
 	}
 	object, isObject := value.(map[string]any)
 	if !isObject {
-		d.Problems = append(d.Problems, Problem{Line: d.Line, Kind: Undecodable, Message: "is no object"})
+		d.Problems = append(d.Problems, Problem{Line: d.Line, Kind: Undecodable, Message: "is no object; write a map that has apiVersion, kind and metadata"})
 		return
 	}
 	d.Object = object
@@ -174,18 +223,16 @@ func (d *Document) decode(asJSON []byte) {
 
 var lineInError = regexp.MustCompile(`line (\d+)(: )?`)
 
-// positionOf takes the line out of a YAML error's text.
+// positionOf is the line of a YAML error, and what it means.
 func (c chunk) positionOf(err error) (line int, message string) {
 	message = strings.Join(strings.Fields(strings.ReplaceAll(err.Error(), "error converting YAML to JSON: ", "")), " ")
-	match := lineInError.FindStringSubmatchIndex(message)
-	if match == nil {
-		return c.before + 1, message
+	line = c.before + 1
+	if match := lineInError.FindStringSubmatchIndex(message); match != nil {
+		if n, err := strconv.Atoi(message[match[2]:match[3]]); err == nil {
+			line, message = c.before+max(1, n), message[:match[0]]+message[match[1]:]
+		}
 	}
-	n, err := strconv.Atoi(message[match[2]:match[3]])
-	if err != nil {
-		return c.before + 1, message
-	}
-	return c.before + max(1, n), message[:match[0]] + message[match[1]:]
+	return line, means("YAML", message)
 }
 
 // readJSON reads one object after the other.
@@ -244,7 +291,7 @@ func unwrap(d Document) []Document {
 		}
 		object, isObject := item.(map[string]any)
 		if !isObject {
-			of.Problems = []Problem{{Line: of.Line, Kind: Undecodable, Message: fmt.Sprintf("items[%d] is no object", i)}}
+			of.Problems = []Problem{{Line: of.Line, Kind: Undecodable, Message: fmt.Sprintf("items[%d] is no object; write a map that has apiVersion, kind and metadata", i)}}
 			documents = append(documents, of)
 			continue
 		}

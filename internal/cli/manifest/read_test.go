@@ -63,15 +63,15 @@ func TestRead(t *testing.T) {
 		},
 		"text that is no YAML": {
 			text: "kind: A\n---\nkind: B\nspec: {a: 1\n",
-			want: []string{"1: A <nil>", "4: [4 undecodable: yaml: did not find expected ',' or '}']"},
+			want: []string{"1: A <nil>", "4: [4 undecodable: no valid YAML, did not find expected ',' or '}': indent what belongs together alike, and close the quotes and brackets above]"},
 		},
 		"a template": {
 			text: "kind: A\nspec: {{ .Values.spec }}\n",
-			want: []string{`1: [1 undecodable: yaml: invalid map key: map[interface {}]interface {}{".Values.spec":interface {}(nil)}]`},
+			want: []string{"1: [1 undecodable: no valid YAML, invalid map key: a map can't be a key; where this is a template, render it first, as helm template does, and else put it in quotes]"},
 		},
 		"a list and a scalar are no objects": {
 			text: "- a\n---\njust text\n",
-			want: []string{"1: [1 undecodable: is no object]", "3: [3 undecodable: is no object]"},
+			want: []string{"1: [1 undecodable: is no object; write a map that has apiVersion, kind and metadata]", "3: [3 undecodable: is no object; write a map that has apiVersion, kind and metadata]"},
 		},
 		"a second document that kubectl would drop": {
 			text: "kind: A\n--- {kind: B}\n",
@@ -83,7 +83,7 @@ func TestRead(t *testing.T) {
 		},
 		"a list": {
 			text: "apiVersion: v1\nkind: List\nitems:\n- kind: A\n  metadata: {name: x}\n-\n  kind: B\n  metadata: {name: z}\n- text\n",
-			want: []string{"4: A x", "7: B z", "9: [9 undecodable: items[2] is no object]"},
+			want: []string{"4: A x", "7: B z", "9: [9 undecodable: items[2] is no object; write a map that has apiVersion, kind and metadata]"},
 		},
 		"a typed list": {
 			text: "apiVersion: g/v1\nkind: AList\nitems:\n- metadata: {name: x}\n",
@@ -100,12 +100,12 @@ func TestRead(t *testing.T) {
 		"broken JSON": {
 			file: "x.json",
 			text: "{\"kind\": \"A\"}\n{\n \"kind\": oops\n}",
-			want: []string{"1: A <nil>", "3: [3 undecodable: invalid character 'o' looking for beginning of value]"},
+			want: []string{"1: A <nil>", "3: [3 undecodable: no valid JSON, invalid character 'o' looking for beginning of value: write keys and texts in double quotes, with a colon behind each key and a comma between two entries, but not behind the last]"},
 		},
 		"JSON that ends too soon": {
 			file: "x.json",
 			text: "{\n \"kind\": \"A\"\n",
-			want: []string{"2: [2 undecodable: unexpected EOF]"},
+			want: []string{"2: [2 undecodable: no valid JSON, unexpected EOF: close the quotes, brackets and braces]"},
 		},
 		"nothing": {text: "\n# nothing\n"},
 	} {

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"strings"
@@ -8,23 +9,22 @@ import (
 
 // GitHub writes workflow commands, which GitHub shows beside the lines of a pull request, and the summary.
 func GitHub(w io.Writer, result Result) error {
-	var out strings.Builder
+	out := bufio.NewWriter(w)
 	for _, r := range result.Reports {
 		for _, f := range findings(r) {
 			command := "warning"
 			if f.deny {
 				command = "error"
 			}
-			fmt.Fprintf(&out, "::%s file=%s,line=%d,title=%s::%s\n", command, escapeProperty(r.File), f.line, escapeProperty(f.rule),
+			fmt.Fprintf(out, "::%s file=%s,line=%d,title=%s::%s\n", command, escapeProperty(r.File), f.line, escapeProperty(f.rule),
 				escapeData(prefix(kindAndName(r))+f.message+" ("+f.docs+")"))
 		}
 	}
 	for _, skipped := range skippedTogether(result) {
-		fmt.Fprintf(&out, "::notice title=%s::%s\n", skipped.label, escapeData(count(skipped.objects, "object")+": "+skipped.rules))
+		fmt.Fprintf(out, "::notice title=%s::%s\n", skipped.label, escapeData(count(skipped.objects, "object")+": "+skipped.rules))
 	}
-	out.WriteString(summary(result))
-	_, err := io.WriteString(w, out.String())
-	return err
+	_, _ = out.WriteString(summary(result)) // the error is Flush's as well
+	return out.Flush()
 }
 
 var (

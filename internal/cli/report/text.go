@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"slices"
@@ -12,7 +13,7 @@ import (
 
 // Text writes for people: one finding a line, as compilers do, and a summary.
 func Text(w io.Writer, result Result) error {
-	var out strings.Builder
+	out := bufio.NewWriter(w)
 	paint := painter(result.Colors)
 	for _, r := range result.Reports {
 		for _, f := range findings(r) {
@@ -20,15 +21,14 @@ func Text(w io.Writer, result Result) error {
 			if f.deny {
 				word = paint(red, "error")
 			}
-			fmt.Fprintf(&out, "%s:%d: %s%s: %s: %s (%s)\n", printable(r.File), f.line, prefix(kindAndName(r)), word, f.rule, printable(f.message), f.docs)
+			fmt.Fprintf(out, "%s:%d: %s%s: %s: %s (%s)\n", printable(r.File), f.line, prefix(kindAndName(r)), word, f.rule, printable(f.message), f.docs)
 		}
 	}
 	for _, skipped := range skippedTogether(result) {
-		fmt.Fprintf(&out, "%s for %s: %s\n", paint(faint, skipped.label), count(skipped.objects, "object"), skipped.rules)
+		fmt.Fprintf(out, "%s for %s: %s\n", paint(faint, skipped.label), count(skipped.objects, "object"), skipped.rules)
 	}
-	out.WriteString(summary(result))
-	_, err := io.WriteString(w, out.String())
-	return err
+	_, _ = out.WriteString(summary(result)) // the error is Flush's as well
+	return out.Flush()
 }
 
 // skippedTogether are the rules that lacked something to ask, with the number of objects about which.

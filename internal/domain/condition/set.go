@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -111,12 +110,8 @@ func (s *Set) readSelector(selector *v1alpha1.NodeSelector) error {
 	if selector == nil {
 		return nil
 	}
-	in := &metav1.LabelSelector{MatchLabels: selector.MatchLabels}
-	for _, r := range selector.MatchExpressions {
-		in.MatchExpressions = append(in.MatchExpressions, metav1.LabelSelectorRequirement{Key: r.Key, Operator: r.Operator, Values: r.Values})
-	}
 	var err error
-	if s.Selector, err = metav1.LabelSelectorAsSelector(in); err != nil {
+	if s.Selector, err = selector.AsSelector(); err != nil {
 		return fmt.Errorf("spec.nodeSelector: %w", err)
 	}
 	return nil

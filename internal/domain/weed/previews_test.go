@@ -244,7 +244,7 @@ func TestAnUnreadableSpecTellsWhere(t *testing.T) {
 		"{}": "spec.servicesAndDependantSelectors: at least one",
 		"servicesAndDependantSelectors: {a: {podSelectors: []}}":                          "spec.servicesAndDependantSelectors[a].podSelectors: at least one",
 		"servicesAndDependantSelectors: {a: {podSelectors: [{}]}}":                        "spec.servicesAndDependantSelectors[a].podSelectors[0]: an empty selector",
-		"servicesAndDependantSelectors: {a: {podSelectors: [{matchLabels: {a: 'b c'}}]}}": `spec.servicesAndDependantSelectors[a].podSelectors[0]: values[0][a]: Invalid value: "b c"`,
+		"servicesAndDependantSelectors: {a: {podSelectors: [{matchLabels: {a: 'b c'}}]}}": `spec.servicesAndDependantSelectors[a].podSelectors[0]: matchLabels: label a can't be "b c"; write at most 63 letters`,
 		etcdForAPI + "cooldown: soon":                                                     `spec.cooldown: "soon" is no duration`,
 		"watchDuration: 31m\n" + etcdForAPI[len("\nwatchDuration: 2m\n"):]:                `spec.watchDuration: "31m" is no duration of at most 30m0s`,
 		"watchDuration: 0s\n" + etcdForAPI[len("\nwatchDuration: 2m\n"):]:                 `spec.watchDuration: "0s"`,
