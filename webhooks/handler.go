@@ -89,6 +89,9 @@ func (h *Handler) judges(req admission.Request) error {
 func isOf(field string, raw []byte, kind string) error {
 	var object metav1.TypeMeta
 	if err := json.UnmarshalCaseSensitivePreserveInts(raw, &object); err != nil {
+		if what, isMisfit := guard.Misfit(err, field); isMisfit {
+			return fmt.Errorf("the request can't be read: %s", what)
+		}
 		return fmt.Errorf("read the request's %s: %w", field, err)
 	}
 	if object.Kind != kind {

@@ -107,7 +107,7 @@ func TestOnlyAReviewOfAKnownKindIsJudged(t *testing.T) {
 		"a foreign group":          {strings.Replace(whole, `"group":"autohealer.resourcestack.com"`, `"group":"example.com"`, 1), "no rules for ConditionSet in example.com"},
 		"an unknown version":       {strings.Replace(whole, `"version":"v1alpha1"`, `"version":"v9"`, 1), "no rules for ConditionSet in autohealer.resourcestack.com/v9"},
 		"no object":                {review("CREATE", "null", "null"), "the request's object"},
-		"a number for an object":   {review("CREATE", "5", "null"), "read the request's object"},
+		"a number for an object":   {review("CREATE", "5", "null"), "object has a number where a map belongs"},
 		"an object of other kind":  {review("CREATE", `{"kind":"Pod"}`, "null"), "the request's object is no ConditionSet"},
 		"an update from nothing":   {review("UPDATE", goodSet, "null"), "the request's oldObject"},
 	} {

@@ -40,7 +40,7 @@ var specBounds = slices.Concat([]bound{
 	{"spec.type required", nil, []string{`{type: null}`}, "spec.type: Required value"},
 	{"spec.type minLength", []string{`{type: x}`}, []string{`{type: ""}`}, "spec.type in body should be at least 1 chars long"},
 	{"spec.type maxLength", []string{`{type: ` + long(63) + `}`}, []string{`{type: ` + long(64) + `}`}, "spec.type: Too long: may not be more than 63 bytes"},
-	{"spec.type pattern", []string{`{type: KernelDeadlock}`, `{type: a.b-c_d0}`}, []string{`{type: "0"}`, `{type: a-}`, `{type: "a b"}`, `{type: ä}`}, "spec.type in body should match"},
+	{"spec.type rule", []string{`{type: KernelDeadlock}`, `{type: a.b-c_d0}`}, []string{`{type: "0"}`, `{type: a-}`, `{type: "a b"}`, `{type: ä}`}, "write a name such as KernelDeadlock"},
 	{"spec.effect required", nil, []string{`{effect: null}`}, "spec.effect: Required value"},
 	{"spec.effect enum", []string{`{effect: NoExecute}`, `{effect: NoSchedule}`, `{effect: PreferNoSchedule}`}, []string{`{effect: Evict}`, `{effect: noexecute}`, `{effect: ""}`}, `supported values: "NoExecute", "NoSchedule", "PreferNoSchedule"`},
 	{"spec.taintKey required", nil, []string{`{taintKey: null}`}, "spec.taintKey: Required value"},

@@ -112,18 +112,11 @@ func (a *App) judgeDocuments(ctx context.Context, w *world, stored storedFunc, f
 		if d.IsKustomization() {
 			a.tell(d.File, d.Line, false, fmt.Sprintf("the files here are judged, and not what is built of them: kubectl kustomize %s | kubectl autohealer validate -f -", path.Dir(d.File)))
 		}
-		r, isStranger := w.checker.Stranger(d)
-		rail, isRail := rails[d.Place()]
-		switch {
-		case isRail:
-			r = rail
-		case check.Ours(d):
-			old, err := stored(ctx, d.Object)
-			if err != nil {
-				return false, err
-			}
-			r = w.checker.Document(ctx, d, old)
-		case !isStranger:
+		r, concerns, err := w.reportOf(ctx, stored, rails, d)
+		if err != nil {
+			return false, err
+		}
+		if !concerns {
 			result.Ignored++
 			continue
 		}
@@ -143,6 +136,22 @@ func (a *App) judgeDocuments(ctx context.Context, w *world, stored storedFunc, f
 		result.Reports = append(result.Reports, r)
 	}
 	return failed, nil
+}
+
+// reportOf is what is said of a document; concerns is false of one that is none of ours.
+func (w *world) reportOf(ctx context.Context, stored storedFunc, rails map[manifest.Place]check.Report, d manifest.Document) (r check.Report, concerns bool, err error) {
+	if rail, isRail := rails[d.Place()]; isRail {
+		return rail, true, nil
+	}
+	if !check.Ours(d) {
+		r, concerns = w.checker.Stranger(d)
+		return r, concerns, nil
+	}
+	old, err := stored(ctx, d.Object)
+	if err != nil {
+		return check.Report{}, false, err
+	}
+	return w.checker.Document(ctx, d, old), true, nil
 }
 
 // newResult is a result without reports yet.

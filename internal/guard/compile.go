@@ -51,11 +51,11 @@ func (e *environments) compile(expression string, want *cel.Type) (program, erro
 func (e *environments) check(expression string, want *cel.Type) (program, *cel.Ast, error) {
 	parsed, issues := e.typed.Parse(expression)
 	if issues.Err() != nil {
-		return program{}, nil, issuesError(expression, issues)
+		return program{}, nil, e.issuesError(expression, issues)
 	}
 	checked, issues := e.typed.Check(parsed)
 	if issues.Err() != nil {
-		return program{}, nil, issuesError(expression, issues)
+		return program{}, nil, e.issuesError(expression, issues)
 	}
 	if !compatible(want, checked.OutputType()) {
 		return program{}, nil, errorAtStart(expression, "returns %s, want %s", checked.OutputType(), want)
@@ -125,7 +125,7 @@ func asksRequester(checked *celast.AST) bool {
 func (e *environments) plan(expression string, parsed *cel.Ast, asks bool) (cel.Program, error) {
 	loose, issues := e.loose.Check(parsed)
 	if issues.Err() != nil {
-		return nil, issuesError(expression, issues)
+		return nil, e.issuesError(expression, issues)
 	}
 	var options []cel.ProgramOption
 	if asks {

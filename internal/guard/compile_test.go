@@ -25,15 +25,15 @@ func TestARuleThatCannotHoldWhatItSaysIsRefused(t *testing.T) {
 		want                []string
 	}{
 		"a misspelt field":             {expression: "object.spec.efect == 'NoExecute'", want: []string{"conditionset/x", "expression", "1:12", "undefined field 'efect'"}},
-		"an unknown variable":          {expression: "variables.stat == 1", want: []string{"1:1", "undeclared reference to 'variables'"}},
+		"an unknown variable":          {expression: "variables.stat == 1", want: []string{"1:1", "undeclared reference to 'variables'; a rule may read authorizer, facts, limits, object, oldObject, plan, request"}},
 		"a misspelt field of the plan": {expression: "plan.wouldTain > 3", want: []string{"1:5", "undefined field 'wouldTain'"}},
 		"a string":                     {expression: "object.spec.effect", want: []string{"returns string, want bool"}},
 		"a dyn":                        {expression: "dyn(object.spec).effect", want: []string{"returns dyn, want bool"}},
 		"an escaped keyword":           {expression: "has(object.spec.__for__)", want: []string{"write for instead of __for__"}},
-		"a syntax error":               {expression: "object.spec.effect == ", want: []string{"1:23", "Syntax error"}},
+		"a syntax error":               {expression: "object.spec.effect == ", want: []string{"1:23", "Syntax error: it ends too early\n"}},
 		"a constant":                   {expression: "1 < 2", want: []string{"is constant"}},
 		"a constant in disguise":       {expression: "object.spec.effect == 'NoExecute' || true", want: []string{"is constant"}},
-		"a number where text belongs":  {expression: "object.spec.effect > 3", want: []string{"1:20", "found no matching overload"}},
+		"a number where text belongs":  {expression: "object.spec.effect > 3", want: []string{"1:20", "> can't be applied to (string, int); convert one of them"}},
 		"too many loops":               {expression: loops, want: []string{"may cost", "at most 100000"}},
 		"a message that is no text":    {expression: "object.spec.effect == 'x'", message: "object.spec.conditions", want: []string{"messageExpression", "want string"}},
 		"a message with a typo":        {expression: "object.spec.effect == 'x'", message: "object.spec.efect", want: []string{"messageExpression", "undefined field 'efect'"}},

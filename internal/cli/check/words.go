@@ -128,23 +128,30 @@ func wrongType(e *field.Error) string {
 }
 
 // bound is what a schema says of a value out of bounds.
-var bound = regexp.MustCompile(` in body should (be at least|be at most|have at least|have at most|be greater than or equal to|be less than or equal to) (\S+)`)
+var bound = regexp.MustCompile(` in body should (be at least|have at least|be greater than or equal to|be less than or equal to) (\S+)`)
+
+// outOfBounds says what is wrong with a value that is too short, too small or too large; "" of any other.
+func outOfBounds(e *field.Error, is string) string {
+	of := bound.FindStringSubmatch(e.Detail)
+	switch {
+	case of == nil:
+		return ""
+	case of[1] == "be at least" && of[2] == "1", of[1] == "have at least" && of[2] == "1":
+		return " is empty; write something"
+	case of[1] == "be at least":
+		return " is too short; write " + of[2] + " characters at least"
+	case of[1] == "have at least":
+		return " has too few entries; write " + of[2] + " at least"
+	case of[1] == "be greater than or equal to":
+		return " is " + is + "; write " + of[2] + " or more"
+	}
+	return " is " + is + "; write " + of[2] + " or less"
+}
 
 // wrongValue says what is wrong with a value of the right type.
 func wrongValue(e *field.Error, is string) string {
-	if of := bound.FindStringSubmatch(e.Detail); of != nil {
-		switch {
-		case of[1] == "be at least" && of[2] == "1", of[1] == "have at least" && of[2] == "1":
-			return " is empty; write something"
-		case of[1] == "be at least":
-			return " is too short; write " + of[2] + " characters at least"
-		case of[1] == "have at least":
-			return " has too few entries; write " + of[2] + " at least"
-		case of[1] == "be greater than or equal to":
-			return " is " + is + "; write " + of[2] + " or more"
-		case of[1] == "be less than or equal to":
-			return " is " + is + "; write " + of[2] + " or less"
-		}
+	if text := outOfBounds(e, is); text != "" {
+		return text
 	}
 	detail := e.Detail
 	if _, rule, failed := strings.Cut(detail, " evaluating rule: "); failed { // the rule's expression could not cope with the value

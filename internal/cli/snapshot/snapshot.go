@@ -16,6 +16,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube/dependents"
 	"github.com/resourcestack/autohealer/internal/kube/survey"
 )
@@ -88,7 +89,7 @@ type SystemPod struct {
 func Read(text []byte) (*Snapshot, error) {
 	s := &Snapshot{}
 	if err := yaml.UnmarshalStrict(text, s); err != nil {
-		return nil, fmt.Errorf("read facts: %w", err)
+		return nil, fmt.Errorf("read facts: %s; write the file with facts export", unreadable(err))
 	}
 	switch {
 	case s.APIVersion != APIVersion || s.Kind != Kind:
@@ -101,6 +102,18 @@ func Read(text []byte) (*Snapshot, error) {
 		return nil, fmt.Errorf("read facts: %w", err)
 	}
 	return s, nil
+}
+
+// unreadable is why a file is none that facts export wrote, without what decoders say of themselves.
+func unreadable(err error) string {
+	if what, isMisfit := guard.Misfit(err, ""); isMisfit {
+		return what
+	}
+	_, said, _ := strings.Cut(strings.TrimPrefix(err.Error(), "error "), ": ") // converting YAML to JSON, unmarshaling JSON
+	for _, decoder := range []string{"while decoding JSON: ", "json: ", "yaml: "} {
+		said = strings.TrimPrefix(said, decoder)
+	}
+	return said
 }
 
 // Write writes a facts file.
