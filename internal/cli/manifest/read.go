@@ -11,9 +11,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
-	"golang.org/x/text/encoding/unicode"
+	encoding "golang.org/x/text/encoding/unicode"
 	"golang.org/x/text/transform"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
@@ -29,7 +30,9 @@ type Document struct {
 	// Problems of the text itself. A document that has some must not be taken for what it seems to be.
 	Problems []Problem
 
+	// root is where its fields are; nil where later finds that out.
 	root  *node
+	later func() *node
 	place Place
 }
 
@@ -100,7 +103,7 @@ func (f File) each(word string, yield func(Document) bool) bool {
 // decoded is the text in UTF-8, without a byte order mark. What can't be read as the encoding that it claims becomes U+FFFD.
 func (f File) decoded() []byte {
 	if bytes.HasPrefix(f.Text, []byte("\xef\xbb\xbf")) || !utf8.Valid(f.Text) {
-		if text, _, err := transform.Bytes(unicode.BOMOverride(unicode.UTF8.NewDecoder()), f.Text); err == nil {
+		if text, _, err := transform.Bytes(encoding.BOMOverride(encoding.UTF8.NewDecoder()), f.Text); err == nil {
 			return text
 		}
 	}
@@ -179,6 +182,14 @@ func undecodable(line int, message string) Document {
 // readYAML takes values from the converter that kubectl uses, whose booleans and numbers differ from those of a newer
 // parser, and lines from the newer one.
 func (c chunk) readYAML() []Document {
+	if d, isPlain := c.readPlain(); isPlain {
+		return []Document{d}
+	}
+	return c.readOdd()
+}
+
+// readOdd reads any YAML, and says what is wrong with it.
+func (c chunk) readOdd() []Document {
 	asJSON, err := yaml.YAMLToJSON(c.text)
 	if err != nil {
 		line, message := c.positionOf(err)
@@ -205,6 +216,64 @@ func (c chunk) readYAML() []Document {
 	}
 	// It is one by itself: whoever has nothing to do with the first may have with this one.
 	return []Document{d, undecodable(second, "a second document begins here; kubectl reads only the first unless a line of --- alone is between them")}
+}
+
+// readPlain reads what nearly all documents are, without the newer parser: a map that begins with a key, with no second document behind
+// it, and whose keys can't be two keys of which JSON makes one. isPlain is false of all others, and of those with mistakes.
+func (c chunk) readPlain() (d Document, isPlain bool) {
+	line, isPlain := c.firstKey()
+	if !isPlain {
+		return d, false
+	}
+	asJSON, err := yaml.YAMLToJSONStrict(c.text)
+	if err != nil {
+		return d, false
+	}
+	d = Document{Line: c.before + line, later: func() *node {
+		root, _, _ := c.yamlTree()
+		return root
+	}}
+	d.decode(asJSON)
+	return d, d.Object != nil && d.Object["items"] == nil && haveTextsForKeys(d.Object)
+}
+
+// firstKey is the line of the chunk's first key, where the chunk is one document in ASCII that begins with a map.
+func (c chunk) firstKey() (line int, isPlain bool) {
+	number := 0
+	for text := range bytes.Lines(c.text) {
+		number++
+		text = bytes.TrimSuffix(text, []byte("\n"))
+		if bytes.HasPrefix(text, []byte("---")) || bytes.HasPrefix(text, []byte("...")) || bytes.ContainsFunc(text, isOdd) {
+			return 0, false
+		}
+		content := bytes.TrimLeft(text, " ")
+		switch {
+		case line > 0 || len(content) == 0 || content[0] == '#':
+		case !unicode.IsLetter(rune(content[0])):
+			return 0, false
+		default:
+			line = number
+		}
+	}
+	return line, line > 0
+}
+
+// isOdd says whether a character is none of ASCII that a line has.
+func isOdd(r rune) bool { return r != '\t' && r < ' ' || r > '~' }
+
+// haveTextsForKeys says whether all keys are texts whoever reads them: 1 and "1" are two keys to YAML, and one to JSON.
+func haveTextsForKeys(value any) bool {
+	switch v := value.(type) {
+	case map[string]any:
+		for key, below := range v {
+			if !isText(key) || !haveTextsForKeys(below) {
+				return false
+			}
+		}
+	case []any:
+		return !slices.ContainsFunc(v, func(item any) bool { return !haveTextsForKeys(item) })
+	}
+	return true
 }
 
 func (d *Document) decode(asJSON []byte) {
