@@ -81,7 +81,7 @@ var conversion = regexp.MustCompile(`type conversion error from '?([\w.]+)'? to 
 
 // celTypes are CEL's types as people call them.
 var celTypes = map[string]string{
-	"string": "a text", "int": "a whole number", "uint": "a whole number", "double": "a number", "bool": "true or false",
+	"string": "a string", "int": "an integer", "uint": "an integer", "double": "a number", "bool": "true or false",
 	"google.protobuf.Duration": "a duration such as 10m", "google.protobuf.Timestamp": "a time such as 2026-03-01T12:00:00Z",
 }
 
@@ -94,7 +94,7 @@ func evaluationWords(said string) string {
 		return fmt.Sprintf("the rule takes %s for %s, which it isn't here", cmp.Or(celTypes[of[1]], of[1]), cmp.Or(celTypes[of[2]], of[2]))
 	}
 	if strings.HasPrefix(said, "no such overload") {
-		return "the rule compares or combines values that don't fit each other, such as a text and a number"
+		return "the rule compares or combines values that don't fit each other, such as a string and a number"
 	}
 	return said
 }

@@ -30,7 +30,7 @@ func Misfit(err error, parent string) (string, bool) {
 }
 
 // jsonWords are the types of JSON as people call them.
-var jsonWords = map[string]string{"string": "a text", "number": "a number", "bool": "true or false", "array": "a list", "object": "a map"}
+var jsonWords = map[string]string{"string": "a string", "number": "a number", "bool": "true or false", "array": "a list", "object": "a map"}
 
 // kindWords are the types of Go as people call them.
 func kindWords(t reflect.Type) string {
@@ -48,5 +48,5 @@ func kindWords(t reflect.Type) string {
 	case reflect.Pointer:
 		return kindWords(t.Elem())
 	}
-	return "a whole number"
+	return "an integer"
 }

@@ -127,7 +127,7 @@ func TestAnObjectOfAnotherShapeIsRefusedAtAdmissionToo(t *testing.T) {
 	content := conditionSet(t, goodSpec)
 	content["spec"].(map[string]any)["effect"] = int64(3)
 	v := newTestGuard(t, nil).Review(t.Context(), creating(t, content))
-	if v.Allowed || !slices.Equal(v.RuleIDs(), []string{"guard/object"}) || !strings.Contains(v.Message(), "spec.effect has a number where a text belongs") {
+	if v.Allowed || !slices.Equal(v.RuleIDs(), []string{"guard/object"}) || !strings.Contains(v.Message(), "spec.effect has a number where a string belongs") {
 		t.Errorf("allowed %v: %s", v.Allowed, v.Message())
 	}
 }

@@ -11,12 +11,12 @@ import (
 // TestWhatDoesNotFitIsSaidInWords: an object that a schema let through and its Go type can't hold, and a rule that fails on an object.
 func TestWhatDoesNotFitIsSaidInWords(t *testing.T) {
 	for given, want := range map[string]string{
-		`{"metadata": {"labels": {"a": 1}}}`:                         "metadata.labels has a number where a text belongs",
-		`{"spec": {"effect": ["NoExecute"]}}`:                        "spec.effect has a list where a text belongs",
-		`{"spec": {"conditions": "Ready"}}`:                          "spec.conditions has a text where a map belongs",
-		`{"spec": {"includeControlPlane": "yes"}}`:                   "spec.includeControlPlane has a text where true or false belongs",
-		`{"metadata": {"generation": 99999999999999999999}}`:         "metadata.generation has number 99999999999999999999, which is too large or has a fraction; write a whole number",
-		`{"metadata": {"name": {"first": "a"}}, "spec": {"for": 5}}`: "metadata.name has a map where a text belongs",
+		`{"metadata": {"labels": {"a": 1}}}`:                         "metadata.labels has a number where a string belongs",
+		`{"spec": {"effect": ["NoExecute"]}}`:                        "spec.effect has a list where a string belongs",
+		`{"spec": {"conditions": "Ready"}}`:                          "spec.conditions has a string where a map belongs",
+		`{"spec": {"includeControlPlane": "yes"}}`:                   "spec.includeControlPlane has a string where true or false belongs",
+		`{"metadata": {"generation": 99999999999999999999}}`:         "metadata.generation has number 99999999999999999999, which is too large or has a fraction; write an integer",
+		`{"metadata": {"name": {"first": "a"}}, "spec": {"for": 5}}`: "metadata.name has a map where a string belongs",
 	} {
 		_, err := readObject("ConditionSet", []byte(given))
 		if want = "the ConditionSet can't be read: " + want; err == nil || err.Error() != want {
@@ -28,10 +28,10 @@ func TestWhatDoesNotFitIsSaidInWords(t *testing.T) {
 	}
 	for said, want := range map[string]string{
 		"no such key: labels":                                               "the object has no labels, which the rule reads: write it, or have the rule ask by has() or .? whether it is there",
-		"type conversion error from 'string' to 'int'":                      "the rule takes a text for a whole number, which it isn't here",
-		"type conversion error from 'string' to 'google.protobuf.Duration'": "the rule takes a text for a duration such as 10m, which it isn't here",
-		"no such overload":                                                  "the rule compares or combines values that don't fit each other, such as a text and a number",
-		"no such overload: _<_":                                             "the rule compares or combines values that don't fit each other, such as a text and a number",
+		"type conversion error from 'string' to 'int'":                      "the rule takes a string for an integer, which it isn't here",
+		"type conversion error from 'string' to 'google.protobuf.Duration'": "the rule takes a string for a duration such as 10m, which it isn't here",
+		"no such overload":                                                  "the rule compares or combines values that don't fit each other, such as a string and a number",
+		"no such overload: _<_":                                             "the rule compares or combines values that don't fit each other, such as a string and a number",
 		"over budget: the rules ...":                                        "over budget: the rules ...",
 	} {
 		if got := evaluationWords(said); got != want {
@@ -47,10 +47,10 @@ func TestATestsPlanThatDoesNotFitIsSaidInWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	test := Test{Object: json.RawMessage(`{"spec": {"type": "A", "effect": "NoSchedule", "taintKey": "a", "conditions": {"A": {"status": true}}}}`), Plan: json.RawMessage(`{"matching": "all"}`)}
-	if _, err := g.RunTest(t.Context(), "ConditionSet", test); err == nil || err.Error() != "read plan: matching has a text where a whole number belongs" {
+	if _, err := g.RunTest(t.Context(), "ConditionSet", test); err == nil || err.Error() != "read plan: matching has a string where an integer belongs" {
 		t.Error(err)
 	}
-	if v := g.Review(t.Context(), Request{Operation: admissionv1.Create, Kind: "ConditionSet", Object: []byte(`{"spec": {"type": 7}}`)}); v.Message() != "guard/object: not checked: the ConditionSet can't be read: spec.type has a number where a text belongs" {
+	if v := g.Review(t.Context(), Request{Operation: admissionv1.Create, Kind: "ConditionSet", Object: []byte(`{"spec": {"type": 7}}`)}); v.Message() != "guard/object: not checked: the ConditionSet can't be read: spec.type has a number where a string belongs" {
 		t.Error(v.Message())
 	}
 }

@@ -26,7 +26,7 @@ const remainder = "; the schema has more rules, which are asked once this is rig
 func words(e *field.Error) string {
 	at, is := cmp.Or(fieldOf(e), "the object"), shown(e.BadValue)
 	if unfit := unfit.FindStringSubmatch(e.Detail); unfit != nil {
-		return at + " is no number that a computer has there; write " + cmp.Or(typeWords[unfit[1]], unfit[1])
+		return at + " has a number that is too large or isn't whole; write " + cmp.Or(typeWords[unfit[1]], unfit[1])
 	}
 	switch e.Type {
 	case field.ErrorTypeRequired:
@@ -106,9 +106,9 @@ func alternatives(detail string) string {
 
 // typeWords are the types of a schema as people call them.
 var typeWords = map[string]string{
-	"string": "a text", "integer": "a whole number", "number": "a number", "boolean": "true or false", "object": "a map",
-	"array": "a list", "null": "null", "date-time": "a time such as 2026-03-01T12:00:00Z", "int32": "a whole number below 2147483648",
-	"int64": "a whole number below 9223372036854775808",
+	"string": "a string", "integer": "an integer", "number": "a number", "boolean": "true or false", "object": "a map",
+	"array": "a list", "null": "null", "date-time": "a time such as 2026-03-01T12:00:00Z", "int32": "an integer below 2147483648",
+	"int64": "an integer below 9223372036854775808",
 }
 
 // wrongType says what a field is, and what it must be.
@@ -122,7 +122,7 @@ func wrongType(e *field.Error) string {
 	}
 	text := fmt.Sprintf("is %s; write %s", known, cmp.Or(typeWords[want], want))
 	if want == "string" && (is == "integer" || is == "number" || is == "boolean") {
-		text += ", which is in quotes where it looks like something else"
+		text += ", in quotes where YAML would take it for something else"
 	}
 	return text
 }
