@@ -207,5 +207,6 @@ The schema doesn't know the field; most are misspelt. The API server refuses it,
 <a id="schema-value"></a>
 ### schema/value
 
-The schema of the CustomResourceDefinition, or one of the CEL rules in it, refuses the value. The text is the API server's.
+The schema of the CustomResourceDefinition, or one of the CEL rules in it, refuses the value. The API server refuses the same
+fields, in words of its own ([Read a refusal](../how-to/read-a-refusal.md#the-schema)).
 `
