@@ -129,6 +129,22 @@ func (h *Harness) Install(ctx context.Context) error {
 	return err
 }
 
+// Deploy applies the Deployment of config/default in a namespace. kwok plays its pods, and the manager that works is a process still: it is
+// for what asks whether an installation is complete.
+func (h *Harness) Deploy(ctx context.Context, namespace string) error {
+	manifests, err := h.Kubectl(ctx, "kustomize", filepath.Join(h.root, "config", "default"))
+	if err != nil {
+		return fmt.Errorf("build config/default: %w", err)
+	}
+	for manifest := range strings.SplitSeq(manifests, "\n---\n") {
+		if strings.Contains(manifest, "\nkind: Deployment\n") {
+			_, err := h.Apply(ctx, strings.ReplaceAll(manifest, Namespace, namespace))
+			return err
+		}
+	}
+	return errors.New("config/default has no Deployment")
+}
+
 // StartManager starts the manager and returns when it is ready: caches full, rules compiled, certificate served.
 func (h *Harness) StartManager(ctx context.Context, args ...string) error {
 	return h.StartReplica(ctx, Manager, args...)

@@ -30,8 +30,9 @@ func (a *App) check() *cobra.Command {
 roles for people, the manager and its caches, and whether there is a second installation. One bad object of each kind must be
 refused in the words of its rule, and one good one admitted; both are dry runs, and nothing is stored.
 
-It names each part that isn't sound, and what to do about it. Installed objects are compared with those of the plugin's own
-version. With --wait it looks again until all is sound or time is up, for CI after an installation.
+It has one line for each part, and says what to do about those that aren't sound, but for what may follow from another part: mend
+that first. -o yaml has all that was found. A part that is missing, or can't be looked at, isn't sound. Installed objects are compared
+with those of the plugin's own version. With --wait it looks again until all is sound or time is up, for CI after an installation.
 
 Exit code: 0 the installation is sound; 1 it isn't, or something could not be looked at; 2 the command line is wrong, or the
 cluster can't be asked.`,
@@ -65,12 +66,14 @@ func (a *App) runCheck(ctx context.Context, o *checkOptions) error {
 	if err != nil {
 		return err
 	}
-	own, err := a.find(ctx, c)
-	if err != nil {
-		return err
-	}
-	look := soundness.Checker{Client: c, Clock: a.cluster, Namespace: own, Manager: managerName}
-	report, err := a.awaitSound(ctx, look, o.wait)
+	report, err := a.awaitSound(ctx, o.wait, func(ctx context.Context) (*soundness.Report, error) {
+		own, err := a.find(ctx, c) // each time anew: while one waits it may be installed
+		if err != nil {
+			return nil, err
+		}
+		look := soundness.Checker{Client: c, Clock: a.cluster, Namespace: own, Manager: managerName}
+		return look.Look(ctx)
+	})
 	if err != nil {
 		return err
 	}
@@ -89,13 +92,13 @@ func (a *App) runCheck(ctx context.Context, o *checkOptions) error {
 
 // awaitSound looks until all is sound or time is up, and gives the last look. While there is time an API server that doesn't
 // answer may come back.
-func (a *App) awaitSound(ctx context.Context, look soundness.Checker, within time.Duration) (*soundness.Report, error) {
+func (a *App) awaitSound(ctx context.Context, within time.Duration, look func(context.Context) (*soundness.Report, error)) (*soundness.Report, error) {
 	progress := a.progress()
 	defer progress("")
 	ticker := time.NewTicker(checkEvery)
 	defer ticker.Stop()
 	for until := a.Clock.Now().Add(within); ; {
-		report, err := look.Look(ctx)
+		report, err := look(ctx)
 		if err == nil && report.Sound || !a.Clock.Now().Before(until) {
 			return report, err
 		}

@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -34,9 +35,14 @@ import (
 
 func keyOf(o client.Object) client.ObjectKey { return client.ObjectKeyFromObject(o) }
 
-// is matches a finding of a part by its message and what to do.
+// of matches findings of these parts, which may follow from another.
+func of(first string, parts ...string) gomegatypes.GomegaMatcher {
+	return SatisfyAll(HaveField("State", "Unsound"), HaveField("First", first), HaveField("Part", BeElementOf(parts)))
+}
+
+// is matches a finding of a part, which is none's consequence, by its message and what to do.
 func is(part, message, do string) gomegatypes.GomegaMatcher {
-	return SatisfyAll(HaveField("Part", part), HaveField("State", "Unsound"), HaveField("Message", ContainSubstring(message)), HaveField("Do", ContainSubstring(do)))
+	return SatisfyAll(HaveField("Part", part), HaveField("State", "Unsound"), HaveField("First", ""), HaveField("Message", ContainSubstring(message)), HaveField("Do", ContainSubstring(do)))
 }
 
 // expectOnly expects that these findings come and no others: they are of the part that was broken.
@@ -74,7 +80,7 @@ func serveInstead(ctx SpecContext, served tls.Certificate) {
 var _ = Describe("kubectl autohealer check", func() {
 	It("says that a sound installation is, in every format", func(ctx SpecContext) {
 		Expect(plugin(ctx, h.Kubeconfig, "check")).To(SatisfyAll(HaveField("Code", 0), HaveField("Err", BeEmpty()), HaveField("Out", And(
-			HavePrefix("kinds          ok: the CRDs are those of this version\n"), HaveSuffix("\nThe installation is sound.\n")))))
+			HavePrefix("installations  ok: there is no second one\nkinds          ok: the CRDs are those of this version\n"), HaveSuffix("\nThe installation is sound.\n")))))
 		Expect(plugin(ctx, h.Kubeconfig, "check", "-o", "yaml").Out).To(And(ContainSubstring("apiVersion: cli.autohealer.resourcestack.com/v1alpha1\nkind: Check\n"), ContainSubstring("\nsound: true\n")))
 		Expect(plugin(ctx, h.Kubeconfig, "check", "-o", "jsonpath={.sound}", "--wait=1m").Out).To(Equal("true"))
 		Expect(kubectl(ctx, "get", "conditionsets,guardrailexceptions,guardrails,probeconfigs,weederconfigs", "-A", "-o", "name")).To(BeEmpty(), "nothing is stored")
@@ -136,9 +142,16 @@ var _ = Describe("kubectl autohealer check", func() {
 		mend()
 		kubectl(ctx, "delete", "validatingadmissionpolicybinding", "autohealer-conditionset")
 		kubectl(ctx, "patch", "validatingadmissionpolicy", "autohealer-weederconfig", "--type=json", "-p", `[{"op":"remove","path":"/spec/validations/0"}]`)
+		DeferCleanup(func(ctx SpecContext) {
+			kubectl(ctx, "delete", "validatingadmissionpolicy/autohealer-probeconfig", "validatingadmissionpolicybinding/autohealer-outlierpolicy")
+		})
+		kubectl(ctx, "patch", "validatingadmissionpolicy", "autohealer-probeconfig", "--type=merge", "-p", `{"spec":{"matchConstraints":{"namespaceSelector":{"matchLabels":{"judged":"yes"}}}}}`)
+		kubectl(ctx, "patch", "validatingadmissionpolicybinding", "autohealer-outlierpolicy", "--type=merge", "-p", `{"spec":{"matchResources":{"objectSelector":{"matchLabels":{"judged":"yes"}}}}}`)
 		Eventually(broken).WithContext(ctx).Should(ConsistOf(
 			is("policies", "validatingadmissionpolicybinding/autohealer-conditionset is missing", "kubectl apply -k config/default"),
 			is("policies", "validatingadmissionpolicy/autohealer-weederconfig is of another version than this plugin, or was changed: spec.validations differs", "kubectl apply -k config/default"),
+			is("policies", "validatingadmissionpolicy/autohealer-probeconfig has a field that this version hasn't: spec.matchConstraints.namespaceSelector", "kubectl edit validatingadmissionpolicy/autohealer-probeconfig"),
+			is("policies", "validatingadmissionpolicybinding/autohealer-outlierpolicy has a field that this version hasn't: spec.matchResources", "kubectl edit validatingadmissionpolicybinding/autohealer-outlierpolicy"),
 		), "the webhook refuses what they did")
 	})
 
@@ -147,8 +160,105 @@ var _ = Describe("kubectl autohealer check", func() {
 		kubectl(ctx, "patch", "validatingwebhookconfiguration", "autohealer", "--type=json", "-p", `[{"op":"replace","path":"/webhooks/0/rules/0/operations","value":["UPDATE"]}]`)
 		Eventually(broken).WithContext(ctx).Should(ConsistOf(
 			is("webhook", "validatingwebhookconfiguration/autohealer is of another version than this plugin, or was changed: webhooks[0].rules[0].operations differs", "kubectl apply -k config/default"),
-			is("verdicts", "a bad Guardrail is admitted, which guardrail/rules-compile must refuse", "kubectl apply -k config/default"),
+			SatisfyAll(of("webhook", "verdicts"), HaveField("Message", "a bad Guardrail is admitted, which guardrail/rules-compile must refuse")),
 		))
+	})
+
+	It("names a webhook that was made to let the policies of a namespace pass", func(ctx SpecContext) {
+		mend()
+		kubectl(ctx, "patch", "validatingwebhookconfiguration", "autohealer", "--type=json", "-p", `[{"op":"replace","path":"/webhooks/0/namespaceSelector","value":{"matchLabels":{"judged":"yes"}}}]`)
+		expectOnly(ctx, is("webhook", "validatingwebhookconfiguration/autohealer has a field that this version hasn't: webhooks[0].namespaceSelector", "kubectl edit validatingwebhookconfiguration/autohealer"))
+	})
+
+	It("names a webhook configuration that is gone, before what that leads to", func(ctx SpecContext) {
+		mend()
+		kubectl(ctx, "delete", "validatingwebhookconfiguration", "autohealer")
+		Eventually(broken).WithContext(ctx).Should(ConsistOf(
+			is("webhook", "validatingwebhookconfiguration/autohealer is missing", "kubectl apply -k config/default"),
+			SatisfyAll(of("webhook", "certificates"), HaveField("Message", "there is no CA bundle, since there is no webhook in validatingwebhookconfiguration/autohealer")),
+			SatisfyAll(of("webhook", "verdicts"), HaveField("Message", "a bad Guardrail is admitted, which guardrail/rules-compile must refuse")),
+		))
+		Expect(plugin(ctx, h.Kubeconfig, "check")).To(SatisfyAll(HaveField("Code", 1), HaveField("Out", Equal(`installations  ok: there is no second one
+kinds          ok: the CRDs are those of this version
+policies       ok: the admission policies are there, with the rules of this version
+webhook        UNSOUND: validatingwebhookconfiguration/autohealer is missing
+certificates   UNSOUND, which may follow from webhook
+roles          ok: the roles for people have all their rights
+rights         ok: the manager's account has all rights of its roles
+manager        ok: one leads, and all replicas are of one version and ready
+caches         ok: the manager has seen every change of a policy, but for those of the last 15 seconds
+verdicts       UNSOUND, which may follow from webhook
+The installation isn't sound, or can't be seen to be. What to do:
+webhook        Install this version: kubectl apply -k config/default; or use the plugin of the version that is installed.
+All that was found: kubectl autohealer check -o yaml
+`))))
+	})
+
+	It("names a webhook configuration without a webhook", func(ctx SpecContext) {
+		mend()
+		kubectl(ctx, "patch", "validatingwebhookconfiguration", "autohealer", "--type=merge", "-p", `{"webhooks":[]}`)
+		Eventually(broken).WithContext(ctx).Should(ConsistOf(is("webhook", "webhooks differs", "kubectl apply -k config/default"), of("webhook", "certificates"), of("webhook", "verdicts")))
+	})
+
+	It("names a Deployment that is gone, though a manager leads", func(ctx SpecContext) {
+		DeferCleanup(func(ctx SpecContext) { Expect(h.Deploy(ctx, harness.Namespace)).To(Succeed()) })
+		kubectl(ctx, "-n", harness.Namespace, "delete", "deployment", "autohealer-manager")
+		expectOnly(ctx, is("manager", "deployment/autohealer-manager in namespace autohealer-system is missing", "kubectl apply -k config/default"))
+	})
+
+	It("asks for the rights of the account and the certificates that the Deployment names", func(ctx SpecContext) {
+		DeferCleanup(func(ctx SpecContext) { Expect(h.Deploy(ctx, harness.Namespace)).To(Succeed()) })
+		kubectl(ctx, "-n", harness.Namespace, "patch", "deployment", "autohealer-manager", "-p",
+			`{"spec":{"template":{"spec":{"containers":[{"name":"manager","args":["--leader-elect","--cert-provider=cert-manager"]}]}}}}`)
+		expectOnly(ctx, is("rights", "the manager has none of the rights of role/autohealer-manager-certificates", "They are in role/autohealer-manager-certificates, bound to the account autohealer-manager in namespace autohealer-system."))
+		kubectl(ctx, "-n", harness.Namespace, "patch", "deployment", "autohealer-manager", "-p",
+			`{"spec":{"template":{"spec":{"serviceAccountName":"unbound","serviceAccount":"unbound"}}}}`)
+		Eventually(broken).WithContext(ctx).Should(SatisfyAll(
+			ContainElement(is("rights", "the manager has none of the rights of clusterrole/autohealer-manager", "bound to the account unbound in namespace autohealer-system.")),
+			ContainElement(is("rights", "serviceaccount/unbound in namespace autohealer-system is missing", "kubectl apply -k config/default")),
+			HaveEach(Or(HaveField("Part", "rights"), of("rights", "manager"))),
+		), "its pods can't be made without the account")
+	})
+
+	It("has nothing against a Guardrail that refuses its good objects", func(ctx SpecContext) {
+		_, err := h.Apply(ctx, `
+apiVersion: autohealer.resourcestack.com/v1alpha1
+kind: Guardrail
+metadata: {name: org}
+spec:
+  rules:
+  - name: no-taints
+    kinds: [ConditionSet]
+    severity: Deny
+    expression: object.metadata.name == 'allowed'
+    messageExpression: "'the fleet team taints nodes'"
+    rationale: They taint by themselves.
+    tests:
+    - {name: the allowed one, object: {metadata: {name: allowed}, spec: {type: A, effect: NoSchedule, taintKey: example.com/a, conditions: {KernelDeadlock: {status: true}}}}, expect: admit}
+    - {name: another, object: {metadata: {name: a}, spec: {type: A, effect: NoSchedule, taintKey: example.com/a, conditions: {KernelDeadlock: {status: true}}}}, expect: deny}
+`)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func(ctx SpecContext) { kubectl(ctx, "delete", "guardrail", "org") })
+		Eventually(func() error {
+			return h.Client.Create(ctx, fixture.NewSet("a", "e2e.example.com/a", "NoSchedule", "A"), client.DryRunAll)
+		}).
+			Should(MatchError(ContainSubstring("org/no-taints: the fleet team taints nodes")))
+		expectSound(ctx)
+	})
+
+	It("says in few lines that there is no installation where it is to look", func(ctx SpecContext) {
+		got := plugin(ctx, h.Kubeconfig, "check", "--autohealer-namespace=nowhere")
+		Expect(got).To(SatisfyAll(HaveField("Code", 1), HaveField("Out", SatisfyAll(
+			ContainSubstring("\nrights         UNSOUND, which may follow from installations\n"),
+			ContainSubstring("\nmanager        UNSOUND, which may follow from installations\n"),
+			ContainSubstring("\ncaches         UNSOUND, which may follow from installations\n"),
+			ContainSubstring("\nverdicts       UNSOUND, which may follow from installations\n"),
+		))))
+		Expect(strings.Split(got.Out, "\n")).To(HaveLen(14), "one line a part, what to do about the cause, and how to see all")
+		Expect(plugin(ctx, h.Kubeconfig, "check", "--autohealer-namespace=nowhere", "-o", `jsonpath={range .parts[?(@.name=="installations")].findings[*]}{.message}{"\n"}{end}`).Out).
+			To(ContainSubstring("namespace/nowhere is missing, so no manager can run there\n"))
+		Expect(plugin(ctx, h.Kubeconfig, "check", "--autohealer-namespace=nowhere", "-o", `jsonpath={.parts[?(@.name=="rights")].findings[*].message}`).Out).
+			To(HavePrefix("serviceaccount/autohealer-manager in namespace nowhere is missing, as which the manager runs the manager has none of the rights of clusterrole/autohealer-manager "))
 	})
 
 	It("names a second installation", func(ctx SpecContext) {
@@ -197,14 +307,49 @@ var _ = Describe("kubectl autohealer check", func() {
 		watches.Speak("/apis/autohealer.resourcestack.com/v1alpha1/conditionsets")
 	})
 
-	It("names a manager that doesn't lead, and waits until one does", func(ctx SpecContext) {
+	It("names a manager that doesn't lead, and what keeps it from that, and waits until one does", func(ctx SpecContext) {
 		Expect(h.StopComponent(harness.Manager)).To(Succeed())
+		rest := of("manager", "caches", "verdicts")
 		Eventually(broken).WithContext(ctx).Should(SatisfyAll(
 			ContainElement(is("manager", "no manager leads, so nothing is done and nothing undone", "get pods")),
-			ContainElement(is("verdicts", "the webhook can't be reached: ", "get pods,endpointslices")),
-			HaveEach(HaveField("Part", BeElementOf("manager", "verdicts"))),
+			ContainElement(SatisfyAll(HaveField("Part", "caches"), HaveField("Message", "no manager is known to lead that would see policies"))),
+			ContainElement(SatisfyAll(HaveField("Part", "verdicts"), HaveField("Message", ContainSubstring("the webhook can't be reached: ")))),
+			HaveEach(Or(HaveField("Part", "manager"), rest)),
 		))
-		Expect(plugin(ctx, h.Kubeconfig, "check", "--wait=2s")).To(SatisfyAll(HaveField("Code", 1), HaveField("Out", ContainSubstring("manager        UNSOUND: no manager leads, so nothing is done and nothing undone\n               See its pods: "))))
+		Expect(plugin(ctx, h.Kubeconfig, "check", "--wait=2s")).To(SatisfyAll(HaveField("Code", 1), HaveField("Out", ContainSubstring("manager        UNSOUND: no manager leads, so nothing is done and nothing undone\ncaches         UNSOUND, which may follow from manager\nverdicts       UNSOUND, which may follow from manager\n"))))
+
+		By("a forged Lease of an hour")
+		renew := func(at time.Time, seconds string) {
+			kubectl(ctx, "-n", harness.Namespace, "patch", "lease", "autohealer-manager", "--type=merge", "-p",
+				`{"spec":{"holderIdentity":"forged","leaseDurationSeconds":`+seconds+`,"renewTime":"`+at.UTC().Format("2006-01-02T15:04:05.000000Z")+`"}}`)
+		}
+		renew(time.Now(), "3600")
+		forged := func(message string) gomegatypes.GomegaMatcher {
+			return SatisfyAll(ContainElement(is("manager", message, "kubectl -n autohealer-system delete lease autohealer-manager")), HaveEach(Or(HaveField("Part", "manager"), rest)))
+		}
+		Expect(broken(ctx)).To(forged("the Lease autohealer-manager in namespace autohealer-system lasts 3600 seconds, and a manager writes 15: "))
+		renew(time.Now().Add(time.Hour), "15")
+		Expect(broken(ctx)).To(forged("the Lease autohealer-manager in namespace autohealer-system was renewed in the future, at "))
+		kubectl(ctx, "-n", harness.Namespace, "delete", "lease", "autohealer-manager")
+
+		By("forged marks")
+		mark := func(as string) {
+			kubectl(ctx, "annotate", "--overwrite", "validatingwebhookconfiguration", "autohealer", "autohealer.resourcestack.com/installation="+as)
+		}
+		takeAway := "kubectl annotate validatingwebhookconfiguration autohealer autohealer.resourcestack.com/installation-"
+		only := func(message string) gomegatypes.GomegaMatcher {
+			return SatisfyAll(ContainElement(is("installations", message, takeAway)), ContainElement(of("installations", "manager")),
+				HaveEach(Or(HaveField("Part", "installations"), of("installations", "manager", "caches", "verdicts"))))
+		}
+		mark("kube-system/" + kubectl(ctx, "get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}"))
+		Expect(broken(ctx)).To(only("the cluster is marked as that of an installation in namespace kube-system, so the manager in namespace autohealer-system stands aside"))
+		Expect(plugin(ctx, h.Kubeconfig, "check").Out).To(SatisfyAll(HavePrefix("installations  UNSOUND: the cluster is marked "), ContainSubstring("\nrights         ok: ")))
+		for _, malformed := range []string{"forged", "autohealer-system/", "/", "../forged"} {
+			mark(malformed)
+			Expect(broken(ctx)).To(only(`annotation autohealer.resourcestack.com/installation of validatingwebhookconfiguration/autohealer is "` + malformed + `", which is no installation's, and no manager acts while it is there`))
+		}
+		kubectl(ctx, "annotate", "validatingwebhookconfiguration", "autohealer", "autohealer.resourcestack.com/installation-")
+
 		waited := make(chan said)
 		go func() {
 			defer GinkgoRecover()

@@ -160,7 +160,7 @@ spec: {outlierDetection: {consecutiveServerErrors: 5}}
 		_, err := h.Apply(ctx, strings.Replace(manager[0], "      - args:\n", args, 1))
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func(ctx SpecContext) {
-			kubectl(ctx, "-n", harness.Namespace, "delete", "deployment", harness.ServiceAccount)
+			Expect(h.Deploy(ctx, harness.Namespace)).To(Succeed())
 		})
 
 		const other = "spiffe://example.org/ns/shop/sa/envoy"

@@ -13,8 +13,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -104,11 +102,7 @@ var _ = Describe("docs/runbooks, of the installation", Ordered, ContinueOnFailur
 		kubectl(ctx, "create", "namespace", other)
 		kubectl(ctx, "create", "serviceaccount", "-n", other, harness.ServiceAccount)
 		kubectl(ctx, "create", "clusterrolebinding", other, "--clusterrole=cluster-admin", "--serviceaccount="+other+":"+harness.ServiceAccount)
-		manifests := kubectl(ctx, "kustomize", filepath.Join(h.Root(), "config", "default"))
-		manager := slices.DeleteFunc(strings.Split(manifests, "\n---\n"), func(m string) bool { return !strings.Contains(m, "\nkind: Deployment\n") })
-		Expect(manager).To(HaveLen(1))
-		_, err := h.Apply(ctx, strings.ReplaceAll(manager[0], harness.Namespace, other))
-		Expect(err).NotTo(HaveOccurred())
+		Expect(h.Deploy(ctx, other)).To(Succeed())
 		account, err := h.ServiceAccountKubeconfig(ctx, other, harness.ServiceAccount)
 		Expect(err).NotTo(HaveOccurred())
 		brief, cancel := context.WithTimeout(ctx, 3*time.Second)

@@ -55,6 +55,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	_, err = h.AddNodes(ctx, 12, cluster.NodeOptions{Prefix: "worker"})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(h.StartManager(ctx)).To(Succeed())
+	Expect(h.Deploy(ctx, harness.Namespace)).To(Succeed())
 	token, err = h.Scraper(ctx)
 	Expect(err).NotTo(HaveOccurred())
 

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -52,13 +53,15 @@ func FindOwn(ctx context.Context, c client.Reader) (string, error) {
 	return "", nil
 }
 
-// findMarked gives the namespace that the cluster is marked with, if it is still there.
+// findMarked gives the namespace that the cluster is marked with, if that is still there and has a manager: anyone who may annotate the
+// webhook's configuration can name another.
 func findMarked(ctx context.Context, c client.Reader) (string, error) {
 	configuration, namespace := &metav1.PartialObjectMetadata{}, &metav1.PartialObjectMetadata{}
 	configuration.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"))
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	err := c.Get(ctx, client.ObjectKey{Name: "autohealer"}, configuration)
-	name, uid, marked := strings.Cut(configuration.Annotations[v1alpha1.AnnotationInstallation], "/")
+	name, uid, _ := strings.Cut(configuration.Annotations[v1alpha1.AnnotationInstallation], "/")
+	marked := len(validation.IsDNS1123Label(name)) == 0 // anything else can't be asked for
 	if err == nil && marked {
 		err = c.Get(ctx, client.ObjectKey{Name: name}, namespace)
 	}
@@ -70,5 +73,16 @@ func findMarked(ctx context.Context, c client.Reader) (string, error) {
 	case !marked || string(namespace.UID) != uid:
 		return "", nil
 	}
-	return name, nil
+	for _, kind := range []schema.GroupVersionKind{appsv1.SchemeGroupVersion.WithKind("Deployment"), corev1.SchemeGroupVersion.WithKind("ServiceAccount")} {
+		manager := &metav1.PartialObjectMetadata{}
+		manager.SetGroupVersionKind(kind)
+		err := c.Get(ctx, client.ObjectKey{Namespace: name, Name: "autohealer-manager"}, manager)
+		switch {
+		case err == nil, apierrors.IsForbidden(err):
+			return name, nil
+		case !apierrors.IsNotFound(err):
+			return "", fmt.Errorf("find Autohealer's namespace: %w", err)
+		}
+	}
+	return "", nil
 }

@@ -32,6 +32,9 @@ func TestWhereAutohealerRuns(t *testing.T) {
 	mark := func(to string) client.Object {
 		return &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "autohealer", Annotations: map[string]string{v1alpha1.AnnotationInstallation: to}}}
 	}
+	account := func(namespace string) client.Object {
+		return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "autohealer-manager"}}
+	}
 	for name, c := range map[string]struct {
 		there []client.Object
 		fails error
@@ -40,9 +43,11 @@ func TestWhereAutohealerRuns(t *testing.T) {
 		"where its manager does":                     {there: []client.Object{runs("healing", "manager"), runs("tools", "dashboard"), owned("former")}, want: "healing"},
 		"without a manager, where the label says so": {there: []client.Object{runs("tools", "dashboard"), owned("healing")}, want: "healing"},
 		"of two, the one whose the cluster is":       {there: []client.Object{runs("a", "manager"), runs("b", "manager"), mark("b/uid-of-b"), owned("a"), owned("b")}, want: "b"},
-		"a manager that stands aside":                {there: []client.Object{runs("a", "manager"), mark("b/uid-of-b"), owned("a"), owned("b")}, want: "b"},
+		"a manager that stands aside":                {there: []client.Object{runs("a", "manager"), mark("b/uid-of-b"), owned("a"), owned("b"), account("b")}, want: "b"},
+		"a mark that names where no manager is":      {there: []client.Object{runs("a", "manager"), mark("b/uid-of-b"), owned("a"), owned("b")}, want: "a"},
 		"the mark of one that is gone":               {there: []client.Object{runs("a", "manager"), mark("b/uid-of-b"), owned("a")}, want: "a"},
 		"the mark of one that was of that name":      {there: []client.Object{runs("a", "manager"), mark("b/older"), owned("a"), owned("b")}, want: "a"},
+		"a mark that can't be a namespace's":         {there: []client.Object{runs("a", "manager"), mark("../b"), owned("a")}, want: "a"},
 		"no mark yet":                                {there: []client.Object{runs("a", "manager"), mark("")}, want: "a"},
 		"two managers":                               {there: []client.Object{runs("a", "manager"), runs("b", "manager"), owned("a")}},
 		"two namespaces":                             {there: []client.Object{owned("a"), owned("b")}},

@@ -23,12 +23,20 @@ const followsWithin = 15 * time.Second
 
 // caches looks whether the manager has seen each policy as it is now: one whose watch died silently goes on with what it last saw.
 func (c *Checker) caches(ctx context.Context) ([]Finding, error) {
+	leaderless, err := c.leaderless(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var found []Finding
+	if leaderless != nil {
+		found = append(found, Finding{"no manager is known to lead that would see policies", leaderless.Do})
+	}
 	for _, kind := range ownKinds(c.Client.Scheme()) {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind)
 		if err := c.Client.List(ctx, list); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-			continue // that the kind is missing is told of already
+			found = append(found, Finding{fmt.Sprintf("no %s can be seen: its kind is missing", kind.Kind), reapply})
+			continue
 		} else if err != nil {
 			return sorted(found), err
 		}
@@ -56,7 +64,7 @@ func ownKinds(scheme *runtime.Scheme) (kinds []schema.GroupVersionKind) {
 func (c *Checker) unseen(policy *object) string {
 	observed, _, _ := unstructured.NestedInt64(policy.Object, "status", "observedGeneration")
 	changed := lastChange(policy)
-	if observed == policy.GetGeneration() || c.Clock.Since(changed) < followsWithin {
+	if observed == policy.GetGeneration() || c.Clock.Since(changed).Abs() < followsWithin {
 		return ""
 	}
 	name := title(policy)

@@ -3,6 +3,8 @@ package soundness
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,41 +31,64 @@ func (c *Checker) stored(ctx context.Context, wanted *object) (*object, error) {
 
 func title(o *object) string { return strings.ToLower(o.GetKind()) + "/" + o.GetName() }
 
-// differs gives the path of the first field of wanted that is another one in stored, "" when there is none. What stored has
-// beyond that are the API server's defaults.
-func differs(path string, wanted, stored any) string {
+// differs gives the path of the first field that is another one in stored than in wanted, "" when there is none; added says that
+// wanted hasn't the field at all, and API servers don't set it by themselves: a selector that somebody adds takes objects from a gate.
+func differs(path string, wanted, stored any) (at string, added bool) {
 	switch wanted := wanted.(type) {
 	case map[string]any:
 		stored, same := stored.(map[string]any)
 		if !same {
-			return path
+			return path, false
 		}
-		for key, value := range wanted {
-			if at := differs(path+"."+key, value, stored[key]); at != "" {
-				return at
+		for _, key := range slices.Sorted(maps.Keys(wanted)) {
+			if at, added := differs(path+"."+key, wanted[key], stored[key]); at != "" {
+				return at, added
 			}
 		}
-		return ""
+		return addition(path, wanted, stored)
 	case []any:
 		stored, same := stored.([]any)
 		if !same || len(stored) != len(wanted) {
-			return path
+			return path, false
 		}
 		for i, value := range wanted {
-			if at := differs(fmt.Sprintf("%s[%d]", path, i), value, stored[i]); at != "" {
-				return at
+			if at, added := differs(fmt.Sprintf("%s[%d]", path, i), value, stored[i]); at != "" {
+				return at, added
 			}
 		}
-		return ""
+		return "", false
 	}
 	if fmt.Sprint(wanted) != fmt.Sprint(stored) { // numbers may be of several types
-		return path
+		return path, false
 	}
-	return ""
+	return "", false
 }
 
-// compare compares a field of installed objects with that of this version.
-func (c *Checker) compare(ctx context.Context, wanted []*object, field string) ([]Finding, error) {
+// addition gives the path of the first field that is in stored alone and isn't a default.
+func addition(path string, wanted, stored map[string]any) (at string, added bool) {
+	for _, key := range slices.Sorted(maps.Keys(stored)) {
+		if _, known := wanted[key]; !known && !defaulted(key, stored[key]) {
+			return path + "." + key, true
+		}
+	}
+	return "", false
+}
+
+// defaulted says whether API servers set a field of CRDs, admission policies or webhooks to this where a manifest leaves it out.
+func defaulted(key string, value any) bool {
+	if inner, isMap := value.(map[string]any); isMap {
+		for key, value := range inner {
+			if !defaulted(key, value) {
+				return false
+			}
+		}
+		return true // as an empty selector, which selects all
+	}
+	return value == map[string]any{"failurePolicy": "Fail", "matchPolicy": "Equivalent", "scope": "*", "strategy": "None"}[key]
+}
+
+// compare compares a field of installed objects with that of this version, without what forget takes out of both.
+func (c *Checker) compare(ctx context.Context, wanted []*object, field string, forget func(*object)) ([]Finding, error) {
 	var found []Finding
 	for _, w := range wanted {
 		stored, err := c.stored(ctx, w)
@@ -77,19 +102,26 @@ func (c *Checker) compare(ctx context.Context, wanted []*object, field string) (
 			found = append(found, Finding{title(w) + " is being deleted", "Wait until it is gone, or see what it waits for: kubectl get " + strings.Replace(title(w), "/", " ", 1) + " -o yaml. Then install again."})
 			continue
 		}
-		if at := differs(field, w.Object[field], stored.Object[field]); at != "" {
+		forget(w)
+		forget(stored)
+		switch at, added := differs(field, w.Object[field], stored.Object[field]); {
+		case added:
+			found = append(found, Finding{fmt.Sprintf("%s has a field that this version hasn't: %s", title(w), at), fmt.Sprintf("Take it away, since kubectl apply leaves what others added: kubectl edit %s.", title(w))})
+		case at != "":
 			found = append(found, Finding{fmt.Sprintf("%s is of another version than this plugin, or was changed: %s differs", title(w), at), reapply})
 		}
 	}
 	return sorted(found), nil
 }
 
+func nothing(*object) {}
+
 func (c *Checker) kinds(ctx context.Context) ([]Finding, error) {
 	wanted, err := config.Objects(crds.FS, "*.yaml", "CustomResourceDefinition")
 	if err != nil {
 		return nil, err
 	}
-	found, err := c.compare(ctx, wanted, "spec")
+	found, err := c.compare(ctx, wanted, "spec", nothing)
 	if err != nil || len(found) > 0 {
 		return found, err
 	}
@@ -120,7 +152,7 @@ func (c *Checker) policies(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.compare(ctx, wanted, "spec")
+	return c.compare(ctx, wanted, "spec", nothing)
 }
 
 func (c *Checker) webhook(ctx context.Context) ([]Finding, error) {
@@ -128,13 +160,12 @@ func (c *Checker) webhook(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, w := range wanted {
-		webhooks, _, _ := unstructured.NestedSlice(w.Object, "webhooks")
+	return c.compare(ctx, wanted, "webhooks", func(o *object) {
+		webhooks, _, _ := unstructured.NestedSlice(o.Object, "webhooks")
 		for _, hook := range webhooks {
 			delete(hook.(map[string]any), "clientConfig") // where it is called is for whoever installs it
 			delete(hook.(map[string]any), "timeoutSeconds")
 		}
-		w.Object["webhooks"] = webhooks
-	}
-	return c.compare(ctx, wanted, "webhooks")
+		o.Object["webhooks"] = webhooks
+	})
 }

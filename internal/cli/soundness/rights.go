@@ -1,17 +1,21 @@
 package soundness
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/resourcestack/autohealer/config"
+	"github.com/resourcestack/autohealer/internal/cli/check"
 )
 
 // role is a Role or ClusterRole of this version.
@@ -40,23 +44,66 @@ func rolesIn(pattern string) ([]role, error) {
 
 // rights asks the API server whether the manager's account may do what its roles say, by whatever binding it may.
 func (c *Checker) rights(ctx context.Context) ([]Finding, error) {
-	roles, err := rolesIn("rbac/manager_role*.yaml")
+	deployed, err := c.deployment(ctx)
 	if err != nil {
 		return nil, err
 	}
+	files, account := []string{"rbac/manager_role*.yaml"}, &corev1.ServiceAccount{}
+	account.Namespace, account.Name = c.Namespace, c.Manager
+	if deployed != nil {
+		account.Name = cmp.Or(deployed.Spec.Template.Spec.ServiceAccountName, "default")
+		if usesCertManager(deployed) {
+			files = append(files, "certmanager/component/manager_role.yaml")
+		}
+	}
 	var found []Finding
-	for _, r := range roles {
-		for _, right := range rightsOf(r) {
-			allowed, err := c.managerMay(ctx, right)
+	if err := c.Client.Get(ctx, keyOf(account), account); apierrors.IsNotFound(err) {
+		found = append(found, Finding{fmt.Sprintf("serviceaccount/%s in namespace %s is missing, as which the manager runs", account.Name, account.Namespace), reapply})
+	} else if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		roles, err := rolesIn(file)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range roles {
+			lacking, err := c.lacking(ctx, account.Name, r)
+			found = append(found, lacking...)
 			if err != nil {
 				return sorted(found), err
-			}
-			if !allowed {
-				found = append(found, Finding{"the manager may not " + words(right), fmt.Sprintf("It is in %s, bound to the account %s in namespace %s. %s", title(r.object), c.Manager, c.Namespace, reapply)})
 			}
 		}
 	}
 	return sorted(found), nil
+}
+
+func usesCertManager(d *appsv1.Deployment) bool {
+	return slices.ContainsFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
+		return slices.Contains(slices.Concat(c.Command, c.Args), "--cert-provider=cert-manager")
+	})
+}
+
+// lacking are the rights of a role that the account hasn't. That it has none of them has one reason, so it is one finding.
+func (c *Checker) lacking(ctx context.Context, account string, r role) (found []Finding, err error) {
+	if r.namespace == check.DefaultNamespace {
+		r.namespace = c.Namespace // wherever it was installed
+	}
+	do := fmt.Sprintf("in %s, bound to the account %s in namespace %s. %s", title(r.object), account, c.Namespace, reapply)
+	rights := rightsOf(r)
+	for _, right := range rights {
+		allowed, err := c.accountMay(ctx, account, right)
+		if err != nil {
+			return found, err
+		}
+		if !allowed {
+			found = append(found, Finding{"the manager may not " + words(right), "It is " + do})
+		}
+	}
+	if len(found) > 1 && len(found) == len(rights) {
+		found = []Finding{{fmt.Sprintf("the manager has none of the rights of %s", title(r.object)), "They are " + do}}
+	}
+	return found, nil
 }
 
 // rightsOf are the single rights of a role.
@@ -99,9 +146,9 @@ func words(right authorizationv1.ResourceAttributes) string {
 	return right.Verb + " " + what
 }
 
-func (c *Checker) managerMay(ctx context.Context, right authorizationv1.ResourceAttributes) (bool, error) {
+func (c *Checker) accountMay(ctx context.Context, account string, right authorizationv1.ResourceAttributes) (bool, error) {
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User:   fmt.Sprintf("system:serviceaccount:%s:%s", c.Namespace, c.Manager),
+		User:   fmt.Sprintf("system:serviceaccount:%s:%s", c.Namespace, account),
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + c.Namespace, "system:authenticated"}, ResourceAttributes: &right,
 	}}
 	err := c.Client.Create(ctx, review)

@@ -3,6 +3,7 @@
 package soundness
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -47,8 +49,10 @@ type Finding struct {
 type Part struct {
 	Name  string `json:"name"`
 	State State  `json:"state"`
-	// Looked says what was looked at, when it is sound.
-	Looked   string    `json:"looked"`
+	// Looked says what was found, when it is sound.
+	Looked string `json:"looked,omitempty"`
+	// First names the part to mend first: the findings here may follow from its.
+	First    string    `json:"first,omitempty"`
 	Findings []Finding `json:"findings,omitempty"`
 }
 
@@ -56,7 +60,8 @@ type Part struct {
 type Report struct {
 	metav1.TypeMeta `json:",inline"`
 	// Sound: every part is.
-	Sound bool   `json:"sound"`
+	Sound bool `json:"sound"`
+	// Parts come after those that they may fail because of.
 	Parts []Part `json:"parts"`
 }
 
@@ -64,7 +69,7 @@ type Report struct {
 type Checker struct {
 	Client client.Client
 	Clock  clock.PassiveClock
-	// Namespace is Autohealer's own. Manager names its Deployment and its Lease.
+	// Namespace is Autohealer's own. Manager names its Deployment, its account and its Lease.
 	Namespace, Manager string
 }
 
@@ -74,29 +79,40 @@ func (c *Checker) Look(ctx context.Context) (*Report, error) {
 	r.APIVersion, r.Kind = APIVersion, Kind
 	for _, part := range []struct {
 		name, looked string
-		look         func(context.Context) ([]Finding, error)
+		// needs are the parts without which this one fails.
+		needs []string
+		look  func(context.Context) ([]Finding, error)
 	}{
-		{"kinds", "the CRDs are those of this version", c.kinds},
-		{"policies", "the admission policies are there, with the rules of this version", c.policies},
-		{"webhook", "its configuration is that of this version", c.webhook},
-		{"certificates", "the CA bundle is there and valid", c.certificates},
-		{"verdicts", "one bad object of each kind is refused by its rule, and one good one is admitted", c.verdicts},
-		{"rights", "the manager may do all that it has to", c.rights},
-		{"roles", "the roles for people have all their rights", c.roles},
-		{"manager", "one leads, and its replicas are ready", c.manager},
-		{"caches", "the manager has seen every policy as it is now", c.caches},
-		{"installations", "there is one", c.installations},
+		{"installations", "there is no second one", nil, c.installations},
+		{"kinds", "the CRDs are those of this version", nil, c.kinds},
+		{"policies", "the admission policies are there, with the rules of this version", nil, c.policies},
+		{"webhook", "its configuration is that of this version", nil, c.webhook},
+		{"certificates", "the CA bundle is there and valid", []string{"webhook"}, c.certificates},
+		{"roles", "the roles for people have all their rights", nil, c.roles},
+		{"rights", "the manager's account has all rights of its roles", []string{"installations"}, c.rights},
+		{"manager", "one leads, and all replicas are of one version and ready", []string{"installations", "kinds", "rights"}, c.manager},
+		{"caches", "the manager has seen every change of a policy, but for those of the last 15 seconds", []string{"kinds", "rights", "manager"}, c.caches},
+		{"verdicts", "one bad object of each kind is refused by its rule, and a good one by no rule of Autohealer's", []string{"kinds", "policies", "webhook", "certificates", "manager"}, c.verdicts},
 	} {
 		findings, err := part.look(ctx)
-		p := Part{Name: part.name, State: Sound, Looked: part.looked, Findings: findings}
+		p := Part{Name: part.name, State: Sound, Findings: findings}
+		if len(findings) > 0 {
+			p.State = Unsound
+		}
 		switch {
 		case apierrors.IsForbidden(err):
-			p.State = Unknown
 			p.Findings = append(p.Findings, Finding{fmt.Sprintf("it can't be looked at: %v", err), "Run this with more rights; cluster-admin has them all."})
+			if p.State == Sound {
+				p.State = Unknown
+			}
 		case err != nil:
 			return nil, fmt.Errorf("look at %s: %w", part.name, err)
-		case len(findings) > 0:
-			p.State = Unsound
+		}
+		switch p.State {
+		case Sound:
+			p.Looked = part.looked
+		case Unsound:
+			p.First = r.cause(part.needs)
 		}
 		r.Sound = r.Sound && p.State == Sound
 		r.Parts = append(r.Parts, p)
@@ -104,21 +120,49 @@ func (c *Checker) Look(ctx context.Context) (*Report, error) {
 	return r, nil
 }
 
-// Write tells people.
-func (r *Report) Write(w io.Writer) {
+// cause is the first of these parts that is unsound, or what that follows from; "" when none is.
+func (r *Report) cause(of []string) string {
 	for _, p := range r.Parts {
-		if p.State == Sound {
+		if p.State == Unsound && slices.Contains(of, p.Name) {
+			return cmp.Or(p.First, p.Name)
+		}
+	}
+	return ""
+}
+
+// Write tells people: one line a part, then what to do about those that don't follow from others.
+func (r *Report) Write(w io.Writer) {
+	more := false
+	for _, p := range r.Parts {
+		switch {
+		case p.State == Sound:
 			fmt.Fprintf(w, "%-14s ok: %s\n", p.Name, p.Looked)
 			continue
+		case p.First != "":
+			fmt.Fprintf(w, "%-14s %s, which may follow from %s\n", p.Name, strings.ToUpper(string(p.State)), p.First)
+			more = true
+			continue
 		}
-		for _, f := range p.Findings {
-			fmt.Fprintf(w, "%-14s %s: %s\n%15s%s\n", p.Name, strings.ToUpper(string(p.State)), f.Message, "", f.Do)
+		others := ""
+		if n := len(p.Findings) - 1; n > 0 {
+			others, more = fmt.Sprintf(" (and %d more)", n), true
 		}
+		fmt.Fprintf(w, "%-14s %s: %s%s\n", p.Name, strings.ToUpper(string(p.State)), p.Findings[0].Message, others)
 	}
 	if r.Sound {
 		fmt.Fprintln(w, "The installation is sound.")
-	} else {
-		fmt.Fprintln(w, "The installation isn't sound, or can't be seen to be.")
+		return
+	}
+	fmt.Fprintln(w, "The installation isn't sound, or can't be seen to be. What to do:")
+	said := sets.New[string]()
+	for _, p := range r.Parts {
+		if p.State != Sound && p.First == "" && !said.Has(p.Findings[0].Do) {
+			said.Insert(p.Findings[0].Do)
+			fmt.Fprintf(w, "%-14s %s\n", p.Name, p.Findings[0].Do)
+		}
+	}
+	if more {
+		fmt.Fprintln(w, "All that was found: kubectl autohealer check -o yaml")
 	}
 }
 

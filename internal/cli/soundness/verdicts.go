@@ -2,6 +2,7 @@ package soundness
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -85,8 +86,9 @@ func (c *Checker) verdicts(ctx context.Context) ([]Finding, error) {
 			err := c.dryRun(ctx, s.kind, ask.spec)
 			switch {
 			case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
-				continue // that the kind is missing is told of already
-			case lacksRight(err):
+				found = append(found, Finding{fmt.Sprintf("no %s can be judged: %v", s.kind, err), reapply}) // its kind is missing, or the namespace
+				continue
+			case lacksRight(err), unanswered(err):
 				return sorted(found), err
 			}
 			f := c.unreached(err)
@@ -104,6 +106,12 @@ func (c *Checker) verdicts(ctx context.Context) ([]Finding, error) {
 // lacksRight tells the API server's own refusal, of whoever may not create the kind, from a verdict.
 func lacksRight(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot create resource ")
+}
+
+// unanswered tells a failure on the way to the API server from its answer.
+func unanswered(err error) bool {
+	var answer apierrors.APIStatus
+	return err != nil && !errors.As(err, &answer)
 }
 
 func (c *Checker) dryRun(ctx context.Context, kind, spec string) error {
@@ -134,7 +142,8 @@ func (c *Checker) refused(s sample, err error) *Finding {
 
 // admitted is for a good object. Refused by a rule of a Guardrail, it has been judged as well.
 func (c *Checker) admitted(s sample, err error) *Finding {
-	if err == nil || strings.Contains(err.Error(), " is refused") && !strings.Contains(err.Error(), strings.ToLower(s.kind)+"/") {
+	const ours = `admission webhook "policies.autohealer.resourcestack.com" denied the request: `
+	if err == nil || strings.Contains(err.Error(), ours) && strings.Contains(err.Error(), " (Guardrail ") && !strings.Contains(err.Error(), strings.ToLower(s.kind)+"/") {
 		return nil
 	}
 	return &Finding{fmt.Sprintf("a good %s is refused: %v", s.kind, err), "If a Guardrail of yours refuses it, that is as you wish. " + reapply}

@@ -1,0 +1,194 @@
+package soundness
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+)
+
+var now = time.Date(2026, 11, 25, 3, 0, 0, 0, time.UTC)
+
+func TestALeaseShowsALeaderOnlyAsAManagerWritesIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		holder   string
+		lasts    *int32
+		renewed  time.Duration
+		doubtful string
+	}{
+		"just renewed":                      {holder: "a", lasts: ptr.To[int32](15), renewed: -time.Second},
+		"by a clock that is a little ahead": {holder: "a", lasts: ptr.To[int32](15), renewed: 5 * time.Second},
+		"no longer renewed":                 {holder: "a", lasts: ptr.To[int32](15), renewed: -15 * time.Second, doubtful: "no manager leads"},
+		"given up":                          {lasts: ptr.To[int32](15), renewed: -time.Second, doubtful: "no manager leads"},
+		"of an hour, just renewed":          {holder: "a", lasts: ptr.To[int32](3600), renewed: -time.Second, doubtful: "lasts 3600 seconds, and a manager writes 15"},
+		"of an hour, renewed some time ago": {holder: "a", lasts: ptr.To[int32](3600), renewed: -time.Minute, doubtful: "lasts 3600 seconds, and a manager writes 15"},
+		"of no duration":                    {holder: "a", renewed: -time.Second, doubtful: "lasts 0 seconds, and a manager writes 15"},
+		"renewed in an hour":                {holder: "a", lasts: ptr.To[int32](15), renewed: time.Hour, doubtful: "was renewed in the future, at 2026-11-25T04:00:00Z"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			checker := Checker{Clock: clocktesting.NewFakePassiveClock(now), Namespace: "autohealer-system", Manager: "autohealer-manager"}
+			got := checker.doubt(coordinationv1.LeaseSpec{HolderIdentity: &c.holder, LeaseDurationSeconds: c.lasts, RenewTime: &metav1.MicroTime{Time: now.Add(c.renewed)}})
+			if (got != nil) != (c.doubtful != "") || got != nil && !strings.Contains(got.Message, c.doubtful) {
+				t.Errorf("got %v, want %q", got, c.doubtful)
+			}
+		})
+	}
+}
+
+func TestADeploymentIsFinishedWhenAllReplicasAreNewAndReady(t *testing.T) {
+	done := appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2}
+	for name, c := range map[string]struct {
+		change func(*appsv1.Deployment)
+		want   string
+	}{
+		"finished":                      {func(*appsv1.Deployment) {}, ""},
+		"changed a moment ago":          {func(d *appsv1.Deployment) { d.Generation = 3 }, "the manager's Deployment was changed, and the deployment controller hasn't seen that"},
+		"only the old replicas ready":   {func(d *appsv1.Deployment) { d.Status.Replicas, d.Status.UpdatedReplicas = 3, 1 }, "1 of 2 replicas of the manager are of the Deployment's present version"},
+		"an old replica beside the new": {func(d *appsv1.Deployment) { d.Status.Replicas = 3 }, "1 replicas of the manager are there still that are to go"},
+		"one ready":                     {func(d *appsv1.Deployment) { d.Status.ReadyReplicas = 1 }, "1 of 2 replicas of the manager are ready"},
+		"none asked for": {func(d *appsv1.Deployment) {
+			d.Spec.Replicas, d.Status = ptr.To[int32](0), appsv1.DeploymentStatus{ObservedGeneration: 2}
+		}, "the manager's Deployment asks for no replicas"},
+		"going": {func(d *appsv1.Deployment) { d.DeletionTimestamp = &metav1.Time{Time: now} }, "the manager's Deployment is being deleted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: 2}, Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](2)}, Status: done}
+			c.change(d)
+			if got := unfinished(d); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestACABundleMustHoldNow(t *testing.T) {
+	const day = 24 * time.Hour
+	year, tomorrow, ended := authority(t, now.Add(-day), now.Add(365*day)), authority(t, now.Add(day), now.Add(365*day)), authority(t, now.Add(-2*day), now.Add(-day))
+	ending := authority(t, now.Add(-day), now.Add(day))
+	for name, c := range map[string]struct{ bundle, want string }{
+		"holds":                            {year, ""},
+		"holds beside one that has ended":  {ended + year, ""},
+		"holds beside one that will":       {year + tomorrow, ""},
+		"begins tomorrow":                  {tomorrow, "isn't valid before 2026-11-26T03:00:00Z"},
+		"has ended, and the next is early": {ended + tomorrow, "expired 2026-11-24T03:00:00Z"},
+		"ends tomorrow":                    {ending, "expires 2026-11-26T03:00:00Z, and no other CA follows"},
+		"ends tomorrow, and one follows":   {ending + year, ""},
+		"empty":                            {"", "is empty"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := badBundle([]byte(c.bundle), now); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func authority(t *testing.T, from, until time.Time) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: from, NotAfter: until, IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+}
+
+// Of a kind that is missing nothing was seen and nothing judged.
+func TestAMissingKindIsNeverFine(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	if err := coordinationv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "autohealer-system", Name: "autohealer-manager"}, Spec: coordinationv1.LeaseSpec{
+		HolderIdentity: ptr.To("a"), LeaseDurationSeconds: ptr.To[int32](15), RenewTime: &metav1.MicroTime{Time: now},
+	}}
+	missing := func(o runtime.Object) error {
+		if kind := strings.TrimSuffix(o.GetObjectKind().GroupVersionKind().Kind, "List"); kind == "OutlierPolicy" {
+			return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: kind}}
+		}
+		return nil
+	}
+	c := interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithObjects(lease).Build(), interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if err := missing(list); err != nil {
+				return err
+			}
+			return c.List(ctx, list, opts...)
+		},
+		Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+			return missing(o)
+		},
+	})
+	checker := Checker{Client: c, Clock: clocktesting.NewFakePassiveClock(now), Namespace: "autohealer-system", Manager: "autohealer-manager"}
+	for says, look := range map[string]func(context.Context) ([]Finding, error){
+		"no OutlierPolicy can be seen: its kind is missing\n":                                                               checker.caches,
+		"no OutlierPolicy can be judged: no matches for kind \"OutlierPolicy\" in group \"autohealer.resourcestack.com\"\n": checker.verdicts,
+	} {
+		found, err := look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(messages(found), says) {
+			t.Errorf("got %q, want %q", messages(found), says)
+		}
+	}
+}
+
+func messages(found []Finding) string {
+	var text strings.Builder
+	for _, f := range found {
+		text.WriteString(f.Message + "\n")
+	}
+	return text.String()
+}
+
+// A change that isn't seen may be forged to be of tomorrow, too.
+func TestAPolicyThatWasChangedInTheFutureIsUnseen(t *testing.T) {
+	checker := Checker{Clock: clocktesting.NewFakePassiveClock(now)}
+	for at, unseen := range map[time.Duration]bool{-time.Hour: true, -5 * time.Second: false, time.Second: false, time.Hour: true} {
+		policy := &object{Object: map[string]any{}}
+		policy.SetGeneration(2)
+		policy.SetCreationTimestamp(metav1.NewTime(now.Add(at)))
+		if got := checker.unseen(policy); (got != "") != unseen {
+			t.Errorf("changed at %s: got %q", at, got)
+		}
+	}
+}
+
+func TestWhatFollowsNamesTheFirstCause(t *testing.T) {
+	r := Report{Parts: []Part{
+		{Name: "kinds", State: Unknown}, {Name: "rights", State: Unsound}, {Name: "webhook", State: Sound}, {Name: "manager", State: Unsound, First: "rights"},
+	}}
+	for want, needs := range map[string][]string{"rights": {"manager"}, "": {"kinds", "webhook"}} {
+		if got := r.cause(needs); got != want {
+			t.Errorf("of %v: got %q, want %q", needs, got, want)
+		}
+	}
+}
