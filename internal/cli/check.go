@@ -66,12 +66,16 @@ func (a *App) runCheck(ctx context.Context, o *checkOptions) error {
 	if err != nil {
 		return err
 	}
+	server, err := a.Config.ToDiscoveryClient()
+	if err != nil {
+		return err
+	}
 	report, err := a.awaitSound(ctx, o.wait, func(ctx context.Context) (*soundness.Report, error) {
 		own, err := a.find(ctx, c) // each time anew: while one waits it may be installed
 		if err != nil {
 			return nil, err
 		}
-		look := soundness.Checker{Client: c, Clock: a.cluster, Namespace: own, Manager: managerName}
+		look := soundness.Checker{Client: c, Server: server, Clock: a.cluster, Namespace: own, Manager: managerName}
 		return look.Look(ctx)
 	})
 	if err != nil {

@@ -80,7 +80,7 @@ func serveInstead(ctx SpecContext, served tls.Certificate) {
 var _ = Describe("kubectl autohealer check", func() {
 	It("says that a sound installation is, in every format", func(ctx SpecContext) {
 		Expect(plugin(ctx, h.Kubeconfig, "check")).To(SatisfyAll(HaveField("Code", 0), HaveField("Err", BeEmpty()), HaveField("Out", And(
-			HavePrefix("installations  ok: there is no second one\nkinds          ok: the CRDs are those of this version\n"), HaveSuffix("\nThe installation is sound.\n")))))
+			HavePrefix("kubernetes     ok: the API server is of 1.33 or later\ninstallations  ok: there is no second one\nkinds          ok: the CRDs are those of this version\n"), HaveSuffix("\nThe installation is sound.\n")))))
 		Expect(plugin(ctx, h.Kubeconfig, "check", "-o", "yaml").Out).To(And(ContainSubstring("apiVersion: cli.autohealer.resourcestack.com/v1alpha1\nkind: Check\n"), ContainSubstring("\nsound: true\n")))
 		Expect(plugin(ctx, h.Kubeconfig, "check", "-o", "jsonpath={.sound}", "--wait=1m").Out).To(Equal("true"))
 		Expect(kubectl(ctx, "get", "conditionsets,guardrailexceptions,guardrails,probeconfigs,weederconfigs", "-A", "-o", "name")).To(BeEmpty(), "nothing is stored")
@@ -178,7 +178,8 @@ var _ = Describe("kubectl autohealer check", func() {
 			SatisfyAll(of("webhook", "certificates"), HaveField("Message", "there is no CA bundle, since there is no webhook in validatingwebhookconfiguration/autohealer")),
 			SatisfyAll(of("webhook", "verdicts"), HaveField("Message", "a bad Guardrail is admitted, which guardrail/rules-compile must refuse")),
 		))
-		Expect(plugin(ctx, h.Kubeconfig, "check")).To(SatisfyAll(HaveField("Code", 1), HaveField("Out", Equal(`installations  ok: there is no second one
+		Expect(plugin(ctx, h.Kubeconfig, "check")).To(SatisfyAll(HaveField("Code", 1), HaveField("Out", Equal(`kubernetes     ok: the API server is of 1.33 or later
+installations  ok: there is no second one
 kinds          ok: the CRDs are those of this version
 policies       ok: the admission policies are there, with the rules of this version
 webhook        UNSOUND: validatingwebhookconfiguration/autohealer is missing
@@ -254,7 +255,7 @@ spec:
 			ContainSubstring("\ncaches         UNSOUND, which may follow from installations\n"),
 			ContainSubstring("\nverdicts       UNSOUND, which may follow from installations\n"),
 		))))
-		Expect(strings.Split(got.Out, "\n")).To(HaveLen(14), "one line a part, what to do about the cause, and how to see all")
+		Expect(strings.Split(got.Out, "\n")).To(HaveLen(15), "one line a part, what to do about the cause, and how to see all")
 		Expect(plugin(ctx, h.Kubeconfig, "check", "--autohealer-namespace=nowhere", "-o", `jsonpath={range .parts[?(@.name=="installations")].findings[*]}{.message}{"\n"}{end}`).Out).
 			To(ContainSubstring("namespace/nowhere is missing, so no manager can run there\n"))
 		Expect(plugin(ctx, h.Kubeconfig, "check", "--autohealer-namespace=nowhere", "-o", `jsonpath={.parts[?(@.name=="rights")].findings[*].message}`).Out).
@@ -343,7 +344,7 @@ spec:
 		}
 		mark("kube-system/" + kubectl(ctx, "get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}"))
 		Expect(broken(ctx)).To(only("the cluster is marked as that of an installation in namespace kube-system, so the manager in namespace autohealer-system stands aside"))
-		Expect(plugin(ctx, h.Kubeconfig, "check").Out).To(SatisfyAll(HavePrefix("installations  UNSOUND: the cluster is marked "), ContainSubstring("\nrights         ok: ")))
+		Expect(plugin(ctx, h.Kubeconfig, "check").Out).To(SatisfyAll(HavePrefix("kubernetes     ok: the API server is of 1.33 or later\ninstallations  UNSOUND: the cluster is marked "), ContainSubstring("\nrights         ok: ")))
 		for _, malformed := range []string{"forged", "autohealer-system/", "/", "../forged"} {
 			mark(malformed)
 			Expect(broken(ctx)).To(only(`annotation autohealer.resourcestack.com/installation of validatingwebhookconfiguration/autohealer is "` + malformed + `", which is no installation's, and no manager acts while it is there`))

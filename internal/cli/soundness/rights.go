@@ -48,13 +48,19 @@ func (c *Checker) rights(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	files, account := []string{"rbac/manager_role*.yaml"}, &corev1.ServiceAccount{}
+	account := &corev1.ServiceAccount{}
 	account.Namespace, account.Name = c.Namespace, c.Manager
+	provider := selfSigned
 	if deployed != nil {
 		account.Name = cmp.Or(deployed.Spec.Template.Spec.ServiceAccountName, "default")
-		if usesCertManager(deployed) {
-			files = append(files, "certmanager/component/manager_role.yaml")
-		}
+		provider = providerOf(deployed)
+	}
+	files := []string{"rbac/manager_role.yaml", "rbac/manager_role_node_leases.yaml", "rbac/manager_role_own_namespace.yaml"}
+	switch provider {
+	case selfSigned:
+		files = append(files, "rbac/manager_role_webhook.yaml")
+	case certManager:
+		files = append(files, "certmanager/component/manager_role.yaml")
 	}
 	var found []Finding
 	if err := c.Client.Get(ctx, keyOf(account), account); apierrors.IsNotFound(err) {
@@ -78,10 +84,22 @@ func (c *Checker) rights(ctx context.Context) ([]Finding, error) {
 	return sorted(found), nil
 }
 
-func usesCertManager(d *appsv1.Deployment) bool {
-	return slices.ContainsFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
-		return slices.Contains(slices.Concat(c.Command, c.Args), "--cert-provider=cert-manager")
-	})
+// The providers of the serving certificate for which the manager needs rights of their own.
+const (
+	selfSigned  = "self-signed"
+	certManager = "cert-manager"
+)
+
+// providerOf is who provides the certificate, as the Deployment's flags say.
+func providerOf(d *appsv1.Deployment) string {
+	for _, c := range d.Spec.Template.Spec.Containers {
+		for _, arg := range slices.Concat(c.Command, c.Args) {
+			if provider, isIt := strings.CutPrefix(arg, "--cert-provider="); isIt {
+				return provider
+			}
+		}
+	}
+	return selfSigned
 }
 
 // lacking are the rights of a role that the account hasn't. That it has none of them has one reason, so it is one finding.

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/client-go/discovery"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -68,6 +70,8 @@ type Report struct {
 // Checker looks at one installation.
 type Checker struct {
 	Client client.Client
+	// Server tells the API server's version.
+	Server discovery.ServerVersionInterface
 	Clock  clock.PassiveClock
 	// Namespace is Autohealer's own. Manager names its Deployment, its account and its Lease.
 	Namespace, Manager string
@@ -83,9 +87,10 @@ func (c *Checker) Look(ctx context.Context) (*Report, error) {
 		needs []string
 		look  func(context.Context) ([]Finding, error)
 	}{
+		{"kubernetes", "the API server is of " + oldestKubernetes + " or later", nil, c.kubernetes},
 		{"installations", "there is no second one", nil, c.installations},
 		{"kinds", "the CRDs are those of this version", nil, c.kinds},
-		{"policies", "the admission policies are there, with the rules of this version", nil, c.policies},
+		{"policies", "the admission policies are there, with the rules of this version", []string{"kubernetes"}, c.policies},
 		{"webhook", "its configuration is that of this version", nil, c.webhook},
 		{"certificates", "the CA bundle is there and valid", []string{"webhook"}, c.certificates},
 		{"roles", "the roles for people have all their rights", nil, c.roles},
@@ -184,6 +189,27 @@ func (r *Report) Object() (runtime.Object, error) {
 		return nil, fmt.Errorf("convert the report: %w", err)
 	}
 	return &unstructured.Unstructured{Object: content}, nil
+}
+
+// oldestKubernetes is the first whose API servers take the admission policies.
+const oldestKubernetes = "1.33"
+
+func (c *Checker) kubernetes(context.Context) ([]Finding, error) {
+	info, err := c.Server.ServerVersion()
+	if err != nil {
+		return nil, err
+	}
+	server, err := version.ParseGeneric(info.GitVersion)
+	if err != nil {
+		return nil, fmt.Errorf("read the API server's version: %w", err)
+	}
+	if server.LessThan(version.MustParseGeneric(oldestKubernetes)) {
+		return []Finding{{
+			fmt.Sprintf("Kubernetes %s is older than %s, and its API server doesn't take the admission policies", info.GitVersion, oldestKubernetes),
+			"Upgrade the cluster to " + oldestKubernetes + " or later.",
+		}}, nil
+	}
+	return nil, nil
 }
 
 const (

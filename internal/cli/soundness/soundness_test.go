@@ -18,6 +18,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiversion "k8s.io/apimachinery/pkg/version"
+	fakediscovery "k8s.io/client-go/discovery/fake"
+	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,6 +55,19 @@ func TestALeaseShowsALeaderOnlyAsAManagerWritesIt(t *testing.T) {
 				t.Errorf("got %v, want %q", got, c.doubtful)
 			}
 		})
+	}
+}
+
+func TestAnAPIServerThatIsTooOldIsToldSo(t *testing.T) {
+	for running, want := range map[string]string{
+		"v1.32.13": "Kubernetes v1.32.13 is older than 1.33", "v1.29.6-gke.1254000": "Kubernetes v1.29.6-gke.1254000 is older than 1.33",
+		"v1.33.0": "", "v1.33.4+k3s1": "", "v1.40.0-alpha.1": "",
+	} {
+		server := &fakediscovery.FakeDiscovery{Fake: &clienttesting.Fake{}, FakedServerVersion: &apiversion.Info{GitVersion: running}}
+		got, err := (&Checker{Server: server}).kubernetes(t.Context())
+		if err != nil || (len(got) > 0) != (want != "") || len(got) > 0 && !strings.HasPrefix(got[0].Message, want) {
+			t.Errorf("%s: %v, %v", running, got, err)
+		}
 	}
 }
 
