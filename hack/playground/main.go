@@ -13,11 +13,7 @@ import (
 	"time"
 
 	"github.com/resourcestack/autohealer/e2e/harness"
-)
-
-const (
-	workers = 40
-	zones   = 4
+	"github.com/resourcestack/autohealer/e2e/playground"
 )
 
 func main() {
@@ -46,11 +42,12 @@ func run(ctx context.Context) (err error) {
 	if err := os.Setenv("PATH", h.BinDir+string(os.PathListSeparator)+os.Getenv("PATH")); err != nil { // kubectl looks for its plugins there
 		return err
 	}
-	t := &tour{Harness: h}
-	if err := t.prepare(ctx); err != nil {
+	nodes, err := playground.Prepare(ctx, h)
+	if err != nil {
 		return err
 	}
-	go t.report(ctx)
+	go playground.Report(ctx, h, nodes)
+	t := &tour{Harness: h, nodes: nodes}
 	printReady(h)
 	if err := t.walk(ctx); err != nil {
 		return err
@@ -62,22 +59,24 @@ func run(ctx context.Context) (err error) {
 }
 
 func printReady(h *harness.Harness) {
-	fmt.Printf("\nready: %d nodes. In another terminal:\n\n  export KUBECONFIG=%s PATH=%s:$PATH\n", workers, h.Kubeconfig, h.BinDir)
+	fmt.Printf("\nready: %d nodes. In another terminal:\n\n  export KUBECONFIG=%s PATH=%s:$PATH\n", playground.Workers, h.Kubeconfig, h.BinDir)
 	fmt.Printf("\n  the manager's log: %s\n", h.Log(harness.Manager))
 }
 
 func printTry(h *harness.Harness) {
 	fmt.Printf(`
   export KUBECONFIG=%s PATH=%s:$PATH
-  kubectl get autohealer
-  kubectl describe conditionset conditionset-2
-  kubectl describe weederconfig shop
-  kubectl explain conditionset.spec
   kubectl apply -k %s
+  kubectl get autohealer
+  kubectl explain conditionset.spec
 
-Make another node sick (status False makes it well again):
+Make a node sick (status False makes it well again):
 
   kubectl patch node node-1 --subresource=status -p '{"status":{"conditions":[{"type":"KernelDeadlock","status":"True"}]}}'
+
+Or follow the pages in docs/how-to: try-in-observe-mode.md is a good one to begin with. They expect a cluster without policies:
+
+  kubectl delete autohealer --all -A
 
 `, h.Kubeconfig, h.BinDir, fromHere(filepath.Join(h.Root(), "config", "samples", "npd")))
 }

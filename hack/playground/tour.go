@@ -17,13 +17,9 @@ import (
 	"github.com/resourcestack/autohealer/e2e/harness"
 )
 
-// reported are the conditions that the playground reports in node-problem-detector's place: kwok's nodes run none.
-var reported = []corev1.NodeConditionType{"KernelDeadlock", "KubeletUnhealthy", "ContainerRuntimeUnhealthy"}
-
 const (
-	sickKey   = "node.stakater.com/KernelDeadlock"
-	heartbeat = time.Minute
-	patience  = 3 * time.Minute
+	sickKey  = "node.stakater.com/KernelDeadlock"
+	patience = 3 * time.Minute
 )
 
 type tour struct {
@@ -31,47 +27,9 @@ type tour struct {
 	nodes []string
 }
 
-// prepare adds nodes, healthy by every reporter, and workloads.
-func (t *tour) prepare(ctx context.Context) (err error) {
-	if t.nodes, err = t.AddNodes(ctx, workers, cluster.NodeOptions{Zones: zones}); err != nil {
-		return err
-	}
-	for _, name := range t.nodes {
-		for _, condition := range reported {
-			if err := t.SetCondition(ctx, name, condition, corev1.ConditionFalse, cluster.ConditionOptions{Reason: "NoProblem"}); err != nil {
-				return err
-			}
-		}
-	}
-	if _, err := t.Kubectl(ctx, "create", "deployment", "web", "--image=web", "--replicas=60"); err != nil {
-		return err
-	}
-	if _, err := t.Kubectl(ctx, "rollout", "status", "deployment/web", "--timeout=90s"); err != nil {
-		return err
-	}
-	return t.shop(ctx)
-}
-
-// report renews heartbeats as a living reporter does, and leaves every status as it is.
-func (t *tour) report(ctx context.Context) {
-	for pause(ctx, heartbeat) == nil {
-		for _, name := range t.nodes {
-			var node corev1.Node
-			if t.Client.Get(ctx, types.NamespacedName{Name: name}, &node) != nil {
-				continue // the node is gone, or we stop
-			}
-			for _, c := range node.Status.Conditions {
-				if slices.Contains(reported, c.Type) {
-					_ = t.SetCondition(ctx, name, c.Type, c.Status, cluster.ConditionOptions{Reason: c.Reason, Transition: c.LastTransitionTime.Time}) // the next heartbeat makes up for it
-				}
-			}
-		}
-	}
-}
-
 // walk shows the story.
 func (t *tour) walk(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{t.refuse, t.accept, t.taint, t.recover, t.weed} {
+	for _, step := range []func(context.Context) error{t.refuse, t.accept, t.taint, t.recover, t.weed, t.leave} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -135,6 +93,15 @@ func (t *tour) recover(ctx context.Context) error {
 	}
 	return t.show(ctx, "get", "events", "--field-selector=involvedObject.name="+sick, "--sort-by=.metadata.creationTimestamp", "-o",
 		"custom-columns=REASON:.reason,MESSAGE:.message")
+}
+
+// leave deletes what the tour applied: the pages of the documentation begin with none.
+func (t *tour) leave(ctx context.Context) error {
+	say("What a policy did is undone when it is deleted. The cluster is as it was")
+	if err := t.show(ctx, "delete", "-f", t.sample("conditionset-1.yaml"), "-f", t.sample("conditionset-2.yaml")); err != nil {
+		return err
+	}
+	return t.show(ctx, "delete", "-k", t.sample("tenant"))
 }
 
 func tainted(n *corev1.Node) bool {

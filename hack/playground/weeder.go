@@ -19,22 +19,6 @@ const (
 // dependents are the pods that need Service database in config/samples/tenant.
 var dependents = client.MatchingLabels{"app": "shop"}
 
-// shop makes the Service of config/samples/tenant and what depends on it.
-func (t *tour) shop(ctx context.Context) error {
-	for _, args := range [][]string{
-		{"create", "deployment", "database", "--image=database"},
-		{"expose", "deployment", "database", "--port=5432"},
-		{"create", "deployment", "shop", "--image=shop", "--replicas=3"},
-		{"rollout", "status", "deployment/shop", "--timeout=90s"},
-		{"rollout", "status", "deployment/database", "--timeout=90s"},
-	} {
-		if _, err := t.Kubectl(ctx, args...); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // weed shows what a WeederConfig does.
 func (t *tour) weed(ctx context.Context) error {
 	say("A tenant's WeederConfig acts with the rights of an account in its namespace")
