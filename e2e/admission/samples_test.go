@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -10,6 +11,8 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
 // What the samples must say, whatever their files look like.
@@ -95,10 +98,92 @@ var _ = Describe("The samples", Label("versions"), func() {
 		Expect(accepted(ctx, "diff", "-k", sample("npd"))).To(BeEmpty())
 	}, NodeTimeout(specTime))
 
-	It("are what kustomize users get too, and the refused one is not among them", func(ctx SpecContext) {
-		Expect(names(accepted(ctx, "kustomize", sample()))).To(ConsistOf("autohealer-health-checks-worker", "conditionset-1", "conditionset-2", "outlierpolicy-1", "provider-aws-worker", "weederconfig-1"))
+	// -k of npd is above; a tenant's need their account before them.
+	for _, folder := range []string{"", "gardener", "npd"} {
+		It("are accepted, each alone: "+filepath.Join("config/samples", folder), func(ctx SpecContext) {
+			for _, file := range files(folder) {
+				accepted(ctx, "apply", "-f", file)
+				DeferCleanup(func(ctx SpecContext) { accepted(ctx, "delete", "-f", file, "--ignore-not-found") })
+				expectInForce(ctx, "-f", file)
+				accepted(ctx, "delete", "-f", file)
+			}
+		}, NodeTimeout(specTime))
+	}
+
+	for _, folder := range []string{"", "gardener", "tenant"} {
+		It("are accepted in the folder's order: "+filepath.Join("config/samples", folder), func(ctx SpecContext) {
+			for _, file := range files(folder) {
+				DeferCleanup(func(ctx SpecContext) { accepted(ctx, "delete", "-f", file) })
+				Eventually(func() error { // the API server takes a moment to read an account's binding
+					_, err := kubectl(ctx, "apply", "-f", file)
+					return err
+				}).WithContext(ctx).Should(Succeed(), file)
+			}
+			for _, file := range files(folder) {
+				expectInForce(ctx, "-f", file)
+			}
+		}, NodeTimeout(specTime))
+
+		It("are accepted by -k: "+filepath.Join("config/samples", folder), func(ctx SpecContext) {
+			DeferCleanup(func(ctx SpecContext) { accepted(ctx, "delete", "-k", sample(folder)) })
+			Eventually(func() error {
+				_, err := kubectl(ctx, "apply", "-k", sample(folder))
+				return err
+			}).WithContext(ctx).Should(Succeed())
+			expectInForce(ctx, "-k", sample(folder))
+		}, NodeTimeout(specTime))
+	}
+
+	It("are all in the kustomization, or their README says why not", func(ctx SpecContext) {
+		built := accepted(ctx, "kustomize", sample())
+		readme, err := os.ReadFile(sample("README.md"))
+		Expect(err).NotTo(HaveOccurred())
+		for _, s := range specimens {
+			said := "\n| " + s.kind + " | "
+			_, row, found := strings.Cut(string(readme), said)
+			Expect(found).To(BeTrue(), "README.md has no row %q", said)
+			row, _, _ = strings.Cut(row, "\n")
+			cells := strings.Split(row, " | ")
+			Expect(cells).To(HaveLen(2), row)
+			if strings.Contains(built, "\nkind: "+s.kind+"\n") {
+				Expect(cells[1]).To(HavePrefix("yes"), row)
+			} else {
+				Expect(cells[1]).To(HavePrefix("no"), row)
+				Expect(row).To(Or(ContainSubstring("no: "), ContainSubstring("none: ")), "why")
+			}
+		}
 	}, NodeTimeout(specTime))
 })
+
+// files are those of a folder of samples, in its order.
+func files(folder string) (all []string) {
+	GinkgoHelper()
+	found, err := filepath.Glob(sample(folder, "*.yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	for _, file := range found {
+		if filepath.Base(file) != "kustomization.yaml" {
+			all = append(all, file)
+		}
+	}
+	Expect(all).NotTo(BeEmpty())
+	return all
+}
+
+// expectInForce waits until each policy of a sample is accepted; one that is over as it is made isn't.
+func expectInForce(ctx context.Context, by, path string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		output, err := kubectl(ctx, "get", by, path, "--no-headers", "-o",
+			`custom-columns=GROUP:.apiVersion,NAME:.metadata.name,ACCEPTED:.status.conditions[?(@.type=="Accepted")].status,READY:.status.conditions[?(@.type=="Ready")].reason`)
+		g.Expect(err).NotTo(HaveOccurred())
+		for line := range strings.Lines(output) {
+			if strings.HasPrefix(line, v1alpha1.GroupVersion.Group) {
+				g.Expect(line).To(MatchRegexp(` True +\w+\n?$`))
+				g.Expect(line).NotTo(ContainSubstring("Expired"))
+			}
+		}
+	}).WithContext(ctx).Should(Succeed(), path)
+}
 
 // settled is the object once the controller has said all it has to say: no write of it is due any more.
 func settled(ctx context.Context, name string) metav1.ObjectMeta {

@@ -32,7 +32,7 @@ var parts = []struct{ what, files, text string }{
 	{"a webhook", "config/webhook/configuration/validating.yaml", `\b{kinds}\b`},
 	{"the manager's rights", "config/rbac/manager_role.yaml", `\b{kinds}/status\b`},
 	{"users' rights", "config/rbac/user_roles.yaml", `\b{kinds}\b`},
-	{"a sample", "config/samples/*.yaml", `(?m)^kind: {Kind}$`},
+	{"a sample, or in the README why there is none", "config/samples/*.*", `(?m)^kind: {Kind}$|^\| {Kind} \| none: `},
 	{"a place in the reference", "docs/reference/api.md", `(?m)^#+ {Kind}$`},
 	{"a bad and a good object for kubectl autohealer check", "internal/cli/soundness/verdicts.go", `kind: "{Kind}"`},
 	{"end-to-end tests", "e2e/*/*_test.go", `\b{Kind}\b|\b{kinds}\b`},
