@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -15,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/resourcestack/autohealer/e2e/cluster"
+	"github.com/resourcestack/autohealer/e2e/page"
 )
 
 // TestTheOverlayOfTheInstallPage makes pods of the image that it names, and on their nodes' network with the patches for that.
@@ -65,13 +65,18 @@ func placeOf(pod *corev1.Pod) string {
 // overlayParts are the pieces of an overlay that the page has, with the path of this checkout.
 func overlayParts(t *testing.T) (parts []string) {
 	t.Helper()
-	page := string(readFile(t, "../docs/how-to/install.md"))
+	p, err := page.Read("..", "docs/how-to/install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	here, err := filepath.Abs("default")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, found := range regexp.MustCompile("(?s)```yaml\n# kustomization.yaml\n(.*?)```").FindAllStringSubmatch(page, -1) {
-		parts = append(parts, strings.Replace(found[1], "../autohealer/config/default", relative(t, here), 1))
+	for _, b := range p.Blocks {
+		if b.File == "kustomization.yaml" {
+			parts = append(parts, strings.Replace(b.Text, "../autohealer/config/default", relative(t, here), 1))
+		}
 	}
 	return parts
 }

@@ -16,22 +16,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/resourcestack/autohealer/e2e/page"
 )
 
 // preMerge is the page about validation before a merge.
-func preMerge() string {
+func preMerge() *page.Page {
 	GinkgoHelper()
-	page, err := os.ReadFile(filepath.Join(h.Root(), "docs", "how-to", "validate-before-merge.md"))
+	p, err := page.Read(h.Root(), "docs/how-to/validate-before-merge.md")
 	Expect(err).NotTo(HaveOccurred())
-	return string(page)
+	return p
 }
 
-// fileOf is the block of the page that it calls by a file's name.
-func fileOf(page, name string) string {
+// fileOf is the page's file of this name.
+func fileOf(p *page.Page, name string) string {
 	GinkgoHelper()
-	found := regexp.MustCompile("(?s)\n`" + regexp.QuoteMeta(name) + "`,?[^\n]*:\n\n```yaml\n(.*?)```").FindStringSubmatch(page)
-	Expect(found).NotTo(BeNil(), name)
-	return found[1]
+	text, err := p.File(name)
+	Expect(err).NotTo(HaveOccurred())
+	return text
 }
 
 // argocd is the namespace that the page's hook runs in.
@@ -53,12 +55,12 @@ func hookAccount(ctx context.Context) string {
 
 var _ = Describe("The page about validation before a merge", func() {
 	It("has an account for Argo CD's hook that may ask all that it asks, and a hook that kustomize and the API server take", func(ctx SpecContext) {
-		page, dir := preMerge(), GinkgoT().TempDir()
+		p, dir := preMerge(), GinkgoT().TempDir()
 		argocd(ctx)
 		Expect(os.Mkdir(filepath.Join(dir, "policies"), 0o700)).To(Succeed())
 		policy := manifest("hooked", `{type: Hooked, effect: NoSchedule, taintKey: example.com/hooked, conditions: {KernelDeadlock: {status: false}}}`)
 		for name, text := range map[string]string{
-			"kustomization.yaml": fileOf(page, "kustomization.yaml"), "presync.yaml": fileOf(page, "presync.yaml"), "policies/kernel-deadlock.yaml": policy,
+			"kustomization.yaml": fileOf(p, "kustomization.yaml"), "presync.yaml": fileOf(p, "presync.yaml"), "policies/kernel-deadlock.yaml": policy,
 		} {
 			Expect(os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)).To(Succeed())
 		}
@@ -104,8 +106,8 @@ var _ = Describe("The page about validation before a merge", func() {
 		Expect(os.Mkdir(filepath.Join(dir, "policies"), 0o700)).To(Succeed())
 		good := manifest("good", `{type: Good, effect: NoSchedule, taintKey: example.com/good, conditions: {KernelDeadlock: {status: true}}}`)
 		bad := manifest("bad", `{type: Bad, effect: NoSchedule, taintKey: example.com/bad, conditions: {KernelDeadlock: {status: false}}}`)
-		for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(preMerge(), -1) {
-			for _, command := range ciCommands(block[1]) {
+		for _, block := range preMerge().Blocks {
+			for _, command := range ciCommands(block.Text) {
 				commands++
 				for want, text := range []string{good, bad} { // what the second one wrote is looked at
 					Expect(os.WriteFile(filepath.Join(dir, "policies", "policy.yaml"), []byte(text), 0o600)).To(Succeed())
@@ -113,7 +115,7 @@ var _ = Describe("The page about validation before a merge", func() {
 					Expect(code).To(Equal(want), "%s: %s", command, said)
 				}
 				for _, written := range regexp.MustCompile(`> (\S+)`).FindAllStringSubmatch(command, -1) {
-					Expect(block[1]).To(MatchRegexp(`(junit|sarif_file): `+regexp.QuoteMeta(written[1])+`\}`), "what is written is handed on")
+					Expect(block.Text).To(MatchRegexp(`(junit|sarif_file): `+regexp.QuoteMeta(written[1])+`\}`), "what is written is handed on")
 					text, err := os.ReadFile(filepath.Join(dir, written[1]))
 					Expect(err).NotTo(HaveOccurred())
 					Expect(string(text)).To(ContainSubstring("conditionset/matches-healthy-nodes"))

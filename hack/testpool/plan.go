@@ -38,6 +38,7 @@ var longest = []struct {
 	{"e2e/guardrails", 1},
 	{"e2e/admission", 1},
 	{"e2e/operations/freeze", 1},
+	{"e2e/docs", 1},
 	{"e2e/conditionset", 1},
 	{"internal/cli", 1},
 	{"e2e/node/kubelet", 1},

@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -31,6 +30,7 @@ import (
 	"github.com/resourcestack/autohealer/e2e/conditionset/fixture"
 	"github.com/resourcestack/autohealer/e2e/faultproxy"
 	"github.com/resourcestack/autohealer/e2e/harness"
+	"github.com/resourcestack/autohealer/e2e/page"
 )
 
 func keyOf(o client.Object) client.ObjectKey { return client.ObjectKeyFromObject(o) }
@@ -370,8 +370,10 @@ spec:
 	})
 
 	It("is shown as it is in docs/how-to/check.md", func(ctx SpecContext) {
-		page, err := os.ReadFile(filepath.Join(h.Root(), "docs", "how-to", "check.md"))
+		p, err := page.Read(h.Root(), "docs/how-to/check.md")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(string(page)).To(ContainSubstring("```console\n$ kubectl autohealer check\n" + plugin(ctx, h.Kubeconfig, "check").Out + "```\n"))
+		Expect(p.Commands()).To(HaveLen(1))
+		Expect(p.Commands()[0].Text).To(Equal("kubectl autohealer check"))
+		Expect(p.Commands()[0].Differs(plugin(ctx, h.Kubeconfig, "check").Out)).To(BeEmpty())
 	})
 })
