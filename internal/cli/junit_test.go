@@ -138,7 +138,7 @@ func TestJUnitHoldsItsSchema(t *testing.T) {
 	t.Chdir("testdata")
 	for _, args := range []string{
 		"-f manifests/good.yaml", "-f manifests/bad.yaml", "-f manifests/warned.yaml", "-f manifests/warned.yaml --fail-on warning",
-		"-f manifests/bad.yaml,manifests/good.yaml,manifests/warned.yaml", "-R -f howto/policies", "-f -",
+		"-f manifests/bad.yaml,manifests/good.yaml,manifests/warned.yaml", "-R -f manifests", "-f -",
 	} {
 		const odd = "kind: ConditionSet\napiVersion: autohealer.resourcestack.com/v1alpha1\nmetadata: {name: \"]]>\\u0001<&\\\"\\n\"}\nspec: {efect: \"]]>\\x07\"}\n---\n\t{"
 		_, stdout, stderr := run(t, odd, append([]string{"validate", "-o", "junit"}, strings.Fields(args)...)...)

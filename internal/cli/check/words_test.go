@@ -80,7 +80,13 @@ func samples(t *testing.T) map[string]map[string]any {
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects := map[string]map[string]any{}
+	objects := map[string]map[string]any{"GuardrailException": { // of which there is no sample, since it would be over
+		"apiVersion": "autohealer.resourcestack.com/v1alpha1", "kind": "GuardrailException", "metadata": map[string]any{"name": "maintenance"},
+		"spec": map[string]any{
+			"ruleIDs": []any{"conditionset/matches-healthy-nodes"}, "targetRef": map[string]any{"kind": "ConditionSet", "name": "ready"},
+			"specHash": strings.Repeat("0", 64), "reason": "the rack is being moved, OPS-1", "expiresAt": "2026-11-02T00:00:00Z",
+		},
+	}}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
