@@ -49,6 +49,10 @@ var _ = Describe("What isn't of Autohealer's API group", func() {
 				Expect(policy.Spec.MatchConditions[0].Expression).To(ContainSubstring(ourGroup+"/owned-taints"), "it asks only about changes of the record")
 				continue
 			}
+			if policy.Name == "autohealer-webhook-configuration" {
+				Expect(policy.Spec.MatchConstraints.ResourceRules).To(HaveExactElements(HaveField("ResourceNames", Equal([]string{"autohealer"}))), "the webhook's own configuration")
+				continue
+			}
 			for _, rule := range policy.Spec.MatchConstraints.ResourceRules {
 				expectOnlyOurs(rule.RuleWithOperations)
 			}

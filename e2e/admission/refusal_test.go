@@ -85,7 +85,7 @@ var _ = Describe("A doubtful set", func() {
 		removedAfterwards("doubtful")
 		path := file(manifest("doubtful", `{type: Doubtful, effect: NoExecute, taintKey: example.com/doubtful, for: 0s, conditions: {KernelDeadlock: {status: true}, NobodyReportsThis: {status: true}}}`))
 		wanted := []string{
-			"Warning: conditionset/evicts-without-hold: for: 0s with NoExecute evicts on one flap of \"NobodyReportsThis\": true, KernelDeadlock: true; write for: 1m or evictAfter: 10m",
+			"Warning: conditionset/evicts-without-hold: for: 0s with NoExecute evicts on one flap of KernelDeadlock: true, \"NobodyReportsThis\": true; write for: 1m or evictAfter: 10m",
 			"Warning: conditionset/sticky-evicts: KernelDeadlock: true stays so until node-problem-detector restarts",
 			"Warning: conditionset/unsupported-condition-type: no node reports NobodyReportsThis and Autohealer does not know it",
 		}

@@ -125,12 +125,16 @@ func (e *evaluation) lift(r *compiledRule) *Lifted {
 }
 
 // readExceptions has a review that would refuse see the exceptions that are stored now: who creates an exception and then its policy
-// must not be refused for what the cache is behind, nor who deleted it be admitted. Where there is no answer, those in force count.
+// must not be refused for what the cache is behind, nor who deleted it be admitted. Where there is no answer, or there are many refusals
+// a second, those in force count.
 func (e *evaluation) readExceptions() {
 	if e.asWritten == nil || e.exceptionsRead || e.guard.opts.Live == nil {
 		return
 	}
 	e.exceptionsRead = true
+	if !e.guard.asking.TryAccept() {
+		return
+	}
 	var stored v1alpha1.GuardrailExceptionList
 	if err := e.guard.opts.Live.List(e.ctx, &stored); err != nil {
 		logf.FromContext(e.ctx).Error(err, "Can't read the exceptions, so those that were known count")

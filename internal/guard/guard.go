@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -49,6 +50,9 @@ type Guard struct {
 
 	// setting is held while Guardrails are compiled and put in force, one list after the other.
 	setting sync.Mutex
+	// asking bounds the reads of exceptions: whoever reaches the webhook may send what would be refused.
+	asking flowcontrol.RateLimiter
+
 	// reviewing bounds what reviews of Guardrails take of the processor: see inTurn.
 	reviewing *semaphore.Weighted
 
@@ -97,7 +101,7 @@ func startGuard(opts Options, kinds map[string]*builtinKind) (*Guard, error) {
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
 	}
-	g := &Guard{opts: opts, kinds: kinds, reviewing: semaphore.NewWeighted(1)}
+	g := &Guard{opts: opts, kinds: kinds, reviewing: semaphore.NewWeighted(1), asking: flowcontrol.NewTokenBucketRateLimiter(10, 50)}
 	set, err := g.assemble(nil, nil, guardrail.Merge(opts.Limits(), nil))
 	if err != nil {
 		return nil, err

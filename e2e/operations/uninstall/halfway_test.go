@@ -93,5 +93,5 @@ var _ = Describe("kubectl autohealer uninstall that is killed", func() {
 		AddReportEntry("runs", runs)
 		Expect(runs).To(BeNumerically(">", 20))
 		expectNothingLeft(ctx)
-	}, NodeTimeout(specTime))
+	}, NodeTimeout(2*specTime)) // an uninstall for each of some sixty writes
 })
