@@ -65,7 +65,8 @@ func TestADocumentCostsTheSameAmongMany(t *testing.T) {
 }
 
 // TestTenThousandDocuments: of what was read and judged nothing is kept but what is said. 150 MB are the aim, half of them the program itself
-// and the compiled rules; what the garbage collector does late on a machine at its limit comes on top.
+// and the compiled rules; what the garbage collector does late on a machine at its limit comes on top, up to 200 MB in all. Whoever keeps the
+// documents needs more than 300.
 func TestTenThousandDocuments(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a program")
@@ -79,7 +80,7 @@ func TestTenThousandDocuments(t *testing.T) {
 		}
 		usage := cmd.ProcessState.SysUsage().(*syscall.Rusage)
 		t.Logf("%s: %d MB of memory, %v of processor time, %d bytes written", format, usage.Maxrss>>10, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime(), stdout.Len())
-		if usage.Maxrss > 190<<10 {
+		if usage.Maxrss > 250<<10 {
 			t.Errorf("%s: %d MB of memory", format, usage.Maxrss>>10)
 		}
 		if stdout.Len() > 5_000_000 {
