@@ -372,8 +372,12 @@ spec:
 	It("is shown as it is in docs/how-to/check.md", func(ctx SpecContext) {
 		p, err := page.Read(h.Root(), "docs/how-to/check.md")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(p.Commands()).To(HaveLen(1))
-		Expect(p.Commands()[0].Text).To(Equal("kubectl autohealer check"))
-		Expect(p.Commands()[0].Differs(plugin(ctx, h.Kubeconfig, "check").Out)).To(BeEmpty())
+		Expect(p.Commands()).To(HaveLen(2))
+		Expect(p.Commands()).To(HaveEach(HaveField("Text", "kubectl autohealer check")))
+		sound, gone := p.Commands()[0], p.Commands()[1]
+		Expect(sound.Differs(plugin(ctx, h.Kubeconfig, "check").Out)).To(BeEmpty())
+		mend()
+		kubectl(ctx, "delete", "validatingwebhookconfiguration", "autohealer")
+		Eventually(func() string { return gone.Differs(plugin(ctx, h.Kubeconfig, "check").Out) }).Should(BeEmpty())
 	})
 })
