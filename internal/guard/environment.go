@@ -18,9 +18,8 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// The oldest API server that must still accept the generated policies is 1.33's. It compiles a new expression for the minor before its
-// own, so that it could still be rolled back.
-var oldestLibraries = version.MajorMinor(1, 32)
+// OldestKubernetes is that of the oldest API servers that must still accept the generated policies.
+var OldestKubernetes = version.MajorMinor(1, 33)
 
 // The roots of what a rule may read. Shared variables are roots of their own, named variables.<name>.
 const (
@@ -66,7 +65,8 @@ func newEnvironments(object *decl.DeclType, info kindInfo, variables []Variable)
 		typed.DeclTypes = append(typed.DeclTypes, t)
 		loose.EnvOptions = append(loose.EnvOptions, cel.Variable(name, cel.DynType))
 	}
-	base := environment.MustBaseEnvSet(oldestLibraries)
+	// An API server compiles a new expression for the minor before its own, so that it could still be rolled back.
+	base := environment.MustBaseEnvSet(OldestKubernetes.SubtractMinor(1))
 	typedSet, typedErr := base.Extend(typed)
 	looseSet, looseErr := base.Extend(loose)
 	if err := errors.Join(typedErr, looseErr); err != nil {

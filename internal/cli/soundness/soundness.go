@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/internal/guard"
 )
 
 // Kind and APIVersion of what -o json prints.
@@ -87,7 +89,7 @@ func (c *Checker) Look(ctx context.Context) (*Report, error) {
 		needs []string
 		look  func(context.Context) ([]Finding, error)
 	}{
-		{"kubernetes", "the API server is of " + oldestKubernetes + " or later", nil, c.kubernetes},
+		{"kubernetes", fmt.Sprintf("the API server is of %s or later", guard.OldestKubernetes), nil, c.kubernetes},
 		{"installations", "there is no second one", nil, c.installations},
 		{"kinds", "the CRDs are those of this version", nil, c.kinds},
 		{"policies", "the admission policies are there, with the rules of this version", []string{"kubernetes"}, c.policies},
@@ -191,9 +193,6 @@ func (r *Report) Object() (runtime.Object, error) {
 	return &unstructured.Unstructured{Object: content}, nil
 }
 
-// oldestKubernetes is the first whose API servers take the admission policies.
-const oldestKubernetes = "1.33"
-
 func (c *Checker) kubernetes(context.Context) ([]Finding, error) {
 	info, err := c.Server.ServerVersion()
 	if err != nil {
@@ -203,10 +202,10 @@ func (c *Checker) kubernetes(context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the API server's version: %w", err)
 	}
-	if server.LessThan(version.MustParseGeneric(oldestKubernetes)) {
+	if server.LessThan(guard.OldestKubernetes) {
 		return []Finding{{
-			fmt.Sprintf("Kubernetes %s is older than %s, and its API server doesn't take the admission policies", info.GitVersion, oldestKubernetes),
-			"Upgrade the cluster to " + oldestKubernetes + " or later.",
+			fmt.Sprintf("Kubernetes %s is older than %s, and its API server doesn't take the admission policies", info.GitVersion, guard.OldestKubernetes),
+			fmt.Sprintf("Upgrade the cluster to %s or later.", guard.OldestKubernetes),
 		}}, nil
 	}
 	return nil, nil
