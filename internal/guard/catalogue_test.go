@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -16,8 +17,17 @@ func TestCatalogue(t *testing.T) {
 		for _, rule := range g.Rules(kind) {
 			for _, test := range rule.Tests {
 				t.Run(rule.ID+"/"+test.Name, func(t *testing.T) {
-					if got := outcome(runCatalogueTest(t, kind, test), rule.ID); got != test.Expect {
+					quick := runCatalogueTest(t, kind, test)
+					if got := outcome(quick, rule.ID); got != test.Expect {
 						t.Errorf("got %s, want %s", got, test.Expect)
+					}
+					e, err := newTestGuard(t, nil).testEvaluation(t.Context(), kind, test)
+					if err != nil {
+						t.Fatal(err)
+					}
+					e.small = false
+					if counted := e.atAdmission(); !reflect.DeepEqual(counted, quick) {
+						t.Errorf("where costs are counted it is judged %+v, and where they aren't %+v", counted, quick)
 					}
 				})
 			}

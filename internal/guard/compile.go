@@ -28,7 +28,10 @@ const (
 
 // program is a compiled expression.
 type program struct {
-	run   cel.Program
+	// counting ends what costs too much.
+	counting cel.Program
+	// quick counts nothing, which is most of the work over a small object; nil for what asks, whose questions are counted always.
+	quick cel.Program
 	reads reads
 	cost  uint64
 	// asks: it asks the authorizer.
@@ -70,8 +73,7 @@ func (e *environments) check(expression string, want *cel.Type) (program, *cel.A
 		return program{}, nil, fmt.Errorf("estimate cost: %w", err)
 	}
 	p.cost = estimate.Max
-	p.run, err = e.plan(expression, parsed, p.asks)
-	return p, checked, err
+	return p, checked, e.plan(&p, expression, parsed)
 }
 
 // withinBounds refuses what may cost too much.
@@ -120,22 +122,29 @@ func asksRequester(checked *celast.AST) bool {
 	return uses > ofAccounts
 }
 
-// plan makes the program that runs over dynamic values. One that asks may cost more than the API server allows a call, for
-// which three questions are too many. Both environments parse alike and have the same names, so the typed one's parse will do.
-func (e *environments) plan(expression string, parsed *cel.Ast, asks bool) (cel.Program, error) {
-	loose, issues := e.loose.Check(parsed)
-	if issues.Err() != nil {
-		return nil, e.issuesError(expression, issues)
+// plan adds what runs, over dynamic values. All environments parse alike and have the same names, so the typed one's parse will do.
+func (e *environments) plan(p *program, expression string, parsed *cel.Ast) error {
+	planIn := func(env *cel.Env, options ...cel.ProgramOption) (cel.Program, error) {
+		checked, issues := env.Check(parsed)
+		if issues.Err() != nil {
+			return nil, e.issuesError(expression, issues)
+		}
+		run, err := env.Program(checked, options...)
+		if err != nil {
+			return nil, fmt.Errorf("plan evaluation: %w", err)
+		}
+		return run, nil
 	}
-	var options []cel.ProgramOption
-	if asks {
-		options = append(options, cel.CostLimit(celconfig.PerCallLimit+maxChecks*checkCost))
+	var err error
+	if p.asks { // the API server's limit for a call is less than three questions
+		p.counting, err = planIn(e.loose, cel.CostLimit(celconfig.PerCallLimit+maxChecks*checkCost))
+		return err
 	}
-	run, err := e.loose.Program(loose, options...)
-	if err != nil {
-		return nil, fmt.Errorf("plan evaluation: %w", err)
+	if p.counting, err = planIn(e.loose); err != nil {
+		return err
 	}
-	return run, nil
+	p.quick, err = planIn(e.uncounted, cel.EvalOptions(cel.OptOptimize))
+	return err
 }
 
 // compileRule compiles a rule's condition, which must also depend on something.

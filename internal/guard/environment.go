@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/checker"
 	celast "github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/overloads"
+	"github.com/google/cel-go/ext"
 	"k8s.io/apimachinery/pkg/util/version"
 	admissioncel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	decl "k8s.io/apiserver/pkg/cel"
@@ -39,6 +41,8 @@ const (
 type environments struct {
 	roots        map[string]*decl.DeclType
 	typed, loose *cel.Env
+	// uncounted is loose, but what runs in it doesn't count what it costs.
+	uncounted *cel.Env
 }
 
 // newEnvironments are those of a kind with its object's type, the types of its plan's parts, and its shared variables.
@@ -69,11 +73,28 @@ func newEnvironments(object *decl.DeclType, info kindInfo, variables []Variable)
 	base := environment.MustBaseEnvSet(OldestKubernetes.SubtractMinor(1))
 	typedSet, typedErr := base.Extend(typed)
 	looseSet, looseErr := base.Extend(loose)
-	if err := errors.Join(typedErr, looseErr); err != nil {
+	uncounted, uncountedErr := uncountedBase()
+	if uncountedErr == nil {
+		uncounted, uncountedErr = uncounted.Extend(loose.EnvOptions...)
+	}
+	if err := errors.Join(typedErr, looseErr, uncountedErr); err != nil {
 		return nil, fmt.Errorf("extend CEL environment: %w", err)
 	}
-	return &environments{roots: roots, typed: typedSet.NewExpressionsEnv(), loose: looseSet.NewExpressionsEnv()}, nil
+	return &environments{roots: roots, typed: typedSet.NewExpressionsEnv(), loose: looseSet.NewExpressionsEnv(), uncounted: uncounted}, nil
 }
+
+// uncountedBase has at least what Kubernetes' environment has, which can't be told not to count. Expressions are checked in that one
+// first, so what is more here helps nobody.
+var uncountedBase = sync.OnceValues(func() (*cel.Env, error) {
+	options := []cel.EnvOption{
+		cel.EagerlyValidateDeclarations(true), cel.DefaultUTCTimeZone(true), cel.CrossTypeNumericComparisons(true), cel.OptionalTypes(),
+		ext.Strings(ext.StringsVersion(2)), ext.Sets(), ext.TwoVarComprehensions(),
+	}
+	for _, l := range library.KnownLibraries() {
+		options = append(options, cel.Lib(l))
+	}
+	return cel.NewEnv(options...)
+})
 
 // isRoot says whether a name is one of what a rule may read.
 func (e *environments) isRoot(name string) bool {

@@ -56,6 +56,8 @@ type evaluation struct {
 	// oldActs: the stored object is admitted at run time; nil until a rule wants to know.
 	oldActs *bool
 
+	// small: the objects are so small that no rule over them costs much.
+	small bool
 	// left is what may still be spent: first by the built-in rules, then, anew, by those of Guardrails.
 	left costs
 
@@ -235,8 +237,8 @@ func (e *evaluation) storedSynced() bool {
 	return true
 }
 
-// run evaluates one program and takes its cost off the request's budget. CEL itself ends what costs more than the API server
-// allows a call, after 0.1 s; so the deadline is looked at between programs only, which saves a context for each.
+// run evaluates one program and takes its cost off the request's budget, where it is counted. CEL itself ends what costs more than the
+// API server allows a call, after 0.1 s; so the deadline is looked at between programs only, which saves a context for each.
 func (e *evaluation) run(p program) (ref.Val, error) { return e.runOver(p, e) }
 
 func (e *evaluation) runOver(p program, roots interpreter.Activation) (ref.Val, error) {
@@ -246,10 +248,7 @@ func (e *evaluation) runOver(p program, roots interpreter.Activation) (ref.Val, 
 	if err := e.ctx.Err(); err != nil {
 		return nil, e.inability(err)
 	}
-	value, details, err := p.run.Eval(roots)
-	if details != nil && details.ActualCost() != nil {
-		e.left.take(*details.ActualCost())
-	}
+	value, err := e.eval(p, roots)
 	if err != nil {
 		return nil, err
 	}
@@ -257,6 +256,18 @@ func (e *evaluation) runOver(p program, roots interpreter.Activation) (ref.Val, 
 		return nil, errBudget
 	}
 	return value, nil
+}
+
+func (e *evaluation) eval(p program, roots interpreter.Activation) (ref.Val, error) {
+	if e.small && p.quick != nil {
+		value, _, err := p.quick.Eval(roots)
+		return value, err
+	}
+	value, details, err := p.counting.Eval(roots)
+	if cost := details.ActualCost(); cost != nil {
+		e.left.take(*cost)
+	}
+	return value, err
 }
 
 // holds evaluates a rule's condition.

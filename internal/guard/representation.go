@@ -3,6 +3,7 @@ package guard
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -42,6 +43,26 @@ func judgedOf(kind string, obj client.Object) (judged, error) {
 	return judged{typed: obj, content: content}, nil
 }
 
+// What most objects have less of: bytes, those of both objects of an update together, and entries of a list or a map. A schema bounds these
+// only for what comes from an API server, and anyone may reach the webhook.
+const smallRequest, smallList = 8 << 10, 32
+
+// small says that no list or map has many entries.
+func small(value any) bool {
+	switch v := value.(type) {
+	case map[string]any:
+		for _, field := range v {
+			if !small(field) {
+				return false
+			}
+		}
+		return len(v) <= smallList
+	case []any:
+		return len(v) <= smallList && !slices.ContainsFunc(v, func(item any) bool { return !small(item) })
+	}
+	return true
+}
+
 // newObject is an empty one of a kind.
 func newObject(kind string) (client.Object, error) {
 	made, err := scheme.New(v1alpha1.GroupVersion.WithKind(kind))
@@ -68,6 +89,7 @@ func readObject(kind string, text []byte) (client.Object, error) {
 		}
 		return nil, fmt.Errorf("read %s: %w", kind, err)
 	}
+	object.SetManagedFields(nil) // as long as all else, and no rule may read it
 	return object, nil
 }
 

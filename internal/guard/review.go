@@ -89,6 +89,7 @@ func (g *Guard) admission(ctx context.Context, rules *ruleSet, kind *kindRules, 
 			e.oldObject.content, _ = content(req.OldObject) // what an earlier release stored must not keep anybody from repairing it
 		}
 	}
+	e.small = len(req.Object)+len(req.OldObject) <= smallRequest && small(e.object.content) && small(e.oldObject.content)
 	e.request = admissionRequest(req, object)
 	e.pausing = pausingOf(kind.name, judged.content, e.oldObject.content)
 	e.onlyObserves = onlyTurnsToObservation(judged.content, e.oldObject.content)

@@ -2,12 +2,17 @@ package guard
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 	"unicode/utf8"
 
+	"github.com/google/cel-go/cel"
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
@@ -140,6 +145,37 @@ func TestTheRulesOfARequestShareOneBudget(t *testing.T) {
 	v := half.atAdmission()
 	if v.Allowed || !strings.Contains(v.Message(), "not checked: over budget: the rules cost more than one request may") {
 		t.Errorf("allowed %v with half the budget: %s", v.Allowed, v.Message())
+	}
+}
+
+// The schema bounds lists for what comes from an API server; others may reach the webhook, too.
+func TestLoopsOverWhatNoSchemaBoundsEnd(t *testing.T) {
+	g := newTestGuard(t, nil)
+	loops := "true"
+	for _, variable := range "abcd" {
+		loops = fmt.Sprintf("object.spec.dependentResourceInfos.all(%c, %s)", variable, loops)
+	}
+	rules := g.rules.Load()
+	for _, infos := range []int{smallList, smallList + 1, 500} {
+		t.Run(strconv.Itoa(infos), func(t *testing.T) {
+			object := `{"apiVersion":"autohealer.resourcestack.com/v1alpha1","kind":"ProbeConfig","metadata":{"name":"x","namespace":"y"},"spec":{"dependentResourceInfos":[` +
+				strings.TrimSuffix(strings.Repeat("{},", infos), ",") + "]}}"
+			e, err := g.admission(t.Context(), rules, rules.kinds["ProbeConfig"], Request{Operation: admissionv1.Create, Kind: "ProbeConfig", Object: []byte(object)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, _, err := rules.kinds["ProbeConfig"].env.check(loops, cel.BoolType)
+			if err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			if _, err := e.holds(p); infos > smallList && !errors.Is(e.inability(err), errBudget) {
+				t.Errorf("%v, want that it is over budget", err)
+			}
+			if took := time.Since(began); took > 2*time.Second {
+				t.Errorf("it took %s", took)
+			}
+		})
 	}
 }
 

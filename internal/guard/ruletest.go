@@ -19,27 +19,35 @@ import (
 // RunTest judges a test's object of a kind by all rules in force, in a cluster that is as the test says. Exceptions lift
 // nothing there.
 func (g *Guard) RunTest(ctx context.Context, name string, test Test) (Verdict, error) {
+	e, err := g.testEvaluation(ctx, name, test)
+	if err != nil {
+		return Verdict{}, err
+	}
+	return e.atAdmission(), nil
+}
+
+func (g *Guard) testEvaluation(ctx context.Context, name string, test Test) (*evaluation, error) {
 	kind := g.rules.Load().kinds[name]
 	if kind == nil {
-		return Verdict{}, fmt.Errorf("there are no rules for kind %q", name)
+		return nil, fmt.Errorf("there are no rules for kind %q", name)
 	}
 	req := Request{Operation: admissionv1.Create, Kind: name, UserInfo: test.UserInfo}
 	object, old, err := test.Objects(name)
 	if err != nil {
-		return Verdict{}, err
+		return nil, err
 	}
 	if req.Object, err = json.Marshal(object); err != nil {
-		return Verdict{}, fmt.Errorf("write object: %w", err)
+		return nil, fmt.Errorf("write object: %w", err)
 	}
 	if old != nil {
 		req.Operation = admissionv1.Update
 		if req.OldObject, err = json.Marshal(old); err != nil {
-			return Verdict{}, fmt.Errorf("write oldObject: %w", err)
+			return nil, fmt.Errorf("write oldObject: %w", err)
 		}
 	}
 	e, err := g.admission(ctx, g.rules.Load(), kind, req)
 	if err != nil {
-		return Verdict{}, err
+		return nil, err
 	}
 	if e.exceptions, e.facts = nil, (TestFacts{Complete: true}); test.Facts != nil {
 		e.facts = *test.Facts
@@ -50,9 +58,9 @@ func (g *Guard) RunTest(ctx context.Context, name string, test Test) (Verdict, e
 	known := e.facts.Synced()
 	e.liveKnown = &known
 	if err := e.plan.standIn(test.Plan, kind.kindInfo); err != nil {
-		return Verdict{}, fmt.Errorf("read plan: %w", err)
+		return nil, fmt.Errorf("read plan: %w", err)
 	}
-	return e.atAdmission(), nil
+	return e, nil
 }
 
 // Objects gives the test's objects, of the kind, with what a test may leave out; old is nil where the test is a creation.
