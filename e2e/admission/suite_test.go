@@ -11,7 +11,6 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/e2e/cluster"
@@ -40,10 +39,6 @@ func TestAdmission(t *testing.T) {
 var _ = suite.OfFailures(func() *harness.Harness { return h })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	log.SetLogger(GinkgoLogr) // the client logs the warnings that it gets
-	SetDefaultEventuallyTimeout(harness.Within)
-	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
-	EnforceDefaultTimeoutsWhenUsingContexts()
 	var err error
 	h, err = harness.Start(ctx, harness.Options{Out: GinkgoWriter})
 	Expect(err).NotTo(HaveOccurred())

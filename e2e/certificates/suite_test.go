@@ -14,7 +14,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/resourcestack/autohealer/e2e/harness"
 	"github.com/resourcestack/autohealer/e2e/harness/suite"
@@ -42,10 +41,6 @@ func TestCertificates(t *testing.T) {
 var _ = suite.OfFailures(func() *harness.Harness { return h })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	log.SetLogger(GinkgoLogr)
-	SetDefaultEventuallyTimeout(harness.Within)
-	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
-	EnforceDefaultTimeoutsWhenUsingContexts()
 	var err error
 	h, err = harness.Start(ctx, harness.Options{
 		Out: GinkgoWriter, ManagerArgs: []string{"--leader-elect", "--cert-settle=" + settle.String()},

@@ -67,8 +67,9 @@ func (c *Cluster) controllerManagerArgs() []string {
 		"--leader-elect=false",
 		"--secure-port=0",
 		"--node-monitor-grace-period=24h",
-		// It annotates every node again whenever their number passes 100, 500, 1000 …; only kubelets that cache Secrets by time read that.
-		"--controllers=*,-ttl-controller",
+		// The first annotates every node again whenever their number passes 100, 500, 1000 …; only kubelets that cache Secrets by time read
+		// that. The other checks the types of admission policies, which takes half a second of a processor; whoever looks at that, wants it.
+		"--controllers=*,-ttl-controller,-validatingadmissionpolicy-status-controller",
 		"--service-account-private-key-file=" + c.path("pki", "service-accounts.key"),
 		"--root-ca-file=" + c.path("pki", "ca.crt"),
 		"--kube-api-qps=1000",

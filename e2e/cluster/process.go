@@ -127,7 +127,7 @@ func (p *process) waitReady(ctx context.Context) error {
 	p.mu.Lock()
 	exited := p.exited
 	p.mu.Unlock()
-	tick := time.NewTicker(30 * time.Millisecond)
+	tick := time.NewTicker(100 * time.Millisecond) // to ask takes processor time from who gets ready
 	defer tick.Stop()
 	for {
 		err := p.ready(ctx)

@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/harness"
 	"github.com/resourcestack/autohealer/e2e/harness/suite"
 )
@@ -53,11 +54,10 @@ var _ = suite.OfFailures(func() *harness.Harness { return h })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	log.SetLogger(logr.Discard())
-	SetDefaultEventuallyTimeout(harness.Within)
-	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
-	EnforceDefaultTimeoutsWhenUsingContexts()
 	var err error
-	h, err = harness.Start(ctx, harness.Options{Out: GinkgoWriter})
+	h, err = harness.Start(ctx, harness.Options{Out: GinkgoWriter, Cluster: cluster.Options{
+		ExtraArgs: map[cluster.Component][]string{cluster.ControllerManager: {"--controllers=*"}}, // also what checks the types of admission policies
+	}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return h.Stop() })
 	admin = newAdmin()

@@ -15,7 +15,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/harness"
@@ -38,10 +37,7 @@ func TestDocs(t *testing.T) {
 var _ = suite.OfFailures(func() *harness.Harness { return h })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	SetDefaultEventuallyTimeout(harness.Within)
 	SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
-	EnforceDefaultTimeoutsWhenUsingContexts()
-	log.SetLogger(GinkgoLogr) // takes the API server's warnings
 	var err error
 	h, err = harness.Start(ctx, harness.Options{Out: GinkgoWriter})
 	Expect(err).NotTo(HaveOccurred())

@@ -43,8 +43,6 @@ var _ = suite.OfFailures(func() *harness.Harness { return h })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	log.SetLogger(logr.Discard()) // each honest review warns
-	SetDefaultEventuallyTimeout(harness.Within)
-	EnforceDefaultTimeoutsWhenUsingContexts()
 	var err error
 	h, err = harness.Start(ctx, harness.Options{Out: GinkgoWriter, ManagerArgs: []string{"--leader-elect=false"}})
 	Expect(err).NotTo(HaveOccurred())
@@ -54,8 +52,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		Expect(h.Stop()).To(Succeed())
 		remove()
 	})
-	// It joins the cgroup before it becomes the manager.
-	script := fmt.Sprintf("#!/bin/sh\n[ -z %[1]q ] || echo $$ >%[1]q/cgroup.procs || exit 1\nGOMEMLIMIT=%[2]s exec %[3]q \"$@\"\n", group, goMemLimit, h.Program)
+	// It joins the cgroup before it becomes the manager, which has the environment that it is installed with.
+	script := fmt.Sprintf("#!/bin/sh\n[ -z %[1]q ] || echo $$ >%[1]q/cgroup.procs || exit 1\nunset GOGC\nGOMEMLIMIT=%[2]s exec %[3]q \"$@\"\n", group, goMemLimit, h.Program)
 	h.Program = filepath.Join(h.Dir, "manager.sh")
 	Expect(os.WriteFile(h.Program, []byte(script), 0o700)).To(Succeed())
 	Expect(h.StartManager(ctx)).To(Succeed())

@@ -2,7 +2,6 @@ package guardrails
 
 import (
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -32,7 +31,6 @@ var (
 var _ = suite.OfFailures(func() *harness.Harness { return w.Started() })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	// One manager needs no election, and a restarted one would wait for the dead one's lease.
 	w = fixture.Start(ctx, "--leader-elect=false")
 	var err error

@@ -26,7 +26,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/yaml"
 
@@ -51,11 +50,6 @@ var (
 )
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	EnforceDefaultTimeoutsWhenUsingContexts()
-	SetDefaultEventuallyTimeout(harness.Within)
-	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
-	SetDefaultConsistentlyPollingInterval(20 * time.Millisecond)
-	log.SetLogger(GinkgoLogr)
 	seed, seedClient = start(ctx)
 	shoot, shootClient = start(ctx)
 	_, err := seed.KubectlWithInput(ctx, strings.NewReader(gardener.Definitions), "apply", "--server-side", "-f", "-")

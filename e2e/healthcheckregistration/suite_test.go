@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -46,11 +45,6 @@ const specTime = 2 * time.Minute
 var _ = suite.OfFailures(func() *harness.Harness { return h })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	EnforceDefaultTimeoutsWhenUsingContexts()
-	SetDefaultEventuallyTimeout(harness.Within)
-	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
-	SetDefaultConsistentlyPollingInterval(50 * time.Millisecond)
-	log.SetLogger(GinkgoLogr) // takes the API server's warnings
 	var err error
 	shoot, err = cluster.Start(ctx, cluster.Options{Out: GinkgoWriter})
 	Expect(err).NotTo(HaveOccurred())

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -34,7 +33,6 @@ var w *fixture.World
 var _ = suite.OfFailures(func() *harness.Harness { return w.Started() })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	// One manager needs no election, and a restarted one would wait for the dead one's lease.
 	w = fixture.Start(ctx, "--leader-elect=false")
 })

@@ -8,13 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/envoy"
@@ -49,10 +47,6 @@ var (
 var _ = suite.OfFailures(func() *harness.Harness { return h })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	EnforceDefaultTimeoutsWhenUsingContexts()
-	SetDefaultEventuallyTimeout(harness.Within)
-	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
-	log.SetLogger(GinkgoLogr) // takes the API server's warnings
 	if hostIP = findIP(); hostIP == "" {
 		Skip("this machine has no IPv4 address but loopback's, which EndpointSlices may not have")
 	}

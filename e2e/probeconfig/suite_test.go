@@ -4,11 +4,9 @@ package probeconfig
 
 import (
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/harness"
@@ -29,10 +27,7 @@ var (
 var _ = suite.OfFailures(func() *harness.Harness { return h })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	EnforceDefaultTimeoutsWhenUsingContexts()
 	SetDefaultEventuallyTimeout(settled) // there are 200 targets beside those that a spec looks at
-	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
-	log.SetLogger(GinkgoLogr) // takes the API server's warnings
 	var err error
 	probed, err = cluster.Start(ctx, cluster.Options{Out: GinkgoWriter})
 	Expect(err).NotTo(HaveOccurred())

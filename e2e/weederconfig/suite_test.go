@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/e2e/cluster"
@@ -52,10 +51,6 @@ var _ = AfterEach(func(ctx SpecContext) {
 var _ = suite.OfFailures(func() *harness.Harness { return h })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	EnforceDefaultTimeoutsWhenUsingContexts()
-	SetDefaultEventuallyTimeout(harness.Within)
-	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
-	log.SetLogger(GinkgoLogr) // takes the API server's warnings
 	var err error
 	h, err = harness.Start(ctx, harness.Options{Out: GinkgoWriter, Timings: timings.OfSuites(), ManagerArgs: []string{"--leader-elect=false"}})
 	Expect(err).NotTo(HaveOccurred())

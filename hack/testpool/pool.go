@@ -61,7 +61,7 @@ func (p *pool) test(ctx context.Context, j job) error {
 	cmd.WaitDelay = stopTakes
 	// A tenth of the processor time, for linkers, tests and managers, at the price of memory that is there. Of a name that is there
 	// twice the last counts, so who sets it has it.
-	cmd.Env = append([]string{"GOGC=200"}, os.Environ()...)
+	cmd.Env = append([]string{"GOGC=400"}, os.Environ()...)
 	cmd.Stderr = os.Stderr
 	output, err := cmd.StdoutPipe()
 	if err != nil {

@@ -6,15 +6,27 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/types"
 	"github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/resourcestack/autohealer/e2e/harness"
 )
 
-// Run runs a suite's specs as t.
+// lookEvery is how often specs look, mostly by a request. Oftener, and they would take the processors from those whom they wait for.
+const lookEvery = 100 * time.Millisecond
+
+// Run runs a suite's specs as t. By default they wait for harness.Within.
 func Run(t *testing.T, description string) {
 	gomega.RegisterFailHandler(ginkgo.Fail)
+	gomega.SetDefaultEventuallyTimeout(harness.Within)
+	gomega.EnforceDefaultTimeoutsWhenUsingContexts()
+	gomega.SetDefaultEventuallyPollingInterval(lookEvery)
+	gomega.SetDefaultConsistentlyPollingInterval(lookEvery)
+	log.SetLogger(ginkgo.GinkgoLogr) // takes the API server's warnings
 	// What go test -json reads; the flag's value is its own business, but that it is another one than true.
 	if v := flag.Lookup("test.v"); v != nil && v.Value.String() == "test2json" {
 		ginkgo.ReportBeforeEach(func(r ginkgo.SpecReport) { tellBegin(t.Name(), r) })

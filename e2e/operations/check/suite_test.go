@@ -14,7 +14,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/harness"
@@ -30,10 +29,7 @@ var h *harness.Harness
 var _ = suite.OfFailures(func() *harness.Harness { return h })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	SetDefaultEventuallyTimeout(harness.Within)
 	SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
-	EnforceDefaultTimeoutsWhenUsingContexts()
-	log.SetLogger(GinkgoLogr) // takes the API server's warnings
 	var err error
 	h, err = harness.Start(ctx, harness.Options{Out: GinkgoWriter})
 	Expect(err).NotTo(HaveOccurred())

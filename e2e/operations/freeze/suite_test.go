@@ -10,7 +10,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/envoy"
@@ -36,10 +35,6 @@ var (
 var _ = suite.OfFailures(func() *harness.Harness { return h.Started() })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	EnforceDefaultTimeoutsWhenUsingContexts()
-	SetDefaultEventuallyTimeout(harness.Within)
-	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
-	log.SetLogger(GinkgoLogr) // takes the API server's warnings
 	envoys = world.NewEnvoys()
 	started, err := harness.Start(ctx, harness.Options{Out: GinkgoWriter, ManagerArgs: append(envoys.ManagerArgs(), "--leader-elect=false", "--probe-loopback")})
 	Expect(err).NotTo(HaveOccurred())

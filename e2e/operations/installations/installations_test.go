@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/conditionset/fixture"
@@ -42,10 +41,7 @@ var (
 )
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	SetDefaultEventuallyTimeout(harness.Within)
 	SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
-	EnforceDefaultTimeoutsWhenUsingContexts()
-	log.SetLogger(GinkgoLogr) // takes the API server's warnings
 	var err error
 	h, err = harness.Start(ctx, harness.Options{Out: GinkgoWriter})
 	Expect(err).NotTo(HaveOccurred())

@@ -16,7 +16,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/conditionset/fixture"
@@ -40,10 +39,7 @@ var (
 var _ = suite.OfFailures(func() *harness.Harness { return h.Started() })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	SetDefaultEventuallyTimeout(harness.Within)
 	SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
-	EnforceDefaultTimeoutsWhenUsingContexts()
-	log.SetLogger(GinkgoLogr) // takes the API server's warnings
 	// With --cert-settle, one that finds another CA trusted beside its own, as after the drill of certificates, needn't wait for long.
 	started, err := harness.Start(ctx, harness.Options{Out: GinkgoWriter, Timings: timings.OfSuites(), ManagerArgs: []string{"--probe-loopback", "--cert-settle=1s"}})
 	Expect(err).NotTo(HaveOccurred())

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
@@ -20,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/e2e/cluster"
@@ -57,10 +55,6 @@ func (w *World) Started() *harness.Harness {
 // Start is for BeforeSuite: a manager that works, and no policies.
 func Start(ctx context.Context) *World {
 	ginkgo.GinkgoHelper()
-	gomega.SetDefaultEventuallyTimeout(harness.Within)
-	gomega.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
-	gomega.EnforceDefaultTimeoutsWhenUsingContexts()
-	log.SetLogger(ginkgo.GinkgoLogr) // takes the API server's warnings
 	h, err := harness.Start(ctx, harness.Options{Out: ginkgo.GinkgoWriter, ManagerArgs: []string{"--leader-elect=false", "--probe-loopback"}})
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	ginkgo.DeferCleanup(func() { gomega.Expect(h.Stop()).To(gomega.Succeed()) })
