@@ -40,8 +40,9 @@ var rooms = []room{
 		dir: "internal/domain/outlier", ours: []string{"apis", "internal/domain"}, notStd: []string{"context", "net/http", "os"},
 		theirs: append([]string{"github.com/envoyproxy/go-control-plane/envoy/", "google.golang.org/protobuf/"}, machinery...),
 	},
+	{dir: "internal/domain/celwords", ours: []string{}, theirs: []string{"github.com/google/cel-go/common/operators"}},
 	// A registration's expressions are part of what it says.
-	{dir: "internal/domain/registration", ours: []string{"apis", "internal/domain/health", "internal/domain/hold"}, theirs: append([]string{"github.com/google/cel-go/", "k8s.io/apiserver/pkg/cel/"}, machinery...), notStd: []string{"context", "net/http", "os"}},
+	{dir: "internal/domain/registration", ours: []string{"apis", "internal/domain/celwords", "internal/domain/health", "internal/domain/hold"}, theirs: append([]string{"github.com/google/cel-go/", "k8s.io/apiserver/pkg/cel/"}, machinery...), notStd: []string{"context", "net/http", "os"}},
 	// klog for the logger that k8s.io/api's toleration check asks for; kstatus computes from an object alone.
 	{dir: "internal/domain", ours: []string{"apis"}, theirs: append([]string{"k8s.io/klog/v2", "github.com/fluxcd/cli-utils/pkg/kstatus/status"}, machinery...), notStd: []string{"context", "net/http", "os"}},
 	{dir: "internal/shoots", ours: []string{"internal/kubeconfig"}},
@@ -60,7 +61,7 @@ var rooms = []room{
 	// What people take back by hand is written as the manager would.
 	{dir: "internal/cli/undo", ours: []string{"apis", "internal/domain", "internal/actuate"}},
 	// The plugin reads and tells; what it asks is what webhook and controllers ask.
-	{dir: "internal/cli", ours: []string{"apis", "config", "crds", "internal/domain", "internal/guard", "internal/kube", "internal/kubeconfig"}},
+	{dir: "internal/cli", ours: []string{"apis", "config", "crds", "internal/domain", "internal/guard", "internal/kube", "internal/kubeconfig", "internal/version"}},
 	{dir: "webhooks", ours: []string{"apis", "internal/guard"}},
 	{dir: "controllers", ours: []string{"apis", "internal/domain", "internal/guard", "internal/actuate", "internal/kube", "internal/kubeconfig", "internal/probing", "internal/checking"}, apart: true},
 }

@@ -17,10 +17,11 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/check"
 	"github.com/resourcestack/autohealer/internal/cli/freeze"
+	"github.com/resourcestack/autohealer/internal/domain/lease"
 )
 
 // managerName is the manager's Deployment, and its Lease.
-const managerName = "autohealer-manager"
+const managerName = lease.Name
 
 // stopManager is what is left when nothing can be frozen.
 func (a *App) stopManager(ctx context.Context, c client.Client) string {
@@ -109,19 +110,18 @@ See what they say: kubectl -n %s logs deployment/%s --all-pods --tail=20
 	return exitStatus(exitFound)
 }
 
-// managerLeads says whether a manager holds its Lease; told is false when that can't be read.
+// managerLeads says whether a manager holds its Lease; told is false when that can't be read, or somebody else wrote it.
 func (a *App) managerLeads(ctx context.Context, c client.Client, own string) (leads, told bool) {
-	lease := &coordinationv1.Lease{}
-	err := c.Get(ctx, types.NamespacedName{Namespace: own, Name: managerName}, lease)
+	held := &coordinationv1.Lease{}
+	err := c.Get(ctx, types.NamespacedName{Namespace: own, Name: managerName}, held)
 	switch {
 	case apierrors.IsNotFound(err):
 		return false, true
-	case err != nil, lease.Spec.RenewTime == nil, lease.Spec.LeaseDurationSeconds == nil:
+	case err != nil:
 		return false, false
 	}
-	lasts := time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
-	held := lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != ""
-	return held && a.cluster.Since(lease.Spec.RenewTime.Time) < lasts, true
+	doubt := lease.Of(held.Spec, a.cluster.Now())
+	return doubt == lease.None, doubt == lease.None || doubt == lease.NotHeld
 }
 
 func (a *App) thaw() *cobra.Command {

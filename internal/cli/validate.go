@@ -15,6 +15,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/cli/check"
 	"github.com/resourcestack/autohealer/internal/cli/manifest"
 	"github.com/resourcestack/autohealer/internal/cli/report"
+	"github.com/resourcestack/autohealer/internal/version"
 )
 
 type validateOptions struct {
@@ -156,7 +157,7 @@ func (w *world) reportOf(ctx context.Context, stored storedFunc, rails map[manif
 
 // newResult is a result without reports yet.
 func (a *App) newResult(w *world) report.Result {
-	result := report.Result{Version: a.buildVersion(), Colors: wantsColors(a.Out)}
+	result := report.Result{Version: version.Of(a.Version), Colors: wantsColors(a.Out)}
 	if w.snapshot != nil {
 		result.Facts = w.snapshot.Describe(a.Clock.Now())
 	}

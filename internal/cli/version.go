@@ -2,10 +2,10 @@ package cli
 
 import (
 	"fmt"
-	"runtime/debug"
-	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/resourcestack/autohealer/internal/version"
 )
 
 func (a *App) version() *cobra.Command {
@@ -15,32 +15,8 @@ func (a *App) version() *cobra.Command {
 		Example: "  kubectl autohealer version",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(a.Out, a.buildVersion())
+			_, err := fmt.Fprintln(a.Out, version.Of(a.Version))
 			return err
 		},
 	}
-}
-
-// buildVersion is the released version, or what the Go toolchain noted about the source.
-func (a *App) buildVersion() string {
-	if a.Version != "" {
-		return a.Version
-	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	if info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	var revision, dirty string
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			revision = s.Value
-		case s.Key == "vcs.modified" && s.Value == "true":
-			dirty = "-dirty"
-		}
-	}
-	return strings.TrimSuffix("devel-"+revision, "-") + dirty
 }

@@ -2,18 +2,11 @@ package manager
 
 import (
 	"context"
-	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-)
 
-const (
-	leaseName = "autohealer-manager"
-	// leaseDuration is after how long without renewal a standby takes over; renewDeadline is after how long a leader that
-	// can't renew stops acting. What lies between is for the writes that were sent before.
-	leaseDuration = 15 * time.Second
-	renewDeadline = 10 * time.Second
+	"github.com/resourcestack/autohealer/internal/domain/lease"
 )
 
 // election is who acts. The zero value is a manager that is alone and always does.
@@ -27,7 +20,7 @@ func newElection(config *rest.Config, o options, ours func(context.Context) erro
 	if !o.leaderElect {
 		return election{}, nil
 	}
-	lock, err := newLeadership(config, o.leaderElectNamespace, leaseName, renewDeadline, ours)
+	lock, err := newLeadership(config, o.leaderElectNamespace, lease.Name, lease.RenewDeadline, ours)
 	if err != nil {
 		return election{}, err
 	}

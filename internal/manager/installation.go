@@ -8,13 +8,14 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/resourcestack/autohealer/internal/domain/lease"
 	"github.com/resourcestack/autohealer/internal/installation"
 )
 
 // newMarker makes what tells whether the cluster is this installation's. Its requests end in time for a renewal of the Lease.
 func newMarker(config *rest.Config, o options) (*installation.Marker, error) {
 	config = rest.CopyConfig(config)
-	config.Timeout = renewDeadline / 4
+	config.Timeout = lease.RenewDeadline / 4
 	c, err := client.New(config, client.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("make the client of the installation's mark: %w", err)

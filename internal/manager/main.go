@@ -14,13 +14,14 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/resourcestack/autohealer/internal/domain/timing"
+	"github.com/resourcestack/autohealer/internal/version"
 )
 
 // Main is the manager's main, and gives the exit code. Built is its version; empty for what the Go toolchain noted. With other
 // timings than production's it works on this machine only.
 func Main(built string, timings timing.Timings, args []string) int {
 	o, err := parse(flag.CommandLine, args) // the command line's set, because it has --kubeconfig already
-	o.built, o.timings = buildVersion(built), timings
+	o.built, o.timings = version.Of(built), timings
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return 0

@@ -17,6 +17,7 @@ import (
 
 	"github.com/resourcestack/autohealer/config"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/lease"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
@@ -163,7 +164,7 @@ func (f family) has(t *testing.T, alert, label, values string) {
 		t.Errorf("%s: %q has no label %s", alert, f.help, label)
 	}
 	for value := range strings.SplitSeq(values, "|") {
-		if !strings.Contains(f.help, value) && value != leaseName {
+		if !strings.Contains(f.help, value) && value != lease.Name {
 			t.Errorf("%s: %q knows no %s=%q", alert, f.help, label, value)
 		}
 	}

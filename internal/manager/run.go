@@ -17,6 +17,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/controllers"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/lease"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
@@ -132,9 +133,9 @@ func newManager(config *rest.Config, o options, serving certificate, election el
 		Cache:                               cacheOptions(),
 		LeaderElection:                      o.leaderElect,
 		LeaderElectionResourceLockInterface: election.lock,
-		LeaderElectionID:                    leaseName, // which tells our leader_election_master_status from others'
-		LeaseDuration:                       ptr.To(leaseDuration),
-		RenewDeadline:                       ptr.To(renewDeadline),
+		LeaderElectionID:                    lease.Name, // which tells our leader_election_master_status from others'
+		LeaseDuration:                       ptr.To(lease.Duration),
+		RenewDeadline:                       ptr.To(lease.RenewDeadline),
 		// Safe, because the process ends right after the manager: the next leader needn't wait for the lease to run out.
 		LeaderElectionReleaseOnCancel: true,
 		Metrics: metricsserver.Options{

@@ -329,6 +329,9 @@ spec:
 			return SatisfyAll(ContainElement(is("manager", message, "kubectl -n autohealer-system delete lease autohealer-manager")), HaveEach(Or(HaveField("Part", "manager"), rest)))
 		}
 		Expect(broken(ctx)).To(forged("the Lease autohealer-manager in namespace autohealer-system lasts 3600 seconds, and a manager writes 15: "))
+		Expect(plugin(ctx, h.Kubeconfig, "status")).To(SatisfyAll(HaveField("Code", 1), HaveField("Out", HavePrefix("Manager: none is seen to lead: its Lease lasts 3600 seconds, and a manager writes 15: "))))
+		Expect(plugin(ctx, h.Kubeconfig, "freeze", "--timeout=2s")).To(SatisfyAll(HaveField("Code", 1), HaveField("Err", ContainSubstring("no manager confirmed it within 2s"))), "and not that none leads")
+		Expect(plugin(ctx, h.Kubeconfig, "thaw")).To(HaveField("Code", 0))
 		renew(time.Now().Add(time.Hour), "15")
 		Expect(broken(ctx)).To(forged("the Lease autohealer-manager in namespace autohealer-system was renewed in the future, at "))
 		kubectl(ctx, "-n", harness.Namespace, "delete", "lease", "autohealer-manager")

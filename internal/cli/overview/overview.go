@@ -36,6 +36,8 @@ type Manager struct {
 	Renewed *metav1.Time `json:"renewed,omitempty"`
 	// Leads: it said so recently enough.
 	Leads bool `json:"leads"`
+	// Doubt is what is wrong with the Lease that says so, if no manager wrote it like that.
+	Doubt string `json:"doubt,omitempty"`
 	// Unknown: whether one leads can't be read.
 	Unknown bool `json:"unknown,omitempty"`
 	// Replicas that run and are ready, of how many; -1 where there is no Deployment or it can't be read.

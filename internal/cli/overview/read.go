@@ -17,12 +17,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/hold"
+	"github.com/resourcestack/autohealer/internal/domain/lease"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
@@ -58,15 +60,15 @@ func (r Reader) Read(ctx context.Context) (*Overview, error) {
 }
 
 func (r Reader) lease(ctx context.Context, o *Overview) error {
-	lease := &coordinationv1.Lease{}
-	err := r.Client.Get(ctx, types.NamespacedName{Namespace: r.ManagerNamespace, Name: r.ManagerName}, lease)
+	held := &coordinationv1.Lease{}
+	err := r.Client.Get(ctx, types.NamespacedName{Namespace: r.ManagerNamespace, Name: r.ManagerName}, held)
 	o.Manager.Unknown = client.IgnoreNotFound(err) != nil
-	if err != nil || lease.Spec.RenewTime == nil || lease.Spec.HolderIdentity == nil || lease.Spec.LeaseDurationSeconds == nil {
+	if err != nil || held.Spec.RenewTime == nil {
 		return client.IgnoreNotFound(err)
 	}
-	o.Manager.Leader, o.Manager.Renewed = *lease.Spec.HolderIdentity, &metav1.Time{Time: lease.Spec.RenewTime.Time}
-	lasts := time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
-	o.Manager.Leads = o.Manager.Leader != "" && r.Clock.Since(lease.Spec.RenewTime.Time) < lasts
+	doubt := lease.Of(held.Spec, r.Clock.Now())
+	o.Manager.Leader, o.Manager.Renewed = ptr.Deref(held.Spec.HolderIdentity, ""), &metav1.Time{Time: held.Spec.RenewTime.Time}
+	o.Manager.Leads, o.Manager.Doubt = doubt == lease.None, doubt.Words(held.Spec)
 	return nil
 }
 

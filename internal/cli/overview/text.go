@@ -98,6 +98,8 @@ func (o *Overview) manager(now time.Time) string {
 	switch {
 	case m.Leads:
 		return fmt.Sprintf("Manager: %s leads, heard %s%s", m.Leader, age(m.Renewed.Time, now), replicas)
+	case m.Doubt != "":
+		return fmt.Sprintf("Manager: none is seen to lead: its Lease %s%s. What to do: kubectl autohealer check", m.Doubt, replicas)
 	case m.Renewed != nil && m.Leader != "":
 		return fmt.Sprintf("Manager: none leads, so nothing is done; %s did, and was heard %s%s", m.Leader, age(m.Renewed.Time, now), replicas)
 	}

@@ -3,7 +3,6 @@ package soundness
 import (
 	"context"
 	"fmt"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -11,10 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-)
 
-// leaseLasts is for how long a manager's Lease holds without being renewed.
-const leaseLasts = 15 * time.Second
+	"github.com/resourcestack/autohealer/internal/domain/lease"
+)
 
 func keyOf(o client.Object) types.NamespacedName { return client.ObjectKeyFromObject(o) }
 
@@ -83,28 +81,18 @@ func (c *Checker) leaderless(ctx context.Context) (*Finding, error) {
 	return c.doubt(lease.Spec), nil
 }
 
-// doubt says why a Lease doesn't show that a manager leads. No more of it is believed than a manager writes: whoever may write Leases
-// can write one that lasts for hours.
+// doubt says why a Lease doesn't show that a manager leads.
 func (c *Checker) doubt(s coordinationv1.LeaseSpec) *Finding {
-	const lasts = int32(leaseLasts / time.Second)
-	name := fmt.Sprintf("the Lease %s in namespace %s", c.Manager, c.Namespace)
-	remove := fmt.Sprintf("kubectl -n %s delete lease %s", c.Namespace, c.Manager)
-	if ptr.Deref(s.HolderIdentity, "") != "" && s.RenewTime != nil {
-		age := c.Clock.Since(s.RenewTime.Time)
-		switch duration := ptr.Deref(s.LeaseDurationSeconds, 0); {
-		case duration != lasts:
-			return &Finding{
-				fmt.Sprintf("%s lasts %d seconds, and a manager writes %d: no manager of this version wrote it, and none can lead while it lasts", name, duration, lasts),
-				"Delete it, and a manager that runs takes a new one: " + remove,
-			}
-		case age <= -leaseLasts:
-			return &Finding{
-				fmt.Sprintf("%s was renewed in the future, at %s, so whether a manager leads can't be told", name, s.RenewTime.UTC().Format(time.RFC3339)),
-				fmt.Sprintf("If the clock of the node is wrong that %s runs on, set it; else delete the Lease, and a manager that runs takes a new one: %s", *s.HolderIdentity, remove),
-			}
-		case age < leaseLasts:
-			return nil
-		}
+	doubt := lease.Of(s, c.Clock.Now())
+	why := fmt.Sprintf("the Lease %s in namespace %s %s", c.Manager, c.Namespace, doubt.Words(s))
+	again := fmt.Sprintf("and a manager that runs takes a new one: kubectl -n %s delete lease %s", c.Namespace, c.Manager)
+	switch doubt {
+	case lease.None:
+		return nil
+	case lease.Foreign:
+		return &Finding{why, "Delete it, " + again}
+	case lease.FromTheFuture:
+		return &Finding{why, fmt.Sprintf("If the clock of the node is wrong that %s runs on, set it; else delete the Lease, %s", *s.HolderIdentity, again)}
 	}
 	return &Finding{"no manager leads, so nothing is done and nothing undone", fmt.Sprintf("See its pods: kubectl -n %s get pods. %s", c.Namespace, c.logs())}
 }

@@ -1,12 +1,13 @@
-package manager
+// Package version says of which version a program is.
+package version
 
 import (
 	"runtime/debug"
 	"strings"
 )
 
-// buildVersion is the released version, or what the Go toolchain noted about the source.
-func buildVersion(released string) string {
+// Of is the released version, or, of a program that has none, what the Go toolchain noted about the source.
+func Of(released string) string {
 	if released != "" {
 		return released
 	}
