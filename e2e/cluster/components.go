@@ -61,15 +61,18 @@ func (c *Cluster) apiServerArgs(o Options) []string {
 }
 
 // controllerManagerArgs: kwok renews no leases, so nodes would turn Unknown after the default grace period of 50 s.
-func (c *Cluster) controllerManagerArgs() []string {
+func (c *Cluster) controllerManagerArgs(o Options) []string {
+	// It annotates every node again whenever their number passes 100, 500, 1000 …; only kubelets that cache Secrets by time read that.
+	controllers := "--controllers=*,-ttl-controller"
+	if !o.PolicyTypes {
+		controllers += ",-validatingadmissionpolicy-status-controller"
+	}
 	return []string{
 		"--kubeconfig=" + c.path("pki", string(ControllerManager)+".kubeconfig"),
 		"--leader-elect=false",
 		"--secure-port=0",
 		"--node-monitor-grace-period=24h",
-		// The first annotates every node again whenever their number passes 100, 500, 1000 …; only kubelets that cache Secrets by time read
-		// that. The other checks the types of admission policies, which takes half a second of a processor; whoever looks at that, wants it.
-		"--controllers=*,-ttl-controller,-validatingadmissionpolicy-status-controller",
+		controllers,
 		"--service-account-private-key-file=" + c.path("pki", "service-accounts.key"),
 		"--root-ca-file=" + c.path("pki", "ca.crt"),
 		"--kube-api-qps=1000",
@@ -111,7 +114,7 @@ func (c *Cluster) addProcesses(o Options) {
 	add(Etcd, c.etcdArgs(), httpReady("http://"+local(c.ports.etcd)+"/health"))
 	add(APIServer, c.apiServerArgs(o), c.apiServerReady)
 	if o.ControllerManager {
-		add(ControllerManager, c.controllerManagerArgs(), c.controllerManagerReady)
+		add(ControllerManager, c.controllerManagerArgs(o), c.controllerManagerReady)
 	}
 	if o.Scheduler { // it serves nothing that would tell; that it runs must do
 		add(Scheduler, c.schedulerArgs(), func(context.Context) error { return nil })

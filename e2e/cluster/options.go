@@ -40,6 +40,8 @@ type Options struct {
 	// Kwok makes every Node Ready and runs its pods; see kwok.yaml for the labels that pods obey.
 	Kwok bool
 
+	// PolicyTypes has the types in admission policies checked, which takes half a second of a processor: their status says what is doubted.
+	PolicyTypes bool
 	// ExtraArgs are appended to a component's flags; of a flag given twice the later one counts.
 	ExtraArgs map[Component][]string
 	// Out receives one line per component that got ready. Default: nowhere.

@@ -55,9 +55,7 @@ var _ = suite.OfFailures(func() *harness.Harness { return h })
 var _ = BeforeSuite(func(ctx SpecContext) {
 	log.SetLogger(logr.Discard())
 	var err error
-	h, err = harness.Start(ctx, harness.Options{Out: GinkgoWriter, Cluster: cluster.Options{
-		ExtraArgs: map[cluster.Component][]string{cluster.ControllerManager: {"--controllers=*"}}, // also what checks the types of admission policies
-	}})
+	h, err = harness.Start(ctx, harness.Options{Out: GinkgoWriter, Cluster: cluster.Options{PolicyTypes: true}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return h.Stop() })
 	admin = newAdmin()

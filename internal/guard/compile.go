@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/google/cel-go/cel"
 	celast "github.com/google/cel-go/common/ast"
@@ -30,8 +31,9 @@ const (
 type program struct {
 	// counting ends what costs too much.
 	counting cel.Program
-	// quick counts nothing, which is most of the work over a small object; nil for what asks, whose questions are counted always.
-	quick cel.Program
+	// quick counts nothing, which is most of the work over a small object. It is planned when it is first needed; nil for what asks, whose
+	// questions are counted always.
+	quick func() cel.Program
 	reads reads
 	cost  uint64
 	// asks: it asks the authorizer.
@@ -73,7 +75,8 @@ func (e *environments) check(expression string, want *cel.Type) (program, *cel.A
 		return program{}, nil, fmt.Errorf("estimate cost: %w", err)
 	}
 	p.cost = estimate.Max
-	return p, checked, e.plan(&p, expression, parsed)
+	err = e.plan(&p, expression, parsed)
+	return p, checked, err
 }
 
 // withinBounds refuses what may cost too much.
@@ -143,8 +146,14 @@ func (e *environments) plan(p *program, expression string, parsed *cel.Ast) erro
 	if p.counting, err = planIn(e.loose); err != nil {
 		return err
 	}
-	p.quick, err = planIn(e.uncounted, cel.EvalOptions(cel.OptOptimize))
-	return err
+	p.quick = sync.OnceValue(func() cel.Program {
+		run, err := planIn(e.uncounted, cel.EvalOptions(cel.OptOptimize))
+		if err != nil {
+			return p.counting
+		}
+		return run
+	})
+	return nil
 }
 
 // compileRule compiles a rule's condition, which must also depend on something.

@@ -260,7 +260,7 @@ func (e *evaluation) runOver(p program, roots interpreter.Activation) (ref.Val, 
 
 func (e *evaluation) eval(p program, roots interpreter.Activation) (ref.Val, error) {
 	if e.small && p.quick != nil {
-		value, _, err := p.quick.Eval(roots)
+		value, _, err := p.quick().Eval(roots)
 		return value, err
 	}
 	value, details, err := p.counting.Eval(roots)

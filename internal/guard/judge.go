@@ -1,15 +1,12 @@
 package guard
 
 import (
-	"cmp"
 	"errors"
-	"fmt"
-	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/celwords"
 )
 
 // reasons say what is missing.
@@ -69,34 +66,11 @@ func (e *evaluation) judge(r *compiledRule) (*Violation, *Skip) {
 // failure says why a rule's expression failed. That doesn't tell an object's author what a Guardrail wants of it; what is short of time,
 // budget or an answer is nobody's mistake.
 func (e *evaluation) failure(r *compiledRule, err error) string {
-	why := evaluationWords(oneLine(err.Error()))
+	why := celwords.Failure(err.Error(), "the rule")
 	if r.guardrail == "" || r.Rationale == "" || e.unanswered != nil || e.ctx.Err() != nil || errors.Is(err, errBudget) {
 		return why
 	}
 	return why + "; the rule is there because: " + oneLine(r.Rationale)
-}
-
-// conversion is what CEL says of a value that isn't what a rule makes of it.
-var conversion = regexp.MustCompile(`type conversion error from '?([\w.]+)'? to '?([\w.]+)'?`)
-
-// celTypes are CEL's types as people call them.
-var celTypes = map[string]string{
-	"string": "a string", "int": "an integer", "uint": "an integer", "double": "a number", "bool": "true or false",
-	"google.protobuf.Duration": "a duration such as 10m", "google.protobuf.Timestamp": "a time such as 2026-03-01T12:00:00Z",
-}
-
-// evaluationWords are what CEL says of an expression that failed, for those whose object it failed on.
-func evaluationWords(said string) string {
-	if key, missing := strings.CutPrefix(said, "no such key: "); missing {
-		return fmt.Sprintf("the object has no %s, which the rule reads: write it, or have the rule ask by has() or .? whether it is there", key)
-	}
-	if of := conversion.FindStringSubmatch(said); of != nil {
-		return fmt.Sprintf("the rule takes %s for %s, which it isn't here", cmp.Or(celTypes[of[1]], of[1]), cmp.Or(celTypes[of[2]], of[2]))
-	}
-	if strings.HasPrefix(said, "no such overload") {
-		return "the rule compares or combines values that don't fit each other, such as a string and a number"
-	}
-	return said
 }
 
 // cannot says why a rule can't be evaluated, nil when it can.

@@ -2,13 +2,13 @@ package guard
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common"
-	"github.com/google/cel-go/common/operators"
+
+	"github.com/resourcestack/autohealer/internal/domain/celwords"
 )
 
 // excerptWidth is how much of a long line an error shows, half of it on either side of the place.
@@ -53,35 +53,12 @@ func errorAtStart(expression, format string, args ...any) error {
 // issuesError is the first error that CEL found, for those who write rules and not CEL's grammar: the others often follow from it.
 func (e *environments) issuesError(expression string, issues *cel.Issues) error {
 	first := issues.Errors()[0]
-	message := oneLine(first.Message)
+	message := celwords.Mistake(first.Message, "a rule may read "+strings.Join(e.names(), ", "))
 	if field, undefined := strings.CutPrefix(message, "undefined field "); undefined {
 		message += whatMayBeRead(expression, strings.Trim(field, "'"))
 	}
-	if reference, undeclared := strings.CutSuffix(message, " (in container '')"); undeclared {
-		message = reference + "; a rule may read " + strings.Join(e.names(), ", ")
-	}
-	if of := noOverload.FindStringSubmatch(message); of != nil {
-		operation := of[1]
-		if operator, isOperator := operators.FindReverse(operation); isOperator && operator != "" {
-			operation = operator
-		}
-		message = fmt.Sprintf("%s can't be applied to %s; convert one of them, as by string() or int(), or write another", operation, of[2])
-	}
-	if of := unexpected.FindStringSubmatch(message); of != nil {
-		message = "Syntax error: it can't go on with " + of[1]
-	}
-	if strings.HasSuffix(message, "'<EOF>'") {
-		message = "Syntax error: it ends too early"
-	}
 	return errorAt(expression, first.Location, "%s", message)
 }
-
-var (
-	// noOverload has an operation as the checker names it, and the types that it was given.
-	noOverload = regexp.MustCompile(`^found no matching overload for '(.+)' applied to '(.+)'$`)
-	// unexpected is what the parser came upon; it goes on with each token that it would have taken.
-	unexpected = regexp.MustCompile(`^Syntax error: (?:mismatched|extraneous) input ('.*') expecting .*$`)
-)
 
 // names are the roots of what may be read, without the shared variables.
 func (e *environments) names() []string {

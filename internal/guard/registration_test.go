@@ -12,10 +12,10 @@ func TestWhatChoosesObjectsMustBeReadable(t *testing.T) {
 	g := newTestGuard(t, nil)
 	for where, problem := range map[string]string{
 		"has(object.spec.class)":              "",
-		"has(object.spec.class":               "check a: object.where: Syntax error: missing ')' at '<EOF>'",
+		"has(object.spec.class":               "check a: object.where: Syntax error: it ends too early",
 		"'1 > 0'":                             "check a: object.where: it is the same for every object",
 		"object.spec.clazz + string(1)":       "check a: object.where: it gives a string, not a bool",
-		"subject.spec.class == 'seed'":        "check a: object.where: undeclared reference to 'subject' (in container '')",
+		"subject.spec.class == 'seed'":        "check a: object.where: undeclared reference to 'subject'; it may read target and object",
 		"size(target.status.conditions) == 0": "check a: object.where: it reads target.status.conditions, which checks write, or all of what they are in; name the field that it is about",
 	} {
 		t.Run(where, func(t *testing.T) {

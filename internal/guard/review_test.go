@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
-	"time"
 	"unicode/utf8"
 
 	"github.com/google/cel-go/cel"
@@ -168,12 +167,8 @@ func TestLoopsOverWhatNoSchemaBoundsEnd(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			began := time.Now()
 			if _, err := e.holds(p); infos > smallList && !errors.Is(e.inability(err), errBudget) {
 				t.Errorf("%v, want that it is over budget", err)
-			}
-			if took := time.Since(began); took > 2*time.Second {
-				t.Errorf("it took %s", took)
 			}
 		})
 	}

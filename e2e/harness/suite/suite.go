@@ -11,6 +11,7 @@ import (
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/types"
 	"github.com/onsi/gomega"
+	"github.com/onsi/gomega/format"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/resourcestack/autohealer/e2e/harness"
@@ -26,6 +27,7 @@ func Run(t *testing.T, description string) {
 	gomega.EnforceDefaultTimeoutsWhenUsingContexts()
 	gomega.SetDefaultEventuallyPollingInterval(lookEvery)
 	gomega.SetDefaultConsistentlyPollingInterval(lookEvery)
+	format.MaxLength = 0             // what is cut off may be what differs
 	log.SetLogger(ginkgo.GinkgoLogr) // takes the API server's warnings
 	// What go test -json reads; the flag's value is its own business, but that it is another one than true.
 	if v := flag.Lookup("test.v"); v != nil && v.Value.String() == "test2json" {

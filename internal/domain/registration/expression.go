@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/google/cel-go/cel"
@@ -15,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
+
+	"github.com/resourcestack/autohealer/internal/domain/celwords"
 )
 
 const (
@@ -64,8 +65,11 @@ func compile(text string, result *cel.Type, object, isNew bool) (*Expression, er
 	}
 	ast, issues := env.Compile(text)
 	if issues.Err() != nil {
-		first, _, _ := strings.Cut(issues.Errors()[0].Message, "\n")
-		return nil, errors.New(first)
+		may := "it may read " + varTarget
+		if object {
+			may += " and " + varObject
+		}
+		return nil, errors.New(celwords.Mistake(issues.Errors()[0].Message, may))
 	}
 	if t := ast.OutputType(); !t.IsExactType(result) && !t.IsExactType(cel.DynType) {
 		return nil, fmt.Errorf("it gives a %s, not a %s", t, result)
@@ -213,7 +217,7 @@ func (e *Expression) eval(target, object *unstructured.Unstructured) (any, error
 	}
 	value, _, err := e.program.Eval(variables)
 	if err != nil {
-		return nil, err
+		return nil, errors.New(celwords.Failure(err.Error(), "the expression"))
 	}
 	return value.Value(), nil
 }

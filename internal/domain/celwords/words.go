@@ -1,0 +1,67 @@
+// Package celwords says what is wrong with a CEL expression to those who write or meet one, and don't know CEL's grammar.
+package celwords
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/google/cel-go/common/operators"
+)
+
+var (
+	// noOverload has an operation as the checker names it, and the types that it was given.
+	noOverload = regexp.MustCompile(`^found no matching overload for '(.+)' applied to '(.+)'$`)
+	// unexpected is what the parser came upon; it goes on with each token that it would have taken.
+	unexpected = regexp.MustCompile(`^Syntax error: (?:mismatched|extraneous) input ('.*') expecting .*$`)
+)
+
+// Mistake is what the compiler says of an expression. MayRead tells those who name what there isn't what they may name.
+func Mistake(message, mayRead string) string {
+	message = oneLine(message)
+	if reference, undeclared := strings.CutSuffix(message, " (in container '')"); undeclared {
+		message = reference + "; " + mayRead
+	}
+	if of := noOverload.FindStringSubmatch(message); of != nil {
+		operation := of[1]
+		if operator, isOperator := operators.FindReverse(operation); isOperator && operator != "" {
+			operation = operator
+		}
+		message = fmt.Sprintf("%s can't be applied to %s; convert one of them, as by string() or int(), or write another", operation, of[2])
+	}
+	if of := unexpected.FindStringSubmatch(message); of != nil {
+		message = "Syntax error: it can't go on with " + of[1]
+	}
+	if strings.HasSuffix(message, "'<EOF>'") {
+		message = "Syntax error: it ends too early"
+	}
+	return message
+}
+
+// conversion is what CEL says of a value that isn't what an expression makes of it.
+var conversion = regexp.MustCompile(`type conversion error from '?([\w.]+)'? to '?([\w.]+)'?`)
+
+// types are CEL's as people call them.
+var types = map[string]string{
+	"string": "a string", "int": "an integer", "uint": "an integer", "double": "a number", "bool": "true or false",
+	"google.protobuf.Duration": "a duration such as 10m", "google.protobuf.Timestamp": "a time such as 2026-03-01T12:00:00Z",
+}
+
+// Failure is what CEL says of an expression that failed, for those whose object it failed on. What names the expression, such as "the
+// rule".
+func Failure(said, what string) string {
+	said = oneLine(said)
+	if key, missing := strings.CutPrefix(said, "no such key: "); missing {
+		return fmt.Sprintf("the object has no %s, which %s reads: write it, or have %[2]s ask by has() or .? whether it is there", key, what)
+	}
+	if of := conversion.FindStringSubmatch(said); of != nil {
+		return fmt.Sprintf("%s takes %s for %s, which it isn't here", what, cmp.Or(types[of[1]], of[1]), cmp.Or(types[of[2]], of[2]))
+	}
+	if strings.HasPrefix(said, "no such overload") {
+		return what + " compares or combines values that don't fit each other, such as a string and a number"
+	}
+	return said
+}
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

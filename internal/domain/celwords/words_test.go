@@ -1,0 +1,30 @@
+package celwords
+
+import "testing"
+
+func TestWhatIsWrongIsSaidInWords(t *testing.T) {
+	for said, want := range map[string]string{
+		"undeclared reference to 'objekt' (in container '')":                      "undeclared reference to 'objekt'; it may read object",
+		"found no matching overload for '_+_' applied to '(string, int)'":         "+ can't be applied to (string, int); convert one of them, as by string() or int(), or write another",
+		"found no matching overload for 'matches' applied to '(string, int)'":     "matches can't be applied to (string, int); convert one of them, as by string() or int(), or write another",
+		"Syntax error: mismatched input '=' expecting {<EOF>, '==', '!='}":        "Syntax error: it can't go on with '='",
+		"Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(',\n '.'}": "Syntax error: it ends too early",
+		"undefined field 'statuss'":                                               "undefined field 'statuss'",
+	} {
+		if got := Mistake(said, "it may read object"); got != want {
+			t.Errorf("%s: got %s, want %s", said, got, want)
+		}
+	}
+	for said, want := range map[string]string{
+		"no such key: labels":                                               "the object has no labels, which the rule reads: write it, or have the rule ask by has() or .? whether it is there",
+		"type conversion error from 'string' to 'int'":                      "the rule takes a string for an integer, which it isn't here",
+		"type conversion error from 'string' to 'google.protobuf.Duration'": "the rule takes a string for a duration such as 10m, which it isn't here",
+		"no such overload":                                                  "the rule compares or combines values that don't fit each other, such as a string and a number",
+		"no such overload: _<_":                                             "the rule compares or combines values that don't fit each other, such as a string and a number",
+		"over budget: the rules ...":                                        "over budget: the rules ...",
+	} {
+		if got := Failure(said, "the rule"); got != want {
+			t.Errorf("%s: got %s, want %s", said, got, want)
+		}
+	}
+}
