@@ -47,13 +47,13 @@ var (
 
 func TestDifferential(t *testing.T) {
 	t.Logf("seed %d; set AUTOHEALER_TEST_SEED to repeat", seed)
+	log.SetLogger(logr.Discard()) // there is a warning for each object; the first logger counts
 	suite.Run(t, "Four judges, one verdict")
 }
 
 var _ = suite.OfFailures(func() *harness.Harness { return h })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	log.SetLogger(logr.Discard())
 	var err error
 	h, err = harness.Start(ctx, harness.Options{Out: GinkgoWriter, Cluster: cluster.Options{PolicyTypes: true}})
 	Expect(err).NotTo(HaveOccurred())

@@ -105,8 +105,8 @@ var _ = Describe("the example of a Worker", func() {
 			}
 			return now
 		}
-		Eventually(neverFalse).Should(is("Unknown", "ConditionCheckError", "the kind isn't served"))
-		Consistently(neverFalse).Should(HaveKeyWithValue("status", "Unknown"))
+		Eventually(neverFalse).WithPolling(20 * time.Millisecond).Should(is("Unknown", "ConditionCheckError", "the kind isn't served"))
+		Consistently(neverFalse).WithPolling(20 * time.Millisecond).Should(HaveKeyWithValue("status", "Unknown"))
 	}, NodeTimeout(2*time.Minute))
 
 	It("is Unknown, not False, for want of rights, and judged once they are there", func(ctx SpecContext) {

@@ -39,7 +39,7 @@ var _ = Describe("a condition that progresses", func() {
 		for kind := range kinds {
 			apply(ctx, "{apiVersion: v1, kind: ConfigMap, metadata: {namespace: %s, name: dial}, data: {other: x}}", namespaces[kind])
 			dialled := condition(ctx, kind, namespaces[kind], "Dialled")
-			Eventually(dialled).Should(is("Unknown", "ConditionCheckError", `^Progressing since .*, then unknown: .*the object has no phase, which the expression reads`))
+			Eventually(dialled).Should(is("Unknown", "ConditionCheckError", `^Progressing since .*, then unknown: .*there is no phase where the expression reads it`))
 			Expect(progressingSince(dialled())).To(Equal(began[kind]))
 		}
 

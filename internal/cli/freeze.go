@@ -98,7 +98,7 @@ func (a *App) runFreeze(ctx context.Context, o *freezeOptions) error {
 		return nil
 	}
 	own := a.guess(ctx, c)
-	leads, told := a.managerLeads(ctx, c, own)
+	leads, told, _ := a.managerLeads(ctx, c, own)
 	if told && !leads {
 		fmt.Fprintf(a.Out, "Frozen: no manager leads now, so nothing is done anyway; one that starts does nothing, either.\n%s\n", thaw)
 		return nil
@@ -110,18 +110,20 @@ See what they say: kubectl -n %s logs deployment/%s --all-pods --tail=20
 	return exitStatus(exitFound)
 }
 
-// managerLeads says whether a manager holds its Lease; told is false when that can't be read, or somebody else wrote it.
-func (a *App) managerLeads(ctx context.Context, c client.Client, own string) (leads, told bool) {
+// managerLeads says whether a manager holds its Lease; told is false when that can't be read, and when no manager wrote it so, which
+// doubt says.
+func (a *App) managerLeads(ctx context.Context, c client.Client, own string) (leads, told bool, doubt string) {
 	held := &coordinationv1.Lease{}
 	err := c.Get(ctx, types.NamespacedName{Namespace: own, Name: managerName}, held)
 	switch {
 	case apierrors.IsNotFound(err):
-		return false, true
+		return false, true, ""
 	case err != nil:
-		return false, false
+		return false, false, ""
 	}
-	doubt := lease.Of(held.Spec, a.cluster.Now())
-	return doubt == lease.None, doubt == lease.None || doubt == lease.NotHeld
+	shows := lease.Of(held.Spec, a.cluster.Now())
+	doubt = shows.Words(held.Spec)
+	return shows == lease.None, doubt == "", doubt
 }
 
 func (a *App) thaw() *cobra.Command {

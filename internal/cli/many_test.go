@@ -7,8 +7,8 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
+	"time"
 )
 
 // sets are ConditionSets, which are good or of which each has a warning.
@@ -66,8 +66,8 @@ func TestADocumentCostsTheSameAmongMany(t *testing.T) {
 }
 
 // TestTenThousandDocuments: of what was read and judged nothing is kept but what is said. 150 MB are the aim, half of them the program itself
-// and the compiled rules. On a machine at its limit the garbage collector comes late, so it is told of a limit here, which whoever keeps the
-// documents, more than 300 MB, passes all the same.
+// and the compiled rules; what the garbage collector does late on a machine at its limit comes on top. Whoever keeps the documents needs more
+// than 300.
 func TestTenThousandDocuments(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a program")
@@ -75,18 +75,41 @@ func TestTenThousandDocuments(t *testing.T) {
 	for _, format := range []string{"text", "sarif"} {
 		cmd := exec.CommandContext(t.Context(), built(t), "validate", "-f", "-", "-o", format)
 		var stdout bytes.Buffer
-		cmd.Env = append(os.Environ(), "GOMEMLIMIT=150MiB")
 		cmd.Stdin, cmd.Stdout = strings.NewReader(sets(10_000, warned)), &stdout
-		if err := cmd.Run(); err != nil {
+		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		usage := cmd.ProcessState.SysUsage().(*syscall.Rusage)
-		t.Logf("%s: %d MB of memory, %v of processor time, %d bytes written", format, usage.Maxrss>>10, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime(), stdout.Len())
-		if usage.Maxrss > 200<<10 {
-			t.Errorf("%s: %d MB of memory", format, usage.Maxrss>>10)
+		memory := mostMemory(cmd.Process.Pid)
+		if err := cmd.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		most := <-memory
+		t.Logf("%s: %d MB of memory, %v of processor time, %d bytes written", format, most>>10, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime(), stdout.Len())
+		if runtime.GOOS == "linux" && (most == 0 || most > 200<<10) {
+			t.Errorf("%s: %d MB of memory", format, most>>10)
 		}
 		if stdout.Len() > 5_000_000 {
 			t.Errorf("%s: %d bytes", format, stdout.Len())
 		}
 	}
+}
+
+// mostMemory gives the most memory that a process has had, in KiB, when it is gone; 0 where nobody tells. What wait4 says counts the memory of
+// this process in, from before the program took over.
+func mostMemory(pid int) <-chan int {
+	told := make(chan int, 1)
+	go func() {
+		most := 0
+		for {
+			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+			_, rest, alive := strings.Cut(string(status), "VmHWM:")
+			if err != nil || !alive { // it ended, or nobody waits for it any more
+				told <- most
+				return
+			}
+			_, _ = fmt.Sscan(rest, &most)
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	return told
 }

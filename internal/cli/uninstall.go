@@ -116,7 +116,7 @@ func (a *App) uninstaller(ctx context.Context, o *uninstallOptions) (*uninstall.
 	kinds.Invalidate() // a file may remember kinds that are gone, and not know new ones
 	u := &uninstall.Uninstaller{
 		Client: c, Kinds: kinds, Clock: a.cluster, Namespace: own, Manager: managerName, Timeout: o.timeout,
-		Leads:    func(ctx context.Context) (leads, told bool) { return a.managerLeads(ctx, c, own) },
+		Leads:    func(ctx context.Context) (leads, told bool, doubt string) { return a.managerLeads(ctx, c, own) },
 		Progress: a.progress(),
 	}
 	suffix := ""

@@ -31,8 +31,8 @@ const (
 type program struct {
 	// counting ends what costs too much.
 	counting cel.Program
-	// quick counts nothing, which is most of the work over a small object. It is planned when it is first needed; nil for what asks, whose
-	// questions are counted always.
+	// quick counts nothing, which is most of the work over a small request, and is planned when it is first needed. Only built-in rules have
+	// one, and of these not what asks, whose questions are counted always.
 	quick func() cel.Program
 	reads reads
 	cost  uint64
@@ -149,7 +149,7 @@ func (e *environments) plan(p *program, expression string, parsed *cel.Ast) erro
 	p.quick = sync.OnceValue(func() cel.Program {
 		run, err := planIn(e.uncounted, cel.EvalOptions(cel.OptOptimize))
 		if err != nil {
-			return p.counting
+			panic(err) // a mistake in uncountedBase, since the other environment took it
 		}
 		return run
 	})

@@ -125,6 +125,17 @@ func (k *builtinKind) compileUnchanged(r *compiledRule) error {
 	return nil
 }
 
+// alwaysCount has costs counted whatever the rule is asked of: of an expression that others wrote nobody knows what it makes of a few words,
+// such as loops over their parts, within loops over whoever asks.
+func (r *compiledRule) alwaysCount() {
+	r.condition.quick = nil
+	for _, p := range []*program{r.message, r.unchanged} {
+		if p != nil {
+			p.quick = nil
+		}
+	}
+}
+
 // isLive says whether a path is, or may be, in the part of plan that needs to be known of the cluster.
 func (k *builtinKind) isLive(path string) bool {
 	if rootOf(path) != rootPlan {

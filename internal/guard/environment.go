@@ -131,7 +131,8 @@ func (e *environments) EstimateSize(node checker.AstNode) *checker.SizeEstimate 
 var noExpr = celast.NewExprFactory().NewUnspecifiedExpr(0)
 
 // madeSize bounds what an expression puts together, whose size CEL's estimator doesn't follow through lists: a text of one
-// field's length, a list of one field's. The estimate is a first sieve; what evaluation really costs is counted too.
+// field's length, a list of one field's. The estimate is a first sieve; what evaluation really costs is counted too, but for built-in rules
+// over small requests.
 func madeSize(t *cel.Type) *checker.SizeEstimate {
 	switch t.Kind() {
 	case cel.StringKind:

@@ -104,9 +104,9 @@ func targetOf(kind string, object map[string]any) Target {
 func (e *evaluation) ResolveName(name string) (any, bool) {
 	switch name {
 	case rootObject:
-		return once(&e.objectValue, func() any { return orNull(judgedPart(e.object.content)) }), true
+		return once(&e.objectValue, func() any { return orNull(e.object.content) }), true
 	case rootOldObject:
-		return once(&e.oldObjectValue, func() any { return orNull(judgedPart(e.oldObject.content)) }), true
+		return once(&e.oldObjectValue, func() any { return orNull(e.oldObject.content) }), true
 	case rootRequest:
 		return once(&e.requestValue, func() any { return celvalues.SchemalessTypedToVal(e.request) }), true
 	case rootPlan:

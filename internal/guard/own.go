@@ -96,6 +96,7 @@ func (k *builtinKind) compileOwnRule(rail string, r *v1alpha1.GuardrailRule) com
 	compiled, err := k.compileRule(rule)
 	if err == nil {
 		compiled.guardrail = rail
+		compiled.alwaysCount()
 		return compiledOwn{rule: compiled}
 	}
 	e := RuleError{Rule: r.Name, Field: fieldExpression, Kind: k.name, Message: err.Error()}

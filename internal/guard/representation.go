@@ -1,11 +1,14 @@
 package guard
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/json"
@@ -14,8 +17,8 @@ import (
 )
 
 // judged is an object as rules see it, at admission and at run time: as its Go type, which planners read and leave as it is, and as
-// the content that this type writes. So `paused: false` and no paused are the same, and has() says the same of them whoever asks:
-// what controllers read has been through that type. The zero value is no object.
+// the content that this type writes, of which there is what rules may read. So `paused: false` and no paused are the same, and has()
+// says the same of them whoever asks: what controllers read has been through that type. The zero value is no object.
 type judged struct {
 	typed   client.Object // nil where the content can't be read as its type
 	content map[string]any
@@ -33,17 +36,24 @@ func judgedOf(kind string, obj client.Object) (judged, error) {
 		}
 		obj = typed
 	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
-	if err != nil {
+	value := reflect.ValueOf(obj).Elem()
+	metadata, isMetadata := value.FieldByName("ObjectMeta").Interface().(metav1.ObjectMeta)
+	if !isMetadata {
+		return judged{}, fmt.Errorf("%T has no metadata", obj)
+	}
+	metadata.ManagedFields = nil // as long as all else
+	written, metadataErr := runtime.DefaultUnstructuredConverter.ToUnstructured(&metadata)
+	spec, specErr := runtime.DefaultUnstructuredConverter.ToUnstructured(value.FieldByName("Spec").Addr().Interface())
+	if err := errors.Join(metadataErr, specErr); err != nil {
 		return judged{}, fmt.Errorf("convert %s: %w", kind, err)
 	}
-	dropNulls(content)
+	dropNulls(spec)
 	// An object from an informer doesn't say what kind it is.
-	content["apiVersion"], content["kind"] = v1alpha1.GroupVersion.String(), kind
+	content := map[string]any{"apiVersion": v1alpha1.GroupVersion.String(), "kind": kind, "metadata": pick(written, judgedMetadata), "spec": spec}
 	return judged{typed: obj, content: content}, nil
 }
 
-// What most objects have less of: bytes, those of both objects of an update together, and entries of a list or a map. A schema bounds these
+// What most requests have less of: bytes, those of both objects of an update together, and entries of a list or a map. A schema bounds these
 // only for what comes from an API server, and anyone may reach the webhook.
 const smallRequest, smallList = 8 << 10, 32
 
@@ -89,7 +99,6 @@ func readObject(kind string, text []byte) (client.Object, error) {
 		}
 		return nil, fmt.Errorf("read %s: %w", kind, err)
 	}
-	object.SetManagedFields(nil) // as long as all else, and no rule may read it
 	return object, nil
 }
 
@@ -127,7 +136,7 @@ var judgedMetadata = []string{"annotations", "creationTimestamp", "generateName"
 // rule over status or finalizers would say at one time what it no longer does at another.
 var judgedFields = []string{"apiVersion", "kind", "metadata", "spec"}
 
-// judgedPart leaves out of an object what rules may not read, also by dyn().
+// judgedPart leaves out of what can't be read as its type what rules may not read, also by dyn().
 func judgedPart(content map[string]any) map[string]any {
 	if content == nil {
 		return nil

@@ -86,10 +86,12 @@ func (g *Guard) admission(ctx context.Context, rules *ruleSet, kind *kindRules, 
 	e.asWritten = &asWritten{evaluation: e, object: req.Object, oldObject: req.OldObject}
 	if req.OldObject != nil {
 		if e.oldObject, err = readJudged(kind.name, req.OldObject); err != nil {
-			e.oldObject.content, _ = content(req.OldObject) // what an earlier release stored must not keep anybody from repairing it
+			old, _ := content(req.OldObject) // what an earlier release stored must not keep anybody from repairing it
+			e.oldObject.content = judgedPart(old)
 		}
 	}
-	e.small = len(req.Object)+len(req.OldObject) <= smallRequest && small(e.object.content) && small(e.oldObject.content)
+	e.small = len(req.Object)+len(req.OldObject) <= smallRequest && len(req.UserInfo.Groups)+len(req.UserInfo.Extra) <= smallList &&
+		small(e.object.content) && small(e.oldObject.content)
 	e.request = admissionRequest(req, object)
 	e.pausing = pausingOf(kind.name, judged.content, e.oldObject.content)
 	e.onlyObserves = onlyTurnsToObservation(judged.content, e.oldObject.content)

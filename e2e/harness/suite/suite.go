@@ -27,6 +27,7 @@ func Run(t *testing.T, description string) {
 	gomega.EnforceDefaultTimeoutsWhenUsingContexts()
 	gomega.SetDefaultEventuallyPollingInterval(lookEvery)
 	gomega.SetDefaultConsistentlyPollingInterval(lookEvery)
+	gomega.SetDefaultConsistentlyDuration(time.Second)
 	format.MaxLength = 0             // what is cut off may be what differs
 	log.SetLogger(ginkgo.GinkgoLogr) // takes the API server's warnings
 	// What go test -json reads; the flag's value is its own business, but that it is another one than true.

@@ -45,10 +45,10 @@ func withoutProcessor(ctx context.Context, long time.Duration) {
 	GinkgoHelper()
 	Eventually(silence).WithContext(ctx).Should(BeNumerically("<", 3*time.Second), "it renews its Lease every two seconds")
 	Expect(h.Kill(harness.Manager, syscall.SIGSTOP)).To(Succeed())
+	defer func() { Expect(h.Kill(harness.Manager, syscall.SIGCONT)).To(Succeed()) }()
 	at, err := silence(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	Eventually(silence).WithContext(ctx).Should(BeNumerically(">", at+long))
-	Expect(h.Kill(harness.Manager, syscall.SIGCONT)).To(Succeed())
 }
 
 var _ = Describe("docs/runbooks, of probes", Ordered, ContinueOnFailure, func() {

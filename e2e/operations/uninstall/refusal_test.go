@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/resourcestack/autohealer/e2e/harness"
 	"github.com/resourcestack/autohealer/e2e/operations/world"
@@ -60,6 +61,8 @@ var _ = Describe("kubectl autohealer uninstall that can't", Ordered, func() {
 			ContainSubstring("\n  You may not patch deployments.apps in namespace shoot\n"),
 			Not(ContainSubstring("You may not patch nodes\n")), // the operator's role has that
 			HaveSuffix("\nIt takes the ClusterRole cluster-admin.\n")))))
+		_, err = h.Kubectl(ctx, "delete", "clusterrole", "uninstall-reader")
+		Expect(err).NotTo(HaveOccurred())
 		Expect(versions(ctx)).To(Equal(before))
 	}, NodeTimeout(specTime))
 
@@ -80,21 +83,30 @@ var _ = Describe("kubectl autohealer uninstall that can't", Ordered, func() {
 		}
 		stop()
 		patch(`["autohealer.resourcestack.com/undo","example.com/keep"]`)
-		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: harness.Namespace, Name: "autohealer-manager"}, Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: ptr.To("elsewhere"), LeaseDurationSeconds: ptr.To[int32](3600), RenewTime: &metav1.MicroTime{Time: time.Now()},
-		}}
-		Expect(h.Client.Create(ctx, lease)).To(Succeed())
+		held := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: harness.Namespace, Name: "autohealer-manager"}}
+		renew := func(lasts int32) { // by a clock that is ahead as far as is believed: it lasts for longer then
+			_, err := controllerutil.CreateOrUpdate(ctx, h.Client, held, func() error {
+				held.Spec = coordinationv1.LeaseSpec{HolderIdentity: ptr.To("elsewhere"), LeaseDurationSeconds: &lasts, RenewTime: &metav1.MicroTime{Time: time.Now().Add(14 * time.Second)}}
+				return nil
+			})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		renew(15)
 		Expect(uninstall(ctx, "--yes", "--timeout=10s")).To(SatisfyAll(HaveField("Code", 1), HaveField("Err", And(
 			HavePrefix("error: it stopped at: stop what acts: a manager leads still that the Deployment autohealer-manager in namespace autohealer-system doesn't run: stop it, then run this again\n"),
 			HaveSuffix("To go on, run it again; to let Autohealer go on instead, if it is there still: kubectl autohealer thaw\n")))))
 		Expect(h.Done(ctx)).To(Equal(h.Everything()), "nothing is undone while somebody may do it again")
 		before := versions(ctx)
 		for _, how := range []string{"--dry-run=server", "--yes"} {
+			renew(15)
 			Expect(uninstall(ctx, how)).To(SatisfyAll(HaveField("Code", 2), HaveField("Err", ContainSubstring(
 				"\n  A manager leads, and there is no Deployment autohealer-manager in namespace autohealer-system that could run it: stop it, or if there is none, kubectl -n autohealer-system delete lease autohealer-manager."))))
+			renew(3600)
+			Expect(uninstall(ctx, how)).To(SatisfyAll(HaveField("Code", 2), HaveField("Err", MatchRegexp(
+				`\n  Whether a manager leads can't be told, .*: the Lease autohealer-manager lasts 3600 seconds, and a manager writes 15: .* When none does, kubectl -n autohealer-system delete lease autohealer-manager`))))
 		}
 		Expect(versions(ctx)).To(Equal(before), "that it can't end is seen before it begins, now that its Deployment is gone")
-		Expect(h.Client.Delete(ctx, lease)).To(Succeed())
+		Expect(h.Client.Delete(ctx, held)).To(Succeed())
 
 		Expect(uninstall(ctx, "--yes", "--timeout=3s")).To(SatisfyAll(HaveField("Code", 1), HaveField("Err", HavePrefix(
 			"error: it stopped at: delete policies: conditionset/repelling is deleted and still there: it waits for the finalizers example.com/keep. See to who set them, then run this again\n"))))

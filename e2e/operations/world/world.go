@@ -76,16 +76,22 @@ func On(h *harness.Harness) *World {
 	return w
 }
 
-// Account makes one with these ClusterRoles, and gives its kubeconfig.
+// Account makes one with these ClusterRoles, and gives its kubeconfig. It goes with the spec or the suite that made it.
 func (w *World) Account(ctx context.Context, name string, roles ...string) string {
 	ginkgo.GinkgoHelper()
 	meta := metav1.ObjectMeta{Namespace: "default", Name: name}
-	gomega.Expect(w.Client.Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta})).To(gomega.Succeed())
+	create := func(o client.Object) {
+		gomega.Expect(w.Client.Create(ctx, o)).To(gomega.Succeed())
+		ginkgo.DeferCleanup(func(ctx context.Context) {
+			gomega.Expect(client.IgnoreNotFound(w.Client.Delete(ctx, o))).To(gomega.Succeed())
+		})
+	}
+	create(&corev1.ServiceAccount{ObjectMeta: meta})
 	for _, role := range roles {
-		gomega.Expect(w.Client.Create(ctx, &rbacv1.ClusterRoleBinding{
+		create(&rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: name + "-" + role}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: meta.Namespace, Name: name}},
-		})).To(gomega.Succeed())
+		})
 	}
 	kubeconfig, err := w.ServiceAccountKubeconfig(ctx, meta.Namespace, name)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())

@@ -88,8 +88,11 @@ func (u *Uninstaller) deleteManager(ctx context.Context, s *Survey) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	leads, told := u.Leads(ctx)
+	leads, told, doubt := u.Leads(ctx)
 	switch {
+	case doubt != "":
+		return fmt.Errorf("whether a manager leads still that the Deployment %[1]s in namespace %[2]s didn't run can't be told: the Lease %[1]s %[3]s. "+
+			"When none does, kubectl -n %[2]s delete lease %[1]s, then run this again", u.Manager, u.Namespace, doubt)
 	case leads:
 		return fmt.Errorf("a manager leads still that the Deployment %s in namespace %s doesn't run: stop it, then run this again", u.Manager, u.Namespace)
 	case err != nil && !told:

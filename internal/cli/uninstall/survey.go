@@ -171,7 +171,13 @@ func (u *Uninstaller) lookAtParts(ctx context.Context, s *Survey) error {
 // lookAtLeader finds a manager that nothing here runs, and that so goes on whatever is deleted: it may confirm the freeze, so that
 // all but itself would be gone when its turn comes.
 func (u *Uninstaller) lookAtLeader(ctx context.Context, s *Survey) error {
-	if leads, _ := u.Leads(ctx); leads && !has(s.Parts[manager], deploymentKind) {
+	leads, _, doubt := u.Leads(ctx)
+	switch {
+	case has(s.Parts[manager], deploymentKind):
+	case doubt != "":
+		s.Blocked = append(s.Blocked, fmt.Sprintf("Whether a manager leads can't be told, and there is no Deployment %[1]s in namespace %[2]s that could run it: the Lease %[1]s %[3]s. "+
+			"When none does, kubectl -n %[2]s delete lease %[1]s", u.Manager, u.Namespace, doubt))
+	case leads:
 		s.Blocked = append(s.Blocked, fmt.Sprintf("A manager leads, and there is no Deployment %[1]s in namespace %[2]s that could run it: stop it, or if there is none, "+
 			"kubectl -n %[2]s delete lease %[1]s. One that ended without a word leads for some seconds more", u.Manager, u.Namespace))
 	}

@@ -25,8 +25,8 @@ type Uninstaller struct {
 	Clock clock.PassiveClock
 	// Namespace is Autohealer's own. Manager names its Deployment and its Lease.
 	Namespace, Manager string
-	// Leads says whether a manager holds the Lease; told is false when that can't be read.
-	Leads func(context.Context) (leads, told bool)
+	// Leads says whether a manager holds the Lease; told is false when that can't be read, and when no manager wrote it so, which doubt says.
+	Leads func(context.Context) (leads, told bool, doubt string)
 	// Timeout bounds each wait for something to be gone.
 	Timeout time.Duration
 	// DryRun waits for nothing, since nothing goes.

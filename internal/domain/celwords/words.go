@@ -49,11 +49,11 @@ var types = map[string]string{
 }
 
 // Failure is what CEL says of an expression that failed, for those whose object it failed on. What names the expression, such as "the
-// rule".
-func Failure(said, what string) string {
+// rule", and missing is the format of what is said of a field that isn't there.
+func Failure(said, what, missing string) string {
 	said = oneLine(said)
-	if key, missing := strings.CutPrefix(said, "no such key: "); missing {
-		return fmt.Sprintf("the object has no %s, which %s reads: write it, or have %[2]s ask by has() or .? whether it is there", key, what)
+	if key, isMissing := strings.CutPrefix(said, "no such key: "); isMissing {
+		return fmt.Sprintf(missing, key)
 	}
 	if of := conversion.FindStringSubmatch(said); of != nil {
 		return fmt.Sprintf("%s takes %s for %s, which it isn't here", what, cmp.Or(types[of[1]], of[1]), cmp.Or(types[of[2]], of[2]))

@@ -16,14 +16,14 @@ func TestWhatIsWrongIsSaidInWords(t *testing.T) {
 		}
 	}
 	for said, want := range map[string]string{
-		"no such key: labels":                                               "the object has no labels, which the rule reads: write it, or have the rule ask by has() or .? whether it is there",
+		"no such key: labels":                                               "there is no labels",
 		"type conversion error from 'string' to 'int'":                      "the rule takes a string for an integer, which it isn't here",
 		"type conversion error from 'string' to 'google.protobuf.Duration'": "the rule takes a string for a duration such as 10m, which it isn't here",
 		"no such overload":                                                  "the rule compares or combines values that don't fit each other, such as a string and a number",
 		"no such overload: _<_":                                             "the rule compares or combines values that don't fit each other, such as a string and a number",
 		"over budget: the rules ...":                                        "over budget: the rules ...",
 	} {
-		if got := Failure(said, "the rule"); got != want {
+		if got := Failure(said, "the rule", "there is no %s"); got != want {
 			t.Errorf("%s: got %s, want %s", said, got, want)
 		}
 	}

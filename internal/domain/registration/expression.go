@@ -217,7 +217,7 @@ func (e *Expression) eval(target, object *unstructured.Unstructured) (any, error
 	}
 	value, _, err := e.program.Eval(variables)
 	if err != nil {
-		return nil, errors.New(celwords.Failure(err.Error(), "the expression"))
+		return nil, errors.New(celwords.Failure(err.Error(), "the expression", "there is no %s where the expression reads it; let it ask by has() or .? whether there is"))
 	}
 	return value.Value(), nil
 }

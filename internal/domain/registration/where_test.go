@@ -40,7 +40,7 @@ func TestWhereChoosesAmongWhatIsSelected(t *testing.T) {
 		"none is found, and all are wanted":    {"selector: {}", "", nil, "False", "there is no ManagedResource in namespace shoot--a"},
 		"none is found with labels":            {"selector: {matchLabels: {a: b}}", "", nil, "False", "no ManagedResource in namespace shoot--a matches a=b"},
 		"it can't be told of one":              {ofClass, "onMissing: Skip, ", []string{ill, broken}, "Unknown", "evaluate object.where of ManagedResource broken: the expression compares or combines values that don't fit each other, such as a string and a number"},
-		"it can't be told of one that is well": {"selector: {}, where: object.spec.class == 'seed'", "", []string{well, others}, "Unknown", "evaluate object.where of ManagedResource others: the object has no class, which the expression reads: write it, or have the expression ask by has() or .? whether it is there"},
+		"it can't be told of one that is well": {"selector: {}, where: object.spec.class == 'seed'", "", []string{well, others}, "Unknown", "evaluate object.where of ManagedResource others: there is no class where the expression reads it; let it ask by has() or .? whether there is"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			check, target := read(t, selecting(c.object, c.more)).Checks[0], object(t, worker)
