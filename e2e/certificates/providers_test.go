@@ -43,7 +43,7 @@ var _ = Describe("The serving certificate", Ordered, func() {
 		kubectl(ctx, "apply", "--server-side", "-f", definitions(ctx))
 		stopCertManager = startCertManager(ctx)
 		Eventually(ctx, ready, time.Minute).Should(Receive(BeNil()), "it should take it from there, without a restart")
-		t.expectNoLoss(200)
+		t.expectNoLoss(ctx, 200)
 		Expect(authorities(ctx)).To(Equal(2), "those of both providers are served")
 	}, NodeTimeout(specTime))
 
@@ -56,7 +56,7 @@ var _ = Describe("The serving certificate", Ordered, func() {
 		issued, err := issuedSerial(ctx, issuedSecret)
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(ctx, served).Should(Equal(issued))
-		t.expectNoLoss(100)
+		t.expectNoLoss(ctx, 100)
 		Expect(may(ctx, "patch", "admissionregistration.k8s.io", "validatingwebhookconfigurations", "autohealer")).To(BeFalse(), "the cainjector publishes")
 	}, NodeTimeout(specTime))
 
@@ -67,7 +67,7 @@ var _ = Describe("The serving certificate", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		Consistently(ctx, served, "2s").ShouldNot(Equal(issued), "an API server whose clock is behind would refuse it")
 		Eventually(ctx, served).Should(Equal(issued))
-		t.expectNoLoss(200)
+		t.expectNoLoss(ctx, 200)
 	}, NodeTimeout(specTime))
 
 	It("isn't served before its CA is trusted, when cert-manager has a new one, not even after a restart", func(ctx SpecContext) {
@@ -85,7 +85,7 @@ var _ = Describe("The serving certificate", Ordered, func() {
 		managers.roll(ctx, "--cert-provider=cert-manager")
 		Eventually(ctx, served).Should(Equal(issued))
 		Expect(authorities(ctx)).To(Equal(trusted+1), "the old CA stays trusted")
-		t.expectNoLoss(200)
+		t.expectNoLoss(ctx, 200)
 	}, NodeTimeout(specTime))
 
 	It("is trusted again after somebody took the CA bundle away", func(ctx SpecContext) {
@@ -114,7 +114,7 @@ var _ = Describe("The serving certificate", Ordered, func() {
 		wait(ctx, settle)
 		takeBack(ctx)
 		managers.roll(ctx, "--cert-provider=files", "--cert-dir="+dir)
-		t.expectNoLoss(200)
+		t.expectNoLoss(ctx, 200)
 
 		By("trusting nothing else, as somebody may who stays with files")
 		setBundle(ctx, certificate)
@@ -123,7 +123,7 @@ var _ = Describe("The serving certificate", Ordered, func() {
 		managers.roll(ctx, "--cert-provider=self-signed")
 		patchRecord(ctx, `{"data":{"trusted-ca.crt":null}}`)
 		Eventually(ctx, authorities).Should(Equal(trusted))
-		t.expectNoLoss(200)
+		t.expectNoLoss(ctx, 200)
 	}, NodeTimeout(specTime))
 
 	It("is renewed by the managers themselves when most of its life is over, and so is their CA", func(ctx SpecContext) {
@@ -152,7 +152,7 @@ var _ = Describe("The serving certificate", Ordered, func() {
 			g.Expect(by).NotTo(Or(BeEmpty(), Equal(kept.ca.Leaf.Subject.CommonName)))
 		}).WithContext(ctx).Should(Succeed())
 		Expect(authorities(ctx)).To(Equal(trusted+1), "the old CA stays trusted")
-		t.expectNoLoss(200)
+		t.expectNoLoss(ctx, 200)
 	}, NodeTimeout(specTime))
 
 	It("comes from cert-manager where config/certmanager is applied", func(ctx SpecContext) {

@@ -20,7 +20,7 @@ import (
 )
 
 func main() {
-	places := flag.Int64("places", 5*int64(runtime.NumCPU()), "how many places the pool has; most suites take one")
+	places := flag.Int64("places", 4*int64(runtime.NumCPU()), "how many places the pool has; most suites take one")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, *places, flag.Args())
