@@ -40,7 +40,7 @@ func (c *Cluster) apiServerArgs(o Options) []string {
 		"--endpoint-reconciler-type=none", // it refuses to publish a loopback address
 		"--tls-cert-file=" + c.path("pki", "apiserver.crt"),
 		"--tls-private-key-file=" + c.path("pki", "apiserver.key"),
-		"--client-ca-file=" + c.path("pki", "ca.crt"),
+		"--token-auth-file=" + c.tokens(),
 		"--authorization-mode=Node,RBAC",
 		"--allow-privileged=true",
 		"--service-cluster-ip-range=10.0.0.0/16",

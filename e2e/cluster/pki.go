@@ -45,14 +45,6 @@ func (a *authority) pem() []byte {
 	return certs
 }
 
-// client gives a certificate whose subject the API server takes as user and groups.
-func (a *authority) client(user string, groups ...string) (keyPair, error) {
-	return a.issue(&x509.Certificate{
-		Subject:     pkix.Name{CommonName: user, Organization: groups},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	})
-}
-
 // server gives the API server's certificate. Pods would use the service names and the first service address.
 func (a *authority) server() (keyPair, error) {
 	return a.issue(&x509.Certificate{

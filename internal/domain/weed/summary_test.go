@@ -231,3 +231,20 @@ func TestAStatusAuthorisesNothing(t *testing.T) {
 	expect(t, "due", names(y.MarkSynced(at(second))), "")
 	expect(t, "decision", decide(y, "api-1", second), "")
 }
+
+// A chain of Services may recover within a second, and what tells when is in whole seconds.
+func TestOfTwoRecoveriesInOneSecondTheLastIsTheOneThatCameLater(t *testing.T) {
+	y := newYard()
+	services := []string{"etcd", "api"}
+	for _, service := range services {
+		y.ObserveSlice(newSlice(service+"-1", service, service+"-0:notready"), at(-time.Minute))
+	}
+	y.ObserveConfig(newConfig(t, "wc", "watchDuration: 2m\nservicesAndDependantSelectors: {etcd: {podSelectors: [{matchLabels: {app: api}}]}, api: {podSelectors: [{matchLabels: {app: manager}}]}}"), weed.Active, at(-time.Minute))
+	y.MarkSynced(at(-time.Minute))
+	for _, service := range services {
+		y.ObservePod(weed.ReadPod(newPod(service+"-0", readySince(0))), at(0))
+		y.ObserveSlice(newSlice(service+"-1", service, service+"-0"), at(0))
+		sum, _ := y.Summary("wc-uid", at(0))
+		expect(t, "last", sum.Last.Service, service)
+	}
+}
