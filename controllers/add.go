@@ -17,9 +17,9 @@ import (
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
-	"github.com/resourcestack/autohealer/internal/kube/judging"
 	"github.com/resourcestack/autohealer/internal/kube/outliers"
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
+	"github.com/resourcestack/autohealer/internal/policy"
 	"github.com/resourcestack/autohealer/internal/probing/envoys"
 )
 
@@ -48,7 +48,7 @@ var policies = []client.Object{&v1alpha1.ConditionSet{}, &v1alpha1.HealthCheckRe
 
 // AddToManager adds every kind's controllers to a manager.
 func AddToManager(mgr manager.Manager, opts Options) error {
-	if err := judging.RegisterMetrics(); err != nil {
+	if err := policy.RegisterMetrics(); err != nil {
 		return err
 	}
 	exceptions := &kube.Collection[*v1alpha1.GuardrailException]{Cache: mgr.GetCache(), Kind: &v1alpha1.GuardrailException{}}

@@ -1,7 +1,6 @@
 package conditionset
 
 import (
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -9,7 +8,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
-	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 const (
@@ -37,10 +36,9 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		return err
 	}
 	observer := NewObserver(mgr.GetCache(), opts.Guard, opts.Facts, opts.Rejections)
-	troubles := &status.Troubles{Hit: func(set types.NamespacedName) { observer.enqueueSet(set.Name) }}
 	report := NewReporter(mgr.GetEventRecorder("autohealer"), observer.knows)
 	nodes := &NodeReconciler{
-		Observer: observer, Live: mgr.GetAPIReader(), Troubles: troubles, Report: report, OwnNamespace: opts.OwnNamespace,
+		Observer: observer, Live: mgr.GetAPIReader(), Troubles: &observer.policies.Troubles, Report: report, OwnNamespace: opts.OwnNamespace,
 		Orphans: &kube.Orphans{
 			Live: mgr.GetAPIReader(), Kind: v1alpha1.GroupVersion.WithKind(kindConditionSet), Confirm: opts.Facts.Fleet.ConfirmOrphan,
 			Timings: opts.Facts.Timings,
@@ -50,12 +48,14 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 			Current: &kube.Generations{Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Stored: opts.Stored},
 		},
 	}
-	sets := &Reconciler{Client: mgr.GetClient(), Observer: observer, Troubles: troubles, Report: report, Leads: opts.Leads}
+	sets := &policy.Keeper[*v1alpha1.ConditionSet]{
+		Steps: observer.steps(), Client: mgr.GetClient(), Events: report.Events, Clock: opts.Facts.Clock, Urgent: observer.policies.Unseen, Leads: opts.Leads,
+	}
 	if err := mgr.Add(observer); err != nil {
 		return err
 	}
-	if err := kube.AddController(mgr, "conditionset-node", nodes, nodeWorkers, func(q kube.Queue) { observer.attach(q, nil) }); err != nil {
+	if err := kube.AddController(mgr, "conditionset-node", nodes, nodeWorkers, observer.lead); err != nil {
 		return err
 	}
-	return kube.AddController(mgr, "conditionset", sets, setWorkers, func(q kube.Queue) { observer.attach(nil, q) })
+	return kube.AddController(mgr, "conditionset", sets, setWorkers, observer.leadSets)
 }

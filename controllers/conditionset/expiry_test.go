@@ -32,7 +32,7 @@ func TestAnExceptionEndsWithoutAnyEvent(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			set := storedSet("a")
+			set := newSet("a")
 			change(set)
 			hash, err := guard.SpecHash(set)
 			if err != nil {
@@ -54,23 +54,23 @@ func TestAnExceptionEndsWithoutAnyEvent(t *testing.T) {
 			}})
 			facts := &kube.Facts{Fleet: condition.NewFleet(limit.Builtin()), Clock: clock, Server: &kube.ServerClock{Clock: clock}}
 			o := NewObserver(nil, g, facts, &kube.Rejections{})
-			o.set(t.Context(), set)
+			o.policies.Seen(t.Context(), set)
 			ctx, stop := context.WithCancel(t.Context())
 			ended := make(chan struct{})
 			go func() {
-				o.judge.Run(ctx, o.judgeNow)
+				o.policies.Run(ctx)
 				close(ended)
 			}()
 			defer func() {
 				stop()
 				<-ended
 			}()
-			if j, _ := o.judge.Of(types.NamespacedName{Name: "a"}); !j.Admitted.Valid() {
+			if j, _ := o.policies.Get(types.NamespacedName{Name: "a"}); !j.Admitted.Valid() {
 				t.Fatalf("before its end: %s", j.Verdict.Message())
 			}
 			clock.Step(time.Minute + time.Second)
 			NewWithT(t).Eventually(func() string {
-				j, _ := o.judge.Of(types.NamespacedName{Name: "a"})
+				j, _ := o.policies.Get(types.NamespacedName{Name: "a"})
 				return j.Verdict.Message()
 			}, "10s").Should(HavePrefix(rule+": "), "a minute later")
 		})

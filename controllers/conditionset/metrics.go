@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/resourcestack/autohealer/internal/domain/condition"
@@ -118,8 +119,8 @@ func gaugeStates(policy string, sum condition.Summary, limited bool) {
 }
 
 // forgetStates drops the series of a set that is gone.
-func forgetStates(policy string) {
-	match := prometheus.Labels{"policy": policy}
+func forgetStates(set types.NamespacedName) {
+	match := prometheus.Labels{"policy": set.Name}
 	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{actsTotal, nodesGauge, breakerGauge, limitGauge} {
 		v.DeletePartialMatch(match)
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 // scrape is what a metrics endpoint would show of the collectors, without comments.
@@ -88,15 +89,15 @@ func TestASetThatIsGoneTakesItsSeriesAlong(t *testing.T) {
 	queue := priorityqueue.New[reconcile.Request]("")
 	defer queue.ShutDown()
 	observer, _ := watched(t, false)
-	observer.sets = queue
+	observer.policies.Statuses.Attach(queue)
 
-	observer.setGone(&v1alpha1.ConditionSet{ObjectMeta: metav1.ObjectMeta{Name: "kernel", UID: "u"}})
+	observer.policies.Gone(&v1alpha1.ConditionSet{ObjectMeta: metav1.ObjectMeta{Name: "kernel", UID: "u"}})
 
 	if queue.Len() != 1 {
 		t.Fatal("nobody looks at it once more")
 	}
 	request, _ := queue.Get()
-	if _, err := (&Reconciler{Client: nothing{}}).Reconcile(t.Context(), request); err != nil {
+	if _, err := (&policy.Keeper[*v1alpha1.ConditionSet]{Steps: observer.steps(), Client: nothing{}}).Reconcile(t.Context(), request); err != nil {
 		t.Fatal(err)
 	}
 	if left := scrape(t, actsTotal, nodesGauge); len(left) > 0 {

@@ -16,7 +16,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/kube"
-	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 const (
@@ -35,7 +35,7 @@ type NodeReconciler struct {
 	// Live reads from the API server, past the cache.
 	Live     client.Reader
 	Orphans  *kube.Orphans
-	Troubles *status.Troubles
+	Troubles *policy.Troubles
 	Report   *Reporter
 	// OwnNamespace is where Autohealer's own pods run; "" when unknown.
 	OwnNamespace string
@@ -43,7 +43,7 @@ type NodeReconciler struct {
 
 // Reconcile plans one node and carries the plan out.
 func (r *NodeReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	defer r.Observer.enqueueDirty()
+	defer r.Observer.requestChanged()
 	result, err := r.heal(ctx, request)
 	if err != nil {
 		return reconcile.Result{}, err // the retry comes first; controller-runtime warns of both
@@ -89,7 +89,7 @@ func (r *NodeReconciler) decide(ctx context.Context, name string, unconfirmed ma
 	at := facts.Moment()
 	plan, next := fleet.Decide(name, at, &condition.Evidence{NotRead: true, Unconfirmed: unconfirmed})
 	if next == condition.Write && plan.Harmful() && facts.Age(at.Now) > facts.Timings.QuietWatch() {
-		r.Observer.enqueueNodes(fleet.Failed(name)) // nothing was written: plan again from a live read
+		r.Observer.request(fleet.Failed(name)) // nothing was written: plan again from a live read
 		next = condition.ReadLive
 	}
 	for range 2 { // the first live read may end an uncertainty and show that an eviction is due, which needs the pods
@@ -111,12 +111,12 @@ func (r *NodeReconciler) readLive(ctx context.Context, plan condition.Plan) (*co
 	var node corev1.Node
 	if err := r.Live.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.Observer.enqueueNodes(facts.Fleet.ForgetNode(name, plan.Node.UID, facts.Moment()))
+			r.Observer.request(facts.Fleet.ForgetNode(name, plan.Node.UID, facts.Moment()))
 			return &condition.Evidence{NotRead: true}, nil
 		}
 		return nil, fmt.Errorf("read node %s before acting on it: %w", name, err)
 	}
-	r.Observer.enqueueNodes(facts.Fleet.ObserveLive(&node, facts.Moment()))
+	r.Observer.request(facts.Fleet.ObserveLive(&node, facts.Moment()))
 	if !plan.NeedsEvidence {
 		return &condition.Evidence{NotRead: true}, nil
 	}
@@ -134,7 +134,7 @@ func (r *NodeReconciler) act(ctx context.Context, plan condition.Plan) error {
 	version, err := r.Taints.Apply(ctx, plan, r.Observer.admittedFor(plan))
 	if err != nil {
 		if actuate.Certain(err) {
-			r.Observer.enqueueNodes(fleet.Failed(name))
+			r.Observer.request(fleet.Failed(name))
 		}
 		if !isStale(err) {
 			r.Troubles.Failed(name, err, policies(plan)...)
@@ -142,7 +142,7 @@ func (r *NodeReconciler) act(ctx context.Context, plan condition.Plan) error {
 		r.Report.failed(plan, err)
 		return err
 	}
-	r.Observer.enqueueNodes(fleet.Written(name, version))
+	r.Observer.request(fleet.Written(name, version))
 	r.Troubles.Written(name, policies(plan)...)
 	r.Report.acted(plan, r.Observer.Facts.Clock.Now())
 	return nil
@@ -162,10 +162,10 @@ func (r *NodeReconciler) lookAgain(ctx context.Context, plan condition.Plan) rec
 }
 
 // policies are the sets that a plan acts for.
-func policies(plan condition.Plan) []status.Policy {
-	all := make([]status.Policy, 0, len(plan.Steps))
+func policies(plan condition.Plan) []policy.Ref {
+	all := make([]policy.Ref, 0, len(plan.Steps))
 	for _, step := range plan.Steps {
-		all = append(all, status.Policy{UID: step.Set, NamespacedName: types.NamespacedName{Name: step.SetName}})
+		all = append(all, policy.Ref{UID: step.Set, NamespacedName: types.NamespacedName{Name: step.SetName}})
 	}
 	return all
 }

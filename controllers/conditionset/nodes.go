@@ -22,14 +22,14 @@ func (o *Observer) node(node *corev1.Node) {
 	if changed {
 		wake = append(wake, node.Name)
 	}
-	o.enqueueNodes(wake)
-	o.enqueueDirty()
+	o.request(wake)
+	o.requestChanged()
 }
 
 func (o *Observer) nodeGone(node *corev1.Node) {
 	o.Facts.Heard()
-	o.enqueueNodes(o.Facts.Fleet.ForgetNode(node.Name, node.UID, o.Facts.Moment()))
-	o.enqueueDirty()
+	o.request(o.Facts.Fleet.ForgetNode(node.Name, node.UID, o.Facts.Moment()))
+	o.requestChanged()
 }
 
 // daemonSets tells the fleet which DaemonSets nodes can't do without.
@@ -63,10 +63,7 @@ func (o *Observer) watchLeases(ctx context.Context) {
 		return
 	}
 	go func() { // GetInformer waits for the first list, and this is an informer's own handler
-		informer, err := o.Cache.GetInformer(ctx, &coordinationv1.Lease{})
-		if err == nil {
-			_, err = informer.AddEventHandler(kube.Handlers(o.lease, func(*coordinationv1.Lease) {}, o.historyLost))
-		}
+		_, err := o.watches.Add(ctx, kube.On(&coordinationv1.Lease{}, o.lease, func(*coordinationv1.Lease) {}))
 		if err != nil && ctx.Err() == nil {
 			log.FromContext(ctx).Error(err, "Can't watch node Leases; conditions without a heartbeat stay unproven")
 			o.mu.Lock()
@@ -81,6 +78,6 @@ func (o *Observer) lease(lease *coordinationv1.Lease) {
 		return
 	}
 	if o.Facts.Fleet.ObserveLease(lease.Name, lease.Spec.RenewTime.Time, o.Facts.Moment()) {
-		o.enqueueNodes([]string{lease.Name})
+		o.request([]string{lease.Name})
 	}
 }

@@ -2,53 +2,45 @@ package conditionset
 
 import (
 	"context"
-	"fmt"
 	"sync"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
-	"github.com/resourcestack/autohealer/internal/kube/judging"
-	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
-// Observer feeds the fleet from informers and judges every set that is stored. It runs on every replica: a webhook that
-// isn't the leader previews from the same knowledge.
+// Observer feeds the fleet from informers. It runs on every replica: a webhook that isn't the leader previews from the same knowledge.
 type Observer struct {
 	Cache cache.Cache
 	Guard *guard.Guard
 	Facts *kube.Facts
 
-	judge *judging.Judge[*v1alpha1.ConditionSet, reading]
-	// telling is held while the fleet is told of a judgement: else an older one could come after a newer.
-	telling sync.Mutex
-	// lost takes the first object that the API server went back with.
-	lost chan error
+	policies policy.Policies[*v1alpha1.ConditionSet, reading]
+	nodes    kube.Requests
+	watches  *kube.Watches
 
 	mu         sync.Mutex
-	nodes      kube.Queue // needs mu, as all below; nil until this replica leads
-	sets       kube.Queue
+	leads      bool // needs mu, as all below
 	leaseWatch bool
 }
 
 // NewObserver gives an observer that follows the rules, and does nothing else before Start.
 func NewObserver(objects cache.Cache, rules *guard.Guard, facts *kube.Facts, rejections *kube.Rejections) *Observer {
-	o := &Observer{
-		Cache: objects, Guard: rules, Facts: facts, lost: make(chan error, 1),
-		judge: judging.New(judging.Options[*v1alpha1.ConditionSet, reading]{
-			Kind: kindConditionSet, Guard: rules, Clock: facts.Clock, Rejections: rejections, Read: read,
-		}),
-	}
-	o.followPolicy()
-	rules.OnChange(o.rulesChanged)
+	o := &Observer{Cache: objects, Guard: rules, Facts: facts, watches: kube.NewWatches(objects)}
+	o.policies.Init(policy.Hooks[*v1alpha1.ConditionSet, reading]{
+		Kind: kindConditionSet, Guard: rules, Clock: facts.Clock, Rejections: rejections,
+		Read: read, Guardrails: o.guardrails, Changed: o.update, Forget: o.forget, Undoes: true,
+		AtOnce: true, // the taints of a set that isn't known yet would be taken for those of one that is gone
+	})
 	return o
 }
 
@@ -59,100 +51,76 @@ func (*Observer) NeedLeaderElection() bool { return false }
 // news until they are newer than what it knows.
 func (o *Observer) Start(ctx context.Context) error {
 	o.mu.Lock()
-	if o.nodes == nil && o.sets == nil {
+	if !o.leads {
 		o.Facts.Fleet.Follow()
 	}
 	o.mu.Unlock()
-	watches := []struct {
-		object   client.Object
-		handlers toolscache.ResourceEventHandlerFuncs
-	}{
-		{&corev1.Node{}, kube.Handlers(o.node, o.nodeGone, o.historyLost)},
-		{&v1alpha1.ConditionSet{}, kube.Handlers(func(cs *v1alpha1.ConditionSet) { o.set(ctx, cs) }, o.setGone, o.historyLost)},
-		{&appsv1.DaemonSet{}, kube.Handlers(func(*appsv1.DaemonSet) { o.daemonSets(ctx) }, func(*appsv1.DaemonSet) { o.daemonSets(ctx) }, o.historyLost)},
-	}
-	var synced []toolscache.InformerSynced
-	for _, w := range watches {
-		informer, err := o.Cache.GetInformer(ctx, w.object)
-		if err != nil {
-			return fmt.Errorf("watch %T: %w", w.object, err)
-		}
-		registration, err := informer.AddEventHandler(w.handlers)
-		if err != nil {
-			return fmt.Errorf("watch %T: %w", w.object, err)
-		}
-		synced = append(synced, registration.HasSynced)
-	}
-	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
-		return nil // stopped before it began
-	}
+	return o.watches.Run(ctx, o.run,
+		kube.On(&corev1.Node{}, o.node, o.nodeGone),
+		kube.On(&v1alpha1.ConditionSet{}, func(cs *v1alpha1.ConditionSet) { o.policies.Seen(ctx, cs) }, o.policies.Gone),
+		kube.On(&appsv1.DaemonSet{}, func(*appsv1.DaemonSet) { o.daemonSets(ctx) }, func(*appsv1.DaemonSet) { o.daemonSets(ctx) }),
+	)
+}
+
+func (o *Observer) run(ctx context.Context) error {
 	o.Facts.Fleet.MarkSynced(o.Facts.Moment())
-	o.enqueueAll()
-	go o.judge.Run(ctx, o.judgeNow)
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-o.lost:
-		return fmt.Errorf("observe nodes and ConditionSets: %w", err)
-	}
+	o.requestAll()
+	o.policies.Run(ctx)
+	return nil
 }
 
-func (o *Observer) historyLost(err error) {
-	select {
-	case o.lost <- err:
-	default: // the first says enough
-	}
+// lead takes the queue of nodes of a replica that became the leader.
+func (o *Observer) lead(nodes kube.Queue) {
+	o.nodes.Attach(nodes)
+	o.becomeLeader()
 }
 
-// attach takes the queues of a replica that became the leader.
-func (o *Observer) attach(nodes, sets kube.Queue) {
+// leadSets takes the queue of sets.
+func (o *Observer) leadSets(sets kube.Queue) {
+	o.policies.Statuses.Attach(sets)
+	o.becomeLeader()
+}
+
+func (o *Observer) becomeLeader() {
 	o.mu.Lock()
-	if nodes != nil {
-		o.nodes = nodes
-	}
-	if sets != nil {
-		o.sets = sets
-	}
+	o.leads = true
 	o.mu.Unlock()
 	o.Facts.Fleet.Lead(o.Facts.Moment())
-	o.enqueueAll()
+	o.requestAll()
 }
 
-func (o *Observer) enqueueAll() {
+// requestAll asks for a look at all that is known.
+func (o *Observer) requestAll() {
 	if !o.Facts.Fleet.Synced() {
 		return
 	}
-	o.enqueueNodes(o.Facts.Fleet.Nodes())
-	for _, key := range o.judge.Keys() {
-		o.enqueueSet(key.Name)
+	o.request(o.Facts.Fleet.Nodes())
+	o.policies.Statuses.AddAll(o.policies.Keys()...)
+}
+
+// request asks for a look at nodes.
+func (o *Observer) request(nodes []string) {
+	for _, name := range nodes {
+		o.nodes.Add(types.NamespacedName{Name: name}, 0)
 	}
 }
 
-func (o *Observer) enqueueNodes(names []string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, name := range names {
-		enqueue(o.nodes, name, 0)
+// requestChanged asks for a look at the nodes and sets of which the fleet says that something changed.
+func (o *Observer) requestChanged() {
+	o.request(o.Facts.Fleet.TakeWoken())
+	for _, name := range o.Facts.Fleet.TakeDirty() {
+		o.policies.Statuses.Add(types.NamespacedName{Name: name}, policy.Delay)
 	}
 }
 
-func (o *Observer) enqueueSet(name string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	enqueue(o.sets, name, 0)
-}
-
-// enqueueDirty asks for the status of the sets that changed, and for the nodes that another's leaving the queue lets go on.
-func (o *Observer) enqueueDirty() {
-	o.enqueueNodes(o.Facts.Fleet.TakeWoken())
-	dirty := o.Facts.Fleet.TakeDirty()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, name := range dirty {
-		enqueue(o.sets, name, status.Delay)
+// guardrails puts in force what all Guardrails together say of limits, pauses, precedence and condition types.
+func (o *Observer) guardrails(all guardrail.Policy) {
+	types, err := all.Registry()
+	if err != nil {
+		log.Log.Error(err, "Left out declared condition types")
 	}
-}
-
-func enqueue(q kube.Queue, name string, after time.Duration) {
-	kube.Enqueue(q, types.NamespacedName{Name: name}, after)
+	o.request(o.Facts.Fleet.SetPolicy(condition.Policy{
+		Limits: all.Limits, Precedence: condition.Precedence(all.Precedence), Paused: policy.PausedBy(all).By, Frozen: all.Frozen(), Types: types,
+	}, o.Facts.Moment()))
+	o.requestChanged()
 }

@@ -26,12 +26,12 @@ func watched(t *testing.T, await bool, names ...string) (*Observer, *guard.Guard
 	facts := &kube.Facts{Fleet: condition.NewFleet(limit.Builtin()), Clock: clock, Server: &kube.ServerClock{Clock: clock}}
 	o := NewObserver(nil, g, facts, &kube.Rejections{})
 	for _, name := range names {
-		o.set(t.Context(), storedSet(name))
+		o.policies.Seen(t.Context(), newSet(name))
 	}
 	return o, g
 }
 
-func storedSet(name string) *v1alpha1.ConditionSet {
+func newSet(name string) *v1alpha1.ConditionSet {
 	return &v1alpha1.ConditionSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-" + name), Generation: 1},
 		Spec: v1alpha1.ConditionSetSpec{
@@ -57,15 +57,15 @@ func TestASetWhoseRulesChangedIsNotActedFor(t *testing.T) {
 	if admits(judged(t, o, "a"), now, g.RuleSetHash("ConditionSet")) {
 		t.Error("until it is judged again one may still act for it")
 	}
-	o.judgeNow(t.Context(), types.NamespacedName{Name: "a"})
+	o.policies.Judge(t.Context(), types.NamespacedName{Name: "a"})
 	if !admits(judged(t, o, "a"), now, g.RuleSetHash("ConditionSet")) {
 		t.Error("one may not act for it though the new rules admit it")
 	}
 }
 
-func judged(t *testing.T, o *Observer, name string) judgement {
+func judged(t *testing.T, o *Observer, name string) storedSet {
 	t.Helper()
-	j, ok := o.judge.Of(types.NamespacedName{Name: name})
+	j, ok := o.policies.Get(types.NamespacedName{Name: name})
 	if !ok {
 		t.Fatalf("%s isn't judged", name)
 	}
@@ -74,14 +74,14 @@ func judged(t *testing.T, o *Observer, name string) judgement {
 
 func TestNothingIsDoneBeforeGuardrailsAreRead(t *testing.T) {
 	o, g := watched(t, true, "a")
-	if _, known := o.judge.PausedBy(); known {
+	if _, known := o.policies.PausedBy(); known {
 		t.Error("it says who pauses")
 	}
 	if admits(judged(t, o, "a"), o.Facts.Clock.Now(), g.RuleSetHash("ConditionSet")) {
 		t.Error("one may act for a set")
 	}
 	g.SetGuardrails(nil)
-	if by, known := o.judge.PausedBy(); by.By != "" || !known {
+	if by, known := o.policies.PausedBy(); by.By != "" || !known {
 		t.Errorf("paused by %+v, %t", by, known)
 	}
 }

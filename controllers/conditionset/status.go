@@ -10,23 +10,20 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
-	"github.com/resourcestack/autohealer/internal/kube/judging"
-	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 const taintKeysKept = 16
 
 // state is everything that a status tells.
 type state struct {
-	judgement judgement
-	summary   condition.Summary
+	storedSet
+	summary condition.Summary
 	// synced: caches are full, so that counts mean something.
 	synced  bool
-	trouble *status.Trouble
-	paused  status.Pause
-	// undoing are nodes that a deleted set must still be undone on.
-	undoing int
-	on      []string
+	trouble *policy.Trouble
+	// left are nodes that a deleted set must still be undone on.
+	left policy.Left
 }
 
 // statusOf describes a set. It is pure: the same state gives the same status, so that nothing is written when nothing
@@ -45,22 +42,22 @@ func statusOf(cs *v1alpha1.ConditionSet, st state) v1alpha1.ConditionSetStatus {
 		after.Breaker = &v1alpha1.Breaker{ID: b.ID, OpenedAt: metav1.NewTime(b.OpenedAt.Truncate(1e9)), Reset: b.Reset}
 	}
 	shared(cs, st).Put(&after.Conditions, cs.Generation)
-	status.SetWhileTrue(&after.Conditions, cs.Generation, limitReached(st))
-	status.SetWhileTrue(&after.Conditions, cs.Generation, breakerOpen(cs, st))
+	policy.SetWhileTrue(&after.Conditions, cs.Generation, limitReached(st))
+	policy.SetWhileTrue(&after.Conditions, cs.Generation, breakerOpen(cs, st))
 	return after
 }
 
 // shared is what the conditions that every kind has tell of this set.
-func shared(cs *v1alpha1.ConditionSet, st state) status.State {
-	s := status.State{
-		Judgement: judging.Told(st.judgement.Verdict, st.judgement.Read.unreadable),
-		Changes:   "nodes", Synced: st.synced, Trouble: st.trouble, Paused: st.paused, Says: operative(st),
+func shared(cs *v1alpha1.ConditionSet, st state) policy.State {
+	s := policy.State{
+		Acceptance: policy.FromVerdict(st.Verdict, st.Read.unreadable),
+		Changes:    "nodes", Synced: st.synced, Trouble: st.trouble, Paused: st.Pause, Deleting: cs.DeletionTimestamp != nil, Says: operative(st),
 	}
 	if cs.Spec.Mode == v1alpha1.Observe {
 		s.Observes = true
 		s.Says = fmt.Sprintf("Mode Observe: %d of %d selected nodes match, and nothing is touched.", st.summary.Matching, st.summary.Selected)
 	}
-	if st.undoing > 0 {
+	if st.left.Targets > 0 {
 		s.Undoing = undoing(st)
 	}
 	return s
@@ -94,8 +91,8 @@ func operative(st state) string {
 
 // undoing says what a deletion waits for.
 func undoing(st state) string {
-	says := fmt.Sprintf("It is deleted once it is undone on %d nodes: %s", st.undoing, strings.Join(st.on, ", "))
-	if st.undoing > len(st.on) {
+	says := fmt.Sprintf("It is deleted once it is undone on %d nodes: %s", st.left.Targets, strings.Join(st.left.Sample, ", "))
+	if st.left.Targets > len(st.left.Sample) {
 		says += ", …"
 	}
 	if st.trouble != nil {

@@ -34,7 +34,7 @@ func TestReadySaysInNumbersWhatTheSetDoes(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			st := state{synced: true, summary: tc.summary}
-			st.judgement.Verdict.Allowed = true
+			st.Verdict.Allowed = true
 			status := statusOf(&v1alpha1.ConditionSet{Spec: v1alpha1.ConditionSetSpec{Mode: tc.mode}}, st)
 			ready := meta.FindStatusCondition(status.Conditions, "Ready")
 			if ready == nil || ready.Status != "True" || ready.Message != tc.want {

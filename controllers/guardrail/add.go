@@ -3,11 +3,13 @@ package guardrail
 import (
 	"net/http"
 
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 // Options are what the controller for Guardrails needs.
@@ -28,8 +30,8 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	gaugePolicy(opts.Guard.Policy())
 	opts.Guard.OnChange(func(guard.Change) { gaugePolicy(opts.Guard.Policy()) })
 	observer := &Observer{Guard: opts.Guard}
-	opts.Guardrails.Early, opts.Guardrails.Use, opts.Guardrails.Seen = opts.Guard.Tighten, observer.use, observer.enqueue
-	opts.Rejections.Follow(observer.enqueue)
+	opts.Guardrails.Early, opts.Guardrails.Use, opts.Guardrails.Seen = opts.Guard.Tighten, observer.use, observer.request
+	opts.Rejections.Follow(observer.request)
 	opts.Guardrails.Listed = opts.Guard.GuardrailsListed
 	if err := mgr.Add(opts.Guardrails); err != nil {
 		return err
@@ -37,8 +39,9 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if err := mgr.AddReadyzCheck("guardrails", func(*http.Request) error { return opts.Guardrails.Synced() }); err != nil {
 		return err
 	}
-	status := &Reconciler{
-		Client: mgr.GetClient(), Observer: observer, Rejections: opts.Rejections, Events: mgr.GetEventRecorder("autohealer"),
+	guardrails := &policy.Keeper[*v1alpha1.Guardrail]{
+		Steps:  (&keeper{Observer: observer, Rejections: opts.Rejections}).steps(),
+		Client: mgr.GetClient(), Events: mgr.GetEventRecorder("autohealer"), Clock: clock.RealClock{},
 	}
-	return kube.AddController(mgr, "guardrail", status, 1, observer.attach)
+	return kube.AddController(mgr, "guardrail", guardrails, 1, observer.lead)
 }

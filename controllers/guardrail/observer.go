@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,8 +20,9 @@ import (
 type Observer struct {
 	Guard *guard.Guard
 
+	statuses kube.Requests
+
 	mu      sync.Mutex
-	queue   kube.Queue         // needs mu; nil until this replica leads
 	results map[string]outcome // needs mu; by name, nil until all Guardrails are in force
 }
 
@@ -61,7 +63,7 @@ func (o *Observer) use(ctx context.Context, all []*v1alpha1.Guardrail) (again ti
 	policy := o.Guard.Policy()
 	log.FromContext(ctx).Info("Guardrails are in force", "guardrails", len(all), "rules", rules, "pausedBy", policy.PausedBy, "frozenBy", policy.FrozenBy)
 	for name := range results {
-		o.enqueue(name)
+		o.request(name)
 	}
 	return again
 }
@@ -74,23 +76,16 @@ func (o *Observer) outcomeOf(g *v1alpha1.Guardrail) (result outcome, ok bool) {
 	return result, ok && result.uid == g.UID && result.generation == g.Generation
 }
 
-// attach takes the queue of a replica that became the leader.
-func (o *Observer) attach(q kube.Queue) {
+// lead takes the queue of a replica that became the leader.
+func (o *Observer) lead(q kube.Queue) {
+	o.statuses.Attach(q)
 	o.mu.Lock()
-	o.queue = q
-	names := make([]string, 0, len(o.results))
-	for name := range o.results {
-		names = append(names, name)
-	}
+	names := slices.Collect(maps.Keys(o.results))
 	o.mu.Unlock()
 	for _, name := range names {
-		o.enqueue(name)
+		o.request(name)
 	}
 }
 
-// enqueue asks for the status of a Guardrail. What isn't one, such as a kind's name, is found to be gone.
-func (o *Observer) enqueue(name string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	kube.Enqueue(o.queue, types.NamespacedName{Name: name}, 0)
-}
+// request asks for the status of a Guardrail. What isn't one, such as a kind's name, is found to be gone.
+func (o *Observer) request(name string) { o.statuses.Add(types.NamespacedName{Name: name}, 0) }

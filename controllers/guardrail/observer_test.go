@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 // rights say the same of every account.
@@ -67,12 +69,15 @@ func TestAGuardrailThatIsGoneIsForgotten(t *testing.T) {
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	r := &Reconciler{Client: fake.NewClientBuilder().WithScheme(scheme).Build(), Clock: testingclock.NewFakePassiveClock(noon)}
-	r.pace.Wait(key, noon, false)
-	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
+	k := &policy.Keeper[*v1alpha1.Guardrail]{
+		Steps: (&keeper{}).steps(), Client: fake.NewClientBuilder().WithScheme(scheme).Build(), Clock: testingclock.NewFakePassiveClock(noon),
+	}
+	gaugeGuardrail(key.Name, 3)
+	if _, err := k.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
 		t.Fatal(err)
 	}
-	if wait := r.pace.Wait(key, noon, false); wait != 0 {
-		t.Errorf("one that is made anew waits for %s", wait)
+	left := make(chan prometheus.Metric, 10)
+	if rejectsGauge.Collect(left); len(left) != 0 {
+		t.Errorf("%d series are left", len(left))
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/guard"
-	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 // samples of rejected policies.
@@ -33,9 +33,9 @@ func statusOf(g *v1alpha1.Guardrail, st state) v1alpha1.GuardrailStatus {
 	if len(st.rejected) > 0 {
 		after.RejectedPolicies = st.rejected[:min(samples, len(st.rejected))]
 	}
-	status.Set(&after.Conditions, g.Generation, accepted(st))
-	status.Set(&after.Conditions, g.Generation, ready(g, st))
-	status.SetWhileTrue(&after.Conditions, g.Generation, stalled(st))
+	policy.Set(&after.Conditions, g.Generation, accepted(st))
+	policy.Set(&after.Conditions, g.Generation, ready(g, st))
+	policy.SetWhileTrue(&after.Conditions, g.Generation, stalled(st))
 	return after
 }
 

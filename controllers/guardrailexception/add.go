@@ -10,6 +10,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 // Options are what the controller for GuardrailExceptions needs.
@@ -31,7 +32,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		return err
 	}
 	observer := &Observer{Cache: mgr.GetCache(), Guard: opts.Guard, targets: targets}
-	opts.Exceptions.Use, opts.Exceptions.Seen = observer.use, observer.enqueue
+	opts.Exceptions.Use, opts.Exceptions.Seen = observer.use, observer.request
 	opts.Guard.OnChange(observer.rulesChanged)
 	if err := mgr.Add(opts.Exceptions); err != nil {
 		return err
@@ -42,8 +43,9 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if err := mgr.AddReadyzCheck("guardrailexceptions", func(*http.Request) error { return opts.Exceptions.Synced() }); err != nil {
 		return err
 	}
-	status := &Reconciler{
-		Client: mgr.GetClient(), Observer: observer, Events: mgr.GetEventRecorder("autohealer"), Clock: clock.RealClock{},
+	exceptions := &policy.Keeper[*v1alpha1.GuardrailException]{
+		Steps:  (&keeper{Observer: observer, Client: mgr.GetClient(), Clock: clock.RealClock{}}).steps(),
+		Client: mgr.GetClient(), Events: mgr.GetEventRecorder("autohealer"), Clock: clock.RealClock{},
 	}
-	return kube.AddController(mgr, "guardrailexception", status, 1, observer.attach)
+	return kube.AddController(mgr, "guardrailexception", exceptions, 1, observer.lead)
 }

@@ -2,13 +2,11 @@ package guardrailexception
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -23,10 +21,10 @@ type Observer struct {
 	Cache cache.Cache
 	Guard *guard.Guard
 
-	targets targets
+	targets  targets
+	statuses kube.Requests
 
 	mu     sync.Mutex
-	queue  kube.Queue                            // needs mu; nil until this replica leads
 	naming map[v1alpha1.ExceptionTarget][]string // needs mu: exceptions by target; nil until all are in force
 }
 
@@ -35,35 +33,17 @@ func (*Observer) NeedLeaderElection() bool { return true }
 
 // Start watches the targets until ctx ends.
 func (o *Observer) Start(ctx context.Context) error {
-	lost := make(chan error, 1)
+	var watches []kube.Watch
 	for kind, empty := range o.targets {
-		informer, err := o.Cache.GetInformer(ctx, empty)
-		if err != nil {
-			return fmt.Errorf("watch %s: %w", kind, err)
-		}
 		changed := func(object client.Object) {
-			o.enqueueNaming(v1alpha1.ExceptionTarget{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()})
+			o.requestNaming(v1alpha1.ExceptionTarget{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()})
 		}
-		registration, err := informer.AddEventHandler(kube.Handlers(changed, changed, func(err error) {
-			select {
-			case lost <- err:
-			default: // one is enough
-			}
-		}))
-		if err != nil {
-			return fmt.Errorf("watch %s: %w", kind, err)
-		}
-		defer func() { _ = informer.RemoveEventHandler(registration) }()
-		if !toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
-			return nil // stopped before it began
-		}
+		watches = append(watches, kube.On(empty, changed, changed))
 	}
-	select {
-	case <-ctx.Done():
+	return kube.NewWatches(o.Cache).Run(ctx, func(ctx context.Context) error {
+		<-ctx.Done()
 		return nil
-	case err := <-lost:
-		return fmt.Errorf("watch targets of exceptions: %w", err)
-	}
+	}, watches...)
 }
 
 // use puts these exceptions in force in place of all former ones. Whoever judges an object that one lifts a rule for knows
@@ -79,7 +59,7 @@ func (o *Observer) use(ctx context.Context, all []*v1alpha1.GuardrailException) 
 	o.naming = naming
 	o.mu.Unlock()
 	for _, exception := range all {
-		o.enqueue(exception.Name)
+		o.request(exception.Name)
 	}
 	return never
 }
@@ -91,35 +71,31 @@ func (o *Observer) rulesChanged(c guard.Change) {
 	o.mu.Unlock()
 	for target := range naming {
 		if slices.Contains(c.Kinds, target.Kind) || slices.Contains(c.Kinds, "GuardrailException") {
-			o.enqueueNaming(target)
+			o.requestNaming(target)
 		}
 	}
 }
 
-// attach takes the queue of a replica that became the leader.
-func (o *Observer) attach(q kube.Queue) {
+// lead takes the queue of a replica that became the leader.
+func (o *Observer) lead(q kube.Queue) {
+	o.statuses.Attach(q)
 	o.mu.Lock()
-	o.queue = q
 	naming := o.naming
 	o.mu.Unlock()
 	for _, names := range naming {
 		for _, name := range names {
-			o.enqueue(name)
+			o.request(name)
 		}
 	}
 }
 
-func (o *Observer) enqueue(name string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	kube.Enqueue(o.queue, types.NamespacedName{Name: name}, 0)
-}
+func (o *Observer) request(name string) { o.statuses.Add(types.NamespacedName{Name: name}, 0) }
 
-// enqueueNaming asks for the status of the exceptions for a target.
-func (o *Observer) enqueueNaming(target v1alpha1.ExceptionTarget) {
+// requestNaming asks for the status of the exceptions for a target.
+func (o *Observer) requestNaming(target v1alpha1.ExceptionTarget) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, name := range o.naming[target] {
-		kube.Enqueue(o.queue, types.NamespacedName{Name: name}, 0)
+		o.request(name)
 	}
 }

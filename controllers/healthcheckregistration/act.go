@@ -11,7 +11,7 @@ import (
 
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/health"
-	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 // acting is a plan that is being carried out.
@@ -21,7 +21,7 @@ type acting struct {
 	plan   plan
 	// object is the target as the last write left it.
 	object *unstructured.Unstructured
-	tries  status.Tries
+	tries  policy.Tries
 	is     outcome
 }
 
@@ -45,7 +45,7 @@ func (l *look) act(ctx context.Context, layout health.Layout, p plan) outcome {
 	}
 	a := &acting{
 		look: l, layout: layout, plan: p, object: l.object,
-		tries: status.Tries{Failed: map[status.Policy]error{}}, is: outcome{kept: map[string]bool{}},
+		tries: policy.Tries{Failed: map[policy.Ref]error{}}, is: outcome{kept: map[string]bool{}},
 	}
 	a.tries.All, a.is.ended = a.steps(ctx)
 	l.r.Troubles.Tried(target, a.tries)
@@ -82,7 +82,7 @@ func (a *acting) step(ctx context.Context, step health.Step) error {
 	}
 	write := actuate.ConditionWrite{Target: a.object, Layout: a.layout, Step: step}
 	for _, d := range deciders {
-		write.Deciders, write.Admitted = append(write.Deciders, d.registration), append(write.Admitted, d.judgement.Admitted)
+		write.Deciders, write.Admitted = append(write.Deciders, d.registration), append(write.Admitted, d.stored.Admitted)
 	}
 	var err error
 	if a.object, err = a.r.Conditions.Apply(ctx, write); err != nil {
@@ -123,7 +123,7 @@ func refused(err error) bool {
 // stopped says whether a step may not be carried out any more: the checks took their time, and meanwhile everything was frozen,
 // or there is a registration that isn't known yet.
 func (l *look) stopped(step health.Step) bool {
-	paused, _ := l.r.Observer.judge.PausedBy()
+	paused, _ := l.r.Observer.policies.PausedBy()
 	return paused.Frozen || step.Remove && l.r.Observer.inDoubt(l.target.Kind)
 }
 
@@ -166,10 +166,10 @@ func (a *acting) failed(deciders []decider, step health.Step, err error) {
 	}
 }
 
-func policiesOf(deciders []decider) []status.Policy {
-	policies := make([]status.Policy, len(deciders))
+func policiesOf(deciders []decider) []policy.Ref {
+	policies := make([]policy.Ref, len(deciders))
 	for i, d := range deciders {
-		policies[i] = status.Policy{UID: d.registration.UID, NamespacedName: types.NamespacedName{Name: d.registration.Name}}
+		policies[i] = policy.Ref{UID: d.registration.UID, NamespacedName: types.NamespacedName{Name: d.registration.Name}}
 	}
 	return policies
 }

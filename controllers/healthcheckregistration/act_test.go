@@ -25,7 +25,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/checking"
 	"github.com/resourcestack/autohealer/internal/domain/health"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
-	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 // current says that every registration is what was admitted.
@@ -65,8 +65,8 @@ func twoDecide(t *testing.T) *Observer {
 	t.Helper()
 	o := knowing(t)
 	for _, r := range []*v1alpha1.HealthCheckRegistration{suspended("bad", "v1alpha1", "Bad"), suspended("good", "v1alpha1", "Good")} {
-		o.judge.Observe(r)
-		o.judge.Judge(t.Context(), client.ObjectKeyFromObject(r))
+		o.policies.Seen(t.Context(), r)
+		o.policies.Judge(t.Context(), client.ObjectKeyFromObject(r))
 	}
 	return o
 }
@@ -81,7 +81,7 @@ func turning(t *testing.T, api client.WithWatch) (*look, plan) {
 		t.Fatal(err)
 	}
 	l.r.Conditions, l.r.Layouts = &actuate.Conditions{Client: api, Current: current{}, Acts: logr.Discard()}, &checking.Layouts{Clock: testingclock.NewFakePassiveClock(noon)}
-	l.r.Troubles, l.r.Report = &status.Troubles{}, NewReporter(&recorder{})
+	l.r.Troubles, l.r.Report = &policy.Troubles{}, NewReporter(&recorder{})
 	p := plan{deciders: map[string][]decider{"Bad": l.deciders[:1], "Good": l.deciders[1:]}, unclaim: []string{"Gone"}}
 	p.Verdicts = map[string]health.Verdict{"Bad": {}, "Good": {}}
 	for _, conditionType := range []string{"Bad", "Good"} {

@@ -1,16 +1,16 @@
 package healthcheckregistration
 
 import (
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/checking"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
-	"github.com/resourcestack/autohealer/internal/kube/status"
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 const (
@@ -48,25 +48,25 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		return err
 	}
 	observer.Watches, observer.Shoots = watches, checker.Shoots
-	troubles := &status.Troubles{Hit: func(registration types.NamespacedName) { observer.enqueueRegistration(registration, 0) }}
 	report := NewReporter(mgr.GetEventRecorder("autohealer"))
 	layouts := &checking.Layouts{Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(), Clock: opts.Facts.Clock}
 	targets := &TargetReconciler{
-		Observer: observer, Layouts: layouts, Troubles: troubles, Report: report,
+		Observer: observer, Layouts: layouts, Troubles: &observer.policies.Troubles, Report: report,
 		Checker: checker,
 		Conditions: &actuate.Conditions{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Acts: mgr.GetLogger().WithName("acts"), Leads: opts.Leads,
 			Current: &kube.Generations{Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Stored: opts.Stored},
 		},
 	}
-	registrations := &Reconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Observer: observer, Layouts: layouts, Troubles: troubles, Report: report, Leads: opts.Leads,
+	registrations := &policy.Keeper[*v1alpha1.HealthCheckRegistration]{
+		Steps:  (&keeper{Observer: observer, Live: mgr.GetAPIReader(), Layouts: layouts}).steps(),
+		Client: mgr.GetClient(), Events: report.Events, Clock: opts.Facts.Clock, Urgent: observer.policies.Unseen, Leads: opts.Leads,
 	}
 	if err := mgr.Add(observer); err != nil {
 		return err
 	}
-	if err := kube.AddController(mgr, "healthcheckregistration-target", targets, targetWorkers, func(q kube.Queue) { observer.attach(q, nil) }); err != nil {
+	if err := kube.AddController(mgr, "healthcheckregistration-target", targets, targetWorkers, observer.lead); err != nil {
 		return err
 	}
-	return kube.AddController(mgr, "healthcheckregistration", registrations, registrationWorkers, func(q kube.Queue) { observer.attach(nil, q) })
+	return kube.AddController(mgr, "healthcheckregistration", registrations, registrationWorkers, observer.leadRegistrations)
 }

@@ -71,7 +71,7 @@ func drawChecked(tt *testing.T, t *rapid.T) *checkedWorld {
 	case "frozen":
 		w.policy.PausedBy, w.policy.FrozenBy = []string{"rail"}, []string{"rail"}
 	}
-	w.o.judge.FollowPolicy(w.policy)
+	w.o.policies.Pause(w.policy)
 	w.drawWorker()
 	for i := range rapid.IntRange(0, 3).Draw(t, "registrations") {
 		w.drawRegistration(i)
@@ -152,10 +152,10 @@ func (w *checkedWorld) drawRegistration(i int) {
 // judge lets the manager take in a registration, and write into its status what the rules say.
 func (w *checkedWorld) judge(hcr *v1alpha1.HealthCheckRegistration, stands string) {
 	key := client.ObjectKeyFromObject(hcr)
-	w.o.judge.Observe(hcr.DeepCopy())
+	w.o.policies.Seen(w.t.Context(), hcr.DeepCopy())
 	if stands != "doubtful" {
-		w.o.judge.Judge(w.t.Context(), key)
-		j, _ := w.o.judge.Of(key)
+		w.o.policies.Judge(w.t.Context(), key)
+		j, _ := w.o.policies.Get(key)
 		accepted := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Message: j.Verdict.Message(), ObservedGeneration: 1}
 		if j.Admitted.Valid() {
 			accepted.Status = metav1.ConditionTrue
@@ -171,7 +171,7 @@ func (w *checkedWorld) judge(hcr *v1alpha1.HealthCheckRegistration, stands strin
 	case "deleted":
 		hcr.Generation, hcr.DeletionTimestamp = 2, &metav1.Time{Time: noon}
 	}
-	w.o.judge.Observe(hcr.DeepCopy())
+	w.o.policies.Seen(w.t.Context(), hcr.DeepCopy())
 	w.o.book.follow(hcr, noon)
 	w.stored = append(w.stored, *hcr)
 }

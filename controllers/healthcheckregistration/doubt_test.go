@@ -20,7 +20,6 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
-	"github.com/resourcestack/autohealer/internal/kube/judging"
 )
 
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
@@ -39,10 +38,8 @@ func knowing(t *testing.T) *Observer {
 		t.Fatal(err)
 	}
 	o := &Observer{Facts: &kube.Facts{Clock: testingclock.NewFakeClock(noon)}, Guard: g}
-	o.judge = judging.New(judging.Options[*v1alpha1.HealthCheckRegistration, reading]{
-		Kind: kindRegistration, Guard: g, Clock: clock, Rejections: &kube.Rejections{}, Read: read,
-	})
-	o.judge.FollowPolicy(guardrail.Merge(limit.Builtin(), nil))
+	o.follow(g, clock, &kube.Rejections{})
+	o.policies.Pause(guardrail.Merge(limit.Builtin(), nil))
 	return o
 }
 
@@ -119,47 +116,47 @@ func TestNothingIsTakenOffInDoubt(t *testing.T) {
 		want  string
 	}{
 		"no registration at all": {func(*testing.T, *Observer) {}, "[Mine Other] [Gone]"},
-		"one that isn't judged yet": {func(_ *testing.T, o *Observer) {
-			o.judge.Observe(suspended("r", "v1alpha1", "Mine"))
+		"one that isn't judged yet": {func(t *testing.T, o *Observer) {
+			o.policies.Seen(t.Context(), suspended("r", "v1alpha1", "Mine"))
 		}, "[] []"},
-		"one that isn't judged yet, in another version": {func(_ *testing.T, o *Observer) {
-			o.judge.Observe(suspended("r", "v1", "Mine"))
+		"one that isn't judged yet, in another version": {func(t *testing.T, o *Observer) {
+			o.policies.Seen(t.Context(), suspended("r", "v1", "Mine"))
 		}, "[] []"},
-		"one of another kind that isn't judged yet": {func(_ *testing.T, o *Observer) {
+		"one of another kind that isn't judged yet": {func(t *testing.T, o *Observer) {
 			r := suspended("r", "v1alpha1", "Mine")
 			r.Spec.Target.Kind = "Infrastructure"
-			o.judge.Observe(r)
+			o.policies.Seen(t.Context(), r)
 		}, "[Mine Other] [Gone]"},
 		"one that is judged": {func(t *testing.T, o *Observer) {
-			o.judge.Observe(suspended("r", "v1alpha1", "Mine"))
-			o.judge.Judge(t.Context(), types.NamespacedName{Name: "r"})
+			o.policies.Seen(t.Context(), suspended("r", "v1alpha1", "Mine"))
+			o.policies.Judge(t.Context(), types.NamespacedName{Name: "r"})
 		}, "[Other] [Gone]"},
 		"one that is judged, in another version": {func(t *testing.T, o *Observer) {
-			o.judge.Observe(suspended("r", "v1", "Mine"))
-			o.judge.Judge(t.Context(), types.NamespacedName{Name: "r"})
+			o.policies.Seen(t.Context(), suspended("r", "v1", "Mine"))
+			o.policies.Judge(t.Context(), types.NamespacedName{Name: "r"})
 		}, "[Other] [Gone]"},
 		"one that changed since it was judged": {func(t *testing.T, o *Observer) {
-			o.judge.Observe(suspended("r", "v1alpha1", "Mine"))
-			o.judge.Judge(t.Context(), types.NamespacedName{Name: "r"})
+			o.policies.Seen(t.Context(), suspended("r", "v1alpha1", "Mine"))
+			o.policies.Judge(t.Context(), types.NamespacedName{Name: "r"})
 			changed := suspended("r", "v1alpha1", "Other")
 			changed.Generation = 2
-			o.judge.Observe(changed)
+			o.policies.Seen(t.Context(), changed)
 		}, "[] []"},
 		"one that is being deleted": {func(t *testing.T, o *Observer) {
-			o.judge.Observe(suspended("r", "v1alpha1", "Mine"))
-			o.judge.Judge(t.Context(), types.NamespacedName{Name: "r"})
+			o.policies.Seen(t.Context(), suspended("r", "v1alpha1", "Mine"))
+			o.policies.Judge(t.Context(), types.NamespacedName{Name: "r"})
 			going := suspended("r", "v1alpha1", "Mine")
 			going.Generation, going.DeletionTimestamp = 2, &metav1.Time{Time: noon}
-			o.judge.Observe(going)
+			o.policies.Seen(t.Context(), going)
 		}, "[Mine Other] [Gone]"},
-		"a freeze": {func(_ *testing.T, o *Observer) {
-			o.judge.FollowPolicy(guardrail.Policy{PausedBy: []string{"f"}, FrozenBy: []string{"f"}})
+		"a freeze": {func(t *testing.T, o *Observer) {
+			o.policies.Pause(guardrail.Policy{PausedBy: []string{"f"}, FrozenBy: []string{"f"}})
 		}, "[] []"},
-		"a pause, under which undo goes on": {func(_ *testing.T, o *Observer) {
-			o.judge.FollowPolicy(guardrail.Policy{PausedBy: []string{"p"}})
+		"a pause, under which undo goes on": {func(t *testing.T, o *Observer) {
+			o.policies.Pause(guardrail.Policy{PausedBy: []string{"p"}})
 		}, "[Mine Other] [Gone]"},
-		"Guardrails that aren't read": {func(_ *testing.T, o *Observer) {
-			o.judge.FollowPolicy(guardrail.Unread(limit.Builtin()))
+		"Guardrails that aren't read": {func(t *testing.T, o *Observer) {
+			o.policies.Pause(guardrail.Unread(limit.Builtin()))
 		}, "[] []"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -174,9 +171,9 @@ func TestNothingIsTakenOffInDoubt(t *testing.T) {
 
 func TestWhatIsJudgedWhileChecksRunLosesNothing(t *testing.T) {
 	o := knowing(t)
-	o.judge.Observe(suspended("r", "v1alpha1", "Mine"))
+	o.policies.Seen(t.Context(), suspended("r", "v1alpha1", "Mine"))
 	l := lookedAt(t, o, claimed("Mine", "Other"))
-	o.judge.Judge(t.Context(), types.NamespacedName{Name: "r"})
+	o.policies.Judge(t.Context(), types.NamespacedName{Name: "r"})
 	if got, want := plannedBy(t, l), "[] []"; got != want {
 		t.Errorf("removed and disclaimed are %s, not %s", got, want)
 	}
@@ -194,9 +191,9 @@ func TestWhatIsClaimedAndNotOursStays(t *testing.T) {
 
 func TestAHeldTargetGetsNothingNew(t *testing.T) {
 	o := knowing(t)
-	o.judge.Observe(suspended("r", "v1alpha1", "Mine"))
-	o.judge.Judge(t.Context(), types.NamespacedName{Name: "r"})
-	j, _ := o.judge.Of(types.NamespacedName{Name: "r"})
+	o.policies.Seen(t.Context(), suspended("r", "v1alpha1", "Mine"))
+	o.policies.Judge(t.Context(), types.NamespacedName{Name: "r"})
+	j, _ := o.policies.Get(types.NamespacedName{Name: "r"})
 	for name, c := range map[string]struct {
 		annotations map[string]string
 		want        standing
@@ -223,8 +220,8 @@ func TestAHeldTargetGetsNothingNew(t *testing.T) {
 func TestARegistrationWhoseVersionCantBeReadIsFrozen(t *testing.T) {
 	o := knowing(t)
 	for _, r := range []*v1alpha1.HealthCheckRegistration{suspended("a", "v1alpha1", "Mine"), suspended("b", "v1beta1", "Other")} {
-		o.judge.Observe(r)
-		o.judge.Judge(t.Context(), types.NamespacedName{Name: r.Name})
+		o.policies.Seen(t.Context(), r)
+		o.policies.Judge(t.Context(), types.NamespacedName{Name: r.Name})
 	}
 	if got := fmt.Sprint(o.versionsOf(worker.GroupKind())); got != "[v1beta1 v1alpha1]" {
 		t.Errorf("versions are %s", got)
@@ -249,8 +246,8 @@ func TestWhatATargetHasInDoubtIsBelievedAfterAReset(t *testing.T) {
 		hcr.Spec.SuspendWhen = "" // and what it looks at isn't there
 		hcr.Status.Breaker = &v1alpha1.Breaker{ID: "x"}
 		hcr.Annotations = map[string]string{"autohealer.resourcestack.com/reset-breaker": "x"}
-		o.judge.Observe(hcr)
-		o.judge.Judge(t.Context(), types.NamespacedName{Name: "r"})
+		o.policies.Seen(t.Context(), hcr)
+		o.policies.Judge(t.Context(), types.NamespacedName{Name: "r"})
 		o.book.follow(hcr, noon)
 		for _, other := range []string{"a", "b"} {
 			o.book.mayFail("r", targetNamed(other), "Mine", false, 3, noon)

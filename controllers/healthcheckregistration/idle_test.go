@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/internal/checking"
-	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 // unreadable is an API server that lets nobody read definitions, and counts who asks.
@@ -38,7 +38,7 @@ func looks(t *testing.T, o *Observer, object *unstructured.Unstructured, times i
 	for range times {
 		l := lookedAt(t, o, object)
 		l.r.Layouts = &checking.Layouts{Live: api, Mapper: mapper, Clock: testingclock.NewFakePassiveClock(noon)}
-		l.r.Troubles = &status.Troubles{}
+		l.r.Troubles = &policy.Troubles{}
 		result, err := l.keep(t.Context())
 		if err != nil {
 			t.Fatal(err)

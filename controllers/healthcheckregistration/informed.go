@@ -11,7 +11,6 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/checking"
-	"github.com/resourcestack/autohealer/internal/kube"
 )
 
 // informed has what each registration meant to its targets when they were last asked for because of it. The zero value has
@@ -30,11 +29,11 @@ type meaning struct {
 	reset              string
 }
 
-func (o *Observer) meaning(j judgement) meaning {
+func (o *Observer) meaning(j storedRegistration) meaning {
 	hcr := j.Object
 	return meaning{
-		generation: hcr.Generation, judged: j.Generation, lapses: j.Lapses, outdated: j.Outdated, going: hcr.DeletionTimestamp != nil,
-		standing: o.standing(j), reset: hcr.Annotations[v1alpha1.AnnotationResetBreaker],
+		generation: hcr.Generation, judged: j.Generation, lapses: j.Invalidations, outdated: j.Outdated, going: hcr.DeletionTimestamp != nil,
+		standing: standingOf(j), reset: hcr.Annotations[v1alpha1.AnnotationResetBreaker],
 	}
 }
 
@@ -56,7 +55,7 @@ func (i *informed) clear() {
 func (o *Observer) inform(ctx context.Context, key types.NamespacedName) bool {
 	o.informed.mu.Lock()
 	defer o.informed.mu.Unlock()
-	j, ok := o.judge.Of(key)
+	j, ok := o.policies.Get(key)
 	if !ok || !o.synced.Load() {
 		return false
 	}
@@ -87,8 +86,6 @@ func (o *Observer) lookAtTargets(ctx context.Context, kind schema.GroupVersionKi
 	for i, object := range objects {
 		keys[i] = nameOf(checking.Target{Kind: kind.GroupKind(), Key: client.ObjectKeyFromObject(object)})
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	kube.EnqueueAll(o.targets, keys...)
+	o.targets.AddAll(keys...)
 	return true
 }

@@ -75,7 +75,7 @@ func leads(t *testing.T) *leading {
 	t.Cleanup(l.targets.ShutDown)
 	l.synced.Store(true)
 	l.see(func(*v1alpha1.HealthCheckRegistration) {})
-	l.attach(l.targets, nil)
+	l.lead(l.targets)
 	l.asked()
 	return l
 }
@@ -84,9 +84,9 @@ func leads(t *testing.T) *leading {
 func (l *leading) see(change func(*v1alpha1.HealthCheckRegistration)) {
 	l.hcr = l.hcr.DeepCopy()
 	change(l.hcr)
-	l.registration(l.t.Context(), l.hcr)
-	if j, ok := l.judge.Of(client.ObjectKeyFromObject(l.hcr)); !ok || j.Outdated {
-		l.judgeNow(l.t.Context(), client.ObjectKeyFromObject(l.hcr))
+	l.policies.Seen(l.t.Context(), l.hcr)
+	if j, ok := l.policies.Get(client.ObjectKeyFromObject(l.hcr)); !ok || j.Outdated {
+		l.policies.Judge(l.t.Context(), client.ObjectKeyFromObject(l.hcr))
 	}
 }
 
@@ -113,10 +113,10 @@ func TestWhatHasAllTargetsLookedAt(t *testing.T) {
 				hcr.Status = v1alpha1.HealthCheckRegistrationStatus{Targets: 2, Unhealthy: 1, ObservedGeneration: 1}
 			})
 		}, none},
-		"another judgement that says the same": {func(l *leading) { l.judgeNow(l.t.Context(), client.ObjectKeyFromObject(l.hcr)) }, none},
+		"another judgement that says the same": {func(l *leading) { l.policies.Judge(l.t.Context(), client.ObjectKeyFromObject(l.hcr)) }, none},
 		"a rule that changes, and says the same of it": {func(l *leading) {
-			l.rulesChanged(guard.Change{Kinds: []string{kindRegistration}})
-			l.judgeNow(l.t.Context(), client.ObjectKeyFromObject(l.hcr))
+			l.policies.RulesChanged(guard.Change{Kinds: []string{kindRegistration}})
+			l.policies.Judge(l.t.Context(), client.ObjectKeyFromObject(l.hcr))
 		}, all},
 		"an edit": {func(l *leading) { l.see(func(hcr *v1alpha1.HealthCheckRegistration) { hcr.Generation++ }) }, all},
 		"its mode": {func(l *leading) {
@@ -124,7 +124,7 @@ func TestWhatHasAllTargetsLookedAt(t *testing.T) {
 		}, all},
 		"an edit that isn't judged yet": {func(l *leading) {
 			l.hcr.Generation++
-			l.registration(l.t.Context(), l.hcr)
+			l.policies.Seen(l.t.Context(), l.hcr)
 		}, all},
 		"a reset of the breaker": {func(l *leading) {
 			l.see(func(hcr *v1alpha1.HealthCheckRegistration) {
@@ -136,16 +136,16 @@ func TestWhatHasAllTargetsLookedAt(t *testing.T) {
 			l.see(func(hcr *v1alpha1.HealthCheckRegistration) { hcr.DeletionTimestamp = &metav1.Time{Time: noon} })
 		}, all},
 		"one of its name that is made anew": {func(l *leading) {
-			l.registrationGone(l.hcr)
+			l.policies.Gone(l.hcr)
 			l.see(func(hcr *v1alpha1.HealthCheckRegistration) { hcr.UID = "s" })
 		}, all},
 		"a pause": {func(l *leading) {
 			paused := guardrail.Merge(limit.Builtin(), nil)
 			paused.PausedBy = []string{"p"}
-			l.judge.FollowPolicy(paused)
-			l.judgeNow(l.t.Context(), client.ObjectKeyFromObject(l.hcr))
+			l.policies.Pause(paused)
+			l.policies.Judge(l.t.Context(), client.ObjectKeyFromObject(l.hcr))
 		}, all},
-		"this replica's lead": {func(l *leading) { l.attach(l.targets, nil) }, all},
+		"this replica's lead": {func(l *leading) { l.lead(l.targets) }, all},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := leads(t)
@@ -249,7 +249,7 @@ func TestTargetsAreCountedOnceASecond(t *testing.T) {
 	l := leads(t)
 	clock := l.Facts.Clock.(*testingclock.FakeClock)
 	ask := func() int {
-		j, _ := l.judge.Of(client.ObjectKeyFromObject(l.hcr))
+		j, _ := l.policies.Get(client.ObjectKeyFromObject(l.hcr))
 		before := l.cache.listed
 		if n := l.countOf(t.Context(), j.Read.registration); n != 2 {
 			t.Errorf("%d targets are counted, not 2", n)
@@ -269,7 +269,7 @@ func TestTargetsAreCountedOnceASecond(t *testing.T) {
 			t.Errorf("step %d lists %d times, not %d", i, n, step.want)
 		}
 	}
-	l.registrationGone(l.hcr)
+	l.policies.Gone(l.hcr)
 	if len(l.counts.of)+len(l.informed.of) != 0 {
 		t.Error("a registration that is gone is remembered")
 	}

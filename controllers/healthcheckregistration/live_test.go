@@ -51,10 +51,10 @@ func TestWhatTurnsFalseIsReadLive(t *testing.T) {
 				hcr.Status.Breaker = &v1alpha1.Breaker{ID: "x", OpenedAt: metav1.NewTime(noon)}
 			}
 			if c.paused {
-				o.judge.FollowPolicy(guardrail.Policy{Limits: limit.Builtin(), PausedBy: []string{"p"}})
+				o.policies.Pause(guardrail.Policy{Limits: limit.Builtin(), PausedBy: []string{"p"}})
 			}
-			o.judge.Observe(hcr)
-			o.judge.Judge(t.Context(), client.ObjectKeyFromObject(hcr))
+			o.policies.Seen(t.Context(), hcr)
+			o.policies.Judge(t.Context(), client.ObjectKeyFromObject(hcr))
 			o.book.follow(hcr, noon)
 			target := withReason(claimed("Mine"), c.was)
 			l := lookedAt(t, o, target)

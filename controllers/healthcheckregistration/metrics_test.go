@@ -23,7 +23,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/checking"
 	"github.com/resourcestack/autohealer/internal/domain/health"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
-	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 // scrape is what a metrics endpoint would show of the collectors, without comments.
@@ -69,10 +69,8 @@ func TestTheBreakersMetricFollowsItAndGoesWithItsRegistration(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(worker, meta.RESTScopeNamespace)
 	heard := &recorder{}
-	r := &Reconciler{
-		Client: stored, Observer: l.Observer, Troubles: &status.Troubles{}, Report: NewReporter(heard),
-		Layouts: &checking.Layouts{Live: &unreadable{}, Mapper: mapper, Clock: clock},
-	}
+	k := &keeper{Observer: l.Observer, Layouts: &checking.Layouts{Live: &unreadable{}, Mapper: mapper, Clock: clock}}
+	r := &policy.Keeper[*v1alpha1.HealthCheckRegistration]{Steps: k.steps(), Client: stored, Events: heard, Clock: clock, Urgent: l.policies.Unseen}
 	gaugeStates("other", v1alpha1.HealthCheckRegistrationStatus{})
 	count([]decider{{registration: &registration.Registration{Name: "r"}}}, health.Step{}, "failed")
 	shows := func() (is []string) {

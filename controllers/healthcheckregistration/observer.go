@@ -2,23 +2,21 @@ package healthcheckregistration
 
 import (
 	"context"
-	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/checking"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
-	"github.com/resourcestack/autohealer/internal/kube/judging"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
-// Observer knows every stored registration and what the rules say of it, and has their targets looked at. It runs on every
+// Observer knows every stored registration, and has their targets looked at. It runs on every
 // replica, so that one that takes over knows them already.
 type Observer struct {
 	Cache   cache.Cache
@@ -27,29 +25,28 @@ type Observer struct {
 	Watches *checking.Watches
 	Shoots  *checking.Shoots
 
-	judge *judging.Judge[*v1alpha1.HealthCheckRegistration, reading]
-	book  book
+	policies policy.Policies[*v1alpha1.HealthCheckRegistration, reading]
+	targets  kube.Requests
+	watches  *kube.Watches
+	book     book
 	// informed has what each registration's targets were told of it.
 	informed informed
 	counts   counts
 	synced   atomic.Bool
-	// lost takes the first object that the API server went back with.
-	lost chan error
-
-	mu            sync.Mutex
-	targets       kube.Queue // needs mu, as all below; nil until this replica leads
-	registrations kube.Queue
 }
 
 // NewObserver gives an observer that follows the rules, and does nothing else before Start.
 func NewObserver(objects cache.Cache, opts Options) *Observer {
-	o := &Observer{Cache: objects, Guard: opts.Guard, Facts: opts.Facts, lost: make(chan error, 1)}
-	o.judge = judging.New(judging.Options[*v1alpha1.HealthCheckRegistration, reading]{
-		Kind: kindRegistration, Guard: opts.Guard, Clock: opts.Facts.Clock, Rejections: opts.Rejections, Read: o.read,
-	})
-	o.judge.FollowPolicy(opts.Guard.Policy())
-	opts.Guard.OnChange(o.rulesChanged)
+	o := &Observer{Cache: objects, Guard: opts.Guard, Facts: opts.Facts, watches: kube.NewWatches(objects)}
+	o.follow(opts.Guard, opts.Facts.Clock, opts.Rejections)
 	return o
+}
+
+// follow has registrations follow the rules.
+func (o *Observer) follow(rules *guard.Guard, by clock.PassiveClock, rejections *kube.Rejections) {
+	o.policies.Init(policy.Hooks[*v1alpha1.HealthCheckRegistration, reading]{
+		Kind: kindRegistration, Guard: rules, Clock: by, Rejections: rejections, Read: o.read, Changed: o.update, Forget: o.forget, Undoes: true,
+	})
 }
 
 // NeedLeaderElection is false: every replica observes.
@@ -57,49 +54,29 @@ func (*Observer) NeedLeaderElection() bool { return false }
 
 // Start observes until ctx ends. It fails when the API server went back to an older state.
 func (o *Observer) Start(ctx context.Context) error {
-	informer, err := o.Cache.GetInformer(ctx, &v1alpha1.HealthCheckRegistration{})
-	if err != nil {
-		return fmt.Errorf("watch HealthCheckRegistrations: %w", err)
-	}
-	handlers := kube.Handlers(func(hcr *v1alpha1.HealthCheckRegistration) { o.registration(ctx, hcr) }, o.registrationGone, o.historyLost)
-	registration, err := informer.AddEventHandler(handlers)
-	if err != nil {
-		return fmt.Errorf("watch HealthCheckRegistrations: %w", err)
-	}
-	if !toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
-		return nil // stopped before it began
-	}
+	return o.watches.Run(ctx, o.run, kube.On(&v1alpha1.HealthCheckRegistration{},
+		func(hcr *v1alpha1.HealthCheckRegistration) { o.policies.Seen(ctx, hcr) }, o.policies.Gone))
+}
+
+func (o *Observer) run(ctx context.Context) error {
 	if err := o.followNamespaces(ctx); err != nil {
 		return err
 	}
 	o.synced.Store(true)
 	o.lookAtAll(ctx)
-	go o.judge.Run(ctx, o.judgeNow)
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-o.lost:
-		return fmt.Errorf("observe HealthCheckRegistrations: %w", err)
-	}
+	o.policies.Run(ctx)
+	return nil
 }
 
-func (o *Observer) historyLost(err error) {
-	select {
-	case o.lost <- err:
-	default: // the first says enough
-	}
+// lead takes the queue of targets of a replica that became the leader.
+func (o *Observer) lead(targets kube.Queue) {
+	o.targets.Attach(targets)
+	o.lookAtAll(context.Background())
 }
 
-// attach takes the queues of a replica that became the leader.
-func (o *Observer) attach(targets, registrations kube.Queue) {
-	o.mu.Lock()
-	if targets != nil {
-		o.targets = targets
-	}
-	if registrations != nil {
-		o.registrations = registrations
-	}
-	o.mu.Unlock()
+// leadRegistrations takes the queue of registrations.
+func (o *Observer) leadRegistrations(registrations kube.Queue) {
+	o.policies.Statuses.Attach(registrations)
 	o.lookAtAll(context.Background())
 }
 
@@ -109,21 +86,16 @@ func (o *Observer) lookAtAll(ctx context.Context) {
 		return
 	}
 	o.informed.clear()
-	for _, key := range o.judge.Keys() {
-		o.enqueueRegistration(key, 0)
+	for _, key := range o.policies.Keys() {
+		o.request(key, 0)
 		o.inform(ctx, key)
 	}
 }
 
 // targetChanged has a target looked at.
-func (o *Observer) targetChanged(target checking.Target) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	kube.Enqueue(o.targets, nameOf(target), 0)
-}
+func (o *Observer) targetChanged(target checking.Target) { o.targets.Add(nameOf(target), 0) }
 
-func (o *Observer) enqueueRegistration(key types.NamespacedName, after time.Duration) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	kube.Enqueue(o.registrations, key, after)
+// request asks for a look at a registration.
+func (o *Observer) request(key types.NamespacedName, after time.Duration) {
+	o.policies.Statuses.Add(key, after)
 }

@@ -29,9 +29,9 @@ func (o *Observer) relabelled(ctx context.Context, before, after *corev1.Namespa
 	if maps.Equal(before.Labels, after.Labels) || !o.synced.Load() {
 		return
 	}
-	kinds := map[schema.GroupVersionKind][]judgement{}
-	for _, key := range o.judge.Keys() {
-		if j, ok := o.judge.Of(key); ok && j.Object.Spec.Target.NamespaceSelector != nil {
+	kinds := map[schema.GroupVersionKind][]storedRegistration{}
+	for _, key := range o.policies.Keys() {
+		if j, ok := o.policies.Get(key); ok && j.Object.Spec.Target.NamespaceSelector != nil {
 			kinds[j.Read.kind] = append(kinds[j.Read.kind], j)
 		}
 	}
@@ -41,7 +41,7 @@ func (o *Observer) relabelled(ctx context.Context, before, after *corev1.Namespa
 		}
 		for _, j := range by { // all of the kind are looked at once it can be read
 			o.informed.forget(j.Object.UID)
-			o.enqueueRegistration(client.ObjectKeyFromObject(j.Object), 0)
+			o.request(client.ObjectKeyFromObject(j.Object), 0)
 		}
 	}
 }

@@ -2,73 +2,62 @@ package healthcheckregistration
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/checking"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
-	"github.com/resourcestack/autohealer/internal/kube"
-	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 // recordsPage is how many targets are read at once, of which the metadata alone.
 const recordsPage = 500
 
-// release lets a deleted registration go once no target has a condition of it that no other registration decides, and says
-// until then what it waits for.
-func (r *Reconciler) release(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration) (reconcile.Result, error) {
-	j, ok := r.Observer.judge.Of(client.ObjectKeyFromObject(hcr))
-	if leads := r.Leads == nil || r.Leads(); !leads || !ok || !r.Observer.synced.Load() || j.Object.DeletionTimestamp == nil {
-		return reconcile.Result{RequeueAfter: status.Delay}, nil
+// left counts the targets that have a condition of a deleted registration that no other registration decides.
+func (k *keeper) left(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration) (policy.Left, error) {
+	stored, ok := k.policies.Get(client.ObjectKeyFromObject(hcr))
+	if !ok || !k.synced.Load() || stored.Object.DeletionTimestamp == nil {
+		return policy.Left{Unknown: true}, nil
 	}
-	left, on, err := r.left(ctx, j)
-	if err == nil && left == 0 {
-		r.Troubles.Forget(hcr.UID)
-		return reconcile.Result{}, client.IgnoreNotFound(kube.SetFinalizer(ctx, r.Client, hcr, v1alpha1.FinalizerUndo, false))
+	n, first, err := k.leftOf(ctx, stored)
+	if err != nil {
+		return policy.Left{Unknown: true}, err
 	}
-	st, _ := r.observe(ctx, hcr)
-	if st.judgement.Object == nil || r.pace.Wait(client.ObjectKeyFromObject(hcr), r.Observer.Facts.Clock.Now(), false) > 0 {
-		return reconcile.Result{RequeueAfter: status.Delay}, err
-	}
-	st.undoing, st.on = left, on
-	_, failed := r.writeStatus(ctx, hcr, st)
-	return reconcile.Result{RequeueAfter: status.Delay}, errors.Join(err, failed)
+	return policy.Left{Targets: n, Sample: []string{first}}, nil
 }
 
-// left counts the targets whose records claim a condition that no other registration decides, as they were seen last. That there
+// leftOf counts the targets whose records claim a condition that no other registration decides, as they were seen last. That there
 // are none only a live read says: many of those would take from the removals what they need of the API server.
-func (r *Reconciler) left(ctx context.Context, j judgement) (n int, first string, err error) {
-	if n, first := r.leftAsSeen(ctx, j); n > 0 {
+func (k *keeper) leftOf(ctx context.Context, stored storedRegistration) (n int, first string, err error) {
+	if n, first := k.leftAsSeen(ctx, stored); n > 0 {
 		return n, first, nil
 	}
-	return r.leftLive(ctx, j)
+	return k.leftLive(ctx, stored)
 }
 
-func (r *Reconciler) leftAsSeen(ctx context.Context, j judgement) (n int, first string) {
-	kind := j.Read.kind
-	if err := r.Observer.Watches.Watch(ctx, kind, true); err != nil {
+func (k *keeper) leftAsSeen(ctx context.Context, stored storedRegistration) (n int, first string) {
+	kind := stored.Read.kind
+	if err := k.Watches.Watch(ctx, kind, true); err != nil {
 		return 0, ""
 	}
-	objects, err := r.Observer.Watches.List(ctx, kind, "", everything)
+	objects, err := k.Watches.List(ctx, kind, "", everything)
 	if err != nil {
 		return 0, ""
 	}
-	return claimedInVain(r, kind, objects)
+	return claimedInVain(k.Observer, kind, objects)
 }
 
 // leftLive asks the API server. A kind that isn't served any more has none.
-func (r *Reconciler) leftLive(ctx context.Context, j judgement) (n int, first string, err error) {
-	kind := j.Read.kind
+func (k *keeper) leftLive(ctx context.Context, stored storedRegistration) (n int, first string, err error) {
+	kind := stored.Read.kind
 	page := &metav1.PartialObjectMetadataList{}
 	page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	for next := ""; ; next = page.Continue {
-		switch err := r.Live.List(ctx, page, client.Limit(recordsPage), client.Continue(next)); {
+		switch err := k.Live.List(ctx, page, client.Limit(recordsPage), client.Continue(next)); {
 		case checking.Unserved(err):
 			return 0, "", nil
 		case err != nil:
@@ -78,7 +67,7 @@ func (r *Reconciler) leftLive(ctx context.Context, j judgement) (n int, first st
 		for i := range page.Items {
 			objects[i] = &page.Items[i]
 		}
-		some, one := claimedInVain(r, kind, objects)
+		some, one := claimedInVain(k.Observer, kind, objects)
 		if n += some; first == "" {
 			first = one
 		}
@@ -90,13 +79,13 @@ func (r *Reconciler) leftLive(ctx context.Context, j judgement) (n int, first st
 
 // claimedInVain counts the targets whose records claim a condition that no registration decides which stays. One that is being deleted
 // isn't looked at any more, however long that takes: its conditions go with it.
-func claimedInVain[T client.Object](r *Reconciler, kind schema.GroupVersionKind, objects []T) (n int, first string) {
+func claimedInVain[T client.Object](o *Observer, kind schema.GroupVersionKind, objects []T) (n int, first string) {
 	for _, object := range objects {
 		if object.GetDeletionTimestamp() != nil {
 			continue
 		}
 		for _, t := range registration.Owned(object) {
-			if !r.Observer.decidedBySome(kind.GroupKind(), t) {
+			if !o.decidedBySome(kind.GroupKind(), t) {
 				if n++; first == "" {
 					first = client.ObjectKeyFromObject(object).String()
 				}

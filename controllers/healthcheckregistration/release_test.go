@@ -60,12 +60,12 @@ func TestWhatIsLeftOfADeletedRegistration(t *testing.T) {
 			l, api := leads(t), &live{record: c.stored, going: c.going}
 			l.cache.record, l.cache.going = c.seen, c.going
 			l.see(func(hcr *v1alpha1.HealthCheckRegistration) { hcr.DeletionTimestamp = &metav1.Time{Time: noon} })
-			gone, _ := l.judge.Of(client.ObjectKeyFromObject(l.hcr))
+			gone, _ := l.policies.Get(client.ObjectKeyFromObject(l.hcr))
 			if c.decided {
 				l.see(func(hcr *v1alpha1.HealthCheckRegistration) { *hcr = *suspended("other", "v1alpha1", "Mine") })
 			}
-			r := &Reconciler{Live: api, Observer: l.Observer}
-			if n, first, err := r.left(t.Context(), gone); n != c.want || err != nil || api.lists != c.lists || (n > 0) != (first == "n/a") {
+			k := &keeper{Live: api, Observer: l.Observer}
+			if n, first, err := k.leftOf(t.Context(), gone); n != c.want || err != nil || api.lists != c.lists || (n > 0) != (first == "n/a") {
 				t.Errorf("%d are left, such as %s, after %d lists, %v; want %d after %d", n, first, api.lists, err, c.want, c.lists)
 			}
 		})
@@ -83,9 +83,9 @@ func TestOfAKindThatIsGoneNothingIsLeft(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := leads(t)
 			l.see(func(hcr *v1alpha1.HealthCheckRegistration) { hcr.DeletionTimestamp = &metav1.Time{Time: noon} })
-			gone, _ := l.judge.Of(client.ObjectKeyFromObject(l.hcr))
-			r := &Reconciler{Live: &live{gone: c.is}, Observer: l.Observer}
-			if n, _, err := r.left(t.Context(), gone); n != 0 || (err == nil) != (c.want == nil) {
+			gone, _ := l.policies.Get(client.ObjectKeyFromObject(l.hcr))
+			k := &keeper{Live: &live{gone: c.is}, Observer: l.Observer}
+			if n, _, err := k.leftOf(t.Context(), gone); n != 0 || (err == nil) != (c.want == nil) {
 				t.Errorf("%d are left, %v", n, err)
 			}
 		})

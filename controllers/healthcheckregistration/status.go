@@ -8,25 +8,22 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
-	"github.com/resourcestack/autohealer/internal/kube/judging"
-	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 // state is everything that a status tells.
 type state struct {
-	judgement judgement
-	summary   summary
+	storedRegistration
+	summary summary
 	// synced: all targets are read. complete: and looked at, so that counts mean something.
 	synced, complete bool
 	// unusable says why targets can't be read, or take no conditions; nil when nothing does.
 	unusable error
-	trouble  *status.Trouble
-	paused   status.Pause
+	trouble  *policy.Trouble
 	breaker  health.Breaker
 	broken   bool
-	// undoing are targets that a deleted registration's conditions are still on, and on the first of them.
-	undoing int
-	on      string
+	// left are the targets that a deleted registration's conditions are still on.
+	left policy.Left
 }
 
 // statusOf describes a registration. It is pure: the same state gives the same status, so that nothing is written when nothing
@@ -44,16 +41,16 @@ func statusOf(hcr *v1alpha1.HealthCheckRegistration, st state) v1alpha1.HealthCh
 		after.Breaker = &v1alpha1.Breaker{ID: st.breaker.ID, OpenedAt: metav1.NewTime(st.breaker.OpenedAt.Truncate(1e9))}
 	}
 	shared(hcr, st).Put(&after.Conditions, hcr.Generation)
-	status.Set(&after.Conditions, hcr.Generation, targetsHealthy(st))
-	status.SetWhileTrue(&after.Conditions, hcr.Generation, breakerOpen(hcr, st))
+	policy.Set(&after.Conditions, hcr.Generation, targetsHealthy(st))
+	policy.SetWhileTrue(&after.Conditions, hcr.Generation, breakerOpen(hcr, st))
 	return after
 }
 
 // shared is what the conditions that every kind has tell of this registration.
-func shared(hcr *v1alpha1.HealthCheckRegistration, st state) status.State {
-	s := status.State{
-		Judgement: judging.Told(st.judgement.Verdict, st.judgement.Read.unreadable),
-		Changes:   "conditions of targets", Synced: st.synced, Trouble: st.trouble, Paused: st.paused,
+func shared(hcr *v1alpha1.HealthCheckRegistration, st state) policy.State {
+	s := policy.State{
+		Acceptance: policy.FromVerdict(st.Verdict, st.Read.unreadable),
+		Changes:    "conditions of targets", Synced: st.synced, Trouble: st.trouble, Paused: st.Pause, Deleting: hcr.DeletionTimestamp != nil,
 	}
 	if says := operative(st); hcr.Spec.Mode == v1alpha1.Observe {
 		s.Observes, s.Says = true, "Mode Observe, no condition is written: "+says
@@ -61,10 +58,10 @@ func shared(hcr *v1alpha1.HealthCheckRegistration, st state) status.State {
 		s.Says = strings.ToUpper(says[:1]) + says[1:]
 	}
 	if st.unusable != nil {
-		s.Stuck = status.Stuck{Reason: v1alpha1.ReasonKindUnusable, Message: st.unusable.Error() + "."}
+		s.Stuck = policy.Stuck{Reason: v1alpha1.ReasonKindUnusable, Message: st.unusable.Error() + "."}
 	}
-	if st.undoing > 0 {
-		s.Undoing = fmt.Sprintf("It is deleted once its conditions are off %d targets, such as %s.", st.undoing, st.on)
+	if st.left.Targets > 0 {
+		s.Undoing = fmt.Sprintf("It is deleted once its conditions are off %d targets, such as %s.", st.left.Targets, st.left.Sample[0])
 	}
 	return s
 }
@@ -91,7 +88,7 @@ func operative(st state) string {
 
 // unlooked has no numbers: a status is written when what it says changes.
 func unlooked(st state) string {
-	if st.paused.Frozen {
+	if st.Pause.Frozen {
 		return "targets aren't looked at meanwhile; the counts are those of before"
 	}
 	return "not all targets are looked at yet"
@@ -101,7 +98,7 @@ func targetsHealthy(st state) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionTargetsHealthy, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonStarting, Message: "Not all targets are looked at yet."}
 	s := &st.summary
 	switch {
-	case !st.complete && st.paused.Frozen:
+	case !st.complete && st.Pause.Frozen:
 		c.Reason, c.Message = v1alpha1.ReasonFrozen, "Targets aren't looked at while everything is frozen; the counts are those of before."
 		return c
 	case !st.complete:

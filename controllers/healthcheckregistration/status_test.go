@@ -8,7 +8,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/checking"
 	"github.com/resourcestack/autohealer/internal/domain/health"
-	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 func TestStatusTellsOfTargetsOnceAllWereLookedAt(t *testing.T) {
@@ -44,7 +44,7 @@ func TestStatusTellsOfTargetsOnceAllWereLookedAt(t *testing.T) {
 	hcr.Generation = 2
 	b.follow(hcr, noon)
 	is("other checks", unknown)
-	frozen := state{synced: true, paused: status.Pause{By: "a freeze", Frozen: true}, summary: b.summary(hcr.UID)}
+	frozen := state{synced: true, storedRegistration: storedRegistration{Pause: policy.Pause{By: "a freeze", Frozen: true}}, summary: b.summary(hcr.UID)}
 	if c := targetsHealthy(frozen); c.Reason != "Frozen" || c.Message != "Targets aren't looked at while everything is frozen; the counts are those of before." {
 		t.Errorf("edited while everything is frozen: %s: %s", c.Reason, c.Message)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 	"github.com/resourcestack/autohealer/internal/kube"
-	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 const (
@@ -36,7 +36,7 @@ type TargetReconciler struct {
 	Checker    *checking.Checker
 	Layouts    *checking.Layouts
 	Conditions *actuate.Conditions
-	Troubles   *status.Troubles
+	Troubles   *policy.Troubles
 	Report     *Reporter
 }
 
@@ -248,7 +248,7 @@ func (l *look) note(p plan) {
 			}
 		}
 		if l.r.Observer.book.note(uid, l.target, found) {
-			l.r.Observer.enqueueRegistration(types.NamespacedName{Name: d.registration.Name}, status.Delay)
+			l.r.Observer.request(types.NamespacedName{Name: d.registration.Name}, policy.Delay)
 		}
 	}
 	l.r.Observer.enqueueUIDs(l.r.Observer.book.drop(l.target, now))
@@ -256,10 +256,10 @@ func (l *look) note(p plan) {
 
 // enqueueUIDs asks for the statuses of registrations.
 func (o *Observer) enqueueUIDs(uids []types.UID) {
-	for _, key := range o.judge.Keys() {
+	for _, key := range o.policies.Keys() {
 		for _, uid := range uids {
-			if j, ok := o.judge.Of(key); ok && j.UID == uid {
-				o.enqueueRegistration(key, status.Delay)
+			if j, ok := o.policies.Get(key); ok && j.UID == uid {
+				o.request(key, policy.Delay)
 			}
 		}
 	}

@@ -5,10 +5,12 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/kube/outliers"
+	"github.com/resourcestack/autohealer/internal/policy"
 	"github.com/resourcestack/autohealer/internal/probing/envoys"
 )
 
@@ -59,6 +61,10 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if err := mgr.Add(p); err != nil {
 		return err
 	}
-	status := &Reconciler{Client: mgr.GetClient(), Publisher: p, Events: mgr.GetEventRecorder("autohealer")}
-	return kube.AddController(mgr, "outlierpolicy", status, statusWorkers, p.attach)
+	recorder := mgr.GetEventRecorder("autohealer")
+	policies := &policy.Keeper[*v1alpha1.OutlierPolicy]{
+		Steps:  (&keeper{Publisher: p, Events: recorder}).steps(),
+		Client: mgr.GetClient(), Events: recorder, Clock: p.Clock, Leads: opts.Leads,
+	}
+	return kube.AddController(mgr, "outlierpolicy", policies, statusWorkers, p.lead)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/cli/snapshot"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 	"github.com/resourcestack/autohealer/internal/guard"
-	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 var (
@@ -64,7 +64,7 @@ func shape(t *rapid.T, op *v1alpha1.OutlierPolicy) {
 }
 
 // pictured is how these policies stand.
-func pictured(t *rapid.T, policies []*v1alpha1.OutlierPolicy, stands map[types.NamespacedName]string, paused status.Pause) *picture {
+func pictured(t *rapid.T, policies []*v1alpha1.OutlierPolicy, stands map[types.NamespacedName]string, paused policy.Pause) *picture {
 	pic := &picture{policies: map[types.NamespacedName]*standing{}, services: map[string][]*corev1.Service{"shop": shopServices}, seen: map[types.NamespacedName]bool{}, paused: paused}
 	var read []*outlier.Policy
 	for _, op := range policies {
@@ -148,7 +148,7 @@ func TestExplainAndEnvoysNeverDisagree(t *testing.T) {
 		world := hosts("10.0.0.1", shopServices...)
 		before := policies[:rapid.IntRange(0, len(policies)).Draw(rt, "before")]
 		p.told = nil
-		first := pictured(rt, before, nil, status.Pause{})
+		first := pictured(rt, before, nil, policy.Pause{})
 		p.keep(first, byKey(p.translate(first, world)))
 		for _, op := range before {
 			if rapid.Bool().Draw(rt, "edited") {
@@ -156,7 +156,7 @@ func TestExplainAndEnvoysNeverDisagree(t *testing.T) {
 				shape(rt, op)
 			}
 		}
-		paused := rapid.SampledFrom([]status.Pause{{}, {}, {By: "rail"}, {By: "rail", Frozen: true}}).Draw(rt, "paused")
+		paused := rapid.SampledFrom([]policy.Pause{{}, {}, {By: "rail"}, {By: "rail", Frozen: true}}).Draw(rt, "paused")
 		pic := pictured(rt, policies, stands, paused)
 		clusters := p.translate(pic, world)
 		for _, op := range policies {

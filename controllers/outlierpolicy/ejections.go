@@ -15,7 +15,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/outlier/ejection"
-	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 // namedEjections bounds what a status names.
@@ -24,7 +24,7 @@ const namedEjections = 20
 // ejected is what is known of a policy's ejected hosts.
 type ejected struct {
 	// unknown is a condition's reason and message while nobody can tell; waits while that is about to be found out.
-	unknown status.Stuck
+	unknown policy.Stuck
 	waits   bool
 	// hosts by cluster and address.
 	hosts map[ejection.Host]v1alpha1.OutlierEjection
@@ -62,18 +62,18 @@ func ejectedOf(clusters []cluster, view *ejection.View) ejected {
 }
 
 // unknownIn says why nobody can tell who is ejected of a namespace's Services.
-func unknownIn(view *ejection.View, namespace string) status.Stuck {
+func unknownIn(view *ejection.View, namespace string) policy.Stuck {
 	silent := view.Silent(namespace)
 	switch n := len(silent); {
 	case n > 0:
-		return status.Stuck{Reason: v1alpha1.ReasonEnvoysSilent, Message: cut(fmt.Sprintf("%d of %d Envoys don't say whom they have ejected, and so it isn't known: %s: %s.",
+		return policy.Stuck{Reason: v1alpha1.ReasonEnvoysSilent, Message: cut(fmt.Sprintf("%d of %d Envoys don't say whom they have ejected, and so it isn't known: %s: %s.",
 			n, n+view.Answering(namespace), silent[0].Name, silent[0].Problem))}
 	case len(view.Missing) > 0:
-		return status.Stuck{Reason: v1alpha1.ReasonNoEnvoys, Message: "Not all Envoys are known, and so it isn't known whom they have ejected: " + strings.Join(view.Missing, "; ") + "."}
+		return policy.Stuck{Reason: v1alpha1.ReasonNoEnvoys, Message: "Not all Envoys are known, and so it isn't known whom they have ejected: " + strings.Join(view.Missing, "; ") + "."}
 	case view.Answering(namespace) == 0:
-		return status.Stuck{Reason: v1alpha1.ReasonNoEnvoys, Message: fmt.Sprintf("No Envoy that is asked may see namespace %s.", namespace)}
+		return policy.Stuck{Reason: v1alpha1.ReasonNoEnvoys, Message: fmt.Sprintf("No Envoy that is asked may see namespace %s.", namespace)}
 	}
-	return status.Stuck{}
+	return policy.Stuck{}
 }
 
 // put tells it in a status. What was told before stands while it is being found out.
@@ -88,7 +88,7 @@ func (e *ejected) put(op *v1alpha1.OutlierPolicy, after *v1alpha1.OutlierPolicyS
 		}
 		return
 	}
-	status.SetWhileTrue(&after.Conditions, op.Generation, metav1.Condition{Type: v1alpha1.ConditionEjectionsUnknown, Reason: e.unknown.Reason, Message: e.unknown.Message})
+	policy.SetWhileTrue(&after.Conditions, op.Generation, metav1.Condition{Type: v1alpha1.ConditionEjectionsUnknown, Reason: e.unknown.Reason, Message: e.unknown.Message})
 	after.Ejected, after.Ejections = nil, nil
 	if e.unknown.Reason != "" {
 		return

@@ -92,7 +92,7 @@ func (x *pair) policies() (all []*v1alpha1.OutlierPolicy) {
 
 func (x *pair) judge(key types.NamespacedName) {
 	for _, p := range x.both {
-		p.judgeNow(context.Background(), key)
+		p.policies.Judge(context.Background(), key)
 	}
 }
 
@@ -101,9 +101,9 @@ func (x *pair) told(o client.Object, gone bool) {
 	for _, p := range x.both {
 		switch op, is := o.(*v1alpha1.OutlierPolicy); {
 		case is && gone:
-			p.policyGone(op)
+			p.policies.Gone(op)
 		case is:
-			p.policy(op)
+			p.policy(context.Background(), op)
 		case gone && x.made%2 == 0:
 			p.routed(toolscache.DeletedFinalStateUnknown{Key: o.GetNamespace() + "/" + o.GetName(), Obj: o})
 		default:

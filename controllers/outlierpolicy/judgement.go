@@ -3,17 +3,17 @@ package outlierpolicy
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 	"github.com/resourcestack/autohealer/internal/guard"
-	"github.com/resourcestack/autohealer/internal/kube/judging"
-	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 const kindOutlierPolicy = "OutlierPolicy"
+
+type storedPolicy = policy.Policy[*v1alpha1.OutlierPolicy, reading]
 
 // reading is a policy as the translation takes it.
 type reading struct {
@@ -21,6 +21,9 @@ type reading struct {
 	policy     *outlier.Policy
 	unreadable error
 }
+
+// Unreadable says why the spec can't be read.
+func (r reading) Unreadable() error { return r.unreadable }
 
 // read reads a policy. Most news of one are of its status only.
 func read(op *v1alpha1.OutlierPolicy, before reading) (r reading) {
@@ -33,45 +36,39 @@ func read(op *v1alpha1.OutlierPolicy, before reading) (r reading) {
 	return r
 }
 
-// policy takes in a policy that is new or changed.
-func (p *Publisher) policy(op *v1alpha1.OutlierPolicy) {
-	if op.DeletionTimestamp != nil {
-		p.policyGone(op)
+// policy takes in a policy that is new or changed. One that isn't judged yet holds back what it may be about.
+func (p *Publisher) policy(ctx context.Context, op *v1alpha1.OutlierPolicy) {
+	p.policies.Seen(ctx, op)
+	if _, judged := p.policies.Get(client.ObjectKeyFromObject(op)); !judged {
+		p.stale.add(op.Namespace)
+	}
+}
+
+// update has translated what a policy concerns, once it is judged.
+func (p *Publisher) update(_ context.Context, before, now storedPolicy) {
+	if now.SameBut(before) { // but for its status
 		return
 	}
-	if !p.judge.Observe(op) {
-		p.stale.add(op.Namespace)
-		p.judge.Soon(client.ObjectKeyFromObject(op))
+	p.stale.add(now.Object.Namespace)
+	if !now.Outdated {
+		p.changed()
 	}
 }
 
-func (p *Publisher) policyGone(op *v1alpha1.OutlierPolicy) {
-	p.judge.Forget(op)
+func (p *Publisher) forget(op *v1alpha1.OutlierPolicy) {
 	p.stale.add(op.Namespace)
 	p.changed()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.enqueue(client.ObjectKeyFromObject(op)) // its series go with it
 }
 
-// judgeNow asks the rules about a stored policy as it is now.
-func (p *Publisher) judgeNow(ctx context.Context, key types.NamespacedName) {
-	if p.judge.Judge(ctx, key) {
-		p.stale.add(key.Namespace)
+// guardrailsChanged has translated what a pause, or its end, may have changed.
+func (p *Publisher) guardrailsChanged(c guard.Change) {
+	if c.Policy {
 		p.changed()
 	}
-}
-
-// rulesChanged has the affected policies judged again, and no others.
-func (p *Publisher) rulesChanged(c guard.Change) {
-	if c.Policy && p.judge.FollowPolicy(p.Guard.Policy()) {
-		p.changed()
-	}
-	p.judge.RulesChanged(c)
 }
 
 // stanceOf a pause.
-func stanceOf(by status.Pause) outlier.Stance {
+func stanceOf(by policy.Pause) outlier.Stance {
 	switch {
 	case by.Frozen:
 		return outlier.Frozen
@@ -116,12 +113,12 @@ func (p *Publisher) stand(op *v1alpha1.OutlierPolicy, before *standing) (s *stan
 	if before != nil && before.policy.UID != op.UID {
 		before = nil // somebody else's of the same name
 	}
-	j, judged := p.judge.Of(client.ObjectKeyFromObject(op))
+	j, judged := p.policies.Get(client.ObjectKeyFromObject(op))
 	if current := judged && j.Settled(op); !current {
 		return before.anew(), before != nil
 	}
 	s = &standing{generation: j.Generation, verdict: j.Verdict, reading: j.Read, admitted: j.Admitted}
-	unknown := !j.Admitted.Valid() && j.Read.unreadable == nil && !judging.Told(j.Verdict, nil).Violated
+	unknown := !j.Admitted.Valid() && j.Read.unreadable == nil && !policy.FromVerdict(j.Verdict, nil).Violated
 	switch {
 	case unknown && before != nil && !before.policy.Doubtful:
 		s.policy, s.admitted = before.policy, before.admitted

@@ -36,8 +36,8 @@ func TestAServiceThatBecomesANameElsewhereKeepsItsCluster(t *testing.T) {
 	for _, o := range []client.Object{svc, op, sliceOf(svc, "10.0.0.1")} {
 		world.put(o)
 	}
-	p.policy(op)
-	p.judgeNow(t.Context(), client.ObjectKeyFromObject(op))
+	p.policy(t.Context(), op)
+	p.policies.Judge(t.Context(), client.ObjectKeyFromObject(op))
 	_, err := p.publish(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(flat(p)).To(HaveKeyWithValue("shop/web/80", And(ContainSubstring("detects true"), ContainSubstring("10.0.0.1"))))
@@ -64,13 +64,13 @@ func TestAClusterThatEnvoysMayHaveDoesNotWaitForItsPolicy(t *testing.T) {
 
 	svc, op := service("web", 80, 81), stored("shop", "a", 1, target("web", ""))
 	world.put(op)
-	p.policy(op)
+	p.policy(t.Context(), op)
 	world.put(svc)
 	p.routed(svc)
 	_, err = p.publish(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(flat(p)).To(And(HaveLen(1), HaveKeyWithValue("shop/web/80", ContainSubstring("detects false"))), "81 waits")
-	p.judgeNow(t.Context(), client.ObjectKeyFromObject(op))
+	p.policies.Judge(t.Context(), client.ObjectKeyFromObject(op))
 	_, err = p.publish(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(flat(p)).To(And(HaveLen(2), HaveKeyWithValue("shop/web/80", ContainSubstring("detects true"))))
@@ -88,8 +88,8 @@ func TestWhatNobodyConfirmsIsServedAfterAMinute(t *testing.T) {
 	for _, o := range []client.Object{svc, op, sliceOf(svc, "10.0.0.1")} {
 		world.put(o)
 	}
-	p.policy(op)
-	p.judgeNow(t.Context(), client.ObjectKeyFromObject(op))
+	p.policy(t.Context(), op)
+	p.policies.Judge(t.Context(), client.ObjectKeyFromObject(op))
 	_, err := p.publish(t.Context())
 	g.Expect(err).To(MatchError(ContainSubstring("the API server is busy")))
 	now.Step(patience - time.Second)

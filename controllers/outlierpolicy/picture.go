@@ -11,7 +11,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 	"github.com/resourcestack/autohealer/internal/kube/outliers"
-	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 // picture is how all policies stood at one moment. It doesn't change any more once it is shown.
@@ -26,7 +26,7 @@ type picture struct {
 	// routes is what is known of the kinds of routes, unread are those of which isn't known which there are.
 	routes map[string]outliers.Known
 	unread map[string]bool
-	paused status.Pause
+	paused policy.Pause
 }
 
 // covers says whether a namespace was translated for the picture.

@@ -17,7 +17,7 @@ import (
 	"github.com/resourcestack/autohealer/e2e/xdsclient"
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
-	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/policy"
 	"github.com/resourcestack/autohealer/internal/xds"
 )
 
@@ -67,7 +67,7 @@ func TestWhatIsHeldBackIsNotProgrammed(t *testing.T) {
 	told := serving(t, "shop/web/80")
 	of := func(c cluster) string {
 		c.Assignment = &outlier.Assignment{Key: key(t, "shop/web/80")}
-		condition, _ := progress([]cluster{c}, told, status.Pause{By: "outage"})
+		condition, _ := progress([]cluster{c}, told, policy.Pause{By: "outage"})
 		return string(condition.Status) + " " + condition.Reason + ": " + condition.Message
 	}
 	g.Expect(of(cluster{withheld: true})).To(Equal("False Paused: outage: Envoys keep 1 of 1 clusters as they were."))

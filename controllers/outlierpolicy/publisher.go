@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,7 +17,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 	"github.com/resourcestack/autohealer/internal/kube"
-	"github.com/resourcestack/autohealer/internal/kube/judging"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 const (
@@ -45,11 +44,10 @@ type Publisher struct {
 	Record Record
 
 	absences *absences
-	judge    *judging.Judge[*v1alpha1.OutlierPolicy, reading]
+	policies policy.Policies[*v1alpha1.OutlierPolicy, reading]
+	watches  *kube.Watches
 	// kick has something translated, unrecorded the record written, and further statuses looked at; each has room for one.
 	kick, unrecorded, further chan struct{}
-	// lost takes the first policy that the API server went back with.
-	lost chan error
 	// stale is what changed since it was translated last.
 	stale stale
 	// told is what Envoys were told last, by namespace and cluster; nil at first. Only the publishing goroutine uses it.
@@ -65,25 +63,23 @@ type Publisher struct {
 	served   map[string]map[types.NamespacedName]map[outlier.Key]outlier.Protocol
 	recorded map[outlier.Key]outlier.Protocol
 	last     *picture
-	queue    kube.Queue
 }
 
 // NewPublisher makes one that has published nothing yet, and follows the rules.
 func NewPublisher(objects cache.Cache, opts Options, live client.Reader, by clock.WithTicker) *Publisher {
 	p := &Publisher{
 		Options: opts, Cache: objects, Clock: by, kick: make(chan struct{}, 1), unrecorded: make(chan struct{}, 1), further: make(chan struct{}, 1),
-		lost:   make(chan error, 1),
-		served: map[string]map[types.NamespacedName]map[outlier.Key]outlier.Protocol{}, recorded: map[outlier.Key]outlier.Protocol{},
-		judge: judging.New(judging.Options[*v1alpha1.OutlierPolicy, reading]{
-			Kind: kindOutlierPolicy, Guard: opts.Guard, Clock: by, Rejections: opts.Rejections, Read: read,
-		}),
+		watches: kube.NewWatches(objects),
+		served:  map[string]map[types.NamespacedName]map[outlier.Key]outlier.Protocol{}, recorded: map[outlier.Key]outlier.Protocol{},
 	}
 	if opts.Clusters != nil {
 		opts.Clusters.Waits = p.waits
 	}
 	p.absences = newAbsences(live, by, p.changed)
-	p.judge.FollowPolicy(opts.Guard.Policy())
-	opts.Guard.OnChange(p.rulesChanged)
+	p.policies.Init(policy.Hooks[*v1alpha1.OutlierPolicy, reading]{
+		Kind: kindOutlierPolicy, Guard: opts.Guard, Clock: by, Rejections: opts.Rejections, Read: read, Changed: p.update, Forget: p.forget,
+	})
+	opts.Guard.OnChange(p.guardrailsChanged)
 	return p
 }
 
@@ -100,39 +96,20 @@ func (p *Publisher) changed() {
 
 // Start publishes until the context ends. It fails when the API server went back to an older state.
 func (p *Publisher) Start(ctx context.Context) error {
-	informer, err := p.Cache.GetInformer(ctx, &v1alpha1.OutlierPolicy{})
-	if err != nil {
-		return fmt.Errorf("watch OutlierPolicies: %w", err)
-	}
-	registration, err := informer.AddEventHandler(kube.Handlers(p.policy, p.policyGone, p.historyLost))
-	if err != nil {
-		return fmt.Errorf("watch OutlierPolicies: %w", err)
-	}
-	if !toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
-		return nil // stopped before it began
-	}
+	return p.watches.Run(ctx, p.run, kube.On(&v1alpha1.OutlierPolicy{}, func(op *v1alpha1.OutlierPolicy) { p.policy(ctx, op) }, p.policies.Gone))
+}
+
+func (p *Publisher) run(ctx context.Context) error {
 	var running sync.WaitGroup
-	defer running.Wait()
 	for range judges {
-		running.Go(func() { p.judge.Run(ctx, p.judgeNow) })
+		running.Go(func() { p.policies.Run(ctx) })
 	}
 	running.Go(func() { p.recall(ctx); p.publishAll(ctx) })
 	running.Go(func() { p.absences.run(ctx) })
 	running.Go(func() { p.keepRecord(ctx) })
 	running.Go(func() { p.followProgress(ctx) })
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-p.lost:
-		return fmt.Errorf("observe OutlierPolicies: %w", err)
-	}
-}
-
-func (p *Publisher) historyLost(err error) {
-	select {
-	case p.lost <- err:
-	default: // the first says enough
-	}
+	running.Wait()
+	return nil
 }
 
 func (p *Publisher) publishAll(ctx context.Context) {

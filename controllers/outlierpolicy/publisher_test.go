@@ -28,7 +28,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/kube/outliers"
-	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/policy"
 	"github.com/resourcestack/autohealer/internal/xds"
 )
 
@@ -141,7 +141,7 @@ func TestAServiceThatComesBackInAFreezeIsDetectedAsBefore(t *testing.T) {
 	g := NewWithT(t)
 	p, _ := newTestPublisher(t, nil)
 	web, def := service("web", 80), stored("shop", "default", 9)
-	told := func(paused status.Pause, services ...*corev1.Service) map[outlier.Key]actuate.Cluster {
+	told := func(paused policy.Pause, services ...*corev1.Service) map[outlier.Key]actuate.Cluster {
 		pic := painted(t, []*v1alpha1.OutlierPolicy{def}, services, "")
 		pic.seen, pic.paused = map[types.NamespacedName]bool{}, paused
 		all := byKey(p.translate(pic, hosts("10.0.0.1", services...)))
@@ -150,12 +150,12 @@ func TestAServiceThatComesBackInAFreezeIsDetectedAsBefore(t *testing.T) {
 		return p.told["shop"]
 	}
 	cluster := key(t, "shop/web/80")
-	g.Expect(told(status.Pause{}, web)[cluster].Policy).NotTo(BeNil())
-	frozen := status.Pause{By: "freeze", Frozen: true}
+	g.Expect(told(policy.Pause{}, web)[cluster].Policy).NotTo(BeNil())
+	frozen := policy.Pause{By: "freeze", Frozen: true}
 	g.Expect(told(frozen)).To(HaveKey(cluster), "Envoys still have it")
 	g.Expect(told(frozen, web)[cluster].Policy).NotTo(BeNil())
 	p.removed([]string{"shop/web/80"})
-	g.Expect(told(status.Pause{})).NotTo(HaveKey(cluster), "they were told to remove it")
+	g.Expect(told(policy.Pause{})).NotTo(HaveKey(cluster), "they were told to remove it")
 }
 
 func TestAFreezeKeepsClustersOfServicesThatAreGone(t *testing.T) {
@@ -166,9 +166,9 @@ func TestAFreezeKeepsClustersOfServicesThatAreGone(t *testing.T) {
 	p.absences.known[web] = answer{asked: now.Now(), heard: now.Now(), gone: true}
 	pic := painted(t, nil, nil, "")
 	all := []outlier.Key{key(t, "shop/web/80")}
-	pic.paused = status.Pause{By: "freeze", Frozen: true}
+	pic.paused = policy.Pause{By: "freeze", Frozen: true}
 	g.Expect(p.absent(pic)).To(Equal(actuate.Absent{Missing: all}))
-	pic.paused = status.Pause{}
+	pic.paused = policy.Pause{}
 	g.Expect(p.absent(pic)).To(Equal(actuate.Absent{Missing: all, Gone: all}))
 }
 

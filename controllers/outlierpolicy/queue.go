@@ -57,14 +57,13 @@ func (p *Publisher) enqueueAll() {
 	}
 }
 
-// enqueue needs mu.
-func (p *Publisher) enqueue(key types.NamespacedName) { kube.Enqueue(p.queue, key, 0) }
+func (p *Publisher) enqueue(key types.NamespacedName) { p.policies.Statuses.Add(key, 0) }
 
-// attach takes the queue of the replica that leads.
-func (p *Publisher) attach(q kube.Queue) {
+// lead takes the queue of the replica that leads.
+func (p *Publisher) lead(q kube.Queue) {
+	p.policies.Statuses.Attach(q)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.queue = q
 	p.enqueueAll()
 }
 

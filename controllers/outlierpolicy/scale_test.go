@@ -48,8 +48,8 @@ func BenchmarkOneEdit(b *testing.B) {
 		}
 		op.Generation = generation
 		world.put(op)
-		p.policy(op)
-		p.judgeNow(b.Context(), client.ObjectKeyFromObject(op))
+		p.policy(b.Context(), op)
+		p.policies.Judge(b.Context(), client.ObjectKeyFromObject(op))
 	}
 	publish := func() {
 		if _, err := p.publish(b.Context()); err != nil {

@@ -80,7 +80,7 @@ func (p *Publisher) blank(changed changes) (*picture, error) {
 		}
 	}
 	var known bool
-	if pic.paused, known = p.judge.PausedBy(); !known && p.told == nil {
+	if pic.paused, known = p.policies.PausedBy(); !known && p.told == nil {
 		return nil, fmt.Errorf("no Guardrail is read yet")
 	}
 	if p.told == nil || changed.all || changed.namespaces[p.Routed.OwnNamespace] || p.Clock.Since(p.complete) >= atLeast || !pic.goesOnFrom(p.picture()) {

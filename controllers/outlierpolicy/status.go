@@ -13,8 +13,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
-	"github.com/resourcestack/autohealer/internal/kube/judging"
-	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 // controllerName is who writes the status, in GEP-713's terms.
@@ -35,19 +34,19 @@ func statusOf(op *v1alpha1.OutlierPolicy, pic *picture, told *actuate.Clusters) 
 		after.Ancestors = append(after.Ancestors, ancestor(op, pic, told, &targets[i]))
 	}
 	shared(op, s, pic, told).Put(&after.Conditions, op.Generation)
-	status.SetWhileTrue(&after.Conditions, op.Generation, atRisk(s))
-	status.SetWhileTrue(&after.Conditions, op.Generation, removalHeld(s.policy, pic, told))
+	policy.SetWhileTrue(&after.Conditions, op.Generation, atRisk(s))
+	policy.SetWhileTrue(&after.Conditions, op.Generation, removalHeld(s.policy, pic, told))
 	return after
 }
 
 // shared is what the conditions that every kind has tell of this policy.
-func shared(op *v1alpha1.OutlierPolicy, s *standing, pic *picture, told *actuate.Clusters) status.State {
-	state := status.State{
-		Judgement: judging.Told(s.verdict, s.unreadable), Changes: "clusters", Synced: true, Paused: pic.paused,
+func shared(op *v1alpha1.OutlierPolicy, s *standing, pic *picture, told *actuate.Clusters) policy.State {
+	state := policy.State{
+		Acceptance: policy.FromVerdict(s.verdict, s.unreadable), Changes: "clusters", Synced: true, Paused: pic.paused,
 		Says: fmt.Sprintf("It holds for %d clusters with %d hosts; for %d more another policy does.", len(s.clusters), hostsOf(s.clusters), len(s.overridden)+len(s.conflicted)),
 	}
 	if told == nil {
-		state.Stuck = status.Stuck{Reason: v1alpha1.ReasonNotServed, Message: "No Envoy is served: start Autohealer with --xds-bind-address."}
+		state.Stuck = policy.Stuck{Reason: v1alpha1.ReasonNotServed, Message: "No Envoy is served: start Autohealer with --xds-bind-address."}
 	}
 	if op.Spec.Mode == v1alpha1.Observe {
 		state.Observes, state.Says = true, "Mode Observe: Envoy counts, and ejects nobody. "+state.Says
@@ -104,9 +103,9 @@ func ancestor(op *v1alpha1.OutlierPolicy, pic *picture, told *actuate.Clusters, 
 			a.Conditions = slices.Clone(before.Conditions)
 		}
 	}
-	status.Set(&a.Conditions, op.Generation, accepted(op, s, pic, ref, clusters))
+	policy.Set(&a.Conditions, op.Generation, accepted(op, s, pic, ref, clusters))
 	programmed, proxies := progress(clusters, told, pic.paused)
-	status.Set(&a.Conditions, op.Generation, programmed)
+	policy.Set(&a.Conditions, op.Generation, programmed)
 	if told != nil {
 		a.Proxies = &proxies
 	}
@@ -196,7 +195,7 @@ func tallyOf(clusters []cluster, told *actuate.Clusters) (t tally) {
 }
 
 // progress says how far Envoys are with some clusters.
-func progress(clusters []cluster, told *actuate.Clusters, paused status.Pause) (metav1.Condition, v1alpha1.OutlierProxies) {
+func progress(clusters []cluster, told *actuate.Clusters, paused policy.Pause) (metav1.Condition, v1alpha1.OutlierProxies) {
 	c := metav1.Condition{Type: v1alpha1.ConditionProgrammed, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNoProxies, Message: "No Envoy that may see it is connected to the replica that leads; what is connected to others isn't counted."}
 	if told == nil {
 		return c, v1alpha1.OutlierProxies{}

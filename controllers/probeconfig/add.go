@@ -1,15 +1,15 @@
 package probeconfig
 
 import (
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
-	"github.com/resourcestack/autohealer/internal/kube/status"
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
+	"github.com/resourcestack/autohealer/internal/policy"
 	"github.com/resourcestack/autohealer/internal/probing"
 )
 
@@ -49,29 +49,31 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	report := NewReporter(mgr.GetEventRecorder("autohealer"))
 	observer := NewObserver(mgr.GetCache(), opts)
 	prober := (&probing.Prober{Handler: &Runs{Observer: observer}, Policy: opts.Dial}).Init()
-	troubles := &status.Troubles{Hit: func(config types.NamespacedName) { observer.enqueueConfig(config) }}
 	reader := &actuate.ScaleReader{Live: mgr.GetAPIReader(), Client: mgr.GetClient()}
 	targets := &TargetReconciler{
-		Observer: observer, Prober: prober, Live: mgr.GetAPIReader(), Troubles: troubles, Report: report,
+		Observer: observer, Prober: prober, Live: mgr.GetAPIReader(), Troubles: &observer.policies.Troubles, Report: report,
 		Reader: reader, Vital: opts.Vital,
 		Scales: &actuate.Scales{
 			Client: mgr.GetClient(), Acts: mgr.GetLogger().WithName("acts"), Leads: opts.Leads,
 			Current: &kube.Generations{Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Stored: opts.Stored},
 		},
 	}
-	configs := &Reconciler{Client: mgr.GetClient(), Observer: observer, Troubles: troubles, Report: report, Reader: reader, Leads: opts.Leads}
+	configs := &policy.Keeper[*v1alpha1.ProbeConfig]{
+		Steps:  (&keeper{Observer: observer, Report: report, Reader: reader}).steps(),
+		Client: mgr.GetClient(), Events: report.Events, Clock: opts.Facts.Clock, Urgent: observer.policies.Unseen, Leads: opts.Leads,
+	}
 	if err := mgr.Add(observer); err != nil {
 		return err
 	}
 	if err := mgr.Add(prober); err != nil {
 		return err
 	}
-	if err := kube.AddController(mgr, "probeconfig-target", targets, targetWorkers, func(q kube.Queue) { observer.attach(q, nil) }); err != nil {
+	if err := kube.AddController(mgr, "probeconfig-target", targets, targetWorkers, observer.lead); err != nil {
 		return err
 	}
 	orphans := NewOrphanReconciler(targets)
-	if err := kube.AddController(mgr, "probeconfig-orphans", orphans, 1, observer.attachOrphans); err != nil {
+	if err := kube.AddController(mgr, "probeconfig-orphans", orphans, 1, observer.leadOrphans); err != nil {
 		return err
 	}
-	return kube.AddController(mgr, "probeconfig", configs, configWorkers, func(q kube.Queue) { observer.attach(nil, q) })
+	return kube.AddController(mgr, "probeconfig", configs, configWorkers, observer.leadConfigs)
 }

@@ -110,8 +110,8 @@ func TestARecordThatIsFoundWhileATargetIsDroppedIsGivenBack(t *testing.T) {
 		if err := w.api.Create(t.Context(), other); err != nil {
 			t.Error(err)
 		}
-		j, _ := w.Observer.judge.Of(client.ObjectKeyFromObject(w.stored()))
-		if n, err := w.configs.recall(t.Context(), j); n != 1 || err != nil {
+		j, _ := w.Observer.policies.Get(client.ObjectKeyFromObject(w.stored()))
+		if n, err := w.keeper.recall(t.Context(), j); n != 1 || err != nil {
 			t.Errorf("%d records are found, %v", n, err)
 		}
 	})
@@ -138,7 +138,7 @@ func TestNothingIsRememberedOfAConfigThatIsGone(t *testing.T) {
 	if _, err := w.configs.Reconcile(t.Context(), requestOf(gone)); err != nil {
 		t.Fatal(err)
 	}
-	w.configs.recalled.Range(func(key, _ any) bool {
+	w.keeper.recalled.Range(func(key, _ any) bool {
 		t.Errorf("%v is remembered", key)
 		return true
 	})

@@ -40,7 +40,7 @@ func (r *TargetReconciler) permit(t *target, in probe.Scaling, plan probe.Plan) 
 // and when nothing does it is a doubt that passes by itself.
 func (r *TargetReconciler) mayTake(ctx context.Context, t *target, p permission, in probe.Scaling, plan *probe.Plan) (admitted actuate.AdmittedProber, held probe.Permit, err error) {
 	if !r.Observer.indexed(in.Config, *plan) {
-		r.Observer.enqueueConfig(t.key.Config)
+		r.Observer.requestConfig(t.key.Config)
 		return admitted, probe.Permit{Allowed: true}, nil
 	}
 	if held, err = r.vital(ctx, t, in.Config, plan); err != nil || !held.Allowed {

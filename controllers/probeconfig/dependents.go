@@ -9,7 +9,7 @@ import (
 
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
-	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 // look reads a config's dependents, all at once, and tells the fleet whether any of them is down. When some can't be read
@@ -26,7 +26,7 @@ func (r *TargetReconciler) look(ctx context.Context, t *target, c *probe.Config,
 		r.Observer.fleet().ObserveDown(at, down)
 	}
 	if unread != nil && !partly {
-		r.Troubles.Failed(nameOf(t.key).String(), unread, status.Policy{UID: c.UID, NamespacedName: c.Key()})
+		r.Troubles.Failed(nameOf(t.key).String(), unread, policy.Ref{UID: c.UID, NamespacedName: c.Key()})
 		return nil, unread
 	}
 	t.mu.Lock()
@@ -35,7 +35,7 @@ func (r *TargetReconciler) look(ctx context.Context, t *target, c *probe.Config,
 	turned := before != t.taken()
 	t.mu.Unlock()
 	if turned {
-		r.Observer.enqueueConfig(t.key.Config)
+		r.Observer.requestConfig(t.key.Config)
 	}
 	return objects, nil
 }

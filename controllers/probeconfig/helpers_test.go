@@ -36,8 +36,8 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
-	"github.com/resourcestack/autohealer/internal/kube/status"
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
+	"github.com/resourcestack/autohealer/internal/policy"
 	"github.com/resourcestack/autohealer/internal/probing"
 )
 
@@ -59,9 +59,12 @@ type world struct {
 	// rights of all accounts.
 	rights *anyone
 	*TargetReconciler
-	configs *Reconciler
-	runs    *Runs
-	told    *recorder
+	keeper  *keeper
+	configs *policy.Keeper[*v1alpha1.ProbeConfig]
+	// queue of targets, in tests that look at it.
+	queue kube.Queue
+	runs  *Runs
+	told  *recorder
 }
 
 // anyone is allowed everything, or nothing; silent: nobody can be asked.
@@ -153,13 +156,17 @@ func (w *world) manage(rights anyone) {
 	o := NewObserver(nil, Options{Guard: w.guard, Facts: facts, OwnNamespace: ownNamespace, Rejections: &kube.Rejections{}})
 	w.runs = &Runs{Observer: o}
 	w.told = &recorder{}
-	report, troubles := NewReporter(w.told), &status.Troubles{}
+	report := NewReporter(w.told)
 	w.TargetReconciler = &TargetReconciler{
-		Observer: o, Prober: (&probing.Prober{Handler: w.runs, Policy: kubeconfig.Policy{}}).Init(), Live: w.api, Troubles: troubles, Report: report,
+		Observer: o, Prober: (&probing.Prober{Handler: w.runs, Policy: kubeconfig.Policy{}}).Init(), Live: w.api, Troubles: &o.policies.Troubles, Report: report,
 		Reader: &actuate.ScaleReader{Live: w.api, Client: w.api},
 		Scales: &actuate.Scales{Client: w.api, Acts: logr.Discard(), Current: &kube.Generations{Reader: w.api, Clock: w.clock}},
 	}
-	w.configs = &Reconciler{Client: w.api, Observer: o, Troubles: troubles, Report: report, Reader: w.Reader}
+	w.keeper = &keeper{Observer: o, Report: report, Reader: w.Reader}
+	w.configs = &policy.Keeper[*v1alpha1.ProbeConfig]{
+		Steps:  w.keeper.steps(),
+		Client: w.api, Events: w.told, Clock: w.clock, Urgent: o.policies.Unseen,
+	}
 	w.see()
 	o.markSynced()
 	w.keep()
@@ -197,8 +204,8 @@ func (w *world) see() {
 		w.Observer.namespace(&namespaces.Items[i])
 	}
 	for i := range configs.Items {
-		w.Observer.config(&configs.Items[i])
-		w.Observer.judgeNow(w.t.Context(), client.ObjectKeyFromObject(&configs.Items[i]))
+		w.Observer.policies.Seen(w.t.Context(), &configs.Items[i])
+		w.Observer.policies.Judge(w.t.Context(), client.ObjectKeyFromObject(&configs.Items[i]))
 	}
 }
 

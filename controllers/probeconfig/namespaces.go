@@ -55,15 +55,15 @@ func (o *Observer) placeChanged(name string) {
 	}
 	o.telling.Lock()
 	defer o.telling.Unlock()
-	for _, config := range o.judge.Keys() {
-		j, ok := o.judge.Of(config)
+	for _, config := range o.policies.Keys() {
+		j, ok := o.policies.Get(config)
 		if !ok || j.Read.config == nil {
 			continue
 		}
 		key, selected := probing.Key{Config: config, Namespace: name}, o.selects(j.Read.config, name)
 		if selected || o.targets.get(key) != nil {
 			o.follow(key, j.Read.config, !selected)
-			o.enqueueConfig(config)
+			o.requestConfig(config)
 		}
 	}
 }
@@ -100,14 +100,14 @@ func (o *Observer) places(c *probe.Config) []string {
 func (o *Observer) retarget(key types.NamespacedName) {
 	o.telling.Lock()
 	defer o.telling.Unlock()
-	j, ok := o.judge.Of(key)
+	j, ok := o.policies.Get(key)
 	if !ok {
 		return
 	}
 	c := j.Read.config
 	if c == nil { // its targets go on with what they know, and stop
 		for _, t := range o.targets.of(key) {
-			o.enqueueTarget(t.key)
+			o.requestTarget(t.key)
 		}
 		return
 	}
@@ -127,7 +127,7 @@ func (o *Observer) retarget(key types.NamespacedName) {
 }
 
 // knowsTargets says whether all targets of a config know it as it was read last. One that can't be read asks for none.
-func (o *Observer) knowsTargets(j judgement) bool {
+func (o *Observer) knowsTargets(j storedConfig) bool {
 	if !o.synced.Load() {
 		return false
 	}
@@ -144,7 +144,7 @@ func (o *Observer) follow(key probing.Key, c *probe.Config, departed bool) *targ
 	if o.stands(key.Namespace) && o.expect(probe.Target{Config: c.UID, Namespace: key.Namespace}, c) {
 		t.doubtObjects()
 	}
-	o.enqueueTarget(key)
+	o.requestTarget(key)
 	return t
 }
 

@@ -2,26 +2,23 @@ package probeconfig
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
-	"github.com/resourcestack/autohealer/internal/kube/judging"
+	"github.com/resourcestack/autohealer/internal/policy"
 	"github.com/resourcestack/autohealer/internal/probing"
 )
 
-// Observer knows every stored config, what the rules say of it, and its targets. It runs on every replica, so that one that
+// Observer knows every stored config and its targets. It runs on every replica, so that one that
 // takes over knows them already.
 type Observer struct {
 	Cache cache.Cache
@@ -30,11 +27,12 @@ type Observer struct {
 	// OwnNamespace is Autohealer's; "" when unknown.
 	OwnNamespace string
 
-	judge   *judging.Judge[*v1alpha1.ProbeConfig, reading]
-	targets targets
-	synced  atomic.Bool
-	// lost takes the first object that the API server went back with.
-	lost chan error
+	policies policy.Policies[*v1alpha1.ProbeConfig, reading]
+	watches  *kube.Watches
+	targets  targets
+	synced   atomic.Bool
+	// targetLooks and orphanLooks are asked for by who observes.
+	targetLooks, orphanLooks kube.Requests
 	// telling is held while targets are told of a config, or dropped: else an older one could come after a newer, or to one that
 	// is dropped.
 	telling sync.Mutex
@@ -42,10 +40,7 @@ type Observer struct {
 	mu         sync.Mutex
 	namespaces map[string]namespace // needs mu, as all below
 	// told are the configs that all their targets know.
-	told        map[types.NamespacedName]*probe.Config
-	targetQueue kube.Queue // nil until this replica leads
-	configQueue kube.Queue
-	orphanQueue kube.Queue
+	told map[types.NamespacedName]*probe.Config
 	// goneKinds are the kinds that configs scaled which are gone.
 	goneKinds sets.Set[v1alpha1.DependentKind]
 }
@@ -54,14 +49,13 @@ type Observer struct {
 func NewObserver(objects cache.Cache, opts Options) *Observer {
 	o := &Observer{
 		Cache: objects, Guard: opts.Guard, Facts: opts.Facts, OwnNamespace: opts.OwnNamespace,
-		lost: make(chan error, 1), namespaces: map[string]namespace{}, told: map[types.NamespacedName]*probe.Config{},
+		watches: kube.NewWatches(objects), namespaces: map[string]namespace{}, told: map[types.NamespacedName]*probe.Config{},
 		goneKinds: sets.New[v1alpha1.DependentKind](),
 	}
-	o.judge = judging.New(judging.Options[*v1alpha1.ProbeConfig, reading]{
-		Kind: kindProbeConfig, Guard: opts.Guard, Clock: opts.Facts.Clock, Rejections: opts.Rejections, Read: o.read,
+	o.policies.Init(policy.Hooks[*v1alpha1.ProbeConfig, reading]{
+		Kind: kindProbeConfig, Guard: opts.Guard, Clock: opts.Facts.Clock, Rejections: opts.Rejections,
+		Read: o.read, Guardrails: o.guardrails, Changed: o.update, Forget: o.forget, Undoes: true,
 	})
-	o.followPolicy()
-	opts.Guard.OnChange(o.rulesChanged)
 	return o
 }
 
@@ -70,40 +64,20 @@ func (*Observer) NeedLeaderElection() bool { return false }
 
 // Start observes until ctx ends. It fails when the API server went back to an older state.
 func (o *Observer) Start(ctx context.Context) error {
-	watches := []struct {
-		object   client.Object
-		handlers toolscache.ResourceEventHandlerFuncs
-	}{
-		{&corev1.Namespace{}, kube.Handlers(o.namespace, o.namespaceGone, o.historyLost)},
-		{&v1alpha1.ProbeConfig{}, kube.Handlers(o.config, o.configGone, o.historyLost)},
-	}
-	var synced []toolscache.InformerSynced
-	for _, w := range watches {
-		informer, err := o.Cache.GetInformer(ctx, w.object)
-		if err != nil {
-			return fmt.Errorf("watch %T: %w", w.object, err)
-		}
-		registration, err := informer.AddEventHandler(w.handlers)
-		if err != nil {
-			return fmt.Errorf("watch %T: %w", w.object, err)
-		}
-		synced = append(synced, registration.HasSynced)
-	}
-	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
-		return nil // stopped before it began
-	}
+	return o.watches.Run(ctx, o.run,
+		kube.On(&corev1.Namespace{}, o.namespace, o.namespaceGone),
+		kube.On(&v1alpha1.ProbeConfig{}, func(pc *v1alpha1.ProbeConfig) { o.policies.Seen(ctx, pc) }, o.policies.Gone),
+	)
+}
+
+func (o *Observer) run(ctx context.Context) error {
 	o.markSynced()
 	var running sync.WaitGroup
-	defer running.Wait()
 	for range judges {
-		running.Go(func() { o.judge.Run(ctx, o.judgeNow) })
+		running.Go(func() { o.policies.Run(ctx) })
 	}
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-o.lost:
-		return fmt.Errorf("observe ProbeConfigs: %w", err)
-	}
+	running.Wait()
+	return nil
 }
 
 // markSynced takes in that all namespaces are known. What configs were told before may lack targets, and a deleted one that
@@ -115,66 +89,45 @@ func (o *Observer) markSynced() {
 	o.mu.Unlock()
 	o.synced.Store(true)
 	o.telling.Unlock()
-	for _, key := range o.judge.Keys() {
+	for _, key := range o.policies.Keys() {
 		o.retarget(key)
 	}
-	o.enqueueAll()
+	o.requestAll()
 }
 
 func (o *Observer) fleet() *probe.Fleet { return o.Facts.Targets }
 
-func (o *Observer) historyLost(err error) {
-	select {
-	case o.lost <- err:
-	default: // the first says enough
-	}
+// lead takes the queue of targets of a replica that became the leader.
+func (o *Observer) lead(targets kube.Queue) {
+	o.targetLooks.Attach(targets)
+	o.requestAll()
 }
 
-// attach takes the queues of a replica that became the leader.
-func (o *Observer) attach(targets, configs kube.Queue) {
-	o.mu.Lock()
-	if targets != nil {
-		o.targetQueue = targets
-	}
-	if configs != nil {
-		o.configQueue = configs
-	}
-	o.mu.Unlock()
-	o.enqueueAll()
+// leadConfigs takes the queue of configs.
+func (o *Observer) leadConfigs(configs kube.Queue) {
+	o.policies.Statuses.Attach(configs)
+	o.requestAll()
 }
 
-// attachOrphans takes the queue of who looks for what configs left that are gone.
-func (o *Observer) attachOrphans(q kube.Queue) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.orphanQueue = q
-	kube.Enqueue(q, orphansName, 0)
+// leadOrphans takes the queue of who looks for what configs left that are gone.
+func (o *Observer) leadOrphans(q kube.Queue) {
+	o.orphanLooks.Attach(q)
+	o.orphanLooks.Add(orphansName, 0)
 }
 
-func (o *Observer) enqueueAll() {
+// requestAll asks for a look at all that is known.
+func (o *Observer) requestAll() {
 	if !o.synced.Load() {
 		return
 	}
-	o.enqueueConfigs()
+	o.requestConfigs()
 	for _, key := range o.targets.keys() {
-		o.enqueueTarget(key)
+		o.requestTarget(key)
 	}
 }
 
-func (o *Observer) enqueueConfigs() {
-	for _, key := range o.judge.Keys() {
-		o.enqueueConfig(key)
-	}
-}
+func (o *Observer) requestConfigs() { o.policies.Statuses.AddAll(o.policies.Keys()...) }
 
-func (o *Observer) enqueueTarget(key probing.Key) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	kube.Enqueue(o.targetQueue, nameOf(key), 0)
-}
+func (o *Observer) requestConfig(key types.NamespacedName) { o.policies.Statuses.Add(key, 0) }
 
-func (o *Observer) enqueueConfig(key types.NamespacedName) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	kube.Enqueue(o.configQueue, key, 0)
-}
+func (o *Observer) requestTarget(key probing.Key) { o.targetLooks.Add(nameOf(key), 0) }

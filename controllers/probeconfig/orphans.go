@@ -16,7 +16,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/kube"
-	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/policy"
 	"github.com/resourcestack/autohealer/internal/probing"
 )
 
@@ -49,10 +49,10 @@ func NewOrphanReconciler(targets *TargetReconciler) *OrphanReconciler {
 
 // Reconcile looks at the records on all objects.
 func (r *OrphanReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	paused, known := r.Observer.judge.PausedBy()
+	paused, known := r.Observer.policies.PausedBy()
 	switch {
 	case !r.Observer.synced.Load(), !known:
-		return reconcile.Result{RequeueAfter: status.Delay}, nil
+		return reconcile.Result{RequeueAfter: policy.Delay}, nil
 	case paused.Frozen:
 		return reconcile.Result{RequeueAfter: r.Observer.Facts.Timings.Orphan()}, nil
 	}
@@ -117,8 +117,8 @@ func (r *OrphanReconciler) giveBack(ctx context.Context, o actuate.Recorded) err
 
 // knows says whether a record is of a stored config: by its UID, or by its name where that config is known to act.
 func (o *Observer) knows(r actuate.Recorded) bool {
-	for _, key := range o.judge.Keys() {
-		if j, ok := o.judge.Of(key); ok && (j.UID == r.Record.Owner || key.String() == r.Record.Policy && len(o.credible(j.Object, []actuate.Recorded{r})) > 0) {
+	for _, key := range o.policies.Keys() {
+		if j, ok := o.policies.Get(key); ok && (j.UID == r.Record.Owner || key.String() == r.Record.Policy && len(o.credible(j.Object, []actuate.Recorded{r})) > 0) {
 			return true
 		}
 	}
@@ -129,8 +129,8 @@ func (o *Observer) knows(r actuate.Recorded) bool {
 // of the configs that there are, or were.
 func (o *Observer) recordedKinds() []v1alpha1.DependentKind {
 	kinds := sets.New(v1alpha1.DependentKind{APIVersion: "apps/v1", Kind: "Deployment"}, v1alpha1.DependentKind{APIVersion: "apps/v1", Kind: "StatefulSet"})
-	for _, key := range o.judge.Keys() {
-		if j, ok := o.judge.Of(key); ok {
+	for _, key := range o.policies.Keys() {
+		if j, ok := o.policies.Get(key); ok {
 			addKinds(kinds, j.Object)
 		}
 	}
@@ -154,7 +154,7 @@ func (o *Observer) orphaned(pc *v1alpha1.ProbeConfig, down bool) {
 		return
 	}
 	o.mu.Lock()
-	defer o.mu.Unlock()
 	addKinds(o.goneKinds, pc)
-	kube.Enqueue(o.orphanQueue, orphansName, stuckLook) // what is being written just now is there by then
+	o.mu.Unlock()
+	o.orphanLooks.Add(orphansName, stuckLook) // what is being written just now is there by then
 }

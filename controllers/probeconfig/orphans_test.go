@@ -86,7 +86,7 @@ func TestWhatAConfigLeavesThatWasStrippedOfItsFinalizerIsGivenBack(t *testing.T)
 				t.Fatal("a config that is there is gone")
 			}
 			pc := w.strip()
-			w.Observer.configGone(pc)
+			w.Observer.policies.Gone(pc)
 			if tt.meanwhile != nil {
 				tt.meanwhile(w, pc)
 			}
@@ -103,7 +103,7 @@ func TestWhatCouldNotBeListedIsLookedForAgain(t *testing.T) {
 	w := newWorld(t, 1, nil)
 	w.fail("shoot-0")
 	orphans := NewOrphanReconciler(w.TargetReconciler)
-	w.Observer.configGone(w.strip())
+	w.Observer.policies.Gone(w.strip())
 	w.api.unanswered = true
 	if result := w.lookForOrphans(orphans); result.RequeueAfter != time.Minute {
 		t.Fatalf("it looks again after %s", result.RequeueAfter)
@@ -123,7 +123,7 @@ func TestOneLookIsntEnough(t *testing.T) {
 	w := newWorld(t, 1, nil)
 	w.fail("shoot-0")
 	orphans := NewOrphanReconciler(w.TargetReconciler)
-	w.Observer.configGone(w.strip())
+	w.Observer.policies.Gone(w.strip())
 	result, err := orphans.Reconcile(t.Context(), reconcile.Request{})
 	if err != nil || result.RequeueAfter < time.Minute || result.RequeueAfter > 61*time.Second {
 		t.Errorf("it looks again after %s, %v", result.RequeueAfter, err)
@@ -139,11 +139,11 @@ func TestWhenOrphansAreLookedFor(t *testing.T) {
 			w.fail("shoot-0")
 		}
 		queue := &fakeQueue{}
-		w.Observer.attachOrphans(queue)
+		w.Observer.leadOrphans(queue)
 		if queue.added != 1 {
 			t.Errorf("taking over: %d looks", queue.added)
 		}
-		w.Observer.configGone(w.strip())
+		w.Observer.policies.Gone(w.strip())
 		if want := map[bool]int{false: 1, true: 2}[down]; queue.added != want {
 			t.Errorf("with something scaled down %t: %d looks, want %d", down, queue.added, want)
 		}

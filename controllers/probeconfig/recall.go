@@ -13,7 +13,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
-	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/policy"
 	"github.com/resourcestack/autohealer/internal/probing"
 )
 
@@ -22,47 +22,47 @@ const mostKinds = 32
 
 // recallOnce finds, once in a process, what an earlier one scaled down for a config that the config doesn't name any more:
 // it may have been changed while no manager ran. Later changes are seen when they happen.
-func (r *Reconciler) recallOnce(ctx context.Context, pc *v1alpha1.ProbeConfig) error {
-	if r.wasRecalled(pc) {
+func (k *keeper) recallOnce(ctx context.Context, pc *v1alpha1.ProbeConfig) error {
+	if k.wasRecalled(pc) {
 		return nil
 	}
-	j, judged := r.Observer.judge.Of(client.ObjectKeyFromObject(pc))
-	if !judged || j.UID != pc.UID || j.Read.config == nil || !r.Observer.knowsTargets(j) {
+	j, judged := k.policies.Get(client.ObjectKeyFromObject(pc))
+	if !judged || j.UID != pc.UID || j.Read.config == nil || !k.knowsTargets(j) {
 		return nil // what has to be given back is known only then, and this is called again
 	}
-	if _, err := r.recall(ctx, j); err != nil {
+	if _, err := k.recall(ctx, j); err != nil {
 		return err
 	}
-	r.recalled.Store(client.ObjectKeyFromObject(pc), pc.UID)
+	k.recalled.Store(client.ObjectKeyFromObject(pc), pc.UID)
 	return nil
 }
 
-func (r *Reconciler) wasRecalled(pc *v1alpha1.ProbeConfig) bool {
-	uid, ok := r.recalled.Load(client.ObjectKeyFromObject(pc))
+func (k *keeper) wasRecalled(pc *v1alpha1.ProbeConfig) bool {
+	uid, ok := k.recalled.Load(client.ObjectKeyFromObject(pc))
 	return ok && uid == pc.UID
 }
 
 // recall finds by the records on objects what is scaled down for a config, and has given back what it doesn't ask for. It
 // says how many of them have to get something back.
-func (r *Reconciler) recall(ctx context.Context, j judgement) (n int, err error) {
-	pc := j.Object
-	named := status.Policy{UID: pc.UID, NamespacedName: client.ObjectKeyFromObject(pc)}
+func (k *keeper) recall(ctx context.Context, config storedConfig) (n int, err error) {
+	pc := config.Object
+	named := policy.Ref{UID: pc.UID, NamespacedName: client.ObjectKeyFromObject(pc)}
 	trouble := "records of " + named.String()
 	var all []actuate.Recorded
 	for _, kind := range dependentKinds(pc, true) {
-		found, err := r.recorded(ctx, pc, schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind))
+		found, err := k.recorded(ctx, pc, schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind))
 		if err != nil {
-			r.Troubles.Failed(trouble, err, named)
+			k.policies.Troubles.Failed(trouble, err, named)
 			return 0, err
 		}
 		all = append(all, found...)
 	}
-	r.Troubles.Settled(trouble)
-	c := j.Read.config
+	k.policies.Troubles.Settled(trouble)
+	c := config.Read.config
 	if c == nil { // where it acts can't be told, so what names it is believed
-		return r.Observer.recall(nameOnly(pc), all), nil
+		return k.Observer.recall(nameOnly(pc), all), nil
 	}
-	return r.Observer.recall(c, r.Observer.credible(pc, all)), nil
+	return k.Observer.recall(c, k.credible(pc, all)), nil
 }
 
 // credible leaves out records that have a config's name alone, where it isn't known to act or to have acted. Anybody may know
@@ -77,16 +77,16 @@ func (o *Observer) credible(pc *v1alpha1.ProbeConfig, all []actuate.Recorded) []
 
 // recorded lists the objects of a kind that are scaled down where the config may have done it. Who runs Autohealer may let it
 // list a kind in single namespaces only.
-func (r *Reconciler) recorded(ctx context.Context, pc *v1alpha1.ProbeConfig, kind schema.GroupVersionKind) ([]actuate.Recorded, error) {
-	if pc.Namespace == r.Observer.OwnNamespace {
-		all, err := r.Reader.Recorded(ctx, kind, "")
+func (k *keeper) recorded(ctx context.Context, pc *v1alpha1.ProbeConfig, kind schema.GroupVersionKind) ([]actuate.Recorded, error) {
+	if pc.Namespace == k.OwnNamespace {
+		all, err := k.Reader.Recorded(ctx, kind, "")
 		if !apierrors.IsForbidden(err) {
 			return all, err
 		}
 	}
 	var all []actuate.Recorded
-	for _, namespace := range r.Observer.reach(pc) {
-		found, err := r.Reader.Recorded(ctx, kind, namespace)
+	for _, namespace := range k.reach(pc) {
+		found, err := k.Reader.Recorded(ctx, kind, namespace)
 		if err != nil {
 			return nil, err
 		}
@@ -137,7 +137,7 @@ func (o *Observer) recall(c *probe.Config, all []actuate.Recorded) (n int) {
 			n++
 		}
 		t.mu.Unlock()
-		o.enqueueTarget(key)
+		o.requestTarget(key)
 	}
 	return n
 }
@@ -173,7 +173,7 @@ func dependentKinds(pc *v1alpha1.ProbeConfig, former bool) []v1alpha1.DependentK
 
 // indexed says whether the stored status names the kinds of all that a plan takes: by them the next manager finds it.
 func (o *Observer) indexed(c *probe.Config, plan probe.Plan) bool {
-	j, ok := o.judge.Of(c.Key())
+	j, ok := o.policies.Get(c.Key())
 	return ok && !slices.ContainsFunc(plan.Acts, func(act probe.Act) bool {
 		return !slices.Contains(j.Object.Status.DependentKinds, v1alpha1.DependentKind{APIVersion: act.Ref.APIVersion, Kind: act.Ref.Kind})
 	})

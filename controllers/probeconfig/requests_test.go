@@ -80,7 +80,7 @@ func TestWhoWakesTargets(t *testing.T) {
 			if err := w.api.Status().Update(w.t.Context(), pc); err != nil {
 				w.t.Fatal(err)
 			}
-			w.Observer.config(w.stored())
+			w.Observer.policies.Seen(t.Context(), w.stored())
 		}, none},
 		"a new generation": {func(w *world) {
 			w.edit(w.stored(), `{"metadata":{"generation":2},"spec":{"probeInterval":"20s"}}`)
@@ -88,13 +88,13 @@ func TestWhoWakesTargets(t *testing.T) {
 		"a finalizer that is gone": {func(w *world) {
 			pc := w.stored()
 			pc.Finalizers = nil
-			w.Observer.config(pc)
+			w.Observer.policies.Seen(t.Context(), pc)
 		}, all},
 		"a deletion": {func(w *world) {
 			if err := w.api.Delete(w.t.Context(), w.stored()); err != nil {
 				w.t.Fatal(err)
 			}
-			w.Observer.config(w.stored())
+			w.Observer.policies.Seen(t.Context(), w.stored())
 		}, all},
 		"its namespace": {func(w *world) {
 			w.Observer.namespace(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shoot-0", Labels: map[string]string{"role": "hosted"}, Annotations: map[string]string{"autohealer.resourcestack.com/hibernated": "true"}}})
@@ -105,14 +105,14 @@ func TestWhoWakesTargets(t *testing.T) {
 		"the end of what was held back": {func(w *world) {
 			w.Observer.fleet().HoldActsUntil(noon.Add(time.Hour))
 			w.fail("shoot-0")
-			woken(w.Observer.targetQueue)
+			woken(w.queue)
 			w.observe("shoot-0", probe.Unauthorized)
 		}, one},
 		"the end of a flow": {func(w *world) {
 			w.observe("shoot-0", probe.Timeout)
 			w.observe("shoot-0", probe.Timeout)
 			w.breakOnce("shoot-0")
-			woken(w.Observer.targetQueue)
+			woken(w.queue)
 			w.observe("shoot-0", probe.NotRun)
 		}, one},
 	} {
@@ -124,7 +124,8 @@ func TestWhoWakesTargets(t *testing.T) {
 			w.keep()
 			q := priorityqueue.New[reconcile.Request]("")
 			defer q.ShutDown()
-			w.Observer.attach(q, nil)
+			w.queue = q
+			w.Observer.lead(q)
 			woken(q)
 			c.happens(w)
 			if n := woken(q); n != c.want {
@@ -150,7 +151,7 @@ func TestWhoIsRefusedIsOnlyTriedAgain(t *testing.T) {
 	w.api.unpatched = true
 	w.fail("shoot-0")
 	w.want("shoot-0", "3 3", "refused")
-	w.Observer.attach(q, nil)
+	w.Observer.lead(q)
 	woken(q)
 	if _, err := w.Reconcile(t.Context(), request(w)); err == nil {
 		t.Error("nothing is refused")
@@ -169,7 +170,7 @@ func TestWhoMayDoMoreByWhatIsFoundLooksAgain(t *testing.T) {
 	w.settle()
 	q := priorityqueue.New[reconcile.Request]("")
 	defer q.ShutDown()
-	w.Observer.attach(q, nil)
+	w.Observer.lead(q)
 	woken(q)
 	found := w.Observer.targets.get(w.keyOf("shoot-0")) // as a process finds it that takes over
 	found.objects, found.objectsOf = nil, nil

@@ -31,13 +31,13 @@ func (r *Runs) Observe(key probing.Key, run probe.Run) (next time.Time) {
 	opened := r.Observer.fleet().Observe(at, &after, run.Ended) // with t.mu: what ends the probes tells the fleet after it
 	t.mu.Unlock()
 	if opened {
-		r.Observer.enqueueConfigs() // it holds them all
+		r.Observer.requestConfigs() // it holds them all
 	}
 	if wake {
-		r.Observer.enqueueTarget(key)
+		r.Observer.requestTarget(key)
 	}
 	if turned(c, before, after) {
-		r.Observer.enqueueConfig(key.Config)
+		r.Observer.requestConfig(key.Config)
 	}
 	return after.NextRun
 }

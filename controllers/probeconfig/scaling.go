@@ -9,7 +9,7 @@ import (
 
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
-	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 // scale brings a target's dependents nearer to where its latest run wants them, and says when to go on.
@@ -138,7 +138,7 @@ func (r *TargetReconciler) rest(t *target) {
 	}
 	t.mu.Unlock()
 	if told {
-		r.Observer.enqueueConfig(t.key.Config)
+		r.Observer.requestConfig(t.key.Config)
 	}
 }
 
@@ -165,7 +165,7 @@ func (r *TargetReconciler) carryOut(ctx context.Context, t *target, in probe.Sca
 
 // settle tells of trouble. That someone else wrote first is none: the object is read again.
 func (r *TargetReconciler) settle(t *target, c *probe.Config, errs []error) error {
-	policy := status.Policy{UID: c.UID, NamespacedName: c.Key()}
+	policy := policy.Ref{UID: c.UID, NamespacedName: c.Key()}
 	name := nameOf(t.key).String()
 	var failed error
 	for _, err := range errs {
@@ -179,7 +179,7 @@ func (r *TargetReconciler) settle(t *target, c *probe.Config, errs []error) erro
 	if failed != nil {
 		r.Troubles.Failed(name, failed, policy)
 	}
-	r.Observer.enqueueConfig(c.Key())
+	r.Observer.requestConfig(c.Key())
 	return failed
 }
 
@@ -203,7 +203,7 @@ func (r *TargetReconciler) remember(t *target, in probe.Scaling, plan, was probe
 	t.restored = restored
 	t.mu.Unlock()
 	if !told || turned {
-		r.Observer.enqueueConfig(t.key.Config)
+		r.Observer.requestConfig(t.key.Config)
 	}
 }
 
@@ -222,8 +222,8 @@ func (r *TargetReconciler) dismiss(t *target) {
 		return
 	}
 	r.Report.left(t, r.now())
-	r.Observer.enqueueTarget(t.key)
-	r.Observer.enqueueConfig(t.key.Config)
+	r.Observer.requestTarget(t.key)
+	r.Observer.requestConfig(t.key.Config)
 }
 
 func (t *target) over() bool {
@@ -236,7 +236,7 @@ func (t *target) over() bool {
 func (r *TargetReconciler) drop(t *target) bool {
 	r.Observer.telling.Lock()
 	defer r.Observer.telling.Unlock()
-	if j, ok := r.Observer.judge.Of(t.key.Config); !t.over() || ok && j.Object.DeletionTimestamp != nil {
+	if j, ok := r.Observer.policies.Get(t.key.Config); !t.over() || ok && j.Object.DeletionTimestamp != nil {
 		return false
 	}
 	t.mu.Lock()

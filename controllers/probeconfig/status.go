@@ -11,19 +11,17 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
-	"github.com/resourcestack/autohealer/internal/kube/judging"
-	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 // state is everything that a status tells.
 type state struct {
-	judgement judgement
+	storedConfig
 	// sights are the targets, by namespace.
 	sights []sight
 	// synced: caches are full, so that counts mean something.
 	synced  bool
-	trouble *status.Trouble
-	paused  status.Pause
+	trouble *policy.Trouble
 	breaker probe.Breaker
 	broken  bool
 	// ownNamespace is Autohealer's.
@@ -38,7 +36,7 @@ func (st *state) add(s sight) { st.sights = append(st.sights, s) }
 
 // single is the target of a config without a namespaceSelector.
 func (st *state) single() *sight {
-	c := st.judgement.Read.config
+	c := st.Read.config
 	if c == nil || c.Namespaces != nil {
 		return nil
 	}
@@ -56,7 +54,7 @@ func statusOf(pc *v1alpha1.ProbeConfig, st state) v1alpha1.ProbeConfigStatus {
 	after := *pc.Status.DeepCopy()
 	after.ObservedGeneration = pc.Generation
 	after.DependentKinds = dependentKinds(pc, !st.knowsAll)
-	if st.synced && st.judgement.Read.config != nil {
+	if st.synced && st.Read.config != nil {
 		recount(&after, pc, st)
 	}
 	after.BreakerID = ""
@@ -65,11 +63,11 @@ func statusOf(pc *v1alpha1.ProbeConfig, st state) v1alpha1.ProbeConfigStatus {
 	}
 	shared(pc, st).Put(&after.Conditions, pc.Generation)
 	for _, c := range []metav1.Condition{internalHealthy(st), externalHealthy(st), protectionActive(after)} {
-		status.Set(&after.Conditions, pc.Generation, c)
+		policy.Set(&after.Conditions, pc.Generation, c)
 	}
-	status.SetWhileTrue(&after.Conditions, pc.Generation, leasesUnreadable(st))
-	status.SetWhileTrue(&after.Conditions, pc.Generation, limitReached(st))
-	status.SetWhileTrue(&after.Conditions, pc.Generation, breakerOpen(pc, st))
+	policy.SetWhileTrue(&after.Conditions, pc.Generation, leasesUnreadable(st))
+	policy.SetWhileTrue(&after.Conditions, pc.Generation, limitReached(st))
+	policy.SetWhileTrue(&after.Conditions, pc.Generation, breakerOpen(pc, st))
 	return after
 }
 
@@ -140,16 +138,16 @@ func scaled(before []v1alpha1.ScaledDependent, sights []sight) []v1alpha1.Scaled
 }
 
 // shared is what the conditions that every kind has tell of this config.
-func shared(pc *v1alpha1.ProbeConfig, st state) status.State {
-	s := status.State{
-		Judgement: judging.Told(st.judgement.Verdict, st.judgement.Read.unreadable),
-		Changes:   "dependents", Synced: st.synced, Trouble: st.trouble, Paused: st.paused, Says: operative(st),
+func shared(pc *v1alpha1.ProbeConfig, st state) policy.State {
+	s := policy.State{
+		Acceptance: policy.FromVerdict(st.Verdict, st.Read.unreadable),
+		Changes:    "dependents", Synced: st.synced, Trouble: st.trouble, Paused: st.Pause, Deleting: pc.DeletionTimestamp != nil, Says: operative(st),
 	}
 	if pc.Spec.Mode == v1alpha1.Observe {
 		s.Observes, s.Says = true, "Mode Observe, nothing is scaled: "+operative(st)
 	}
 	if t := st.single(); t != nil && t.unusable.Class != "" {
-		s.Stuck = status.Stuck{Reason: v1alpha1.ReasonSecretUnusable, Message: sentence(t.unusable)}
+		s.Stuck = policy.Stuck{Reason: v1alpha1.ReasonSecretUnusable, Message: sentence(t.unusable)}
 	}
 	if len(st.undoing) > 0 {
 		names := st.undoing[:min(len(st.undoing), probe.SampleSize)]

@@ -11,7 +11,7 @@ import (
 
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
-	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/policy"
 	"github.com/resourcestack/autohealer/internal/probing"
 )
 
@@ -35,7 +35,7 @@ type TargetReconciler struct {
 	Vital Vital
 	// Live reads from the API server, past the cache.
 	Live     client.Reader
-	Troubles *status.Troubles
+	Troubles *policy.Troubles
 	Report   *Reporter
 }
 
@@ -52,7 +52,7 @@ func (r *TargetReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 	}
 	place, exists := r.Observer.place(key.Namespace)
 	if !exists && !r.Observer.synced.Load() {
-		return reconcile.Result{RequeueAfter: status.Delay}, nil
+		return reconcile.Result{RequeueAfter: policy.Delay}, nil
 	}
 	if !exists || place.ending {
 		r.end(t)
@@ -63,7 +63,7 @@ func (r *TargetReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 	secretsDue, supplyErr := r.supply(ctx, t, p, place)
 	scalingDue, scaleErr := r.scale(ctx, t, p, place)
 	if r.Observer.permission(t) != p { // it depends on what was found
-		r.Observer.enqueueTarget(key)
+		r.Observer.requestTarget(key)
 	}
 	return r.at(secretsDue, scalingDue), errors.Join(supplyErr, scaleErr) // what is refused of one dependent is no reason to leave others late
 }
@@ -75,7 +75,7 @@ func (r *TargetReconciler) weigh(t *target) {
 	at := t.fleetKey()
 	t.mu.Unlock()
 	if known && r.Observer.fleet().Acts(at, acts, r.now()) {
-		r.Observer.enqueueConfigs() // its breaker holds them all
+		r.Observer.requestConfigs() // its breaker holds them all
 	}
 }
 
@@ -99,7 +99,7 @@ func (r *TargetReconciler) end(t *target) {
 	if _, exists := r.Observer.place(t.key.Namespace); !exists && departed {
 		r.Observer.targets.forget(t.key)
 	}
-	r.Observer.enqueueConfig(t.key.Config)
+	r.Observer.requestConfig(t.key.Config)
 }
 
 // supply keeps the Prober's idea of a target right, and says when to read its Secrets again.
@@ -145,7 +145,7 @@ func (r *TargetReconciler) halt(t *target) {
 	r.Observer.fleet().Unprobed(t.fleetKey())
 	t.mu.Unlock()
 	if ran {
-		r.Observer.enqueueConfig(t.key.Config)
+		r.Observer.requestConfig(t.key.Config)
 	}
 }
 
@@ -166,7 +166,7 @@ func (r *TargetReconciler) use(t *target, c *probe.Config, internal, external pr
 	t.unusable, t.secrets = probe.Outcome{}, is
 	t.mu.Unlock()
 	if wasUnusable || changed {
-		r.Observer.enqueueConfig(t.key.Config)
+		r.Observer.requestConfig(t.key.Config)
 	}
 	if !changed && was.config == c {
 		return false, nil
@@ -194,7 +194,7 @@ func (r *TargetReconciler) broken(t *target, err *secretError) {
 	r.Observer.fleet().Unprobed(t.fleetKey())
 	t.mu.Unlock()
 	if !told {
-		r.Observer.enqueueConfig(t.key.Config)
+		r.Observer.requestConfig(t.key.Config)
 	}
 }
 

@@ -297,9 +297,9 @@ func TestADeletedConfigStaysUntilItsTargetsAreKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := NewObserver(nil, Options{Guard: w.guard, Facts: w.Observer.Facts, OwnNamespace: ownNamespace, Rejections: &kube.Rejections{}})
-	w.Observer, w.configs.Observer = o, o
-	o.config(w.stored())
-	o.judgeNow(t.Context(), client.ObjectKeyFromObject(w.stored()))
+	w.Observer, w.keeper.Observer = o, o
+	o.policies.Seen(t.Context(), w.stored())
+	o.policies.Judge(t.Context(), client.ObjectKeyFromObject(w.stored()))
 	w.keep()
 	if w.stored() == nil {
 		t.Fatal("it is let go before the namespaces are known")

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"golang.org/x/sync/semaphore"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -13,7 +12,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
-	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 const (
@@ -52,9 +51,8 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	report := NewReporter(mgr.GetEventRecorder("autohealer"))
 	observer := NewObserver(mgr.GetCache(), opts, report)
 	current := &kube.Generations{Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Stored: opts.Stored}
-	troubles := &status.Troubles{Hit: func(config types.NamespacedName) { observer.enqueueConfig(config) }}
 	weeder := &PodReconciler{
-		Observer: observer, Live: mgr.GetAPIReader(), Troubles: troubles, Report: report,
+		Observer: observer, Live: mgr.GetAPIReader(), Troubles: &observer.policies.Troubles, Report: report,
 		Book: &Book{Client: mgr.GetClient(), Observer: observer, Live: mgr.GetAPIReader(), Leads: opts.Leads, Meanwhile: func(ctx context.Context, d *weed.Deletion) {
 			// The answer is kept for those who ask just before they act; so is an error, or they ask again.
 			_ = current.Check(ctx, v1alpha1.GroupVersion.WithKind(kindWeederConfig), d.Key, d.Config, d.Generation)
@@ -65,12 +63,14 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		},
 		sending: semaphore.NewWeighted(senders),
 	}
-	configs := &Reconciler{Client: mgr.GetClient(), Observer: observer, Troubles: troubles, Report: report, Leads: opts.Leads}
+	configs := &policy.Keeper[*v1alpha1.WeederConfig]{
+		Steps: observer.steps(), Client: mgr.GetClient(), Events: report.Events, Clock: opts.Facts.Clock, Urgent: observer.policies.Unseen, Leads: opts.Leads,
+	}
 	if err := mgr.Add(observer); err != nil {
 		return err
 	}
-	if err := kube.AddController(mgr, "weederconfig-pod", weeder, podWorkers, func(q kube.Queue) { observer.attach(q, nil) }); err != nil {
+	if err := kube.AddController(mgr, "weederconfig-pod", weeder, podWorkers, observer.lead); err != nil {
 		return err
 	}
-	return kube.AddController(mgr, "weederconfig", configs, configWorkers, func(q kube.Queue) { observer.attach(nil, q) })
+	return kube.AddController(mgr, "weederconfig", configs, configWorkers, observer.leadConfigs)
 }

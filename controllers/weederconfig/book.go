@@ -68,7 +68,7 @@ func (b *Book) Inherit(ctx context.Context, d *weed.Deletion) error {
 func (b *Book) unread(all *v1alpha1.WeederConfigList, uid types.UID) string {
 	i := slices.IndexFunc(all.Items, func(wc v1alpha1.WeederConfig) bool { return wc.UID == uid })
 	key := client.ObjectKeyFromObject(&all.Items[i])
-	if j, ok := b.Observer.judge.Of(key); ok && j.UID == uid && j.Read.unreadable != nil {
+	if config, ok := b.Observer.policies.Get(key); ok && config.UID == uid && config.Read.unreadable != nil {
 		return ""
 	}
 	return key.String()
@@ -138,10 +138,10 @@ func (b *Book) write(ctx context.Context, d *weed.Deletion, p *page) error {
 		defer asking.Wait()
 		asking.Go(func() { b.Meanwhile(ctx, d) })
 	}
-	if j, ok := b.Observer.judge.Of(d.Key); !ok || j.UID != d.Config {
+	if config, ok := b.Observer.policies.Get(d.Key); !ok || config.UID != d.Config {
 		return errors.New("it is gone")
 	} else if p.version == "" {
-		p.version = j.Object.ResourceVersion
+		p.version = config.Object.ResourceVersion
 	}
 	for range rewrites {
 		err := b.replace(ctx, d, p)

@@ -164,7 +164,7 @@ func TestNothingIsDoneForAConfigThatIsGone(t *testing.T) {
 	w.observe(t.Context(), wc)
 	w.recover()
 	d := w.decided(t, crashing("api-1")).Delete
-	w.configGone(wc)
+	w.policies.Gone(wc)
 	s := newShelf(func() error { return nil })
 	if _, err := (&Book{Client: s, Observer: w.Observer}).Enter(t.Context(), d); err == nil || len(s.written) != 0 {
 		t.Errorf("error %v, %d writes", err, len(s.written))
@@ -213,9 +213,9 @@ func TestConfigsDoNotWaitForEachOther(t *testing.T) {
 func entrant(t *testing.T, wc *v1alpha1.WeederConfig) *scene {
 	t.Helper()
 	s := newScene(t, nil, nil)
-	s.world.configGone(wc)
-	s.world.config(wc)
-	s.world.judgeNow(t.Context(), client.ObjectKeyFromObject(wc))
+	s.world.policies.Gone(wc)
+	s.world.policies.Seen(t.Context(), wc)
+	s.world.policies.Judge(t.Context(), client.ObjectKeyFromObject(wc))
 	s.world.recover()
 	return s
 }
@@ -266,8 +266,8 @@ func TestWhatEarlierLeadersDidIsReadBeforeTheFirstDeletion(t *testing.T) {
 					t.Fatal(err)
 				}
 				if there.Spec.WatchDuration == "soon" {
-					s.world.config(there)
-					s.world.judgeNow(t.Context(), client.ObjectKeyFromObject(there))
+					s.world.policies.Seen(t.Context(), there)
+					s.world.policies.Judge(t.Context(), client.ObjectKeyFromObject(there))
 				}
 			}
 			if _, err := s.reconcile(t); err != nil {

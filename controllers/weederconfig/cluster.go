@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/internal/domain/hold"
@@ -55,11 +54,11 @@ func workload(kind string) schema.GroupVersionKind { return appsv1.SchemeGroupVe
 var holding = sets.New("Deployment", "StatefulSet", "DaemonSet")
 
 // holds follows what the workloads of one of these kinds ask for.
-func holds[T client.Object](o *Observer, kind string) toolscache.ResourceEventHandlerFuncs {
+func holds[T client.Object](o *Observer, kind string, like client.Object) kube.Watch {
 	heard := func() { o.heard.Store(kind, o.Facts.Clock.Now()) }
-	return kube.Handlers(
+	return kube.On(like,
 		func(w T) { heard(); o.hold(kind, w) },
-		func(w T) { heard(); o.holdGone(named(kind, w.GetNamespace(), w.GetName())) }, o.historyLost)
+		func(w T) { heard(); o.holdGone(named(kind, w.GetNamespace(), w.GetName())) })
 }
 
 // quiet says whether the watch of these workloads has told of nothing lately.

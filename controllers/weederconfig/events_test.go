@@ -14,7 +14,7 @@ import (
 func TestARecoveryAndADeletionAreToldOnBothSides(t *testing.T) {
 	w := newWorld(t)
 	w.observe(t.Context(), stored("wc", func(s *v1alpha1.WeederConfigSpec) { s.WatchDuration = "1m" }))
-	w.attach(newQueue(t), nil)
+	w.lead(newQueue(t))
 	w.recover()
 	w.clock.Step(2 * time.Second)
 	w.Report.deleted(w.decided(t, crashing("api-1")), w.clock.Now())
@@ -52,7 +52,7 @@ func TestAStandbyKeepsARecoveryToItselfUntilItLeads(t *testing.T) {
 	if len(w.heard.all) != 0 {
 		t.Fatalf("a standby told %q", w.heard.all)
 	}
-	w.attach(newQueue(t), nil)
+	w.lead(newQueue(t))
 	if len(w.heard.all) != 2 {
 		t.Errorf("the new leader told %q", w.heard.all)
 	}
@@ -64,8 +64,8 @@ func TestAStandbyKeepsARecoveryToItselfUntilItLeads(t *testing.T) {
 	st.summary, _ = w.yard().Summary(wc.UID, w.moment())
 	byLeader := wc.DeepCopy()
 	byLeader.Status = statusOf(wc, st)
-	w.config(byLeader)
-	w.attach(newQueue(t), nil)
+	w.policies.Seen(t.Context(), byLeader)
+	w.lead(newQueue(t))
 	if len(w.heard.all) != 0 {
 		t.Errorf("what the former leader had told was told again: %q", w.heard.all)
 	}
@@ -87,7 +87,7 @@ func TestARecoveryPromisesNothingThatTheConfigDoesNot(t *testing.T) {
 				w.guard.SetGuardrails([]*v1alpha1.Guardrail{{ObjectMeta: metav1.ObjectMeta{Name: "platform"}, Spec: v1alpha1.GuardrailSpec{Paused: true}}})
 			}
 			w.observe(t.Context(), stored("wc", c.change))
-			w.attach(newQueue(t), nil)
+			w.lead(newQueue(t))
 			w.recover()
 			if len(w.heard.all) != 2 || !strings.Contains(strings.ReplaceAll(w.heard.all[0].note, ownNamespace+"/", ""), c.says) {
 				t.Errorf("told %q", w.heard.all)

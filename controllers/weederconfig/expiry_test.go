@@ -66,11 +66,11 @@ func TestAnExceptionEndsWithoutAnyEvent(t *testing.T) {
 			facts := &kube.Facts{Yard: weed.NewYard(limit.Builtin(), "system"), Clock: clock, Server: &kube.ServerClock{Clock: clock}}
 			o := NewObserver(nil, Options{Guard: g, Facts: facts, OwnNamespace: "system", Rejections: &kube.Rejections{}}, NewReporter(events.NewFakeRecorder(100)))
 			key := client.ObjectKeyFromObject(config)
-			o.config(config)
+			o.policies.Seen(t.Context(), config)
 			ctx, stop := context.WithCancel(t.Context())
 			ended := make(chan struct{})
 			go func() {
-				o.judge.Run(ctx, o.judgeNow)
+				o.policies.Run(ctx)
 				close(ended)
 			}()
 			defer func() {
@@ -78,12 +78,12 @@ func TestAnExceptionEndsWithoutAnyEvent(t *testing.T) {
 				<-ended
 			}()
 			NewWithT(t).Eventually(func() bool {
-				j, _ := o.judge.Of(key)
+				j, _ := o.policies.Get(key)
 				return j.Admitted.Valid()
 			}, "10s").Should(BeTrue(), "before its end")
 			clock.Step(time.Minute + time.Second)
 			NewWithT(t).Eventually(func() string {
-				j, _ := o.judge.Of(key)
+				j, _ := o.policies.Get(key)
 				return j.Verdict.Message()
 			}, "10s").Should(HavePrefix(rule+": "), "a minute later")
 		})

@@ -90,8 +90,8 @@ func stored(name string, change func(*v1alpha1.WeederConfigSpec)) *v1alpha1.Weed
 
 // observe stores a config for which nobody else acted, and has it judged.
 func (w *world) observe(ctx context.Context, wc *v1alpha1.WeederConfig) {
-	w.config(wc)
-	w.judgeNow(ctx, types.NamespacedName{Namespace: wc.Namespace, Name: wc.Name})
+	w.policies.Seen(ctx, wc)
+	w.policies.Judge(ctx, types.NamespacedName{Namespace: wc.Namespace, Name: wc.Name})
 	w.yard().Claim([]types.UID{wc.UID})
 }
 

@@ -17,8 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 func newQueue(t *testing.T) kube.Queue {
@@ -55,7 +57,7 @@ func TestWhatTheMetricsShow(t *testing.T) {
 	}
 	w := newWorld(t)
 	w.observe(t.Context(), stored("wc", nil))
-	w.attach(newQueue(t), nil)
+	w.lead(newQueue(t))
 	w.recover()
 	w.clock.Step(30 * time.Millisecond)
 	w.Report.deleted(w.decided(t, crashing("api-1")), w.clock.Now())
@@ -93,13 +95,13 @@ func TestAConfigThatIsGoneTakesItsSeriesAlong(t *testing.T) {
 	wc := stored("wc", nil)
 	w.observe(t.Context(), wc)
 	queue := newQueue(t)
-	w.attach(nil, queue)
+	w.leadConfigs(queue)
 	w.recover()
 	w.Report.deleted(w.decided(t, crashing("api-1")), w.clock.Now())
 	gaugeStates(client.ObjectKeyFromObject(wc), weed.Summary{Held: map[weed.Reason]weed.HoldCount{"Paused": {Pods: 1}}}, false)
-	w.configGone(wc)
+	w.policies.Gone(wc)
 	request, _ := queue.Get()
-	if _, err := (&Reconciler{Client: nothing{}}).Reconcile(t.Context(), request); err != nil {
+	if _, err := (&policy.Keeper[*v1alpha1.WeederConfig]{Steps: w.steps(), Client: nothing{}}).Reconcile(t.Context(), request); err != nil {
 		t.Fatal(err)
 	}
 	if left := scrape(t, actsTotal, heldGauge); len(left) > 0 {

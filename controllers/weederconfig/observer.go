@@ -2,7 +2,6 @@ package weederconfig
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -12,20 +11,17 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/keymutex"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
-	"github.com/resourcestack/autohealer/internal/kube/judging"
-	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
-// Observer feeds the yard from informers and judges every config that is stored. It runs on every replica: a webhook that
+// Observer feeds the yard from informers. It runs on every replica: a webhook that
 // isn't the leader previews from the same knowledge.
 type Observer struct {
 	Cache cache.Cache
@@ -35,35 +31,30 @@ type Observer struct {
 	OwnNamespace string
 	Report       *Reporter
 
-	judge *judging.Judge[*v1alpha1.WeederConfig, reading]
-	// telling is held while the yard is told of a judgement: else an older one could come after a newer.
-	telling sync.Mutex
+	policies policy.Policies[*v1alpha1.WeederConfig, reading]
+	pods     kube.Requests
+	watches  *kube.Watches
 	// asking is held, for each config by itself, while it is read or judged once more for an act.
 	asking keymutex.KeyMutex
 	// heard is when the watch of each kind of workload last told of anything.
 	heard sync.Map
-	// lost takes the first object that the API server went back with.
-	lost chan error
 	// opened holds at most one notice that a window opened.
 	opened chan struct{}
 
-	mu      sync.Mutex
-	pods    kube.Queue // needs mu, as all below; nil until this replica leads
-	configs kube.Queue
-	untold  []weed.Opened
+	mu     sync.Mutex
+	untold []weed.Opened // needs mu, which is held, too, while this replica becomes the leader
 }
 
 // NewObserver gives an observer that follows the rules, and does nothing else before Start.
 func NewObserver(objects cache.Cache, opts Options, report *Reporter) *Observer {
 	o := &Observer{
 		Cache: objects, Guard: opts.Guard, Facts: opts.Facts, OwnNamespace: opts.OwnNamespace, Report: report,
-		asking: keymutex.NewHashed(judges), lost: make(chan error, 1), opened: make(chan struct{}, 1),
+		watches: kube.NewWatches(objects), asking: keymutex.NewHashed(judges), opened: make(chan struct{}, 1),
 	}
-	o.judge = judging.New(judging.Options[*v1alpha1.WeederConfig, reading]{
-		Kind: kindWeederConfig, Guard: opts.Guard, Clock: opts.Facts.Clock, Rejections: opts.Rejections, Read: o.read,
+	o.policies.Init(policy.Hooks[*v1alpha1.WeederConfig, reading]{
+		Kind: kindWeederConfig, Guard: opts.Guard, Clock: opts.Facts.Clock, Rejections: opts.Rejections,
+		Read: o.read, Guardrails: o.guardrails, Changed: o.update, Forget: o.forget,
 	})
-	o.followPolicy()
-	opts.Guard.OnChange(o.rulesChanged)
 	return o
 }
 
@@ -73,60 +64,33 @@ func (*Observer) NeedLeaderElection() bool { return false }
 // Start observes until ctx ends. It fails when the API server went back to an older state: the yard would ignore all news
 // until they are newer than what it knows.
 func (o *Observer) Start(ctx context.Context) error {
-	watches := []struct {
-		object   client.Object
-		handlers toolscache.ResourceEventHandlerFuncs
-	}{
-		{&corev1.Pod{}, kube.Handlers(o.pod, o.podGone, o.historyLost)},
-		{&discoveryv1.EndpointSlice{}, kube.Handlers(o.slice, o.sliceGone, o.historyLost)},
-		{&corev1.Service{}, kube.Handlers(o.service, o.serviceGone, o.historyLost)},
-		{&corev1.Namespace{}, kube.Handlers(o.namespace, o.namespaceGone, o.historyLost)},
-		{about(workload("Deployment")), holds[*metav1.PartialObjectMetadata](o, "Deployment")},
-		{about(workload("StatefulSet")), holds[*metav1.PartialObjectMetadata](o, "StatefulSet")},
-		{&appsv1.DaemonSet{}, holds[*appsv1.DaemonSet](o, "DaemonSet")}, // others read more of them
-		{&v1alpha1.WeederConfig{}, kube.Handlers(o.config, o.configGone, o.historyLost)},
-	}
-	var synced []toolscache.InformerSynced
-	for _, w := range watches {
-		informer, err := o.Cache.GetInformer(ctx, w.object)
-		if err != nil {
-			return fmt.Errorf("watch %T: %w", w.object, err)
-		}
-		registration, err := informer.AddEventHandler(w.handlers)
-		if err != nil {
-			return fmt.Errorf("watch %T: %w", w.object, err)
-		}
-		synced = append(synced, registration.HasSynced)
-	}
-	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
-		return nil // stopped before it began
-	}
+	return o.watches.Run(ctx, o.run,
+		kube.On(&corev1.Pod{}, o.pod, o.podGone),
+		kube.On(&discoveryv1.EndpointSlice{}, o.slice, o.sliceGone),
+		kube.On(&corev1.Service{}, o.service, o.serviceGone),
+		kube.On(&corev1.Namespace{}, o.namespace, o.namespaceGone),
+		holds[*metav1.PartialObjectMetadata](o, "Deployment", about(workload("Deployment"))),
+		holds[*metav1.PartialObjectMetadata](o, "StatefulSet", about(workload("StatefulSet"))),
+		holds[*appsv1.DaemonSet](o, "DaemonSet", &appsv1.DaemonSet{}), // others read more of them
+		kube.On(&v1alpha1.WeederConfig{}, func(wc *v1alpha1.WeederConfig) { o.policies.Seen(ctx, wc) }, o.policies.Gone),
+	)
+}
+
+func (o *Observer) run(ctx context.Context) error {
 	o.follow(o.yard().MarkSynced(o.moment()))
-	o.enqueueAll()
+	o.requestAll()
 	var running sync.WaitGroup
-	defer running.Wait()
 	for range judges {
-		running.Go(func() { o.judge.Run(ctx, o.judgeNow) })
+		running.Go(func() { o.policies.Run(ctx) })
 	}
 	running.Go(func() { o.expire(ctx) })
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-o.lost:
-		return fmt.Errorf("observe pods and WeederConfigs: %w", err)
-	}
+	running.Wait()
+	return nil
 }
 
 func (o *Observer) yard() *weed.Yard { return o.Facts.Yard }
 
 func (o *Observer) moment() weed.Moment { return weed.Moment(o.Facts.Moment()) }
-
-func (o *Observer) historyLost(err error) {
-	select {
-	case o.lost <- err:
-	default: // the first says enough
-	}
-}
 
 // expire closes windows when they are over. One timer serves them all.
 func (o *Observer) expire(ctx context.Context) {
@@ -149,33 +113,37 @@ func (o *Observer) expire(ctx context.Context) {
 	}
 }
 
-// attach takes the queues of a replica that became the leader.
-func (o *Observer) attach(pods, configs kube.Queue) {
+// lead takes the queue of pods of a replica that became the leader.
+func (o *Observer) lead(pods kube.Queue) {
 	o.mu.Lock()
-	if pods != nil {
-		o.pods = pods
-	}
-	if configs != nil {
-		o.configs = configs
-	}
+	o.pods.Attach(pods)
 	o.mu.Unlock()
-	o.tell(nil)
-	o.enqueueAll()
+	o.becomeLeader()
 }
 
-func (o *Observer) enqueueAll() {
+// leadConfigs takes the queue of configs.
+func (o *Observer) leadConfigs(configs kube.Queue) {
+	o.policies.Statuses.Attach(configs)
+	o.becomeLeader()
+}
+
+func (o *Observer) becomeLeader() {
+	o.tell(nil)
+	o.requestAll()
+}
+
+// requestAll asks for a look at all that is known.
+func (o *Observer) requestAll() {
 	if !o.yard().Synced() {
 		return
 	}
-	o.enqueuePods(o.yard().Due(o.moment()), 0)
-	for _, key := range o.judge.Keys() {
-		o.enqueueConfig(key)
-	}
+	o.requestPods(o.yard().Due(o.moment()), 0)
+	o.policies.Statuses.AddAll(o.policies.Keys()...)
 }
 
 // follow does what follows from news: pods to decide on, windows that opened, configs whose status may have changed.
 func (o *Observer) follow(due []types.NamespacedName) {
-	o.enqueuePods(due, 0)
+	o.requestPods(due, 0)
 	if opened := o.yard().TakeOpened(); len(opened) > 0 {
 		select {
 		case o.opened <- struct{}{}:
@@ -183,7 +151,9 @@ func (o *Observer) follow(due []types.NamespacedName) {
 		}
 		o.tell(opened)
 	}
-	o.enqueueDirty()
+	for _, key := range o.yard().TakeDirty() {
+		o.policies.Statuses.Add(key, policy.Delay)
+	}
 }
 
 // untoldKept bounds what a standby keeps to tell in case that it takes over.
@@ -194,45 +164,21 @@ func (o *Observer) tell(opened []weed.Opened) {
 	now := o.Facts.Clock.Now()
 	o.mu.Lock()
 	inherited := o.untold
-	if o.untold = nil; o.pods == nil {
+	if o.untold = nil; !o.pods.Attached() {
 		all := append(inherited, opened...)
 		o.untold, inherited, opened = all[max(0, len(all)-untoldKept):], nil, nil
 	}
 	news := slices.DeleteFunc(slices.Concat(inherited, opened), func(w weed.Opened) bool {
 		mayBeOld := w.FirstSight || len(inherited) > 0
-		j, judged := o.judge.Of(w.Key)
-		return !now.Before(w.Ends) || mayBeOld && judged && told(j.Object, w.Window)
+		config, judged := o.policies.Get(w.Key)
+		return !now.Before(w.Ends) || mayBeOld && judged && told(config.Object, w.Window)
 	})
 	o.mu.Unlock()
 	o.Report.recovered(news, now)
 }
 
-func (o *Observer) enqueuePods(keys []types.NamespacedName, after time.Duration) {
-	if len(keys) == 0 {
-		return
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
+func (o *Observer) requestPods(keys []types.NamespacedName, after time.Duration) {
 	for _, key := range keys {
-		kube.Enqueue(o.pods, key, after)
-	}
-}
-
-func (o *Observer) enqueueConfig(key types.NamespacedName) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	kube.Enqueue(o.configs, key, 0)
-}
-
-// enqueueDirty asks for the status of the configs that changed.
-func (o *Observer) enqueueDirty() {
-	dirty := o.yard().TakeDirty()
-	if len(dirty) == 0 {
-		return
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, key := range dirty {
-		kube.Enqueue(o.configs, key, status.Delay)
+		o.pods.Add(key, after)
 	}
 }

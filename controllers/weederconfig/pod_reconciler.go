@@ -16,7 +16,7 @@ import (
 
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
-	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 const (
@@ -40,7 +40,7 @@ type PodReconciler struct {
 	Book     *Book
 	// Live reads from the API server, past the cache.
 	Live     client.Reader
-	Troubles *status.Troubles
+	Troubles *policy.Troubles
 	Report   *Reporter
 
 	sights  sights
@@ -215,7 +215,7 @@ func unconfirmed(err error) bool {
 
 // giveBack takes back what a deletion took that surely didn't happen.
 func (r *PodReconciler) giveBack(plan weed.Plan) {
-	r.Observer.enqueuePods(r.Observer.yard().Failed(plan.Pod.Key(), plan.Pod.UID), lookAgain)
+	r.Observer.requestPods(r.Observer.yard().Failed(plan.Pod.Key(), plan.Pod.UID), lookAgain)
 }
 
 // readLive takes in a pod as the API server has it.
@@ -228,7 +228,7 @@ func (r *PodReconciler) readLive(ctx context.Context, known weed.Pod) error {
 	} else if err != nil {
 		return fmt.Errorf("read pod %s before deleting it: %w", key, err)
 	}
-	r.Observer.enqueuePods(r.Observer.yard().ObserveLive(weed.ReadPod(&pod), r.Observer.moment()), lookAgain)
+	r.Observer.requestPods(r.Observer.yard().ObserveLive(weed.ReadPod(&pod), r.Observer.moment()), lookAgain)
 	return nil
 }
 
@@ -240,6 +240,6 @@ func (r *PodReconciler) at(t time.Time) reconcile.Result {
 	return reconcile.Result{RequeueAfter: max(0, t.Sub(r.Observer.Facts.Clock.Now())) + pastDeadline}
 }
 
-func policyOf(d *weed.Deletion) status.Policy {
-	return status.Policy{UID: d.Config, NamespacedName: d.Key}
+func policyOf(d *weed.Deletion) policy.Ref {
+	return policy.Ref{UID: d.Config, NamespacedName: d.Key}
 }

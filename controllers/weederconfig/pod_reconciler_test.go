@@ -25,7 +25,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 	"github.com/resourcestack/autohealer/internal/kube"
-	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 // scene is a reconciler for a pod that crash-loops once its Service recovered, before an API server that answers as it is told.
@@ -77,7 +77,7 @@ func newScene(t *testing.T, change func(*v1alpha1.WeederConfigSpec), answers ...
 		return answer(a.(clienttesting.CreateAction).GetObject().(*policyv1.Eviction).DeleteOptions.Preconditions)
 	})
 	s.PodReconciler = &PodReconciler{
-		Observer: s.world.Observer, Live: s.live, Troubles: &status.Troubles{}, Report: s.world.Report,
+		Observer: s.world.Observer, Live: s.live, Troubles: &policy.Troubles{}, Report: s.world.Report,
 		Book:    &Book{Client: s.shelf, Observer: s.world.Observer, Live: s.live},
 		Pods:    &actuate.Pods{Client: pods.CoreV1(), Current: s, Acts: logr.Discard()},
 		sending: semaphore.NewWeighted(1),
@@ -163,8 +163,12 @@ func TestWhatBecomesOfADeletion(t *testing.T) {
 		"the config was changed":                             {prepare: func(s *scene) { s.current = kube.ErrSuperseded }, again: time.Second},
 		"nobody says whether the config is stored like that": {prepare: func(s *scene) { s.current = lost }, fails: true},
 		"the Guardrails' CRD is gone":                        {prepare: func(s *scene) { s.current = apierrors.NewNotFound(schema.GroupResource{Resource: "guardrails"}, "") }, fails: true},
-		"the config isn't judged any more":                   {prepare: func(s *scene) { s.Observer.judge.Forget(stored("wc", nil)) }, again: time.Second},
-		"another replica leads":                              {prepare: func(s *scene) { s.Pods.Leads = func() bool { return false } }, again: time.Second},
+		"the config isn't judged any more": {again: time.Second, prepare: func(s *scene) {
+			changed := stored("wc", nil)
+			changed.Generation++
+			s.Observer.policies.Seen(t.Context(), changed)
+		}},
+		"another replica leads": {prepare: func(s *scene) { s.Pods.Leads = func() bool { return false } }, again: time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, c.change, c.answers...)

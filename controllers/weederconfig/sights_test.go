@@ -202,7 +202,7 @@ func TestASilentWatchOfWorkloadsIsNotBelieved(t *testing.T) {
 			pod.OwnerReferences[0].Kind = "StatefulSet"
 			w.pod(weed.ReadPod(pod))
 			if c.told != nil {
-				holds[*appsv1.StatefulSet](w.Observer, "StatefulSet").OnAdd(c.told, true)
+				holds[*appsv1.StatefulSet](w.Observer, "StatefulSet", c.told).Handlers(nil).OnAdd(c.told, true)
 			}
 			w.clock.Step(c.silent)
 			w.recover()

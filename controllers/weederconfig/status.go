@@ -11,18 +11,16 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
-	"github.com/resourcestack/autohealer/internal/kube/judging"
-	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 // state is everything that a status tells.
 type state struct {
-	judgement judgement
-	summary   weed.Summary
+	storedConfig
+	summary weed.Summary
 	// synced: caches are full, so that counts mean something.
 	synced  bool
-	trouble *status.Trouble
-	paused  status.Pause
+	trouble *policy.Trouble
 }
 
 // statusOf describes a config. It is pure: the same state gives the same status, so that nothing is written when nothing
@@ -30,11 +28,11 @@ type state struct {
 func statusOf(wc *v1alpha1.WeederConfig, st state) v1alpha1.WeederConfigStatus {
 	after := *wc.Status.DeepCopy()
 	after.ObservedGeneration = wc.Generation
-	if st.synced && st.judgement.Read.unreadable == nil {
+	if st.synced && st.Read.unreadable == nil {
 		recount(&after, st.summary)
 	}
 	shared(wc, st).Put(&after.Conditions, wc.Generation)
-	status.SetWhileTrue(&after.Conditions, wc.Generation, limitReached(st))
+	policy.SetWhileTrue(&after.Conditions, wc.Generation, limitReached(st))
 	return after
 }
 
@@ -84,10 +82,10 @@ func recovery(w weed.Window) v1alpha1.Recovery {
 func seconds(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
 
 // shared is what the conditions that every kind has tell of this config.
-func shared(wc *v1alpha1.WeederConfig, st state) status.State {
-	s := status.State{
-		Judgement: judging.Told(st.judgement.Verdict, st.judgement.Read.unreadable),
-		Changes:   "pods", Synced: st.synced, Trouble: st.trouble, Paused: st.paused, Says: operative(st),
+func shared(wc *v1alpha1.WeederConfig, st state) policy.State {
+	s := policy.State{
+		Acceptance: policy.FromVerdict(st.Verdict, st.Read.unreadable),
+		Changes:    "pods", Synced: st.synced, Trouble: st.trouble, Paused: st.Pause, Says: operative(st),
 	}
 	if wc.Spec.Mode == v1alpha1.Observe {
 		s.Observes = true

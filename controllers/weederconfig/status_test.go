@@ -30,7 +30,7 @@ func TestReadySaysInNumbersWhatTheConfigDoes(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			st := state{synced: true, summary: tc.summary}
-			st.judgement.Verdict.Allowed = true
+			st.Verdict.Allowed = true
 			status := statusOf(&v1alpha1.WeederConfig{Spec: v1alpha1.WeederConfigSpec{Mode: tc.mode}}, st)
 			ready := meta.FindStatusCondition(status.Conditions, "Ready")
 			if ready == nil || ready.Status != "True" || ready.Message != tc.want {
@@ -70,7 +70,7 @@ func TestTheStatusIsWhatWasCountedAndWrittenOnce(t *testing.T) {
 		Recent: []weed.Record{{At: opened.Add(time.Hour), Server: opened, Namespace: "ns", Pod: "api-1", UID: "u", Owner: "Deployment/api", Service: "etcd", Repeat: true}},
 		Spent:  weed.Spent{LastMinute: 4, LastDeletion: opened, Unlisted: weed.Unlisted{From: opened.Add(-time.Minute), To: opened, Repeats: 2}},
 	}}
-	st.judgement.Verdict.Allowed = true
+	st.Verdict.Allowed = true
 	wc := stored("wc", nil)
 	wc.Status = statusOf(wc, st)
 	s := wc.Status
@@ -94,7 +94,7 @@ func TestTheStatusIsWhatWasCountedAndWrittenOnce(t *testing.T) {
 	if again := statusOf(wc, st); !reflect.DeepEqual(again, s) {
 		t.Error("the same state gives another status: it would be written again and again")
 	}
-	if before := statusOf(wc, state{judgement: st.judgement}); before.Deleted != 5 || len(before.RecentDeletions) != 1 {
+	if before := statusOf(wc, state{storedConfig: st.storedConfig}); before.Deleted != 5 || len(before.RecentDeletions) != 1 {
 		t.Error("before everything is known the status forgets what was done")
 	}
 }

@@ -51,6 +51,7 @@ var rooms = []room{
 	{dir: "internal/checking", ours: []string{"apis", "internal/domain", "internal/kubeconfig", "internal/shoots"}},
 	{dir: "internal/guard", ours: []string{"apis", "crds", "internal/domain", "internal/kubeconfig"}},
 	{dir: "internal/kube", ours: []string{"apis", "internal/domain", "internal/guard", "internal/kubeconfig"}},
+	{dir: "internal/policy", ours: []string{"apis", "internal/domain", "internal/guard", "internal/kube"}},
 	{dir: "internal/actuate", ours: []string{"apis", "internal/domain", "internal/guard", "internal/kube", "internal/xds"}},
 	{dir: "internal/certs"},
 	// What extension authors import brings no rules, and none of our kinds.
@@ -63,7 +64,7 @@ var rooms = []room{
 	// The plugin reads and tells; what it asks is what webhook and controllers ask.
 	{dir: "internal/cli", ours: []string{"apis", "config", "crds", "internal/domain", "internal/guard", "internal/kube", "internal/kubeconfig", "internal/version"}},
 	{dir: "webhooks", ours: []string{"apis", "internal/guard"}},
-	{dir: "controllers", ours: []string{"apis", "internal/domain", "internal/guard", "internal/actuate", "internal/kube", "internal/kubeconfig", "internal/probing", "internal/checking"}, apart: true},
+	{dir: "controllers", ours: []string{"apis", "internal/domain", "internal/guard", "internal/actuate", "internal/kube", "internal/kubeconfig", "internal/policy", "internal/probing", "internal/checking"}, apart: true},
 }
 
 // writers make clients beside controller-runtime's, which is all that most of the product has. Programs may have them, and the

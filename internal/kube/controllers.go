@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -44,15 +45,26 @@ func AddController(mgr manager.Manager, name string, r reconcile.Reconciler, wor
 	}))
 }
 
-// Enqueue asks for a look at an object after a while; nil is the queue of a replica that doesn't lead.
-func Enqueue(q Queue, key types.NamespacedName, after time.Duration) {
-	if q != nil {
-		q.AddAfter(reconcile.Request{NamespacedName: key}, after)
+// Requests are looks that somebody who observes on every replica asks for. A replica that doesn't lead drops them: who becomes the
+// leader looks at all. It is safe for concurrent use; the zero value is of a replica that doesn't lead.
+type Requests struct{ queue atomic.Pointer[Queue] }
+
+// Attach hands requests to the queue of a replica that became the leader, from now on.
+func (r *Requests) Attach(q Queue) { r.queue.Store(&q) }
+
+// Attached says whether this replica leads.
+func (r *Requests) Attached() bool { return r.queue.Load() != nil }
+
+// Add asks for a look at an object after a while.
+func (r *Requests) Add(key types.NamespacedName, after time.Duration) {
+	if q := r.queue.Load(); q != nil {
+		(*q).AddAfter(reconcile.Request{NamespacedName: key}, after)
 	}
 }
 
-// EnqueueAll asks for looks at many objects at once.
-func EnqueueAll(q Queue, keys ...types.NamespacedName) {
+// AddAll asks for looks at many objects at once.
+func (r *Requests) AddAll(keys ...types.NamespacedName) {
+	q := r.queue.Load()
 	if q == nil {
 		return
 	}
@@ -60,5 +72,5 @@ func EnqueueAll(q Queue, keys ...types.NamespacedName) {
 	for i, key := range keys {
 		requests[i].NamespacedName = key
 	}
-	q.AddWithOpts(priorityqueue.AddOpts{}, requests...)
+	(*q).AddWithOpts(priorityqueue.AddOpts{}, requests...)
 }

@@ -1,4 +1,4 @@
-package status
+package policy
 
 import (
 	"errors"
@@ -10,8 +10,8 @@ import (
 )
 
 func TestEachStateHasItsConditions(t *testing.T) {
-	admitted := Judgement{Allowed: true, RuleSet: "abc"}
-	operative := State{Judgement: admitted, Changes: "nodes", Synced: true, Says: "3 match."}
+	admitted := Acceptance{Allowed: true, RuleSet: "abc"}
+	operative := State{Acceptance: admitted, Changes: "nodes", Synced: true, Says: "3 match."}
 	with := func(change func(*State)) State {
 		s := operative
 		change(&s)
@@ -35,9 +35,9 @@ func TestEachStateHasItsConditions(t *testing.T) {
 			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=True Frozen: Guardrail stop freezes everything, undo included. 3 match.",
 		}},
 		"it observes, is being deleted, and is frozen": {with(func(s *State) {
-			s.Observes, s.Paused, s.Undoing = true, Pause{By: "Guardrail stop freezes everything, undo included", Frozen: true}, "2 nodes left."
+			s.Observes, s.Deleting, s.Paused, s.Undoing = true, true, Pause{By: "Guardrail stop freezes everything, undo included", Frozen: true}, "2 nodes left."
 		}), []string{
-			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=True Frozen: Guardrail stop freezes everything, undo included. 3 match.",
+			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=False Undoing: Guardrail stop freezes everything, undo included. 2 nodes left.",
 			"Reconciling=True Undoing: Guardrail stop freezes everything, undo included. 2 nodes left.",
 		}},
 		"nobody can say what Guardrails forbid, which is why writes fail, too": {
@@ -56,11 +56,11 @@ func TestEachStateHasItsConditions(t *testing.T) {
 			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=Unknown Starting: It begins once all nodes are read.",
 			"Reconciling=True Starting: It begins once all nodes are read.",
 		}},
-		"a rule refuses it": {with(func(s *State) { s.Judgement = Judgement{Violated: true, Message: "no"} }), []string{
+		"a rule refuses it": {with(func(s *State) { s.Acceptance = Acceptance{Violated: true, Message: "no"} }), []string{
 			"Accepted=False RuleViolated: no", "Ready=False RuleViolated: Nothing new is done while the rules refuse it; see Accepted.",
 			"Stalled=True RuleViolated: no",
 		}},
-		"a rule couldn't be evaluated": {with(func(s *State) { s.Judgement = Judgement{Message: "no facts"}; s.Synced = false }), []string{
+		"a rule couldn't be evaluated": {with(func(s *State) { s.Acceptance = Acceptance{Message: "no facts"}; s.Synced = false }), []string{
 			"Accepted=False RulesNotEvaluated: no facts", "Ready=False RulesNotEvaluated: Nothing new is done while the rules refuse it; see Accepted.",
 			"Stalled=True RulesNotEvaluated: no facts",
 		}},
@@ -79,8 +79,22 @@ func TestEachStateHasItsConditions(t *testing.T) {
 		"only some writes fail": {with(func(s *State) { s.Trouble = &Trouble{Err: forbidden, Partly: true} }), []string{
 			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=True Operative: 3 match.",
 		}},
-		"it is being deleted": {with(func(s *State) { s.Undoing = "2 nodes left." }), []string{
-			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=True Operative: 3 match.", "Reconciling=True Undoing: 2 nodes left.",
+		"it is being deleted": {with(func(s *State) { s.Deleting, s.Undoing = true, "2 nodes left." }), []string{
+			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=False Undoing: 2 nodes left.", "Reconciling=True Undoing: 2 nodes left.",
+		}},
+		"it is being deleted, and what is left isn't known": {with(func(s *State) { s.Deleting, s.Synced = true, false }), []string{
+			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=False Undoing: It is deleted once all that it did is undone.",
+			"Reconciling=True Undoing: It is deleted once all that it did is undone.",
+		}},
+		"it is being deleted, and was changed to what a rule refuses": {
+			with(func(s *State) { s.Deleting, s.Acceptance = true, Acceptance{Violated: true, Message: "no"} }), []string{
+				"Accepted=False RuleViolated: no", "Ready=False Undoing: It is deleted once all that it did is undone.",
+				"Reconciling=True Undoing: It is deleted once all that it did is undone.",
+			},
+		},
+		"it is being deleted, and the account may not undo it": {with(func(s *State) { s.Deleting, s.Undoing, s.Trouble = true, "2 nodes left.", refused }), []string{
+			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=False Undoing: 2 nodes left.", "Reconciling=True Undoing: 2 nodes left.",
+			`Stalled=True Forbidden: nodes "a" is forbidden: no`,
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,8 +10,9 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/actuate"
+	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
-	"github.com/resourcestack/autohealer/internal/kube/judging"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 const (
@@ -20,8 +21,7 @@ const (
 	ruleSecrets = "probeconfig/account-may-not-read"
 )
 
-// judgement is what the rules said of a stored config.
-type judgement = judging.Judgement[*v1alpha1.ProbeConfig, reading]
+type storedConfig = policy.Policy[*v1alpha1.ProbeConfig, reading]
 
 // reading is a config made ready.
 type reading struct {
@@ -29,6 +29,9 @@ type reading struct {
 	config     *probe.Config
 	unreadable error
 }
+
+// Unreadable says why the spec can't be read.
+func (r reading) Unreadable() error { return r.unreadable }
 
 // read keeps what it read of the same generation: targets tell by it that nothing changed.
 func (o *Observer) read(pc *v1alpha1.ProbeConfig, before reading) (r reading) {
@@ -43,21 +46,12 @@ func (o *Observer) read(pc *v1alpha1.ProbeConfig, before reading) (r reading) {
 	return r
 }
 
-// config takes in a config that is new or changed. It is judged by a goroutine of its own: that may ask the API server what
-// an account may do.
-func (o *Observer) config(pc *v1alpha1.ProbeConfig) {
-	key := client.ObjectKeyFromObject(pc)
-	was, known := o.judge.Of(key)
-	holds := o.judge.Observe(pc)
-	if !holds {
-		o.judge.Soon(key)
+// update has everybody learn of a config that changed, or of what the rules say of it.
+func (o *Observer) update(_ context.Context, before, now storedConfig) {
+	o.followBreaker(now.Object)
+	if before.Object == nil || !now.SameBut(before) || !o.knowsTargets(now) || !sameForTargets(before.Object, now.Object) {
+		o.retarget(client.ObjectKeyFromObject(now.Object))
 	}
-	if is, _ := o.judge.Of(key); known && holds && o.knowsTargets(is) && sameForTargets(was.Object, pc) {
-		o.followBreaker(pc)
-		o.enqueueConfig(key)
-		return
-	}
-	o.tell(key)
 }
 
 // sameForTargets says whether nothing changed by which targets go, but for what is judged: our own status is written at each
@@ -67,17 +61,16 @@ func sameForTargets(was, is *v1alpha1.ProbeConfig) bool {
 		slices.Equal(was.Finalizers, is.Finalizers) && slices.Equal(was.Status.DependentKinds, is.Status.DependentKinds)
 }
 
-func (o *Observer) configGone(pc *v1alpha1.ProbeConfig) {
-	o.judge.Forget(pc)
+func (o *Observer) forget(pc *v1alpha1.ProbeConfig) {
 	key := client.ObjectKeyFromObject(pc)
 	o.telling.Lock()
 	defer o.telling.Unlock()
-	if _, ok := o.judge.Of(key); !ok {
+	if _, ok := o.policies.Get(key); !ok {
 		down := false
 		for _, t := range o.targets.of(key) {
 			down = down || t.mayOwe()
 			o.targets.forget(t.key)
-			o.enqueueTarget(t.key) // its probes end
+			o.requestTarget(t.key) // its probes end
 		}
 		o.orphaned(pc, down)
 	}
@@ -85,24 +78,10 @@ func (o *Observer) configGone(pc *v1alpha1.ProbeConfig) {
 	delete(o.told, key)
 	o.mu.Unlock()
 	o.fleet().ForgetConfig(pc.UID)
-	o.enqueueConfig(key) // its series go with it
 }
 
-// judgeNow asks the rules about a stored config as it is now.
-func (o *Observer) judgeNow(ctx context.Context, key types.NamespacedName) {
-	if o.judge.Judge(ctx, key) {
-		o.tell(key)
-	}
-}
-
-// tell tells everybody of a config that changed, or of what the rules say of it.
-func (o *Observer) tell(key types.NamespacedName) {
-	if j, ok := o.judge.Of(key); ok {
-		o.followBreaker(j.Object)
-	}
-	o.retarget(key)
-	o.enqueueConfig(key)
-}
+// guardrails puts in force what all Guardrails together say of limits.
+func (o *Observer) guardrails(all guardrail.Policy) { o.fleet().SetLimits(all.Limits) }
 
 // followBreaker takes over a breaker that another process opened, and closes one that was reset.
 func (o *Observer) followBreaker(pc *v1alpha1.ProbeConfig) {
@@ -117,7 +96,7 @@ func (o *Observer) followBreaker(pc *v1alpha1.ProbeConfig) {
 // resetBreaker closes the breaker of this ID, for all configs.
 func (o *Observer) resetBreaker(id string) {
 	if id != "" && o.fleet().Reset(id) {
-		o.enqueueAll()
+		o.requestAll()
 	}
 }
 
@@ -130,8 +109,8 @@ func (o *Observer) wasReset(id string) bool {
 	if own, ok := o.place(o.OwnNamespace); ok && own.resets == id {
 		return true
 	}
-	return slices.ContainsFunc(o.judge.Keys(), func(key types.NamespacedName) bool {
-		j, ok := o.judge.Of(key)
+	return slices.ContainsFunc(o.policies.Keys(), func(key types.NamespacedName) bool {
+		j, ok := o.policies.Get(key)
 		return ok && o.speaksForAll(j.Object) && j.Object.Annotations[v1alpha1.AnnotationResetBreaker] == id
 	})
 }
@@ -158,20 +137,19 @@ func (o *Observer) permission(t *target) permission {
 	t.mu.Lock()
 	c, departed, taken := t.config, t.departed, t.taken()
 	t.mu.Unlock()
-	j, ok := o.judge.Of(t.key.Config)
-	paused, known := o.judge.PausedBy()
+	j, ok := o.policies.Get(t.key.Config)
 	if !ok || j.UID != c.UID {
 		return permission{}
 	}
 	pc := j.Object
 	switch {
-	case paused.Frozen:
+	case j.Pause.Frozen:
 		return permission{}
 	case pc.DeletionTimestamp != nil, departed:
 		return permission{probe.Withdrawn, stop}
 	case j.Read.unreadable != nil: // what was taken stays so until it can be read again
 		return permission{probe.Frozen, stop}
-	case !known, j.Outdated, j.Generation != c.Generation:
+	case !j.PauseKnown, j.Outdated, j.Generation != c.Generation:
 		return permission{}
 	case !j.Admitted.Valid():
 		return refusedPermission(j, taken)
@@ -179,7 +157,7 @@ func (o *Observer) permission(t *target) permission {
 		return permission{probe.Withdrawn, run}
 	case !slices.Contains(pc.Finalizers, v1alpha1.FinalizerUndo):
 		return permission{probe.Frozen, run}
-	case paused.By != "":
+	case j.Pause.By != "":
 		return permission{probe.Held, run}
 	}
 	return permission{probe.Active, run}
@@ -188,7 +166,7 @@ func (o *Observer) permission(t *target) permission {
 // refusedPermission is what a config may do that the rules don't admit: give back what is healthy again, which takes probes
 // that it may run. While it is refused only because a rule couldn't be judged, as when the API server doesn't answer what an
 // account may do, its probes stay as they are: to end them would drop what they counted, in the middle of an outage.
-func refusedPermission(j judgement, taken bool) permission {
+func refusedPermission(j storedConfig, taken bool) permission {
 	p := permission{probe.Held, stop}
 	if j.Object.Spec.Mode == v1alpha1.Observe {
 		p.standing = probe.Withdrawn
@@ -210,7 +188,7 @@ func (o *Observer) acts(t *target) (acts, known bool) {
 	t.mu.Lock()
 	c := t.config
 	t.mu.Unlock()
-	j, ok := o.judge.Of(t.key.Config)
+	j, ok := o.policies.Get(t.key.Config)
 	if !ok || j.Outdated || j.UID != c.UID {
 		return false, false
 	}
@@ -220,10 +198,10 @@ func (o *Observer) acts(t *target) (acts, known bool) {
 // admissionFor is the admission that covers what is taken from a target now; its zero value when there is none. What may
 // change without any event, an account's rights, is asked once more.
 func (o *Observer) admissionFor(ctx context.Context, c *probe.Config) actuate.AdmittedProber {
-	j, ok := o.judge.Of(c.Key())
-	if ok && !j.Verdict.RecheckAt.IsZero() && !j.Outdated && o.Facts.Clock.Now().Sub(j.At) >= rightsKept {
-		o.judgeNow(ctx, c.Key())
-		j, ok = o.judge.Of(c.Key())
+	j, ok := o.policies.Get(c.Key())
+	if ok && !j.Verdict.RecheckAt.IsZero() && !j.Outdated && o.Facts.Clock.Now().Sub(j.JudgedAt) >= rightsKept {
+		o.policies.Judge(ctx, c.Key())
+		j, ok = o.policies.Get(c.Key())
 	}
 	if !ok || j.Outdated || j.UID != c.UID || j.Verdict.RuleSetHash != o.Guard.RuleSetHash(kindProbeConfig) {
 		return actuate.AdmittedProber{}

@@ -1,4 +1,4 @@
-package judging
+package policy
 
 import (
 	"context"
@@ -18,12 +18,18 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
-	"github.com/resourcestack/autohealer/internal/kube/status"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-type sets = Judge[*v1alpha1.ConditionSet, string]
+type sets = Policies[*v1alpha1.ConditionSet, spec]
+
+type known = Policy[*v1alpha1.ConditionSet, spec]
+
+// spec is what these tests read of a set.
+type spec string
+
+func (spec) Unreadable() error { return nil }
 
 // judging gives a judge of ConditionSets that follows a guard's rules, and has judged the named ones.
 func judging(t *testing.T, o guard.Options, names ...string) (*sets, *guard.Guard) {
@@ -35,20 +41,16 @@ func judging(t *testing.T, o guard.Options, names ...string) (*sets, *guard.Guar
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := New(Options[*v1alpha1.ConditionSet, string]{
+	j := &sets{}
+	j.Init(Hooks[*v1alpha1.ConditionSet, spec]{
 		Kind: "ConditionSet", Guard: g, Clock: o.Clock, Rejections: &kube.Rejections{},
-		Read: func(cs *v1alpha1.ConditionSet, _ string) string { return cs.Spec.Type },
-	})
-	j.FollowPolicy(g.Policy())
-	g.OnChange(func(c guard.Change) {
-		if c.Policy {
-			j.FollowPolicy(g.Policy())
-		}
-		j.RulesChanged(c)
+		Read:    func(cs *v1alpha1.ConditionSet, _ spec) spec { return spec(cs.Spec.Type) },
+		Changed: func(context.Context, known, known) {},
+		Forget:  func(*v1alpha1.ConditionSet) {},
 	})
 	for _, name := range names {
-		j.Observe(stored(name))
-		j.Judge(t.Context(), key(name))
+		j.observe(stored(name))
+		j.judge(t.Context(), key(name))
 	}
 	return j, g
 }
@@ -78,7 +80,7 @@ func exception(kind, name string) []*v1alpha1.GuardrailException {
 }
 
 func TestWhoPauses(t *testing.T) {
-	for want, policy := range map[status.Pause]guardrail.Policy{
+	for want, policy := range map[Pause]guardrail.Policy{
 		{}: {},
 		{By: "Guardrail freeze pauses all new acts"}:                                                 {PausedBy: []string{"freeze"}},
 		{By: "Guardrails a, b pause all new acts"}:                                                   {PausedBy: []string{"a", "b"}},
@@ -136,7 +138,7 @@ func TestOnlyThePoliciesThatAChangeConcernsAreJudgedAgain(t *testing.T) {
 			c.change(g)
 			outdated := 0
 			for _, name := range []string{"a", "b"} {
-				if judged, _ := j.Of(key(name)); judged.Outdated {
+				if judged, _ := j.Get(key(name)); judged.Outdated {
 					outdated++
 				}
 			}
@@ -151,11 +153,11 @@ func TestOnlyThePoliciesThatAChangeConcernsAreJudgedAgain(t *testing.T) {
 }
 
 // judgeAllDue does what Run would, and counts how often the rules were asked.
-func (j *Judge[T, R]) judgeAllDue(t *testing.T) (judgements int) {
+func (j *Policies[T, R]) judgeAllDue(t *testing.T) (judgements int) {
 	t.Helper()
 	for ; j.again.Len() > 0; judgements++ {
 		due, _ := j.again.Get()
-		if !j.Judge(t.Context(), due) {
+		if !j.judge(t.Context(), due) {
 			t.Errorf("%s is gone", due)
 		}
 		j.again.Done(due)
@@ -179,10 +181,10 @@ func TestAJudgementIsAsItsObjectWas(t *testing.T) {
 			changed := stored("a")
 			changed.Spec.Type = "Other"
 			c.change(changed)
-			if holds := j.Observe(changed); holds != c.holds {
+			if holds := j.observe(changed); holds != c.holds {
 				t.Errorf("the judgement holds: %t", holds)
 			}
-			judged, _ := j.Of(key("a"))
+			judged, _ := j.Get(key("a"))
 			if judged.Outdated == c.holds || judged.Object != changed || judged.Read != "Other" {
 				t.Errorf("outdated %t; of what was seen last: %t, read %q", judged.Outdated, judged.Object == changed, judged.Read)
 			}
@@ -192,7 +194,7 @@ func TestAJudgementIsAsItsObjectWas(t *testing.T) {
 
 func TestNothingIsAdmittedBeforeGuardrailsAreRead(t *testing.T) {
 	j, g := judging(t, guard.Options{AwaitGuardrails: true}, "a")
-	if judged, _ := j.Of(key("a")); judged.Admitted.Valid() {
+	if judged, _ := j.Get(key("a")); judged.Admitted.Valid() {
 		t.Error("it is admitted")
 	}
 	if _, known := j.PausedBy(); known {
@@ -207,18 +209,18 @@ func TestNothingIsAdmittedBeforeGuardrailsAreRead(t *testing.T) {
 func TestWhatRulesRefuseIsToldUntilThePolicyIsGone(t *testing.T) {
 	j, g := judging(t, guard.Options{}, "a")
 	g.SetGuardrails(rule("ConditionSet", "object.metadata.name != 'a'"))
-	j.Judge(t.Context(), key("a"))
-	if got := j.options.Rejections.Of("org"); len(got) != 1 || got[0] != "ConditionSet/a" {
+	j.judge(t.Context(), key("a"))
+	if got := j.hooks.Rejections.Of("org"); len(got) != 1 || got[0] != "ConditionSet/a" {
 		t.Errorf("refused are %q", got)
 	}
 	another := stored("a")
 	another.UID = "another"
-	j.Forget(another) // news of a former one
-	if _, ok := j.Of(key("a")); !ok {
+	j.forget(another) // news of a former one
+	if _, ok := j.Get(key("a")); !ok {
 		t.Error("the deletion of a former policy of this name took it along")
 	}
-	j.Forget(stored("a"))
-	if _, ok := j.Of(key("a")); ok || len(j.options.Rejections.Of("org")) != 0 {
+	j.forget(stored("a"))
+	if _, ok := j.Get(key("a")); ok || len(j.hooks.Rejections.Of("org")) != 0 {
 		t.Error("it is still known")
 	}
 }
@@ -248,15 +250,13 @@ func TestASlowAnswerAboutOnePolicyKeepsNoOtherWaiting(t *testing.T) {
 		g.SetGuardrails(rule("ConditionSet", asksForRights))
 		ctx, cancel := context.WithCancel(t.Context())
 		judged := make(chan string, 10)
+		j.hooks.Changed = func(_ context.Context, _, now known) { judged <- now.Object.Name }
 		for range 2 {
-			go j.Run(ctx, func(ctx context.Context, key types.NamespacedName) {
-				j.Judge(ctx, key)
-				judged <- key.Name
-			})
+			go j.Run(ctx)
 		}
 		for _, name := range []string{"slow", "a", "b"} {
-			j.Observe(stored(name))
-			j.Soon(key(name))
+			j.observe(stored(name))
+			j.again.Add(key(name))
 			if name == "slow" {
 				<-a.questions
 			}
@@ -267,7 +267,7 @@ func TestASlowAnswerAboutOnePolicyKeepsNoOtherWaiting(t *testing.T) {
 		}
 		close(a.answers)
 		synctest.Wait()
-		if slow, ok := j.Of(key("slow")); !ok || !slow.Admitted.Valid() {
+		if slow, ok := j.Get(key("slow")); !ok || !slow.Admitted.Valid() {
 			t.Error("the slow one isn't judged once it is answered")
 		}
 		cancel()
@@ -282,10 +282,8 @@ func TestOnlyThePoliciesThatAskForRightsAreJudgedAgainAsTheseGrowOld(t *testing.
 		g.SetGuardrails(rule("ConditionSet", "object.metadata.name != 'asks' || "+asksForRights))
 		ctx, cancel := context.WithCancel(t.Context())
 		judged := map[string]int{}
-		go j.Run(ctx, func(ctx context.Context, key types.NamespacedName) {
-			j.Judge(ctx, key)
-			judged[key.Name]++
-		})
+		j.hooks.Changed = func(_ context.Context, _, now known) { judged[now.Object.Name]++ }
+		go j.Run(ctx)
 		time.Sleep(5*time.Minute + time.Second)
 		synctest.Wait()
 		if judged["doesnt"] != 1 || judged["asks"] != 7 {
@@ -309,7 +307,7 @@ func TestWhatChangesWhileItIsJudgedIsJudgedAgain(t *testing.T) {
 		"the policy": func(j *sets, _ *guard.Guard) {
 			next := stored("slow")
 			next.Generation = 2
-			j.Observe(next)
+			j.observe(next)
 		},
 		"the rules": func(_ *sets, g *guard.Guard) {
 			g.SetGuardrails(rule("ConditionSet", "object.metadata.name == 'nobody'"))
@@ -319,17 +317,17 @@ func TestWhatChangesWhileItIsJudgedIsJudgedAgain(t *testing.T) {
 			a := &asked{make(chan authorizer.Attributes), make(chan struct{})}
 			j, g := judging(t, guard.Options{Authorizer: a})
 			g.SetGuardrails(rule("ConditionSet", asksForRights))
-			j.Observe(stored("slow"))
+			j.observe(stored("slow"))
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				j.Judge(t.Context(), key("slow"))
+				j.judge(t.Context(), key("slow"))
 			}()
 			<-a.questions
 			change(j, g)
 			close(a.answers)
 			<-done
-			if judged, _ := j.Of(key("slow")); !judged.Outdated || j.again.Len() != 1 {
+			if judged, _ := j.Get(key("slow")); !judged.Outdated || j.again.Len() != 1 {
 				t.Errorf("outdated %t, %d are judged again", judged.Outdated, j.again.Len())
 			}
 		})
@@ -340,16 +338,16 @@ func TestAPolicyThatWentWhileItWasJudgedIsForgotten(t *testing.T) {
 	a := &asked{make(chan authorizer.Attributes), make(chan struct{})}
 	j, g := judging(t, guard.Options{Authorizer: a})
 	g.SetGuardrails(rule("ConditionSet", asksForRights))
-	j.Observe(stored("slow"))
+	j.observe(stored("slow"))
 	done := make(chan bool)
-	go func() { done <- j.Judge(t.Context(), key("slow")) }()
+	go func() { done <- j.judge(t.Context(), key("slow")) }()
 	<-a.questions
-	j.Forget(stored("slow"))
+	j.forget(stored("slow"))
 	close(a.answers)
 	if <-done {
 		t.Error("it says that the policy is there")
 	}
-	if _, ok := j.Of(key("slow")); ok {
+	if _, ok := j.Get(key("slow")); ok {
 		t.Error("its judgement stays for ever")
 	}
 }

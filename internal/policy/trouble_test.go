@@ -1,4 +1,4 @@
-package status
+package policy
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	kernel    = Policy{UID: "u", NamespacedName: types.NamespacedName{Name: "kernel"}}
+	kernel    = Ref{UID: "u", NamespacedName: types.NamespacedName{Name: "kernel"}}
 	forbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "a", errors.New("no"))
 )
 
@@ -26,19 +26,19 @@ func TestTroubleEndsWithItsTargets(t *testing.T) {
 		"another target is settled":                 {func(tr *Troubles) { tr.Failed("a", forbidden, kernel); tr.Settled("b") }, 1, true},
 		"one target of several is refused for ever": {func(tr *Troubles) { tr.Failed("a", forbidden, kernel); tr.Written("b", kernel) }, 1, false},
 		"one of its writes is refused, and another not": {func(tr *Troubles) {
-			tr.Tried("a", Tries{Written: []Policy{kernel}, Failed: map[Policy]error{kernel: forbidden}, All: true})
+			tr.Tried("a", Tries{Written: []Ref{kernel}, Failed: map[Ref]error{kernel: forbidden}, All: true})
 		}, 1, false},
 		"and it is all that is left": {func(tr *Troubles) {
-			tr.Tried("a", Tries{Written: []Policy{kernel}, Failed: map[Policy]error{kernel: forbidden}, All: true})
-			tr.Tried("a", Tries{Failed: map[Policy]error{kernel: forbidden}, All: true})
+			tr.Tried("a", Tries{Written: []Ref{kernel}, Failed: map[Ref]error{kernel: forbidden}, All: true})
+			tr.Tried("a", Tries{Failed: map[Ref]error{kernel: forbidden}, All: true})
 		}, 1, false},
 		"another policy's write is refused": {func(tr *Troubles) {
 			tr.Failed("a", forbidden, kernel)
-			tr.Tried("a", Tries{Failed: map[Policy]error{{UID: "v"}: forbidden}, All: true})
+			tr.Tried("a", Tries{Failed: map[Ref]error{{UID: "v"}: forbidden}, All: true})
 		}, 0, false},
 		"another policy's write is refused before it is tried": {func(tr *Troubles) {
 			tr.Failed("a", forbidden, kernel)
-			tr.Tried("a", Tries{Failed: map[Policy]error{{UID: "v"}: forbidden}})
+			tr.Tried("a", Tries{Failed: map[Ref]error{{UID: "v"}: forbidden}})
 		}, 1, true},
 		"the policy is gone": {func(tr *Troubles) { tr.Failed("a", forbidden, kernel); tr.Forget("u") }, 0, false},
 	} {

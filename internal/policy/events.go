@@ -1,4 +1,4 @@
-package status
+package policy
 
 import (
 	"strings"
@@ -82,8 +82,10 @@ func repeats(c metav1.Condition, all []metav1.Condition) bool {
 	switch c.Type {
 	case v1alpha1.ConditionReconciling:
 		return true // Accepted, Stalled, LimitReached and BreakerOpen say it better
+	case v1alpha1.ConditionEjectionsUnknown:
+		return true // one Envoy that is silent now and then is news of no policy, and there may be thousands of these
 	case v1alpha1.ConditionReady: // and better than most of this
-		return !stops(c.Reason) && c.Reason != v1alpha1.ReasonActive
+		return !stops(c.Reason) && c.Reason != v1alpha1.ReasonActive && c.Reason != v1alpha1.ReasonExpired
 	case v1alpha1.ConditionStalled:
 		accepted := meta.FindStatusCondition(all, v1alpha1.ConditionAccepted)
 		return accepted != nil && accepted.Reason == c.Reason

@@ -18,16 +18,14 @@ import (
 	"github.com/resourcestack/autohealer/internal/checking"
 	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
-	"github.com/resourcestack/autohealer/internal/guard"
-	"github.com/resourcestack/autohealer/internal/kube/judging"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 const kindRegistration = "HealthCheckRegistration"
 
 var everything = labels.Everything()
 
-// judgement is what the rules said of a stored registration.
-type judgement = judging.Judgement[*v1alpha1.HealthCheckRegistration, reading]
+type storedRegistration = policy.Policy[*v1alpha1.HealthCheckRegistration, reading]
 
 // reading is a registration made ready.
 type reading struct {
@@ -37,6 +35,9 @@ type reading struct {
 	// kind of the targets.
 	kind schema.GroupVersionKind
 }
+
+// Unreadable says why the spec can't be read.
+func (r reading) Unreadable() error { return r.unreadable }
 
 // read keeps what it read of the same generation: expressions are compiled once.
 func read(hcr *v1alpha1.HealthCheckRegistration, before reading) reading {
@@ -59,47 +60,16 @@ func (o *Observer) read(hcr *v1alpha1.HealthCheckRegistration, before reading) r
 	return is
 }
 
-// registration takes in a registration that is new or changed.
-func (o *Observer) registration(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration) {
-	key := client.ObjectKeyFromObject(hcr)
-	if !o.judge.Observe(hcr) {
-		o.judge.Soon(key)
-	}
-	o.tell(ctx, key)
+// update has all looked at that a registration, or what the rules say of it, concerns.
+func (o *Observer) update(ctx context.Context, _, now storedRegistration) {
+	o.book.follow(now.Object, o.Facts.Clock.Now())
+	o.inform(ctx, client.ObjectKeyFromObject(now.Object))
 }
 
-func (o *Observer) registrationGone(hcr *v1alpha1.HealthCheckRegistration) {
-	o.judge.Forget(hcr)
+func (o *Observer) forget(hcr *v1alpha1.HealthCheckRegistration) {
 	o.book.forget(hcr.UID)
 	o.informed.forget(hcr.UID)
 	o.counts.forget(hcr.UID)
-	o.enqueueRegistration(client.ObjectKeyFromObject(hcr), 0) // its series go with it
-}
-
-// judgeNow asks the rules about a stored registration as it is now.
-func (o *Observer) judgeNow(ctx context.Context, key types.NamespacedName) {
-	if o.judge.Judge(ctx, key) {
-		o.tell(ctx, key)
-	}
-}
-
-// tell has all looked at that a registration, or what the rules say of it, concerns.
-func (o *Observer) tell(ctx context.Context, key types.NamespacedName) {
-	j, ok := o.judge.Of(key)
-	if !ok {
-		return
-	}
-	o.book.follow(j.Object, o.Facts.Clock.Now())
-	o.enqueueRegistration(key, 0)
-	o.inform(ctx, key)
-}
-
-// rulesChanged has the affected registrations judged again, and no others.
-func (o *Observer) rulesChanged(c guard.Change) {
-	if c.Policy && o.judge.FollowPolicy(o.Guard.Policy()) {
-		o.lookAtAll(context.Background())
-	}
-	o.judge.RulesChanged(c)
 }
 
 // standing is what a registration may do now.
@@ -120,27 +90,26 @@ const (
 // decider is a registration that selects a target, or might.
 type decider struct {
 	registration *registration.Registration
-	judgement    judgement
+	stored       storedRegistration
 	standing     standing
 	// object is the target in the version that the registration names.
 	object *unstructured.Unstructured
 }
 
-// standing of a registration, by the latest judgement.
-func (o *Observer) standing(j judgement) standing {
-	paused, known := o.judge.PausedBy()
+// standingOf a registration, by what the rules said of it last.
+func standingOf(j storedRegistration) standing {
 	switch {
-	case paused.Frozen:
+	case j.Pause.Frozen:
 		return frozen
 	case j.Object.DeletionTimestamp != nil:
 		return withdrawn
-	case j.Read.unreadable != nil, !known, j.Outdated, j.Generation != j.Object.Generation:
+	case j.Read.unreadable != nil, !j.PauseKnown, j.Outdated, j.Generation != j.Object.Generation:
 		return frozen
 	case j.Object.Spec.Mode == v1alpha1.Observe:
 		return watching
 	case !slices.Contains(j.Object.Finalizers, v1alpha1.FinalizerUndo):
 		return frozen
-	case !j.Admitted.Valid(), paused.By != "":
+	case !j.Admitted.Valid(), j.Pause.By != "":
 		return held
 	}
 	return active
@@ -153,12 +122,12 @@ type view func(schema.GroupVersionKind) (*unstructured.Unstructured, error)
 // version can't be read leaves what it wrote as it is.
 func (o *Observer) deciders(target *unstructured.Unstructured, in view, namespace labels.Set) ([]decider, error) {
 	var all []decider
-	for _, key := range o.judge.Keys() {
-		j, ok := o.judge.Of(key)
+	for _, key := range o.policies.Keys() {
+		j, ok := o.policies.Get(key)
 		if !ok || j.Read.kind.GroupKind() != target.GroupVersionKind().GroupKind() {
 			continue
 		}
-		d := decider{j.Read.registration, j, o.standing(j), target}
+		d := decider{j.Read.registration, j, standingOf(j), target}
 		switch object, err := in(j.Read.kind); {
 		case err != nil:
 			return nil, err
@@ -174,21 +143,21 @@ func (o *Observer) deciders(target *unstructured.Unstructured, in view, namespac
 			all = append(all, d)
 		}
 	}
-	slices.SortFunc(all, func(a, b decider) int { return strings.Compare(a.judgement.Object.Name, b.judgement.Object.Name) })
+	slices.SortFunc(all, func(a, b decider) int { return strings.Compare(a.stored.Object.Name, b.stored.Object.Name) })
 	return all, nil
 }
 
 // inDoubt says whether nothing may be taken off the objects of a kind: everything is frozen, or it isn't known what each stored
 // registration about them says. What no known one decides may be that one's.
 func (o *Observer) inDoubt(kind schema.GroupKind) bool {
-	if paused, known := o.judge.PausedBy(); paused.Frozen || !known {
+	if paused, known := o.policies.PausedBy(); paused.Frozen || !known {
 		return true
 	}
-	if slices.ContainsFunc(o.judge.Unjudged(), func(hcr *v1alpha1.HealthCheckRegistration) bool { return kindOf(hcr).GroupKind() == kind }) {
+	if slices.ContainsFunc(o.policies.Unjudged(), func(hcr *v1alpha1.HealthCheckRegistration) bool { return kindOf(hcr).GroupKind() == kind }) {
 		return true
 	}
-	return slices.ContainsFunc(o.judge.Keys(), func(key types.NamespacedName) bool {
-		j, ok := o.judge.Of(key)
+	return slices.ContainsFunc(o.policies.Keys(), func(key types.NamespacedName) bool {
+		j, ok := o.policies.Get(key)
 		return !ok || j.Read.kind.GroupKind() == kind && j.Object.DeletionTimestamp == nil && (j.Outdated || j.Generation != j.Object.Generation)
 	})
 }
@@ -201,11 +170,11 @@ func (o *Observer) versionsOf(kind schema.GroupKind) []string {
 			all = append(all, of.Version)
 		}
 	}
-	for _, hcr := range o.judge.Unjudged() {
+	for _, hcr := range o.policies.Unjudged() {
 		add(kindOf(hcr))
 	}
-	for _, key := range o.judge.Keys() {
-		if j, ok := o.judge.Of(key); ok {
+	for _, key := range o.policies.Keys() {
+		if j, ok := o.policies.Get(key); ok {
 			add(j.Read.kind)
 		}
 	}
@@ -236,8 +205,8 @@ func targetOf(request types.NamespacedName) checking.Target {
 
 // decidedBySome says whether a registration that stays is about this condition type of a kind's objects.
 func (o *Observer) decidedBySome(kind schema.GroupKind, conditionType string) bool {
-	for _, key := range o.judge.Keys() {
-		j, ok := o.judge.Of(key)
+	for _, key := range o.policies.Keys() {
+		j, ok := o.policies.Get(key)
 		if !ok || j.Read.kind.GroupKind() != kind || j.Object.DeletionTimestamp != nil {
 			continue
 		}

@@ -1,4 +1,4 @@
-package status
+package policy
 
 import (
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -7,8 +7,8 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
-// Judgement is what the rules said of a stored policy. The zero value admits nothing.
-type Judgement struct {
+// Acceptance is what the rules said of a stored policy. The zero value admits nothing.
+type Acceptance struct {
 	// Unreadable says why the stored spec can't be read; then nothing else counts.
 	Unreadable error
 	// Allowed: the rules admit it. Violated: a rule refuses it. When neither, a rule couldn't be evaluated.
@@ -20,10 +20,10 @@ type Judgement struct {
 }
 
 // Rejected says that nothing new is done for the policy.
-func (j Judgement) Rejected() bool { return j.Unreadable != nil || !j.Allowed }
+func (j Acceptance) Rejected() bool { return j.Unreadable != nil || !j.Allowed }
 
 // Accepted is the condition that tells what the rules said.
-func (j Judgement) Accepted() metav1.Condition {
+func (j Acceptance) Accepted() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Message: j.Message}
 	switch {
 	case j.Unreadable != nil:
@@ -56,7 +56,7 @@ type Pause struct {
 
 // State is what the conditions that every kind has are made from.
 type State struct {
-	Judgement
+	Acceptance
 	// Changes are what the kind changes, and reads first, in the plural: "nodes".
 	Changes string
 	// Synced: caches are full, so that counts mean something.
@@ -64,9 +64,10 @@ type State struct {
 	Trouble *Trouble
 	// Stuck says what a human must change before anything can be done; no Reason when nothing is.
 	Stuck Stuck
-	// Undoing says what a deletion still waits for; "" when it waits for nothing.
-	Undoing string
-	Paused  Pause
+	// Deleting: the policy goes once all that it did is undone. Undoing says what that waits for; "" when nobody knows.
+	Deleting bool
+	Undoing  string
+	Paused   Pause
 	// Observes: mode is Observe. Says tells in numbers what the policy does, or would do.
 	Observes bool
 	Says     string
@@ -84,6 +85,8 @@ func (s State) Put(conditions *[]metav1.Condition, generation int64) {
 func (s State) ready() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonOperative, Message: s.Says}
 	switch {
+	case s.Deleting:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonUndoing, s.undoing()
 	case s.Rejected():
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, s.Accepted().Reason, "Nothing new is done while the rules refuse it; see Accepted."
 	case s.Trouble.Forbidden():
@@ -111,11 +114,8 @@ func (s State) paused() string { return s.Paused.By + "; undo goes on. " + s.Say
 func (s State) reconciling() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionReconciling}
 	switch {
-	case s.Undoing != "":
-		c.Reason, c.Message = v1alpha1.ReasonUndoing, s.Undoing
-		if s.Paused.Frozen {
-			c.Message = s.Paused.By + ". " + s.Undoing
-		}
+	case s.Deleting:
+		c.Reason, c.Message = v1alpha1.ReasonUndoing, s.undoing()
 	case s.Rejected() || s.Trouble.Forbidden() || s.Stuck.Reason != "":
 	case !s.Synced:
 		c.Reason, c.Message = v1alpha1.ReasonStarting, s.starting()
@@ -127,12 +127,24 @@ func (s State) reconciling() metav1.Condition {
 	return c
 }
 
+// undoing says what a deletion waits for.
+func (s State) undoing() string {
+	says := s.Undoing
+	if says == "" {
+		says = "It is deleted once all that it did is undone."
+	}
+	if s.Paused.Frozen {
+		says = s.Paused.By + ". " + says
+	}
+	return says
+}
+
 func (s State) starting() string { return "It begins once all " + s.Changes + " are read." }
 
 func (s State) stalled() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionStalled}
 	switch {
-	case s.Rejected():
+	case s.Rejected() && !s.Deleting: // which nobody asks rules about
 		c.Reason, c.Message = s.Accepted().Reason, s.Accepted().Message
 	case s.Trouble.Forbidden():
 		c.Reason, c.Message = v1alpha1.ReasonForbidden, s.Trouble.Err.Error()

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 func TestTheNextLookIsAtTheFirstMomentThatIsStillToCome(t *testing.T) {
@@ -35,12 +37,15 @@ func TestAnExceptionThatIsGoneIsForgotten(t *testing.T) {
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	r := &Reconciler{Client: fake.NewClientBuilder().WithScheme(scheme).Build(), Clock: testingclock.NewFakePassiveClock(now)}
-	r.pace.Wait(key, now, false)
-	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
+	k := &policy.Keeper[*v1alpha1.GuardrailException]{
+		Steps: (&keeper{}).steps(), Client: fake.NewClientBuilder().WithScheme(scheme).Build(), Clock: testingclock.NewFakePassiveClock(now),
+	}
+	gaugeException(key.Name, true)
+	if _, err := k.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
 		t.Fatal(err)
 	}
-	if wait := r.pace.Wait(key, now, false); wait != 0 {
-		t.Errorf("one that is made anew waits for %s", wait)
+	left := make(chan prometheus.Metric, 10)
+	if activeGauge.Collect(left); len(left) != 0 {
+		t.Errorf("%d series are left", len(left))
 	}
 }

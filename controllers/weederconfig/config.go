@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/actuate"
+	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 	"github.com/resourcestack/autohealer/internal/guard"
-	"github.com/resourcestack/autohealer/internal/kube/judging"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 const (
@@ -23,8 +23,7 @@ const (
 	pastDeadline = time.Millisecond
 )
 
-// judgement is what the rules said of a stored config.
-type judgement = judging.Judgement[*v1alpha1.WeederConfig, reading]
+type storedConfig = policy.Policy[*v1alpha1.WeederConfig, reading]
 
 // reading is a config as the yard takes it.
 type reading struct {
@@ -32,6 +31,9 @@ type reading struct {
 	config     *weed.Config
 	unreadable error
 }
+
+// Unreadable says why the spec can't be read.
+func (r reading) Unreadable() error { return r.unreadable }
 
 // read reads a config. Most news of one are of its status only.
 func (o *Observer) read(wc *v1alpha1.WeederConfig, before reading) (r reading) {
@@ -52,64 +54,35 @@ func told(wc *v1alpha1.WeederConfig, w weed.Window) bool {
 	})
 }
 
-// config takes in a config that is new or changed. It is judged by a goroutine of its own: that may ask the API server what
-// an account may do, and nothing else should wait for the answer.
-func (o *Observer) config(wc *v1alpha1.WeederConfig) {
-	if wc.DeletionTimestamp != nil {
-		o.configGone(wc)
-		return
-	}
-	key := client.ObjectKeyFromObject(wc)
-	if o.judge.Observe(wc) {
-		o.tellYard(key)
-	} else {
-		o.judge.Soon(key)
+// update has the yard learn what a config asks for and may do.
+func (o *Observer) update(_ context.Context, _, now storedConfig) {
+	switch {
+	case now.Read.unreadable != nil:
+		o.yard().ForgetConfig(now.UID)
+		o.follow(nil)
+	case now.JudgedAs(now.Object): // else it goes on as it was until it is
+		o.follow(o.yard().ObserveConfig(now.Read.config, standing(now), o.moment()))
 	}
 }
 
-func (o *Observer) configGone(wc *v1alpha1.WeederConfig) {
-	o.judge.Forget(wc)
-	o.telling.Lock()
+func (o *Observer) forget(wc *v1alpha1.WeederConfig) {
 	o.yard().ForgetConfig(wc.UID)
-	o.telling.Unlock()
 	o.follow(nil)
-	o.enqueueConfig(client.ObjectKeyFromObject(wc)) // its series go with it
 }
 
-// judgeNow asks the rules about a stored config as it is now, and tells the yard what it may do.
-func (o *Observer) judgeNow(ctx context.Context, key types.NamespacedName) {
-	if o.judge.Judge(ctx, key) {
-		o.tellYard(key)
-		o.enqueueConfig(key)
-	}
-}
-
-// tellYard tells the yard what a config may do, by the latest judgement.
-func (o *Observer) tellYard(key types.NamespacedName) {
-	o.telling.Lock()
-	var due []types.NamespacedName
-	switch j, ok := o.judge.Of(key); {
-	case !ok: // gone
-	case j.Read.unreadable != nil:
-		o.yard().ForgetConfig(j.UID)
-	default:
-		due = o.yard().ObserveConfig(j.Read.config, o.standing(j), o.moment())
-	}
-	o.telling.Unlock()
-	o.follow(due)
-}
+// guardrails puts in force what all Guardrails together say of limits.
+func (o *Observer) guardrails(all guardrail.Policy) { o.follow(o.yard().SetLimits(all.Limits)) }
 
 // standing is what a config may do now.
-func (o *Observer) standing(j judgement) weed.Standing {
-	paused, known := o.judge.PausedBy()
+func standing(config storedConfig) weed.Standing {
 	switch {
-	case !known:
+	case !config.PauseKnown:
 		return weed.Frozen
-	case forbidden(j.Verdict):
+	case forbidden(config.Verdict):
 		return weed.Forbidden
-	case !j.Admitted.Valid():
+	case !config.Admitted.Valid():
 		return weed.Refused
-	case paused.By != "":
+	case config.Pause.By != "":
 		return weed.Paused
 	}
 	return weed.Active
@@ -127,28 +100,28 @@ const rightsKept = time.Second
 // admissionFor is the admission that covers a deletion now; its zero value when there is none, or while acts are paused. What
 // may change without any event, an account's rights, is asked once more.
 func (o *Observer) admissionFor(ctx context.Context, d *weed.Deletion) actuate.AdmittedWeeder {
-	j, ok := o.judge.Of(d.Key)
-	if ok && o.fading(j) {
-		j, ok = o.judgeAgain(ctx, d.Key)
+	config, ok := o.policies.Get(d.Key)
+	if ok && o.fading(config) {
+		config, ok = o.judgeAgain(ctx, d.Key)
 	}
-	if !ok || j.Outdated || j.UID != d.Config || o.standing(j) != weed.Active || j.Verdict.RuleSetHash != o.Guard.RuleSetHash(kindWeederConfig) {
+	if !ok || config.Outdated || config.UID != d.Config || standing(config) != weed.Active || config.Verdict.RuleSetHash != o.Guard.RuleSetHash(kindWeederConfig) {
 		return actuate.AdmittedWeeder{}
 	}
-	return j.Admitted
+	return config.Admitted
 }
 
 // fading: time may have changed what was judged, without any event.
-func (o *Observer) fading(j judgement) bool {
-	return !j.Verdict.RecheckAt.IsZero() && !j.Outdated && o.Facts.Clock.Now().Sub(j.At) >= rightsKept
+func (o *Observer) fading(config storedConfig) bool {
+	return !config.Verdict.RecheckAt.IsZero() && !config.Outdated && o.Facts.Clock.Now().Sub(config.JudgedAt) >= rightsKept
 }
 
 // judgeAgain judges a config for all who wait for that at once.
-func (o *Observer) judgeAgain(ctx context.Context, key types.NamespacedName) (judgement, bool) {
+func (o *Observer) judgeAgain(ctx context.Context, key types.NamespacedName) (storedConfig, bool) {
 	o.asking.LockKey(key.String())
 	defer func() { _ = o.asking.UnlockKey(key.String()) }() // it is locked
-	if j, ok := o.judge.Of(key); !ok || !o.fading(j) {
-		return j, ok
+	if config, ok := o.policies.Get(key); !ok || !o.fading(config) {
+		return config, ok
 	}
-	o.judgeNow(ctx, key)
-	return o.judge.Of(key)
+	o.policies.Judge(ctx, key)
+	return o.policies.Get(key)
 }

@@ -1,4 +1,4 @@
-package status
+package policy
 
 import (
 	"maps"
@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Policy names a stored policy.
-type Policy struct {
+// Ref names a stored policy.
+type Ref struct {
 	UID types.UID
 	types.NamespacedName
 }
@@ -50,16 +50,16 @@ func (t *Trouble) Retrying() bool { return t != nil && !t.Partly && !apierrors.I
 // Tries is what became of several writes to one target.
 type Tries struct {
 	// Written are policies for which one came about, Failed those for which one didn't. A policy may be both.
-	Written []Policy
-	Failed  map[Policy]error
+	Written []Ref
+	Failed  map[Ref]error
 	// All there was to do was tried, so that other policies have no trouble with the target.
 	All bool
 }
 
 // Failed takes in that a write to a target failed, for these policies. That someone else wrote first is no failure;
 // don't tell of it.
-func (t *Troubles) Failed(target string, err error, policies ...Policy) {
-	failed := map[Policy]error{}
+func (t *Troubles) Failed(target string, err error, policies ...Ref) {
+	failed := map[Ref]error{}
 	for _, policy := range policies {
 		failed[policy] = err
 	}
@@ -67,7 +67,7 @@ func (t *Troubles) Failed(target string, err error, policies ...Policy) {
 }
 
 // Written takes in that a write to a target came about, for these policies, and that it was all there was to do.
-func (t *Troubles) Written(target string, policies ...Policy) {
+func (t *Troubles) Written(target string, policies ...Ref) {
 	t.Tried(target, Tries{Written: policies, All: true})
 }
 
@@ -99,7 +99,7 @@ func (t *Troubles) Tried(target string, tries Tries) {
 }
 
 // fail needs t.mu.
-func (t *Troubles) fail(target string, err error, policy Policy) {
+func (t *Troubles) fail(target string, err error, policy Ref) {
 	of := t.of[policy.UID]
 	if of == nil {
 		of = &troubled{policy: policy.NamespacedName, targets: map[string]error{}}

@@ -1,0 +1,38 @@
+package guardrail
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/policy"
+)
+
+// keeper keeps Guardrails' statuses.
+type keeper struct {
+	*Observer
+	Rejections *kube.Rejections
+}
+
+func (k *keeper) steps() policy.Steps[*v1alpha1.Guardrail] {
+	return policy.Steps[*v1alpha1.Guardrail]{
+		New: func() *v1alpha1.Guardrail { return &v1alpha1.Guardrail{} }, Describe: k.describe,
+		Gone: func(guardrail types.NamespacedName) { forgetGuardrail(guardrail.Name) },
+	}
+}
+
+// describe gathers what the status tells, once this generation is in force.
+func (k *keeper) describe(_ context.Context, g *v1alpha1.Guardrail, _ policy.Left) (is policy.Description[*v1alpha1.Guardrail], err error) {
+	became, ok := k.outcomeOf(g)
+	if !ok {
+		is.Skip = true
+		return is, nil
+	}
+	rejected := k.Rejections.Of(g.Name)
+	gaugeGuardrail(g.Name, len(rejected))
+	is.After = g.DeepCopy()
+	is.After.Status = statusOf(g, state{result: became.GuardrailResult, rejected: rejected})
+	return is, nil
+}

@@ -1,0 +1,81 @@
+package outlierpolicy
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/policy"
+)
+
+// keeper keeps policies' statuses. There is no finalizer: nothing outlives a policy but in Envoys, which the publisher tells.
+type keeper struct {
+	*Publisher
+	Events events.EventRecorder
+
+	// remembered are the ejections that Events told of.
+	remembered remembered
+}
+
+func (k *keeper) steps() policy.Steps[*v1alpha1.OutlierPolicy] {
+	return policy.Steps[*v1alpha1.OutlierPolicy]{
+		New: func() *v1alpha1.OutlierPolicy { return &v1alpha1.OutlierPolicy{} }, Describe: k.describe, Gone: k.remembered.forget,
+	}
+}
+
+// describe gathers what the status tells, once this generation is translated.
+func (k *keeper) describe(_ context.Context, op *v1alpha1.OutlierPolicy, _ policy.Left) (is policy.Description[*v1alpha1.OutlierPolicy], err error) {
+	pic := k.picture()
+	if pic == nil || !pic.tellsOf(op) {
+		is.Skip = true
+		return is, nil
+	}
+	is.After = op.DeepCopy()
+	is.After.Status = statusOf(op, pic, k.Clusters)
+	tell := k.ejections(op, &is.After.Status, pic)
+	is.Stored = func(bool) { tell() }
+	return is, nil
+}
+
+// ejections puts into a status whom Envoys have ejected, and gives what tells by Events what is new in it.
+func (k *keeper) ejections(op *v1alpha1.OutlierPolicy, after *v1alpha1.OutlierPolicyStatus, pic *picture) (tell func()) {
+	if k.Ejections == nil {
+		noEjections(after)
+		return func() {}
+	}
+	key := client.ObjectKeyFromObject(op)
+	now := ejectedOf(pic.policies[key].clusters, k.Ejections.View())
+	before := k.remembered.of(key, &op.Status)
+	carried := carry(&now, before)
+	now.put(op, after, pic.policies[key])
+	switch {
+	case now.waits:
+		return func() {}
+	case now.unknown.Reason != "":
+		return func() { k.remembered.keep(key, nil) }
+	}
+	return func() {
+		newsOf(&now, before).tell(k.Events, op, pic.service)
+		k.remembered.keep(key, carried)
+	}
+}
+
+// service of a name, as the picture has it.
+func (pic *picture) service(name types.NamespacedName) *corev1.Service {
+	for _, svc := range pic.services[name.Namespace] {
+		if svc.Name == name.Name {
+			return svc
+		}
+	}
+	return nil
+}
+
+// tellsOf says whether the picture has a policy as it is.
+func (pic *picture) tellsOf(op *v1alpha1.OutlierPolicy) bool {
+	s := pic.policies[client.ObjectKeyFromObject(op)]
+	return s != nil && s.policy.UID == op.UID && s.generation == op.Generation
+}

@@ -1,0 +1,97 @@
+package probeconfig
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/actuate"
+	"github.com/resourcestack/autohealer/internal/policy"
+)
+
+// keeper keeps configs' finalizers and statuses. The acting is the TargetReconciler's.
+type keeper struct {
+	*Observer
+	Report *Reporter
+	// Reader finds records.
+	Reader *actuate.ScaleReader
+
+	// recalled has the names of configs whose records were looked for, with the UID that they had.
+	recalled sync.Map
+}
+
+func (k *keeper) steps() policy.Steps[*v1alpha1.ProbeConfig] {
+	return policy.Steps[*v1alpha1.ProbeConfig]{
+		New: func() *v1alpha1.ProbeConfig { return &v1alpha1.ProbeConfig{} }, Describe: k.describe, Left: k.left,
+		Gone: func(config types.NamespacedName) {
+			forgetStates(config)
+			k.recalled.Delete(config)
+		},
+	}
+}
+
+// left are the namespaces where something is scaled down for a deleted config: as far as this process knows, and then by the records
+// on all objects. The error is that these can't be read.
+func (k *keeper) left(ctx context.Context, pc *v1alpha1.ProbeConfig) (left policy.Left, err error) {
+	config, _ := k.policies.Get(client.ObjectKeyFromObject(pc))
+	left.Sample = k.waitsFor(config)
+	left.Targets = len(left.Sample)
+	left.Unknown = config.Object == nil || config.UID != pc.UID || config.Object.DeletionTimestamp == nil || !k.knowsTargets(config)
+	if left.Unknown || left.Targets > 0 {
+		return left, nil
+	}
+	if n, err := k.recall(ctx, config); n > 0 || err != nil {
+		return policy.Left{Unknown: true}, err
+	}
+	for _, t := range k.targets.of(client.ObjectKeyFromObject(pc)) {
+		k.Report.left(t, k.Facts.Clock.Now())
+	}
+	return left, nil
+}
+
+// waitsFor are the namespaces where something may still be scaled down for a deleted config.
+func (k *keeper) waitsFor(config storedConfig) []string {
+	if config.Object == nil {
+		return nil
+	}
+	var waits []string
+	for _, t := range k.targets.of(client.ObjectKeyFromObject(config.Object)) {
+		t.mu.Lock()
+		if !t.restored || config.Read.config != nil && t.config != config.Read.config {
+			waits = append(waits, t.key.Namespace)
+		}
+		t.mu.Unlock()
+	}
+	return waits
+}
+
+// describe gathers what the status tells, once this generation is judged and the rules are known by which it was.
+func (k *keeper) describe(ctx context.Context, pc *v1alpha1.ProbeConfig, left policy.Left) (is policy.Description[*v1alpha1.ProbeConfig], err error) {
+	if pc.DeletionTimestamp == nil {
+		err = k.recallOnce(ctx, pc)
+	}
+	key := client.ObjectKeyFromObject(pc)
+	config, ok := k.policies.Get(key)
+	if !ok || !config.Settled(pc) || !config.PauseKnown {
+		is.Skip = true
+		return is, err
+	}
+	st := state{
+		storedConfig: config, synced: k.synced.Load(), knowsAll: k.wasRecalled(pc) && k.knowsTargets(config),
+		trouble: k.policies.Troubles.Get(pc.UID), ownNamespace: k.OwnNamespace, undoing: left.Sample,
+	}
+	st.breaker, st.broken = k.fleet().Breaker()
+	for _, t := range k.targets.of(key) {
+		place, _ := k.place(t.key.Namespace)
+		s := t.sight(place)
+		st.knowsAll = st.knowsAll && len(s.former) == 0
+		st.add(s)
+	}
+	is.After = pc.DeepCopy()
+	is.After.Status = statusOf(pc, st)
+	gaugeStates(key, is.After.Status)
+	return is, err
+}

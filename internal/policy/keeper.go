@@ -1,0 +1,152 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/kube"
+)
+
+// Object is a policy: its status has what the statuses of all kinds have.
+type Object interface {
+	client.Object
+	GetObservedGeneration() int64
+	GetConditions() []metav1.Condition
+}
+
+// Steps are what a kind brings to what the leader keeps of its policies.
+type Steps[T Object] struct {
+	// New gives an empty object.
+	New func() T
+	// Describe describes a policy; left is what must still be undone of one that is being deleted. What it gives besides an error is
+	// used, too.
+	Describe func(ctx context.Context, policy T, left Left) (Description[T], error)
+	// Left counts what must be undone before a policy that is being deleted may go. Nil for a kind whose policies leave nothing: they
+	// have no finalizer.
+	Left func(ctx context.Context, policy T) (Left, error)
+	// Gone forgets what was told of the policy that had this name: series, and what was written when.
+	Gone func(types.NamespacedName)
+}
+
+// Left is what a policy did that is not undone yet.
+type Left struct {
+	// Unknown: nobody can tell, so the policy stays.
+	Unknown bool
+	Targets int
+	// Sample names some of them.
+	Sample []string
+}
+
+// Description is what a policy's status should be.
+type Description[T Object] struct {
+	// After is the policy with this status.
+	After T
+	// Skip: nothing can be told yet, or it needn't be now. It is described anew soon.
+	Skip bool
+	// Again is when to describe it anew though nothing changed; 0 for never.
+	Again time.Duration
+	// Stored is called once the status is stored, whether that took a write or not. Optional.
+	Stored func(written bool)
+}
+
+// Keeper keeps finalizers and statuses of a kind's policies, on the leader.
+type Keeper[T Object] struct {
+	Steps[T]
+	Client client.Client
+	Events events.EventRecorder
+	Clock  clock.PassiveClock
+	// Urgent says whether somebody waits for a policy's status. Default: it is of another generation.
+	Urgent func(policy T) bool
+	// Leads says whether this replica surely leads. Default: it does.
+	Leads func() bool
+
+	pace Pace
+}
+
+// Reconcile keeps one policy's finalizer and status.
+func (k *Keeper[T]) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	result, err := k.keep(ctx, request.NamespacedName)
+	return kube.AfterConflict(ctx, result, err, Delay)
+}
+
+func (k *Keeper[T]) keep(ctx context.Context, name types.NamespacedName) (reconcile.Result, error) {
+	policy := k.New()
+	if err := k.Client.Get(ctx, name, policy); err != nil {
+		k.pace.Forget(name)
+		k.Gone(name)
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if leads := k.Leads == nil || k.Leads(); !leads { // asked after the policy was known: what is written then replaces no other leader's status
+		return reconcile.Result{RequeueAfter: Delay}, nil
+	}
+	if policy.GetDeletionTimestamp() != nil {
+		return k.release(ctx, policy)
+	}
+	if k.Left != nil {
+		if err := kube.SetFinalizer(ctx, k.Client, policy, v1alpha1.FinalizerUndo, true); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	if wait := k.pace.Wait(name, k.Clock.Now(), k.urgent(policy)); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	return k.tell(ctx, policy, Left{})
+}
+
+func (k *Keeper[T]) urgent(policy T) bool {
+	if k.Urgent != nil && k.Urgent(policy) {
+		return true
+	}
+	return policy.GetObservedGeneration() != policy.GetGeneration()
+}
+
+// release lets a policy go once all that it did is undone, and tells until then what is left.
+func (k *Keeper[T]) release(ctx context.Context, policy T) (reconcile.Result, error) {
+	if k.Left == nil {
+		return reconcile.Result{}, nil
+	}
+	left, doubt := k.Left(ctx, policy)
+	if doubt == nil && !left.Unknown && left.Targets == 0 {
+		return reconcile.Result{}, client.IgnoreNotFound(kube.SetFinalizer(ctx, k.Client, policy, v1alpha1.FinalizerUndo, false))
+	}
+	if k.pace.Wait(client.ObjectKeyFromObject(policy), k.Clock.Now(), false) > 0 {
+		return reconcile.Result{RequeueAfter: Delay}, doubt
+	}
+	_, err := k.tell(ctx, policy, left)
+	return reconcile.Result{RequeueAfter: Delay}, errors.Join(doubt, err)
+}
+
+// tell writes the status that a policy should have, and tells of conditions that turned.
+func (k *Keeper[T]) tell(ctx context.Context, policy T, left Left) (reconcile.Result, error) {
+	is, doubt := k.Describe(ctx, policy, left)
+	if is.Skip {
+		return reconcile.Result{RequeueAfter: max(is.Again, Delay)}, doubt
+	}
+	before := policy.GetConditions()
+	written, err := kube.WriteStatus(ctx, k.Client, policy, is.After)
+	if err != nil {
+		return reconcile.Result{}, errors.Join(err, doubt)
+	}
+	if written {
+		Tell(k.Events, policy, before, is.After.GetConditions())
+	}
+	if is.Stored != nil {
+		is.Stored(written)
+	}
+	return reconcile.Result{RequeueAfter: is.Again}, doubt
+}
+
+// Accepted says whether a policy's status says that the rules admit it.
+func Accepted(policy Object) bool {
+	return meta.IsStatusConditionTrue(policy.GetConditions(), v1alpha1.ConditionAccepted)
+}

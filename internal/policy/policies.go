@@ -1,0 +1,316 @@
+// Package policy is the life of a stored policy, the same for every kind:
+//
+//	observe, judge by the rules, update the kind's planner      every replica: Policies
+//	finalizer, status, Events, and undone before it is gone     the leader: Keeper
+//
+// A kind brings Hooks for the first and Steps for the second.
+package policy
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/internal/domain/guardrail"
+	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube"
+)
+
+// Reading is what a kind reads of a policy.
+type Reading interface {
+	// Unreadable says why the spec can't be read.
+	Unreadable() error
+}
+
+// Policy is a stored policy, what its kind reads of it, and what the rules said of it.
+type Policy[T Object, R Reading] struct {
+	// Object as it was seen last; its status may be newer than what was judged.
+	Object T
+	Read   R
+
+	// UID and Generation of what was judged.
+	UID        types.UID
+	Generation int64
+	// labels and annotations may change without a new generation, and rules may read them.
+	labels, annotations map[string]string
+
+	// JudgedAt is when the rules were asked.
+	JudgedAt time.Time
+	Verdict  guard.Verdict
+	Admitted guard.Validated[T]
+	// Outdated: the policy, rules or exceptions changed since. Nobody acts before it is judged again.
+	Outdated bool
+	// Invalidations is how often judgements of this name were outdated until now: whoever looked meanwhile looked in vain.
+	Invalidations int
+
+	// Pause of all new acts. PauseKnown is false while no Guardrail is read.
+	Pause      Pause
+	PauseKnown bool
+}
+
+// JudgedAs says whether the object was judged as it is now, whatever became of the rules since.
+func (p *Policy[T, R]) JudgedAs(object T) bool {
+	return p.UID == object.GetUID() && p.Generation == object.GetGeneration() &&
+		maps.Equal(p.labels, object.GetLabels()) && maps.Equal(p.annotations, object.GetAnnotations())
+}
+
+// Settled says whether this very object was judged and that still holds, so that status may tell of it.
+func (p *Policy[T, R]) Settled(object T) bool {
+	return p.UID == object.GetUID() && p.Generation == object.GetGeneration() && !p.Outdated
+}
+
+// SameBut says whether nothing changed but the object.
+func (p *Policy[T, R]) SameBut(before Policy[T, R]) bool {
+	return p.UID == before.UID && p.Generation == before.Generation && p.JudgedAt.Equal(before.JudgedAt) && p.Invalidations == before.Invalidations &&
+		p.Outdated == before.Outdated && p.Pause == before.Pause && p.PauseKnown == before.PauseKnown
+}
+
+// Hooks are what a kind brings to the life of its policies on every replica.
+type Hooks[T Object, R Reading] struct {
+	// Kind as the rules name it.
+	Kind  string
+	Guard *guard.Guard
+	Clock clock.PassiveClock
+	// Rejections learns which rules refuse which policies.
+	Rejections *kube.Rejections
+	// Read reads what the kind needs of an object, once for each revision; before is what it read of an earlier one, which may
+	// be of another object of that name, and the zero value for the first.
+	Read func(object T, before R) R
+	// Guardrails takes in what all of them together say, before policies learn of a pause. Optional.
+	Guardrails func(guardrail.Policy)
+	// Changed takes in a policy that changed, or of which the rules or a pause changed. Before is what the last call for this name
+	// had, the zero value at first. Changed and Forget are called one at a time.
+	Changed func(ctx context.Context, before, now Policy[T, R])
+	// Forget drops an object that is gone; another one may have its name.
+	Forget func(T)
+	// Undoes: a policy that is being deleted is there until what it did is undone. Else it is gone at once.
+	Undoes bool
+	// AtOnce: policies are judged before the informer's handler returns, so that all are when it has synced.
+	AtOnce bool
+}
+
+// Policies are all stored policies of one kind. They are safe for concurrent use once Init was called. The rules are asked without a
+// lock: they may ask the API server what an account may do, and a slow answer about one policy must not keep the others waiting.
+type Policies[T Object, R Reading] struct {
+	hooks Hooks[T, R]
+	// Statuses are the policies whose status the leader should look at.
+	Statuses kube.Requests
+	// Troubles are of writes for policies.
+	Troubles Troubles
+	// again are policies to judge, now or at a time.
+	again workqueue.TypedDelayingInterface[types.NamespacedName]
+
+	// updating is held while the planner learns of a policy: else an older state could come after a newer one.
+	updating sync.Mutex
+	updated  map[types.NamespacedName]Policy[T, R] // needs updating
+
+	mu      sync.Mutex
+	latest  map[types.NamespacedName]T // needs mu, as all below
+	judged  map[types.NamespacedName]Policy[T, R]
+	changes int // of the rules, since the start
+	paused  Pause
+	unread  bool // no Guardrail is read yet
+}
+
+// Init has policies follow the rules; none is known yet.
+func (p *Policies[T, R]) Init(h Hooks[T, R]) {
+	p.hooks, p.again = h, kube.NewDelayingQueue[types.NamespacedName](h.Clock)
+	p.latest, p.judged, p.updated = map[types.NamespacedName]T{}, map[types.NamespacedName]Policy[T, R]{}, map[types.NamespacedName]Policy[T, R]{}
+	p.Troubles.Hit = func(policy types.NamespacedName) { p.Statuses.Add(policy, 0) }
+	p.followGuardrails()
+	h.Guard.OnChange(p.RulesChanged)
+}
+
+// Seen takes in an object that is new or changed. Until it is judged nobody acts for it.
+func (p *Policies[T, R]) Seen(ctx context.Context, object T) {
+	if !p.hooks.Undoes && object.GetDeletionTimestamp() != nil {
+		p.Gone(object)
+		return
+	}
+	key := client.ObjectKeyFromObject(object)
+	switch holds := p.observe(object); {
+	case holds:
+	case p.hooks.AtOnce:
+		p.judge(ctx, key)
+	default:
+		p.again.Add(key)
+	}
+	p.update(ctx, key)
+}
+
+// Gone takes in that an object isn't there any more.
+func (p *Policies[T, R]) Gone(object T) {
+	key := client.ObjectKeyFromObject(object)
+	p.forget(object)
+	p.updating.Lock()
+	if p.updated[key].UID == object.GetUID() {
+		delete(p.updated, key)
+	}
+	p.hooks.Forget(object)
+	p.updating.Unlock()
+	p.Troubles.Forget(object.GetUID())
+	p.Statuses.Add(key, 0) // its series go with it
+}
+
+// Judge asks the rules about a policy as it is now, and has its planner learn what they say.
+func (p *Policies[T, R]) Judge(ctx context.Context, key types.NamespacedName) {
+	if p.judge(ctx, key) {
+		p.update(ctx, key)
+	}
+}
+
+// UpdateAll has the planner learn of all policies once more, as if none had been known.
+func (p *Policies[T, R]) UpdateAll(ctx context.Context) {
+	p.updating.Lock()
+	clear(p.updated)
+	p.updating.Unlock()
+	for _, key := range p.Keys() {
+		p.update(ctx, key)
+	}
+}
+
+func (p *Policies[T, R]) update(ctx context.Context, key types.NamespacedName) {
+	p.updating.Lock()
+	now, ok := p.Get(key)
+	if ok {
+		p.hooks.Changed(ctx, p.updated[key], now)
+		p.updated[key] = now
+	}
+	p.updating.Unlock()
+	p.Statuses.Add(key, 0)
+}
+
+// observe takes in an object that is new or changed. It says whether it was judged as it is.
+func (p *Policies[T, R]) observe(object T) (holds bool) {
+	key := client.ObjectKeyFromObject(object)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.latest[key] = object
+	was, ok := p.judged[key]
+	if !ok {
+		return false
+	}
+	holds = was.JudgedAs(object)
+	was.Object, was.Read, was.Outdated = object, p.hooks.Read(object, was.Read), was.Outdated || !holds
+	p.judged[key] = was
+	return holds
+}
+
+func (p *Policies[T, R]) forget(object T) {
+	key := client.ObjectKeyFromObject(object)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if latest, ok := p.latest[key]; ok && latest.GetUID() == object.GetUID() {
+		delete(p.latest, key)
+		delete(p.judged, key)
+		p.hooks.Rejections.Note(p.name(key), nil)
+	}
+}
+
+// judge asks the rules about a policy as it is now; ok is false when it is gone.
+func (p *Policies[T, R]) judge(ctx context.Context, key types.NamespacedName) (ok bool) {
+	p.mu.Lock()
+	object, ok := p.latest[key]
+	was, changes := p.judged[key], p.changes
+	p.mu.Unlock()
+	if !ok {
+		return false
+	}
+	judged := Policy[T, R]{
+		UID: object.GetUID(), Generation: object.GetGeneration(),
+		labels: object.GetLabels(), annotations: object.GetAnnotations(),
+		JudgedAt: p.hooks.Clock.Now(), Invalidations: was.Invalidations,
+	}
+	if was.Outdated {
+		judged.Invalidations++
+	}
+	judgements.WithLabelValues(p.hooks.Kind).Inc()
+	judged.Admitted, judged.Verdict = guard.Admit(ctx, p.hooks.Guard, object)
+	return p.keep(key, judged, changes)
+}
+
+// keep takes in what was judged. What changed meanwhile, the policy or the rules, it may not have been of.
+func (p *Policies[T, R]) keep(key types.NamespacedName, judged Policy[T, R], changes int) (ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	latest, ok := p.latest[key]
+	if !ok || latest.GetUID() != judged.UID {
+		return false
+	}
+	if p.changes != changes || !judged.JudgedAs(latest) {
+		judged.Outdated = true
+		p.again.Add(key)
+		if was, ok := p.judged[key]; ok && was.JudgedAs(latest) {
+			return true // by another one, of a newer state
+		}
+	}
+	judged.Object, judged.Read = latest, p.hooks.Read(latest, p.judged[key].Read)
+	p.judged[key] = judged
+	p.hooks.Rejections.Note(p.name(key), judged.Verdict.RuleIDs())
+	if at := judged.Verdict.RecheckAt; !at.IsZero() {
+		p.again.AddAfter(key, at.Sub(p.hooks.Clock.Now())+kube.PastDeadline)
+	}
+	return true
+}
+
+// name is the policy's as Rejections has it: Kind/name or Kind/namespace/name.
+func (p *Policies[T, R]) name(key types.NamespacedName) string {
+	if key.Namespace == "" {
+		return p.hooks.Kind + "/" + key.Name
+	}
+	return p.hooks.Kind + "/" + key.String()
+}
+
+// Get gives the policy with this name, once it was judged.
+func (p *Policies[T, R]) Get(key types.NamespacedName) (Policy[T, R], bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	found, ok := p.judged[key]
+	found.Pause, found.PauseKnown = p.paused, !p.unread
+	return found, ok
+}
+
+// Keys are the policies that were judged.
+func (p *Policies[T, R]) Keys() []types.NamespacedName {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Keys(p.judged))
+}
+
+// Unjudged are the policies that are stored and weren't judged yet, so that nothing is known of them but what they say.
+func (p *Policies[T, R]) Unjudged() (all []T) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, object := range p.latest {
+		if _, ok := p.judged[key]; !ok {
+			all = append(all, object)
+		}
+	}
+	return all
+}
+
+// Unseen says whether the status of a policy doesn't tell yet what the rules say: who changed it or a rule waits for that.
+func (p *Policies[T, R]) Unseen(object T) bool {
+	found, judged := p.Get(client.ObjectKeyFromObject(object))
+	return judged && !found.Outdated && found.Read.Unreadable() == nil && Accepted(object) != found.Verdict.Allowed
+}
+
+// Run judges each policy whose time has come, until ctx ends. Several may run.
+func (p *Policies[T, R]) Run(ctx context.Context) {
+	defer context.AfterFunc(ctx, p.again.ShutDown)()
+	for {
+		key, stopping := p.again.Get()
+		if stopping {
+			return
+		}
+		p.Judge(ctx, key)
+		p.again.Done(key)
+	}
+}

@@ -1,0 +1,131 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/internal/domain/guardrail"
+	"github.com/resourcestack/autohealer/internal/guard"
+)
+
+// RulesChanged has the policies judged again that a change concerns, and no others.
+func (p *Policies[T, R]) RulesChanged(c guard.Change) {
+	if c.Policy {
+		p.followGuardrails()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.changes++
+	if slices.Contains(c.Kinds, p.hooks.Kind) {
+		p.allSoon()
+	}
+	for _, target := range c.Targets {
+		if target.Kind == p.hooks.Kind {
+			p.soon(types.NamespacedName{Namespace: target.Namespace, Name: target.Name})
+		}
+	}
+}
+
+func (p *Policies[T, R]) allSoon() {
+	for key := range p.judged {
+		p.soon(key)
+	}
+}
+
+// soon has a policy judged again; until then nobody acts for it. It needs p.mu.
+func (p *Policies[T, R]) soon(key types.NamespacedName) {
+	was, ok := p.judged[key]
+	if !ok {
+		return // it is judged when it comes, or being judged: keep notices
+	}
+	was.Outdated = true
+	p.judged[key] = was
+	p.again.Add(key)
+}
+
+// followGuardrails puts in force what all of them together say.
+func (p *Policies[T, R]) followGuardrails() {
+	all := p.hooks.Guard.Policy()
+	if p.hooks.Guardrails != nil {
+		p.hooks.Guardrails(all)
+	}
+	p.Pause(all)
+}
+
+// Pause has all policies learn at once what pauses them, when that is something else than before.
+func (p *Policies[T, R]) Pause(all guardrail.Policy) {
+	if !p.pausedBy(all) {
+		return
+	}
+	for _, key := range p.Keys() {
+		p.update(context.Background(), key)
+	}
+}
+
+// pausedBy takes in what pauses; turned says that it is something else than before.
+func (p *Policies[T, R]) pausedBy(all guardrail.Policy) (turned bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	was := p.unread
+	p.unread = slices.Contains(all.PausedBy, guardrail.UnreadName)
+	if was && !p.unread {
+		p.allSoon()
+	}
+	by := PausedBy(all)
+	turned = p.paused != by
+	p.paused = by
+	return turned
+}
+
+// PausedBy says what pauses new acts; known is false while no Guardrail is read.
+func (p *Policies[T, R]) PausedBy() (by Pause, known bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.paused, !p.unread
+}
+
+// PausedBy says what pauses new acts, as status and holds tell it.
+func PausedBy(p guardrail.Policy) Pause {
+	switch {
+	case !p.Paused():
+		return Pause{}
+	case slices.Contains(p.FrozenBy, guardrail.UnreadName):
+		return Pause{By: "Guardrails aren't read yet, which freezes everything, undo included", Frozen: true}
+	case slices.Contains(p.PausedBy, guardrail.UnreadName):
+		return Pause{By: "Guardrails aren't read yet, which pauses all new acts", Frozen: p.Frozen()}
+	case len(p.FrozenBy) == 1:
+		return Pause{By: "Guardrail " + p.FrozenBy[0] + " freezes everything, undo included", Frozen: true}
+	case p.Frozen():
+		return Pause{By: "Guardrails " + strings.Join(p.FrozenBy, ", ") + " freeze everything, undo included", Frozen: true}
+	case p.Lost != "":
+		return Pause{By: "What Guardrails forbid isn't known, which pauses all new acts: " + p.Lost, Unknown: true}
+	case len(p.PausedBy) == 1:
+		return Pause{By: "Guardrail " + p.PausedBy[0] + " pauses all new acts"}
+	}
+	return Pause{By: "Guardrails " + strings.Join(p.PausedBy, ", ") + " pause all new acts"}
+}
+
+// FromVerdict is what the conditions that every kind has tell of a verdict. Unreadable says why the spec can't be read.
+func FromVerdict(v guard.Verdict, unreadable error) Acceptance {
+	return Acceptance{
+		Unreadable: unreadable, Allowed: v.Allowed, Violated: len(v.Violations) > 0,
+		RuleSet: v.RuleSetHash, Message: v.Message(), Lifted: lifted(v.Lifted),
+	}
+}
+
+// lifted tells which exceptions keep which rules from refusing the policy.
+func lifted(all []guard.Lifted) string {
+	says := make([]string, 0, len(all))
+	for _, l := range all {
+		says = append(says, fmt.Sprintf("GuardrailException %s lifts %s until %s", l.Exception, l.Rule, l.Until.UTC().Format(time.RFC3339)))
+	}
+	if len(says) == 0 {
+		return ""
+	}
+	return strings.Join(says, "; ") + "."
+}
