@@ -11,7 +11,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/guard"
-	"github.com/resourcestack/autohealer/internal/kube/status"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 // state is everything that a status tells.
@@ -33,13 +33,14 @@ type state struct {
 func statusOf(x *v1alpha1.GuardrailException, st state) v1alpha1.GuardrailExceptionStatus {
 	after := *x.Status.DeepCopy()
 	after.ObservedGeneration = x.Generation
-	judged := status.Judgement{
+	judged := policy.Acceptance{
 		Allowed: st.verdict.Allowed, Violated: len(st.verdict.Violations) > 0,
 		RuleSet: st.verdict.RuleSetHash, Message: st.verdict.Message(),
 	}
 	accepted := judged.Accepted()
-	ready := readyCondition(x, st)
+	ready, ended := readyCondition(x, st), !st.now.Before(st.ends)
 	switch {
+	case ended: // as it was meant to
 	case len(st.cant) > 0:
 		ready.Status, ready.Reason = metav1.ConditionFalse, v1alpha1.ReasonRuleNotExceptable
 		ready.Message = "It lifts nothing: " + strings.Join(st.cant, ", ") + "."
@@ -48,14 +49,15 @@ func statusOf(x *v1alpha1.GuardrailException, st state) v1alpha1.GuardrailExcept
 	}
 	stalled := metav1.Condition{Type: v1alpha1.ConditionStalled}
 	switch {
+	case ended:
 	case judged.Rejected():
 		stalled.Reason, stalled.Message = accepted.Reason, accepted.Message
 	case ready.Status == metav1.ConditionFalse:
 		stalled.Reason, stalled.Message = ready.Reason, ready.Message
 	}
-	status.Set(&after.Conditions, x.Generation, accepted)
-	status.Set(&after.Conditions, x.Generation, ready)
-	status.SetWhileTrue(&after.Conditions, x.Generation, stalled)
+	policy.Set(&after.Conditions, x.Generation, accepted)
+	policy.Set(&after.Conditions, x.Generation, ready)
+	policy.SetWhileTrue(&after.Conditions, x.Generation, stalled)
 	return after
 }
 
@@ -71,7 +73,8 @@ func readyCondition(x *v1alpha1.GuardrailException, st state) metav1.Condition {
 	}
 	switch matches := st.target.found && st.target.hash == x.Spec.SpecHash; {
 	case !st.now.Before(st.ends):
-		c.Reason, c.Message = v1alpha1.ReasonExpired, fmt.Sprintf("It has lifted nothing since %s. Delete it, or make another one.", until)
+		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonExpired
+		c.Message = fmt.Sprintf("It has lifted nothing since %s. Delete it, or make another one.", until)
 		if ids := onChange(x, st); matches && len(ids) > 0 {
 			c.Message += fmt.Sprintf(" %s goes on as it was admitted: %s judges changes only.", name, strings.Join(ids, ", "))
 		}

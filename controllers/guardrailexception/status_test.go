@@ -75,13 +75,11 @@ func TestWhatEachExceptionsStatusSays(t *testing.T) {
 			"Stalled=True TargetMissing: It lifts nothing: ConditionSet a is gone.",
 		}, status.FailedStatus},
 		"its time is over, and a rule judges changes only": {"Active", state{verdict: fine, now: ends, ends: ends, target: asMeant, atRunTime: []string{"platform/team"}}, []string{
-			admitted, "Ready=False Expired: It has lifted nothing since 2026-03-01T13:00:00Z. Delete it, or make another one. ConditionSet a goes on as it was admitted: platform/size judges changes only.",
-			"Stalled=True Expired: It has lifted nothing since 2026-03-01T13:00:00Z. Delete it, or make another one. ConditionSet a goes on as it was admitted: platform/size judges changes only.",
-		}, status.FailedStatus},
+			admitted, "Ready=True Expired: It has lifted nothing since 2026-03-01T13:00:00Z. Delete it, or make another one. ConditionSet a goes on as it was admitted: platform/size judges changes only.",
+		}, status.CurrentStatus},
 		"its time is over": {"Active", state{verdict: fine, now: ends, ends: ends, target: asMeant, atRunTime: []string{"platform/team", "platform/size"}}, []string{
-			admitted, "Ready=False Expired: It has lifted nothing since 2026-03-01T13:00:00Z. Delete it, or make another one.",
-			"Stalled=True Expired: It has lifted nothing since 2026-03-01T13:00:00Z. Delete it, or make another one.",
-		}, status.FailedStatus},
+			admitted, "Ready=True Expired: It has lifted nothing since 2026-03-01T13:00:00Z. Delete it, or make another one.",
+		}, status.CurrentStatus},
 		"a rule can't be lifted": {"", state{verdict: fine, now: noon, ends: ends, target: asMeant, cant: []string{"platform/size isn't exceptable"}}, []string{
 			admitted, "Ready=False RuleNotExceptable: It lifts nothing: platform/size isn't exceptable.",
 			"Stalled=True RuleNotExceptable: It lifts nothing: platform/size isn't exceptable.",
