@@ -1,15 +1,14 @@
 package webhooks
 
 import (
-	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/metric"
 )
 
 var (
@@ -48,13 +47,7 @@ const (
 
 // registerMetrics puts the metrics into the manager's registry; a second manager of the process shares them.
 func registerMetrics() error {
-	for _, c := range []prometheus.Collector{reviews, violations, refused, duration} {
-		err := metrics.Registry.Register(c)
-		if already := (prometheus.AlreadyRegisteredError{}); err != nil && !errors.As(err, &already) {
-			return err
-		}
-	}
-	return nil
+	return metric.Register(reviews, violations, refused, duration)
 }
 
 func observe(req admission.Request, v guard.Verdict, took time.Duration) {

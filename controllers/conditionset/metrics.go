@@ -1,7 +1,6 @@
 package conditionset
 
 import (
-	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -9,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/metric"
 )
 
 // Labels are bounded: policies by name, never nodes.
@@ -82,15 +82,7 @@ func (u limitsUse) Collect(to chan<- prometheus.Metric) {
 func registerMetrics(fleet *condition.Fleet) error {
 	use := limitsUse{fleet}
 	metrics.Registry.Unregister(use)
-	for _, c := range []prometheus.Collector{actsTotal, actLatency, nodesGauge, breakerGauge, limitGauge, eventsDropped, use} {
-		if err := metrics.Registry.Register(c); err != nil {
-			var again prometheus.AlreadyRegisteredError
-			if !errors.As(err, &again) {
-				return err
-			}
-		}
-	}
-	return nil
+	return metric.Register(actsTotal, actLatency, nodesGauge, breakerGauge, limitGauge, eventsDropped, use)
 }
 
 func countAct(policy string, step condition.Step, now time.Time) {
@@ -114,21 +106,11 @@ func gaugeStates(policy string, sum condition.Summary, limited bool) {
 	} {
 		nodesGauge.WithLabelValues(policy, state).Set(float64(n))
 	}
-	breakerGauge.WithLabelValues(policy).Set(boolean(sum.Breaker != nil && !sum.Breaker.Reset))
-	limitGauge.WithLabelValues(policy).Set(boolean(limited))
+	breakerGauge.WithLabelValues(policy).Set(metric.Bool(sum.Breaker != nil && !sum.Breaker.Reset))
+	limitGauge.WithLabelValues(policy).Set(metric.Bool(limited))
 }
 
 // forgetStates drops the series of a set that is gone.
 func forgetStates(set types.NamespacedName) {
-	match := prometheus.Labels{"policy": set.Name}
-	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{actsTotal, nodesGauge, breakerGauge, limitGauge} {
-		v.DeletePartialMatch(match)
-	}
-}
-
-func boolean(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
+	metric.Forget(prometheus.Labels{"policy": set.Name}, actsTotal, nodesGauge, breakerGauge, limitGauge)
 }

@@ -1,12 +1,10 @@
 package guardrail
 
 import (
-	"errors"
-
 	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
+	"github.com/resourcestack/autohealer/internal/metric"
 )
 
 // All but the last one are every replica's own view; the last one is the leader's.
@@ -34,28 +32,14 @@ var (
 
 // registerMetrics adds the metrics to the manager's registry; a second manager in one process shares them.
 func registerMetrics() error {
-	for _, c := range []prometheus.Collector{rulesGauge, pausedGauge, frozenGauge, rejectsGauge} {
-		if err := metrics.Registry.Register(c); err != nil {
-			if _, again := errors.AsType[prometheus.AlreadyRegisteredError](err); !again {
-				return err
-			}
-		}
-	}
-	return nil
+	return metric.Register(rulesGauge, pausedGauge, frozenGauge, rejectsGauge)
 }
 
 func gaugeRules(rules int) { rulesGauge.Set(float64(rules)) }
 
 func gaugePolicy(policy guardrail.Policy) {
-	pausedGauge.Set(oneIf(policy.Paused()))
-	frozenGauge.Set(oneIf(policy.Frozen()))
-}
-
-func oneIf(holds bool) float64 {
-	if holds {
-		return 1
-	}
-	return 0
+	pausedGauge.Set(metric.Bool(policy.Paused()))
+	frozenGauge.Set(metric.Bool(policy.Frozen()))
 }
 
 func gaugeGuardrail(name string, rejects int) {

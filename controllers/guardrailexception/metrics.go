@@ -1,10 +1,9 @@
 package guardrailexception
 
 import (
-	"errors"
-
 	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/resourcestack/autohealer/internal/metric"
 )
 
 var activeGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -14,20 +13,11 @@ var activeGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 
 // registerMetrics adds the metrics to the manager's registry; a second manager in one process shares them.
 func registerMetrics() error {
-	if err := metrics.Registry.Register(activeGauge); err != nil {
-		if _, again := errors.AsType[prometheus.AlreadyRegisteredError](err); !again {
-			return err
-		}
-	}
-	return nil
+	return metric.Register(activeGauge)
 }
 
 func gaugeException(name string, active bool) {
-	value := 0.0
-	if active {
-		value = 1
-	}
-	activeGauge.WithLabelValues(name).Set(value)
+	activeGauge.WithLabelValues(name).Set(metric.Bool(active))
 }
 
 // forgetException drops the series of an exception that is gone.

@@ -149,13 +149,13 @@ func TestNothingIsTakenOffInDoubt(t *testing.T) {
 			going.Generation, going.DeletionTimestamp = 2, &metav1.Time{Time: noon}
 			o.policies.Seen(t.Context(), going)
 		}, "[Mine Other] [Gone]"},
-		"a freeze": {func(t *testing.T, o *Observer) {
+		"a freeze": {func(_ *testing.T, o *Observer) {
 			o.policies.Pause(guardrail.Policy{PausedBy: []string{"f"}, FrozenBy: []string{"f"}})
 		}, "[] []"},
-		"a pause, under which undo goes on": {func(t *testing.T, o *Observer) {
+		"a pause, under which undo goes on": {func(_ *testing.T, o *Observer) {
 			o.policies.Pause(guardrail.Policy{PausedBy: []string{"p"}})
 		}, "[Mine Other] [Gone]"},
-		"Guardrails that aren't read": {func(t *testing.T, o *Observer) {
+		"Guardrails that aren't read": {func(_ *testing.T, o *Observer) {
 			o.policies.Pause(guardrail.Unread(limit.Builtin()))
 		}, "[] []"},
 	} {

@@ -4,11 +4,11 @@ import (
 	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/metric"
 )
 
 // Labels are bounded: policies by name, never targets.
@@ -36,15 +36,7 @@ var (
 
 // registerMetrics adds the metrics to the manager's registry; a second manager in one process shares them.
 func registerMetrics() error {
-	for _, c := range []prometheus.Collector{actsTotal, targetsGauge, breakerGauge, eventsDropped} {
-		if err := metrics.Registry.Register(c); err != nil {
-			var again prometheus.AlreadyRegisteredError
-			if !errors.As(err, &again) {
-				return err
-			}
-		}
-	}
-	return nil
+	return metric.Register(actsTotal, targetsGauge, breakerGauge, eventsDropped)
 }
 
 func isStale(err error) bool { return errors.Is(err, actuate.ErrStale) }
@@ -63,17 +55,10 @@ func gaugeStates(policy string, s v1alpha1.HealthCheckRegistrationStatus) {
 	for state, n := range map[string]int32{"healthy": s.Healthy, "unhealthy": s.Unhealthy, "progressing": s.Progressing, "unknown": s.Unknown} {
 		targetsGauge.WithLabelValues(policy, state).Set(float64(n))
 	}
-	open := 0.0
-	if s.Breaker != nil {
-		open = 1
-	}
-	breakerGauge.WithLabelValues(policy).Set(open)
+	breakerGauge.WithLabelValues(policy).Set(metric.Bool(s.Breaker != nil))
 }
 
 // forgetStates drops the series of a registration that is gone.
 func forgetStates(policy string) {
-	match := prometheus.Labels{"policy": policy}
-	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{actsTotal, targetsGauge, breakerGauge} {
-		v.DeletePartialMatch(match)
-	}
+	metric.Forget(prometheus.Labels{"policy": policy}, actsTotal, targetsGauge, breakerGauge)
 }

@@ -1,15 +1,13 @@
 package probeconfig
 
 import (
-	"errors"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/metric"
 )
 
 // Labels are bounded: policies by namespace and name, never targets or dependents.
@@ -48,15 +46,7 @@ var (
 
 // registerMetrics adds the metrics to the manager's registry; a second manager in one process shares them.
 func registerMetrics() error {
-	for _, c := range []prometheus.Collector{scalingsTotal, scaleDownDelay, targetsGauge, limitGauge, breakerGauge, eventsDropped} {
-		if err := metrics.Registry.Register(c); err != nil {
-			var again prometheus.AlreadyRegisteredError
-			if !errors.As(err, &again) {
-				return err
-			}
-		}
-	}
-	return nil
+	return metric.Register(scalingsTotal, scaleDownDelay, targetsGauge, limitGauge, breakerGauge, eventsDropped)
 }
 
 func countScaling(c *probe.Config, verb, result string) {
@@ -75,17 +65,11 @@ func gaugeStates(key types.NamespacedName, st v1alpha1.ProbeConfigStatus) {
 	for condition, gauge := range map[string]*prometheus.GaugeVec{
 		v1alpha1.ConditionLimitReached: limitGauge, v1alpha1.ConditionBreakerOpen: breakerGauge,
 	} {
-		value := 0.0
-		if meta.IsStatusConditionTrue(st.Conditions, condition) {
-			value = 1
-		}
-		gauge.WithLabelValues(key.Namespace, key.Name).Set(value)
+		gauge.WithLabelValues(key.Namespace, key.Name).Set(metric.Bool(meta.IsStatusConditionTrue(st.Conditions, condition)))
 	}
 }
 
 // forgetStates drops the series of a config that is gone.
 func forgetStates(key types.NamespacedName) {
-	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{scalingsTotal, targetsGauge, limitGauge, breakerGauge} {
-		v.DeletePartialMatch(prometheus.Labels{"namespace": key.Namespace, "policy": key.Name})
-	}
+	metric.Forget(prometheus.Labels{"namespace": key.Namespace, "policy": key.Name}, scalingsTotal, targetsGauge, limitGauge, breakerGauge)
 }

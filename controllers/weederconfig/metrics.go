@@ -1,13 +1,11 @@
 package weederconfig
 
 import (
-	"errors"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/metric"
 )
 
 // Labels are bounded: policies by namespace and name, never pods or Services.
@@ -51,15 +49,7 @@ var (
 
 // registerMetrics adds the metrics to the manager's registry; a second manager in one process shares them.
 func registerMetrics() error {
-	for _, c := range []prometheus.Collector{actsTotal, recoveriesTotal, deletionDelay, windowsGauge, heldGauge, limitGauge, eventsDropped} {
-		if err := metrics.Registry.Register(c); err != nil {
-			var again prometheus.AlreadyRegisteredError
-			if !errors.As(err, &again) {
-				return err
-			}
-		}
-	}
-	return nil
+	return metric.Register(actsTotal, recoveriesTotal, deletionDelay, windowsGauge, heldGauge, limitGauge, eventsDropped)
 }
 
 func countAct(d *weed.Deletion, result string) {
@@ -72,11 +62,7 @@ func gaugeStates(key types.NamespacedName, sum weed.Summary, limited bool) {
 	for reason, held := range sum.Held {
 		heldGauge.WithLabelValues(key.Namespace, key.Name, string(reason)).Set(float64(held.Pods))
 	}
-	value := 0.0
-	if limited {
-		value = 1
-	}
-	limitGauge.WithLabelValues(key.Namespace, key.Name).Set(value)
+	limitGauge.WithLabelValues(key.Namespace, key.Name).Set(metric.Bool(limited))
 }
 
 func policyLabels(key types.NamespacedName) prometheus.Labels {
@@ -85,7 +71,5 @@ func policyLabels(key types.NamespacedName) prometheus.Labels {
 
 // forgetStates drops the series of a config that is gone.
 func forgetStates(key types.NamespacedName) {
-	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{actsTotal, recoveriesTotal, windowsGauge, heldGauge, limitGauge} {
-		v.DeletePartialMatch(policyLabels(key))
-	}
+	metric.Forget(policyLabels(key), actsTotal, recoveriesTotal, windowsGauge, heldGauge, limitGauge)
 }

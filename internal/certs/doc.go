@@ -10,10 +10,10 @@ package certs
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/resourcestack/autohealer/internal/metric"
 )
 
 // errNothingServed is what handshakes and readiness say before the first certificate.
@@ -26,12 +26,5 @@ var expiry = prometheus.NewGauge(prometheus.GaugeOpts{
 })
 
 func registerMetrics() error {
-	err := metrics.Registry.Register(expiry)
-	if errors.As(err, &prometheus.AlreadyRegisteredError{}) { // a second manager in one process, as in tests
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("register the certificate's metric: %w", err)
-	}
-	return nil
+	return metric.Register(expiry)
 }

@@ -18,9 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/metric"
 )
 
 // lookEvery is how soon a change of the mark is noticed where nobody asks.
@@ -33,10 +33,7 @@ var standsAside = prometheus.NewGauge(prometheus.GaugeOpts{
 
 // RegisterMetrics adds the metric to the manager's registry; a second manager in one process shares it.
 func RegisterMetrics() error {
-	if err := metrics.Registry.Register(standsAside); err != nil && !errors.As(err, &prometheus.AlreadyRegisteredError{}) {
-		return fmt.Errorf("register the installation's metric: %w", err)
-	}
-	return nil
+	return metric.Register(standsAside)
 }
 
 // Other says that the cluster is another installation's.

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	toolscache "k8s.io/client-go/tools/cache"
@@ -57,8 +58,7 @@ func (w *Watches) Run(ctx context.Context, run func(context.Context) error, all 
 		return err
 	case err := <-w.lost:
 		stop()
-		<-ended
-		return err
+		return errors.Join(err, <-ended)
 	}
 }
 

@@ -1,11 +1,9 @@
 package policy
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/resourcestack/autohealer/internal/metric"
 )
 
 var judgements = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -15,8 +13,5 @@ var judgements = prometheus.NewCounterVec(prometheus.CounterOpts{
 
 // RegisterMetrics adds the metric to the manager's registry; what registered before, another kind or manager, shares it.
 func RegisterMetrics() error {
-	if err := metrics.Registry.Register(judgements); err != nil && !errors.As(err, &prometheus.AlreadyRegisteredError{}) {
-		return fmt.Errorf("register the metric of judgements: %w", err)
-	}
-	return nil
+	return metric.Register(judgements)
 }

@@ -1,13 +1,12 @@
 package probing
 
 import (
-	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/metric"
 )
 
 // Labels are bounded: sides and classes, never targets.
@@ -30,15 +29,7 @@ var (
 
 // RegisterMetrics adds the metrics to the manager's registry; a second manager in one process shares them.
 func RegisterMetrics() error {
-	for _, c := range []prometheus.Collector{latenessSeconds, probeSeconds, outcomesTotal} {
-		if err := metrics.Registry.Register(c); err != nil {
-			var again prometheus.AlreadyRegisteredError
-			if !errors.As(err, &again) {
-				return err
-			}
-		}
-	}
-	return nil
+	return metric.Register(latenessSeconds, probeSeconds, outcomesTotal)
 }
 
 func observeLateness(late time.Duration) { latenessSeconds.Observe(late.Seconds()) }

@@ -1,12 +1,10 @@
 package xds
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/resourcestack/autohealer/internal/metric"
 )
 
 // Labels are bounded: protocols, types and reasons, never clusters or clients.
@@ -50,15 +48,7 @@ var (
 )
 
 func registerMetrics() error {
-	for _, c := range []prometheus.Collector{streams, refusedTotal, resources, publishedAt, unansweredFor, sentTotal, removedTotal, rejectedNow, answersTotal} {
-		if err := metrics.Registry.Register(c); err != nil {
-			var again prometheus.AlreadyRegisteredError // a second server in one process, as in tests
-			if !errors.As(err, &again) {
-				return fmt.Errorf("register the xDS server's metrics: %w", err)
-			}
-		}
-	}
-	return nil
+	return metric.Register(streams, refusedTotal, resources, publishedAt, unansweredFor, sentTotal, removedTotal, rejectedNow, answersTotal)
 }
 
 func typeLabel(typeURL string) string {

@@ -1,13 +1,10 @@
 package envoys
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/resourcestack/autohealer/internal/domain/outlier/ejection"
+	"github.com/resourcestack/autohealer/internal/metric"
 )
 
 // Neither Envoys nor hosts are told by name.
@@ -23,12 +20,7 @@ var (
 )
 
 func registerMetrics() error {
-	for _, c := range []prometheus.Collector{asked, ejectedHosts} {
-		if err := metrics.Registry.Register(c); err != nil && !errors.As(err, &prometheus.AlreadyRegisteredError{}) {
-			return fmt.Errorf("register the metrics of Envoys: %w", err)
-		}
-	}
-	return nil
+	return metric.Register(asked, ejectedHosts)
 }
 
 func observe(v *ejection.View) {

@@ -1,0 +1,41 @@
+// Package metric has what all metrics of the product need beside prometheus.
+package metric
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+// Register adds metrics to the manager's registry. What is there already is shared: by several managers, servers or kinds of one
+// process.
+func Register(collectors ...prometheus.Collector) error {
+	for _, c := range collectors {
+		if err := metrics.Registry.Register(c); err != nil && !errors.As(err, &prometheus.AlreadyRegisteredError{}) {
+			return fmt.Errorf("register a metric: %w", err)
+		}
+	}
+	return nil
+}
+
+// Bool is a gauge's value for what holds or doesn't: 1 or 0.
+func Bool(holds bool) float64 {
+	if holds {
+		return 1
+	}
+	return 0
+}
+
+// Vector is a metric with labels.
+type Vector interface {
+	DeletePartialMatch(labels prometheus.Labels) int
+}
+
+// Forget drops the series with these labels: of what is gone.
+func Forget(labels prometheus.Labels, of ...Vector) {
+	for _, v := range of {
+		v.DeletePartialMatch(labels)
+	}
+}
