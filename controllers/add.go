@@ -63,41 +63,26 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if err := mgr.Add(stored); err != nil {
 		return err
 	}
-	rejections := &kube.Rejections{}
+	common := policy.Options{
+		Guard: opts.Guard, Facts: opts.Facts, OwnNamespace: opts.OwnNamespace, Stored: stored, Rejections: &kube.Rejections{}, Leads: opts.Leads,
+	}
 	for _, add := range []func() error{
 		func() error {
 			return guardrailexception.AddToManager(mgr, guardrailexception.Options{Guard: opts.Guard, Exceptions: exceptions, Targets: policies})
 		},
 		func() error {
-			return guardrail.AddToManager(mgr, guardrail.Options{Guard: opts.Guard, Guardrails: guardrails, Rejections: rejections})
+			return guardrail.AddToManager(mgr, guardrail.Options{Guard: opts.Guard, Guardrails: guardrails, Rejections: common.Rejections})
+		},
+		func() error { return conditionset.AddToManager(mgr, common) },
+		func() error {
+			return probeconfig.AddToManager(mgr, probeconfig.Options{Options: common, Vital: opts.Vital, Dial: opts.Dial})
 		},
 		func() error {
-			return conditionset.AddToManager(mgr, conditionset.Options{
-				Guard: opts.Guard, Facts: opts.Facts, OwnNamespace: opts.OwnNamespace, Leads: opts.Leads,
-				Stored: stored, Rejections: rejections,
-			})
+			return healthcheckregistration.AddToManager(mgr, healthcheckregistration.Options{Options: common, Dial: opts.Dial})
 		},
+		func() error { return weederconfig.AddToManager(mgr, common) },
 		func() error {
-			return probeconfig.AddToManager(mgr, probeconfig.Options{
-				Guard: opts.Guard, Facts: opts.Facts, OwnNamespace: opts.OwnNamespace, Leads: opts.Leads,
-				Stored: stored, Rejections: rejections, Vital: opts.Vital, Dial: opts.Dial,
-			})
-		},
-		func() error {
-			return healthcheckregistration.AddToManager(mgr, healthcheckregistration.Options{
-				Guard: opts.Guard, Facts: opts.Facts, Leads: opts.Leads, Stored: stored, Rejections: rejections, Dial: opts.Dial,
-			})
-		},
-		func() error {
-			return weederconfig.AddToManager(mgr, weederconfig.Options{
-				Guard: opts.Guard, Facts: opts.Facts, OwnNamespace: opts.OwnNamespace, Leads: opts.Leads,
-				Stored: stored, Rejections: rejections,
-			})
-		},
-		func() error {
-			return outlierpolicy.AddToManager(mgr, outlierpolicy.Options{
-				Guard: opts.Guard, Routed: opts.Routed, Clusters: opts.Clusters, Ejections: opts.Ejections, Leads: opts.Leads, Stored: stored, Rejections: rejections,
-			})
+			return outlierpolicy.AddToManager(mgr, outlierpolicy.Options{Options: common, Routed: opts.Routed, Clusters: opts.Clusters, Ejections: opts.Ejections})
 		},
 	} {
 		if err := add(); err != nil {

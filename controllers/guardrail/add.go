@@ -3,7 +3,6 @@ package guardrail
 import (
 	"net/http"
 
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -39,9 +38,6 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if err := mgr.AddReadyzCheck("guardrails", func(*http.Request) error { return opts.Guardrails.Synced() }); err != nil {
 		return err
 	}
-	guardrails := &policy.Keeper[*v1alpha1.Guardrail]{
-		Steps:  (&keeper{Observer: observer, Rejections: opts.Rejections}).steps(),
-		Client: mgr.GetClient(), Events: mgr.GetEventRecorder("autohealer"), Clock: clock.RealClock{},
-	}
-	return kube.AddController(mgr, "guardrail", guardrails, 1, observer.lead)
+	guardrails := &policy.Keeper[*v1alpha1.Guardrail]{Steps: (&keeper{Observer: observer, Rejections: opts.Rejections}).steps()}
+	return guardrails.AddToManager(mgr, "guardrail", 1, observer.lead)
 }

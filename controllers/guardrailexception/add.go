@@ -43,9 +43,6 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if err := mgr.AddReadyzCheck("guardrailexceptions", func(*http.Request) error { return opts.Exceptions.Synced() }); err != nil {
 		return err
 	}
-	exceptions := &policy.Keeper[*v1alpha1.GuardrailException]{
-		Steps:  (&keeper{Observer: observer, Client: mgr.GetClient(), Clock: clock.RealClock{}}).steps(),
-		Client: mgr.GetClient(), Events: mgr.GetEventRecorder("autohealer"), Clock: clock.RealClock{},
-	}
-	return kube.AddController(mgr, "guardrailexception", exceptions, 1, observer.lead)
+	exceptions := &policy.Keeper[*v1alpha1.GuardrailException]{Steps: (&keeper{Observer: observer, Client: mgr.GetClient(), Clock: clock.RealClock{}}).steps()}
+	return exceptions.AddToManager(mgr, "guardrailexception", 1, observer.lead)
 }

@@ -1,13 +1,11 @@
 package healthcheckregistration
 
 import (
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/checking"
-	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
 	"github.com/resourcestack/autohealer/internal/policy"
@@ -21,14 +19,7 @@ const (
 
 // Options are what the controllers for HealthCheckRegistrations need.
 type Options struct {
-	Guard *guard.Guard
-	Facts *kube.Facts
-	// Stored confirms just before an act that the rules in force are those that are stored.
-	Stored *kube.Stored
-	// Rejections learns which rules refuse which registrations.
-	Rejections *kube.Rejections
-	// Leads says whether this replica surely leads, just before each act. Default: it does.
-	Leads func() bool
+	policy.Options
 	// Dial says which addresses the kubeconfigs of shoots may have.
 	Dial kubeconfig.Policy
 }
@@ -55,12 +46,8 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		Checker: checker,
 		Conditions: &actuate.Conditions{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Acts: mgr.GetLogger().WithName("acts"), Leads: opts.Leads,
-			Current: &kube.Generations{Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Stored: opts.Stored},
+			Current: opts.Current(mgr),
 		},
-	}
-	registrations := &policy.Keeper[*v1alpha1.HealthCheckRegistration]{
-		Steps:  (&keeper{Observer: observer, Live: mgr.GetAPIReader(), Layouts: layouts}).steps(),
-		Client: mgr.GetClient(), Events: report.Events, Clock: opts.Facts.Clock, Urgent: observer.policies.Unseen, Leads: opts.Leads,
 	}
 	if err := mgr.Add(observer); err != nil {
 		return err
@@ -68,5 +55,6 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if err := kube.AddController(mgr, "healthcheckregistration-target", targets, targetWorkers, observer.lead); err != nil {
 		return err
 	}
-	return kube.AddController(mgr, "healthcheckregistration", registrations, registrationWorkers, observer.leadRegistrations)
+	registrations := &policy.Keeper[*v1alpha1.HealthCheckRegistration]{Steps: (&keeper{Observer: observer, Live: mgr.GetAPIReader(), Layouts: layouts}).steps(), Clock: opts.Facts.Clock, Urgent: observer.policies.Unseen, Leads: opts.Leads}
+	return registrations.AddToManager(mgr, "healthcheckregistration", registrationWorkers, observer.leadRegistrations)
 }

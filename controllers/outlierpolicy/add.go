@@ -7,8 +7,6 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/actuate"
-	"github.com/resourcestack/autohealer/internal/guard"
-	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/kube/outliers"
 	"github.com/resourcestack/autohealer/internal/policy"
 	"github.com/resourcestack/autohealer/internal/probing/envoys"
@@ -23,19 +21,13 @@ const (
 
 // Options are what the controller for OutlierPolicies needs.
 type Options struct {
-	Guard *guard.Guard
+	policy.Options
 	// Routed knows what policies are about.
 	Routed *outliers.Informers
 	// Clusters tells Envoys; nil when nobody is served.
 	Clusters *actuate.Clusters
 	// Ejections asks whom Envoys have ejected; nil when none is to be asked.
 	Ejections *envoys.Asker
-	// Stored confirms just before an act that the rules in force are those that are stored.
-	Stored *kube.Stored
-	// Rejections learns which rules refuse which policies.
-	Rejections *kube.Rejections
-	// Leads says whether this replica surely leads, and so writes statuses. Default: it does.
-	Leads func() bool
 }
 
 // AddToManager adds the publisher and the controller of the status.
@@ -45,7 +37,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		return err
 	}
 	if c := opts.Clusters; c != nil {
-		c.Current = &kube.Generations{Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Stored: opts.Stored}
+		c.Current = opts.Current(mgr)
 		c.Acts = mgr.GetLogger().WithName("acts")
 		c.Server.Progressed, c.Server.Removed = p.progressed, p.removed
 		p.Record = &actuate.ToldClusters{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Namespace: opts.Routed.OwnNamespace}
@@ -62,9 +54,6 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		return err
 	}
 	recorder := mgr.GetEventRecorder("autohealer")
-	policies := &policy.Keeper[*v1alpha1.OutlierPolicy]{
-		Steps:  (&keeper{Publisher: p, Events: recorder}).steps(),
-		Client: mgr.GetClient(), Events: recorder, Clock: p.Clock, Leads: opts.Leads,
-	}
-	return kube.AddController(mgr, "outlierpolicy", policies, statusWorkers, p.lead)
+	policies := &policy.Keeper[*v1alpha1.OutlierPolicy]{Steps: (&keeper{Publisher: p, Events: recorder}).steps(), Clock: p.Clock, Leads: opts.Leads}
+	return policies.AddToManager(mgr, "outlierpolicy", statusWorkers, p.lead)
 }

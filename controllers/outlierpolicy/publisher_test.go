@@ -77,7 +77,7 @@ func publisherBy(t testing.TB, rules *guard.Guard, live client.Reader) (*Publish
 		t.Fatal(err)
 	}
 	now := testclock.NewFakeClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC))
-	return NewPublisher(nil, Options{Guard: rules, Routed: &outliers.Informers{}, Clusters: &actuate.Clusters{Server: server}, Rejections: &kube.Rejections{}}, live, now), now
+	return NewPublisher(nil, Options{Options: policy.Options{Guard: rules, Rejections: &kube.Rejections{}}, Routed: &outliers.Informers{}, Clusters: &actuate.Clusters{Server: server}}, live, now), now
 }
 
 func key(t *testing.T, name string) outlier.Key {

@@ -19,6 +19,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 func (w *world) condition(kind string) string {
@@ -296,7 +297,7 @@ func TestADeletedConfigStaysUntilItsTargetsAreKnown(t *testing.T) {
 	if err := w.api.Delete(t.Context(), w.stored()); err != nil {
 		t.Fatal(err)
 	}
-	o := NewObserver(nil, Options{Guard: w.guard, Facts: w.Observer.Facts, OwnNamespace: ownNamespace, Rejections: &kube.Rejections{}})
+	o := NewObserver(nil, Options{Options: policy.Options{Guard: w.guard, Facts: w.Observer.Facts, OwnNamespace: ownNamespace, Rejections: &kube.Rejections{}}})
 	w.Observer, w.keeper.Observer = o, o
 	o.policies.Seen(t.Context(), w.stored())
 	o.policies.Judge(t.Context(), client.ObjectKeyFromObject(w.stored()))

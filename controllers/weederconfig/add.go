@@ -4,13 +4,11 @@ import (
 	"context"
 
 	"golang.org/x/sync/semaphore"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
-	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
@@ -25,22 +23,8 @@ const (
 	judges = 4
 )
 
-// Options are what the controllers for WeederConfigs need.
-type Options struct {
-	Guard *guard.Guard
-	Facts *kube.Facts
-	// OwnNamespace is where Autohealer's own pods run; "" when it runs outside the cluster.
-	OwnNamespace string
-	// Stored confirms just before an act that the rules in force are those that are stored.
-	Stored *kube.Stored
-	// Rejections learns which rules refuse which configs.
-	Rejections *kube.Rejections
-	// Leads says whether this replica surely leads, just before each act. Default: it does.
-	Leads func() bool
-}
-
 // AddToManager adds the observer and both controllers.
-func AddToManager(mgr manager.Manager, opts Options) error {
+func AddToManager(mgr manager.Manager, opts policy.Options) error {
 	if err := registerMetrics(); err != nil {
 		return err
 	}
@@ -50,7 +34,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	}
 	report := NewReporter(mgr.GetEventRecorder("autohealer"))
 	observer := NewObserver(mgr.GetCache(), opts, report)
-	current := &kube.Generations{Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Stored: opts.Stored}
+	current := opts.Current(mgr)
 	weeder := &PodReconciler{
 		Observer: observer, Live: mgr.GetAPIReader(), Troubles: &observer.policies.Troubles, Report: report,
 		Book: &Book{Client: mgr.GetClient(), Observer: observer, Live: mgr.GetAPIReader(), Leads: opts.Leads, Meanwhile: func(ctx context.Context, d *weed.Deletion) {
@@ -63,14 +47,12 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		},
 		sending: semaphore.NewWeighted(senders),
 	}
-	configs := &policy.Keeper[*v1alpha1.WeederConfig]{
-		Steps: observer.steps(), Client: mgr.GetClient(), Events: report.Events, Clock: opts.Facts.Clock, Urgent: observer.policies.Unseen, Leads: opts.Leads,
-	}
 	if err := mgr.Add(observer); err != nil {
 		return err
 	}
 	if err := kube.AddController(mgr, "weederconfig-pod", weeder, podWorkers, observer.lead); err != nil {
 		return err
 	}
-	return kube.AddController(mgr, "weederconfig", configs, configWorkers, observer.leadConfigs)
+	configs := &policy.Keeper[*v1alpha1.WeederConfig]{Steps: observer.steps(), Clock: opts.Facts.Clock, Urgent: observer.policies.Unseen, Leads: opts.Leads}
+	return configs.AddToManager(mgr, "weederconfig", configWorkers, observer.leadConfigs)
 }

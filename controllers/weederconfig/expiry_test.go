@@ -19,6 +19,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 // yes lets every account do everything.
@@ -64,7 +65,7 @@ func TestAnExceptionEndsWithoutAnyEvent(t *testing.T) {
 				},
 			}})
 			facts := &kube.Facts{Yard: weed.NewYard(limit.Builtin(), "system"), Clock: clock, Server: &kube.ServerClock{Clock: clock}}
-			o := NewObserver(nil, Options{Guard: g, Facts: facts, OwnNamespace: "system", Rejections: &kube.Rejections{}}, NewReporter(events.NewFakeRecorder(100)))
+			o := NewObserver(nil, policy.Options{Guard: g, Facts: facts, OwnNamespace: "system", Rejections: &kube.Rejections{}}, NewReporter(events.NewFakeRecorder(100)))
 			key := client.ObjectKeyFromObject(config)
 			o.policies.Seen(t.Context(), config)
 			ctx, stop := context.WithCancel(t.Context())

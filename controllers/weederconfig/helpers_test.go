@@ -20,6 +20,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -49,7 +50,7 @@ func newWorld(t *testing.T) *world {
 	if w.guard, err = guard.New(guard.Options{Clock: w.clock, OwnNamespace: ownNamespace, Authorizer: w}); err != nil {
 		t.Fatal(err)
 	}
-	w.Observer = NewObserver(nil, Options{Guard: w.guard, Facts: facts, OwnNamespace: ownNamespace, Rejections: &kube.Rejections{}}, NewReporter(w.heard))
+	w.Observer = NewObserver(nil, policy.Options{Guard: w.guard, Facts: facts, OwnNamespace: ownNamespace, Rejections: &kube.Rejections{}}, NewReporter(w.heard))
 	return w
 }
 

@@ -46,7 +46,7 @@ type Observer struct {
 }
 
 // NewObserver gives an observer that follows the rules, and does nothing else before Start.
-func NewObserver(objects cache.Cache, opts Options, report *Reporter) *Observer {
+func NewObserver(objects cache.Cache, opts policy.Options, report *Reporter) *Observer {
 	o := &Observer{
 		Cache: objects, Guard: opts.Guard, Facts: opts.Facts, OwnNamespace: opts.OwnNamespace, Report: report,
 		watches: kube.NewWatches(objects), asking: keymutex.NewHashed(judges), opened: make(chan struct{}, 1),
