@@ -38,18 +38,18 @@ func statusOf(x *v1alpha1.GuardrailException, st state) v1alpha1.GuardrailExcept
 		RuleSet: st.verdict.RuleSetHash, Message: st.verdict.Message(),
 	}
 	accepted := judged.Accepted()
-	ready, ended := readyCondition(x, st), !st.now.Before(st.ends)
+	ready := readyCondition(x, st)
 	switch {
-	case ended: // as it was meant to
 	case len(st.cant) > 0:
 		ready.Status, ready.Reason = metav1.ConditionFalse, v1alpha1.ReasonRuleNotExceptable
 		ready.Message = "It lifts nothing: " + strings.Join(st.cant, ", ") + "."
 	case judged.Rejected():
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, accepted.Reason, "It lifts nothing while the rules refuse it; see Accepted."
+	case ready.Reason == v1alpha1.ReasonExpired && st.ends.After(x.CreationTimestamp.Time): // it ended as it was meant to
+		ready.Status = metav1.ConditionTrue
 	}
 	stalled := metav1.Condition{Type: v1alpha1.ConditionStalled}
 	switch {
-	case ended:
 	case judged.Rejected():
 		stalled.Reason, stalled.Message = accepted.Reason, accepted.Message
 	case ready.Status == metav1.ConditionFalse:
@@ -73,8 +73,7 @@ func readyCondition(x *v1alpha1.GuardrailException, st state) metav1.Condition {
 	}
 	switch matches := st.target.found && st.target.hash == x.Spec.SpecHash; {
 	case !st.now.Before(st.ends):
-		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonExpired
-		c.Message = fmt.Sprintf("It has lifted nothing since %s. Delete it, or make another one.", until)
+		c.Reason, c.Message = v1alpha1.ReasonExpired, fmt.Sprintf("It has lifted nothing since %s. Delete it, or make another one.", until)
 		if ids := onChange(x, st); matches && len(ids) > 0 {
 			c.Message += fmt.Sprintf(" %s goes on as it was admitted: %s judges changes only.", name, strings.Join(ids, ", "))
 		}

@@ -19,6 +19,7 @@ import (
 
 var (
 	noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	made = noon.Add(-12 * time.Hour)
 	fine = guard.Verdict{Allowed: true, RuleSetHash: "abc"}
 )
 
@@ -30,7 +31,7 @@ const (
 func stored() *v1alpha1.GuardrailException {
 	return &v1alpha1.GuardrailException{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "autohealer.resourcestack.com/v1alpha1", Kind: "GuardrailException"},
-		ObjectMeta: metav1.ObjectMeta{Name: "x", Generation: 1},
+		ObjectMeta: metav1.ObjectMeta{Name: "x", Generation: 1, CreationTimestamp: metav1.NewTime(made)},
 		Spec: v1alpha1.GuardrailExceptionSpec{
 			RuleIDs: []string{"platform/team", "platform/size"}, SpecHash: hash,
 			TargetRef: v1alpha1.ExceptionTarget{Kind: "ConditionSet", Name: "a"},
@@ -80,6 +81,14 @@ func TestWhatEachExceptionsStatusSays(t *testing.T) {
 		"its time is over": {"Active", state{verdict: fine, now: ends, ends: ends, target: asMeant, atRunTime: []string{"platform/team", "platform/size"}}, []string{
 			admitted, "Ready=True Expired: It has lifted nothing since 2026-03-01T13:00:00Z. Delete it, or make another one.",
 		}, status.CurrentStatus},
+		"its time is over, and a rule couldn't be lifted all the while": {"", state{verdict: fine, now: ends, ends: ends, target: asMeant, cant: []string{"platform/size isn't exceptable"}}, []string{
+			admitted, "Ready=False RuleNotExceptable: It lifts nothing: platform/size isn't exceptable.",
+			"Stalled=True RuleNotExceptable: It lifts nothing: platform/size isn't exceptable.",
+		}, status.FailedStatus},
+		"its time was over before it was made": {"", state{verdict: fine, now: ends, ends: made.Add(-time.Hour), target: asMeant, atRunTime: []string{"platform/team", "platform/size"}}, []string{
+			admitted, "Ready=False Expired: It has lifted nothing since 2026-02-28T23:00:00Z. Delete it, or make another one.",
+			"Stalled=True Expired: It has lifted nothing since 2026-02-28T23:00:00Z. Delete it, or make another one.",
+		}, status.FailedStatus},
 		"a rule can't be lifted": {"", state{verdict: fine, now: noon, ends: ends, target: asMeant, cant: []string{"platform/size isn't exceptable"}}, []string{
 			admitted, "Ready=False RuleNotExceptable: It lifts nothing: platform/size isn't exceptable.",
 			"Stalled=True RuleNotExceptable: It lifts nothing: platform/size isn't exceptable.",

@@ -11,6 +11,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/checking"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 // informed has what each registration meant to its targets when they were last asked for because of it. The zero value has
@@ -23,17 +24,19 @@ type informed struct {
 // meaning is all of a registration by which its targets go, but for what is judged anew with each look.
 type meaning struct {
 	generation, judged int64
-	lapses             int
+	invalidations      int
 	outdated, going    bool
 	standing           standing
 	reset              string
+	pause              policy.Pause
+	known              bool
 }
 
 func (o *Observer) meaning(j storedRegistration) meaning {
 	hcr := j.Object
 	return meaning{
-		generation: hcr.Generation, judged: j.Generation, lapses: j.Invalidations, outdated: j.Outdated, going: hcr.DeletionTimestamp != nil,
-		standing: standingOf(j), reset: hcr.Annotations[v1alpha1.AnnotationResetBreaker],
+		generation: hcr.Generation, judged: j.Generation, invalidations: j.Invalidations, outdated: j.Outdated, going: hcr.DeletionTimestamp != nil,
+		standing: standingOf(j), reset: hcr.Annotations[v1alpha1.AnnotationResetBreaker], pause: j.Pause, known: j.PauseKnown,
 	}
 }
 

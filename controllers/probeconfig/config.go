@@ -48,7 +48,9 @@ func (o *Observer) read(pc *v1alpha1.ProbeConfig, before reading) (r reading) {
 
 // update has everybody learn of a config that changed, or of what the rules say of it.
 func (o *Observer) update(_ context.Context, before, now storedConfig) {
-	o.followBreaker(now.Object)
+	if now.Object != before.Object {
+		o.followBreaker(now.Object)
+	}
 	if before.Object == nil || !now.SameBut(before) || !o.knowsTargets(now) || !sameForTargets(before.Object, now.Object) {
 		o.retarget(client.ObjectKeyFromObject(now.Object))
 	}

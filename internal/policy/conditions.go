@@ -20,20 +20,20 @@ type Acceptance struct {
 }
 
 // Rejected says that nothing new is done for the policy.
-func (j Acceptance) Rejected() bool { return j.Unreadable != nil || !j.Allowed }
+func (a Acceptance) Rejected() bool { return a.Unreadable != nil || !a.Allowed }
 
 // Accepted is the condition that tells what the rules said.
-func (j Acceptance) Accepted() metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Message: j.Message}
+func (a Acceptance) Accepted() metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Message: a.Message}
 	switch {
-	case j.Unreadable != nil:
-		c.Reason, c.Message = v1alpha1.ReasonInvalidSpec, j.Unreadable.Error()
-	case j.Allowed:
+	case a.Unreadable != nil:
+		c.Reason, c.Message = v1alpha1.ReasonInvalidSpec, a.Unreadable.Error()
+	case a.Allowed:
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonAdmitted
-		if c.Message = "All rules admit it (rule set " + j.RuleSet + ")."; j.Lifted != "" {
-			c.Message = "All other rules admit it (rule set " + j.RuleSet + "). " + j.Lifted
+		if c.Message = "All rules admit it (rule set " + a.RuleSet + ")."; a.Lifted != "" {
+			c.Message = "All other rules admit it (rule set " + a.RuleSet + "). " + a.Lifted
 		}
-	case j.Violated:
+	case a.Violated:
 		c.Reason = v1alpha1.ReasonRuleViolated
 	default:
 		c.Reason = v1alpha1.ReasonRulesNotEvaluated
@@ -144,7 +144,7 @@ func (s State) starting() string { return "It begins once all " + s.Changes + " 
 func (s State) stalled() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionStalled}
 	switch {
-	case s.Rejected() && !s.Deleting: // which nobody asks rules about
+	case s.Rejected() && !s.Deleting: // what rules say holds up no deletion
 		c.Reason, c.Message = s.Accepted().Reason, s.Accepted().Message
 	case s.Trouble.Forbidden():
 		c.Reason, c.Message = v1alpha1.ReasonForbidden, s.Trouble.Err.Error()

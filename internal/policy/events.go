@@ -24,7 +24,7 @@ func Tell(recorder events.EventRecorder, policy runtime.Object, before, after []
 			recorder.Eventf(policy, nil, corev1.EventTypeNormal, end.reason, c.Type, "%s", end.note)
 		}
 	}
-	if paused(before) && !paused(after) {
+	if paused(before) && !paused(after) && !deleting(after) {
 		recorder.Eventf(policy, nil, corev1.EventTypeNormal, v1alpha1.ReasonResumed, v1alpha1.ConditionReady, "It isn't paused any more.")
 	}
 }
@@ -67,6 +67,12 @@ func unlooked(c *metav1.Condition) bool {
 	return c == nil || c.Reason == v1alpha1.ReasonStarting || c.Reason == v1alpha1.ReasonFrozen
 }
 
+// deleting says whether a policy is being deleted, of which Ready tells in place of a pause.
+func deleting(conditions []metav1.Condition) bool {
+	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
+	return ready != nil && ready.Reason == v1alpha1.ReasonUndoing
+}
+
 func paused(conditions []metav1.Condition) bool {
 	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
 	return ready != nil && stops(ready.Reason)
@@ -85,7 +91,7 @@ func repeats(c metav1.Condition, all []metav1.Condition) bool {
 	case v1alpha1.ConditionEjectionsUnknown:
 		return true // one Envoy that is silent now and then is news of no policy, and there may be thousands of these
 	case v1alpha1.ConditionReady: // and better than most of this
-		return !stops(c.Reason) && c.Reason != v1alpha1.ReasonActive && c.Reason != v1alpha1.ReasonExpired
+		return !stops(c.Reason) && c.Reason != v1alpha1.ReasonActive && (c.Reason != v1alpha1.ReasonExpired || c.Status != metav1.ConditionTrue)
 	case v1alpha1.ConditionStalled:
 		accepted := meta.FindStatusCondition(all, v1alpha1.ConditionAccepted)
 		return accepted != nil && accepted.Reason == c.Reason

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,7 +33,7 @@ type Steps[T Object] struct {
 	// used, too.
 	Describe func(ctx context.Context, policy T, left Left) (Description[T], error)
 	// Left counts what must be undone before a policy that is being deleted may go. Nil for a kind whose policies leave nothing: they
-	// have no finalizer.
+	// have no finalizer, and are described as others while somebody else's keeps them.
 	Left func(ctx context.Context, policy T) (Left, error)
 	// Gone forgets what was told of the policy that had this name: series, and what was written when.
 	Gone func(types.NamespacedName)
@@ -82,14 +83,16 @@ func (k *Keeper[T]) Reconcile(ctx context.Context, request reconcile.Request) (r
 func (k *Keeper[T]) keep(ctx context.Context, name types.NamespacedName) (reconcile.Result, error) {
 	policy := k.New()
 	if err := k.Client.Get(ctx, name, policy); err != nil {
-		k.pace.Forget(name)
-		k.Gone(name)
+		if apierrors.IsNotFound(err) {
+			k.pace.Forget(name)
+			k.Gone(name)
+		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if leads := k.Leads == nil || k.Leads(); !leads { // asked after the policy was known: what is written then replaces no other leader's status
 		return reconcile.Result{RequeueAfter: Delay}, nil
 	}
-	if policy.GetDeletionTimestamp() != nil {
+	if k.Left != nil && policy.GetDeletionTimestamp() != nil {
 		return k.release(ctx, policy)
 	}
 	if k.Left != nil {
@@ -112,9 +115,6 @@ func (k *Keeper[T]) urgent(policy T) bool {
 
 // release lets a policy go once all that it did is undone, and tells until then what is left.
 func (k *Keeper[T]) release(ctx context.Context, policy T) (reconcile.Result, error) {
-	if k.Left == nil {
-		return reconcile.Result{}, nil
-	}
 	left, doubt := k.Left(ctx, policy)
 	if doubt == nil && !left.Unknown && left.Targets == 0 {
 		return reconcile.Result{}, client.IgnoreNotFound(kube.SetFinalizer(ctx, k.Client, policy, v1alpha1.FinalizerUndo, false))
@@ -146,7 +146,7 @@ func (k *Keeper[T]) tell(ctx context.Context, policy T, left Left) (reconcile.Re
 	return reconcile.Result{RequeueAfter: is.Again}, doubt
 }
 
-// Accepted says whether a policy's status says that the rules admit it.
-func Accepted(policy Object) bool {
+// accepted says whether a policy's status says that the rules admit it.
+func accepted(policy Object) bool {
 	return meta.IsStatusConditionTrue(policy.GetConditions(), v1alpha1.ConditionAccepted)
 }

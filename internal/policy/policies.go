@@ -107,6 +107,9 @@ type Policies[T Object, R Reading] struct {
 	// again are policies to judge, now or at a time.
 	again workqueue.TypedDelayingInterface[types.NamespacedName]
 
+	// following is held while what Guardrails say is taken in.
+	following sync.Mutex
+
 	// updating is held while the planner learns of a policy: else an older state could come after a newer one.
 	updating sync.Mutex
 	updated  map[types.NamespacedName]Policy[T, R] // needs updating
@@ -156,7 +159,7 @@ func (p *Policies[T, R]) Gone(object T) {
 	p.hooks.Forget(object)
 	p.updating.Unlock()
 	p.Troubles.Forget(object.GetUID())
-	p.Statuses.Add(key, 0) // its series go with it
+	p.Statuses.Add(key, 0) // once it isn't there any more its series go, too
 }
 
 // Judge asks the rules about a policy as it is now, and has its planner learn what they say.
@@ -166,25 +169,19 @@ func (p *Policies[T, R]) Judge(ctx context.Context, key types.NamespacedName) {
 	}
 }
 
-// UpdateAll has the planner learn of all policies once more, as if none had been known.
-func (p *Policies[T, R]) UpdateAll(ctx context.Context) {
-	p.updating.Lock()
-	clear(p.updated)
-	p.updating.Unlock()
-	for _, key := range p.Keys() {
-		p.update(ctx, key)
-	}
-}
-
 func (p *Policies[T, R]) update(ctx context.Context, key types.NamespacedName) {
 	p.updating.Lock()
 	now, ok := p.Get(key)
+	after := time.Duration(0)
 	if ok {
+		if now.SameBut(p.updated[key]) { // as when a status was written, mostly by us
+			after = Delay
+		}
 		p.hooks.Changed(ctx, p.updated[key], now)
 		p.updated[key] = now
 	}
 	p.updating.Unlock()
-	p.Statuses.Add(key, 0)
+	p.Statuses.Add(key, after)
 }
 
 // observe takes in an object that is new or changed. It says whether it was judged as it is.
@@ -299,7 +296,7 @@ func (p *Policies[T, R]) Unjudged() (all []T) {
 // Unseen says whether the status of a policy doesn't tell yet what the rules say: who changed it or a rule waits for that.
 func (p *Policies[T, R]) Unseen(object T) bool {
 	found, judged := p.Get(client.ObjectKeyFromObject(object))
-	return judged && !found.Outdated && found.Read.Unreadable() == nil && Accepted(object) != found.Verdict.Allowed
+	return judged && !found.Outdated && found.Read.Unreadable() == nil && accepted(object) != found.Verdict.Allowed
 }
 
 // Run judges each policy whose time has come, until ctx ends. Several may run.

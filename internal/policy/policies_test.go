@@ -2,7 +2,11 @@ package policy
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
@@ -351,3 +356,75 @@ func TestAPolicyThatWentWhileItWasJudgedIsForgotten(t *testing.T) {
 		t.Error("its judgement stays for ever")
 	}
 }
+
+// Guardrails change in several goroutines: what one of them asked for first may come last.
+func TestTheLatestPauseHoldsHoweverLateAnEarlierOneCounts(t *testing.T) {
+	j, g := judging(t, guard.Options{}, "a")
+	slow, goOn := make(chan struct{}), make(chan struct{})
+	var later atomic.Bool
+	j.hooks.Guardrails = func(guardrail.Policy) {
+		if !later.Swap(true) {
+			close(slow)
+			<-goOn
+		}
+	}
+	var running sync.WaitGroup
+	running.Go(func() {
+		g.SetGuardrails([]*v1alpha1.Guardrail{{ObjectMeta: metav1.ObjectMeta{Name: "limits"}, Spec: v1alpha1.GuardrailSpec{
+			Limits: &v1alpha1.GuardrailLimits{MaxPodDeletionsPerMinute: new(int32(5))},
+		}}})
+	})
+	<-slow
+	paused := make(chan struct{})
+	running.Go(func() {
+		defer close(paused)
+		g.SetGuardrails([]*v1alpha1.Guardrail{{ObjectMeta: metav1.ObjectMeta{Name: "freeze"}, Spec: v1alpha1.GuardrailSpec{Paused: true}}})
+	})
+	select { // it must wait for the first
+	case <-paused:
+	case <-time.After(200 * time.Millisecond):
+	}
+	close(goOn)
+	running.Wait()
+	if by, _ := j.PausedBy(); by.By == "" {
+		t.Error("nothing pauses")
+	}
+}
+
+// One edit of a Guardrail may end a pause and refuse a policy.
+func TestWhatRulesMayRefuseIsOutdatedBeforeAPauseEnds(t *testing.T) {
+	j, g := judging(t, guard.Options{}, "a")
+	org := rule("ConditionSet", "object.metadata.name != 'a'")
+	org[0].Spec.Paused, org[0].Spec.Rules = true, nil
+	g.SetGuardrails(org)
+	var acts []bool
+	j.hooks.Changed = func(_ context.Context, _, now known) {
+		acts = append(acts, now.Pause.By == "" && now.Admitted.Valid() && !now.Outdated)
+	}
+	g.SetGuardrails(rule("ConditionSet", "object.metadata.name != 'a'"))
+	if slices.Contains(acts, true) {
+		t.Error("it may act by what was judged before")
+	}
+}
+
+func TestLooksAtAStatusThatWasWrittenWait(t *testing.T) {
+	j, _ := judging(t, guard.Options{}, "a")
+	q := &delays{}
+	j.Statuses.Attach(q)
+	j.Seen(t.Context(), stored("a"))
+	j.Seen(t.Context(), stored("a"))
+	changed := stored("a")
+	changed.Generation++
+	j.Seen(t.Context(), changed)
+	if got := fmt.Sprint(q.all); got != "[0s 1s 0s]" {
+		t.Errorf("looks after %s", got)
+	}
+}
+
+// delays is a queue that notes how long what it gets should wait.
+type delays struct {
+	kube.Queue
+	all []time.Duration
+}
+
+func (d *delays) AddAfter(_ reconcile.Request, after time.Duration) { d.all = append(d.all, after) }

@@ -15,9 +15,13 @@ import (
 
 // RulesChanged has the policies judged again that a change concerns, and no others.
 func (p *Policies[T, R]) RulesChanged(c guard.Change) {
+	p.outdate(c) // before a pause ends: nobody acts by what was judged
 	if c.Policy {
 		p.followGuardrails()
 	}
+}
+
+func (p *Policies[T, R]) outdate(c guard.Change) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.changes++
@@ -50,18 +54,30 @@ func (p *Policies[T, R]) soon(key types.NamespacedName) {
 
 // followGuardrails puts in force what all of them together say.
 func (p *Policies[T, R]) followGuardrails() {
+	if p.takeGuardrails() {
+		p.updateAll()
+	}
+}
+
+// takeGuardrails takes in the latest that they say. Who asked for it first may come last, so it is read under the lock.
+func (p *Policies[T, R]) takeGuardrails() (turned bool) {
+	p.following.Lock()
+	defer p.following.Unlock()
 	all := p.hooks.Guard.Policy()
 	if p.hooks.Guardrails != nil {
 		p.hooks.Guardrails(all)
 	}
-	p.Pause(all)
+	return p.pausedBy(all)
 }
 
 // Pause has all policies learn at once what pauses them, when that is something else than before.
 func (p *Policies[T, R]) Pause(all guardrail.Policy) {
-	if !p.pausedBy(all) {
-		return
+	if p.pausedBy(all) {
+		p.updateAll()
 	}
+}
+
+func (p *Policies[T, R]) updateAll() {
 	for _, key := range p.Keys() {
 		p.update(context.Background(), key)
 	}
