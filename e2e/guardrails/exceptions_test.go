@@ -229,7 +229,7 @@ var _ = Describe("An exception", func() {
 		x.Spec.ExpiresAt = "2026-01-01T00:00:00Z"
 		Expect(create(ctx, x, client.DryRunAll).warnings).To(ContainElement(ContainSubstring("guardrailexception/expired: ")))
 		except(ctx, x)
-		Eventually(exceptionSays(ctx, "over", "Ready")).Should(HavePrefix("True Expired: "))
+		Eventually(exceptionSays(ctx, "over", "Ready")).Should(HavePrefix("False Expired: "))
 		Expect(create(ctx, set, client.DryRunAll).refusal).To(ContainSubstring("over/r: "))
 	})
 
