@@ -22,6 +22,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 	"github.com/resourcestack/autohealer/internal/guard"
@@ -88,7 +89,7 @@ func factsOf(nodes, sets int) (*kube.Facts, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", cs.Name, err)
 		}
-		facts.Fleet.ObserveSet(set, condition.Active, nil, "", at)
+		facts.Fleet.ObserveSet(set, lifecycle.Active, nil, "", at)
 	}
 	for beat := range 2 { // a heartbeat seen to change proves that the reporter lives
 		for i := range nodes {

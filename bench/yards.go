@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
@@ -82,7 +83,7 @@ func (y yard) fill(facts *kube.Facts) error {
 		if err != nil {
 			return fmt.Errorf("read a config: %w", err)
 		}
-		facts.Yard.ObserveConfig(c, weed.Active, at)
+		facts.Yard.ObserveConfig(c, lifecycle.Active, at)
 	}
 	return nil
 }

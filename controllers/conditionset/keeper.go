@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
@@ -28,8 +27,8 @@ func (o *Observer) left(_ context.Context, cs *v1alpha1.ConditionSet) (left poli
 
 // describe gathers what the status tells, once this generation is judged and the rules are known by which it was.
 func (o *Observer) describe(_ context.Context, cs *v1alpha1.ConditionSet, left policy.Left) (is policy.Description[*v1alpha1.ConditionSet], err error) {
-	set, ok := o.policies.Get(client.ObjectKeyFromObject(cs))
-	if !ok || !set.Settled(cs) || !set.PauseKnown {
+	set, ok := o.policies.Current(cs)
+	if !ok {
 		return policy.Description[*v1alpha1.ConditionSet]{Skip: true}, nil
 	}
 	st := state{storedSet: set, synced: o.Facts.Fleet.Synced(), trouble: o.policies.Troubles.Get(cs.UID), left: left}

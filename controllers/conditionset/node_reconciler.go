@@ -131,7 +131,7 @@ func (r *NodeReconciler) readLive(ctx context.Context, plan condition.Plan) (*co
 // act carries out a plan and tells of it.
 func (r *NodeReconciler) act(ctx context.Context, plan condition.Plan) error {
 	fleet, name := r.Observer.Facts.Fleet, plan.Node.Name
-	version, err := r.Taints.Apply(ctx, plan, r.Observer.admittedFor(plan))
+	version, err := r.Taints.Apply(ctx, plan, r.Observer.admittedFor(ctx, plan))
 	if err != nil {
 		if actuate.Certain(err) {
 			r.Observer.request(fleet.Failed(name))

@@ -21,7 +21,6 @@ import (
 // Observer feeds the fleet from informers. It runs on every replica: a webhook that isn't the leader previews from the same knowledge.
 type Observer struct {
 	Cache cache.Cache
-	Guard *guard.Guard
 	Facts *kube.Facts
 
 	policies policy.Policies[*v1alpha1.ConditionSet, reading]
@@ -35,7 +34,7 @@ type Observer struct {
 
 // NewObserver gives an observer that follows the rules, and does nothing else before Start.
 func NewObserver(objects cache.Cache, rules *guard.Guard, facts *kube.Facts, rejections *kube.Rejections) *Observer {
-	o := &Observer{Cache: objects, Guard: rules, Facts: facts, watches: kube.NewWatches(objects)}
+	o := &Observer{Cache: objects, Facts: facts, watches: kube.NewWatches(objects)}
 	o.policies.Init(policy.Hooks[*v1alpha1.ConditionSet, reading]{
 		Kind: kindConditionSet, Guard: rules, Clock: facts.Clock, Rejections: rejections,
 		Read: read, Guardrails: o.guardrails, Changed: o.update, Forget: o.forget, Undoes: true,

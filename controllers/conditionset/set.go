@@ -2,7 +2,6 @@ package conditionset
 
 import (
 	"context"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -37,8 +36,8 @@ func read(cs *v1alpha1.ConditionSet, _ reading) (r reading) {
 // update has the fleet learn what a set asks for and may do.
 func (o *Observer) update(ctx context.Context, _, now storedSet) {
 	cs := now.Object
-	standing := condition.StandingOf(cs, now.Read.unreadable == nil, now.Admitted.Valid())
-	o.request(o.Facts.Fleet.ObserveSet(now.Read.set, standing, condition.StoredBreaker(cs), cs.Annotations[v1alpha1.AnnotationResetBreaker], o.Facts.Moment()))
+	state := condition.StateOf(cs, now.Read.unreadable == nil, now.Admitted.Valid())
+	o.request(o.Facts.Fleet.ObserveSet(now.Read.set, state, condition.StoredBreaker(cs), cs.Annotations[v1alpha1.AnnotationResetBreaker], o.Facts.Moment()))
 	o.requestChanged()
 	if o.Facts.Fleet.UsesLease() {
 		o.watchLeases(ctx)
@@ -47,12 +46,6 @@ func (o *Observer) update(ctx context.Context, _, now storedSet) {
 
 func (o *Observer) forget(cs *v1alpha1.ConditionSet) { o.request(o.Facts.Fleet.ForgetSet(cs.UID)) }
 
-// admits says whether one may act for a set now, while these rules are in force.
-func admits(set storedSet, now time.Time, ruleSet string) bool {
-	return set.Admitted.Valid() && !set.Outdated && set.Verdict.RuleSetHash == ruleSet &&
-		(set.Verdict.RecheckAt.IsZero() || now.Before(set.Verdict.RecheckAt))
-}
-
 // knows says whether a set of this name is stored. What a node's record says it is called may be anything.
 func (o *Observer) knows(name string) bool {
 	_, ok := o.policies.Get(types.NamespacedName{Name: name})
@@ -60,11 +53,13 @@ func (o *Observer) knows(name string) bool {
 }
 
 // admittedFor are the admissions that cover what a plan does to a node.
-func (o *Observer) admittedFor(plan condition.Plan) []actuate.Admitted {
-	now, ruleSet := o.Facts.Clock.Now(), o.Guard.RuleSetHash(kindConditionSet)
+func (o *Observer) admittedFor(ctx context.Context, plan condition.Plan) []actuate.Admitted {
 	var admitted []actuate.Admitted
 	for _, step := range plan.Steps {
-		if set, ok := o.policies.Get(types.NamespacedName{Name: step.SetName}); ok && step.Harmful() && admits(set, now, ruleSet) {
+		if !step.Harmful() {
+			continue
+		}
+		if set, ok := o.policies.Admission(ctx, types.NamespacedName{Name: step.SetName}, step.Set); ok {
 			admitted = append(admitted, set.Admitted)
 		}
 	}

@@ -48,8 +48,8 @@ func statusOf(cs *v1alpha1.ConditionSet, st state) v1alpha1.ConditionSetStatus {
 }
 
 // shared is what the conditions that every kind has tell of this set.
-func shared(cs *v1alpha1.ConditionSet, st state) policy.State {
-	s := policy.State{
+func shared(cs *v1alpha1.ConditionSet, st state) policy.Conditions {
+	s := policy.Conditions{
 		Acceptance: policy.FromVerdict(st.Verdict, st.Read.unreadable),
 		Changes:    "nodes", Synced: st.synced, Trouble: st.trouble, Paused: st.Pause, Deleting: cs.DeletionTimestamp != nil, Says: operative(st),
 	}

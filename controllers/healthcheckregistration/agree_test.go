@@ -215,7 +215,11 @@ func (w *checkedWorld) says() (acts map[string]string, text string) {
 		}
 		s.Checked.Looks = append(s.Checked.Looks, look)
 	}
-	f, err := snapshot.NewWatchedFacts(w.t.Context(), s, w.o.Guard, "autohealer-system")
+	g, err := builtin()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	f, err := snapshot.NewWatchedFacts(w.t.Context(), s, g, "autohealer-system")
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/checking"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
@@ -37,7 +38,7 @@ func knowing(t *testing.T) *Observer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &Observer{Facts: &kube.Facts{Clock: testingclock.NewFakeClock(noon)}, Guard: g}
+	o := &Observer{Facts: &kube.Facts{Clock: testingclock.NewFakeClock(noon)}}
 	o.follow(g, clock, &kube.Rejections{})
 	o.policies.Pause(guardrail.Merge(limit.Builtin(), nil))
 	return o
@@ -196,12 +197,12 @@ func TestAHeldTargetGetsNothingNew(t *testing.T) {
 	j, _ := o.policies.Get(types.NamespacedName{Name: "r"})
 	for name, c := range map[string]struct {
 		annotations map[string]string
-		want        standing
+		want        lifecycle.State
 	}{
-		"no hold":               {nil, active},
-		"a hold":                {map[string]string{"autohealer.resourcestack.com/hold-until": "2026-11-22T13:00:00Z"}, held},
-		"a hold that is over":   {map[string]string{"autohealer.resourcestack.com/hold-until": "2026-11-22T11:00:00Z"}, active},
-		"a hold without a time": {map[string]string{"autohealer.resourcestack.com/hold-until": "soon"}, held},
+		"no hold":               {nil, lifecycle.Active},
+		"a hold":                {map[string]string{"autohealer.resourcestack.com/hold-until": "2026-11-22T13:00:00Z"}, lifecycle.Paused},
+		"a hold that is over":   {map[string]string{"autohealer.resourcestack.com/hold-until": "2026-11-22T11:00:00Z"}, lifecycle.Active},
+		"a hold without a time": {map[string]string{"autohealer.resourcestack.com/hold-until": "soon"}, lifecycle.Paused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !j.Admitted.Valid() {
@@ -210,7 +211,7 @@ func TestAHeldTargetGetsNothingNew(t *testing.T) {
 			target := claimed("Mine")
 			target.SetAnnotations(c.annotations)
 			deciders, err := o.deciders(target, func(schema.GroupVersionKind) (*unstructured.Unstructured, error) { return target, nil }, nil)
-			if err != nil || len(deciders) != 1 || deciders[0].standing != c.want {
+			if err != nil || len(deciders) != 1 || deciders[0].state != c.want {
 				t.Errorf("it gave %+v, %v", deciders, err)
 			}
 		})
@@ -233,7 +234,7 @@ func TestARegistrationWhoseVersionCantBeReadIsFrozen(t *testing.T) {
 		}
 		return target, nil
 	}, nil)
-	if err != nil || len(deciders) != 2 || deciders[0].standing == frozen || deciders[1].standing != frozen {
+	if err != nil || len(deciders) != 2 || deciders[0].state.IsFrozen() || !deciders[1].state.IsFrozen() {
 		t.Errorf("it gave %+v, %v", deciders, err)
 	}
 }

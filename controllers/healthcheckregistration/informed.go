@@ -11,6 +11,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/checking"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
@@ -26,7 +27,7 @@ type meaning struct {
 	generation, judged int64
 	invalidations      int
 	outdated, going    bool
-	standing           standing
+	state              lifecycle.State
 	reset              string
 	pause              policy.Pause
 	known              bool
@@ -36,7 +37,7 @@ func (o *Observer) meaning(j storedRegistration) meaning {
 	hcr := j.Object
 	return meaning{
 		generation: hcr.Generation, judged: j.Generation, invalidations: j.Invalidations, outdated: j.Outdated, going: hcr.DeletionTimestamp != nil,
-		standing: standingOf(j), reset: hcr.Annotations[v1alpha1.AnnotationResetBreaker], pause: j.Pause, known: j.PauseKnown,
+		state: j.State(hcr.Spec.Mode == v1alpha1.Observe), reset: hcr.Annotations[v1alpha1.AnnotationResetBreaker], pause: j.Pause, known: j.PauseKnown,
 	}
 }
 

@@ -40,8 +40,8 @@ func (k *keeper) steps() policy.Steps[*v1alpha1.HealthCheckRegistration] {
 
 // describe gathers what the status tells, once this generation is judged and the rules are known by which it was.
 func (k *keeper) describe(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration, left policy.Left) (is policy.Description[*v1alpha1.HealthCheckRegistration], err error) {
-	stored, ok := k.policies.Get(client.ObjectKeyFromObject(hcr))
-	if !ok || !stored.PauseKnown || !stored.Settled(hcr) {
+	stored, ok := k.policies.Current(hcr)
+	if !ok {
 		is.Skip = true
 		return is, nil
 	}

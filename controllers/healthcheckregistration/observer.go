@@ -20,7 +20,6 @@ import (
 // replica, so that one that takes over knows them already.
 type Observer struct {
 	Cache   cache.Cache
-	Guard   *guard.Guard
 	Facts   *kube.Facts
 	Watches *checking.Watches
 	Shoots  *checking.Shoots
@@ -37,7 +36,7 @@ type Observer struct {
 
 // NewObserver gives an observer that follows the rules, and does nothing else before Start.
 func NewObserver(objects cache.Cache, opts Options) *Observer {
-	o := &Observer{Cache: objects, Guard: opts.Guard, Facts: opts.Facts, watches: kube.NewWatches(objects)}
+	o := &Observer{Cache: objects, Facts: opts.Facts, watches: kube.NewWatches(objects)}
 	o.follow(opts.Guard, opts.Facts.Clock, opts.Rejections)
 	return o
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 )
 
@@ -42,7 +43,7 @@ func (l *look) plan(ctx context.Context, layout health.Layout, live bool) plan {
 			unread[t] = true
 		}
 		switch {
-		case results == nil && (d.standing == withdrawn || d.standing != frozen && !d.decides()):
+		case results == nil && (d.state == lifecycle.Deleted || !d.state.IsFrozen() && !d.decides()):
 		case results == nil: // what it decides stays as it is
 			l.leave(d, untouched)
 		case !d.writes(layout):
@@ -116,13 +117,13 @@ func (d decider) writes(layout health.Layout) bool {
 
 // decides says whether a registration's conditions are those of targets, and not only told of in its status.
 func (d decider) decides() bool {
-	return d.standing != watching && d.standing != withdrawn && (d.registration == nil || d.registration.Output != v1alpha1.OutputRegistrationOnly)
+	return !d.state.IsWithdrawn() && (d.registration == nil || d.registration.Output != v1alpha1.OutputRegistrationOnly)
 }
 
 // results are what a registration's checks say; nil when they aren't asked. Without are the condition types for which a kind that
 // is looked at isn't all read yet.
 func (l *look) results(ctx context.Context, d decider, live bool) (results map[string][]health.Result, without []string) {
-	if d.registration == nil || d.standing == frozen || d.standing == withdrawn {
+	if d.registration == nil || d.state.IsFrozen() || d.state == lifecycle.Deleted {
 		return nil, nil
 	}
 	suspended, err := d.registration.Suspended(d.object)
@@ -168,7 +169,7 @@ func (l *look) typesOf(d decider) (types []string) {
 
 // removes are the condition types that an active registration wants gone.
 func (d decider) removes() []string {
-	if d.standing != active {
+	if d.state != lifecycle.Active {
 		return nil
 	}
 	return d.registration.Remove
@@ -239,5 +240,5 @@ func (l *look) heldBack(s health.Step, deciders []decider) bool {
 }
 
 func anyHeld(deciders []decider) bool {
-	return slices.ContainsFunc(deciders, func(d decider) bool { return d.standing == held })
+	return slices.ContainsFunc(deciders, func(d decider) bool { return d.state.HealsOnly() })
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/checking"
 	"github.com/resourcestack/autohealer/internal/domain/hold"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
@@ -72,47 +73,13 @@ func (o *Observer) forget(hcr *v1alpha1.HealthCheckRegistration) {
 	o.counts.forget(hcr.UID)
 }
 
-// standing is what a registration may do now.
-type standing int
-
-const (
-	// frozen: what it wrote stays as it is. The zero value.
-	frozen standing = iota
-	// withdrawn: it decides nothing; what it alone decided is removed.
-	withdrawn
-	// watching: it decides nothing, and tells what it would.
-	watching
-	// held: it only heals.
-	held
-	active
-)
-
 // decider is a registration that selects a target, or might.
 type decider struct {
 	registration *registration.Registration
 	stored       storedRegistration
-	standing     standing
+	state        lifecycle.State
 	// object is the target in the version that the registration names.
 	object *unstructured.Unstructured
-}
-
-// standingOf a registration, by what the rules said of it last.
-func standingOf(j storedRegistration) standing {
-	switch {
-	case j.Pause.Frozen:
-		return frozen
-	case j.Object.DeletionTimestamp != nil:
-		return withdrawn
-	case j.Read.unreadable != nil, !j.PauseKnown, j.Outdated, j.Generation != j.Object.Generation:
-		return frozen
-	case j.Object.Spec.Mode == v1alpha1.Observe:
-		return watching
-	case !slices.Contains(j.Object.Finalizers, v1alpha1.FinalizerUndo):
-		return frozen
-	case !j.Admitted.Valid(), j.Pause.By != "":
-		return held
-	}
-	return active
 }
 
 // view gives a target in the version that a registration names; nil when that version can't be read, which says nothing.
@@ -127,17 +94,17 @@ func (o *Observer) deciders(target *unstructured.Unstructured, in view, namespac
 		if !ok || j.Read.kind.GroupKind() != target.GroupVersionKind().GroupKind() {
 			continue
 		}
-		d := decider{j.Read.registration, j, standingOf(j), target}
+		d := decider{j.Read.registration, j, j.State(j.Object.Spec.Mode == v1alpha1.Observe), target}
 		switch object, err := in(j.Read.kind); {
 		case err != nil:
 			return nil, err
 		case object != nil:
 			d.object = object
-		case d.standing != withdrawn:
-			d.standing = frozen
+		case d.state != lifecycle.Deleted:
+			d.state = lifecycle.NotJudged
 		}
-		if kept := hold.Of(target.GetAnnotations()); d.standing == active && kept.Holds(o.Facts.Clock.Now(), time.Time{}) {
-			d.standing = held
+		if kept := hold.Of(target.GetAnnotations()); d.state == lifecycle.Active && kept.Holds(o.Facts.Clock.Now(), time.Time{}) {
+			d.state = lifecycle.Paused
 		}
 		if d.registration == nil || d.registration.Selects(d.object, namespace) {
 			all = append(all, d)

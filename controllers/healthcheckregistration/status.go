@@ -47,8 +47,8 @@ func statusOf(hcr *v1alpha1.HealthCheckRegistration, st state) v1alpha1.HealthCh
 }
 
 // shared is what the conditions that every kind has tell of this registration.
-func shared(hcr *v1alpha1.HealthCheckRegistration, st state) policy.State {
-	s := policy.State{
+func shared(hcr *v1alpha1.HealthCheckRegistration, st state) policy.Conditions {
+	s := policy.Conditions{
 		Acceptance: policy.FromVerdict(st.Verdict, st.Read.unreadable),
 		Changes:    "conditions of targets", Synced: st.synced, Trouble: st.trouble, Paused: st.Pause, Deleting: hcr.DeletionTimestamp != nil,
 	}

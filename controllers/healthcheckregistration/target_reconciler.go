@@ -16,6 +16,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/checking"
 	"github.com/resourcestack/autohealer/internal/domain/hold"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/policy"
@@ -148,7 +149,7 @@ func (l *look) follow() {
 	var refs []registration.Ref
 	var by []checking.Interest
 	for _, d := range l.deciders {
-		if d.registration != nil && d.standing != withdrawn {
+		if d.registration != nil && d.state != lifecycle.Deleted {
 			refs = append(refs, checking.Refs(d.registration, d.object)...)
 			by = append(by, checking.Interest{Registration: d.registration, Object: d.object})
 		}
@@ -230,11 +231,11 @@ func (l *look) after(p plan) time.Duration {
 func (l *look) note(p plan) {
 	now := map[types.UID]bool{}
 	for _, d := range l.deciders {
-		if d.registration == nil || d.standing == withdrawn {
+		if d.registration == nil || d.state == lifecycle.Deleted {
 			continue
 		}
 		uid := d.registration.UID
-		if now[uid] = true; d.standing == frozen { // it isn't asked
+		if now[uid] = true; d.state.IsFrozen() { // it isn't asked
 			continue
 		}
 		found := entry{problem: l.problem}

@@ -46,7 +46,7 @@ func (p *Publisher) policy(ctx context.Context, op *v1alpha1.OutlierPolicy) {
 
 // update has translated what a policy concerns, once it is judged.
 func (p *Publisher) update(_ context.Context, before, now storedPolicy) {
-	if now.SameBut(before) { // but for its status
+	if now.SameJudgement(before) { // but for its status
 		return
 	}
 	p.stale.add(now.Object.Namespace)
@@ -65,17 +65,6 @@ func (p *Publisher) guardrailsChanged(c guard.Change) {
 	if c.Policy {
 		p.changed()
 	}
-}
-
-// stanceOf a pause.
-func stanceOf(by policy.Pause) outlier.Stance {
-	switch {
-	case by.Frozen:
-		return outlier.Frozen
-	case by.By != "":
-		return outlier.Paused
-	}
-	return outlier.Acting
 }
 
 // standing is how one policy stands.

@@ -38,7 +38,6 @@ const (
 // Publisher keeps what Envoys are served up to date. It is a Runnable of every replica.
 type Publisher struct {
 	Options
-	Cache cache.Cache
 	Clock clock.WithTicker
 	// Record of the clusters that Envoys were told of; nil when nobody is served.
 	Record Record
@@ -68,7 +67,7 @@ type Publisher struct {
 // NewPublisher makes one that has published nothing yet, and follows the rules.
 func NewPublisher(objects cache.Cache, opts Options, live client.Reader, by clock.WithTicker) *Publisher {
 	p := &Publisher{
-		Options: opts, Cache: objects, Clock: by, kick: make(chan struct{}, 1), unrecorded: make(chan struct{}, 1), further: make(chan struct{}, 1),
+		Options: opts, Clock: by, kick: make(chan struct{}, 1), unrecorded: make(chan struct{}, 1), further: make(chan struct{}, 1),
 		watches: kube.NewWatches(objects),
 		served:  map[string]map[types.NamespacedName]map[outlier.Key]outlier.Protocol{}, recorded: map[outlier.Key]outlier.Protocol{},
 	}

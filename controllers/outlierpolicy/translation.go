@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/resourcestack/autohealer/internal/actuate"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 )
 
@@ -115,14 +116,14 @@ func (p *Publisher) translate(pic *picture, world outlier.World) []actuate.Clust
 // cluster is what Envoys are to be told of one, where they were told of before; protocol is how they speak with it, as far as is known.
 func (p *Publisher) cluster(pic *picture, a *outlier.Assignment, before actuate.Cluster, protocol outlier.Protocol) actuate.Cluster {
 	c := actuate.Cluster{Assignment: *a}
-	stance := stanceOf(pic.paused)
+	state := lifecycle.Policy{Frozen: pic.paused.Frozen, Paused: pic.paused.By != ""}.State()
 	switch {
 	case p.told == nil:
-		stance = outlier.Acting
+		state = lifecycle.Active
 	case a.Policy != nil && a.Policy.Doubtful:
-		stance = outlier.Frozen
+		state = lifecycle.Frozen
 	}
-	switch c.Policy = outlier.Under(stance, a.Policy, before.Policy); c.Policy {
+	switch c.Policy = outlier.Under(state, a.Policy, before.Policy); c.Policy {
 	case nil:
 	case before.Policy:
 		c.Admitted = before.Admitted

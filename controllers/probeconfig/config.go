@@ -3,7 +3,6 @@ package probeconfig
 import (
 	"context"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -11,6 +10,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
@@ -51,7 +51,7 @@ func (o *Observer) update(_ context.Context, before, now storedConfig) {
 	if now.Object != before.Object {
 		o.followBreaker(now.Object)
 	}
-	if before.Object == nil || !now.SameBut(before) || !o.knowsTargets(now) || !sameForTargets(before.Object, now.Object) {
+	if before.Object == nil || !now.SameJudgement(before) || !o.knowsTargets(now) || !sameForTargets(before.Object, now.Object) {
 		o.retarget(client.ObjectKeyFromObject(now.Object))
 	}
 }
@@ -129,12 +129,11 @@ const (
 
 // permission is what a config allows to do for one of its targets now. The zero value is that nothing changes.
 type permission struct {
-	standing probe.Standing
-	probes   probes
+	state  lifecycle.State
+	probes probes
 }
 
-// permission of a target, by the latest judgement. Acting waits for the finalizer: without it what is done could be left
-// behind.
+// permission of a target, by the latest judgement.
 func (o *Observer) permission(t *target) permission {
 	t.mu.Lock()
 	c, departed, taken := t.config, t.departed, t.taken()
@@ -143,47 +142,34 @@ func (o *Observer) permission(t *target) permission {
 	if !ok || j.UID != c.UID {
 		return permission{}
 	}
-	pc := j.Object
-	switch {
-	case j.Pause.Frozen:
+	switch state := j.State(j.Object.Spec.Mode == v1alpha1.Observe); {
+	case state == lifecycle.Frozen:
 		return permission{}
-	case pc.DeletionTimestamp != nil, departed:
-		return permission{probe.Withdrawn, stop}
-	case j.Read.unreadable != nil: // what was taken stays so until it can be read again
-		return permission{probe.Frozen, stop}
-	case !j.PauseKnown, j.Outdated, j.Generation != c.Generation:
+	case departed:
+		return permission{lifecycle.Deleted, stop}
+	case state == lifecycle.Deleted, state == lifecycle.Unreadable: // what was taken stays so until it can be read again
+		return permission{state, stop}
+	case state == lifecycle.NotJudged, j.Generation != c.Generation:
 		return permission{}
 	case !j.Admitted.Valid():
-		return refusedPermission(j, taken)
-	case pc.Spec.Mode == v1alpha1.Observe:
-		return permission{probe.Withdrawn, run}
-	case !slices.Contains(pc.Finalizers, v1alpha1.FinalizerUndo):
-		return permission{probe.Frozen, run}
-	case j.Pause.By != "":
-		return permission{probe.Held, run}
+		return permission{state, refusedProbes(j, taken && state == lifecycle.Refused)}
+	default:
+		return permission{state, run}
 	}
-	return permission{probe.Active, run}
 }
 
-// refusedPermission is what a config may do that the rules don't admit: give back what is healthy again, which takes probes
-// that it may run. While it is refused only because a rule couldn't be judged, as when the API server doesn't answer what an
-// account may do, its probes stay as they are: to end them would drop what they counted, in the middle of an outage.
-func refusedPermission(j storedConfig, taken bool) permission {
-	p := permission{probe.Held, stop}
-	if j.Object.Spec.Mode == v1alpha1.Observe {
-		p.standing = probe.Withdrawn
-	}
+// refusedProbes are those of a config that the rules don't admit. Heals: it gives back what is healthy again, which takes probes that
+// it may run. While it is refused only because a rule couldn't be judged, as when the API server doesn't answer what an account may
+// do, its probes stay as they are: to end them would drop what they counted, in the middle of an outage.
+func refusedProbes(j storedConfig, heals bool) probes {
 	switch broken := j.Verdict.BrokenIDs(); {
-	case p.standing == probe.Held && taken && !slices.Contains(j.Verdict.RuleIDs(), ruleSecrets):
-		p.probes = run
-	case len(broken) == 0, p.standing == probe.Held && taken && !slices.Contains(broken, ruleSecrets):
-		p.probes = leave
+	case heals && !slices.Contains(j.Verdict.RuleIDs(), ruleSecrets):
+		return run
+	case len(broken) == 0, heals && !slices.Contains(broken, ruleSecrets):
+		return leave
 	}
-	return p
+	return stop
 }
-
-// rightsKept is for how long a judgement over an account's rights is used for acts.
-const rightsKept = time.Second
 
 // acts says whether a target's config is in force; known is false while that can't be told.
 func (o *Observer) acts(t *target) (acts, known bool) {
@@ -197,16 +183,11 @@ func (o *Observer) acts(t *target) (acts, known bool) {
 	return j.Admitted.Valid() && j.Object.Spec.Mode != v1alpha1.Observe, true
 }
 
-// admissionFor is the admission that covers what is taken from a target now; its zero value when there is none. What may
-// change without any event, an account's rights, is asked once more.
+// admissionFor is the admission that covers what is taken from a target now; its zero value when there is none.
 func (o *Observer) admissionFor(ctx context.Context, c *probe.Config) actuate.AdmittedProber {
-	j, ok := o.policies.Get(c.Key())
-	if ok && !j.Verdict.RecheckAt.IsZero() && !j.Outdated && o.Facts.Clock.Now().Sub(j.JudgedAt) >= rightsKept {
-		o.policies.Judge(ctx, c.Key())
-		j, ok = o.policies.Get(c.Key())
-	}
-	if !ok || j.Outdated || j.UID != c.UID || j.Verdict.RuleSetHash != o.Guard.RuleSetHash(kindProbeConfig) {
+	config, ok := o.policies.Admission(ctx, c.Key(), c.UID)
+	if !ok {
 		return actuate.AdmittedProber{}
 	}
-	return j.Admitted
+	return config.Admitted
 }

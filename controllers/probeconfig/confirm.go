@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/internal/actuate"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 )
 
@@ -46,7 +47,7 @@ func (r *TargetReconciler) mayTake(ctx context.Context, t *target, p permission,
 	if held, err = r.vital(ctx, t, in.Config, plan); err != nil || !held.Allowed {
 		return admitted, held, err
 	}
-	if doubt, err := r.confirm(ctx, t, in.Config, p.standing); err != nil || doubt {
+	if doubt, err := r.confirm(ctx, t, in.Config, p.state); err != nil || doubt {
 		return admitted, held, err
 	}
 	return r.Observer.admissionFor(ctx, in.Config), held, nil
@@ -62,7 +63,7 @@ func (r *TargetReconciler) placeBack(t *target, in probe.Scaling) {
 
 // confirm reads live what the decision to take replicas rests on; doubt says that it isn't so any more. Then nothing is
 // taken, and what is new is on its way.
-func (r *TargetReconciler) confirm(ctx context.Context, t *target, c *probe.Config, standing probe.Standing) (doubt bool, err error) {
+func (r *TargetReconciler) confirm(ctx context.Context, t *target, c *probe.Config, may lifecycle.State) (doubt bool, err error) {
 	var ns corev1.Namespace
 	if err := r.Live.Get(ctx, types.NamespacedName{Name: t.key.Namespace}, &ns); err != nil {
 		return true, fmt.Errorf("read namespace %s before scaling down in it: %w", t.key.Namespace, err)
@@ -85,6 +86,6 @@ func (r *TargetReconciler) confirm(ctx context.Context, t *target, c *probe.Conf
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	want, _ := t.state.Want(standing, r.now()) // runs go on meanwhile
+	want, _ := t.state.Want(may, r.now()) // runs go on meanwhile
 	return want != probe.Down || t.config != c, nil
 }

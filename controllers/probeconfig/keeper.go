@@ -74,8 +74,8 @@ func (k *keeper) describe(ctx context.Context, pc *v1alpha1.ProbeConfig, left po
 		err = k.recallOnce(ctx, pc)
 	}
 	key := client.ObjectKeyFromObject(pc)
-	config, ok := k.policies.Get(key)
-	if !ok || !config.Settled(pc) || !config.PauseKnown {
+	config, ok := k.policies.Current(pc)
+	if !ok {
 		is.Skip = true
 		return is, err
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
-	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/policy"
 	"github.com/resourcestack/autohealer/internal/probing"
@@ -21,8 +20,6 @@ import (
 // Observer knows every stored config and its targets. It runs on every replica, so that one that
 // takes over knows them already.
 type Observer struct {
-	Cache cache.Cache
-	Guard *guard.Guard
 	Facts *kube.Facts
 	// OwnNamespace is Autohealer's; "" when unknown.
 	OwnNamespace string
@@ -48,7 +45,7 @@ type Observer struct {
 // NewObserver gives an observer that follows the rules, and does nothing else before Start.
 func NewObserver(objects cache.Cache, opts Options) *Observer {
 	o := &Observer{
-		Cache: objects, Guard: opts.Guard, Facts: opts.Facts, OwnNamespace: opts.OwnNamespace,
+		Facts: opts.Facts, OwnNamespace: opts.OwnNamespace,
 		watches: kube.NewWatches(objects), namespaces: map[string]namespace{}, told: map[types.NamespacedName]*probe.Config{},
 		goneKinds: sets.New[v1alpha1.DependentKind](),
 	}

@@ -98,11 +98,11 @@ func (r *TargetReconciler) situation(t *target, p permission, place namespace) (
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	in = probe.Scaling{Config: t.config, Hibernated: place.hibernated, Flow: t.flow, Tick: t.state.At, Now: now, Server: r.Observer.Facts.Server.Now()}
-	in.Want, in.Withdrawn = t.state.Want(p.standing, now)
+	in.Want, in.Withdrawn = t.state.Want(p.state, now)
 	if t.objectsOf == t.config {
 		in.Objects = t.objects
 	}
-	if p.standing != probe.Frozen {
+	if !p.state.IsFrozen() {
 		former = t.former
 	}
 	return in, former

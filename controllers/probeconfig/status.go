@@ -138,8 +138,8 @@ func scaled(before []v1alpha1.ScaledDependent, sights []sight) []v1alpha1.Scaled
 }
 
 // shared is what the conditions that every kind has tell of this config.
-func shared(pc *v1alpha1.ProbeConfig, st state) policy.State {
-	s := policy.State{
+func shared(pc *v1alpha1.ProbeConfig, st state) policy.Conditions {
+	s := policy.Conditions{
 		Acceptance: policy.FromVerdict(st.Verdict, st.Read.unreadable),
 		Changes:    "dependents", Synced: st.synced, Trouble: st.trouble, Paused: st.Pause, Deleting: pc.DeletionTimestamp != nil, Says: operative(st),
 	}

@@ -5,11 +5,10 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/policy"
@@ -61,7 +60,7 @@ func (o *Observer) update(_ context.Context, _, now storedConfig) {
 		o.yard().ForgetConfig(now.UID)
 		o.follow(nil)
 	case now.JudgedAs(now.Object): // else it goes on as it was until it is
-		o.follow(o.yard().ObserveConfig(now.Read.config, standing(now), o.moment()))
+		o.follow(o.yard().ObserveConfig(now.Read.config, stateOf(now), o.moment()))
 	}
 }
 
@@ -73,19 +72,11 @@ func (o *Observer) forget(wc *v1alpha1.WeederConfig) {
 // guardrails puts in force what all Guardrails together say of limits.
 func (o *Observer) guardrails(all guardrail.Policy) { o.follow(o.yard().SetLimits(all.Limits)) }
 
-// standing is what a config may do now.
-func standing(config storedConfig) weed.Standing {
-	switch {
-	case !config.PauseKnown:
-		return weed.Frozen
-	case forbidden(config.Verdict):
-		return weed.Forbidden
-	case !config.Admitted.Valid():
-		return weed.Refused
-	case config.Pause.By != "":
-		return weed.Paused
-	}
-	return weed.Active
+// stateOf is what a config may do now. The yard asks for the rest: it goes on with a config that was changed until that is judged, and
+// tells what one would do that observes.
+func stateOf(config storedConfig) lifecycle.State {
+	forbids := forbidden(config.Verdict)
+	return lifecycle.Policy{NotJudged: !config.PauseKnown, Forbidden: forbids, Refused: !config.Admitted.Valid(), Paused: config.Pause.By != ""}.State()
 }
 
 // forbidden: the only thing that the rules refuse is the account's lack of rights.
@@ -94,34 +85,11 @@ func forbidden(v guard.Verdict) bool {
 	return len(rules) == 1 && rules[0] == ruleRights
 }
 
-// rightsKept is for how long a judgement over an account's rights is used for acts: in a storm, each costs a preview.
-const rightsKept = time.Second
-
-// admissionFor is the admission that covers a deletion now; its zero value when there is none, or while acts are paused. What
-// may change without any event, an account's rights, is asked once more.
+// admissionFor is the admission that covers a deletion now; its zero value when there is none, or while acts are paused.
 func (o *Observer) admissionFor(ctx context.Context, d *weed.Deletion) actuate.AdmittedWeeder {
-	config, ok := o.policies.Get(d.Key)
-	if ok && o.fading(config) {
-		config, ok = o.judgeAgain(ctx, d.Key)
-	}
-	if !ok || config.Outdated || config.UID != d.Config || standing(config) != weed.Active || config.Verdict.RuleSetHash != o.Guard.RuleSetHash(kindWeederConfig) {
+	config, ok := o.policies.Admission(ctx, d.Key, d.Config)
+	if !ok || stateOf(config) != lifecycle.Active {
 		return actuate.AdmittedWeeder{}
 	}
 	return config.Admitted
-}
-
-// fading: time may have changed what was judged, without any event.
-func (o *Observer) fading(config storedConfig) bool {
-	return !config.Verdict.RecheckAt.IsZero() && !config.Outdated && o.Facts.Clock.Now().Sub(config.JudgedAt) >= rightsKept
-}
-
-// judgeAgain judges a config for all who wait for that at once.
-func (o *Observer) judgeAgain(ctx context.Context, key types.NamespacedName) (storedConfig, bool) {
-	o.asking.LockKey(key.String())
-	defer func() { _ = o.asking.UnlockKey(key.String()) }() // it is locked
-	if config, ok := o.policies.Get(key); !ok || !o.fading(config) {
-		return config, ok
-	}
-	o.policies.Judge(ctx, key)
-	return o.policies.Get(key)
 }

@@ -20,8 +20,8 @@ func (o *Observer) steps() policy.Steps[*v1alpha1.WeederConfig] {
 // describe gathers what the status tells, once this generation is judged and the rules are known by which it was.
 func (o *Observer) describe(_ context.Context, wc *v1alpha1.WeederConfig, _ policy.Left) (is policy.Description[*v1alpha1.WeederConfig], err error) {
 	unknown := policy.Description[*v1alpha1.WeederConfig]{Skip: true}
-	config, ok := o.policies.Get(client.ObjectKeyFromObject(wc))
-	if !ok || !config.Settled(wc) || !config.PauseKnown || config.Object.ResourceVersion != wc.ResourceVersion { // the yard knows another status
+	config, ok := o.policies.Current(wc)
+	if !ok || config.Object.ResourceVersion != wc.ResourceVersion { // the yard knows another status
 		return unknown, nil
 	}
 	st := state{storedConfig: config, synced: o.yard().Synced(), trouble: o.policies.Troubles.Get(wc.UID)}

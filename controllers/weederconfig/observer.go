@@ -11,12 +11,10 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/keymutex"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
-	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
@@ -24,8 +22,6 @@ import (
 // Observer feeds the yard from informers. It runs on every replica: a webhook that
 // isn't the leader previews from the same knowledge.
 type Observer struct {
-	Cache cache.Cache
-	Guard *guard.Guard
 	Facts *kube.Facts
 	// OwnNamespace is Autohealer's; "" when unknown.
 	OwnNamespace string
@@ -34,8 +30,8 @@ type Observer struct {
 	policies policy.Policies[*v1alpha1.WeederConfig, reading]
 	pods     kube.Requests
 	watches  *kube.Watches
-	// asking is held, for each config by itself, while it is read or judged once more for an act.
-	asking keymutex.KeyMutex
+	// inheriting is held while it is read what earlier leaders did.
+	inheriting sync.Mutex
 	// heard is when the watch of each kind of workload last told of anything.
 	heard sync.Map
 	// opened holds at most one notice that a window opened.
@@ -48,8 +44,8 @@ type Observer struct {
 // NewObserver gives an observer that follows the rules, and does nothing else before Start.
 func NewObserver(objects cache.Cache, opts policy.Options, report *Reporter) *Observer {
 	o := &Observer{
-		Cache: objects, Guard: opts.Guard, Facts: opts.Facts, OwnNamespace: opts.OwnNamespace, Report: report,
-		watches: kube.NewWatches(objects), asking: keymutex.NewHashed(judges), opened: make(chan struct{}, 1),
+		Facts: opts.Facts, OwnNamespace: opts.OwnNamespace, Report: report,
+		watches: kube.NewWatches(objects), opened: make(chan struct{}, 1),
 	}
 	o.policies.Init(policy.Hooks[*v1alpha1.WeederConfig, reading]{
 		Kind: kindWeederConfig, Guard: opts.Guard, Clock: opts.Facts.Clock, Rejections: opts.Rejections,

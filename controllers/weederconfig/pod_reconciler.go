@@ -94,13 +94,10 @@ func (r *PodReconciler) decide(ctx context.Context, key types.NamespacedName) (w
 	return r.decideAgain(ctx, key, err)
 }
 
-// records is the key under which those wait that need what earlier leaders did; no config has such a name.
-const records = "records"
-
 // inherit reads what earlier leaders did, for all who wait for that at once, and decides again.
 func (r *PodReconciler) inherit(ctx context.Context, key types.NamespacedName, d *weed.Deletion) (weed.Plan, weed.Next) {
-	r.Observer.asking.LockKey(records)
-	defer func() { _ = r.Observer.asking.UnlockKey(records) }() // it is locked
+	r.Observer.inheriting.Lock()
+	defer r.Observer.inheriting.Unlock()
 	plan, next := r.Observer.yard().Decide(key, r.Observer.moment(), "")
 	if next != weed.ReadRecord || plan.Delete.Config != d.Config {
 		return plan, next

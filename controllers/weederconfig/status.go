@@ -82,8 +82,8 @@ func recovery(w weed.Window) v1alpha1.Recovery {
 func seconds(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
 
 // shared is what the conditions that every kind has tell of this config.
-func shared(wc *v1alpha1.WeederConfig, st state) policy.State {
-	s := policy.State{
+func shared(wc *v1alpha1.WeederConfig, st state) policy.Conditions {
+	s := policy.Conditions{
 		Acceptance: policy.FromVerdict(st.Verdict, st.Read.unreadable),
 		Changes:    "pods", Synced: st.synced, Trouble: st.trouble, Paused: st.Pause, Says: operative(st),
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/cli/check"
 	"github.com/resourcestack/autohealer/internal/cli/manifest"
 	"github.com/resourcestack/autohealer/internal/cli/report"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
@@ -189,15 +189,15 @@ func (a *App) planWeeder(w *world, p *report.Plan) error {
 		return fmt.Errorf("WeederConfig %s/%s: the facts have no pods and Services; write them anew with facts export, as a user who may list both everywhere", wc.Namespace, wc.Name)
 	}
 	policy := w.checker.Guard().Policy()
-	standing := weed.Active
+	state := lifecycle.Active
 	switch {
 	case !p.Report.Allowed:
-		standing = weed.Refused
+		state = lifecycle.Refused
 	case policy.Paused():
-		standing = weed.Paused
+		state = lifecycle.Paused
 	}
 	p.Weeder = &report.WeederPlan{
-		Config: wc, Preview: w.facts.PreviewWeederConfig(wc, policy.Limits, a.Clock.Now()), Outlook: w.facts.OutlookOf(wc, standing, policy.Limits),
+		Config: wc, Preview: w.facts.PreviewWeederConfig(wc, policy.Limits, a.Clock.Now()), Outlook: w.facts.OutlookOf(wc, state, policy.Limits),
 	}
 	if p.Report.Allowed {
 		w.facts.ApplyWeederConfig(wc)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
@@ -73,7 +74,7 @@ func incidents(t *testing.T) map[string]incident {
 			if err != nil {
 				t.Fatal(err)
 			}
-			f.ObserveSet(set, condition.Active, nil, "", at)
+			f.ObserveSet(set, lifecycle.Active, nil, "", at)
 		}
 		f.MarkSynced(at)
 		return f

@@ -54,8 +54,8 @@ type Pause struct {
 	Unknown bool
 }
 
-// State is what the conditions that every kind has are made from.
-type State struct {
+// Conditions is what the conditions that every kind has are made from.
+type Conditions struct {
 	Acceptance
 	// Changes are what the kind changes, and reads first, in the plural: "nodes".
 	Changes string
@@ -75,14 +75,14 @@ type State struct {
 
 // Put writes Accepted, Ready, Reconciling and Stalled. It is pure: the same state gives the same conditions, so that
 // nothing is written when nothing changed.
-func (s State) Put(conditions *[]metav1.Condition, generation int64) {
+func (s Conditions) Put(conditions *[]metav1.Condition, generation int64) {
 	Set(conditions, generation, s.Accepted())
 	Set(conditions, generation, s.ready())
 	SetWhileTrue(conditions, generation, s.reconciling())
 	SetWhileTrue(conditions, generation, s.stalled())
 }
 
-func (s State) ready() metav1.Condition {
+func (s Conditions) ready() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonOperative, Message: s.Says}
 	switch {
 	case s.Deleting:
@@ -109,9 +109,9 @@ func (s State) ready() metav1.Condition {
 	return c
 }
 
-func (s State) paused() string { return s.Paused.By + "; undo goes on. " + s.Says }
+func (s Conditions) paused() string { return s.Paused.By + "; undo goes on. " + s.Says }
 
-func (s State) reconciling() metav1.Condition {
+func (s Conditions) reconciling() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionReconciling}
 	switch {
 	case s.Deleting:
@@ -128,7 +128,7 @@ func (s State) reconciling() metav1.Condition {
 }
 
 // undoing says what a deletion waits for.
-func (s State) undoing() string {
+func (s Conditions) undoing() string {
 	says := s.Undoing
 	if says == "" {
 		says = "It is deleted once all that it did is undone."
@@ -139,9 +139,9 @@ func (s State) undoing() string {
 	return says
 }
 
-func (s State) starting() string { return "It begins once all " + s.Changes + " are read." }
+func (s Conditions) starting() string { return "It begins once all " + s.Changes + " are read." }
 
-func (s State) stalled() metav1.Condition {
+func (s Conditions) stalled() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionStalled}
 	switch {
 	case s.Rejected() && !s.Deleting: // what rules say holds up no deletion

@@ -11,8 +11,8 @@ import (
 
 func TestEachStateHasItsConditions(t *testing.T) {
 	admitted := Acceptance{Allowed: true, RuleSet: "abc"}
-	operative := State{Acceptance: admitted, Changes: "nodes", Synced: true, Says: "3 match."}
-	with := func(change func(*State)) State {
+	operative := Conditions{Acceptance: admitted, Changes: "nodes", Synced: true, Says: "3 match."}
+	with := func(change func(*Conditions)) Conditions {
 		s := operative
 		change(&s)
 		return s
@@ -20,28 +20,30 @@ func TestEachStateHasItsConditions(t *testing.T) {
 	refused := &Trouble{Targets: 1, Sample: "a", Err: forbidden}
 	failed := &Trouble{Targets: 1, Sample: "a", Err: errors.New("timeout")}
 	for name, c := range map[string]struct {
-		state State
+		state Conditions
 		want  []string
 	}{
 		"operative":   {operative, []string{"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=True Operative: 3 match."}},
-		"it observes": {with(func(s *State) { s.Observes = true }), []string{"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=True Observing: 3 match."}},
-		"a Guardrail pauses it": {with(func(s *State) { s.Paused.By = "Guardrail freeze pauses all new acts" }), []string{
+		"it observes": {with(func(s *Conditions) { s.Observes = true }), []string{"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=True Observing: 3 match."}},
+		"a Guardrail pauses it": {with(func(s *Conditions) { s.Paused.By = "Guardrail freeze pauses all new acts" }), []string{
 			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=True Paused: Guardrail freeze pauses all new acts; undo goes on. 3 match.",
 		}},
-		"it observes while paused": {with(func(s *State) { s.Observes, s.Paused.By = true, "Guardrail freeze pauses all new acts" }), []string{
+		"it observes while paused": {with(func(s *Conditions) { s.Observes, s.Paused.By = true, "Guardrail freeze pauses all new acts" }), []string{
 			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=True Observing: 3 match.",
 		}},
-		"a Guardrail freezes it": {with(func(s *State) { s.Paused = Pause{By: "Guardrail stop freezes everything, undo included", Frozen: true} }), []string{
+		"a Guardrail freezes it": {with(func(s *Conditions) {
+			s.Paused = Pause{By: "Guardrail stop freezes everything, undo included", Frozen: true}
+		}), []string{
 			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=True Frozen: Guardrail stop freezes everything, undo included. 3 match.",
 		}},
-		"it observes, is being deleted, and is frozen": {with(func(s *State) {
+		"it observes, is being deleted, and is frozen": {with(func(s *Conditions) {
 			s.Observes, s.Deleting, s.Paused, s.Undoing = true, true, Pause{By: "Guardrail stop freezes everything, undo included", Frozen: true}, "2 nodes left."
 		}), []string{
 			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=False Undoing: Guardrail stop freezes everything, undo included. 2 nodes left.",
 			"Reconciling=True Undoing: Guardrail stop freezes everything, undo included. 2 nodes left.",
 		}},
 		"nobody can say what Guardrails forbid, which is why writes fail, too": {
-			with(func(s *State) {
+			with(func(s *Conditions) {
 				s.Paused, s.Trouble = Pause{By: "Unknown, which pauses all new acts: forbidden", Unknown: true}, failed
 			}), []string{
 				"Accepted=True Admitted: All rules admit it (rule set abc).",
@@ -49,50 +51,50 @@ func TestEachStateHasItsConditions(t *testing.T) {
 				"Reconciling=True GuardrailsUnknown: Unknown, which pauses all new acts: forbidden",
 			},
 		},
-		"an exception lifts a rule": {with(func(s *State) { s.Lifted = "GuardrailException x lifts a/b." }), []string{
+		"an exception lifts a rule": {with(func(s *Conditions) { s.Lifted = "GuardrailException x lifts a/b." }), []string{
 			"Accepted=True Admitted: All other rules admit it (rule set abc). GuardrailException x lifts a/b.", "Ready=True Operative: 3 match.",
 		}},
-		"not yet synced": {with(func(s *State) { s.Synced = false }), []string{
+		"not yet synced": {with(func(s *Conditions) { s.Synced = false }), []string{
 			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=Unknown Starting: It begins once all nodes are read.",
 			"Reconciling=True Starting: It begins once all nodes are read.",
 		}},
-		"a rule refuses it": {with(func(s *State) { s.Acceptance = Acceptance{Violated: true, Message: "no"} }), []string{
+		"a rule refuses it": {with(func(s *Conditions) { s.Acceptance = Acceptance{Violated: true, Message: "no"} }), []string{
 			"Accepted=False RuleViolated: no", "Ready=False RuleViolated: Nothing new is done while the rules refuse it; see Accepted.",
 			"Stalled=True RuleViolated: no",
 		}},
-		"a rule couldn't be evaluated": {with(func(s *State) { s.Acceptance = Acceptance{Message: "no facts"}; s.Synced = false }), []string{
+		"a rule couldn't be evaluated": {with(func(s *Conditions) { s.Acceptance = Acceptance{Message: "no facts"}; s.Synced = false }), []string{
 			"Accepted=False RulesNotEvaluated: no facts", "Ready=False RulesNotEvaluated: Nothing new is done while the rules refuse it; see Accepted.",
 			"Stalled=True RulesNotEvaluated: no facts",
 		}},
-		"its spec can't be read": {with(func(s *State) { s.Unreadable = errors.New("bad for") }), []string{
+		"its spec can't be read": {with(func(s *Conditions) { s.Unreadable = errors.New("bad for") }), []string{
 			"Accepted=False InvalidSpec: bad for", "Ready=False InvalidSpec: Nothing new is done while the rules refuse it; see Accepted.",
 			"Stalled=True InvalidSpec: bad for",
 		}},
-		"the account lacks a right": {with(func(s *State) { s.Trouble = refused }), []string{
+		"the account lacks a right": {with(func(s *Conditions) { s.Trouble = refused }), []string{
 			"Accepted=True Admitted: All rules admit it (rule set abc).",
 			"Ready=False Forbidden: Autohealer's account may not change nodes; see Stalled.", `Stalled=True Forbidden: nodes "a" is forbidden: no`,
 		}},
-		"writes fail": {with(func(s *State) { s.Trouble = failed }), []string{
+		"writes fail": {with(func(s *Conditions) { s.Trouble = failed }), []string{
 			"Accepted=True Admitted: All rules admit it (rule set abc).",
 			"Ready=Unknown Retrying: A write failed and is tried again: timeout", "Reconciling=True Retrying: timeout",
 		}},
-		"only some writes fail": {with(func(s *State) { s.Trouble = &Trouble{Err: forbidden, Partly: true} }), []string{
+		"only some writes fail": {with(func(s *Conditions) { s.Trouble = &Trouble{Err: forbidden, Partly: true} }), []string{
 			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=True Operative: 3 match.",
 		}},
-		"it is being deleted": {with(func(s *State) { s.Deleting, s.Undoing = true, "2 nodes left." }), []string{
+		"it is being deleted": {with(func(s *Conditions) { s.Deleting, s.Undoing = true, "2 nodes left." }), []string{
 			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=False Undoing: 2 nodes left.", "Reconciling=True Undoing: 2 nodes left.",
 		}},
-		"it is being deleted, and what is left isn't known": {with(func(s *State) { s.Deleting, s.Synced = true, false }), []string{
+		"it is being deleted, and what is left isn't known": {with(func(s *Conditions) { s.Deleting, s.Synced = true, false }), []string{
 			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=False Undoing: It is deleted once all that it did is undone.",
 			"Reconciling=True Undoing: It is deleted once all that it did is undone.",
 		}},
 		"it is being deleted, and was changed to what a rule refuses": {
-			with(func(s *State) { s.Deleting, s.Acceptance = true, Acceptance{Violated: true, Message: "no"} }), []string{
+			with(func(s *Conditions) { s.Deleting, s.Acceptance = true, Acceptance{Violated: true, Message: "no"} }), []string{
 				"Accepted=False RuleViolated: no", "Ready=False Undoing: It is deleted once all that it did is undone.",
 				"Reconciling=True Undoing: It is deleted once all that it did is undone.",
 			},
 		},
-		"it is being deleted, and the account may not undo it": {with(func(s *State) { s.Deleting, s.Undoing, s.Trouble = true, "2 nodes left.", refused }), []string{
+		"it is being deleted, and the account may not undo it": {with(func(s *Conditions) { s.Deleting, s.Undoing, s.Trouble = true, "2 nodes left.", refused }), []string{
 			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=False Undoing: 2 nodes left.", "Reconciling=True Undoing: 2 nodes left.",
 			`Stalled=True Forbidden: nodes "a" is forbidden: no`,
 		}},

@@ -16,9 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/keymutex"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
 )
@@ -66,8 +69,18 @@ func (p *Policy[T, R]) Settled(object T) bool {
 	return p.UID == object.GetUID() && p.Generation == object.GetGeneration() && !p.Outdated
 }
 
-// SameBut says whether nothing changed but the object.
-func (p *Policy[T, R]) SameBut(before Policy[T, R]) bool {
+// State is what the policy may do now. Acting waits for the finalizer: without it what is done could be left behind. Observes: its
+// mode is Observe.
+func (p *Policy[T, R]) State(observes bool) lifecycle.State {
+	return lifecycle.Policy{
+		Frozen: p.Pause.Frozen, Deleted: p.Object.GetDeletionTimestamp() != nil, Unreadable: p.Read.Unreadable() != nil,
+		NotJudged: !p.PauseKnown || p.Outdated || p.Generation != p.Object.GetGeneration(), Observing: observes, Refused: !p.Admitted.Valid(),
+		Unrecorded: !slices.Contains(p.Object.GetFinalizers(), v1alpha1.FinalizerUndo), Paused: p.Pause.By != "",
+	}.State()
+}
+
+// SameJudgement says whether nothing changed but the object.
+func (p *Policy[T, R]) SameJudgement(before Policy[T, R]) bool {
 	return p.UID == before.UID && p.Generation == before.Generation && p.JudgedAt.Equal(before.JudgedAt) && p.Invalidations == before.Invalidations &&
 		p.Outdated == before.Outdated && p.Pause == before.Pause && p.PauseKnown == before.PauseKnown
 }
@@ -107,6 +120,9 @@ type Policies[T Object, R Reading] struct {
 	// again are policies to judge, now or at a time.
 	again workqueue.TypedDelayingInterface[types.NamespacedName]
 
+	// asking is held, for each policy by itself, while it is judged once more for an act.
+	asking keymutex.KeyMutex
+
 	// following is held while what Guardrails say is taken in.
 	following sync.Mutex
 
@@ -124,7 +140,7 @@ type Policies[T Object, R Reading] struct {
 
 // Init has policies follow the rules; none is known yet.
 func (p *Policies[T, R]) Init(h Hooks[T, R]) {
-	p.hooks, p.again = h, kube.NewDelayingQueue[types.NamespacedName](h.Clock)
+	p.hooks, p.again, p.asking = h, kube.NewDelayingQueue[types.NamespacedName](h.Clock), keymutex.NewHashed(0)
 	p.latest, p.judged, p.updated = map[types.NamespacedName]T{}, map[types.NamespacedName]Policy[T, R]{}, map[types.NamespacedName]Policy[T, R]{}
 	p.Troubles.Hit = func(policy types.NamespacedName) { p.Statuses.Add(policy, 0) }
 	p.followGuardrails()
@@ -174,7 +190,7 @@ func (p *Policies[T, R]) update(ctx context.Context, key types.NamespacedName) {
 	now, ok := p.Get(key)
 	after := time.Duration(0)
 	if ok {
-		if now.SameBut(p.updated[key]) { // as when a status was written, mostly by us
+		if now.SameJudgement(p.updated[key]) { // as when a status was written, mostly by us
 			after = Delay
 		}
 		p.hooks.Changed(ctx, p.updated[key], now)
@@ -272,6 +288,13 @@ func (p *Policies[T, R]) Get(key types.NamespacedName) (Policy[T, R], bool) {
 	found, ok := p.judged[key]
 	found.Pause, found.PauseKnown = p.paused, !p.unread
 	return found, ok
+}
+
+// Current gives the policy of this very object once it was judged, that still holds, and what pauses it is known: then its status may
+// tell of it.
+func (p *Policies[T, R]) Current(object T) (Policy[T, R], bool) {
+	found, ok := p.Get(client.ObjectKeyFromObject(object))
+	return found, ok && found.Settled(object) && found.PauseKnown
 }
 
 // Keys are the policies that were judged.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/snapshot"
-	"github.com/resourcestack/autohealer/internal/domain/registration"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 )
 
 // Checked says which conditions of an object HealthCheckRegistrations decide: from what each check looks at and says of it to
@@ -52,7 +52,7 @@ func how(v snapshot.ChecksView) string {
 		return " can't be read, so what it wrote stays: " + v.Unreadable
 	case v.Forecast == nil:
 		return " doesn't select it"
-	case v.Forecast.Why != "" && v.Forecast.Stands == registration.Withdrawn:
+	case v.Forecast.Why != "" && v.Forecast.Stands == lifecycle.Deleted:
 		return " decides nothing: " + v.Forecast.Why
 	case v.Forecast.Why != "":
 		return " doesn't check it, and its conditions stay as they are: " + v.Forecast.Why

@@ -12,6 +12,7 @@ import (
 
 	"github.com/resourcestack/autohealer/internal/cli/snapshot"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 )
 
 // Node says how all ConditionSets stand to a node.
@@ -86,13 +87,13 @@ func (t *text) state(s condition.Sight) string {
 		did += "; "
 	}
 	switch {
-	case s.Standing == condition.Withdrawn && s.Set.Observe:
+	case s.State == lifecycle.Observing:
 		did += "only observes; "
-	case s.Standing == condition.Withdrawn:
+	case s.State == lifecycle.Deleted:
 		did += "is being deleted; "
-	case s.Standing == condition.Held:
+	case s.State == lifecycle.Refused:
 		did += "a rule refuses it; "
-	case s.Standing == condition.Frozen:
+	case s.State.IsFrozen():
 		did += "not in force yet; "
 	}
 	switch s.Match.Phase {

@@ -25,6 +25,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/lease"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
@@ -173,7 +174,7 @@ func (r Reader) nodes(ctx context.Context, o *Overview, limits limit.Limits) err
 		if err != nil {
 			set = condition.Unreadable(&sets.Items[i])
 		}
-		fleet.ObserveSet(set, condition.Frozen, nil, "", at)
+		fleet.ObserveSet(set, lifecycle.NotJudged, nil, "", at)
 	}
 	for i := range nodes.Items {
 		fleet.ObserveNode(&nodes.Items[i], at)

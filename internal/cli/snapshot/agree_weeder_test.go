@@ -20,6 +20,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/cli/snapshot"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/hold"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 	"github.com/resourcestack/autohealer/internal/guard"
@@ -143,12 +144,12 @@ func (w *weeding) drawConfig(namespace string, i int) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	standing := map[string]weed.Standing{"admitted": weed.Active, "refused": weed.Refused, "forbidden": weed.Forbidden, "both": weed.Refused, "old": weed.Frozen}[verdict]
-	if standing == weed.Active && len(w.policy.PausedBy) > 0 {
-		standing = weed.Paused
+	state := map[string]lifecycle.State{"admitted": lifecycle.Active, "refused": lifecycle.Refused, "forbidden": lifecycle.Forbidden, "both": lifecycle.Refused, "old": lifecycle.NotJudged}[verdict]
+	if state == lifecycle.Active && len(w.policy.PausedBy) > 0 {
+		state = lifecycle.Paused
 	}
 	w.configs[wc.UID] = wc
-	w.yard.ObserveConfig(c, standing, weederAt(w.now))
+	w.yard.ObserveConfig(c, state, weederAt(w.now))
 }
 
 // serve makes a Service Ready or not, and its pod first.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 	"github.com/resourcestack/autohealer/internal/kube/dependents"
 )
@@ -63,8 +64,8 @@ func (f *Facts) ViewChecks(ctx context.Context, policy guardrail.Policy, kind st
 		reg, problems := registration.Read(hcr)
 		view.Unreadable = strings.Join(problems, "; ")
 		survey := f.checksOf(only)
-		survey.Standing = func(hcr *v1alpha1.HealthCheckRegistration) (registration.Standing, string) {
-			return ChecksStanding(hcr, policy)
+		survey.State = func(hcr *v1alpha1.HealthCheckRegistration) (lifecycle.State, string) {
+			return StateOfChecks(hcr, policy)
 		}
 		doubt = doubt || !judged(hcr) || view.Unreadable != ""
 		var outlook registration.Outlook

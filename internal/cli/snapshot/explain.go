@@ -12,6 +12,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/hold"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
 
@@ -74,13 +75,13 @@ func (f *Facts) ViewWeeders(policy guardrail.Policy) []WeederView {
 	if f.yard == nil {
 		return nil
 	}
-	standing := func(wc *v1alpha1.WeederConfig) weed.Standing { return WeederStanding(wc, policy.Paused()) }
-	yard, _ := newYard(f.snapshot, policy.Limits, f.ownNamespace, standing)
+	state := func(wc *v1alpha1.WeederConfig) lifecycle.State { return StateOfWeeder(wc, policy.Paused()) }
+	yard, _ := newYard(f.snapshot, policy.Limits, f.ownNamespace, state)
 	plans := yard.Verdicts(f.snapshot.weederAt())
 	var views []WeederView
 	for _, wc := range f.configs {
 		if wc.DeletionTimestamp == nil {
-			outlook := f.OutlookOf(wc, standing(wc), policy.Limits)
+			outlook := f.OutlookOf(wc, state(wc), policy.Limits)
 			outlook.Settle(plans)
 			views = append(views, WeederView{wc, outlook})
 		}

@@ -105,7 +105,7 @@ func (a *acting) begin(policy condition.Policy) {
 		if err != nil {
 			a.t.Fatal(err)
 		}
-		a.fleet.ObserveSet(set, condition.StandingOf(&a.sets[i], true, true), nil, "", at(noon))
+		a.fleet.ObserveSet(set, condition.StateOf(&a.sets[i], true, true), nil, "", at(noon))
 	}
 	a.fleet.MarkSynced(at(noon))
 }

@@ -100,7 +100,7 @@ func (f *Facts) observe(cs *v1alpha1.ConditionSet, admitted bool) {
 	if err != nil {
 		set = condition.Unreadable(cs)
 	}
-	f.fleet.ObserveSet(set, condition.StandingOf(cs, err == nil, admitted), condition.StoredBreaker(cs), cs.Annotations[v1alpha1.AnnotationResetBreaker], f.at)
+	f.fleet.ObserveSet(set, condition.StateOf(cs, err == nil, admitted), condition.StoredBreaker(cs), cs.Annotations[v1alpha1.AnnotationResetBreaker], f.at)
 }
 
 // Apply puts an admitted set in place of the stored one of its name, as the controller would have it soon after: recorded

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
@@ -227,7 +228,7 @@ func compareWeeder(t *testing.T, g *guard.Guard, live, file *Snapshot) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		outlook, preview := facts.OutlookOf(wc, weed.Active, g.Policy().Limits), facts.PreviewWeederConfig(wc, g.Policy().Limits, time.Time{})
+		outlook, preview := facts.OutlookOf(wc, lifecycle.Active, g.Policy().Limits), facts.PreviewWeederConfig(wc, g.Policy().Limits, time.Time{})
 		if service := outlook.Services[0]; !service.Open || service.CrashLooping != 7 || preview.WouldDelete != 7 || preview.SharedPods != 8 {
 			t.Errorf("want 7 of 8 pods to go, the first has not restarted yet: %+v, %+v", outlook, preview)
 		}

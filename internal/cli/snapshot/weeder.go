@@ -6,13 +6,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
 
-// newYard feeds workloads and stored configs to the planner of WeederConfigs; nil when the snapshot has no workloads. Standing
+// newYard feeds workloads and stored configs to the planner of WeederConfigs; nil when the snapshot has no workloads. State
 // says what the configs may do.
-func newYard(s *Snapshot, limits limit.Limits, ownNamespace string, standing func(*v1alpha1.WeederConfig) weed.Standing) (*weed.Yard, map[types.NamespacedName]*v1alpha1.WeederConfig) {
+func newYard(s *Snapshot, limits limit.Limits, ownNamespace string, state func(*v1alpha1.WeederConfig) lifecycle.State) (*weed.Yard, map[types.NamespacedName]*v1alpha1.WeederConfig) {
 	configs := map[types.NamespacedName]*v1alpha1.WeederConfig{}
 	for i := range s.WeederConfigs {
 		wc := &s.WeederConfigs[i]
@@ -25,7 +26,7 @@ func newYard(s *Snapshot, limits limit.Limits, ownNamespace string, standing fun
 	s.Workloads.feed(yard, s.weederAt())
 	for _, wc := range configs {
 		if c, err := weed.NewConfig(wc, ownNamespace); err == nil && wc.DeletionTimestamp == nil {
-			yard.ObserveConfig(c, standing(wc), s.weederAt())
+			yard.ObserveConfig(c, state(wc), s.weederAt())
 		}
 	}
 	yard.MarkSynced(s.weederAt())
@@ -33,7 +34,7 @@ func newYard(s *Snapshot, limits limit.Limits, ownNamespace string, standing fun
 }
 
 // frozen configs have windows and memories, but nothing is asked of what they would do.
-func frozen(*v1alpha1.WeederConfig) weed.Standing { return weed.Frozen }
+func frozen(*v1alpha1.WeederConfig) lifecycle.State { return lifecycle.NotJudged }
 
 // KnowsWorkloads says whether the snapshot has pods and Services, without which nothing is known of WeederConfigs.
 func (f *Facts) KnowsWorkloads() bool { return f.yard != nil }
@@ -48,8 +49,8 @@ func (f *Facts) PreviewWeederConfig(wc *v1alpha1.WeederConfig, limits limit.Limi
 }
 
 // OutlookOf tells the same pod by pod; nothing of a config that can't be read.
-func (f *Facts) OutlookOf(wc *v1alpha1.WeederConfig, standing weed.Standing, limits limit.Limits) weed.Outlook {
-	outlook, err := f.yard.Outlook(wc, standing, limits, f.snapshot.weederAt())
+func (f *Facts) OutlookOf(wc *v1alpha1.WeederConfig, state lifecycle.State, limits limit.Limits) weed.Outlook {
+	outlook, err := f.yard.Outlook(wc, state, limits, f.snapshot.weederAt())
 	if err != nil {
 		return weed.Outlook{}
 	}
@@ -69,6 +70,6 @@ func (f *Facts) ApplyWeederConfig(wc *v1alpha1.WeederConfig) {
 	f.snapshot.rewrite("WeederConfig", wc)
 	f.configs[key] = wc
 	if c, err := weed.NewConfig(wc, f.ownNamespace); err == nil {
-		f.yard.ObserveConfig(c, weed.Frozen, f.snapshot.weederAt())
+		f.yard.ObserveConfig(c, lifecycle.NotJudged, f.snapshot.weederAt())
 	}
 }

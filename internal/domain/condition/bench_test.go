@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
@@ -32,9 +33,9 @@ func benchFleet(b *testing.B, size int) (*condition.Fleet, []*corev1.Node) {
 	for i := range 50 {
 		types := condition.KnownTypes()
 		spec := fmt.Sprintf("effect: NoSchedule\ntaintKey: example.com/k%d\nconditions: {%s: {status: unknown}, %s: {status: true}}", i, types[i%len(types)].Type, types[(i+1+i/len(types))%len(types)].Type)
-		f.ObserveSet(newSet(b, fmt.Sprintf("s%02d", i), spec), condition.Active, nil, "", moment(noon))
+		f.ObserveSet(newSet(b, fmt.Sprintf("s%02d", i), spec), lifecycle.Active, nil, "", moment(noon))
 	}
-	f.ObserveSet(newSet(b, "kubelet", noSchedule), condition.Active, nil, "", moment(noon))
+	f.ObserveSet(newSet(b, "kubelet", noSchedule), lifecycle.Active, nil, "", moment(noon))
 	f.MarkSynced(moment(noon))
 	return f, nodes
 }
@@ -97,7 +98,7 @@ func BenchmarkDecideHeld(b *testing.B) {
 		reports("KubeletUnhealthy", "True", ago(time.Minute))(sick)
 		held.ObserveNode(sick, moment(noon))
 	}
-	held.ObserveSet(newSet(b, "kubelet", noSchedule), condition.Active, nil, "", moment(noon))
+	held.ObserveSet(newSet(b, "kubelet", noSchedule), lifecycle.Active, nil, "", moment(noon))
 	held.MarkSynced(moment(noon))
 	for _, n := range nodes[:1600] {
 		held.Decide(n.Name, moment(noon), nil)
@@ -165,7 +166,7 @@ func fleetOfSets(b *testing.B, nodes, sets int) *condition.Fleet {
 		case 8:
 			spec = "maxNodes: 10%\neffect: NoSchedule\ntaintKey: example.com/k\nconditions: {KubeletUnhealthy: {status: true}}"
 		}
-		f.ObserveSet(newSet(b, fmt.Sprintf("x%05d", i), spec), condition.Active, nil, "", moment(noon))
+		f.ObserveSet(newSet(b, fmt.Sprintf("x%05d", i), spec), lifecycle.Active, nil, "", moment(noon))
 	}
 	return f
 }
@@ -176,7 +177,7 @@ func BenchmarkNodeAmongSets(b *testing.B) {
 		f, nodes := benchFleet(b, 100)
 		for i := range stored {
 			f.ObserveSet(newSet(b, fmt.Sprintf("x%05d", i), fmt.Sprintf("effect: NoSchedule\ntaintKey: example.com/k\nconditions: {Custom%d: {status: true}}", i)),
-				condition.Active, nil, "", moment(noon))
+				lifecycle.Active, nil, "", moment(noon))
 		}
 		var flips [2]*corev1.Node
 		for i, status := range []string{"True", "False"} {

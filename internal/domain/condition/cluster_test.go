@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
@@ -99,7 +100,7 @@ func manage(t testing.TB, limits limit.Limits, nodes []*corev1.Node, sets ...*co
 		m.fleet.ObserveNode(n, moment(noon))
 	}
 	for _, s := range sets {
-		m.fleet.ObserveSet(s, condition.Active, nil, "", moment(noon))
+		m.fleet.ObserveSet(s, lifecycle.Active, nil, "", moment(noon))
 	}
 	m.fleet.MarkSynced(moment(noon))
 	return m

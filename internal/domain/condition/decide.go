@@ -51,7 +51,7 @@ type planner struct {
 // want plans a set's first taint on the node.
 func (p *planner) want(c Claimant) {
 	claimed := func(t OwnedTaint) bool { return t.Set == c.UID && t.Key == c.Key }
-	if slices.ContainsFunc(p.next, claimed) || c.Standing == Withdrawn || c.Standing == Frozen || Reserved(c.Key) {
+	if slices.ContainsFunc(p.next, claimed) || c.State.IsWithdrawn() || c.State.IsFrozen() || Reserved(c.Key) {
 		return
 	}
 	if slices.ContainsFunc(p.Node.Owned.Taints, claimed) {

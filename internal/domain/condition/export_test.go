@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
@@ -17,7 +18,7 @@ func (f *Fleet) LookAtEach(s *Set) Preview {
 	p := Preview{}
 	others := map[string]bool{}
 	for _, o := range f.sets {
-		if o.Name != s.Name && !o.Observe && o.standing == Active && o.Effect != corev1.TaintEffectPreferNoSchedule {
+		if o.Name != s.Name && !o.Observe && o.state == lifecycle.Active && o.Effect != corev1.TaintEffectPreferNoSchedule {
 			for _, name := range f.wouldTaint(o) {
 				others[name] = true
 			}

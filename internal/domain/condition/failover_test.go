@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
@@ -16,14 +17,14 @@ func standby(t *testing.T) (*condition.Fleet, *condition.Set) {
 	for _, n := range workers(10) {
 		fleet.ObserveNode(n, condition.Moment{Now: noon})
 	}
-	fleet.ObserveSet(set, condition.Active, nil, "", condition.Moment{Now: noon})
+	fleet.ObserveSet(set, lifecycle.Active, nil, "", condition.Moment{Now: noon})
 	fleet.MarkSynced(condition.Moment{Now: noon})
 	return fleet, set
 }
 
 func TestABreakerThatTheLeaderOpenedIsOpenForTheNextLeaderToo(t *testing.T) {
 	fleet, set := standby(t)
-	fleet.ObserveSet(set, condition.Active, &condition.OpenBreaker{ID: "of-the-leader", OpenedAt: noon}, "", condition.Moment{Now: noon})
+	fleet.ObserveSet(set, lifecycle.Active, &condition.OpenBreaker{ID: "of-the-leader", OpenedAt: noon}, "", condition.Moment{Now: noon})
 	fleet.Lead(condition.Moment{Now: noon.Add(time.Hour)}) // the wave is long over, and this replica never saw it
 	sum, _ := fleet.Summary(set.UID, condition.Moment{Now: noon.Add(time.Hour)})
 	if sum.Breaker == nil || sum.Breaker.ID != "of-the-leader" || sum.Breaker.Reset {
@@ -38,12 +39,12 @@ func TestABreakerThatWasResetDoesNotComeBackWithTheNextLeader(t *testing.T) {
 		n.ResourceVersion = "1000"
 		fleet.ObserveNode(n, condition.Moment{Now: noon.Add(time.Second)})
 	}
-	fleet.ObserveSet(set, condition.Active, &condition.OpenBreaker{ID: "of-the-leader", OpenedAt: noon}, "", condition.Moment{Now: noon})
+	fleet.ObserveSet(set, lifecycle.Active, &condition.OpenBreaker{ID: "of-the-leader", OpenedAt: noon}, "", condition.Moment{Now: noon})
 	for _, n := range workers(10) {
 		n.ResourceVersion = "2000"
 		fleet.ObserveNode(n, condition.Moment{Now: noon.Add(time.Minute)})
 	}
-	fleet.ObserveSet(set, condition.Active, nil, "of-the-leader", condition.Moment{Now: noon.Add(time.Minute)}) // the leader took the reset
+	fleet.ObserveSet(set, lifecycle.Active, nil, "of-the-leader", condition.Moment{Now: noon.Add(time.Minute)}) // the leader took the reset
 	fleet.Lead(condition.Moment{Now: noon.Add(time.Hour)})
 	if sum, _ := fleet.Summary(set.UID, condition.Moment{Now: noon.Add(time.Hour)}); sum.Breaker != nil {
 		t.Errorf("the new leader has breaker %+v", sum.Breaker)

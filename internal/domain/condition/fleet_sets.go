@@ -4,11 +4,13 @@ import (
 	"maps"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 )
 
 // ObserveSet takes in a set, what it may do, its stored breaker and the reset that its annotations ask for. It gives the
 // nodes whose plans may have changed.
-func (f *Fleet) ObserveSet(set *Set, standing Standing, stored *OpenBreaker, resetID string, at Moment) (affected []string) {
+func (f *Fleet) ObserveSet(set *Set, state lifecycle.State, stored *OpenBreaker, resetID string, at Moment) (affected []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.declare(set.KeysDeclared)
@@ -18,10 +20,10 @@ func (f *Fleet) ObserveSet(set *Set, standing Standing, stored *OpenBreaker, res
 		f.recountAll(was)
 		f.touch(was)
 	}
-	if was != nil && was.Generation == set.Generation && was.standing == standing && was.resetID == resetID {
+	if was != nil && was.Generation == set.Generation && was.state == state && was.resetID == resetID {
 		return nil
 	}
-	s := newSetState(set.under(f.policy.Types), standing, stored, resetID)
+	s := newSetState(set.under(f.policy.Types), state, stored, resetID)
 	touched := names{}
 	if was != nil {
 		s.breaker = was.breaker // the leader's own is never older than the stored one, and a follower's is the stored one

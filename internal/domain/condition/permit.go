@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 )
 
 // permitted is the highest effect up to want that a set may give its taint on this node now; never less than current,
@@ -16,7 +18,7 @@ func (p *planner) permitted(c Claimant, want corev1.TaintEffect, m Match, curren
 	if p.Node.Deleting {
 		return current
 	}
-	for _, g := range []Gate{p.holdGate(), p.standingGate(c)} {
+	for _, g := range []Gate{p.holdGate(), p.stateGate(c)} {
 		if g.Closed() {
 			p.hold(c, g, m)
 			return current
@@ -86,7 +88,7 @@ func (p *planner) room(of Cap, c Claimant, m Match) Gate {
 
 // asks says whether nothing but a limit that all sets share stands before the set's taint.
 func (p *planner) asks(c Claimant, of Cap, m Match) bool {
-	if m.Phase != Matching || p.At.Now.Before(m.HoldsAt) || Reserved(c.Key) || p.standingGate(c).Closed() {
+	if m.Phase != Matching || p.At.Now.Before(m.HoldsAt) || Reserved(c.Key) || p.stateGate(c).Closed() {
 		return false
 	}
 	claim := OwnedTaint{Since: p.now(), Flapping: p.flaps(c)}
@@ -115,14 +117,14 @@ func (p *planner) holdGate() Gate {
 	return Gate{}
 }
 
-func (p *planner) standingGate(c Claimant) Gate {
+func (p *planner) stateGate(c Claimant) Gate {
 	unconfirmed := ""
 	if p.Evidence != nil {
 		unconfirmed = p.Evidence.Unconfirmed[c.UID]
 	}
 	switch {
-	case c.Standing != Active:
-		return Gate{Reason: HeldByStanding, Message: "the set isn't admitted"}
+	case c.State != lifecycle.Active:
+		return Gate{Reason: HeldByRules, Message: "the set isn't admitted"}
 	case p.Paused != "":
 		return Gate{Reason: HeldByPause, Message: p.Paused}
 	case unconfirmed != "":

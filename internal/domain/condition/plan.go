@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 )
 
 // Precedence says among which sets of a node the highest effect wins.
@@ -17,10 +19,10 @@ const (
 	PrecedenceNode Precedence = "Node"
 )
 
-// Claimant is a set with its standing.
+// Claimant is a set with its state.
 type Claimant struct {
 	*Set
-	Standing Standing
+	State lifecycle.State
 	// Why says why it may not act anew; "" when it may.
 	Why Reason
 }
@@ -46,7 +48,7 @@ const (
 	HeldByPace        Reason = "EvictionPace"
 	HeldByOwnCap      Reason = "OwnCapReached"
 	HeldByBreaker     Reason = "BreakerOpen"
-	HeldByStanding    Reason = "NotAdmitted"
+	HeldByRules       Reason = "NotAdmitted"
 	HeldByPause       Reason = "Paused"
 	HeldByClock       Reason = "ClockStepped"
 	HeldByPlane       Reason = "OtherControlPlaneNodeTainted"

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 )
 
 const (
@@ -28,9 +29,9 @@ var (
 	kubeletSilent = reportsAt("KubeletUnhealthy", "True", ago(9*time.Hour), ago(9*time.Hour))
 )
 
-// claimant is a set of that name with that standing.
-func claimant(t testing.TB, name, spec string, standing condition.Standing) condition.Claimant {
-	return condition.Claimant{Set: newSet(t, name, spec), Standing: standing}
+// claimant is a set of that name with that state.
+func claimant(t testing.TB, name, spec string, state lifecycle.State) condition.Claimant {
+	return condition.Claimant{Set: newSet(t, name, spec), State: state}
 }
 
 // planInput has open limits, evidence of no system pods, and knows every claimant's key as declared.
@@ -66,13 +67,13 @@ func (want outcome) check(t *testing.T, got condition.Plan) {
 }
 
 const (
-	frozen    = condition.Frozen
-	held      = condition.Held
-	active    = condition.Active
-	withdrawn = condition.Withdrawn
+	frozen    = lifecycle.NotJudged
+	held      = lifecycle.Refused
+	active    = lifecycle.Active
+	withdrawn = lifecycle.Deleted
 )
 
-func TestWhatASetMayDoInEachStanding(t *testing.T) {
+func TestWhatASetMayDoInEachState(t *testing.T) {
 	matching := func() *corev1.Node { return newNode("n", kubeletSick) }
 	ours := func(o ...nodeOption) *corev1.Node {
 		return newNode("n", append(o, owning("a", "example.com/k", "NoSchedule", ago(time.Hour)))...)
@@ -83,11 +84,11 @@ func TestWhatASetMayDoInEachStanding(t *testing.T) {
 	}
 	elsewhere := "nodeSelector: {matchLabels: {pool: b}}\n" + noSchedule
 	tests := []struct {
-		name     string
-		standing condition.Standing
-		spec     string
-		node     *corev1.Node
-		want     outcome
+		name  string
+		state lifecycle.State
+		spec  string
+		node  *corev1.Node
+		want  outcome
 	}{
 		{"active: a node that matches is tainted", active, noSchedule, matching(), taintedNow},
 		{"active: what stopped matching is undone", active, noSchedule, ours(kubeletWell), undone("ConditionsRecovered")},
@@ -108,7 +109,7 @@ func TestWhatASetMayDoInEachStanding(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.want.check(t, condition.PlanNode(planInput(steady(tt.node), claimant(t, "a", tt.spec, tt.standing))))
+			tt.want.check(t, condition.PlanNode(planInput(steady(tt.node), claimant(t, "a", tt.spec, tt.state))))
 		})
 	}
 }
@@ -262,11 +263,11 @@ func TestALoweredEffectThatIsSomeoneElsesTaintIsGivenUp(t *testing.T) {
 
 func TestAChangedSpec(t *testing.T) {
 	tests := []struct {
-		name     string
-		spec     string
-		standing condition.Standing
-		node     *corev1.Node
-		want     outcome
+		name  string
+		spec  string
+		state lifecycle.State
+		node  *corev1.Node
+		want  outcome
 	}{
 		{"a changed key moves the taint in one write", "effect: NoSchedule\ntaintKey: example.com/new\nconditions: {KubeletUnhealthy: {status: true}}", active,
 			newNode("n", kubeletSick, owning("a", "example.com/k", "NoSchedule", ago(time.Hour))), outcome{
@@ -294,7 +295,7 @@ func TestAChangedSpec(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			changed := claimant(t, "a", tt.spec, tt.standing)
+			changed := claimant(t, "a", tt.spec, tt.state)
 			changed.Generation++
 			in := planInput(steady(tt.node), changed)
 			in.Declared = func(string) bool { return true }

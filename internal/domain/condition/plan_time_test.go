@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 )
 
 func TestEvictAfterStagesTheEffect(t *testing.T) {
@@ -116,10 +117,10 @@ func TestATaintThatSomeoneElseRemoved(t *testing.T) {
 		return outcome{steps: []string{"Repair a example.com/k NoSchedule> " + reason}}
 	}
 	tests := []struct {
-		name     string
-		standing condition.Standing
-		node     *corev1.Node
-		want     outcome
+		name  string
+		state lifecycle.State
+		node  *corev1.Node
+		want  outcome
 	}{
 		{"is put back while the set matches", active, removed(kubeletSick), outcome{
 			taints: []string{"example.com/k:NoSchedule"}, claims: []string{"a-uid example.com/k:NoSchedule"}, steps: []string{"Taint a example.com/k >NoSchedule TaintWasRemoved"}}},
@@ -131,7 +132,7 @@ func TestATaintThatSomeoneElseRemoved(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.want.check(t, condition.PlanNode(planInput(steady(tt.node), claimant(t, "a", noSchedule, tt.standing))))
+			tt.want.check(t, condition.PlanNode(planInput(steady(tt.node), claimant(t, "a", noSchedule, tt.state))))
 		})
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
@@ -117,11 +118,11 @@ func (c *crowd) set() {
 	c.rv++
 	cs := &v1alpha1.ConditionSet{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name + "-uid"), Generation: int64(c.rv)}, Spec: c.spec()}
 	c.sets[name] = cs.UID
-	standing := rapid.SampledFrom([]condition.Standing{active, active, active, held, withdrawn}).Draw(c.t, "standing")
+	state := rapid.SampledFrom([]lifecycle.State{active, active, active, held, withdrawn}).Draw(c.t, "state")
 	if cs.Spec.Mode == v1alpha1.Observe {
-		standing = withdrawn
+		state = withdrawn
 	}
-	c.fleet.ObserveSet(c.read(cs), standing, nil, "", moment(noon))
+	c.fleet.ObserveSet(c.read(cs), state, nil, "", moment(noon))
 }
 
 func (c *crowd) read(cs *v1alpha1.ConditionSet) *condition.Set {

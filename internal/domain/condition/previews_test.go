@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
@@ -74,9 +75,9 @@ func TestPreviewOfTheUnionWithOtherSets(t *testing.T) {
 	both := workers(2, kubeletSick, kernelSick)
 	nodes := append(append(both, renamed("kubelet", workers(3, kubeletSick))...), renamed("kernel", workers(4, kernelSick))...)
 	nodes = append(nodes, renamed("well", workers(31))...)
-	stored := func(spec string, standing condition.Standing) int {
+	stored := func(spec string, state lifecycle.State) int {
 		m := manage(t, calm("10%", "5%"), nodes)
-		m.fleet.ObserveSet(newSet(t, "o", spec), standing, nil, "", moment(noon))
+		m.fleet.ObserveSet(newSet(t, "o", spec), state, nil, "", moment(noon))
 		return preview(t, m, "a", noSchedule).UnionTainted
 	}
 	for _, tt := range []struct {

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 )
 
 // acts are everything that may happen in a world, each as often as it is listed.
@@ -48,7 +49,7 @@ func (w *world) acts() map[string]func() {
 		"arrive":        w.arrive,
 		"answer":        w.answer,
 		"restart":       w.restart,
-		"standing":      w.changeStanding,
+		"state":         w.changeState,
 		"respec":        w.changeSpec,
 		"delete set":    w.deleteSet,
 		"node joins": func() {
@@ -169,10 +170,10 @@ func (w *world) drawSet() *storedSet {
 	return w.sets[rapid.SampledFrom(slices.Sorted(maps.Keys(w.sets))).Draw(w.t, "set")]
 }
 
-func (w *world) changeStanding() {
+func (w *world) changeState() {
 	if s := w.drawSet(); s != nil {
-		w.arrive() // a write that was sent under the old standing
-		s.standing = rapid.SampledFrom([]condition.Standing{condition.Active, condition.Active, condition.Held, condition.Frozen, condition.Withdrawn}).Draw(w.t, "standing")
+		w.arrive() // a write that was sent under the old state
+		s.state = rapid.SampledFrom([]lifecycle.State{lifecycle.Active, lifecycle.Active, lifecycle.Refused, lifecycle.NotJudged, lifecycle.Deleted}).Draw(w.t, "state")
 		w.observeSet(s)
 	}
 }
@@ -360,7 +361,7 @@ func (w *world) checkPreviews() {
 // checkUndone: with every set withdrawn, nothing but what others set is left.
 func (w *world) checkUndone() {
 	for _, s := range w.sets {
-		s.standing = condition.Withdrawn
+		s.state = lifecycle.Deleted
 		w.observeSet(s)
 	}
 	w.calmDown()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
@@ -46,7 +47,7 @@ type world struct {
 
 type storedSet struct {
 	*v1alpha1.ConditionSet
-	standing condition.Standing
+	state lifecycle.State
 }
 
 var (
@@ -116,7 +117,7 @@ func (w *world) drawSpec() v1alpha1.ConditionSetSpec {
 
 func (w *world) createSet(name string) {
 	w.uids++
-	s := &storedSet{ConditionSet: &v1alpha1.ConditionSet{}, standing: condition.Active}
+	s := &storedSet{ConditionSet: &v1alpha1.ConditionSet{}, state: lifecycle.Active}
 	s.Name, s.UID, s.Generation, s.CreationTimestamp = name, types.UID(fmt.Sprintf("%s-uid%d", name, w.uids)), 1, metav1.NewTime(w.now)
 	s.Spec = w.drawSpec()
 	s.Status.TaintKeys = []string{s.Spec.TaintKey}
@@ -133,7 +134,7 @@ func (w *world) observeSet(s *storedSet) {
 	for _, key := range s.Status.TaintKeys {
 		w.keys[key] = true
 	}
-	w.fleet.ObserveSet(set, s.standing, nil, "", w.at())
+	w.fleet.ObserveSet(set, s.state, nil, "", w.at())
 }
 
 // restart is a new manager that knows only what is stored.
@@ -218,7 +219,7 @@ func (w *world) decide(name string) (condition.Plan, bool) {
 		return plan, false
 	}
 	for _, s := range plan.Steps {
-		if s.Harmful() && (w.sets[s.SetName] == nil || w.sets[s.SetName].standing != condition.Active) {
+		if s.Harmful() && (w.sets[s.SetName] == nil || w.sets[s.SetName].state != lifecycle.Active) {
 			w.t.Fatalf("step %s by a set that may not act", stepText(s))
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 )
 
 func TestTheRecordsTextIsWhatOthersRead(t *testing.T) {
@@ -71,8 +72,8 @@ func TestTheRecordRoundTripsInOneText(t *testing.T) {
 func TestAnUnreadableRecordStopsEverything(t *testing.T) {
 	for _, record := range []string{"{", "[]", `{"taints":[{"since":"yesterday"}]}`, "true", "\x00"} {
 		n := steady(newNode("n", kubeletSick, kernelWell, tainted("example.com/k", "NoExecute"), recorded(record)))
-		for _, standing := range []condition.Standing{active, withdrawn} {
-			plan := condition.PlanNode(planInput(n, claimant(t, "a", noSchedule, standing), claimant(t, "b", noExecute, withdrawn)))
+		for _, state := range []lifecycle.State{active, withdrawn} {
+			plan := condition.PlanNode(planInput(n, claimant(t, "a", noSchedule, state), claimant(t, "b", noExecute, withdrawn)))
 			if !n.RecordBroken || len(plan.Steps) > 0 || len(plan.Holds) == 0 || plan.Holds[0].Reason != "RecordUnreadable" {
 				t.Errorf("record %q: broken %t, steps %v, holds %v; want no step and a hold", record, n.RecordBroken, plan.Steps, plan.Holds)
 			}
@@ -86,7 +87,7 @@ func TestARestoredSetAdoptsItsRecord(t *testing.T) {
 	ours := func(o ...nodeOption) *condition.Node {
 		return steady(newNode("n", append(o, tainted("example.com/k", "NoSchedule"), recorded(record))...))
 	}
-	a := func(s condition.Standing) condition.Claimant { return claimant(t, "a", noSchedule, s) }
+	a := func(s lifecycle.State) condition.Claimant { return claimant(t, "a", noSchedule, s) }
 	adopted := condition.PlanNode(planInput(ours(kubeletSick), a(active)))
 	outcome{taints: []string{"example.com/k:NoSchedule"}, claims: []string{"a-uid example.com/k:NoSchedule"}, steps: []string{"Repair a example.com/k NoSchedule>NoSchedule PolicyRestored"}}.check(t, adopted)
 	if got, want := adopted.Owned.String(), `{"taints":[{"key":"example.com/k","effect":"NoSchedule","set":"a-uid","name":"a","generation":1,"since":"2026-11-03T11:00:00Z"}],"history":[{"set":"a-uid","at":"2026-11-03T11:30:00Z"}]}`; got != want {

@@ -6,13 +6,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
 // setState is a set with the nodes it concerns.
 type setState struct {
 	*Set
-	standing Standing
+	state    lifecycle.State
 	selected int
 	matching names // its members' statuses are there, fresh or not
 	tainted  names // it has a claim on a taint
@@ -28,8 +29,8 @@ type setState struct {
 	allowance int
 }
 
-func newSetState(set *Set, standing Standing, breaker *OpenBreaker, resetID string) *setState {
-	return &setState{Set: set, standing: standing, breaker: breaker, resetID: resetID,
+func newSetState(set *Set, state lifecycle.State, breaker *OpenBreaker, resetID string) *setState {
+	return &setState{Set: set, state: state, breaker: breaker, resetID: resetID,
 		matching: names{}, tainted: names{}, recorded: names{}, held: map[string]Hold{}}
 }
 
@@ -108,7 +109,7 @@ func (f *Fleet) part(s *setState) {
 
 // enforces says whether what the set taints counts for the union; PreferNoSchedule is free.
 func (s *setState) enforces() bool {
-	return !s.Observe && s.standing == Active && s.Effect != corev1.TaintEffectPreferNoSchedule
+	return !s.Observe && s.state == lifecycle.Active && s.Effect != corev1.TaintEffectPreferNoSchedule
 }
 
 // mayTaint says whether the set could taint a matching node: none while its breaker is open, and no more than its own cap.

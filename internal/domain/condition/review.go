@@ -5,6 +5,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 )
 
 const (
@@ -22,11 +24,11 @@ func (p *planner) review(claim OwnedTaint) {
 	case !known && !p.Withdrawn(claim.Set):
 		p.plan.Orphans[claim.Set] = claim.Name
 		p.keep(claim)
-	case p.doubtful(claim, c, known), known && c.Standing == Frozen:
+	case p.doubtful(claim, c, known), known && c.State.IsFrozen():
 		p.keep(claim)
 	case !p.Declared(claim.Key):
 		p.drop(claim, RecordInvalid)
-	case !known || c.Standing == Withdrawn:
+	case !known || c.State.IsWithdrawn():
 		p.drop(claim, PolicyWithdrawn)
 	case c.Key != claim.Key:
 		p.drop(claim, KeyChanged)
@@ -94,7 +96,7 @@ func (p *planner) reviewMatch(c Claimant, claim OwnedTaint) {
 		p.drop(claim, NoLongerSelected)
 	case m.Phase == Clear && (removed || !p.At.Now.Before(m.ClearAt)):
 		p.drop(claim, Recovered)
-	case m.Phase == Matching && removed && c.Standing == Active:
+	case m.Phase == Matching && removed && c.State == lifecycle.Active:
 		p.restore(c, claim, m)
 	case removed:
 		p.drop(claim, PutBack) // someone else took it away, and there's no ground to put it back
@@ -200,7 +202,7 @@ func (p *planner) drop(claim OwnedTaint, reason Reason) {
 // forgetWithdrawn clears withdrawn sets from the history too: they leave no trace.
 func (p *planner) forgetWithdrawn() {
 	for _, c := range p.Claimants {
-		if c.Standing == Withdrawn {
+		if c.State.IsWithdrawn() {
 			p.forget(Step{Verb: Repair, Reason: PolicyWithdrawn, Set: c.UID, SetName: c.Name, Generation: c.Generation})
 		}
 	}
@@ -245,7 +247,7 @@ func (p *planner) applyNodePrecedence() {
 
 func (p *planner) untouchable(claim OwnedTaint) bool {
 	c, known := p.claimantOf(claim)
-	return !known || c.Standing == Frozen
+	return !known || c.State.IsFrozen()
 }
 
 // outrank takes back what was planned for a claim, and drops what the record has of it.

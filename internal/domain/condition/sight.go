@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 )
 
 // Sight is how a set stands to a node, for people who ask why.
 type Sight struct {
-	Set      *Set
-	Standing Standing
+	Set   *Set
+	State lifecycle.State
 	// Why says why the set may not act anew; "" when it may.
 	Why   Reason
 	Match Match
@@ -43,7 +45,7 @@ func (f *Fleet) Sights(name string, at Moment) []Sight {
 	}
 	var all []Sight
 	for _, s := range f.sets {
-		sight := Sight{Set: s.Set, Standing: s.standing, Why: s.why(), Match: s.Match(n.Node, at)}
+		sight := Sight{Set: s.Set, State: s.state, Why: s.why(), Match: s.Match(n.Node, at)}
 		i := slices.IndexFunc(n.Owned.Taints, func(t OwnedTaint) bool { return t.Set == s.UID })
 		if i >= 0 {
 			claim := n.Owned.Taints[i]

@@ -106,7 +106,7 @@ func (f *Fleet) Undone(uid types.UID) bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	s := f.sets[uid]
-	return s != nil && s.standing == Withdrawn && len(s.recorded) == 0
+	return s != nil && s.state.IsWithdrawn() && len(s.recorded) == 0
 }
 
 // Evicting says whether a taint of ours evicts from the node, or is about to.

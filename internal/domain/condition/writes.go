@@ -107,7 +107,7 @@ func (f *Fleet) claimants(n *nodeState) []Claimant {
 		_, recorded := s.recorded[n.Name]
 		_, inherits := s.tainted[n.Name]
 		if matching || recorded || inherits {
-			claimants = append(claimants, Claimant{Set: s.Set, Standing: s.standing, Why: s.why()})
+			claimants = append(claimants, Claimant{Set: s.Set, State: s.state, Why: s.why()})
 		}
 	}
 	slices.SortFunc(claimants, byAge)

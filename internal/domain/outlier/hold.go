@@ -1,25 +1,14 @@
 package outlier
 
-// Stance is what may be done for policies now.
-type Stance int
+import "github.com/resourcestack/autohealer/internal/domain/lifecycle"
 
-// The stances, each stricter than the one before.
-const (
-	// Acting: whatever policies want.
-	Acting Stance = iota
-	// Paused: nothing new; what stopped holding is taken back.
-	Paused
-	// Frozen: everything stays as it is.
-	Frozen
-)
-
-// Under gives the policy by which a cluster's hosts are judged in a stance, where wanted is to hold and before did; nil is
+// Under gives the policy by which a cluster's hosts are judged in a state, where wanted is to hold and before did; nil is
 // none. The cluster's endpoints are followed in any.
-func Under(stance Stance, wanted, before *Policy) *Policy {
+func Under(state lifecycle.State, wanted, before *Policy) *Policy {
 	switch {
-	case stance == Acting || wanted.same(before):
+	case state == lifecycle.Active || wanted.same(before):
 		return wanted
-	case stance == Frozen:
+	case state.IsFrozen():
 		return before
 	case !wanted.Detects():
 		return wanted

@@ -3,10 +3,11 @@ package outlier_test
 import (
 	"testing"
 
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 )
 
-func TestWhatHoldsInEachStance(t *testing.T) {
+func TestWhatHoldsInEachState(t *testing.T) {
 	first, second, other := &outlier.Policy{UID: "a", Generation: 1}, &outlier.Policy{UID: "a", Generation: 2}, &outlier.Policy{UID: "b", Generation: 1}
 	refused := &outlier.Policy{UID: "a", Generation: 2, Refused: true}
 	for name, c := range map[string]struct {
@@ -23,9 +24,9 @@ func TestWhatHoldsInEachStance(t *testing.T) {
 		"there is none, and there was none": {nil, refused, nil, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for stance, want := range map[outlier.Stance]*outlier.Policy{outlier.Acting: c.acting, outlier.Paused: c.paused, outlier.Frozen: c.frozen} {
-				if got := outlier.Under(stance, c.wanted, c.before); got != want {
-					t.Errorf("stance %d: %+v, want %+v", stance, got, want)
+			for state, want := range map[lifecycle.State]*outlier.Policy{lifecycle.Active: c.acting, lifecycle.Paused: c.paused, lifecycle.Frozen: c.frozen} {
+				if got := outlier.Under(state, c.wanted, c.before); got != want {
+					t.Errorf("state %d: %+v, want %+v", state, got, want)
 				}
 			}
 		})

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
 
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 )
@@ -239,28 +240,28 @@ func TestLateNewsOfATargetThatIsGoneCountNothing(t *testing.T) {
 
 func TestWhatAConfigMayDo(t *testing.T) {
 	for name, tt := range map[string]struct {
-		standing  probe.Standing
+		state     lifecycle.State
 		direction probe.Direction
 		late      bool
 		want      string
 	}{
-		"active, down":        {probe.Active, probe.Down, false, "down false"},
-		"active, up":          {probe.Active, probe.Up, false, "up false"},
-		"active, stale":       {probe.Active, probe.Down, true, "hold false"},
-		"active, up, stale":   {probe.Active, probe.Up, true, "hold false"},
-		"held, down":          {probe.Held, probe.Down, false, "hold false"},
-		"held, up":            {probe.Held, probe.Up, false, "up false"},
-		"frozen, down":        {probe.Frozen, probe.Down, false, "hold false"},
-		"frozen, up":          {probe.Frozen, probe.Up, false, "hold false"},
-		"withdrawn, down":     {probe.Withdrawn, probe.Down, false, "up true"},
-		"withdrawn, stale":    {probe.Withdrawn, probe.Hold, true, "up true"},
+		"active, down":        {lifecycle.Active, probe.Down, false, "down false"},
+		"active, up":          {lifecycle.Active, probe.Up, false, "up false"},
+		"active, stale":       {lifecycle.Active, probe.Down, true, "hold false"},
+		"active, up, stale":   {lifecycle.Active, probe.Up, true, "hold false"},
+		"held, down":          {lifecycle.Refused, probe.Down, false, "hold false"},
+		"held, up":            {lifecycle.Refused, probe.Up, false, "up false"},
+		"frozen, down":        {lifecycle.NotJudged, probe.Down, false, "hold false"},
+		"frozen, up":          {lifecycle.NotJudged, probe.Up, false, "hold false"},
+		"withdrawn, down":     {lifecycle.Deleted, probe.Down, false, "up true"},
+		"withdrawn, stale":    {lifecycle.Deleted, probe.Hold, true, "up true"},
 		"nobody said: frozen": {0, probe.Down, false, "hold false"},
 	} {
 		s, now := probe.State{Direction: tt.direction, Until: start}, start
 		if tt.late {
 			now = start.Add(time.Second)
 		}
-		want, withdrawn := s.Want(tt.standing, now)
+		want, withdrawn := s.Want(tt.state, now)
 		if got := fmt.Sprint(want, withdrawn); got != tt.want {
 			t.Errorf("%s: %s, want %s", name, got, tt.want)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
 	"github.com/resourcestack/autohealer/internal/domain/hold"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 )
 
 // TargetForecast is what a registration would make of one target's conditions.
@@ -20,8 +21,8 @@ type TargetForecast struct {
 	Suspended bool
 	// Problem says why suspendWhen can't be told; "" when it can.
 	Problem string
-	// Stands is the registration's standing where it makes no checks at all, and Why says so; "" where it makes them.
-	Stands     Standing
+	// Stands is the registration's state where it makes no checks at all, and Why says so; "" where it makes them.
+	Stands     lifecycle.State
 	Why        string
 	Conditions []ConditionForecast
 }
@@ -75,9 +76,9 @@ var fromWorst = []health.Status{health.False, health.Unknown, health.Progressing
 // Circumstances are what a forecast for one target depends on, beside the registration.
 type Circumstances struct {
 	Target *unstructured.Unstructured
-	// Standing of the registration itself, and Why it may do no more.
-	Standing Standing
-	Why      string
+	// State of the registration itself, and Why it may do no more.
+	State lifecycle.State
+	Why   string
 	// Others that select the target: of condition types that they decide, too, all checks count. One that names the kind in another
 	// version has checks that can't be made of this one.
 	Others []Decider
@@ -92,8 +93,8 @@ type Circumstances struct {
 // Forecast plans one target's conditions as the controller does: with the same checks, aggregate and steps.
 func (r *Registration) Forecast(c Circumstances, now time.Time) TargetForecast {
 	f := TargetForecast{Namespace: c.Target.GetNamespace(), Name: c.Target.GetName()}
-	if c.Standing == Frozen || c.Standing == Withdrawn {
-		f.Stands, f.Why = c.Standing, c.Why
+	if c.State.IsFrozen() || c.State == lifecycle.Deleted {
+		f.Stands, f.Why = c.State, c.Why
 		return f
 	}
 	suspended, err := r.Suspended(c.Target)
@@ -132,7 +133,7 @@ func (r *Registration) undecided(c *Circumstances, now time.Time) (types []strin
 	if !r.Writes() {
 		return nil
 	}
-	return Undecided(c.Target, append(c.Others, Decider{Registration: r, Standing: c.Standing}), now)
+	return Undecided(c.Target, append(c.Others, Decider{Registration: r, State: c.State}), now)
 }
 
 // Undecided are the condition types of a target that are to go: they are ours and none of its deciders decides them, or one asks for
@@ -146,7 +147,7 @@ func Undecided(target *unstructured.Unstructured, deciders []Decider, now time.T
 	held := hold.Of(target.GetAnnotations()).Holds(now, time.Time{})
 	for i := range deciders {
 		d := &deciders[i]
-		if suspended, _ := d.Suspended(target); d.Standing == Active && d.Writes() && !suspended && !held {
+		if suspended, _ := d.Suspended(target); d.State == lifecycle.Active && d.Writes() && !suspended && !held {
 			types = append(types, d.Remove...)
 		}
 	}
@@ -193,9 +194,9 @@ func (r *Registration) condition(c *Circumstances, conditionType string, now tim
 	if before != nil {
 		f.Now, f.Since, f.Foreign = before.Status, before.LastTransition, r.Output != v1alpha1.OutputRegistrationOnly && !Ours(c.Target, conditionType)
 	}
-	deciders := append([]Decider{{Registration: r, Standing: c.Standing, Why: c.Why}}, r.with(c, conditionType)...)
+	deciders := append([]Decider{{Registration: r, State: c.State, Why: c.Why}}, r.with(c, conditionType)...)
 	for _, d := range deciders {
-		if d.Standing == Frozen {
+		if d.State.IsFrozen() {
 			continue
 		}
 		for _, check := range d.Checks {
@@ -225,9 +226,9 @@ func (c *ConditionForecast) keep(of *Circumstances, deciders []Decider, now time
 		d := &deciders[i]
 		suspended, _ := d.Suspended(of.Target) // one for which that can't be told is so, too
 		switch {
-		case d.Standing == Frozen:
+		case d.State.IsFrozen():
 			c.Kept = "HealthCheckRegistration " + d.Name + " decides it, too, and " + d.Why
-		case d.Standing == Held && !heals:
+		case d.State.HealsOnly() && !heals:
 			c.Kept = d.Why
 		case suspended:
 			c.Kept = "HealthCheckRegistration " + d.Name + ", which decides it, too, doesn't check this while its suspendWhen is true"

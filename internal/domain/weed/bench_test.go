@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
@@ -72,7 +73,7 @@ func benchYard(b *testing.B) (*weed.Yard, []*weed.Pod) {
 		y.ObserveService(newService(fmt.Sprintf("svc%03d", i), selecting(fmt.Sprintf("app%03d", i))))
 		benchSlice(y, i, true)
 	}
-	y.ObserveConfig(compiled(b, benchConfig(b)), weed.Active, at(-time.Hour))
+	y.ObserveConfig(compiled(b, benchConfig(b)), lifecycle.Active, at(-time.Hour))
 	y.MarkSynced(at(-time.Hour))
 	return y, pods
 }

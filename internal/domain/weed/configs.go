@@ -5,16 +5,18 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 )
 
 // ObserveConfig takes in a config and what it may do now, and gives the pods to decide on. A Service that it names anew is
 // seen for the first time.
-func (y *Yard) ObserveConfig(c *Config, standing Standing, at Moment) (due []types.NamespacedName) {
+func (y *Yard) ObserveConfig(c *Config, state lifecycle.State, at Moment) (due []types.NamespacedName) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	cs := y.configs[c.UID]
 	otherPolicy := cs != nil && cs.AllReady != c.AllReady
-	if cs != nil && cs.Generation == c.Generation && cs.standing == standing {
+	if cs != nil && cs.Generation == c.Generation && cs.state == state {
 		cs.Config = c // its status may be newer
 		y.inherit(cs, at)
 		return nil
@@ -26,7 +28,7 @@ func (y *Yard) ObserveConfig(c *Config, standing Standing, at Moment) (due []typ
 		y.unname(cs)
 		y.unhold(cs)
 	}
-	cs.Config, cs.standing, cs.matches = c, standing, nil
+	cs.Config, cs.state, cs.matches = c, state, nil
 	for name := range c.Services {
 		if y.naming[name] == nil {
 			y.naming[name] = map[types.UID]*configState{}

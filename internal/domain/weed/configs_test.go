@@ -9,6 +9,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
@@ -21,7 +22,7 @@ func TestAConfigThatChanges(t *testing.T) {
 	change := func(spec string, d time.Duration) string {
 		wc := newWeederConfig(t, "ns", "wc", spec)
 		wc.Generation = int64(2 + d/second)
-		return names(y.ObserveConfig(compiled(t, wc), weed.Active, at(d)))
+		return names(y.ObserveConfig(compiled(t, wc), lifecycle.Active, at(d)))
 	}
 	expect(t, "other pods depend on it", change("watchDuration: 2m\nservicesAndDependantSelectors: {etcd: {podSelectors: [{matchLabels: {app: db}}]}}", 10*second), "db-1")
 	expect(t, "a former one", decide(y, "api-1", 10*second), "")
@@ -44,7 +45,7 @@ func TestAConfigThatChangesForgetsWhomItHeldBack(t *testing.T) {
 	expect(t, "the second", decide(y, "api-2", 0), "MaxPodDeletionsPerMinute")
 	wc := newWeederConfig(t, "ns", "wc", "watchDuration: 2m\nservicesAndDependantSelectors: {etcd: {podSelectors: [{matchLabels: {app: db}}]}}")
 	wc.Generation = 2
-	y.ObserveConfig(compiled(t, wc), weed.Active, at(second))
+	y.ObserveConfig(compiled(t, wc), lifecycle.Active, at(second))
 	sum, _ := y.Summary("wc-uid", at(second))
 	expect(t, "held", len(sum.Held), 0)
 	expect(t, "a dependent of the changed one waits for nobody", decide(y, "db-1", time.Minute), "delete")
@@ -53,7 +54,7 @@ func TestAConfigThatChangesForgetsWhomItHeldBack(t *testing.T) {
 func TestAConfigMayHoldInManyNamespaces(t *testing.T) {
 	y := newYard()
 	wc := newWeederConfig(t, "autohealer-system", "wc", etcdForAPI+"namespaceSelector: {matchLabels: {shoot: 'yes'}}")
-	y.ObserveConfig(compiled(t, wc), weed.Active, at(0))
+	y.ObserveConfig(compiled(t, wc), lifecycle.Active, at(0))
 	shoot := map[string]string{"shoot": "yes"}
 	y.ObserveNamespace(newNamespace("a", shoot), at(0))
 	y.ObserveNamespace(newNamespace("b", nil), at(0))

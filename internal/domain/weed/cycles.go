@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 )
 
 // viewCycles finds, for each of the config's Services, the shortest way on which its recovery comes back to it. It goes from
@@ -124,7 +126,7 @@ func (y *Yard) acting(namespace string) (acting []*matcher) {
 }
 
 func (cs *configState) mayAct() bool {
-	return cs.standing != Refused && cs.standing != Forbidden && !cs.Observe
+	return cs.state != lifecycle.Refused && cs.state != lifecycle.Forbidden && !cs.Observe
 }
 
 // dependsOn are the Services for whose recovery pods behind a Service would be deleted.

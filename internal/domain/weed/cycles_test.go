@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
 
@@ -17,30 +18,30 @@ servicesAndDependantSelectors: {api: {podSelectors: [{matchLabels: {app: etcd}}]
 func TestNothingIsDeletedOnACycleOfConfigs(t *testing.T) {
 	const message = "Services wait for each other (etcd → api → etcd), and its deletion would set off the next"
 	for name, test := range map[string]struct {
-		second   string
-		standing weed.Standing
-		behind   string // the pod behind Service api
-		want     string
+		second string
+		state  lifecycle.State
+		behind string // the pod behind Service api
+		want   string
 	}{
-		"a cycle":                              {second2, weed.Active, "api-1:notready", "DependencyCycle"},
-		"the other config isn't judged yet":    {second2, weed.Frozen, "api-1:notready", "DependencyCycle"},
-		"the other config is paused":           {second2, weed.Paused, "api-1:notready", "DependencyCycle"},
-		"a rule refuses the other config":      {second2, weed.Refused, "api-1:notready", "delete"},
-		"the other config's account may not":   {second2, weed.Forbidden, "api-1:notready", "delete"},
-		"the other config only observes":       {second2 + "mode: Observe", weed.Active, "api-1:notready", "delete"},
-		"another pod stands behind":            {second2, weed.Active, "api-2:notready", "delete"},
-		"the other selects nobody behind etcd": {"servicesAndDependantSelectors: {api: {podSelectors: [{matchLabels: {app: web}}]}}", weed.Active, "api-1:notready", "delete"},
+		"a cycle":                              {second2, lifecycle.Active, "api-1:notready", "DependencyCycle"},
+		"the other config isn't judged yet":    {second2, lifecycle.NotJudged, "api-1:notready", "DependencyCycle"},
+		"the other config is paused":           {second2, lifecycle.Paused, "api-1:notready", "DependencyCycle"},
+		"a rule refuses the other config":      {second2, lifecycle.Refused, "api-1:notready", "delete"},
+		"the other config's account may not":   {second2, lifecycle.Forbidden, "api-1:notready", "delete"},
+		"the other config only observes":       {second2 + "mode: Observe", lifecycle.Active, "api-1:notready", "delete"},
+		"another pod stands behind":            {second2, lifecycle.Active, "api-2:notready", "delete"},
+		"the other selects nobody behind etcd": {"servicesAndDependantSelectors: {api: {podSelectors: [{matchLabels: {app: web}}]}}", lifecycle.Active, "api-1:notready", "delete"},
 		"a way over a third Service": {`
 servicesAndDependantSelectors:
   api: {podSelectors: [{matchLabels: {app: web}}]}
   web: {podSelectors: [{matchLabels: {app: etcd}}]}
-`, weed.Active, "api-1:notready", "DependencyCycle"},
+`, lifecycle.Active, "api-1:notready", "DependencyCycle"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			y := watchingEtcd(t, etcdForAPI, newPod("api-1", backOff), newPod("api-2", running), newPod("web-1", running))
 			y.ObserveSlice(newSlice("api-1", "api", test.behind), at(-time.Minute))
 			y.ObserveSlice(newSlice("web-1", "web", "web-1"), at(-time.Minute))
-			y.ObserveConfig(newConfig(t, "second", test.second), test.standing, at(-time.Minute))
+			y.ObserveConfig(newConfig(t, "second", test.second), test.state, at(-time.Minute))
 			recoverEtcd(y, 0)
 			plan, next := decideOn(y, key("api-1"), at(second), "")
 			expect(t, "verdict", verdict(plan, next), test.want)
@@ -58,7 +59,7 @@ func TestAnOutlookTellsOfACycle(t *testing.T) {
 	y := watchingEtcd(t, etcdForAPI, newPod("api-1", running))
 	y.ObserveSlice(newSlice("api-1", "api", "api-1"), at(-time.Minute))
 	y.ObservePod(weed.ReadPod(newPod("etcd-0", backOff)), at(-time.Minute))
-	outlook, err := y.Outlook(newWeederConfig(t, "ns", "second", second2), weed.Active, limitsOf(60), at(0))
+	outlook, err := y.Outlook(newWeederConfig(t, "ns", "second", second2), lifecycle.Active, limitsOf(60), at(0))
 	if err != nil || len(outlook.Services) != 1 || len(outlook.Services[0].Pods) != 1 {
 		t.Fatalf("%+v, %v", outlook, err)
 	}

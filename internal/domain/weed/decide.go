@@ -138,7 +138,7 @@ func (y *Yard) Objection(plan Plan, at Moment) string {
 		in.FreeAt = at.Now.Add(pace)
 	}
 	o := y.opening(p, p.sent.window)
-	for _, ask := range []func(Opening) Hold{in.excluded, in.held, in.standing, in.distrusted, in.limited} {
+	for _, ask := range []func(Opening) Hold{in.excluded, in.held, in.permitted, in.distrusted, in.limited} {
 		if h := ask(o); h.Reason != "" {
 			return h.Message
 		}

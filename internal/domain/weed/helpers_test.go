@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
@@ -219,7 +220,7 @@ func watchingEtcd(t testing.TB, spec string, pods ...*corev1.Pod) *weed.Yard {
 		y.ObservePod(weed.ReadPod(p), at(-time.Minute))
 	}
 	y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0:notready"), at(-time.Minute))
-	y.ObserveConfig(newConfig(t, "wc", spec), weed.Active, at(-time.Minute))
+	y.ObserveConfig(newConfig(t, "wc", spec), lifecycle.Active, at(-time.Minute))
 	if due := y.MarkSynced(at(-time.Minute)); len(due) > 0 {
 		t.Fatalf("%s due before anything recovered", names(due))
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/resourcestack/autohealer/internal/domain/hold"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
@@ -41,7 +42,7 @@ func TestADeploymentsHoldIsOfItsReplicaSetsPods(t *testing.T) {
 	recoverEtcd(y, 0)
 	plan, next := decideOn(y, key("api-1"), at(second), "")
 	expect(t, "verdict", verdict(plan, next), "HoldUntil")
-	outlook, err := y.Outlook(newWeederConfig(t, "ns", "wc", etcdForAPI), weed.Active, limit.Builtin(), at(second))
+	outlook, err := y.Outlook(newWeederConfig(t, "ns", "wc", etcdForAPI), lifecycle.Active, limit.Builtin(), at(second))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
@@ -30,7 +31,7 @@ func restarted(t *testing.T, spec string, st v1alpha1.WeederConfigStatus, d time
 	}
 	y.ObservePod(weed.ReadPod(newPod("etcd-0", readySince(0))), at(d))
 	y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0"), at(d))
-	y.ObserveConfig(compiled(t, wc), weed.Active, at(d))
+	y.ObserveConfig(compiled(t, wc), lifecycle.Active, at(d))
 	y.MarkSynced(at(d))
 	return y
 }
@@ -102,7 +103,7 @@ func TestRepeatsThatTheStatusHasNoRoomForAreEverybodys(t *testing.T) {
 	y = restarted(t, spec, st, second, pods...)
 	expect(t, "when there was only one", decide(y, "api-1", second), "delete again")
 	y = restarted(t, "servicesAndDependantSelectors: {etcd: {podSelectors: [{matchLabels: {app: other}}]}}", st, second, pods...)
-	y.ObserveConfig(newConfig(t, "second", etcdForAPI), weed.Active, at(second))
+	y.ObserveConfig(newConfig(t, "second", etcdForAPI), lifecycle.Active, at(second))
 	expect(t, "a pod that the config never was about", decide(y, "api-1", second), "delete")
 }
 
@@ -126,7 +127,7 @@ func TestARestartForgetsNoWindowThatTheStatusHasNoRoomFor(t *testing.T) {
 		}
 		y.ObservePod(weed.ReadPod(newPod("etcd-0", readySince(0))), at(second))
 		y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0"), at(second))
-		y.ObserveConfig(compiled(t, wc), weed.Active, at(second))
+		y.ObserveConfig(compiled(t, wc), lifecycle.Active, at(second))
 		for _, k := range y.MarkSynced(at(second)) {
 			if _, next := decideOn(y, k, at(second), ""); next == weed.Delete {
 				n++
@@ -159,7 +160,7 @@ func TestWhatAStatusTellsIsOfTheAPIServersClock(t *testing.T) {
 			y.ObservePod(crashing("api-2", "b", -time.Hour), ahead(5*second))
 			y.ObservePod(weed.ReadPod(newPod("etcd-0", readySince(0))), ahead(5*second))
 			y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0"), ahead(5*second))
-			y.ObserveConfig(compiled(t, wc), weed.Active, ahead(5*second))
+			y.ObserveConfig(compiled(t, wc), lifecycle.Active, ahead(5*second))
 			y.MarkSynced(ahead(5 * second))
 			for _, c := range []struct {
 				after      time.Duration
@@ -208,7 +209,7 @@ func TestARestartGoesOnWithAWindowAndMissesNoLaterRecovery(t *testing.T) {
 			y := newYard()
 			y.ObservePod(weed.ReadPod(newPod("etcd-1", readySince(test.since))), at(test.start))
 			y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-1"), at(test.start))
-			y.ObserveConfig(compiled(t, wc), weed.Active, at(test.start))
+			y.ObserveConfig(compiled(t, wc), lifecycle.Active, at(test.start))
 			y.MarkSynced(at(test.start))
 			want := "ns/etcd until +" + test.until
 			if test.until == "" {
@@ -244,14 +245,14 @@ servicesAndDependantSelectors:
 		y.ObserveSlice(newSlice("db-1", "db", "db-0"), at(second))
 		y.ObservePod(crashing("api-1", "a", -time.Hour), at(second))
 		y.ObservePod(crashing("web-1", "w", -time.Hour), at(second))
-		y.ObserveConfig(compiled(t, wc), weed.Active, at(second))
+		y.ObserveConfig(compiled(t, wc), lifecycle.Active, at(second))
 		y.MarkSynced(at(second))
 		return y
 	}
 	writes := func(y *weed.Yard) {
 		sum, _ := y.Summary("wc-uid", at(2*second))
 		wc.Status = storedStatus(sum)
-		y.ObserveConfig(compiled(t, wc), weed.Active, at(2*second))
+		y.ObserveConfig(compiled(t, wc), lifecycle.Active, at(2*second))
 	}
 	y := start()
 	writes(y)
@@ -313,7 +314,7 @@ func TestAWindowIsTheSameByEverybodysClock(t *testing.T) {
 	later := by(at(time.Minute), apart)
 	after.ObservePod(weed.ReadPod(newPod("etcd-0", readySince(0))), later)
 	after.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0"), later)
-	after.ObserveConfig(compiled(t, wc), weed.Active, later)
+	after.ObserveConfig(compiled(t, wc), lifecycle.Active, later)
 	after.MarkSynced(later)
 	sum, _ = after.Summary("wc-uid", later)
 	expect(t, "ends, by its own clock", sum.Windows[0].Ends.Sub(noon), 30*time.Minute+apart)
@@ -327,7 +328,7 @@ func TestWhatOthersDidForOneConfigCountsForAll(t *testing.T) {
 	records := map[types.UID]v1alpha1.WeederConfigStatus{"wc-uid": {}, "other-uid": lastMinute}
 	recoverEtcd(y, 0)
 	expect(t, "unknown", fmt.Sprint(y.Inherit(records, at(second))), "[other-uid]")
-	y.ObserveConfig(newConfig(t, "other", "servicesAndDependantSelectors: {db: {podSelectors: [{matchLabels: {app: web}}]}}"), weed.Refused, at(second))
+	y.ObserveConfig(newConfig(t, "other", "servicesAndDependantSelectors: {db: {podSelectors: [{matchLabels: {app: web}}]}}"), lifecycle.Refused, at(second))
 	expect(t, "unknown", len(y.Inherit(records, at(second))), 0)
 	y.Claim([]types.UID{"wc-uid", "other-uid"})
 	expect(t, "the first", decide(y, "api-1", second), "MaxPodDeletionsPerMinute")

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
@@ -81,7 +82,7 @@ func (f *filed) config(t *rapid.T) {
 		t.Fatal(err)
 	}
 	f.configs[name] = wc
-	f.yard.ObserveConfig(c, weed.Active, at(0))
+	f.yard.ObserveConfig(c, lifecycle.Active, at(0))
 }
 
 func selects(t *rapid.T, wc *v1alpha1.WeederConfig, p *corev1.Pod) bool {

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
 
@@ -60,7 +61,7 @@ func (w *world) forbidden(p *corev1.Pod, wc *v1alpha1.WeederConfig, service stri
 		return "no open window"
 	case !slices.Contains(selectors.PodSelectors[0].MatchExpressions[0].Values, p.Labels["app"]):
 		return "not selected"
-	case w.may[wc.Name] != weed.Active || wc.Spec.Mode == v1alpha1.Observe:
+	case w.may[wc.Name] != lifecycle.Active || wc.Spec.Mode == v1alpha1.Observe:
 		return "the config may not act"
 	case !looping:
 		return "it doesn't crash-loop"

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
@@ -43,14 +44,14 @@ func TestWhatComesToStandBeforeADeletion(t *testing.T) {
 		"no deletion at all": {func(y *weed.Yard) { y.SetLimits(limitsOf(0)) }, "maxPodDeletionsPerMinute 0 is spent, over all WeederConfigs"},
 		"another config makes a cycle": {func(y *weed.Yard) {
 			y.ObserveSlice(newSlice("api-1", "api", "api-1:notready"), at(second))
-			y.ObserveConfig(newConfig(t, "second", second2), weed.Active, at(second))
+			y.ObserveConfig(newConfig(t, "second", second2), lifecycle.Active, at(second))
 		}, "Services wait for each other (etcd → api → etcd), and its deletion would set off the next"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			y := newYard()
 			y.ObserveNamespace(newNamespace("ns", map[string]string{"shoot": "yes"}), at(-time.Minute))
 			y.ObservePod(weed.ReadPod(newPod("api-1", backOff)), at(-time.Minute))
-			y.ObserveConfig(compiled(t, newWeederConfig(t, "autohealer-system", "wc", etcdForAPI+"namespaceSelector: {matchLabels: {shoot: \"yes\"}}")), weed.Active, at(-time.Minute))
+			y.ObserveConfig(compiled(t, newWeederConfig(t, "autohealer-system", "wc", etcdForAPI+"namespaceSelector: {matchLabels: {shoot: \"yes\"}}")), lifecycle.Active, at(-time.Minute))
 			y.MarkSynced(at(-time.Minute))
 			failEtcd(y, -time.Minute)
 			recoverEtcd(y, 0)

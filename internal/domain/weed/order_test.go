@@ -9,6 +9,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
 
@@ -92,7 +93,7 @@ func TestANamespacesOlderLabelsNeverReplaceNewer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			y := newYard()
 			y.ObserveNamespace(ns("1005", shoot), at(-time.Minute))
-			y.ObserveConfig(compiled(t, newWeederConfig(t, "autohealer-system", "wc", etcdForAPI+"namespaceSelector: {matchLabels: {shoot: \"yes\"}}")), weed.Active, at(-time.Minute))
+			y.ObserveConfig(compiled(t, newWeederConfig(t, "autohealer-system", "wc", etcdForAPI+"namespaceSelector: {matchLabels: {shoot: \"yes\"}}")), lifecycle.Active, at(-time.Minute))
 			y.MarkSynced(at(-time.Minute))
 			failEtcd(y, -time.Minute)
 			test.news(y)

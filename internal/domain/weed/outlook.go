@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
@@ -48,16 +49,16 @@ type PodOutlook struct {
 	Hold Hold
 }
 
-// Outlook tells what a WeederConfig would do if it were in force now with a standing, in place of a stored one of its name.
+// Outlook tells what a WeederConfig would do if it were in force now in a state, in place of a stored one of its name.
 // A spec that can't be read gives that error.
-func (y *Yard) Outlook(wc *v1alpha1.WeederConfig, standing Standing, limits limit.Limits, at Moment) (Outlook, error) {
+func (y *Yard) Outlook(wc *v1alpha1.WeederConfig, state lifecycle.State, limits limit.Limits, at Moment) (Outlook, error) {
 	c, err := NewConfig(wc, y.ownNamespace)
 	if err != nil {
 		return Outlook{}, err
 	}
 	y.mu.Lock() // the ledger forgets what is too old to count
 	defer y.mu.Unlock()
-	o := &onlooker{Yard: y, cs: newMatcher(&configState{Config: c}), standing: standing, limit: limits.MaxPodDeletionsPerMinute, at: at}
+	o := &onlooker{Yard: y, cs: newMatcher(&configState{Config: c}), state: state, limit: limits.MaxPodDeletionsPerMinute, at: at}
 	for _, cs := range y.configs {
 		if cs.Key() == c.Key() {
 			o.stored = cs
@@ -76,11 +77,11 @@ func (y *Yard) Outlook(wc *v1alpha1.WeederConfig, standing Standing, limits limi
 // onlooker works out an Outlook.
 type onlooker struct {
 	*Yard
-	cs       *matcher
-	stored   *configState // nil when none of its name is stored
-	standing Standing
-	limit    int
-	at       Moment
+	cs     *matcher
+	stored *configState // nil when none of its name is stored
+	state  lifecycle.State
+	limit  int
+	at     Moment
 	// planned counts the deletions for open windows so far.
 	planned int
 }
@@ -127,7 +128,7 @@ func (o *onlooker) namespace(namespace string) []ServiceOutlook {
 // try notes what becomes of pods when windows are open, and gives how many would be deleted. Before are the deletions that
 // take their place under the cluster-wide limit first.
 func (o *onlooker) try(looping []*podState, open map[string]*Window, before int, services map[string]*ServiceOutlook) (deleted int) {
-	t := &trial{y: o.Yard, config: o.cs.Config, standing: o.standing, at: o.at, open: open, limit: o.limit, acting: o.acting,
+	t := &trial{y: o.Yard, config: o.cs.Config, state: o.state, at: o.at, open: open, limit: o.limit, acting: o.acting,
 		free: func(deleted int) time.Time { return o.ledger.free(o.limit, before+deleted, o.at.Now) }}
 	for _, p := range looping {
 		plan := t.plan(p, o.cs.of(p.Pod))

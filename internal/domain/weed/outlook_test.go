@@ -9,14 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
 
 // told is an outlook in words: of each Service its state, and what becomes of its crash-looping dependents.
-func told(t *testing.T, y *weed.Yard, wc *v1alpha1.WeederConfig, standing weed.Standing, limits limit.Limits, now weed.Moment) string {
+func told(t *testing.T, y *weed.Yard, wc *v1alpha1.WeederConfig, state lifecycle.State, limits limit.Limits, now weed.Moment) string {
 	t.Helper()
-	o, err := y.Outlook(wc, standing, limits, now)
+	o, err := y.Outlook(wc, state, limits, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,33 +73,33 @@ servicesAndDependantSelectors:
 `
 	// etcd's window is open; each other Service is as if it recovered now.
 	for name, test := range map[string]struct {
-		more     string
-		standing weed.Standing
-		limits   func(*limit.Limits)
-		now      time.Duration
-		want     string
+		more   string
+		state  lifecycle.State
+		limits func(*limit.Limits)
+		now    time.Duration
+		want   string
 	}{
-		"now": {"", weed.Active, nil, 0, `
+		"now": {"", lifecycle.Active, nil, 0, `
 cache of 5: ready false, api-bare NoController, api-loop deleted, api-wait deleted, web-1 deleted
 etcd of 4: ready true, open for 1m0s, api-bare NoController, api-loop deleted, api-wait deleted
 queue of 1: ready true, web-1 deleted
 typo of 0: no endpoints`},
-		"once the window is over": {"", weed.Active, nil, time.Minute, `
+		"once the window is over": {"", lifecycle.Active, nil, time.Minute, `
 cache of 5: ready false, api-bare NoController, api-loop deleted, api-wait deleted, web-1 deleted
 etcd of 4: ready true, api-bare NoController, api-loop deleted, api-wait deleted
 queue of 1: ready true, web-1 deleted
 typo of 0: no endpoints`},
-		"with a budget": {"maxDeletionsPerWatch: 1", weed.Active, nil, 0, `
+		"with a budget": {"maxDeletionsPerWatch: 1", lifecycle.Active, nil, 0, `
 cache of 5: ready false, api-bare NoController, api-loop deleted, api-wait MaxDeletionsPerWatch, web-1 MaxDeletionsPerWatch
 etcd of 4: ready true, open for 1m0s, api-bare NoController, api-loop deleted, api-wait MaxDeletionsPerWatch
 queue of 1: ready true, web-1 deleted
 typo of 0: no endpoints`},
-		"with a cluster-wide limit": {"", weed.Active, func(l *limit.Limits) { l.MaxPodDeletionsPerMinute = 3 }, 0, `
+		"with a cluster-wide limit": {"", lifecycle.Active, func(l *limit.Limits) { l.MaxPodDeletionsPerMinute = 3 }, 0, `
 cache of 5: ready false, api-bare NoController, api-loop deleted, api-wait MaxPodDeletionsPerMinute, web-1 MaxPodDeletionsPerMinute
 etcd of 4: ready true, open for 1m0s, api-bare NoController, api-loop deleted, api-wait deleted
 queue of 1: ready true, web-1 deleted
 typo of 0: no endpoints`},
-		"when it is refused": {"", weed.Refused, nil, 0, `
+		"when it is refused": {"", lifecycle.Refused, nil, 0, `
 cache of 5: ready false, api-bare NoController, api-loop NotAdmitted, api-wait NotAdmitted, web-1 NotAdmitted
 etcd of 4: ready true, open for 1m0s, api-bare NoController, api-loop NotAdmitted, api-wait NotAdmitted
 queue of 1: ready true, web-1 NotAdmitted
@@ -109,7 +110,7 @@ typo of 0: no endpoints`},
 			if test.limits != nil {
 				test.limits(&limits)
 			}
-			got := told(t, y, newWeederConfig(t, "ns", "new", spec+test.more), test.standing, limits, at(test.now))
+			got := told(t, y, newWeederConfig(t, "ns", "new", spec+test.more), test.state, limits, at(test.now))
 			expect(t, "outlook", "\n"+got, test.want)
 		})
 	}
@@ -124,13 +125,13 @@ func TestOutlookTakesWindowsFromTheStatus(t *testing.T) {
 	wc := newWeederConfig(t, "ns", "wc", etcdForAPI)
 	wc.Status.Windows = []v1alpha1.RecoveryWindow{{Recovery: v1alpha1.Recovery{Namespace: "ns", Service: "etcd"}, Deleted: 1}}
 	wc.Status.Windows[0].Time.Time = noon.Add(-30 * second)
-	y.ObserveConfig(compiled(t, wc), weed.Frozen, at(0))
+	y.ObserveConfig(compiled(t, wc), lifecycle.NotJudged, at(0))
 	y.MarkSynced(at(0))
-	expect(t, "outlook", told(t, y, newWeederConfig(t, "ns", "wc", etcdForAPI), weed.Active, limit.Builtin(), at(0)),
+	expect(t, "outlook", told(t, y, newWeederConfig(t, "ns", "wc", etcdForAPI), lifecycle.Active, limit.Builtin(), at(0)),
 		"etcd of 1: ready true, open for 1m30s, api-1 deleted")
-	expect(t, "with its budget spent", told(t, y, newWeederConfig(t, "ns", "wc", etcdForAPI+"maxDeletionsPerWatch: 1"), weed.Active, limit.Builtin(), at(0)),
+	expect(t, "with its budget spent", told(t, y, newWeederConfig(t, "ns", "wc", etcdForAPI+"maxDeletionsPerWatch: 1"), lifecycle.Active, limit.Builtin(), at(0)),
 		"etcd of 1: ready true, open for 1m30s, api-1 MaxDeletionsPerWatch")
-	expect(t, "another config has no window", told(t, y, newWeederConfig(t, "ns", "other", etcdForAPI), weed.Active, limit.Builtin(), at(0)),
+	expect(t, "another config has no window", told(t, y, newWeederConfig(t, "ns", "other", etcdForAPI), lifecycle.Active, limit.Builtin(), at(0)),
 		"etcd of 1: ready true, api-1 deleted")
 }
 
@@ -157,7 +158,7 @@ func TestOutlookSaysWhatDecideDoes(t *testing.T) {
 				}
 				y.ObservePod(weed.ReadPod(newPod("api-bare", backOff, ownerless)), at(second))
 				now := at(20 * second)
-				o, err := y.Outlook(newWeederConfig(t, "ns", "wc", etcdForAPI+more), weed.Active, limits, now)
+				o, err := y.Outlook(newWeederConfig(t, "ns", "wc", etcdForAPI+more), lifecycle.Active, limits, now)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/internal/domain/hold"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 )
 
 // Moment is when something is judged.
@@ -32,22 +33,6 @@ func (m Moment) ahead() time.Duration {
 	}
 	return 0
 }
-
-// Standing is what a config may do now. The zero value may do nothing.
-type Standing int
-
-const (
-	// Frozen: not judged yet, or its facts can't be trusted.
-	Frozen Standing = iota
-	// Refused by a rule.
-	Refused
-	// Forbidden: its ServiceAccount may not delete the pods.
-	Forbidden
-	// Paused by a Guardrail.
-	Paused
-	// Active: admitted, and may act.
-	Active
-)
 
 // Reason is a short CamelCase word for why a pod isn't deleted.
 type Reason string
@@ -115,9 +100,9 @@ type Plan struct {
 
 // Opening is an open window that a pod stands in.
 type Opening struct {
-	Config   *Config
-	Standing Standing
-	Window   Window
+	Config *Config
+	State  lifecycle.State
+	Window Window
 	// Backing: the pod is one of the recovered Service's own.
 	Backing bool
 	// Cycle is the way on which the recovery of a Service behind which the pod stands would come back to this one; "" when
@@ -203,7 +188,7 @@ func (h Hold) lookAgain(now time.Time) time.Time {
 
 // hold is the first thing that stands before the deletion; without a reason nothing does.
 func (in *Input) hold(o Opening) Hold {
-	for _, ask := range []func(Opening) Hold{in.excluded, in.held, in.standing, in.distrusted, in.budgeted, in.repeated, in.limited} {
+	for _, ask := range []func(Opening) Hold{in.excluded, in.held, in.permitted, in.distrusted, in.budgeted, in.repeated, in.limited} {
 		if h := ask(o); h.Reason != "" {
 			return h
 		}
@@ -240,15 +225,15 @@ func (in *Input) held(Opening) Hold {
 	return Hold{}
 }
 
-func (in *Input) standing(o Opening) Hold {
+func (in *Input) permitted(o Opening) Hold {
 	switch {
-	case o.Standing == Refused:
+	case o.State == lifecycle.Refused:
 		return Hold{Reason: HeldByRules, Message: "a rule refuses the config"}
-	case o.Standing == Forbidden:
+	case o.State == lifecycle.Forbidden:
 		return Hold{Reason: HeldByRights, Message: fmt.Sprintf("ServiceAccount %s may not delete pods in namespace %s", o.Config.Account, o.Config.Namespace)}
-	case o.Standing == Paused:
+	case o.State == lifecycle.Paused:
 		return Hold{Reason: HeldByPause, Message: "a Guardrail pauses new acts"}
-	case o.Standing != Active:
+	case o.State != lifecycle.Active:
 		return Hold{Reason: HeldByStart, Message: "the config isn't judged yet"}
 	case o.Config.Observe:
 		return Hold{Reason: HeldByMode, Message: "mode is Observe"}

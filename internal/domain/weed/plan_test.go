@@ -6,11 +6,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
 
-// frozen stands for weed.Frozen in tables, whose zero is Active.
-const frozen = weed.Standing(-1)
+// frozen stands for lifecycle.NotJudged in tables, whose zero is Active.
+const frozen = lifecycle.State(-1)
 
 func TestWhatIsNeverDeleted(t *testing.T) {
 	initLoop := func(p *corev1.Pod) {
@@ -18,13 +19,13 @@ func TestWhatIsNeverDeleted(t *testing.T) {
 		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "wait", RestartCount: 2, State: exited(1), LastTerminationState: exited(1)}}
 	}
 	for name, test := range map[string]struct {
-		pod      *corev1.Pod
-		spec     string
-		standing weed.Standing // Active unless set
-		clock    time.Duration // how far the API server's clock is ahead
-		stepped  bool
-		doubt    string
-		want     string
+		pod     *corev1.Pod
+		spec    string
+		state   lifecycle.State // Active unless set
+		clock   time.Duration   // how far the API server's clock is ahead
+		stepped bool
+		doubt   string
+		want    string
 	}{
 		"a pod in its back-off":                  {pod: newPod("api-1", backOff), want: "delete"},
 		"a pod that waits":                       {pod: newPod("api-1", waiting), want: "delete"},
@@ -42,10 +43,10 @@ func TestWhatIsNeverDeleted(t *testing.T) {
 		"one that the Service selects":           {pod: newPod("api-1", backOff, labelled("etcd", "yes")), want: "PodOfTheService"},
 		"one of Autohealer's":                    {pod: newPod("api-1", backOff, in("autohealer-system"), labelled("app.kubernetes.io/name", "autohealer")), want: "PodOfAutohealer"},
 		"another one in Autohealer's namespace":  {pod: newPod("api-1", backOff, in("autohealer-system")), want: "delete"},
-		"the config isn't judged yet":            {pod: newPod("api-1", backOff), standing: frozen, want: "Starting"},
-		"a rule refuses the config":              {pod: newPod("api-1", backOff), standing: weed.Refused, want: "NotAdmitted"},
-		"its account may not delete":             {pod: newPod("api-1", backOff), standing: weed.Forbidden, want: "Forbidden"},
-		"a Guardrail pauses":                     {pod: newPod("api-1", backOff), standing: weed.Paused, want: "Paused"},
+		"the config isn't judged yet":            {pod: newPod("api-1", backOff), state: frozen, want: "Starting"},
+		"a rule refuses the config":              {pod: newPod("api-1", backOff), state: lifecycle.Refused, want: "NotAdmitted"},
+		"its account may not delete":             {pod: newPod("api-1", backOff), state: lifecycle.Forbidden, want: "Forbidden"},
+		"a Guardrail pauses":                     {pod: newPod("api-1", backOff), state: lifecycle.Paused, want: "Paused"},
 		"mode Observe":                           {pod: newPod("api-1", backOff), spec: "mode: Observe", want: "Observing"},
 		"the clocks differ by 9s":                {pod: newPod("api-1", backOff), clock: 9 * second, want: "delete"},
 		"the clocks differ by 11s":               {pod: newPod("api-1", backOff), clock: 11 * second, want: "ClockStepped"},
@@ -59,12 +60,12 @@ func TestWhatIsNeverDeleted(t *testing.T) {
 		"Autohealer's name in another namespace": {pod: newPod("api-1", backOff, labelled("app.kubernetes.io/name", "autohealer")), want: "delete"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			standing := test.standing
-			switch standing {
+			state := test.state
+			switch state {
 			case 0:
-				standing = weed.Active
+				state = lifecycle.Active
 			case frozen:
-				standing = weed.Frozen
+				state = lifecycle.NotJudged
 			}
 			y := newYard()
 			y.ObservePod(weed.ReadPod(test.pod), at(-time.Minute))
@@ -76,7 +77,7 @@ func TestWhatIsNeverDeleted(t *testing.T) {
 			slice := newSlice("a", "etcd", "etcd-0:notready", "etcd-1:notready")
 			slice.Namespace = namespace
 			y.ObserveSlice(slice, at(-time.Minute))
-			y.ObserveConfig(compiled(t, newWeederConfig(t, namespace, "wc", etcdForAPI+test.spec)), standing, at(-time.Minute))
+			y.ObserveConfig(compiled(t, newWeederConfig(t, namespace, "wc", etcdForAPI+test.spec)), state, at(-time.Minute))
 			y.MarkSynced(at(-time.Minute))
 			slice = newSlice("a", "etcd", "etcd-0:notready", "etcd-1")
 			slice.Namespace = namespace
@@ -122,7 +123,7 @@ func TestTheOldestConfigThatMayDeletes(t *testing.T) {
 	y := watchingEtcd(t, etcdForAPI+"mode: Observe", newPod("api-1", backOff), newPod("api-2", backOff))
 	young := newWeederConfig(t, "ns", "young", etcdForAPI+"maxDeletionsPerWatch: 1")
 	young.CreationTimestamp.Time = noon.Add(-time.Minute)
-	y.ObserveConfig(compiled(t, young), weed.Active, at(-second))
+	y.ObserveConfig(compiled(t, young), lifecycle.Active, at(-second))
 	recoverEtcd(y, 0)
 	plan, next := decideOn(y, key("api-1"), at(0), "")
 	expect(t, "the first pod", verdict(plan, next), "delete")
@@ -133,7 +134,7 @@ func TestTheOldestConfigThatMayDeletes(t *testing.T) {
 func TestATerminatingPodIsLeftAlone(t *testing.T) {
 	pod := weed.Pod{Terminating: true, Main: weed.CrashLoop{Container: "main"}, Controller: weed.Controller{Kind: "ReplicaSet"}}
 	in := weed.Input{Pod: &pod, At: at(0), Openings: []weed.Opening{{
-		Config: newConfig(t, "wc", etcdForAPI), Standing: weed.Active, Window: weed.Window{Ends: noon.Add(second)},
+		Config: newConfig(t, "wc", etcdForAPI), State: lifecycle.Active, Window: weed.Window{Ends: noon.Add(second)},
 	}}}
 	expect(t, "terminating", weed.PlanPod(in).Delete == nil, true)
 	pod.Terminating = false

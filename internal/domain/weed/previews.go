@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
@@ -195,7 +196,7 @@ func (v *viewer) viewDeletions(looping []*podState, open map[string]*Window) {
 	v.act = nil
 	enforcing := *v.cs.Config
 	enforcing.Observe = false
-	t := &trial{y: v.Yard, config: &enforcing, standing: Active, at: Moment{Now: v.at.Now}, open: open, acting: v.acting}
+	t := &trial{y: v.Yard, config: &enforcing, state: lifecycle.Active, at: Moment{Now: v.at.Now}, open: open, acting: v.acting}
 	for _, p := range looping {
 		if plan := t.plan(p, v.cs.of(p.Pod)); plan.Delete != nil {
 			v.deleted.add(p.Key(), "")

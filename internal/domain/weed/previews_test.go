@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
@@ -83,8 +84,8 @@ func TestPreviewOfPods(t *testing.T) {
 		y.ObservePod(weed.ReadPod(p), at(0))
 	}
 	y.ObserveSlice(newSlice("a", "etcd", "etcd-0", "etcd-1:notready"), at(0))
-	y.ObserveConfig(newConfig(t, "shares", "servicesAndDependantSelectors: {web: {podSelectors: [{matchExpressions: [{key: app, operator: In, values: [api]}]}]}}"), weed.Active, at(0))
-	y.ObserveConfig(newConfig(t, "apart", "servicesAndDependantSelectors: {web: {podSelectors: [{matchLabels: {app: web}}]}}"), weed.Active, at(0))
+	y.ObserveConfig(newConfig(t, "shares", "servicesAndDependantSelectors: {web: {podSelectors: [{matchExpressions: [{key: app, operator: In, values: [api]}]}]}}"), lifecycle.Active, at(0))
+	y.ObserveConfig(newConfig(t, "apart", "servicesAndDependantSelectors: {web: {podSelectors: [{matchLabels: {app: web}}]}}"), lifecycle.Active, at(0))
 	y.MarkSynced(at(0))
 
 	want := weed.Preview{
@@ -178,7 +179,7 @@ func TestPreviewFindsCycles(t *testing.T) {
 				y.ObserveSlice(newSlice(s, s, s+"-0:notready"), at(0))
 			}
 			for i, spec := range test.stored {
-				y.ObserveConfig(newConfig(t, fmt.Sprintf("stored%d", i), spec), weed.Active, at(0))
+				y.ObserveConfig(newConfig(t, fmt.Sprintf("stored%d", i), spec), lifecycle.Active, at(0))
 			}
 			p := preview(t, y, "new", test.spec, at(0))
 			expect(t, "cycles", strings.Join(p.CyclePaths, "; "), test.want)
@@ -193,15 +194,15 @@ func TestPreviewLeavesOutWhatDoesNothing(t *testing.T) {
 	const dependsOnB = "servicesAndDependantSelectors: {b: {podSelectors: [{matchLabels: {app: a}}]}}"
 	const dependsOnA = "servicesAndDependantSelectors: {a: {podSelectors: [{matchLabels: {app: b}}]}, c: {podSelectors: [{matchLabels: {app: a}}]}}"
 	for name, c := range map[string]struct {
-		mode     string
-		standing weed.Standing
-		counts   bool
+		mode   string
+		state  lifecycle.State
+		counts bool
 	}{
-		"it acts":            {"", weed.Active, true},
-		"it isn't judged":    {"", weed.Frozen, true},
-		"a Guardrail pauses": {"", weed.Paused, true},
-		"a rule refuses it":  {"", weed.Refused, true},
-		"it observes":        {"\nmode: Observe", weed.Active, false},
+		"it acts":            {"", lifecycle.Active, true},
+		"it isn't judged":    {"", lifecycle.NotJudged, true},
+		"a Guardrail pauses": {"", lifecycle.Paused, true},
+		"a rule refuses it":  {"", lifecycle.Refused, true},
+		"it observes":        {"\nmode: Observe", lifecycle.Active, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			y := newYard()
@@ -210,7 +211,7 @@ func TestPreviewLeavesOutWhatDoesNothing(t *testing.T) {
 				y.ObservePod(weed.ReadPod(newPod(s+"-0", labelled("app", s))), at(0))
 				y.ObserveSlice(newSlice(s, s, s+"-0:notready"), at(0))
 			}
-			y.ObserveConfig(newConfig(t, "stored", dependsOnB+c.mode), c.standing, at(0))
+			y.ObserveConfig(newConfig(t, "stored", dependsOnB+c.mode), c.state, at(0))
 			p := preview(t, y, "new", dependsOnA, at(0))
 			if counts := p.Cycles > 0 && p.SharedPods > 0; counts != c.counts {
 				t.Errorf("cycles %q, shared with %q", p.CyclePaths, p.SharedWith)

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 )
 
 func (w *world) drawPod() *corev1.Pod {
@@ -46,9 +46,9 @@ func (w *world) drawService() {
 	w.serve(s, rapid.SampledFrom([][]string{nil, nil, {s + "-0"}, {s + "-1"}, {s + "-0", s + "-1"}}).Draw(w.t, "ready")...)
 }
 
-func (w *world) drawStanding() {
+func (w *world) drawState() {
 	wc := w.drawConfig()
-	w.may[wc.Name] = rapid.SampledFrom([]weed.Standing{weed.Active, weed.Active, weed.Active, weed.Frozen, weed.Refused, weed.Paused, weed.Forbidden}).Draw(w.t, "standing")
+	w.may[wc.Name] = rapid.SampledFrom([]lifecycle.State{lifecycle.Active, lifecycle.Active, lifecycle.Active, lifecycle.NotJudged, lifecycle.Refused, lifecycle.Paused, lifecycle.Forbidden}).Draw(w.t, "state")
 	w.observeConfig(wc)
 }
 
@@ -79,7 +79,7 @@ func TestNothingIsDeletedThatMayNotBe(t *testing.T) {
 				delete(w.configs, wc.Name)
 				w.yard.ForgetConfig(wc.UID)
 			},
-			"a config is judged": func(*rapid.T) { w.drawStanding() },
+			"a config is judged": func(*rapid.T) { w.drawState() },
 			"restart": func(t *rapid.T) {
 				if rapid.IntRange(0, 3).Draw(t, "often") == 0 {
 					w.restart()

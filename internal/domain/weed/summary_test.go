@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
@@ -58,7 +59,7 @@ func TestSummary(t *testing.T) {
 func TestAtMostTwentyOfEverything(t *testing.T) {
 	y := newYard()
 	wc := newWeederConfig(t, "autohealer-system", "wc", etcdForAPI+"namespaceSelector: {}")
-	y.ObserveConfig(compiled(t, wc), weed.Active, at(0))
+	y.ObserveConfig(compiled(t, wc), lifecycle.Active, at(0))
 	for i := range 30 {
 		namespace := fmt.Sprintf("ns%02d", i)
 		y.ObserveNamespace(newNamespace(namespace, nil), at(0))
@@ -140,8 +141,8 @@ func TestARestartForgetsNoLimit(t *testing.T) {
 		after.ObservePod(weed.ReadPod(newPod(fmt.Sprintf("api-new%02d", i), owned("StatefulSet", fmt.Sprintf("new%d", i)), backOff)), at(5*second))
 	}
 	after.ObservePod(weed.ReadPod(newPod("api-29r", owned("ReplicaSet", "set29"), created(4*second), backOff)), at(5*second))
-	after.ObserveConfig(compiled(t, wc), weed.Active, at(5*second))
-	after.ObserveConfig(compiled(t, wc), weed.Active, at(5*second)) // once more changes nothing
+	after.ObserveConfig(compiled(t, wc), lifecycle.Active, at(5*second))
+	after.ObserveConfig(compiled(t, wc), lifecycle.Active, at(5*second)) // once more changes nothing
 	due := after.MarkSynced(at(5 * second))
 	expect(t, "due", len(due), 21)
 	expect(t, "windows", strings.Join(opened(after), ";"), "ns/etcd until +1m59s")
@@ -180,7 +181,7 @@ func TestWhichPodsAreReplacementsAfterARestart(t *testing.T) {
 			y.ObservePod(weed.ReadPod(newPod("api-1", created(test.created), backOff)), at(test.seen))
 			y.ObservePod(weed.ReadPod(newPod("etcd-0", readySince(0))), at(test.seen))
 			y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0"), at(test.seen))
-			y.ObserveConfig(compiled(t, wc), weed.Active, at(test.seen))
+			y.ObserveConfig(compiled(t, wc), lifecycle.Active, at(test.seen))
 			y.MarkSynced(at(test.seen))
 			expect(t, "verdict", decide(y, "api-1", 6*second), test.want)
 		})
@@ -196,7 +197,7 @@ func TestTheMinuteIsNotOverAfterARestart(t *testing.T) {
 	}
 	y.ObservePod(weed.ReadPod(newPod("etcd-0", readySince(-30*second))), at(5*second))
 	y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0"), at(5*second))
-	y.ObserveConfig(compiled(t, wc), weed.Active, at(5*second))
+	y.ObserveConfig(compiled(t, wc), lifecycle.Active, at(5*second))
 	y.MarkSynced(at(5 * second))
 	expect(t, "59th", decide(y, "api-0", 5*second), "delete")
 	expect(t, "60th", decide(y, "api-1", 5*second), "delete")
@@ -212,7 +213,7 @@ func TestAStandbyTakesOverTheWindowsAsTheyAre(t *testing.T) {
 	recoverEtcd(standby, 0)
 	last := metav1.NewTime(noon)
 	wc.Status.Windows = []v1alpha1.RecoveryWindow{{Recovery: v1alpha1.Recovery{Namespace: "ns", Service: "etcd", Time: metav1.NewTime(noon)}, Until: metav1.NewTime(noon.Add(2 * time.Minute)), Deleted: 1, LastDeletion: &last}}
-	standby.ObserveConfig(compiled(t, wc), weed.Active, at(second))
+	standby.ObserveConfig(compiled(t, wc), lifecycle.Active, at(second))
 	standby.ForgetPod(key("api-1"), "api-1-uid")
 	expect(t, "due when it leads", names(standby.Due(at(2*second))), "api-2 api-3")
 	expect(t, "the last place", decide(standby, "api-2", 2*second), "delete")
@@ -227,7 +228,7 @@ func TestAStatusAuthorisesNothing(t *testing.T) {
 	y := newYard()
 	y.ObservePod(weed.ReadPod(newPod("api-1", backOff)), at(second))
 	y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0:notready"), at(second))
-	y.ObserveConfig(compiled(t, wc), weed.Active, at(second))
+	y.ObserveConfig(compiled(t, wc), lifecycle.Active, at(second))
 	expect(t, "due", names(y.MarkSynced(at(second))), "")
 	expect(t, "decision", decide(y, "api-1", second), "")
 }
@@ -239,7 +240,7 @@ func TestOfTwoRecoveriesInOneSecondTheLastIsTheOneThatCameLater(t *testing.T) {
 	for _, service := range services {
 		y.ObserveSlice(newSlice(service+"-1", service, service+"-0:notready"), at(-time.Minute))
 	}
-	y.ObserveConfig(newConfig(t, "wc", "watchDuration: 2m\nservicesAndDependantSelectors: {etcd: {podSelectors: [{matchLabels: {app: api}}]}, api: {podSelectors: [{matchLabels: {app: manager}}]}}"), weed.Active, at(-time.Minute))
+	y.ObserveConfig(newConfig(t, "wc", "watchDuration: 2m\nservicesAndDependantSelectors: {etcd: {podSelectors: [{matchLabels: {app: api}}]}, api: {podSelectors: [{matchLabels: {app: manager}}]}}"), lifecycle.Active, at(-time.Minute))
 	y.MarkSynced(at(-time.Minute))
 	for _, service := range services {
 		y.ObservePod(weed.ReadPod(newPod(service+"-0", readySince(0))), at(0))

@@ -7,15 +7,17 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 )
 
 // trial plans crash-looping pods one after the other for windows that are open or might be, as Decide would, and remembers
 // what each deletion takes. It changes nothing.
 type trial struct {
-	y        *Yard
-	config   *Config
-	standing Standing
-	at       Moment
+	y      *Yard
+	config *Config
+	state  lifecycle.State
+	at     Moment
 	// open windows by Service, all of one namespace.
 	open map[string]*Window
 	// acting are the configs whose deletions count for cycles, this one among them.
@@ -41,7 +43,7 @@ func (t *trial) plan(p *podState, services []string) Plan {
 		if w := t.open[name]; w != nil {
 			backing := t.y.services[types.NamespacedName{Namespace: p.Namespace, Name: name}].backs(p.Pod)
 			in.Openings = append(in.Openings, Opening{
-				Config: t.config, Standing: t.standing, Window: *w, Backing: backing, Cycle: t.y.cycle(p, name, t.acting),
+				Config: t.config, State: t.state, Window: *w, Backing: backing, Cycle: t.y.cycle(p, name, t.acting),
 			})
 		}
 	}

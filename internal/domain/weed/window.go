@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 )
 
 // window is an open window of one config's Service.
@@ -60,7 +62,7 @@ func (y *Yard) open(cs *configState, key types.NamespacedName, opened, trigger t
 		y.windows[key.Namespace] = here
 	}
 	here[watchKey{cs.UID, key}] = w
-	y.opened = append(y.opened[max(0, len(y.opened)-openedKept+1):], Opened{Config: cs.UID, Key: cs.Key(), Window: w.Window, Acts: cs.standing == Active && !cs.Observe})
+	y.opened = append(y.opened[max(0, len(y.opened)-openedKept+1):], Opened{Config: cs.UID, Key: cs.Key(), Window: w.Window, Acts: cs.state == lifecycle.Active && !cs.Observe})
 	if !w.Stored(opened).Before(cs.last.Stored(cs.last.Opened)) { // pods' transition times are whole seconds: of one second, it is the one that opened last
 		cs.last = w.Window
 	}
@@ -137,7 +139,7 @@ func (y *Yard) openings(p *podState, at Moment) (openings []Opening, windows []*
 func (y *Yard) opening(p *podState, w *window) Opening {
 	svc := y.services[types.NamespacedName{Namespace: w.Namespace, Name: w.Service}]
 	return Opening{
-		Config: w.of.Config, Standing: w.of.standing, Window: w.Window,
+		Config: w.of.Config, State: w.of.state, Window: w.Window,
 		Backing: svc.backs(p.Pod), Cycle: y.cycle(p, w.Service, y.acting),
 	}
 }

@@ -9,6 +9,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
 
@@ -28,7 +29,7 @@ func TestTheSeedsTimeline(t *testing.T) {
 watchDuration: 2m0s
 servicesAndDependantSelectors: {etcd-main-client: {podSelectors: [{matchExpressions: [{key: app, operator: In, values: [api]}]}]}}
 `)
-	y.ObserveConfig(wc, weed.Active, at(-time.Minute))
+	y.ObserveConfig(wc, lifecycle.Active, at(-time.Minute))
 	y.MarkSynced(at(-time.Minute))
 
 	for _, step := range []struct {
@@ -151,7 +152,7 @@ func TestOnlyTheTurnToReadyOpensAWindow(t *testing.T) {
 			if test.policy != "" {
 				spec += "readyPolicy: " + test.policy
 			}
-			y.ObserveConfig(newConfig(t, "wc", spec), weed.Active, at(0))
+			y.ObserveConfig(newConfig(t, "wc", spec), lifecycle.Active, at(0))
 			y.MarkSynced(at(0))
 			for i, s := range test.steps {
 				now := at(time.Duration(i) * second)
@@ -172,7 +173,7 @@ func TestTheFamiliesOfADualStackServiceAreOne(t *testing.T) {
 	y.ObservePod(weed.ReadPod(newPod("etcd-0", readySince(-time.Hour))), at(0))
 	y.ObserveSlice(newSlice("v4", "etcd", "etcd-0"), at(0))
 	y.ObserveSlice(newSlice("v6", "etcd", "etcd-0"), at(0))
-	y.ObserveConfig(newConfig(t, "wc", etcdForAPI), weed.Active, at(0))
+	y.ObserveConfig(newConfig(t, "wc", etcdForAPI), lifecycle.Active, at(0))
 	y.MarkSynced(at(0))
 	for range 20 { // the order in which they are looked at is random
 		for _, family := range []string{"v4", "v6"} {
@@ -227,18 +228,18 @@ func TestAServiceThatIsReadyAtFirstSight(t *testing.T) {
 
 			restarted := build() // everything is known before it's synced
 			restarted.ObserveSlice(slice, now)
-			restarted.ObserveConfig(config, weed.Active, now)
+			restarted.ObserveConfig(config, lifecycle.Active, now)
 			restarted.MarkSynced(now)
 			expect(t, "after a restart", strings.Join(opened(restarted), ";"), strings.Join(want, ";"))
 
 			created := build() // the config comes later
 			created.ObserveSlice(slice, now)
 			created.MarkSynced(now)
-			created.ObserveConfig(config, weed.Active, now)
+			created.ObserveConfig(config, lifecycle.Active, now)
 			expect(t, "when the config is created", strings.Join(opened(created), ";"), strings.Join(want, ";"))
 
 			service := build() // the Service comes later
-			service.ObserveConfig(config, weed.Active, now)
+			service.ObserveConfig(config, lifecycle.Active, now)
 			service.MarkSynced(now)
 			service.ObserveSlice(slice, now)
 			expect(t, "when the slice is created", strings.Join(opened(service), ";"), strings.Join(want, ";"))
@@ -290,8 +291,8 @@ func TestAnOutageThatIsToldLateOpensNoWindowThatWouldBeOver(t *testing.T) {
 		"it would be open":  {back: -time.Minute, until: "1m0s"},
 		"nothing went down": {back: -time.Hour, until: "2m0s"}, // a selector that was wrong for a moment
 		"the config is looked at meanwhile": {back: -8 * time.Minute, meanwhile: func(y *weed.Yard) {
-			y.ObserveConfig(newConfig(t, "wc", etcdForAPI), weed.Paused, at(-5*time.Minute))
-			y.ObserveConfig(newConfig(t, "wc", etcdForAPI), weed.Active, at(-4*time.Minute))
+			y.ObserveConfig(newConfig(t, "wc", etcdForAPI), lifecycle.Paused, at(-5*time.Minute))
+			y.ObserveConfig(newConfig(t, "wc", etcdForAPI), lifecycle.Active, at(-4*time.Minute))
 		}},
 		"a pod that comes is told of first": {back: -8 * time.Minute, meanwhile: func(y *weed.Yard) {
 			y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0", "etcd-1:notready"), at(0))
@@ -301,7 +302,7 @@ func TestAnOutageThatIsToldLateOpensNoWindowThatWouldBeOver(t *testing.T) {
 			y := newYard()
 			y.ObservePod(weed.ReadPod(newPod("etcd-0", readySince(-time.Hour))), at(-30*time.Minute))
 			seeEtcdReady(y, -30*time.Minute)
-			y.ObserveConfig(newConfig(t, "wc", etcdForAPI), weed.Active, at(-30*time.Minute))
+			y.ObserveConfig(newConfig(t, "wc", etcdForAPI), lifecycle.Active, at(-30*time.Minute))
 			y.MarkSynced(at(-30 * time.Minute))
 			y.ObservePod(weed.ReadPod(newPod("etcd-0", readySince(test.back))), at(test.back))
 			if test.meanwhile != nil {
@@ -326,7 +327,7 @@ func TestAWindowNeverBeginsBeforeTheServiceWasDown(t *testing.T) {
 	}
 	y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0", "etcd-1"), at(-50*second))
 	y.MarkSynced(at(-50 * second))
-	y.ObserveConfig(newConfig(t, "wc", etcdForAPI+"readyPolicy: AllReady"), weed.Active, at(-50*second))
+	y.ObserveConfig(newConfig(t, "wc", etcdForAPI+"readyPolicy: AllReady"), lifecycle.Active, at(-50*second))
 	expect(t, "windows at first sight", strings.Join(opened(y), ";"), "ns/etcd until +1m1s")
 	y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0", "etcd-1:notready"), at(0))
 	y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0"), at(45*second))
@@ -352,7 +353,7 @@ func TestAPodThatNeverComesKeepsNoRecoveryWaiting(t *testing.T) {
 
 func TestAReadyServiceWhosePodsComeLater(t *testing.T) {
 	y := newYard()
-	y.ObserveConfig(newConfig(t, "wc", etcdForAPI), weed.Active, at(0))
+	y.ObserveConfig(newConfig(t, "wc", etcdForAPI), lifecycle.Active, at(0))
 	y.ObservePod(weed.ReadPod(newPod("api-1", backOff)), at(0))
 	y.ObservePod(weed.ReadPod(newPod("etcd-1", readiness("False", -time.Hour))), at(0))
 	y.ObserveSlice(newSlice("a", "etcd", "etcd-0", "etcd-1"), at(0))
@@ -365,7 +366,7 @@ func TestAReadyServiceWhosePodsComeLater(t *testing.T) {
 
 func TestARecoveryIsNeverLaterThanWeSawIt(t *testing.T) {
 	y := newYard()
-	y.ObserveConfig(newConfig(t, "wc", etcdForAPI), weed.Active, at(0))
+	y.ObserveConfig(newConfig(t, "wc", etcdForAPI), lifecycle.Active, at(0))
 	y.ObserveSlice(newSlice("a", "etcd", "etcd-0"), at(0))
 	y.MarkSynced(at(0))
 	y.ObservePod(weed.ReadPod(newPod("etcd-0", readySince(30*second))), at(20*second)) // its node's clock is ahead
@@ -374,7 +375,7 @@ func TestARecoveryIsNeverLaterThanWeSawIt(t *testing.T) {
 
 func TestOneOldPodSettlesThatNothingRecovered(t *testing.T) {
 	y := newYard()
-	y.ObserveConfig(newConfig(t, "wc", etcdForAPI), weed.Active, at(0))
+	y.ObserveConfig(newConfig(t, "wc", etcdForAPI), lifecycle.Active, at(0))
 	y.ObservePod(weed.ReadPod(newPod("etcd-0", readySince(-time.Hour))), at(0))
 	y.ObserveSlice(newSlice("a", "etcd", "etcd-0", "etcd-1"), at(0))
 	y.MarkSynced(at(0))
@@ -416,7 +417,7 @@ func TestAnotherReadyPolicyIsNoRecovery(t *testing.T) {
 		wc := newWeederConfig(t, "ns", "wc", spec)
 		generation++
 		wc.Generation = generation
-		return names(y.ObserveConfig(compiled(t, wc), weed.Active, at(d)))
+		return names(y.ObserveConfig(compiled(t, wc), lifecycle.Active, at(d)))
 	}
 	edit(all, 0)
 	y.MarkSynced(at(0))
@@ -440,7 +441,7 @@ func TestAServiceThatIsTakenOutAndPutBackHasSpentItsBudget(t *testing.T) {
 	for i, spec := range []string{"servicesAndDependantSelectors: {db: {podSelectors: [{matchLabels: {app: api}}]}}\n" + budget, etcdForAPI + budget} {
 		wc := newWeederConfig(t, "ns", "wc", spec)
 		wc.Generation = int64(i) + 2
-		y.ObserveConfig(compiled(t, wc), weed.Active, at(time.Duration(i+2)*second))
+		y.ObserveConfig(compiled(t, wc), lifecycle.Active, at(time.Duration(i+2)*second))
 	}
 	expect(t, "the second when its Service is back", decide(y, "api-2", 4*second), "MaxDeletionsPerWatch")
 }

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
@@ -29,7 +30,7 @@ type world struct {
 	ran     map[types.UID]time.Duration // without a restart, once there was one
 	serving map[string][]string         // ready pods of each Service, in the order of serviceNames
 	configs map[string]*v1alpha1.WeederConfig
-	may     map[string]weed.Standing
+	may     map[string]lifecycle.State
 	windows map[string]*naiveWindow // by config/service
 
 	deletions []naiveDeletion
@@ -54,7 +55,7 @@ var serviceNames = []string{"etcd", "web"}
 
 func newWorld(t *rapid.T) *world {
 	w := &world{t: t, now: noon, max: rapid.SampledFrom([]int{2, 5, 60}).Draw(t, "max"), pods: map[string]*corev1.Pod{}, born: map[types.UID]time.Time{}, ran: map[types.UID]time.Duration{},
-		serving: map[string][]string{}, configs: map[string]*v1alpha1.WeederConfig{}, may: map[string]weed.Standing{}, windows: map[string]*naiveWindow{}, gone: map[types.UID]bool{}}
+		serving: map[string][]string{}, configs: map[string]*v1alpha1.WeederConfig{}, may: map[string]lifecycle.State{}, windows: map[string]*naiveWindow{}, gone: map[types.UID]bool{}}
 	w.start()
 	for _, s := range serviceNames {
 		for i := range 2 {
@@ -145,7 +146,7 @@ func (w *world) createConfig() {
 	}
 	wc := newWeederConfig(w.t, "ns", name, spec)
 	wc.CreationTimestamp.Time = w.now
-	w.configs[name], w.may[name] = wc, weed.Active
+	w.configs[name], w.may[name] = wc, lifecycle.Active
 	w.firstSight(name)
 	w.observeConfig(wc)
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
@@ -62,7 +63,7 @@ type Yard struct {
 // configState is a config with what it watches and did.
 type configState struct {
 	*Config
-	standing Standing
+	state lifecycle.State
 	// seen is each watched Service's state when it was last judged; one that wasn't seen yet is missing.
 	seen map[types.NamespacedName]sight
 	held map[heldKey]Hold

@@ -11,6 +11,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 )
 
@@ -76,9 +77,9 @@ func (s *Survey) others(stored []*v1alpha1.HealthCheckRegistration, reg *registr
 
 // decider is a stored registration with what it may do; without a Registration where it can't be read.
 func (s *Survey) decider(hcr *v1alpha1.HealthCheckRegistration) registration.Decider {
-	d := registration.Decider{Registration: s.Known.read(hcr), Standing: registration.Active, Doubts: breakerOf(hcr, []*v1alpha1.HealthCheckRegistration{hcr}) != nil}
-	if s.Standing != nil {
-		d.Standing, d.Why = s.Standing(hcr)
+	d := registration.Decider{Registration: s.Known.read(hcr), State: lifecycle.Active, Doubts: breakerOf(hcr, []*v1alpha1.HealthCheckRegistration{hcr}) != nil}
+	if s.State != nil {
+		d.State, d.Why = s.State(hcr)
 	}
 	return d
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 	"github.com/resourcestack/autohealer/internal/guard"
@@ -45,8 +46,8 @@ type Survey struct {
 	Read, Look int
 	// Within bounds how long it may take; 0 doesn't.
 	Within time.Duration
-	// Standing says what a stored registration may do now, and why no more; nil takes all to be in force, as rules do.
-	Standing func(hcr *v1alpha1.HealthCheckRegistration) (registration.Standing, string)
+	// State says what a stored registration may do now, and why no more; nil takes all to be in force, as rules do.
+	State func(hcr *v1alpha1.HealthCheckRegistration) (lifecycle.State, string)
 	// Known has the stored registrations that were read before; nil reads them each time.
 	Known *Known
 }
@@ -80,9 +81,9 @@ func (s *Survey) Tell(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration
 	if reg.Kind.Group == "" { // core kinds take none, which the rules over the object say
 		return preview, registration.Outlook{}, nil
 	}
-	l := &look{Survey: s, reg: reg, preview: &preview, open: breakerOf(hcr, stored), standing: registration.Active, now: now}
-	if s.Standing != nil {
-		l.standing, l.why = s.Standing(hcr)
+	l := &look{Survey: s, reg: reg, preview: &preview, open: breakerOf(hcr, stored), state: lifecycle.Active, now: now}
+	if s.State != nil {
+		l.state, l.why = s.State(hcr)
 	}
 	if err := l.kinds(ctx); err != nil {
 		return preview, registration.Outlook{}, notKnown(err)
@@ -106,9 +107,9 @@ type look struct {
 	layout  health.Layout
 	// open is the registration's breaker; nil while it is closed.
 	open *health.Breaker
-	// standing of the registration, and why it may do no more.
-	standing registration.Standing
-	why      string
+	// state of the registration, and why it may do no more.
+	state lifecycle.State
+	why   string
 	// served: the kind of the targets is.
 	served bool
 }
@@ -202,7 +203,7 @@ func (l *look) selected(ctx context.Context, objects []*unstructured.Unstructure
 		if !l.reg.Selects(object, namespaces[name]) {
 			continue
 		}
-		c := registration.Circumstances{Target: object, Standing: l.standing, Why: l.why, Shape: l.reg.ShapeOn(l.layout), Lacks: l.layout.Lacks, There: &found{by: map[string]finding{}}}
+		c := registration.Circumstances{Target: object, State: l.state, Why: l.why, Shape: l.reg.ShapeOn(l.layout), Lacks: l.layout.Lacks, There: &found{by: map[string]finding{}}}
 		for _, o := range others {
 			if o.Kind.GroupKind() == l.reg.Kind.GroupKind() && o.Selects(object, namespaces[name]) {
 				c.Others = append(c.Others, o)

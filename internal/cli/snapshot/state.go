@@ -9,8 +9,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
-	"github.com/resourcestack/autohealer/internal/domain/registration"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 )
 
 // ruleRights is the rule over what a WeederConfig's account may do.
@@ -22,44 +21,44 @@ func judged(hcr *v1alpha1.HealthCheckRegistration) bool {
 	return hcr.DeletionTimestamp != nil || accepted != nil && accepted.ObservedGeneration == hcr.Generation
 }
 
-// ChecksStanding is what a stored registration may do under a policy, by what the manager last said that rules said, and why it may
+// StateOfChecks is what a stored registration may do under a policy, by what the manager last said that rules said, and why it may
 // do no more.
-func ChecksStanding(hcr *v1alpha1.HealthCheckRegistration, policy guardrail.Policy) (registration.Standing, string) {
+func StateOfChecks(hcr *v1alpha1.HealthCheckRegistration, policy guardrail.Policy) (lifecycle.State, string) {
 	accepted := meta.FindStatusCondition(hcr.Status.Conditions, v1alpha1.ConditionAccepted)
 	switch {
 	case policy.Frozen():
-		return registration.Frozen, "everything is frozen by Guardrail " + strings.Join(policy.FrozenBy, ", ")
+		return lifecycle.Frozen, "everything is frozen by Guardrail " + strings.Join(policy.FrozenBy, ", ")
 	case hcr.DeletionTimestamp != nil:
-		return registration.Withdrawn, "it is being deleted"
+		return lifecycle.Deleted, "it is being deleted"
 	case accepted == nil:
-		return registration.Withdrawn, "the manager hasn't judged it yet"
+		return lifecycle.Deleted, "the manager hasn't judged it yet" // it decides as little as one that goes
 	case !judged(hcr):
-		return registration.Frozen, "the manager hasn't judged it as it is now"
+		return lifecycle.NotJudged, "the manager hasn't judged it as it is now"
 	case hcr.Spec.Mode == v1alpha1.Observe:
-		return registration.Watching, ""
-	case !slices.Contains(hcr.Finalizers, v1alpha1.FinalizerUndo):
-		return registration.Frozen, "the manager hasn't given it its finalizer"
+		return lifecycle.Observing, ""
 	case accepted.Status != metav1.ConditionTrue:
-		return registration.Held, "the rules refuse HealthCheckRegistration " + hcr.Name
+		return lifecycle.Refused, "the rules refuse HealthCheckRegistration " + hcr.Name
+	case !slices.Contains(hcr.Finalizers, v1alpha1.FinalizerUndo):
+		return lifecycle.Unrecorded, "the manager hasn't given it its finalizer"
 	case policy.Paused():
-		return registration.Held, "new acts are paused by Guardrail " + strings.Join(policy.PausedBy, ", ")
+		return lifecycle.Paused, "new acts are paused by Guardrail " + strings.Join(policy.PausedBy, ", ")
 	}
-	return registration.Active, ""
+	return lifecycle.Active, ""
 }
 
-// WeederStanding is what a stored config may do while acts are paused or not, by what the manager last said that rules said.
+// StateOfWeeder is what a stored config may do while acts are paused or not, by what the manager last said that rules said.
 // Who asks may not be allowed to ask what the config's account may do, and a file can't be asked.
-func WeederStanding(wc *v1alpha1.WeederConfig, paused bool) weed.Standing {
+func StateOfWeeder(wc *v1alpha1.WeederConfig, paused bool) lifecycle.State {
 	accepted := meta.FindStatusCondition(wc.Status.Conditions, v1alpha1.ConditionAccepted)
 	switch {
 	case accepted == nil, accepted.ObservedGeneration != wc.Generation:
-		return weed.Frozen
+		return lifecycle.NotJudged
 	case accepted.Status != metav1.ConditionTrue && strings.HasPrefix(accepted.Message, ruleRights) && !strings.Contains(accepted.Message, "\n"):
-		return weed.Forbidden // nothing else refuses it
+		return lifecycle.Forbidden // nothing else refuses it
 	case accepted.Status != metav1.ConditionTrue:
-		return weed.Refused
+		return lifecycle.Refused
 	case paused:
-		return weed.Paused
+		return lifecycle.Paused
 	}
-	return weed.Active
+	return lifecycle.Active
 }
