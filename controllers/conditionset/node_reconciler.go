@@ -15,6 +15,7 @@ import (
 
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
@@ -33,10 +34,12 @@ type NodeReconciler struct {
 	Observer *Observer
 	Taints   *actuate.Taints
 	// Live reads from the API server, past the cache.
-	Live     client.Reader
-	Orphans  *kube.Orphans
-	Troubles *policy.Troubles
-	Report   *Reporter
+	Live    client.Reader
+	Orphans *kube.Orphans
+	// Evictions are recorded before they begin.
+	Evictions *policy.Record
+	Troubles  *policy.Troubles
+	Report    *Reporter
 	// OwnNamespace is where Autohealer's own pods run; "" when unknown.
 	OwnNamespace string
 }
@@ -73,6 +76,9 @@ func (r *NodeReconciler) heal(ctx context.Context, request reconcile.Request) (r
 			return r.lookAgain(ctx, plan), refused
 		}
 		err = r.act(ctx, plan)
+		if errors.Is(err, policy.ErrRecalled) {
+			continue
+		}
 		var not *actuate.Unconfirmed
 		if errors.As(err, &not) && unconfirmed[not.Set] == "" {
 			unconfirmed[not.Set], refused = err.Error(), err
@@ -131,21 +137,50 @@ func (r *NodeReconciler) readLive(ctx context.Context, plan condition.Plan) (*co
 // act carries out a plan and tells of it.
 func (r *NodeReconciler) act(ctx context.Context, plan condition.Plan) error {
 	fleet, name := r.Observer.Facts.Fleet, plan.Node.Name
+	if err := r.record(ctx, plan); err != nil {
+		r.Observer.request(fleet.Failed(name))
+		return r.failed(plan, err)
+	}
 	version, err := r.Taints.Apply(ctx, plan, r.Observer.admittedFor(ctx, plan))
 	if err != nil {
 		if actuate.Certain(err) {
 			r.Observer.request(fleet.Failed(name))
 		}
-		if !isStale(err) {
-			r.Troubles.Failed(name, err, policies(plan)...)
-		}
-		r.Report.failed(plan, err)
-		return err
+		return r.failed(plan, err)
 	}
+	r.Evictions.Done(plan.Node.UID)
 	r.Observer.request(fleet.Written(name, version))
 	r.Troubles.Written(name, policies(plan)...)
 	r.Report.acted(plan, r.Observer.Facts.Clock.Now())
 	return nil
+}
+
+// record notes an eviction before it begins. A new process first has the fleet know those that were noted before; while they can't be
+// read no eviction begins, and other taints go on.
+func (r *NodeReconciler) record(ctx context.Context, plan condition.Plan) error {
+	fleet, at, eviction := r.Observer.Facts.Fleet, r.Observer.Facts.Moment(), plan.Eviction()
+	counting := policy.Planner{Recall: func(acts []limit.Act) bool { return fleet.Recall(acts, at) }, Known: fleet.Evictions}
+	switch {
+	case !eviction.Began.IsZero():
+		return r.Evictions.Begin(ctx, eviction, at.Now.Add(-fleet.Limits().EvictPace), counting)
+	case plan.Harmful():
+		if err := r.Evictions.Recall(ctx, counting); errors.Is(err, policy.ErrRecalled) {
+			return err
+		}
+	}
+	return nil
+}
+
+// failed takes in that a plan wasn't carried out.
+func (r *NodeReconciler) failed(plan condition.Plan, err error) error {
+	if errors.Is(err, policy.ErrRecalled) {
+		return err // it is planned again
+	}
+	if !isStale(err) {
+		r.Troubles.Failed(plan.Node.Name, err, policies(plan)...)
+	}
+	r.Report.failed(plan, err)
+	return err
 }
 
 // lookAgain says when time alone may change the plan.

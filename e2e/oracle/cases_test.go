@@ -177,24 +177,32 @@ var notOwn = []testCase{
 }
 
 var unlimited = []testCase{
-	{name: "a third node of twenty", broken: []Invariant{Limits}, text: "3 of 20 nodes are tainted; 2 are allowed", do: func(w *world) {
+	{name: "a third node of twenty", broken: []Invariant{Limits}, text: "3 of 20 nodes are tainted, 0 of them deleted since; 2 are allowed", do: func(w *world) {
 		set := w.set("s", "example.com/broken", "")
 		for _, node := range []string{"node-0", "node-1", "node-2"} {
 			w.write(w.manager, node, owned(set, 1, "example.com/broken:NoSchedule"), "example.com/broken:NoSchedule")
 		}
 		w.write(w.manager, "node-2", "") // lowering a count is allowed however high it is
 	}},
-	{name: "a second node of a zone of five", broken: []Invariant{Limits}, text: "2 of 5 nodes of zone zone-1 are tainted; 1 are allowed", do: func(w *world) {
+	{name: "a second node of a zone of five", broken: []Invariant{Limits}, text: "2 of 5 nodes of zone zone-1 are tainted, 0 of them deleted since; 1 are allowed", do: func(w *world) {
 		set := w.set("s", "example.com/broken", "")
 		for _, node := range []string{"node-0", "node-4"} {
 			w.write(w.manager, node, owned(set, 1, "example.com/broken:NoSchedule"), "example.com/broken:NoSchedule")
 		}
 	}},
-	{name: "a second node that evicts", broken: []Invariant{Limits}, text: "2 of 20 nodes are evicting; 1 are allowed", do: func(w *world) {
+	{name: "a second node that evicts", broken: []Invariant{Limits}, text: "2 of 20 nodes are evicting, 0 of them deleted since; 1 are allowed", do: func(w *world) {
 		set := w.set("s", "example.com/broken", "")
 		for _, node := range []string{"node-0", "node-1"} {
 			w.write(w.manager, node, owned(set, 1, "example.com/broken:NoExecute"), "example.com/broken:NoExecute")
 		}
+	}},
+	{name: "a second node that evicts, though the first was deleted", broken: []Invariant{Limits}, text: "2 of 19 nodes are evicting, 1 of them deleted since; 1 are allowed", do: func(w *world) {
+		set := w.set("s", "example.com/broken", "")
+		w.write(w.manager, "node-0", owned(set, 1, "example.com/broken:NoExecute"), "example.com/broken:NoExecute")
+		if err := w.admin.CoreV1().Nodes().Delete(w.Context(), "node-0", metav1.DeleteOptions{}); err != nil {
+			w.Fatal(err)
+		}
+		w.write(w.manager, "node-1", owned(set, 1, "example.com/broken:NoExecute"), "example.com/broken:NoExecute")
 	}},
 	{name: "two that begin to evict in one zone within five minutes", broken: []Invariant{Limits}, text: `a node of zone "zone-1" began to evict`, do: func(w *world) {
 		set := w.set("s", "example.com/broken", "")

@@ -26,6 +26,7 @@ func (s *nodes) limits(w *World, c Change, before, after *node) []Broken {
 		exceeded(s.capped(w, c, "tainted", func(r Rules) []intstr.IntOrString { return r.Tainted }, after.zone, (*node).repels))
 	}
 	if after.evicts() && !before.evicts() {
+		s.evicting[after.uid] = stamp{c.Version, c.At}
 		exceeded(s.capped(w, c, "evicting", func(r Rules) []intstr.IntOrString { return r.Evicting }, after.zone, (*node).evicts))
 		exceeded(s.paced(c, after.zone))
 	}
@@ -63,8 +64,9 @@ func (s *nodes) count(has func(*node) bool) int {
 // capped compares with the cap of the cluster and, from three zones on, of the zone.
 func (s *nodes) capped(w *World, c Change, verb string, caps func(Rules) []intstr.IntOrString, zone string, has func(*node) bool) string {
 	all := s.count(func(n *node) bool { return n.counted })
-	if used, allowed := s.count(has), w.allowed(caps, all, all, c.At, s.options.Lag); used > allowed {
-		return fmt.Sprintf("%d of %d nodes are %s; %d are allowed", used, all, verb, allowed)
+	past := s.countGone(c, "", has)
+	if used, allowed := s.count(has)+past, w.allowed(caps, all, all, c.At, s.options.Lag); used > allowed {
+		return fmt.Sprintf("%d of %d nodes are %s, %d of them deleted since; %d are allowed", used, all, verb, past, allowed)
 	}
 	zones := map[string]int{}
 	for _, n := range s.now {
@@ -75,11 +77,23 @@ func (s *nodes) capped(w *World, c Change, verb string, caps func(Rules) []intst
 	if len(zones) < 3 || zone == "" {
 		return ""
 	}
-	used := s.count(func(n *node) bool { return n.zone == zone && has(n) })
+	past = s.countGone(c, zone, has)
+	used := s.count(func(n *node) bool { return n.zone == zone && has(n) }) + past
 	if allowed := w.allowed(caps, zones[zone], all, c.At, s.options.Lag); used > allowed {
-		return fmt.Sprintf("%d of %d nodes of zone %s are %s; %d are allowed", used, zones[zone], zone, verb, allowed)
+		return fmt.Sprintf("%d of %d nodes of zone %s are %s, %d of them deleted since; %d are allowed", used, zones[zone], zone, verb, past, allowed)
 	}
 	return ""
+}
+
+// countGone counts nodes, of a zone or with "" of all, that were deleted while they were evicted, shortly after that began: else who
+// deletes what is evicted would lift the limits.
+func (s *nodes) countGone(c Change, zone string, has func(*node) bool) (past int) {
+	for _, n := range s.gone {
+		if (zone == "" || n.zone == zone) && has(n) && c.At.Sub(s.evicting[n.uid].at) < s.options.EvictPace-paceRounding {
+			past++
+		}
+	}
+	return past
 }
 
 // share rounds down, but a cluster of three or more may have one node healed, and so may each of its zones.

@@ -17,6 +17,9 @@ type nodes struct {
 	reasons map[types.UID]*reasons
 	acted   ledger
 	evicted map[string]stamp // the last node of a zone that began to evict
+	// evicting is since when nodes evict, and gone are those that were deleted meanwhile: they count until the pace has passed.
+	evicting map[types.UID]stamp
+	gone     []*node
 	// trusted are keys in records that were there before anything was judged; their sets may be long gone.
 	trusted map[string]bool
 }
@@ -32,7 +35,7 @@ type reasons struct {
 func newNodes(o Options) *nodes {
 	return &nodes{
 		options: o, now: map[types.UID]*node{}, reasons: map[types.UID]*reasons{},
-		acted: ledger{lag: o.Lag, used: map[string]uint64{}}, evicted: map[string]stamp{}, trusted: map[string]bool{},
+		acted: ledger{lag: o.Lag, used: map[string]uint64{}}, evicted: map[string]stamp{}, evicting: map[types.UID]stamp{}, trusted: map[string]bool{},
 	}
 }
 
@@ -48,6 +51,9 @@ func (s *nodes) Read(w *World, c Change) Finding {
 	after, _ := c.After.(*node)
 	if after == nil {
 		delete(s.now, before.uid)
+		if before.evicts() {
+			s.gone = append(s.gone, before)
+		}
 		return Finding{}
 	}
 	if before == nil {

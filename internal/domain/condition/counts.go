@@ -17,8 +17,9 @@ type footprint struct {
 	zone                       string
 	// any taint of ours; one that keeps pods away; one that evicts.
 	any, repels, evicts bool
-	evictedAt           time.Time
-	sets                []claimer
+	// taintedAt and evictedAt are when a taint of ours was last set, and when one last became NoExecute.
+	taintedAt, evictedAt time.Time
+	sets                 []claimer
 }
 
 // claimer is a set that has a claim on a taint of the node.
@@ -69,6 +70,7 @@ func (p *footprint) add(o Ownership, taints []corev1.Taint) {
 	}
 	for _, t := range o.Taints {
 		p.sets = append(p.sets, claimer{t.Set, t.Name})
+		p.taintedAt = later(p.taintedAt, t.Since.Time)
 		if t.EvictSince != nil {
 			p.evictedAt = later(p.evictedAt, t.EvictSince.Time)
 		}

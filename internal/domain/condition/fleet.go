@@ -37,6 +37,8 @@ type Fleet struct {
 	unreadable nodeBits
 	lastHeard  int // the slot of the node that was observed last
 	counts     counts
+	gone       gone
+	evictions  limit.Memory
 	queues     queues
 	woken      names                // held-back nodes that may go on, since another left the queue
 	dirty      map[types.UID]string // sets whose status may have changed, and their names
@@ -62,7 +64,7 @@ func NewFleet(limits limit.Limits) *Fleet {
 		policy: Policy{Limits: limits, Precedence: PrecedenceKey},
 		nodes:  map[string]*nodeState{}, sets: map[types.UID]*setState{},
 		declared: map[string]bool{}, orphans: map[types.UID]bool{}, dirty: map[types.UID]string{},
-		index: newIndex(), setsBy: newSetIndex(), counts: newCounts(), queues: newQueues(), woken: names{},
+		index: newIndex(), setsBy: newSetIndex(), counts: newCounts(), gone: newGone(), queues: newQueues(), woken: names{},
 	}
 }
 

@@ -134,6 +134,7 @@ func (f *Fleet) replace(before, after *nodeState, at Moment) (freed bool) {
 	if gone {
 		n = before
 		freed = f.counts.replace(before.print, footprint{})
+		f.remember(n, true, at.Now)
 	} else {
 		if before == nil {
 			n.slot, n.sets, n.undone = f.index.enter(n.Name), map[*setState]struct{}{}, map[claimed]time.Time{}
@@ -141,6 +142,7 @@ func (f *Fleet) replace(before, after *nodeState, at Moment) (freed bool) {
 		a = n.Node
 		f.nodes[n.Name] = n
 		freed = f.recount(n)
+		f.remember(n, false, at.Now)
 	}
 	f.index.replace(n.slot, b, a)
 	for s := range f.setsToJudge(b, a) {

@@ -1,12 +1,14 @@
 package condition
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
 // Precedence says among which sets of a node the highest effect wins.
@@ -129,6 +131,20 @@ func (p *Plan) Harmful() bool {
 		}
 	}
 	return false
+}
+
+// Eviction is the one that the plan begins; zero when it begins none.
+func (p *Plan) Eviction() (a limit.Act) {
+	if !slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Harmful() && s.To == corev1.TaintEffectNoExecute }) {
+		return a
+	}
+	a = limit.Act{UID: p.Node.UID, Name: p.Node.Name, Zone: p.Node.Zone}
+	for _, t := range p.Owned.Taints {
+		if t.EvictSince != nil {
+			a.Began = later(a.Began, t.EvictSince.Time)
+		}
+	}
+	return a
 }
 
 func (p *Plan) lookAgainAt(t time.Time) {

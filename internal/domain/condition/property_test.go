@@ -43,6 +43,11 @@ type world struct {
 	uids       int
 	// done are the harmful acts since the last restart.
 	done map[string]bool
+	// deleted are nodes that went with taints of ours, and still count.
+	deleted []deletedNode
+	// evictions are when nodes began to evict, by zone; recorded are those that the manager noted before.
+	evictions map[string]time.Time
+	recorded  []limit.Act
 }
 
 type storedSet struct {
@@ -60,7 +65,7 @@ var (
 func newWorld(t *rapid.T) *world {
 	w := &world{
 		t: t, api: newCluster(), now: noon, seen: map[string]*corev1.Node{}, sets: map[string]*storedSet{}, answers: map[string]string{},
-		sent: map[string]condition.Plan{}, foreign: map[string][]corev1.Taint{}, intolerant: map[string]bool{}, keys: map[string]bool{}, done: map[string]bool{},
+		sent: map[string]condition.Plan{}, foreign: map[string][]corev1.Taint{}, intolerant: map[string]bool{}, keys: map[string]bool{}, done: map[string]bool{}, evictions: map[string]time.Time{},
 	}
 	w.limits = calm(rapid.SampledFrom([]string{"10%", "30%", "2", "100%"}).Draw(t, "maxTainted"), rapid.SampledFrom([]string{"5%", "20%", "1", "100%"}).Draw(t, "maxEvicting"))
 	zones := rapid.IntRange(1, 3).Draw(t, "zones")
@@ -152,6 +157,14 @@ func (w *world) restart() {
 		w.observeSet(s)
 	}
 	w.fleet.MarkSynced(w.at())
+	w.fleet.Recall(w.recorded, w.at())
+	var remembered []deletedNode
+	for _, d := range w.deleted {
+		if d, evicted := d.remembered(); evicted {
+			remembered = append(remembered, d)
+		}
+	}
+	w.deleted = remembered
 }
 
 // change lets someone change a node; the fleet hears of it later.
@@ -238,6 +251,7 @@ func (w *world) write(plan condition.Plan) (version string, err error) {
 	w.checkOnce(plan)
 	w.checkOwnership(before, after)
 	w.checkCaps(usedBefore, w.used(w.declared), plan)
+	w.checkPace(before, after)
 	return after.ResourceVersion, nil
 }
 
@@ -278,7 +292,7 @@ func (w *world) checkOwnership(before, after *corev1.Node) {
 // "plane", and each set by its name. Claims to keys that aren't believed are forged.
 func (w *world) used(believed func(key string) bool) map[string]int {
 	used := map[string]int{}
-	for _, n := range w.api.nodes {
+	for _, n := range w.counting(believed) {
 		record, repels, evicts, any := recordOf(n), false, false, false
 		for _, t := range n.Spec.Taints {
 			if record.Owns(t) && believed(t.Key) {
@@ -308,6 +322,72 @@ func (w *world) used(believed func(key string) bool) map[string]int {
 		}
 	}
 	return used
+}
+
+// counting are the nodes that there are, and those that were deleted and still count.
+func (w *world) counting(believed func(key string) bool) []*corev1.Node {
+	nodes := slices.Collect(maps.Values(w.api.nodes))
+	for _, d := range w.deleted {
+		last := time.Time{}
+		for _, c := range recordOf(d.Node).Taints {
+			if believed(c.Key) && c.Since.After(last) {
+				last = c.Since.Time
+			}
+			if believed(c.Key) && c.EvictSince != nil && c.EvictSince.After(last) {
+				last = c.EvictSince.Time
+			}
+		}
+		if last.After(d.at) {
+			last = d.at
+		}
+		if w.now.Before(last.Add(w.limits.EvictPace)) {
+			nodes = append(nodes, d.Node)
+		}
+	}
+	return nodes
+}
+
+// deletedNode is a node as it was when it was deleted.
+type deletedNode struct {
+	*corev1.Node
+	at time.Time
+}
+
+// remembered is what a manager that was restarted knows of one that was deleted: that it began to evict. Others are dropped.
+func (d deletedNode) remembered() (deletedNode, bool) {
+	var kept []condition.OwnedTaint
+	for _, c := range recordOf(d.Node).Taints {
+		if c.EvictSince != nil {
+			c.Name, c.Set = "", "unknown"
+			kept = append(kept, c)
+		}
+	}
+	d.Node = d.Node.DeepCopy()
+	delete(d.Node.Labels, "node-role.kubernetes.io/control-plane")
+	recorded(condition.Ownership{Taints: kept}.String())(d.Node)
+	return d, len(kept) > 0
+}
+
+// checkPace: in no zone do two nodes begin to evict within the pace, whatever became of the first.
+func (w *world) checkPace(before, after *corev1.Node) {
+	evicts := func(n *corev1.Node) bool {
+		record := recordOf(n)
+		return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Effect == "NoExecute" && record.Owns(t) && w.declared(t.Key) })
+	}
+	if evicts(before) || !evicts(after) {
+		return
+	}
+	zone, at := after.Labels["topology.kubernetes.io/zone"], time.Time{}
+	for _, c := range recordOf(after).Taints {
+		if c.EvictSince != nil && c.EvictSince.After(at) {
+			at = c.EvictSince.Time
+		}
+	}
+	if last, ok := w.evictions[zone]; ok && at.Sub(last) < w.limits.EvictPace {
+		w.t.Fatalf("%s begins to evict at %s, another node of zone %s did at %s", after.Name, at, zone, last)
+	}
+	w.evictions[zone] = at
+	w.recorded = append(w.recorded, limit.Act{UID: after.UID, Name: after.Name, Zone: zone, Began: at})
 }
 
 // allowed is what the limits allow now.

@@ -35,12 +35,12 @@ func (f *Fleet) evictRoom(n *nodeState, expired time.Time, at Moment) Gate {
 }
 
 func (f *Fleet) planeRoom(n *nodeState, expired time.Time) Gate {
-	planes := f.counts.planeTainted
+	planes := f.counts.planeTainted + f.gone.counts.planeTainted
 	if n.print.plane && n.print.any {
 		planes--
 	}
 	if planes+f.queues.before("plane", n.Name, expired) > 0 {
-		return Gate{Reason: HeldByPlane, Message: "another control-plane node is tainted; one at a time", dimension: "plane"}
+		return Gate{Reason: HeldByPlane, Message: "another control-plane node is tainted; one at a time", dimension: "plane", At: f.gone.next()}
 	}
 	return Gate{}
 }
@@ -52,20 +52,20 @@ func (f *Fleet) cap(reason Reason, name string, value limit.Cap, n *nodeState, e
 	if itself {
 		used = func(t *tally) int { return count(t) - 1 }
 	}
-	all := &f.counts.cluster
+	all, past := &f.counts.cluster, count(&f.gone.counts.cluster)
 	allowed := value.Of(all.counted)
-	if used(all)+f.queues.before(name, n.Name, expired) >= allowed {
-		return Gate{Reason: reason, dimension: name,
-			Message: fmt.Sprintf("%s %s allows %d of %d nodes, and %d are", name, value.String(), allowed, all.counted, used(all))}
+	if used(all)+past+f.queues.before(name, n.Name, expired) >= allowed {
+		return Gate{Reason: reason, dimension: name, At: f.gone.next(),
+			Message: fmt.Sprintf("%s %s allows %d of %d nodes, and %d are", name, value.String(), allowed, all.counted, used(all)) + f.gone.says(past)}
 	}
 	if f.counts.zonesCounted() < 3 {
 		return Gate{}
 	}
 	zone, dimension := f.counts.zones[n.Zone], name+"/"+n.Zone
-	allowed = value.OfZone(zone.counted, all.counted)
-	if used(zone)+f.queues.before(dimension, n.Name, expired) >= allowed {
-		return Gate{Reason: reason, dimension: dimension,
-			Message: fmt.Sprintf("%s %s allows %d of %d nodes of zone %q, and %d are", name, value.String(), allowed, zone.counted, n.Zone, used(zone))}
+	past, allowed = count(f.gone.zone(n.Zone)), value.OfZone(zone.counted, all.counted)
+	if used(zone)+past+f.queues.before(dimension, n.Name, expired) >= allowed {
+		return Gate{Reason: reason, dimension: dimension, At: f.gone.next(),
+			Message: fmt.Sprintf("%s %s allows %d of %d nodes of zone %q, and %d are", name, value.String(), allowed, zone.counted, n.Zone, used(zone)) + f.gone.says(past)}
 	}
 	return Gate{}
 }
@@ -73,13 +73,14 @@ func (f *Fleet) cap(reason Reason, name string, value limit.Cap, n *nodeState, e
 // pace lets one node of a zone begin to evict at a time.
 func (f *Fleet) pace(n *nodeState, expired time.Time, at Moment) Gate {
 	dimension := "pace/" + n.Zone
-	next := f.counts.zones[n.Zone].lastEviction(at.Now.Add(f.policy.Limits.EvictPace)).Add(f.policy.Limits.EvictPace)
+	pace, before := f.policy.Limits.EvictPace, at.Now.Add(f.policy.Limits.EvictPace)
+	next := later(f.counts.zones[n.Zone].lastEviction(before), f.evictions.Last(n.Zone, before)).Add(pace)
 	if at.Now.Before(next) || f.queues.before(dimension, n.Name, expired) > 0 {
 		if !at.Now.Before(next) {
 			next = time.Time{}
 		}
 		return Gate{Reason: HeldByPace, At: next, dimension: dimension,
-			Message: fmt.Sprintf("one node of zone %q begins to evict in %s", n.Zone, f.policy.Limits.EvictPace)}
+			Message: fmt.Sprintf("one node of zone %q begins to evict in %s", n.Zone, pace)}
 	}
 	return Gate{}
 }
@@ -93,10 +94,11 @@ func (f *Fleet) ownCap(s *setState, n *nodeState, expired time.Time) Gate {
 	if _, tainted := s.tainted[n.Name]; tainted {
 		others--
 	}
+	past := f.gone.claiming(s)
 	dimension, allowed := "set/"+string(s.UID), limit.Of(*s.MaxNodes, s.selected)
-	if others+f.queues.before(dimension, n.Name, expired) < allowed {
+	if others+past+f.queues.before(dimension, n.Name, expired) < allowed {
 		return Gate{}
 	}
-	return Gate{Reason: HeldByOwnCap, dimension: dimension,
-		Message: fmt.Sprintf("maxNodes %s allows %d of %d selected nodes, and %d are tainted", s.MaxNodes.String(), allowed, s.selected, others)}
+	return Gate{Reason: HeldByOwnCap, dimension: dimension, At: f.gone.next(),
+		Message: fmt.Sprintf("maxNodes %s allows %d of %d selected nodes, and %d are tainted", s.MaxNodes.String(), allowed, s.selected, others) + f.gone.says(past)}
 }

@@ -13,6 +13,9 @@ import (
 func (f *Fleet) Decide(name string, at Moment, evidence *Evidence) (plan Plan, next Next) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.gone.expire(at.Now) {
+		f.wake(f.queues.heads())
+	}
 	n := f.nodes[name]
 	switch {
 	case n == nil || !f.synced:

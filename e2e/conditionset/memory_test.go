@@ -1,0 +1,74 @@
+package conditionset
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/e2e/cluster"
+	"github.com/resourcestack/autohealer/e2e/conditionset/fixture"
+	"github.com/resourcestack/autohealer/e2e/harness"
+)
+
+var _ = Describe("An eviction", func() {
+	// evictOne has the first of a zone's nodes evicted, and gives the nodes.
+	evictOne := func(ctx context.Context, name, key string, condition corev1.NodeConditionType) []string {
+		GinkgoHelper()
+		nodes := w.AddNodes(ctx, 3, cluster.NodeOptions{Prefix: name, Labels: map[string]string{corev1.LabelTopologyZone: name}})
+		w.Report(ctx, nodes[0], condition, corev1.ConditionTrue)
+		Eventually(w.Effect(ctx, nodes[0], key)).Should(BeEquivalentTo(evict))
+		return nodes
+	}
+	paced := func(held int) types.GomegaMatcher {
+		return SatisfyAll(HaveField("Reason", "TooManyEvicting"), HaveField("Message", HavePrefix("%d held back: one node of zone", held)))
+	}
+
+	It("paces others though its node was deleted, and though all managers restart", func(ctx SpecContext) {
+		key := w.Key("outlived")
+		set := w.Create(ctx, fixture.NewSet("outlived", key, evict, "OutlivedBroken"))
+		nodes := evictOne(ctx, "outlived", key, "OutlivedBroken")
+		evicted := w.Node(ctx, nodes[0])
+		Expect(w.Client.Delete(ctx, evicted)).To(Succeed())
+
+		w.Report(ctx, nodes[1], "OutlivedBroken", corev1.ConditionTrue)
+		Eventually(w.Effect(ctx, nodes[1], key)).Should(BeEquivalentTo(repel))
+		Eventually(w.Condition(ctx, set.Name, "LimitReached")).Should(paced(1))
+
+		w.KillManager()
+		w.RestartManager(ctx)
+		w.Report(ctx, nodes[2], "OutlivedBroken", corev1.ConditionTrue)
+		Eventually(w.Effect(ctx, nodes[2], key)).Should(BeEquivalentTo(repel))
+		Eventually(w.Condition(ctx, set.Name, "LimitReached")).Should(paced(2))
+
+		By("recording it where it outlives the node")
+		var record corev1.ConfigMap
+		Expect(w.Client.Get(ctx, client.ObjectKey{Namespace: harness.Namespace, Name: "autohealer-evictions"}, &record)).To(Succeed())
+		Expect(record.Data).To(HaveKeyWithValue(string(evicted.UID), ContainSubstring(`{"name":"`+evicted.Name+`","zone":"outlived","began":"`)))
+	})
+
+	It("paces the next one though its set only observed meanwhile, or is made anew", func(ctx SpecContext) {
+		key := w.Key("toggled")
+		set := w.Create(ctx, fixture.NewSet("toggled", key, evict, "ToggledBroken"))
+		node := evictOne(ctx, "toggled", key, "ToggledBroken")[0]
+		mode := func(mode v1alpha1.Mode) {
+			w.Edit(ctx, set.Name, func(cs *v1alpha1.ConditionSet) { cs.Spec.Mode = mode })
+		}
+		for range 2 {
+			mode(v1alpha1.Observe)
+			Eventually(w.Effect(ctx, node, key)).Should(BeEmpty())
+			mode(v1alpha1.Enforce)
+			Eventually(w.Effect(ctx, node, key)).Should(BeEquivalentTo(repel))
+			Eventually(w.Condition(ctx, set.Name, "LimitReached")).Should(paced(1))
+		}
+
+		w.Discard(ctx, set)
+		w.Create(ctx, fixture.NewSet("toggled", key, evict, "ToggledBroken"))
+		Eventually(w.Effect(ctx, node, key)).Should(BeEquivalentTo(repel))
+		Eventually(w.Condition(ctx, set.Name, "LimitReached")).Should(paced(1))
+	})
+})

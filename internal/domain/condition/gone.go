@@ -1,0 +1,134 @@
+package condition
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+)
+
+// gone are nodes that were deleted while they carried taints of ours, as autoscalers and repair controllers do with sick nodes. Each
+// counts under the limits until EvictPace has passed since our last act on it: else whoever deletes what we evict, as fast as we
+// evict it, would lift every limit.
+type gone struct {
+	nodes  map[types.UID]goneNode
+	counts counts
+}
+
+type goneNode struct {
+	print footprint
+	until time.Time
+}
+
+func newGone() gone { return gone{nodes: map[types.UID]goneNode{}, counts: newCounts()} }
+
+func (g *gone) put(uid types.UID, print footprint, until time.Time) {
+	g.drop(uid)
+	print.counted, print.planeReady, print.leaving = false, false, true // it is none of those that percentages are of
+	g.nodes[uid] = goneNode{print, until}
+	g.counts.add(print, 1)
+}
+
+func (g *gone) drop(uid types.UID) {
+	if n, ok := g.nodes[uid]; ok {
+		delete(g.nodes, uid)
+		g.counts.add(n.print, -1)
+	}
+}
+
+// expire drops what counts no more, and says whether there was any.
+func (g *gone) expire(now time.Time) (freed bool) {
+	for uid, n := range g.nodes {
+		if !now.Before(n.until) {
+			g.drop(uid)
+			freed = true
+		}
+	}
+	return freed
+}
+
+// next is when the next of them stops counting; zero when there is none.
+func (g *gone) next() (at time.Time) {
+	for _, n := range g.nodes {
+		if at.IsZero() || n.until.Before(at) {
+			at = n.until
+		}
+	}
+	return at
+}
+
+// zone counts those of one zone.
+func (g *gone) zone(name string) *tally {
+	if t := g.counts.zones[name]; t != nil {
+		return t
+	}
+	return &tally{}
+}
+
+// claiming counts those that a set of this UID or name had tainted.
+func (g *gone) claiming(s *setState) (nodes int) {
+	for _, n := range g.nodes {
+		if n.print.claims(s) {
+			nodes++
+		}
+	}
+	return nodes
+}
+
+// says adds to a limit's message how many of those that count are gone.
+func (g *gone) says(nodes int) string {
+	if nodes == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d deleted since; each counts until evictPace has passed since its taint, the next until %s", nodes, g.next().UTC().Format(time.RFC3339))
+}
+
+// remember takes in what was done to a node that was seen, or that is gone now: a write in flight may have come about before it went.
+func (f *Fleet) remember(n *nodeState, isGone bool, now time.Time) {
+	print := footprint{}
+	if print.add(n.Owned, n.Taints); isGone {
+		print = n.print
+	}
+	f.rememberEviction(limit.Act{UID: n.UID, Name: n.Name, Zone: n.Zone, Began: print.evictedAt}, now)
+	f.gone.drop(n.UID)
+	last := later(print.taintedAt, print.evictedAt)
+	if until := earlier(last, now).Add(f.policy.Limits.EvictPace); isGone && !last.IsZero() && now.Before(until) {
+		f.gone.put(n.UID, n.print, until)
+	}
+}
+
+func (f *Fleet) rememberEviction(a limit.Act, now time.Time) (news bool) {
+	news = f.evictions.Remember(a)
+	if news {
+		f.evictions.Forget(now.Add(-f.policy.Limits.EvictPace))
+	}
+	return news
+}
+
+// Recall takes in evictions that were recorded before, by this manager or an earlier one: of nodes that are gone, or whose record was
+// undone since. It says whether one is news, so that what was planned may be too much.
+func (f *Fleet) Recall(evictions []limit.Act, at Moment) (news bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	pace := f.policy.Limits.EvictPace
+	for _, a := range evictions {
+		until := a.Began.Add(pace)
+		if !at.Now.Before(until) || a.Began.After(at.Now.Add(pace)) || !f.rememberEviction(a, at.Now) {
+			continue
+		}
+		news = true
+		if n := f.nodes[a.Name]; n == nil || n.UID != a.UID {
+			f.gone.put(a.UID, footprint{zone: a.Zone, any: true, repels: true, evicts: true}, until)
+		}
+	}
+	return news
+}
+
+// Evictions are those that pace others, the oldest first.
+func (f *Fleet) Evictions() []limit.Act {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.evictions.Acts()
+}
