@@ -7,6 +7,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
 func TestReadySaysInNumbersWhatTheSetDoes(t *testing.T) {
@@ -25,11 +26,11 @@ func TestReadySaysInNumbersWhatTheSetDoes(t *testing.T) {
 		{"a hold that no other condition shows is shown here", "", condition.Summary{Selected: 40, Matching: 2, Tainted: 2, Holds: map[condition.Reason]condition.HoldCount{
 			"SystemPodDoesNotTolerate": {Nodes: 2, Message: "kube-system/npd (condition reporter) would be evicted"},
 		}}, "2 of 40 selected nodes match, 2 are tainted; 2 held back: kube-system/npd (condition reporter) would be evicted."},
-		{"limits and the breaker have conditions of their own", "", condition.Summary{Selected: 40, Matching: 9, Tainted: 4, Breaker: &condition.OpenBreaker{ID: "b"},
+		{"limits and the breaker have conditions of their own", "", condition.Summary{Selected: 40, Matching: 9, Tainted: 4, Breaker: &limit.Opening{ID: "b"},
 			Holds: map[condition.Reason]condition.HoldCount{
 				"LimitReached": {Nodes: 4, Message: "a limit"}, "BreakerOpen": {Nodes: 1, Message: "the breaker"},
 			}}, "9 of 40 selected nodes match, 4 are tainted; a limit holds nodes back, see LimitReached; the breaker is open and nothing new is done, see BreakerOpen."},
-		{"a breaker that was reset holds nothing back", "", condition.Summary{Selected: 40, Matching: 9, Tainted: 4, Breaker: &condition.OpenBreaker{ID: "b", Reset: true}},
+		{"a breaker that was reset holds nothing back", "", condition.Summary{Selected: 40, Matching: 9, Tainted: 4, Breaker: &limit.Opening{ID: "b", Reset: true}},
 			"9 of 40 selected nodes match, 4 are tainted."},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

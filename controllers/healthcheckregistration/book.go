@@ -12,6 +12,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/checking"
 	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
 // book has what was found of each registration's targets, and their breakers. It is safe for concurrent use; the zero value is
@@ -145,12 +146,12 @@ func (b *book) follow(hcr *v1alpha1.HealthCheckRegistration, now time.Time) {
 	reset := hcr.Annotations[v1alpha1.AnnotationResetBreaker]
 	p.flips.Reset(reset, now) // first, since the status may tell of a later one
 	if s := hcr.Status.Breaker; s != nil {
-		p.flips.Restore(health.Breaker{ID: s.ID, OpenedAt: s.OpenedAt.Time})
+		p.flips.Restore(limit.Opening{ID: s.ID, OpenedAt: s.OpenedAt.Time})
 		p.flips.Reset(reset, now) // while nobody ran: what it held back is believed from now on
 	}
 }
 
-func (b *book) breaker(uid types.UID) (health.Breaker, bool) {
+func (b *book) breaker(uid types.UID) (limit.Opening, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.page(uid).flips.Breaker()

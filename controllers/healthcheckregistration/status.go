@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
@@ -20,7 +20,7 @@ type state struct {
 	// unusable says why targets can't be read, or take no conditions; nil when nothing does.
 	unusable error
 	trouble  *policy.Trouble
-	breaker  health.Breaker
+	breaker  limit.Opening
 	broken   bool
 	// left are the targets that a deleted registration's conditions are still on.
 	left policy.Left

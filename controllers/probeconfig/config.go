@@ -11,6 +11,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
@@ -88,7 +89,7 @@ func (o *Observer) guardrails(all guardrail.Policy) { o.fleet().SetLimits(all.Li
 // followBreaker takes over a breaker that another process opened, and closes one that was reset.
 func (o *Observer) followBreaker(pc *v1alpha1.ProbeConfig) {
 	if id := pc.Status.BreakerID; id != "" && !o.wasReset(id) {
-		o.fleet().RestoreBreaker(probe.Breaker{ID: id, OpenedAt: probe.BreakerOpenedAt(id)})
+		o.fleet().RestoreBreaker(limit.Opening{ID: id, OpenedAt: probe.BreakerOpenedAt(id)})
 	}
 	if o.speaksForAll(pc) {
 		o.resetBreaker(pc.Annotations[v1alpha1.AnnotationResetBreaker])

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/kube"
 )
@@ -32,7 +33,7 @@ func TestWhatIsHeldBackReadsNothing(t *testing.T) {
 			w.settle()
 		},
 		"by the breaker": func(w *world) {
-			w.Observer.fleet().RestoreBreaker(probe.Breaker{ID: "20260301t115900z", OpenedAt: noon})
+			w.Observer.fleet().RestoreBreaker(limit.Opening{ID: "20260301t115900z", OpenedAt: noon})
 		},
 		"by a clock that stepped": func(w *world) { w.Observer.fleet().HoldActsUntil(noon.Add(time.Hour)) },
 	} {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
 	"github.com/resourcestack/autohealer/internal/probing"
@@ -52,7 +53,7 @@ func TestAnOldDecisionIsConfirmedBeforeAnythingIsScaledDown(t *testing.T) {
 	for i := range 2 {
 		w.probe(shoot(i), probe.OK, probe.OK)
 	}
-	w.Observer.fleet().RestoreBreaker(probe.Breaker{ID: "20260301t115900z", OpenedAt: noon})
+	w.Observer.fleet().RestoreBreaker(limit.Opening{ID: "20260301t115900z", OpenedAt: noon})
 	w.fail("shoot-0")
 	w.want("shoot-0", "3 3", "the breaker is open")
 	w.clock.Step(40 * time.Minute)

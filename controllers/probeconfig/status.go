@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
@@ -22,7 +23,7 @@ type state struct {
 	// synced: caches are full, so that counts mean something.
 	synced  bool
 	trouble *policy.Trouble
-	breaker probe.Breaker
+	breaker limit.Opening
 	broken  bool
 	// ownNamespace is Autohealer's.
 	ownNamespace string

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/policy"
@@ -547,7 +548,7 @@ func TestTheBreakerIsOneForAllConfigs(t *testing.T) {
 	for i := range 6 {
 		w.probe(shoot(i), probe.OK, probe.OK)
 	}
-	w.Observer.fleet().RestoreBreaker(probe.Breaker{ID: "20260301t115900z", OpenedAt: noon})
+	w.Observer.fleet().RestoreBreaker(limit.Opening{ID: "20260301t115900z", OpenedAt: noon})
 	w.fail("shoot-0")
 	w.want("shoot-0", "3 3", "another config's targets opened it")
 	if got := w.condition("BreakerOpen"); got != "True ProbeSuspect" || w.stored().Status.BreakerID != "20260301t115900z" {

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
 // BreakerResetAnnotation on a target closes the breaker whose id is its value: what it held back is believed from then on. There is one
@@ -65,7 +66,7 @@ func (b *breaker) mayFail(ctx context.Context, target types.NamespacedName, cond
 	b.show(open)
 	if open && !before {
 		log.FromContext(ctx).Info("Too many targets turned False together: what would turn False is Unknown until one of them has the annotation",
-			"turnedFalse", is.Flipped, "targets", is.Targets, "annotation", BreakerResetAnnotation+"="+is.ID)
+			"turnedFalse", is.Turned, "targets", is.Targets, "annotation", BreakerResetAnnotation+"="+is.ID)
 	}
 	return may
 }
@@ -100,7 +101,7 @@ func (b *breaker) restore(ctx context.Context, all []*unstructured.Unstructured)
 	if last == "" {
 		return
 	}
-	b.flips.Restore(health.Breaker{ID: last})
+	b.flips.Restore(limit.Opening{ID: last})
 	closed := slices.Contains(resets, last) && b.flips.Reset(last, b.clock.Now())
 	log.FromContext(ctx).Info("Too many targets had turned False together before this program began", "annotation", BreakerResetAnnotation+"="+last, "reset", closed)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 )
 
@@ -22,7 +23,7 @@ func (f *Facts) probedFleet(policy guardrail.Policy) *probe.Fleet {
 			f.enlist(fleet, pc)
 		}
 		if id := pc.Status.BreakerID; id != "" {
-			fleet.RestoreBreaker(probe.Breaker{ID: id, OpenedAt: probe.BreakerOpenedAt(id)})
+			fleet.RestoreBreaker(limit.Opening{ID: id, OpenedAt: probe.BreakerOpenedAt(id)})
 		}
 	}
 	return fleet

@@ -1,14 +1,6 @@
 package condition
 
-import "time"
-
-// OpenBreaker is a breaker that opened, kept until someone reset it and the wave that opened it is over.
-type OpenBreaker struct {
-	// ID names the transition; a reset must name it, so that a late reset can't close a later opening.
-	ID       string
-	OpenedAt time.Time
-	Reset    bool
-}
+import "github.com/resourcestack/autohealer/internal/domain/limit"
 
 // judgeBreaker opens a set's breaker when more of its nodes match at once than can be believed. Only a reset lets it act
 // again: falling numbers don't, because what comes back may be the same reporter.
@@ -27,29 +19,19 @@ func (f *Fleet) judgeBreaker(s *setState, at Moment) {
 		}
 	}(s.why())
 	wave := f.policy.Limits.Breaks(len(s.matching), s.selected)
-	if wave && s.breaker == nil && !s.Observe { // one that only observes does nothing that could be stopped
-		s.breaker = &OpenBreaker{ID: at.Now.UTC().Format("20060102t150405z"), OpenedAt: at.Now}
+	_, open := s.breaker.Opening()
+	if wave && !open && !s.Observe { // one that only observes does nothing that could be stopped
+		s.breaker.Open(limit.Opening{ID: at.Now.UTC().Format("20060102t150405z"), OpenedAt: at.Now, Turned: len(s.matching), Targets: s.selected})
 		f.touch(s)
 	}
-	if s.breaker == nil {
-		return
-	}
-	if !s.breaker.Reset && s.resetID == s.breaker.ID {
-		s.breaker = &OpenBreaker{ID: s.breaker.ID, OpenedAt: s.breaker.OpenedAt, Reset: true}
+	reset := s.breaker.ResetBy(s.resetID)
+	if closed := !wave && s.breaker.Close(); reset || closed {
 		f.touch(s)
 	}
-	if s.breaker.Reset && !wave {
-		s.breaker = nil
-		f.touch(s)
-	}
-}
-
-func sameBreaker(a, b *OpenBreaker) bool {
-	return a == b || a != nil && b != nil && a.ID == b.ID && a.Reset == b.Reset
 }
 
 func (s *setState) why() Reason {
-	if s.breaker != nil && !s.breaker.Reset {
+	if s.breaker.Holds() {
 		return HeldByBreaker
 	}
 	return ""

@@ -93,7 +93,7 @@ func TestAStoredBreakerStaysOpenOverARestart(t *testing.T) {
 		f.ObserveNode(n, moment(noon))
 	}
 	f.ObserveNode(newNode("sick", kubeletSick), moment(noon))
-	f.ObserveSet(newSet(t, "a", noSchedule), active, &condition.OpenBreaker{ID: "x", OpenedAt: ago(time.Hour)}, "", moment(noon))
+	f.ObserveSet(newSet(t, "a", noSchedule), active, &limit.Opening{ID: "x", OpenedAt: ago(time.Hour)}, "", moment(noon))
 	f.MarkSynced(moment(noon))
 	if plan, next := f.Decide("sick", moment(noon), nil); next != condition.Nothing || plan.Holds[0].Reason != "BreakerOpen" {
 		t.Errorf("next %d, holds %v", next, plan.Holds)

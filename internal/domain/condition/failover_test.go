@@ -24,7 +24,7 @@ func standby(t *testing.T) (*condition.Fleet, *condition.Set) {
 
 func TestABreakerThatTheLeaderOpenedIsOpenForTheNextLeaderToo(t *testing.T) {
 	fleet, set := standby(t)
-	fleet.ObserveSet(set, lifecycle.Active, &condition.OpenBreaker{ID: "of-the-leader", OpenedAt: noon}, "", condition.Moment{Now: noon})
+	fleet.ObserveSet(set, lifecycle.Active, &limit.Opening{ID: "of-the-leader", OpenedAt: noon}, "", condition.Moment{Now: noon})
 	fleet.Lead(condition.Moment{Now: noon.Add(time.Hour)}) // the wave is long over, and this replica never saw it
 	sum, _ := fleet.Summary(set.UID, condition.Moment{Now: noon.Add(time.Hour)})
 	if sum.Breaker == nil || sum.Breaker.ID != "of-the-leader" || sum.Breaker.Reset {
@@ -39,7 +39,7 @@ func TestABreakerThatWasResetDoesNotComeBackWithTheNextLeader(t *testing.T) {
 		n.ResourceVersion = "1000"
 		fleet.ObserveNode(n, condition.Moment{Now: noon.Add(time.Second)})
 	}
-	fleet.ObserveSet(set, lifecycle.Active, &condition.OpenBreaker{ID: "of-the-leader", OpenedAt: noon}, "", condition.Moment{Now: noon})
+	fleet.ObserveSet(set, lifecycle.Active, &limit.Opening{ID: "of-the-leader", OpenedAt: noon}, "", condition.Moment{Now: noon})
 	for _, n := range workers(10) {
 		n.ResourceVersion = "2000"
 		fleet.ObserveNode(n, condition.Moment{Now: noon.Add(time.Minute)})

@@ -6,17 +6,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
 // ObserveSet takes in a set, what it may do, its stored breaker and the reset that its annotations ask for. It gives the
 // nodes whose plans may have changed.
-func (f *Fleet) ObserveSet(set *Set, state lifecycle.State, stored *OpenBreaker, resetID string, at Moment) (affected []string) {
+func (f *Fleet) ObserveSet(set *Set, state lifecycle.State, stored *limit.Opening, resetID string, at Moment) (affected []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.declare(set.KeysDeclared)
 	was := f.sets[set.UID]
-	if was != nil && f.follows && !sameBreaker(was.breaker, stored) {
-		was.breaker = stored
+	if was != nil && f.follows && was.breaker.Follow(stored) {
 		f.recountAll(was)
 		f.touch(was)
 	}

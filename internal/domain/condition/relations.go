@@ -19,7 +19,7 @@ type setState struct {
 	tainted  names // it has a claim on a taint
 	recorded names // the record names it, also only in its history
 	held     map[string]Hold
-	breaker  *OpenBreaker
+	breaker  limit.Breaker
 	resetID  string
 
 	// counted are the nodes that it counts for in the union of all sets.
@@ -29,9 +29,10 @@ type setState struct {
 	allowance int
 }
 
-func newSetState(set *Set, state lifecycle.State, breaker *OpenBreaker, resetID string) *setState {
-	return &setState{Set: set, state: state, breaker: breaker, resetID: resetID,
-		matching: names{}, tainted: names{}, recorded: names{}, held: map[string]Hold{}}
+func newSetState(set *Set, state lifecycle.State, breaker *limit.Opening, resetID string) *setState {
+	s := &setState{Set: set, state: state, resetID: resetID, matching: names{}, tainted: names{}, recorded: names{}, held: map[string]Hold{}}
+	s.breaker.Follow(breaker)
+	return s
 }
 
 // concerns says whether the set has anything to do with the node now.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
 // StateOf is what a stored set may do, but for what pauses all sets: the fleet knows that. Readable: its spec could be read; admitted:
@@ -18,10 +19,10 @@ func StateOf(cs *v1alpha1.ConditionSet, readable, admitted bool) lifecycle.State
 }
 
 // StoredBreaker is the breaker that the set's status tells of; nil when it is closed.
-func StoredBreaker(cs *v1alpha1.ConditionSet) *OpenBreaker {
+func StoredBreaker(cs *v1alpha1.ConditionSet) *limit.Opening {
 	b := cs.Status.Breaker
 	if b == nil {
 		return nil
 	}
-	return &OpenBreaker{ID: b.ID, OpenedAt: b.OpenedAt.Time, Reset: b.Reset}
+	return &limit.Opening{ID: b.ID, OpenedAt: b.OpenedAt.Time, Reset: b.Reset}
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
 // Summary is the present state of one set over all nodes.
@@ -14,7 +16,7 @@ type Summary struct {
 	Samples []string
 	// Holds counts the held-back nodes by reason, with one message each.
 	Holds   map[Reason]HoldCount
-	Breaker *OpenBreaker
+	Breaker *limit.Opening
 }
 
 // HoldCount is how many nodes one reason holds back.
@@ -32,8 +34,7 @@ func (f *Fleet) Summary(uid types.UID, at Moment) (sum Summary, ok bool) {
 		return Summary{}, false
 	}
 	sum = Summary{Selected: s.selected, Matching: len(s.matching), Tainted: len(s.tainted), HeldBack: len(s.held), Holds: map[Reason]HoldCount{}}
-	if s.breaker != nil {
-		open := *s.breaker
+	if open, ok := s.breaker.Opening(); ok {
 		sum.Breaker = &open
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.held)) {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
 const (
@@ -16,23 +18,13 @@ const (
 	tooManyShare, tooManyLeast = 20, 3
 )
 
-// Breaker is open: too many targets turned False together.
-type Breaker struct {
-	// ID names the opening; a reset must name it, so that a late one can't close a later opening.
-	ID       string
-	OpenedAt time.Time
-	// Flipped of Targets turned False together. Zero when another process opened it.
-	Flipped, Targets int
-}
-
 // Flips watches over one registration's targets turning False. The zero value is closed, and ready. Not safe for
 // concurrent use.
 type Flips struct {
-	breaker *Breaker
+	breaker limit.Breaker
 	// at is when each condition last turned False, of those that did within flipsWithin.
 	at map[turn]time.Time
-	// reset is the ID of the opening that was reset last: until then what is in doubt is believed.
-	reset string
+	// until then what was in doubt is believed, since the breaker was reset.
 	until time.Time
 }
 
@@ -46,7 +38,7 @@ type turn struct{ target, conditionType string }
 // Doubted says that the condition on the target is in doubt already. The targets themselves keep that over restarts, and only while
 // their checks say nothing else.
 func (f *Flips) MayFail(target, conditionType string, doubted bool, targets int, now time.Time) bool {
-	if f.breaker != nil {
+	if f.breaker.Holds() {
 		return false
 	}
 	if doubted && now.Before(f.until) {
@@ -62,7 +54,7 @@ func (f *Flips) MayFail(target, conditionType string, doubted bool, targets int,
 	}
 	f.at[turn{target, conditionType}] = now
 	if n := f.flipped(); n >= tooManyLeast && n*100 > targets*tooManyShare {
-		f.breaker = &Breaker{ID: idOf(now), OpenedAt: now, Flipped: n, Targets: targets}
+		f.breaker.Open(limit.Opening{ID: idOf(now), OpenedAt: now, Turned: n, Targets: targets})
 		return false
 	}
 	return true
@@ -93,30 +85,19 @@ func (f *Flips) Forget(target string) {
 	maps.DeleteFunc(f.at, func(is turn, _ time.Time) bool { return is.target == target })
 }
 
-// Breaker gives the one that is open; ok is false when it is closed.
-func (f *Flips) Breaker() (b Breaker, ok bool) {
-	if f.breaker == nil {
-		return Breaker{}, false
-	}
-	return *f.breaker, true
-}
+// Breaker gives the opening of the one that is open; ok is false when it is closed.
+func (f *Flips) Breaker() (o limit.Opening, ok bool) { return f.breaker.Opening() }
 
-// Restore takes over a breaker that another process opened, as a status tells. It only forbids. One that was reset here stays
-// closed: what tells of it is old.
-func (f *Flips) Restore(b Breaker) {
-	if f.breaker == nil && b.ID != f.reset {
-		f.breaker = &b
-	}
-}
+// Restore takes over a breaker that another process opened, as a status tells. It only forbids.
+func (f *Flips) Restore(o limit.Opening) { f.breaker.Restore(o) }
 
 // Reset closes the breaker of this ID: someone looked, and what is in doubt is believed for as long as a wave lasts, however many
 // they are. Others count anew, and so does what recovers in between.
 func (f *Flips) Reset(id string, now time.Time) (closed bool) {
-	if f.breaker == nil || f.breaker.ID != id {
+	if !f.breaker.ResetBy(id) {
 		return false
 	}
-	f.breaker = nil
 	clear(f.at)
-	f.reset, f.until = id, now.Add(flipsWithin)
-	return true
+	f.until = now.Add(flipsWithin)
+	return f.breaker.Close()
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
 func TestFlips(t *testing.T) {
@@ -23,7 +24,7 @@ func TestFlips(t *testing.T) {
 	flip(0, time.Minute, true) // again, but one target
 	flip(4, 4*time.Minute, false)
 	b, open := flips.Breaker()
-	if !open || b.Flipped != 5 || b.Targets != targets || b.ID != "20260301t030400000000z" {
+	if !open || b.Turned != 5 || b.Targets != targets || b.ID != "20260301t030400000000z" {
 		t.Fatalf("%+v", b)
 	}
 	flip(9, time.Hour, false) // time doesn't close it
@@ -73,17 +74,17 @@ func TestWhatIsInDoubtIsBelievedAfterAReset(t *testing.T) {
 
 func TestWhatIsInDoubtIsBelievedByWhoStartsAnew(t *testing.T) {
 	flips := &health.Flips{}
-	flips.Restore(health.Breaker{ID: "x", OpenedAt: start})
+	flips.Restore(limit.Opening{ID: "x", OpenedAt: start})
 	if !flips.Reset("x", start) {
 		t.Fatal("a restored breaker isn't reset by its ID")
 	}
-	flips.Restore(health.Breaker{ID: "x", OpenedAt: start}) // as a status still tells
+	flips.Restore(limit.Opening{ID: "x", OpenedAt: start}) // as a status still tells
 	for i := range 10 {
 		if !flips.MayFail(fmt.Sprint(i), "X", true, 10, start) {
 			t.Fatalf("the %dth that another process doubted isn't believed", i+1)
 		}
 	}
-	flips.Restore(health.Breaker{ID: "y", OpenedAt: start})
+	flips.Restore(limit.Opening{ID: "y", OpenedAt: start})
 	if b, open := flips.Breaker(); !open || b.ID != "y" {
 		t.Error("a later opening isn't taken over")
 	}
@@ -91,7 +92,7 @@ func TestWhatIsInDoubtIsBelievedByWhoStartsAnew(t *testing.T) {
 
 func TestATargetThatIsMadeAnewIsNotBelieved(t *testing.T) {
 	flips := &health.Flips{}
-	flips.Restore(health.Breaker{ID: "x", OpenedAt: start})
+	flips.Restore(limit.Opening{ID: "x", OpenedAt: start})
 	names := []string{"a", "b", "c"}
 	for _, name := range names {
 		flips.MayFail(name, "X", false, 3, start)
@@ -168,8 +169,8 @@ func TestAWriteThatFailedTakesBackItsOwnConditionAlone(t *testing.T) {
 
 func TestARestoredBreakerHolds(t *testing.T) {
 	flips := &health.Flips{}
-	flips.Restore(health.Breaker{ID: "x", OpenedAt: start})
-	flips.Restore(health.Breaker{ID: "y", OpenedAt: start})
+	flips.Restore(limit.Opening{ID: "x", OpenedAt: start})
+	flips.Restore(limit.Opening{ID: "y", OpenedAt: start})
 	if b, open := flips.Breaker(); !open || b.ID != "x" || flips.MayFail("a", "X", false, 100, start) {
 		t.Errorf("%+v", b)
 	}

@@ -4,20 +4,12 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
 // togetherWithin is how close targets break for one cause to be likely.
 const togetherWithin = 2 * time.Minute
-
-// Breaker is open: too many targets turned unhealthy together. It is one for all configs, because what makes many targets
-// look broken at once, our network or our clock, makes those look so that are probed later, too.
-type Breaker struct {
-	// ID names the opening; a reset must name it, so that a late one can't close a later opening.
-	ID       string
-	OpenedAt time.Time
-	// Unhealthy of Probed namespaces broke together when it opened. Zero when another process opened it.
-	Unhealthy, Probed int
-}
 
 // breakerID is the form of an ID: when it opened.
 const breakerID = "20060102t150405z"
@@ -46,7 +38,7 @@ func together(a, b *member) bool {
 
 // suspect opens the breaker when too many that are unhealthy broke together with one that just turned.
 func (f *Fleet) suspect(turned *member, now time.Time) (opened bool) {
-	if f.breaker != nil || !turned.acting {
+	if f.breaker.Holds() || !turned.acting {
 		return false
 	}
 	broke := sets.New[string]()
@@ -58,37 +50,32 @@ func (f *Fleet) suspect(turned *member, now time.Time) (opened bool) {
 	if !f.limits.Suspects(broke.Len(), len(f.votes)) {
 		return false
 	}
-	f.breaker = &Breaker{ID: now.UTC().Format(breakerID), OpenedAt: now, Unhealthy: broke.Len(), Probed: len(f.votes)}
+	f.breaker.Open(limit.Opening{ID: now.UTC().Format(breakerID), OpenedAt: now, Turned: broke.Len(), Targets: len(f.votes)})
 	return true
 }
 
-// Breaker gives the one that is open; ok is false when it is closed.
-func (f *Fleet) Breaker() (b Breaker, ok bool) {
+// Breaker gives the opening of the one that is open; ok is false when it is closed. It is one for all configs, because what makes many
+// targets look broken at once, our network or our clock, makes those look so that are probed later, too.
+func (f *Fleet) Breaker() (o limit.Opening, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.breaker == nil {
-		return Breaker{}, false
-	}
-	return *f.breaker, true
+	return f.breaker.Opening()
 }
 
 // RestoreBreaker takes over one that another process opened, as a status tells. It only forbids.
-func (f *Fleet) RestoreBreaker(b Breaker) {
+func (f *Fleet) RestoreBreaker(o limit.Opening) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.breaker == nil {
-		f.breaker = &b
-	}
+	f.breaker.Restore(o)
 }
 
 // Reset closes the breaker of this ID: someone looked, and the targets that turned unhealthy are to be believed.
 func (f *Fleet) Reset(id string) (closed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.breaker == nil || f.breaker.ID != id {
+	if !f.breaker.ResetBy(id) {
 		return false
 	}
-	f.breaker = nil
-	clear(f.unhealthy)
-	return true
+	clear(f.unhealthy) // so the wave is over
+	return f.breaker.Close()
 }

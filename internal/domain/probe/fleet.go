@@ -41,8 +41,7 @@ type Fleet struct {
 	votes map[string]int
 	// unhealthy are the members that turned so and are so still, but for those that are believed.
 	unhealthy map[Target]*member
-	// breaker is nil while it is closed.
-	breaker *Breaker
+	breaker   limit.Breaker
 	// raised are the targets that began to be scaled up lately, the oldest first; waiting are those that may not yet, with when
 	// they asked last.
 	raised  []raise
@@ -218,7 +217,7 @@ func (f *Fleet) forget(t Target) {
 	delete(f.unhealthy, t)
 	delete(f.waiting, t)
 	if len(f.members) == 0 {
-		f.breaker = nil
+		f.breaker = limit.Breaker{}
 	}
 }
 

@@ -206,7 +206,7 @@ func TestWhatIsNoWave(t *testing.T) {
 
 func TestARestartKeepsABreakerOpen(t *testing.T) {
 	f := fleetOf(3)
-	f.RestoreBreaker(probe.Breaker{ID: "x", OpenedAt: start})
+	f.RestoreBreaker(limit.Opening{ID: "x", OpenedAt: start})
 	if p := f.PermitDown(target("a", 0), start); p.Allowed || p.Message != "too many targets turned unhealthy together at 2026-03-01T12:00:00Z; nothing is scaled down before breaker x is reset, see BreakerOpen" {
 		t.Errorf("%+v", p)
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
 // Permit says whether a target may be scaled now.
@@ -53,8 +55,8 @@ func (f *Fleet) mayGoDown(t Target, now time.Time) Permit {
 	if now.Before(f.actsFrom) {
 		return Permit{Reason: HeldByClock, LookAgain: f.actsFrom, Message: "our clock stepped; nothing is scaled down until " + f.actsFrom.UTC().Format(time.RFC3339)}
 	}
-	if b := f.breaker; b != nil {
-		return Permit{Reason: HeldByBreaker, Message: b.message()}
+	if open, ok := f.breaker.Opening(); ok {
+		return Permit{Reason: HeldByBreaker, Message: heldBy(open)}
 	}
 	m := f.members[t]
 	if m == nil {
@@ -66,10 +68,10 @@ func (f *Fleet) mayGoDown(t Target, now time.Time) Permit {
 	return Permit{Allowed: true}
 }
 
-func (b *Breaker) message() string {
+func heldBy(b limit.Opening) string {
 	many := "too many targets"
-	if b.Probed > 0 {
-		many = fmt.Sprintf("%d of %d probed namespaces", b.Unhealthy, b.Probed)
+	if b.Targets > 0 {
+		many = fmt.Sprintf("%d of %d probed namespaces", b.Turned, b.Targets)
 	}
 	return fmt.Sprintf("%s turned unhealthy together at %s; nothing is scaled down before breaker %s is reset, see BreakerOpen", many, b.OpenedAt.UTC().Format(time.RFC3339), b.ID)
 }

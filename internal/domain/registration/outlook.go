@@ -11,6 +11,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
 // Outlook is what a registration would make of its targets.
@@ -29,7 +30,7 @@ type Outlook struct {
 
 // OutlookOf plans targets one after the other, with one breaker over all: targets is how many the registration has among the objects
 // that were read, and more says that there are others. Open is its breaker, nil while that is closed.
-func OutlookOf(r *Registration, circumstances []Circumstances, targets int, more bool, open *health.Breaker, now time.Time) Outlook {
+func OutlookOf(r *Registration, circumstances []Circumstances, targets int, more bool, open *limit.Opening, now time.Time) Outlook {
 	o := Outlook{Targets: targets, More: more}
 	var flips health.Flips
 	if open != nil {

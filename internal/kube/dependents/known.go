@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/domain/health"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 )
 
@@ -114,13 +114,13 @@ func (s *Survey) Undecided(ctx context.Context, kind schema.GroupVersionKind, no
 }
 
 // breakerOf is the breaker of the stored registration of this name; nil while it is closed, or was reset.
-func breakerOf(hcr *v1alpha1.HealthCheckRegistration, stored []*v1alpha1.HealthCheckRegistration) *health.Breaker {
+func breakerOf(hcr *v1alpha1.HealthCheckRegistration, stored []*v1alpha1.HealthCheckRegistration) *limit.Opening {
 	for _, is := range stored {
 		b := is.Status.Breaker
 		if is.Name != hcr.Name || b == nil || b.ID == is.Annotations[v1alpha1.AnnotationResetBreaker] || b.ID == hcr.Annotations[v1alpha1.AnnotationResetBreaker] {
 			continue
 		}
-		return &health.Breaker{ID: b.ID, OpenedAt: b.OpenedAt.Time}
+		return &limit.Opening{ID: b.ID, OpenedAt: b.OpenedAt.Time}
 	}
 	return nil
 }

@@ -106,7 +106,7 @@ type look struct {
 	now     time.Time
 	layout  health.Layout
 	// open is the registration's breaker; nil while it is closed.
-	open *health.Breaker
+	open *limit.Opening
 	// state of the registration, and why it may do no more.
 	state lifecycle.State
 	why   string
