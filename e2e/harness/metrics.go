@@ -67,18 +67,29 @@ func (h *Harness) Scrape(ctx context.Context, name cluster.Component, token stri
 
 // Goroutines are a manager's, each with its state and its stack.
 func (h *Harness) Goroutines(ctx context.Context, name cluster.Component) (stacks []string, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/debug/pprof/goroutine?debug=2", h.ports[name].profiles), nil)
+	text, err := h.Profile(ctx, name, "goroutine?debug=2")
+	return strings.Split(strings.TrimSpace(text), "\n\n"), err
+}
+
+// Profile reads a profile of a manager, as it is named below /debug/pprof/.
+func (h *Harness) Profile(ctx context.Context, name cluster.Component, profile string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, h.Profiles(name)+profile, nil)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("read goroutines: %s", response.Status)
+		return "", fmt.Errorf("read profile %s: %s", profile, response.Status)
 	}
 	text, err := io.ReadAll(response.Body)
-	return strings.Split(strings.TrimSpace(string(text)), "\n\n"), err
+	return string(text), err
+}
+
+// Profiles is where a manager serves its profiles.
+func (h *Harness) Profiles(name cluster.Component) string {
+	return fmt.Sprintf("http://127.0.0.1:%d/debug/pprof/", h.ports[name].profiles)
 }
