@@ -148,6 +148,7 @@ func (w *world) stripTaint() {
 		return
 	}
 	i := rapid.IntRange(0, len(taints)-1).Draw(w.t, "which")
+	w.now = w.now.Add(time.Second) // acts are named by the second
 	w.foreign[name] = slices.DeleteFunc(w.foreign[name], func(t corev1.Taint) bool { return t.MatchTaint(&taints[i]) })
 	w.change(name, func(n *corev1.Node) { n.Spec.Taints = slices.Delete(slices.Clone(n.Spec.Taints), i, i+1) })
 }
