@@ -199,9 +199,7 @@ var unlimited = []testCase{
 	{name: "a second node that evicts, though the first was deleted", broken: []Invariant{Limits}, text: "2 of 19 nodes are evicting, 1 of them deleted since; 1 are allowed", do: func(w *world) {
 		set := w.set("s", "example.com/broken", "")
 		w.write(w.manager, "node-0", owned(set, 1, "example.com/broken:NoExecute"), "example.com/broken:NoExecute")
-		if err := w.admin.CoreV1().Nodes().Delete(w.Context(), "node-0", metav1.DeleteOptions{}); err != nil {
-			w.Fatal(err)
-		}
+		defer w.remove("node-0")()
 		w.write(w.manager, "node-1", owned(set, 1, "example.com/broken:NoExecute"), "example.com/broken:NoExecute")
 	}},
 	{name: "two that begin to evict in one zone within five minutes", broken: []Invariant{Limits}, text: `a node of zone "zone-1" began to evict`, do: func(w *world) {

@@ -157,6 +157,24 @@ func (w *world) hold(node, until string) {
 	}
 }
 
+// remove deletes a node, as an autoscaler does, and gives what puts another one in its place.
+func (w *world) remove(name string) (restore func()) {
+	w.Helper()
+	node, err := w.admin.CoreV1().Nodes().Get(w.Context(), name, metav1.GetOptions{})
+	if err == nil {
+		err = w.admin.CoreV1().Nodes().Delete(w.Context(), name, metav1.DeleteOptions{})
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	return func() {
+		other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: node.Labels}}
+		if _, err := w.admin.CoreV1().Nodes().Create(w.Context(), other, metav1.CreateOptions{}); err != nil {
+			w.Fatal(err)
+		}
+	}
+}
+
 // clean makes the world as it was, by the admin's hand.
 func (w *world) clean() {
 	w.Helper()

@@ -68,7 +68,7 @@ func (p *planner) taints(owned Ownership) []corev1.Taint {
 		}
 	}
 	for _, t := range owned.Taints {
-		if !placed[t.Key] && !p.parked[t.Key] {
+		if !placed[t.Key] && !p.parked[t.Key] && p.mayOwn(t.Key) { // a forged claim puts no taint anywhere
 			placed[t.Key] = true
 			taints = append(taints, p.taint(t.Key, owned.Effect(t.Key)))
 		}

@@ -53,6 +53,7 @@ func (w *world) acts() map[string]func() {
 		"respec":        w.changeSpec,
 		"delete set":    w.deleteSet,
 		"node joins": func() {
+			w.arrive() // a write that was sent when there was one zone less
 			w.uids++
 			n := newNode(fmt.Sprintf("n%02d", rapid.IntRange(0, 15).Draw(w.t, "number")), inZone(rapid.SampledFrom(worldZones).Draw(w.t, "zone")))
 			if _, exists := w.api.nodes[n.Name]; !exists {

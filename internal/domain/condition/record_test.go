@@ -2,6 +2,7 @@ package condition_test
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
@@ -178,4 +179,14 @@ func TestAFormerSetsClaimToAKeyThatNobodyKnowsIsLeftToAHuman(t *testing.T) {
 	outcome{}.check(t, condition.PlanNode(in))
 	in.Declared = func(string) bool { return true }
 	outcome{steps: []string{"Untaint a example.com/former NoSchedule> TaintKeyChanged"}}.check(t, condition.PlanNode(in))
+}
+
+func TestAForgedClaimPutsNoTaintAnywhere(t *testing.T) {
+	n := steady(newNode("n", kubeletWell, tainted("corp.example/x", "NoSchedule"),
+		claiming("a", "corp.example/x", "NoSchedule", ago(time.Hour)), claiming("bogus", "corp.example/x", "PreferNoSchedule", ago(time.Hour))))
+	in := planInput(n, claimant(t, "a", noSchedule, active))
+	in.Declared = func(key string) bool { return key == "example.com/k" }
+	if plan := condition.PlanNode(in); slices.ContainsFunc(plan.Taints, func(t corev1.Taint) bool { return t.Effect == "PreferNoSchedule" }) {
+		t.Errorf("a taint whose key no set declared is set: %v by %v", plan.Taints, plan.Steps)
+	}
 }
