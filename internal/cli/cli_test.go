@@ -85,6 +85,8 @@ func TestGolden(t *testing.T) {
 		"plan-checks-unexported":    {args: "plan -f manifests/checks-unexported.yaml --facts facts-checks.yaml"},
 		"plan-checks-unknown":       {args: "plan -f manifests/checks.yaml --facts facts.yaml"},
 		"plan-probe-unknown":        {args: "plan -f manifests/probe.yaml --facts facts.yaml"},
+		"plan-outlier":              {args: "plan -f outlier/policy.yaml --facts outlier/facts.yaml"},
+		"plan-outlier-json":         {args: "plan -f outlier/policy.yaml --facts outlier/facts.yaml -o json"},
 		"reset-without-a-breaker":   {args: "reset weederconfig/shop"},
 		"validate-weeder-facts":     {args: "validate -f manifests/weeder.yaml --facts facts-weeder.yaml"},
 		"validate-weeder":           {args: "validate -f manifests/weeder.yaml"},
