@@ -27,20 +27,20 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// facts answer with one preview, or break.
+// facts answer with one forecast, or break.
 type facts struct {
 	unsynced, panics bool
-	preview          condition.Preview
+	forecast         condition.Forecast
 }
 
 func (f facts) Synced() bool                { return !f.unsynced }
 func (f facts) Age(time.Time) time.Duration { return 0 }
 func (f facts) Nodes() int                  { return 40 }
-func (f facts) PreviewConditionSet(*v1alpha1.ConditionSet, limit.Limits, time.Time) condition.Preview {
+func (f facts) ForecastConditionSet(*v1alpha1.ConditionSet, limit.Limits, time.Time) condition.Forecast {
 	if f.panics {
 		panic("the planner broke")
 	}
-	return f.preview
+	return f.forecast
 }
 
 const (
@@ -68,7 +68,7 @@ const (
 
 func newWebhook(t testing.TB, f facts) *admission.Webhook {
 	t.Helper()
-	g, err := guard.New(guard.Options{Facts: f, Planners: map[string]guard.Planner{"ConditionSet": guard.PlannerOf(f.PreviewConditionSet)}})
+	g, err := guard.New(guard.Options{Facts: f, Planners: map[string]guard.Planner{"ConditionSet": guard.PlannerOf(f.ForecastConditionSet)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestOnlyAReviewOfAKnownKindIsJudged(t *testing.T) {
 }
 
 func TestARefusalNamesEveryRuleOnALineOfItsOwn(t *testing.T) {
-	answer := ask(t, newWebhook(t, facts{preview: condition.Preview{Limit: 1, UnionLimit: 1}}), "/", review("CREATE", badSet, "null"))
+	answer := ask(t, newWebhook(t, facts{forecast: condition.Forecast{Limit: 1, UnionLimit: 1}}), "/", review("CREATE", badSet, "null"))
 	lines := strings.Split(answer.Result.Message, "\n")
 	if answer.Allowed || answer.Result.Code != 403 || answer.Result.Reason != "Forbidden" || len(lines) != 2 ||
 		!strings.HasPrefix(lines[0], "conditionset/matches-healthy-nodes: ") || !strings.HasPrefix(lines[1], "conditionset/reserved-taint-key: ") {
@@ -136,7 +136,7 @@ func TestARefusalNamesEveryRuleOnALineOfItsOwn(t *testing.T) {
 }
 
 func TestAnAdmissionCarriesWarnings(t *testing.T) {
-	answer := ask(t, newWebhook(t, facts{preview: condition.Preview{Limit: 1, UnionLimit: 1}}), "/", review("CREATE", goodSet, "null"))
+	answer := ask(t, newWebhook(t, facts{forecast: condition.Forecast{Limit: 1, UnionLimit: 1}}), "/", review("CREATE", goodSet, "null"))
 	if !answer.Allowed || len(answer.Warnings) != 1 || !strings.HasPrefix(answer.Warnings[0], "conditionset/sticky-evicts: KernelDeadlock: true stays so") {
 		t.Errorf("allowed %v, warnings %q", answer.Allowed, answer.Warnings)
 	}
@@ -240,7 +240,7 @@ func TestOutOfTimeTheAnswerIsARefusal(t *testing.T) {
 }
 
 func TestEveryKindIsJudged(t *testing.T) {
-	h := newWebhook(t, facts{preview: condition.Preview{Limit: 1, UnionLimit: 1}})
+	h := newWebhook(t, facts{forecast: condition.Forecast{Limit: 1, UnionLimit: 1}})
 	for name, c := range map[string]struct {
 		body, refusal, warning string
 	}{

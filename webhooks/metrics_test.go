@@ -36,7 +36,7 @@ func TestReviewsAreCounted(t *testing.T) {
 	reviews.Reset()
 	violations.Reset()
 	duration.Reset()
-	h := newWebhook(t, facts{preview: condition.Preview{Limit: 1, UnionLimit: 1}})
+	h := newWebhook(t, facts{forecast: condition.Forecast{Limit: 1, UnionLimit: 1}})
 	for _, body := range []string{
 		"{}",
 		review("CREATE", badSet, "null"),

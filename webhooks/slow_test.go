@@ -140,7 +140,7 @@ func serve(t *testing.T, protocol string) (url string, client *http.Client) {
 	server := NewServer("127.0.0.1", port, func(c *tls.Config) {
 		c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &certificate, nil }
 	})
-	server.Register(Path, bounding(newWebhook(t, facts{preview: condition.Preview{Limit: 1, UnionLimit: 1}})))
+	server.Register(Path, bounding(newWebhook(t, facts{forecast: condition.Forecast{Limit: 1, UnionLimit: 1}})))
 	running, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- server.Start(running) }()

@@ -34,7 +34,7 @@ const ownNamespace = "autohealer-system"
 func knowing(t testing.TB) *guard.Guard {
 	t.Helper()
 	now := time.Date(2026, 3, 1, 13, 0, 0, 0, time.UTC)
-	known := facts{preview: condition.Preview{Nodes: 40, WouldTaint: 2, Limit: 1, UnionLimit: 1, MatchingNodes: []string{"n1", "n2"}}}
+	known := facts{forecast: condition.Forecast{Nodes: 40, WouldTaint: 2, Limit: 1, UnionLimit: 1, MatchingNodes: []string{"n1", "n2"}}}
 	yard := weed.NewYard(limit.Builtin(), ownNamespace)
 	yard.ObserveService(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "etcd"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "etcd"}}})
 	for _, app := range []string{"etcd", "api"} {
@@ -45,15 +45,11 @@ func knowing(t testing.TB) *guard.Guard {
 	g, err := guard.New(guard.Options{
 		Facts: known, Clock: clocktesting.NewFakePassiveClock(now), OwnNamespace: ownNamespace, Authorizer: rights{}, Stored: shelf{t},
 		Planners: map[string]guard.Planner{
-			"ConditionSet": guard.PlannerOf(known.PreviewConditionSet),
-			"WeederConfig": guard.PlannerOf(func(wc *v1alpha1.WeederConfig, limits limit.Limits, now time.Time) weed.Preview {
-				preview, err := yard.Preview(wc, limits, weed.Moment{Now: now, Server: now})
-				if err != nil {
-					return weed.Preview{} // nothing; that it can't be read, and why, its terms say
-				}
-				return preview
+			"ConditionSet": guard.PlannerOf(known.ForecastConditionSet),
+			"WeederConfig": guard.PlannerOf(func(wc *v1alpha1.WeederConfig, limits limit.Limits, now time.Time) weed.Forecast {
+				return yard.Forecast(wc, limits, weed.Moment{Now: now, Server: now})
 			}),
-			"ProbeConfig": guard.PlannerThatReads((&survey.Survey{Cluster: town{yard}, Objects: town{yard}, Rights: rights{}, OwnNamespace: ownNamespace}).Preview),
+			"ProbeConfig": guard.PlannerThatReads((&survey.Survey{Cluster: town{yard}, Objects: town{yard}, Rights: rights{}, OwnNamespace: ownNamespace}).Forecast),
 		},
 	})
 	if err != nil {

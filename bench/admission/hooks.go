@@ -56,7 +56,7 @@ func (c inMemory) guardOfSets(catalogues fs.FS) (*guard.Guard, error) {
 		return nil, err
 	}
 	rules, err := guard.NewFrom(guard.Options{
-		Facts: facts, Planners: map[string]guard.Planner{"ConditionSet": guard.PlannerOf(facts.PreviewConditionSet)},
+		Facts: facts, Planners: map[string]guard.Planner{"ConditionSet": guard.PlannerOf(facts.ForecastConditionSet)},
 	}, catalogues)
 	if err != nil {
 		return nil, fmt.Errorf("make a guard: %w", err)
@@ -71,7 +71,7 @@ func (c inMemory) hookOfPods() (hook, error) {
 		return hook{}, err
 	}
 	return hookOf(guard.Options{
-		Facts: facts, Planners: map[string]guard.Planner{"WeederConfig": guard.PlannerOf(facts.PreviewWeederConfig)},
+		Facts: facts, Planners: map[string]guard.Planner{"WeederConfig": guard.PlannerOf(facts.ForecastWeederConfig)},
 		Authorizer: authorizerfactory.NewAlwaysAllowAuthorizer(),
 	}, weeder("new", weederconfig.ServiceName(0)), "weederconfigs")
 }
@@ -98,7 +98,7 @@ func (c inMemory) hookOfTargets(ctx context.Context) (hook, error) {
 	allow := authorizerfactory.NewAlwaysAllowAuthorizer()
 	asks := &survey.Survey{Cluster: informers, Objects: named{}, Rights: allow, OwnNamespace: harness.Namespace}
 	return hookOf(guard.Options{
-		Facts: facts, Planners: map[string]guard.Planner{"ProbeConfig": guard.PlannerThatReads(asks.Preview)}, Authorizer: allow, OwnNamespace: harness.Namespace,
+		Facts: facts, Planners: map[string]guard.Planner{"ProbeConfig": guard.PlannerThatReads(asks.Forecast)}, Authorizer: allow, OwnNamespace: harness.Namespace,
 	}, prober(weederconfig.Namespace, "new"), "probeconfigs")
 }
 

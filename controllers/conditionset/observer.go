@@ -18,7 +18,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
-// Observer feeds the fleet from informers. It runs on every replica: a webhook that isn't the leader previews from the same knowledge.
+// Observer feeds the fleet from informers. It runs on every replica: a webhook that isn't the leader foretells from the same knowledge.
 type Observer struct {
 	Cache cache.Cache
 	Facts *kube.Facts

@@ -61,7 +61,7 @@ func (r *Reporter) left(t *target, now time.Time) {
 	t.mu.Unlock()
 	for _, f := range left {
 		note := fmt.Sprintf("ProbeConfig %s leaves %s %s/%s as it is: %s. The annotation %s says how many replicas it had.",
-			c.Key(), f.Ref.Kind, t.key.Namespace, f.Ref.Name, f.Message, v1alpha1.AnnotationOriginalReplicas)
+			c.Key(), f.Kind, t.key.Namespace, f.Name, f.Message, v1alpha1.AnnotationOriginalReplicas)
 		r.acts.Tell(now, dependentRef(t.key.Namespace, probe.Act{Ref: f.Ref}), configRef(c), v1alpha1.ReasonLeftAlone, "Leave", note)
 	}
 }

@@ -20,7 +20,7 @@ import (
 )
 
 // Observer feeds the yard from informers. It runs on every replica: a webhook that
-// isn't the leader previews from the same knowledge.
+// isn't the leader foretells from the same knowledge.
 type Observer struct {
 	Facts *kube.Facts
 	// OwnNamespace is Autohealer's; "" when unknown.

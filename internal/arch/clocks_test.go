@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// timeless rooms take the time as an argument: what was previewed, what was judged and what is done must agree on it.
+// timeless rooms take the time as an argument: what was foretold, what was judged and what is done must agree on it.
 var timeless = []string{"apis", "internal/domain", "internal/guard"}
 
 // clocks are the functions of package time that look at one.

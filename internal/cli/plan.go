@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,6 +16,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/cli/check"
 	"github.com/resourcestack/autohealer/internal/cli/manifest"
 	"github.com/resourcestack/autohealer/internal/cli/report"
+	"github.com/resourcestack/autohealer/internal/cli/snapshot"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
@@ -97,24 +99,23 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 	if err != nil {
 		return err
 	}
-	now, policy := a.Clock.Now(), w.checker.Guard().Policy()
-	forecast := report.Forecast{
-		TakenAt: s.TakenAt.Time, Age: s.Age(now), Facts: s.Describe(now), Colors: wantsColors(a.Out),
-		EvictPace: policy.Limits.EvictPace, PausedBy: policy.PausedBy,
+	now := a.Clock.Now()
+	plans := report.Plans{
+		TakenAt: s.TakenAt.Time, Age: s.Age(now), Facts: s.Describe(now), Colors: wantsColors(a.Out), PausedBy: w.checker.Guard().Policy().PausedBy,
 	}
-	if forecast.Plans, err = a.planAll(ctx, w, files, rails); err != nil {
+	if plans.Plans, err = a.planAll(ctx, w, files, rails); err != nil {
 		return err
 	}
-	if len(forecast.Plans) == 0 {
+	if len(plans.Plans) == 0 {
 		return fmt.Errorf("--filename: there is no ConditionSet, WeederConfig, ProbeConfig, OutlierPolicy or HealthCheckRegistration in %s", strings.Join(o.filenames, ", "))
 	}
-	if err := forecast.Write(a.Out, o.output.value); err != nil {
+	if err := plans.Write(a.Out, o.output.value); err != nil {
 		return err
 	}
 	switch {
-	case forecast.Refused():
+	case plans.Refused():
 		return exitStatus(exitRefused)
-	case forecast.Acts():
+	case plans.Acting() > 0:
 		return exitStatus(exitFound)
 	}
 	return nil
@@ -150,83 +151,126 @@ func (a *App) planOne(ctx context.Context, w *world, d manifest.Document) (repor
 		return report.Plan{}, err
 	}
 	p := report.Plan{Report: w.checker.Document(ctx, d, old)}
-	switch {
-	case p.Report.Stored == nil:
+	if p.Report.Stored == nil {
 		return p, nil
-	case p.Report.Kind == "WeederConfig":
-		return p, a.planWeeder(w, &p)
-	case p.Report.Kind == "ProbeConfig":
-		return p, a.planProbe(ctx, w, &p)
-	case p.Report.Kind == "OutlierPolicy":
-		return p, a.planOutlier(w, &p)
-	case p.Report.Kind == "HealthCheckRegistration":
-		return p, a.planChecks(ctx, w, &p)
 	}
-	return p, a.planSet(w, &p)
+	if lacks := lacking(w.facts, p.Report.Kind); lacks != "" {
+		name := strings.TrimPrefix(p.Report.Namespace+"/"+p.Report.Name, "/")
+		return p, fmt.Errorf("%s %s: the facts have %s", p.Report.Kind, name, lacks)
+	}
+	switch p.Report.Kind {
+	case "WeederConfig":
+		return p, planWeeder(w, &p)
+	case "ProbeConfig":
+		return p, planProbe(ctx, w, &p)
+	case "OutlierPolicy":
+		return p, planOutlier(w, &p)
+	case "HealthCheckRegistration":
+		return p, planChecks(ctx, w, &p)
+	}
+	return p, planSet(w, &p)
 }
 
-func (a *App) planSet(w *world, p *report.Plan) error {
-	p.Set = &v1alpha1.ConditionSet{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(p.Report.Stored, p.Set); err != nil {
-		return fmt.Errorf("read ConditionSet: %w", err)
+// lacking says what is not in the facts that a kind is about; "" when they have it.
+func lacking(f *snapshot.Facts, kind string) string {
+	switch {
+	case kind == "WeederConfig" && !f.KnowsWorkloads():
+		return "no pods and Services; write them anew with facts export, as a user who may list both everywhere"
+	case kind == "ProbeConfig" && !f.KnowsProbed():
+		return "nothing of what ProbeConfigs name; write them anew with facts export, as a user who may read it"
+	case kind == "OutlierPolicy" && !f.KnowsRouted():
+		return "no Services, or nothing of routes; write them anew with facts export, as a user who may list both everywhere"
+	case kind == "HealthCheckRegistration" && !f.KnowsChecked():
+		return "nothing of what registrations are about; write them anew with facts export"
 	}
-	p.Preview = w.facts.PreviewConditionSet(p.Set, w.checker.Guard().Policy().Limits, a.Clock.Now())
+	return ""
+}
+
+// readStored is the policy as the API server would store it.
+func readStored[T any](r check.Report) (*T, error) {
+	policy := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(r.Stored, policy); err != nil {
+		return nil, fmt.Errorf("read %s: %w", r.Kind, err)
+	}
+	return policy, nil
+}
+
+func planSet(w *world, p *report.Plan) error {
+	set, err := readStored[v1alpha1.ConditionSet](p.Report)
+	if err != nil {
+		return err
+	}
+	policy := w.checker.Guard().Policy()
+	forecast := w.facts.ForecastConditionSet(set, policy.Limits, time.Time{})
 	if p.Report.Allowed {
-		w.facts.Apply(p.Set)
+		w.facts.Apply(set)
 	}
-	if sum, ok := w.facts.Summary(p.Set.Name); ok {
-		p.TaintedNow, p.BreakerOpens = sum.Tainted, sum.Breaker != nil && !sum.Breaker.Reset
-	}
+	sum, _ := w.facts.Summary(set.Name)
+	p.ConditionSet(set, forecast, sum, policy)
 	return nil
 }
 
-func (a *App) planWeeder(w *world, p *report.Plan) error {
-	wc := &v1alpha1.WeederConfig{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(p.Report.Stored, wc); err != nil {
-		return fmt.Errorf("read WeederConfig: %w", err)
+func planWeeder(w *world, p *report.Plan) error {
+	wc, err := readStored[v1alpha1.WeederConfig](p.Report)
+	if err != nil {
+		return err
 	}
-	if !w.facts.KnowsWorkloads() {
-		return fmt.Errorf("WeederConfig %s/%s: the facts have no pods and Services; write them anew with facts export, as a user who may list both everywhere", wc.Namespace, wc.Name)
-	}
-	policy := w.checker.Guard().Policy()
-	state := lifecycle.Active
+	policy, state := w.checker.Guard().Policy(), lifecycle.Active
 	switch {
 	case !p.Report.Allowed:
 		state = lifecycle.Refused
 	case policy.Paused():
 		state = lifecycle.Paused
 	}
-	p.Weeder = &report.WeederPlan{
-		Config: wc, Preview: w.facts.PreviewWeederConfig(wc, policy.Limits, a.Clock.Now()), Outlook: w.facts.OutlookOf(wc, state, policy.Limits),
-	}
+	p.WeederConfig(wc, w.facts.ForecastPods(wc, state, policy.Limits), policy.PausedBy)
 	if p.Report.Allowed {
 		w.facts.ApplyWeederConfig(wc)
 	}
 	return nil
 }
 
-func (a *App) planProbe(ctx context.Context, w *world, p *report.Plan) error {
-	pc := &v1alpha1.ProbeConfig{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(p.Report.Stored, pc); err != nil {
-		return fmt.Errorf("read ProbeConfig: %w", err)
+func planProbe(ctx context.Context, w *world, p *report.Plan) error {
+	pc, err := readStored[v1alpha1.ProbeConfig](p.Report)
+	if err != nil {
+		return err
 	}
-	if !w.facts.KnowsProbed() {
-		return fmt.Errorf("ProbeConfig %s/%s: the facts have nothing of what ProbeConfigs name; write them anew with facts export, as a user who may read it", pc.Namespace, pc.Name)
-	}
-	p.Probe = &report.ProbePlan{
-		Config: pc, BreakerOpen: w.facts.ProbeBreakerOpen(), Now: w.facts.ProbedNow(types.NamespacedName{Namespace: pc.Namespace, Name: pc.Name}),
-	}
-	var err error
-	if p.Probe.Preview, err = w.facts.PreviewProbeConfig(ctx, pc, w.checker.Guard().Policy().Limits, a.Clock.Now()); err == nil {
-		p.Probe.Outlook, err = w.facts.OutlookOfProbes(ctx, pc)
-	}
-	if errors.Is(err, guard.ErrNotKnown) {
-		p.Probe.Unknown, err = err.Error(), nil
+	policy := w.checker.Guard().Policy()
+	of := report.Probes{BreakerOpen: w.facts.ProbeBreakerOpen(), Now: w.facts.ProbedNow(types.NamespacedName{Namespace: pc.Namespace, Name: pc.Name})}
+	forecast, err := w.facts.ForecastProbeConfig(ctx, pc, policy.Limits, time.Time{})
+	if of.Unknown, err = unknown(err); err != nil {
+		return err
 	}
 	if p.Report.Allowed {
 		w.facts.ApplyProbeConfig(pc)
 	} else {
-		p.Probe.Outlook.GivesBack = nil // the stored one stays
+		forecast.Items.GivesBack = nil // the stored one stays
 	}
-	return err
+	p.ProbeConfig(pc, forecast, of, policy.PausedBy)
+	return nil
+}
+
+func planChecks(ctx context.Context, w *world, p *report.Plan) error {
+	hcr, err := readStored[v1alpha1.HealthCheckRegistration](p.Report)
+	if err != nil {
+		return err
+	}
+	policy := w.checker.Guard().Policy()
+	forecast, err := w.facts.ForecastRegistration(ctx, hcr, policy.Limits, time.Time{})
+	notKnown, err := unknown(err)
+	if err != nil {
+		return err
+	}
+	p.HealthCheckRegistration(hcr, forecast, notKnown, policy.PausedBy)
+	if p.Report.Allowed {
+		w.facts.ApplyRegistration(hcr)
+	}
+	return nil
+}
+
+// unknown takes an error that says that something isn't known for what is told.
+func unknown(err error) (string, error) {
+	if errors.Is(err, guard.ErrNotKnown) {
+		return err.Error(), nil
+	}
+	return "", err
 }

@@ -32,7 +32,7 @@ func (w *answers) ofChecked(ctx context.Context, kind string, key types.Namespac
 		return "", fmt.Errorf("there is no %s %q in namespace %s", kind, key.Name, key.Namespace)
 	}
 	namespace := key.Namespace
-	if slices.ContainsFunc(views, func(v snapshot.ChecksView) bool { return v.Forecast != nil && v.Forecast.Namespace == "" }) {
+	if slices.ContainsFunc(views, func(v snapshot.ChecksView) bool { return v.Target != nil && v.Target.Namespace == "" }) {
 		namespace = ""
 	}
 	return explain.Checked(kind+"/"+key.Name, namespace, view, w.snapshot.ServerTime.Time), nil

@@ -33,7 +33,7 @@ func guardOf(t testing.TB, n int) *Guard {
 		r := built.Rules[i%len(built.Rules)]
 		fmt.Fprintf(&b, "- {id: conditionset/rule-%d, kinds: [ConditionSet], severity: %s, expression: %q}\n", i, r.Severity, r.Expression)
 	}
-	facts := &fakeFacts{preview: condition.Preview{Nodes: 5000, Limit: 500, UnionLimit: 500, MatchingNodes: []string{"n1", "n2"}}}
+	facts := &fakeFacts{forecast: condition.Forecast{Nodes: 5000, Limit: 500, UnionLimit: 500, MatchingNodes: []string{"n1", "n2"}}}
 	g, err := newGuard(Options{Facts: facts, Planners: facts.planners()}, fstest.MapFS{"c.yaml": {Data: []byte(b.String())}}, crds.FS)
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func BenchmarkReview(b *testing.B) {
 	}
 	// As it is in a cluster: the built-in rules and 25 of an organisation's own.
 	b.Run("builtin+own=25", func(b *testing.B) {
-		facts := &fakeFacts{preview: condition.Preview{Nodes: 5000, Limit: 500, UnionLimit: 500}}
+		facts := &fakeFacts{forecast: condition.Forecast{Nodes: 5000, Limit: 500, UnionLimit: 500}}
 		g := newTestGuard(b, facts)
 		g.SetGuardrails([]*v1alpha1.Guardrail{ownRulesOf(b, 25)})
 		benchReview(b, g, len(g.Rules("ConditionSet")))

@@ -131,9 +131,9 @@ func TestTheRulesOfConditionSets(t *testing.T) {
 
 func TestRefusalsSayWhatIsWrongAndWhatToWrite(t *testing.T) {
 	for name, c := range map[string]struct {
-		spec    string
-		preview condition.Preview
-		want    string
+		spec     string
+		forecast condition.Forecast
+		want     string
 	}{
 		"OutOfDisk false with NoExecute breaks two rules": {
 			spec: "{type: OutOfDisk, effect: NoExecute, taintKey: example.com/disk, conditions: {OutOfDisk: {status: false}}}",
@@ -149,13 +149,13 @@ func TestRefusalsSayWhatIsWrongAndWhatToWrite(t *testing.T) {
 			want: "conditionset/reserved-taint-key: taintKey \"a\\nb\" is not a valid taint key; write a domain of your own, a slash and a name of at most 63 letters, digits, -, _ or ., such as example.com/KernelDeadlock (docs/reference/guardrails.md#conditionset-reserved-taint-key)",
 		},
 		"more nodes than the limit": {
-			spec:    "{type: KernelDeadlock, effect: NoSchedule, taintKey: example.com/kernel, conditions: {KernelDeadlock: {status: true}}}",
-			preview: condition.Preview{Nodes: 40, WouldTaint: 37, Limit: 4, LimitName: "maxTaintedNodes", UnionLimit: 40, MatchingNodes: []string{"n1", "n2", "n3", "n4", "n5", "n6"}},
-			want:    "conditionset/would-exceed-limit: would now taint 37 of 40 nodes (n1, n2, n3, n4, n5, …), and maxTaintedNodes allows 4; narrow conditions or nodeSelector, write maxNodes: 4, or watch it first with mode: Observe (docs/reference/guardrails.md#conditionset-would-exceed-limit)",
+			spec:     "{type: KernelDeadlock, effect: NoSchedule, taintKey: example.com/kernel, conditions: {KernelDeadlock: {status: true}}}",
+			forecast: condition.Forecast{Nodes: 40, WouldTaint: 37, Limit: 4, LimitName: "maxTaintedNodes", UnionLimit: 40, MatchingNodes: []string{"n1", "n2", "n3", "n4", "n5", "n6"}},
+			want:     "conditionset/would-exceed-limit: would now taint 37 of 40 nodes (n1, n2, n3, n4, n5, …), and maxTaintedNodes allows 4; narrow conditions or nodeSelector, write maxNodes: 4, or watch it first with mode: Observe (docs/reference/guardrails.md#conditionset-would-exceed-limit)",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := newTestGuard(t, &fakeFacts{preview: c.preview})
+			g := newTestGuard(t, &fakeFacts{forecast: c.forecast})
 			v := g.Review(context.Background(), creating(t, conditionSet(t, c.spec)))
 			if got := v.Message(); v.Allowed || got != c.want {
 				t.Errorf("allowed %v\n got %s\nwant %s", v.Allowed, got, c.want)
@@ -178,7 +178,7 @@ func TestTheDocumentedSamplesAreAdmitted(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			facts := &fakeFacts{preview: condition.Preview{Nodes: 40, Limit: 2, UnionLimit: 4}}
+			facts := &fakeFacts{forecast: condition.Forecast{Nodes: 40, Limit: 2, UnionLimit: 4}}
 			v := newTestGuard(t, facts).Review(context.Background(), creating(t, conditionSet(t, c.spec)))
 			var warned []string
 			for _, violation := range v.Violations {

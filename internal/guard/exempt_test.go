@@ -18,10 +18,10 @@ import (
 )
 
 // weeding is a guard for which each WeederConfig would do this.
-func weeding(t *testing.T, preview weed.Preview, opts Options) *Guard {
+func weeding(t *testing.T, forecast weed.Forecast, opts Options) *Guard {
 	t.Helper()
 	opts.Facts = &plainFacts{}
-	opts.Planners = map[string]Planner{"WeederConfig": PlannerOf(func(*v1alpha1.WeederConfig, limit.Limits, time.Time) weed.Preview { return preview })}
+	opts.Planners = map[string]Planner{"WeederConfig": PlannerOf(func(*v1alpha1.WeederConfig, limit.Limits, time.Time) weed.Forecast { return forecast })}
 	if opts.Authorizer == nil {
 		opts.Authorizer = answer(authorizer.DecisionAllow)
 	}
@@ -43,7 +43,7 @@ func edited(t *testing.T, g *Guard, old, object map[string]any) Verdict {
 // TestAnExceptionEnds: who edits something else after its end is refused as before its beginning.
 func TestAnExceptionEnds(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(noon)
-	g := weeding(t, weed.Preview{BackingPods: 1, BackingPodNames: []string{"shop/api-0 (etcd)"}, Cycles: 1, CyclePaths: []string{"shop: api → etcd → api"}}, Options{Clock: clock})
+	g := weeding(t, weed.Forecast{BackingPods: 1, BackingPodNames: []string{"shop/api-0 (etcd)"}, Cycles: 1, CyclePaths: []string{"shop: api → etcd → api"}}, Options{Clock: clock})
 	rules := []string{"weederconfig/dependency-cycle", "weederconfig/selects-own-pods"}
 	stored := weeder(t, "")
 	hash, err := hashOf(stored)
@@ -84,7 +84,7 @@ func TestAnExceptionEnds(t *testing.T) {
 func TestAnEditThatLetsAConfigActIsJudgedAnew(t *testing.T) {
 	const rule = "weederconfig/selects-autohealer"
 	may := map[string]bool{"system:serviceaccount:shop:able": true}
-	g := weeding(t, weed.Preview{AutohealerPods: 1, AutohealerPodNames: []string{"shop/autohealer-0"}}, Options{
+	g := weeding(t, weed.Forecast{AutohealerPods: 1, AutohealerPodNames: []string{"shop/autohealer-0"}}, Options{
 		Authorizer: asking(func(a authorizer.Attributes) bool { return may[a.GetUser().GetName()] }),
 	})
 	for name, c := range map[string]struct {
@@ -123,13 +123,13 @@ func TestNoRuleKeepsAPolicyFromObserving(t *testing.T) {
 		"back to enforcement":      {", mode: Observe", ", mode: Enforce", true},
 		"what observes is changed": {", mode: Observe", ", mode: Observe, cooldown: 20s", true},
 	} {
-		g := weeding(t, weed.Preview{AutohealerPods: 1}, Options{})
+		g := weeding(t, weed.Forecast{AutohealerPods: 1}, Options{})
 		g.SetGuardrails(rails)
 		if v := edited(t, g, weeder(t, c.old), weeder(t, c.object)); v.Allowed == c.refuses || len(v.Violations)+len(v.Skipped) < 4 {
 			t.Errorf("%s: allowed %v; %d violations, %d not checked: %s", name, v.Allowed, len(v.Violations), len(v.Skipped), v.Message())
 		}
 	}
-	starting := weeding(t, weed.Preview{}, Options{AwaitGuardrails: true})
+	starting := weeding(t, weed.Forecast{}, Options{AwaitGuardrails: true})
 	if v := edited(t, starting, weeder(t, ""), weeder(t, ", mode: Observe")); !v.Allowed {
 		t.Errorf("while Guardrails aren't read: %s", v.Message())
 	}

@@ -13,7 +13,7 @@ import (
 // FuzzCompile: organisations write rules of their own. Whatever they write, it compiles or gives an error with a position;
 // what compiles gives a verdict within the budget, at admission and at run time.
 func FuzzCompile(f *testing.F) {
-	g := newTestGuard(f, &fakeFacts{preview: condition.Preview{MatchingNodes: []string{"n1", "n2"}}})
+	g := newTestGuard(f, &fakeFacts{forecast: condition.Forecast{MatchingNodes: []string{"n1", "n2"}}})
 	g.opts.Authorizer = answer(authorizer.DecisionAllow)
 	kinds := g.Kinds()
 	for i, kind := range kinds {

@@ -16,11 +16,11 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
-// fakeFacts answer with a preview laid down beforehand, and count how often they were asked.
+// fakeFacts answer with a forecast laid down beforehand, and count how often they were asked.
 type fakeFacts struct {
 	unsynced bool
 	age      time.Duration
-	preview  condition.Preview
+	forecast condition.Forecast
 	asked    int
 	panics   bool
 }
@@ -28,16 +28,16 @@ type fakeFacts struct {
 func (f *fakeFacts) Synced() bool                { return !f.unsynced }
 func (f *fakeFacts) Age(time.Time) time.Duration { return f.age }
 func (f *fakeFacts) Nodes() int                  { return 40 }
-func (f *fakeFacts) PreviewConditionSet(*v1alpha1.ConditionSet, limit.Limits, time.Time) condition.Preview {
+func (f *fakeFacts) ForecastConditionSet(*v1alpha1.ConditionSet, limit.Limits, time.Time) condition.Forecast {
 	f.asked++
 	if f.panics {
 		panic("the planner broke")
 	}
-	return f.preview
+	return f.forecast
 }
 
 func (f *fakeFacts) planners() map[string]Planner {
-	return map[string]Planner{"ConditionSet": PlannerOf(f.PreviewConditionSet)}
+	return map[string]Planner{"ConditionSet": PlannerOf(f.ForecastConditionSet)}
 }
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

@@ -30,12 +30,8 @@ type incident struct {
 }
 
 func (i incident) planner() Planner {
-	return PlannerOf(func(cs *v1alpha1.ConditionSet, limits limit.Limits, now time.Time) condition.Preview {
-		p, err := i.fleet.Preview(cs, limits, condition.Moment{Now: now, Server: now})
-		if err != nil {
-			panic(err)
-		}
-		return p
+	return PlannerOf(func(cs *v1alpha1.ConditionSet, limits limit.Limits, now time.Time) condition.Forecast {
+		return i.fleet.Forecast(cs, limits, condition.Moment{Now: now, Server: now})
 	})
 }
 

@@ -52,25 +52,25 @@ type world struct {
 func infoOf(kind string) kindInfo {
 	switch kind {
 	case kindConditionSet:
-		return kindInfo{known: reflect.TypeFor[condition.Terms](), askKnown: termsOfSet, live: reflect.TypeFor[condition.Preview](), tables: conditionTables}
+		return kindInfo{known: reflect.TypeFor[condition.Terms](), askKnown: termsOfSet, live: reflect.TypeFor[condition.Forecast](), tables: conditionTables}
 	case kindWeederConfig:
-		return kindInfo{known: reflect.TypeFor[weed.Terms](), askKnown: termsOfWeeder, live: reflect.TypeFor[weed.Preview](), tables: weederTables}
+		return kindInfo{known: reflect.TypeFor[weed.Terms](), askKnown: termsOfWeeder, live: reflect.TypeFor[weed.Forecast](), tables: weederTables}
 	case kindProbeConfig:
-		return kindInfo{known: reflect.TypeFor[probe.Terms](), askKnown: termsOfProber, live: reflect.TypeFor[probe.Preview]()}
+		return kindInfo{known: reflect.TypeFor[probe.Terms](), askKnown: termsOfProber, live: reflect.TypeFor[probe.Forecast]()}
 	case kindOutlierPolicy:
-		return kindInfo{live: reflect.TypeFor[outlier.Preview]()}
+		return kindInfo{live: reflect.TypeFor[outlier.Forecast]()}
 	case kindRegistration:
-		return kindInfo{known: reflect.TypeFor[registration.Terms](), askKnown: termsOfRegistration, live: reflect.TypeFor[registration.Preview]()}
+		return kindInfo{known: reflect.TypeFor[registration.Terms](), askKnown: termsOfRegistration, live: reflect.TypeFor[registration.Forecast]()}
 	case kindGuardrail:
 		return kindInfo{
-			known: reflect.TypeFor[guardrail.Preview](), askKnown: previewGuardrail,
-			live: reflect.TypeFor[guardrail.LivePreview](), askLive: previewRefusals,
+			known: reflect.TypeFor[guardrail.Terms](), askKnown: termsOfGuardrail,
+			live: reflect.TypeFor[guardrail.Forecast](), askLive: forecastRefusals,
 			about: ruledKinds, tables: guardrailTables,
 		}
 	case kindGuardrailException:
 		return kindInfo{
-			known: reflect.TypeFor[guardrail.ExceptionPreview](), askKnown: previewException,
-			live: reflect.TypeFor[guardrail.LiveExceptionPreview](), askLive: previewTarget,
+			known: reflect.TypeFor[guardrail.ExceptionTerms](), askKnown: termsOfException,
+			live: reflect.TypeFor[guardrail.ExceptionForecast](), askLive: forecastException,
 			about: targetKind, tables: exceptionTables,
 		}
 	}

@@ -95,13 +95,10 @@ func (g *Guard) PlanFields(kind string) []PlanField {
 	}
 	var fields []PlanField
 	for _, part := range []struct {
-		preview    reflect.Type
+		reflect.Type
 		needsFacts bool
 	}{{k.known, false}, {k.live, true}} {
-		if part.preview == nil {
-			continue
-		}
-		for f := range part.preview.Fields() {
+		for _, f := range forRules(part.Type) {
 			fields = append(fields, PlanField{Name: lowerCamel(f.Name), Type: planFieldType(f.Type).CelType().String(), NeedsFacts: part.needsFacts})
 		}
 	}

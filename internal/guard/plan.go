@@ -2,6 +2,7 @@ package guard
 
 import (
 	"fmt"
+	"iter"
 	"reflect"
 	"strings"
 	"unicode"
@@ -11,7 +12,7 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 	decl "k8s.io/apiserver/pkg/cel"
 
-	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
 const (
@@ -22,19 +23,30 @@ const (
 	cut = " …"
 )
 
-// planFields are the fields of a preview by their names in CEL.
+// planFields are the fields of terms or of a forecast by their names in CEL.
 type planFields map[string]int
 
-// fieldsOf reads a preview's type, which may be nil.
-func fieldsOf(preview reflect.Type) (planFields, error) {
-	if preview == nil {
-		return nil, nil
+// forRules are the fields of a type of terms or of a forecast, which may be nil, that rules read, with their indexes: all but
+// the items, which are for people.
+func forRules(part reflect.Type) iter.Seq2[int, reflect.StructField] {
+	return func(yield func(int, reflect.StructField) bool) {
+		if part == nil {
+			return
+		}
+		for i := range part.NumField() {
+			if f := part.Field(i); f.Name != "Items" && !yield(i, f) {
+				return
+			}
+		}
 	}
+}
+
+// fieldsOf reads a type, which may be nil.
+func fieldsOf(part reflect.Type) (planFields, error) {
 	fields := planFields{}
-	for i := range preview.NumField() {
-		f := preview.Field(i)
+	for i, f := range forRules(part) {
 		if planFieldType(f.Type) == nil {
-			return nil, fmt.Errorf("%v.%s is a %v; a plan has texts, lists of texts, whole numbers and booleans", preview, f.Name, f.Type)
+			return nil, fmt.Errorf("%v.%s is a %v; a plan has texts, lists of texts, whole numbers and booleans", part, f.Name, f.Type)
 		}
 		fields[lowerCamel(f.Name)] = i
 	}
@@ -44,7 +56,7 @@ func fieldsOf(preview reflect.Type) (planFields, error) {
 func planFieldType(t reflect.Type) *decl.DeclType {
 	switch t {
 	case reflect.TypeFor[[]string]():
-		return decl.NewListType(stringType(planTextLength), condition.SampleSize)
+		return decl.NewListType(stringType(planTextLength), sample.Size)
 	case reflect.TypeFor[string]():
 		return stringType(planTextLength)
 	case reflect.TypeFor[int]():
@@ -55,14 +67,11 @@ func planFieldType(t reflect.Type) *decl.DeclType {
 	return nil
 }
 
-// planType declares what rules see as plan: the fields of the previews, in lowerCamelCase.
-func planType(previews ...reflect.Type) *decl.DeclType {
+// planType declares what rules see as plan: the fields of terms and forecast, in lowerCamelCase.
+func planType(parts ...reflect.Type) *decl.DeclType {
 	fields := map[string]*decl.DeclField{}
-	for _, preview := range previews {
-		if preview == nil {
-			continue
-		}
-		for f := range preview.Fields() {
+	for _, part := range parts {
+		for _, f := range forRules(part) {
 			fields[lowerCamel(f.Name)] = decl.NewDeclField(lowerCamel(f.Name), planFieldType(f.Type), true, nil, nil)
 		}
 	}
@@ -75,7 +84,7 @@ func lowerCamel(name string) string {
 	return string(runes)
 }
 
-// planPart is a preview that is asked for when a rule first reads one of its fields.
+// planPart are terms or a forecast, asked for when a rule first reads one of its fields.
 type planPart struct {
 	fields planFields
 	ask    func() (any, error)
@@ -87,9 +96,9 @@ type planPart struct {
 func (p *planPart) get(field int) ref.Val {
 	if !p.asked {
 		p.asked = true
-		var preview any
-		if preview, p.err = p.ask(); p.err == nil {
-			p.value = reflect.ValueOf(preview)
+		var part any
+		if part, p.err = p.ask(); p.err == nil {
+			p.value = reflect.ValueOf(part)
 		}
 	}
 	if p.err != nil {

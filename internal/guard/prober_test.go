@@ -112,11 +112,11 @@ func TestAPlannerThatReadsMayFail(t *testing.T) {
 		"all is known":               {nil, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			planner := PlannerThatReads(func(ctx context.Context, pc *v1alpha1.ProbeConfig, _ limit.Limits, _ time.Time) (probe.Preview, error) {
+			planner := PlannerThatReads(func(ctx context.Context, pc *v1alpha1.ProbeConfig, _ limit.Limits, _ time.Time) (probe.Forecast, error) {
 				if _, timely := ctx.Deadline(); !timely || pc.Spec.ExternalKubeConfigSecretName != "out" {
 					t.Errorf("asked about %+v, within a deadline: %v", pc.Spec, timely)
 				}
-				return probe.Preview{}, tt.err
+				return probe.Forecast{}, tt.err
 			})
 			g := under(t, compiled, Options{OwnNamespace: "autohealer-system", Facts: &plainFacts{}, Authorizer: asking(nil), Planners: map[string]Planner{"ProbeConfig": planner}})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -20,10 +20,10 @@ func TestUpdates(t *testing.T) {
 		goodHeld     = "{type: Ready, effect: NoSchedule, taintKey: example.com/ready, for: 5m, conditions: {Ready: {status: false}}}"
 		healthy      = "conditionset/matches-healthy-nodes"
 	)
-	exceeding := condition.Preview{Nodes: 40, WouldTaint: 37, Limit: 4, UnionLimit: 40}
+	exceeding := condition.Forecast{Nodes: 40, WouldTaint: 37, Limit: 4, UnionLimit: 40}
 	for name, c := range map[string]struct {
 		old, new string
-		preview  condition.Preview
+		forecast condition.Forecast
 		deleting bool
 		denied   []string
 		warned   []string
@@ -43,20 +43,20 @@ func TestUpdates(t *testing.T) {
 		"leaving mode out is Enforce too":                                {old: badObserved, new: bad, denied: []string{healthy}},
 		"from Enforce to Observe an old violation warns":                 {old: bad, new: badObserved, warned: []string{healthy}},
 		"writing down the default mode isn't a change to Enforce":        {old: bad, new: badEnforced, warned: []string{healthy}},
-		"rules over the plan judge what makes a set act harder":          {old: goodHeld, new: good, preview: exceeding, denied: []string{"conditionset/would-exceed-limit"}},
-		"rules over the plan warn of what makes it softer":               {old: good, new: goodHeld, preview: exceeding, warned: []string{"conditionset/would-exceed-limit"}},
-		"rules over the plan leave alone what doesn't change the spec":   {old: good, new: good, preview: exceeding},
-		"a limit doesn't keep anybody from turning a set to observation": {old: bad, new: badObserved, preview: exceeding, warned: []string{healthy, "conditionset/would-exceed-limit-observing"}},
+		"rules over the plan judge what makes a set act harder":          {old: goodHeld, new: good, forecast: exceeding, denied: []string{"conditionset/would-exceed-limit"}},
+		"rules over the plan warn of what makes it softer":               {old: good, new: goodHeld, forecast: exceeding, warned: []string{"conditionset/would-exceed-limit"}},
+		"rules over the plan leave alone what doesn't change the spec":   {old: good, new: good, forecast: exceeding},
+		"a limit doesn't keep anybody from turning a set to observation": {old: bad, new: badObserved, forecast: exceeding, warned: []string{healthy, "conditionset/would-exceed-limit-observing"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if c.preview.Limit == 0 {
-				c.preview = condition.Preview{Limit: 4, UnionLimit: 4}
+			if c.forecast.Limit == 0 {
+				c.forecast = condition.Forecast{Limit: 4, UnionLimit: 4}
 			}
 			old := conditionSet(t, c.old)
 			if c.deleting {
 				old["metadata"].(map[string]any)["deletionTimestamp"] = "2026-11-21T12:00:00Z"
 			}
-			v := newTestGuard(t, &fakeFacts{preview: c.preview}).Review(context.Background(), updating(t, old, conditionSet(t, c.new)))
+			v := newTestGuard(t, &fakeFacts{forecast: c.forecast}).Review(context.Background(), updating(t, old, conditionSet(t, c.new)))
 			var warned []string
 			for _, violation := range v.Violations {
 				if violation.Severity == Warn {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
 // Nobody proves to a webhook who asks. The rules in a review are the asker's own, so they get one processor for all such
@@ -69,12 +70,12 @@ func (e *evaluation) ownRules(rail *v1alpha1.Guardrail) (*ownRules, error) {
 // count is a count of the stored objects that new and changed rules would keep from acting.
 type count struct {
 	*evaluation
-	left    costs
-	preview guardrail.LivePreview
+	left     costs
+	forecast guardrail.Forecast
 }
 
-// previewRefusals counts the stored objects that new and changed rules would keep from acting.
-func previewRefusals(e *evaluation) (any, error) {
+// forecastRefusals counts the stored objects that new and changed rules would keep from acting.
+func forecastRefusals(e *evaluation) (any, error) {
 	rail, old, err := e.guardrails()
 	if err != nil {
 		return nil, err
@@ -93,7 +94,7 @@ func previewRefusals(e *evaluation) (any, error) {
 			}
 		}
 	}
-	return c.preview, nil
+	return c.forecast, nil
 }
 
 // added are the rules that refuse, and didn't before. Those that ask the authorizer are left out: whoever reaches the
@@ -122,9 +123,7 @@ func (r *compiledRule) Name() string {
 }
 
 func (c *count) notCounted(format string, args ...any) {
-	if text := fmt.Sprintf(format, args...); len(c.preview.NotCounted) < guardrail.SampleSize && !slices.Contains(c.preview.NotCounted, text) {
-		c.preview.NotCounted = append(c.preview.NotCounted, text)
-	}
+	sample.Once(&c.forecast.NotCounted, fmt.Sprintf(format, args...))
 }
 
 // refusals judges each stored object of a kind, as long as there is time.
@@ -146,14 +145,14 @@ func (c *count) refusals(ctx context.Context, kind string, rules []*compiledRule
 			continue
 		}
 		refused++
-		if len(c.preview.Refused) < guardrail.SampleSize {
-			c.preview.Refused = append(c.preview.Refused, nameOf(kind, object))
+		if len(c.forecast.Refused) < sample.Size {
+			c.forecast.Refused = append(c.forecast.Refused, nameOf(kind, object))
 		} else {
-			c.preview.Unnamed++
+			c.forecast.Unnamed++
 		}
 	}
 	if refused > 0 {
-		c.preview.Refusals = append(c.preview.Refusals, fmt.Sprintf("%d of %d stored %ss%s, which then %s", refused, judged, kind, incomplete, consequence(kind)))
+		c.forecast.Refusals = append(c.forecast.Refusals, fmt.Sprintf("%d of %d stored %ss%s, which then %s", refused, judged, kind, incomplete, consequence(kind)))
 	}
 	return nil
 }

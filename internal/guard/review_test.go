@@ -28,7 +28,7 @@ func create(t testing.TB, g *Guard, spec string) Verdict {
 }
 
 func TestThePlannerIsAskedOnceARequestAndOnlyIfARuleWantsToKnow(t *testing.T) {
-	facts := &fakeFacts{preview: condition.Preview{Limit: 4, UnionLimit: 4}}
+	facts := &fakeFacts{forecast: condition.Forecast{Limit: 4, UnionLimit: 4}}
 	if v := create(t, newTestGuard(t, facts), goodSpec); !v.Allowed || facts.asked != 1 {
 		t.Errorf("allowed %v, planner asked %d times, want once", v.Allowed, facts.asked)
 	}

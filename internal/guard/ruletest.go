@@ -112,11 +112,11 @@ func (p *planValue) standIn(text json.RawMessage, info kindInfo) error {
 }
 
 // fix answers with what a test said. When it said nothing at all, a limit is none.
-func (p *planPart) fix(said map[string]json.RawMessage, preview reflect.Type, unlimited bool) error {
-	if preview == nil {
+func (p *planPart) fix(said map[string]json.RawMessage, of reflect.Type, unlimited bool) error {
+	if of == nil {
 		return nil
 	}
-	value := reflect.New(preview).Elem()
+	value := reflect.New(of).Elem()
 	for name, i := range p.fields {
 		if unlimited && (name == "limit" || name == "unionLimit") {
 			value.Field(i).SetInt(limit.None)

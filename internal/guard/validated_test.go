@@ -23,7 +23,7 @@ func storedSet(status string) *v1alpha1.ConditionSet {
 }
 
 func TestAnObjectThatTheRulesAdmitBecomesValidated(t *testing.T) {
-	facts := &fakeFacts{age: 7 * time.Second, preview: condition.Preview{Nodes: 40, WouldTaint: 37, Limit: 4}}
+	facts := &fakeFacts{age: 7 * time.Second, forecast: condition.Forecast{Nodes: 40, WouldTaint: 37, Limit: 4}}
 	g := newTestGuard(t, facts)
 	set := storedSet("false")
 	validated, verdict := Admit(context.Background(), g, set)

@@ -74,20 +74,12 @@ func since(heard *time.Time, now time.Time) time.Duration {
 	return max(0, now.Sub(*heard))
 }
 
-// PreviewConditionSet tells what a set would do now.
-func (f *Facts) PreviewConditionSet(set *v1alpha1.ConditionSet, limits limit.Limits, now time.Time) condition.Preview {
-	preview, err := f.Fleet.Preview(set, limits, condition.Moment{Now: now, Server: f.Server.Now()})
-	if err != nil {
-		return condition.Preview{} // nothing; that it can't be read, and why, its terms say
-	}
-	return preview
+// ForecastConditionSet tells what a set would do now.
+func (f *Facts) ForecastConditionSet(set *v1alpha1.ConditionSet, limits limit.Limits, now time.Time) condition.Forecast {
+	return f.Fleet.Forecast(set, limits, condition.Moment{Now: now, Server: f.Server.Now()})
 }
 
-// PreviewWeederConfig tells what a WeederConfig would do now.
-func (f *Facts) PreviewWeederConfig(wc *v1alpha1.WeederConfig, limits limit.Limits, now time.Time) weed.Preview {
-	preview, err := f.Yard.Preview(wc, limits, weed.Moment{Now: now, Server: f.Server.Now()})
-	if err != nil {
-		return weed.Preview{} // nothing; that it can't be read, and why, its terms say
-	}
-	return preview
+// ForecastWeederConfig tells what a WeederConfig would do now.
+func (f *Facts) ForecastWeederConfig(wc *v1alpha1.WeederConfig, limits limit.Limits, now time.Time) weed.Forecast {
+	return f.Yard.Forecast(wc, limits, weed.Moment{Now: now, Server: f.Server.Now()})
 }

@@ -15,12 +15,12 @@ import (
 const (
 	// targetsRead is one more than what a rule warns of.
 	targetsRead = 1001
-	// targetsLooked and previewTakes keep a review well within the webhook's five seconds.
+	// targetsLooked and forecastTakes keep a review well within the webhook's five seconds.
 	targetsLooked = 100
-	previewTakes  = 2500 * time.Millisecond
+	forecastTakes = 2500 * time.Millisecond
 )
 
-// newDependents previews HealthCheckRegistrations. It reads targets live, and not all: they may be of a kind that nothing has
+// newDependents asks the planner of HealthCheckRegistrations. It reads targets live, and not all: they may be of a kind that nothing has
 // watched so far.
 func newDependents(mgr ctrl.Manager, o options) *dependents.Survey {
 	return &dependents.Survey{
@@ -36,6 +36,6 @@ func newDependents(mgr ctrl.Manager, o options) *dependents.Survey {
 			}
 			return all, nil
 		},
-		Read: targetsRead, Look: targetsLooked, Within: previewTakes, Known: &dependents.Known{},
+		Read: targetsRead, Look: targetsLooked, Within: forecastTakes, Known: &dependents.Known{},
 	}
 }

@@ -88,11 +88,11 @@ func addAll(ctx context.Context, mgr ctrl.Manager, o options, facts *kube.Facts,
 	}
 	rules, err := guard.New(guard.Options{
 		Facts: facts, Planners: map[string]guard.Planner{
-			"ConditionSet":            guard.PlannerOf(facts.PreviewConditionSet),
-			"WeederConfig":            guard.PlannerOf(facts.PreviewWeederConfig),
-			"ProbeConfig":             guard.PlannerThatReads(probes.Preview),
-			"OutlierPolicy":           guard.PlannerThatReads(routed.Preview).When(routed.Synced),
-			"HealthCheckRegistration": guard.PlannerThatReads(newDependents(mgr, o).Preview),
+			"ConditionSet":            guard.PlannerOf(facts.ForecastConditionSet),
+			"WeederConfig":            guard.PlannerOf(facts.ForecastWeederConfig),
+			"ProbeConfig":             guard.PlannerThatReads(probes.Forecast),
+			"OutlierPolicy":           guard.PlannerThatReads(routed.Forecast).When(routed.Synced),
+			"HealthCheckRegistration": guard.PlannerThatReads(newDependents(mgr, o).Forecast),
 		},
 		OwnNamespace: o.namespace,
 		Stored:       &kube.Policies{Cache: mgr.GetCache(), Scheme: mgr.GetScheme()}, Authorizer: asking, AwaitGuardrails: true,

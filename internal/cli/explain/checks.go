@@ -30,14 +30,14 @@ func Checked(title, namespace string, of snapshot.CheckedView, now time.Time) st
 
 func (t *text) checks(v snapshot.ChecksView) {
 	t.line(1, "HealthCheckRegistration %s:%s", v.Registration.Name, how(v))
-	if v.Forecast == nil {
+	if v.Target == nil {
 		return
 	}
-	for i := range v.Forecast.Conditions {
-		if v.Forecast.Conditions[i].Removed {
+	for i := range v.Target.Conditions {
+		if v.Target.Conditions[i].Removed {
 			continue // told of the object
 		}
-		for _, line := range v.Forecast.Conditions[i].Chain() {
+		for _, line := range v.Target.Conditions[i].Chain() {
 			t.line(2, "%s", line)
 		}
 	}
@@ -50,20 +50,20 @@ func how(v snapshot.ChecksView) string {
 	switch {
 	case v.Unreadable != "":
 		return " can't be read, so what it wrote stays: " + v.Unreadable
-	case v.Forecast == nil:
+	case v.Target == nil:
 		return " doesn't select it"
-	case v.Forecast.Why != "" && v.Forecast.Stands == lifecycle.Deleted:
-		return " decides nothing: " + v.Forecast.Why
-	case v.Forecast.Why != "":
-		return " doesn't check it, and its conditions stay as they are: " + v.Forecast.Why
-	case v.Forecast.Problem != "":
-		return " doesn't check it: " + v.Forecast.Problem
-	case v.Forecast.Suspended:
+	case v.Target.Why != "" && v.Target.Stands == lifecycle.Deleted:
+		return " decides nothing: " + v.Target.Why
+	case v.Target.Why != "":
+		return " doesn't check it, and its conditions stay as they are: " + v.Target.Why
+	case v.Target.Problem != "":
+		return " doesn't check it: " + v.Target.Problem
+	case v.Target.Suspended:
 		return " doesn't check it while suspendWhen is true; its conditions stay as they are"
 	case spec.Output == v1alpha1.OutputRegistrationOnly:
 		return " writes no condition, its own status tells"
-	case v.Preview.Unwritable != "":
-		return " writes no condition: " + v.Preview.Unwritable
+	case v.Unwritable != "":
+		return " writes no condition: " + v.Unwritable
 	case spec.Mode == v1alpha1.Observe:
 		return " only observes; it would write:"
 	}

@@ -19,15 +19,15 @@ func Service(key types.NamespacedName, views []snapshot.WeederView, now time.Tim
 	t.line(0, "service/%s in namespace %s", key.Name, key.Namespace)
 	said := false
 	for _, v := range views {
-		for _, s := range v.Outlook.Services {
-			if s.Namespace != key.Namespace || s.Service != key.Name {
+		for _, s := range v.Services {
+			if s.Namespace != key.Namespace || s.Name != key.Name {
 				continue
 			}
 			said = true
 			t.line(1, "WeederConfig %s: %s", nameOf(v, key.Namespace), t.service(s))
 			t.line(2, "Pods that depend on it: %d; %d of them crash-loop", s.Dependents, s.CrashLooping)
 			for _, p := range s.Pods[:min(len(s.Pods), podsShown)] {
-				t.line(2, "pod/%s: %s", p.Pod.Name, t.fate(p, s))
+				t.line(2, "pod/%s: %s", p.Name, t.fate(p, s))
 			}
 			t.rest(2, len(s.Pods))
 			t.recent(v.Config, func(d v1alpha1.PodDeletion) bool { return d.Namespace == key.Namespace && d.Service == key.Name })
@@ -95,13 +95,13 @@ func (t *text) workload(pods []*weed.Pod, views []snapshot.WeederView, ours func
 // fates tells for each Service that a pod depends on what becomes of the pod.
 func (t *text) fates(p *weed.Pod, views []snapshot.WeederView) (said bool) {
 	for _, v := range views {
-		for _, s := range v.Outlook.Services {
-			i := slices.IndexFunc(s.Pods, func(o weed.PodOutlook) bool { return o.Pod == p.Key() })
-			if i < 0 {
+		for _, s := range v.Services {
+			i := slices.IndexFunc(s.Pods, func(o weed.PodForecast) bool { return o.Name == p.Name })
+			if i < 0 || s.Namespace != p.Namespace {
 				continue
 			}
 			said = true
-			t.line(2, "WeederConfig %s, Service %s: %s", nameOf(v, p.Namespace), s.Service, t.service(s))
+			t.line(2, "WeederConfig %s, Service %s: %s", nameOf(v, p.Namespace), s.Name, t.service(s))
 			t.line(3, "%s", t.fate(s.Pods[i], s))
 		}
 	}
@@ -109,18 +109,18 @@ func (t *text) fates(p *weed.Pod, views []snapshot.WeederView) (said bool) {
 }
 
 // service says how a Service is, and whether a window is open for it.
-func (t *text) service(s weed.ServiceOutlook) string {
+func (t *text) service(s weed.ServiceForecast) string {
 	says := "not Ready"
 	switch {
 	case !s.Endpoints:
 		says = "it has no EndpointSlices, so nothing is known of it"
-	case s.Ready && s.ReadySince.IsZero():
+	case s.Ready && s.ReadySince == nil:
 		says = "Ready"
 	case s.Ready:
-		says = "Ready " + t.since(s.ReadySince)
+		says = "Ready " + t.since(*s.ReadySince)
 	}
-	if s.Open {
-		return fmt.Sprintf("%s; it recovered, and its window is open until %s", says, s.Window.Ends.UTC().Format(time.RFC3339))
+	if s.WindowEnds != nil {
+		return fmt.Sprintf("%s; it recovered, and its window is open until %s", says, s.WindowEnds.UTC().Format(time.RFC3339))
 	}
 	if s.Ready {
 		return says + "; no window is open: it did not recover lately"
@@ -129,16 +129,16 @@ func (t *text) service(s weed.ServiceOutlook) string {
 }
 
 // fate says what becomes of a crash-looping dependent.
-func (t *text) fate(p weed.PodOutlook, s weed.ServiceOutlook) string {
+func (t *text) fate(p weed.PodForecast, s weed.ServiceForecast) string {
 	switch {
-	case p.Hold.Reason != "" && p.Hold.At.IsZero():
-		return fmt.Sprintf("kept: %s (%s)", p.Hold.Message, p.Hold.Reason)
-	case p.Hold.Reason != "":
-		return fmt.Sprintf("kept: %s (%s), until %s", p.Hold.Message, p.Hold.Reason, p.Hold.At.UTC().Format(time.RFC3339))
-	case s.Open:
-		return "deleted now: " + p.Loop.String()
+	case !p.Delete && p.At.IsZero():
+		return fmt.Sprintf("kept: %s (%s)", p.Message, p.Reason)
+	case !p.Delete:
+		return fmt.Sprintf("kept: %s (%s), until %s", p.Message, p.Reason, p.At.UTC().Format(time.RFC3339))
+	case s.WindowEnds != nil:
+		return fmt.Sprintf("deleted now: %s", p.CrashLoop)
 	}
-	return "would be deleted if the Service recovered now: " + p.Loop.String()
+	return fmt.Sprintf("would be deleted if the Service recovered now: %s", p.CrashLoop)
 }
 
 // recent tells of deletions that the config's status remembers.

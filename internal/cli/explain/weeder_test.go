@@ -15,14 +15,14 @@ import (
 
 func TestManyPodsAreCountedNotListed(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	outlook := weed.ServiceOutlook{Namespace: "shop", Service: "database", Endpoints: true, Dependents: 25, CrashLooping: 25}
+	service := weed.ServiceForecast{Namespace: "shop", Name: "database", Endpoints: true, Dependents: 25, CrashLooping: 25}
 	var pods []*weed.Pod
 	for i := range 25 {
 		p := &weed.Pod{Namespace: "shop", Name: fmt.Sprintf("cart-%02d", i), Main: weed.CrashLoop{Container: "main", Waiting: true, Restarts: 3}}
 		pods = append(pods, p)
-		outlook.Pods = append(outlook.Pods, weed.PodOutlook{Pod: p.Key(), Loop: p.Main})
+		service.Pods = append(service.Pods, weed.PodForecast{Name: p.Name, CrashLoop: p.Main, Delete: true})
 	}
-	views := []snapshot.WeederView{{Config: &v1alpha1.WeederConfig{}, Outlook: weed.Outlook{Services: []weed.ServiceOutlook{outlook}}}}
+	views := []snapshot.WeederView{{Config: &v1alpha1.WeederConfig{}, Services: []weed.ServiceForecast{service}}}
 	const rest = "5 pods more like these: kubectl autohealer explain pod/NAME tells of each\n"
 	for what, got := range map[string]string{
 		"of a Service":  Service(types.NamespacedName{Namespace: "shop", Name: "database"}, views, now),

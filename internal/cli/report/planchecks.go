@@ -10,110 +10,8 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 )
 
-// ChecksPlan is what a HealthCheckRegistration would do.
-type ChecksPlan struct {
-	Registration *v1alpha1.HealthCheckRegistration
-	// Unknown says what could not be read; then Preview and Outlook are empty.
-	Unknown string
-	Preview registration.Preview
-	Outlook registration.Outlook
-}
-
-// acts is how many conditions would be written.
-func (c *ChecksPlan) acts(may bool) int {
-	if !may || c.Preview.Unwritable != "" {
-		return 0
-	}
-	return c.Outlook.Writes
-}
-
-// outcome says in one line what would be done.
-func (c *ChecksPlan) outcome(pausedBy []string) string {
-	turns := fmt.Sprintf("%d of %s False", c.Outlook.Fails, count(len(c.Outlook.Forecasts), "target"))
-	spec := &c.Registration.Spec
-	switch {
-	case c.Unknown != "":
-		return "what it would do is not known"
-	case spec.Mode == v1alpha1.Observe:
-		return "observes, and writes nothing; would set " + turns
-	case spec.Output == v1alpha1.OutputRegistrationOnly:
-		return "writes no conditions; would tell of " + turns
-	case c.Preview.Unwritable != "":
-		return "would write nothing: " + c.Preview.Unwritable
-	case len(pausedBy) > 0:
-		return "would write nothing: paused by Guardrail " + strings.Join(pausedBy, ", ")
-	}
-	return fmt.Sprintf("would set %s, and write %s in all", turns, count(c.Outlook.Writes, "condition"))
-}
-
-// details are lines of a name and a text.
-func (c *ChecksPlan) details() [][2]string {
-	if c.Unknown != "" {
-		return [][2]string{{"not known", c.Unknown}}
-	}
-	targets := count(c.Outlook.Targets, "target")
-	if looked := len(c.Outlook.Forecasts); looked < c.Outlook.Targets {
-		targets += fmt.Sprintf(", of which the first %d were looked at", looked)
-	}
-	if c.Outlook.More {
-		targets += "; there are more objects of the kind"
-	}
-	lines := [][2]string{{"targets", targets}, {"now", fmt.Sprintf("%d with a condition that is False", c.Outlook.Failing)}}
-	if n := c.Outlook.Held; n > 0 {
-		lines = append(lines, [2]string{"in doubt", count(n, "target") + " more would be False; the breaker opens before, and they would be Unknown"})
-	}
-	return lines
-}
-
 // ailingShown is of how many targets that aren't healthy everything is told.
 const ailingShown = 20
-
-// writeTargets tells of each target what would become of its conditions and why, the worst first. Of those that are healthy and
-// stay so it only counts.
-func (c *ChecksPlan) writeTargets(out *strings.Builder) {
-	shown, quiet := 0, 0
-	for i := range c.Outlook.Forecasts {
-		f := &c.Outlook.Forecasts[i]
-		switch {
-		case quietly(f):
-			quiet++
-		case shown < ailingShown:
-			shown++
-			writeTarget(out, f)
-		}
-	}
-	if more := len(c.Outlook.Forecasts) - shown - quiet; more > 0 {
-		fmt.Fprintf(out, "  … and %s more; -o json has them all\n", count(more, "target"))
-	}
-	if quiet > 0 {
-		fmt.Fprintf(out, "  %s: all conditions True, or as they are\n", count(quiet, "other target"))
-	}
-}
-
-// quietly: there is nothing to tell of a target.
-func quietly(f *registration.TargetForecast) bool {
-	for i := range f.Conditions {
-		if c := &f.Conditions[i]; c.Foreign || c.Kept != "" || c.Would.Status != health.True {
-			return false
-		}
-	}
-	return f.Problem == "" && !f.Suspended
-}
-
-func writeTarget(out *strings.Builder, f *registration.TargetForecast) {
-	fmt.Fprintf(out, "  Target %s:\n", printable(strings.TrimPrefix(f.Namespace+"/"+f.Name, "/")))
-	switch {
-	case f.Problem != "":
-		fmt.Fprintf(out, "    %s\n", printable("not checked: "+f.Problem))
-	case f.Suspended:
-		fmt.Fprintln(out, "    not checked: suspendWhen is true, so its conditions stay as they are")
-	}
-	for i := range f.Conditions {
-		for _, line := range f.Conditions[i].Lines() {
-			fmt.Fprintf(out, "    %s\n", printable(line))
-		}
-	}
-}
 
 type jsonChecks struct {
 	Targets int  `json:"targets"`
@@ -125,10 +23,10 @@ type jsonChecks struct {
 	Failing   int    `json:"failing"`
 	Unknown   string `json:"unknown,omitempty"`
 	// Forecasts of the targets that were looked at, the worst first.
-	Forecasts []jsonForecastOf `json:"forecasts"`
+	Forecasts []jsonTarget `json:"forecasts"`
 }
 
-type jsonForecastOf struct {
+type jsonTarget struct {
 	Namespace  string          `json:"namespace,omitempty"`
 	Name       string          `json:"name"`
 	Suspended  bool            `json:"suspended,omitempty"`
@@ -138,54 +36,114 @@ type jsonForecastOf struct {
 type jsonCondition struct {
 	Type string `json:"type"`
 	// Now is "" where there is none, Would where it isn't known.
-	Now     string `json:"now"`
-	Would   string `json:"would"`
-	Reason  string `json:"reason,omitempty"`
-	Message string `json:"message,omitempty"`
+	Now     health.Status `json:"now"`
+	Would   health.Status `json:"would"`
+	Reason  string        `json:"reason,omitempty"`
+	Message string        `json:"message,omitempty"`
 	// Until is when Progressing turns False.
-	Until   *time.Time `json:"until,omitempty"`
-	Foreign bool       `json:"foreign,omitempty"`
-	InDoubt bool       `json:"inDoubt,omitempty"`
+	Until   time.Time `json:"until,omitzero"`
+	Foreign bool      `json:"foreign,omitempty"`
+	InDoubt bool      `json:"inDoubt,omitempty"`
 	// Kept says why it stays as it is, whatever its checks say.
 	Kept    string `json:"kept,omitempty"`
 	Removed bool   `json:"removed,omitempty"`
 	Writes  bool   `json:"writes"`
 	// NotMade are checks that aren't made here.
-	NotMade []string    `json:"notMade,omitempty"`
-	Checks  []jsonCheck `json:"checks"`
+	NotMade []string        `json:"notMade,omitempty"`
+	Checks  []health.Result `json:"checks"`
 }
 
-type jsonCheck struct {
-	Name   string   `json:"name"`
-	Status string   `json:"status"`
-	Detail string   `json:"detail,omitempty"`
-	Codes  []string `json:"codes,omitempty"`
-}
-
-func (c *ChecksPlan) json() *jsonChecks {
-	o := &c.Outlook
-	j := &jsonChecks{Targets: o.Targets, More: o.More, WouldFail: o.Fails, InDoubt: o.Held, Failing: o.Failing, Unknown: c.Unknown, Forecasts: []jsonForecastOf{}}
-	for i := range o.Forecasts {
-		f := &o.Forecasts[i]
-		target := jsonForecastOf{Namespace: f.Namespace, Name: f.Name, Suspended: f.Suspended, Conditions: []jsonCondition{}}
-		for k := range f.Conditions {
-			target.Conditions = append(target.Conditions, conditionOf(&f.Conditions[k]))
+func targetsOf(all []registration.TargetForecast) []jsonTarget {
+	targets := []jsonTarget{}
+	for i := range all {
+		target := jsonTarget{all[i].Namespace, all[i].Name, all[i].Suspended, []jsonCondition{}}
+		for k := range all[i].Conditions {
+			c := &all[i].Conditions[k]
+			target.Conditions = append(target.Conditions, jsonCondition{
+				c.Type, c.Now, c.Would.Status, c.Would.Reason, c.Would.Message, c.Would.LookAgain,
+				c.Foreign, c.Held, c.Kept, c.Removed, c.Writes, c.NotMade, append([]health.Result{}, c.Results...),
+			})
 		}
-		j.Forecasts = append(j.Forecasts, target)
+		targets = append(targets, target)
 	}
-	return j
+	return targets
 }
 
-func conditionOf(c *registration.ConditionForecast) jsonCondition {
-	j := jsonCondition{
-		Type: c.Type, Now: string(c.Now), Would: string(c.Would.Status), Reason: c.Would.Reason, Message: c.Would.Message,
-		Foreign: c.Foreign, InDoubt: c.Held, Kept: c.Kept, Removed: c.Removed, Writes: c.Writes, NotMade: c.NotMade, Checks: []jsonCheck{},
+// HealthCheckRegistration takes in what a registration would do. Unknown says what could not be read; then the forecast is
+// empty.
+func (p *Plan) HealthCheckRegistration(hcr *v1alpha1.HealthCheckRegistration, f registration.Forecast, unknown string, pausedBy []string) {
+	turns := fmt.Sprintf("%d of %s False", f.WouldFail, count(len(f.Items.Targets), "target"))
+	switch {
+	case unknown != "":
+		p.outcome = "what it would do is not known"
+	case hcr.Spec.Mode == v1alpha1.Observe:
+		p.outcome = "observes, and writes nothing; would set " + turns
+	case hcr.Spec.Output == v1alpha1.OutputRegistrationOnly:
+		p.outcome = "writes no conditions; would tell of " + turns
+	case f.Unwritable != "":
+		p.outcome = "would write nothing: " + f.Unwritable
+	case len(pausedBy) > 0:
+		p.outcome = "would write nothing: paused by Guardrail " + strings.Join(pausedBy, ", ")
+	default:
+		p.outcome = fmt.Sprintf("would set %s, and write %s in all", turns, count(f.Items.Writes, "condition"))
 	}
-	if !c.Would.LookAgain.IsZero() {
-		j.Until = &c.Would.LookAgain
+	if p.Report.Allowed && len(pausedBy) == 0 && f.Unwritable == "" {
+		p.Acts = f.Items.Writes
 	}
-	for _, r := range c.Results {
-		j.Checks = append(j.Checks, jsonCheck{Name: r.Check, Status: string(r.Status), Detail: r.Detail, Codes: r.Codes})
+	p.json.Checks = jsonChecks{f.Targets, f.Items.More, f.WouldFail, f.WouldBeDoubted, f.Items.Failing, unknown, targetsOf(f.Items.Targets)}
+	if unknown != "" {
+		p.row("not known", "%s", unknown)
+		return
 	}
-	return j
+	p.checksRows(f)
+	p.checked(f.Items.Targets)
+}
+
+func (p *Plan) checksRows(f registration.Forecast) {
+	targets := count(f.Targets, "target")
+	if looked := len(f.Items.Targets); looked < f.Targets {
+		targets += fmt.Sprintf(", of which the first %d were looked at", looked)
+	}
+	if f.Items.More {
+		targets += "; there are more objects of the kind"
+	}
+	p.row("targets", "%s", targets)
+	p.row("now", "%d with a condition that is False", f.Items.Failing)
+	if n := f.WouldBeDoubted; n > 0 {
+		p.row("in doubt", "%s more would be False; the breaker opens before, and they would be Unknown", count(n, "target"))
+	}
+}
+
+// checked tells of each target what would become of its conditions and why, the worst first. Of those that are healthy and
+// stay so it only counts.
+func (p *Plan) checked(targets []registration.TargetForecast) {
+	shown, quiet := 0, 0
+	for i := range targets {
+		switch t := &targets[i]; {
+		case t.Quiet():
+			quiet++
+		case shown < ailingShown:
+			shown++
+			p.target(t)
+		}
+	}
+	p.more(1, len(targets)-shown-quiet, "target", hasThemAll)
+	if quiet > 0 {
+		p.line(1, "%s: all conditions True, or as they are", count(quiet, "other target"))
+	}
+}
+
+func (p *Plan) target(t *registration.TargetForecast) {
+	p.line(1, "Target %s:", strings.TrimPrefix(t.Namespace+"/"+t.Name, "/"))
+	switch {
+	case t.Problem != "":
+		p.line(2, "not checked: %s", t.Problem)
+	case t.Suspended:
+		p.line(2, "not checked: suspendWhen is true, so its conditions stay as they are")
+	}
+	for i := range t.Conditions {
+		for _, line := range t.Conditions[i].Lines() {
+			p.line(2, "%s", line)
+		}
+	}
 }

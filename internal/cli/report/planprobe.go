@@ -8,100 +8,8 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 )
 
-// ProbePlan is what a ProbeConfig would do.
-type ProbePlan struct {
-	Config *v1alpha1.ProbeConfig
-	// Unknown says what could not be read; then Preview and Outlook are empty.
-	Unknown string
-	Preview probe.Preview
-	Outlook probe.Outlook
-	// BreakerOpen: nothing is scaled down for any config.
-	BreakerOpen bool
-	// Now is how the targets of the stored config of its name are, by its status; nil when none is stored.
-	Now *v1alpha1.TargetCounts
-}
-
-// acts is how many objects would get their replicas back now. Nothing else follows from a config alone: it is probes that
-// decide.
-func (p *ProbePlan) acts() int { return len(p.Outlook.GivesBack) }
-
-func (p *ProbePlan) observes() bool { return p.Config.Spec.Mode == v1alpha1.Observe }
-
-// outcome says in one line what would be done.
-func (p *ProbePlan) outcome(pausedBy []string) string {
-	back := ""
-	if n := p.acts(); n > 0 {
-		back = "; gives " + count(n, "object") + " back what it scaled down"
-	}
-	switch {
-	case p.observes():
-		return "observes, and scales nothing down" + back
-	case len(pausedBy) > 0:
-		return "would scale nothing down: paused by Guardrail " + strings.Join(pausedBy, ", ") + back
-	case p.BreakerOpen:
-		return "would scale nothing down: the breaker of all ProbeConfigs is open, see kubectl autohealer reset" + back
-	case p.Unknown != "":
-		return "would scale nothing now; what it would scale is not known"
-	}
-	return fmt.Sprintf("would scale nothing down now; if only the way from outside failed, %s in %s%s",
-		count(p.Preview.WouldScaleDown, "object"), count(p.Preview.Targets, "target"), back)
-}
-
-// details are lines of a name and a text.
-func (p *ProbePlan) details() [][2]string {
-	if p.Unknown != "" {
-		return [][2]string{{"not known", p.Unknown}}
-	}
-	v := p.Preview
-	targets := count(v.Targets, "target")
-	if looked := len(p.Outlook.Targets); looked < v.Targets {
-		targets += fmt.Sprintf(", of which the first %d were looked at", looked)
-	}
-	lines := [][2]string{
-		{"targets", targets},
-		{"limit", fmt.Sprintf("maxScaledDownTargets allows %d; over all ProbeConfigs %d probed, %d scaled down", v.Limit, v.Probed, v.ScaledDown)},
-	}
-	if n := p.Now; n != nil {
-		lines = append(lines, [2]string{"now", fmt.Sprintf("%d of %s failing outside, %d scaled down", n.ExternalUnhealthy, count(int(n.Total), "target"), n.ScaledDown)})
-	}
-	for _, s := range p.Outlook.GivesBack {
-		lines = append(lines, [2]string{"gives back", fmt.Sprintf("%s %s/%s: 0 → %d", s.Ref.Kind, s.Namespace, s.Ref.Name, s.PreviousReplicas)})
-	}
-	return lines
-}
-
-// targetsShown of which each step is told.
-const targetsShown = 5
-
-// writeTargets tells of each target what would be scaled, in which order.
-func (p *ProbePlan) writeTargets(out *strings.Builder) {
-	shown := p.Outlook.Targets[:min(targetsShown, len(p.Outlook.Targets))]
-	for _, t := range shown {
-		if len(t.Down)+len(t.Up)+len(t.Findings) == 0 {
-			fmt.Fprintf(out, "  Target %s: nothing to scale\n", printable(t.Namespace))
-			continue
-		}
-		fmt.Fprintf(out, "  Target %s:\n", printable(t.Namespace))
-		writeLevels(out, "down", t.Down)
-		writeLevels(out, "up", t.Up)
-		for _, f := range t.Findings {
-			fmt.Fprintf(out, "    %s\n", printable(fmt.Sprintf("not     %s: %s (%s)", f.Ref, f.Message, f.Reason)))
-		}
-	}
-	if more := p.Preview.Targets - len(shown); more > 0 {
-		fmt.Fprintf(out, "  … and %s more; -o json has more of them\n", count(more, "target"))
-	}
-}
-
-func writeLevels(out *strings.Builder, verb string, levels []probe.LevelOutlook) {
-	for _, l := range levels {
-		var changes []string
-		for _, c := range l.Changes {
-			changes = append(changes, fmt.Sprintf("%s %d → %d", c.Ref, c.From, c.To))
-		}
-		fmt.Fprintf(out, "    %-8s%s\n", verb, printable(fmt.Sprintf("level %d: %s", l.Level, strings.Join(changes, ", "))))
-	}
-}
+// probesShown are the targets of which each step is told.
+const probesShown = 5
 
 type jsonProbe struct {
 	Targets int `json:"targets"`
@@ -115,59 +23,87 @@ type jsonProbe struct {
 	// GivesBack would get their replicas back now.
 	GivesBack []v1alpha1.ScaledDependent `json:"givesBack"`
 	// Steps of the targets that were looked at.
-	Steps []jsonTarget `json:"steps"`
+	Steps []probe.TargetForecast `json:"steps"`
 }
 
-type jsonTarget struct {
-	Namespace string        `json:"namespace"`
-	Down      []jsonLevel   `json:"down"`
-	Up        []jsonLevel   `json:"up"`
-	Not       []jsonFinding `json:"not"`
+// Probes is what else is known of ProbeConfigs.
+type Probes struct {
+	// Unknown says what could not be read; then the forecast is empty.
+	Unknown string
+	// BreakerOpen: nothing is scaled down for any config.
+	BreakerOpen bool
+	// Now is how the targets of the stored config of its name are, by its status; nil when none is stored.
+	Now *v1alpha1.TargetCounts
 }
 
-type jsonLevel struct {
-	Level   int          `json:"level"`
-	Changes []jsonChange `json:"changes"`
-}
-
-type jsonChange struct {
-	Kind string `json:"kind"`
-	Name string `json:"name"`
-	From int32  `json:"from"`
-	To   int32  `json:"to"`
-}
-
-type jsonFinding struct {
-	Kind    string `json:"kind"`
-	Name    string `json:"name"`
-	Reason  string `json:"reason"`
-	Message string `json:"message"`
-}
-
-func (p *ProbePlan) json() *jsonProbe {
-	v := p.Preview
-	j := &jsonProbe{
-		Targets: v.Targets, Limit: v.Limit, Probed: v.Probed, ScaledDown: v.ScaledDown, WouldScaleDown: v.WouldScaleDown, Unknown: p.Unknown,
-		GivesBack: append([]v1alpha1.ScaledDependent{}, p.Outlook.GivesBack...), Steps: []jsonTarget{},
+// ProbeConfig takes in what a config would do. Nothing follows from it alone but what is given back: it is probes that decide.
+func (p *Plan) ProbeConfig(pc *v1alpha1.ProbeConfig, f probe.Forecast, of Probes, pausedBy []string) {
+	p.Acts = len(f.Items.GivesBack)
+	switch {
+	case pc.Spec.Mode == v1alpha1.Observe:
+		p.outcome = "observes, and scales nothing down"
+	case len(pausedBy) > 0:
+		p.outcome = "would scale nothing down: paused by Guardrail " + strings.Join(pausedBy, ", ")
+	case of.BreakerOpen:
+		p.outcome = "would scale nothing down: the breaker of all ProbeConfigs is open, see kubectl autohealer reset"
+	case of.Unknown != "":
+		p.outcome = "would scale nothing now; what it would scale is not known"
+	default:
+		p.outcome = fmt.Sprintf("would scale nothing down now; if only the way from outside failed, %s in %s", count(f.WouldScaleDown, "object"), count(f.Targets, "target"))
 	}
-	for _, t := range p.Outlook.Targets {
-		target := jsonTarget{Namespace: t.Namespace, Down: jsonLevels(t.Down), Up: jsonLevels(t.Up), Not: []jsonFinding{}}
-		for _, f := range t.Findings {
-			target.Not = append(target.Not, jsonFinding{Kind: f.Ref.Kind, Name: f.Ref.Name, Reason: string(f.Reason), Message: f.Message})
-		}
-		j.Steps = append(j.Steps, target)
+	if p.Acts > 0 {
+		p.outcome += "; gives " + count(p.Acts, "object") + " back what it scaled down"
 	}
-	return j
+	p.json.Probe = jsonProbe{
+		f.Targets, f.Limit, f.Probed, f.ScaledDown, f.WouldScaleDown, of.Unknown,
+		append([]v1alpha1.ScaledDependent{}, f.Items.GivesBack...), append([]probe.TargetForecast{}, f.Items.Targets...),
+	}
+	if of.Unknown != "" {
+		p.row("not known", "%s", of.Unknown)
+		return
+	}
+	p.probeRows(f, of.Now)
+	for _, t := range f.Items.Targets[:min(probesShown, len(f.Items.Targets))] {
+		p.steps(t)
+	}
+	p.more(1, f.Targets-min(probesShown, len(f.Items.Targets)), "target", "; -o json has more of them")
 }
 
-func jsonLevels(levels []probe.LevelOutlook) []jsonLevel {
-	all := []jsonLevel{}
+func (p *Plan) probeRows(f probe.Forecast, now *v1alpha1.TargetCounts) {
+	targets := count(f.Targets, "target")
+	if looked := len(f.Items.Targets); looked < f.Targets {
+		targets += fmt.Sprintf(", of which the first %d were looked at", looked)
+	}
+	p.row("targets", "%s", targets)
+	p.row("limit", "maxScaledDownTargets allows %d; over all ProbeConfigs %d probed, %d scaled down", f.Limit, f.Probed, f.ScaledDown)
+	if now != nil {
+		p.row("now", "%d of %s failing outside, %d scaled down", now.ExternalUnhealthy, count(int(now.Total), "target"), now.ScaledDown)
+	}
+	for _, s := range f.Items.GivesBack {
+		p.row("gives back", "%s %s/%s: 0 → %d", s.Ref.Kind, s.Namespace, s.Ref.Name, s.PreviousReplicas)
+	}
+}
+
+// steps tells of a target what would be scaled, in which order.
+func (p *Plan) steps(t probe.TargetForecast) {
+	if len(t.Down)+len(t.Up)+len(t.Findings) == 0 {
+		p.line(1, "Target %s: nothing to scale", t.Namespace)
+		return
+	}
+	p.line(1, "Target %s:", t.Namespace)
+	p.levels("down", t.Down)
+	p.levels("up", t.Up)
+	for _, f := range t.Findings {
+		p.line(2, "not     %s: %s (%s)", f.Ref, f.Message, f.Reason)
+	}
+}
+
+func (p *Plan) levels(verb string, levels []probe.LevelForecast) {
 	for _, l := range levels {
-		level := jsonLevel{Level: l.Level, Changes: []jsonChange{}}
+		var changes []string
 		for _, c := range l.Changes {
-			level.Changes = append(level.Changes, jsonChange{Kind: c.Ref.Kind, Name: c.Ref.Name, From: c.From, To: c.To})
+			changes = append(changes, fmt.Sprintf("%s %d → %d", c.Ref, c.From, c.To))
 		}
-		all = append(all, level)
+		p.line(2, "%-8slevel %d: %s", verb, l.Level, strings.Join(changes, ", "))
 	}
-	return all
 }

@@ -178,23 +178,17 @@ func (c *Checked) Kubeconfig(_ context.Context, namespace string, at v1alpha1.Se
 	return "", notInFacts("Secret %s/%s is", namespace, at.SecretName)
 }
 
-// PreviewRegistration tells what a registration would have done at the snapshot's moment. What it names is read when it is
+// ForecastRegistration tells what a registration would have done at the snapshot's moment. What it names is read when it is
 // asked where the snapshot was read live, and is that of the file otherwise.
-func (f *Facts) PreviewRegistration(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration, _ limit.Limits, _ time.Time) (registration.Preview, error) {
-	preview, _, err := f.OutlookOfRegistration(ctx, hcr)
-	return preview, err
-}
-
-// OutlookOfRegistration tells the same target by target.
-func (f *Facts) OutlookOfRegistration(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration) (registration.Preview, registration.Outlook, error) {
+func (f *Facts) ForecastRegistration(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration, limits limit.Limits, _ time.Time) (registration.Forecast, error) {
 	objects := f.snapshot.dependents
 	if objects == nil {
 		if err := f.inFacts(hcr); err != nil {
-			return registration.Preview{}, registration.Outlook{}, err
+			return registration.Forecast{}, err
 		}
 		objects = f.snapshot.Checked
 	}
-	return f.checksOf(objects).Tell(ctx, hcr, f.snapshot.ServerTime.Time)
+	return f.checksOf(objects).Forecast(ctx, hcr, limits, f.snapshot.ServerTime.Time)
 }
 
 // inFacts says what a registration reads of objects that the file doesn't have of them.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 	"github.com/resourcestack/autohealer/internal/kube/dependents"
 )
@@ -26,7 +27,7 @@ func (f *Facts) recordChecked(ctx context.Context, warn func(text string)) error
 	r := &checkRecorder{Objects: f.snapshot.dependents, fields: storedFields(f.snapshot), into: &Checked{}}
 	for i := range f.registrations {
 		hcr := &f.registrations[i]
-		if _, _, err := f.checksOf(r).Tell(ctx, hcr, f.snapshot.ServerTime.Time); err != nil {
+		if _, err := f.checksOf(r).Forecast(ctx, hcr, limit.Builtin(), f.snapshot.ServerTime.Time); err != nil {
 			warn("not all is known of what HealthCheckRegistration " + hcr.Name + " would do: " + err.Error())
 		}
 	}

@@ -20,9 +20,10 @@ import (
 // ChecksView is what one stored HealthCheckRegistration makes of one object.
 type ChecksView struct {
 	Registration *v1alpha1.HealthCheckRegistration
-	// Forecast is nil when the object isn't a target of it.
-	Forecast *registration.TargetForecast
-	Preview  registration.Preview
+	// Target is nil when the object isn't one of it.
+	Target *registration.TargetForecast
+	// Unwritable says why targets take no conditions; "" when they do.
+	Unwritable string
 	// Unreadable says why the registration says nothing; "" when it can be read.
 	Unreadable string
 }
@@ -68,16 +69,16 @@ func (f *Facts) ViewChecks(ctx context.Context, policy guardrail.Policy, kind st
 			return StateOfChecks(hcr, policy)
 		}
 		doubt = doubt || !judged(hcr) || view.Unreadable != ""
-		var outlook registration.Outlook
-		if view.Preview, outlook, err = survey.Tell(ctx, hcr, f.snapshot.ServerTime.Time); err != nil {
+		forecast, err := survey.Forecast(ctx, hcr, policy.Limits, f.snapshot.ServerTime.Time)
+		if err != nil {
 			return of, false, err
 		}
 		if of.Undecided, err = survey.Undecided(ctx, reg.Kind, f.snapshot.ServerTime.Time); err != nil {
 			return of, false, err
 		}
 		found = found || only.found
-		if len(outlook.Forecasts) > 0 {
-			view.Forecast = &outlook.Forecasts[0]
+		if view.Unwritable = forecast.Unwritable; len(forecast.Items.Targets) > 0 {
+			view.Target = &forecast.Items.Targets[0]
 		}
 		of.Checks = append(of.Checks, view)
 	}

@@ -65,8 +65,8 @@ func (f *Facts) unready() map[types.UID]string {
 
 // WeederView is what one stored WeederConfig would do.
 type WeederView struct {
-	Config  *v1alpha1.WeederConfig
-	Outlook weed.Outlook
+	Config   *v1alpha1.WeederConfig
+	Services []weed.ServiceForecast
 }
 
 // ViewWeeders gives what all stored WeederConfigs do in their open windows under a policy, as the controller decides on all of
@@ -81,9 +81,10 @@ func (f *Facts) ViewWeeders(policy guardrail.Policy) []WeederView {
 	var views []WeederView
 	for _, wc := range f.configs {
 		if wc.DeletionTimestamp == nil {
-			outlook := f.OutlookOf(wc, state(wc), policy.Limits)
-			outlook.Settle(plans)
-			views = append(views, WeederView{wc, outlook})
+			items := f.ForecastPods(wc, state(wc), policy.Limits).Items
+			c, _ := weed.NewConfig(wc, f.ownNamespace) // of one that can't be read there is nothing to settle
+			items.Settle(c, plans)
+			views = append(views, WeederView{wc, items.Services})
 		}
 	}
 	slices.SortFunc(views, func(a, b WeederView) int {

@@ -175,20 +175,20 @@ func policyOf(p guardrail.Policy) (condition.Policy, error) {
 	return policy, nil
 }
 
-// Planners for the kinds that the snapshot can preview.
+// Planners for the kinds that the snapshot has facts about.
 func (f *Facts) Planners() map[string]guard.Planner {
-	planners := map[string]guard.Planner{"ConditionSet": guard.PlannerOf(f.PreviewConditionSet)}
+	planners := map[string]guard.Planner{"ConditionSet": guard.PlannerOf(f.ForecastConditionSet)}
 	if f.KnowsWorkloads() {
-		planners["WeederConfig"] = guard.PlannerOf(f.PreviewWeederConfig)
+		planners["WeederConfig"] = guard.PlannerOf(f.ForecastWeederConfig)
 	}
 	if f.KnowsProbed() {
-		planners["ProbeConfig"] = guard.PlannerThatReads(f.PreviewProbeConfig)
+		planners["ProbeConfig"] = guard.PlannerThatReads(f.ForecastProbeConfig)
 	}
 	if f.KnowsRouted() {
-		planners["OutlierPolicy"] = guard.PlannerOf(f.PreviewOutlierPolicy)
+		planners["OutlierPolicy"] = guard.PlannerOf(f.ForecastOutlierPolicy)
 	}
 	if f.KnowsChecked() {
-		planners["HealthCheckRegistration"] = guard.PlannerThatReads(f.PreviewRegistration)
+		planners["HealthCheckRegistration"] = guard.PlannerThatReads(f.ForecastRegistration)
 	}
 	return planners
 }
@@ -205,13 +205,9 @@ func (f *Facts) Nodes() int {
 	return of
 }
 
-// PreviewConditionSet tells what a set would have done at the snapshot's moment.
-func (f *Facts) PreviewConditionSet(set *v1alpha1.ConditionSet, limits limit.Limits, _ time.Time) condition.Preview {
-	preview, err := f.fleet.Preview(set, limits, f.at)
-	if err != nil {
-		return condition.Preview{} // nothing; that it can't be read, and why, its terms say
-	}
-	return preview
+// ForecastConditionSet tells what a set would have done at the snapshot's moment.
+func (f *Facts) ForecastConditionSet(set *v1alpha1.ConditionSet, limits limit.Limits, _ time.Time) condition.Forecast {
+	return f.fleet.Forecast(set, limits, f.at)
 }
 
 // Summary of the set of a name; ok is false when there is none of this name.

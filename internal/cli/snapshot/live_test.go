@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -26,7 +25,6 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
@@ -168,19 +166,19 @@ status: {observedGeneration: 1, taintKeys: [example.com/kernel]}`)
 			t.Fatal(err)
 		}
 		at := now
-		var previews []any
+		var forecasts []any
 		for _, s := range []*Snapshot{read, fromFile} {
 			facts, err := NewFacts(t.Context(), s, g, "autohealer-system")
 			if err != nil {
 				t.Fatal(err)
 			}
-			previews = append(previews, facts.PreviewConditionSet(set, g.Policy().Limits, at))
+			forecasts = append(forecasts, facts.ForecastConditionSet(set, g.Policy().Limits, at))
 			at = at.AddDate(0, 1, 0)
 		}
-		if diff := cmp.Diff(previews[0], previews[1]); diff != "" {
+		if diff := cmp.Diff(forecasts[0], forecasts[1]); diff != "" {
 			t.Errorf("%s: -live +file\n%s", conditions, diff)
 		}
-		t.Logf("%s: %+v", conditions, previews[0])
+		t.Logf("%s: %+v", conditions, forecasts[0])
 	}
 	compareWeeder(t, g, read, fromFile)
 	compareProber(t, g, read, fromFile)
@@ -215,7 +213,7 @@ metadata: {name: stored, namespace: shop}
 spec: {servicesAndDependantSelectors: {db: {podSelectors: [{matchLabels: {app: api}}]}}}`)
 }
 
-// compareWeeder: a WeederConfig's preview and outlook are the same live and from the file.
+// compareWeeder: a WeederConfig's forecast is the same live and from the file.
 func compareWeeder(t *testing.T, g *guard.Guard, live, file *Snapshot) {
 	t.Helper()
 	wc := &v1alpha1.WeederConfig{}
@@ -228,13 +226,13 @@ func compareWeeder(t *testing.T, g *guard.Guard, live, file *Snapshot) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		outlook, preview := facts.OutlookOf(wc, lifecycle.Active, g.Policy().Limits), facts.PreviewWeederConfig(wc, g.Policy().Limits, time.Time{})
-		if service := outlook.Services[0]; !service.Open || service.CrashLooping != 7 || preview.WouldDelete != 7 || preview.SharedPods != 8 {
-			t.Errorf("want 7 of 8 pods to go, the first has not restarted yet: %+v, %+v", outlook, preview)
+		forecast := facts.ForecastPods(wc, lifecycle.Active, g.Policy().Limits)
+		if service := forecast.Items.Services[0]; service.WindowEnds == nil || service.CrashLooping != 7 || service.Deletions() != 7 || forecast.WouldDelete != 7 || forecast.SharedPods != 8 {
+			t.Errorf("want 7 of 8 pods to go, the first has not restarted yet: %+v", forecast)
 		}
-		told = append(told, []any{outlook, preview})
+		told = append(told, forecast)
 	}
-	if diff := cmp.Diff(told[0], told[1], cmpopts.IgnoreUnexported(weed.Outlook{})); diff != "" { // whose config was given
+	if diff := cmp.Diff(told[0], told[1]); diff != "" {
 		t.Errorf("-live +file\n%s", diff)
 	}
 }

@@ -54,18 +54,9 @@ func (r *Route) read() outlier.Route {
 // KnowsRouted says whether the snapshot has Services and routes, without which nothing is known of OutlierPolicies.
 func (f *Facts) KnowsRouted() bool { return f.snapshot.Routed != nil && f.snapshot.Workloads != nil }
 
-// PreviewOutlierPolicy tells what a policy would have meant at the snapshot's moment.
-func (f *Facts) PreviewOutlierPolicy(op *v1alpha1.OutlierPolicy, _ limit.Limits, _ time.Time) outlier.Preview {
-	return outlier.PreviewOf(op, f.routed(), f.ownNamespace)
-}
-
-// OutlookOfOutliers tells the same cluster by cluster; nothing of a policy that can't be read.
-func (f *Facts) OutlookOfOutliers(op *v1alpha1.OutlierPolicy) outlier.Outlook {
-	outlook, err := outlier.OutlookOf(op, f.routed(), f.ownNamespace)
-	if err != nil {
-		return outlier.Outlook{}
-	}
-	return outlook
+// ForecastOutlierPolicy tells what a policy would have meant at the snapshot's moment.
+func (f *Facts) ForecastOutlierPolicy(op *v1alpha1.OutlierPolicy, _ limit.Limits, _ time.Time) outlier.Forecast {
+	return outlier.ForecastOf(op, f.routed(), f.ownNamespace)
 }
 
 // routed is the whole cluster.

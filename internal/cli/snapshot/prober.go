@@ -155,11 +155,15 @@ func (c cluster) Holds(ctx context.Context, selector labels.Selector, namespace 
 // KnowsProbed says whether the snapshot has what ProbeConfigs are about.
 func (f *Facts) KnowsProbed() bool { return f.KnowsWorkloads() && f.snapshot.Probed != nil }
 
-// PreviewProbeConfig tells what a config would have done at the snapshot's moment. What it names is read when it is asked
-// where the snapshot was read live, and is that of the file otherwise.
-func (f *Facts) PreviewProbeConfig(ctx context.Context, pc *v1alpha1.ProbeConfig, limits limit.Limits, now time.Time) (probe.Preview, error) {
-	preview, err := f.surveyWith(f.snapshot.objects()).Preview(ctx, pc, limits, now)
-	return preview, known(err)
+// ForecastProbeConfig tells what a config would have done at the snapshot's moment, and step by step what it would scale. What
+// it names is read when it is asked where the snapshot was read live, and is that of the file otherwise.
+func (f *Facts) ForecastProbeConfig(ctx context.Context, pc *v1alpha1.ProbeConfig, limits limit.Limits, _ time.Time) (probe.Forecast, error) {
+	ahead := &probe.Ahead{Now: f.snapshot.TakenAt.Time}
+	if stored := f.prober(types.NamespacedName{Namespace: pc.Namespace, Name: pc.Name}); stored != nil {
+		ahead.Scaled = stored.Status.Scaled
+	}
+	forecast, err := f.surveyWith(f.snapshot.objects()).ForecastItems(ctx, pc, limits, ahead)
+	return forecast, known(err)
 }
 
 // known: what the user may not read, who needn't be allowed to read Secrets, isn't known.
@@ -168,13 +172,6 @@ func known(err error) error {
 		return fmt.Errorf("%w: %w", guard.ErrNotKnown, err)
 	}
 	return err
-}
-
-// OutlookOfProbes tells the same step by step.
-func (f *Facts) OutlookOfProbes(ctx context.Context, pc *v1alpha1.ProbeConfig) (probe.Outlook, error) {
-	stored := f.prober(types.NamespacedName{Namespace: pc.Namespace, Name: pc.Name})
-	outlook, err := f.surveyWith(f.snapshot.objects()).Outlook(ctx, pc, stored, f.snapshot.TakenAt.Time)
-	return outlook, known(err)
 }
 
 // prober is the ProbeConfig of this name that is stored, or was applied since; nil when there is none.

@@ -28,7 +28,7 @@ func (f *Facts) recordProbed(ctx context.Context, warn func(text string)) error 
 	r := &recorder{Objects: f.snapshot.live, into: f.snapshot.Probed, warn: warn}
 	reading := f.surveyWith(r)
 	for i := range f.snapshot.ProbeConfigs {
-		if _, err := reading.Preview(ctx, &f.snapshot.ProbeConfigs[i], limit.Builtin(), time.Time{}); err != nil {
+		if _, err := reading.Forecast(ctx, &f.snapshot.ProbeConfigs[i], limit.Builtin(), time.Time{}); err != nil {
 			return err
 		}
 	}

@@ -68,7 +68,7 @@ func TestApplyCountsForWhatFollows(t *testing.T) {
 		}
 		return cs
 	}
-	union := func() int { return facts.PreviewConditionSet(set("b"), g.Policy().Limits, time.Time{}).UnionTainted }
+	union := func() int { return facts.ForecastConditionSet(set("b"), g.Policy().Limits, time.Time{}).UnionTainted }
 	if got := union(); got != 2 {
 		t.Errorf("alone: %d nodes, want 2", got)
 	}

@@ -39,22 +39,14 @@ func frozen(*v1alpha1.WeederConfig) lifecycle.State { return lifecycle.NotJudged
 // KnowsWorkloads says whether the snapshot has pods and Services, without which nothing is known of WeederConfigs.
 func (f *Facts) KnowsWorkloads() bool { return f.yard != nil }
 
-// PreviewWeederConfig tells what a config would have done at the snapshot's moment.
-func (f *Facts) PreviewWeederConfig(wc *v1alpha1.WeederConfig, limits limit.Limits, _ time.Time) weed.Preview {
-	preview, err := f.yard.Preview(wc, limits, f.snapshot.weederAt())
-	if err != nil {
-		return weed.Preview{} // nothing; that it can't be read, and why, its terms say
-	}
-	return preview
+// ForecastWeederConfig tells what a config would have done at the snapshot's moment.
+func (f *Facts) ForecastWeederConfig(wc *v1alpha1.WeederConfig, limits limit.Limits, _ time.Time) weed.Forecast {
+	return f.yard.Forecast(wc, limits, f.snapshot.weederAt())
 }
 
-// OutlookOf tells the same pod by pod; nothing of a config that can't be read.
-func (f *Facts) OutlookOf(wc *v1alpha1.WeederConfig, state lifecycle.State, limits limit.Limits) weed.Outlook {
-	outlook, err := f.yard.Outlook(wc, state, limits, f.snapshot.weederAt())
-	if err != nil {
-		return weed.Outlook{}
-	}
-	return outlook
+// ForecastPods tells it pod by pod, of a config in that state.
+func (f *Facts) ForecastPods(wc *v1alpha1.WeederConfig, state lifecycle.State, limits limit.Limits) weed.Forecast {
+	return f.yard.ForecastItems(wc, state, limits, f.snapshot.weederAt())
 }
 
 // ApplyWeederConfig puts an admitted config in place of the stored one of its name. What is asked next is answered with it in

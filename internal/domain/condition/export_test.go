@@ -8,14 +8,15 @@ import (
 
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
 // IsDoubtful lets tests compare it with Match.
 var IsDoubtful = (*Set).doubtful
 
-// LookAtEach fills in what a preview counts, by looking at each node and each set instead of at an index.
-func (f *Fleet) LookAtEach(s *Set) Preview {
-	p := Preview{}
+// LookAtEach fills in what a forecast counts, by looking at each node and each set instead of at an index.
+func (f *Fleet) LookAtEach(s *Set) Forecast {
+	p := Forecast{}
 	others := map[string]bool{}
 	for _, o := range f.sets {
 		if o.Name != s.Name && !o.Observe && o.state == lifecycle.Active && o.Effect != corev1.TaintEffectPreferNoSchedule {
@@ -63,7 +64,7 @@ func (f *Fleet) LookAtEach(s *Set) Preview {
 	}
 	for _, names := range []*[]string{&p.MatchingNodes, &p.ForeignTaintedNodes, &p.DuplicateOf, &p.ImpliedBy} {
 		slices.Sort(*names)
-		*names = (*names)[:min(len(*names), SampleSize)]
+		*names = (*names)[:min(len(*names), sample.Size)]
 	}
 	return p
 }

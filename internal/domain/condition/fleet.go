@@ -109,7 +109,7 @@ func (f *Fleet) HoldActsUntil(t time.Time) {
 	f.actsFrom = later(f.actsFrom, t)
 }
 
-// ObserveSystemPods takes in the DaemonSets that nodes can't do without, for previews.
+// ObserveSystemPods takes in the DaemonSets that nodes can't do without, for forecasts.
 func (f *Fleet) ObserveSystemPods(pods []SystemPod) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -8,9 +8,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
-// index finds nodes by what they carry, so that neither a preview nor a new set needs to look at each of them.
+// index finds nodes by what they carry, so that neither a forecast nor a new set needs to look at each of them.
 type index struct {
 	// slots are the nodes' names by slot, "" where one left; free are the slots that may be given again.
 	slots []string
@@ -166,7 +168,7 @@ func (i *index) matching(s *Set, selected nodeBits) nodeBits {
 // fewNodes is up to how many nodes it is cheaper to sort their names than to look for them in the order of all names.
 const fewNodes = 64
 
-// first are the names of the first SampleSize of the nodes, in order.
+// first are the names of the first sample.Size of the nodes, in order.
 func (i *index) first(of nodeBits, count int) []string {
 	if count <= fewNodes {
 		var first firstNames
@@ -175,10 +177,10 @@ func (i *index) first(of nodeBits, count int) []string {
 		}
 		return first.names
 	}
-	first := make([]string, 0, SampleSize)
+	first := make([]string, 0, sample.Size)
 	for _, slot := range i.order {
 		if of.has(slot) {
-			if first = append(first, i.slots[slot]); len(first) == SampleSize {
+			if first = append(first, i.slots[slot]); len(first) == sample.Size {
 				break
 			}
 		}

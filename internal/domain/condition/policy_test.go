@@ -169,7 +169,7 @@ func TestADeclaredTypeWithoutHeartbeatLivesByTheLease(t *testing.T) {
 	if look := m.fleet.SetPolicy(declared, moment(noon)); len(look) != 6 || !m.fleet.UsesLease() {
 		t.Errorf("to be looked at: %v; uses Leases: %t", look, m.fleet.UsesLease())
 	}
-	if p := preview(t, m, "new", spec); p.UnreportedTypes != nil || p.SilentTypes != nil {
+	if p := forecast(t, m, "new", spec); p.UnreportedTypes != nil || p.SilentTypes != nil {
 		t.Errorf("unreported %v, silent %v", p.UnreportedTypes, p.SilentTypes)
 	}
 	if !m.settle("w00") {
@@ -186,7 +186,7 @@ func TestADeclaredTypeIsNotUnreported(t *testing.T) {
 	m := manage(t, calm("5", "5"), workers(6), newSet(t, "a", noSchedule))
 	types, _ := condition.NewRegistry(condition.KnownType{Type: "Custom", Healthy: "False"})
 	m.fleet.SetPolicy(policy(calm("5", "5"), func(p *condition.Policy) { p.Types = types }), moment(noon))
-	p := preview(t, m, "new", "effect: NoSchedule\ntaintKey: example.com/k\nconditions: {Custom: {status: true}, Other: {status: true}}")
+	p := forecast(t, m, "new", "effect: NoSchedule\ntaintKey: example.com/k\nconditions: {Custom: {status: true}, Other: {status: true}}")
 	if !slices.Equal(p.UnreportedTypes, []string{"Other"}) {
 		t.Errorf("unreported %v, want Other", p.UnreportedTypes)
 	}

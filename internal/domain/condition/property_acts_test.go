@@ -331,13 +331,10 @@ func (w *world) waitsInVain() (vain string) {
 	return vain
 }
 
-// checkPreviews compares what a set would do with a count over all nodes that the fleet was shown.
-func (w *world) checkPreviews() {
+// checkForecasts compares what a set would do with a count over all nodes that the fleet was shown.
+func (w *world) checkForecasts() {
 	for _, s := range w.sets {
-		p, err := w.fleet.Preview(s.ConditionSet, w.limits, w.at())
-		if err != nil {
-			w.t.Fatalf("preview %s: %v", s.Name, err)
-		}
+		p := w.fleet.Forecast(s.ConditionSet, w.limits, w.at())
 		set, _ := condition.NewSet(s.ConditionSet)
 		selected, matching, foreign := 0, 0, 0
 		for _, n := range w.seen {
@@ -359,7 +356,7 @@ func (w *world) checkPreviews() {
 		}
 		sum, ok := w.fleet.Summary(s.UID, w.at())
 		if p.Matching != matching || p.Selected != selected || p.ForeignTainted != foreign || !ok || sum.Matching != matching || sum.Selected != selected {
-			w.t.Fatalf("set %s: preview %d of %d, %d foreign; summary %d of %d; counted %d of %d, %d foreign", s.Name, p.Matching, p.Selected, p.ForeignTainted, sum.Matching, sum.Selected, matching, selected, foreign)
+			w.t.Fatalf("set %s: forecast %d of %d, %d foreign; summary %d of %d; counted %d of %d, %d foreign", s.Name, p.Matching, p.Selected, p.ForeignTainted, sum.Matching, sum.Selected, matching, selected, foreign)
 		}
 	}
 }
@@ -397,7 +394,7 @@ func TestWhateverHappensTheInvariantsHold(t *testing.T) {
 		names := slices.Sorted(maps.Keys(acts))
 		for range rapid.IntRange(10, 120).Draw(t, "acts") {
 			acts[rapid.SampledFrom(names).Draw(t, "act")]()
-			w.checkPreviews()
+			w.checkForecasts()
 		}
 		w.calmDown()
 		w.checkNobodyWaitsInVain()

@@ -5,9 +5,11 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
-// setIndex finds sets by what they ask, so that neither a node's event nor a preview looks at each of them.
+// setIndex finds sets by what they ask, so that neither a node's event nor a forecast looks at each of them.
 type setIndex struct {
 	byName   map[string]setList
 	byType   map[string]setList
@@ -62,7 +64,7 @@ func (l setList) nameOthers(first *firstNames, name string, is func(*setState) b
 			continue
 		}
 		first.add(s.Name)
-		if named++; named == SampleSize {
+		if named++; named == sample.Size {
 			return
 		}
 	}

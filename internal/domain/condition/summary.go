@@ -7,12 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
 // Summary is the present state of one set over all nodes.
 type Summary struct {
 	Selected, Matching, Tainted, HeldBack, Stale int
-	// Samples are up to SampleSize nodes that match or are tainted, sorted.
+	// Samples are up to sample.Size nodes that match or are tainted, sorted.
 	Samples []string
 	// Holds counts the held-back nodes by reason, with one message each.
 	Holds   map[Reason]HoldCount
@@ -62,16 +63,16 @@ func (f *Fleet) Summary(uid types.UID, at Moment) (sum Summary, ok bool) {
 	return sum, true
 }
 
-// firstNames are the first SampleSize of the names added, in order, each once: the same ones whatever order they come in.
+// firstNames are the first sample.Size of the names added, in order, each once: the same ones whatever order they come in.
 type firstNames struct{ names []string }
 
 func (f *firstNames) add(name string) {
 	i, there := slices.BinarySearch(f.names, name)
-	if there || i == SampleSize {
+	if there || i == sample.Size {
 		return
 	}
-	if len(f.names) == SampleSize {
-		f.names = f.names[:SampleSize-1]
+	if len(f.names) == sample.Size {
+		f.names = f.names[:sample.Size-1]
 	}
 	f.names = slices.Insert(f.names, i, name)
 }

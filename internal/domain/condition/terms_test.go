@@ -119,7 +119,7 @@ func TestWhatMakesNothingWorseTaintsNoMore(t *testing.T) {
 		updated := old.DeepCopy()
 		c.edit(&updated.Spec)
 		terms := condition.TermsOf(updated, old)
-		was, is := c.preview(old), c.preview(updated)
+		was, is := c.forecast(old), c.forecast(updated)
 		if len(terms.Widened) == 0 && (is.Matching > was.Matching || is.WouldTaint > was.WouldTaint) {
 			t.Fatalf("would taint %d of %d, not %d of %d: from %+v to %+v", is.WouldTaint, is.Matching, was.WouldTaint, was.Matching, old.Spec, updated.Spec)
 		}
@@ -136,12 +136,8 @@ func TestWhatMakesNothingWorseTaintsNoMore(t *testing.T) {
 	}
 }
 
-func (c *crowd) preview(cs *v1alpha1.ConditionSet) condition.Preview {
-	p, err := c.fleet.Preview(cs, limit.Builtin(), moment(noon))
-	if err != nil {
-		c.t.Fatalf("preview: %v", err)
-	}
-	return p
+func (c *crowd) forecast(cs *v1alpha1.ConditionSet) condition.Forecast {
+	return c.fleet.Forecast(cs, limit.Builtin(), moment(noon))
 }
 
 // edit changes one or two fields, for the better or the worse.

@@ -19,14 +19,14 @@ const (
 // Result is what one check says.
 type Result struct {
 	// Check is its name; in a condition type that several registrations feed, with the registration's in front.
-	Check  string
-	Status Status
+	Check  string `json:"name"`
+	Status Status `json:"status"`
 	// Detail is for people, in one sentence. It is never read by a machine.
-	Detail string
+	Detail string `json:"detail,omitempty"`
 	// Codes classify what is wrong, such as ERR_CONFIGURATION_PROBLEM.
-	Codes []string
+	Codes []string `json:"codes,omitempty"`
 	// Timeout is how long Progressing is believed. A Progressing result without one counts as False: nothing would ever end it.
-	Timeout time.Duration
+	Timeout time.Duration `json:"-"`
 }
 
 // Error is the result of a check that could not be made.

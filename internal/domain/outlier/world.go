@@ -11,7 +11,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
-// World is what a policy is previewed against. Of a policy that isn't the cluster's default its own namespace is enough, with
+// World is what a forecast is made of. Of a policy that isn't the cluster's default its own namespace is enough, with
 // the policies of Autohealer's.
 type World struct {
 	Services []*corev1.Service
@@ -21,119 +21,6 @@ type World struct {
 	Routes   []Route
 	// Unread are the kinds of routes of which isn't known which there are.
 	Unread map[string]bool
-}
-
-// Outlook is what a policy would mean if it were in force now.
-type Outlook struct {
-	// Clusters that it would hold for, by their names.
-	Clusters []ClusterOutlook
-	// Overridden are clusters of its targets for which another one holds.
-	Overridden []ClusterOutlook
-	// Missing targets aren't there, Empty have no ready endpoints, External are of type ExternalName. Conflicts are targets that
-	// another policy has, OverTLS what routes send to over TLS, so that there are no clusters. They are empty for a default.
-	Missing, Empty, External, Conflicts, OverTLS []string
-}
-
-// ClusterOutlook is a cluster and what could be done to it.
-type ClusterOutlook struct {
-	*Assignment
-	Hosts []Host
-	// Ejectable is how many hosts may be ejected at once.
-	Ejectable int
-}
-
-// EjectsEverything says whether all hosts may be ejected at once while nothing sends traffic to them all the same.
-func (c *ClusterOutlook) EjectsEverything() bool {
-	return c.Policy.Detects() && c.Policy.Settings.EjectsEverything(len(c.Hosts))
-}
-
-// Inert says whether nobody can be ejected, though there are hosts and the policy is meant to.
-func (c *ClusterOutlook) Inert() bool {
-	return c.Policy.Detects() && !c.Policy.Settings.Observe && len(c.Hosts) > 0 && c.Ejectable == 0
-}
-
-// Undetected says whether Envoy counts errors that can't happen: over bytes alone there are only its own.
-func (c *ClusterOutlook) Undetected() bool {
-	return c.Policy.Detects() && c.TCP && c.Policy.Settings.Split && c.Policy.Settings.LocalOriginThreshold() == 0
-}
-
-// OutlookOf tells what a policy would mean in place of a stored one of its name. A spec that can't be read gives that error.
-func OutlookOf(op *v1alpha1.OutlierPolicy, w World, ownNamespace string) (Outlook, error) {
-	p, err := NewPolicy(op)
-	if err != nil {
-		return Outlook{}, err
-	}
-	policies := []*Policy{p}
-	for _, other := range w.Policies {
-		if other.Namespace == p.Namespace && other.Name == p.Name {
-			p.Created, p.UID = other.CreationTimestamp.Time, other.UID
-			continue
-		}
-		if o, err := NewPolicy(other); err == nil && other.DeletionTimestamp == nil {
-			policies = append(policies, o)
-		}
-	}
-	v := &viewer{policy: p, world: w, index: NewIndex(policies, w.Routes, ownNamespace)}
-	for _, svc := range w.Services {
-		v.service(svc)
-	}
-	for _, all := range [][]ClusterOutlook{v.outlook.Clusters, v.outlook.Overridden} { // a cache has no order
-		slices.SortFunc(all, func(a, b ClusterOutlook) int { return compareText(a.Key, b.Key) })
-	}
-	for _, ref := range p.Targets {
-		v.target(ref)
-	}
-	return v.outlook, nil
-}
-
-type viewer struct {
-	policy  *Policy
-	world   World
-	index   *Index
-	outlook Outlook
-}
-
-func (v *viewer) service(svc *corev1.Service) {
-	name := types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}
-	for _, a := range v.index.Assign(svc, nil) {
-		c := ClusterOutlook{Assignment: a}
-		switch {
-		case a.Policy == v.policy:
-			c.Hosts = HostsOf(svc, a.Port, v.world.Slices[name])
-			if v.policy.Detects() {
-				c.Ejectable = v.policy.Settings.Ejectable(len(c.Hosts))
-			}
-			v.outlook.Clusters = append(v.outlook.Clusters, c)
-		case slices.Contains(a.Overridden, v.policy):
-			v.outlook.Overridden = append(v.outlook.Overridden, c)
-		}
-	}
-}
-
-// target finds out what is the matter with a target.
-func (v *viewer) target(ref v1alpha1.OutlierTargetReference) {
-	o, text := &v.outlook, TargetText(ref)
-	for _, other := range v.index.of(v.policy.Namespace).byTarget[keyOf(ref)] {
-		if other != v.policy {
-			o.Conflicts = append(o.Conflicts, fmt.Sprintf("%s: OutlierPolicy %s", text, other.Name))
-		}
-	}
-	if over := v.index.OverTLS(v.policy.Namespace, ref, v.world.Services); over != "" {
-		o.OverTLS = append(o.OverTLS, fmt.Sprintf("%s to %s", text, over))
-	}
-	found := v.index.find(v.policy.Namespace, ref, v.world.Services)
-	switch {
-	case len(found.Ports) == 0 && found.External:
-		o.External = append(o.External, text)
-	case len(found.Ports) == 0:
-		o.Missing = append(o.Missing, text)
-	case !slices.ContainsFunc(found.Ports, v.ready):
-		o.Empty = append(o.Empty, text)
-	}
-}
-
-func (v *viewer) ready(p servicePort) bool {
-	return len(HostsOf(p.Service, p.Port, v.world.Slices[types.NamespacedName{Namespace: p.Service.Namespace, Name: p.Service.Name}])) > 0
 }
 
 // servicePort is a port with its Service.

@@ -67,7 +67,11 @@ type Dependent struct {
 }
 
 // Ref names an object of a target's namespace.
-type Ref struct{ APIVersion, Kind, Name string }
+type Ref struct {
+	APIVersion string `json:"-"`
+	Kind       string `json:"kind"`
+	Name       string `json:"name"`
+}
 
 // String is Kind/name.
 func (r Ref) String() string { return r.Kind + "/" + r.Name }

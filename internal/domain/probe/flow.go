@@ -28,9 +28,9 @@ type Flow struct {
 
 // Finding is an object that isn't as it should be, and why.
 type Finding struct {
-	Ref     Ref
-	Reason  Reason
-	Message string
+	Ref
+	Reason  Reason `json:"reason"`
+	Message string `json:"message"`
 }
 
 // Act is what is to be written to one object, under the preconditions of its Step.

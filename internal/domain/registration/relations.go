@@ -12,6 +12,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
 // Cycles are the ways by which what a registration writes comes back to what it reads, by way of others' conditions, such as
@@ -28,7 +29,7 @@ func (r *Registration) Cycles(others []*Registration) []string {
 			for _, kind := range back {
 				names = append(names, kind.Kind)
 			}
-			cycles = sample(cycles, strings.Join(names, " → "))
+			sample.Once(&cycles, strings.Join(names, " → "))
 		}
 	}
 	return cycles
@@ -83,7 +84,7 @@ func (r *Registration) OtherShapes(others []*Registration) []string {
 		}
 		for _, t := range o.ConditionTypes() {
 			if slices.Contains(r.ConditionTypes(), t) {
-				all = sample(all, fmt.Sprintf("%s (%s: %s)", t, o.Name, o.Output))
+				sample.Once(&all, fmt.Sprintf("%s (%s: %s)", t, o.Name, o.Output))
 			}
 		}
 	}

@@ -4,14 +4,12 @@ import (
 	"slices"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
-
-// SampleSize bounds how many problems are told.
-const SampleSize = 20
 
 // Terms are what a registration says by itself, whatever the cluster is like.
 type Terms struct {
-	// Problems are what can't be read, or can't be meant: where, and why, up to SampleSize.
+	// Problems are what can't be read, or can't be meant: where, and why, up to sample.Size.
 	Problems []string
 }
 
@@ -34,5 +32,5 @@ func TermsOfNew(hcr, old *v1alpha1.HealthCheckRegistration) Terms {
 }
 
 func termsOf(problems []string) Terms {
-	return Terms{Problems: problems[:min(len(problems), SampleSize)]}
+	return Terms{Problems: problems[:min(len(problems), sample.Size)]}
 }

@@ -10,15 +10,15 @@ import (
 // CrashLoop is a container that crash-loops. The zero value is none.
 type CrashLoop struct {
 	// Container is its name.
-	Container string
+	Container string `json:"container"`
 	// Init: it is an init container, maybe a restartable one (a sidecar).
-	Init bool
+	Init bool `json:"-"`
 	// Waiting: the kubelet reports CrashLoopBackOff. Else it reports the last exit while it backs off.
-	Waiting bool
+	Waiting bool `json:"-"`
 	// Restarts so far.
-	Restarts int32
+	Restarts int32 `json:"restarts"`
 	// ExitCode of the last run that is known.
-	ExitCode int32
+	ExitCode int32 `json:"exitCode"`
 }
 
 func (c CrashLoop) String() string {

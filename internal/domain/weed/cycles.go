@@ -8,35 +8,40 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
-// viewCycles finds, for each of the config's Services, the shortest way on which its recovery comes back to it. It goes from
+// countCycles finds, for each of the config's Services, the shortest way on which its recovery comes back to it. It goes from
 // each Service to those that it waits for, which is that way backwards: it meets nothing but what the config has to do with.
-func (v *viewer) viewCycles(namespace string) {
+func (f *forecaster) countCycles(namespace string) {
 	waits := map[string][]string{}
 	next := func(service string) []string {
 		on, known := waits[service]
 		if !known {
-			on = v.waitsFor(namespace, service)
+			on = f.waitsFor(namespace, service)
 			waits[service] = on
 		}
 		return on
 	}
-	for service := range v.cs.Services {
+	found := sets.New[string]() // from each of their Services
+	for service := range f.config.Services {
 		if way := wayBack(service, next); way != nil {
 			slices.Reverse(way)
-			v.cycles[namespace+": "+strings.Join(way, " → ")] = true
+			found.Insert(namespace + ": " + strings.Join(way, " → "))
 		}
+	}
+	for way := range found {
+		sample.Add(&f.Cycles, &f.CyclePaths, way)
 	}
 }
 
 // waitsFor are the Services for whose recovery configs, this one among them, would delete pods behind a Service.
-func (v *viewer) waitsFor(namespace, service string) []string {
+func (f *forecaster) waitsFor(namespace, service string) []string {
 	on := sets.New[string]()
-	for pod := range v.Yard.backing(namespace, service) {
-		if p := v.pods[namespace][pod]; p != nil {
-			on.Insert(v.cs.of(p.Pod)...)
-			for c := range v.others(p.Pod) {
+	for pod := range f.yard.backing(namespace, service) {
+		if p := f.yard.pods[namespace][pod]; p != nil {
+			on.Insert(f.config.of(p.Pod)...)
+			for c := range f.others(p.Pod) {
 				on.Insert(c.service)
 			}
 		}

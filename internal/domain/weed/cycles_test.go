@@ -55,15 +55,15 @@ servicesAndDependantSelectors:
 	}
 }
 
-func TestAnOutlookTellsOfACycle(t *testing.T) {
+func TestAForecastTellsOfACycle(t *testing.T) {
 	y := watchingEtcd(t, etcdForAPI, newPod("api-1", running))
 	y.ObserveSlice(newSlice("api-1", "api", "api-1"), at(-time.Minute))
 	y.ObservePod(weed.ReadPod(newPod("etcd-0", backOff)), at(-time.Minute))
-	outlook, err := y.Outlook(newWeederConfig(t, "ns", "second", second2), lifecycle.Active, limitsOf(60), at(0))
-	if err != nil || len(outlook.Services) != 1 || len(outlook.Services[0].Pods) != 1 {
-		t.Fatalf("%+v, %v", outlook, err)
+	services := y.ForecastItems(newWeederConfig(t, "ns", "second", second2), lifecycle.Active, limitsOf(60), at(0)).Items.Services
+	if len(services) != 1 || len(services[0].Pods) != 1 {
+		t.Fatalf("%+v", services)
 	}
-	expect(t, "reason", outlook.Services[0].Pods[0].Hold.Reason, weed.HeldByCycle)
+	expect(t, "reason", services[0].Pods[0].Reason, weed.HeldByCycle)
 }
 
 // A pod that leaves the Service it stood behind has no news of its own when the slices say so.

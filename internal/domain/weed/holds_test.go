@@ -42,11 +42,8 @@ func TestADeploymentsHoldIsOfItsReplicaSetsPods(t *testing.T) {
 	recoverEtcd(y, 0)
 	plan, next := decideOn(y, key("api-1"), at(second), "")
 	expect(t, "verdict", verdict(plan, next), "HoldUntil")
-	outlook, err := y.Outlook(newWeederConfig(t, "ns", "wc", etcdForAPI), lifecycle.Active, limit.Builtin(), at(second))
-	if err != nil {
-		t.Fatal(err)
-	}
-	expect(t, "outlook", outlook.Services[0].Pods[0].Hold.Reason, "HoldUntil")
+	items := y.ForecastItems(newWeederConfig(t, "ns", "wc", etcdForAPI), lifecycle.Active, limit.Builtin(), at(second)).Items
+	expect(t, "forecast", items.Services[0].Pods[0].Reason, "HoldUntil")
 }
 
 func TestAnOlderStateOfAWorkloadChangesNothing(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
 // Inherit takes in configs' statuses that were read live: what other processes did may not be told by a watch in time. It gives
@@ -171,7 +172,7 @@ func (y *Yard) inheritDeletions(cs *configState, stored []v1alpha1.PodDeletion, 
 		}
 	}
 	slices.SortStableFunc(cs.recent, func(a, b *Record) int { return byTime(b, a) })
-	cs.recent = cs.recent[:min(len(cs.recent), SampleSize)]
+	cs.recent = cs.recent[:min(len(cs.recent), sample.Size)]
 }
 
 // greatestLimit is the most that maxPodDeletionsPerMinute can be. The limit in force may not be known yet.

@@ -100,17 +100,14 @@ func selects(t *rapid.T, wc *v1alpha1.WeederConfig, p *corev1.Pod) bool {
 	return false
 }
 
-// TestWhatIsFoundByLabelsIsAllThereIs: a preview that looks at few pods and few configs tells what one that looked at all would.
+// TestWhatIsFoundByLabelsIsAllThereIs: a forecast that looks at few pods and few configs tells what one that looked at all would.
 func TestWhatIsFoundByLabelsIsAllThereIs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := &filed{yard: weed.NewYard(limit.Builtin(), "ns"), pods: map[string]*corev1.Pod{}, configs: map[string]*v1alpha1.WeederConfig{}}
 		t.Repeat(map[string]func(*rapid.T){"pod": f.pod, "config": f.config, "": func(t *rapid.T) {
 			wc := &v1alpha1.WeederConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: rapid.SampledFrom([]string{"one", "three"}).Draw(t, "name")}}
 			wc.Spec.ServicesAndDependantSelectors = randomServices.Draw(t, "services")
-			p, err := f.yard.Preview(wc, limit.Builtin(), at(0))
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := f.yard.Forecast(wc, limit.Builtin(), at(0))
 			selected, shared, of, sets := 0, map[string]bool{}, map[string]bool{}, 0
 			own, quorum := false, false
 			one := randomSelector.Draw(t, "selector")

@@ -8,7 +8,7 @@ import (
 )
 
 // matcher tells for which Services a config selects a pod. It evaluates the selectors once for all pods that agree in the
-// labels that the selectors read: a config with a hundred Services is previewed over ten thousand pods.
+// labels that the selectors read: a config with a hundred Services is judged over ten thousand pods.
 type matcher struct {
 	*configState
 	keys    []string

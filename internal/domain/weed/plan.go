@@ -62,12 +62,12 @@ const (
 
 // Hold is a deletion that a config would do and doesn't.
 type Hold struct {
-	Config  types.UID
-	Service string
-	Reason  Reason
-	Message string
+	Config  types.UID `json:"-"`
+	Service string    `json:"-"`
+	Reason  Reason    `json:"reason,omitempty"`
+	Message string    `json:"message,omitempty"`
 	// At is when time alone may end it; zero when only events can.
-	At time.Time
+	At time.Time `json:"-"`
 }
 
 // Deletion is a pod's deletion for one Service's recovery. Config, Generation, Pod.UID and Trigger name the act.

@@ -107,7 +107,7 @@ func (y *Yard) discard(key types.NamespacedName) {
 	}
 }
 
-// ObserveService takes in a Service: whose pods are its own, and what previews tell of it. Older news than what is known is
+// ObserveService takes in a Service: whose pods are its own, and what forecasts tell of it. Older news than what is known is
 // ignored.
 func (y *Yard) ObserveService(svc *corev1.Service) {
 	y.mu.Lock()

@@ -8,16 +8,15 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-)
 
-// SampleSize is how many names or entries a plan, a message source or a status carries at most.
-const SampleSize = 20
+	"github.com/resourcestack/autohealer/internal/domain/sample"
+)
 
 // Summary is the present state of one config.
 type Summary struct {
 	// Services counts those watched, in all namespaces that the config holds in.
 	Services int
-	// Active counts the open windows; Windows are up to SampleSize of them, those with the most deletions, by name.
+	// Active counts the open windows; Windows are up to sample.Size of them, those with the most deletions, by name.
 	Active  int
 	Windows []Window
 	// Last is the latest window that opened; its Service is "" when none ever did.
@@ -25,7 +24,7 @@ type Summary struct {
 	Deleted int64
 	// Skipped counts the pods that were held back in a window at least once, by reason.
 	Skipped map[Reason]int64
-	// Recent are up to SampleSize deletions, the newest first; Spent tells of the others.
+	// Recent are up to sample.Size deletions, the newest first; Spent tells of the others.
 	Recent []Record
 	Spent  Spent
 	// Held counts the pods that are held back now, by reason, with one message each.
@@ -102,7 +101,7 @@ func busiest(windows []Window) []Window {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Service, b.Service))
 	}
 	slices.SortFunc(windows, func(a, b Window) int { return cmp.Or(cmp.Compare(b.Deleted, a.Deleted), byName(a, b)) })
-	windows = windows[:min(len(windows), SampleSize)]
+	windows = windows[:min(len(windows), sample.Size)]
 	slices.SortFunc(windows, byName)
 	return windows
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
 // Terms are what a config says by itself, whatever the cluster is like.
@@ -20,7 +21,7 @@ type Terms struct {
 	OwnNamespace string
 	// Account is the ServiceAccount, by its default where the spec names none.
 	Account string
-	// InvalidSelectors can't be read, ContradictorySelectors match no pod: where they are and why, up to SampleSize.
+	// InvalidSelectors can't be read, ContradictorySelectors match no pod: where they are and why, up to sample.Size.
 	InvalidSelectors       []string
 	ContradictorySelectors []string
 	// Unreadable says why the spec can't be read.
@@ -49,19 +50,12 @@ func TermsOf(wc *v1alpha1.WeederConfig, ownNamespace string) Terms {
 
 func (t *Terms) judge(where string, s *v1alpha1.LabelSelector) {
 	if _, err := s.AsSelector(); err != nil {
-		t.InvalidSelectors = add(t.InvalidSelectors, where+": "+strings.Join(strings.Fields(err.Error()), " "))
+		sample.Once(&t.InvalidSelectors, where+": "+strings.Join(strings.Fields(err.Error()), " "))
 		return
 	}
 	if key := contradiction(s); key != "" {
-		t.ContradictorySelectors = add(t.ContradictorySelectors, where+": "+key)
+		sample.Once(&t.ContradictorySelectors, where+": "+key)
 	}
-}
-
-func add(sample []string, text string) []string {
-	if len(sample) == SampleSize {
-		return sample
-	}
-	return append(sample, text)
 }
 
 // demand is what a selector asks of one label.

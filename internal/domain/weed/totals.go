@@ -3,6 +3,8 @@ package weed
 import (
 	"slices"
 	"time"
+
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
 // totals is what a config did and left undone, over all time.
@@ -47,7 +49,7 @@ func newTotals() totals { return totals{skipped: map[Reason]int64{}} }
 func (t *totals) add(r *Record) {
 	t.deleted++
 	t.recent = slices.Insert(t.recent, 0, r)
-	t.recent = t.recent[:min(len(t.recent), SampleSize)]
+	t.recent = t.recent[:min(len(t.recent), sample.Size)]
 	t.hour = insert(t.hour, r, byTime)
 	i := 0
 	for r.At.Sub(t.hour[i].At) >= remembered {
@@ -61,7 +63,7 @@ func (t *totals) refund(r *Record) {
 	t.deleted--
 	t.recent = remove(t.recent, r)
 	t.hour = remove(t.hour, r)
-	if next := len(t.hour) - len(t.recent) - 1; next >= 0 && len(t.recent) < SampleSize { // there is room for one more of the hour
+	if next := len(t.hour) - len(t.recent) - 1; next >= 0 && len(t.recent) < sample.Size { // there is room for one more of the hour
 		t.recent = append(t.recent, t.hour[next])
 	}
 }

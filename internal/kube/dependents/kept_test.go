@@ -28,13 +28,13 @@ func TestAClaimAloneMakesNoConditionOurs(t *testing.T) {
 	o := &objects{}
 	o.worker(t, "shoot--a", false, "")
 	o.has("True", "AllIsWell", "as somebody else says it", claimed)
-	preview, outlook := tell(t, o, mcm)
-	if !slices.Equal(preview.ForeignConditions, []string{"EveryNodeReady of shoot--a/w"}) || outlook.Writes != 0 {
-		t.Errorf("the preview is %+v, and %d would be written", preview, outlook.Writes)
+	forecast, items := tell(t, o, mcm)
+	if !slices.Equal(forecast.ForeignConditions, []string{"EveryNodeReady of shoot--a/w"}) || items.Writes != 0 {
+		t.Errorf("the forecast is %+v, and %d would be written", forecast, items.Writes)
 	}
 	o.has("True", "HealthCheckSuccessful", allWell, claimed)
-	if preview, outlook = tell(t, o, mcm); len(preview.ForeignConditions) != 0 || preview.WouldFail != 1 || outlook.Writes != 1 {
-		t.Errorf("of ours the preview is %+v, and %d would be written", preview, outlook.Writes)
+	if forecast, items = tell(t, o, mcm); len(forecast.ForeignConditions) != 0 || forecast.WouldFail != 1 || items.Writes != 1 {
+		t.Errorf("of ours the forecast is %+v, and %d would be written", forecast, items.Writes)
 	}
 }
 
@@ -43,14 +43,14 @@ func TestAHeldTargetOnlyHeals(t *testing.T) {
 	o := &objects{}
 	o.worker(t, "shoot--a", false, "")
 	o.has("True", "HealthCheckSuccessful", allWell, annotations)
-	preview, outlook := tell(t, o, mcm)
-	if line := outlook.Forecasts[0].Conditions[0].Lines()[0]; preview.WouldFail != 0 || outlook.Writes != 0 || !strings.Contains(line, "and stays so: ") || !strings.Contains(line, "2026-11-22T07:00:00Z") {
-		t.Errorf("%d would turn False and %d be written: %s", preview.WouldFail, outlook.Writes, line)
+	forecast, items := tell(t, o, mcm)
+	if line := items.Targets[0].Conditions[0].Lines()[0]; forecast.WouldFail != 0 || items.Writes != 0 || !strings.Contains(line, "and stays so: ") || !strings.Contains(line, "2026-11-22T07:00:00Z") {
+		t.Errorf("%d would turn False and %d be written: %s", forecast.WouldFail, items.Writes, line)
 	}
 	o = &objects{}
 	o.worker(t, "shoot--a", true, "")
 	o.has("False", "HealthCheckUnsuccessful", "(0/1) Health checks successful: 1) mcm: down", annotations)
-	if _, outlook = tell(t, o, mcm); outlook.Writes != 1 {
+	if _, items = tell(t, o, mcm); items.Writes != 1 {
 		t.Error("it wouldn't heal")
 	}
 }
@@ -59,8 +59,8 @@ func TestASuspendedRegistrationKeepsWhatItDecidesWithOthers(t *testing.T) {
 	o := &objects{}
 	o.worker(t, "shoot--a", false, "")
 	o.has("True", "HealthCheckSuccessful", allWell, claimed)
-	_, outlook := tell(t, o, mcm, registered(t, "other", "suspendWhen: target.spec.type == 'aws'\n"+mcm))
-	if c := outlook.Forecasts[0].Conditions[0]; c.Kept == "" || c.Changes || outlook.Fails != 0 {
+	forecast, items := tell(t, o, mcm, registered(t, "other", "suspendWhen: target.spec.type == 'aws'\n"+mcm))
+	if c := items.Targets[0].Conditions[0]; c.Kept == "" || c.Changes || forecast.WouldFail != 0 {
 		t.Errorf("the condition would become %+v", c)
 	}
 }
@@ -69,8 +69,8 @@ func TestAnotherVersionsChecksAreNotMade(t *testing.T) {
 	v1 := registered(t, "other", strings.Replace(mcm, "v1alpha1", "v1", 1))
 	o := &objects{}
 	o.worker(t, "shoot--a", true, "")
-	_, outlook := tell(t, o, mcm, v1)
-	if c := outlook.Forecasts[0].Conditions[0]; c.Would.Status != "" || !slices.Equal(c.NotMade, []string{"other/mcm"}) || !slices.Contains(c.Lines(), "  check other/mcm isn't made here: its registration names the kind in another version") {
+	_, items := tell(t, o, mcm, v1)
+	if c := items.Targets[0].Conditions[0]; c.Would.Status != "" || !slices.Equal(c.NotMade, []string{"other/mcm"}) || !slices.Contains(c.Lines(), "  check other/mcm isn't made here: its registration names the kind in another version") {
 		t.Errorf("the condition would become %+v", c)
 	}
 }
@@ -96,8 +96,8 @@ func TestWhatNobodyDecidesAnyMoreGoes(t *testing.T) {
 			o := &objects{}
 			o.worker(t, "shoot--a", true, "")
 			o.has("True", "HealthCheckSuccessful", c.message, c.annotations)
-			_, outlook := tell(t, o, c.spec, c.stored...)
-			conditions := outlook.Forecasts[0].Conditions
+			_, items := tell(t, o, c.spec, c.stored...)
+			conditions := items.Targets[0].Conditions
 			last := conditions[len(conditions)-1]
 			if removed := last.Removed && last.Type == "EveryNodeReady" && last.Lines()[0] == "EveryNodeReady: True since 2026-11-22T05:00:00Z → removed"; removed != c.removed {
 				t.Errorf("it tells %q", last.Lines())
@@ -111,12 +111,12 @@ func TestAnOpenBreakerHoldsAllUntilItIsReset(t *testing.T) {
 	stored.Status.Breaker = &v1alpha1.Breaker{ID: "20261122t050000z", OpenedAt: metav1.NewTime(now.Add(-time.Hour))}
 	o := &objects{}
 	o.worker(t, "shoot--a", false, "")
-	preview, outlook := tell(t, o, mcm, stored)
-	if c := outlook.Forecasts[0].Conditions[0]; preview.WouldFail != 0 || preview.WouldBeDoubted != 1 || c.Would.Status != health.Unknown {
-		t.Errorf("%d would turn False, and the condition become %+v", preview.WouldFail, c)
+	forecast, items := tell(t, o, mcm, stored)
+	if c := items.Targets[0].Conditions[0]; forecast.WouldFail != 0 || forecast.WouldBeDoubted != 1 || c.Would.Status != health.Unknown {
+		t.Errorf("%d would turn False, and the condition become %+v", forecast.WouldFail, c)
 	}
 	stored.Annotations = map[string]string{v1alpha1.AnnotationResetBreaker: "20261122t050000z"}
-	if preview, _ = tell(t, o, mcm, stored); preview.WouldFail != 1 {
-		t.Errorf("after the reset %d would turn False", preview.WouldFail)
+	if forecast, _ = tell(t, o, mcm, stored); forecast.WouldFail != 1 {
+		t.Errorf("after the reset %d would turn False", forecast.WouldFail)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
@@ -55,14 +56,8 @@ type Survey struct {
 // atOnce are how many targets are looked at side by side.
 const atOnce = 16
 
-// Preview tells the rules what a registration would do. It fails with guard.ErrNotKnown when that can't be told in time.
-func (s *Survey) Preview(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration, _ limit.Limits, now time.Time) (registration.Preview, error) {
-	preview, _, err := s.Tell(ctx, hcr, now)
-	return preview, err
-}
-
-// Tell gives what a registration would do for the rules, and target by target.
-func (s *Survey) Tell(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration, now time.Time) (registration.Preview, registration.Outlook, error) {
+// Forecast tells what a registration would do. It fails with guard.ErrNotKnown when that can't be told in time.
+func (s *Survey) Forecast(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration, _ limit.Limits, now time.Time) (registration.Forecast, error) {
 	if s.Within > 0 {
 		bounded, cancel := context.WithTimeout(ctx, s.Within)
 		defer cancel()
@@ -70,30 +65,28 @@ func (s *Survey) Tell(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration
 	}
 	reg, problems := registration.Read(hcr)
 	if len(problems) > 0 {
-		return registration.Preview{}, registration.Outlook{}, nil // which its terms say
+		return registration.Forecast{}, nil // which its terms say
 	}
 	stored, err := s.Stored(ctx)
 	if err != nil {
-		return registration.Preview{}, registration.Outlook{}, notKnown(fmt.Errorf("read HealthCheckRegistrations: %w", err))
+		return registration.Forecast{}, notKnown(fmt.Errorf("read HealthCheckRegistrations: %w", err))
 	}
 	others := s.others(stored, reg)
-	preview := registration.Preview{Cycles: reg.Cycles(registrations(others)), OtherShapes: reg.OtherShapes(registrations(others))}
+	forecast := registration.Forecast{Cycles: reg.Cycles(registrations(others)), OtherShapes: reg.OtherShapes(registrations(others))}
 	if reg.Kind.Group == "" { // core kinds take none, which the rules over the object say
-		return preview, registration.Outlook{}, nil
+		return forecast, nil
 	}
-	l := &look{Survey: s, reg: reg, preview: &preview, open: breakerOf(hcr, stored), state: lifecycle.Active, now: now}
+	l := &look{Survey: s, reg: reg, forecast: &forecast, open: breakerOf(hcr, stored), state: lifecycle.Active, now: now}
 	if s.State != nil {
 		l.state, l.why = s.State(hcr)
 	}
 	if err := l.kinds(ctx); err != nil {
-		return preview, registration.Outlook{}, notKnown(err)
+		return forecast, notKnown(err)
 	}
-	outlook, err := l.targets(ctx, others)
-	if err != nil {
-		return preview, outlook, notKnown(err)
+	if err := l.targets(ctx, others); err != nil {
+		return forecast, notKnown(err)
 	}
-	preview.Tell(outlook)
-	return preview, outlook, nil
+	return forecast, nil
 }
 
 func notKnown(err error) error { return fmt.Errorf("%w: %w", guard.ErrNotKnown, err) }
@@ -101,10 +94,10 @@ func notKnown(err error) error { return fmt.Errorf("%w: %w", guard.ErrNotKnown, 
 // look is one survey for one registration.
 type look struct {
 	*Survey
-	reg     *registration.Registration
-	preview *registration.Preview
-	now     time.Time
-	layout  health.Layout
+	reg      *registration.Registration
+	forecast *registration.Forecast
+	now      time.Time
+	layout   health.Layout
 	// open is the registration's breaker; nil while it is closed.
 	open *limit.Opening
 	// state of the registration, and why it may do no more.
@@ -121,9 +114,9 @@ func (l *look) kinds(ctx context.Context) error {
 		case err != nil:
 			return err
 		case !served:
-			l.preview.UnknownKinds = append(l.preview.UnknownKinds, kind.Kind+" of "+kind.GroupVersion().String())
+			l.forecast.UnknownKinds = append(l.forecast.UnknownKinds, kind.Kind+" of "+kind.GroupVersion().String())
 		}
-		if kind == l.reg.Kind && len(l.preview.UnknownKinds) > 0 {
+		if kind == l.reg.Kind && len(l.forecast.UnknownKinds) > 0 {
 			return nil // it comes first, and nothing is there to look at
 		}
 	}
@@ -133,13 +126,13 @@ func (l *look) kinds(ctx context.Context) error {
 	case apierrors.IsForbidden(err):
 		l.unreadable(err)
 	case apierrors.IsNotFound(err):
-		l.preview.Unwritable = "it has no CustomResourceDefinition"
+		l.forecast.Unwritable = "it has no CustomResourceDefinition"
 	case err != nil:
 		return err
 	}
 	l.layout = layout
 	if why := l.reg.Unwritable(layout); why != "" {
-		l.preview.Unwritable = why
+		l.forecast.Unwritable = why
 	}
 	return nil
 }
@@ -150,38 +143,37 @@ func (l *look) unreadable(err error) {
 	if errors.As(err, &status) && status.Status().Details != nil {
 		d := status.Status().Details
 		resource := schema.GroupResource{Group: d.Group, Resource: d.Kind}.String()
-		if !slices.Contains(l.preview.UnreadableKinds, resource) && len(l.preview.UnreadableKinds) < registration.SampleSize {
-			l.preview.UnreadableKinds = append(l.preview.UnreadableKinds, resource)
-		}
+		sample.Once(&l.forecast.UnreadableKinds, resource)
 	}
 }
 
 // targets looks at the targets among the first objects of the kind.
-func (l *look) targets(ctx context.Context, others []registration.Decider) (registration.Outlook, error) {
-	if !l.served {
-		return registration.Outlook{}, nil
+func (l *look) targets(ctx context.Context, others []registration.Decider) error {
+	if l.forecast.AllRead = true; !l.served {
+		return nil
 	}
 	objects, more, err := l.Objects.Targets(ctx, l.reg.Kind, l.reg.Labels(), l.Read)
 	switch {
 	case apierrors.IsForbidden(err):
 		l.unreadable(err)
-		return registration.Outlook{More: true}, nil
+		l.forecast.AllRead, l.forecast.Items.More = false, true
+		return nil
 	case err != nil:
-		return registration.Outlook{}, fmt.Errorf("list each %s: %w", l.reg.Kind.Kind, err)
+		return fmt.Errorf("list each %s: %w", l.reg.Kind.Kind, err)
 	}
 	selected, err := l.selected(ctx, objects, others)
 	if err != nil {
-		return registration.Outlook{}, err
+		return err
 	}
 	count := len(selected)
 	if selected = selected[:min(count, l.Look)]; len(selected) > 0 {
 		l.ofTargets(ctx, selected)
 	}
-	outlook := registration.OutlookOf(l.reg, selected, count, more, l.open, l.now)
+	l.forecast.Plan(l.reg, selected, count, more, l.open, l.now)
 	for _, c := range selected {
 		l.notice(c.There.(*found))
 	}
-	return outlook, ctx.Err()
+	return ctx.Err()
 }
 
 // selected are the circumstances of those objects that are targets.
@@ -273,15 +265,15 @@ func (l *look) notice(there *found) {
 	for _, err := range there.forbidden {
 		l.unreadable(err)
 	}
-	if l.reg.IgnoresWorkerless(there.target) && len(l.preview.Workerless) < registration.SampleSize {
-		l.preview.Workerless = append(l.preview.Workerless, name)
+	if l.reg.IgnoresWorkerless(there.target) {
+		sample.Once(&l.forecast.Workerless, name)
 	}
-	if there.unsafe != "" && len(l.preview.UnsafeKubeconfigs) < registration.SampleSize {
-		l.preview.UnsafeKubeconfigs = append(l.preview.UnsafeKubeconfigs, fmt.Sprintf("%s/%s (%s)", there.target.GetNamespace(), l.reg.Kubeconfig.SecretName, there.unsafe))
+	if there.unsafe != "" {
+		sample.Once(&l.forecast.UnsafeKubeconfigs, fmt.Sprintf("%s/%s (%s)", there.target.GetNamespace(), l.reg.Kubeconfig.SecretName, there.unsafe))
 	}
 	for _, check := range l.reg.Checks {
-		if there.statusless(check) && !slices.Contains(l.preview.StatuslessChecks, check.Name) {
-			l.preview.StatuslessChecks = append(l.preview.StatuslessChecks, check.Name)
+		if there.statusless(check) && !slices.Contains(l.forecast.StatuslessChecks, check.Name) {
+			l.forecast.StatuslessChecks = append(l.forecast.StatuslessChecks, check.Name)
 		}
 	}
 }

@@ -124,7 +124,7 @@ const (
 	mcm       = onWorkers + `checks: [{name: mcm, conditionType: EveryNodeReady, object: {apiVersion: apps/v1, kind: Deployment, name: "'mcm'"}, evaluate: {builtin: {}}}]`
 )
 
-func tell(t *testing.T, o *objects, spec string, stored ...*v1alpha1.HealthCheckRegistration) (registration.Preview, registration.Outlook) {
+func tell(t *testing.T, o *objects, spec string, stored ...*v1alpha1.HealthCheckRegistration) (registration.Forecast, registration.Items) {
 	t.Helper()
 	if o.layout.Shape == "" && o.layout.Problem == "" {
 		o.layout = health.Layout{Shape: health.Gardener}
@@ -133,11 +133,11 @@ func tell(t *testing.T, o *objects, spec string, stored ...*v1alpha1.HealthCheck
 		Objects: o, Read: 1001, Look: 100,
 		Stored: func(context.Context) ([]*v1alpha1.HealthCheckRegistration, error) { return stored, nil },
 	}
-	preview, outlook, err := s.Tell(t.Context(), registered(t, "judged", spec), now)
+	forecast, err := s.Forecast(t.Context(), registered(t, "judged", spec), limit.Builtin(), now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return preview, outlook
+	return forecast, forecast.Items
 }
 
 func TestHowManyWouldTurnFalse(t *testing.T) {
@@ -145,19 +145,19 @@ func TestHowManyWouldTurnFalse(t *testing.T) {
 	for i := range 10 {
 		o.worker(t, fmt.Sprintf("shoot--%d", i), i != 4, "")
 	}
-	preview, outlook := tell(t, o, mcm)
-	if preview.Targets != 10 || preview.Looked != 10 || !preview.AllRead || preview.WouldFail != 1 || preview.WouldBeDoubted != 0 {
-		t.Errorf("the preview is %+v", preview)
+	forecast, items := tell(t, o, mcm)
+	if forecast.Targets != 10 || forecast.Looked != 10 || !forecast.AllRead || forecast.WouldFail != 1 || forecast.WouldBeDoubted != 0 {
+		t.Errorf("the forecast is %+v", forecast)
 	}
 	want := []string{"shoot--4/w: EveryNodeReady (0/1) Health checks successful: 1) mcm: shoot--4/mcm: condition Available of Deployment is False (R: M)"}
-	if len(preview.WouldFailTargets) != 1 || !strings.HasPrefix(preview.WouldFailTargets[0], "shoot--4/w: EveryNodeReady (0/1) Health checks successful: 1) mcm: shoot--4/mcm") {
-		t.Errorf("it tells of %q, not %q", preview.WouldFailTargets, want)
+	if len(forecast.WouldFailTargets) != 1 || !strings.HasPrefix(forecast.WouldFailTargets[0], "shoot--4/w: EveryNodeReady (0/1) Health checks successful: 1) mcm: shoot--4/mcm") {
+		t.Errorf("it tells of %q, not %q", forecast.WouldFailTargets, want)
 	}
-	if first := outlook.Forecasts[0]; first.Namespace != "shoot--4" || first.Conditions[0].Would.Status != health.False || first.Conditions[0].Now != "" || !first.Conditions[0].Writes {
+	if first := items.Targets[0]; first.Namespace != "shoot--4" || first.Conditions[0].Would.Status != health.False || first.Conditions[0].Now != "" || !first.Conditions[0].Writes {
 		t.Errorf("the worst is %+v", first)
 	}
-	if outlook.Writes != 10 {
-		t.Errorf("%d conditions would be written", outlook.Writes)
+	if items.Writes != 10 {
+		t.Errorf("%d conditions would be written", items.Writes)
 	}
 }
 
@@ -166,11 +166,11 @@ func TestTheBreakerHoldsInAForecastWhatItHoldsInLife(t *testing.T) {
 	for i := range 10 {
 		o.worker(t, fmt.Sprintf("shoot--%d", i), false, "")
 	}
-	preview, outlook := tell(t, o, mcm)
-	if preview.WouldFail != 2 || preview.WouldBeDoubted != 8 { // the third is the first that is three, and 30% of ten
-		t.Errorf("%d would turn False, %d be doubted", preview.WouldFail, preview.WouldBeDoubted)
+	forecast, items := tell(t, o, mcm)
+	if forecast.WouldFail != 2 || forecast.WouldBeDoubted != 8 { // the third is the first that is three, and 30% of ten
+		t.Errorf("%d would turn False, %d be doubted", forecast.WouldFail, forecast.WouldBeDoubted)
 	}
-	if last := outlook.Forecasts[len(outlook.Forecasts)-1].Conditions[0]; last.Would.Status != health.Unknown || last.Would.Reason != "HealthCheckInDoubt" {
+	if last := items.Targets[len(items.Targets)-1].Conditions[0]; last.Would.Status != health.Unknown || last.Would.Reason != "HealthCheckInDoubt" {
 		t.Errorf("one in doubt is %+v", last.Would)
 	}
 }
@@ -179,9 +179,9 @@ func TestWhatIsFalseAlreadyDoesNotTurnFalse(t *testing.T) {
 	o := &objects{}
 	o.worker(t, "shoot--a", false, `, annotations: {autohealer.resourcestack.com/owned-conditions: EveryNodeReady}`)
 	o.targets[0].Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "EveryNodeReady", "status": "False", "reason": "HealthCheckUnsuccessful", "message": "(0/1) Health checks successful: 1) mcm: down", "lastTransitionTime": "2026-11-22T05:00:00Z"}}}
-	preview, outlook := tell(t, o, mcm)
-	if preview.WouldFail != 0 || outlook.Failing != 1 || len(preview.ForeignConditions) != 0 {
-		t.Errorf("the preview is %+v, %d are failing", preview, outlook.Failing)
+	forecast, items := tell(t, o, mcm)
+	if forecast.WouldFail != 0 || items.Failing != 1 || len(forecast.ForeignConditions) != 0 {
+		t.Errorf("the forecast is %+v, %d are failing", forecast, items.Failing)
 	}
 }
 
@@ -189,11 +189,11 @@ func TestForeignConditionsAreFound(t *testing.T) {
 	o := &objects{}
 	o.worker(t, "shoot--a", false, "")
 	o.targets[0].Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "EveryNodeReady", "status": "True"}}}
-	preview, outlook := tell(t, o, mcm)
-	if !slices.Equal(preview.ForeignConditions, []string{"EveryNodeReady of shoot--a/w"}) || preview.WouldFail != 0 || outlook.Writes != 0 {
-		t.Errorf("the preview is %+v", preview)
+	forecast, items := tell(t, o, mcm)
+	if !slices.Equal(forecast.ForeignConditions, []string{"EveryNodeReady of shoot--a/w"}) || forecast.WouldFail != 0 || items.Writes != 0 {
+		t.Errorf("the forecast is %+v", forecast)
 	}
-	if preview, _ = tell(t, o, "output: RegistrationOnly\n"+mcm); len(preview.ForeignConditions) != 0 {
+	if forecast, _ = tell(t, o, "output: RegistrationOnly\n"+mcm); len(forecast.ForeignConditions) != 0 {
 		t.Error("what writes no conditions is told of someone else's")
 	}
 }
@@ -202,15 +202,15 @@ func TestAShootIsNotAsked(t *testing.T) {
 	o := &objects{}
 	o.worker(t, "shoot--a", true, "")
 	o.worker(t, "shoot--b", false, "")
-	_, outlook := tell(t, o, onWorkers+"shootKubeconfig: {secretName: gardener}\n"+`checks: [{name: mcm, conditionType: EveryNodeReady, object: {apiVersion: apps/v1, kind: Deployment, name: "'mcm'"}, evaluate: {builtin: {}}}, {name: nodes, conditionType: EveryNodeReady, evaluate: {nodes: {min: 1}}}]`)
-	for _, f := range outlook.Forecasts {
+	_, items := tell(t, o, onWorkers+"shootKubeconfig: {secretName: gardener}\n"+`checks: [{name: mcm, conditionType: EveryNodeReady, object: {apiVersion: apps/v1, kind: Deployment, name: "'mcm'"}, evaluate: {builtin: {}}}, {name: nodes, conditionType: EveryNodeReady, evaluate: {nodes: {min: 1}}}]`)
+	for _, f := range items.Targets {
 		c, want := f.Conditions[0], map[string]health.Status{"shoot--a": "", "shoot--b": "False"}[f.Namespace]
 		if c.Would.Status != want || !slices.Equal(c.NotMade, []string{"nodes"}) {
 			t.Errorf("%s would be %q without %q", f.Namespace, c.Would.Status, c.NotMade)
 		}
 	}
-	if outlook.Writes != 1 {
-		t.Errorf("%d would be written, though one isn't known", outlook.Writes)
+	if items.Writes != 1 {
+		t.Errorf("%d would be written, though one isn't known", items.Writes)
 	}
 }
 
@@ -219,9 +219,9 @@ func TestOthersOfTheSameTypeCount(t *testing.T) {
 	o.worker(t, "shoot--a", true, "")
 	other := registered(t, "other", onWorkers+`checks: [{name: gone, conditionType: EveryNodeReady, object: {apiVersion: apps/v1, kind: Deployment, name: "'gone'"}, evaluate: {builtin: {}}}]`)
 	observer := registered(t, "observer", "mode: Observe\n"+onWorkers+`checks: [{name: x, conditionType: EveryNodeReady, object: {apiVersion: apps/v1, kind: Deployment, name: "'gone'"}, evaluate: {builtin: {}}}]`)
-	preview, outlook := tell(t, o, mcm, other, observer)
-	if message := outlook.Forecasts[0].Conditions[0].Would.Message; preview.WouldFail != 1 || message != "(1/2) Health checks successful: 1) other/gone: Deployment shoot--a/gone doesn't exist" {
-		t.Errorf("%d would turn False: %s", preview.WouldFail, message)
+	forecast, items := tell(t, o, mcm, other, observer)
+	if message := items.Targets[0].Conditions[0].Would.Message; forecast.WouldFail != 1 || message != "(1/2) Health checks successful: 1) other/gone: Deployment shoot--a/gone doesn't exist" {
+		t.Errorf("%d would turn False: %s", forecast.WouldFail, message)
 	}
 }
 
@@ -229,39 +229,39 @@ func TestWhatKindsAreLike(t *testing.T) {
 	for name, c := range map[string]struct {
 		objects objects
 		spec    string
-		want    func(registration.Preview) bool
+		want    func(registration.Forecast) bool
 	}{
-		"the targets' is unknown": {objects{unserved: "Worker"}, mcm, func(p registration.Preview) bool {
+		"the targets' is unknown": {objects{unserved: "Worker"}, mcm, func(p registration.Forecast) bool {
 			return slices.Equal(p.UnknownKinds, []string{"Worker of extensions.gardener.cloud/v1alpha1"}) && p.Targets == 0
 		}},
-		"that of a check is unknown": {objects{unserved: "Deployment"}, mcm, func(p registration.Preview) bool {
+		"that of a check is unknown": {objects{unserved: "Deployment"}, mcm, func(p registration.Forecast) bool {
 			return slices.Equal(p.UnknownKinds, []string{"Deployment of apps/v1"}) && p.Looked == 1
 		}},
-		"the targets may not be read": {objects{forbidden: "Worker"}, mcm, func(p registration.Preview) bool {
+		"the targets may not be read": {objects{forbidden: "Worker"}, mcm, func(p registration.Forecast) bool {
 			return slices.Equal(p.UnreadableKinds, []string{"workers.extensions.gardener.cloud"}) && !p.AllRead
 		}},
-		"what is checked may not be read": {objects{forbidden: "Deployment"}, mcm, func(p registration.Preview) bool {
+		"what is checked may not be read": {objects{forbidden: "Deployment"}, mcm, func(p registration.Forecast) bool {
 			return slices.Equal(p.UnreadableKinds, []string{"deployments.apps"}) && p.WouldFail == 0
 		}},
-		"they take no conditions": {objects{layout: health.Layout{Problem: "the kind has no status subresource"}}, mcm, func(p registration.Preview) bool {
+		"they take no conditions": {objects{layout: health.Layout{Problem: "the kind has no status subresource"}}, mcm, func(p registration.Forecast) bool {
 			return p.Unwritable == "the kind has no status subresource"
 		}},
-		"a status of the shape isn't allowed": {objects{layout: health.Layout{Shape: "Conditions", NoProgressing: true}}, "output: Gardener\n" + mcm, func(p registration.Preview) bool {
+		"a status of the shape isn't allowed": {objects{layout: health.Layout{Shape: "Conditions", NoProgressing: true}}, "output: Gardener\n" + mcm, func(p registration.Forecast) bool {
 			return p.Unwritable == "output: Gardener has status Progressing, which the schema of status.conditions doesn't allow; leave output out"
 		}},
-		"it is allowed in their own shape": {objects{layout: health.Layout{Shape: "Conditions", NoProgressing: true}}, mcm, func(p registration.Preview) bool {
+		"it is allowed in their own shape": {objects{layout: health.Layout{Shape: "Conditions", NoProgressing: true}}, mcm, func(p registration.Forecast) bool {
 			return p.Unwritable == ""
 		}},
-		"and none are written": {objects{layout: health.Layout{Problem: "the kind has no status subresource"}}, "output: RegistrationOnly\n" + mcm, func(p registration.Preview) bool {
+		"and none are written": {objects{layout: health.Layout{Problem: "the kind has no status subresource"}}, "output: RegistrationOnly\n" + mcm, func(p registration.Forecast) bool {
 			return p.Unwritable == ""
 		}},
-		"a kubeconfig is unsafe": {objects{unsafe: "user runs a command"}, "shootKubeconfig: {secretName: gardener}\n" + mcm, func(p registration.Preview) bool {
+		"a kubeconfig is unsafe": {objects{unsafe: "user runs a command"}, "shootKubeconfig: {secretName: gardener}\n" + mcm, func(p registration.Forecast) bool {
 			return slices.Equal(p.UnsafeKubeconfigs, []string{"shoot--a/gardener (user runs a command)"})
 		}},
-		"status of what has none": {objects{}, onWorkers + `checks: [{name: plain, conditionType: X, object: {apiVersion: v1, kind: ConfigMap, name: "'c'"}, evaluate: {status: {}}}, {name: mcm, conditionType: X, object: {apiVersion: apps/v1, kind: Deployment, name: "'mcm'"}, evaluate: {status: {}}}]`, func(p registration.Preview) bool {
+		"status of what has none": {objects{}, onWorkers + `checks: [{name: plain, conditionType: X, object: {apiVersion: v1, kind: ConfigMap, name: "'c'"}, evaluate: {status: {}}}, {name: mcm, conditionType: X, object: {apiVersion: apps/v1, kind: Deployment, name: "'mcm'"}, evaluate: {status: {}}}]`, func(p registration.Forecast) bool {
 			return slices.Equal(p.StatuslessChecks, []string{"plain"})
 		}},
-		"status of what is chosen": {objects{}, onWorkers + `checks: [{name: all, conditionType: X, object: {apiVersion: v1, kind: ConfigMap, selector: {}}, evaluate: {status: {}}}, {name: plain, conditionType: X, object: {apiVersion: v1, kind: ConfigMap, selector: {}, where: object.metadata.name == 'c'}, evaluate: {status: {}}}]`, func(p registration.Preview) bool {
+		"status of what is chosen": {objects{}, onWorkers + `checks: [{name: all, conditionType: X, object: {apiVersion: v1, kind: ConfigMap, selector: {}}, evaluate: {status: {}}}, {name: plain, conditionType: X, object: {apiVersion: v1, kind: ConfigMap, selector: {}, where: object.metadata.name == 'c'}, evaluate: {status: {}}}]`, func(p registration.Forecast) bool {
 			return slices.Equal(p.StatuslessChecks, []string{"plain"})
 		}},
 	} {
@@ -269,8 +269,8 @@ func TestWhatKindsAreLike(t *testing.T) {
 			c.objects.worker(t, "shoot--a", true, "")
 			c.objects.there["ConfigMap shoot--a/telling"] = object(t, "{apiVersion: v1, kind: ConfigMap, metadata: {namespace: shoot--a, name: telling}, status: {observedGeneration: 1}}")
 			c.objects.there["ConfigMap shoot--a/c"] = object(t, "{apiVersion: v1, kind: ConfigMap, metadata: {namespace: shoot--a, name: c}}")
-			if preview, _ := tell(t, &c.objects, c.spec); !c.want(preview) {
-				t.Errorf("the preview is %+v", preview)
+			if forecast, _ := tell(t, &c.objects, c.spec); !c.want(forecast) {
+				t.Errorf("the forecast is %+v", forecast)
 			}
 		})
 	}
@@ -281,12 +281,12 @@ func TestWorkerlessTargets(t *testing.T) {
 	o.worker(t, "shoot--a", true, "")
 	o.worker(t, "shoot--b", true, "")
 	o.targets[1].Object["spec"] = map[string]any{"type": "aws"}
-	if preview, _ := tell(t, o, mcm); !slices.Equal(preview.Workerless, []string{"shoot--b/w"}) {
-		t.Errorf("workerless are %q", preview.Workerless)
+	if forecast, _ := tell(t, o, mcm); !slices.Equal(forecast.Workerless, []string{"shoot--b/w"}) {
+		t.Errorf("workerless are %q", forecast.Workerless)
 	}
 	asking := strings.Replace(mcm, "conditionType: EveryNodeReady", "conditionType: EveryNodeReady, when: has(target.spec.pools)", 1)
-	if preview, _ := tell(t, o, asking); len(preview.Workerless) != 0 {
-		t.Errorf("workerless are %q, though the check asks", preview.Workerless)
+	if forecast, _ := tell(t, o, asking); len(forecast.Workerless) != 0 {
+		t.Errorf("workerless are %q, though the check asks", forecast.Workerless)
 	}
 }
 
@@ -295,8 +295,8 @@ func TestBounds(t *testing.T) {
 	for i := range 1200 {
 		o.worker(t, fmt.Sprintf("shoot--%d", i), true, "")
 	}
-	if preview, outlook := tell(t, o, mcm); preview.Targets != 1001 || preview.Looked != 100 || preview.AllRead || len(outlook.Forecasts) != 100 {
-		t.Errorf("of 1200 targets %d count and %d were looked at, all read: %t", preview.Targets, preview.Looked, preview.AllRead)
+	if forecast, items := tell(t, o, mcm); forecast.Targets != 1001 || forecast.Looked != 100 || forecast.AllRead || len(items.Targets) != 100 {
+		t.Errorf("of 1200 targets %d count and %d were looked at, all read: %t", forecast.Targets, forecast.Looked, forecast.AllRead)
 	}
 }
 
@@ -308,14 +308,14 @@ func TestOfTargetsThatAreNotAllReadNoneIsDoubted(t *testing.T) {
 			o.targets[i].Object["spec"] = map[string]any{"type": "other"}
 		}
 	}
-	preview, _ := tell(t, o, mcm)
-	if preview.AllRead || preview.Targets != 10 || preview.WouldFail != 10 || preview.WouldBeDoubted != 0 {
-		t.Errorf("of ten targets among those that were read, the preview is %+v", preview)
+	forecast, _ := tell(t, o, mcm)
+	if forecast.AllRead || forecast.Targets != 10 || forecast.WouldFail != 10 || forecast.WouldBeDoubted != 0 {
+		t.Errorf("of ten targets among those that were read, the forecast is %+v", forecast)
 	}
 	stored := registered(t, "judged", mcm)
 	stored.Status.Breaker = &v1alpha1.Breaker{ID: "b"}
-	if preview, _ = tell(t, o, mcm, stored); preview.WouldFail != 0 || preview.WouldBeDoubted != 10 {
-		t.Errorf("while the breaker is open, the preview is %+v", preview)
+	if forecast, _ = tell(t, o, mcm, stored); forecast.WouldFail != 0 || forecast.WouldBeDoubted != 10 {
+		t.Errorf("while the breaker is open, the forecast is %+v", forecast)
 	}
 }
 
@@ -324,7 +324,7 @@ func TestWhatCanNotBeReadIsNotKnown(t *testing.T) {
 		Objects: &objects{err: context.DeadlineExceeded}, Read: 10, Look: 10,
 		Stored: func(context.Context) ([]*v1alpha1.HealthCheckRegistration, error) { return nil, nil },
 	}
-	if _, err := s.Preview(t.Context(), registered(t, "judged", mcm), limit.Builtin(), now); !errors.Is(err, guard.ErrNotKnown) {
+	if _, err := s.Forecast(t.Context(), registered(t, "judged", mcm), limit.Builtin(), now); !errors.Is(err, guard.ErrNotKnown) {
 		t.Errorf("the error is %v", err)
 	}
 }

@@ -138,17 +138,17 @@ func (i *Informers) RouteKind(kind string) (served schema.GroupVersionKind, ok b
 	return served, false
 }
 
-// Preview tells what a policy would mean if it were in force now.
-func (i *Informers) Preview(ctx context.Context, op *v1alpha1.OutlierPolicy, _ limit.Limits, _ time.Time) (outlier.Preview, error) {
+// Forecast tells what a policy would mean if it were in force now.
+func (i *Informers) Forecast(ctx context.Context, op *v1alpha1.OutlierPolicy, _ limit.Limits, _ time.Time) (outlier.Forecast, error) {
 	namespace := op.Namespace
 	if len(op.Spec.TargetRefs) == 0 && namespace == i.OwnNamespace {
 		namespace = "" // it is the cluster's default
 	}
 	w, err := i.World(ctx, namespace)
 	if err != nil {
-		return outlier.Preview{}, err
+		return outlier.Forecast{}, err
 	}
-	return outlier.PreviewOf(op, w, i.OwnNamespace), nil
+	return outlier.ForecastOf(op, w, i.OwnNamespace), nil
 }
 
 // World is a namespace with the cluster's default, or with "" everything. It is the cache's own: nobody may change it.

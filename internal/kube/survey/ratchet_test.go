@@ -43,7 +43,7 @@ func weeders(t *testing.T, wc *v1alpha1.WeederConfig) []any {
 	y.ObservePod(weed.ReadPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "autohealer-system", Name: "autohealer-0", UID: "p", Labels: map[string]string{"app.kubernetes.io/name": "autohealer", "app": "api"},
 	}}), weed.Moment{})
-	live, _ := y.Preview(wc, limit.Builtin(), weed.Moment{}) // what can't be read its terms say
+	live := y.Forecast(wc, limit.Builtin(), weed.Moment{})
 	return []any{weed.TermsOf(wc, "autohealer-system"), live}
 }
 
@@ -57,7 +57,7 @@ func probers(t *testing.T, pc *v1alpha1.ProbeConfig) []any {
 	}
 	w.dependents["agent"], w.dependents["healer"] = Dependent{Unscalable: true}, Dependent{Pods: "app=healer"}
 	w.configs = []v1alpha1.ProbeConfig{*probeConfig("shop", "other", "apiserver")}
-	live, err := (&Survey{Cluster: w, Objects: w, Rights: onlyAble{}, OwnNamespace: "autohealer-system"}).Preview(t.Context(), pc, limit.Builtin(), time.Time{})
+	live, err := (&Survey{Cluster: w, Objects: w, Rights: onlyAble{}, OwnNamespace: "autohealer-system"}).Forecast(t.Context(), pc, limit.Builtin(), time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func outliers(t *testing.T, op *v1alpha1.OutlierPolicy) []any {
 	t.Helper()
 	tcp := "tcp"
 	target := []v1alpha1.OutlierTargetReference{{Kind: "Service", Name: "bytes"}}
-	return []any{outlier.PreviewOf(op, outlier.World{
+	return []any{outlier.ForecastOf(op, outlier.World{
 		Services: []*corev1.Service{{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bytes"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 5432, AppProtocol: &tcp}}},
 		}},

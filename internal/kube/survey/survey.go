@@ -27,12 +27,12 @@ import (
 )
 
 const (
-	// mostTargets are looked at for one preview. Each takes up to ten requests, and a review has five seconds; what is wrong
+	// mostTargets are looked at for one forecast. Each takes up to ten requests, and a review has five seconds; what is wrong
 	// in a fan-out most often is wrong everywhere.
 	mostTargets = 50
 	// atOnce is how many targets are looked at at once.
 	atOnce = 8
-	// asksPerSecond and asksAtOnce are what previews may ask of the API server, all of them together: nobody proves to a
+	// asksPerSecond and asksAtOnce are what reviews may ask of the API server, all of them together: nobody proves to a
 	// webhook who asks, so their number is no bound. A review of the widest fan-out asks some 500 times.
 	asksPerSecond = 200
 	asksAtOnce    = 1000
@@ -41,7 +41,7 @@ const (
 // errBusy means that others' reviews came first.
 var errBusy = errors.New("too many ProbeConfigs are being reviewed at once; try again in a moment")
 
-// NewPace is what holds back the previews of reviews.
+// NewPace is what holds back reviews.
 func NewPace() *rate.Limiter { return rate.NewLimiter(asksPerSecond, asksAtOnce) }
 
 // Objects are read one by one. Each error means that it isn't known.
@@ -91,14 +91,14 @@ type Autoscaler struct {
 	Name string
 }
 
-// Survey previews ProbeConfigs.
+// Survey asks the planner of ProbeConfigs.
 type Survey struct {
 	Cluster Cluster
 	Objects Objects
 	// Rights says whether a tenant's account may get a Secret; one that it may not is not read. Nil: the Objects are read
 	// with the rights of who asks.
 	Rights authorizer.UnconditionalAuthorizer
-	// Pace bounds what all previews together ask of the API server. Nil: nothing does.
+	// Pace bounds what all reviews together ask of the API server. Nil: nothing does.
 	Pace *rate.Limiter
 	// Annotated: what people ask for on dependents is read, too. No rule asks for it, so reviews don't pay for it.
 	Annotated bool
@@ -108,32 +108,38 @@ type Survey struct {
 	OwnPod func(context.Context) (labels.Set, error)
 }
 
-// Preview tells what a config would do if it were in force now. The error is that of the first object that couldn't be read.
-func (s *Survey) Preview(ctx context.Context, pc *v1alpha1.ProbeConfig, limits limit.Limits, _ time.Time) (probe.Preview, error) {
+// Forecast tells what a config would do if it were in force now. The error is that of the first object that couldn't be read.
+func (s *Survey) Forecast(ctx context.Context, pc *v1alpha1.ProbeConfig, limits limit.Limits, _ time.Time) (probe.Forecast, error) {
+	return s.ForecastItems(ctx, pc, limits, nil)
+}
+
+// ForecastItems tells it with items, where ahead isn't nil.
+func (s *Survey) ForecastItems(ctx context.Context, pc *v1alpha1.ProbeConfig, limits limit.Limits, ahead *probe.Ahead) (probe.Forecast, error) {
 	c, err := probe.NewConfig(pc, s.OwnNamespace)
 	if err != nil {
-		return probe.PreviewOf(pc, s.OwnNamespace, limits, nil), nil //nolint:nilerr // the preview says why, and looks at nothing
+		return probe.Forecast{UnreadableSpec: err.Error()}, nil //nolint:nilerr // the forecast says why, and nothing is looked at
 	}
 	seen, err := s.look(ctx, c)
 	if err != nil {
-		return probe.Preview{}, fmt.Errorf("look at what the ProbeConfig names: %w", err)
+		return probe.Forecast{}, fmt.Errorf("look at what the ProbeConfig names: %w", err)
 	}
-	return probe.PreviewOf(pc, s.OwnNamespace, limits, seen), nil
+	return probe.ForecastOf(c, limits, seen, ahead), nil
 }
 
-// look finds out all that a preview will ask.
-func (s *Survey) look(ctx context.Context, c *probe.Config) (*world, error) {
-	w := &world{namespaces: []string{c.Namespace}, targets: map[string]probe.TargetFacts{}}
-	var err error
+// look finds out all that a forecast is made of.
+func (s *Survey) look(ctx context.Context, c *probe.Config) (w probe.World, err error) {
+	w = probe.World{Namespaces: []string{c.Namespace}, Targets: map[string]probe.TargetFacts{}}
 	if c.Namespaces != nil {
-		if w.namespaces, err = s.Cluster.Namespaces(ctx, c.Namespaces); err != nil {
-			return nil, err
+		if w.Namespaces, err = s.Cluster.Namespaces(ctx, c.Namespaces); err != nil {
+			return w, err
 		}
 	}
-	if w.counts, err = s.Cluster.Counts(ctx); err != nil {
-		return nil, err
+	counts, err := s.Cluster.Counts(ctx)
+	if err != nil {
+		return w, err
 	}
-	looked := w.namespaces[:min(len(w.namespaces), mostTargets)]
+	w.Probed, w.ScaledDown = counts.Probed, counts.ScaledDown
+	looked := w.Namespaces[:min(len(w.Namespaces), mostTargets)]
 	found := make([]probe.TargetFacts, len(looked))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
@@ -147,10 +153,10 @@ func (s *Survey) look(ctx context.Context, c *probe.Config) (*world, error) {
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return nil, err
+		return w, err
 	}
 	for i, namespace := range looked {
-		w.targets[namespace] = found[i]
+		w.Targets[namespace] = found[i]
 	}
 	return w, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -139,33 +140,33 @@ func TestWhatAConfigWouldFind(t *testing.T) {
 	for name, tt := range map[string]struct {
 		config *v1alpha1.ProbeConfig
 		with   func(*town)
-		want   probe.Preview
+		want   probe.Forecast
 	}{
 		"nothing amiss": {
 			config: probeConfig("shop", "a", "kcm"),
-			want:   probe.Preview{WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/kcm"}},
+			want:   probe.Forecast{WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/kcm"}},
 		},
 		"no Secret": {
 			config: probeConfig("shop", "a", "kcm"),
 			with:   func(w *town) { w.kubeconfigs["out"] = probe.KubeconfigFacts{Missing: true} },
-			want: probe.Preview{WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/kcm"},
+			want: probe.Forecast{WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/kcm"},
 				MissingSecrets: 1, MissingSecretNames: []string{"shop/out"}},
 		},
 		"a kubeconfig that is never used": {
 			config: probeConfig("shop", "a", "kcm"),
 			with:   func(w *town) { w.kubeconfigs["in"] = probe.KubeconfigFacts{Unsafe: "runs a command"} },
-			want: probe.Preview{WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/kcm"},
+			want: probe.Forecast{WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/kcm"},
 				UnsafeKubeconfigs: 1, UnsafeKubeconfigNames: []string{"shop/in (runs a command)"}},
 		},
 		"one server": {
 			config: probeConfig("shop", "a", "kcm"),
 			with:   func(w *town) { w.kubeconfigs["out"] = w.kubeconfigs["in"] },
-			want: probe.Preview{WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/kcm"},
+			want: probe.Forecast{WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/kcm"},
 				SameServers: 1, SameServerNames: []string{"shop (kube-apiserver.shop.svc:443)"}},
 		},
 		"what is probed, by its DNS name": {
 			config: probeConfig("shop", "a", "apiserver"),
-			want: probe.Preview{WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/apiserver"},
+			want: probe.Forecast{WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/apiserver"},
 				BackingDependents: 1, BackingDependentNames: []string{"shop/Deployment/apiserver (kube-apiserver)"}},
 		},
 		"what is probed, by its load balancer": {
@@ -174,7 +175,7 @@ func TestWhatAConfigWouldFind(t *testing.T) {
 				w.kubeconfigs["in"] = probe.KubeconfigFacts{Server: "10.9.8.7:443"}
 				w.addresses = map[string]string{"shop/api.shop.example": "kube-apiserver"}
 			},
-			want: probe.Preview{WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/apiserver"},
+			want: probe.Forecast{WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/apiserver"},
 				BackingDependents: 1, BackingDependentNames: []string{"shop/Deployment/apiserver (kube-apiserver)"}},
 		},
 		"behind a Service of its name elsewhere": {
@@ -183,18 +184,18 @@ func TestWhatAConfigWouldFind(t *testing.T) {
 				w.kubeconfigs["in"] = probe.KubeconfigFacts{Server: "kube-apiserver.elsewhere.svc:443"}
 				w.backing["elsewhere/kube-apiserver"] = labels.Set{"app": "apiserver"}
 			},
-			want: probe.Preview{WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/apiserver"}},
+			want: probe.Forecast{WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/apiserver"}},
 		},
 		"what doesn't tell its pods, where a Service is probed": {
 			config: probeConfig("shop", "a", "kcm", "plane"),
 			with:   func(w *town) { w.dependents["plane"] = Dependent{Replicas: 1} },
-			want: probe.Preview{WouldScaleDown: 2, WouldScaleDownNames: []string{"shop/Deployment/kcm", "shop/Deployment/plane"},
+			want: probe.Forecast{WouldScaleDown: 2, WouldScaleDownNames: []string{"shop/Deployment/kcm", "shop/Deployment/plane"},
 				UnclearDependents: 1, UnclearDependentNames: []string{"shop/Deployment/plane"}},
 		},
 		"Autohealer by another name": {
 			config: probeConfig("autohealer-system", "a", "healer"),
 			with:   func(w *town) { w.dependents["healer"] = Dependent{Replicas: 1, Pods: "app=healer"} },
-			want: probe.Preview{WouldScaleDown: 1, WouldScaleDownNames: []string{"autohealer-system/Deployment/healer"},
+			want: probe.Forecast{WouldScaleDown: 1, WouldScaleDownNames: []string{"autohealer-system/Deployment/healer"},
 				OwnDependents: 1, OwnDependentNames: []string{"autohealer-system/Deployment/healer"}},
 		},
 		"dependents that can't be scaled, or aren't there": {
@@ -202,7 +203,7 @@ func TestWhatAConfigWouldFind(t *testing.T) {
 			with: func(w *town) {
 				w.dependents["agent"], w.dependents["nobody"] = Dependent{Unscalable: true}, Dependent{Missing: true}
 			},
-			want: probe.Preview{WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/kcm"},
+			want: probe.Forecast{WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/kcm"},
 				UnscalableDependents: 1, UnscalableDependentNames: []string{"shop/Deployment/agent"},
 				MissingDependents: 1, MissingDependentNames: []string{"shop/Deployment/nobody"}},
 		},
@@ -214,7 +215,7 @@ func TestWhatAConfigWouldFind(t *testing.T) {
 					{Scales: probe.Ref{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "kcm"}, Name: "HorizontalPodAutoscaler/of-another"},
 				}}
 			},
-			want: probe.Preview{WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/kcm"},
+			want: probe.Forecast{WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/kcm"},
 				AutoscaledDependents: 1, AutoscaledDependentNames: []string{"shop/Deployment/kcm (ScaledObject/kcm)"}},
 		},
 		"another config, not itself": {
@@ -222,7 +223,7 @@ func TestWhatAConfigWouldFind(t *testing.T) {
 			with: func(w *town) {
 				w.configs = []v1alpha1.ProbeConfig{other, *probeConfig("shop", "a", "kcm"), *probeConfig("elsewhere", "b", "kcm")}
 			},
-			want: probe.Preview{WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/kcm"},
+			want: probe.Forecast{WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/kcm"},
 				SharedDependents: 1, SharedDependentNames: []string{"shop/Deployment/kcm (shop/other)"}},
 		},
 		"one that only observes, and one that was refused, before it was mended": {
@@ -237,7 +238,7 @@ func TestWhatAConfigWouldFind(t *testing.T) {
 				mended.Generation = 3
 				w.configs = []v1alpha1.ProbeConfig{*watching, *refused, *mended}
 			},
-			want: probe.Preview{WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/kcm"},
+			want: probe.Forecast{WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/kcm"},
 				SharedDependents: 1, SharedDependentNames: []string{"shop/Deployment/kcm (shop/mended)"}},
 		},
 		"a config that selects the namespace": {
@@ -246,7 +247,7 @@ func TestWhatAConfigWouldFind(t *testing.T) {
 				w.namespaces = map[string]labels.Set{"shop": {"shoot": "true"}, "mail": {"seed": "true"}}
 				w.configs = []v1alpha1.ProbeConfig{*everywhere(probeConfig("autohealer-system", "all", "kcm"), "shoot"), *everywhere(probeConfig("autohealer-system", "seeds", "kcm"), "seed")}
 			},
-			want: probe.Preview{WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/kcm"},
+			want: probe.Forecast{WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/kcm"},
 				SharedDependents: 1, SharedDependentNames: []string{"shop/Deployment/kcm (autohealer-system/all)"}},
 		},
 		"a config that is being deleted": {
@@ -256,14 +257,14 @@ func TestWhatAConfigWouldFind(t *testing.T) {
 				other.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 				w.configs = []v1alpha1.ProbeConfig{other}
 			},
-			want: probe.Preview{WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/kcm"}},
+			want: probe.Forecast{WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/kcm"}},
 		},
 		"every namespace that it selects": {
 			config: everywhere(probeConfig("autohealer-system", "all", "kcm"), "shoot"),
 			with: func(w *town) {
 				w.namespaces = map[string]labels.Set{"one": {"shoot": "true"}, "two": {"shoot": "true"}, "three": {}}
 			},
-			want: probe.Preview{Targets: 2, WouldScaleDown: 2, WouldScaleDownNames: []string{"one/Deployment/kcm", "two/Deployment/kcm"}},
+			want: probe.Forecast{Targets: 2, WouldScaleDown: 2, WouldScaleDownNames: []string{"one/Deployment/kcm", "two/Deployment/kcm"}},
 		},
 		"counts of all configs": {
 			config: probeConfig("shop", "a", "kcm"),
@@ -280,7 +281,7 @@ func TestWhatAConfigWouldFind(t *testing.T) {
 				add(100, v1alpha1.Observe, metav1.ConditionTrue)
 				add(100, v1alpha1.Enforce, metav1.ConditionFalse)
 			},
-			want: probe.Preview{Probed: 20, ScaledDown: 4, Limit: 4, WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/kcm"}},
+			want: probe.Forecast{Probed: 20, ScaledDown: 4, Limit: 4, WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/kcm"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -289,7 +290,7 @@ func TestWhatAConfigWouldFind(t *testing.T) {
 				tt.with(w)
 			}
 			s := &Survey{Cluster: w, Objects: w, Rights: &may{decision: authorizer.DecisionAllow}, OwnNamespace: "autohealer-system"}
-			got, err := s.Preview(t.Context(), tt.config, limit.Builtin(), time.Time{})
+			got, err := s.Forecast(t.Context(), tt.config, limit.Builtin(), time.Time{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -298,6 +299,17 @@ func TestWhatAConfigWouldFind(t *testing.T) {
 				t.Errorf("-want +got\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestForASpecThatCannotBeReadNothingIsRead(t *testing.T) {
+	w := newTown()
+	s := &Survey{Cluster: w, Objects: w, OwnNamespace: "autohealer-system"}
+	pc := probeConfig("shop", "a", "kcm")
+	pc.Spec.ProbeInterval = "soon"
+	got, err := s.Forecast(t.Context(), pc, limit.Builtin(), time.Time{})
+	if diff := cmp.Diff(probe.Forecast{UnreadableSpec: got.UnreadableSpec}, got); err != nil || diff != "" || !strings.Contains(got.UnreadableSpec, "soon") || len(w.read) > 0 {
+		t.Errorf("%v; read %v; -want +got\n%s", err, w.read, diff)
 	}
 }
 
@@ -310,7 +322,7 @@ func TestASecretThatTheAccountMayNotGetIsNotRead(t *testing.T) {
 		s := &Survey{Cluster: w, Objects: w, Rights: rights, OwnNamespace: "autohealer-system"}
 		pc := probeConfig("shop", "a", "kcm")
 		pc.Spec.ServiceAccountName = "prober"
-		if _, err := s.Preview(t.Context(), pc, limit.Builtin(), time.Time{}); err != nil {
+		if _, err := s.Forecast(t.Context(), pc, limit.Builtin(), time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 		slices.Sort(w.read)
@@ -327,7 +339,7 @@ func TestASecretThatTheAccountMayNotGetIsNotRead(t *testing.T) {
 func TestInItsOwnNamespaceAutohealerAsksNobody(t *testing.T) {
 	w, rights := newTown(), &may{}
 	s := &Survey{Cluster: w, Objects: w, Rights: rights, OwnNamespace: "autohealer-system"}
-	if _, err := s.Preview(t.Context(), probeConfig("autohealer-system", "a", "kcm"), limit.Builtin(), time.Time{}); err != nil {
+	if _, err := s.Forecast(t.Context(), probeConfig("autohealer-system", "a", "kcm"), limit.Builtin(), time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	if len(rights.asked) > 0 || len(w.read) != 3 {
@@ -342,7 +354,7 @@ func TestAFanOutIsLookedAtInPart(t *testing.T) {
 		w.namespaces[fmt.Sprintf("shoot-%03d", i)] = labels.Set{"shoot": "true"}
 	}
 	s := &Survey{Cluster: w, Objects: w, OwnNamespace: "autohealer-system"}
-	got, err := s.Preview(t.Context(), everywhere(probeConfig("autohealer-system", "all", "kcm"), "shoot"), limit.Builtin(), time.Time{})
+	got, err := s.Forecast(t.Context(), everywhere(probeConfig("autohealer-system", "all", "kcm"), "shoot"), limit.Builtin(), time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -363,7 +375,7 @@ func TestReviewsTogetherAskNoMoreThanTheirPace(t *testing.T) {
 		review := func(pc *v1alpha1.ProbeConfig) error {
 			ctx, cancel := context.WithTimeout(t.Context(), 4500*time.Millisecond)
 			defer cancel()
-			_, err := s.Preview(ctx, pc, limit.Builtin(), time.Time{})
+			_, err := s.Forecast(ctx, pc, limit.Builtin(), time.Time{})
 			return err
 		}
 		began := time.Now()
@@ -394,7 +406,7 @@ func TestWhatCantBeReadIsNotKnown(t *testing.T) {
 	w := newTown()
 	w.failing = errors.New("the API server is away")
 	s := &Survey{Cluster: w, Objects: w, OwnNamespace: "autohealer-system"}
-	if _, err := s.Preview(t.Context(), probeConfig("shop", "a", "kcm"), limit.Builtin(), time.Time{}); !errors.Is(err, w.failing) {
+	if _, err := s.Forecast(t.Context(), probeConfig("shop", "a", "kcm"), limit.Builtin(), time.Time{}); !errors.Is(err, w.failing) {
 		t.Errorf("%v", err)
 	}
 }
@@ -420,7 +432,7 @@ func TestWhichServiceAServerIs(t *testing.T) {
 	}
 }
 
-func TestWhatPeopleAskForIsInTheOutlook(t *testing.T) {
+func TestWhatPeopleAskForIsInTheForecast(t *testing.T) {
 	for name, tt := range map[string]struct {
 		annotated bool
 		asks      map[string]string
@@ -435,16 +447,16 @@ func TestWhatPeopleAskForIsInTheOutlook(t *testing.T) {
 		w := newTown()
 		w.annotations = map[string]map[string]string{"kcm": tt.asks}
 		s := &Survey{Cluster: w, Objects: w, OwnNamespace: "autohealer-system", Annotated: tt.annotated}
-		outlook, err := s.Outlook(t.Context(), probeConfig("shop", "a", "kcm"), nil, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+		f, err := s.ForecastItems(t.Context(), probeConfig("shop", "a", "kcm"), limit.Builtin(), &probe.Ahead{Now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		found := ""
-		for _, f := range outlook.Targets[0].Findings {
+		found, target := "", f.Items.Targets[0]
+		for _, f := range target.Findings {
 			found += string(f.Reason)
 		}
-		if found != tt.want || (len(outlook.Targets[0].Down) == 0) != (tt.want != "") {
-			t.Errorf("%s: %q, down %v", name, found, outlook.Targets[0].Down)
+		if found != tt.want || (len(target.Down) == 0) != (tt.want != "") {
+			t.Errorf("%s: %q, down %v", name, found, target.Down)
 		}
 		if asked := slices.Contains(w.read, "shop/kcm annotations"); asked != tt.annotated {
 			t.Errorf("%s: read %v", name, w.read)

@@ -10,25 +10,33 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 )
 
-type outlookWorld map[string][]probe.DependentFacts
+// known are the dependents by namespace.
+type known map[string][]probe.DependentFacts
 
-func (w outlookWorld) Namespaces(labels.Selector) []string { return []string{"a", "b", "unknown"} }
-func (w outlookWorld) Counts() (probed, scaledDown int)    { return 0, 0 }
-func (w outlookWorld) Target(_ *probe.Config, namespace string) probe.TargetFacts {
-	return probe.TargetFacts{Dependents: w[namespace]}
+// of is the world that a config finds.
+func (k known) of(c *probe.Config) probe.World {
+	w := probe.World{Namespaces: []string{c.Namespace}, Targets: map[string]probe.TargetFacts{}}
+	if c.Namespaces != nil {
+		w.Namespaces = []string{"a", "b", "unknown"}
+	}
+	for namespace, dependents := range k {
+		w.Targets[namespace] = probe.TargetFacts{Dependents: dependents}
+	}
+	return w
 }
 
-// tell writes an outlook as one would say it.
-func tell(o probe.Outlook) string {
+// tell writes items as one would say them.
+func tell(o probe.Items) string {
 	var out strings.Builder
-	levels := func(verb string, all []probe.LevelOutlook) {
+	levels := func(verb string, all []probe.LevelForecast) {
 		for _, l := range all {
 			fmt.Fprintf(&out, " %s%d", verb, l.Level)
 			for _, c := range l.Changes {
-				fmt.Fprintf(&out, " %s:%d>%d", c.Ref.Name, c.From, c.To)
+				fmt.Fprintf(&out, " %s:%d>%d", c.Name, c.From, c.To)
 			}
 		}
 	}
@@ -37,7 +45,7 @@ func tell(o probe.Outlook) string {
 		levels("down", t.Down)
 		levels("up", t.Up)
 		for _, f := range t.Findings {
-			fmt.Fprintf(&out, " %s=%s", f.Ref.Name, f.Reason)
+			fmt.Fprintf(&out, " %s=%s", f.Name, f.Reason)
 		}
 		out.WriteString("; ")
 	}
@@ -47,7 +55,7 @@ func tell(o probe.Outlook) string {
 	return strings.TrimSuffix(out.String(), "; ")
 }
 
-func TestAnOutlookGoesThroughTheLevelsAsTheManagerDoes(t *testing.T) {
+func TestAForecastGoesThroughTheLevelsAsTheManagerDoes(t *testing.T) {
 	at := func(level int, delay time.Duration) probe.Place {
 		return probe.Place{Level: level, Delay: delay, Timeout: time.Minute}
 	}
@@ -67,10 +75,10 @@ func TestAnOutlookGoesThroughTheLevelsAsTheManagerDoes(t *testing.T) {
 			PreviousReplicas: replicas, Since: metav1.NewTime(start),
 		}
 	}
-	world := outlookWorld{"a": {{Replicas: 2}, {Replicas: 1}, {Replicas: 1}}, "b": {{Missing: true}, {}, {Unscalable: true}}}
+	world := known{"a": {{Replicas: 2}, {Replicas: 1}, {Replicas: 1}}, "b": {{Missing: true}, {}, {Unscalable: true}}}
 	for name, tt := range map[string]struct {
 		config *probe.Config
-		world  outlookWorld
+		known  known
 		scaled []v1alpha1.ScaledDependent
 		want   string
 	}{
@@ -78,16 +86,17 @@ func TestAnOutlookGoesThroughTheLevelsAsTheManagerDoes(t *testing.T) {
 			"a: down0 ca:1>0 down1 mcm:1>0 kcm:2>0 up0 kcm:0>2 up1 mcm:0>1 ca:0>1"},
 		"in every namespace of which something is known": {config(func(c *probe.Config) { c.Namespaces = labels.Everything() }), world, nil,
 			"a: down0 ca:1>0 down1 mcm:1>0 kcm:2>0 up0 kcm:0>2 up1 mcm:0>1 ca:0>1; b: kcm=DependentMissing ca=NotScalable"},
-		"what is down already is given back with the rest": {config(func(*probe.Config) {}), outlookWorld{"a": {{}, {Replicas: 1}, {}}},
+		"what is down already is given back with the rest": {config(func(*probe.Config) {}), known{"a": {{}, {Replicas: 1}, {}}},
 			[]v1alpha1.ScaledDependent{down("a", "kcm", 2)}, "a: down1 mcm:1>0 up0 kcm:0>2 up1 mcm:0>1"},
 		"what the config doesn't ask for any more is given back at once": {config(func(*probe.Config) {}), world,
 			[]v1alpha1.ScaledDependent{down("a", "former", 3), down("departed", "kcm", 1)},
 			"a: down0 ca:1>0 down1 mcm:1>0 kcm:2>0 up0 kcm:0>2 up1 mcm:0>1 ca:0>1; gives back a/former:3; gives back departed/kcm:1"},
-		"one that observes gives everything back": {config(func(c *probe.Config) { c.Observe = true }), outlookWorld{},
+		"one that observes gives everything back": {config(func(c *probe.Config) { c.Observe = true }), known{},
 			[]v1alpha1.ScaledDependent{down("a", "kcm", 2)}, "gives back a/kcm:2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := tell(probe.OutlookOf(tt.config, tt.world, tt.scaled, start)); got != tt.want {
+			ahead := &probe.Ahead{Now: start, Scaled: tt.scaled}
+			if got := tell(probe.ForecastOf(tt.config, limit.Builtin(), tt.known.of(tt.config), ahead).Items); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
 		})

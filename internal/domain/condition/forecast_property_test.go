@@ -144,19 +144,16 @@ func (c *crowd) decide() {
 
 func (c *crowd) compare() {
 	cs := &v1alpha1.ConditionSet{ObjectMeta: metav1.ObjectMeta{Name: c.pick("of", "s0", "s1", "s2", "new")}, Spec: c.spec()}
-	got, err := c.fleet.Preview(cs, limit.Builtin(), moment(noon))
-	if err != nil {
-		c.t.Fatalf("preview: %v", err)
-	}
+	got := c.fleet.Forecast(cs, limit.Builtin(), moment(noon))
 	// what is read off the limits and the reporters has tests of its own
-	rest := cmpopts.IgnoreFields(condition.Preview{}, "Nodes", "Limit", "LimitName", "UnionLimit", "UnreportedTypes", "SilentTypes",
+	rest := cmpopts.IgnoreFields(condition.Forecast{}, "Nodes", "Limit", "LimitName", "UnionLimit", "UnreportedTypes", "SilentTypes",
 		"ControlPlaneReady", "ControlPlaneReadyAfter", "IntolerantSystemPods")
 	if diff := cmp.Diff(c.fleet.LookAtEach(c.read(cs)), got, rest, cmpopts.EquateEmpty()); diff != "" {
-		c.t.Fatalf("the preview of %+v differs from a look at each (-), (+):\n%s", cs.Spec, diff)
+		c.t.Fatalf("the forecast of %+v differs from a look at each (-), (+):\n%s", cs.Spec, diff)
 	}
 }
 
-func TestAPreviewCountsWhatALookAtEachCounts(t *testing.T) {
+func TestAForecastCountsWhatALookAtEachCounts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := &crowd{t: t, nodes: map[string]*corev1.Node{}, sets: map[string]types.UID{}}
 		limits := limit.Builtin()
@@ -179,7 +176,7 @@ func TestAPreviewCountsWhatALookAtEachCounts(t *testing.T) {
 	})
 }
 
-func TestAPreviewOfManyAlikeNamesTheFirstTwenty(t *testing.T) {
+func TestAForecastOfManyAlikeNamesTheFirstTwenty(t *testing.T) {
 	m := manage(t, calm("10%", "5%"), workers(3))
 	var want []string
 	for i := range 30 {
@@ -187,7 +184,7 @@ func TestAPreviewOfManyAlikeNamesTheFirstTwenty(t *testing.T) {
 		want = append(want, name)
 		m.fleet.ObserveSet(newSet(t, name, noSchedule), active, nil, "", moment(noon))
 	}
-	if p := preview(t, m, "s00", noSchedule); !slices.Equal(p.DuplicateOf, want[1:21]) {
+	if p := forecast(t, m, "s00", noSchedule); !slices.Equal(p.DuplicateOf, want[1:21]) {
 		t.Errorf("duplicates %v, want the first twenty others", p.DuplicateOf)
 	}
 }

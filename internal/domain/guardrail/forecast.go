@@ -1,11 +1,8 @@
 package guardrail
 
-// SampleSize is how many names or errors a preview carries at most.
-const SampleSize = 20
-
-// Preview is what rules see of a Guardrail as plan. It follows from the object and from the rules in force, so that it is
+// Terms are what rules see of a Guardrail as plan, and what follows from the object and from the rules in force: they are
 // known without looking at the cluster.
-type Preview struct {
+type Terms struct {
 	// RuleErrors say which rules can't be evaluated and why, each with line, column and a caret.
 	RuleErrors []string
 	// KeptErrors are those of rules that an update doesn't touch, and that couldn't be evaluated before.
@@ -19,8 +16,8 @@ type Preview struct {
 	DisputedTypes []string
 }
 
-// LivePreview is what rules see of a Guardrail as plan, too; it needs the stored policies.
-type LivePreview struct {
+// Forecast is what rules see of a Guardrail as plan, too; it needs the stored policies.
+type Forecast struct {
 	// Refusals tell how many stored objects of each kind its new and changed rules would refuse, such as
 	// "3 of 12 stored ConditionSets, which then do nothing new".
 	Refusals []string
@@ -32,16 +29,16 @@ type LivePreview struct {
 	NotCounted []string
 }
 
-// ExceptionPreview is what rules see of a GuardrailException as plan; it follows from the object and the rules in force.
-type ExceptionPreview struct {
+// ExceptionTerms are what rules see of a GuardrailException as plan; they follow from the object and the rules in force.
+type ExceptionTerms struct {
 	// UnknownRules are ruleIDs that no rule for the target's kind has.
 	UnknownRules []string
 	// FixedRules are ruleIDs of rules that can't be lifted.
 	FixedRules []string
 }
 
-// LiveExceptionPreview needs the stored policies.
-type LiveExceptionPreview struct {
+// ExceptionForecast needs the stored policies.
+type ExceptionForecast struct {
 	// TargetMissing: there is no such object.
 	TargetMissing bool
 	// TargetHash is the hash of the target's spec as it is now.

@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
-
-	"k8s.io/apimachinery/pkg/runtime"
+	"time"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/check"
@@ -16,25 +15,23 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/outlier/detector"
 )
 
-func (a *App) planOutlier(w *world, p *report.Plan) error {
-	op, policy, err := readOutlierPolicy(p.Report.Stored)
+func planOutlier(w *world, p *report.Plan) error {
+	op, read, err := readOutlierPolicy(p.Report)
 	if err != nil {
 		return err
 	}
-	if !w.facts.KnowsRouted() {
-		return fmt.Errorf("OutlierPolicy %s/%s: the facts have no Services, or nothing of routes; write them anew with facts export, as a user who may list both everywhere", op.Namespace, op.Name)
-	}
-	p.Outlier = &report.OutlierPlan{Policy: op, Settings: policy.Settings, Outlook: w.facts.OutlookOfOutliers(op)}
+	policy := w.checker.Guard().Policy()
+	p.OutlierPolicy(op, read, w.facts.ForecastOutlierPolicy(op, policy.Limits, time.Time{}), policy.PausedBy)
 	if p.Report.Allowed {
 		w.facts.ApplyOutlierPolicy(op)
 	}
 	return nil
 }
 
-func readOutlierPolicy(stored map[string]any) (*v1alpha1.OutlierPolicy, *outlier.Policy, error) {
-	op := &v1alpha1.OutlierPolicy{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(stored, op); err != nil {
-		return nil, nil, fmt.Errorf("read OutlierPolicy: %w", err)
+func readOutlierPolicy(r check.Report) (*v1alpha1.OutlierPolicy, *outlier.Policy, error) {
+	op, err := readStored[v1alpha1.OutlierPolicy](r)
+	if err != nil {
+		return nil, nil, err
 	}
 	policy, err := outlier.NewPolicy(op)
 	if err != nil {
@@ -62,7 +59,7 @@ func (a *App) runTrace(ctx context.Context, o *planOptions, documents []manifest
 		if !r.Allowed || r.Stored == nil {
 			return a.refuse(d, r)
 		}
-		ejected, err := a.simulate(r.Stored, trace)
+		ejected, err := a.simulate(r, trace)
 		if err != nil {
 			return err
 		}
@@ -99,8 +96,8 @@ func readTrace(name string) (detector.Trace, error) {
 }
 
 // simulate tells whom Envoy would have ejected for a policy, and gives how often.
-func (a *App) simulate(stored map[string]any, trace detector.Trace) (ejections int, err error) {
-	op, policy, err := readOutlierPolicy(stored)
+func (a *App) simulate(r check.Report, trace detector.Trace) (ejections int, err error) {
+	op, policy, err := readOutlierPolicy(r)
 	if err != nil {
 		return 0, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
 // guardrails are the one that is judged and the stored one.
@@ -23,8 +24,8 @@ func (e *evaluation) guardrails() (rail, old *v1alpha1.Guardrail, err error) {
 	return rail, old, nil
 }
 
-// previewGuardrail compiles the rules, and compares condition types with the other Guardrails'.
-func previewGuardrail(e *evaluation) (any, error) {
+// termsOfGuardrail compiles the rules, and compares condition types with the other Guardrails'.
+func termsOfGuardrail(e *evaluation) (any, error) {
 	rail, old, err := e.guardrails()
 	if err != nil {
 		return nil, err
@@ -34,8 +35,8 @@ func previewGuardrail(e *evaluation) (any, error) {
 		return nil, err
 	}
 	kept := keptRules(rail, old)
-	var p guardrail.Preview
-	p.Displaced = own.displaces[:min(len(own.displaces), guardrail.SampleSize)]
+	var p guardrail.Terms
+	p.Displaced = own.displaces[:min(len(own.displaces), sample.Size)]
 	for _, problem := range own.errors {
 		if problem.Field == fieldKinds {
 			continue // unknown kinds have a rule of their own, which needs no plan
@@ -44,9 +45,7 @@ func previewGuardrail(e *evaluation) (any, error) {
 		if kept[problem.Rule] && e.rules.wasBroken(rail.Name, problem) {
 			into = &p.KeptErrors
 		}
-		if len(*into) < guardrail.SampleSize {
-			*into = append(*into, problem.String())
-		}
+		sample.Once(into, problem.String())
 	}
 	p.ChangesOnly, p.DisputedTypes = e.guard.changesOnly(own, kept), e.rules.disputes(rail)
 	return p, nil
@@ -56,8 +55,8 @@ func previewGuardrail(e *evaluation) (any, error) {
 func (g *Guard) changesOnly(own *ownRules, kept map[string]bool) (all []string) {
 	for _, kind := range g.Kinds() {
 		for _, r := range own.byKind[kind] {
-			if !kept[r.Name()] && !r.atRunTime && r.Severity == Deny && acts(kind) && len(all) < guardrail.SampleSize {
-				all = append(all, fmt.Sprintf("%s for %s (%s)", r.Name(), kind, strings.Join(g.kinds[kind].fleeting(r), ", ")))
+			if !kept[r.Name()] && !r.atRunTime && r.Severity == Deny && acts(kind) {
+				sample.Once(&all, fmt.Sprintf("%s for %s (%s)", r.Name(), kind, strings.Join(g.kinds[kind].fleeting(r), ", ")))
 			}
 		}
 	}
@@ -86,8 +85,8 @@ func (s *ruleSet) disputes(rail *v1alpha1.Guardrail) []string {
 			continue
 		}
 		for _, t := range rail.Spec.ConditionTypes {
-			if len(disputed) < guardrail.SampleSize && guardrail.Disputes(other.Guardrail, t) {
-				disputed = append(disputed, fmt.Sprintf("%s (Guardrail %s)", t.Type, other.Name))
+			if guardrail.Disputes(other.Guardrail, t) {
+				sample.Once(&disputed, fmt.Sprintf("%s (Guardrail %s)", t.Type, other.Name))
 			}
 		}
 	}
@@ -141,13 +140,13 @@ func targetKind(object judged) []string {
 	return []string{x.Spec.TargetRef.Kind}
 }
 
-// previewException finds the rules that an exception names.
-func previewException(e *evaluation) (any, error) {
+// termsOfException finds the rules that an exception names.
+func termsOfException(e *evaluation) (any, error) {
 	x, err := read[v1alpha1.GuardrailException](e.object)
 	if err != nil {
 		return nil, err
 	}
-	var p guardrail.ExceptionPreview
+	var p guardrail.ExceptionTerms
 	kind := e.rules.kinds[x.Spec.TargetRef.Kind]
 	if kind == nil {
 		return p, nil // an unknown kind has a rule of its own, which needs no plan
@@ -165,13 +164,13 @@ func previewException(e *evaluation) (any, error) {
 	return p, nil
 }
 
-// previewTarget finds the object that an exception names.
-func previewTarget(e *evaluation) (any, error) {
+// forecastException finds the object that an exception names.
+func forecastException(e *evaluation) (any, error) {
 	x, err := read[v1alpha1.GuardrailException](e.object)
 	if err != nil {
 		return nil, err
 	}
-	var p guardrail.LiveExceptionPreview
+	var p guardrail.ExceptionForecast
 	ref := x.Spec.TargetRef
 	if e.guard.kinds[ref.Kind] == nil {
 		return p, nil

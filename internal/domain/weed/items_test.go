@@ -14,35 +14,31 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
 
-// told is an outlook in words: of each Service its state, and what becomes of its crash-looping dependents.
+// told is a forecast in words: of each Service its state, and what becomes of its crash-looping dependents.
 func told(t *testing.T, y *weed.Yard, wc *v1alpha1.WeederConfig, state lifecycle.State, limits limit.Limits, now weed.Moment) string {
 	t.Helper()
-	o, err := y.Outlook(wc, state, limits, now)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var lines []string
-	for _, s := range o.Services {
+	for _, s := range y.ForecastItems(wc, state, limits, now).Items.Services {
 		state := "no endpoints"
 		if s.Endpoints {
 			state = fmt.Sprintf("ready %t", s.Ready)
 		}
-		if s.Open {
-			state += fmt.Sprintf(", open for %s", s.Window.Ends.Sub(now.Now))
+		if s.WindowEnds != nil {
+			state += fmt.Sprintf(", open for %s", s.WindowEnds.Sub(now.Now))
 		}
 		for _, p := range s.Pods {
 			verdict := "deleted"
-			if p.Hold.Reason != "" {
-				verdict = string(p.Hold.Reason)
+			if !p.Delete {
+				verdict = string(p.Reason)
 			}
-			state += fmt.Sprintf(", %s %s", p.Pod.Name, verdict)
+			state += fmt.Sprintf(", %s %s", p.Name, verdict)
 		}
-		lines = append(lines, fmt.Sprintf("%s of %d: %s", s.Service, s.Dependents, state))
+		lines = append(lines, fmt.Sprintf("%s of %d: %s", s.Name, s.Dependents, state))
 	}
 	return strings.Join(lines, "\n")
 }
 
-func TestOutlook(t *testing.T) {
+func TestForecastItems(t *testing.T) {
 	y := newYard()
 	for _, p := range []struct {
 		name    string
@@ -111,13 +107,13 @@ typo of 0: no endpoints`},
 				test.limits(&limits)
 			}
 			got := told(t, y, newWeederConfig(t, "ns", "new", spec+test.more), test.state, limits, at(test.now))
-			expect(t, "outlook", "\n"+got, test.want)
+			expect(t, "forecast", "\n"+got, test.want)
 		})
 	}
 }
 
-// TestOutlookTakesWindowsFromTheStatus: a manager that has watched knows of recoveries that pods don't tell any more.
-func TestOutlookTakesWindowsFromTheStatus(t *testing.T) {
+// TestForecastTakesWindowsFromTheStatus: a manager that has watched knows of recoveries that pods don't tell any more.
+func TestForecastTakesWindowsFromTheStatus(t *testing.T) {
 	y := newYard()
 	y.ObservePod(weed.ReadPod(newPod("etcd-0", readySince(-time.Hour))), at(0))
 	y.ObservePod(weed.ReadPod(newPod("api-1", backOff)), at(0))
@@ -127,7 +123,7 @@ func TestOutlookTakesWindowsFromTheStatus(t *testing.T) {
 	wc.Status.Windows[0].Time.Time = noon.Add(-30 * second)
 	y.ObserveConfig(compiled(t, wc), lifecycle.NotJudged, at(0))
 	y.MarkSynced(at(0))
-	expect(t, "outlook", told(t, y, newWeederConfig(t, "ns", "wc", etcdForAPI), lifecycle.Active, limit.Builtin(), at(0)),
+	expect(t, "forecast", told(t, y, newWeederConfig(t, "ns", "wc", etcdForAPI), lifecycle.Active, limit.Builtin(), at(0)),
 		"etcd of 1: ready true, open for 1m30s, api-1 deleted")
 	expect(t, "with its budget spent", told(t, y, newWeederConfig(t, "ns", "wc", etcdForAPI+"maxDeletionsPerWatch: 1"), lifecycle.Active, limit.Builtin(), at(0)),
 		"etcd of 1: ready true, open for 1m30s, api-1 MaxDeletionsPerWatch")
@@ -135,8 +131,8 @@ func TestOutlookTakesWindowsFromTheStatus(t *testing.T) {
 		"etcd of 1: ready true, api-1 deleted")
 }
 
-// TestOutlookSaysWhatDecideDoes: what is foretold is what is done, budgets, limits and repeats included.
-func TestOutlookSaysWhatDecideDoes(t *testing.T) {
+// TestForecastSaysWhatDecideDoes: what is foretold is what is done, budgets, limits and repeats included.
+func TestForecastSaysWhatDecideDoes(t *testing.T) {
 	limits := limit.Builtin()
 	for name, more := range map[string]string{
 		"as it comes": "", "with a budget": "maxDeletionsPerWatch: 3", "without init containers": "includeInitContainers: false", "observing": "mode: Observe",
@@ -158,18 +154,16 @@ func TestOutlookSaysWhatDecideDoes(t *testing.T) {
 				}
 				y.ObservePod(weed.ReadPod(newPod("api-bare", backOff, ownerless)), at(second))
 				now := at(20 * second)
-				o, err := y.Outlook(newWeederConfig(t, "ns", "wc", etcdForAPI+more), lifecycle.Active, limits, now)
-				if err != nil {
-					t.Fatal(err)
-				}
+				pods := y.ForecastItems(newWeederConfig(t, "ns", "wc", etcdForAPI+more), lifecycle.Active, limits, now).Items.Services[0].Pods
 				var foretold, done []string
-				for _, p := range o.Services[0].Pods {
-					foretold = append(foretold, p.Pod.Name+" "+string(p.Hold.Reason))
+				for _, p := range pods {
+					foretold = append(foretold, fmt.Sprintf("%s %t %s", p.Name, p.Delete, p.Reason))
 				}
-				for _, p := range o.Services[0].Pods {
-					done = append(done, p.Pod.Name+" "+outcome(y, p.Pod, now))
+				for _, p := range pods {
+					reason := outcome(y, key(p.Name), now)
+					done = append(done, fmt.Sprintf("%s %t %s", p.Name, reason == "", reason))
 				}
-				expect(t, "outlook", strings.Join(foretold, "\n"), strings.Join(done, "\n"))
+				expect(t, "forecast", strings.Join(foretold, "\n"), strings.Join(done, "\n"))
 			})
 		}
 	}

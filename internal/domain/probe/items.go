@@ -7,70 +7,66 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
-// Outlook is what a config would do once the outer side of its targets failed, and once it recovered: what the planner that
+// Items are what a config would do once the outer side of its targets failed, and once it recovered: what the planner that
 // the manager asks says step by step, if each object takes its replicas at once.
-type Outlook struct {
-	Targets []TargetOutlook
+type Items struct {
+	// Targets that were looked at.
+	Targets []TargetForecast
 	// GivesBack are the objects that a stored config of its name scaled down, and that this one would scale up at once,
 	// healthy or not. No more are known than its status tells.
 	GivesBack []v1alpha1.ScaledDependent
 }
 
-// TargetOutlook is what would become of one target.
-type TargetOutlook struct {
-	Namespace string
+// TargetForecast is what would become of one target.
+type TargetForecast struct {
+	Namespace string `json:"namespace"`
 	// Down and Up in their order.
-	Down, Up []LevelOutlook
+	Down []LevelForecast `json:"down"`
+	Up   []LevelForecast `json:"up"`
 	// Findings say what would not be scaled, and why.
-	Findings []Finding
+	Findings []Finding `json:"not"`
 }
 
-// LevelOutlook is what is scaled together.
-type LevelOutlook struct {
-	Level   int
-	Changes []Change
+// LevelForecast is what is scaled together.
+type LevelForecast struct {
+	Level   int      `json:"level"`
+	Changes []Change `json:"changes"`
 }
 
 // Change of the replicas that are asked for.
 type Change struct {
-	Ref      Ref
-	From, To int32
+	Ref
+	From int32 `json:"from"`
+	To   int32 `json:"to"`
 }
 
-// OutlookOf looks ahead in targets that a world knows. Scaled are the objects that a stored config of its name scaled down,
-// as its status tells.
-func OutlookOf(c *Config, world World, scaled []v1alpha1.ScaledDependent, now time.Time) Outlook {
-	namespaces := []string{c.Namespace}
-	if c.Namespaces != nil {
-		namespaces = world.Namespaces(c.Namespaces)
-	}
-	var o Outlook
-	for _, namespace := range namespaces {
-		if facts := world.Target(c, namespace); len(facts.Dependents) == len(c.Dependents) {
-			o.Targets = append(o.Targets, lookAhead(c, namespace, facts.Dependents, scaled, now))
-		}
-	}
-	for _, s := range scaled {
-		if c.Observe || !slices.Contains(namespaces, s.Namespace) || !slices.ContainsFunc(c.Dependents, func(d Dependent) bool { return d.Ref == Ref(s.Ref) }) {
-			o.GivesBack = append(o.GivesBack, s)
-		}
-	}
-	return o
+// Ahead is from where a forecast looks ahead.
+type Ahead struct {
+	Now time.Time
+	// Scaled are the objects that a stored config of its name scaled down, as its status tells.
+	Scaled []v1alpha1.ScaledDependent
 }
 
-func lookAhead(c *Config, namespace string, facts []DependentFacts, scaled []v1alpha1.ScaledDependent, now time.Time) TargetOutlook {
-	in := Scaling{Config: c, Want: Down, Now: now}
+func (a *Ahead) givesBack(c *Config, namespaces []string) []v1alpha1.ScaledDependent {
+	return slices.DeleteFunc(slices.Clone(a.Scaled), func(s v1alpha1.ScaledDependent) bool {
+		names := slices.ContainsFunc(c.Dependents, func(d Dependent) bool { return d.Ref == Ref(s.Ref) })
+		return !c.Observe && names && slices.Contains(namespaces, s.Namespace)
+	})
+}
+
+func (a *Ahead) target(c *Config, namespace string, facts []DependentFacts) TargetForecast {
+	in := Scaling{Config: c, Want: Down, Now: a.Now}
 	for i, f := range facts {
 		o := Object{Missing: f.Missing, Unscalable: f.Unscalable, Replicas: f.Replicas, Current: f.Replicas, Hold: f.Hold, Ignore: f.Ignore}
-		for _, s := range scaled {
+		for _, s := range a.Scaled {
 			if s.Namespace == namespace && Ref(s.Ref) == c.Dependents[i].Ref {
 				o.Record = &Record{Replicas: s.PreviousReplicas, Owner: c.UID, Policy: c.Key().String(), Since: s.Since}
 			}
 		}
 		in.Objects = append(in.Objects, o)
 	}
-	in.Episode = Episode(c, in.Objects, Protection{}, now)
-	t := TargetOutlook{Namespace: namespace}
+	in.Episode = Episode(c, in.Objects, Protection{}, a.Now)
+	t := TargetForecast{Namespace: namespace}
 	t.Down, t.Findings = in.rehearse()
 	in.Want, in.Flow = Up, Flow{}
 	t.Up, _ = in.rehearse()
@@ -78,14 +74,15 @@ func lookAhead(c *Config, namespace string, facts []DependentFacts, scaled []v1a
 }
 
 // rehearse goes through a flow to its end, as if each write were carried out at once. It leaves the objects as they are then.
-func (in *Scaling) rehearse() (levels []LevelOutlook, findings []Finding) {
+func (in *Scaling) rehearse() (levels []LevelForecast, findings []Finding) {
+	levels = []LevelForecast{}
 	for {
 		plan := PlanScaling(*in)
-		in.Flow, findings = plan.Flow, plan.Findings
+		in.Flow, findings = plan.Flow, append([]Finding{}, plan.Findings...)
 		switch {
 		case len(plan.Acts) > 0:
 			if n := len(levels); n == 0 || levels[n-1].Level != plan.Flow.Level {
-				levels = append(levels, LevelOutlook{Level: plan.Flow.Level})
+				levels = append(levels, LevelForecast{Level: plan.Flow.Level})
 			}
 			last := &levels[len(levels)-1]
 			for _, act := range plan.Acts {

@@ -1,28 +1,26 @@
 package probe
 
 import (
-	"cmp"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
 // SampleSize is how many names or entries a plan, a message source or a status carries at most.
-const SampleSize = 20
+const SampleSize = sample.Size
 
-// World is what a preview asks of a cluster.
-type World interface {
-	// Namespaces are the names of those that a selector selects, hibernated and ending ones left out, sorted.
-	Namespaces(selector labels.Selector) []string
-	// Target tells what a config would find in a namespace.
-	Target(c *Config, namespace string) TargetFacts
-	// Counts are of all targets that are probed now, and of those of them that are scaled down.
-	Counts() (probed, scaledDown int)
+// World is what a forecast is made of.
+type World struct {
+	// Namespaces that the config is for, hibernated and ending ones left out, sorted.
+	Namespaces []string
+	// Targets are what the config would find in those of them that were looked at.
+	Targets map[string]TargetFacts
+	// Probed and ScaledDown count the targets of all configs that are so now.
+	Probed, ScaledDown int
 }
 
 // TargetFacts are what a config would find in a namespace.
@@ -62,8 +60,9 @@ type DependentFacts struct {
 	Others []string
 }
 
-// Preview is what a config would do if it were in force now. Counts are of all; samples are sorted and at most SampleSize.
-type Preview struct {
+// Forecast is what a config would do if it were in force now. Counts are of all; samples are sorted and at most sample.Size.
+// Rules read all but Items.
+type Forecast struct {
 	// UnreadableSpec says why the spec can't be read; then nothing else is known.
 	UnreadableSpec string
 	// Targets that it would probe.
@@ -102,103 +101,82 @@ type Preview struct {
 	AutoscaledDependentNames []string
 	SharedDependents         int
 	SharedDependentNames     []string
+
+	// Items tell people step by step what would be scaled. Reviews don't ask for them.
+	Items Items
 }
 
-// PreviewOf tells what a ProbeConfig would do if it were in force now, in place of a stored one of its name.
-func PreviewOf(pc *v1alpha1.ProbeConfig, ownNamespace string, limits limit.Limits, world World) Preview {
-	c, err := NewConfig(pc, ownNamespace)
-	if err != nil {
-		return Preview{UnreadableSpec: err.Error()}
+// ForecastOf tells what a config would do if it were in force now, in place of a stored one of its name; with items where ahead
+// isn't nil.
+func ForecastOf(c *Config, limits limit.Limits, world World, ahead *Ahead) Forecast {
+	f := Forecast{Targets: len(world.Namespaces), Probed: world.Probed, ScaledDown: world.ScaledDown}
+	f.Limit = limits.ScaledDownTargets(max(f.Probed, f.Targets))
+	for _, namespace := range world.Namespaces {
+		facts := world.Targets[namespace]
+		f.count(c, namespace, facts)
+		if ahead != nil && len(facts.Dependents) == len(c.Dependents) {
+			f.Items.Targets = append(f.Items.Targets, ahead.target(c, namespace, facts.Dependents))
+		}
 	}
-	namespaces := []string{c.Namespace}
-	if c.Namespaces != nil {
-		namespaces = world.Namespaces(c.Namespaces)
+	if ahead != nil {
+		f.Items.GivesBack = ahead.givesBack(c, world.Namespaces)
 	}
-	v := viewer{config: c}
-	for _, namespace := range namespaces {
-		v.view(namespace, world.Target(c, namespace))
-	}
-	p := v.preview()
-	p.Targets = len(namespaces)
-	p.Probed, p.ScaledDown = world.Counts()
-	p.Limit = limits.ScaledDownTargets(max(p.Probed, p.Targets))
-	return p
+	return f
 }
 
-// viewer gathers what a config would do.
-type viewer struct {
-	config                                                          *Config
-	down, missingSecrets, unsafe, same                              sample
-	backing, unscalable, missingDependents, autoscaled, sharedNames sample
-	unclear, own                                                    sample
-}
-
-// sample counts names and keeps the first.
-type sample struct {
-	count int
-	first []string
-}
-
-func (s *sample) add(name string) {
-	s.count++
-	i, _ := slices.BinarySearchFunc(s.first, name, cmp.Compare[string])
-	s.first = slices.Insert(s.first, i, name)
-	s.first = s.first[:min(len(s.first), SampleSize)]
-}
-
-func (v *viewer) view(namespace string, facts TargetFacts) {
+// count takes in what was found in a target.
+func (f *Forecast) count(c *Config, namespace string, facts TargetFacts) {
 	for _, k := range []struct {
 		secret string
 		KubeconfigFacts
-	}{{v.config.InternalSecret, facts.Internal}, {v.config.ExternalSecret, facts.External}} {
-		switch name := namespace + "/" + k.secret; {
+	}{{c.InternalSecret, facts.Internal}, {c.ExternalSecret, facts.External}} {
+		switch {
 		case k.Missing:
-			v.missingSecrets.add(name)
+			sample.Add(&f.MissingSecrets, &f.MissingSecretNames, namespace, "/", k.secret)
 		case k.Unsafe != "":
-			v.unsafe.add(name + " (" + k.Unsafe + ")")
+			sample.Add(&f.UnsafeKubeconfigs, &f.UnsafeKubeconfigNames, namespace, "/", k.secret, " (", k.Unsafe, ")")
 		}
 	}
 	if server := facts.Internal.Server; server != "" && server == facts.External.Server {
-		v.same.add(namespace + " (" + server + ")")
+		sample.Add(&f.SameServers, &f.SameServerNames, namespace, " (", server, ")")
 	}
 	for i, d := range facts.Dependents {
-		v.viewDependent(namespace, i, d, facts)
+		f.countDependent(c, namespace, c.Dependents[i], d, facts)
 	}
 }
 
-func (v *viewer) viewDependent(namespace string, i int, d DependentFacts, facts TargetFacts) {
-	dependent := v.config.Dependents[i]
+func (f *Forecast) countDependent(c *Config, namespace string, dependent Dependent, d DependentFacts, facts TargetFacts) {
 	name := namespace + "/" + dependent.Ref.String()
 	switch {
 	case d.Unscalable:
-		v.unscalable.add(name)
+		sample.Add(&f.UnscalableDependents, &f.UnscalableDependentNames, name)
 		return
 	case d.Missing && !dependent.Optional:
-		v.missingDependents.add(name)
+		sample.Add(&f.MissingDependents, &f.MissingDependentNames, name)
 	case d.Replicas > 0:
-		v.down.add(name)
+		sample.Add(&f.WouldScaleDown, &f.WouldScaleDownNames, name)
 	}
-	v.viewVital(namespace, name, d, facts)
+	f.countVital(namespace, name, d, facts)
 	for _, scaler := range d.Scalers {
-		v.autoscaled.add(name + " (" + scaler + ")")
+		sample.Add(&f.AutoscaledDependents, &f.AutoscaledDependentNames, name, " (", scaler, ")")
 	}
 	for _, other := range d.Others {
-		if other != v.config.Key().String() {
-			v.sharedNames.add(name + " (" + other + ")")
+		if other != c.Key().String() {
+			sample.Add(&f.SharedDependents, &f.SharedDependentNames, name, " (", other, ")")
 		}
 	}
 }
 
-// viewVital looks whether a dependent is what is probed, or Autohealer.
-func (v *viewer) viewVital(namespace, name string, d DependentFacts, facts TargetFacts) {
+// countVital looks whether a dependent is what is probed, or Autohealer.
+func (f *Forecast) countVital(namespace, name string, d DependentFacts, facts TargetFacts) {
 	if probed := facts.probedService(namespace, d.BehindServices); probed != "" {
-		v.backing.add(name + " (" + probed + ")")
+		sample.Add(&f.BackingDependents, &f.BackingDependentNames, name, " (", probed, ")")
 	}
 	if d.PodsUnknown && (facts.Internal.Service.Namespace == namespace || facts.External.Service.Namespace == namespace) {
-		v.unclear.add(name)
+		sample.Add(&f.UnclearDependents, &f.UnclearDependentNames, name)
 	}
 	if d.Own {
-		v.own.add(name)
+		sample.Add(&f.OwnDependents, &f.OwnDependentNames, name)
 	}
 }
 
@@ -210,20 +188,4 @@ func (t TargetFacts) probedService(namespace string, services []string) string {
 		}
 	}
 	return ""
-}
-
-func (v *viewer) preview() Preview {
-	return Preview{
-		WouldScaleDown: v.down.count, WouldScaleDownNames: v.down.first,
-		MissingSecrets: v.missingSecrets.count, MissingSecretNames: v.missingSecrets.first,
-		UnsafeKubeconfigs: v.unsafe.count, UnsafeKubeconfigNames: v.unsafe.first,
-		SameServers: v.same.count, SameServerNames: v.same.first,
-		BackingDependents: v.backing.count, BackingDependentNames: v.backing.first,
-		UnclearDependents: v.unclear.count, UnclearDependentNames: v.unclear.first,
-		OwnDependents: v.own.count, OwnDependentNames: v.own.first,
-		UnscalableDependents: v.unscalable.count, UnscalableDependentNames: v.unscalable.first,
-		MissingDependents: v.missingDependents.count, MissingDependentNames: v.missingDependents.first,
-		AutoscaledDependents: v.autoscaled.count, AutoscaledDependentNames: v.autoscaled.first,
-		SharedDependents: v.sharedNames.count, SharedDependentNames: v.sharedNames.first,
-	}
 }

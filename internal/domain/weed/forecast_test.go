@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -24,16 +25,18 @@ func selecting(app string) corev1.ServiceSpec {
 	return corev1.ServiceSpec{Selector: map[string]string{"app": app}}
 }
 
-func preview(t *testing.T, y *weed.Yard, name, spec string, now weed.Moment) weed.Preview {
+// forecast of a config, which isn't told otherwise for having items.
+func forecast(t *testing.T, y *weed.Yard, name, spec string, now weed.Moment) weed.Forecast {
 	t.Helper()
-	p, err := y.Preview(newWeederConfig(t, "ns", name, spec), limit.Builtin(), now)
-	if err != nil {
-		t.Fatal(err)
+	wc := newWeederConfig(t, "ns", name, spec)
+	f, withItems := y.Forecast(wc, limit.Builtin(), now), y.ForecastItems(wc, lifecycle.Active, limit.Builtin(), now)
+	if diff := cmp.Diff(f, withItems, cmpopts.IgnoreFields(weed.Forecast{}, "Items")); diff != "" || len(withItems.Items.Services) != f.Services {
+		t.Errorf("%d of %d Services are told of; -reviewed +with items\n%s", len(withItems.Items.Services), f.Services, diff)
 	}
-	return p
+	return f
 }
 
-func TestPreviewOfServices(t *testing.T) {
+func TestForecastOfServices(t *testing.T) {
 	y := newYard()
 	y.ObserveService(newService("good", selecting("x")))
 	y.ObserveService(newService("external", corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "db.example.com"}))
@@ -47,19 +50,19 @@ func TestPreviewOfServices(t *testing.T) {
 	for _, s := range []string{"good", "external", "bare", "early", "gone", "typo"} {
 		fmt.Fprintf(&spec, "  %s: {podSelectors: [{matchLabels: {app: api}}]}\n", s)
 	}
-	want := weed.Preview{
+	want := weed.Forecast{
 		Namespaces: 1, Services: 6, Limit: 60,
 		MissingServices: 2, MissingServiceNames: []string{"ns/gone", "ns/typo"},
 		SelectorlessServices: 1, SelectorlessServiceNames: []string{"ns/bare"},
 		ExternalServices: 1, ExternalServiceNames: []string{"ns/external"},
 		PublishingServices: 1, PublishingServiceNames: []string{"ns/early"},
 	}
-	if diff := cmp.Diff(want, preview(t, y, "new", spec.String(), at(0))); diff != "" {
+	if diff := cmp.Diff(want, forecast(t, y, "new", spec.String(), at(0))); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func TestPreviewOfPods(t *testing.T) {
+func TestForecastOfPods(t *testing.T) {
 	y := newYard()
 	y.ObserveService(newService("etcd", selecting("etcd")))
 	statefulSet := owned("StatefulSet", "quorum")
@@ -88,7 +91,7 @@ func TestPreviewOfPods(t *testing.T) {
 	y.ObserveConfig(newConfig(t, "apart", "servicesAndDependantSelectors: {web: {podSelectors: [{matchLabels: {app: web}}]}}"), lifecycle.Active, at(0))
 	y.MarkSynced(at(0))
 
-	want := weed.Preview{
+	want := weed.Forecast{
 		Namespaces: 1, Services: 1, Limit: 60,
 		SelectedPods: 12, SelectedPodNames: []string{"ns/api-bare", "ns/api-ending", "ns/api-init", "ns/api-job", "ns/api-loop", "ns/api-mirror", "ns/api-own", "ns/api-pair0", "ns/api-pair1", "ns/api-q0", "ns/api-run", "ns/etcd-1"},
 		CrashLoopingPods: 7, CrashLoopingPodNames: []string{"ns/api-bare", "ns/api-init", "ns/api-job", "ns/api-loop", "ns/api-mirror", "ns/api-own", "ns/etcd-1"},
@@ -101,7 +104,7 @@ func TestPreviewOfPods(t *testing.T) {
 		QuorumStatefulSets: 1, QuorumStatefulSetNames: []string{"ns/quorum"},
 		SharedPods: 12, SharedWith: []string{"ns/shares"},
 	}
-	if diff := cmp.Diff(want, preview(t, y, "new", etcdForAPI, at(0))); diff != "" {
+	if diff := cmp.Diff(want, forecast(t, y, "new", etcdForAPI, at(0))); diff != "" {
 		t.Error(diff)
 	}
 
@@ -114,40 +117,39 @@ func TestPreviewOfPods(t *testing.T) {
 		"with a budget":                  {"maxDeletionsPerWatch: 2", 0, "ns/api-init ns/api-job"},
 		"when only observing":            {"mode: Observe", 0, "ns/api-init ns/api-job ns/api-loop ns/api-own"},
 		"when its recovery is long past": {"", time.Minute, ""},
+		"when a node's clock is ahead":   {"", -2 * time.Minute, "ns/api-init ns/api-job ns/api-loop ns/api-own"},
+		"when it tells nothing":          {"", -4 * time.Minute, ""},
 		"when not all pods are ready":    {"readyPolicy: AllReady", 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := preview(t, y, "new", etcdForAPI+test.spec, at(test.now))
+			p := forecast(t, y, "new", etcdForAPI+test.spec, at(test.now))
 			expect(t, "would delete", strings.Join(p.WouldDeletePodNames, " "), test.want)
 		})
 	}
 }
 
-func TestPreviewInPlaceOfTheStoredConfig(t *testing.T) {
+func TestForecastInPlaceOfTheStoredConfig(t *testing.T) {
 	y := watchingEtcd(t, etcdForAPI, newPod("api-1", backOff), newPod("etcd-0", readySince(-time.Hour)))
 	seeEtcdReady(y, 0) // not by its pods: its selector changed
-	p := preview(t, y, "wc", etcdForAPI, at(second))
+	p := forecast(t, y, "wc", etcdForAPI, at(second))
 	expect(t, "its open window goes on", strings.Join(p.WouldDeletePodNames, " "), "ns/api-1")
 	expect(t, "it shares nothing with itself", p.SharedPods, 0)
-	p = preview(t, y, "wc", "watchDuration: 30s\n"+etcdForAPI[len("\nwatchDuration: 2m\n"):], at(40*second))
+	p = forecast(t, y, "wc", "watchDuration: 30s\n"+etcdForAPI[len("\nwatchDuration: 2m\n"):], at(40*second))
 	expect(t, "a shorter one would be over", p.WouldDelete, 0)
-	p = preview(t, y, "another", etcdForAPI, at(second))
+	p = forecast(t, y, "another", etcdForAPI, at(second))
 	expect(t, "another has no window", p.WouldDelete, 0)
 	expect(t, "and shares the pod", strings.Join(p.SharedWith, " "), "ns/wc")
 }
 
-func TestPreviewFindsAutohealersOwnPods(t *testing.T) {
+func TestForecastFindsAutohealersOwnPods(t *testing.T) {
 	y := newYard()
 	y.ObservePod(weed.ReadPod(newPod("api-1", in("autohealer-system"), labelled("app.kubernetes.io/name", "autohealer"))), at(0))
-	p, err := y.Preview(newWeederConfig(t, "autohealer-system", "new", etcdForAPI), limit.Builtin(), at(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := y.Forecast(newWeederConfig(t, "autohealer-system", "new", etcdForAPI), limit.Builtin(), at(0))
 	expect(t, "pods", strings.Join(p.AutohealerPodNames, " "), "autohealer-system/api-1")
 	expect(t, "share", p.LargestShare, 100)
 }
 
-func TestPreviewFindsCycles(t *testing.T) {
+func TestForecastFindsCycles(t *testing.T) {
 	depends := func(services ...string) string {
 		spec := "servicesAndDependantSelectors:\n"
 		for _, s := range services {
@@ -181,16 +183,16 @@ func TestPreviewFindsCycles(t *testing.T) {
 			for i, spec := range test.stored {
 				y.ObserveConfig(newConfig(t, fmt.Sprintf("stored%d", i), spec), lifecycle.Active, at(0))
 			}
-			p := preview(t, y, "new", test.spec, at(0))
+			p := forecast(t, y, "new", test.spec, at(0))
 			expect(t, "cycles", strings.Join(p.CyclePaths, "; "), test.want)
 			expect(t, "count", p.Cycles, len(p.CyclePaths))
 		})
 	}
 }
 
-// TestPreviewLeavesOutWhatDoesNothing: who only observes spends no budget and closes no cycle. Who is refused counts: rights may
+// TestForecastLeavesOutWhatDoesNothing: who only observes spends no budget and closes no cycle. Who is refused counts: rights may
 // come without an edit, and who reviews without the API server, as the CLI does, can't tell.
-func TestPreviewLeavesOutWhatDoesNothing(t *testing.T) {
+func TestForecastLeavesOutWhatDoesNothing(t *testing.T) {
 	const dependsOnB = "servicesAndDependantSelectors: {b: {podSelectors: [{matchLabels: {app: a}}]}}"
 	const dependsOnA = "servicesAndDependantSelectors: {a: {podSelectors: [{matchLabels: {app: b}}]}, c: {podSelectors: [{matchLabels: {app: a}}]}}"
 	for name, c := range map[string]struct {
@@ -212,7 +214,7 @@ func TestPreviewLeavesOutWhatDoesNothing(t *testing.T) {
 				y.ObserveSlice(newSlice(s, s, s+"-0:notready"), at(0))
 			}
 			y.ObserveConfig(newConfig(t, "stored", dependsOnB+c.mode), c.state, at(0))
-			p := preview(t, y, "new", dependsOnA, at(0))
+			p := forecast(t, y, "new", dependsOnA, at(0))
 			if counts := p.Cycles > 0 && p.SharedPods > 0; counts != c.counts {
 				t.Errorf("cycles %q, shared with %q", p.CyclePaths, p.SharedWith)
 			}
@@ -220,11 +222,12 @@ func TestPreviewLeavesOutWhatDoesNothing(t *testing.T) {
 	}
 }
 
-// The rule engine maps a preview's fields to CEL by these types, and bounds its lists.
-func TestAPreviewHasFieldsThatRulesCanRead(t *testing.T) {
-	for i := range reflect.TypeFor[weed.Preview]().NumField() {
-		f := reflect.TypeFor[weed.Preview]().Field(i)
+// The rule engine maps a forecast's fields to CEL by these types, and bounds its lists.
+func TestAForecastHasFieldsThatRulesCanRead(t *testing.T) {
+	for i := range reflect.TypeFor[weed.Forecast]().NumField() {
+		f := reflect.TypeFor[weed.Forecast]().Field(i)
 		switch f.Type {
+		case reflect.TypeFor[weed.Items](): // for people
 		case reflect.TypeFor[int](), reflect.TypeFor[string](), reflect.TypeFor[[]string]():
 		default:
 			t.Errorf("%s is a %s", f.Name, f.Type)
@@ -234,7 +237,7 @@ func TestAPreviewHasFieldsThatRulesCanRead(t *testing.T) {
 	for i := range 50 {
 		y.ObservePod(weed.ReadPod(newPod(fmt.Sprintf("api-%02d", 49-i))), at(0))
 	}
-	p := preview(t, y, "new", etcdForAPI, at(0))
+	p := forecast(t, y, "new", etcdForAPI, at(0))
 	expect(t, "selected", p.SelectedPods, 50)
 	expect(t, "sampled", len(p.SelectedPodNames), 20)
 	expect(t, "the first and the last", p.SelectedPodNames[0]+" "+p.SelectedPodNames[19], "ns/api-00 ns/api-19")
@@ -251,7 +254,11 @@ func TestAnUnreadableSpecTellsWhere(t *testing.T) {
 		"watchDuration: 0s\n" + etcdForAPI[len("\nwatchDuration: 2m\n"):]:                 `spec.watchDuration: "0s"`,
 		etcdForAPI + "namespaceSelector: {matchLabels: {a: b}}":                           "spec.namespaceSelector: only in Autohealer's own namespace",
 	} {
-		_, err := newYard().Preview(newWeederConfig(t, "ns", "new", spec), limit.Builtin(), at(0))
+		wc := newWeederConfig(t, "ns", "new", spec)
+		if diff := cmp.Diff(weed.Forecast{}, newYard().Forecast(wc, limit.Builtin(), at(0))); diff != "" {
+			t.Errorf("%s: nothing is foretold of it, not %s", spec, diff)
+		}
+		_, err := weed.NewConfig(wc, "autohealer-system")
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", spec, err, want)
 		}

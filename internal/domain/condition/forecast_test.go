@@ -13,38 +13,34 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
-func preview(t *testing.T, m *manager, name, spec string) condition.Preview {
+func forecast(t *testing.T, m *manager, name, spec string) condition.Forecast {
 	t.Helper()
-	p, err := m.fleet.Preview(newConditionSet(t, name, spec), limit.Builtin(), moment(noon))
-	if err != nil {
-		t.Fatalf("preview: %v", err)
-	}
-	return p
+	return m.fleet.Forecast(newConditionSet(t, name, spec), limit.Builtin(), moment(noon))
 }
 
-func TestPreviewOfAPlainSet(t *testing.T) {
+func TestForecastOfAPlainSet(t *testing.T) {
 	nodes := append(renamed("sick", workers(7, kubeletSick)), renamed("well", workers(33, kubeletWell))...)
 	nodes = append(nodes, newNode("cp", controlPlane, kubeletSick, reports("Ready", "True", ago(time.Hour))), newNode("leaving", deleting, kubeletSick))
 	m := manage(t, calm("10%", "5%"), nodes)
-	want := condition.Preview{
+	want := condition.Forecast{
 		Nodes: 40, Selected: 40, Matching: 7, WouldTaint: 7,
 		MatchingNodes: []string{"sickw00", "sickw01", "sickw02", "sickw03", "sickw04", "sickw05", "sickw06"},
 		Limit:         4, LimitName: "maxTaintedNodes", UnionTainted: 7, UnionLimit: 4,
 		ControlPlaneReady: 1, ControlPlaneReadyAfter: 1,
 	}
-	if diff := cmp.Diff(want, preview(t, m, "a", noSchedule)); diff != "" {
-		t.Errorf("preview differs (- want, + got):\n%s", diff)
+	if diff := cmp.Diff(want, forecast(t, m, "a", noSchedule)); diff != "" {
+		t.Errorf("forecast differs (- want, + got):\n%s", diff)
 	}
 }
 
-func TestPreviewNamesAtMostTwentyNodes(t *testing.T) {
-	p := preview(t, manage(t, calm("10%", "5%"), workers(60, kubeletSick)), "a", noSchedule)
+func TestForecastNamesAtMostTwentyNodes(t *testing.T) {
+	p := forecast(t, manage(t, calm("10%", "5%"), workers(60, kubeletSick)), "a", noSchedule)
 	if p.Matching != 60 || len(p.MatchingNodes) != 20 || p.MatchingNodes[0] != "w00" || p.MatchingNodes[19] != "w19" {
 		t.Errorf("%d matching, named %v; want 60, and the first 20 in order", p.Matching, p.MatchingNodes)
 	}
 }
 
-func TestPreviewOfLimits(t *testing.T) {
+func TestForecastOfLimits(t *testing.T) {
 	const prefer = "effect: PreferNoSchedule\ntaintKey: example.com/k\nconditions: {KubeletUnhealthy: {status: true}}"
 	const evict = "effect: NoExecute\ntaintKey: example.com/k\nconditions: {KubeletUnhealthy: {status: true}}"
 	tests := []struct {
@@ -62,15 +58,15 @@ func TestPreviewOfLimits(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			m := manage(t, calm("10%", "5%"), append(renamed("sick", workers(10, kubeletSick)), workers(30)...))
-			p := preview(t, m, "a", tt.spec)
+			p := forecast(t, m, "a", tt.spec)
 			if p.Matching != 10 || p.WouldTaint != tt.wouldTaint || p.Limit != tt.limit || p.LimitName != tt.limitName || p.UnionTainted != tt.union || p.UnionLimit != tt.cap {
-				t.Errorf("preview %+v", p)
+				t.Errorf("forecast %+v", p)
 			}
 		})
 	}
 }
 
-func TestPreviewOfTheUnionWithOtherSets(t *testing.T) {
+func TestForecastOfTheUnionWithOtherSets(t *testing.T) {
 	const other = "effect: NoSchedule\ntaintKey: example.com/other\nconditions: {KernelDeadlock: {status: true}}"
 	both := workers(2, kubeletSick, kernelSick)
 	nodes := append(append(both, renamed("kubelet", workers(3, kubeletSick))...), renamed("kernel", workers(4, kernelSick))...)
@@ -78,7 +74,7 @@ func TestPreviewOfTheUnionWithOtherSets(t *testing.T) {
 	stored := func(spec string, state lifecycle.State) int {
 		m := manage(t, calm("10%", "5%"), nodes)
 		m.fleet.ObserveSet(newSet(t, "o", spec), state, nil, "", moment(noon))
-		return preview(t, m, "a", noSchedule).UnionTainted
+		return forecast(t, m, "a", noSchedule).UnionTainted
 	}
 	for _, tt := range []struct {
 		name string
@@ -95,12 +91,12 @@ func TestPreviewOfTheUnionWithOtherSets(t *testing.T) {
 		}
 	}
 	m := manage(t, calm("10%", "5%"), nodes, newSet(t, "a", other))
-	if p := preview(t, m, "a", noSchedule); p.UnionTainted != 5 {
+	if p := forecast(t, m, "a", noSchedule); p.UnionTainted != 5 {
 		t.Errorf("union %d, want 5: the stored set of the same name is replaced", p.UnionTainted)
 	}
 }
 
-func TestPreviewOfReporters(t *testing.T) {
+func TestForecastOfReporters(t *testing.T) {
 	const spec = "effect: NoSchedule\ntaintKey: example.com/k\nconditions: {KubeletUnhealthy: {status: true}, Custom: {status: true}, NTPProblem: {status: true}}"
 	tests := []struct {
 		name               string
@@ -115,7 +111,7 @@ func TestPreviewOfReporters(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := preview(t, manage(t, calm("10%", "5%"), tt.nodes), "a", spec)
+			p := forecast(t, manage(t, calm("10%", "5%"), tt.nodes), "a", spec)
 			if diff := cmp.Diff(tt.unreported, p.UnreportedTypes); diff != "" {
 				t.Errorf("unreported types differ:\n%s", diff)
 			}
@@ -126,35 +122,35 @@ func TestPreviewOfReporters(t *testing.T) {
 	}
 }
 
-func TestPreviewForgetsAConditionThatVanished(t *testing.T) {
+func TestForecastForgetsAConditionThatVanished(t *testing.T) {
 	m := manage(t, calm("10%", "5%"), append(workers(3), newNode("n", reports("Custom", "True", noon))))
 	const spec = "effect: NoSchedule\ntaintKey: example.com/k\nconditions: {Custom: {status: true}}"
-	if p := preview(t, m, "a", spec); p.Matching != 1 || p.UnreportedTypes != nil {
-		t.Errorf("preview %+v", p)
+	if p := forecast(t, m, "a", spec); p.Matching != 1 || p.UnreportedTypes != nil {
+		t.Errorf("forecast %+v", p)
 	}
 	m.see("n", gone("Custom"))
-	if p := preview(t, m, "a", spec); p.Matching != 0 || len(p.UnreportedTypes) != 1 {
-		t.Errorf("preview %+v after it vanished; want none matching, the type unreported", p)
+	if p := forecast(t, m, "a", spec); p.Matching != 0 || len(p.UnreportedTypes) != 1 {
+		t.Errorf("forecast %+v after it vanished; want none matching, the type unreported", p)
 	}
 }
 
-func TestPreviewOfForeignTaints(t *testing.T) {
+func TestForecastOfForeignTaints(t *testing.T) {
 	nodes := []*corev1.Node{
 		newNode("foreign", tainted("example.com/k", "NoSchedule")), newNode("foreign2", tainted("example.com/k", "NoExecute")),
 		newNode("ours", owning("o", "example.com/k", "NoSchedule", ago(time.Hour))), newNode("otherkey", tainted("example.com/z", "NoSchedule")), newNode("plain"),
 	}
 	m := manage(t, calm("10%", "5%"), nodes)
-	p := preview(t, m, "a", noSchedule)
+	p := forecast(t, m, "a", noSchedule)
 	if diff := cmp.Diff([]string{"foreign", "foreign2"}, p.ForeignTaintedNodes); diff != "" || p.ForeignTainted != 2 {
 		t.Errorf("%d foreign:\n%s", p.ForeignTainted, diff)
 	}
 	m.see("foreign", func(n *corev1.Node) { n.Spec.Taints = nil })
-	if p := preview(t, m, "a", noSchedule); p.ForeignTainted != 1 {
+	if p := forecast(t, m, "a", noSchedule); p.ForeignTainted != 1 {
 		t.Errorf("%d foreign after one was removed, want 1", p.ForeignTainted)
 	}
 }
 
-func TestPreviewOfOtherSets(t *testing.T) {
+func TestForecastOfOtherSets(t *testing.T) {
 	stored := map[string]string{
 		"sameconditions": "effect: NoSchedule\ntaintKey: example.com/z\nconditions: {A: {status: true}, B: {status: true}}",
 		"sametype":       "type: Twin\neffect: NoSchedule\ntaintKey: example.com/z\nconditions: {Z: {status: true}}",
@@ -168,7 +164,7 @@ func TestPreviewOfOtherSets(t *testing.T) {
 	for name, spec := range stored {
 		m.fleet.ObserveSet(newSet(t, name, spec), active, nil, "", moment(noon))
 	}
-	p := preview(t, m, "a", "type: Twin\neffect: NoSchedule\ntaintKey: example.com/k\nconditions: {A: {status: true}, B: {status: \"True\"}}")
+	p := forecast(t, m, "a", "type: Twin\neffect: NoSchedule\ntaintKey: example.com/k\nconditions: {A: {status: true}, B: {status: \"True\"}}")
 	if diff := cmp.Diff([]string{"sameconditions", "sametype"}, p.DuplicateOf); diff != "" {
 		t.Errorf("duplicates differ:\n%s", diff)
 	}
@@ -177,7 +173,7 @@ func TestPreviewOfOtherSets(t *testing.T) {
 	}
 }
 
-func TestPreviewOfTheControlPlane(t *testing.T) {
+func TestForecastOfTheControlPlane(t *testing.T) {
 	const evict = "effect: NoExecute\ntaintKey: example.com/k\nconditions: {KubeletUnhealthy: {status: true}}"
 	ready, notReady := reports("Ready", "True", ago(time.Hour)), reports("Ready", "False", ago(time.Hour))
 	tests := []struct {
@@ -195,7 +191,7 @@ func TestPreviewOfTheControlPlane(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := preview(t, manage(t, calm("10%", "5%"), append(workers(5), tt.planes...)), "s", tt.spec)
+			p := forecast(t, manage(t, calm("10%", "5%"), append(workers(5), tt.planes...)), "s", tt.spec)
 			if p.Nodes != 5 || p.Selected != tt.selected || p.ControlPlaneReady != tt.ready || p.ControlPlaneReadyAfter != tt.after {
 				t.Errorf("%d nodes, %d selected, %d ready, %d after; want 5, %d, %d, %d", p.Nodes, p.Selected, p.ControlPlaneReady, p.ControlPlaneReadyAfter, tt.selected, tt.ready, tt.after)
 			}
@@ -203,15 +199,15 @@ func TestPreviewOfTheControlPlane(t *testing.T) {
 	}
 }
 
-func TestPreviewFollowsReadiness(t *testing.T) {
+func TestForecastFollowsReadiness(t *testing.T) {
 	m := manage(t, calm("10%", "5%"), append(workers(5), newNode("cp", controlPlane, reports("Ready", "True", ago(time.Hour)))))
 	m.see("cp", reports("Ready", "Unknown", noon))
-	if p := preview(t, m, "a", noSchedule); p.ControlPlaneReady != 0 {
+	if p := forecast(t, m, "a", noSchedule); p.ControlPlaneReady != 0 {
 		t.Errorf("%d control-plane nodes ready, want none", p.ControlPlaneReady)
 	}
 }
 
-func TestPreviewOfSystemPods(t *testing.T) {
+func TestForecastOfSystemPods(t *testing.T) {
 	const evict = "effect: NoExecute\ntaintKey: example.com/k\nconditions: {KubeletUnhealthy: {status: true}}"
 	m := manage(t, calm("10%", "5%"), workers(5, labelled("pool", "a")))
 	m.fleet.ObserveSystemPods([]condition.SystemPod{
@@ -219,20 +215,24 @@ func TestPreviewOfSystemPods(t *testing.T) {
 		{Namespace: "kube-system", Name: "cilium", Role: "CNI", Tolerations: []corev1.Toleration{{Operator: "Exists"}}},
 		{Namespace: "csi", Name: "driver", Role: "CSI", Tolerations: []corev1.Toleration{{Key: "example.com/other", Operator: "Exists"}}},
 	})
-	if diff := cmp.Diff([]string{"csi/driver (CSI)", "kube-system/npd (condition reporter)"}, preview(t, m, "a", evict).IntolerantSystemPods); diff != "" {
+	if diff := cmp.Diff([]string{"csi/driver (CSI)", "kube-system/npd (condition reporter)"}, forecast(t, m, "a", evict).IntolerantSystemPods); diff != "" {
 		t.Errorf("intolerant pods differ:\n%s", diff)
 	}
-	if got := preview(t, m, "a", noSchedule).IntolerantSystemPods; got != nil {
+	if got := forecast(t, m, "a", noSchedule).IntolerantSystemPods; got != nil {
 		t.Errorf("NoSchedule evicts %v", got)
 	}
-	if got := preview(t, m, "a", "nodeSelector: {matchLabels: {pool: b}}\n"+evict).IntolerantSystemPods; got != nil {
+	if got := forecast(t, m, "a", "nodeSelector: {matchLabels: {pool: b}}\n"+evict).IntolerantSystemPods; got != nil {
 		t.Errorf("a set that selects nothing evicts %v", got)
 	}
 }
 
-func TestPreviewOfASpecThatCannotBeRead(t *testing.T) {
+func TestForecastOfASpecThatCannotBeRead(t *testing.T) {
 	m := manage(t, calm("10%", "5%"), workers(5))
-	if _, err := m.fleet.Preview(newConditionSet(t, "a", "effect: NoSchedule\ntaintKey: k\nconditions: {A: {status: maybe}}"), limit.Builtin(), moment(noon)); err == nil {
+	const spec = "effect: NoSchedule\ntaintKey: k\nconditions: {A: {status: maybe}}"
+	if diff := cmp.Diff(condition.Forecast{}, forecast(t, m, "a", spec)); diff != "" {
+		t.Errorf("nothing is foretold of it, not %s", diff)
+	}
+	if _, err := condition.NewSet(newConditionSet(t, "a", spec)); err == nil {
 		t.Error("no error")
 	}
 }

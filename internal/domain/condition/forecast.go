@@ -1,0 +1,140 @@
+package condition
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
+)
+
+// Forecast is what a set would do if it were in force now, as rules and people read it. Counts are of nodes; samples are sorted and at most sample.Size.
+type Forecast struct {
+	// Nodes is what the cluster-wide limits count from: nodes neither being deleted nor control plane.
+	Nodes int
+	// Selected by nodeSelector and includeControlPlane.
+	Selected int
+	// Matching all members now, whatever `for` says. MatchingNodes samples them.
+	Matching      int
+	MatchingNodes []string
+	// WouldTaint is Matching, cut by the set's own maxNodes.
+	WouldTaint int
+	// Limit is how many nodes the strictest cluster-wide limit allows for this effect, limit.None when none applies;
+	// LimitName says which (maxTaintedNodes, maxEvictingNodes).
+	Limit     int
+	LimitName string
+	// UnionTainted counts the nodes that this set and all other enforcing sets would taint or have tainted, but for
+	// PreferNoSchedule, which is free; UnionLimit is maxTaintedNodes in nodes.
+	UnionTainted, UnionLimit int
+	// UnreportedTypes are members' types that are neither known nor reported by any node.
+	UnreportedTypes []string
+	// SilentTypes are members' types whose reporter is silent on every node that carries them.
+	SilentTypes []string
+	// ForeignTainted counts nodes that carry the key without our record. ForeignTaintedNodes samples them.
+	ForeignTainted      int
+	ForeignTaintedNodes []string
+	// ImpliedBy names other sets with the same key whose conditions are a subset of this one's: whenever this set
+	// matches, so do they.
+	ImpliedBy []string
+	// DuplicateOf names other sets with the same type or equal conditions.
+	DuplicateOf []string
+	// ControlPlaneReady counts Ready control-plane nodes; ControlPlaneReadyAfter what is left of them once this set has
+	// evicted the one it may.
+	ControlPlaneReady, ControlPlaneReadyAfter int
+	// IntolerantSystemPods names system pods ("namespace/name (role)") on selected nodes that don't tolerate the key.
+	IntolerantSystemPods []string
+}
+
+// Forecast tells what a ConditionSet would do if it were in force now, in place of a stored one of its name. Of a spec that
+// can't be read it tells nothing; why, its terms say.
+func (f *Fleet) Forecast(cs *v1alpha1.ConditionSet, limits limit.Limits, at Moment) Forecast {
+	s, err := NewSet(cs)
+	if err != nil {
+		return Forecast{}
+	}
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	s = s.under(f.policy.Types)
+	selected := f.index.selected(s)
+	p := Forecast{Nodes: f.counts.cluster.counted, Selected: selected.count(), ControlPlaneReady: f.counts.planeReady, ControlPlaneReadyAfter: f.counts.planeReady}
+	f.forecastMatching(&p, s, selected, limits)
+	f.forecastReporters(&p, s, at)
+	foreign := f.index.foreign.of(s.Key)
+	p.ForeignTainted = foreign.count()
+	p.ForeignTaintedNodes = f.index.first(foreign, p.ForeignTainted)
+	p.DuplicateOf, p.ImpliedBy = f.setsBy.duplicatesOf(s), f.setsBy.impliedBy(s)
+	if s.Effect == corev1.TaintEffectNoExecute && p.Selected > 0 {
+		names := intolerant(f.systemPods, s.Key)
+		p.IntolerantSystemPods = names[:min(len(names), sample.Size)]
+	}
+	return p
+}
+
+func (f *Fleet) forecastMatching(p *Forecast, s *Set, selected nodeBits, limits limit.Limits) {
+	others, matching := f.ofOthers(s.Name), f.index.matching(s, selected)
+	p.Matching = matching.count()
+	p.MatchingNodes = f.index.first(matching, p.Matching)
+	if s.Effect == corev1.TaintEffectNoExecute && matching.meets(f.index.readyPlanes) {
+		p.ControlPlaneReadyAfter-- // one at a time
+	}
+	p.WouldTaint = p.Matching
+	if s.MaxNodes != nil {
+		p.WouldTaint = min(p.WouldTaint, limit.Of(*s.MaxNodes, p.Selected))
+	}
+	matching.drop(others)
+	alone, ofOthers := matching.count(), others.count()
+	p.UnionLimit = limits.MaxTaintedNodes.Of(p.Nodes)
+	p.UnionTainted = ofOthers + min(alone, p.WouldTaint)
+	switch s.Effect {
+	case corev1.TaintEffectNoExecute:
+		p.LimitName, p.Limit = "maxEvictingNodes", limits.MaxEvictingNodes.Of(p.Nodes)
+	case corev1.TaintEffectNoSchedule:
+		p.LimitName, p.Limit = "maxTaintedNodes", p.UnionLimit
+	default: // PreferNoSchedule is free
+		p.Limit, p.UnionTainted = limit.None, ofOthers
+	}
+}
+
+func (f *Fleet) forecastReporters(p *Forecast, s *Set, at Moment) {
+	for _, m := range s.Members {
+		if f.index.byType.of(m.Type) == nil {
+			if _, ok := f.policy.Types.Lookup(m.Type); !ok {
+				p.UnreportedTypes = append(p.UnreportedTypes, m.Type)
+			}
+			continue
+		}
+		if !f.anyAlive(m, s, at) {
+			p.SilentTypes = append(p.SilentTypes, m.Type)
+		}
+	}
+}
+
+// anyAlive says whether the reporter lives on some node. The node that was heard of last most likely shows it; only where
+// a reporter is silent are all of its nodes looked at.
+func (f *Fleet) anyAlive(m Member, s *Set, at Moment) bool {
+	alive := func(slot int) bool {
+		n := f.nodes[f.index.slots[slot]]
+		return n.alive(n.Readings[m.Type], m, s.StaleAfter, at)
+	}
+	reporting := f.index.byType.of(m.Type)
+	if reporting.has(f.lastHeard) && alive(f.lastHeard) {
+		return true
+	}
+	for slot := range reporting.all() {
+		if alive(slot) {
+			return true
+		}
+	}
+	return false
+}
+
+func subset[T comparable](of, in []T) bool {
+	for _, m := range of {
+		if !slices.Contains(in, m) {
+			return false
+		}
+	}
+	return true
+}

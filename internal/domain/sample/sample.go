@@ -1,0 +1,45 @@
+// Package sample counts objects and keeps the names of some, so that people are told of examples.
+package sample
+
+import (
+	"slices"
+	"strings"
+)
+
+// Size is how many names or entries a forecast, a message or a status carries at most.
+const Size = 20
+
+// Add counts an object, and keeps its name, given in parts, if it is among the first. Names of the others aren't put together:
+// ten thousand pods may be counted.
+func Add(count *int, names *[]string, parts ...string) {
+	*count++
+	kept := *names
+	if len(kept) == Size {
+		if !before(parts, kept[Size-1]) {
+			return
+		}
+		kept = kept[:Size-1]
+	}
+	name := strings.Join(parts, "")
+	i, _ := slices.BinarySearch(kept, name)
+	*names = slices.Insert(kept, i, name)
+}
+
+// before says whether the parts together sort before a name.
+func before(parts []string, name string) bool {
+	for _, part := range parts {
+		n := min(len(part), len(name))
+		if c := strings.Compare(part[:n], name[:n]); c != 0 || n < len(part) {
+			return c < 0
+		}
+		name = name[n:]
+	}
+	return name != ""
+}
+
+// Once keeps a text that isn't there yet, while there is room: those that come first.
+func Once(texts *[]string, text string) {
+	if len(*texts) < Size && !slices.Contains(*texts, text) {
+		*texts = append(*texts, text)
+	}
+}
