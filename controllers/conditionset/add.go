@@ -27,7 +27,7 @@ func AddToManager(mgr manager.Manager, opts policy.Options) error {
 			Live: mgr.GetAPIReader(), Kind: v1alpha1.GroupVersion.WithKind(kindConditionSet), Confirm: opts.Facts.Fleet.ConfirmOrphan,
 			Timings: opts.Facts.Timings,
 		},
-		Evictions: &policy.Record{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Namespace: opts.OwnNamespace, Name: "autohealer-evictions"},
+		Evictions: &actuate.Record{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Namespace: opts.OwnNamespace, Name: "autohealer-evictions"},
 		Taints: &actuate.Taints{
 			Client: mgr.GetClient(), Acts: mgr.GetLogger().WithName("acts"), Leads: opts.Leads,
 			Current: opts.Current(mgr),

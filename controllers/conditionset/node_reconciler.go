@@ -37,7 +37,7 @@ type NodeReconciler struct {
 	Live    client.Reader
 	Orphans *kube.Orphans
 	// Evictions are recorded before they begin.
-	Evictions *policy.Record
+	Evictions *actuate.Record
 	Troubles  *policy.Troubles
 	Report    *Reporter
 	// OwnNamespace is where Autohealer's own pods run; "" when unknown.
@@ -76,7 +76,7 @@ func (r *NodeReconciler) heal(ctx context.Context, request reconcile.Request) (r
 			return r.lookAgain(ctx, plan), refused
 		}
 		err = r.act(ctx, plan)
-		if errors.Is(err, policy.ErrRecalled) {
+		if errors.Is(err, actuate.ErrRecalled) {
 			continue
 		}
 		var not *actuate.Unconfirmed
@@ -159,12 +159,12 @@ func (r *NodeReconciler) act(ctx context.Context, plan condition.Plan) error {
 // read no eviction begins, and other taints go on.
 func (r *NodeReconciler) record(ctx context.Context, plan condition.Plan) error {
 	fleet, at, eviction := r.Observer.Facts.Fleet, r.Observer.Facts.Moment(), plan.Eviction()
-	counting := policy.Planner{Recall: func(acts []limit.Act) bool { return fleet.Recall(acts, at) }, Known: fleet.Evictions}
+	counting := actuate.Planner{Recall: func(acts []limit.Act) bool { return fleet.Recall(acts, at) }, Known: fleet.Evictions}
 	switch {
 	case !eviction.Began.IsZero():
 		return r.Evictions.Begin(ctx, eviction, at.Now.Add(-fleet.Limits().EvictPace), counting)
 	case plan.Harmful():
-		if err := r.Evictions.Recall(ctx, counting); errors.Is(err, policy.ErrRecalled) {
+		if err := r.Evictions.Recall(ctx, counting); errors.Is(err, actuate.ErrRecalled) {
 			return err
 		}
 	}
@@ -173,7 +173,7 @@ func (r *NodeReconciler) record(ctx context.Context, plan condition.Plan) error 
 
 // failed takes in that a plan wasn't carried out.
 func (r *NodeReconciler) failed(plan condition.Plan, err error) error {
-	if errors.Is(err, policy.ErrRecalled) {
+	if errors.Is(err, actuate.ErrRecalled) {
 		return err // it is planned again
 	}
 	if !isStale(err) {

@@ -42,7 +42,7 @@ var rooms = []room{
 	},
 	{dir: "internal/domain/celwords", ours: []string{}, theirs: []string{"github.com/google/cel-go/common/operators"}},
 	// A registration's expressions are part of what it says.
-	{dir: "internal/domain/registration", ours: []string{"apis", "internal/domain/celwords", "internal/domain/health", "internal/domain/hold", "internal/domain/sample"}, theirs: append([]string{"github.com/google/cel-go/", "k8s.io/apiserver/pkg/cel/"}, machinery...), notStd: []string{"context", "net/http", "os"}},
+	{dir: "internal/domain/registration", ours: []string{"apis", "internal/domain"}, theirs: append([]string{"github.com/google/cel-go/", "k8s.io/apiserver/pkg/cel/"}, machinery...), notStd: []string{"context", "net/http", "os"}},
 	// klog for the logger that k8s.io/api's toleration check asks for; kstatus computes from an object alone.
 	{dir: "internal/domain", ours: []string{"apis"}, theirs: append([]string{"k8s.io/klog/v2", "github.com/fluxcd/cli-utils/pkg/kstatus/status"}, machinery...), notStd: []string{"context", "net/http", "os"}},
 	{dir: "internal/shoots", ours: []string{"internal/kubeconfig"}},
@@ -56,7 +56,7 @@ var rooms = []room{
 	{dir: "internal/certs", ours: []string{"internal/metric"}},
 	{dir: "internal/metric", ours: []string{}},
 	// What extension authors import brings no rules, and none of our kinds.
-	{dir: "pkg", ours: []string{"internal/domain/health", "internal/kubeconfig", "internal/shoots"}},
+	{dir: "pkg", ours: []string{"internal/domain/health", "internal/domain/limit", "internal/kubeconfig", "internal/shoots"}},
 	{dir: "internal/installation", ours: []string{"apis", "internal/metric"}},
 	// It serves messages and knows nothing of what they stand for.
 	{dir: "internal/xds", ours: []string{"internal/metric"}},

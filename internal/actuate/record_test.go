@@ -1,4 +1,4 @@
-package policy
+package actuate
 
 import (
 	"context"
@@ -15,6 +15,8 @@ import (
 
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // counting is a planner that remembers.
 type counting struct{ limit.Memory }
@@ -36,8 +38,8 @@ func recordOn(c client.Client) *Record {
 	return &Record{Reader: c, Writer: c, Namespace: "autohealer-system", Name: "autohealer-evictions"}
 }
 
-// stored are the entries of the record, by UID.
-func recorded(t *testing.T, c client.Client) map[string]string {
+// entries are those of the record, by UID.
+func entries(t *testing.T, c client.Client) map[string]string {
 	t.Helper()
 	var m corev1.ConfigMap
 	if err := c.Get(t.Context(), types.NamespacedName{Namespace: "autohealer-system", Name: "autohealer-evictions"}, &m); err != nil {
@@ -51,7 +53,7 @@ func TestAnActIsRecordedForTheNextManager(t *testing.T) {
 	if err := recordOn(c).Begin(t.Context(), act("a", 0), noon.Add(-time.Hour), (&counting{}).planner()); err != nil {
 		t.Fatal(err)
 	}
-	if got := recorded(t, c)["a"]; got != `{"name":"node-a","zone":"z","began":"2026-03-01T12:00:00Z"}` {
+	if got := entries(t, c)["a"]; got != `{"name":"node-a","zone":"z","began":"2026-03-01T12:00:00Z"}` {
 		t.Errorf("recorded: %s", got)
 	}
 	var next counting
@@ -59,11 +61,11 @@ func TestAnActIsRecordedForTheNextManager(t *testing.T) {
 	if err := record.Begin(t.Context(), act("b", time.Second), noon.Add(-time.Hour), next.planner()); !errors.Is(err, ErrRecalled) {
 		t.Errorf("the next manager acts without knowing of it: %v", err)
 	}
-	if len(recorded(t, c)) != 1 || len(next.Acts()) != 1 {
-		t.Errorf("recorded %v, recalled %v", recorded(t, c), next.Acts())
+	if len(entries(t, c)) != 1 || len(next.Acts()) != 1 {
+		t.Errorf("recorded %v, recalled %v", entries(t, c), next.Acts())
 	}
-	if err := record.Begin(t.Context(), act("b", time.Second), noon.Add(-time.Hour), next.planner()); err != nil || len(recorded(t, c)) != 2 {
-		t.Errorf("%v, recorded %v", err, recorded(t, c))
+	if err := record.Begin(t.Context(), act("b", time.Second), noon.Add(-time.Hour), next.planner()); err != nil || len(entries(t, c)) != 2 {
+		t.Errorf("%v, recorded %v", err, entries(t, c))
 	}
 }
 
@@ -75,7 +77,7 @@ func TestAnActThatFailedIsNoNews(t *testing.T) {
 			t.Fatalf("attempt %d: %v", attempt, err)
 		}
 	}
-	if got := recorded(t, c)["a"]; !strings.Contains(got, "12:00:03Z") {
+	if got := entries(t, c)["a"]; !strings.Contains(got, "12:00:03Z") {
 		t.Errorf("recorded: %s", got)
 	}
 	record.Done("a") // it came about, and the node was deleted before anybody saw it
@@ -93,7 +95,7 @@ func TestWhatIsOverIsDropped(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := recorded(t, c); len(got) != 1 || got["b"] == "" {
+	if got := entries(t, c); len(got) != 1 || got["b"] == "" {
 		t.Errorf("recorded %v", got)
 	}
 }
@@ -105,7 +107,7 @@ func TestALostRecordIsMadeAnew(t *testing.T) {
 	if err := record.Begin(t.Context(), act("b", time.Second), noon.Add(-time.Hour), known.planner()); err != nil {
 		t.Fatal(err)
 	}
-	if got := recorded(t, c); len(got) != 2 {
+	if got := entries(t, c); len(got) != 2 {
 		t.Errorf("recorded %v", got)
 	}
 }
