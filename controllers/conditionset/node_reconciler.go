@@ -149,6 +149,11 @@ func (r *NodeReconciler) act(ctx context.Context, plan condition.Plan) error {
 		return r.failed(plan, err)
 	}
 	r.Evictions.Done(plan.Node.UID)
+	if plan.EndsEviction() {
+		if err := r.Evictions.End(ctx, plan.Node.UID); err != nil {
+			log.FromContext(ctx).Error(err, "An eviction that was undone counts on for a manager that starts within evictPace")
+		}
+	}
 	r.Observer.request(fleet.Written(name, version))
 	r.Troubles.Written(name, policies(plan)...)
 	r.Report.acted(plan, r.Observer.Facts.Clock.Now())

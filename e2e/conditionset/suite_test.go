@@ -12,7 +12,7 @@ import (
 )
 
 func TestConditionSets(t *testing.T) {
-	suite.Run(t, "ConditionSets act")
+	suite.RunApart(t, "ConditionSets act", "memory_test") // what it deletes counts under the limits for minutes
 }
 
 const (

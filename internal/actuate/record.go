@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -49,6 +50,7 @@ type noted struct {
 	Name  string      `json:"name"`
 	Zone  string      `json:"zone,omitempty"`
 	Began metav1.Time `json:"began"`
+	Ended bool        `json:"ended,omitempty"`
 }
 
 // Recall has the planner of a new process know, once, what earlier ones noted. It gives ErrRecalled when that is news.
@@ -71,14 +73,7 @@ func (r *Record) Recall(ctx context.Context, planner Planner) error {
 // Begin notes an act that is done next, and drops what began before a time. It gives ErrRecalled when another is recorded that is
 // news to the planner; then nothing is noted.
 func (r *Record) Begin(ctx context.Context, act limit.Act, since time.Time, planner Planner) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	lost := func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
-	return retry.OnError(retry.DefaultBackoff, lost, func() error {
-		stored, acts, err := r.read(ctx)
-		if err != nil {
-			return err
-		}
+	return r.change(ctx, func(stored *corev1.ConfigMap, acts []limit.Act) error {
 		if planner.Recall(r.others(acts)) {
 			return ErrRecalled
 		}
@@ -90,6 +85,32 @@ func (r *Record) Begin(ctx context.Context, act limit.Act, since time.Time, plan
 		}
 		r.begun[act.UID] = act.Began.Truncate(time.Second)
 		return nil
+	})
+}
+
+// End notes that the act on an object was undone.
+func (r *Record) End(ctx context.Context, uid types.UID) error {
+	return r.change(ctx, func(stored *corev1.ConfigMap, acts []limit.Act) error {
+		i := slices.IndexFunc(acts, func(a limit.Act) bool { return a.UID == uid && !a.Ended })
+		if i < 0 {
+			return nil
+		}
+		acts[i].Ended = true
+		return r.write(ctx, stored, time.Time{}, acts)
+	})
+}
+
+// change reads the record and has it changed, again when somebody else was faster.
+func (r *Record) change(ctx context.Context, change func(stored *corev1.ConfigMap, acts []limit.Act) error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	lost := func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
+	return retry.OnError(retry.DefaultBackoff, lost, func() error {
+		stored, acts, err := r.read(ctx)
+		if err != nil {
+			return err
+		}
+		return change(stored, acts)
 	})
 }
 
@@ -126,7 +147,7 @@ func (r *Record) read(ctx context.Context) (stored *corev1.ConfigMap, acts []lim
 			return nil, nil, fmt.Errorf("read entry %s of ConfigMap %s/%s, which records what limits count: %w; delete the ConfigMap, and it is made anew of what this manager knows",
 				uid, r.Namespace, r.Name, err)
 		}
-		acts = append(acts, limit.Act{UID: types.UID(uid), Name: n.Name, Zone: n.Zone, Began: n.Began.Time})
+		acts = append(acts, limit.Act{UID: types.UID(uid), Name: n.Name, Zone: n.Zone, Began: n.Began.Time, Ended: n.Ended})
 	}
 	return stored, acts, nil
 }
@@ -139,7 +160,7 @@ func (r *Record) write(ctx context.Context, stored *corev1.ConfigMap, since time
 	all.Forget(since)
 	stored.Data = map[string]string{}
 	for _, a := range all.Acts() {
-		text, err := json.Marshal(noted{a.Name, a.Zone, metav1.NewTime(a.Began)})
+		text, err := json.Marshal(noted{a.Name, a.Zone, metav1.NewTime(a.Began), a.Ended})
 		if err != nil {
 			return fmt.Errorf("record an act on %s: %w", a.Name, err)
 		}

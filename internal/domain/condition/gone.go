@@ -92,9 +92,13 @@ func (f *Fleet) remember(n *nodeState, isGone bool, now time.Time) {
 		print = n.print
 	}
 	f.rememberEviction(limit.Act{UID: n.UID, Name: n.Name, Zone: n.Zone, Began: print.evictedAt}, now)
+	if !print.evicts {
+		f.evictions.End(n.UID)
+	}
 	f.gone.drop(n.UID)
 	last := later(print.taintedAt, print.evictedAt)
-	if until := earlier(last, now).Add(f.policy.Limits.EvictPace); isGone && !last.IsZero() && now.Before(until) {
+	counts := isGone && (n.print.any || len(n.print.sets) > 0)
+	if until := earlier(last, now).Add(f.policy.Limits.EvictPace); counts && !last.IsZero() && now.Before(until) {
 		f.gone.put(n.UID, n.print, until)
 	}
 }
@@ -119,7 +123,7 @@ func (f *Fleet) Recall(evictions []limit.Act, at Moment) (news bool) {
 			continue
 		}
 		news = true
-		if n := f.nodes[a.Name]; n == nil || n.UID != a.UID {
+		if n := f.nodes[a.Name]; !a.Ended && (n == nil || n.UID != a.UID) {
 			f.gone.put(a.UID, footprint{zone: a.Zone, any: true, repels: true, evicts: true}, until)
 		}
 	}

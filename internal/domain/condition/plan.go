@@ -133,6 +133,12 @@ func (p *Plan) Harmful() bool {
 	return false
 }
 
+// EndsEviction says whether the plan takes the last taint off the node that evicts.
+func (p *Plan) EndsEviction() bool {
+	evicts := func(t OwnedTaint) bool { return t.Effect == corev1.TaintEffectNoExecute }
+	return slices.ContainsFunc(p.Node.Owned.Taints, evicts) && !slices.ContainsFunc(p.Owned.Taints, evicts)
+}
+
 // Eviction is the one that the plan begins; zero when it begins none.
 func (p *Plan) Eviction() (a limit.Act) {
 	if !slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Harmful() && s.To == corev1.TaintEffectNoExecute }) {

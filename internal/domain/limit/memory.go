@@ -13,6 +13,8 @@ type Act struct {
 	UID        types.UID
 	Name, Zone string
 	Began      time.Time
+	// Ended: it was undone. It counts for limits in time, and not for those of how much is done at once.
+	Ended bool
 }
 
 // Memory remembers acts whatever becomes of the objects that they were done to, or of who asked for them: what is deleted, undone or
@@ -23,7 +25,11 @@ type Memory struct {
 
 // Remember takes in an act. It says whether that is news: of an object, the latest counts.
 func (m *Memory) Remember(a Act) (news bool) {
-	if was, known := m.acts[a.UID]; a.Began.IsZero() || known && !a.Began.After(was.Began) {
+	was, known := m.acts[a.UID]
+	if known && a.Ended && a.Began.Equal(was.Began) {
+		m.acts[a.UID] = a
+	}
+	if a.Began.IsZero() || known && !a.Began.After(was.Began) {
 		return false
 	}
 	if m.acts == nil {
@@ -31,6 +37,14 @@ func (m *Memory) Remember(a Act) (news bool) {
 	}
 	m.acts[a.UID] = a
 	return true
+}
+
+// End takes in that what was done to an object was undone.
+func (m *Memory) End(uid types.UID) {
+	if a, known := m.acts[uid]; known {
+		a.Ended = true
+		m.acts[uid] = a
+	}
 }
 
 // Last is when an act last began in a zone, zero for none. What lies after before comes from a clock that was wrong, or is forged,
