@@ -2,6 +2,7 @@ package condition
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -89,7 +90,7 @@ func (g *gone) says(nodes int) string {
 func (f *Fleet) remember(n *nodeState, isGone bool, now time.Time) {
 	print := footprint{}
 	if print.add(n.Owned, n.Taints); isGone {
-		print = n.print
+		print = f.remains(n)
 	}
 	f.rememberEviction(limit.Act{UID: n.UID, Name: n.Name, Zone: n.Zone, Began: print.evictedAt}, now)
 	if !print.evicts {
@@ -97,10 +98,27 @@ func (f *Fleet) remember(n *nodeState, isGone bool, now time.Time) {
 	}
 	f.gone.drop(n.UID)
 	last := later(print.taintedAt, print.evictedAt)
-	counts := isGone && (n.print.any || len(n.print.sets) > 0)
+	counts := isGone && (print.any || len(print.sets) > 0)
 	if until := earlier(last, now).Add(f.policy.Limits.EvictPace); counts && !last.IsZero() && now.Before(until) {
-		f.gone.put(n.UID, n.print, until)
+		f.gone.put(n.UID, print, until)
 	}
+}
+
+// remains is what a node that is gone counts for: what it carried, and what was in flight to it, without claims that can't be true.
+func (f *Fleet) remains(n *nodeState) footprint {
+	last := n.print
+	last.any, last.repels, last.evicts, last.taintedAt, last.evictedAt, last.sets = false, false, false, time.Time{}, time.Time{}, nil
+	last.add(n.Owned.believed(f.isDeclared), n.Taints)
+	if n.inFlight != nil {
+		last.add(n.inFlight.owned.believed(f.isDeclared), n.inFlight.taints)
+	}
+	return last
+}
+
+// believed are the claims to keys that some set declared.
+func (o Ownership) believed(declared func(key string) bool) Ownership {
+	o.Taints = slices.DeleteFunc(slices.Clone(o.Taints), func(t OwnedTaint) bool { return Reserved(t.Key) || !declared(t.Key) })
+	return o
 }
 
 func (f *Fleet) rememberEviction(a limit.Act, now time.Time) (news bool) {

@@ -73,6 +73,18 @@ func TestANodeThatIsDeletedGivesItsPlaceBackWithTime(t *testing.T) {
 	}
 }
 
+func TestAForgedClaimCountsNoLongerThanItsNode(t *testing.T) {
+	m := manage(t, calm("1", "1"), workers(10, kernelSick), newSet(t, "a", noExecute))
+	m.see("w09", kernelWell, owning("a", "corp.example/forged", "NoExecute", noon))
+	if got := m.held("w00", "NoExecute", "and 1 are"); got != "LimitReached" {
+		t.Errorf("beside a forged claim it waits for %q", got)
+	}
+	m.delete("w09")
+	if got := m.held("w00", "NoExecute", "one node of zone"); got != "EvictionPace" { // no limit
+		t.Errorf("without its node it waits for %q", got)
+	}
+}
+
 func TestAnEvictionPacesOthersThoughItWasUndone(t *testing.T) {
 	for name, undo := range map[string]func(m *manager){
 		"the set observes and enforces again": func(m *manager) {
