@@ -88,7 +88,7 @@ func (c inMemory) hookOfTargets(ctx context.Context) (hook, error) {
 		return hook{}, err
 	}
 	informers := &survey.Informers{Cache: stored, Yard: facts.Yard}
-	if err := informers.Follow(ctx); err != nil {
+	if err := informers.Follow(ctx, stored); err != nil {
 		return hook{}, err
 	}
 	go func() { _ = stored.Start(ctx) }() // ends with ctx, and can't fail before

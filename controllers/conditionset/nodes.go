@@ -7,7 +7,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -44,10 +43,8 @@ func (o *Observer) daemonSets(ctx context.Context) {
 	}
 	var pods []condition.SystemPod
 	for i := range list.Items {
-		ds := &list.Items[i]
-		meta := metav1.ObjectMeta{Name: ds.Name, Namespace: ds.Namespace, Labels: ds.Spec.Template.Labels}
-		if role := condition.SystemRole(&meta, &ds.Spec.Template.Spec); role != "" {
-			pods = append(pods, condition.SystemPod{Namespace: ds.Namespace, Name: ds.Name, Role: role, Tolerations: ds.Spec.Template.Spec.Tolerations})
+		if p, is := condition.SystemPodOf(&list.Items[i]); is {
+			pods = append(pods, p)
 		}
 	}
 	o.Facts.Fleet.ObserveSystemPods(pods)

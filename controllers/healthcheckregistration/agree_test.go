@@ -2,6 +2,7 @@ package healthcheckregistration
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
@@ -199,21 +200,34 @@ func (w *checkedWorld) acts() map[string]string {
 	return acts
 }
 
+// workersKeepConditions as Gardener does.
+var workersKeepConditions = json.RawMessage(`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "workers.extensions.gardener.cloud"}, "spec": {
+	"names": {"kind": "Worker"}, "versions": [{"name": "v1alpha1", "served": true, "subresources": {"status": {}}, "schema": {"openAPIV3Schema": {"properties": {"status": {"properties": {"conditions": {
+		"type": "array", "items": {"properties": {"type": {}, "status": {}, "reason": {}, "message": {}, "lastTransitionTime": {}, "lastUpdateTime": {}, "codes": {}}}
+	}}}}}}}]
+}}`)
+
 var arrow = regexp.MustCompile(`(?m)^ +([XYZ])(?:: .*)? → (.*)$`)
 
 // says is what one reads of the Worker.
 func (w *checkedWorld) says() (acts map[string]string, text string) {
-	s := &snapshot.Snapshot{TakenAt: metav1.NewTime(noon), ServerTime: metav1.NewTime(noon), Workloads: &snapshot.Workloads{}, Probed: &snapshot.Probed{}, HealthCheckRegistrations: w.stored}
-	layout := &snapshot.CheckedLayout{Shape: string(health.Gardener)}
-	s.Checked = &snapshot.Checked{Kinds: []snapshot.CheckedKind{
-		{APIVersion: worker.GroupVersion().String(), Kind: worker.Kind, Layout: layout, Targets: []map[string]any{w.worker.Object}}, {APIVersion: "v1", Kind: "ConfigMap"},
-	}}
-	for _, name := range append(slices.Collect(maps.Keys(lookedAtMaps)), "missing") {
-		look := snapshot.Look{APIVersion: "v1", Kind: "ConfigMap", Namespace: "n", Name: name}
-		if found := lookedAtMaps[name]; found != nil {
-			look.Objects = []map[string]any{found.Object}
-		}
-		s.Checked.Looks = append(s.Checked.Looks, look)
+	items := []any{w.worker.Object, workersKeepConditions}
+	for _, found := range lookedAtMaps {
+		items = append(items, found.Object)
+	}
+	for i := range w.stored {
+		w.stored[i].SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("HealthCheckRegistration"))
+		items = append(items, &w.stored[i])
+	}
+	file, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": items, "metadata": map[string]any{"annotations": map[string]string{
+		"facts.autohealer.resourcestack.com/taken-at": noon.Format(time.RFC3339),
+	}}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	s, err := snapshot.Read(file)
+	if err != nil {
+		w.t.Fatal(err)
 	}
 	g, err := builtin()
 	if err != nil {

@@ -1,13 +1,17 @@
 package outlierpolicy
 
 import (
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,6 +29,10 @@ var (
 	shopRoutes = []outlier.Route{
 		{Namespace: "shop", RouteKey: outlier.RouteKey{Kind: "HTTPRoute", Name: "front"}, Backends: []outlier.Backend{{Service: "web", Port: 80}, {Service: "mail", Port: 25}}},
 		{Namespace: "shop", RouteKey: outlier.RouteKey{Kind: "HTTPProxy", Name: "safe"}, Backends: []outlier.Backend{{Service: "web", Port: 80, TLS: true}}},
+	}
+	shopRoutesStored = []string{
+		`{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "metadata": {"namespace": "shop", "name": "front"}, "spec": {"rules": [{"backendRefs": [{"name": "web", "port": 80}, {"name": "mail", "port": 25}]}]}}`,
+		`{"apiVersion": "projectcontour.io/v1", "kind": "HTTPProxy", "metadata": {"namespace": "shop", "name": "safe"}, "spec": {"routes": [{"services": [{"name": "web", "port": 80, "protocol": "tls"}]}]}}`,
 	}
 	shopServices = []*corev1.Service{service("web", 80, 81), service("mail", 25)}
 	shopTargets  = []v1alpha1.OutlierTargetReference{
@@ -90,25 +98,46 @@ func byKey(clusters []actuate.Cluster) map[outlier.Key]actuate.Cluster {
 	return all
 }
 
+// everythingRouted is what was asked for to know of OutlierPolicies.
+const everythingRouted = `DaemonSet.apps -A
+Deployment.apps -A
+EndpointSlice.discovery.k8s.io -A
+GRPCRoute.gateway.networking.k8s.io -A
+HTTPProxy.projectcontour.io -A
+HTTPRoute.gateway.networking.k8s.io -A
+Namespace -A
+OutlierPolicy.autohealer.resourcestack.com -A
+Pod -A
+Service -A
+StatefulSet.apps -A
+TCPRoute.gateway.networking.k8s.io -A`
+
 // readOf is what one reads of the hosts of all Services, by cluster.
 func readOf(t *rapid.T, g *guard.Guard, policies []*v1alpha1.OutlierPolicy) map[string][]string {
-	s := &snapshot.Snapshot{TakenAt: metav1.Now(), ServerTime: metav1.Now(), Probed: &snapshot.Probed{}, Workloads: &snapshot.Workloads{}, Routed: &snapshot.Routed{}}
-	for _, op := range policies {
-		s.OutlierPolicies = append(s.OutlierPolicies, *op)
+	items := []any{json.RawMessage(shopRoutesStored[0]), json.RawMessage(shopRoutesStored[1])}
+	add := func(object client.Object, kind schema.GroupVersionKind) {
+		object.GetObjectKind().SetGroupVersionKind(kind)
+		items = append(items, object)
 	}
-	for _, r := range shopRoutes {
-		route := snapshot.Route{Namespace: r.Namespace, Kind: r.Kind, Name: r.Name}
-		for _, b := range r.Backends {
-			route.Backends = append(route.Backends, snapshot.Backend(b))
-		}
-		s.Routed.Routes = append(s.Routed.Routes, route)
+	for _, op := range policies {
+		add(op.DeepCopy(), v1alpha1.GroupVersion.WithKind("OutlierPolicy"))
 	}
 	for _, svc := range shopServices {
-		s.Workloads.Services = append(s.Workloads.Services, snapshot.Service{Namespace: svc.Namespace, Name: svc.Name, Spec: svc.Spec})
+		add(svc.DeepCopy(), corev1.SchemeGroupVersion.WithKind("Service"))
 		slice := hosts("10.0.0.1", svc).Slices[client.ObjectKeyFromObject(svc)][0]
-		s.Workloads.EndpointSlices = append(s.Workloads.EndpointSlices, snapshot.EndpointSlice{
-			Namespace: svc.Namespace, Name: svc.Name, Service: svc.Name, AddressType: slice.AddressType, Ports: slice.Ports, Endpoints: []snapshot.Endpoint{{Address: "10.0.0.1"}},
-		})
+		slice.Namespace, slice.Name, slice.Labels = svc.Namespace, svc.Name, map[string]string{discoveryv1.LabelServiceName: svc.Name}
+		add(slice, discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"))
+	}
+	file, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": items, "metadata": map[string]any{"annotations": map[string]string{
+		"facts.autohealer.resourcestack.com/taken-at": time.Now().UTC().Format(time.RFC3339),
+		"facts.autohealer.resourcestack.com/answers":  everythingRouted,
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := snapshot.Read(file)
+	if err != nil {
+		t.Fatal(err)
 	}
 	f, err := snapshot.NewWatchedFacts(t.Context(), s, g, systemNamespace)
 	if err != nil {

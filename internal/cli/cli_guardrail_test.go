@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -74,15 +73,7 @@ func TestAGuardrailThatRefusesWhatIsStored(t *testing.T) {
 // TestABrokenRuleOfTheCluster refuses what it is about, as the webhook does; validate goes on.
 func TestABrokenRuleOfTheCluster(t *testing.T) {
 	t.Chdir("testdata")
-	text, err := os.ReadFile("facts.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	facts := filepath.Join(t.TempDir(), "facts.yaml")
-	broken := "guardrails:\n- metadata: {name: platform}\n  spec: {rules: [{name: always, kinds: [ConditionSet], severity: Deny, expression: object.spec.efect == 'x'}]}\n"
-	if err := os.WriteFile(facts, append(text, broken...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	facts := factsWith(t, storedPolicy("Guardrail", "{name: platform}", "{rules: [{name: always, kinds: [ConditionSet], severity: Deny, expression: object.spec.efect == 'x'}]}"))
 	if code, stdout, stderr := run(t, "", "validate", "-f", "manifests/warned.yaml", "--facts", facts); code != 1 || !strings.Contains(stdout, "error: platform/always: not checked: ") || !strings.Contains(stdout, " (Guardrail platform)\n") {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}

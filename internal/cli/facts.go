@@ -25,16 +25,18 @@ func (a *App) factsExport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export [-o FILE]",
 		Short: "Write what previews need to know of a cluster",
-		Long: `Write what previews need to know of a cluster: nodes with their labels, taints and conditions, their leases, which DaemonSets
-they can't do without; namespaces, Services and which pods are behind them; of pods their labels, owners, and which
-containers crash-loop; Autohealer's policies; what stored ProbeConfigs name: the replicas of dependents and the servers
-of kubeconfigs; and what stored HealthCheckRegistrations read: of up to 1,000 targets of a kind, and of what their checks look
-at, the fields that the checks read. With the file, validate and plan say offline what they would say now, but for what service
-accounts may do, and for what a ProbeConfig or a HealthCheckRegistration names that no stored one does.
+		Long: `Write what previews need to know of a cluster: a List of Kubernetes objects, as kubectl get -o yaml prints it, with what is read of
+them: nodes with their labels, taints and conditions, their leases, which DaemonSets they can't do without; namespaces, Services and
+which pods are behind them; of pods their labels, owners, and how their containers run and ran; Autohealer's policies; routes;
+what stored ProbeConfigs name: the scales of dependents and the servers of kubeconfigs; and what stored HealthCheckRegistrations
+read: their targets, and what their checks look at, of up to 1,000 targets of each. With the file, validate and plan say offline
+what they would say now, but for what service accounts may do, and for what a ProbeConfig or a HealthCheckRegistration names that
+no stored one does. An annotation of the List has a line for each thing that was asked for, as kubectl get takes it: what isn't
+among the objects of such a line doesn't exist, and of anything else nothing is known.
 
 The file names nodes, pods and their labels. It holds nothing secret: of Secrets only those with kubeconfigs that policies name are read,
-and kept of them are the kubeconfig's server, or why it isn't safe. It holds nothing of pods' specs and no annotations of
-others, unless a HealthCheckRegistration reads them.`,
+and kept of them are the key, and the kubeconfig's server or why it is refused. It holds no environment of containers, no
+messages and no annotations of others, unless a HealthCheckRegistration reads them.`,
 		Example: `  kubectl autohealer facts export -o facts.yaml
   kubectl autohealer validate -R -f policies/ --facts facts.yaml`,
 		Args: cobra.NoArgs,

@@ -11,12 +11,12 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/check"
 	"github.com/resourcestack/autohealer/internal/cli/manifest"
 	"github.com/resourcestack/autohealer/internal/cli/report"
-	"github.com/resourcestack/autohealer/internal/cli/snapshot"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
@@ -154,9 +154,8 @@ func (a *App) planOne(ctx context.Context, w *world, d manifest.Document) (repor
 	if p.Report.Stored == nil {
 		return p, nil
 	}
-	if lacks := lacking(w.facts, p.Report.Kind); lacks != "" {
-		name := strings.TrimPrefix(p.Report.Namespace+"/"+p.Report.Name, "/")
-		return p, fmt.Errorf("%s %s: the facts have %s", p.Report.Kind, name, lacks)
+	if err := w.snapshot.Covers(p.Report.Kind); err != nil {
+		return p, fmt.Errorf("%s %s: %w", p.Report.Kind, strings.TrimPrefix(p.Report.Namespace+"/"+p.Report.Name, "/"), err)
 	}
 	switch p.Report.Kind {
 	case "WeederConfig":
@@ -171,19 +170,12 @@ func (a *App) planOne(ctx context.Context, w *world, d manifest.Document) (repor
 	return p, planSet(w, &p)
 }
 
-// lacking says what is not in the facts that a kind is about; "" when they have it.
-func lacking(f *snapshot.Facts, kind string) string {
-	switch {
-	case kind == "WeederConfig" && !f.KnowsWorkloads():
-		return "no pods and Services; write them anew with facts export, as a user who may list both everywhere"
-	case kind == "ProbeConfig" && !f.KnowsProbed():
-		return "nothing of what ProbeConfigs name; write them anew with facts export, as a user who may read it"
-	case kind == "OutlierPolicy" && !f.KnowsRouted():
-		return "no Services, or nothing of routes; write them anew with facts export, as a user who may list both everywhere"
-	case kind == "HealthCheckRegistration" && !f.KnowsChecked():
-		return "nothing of what registrations are about; write them anew with facts export"
+// apply puts an admitted policy in force for those that follow.
+func (w *world) apply(p *report.Plan, policy client.Object) error {
+	if !p.Report.Allowed {
+		return nil
 	}
-	return ""
+	return w.facts.Apply(policy)
 }
 
 // readStored is the policy as the API server would store it.
@@ -202,8 +194,8 @@ func planSet(w *world, p *report.Plan) error {
 	}
 	policy := w.checker.Guard().Policy()
 	forecast := w.facts.ForecastConditionSet(set, policy.Limits, time.Time{})
-	if p.Report.Allowed {
-		w.facts.Apply(set)
+	if err := w.apply(p, set); err != nil {
+		return err
 	}
 	sum, _ := w.facts.Summary(set.Name)
 	p.ConditionSet(set, forecast, sum, policy)
@@ -223,10 +215,7 @@ func planWeeder(w *world, p *report.Plan) error {
 		state = lifecycle.Paused
 	}
 	p.WeederConfig(wc, w.facts.ForecastPods(wc, state, policy.Limits), policy.PausedBy)
-	if p.Report.Allowed {
-		w.facts.ApplyWeederConfig(wc)
-	}
-	return nil
+	return w.apply(p, wc)
 }
 
 func planProbe(ctx context.Context, w *world, p *report.Plan) error {
@@ -240,13 +229,11 @@ func planProbe(ctx context.Context, w *world, p *report.Plan) error {
 	if of.Unknown, err = unknown(err); err != nil {
 		return err
 	}
-	if p.Report.Allowed {
-		w.facts.ApplyProbeConfig(pc)
-	} else {
+	if !p.Report.Allowed {
 		forecast.Items.GivesBack = nil // the stored one stays
 	}
 	p.ProbeConfig(pc, forecast, of, policy.PausedBy)
-	return nil
+	return w.apply(p, pc)
 }
 
 func planChecks(ctx context.Context, w *world, p *report.Plan) error {
@@ -261,10 +248,7 @@ func planChecks(ctx context.Context, w *world, p *report.Plan) error {
 		return err
 	}
 	p.HealthCheckRegistration(hcr, forecast, notKnown, policy.PausedBy)
-	if p.Report.Allowed {
-		w.facts.ApplyRegistration(hcr)
-	}
-	return nil
+	return w.apply(p, hcr)
 }
 
 // unknown takes an error that says that something isn't known for what is told.

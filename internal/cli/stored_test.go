@@ -21,6 +21,11 @@ func factsWith(t *testing.T, more string) string {
 	return file
 }
 
+// storedPolicy is one more item of a facts file.
+func storedPolicy(kind, metadata, spec string) string {
+	return "- apiVersion: autohealer.resourcestack.com/v1alpha1\n  kind: " + kind + "\n  metadata: " + metadata + "\n  spec: " + spec + "\n"
+}
+
 // kubelet matches 4 of 20 nodes, and the limit is 2. It is written as nobody's Go type writes it.
 const kubelet = `{type: KubeletUnhealthy, effect: NoSchedule, taintKey: example.com/kubelet, includeControlPlane: false, nodeSelector: {matchLabels: {}}, conditions: {KubeletUnhealthy: {status: true}}}`
 
@@ -32,7 +37,7 @@ func conditionSet(name, spec string) string {
 // applied again, unchanged, with everything else of its application.
 func TestWhatIsStoredIsJudgedAsAnUpdate(t *testing.T) {
 	t.Chdir("testdata")
-	facts := factsWith(t, "- metadata: {name: kubelet, uid: k2, generation: 1}\n  spec: "+kubelet+"\n")
+	facts := factsWith(t, storedPolicy("ConditionSet", "{name: kubelet, uid: k2, generation: 1}", kubelet))
 	relabelled := strings.Replace(conditionSet("kubelet", kubelet), "kubelet}", "kubelet, labels: {team: nodes}}", 1)
 	for name, c := range map[string]struct {
 		args, manifest string
@@ -59,7 +64,7 @@ func TestAStoredGuardrailIsJudgedAsAnUpdate(t *testing.T) {
 	t.Chdir("testdata")
 	const spec = "{rules: [{name: owned, kinds: [ConditionSet], expression: \"'owner' in object.metadata.?labels.orValue({})\", severity: Deny}]}"
 	manifest := "apiVersion: autohealer.resourcestack.com/v1alpha1\nkind: Guardrail\nmetadata: {name: platform}\nspec: " + spec + "\n"
-	facts := factsWith(t, "guardrails:\n- metadata: {name: platform, uid: g1, creationTimestamp: \"2026-11-01T00:00:00Z\"}\n  spec: "+spec+"\n")
+	facts := factsWith(t, storedPolicy("Guardrail", `{name: platform, uid: g1, creationTimestamp: "2026-11-01T00:00:00Z"}`, spec))
 	if _, stdout, _ := run(t, manifest, "validate", "-f", "-", "--facts", "facts.yaml"); !strings.Contains(stdout, "guardrail/refuses-stored") {
 		t.Errorf("a new one isn't warned of:\n%s", stdout)
 	}
@@ -71,8 +76,8 @@ func TestAStoredGuardrailIsJudgedAsAnUpdate(t *testing.T) {
 // TestARuleOverWhoAsks can't be asked here, which every format says in the same words, and refuses nothing.
 func TestARuleOverWhoAsks(t *testing.T) {
 	t.Chdir("testdata")
-	facts := factsWith(t, "guardrails:\n- metadata: {name: org, uid: g1, creationTimestamp: \"2026-11-01T00:00:00Z\"}\n  spec: {rules: [{name: by-operators, kinds: [ConditionSet],"+
-		" expression: \"request.userInfo.groups.exists(g, g == 'operators')\"}, {name: entitled, kinds: [ConditionSet], expression: \"authorizer.group('').resource('nodes').check('patch').allowed()\"}]}\n")
+	facts := factsWith(t, storedPolicy("Guardrail", `{name: org, uid: g1, creationTimestamp: "2026-11-01T00:00:00Z"}`, "{rules: [{name: by-operators, kinds: [ConditionSet],"+
+		" expression: \"request.userInfo.groups.exists(g, g == 'operators')\"}, {name: entitled, kinds: [ConditionSet], expression: \"authorizer.group('').resource('nodes').check('patch').allowed()\"}]}"))
 	for args, want := range map[string]string{
 		"validate":          "Skipped(request) for 1 object: org/by-operators, org/entitled\n1 object checked: 0 refused, 0 with warnings; 2 rules skipped for want of a request that says who asks (kubectl apply --dry-run=server); ",
 		"validate -o junit": "Skipped(request): org/by-operators, org/entitled",
@@ -97,7 +102,8 @@ func TestWhereAutohealerIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	facts := filepath.Join(t.TempDir(), "facts.yaml")
-	if err := os.WriteFile(facts, append(text, "ownNamespace: healing\n"...), 0o600); err != nil {
+	elsewhere := strings.Replace(string(text), "annotations:\n", "annotations:\n    facts.autohealer.resourcestack.com/autohealer-namespace: healing\n", 1)
+	if err := os.WriteFile(facts, []byte(elsewhere), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]int{

@@ -22,10 +22,7 @@ func planOutlier(w *world, p *report.Plan) error {
 	}
 	policy := w.checker.Guard().Policy()
 	p.OutlierPolicy(op, read, w.facts.ForecastOutlierPolicy(op, policy.Limits, time.Time{}), policy.PausedBy)
-	if p.Report.Allowed {
-		w.facts.ApplyOutlierPolicy(op)
-	}
-	return nil
+	return w.apply(p, op)
 }
 
 func readOutlierPolicy(r check.Report) (*v1alpha1.OutlierPolicy, *outlier.Policy, error) {

@@ -133,16 +133,8 @@ func newAnswers(ctx context.Context, a *App, s *snapshot.Snapshot) (*answers, er
 	if err != nil {
 		return nil, err
 	}
-	rails := make([]*v1alpha1.Guardrail, len(s.Guardrails))
-	for i := range s.Guardrails {
-		rails[i] = &s.Guardrails[i]
-	}
-	exceptions := make([]*v1alpha1.GuardrailException, len(s.GuardrailExceptions))
-	for i := range s.GuardrailExceptions {
-		exceptions[i] = &s.GuardrailExceptions[i]
-	}
-	g.SetGuardrails(rails) //nolint:contextcheck // compiling waits for nothing
-	g.SetExceptions(exceptions)
+	g.SetGuardrails(s.Guardrails()) //nolint:contextcheck // compiling waits for nothing
+	g.SetExceptions(s.Exceptions())
 	w := &answers{snapshot: s, guard: g}
 	if w.facts, err = snapshot.NewWatchedFacts(ctx, s, g, a.own(s)); err != nil {
 		return nil, err
@@ -205,9 +197,7 @@ func (w *answers) ofNode(name string) (string, error) {
 }
 
 func (w *answers) ofService(key types.NamespacedName) (string, error) {
-	if w.snapshot.Workloads == nil || !slices.ContainsFunc(w.snapshot.Workloads.Services, func(s snapshot.Service) bool {
-		return s.Namespace == key.Namespace && s.Name == key.Name
-	}) {
+	if !w.snapshot.Has(schema.GroupKind{Kind: "Service"}, key) {
 		return "", fmt.Errorf("there is no service %q in namespace %s", key.Name, key.Namespace)
 	}
 	return explain.Service(key, w.weeders, w.snapshot.ServerTime.Time) + explain.Ejections(w.facts.Seats(key.Namespace, snapshot.OfService(key.Name)), w.snapshot.ServerTime.Time), nil

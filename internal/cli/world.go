@@ -28,12 +28,12 @@ type world struct {
 }
 
 // stored is the object of this name in the cluster, nil when there is none or nothing is known of one.
-func (w *world) stored(ctx context.Context, object map[string]any) (map[string]any, error) {
+func (w *world) stored(_ context.Context, object map[string]any) (map[string]any, error) {
 	if w.facts == nil {
 		return nil, nil
 	}
 	key := w.checker.KeyOf(object)
-	return w.facts.Object(ctx, key.Kind, key.Namespace, key.Name)
+	return w.facts.Object(key.Kind, key.Namespace, key.Name), nil
 }
 
 // newWorld puts policies and, where it is known, a cluster behind the rules.
@@ -44,11 +44,11 @@ func (a *App) newWorld(ctx context.Context, s *snapshot.Snapshot, p policies) (*
 		return &world{checker: checker, policies: p}, err
 	}
 	opts.Namespace = cmp.Or(opts.Namespace, s.Namespace)
-	for i := range s.Guardrails {
-		p.guardrails = replacing(p.guardrails, &s.Guardrails[i])
+	for _, rail := range s.Guardrails() {
+		p.guardrails = replacing(p.guardrails, rail)
 	}
-	for i := range s.GuardrailExceptions {
-		p.exceptions = replacing(p.exceptions, &s.GuardrailExceptions[i])
+	for _, x := range s.Exceptions() {
+		p.exceptions = replacing(p.exceptions, x)
 	}
 	opts.Guardrails, opts.Exceptions = p.guardrails, p.exceptions
 	g, err := guard.New(guard.Options{Clock: a.Clock})
@@ -73,7 +73,7 @@ type clusterFlags struct {
 }
 
 func (a *App) addFacts(cmd *cobra.Command, f *clusterFlags) {
-	cmd.Flags().StringVar(&f.facts, "facts", "", "file with facts of a cluster, written by facts export")
+	cmd.Flags().StringVar(&f.facts, "facts", "", "file with facts of a cluster, written by facts export or kubectl get -o yaml")
 	// It fails for a flag that isn't there, and this one is.
 	_ = cmd.MarkFlagFilename("facts", "yaml", "yml")
 	a.addOwn(cmd)
@@ -115,6 +115,9 @@ func (a *App) readSnapshot(ctx context.Context, f clusterFlags) (*snapshot.Snaps
 		s, err := snapshot.Read(text)
 		if err != nil {
 			return nil, fmt.Errorf("--facts %s: %w", f.facts, err)
+		}
+		for _, lack := range s.Lacks() {
+			fmt.Fprintf(a.ErrOut, "warning: --facts %s: %s\n", f.facts, lack)
 		}
 		return s, nil
 	case f.live:

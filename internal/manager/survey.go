@@ -21,7 +21,7 @@ import (
 // newSurvey asks the planner of ProbeConfigs, on what the manager's informers know, and reads live only what a config names.
 func newSurvey(ctx context.Context, mgr ctrl.Manager, o options, facts *kube.Facts, rights authorizer.UnconditionalAuthorizer) (*survey.Survey, error) {
 	informers := &survey.Informers{Cache: mgr.GetCache(), Yard: facts.Yard}
-	if err := informers.Follow(ctx); err != nil {
+	if err := informers.Follow(ctx, mgr.GetCache()); err != nil {
 		return nil, err
 	}
 	kinds, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())

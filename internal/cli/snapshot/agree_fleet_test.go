@@ -6,10 +6,12 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/snapshot"
@@ -134,17 +136,18 @@ func TestExplainAndFleetNeverDisagree(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawProbers(t)
-		s := &snapshot.Snapshot{TakenAt: metav1.NewTime(noon), ServerTime: metav1.NewTime(noon), Workloads: &snapshot.Workloads{}, Probed: &snapshot.Probed{}}
+		var objects []client.Object
 		for _, c := range p.all {
-			s.ProbeConfigs = append(s.ProbeConfigs, c.config)
+			objects = append(objects, &c.config)
 		}
 		for _, name := range append([]string{ownNamespace, "red", "blue"}, shoots...) {
-			ns := snapshot.Namespace{Name: name}
+			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 			if slices.Contains(shoots, name) {
 				ns.Labels = map[string]string{"probed": "yes"}
 			}
-			s.Workloads.Namespaces = append(s.Workloads.Namespaces, ns)
+			objects = append(objects, ns)
 		}
+		s := snapshot.Of(t, noon, noon, objects...)
 		f, err := snapshot.NewWatchedFacts(t.Context(), s, g, ownNamespace)
 		if err != nil {
 			t.Fatal(err)

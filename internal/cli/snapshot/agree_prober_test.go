@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/explain"
@@ -26,9 +28,13 @@ type probing struct {
 	config  *v1alpha1.ProbeConfig
 	read    *probe.Config
 	objects []probe.Object
-	stored  []snapshot.Dependent
+	stored  []client.Object
+	missing []string
 	now     time.Time
 }
+
+// unscalable is a kind of which the API server has no scale.
+const unscalable = "DaemonSet"
 
 func drawProbing(t *rapid.T) *probing {
 	p := &probing{t: t, now: noon, config: &v1alpha1.ProbeConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot", Name: "main", UID: "main", Generation: 1}}}
@@ -40,7 +46,7 @@ func drawProbing(t *rapid.T) *probing {
 			return &v1alpha1.ScaleInfo{Level: rapid.Int32Range(0, 2).Draw(t, what), InitialDelay: v1alpha1.Duration(rapid.SampledFrom([]string{"0s", "20s"}).Draw(t, "delay"))}
 		}
 		spec.DependentResourceInfos = append(spec.DependentResourceInfos, v1alpha1.DependentResourceInfo{
-			Ref:      v1alpha1.DependentRef{APIVersion: "apps/v1", Kind: "Deployment", Name: fmt.Sprint("d", i)},
+			Ref:      v1alpha1.DependentRef{APIVersion: "apps/v1", Kind: rapid.SampledFrom([]string{"Deployment", "Deployment", "Deployment", unscalable}).Draw(t, "kind"), Name: fmt.Sprint("d", i)},
 			Optional: new(rapid.Bool().Draw(t, "optional")), ScaleUp: scale("up"), ScaleDown: scale("down"),
 		})
 	}
@@ -67,7 +73,12 @@ func (p *probing) drawObject(i int) {
 		}
 		asks[v1alpha1.AnnotationOriginalReplicas] = o.Record.String()
 	}
-	switch rapid.SampledFrom([]string{"", "", "", "missing", "no scale", "ignored", "held", "held long ago", "taken", "taken", "another's", "broken"}).Draw(t, "object") {
+	name, kind := p.read.Dependents[i].Ref.Name, p.read.Dependents[i].Ref.Kind
+	what := rapid.SampledFrom([]string{"", "", "", "missing", "ignored", "held", "held long ago", "taken", "taken", "another's", "broken"}).Draw(t, "object")
+	if kind == unscalable {
+		what = "no scale"
+	}
+	switch what {
 	case "missing":
 		o.Missing = true
 	case "no scale":
@@ -92,9 +103,14 @@ func (p *probing) drawObject(i int) {
 	}
 	o.Current, o.Hold = o.Replicas, hold.Of(asks)
 	p.objects = append(p.objects, o)
-	p.stored = append(p.stored, snapshot.Dependent{
-		Namespace: "shoot", Ref: v1alpha1.DependentRef(p.read.Dependents[i].Ref), Missing: o.Missing, Unscalable: o.Unscalable, Replicas: o.Replicas, Annotations: asks,
-	})
+	switch {
+	case o.Unscalable:
+		p.missing = append(p.missing, unscalable+".v1.apps --subresource=scale (not served)")
+	case o.Missing:
+		p.missing = append(p.missing, "Deployment.apps/"+name+" -n shoot --subresource=scale")
+	default:
+		p.stored = append(p.stored, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot", Name: name, Annotations: asks}, Spec: appsv1.DeploymentSpec{Replicas: &o.Replicas}})
+	}
 }
 
 // scale lets the manager scale in a direction until it is done, and gives of each object what it did or found in the way.
@@ -129,9 +145,9 @@ func (p *probing) scale(want probe.Direction) []string {
 }
 
 // says is what one reads of an object.
-func (p *probing) says(f *snapshot.Facts, name string) string {
-	d := explain.Dependent{Namespace: "shoot", Kind: "Deployment", Name: name, Configs: f.ViewProbers(p.t.Context(), guardrail.Policy{Limits: limit.Builtin()}, "shoot", "Deployment", name)}
-	for line := range strings.Lines(explain.Scaled("deployment/"+name, d, nil, nil, p.now, nil)) {
+func (p *probing) says(f *snapshot.Facts, kind, name string) string {
+	d := explain.Dependent{Namespace: "shoot", Kind: kind, Name: name, Configs: f.ViewProbers(p.t.Context(), guardrail.Policy{Limits: limit.Builtin()}, "shoot", kind, name)}
+	for line := range strings.Lines(explain.Scaled(strings.ToLower(kind)+"/"+name, d, nil, nil, p.now, nil)) {
 		if says, ok := strings.CutPrefix(line, "  ProbeConfig main: "); ok {
 			return strings.TrimSpace(says)
 		}
@@ -167,17 +183,15 @@ func TestExplainAndScalingNeverDisagree(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawProbing(t)
-		s := &snapshot.Snapshot{
-			TakenAt: metav1.NewTime(noon.Add(time.Hour)), ServerTime: metav1.NewTime(noon), ProbeConfigs: []v1alpha1.ProbeConfig{*p.config},
-			Workloads: &snapshot.Workloads{}, Probed: &snapshot.Probed{Dependents: p.stored},
-		}
+		s := snapshot.Of(t, noon.Add(time.Hour), noon, append(p.stored, p.config)...)
+		s.Answers(p.missing...)
 		f, err := snapshot.NewWatchedFacts(t.Context(), s, g, "autohealer-system")
 		if err != nil {
 			t.Fatal(err)
 		}
 		down, up := p.scale(probe.Down), p.scale(probe.Up)
 		for i, d := range p.read.Dependents {
-			if got, want := p.says(f, d.Ref.Name), p.toSay(i, down[i], up[i]); got != want {
+			if got, want := p.says(f, d.Ref.Kind, d.Ref.Name), p.toSay(i, down[i], up[i]); got != want {
 				t.Errorf("%s: one reads\n%s\nthe manager: %q, %q, of which one should read\n%s", d.Ref.Name, got, down[i], up[i], want)
 			}
 		}

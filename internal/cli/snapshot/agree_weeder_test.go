@@ -9,11 +9,13 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/explain"
@@ -38,7 +40,7 @@ type weeding struct {
 	configs map[types.UID]*v1alpha1.WeederConfig
 	pods    map[types.NamespacedName]*corev1.Pod
 	slices  []*discoveryv1.EndpointSlice
-	held    []snapshot.Held
+	held    []client.Object
 	now     time.Time
 }
 
@@ -104,10 +106,9 @@ func (w *weeding) drawPod(namespace string, i int) {
 	case "held for good":
 		p.Annotations = map[string]string{v1alpha1.AnnotationHoldUntil: "for good"}
 	case "held workload":
-		held := snapshot.Held{Namespace: namespace, Kind: "StatefulSet", Name: app, HoldUntil: "2026-11-21T15:00:00Z"}
+		held := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: app, Annotations: map[string]string{v1alpha1.AnnotationHoldUntil: "2026-11-21T15:00:00Z"}}}
 		w.held = append(w.held, held)
-		asks := hold.Of(map[string]string{v1alpha1.AnnotationHoldUntil: held.HoldUntil})
-		w.yard.ObserveHold(weed.Workload{Namespace: namespace, Kind: held.Kind, Name: app}, asks, "1", weederAt(w.now))
+		w.yard.ObserveHold(weed.Workload{Namespace: namespace, Kind: "StatefulSet", Name: app}, hold.Of(held.Annotations), "1", weederAt(w.now))
 	}
 	crashLoops(p)
 	w.yard.ObservePod(weed.ReadPod(p), weederAt(w.now))
@@ -209,19 +210,19 @@ func (w *weeding) act() {
 
 // asked is what explain says of every pod, by a fresh look.
 func (w *weeding) asked(g *guard.Guard) map[types.NamespacedName]string {
-	s := &snapshot.Snapshot{TakenAt: metav1.NewTime(w.now.Add(time.Hour)), ServerTime: metav1.NewTime(w.now)}
+	objects := slices.Clone(w.held)
 	for _, p := range w.pods {
-		s.Add(p)
+		objects = append(objects, p)
 	}
 	for _, slice := range w.slices {
-		s.Add(slice)
+		objects = append(objects, slice)
 	}
-	s.Workloads.Held = w.held
 	for uid, wc := range w.configs {
 		sum, _ := w.yard.Summary(uid, weederAt(w.now))
 		told(&wc.Status, sum)
-		s.WeederConfigs = append(s.WeederConfigs, *wc)
+		objects = append(objects, wc)
 	}
+	s := snapshot.Of(w.t, w.now.Add(time.Hour), w.now, objects...)
 	f, err := snapshot.NewWatchedFacts(w.t.Context(), s, g, "autohealer-system")
 	if err != nil {
 		w.t.Fatal(err)

@@ -38,8 +38,8 @@ type CheckedView struct {
 // TargetKinds are the kinds of stored registrations' targets, in lower case and sorted.
 func (f *Facts) TargetKinds() []string {
 	var kinds []string
-	for i := range f.registrations {
-		kinds = append(kinds, strings.ToLower(f.registrations[i].Spec.Target.Kind))
+	for _, hcr := range f.registrations() {
+		kinds = append(kinds, strings.ToLower(hcr.Spec.Target.Kind))
 	}
 	slices.Sort(kinds)
 	return slices.Compact(kinds)
@@ -48,19 +48,12 @@ func (f *Facts) TargetKinds() []string {
 // ViewChecks gives what the stored registrations for objects of a kind make of one under a policy, by their names. Kind is in lower
 // case, as people write it. Found is false when there is no such object.
 func (f *Facts) ViewChecks(ctx context.Context, policy guardrail.Policy, kind string, key types.NamespacedName) (of CheckedView, found bool, err error) {
-	if !f.KnowsChecked() {
-		return of, false, nil
-	}
 	doubt := policy.Frozen()
-	for i := range f.registrations {
-		hcr := &f.registrations[i]
+	for _, hcr := range f.registrations() {
 		if !isAbout(hcr, kind) {
 			continue
 		}
-		only := &only{Objects: f.snapshot.dependents, key: key}
-		if only.live = only.Objects != nil; !only.live {
-			only.Objects = f.snapshot.Checked
-		}
+		only := &only{Objects: checkedIn(f.snapshot), key: key}
 		view := ChecksView{Registration: hcr}
 		reg, problems := registration.Read(hcr)
 		view.Unreadable = strings.Join(problems, "; ")
@@ -97,22 +90,15 @@ func isAbout(hcr *v1alpha1.HealthCheckRegistration, kind string) bool {
 // only has one target.
 type only struct {
 	dependents.Objects
-	key         types.NamespacedName
-	live, found bool
+	key   types.NamespacedName
+	found bool
 }
 
 // Targets gives the one, if it is there.
-func (o *only) Targets(ctx context.Context, kind schema.GroupVersionKind, selector labels.Selector, most int) (one []*unstructured.Unstructured, more bool, err error) {
-	if o.live {
-		one, err = o.Find(ctx, registration.Ref{Kind: kind, Namespace: o.key.Namespace, Name: o.key.Name})
-		if err == nil && len(one) == 0 { // of a kind without namespaces
-			one, err = o.Find(ctx, registration.Ref{Kind: kind, Name: o.key.Name})
-		}
-	} else {
-		one, _, err = o.Objects.Targets(ctx, kind, labels.Everything(), most)
-		one = slices.DeleteFunc(one, func(u *unstructured.Unstructured) bool {
-			return u.GetName() != o.key.Name || u.GetNamespace() != "" && u.GetNamespace() != o.key.Namespace
-		})
+func (o *only) Targets(ctx context.Context, kind schema.GroupVersionKind, selector labels.Selector, _ int) (one []*unstructured.Unstructured, more bool, err error) {
+	one, err = o.Find(ctx, registration.Ref{Kind: kind, Namespace: o.key.Namespace, Name: o.key.Name})
+	if err == nil && len(one) == 0 { // of a kind without namespaces
+		one, err = o.Find(ctx, registration.Ref{Kind: kind, Name: o.key.Name})
 	}
 	o.found = o.found || len(one) > 0
 	return slices.DeleteFunc(one, func(u *unstructured.Unstructured) bool { return !selector.Matches(labels.Set(u.GetLabels())) }), false, err

@@ -1,9 +1,10 @@
 package snapshot
 
 import (
-	"cmp"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -55,7 +56,7 @@ func (f *Facts) ViewNodes(names ...string) []NodeView {
 // unready are the messages of the sets that aren't ready, by UID.
 func (f *Facts) unready() map[types.UID]string {
 	says := map[types.UID]string{}
-	for _, cs := range f.sets {
+	for _, cs := range allOf[v1alpha1.ConditionSet](f.snapshot.Objects) {
 		if ready := meta.FindStatusCondition(cs.Status.Conditions, v1alpha1.ConditionReady); ready != nil && ready.Status != metav1.ConditionTrue {
 			says[cs.UID] = ready.Message
 		}
@@ -76,10 +77,10 @@ func (f *Facts) ViewWeeders(policy guardrail.Policy) []WeederView {
 		return nil
 	}
 	state := func(wc *v1alpha1.WeederConfig) lifecycle.State { return StateOfWeeder(wc, policy.Paused()) }
-	yard, _ := newYard(f.snapshot, policy.Limits, f.ownNamespace, state)
+	yard := newYard(f.snapshot, policy.Limits, f.ownNamespace, state)
 	plans := yard.Verdicts(f.snapshot.weederAt())
 	var views []WeederView
-	for _, wc := range f.configs {
+	for _, wc := range allOf[v1alpha1.WeederConfig](f.snapshot.Objects) {
 		if wc.DeletionTimestamp == nil {
 			items := f.ForecastPods(wc, state(wc), policy.Limits).Items
 			c, _ := weed.NewConfig(wc, f.ownNamespace) // of one that can't be read there is nothing to settle
@@ -87,49 +88,34 @@ func (f *Facts) ViewWeeders(policy guardrail.Policy) []WeederView {
 			views = append(views, WeederView{wc, items.Services})
 		}
 	}
-	slices.SortFunc(views, func(a, b WeederView) int {
-		return cmp.Or(cmp.Compare(a.Config.Namespace, b.Config.Namespace), cmp.Compare(a.Config.Name, b.Config.Name))
-	})
 	return views
 }
 
 // Pod is a pod as the planner reads it; ok is false when there is none of this name.
 func (f *Facts) Pod(key types.NamespacedName) (p *weed.Pod, ok bool) {
-	if f.snapshot.Workloads == nil {
+	stored, there := f.snapshot.Objects.find(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), key)
+	if !there {
 		return nil, false
 	}
-	for i := range f.snapshot.Workloads.Pods {
-		if q := &f.snapshot.Workloads.Pods[i]; q.Namespace == key.Namespace && q.Name == key.Name {
-			return q.read(), true
-		}
-	}
-	return nil, false
+	return weed.ReadPod(stored.typed.(*corev1.Pod)), true
 }
 
 // PodsOf are the pods that a workload's controllers own, by name.
 func (f *Facts) PodsOf(owner weed.Workload) []*weed.Pod {
 	var pods []*weed.Pod
-	if f.snapshot.Workloads == nil {
-		return nil
-	}
-	for i := range f.snapshot.Workloads.Pods {
-		if p := f.snapshot.Workloads.Pods[i].read(); p.Workload() == owner {
+	for _, pod := range allOf[corev1.Pod](f.snapshot.Objects) {
+		if p := weed.ReadPod(pod); p.Workload() == owner {
 			pods = append(pods, p)
 		}
 	}
-	slices.SortFunc(pods, func(a, b *weed.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	return pods
 }
 
 // HoldOn is the hold that a workload's annotation asks for, nil for none.
 func (f *Facts) HoldOn(w weed.Workload) *hold.Hold {
-	if f.snapshot.Workloads == nil {
+	stored, there := f.snapshot.Objects.find(appsv1.SchemeGroupVersion.WithKind(w.Kind).GroupKind(), types.NamespacedName{Namespace: w.Namespace, Name: w.Name})
+	if !there {
 		return nil
 	}
-	for _, h := range f.snapshot.Workloads.Held {
-		if h.Namespace == w.Namespace && h.Kind == w.Kind && h.Name == w.Name {
-			return holdOf(h.HoldUntil)
-		}
-	}
-	return nil
+	return hold.Of(stored.raw.GetAnnotations())
 }

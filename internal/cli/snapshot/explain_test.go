@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	testingclock "k8s.io/utils/clock/testing"
 	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/explain"
@@ -160,10 +161,14 @@ func (a *acting) view(g *guard.Guard) []snapshot.NodeView {
 			a.sets[i].Status.Breaker = &v1alpha1.Breaker{ID: sum.Breaker.ID, OpenedAt: metav1.NewTime(sum.Breaker.OpenedAt)}
 		}
 	}
-	s := &snapshot.Snapshot{TakenAt: metav1.NewTime(noon.Add(time.Hour)), ServerTime: metav1.NewTime(noon), ConditionSets: a.sets, Guardrails: a.rails}
-	for _, name := range a.names {
-		s.Add(a.nodes[name].DeepCopy())
+	objects := []client.Object{&a.rails[0]}
+	for i := range a.sets {
+		objects = append(objects, &a.sets[i])
 	}
+	for _, name := range a.names {
+		objects = append(objects, a.nodes[name])
+	}
+	s := snapshot.Of(a.t, noon.Add(time.Hour), noon, objects...)
 	f, err := snapshot.NewWatchedFacts(a.t.Context(), s, g, "autohealer-system")
 	if err != nil {
 		a.t.Fatal(err)

@@ -1,25 +1,50 @@
 package snapshot
 
 import (
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
+	"bytes"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
 // PolicyOf is what Guardrails say, as the planner of ConditionSets reads it.
 var PolicyOf = policyOf
 
-// Add takes in an object as reading the cluster does.
-func (s *Snapshot) Add(object client.Object) {
-	if s.Workloads == nil {
-		s.Workloads = &Workloads{}
+// Of is a cluster with nothing but these objects, as it is read from the file of it.
+func Of(t interface{ Fatal(why ...any) }, taken, server time.Time, objects ...client.Object) *Snapshot {
+	s := &Snapshot{Objects: newObjects(), TakenAt: metav1.NewTime(taken), ServerTime: metav1.NewTime(server)}
+	for i := range resources {
+		s.Objects.answer(resources[i].lists())
 	}
-	switch o := object.(type) {
-	case *corev1.Node:
-		s.addNode(o)
-	case *corev1.Pod:
-		s.Workloads.addPod(o)
-	case *discoveryv1.EndpointSlice:
-		s.Workloads.addSlice(o)
+	for _, object := range objects {
+		kind, err := apiutil.GVKForObject(object, known)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one := &unstructured.Unstructured{Object: raw}
+		one.SetGroupVersionKind(kind)
+		if err := s.Objects.put(one); err != nil {
+			t.Fatal(err)
+		}
 	}
+	var file bytes.Buffer
+	if err := s.Write(&file); err != nil {
+		t.Fatal(err)
+	}
+	read, err := Read(file.Bytes())
+	if err != nil {
+		t.Fatal(err, file.String())
+	}
+	return read
 }
+
+// Answers takes in what else was asked for.
+func (s *Snapshot) Answers(asked ...string) { s.Objects.answered.Insert(asked...) }

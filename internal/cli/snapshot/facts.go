@@ -3,17 +3,22 @@ package snapshot
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
@@ -26,17 +31,9 @@ type Facts struct {
 	snapshot *Snapshot
 	fleet    *condition.Fleet
 	at       condition.Moment
-	sets     map[string]*v1alpha1.ConditionSet
-
 	// yard is nil when the snapshot has no workloads.
-	yard    *weed.Yard
-	configs map[types.NamespacedName]*v1alpha1.WeederConfig
-	probers []v1alpha1.ProbeConfig
-	// outliers are stored and applied policies.
-	outliers []v1alpha1.OutlierPolicy
-	// registrations are stored and applied ones.
-	registrations []v1alpha1.HealthCheckRegistration
-	// known has those that were read before, fields what the stored ones read of objects.
+	yard *weed.Yard
+	// known has registrations that were read before, fields what the stored ones read of objects.
 	known  dependents.Known
 	fields registration.Fields
 
@@ -73,29 +70,33 @@ func newFacts(ctx context.Context, s *Snapshot, g *guard.Guard, ownNamespace str
 	if err != nil {
 		return nil, err
 	}
-	f := &Facts{
-		snapshot: s, fleet: condition.NewFleet(policy.Limits),
-		at: at, sets: map[string]*v1alpha1.ConditionSet{}, probers: slices.Clone(s.ProbeConfigs), outliers: slices.Clone(s.OutlierPolicies), registrations: slices.Clone(s.HealthCheckRegistrations), ownNamespace: ownNamespace,
-	}
-	f.yard, f.configs = newYard(s, policy.Limits, ownNamespace, frozen)
+	f := &Facts{snapshot: s, fleet: condition.NewFleet(policy.Limits), at: at, fields: storedFields(s), ownNamespace: ownNamespace}
+	f.yard = newYard(s, policy.Limits, ownNamespace, frozen)
 	f.fleet.SetPolicy(policy, f.at)
-	for i := range s.Nodes {
-		f.fleet.ObserveNode(&s.Nodes[i], condition.Moment{Now: seen(&s.Nodes[i]), Server: at.Server})
+	for _, node := range allOf[corev1.Node](s.Objects) {
+		f.fleet.ObserveNode(node, condition.Moment{Now: seen(node), Server: at.Server})
 	}
-	for _, l := range s.Leases {
-		f.fleet.ObserveLease(l.Node, l.Renew.Time, f.at)
+	for _, lease := range allOf[coordinationv1.Lease](s.Objects) {
+		if lease.Namespace == corev1.NamespaceNodeLease && lease.Spec.RenewTime != nil {
+			f.fleet.ObserveLease(lease.Name, lease.Spec.RenewTime.Time, f.at)
+		}
 	}
-	f.fleet.ObserveSystemPods(s.systemPods())
-	for i := range s.ConditionSets {
-		admitted, _ := guard.Admit(ctx, g, &s.ConditionSets[i])
-		f.observe(&s.ConditionSets[i], admitted.Valid())
+	var pods []condition.SystemPod
+	for _, ds := range allOf[appsv1.DaemonSet](s.Objects) {
+		if p, is := condition.SystemPodOf(ds); is {
+			pods = append(pods, p)
+		}
+	}
+	f.fleet.ObserveSystemPods(pods)
+	for _, cs := range allOf[v1alpha1.ConditionSet](s.Objects) {
+		admitted, _ := guard.Admit(ctx, g, cs)
+		f.observe(cs, admitted.Valid())
 	}
 	f.fleet.MarkSynced(f.at)
 	return f, nil
 }
 
 func (f *Facts) observe(cs *v1alpha1.ConditionSet, admitted bool) {
-	f.sets[cs.Name] = cs
 	set, err := condition.NewSet(cs)
 	if err != nil {
 		set = condition.Unreadable(cs)
@@ -103,63 +104,55 @@ func (f *Facts) observe(cs *v1alpha1.ConditionSet, admitted bool) {
 	f.fleet.ObserveSet(set, condition.StateOf(cs, err == nil, admitted), condition.StoredBreaker(cs), cs.Annotations[v1alpha1.AnnotationResetBreaker], f.at)
 }
 
-// Apply puts an admitted set in place of the stored one of its name, as the controller would have it soon after: recorded
+// Apply puts an admitted policy in place of the stored one of its name, as the controller would have it soon after: recorded
 // and ready to act. What is asked next is answered with it in force.
-func (f *Facts) Apply(cs *v1alpha1.ConditionSet) {
-	cs = cs.DeepCopy()
-	cs.UID, cs.CreationTimestamp = types.UID("applied/"+cs.Name), f.snapshot.TakenAt
-	if stored := f.sets[cs.Name]; stored != nil {
-		cs.UID, cs.CreationTimestamp, cs.Generation = stored.UID, stored.CreationTimestamp, stored.Generation
-		cs.Status = *stored.Status.DeepCopy()
+func (f *Facts) Apply(policy client.Object) error {
+	kind, err := apiutil.GVKForObject(policy, known)
+	if err != nil {
+		return err
 	}
-	cs.Generation++
-	cs.Finalizers = []string{v1alpha1.FinalizerUndo}
-	cs.Status.TaintKeys = append(cs.Status.TaintKeys, cs.Spec.TaintKey)
-	f.snapshot.rewrite("ConditionSet", cs)
-	f.observe(cs, true)
+	raw := &unstructured.Unstructured{}
+	if raw.Object, err = runtime.DefaultUnstructuredConverter.ToUnstructured(policy); err != nil {
+		return fmt.Errorf("convert %s %s: %w", kind.Kind, policy.GetName(), err)
+	}
+	raw.SetGroupVersionKind(kind)
+	key := client.ObjectKeyFromObject(policy)
+	raw.SetUID(types.UID("applied/" + strings.TrimPrefix(key.String(), "/")))
+	raw.SetCreationTimestamp(f.snapshot.TakenAt)
+	delete(raw.Object, "status")
+	if stored, there := f.snapshot.Objects.find(kind.GroupKind(), key); there {
+		raw.SetUID(stored.raw.GetUID())
+		raw.SetCreationTimestamp(stored.raw.GetCreationTimestamp())
+		raw.SetGeneration(stored.raw.GetGeneration())
+		if status, is := stored.raw.Object["status"]; is {
+			raw.Object["status"] = runtime.DeepCopyJSONValue(status)
+		}
+	}
+	raw.SetGeneration(raw.GetGeneration() + 1)
+	if err := f.snapshot.Objects.put(raw); err != nil {
+		return err
+	}
+	applied, _ := f.snapshot.Objects.find(kind.GroupKind(), key)
+	switch p := applied.typed.(type) {
+	case *v1alpha1.ConditionSet:
+		p.Finalizers = []string{v1alpha1.FinalizerUndo}
+		p.Status.TaintKeys = append(p.Status.TaintKeys, p.Spec.TaintKey)
+		f.observe(p, true)
+	case *v1alpha1.WeederConfig:
+		if c, err := weed.NewConfig(p, f.ownNamespace); err == nil && f.yard != nil {
+			f.yard.ObserveConfig(c, lifecycle.NotJudged, f.snapshot.weederAt())
+		}
+	}
+	return nil
 }
 
 // Object is the policy of a kind and name as the API server has it; nil when there is none. What was applied is there too.
-func (f *Facts) Object(ctx context.Context, kind, namespace, name string) (map[string]any, error) {
-	stored, here := f.kept(kind, types.NamespacedName{Namespace: namespace, Name: name})
-	if !here {
-		var err error
-		if stored, err = f.snapshot.Get(ctx, kind, namespace, name); err != nil {
-			return nil, err
-		}
-	}
-	if stored == nil {
-		return nil, nil
-	}
-	return f.snapshot.object(kind, stored)
-}
-
-// kept is the policy of that name, nil when there is none; here is false of kinds that aren't kept here.
-func (f *Facts) kept(kind string, key types.NamespacedName) (stored client.Object, here bool) {
-	switch kind {
-	case "ConditionSet":
-		return orNone(f.sets[key.Name]), true
-	case "WeederConfig":
-		return orNone(f.configs[key]), true
-	case "ProbeConfig":
-		return orNone(f.prober(key)), true
-	case "OutlierPolicy":
-		return orNone(f.outlierPolicy(key)), true
-	case "HealthCheckRegistration":
-		return orNone(f.registration(key.Name)), true
-	}
-	return nil, false
-}
-
-// orNone keeps a nil pointer from being an object.
-func orNone[T any, P interface {
-	*T
-	client.Object
-}](p P) client.Object {
-	if p == nil {
+func (f *Facts) Object(kind, namespace, name string) map[string]any {
+	stored, there := f.snapshot.Objects.find(ours(kind).GroupKind(), types.NamespacedName{Namespace: namespace, Name: name})
+	if !there {
 		return nil
 	}
-	return p
+	return runtime.DeepCopyJSON(stored.raw.Object)
 }
 
 // policyOf is what Guardrails say, as the planner of ConditionSets reads it.
@@ -175,26 +168,21 @@ func policyOf(p guardrail.Policy) (condition.Policy, error) {
 	return policy, nil
 }
 
-// Planners for the kinds that the snapshot has facts about.
+// Planners of all kinds. Those of which the snapshot doesn't know enough say so.
 func (f *Facts) Planners() map[string]guard.Planner {
-	planners := map[string]guard.Planner{"ConditionSet": guard.PlannerOf(f.ForecastConditionSet)}
-	if f.KnowsWorkloads() {
-		planners["WeederConfig"] = guard.PlannerOf(f.ForecastWeederConfig)
+	planners := map[string]guard.Planner{
+		"ConditionSet": guard.PlannerOf(f.ForecastConditionSet), "WeederConfig": guard.PlannerOf(f.ForecastWeederConfig),
+		"ProbeConfig": guard.PlannerThatReads(f.ForecastProbeConfig), "OutlierPolicy": guard.PlannerOf(f.ForecastOutlierPolicy),
+		"HealthCheckRegistration": guard.PlannerThatReads(f.ForecastRegistration),
 	}
-	if f.KnowsProbed() {
-		planners["ProbeConfig"] = guard.PlannerThatReads(f.ForecastProbeConfig)
-	}
-	if f.KnowsRouted() {
-		planners["OutlierPolicy"] = guard.PlannerOf(f.ForecastOutlierPolicy)
-	}
-	if f.KnowsChecked() {
-		planners["HealthCheckRegistration"] = guard.PlannerThatReads(f.ForecastRegistration)
+	for kind, planner := range planners {
+		planners[kind] = planner.When(func() bool { return f.snapshot.Knows(kind) })
 	}
 	return planners
 }
 
-// Synced is true: a snapshot is complete.
-func (f *Facts) Synced() bool { return true }
+// Synced says whether the nodes are known, which is what rules read of facts beside plans.
+func (f *Facts) Synced() bool { return f.snapshot.Knows("ConditionSet") }
 
 // Age of the snapshot.
 func (f *Facts) Age(now time.Time) time.Duration { return f.snapshot.Age(now) }
@@ -212,9 +200,9 @@ func (f *Facts) ForecastConditionSet(set *v1alpha1.ConditionSet, limits limit.Li
 
 // Summary of the set of a name; ok is false when there is none of this name.
 func (f *Facts) Summary(name string) (sum condition.Summary, ok bool) {
-	set := f.sets[name]
-	if set == nil {
+	set, there := f.snapshot.Objects.find(ours("ConditionSet").GroupKind(), types.NamespacedName{Name: name})
+	if !there {
 		return condition.Summary{}, false
 	}
-	return f.fleet.Summary(set.UID, f.at)
+	return f.fleet.Summary(set.typed.GetUID(), f.at)
 }

@@ -7,25 +7,19 @@ import (
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/pager"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/domain/outlier"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/kube/dependents"
 	"github.com/resourcestack/autohealer/internal/kube/survey"
@@ -53,15 +47,15 @@ type Live struct {
 	Warn func(text string)
 }
 
+// live is the API server that a snapshot was read from, for what policies name.
+type live struct {
+	client client.Client
+	survey *survey.Live
+	policy kubeconfig.Policy
+}
+
 // Read reads everything that planners look at. A cluster without our kinds has none of their objects.
 func (l Live) Read(ctx context.Context) (*Snapshot, error) {
-	known := runtime.NewScheme()
-	if err := scheme.AddToScheme(known); err != nil {
-		return nil, fmt.Errorf("prepare client: %w", err)
-	}
-	if err := v1alpha1.AddToScheme(known); err != nil {
-		return nil, fmt.Errorf("prepare client: %w", err)
-	}
 	cfg := rest.CopyConfig(l.Config)
 	server := &kube.ServerClock{Clock: l.Clock}
 	server.Watch(cfg)
@@ -73,18 +67,17 @@ func (l Live) Read(ctx context.Context) (*Snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
-	s := &Snapshot{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind}, written: specs{}}
-	if s.OwnNamespace, err = FindOwn(ctx, c); err != nil {
-		return nil, err
-	}
-	s.live = &survey.Live{Reader: c, Scales: c.SubResource("scale"), Kinds: kinds, Policy: l.Policy}
 	quick := rest.CopyConfig(cfg)
 	quick.QPS, quick.Burst = checksPerSecond, 2*checksPerSecond
 	many, err := client.New(quick, client.Options{Scheme: known, Mapper: c.RESTMapper()})
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
-	s.dependents = &dependents.Live{Reader: many, Mapper: c.RESTMapper(), Policy: l.Policy}
+	s := &Snapshot{Objects: newObjects(), From: cfg.Host}
+	s.live = &live{client: many, policy: l.Policy, survey: &survey.Live{Reader: c, Scales: c.SubResource("scale"), Kinds: kinds}}
+	if s.OwnNamespace, err = FindOwn(ctx, c); err != nil {
+		return nil, err
+	}
 	if err := l.readAll(ctx, c, s); err != nil {
 		return nil, err
 	}
@@ -94,151 +87,150 @@ func (l Live) Read(ctx context.Context) (*Snapshot, error) {
 	return s, nil
 }
 
+// readAll lists what planners read. What may not be listed isn't known, and each consequence is told once.
 func (l Live) readAll(ctx context.Context, c client.Client, s *Snapshot) error {
-	if err := list(ctx, l, c, "nodes", &corev1.NodeList{}, "", s.addNode); err != nil {
-		return err
+	read, told := through{Objects: s.Objects, server: c, trimmer: newTrimmer(nil)}, sets.New[string]()
+	for i := range resources {
+		r := &resources[i]
+		err := l.list(ctx, read, r)
+		switch without := r.consequence(); {
+		case apierrors.IsForbidden(err) && !r.must && told.Has(without):
+		case apierrors.IsForbidden(err) && !r.must:
+			told.Insert(without)
+			l.Warn(without + ": " + err.Error())
+		case err != nil:
+			return err
+		}
+		if i == 0 { // they say what more is kept
+			read.trimmer = newTrimmer(storedFields(s))
+		}
 	}
-	err := list(ctx, l, c, "leases", &coordinationv1.LeaseList{}, corev1.NamespaceNodeLease, s.addLease)
-	if apierrors.IsForbidden(err) {
-		l.Warn("node leases can't be read, so conditions that carry no heartbeat, such as NetworkUnavailable, seem silent: " + err.Error())
-		err = nil
+	return nil
+}
+
+// list reads all objects of a kind, page by page. When the pages expire it begins anew, with all in one.
+func (l Live) list(ctx context.Context, read through, r *resource) error {
+	options := &client.ListOptions{Namespace: r.namespace, Limit: cmp.Or(l.PageSize, defaultPageSize)}
+	for n := 0; ; {
+		page := &unstructured.UnstructuredList{}
+		err := read.listOf(page, r.GroupVersionKind)
+		if err == nil {
+			err = read.List(ctx, page, options)
+		}
+		n += len(page.Items)
+		switch {
+		case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
+			read.answer(r.lists()) // Autohealer isn't installed, or an older one
+			return nil
+		case apierrors.IsResourceExpired(err) && options.Continue != "":
+			read.forget(r.GroupKind())
+			n, options.Limit, options.Continue = 0, 0, ""
+			continue
+		case err != nil:
+			return fmt.Errorf("list %s: %w", plural(r), err)
+		}
+		l.Progress(plural(r), n)
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			return nil
+		}
 	}
+}
+
+func plural(r *resource) string {
+	resource, _ := meta.UnsafeGuessKindToResource(r.GroupVersionKind)
+	return resource.Resource
+}
+
+// through asks an API server, and keeps what it answers.
+type through struct {
+	*Objects
+	server client.Client
+	// trimmer is nil where it isn't known yet what of the objects is read.
+	*trimmer
+}
+
+// listOf makes a list one of a kind. One without a version is of that which the cluster serves.
+func (t through) listOf(list *unstructured.UnstructuredList, kind schema.GroupVersionKind) error {
+	if kind.Version == "" {
+		mapping, err := t.server.RESTMapper().RESTMapping(kind.GroupKind())
+		if err != nil {
+			return err
+		}
+		kind = mapping.GroupVersionKind
+	}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	return nil
+}
+
+// Get reads an object. A Secret isn't kept.
+func (t through) Get(ctx context.Context, key client.ObjectKey, as client.Object, options ...client.GetOption) error {
+	kind, err := t.server.GroupVersionKindFor(as)
 	if err != nil {
 		return err
 	}
-	if err := list(ctx, l, c, "daemonsets", &appsv1.DaemonSetList{}, "", s.addDaemonSet); err != nil {
-		return err
+	if kind == secretKind {
+		return t.server.Get(ctx, key, as, options...)
 	}
-	if err := l.readPolicies(ctx, c, s); err != nil {
-		return err
-	}
-	if err := l.readProbed(ctx, c, s); err != nil {
-		return err
-	}
-	if err := l.readRouted(ctx, c, s); err != nil {
-		return err
-	}
-	workloads, err := l.readWorkloads(ctx, c)
-	if apierrors.IsForbidden(err) {
-		l.Warn("nothing is known of what WeederConfigs, ProbeConfigs and OutlierPolicies would do: " + err.Error())
-		return nil
-	}
-	s.Workloads = workloads
-	return err
-}
-
-// readPolicies reads those that nothing else of the cluster is read for.
-func (l Live) readPolicies(ctx context.Context, c client.Client, s *Snapshot) error {
-	if err := listPolicies(ctx, l, c, s, "conditionsets", "ConditionSet", s.addConditionSet); err != nil {
-		return err
-	}
-	if err := listPolicies(ctx, l, c, s, "guardrails", "Guardrail", s.addGuardrail); err != nil {
-		return err
-	}
-	if err := listPolicies(ctx, l, c, s, "guardrailexceptions", "GuardrailException", s.addException); err != nil {
-		return err
-	}
-	if err := listPolicies(ctx, l, c, s, "weederconfigs", "WeederConfig", s.addWeederConfig); err != nil {
-		return err
-	}
-	return listPolicies(ctx, l, c, s, "healthcheckregistrations", "HealthCheckRegistration", s.addRegistration)
-}
-
-func (l Live) readProbed(ctx context.Context, c client.Client, s *Snapshot) error {
-	probed := &Probed{}
-	err := listPolicies(ctx, l, c, s, "probeconfigs", "ProbeConfig", s.addProbeConfig)
-	if err == nil {
-		err = list(ctx, l, c, "horizontalpodautoscalers", &autoscalingv2.HorizontalPodAutoscalerList{}, "", probed.addAutoscaler)
-	}
-	if apierrors.IsForbidden(err) {
-		l.Warn("nothing is known of what ProbeConfigs would do: " + err.Error())
-		return nil
-	}
-	s.Probed = probed
-	return err
-}
-
-// readRouted reads routes of those kinds that the cluster has.
-func (l Live) readRouted(ctx context.Context, c client.Client, s *Snapshot) error {
-	routed := &Routed{}
-	err := listPolicies(ctx, l, c, s, "outlierpolicies", "OutlierPolicy", s.addOutlierPolicy)
-	for _, kind := range outlier.RouteKinds {
-		if err != nil {
-			break
-		}
-		var mapping *meta.RESTMapping
-		if mapping, err = c.RESTMapper().RESTMapping(kind); meta.IsNoMatchError(err) {
-			err = nil
-			continue
-		}
-		if err == nil {
-			routes := &unstructured.UnstructuredList{}
-			routes.SetGroupVersionKind(mapping.GroupVersionKind.GroupVersion().WithKind(kind.Kind + "List"))
-			err = list(ctx, l, c, mapping.Resource.Resource, routes, "", routed.addRoute)
-		}
-	}
-	if apierrors.IsForbidden(err) {
-		l.Warn("nothing is known of what OutlierPolicies would do: " + err.Error())
-		return nil
-	}
-	s.Routed = routed
-	return err
-}
-
-func (l Live) readWorkloads(ctx context.Context, c client.Client) (*Workloads, error) {
-	w := &Workloads{}
-	if err := list(ctx, l, c, "namespaces", &corev1.NamespaceList{}, "", w.addNamespace); err != nil {
-		return nil, err
-	}
-	if err := list(ctx, l, c, "services", &corev1.ServiceList{}, "", w.addService); err != nil {
-		return nil, err
-	}
-	if err := list(ctx, l, c, "endpointslices", &discoveryv1.EndpointSliceList{}, "", w.addSlice); err != nil {
-		return nil, err
-	}
-	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet"} {
-		workloads := &metav1.PartialObjectMetadataList{}
-		workloads.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind(kind + "List"))
-		add := func(m *metav1.PartialObjectMetadata) { w.addHeld(kind, m) }
-		if err := list(ctx, l, c, strings.ToLower(kind)+"s", workloads, "", add); err != nil {
-			return nil, err
-		}
-	}
-	return w, list(ctx, l, c, "pods", &corev1.PodList{}, "", w.addPod)
-}
-
-// list reads all objects of a kind, page by page.
-func list[O any](ctx context.Context, l Live, c client.Client, kind string, empty client.ObjectList, namespace string, add func(*O)) error {
-	n := 0
-	pages := pager.New(func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-		page := empty.DeepCopyObject().(client.ObjectList)
-		if opts.Continue == "" {
-			n = 0 // the pages expired, and it begins anew
-		}
-		if err := c.List(ctx, page, &client.ListOptions{Namespace: namespace, Limit: opts.Limit, Continue: opts.Continue}); err != nil {
-			return nil, err
-		}
-		if pods, ok := page.(*corev1.PodList); ok {
-			forgetUnread(pods)
-		}
-		n += meta.LenList(page)
-		l.Progress(kind, n)
-		return page, nil
-	})
-	pages.PageSize = cmp.Or(l.PageSize, defaultPageSize)
-	all, _, err := pages.List(ctx, metav1.ListOptions{})
+	whole := &unstructured.Unstructured{}
+	whole.SetGroupVersionKind(kind)
+	err = t.server.Get(ctx, key, whole, options...)
 	switch {
-	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
-		return nil // Autohealer isn't installed, or an older one
-	case err != nil:
-		return fmt.Errorf("list %s: %w", kind, err)
-	}
-	return meta.EachListItem(all, func(item runtime.Object) error {
-		object, ok := any(item).(*O)
-		if !ok {
-			return fmt.Errorf("list %s: got a %T", kind, item)
+	case apierrors.IsForbidden(err):
+		t.answer(asked(kind.GroupKind(), key, "") + forbidden)
+	case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+		t.answer(asked(kind.GroupKind(), key, ""))
+	case err == nil:
+		if err := t.put(whole); err != nil {
+			return err
 		}
-		add(object)
-		return nil
-	})
+		return into(whole, as)
+	}
+	return err
+}
+
+// List reads a page of objects. Only with the last it is known that these are all.
+func (t through) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	err := t.server.List(ctx, list, options...)
+	of := client.ListOptions{LabelSelector: labels.Everything()}
+	of.ApplyOptions(options)
+	page, isRaw := list.(*unstructured.UnstructuredList)
+	kind := list.GetObjectKind().GroupVersionKind().GroupKind()
+	kind.Kind = strings.TrimSuffix(kind.Kind, "List")
+	answers := asked(kind, types.NamespacedName{Namespace: of.Namespace}, of.LabelSelector.String())
+	switch {
+	case apierrors.IsForbidden(err):
+		t.answer(answers + forbidden)
+		return err
+	case err != nil || !isRaw || kind == secretKind.GroupKind():
+		return err
+	case page.GetContinue() != "":
+		answers += notAll
+	}
+	for i := range page.Items {
+		one := &page.Items[i]
+		if t.trimmer != nil { // at once: of ten thousand whole pods the program would be full
+			one = t.trim(one)
+		}
+		if err := t.put(one); err != nil {
+			return err
+		}
+	}
+	t.answer(answers)
+	return nil
+}
+
+func (s surveyed) reader() client.Reader {
+	if s.live == nil {
+		return s.Objects
+	}
+	return through{Objects: s.Objects, server: s.live.client}
+}
+
+func checkedIn(s *Snapshot) checked {
+	read := surveyed{Objects: s.Objects, live: s.live}
+	var mapper dependents.Mapper = s.Objects
+	if s.live != nil {
+		mapper = s.live.client.RESTMapper()
+	}
+	return checked{&dependents.Live{Reader: read.reader(), Mapper: mapper}, read}
 }

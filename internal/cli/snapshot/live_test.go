@@ -81,7 +81,7 @@ func TestTheFileGivesTheSamePlan(t *testing.T) {
 		Config: config, Clock: clocktesting.NewFakePassiveClock(time.Now()),
 		Progress: func(string, int) {}, Warn: func(text string) { t.Errorf("warned: %s", text) },
 	}
-	if s, err := bare.Read(t.Context()); err != nil || len(s.ConditionSets) > 0 {
+	if s, err := bare.Read(t.Context()); err != nil || len(s.Objects.all(ours("ConditionSet").GroupKind())) > 0 {
 		t.Fatalf("read %v, %v", s, err)
 	}
 	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{filepath.Join("..", "..", "..", "crds")}}); err != nil {

@@ -17,8 +17,7 @@ import (
 // probedFleet is the controller's, as far as the stored configs' statuses tell.
 func (f *Facts) probedFleet(policy guardrail.Policy) *probe.Fleet {
 	fleet := probe.NewFleet(policy.Limits)
-	for i := range f.probers {
-		pc := &f.probers[i]
+	for _, pc := range f.probers() {
 		if pc.Status.Targets != nil {
 			f.enlist(fleet, pc)
 		}

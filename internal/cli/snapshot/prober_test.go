@@ -15,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/yaml"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -98,19 +100,18 @@ func compareProber(t *testing.T, g *guard.Guard, live, file *Snapshot) {
 	}
 }
 
-// refusing is a cluster whose user may not read anything that a config names.
-type refusing struct{ survey.Objects }
-
-func (refusing) Kubeconfig(_ context.Context, _, secret string) (probe.KubeconfigFacts, error) {
-	return probe.KubeconfigFacts{}, fmt.Errorf("read: %w", apierrors.NewForbidden(corev1.Resource("secrets"), secret, nil))
-}
-
 func TestAUserWhoMayNotReadSecretsSkipsRules(t *testing.T) {
 	g, err := guard.New(guard.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	facts, err := NewFacts(t.Context(), &Snapshot{Workloads: &Workloads{}, Probed: &Probed{}, live: refusing{}}, g, "autohealer-system")
+	s := Of(t, time.Unix(0, 0), time.Unix(0, 0))
+	s.live = &live{client: interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+			return apierrors.NewForbidden(corev1.Resource("secrets"), key.Name, nil)
+		},
+	})}
+	facts, err := NewFacts(t.Context(), s, g, "autohealer-system")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,5 +121,17 @@ func TestAUserWhoMayNotReadSecretsSkipsRules(t *testing.T) {
 	}
 	if _, err := facts.ForecastProbeConfig(t.Context(), pc, g.Policy().Limits, time.Time{}); !errors.Is(err, guard.ErrNotKnown) || !apierrors.IsForbidden(err) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestAVersionThatIsntServedHasNoScale: what the file says of one version of a kind it doesn't say of another.
+func TestAVersionThatIsntServedHasNoScale(t *testing.T) {
+	s := Of(t, time.Unix(0, 0), time.Unix(0, 0), parsed[appsv1.Deployment](t, "{metadata: {namespace: shop, name: db}, spec: {replicas: 3, selector: {matchLabels: {app: db}}}}"))
+	s.Answers("Deployment.v1beta1.apps --subresource=scale (not served)")
+	for version, want := range map[string]survey.Dependent{"apps/v1": {Replicas: 3, Pods: "app=db"}, "apps/v1beta1": {Unscalable: true}} {
+		got, err := surveyed{Objects: s.Objects}.Dependent(t.Context(), "shop", probe.Ref{APIVersion: version, Kind: "Deployment", Name: "db"})
+		if err != nil || got != want {
+			t.Errorf("%s: %+v, %v; want %+v", version, got, err, want)
+		}
 	}
 }

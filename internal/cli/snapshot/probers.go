@@ -1,14 +1,15 @@
 package snapshot
 
 import (
-	"cmp"
 	"context"
 	"math"
 	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
@@ -38,8 +39,8 @@ func (v *ProberView) Ours() *probe.Record {
 // DependentKind is the kind of this name, in lower case and perhaps in the plural, of which stored ProbeConfigs name an object; ""
 // when none does.
 func (f *Facts) DependentKind(name string) string {
-	for i := range f.probers {
-		for _, d := range f.probers[i].Spec.DependentResourceInfos {
+	for _, pc := range f.probers() {
+		for _, d := range pc.Spec.DependentResourceInfos {
 			if kind := strings.ToLower(d.Ref.Kind); kind == name || kind+"s" == name {
 				return d.Ref.Kind
 			}
@@ -53,29 +54,23 @@ func (f *Facts) DependentKind(name string) string {
 func (f *Facts) ViewProbers(ctx context.Context, policy guardrail.Policy, namespace, kind, name string) []ProberView {
 	fleet := f.probedFleet(policy)
 	var views []ProberView
-	for i := range f.probers {
-		c, err := probe.NewConfig(&f.probers[i], f.ownNamespace)
+	for _, pc := range f.probers() {
+		c, err := probe.NewConfig(pc, f.ownNamespace)
 		if err != nil || !f.targets(c, namespace) {
 			continue
 		}
 		d := slices.IndexFunc(c.Dependents, func(d probe.Dependent) bool { return d.Ref.Kind == kind && d.Ref.Name == name })
 		if d >= 0 {
-			v := f.viewProber(ctx, f.probers[i], c, c.Dependents[d], namespace)
-			v.Permit = f.permit(fleet, policy, &f.probers[i], namespace)
+			v := f.viewProber(ctx, *pc, c, c.Dependents[d], namespace)
+			v.Permit = f.permit(fleet, policy, pc, namespace)
 			views = append(views, v)
 		}
 	}
-	slices.SortFunc(views, func(a, b ProberView) int {
-		return cmp.Or(cmp.Compare(a.Config.Namespace, b.Config.Namespace), cmp.Compare(a.Config.Name, b.Config.Name))
-	})
 	return views
 }
 
 // OrphanOn is the record on a workload that no stored ProbeConfig names; nil when there is none, or it can't be read.
 func (f *Facts) OrphanOn(ctx context.Context, namespace, kind, name string) *probe.Record {
-	if f.snapshot.live == nil {
-		return nil // a file has only what is named
-	}
 	o, err := f.scaled(ctx, namespace, probe.Ref{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: kind, Name: name})
 	if err != nil || o.Missing || o.Replicas > 0 {
 		return nil
@@ -102,7 +97,7 @@ func (f *Facts) viewProber(ctx context.Context, pc v1alpha1.ProbeConfig, c *prob
 // scaled is an object as the planner reads it. One that has a record and replicas was scaled by somebody since: that the
 // manager died between two writes, no look from outside tells.
 func (f *Facts) scaled(ctx context.Context, namespace string, ref probe.Ref) (probe.Object, error) {
-	objects := f.snapshot.objects()
+	objects := f.surveyed()
 	d, err := objects.Dependent(ctx, namespace, ref)
 	if err != nil {
 		return probe.Object{}, err
@@ -124,7 +119,6 @@ func (f *Facts) targets(c *probe.Config, namespace string) bool {
 	if c.Namespaces == nil {
 		return c.Namespace == namespace
 	}
-	return f.snapshot.Workloads != nil && slices.ContainsFunc(f.snapshot.Workloads.Namespaces, func(ns Namespace) bool {
-		return ns.Name == namespace && c.Namespaces.Matches(labels.Set(ns.Labels))
-	})
+	stored, there := f.snapshot.Objects.find(corev1.SchemeGroupVersion.WithKind("Namespace").GroupKind(), types.NamespacedName{Name: namespace})
+	return there && c.Namespaces.Matches(labels.Set(stored.raw.GetLabels()))
 }

@@ -60,7 +60,7 @@ func OfService(name string) func(outlier.Key, outlier.Host) bool {
 
 // Seats are the chosen hosts of a namespace's clusters, as the policies hold that the manager last accepted.
 func (f *Facts) Seats(namespace string, chosen func(outlier.Key, outlier.Host) bool) (seats []Seat) {
-	if !f.KnowsRouted() {
+	if !f.snapshot.Knows("OutlierPolicy") {
 		return nil
 	}
 	w := f.routed()

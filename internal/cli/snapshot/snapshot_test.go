@@ -1,27 +1,42 @@
 package snapshot
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
-const header = "apiVersion: facts.autohealer.resourcestack.com/v1alpha1\nkind: ClusterFacts\ntakenAt: 2026-11-21T12:00:00Z\nserverTime: 2026-11-21T12:00:00Z\n"
+const header = `apiVersion: v1
+kind: List
+metadata:
+  annotations:
+    facts.autohealer.resourcestack.com/taken-at: 2026-11-21T12:00:00Z
+`
 
 func TestRead(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"facts":             {text: header + "nodes: []\n"},
-		"another kind":      {text: "apiVersion: v1\nkind: List\n", want: "want apiVersion facts.autohealer.resourcestack.com/v1alpha1 and kind ClusterFacts"},
-		"no time":           {text: "apiVersion: facts.autohealer.resourcestack.com/v1alpha1\nkind: ClusterFacts\n", want: "takenAt is missing"},
-		"an unknown field":  {text: header + "pods: []\n", want: `unknown field "pods"`},
-		"a field twice":     {text: header + "kind: ClusterFacts\n", want: `key "kind" already set`},
-		"text that is none": {text: "{", want: "read facts"},
+		"facts":                     {text: header + "items: []\n"},
+		"what kubectl get prints":   {text: "apiVersion: v1\nkind: List\nmetadata: {resourceVersion: ''}\nitems:\n- {apiVersion: v1, kind: Node, metadata: {name: a, creationTimestamp: 2026-11-01T00:00:00Z, selfLink: new}}\n"},
+		"an object that is alone":   {text: "apiVersion: v1\nkind: Node\nmetadata: {name: a}\n", want: `want a List of v1, as kubectl get -o yaml prints it, got kind "Node" of "v1"; write the file with kubectl autohealer facts export -o FILE`},
+		"the former format":         {text: "apiVersion: facts.autohealer.resourcestack.com/v1alpha1\nkind: ClusterFacts\nnodes: []\n", want: "the file is of a former format, which wasn't Kubernetes'; write the file with kubectl autohealer facts export -o FILE"},
+		"no time":                   {text: "apiVersion: v1\nkind: List\nitems: []\n", want: "neither annotation facts.autohealer.resourcestack.com/taken-at nor an object says when it was"},
+		"a time that is none":       {text: strings.Replace(header, "2026-11-21T12:00:00Z", "noon", 1) + "items: []\n", want: `annotation facts.autohealer.resourcestack.com/taken-at: "noon" is no time`},
+		"an item that is no object": {text: header + "items: [{kind: Node, metadata: {name: a}}]\n", want: "item 0: it is no object with apiVersion and kind"},
+		"an item without a name":    {text: header + "items: [{apiVersion: v1, kind: Node}]\n", want: "item 0, Node: it has no metadata.name"},
+		"another version":           {text: header + "items: [{apiVersion: v1, kind: Node, metadata: {name: a}}, {apiVersion: autoscaling/v1, kind: HorizontalPodAutoscaler, metadata: {name: a}}]\n", want: "item 1, HorizontalPodAutoscaler a: it is of autoscaling/v1, and what is read is autoscaling/v2"},
+		"a field of another type":   {text: header + "items: [{apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: a}, status: {conditions: Ready}}]\n", want: "item 0, Pod shop/a: status.conditions has a string where a list belongs"},
+		"a field twice":             {text: header + "kind: List\n", want: `key "kind" already set`},
+		"text that is none":         {text: "{", want: "read facts"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Read([]byte(c.text))
@@ -32,8 +47,53 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// TestWhatIsUnknownIsntEmpty: a kind that isn't there isn't known, but for one that the file says was asked for.
+func TestWhatIsUnknownIsntEmpty(t *testing.T) {
+	const node = "items:\n- {apiVersion: v1, kind: Node, metadata: {name: a, creationTimestamp: 2026-11-01T00:00:00Z}}\n"
+	for name, c := range map[string]struct {
+		text  string
+		knows bool
+	}{
+		"nothing is said":    {"apiVersion: v1\nkind: List\n" + node, false},
+		"none were found":    {header + "    facts.autohealer.resourcestack.com/answers: \"Node -A\\nService -A\"\n" + node, true},
+		"others were looked": {header + "    facts.autohealer.resourcestack.com/answers: \"Node -A\\nService -n shop\"\n" + node, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := Read([]byte(c.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !s.Knows("ConditionSet") {
+				t.Error("it has nodes, and doesn't know of them")
+			}
+			var services corev1.ServiceList
+			if err := s.Objects.List(t.Context(), &services); (err == nil) != c.knows || err != nil && !errors.Is(err, guard.ErrNotKnown) || len(services.Items) > 0 {
+				t.Errorf("listing Services gives %v and %v", services.Items, err)
+			}
+			err = s.Objects.Get(t.Context(), client.ObjectKey{Namespace: "mail", Name: "a"}, &corev1.Service{})
+			if apierrors.IsNotFound(err) != c.knows || !c.knows && !errors.Is(err, guard.ErrNotKnown) {
+				t.Errorf("a Service gives %v", err)
+			}
+		})
+	}
+}
+
+// TestWithoutATime the last that an object tells of stands for it, but for those that are still to come.
+func TestWithoutATime(t *testing.T) {
+	s, err := Read([]byte(`{apiVersion: v1, kind: List, items: [
+		{apiVersion: v1, kind: Node, metadata: {name: a, creationTimestamp: 2026-11-01T00:00:00Z, annotations: {autohealer.resourcestack.com/hold-until: 2027-01-01T00:00:00Z}},
+			status: {conditions: [{type: Ready, status: "True", lastHeartbeatTime: 2026-11-21T12:00:00Z, lastTransitionTime: 2026-11-02T00:00:00Z}]}},
+		{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: a, creationTimestamp: 2026-11-20T00:00:00Z, deletionTimestamp: 2026-11-22T00:00:00Z}}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Describe(time.Date(2026, 11, 21, 12, 3, 0, 0, time.UTC)); got != "facts of 1 node and 0 ConditionSets, 3m0s old" {
+		t.Error(got)
+	}
+}
+
 func TestDescribeTellsTheAge(t *testing.T) {
-	s, err := Read([]byte(header + "nodes: [{metadata: {name: a}}]\n"))
+	s, err := Read([]byte(header + "items: [{apiVersion: v1, kind: Node, metadata: {name: a}}]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,9 +105,9 @@ func TestDescribeTellsTheAge(t *testing.T) {
 
 // TestApplyCountsForWhatFollows: what was applied takes room under the limits of all sets.
 func TestApplyCountsForWhatFollows(t *testing.T) {
-	text := header + "nodes:\n"
+	text := header + "items:\n"
 	for i := range 20 {
-		text += fmt.Sprintf("- {metadata: {name: n%02d}, status: {conditions: [{type: A, status: \"%v\"}, {type: B, status: \"%v\"}]}}\n", i, map[bool]string{true: "True", false: "False"}[i < 2], map[bool]string{true: "True", false: "False"}[i >= 18])
+		text += fmt.Sprintf("- {apiVersion: v1, kind: Node, metadata: {name: n%02d}, status: {conditions: [{type: A, status: \"%v\"}, {type: B, status: \"%v\"}]}}\n", i, map[bool]string{true: "True", false: "False"}[i < 2], map[bool]string{true: "True", false: "False"}[i >= 18])
 	}
 	s, err := Read([]byte(text))
 	if err != nil {
@@ -68,17 +128,22 @@ func TestApplyCountsForWhatFollows(t *testing.T) {
 		}
 		return cs
 	}
+	apply := func(cs *v1alpha1.ConditionSet) {
+		if err := facts.Apply(cs); err != nil {
+			t.Fatal(err)
+		}
+	}
 	union := func() int { return facts.ForecastConditionSet(set("b"), g.Policy().Limits, time.Time{}).UnionTainted }
 	if got := union(); got != 2 {
 		t.Errorf("alone: %d nodes, want 2", got)
 	}
-	facts.Apply(set("a"))
+	apply(set("a"))
 	if got := union(); got != 4 {
 		t.Errorf("after the other: %d nodes, want 4", got)
 	}
 	again := set("a")
 	again.Spec.Mode = v1alpha1.Observe
-	facts.Apply(again)
+	apply(again)
 	if got := union(); got != 2 {
 		t.Errorf("after the other only observes: %d nodes, want 2", got)
 	}

@@ -3,9 +3,13 @@ package snapshot
 import (
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
@@ -13,31 +17,51 @@ import (
 
 // newYard feeds workloads and stored configs to the planner of WeederConfigs; nil when the snapshot has no workloads. State
 // says what the configs may do.
-func newYard(s *Snapshot, limits limit.Limits, ownNamespace string, state func(*v1alpha1.WeederConfig) lifecycle.State) (*weed.Yard, map[types.NamespacedName]*v1alpha1.WeederConfig) {
-	configs := map[types.NamespacedName]*v1alpha1.WeederConfig{}
-	for i := range s.WeederConfigs {
-		wc := &s.WeederConfigs[i]
-		configs[types.NamespacedName{Namespace: wc.Namespace, Name: wc.Name}] = wc
+func newYard(s *Snapshot, limits limit.Limits, ownNamespace string, state func(*v1alpha1.WeederConfig) lifecycle.State) *weed.Yard {
+	if !s.Knows("WeederConfig") {
+		return nil
 	}
-	if s.Workloads == nil {
-		return nil, configs
+	yard, at := weed.NewYard(limits, ownNamespace), s.weederAt()
+	for _, ns := range allOf[corev1.Namespace](s.Objects) {
+		yard.ObserveNamespace(ns, at)
 	}
-	yard := weed.NewYard(limits, ownNamespace)
-	s.Workloads.feed(yard, s.weederAt())
-	for _, wc := range configs {
+	for _, svc := range allOf[corev1.Service](s.Objects) {
+		yard.ObserveService(svc)
+	}
+	observeHolds(yard, "Deployment", allOf[appsv1.Deployment](s.Objects), at)
+	observeHolds(yard, "StatefulSet", allOf[appsv1.StatefulSet](s.Objects), at)
+	observeHolds(yard, "DaemonSet", allOf[appsv1.DaemonSet](s.Objects), at)
+	for _, pod := range allOf[corev1.Pod](s.Objects) {
+		yard.ObservePod(weed.ReadPod(pod), at)
+	}
+	for _, slice := range allOf[discoveryv1.EndpointSlice](s.Objects) {
+		yard.ObserveSlice(slice, at)
+	}
+	for _, wc := range allOf[v1alpha1.WeederConfig](s.Objects) {
 		if c, err := weed.NewConfig(wc, ownNamespace); err == nil && wc.DeletionTimestamp == nil {
-			yard.ObserveConfig(c, state(wc), s.weederAt())
+			yard.ObserveConfig(c, state(wc), at)
 		}
 	}
-	yard.MarkSynced(s.weederAt())
-	return yard, configs
+	yard.MarkSynced(at)
+	return yard
+}
+
+func observeHolds[W client.Object](yard *weed.Yard, kind string, workloads []W, at weed.Moment) {
+	for _, w := range workloads {
+		if h := hold.Of(w.GetAnnotations()); h != nil {
+			yard.ObserveHold(weed.Workload{Namespace: w.GetNamespace(), Kind: kind, Name: w.GetName()}, h, "", at)
+		}
+	}
+}
+
+// weederAt is the snapshot's moment for the planner of WeederConfigs, which compares the API server's clock with that of the
+// manager. Here there is no manager, and this machine's clock says nothing of the cluster.
+func (s *Snapshot) weederAt() weed.Moment {
+	return weed.Moment{Now: s.ServerTime.Time, Server: s.ServerTime.Time}
 }
 
 // frozen configs have windows and memories, but nothing is asked of what they would do.
 func frozen(*v1alpha1.WeederConfig) lifecycle.State { return lifecycle.NotJudged }
-
-// KnowsWorkloads says whether the snapshot has pods and Services, without which nothing is known of WeederConfigs.
-func (f *Facts) KnowsWorkloads() bool { return f.yard != nil }
 
 // ForecastWeederConfig tells what a config would have done at the snapshot's moment.
 func (f *Facts) ForecastWeederConfig(wc *v1alpha1.WeederConfig, limits limit.Limits, _ time.Time) weed.Forecast {
@@ -47,21 +71,4 @@ func (f *Facts) ForecastWeederConfig(wc *v1alpha1.WeederConfig, limits limit.Lim
 // ForecastPods tells it pod by pod, of a config in that state.
 func (f *Facts) ForecastPods(wc *v1alpha1.WeederConfig, state lifecycle.State, limits limit.Limits) weed.Forecast {
 	return f.yard.ForecastItems(wc, state, limits, f.snapshot.weederAt())
-}
-
-// ApplyWeederConfig puts an admitted config in place of the stored one of its name. What is asked next is answered with it in
-// force.
-func (f *Facts) ApplyWeederConfig(wc *v1alpha1.WeederConfig) {
-	wc = wc.DeepCopy()
-	key := types.NamespacedName{Namespace: wc.Namespace, Name: wc.Name}
-	wc.UID, wc.CreationTimestamp = types.UID("applied/"+key.String()), f.snapshot.TakenAt
-	if stored := f.configs[key]; stored != nil {
-		wc.UID, wc.CreationTimestamp, wc.Generation, wc.Status = stored.UID, stored.CreationTimestamp, stored.Generation, *stored.Status.DeepCopy()
-	}
-	wc.Generation++
-	f.snapshot.rewrite("WeederConfig", wc)
-	f.configs[key] = wc
-	if c, err := weed.NewConfig(wc, f.ownNamespace); err == nil {
-		f.yard.ObserveConfig(c, lifecycle.NotJudged, f.snapshot.weederAt())
-	}
 }

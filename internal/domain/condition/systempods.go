@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
@@ -49,6 +50,14 @@ func SystemRole(meta *metav1.ObjectMeta, spec *corev1.PodSpec) string {
 		}
 	}
 	return ""
+}
+
+// SystemPodOf stands for the pods of a DaemonSet; is says whether a node can't do without them.
+func SystemPodOf(ds *appsv1.DaemonSet) (p SystemPod, is bool) {
+	pod := &ds.Spec.Template
+	p = SystemPod{Namespace: ds.Namespace, Name: ds.Name, Tolerations: pod.Spec.Tolerations}
+	p.Role = SystemRole(&metav1.ObjectMeta{Name: ds.Name, Namespace: ds.Namespace, Labels: pod.Labels}, &pod.Spec)
+	return p, p.Role != ""
 }
 
 // intolerant names the pods that a NoExecute taint of this key would evict, now or after their tolerationSeconds.

@@ -55,25 +55,12 @@ func (b Backend) over(route RouteKey, svc *corev1.Service, port corev1.ServicePo
 	return b
 }
 
-// upstreamProtocol begins the annotations by which Contour knows what a Service's ports speak: h2, h2c or tls follows.
-const upstreamProtocol = "projectcontour.io/upstream-protocol."
-
-// ProtocolAnnotations are those of a Service's annotations that say what its ports speak; nil for none.
-func ProtocolAnnotations(svc *corev1.Service) (all map[string]string) {
-	for name, ports := range svc.Annotations {
-		if strings.HasPrefix(name, upstreamProtocol) {
-			if all == nil {
-				all = map[string]string{}
-			}
-			all[name] = ports
-		}
-	}
-	return all
-}
+// UpstreamProtocol begins the annotations by which Contour knows what a Service's ports speak: h2, h2c or tls follows.
+const UpstreamProtocol = "projectcontour.io/upstream-protocol."
 
 // annotated says whether a Service names a port for a protocol of Contour's, by its name or number.
 func annotated(svc *corev1.Service, protocol string, port corev1.ServicePort) bool {
-	ports := strings.Split(svc.Annotations[upstreamProtocol+protocol], ",")
+	ports := strings.Split(svc.Annotations[UpstreamProtocol+protocol], ",")
 	return slices.ContainsFunc(ports, func(named string) bool {
 		named = strings.TrimSpace(named)
 		return named != "" && (named == port.Name || named == strconv.Itoa(int(port.Port)))

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
 )
 
@@ -89,27 +88,8 @@ func (f Fields) covers(kind schema.GroupVersionKind, path string) bool {
 	return false
 }
 
-// kept of metadata, whatever is read.
+// kept of metadata, whatever is read, as facts are.
 var kept = []string{"name", "namespace", "labels", "generation", "deletionTimestamp"}
-
-// Trim gives an object with what is read of it, and who it is.
-func (f Fields) Trim(object *unstructured.Unstructured) *unstructured.Unstructured {
-	trimmed := &unstructured.Unstructured{Object: map[string]any{}}
-	trimmed.SetGroupVersionKind(object.GroupVersionKind())
-	for _, field := range kept {
-		keep(trimmed.Object, object.Object, []string{"metadata", field})
-	}
-	for _, annotation := range []string{v1alpha1.AnnotationOwnedConditions, v1alpha1.AnnotationHoldUntil} {
-		keep(trimmed.Object, object.Object, []string{"metadata", "annotations", annotation})
-	}
-	for path := range f[object.GroupVersionKind()] {
-		if path == "" {
-			return object.DeepCopy()
-		}
-		keep(trimmed.Object, object.Object, strings.Split(path, "."))
-	}
-	return trimmed
-}
 
 // Prune takes out of an object what isn't at one of the paths. Who it is, its metadata and its status stay as they are, so that what is
 // written is planned from what is stored.

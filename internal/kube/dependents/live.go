@@ -34,9 +34,14 @@ var definitionKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Vers
 type Live struct {
 	// Reader must not be a cache: that would begin to watch each kind that somebody names.
 	Reader client.Reader
-	Mapper meta.RESTMapper
+	Mapper Mapper
 	// Policy judges kubeconfigs as the checks do.
 	Policy kubeconfig.Policy
+}
+
+// Mapper tells how a kind is served.
+type Mapper interface {
+	RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error)
 }
 
 var _ Objects = (*Live)(nil)
@@ -50,7 +55,7 @@ func (l *Live) Targets(ctx context.Context, kind schema.GroupVersionKind, select
 			return nil, false, err
 		}
 		objects, next = append(objects, page...), token
-		if next == "" || len(objects) >= most {
+		if next == "" || len(page) == 0 || len(objects) >= most {
 			return objects, next != "", nil
 		}
 	}

@@ -19,9 +19,9 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
 
-// Informers is a Cluster as the manager's cache has it.
+// Informers is a Cluster as the manager's cache has it, or a file in its place.
 type Informers struct {
-	Cache cache.Cache
+	Cache client.Reader
 	Yard  *weed.Yard
 
 	tally tally
@@ -32,17 +32,17 @@ const byAddress = "address"
 
 var _ Cluster = (*Informers)(nil)
 
-// Follow begins to watch all that is looked at. The cache does so when it starts.
-func (i *Informers) Follow(ctx context.Context) error {
+// Follow begins to watch all that is looked at. The cache, which is the one that is read, does so when it starts.
+func (i *Informers) Follow(ctx context.Context, c cache.Cache) error {
 	for _, object := range []client.Object{&corev1.Namespace{}, &corev1.Service{}, &autoscalingv2.HorizontalPodAutoscaler{}, &v1alpha1.ProbeConfig{}} {
-		if _, err := i.Cache.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
+		if _, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("watch %T: %w", object, err)
 		}
 	}
-	if err := i.Cache.IndexField(ctx, &corev1.Service{}, byAddress, func(object client.Object) []string { return Addresses(object.(*corev1.Service)) }); err != nil {
+	if err := c.IndexField(ctx, &corev1.Service{}, byAddress, func(object client.Object) []string { return Addresses(object.(*corev1.Service)) }); err != nil {
 		return fmt.Errorf("index Services: %w", err)
 	}
-	configs, err := i.Cache.GetInformer(ctx, &v1alpha1.ProbeConfig{}, cache.BlockUntilSynced(false))
+	configs, err := c.GetInformer(ctx, &v1alpha1.ProbeConfig{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("watch ProbeConfigs: %w", err)
 	}
@@ -86,10 +86,12 @@ func (i *Informers) ServiceAt(ctx context.Context, namespace, host string) (stri
 	if err := i.Cache.List(ctx, &all, client.UnsafeDisableDeepCopy, client.InNamespace(namespace), client.MatchingFields{byAddress: host}); err != nil {
 		return "", fmt.Errorf("list Services in the cache: %w", err)
 	}
-	if len(all.Items) == 0 {
-		return "", nil
+	for n := range all.Items {
+		if slices.Contains(Addresses(&all.Items[n]), host) { // a file has no index
+			return all.Items[n].Name, nil
+		}
 	}
-	return all.Items[0].Name, nil
+	return "", nil
 }
 
 // Addresses of a Service: those of the cluster, and of its load balancers.

@@ -22,8 +22,8 @@ import (
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
 )
 
-// kubeconfigKey of a Secret.
-const kubeconfigKey = "kubeconfig"
+// KubeconfigKey of a Secret.
+const KubeconfigKey = "kubeconfig"
 
 // Live reads objects from the API server.
 type Live struct {
@@ -48,7 +48,7 @@ func (l *Live) Kubeconfig(ctx context.Context, namespace, secret string) (probe.
 		}
 		return probe.KubeconfigFacts{}, fmt.Errorf("read Secret %s/%s: %w", namespace, secret, err)
 	}
-	text, there := read.Data[kubeconfigKey]
+	text, there := read.Data[KubeconfigKey]
 	if !there {
 		return probe.KubeconfigFacts{Missing: true}, nil
 	}

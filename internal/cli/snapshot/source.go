@@ -1,0 +1,238 @@
+package snapshot
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube/dependents"
+	"github.com/resourcestack/autohealer/internal/kube/survey"
+	"github.com/resourcestack/autohealer/internal/kubeconfig"
+)
+
+// Annotations of a Secret in a file say in place of its values what the kubeconfigs in its keys are for, or why they are refused.
+const (
+	serverOf  = "server.facts.autohealer.resourcestack.com/"
+	refusalOf = "refusal.facts.autohealer.resourcestack.com/"
+)
+
+// credential is what is known of a kubeconfig in a Secret. It has nothing secret.
+type credential struct {
+	missing bool
+	server  string
+	refusal kubeconfig.Refusal
+}
+
+// surveyed answers the survey of ProbeConfigs.
+type surveyed struct {
+	*Objects
+	// live is nil for a file.
+	live *live
+	// warn is told what can't be read, and then the survey goes on: it isn't known, also later from the file. Nil: it ends.
+	warn func(text string)
+}
+
+func (s surveyed) excuse(what string, err error) error {
+	if err == nil || s.warn == nil {
+		return err
+	}
+	s.warn("nothing is known of " + what + ": " + err.Error())
+	return nil
+}
+
+// checked answers the survey of HealthCheckRegistrations.
+type checked struct {
+	*dependents.Live
+	surveyed
+}
+
+// Kubeconfig tells what a Secret holds.
+func (s surveyed) Kubeconfig(ctx context.Context, namespace, secret string) (probe.KubeconfigFacts, error) {
+	says, err := s.credential(ctx, types.NamespacedName{Namespace: namespace, Name: secret}, survey.KubeconfigKey)
+	if err != nil || says.refusal == "" {
+		return probe.KubeconfigFacts{Missing: says.missing, Server: says.server}, s.excuse("where a ProbeConfig leads", err)
+	}
+	return probe.KubeconfigFacts{Unsafe: says.refusal.Error()}, nil
+}
+
+// Kubeconfig says why a shoot's is never used.
+func (c checked) Kubeconfig(ctx context.Context, namespace string, at v1alpha1.SecretKey) (string, error) {
+	says, err := c.credential(ctx, types.NamespacedName{Namespace: namespace, Name: at.SecretName}, at.Key)
+	if err != nil || !says.refusal.Unsafe() {
+		return "", err
+	}
+	return says.refusal.Error(), nil
+}
+
+// credential reads a Secret, and keeps of it what isn't secret.
+func (s surveyed) credential(ctx context.Context, name types.NamespacedName, key string) (says credential, err error) {
+	var from client.Reader = s.Objects
+	if s.live != nil {
+		from = s.live.client
+	}
+	secret := &corev1.Secret{}
+	err = from.Get(ctx, name, secret)
+	switch {
+	case apierrors.IsNotFound(err):
+		s.answer(asked(secretKind.GroupKind(), name, ""))
+		return credential{missing: true}, nil
+	case err != nil && s.live != nil:
+		return says, fmt.Errorf("read Secret %s: %w", name, err)
+	case err != nil:
+		return says, err
+	case s.live == nil:
+		return credentialIn(secret, key)
+	}
+	says = credentialOf(s.live.policy, secret, key)
+	return says, s.putSecret(name, key, says)
+}
+
+// credentialOf judges what a Secret holds.
+func credentialOf(policy kubeconfig.Policy, secret *corev1.Secret, key string) credential {
+	value, there := secret.Data[key]
+	if !there {
+		return credential{missing: true}
+	}
+	access, err := policy.Parse(value)
+	if err != nil {
+		refusal, _ := errors.AsType[kubeconfig.Refusal](err)
+		return credential{refusal: cmp.Or(refusal, kubeconfig.Malformed)}
+	}
+	return credential{server: access.Server()}
+}
+
+// credentialIn reads what a file says of a Secret, or its value where somebody wrote that into the file.
+func credentialIn(secret *corev1.Secret, key string) (credential, error) {
+	server, is := secret.Annotations[serverOf+key]
+	refusal, refused := secret.Annotations[refusalOf+key]
+	switch value, there := secret.Data[key]; {
+	case is, refused:
+		return credential{server: server, refusal: kubeconfig.Refusal(refusal)}, nil
+	case there && len(value) == 0:
+		return credential{}, notInFacts("what key %s of Secret %s/%s holds is", key, secret.Namespace, secret.Name)
+	}
+	return credentialOf(kubeconfig.Policy{}, secret, key), nil
+}
+
+func (o *Objects) putSecret(name types.NamespacedName, key string, says credential) error {
+	secret := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{}}}
+	if before, there := o.find(secretKind.GroupKind(), name); there {
+		secret = before.raw.DeepCopy()
+	}
+	secret.SetGroupVersionKind(secretKind)
+	secret.SetNamespace(name.Namespace)
+	secret.SetName(name.Name)
+	annotation, value := serverOf, says.server
+	if says.refusal != "" {
+		annotation, value = refusalOf, string(says.refusal)
+	}
+	if !says.missing {
+		_ = unstructured.SetNestedField(secret.Object, value, "metadata", "annotations", annotation+key)
+		_ = unstructured.SetNestedField(secret.Object, "", "data", key)
+	}
+	return o.put(secret)
+}
+
+// Dependent tells what is scaled.
+func (s surveyed) Dependent(ctx context.Context, namespace string, ref probe.Ref) (survey.Dependent, error) {
+	if s.live == nil {
+		return s.scaleOf(namespace, ref)
+	}
+	d, err := s.live.survey.Dependent(ctx, namespace, ref)
+	if err != nil {
+		return d, s.excuse("what a ProbeConfig scales", err)
+	}
+	kind, name := ref.GroupVersionKind().GroupKind(), types.NamespacedName{Namespace: namespace, Name: ref.Name}
+	switch {
+	case d.Unscalable:
+		s.answer(unserved(ref.GroupVersionKind(), ofScale))
+	case d.Missing:
+		s.answer(asked(kind, name, "") + ofScale)
+	default:
+		scale := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"replicas": int64(d.Replicas)}, "status": map[string]any{"replicas": int64(d.Replicas), "selector": d.Pods}}}
+		scale.SetGroupVersionKind(scaleKind)
+		scale.SetNamespace(namespace)
+		scale.SetName(ref.Name)
+		scale.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name}})
+		return d, s.put(scale)
+	}
+	return d, nil
+}
+
+// Annotations of what is scaled; none where they aren't known, or may not be read.
+func (s surveyed) Annotations(ctx context.Context, namespace string, ref probe.Ref) (map[string]string, error) {
+	about := &unstructured.Unstructured{}
+	about.SetGroupVersionKind(ref.GroupVersionKind())
+	err := s.reader().Get(ctx, types.NamespacedName{Namespace: namespace, Name: ref.Name}, about)
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || errors.Is(err, guard.ErrNotKnown) {
+		return nil, nil
+	}
+	return about.GetAnnotations(), s.excuse("what people ask for on what a ProbeConfig scales", err)
+}
+
+// scaleOf is the scale of an object, as it is here, or as a workload says.
+func (o *Objects) scaleOf(namespace string, ref probe.Ref) (survey.Dependent, error) {
+	kind, name := ref.GroupVersionKind(), types.NamespacedName{Namespace: namespace, Name: ref.Name}
+	scale, there := o.find(scaleKind.GroupKind(), types.NamespacedName{Namespace: namespace, Name: kind.GroupKind().String() + "/" + ref.Name})
+	workload, runs := o.find(kind.GroupKind(), name)
+	switch {
+	case o.has(unserved(kind, ofScale)):
+		return survey.Dependent{Unscalable: true}, nil
+	case there:
+		of := scale.typed.(*autoscalingv1.Scale)
+		return survey.Dependent{Replicas: of.Spec.Replicas, Pods: of.Status.Selector}, nil
+	case scales[kind] && runs:
+		return scaleIn(workload.raw)
+	case o.has(asked(kind.GroupKind(), name, "") + ofScale), scales[kind] && o.knows(kind.GroupKind(), name, ""):
+		return survey.Dependent{Missing: true}, nil
+	}
+	return survey.Dependent{}, notInFacts("%s in namespace %s is", ref, namespace)
+}
+
+// scales are the kinds whose objects say what their scale is.
+var scales = map[schema.GroupVersionKind]bool{
+	{Group: "apps", Version: "v1", Kind: "Deployment"}: true, {Group: "apps", Version: "v1", Kind: "StatefulSet"}: true, {Group: "apps", Version: "v1", Kind: "ReplicaSet"}: true,
+}
+
+func scaleIn(workload *unstructured.Unstructured) (survey.Dependent, error) {
+	var spec struct {
+		Replicas *int32                `json:"replicas"`
+		Selector *metav1.LabelSelector `json:"selector"`
+	}
+	fields, _, _ := unstructured.NestedMap(workload.Object, "spec")
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &spec); err != nil {
+		return survey.Dependent{}, fmt.Errorf("read the scale of %s %s: %w", workload.GetKind(), workload.GetName(), err)
+	}
+	pods, err := metav1.LabelSelectorAsSelector(spec.Selector)
+	if err != nil {
+		return survey.Dependent{}, fmt.Errorf("read the selector of %s %s: %w", workload.GetKind(), workload.GetName(), err)
+	}
+	return survey.Dependent{Replicas: ptr.Deref(spec.Replicas, 1), Pods: pods.String()}, nil
+}
+
+// Served says whether the API server knows a kind.
+func (c checked) Served(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
+	if c.live == nil {
+		return c.serves(kind)
+	}
+	served, err := c.Live.Served(ctx, kind)
+	if err == nil && !served {
+		c.answer(unserved(kind, ""))
+	}
+	return served, err
+}
