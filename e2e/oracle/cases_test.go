@@ -196,7 +196,7 @@ var unlimited = []testCase{
 			w.write(w.manager, node, owned(set, 1, "example.com/broken:NoExecute"), "example.com/broken:NoExecute")
 		}
 	}},
-	{name: "a second node that evicts, though the first was deleted", broken: []Invariant{Limits}, text: "2 of 19 nodes are evicting, 1 of them deleted since; 1 are allowed", do: func(w *world) {
+	{name: "a second node that evicts, though the first was deleted", broken: []Invariant{Limits, Limits}, text: "2 of 19 nodes are tainted, 1 of them deleted since; 1 are allowed", do: func(w *world) {
 		set := w.set("s", "example.com/broken", "")
 		w.write(w.manager, "node-0", owned(set, 1, "example.com/broken:NoExecute"), "example.com/broken:NoExecute")
 		defer w.remove("node-0")()
