@@ -10,21 +10,32 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
 // testRoles asks the API server who may do what with our kinds, for each role of the table in docs/concepts/guardrails.md.
 func testRoles(t *testing.T, c kubernetes.Interface) {
-	kinds := []string{"conditionsets", "guardrailexceptions", "guardrails", "healthcheckregistrations", "outlierpolicies", "probeconfigs", "weederconfigs"}
+	var all, policies, namespaced []string
+	for _, k := range kinds.All {
+		all = append(all, k.Plural())
+		if !k.RulesOver {
+			policies = append(policies, k.Plural())
+		}
+		if k.Namespaced {
+			namespaced = append(namespaced, k.Plural())
+		}
+	}
 	for role, of := range map[string]struct {
 		writes, reads []string
 		part          string // of this role of Kubernetes'
 	}{
-		"autohealer-viewer":             {nil, kinds, "view"},
-		"autohealer-tenant":             {[]string{"outlierpolicies", "probeconfigs", "weederconfigs"}, []string{"outlierpolicies", "probeconfigs", "weederconfigs"}, "admin"},
-		"autohealer-editor":             {[]string{"conditionsets", "healthcheckregistrations", "outlierpolicies", "probeconfigs", "weederconfigs"}, kinds, ""},
-		"autohealer-guardrail-admin":    {[]string{"guardrails"}, kinds, ""},
-		"autohealer-exception-approver": {[]string{"guardrailexceptions"}, kinds, ""},
-		"autohealer-operator":           {nil, kinds, ""},
+		"autohealer-viewer":             {nil, all, "view"},
+		"autohealer-tenant":             {namespaced, namespaced, "admin"},
+		"autohealer-editor":             {policies, all, ""},
+		"autohealer-guardrail-admin":    {[]string{"guardrails"}, all, ""},
+		"autohealer-exception-approver": {[]string{"guardrailexceptions"}, all, ""},
+		"autohealer-operator":           {nil, all, ""},
 	} {
 		t.Run(role, func(t *testing.T) {
 			g := NewWithT(t)
@@ -52,7 +63,7 @@ func testRoles(t *testing.T, c kubernetes.Interface) {
 				return err == nil && answer.Status.Allowed, err
 			}
 			g.Eventually(may, "20s").WithArguments("list", of.reads[0]).Should(BeTrue(), "once the binding is known")
-			for _, kind := range kinds {
+			for _, kind := range all {
 				for verb, want := range map[string]bool{
 					"get": slices.Contains(of.reads, kind), "list": slices.Contains(of.reads, kind), "watch": slices.Contains(of.reads, kind),
 					"create": slices.Contains(of.writes, kind), "update": slices.Contains(of.writes, kind), "patch": slices.Contains(of.writes, kind),

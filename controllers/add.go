@@ -2,8 +2,9 @@
 package controllers
 
 import (
+	"fmt"
+
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -16,6 +17,7 @@ import (
 	"github.com/resourcestack/autohealer/controllers/weederconfig"
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kinds"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/kube/outliers"
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
@@ -43,9 +45,6 @@ type Options struct {
 	Ejections *envoys.Asker
 }
 
-// policies are empty objects of the kinds that the rules judge and exceptions may name.
-var policies = []client.Object{&v1alpha1.ConditionSet{}, &v1alpha1.HealthCheckRegistration{}, &v1alpha1.OutlierPolicy{}, &v1alpha1.ProbeConfig{}, &v1alpha1.WeederConfig{}}
-
 // AddToManager adds every kind's controllers to a manager.
 func AddToManager(mgr manager.Manager, opts Options) error {
 	if err := policy.RegisterMetrics(); err != nil {
@@ -66,25 +65,34 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	common := policy.Options{
 		Guard: opts.Guard, Facts: opts.Facts, OwnNamespace: opts.OwnNamespace, Stored: stored, Rejections: &kube.Rejections{}, Leads: opts.Leads,
 	}
-	for _, add := range []func() error{
-		func() error {
-			return guardrailexception.AddToManager(mgr, guardrailexception.Options{Guard: opts.Guard, Exceptions: exceptions, Targets: policies})
-		},
-		func() error {
-			return guardrail.AddToManager(mgr, guardrail.Options{Guard: opts.Guard, Guardrails: guardrails, Rejections: common.Rejections})
-		},
-		func() error { return conditionset.AddToManager(mgr, common) },
-		func() error {
-			return probeconfig.AddToManager(mgr, probeconfig.Options{Options: common, Vital: opts.Vital, Dial: opts.Dial})
-		},
-		func() error {
+	if err := guardrailexception.AddToManager(mgr, guardrailexception.Options{Guard: opts.Guard, Exceptions: exceptions}); err != nil {
+		return err
+	}
+	if err := guardrail.AddToManager(mgr, guardrail.Options{Guard: opts.Guard, Guardrails: guardrails, Rejections: common.Rejections}); err != nil {
+		return err
+	}
+	return addPolicies(map[string]func() error{
+		"ConditionSet": func() error { return conditionset.AddToManager(mgr, common) },
+		"HealthCheckRegistration": func() error {
 			return healthcheckregistration.AddToManager(mgr, healthcheckregistration.Options{Options: common, Dial: opts.Dial})
 		},
-		func() error { return weederconfig.AddToManager(mgr, common) },
-		func() error {
+		"OutlierPolicy": func() error {
 			return outlierpolicy.AddToManager(mgr, outlierpolicy.Options{Options: common, Routed: opts.Routed, Clusters: opts.Clusters, Ejections: opts.Ejections})
 		},
-	} {
+		"ProbeConfig": func() error {
+			return probeconfig.AddToManager(mgr, probeconfig.Options{Options: common, Vital: opts.Vital, Dial: opts.Dial})
+		},
+		"WeederConfig": func() error { return weederconfig.AddToManager(mgr, common) },
+	})
+}
+
+// addPolicies adds the controllers of all kinds that act.
+func addPolicies(controllers map[string]func() error) error {
+	for _, k := range kinds.Policies() {
+		add := controllers[k.Name()]
+		if add == nil {
+			return fmt.Errorf("there is no controller for %s", k.Name())
+		}
 		if err := add(); err != nil {
 			return err
 		}

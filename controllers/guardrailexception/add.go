@@ -4,7 +4,6 @@ import (
 	"net/http"
 
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -18,8 +17,6 @@ type Options struct {
 	Guard *guard.Guard
 	// Exceptions are all that are stored.
 	Exceptions *kube.Collection[*v1alpha1.GuardrailException]
-	// Targets are empty objects of the kinds that an exception may name.
-	Targets []client.Object
 }
 
 // AddToManager adds the observer and the controller of the status.
@@ -27,11 +24,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if err := registerMetrics(); err != nil {
 		return err
 	}
-	targets, err := newTargets(mgr.GetScheme(), opts.Targets)
-	if err != nil {
-		return err
-	}
-	observer := &Observer{Cache: mgr.GetCache(), Guard: opts.Guard, targets: targets}
+	observer := &Observer{Cache: mgr.GetCache(), Guard: opts.Guard}
 	opts.Exceptions.Use, opts.Exceptions.Seen = observer.use, observer.request
 	opts.Guard.OnChange(observer.rulesChanged)
 	if err := mgr.Add(opts.Exceptions); err != nil {

@@ -79,6 +79,6 @@ func (k *keeper) observe(ctx context.Context, x *v1alpha1.GuardrailException) (s
 			st.atRunTime = append(st.atRunTime, id)
 		}
 	}
-	st.target, err = k.targets.read(ctx, k.Client, g, ref)
+	st.target, err = readTarget(ctx, k.Client, g, ref)
 	return st, err
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kinds"
 	"github.com/resourcestack/autohealer/internal/kube"
 )
 
@@ -21,7 +22,6 @@ type Observer struct {
 	Cache cache.Cache
 	Guard *guard.Guard
 
-	targets  targets
 	statuses kube.Requests
 
 	mu     sync.Mutex
@@ -34,11 +34,11 @@ func (*Observer) NeedLeaderElection() bool { return true }
 // Start watches the targets until ctx ends.
 func (o *Observer) Start(ctx context.Context) error {
 	var watches []kube.Watch
-	for kind, empty := range o.targets {
+	for _, kind := range kinds.Policies() {
 		changed := func(object client.Object) {
-			o.requestNaming(v1alpha1.ExceptionTarget{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()})
+			o.requestNaming(v1alpha1.ExceptionTarget{Kind: kind.Name(), Namespace: object.GetNamespace(), Name: object.GetName()})
 		}
-		watches = append(watches, kube.On(empty, changed, changed))
+		watches = append(watches, kube.On(client.Object(kind.New()), changed, changed))
 	}
 	return kube.NewWatches(o.Cache).Run(ctx, func(ctx context.Context) error {
 		<-ctx.Done()

@@ -6,29 +6,13 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kinds"
 )
-
-// targets are the kinds that an exception may name, each with an empty object.
-type targets map[string]client.Object
-
-func newTargets(scheme *runtime.Scheme, objects []client.Object) (targets, error) {
-	all := targets{}
-	for _, object := range objects {
-		kind, err := apiutil.GVKForObject(object, scheme)
-		if err != nil {
-			return nil, fmt.Errorf("find the kind of %T: %w", object, err)
-		}
-		all[kind.Kind] = object
-	}
-	return all, nil
-}
 
 // target is an exception's target as it is stored now.
 type target struct {
@@ -40,13 +24,13 @@ type target struct {
 	recheckAt time.Time
 }
 
-// read reads a target from the cache, and what the rules say of it.
-func (t targets) read(ctx context.Context, reader client.Reader, g *guard.Guard, ref v1alpha1.ExceptionTarget) (target, error) {
-	empty := t[ref.Kind]
-	if empty == nil {
+// readTarget reads a target from the cache, and what the rules say of it.
+func readTarget(ctx context.Context, reader client.Reader, g *guard.Guard, ref v1alpha1.ExceptionTarget) (target, error) {
+	kind := kinds.Named(ref.Kind)
+	if kind == nil || kind.RulesOver {
 		return target{}, nil
 	}
-	object := empty.DeepCopyObject().(client.Object)
+	object := kind.New()
 	if err := reader.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, object); apierrors.IsNotFound(err) {
 		return target{}, nil
 	} else if err != nil {

@@ -2,7 +2,9 @@ package admission
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,90 +13,127 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/e2e/harness"
+	"github.com/resourcestack/autohealer/internal/cli/check"
 	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
-// specimen is what holds for every kind is shown with: specs as YAML flow mappings.
+// specimen is what holds for every kind is shown with: specs from its catalogue's cases.
 type specimen struct {
+	*kinds.Kind
 	kind, resource, namespace string
-	// doubtful is admitted with warnings; the policy refuses portable, and the webhook too; factual is for the webhook alone.
+	// doubtful is admitted, with warnings where warns; the policy refuses portable, and the webhook too; factual is for the webhook alone,
+	// where the kind has anything of the kind.
 	doubtful, portable, factual string
+	warns                       bool
 	// changed is portable, and as bad, in other words.
 	changed string
 }
 
-var specimens = []specimen{
-	{
-		kind: "ConditionSet", resource: "conditionsets",
-		doubtful: `{type: Kinds, effect: NoSchedule, taintKey: example.com/kinds, conditions: {NobodyReportsThis: {status: true}}}`,
-		portable: `{type: Kinds, effect: NoSchedule, taintKey: karpenter.sh/kinds, conditions: {KernelDeadlock: {status: true}}}`,
-		changed:  `{type: Kinds, effect: NoSchedule, taintKey: karpenter.sh/others, conditions: {KernelDeadlock: {status: true}}}`,
-		factual:  `{type: Kinds, effect: NoSchedule, taintKey: example.com/kinds, nodeSelector: {matchLabels: {zone: "a b"}}, conditions: {KernelDeadlock: {status: true}}}`,
-	},
-	{
-		kind: "WeederConfig", resource: "weederconfigs", namespace: harness.Namespace,
-		doubtful: `{servicesAndDependantSelectors: {nobody-runs-this: {podSelectors: [{matchLabels: {app: a}}]}}}`,
-		portable: `{servicesAndDependantSelectors: {etcd: {podSelectors: [{matchExpressions: [{key: app, operator: DoesNotExist}]}]}}}`,
-		changed:  `{servicesAndDependantSelectors: {etcd: {podSelectors: [{matchExpressions: [{key: role, operator: DoesNotExist}]}]}}}`,
-		factual:  `{servicesAndDependantSelectors: {etcd: {podSelectors: [{matchLabels: {app: "a b"}}]}}}`,
-	},
-	{
-		kind: "ProbeConfig", resource: "probeconfigs", namespace: harness.Namespace,
-		doubtful: probes("apps/v1", "kcm", "failureThreshold: 1"),
-		portable: probes("apps/v1", "kube-apiserver", "mode: Enforce"),
-		changed:  probes("apps/v1", "etcd-main", "mode: Enforce"),
-		factual:  probes("a/b/c", "kcm", "mode: Enforce"),
-	},
-	{
-		kind: "OutlierPolicy", resource: "outlierpolicies", namespace: harness.Namespace,
-		doubtful: `{targetRefs: [{group: "", kind: Service, name: nobody-runs-this}], outlierDetection: {consecutiveServerErrors: 5}}`,
-		portable: `{targetRefs: [{group: "", kind: Service, name: a}], outlierDetection: {consecutiveServerErrors: 1, maxEjectionPercent: 50}}`,
-		changed:  `{targetRefs: [{group: "", kind: Service, name: a}], outlierDetection: {consecutiveServerErrors: 1, maxEjectionPercent: 60}}`,
-		factual:  `{targetRefs: [{group: "", kind: Service, name: a}], outlierDetection: {consecutiveServerErrors: 1, maxEjectionPercent: 50}, mode: Enforce}`,
-	},
-	{
-		kind: "HealthCheckRegistration", resource: "healthcheckregistrations",
-		doubtful: checks("type: nobodys", "X", "'p'", "onMissing: Skip"),
-		portable: checks("type: nobodys", "Ready", "'p'", "onMissing: Skip"),
-		changed:  checks("type: nobodys", "Stalled", "'p'", "onMissing: Skip"),
-		factual:  checks("type: nobodys", "X", "'p", "onMissing: Skip"),
-	},
-	{
-		kind: "Guardrail", resource: "guardrails",
-		doubtful: `{paused: true}`,
-		portable: `{rules: [{name: r, kinds: [Node], expression: has(object.metadata.labels)}]}`,
-		changed:  `{rules: [{name: r, kinds: [Pod], expression: has(object.metadata.labels)}]}`,
-		factual:  `{rules: [{name: r, kinds: [ConditionSet], expression: object.spec.efect == ''}]}`,
-	},
-	{
-		kind: "GuardrailException", resource: "guardrailexceptions",
-		doubtful: exception("ConditionSet", "conditionset/matches-healthy-nodes"),
-		portable: exception("Node", "conditionset/matches-healthy-nodes"),
-		changed:  exception("Pod", "conditionset/matches-healthy-nodes"),
-		factual:  exception("ConditionSet", "conditionset/reserved-taint-key"),
-	},
+var specimens = specimensOf()
+
+func specimensOf() []specimen {
+	checker, err := check.New(check.Options{Authorizer: allowsAll{}})
+	if err != nil {
+		panic(err)
+	}
+	all := make([]specimen, len(kinds.All))
+	for i, k := range kinds.All {
+		all[i] = specimen{Kind: k, kind: k.Name(), resource: k.Plural()}
+		if k.Namespaced {
+			all[i].namespace = harness.Namespace
+		}
+		for _, rule := range checker.Guard().Rules(k.Name()) {
+			for _, test := range rule.Tests {
+				all[i].take(checker, guard.Specimen{Kind: k.Name(), Rule: rule.ID, Test: test})
+			}
+		}
+		if all[i].doubtful == "" {
+			admitted, _, err := guard.Specimens(k.Name())
+			if err != nil {
+				panic(err)
+			}
+			all[i].doubtful = all[i].spec(admitted)
+		}
+		if all[i].factual == "" {
+			all[i].factual = all[i].portable
+		}
+	}
+	return all
 }
 
-func exception(kind, rule string) string {
-	return fmt.Sprintf(`{ruleIDs: [%s], targetRef: {kind: %s, name: nobody}, specHash: "%s", reason: it is a test, expiresAt: "%s"}`,
-		rule, kind, strings.Repeat("0", 64), time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+// allowsAll is a cluster in which every account may do everything.
+type allowsAll struct{}
+
+func (allowsAll) Authorize(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+	return authorizer.DecisionAllow, "", nil
 }
 
-// checks is a spec with one check.
-func checks(target, conditionType, name, more string) string {
-	return fmt.Sprintf(`{target: {apiVersion: example.com/v1, kind: Nothing, %s}, checks: [{name: a, conditionType: %s, object: {apiVersion: v1, kind: Pod, name: "%s"}, evaluate: {builtin: {}}, %s}]}`,
-		target, conditionType, name, more)
+// spec of a case. A policy that is stored as it is only observes: others' nodes and pods aren't its business.
+func (s *specimen) spec(of guard.Specimen) string {
+	object, err := of.Made(time.Now())
+	if err != nil {
+		panic(err)
+	}
+	spec := object.Object["spec"].(map[string]any)
+	if !s.RulesOver && of.Expect != guard.ExpectDeny {
+		spec["mode"] = "Observe"
+	}
+	text, err := json.Marshal(spec)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
 }
 
-// probes is a spec with one dependent.
-func probes(apiVersion, dependent, more string) string {
-	return fmt.Sprintf(`{internalKubeConfigSecretName: in, externalKubeConfigSecretName: out, %s, dependentResourceInfos: [`+
-		`{ref: {apiVersion: %s, kind: Deployment, name: %s}, scaleUp: {level: 0}, scaleDown: {level: 0}}]}`, more, apiVersion, dependent)
+// take uses a case for what it shows without a cluster.
+func (s *specimen) take(checker *check.Checker, of guard.Specimen) {
+	if of.OldObject != nil {
+		return
+	}
+	spec := s.spec(of)
+	object := map[string]any{}
+	if err := yaml.Unmarshal([]byte(s.manifest("any", spec)), &object); err != nil {
+		panic(err)
+	}
+	said := checker.Object(context.Background(), object, nil)
+	if said.Stored == nil {
+		return // its schema refuses it
+	}
+	rules := map[string]guard.RuleInfo{}
+	for _, rule := range checker.Guard().Rules(s.kind) {
+		rules[rule.ID] = rule
+	}
+	refused, portable := 0, 0
+	for _, v := range said.Violations {
+		if v.Severity == guard.Deny {
+			refused++
+			if rules[v.Rule].Portable {
+				portable++
+			}
+		}
+	}
+	switch {
+	case refused == 0 && len(said.Violations) > 0 && s.doubtful == "":
+		s.doubtful, s.warns = spec, true
+	case portable > 0 && s.portable == "":
+		s.portable = spec
+	case portable > 0 && s.changed == "" && spec != s.portable:
+		s.changed = spec
+	case refused > 0 && portable == 0 && s.factual == "":
+		s.factual = spec
+	}
+}
+
+// specimenOf is that of a kind.
+func specimenOf(kind string) *specimen {
+	return &specimens[slices.IndexFunc(specimens, func(s specimen) bool { return s.kind == kind })]
 }
 
 // each runs f for every kind.
@@ -174,11 +213,21 @@ var _ = Describe("Of every kind,", Label("versions"), func() {
 	It("there is a specimen", func() {
 		rules, err := guard.New(guard.Options{})
 		Expect(err).NotTo(HaveOccurred())
-		kinds := make([]string, len(specimens))
-		for i, s := range specimens {
-			kinds[i] = s.kind
+		names, warn, factual := []string{}, 0, 0
+		for _, s := range specimens {
+			names = append(names, s.kind)
+			Expect(s.portable).NotTo(BeEmpty(), s.kind)
+			Expect(s.changed).NotTo(BeEmpty(), s.kind)
+			if s.warns {
+				warn++
+			}
+			if s.factual != s.portable {
+				factual++
+			}
 		}
-		Expect(kinds).To(ConsistOf(rules.Kinds()))
+		Expect(names).To(ConsistOf(rules.Kinds()))
+		Expect(warn).To(BeNumerically(">=", 7), "kinds with an object that is admitted with warnings")
+		Expect(factual).To(BeNumerically(">=", 5), "kinds with an object that only the webhook refuses")
 	})
 
 	It("an object gets in a dry run, word for word, what it gets in earnest", func(ctx SpecContext) {
@@ -197,7 +246,9 @@ var _ = Describe("Of every kind,", Label("versions"), func() {
 			Expect(s.gone(ctx, "wet-and-dry")).To(BeTrue(), "a dry run stores nothing")
 			removedForGood(s, "wet-and-dry")
 			wet := accepted(ctx, "create", "-f", path)
-			Expect(warnings(wet)).NotTo(BeEmpty())
+			if s.warns {
+				Expect(warnings(wet)).NotTo(BeEmpty())
+			}
 			Expect(dry).To(Equal(wet + " (server dry run)"))
 		})
 	}, NodeTimeout(specTime))
@@ -236,8 +287,8 @@ var _ = Describe("Of every kind,", Label("versions"), func() {
 })
 
 var _ = Describe("A rule that refuses everything", func() {
-	const spec = `{rules: [{name: r, kinds: [ConditionSet, WeederConfig, ProbeConfig, OutlierPolicy, HealthCheckRegistration, Guardrail, GuardrailException], expression: object.metadata.name == 'nobody'}]}`
-	rail := &specimens[5]
+	spec := `{rules: [{name: r, kinds: [` + strings.Join(kinds.Names(kinds.All), ", ") + `], expression: object.metadata.name == 'nobody'}]}`
+	rail := specimenOf("Guardrail")
 
 	It("can be mended, and deleted with the manager and without", func(ctx SpecContext) {
 		path := file(rail.manifest("refuses-all", spec))

@@ -9,6 +9,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
 func pick[T any](random *rand.Rand, choices ...T) T { return choices[random.IntN(len(choices))] }
@@ -107,31 +111,88 @@ func (s *subject) mutate(old *unstructured.Unstructured) *unstructured.Unstructu
 
 const exceptedRules = "autohealer.resourcestack.com/excepted-rules"
 
-// subjects, Guardrails last.
-var subjects = []*subject{
-	{kind: "ConditionSet", plural: "conditionsets", fields: conditionSetFields, required: []string{"type", "effect", "taintKey", "conditions"},
+// subjects are all kinds, Guardrails last: those with random objects of their own, and others with what their catalogues' cases have.
+var subjects = func() (all []*subject) {
+	for _, k := range kinds.All {
+		s := randomized[k.Name()]
+		if s == nil {
+			s = fromCatalogue(k)
+		}
+		s.kind, s.plural, s.namespaced = k.Name(), k.Plural(), k.Namespaced
+		all = append(all, s)
+	}
+	i := slices.IndexFunc(all, func(s *subject) bool { return s.kind == "Guardrail" })
+	return append(slices.Delete(slices.Clone(all), i, i+1), all[i])
+}()
+
+// fromCatalogue mixes the fields of the cases.
+func fromCatalogue(k *kinds.Kind) *subject {
+	rules, err := guard.New(guard.Options{})
+	if err != nil {
+		panic(err)
+	}
+	_, refused, err := guard.Specimens(k.Name())
+	if err != nil {
+		panic(err)
+	}
+	bad, err := refused.Made(time.Now())
+	if err != nil {
+		panic(err)
+	}
+	bad.Object["metadata"] = map[string]any{"name": "bad"}
+	if k.Namespaced {
+		bad.SetNamespace("default")
+	}
+	text, err := bad.MarshalJSON()
+	if err != nil {
+		panic(err)
+	}
+	s, cases, seen := &subject{fields: fields{}, bad: string(text)}, 0, map[string][]any{}
+	for _, rule := range rules.Rules(k.Name()) {
+		for _, test := range rule.Tests {
+			object, _, err := test.Objects(k.Name())
+			if err != nil {
+				panic(err)
+			}
+			cases++
+			for field, value := range object["spec"].(map[string]any) {
+				seen[field] = append(seen[field], value)
+			}
+		}
+	}
+	for field, values := range seen {
+		s.fields[field] = func(r *rand.Rand) any { return runtime.DeepCopyJSONValue(pick(r, values...)) }
+		if len(values) == cases { // the schema wants it, or no case does without
+			s.required = append(s.required, field)
+		}
+	}
+	return s
+}
+
+var randomized = map[string]*subject{
+	"ConditionSet": {fields: conditionSetFields, required: []string{"type", "effect", "taintKey", "conditions"},
 		repair: func(spec map[string]any) {
 			if spec["effect"] != "NoExecute" { // the schema wants evictAfter only there
 				delete(spec, "evictAfter")
 			}
 		},
 		bad: "{kind: ConditionSet, metadata: {name: bad}, spec: {type: Bad, effect: NoSchedule, taintKey: karpenter.sh/bad, conditions: {KernelDeadlock: {status: true}}}}"},
-	{kind: "GuardrailException", plural: "guardrailexceptions", fields: exceptionFields, required: []string{"ruleIDs", "targetRef", "specHash", "reason", "expiresAt"},
+	"GuardrailException": {fields: exceptionFields, required: []string{"ruleIDs", "targetRef", "specHash", "reason", "expiresAt"},
 		bad: "{kind: GuardrailException, metadata: {name: bad}, spec: {ruleIDs: [a/b], targetRef: {kind: Node, name: a}, specHash: \"" + someHash + "\", reason: it is a test, expiresAt: \"2026-01-01T00:00:00Z\"}}"},
-	{kind: "ProbeConfig", plural: "probeconfigs", namespaced: true, fields: probeFields, optional: []string{"scaleUp", "scaleDown"},
+	"ProbeConfig": {fields: probeFields, optional: []string{"scaleUp", "scaleDown"},
 		required: []string{"internalKubeConfigSecretName", "externalKubeConfigSecretName", "dependentResourceInfos"},
 		bad: "{kind: ProbeConfig, metadata: {name: bad, namespace: default}, spec: {internalKubeConfigSecretName: in, externalKubeConfigSecretName: out, " +
 			"dependentResourceInfos: [{ref: {apiVersion: apps/v1, kind: StatefulSet, name: etcd}, scaleUp: {level: 0}, scaleDown: {level: 0}}]}}",
 		unfit: "{kind: ProbeConfig, metadata: {name: unfit, namespace: default}, spec: {internalKubeConfigSecretName: same, externalKubeConfigSecretName: same, " +
 			"dependentResourceInfos: [{ref: {apiVersion: apps/v1, kind: Deployment, name: kcm}, scaleUp: {level: 0}, scaleDown: {level: 0}}]}}"},
-	{kind: "WeederConfig", plural: "weederconfigs", namespaced: true, fields: weederFields, required: []string{"servicesAndDependantSelectors"},
+	"WeederConfig": {fields: weederFields, required: []string{"servicesAndDependantSelectors"},
 		bad:   "{kind: WeederConfig, metadata: {name: bad, namespace: default}, spec: {servicesAndDependantSelectors: {etcd: {podSelectors: [{matchExpressions: [{key: a, operator: DoesNotExist}]}]}}}}",
 		unfit: "{kind: WeederConfig, metadata: {name: unfit, namespace: default}, spec: {servicesAndDependantSelectors: {}}}"},
-	{kind: "HealthCheckRegistration", plural: "healthcheckregistrations", fields: registrationFields, required: []string{"target", "checks"},
+	"HealthCheckRegistration": {fields: registrationFields, required: []string{"target", "checks"},
 		bad: "{kind: HealthCheckRegistration, metadata: {name: bad}, spec: {target: {apiVersion: example.com/v1, kind: Nothing, type: a}, checks: [{name: a, conditionType: Ready, " +
 			"object: {apiVersion: v1, kind: Pod, name: \"'p'\"}, evaluate: {builtin: {}}}]}}",
 		unfit: "{kind: HealthCheckRegistration, metadata: {name: unfit}, spec: {target: {apiVersion: example.com/v1, kind: Nothing}, checks: []}}"},
-	{kind: "OutlierPolicy", plural: "outlierpolicies", namespaced: true, fields: outlierFields, names: []string{"default"},
+	"OutlierPolicy": {fields: outlierFields, names: []string{"default"},
 		optional: []string{"splitExternalLocalOriginErrors", "alwaysEjectOneHost"},
 		repair: func(spec map[string]any) {
 			if spec["outlierDetection"] == nil && spec["disabled"] != true { // the schema wants one of them
@@ -147,7 +208,7 @@ var subjects = []*subject{
 		},
 		bad:   "{kind: OutlierPolicy, metadata: {name: bad, namespace: default}, spec: {outlierDetection: {}}}",
 		unfit: "{kind: OutlierPolicy, metadata: {name: unfit, namespace: default}, spec: {outlierDetection: {maxEjectionPercent: 101}, targetRefs: [{group: '', kind: Service, name: a}]}}"},
-	{kind: "Guardrail", plural: "guardrails", fields: guardrailFields, names: []string{"probeconfig", "weederconfig", "guard", "guard.x", "a.conditionset"},
+	"Guardrail": {fields: guardrailFields, names: []string{"probeconfig", "weederconfig", "guard", "guard.x", "a.conditionset"},
 		tame: func(spec map[string]any) {
 			spec["conditionTypes"] = []any{map[string]any{"type": "GPUHealthy", "healthyStatus": "True"}} // no set asks for it
 			delete(spec, "frozen")                                                                        // the world is paused already

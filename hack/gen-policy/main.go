@@ -1,5 +1,5 @@
-// Command gen-policy writes what is generated from the catalogue of rules: the ValidatingAdmissionPolicies in config/policy
-// and the page docs/reference/guardrails.md. With --check it writes nothing and fails if a file is not up to date.
+// Command gen-policy writes what is generated from the registry of kinds and the catalogue of rules: the ValidatingAdmissionPolicies
+// in config/policy, the page docs/reference/guardrails.md, and the lists of kinds in manifests. With --check it writes nothing and fails if a file is not up to date.
 package main
 
 import (
@@ -33,7 +33,11 @@ func run(root string, check bool) error {
 	if err != nil {
 		return err
 	}
-	files := map[string][]byte{"docs/reference/guardrails.md": page}
+	files, err := lists(root)
+	if err != nil {
+		return err
+	}
+	files["docs/reference/guardrails.md"] = page
 	for _, kind := range g.Kinds() {
 		text, err := publish.Policy(g, kind)
 		if err != nil {

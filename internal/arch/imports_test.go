@@ -49,7 +49,8 @@ var rooms = []room{
 	{dir: "internal/kubeconfig", ours: []string{}},
 	{dir: "internal/probing", ours: []string{"internal/domain", "internal/kubeconfig", "internal/metric"}},
 	{dir: "internal/checking", ours: []string{"apis", "internal/domain", "internal/kubeconfig", "internal/shoots"}},
-	{dir: "internal/guard", ours: []string{"apis", "crds", "internal/domain", "internal/kubeconfig"}},
+	{dir: "internal/kinds", ours: []string{"apis", "internal/domain"}, notStd: []string{"context", "net/http", "os"}},
+	{dir: "internal/guard", ours: []string{"apis", "crds", "internal/domain", "internal/kinds", "internal/kubeconfig"}},
 	{dir: "internal/kube", ours: []string{"apis", "internal/domain", "internal/guard", "internal/kubeconfig"}},
 	{dir: "internal/policy", ours: []string{"apis", "internal/domain", "internal/guard", "internal/kube", "internal/metric"}},
 	{dir: "internal/actuate", ours: []string{"apis", "internal/domain", "internal/guard", "internal/kube", "internal/xds"}},
@@ -63,9 +64,9 @@ var rooms = []room{
 	// What people take back by hand is written as the manager would.
 	{dir: "internal/cli/undo", ours: []string{"apis", "internal/domain", "internal/actuate"}},
 	// The plugin reads and tells; what it asks is what webhook and controllers ask.
-	{dir: "internal/cli", ours: []string{"apis", "config", "crds", "internal/domain", "internal/guard", "internal/kube", "internal/kubeconfig", "internal/version"}},
+	{dir: "internal/cli", ours: []string{"apis", "config", "crds", "internal/domain", "internal/guard", "internal/kinds", "internal/kube", "internal/kubeconfig", "internal/version"}},
 	{dir: "webhooks", ours: []string{"apis", "internal/guard", "internal/metric"}},
-	{dir: "controllers", ours: []string{"apis", "internal/actuate", "internal/checking", "internal/domain", "internal/guard", "internal/kube", "internal/kubeconfig", "internal/metric", "internal/policy", "internal/probing"}, apart: true},
+	{dir: "controllers", ours: []string{"apis", "internal/actuate", "internal/checking", "internal/domain", "internal/guard", "internal/kinds", "internal/kube", "internal/kubeconfig", "internal/metric", "internal/policy", "internal/probing"}, apart: true},
 }
 
 // writers make clients beside controller-runtime's, which is all that most of the product has. Programs may have them, and the

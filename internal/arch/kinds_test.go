@@ -2,6 +2,7 @@ package arch
 
 import (
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -16,32 +17,28 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
-// parts are what each kind must have: files by pattern, at least one of which matches the text where there is one.
-// {Kind}, {kind} and {kinds} stand for ConditionSet, conditionset and conditionsets.
+// parts are what each kind must have beside its entry in the registry: files by pattern, at least one of which matches the text where
+// there is one. {Kind}, {kind} and {kinds} stand for ConditionSet, conditionset and conditionsets.
 var parts = []struct{ what, files, text string }{
 	{"types", "apis/v1alpha1/{kind}_types.go", `(?m)^type {Kind} struct`},
 	{"a CRD", "crds/autohealer.resourcestack.com_{kinds}.yaml", `(?m)^    kind: {Kind}$`},
-	{"a place in the CRDs' kustomization", "crds/Kustomization", `(?m)^- autohealer.resourcestack.com_{kinds}.yaml$`},
 	{"an entry in PROJECT", "PROJECT", `(?m)^  kind: {Kind}$`},
 	{"a controller", "controllers/{kind}/add.go", `func AddToManager\(`},
-	{"a controller in the list", "controllers/add.go", `{kind}\.AddToManager\(`},
 	{"rules", "internal/guard/catalog/{kind}.yaml", `(?m)^kind: {Kind}$`},
 	{"the portable rules as a policy", "config/policy/{kind}.yaml", `{kinds}`},
-	{"a webhook", "config/webhook/configuration/validating.yaml", `\b{kinds}\b`},
-	{"the manager's rights", "config/rbac/manager_role.yaml", `\b{kinds}/status\b`},
-	{"users' rights", "config/rbac/user_roles.yaml", `\b{kinds}\b`},
 	{"a sample, or in the README why there is none", "config/samples/*.*", `(?m)^kind: {Kind}$|^\| {Kind} \| none: `},
 	{"a place in the reference", "docs/reference/api.md", `(?m)^#+ {Kind}$`},
-	{"a bad and a good object for kubectl autohealer check", "internal/cli/soundness/verdicts.go", `kind: "{Kind}"`},
+	{"a page of concepts", "docs/concepts/*.md", `\b{Kind}\b`},
 	{"end-to-end tests", "e2e/*/*_test.go", `\b{Kind}\b|\b{kinds}\b`},
 }
 
 func TestEveryKindIsComplete(t *testing.T) {
-	for kind, plural := range kinds(t) {
-		for _, missing := range missingParts(t, root, kind, plural) {
-			t.Errorf("%s lacks %s", kind, missing)
+	for _, k := range kinds.All {
+		for _, missing := range missingParts(t, root, k.Name(), k.Plural()) {
+			t.Errorf("%s lacks %s", k.Name(), missing)
 		}
 	}
 }
@@ -56,51 +53,86 @@ func TestMissingPartsAreFound(t *testing.T) {
 	}
 }
 
-func TestEveryDefinitionHasAKind(t *testing.T) {
-	known := kinds(t)
-	for _, definition := range definitions(t) {
-		if known[definition.Spec.Names.Kind] == "" {
-			t.Errorf("crds/ defines %s, which the scheme doesn't know", definition.Spec.Names.Kind)
+// stated is what the registry, the CRDs and PROJECT must say alike of each kind.
+type stated struct {
+	plural     string
+	namespaced bool
+}
+
+func TestSchemeDefinitionsAndProjectHaveTheKindsOfTheRegistry(t *testing.T) {
+	registry := map[string]stated{}
+	for _, k := range kinds.All {
+		registry[k.Name()] = stated{k.Plural(), k.Namespaced}
+	}
+	if got := definitions(t); !maps.Equal(got, registry) {
+		t.Errorf("crds/ has %v, the registry %v", got, registry)
+	}
+	project, known := projectKinds(t), schemeKinds(t)
+	for name, of := range registry {
+		if namespaced, there := project[name]; !there || namespaced != of.namespaced {
+			t.Errorf("PROJECT has %s: %t, with a namespace: %t; the registry %t", name, there, namespaced, of.namespaced)
 		}
+		if !known[name] {
+			t.Errorf("the scheme has no %s", name)
+		}
+	}
+	if len(project) != len(registry) || len(known) != len(registry) {
+		t.Errorf("PROJECT has %v, the scheme %v, the registry %v", project, known, registry)
 	}
 }
 
-// kinds are the scheme's own, with their plurals from the CRDs.
-func kinds(t *testing.T) map[string]string {
+// schemeKinds are the kinds of our own that the scheme knows.
+func schemeKinds(t *testing.T) map[string]bool {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	found := map[string]string{}
+	found := map[string]bool{}
 	for kind, goType := range scheme.KnownTypes(v1alpha1.GroupVersion) {
 		ours := goType.PkgPath() == reflect.TypeFor[v1alpha1.ConditionSet]().PkgPath()
 		if _, isList := reflect.New(goType).Interface().(metav1.ListInterface); ours && !isList {
-			found[kind] = strings.ToLower(kind) + "s"
+			found[kind] = true
 		}
-	}
-	for _, definition := range definitions(t) {
-		if _, ok := found[definition.Spec.Names.Kind]; ok {
-			found[definition.Spec.Names.Kind] = definition.Spec.Names.Plural
-		}
-	}
-	if len(found) == 0 {
-		t.Fatal("the scheme has no kinds")
 	}
 	return found
 }
 
-func definitions(t *testing.T) []apiextensionsv1.CustomResourceDefinition {
+// projectKinds says of each kind in PROJECT whether it has a namespace.
+func projectKinds(t *testing.T) map[string]bool {
 	t.Helper()
-	var all []apiextensionsv1.CustomResourceDefinition
+	var project struct {
+		Resources []struct {
+			Kind string
+			Path string
+			API  struct{ Namespaced bool }
+		}
+	}
+	if err := yaml.Unmarshal(read(t, filepath.Join(root, "PROJECT")), &project); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, r := range project.Resources {
+		if r.Path != module+"apis/v1alpha1" {
+			t.Errorf("PROJECT has %s in %s", r.Kind, r.Path)
+		}
+		found[r.Kind] = r.API.Namespaced
+	}
+	return found
+}
+
+func definitions(t *testing.T) map[string]stated {
+	t.Helper()
+	found := map[string]stated{}
 	for _, name := range glob(t, root, "crds/*.yaml") {
 		var definition apiextensionsv1.CustomResourceDefinition
 		if err := yaml.Unmarshal(read(t, name), &definition); err != nil {
 			t.Fatalf("read %s: %v", name, err)
 		}
-		all = append(all, definition)
+		spec := definition.Spec
+		found[spec.Names.Kind] = stated{spec.Names.Plural, spec.Scope == apiextensionsv1.NamespaceScoped}
 	}
-	return all
+	return found
 }
 
 func missingParts(t *testing.T, root, kind, plural string) []string {

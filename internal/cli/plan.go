@@ -19,6 +19,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/cli/report"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
 type planOptions struct {
@@ -27,9 +28,6 @@ type planOptions struct {
 	output *choice
 	trace  string
 }
-
-// planned are the kinds that a plan is made for.
-var planned = []any{"ConditionSet", "WeederConfig", "ProbeConfig", "OutlierPolicy", "HealthCheckRegistration"}
 
 func (a *App) plan() *cobra.Command {
 	o := &planOptions{}
@@ -107,7 +105,9 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 		return err
 	}
 	if len(plans.Plans) == 0 {
-		return fmt.Errorf("--filename: there is no ConditionSet, WeederConfig, ProbeConfig, OutlierPolicy or HealthCheckRegistration in %s", strings.Join(o.filenames, ", "))
+		names := kinds.Names(kinds.Policies())
+		last := len(names) - 1
+		return fmt.Errorf("--filename: there is no %s or %s in %s", strings.Join(names[:last], ", "), names[last], strings.Join(o.filenames, ", "))
 	}
 	if err := plans.Write(a.Out, o.output.value); err != nil {
 		return err
@@ -131,7 +131,8 @@ func (a *App) planAll(ctx context.Context, w *world, files []manifest.File, rail
 			}
 			continue
 		}
-		if !check.Ours(d) || len(d.Problems) == 0 && !slices.Contains(planned, d.Object["kind"]) {
+		kind, _ := d.Object["kind"].(string)
+		if !check.Ours(d) || len(d.Problems) == 0 && !slices.Contains(kinds.Names(kinds.Policies()), kind) {
 			continue
 		}
 		p, err := a.planOne(ctx, w, d)
@@ -158,6 +159,8 @@ func (a *App) planOne(ctx context.Context, w *world, d manifest.Document) (repor
 		return p, fmt.Errorf("%s %s: %w", p.Report.Kind, strings.TrimPrefix(p.Report.Namespace+"/"+p.Report.Name, "/"), err)
 	}
 	switch p.Report.Kind {
+	case "ConditionSet":
+		return p, planSet(w, &p)
 	case "WeederConfig":
 		return p, planWeeder(w, &p)
 	case "ProbeConfig":
@@ -167,7 +170,7 @@ func (a *App) planOne(ctx context.Context, w *world, d manifest.Document) (repor
 	case "HealthCheckRegistration":
 		return p, planChecks(ctx, w, &p)
 	}
-	return p, planSet(w, &p)
+	return p, nil // a kind of which nothing is foretold but the verdict
 }
 
 // apply puts an admitted policy in force for those that follow.

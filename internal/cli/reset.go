@@ -15,6 +15,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/breaker"
+	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
 func (a *App) reset() *cobra.Command {
@@ -157,7 +158,8 @@ func (a *App) completeBreakers(cmd *cobra.Command, args []string, _ string) ([]s
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var names []string
-	for _, list := range []client.ObjectList{&v1alpha1.ConditionSetList{}, &v1alpha1.HealthCheckRegistrationList{}, &v1alpha1.ProbeConfigList{}} {
+	for _, kind := range kinds.Policies() {
+		list := kind.NewList()
 		if c.List(cmd.Context(), list, client.InNamespace(namespace)) != nil { // which those without one ignore
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

@@ -28,14 +28,10 @@ func FuzzCompile(f *testing.F) {
 	} {
 		f.Add(byte(0), seed, "'x' + object.spec.type")
 	}
-	objects := map[string]map[string]any{
-		"ConditionSet":            conditionSet(f, goodSpec),
-		"Guardrail":               object(f, "{kind: Guardrail, metadata: {name: a}, spec: {rules: [{name: r, kinds: [ConditionSet], expression: \"object.spec.type == 'x'\"}]}}"),
-		"GuardrailException":      object(f, "{kind: GuardrailException, metadata: {name: a}, spec: {ruleIDs: [a/b], targetRef: {kind: ConditionSet, name: x}, expiresAt: \"2026-11-22T12:00:00Z\"}}"),
-		"OutlierPolicy":           object(f, "{kind: OutlierPolicy, metadata: {name: default, namespace: b}, spec: {outlierDetection: {interval: 5s}}}"),
-		"ProbeConfig":             object(f, "{kind: ProbeConfig, metadata: {name: a, namespace: b}, spec: {internalKubeConfigSecretName: in, externalKubeConfigSecretName: out, dependentResourceInfos: [{ref: {apiVersion: apps/v1, kind: Deployment, name: kcm}, scaleUp: {level: 0}, scaleDown: {level: 0}}]}}"),
-		"WeederConfig":            object(f, "{kind: WeederConfig, metadata: {name: a, namespace: b}, spec: {servicesAndDependantSelectors: {etcd: {podSelectors: [{matchLabels: {a: b}}]}}}}"),
-		"HealthCheckRegistration": object(f, "{kind: HealthCheckRegistration, metadata: {name: a}, spec: {target: {apiVersion: extensions.gardener.cloud/v1alpha1, kind: Worker, type: aws, selector: {matchLabels: {a: b}}}, syncPeriod: 30s, removeConditionTypes: [X], checks: [{name: a, conditionType: EveryNodeReady, object: {apiVersion: apps/v1, kind: Deployment, name: \"'d'\"}, evaluate: {builtin: {}}}]}}"),
+	objects := map[string]map[string]any{}
+	for _, kind := range kinds {
+		admitted, _ := specimens(f, kind)
+		objects[kind] = made(f, admitted)
 	}
 	f.Fuzz(func(t *testing.T, which byte, expression, message string) {
 		name := kinds[int(which)%len(kinds)]

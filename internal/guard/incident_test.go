@@ -126,7 +126,7 @@ func TestDuringAnIncidentASetCanBeMadeSofter(t *testing.T) {
 	}
 	for name, incident := range incidents(t) {
 		t.Run(name, func(t *testing.T) {
-			g := under(t, compiled, Options{Facts: &fakeFacts{}, Planners: map[string]Planner{kindConditionSet: incident.planner()}})
+			g := under(t, compiled, Options{Facts: &fakeFacts{}, Planners: map[string]Planner{"ConditionSet": incident.planner()}})
 			review := func(old, spec map[string]any) Verdict {
 				whole := func(spec map[string]any) map[string]any {
 					content := object(t, "{apiVersion: autohealer.resourcestack.com/v1alpha1, kind: ConditionSet, metadata: {name: x, uid: u1, generation: 1}}")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/celwords"
+	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
 // reasons say what is missing.
@@ -224,4 +225,7 @@ func (e *evaluation) isOf(guardrail string) bool {
 }
 
 // acts says whether objects of a kind make something happen. Guardrails and exceptions only rule over those.
-func acts(kind string) bool { return kind != kindGuardrail && kind != kindGuardrailException }
+func acts(kind string) bool {
+	k := kinds.Named(kind)
+	return k == nil || !k.RulesOver
+}

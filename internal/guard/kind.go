@@ -3,25 +3,17 @@ package guard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"time"
 
-	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
-	"github.com/resourcestack/autohealer/internal/domain/outlier"
-	"github.com/resourcestack/autohealer/internal/domain/probe"
-	"github.com/resourcestack/autohealer/internal/domain/registration"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
-// The kinds that bring more than a CRD and a catalogue.
+// The kinds that the engine itself knows: their rules are about rules.
 const (
-	kindConditionSet       = "ConditionSet"
-	kindWeederConfig       = "WeederConfig"
-	kindProbeConfig        = "ProbeConfig"
-	kindOutlierPolicy      = "OutlierPolicy"
-	kindRegistration       = "HealthCheckRegistration"
 	kindGuardrail          = "Guardrail"
 	kindGuardrailException = "GuardrailException"
 )
@@ -33,9 +25,15 @@ type kindInfo struct {
 	live reflect.Type
 	// known is the type of the part that follows from the object and the rules in force: rules over it need no facts, and
 	// hold at run time.
-	known reflect.Type
-	// askLive and askKnown are for kinds whose planner is the engine itself. Others' planners come with the options.
-	askLive, askKnown func(*evaluation) (any, error)
+	known    reflect.Type
+	askKnown func(*evaluation) (any, error)
+	engineInfo
+}
+
+// engineInfo is what the engine itself has for a kind.
+type engineInfo struct {
+	// askLive is for kinds whose planner is the engine itself. Others' planners come with the options.
+	askLive func(*evaluation) (any, error)
 	// about are the kinds whose stored objects askLive looks at.
 	about func(object judged) []string
 	// tables are lists and maps that rules read as variables.
@@ -49,32 +47,50 @@ type world struct {
 	policy     guardrail.Policy
 }
 
-func infoOf(kind string) kindInfo {
-	switch kind {
-	case kindConditionSet:
-		return kindInfo{known: reflect.TypeFor[condition.Terms](), askKnown: termsOfSet, live: reflect.TypeFor[condition.Forecast](), tables: conditionTables}
-	case kindWeederConfig:
-		return kindInfo{known: reflect.TypeFor[weed.Terms](), askKnown: termsOfWeeder, live: reflect.TypeFor[weed.Forecast](), tables: weederTables}
-	case kindProbeConfig:
-		return kindInfo{known: reflect.TypeFor[probe.Terms](), askKnown: termsOfProber, live: reflect.TypeFor[probe.Forecast]()}
-	case kindOutlierPolicy:
-		return kindInfo{live: reflect.TypeFor[outlier.Forecast]()}
-	case kindRegistration:
-		return kindInfo{known: reflect.TypeFor[registration.Terms](), askKnown: termsOfRegistration, live: reflect.TypeFor[registration.Forecast]()}
-	case kindGuardrail:
-		return kindInfo{
-			known: reflect.TypeFor[guardrail.Terms](), askKnown: termsOfGuardrail,
-			live: reflect.TypeFor[guardrail.Forecast](), askLive: forecastRefusals,
-			about: ruledKinds, tables: guardrailTables,
-		}
-	case kindGuardrailException:
-		return kindInfo{
-			known: reflect.TypeFor[guardrail.ExceptionTerms](), askKnown: termsOfException,
-			live: reflect.TypeFor[guardrail.ExceptionForecast](), askLive: forecastException,
-			about: targetKind, tables: exceptionTables,
-		}
+func infoOf(name string) kindInfo {
+	k := kinds.Named(name)
+	if k == nil {
+		return kindInfo{}
 	}
-	return kindInfo{}
+	info := kindInfo{live: k.Forecast, engineInfo: engineInfoOf(name)}
+	if k.Terms != nil {
+		info.known, info.askKnown = k.Terms.Type, termsOf(k)
+	}
+	switch name {
+	case kindGuardrail:
+		info.askKnown = termsOfGuardrail
+	case kindGuardrailException:
+		info.askKnown = termsOfException
+	}
+	return info
+}
+
+func engineInfoOf(name string) engineInfo {
+	switch name {
+	case "ConditionSet":
+		return engineInfo{tables: conditionTables}
+	case "WeederConfig":
+		return engineInfo{tables: weederTables}
+	case kindGuardrail:
+		return engineInfo{askLive: forecastRefusals, about: ruledKinds, tables: guardrailTables}
+	case kindGuardrailException:
+		return engineInfo{askLive: forecastException, about: targetKind, tables: exceptionTables}
+	}
+	return engineInfo{}
+}
+
+// termsOf reads what an object says by itself, and what an update changes of it.
+func termsOf(k *kinds.Kind) func(*evaluation) (any, error) {
+	return func(e *evaluation) (any, error) {
+		is, old := e.object.typed, e.oldObject.typed
+		if reflect.TypeOf(is) != reflect.TypeOf(k.Object) {
+			return nil, fmt.Errorf("it is no %s", k.Name())
+		}
+		if e.oldObject.content != nil && reflect.TypeOf(old) != reflect.TypeOf(k.Object) {
+			old = k.New() // which can't be read, either
+		}
+		return k.Terms.Of(is, old, kinds.Setting{Requested: e.request != nil, OwnNamespace: e.guard.opts.OwnNamespace}), nil
+	}
 }
 
 // Planner asks what an object would do if it were in force now.

@@ -70,6 +70,9 @@ type Test struct {
 	// UserInfo says who asks. Default: nobody.
 	UserInfo authenticationv1.UserInfo `json:"userInfo,omitzero"`
 	Expect   Outcome                   `json:"expect"`
+	// Specimen: the kind is shown by this object wherever one is needed, also in a running cluster. A kind has one that every rule
+	// admits, and one that this rule alone refuses.
+	Specimen bool `json:"specimen,omitempty"`
 }
 
 // TestFacts is the part of the facts that a test may set.

@@ -52,15 +52,14 @@ func conditionTables(w world) []table {
 	}
 }
 
-// reservedNames are no names of Guardrails: their rules' ids would look like built-in ones. Kinds that are still to come
-// are reserved already.
+// reservedNames are no names of Guardrails: their rules' ids would look like built-in ones.
 func reservedNames(w world) []string {
-	names := []string{"guard", "healthcheckregistration", "outlierpolicy", "probeconfig", "weederconfig"}
+	names := []string{"guard"}
 	for kind := range w.namespaced {
 		names = append(names, strings.ToLower(kind))
 	}
 	slices.Sort(names)
-	return slices.Compact(names)
+	return names
 }
 
 // kindsOf are the kinds that are judged and for which this holds, in their order.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/e2e/cluster"
+	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
 // weeded is a Service that isn't Ready, and a dependent of which all pods crash-loop.
@@ -129,7 +130,7 @@ func startStorm(ctx context.Context, nodes []string) (stop func()) {
 	})
 	running.Go(func() {
 		args := []string{"apply", "-f", dir, "--prune", "-l", "app.kubernetes.io/instance=platform"}
-		for _, kind := range []string{"ConditionSet", "ProbeConfig", "WeederConfig", "OutlierPolicy", "HealthCheckRegistration", "Guardrail", "GuardrailException"} {
+		for _, kind := range kinds.Names(kinds.All) {
 			args = append(args, "--prune-allowlist=autohealer.resourcestack.com/v1alpha1/"+kind)
 		}
 		for blowing.Err() == nil {

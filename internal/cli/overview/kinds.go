@@ -9,56 +9,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
-// kind is how the policies of a kind are read and told.
-type kind struct {
-	name       string
-	namespaced bool
-	list       func() client.ObjectList
-	// row tells of one policy what its kind has of its own.
-	row func(client.Object, *Policy)
-	// conditions of its status, with the generation that this is of.
-	conditions func(client.Object) ([]metav1.Condition, int64)
-}
-
-// kinds that act, in the order of the table.
-var kinds = []kind{
-	{
-		name: "ConditionSet", list: func() client.ObjectList { return &v1alpha1.ConditionSetList{} }, row: conditionSet,
-		conditions: func(o client.Object) ([]metav1.Condition, int64) {
-			status := o.(*v1alpha1.ConditionSet).Status
-			return status.Conditions, status.ObservedGeneration
-		},
-	},
-	{
-		name: "WeederConfig", namespaced: true, list: func() client.ObjectList { return &v1alpha1.WeederConfigList{} }, row: weederConfig,
-		conditions: func(o client.Object) ([]metav1.Condition, int64) {
-			status := o.(*v1alpha1.WeederConfig).Status
-			return status.Conditions, status.ObservedGeneration
-		},
-	},
-	{
-		name: "ProbeConfig", namespaced: true, list: func() client.ObjectList { return &v1alpha1.ProbeConfigList{} }, row: probeConfig,
-		conditions: func(o client.Object) ([]metav1.Condition, int64) {
-			status := o.(*v1alpha1.ProbeConfig).Status
-			return status.Conditions, status.ObservedGeneration
-		},
-	},
-	{
-		name: "OutlierPolicy", namespaced: true, list: func() client.ObjectList { return &v1alpha1.OutlierPolicyList{} }, row: outlierPolicy,
-		conditions: func(o client.Object) ([]metav1.Condition, int64) {
-			status := o.(*v1alpha1.OutlierPolicy).Status
-			return status.Conditions, status.ObservedGeneration
-		},
-	},
-	{
-		name: "HealthCheckRegistration", list: func() client.ObjectList { return &v1alpha1.HealthCheckRegistrationList{} }, row: registration,
-		conditions: func(o client.Object) ([]metav1.Condition, int64) {
-			status := o.(*v1alpha1.HealthCheckRegistration).Status
-			return status.Conditions, status.ObservedGeneration
-		},
-	},
+// rows tell of one policy what its kind has of its own; a kind without one has nothing.
+var rows = map[string]func(client.Object, *Policy){
+	"ConditionSet": conditionSet, "WeederConfig": weederConfig, "ProbeConfig": probeConfig, "OutlierPolicy": outlierPolicy, "HealthCheckRegistration": registration,
 }
 
 func registration(o client.Object, p *Policy) {
@@ -98,25 +54,23 @@ func outlierPolicy(o client.Object, p *Policy) {
 	}
 }
 
-// policy is a row of a stored object.
-func (k kind) policy(o client.Object) Policy {
+// policyOf is a row of a stored object.
+func policyOf(kind string, o kinds.Object) Policy {
+	conditions := o.GetConditions()
 	p := Policy{
-		Kind: k.name, Namespace: o.GetNamespace(), Name: o.GetName(),
-		resource: strings.ToLower(k.name) + "." + v1alpha1.GroupVersion.Group,
+		Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName(), Outdated: o.GetObservedGeneration() != o.GetGeneration(),
+		BreakerOpen: meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionBreakerOpen), Message: says(conditions),
+		resource: strings.ToLower(kind) + "." + v1alpha1.GroupVersion.Group,
 	}
-	conditions, observed := k.conditions(o)
-	p.Outdated = observed != o.GetGeneration()
-	accepted := meta.FindStatusCondition(conditions, v1alpha1.ConditionAccepted)
-	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
-	if accepted != nil {
+	if accepted := meta.FindStatusCondition(conditions, v1alpha1.ConditionAccepted); accepted != nil {
 		p.Accepted = string(accepted.Status)
 	}
-	if ready != nil {
+	if ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); ready != nil {
 		p.Ready, p.Reason = string(ready.Status), ready.Reason
 	}
-	p.BreakerOpen = meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionBreakerOpen)
-	p.Message = says(conditions)
-	k.row(o, &p)
+	if row := rows[kind]; row != nil {
+		row(o, &p)
+	}
 	return p
 }
 

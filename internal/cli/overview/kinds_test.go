@@ -6,9 +6,9 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
 func is(conditionType, status, reason, message string) metav1.Condition {
@@ -20,7 +20,7 @@ func TestWhatEachKindsRowSays(t *testing.T) {
 	meta := metav1.ObjectMeta{Name: "p", Namespace: "shop", Generation: 2}
 	operative := []metav1.Condition{is("Accepted", "True", "Admitted", "a"), is("Ready", "True", "Operative", "r")}
 	for name, c := range map[string]struct {
-		object client.Object
+		object kinds.Object
 		want   Policy
 		well   bool
 	}{
@@ -42,21 +42,17 @@ func TestWhatEachKindsRowSays(t *testing.T) {
 		}}, Policy{Accepted: "True", Ready: "True", Reason: "Operative", Acting: "3 clusters with 9 hosts", Message: "r"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, k := range kinds {
-				if k.name != name {
-					continue
-				}
-				got := k.policy(c.object)
-				c.want.Kind, c.want.Namespace, c.want.Name, c.want.resource = name, "shop", "p", got.resource
-				if got != c.want {
-					t.Errorf("got\n%+v, want\n%+v", got, c.want)
-				}
-				if got.Well() != c.well || got.Ref() != strings.ToLower(name)+".autohealer.resourcestack.com/p" {
-					t.Errorf("well %t, reference %s", got.Well(), got.Ref())
-				}
-				return
+			if rows[name] == nil {
+				t.Fatal("there is no row for the kind")
 			}
-			t.Error("there is no row for the kind")
+			got := policyOf(name, c.object)
+			c.want.Kind, c.want.Namespace, c.want.Name, c.want.resource = name, "shop", "p", got.resource
+			if got != c.want {
+				t.Errorf("got\n%+v, want\n%+v", got, c.want)
+			}
+			if got.Well() != c.well || got.Ref() != strings.ToLower(name)+".autohealer.resourcestack.com/p" {
+				t.Errorf("well %t, reference %s", got.Well(), got.Ref())
+			}
 		})
 	}
 }

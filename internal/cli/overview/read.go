@@ -27,6 +27,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/lease"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
 // Reader reads a cluster.
@@ -83,10 +84,10 @@ func (r Reader) deployment(ctx context.Context, o *Overview) error {
 }
 
 func (r Reader) policies(ctx context.Context, o *Overview) error {
-	for _, k := range kinds {
-		list := k.list()
+	for _, k := range kinds.Policies() {
+		list := k.NewList()
 		options := client.ListOptions{LabelSelector: r.Selector}
-		if k.namespaced {
+		if k.Namespaced {
 			options.Namespace = r.Namespace
 		}
 		err := r.Client.List(ctx, list, &options)
@@ -94,14 +95,14 @@ func (r Reader) policies(ctx context.Context, o *Overview) error {
 		case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
 			continue // not installed
 		case apierrors.IsForbidden(err):
-			o.Missing = append(o.Missing, fmt.Sprintf("objects of kind %s can't be read: %s", k.name, err))
+			o.Missing = append(o.Missing, fmt.Sprintf("objects of kind %s can't be read: %s", k.Name(), err))
 			continue
 		case err != nil:
 			return err
 		}
 		var rows []Policy
 		if err := meta.EachListItem(list, func(item runtime.Object) error {
-			rows = append(rows, k.policy(item.(client.Object)))
+			rows = append(rows, policyOf(k.Name(), item.(kinds.Object)))
 			return nil
 		}); err != nil {
 			return err

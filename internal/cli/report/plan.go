@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -104,7 +105,7 @@ func (f Plans) writeText(out *strings.Builder, p Plan) {
 	paint := painter(f.Colors)
 	outcome := "would be refused"
 	if p.Report.Allowed {
-		outcome = printable(p.outcome)
+		outcome = printable(cmp.Or(p.outcome, "would be admitted"))
 	}
 	fmt.Fprintf(out, "%s:%d: %s%s\n", printable(p.Report.File), p.Report.Line, prefix(kindAndName(p.Report)), outcome)
 	for _, line := range p.lines {

@@ -3,19 +3,14 @@ package soundness
 import (
 	"context"
 	"fmt"
-	"reflect"
-	"slices"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
 // followsWithin is how soon a manager that is well has seen a change; it takes milliseconds, and longer when many come at once.
@@ -31,11 +26,11 @@ func (c *Checker) caches(ctx context.Context) ([]Finding, error) {
 	if leaderless != nil {
 		found = append(found, Finding{"no manager is known to lead that would see policies", leaderless.Do})
 	}
-	for _, kind := range ownKinds(c.Client.Scheme()) {
+	for _, kind := range kinds.All {
 		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(kind)
+		list.SetGroupVersionKind(kind.GVK())
 		if err := c.Client.List(ctx, list); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-			found = append(found, Finding{fmt.Sprintf("no %s can be seen: its kind is missing", kind.Kind), reapply})
+			found = append(found, Finding{fmt.Sprintf("no %s can be seen: its kind is missing", kind.Name()), reapply})
 			continue
 		} else if err != nil {
 			return sorted(found), err
@@ -47,17 +42,6 @@ func (c *Checker) caches(ctx context.Context) ([]Finding, error) {
 		}
 	}
 	return sorted(found), nil
-}
-
-// ownKinds are those that the scheme knows of our group.
-func ownKinds(scheme *runtime.Scheme) (kinds []schema.GroupVersionKind) {
-	for kind, goType := range scheme.KnownTypes(v1alpha1.GroupVersion) {
-		if goType.PkgPath() == reflect.TypeFor[v1alpha1.Guardrail]().PkgPath() && !strings.HasSuffix(kind, "List") {
-			kinds = append(kinds, v1alpha1.GroupVersion.WithKind(kind))
-		}
-	}
-	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int { return strings.Compare(a.Kind, b.Kind) })
-	return kinds
 }
 
 // unseen says of a policy that the manager hasn't seen it as it is; "" when it has, or may still be about to.

@@ -8,92 +8,36 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
-// sample is a kind's bad and good object. They are dry runs, so that nothing is stored; the good ones only observe.
-type sample struct {
-	kind string
-	// rule refuses the bad one.
-	rule      string
-	bad, good string
-}
-
-// samples are as small as they can be, so that no other rule than the one named has anything against them.
-var samples = []sample{
-	{
-		kind: "ConditionSet", rule: "conditionset/matches-healthy-nodes",
-		bad:  `{mode: Observe, type: AutohealerCheck, effect: NoSchedule, taintKey: example.com/autohealer-check, conditions: {KernelDeadlock: {status: false}}}`,
-		good: `{mode: Observe, type: AutohealerCheck, effect: NoSchedule, taintKey: example.com/autohealer-check, conditions: {KernelDeadlock: {status: true}}}`,
-	}, {
-		kind: "WeederConfig", rule: "weederconfig/negative-pod-selector",
-		bad:  `{mode: Observe, servicesAndDependantSelectors: {autohealer-check: {podSelectors: [{matchExpressions: [{key: role, operator: NotIn, values: [main]}]}]}}}`,
-		good: `{mode: Observe, servicesAndDependantSelectors: {autohealer-check: {podSelectors: [{matchLabels: {autohealer-check: "true"}}]}}}`,
-	}, {
-		kind: "ProbeConfig", rule: "probeconfig/untouchable-dependent",
-		bad:  probe("kube-apiserver"),
-		good: probe("autohealer-check"),
-	}, {
-		kind: "OutlierPolicy", rule: "outlierpolicy/max-below-base",
-		bad:  `{mode: Observe, targetRefs: [{group: "", kind: Service, name: autohealer-check}], outlierDetection: {maxEjectionTime: 29s}}`,
-		good: `{mode: Observe, targetRefs: [{group: "", kind: Service, name: autohealer-check}], outlierDetection: {}}`,
-	}, {
-		kind: "HealthCheckRegistration", rule: "healthcheckregistration/condition-type",
-		bad:  registration("Ready"),
-		good: registration("AutohealerCheck"),
-	}, {
-		kind: "Guardrail", rule: "guardrail/rules-compile", // which the webhook alone can see
-		bad:  `{rules: [{name: typing-error, kinds: [ConditionSet], expression: "object.spec.efect != 'NoExecute'"}]}`,
-		good: `{limits: {maxTaintedNodes: 1%}}`,
-	}, {
-		kind: "GuardrailException", rule: "guardrailexception/too-long",
-		bad:  exception("2099-01-01T00:00:00Z"),
-		good: "",
-	},
-}
-
-// probe scales a Deployment down in namespaces that there are none of: no Secret has to be read for that.
-func probe(deployment string) string {
-	return `{mode: Observe, namespaceSelector: {matchLabels: {autohealer-check: "true"}}, internalKubeConfigSecretName: autohealer-check, externalKubeConfigSecretName: autohealer-check-external, ` +
-		`dependentResourceInfos: [{ref: {apiVersion: apps/v1, kind: Deployment, name: ` + deployment + `}, scaleUp: {level: 0}, scaleDown: {level: 0}}]}`
-}
-
-// registration is about objects of a type that there are none of.
-func registration(conditionType string) string {
-	return `{mode: Observe, target: {apiVersion: example.com/v1, kind: AutohealerCheck, type: autohealer-check}, checks: [{name: check, conditionType: ` + conditionType +
-		`, object: {apiVersion: v1, kind: Pod, name: "'autohealer-check'"}, evaluate: {builtin: {}}}]}`
-}
-
-func exception(until string) string {
-	return `{ruleIDs: [conditionset/matches-healthy-nodes], targetRef: {kind: ConditionSet, name: autohealer-check}, reason: kubectl autohealer check asks, ` +
-		`specHash: "` + strings.Repeat("0", 64) + `", expiresAt: "` + until + `"}`
-}
-
-// verdicts asks the gates.
+// verdicts asks the gates about the specimens of each kind, in dry runs: nothing is stored.
 func (c *Checker) verdicts(ctx context.Context) ([]Finding, error) {
 	var found []Finding
-	for _, s := range samples {
-		if s.good == "" {
-			s.good = exception(c.Clock.Now().Add(soon / 2).UTC().Format("2006-01-02T15:04:05Z"))
+	for _, kind := range kinds.All {
+		good, bad, err := guard.Specimens(kind.Name())
+		if err != nil {
+			return nil, err
 		}
 		for _, ask := range []struct {
-			spec string
-			says func(sample, error) *Finding
-		}{{s.bad, c.refused}, {s.good, c.admitted}} {
-			err := c.dryRun(ctx, s.kind, ask.spec)
+			guard.Specimen
+			says func(kind, rule string, err error) *Finding
+		}{{bad, c.refused}, {good, c.admitted}} {
+			err := c.dryRun(ctx, kind, ask.Specimen)
 			switch {
 			case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
-				found = append(found, Finding{fmt.Sprintf("no %s can be judged: %v", s.kind, err), reapply}) // its kind is missing, or the namespace
+				found = append(found, Finding{fmt.Sprintf("no %s can be judged: %v", kind.Name(), err), reapply}) // its kind is missing, or the namespace
 				continue
 			case lacksRight(err), unanswered(err):
 				return sorted(found), err
 			}
 			f := c.unreached(err)
 			if f == nil {
-				f = ask.says(s, err)
+				f = ask.says(kind.Name(), ask.Rule, err)
 			}
 			if f != nil {
 				found = append(found, *f)
@@ -114,39 +58,41 @@ func unanswered(err error) bool {
 	return err != nil && !errors.As(err, &answer)
 }
 
-func (c *Checker) dryRun(ctx context.Context, kind, spec string) error {
-	o := &object{Object: map[string]any{}}
-	o.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
+// dryRun creates a specimen. A policy only observes: what the cluster is like now is no reason to refuse it then.
+func (c *Checker) dryRun(ctx context.Context, kind *kinds.Kind, s guard.Specimen) error {
+	o, err := s.Made(c.Clock.Now())
+	if err != nil {
+		return err
+	}
+	o.Object["metadata"] = map[string]any{}
 	o.SetGenerateName("autohealer-check-")
-	if kind == "OutlierPolicy" || kind == "WeederConfig" || kind == "ProbeConfig" {
+	if kind.Namespaced {
 		o.SetNamespace(c.Namespace)
 	}
-	var content map[string]any
-	if err := yaml.Unmarshal([]byte(spec), &content); err != nil {
-		return fmt.Errorf("read the sample of %s: %w", kind, err)
+	if !kind.RulesOver {
+		o.Object["spec"].(map[string]any)["mode"] = string(v1alpha1.Observe)
 	}
-	o.Object["spec"] = content
 	return c.Client.Create(ctx, o, client.DryRunAll)
 }
 
 // refused is for a bad object.
-func (c *Checker) refused(s sample, err error) *Finding {
+func (c *Checker) refused(kind, rule string, err error) *Finding {
 	switch {
 	case err == nil:
-		return &Finding{fmt.Sprintf("a bad %s is admitted, which %s must refuse", s.kind, s.rule), reapply}
-	case !strings.Contains(err.Error(), s.rule):
-		return &Finding{fmt.Sprintf("a bad %s isn't refused in the words of %s, but: %v", s.kind, s.rule, err), reapply}
+		return &Finding{fmt.Sprintf("a bad %s is admitted, which %s must refuse", kind, rule), reapply}
+	case !strings.Contains(err.Error(), rule):
+		return &Finding{fmt.Sprintf("a bad %s isn't refused in the words of %s, but: %v", kind, rule, err), reapply}
 	}
 	return nil
 }
 
 // admitted is for a good object. Refused by a rule of a Guardrail, it has been judged as well.
-func (c *Checker) admitted(s sample, err error) *Finding {
+func (c *Checker) admitted(kind, _ string, err error) *Finding {
 	const ours = `admission webhook "policies.autohealer.resourcestack.com" denied the request: `
-	if err == nil || strings.Contains(err.Error(), ours) && strings.Contains(err.Error(), " (Guardrail ") && !strings.Contains(err.Error(), strings.ToLower(s.kind)+"/") {
+	if err == nil || strings.Contains(err.Error(), ours) && strings.Contains(err.Error(), " (Guardrail ") && !strings.Contains(err.Error(), strings.ToLower(kind)+"/") {
 		return nil
 	}
-	return &Finding{fmt.Sprintf("a good %s is refused: %v", s.kind, err), "If a Guardrail of yours refuses it, that is as you wish. " + reapply}
+	return &Finding{fmt.Sprintf("a good %s is refused: %v", kind, err), "If a Guardrail of yours refuses it, that is as you wish. " + reapply}
 }
 
 // unreached says why the API server didn't reach the webhook; nil when it did, or didn't try.

@@ -12,6 +12,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/config"
 	"github.com/resourcestack/autohealer/internal/cli/check"
+	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
 // Label and value by which an object is known to be of an installation, beside its name.
@@ -139,5 +140,6 @@ func named(o *metav1.PartialObjectMetadata) string {
 
 // isRail says whether a kind of ours rules over policies and is none.
 func isRail(kind schema.GroupVersionKind) bool {
-	return kind.Group == v1alpha1.GroupVersion.Group && strings.HasPrefix(kind.Kind, "Guardrail")
+	k := kinds.Named(kind.Kind)
+	return kind.Group == v1alpha1.GroupVersion.Group && k != nil && k.RulesOver
 }

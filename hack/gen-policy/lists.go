@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/kinds"
+)
+
+// resources are what a line like "resources: [] # make generate: policies" may ask for.
+var resources = map[string]func() []string{
+	"kinds":                        func() []string { return plurals("", always) },
+	"statuses":                     func() []string { return plurals("/status", always) },
+	"kinds and statuses":           func() []string { return append(plurals("", always), plurals("/status", always)...) },
+	"policies":                     func() []string { return plurals("", acts) },
+	"namespaced policies":          func() []string { return plurals("", func(k *kinds.Kind) bool { return acts(k) && k.Namespaced }) },
+	"policies with a finalizer":    func() []string { return plurals("", func(k *kinds.Kind) bool { return k.Finalizer }) },
+	"policies without a finalizer": func() []string { return plurals("", func(k *kinds.Kind) bool { return acts(k) && !k.Finalizer }) },
+	"kinds over policies":          func() []string { return plurals("", func(k *kinds.Kind) bool { return k.RulesOver }) },
+}
+
+func always(*kinds.Kind) bool { return true }
+func acts(k *kinds.Kind) bool { return !k.RulesOver }
+
+// plurals of the kinds for which this holds, sorted.
+func plurals(suffix string, of func(*kinds.Kind) bool) (all []string) {
+	for _, k := range kinds.All {
+		if of(k) {
+			all = append(all, k.Plural()+suffix)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+var generatedLine = regexp.MustCompile(`(?m)^( *resources: )\[.*\] # make generate: (.*)$`)
+
+// withResources fills the lists of resources in a manifest.
+func withResources(root, name string) (text []byte, err error) {
+	if text, err = os.ReadFile(filepath.Join(root, name)); err != nil {
+		return nil, err
+	}
+	return generatedLine.ReplaceAllFunc(text, func(line []byte) []byte {
+		parts := generatedLine.FindStringSubmatch(string(line))
+		list := resources[parts[2]]
+		if list == nil {
+			err = fmt.Errorf("%s: there is no list %q", name, parts[2])
+			return line
+		}
+		return fmt.Appendf(nil, "%s[%s] # make generate: %s", parts[1], strings.Join(list(), ", "), parts[2])
+	}), err
+}
+
+// withFiles writes the rest of a kustomization, from the line on that says so: a file a kind.
+func withFiles(root, name string, file func(*kinds.Kind) string) ([]byte, error) {
+	text, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		return nil, err
+	}
+	head, line, found := strings.Cut(string(text), "# make generate")
+	if !found {
+		return nil, fmt.Errorf("%s: no line begins with # make generate", name)
+	}
+	line, _, _ = strings.Cut(line, "\n")
+	var files []string
+	for _, k := range kinds.All {
+		files = append(files, "- "+file(k)+"\n")
+	}
+	slices.Sort(files)
+	return []byte(head + "# make generate" + line + "\n" + strings.Join(files, "")), nil
+}
+
+// lists are the files with lists of kinds.
+func lists(root string) (files map[string][]byte, err error) {
+	files = map[string][]byte{}
+	for _, name := range []string{"config/rbac/manager_role.yaml", "config/rbac/user_roles.yaml", "config/webhook/configuration/validating.yaml"} {
+		if files[name], err = withResources(root, name); err != nil {
+			return nil, err
+		}
+	}
+	for name, file := range map[string]func(*kinds.Kind) string{
+		"crds/Kustomization":               func(k *kinds.Kind) string { return v1alpha1.GroupVersion.Group + "_" + k.Plural() + ".yaml" },
+		"config/policy/kustomization.yaml": func(k *kinds.Kind) string { return strings.ToLower(k.Name()) + ".yaml" },
+	} {
+		if files[name], err = withFiles(root, name, file); err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}

@@ -1,0 +1,52 @@
+package kinds
+
+import (
+	"reflect"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/guardrail"
+	"github.com/resourcestack/autohealer/internal/domain/outlier"
+	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/domain/registration"
+	"github.com/resourcestack/autohealer/internal/domain/weed"
+)
+
+// All kinds, in the order in which people are shown them.
+var All = []*Kind{
+	{
+		Object: &v1alpha1.ConditionSet{}, List: &v1alpha1.ConditionSetList{}, Finalizer: true,
+		Terms:    terms(func(cs, old *v1alpha1.ConditionSet, _ Setting) condition.Terms { return condition.TermsOf(cs, old) }),
+		Forecast: reflect.TypeFor[condition.Forecast](),
+	}, {
+		Object: &v1alpha1.WeederConfig{}, List: &v1alpha1.WeederConfigList{}, Namespaced: true, // a deleted pod needs no undoing
+		Terms:    terms(func(wc, _ *v1alpha1.WeederConfig, s Setting) weed.Terms { return weed.TermsOf(wc, s.OwnNamespace) }),
+		Forecast: reflect.TypeFor[weed.Forecast](),
+	}, {
+		Object: &v1alpha1.ProbeConfig{}, List: &v1alpha1.ProbeConfigList{}, Namespaced: true, Finalizer: true,
+		Terms:    terms(func(pc, _ *v1alpha1.ProbeConfig, s Setting) probe.Terms { return probe.TermsOf(pc, s.OwnNamespace) }),
+		Forecast: reflect.TypeFor[probe.Forecast](),
+	}, {
+		Object: &v1alpha1.OutlierPolicy{}, List: &v1alpha1.OutlierPolicyList{}, Namespaced: true, // nothing outlives the policy
+		Forecast: reflect.TypeFor[outlier.Forecast](),
+	}, {
+		Object: &v1alpha1.HealthCheckRegistration{}, List: &v1alpha1.HealthCheckRegistrationList{}, Finalizer: true,
+		Terms:    terms(termsOfRegistration),
+		Forecast: reflect.TypeFor[registration.Forecast](),
+	}, {
+		Object: &v1alpha1.Guardrail{}, List: &v1alpha1.GuardrailList{}, RulesOver: true,
+		Terms: &Terms{Type: reflect.TypeFor[guardrail.Terms]()}, Forecast: reflect.TypeFor[guardrail.Forecast](),
+	}, {
+		Object: &v1alpha1.GuardrailException{}, List: &v1alpha1.GuardrailExceptionList{}, RulesOver: true,
+		Terms: &Terms{Type: reflect.TypeFor[guardrail.ExceptionTerms]()}, Forecast: reflect.TypeFor[guardrail.ExceptionForecast](),
+	},
+	// make scaffold adds kinds before this line.
+}
+
+// termsOfRegistration compiles its expressions. A request is asked more of those that it adds.
+func termsOfRegistration(hcr, old *v1alpha1.HealthCheckRegistration, s Setting) registration.Terms {
+	if !s.Requested {
+		return registration.TermsOf(hcr)
+	}
+	return registration.TermsOfNew(hcr, old)
+}
