@@ -4,7 +4,7 @@ BIN := $(CURDIR)/bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
 # The generated files; verify regenerates them and fails where they differ from what is committed.
-GENERATED := apis/v1alpha1/zz_generated.deepcopy.go crds config/policy config/rbac config/webhook docs/reference
+GENERATED := apis/v1alpha1/zz_generated.deepcopy.go crds config/policy docs/reference
 # Modules of their own, so that tools don't weigh on the product's go.mod.
 MODULES := . hack/tools hack/lint hack/promtool hack/controlplane hack/controlplane/kwok e2e/certificates/certmanager
 NOT_E2E = $$(go list ./... | grep -v /e2e | tr '\n' ' ')
@@ -79,7 +79,7 @@ lint: go-version $(BIN)/golangci-lint ## Run the linters (built on first use, in
 	$(BIN)/golangci-lint run
 
 .PHONY: verify
-verify: go-version verify-tidy verify-fmt verify-generate verify-kubernetes arch lint ## Check all that needs no cluster.
+verify: go-version verify-tidy verify-fmt verify-lists verify-generate verify-kubernetes arch lint ## Check all that needs no cluster.
 
 .PHONY: verify-tidy
 verify-tidy: go-version
@@ -89,6 +89,11 @@ verify-tidy: go-version
 verify-fmt: go-version
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
 	if [ -n "$$unformatted" ]; then echo "run make fmt; not formatted:"; echo "$$unformatted"; exit 1; fi
+
+# Before make generate, which would put them right.
+.PHONY: verify-lists
+verify-lists: go-version
+	$(GO) run ./hack/gen-policy --check
 
 .PHONY: verify-generate
 verify-generate: generate

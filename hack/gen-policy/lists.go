@@ -38,7 +38,11 @@ func plurals(suffix string, of func(*kinds.Kind) bool) (all []string) {
 	return all
 }
 
-var generatedLine = regexp.MustCompile(`(?m)^( *resources: )\[.*\] # make generate: (.*)$`)
+var (
+	generatedLine = regexp.MustCompile(`(?m)^( *resources: )\[.*\] # make generate: (.*)$`)
+	// generatedRow is of the README's table of what the manager may do.
+	generatedRow = regexp.MustCompile(`(?m)^(\| cluster \| ).*( \| [a-z, ]+ \| )(policies with a finalizer|policies without a finalizer|kinds over policies|statuses)\b`)
+)
 
 // withResources fills the lists of resources in a manifest.
 func withResources(root, name string) (text []byte, err error) {
@@ -54,6 +58,18 @@ func withResources(root, name string) (text []byte, err error) {
 		}
 		return fmt.Appendf(nil, "%s[%s] # make generate: %s", parts[1], strings.Join(list(), ", "), parts[2])
 	}), err
+}
+
+// withRows fills the lists of resources in the README.
+func withRows(root, name string) ([]byte, error) {
+	text, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		return nil, err
+	}
+	return generatedRow.ReplaceAllFunc(text, func(row []byte) []byte {
+		parts := generatedRow.FindStringSubmatch(string(row))
+		return []byte(parts[1] + strings.Join(resources[parts[3]](), ", ") + parts[2] + parts[3])
+	}), nil
 }
 
 // withFiles writes the rest of a kustomization, from the line on that says so: a file a kind.
@@ -82,6 +98,9 @@ func lists(root string) (files map[string][]byte, err error) {
 		if files[name], err = withResources(root, name); err != nil {
 			return nil, err
 		}
+	}
+	if files["README.md"], err = withRows(root, "README.md"); err != nil {
+		return nil, err
 	}
 	for name, file := range map[string]func(*kinds.Kind) string{
 		"crds/Kustomization":               func(k *kinds.Kind) string { return v1alpha1.GroupVersion.Group + "_" + k.Plural() + ".yaml" },

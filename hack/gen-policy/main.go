@@ -57,7 +57,7 @@ func put(name string, text []byte, check bool) error {
 	if check {
 		there, err := os.ReadFile(name)
 		if err != nil || !bytes.Equal(there, text) {
-			return fmt.Errorf("%s is not what the catalogue says; run `go run ./hack/gen-policy`", name)
+			return fmt.Errorf("%s is not what registry and catalogue say; run make generate", name)
 		}
 		return nil
 	}
