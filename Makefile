@@ -6,7 +6,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # The generated files; verify regenerates them and fails where they differ from what is committed.
 GENERATED := apis/v1alpha1/zz_generated.deepcopy.go crds config/policy docs/reference
 # Modules of their own, so that tools don't weigh on the product's go.mod.
-MODULES := . hack/tools hack/lint hack/promtool hack/controlplane hack/controlplane/kwok e2e/certificates/certmanager
+MODULES := . hack/tools hack/lint hack/promtool hack/scaffold hack/controlplane hack/controlplane/kwok e2e/certificates/certmanager
 NOT_E2E = $$(go list ./... | grep -v /e2e | tr '\n' ' ')
 # Shows packages as they end, in the end what failed and why others were skipped, and then what tests measured and a table.
 TEST = $(BIN)/gotestsum --format=pkgname --format-hide-empty-pkg --jsonfile=$(BIN)/$@.json --post-run-command='$(BIN)/testreport $(BIN)/$@.json'
@@ -70,6 +70,12 @@ generate: go-version $(BIN)/controller-gen $(BIN)/crd-ref-docs ## Generate deep 
 	go run ./hack/gen-policy
 	$(BIN)/crd-ref-docs --source-path=apis --config=docs/reference/crd-ref-docs.yaml --renderer=markdown --log-level=ERROR --output-path=docs/reference/api.md
 
+.PHONY: scaffold
+scaffold: go-version ## Write a new kind: make scaffold KIND=Foo SCOPE=Cluster|Namespaced (docs/development/adding-a-kind.md).
+	@go build -C hack/scaffold -o $(BIN)/scaffold .
+	@$(BIN)/scaffold --kind="$(KIND)" --scope="$(SCOPE)"
+	@$(MAKE) generate
+
 .PHONY: fmt
 fmt: go-version ## Format the code.
 	gofmt -w $$(git ls-files -co --exclude-standard '*.go')
@@ -93,7 +99,7 @@ verify-fmt: go-version
 # Before make generate, which would put them right.
 .PHONY: verify-lists
 verify-lists: go-version
-	$(GO) run ./hack/gen-policy --check
+	go run ./hack/gen-policy --check
 
 .PHONY: verify-generate
 verify-generate: generate

@@ -23,6 +23,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
 	"github.com/resourcestack/autohealer/internal/policy"
 	"github.com/resourcestack/autohealer/internal/probing/envoys"
+	// +kubebuilder:scaffold:imports
 )
 
 // Options are what the controllers share.
@@ -83,6 +84,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 			return probeconfig.AddToManager(mgr, probeconfig.Options{Options: common, Vital: opts.Vital, Dial: opts.Dial})
 		},
 		"WeederConfig": func() error { return weederconfig.AddToManager(mgr, common) },
+		// +kubebuilder:scaffold:kinds
 	})
 }
 

@@ -29,6 +29,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&ProbeConfig{}, &ProbeConfigList{},
 		&OutlierPolicy{}, &OutlierPolicyList{},
 		&HealthCheckRegistration{}, &HealthCheckRegistrationList{},
+		// +kubebuilder:scaffold:kinds
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

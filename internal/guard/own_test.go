@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
 // rail is a Guardrail of a spec in YAML, stored at noon.
@@ -130,7 +131,7 @@ func TestCheckGuardrail(t *testing.T) {
 		},
 		"an unknown kind": {
 			`{name: r, kinds: [ConditionSet, Node], expression: "has(object.metadata.labels)"}`,
-			[]RuleError{{"r", "kinds", "Node", `there is no kind "Node"; write ConditionSet, Guardrail, GuardrailException, HealthCheckRegistration, OutlierPolicy, ProbeConfig, WeederConfig`}},
+			[]RuleError{{"r", "kinds", "Node", `there is no kind "Node"; write ` + strings.Join(slices.Sorted(slices.Values(kinds.Names(kinds.All))), ", ")}},
 		},
 		"a kind without a plan": {
 			`{name: r, kinds: [GuardrailException], expression: "plan.wouldTaint > 3"}`,

@@ -10,6 +10,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 	"github.com/resourcestack/autohealer/internal/domain/weed"
+	// +kubebuilder:scaffold:imports
 )
 
 // All kinds, in the order in which people are shown them.
@@ -40,7 +41,7 @@ var All = []*Kind{
 		Object: &v1alpha1.GuardrailException{}, List: &v1alpha1.GuardrailExceptionList{}, RulesOver: true,
 		Terms: &Terms{Type: reflect.TypeFor[guardrail.ExceptionTerms]()}, Forecast: reflect.TypeFor[guardrail.ExceptionForecast](),
 	},
-	// make scaffold adds kinds before this line.
+	// +kubebuilder:scaffold:kinds
 }
 
 // termsOfRegistration compiles its expressions. A request is asked more of those that it adds.

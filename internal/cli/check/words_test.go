@@ -15,6 +15,7 @@ import (
 	clock "k8s.io/utils/clock/testing"
 
 	"github.com/resourcestack/autohealer/internal/cli/manifest"
+	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
 // raw is what schemas, decoders and CEL say to those who wrote them.
@@ -98,7 +99,7 @@ func samples(t *testing.T) map[string]map[string]any {
 			}
 		}
 	}
-	if len(objects) != 7 {
+	if len(objects) != len(kinds.All) {
 		t.Fatalf("samples of %d kinds", len(objects))
 	}
 	return objects

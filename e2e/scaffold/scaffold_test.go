@@ -1,0 +1,195 @@
+// Package scaffold tests make scaffold in copies of the repository, and that kubebuilder leads there.
+package scaffold
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+// root of the repository.
+var root = filepath.Join("..", "..")
+
+// scaffold is built once, by TestMain.
+var scaffold string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "autohealer-scaffold-")
+		if err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(dir)
+		scaffold = filepath.Join(dir, "scaffold")
+		build := exec.Command("go", "build", "-o", scaffold, ".")
+		build.Dir = filepath.Join(root, "hack", "scaffold")
+		if output, err := build.CombinedOutput(); err != nil {
+			panic(string(output))
+		}
+		return m.Run()
+	}())
+}
+
+// tree is a copy of the repository.
+type tree struct {
+	*testing.T
+	dir string
+}
+
+// newTree copies what git has, and what it would have.
+func newTree(t *testing.T) tree {
+	c := tree{t, t.TempDir()}
+	listed := exec.Command("git", "ls-files", "-co", "--exclude-standard")
+	listed.Dir = root
+	files, err := listed.Output()
+	g := NewWithT(t)
+	g.Expect(err).NotTo(HaveOccurred())
+	for name := range strings.Lines(string(files)) {
+		name = strings.TrimSpace(name)
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if errors.Is(err, os.ErrNotExist) {
+			continue // removed, and not committed yet
+		}
+		g.Expect(err).NotTo(HaveOccurred())
+		info, err := os.Stat(filepath.Join(root, name))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(os.MkdirAll(filepath.Dir(filepath.Join(c.dir, name)), 0o755)).To(Succeed())
+		g.Expect(os.WriteFile(filepath.Join(c.dir, name), text, info.Mode())).To(Succeed())
+	}
+	c.run("git", "init", "-q")
+	c.commit()
+	return c
+}
+
+// in runs a command there.
+func (c tree) in(name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(c.Context(), name, args...)
+	cmd.Dir = c.dir
+	output, err := cmd.CombinedOutput()
+	return string(output), err
+}
+
+// run runs a command there that must succeed.
+func (c tree) run(name string, args ...string) string {
+	c.Helper()
+	output, err := c.in(name, args...)
+	NewWithT(c.T).Expect(err).NotTo(HaveOccurred(), "%s %s\n%s", name, strings.Join(args, " "), output)
+	return output
+}
+
+func (c tree) commit() {
+	c.Helper()
+	c.run("git", "add", "-A")
+	c.run("git", "-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-q", "-m", "a")
+}
+
+// unchanged: not a byte was written.
+func (c tree) unchanged() {
+	c.Helper()
+	NewWithT(c.T).Expect(c.run("git", "status", "--porcelain")).To(BeEmpty())
+}
+
+func (c tree) write(name, text string) {
+	c.Helper()
+	path := filepath.Join(c.dir, name)
+	g := NewWithT(c.T)
+	g.Expect(os.MkdirAll(filepath.Dir(path), 0o755)).To(Succeed())
+	g.Expect(os.WriteFile(path, []byte(text), 0o600)).To(Succeed())
+}
+
+func TestWhatCanNotBecomeAKindIsRefusedAndNothingIsWritten(t *testing.T) {
+	c := newTree(t)
+	c.write("controllers/halfdone/add.go", "package halfdone\n")
+	c.write("docs/concepts/halfdones.md", "# HalfDones\n")
+	c.commit()
+	for _, test := range []struct{ kind, scope, says string }{
+		{"", "Cluster", "write make scaffold KIND=Foo SCOPE=Cluster|Namespaced"},
+		{"Foo", "", "write make scaffold KIND=Foo SCOPE=Cluster|Namespaced"},
+		{"foo", "Cluster", "KIND=foo is no name of a kind"},
+		{"Foo-Bar", "Cluster", "KIND=Foo-Bar is no name of a kind"},
+		{"../Foo", "Cluster", "KIND=../Foo is no name of a kind"},
+		{"Foo", "cluster", "SCOPE=cluster is neither Cluster nor Namespaced"},
+		{"FooList", "Cluster", "KIND=FooList would be taken for the list of another kind"},
+		{"Func", "Cluster", "KIND=Func would have a package of the name func"},
+		{"Policy", "Cluster", "KIND=Policy would have a package of the name policy"},
+		{"Mouse", "Cluster", "KIND=Mouse: its plural is irregular, mouses or mice"},
+		{"ConditionSet", "Cluster", "there is a kind ConditionSet: PROJECT has it"},
+		{"Conditionset", "Cluster", "there is a kind Conditionset: PROJECT has it"},
+		{"Breaker", "Cluster", "apis/v1alpha1 has types of these names: Breaker ("},
+		{"HalfDone", "Cluster", "are there already: controllers/halfdone, docs/concepts/halfdones.md; remove them, or choose another name"},
+		{"Node", "Cluster", "are there already: e2e/node; "},
+	} {
+		output, err := c.in(scaffold, "--kind="+test.kind, "--scope="+test.scope)
+		g := NewWithT(t)
+		g.Expect(err).To(HaveOccurred(), "%s %s", test.kind, test.scope)
+		g.Expect(output).To(ContainSubstring(test.says))
+		c.unchanged()
+	}
+}
+
+func TestAFileWithoutItsMarkerHasNothingWritten(t *testing.T) {
+	c := newTree(t)
+	c.run("sed", "-i", "/+kubebuilder:scaffold:kinds/d", "controllers/add.go")
+	c.commit()
+	output, err := c.in(scaffold, "--kind=Foo", "--scope=Cluster")
+	g := NewWithT(t)
+	g.Expect(err).To(HaveOccurred())
+	g.Expect(output).To(ContainSubstring(`controllers/add.go has no line "// +kubebuilder:scaffold:kinds"`))
+	c.unchanged()
+}
+
+// TestKubebuilderPointsToTheScaffold: its own layout is another one, and half of it would be no kind.
+func TestKubebuilderPointsToTheScaffold(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds kubebuilder")
+	}
+	c := newTree(t)
+	bin := t.TempDir()
+	install := exec.CommandContext(t.Context(), "go", "install", "sigs.k8s.io/kubebuilder/v4@v4.16.0")
+	install.Dir = bin // outside any module
+	install.Env = append(os.Environ(), "GOBIN="+bin, "GOFLAGS=-mod=mod")
+	output, err := install.CombinedOutput()
+	NewWithT(t).Expect(err).NotTo(HaveOccurred(), string(output))
+	for _, args := range [][]string{
+		{"create", "api", "--group=autohealer", "--version=v1alpha1", "--kind=Foo", "--resource", "--controller", "--make=false"},
+		{"create", "api", "--group=autohealer", "--version=v1alpha1", "--kind=Foo", "--resource", "--controller"},
+		{"create", "webhook", "--group=autohealer", "--version=v1alpha1", "--kind=ConditionSet", "--programmatic-validation"},
+		{"create", "webhook", "--group=autohealer", "--version=v1alpha1", "--kind=ConditionSet", "--defaulting", "--force"},
+		{"edit", "--multigroup"},
+	} {
+		says, err := c.in(filepath.Join(bin, "kubebuilder"), args...)
+		g := NewWithT(t)
+		g.Expect(err).To(HaveOccurred(), "%v", args)
+		g.Expect(says).To(ContainSubstring("run-make-scaffold.see-docs-development-adding-a-kind.md"), "%v", args)
+		c.unchanged()
+	}
+}
+
+// TestANewKindWorksBeforeALineOfItIsWritten scaffolds a kind of each scope, has all checked that needs no cluster, and has their
+// end-to-end tests and those of all kinds run, with the binaries of this checkout's control plane.
+func TestANewKindWorksBeforeALineOfItIsWritten(t *testing.T) {
+	if os.Getenv("AUTOHEALER_FULL_LENGTH") == "" {
+		t.Skip("takes several minutes: make test-full")
+	}
+	c := newTree(t)
+	c.run("make", "scaffold", "KIND=Foo", "SCOPE=Cluster")
+	c.run("make", "scaffold", "KIND=BarPolicy", "SCOPE=Namespaced")
+	c.commit()
+	c.run("make", "verify")
+	c.unchanged()
+	binaries, err := filepath.Abs(filepath.Join(root, "bin"))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok"} {
+		NewWithT(t).Expect(os.Symlink(filepath.Join(binaries, name), filepath.Join(c.dir, "bin", name))).To(Succeed())
+	}
+	c.run("make", "build")
+	c.run("go", "test", "./internal/guard/...", "./internal/kinds/...", "./internal/cli/check", "./internal/cli/soundness", "./config", "./internal/domain/foo", "./internal/domain/barpolicy")
+	c.run("go", "test", "-count=1", "./e2e/foo", "./e2e/barpolicy")
+	c.run("go", "test", "-count=1", "-timeout=20m", "./e2e/admission", "-ginkgo.focus=Of every kind|kustomization")
+	c.run("go", "test", "-count=1", "-timeout=20m", "./e2e/differential")
+}

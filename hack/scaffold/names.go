@@ -1,0 +1,109 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/kubebuilder/v4/pkg/model/resource"
+)
+
+// names of a kind, as templates have them: for Foo, foo, foos and Foos.
+type names struct {
+	Kind, Lower, Plural, Kinds string
+	// Scope is Cluster or Namespaced, and Namespaced says which.
+	Scope      string
+	Namespaced bool
+	// Target is the kind of Kubernetes' own that the scaffold selects, Targets its plural.
+	Target, Targets string
+	Repo            string
+}
+
+const usage = "make scaffold KIND=Foo SCOPE=Cluster|Namespaced"
+
+var aKind = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{1,39}$`)
+
+// imported are packages of the scaffold's own, or of packages that it is put into: another of that name would hide them.
+var imported = []string{
+	"cache", "client", "context", "fmt", "kinds", "kube", "labels", "manager", "maps", "planner", "policy", "reflect", "slices", "suite", "sync", "testing", "types",
+}
+
+func namesOf(kind, scope, repo string) (names, error) {
+	n := names{Kind: kind, Lower: strings.ToLower(kind), Scope: scope, Namespaced: scope == "Namespaced", Target: "Node", Targets: "Nodes", Repo: repo}
+	if n.Namespaced {
+		n.Target, n.Targets = "Pod", "Pods"
+	}
+	switch {
+	case kind == "" || scope == "":
+		return n, errors.New("write " + usage)
+	case !aKind.MatchString(kind):
+		return n, fmt.Errorf("KIND=%s is no name of a kind: it begins with a capital letter, and has 2 to 40 letters and digits", kind)
+	case scope != "Cluster" && scope != "Namespaced":
+		return n, fmt.Errorf("SCOPE=%s is neither Cluster nor Namespaced", scope)
+	case strings.HasSuffix(kind, "List"):
+		return n, fmt.Errorf("KIND=%s would be taken for the list of another kind", kind)
+	case token.IsKeyword(n.Lower) || slices.Contains(imported, n.Lower):
+		return n, fmt.Errorf("KIND=%s would have a package of the name %s, which is taken in Go or by the packages that it is used with", kind, n.Lower)
+	}
+	// The registry and controller-gen each derive it, and must agree.
+	plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})
+	if n.Plural = plural.Resource; n.Plural != resource.RegularPlural(kind) {
+		return n, fmt.Errorf("KIND=%s: its plural is irregular, %s or %s; choose a name with a regular one", kind, n.Plural, resource.RegularPlural(kind))
+	}
+	same := 0
+	for same < len(n.Lower) && same < len(n.Plural) && n.Lower[same] == n.Plural[same] {
+		same++
+	}
+	n.Kinds = kind[:same] + n.Plural[same:]
+	return n, nil
+}
+
+// declared are those of the types that the kind needs that the API's package has already, with where.
+func (n names) declared(apis string) (found []string, err error) {
+	files, err := filepath.Glob(filepath.Join(apis, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	set := token.NewFileSet()
+	for _, name := range files {
+		file, err := parser.ParseFile(set, name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, fmt.Errorf("read the API's types: %w", err)
+		}
+		for _, decl := range file.Decls {
+			found = append(found, n.taken(set, decl)...)
+		}
+	}
+	return found, nil
+}
+
+func (n names) taken(set *token.FileSet, decl ast.Decl) (found []string) {
+	general, ok := decl.(*ast.GenDecl)
+	if !ok {
+		return nil
+	}
+	for _, spec := range general.Specs {
+		var all []*ast.Ident
+		switch s := spec.(type) {
+		case *ast.TypeSpec:
+			all = []*ast.Ident{s.Name}
+		case *ast.ValueSpec:
+			all = s.Names
+		}
+		for _, name := range all {
+			if slices.Contains([]string{n.Kind, n.Kind + "Spec", n.Kind + "Status", n.Kind + "List"}, name.Name) {
+				at := set.Position(name.Pos())
+				found = append(found, fmt.Sprintf("%s (%s:%d)", name.Name, filepath.Base(at.Filename), at.Line))
+			}
+		}
+	}
+	return found
+}
