@@ -130,8 +130,8 @@ test: controlplane node envoy build manager-e2e $(TESTERS) $(BIN)/testpool ## Ru
 SHORTENED := ./e2e/conditionset/... ./e2e/guardrails ./e2e/operations ./e2e/operations/runbooks ./e2e/probeconfig ./e2e/weederconfig
 
 .PHONY: test-full
-test-full: controlplane node envoy build $(TESTERS) $(BIN)/testpool ## Run the suites once more that make test shortens, with production's durations.
-	@AUTOHEALER_FULL_LENGTH=1 $(TEST) --raw-command -- $(BIN)/testpool $(SHORTENED)
+test-full: controlplane node envoy build $(TESTERS) $(BIN)/testpool ## Run the suites once more that make test shortens, with production's durations, and a scaffolded kind's.
+	@AUTOHEALER_FULL_LENGTH=1 $(TEST) --raw-command -- $(BIN)/testpool $(SHORTENED) ./e2e/scaffold
 
 # The newest patch of each minor from the oldest on, besides that of hack/controlplane.
 VERSIONS := 1.33.13 1.34.4 1.35.4 1.37.2
