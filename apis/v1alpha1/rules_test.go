@@ -21,7 +21,7 @@ func TestTheRulesOfASchemaSpeakForThemselves(t *testing.T) {
 		"9999999h9999999h9999999h", "999999999999999999m", "99999999999999999999999999s", "99999999999999999999ms", "0.99999999999999999999h",
 	}
 	files, err := filepath.Glob("../../crds/autohealer.resourcestack.com_*.yaml")
-	if err != nil || len(files) != 7 {
+	if err != nil || len(files) < 7 {
 		t.Fatal(files, err)
 	}
 	asked := 0

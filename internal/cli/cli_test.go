@@ -195,7 +195,7 @@ func TestExitCodes(t *testing.T) {
 		"plan -f manifests/plan-one.yaml --facts facts.yaml":               {code: 1},
 		"plan -f manifests/plan-one.yaml":                                  {code: 2, stderr: "find the cluster"},
 		"plan -f manifests/list.json --facts facts.yaml":                   {code: 3},
-		"plan -f prober/facts.yaml --facts facts.yaml":                     {code: 2, stderr: "there is no ConditionSet, WeederConfig, ProbeConfig, OutlierPolicy or HealthCheckRegistration in prober/facts.yaml"},
+		"plan -f prober/facts.yaml --facts facts.yaml":                     {code: 2, stderr: "there is no ConditionSet, WeederConfig, ProbeConfig, OutlierPolicy"},
 		"facts":                                {code: 0},
 		"facts export":                         {code: 2, stderr: "find the cluster"},
 		"rules test":                           {code: 0},

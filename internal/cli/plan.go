@@ -105,9 +105,7 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 		return err
 	}
 	if len(plans.Plans) == 0 {
-		names := kinds.Names(kinds.Policies())
-		last := len(names) - 1
-		return fmt.Errorf("--filename: there is no %s or %s in %s", strings.Join(names[:last], ", "), names[last], strings.Join(o.filenames, ", "))
+		return fmt.Errorf("--filename: there is no %s in %s", inWords(kinds.Names(kinds.Policies())), strings.Join(o.filenames, ", "))
 	}
 	if err := plans.Write(a.Out, o.output.value); err != nil {
 		return err
@@ -119,6 +117,12 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 		return exitStatus(exitFound)
 	}
 	return nil
+}
+
+// inWords are alternatives: a, b or c.
+func inWords(names []string) string {
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
 // planAll plans all policies. Guardrails and exceptions do nothing by themselves; those that would be refused are told.
