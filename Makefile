@@ -82,7 +82,7 @@ fmt: go-version ## Format the code.
 
 .PHONY: lint
 lint: go-version $(BIN)/golangci-lint ## Run the linters (built on first use, in about three minutes).
-	$(BIN)/golangci-lint run
+	$(BIN)/golangci-lint run --allow-serial-runners
 
 .PHONY: verify
 verify: go-version verify-tidy verify-fmt verify-lists verify-generate verify-kubernetes arch lint ## Check all that needs no cluster.

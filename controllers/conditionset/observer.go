@@ -37,7 +37,7 @@ func NewObserver(objects cache.Cache, rules *guard.Guard, facts *kube.Facts, rej
 	o := &Observer{Cache: objects, Facts: facts, watches: kube.NewWatches(objects)}
 	o.policies.Init(policy.Hooks[*v1alpha1.ConditionSet, reading]{
 		Kind: kindConditionSet, Guard: rules, Clock: facts.Clock, Rejections: rejections,
-		Read: read, Guardrails: o.guardrails, Changed: o.update, Forget: o.forget, Undoes: true,
+		Read: read, Guardrails: o.guardrails, Changed: o.update, Forget: o.forget,
 		AtOnce: true, // the taints of a set that isn't known yet would be taken for those of one that is gone
 	})
 	return o

@@ -44,7 +44,7 @@ func NewObserver(objects cache.Cache, opts Options) *Observer {
 // follow has registrations follow the rules.
 func (o *Observer) follow(rules *guard.Guard, by clock.PassiveClock, rejections *kube.Rejections) {
 	o.policies.Init(policy.Hooks[*v1alpha1.HealthCheckRegistration, reading]{
-		Kind: kindRegistration, Guard: rules, Clock: by, Rejections: rejections, Read: o.read, Changed: o.update, Forget: o.forget, Undoes: true,
+		Kind: kindRegistration, Guard: rules, Clock: by, Rejections: rejections, Read: o.read, Changed: o.update, Forget: o.forget,
 	})
 }
 

@@ -51,7 +51,7 @@ func NewObserver(objects cache.Cache, opts Options) *Observer {
 	}
 	o.policies.Init(policy.Hooks[*v1alpha1.ProbeConfig, reading]{
 		Kind: kindProbeConfig, Guard: opts.Guard, Clock: opts.Facts.Clock, Rejections: opts.Rejections,
-		Read: o.read, Guardrails: o.guardrails, Changed: o.update, Forget: o.forget, Undoes: true,
+		Read: o.read, Guardrails: o.guardrails, Changed: o.update, Forget: o.forget,
 	})
 	return o
 }

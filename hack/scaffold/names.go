@@ -22,9 +22,10 @@ type names struct {
 	// Scope is Cluster or Namespaced, and Namespaced says which.
 	Scope      string
 	Namespaced bool
-	// Target is the kind of Kubernetes' own that the scaffold selects, Targets its plural.
-	Target, Targets string
-	Repo            string
+	// Target is the kind of Kubernetes' own that the scaffold selects, Targets its plural, Package and Import where its type is. It is one
+	// that the manager's cache has with its labels.
+	Target, Targets, Package, Import string
+	Repo                             string
 }
 
 const usage = "make scaffold KIND=Foo SCOPE=Cluster|Namespaced"
@@ -37,9 +38,9 @@ var imported = []string{
 }
 
 func namesOf(kind, scope, repo string) (names, error) {
-	n := names{Kind: kind, Lower: strings.ToLower(kind), Scope: scope, Namespaced: scope == "Namespaced", Target: "Node", Targets: "Nodes", Repo: repo}
+	n := names{Kind: kind, Lower: strings.ToLower(kind), Scope: scope, Namespaced: scope == "Namespaced", Target: "Node", Targets: "Nodes", Package: "corev1", Import: "core/v1", Repo: repo}
 	if n.Namespaced {
-		n.Target, n.Targets = "Pod", "Pods"
+		n.Target, n.Targets, n.Package, n.Import = "DaemonSet", "DaemonSets", "appsv1", "apps/v1"
 	}
 	switch {
 	case kind == "" || scope == "":

@@ -52,7 +52,7 @@ var rooms = []room{
 	{dir: "internal/kinds", ours: []string{"apis", "internal/domain"}, notStd: []string{"context", "net/http", "os"}},
 	{dir: "internal/guard", ours: []string{"apis", "crds", "internal/domain", "internal/kinds", "internal/kubeconfig"}},
 	{dir: "internal/kube", ours: []string{"apis", "internal/domain", "internal/guard", "internal/kubeconfig"}},
-	{dir: "internal/policy", ours: []string{"apis", "internal/domain", "internal/guard", "internal/kube", "internal/metric"}},
+	{dir: "internal/policy", ours: []string{"apis", "internal/domain", "internal/guard", "internal/kinds", "internal/kube", "internal/metric"}},
 	{dir: "internal/actuate", ours: []string{"apis", "internal/domain", "internal/guard", "internal/kube", "internal/xds"}},
 	{dir: "internal/certs", ours: []string{"internal/metric"}},
 	{dir: "internal/metric", ours: []string{}},

@@ -23,6 +23,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kinds"
 	"github.com/resourcestack/autohealer/internal/kube"
 )
 
@@ -87,7 +88,8 @@ func (p *Policy[T, R]) SameJudgement(before Policy[T, R]) bool {
 
 // Hooks are what a kind brings to the life of its policies on every replica.
 type Hooks[T Object, R Reading] struct {
-	// Kind as the rules name it.
+	// Kind as the registry names it. Where that has a finalizer for it, a policy that is being deleted is there until what it did is
+	// undone. Else it is gone at once.
 	Kind  string
 	Guard *guard.Guard
 	Clock clock.PassiveClock
@@ -103,8 +105,6 @@ type Hooks[T Object, R Reading] struct {
 	Changed func(ctx context.Context, before, now Policy[T, R])
 	// Forget drops an object that is gone; another one may have its name.
 	Forget func(T)
-	// Undoes: a policy that is being deleted is there until what it did is undone. Else it is gone at once.
-	Undoes bool
 	// AtOnce: policies are judged before the informer's handler returns, so that all are when it has synced.
 	AtOnce bool
 }
@@ -149,7 +149,7 @@ func (p *Policies[T, R]) Init(h Hooks[T, R]) {
 
 // Seen takes in an object that is new or changed. Until it is judged nobody acts for it.
 func (p *Policies[T, R]) Seen(ctx context.Context, object T) {
-	if !p.hooks.Undoes && object.GetDeletionTimestamp() != nil {
+	if object.GetDeletionTimestamp() != nil && !kinds.Named(p.hooks.Kind).Finalizer { // nothing is to be undone
 		p.Gone(object)
 		return
 	}
