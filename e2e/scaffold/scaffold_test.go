@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			panic(err)
 		}
-		defer os.RemoveAll(dir)
+		defer func() { _ = os.RemoveAll(dir) }() // what stays there is in the way of nobody
 		scaffold = filepath.Join(dir, "scaffold")
 		build := exec.Command("go", "build", "-o", scaffold, ".")
 		build.Dir = filepath.Join(root, "hack", "scaffold")
