@@ -362,8 +362,8 @@ func (d deletedNode) remembered() (deletedNode, bool) {
 			kept = append(kept, c)
 		}
 	}
-	d.Node = d.Node.DeepCopy()
-	delete(d.Node.Labels, "node-role.kubernetes.io/control-plane")
+	d.Node = d.DeepCopy()
+	delete(d.Labels, "node-role.kubernetes.io/control-plane")
 	recorded(condition.Ownership{Taints: kept}.String())(d.Node)
 	return d, len(kept) > 0
 }
