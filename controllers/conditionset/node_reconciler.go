@@ -1,9 +1,11 @@
 package conditionset
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,13 +56,24 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 	return result, nil
 }
 
+// doubts are what can't be confirmed just now, and why: what waits for it is left out of the plan.
+type doubts struct {
+	// sets whose admission can't be confirmed.
+	sets map[types.UID]string
+	// evictions can't be recorded, or those of before can't be read.
+	evictions string
+}
+
 // heal does what may be done: what one set may not do now holds up neither the others nor an undo, since the plan is made
 // again without it.
 func (r *NodeReconciler) heal(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	unconfirmed := map[types.UID]string{}
+	doubts, fleet := doubts{sets: map[types.UID]string{}}, r.Observer.Facts.Fleet
 	var refused error
+	if err := r.Evictions.Recall(ctx, r.counting(condition.Plan{})); err != nil {
+		doubts.evictions = err.Error()
+	}
 	for {
-		plan, next, err := r.decide(ctx, request.Name, unconfirmed)
+		plan, next, err := r.decide(ctx, request.Name, doubts)
 		if err != nil {
 			return reconcile.Result{}, err
 		}
@@ -75,13 +88,17 @@ func (r *NodeReconciler) heal(ctx context.Context, request reconcile.Request) (r
 			}
 			return r.lookAgain(ctx, plan), refused
 		}
-		err = r.act(ctx, plan)
-		if errors.Is(err, actuate.ErrRecalled) {
+		if err := r.record(ctx, plan); err != nil {
+			r.Observer.request(fleet.Failed(request.Name)) // nothing was written
+			if !errors.Is(err, actuate.ErrRecalled) {
+				doubts.evictions, refused = err.Error(), err
+			}
 			continue
 		}
+		err = r.act(ctx, plan)
 		var not *actuate.Unconfirmed
-		if errors.As(err, &not) && unconfirmed[not.Set] == "" {
-			unconfirmed[not.Set], refused = err.Error(), err
+		if errors.As(err, &not) && doubts.sets[not.Set] == "" {
+			doubts.sets[not.Set], refused = err.Error(), err
 			continue
 		}
 		return r.lookAgain(ctx, plan), errors.Join(refused, err)
@@ -90,10 +107,10 @@ func (r *NodeReconciler) heal(ctx context.Context, request reconcile.Request) (r
 
 // decide plans from what is known, and from a live read where that isn't enough: an eviction, an earlier write whose
 // outcome is uncertain, a watch that has been silent.
-func (r *NodeReconciler) decide(ctx context.Context, name string, unconfirmed map[types.UID]string) (condition.Plan, condition.Next, error) {
+func (r *NodeReconciler) decide(ctx context.Context, name string, doubts doubts) (condition.Plan, condition.Next, error) {
 	fleet, facts := r.Observer.Facts.Fleet, r.Observer.Facts
 	at := facts.Moment()
-	plan, next := fleet.Decide(name, at, &condition.Evidence{NotRead: true, Unconfirmed: unconfirmed})
+	plan, next := fleet.Decide(name, at, &condition.Evidence{NotRead: true, Unconfirmed: doubts.sets, Unknown: doubts.evictions})
 	if next == condition.Write && plan.Harmful() && facts.Age(at.Now) > facts.Timings.QuietWatch() {
 		r.Observer.request(fleet.Failed(name)) // nothing was written: plan again from a live read
 		next = condition.ReadLive
@@ -106,7 +123,7 @@ func (r *NodeReconciler) decide(ctx context.Context, name string, unconfirmed ma
 		if err != nil {
 			return condition.Plan{}, condition.Nothing, err
 		}
-		evidence.Unconfirmed = unconfirmed
+		evidence.Unconfirmed, evidence.Unknown = doubts.sets, cmp.Or(doubts.evictions, evidence.Unknown)
 		plan, next = fleet.Decide(name, facts.Moment(), evidence)
 	}
 	return plan, next, nil
@@ -137,55 +154,52 @@ func (r *NodeReconciler) readLive(ctx context.Context, plan condition.Plan) (*co
 // act carries out a plan and tells of it.
 func (r *NodeReconciler) act(ctx context.Context, plan condition.Plan) error {
 	fleet, name := r.Observer.Facts.Fleet, plan.Node.Name
-	if err := r.record(ctx, plan); err != nil {
-		r.Observer.request(fleet.Failed(name))
-		return r.failed(plan, err)
-	}
 	version, err := r.Taints.Apply(ctx, plan, r.Observer.admittedFor(ctx, plan))
 	if err != nil {
 		if actuate.Certain(err) {
 			r.Observer.request(fleet.Failed(name))
 		}
-		return r.failed(plan, err)
-	}
-	r.Evictions.Done(plan.Node.UID)
-	if plan.EndsEviction() {
-		if err := r.Evictions.End(ctx, plan.Node.UID); err != nil {
-			log.FromContext(ctx).Error(err, "An eviction that was undone counts on for a manager that starts within evictPace")
+		if !isStale(err) {
+			r.Troubles.Failed(name, err, policies(plan)...)
 		}
+		r.Report.failed(plan, err)
+		return err
 	}
 	r.Observer.request(fleet.Written(name, version))
 	r.Troubles.Written(name, policies(plan)...)
 	r.Report.acted(plan, r.Observer.Facts.Clock.Now())
+	r.recorded(ctx, plan)
 	return nil
 }
 
-// record notes an eviction before it begins. A new process first has the fleet know those that were noted before; while they can't be
-// read no eviction begins, and other taints go on.
+// record notes an eviction before it begins.
 func (r *NodeReconciler) record(ctx context.Context, plan condition.Plan) error {
-	fleet, at, eviction := r.Observer.Facts.Fleet, r.Observer.Facts.Moment(), plan.Eviction()
-	counting := actuate.Planner{Recall: func(acts []limit.Act) bool { return fleet.Recall(acts, at) }, Known: fleet.Evictions}
+	fleet, eviction := r.Observer.Facts.Fleet, plan.Eviction()
 	switch {
 	case !eviction.Began.IsZero():
-		return r.Evictions.Begin(ctx, eviction, at.Now.Add(-fleet.Limits().EvictPace), counting)
-	case plan.Harmful():
-		if err := r.Evictions.Recall(ctx, counting); errors.Is(err, actuate.ErrRecalled) {
-			return err
-		}
+		return r.Evictions.Begin(ctx, eviction, fleet.Limits().EvictPace, r.counting(plan))
+	case plan.Harmful() && fleet.Stale(plan):
+		return actuate.ErrRecalled
 	}
 	return nil
 }
 
-// failed takes in that a plan wasn't carried out.
-func (r *NodeReconciler) failed(plan condition.Plan, err error) error {
-	if errors.Is(err, actuate.ErrRecalled) {
-		return err // it is planned again
+// counting is the fleet that made a plan, as it counts evictions.
+func (r *NodeReconciler) counting(plan condition.Plan) actuate.Planner {
+	fleet, at := r.Observer.Facts.Fleet, r.Observer.Facts.Moment()
+	return actuate.Planner{Known: fleet.Evictions, Recall: func(acts []limit.Act) bool { return fleet.Recall(acts, at) || fleet.Stale(plan) }}
+}
+
+// recorded notes that an eviction came about, or that one was undone which still paces others.
+func (r *NodeReconciler) recorded(ctx context.Context, plan condition.Plan) {
+	r.Evictions.Done(plan.Node.UID)
+	paces := func(a limit.Act) bool { return a.UID == plan.Node.UID }
+	if !plan.EndsEviction() || !slices.ContainsFunc(r.Observer.Facts.Fleet.Evictions(), paces) {
+		return
 	}
-	if !isStale(err) {
-		r.Troubles.Failed(plan.Node.Name, err, policies(plan)...)
+	if err := r.Evictions.End(ctx, plan.Node.UID); err != nil {
+		log.FromContext(ctx).Error(err, "An eviction that was undone counts on for a manager that starts within evictPace")
 	}
-	r.Report.failed(plan, err)
-	return err
 }
 
 // lookAgain says when time alone may change the plan.

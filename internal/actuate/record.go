@@ -23,23 +23,23 @@ import (
 var ErrRecalled = errors.New("acts are recorded that weren't known")
 
 // Record keeps acts that limits count in a ConfigMap, noted before they are done: they outlive the objects that they are done to, the
-// policies that ask for them and all replicas. Who can write it can hold acts back until they are forgotten, and no more: what is lost
-// is written again from what the leader remembers.
+// policies that ask for them and all replicas. What is lost is written again from what the leader remembers; what can't be read lets no
+// further act begin.
 type Record struct {
 	// Reader reads from the API server, past the cache.
 	Reader          client.Reader
 	Writer          client.Writer
 	Namespace, Name string
 
-	mu       sync.Mutex
-	recalled bool // needs mu, as all below
-	// begun are acts noted here that may not have come about.
-	begun map[types.UID]time.Time
+	mu       sync.Mutex // held while it is read and written
+	recalled bool       // needs mu
+	// begun are when acts were noted here that may not have come about, by UID.
+	begun sync.Map
 }
 
 // Planner is who counts the acts.
 type Planner struct {
-	// Recall takes in recorded acts, and says whether one is news.
+	// Recall takes in recorded acts, and says whether what was planned is of before.
 	Recall func([]limit.Act) (news bool)
 	// Known are all that it counts.
 	Known func() []limit.Act
@@ -53,7 +53,7 @@ type noted struct {
 	Ended bool        `json:"ended,omitempty"`
 }
 
-// Recall has the planner of a new process know, once, what earlier ones noted. It gives ErrRecalled when that is news.
+// Recall has the planner of a new process know, once, what earlier ones noted.
 func (r *Record) Recall(ctx context.Context, planner Planner) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,27 +64,32 @@ func (r *Record) Recall(ctx context.Context, planner Planner) error {
 	if err != nil {
 		return err
 	}
-	if r.recalled = true; planner.Recall(acts) {
-		return ErrRecalled
-	}
+	planner.Recall(acts)
+	r.recalled = true
 	return nil
 }
 
-// Begin notes an act that is done next, and drops what began before a time. It gives ErrRecalled when another is recorded that is
-// news to the planner; then nothing is noted.
-func (r *Record) Begin(ctx context.Context, act limit.Act, since time.Time, planner Planner) error {
+// Begin notes an act that is done next, and drops what began longer ago than the window. It gives ErrRecalled when the planner learns of
+// another one, or has since it planned; then nothing is noted.
+func (r *Record) Begin(ctx context.Context, act limit.Act, window time.Duration, planner Planner) error {
+	since := act.Began.Add(-window)
 	return r.change(ctx, func(stored *corev1.ConfigMap, acts []limit.Act) error {
 		if planner.Recall(r.others(acts)) {
 			return ErrRecalled
 		}
-		if err := r.write(ctx, stored, since, append(append(acts, planner.Known()...), act)); err != nil {
-			return err
+		var all limit.Memory
+		for _, a := range append(append(acts, planner.Known()...), act) {
+			all.Remember(a, act.Began.Add(window))
 		}
-		if r.begun == nil {
-			r.begun = map[types.UID]time.Time{}
-		}
-		r.begun[act.UID] = act.Began.Truncate(time.Second)
-		return nil
+		all.Forget(since)
+		r.begun.Range(func(uid, began any) bool {
+			if began.(time.Time).Before(since) {
+				r.begun.Delete(uid)
+			}
+			return true
+		})
+		r.begun.Store(act.UID, act.Began.Truncate(time.Second)) // first: the answer to the write may be lost
+		return r.write(ctx, stored, all.Acts())
 	})
 }
 
@@ -96,9 +101,12 @@ func (r *Record) End(ctx context.Context, uid types.UID) error {
 			return nil
 		}
 		acts[i].Ended = true
-		return r.write(ctx, stored, time.Time{}, acts)
+		return r.write(ctx, stored, acts)
 	})
 }
+
+// Done says that the act on an object came about, so that the planner knows it by now.
+func (r *Record) Done(uid types.UID) { r.begun.Delete(uid) }
 
 // change reads the record and has it changed, again when somebody else was faster.
 func (r *Record) change(ctx context.Context, change func(stored *corev1.ConfigMap, acts []limit.Act) error) error {
@@ -114,17 +122,10 @@ func (r *Record) change(ctx context.Context, change func(stored *corev1.ConfigMa
 	})
 }
 
-// Done says that the act on an object came about, so that the planner knows it by now.
-func (r *Record) Done(uid types.UID) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.begun, uid)
-}
-
 // others are acts that came about, for all that is known: not those that were noted here and failed.
 func (r *Record) others(acts []limit.Act) (others []limit.Act) {
 	for _, a := range acts {
-		if began, ours := r.begun[a.UID]; !ours || !began.Equal(a.Began) {
+		if began, ours := r.begun.Load(a.UID); !ours || !began.(time.Time).Equal(a.Began) {
 			others = append(others, a)
 		}
 	}
@@ -152,14 +153,9 @@ func (r *Record) read(ctx context.Context) (stored *corev1.ConfigMap, acts []lim
 	return stored, acts, nil
 }
 
-func (r *Record) write(ctx context.Context, stored *corev1.ConfigMap, since time.Time, acts []limit.Act) (err error) {
-	var all limit.Memory
-	for _, a := range acts {
-		all.Remember(a)
-	}
-	all.Forget(since)
+func (r *Record) write(ctx context.Context, stored *corev1.ConfigMap, acts []limit.Act) (err error) {
 	stored.Data = map[string]string{}
-	for _, a := range all.Acts() {
+	for _, a := range acts {
 		text, err := json.Marshal(noted{a.Name, a.Zone, metav1.NewTime(a.Began), a.Ended})
 		if err != nil {
 			return fmt.Errorf("record an act on %s: %w", a.Name, err)

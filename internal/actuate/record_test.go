@@ -24,7 +24,7 @@ type counting struct{ limit.Memory }
 func (c *counting) planner() Planner {
 	return Planner{Known: c.Acts, Recall: func(acts []limit.Act) (news bool) {
 		for _, a := range acts {
-			news = c.Remember(a) || news
+			news = c.Remember(a, noon.Add(time.Hour)) || news
 		}
 		return news
 	}}
@@ -50,7 +50,7 @@ func entries(t *testing.T, c client.Client) map[string]string {
 
 func TestAnActIsRecordedForTheNextManager(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
-	if err := recordOn(c).Begin(t.Context(), act("a", 0), noon.Add(-time.Hour), (&counting{}).planner()); err != nil {
+	if err := recordOn(c).Begin(t.Context(), act("a", 0), time.Hour, (&counting{}).planner()); err != nil {
 		t.Fatal(err)
 	}
 	if got := entries(t, c)["a"]; got != `{"name":"node-a","zone":"z","began":"2026-03-01T12:00:00Z"}` {
@@ -58,13 +58,13 @@ func TestAnActIsRecordedForTheNextManager(t *testing.T) {
 	}
 	var next counting
 	record := recordOn(c)
-	if err := record.Begin(t.Context(), act("b", time.Second), noon.Add(-time.Hour), next.planner()); !errors.Is(err, ErrRecalled) {
+	if err := record.Begin(t.Context(), act("b", time.Second), time.Hour, next.planner()); !errors.Is(err, ErrRecalled) {
 		t.Errorf("the next manager acts without knowing of it: %v", err)
 	}
 	if len(entries(t, c)) != 1 || len(next.Acts()) != 1 {
 		t.Errorf("recorded %v, recalled %v", entries(t, c), next.Acts())
 	}
-	if err := record.Begin(t.Context(), act("b", time.Second), noon.Add(-time.Hour), next.planner()); err != nil || len(entries(t, c)) != 2 {
+	if err := record.Begin(t.Context(), act("b", time.Second), time.Hour, next.planner()); err != nil || len(entries(t, c)) != 2 {
 		t.Errorf("%v, recorded %v", err, entries(t, c))
 	}
 }
@@ -73,7 +73,7 @@ func TestAnActThatFailedIsNoNews(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
 	record, known := recordOn(c), &counting{}
 	for attempt := range 3 {
-		if err := record.Begin(t.Context(), act("a", time.Duration(attempt)*1500*time.Millisecond), noon.Add(-time.Hour), known.planner()); err != nil {
+		if err := record.Begin(t.Context(), act("a", time.Duration(attempt)*1500*time.Millisecond), time.Hour, known.planner()); err != nil {
 			t.Fatalf("attempt %d: %v", attempt, err)
 		}
 	}
@@ -81,7 +81,7 @@ func TestAnActThatFailedIsNoNews(t *testing.T) {
 		t.Errorf("recorded: %s", got)
 	}
 	record.Done("a") // it came about, and the node was deleted before anybody saw it
-	if err := record.Begin(t.Context(), act("b", 5*time.Second), noon.Add(-time.Hour), known.planner()); !errors.Is(err, ErrRecalled) {
+	if err := record.Begin(t.Context(), act("b", 5*time.Second), time.Hour, known.planner()); !errors.Is(err, ErrRecalled) {
 		t.Errorf("it acts without counting it: %v", err)
 	}
 }
@@ -89,8 +89,8 @@ func TestAnActThatFailedIsNoNews(t *testing.T) {
 func TestAnActThatWasUndoneIsRecordedAsSuch(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
 	record, known := recordOn(c), &counting{}
-	known.Remember(act("a", 0))
-	if err := record.Begin(t.Context(), act("a", 0), noon.Add(-time.Hour), known.planner()); err != nil {
+	known.Remember(act("a", 0), noon)
+	if err := record.Begin(t.Context(), act("a", 0), time.Hour, known.planner()); err != nil {
 		t.Fatal(err)
 	}
 	for _, uid := range []types.UID{"a", "a", "never-noted"} {
@@ -98,7 +98,7 @@ func TestAnActThatWasUndoneIsRecordedAsSuch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := record.Begin(t.Context(), act("b", time.Second), noon.Add(-time.Hour), known.planner()); err != nil {
+	if err := record.Begin(t.Context(), act("b", time.Second), time.Hour, known.planner()); err != nil {
 		t.Fatal(err)
 	}
 	if got := entries(t, c); !strings.HasSuffix(got["a"], `"ended":true}`) || strings.Contains(got["b"], "ended") {
@@ -110,8 +110,8 @@ func TestWhatIsOverIsDropped(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
 	record, known := recordOn(c), &counting{}
 	for _, a := range []limit.Act{act("a", 0), act("b", 6*time.Minute)} {
-		known.Remember(a)
-		if err := record.Begin(t.Context(), a, a.Began.Add(-5*time.Minute), known.planner()); err != nil {
+		known.Remember(a, a.Began)
+		if err := record.Begin(t.Context(), a, 5*time.Minute, known.planner()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -123,8 +123,8 @@ func TestWhatIsOverIsDropped(t *testing.T) {
 func TestALostRecordIsMadeAnew(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
 	record, known := recordOn(c), &counting{}
-	known.Remember(act("a", 0))
-	if err := record.Begin(t.Context(), act("b", time.Second), noon.Add(-time.Hour), known.planner()); err != nil {
+	known.Remember(act("a", 0), noon)
+	if err := record.Begin(t.Context(), act("b", time.Second), time.Hour, known.planner()); err != nil {
 		t.Fatal(err)
 	}
 	if got := entries(t, c); len(got) != 2 {
@@ -146,7 +146,7 @@ func TestARecordThatCannotBeReadLetsNothingBegin(t *testing.T) {
 		"the server is away": {fake.NewClientBuilder().WithInterceptorFuncs(refusing).Build(), "no answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := recordOn(c.client).Begin(t.Context(), act("b", 0), noon.Add(-time.Hour), (&counting{}).planner())
+			err := recordOn(c.client).Begin(t.Context(), act("b", 0), time.Hour, (&counting{}).planner())
 			if err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("error %v, want one that says %q", err, c.says)
 			}
@@ -157,15 +157,15 @@ func TestARecordThatCannotBeReadLetsNothingBegin(t *testing.T) {
 func TestTwoManagersThatActAtOnceKnowOfEachOther(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
 	first, second, other := recordOn(c), recordOn(c), &counting{}
-	between := interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{Create: func(ctx context.Context, w client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-		if err := second.Begin(ctx, act("b", 0), noon.Add(-time.Hour), other.planner()); err != nil {
+	between := interceptor.NewClient(c, interceptor.Funcs{Create: func(ctx context.Context, w client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+		if err := second.Begin(ctx, act("b", 0), time.Hour, other.planner()); err != nil {
 			t.Error(err)
 		}
 		return w.Create(ctx, o, opts...)
 	}})
 	first.Writer = between
 	known := &counting{}
-	if err := first.Begin(t.Context(), act("a", 0), noon.Add(-time.Hour), known.planner()); !errors.Is(err, ErrRecalled) {
+	if err := first.Begin(t.Context(), act("a", 0), time.Hour, known.planner()); !errors.Is(err, ErrRecalled) {
 		t.Errorf("it doesn't see who was first: %v", err)
 	}
 	if all := known.Acts(); len(all) != 1 || all[0].UID != "b" || !all[0].Began.Equal(noon) {

@@ -109,6 +109,9 @@ type Hooks[T Object, R Reading] struct {
 	AtOnce bool
 }
 
+// askers is how many policies of a kind are judged once more for acts at a time.
+const askers = 16
+
 // Policies are all stored policies of one kind. They are safe for concurrent use once Init was called. The rules are asked without a
 // lock: they may ask the API server what an account may do, and a slow answer about one policy must not keep the others waiting.
 type Policies[T Object, R Reading] struct {
@@ -140,7 +143,7 @@ type Policies[T Object, R Reading] struct {
 
 // Init has policies follow the rules; none is known yet.
 func (p *Policies[T, R]) Init(h Hooks[T, R]) {
-	p.hooks, p.again, p.asking = h, kube.NewDelayingQueue[types.NamespacedName](h.Clock), keymutex.NewHashed(0)
+	p.hooks, p.again, p.asking = h, kube.NewDelayingQueue[types.NamespacedName](h.Clock), keymutex.NewHashed(askers)
 	p.latest, p.judged, p.updated = map[types.NamespacedName]T{}, map[types.NamespacedName]Policy[T, R]{}, map[types.NamespacedName]Policy[T, R]{}
 	p.Troubles.Hit = func(policy types.NamespacedName) { p.Statuses.Add(policy, 0) }
 	p.followGuardrails()

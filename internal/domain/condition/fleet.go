@@ -39,6 +39,7 @@ type Fleet struct {
 	counts     counts
 	gone       gone
 	evictions  limit.Memory
+	recalls    int // how often evictions were recalled that were news
 	queues     queues
 	woken      names                // held-back nodes that may go on, since another left the queue
 	dirty      map[types.UID]string // sets whose status may have changed, and their names

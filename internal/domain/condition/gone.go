@@ -5,13 +5,14 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
 // gone are nodes that were deleted while they carried taints of ours, as autoscalers and repair controllers do with sick nodes. Each
-// counts under the limits until EvictPace has passed since our last act on it: else whoever deletes what we evict, as fast as we
+// counts under the limits until EvictPace has passed since its last taint: else whoever deletes what we evict, as fast as we
 // evict it, would lift every limit.
 type gone struct {
 	nodes  map[types.UID]goneNode
@@ -39,25 +40,16 @@ func (g *gone) drop(uid types.UID) {
 	}
 }
 
-// expire drops what counts no more, and says whether there was any.
-func (g *gone) expire(now time.Time) (freed bool) {
+// expire drops what counts no more, and what counts for longer than anything may, since our clock was set back. It says whether there
+// was any.
+func (g *gone) expire(now time.Time, pace time.Duration) (freed bool) {
 	for uid, n := range g.nodes {
-		if !now.Before(n.until) {
+		if !now.Before(n.until) || n.until.After(now.Add(pace)) {
 			g.drop(uid)
 			freed = true
 		}
 	}
 	return freed
-}
-
-// next is when the next of them stops counting; zero when there is none.
-func (g *gone) next() (at time.Time) {
-	for _, n := range g.nodes {
-		if at.IsZero() || n.until.Before(at) {
-			at = n.until
-		}
-	}
-	return at
 }
 
 // zone counts those of one zone.
@@ -78,25 +70,31 @@ func (g *gone) claiming(s *setState) (nodes int) {
 	return nodes
 }
 
-// says adds to a limit's message how many of those that count are gone.
-func (g *gone) says(nodes int) string {
+// deletedSince adds to a limit's message how many of those that count are gone.
+func deletedSince(nodes int) string {
 	if nodes == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", %d deleted since; each counts until evictPace has passed since its taint, the next until %s", nodes, g.next().UTC().Format(time.RFC3339))
+	return fmt.Sprintf(", %d deleted since; each counts until evictPace has passed since its taint", nodes)
 }
 
 // remember takes in what was done to a node that was seen, or that is gone now: a write in flight may have come about before it went.
 func (f *Fleet) remember(n *nodeState, isGone bool, now time.Time) {
 	print := footprint{}
 	if print.add(n.Owned, n.Taints); isGone {
-		print = f.remains(n)
+		print = f.remains(n, now)
 	}
-	f.rememberEviction(limit.Act{UID: n.UID, Name: n.Name, Zone: n.Zone, Began: print.evictedAt}, now)
-	if !print.evicts {
+	latest := now.Add(f.policy.Limits.EvictPace)
+	began := n.Owned.lastEviction(latest)
+	if isGone && n.inFlight != nil {
+		began = later(began, n.inFlight.owned.lastEviction(latest))
+	}
+	f.rememberEviction(limit.Act{UID: n.UID, Name: n.Name, Zone: n.Zone, Began: began}, now)
+	if !print.evicts && !n.RecordBroken {
 		f.evictions.End(n.UID)
 	}
 	f.gone.drop(n.UID)
+	f.gone.expire(now, f.policy.Limits.EvictPace) // a replica that follows decides nothing
 	last := later(print.taintedAt, print.evictedAt)
 	counts := isGone && (print.any || len(print.sets) > 0)
 	if until := earlier(last, now).Add(f.policy.Limits.EvictPace); counts && !last.IsZero() && now.Before(until) {
@@ -104,13 +102,34 @@ func (f *Fleet) remember(n *nodeState, isGone bool, now time.Time) {
 	}
 }
 
-// remains is what a node that is gone counts for: what it carried, and what was in flight to it, without claims that can't be true.
-func (f *Fleet) remains(n *nodeState) footprint {
+// remains is what a node that is gone counts for: what it carried, and what was in flight to it, without claims that can't be true. Of one
+// whose record can't be read nobody knows since when.
+func (f *Fleet) remains(n *nodeState, now time.Time) footprint {
 	last := n.print
+	if n.RecordBroken {
+		last.taintedAt = now
+		return last
+	}
 	last.any, last.repels, last.evicts, last.taintedAt, last.evictedAt, last.sets = false, false, false, time.Time{}, time.Time{}, nil
 	last.add(n.Owned.believed(f.isDeclared), n.Taints)
 	if n.inFlight != nil {
 		last.add(n.inFlight.owned.believed(f.isDeclared), n.inFlight.taints)
+	}
+	return last
+}
+
+// lastEviction is when a taint last became NoExecute. What lies after latest is forged, or of a clock that was wrong, and hides nothing.
+func (o Ownership) lastEviction(latest time.Time) (last time.Time) {
+	take := func(at *metav1.Time) {
+		if at != nil && !at.After(latest) {
+			last = later(last, at.Time)
+		}
+	}
+	for _, t := range o.Taints {
+		take(t.EvictSince)
+	}
+	for _, h := range o.History {
+		take(h.Evicted)
 	}
 	return last
 }
@@ -122,7 +141,7 @@ func (o Ownership) believed(declared func(key string) bool) Ownership {
 }
 
 func (f *Fleet) rememberEviction(a limit.Act, now time.Time) (news bool) {
-	news = f.evictions.Remember(a)
+	news = f.evictions.Remember(a, now.Add(f.policy.Limits.EvictPace))
 	if news {
 		f.evictions.Forget(now.Add(-f.policy.Limits.EvictPace))
 	}
@@ -137,15 +156,23 @@ func (f *Fleet) Recall(evictions []limit.Act, at Moment) (news bool) {
 	pace := f.policy.Limits.EvictPace
 	for _, a := range evictions {
 		until := a.Began.Add(pace)
-		if !at.Now.Before(until) || a.Began.After(at.Now.Add(pace)) || !f.rememberEviction(a, at.Now) {
+		if !at.Now.Before(until) || !f.rememberEviction(a, at.Now) {
 			continue
 		}
 		news = true
+		f.recalls++
 		if n := f.nodes[a.Name]; !a.Ended && (n == nil || n.UID != a.UID) {
 			f.gone.put(a.UID, footprint{zone: a.Zone, any: true, repels: true, evicts: true}, until)
 		}
 	}
 	return news
+}
+
+// Stale says whether evictions were recalled since a plan was made, so that it may be too much.
+func (f *Fleet) Stale(p Plan) bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return p.recalls != f.recalls
 }
 
 // Evictions are those that pace others, the oldest first.

@@ -39,7 +39,7 @@ func (m *manager) held(name string, effect corev1.TaintEffect, word string) stri
 }
 
 func TestANodeThatIsDeletedGivesItsPlaceBackWithTime(t *testing.T) {
-	const deleted = "1 deleted since; each counts until evictPace has passed since its taint, the next until 2026-11-03T12:05:00Z"
+	const deleted = "1 deleted since; each counts until evictPace has passed since its taint"
 	own := "maxNodes: 1\n"
 	for name, c := range map[string]struct {
 		limits        limit.Limits
@@ -135,6 +135,76 @@ func TestRecordedEvictionsCountAfterARestart(t *testing.T) {
 	m.now = noon.Add(4 * time.Minute)
 	if got := m.held("w00", "NoExecute", ""); got != "" {
 		t.Errorf("later it waits for %q", got)
+	}
+}
+
+func TestAPlanOfBeforeARecallIsStale(t *testing.T) {
+	m := manage(t, calm("5", "5"), workers(10, kernelSick), newSet(t, "a", noExecute))
+	plan, _ := m.decide("w00")
+	if m.fleet.Stale(plan) {
+		t.Error("it is stale at once")
+	}
+	m.fleet.Recall([]limit.Act{{UID: "old", Began: noon.Add(-time.Hour)}}, moment(noon))
+	if m.fleet.Stale(plan) {
+		t.Error("it is stale though nothing was news")
+	}
+	m.fleet.Recall([]limit.Act{{UID: "gone", Began: noon.Add(-time.Minute)}}, moment(noon))
+	if !m.fleet.Stale(plan) {
+		t.Error("it isn't stale")
+	}
+}
+
+func TestAControlPlaneNodeThatIsDeletedHoldsTheNext(t *testing.T) {
+	nodes := append(workers(10), newNode("cp1", kubeletSick, controlPlane), newNode("cp2", kubeletSick, controlPlane))
+	m := manage(t, calm("5", "5"), nodes, newSet(t, "a", "includeControlPlane: true\n"+noSchedule))
+	if !m.settle("cp1") {
+		t.Fatal("the first isn't tainted")
+	}
+	m.delete("cp1")
+	if got := m.held("cp2", "NoSchedule", "another control-plane node"); got != "OtherControlPlaneNodeTainted" {
+		t.Errorf("the second waits for %q", got)
+	}
+	if m.now = noon.Add(5 * time.Minute); m.held("cp2", "NoSchedule", "") != "" {
+		t.Error("it waits for ever")
+	}
+}
+
+func TestAForgedTimeHidesNoEviction(t *testing.T) {
+	m := manage(t, calm("5", "5"), workers(10, kernelSick), newSet(t, "a", noExecute))
+	m.see("w00", recorded(`{"history":[{"set":"a-uid","at":"2099-01-01T00:00:00Z","evicted":"2099-01-01T00:00:00Z"}]}`))
+	m.fleet.Recall([]limit.Act{{UID: m.api.nodes["w00"].UID, Name: "w00", Began: noon.Add(24 * time.Hour)}}, moment(noon))
+	if !m.settle("w00") {
+		t.Fatal("it isn't tainted")
+	}
+	m.delete("w00")
+	if got := m.held("w01", "NoExecute", "one node of zone"); got != "EvictionPace" {
+		t.Errorf("the next waits for %q", got)
+	}
+}
+
+func TestANodeWhoseRecordCannotBeReadCountsWhenItIsDeleted(t *testing.T) {
+	m := manage(t, calm("1", "1"), workers(10, kernelSick), newSet(t, "a", noExecute))
+	m.settle("w00")
+	m.see("w00", recorded("{"))
+	m.delete("w00")
+	if got := m.held("w01", "NoExecute", "1 deleted since"); got != "LimitReached" {
+		t.Errorf("the next waits for %q", got)
+	}
+	if acts := m.fleet.Evictions(); len(acts) != 1 || acts[0].Ended {
+		t.Errorf("remembered: %+v", acts)
+	}
+}
+
+func TestAClockThatIsSetBackHoldsNoPlaceForLong(t *testing.T) {
+	m := manage(t, calm("1", "5"), workers(10, kubeletSick), newSet(t, "a", noSchedule))
+	m.now = noon.Add(6 * time.Hour)
+	m.see("w00", reportsAt("KubeletUnhealthy", "True", m.now, m.now))
+	if !m.settle("w00") {
+		t.Fatal("it isn't tainted")
+	}
+	m.delete("w00")
+	if m.now = noon; m.held("w01", "NoSchedule", "") != "" {
+		t.Error("a place is taken until the clock is there again")
 	}
 }
 

@@ -121,6 +121,8 @@ type Plan struct {
 	Orphans map[types.UID]string
 	// LookAgain is when something may change without news; zero when nothing is pending.
 	LookAgain time.Time
+	// recalls of evictions that it knows of.
+	recalls int
 }
 
 // Harmful says whether some step is.
@@ -133,15 +135,17 @@ func (p *Plan) Harmful() bool {
 	return false
 }
 
+func evicts(t OwnedTaint) bool { return t.Effect == corev1.TaintEffectNoExecute }
+
 // EndsEviction says whether the plan takes the last taint off the node that evicts.
 func (p *Plan) EndsEviction() bool {
-	evicts := func(t OwnedTaint) bool { return t.Effect == corev1.TaintEffectNoExecute }
 	return slices.ContainsFunc(p.Node.Owned.Taints, evicts) && !slices.ContainsFunc(p.Owned.Taints, evicts)
 }
 
 // Eviction is the one that the plan begins; zero when it begins none.
 func (p *Plan) Eviction() (a limit.Act) {
-	if !slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Harmful() && s.To == corev1.TaintEffectNoExecute }) {
+	begins := slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Harmful() && s.To == corev1.TaintEffectNoExecute })
+	if !begins || slices.ContainsFunc(p.Node.Owned.Taints, evicts) {
 		return a
 	}
 	a = limit.Act{UID: p.Node.UID, Name: p.Node.Name, Zone: p.Node.Zone}
@@ -195,7 +199,7 @@ type Evidence struct {
 	SystemPods []SystemPod
 	// NotRead: the pods were not asked for yet.
 	NotRead bool
-	// Unknown says why the pods could not be read; then nothing evicts.
+	// Unknown says why nothing may evict: its pods, or who was evicted before, could not be read.
 	Unknown string
 	// Unconfirmed are sets whose admission could not be confirmed live, and why; then they do nothing new.
 	Unconfirmed map[types.UID]string

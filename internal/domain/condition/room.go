@@ -40,7 +40,7 @@ func (f *Fleet) planeRoom(n *nodeState, expired time.Time) Gate {
 		planes--
 	}
 	if planes+f.queues.before("plane", n.Name, expired) > 0 {
-		return Gate{Reason: HeldByPlane, Message: "another control-plane node is tainted; one at a time", dimension: "plane", At: f.gone.next()}
+		return Gate{Reason: HeldByPlane, Message: "another control-plane node is tainted; one at a time", dimension: "plane"}
 	}
 	return Gate{}
 }
@@ -55,8 +55,8 @@ func (f *Fleet) cap(reason Reason, name string, value limit.Cap, n *nodeState, e
 	all, past := &f.counts.cluster, count(&f.gone.counts.cluster)
 	allowed := value.Of(all.counted)
 	if used(all)+past+f.queues.before(name, n.Name, expired) >= allowed {
-		return Gate{Reason: reason, dimension: name, At: f.gone.next(),
-			Message: fmt.Sprintf("%s %s allows %d of %d nodes, and %d are", name, value.String(), allowed, all.counted, used(all)) + f.gone.says(past)}
+		return Gate{Reason: reason, dimension: name,
+			Message: fmt.Sprintf("%s %s allows %d of %d nodes, and %d are", name, value.String(), allowed, all.counted, used(all)) + deletedSince(past)}
 	}
 	if f.counts.zonesCounted() < 3 {
 		return Gate{}
@@ -64,8 +64,8 @@ func (f *Fleet) cap(reason Reason, name string, value limit.Cap, n *nodeState, e
 	zone, dimension := f.counts.zones[n.Zone], name+"/"+n.Zone
 	past, allowed = count(f.gone.zone(n.Zone)), value.OfZone(zone.counted, all.counted)
 	if used(zone)+past+f.queues.before(dimension, n.Name, expired) >= allowed {
-		return Gate{Reason: reason, dimension: dimension, At: f.gone.next(),
-			Message: fmt.Sprintf("%s %s allows %d of %d nodes of zone %q, and %d are", name, value.String(), allowed, zone.counted, n.Zone, used(zone)) + f.gone.says(past)}
+		return Gate{Reason: reason, dimension: dimension,
+			Message: fmt.Sprintf("%s %s allows %d of %d nodes of zone %q, and %d are", name, value.String(), allowed, zone.counted, n.Zone, used(zone)) + deletedSince(past)}
 	}
 	return Gate{}
 }
@@ -99,6 +99,6 @@ func (f *Fleet) ownCap(s *setState, n *nodeState, expired time.Time) Gate {
 	if others+past+f.queues.before(dimension, n.Name, expired) < allowed {
 		return Gate{}
 	}
-	return Gate{Reason: HeldByOwnCap, dimension: dimension, At: f.gone.next(),
-		Message: fmt.Sprintf("maxNodes %s allows %d of %d selected nodes, and %d are tainted", s.MaxNodes.String(), allowed, s.selected, others) + f.gone.says(past)}
+	return Gate{Reason: HeldByOwnCap, dimension: dimension,
+		Message: fmt.Sprintf("maxNodes %s allows %d of %d selected nodes, and %d are tainted", s.MaxNodes.String(), allowed, s.selected, others) + deletedSince(past)}
 }

@@ -13,7 +13,7 @@ import (
 func (f *Fleet) Decide(name string, at Moment, evidence *Evidence) (plan Plan, next Next) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.gone.expire(at.Now) {
+	if f.gone.expire(at.Now, f.policy.Limits.EvictPace) {
 		f.wake(f.queues.heads())
 	}
 	n := f.nodes[name]
@@ -34,7 +34,7 @@ func (f *Fleet) Decide(name string, at Moment, evidence *Evidence) (plan Plan, n
 		Undone:    func(set types.UID, key string) time.Time { return n.undone[claimed{set, key}] },
 		Room:      f.room(n, at), Evidence: evidence,
 	})
-	if plan.NeedsEvidence {
+	if plan.recalls = f.recalls; plan.NeedsEvidence {
 		return plan, ReadLive
 	}
 	f.noteHolds(n, plan.Holds)

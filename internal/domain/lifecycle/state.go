@@ -1,7 +1,7 @@
 // Package lifecycle says what a stored policy may do now. It is all that planners ask of a policy's life.
 package lifecycle
 
-// State of a stored policy. The zero value may do nothing, and four of them are the same to a planner:
+// State of a stored policy, with the reason. The zero value may do nothing. What follows is one of four:
 //
 //	NotJudged, Unreadable, Unrecorded, Frozen   frozen: nothing is done and nothing undone
 //	Deleted, Observing                          withdrawn: all that it did is undone

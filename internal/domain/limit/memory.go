@@ -23,13 +23,15 @@ type Memory struct {
 	acts map[types.UID]Act // the latest of each object
 }
 
-// Remember takes in an act. It says whether that is news: of an object, the latest counts.
-func (m *Memory) Remember(a Act) (news bool) {
+// Remember takes in an act. It says whether that is news: of an object, the latest counts. What lies after latest comes from a clock that
+// was wrong, or is forged: it is ignored, and hides nothing.
+func (m *Memory) Remember(a Act, latest time.Time) (news bool) {
 	was, known := m.acts[a.UID]
+	known = known && !was.Began.After(latest)
 	if known && a.Ended && a.Began.Equal(was.Began) {
 		m.acts[a.UID] = a
 	}
-	if a.Began.IsZero() || known && !a.Began.After(was.Began) {
+	if a.Began.IsZero() || a.Began.After(latest) || known && !a.Began.After(was.Began) {
 		return false
 	}
 	if m.acts == nil {
