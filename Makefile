@@ -96,13 +96,14 @@ verify-fmt: go-version
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
 	if [ -n "$$unformatted" ]; then echo "run make fmt; not formatted:"; echo "$$unformatted"; exit 1; fi
 
-# Before make generate, which would put them right.
+# Before make generate, which would put them right: also with make -j, so verify-generate starts it only then.
 .PHONY: verify-lists
 verify-lists: go-version
 	go run ./hack/gen-policy --check
 
 .PHONY: verify-generate
-verify-generate: generate
+verify-generate: verify-lists
+	@$(MAKE) generate
 	@changed=$$(git status --porcelain -- $(GENERATED)); \
 	if [ -n "$$changed" ]; then echo "run make generate and commit; changed:"; echo "$$changed"; git --no-pager diff -- $(GENERATED) | head -100; exit 1; fi
 
