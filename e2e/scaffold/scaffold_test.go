@@ -106,6 +106,8 @@ func TestWhatCanNotBecomeAKindIsRefusedAndNothingIsWritten(t *testing.T) {
 	c := newTree(t)
 	c.write("controllers/halfdone/add.go", "package halfdone\n")
 	c.write("docs/concepts/halfdones.md", "# HalfDones\n")
+	c.write("config/policy/generated.yaml", "{}\n")
+	c.write("crds/autohealer.resourcestack.com_generateds.yaml", "{}\n")
 	c.commit()
 	for _, test := range []struct{ kind, scope, says string }{
 		{"", "Cluster", "write make scaffold KIND=Foo SCOPE=Cluster|Namespaced"},
@@ -115,13 +117,24 @@ func TestWhatCanNotBecomeAKindIsRefusedAndNothingIsWritten(t *testing.T) {
 		{"../Foo", "Cluster", "KIND=../Foo is no name of a kind"},
 		{"Foo", "cluster", "SCOPE=cluster is neither Cluster nor Namespaced"},
 		{"FooList", "Cluster", "KIND=FooList would be taken for the list of another kind"},
-		{"Func", "Cluster", "KIND=Func would have a package of the name func"},
-		{"Policy", "Cluster", "KIND=Policy would have a package of the name policy"},
+		{"Func", "Cluster", "KIND=Func would have packages and files of the name func"},
+		{"Error", "Cluster", "KIND=Error would have packages and files of the name error"},
+		{"String", "Cluster", "KIND=String would have packages and files of the name string"},
+		{"Main", "Cluster", "KIND=Main would have packages and files of the name main"},
+		{"Internal", "Cluster", "KIND=Internal would have packages and files of the name internal"},
+		{"Vendor", "Cluster", "KIND=Vendor would have packages and files of the name vendor"},
+		{"Testdata", "Cluster", "KIND=Testdata would have packages and files of the name testdata"},
+		{"Documentation", "Cluster", "KIND=Documentation would have packages and files of the name documentation"},
+		{"Kustomization", "Cluster", "KIND=Kustomization would have packages and files of the name kustomization"},
+		{"Outliers", "Cluster", "KIND=Outliers: its plural is irregular"},
+		{"Envoys", "Cluster", "KIND=Envoys: its plural is irregular"},
+		{"Opts", "Cluster", "KIND=Opts: its plural is irregular"},
 		{"Mouse", "Cluster", "KIND=Mouse: its plural is irregular, mouses or mice"},
 		{"ConditionSet", "Cluster", "there is a kind ConditionSet: PROJECT has it"},
 		{"Conditionset", "Cluster", "there is a kind Conditionset: PROJECT has it"},
 		{"Breaker", "Cluster", "apis/v1alpha1 has types of these names: Breaker ("},
 		{"HalfDone", "Cluster", "are there already: controllers/halfdone, docs/concepts/halfdones.md; remove them, or choose another name"},
+		{"Generated", "Cluster", "are there already: config/policy/generated.yaml, crds/autohealer.resourcestack.com_generateds.yaml; "},
 		{"Node", "Cluster", "are there already: e2e/node; "},
 	} {
 		output, err := c.in(scaffold, "--kind="+test.kind, "--scope="+test.scope)
@@ -130,6 +143,18 @@ func TestWhatCanNotBecomeAKindIsRefusedAndNothingIsWritten(t *testing.T) {
 		g.Expect(output).To(ContainSubstring(test.says))
 		c.unchanged()
 	}
+}
+
+// TestAKindMayHaveTheNameOfWhatIsImportedWhereItIsPut: one of the name of an import, of a variable or of an argument there.
+func TestAKindMayHaveTheNameOfWhatIsImportedWhereItIsPut(t *testing.T) {
+	c := newTree(t)
+	all := []string{"Guard", "Clock", "Actuate", "Kubeconfig", "Policy", "Common", "Mgr", "Stored"}
+	for _, kind := range all {
+		c.run(scaffold, "--kind="+kind, "--scope=Cluster")
+	}
+	c.run("go", "build", "-C", "hack/tools", "-o", "../../bin/controller-gen", "sigs.k8s.io/controller-tools/cmd/controller-gen")
+	c.run("bin/controller-gen", "object", "paths=./apis/...")
+	c.run("go", "build", "./controllers", "./internal/kinds")
 }
 
 func TestAFileWithoutItsMarkerHasNothingWritten(t *testing.T) {
@@ -180,6 +205,9 @@ func TestANewKindWorksBeforeALineOfItIsWritten(t *testing.T) {
 	c.run("make", "scaffold", "KIND=Foo", "SCOPE=Cluster")
 	c.run("make", "scaffold", "KIND=BarPolicy", "SCOPE=Namespaced")
 	c.commit()
+	roles, err := os.ReadFile(filepath.Join(c.dir, "config", "rbac", "user_roles.yaml"))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	NewWithT(t).Expect(string(roles)).To(ContainSubstring("  resources: [outlierpolicies, probeconfigs, weederconfigs] # make generate: policies of tenants\n"), "nobody gave it to namespaces' admins")
 	c.run("make", "verify")
 	c.unchanged()
 	binaries, err := filepath.Abs(filepath.Join(root, "bin"))

@@ -74,20 +74,27 @@ func (l *lines) GetCodeFragments() machinery.CodeFragmentsMap {
 	return all
 }
 
+// generated are the files that make generate writes of a kind alone.
+func (n names) generated(group string) []string {
+	return []string{"config/policy/" + n.Lower + ".yaml", "crds/" + group + "_" + n.Plural + ".yaml"}
+}
+
 // lines are what files that all kinds share have of one.
 func (n names) lines() (all []*lines) {
+	// These files have imports and variables of other names, which a kind may have, too.
+	planner, controller := n.Lower+"planner", n.Lower+"controller"
 	namespaced := ""
 	if n.Namespaced {
 		namespaced = ", Namespaced: true"
 	}
 	entry := fmt.Sprintf("\t{\n\t\tObject: &v1alpha1.%[1]s{}, List: &v1alpha1.%[1]sList{}%[2]s,\n\t\tTerms: terms(func(p, _ *v1alpha1.%[1]s, _ Setting) %[3]s.Terms { return %[3]s.TermsOf(p) }),\n\t},",
-		n.Kind, namespaced, n.Lower)
+		n.Kind, namespaced, planner)
 	for path, at := range map[string]map[string]string{
 		"apis/v1alpha1/groupversion_info.go": {"kinds": fmt.Sprintf("\t\t&%[1]s{}, &%[1]sList{},", n.Kind)},
-		"internal/kinds/all.go":              {"imports": fmt.Sprintf("\t%q", n.Repo+"/internal/domain/"+n.Lower), "kinds": entry},
+		"internal/kinds/all.go":              {"imports": fmt.Sprintf("\t%s %q", planner, n.Repo+"/internal/domain/"+n.Lower), "kinds": entry},
 		"controllers/add.go": {
-			"imports": fmt.Sprintf("\t%q", n.Repo+"/controllers/"+n.Lower),
-			"kinds":   fmt.Sprintf("\t\t%q: func() error { return %s.AddToManager(mgr, common) },", n.Kind, n.Lower),
+			"imports": fmt.Sprintf("\t%s %q", controller, n.Repo+"/controllers/"+n.Lower),
+			"kinds":   fmt.Sprintf("\t\t%q: func() error { return %s.AddToManager(mgr, common) },", n.Kind, controller),
 		},
 		"config/samples/kustomization.yaml": {"samples": "- " + n.Lower + "-1.yaml"},
 	} {

@@ -6,6 +6,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -32,10 +33,9 @@ const usage = "make scaffold KIND=Foo SCOPE=Cluster|Namespaced"
 
 var aKind = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{1,39}$`)
 
-// imported are packages of the scaffold's own, or of packages that it is put into: another of that name would hide them.
-var imported = []string{
-	"cache", "client", "context", "fmt", "kinds", "kube", "labels", "manager", "maps", "planner", "policy", "reflect", "slices", "suite", "sync", "testing", "types",
-}
+// reserved are names of packages or folders that Go doesn't build, or that not everybody may import, and the file that lists the
+// kinds' policies.
+var reserved = []string{"documentation", "internal", "kustomization", "main", "testdata", "vendor"}
 
 func namesOf(kind, scope, repo string) (names, error) {
 	n := names{Kind: kind, Lower: strings.ToLower(kind), Scope: scope, Namespaced: scope == "Namespaced", Target: "Node", Targets: "Nodes", Package: "corev1", Import: "core/v1", Repo: repo}
@@ -51,8 +51,8 @@ func namesOf(kind, scope, repo string) (names, error) {
 		return n, fmt.Errorf("SCOPE=%s is neither Cluster nor Namespaced", scope)
 	case strings.HasSuffix(kind, "List"):
 		return n, fmt.Errorf("KIND=%s would be taken for the list of another kind", kind)
-	case token.IsKeyword(n.Lower) || slices.Contains(imported, n.Lower):
-		return n, fmt.Errorf("KIND=%s would have a package of the name %s, which is taken in Go or by the packages that it is used with", kind, n.Lower)
+	case token.IsKeyword(n.Lower) || types.Universe.Lookup(n.Lower) != nil || slices.Contains(reserved, n.Lower):
+		return n, fmt.Errorf("KIND=%s would have packages and files of the name %s, which means something else to Go or to Kustomize", kind, n.Lower)
 	}
 	// The registry and controller-gen each derive it, and must agree.
 	plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})

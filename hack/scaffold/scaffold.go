@@ -64,10 +64,18 @@ func (n names) isNew(root string, project config.Config) error {
 	if len(declared) > 0 {
 		return fmt.Errorf("%s has types of these names: %s", apis, strings.Join(declared, ", "))
 	}
-	var there []string
+	paths := n.generated("autohealer." + project.GetDomain())
 	for _, f := range n.files() {
-		path := f.Path
-		if dir := filepath.Dir(path); filepath.Base(dir) == n.Lower { // the package is the kind's alone
+		paths = append(paths, f.Path)
+	}
+	return n.isAlone(root, paths)
+}
+
+// isAlone says which of the kind's own paths there are already.
+func (n names) isAlone(root string, paths []string) error {
+	var there []string
+	for _, path := range paths {
+		if dir := filepath.Dir(path); filepath.Base(dir) == n.Lower && filepath.Ext(path) == ".go" { // the package is the kind's alone
 			path = dir
 		}
 		if _, err := os.Lstat(filepath.Join(root, path)); err == nil && !slices.Contains(there, path) {
