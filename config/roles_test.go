@@ -16,14 +16,14 @@ import (
 
 // testRoles asks the API server who may do what with our kinds, for each role of the table in docs/concepts/guardrails.md.
 func testRoles(t *testing.T, c kubernetes.Interface) {
-	var all, policies, namespaced []string
+	var all, policies, tenants []string
 	for _, k := range kinds.All {
 		all = append(all, k.Plural())
 		if !k.RulesOver {
 			policies = append(policies, k.Plural())
 		}
-		if k.Namespaced {
-			namespaced = append(namespaced, k.Plural())
+		if k.Tenants {
+			tenants = append(tenants, k.Plural())
 		}
 	}
 	for role, of := range map[string]struct {
@@ -31,7 +31,7 @@ func testRoles(t *testing.T, c kubernetes.Interface) {
 		part          string // of this role of Kubernetes'
 	}{
 		"autohealer-viewer":             {nil, all, "view"},
-		"autohealer-tenant":             {namespaced, namespaced, "admin"},
+		"autohealer-tenant":             {tenants, tenants, "admin"},
 		"autohealer-editor":             {policies, all, ""},
 		"autohealer-guardrail-admin":    {[]string{"guardrails"}, all, ""},
 		"autohealer-exception-approver": {[]string{"guardrailexceptions"}, all, ""},

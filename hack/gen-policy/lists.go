@@ -18,7 +18,7 @@ var resources = map[string]func() []string{
 	"statuses":                     func() []string { return plurals("/status", always) },
 	"kinds and statuses":           func() []string { return append(plurals("", always), plurals("/status", always)...) },
 	"policies":                     func() []string { return plurals("", acts) },
-	"namespaced policies":          func() []string { return plurals("", func(k *kinds.Kind) bool { return acts(k) && k.Namespaced }) },
+	"policies of tenants":          func() []string { return plurals("", func(k *kinds.Kind) bool { return k.Tenants }) },
 	"policies with a finalizer":    func() []string { return plurals("", func(k *kinds.Kind) bool { return k.Finalizer }) },
 	"policies without a finalizer": func() []string { return plurals("", func(k *kinds.Kind) bool { return acts(k) && !k.Finalizer }) },
 	"kinds over policies":          func() []string { return plurals("", func(k *kinds.Kind) bool { return k.RulesOver }) },
@@ -44,25 +44,46 @@ var (
 	generatedRow = regexp.MustCompile(`(?m)^(\| cluster \| ).*( \| [a-z, ]+ \| )(policies with a finalizer|policies without a finalizer|kinds over policies|statuses)\b`)
 )
 
+// expected are the lists of each file, in order: one whose comment was lost or reworded would stay as it is for ever.
+var expected = map[string][]string{
+	"config/rbac/manager_role.yaml": {"policies with a finalizer", "policies without a finalizer", "kinds over policies", "statuses"},
+	"config/rbac/user_roles.yaml": {
+		"kinds and statuses", "policies of tenants", "policies", "kinds and statuses", "kinds and statuses", "kinds and statuses", "kinds and statuses",
+	},
+	"config/webhook/configuration/validating.yaml": {"kinds"},
+	"README.md": {"policies with a finalizer", "policies without a finalizer", "kinds over policies", "statuses"},
+}
+
+// withExpected reads a file, and fails unless the last groups of what matches are the lists that it is expected to have.
+func withExpected(root, name string, list *regexp.Regexp) ([]byte, error) {
+	text, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, parts := range list.FindAllSubmatch(text, -1) {
+		found = append(found, string(parts[len(parts)-1]))
+	}
+	if !slices.Equal(found, expected[name]) {
+		return nil, fmt.Errorf("%s has the generated lists %q, and should have %q: put the comments back, or change expected in hack/gen-policy/lists.go", name, found, expected[name])
+	}
+	return text, nil
+}
+
 // withResources fills the lists of resources in a manifest.
 func withResources(root, name string) (text []byte, err error) {
-	if text, err = os.ReadFile(filepath.Join(root, name)); err != nil {
+	if text, err = withExpected(root, name, generatedLine); err != nil {
 		return nil, err
 	}
 	return generatedLine.ReplaceAllFunc(text, func(line []byte) []byte {
 		parts := generatedLine.FindStringSubmatch(string(line))
-		list := resources[parts[2]]
-		if list == nil {
-			err = fmt.Errorf("%s: there is no list %q", name, parts[2])
-			return line
-		}
-		return fmt.Appendf(nil, "%s[%s] # make generate: %s", parts[1], strings.Join(list(), ", "), parts[2])
-	}), err
+		return fmt.Appendf(nil, "%s[%s] # make generate: %s", parts[1], strings.Join(resources[parts[2]](), ", "), parts[2])
+	}), nil
 }
 
 // withRows fills the lists of resources in the README.
 func withRows(root, name string) ([]byte, error) {
-	text, err := os.ReadFile(filepath.Join(root, name))
+	text, err := withExpected(root, name, generatedRow)
 	if err != nil {
 		return nil, err
 	}

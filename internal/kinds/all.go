@@ -20,15 +20,15 @@ var All = []*Kind{
 		Terms:    terms(func(cs, old *v1alpha1.ConditionSet, _ Setting) condition.Terms { return condition.TermsOf(cs, old) }),
 		Forecast: reflect.TypeFor[condition.Forecast](),
 	}, {
-		Object: &v1alpha1.WeederConfig{}, List: &v1alpha1.WeederConfigList{}, Namespaced: true, // a deleted pod needs no undoing
+		Object: &v1alpha1.WeederConfig{}, List: &v1alpha1.WeederConfigList{}, Namespaced: true, Tenants: true, // a deleted pod needs no undoing
 		Terms:    terms(func(wc, _ *v1alpha1.WeederConfig, s Setting) weed.Terms { return weed.TermsOf(wc, s.OwnNamespace) }),
 		Forecast: reflect.TypeFor[weed.Forecast](),
 	}, {
-		Object: &v1alpha1.ProbeConfig{}, List: &v1alpha1.ProbeConfigList{}, Namespaced: true, Finalizer: true,
+		Object: &v1alpha1.ProbeConfig{}, List: &v1alpha1.ProbeConfigList{}, Namespaced: true, Tenants: true, Finalizer: true,
 		Terms:    terms(func(pc, _ *v1alpha1.ProbeConfig, s Setting) probe.Terms { return probe.TermsOf(pc, s.OwnNamespace) }),
 		Forecast: reflect.TypeFor[probe.Forecast](),
 	}, {
-		Object: &v1alpha1.OutlierPolicy{}, List: &v1alpha1.OutlierPolicyList{}, Namespaced: true, // nothing outlives the policy
+		Object: &v1alpha1.OutlierPolicy{}, List: &v1alpha1.OutlierPolicyList{}, Namespaced: true, Tenants: true, // nothing outlives the policy
 		Forecast: reflect.TypeFor[outlier.Forecast](),
 	}, {
 		Object: &v1alpha1.HealthCheckRegistration{}, List: &v1alpha1.HealthCheckRegistrationList{}, Finalizer: true,

@@ -28,6 +28,10 @@ type Kind struct {
 	List   client.ObjectList
 	// Namespaced is what its CRD says, too.
 	Namespaced bool
+	// Tenants may write it: who is admin of a namespace, without a word of the cluster's. That is only for a namespaced kind whose policies
+	// need the rights of an account of that namespace for what they do, or touch nothing but that namespace's own; else the namespace's
+	// admins would act with the manager's rights.
+	Tenants bool
 	// RulesOver policies, and is none: it does nothing by itself, and no exception is made for it.
 	RulesOver bool
 	// Finalizer: what its policies did is undone before they go.

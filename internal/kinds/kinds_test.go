@@ -1,32 +1,40 @@
 package kinds
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"testing"
 )
 
-// TestWhatTheKindsAre: from these flags follow the manager's rights and users', so that another one is a decision.
+// TestWhatTheKindsAre: from these flags follow the manager's rights and users', so that another one is a decision. A kind that has
+// none of those that give rights, as a scaffolded one, needs no row.
 func TestWhatTheKindsAre(t *testing.T) {
 	type is struct {
-		plural                           string
-		namespaced, rulesOver, finalizer bool
+		plural                                    string
+		namespaced, tenants, rulesOver, finalizer bool
 	}
-	for name, want := range map[string]is{
-		"ConditionSet":            {"conditionsets", false, false, true},
-		"WeederConfig":            {"weederconfigs", true, false, false},
-		"ProbeConfig":             {"probeconfigs", true, false, true},
-		"OutlierPolicy":           {"outlierpolicies", true, false, false},
-		"HealthCheckRegistration": {"healthcheckregistrations", false, false, true},
-		"Guardrail":               {"guardrails", false, true, false},
-		"GuardrailException":      {"guardrailexceptions", false, true, false},
-	} {
-		k := Named(name)
-		if k == nil {
-			t.Errorf("there is no %s", name)
-		} else if got := (is{k.Plural(), k.Namespaced, k.RulesOver, k.Finalizer}); got != want {
-			t.Errorf("%s: got %+v, want %+v", name, got, want)
+	decided := map[string]is{
+		"ConditionSet":            {"conditionsets", false, false, false, true},
+		"WeederConfig":            {"weederconfigs", true, true, false, false},
+		"ProbeConfig":             {"probeconfigs", true, true, false, true},
+		"OutlierPolicy":           {"outlierpolicies", true, true, false, false},
+		"HealthCheckRegistration": {"healthcheckregistrations", false, false, false, true},
+		"Guardrail":               {"guardrails", false, false, true, false},
+		"GuardrailException":      {"guardrailexceptions", false, false, true, false},
+	}
+	for _, k := range All {
+		got := is{k.Plural(), k.Namespaced, k.Tenants, k.RulesOver, k.Finalizer}
+		want, ok := decided[k.Name()]
+		delete(decided, k.Name())
+		if row := fmt.Sprintf("%q: {%q, %t, %t, %t, %t},", k.Name(), got.plural, got.namespaced, got.tenants, got.rulesOver, got.finalizer); ok && got != want {
+			t.Errorf("got %s want %+v", row, want)
+		} else if !ok && (got.tenants || got.rulesOver || got.finalizer) {
+			t.Errorf("nobody decided on the rights that follow from this row; when they are right, add it: %s", row)
 		}
+	}
+	for name := range decided {
+		t.Errorf("there is no %s", name)
 	}
 }
 
@@ -44,6 +52,9 @@ func TestEveryEntryIsOfOneKind(t *testing.T) {
 		}
 		if k.RulesOver && k.Finalizer {
 			t.Errorf("%s rules over policies, and has something to undo: the manager may not write it", k.Name())
+		}
+		if k.Tenants && (!k.Namespaced || k.RulesOver) {
+			t.Errorf("%s is given to admins of namespaces, and isn't theirs", k.Name())
 		}
 		if k.Terms != nil && k.Terms.Of == nil && !k.RulesOver {
 			t.Errorf("%s: nobody knows its terms", k.Name())
