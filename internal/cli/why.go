@@ -125,7 +125,7 @@ type answers struct {
 	snapshot *snapshot.Snapshot
 	facts    *snapshot.Facts
 	guard    *guard.Guard
-	weeders  []snapshot.WeederView
+	weeders  snapshot.Weeders
 }
 
 func newAnswers(ctx context.Context, a *App, s *snapshot.Snapshot) (*answers, error) {
@@ -200,7 +200,9 @@ func (w *answers) ofService(key types.NamespacedName) (string, error) {
 	if !w.snapshot.Has(schema.GroupKind{Kind: "Service"}, key) {
 		return "", fmt.Errorf("there is no service %q in namespace %s", key.Name, key.Namespace)
 	}
-	return explain.Service(key, w.weeders, w.snapshot.ServerTime.Time) + explain.Ejections(w.facts.Seats(key.Namespace, snapshot.OfService(key.Name)), w.snapshot.ServerTime.Time), nil
+	seats, unknown := w.facts.Seats(key.Namespace, snapshot.OfService(key.Name))
+	now := w.snapshot.ServerTime.Time
+	return explain.Service(key, w.weeders, now) + explain.Ejections(seats, unknown, now), nil
 }
 
 func (w *answers) ofPod(key types.NamespacedName) (string, error) {
@@ -212,13 +214,14 @@ func (w *answers) ofPod(key types.NamespacedName) (string, error) {
 		return d.Namespace == key.Namespace && (d.Pod == key.Name || d.Owner == p.Workload().String())
 	}
 	now := w.snapshot.ServerTime.Time
-	return explain.Workload("pod/"+key.Name, key.Namespace, []*weed.Pod{p}, w.weeders, now, ours) + explain.Ejections(w.facts.Seats(key.Namespace, snapshot.OfPod(key.Name)), now), nil
+	seats, unknown := w.facts.Seats(key.Namespace, snapshot.OfPod(key.Name))
+	return explain.Workload("pod/"+key.Name, key.Namespace, []*weed.Pod{p}, w.weeders, now, ours) + explain.Ejections(seats, unknown, now), nil
 }
 
 func (w *answers) ofWorkload(ctx context.Context, shown, kind string, key types.NamespacedName) (string, error) {
 	owner := weed.Workload{Namespace: key.Namespace, Kind: kind, Name: key.Name}
 	pods := w.facts.PodsOf(owner)
-	d := explain.Dependent{Namespace: key.Namespace, Kind: kind, Name: key.Name, Configs: w.facts.ViewProbers(ctx, w.guard.Policy(), key.Namespace, kind, key.Name), Hold: w.facts.HoldOn(owner)}
+	d := explain.Dependent{Namespace: key.Namespace, Kind: kind, Name: key.Name, Configs: w.facts.ViewProbers(ctx, w.guard.Policy(), key.Namespace, kind, key.Name), Hold: w.facts.HoldOn(owner), Unknown: w.snapshot.Covers("ProbeConfig")}
 	if len(d.Configs) == 0 {
 		d.Orphan = w.facts.OrphanOn(ctx, key.Namespace, kind, key.Name)
 	}

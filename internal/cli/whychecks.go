@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -21,11 +22,14 @@ func (w *answers) ofChecked(ctx context.Context, kind string, key types.Namespac
 	kinds = append(kinds, w.facts.TargetKinds()...)
 	view, found, err := w.facts.ViewChecks(ctx, w.guard.Policy(), kind, key)
 	views := view.Checks
+	unknown := cmp.Or(w.snapshot.Covers("ProbeConfig"), w.snapshot.Covers("HealthCheckRegistration"))
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("explain %s/%s: %w", kind, key.Name, err)
 	case len(views) == 0 && slices.Contains(kinds, strings.TrimSuffix(kind, "s")):
 		return "", fmt.Errorf("%s/%s: the facts have nothing of what HealthCheckRegistrations are about; write them anew with facts export", kind, key.Name)
+	case len(views) == 0 && unknown != nil:
+		return "", fmt.Errorf("%s/%s: whether a ProbeConfig scales this kind, or a HealthCheckRegistration is about it, isn't known: %w", kind, key.Name, unknown)
 	case len(views) == 0:
 		return "", fmt.Errorf("\"%s/%s\": no ProbeConfig scales this kind, and no HealthCheckRegistration is about it; kinds are %s", kind, key.Name, strings.Join(kinds, ", "))
 	case !found:

@@ -29,13 +29,32 @@ func Node(v snapshot.NodeView) string {
 		t.set(v, s)
 	}
 	for _, o := range v.Orphans {
-		t.line(1, "ConditionSet %s, which does not exist: taint %s:%s %s", o.Name, o.Key, o.Effect, t.since(o.Since.Time))
+		t.line(1, "ConditionSet %s, which %s: taint %s:%s %s", o.Name, isnt(v.Unknown), o.Key, o.Effect, t.since(o.Since.Time))
+		if v.Unknown != nil {
+			continue
+		}
 		t.line(2, "It is undone once the set was found missing twice, a minute apart.")
 	}
-	if len(v.Sights)+len(v.Orphans) == 0 {
+	t.unknown("ConditionSets", v.Unknown)
+	if len(v.Sights)+len(v.Orphans) == 0 && v.Unknown == nil {
 		t.line(1, "No ConditionSet is about this node, and Autohealer did nothing to it.")
 	}
 	return t.out.String()
+}
+
+// isnt says of a policy that isn't there what is known of that.
+func isnt(unknown error) string {
+	if unknown != nil {
+		return "isn't among the facts"
+	}
+	return "does not exist"
+}
+
+// unknown says that not all is known of what policies of a kind do.
+func (t *text) unknown(plural string, why error) {
+	if why != nil {
+		t.line(1, "Not all is known of what %s do: %v.", plural, why)
+	}
 }
 
 // set tells of one set: what it did, what it saw, what it would do, and what is in the way.

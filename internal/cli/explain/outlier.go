@@ -12,9 +12,11 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 )
 
-// Ejections tells of hosts whether Envoys have ejected them, and what ejects them and brings them back.
-func Ejections(seats []snapshot.Seat, now time.Time) string {
+// Ejections tells of hosts whether Envoys have ejected them, and what ejects them and brings them back. Unknown says
+// what isn't known that policies are planned by; nil when all is.
+func Ejections(seats []snapshot.Seat, unknown error, now time.Time) string {
 	t := &text{now: now}
+	t.unknown("OutlierPolicies", unknown)
 	var last *snapshot.Seat
 	for i := range seats {
 		s := &seats[i]

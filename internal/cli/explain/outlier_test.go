@@ -43,7 +43,7 @@ func TestWhatIsToldOfAPodThatEnvoysMayEject(t *testing.T) {
 			told := Ejections([]snapshot.Seat{{
 				Policy: op, Read: read, Host: host, Hosts: []outlier.Host{host, {Address: "10.0.0.2", Port: 8080}, {Address: "10.0.0.3", Port: 8080}},
 				Cluster: outlier.Key{Service: types.NamespacedName{Namespace: "shop", Name: "web"}, Port: 80},
-			}}, now)
+			}}, nil, now)
 			limits := `  OutlierPolicy web, Envoy cluster shop/web/80: Envoy ejects hosts that keep failing
     A host is ejected after 5 consecutive 5xx, failures of Envoy's own among them
     It stays so for 30s, each further time as much more, at most 5m0s; it ends at the first sweep after, every 10s

@@ -22,8 +22,10 @@ type Dependent struct {
 	Configs []snapshot.ProberView
 	// Hold on it, nil for none.
 	Hold *hold.Hold
-	// Orphan is the record on it of a ProbeConfig that doesn't exist, or no longer names it; nil for none.
+	// Orphan is the record on it of a ProbeConfig that doesn't exist, isn't known, or no longer names it; nil for none.
 	Orphan *probe.Record
+	// Unknown says what isn't known that ProbeConfigs are planned by; nil when all is.
+	Unknown error
 }
 
 // dependent tells what ProbeConfigs did to an object and would do, by what the manager wrote into their status.
@@ -31,8 +33,11 @@ func (t *text) dependent(d Dependent) {
 	if d.Hold.Holds(t.now, t.now) {
 		t.line(1, "Left alone: %s.", d.Hold.Says(t.now))
 	}
+	t.unknown("ProbeConfigs", d.Unknown)
 	if r := d.Orphan; r != nil {
-		t.line(1, "ProbeConfig %s, which does not exist or no longer names it: scaled down from %s %s", r.Policy, counted(int(r.Replicas), "replica"), t.since(r.Since.Time))
+		t.line(1, "ProbeConfig %s, which %s or no longer names it: scaled down from %s %s", r.Policy, isnt(d.Unknown), counted(int(r.Replicas), "replica"), t.since(r.Since.Time))
+	}
+	if d.Orphan != nil && d.Unknown == nil {
 		t.line(2, "It gets them back soon: once the config was found missing twice, a minute apart, or at once where it only names others now. By hand: kubectl autohealer undo")
 	}
 	for i := range d.Configs {

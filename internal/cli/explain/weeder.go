@@ -14,11 +14,11 @@ import (
 )
 
 // Service says what WeederConfigs make of a Service's readiness.
-func Service(key types.NamespacedName, views []snapshot.WeederView, now time.Time) string {
+func Service(key types.NamespacedName, weeders snapshot.Weeders, now time.Time) string {
 	t := &text{now: now}
 	t.line(0, "service/%s in namespace %s", key.Name, key.Namespace)
 	said := false
-	for _, v := range views {
+	for _, v := range weeders.Views {
 		for _, s := range v.Services {
 			if s.Namespace != key.Namespace || s.Name != key.Name {
 				continue
@@ -33,27 +33,28 @@ func Service(key types.NamespacedName, views []snapshot.WeederView, now time.Tim
 			t.recent(v.Config, func(d v1alpha1.PodDeletion) bool { return d.Namespace == key.Namespace && d.Service == key.Name })
 		}
 	}
-	if !said {
+	t.unknown("WeederConfigs", weeders.Unknown)
+	if !said && weeders.Unknown == nil {
 		t.line(1, "No WeederConfig watches it.")
 	}
 	return t.out.String()
 }
 
 // Workload says what WeederConfigs did and would do to pods: those that are ours says.
-func Workload(title, namespace string, pods []*weed.Pod, views []snapshot.WeederView, now time.Time, ours func(v1alpha1.PodDeletion) bool) string {
+func Workload(title, namespace string, pods []*weed.Pod, weeders snapshot.Weeders, now time.Time, ours func(v1alpha1.PodDeletion) bool) string {
 	t := &text{now: now}
 	t.line(0, "%s in namespace %s", title, namespace)
-	t.workload(pods, views, ours)
+	t.workload(pods, weeders, ours)
 	return t.out.String()
 }
 
 // Scaled says what ProbeConfigs did and would do to what has a scale, and WeederConfigs to its pods.
-func Scaled(title string, d Dependent, pods []*weed.Pod, views []snapshot.WeederView, now time.Time, ours func(v1alpha1.PodDeletion) bool) string {
+func Scaled(title string, d Dependent, pods []*weed.Pod, weeders snapshot.Weeders, now time.Time, ours func(v1alpha1.PodDeletion) bool) string {
 	t := &text{now: now}
 	t.line(0, "%s in namespace %s", title, d.Namespace)
 	t.dependent(d)
 	if len(pods) > 0 {
-		t.workload(pods, views, ours)
+		t.workload(pods, weeders, ours)
 	}
 	return t.out.String()
 }
@@ -68,7 +69,7 @@ func (t *text) rest(depth, pods int) {
 	}
 }
 
-func (t *text) workload(pods []*weed.Pod, views []snapshot.WeederView, ours func(v1alpha1.PodDeletion) bool) {
+func (t *text) workload(pods []*weed.Pod, weeders snapshot.Weeders, ours func(v1alpha1.PodDeletion) bool) {
 	looping := 0
 	for _, p := range pods {
 		loop := p.Loop(true)
@@ -79,7 +80,7 @@ func (t *text) workload(pods []*weed.Pod, views []snapshot.WeederView, ours func
 			continue
 		}
 		t.line(1, "pod/%s: %s", p.Name, loop)
-		if !t.fates(p, views) {
+		if !t.fates(p, weeders.Views) && weeders.Unknown == nil {
 			t.line(2, "No WeederConfig says that it depends on a Service.")
 		}
 	}
@@ -87,7 +88,8 @@ func (t *text) workload(pods []*weed.Pod, views []snapshot.WeederView, ours func
 	if looping == 0 {
 		t.line(1, "Of %s none crash-loops, so none is deleted.", counted(len(pods), "pod"))
 	}
-	for _, v := range views {
+	t.unknown("WeederConfigs", weeders.Unknown)
+	for _, v := range weeders.Views {
 		t.recent(v.Config, ours)
 	}
 }

@@ -22,7 +22,7 @@ func TestManyPodsAreCountedNotListed(t *testing.T) {
 		pods = append(pods, p)
 		service.Pods = append(service.Pods, weed.PodForecast{Name: p.Name, CrashLoop: p.Main, Delete: true})
 	}
-	views := []snapshot.WeederView{{Config: &v1alpha1.WeederConfig{}, Services: []weed.ServiceForecast{service}}}
+	views := snapshot.Weeders{Views: []snapshot.WeederView{{Config: &v1alpha1.WeederConfig{}, Services: []weed.ServiceForecast{service}}}}
 	const rest = "5 pods more like these: kubectl autohealer explain pod/NAME tells of each\n"
 	for what, got := range map[string]string{
 		"of a Service":  Service(types.NamespacedName{Namespace: "shop", Name: "database"}, views, now),

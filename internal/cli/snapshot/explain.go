@@ -25,8 +25,10 @@ type NodeView struct {
 	Plan   condition.Plan
 	// Says has, by UID, what the manager last said of sets that aren't ready.
 	Says map[types.UID]string
-	// Orphans are claims of sets that don't exist.
+	// Orphans are claims of sets that don't exist, or aren't known.
 	Orphans []condition.OwnedTaint
+	// Unknown says what isn't known that sets are planned by; nil when all is.
+	Unknown error
 }
 
 // ViewNodes plans the nodes of these names, as the controller does: all nodes are decided on, those that waited longest first,
@@ -42,7 +44,7 @@ func (f *Facts) ViewNodes(names ...string) []NodeView {
 		if !known {
 			continue
 		}
-		v := NodeView{Node: name, At: f.at, Plan: plan, Sights: f.fleet.Sights(name, f.at), Says: f.unready()}
+		v := NodeView{Node: name, At: f.at, Plan: plan, Sights: f.fleet.Sights(name, f.at), Says: f.unready(), Unknown: f.snapshot.Covers("ConditionSet")}
 		for _, t := range plan.Node.Owned.Taints {
 			if !slices.ContainsFunc(v.Sights, func(s condition.Sight) bool { return s.Set.UID == t.Set }) {
 				v.Orphans = append(v.Orphans, t)
@@ -70,11 +72,18 @@ type WeederView struct {
 	Services []weed.ServiceForecast
 }
 
+// Weeders are what the stored WeederConfigs would do.
+type Weeders struct {
+	Views []WeederView
+	// Unknown says what isn't known that they are planned by, and then there are no views; nil when all is.
+	Unknown error
+}
+
 // ViewWeeders gives what all stored WeederConfigs do in their open windows under a policy, as the controller decides on all of
 // their pods, and what each would do if another Service recovered. None that can't be read is among them.
-func (f *Facts) ViewWeeders(policy guardrail.Policy) []WeederView {
-	if f.yard == nil {
-		return nil
+func (f *Facts) ViewWeeders(policy guardrail.Policy) Weeders {
+	if err := f.snapshot.Covers("WeederConfig"); err != nil {
+		return Weeders{Unknown: err}
 	}
 	state := func(wc *v1alpha1.WeederConfig) lifecycle.State { return StateOfWeeder(wc, policy.Paused()) }
 	yard := newYard(f.snapshot, policy.Limits, f.ownNamespace, state)
@@ -88,7 +97,7 @@ func (f *Facts) ViewWeeders(policy guardrail.Policy) []WeederView {
 			views = append(views, WeederView{wc, items.Services})
 		}
 	}
-	return views
+	return Weeders{Views: views}
 }
 
 // Pod is a pod as the planner reads it; ok is false when there is none of this name.

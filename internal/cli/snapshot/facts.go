@@ -31,8 +31,7 @@ type Facts struct {
 	snapshot *Snapshot
 	fleet    *condition.Fleet
 	at       condition.Moment
-	// yard is nil when the snapshot has no workloads.
-	yard *weed.Yard
+	yard     *weed.Yard
 	// known has registrations that were read before, fields what the stored ones read of objects.
 	known  dependents.Known
 	fields registration.Fields
@@ -139,7 +138,7 @@ func (f *Facts) Apply(policy client.Object) error {
 		p.Status.TaintKeys = append(p.Status.TaintKeys, p.Spec.TaintKey)
 		f.observe(p, true)
 	case *v1alpha1.WeederConfig:
-		if c, err := weed.NewConfig(p, f.ownNamespace); err == nil && f.yard != nil {
+		if c, err := weed.NewConfig(p, f.ownNamespace); err == nil {
 			f.yard.ObserveConfig(c, lifecycle.NotJudged, f.snapshot.weederAt())
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -70,6 +71,9 @@ func (o *Objects) answers() string {
 
 // Read reads a facts file. What kubectl get prints is one, too: then all objects are there of the kinds that are.
 func Read(text []byte) (*Snapshot, error) {
+	if n := documents(text); n > 1 {
+		return nil, fmt.Errorf("read facts: the file has %d YAML documents, and what is read is one List; %s", n, writeAnew)
+	}
 	list := &unstructured.Unstructured{}
 	asJSON, err := yaml.YAMLToJSONStrict(text)
 	if err == nil {
@@ -96,6 +100,22 @@ func Read(text []byte) (*Snapshot, error) {
 		return nil, fmt.Errorf("read facts: %w", err)
 	}
 	return s, nil
+}
+
+// between are the lines that end a YAML document, or begin one; nothing is the rest of a line without anything.
+var (
+	between = regexp.MustCompile(`(?m)^(?:---|\.\.\.)(?:\s|$)`)
+	nothing = regexp.MustCompile(`(?m)^(?:\s*#.*|%.*|\s+)$`)
+)
+
+// documents counts the YAML documents that have anything.
+func documents(text []byte) (n int) {
+	for _, document := range between.Split(string(text), -1) {
+		if strings.TrimSpace(nothing.ReplaceAllString(document, "")) != "" {
+			n++
+		}
+	}
+	return n
 }
 
 // readItem takes in an object. The error goes on from the item's number.
@@ -130,7 +150,7 @@ func (s *Snapshot) readAnnotations(says map[string]string, items []any) error {
 		*at = metav1.NewTime(when)
 	}
 	if s.TakenAt.IsZero() {
-		s.TakenAt = metav1.NewTime(newest(items))
+		s.TakenAt, s.guessed = metav1.NewTime(newest(items)), true
 	}
 	if s.ServerTime.IsZero() {
 		s.ServerTime = s.TakenAt
@@ -149,28 +169,51 @@ func (s *Snapshot) readAnnotations(says map[string]string, items []any) error {
 	return nil
 }
 
-// past are the fields whose times are over when an object is read.
-var past = sets.New("creationTimestamp", "lastHeartbeatTime", "lastTransitionTime", "renewTime", "startedAt", "finishedAt", "time")
+// past are the fields whose times are over when an object is read. Others, such as a policy's own, may be still to come.
+var past = func() *kept {
+	all := &kept{}
+	for _, field := range []string{
+		"metadata.creationTimestamp", "metadata.managedFields[].time", "status.conditions[].lastHeartbeatTime|lastTransitionTime",
+		"status.containerStatuses|initContainerStatuses[].state|lastState.running|terminated.startedAt|finishedAt",
+	} {
+		all.add(strings.Split(field, ".")...)
+	}
+	return all
+}()
 
-// newest is the last time that there is in such a field.
-func newest(value any) (last time.Time) {
-	of := func(name string, inner any) {
-		at := newest(inner)
-		if text, isText := inner.(string); isText && past.Has(name) {
-			at, _ = time.Parse(time.RFC3339, text) // zero is never the last
+// newest is the last time that objects tell of in such a field, or Leases of their renewal.
+func newest(items []any) (last time.Time) {
+	for _, item := range items {
+		times := []any{past.of(item)}
+		if lease := (&unstructured.Unstructured{Object: item.(map[string]any)}); lease.GetKind() == "Lease" {
+			renewed, _, _ := unstructured.NestedString(lease.Object, "spec", "renewTime")
+			times = append(times, renewed)
 		}
+		if at := latest(times); at.After(last) {
+			last = at
+		}
+	}
+	return last
+}
+
+// latest is the last time that there is anywhere in a value.
+func latest(value any) (last time.Time) {
+	of := func(at time.Time) {
 		if at.After(last) {
 			last = at.UTC()
 		}
 	}
 	switch v := value.(type) {
+	case string:
+		at, _ := time.Parse(time.RFC3339, v) // zero is never the last
+		of(at)
 	case map[string]any:
-		for name, inner := range v {
-			of(name, inner)
+		for _, inner := range v {
+			of(latest(inner))
 		}
 	case []any:
 		for _, inner := range v {
-			of("", inner)
+			of(latest(inner))
 		}
 	}
 	return last

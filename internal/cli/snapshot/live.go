@@ -227,7 +227,7 @@ func (s surveyed) reader() client.Reader {
 }
 
 func checkedIn(s *Snapshot) checked {
-	read := surveyed{Objects: s.Objects, live: s.live}
+	read := surveyed{Objects: s.Objects, live: s.live, trimmed: s.Trimmed}
 	var mapper dependents.Mapper = s.Objects
 	if s.live != nil {
 		mapper = s.live.client.RESTMapper()

@@ -94,11 +94,15 @@ func notInFacts(what string, args ...any) error {
 // put takes in an object in place of the one of its name.
 func (o *Objects) put(raw *unstructured.Unstructured) error {
 	one := object{raw: raw}
-	if typed, err := known.New(raw.GroupVersionKind()); err == nil {
-		if err := into(raw, typed.(client.Object)); err != nil {
+	if of, err := known.New(raw.GroupVersionKind()); err == nil {
+		typed, is := of.(client.Object)
+		if !is {
+			return errors.New("it is a list or an answer, and what belongs here is an object")
+		}
+		if err := into(raw, typed); err != nil {
 			return err
 		}
-		one.typed = typed.(client.Object)
+		one.typed = typed
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()

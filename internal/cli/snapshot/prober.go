@@ -61,7 +61,7 @@ func (f *Facts) ProbeBreakerOpen() bool {
 }
 
 func (f *Facts) surveyed() surveyed {
-	return surveyed{Objects: f.snapshot.Objects, live: f.snapshot.live}
+	return surveyed{Objects: f.snapshot.Objects, live: f.snapshot.live, trimmed: f.snapshot.Trimmed}
 }
 
 func (f *Facts) surveyWith(objects survey.Objects) *survey.Survey {

@@ -22,7 +22,9 @@ func (f *Facts) Record(ctx context.Context, warn func(text string)) error {
 		}
 	}
 	if f.snapshot.Knows("ProbeConfig") {
-		reading := f.surveyWith(surveyed{f.snapshot.Objects, f.snapshot.live, warn})
+		objects := f.surveyed()
+		objects.warn = warn
+		reading := f.surveyWith(objects)
 		for _, pc := range f.probers() {
 			if _, err := reading.Forecast(ctx, pc, limit.Builtin(), time.Time{}); err != nil {
 				return err

@@ -43,8 +43,8 @@ var (
 // resources are listed in this order. HealthCheckRegistrations come first: they say what more of others is kept. Of policies all is.
 var resources = []resource{
 	{GroupVersionKind: ours("HealthCheckRegistration"), of: []string{"HealthCheckRegistration"}, must: true},
-	{GroupVersionKind: ours("ConditionSet"), must: true, without: "what stored ConditionSets did isn't known, and takes no room under limits"},
-	{GroupVersionKind: ours("Guardrail"), must: true, without: "no limit, rule or pause of a Guardrail is known"},
+	{GroupVersionKind: ours("ConditionSet"), of: []string{"ConditionSet"}, must: true, without: "what stored ConditionSets did isn't known, and takes no room under limits"},
+	{GroupVersionKind: ours("Guardrail"), of: []string{"ConditionSet"}, must: true, without: "no limit, rule or pause of a Guardrail is known"},
 	{GroupVersionKind: ours("GuardrailException"), must: true, without: "no GuardrailException is known"},
 	{GroupVersionKind: ours("WeederConfig"), of: []string{"WeederConfig"}, must: true},
 	{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Node"), of: []string{"ConditionSet"}, must: true, keeps: []string{
@@ -55,7 +55,7 @@ var resources = []resource{
 		without: "node leases can't be read, so conditions that carry no heartbeat, such as NetworkUnavailable, seem silent",
 	},
 	{
-		GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("DaemonSet"), of: acting, must: true, without: "whether an eviction hits pods that nodes can't do without isn't known",
+		GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("DaemonSet"), of: append([]string{"ConditionSet"}, acting...), must: true, without: "whether an eviction hits pods that nodes can't do without isn't known",
 		keeps: []string{"spec.template.metadata.labels", "spec.template.spec.tolerations", "spec.template.spec.volumes[].hostPath.path"},
 	},
 	{GroupVersionKind: ours("ProbeConfig"), of: probing},

@@ -58,10 +58,11 @@ func OfService(name string) func(outlier.Key, outlier.Host) bool {
 	return func(key outlier.Key, _ outlier.Host) bool { return key.Service.Name == name }
 }
 
-// Seats are the chosen hosts of a namespace's clusters, as the policies hold that the manager last accepted.
-func (f *Facts) Seats(namespace string, chosen func(outlier.Key, outlier.Host) bool) (seats []Seat) {
-	if !f.snapshot.Knows("OutlierPolicy") {
-		return nil
+// Seats are the chosen hosts of a namespace's clusters, as the policies hold that the manager last accepted. It fails with what isn't
+// known that they are planned by.
+func (f *Facts) Seats(namespace string, chosen func(outlier.Key, outlier.Host) bool) (seats []Seat, err error) {
+	if err := f.snapshot.Covers("OutlierPolicy"); err != nil {
+		return nil, err
 	}
 	w := f.routed()
 	stored, policies := map[*outlier.Policy]*v1alpha1.OutlierPolicy{}, []*outlier.Policy(nil)
@@ -89,5 +90,5 @@ func (f *Facts) Seats(namespace string, chosen func(outlier.Key, outlier.Host) b
 		}
 	}
 	slices.SortStableFunc(seats, func(a, b Seat) int { return cmp.Compare(a.Cluster.String(), b.Cluster.String()) })
-	return seats
+	return seats, nil
 }

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"errors"
 	"maps"
 	"reflect"
 	"slices"
@@ -10,9 +11,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/guard"
 )
 
 // written are all places of objects that come into a file, by kind; the names of labels and annotations aren't told apart from others.
@@ -180,5 +183,35 @@ func fill(v reflect.Value, depth int) {
 			}
 		}
 
+	}
+}
+
+// TestAKeyThatNobodyAskedForIsntMissing: a trimmed Secret has only those that stored policies name.
+func TestAKeyThatNobodyAskedForIsntMissing(t *testing.T) {
+	name := types.NamespacedName{Namespace: "shop", Name: "in"}
+	s := Of(t, time.Unix(1e9, 0), time.Unix(1e9, 0))
+	for key, says := range map[string]credential{"there": {server: "db"}, "gone": {missing: true}} {
+		if err := s.Objects.putSecret(name, key, says); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file, read := exported(t, s)
+	if !read.Trimmed {
+		t.Fatalf("it isn't trimmed\n%s", file)
+	}
+	for _, c := range []struct {
+		key     string
+		trimmed bool
+		want    credential
+		known   bool
+	}{
+		{"there", true, credential{server: "db"}, true}, {"gone", true, credential{missing: true}, true}, {"other", true, credential{}, false},
+		{"other", false, credential{missing: true}, true}, // as kubectl prints it, all are there
+	} {
+		read.Trimmed = c.trimmed
+		got, err := factsOf(t, read).surveyed().credential(t.Context(), name, c.key)
+		if got != c.want || (err == nil) != c.known || err != nil && !errors.Is(err, guard.ErrNotKnown) {
+			t.Errorf("key %s: %+v, %v", c.key, got, err)
+		}
 	}
 }

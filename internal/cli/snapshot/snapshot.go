@@ -28,6 +28,8 @@ type Snapshot struct {
 	From string
 	// Trimmed: of objects there is only what planners and stored HealthCheckRegistrations read.
 	Trimmed bool
+	// guessed: nobody says when it was; it is the last time that an object tells of.
+	guessed bool
 	Objects *Objects
 
 	// Rights asks the API server that it was read from; nil for a file, and when the user may not ask.
@@ -95,6 +97,9 @@ func (s *Snapshot) Lacks() (lacks []string) {
 		if r := &resources[i]; r.without != "" && !s.lists(r) {
 			lacks = append(lacks, r.without)
 		}
+	}
+	if s.guessed {
+		lacks = append(lacks, "no annotation says when the facts were written; "+s.TakenAt.UTC().Format(time.RFC3339)+", the last time that an object tells of, is taken for it and for the API server's time")
 	}
 	return lacks
 }

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -37,6 +39,10 @@ func TestRead(t *testing.T) {
 		"a field of another type":   {text: header + "items: [{apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: a}, status: {conditions: Ready}}]\n", want: "item 0, Pod shop/a: status.conditions has a string where a list belongs"},
 		"a field twice":             {text: header + "kind: List\n", want: `key "kind" already set`},
 		"text that is none":         {text: "{", want: "read facts"},
+		"a list within it":          {text: header + "items: [{apiVersion: v1, kind: PodList, metadata: {name: a}, items: []}]\n", want: "item 0, PodList a: it is a list or an answer, and what belongs here is an object"},
+		"two documents":             {text: header + "items: []\n---\n" + header + "items: []\n", want: "the file has 2 YAML documents, and what is read is one List"},
+		"an end, and another":       {text: header + "items: []\n...\n" + header + "items: []\n", want: "the file has 2 YAML documents, and what is read is one List"},
+		"one document with marks":   {text: "# written by hand\r\n--- \n" + header + "items: []\n---\n\n# the end\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Read([]byte(c.text))
@@ -63,7 +69,7 @@ func TestWhatIsUnknownIsntEmpty(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !s.Knows("ConditionSet") {
+			if !s.Objects.knows(schema.GroupKind{Kind: "Node"}, types.NamespacedName{}, "") {
 				t.Error("it has nodes, and doesn't know of them")
 			}
 			var services corev1.ServiceList
@@ -82,10 +88,14 @@ func TestWhatIsUnknownIsntEmpty(t *testing.T) {
 func TestWithoutATime(t *testing.T) {
 	s, err := Read([]byte(`{apiVersion: v1, kind: List, items: [
 		{apiVersion: v1, kind: Node, metadata: {name: a, creationTimestamp: 2026-11-01T00:00:00Z, annotations: {autohealer.resourcestack.com/hold-until: 2027-01-01T00:00:00Z}},
-			status: {conditions: [{type: Ready, status: "True", lastHeartbeatTime: 2026-11-21T12:00:00Z, lastTransitionTime: 2026-11-02T00:00:00Z}]}},
-		{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: a, creationTimestamp: 2026-11-20T00:00:00Z, deletionTimestamp: 2026-11-22T00:00:00Z}}]}`))
+			status: {time: 2028-01-01T00:00:00Z, conditions: [{type: Ready, status: "True", lastHeartbeatTime: 2026-11-21T12:00:00Z, lastTransitionTime: 2026-11-02T00:00:00Z}]}},
+		{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: a, creationTimestamp: 2026-11-20T00:00:00Z, deletionTimestamp: 2026-11-22T00:00:00Z}},
+		{apiVersion: example.com/v1, kind: Job, metadata: {name: a, namespace: a}, spec: {time: 2027-01-01T00:00:00Z, renewTime: 2027-01-01T00:00:00Z, startedAt: 2027-01-01T00:00:00Z}}]}`))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if lacks := strings.Join(s.Lacks(), "\n"); !strings.Contains(lacks, "no annotation says when the facts were written; 2026-11-21T12:00:00Z, the last time that an object tells of, is taken for it and for the API server's time") {
+		t.Error(lacks)
 	}
 	if got := s.Describe(time.Date(2026, 11, 21, 12, 3, 0, 0, time.UTC)); got != "facts of 1 node and 0 ConditionSets, 3m0s old" {
 		t.Error(got)
@@ -146,5 +156,20 @@ func TestApplyCountsForWhatFollows(t *testing.T) {
 	apply(again)
 	if got := union(); got != 2 {
 		t.Errorf("after the other only observes: %d nodes, want 2", got)
+	}
+}
+
+// TestTimesThatAreOver stand for when the file was written, each by itself.
+func TestTimesThatAreOver(t *testing.T) {
+	for name, object := range map[string]string{
+		"a field's manager": "apiVersion: v1, kind: Pod, metadata: {name: a, namespace: a, managedFields: [{time: 2026-11-21T12:00:00Z}]}",
+		"a condition":       "apiVersion: example.com/v1, kind: Job, metadata: {name: a}, status: {conditions: [{lastTransitionTime: 2026-11-21T12:00:00Z}]}",
+		"a lease":           "apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: a, namespace: kube-node-lease}, spec: {renewTime: 2026-11-21T12:00:00.000000Z}",
+		"a container":       "apiVersion: v1, kind: Pod, metadata: {name: a, namespace: a}, status: {containerStatuses: [{name: a, state: {running: {startedAt: 2026-11-21T12:00:00Z}}}]}",
+	} {
+		s, err := Read([]byte("{apiVersion: v1, kind: List, items: [{" + object + "}]}"))
+		if err != nil || !s.ServerTime.Equal(&s.TakenAt) || s.TakenAt.UTC().Format(time.RFC3339) != "2026-11-21T12:00:00Z" {
+			t.Errorf("%s: %v, %v", name, s, err)
+		}
 	}
 }

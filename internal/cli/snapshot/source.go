@@ -29,6 +29,7 @@ import (
 const (
 	serverOf  = "server.facts.autohealer.resourcestack.com/"
 	refusalOf = "refusal.facts.autohealer.resourcestack.com/"
+	missingOf = "missing.facts.autohealer.resourcestack.com/" // there is no such key
 )
 
 // credential is what is known of a kubeconfig in a Secret. It has nothing secret.
@@ -43,6 +44,8 @@ type surveyed struct {
 	*Objects
 	// live is nil for a file.
 	live *live
+	// trimmed: a Secret has only those keys that stored policies name.
+	trimmed bool
 	// warn is told what can't be read, and then the survey goes on: it isn't known, also later from the file. Nil: it ends.
 	warn func(text string)
 }
@@ -96,7 +99,7 @@ func (s surveyed) credential(ctx context.Context, name types.NamespacedName, key
 	case err != nil:
 		return says, err
 	case s.live == nil:
-		return credentialIn(secret, key)
+		return s.credentialIn(secret, key)
 	}
 	says = credentialOf(s.live.policy, secret, key)
 	return says, s.putSecret(name, key, says)
@@ -117,13 +120,16 @@ func credentialOf(policy kubeconfig.Policy, secret *corev1.Secret, key string) c
 }
 
 // credentialIn reads what a file says of a Secret, or its value where somebody wrote that into the file.
-func credentialIn(secret *corev1.Secret, key string) (credential, error) {
+func (s surveyed) credentialIn(secret *corev1.Secret, key string) (credential, error) {
 	server, is := secret.Annotations[serverOf+key]
 	refusal, refused := secret.Annotations[refusalOf+key]
+	_, missing := secret.Annotations[missingOf+key]
 	switch value, there := secret.Data[key]; {
+	case missing:
+		return credential{missing: true}, nil
 	case is, refused:
 		return credential{server: server, refusal: kubeconfig.Refusal(refusal)}, nil
-	case there && len(value) == 0:
+	case there && len(value) == 0, !there && s.trimmed:
 		return credential{}, notInFacts("what key %s of Secret %s/%s holds is", key, secret.Namespace, secret.Name)
 	}
 	return credentialOf(kubeconfig.Policy{}, secret, key), nil
@@ -138,11 +144,14 @@ func (o *Objects) putSecret(name types.NamespacedName, key string, says credenti
 	secret.SetNamespace(name.Namespace)
 	secret.SetName(name.Name)
 	annotation, value := serverOf, says.server
-	if says.refusal != "" {
+	switch {
+	case says.missing:
+		annotation, value = missingOf, "true"
+	case says.refusal != "":
 		annotation, value = refusalOf, string(says.refusal)
 	}
+	_ = unstructured.SetNestedField(secret.Object, value, "metadata", "annotations", annotation+key)
 	if !says.missing {
-		_ = unstructured.SetNestedField(secret.Object, value, "metadata", "annotations", annotation+key)
 		_ = unstructured.SetNestedField(secret.Object, "", "data", key)
 	}
 	return o.put(secret)

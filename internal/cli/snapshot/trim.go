@@ -48,7 +48,7 @@ func (t *trimmer) trim(object *unstructured.Unstructured) *unstructured.Unstruct
 func withoutValues(secret *unstructured.Unstructured) {
 	annotations := secret.GetAnnotations()
 	maps.DeleteFunc(annotations, func(name, _ string) bool {
-		return !strings.HasPrefix(name, serverOf) && !strings.HasPrefix(name, refusalOf)
+		return !strings.HasPrefix(name, serverOf) && !strings.HasPrefix(name, refusalOf) && !strings.HasPrefix(name, missingOf)
 	})
 	secret.SetAnnotations(annotations)
 	data, _, _ := unstructured.NestedMap(secret.Object, "data")

@@ -15,12 +15,9 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/weed"
 )
 
-// newYard feeds workloads and stored configs to the planner of WeederConfigs; nil when the snapshot has no workloads. State
-// says what the configs may do.
+// newYard feeds workloads and stored configs to the planner of WeederConfigs, as far as they are known: ProbeConfigs ask it of
+// Services and pods, too, also where nothing is known of WeederConfigs. State says what the configs may do.
 func newYard(s *Snapshot, limits limit.Limits, ownNamespace string, state func(*v1alpha1.WeederConfig) lifecycle.State) *weed.Yard {
-	if !s.Knows("WeederConfig") {
-		return nil
-	}
 	yard, at := weed.NewYard(limits, ownNamespace), s.weederAt()
 	for _, ns := range allOf[corev1.Namespace](s.Objects) {
 		yard.ObserveNamespace(ns, at)
