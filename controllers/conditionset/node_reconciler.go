@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -168,7 +167,7 @@ func (r *NodeReconciler) act(ctx context.Context, plan condition.Plan) error {
 	r.Observer.request(fleet.Written(name, version))
 	r.Troubles.Written(name, policies(plan)...)
 	r.Report.acted(plan, r.Observer.Facts.Clock.Now())
-	r.recorded(ctx, plan)
+	r.Evictions.Done(plan.Node.UID)
 	return nil
 }
 
@@ -188,18 +187,6 @@ func (r *NodeReconciler) record(ctx context.Context, plan condition.Plan) error 
 func (r *NodeReconciler) counting(plan condition.Plan) actuate.Planner {
 	fleet, at := r.Observer.Facts.Fleet, r.Observer.Facts.Moment()
 	return actuate.Planner{Known: fleet.Evictions, Recall: func(acts []limit.Act) bool { return fleet.Recall(acts, at) || fleet.Stale(plan) }}
-}
-
-// recorded notes that an eviction came about, or that one was undone which still paces others.
-func (r *NodeReconciler) recorded(ctx context.Context, plan condition.Plan) {
-	r.Evictions.Done(plan.Node.UID)
-	paces := func(a limit.Act) bool { return a.UID == plan.Node.UID }
-	if !plan.EndsEviction() || !slices.ContainsFunc(r.Observer.Facts.Fleet.Evictions(), paces) {
-		return
-	}
-	if err := r.Evictions.End(ctx, plan.Node.UID); err != nil {
-		log.FromContext(ctx).Error(err, "An eviction that was undone counts on for a manager that starts within evictPace")
-	}
 }
 
 // lookAgain says when time alone may change the plan.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -50,7 +49,6 @@ type noted struct {
 	Name  string      `json:"name"`
 	Zone  string      `json:"zone,omitempty"`
 	Began metav1.Time `json:"began"`
-	Ended bool        `json:"ended,omitempty"`
 }
 
 // Recall has the planner of a new process know, once, what earlier ones noted.
@@ -72,8 +70,15 @@ func (r *Record) Recall(ctx context.Context, planner Planner) error {
 // Begin notes an act that is done next, and drops what began longer ago than the window. It gives ErrRecalled when the planner learns of
 // another one, or has since it planned; then nothing is noted.
 func (r *Record) Begin(ctx context.Context, act limit.Act, window time.Duration, planner Planner) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	since := act.Began.Add(-window)
-	return r.change(ctx, func(stored *corev1.ConfigMap, acts []limit.Act) error {
+	lost := func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
+	return retry.OnError(retry.DefaultBackoff, lost, func() error {
+		stored, acts, err := r.read(ctx)
+		if err != nil {
+			return err
+		}
 		if planner.Recall(r.others(acts)) {
 			return ErrRecalled
 		}
@@ -93,34 +98,8 @@ func (r *Record) Begin(ctx context.Context, act limit.Act, window time.Duration,
 	})
 }
 
-// End notes that the act on an object was undone.
-func (r *Record) End(ctx context.Context, uid types.UID) error {
-	return r.change(ctx, func(stored *corev1.ConfigMap, acts []limit.Act) error {
-		i := slices.IndexFunc(acts, func(a limit.Act) bool { return a.UID == uid && !a.Ended })
-		if i < 0 {
-			return nil
-		}
-		acts[i].Ended = true
-		return r.write(ctx, stored, acts)
-	})
-}
-
 // Done says that the act on an object came about, so that the planner knows it by now.
 func (r *Record) Done(uid types.UID) { r.begun.Delete(uid) }
-
-// change reads the record and has it changed, again when somebody else was faster.
-func (r *Record) change(ctx context.Context, change func(stored *corev1.ConfigMap, acts []limit.Act) error) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	lost := func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
-	return retry.OnError(retry.DefaultBackoff, lost, func() error {
-		stored, acts, err := r.read(ctx)
-		if err != nil {
-			return err
-		}
-		return change(stored, acts)
-	})
-}
 
 // others are acts that came about, for all that is known: not those that were noted here and failed.
 func (r *Record) others(acts []limit.Act) (others []limit.Act) {
@@ -148,7 +127,7 @@ func (r *Record) read(ctx context.Context) (stored *corev1.ConfigMap, acts []lim
 			return nil, nil, fmt.Errorf("read entry %s of ConfigMap %s/%s, which records what limits count: %w; delete the ConfigMap, and it is made anew of what this manager knows",
 				uid, r.Namespace, r.Name, err)
 		}
-		acts = append(acts, limit.Act{UID: types.UID(uid), Name: n.Name, Zone: n.Zone, Began: n.Began.Time, Ended: n.Ended})
+		acts = append(acts, limit.Act{UID: types.UID(uid), Name: n.Name, Zone: n.Zone, Began: n.Began.Time})
 	}
 	return stored, acts, nil
 }
@@ -156,7 +135,7 @@ func (r *Record) read(ctx context.Context) (stored *corev1.ConfigMap, acts []lim
 func (r *Record) write(ctx context.Context, stored *corev1.ConfigMap, acts []limit.Act) (err error) {
 	stored.Data = map[string]string{}
 	for _, a := range acts {
-		text, err := json.Marshal(noted{a.Name, a.Zone, metav1.NewTime(a.Began), a.Ended})
+		text, err := json.Marshal(noted{a.Name, a.Zone, metav1.NewTime(a.Began)})
 		if err != nil {
 			return fmt.Errorf("record an act on %s: %w", a.Name, err)
 		}

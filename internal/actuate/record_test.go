@@ -86,26 +86,6 @@ func TestAnActThatFailedIsNoNews(t *testing.T) {
 	}
 }
 
-func TestAnActThatWasUndoneIsRecordedAsSuch(t *testing.T) {
-	c := fake.NewClientBuilder().Build()
-	record, known := recordOn(c), &counting{}
-	known.Remember(act("a", 0), noon)
-	if err := record.Begin(t.Context(), act("a", 0), time.Hour, known.planner()); err != nil {
-		t.Fatal(err)
-	}
-	for _, uid := range []types.UID{"a", "a", "never-noted"} {
-		if err := record.End(t.Context(), uid); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := record.Begin(t.Context(), act("b", time.Second), time.Hour, known.planner()); err != nil {
-		t.Fatal(err)
-	}
-	if got := entries(t, c); !strings.HasSuffix(got["a"], `"ended":true}`) || strings.Contains(got["b"], "ended") {
-		t.Errorf("recorded %v", got)
-	}
-}
-
 func TestWhatIsOverIsDropped(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
 	record, known := recordOn(c), &counting{}

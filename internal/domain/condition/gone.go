@@ -90,9 +90,6 @@ func (f *Fleet) remember(n *nodeState, isGone bool, now time.Time) {
 		began = later(began, n.inFlight.owned.lastEviction(latest))
 	}
 	f.rememberEviction(limit.Act{UID: n.UID, Name: n.Name, Zone: n.Zone, Began: began}, now)
-	if !print.evicts && !n.RecordBroken {
-		f.evictions.End(n.UID)
-	}
 	f.gone.drop(n.UID)
 	f.gone.expire(now, f.policy.Limits.EvictPace) // a replica that follows decides nothing
 	last := later(print.taintedAt, print.evictedAt)
@@ -149,20 +146,15 @@ func (f *Fleet) rememberEviction(a limit.Act, now time.Time) (news bool) {
 }
 
 // Recall takes in evictions that were recorded before, by this manager or an earlier one: of nodes that are gone, or whose record was
-// undone since. It says whether one is news, so that what was planned may be too much.
+// undone since. They pace others; whether a node that is gone still had its taint isn't recorded. It says whether one is news, so that what
+// was planned may be too much.
 func (f *Fleet) Recall(evictions []limit.Act, at Moment) (news bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	pace := f.policy.Limits.EvictPace
 	for _, a := range evictions {
-		until := a.Began.Add(pace)
-		if !at.Now.Before(until) || !f.rememberEviction(a, at.Now) {
-			continue
-		}
-		news = true
-		f.recalls++
-		if n := f.nodes[a.Name]; !a.Ended && (n == nil || n.UID != a.UID) {
-			f.gone.put(a.UID, footprint{zone: a.Zone, any: true, repels: true, evicts: true}, until)
+		if at.Now.Before(a.Began.Add(f.policy.Limits.EvictPace)) && f.rememberEviction(a, at.Now) {
+			news = true
+			f.recalls++
 		}
 	}
 	return news

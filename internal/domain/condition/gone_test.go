@@ -129,7 +129,7 @@ func TestRecordedEvictionsCountAfterARestart(t *testing.T) {
 	if m.fleet.Recall([]limit.Act{gone, {UID: "old", Began: noon.Add(-time.Hour)}, {UID: "forged", Began: noon.Add(time.Hour)}}, moment(noon)) {
 		t.Error("what is known, over, or not yet is news")
 	}
-	if got := m.held("w00", "NoExecute", "1 deleted since"); got != "EvictLimitReached" {
+	if got := m.held("w00", "NoExecute", "one node of zone"); got != "EvictionPace" {
 		t.Errorf("it waits for %q", got)
 	}
 	m.now = noon.Add(4 * time.Minute)
@@ -190,7 +190,7 @@ func TestANodeWhoseRecordCannotBeReadCountsWhenItIsDeleted(t *testing.T) {
 	if got := m.held("w01", "NoExecute", "1 deleted since"); got != "LimitReached" {
 		t.Errorf("the next waits for %q", got)
 	}
-	if acts := m.fleet.Evictions(); len(acts) != 1 || acts[0].Ended {
+	if acts := m.fleet.Evictions(); len(acts) != 1 {
 		t.Errorf("remembered: %+v", acts)
 	}
 }
@@ -205,40 +205,6 @@ func TestAClockThatIsSetBackHoldsNoPlaceForLong(t *testing.T) {
 	m.delete("w00")
 	if m.now = noon; m.held("w01", "NoSchedule", "") != "" {
 		t.Error("a place is taken until the clock is there again")
-	}
-}
-
-func TestARecordedEvictionThatWasUndoneOnlyPaces(t *testing.T) {
-	m := manage(t, calm("5", "1"), workers(10, kernelSick, inZone("x")), newSet(t, "a", noExecute))
-	m.fleet.ObserveNode(m.api.put(newNode("y00", kernelSick, inZone("y"))), moment(noon))
-	m.fleet.Recall([]limit.Act{{UID: "gone", Name: "w99", Zone: "x", Began: noon.Add(-time.Minute), Ended: true}}, moment(noon))
-	if got := m.held("w00", "NoExecute", "one node of zone"); got != "EvictionPace" {
-		t.Errorf("in its zone it waits for %q", got)
-	}
-	if got := m.held("y00", "NoExecute", ""); got != "" {
-		t.Errorf("elsewhere it waits for %q", got)
-	}
-}
-
-func TestAnEvictionThatWasUndoneIsRememberedAsSuch(t *testing.T) {
-	m := manage(t, calm("5", "1"), workers(10, kernelSick), newSet(t, "a", noExecute))
-	m.settle("w00")
-	if acts := m.fleet.Evictions(); len(acts) != 1 || acts[0].Ended {
-		t.Errorf("remembered: %+v", acts)
-	}
-	m.see("w00", kernelWell)
-	plan, _ := m.decide("w00")
-	m.fleet.Failed("w00")
-	if !plan.EndsEviction() || !plan.Eviction().Began.IsZero() {
-		t.Errorf("the plan ends no eviction, or begins one: %v", plan.Steps)
-	}
-	m.settle("w00")
-	if acts := m.fleet.Evictions(); len(acts) != 1 || !acts[0].Ended {
-		t.Errorf("remembered: %+v", acts)
-	}
-	m.delete("w00")
-	if got := m.held("w01", "NoExecute", "one node of zone"); got != "EvictionPace" { // and no limit
-		t.Errorf("the next waits for %q", got)
 	}
 }
 

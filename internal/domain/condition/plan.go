@@ -137,11 +137,6 @@ func (p *Plan) Harmful() bool {
 
 func evicts(t OwnedTaint) bool { return t.Effect == corev1.TaintEffectNoExecute }
 
-// EndsEviction says whether the plan takes the last taint off the node that evicts.
-func (p *Plan) EndsEviction() bool {
-	return slices.ContainsFunc(p.Node.Owned.Taints, evicts) && !slices.ContainsFunc(p.Owned.Taints, evicts)
-}
-
 // Eviction is the one that the plan begins; zero when it begins none.
 func (p *Plan) Eviction() (a limit.Act) {
 	begins := slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Harmful() && s.To == corev1.TaintEffectNoExecute })

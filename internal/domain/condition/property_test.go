@@ -158,13 +158,7 @@ func (w *world) restart() {
 	}
 	w.fleet.MarkSynced(w.at())
 	w.fleet.Recall(w.recorded, w.at())
-	var remembered []deletedNode
-	for _, d := range w.deleted {
-		if d, evicted := d.remembered(); evicted {
-			remembered = append(remembered, d)
-		}
-	}
-	w.deleted = remembered
+	w.deleted = nil // only who saw them go counts them
 }
 
 // change lets someone change a node; the fleet hears of it later.
@@ -351,21 +345,6 @@ func (w *world) counting(believed func(key string) bool) []*corev1.Node {
 type deletedNode struct {
 	*corev1.Node
 	at time.Time
-}
-
-// remembered is what a manager that was restarted knows of one that was deleted: that it began to evict. Others are dropped.
-func (d deletedNode) remembered() (deletedNode, bool) {
-	var kept []condition.OwnedTaint
-	for _, c := range recordOf(d.Node).Taints {
-		if c.EvictSince != nil {
-			c.Name, c.Set = "", "unknown"
-			kept = append(kept, c)
-		}
-	}
-	d.Node = d.DeepCopy()
-	delete(d.Labels, "node-role.kubernetes.io/control-plane")
-	recorded(condition.Ownership{Taints: kept}.String())(d.Node)
-	return d, len(kept) > 0
 }
 
 // checkPace: in no zone do two nodes begin to evict within the pace, whatever became of the first.

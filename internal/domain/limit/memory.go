@@ -13,8 +13,6 @@ type Act struct {
 	UID        types.UID
 	Name, Zone string
 	Began      time.Time
-	// Ended: it was undone. It counts for limits in time, and not for those of how much is done at once.
-	Ended bool
 }
 
 // Memory remembers acts whatever becomes of the objects that they were done to, or of who asked for them: what is deleted, undone or
@@ -28,9 +26,6 @@ type Memory struct {
 func (m *Memory) Remember(a Act, latest time.Time) (news bool) {
 	was, known := m.acts[a.UID]
 	known = known && !was.Began.After(latest)
-	if known && a.Ended && a.Began.Equal(was.Began) {
-		m.acts[a.UID] = a
-	}
 	if a.Began.IsZero() || a.Began.After(latest) || known && !a.Began.After(was.Began) {
 		return false
 	}
@@ -39,14 +34,6 @@ func (m *Memory) Remember(a Act, latest time.Time) (news bool) {
 	}
 	m.acts[a.UID] = a
 	return true
-}
-
-// End takes in that what was done to an object was undone.
-func (m *Memory) End(uid types.UID) {
-	if a, known := m.acts[uid]; known {
-		a.Ended = true
-		m.acts[uid] = a
-	}
 }
 
 // Last is when an act last began in a zone, zero for none. What lies after before comes from a clock that was wrong, or is forged,
