@@ -14,6 +14,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
+	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
 // resource is a kind of objects that planners read, and what of them is kept. Everything else is left out, so that nothing secret is
@@ -41,7 +42,7 @@ var (
 )
 
 // resources are listed in this order. HealthCheckRegistrations come first: they say what more of others is kept. Of policies all is.
-var resources = []resource{
+var resources = withKinds([]resource{
 	{GroupVersionKind: ours("HealthCheckRegistration"), of: []string{"HealthCheckRegistration"}, must: true},
 	{GroupVersionKind: ours("ConditionSet"), of: []string{"ConditionSet"}, must: true, without: "what stored ConditionSets did isn't known, and takes no room under limits"},
 	{GroupVersionKind: ours("Guardrail"), of: []string{"ConditionSet"}, must: true, without: "no limit, rule or pause of a Guardrail is known"},
@@ -80,6 +81,16 @@ var resources = []resource{
 		"status.containerStatuses|initContainerStatuses[].state.waiting.reason",
 		"status.containerStatuses|initContainerStatuses[].state|lastState.terminated.exitCode|reason|startedAt|finishedAt",
 	}},
+})
+
+// withKinds adds those of our kinds of which nothing but the policies is read.
+func withKinds(all []resource) []resource {
+	for _, k := range kinds.All {
+		if !slices.ContainsFunc(all, func(r resource) bool { return r.GroupVersionKind == k.GVK() }) {
+			all = append(all, resource{GroupVersionKind: k.GVK(), of: []string{k.Name()}, must: true})
+		}
+	}
+	return all
 }
 
 // named are kinds of which only those objects are read that policies name, or that say something of these.
