@@ -11,7 +11,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
-// gone are nodes that were deleted while they carried taints of ours, as autoscalers and repair controllers do with sick nodes. Each
+// gone are nodes that were deleted while taints of ours evicted from them, as autoscalers and repair controllers do with sick nodes. Each
 // counts under the limits until EvictPace has passed since its last taint: else whoever deletes what we evict, as fast as we
 // evict it, would lift every limit.
 type gone struct {
@@ -93,7 +93,7 @@ func (f *Fleet) remember(n *nodeState, isGone bool, now time.Time) {
 	f.gone.drop(n.UID)
 	f.gone.expire(now, f.policy.Limits.EvictPace) // a replica that follows decides nothing
 	last := later(print.taintedAt, print.evictedAt)
-	counts := isGone && (print.any || len(print.sets) > 0)
+	counts := isGone && print.evicts
 	if until := earlier(last, now).Add(f.policy.Limits.EvictPace); counts && !last.IsZero() && now.Before(until) {
 		f.gone.put(n.UID, print, until)
 	}

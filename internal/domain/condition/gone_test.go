@@ -47,10 +47,10 @@ func TestANodeThatIsDeletedGivesItsPlaceBackWithTime(t *testing.T) {
 		effect        corev1.TaintEffect
 		says, waitsOn string
 	}{
-		"maxTaintedNodes":    {calm("1", "5"), noSchedule, "NoSchedule", "maxTaintedNodes 1 allows 1 of 9 nodes, and 0 are, " + deleted, "LimitReached"},
+		"maxTaintedNodes":    {calm("1", "5"), noExecute, "NoExecute", "maxTaintedNodes 1 allows 1 of 9 nodes, and 0 are, " + deleted, "LimitReached"},
 		"maxEvictingNodes":   {calm("5", "1"), noExecute, "NoExecute", "maxEvictingNodes 1 allows 1 of 9 nodes, and 0 are, " + deleted, "EvictLimitReached"},
 		"pace":               {calm("5", "5"), noExecute, "NoExecute", `one node of zone "" begins to evict in 5m0s`, "EvictionPace"},
-		"the set's maxNodes": {calm("5", "5"), own + noSchedule, "NoSchedule", "maxNodes 1 allows 1 of 9 selected nodes, and 0 are tainted, " + deleted, "OwnCapReached"},
+		"the set's maxNodes": {calm("5", "5"), own + noExecute, "NoExecute", "maxNodes 1 allows 1 of 9 selected nodes, and 0 are tainted, " + deleted, "OwnCapReached"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := manage(t, c.limits, workers(10, kubeletSick, kernelSick), newSet(t, "a", c.spec))
@@ -154,21 +154,6 @@ func TestAPlanOfBeforeARecallIsStale(t *testing.T) {
 	}
 }
 
-func TestAControlPlaneNodeThatIsDeletedHoldsTheNext(t *testing.T) {
-	nodes := append(workers(10), newNode("cp1", kubeletSick, controlPlane), newNode("cp2", kubeletSick, controlPlane))
-	m := manage(t, calm("5", "5"), nodes, newSet(t, "a", "includeControlPlane: true\n"+noSchedule))
-	if !m.settle("cp1") {
-		t.Fatal("the first isn't tainted")
-	}
-	m.delete("cp1")
-	if got := m.held("cp2", "NoSchedule", "another control-plane node"); got != "OtherControlPlaneNodeTainted" {
-		t.Errorf("the second waits for %q", got)
-	}
-	if m.now = noon.Add(5 * time.Minute); m.held("cp2", "NoSchedule", "") != "" {
-		t.Error("it waits for ever")
-	}
-}
-
 func TestAForgedTimeHidesNoEviction(t *testing.T) {
 	m := manage(t, calm("5", "5"), workers(10, kernelSick), newSet(t, "a", noExecute))
 	m.see("w00", recorded(`{"history":[{"set":"a-uid","at":"2099-01-01T00:00:00Z","evicted":"2099-01-01T00:00:00Z"}]}`))
@@ -192,19 +177,6 @@ func TestANodeWhoseRecordCannotBeReadCountsWhenItIsDeleted(t *testing.T) {
 	}
 	if acts := m.fleet.Evictions(); len(acts) != 1 {
 		t.Errorf("remembered: %+v", acts)
-	}
-}
-
-func TestAClockThatIsSetBackHoldsNoPlaceForLong(t *testing.T) {
-	m := manage(t, calm("1", "5"), workers(10, kubeletSick), newSet(t, "a", noSchedule))
-	m.now = noon.Add(6 * time.Hour)
-	m.see("w00", reportsAt("KubeletUnhealthy", "True", m.now, m.now))
-	if !m.settle("w00") {
-		t.Fatal("it isn't tainted")
-	}
-	m.delete("w00")
-	if m.now = noon; m.held("w01", "NoSchedule", "") != "" {
-		t.Error("a place is taken until the clock is there again")
 	}
 }
 

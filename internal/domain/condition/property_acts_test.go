@@ -236,7 +236,11 @@ func (w *world) removeNode() {
 		w.deliver(1)
 		return
 	}
-	w.deleted = append(w.deleted, deletedNode{w.api.nodes[name], w.now})
+	if record := recordOf(w.api.nodes[name]); slices.ContainsFunc(w.api.nodes[name].Spec.Taints, func(t corev1.Taint) bool {
+		return t.Effect == "NoExecute" && record.Owns(t) && w.declared(t.Key)
+	}) {
+		w.deleted = append(w.deleted, deletedNode{w.api.nodes[name], w.now})
+	}
 	uid := w.api.nodes[name].UID
 	delete(w.api.nodes, name)
 	delete(w.seen, name)
