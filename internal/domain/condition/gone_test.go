@@ -154,6 +154,34 @@ func TestAPlanOfBeforeARecallIsStale(t *testing.T) {
 	}
 }
 
+func TestAControlPlaneNodeThatIsDeletedHoldsTheNext(t *testing.T) {
+	nodes := append(workers(30), newNode("cp1", kernelSick, controlPlane, inZone("x")), newNode("cp2", kernelSick, controlPlane, inZone("y")))
+	m := manage(t, calm("5", "5"), nodes, newSet(t, "a", "includeControlPlane: true\n"+noExecute))
+	if !m.settle("cp1") {
+		t.Fatal("the first isn't tainted")
+	}
+	m.delete("cp1")
+	if got := m.held("cp2", "NoExecute", "another control-plane node"); got != "OtherControlPlaneNodeTainted" {
+		t.Errorf("the second waits for %q", got)
+	}
+	if m.now = noon.Add(5 * time.Minute); m.held("cp2", "NoExecute", "") != "" {
+		t.Error("it waits for ever")
+	}
+}
+
+func TestAClockThatIsSetBackHoldsNoPlaceForLong(t *testing.T) {
+	m := manage(t, calm("1", "5"), workers(10, kernelSick), newSet(t, "a", noExecute))
+	m.now = noon.Add(6 * time.Hour)
+	m.see("w00", reportsAt("KernelDeadlock", "True", m.now, m.now))
+	if !m.settle("w00") {
+		t.Fatal("it isn't tainted")
+	}
+	m.delete("w00")
+	if m.now = noon; m.held("w01", "NoExecute", "") != "" {
+		t.Error("a place is taken until the clock is there again")
+	}
+}
+
 func TestAForgedTimeHidesNoEviction(t *testing.T) {
 	m := manage(t, calm("5", "5"), workers(10, kernelSick), newSet(t, "a", noExecute))
 	m.see("w00", recorded(`{"history":[{"set":"a-uid","at":"2099-01-01T00:00:00Z","evicted":"2099-01-01T00:00:00Z"}]}`))
