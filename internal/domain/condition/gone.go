@@ -80,21 +80,22 @@ func deletedSince(nodes int) string {
 
 // remember takes in what was done to a node that was seen, or that is gone now: a write in flight may have come about before it went.
 func (f *Fleet) remember(n *nodeState, isGone bool, now time.Time) {
-	print := footprint{}
-	if print.add(n.Owned, n.Taints); isGone {
-		print = f.remains(n, now)
-	}
-	latest := now.Add(f.policy.Limits.EvictPace)
-	began := n.Owned.lastEviction(latest)
+	pace := f.policy.Limits.EvictPace
+	began := n.Owned.lastEviction(now.Add(pace))
 	if isGone && n.inFlight != nil {
-		began = later(began, n.inFlight.owned.lastEviction(latest))
+		began = later(began, n.inFlight.owned.lastEviction(now.Add(pace)))
 	}
 	f.rememberEviction(limit.Act{UID: n.UID, Name: n.Name, Zone: n.Zone, Began: began}, now)
 	f.gone.drop(n.UID)
-	f.gone.expire(now, f.policy.Limits.EvictPace) // a replica that follows decides nothing
+	if f.gone.expire(now, pace) { // here too, since a replica that follows decides nothing
+		f.wake(f.queues.heads())
+	}
+	if !isGone {
+		return
+	}
+	print := f.remains(n, now)
 	last := later(print.taintedAt, print.evictedAt)
-	counts := isGone && print.evicts
-	if until := earlier(last, now).Add(f.policy.Limits.EvictPace); counts && !last.IsZero() && now.Before(until) {
+	if until := earlier(last, now).Add(pace); print.evicts && !last.IsZero() && now.Before(until) {
 		f.gone.put(n.UID, print, until)
 	}
 }
