@@ -233,7 +233,8 @@ func TestAStatusAuthorisesNothing(t *testing.T) {
 	expect(t, "decision", decide(y, "api-1", second), "")
 }
 
-// A chain of Services may recover within a second, and what tells when is in whole seconds.
+// A chain of Services may recover within a second, and what tells when is in whole seconds; the API server's clock is known
+// to about one, and better with each answer.
 func TestOfTwoRecoveriesInOneSecondTheLastIsTheOneThatCameLater(t *testing.T) {
 	y := newYard()
 	services := []string{"etcd", "api"}
@@ -242,10 +243,11 @@ func TestOfTwoRecoveriesInOneSecondTheLastIsTheOneThatCameLater(t *testing.T) {
 	}
 	y.ObserveConfig(newConfig(t, "wc", "watchDuration: 2m\nservicesAndDependantSelectors: {etcd: {podSelectors: [{matchLabels: {app: api}}]}, api: {podSelectors: [{matchLabels: {app: manager}}]}}"), lifecycle.Active, at(-time.Minute))
 	y.MarkSynced(at(-time.Minute))
-	for _, service := range services {
-		y.ObservePod(weed.ReadPod(newPod(service+"-0", readySince(0))), at(0))
-		y.ObserveSlice(newSlice(service+"-1", service, service+"-0"), at(0))
-		sum, _ := y.Summary("wc-uid", at(0))
+	for i, service := range services {
+		seen := weed.Moment{Now: noon.Add(900 * time.Millisecond), Server: noon.Add(time.Duration(i) * 900 * time.Millisecond)}
+		y.ObservePod(weed.ReadPod(newPod(service+"-0", readySince(0))), seen)
+		y.ObserveSlice(newSlice(service+"-1", service, service+"-0"), seen)
+		sum, _ := y.Summary("wc-uid", seen)
 		expect(t, "last", sum.Last.Service, service)
 	}
 }

@@ -63,7 +63,7 @@ func (y *Yard) open(cs *configState, key types.NamespacedName, opened, trigger t
 	}
 	here[watchKey{cs.UID, key}] = w
 	y.opened = append(y.opened[max(0, len(y.opened)-openedKept+1):], Opened{Config: cs.UID, Key: cs.Key(), Window: w.Window, Acts: cs.state == lifecycle.Active && !cs.Observe})
-	if !w.Stored(opened).Before(cs.last.Stored(cs.last.Opened)) { // pods' transition times are whole seconds: of one second, it is the one that opened last
+	if !w.Stored(opened).Add(uncertainCreation).Before(cs.last.Stored(cs.last.Opened)) { // of those that can't be told apart, it is the one that opened last
 		cs.last = w.Window
 	}
 	y.touch(cs)
