@@ -177,9 +177,10 @@ type NodeCounts struct {
 	// heldBack by a limit or the breaker: they would be tainted otherwise.
 	// +optional
 	HeldBack int32 `json:"heldBack"`
-	// stale: a member's reporter is silent or not proven alive since the controller started.
+	// doubtful: nobody knows whether the node is sick. A member's condition is Unknown, or gone from a node with the set's taint, or
+	// its reporter is silent, or not proven alive since the controller started. Such a node isn't tainted, and keeps its taint.
 	// +optional
-	Stale int32 `json:"stale"`
+	Doubtful int32 `json:"doubtful"`
 }
 
 // Breaker describes an opened breaker.
@@ -209,7 +210,7 @@ type Breaker struct {
 // +kubebuilder:printcolumn:name="Matching",type=integer,JSONPath=`.status.nodes.matching`
 // +kubebuilder:printcolumn:name="Tainted",type=integer,JSONPath=`.status.nodes.tainted`
 // +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.nodes.heldBack`
-// +kubebuilder:printcolumn:name="Stale",type=integer,priority=1,JSONPath=`.status.nodes.stale`
+// +kubebuilder:printcolumn:name="Doubtful",type=integer,priority=1,JSONPath=`.status.nodes.doubtful`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ConditionSet struct {
 	metav1.TypeMeta `json:",inline"`

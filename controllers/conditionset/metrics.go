@@ -102,7 +102,7 @@ func countFailure(policy string, step condition.Step, err error) {
 
 func gaugeStates(policy string, sum condition.Summary, limited bool) {
 	for state, n := range map[string]int{
-		"selected": sum.Selected, "matching": sum.Matching, "tainted": sum.Tainted, "held": sum.HeldBack, "stale": sum.Stale,
+		"selected": sum.Selected, "matching": sum.Matching, "tainted": sum.Tainted, "held": sum.HeldBack, "doubtful": sum.Doubtful,
 	} {
 		nodesGauge.WithLabelValues(policy, state).Set(float64(n))
 	}

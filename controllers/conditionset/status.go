@@ -34,7 +34,7 @@ func statusOf(cs *v1alpha1.ConditionSet, st state) v1alpha1.ConditionSetStatus {
 	after.TaintKeys = declaredKeys(cs)
 	after.Nodes = &v1alpha1.NodeCounts{
 		Selected: int32(st.summary.Selected), Matching: int32(st.summary.Matching), Tainted: int32(st.summary.Tainted),
-		HeldBack: int32(st.summary.HeldBack), Stale: int32(st.summary.Stale),
+		HeldBack: int32(st.summary.HeldBack), Doubtful: int32(st.summary.Doubtful),
 	}
 	after.SampleNodes = st.summary.Samples
 	after.Breaker = nil
@@ -67,8 +67,8 @@ func shared(cs *v1alpha1.ConditionSet, st state) policy.Conditions {
 // the message of Ready alone.
 func operative(st state) string {
 	says := []string{fmt.Sprintf("%d of %d selected nodes match, %d are tainted", st.summary.Matching, st.summary.Selected, st.summary.Tainted)}
-	if n := st.summary.Stale; n > 0 {
-		says = append(says, fmt.Sprintf("%d are stale, whose reporters are silent: nothing is done and nothing undone there", n))
+	if n := st.summary.Doubtful; n > 0 {
+		says = append(says, fmt.Sprintf("%d are in doubt, their conditions Unknown, missing or stale: nothing is done and nothing undone there", n))
 	}
 	for _, reason := range slices.Sorted(maps.Keys(st.summary.Holds)) {
 		if ofLimit(reason) || reason == condition.HeldByBreaker || reason == condition.HeldByPause {

@@ -19,8 +19,8 @@ func TestReadySaysInNumbersWhatTheSetDoes(t *testing.T) {
 	}{
 		{"nothing matches", "", condition.Summary{Selected: 40},
 			"0 of 40 selected nodes match, 0 are tainted."},
-		{"what nobody reports on is told of", "", condition.Summary{Selected: 40, Matching: 2, Tainted: 1, Stale: 3},
-			"2 of 40 selected nodes match, 1 are tainted; 3 are stale, whose reporters are silent: nothing is done and nothing undone there."},
+		{"what nobody reports on is told of", "", condition.Summary{Selected: 40, Matching: 2, Tainted: 1, Doubtful: 3},
+			"2 of 40 selected nodes match, 1 are tainted; 3 are in doubt, their conditions Unknown, missing or stale: nothing is done and nothing undone there."},
 		{"a set that observes says that it touches nothing", "Observe", condition.Summary{Selected: 40, Matching: 3},
 			"Mode Observe: 3 of 40 selected nodes match, and nothing is touched."},
 		{"a hold that no other condition shows is shown here", "", condition.Summary{Selected: 40, Matching: 2, Tainted: 2, Holds: map[condition.Reason]condition.HoldCount{

@@ -27,7 +27,7 @@ var _ = Describe("A condition whose reporter is silent", func() {
 		reporter.stop()
 		w.Report(ctx, sick, "StaleBroken", corev1.ConditionFalse)
 		w.Report(ctx, healthy, "StaleBroken", corev1.ConditionTrue)
-		Eventually(w.Status(ctx, "stale")).Should(HaveField("Nodes.Stale", BeEquivalentTo(2)))
+		Eventually(w.Status(ctx, "stale")).Should(HaveField("Nodes.Doubtful", BeEquivalentTo(2)))
 		Consistently(func(g Gomega) {
 			g.Expect(w.Effect(ctx, sick, key)()).To(BeEquivalentTo(repel), "what was last heard is too old to undo by")
 			g.Expect(w.Effect(ctx, healthy, key)()).To(BeEmpty(), "what was last heard is too old to act by")
@@ -58,7 +58,7 @@ var _ = Describe("A condition whose reporter is silent", func() {
 			g.Expect(w.Effect(ctx, tainted, key)()).To(BeEquivalentTo(repel))
 			g.Expect(w.Effect(ctx, clean, key)()).To(BeEmpty())
 		}, "2s").Should(Succeed())
-		Eventually(w.Status(ctx, "unproven")).Should(HaveField("Nodes.Stale", BeEquivalentTo(2)))
+		Eventually(w.Status(ctx, "unproven")).Should(HaveField("Nodes.Doubtful", BeEquivalentTo(2)))
 
 		for node, status := range map[string]corev1.ConditionStatus{tainted: corev1.ConditionFalse, clean: corev1.ConditionTrue} {
 			beat := cluster.ConditionOptions{Transition: old.Transition, Heartbeat: old.Heartbeat.Add(time.Minute)} // by whatever clock

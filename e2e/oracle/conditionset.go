@@ -109,8 +109,9 @@ type node struct {
 	recordErr      error
 	held           bool
 	heldUntil      time.Time // zero when that can't be read
-	// members are the conditions: status and transition.
-	members map[corev1.NodeConditionType]string
+	// members are the conditions: status and transition; statuses the status alone.
+	members  map[corev1.NodeConditionType]string
+	statuses map[corev1.NodeConditionType]corev1.ConditionStatus
 	// rest is all that Autohealer has no business with.
 	rest corev1.Node
 }
@@ -149,14 +150,14 @@ func parseNode(object []byte) (*node, error) {
 	n := &node{
 		uid: o.UID, name: o.Name, labels: o.Labels, zone: o.Labels[corev1.LabelTopologyZone],
 		taints: o.Spec.Taints, recordText: o.Annotations[recordKey],
-		members: map[corev1.NodeConditionType]string{},
+		members: map[corev1.NodeConditionType]string{}, statuses: map[corev1.NodeConditionType]corev1.ConditionStatus{},
 	}
 	_, plane := o.Labels["node-role.kubernetes.io/control-plane"]
 	_, master := o.Labels["node-role.kubernetes.io/master"]
 	n.plane = plane || master
 	n.counted = !n.plane && o.DeletionTimestamp == nil
 	for _, c := range o.Status.Conditions {
-		n.members[c.Type] = string(c.Status) + " " + c.LastTransitionTime.UTC().String()
+		n.members[c.Type], n.statuses[c.Type] = string(c.Status)+" "+c.LastTransitionTime.UTC().String(), c.Status
 	}
 	if n.recordText != "" {
 		n.recordErr = json.Unmarshal([]byte(n.recordText), &n.record)

@@ -1,12 +1,9 @@
 package oracle
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
@@ -120,26 +117,12 @@ func (s *nodes) ownCap(w *World, c claim) string {
 		return ""
 	}
 	generation, _ := p.Spec(c.Generation)
-	var spec struct {
-		MaxNodes            *intstr.IntOrString   `json:"maxNodes"`
-		NodeSelector        *metav1.LabelSelector `json:"nodeSelector"`
-		IncludeControlPlane bool                  `json:"includeControlPlane"`
-	}
-	if generation.Object == nil {
+	spec, err := readSetSpec(generation)
+	if err != nil || spec.MaxNodes == nil {
 		return ""
-	}
-	encoded, err := json.Marshal(generation.Object.Object["spec"])
-	if err != nil || json.Unmarshal(encoded, &spec) != nil || spec.MaxNodes == nil {
-		return ""
-	}
-	selector := labels.Everything()
-	if spec.NodeSelector != nil {
-		if selector, err = metav1.LabelSelectorAsSelector(spec.NodeSelector); err != nil {
-			return ""
-		}
 	}
 	selected := s.count(func(n *node) bool {
-		return (n.counted || n.plane && spec.IncludeControlPlane) && selector.Matches(labels.Set(n.labels))
+		return (n.counted || n.plane) && spec.selects(n)
 	})
 	used := s.count(func(n *node) bool { return claimants(n)[c.Set] })
 	if allowed := allowedBy(*spec.MaxNodes, selected); used > allowed {

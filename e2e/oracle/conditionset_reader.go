@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -28,8 +29,9 @@ type nodes struct {
 type reasons struct {
 	known   stamp
 	members map[corev1.NodeConditionType][]stamp
-	keys    map[string][]stamp // someone else changed a taint with this key
-	node    []stamp            // someone else changed labels or record
+	said    map[corev1.NodeConditionType]map[corev1.ConditionStatus]time.Time // when a condition was last so
+	keys    map[string][]stamp                                                // someone else changed a taint with this key
+	node    []stamp                                                           // someone else changed labels or record
 }
 
 func newNodes(o Options) *nodes {
@@ -84,7 +86,7 @@ func (s *nodes) ours(w *World, c Change, before, after *node) Finding {
 	case sameTaints(before.taints, after.taints) && before.recordText == after.recordText && sameRest(before, after):
 		return broken(Once, "a write by the manager that left taints and record as they were")
 	}
-	f := Finding{Broken: s.ownership(w, before, after)}
+	f := Finding{Broken: append(s.ownership(w, before, after), s.recoveries(w, c, before, after)...)}
 	if !sameRest(before, after) {
 		f.Broken = append(f.Broken, Broken{OwnOnly, "the manager changed more than taints and record"})
 	}
@@ -194,9 +196,16 @@ func (s *nodes) note(c Change, before, after *node) {
 	at := stamp{c.Version, c.At}
 	r := s.reasons[after.uid]
 	if r == nil {
-		r = &reasons{known: at, members: map[corev1.NodeConditionType][]stamp{}, keys: map[string][]stamp{}}
+		r = &reasons{known: at, members: map[corev1.NodeConditionType][]stamp{}, keys: map[string][]stamp{},
+			said: map[corev1.NodeConditionType]map[corev1.ConditionStatus]time.Time{}}
 		s.reasons[after.uid] = r
 		return
+	}
+	for member, status := range before.statuses {
+		if r.said[member] == nil {
+			r.said[member] = map[corev1.ConditionStatus]time.Time{}
+		}
+		r.said[member][status] = c.At
 	}
 	for member := range union(before.members, after.members) {
 		if before.members[member] != after.members[member] {

@@ -118,11 +118,11 @@ spec:
 			Expect(h.SetCondition(ctx, fmt.Sprintf("worker-%d", i), "KernelDeadlock", corev1.ConditionTrue, hourAgo)).To(Succeed())
 		}
 		Expect(h.StartManager(ctx)).To(Succeed(), "it hasn't seen their heartbeats change")
-		series(ctx, `autohealer_conditionset_nodes{policy="kernel-deadlock",state="stale"} 2`)
+		series(ctx, `autohealer_conditionset_nodes{policy="kernel-deadlock",state="doubtful"} 2`)
 		expectWholePage(ctx, "facts-stale.md")
 		series(ctx, `autohealer_conditionset_nodes{policy="kernel-deadlock",state="tainted"} 0`)
 		sick(ctx, 0)
-		series(ctx, `autohealer_conditionset_nodes{policy="kernel-deadlock",state="stale"} 0`)
+		series(ctx, `autohealer_conditionset_nodes{policy="kernel-deadlock",state="doubtful"} 0`)
 	})
 
 	It("acts-fail.md", func(ctx SpecContext) {

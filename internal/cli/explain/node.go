@@ -134,7 +134,9 @@ func (t *text) member(m condition.MemberSight, s condition.Sight) string {
 	switch {
 	case !m.Alive:
 		says += fmt.Sprintf(", but its reporter is silent (%s; staleAfter %s)", t.since(m.Reading.Heartbeat), duration.HumanDuration(s.Set.StaleAfter))
-	case !m.Matches:
+	case m.Stand == condition.Doubtful:
+		says += fmt.Sprintf(", which says neither that the node is sick nor that it is well; the set asks for %s", m.Status)
+	case m.Stand == condition.Clear:
 		says += fmt.Sprintf("; the set asks for %s", m.Status)
 	}
 	return says

@@ -175,9 +175,15 @@ func (f *Fleet) setsToJudge(before, after *Node) map[*setState]struct{} {
 		}
 		return sets
 	}
-	for t, is := range after.Readings { // what vanished has a reading still
-		if was := before.Readings[t]; was.Status != is.Status {
-			f.setsBy.watching(sets, t, was.Status, is.Status)
+	judge := func(t string) { maps.Copy(sets, f.setsBy.byMember[t]) }
+	for t, is := range after.Readings {
+		if was, there := before.Readings[t]; !there || was.Status != is.Status {
+			judge(t)
+		}
+	}
+	for t := range before.Readings {
+		if !after.reports(t) {
+			judge(t)
 		}
 	}
 	return sets

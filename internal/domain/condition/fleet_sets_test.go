@@ -115,7 +115,7 @@ func TestSummary(t *testing.T) {
 		m.settle(name)
 	}
 	sum, ok := m.fleet.Summary("a-uid", moment(noon))
-	if !ok || sum.Selected != 38 || sum.Matching != 28 || sum.Tainted != 2 || sum.HeldBack != 23 || sum.Stale != 3 {
+	if !ok || sum.Selected != 38 || sum.Matching != 28 || sum.Tainted != 2 || sum.HeldBack != 23 || sum.Doubtful != 3 {
 		t.Errorf("summary %+v; want 38 selected, 28 matching, 2 tainted, 23 held back, 3 stale", sum)
 	}
 	if len(sum.Samples) != 20 || sum.Samples[0] != "silentw00" || sum.Samples[19] != "w16" {

@@ -2,6 +2,8 @@ package condition
 
 import (
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Phase is how a set stands to a node.
@@ -12,7 +14,8 @@ const (
 	NotSelected Phase = "NotSelected"
 	// Clear: some member is known not to match.
 	Clear Phase = "Clear"
-	// Doubtful: no member is known not to match, and some member's reporter is silent or not yet proven alive.
+	// Doubtful: no member is known not to match, and of some member nobody knows: the node doesn't report it, its reporter says
+	// neither True nor False, is silent, or not yet proven alive.
 	Doubtful Phase = "Doubtful"
 	// Matching: every member matches, by reporters known to live.
 	Matching Phase = "Matching"
@@ -33,8 +36,6 @@ type Match struct {
 	HoldsAt time.Time
 	// ClearAt is when the node has been clear for the set's recoverAfter (Clear).
 	ClearAt time.Time
-	// Silent are the types whose reporters aren't known to live.
-	Silent []string
 }
 
 // Match judges a node. It is a conjunction over three values: one member known not to match makes it Clear, else one
@@ -43,29 +44,24 @@ func (s *Set) Match(n *Node, at Moment) Match {
 	if !s.Selects(n) {
 		return Match{Phase: NotSelected}
 	}
-	var silent []string
+	doubt := false
 	var clearSeen time.Time
 	since, seen := n.Created, n.FirstSeen
 	for _, m := range s.Members {
-		r, there := n.Readings[m.Type]
-		switch {
-		case !there:
-			clearSeen = earlier(clearSeen, n.FirstSeen)
-		case r.Status == "":
-			clearSeen = earlier(clearSeen, r.StatusSeen)
-		case !n.alive(r, m, s.StaleAfter, at):
-			silent = append(silent, m.Type)
-		case r.Status != m.Status:
+		switch r := n.Readings[m.Type]; n.stand(m, s.StaleAfter, at) {
+		case Doubtful:
+			doubt = true
+		case Clear:
 			clearSeen = earlier(clearSeen, r.StatusSeen)
 		default:
 			since, seen = later(since, r.began()), later(seen, r.StatusSeen)
 		}
 	}
 	if !clearSeen.IsZero() {
-		return Match{Phase: Clear, ClearAt: clearSeen.Add(s.RecoverAfter), Silent: silent}
+		return Match{Phase: Clear, ClearAt: clearSeen.Add(s.RecoverAfter)}
 	}
-	if len(silent) > 0 {
-		return Match{Phase: Doubtful, Silent: silent}
+	if doubt {
+		return Match{Phase: Doubtful}
 	}
 	if since.After(at.Now) {
 		since = at.Now
@@ -74,18 +70,33 @@ func (s *Set) Match(n *Node, at Moment) Match {
 	return Match{Phase: Matching, Since: since, ExpiresAt: expires, HoldsAt: later(expires, seen.Add(min(s.For, ownObservation)))}
 }
 
-// doubtful says whether Match would give Doubtful, at the cost of one reading for most nodes.
-func (s *Set) doubtful(n *Node, at Moment) bool {
-	silent := false
+// stand is how one member stands to a node that the set selects. Only its reporter's own word, True or False, says that what the
+// set asks for is over: Unknown says that a check failed, and what else a reporter may write, or not write any more, says nothing.
+func (n *Node) stand(m Member, staleAfter time.Duration, at Moment) Phase {
+	r, there := n.Readings[m.Type]
+	switch {
+	case !there || !n.alive(r, m, staleAfter, at):
+		return Doubtful
+	case r.Status == m.Status:
+		return Matching
+	case r.Status == corev1.ConditionTrue || r.Status == corev1.ConditionFalse:
+		return Clear
+	}
+	return Doubtful
+}
+
+// doubtful says whether Match would give Doubtful, at the cost of one reading for most nodes. Of a node without a taint of the
+// set that doesn't report a member there is nothing to doubt: the set isn't about what runs no such reporter.
+func (s *Set) doubtful(n *Node, tainted bool, at Moment) bool {
+	doubt := false
 	for _, m := range s.Members {
-		r, there := n.Readings[m.Type]
-		alive := there && n.alive(r, m, s.StaleAfter, at)
-		if !there || r.Status == "" || alive && r.Status != m.Status {
+		stand := n.stand(m, s.StaleAfter, at)
+		if stand == Clear || !tainted && !n.reports(m.Type) {
 			return false
 		}
-		silent = silent || !alive
+		doubt = doubt || stand == Doubtful
 	}
-	return silent && s.Selects(n)
+	return doubt && s.Selects(n)
 }
 
 // began is when the status began: the reporter's word, but not later than we saw it. Clamped to each passing moment

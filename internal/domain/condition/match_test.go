@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
 	"github.com/resourcestack/autohealer/internal/domain/condition"
@@ -20,6 +21,18 @@ const oneMember = `
 effect: NoSchedule
 taintKey: example.com/sick
 conditions: {KubeletUnhealthy: {status: true}}
+`
+
+const asksFalse = `
+effect: NoSchedule
+taintKey: example.com/sick
+conditions: {KubeletReady: {status: false}}
+`
+
+const asksUnknown = `
+effect: NoSchedule
+taintKey: example.com/sick
+conditions: {KubeletReady: {status: unknown}}
 `
 
 func TestPhase(t *testing.T) {
@@ -38,10 +51,24 @@ func TestPhase(t *testing.T) {
 		{"all members match", twoMembers, steady(newNode("n", sick...)), moment(noon), "Matching"},
 		{"one member of two doesn't match", twoMembers,
 			steady(newNode("n", append(sick, reports("ContainerRuntimeUnhealthy", "True", ago(hour)))...)), moment(noon), "Clear"},
-		{"a missing condition isn't Unknown", twoMembers, steady(newNode("n", sick[0])), moment(noon), "Clear"},
-		{"no condition at all", twoMembers, steady(newNode("n")), moment(noon), "Clear"},
-		{"a condition that vanished matches nothing", twoMembers,
-			watched(stage{ago(hour), newNode("n", sick...)}, stage{ago(time.Minute), newNode("n", sick[0])}, stage{noon, newNode("n", sick[0])}), moment(noon), "Clear"},
+		{"a missing condition isn't Unknown", twoMembers, steady(newNode("n", sick[0])), moment(noon), "Doubtful"},
+		{"no condition at all", twoMembers, steady(newNode("n")), moment(noon), "Doubtful"},
+		{"a condition that vanished says nothing", twoMembers,
+			watched(stage{ago(hour), newNode("n", sick...)}, stage{ago(time.Minute), newNode("n", sick[0])}, stage{noon, newNode("n", sick[0])}), moment(noon), "Doubtful"},
+		{"asked for True, False is well", oneMember, steady(newNode("n", reports("KubeletUnhealthy", "False", ago(hour)))), moment(noon), "Clear"},
+		{"asked for True, Unknown is a check that failed", oneMember, steady(newNode("n", reports("KubeletUnhealthy", "Unknown", ago(hour)))), moment(noon), "Doubtful"},
+		{"asked for True, an empty status says nothing", oneMember, steady(newNode("n", reports("KubeletUnhealthy", "", ago(hour)))), moment(noon), "Doubtful"},
+		{"asked for True, true isn't True", oneMember, steady(newNode("n", reports("KubeletUnhealthy", "true", ago(hour)))), moment(noon), "Doubtful"},
+		{"asked for False, True is well", asksFalse, steady(newNode("n", reports("KubeletReady", "True", ago(hour)))), moment(noon), "Clear"},
+		{"asked for False, Unknown is a check that failed", asksFalse, steady(newNode("n", reports("KubeletReady", "Unknown", ago(hour)))), moment(noon), "Doubtful"},
+		{"asked for Unknown, True is an answer", asksUnknown, steady(newNode("n", reports("KubeletReady", "True", ago(hour)))), moment(noon), "Clear"},
+		{"asked for Unknown, False is an answer", asksUnknown, steady(newNode("n", reports("KubeletReady", "False", ago(hour)))), moment(noon), "Clear"},
+		{"asked for Unknown, yes is none", asksUnknown, steady(newNode("n", reports("KubeletReady", "yes", ago(hour)))), moment(noon), "Doubtful"},
+		{"Unknown, but another member is known not to match", twoMembers,
+			steady(newNode("n", reports("KubeletUnhealthy", "Unknown", ago(hour)), reports("ContainerRuntimeUnhealthy", "False", ago(hour)))), moment(noon), "Clear"},
+		{"of two of one type the first counts", oneMember, steady(newNode("n", sick[0], func(n *corev1.Node) {
+			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "KubeletUnhealthy", Status: "False", LastHeartbeatTime: metav1.NewTime(noon)})
+		})), moment(noon), "Matching"},
 		{"another zone of labels", "nodeSelector: {matchLabels: {pool: a}}\n" + oneMember, steady(newNode("n", sick[0], labelled("pool", "b"))), moment(noon), "NotSelected"},
 		{"selected by an expression", "nodeSelector: {matchExpressions: [{key: pool, operator: In, values: [a, b]}]}\n" + oneMember,
 			steady(newNode("n", sick[0], labelled("pool", "b"))), moment(noon), "Matching"},
@@ -84,11 +111,13 @@ func TestPhase(t *testing.T) {
 			watched(stage{ago(time.Minute), newNode("n", silentSince(-hour)...)}, stage{noon, newNode("n", silentSince(-hour-time.Minute)...)}), moment(noon), "Matching"},
 		{"after a restart, a condition without a heartbeat", oneMember,
 			watched(stage{noon, newNode("n", reportsAt("KubeletUnhealthy", "True", ago(hour), time.Time{}))}), moment(noon), "Doubtful"},
+		{"after a restart, a transition of meanwhile without a heartbeat", oneMember,
+			watched(stage{noon, newNode("n", reportsAt("KubeletUnhealthy", "True", ago(14*time.Minute), time.Time{}))}), moment(noon), "Matching"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := newSet(t, "a", tt.spec).Match(tt.node, tt.at); got.Phase != tt.phase {
-				t.Errorf("phase %s (silent %v), want %s", got.Phase, got.Silent, tt.phase)
+				t.Errorf("phase %s, want %s", got.Phase, tt.phase)
 			}
 		})
 	}
@@ -151,6 +180,7 @@ func TestAFutureTransitionHoldsInTheEnd(t *testing.T) {
 
 func TestWhenANodeIsClear(t *testing.T) {
 	const recovers5m = "recoverAfter: 5m\n"
+	well := reports("KubeletUnhealthy", "False", ago(time.Hour))
 	tests := []struct {
 		name string
 		spec string
@@ -163,12 +193,15 @@ func TestWhenANodeIsClear(t *testing.T) {
 			watched(stage{ago(time.Hour), newNode("n", reports("KubeletUnhealthy", "True", ago(time.Hour)), reports("ContainerRuntimeUnhealthy", "Unknown", ago(time.Hour)))},
 				stage{ago(3 * time.Minute), newNode("n", reports("KubeletUnhealthy", "False", ago(3*time.Minute)), reports("ContainerRuntimeUnhealthy", "Unknown", ago(time.Hour)))},
 				stage{ago(time.Minute), newNode("n", reports("KubeletUnhealthy", "False", ago(3*time.Minute)), reports("ContainerRuntimeUnhealthy", "True", ago(time.Minute)))}), noon.Add(2 * time.Minute)},
-		{"a vanished condition is clear from when it was gone", recovers5m + oneMember,
-			watched(stage{ago(time.Hour), newNode("n", reports("KubeletUnhealthy", "True", ago(time.Hour)))}, stage{ago(time.Minute), newNode("n")}, stage{noon, newNode("n")}), noon.Add(4 * time.Minute)},
-		{"a condition never seen is clear from when we first saw the node", recovers5m + oneMember, watched(stage{ago(time.Minute), newNode("n")}), noon.Add(4 * time.Minute)},
-		{"without recoverAfter at once", oneMember, watched(stage{ago(time.Minute), newNode("n")}), ago(time.Minute)},
+		{"after a doubt the time counts anew", recovers5m + oneMember,
+			watched(stage{ago(time.Hour), newNode("n", reports("KubeletUnhealthy", "False", ago(time.Hour)))}, stage{ago(2 * time.Minute), newNode("n", reports("KubeletUnhealthy", "Unknown", ago(2*time.Minute)))},
+				stage{ago(time.Minute), newNode("n", reports("KubeletUnhealthy", "False", ago(time.Minute)))}), noon.Add(4 * time.Minute)},
+		{"a condition that came back counts anew", recovers5m + oneMember,
+			watched(stage{ago(time.Hour), newNode("n", reports("KubeletUnhealthy", "False", ago(time.Hour)))}, stage{ago(2 * time.Minute), newNode("n")},
+				stage{ago(time.Minute), newNode("n", reports("KubeletUnhealthy", "False", ago(time.Hour)))}), noon.Add(4 * time.Minute)},
+		{"without recoverAfter at once", oneMember, watched(stage{ago(time.Minute), newNode("n", well)}), ago(time.Minute)},
 		{"NoExecute recovers after a minute by default", "effect: NoExecute\ntaintKey: example.com/sick\nconditions: {KubeletUnhealthy: {status: true}}",
-			watched(stage{ago(10 * time.Second), newNode("n")}), noon.Add(50 * time.Second)},
+			watched(stage{ago(10 * time.Second), newNode("n", well)}), noon.Add(50 * time.Second)},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -207,7 +240,7 @@ func TestDoubtfulAgreesWithMatch(t *testing.T) {
 		look := func() *corev1.Node {
 			n := newNode("n", labelled("pool", rapid.SampledFrom([]string{"a", "a", "b"}).Draw(t, "pool")))
 			for _, conditionType := range []string{"KubeletUnhealthy", "ContainerRuntimeUnhealthy"} {
-				status := rapid.SampledFrom([]string{"True", "False", "Unknown", ""}).Draw(t, "status")
+				status := rapid.SampledFrom([]string{"True", "False", "Unknown", "yes", ""}).Draw(t, "status")
 				beat := time.Duration(rapid.IntRange(0, 3).Draw(t, "beat")) * 7 * time.Minute
 				if status != "" {
 					reportsAt(conditionType, status, ago(time.Hour), ago(beat))(n)
@@ -216,8 +249,14 @@ func TestDoubtfulAgreesWithMatch(t *testing.T) {
 			return n
 		}
 		n := watched(stage{ago(15 * time.Minute), look()}, stage{ago(time.Duration(rapid.IntRange(0, 14).Draw(t, "seen")) * time.Minute), look()})
-		if got, want := condition.IsDoubtful(set, n, moment(noon)), set.Match(n, moment(noon)).Phase == "Doubtful"; got != want {
-			t.Fatalf("doubtful %t, by Match %t", got, want)
+		doubt := set.Match(n, moment(noon)).Phase == "Doubtful"
+		if got := condition.IsDoubtful(set, n, true, moment(noon)); got != doubt {
+			t.Fatalf("tainted: doubtful %t, by Match %t", got, doubt)
+		}
+		_, one := n.Readings["KubeletUnhealthy"]
+		_, other := n.Readings["ContainerRuntimeUnhealthy"]
+		if got, want := condition.IsDoubtful(set, n, false, moment(noon)), doubt && one && other; got != want {
+			t.Fatalf("not tainted: doubtful %t, want %t", got, want)
 		}
 	})
 }

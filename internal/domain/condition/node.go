@@ -52,7 +52,7 @@ type Node struct {
 
 // Reading is a node condition together with what we saw of it ourselves.
 type Reading struct {
-	// Status is "" when the condition was there and is gone.
+	// Status is the reporter's word, which may be anything: the API server checks nothing of it.
 	Status corev1.ConditionStatus
 	// Transition and Heartbeat are the reporter's word, by its clock.
 	Transition, Heartbeat time.Time
@@ -84,10 +84,11 @@ func NewNode(node *corev1.Node, before *Node, now time.Time) *Node {
 		n.RecordBroken = err != nil
 	}
 	for _, c := range node.Status.Conditions {
-		n.Readings[string(c.Type)] = readingOf(c, before, now)
-		n.Ready = n.Ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		if !n.reports(string(c.Type)) { // of two of one type Kubernetes' own helpers read the first
+			n.Readings[string(c.Type)] = readingOf(c, before, now)
+		}
 	}
-	n.keepVanished(before, now)
+	n.Ready = n.Readings[string(corev1.NodeReady)].Status == corev1.ConditionTrue
 	return n
 }
 
@@ -121,24 +122,13 @@ func readingOf(c corev1.NodeCondition, before *Node, now time.Time) Reading {
 	return r
 }
 
-// keepVanished remembers since when a condition has been gone: a missing condition is clear, but only from then on.
-func (n *Node) keepVanished(before *Node, now time.Time) {
-	if before == nil {
-		return
-	}
-	for t, was := range before.Readings {
-		if _, ok := n.Readings[t]; ok {
-			continue
-		}
-		if was.Status != "" {
-			was = Reading{StatusSeen: now, AliveSeen: now}
-		}
-		n.Readings[t] = was
-	}
+func (n *Node) reports(conditionType string) bool {
+	_, there := n.Readings[conditionType]
+	return there
 }
 
 // alive says whether the reporter of a reading is known to live: we saw it move within staleAfter, or, since we never
-// did, its heartbeat is that young by the API server's clock.
+// did, its heartbeat or its last transition is that young by the API server's clock.
 func (n *Node) alive(r Reading, m Member, staleAfter time.Duration, at Moment) bool {
 	if m.noHeartbeat && fresh(n.Lease, staleAfter, at) {
 		return true
@@ -150,10 +140,11 @@ func fresh(r Reading, staleAfter time.Duration, at Moment) bool {
 	if !r.AliveSeen.IsZero() && at.Now.Sub(r.AliveSeen) < staleAfter {
 		return true
 	}
-	if !r.AliveSeen.IsZero() || at.Server.IsZero() || r.Heartbeat.IsZero() {
+	if !r.AliveSeen.IsZero() || at.Server.IsZero() {
 		return false
 	}
-	return at.Server.Sub(r.Heartbeat).Abs() < staleAfter
+	young := func(t time.Time) bool { return !t.IsZero() && at.Server.Sub(t).Abs() < staleAfter }
+	return young(r.Heartbeat) || young(r.Transition)
 }
 
 // sameButSightings says whether nothing but heartbeats differs from before.

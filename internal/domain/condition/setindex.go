@@ -4,16 +4,15 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
 // setIndex finds sets by what they ask, so that neither a node's event nor a forecast looks at each of them.
 type setIndex struct {
-	byName   map[string]setList
-	byType   map[string]setList
-	byMember map[reported]map[*setState]struct{}
+	byName map[string]setList
+	byType map[string]setList
+	// byMember are the sets that ask for a node condition's type.
+	byMember map[string]map[*setState]struct{}
 	// byMembers are the sets with equal conditions; byKey are those of one taint key, by their conditions.
 	byMembers map[string]setList
 	byKey     map[string]map[string]*likeSets
@@ -28,7 +27,7 @@ type likeSets struct {
 }
 
 func newSetIndex() setIndex {
-	return setIndex{byName: map[string]setList{}, byType: map[string]setList{}, byMember: map[reported]map[*setState]struct{}{},
+	return setIndex{byName: map[string]setList{}, byType: map[string]setList{}, byMember: map[string]map[*setState]struct{}{},
 		byMembers: map[string]setList{}, byKey: map[string]map[string]*likeSets{}}
 }
 
@@ -88,11 +87,10 @@ func (i *setIndex) add(s *setState) {
 		return
 	}
 	for _, m := range s.Members {
-		of := m.reported()
-		if i.byMember[of] == nil {
-			i.byMember[of] = map[*setState]struct{}{}
+		if i.byMember[m.Type] == nil {
+			i.byMember[m.Type] = map[*setState]struct{}{}
 		}
-		i.byMember[of][s] = struct{}{}
+		i.byMember[m.Type][s] = struct{}{}
 	}
 	text := membersText(s.Members)
 	i.byMembers[text] = i.byMembers[text].with(s)
@@ -114,8 +112,8 @@ func (i *setIndex) remove(s *setState) {
 		return
 	}
 	for _, m := range s.Members {
-		if delete(i.byMember[m.reported()], s); len(i.byMember[m.reported()]) == 0 {
-			delete(i.byMember, m.reported())
+		if delete(i.byMember[m.Type], s); len(i.byMember[m.Type]) == 0 {
+			delete(i.byMember, m.Type)
 		}
 	}
 	text := membersText(s.Members)
@@ -128,8 +126,6 @@ func (i *setIndex) remove(s *setState) {
 		delete(i.byKey, s.Key)
 	}
 }
-
-func (m Member) reported() reported { return reported{m.Type, m.Status} }
 
 // membersText is the same for equal conditions; no type has a line's end in it.
 func membersText(members []Member) string {
@@ -182,13 +178,4 @@ func partOf(members []Member, bits int) []Member {
 		}
 	}
 	return part
-}
-
-// watching are the sets with a member of the type at one of the statuses.
-func (i *setIndex) watching(sets map[*setState]struct{}, conditionType string, statuses ...corev1.ConditionStatus) {
-	for _, status := range statuses {
-		for s := range i.byMember[reported{conditionType, status}] {
-			sets[s] = struct{}{}
-		}
-	}
 }

@@ -31,8 +31,8 @@ type MemberSight struct {
 	Reading Reading
 	// Alive: its reporter is known to live.
 	Alive bool
-	// Matches: it has the status that the set asks for.
-	Matches bool
+	// Stand: Matching, Clear or Doubtful.
+	Stand Phase
 }
 
 // Sights are the sets that are about a node, or stand in its record, the oldest first.
@@ -56,9 +56,8 @@ func (f *Fleet) Sights(name string, at Moment) []Sight {
 		}
 		for _, m := range s.Members {
 			r, there := n.Readings[m.Type]
-			there = there && r.Status != ""
 			alive := there && n.alive(r, m, s.StaleAfter, at)
-			sight.Members = append(sight.Members, MemberSight{m, there, r, alive, there && r.Status == m.Status})
+			sight.Members = append(sight.Members, MemberSight{m, there, r, alive, n.stand(m, s.StaleAfter, at)})
 		}
 		all = append(all, sight)
 	}

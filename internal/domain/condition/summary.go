@@ -12,7 +12,7 @@ import (
 
 // Summary is the present state of one set over all nodes.
 type Summary struct {
-	Selected, Matching, Tainted, HeldBack, Stale int
+	Selected, Matching, Tainted, HeldBack, Doubtful int
 	// Samples are up to sample.Size nodes that match or are tainted, sorted.
 	Samples []string
 	// Holds counts the held-back nodes by reason, with one message each.
@@ -56,8 +56,8 @@ func (f *Fleet) Summary(uid types.UID, at Moment) (sum Summary, ok bool) {
 	}
 	sum.Samples = first.names
 	for _, n := range f.nodes {
-		if !n.Deleting && s.doubtful(n.Node, at) {
-			sum.Stale++
+		if _, tainted := s.tainted[n.Name]; !n.Deleting && s.doubtful(n.Node, tainted, at) {
+			sum.Doubtful++
 		}
 	}
 	return sum, true

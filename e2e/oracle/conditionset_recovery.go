@@ -1,0 +1,116 @@
+package oracle
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// setSpec is what is judged of a ConditionSet's spec.
+type setSpec struct {
+	Mode       string `json:"mode"`
+	TaintKey   string `json:"taintKey"`
+	Conditions map[corev1.NodeConditionType]struct {
+		Status any `json:"status"`
+	} `json:"conditions"`
+	MaxNodes            *intstr.IntOrString   `json:"maxNodes"`
+	NodeSelector        *metav1.LabelSelector `json:"nodeSelector"`
+	IncludeControlPlane bool                  `json:"includeControlPlane"`
+	selector            labels.Selector
+}
+
+func readSetSpec(of Spec) (s setSpec, err error) {
+	if of.Object == nil {
+		return s, errors.New("there is no such generation")
+	}
+	encoded, err := json.Marshal(of.Object.Object["spec"])
+	if err != nil {
+		return s, err
+	}
+	if err := json.Unmarshal(encoded, &s); err != nil {
+		return s, err
+	}
+	s.selector = labels.Everything()
+	if s.NodeSelector != nil {
+		s.selector, err = metav1.LabelSelectorAsSelector(s.NodeSelector)
+	}
+	return s, err
+}
+
+func (s *setSpec) selects(n *node) bool {
+	return (!n.plane || s.IncludeControlPlane) && s.selector.Matches(labels.Set(n.labels))
+}
+
+// recoveries judges claims that a write dropped. While their set is there and unchanged and selects the node, only a reporter's own
+// word, True or False, says that the node is well again: Unknown, silence and absence don't.
+func (s *nodes) recoveries(w *World, c Change, before, after *node) []Broken {
+	var found []Broken
+	for _, claim := range before.record.Taints {
+		effect := before.record.effect(claim.Key)
+		there := func(n *node) bool {
+			return slices.ContainsFunc(n.taints, func(t corev1.Taint) bool { return t.Key == claim.Key && t.Effect == effect })
+		}
+		if after.record.of(claim.Set, claim.Key).Key != "" || !there(before) || there(after) || outranked(claim, after) {
+			continue
+		}
+		p := w.Policies[claim.Set]
+		if p == nil || !p.Gone.IsZero() || s.isNews(p, c.At) || s.relabelled(before.uid, c.At) {
+			continue
+		}
+		spec, err := readSetSpec(p.Specs[len(p.Specs)-1])
+		if err != nil || spec.Mode == "Observe" || spec.TaintKey != claim.Key || !spec.selects(before) || s.isWell(spec, before, c.At) {
+			continue
+		}
+		var says []string
+		for _, member := range slices.Sorted(maps.Keys(spec.Conditions)) {
+			says = append(says, fmt.Sprintf("%s is %q", member, before.statuses[member]))
+		}
+		found = append(found, Broken{Doubt, fmt.Sprintf("the manager removed %s:%s of %s, and nobody said that the node is well: %s",
+			claim.Key, claim.Effect, claim.Name, strings.Join(says, ", "))})
+	}
+	return found
+}
+
+// outranked: by precedence among all sets of a node only the highest effect stays.
+func outranked(c claim, after *node) bool {
+	return slices.ContainsFunc(after.record.Taints, func(other claim) bool { return rank(other.Effect) > rank(c.Effect) })
+}
+
+// isNews: the policy was changed so lately that the write may be by what it said before.
+func (s *nodes) isNews(p *Policy, at time.Time) bool {
+	return len(p.Specs) > 1 && at.Sub(p.Specs[len(p.Specs)-2].Until) <= s.options.Lag
+}
+
+func (s *nodes) relabelled(uid types.UID, at time.Time) bool {
+	r := s.reasons[uid]
+	return r != nil && slices.ContainsFunc(r.node, func(t stamp) bool { return at.Sub(t.at) <= s.options.Lag })
+}
+
+// isWell: some condition is, or was until shortly before, the opposite of what the set asks for.
+func (s *nodes) isWell(spec setSpec, n *node, at time.Time) bool {
+	for member, asked := range spec.Conditions {
+		for _, opposite := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse} {
+			if strings.EqualFold(fmt.Sprint(asked.Status), string(opposite)) {
+				continue
+			}
+			until, said := time.Time{}, false
+			if r := s.reasons[n.uid]; r != nil {
+				until, said = r.said[member][opposite]
+			}
+			if n.statuses[member] == opposite || said && at.Sub(until) <= s.options.Lag {
+				return true
+			}
+		}
+	}
+	return false
+}
