@@ -82,6 +82,7 @@ func reportingNode(i, beat int) *corev1.Node {
 	began := metav1.NewTime(time.Now().Truncate(time.Hour))
 	heartbeat := metav1.NewTime(began.Add(time.Duration(beat) * time.Second))
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", i), UID: types.UID(fmt.Sprint(i)), ResourceVersion: strconv.Itoa(beat + 1)}}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: heartbeat, LastTransitionTime: began}}
 	for t := range conditionset.TypesPerNode {
 		status := corev1.ConditionFalse
 		if t == 0 && i%100 == 0 {

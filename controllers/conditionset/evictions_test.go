@@ -45,11 +45,12 @@ func evicting(t *testing.T, objects interceptor.Funcs) (*NodeReconciler, client.
 	nodes := []client.Object{}
 	for _, name := range []string{"sick", "b", "c"} {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: "1"}}
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		if name == "sick" {
 			n.Annotations = map[string]string{"autohealer.resourcestack.com/owned-taints": `{"taints":[{"key":"example.com/over","effect":"NoSchedule","set":"uid-of-over","name":"over","generation":1,"since":"2026-03-01T11:00:00Z"}]}`}
 			n.Spec.Taints = []corev1.Taint{{Key: "example.com/over", Effect: corev1.TaintEffectNoSchedule}}
 			at := metav1.NewTime(now.Add(-time.Minute))
-			n.Status.Conditions = []corev1.NodeCondition{{Type: "KernelDeadlock", Status: corev1.ConditionTrue, LastTransitionTime: at, LastHeartbeatTime: metav1.NewTime(now)}}
+			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "KernelDeadlock", Status: corev1.ConditionTrue, LastTransitionTime: at, LastHeartbeatTime: metav1.NewTime(now)})
 		}
 		nodes = append(nodes, n)
 	}

@@ -67,10 +67,10 @@ func (u limitsUse) Collect(to chan<- prometheus.Metric) {
 		return // what is counted so far says nothing
 	}
 	limits := u.fleet.Limits()
-	repelling, evicting, of := u.fleet.TaintedNodes()
+	used := u.fleet.Usage()
 	for name, use := range map[string][2]int{
-		"maxTaintedNodes":  {repelling, limits.MaxTaintedNodes.Of(of)},
-		"maxEvictingNodes": {evicting, limits.MaxEvictingNodes.Of(of)},
+		"maxTaintedNodes":  {used.Tainted, limits.MaxTaintedNodes.Of(used.Of)},
+		"maxEvictingNodes": {used.Evicting, limits.MaxEvictingNodes.Of(used.Of)},
 	} {
 		to <- prometheus.MustNewConstMetric(limitUsed, prometheus.GaugeValue, float64(use[0]), name)
 		to <- prometheus.MustNewConstMetric(limitAllowed, prometheus.GaugeValue, float64(use[1]), name)

@@ -111,6 +111,7 @@ func TestTheUseOfLimitsIsCountedWhenAsked(t *testing.T) {
 	fleet := condition.NewFleet(limit.Builtin())
 	for i := range 40 {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i)}}
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		if i < 3 {
 			effect := corev1.TaintEffectNoSchedule
 			if i == 0 {

@@ -23,7 +23,9 @@ var correct = []testCase{
 		w.write(w.manager, "node-0", "", "example.com/theirs:NoSchedule")
 		w.flip("node-0", "True")
 		w.write(w.manager, "node-0", owned(set, 3, "example.com/broken:NoSchedule"), "example.com/theirs:NoSchedule", "example.com/broken:NoSchedule")
-		w.write(w.manager, "node-0", "", "example.com/theirs:NoSchedule")
+		w.flip("node-0", "False")
+		w.flip("node-0", "Unknown")
+		w.write(w.manager, "node-0", "", "example.com/theirs:NoSchedule") // by what it said a moment ago
 		w.deleteSet("s")
 	}},
 	{name: "put back what someone else removed", do: func(w *world) {
@@ -44,6 +46,8 @@ var correct = []testCase{
 	}},
 	{name: "across a restart of the API server, with answers that hold metadata only", do: func(w *world) {
 		set := w.set("s", "example.com/broken", "")
+		w.flip("node-0", "False")
+		w.flip("node-1", "False")
 		w.metadataOnly("node-0", `{"op":"add","path":"/spec/taints","value":[{"key":"example.com/broken","effect":"NoSchedule"}]},
 			{"op":"add","path":"/metadata/annotations","value":{"autohealer.resourcestack.com/owned-taints":`+quoted(owned(set, 1, "example.com/broken:NoSchedule"))+`}}`)
 		if err := w.cluster.RestartAPIServer(w.Context()); err != nil {
@@ -113,12 +117,25 @@ var unvalidated = []testCase{
 var doubtful = []testCase{
 	{name: "a taint while the reporter is silent", options: Options{DoubtGrace: time.Nanosecond}, broken: []Invariant{Doubt}, text: "after reporter froze", do: func(w *world) {
 		set := w.set("s", "example.com/broken", "")
+		w.flip("node-0", "False")
 		w.oracle.Freeze("clock")
 		w.oracle.Thaw("clock")
 		w.write(w.manager, "node-0", owned(set, 1, "example.com/broken:NoSchedule"), "example.com/broken:NoSchedule")
 		w.oracle.Freeze("reporter")
 		w.write(w.manager, "node-1", owned(set, 1, "example.com/broken:NoSchedule"), "example.com/broken:NoSchedule")
 		w.write(w.manager, "node-0", "") // undoing is no harm
+	}},
+	{name: "a taint that goes while nobody knows whether the node is well", options: Options{Lag: time.Nanosecond}, broken: []Invariant{Doubt}, text: `nobody said that the node is well: Broken is "Unknown"`, do: func(w *world) {
+		set := w.set("s", "example.com/broken", "")
+		w.flip("node-0", "True")
+		w.write(w.manager, "node-0", owned(set, 1, "example.com/broken:NoSchedule"), "example.com/broken:NoSchedule")
+		w.flip("node-0", "Unknown")
+		w.write(w.manager, "node-0", "")
+	}},
+	{name: "a taint that goes from a node that reports nothing", broken: []Invariant{Doubt}, text: `nobody said that the node is well: Broken is ""`, do: func(w *world) {
+		set := w.set("s", "example.com/broken", "")
+		w.write(w.manager, "node-7", owned(set, 1, "example.com/broken:NoSchedule"), "example.com/broken:NoSchedule")
+		w.write(w.manager, "node-7", "")
 	}},
 }
 
@@ -179,6 +196,7 @@ var notOwn = []testCase{
 var unlimited = []testCase{
 	{name: "a third node of twenty", broken: []Invariant{Limits}, text: "3 of 20 nodes are tainted, 0 of them deleted since; 2 are allowed", do: func(w *world) {
 		set := w.set("s", "example.com/broken", "")
+		w.flip("node-2", "False")
 		for _, node := range []string{"node-0", "node-1", "node-2"} {
 			w.write(w.manager, node, owned(set, 1, "example.com/broken:NoSchedule"), "example.com/broken:NoSchedule")
 		}
@@ -202,8 +220,16 @@ var unlimited = []testCase{
 		defer w.remove("node-0")()
 		w.write(w.manager, "node-1", owned(set, 1, "example.com/broken:NoExecute"), "example.com/broken:NoExecute")
 	}},
+	{name: "as many as may be, were not half of the nodes cordoned", options: Options{Lag: time.Nanosecond}, broken: []Invariant{Limits}, text: "2 of 10 nodes are tainted, 0 of them deleted since; 1 are allowed", do: func(w *world) {
+		set := w.set("s", "example.com/broken", "")
+		defer w.cordon("node-10", "node-11", "node-12", "node-13", "node-14", "node-15", "node-16", "node-17", "node-18", "node-19")()
+		for _, node := range []string{"node-0", "node-1"} {
+			w.write(w.manager, node, owned(set, 1, "example.com/broken:NoSchedule"), "example.com/broken:NoSchedule")
+		}
+	}},
 	{name: "two that begin to evict in one zone within five minutes", broken: []Invariant{Limits}, text: `a node of zone "zone-1" began to evict`, do: func(w *world) {
 		set := w.set("s", "example.com/broken", "")
+		w.flip("node-0", "False")
 		w.write(w.manager, "node-0", owned(set, 1, "example.com/broken:NoExecute"), "example.com/broken:NoExecute")
 		w.write(w.manager, "node-0", "")
 		w.write(w.manager, "node-4", owned(set, 1, "example.com/broken:NoExecute"), "example.com/broken:NoExecute")
@@ -256,6 +282,7 @@ var repeated = []testCase{
 	}},
 	{name: "the same taint again without a new reason", broken: []Invariant{Once}, text: "was done before, and nothing happened since", do: func(w *world) {
 		set := w.set("s", "example.com/broken", "")
+		w.flip("node-0", "False")
 		w.write(w.manager, "node-0", owned(set, 1, "example.com/broken:NoSchedule"), "example.com/broken:NoSchedule")
 		w.write(w.manager, "node-0", "")
 		w.write(w.manager, "node-0", owned(set, 1, "example.com/broken:NoSchedule"), "example.com/broken:NoSchedule")

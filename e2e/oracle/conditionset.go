@@ -101,14 +101,14 @@ type node struct {
 	name   string
 	labels map[string]string
 	zone   string
-	// counted: one of those that percentages are of.
-	counted, plane bool
-	taints         []corev1.Taint
-	record         record
-	recordText     string
-	recordErr      error
-	held           bool
-	heldUntil      time.Time // zero when that can't be read
+	// counted: one of those that percentages are of; worker: it would be one, if it were available.
+	counted, worker, plane bool
+	taints                 []corev1.Taint
+	record                 record
+	recordText             string
+	recordErr              error
+	held                   bool
+	heldUntil              time.Time // zero when that can't be read
 	// members are the conditions: status and transition; statuses the status alone.
 	members  map[corev1.NodeConditionType]string
 	statuses map[corev1.NodeConditionType]corev1.ConditionStatus
@@ -155,7 +155,8 @@ func parseNode(object []byte) (*node, error) {
 	_, plane := o.Labels["node-role.kubernetes.io/control-plane"]
 	_, master := o.Labels["node-role.kubernetes.io/master"]
 	n.plane = plane || master
-	n.counted = !n.plane && o.DeletionTimestamp == nil
+	n.worker = !n.plane && o.DeletionTimestamp == nil
+	n.counted = n.worker && available(&o)
 	for _, c := range o.Status.Conditions {
 		n.members[c.Type], n.statuses[c.Type] = string(c.Status)+" "+c.LastTransitionTime.UTC().String(), c.Status
 	}
@@ -175,10 +176,20 @@ func parseNode(object []byte) (*node, error) {
 	return n, nil
 }
 
-// reserved are keys that belong to Kubernetes or to autoscalers.
+// available: it is Ready, nobody cordoned it, and neither Kubernetes nor an autoscaler keeps pods away from it.
+func available(o *corev1.Node) bool {
+	ready := slices.ContainsFunc(o.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+	return ready && !o.Spec.Unschedulable && !slices.ContainsFunc(o.Spec.Taints, func(t corev1.Taint) bool {
+		return repels(t) && (strings.HasPrefix(t.Key, "node.kubernetes.io/") || t.Key == "ToBeDeletedByClusterAutoscaler" || t.Key == "karpenter.sh/disrupted")
+	})
+}
+
+// reserved are keys that belong to Kubernetes, to autoscalers or to providers: of these, those that tests use.
 func reserved(key string) bool {
 	prefix, _, _ := strings.Cut(key, "/")
-	for _, domain := range []string{"kubernetes.io", "k8s.io", "karpenter.sh"} {
+	for _, domain := range []string{"kubernetes.io", "k8s.io", "karpenter.sh", "cloud.google.com", "kubernetes.azure.com"} {
 		if prefix != key && (prefix == domain || strings.HasSuffix(prefix, "."+domain)) {
 			return true
 		}

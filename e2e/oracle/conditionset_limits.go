@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -30,7 +31,7 @@ func (s *nodes) limits(w *World, c Change, before, after *node) []Broken {
 	exceeded(s.planes(before, after))
 	for _, claim := range asked(before, after) {
 		if before.record.of(claim.Set, claim.Key).Effect == "" {
-			exceeded(s.ownCap(w, claim))
+			exceeded(s.ownCap(w, claim, c.At))
 		}
 	}
 	return found
@@ -60,26 +61,34 @@ func (s *nodes) count(has func(*node) bool) int {
 
 // capped compares with the cap of the cluster and, from three zones on, of the zone.
 func (s *nodes) capped(w *World, c Change, verb string, caps func(Rules) []intstr.IntOrString, zone string, has func(*node) bool) string {
-	all := s.count(func(n *node) bool { return n.counted })
+	all := s.count(s.countedAt(c.At))
 	past := s.countGone(c, "", has)
 	if used, allowed := s.count(has)+past, w.allowed(caps, all, all, c.At, s.options.Lag); used > allowed {
 		return fmt.Sprintf("%d of %d nodes are %s, %d of them deleted since; %d are allowed", used, all, verb, past, allowed)
 	}
-	zones := map[string]int{}
+	zones := map[string]bool{}
 	for _, n := range s.now {
-		if n.counted && n.zone != "" {
-			zones[n.zone]++
-		}
+		zones[n.zone] = zones[n.zone] || n.worker
 	}
+	maps.DeleteFunc(zones, func(zone string, has bool) bool { return zone == "" || !has })
 	if len(zones) < 3 || zone == "" {
 		return ""
 	}
+	of := s.count(func(n *node) bool { return n.zone == zone && s.countedAt(c.At)(n) })
 	past = s.countGone(c, zone, has)
 	used := s.count(func(n *node) bool { return n.zone == zone && has(n) }) + past
-	if allowed := w.allowed(caps, zones[zone], all, c.At, s.options.Lag); used > allowed {
-		return fmt.Sprintf("%d of %d nodes of zone %s are %s, %d of them deleted since; %d are allowed", used, zones[zone], zone, verb, past, allowed)
+	if allowed := w.allowed(caps, of, all, c.At, s.options.Lag); used > allowed {
+		return fmt.Sprintf("%d of %d nodes of zone %s are %s, %d of them deleted since; %d are allowed", used, of, zone, verb, past, allowed)
 	}
 	return ""
+}
+
+// countedAt says of a node whether percentages are of it, or were until so lately that the manager needn't know.
+func (s *nodes) countedAt(at time.Time) func(*node) bool {
+	return func(n *node) bool {
+		until, was := s.counted[n.uid]
+		return n.counted || was && at.Sub(until) <= s.options.Lag
+	}
 }
 
 // countGone counts nodes, of a zone or with "" of all, that were deleted while they were evicted, shortly after that began: else who
@@ -111,7 +120,7 @@ func (s *nodes) paced(c Change, zone string) string {
 }
 
 // ownCap judges spec.maxNodes of the generation that acted.
-func (s *nodes) ownCap(w *World, c claim) string {
+func (s *nodes) ownCap(w *World, c claim, at time.Time) string {
 	p := w.Policies[c.Set]
 	if p == nil {
 		return ""
@@ -122,7 +131,7 @@ func (s *nodes) ownCap(w *World, c claim) string {
 		return ""
 	}
 	selected := s.count(func(n *node) bool {
-		return (n.counted || n.plane) && spec.selects(n)
+		return (s.countedAt(at)(n) || n.plane) && spec.selects(n)
 	})
 	used := s.count(func(n *node) bool { return claimants(n)[c.Set] })
 	if allowed := allowedBy(*spec.MaxNodes, selected); used > allowed {

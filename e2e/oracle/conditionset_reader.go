@@ -21,6 +21,8 @@ type nodes struct {
 	// evicting is since when nodes evict, and gone are those that were deleted meanwhile: they count until the pace has passed.
 	evicting map[types.UID]stamp
 	gone     []*node
+	// counted is until when nodes were counted that aren't any more.
+	counted map[types.UID]time.Time
 	// trusted are keys in records that were there before anything was judged; their sets may be long gone.
 	trusted map[string]bool
 }
@@ -37,7 +39,7 @@ type reasons struct {
 func newNodes(o Options) *nodes {
 	return &nodes{
 		options: o, now: map[types.UID]*node{}, reasons: map[types.UID]*reasons{},
-		acted: ledger{lag: o.Lag, used: map[string]uint64{}}, evicted: map[string]stamp{}, evicting: map[types.UID]stamp{}, trusted: map[string]bool{},
+		acted: ledger{lag: o.Lag, used: map[string]uint64{}}, evicted: map[string]stamp{}, evicting: map[types.UID]stamp{}, counted: map[types.UID]time.Time{}, trusted: map[string]bool{},
 	}
 }
 
@@ -69,6 +71,9 @@ func (s *nodes) Read(w *World, c Change) Finding {
 		f = s.ours(w, c, before, after)
 	}
 	s.now[after.uid] = after
+	if before.counted {
+		s.counted[after.uid] = c.At
+	}
 	if c.Ours {
 		f.Broken = append(f.Broken, s.limits(w, c, before, after)...)
 	}

@@ -172,6 +172,42 @@ func (w *world) remove(name string) (restore func()) {
 		if _, err := w.admin.CoreV1().Nodes().Create(w.Context(), other, metav1.CreateOptions{}); err != nil {
 			w.Fatal(err)
 		}
+		if err := w.cluster.SetCondition(w.Context(), name, corev1.NodeReady, corev1.ConditionTrue, cluster.ConditionOptions{}); err != nil {
+			w.Fatal(err)
+		}
+		w.allAvailable()
+	}
+}
+
+// cordon keeps pods from nodes, as a drain does, and gives what ends that.
+func (w *world) cordon(nodes ...string) (uncordon func()) {
+	w.Helper()
+	kubectl := func(verb string) {
+		if _, err := w.cluster.Kubectl(w.Context(), append([]string{verb}, nodes...)...); err != nil {
+			w.Fatal(err)
+		}
+	}
+	kubectl("cordon")
+	return func() {
+		kubectl("uncordon")
+		w.allAvailable()
+	}
+}
+
+// allAvailable waits until Kubernetes keeps pods from no node.
+func (w *world) allAvailable() {
+	w.Helper()
+	available := func(ctx context.Context) (bool, error) {
+		all, err := w.admin.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err
+		}
+		return !slices.ContainsFunc(all.Items, func(n corev1.Node) bool {
+			return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return strings.HasPrefix(t.Key, "node.kubernetes.io/") })
+		}), nil
+	}
+	if err := wait.PollUntilContextTimeout(w.Context(), 20*time.Millisecond, time.Minute, true, available); err != nil {
+		w.Fatal(err)
 	}
 }
 

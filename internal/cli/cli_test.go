@@ -202,7 +202,7 @@ func TestExitCodes(t *testing.T) {
 		"rules list --kind Pod":                {code: 2, stderr: "--kind: there are no rules for \"Pod\""},
 		"acts -f -":                            {code: 2, stderr: "there is nothing in it"},
 		"rules explain":                        {code: 2, stderr: "accepts 1 arg(s)"},
-		"rules explain taint-key":              {code: 2, stderr: "did you mean conditionset/reserved-taint-key?"},
+		"rules explain reserved-taint":         {code: 2, stderr: "did you mean conditionset/reserved-taint-key?"},
 		"rules explain nonsense":               {code: 2, stderr: "see rules list"},
 		"hash -f manifests/bad.yaml":           {code: 1},
 		"convert -f legacy/seed.yaml":          {code: 0},

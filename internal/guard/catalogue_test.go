@@ -106,6 +106,7 @@ func TestTheRulesOfConditionSets(t *testing.T) {
 		"conditionset/unknown-only-evicts Deny object",
 		"conditionset/node-ready-belongs-to-kcm Deny object",
 		"conditionset/reserved-taint-key Deny object",
+		"conditionset/shared-taint-key Warn object",
 		"conditionset/evicts-without-hold Warn object",
 		"conditionset/sticky-evicts Warn object",
 		"conditionset/impossible-status Warn object",
@@ -142,7 +143,7 @@ func TestRefusalsSayWhatIsWrongAndWhatToWrite(t *testing.T) {
 		},
 		"a reserved key": {
 			spec: "{type: KernelDeadlock, effect: NoSchedule, taintKey: node.kubernetes.io/kernel, conditions: {KernelDeadlock: {status: true}}}",
-			want: "conditionset/reserved-taint-key: taintKey \"node.kubernetes.io/kernel\" belongs to Kubernetes, an autoscaler or a cloud provider, which acts on it; write a key with a domain of your own, such as example.com/KernelDeadlock (docs/reference/guardrails.md#conditionset-reserved-taint-key)",
+			want: "conditionset/reserved-taint-key: taintKey \"node.kubernetes.io/kernel\" belongs to Kubernetes, which acts on it; write a key with a domain of your own, such as example.com/KernelDeadlock (docs/reference/guardrails.md#conditionset-reserved-taint-key)",
 		},
 		"a key that would break the line is quoted": {
 			spec: "{type: KernelDeadlock, effect: NoSchedule, taintKey: \"a\\nb\", conditions: {KernelDeadlock: {status: true}}}",

@@ -46,8 +46,8 @@ func conditionTables(w world) []table {
 		{name: "obsolete", list: obsolete},
 		{name: "sticky", list: sticky},
 		{name: "logMonitors", list: logMonitors},
-		{name: "reservedDomains", list: condition.ReservedDomains},
-		{name: "reservedKeys", list: condition.ReservedKeys},
+		{name: "actedOnKeys", pairs: condition.ActedOnKeys()},
+		{name: "sharedKeys", pairs: condition.SharedKeys()},
 		orderTable(mostConditions),
 	}
 }

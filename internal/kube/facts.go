@@ -54,8 +54,7 @@ func (f *Facts) Age(now time.Time) time.Duration { return since(f.heard.Load(), 
 
 // Nodes counts those of which limits take a share.
 func (f *Facts) Nodes() int {
-	_, _, of := f.Fleet.TaintedNodes()
-	return of
+	return f.Fleet.Usage().Of
 }
 
 // HeardSlices notes that the watch of EndpointSlices delivered something.

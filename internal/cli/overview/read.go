@@ -181,10 +181,11 @@ func (r Reader) nodes(ctx context.Context, o *Overview, limits limit.Limits) err
 		fleet.ObserveNode(&nodes.Items[i], at)
 		o.addHeld(&nodes.Items[i], at.Now)
 	}
-	tainted, evicting, of := fleet.TaintedNodes()
-	o.Limits = append(o.Limits,
-		Limit{Name: "maxTaintedNodes", Value: limits.MaxTaintedNodes.String(), Used: tainted, Allowed: min(of, limits.MaxTaintedNodes.Of(of)), Of: of},
-		Limit{Name: "maxEvictingNodes", Value: limits.MaxEvictingNodes.String(), Used: evicting, Allowed: min(of, limits.MaxEvictingNodes.Of(of)), Of: of})
+	use := fleet.Usage()
+	ofNodes := func(name string, most limit.Cap, used int) Limit {
+		return Limit{Name: name, Value: most.String(), Used: used, Allowed: min(use.Of, most.Of(use.Of)), Of: use.Of, Unavailable: use.Unavailable}
+	}
+	o.Limits = append(o.Limits, ofNodes("maxTaintedNodes", limits.MaxTaintedNodes, use.Tainted), ofNodes("maxEvictingNodes", limits.MaxEvictingNodes, use.Evicting))
 	return nil
 }
 

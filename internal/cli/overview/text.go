@@ -110,7 +110,11 @@ func (l Limit) text() string {
 	if l.Of == 0 {
 		return fmt.Sprintf("%s: %d of %d used", l.Name, l.Used, l.Allowed)
 	}
-	return fmt.Sprintf("%s: %d of %d used (%s of %d)", l.Name, l.Used, l.Allowed, l.Value, l.Of)
+	without := ""
+	if l.Unavailable > 0 {
+		without = fmt.Sprintf("; %d more are cordoned, not Ready or being removed", l.Unavailable)
+	}
+	return fmt.Sprintf("%s: %d of %d used (%s of %d%s)", l.Name, l.Used, l.Allowed, l.Value, l.Of, without)
 }
 
 // heldShown is for a screen; -o json has all.

@@ -188,8 +188,7 @@ func (f *Facts) Age(now time.Time) time.Duration { return f.snapshot.Age(now) }
 
 // Nodes counts those of which limits take a share.
 func (f *Facts) Nodes() int {
-	_, _, of := f.fleet.TaintedNodes()
-	return of
+	return f.fleet.Usage().Of
 }
 
 // ForecastConditionSet tells what a set would have done at the snapshot's moment.

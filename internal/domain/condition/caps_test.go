@@ -114,24 +114,115 @@ func TestThoseWhoWaitedLongestGoFirst(t *testing.T) {
 	}
 }
 
+func TestANodeIsAvailableUnlessItIsOnItsWay(t *testing.T) {
+	for name, tt := range map[string]struct {
+		options   []nodeOption
+		available bool
+	}{
+		"Ready":                              {nil, true},
+		"notReady":                           {[]nodeOption{reports("Ready", "False", noon)}, false},
+		"nobody knows":                       {[]nodeOption{reports("Ready", "Unknown", noon)}, false},
+		"it just joined":                     {[]nodeOption{gone("Ready")}, false},
+		"cordoned":                           {[]nodeOption{cordoned}, false},
+		"Kubernetes keeps pods away":         {[]nodeOption{tainted("node.kubernetes.io/disk-pressure", "NoSchedule")}, false},
+		"a cloud's shutdown":                 {[]nodeOption{tainted("node.cloudprovider.kubernetes.io/shutdown", "NoSchedule")}, false},
+		"Cluster Autoscaler deletes it":      {[]nodeOption{tainted("ToBeDeletedByClusterAutoscaler", "NoSchedule")}, false},
+		"Cluster Autoscaler may":             {[]nodeOption{tainted("DeletionCandidateOfClusterAutoscaler", "PreferNoSchedule")}, true},
+		"Karpenter disrupts it":              {[]nodeOption{tainted("karpenter.sh/disrupted", "NoSchedule")}, false},
+		"AWS takes it":                       {[]nodeOption{tainted("aws-node-termination-handler/spot-itn", "NoSchedule")}, false},
+		"AKS repairs it":                     {[]nodeOption{tainted("remediator.kubernetes.azure.com/unschedulable", "NoSchedule")}, false},
+		"medik8s repairs it":                 {[]nodeOption{tainted("medik8s.io/remediation", "NoExecute")}, false},
+		"Cilium isn't there yet":             {[]nodeOption{tainted("node.cilium.io/agent-not-ready", "NoExecute")}, false},
+		"a dedicated pool":                   {[]nodeOption{tainted("example.com/dedicated", "NoSchedule"), tainted("nvidia.com/gpu", "NoSchedule")}, true},
+		"a pool of spot instances":           {[]nodeOption{tainted("kubernetes.azure.com/scalesetpriority", "NoSchedule")}, true},
+		"a key that only looks like leaving": {[]nodeOption{tainted("example.com/ToBeDeletedByClusterAutoscaler", "NoSchedule")}, true},
+		"our own taint is counted by itself": {[]nodeOption{tainted("example.com/k", "NoExecute"), owning("a", "example.com/k", "NoExecute", noon)}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if n := condition.NewNode(newNode("n", tt.options...), nil, noon); n.Available != tt.available {
+				t.Errorf("available: %t", n.Available)
+			}
+		})
+	}
+}
+
+func TestNodesThatArentAvailableAreNoneThatPercentagesAreOf(t *testing.T) {
+	quarter := "maxNodes: 25%\n" + noSchedule
+	for name, tt := range map[string]struct {
+		limits    string
+		spec      string
+		available int // of the nodes beside the sick one
+		away      int
+		goes      bool
+		message   string
+	}{
+		"three are left":            {"10%", noSchedule, 2, 10, true, ""},
+		"the last one":              {"10%", noSchedule, 0, 2, false, "maxTaintedNodes 10% allows 0 of 1 nodes, and 0 are; 2 more that are cordoned, not Ready or being removed don't count"},
+		"the last two":              {"100%", noSchedule, 1, 10, false, "maxTaintedNodes 100% allows 0 of 2 nodes, and 0 are; 10 more that are cordoned, not Ready or being removed don't count"},
+		"of the set's own cap":      {"100%", quarter, 2, 10, true, ""},
+		"of the set's own cap, too": {"100%", quarter, 1, 10, false, "maxNodes 25% allows 0 of 2 selected nodes, and 0 are tainted; 10 more that are cordoned, not Ready or being removed don't count"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nodes := []*corev1.Node{newNode("sick", kubeletSick)}
+			for i := range tt.available {
+				nodes = append(nodes, newNode(fmt.Sprintf("well%d", i)))
+			}
+			for i := range tt.away {
+				nodes = append(nodes, newNode(fmt.Sprintf("away%d", i), []nodeOption{cordoned, reports("Ready", "Unknown", noon)}[i%2]))
+			}
+			m := manage(t, calm(tt.limits, "100%"), nodes, newSet(t, "a", tt.spec))
+			if goes := m.settle("sick"); goes != tt.goes {
+				t.Errorf("tainted: %t", goes)
+			}
+			sum, _ := m.fleet.Summary("a-uid", moment(noon))
+			said := ""
+			for _, h := range sum.Holds {
+				said = h.Message
+			}
+			if said != tt.message {
+				t.Errorf("says %q", said)
+			}
+		})
+	}
+}
+
+func TestWhenNodesComeBackTheLimitGrows(t *testing.T) {
+	nodes := append(workers(2), newNode("sick", kubeletSick), newNode("away", cordoned))
+	m := manage(t, calm("10%", "5%"), nodes, newSet(t, "a", noSchedule))
+	for _, name := range []string{"w00", "w01"} {
+		m.see(name, cordoned)
+	}
+	if m.settle("sick") {
+		t.Error("tainted though it is the last one")
+	}
+	for _, name := range []string{"w00", "w01"} {
+		if _, wake := m.see(name, func(n *corev1.Node) { n.Spec.Unschedulable = false }); name == "w01" && !slices.Contains(wake, "sick") {
+			t.Errorf("woken: %v", wake)
+		}
+	}
+	if !m.settle("sick") {
+		t.Error("held back though three are there")
+	}
+}
+
 func TestANodeWhoseRecordCannotBeReadCountsByItsTaints(t *testing.T) {
 	unreadable := newNode("x", tainted("example.com/k", "NoExecute"), recorded("{"))
 	foreign := newNode("y", tainted("corp.example/theirs", "NoExecute"), recorded("{"))
 	m := manage(t, calm("1", "1"), append(workers(10, kubeletSick), unreadable, foreign), newSet(t, "a", noSchedule))
-	if repelling, evicting, _ := m.fleet.TaintedNodes(); repelling != 1 || evicting != 1 || m.settle("w00") {
-		t.Errorf("%d repelling, %d evicting; want the one that carries a declared key to take the place", repelling, evicting)
+	if use := m.fleet.Usage(); use.Tainted != 1 || use.Evicting != 1 || m.settle("w00") {
+		t.Errorf("%d repelling, %d evicting; want the one that carries a declared key to take the place", use.Tainted, use.Evicting)
 	}
 	m.see("x", func(n *corev1.Node) { n.Spec.Taints = nil })
 	if !m.settle("w00") {
 		t.Error("the place isn't free though the taint is gone")
 	}
 	m.fleet.ObserveSet(newSet(t, "b", "effect: NoSchedule\ntaintKey: corp.example/theirs\nconditions: {Custom: {status: true}}"), active, nil, "", moment(noon))
-	if repelling, _, _ := m.fleet.TaintedNodes(); repelling != 2 {
-		t.Errorf("%d repelling, want a key to count from its declaration on", repelling)
+	if use := m.fleet.Usage(); use.Tainted != 2 {
+		t.Errorf("%d repelling, want a key to count from its declaration on", use.Tainted)
 	}
 	m.see("y", recorded(""))
-	if repelling, _, _ := m.fleet.TaintedNodes(); repelling != 1 {
-		t.Errorf("%d repelling, want what a readable record doesn't claim not to count", repelling)
+	if use := m.fleet.Usage(); use.Tainted != 1 {
+		t.Errorf("%d repelling, want what a readable record doesn't claim not to count", use.Tainted)
 	}
 }
 
@@ -318,8 +409,8 @@ func TestTheFleetCountsForMetrics(t *testing.T) {
 	m.settle("w00")
 	m.settle("w01") // NoSchedule, by the pace
 	m.settle("p")   // free
-	if repelling, evicting, of := m.fleet.TaintedNodes(); repelling != 2 || evicting != 1 || of != 11 {
-		t.Errorf("%d repelling, %d evicting of %d; want 2, 1 of 11", repelling, evicting, of)
+	if use := m.fleet.Usage(); use.Tainted != 2 || use.Evicting != 1 || use.Of != 11 {
+		t.Errorf("%d repelling, %d evicting of %d; want 2, 1 of 11", use.Tainted, use.Evicting, use.Of)
 	}
 }
 

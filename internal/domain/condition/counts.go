@@ -10,8 +10,8 @@ import (
 
 // footprint is what a node counts for under the limits: what it is known to carry together with what is in flight to it.
 type footprint struct {
-	// counted: it is one of the N that percentages are of.
-	counted bool
+	// counted: it is one of the N that percentages are of. away: it would be one, if it were available.
+	counted, away bool
 	// plane: a control-plane node; planeReady: one that serves; leaving: the node is being deleted.
 	plane, planeReady, leaving bool
 	zone                       string
@@ -45,7 +45,8 @@ type inFlight struct {
 // footprint of the node. What a record that can't be read says is unknown, so that the taints of all keys that a set ever
 // declared count.
 func (n *nodeState) footprint(declared func(key string) bool) footprint {
-	p := footprint{counted: !n.Deleting && !n.ControlPlane, zone: n.Zone,
+	worker := !n.Deleting && !n.ControlPlane
+	p := footprint{counted: worker && n.Available, away: worker && !n.Available, zone: n.Zone,
 		plane: n.ControlPlane, planeReady: n.ControlPlane && n.Ready && !n.Deleting, leaving: n.Deleting}
 	if n.RecordBroken {
 		for _, t := range n.Taints {
@@ -103,7 +104,7 @@ func (n *nodeState) recordedSets() []types.UID {
 
 // tally counts the nodes of the cluster or of a zone.
 type tally struct {
-	counted, repelling, evicting int
+	counted, away, repelling, evicting int
 	// evictions counts when nodes began to evict, in Unix seconds. All are kept, so that a write that failed leaves none.
 	evictions map[int64]int
 }
@@ -111,6 +112,9 @@ type tally struct {
 func (t *tally) add(p footprint, n int) {
 	if p.counted {
 		t.counted += n
+	}
+	if p.away {
+		t.away += n
 	}
 	if p.repels {
 		t.repelling += n
@@ -176,11 +180,11 @@ func (c *counts) replace(before, after footprint) (freed bool) {
 		!before.counted && after.counted || !subset(before.sets, after.sets)
 }
 
-// zonesCounted is the number of zones that have nodes; limits hold by zone from three on.
+// zonesCounted is the number of zones that have nodes, available or not; limits hold by zone from three on.
 func (c *counts) zonesCounted() int {
 	n := 0
 	for zone, t := range c.zones {
-		if zone != "" && t.counted > 0 {
+		if zone != "" && t.counted+t.away > 0 {
 			n++
 		}
 	}

@@ -25,17 +25,23 @@ func (f *Fleet) LookAtEach(s *Set) Forecast {
 			}
 		}
 	}
-	alone := 0
+	alone, available := 0, 0
 	for _, name := range slices.Sorted(maps.Keys(f.nodes)) {
 		n := f.nodes[name]
 		if slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool { return t.Key == s.Key && !n.Owned.Owns(t) }) {
 			p.ForeignTainted++
 			p.ForeignTaintedNodes = append(p.ForeignTaintedNodes, name)
 		}
+		if !n.Deleting && !n.ControlPlane && !n.Available {
+			p.Unavailable++
+		}
 		if n.Deleting || !s.Selects(n.Node) {
 			continue
 		}
 		p.Selected++
+		if n.Available {
+			available++
+		}
 		if !s.matches(n.Node) {
 			continue
 		}
@@ -47,7 +53,7 @@ func (f *Fleet) LookAtEach(s *Set) Forecast {
 	}
 	p.WouldTaint = p.Matching
 	if s.MaxNodes != nil {
-		p.WouldTaint = min(p.Matching, limit.Of(*s.MaxNodes, p.Selected))
+		p.WouldTaint = min(p.Matching, limit.Of(*s.MaxNodes, available))
 	}
 	p.UnionTainted = len(others)
 	if s.Effect != corev1.TaintEffectPreferNoSchedule {
@@ -70,7 +76,7 @@ func (f *Fleet) LookAtEach(s *Set) Forecast {
 }
 
 func (f *Fleet) wouldTaint(s *setState) (nodes []string) {
-	selected := 0
+	available := 0
 	var matching []string
 	for name, n := range f.nodes {
 		if n.print.claims(s) {
@@ -79,14 +85,16 @@ func (f *Fleet) wouldTaint(s *setState) (nodes []string) {
 		if n.Deleting || !s.Selects(n.Node) {
 			continue
 		}
-		selected++
+		if n.Available {
+			available++
+		}
 		if s.matches(n.Node) {
 			matching = append(matching, name)
 		}
 	}
 	slices.Sort(matching)
 	if s.MaxNodes != nil {
-		matching = matching[:min(len(matching), limit.Of(*s.MaxNodes, selected))]
+		matching = matching[:min(len(matching), limit.Of(*s.MaxNodes, available))]
 	}
 	if s.why() != "" {
 		return nodes

@@ -175,6 +175,13 @@ func (f *Fleet) setsToJudge(before, after *Node) map[*setState]struct{} {
 		}
 		return sets
 	}
+	if before.Available != after.Available {
+		for _, s := range f.sets {
+			if s.MaxNodes != nil {
+				sets[s] = struct{}{}
+			}
+		}
+	}
 	judge := func(t string) { maps.Copy(sets, f.setsBy.byMember[t]) }
 	for t, is := range after.Readings {
 		if was, there := before.Readings[t]; !there || was.Status != is.Status {
@@ -190,20 +197,29 @@ func (f *Fleet) setsToJudge(before, after *Node) map[*setState]struct{} {
 }
 
 func (f *Fleet) judgeMatch(s *setState, before, after *Node, n *nodeState, at Moment) {
-	selects := func(n *Node) bool { return n != nil && !n.Deleting && s.Selects(n) }
-	was, is := selects(before), selects(after)
-	if is {
-		s.selected++
-	}
-	if was {
-		s.selected--
-	}
-	if was != is {
+	was, is := s.concerning(before), s.concerning(after)
+	if is.selected != was.selected || is.available != was.available {
+		s.selected += is.selected - was.selected
+		s.available += is.available - was.available
 		f.resize(s)
 	}
-	f.rematch(s, n, is && s.matches(after))
+	f.rematch(s, n, is.selected == 1 && s.matches(after))
 	f.judgeBreaker(s, at)
 	f.touch(s)
+}
+
+// share is what one node adds to a set's counts.
+type share struct{ selected, available int }
+
+func (s *setState) concerning(n *Node) (of share) {
+	if n == nil || n.Deleting || !s.Selects(n) {
+		return of
+	}
+	of.selected = 1
+	if n.Available {
+		of.available = 1
+	}
+	return of
 }
 
 // proofChanged says whether a set's phase changed though no condition did: a silent reporter spoke, or an unproven one

@@ -12,8 +12,9 @@ import (
 
 // Forecast is what a set would do if it were in force now, as rules and people read it. Counts are of nodes; samples are sorted and at most sample.Size.
 type Forecast struct {
-	// Nodes is what the cluster-wide limits count from: nodes neither being deleted nor control plane.
-	Nodes int
+	// Nodes is what the cluster-wide limits count from: nodes neither being deleted nor control plane that are available, which is
+	// Ready and neither cordoned nor on their way out. Unavailable are the others.
+	Nodes, Unavailable int
 	// Selected by nodeSelector and includeControlPlane.
 	Selected int
 	// Matching all members now, whatever `for` says. MatchingNodes samples them.
@@ -58,7 +59,7 @@ func (f *Fleet) Forecast(cs *v1alpha1.ConditionSet, limits limit.Limits, at Mome
 	defer f.mu.RUnlock()
 	s = s.under(f.policy.Types)
 	selected := f.index.selected(s)
-	p := Forecast{Nodes: f.counts.cluster.counted, Selected: selected.count(), ControlPlaneReady: f.counts.planeReady, ControlPlaneReadyAfter: f.counts.planeReady}
+	p := Forecast{Nodes: f.counts.cluster.counted, Unavailable: f.counts.cluster.away, Selected: selected.count(), ControlPlaneReady: f.counts.planeReady, ControlPlaneReadyAfter: f.counts.planeReady}
 	f.forecastMatching(&p, s, selected, limits)
 	f.forecastReporters(&p, s, at)
 	foreign := f.index.foreign.of(s.Key)
@@ -81,7 +82,7 @@ func (f *Fleet) forecastMatching(p *Forecast, s *Set, selected nodeBits, limits 
 	}
 	p.WouldTaint = p.Matching
 	if s.MaxNodes != nil {
-		p.WouldTaint = min(p.WouldTaint, limit.Of(*s.MaxNodes, p.Selected))
+		p.WouldTaint = min(p.WouldTaint, limit.Of(*s.MaxNodes, f.index.available(selected)))
 	}
 	matching.drop(others)
 	alone, ofOthers := matching.count(), others.count()

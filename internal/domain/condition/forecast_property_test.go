@@ -62,6 +62,8 @@ func (c *crowd) change(n *corev1.Node) {
 		"unlabel": func(n *corev1.Node) {
 			delete(n.Labels, c.pick("key", "pool", "arch", "node-role.kubernetes.io/control-plane"))
 		},
+		"cordon":   cordoned,
+		"uncordon": func(n *corev1.Node) { n.Spec.Unschedulable = false },
 		"plane":    controlPlane,
 		"deleting": deleting,
 		"foreign":  tainted(c.pick("key", "example.com/a", "example.com/b"), c.pick("effect", worldEffects...)),
@@ -69,7 +71,7 @@ func (c *crowd) change(n *corev1.Node) {
 		"clean": func(n *corev1.Node) {
 			n.Spec.Taints, n.Annotations = nil, map[string]string{}
 		},
-	}[c.pick("change", "report", "report", "report", "report", "gone", "label", "label", "unlabel", "plane", "deleting", "foreign", "owned", "clean")]
+	}[c.pick("change", "report", "report", "report", "report", "gone", "label", "label", "unlabel", "cordon", "uncordon", "plane", "deleting", "foreign", "owned", "clean")]
 	option(n)
 }
 

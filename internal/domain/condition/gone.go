@@ -28,7 +28,7 @@ func newGone() gone { return gone{nodes: map[types.UID]goneNode{}, counts: newCo
 
 func (g *gone) put(uid types.UID, print footprint, until time.Time) {
 	g.drop(uid)
-	print.counted, print.planeReady, print.leaving = false, false, true // it is none of those that percentages are of
+	print.counted, print.away, print.planeReady, print.leaving = false, false, false, true // it is none of those that percentages are of
 	g.nodes[uid] = goneNode{print, until}
 	g.counts.add(print, 1)
 }
@@ -68,6 +68,14 @@ func (g *gone) claiming(s *setState) (nodes int) {
 		}
 	}
 	return nodes
+}
+
+// unavailable adds to a limit's message how many nodes percentages leave out.
+func unavailable(nodes int) string {
+	if nodes == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d more that are cordoned, not Ready or being removed don't count", nodes)
 }
 
 // deletedSince adds to a limit's message how many of those that count are gone.

@@ -155,7 +155,7 @@ func TestAPlanOfBeforeARecallIsStale(t *testing.T) {
 }
 
 func TestAControlPlaneNodeThatIsDeletedHoldsTheNext(t *testing.T) {
-	nodes := append(workers(30), newNode("cp1", kernelSick, controlPlane, inZone("x")), newNode("cp2", kernelSick, controlPlane, inZone("y")))
+	nodes := append(workers(30), newNode("cp1", kernelSick, controlPlane, inZone("x")), newNode("cp2", kernelSick, controlPlane, inZone("y")), newNode("cp3", controlPlane))
 	m := manage(t, calm("5", "5"), nodes, newSet(t, "a", "includeControlPlane: true\n"+noExecute))
 	if !m.settle("cp1") {
 		t.Fatal("the first isn't tainted")

@@ -29,12 +29,13 @@ func moment(now time.Time) condition.Moment { return condition.Moment{Now: now, 
 
 type nodeOption func(*corev1.Node)
 
-// newNode was created a day before noon.
+// newNode was created a day before noon, and is Ready.
 func newNode(name string, options ...nodeOption) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: name, UID: types.UID(name + "-uid"), ResourceVersion: "1", CreationTimestamp: metav1.NewTime(ago(24 * time.Hour)),
 		Labels: map[string]string{}, Annotations: map[string]string{},
 	}}
+	reports("Ready", "True", n.CreationTimestamp.Time)(n)
 	for _, o := range options {
 		o(n)
 	}
@@ -76,6 +77,8 @@ func labelled(key, value string) nodeOption {
 func inZone(zone string) nodeOption { return labelled("topology.kubernetes.io/zone", zone) }
 
 func controlPlane(n *corev1.Node) { n.Labels["node-role.kubernetes.io/control-plane"] = "" }
+
+func cordoned(n *corev1.Node) { n.Spec.Unschedulable = true }
 
 func deleting(n *corev1.Node) {
 	now := metav1.NewTime(noon)

@@ -21,6 +21,7 @@ type index struct {
 	order []int
 
 	present, planes, readyPlanes nodeBits // neither of the first nor of the last is being deleted
+	away                         nodeBits // not available
 	byCondition                  bitsBy[reported]
 	byType                       bitsBy[string] // of conditions that are there
 	byLabel                      bitsBy[label]
@@ -67,6 +68,7 @@ func (i *index) place(name string) (at int, there bool) {
 // replace puts what a node carries after in the place of what it carried before; either may be nil.
 func (i *index) replace(slot int, before, after *Node) {
 	i.present.put(slot, after != nil && !after.Deleting)
+	i.away.put(slot, after != nil && !after.Available)
 	i.planes.put(slot, after != nil && after.ControlPlane)
 	i.readyPlanes.put(slot, after != nil && after.ControlPlane && after.Ready && !after.Deleting)
 	var was, is Node
@@ -133,6 +135,13 @@ func (i *index) selected(s *Set) nodeBits {
 		i.require(selected, r)
 	}
 	return selected
+}
+
+// available counts those of the nodes that are.
+func (i *index) available(nodes nodeBits) int {
+	nodes = slices.Clone(nodes)
+	nodes.drop(i.away)
+	return nodes.count()
 }
 
 // require keeps what meets a requirement of a nodeSelector.

@@ -33,8 +33,11 @@ type Node struct {
 	ControlPlane    bool
 	Deleting        bool
 	Ready           bool
-	Taints          []corev1.Taint
-	Owned           Ownership
+	// Available: it takes pods, or would if no taint of ours or of a pool's owner kept them away. It is Ready, and neither cordoned
+	// nor on its way out.
+	Available bool
+	Taints    []corev1.Taint
+	Owned     Ownership
 	// RecordBroken: the ownership annotation can't be read, so nothing on the node is known to be ours.
 	RecordBroken bool
 	// Hold keeps everything new from the node; nil for none.
@@ -89,6 +92,7 @@ func NewNode(node *corev1.Node, before *Node, now time.Time) *Node {
 		}
 	}
 	n.Ready = n.Readings[string(corev1.NodeReady)].Status == corev1.ConditionTrue
+	n.Available = n.Ready && !node.Spec.Unschedulable && !slices.ContainsFunc(n.Taints, leaves)
 	return n
 }
 
@@ -149,7 +153,7 @@ func fresh(r Reading, staleAfter time.Duration, at Moment) bool {
 
 // sameButSightings says whether nothing but heartbeats differs from before.
 func (n *Node) sameButSightings(before *Node) bool {
-	return before != nil && n.UID == before.UID && n.Deleting == before.Deleting && n.Annotated == before.Annotated && n.record == before.record && n.recorded == before.recorded &&
+	return before != nil && n.UID == before.UID && n.Deleting == before.Deleting && n.Available == before.Available && n.Annotated == before.Annotated && n.record == before.record && n.recorded == before.recorded &&
 		n.Hold.Same(before.Hold) && maps.Equal(n.Labels, before.Labels) && equality.Semantic.DeepEqual(n.Taints, before.Taints) &&
 		maps.EqualFunc(n.Readings, before.Readings, func(a, b Reading) bool {
 			return a.Status == b.Status && a.Transition.Equal(b.Transition)

@@ -64,6 +64,9 @@ func (w *world) acts() map[string]func() {
 			}
 		},
 		"node leaves": w.removeNode,
+		"node is cordoned": func() {
+			w.change(w.drawNode(), func(n *corev1.Node) { n.Spec.Unschedulable = !n.Spec.Unschedulable })
+		},
 	}
 }
 

@@ -163,7 +163,25 @@ func (w *world) restart() {
 
 // change lets someone change a node; the fleet hears of it later.
 func (w *world) change(name string, options ...nodeOption) {
+	then := w.api.nodes[name].DeepCopy()
+	for _, o := range options {
+		o(then)
+	}
+	turns := available(then) != available(w.api.nodes[name])
+	if turns { // what is on its way is by what was there before
+		w.arrive()
+		w.answer()
+	}
 	w.unseen = append(w.unseen, w.api.update(name, options...))
+	if turns {
+		w.deliver(len(w.unseen))
+	}
+}
+
+func available(n *corev1.Node) bool {
+	ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == "Ready" && c.Status == "True" })
+	leaves := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == "node.kubernetes.io/y" && t.Effect != "PreferNoSchedule" })
+	return ready && !leaves && !n.Spec.Unschedulable
 }
 
 // deliver shows the fleet the oldest events.
@@ -374,8 +392,12 @@ func (w *world) allowed() map[string]int {
 	total, zones := 0, map[string]int{}
 	for _, n := range w.api.nodes {
 		if _, plane := n.Labels["node-role.kubernetes.io/control-plane"]; !plane && n.DeletionTimestamp == nil {
-			total++
-			zones[n.Labels["topology.kubernetes.io/zone"]]++
+			zone := n.Labels["topology.kubernetes.io/zone"]
+			zones[zone] += 0 // one without an available node is a zone, too
+			if available(n) {
+				total++
+				zones[zone]++
+			}
 		}
 	}
 	allowed := map[string]int{"tainted": w.limits.MaxTaintedNodes.Of(total), "evicting": w.limits.MaxEvictingNodes.Of(total), "plane": 1}

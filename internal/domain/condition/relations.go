@@ -13,8 +13,10 @@ import (
 // setState is a set with the nodes it concerns.
 type setState struct {
 	*Set
-	state    lifecycle.State
-	selected int
+	state lifecycle.State
+	// available are those of the selected nodes of which maxNodes is a share.
+	selected, available int
+
 	matching names // its members' statuses are there, fresh or not
 	tainted  names // it has a claim on a taint
 	recorded names // the record names it, also only in its history
@@ -142,13 +144,13 @@ func (f *Fleet) rematch(s *setState, n *nodeState, matches bool) {
 	f.relate(s, n)
 }
 
-// resize brings the allowance up to the number of selected nodes.
+// resize brings the allowance up to the number of selected nodes that are available.
 func (f *Fleet) resize(s *setState) {
 	if s.MaxNodes == nil {
 		return
 	}
 	was := s.allowance
-	s.allowance = limit.Of(*s.MaxNodes, s.selected)
+	s.allowance = limit.Of(*s.MaxNodes, s.available)
 	f.recountOrder(s, min(was, s.allowance), max(was, s.allowance))
 }
 
@@ -205,7 +207,7 @@ func (f *Fleet) addRecorded(sets map[*setState]struct{}, n *nodeState) {
 func (f *Fleet) introduce(s *setState) {
 	f.setsBy.add(s)
 	selected := f.index.selected(s.Set)
-	s.selected = selected.count()
+	s.selected, s.available = selected.count(), f.index.available(selected)
 	f.resize(s)
 	for slot := range f.index.matching(s.Set, selected).all() {
 		f.rematch(s, f.nodes[f.index.slots[slot]], true)

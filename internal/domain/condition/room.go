@@ -56,7 +56,7 @@ func (f *Fleet) cap(reason Reason, name string, value limit.Cap, n *nodeState, e
 	allowed := value.Of(all.counted)
 	if used(all)+past+f.queues.before(name, n.Name, expired) >= allowed {
 		return Gate{Reason: reason, dimension: name,
-			Message: fmt.Sprintf("%s %s allows %d of %d nodes, and %d are", name, value.String(), allowed, all.counted, used(all)) + deletedSince(past)}
+			Message: fmt.Sprintf("%s %s allows %d of %d nodes, and %d are", name, value.String(), allowed, all.counted, used(all)) + deletedSince(past) + unavailable(all.away)}
 	}
 	if f.counts.zonesCounted() < 3 {
 		return Gate{}
@@ -65,7 +65,7 @@ func (f *Fleet) cap(reason Reason, name string, value limit.Cap, n *nodeState, e
 	past, allowed = count(f.gone.zone(n.Zone)), value.OfZone(zone.counted, all.counted)
 	if used(zone)+past+f.queues.before(dimension, n.Name, expired) >= allowed {
 		return Gate{Reason: reason, dimension: dimension,
-			Message: fmt.Sprintf("%s %s allows %d of %d nodes of zone %q, and %d are", name, value.String(), allowed, zone.counted, n.Zone, used(zone)) + deletedSince(past)}
+			Message: fmt.Sprintf("%s %s allows %d of %d nodes of zone %q, and %d are", name, value.String(), allowed, zone.counted, n.Zone, used(zone)) + deletedSince(past) + unavailable(zone.away)}
 	}
 	return Gate{}
 }
@@ -95,10 +95,11 @@ func (f *Fleet) ownCap(s *setState, n *nodeState, expired time.Time) Gate {
 		others--
 	}
 	past := f.gone.claiming(s)
-	dimension, allowed := "set/"+string(s.UID), limit.Of(*s.MaxNodes, s.selected)
+	dimension, allowed := "set/"+string(s.UID), limit.Of(*s.MaxNodes, s.available)
 	if others+past+f.queues.before(dimension, n.Name, expired) < allowed {
 		return Gate{}
 	}
 	return Gate{Reason: HeldByOwnCap, dimension: dimension,
-		Message: fmt.Sprintf("maxNodes %s allows %d of %d selected nodes, and %d are tainted", s.MaxNodes.String(), allowed, s.selected, others) + deletedSince(past)}
+		Message: fmt.Sprintf("maxNodes %s allows %d of %d selected nodes, and %d are tainted", s.MaxNodes.String(), allowed, s.available, others) +
+			deletedSince(past) + unavailable(s.selected-s.available)}
 }

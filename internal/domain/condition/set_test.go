@@ -80,6 +80,10 @@ func TestReservedKeys(t *testing.T) {
 		"node.kubernetes.io/not-ready": true, "kubernetes.io/x": true, "k8s.io/x": true, "a.b.k8s.io/x": true,
 		"node.cloudprovider.kubernetes.io/uninitialized": true, "karpenter.sh/disrupted": true, "sub.karpenter.sh/x": true,
 		"ToBeDeletedByClusterAutoscaler": true, "DeletionCandidateOfClusterAutoscaler": true,
+		"eks.amazonaws.com/x": true, "karpenter.k8s.aws/x": true, "karpenter.azure.com/x": true, "node.cluster.x-k8s.io/uninitialized": true,
+		"cloud.google.com/gke-spot": true, "components.gke.io/x": true, "kubernetes.azure.com/scalesetpriority": true, "node.cilium.io/agent-not-ready": true,
+		"ebs.csi.aws.com/agent-not-ready": true, "aws-node-termination-handler/spot-itn": true, "deployment.machine.sapcloud.io/prefer-no-schedule": true,
+		"medik8s.io/remediation": true, "nvidia.com/gpu": false, "CriticalAddonsOnly": false, "amazonaws.com/x": false,
 		"node.stakater.com/KubeletUnhealthy": false, "notkubernetes.io/x": false, "kubernetes.io": false, "example.com/k8s.io": false, "dedicated": false,
 	} {
 		if got := condition.Reserved(key); got != want {

@@ -77,11 +77,20 @@ func (f *firstNames) add(name string) {
 	f.names = slices.Insert(f.names, i, name)
 }
 
-// TaintedNodes counts all nodes with taints of ours that keep pods away or evict, for metrics.
-func (f *Fleet) TaintedNodes() (repelling, evicting, of int) {
+// Usage is how much of the cluster-wide limits is used.
+type Usage struct {
+	// Tainted nodes have a taint of ours that keeps pods away; Evicting ones one that evicts.
+	Tainted, Evicting int
+	// Of is what percentages are of; Unavailable nodes aren't among them.
+	Of, Unavailable int
+}
+
+// Usage counts all nodes.
+func (f *Fleet) Usage() Usage {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	return f.counts.cluster.repelling, f.counts.cluster.evicting, f.counts.cluster.counted
+	all := f.counts.cluster
+	return Usage{all.repelling, all.evicting, all.counted, all.away}
 }
 
 // Nodes are the names of all known nodes.
