@@ -49,6 +49,35 @@ var _ = Describe("Limits", func() {
 		}
 	})
 
+	It("count the nodes that are there only", func(ctx SpecContext) {
+		key := w.Key("last")
+		names := w.AddNodes(ctx, 3, cluster.NodeOptions{Prefix: "last"})
+		others := append(names[1:], w.Ballast...)
+		cordon := func(ctx context.Context, is bool) {
+			GinkgoHelper()
+			for _, name := range others {
+				w.Change(ctx, name, func(n *corev1.Node) { n.Spec.Unschedulable = is })
+			}
+		}
+		DeferCleanup(func(ctx context.Context) {
+			Eventually(func(g Gomega) {
+				for _, name := range w.Ballast {
+					g.Expect(w.Node(ctx, name).Spec.Taints).To(BeEmpty(), "kube-controller-manager should have taken off what it had set")
+				}
+			}).Should(Succeed())
+		})
+		DeferCleanup(cordon, false)
+		cordon(ctx, true)
+		w.Create(ctx, fixture.NewSet("last", key, repel, "LastBroken"))
+		w.Report(ctx, names[0], "LastBroken", corev1.ConditionTrue)
+		Eventually(w.Condition(ctx, "last", "LimitReached")).Should(And(HaveField("Status", metav1.ConditionTrue),
+			HaveField("Message", ContainSubstring("maxTaintedNodes 10% allows 0 of 1 nodes, and 0 are; 102 more that are cordoned, not Ready or being removed don't count"))))
+		Expect(w.Effect(ctx, names[0], key)()).To(BeEmpty(), "it is the last one")
+
+		cordon(ctx, false)
+		Eventually(w.Effect(ctx, names[0], key)).Should(BeEquivalentTo(repel))
+	})
+
 	It("let held-back nodes move up in the order in which their time came", func(ctx SpecContext) {
 		key := w.Key("queue")
 		names := w.AddNodes(ctx, 14, cluster.NodeOptions{Prefix: "queue"})

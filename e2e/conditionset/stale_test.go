@@ -8,6 +8,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/conditionset/fixture"
@@ -66,6 +68,32 @@ var _ = Describe("A condition whose reporter is silent", func() {
 		}
 		Eventually(w.Effect(ctx, tainted, key)).Should(BeEmpty())
 		Eventually(w.Effect(ctx, clean, key)).Should(BeEquivalentTo(repel))
+	})
+})
+
+var _ = Describe("A condition that says neither True nor False", func() {
+	It("is doubt, and no recovery", func(ctx SpecContext) {
+		key := w.Key("doubt")
+		node := w.AddNodes(ctx, 1, cluster.NodeOptions{Prefix: "doubt"})[0]
+		w.Create(ctx, fixture.NewSet("doubt", key, repel, "DoubtBroken"))
+		w.Report(ctx, node, "DoubtBroken", corev1.ConditionTrue)
+		Eventually(w.Effect(ctx, node, key)).Should(BeEquivalentTo(repel))
+		for _, says := range []corev1.ConditionStatus{corev1.ConditionUnknown, "", "yes", "true"} {
+			w.Report(ctx, node, "DoubtBroken", says)
+			Eventually(w.Status(ctx, "doubt")).Should(HaveField("Nodes", HaveValue(And(HaveField("Matching", BeZero()), HaveField("Doubtful", BeEquivalentTo(1))))))
+			Consistently(w.Effect(ctx, node, key), "1s").Should(BeEquivalentTo(repel), "%q says nothing of the node", says)
+		}
+		Expect(w.Ready(ctx, "doubt")).To(HaveField("Message", ContainSubstring("1 are in doubt, their conditions Unknown, missing or stale: nothing is done and nothing undone there")))
+
+		By("forgetting the condition altogether")
+		forget := client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":{"conditions":[{"$patch":"delete","type":"DoubtBroken"}]}}`))
+		Expect(w.Client.Status().Patch(ctx, w.Node(ctx, node), forget)).To(Succeed())
+		Consistently(w.Effect(ctx, node, key), "1s").Should(BeEquivalentTo(repel))
+		Expect(w.Status(ctx, "doubt")()).To(HaveField("Nodes.Doubtful", BeEquivalentTo(1)))
+
+		w.Report(ctx, node, "DoubtBroken", corev1.ConditionFalse)
+		Eventually(w.Effect(ctx, node, key)).Should(BeEmpty())
+		Eventually(w.Status(ctx, "doubt")).Should(HaveField("Nodes.Doubtful", BeZero()))
 	})
 })
 
