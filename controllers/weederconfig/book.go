@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/kube"
 )
 
@@ -30,7 +30,7 @@ type Book struct {
 	// Leads says whether this replica surely leads. Default: it does.
 	Leads func() bool
 	// Meanwhile is called beside each write, to ask for what must be known next. Default: nothing is.
-	Meanwhile func(context.Context, *weed.Deletion)
+	Meanwhile func(context.Context, *weeder.Deletion)
 
 	mu    sync.Mutex
 	pages map[types.UID]*page // needs mu: by config, while somebody uses it
@@ -38,7 +38,7 @@ type Book struct {
 
 // Inherit reads what earlier leaders wrote down for all configs, and lets this process act for those that it knows: the minute
 // and a workload's repeats are shared by all of them. It is called before the first deletion for a config.
-func (b *Book) Inherit(ctx context.Context, d *weed.Deletion) error {
+func (b *Book) Inherit(ctx context.Context, d *weeder.Deletion) error {
 	var all v1alpha1.WeederConfigList
 	if err := b.Live.List(ctx, &all); err != nil {
 		return fmt.Errorf("read the WeederConfigs before the first deletion for %s: %w", d.Key, err)
@@ -55,12 +55,12 @@ func (b *Book) Inherit(ctx context.Context, d *weed.Deletion) error {
 	if _, ok := records[d.Config]; !ok {
 		return fmt.Errorf("WeederConfig %s isn't the one that was admitted any more", d.Key)
 	}
-	for _, uid := range b.Observer.yard().Inherit(records, b.Observer.moment()) {
+	for _, uid := range b.Observer.weeder().Inherit(records, b.Observer.moment()) {
 		if name := b.unread(&all, uid); name != "" {
 			return fmt.Errorf("WeederConfig %s, for which pods were deleted lately, isn't judged yet", name)
 		}
 	}
-	b.Observer.yard().Claim(slices.Collect(maps.Keys(records)))
+	b.Observer.weeder().Claim(slices.Collect(maps.Keys(records)))
 	return nil
 }
 
@@ -79,9 +79,9 @@ var errNotLeading = errors.New("this replica no longer surely leads")
 
 func (b *Book) leads() bool { return b.Leads == nil || b.Leads() }
 
-// Enter writes down a deletion that the yard has reserved. After an error it may not be done; otherwise leave must be called
+// Enter writes down a deletion that the planner has reserved. After an error it may not be done; otherwise leave must be called
 // once it is over, whatever became of it.
-func (b *Book) Enter(ctx context.Context, d *weed.Deletion) (leave func(), err error) {
+func (b *Book) Enter(ctx context.Context, d *weeder.Deletion) (leave func(), err error) {
 	p := b.take(d.Config)
 	if err := p.enter(func() error { return b.write(ctx, d, p) }); err != nil {
 		b.giveBack(d.Config)
@@ -132,7 +132,7 @@ type entries struct {
 const rewrites = 4
 
 // write writes on a page, whose pen the caller holds.
-func (b *Book) write(ctx context.Context, d *weed.Deletion, p *page) error {
+func (b *Book) write(ctx context.Context, d *weeder.Deletion, p *page) error {
 	if b.Meanwhile != nil {
 		var asking sync.WaitGroup
 		defer asking.Wait()
@@ -156,11 +156,11 @@ func (b *Book) write(ctx context.Context, d *weed.Deletion, p *page) error {
 }
 
 // replace writes over the state of the config that the page knows.
-func (b *Book) replace(ctx context.Context, d *weed.Deletion, p *page) error {
+func (b *Book) replace(ctx context.Context, d *weeder.Deletion, p *page) error {
 	if !b.leads() { // asked after that state was known
 		return errNotLeading
 	}
-	sum, ok := b.Observer.yard().Booked(d.Config, b.Observer.moment())
+	sum, ok := b.Observer.weeder().Recorded(d.Config, b.Observer.moment())
 	if !ok {
 		return errors.New("it is gone")
 	}
@@ -178,7 +178,7 @@ func (b *Book) replace(ctx context.Context, d *weed.Deletion, p *page) error {
 }
 
 // turnTo reads of which state the config is now.
-func (b *Book) turnTo(ctx context.Context, d *weed.Deletion, p *page) error {
+func (b *Book) turnTo(ctx context.Context, d *weeder.Deletion, p *page) error {
 	wc := about(v1alpha1.GroupVersion.WithKind(kindWeederConfig))
 	if err := b.Live.Get(ctx, d.Key, wc); err != nil {
 		return fmt.Errorf("read its state: %w", err)

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 )
 
 // shelf is an API server that keeps the statuses it is sent, and answers when it is let.
@@ -190,7 +190,7 @@ func TestConfigsDoNotWaitForEachOther(t *testing.T) {
 		}))
 	}
 	w.recover()
-	deletions := map[string]*weed.Deletion{}
+	deletions := map[string]*weeder.Deletion{}
 	for _, name := range names {
 		pod := crashing(name)
 		pod.Labels["app"] = name
@@ -239,7 +239,7 @@ func TestWhatEarlierLeadersDidIsReadBeforeTheFirstDeletion(t *testing.T) {
 		other  func(*v1alpha1.WeederConfig)
 		leads  bool
 		asked  int
-		held   weed.Reason
+		held   weeder.Reason
 	}{
 		"nobody did anything":        {fresh, nil, true, 1, ""},
 		"they spent the budget":      {spent, nil, true, 0, "MaxDeletionsPerWatch"},
@@ -273,7 +273,7 @@ func TestWhatEarlierLeadersDidIsReadBeforeTheFirstDeletion(t *testing.T) {
 			if _, err := s.reconcile(t); err != nil {
 				t.Fatal(err)
 			}
-			sum, _ := s.world.yard().Summary("wc-uid", s.world.moment())
+			sum, _ := s.world.weeder().Summary("wc-uid", s.world.moment())
 			if _, held := sum.Held[c.held]; len(s.asked) != c.asked || c.held != "" && !held {
 				t.Errorf("%d deletions, held %v", len(s.asked), sum.Held)
 			}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/kube"
 )
 
@@ -29,7 +29,7 @@ func NewReporter(recorder events.EventRecorder) *Reporter {
 
 // recovered tells of windows that opened, on the Service and on the config. Of equal Events only the first one's note is kept,
 // so this one has nothing that another recovery would have different.
-func (r *Reporter) recovered(opened []weed.Opened, now time.Time) {
+func (r *Reporter) recovered(opened []weeder.Opened, now time.Time) {
 	for _, w := range opened {
 		recoveriesTotal.WithLabelValues(w.Key.Namespace, w.Key.Name).Inc()
 		verb := "would delete"
@@ -46,7 +46,7 @@ func (r *Reporter) recovered(opened []weed.Opened, now time.Time) {
 }
 
 // deleted tells of a deletion, on the pod's owner and on the config, and of each pod by Events of its own.
-func (r *Reporter) deleted(plan weed.Plan, now time.Time) {
+func (r *Reporter) deleted(plan weeder.Plan, now time.Time) {
 	d := plan.Delete
 	countAct(d, "done")
 	deletionDelay.Observe(max(0, now.Sub(d.Recovered).Seconds()))
@@ -61,14 +61,14 @@ func (r *Reporter) deleted(plan weed.Plan, now time.Time) {
 	r.acts.TellAbout(now, ownerRef(plan.Pod), configRef(d.Key, d.Config), podRef(plan.Pod), v1alpha1.ReasonPodDeleted, string(methodOf(d)), note)
 }
 
-func podRef(p weed.Pod) runtime.Object {
+func podRef(p weeder.Pod) runtime.Object {
 	return &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID},
 	}
 }
 
-func methodOf(d *weed.Deletion) v1alpha1.DeletionMethod {
+func methodOf(d *weeder.Deletion) v1alpha1.DeletionMethod {
 	if d.Evict {
 		return v1alpha1.Evict
 	}
@@ -78,7 +78,7 @@ func methodOf(d *weed.Deletion) v1alpha1.DeletionMethod {
 func clockTime(t time.Time) string { return t.UTC().Format("15:04:05Z") }
 
 // ownerRef is the pod's controller: the pod itself is gone before anyone reads an Event on it.
-func ownerRef(p weed.Pod) runtime.Object {
+func ownerRef(p weeder.Pod) runtime.Object {
 	c := p.Controller
 	return &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: c.APIVersion, Kind: c.Kind},

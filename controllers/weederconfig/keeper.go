@@ -21,11 +21,11 @@ func (o *Observer) steps() policy.Steps[*v1alpha1.WeederConfig] {
 func (o *Observer) describe(_ context.Context, wc *v1alpha1.WeederConfig, _ policy.Left) (is policy.Description[*v1alpha1.WeederConfig], err error) {
 	unknown := policy.Description[*v1alpha1.WeederConfig]{Skip: true}
 	config, ok := o.policies.Current(wc)
-	if !ok || config.Object.ResourceVersion != wc.ResourceVersion { // the yard knows another status
+	if !ok || config.Object.ResourceVersion != wc.ResourceVersion { // the planner knows another status
 		return unknown, nil
 	}
-	st := state{storedConfig: config, synced: o.yard().Synced(), trouble: o.policies.Troubles.Get(wc.UID)}
-	if st.summary, ok = o.yard().Summary(wc.UID, o.moment()); !ok && config.Read.unreadable == nil {
+	st := state{storedConfig: config, synced: o.weeder().Synced(), trouble: o.policies.Troubles.Get(wc.UID)}
+	if st.summary, ok = o.weeder().Summary(wc.UID, o.moment()); !ok && config.Read.unreadable == nil {
 		return unknown, nil
 	}
 	is.After = wc.DeepCopy()

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 )
 
 // sights remembers what was read live before deletions: whose pods a Service's are, whether the config is still about the
@@ -26,7 +26,7 @@ type sights struct {
 type sight struct{ kind, namespace, name string }
 
 // confirm reads live what the watches haven't told of lately; read says that it did, so that one must decide again.
-func (s *sights) confirm(ctx context.Context, r *PodReconciler, plan weed.Plan) (read bool, err error) {
+func (s *sights) confirm(ctx context.Context, r *PodReconciler, plan weeder.Plan) (read bool, err error) {
 	believed := r.Observer.Facts.Timings.QuietWatch()
 	now, d, namespace, of := r.Observer.Facts.Clock.Now(), plan.Delete, plan.Pod.Namespace, plan.Pod.Workload()
 	for _, look := range []struct {
@@ -89,7 +89,7 @@ func (r *PodReconciler) readService(ctx context.Context, key types.NamespacedNam
 		return fmt.Errorf("list the EndpointSlices of Service %s before deleting what depends on it: %w", key, err)
 	}
 	for i := range slices.Items {
-		r.Observer.follow(r.Observer.yard().ObserveSlice(&slices.Items[i], r.Observer.moment()))
+		r.Observer.follow(r.Observer.weeder().ObserveSlice(&slices.Items[i], r.Observer.moment()))
 	}
 	return nil
 }
@@ -103,7 +103,7 @@ func (r *PodReconciler) readNamespace(ctx context.Context, name string) error {
 	return nil
 }
 
-func (r *PodReconciler) readWorkload(ctx context.Context, w weed.Workload) error {
+func (r *PodReconciler) readWorkload(ctx context.Context, w weeder.Workload) error {
 	object := about(workload(w.Kind))
 	err := r.Live.Get(ctx, types.NamespacedName{Namespace: w.Namespace, Name: w.Name}, object)
 	switch {

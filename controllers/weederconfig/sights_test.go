@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 )
 
 // live is an API server with these objects that counts what it is asked, or fails.
@@ -63,7 +63,7 @@ func newLive(objects ...client.Object) *live {
 func reason(t *testing.T, r *PodReconciler, pod types.NamespacedName) string {
 	t.Helper()
 	plan, next := r.decide(t.Context(), pod)
-	if next == weed.Delete {
+	if next == weeder.Delete {
 		r.giveBack(plan)
 		return "delete"
 	}
@@ -98,7 +98,7 @@ func TestASilentWatchOfEndpointsIsNotBelieved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.observe(t.Context(), stored("wc", nil))
-			w.pod(weed.ReadPod(crashing("api-1")))
+			w.pod(weeder.ReadPod(crashing("api-1")))
 			w.recover()
 			l := newLive(c.stored...)
 			l.err = c.err
@@ -115,7 +115,7 @@ func TestWhatWasReadIsBelievedForAWhile(t *testing.T) {
 	api := types.NamespacedName{Namespace: ownNamespace, Name: "api-1"}
 	w := newWorld(t)
 	w.observe(t.Context(), stored("wc", nil))
-	w.pod(weed.ReadPod(crashing("api-1")))
+	w.pod(weeder.ReadPod(crashing("api-1")))
 	w.recover()
 	l := newLive(slice(true, "etcd-0"))
 	r := &PodReconciler{Observer: w.Observer, Live: l}
@@ -156,9 +156,9 @@ func TestANamespaceThatLostItsLabelIsNoticed(t *testing.T) {
 			w.namespace(ns("yes"))
 			pod := crashing("api-1")
 			inShop(pod)
-			w.pod(weed.ReadPod(pod))
-			w.pod(weed.ReadPod(readyNow(shop, "etcd-0", noon)))
-			w.yard().MarkSynced(w.moment())
+			w.pod(weeder.ReadPod(pod))
+			w.pod(weeder.ReadPod(readyNow(shop, "etcd-0", noon)))
+			w.weeder().MarkSynced(w.moment())
 			for _, s := range []*discoveryv1.EndpointSlice{slice(false, "etcd-0"), slice(true, "etcd-0")} {
 				inShop(s)
 				w.slice(s)
@@ -200,7 +200,7 @@ func TestASilentWatchOfWorkloadsIsNotBelieved(t *testing.T) {
 			w.observe(t.Context(), stored("wc", nil))
 			pod := crashing("api-1")
 			pod.OwnerReferences[0].Kind = "StatefulSet"
-			w.pod(weed.ReadPod(pod))
+			w.pod(weeder.ReadPod(pod))
 			if c.told != nil {
 				holds[*appsv1.StatefulSet](w.Observer, "StatefulSet", c.told).Handlers(nil).OnAdd(c.told, true)
 			}

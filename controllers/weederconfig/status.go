@@ -10,14 +10,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 // state is everything that a status tells.
 type state struct {
 	storedConfig
-	summary weed.Summary
+	summary weeder.Summary
 	// synced: caches are full, so that counts mean something.
 	synced  bool
 	trouble *policy.Trouble
@@ -36,8 +36,8 @@ func statusOf(wc *v1alpha1.WeederConfig, st state) v1alpha1.WeederConfigStatus {
 	return after
 }
 
-// recount takes in what the yard counted.
-func recount(to *v1alpha1.WeederConfigStatus, sum weed.Summary) {
+// recount takes in what the planner counted.
+func recount(to *v1alpha1.WeederConfigStatus, sum weeder.Summary) {
 	to.Services, to.ActiveWindows, to.Deleted = int32(sum.Services), int32(sum.Active), sum.Deleted
 	to.Windows, to.RecentDeletions, to.Skipped = nil, nil, nil
 	for _, w := range sum.Windows {
@@ -63,7 +63,7 @@ func recount(to *v1alpha1.WeederConfigStatus, sum weed.Summary) {
 	}
 }
 
-func spent(s weed.Spent) *v1alpha1.SpentBudgets {
+func spent(s weeder.Spent) *v1alpha1.SpentBudgets {
 	if s.LastDeletion.IsZero() {
 		return nil
 	}
@@ -74,7 +74,7 @@ func spent(s weed.Spent) *v1alpha1.SpentBudgets {
 	return to
 }
 
-func recovery(w weed.Window) v1alpha1.Recovery {
+func recovery(w weeder.Window) v1alpha1.Recovery {
 	return v1alpha1.Recovery{Namespace: w.Namespace, Service: w.Service, Time: seconds(w.Stored(w.Opened))}
 }
 
@@ -90,7 +90,7 @@ func shared(wc *v1alpha1.WeederConfig, st state) policy.Conditions {
 	if wc.Spec.Mode == v1alpha1.Observe {
 		s.Observes = true
 		s.Says = fmt.Sprintf("Mode Observe: %d Services are watched, %d recovered lately; %d pods would be deleted now, and none is.",
-			st.summary.Services, st.summary.Active, st.summary.Held[weed.HeldByMode].Pods)
+			st.summary.Services, st.summary.Active, st.summary.Held[weeder.HeldByMode].Pods)
 	}
 	return s
 }
@@ -100,7 +100,7 @@ func shared(wc *v1alpha1.WeederConfig, st state) policy.Conditions {
 func operative(st state) string {
 	says := []string{fmt.Sprintf("%d Services are watched, %d recovered lately, %d pods were deleted so far", st.summary.Services, st.summary.Active, st.summary.Deleted)}
 	for _, reason := range slices.Sorted(maps.Keys(st.summary.Held)) {
-		if ofLimit(reason) || reason == weed.HeldByPause {
+		if ofLimit(reason) || reason == weeder.HeldByPause {
 			continue
 		}
 		held := st.summary.Held[reason]
@@ -117,15 +117,15 @@ func operative(st state) string {
 
 // limitReasons are the holds that are a limit's, with the reason that status gives for them.
 var limitReasons = []struct {
-	hold   weed.Reason
+	hold   weeder.Reason
 	reason string
 }{
-	{weed.HeldByLimit, v1alpha1.ReasonTooManyPodDeletions},
-	{weed.HeldByBudget, v1alpha1.ReasonBudgetSpent},
-	{weed.HeldByRepeats, v1alpha1.ReasonBudgetSpent},
+	{weeder.HeldByLimit, v1alpha1.ReasonTooManyPodDeletions},
+	{weeder.HeldByBudget, v1alpha1.ReasonBudgetSpent},
+	{weeder.HeldByRepeats, v1alpha1.ReasonBudgetSpent},
 }
 
-func ofLimit(hold weed.Reason) bool {
+func ofLimit(hold weeder.Reason) bool {
 	for _, l := range limitReasons {
 		if l.hold == hold {
 			return true
