@@ -35,10 +35,10 @@ func knowing(t testing.TB) *guard.Guard {
 	t.Helper()
 	now := time.Date(2026, 3, 1, 13, 0, 0, 0, time.UTC)
 	known := facts{forecast: condition.Forecast{Nodes: 40, WouldTaint: 2, Limit: 1, UnionLimit: 1, MatchingNodes: []string{"n1", "n2"}}}
-	known := weeder.NewState(limit.Builtin(), ownNamespace)
-	known.ObserveService(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "etcd"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "etcd"}}})
+	weeds := weeder.NewState(limit.Builtin(), ownNamespace)
+	weeds.ObserveService(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "etcd"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "etcd"}}})
 	for _, app := range []string{"etcd", "api"} {
-		known.ObservePod(weeder.ReadPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		weeds.ObservePod(weeder.ReadPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "prod", Name: app + "-0", UID: types.UID(app), ResourceVersion: "1", Labels: map[string]string{"app": app},
 		}}), weeder.Moment{Now: now, Server: now})
 	}
@@ -47,9 +47,9 @@ func knowing(t testing.TB) *guard.Guard {
 		Planners: map[string]guard.Planner{
 			"ConditionSet": guard.PlannerOf(known.ForecastConditionSet),
 			"WeederConfig": guard.PlannerOf(func(wc *v1alpha1.WeederConfig, limits limit.Limits, now time.Time) weeder.Forecast {
-				return known.Forecast(wc, limits, weeder.Moment{Now: now, Server: now})
+				return weeds.Forecast(wc, limits, weeder.Moment{Now: now, Server: now})
 			}),
-			"ProbeConfig": guard.PlannerThatReads((&survey.Survey{Cluster: town{known}, Objects: town{known}, Rights: rights{}, OwnNamespace: ownNamespace}).Forecast),
+			"ProbeConfig": guard.PlannerThatReads((&survey.Survey{Cluster: town{weeds}, Objects: town{weeds}, Rights: rights{}, OwnNamespace: ownNamespace}).Forecast),
 		},
 	})
 	if err != nil {
@@ -145,7 +145,7 @@ func (s shelf) of(kind string) client.Object {
 		"ConditionSet": &v1alpha1.ConditionSet{}, "WeederConfig": &v1alpha1.WeederConfig{}, "ProbeConfig": &v1alpha1.ProbeConfig{},
 		"Guardrail": &v1alpha1.Guardrail{}, "GuardrailException": &v1alpha1.GuardrailException{},
 	}[kind]
-	text := map[string]string{"ConditionSet": badSet, "WeederConfig": weeder, "ProbeConfig": prober, "Guardrail": badRail, "GuardrailException": badXcpt}[kind]
+	text := map[string]string{"ConditionSet": badSet, "WeederConfig": weedCfg, "ProbeConfig": prober, "Guardrail": badRail, "GuardrailException": badXcpt}[kind]
 	var content map[string]any
 	if err := yaml.Unmarshal([]byte(text), &content); err != nil {
 		s.t.Fatal(err)

@@ -16,6 +16,8 @@ type configState struct {
 	state lifecycle.State
 	// seen is each watched Service's state when it was last judged; one that wasn't seen yet is missing.
 	seen map[types.NamespacedName]lastReadiness
+	// matches is made when it is needed first; needs the state's lock for writing.
+	matches *matcher
 	// claimed: what a former process did is known, and only this one acts. It knows better than the status from now on.
 	claimed bool
 	// inherited is what a former process left open.
@@ -63,7 +65,7 @@ func (s *State) ObserveConfig(c *Config, state lifecycle.State, at Moment) (due 
 			s.unhold(w) // all of them are decided on again
 		}
 	}
-	cs.Config, cs.state = c, state
+	cs.Config, cs.state, cs.matches = c, state, nil
 	s.enterScope(cs)
 	s.inherit(cs, at)
 	s.narrow(cs)

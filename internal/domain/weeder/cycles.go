@@ -11,89 +11,80 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
-// dependencies tell which Services pods depend on, by the configs that count.
-type dependencies struct {
-	*State
-	// own is a config that isn't stored, and counts as well; nil for none.
-	own *matcher
-	// counts says which of the stored ones do.
-	counts func(*configState) bool
-}
-
 // mayAct: its deletions count for cycles, also while it isn't known whether it may act.
 func (cs *configState) mayAct() bool {
 	return cs.state != lifecycle.Refused && cs.state != lifecycle.Forbidden && !cs.Observe
 }
 
-// of are the Services for whose recovery pods behind a Service would be deleted.
-func (d dependencies) of(service types.NamespacedName) []string {
-	on := sets.New[string]()
-	for name := range d.backing(service) {
-		p := d.pods[service.Namespace][name]
-		if p == nil {
+// acting are the configs whose deletions count for cycles in a namespace.
+func (s *State) acting(namespace string) (acting []*matcher) {
+	for cs := range s.holdingIn(namespace) {
+		if !cs.mayAct() {
 			continue
 		}
-		if d.own != nil {
-			on.Insert(d.own.of(p.Pod)...)
+		if cs.matches == nil {
+			cs.matches = newMatcher(cs)
 		}
-		for c := range d.claimsOn(p.Pod, d.counts) {
-			on.Insert(c.service)
+		acting = append(acting, cs.matches)
+	}
+	return acting
+}
+
+// waitsFor are the Services for whose recovery pods behind a Service would be deleted: add tells of one of these pods.
+func (s *State) waitsFor(service types.NamespacedName, add func(on sets.Set[string], p *Pod)) []string {
+	on := sets.New[string]()
+	for name := range s.backing(service) {
+		if p := s.pods[service.Namespace][name]; p != nil {
+			add(on, p.Pod)
 		}
 	}
 	return sets.List(on.Delete(service.Name)) // its own pods are told of apart from cycles
 }
 
-// serves says whether the pod stands behind a Service that a config names.
-func (d dependencies) serves(p *podState) bool {
-	names := func(c *Config) bool {
-		for name := range c.Services {
-			if d.stands(p, name) {
+// cycle is a way on which a Service's recovery comes back to it by the deletion of the pod for it: from a Service behind which
+// the pod stands, over pods that these configs would delete, to the Service itself; "" when there is none. It is asked for each
+// deletion: the rules look at what there is when a config is written, and pods, Services and other configs come later.
+func (s *State) cycle(p *podState, service string, configs []*matcher) string {
+	serves := func(m *matcher) bool {
+		for name := range m.Services {
+			if s.stands(p, name) {
 				return true
 			}
 		}
 		return false
 	}
-	if d.own != nil && names(d.own.Config) {
-		return true
-	}
-	for cs := range d.holdingIn(p.Namespace) {
-		if d.counts(cs) && names(cs.Config) {
-			return true
-		}
-	}
-	return false
-}
-
-// cycle is a way on which a Service's recovery comes back to it by the deletion of the pod for it: from a Service behind which
-// the pod stands, over pods that configs would delete, to the Service itself; "" when there is none. It is asked for each
-// deletion: the rules look at what there is when a config is written, and pods, Services and other configs come later.
-func (d dependencies) cycle(p *podState, service string) string {
-	if !d.serves(p) { // hardly any dependent does
+	if !slices.ContainsFunc(configs, serves) { // hardly any dependent does
 		return ""
 	}
 	next := func(service string) []string {
-		return d.of(types.NamespacedName{Namespace: p.Namespace, Name: service})
+		return s.waitsFor(types.NamespacedName{Namespace: p.Namespace, Name: service}, func(on sets.Set[string], p *Pod) {
+			for _, m := range configs {
+				on.Insert(m.of(p)...)
+			}
+		})
 	}
-	way := shortestWay(service, next, func(on string) bool { return on != service && d.stands(p, on) })
+	way := shortestWay(service, next, func(on string) bool { return on != service && s.stands(p, on) })
 	if way == nil {
 		return ""
 	}
-	slices.Reverse(way)
 	return strings.Join(append([]string{service}, way...), " → ")
 }
 
-// shortestWay goes from a Service to those that it waits for, up to an end; nil when there is none.
-func shortestWay(from string, next func(string) []string, end func(string) bool) []string {
-	seen := sets.New(from)
-	for ways := [][]string{{from}}; len(ways) > 0; ways = ways[1:] {
-		way := ways[0]
-		for _, on := range next(way[len(way)-1]) {
-			switch longer := append(slices.Clone(way), on); {
-			case end(on):
-				return longer
-			case !seen.Has(on):
-				seen.Insert(on)
-				ways = append(ways, longer)
+// shortestWay goes from a Service to those that it waits for, up to an end. It gives the way back; nil when there is none.
+func shortestWay(from string, next func(string) []string, end func(string) bool) (back []string) {
+	before := map[string]string{from: ""}
+	for look := []string{from}; len(look) > 0; look = look[1:] {
+		for _, on := range next(look[0]) {
+			if end(on) {
+				back = []string{on}
+				for at := look[0]; at != ""; at = before[at] {
+					back = append(back, at)
+				}
+				return back
+			}
+			if _, seen := before[on]; !seen {
+				before[on] = look[0]
+				look = append(look, on)
 			}
 		}
 	}
@@ -101,13 +92,18 @@ func shortestWay(from string, next func(string) []string, end func(string) bool)
 }
 
 // countCycles finds, for each of the config's Services, the shortest way on which its recovery comes back to it. It goes from
-// each Service to those that it waits for, which is that way backwards: it meets nothing but what the config has to do with.
+// each Service to those that it waits for, and so meets nothing but what the config has to do with.
 func (f *forecaster) countCycles(namespace string) {
 	waits := map[string][]string{}
 	next := func(service string) []string {
 		on, known := waits[service]
 		if !known {
-			on = f.dependencies(f.enforces).of(types.NamespacedName{Namespace: namespace, Name: service})
+			on = f.known.waitsFor(types.NamespacedName{Namespace: namespace, Name: service}, func(on sets.Set[string], p *Pod) {
+				on.Insert(f.config.of(p)...)
+				for c := range f.known.claimsOn(p, f.enforces) {
+					on.Insert(c.service)
+				}
+			})
 			waits[service] = on
 		}
 		return on
@@ -121,7 +117,6 @@ func (f *forecaster) countCycles(namespace string) {
 		way = way[1:] // each once, from the first of the names on: so it is the same from wherever it was found
 		first := slices.Index(way, slices.Min(way))
 		way = slices.Concat(way[first:], way[:first+1])
-		slices.Reverse(way)
 		found.Insert(namespace + ": " + strings.Join(way, " → "))
 	}
 	for way := range found {

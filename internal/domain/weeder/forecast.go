@@ -107,7 +107,7 @@ func (s *State) forecast(wc *v1alpha1.WeederConfig, limits limit.Limits, at Mome
 	if err != nil {
 		return Forecast{}
 	}
-	f := &forecaster{known: s, config: newMatcher(&configState{Config: c}), stored: s.named[c.Key()], at: at, state: state, sharing: sets.New[string]()}
+	f := &forecaster{known: s, config: newMatcher(&configState{Config: c}), stored: s.named[c.Key()], at: at, state: state, sharing: sets.New[types.NamespacedName]()}
 	namespaces := s.namespacesOf(f.config.configState)
 	slices.Sort(namespaces)
 	f.Namespaces, f.Services, f.Limit = len(namespaces), len(namespaces)*len(c.Services), limits.MaxPodDeletionsPerMinute
@@ -118,7 +118,7 @@ func (s *State) forecast(wc *v1alpha1.WeederConfig, limits limit.Limits, at Mome
 		f.namespace(namespace)
 	}
 	for other := range f.sharing {
-		sample.Add(new(int), &f.SharedWith, other)
+		sample.Add(new(int), &f.SharedWith, other.String())
 	}
 	return f.Forecast
 }
@@ -134,11 +134,14 @@ type forecaster struct {
 	state *lifecycle.State
 	// planned counts the items' deletions for open windows so far.
 	planned int
-	sharing sets.Set[string]
+	// act are the configs in force, and this one, once somebody asks; for the namespace that is looked at.
+	act     []*matcher
+	sharing sets.Set[types.NamespacedName]
 }
 
 // namespace looks at the Services of a namespace, and once at each of its pods that depends on one.
 func (f *forecaster) namespace(namespace string) {
+	f.act = nil
 	services, open := map[string]*ServiceForecast{}, map[string]*Window{}
 	for name := range f.config.Services {
 		key := types.NamespacedName{Namespace: namespace, Name: name}
@@ -239,7 +242,7 @@ func (f *forecaster) countSharing(p *podState) {
 	shared := false
 	for c := range f.known.claimsOn(p.Pod, f.enforces) {
 		shared = true
-		f.sharing.Insert(c.Key().String())
+		f.sharing.Insert(c.Key())
 	}
 	if shared {
 		f.SharedPods++
@@ -249,12 +252,18 @@ func (f *forecaster) countSharing(p *podState) {
 // enforces: another config does. What only observes is judged itself when it begins to.
 func (f *forecaster) enforces(cs *configState) bool { return !cs.Observe && cs.Key() != f.config.Key() }
 
-// acts: another config may act.
-func (f *forecaster) acts(cs *configState) bool { return cs.mayAct() && cs.Key() != f.config.Key() }
-
-// dependencies are by this config and those others that count.
-func (f *forecaster) dependencies(counts func(*configState) bool) dependencies {
-	return dependencies{State: f.known, own: f.config, counts: counts}
+// acting are the configs in force in the namespace that is looked at, and this one. Few reviews find an open window, and
+// need them.
+func (f *forecaster) acting(namespace string) []*matcher {
+	if f.act == nil {
+		f.act = []*matcher{f.config}
+		for cs := range f.known.holdingIn(namespace) {
+			if cs.Key() != f.config.Key() && cs.mayAct() {
+				f.act = append(f.act, newMatcher(cs))
+			}
+		}
+	}
+	return f.act
 }
 
 // countDeletions asks the planner, as if the config were admitted and enforced, for the windows that would be open. It leaves out
@@ -266,7 +275,7 @@ func (f *forecaster) countDeletions(looping []*podState, open map[string]*Window
 	}
 	enforcing := *f.config.Config
 	enforcing.Observe = false
-	t := &trial{dependencies: f.dependencies(f.acts), config: &enforcing, state: lifecycle.Active, at: Moment{Now: f.at.Now}, windows: fresh}
+	t := &trial{State: f.known, acting: f.acting, config: &enforcing, state: lifecycle.Active, at: Moment{Now: f.at.Now}, windows: fresh}
 	for _, p := range looping {
 		if plan := t.plan(p, f.config.of(p.Pod)); plan.Delete != nil {
 			sample.Add(&f.WouldDelete, &f.WouldDeletePodNames, p.Namespace, "/", p.Name)
@@ -322,6 +331,9 @@ func newMatcher(cs *configState) *matcher {
 	return &matcher{configState: cs, keys: sets.List(keys), byClass: map[string][]string{}}
 }
 
+// classesKept bounds what a matcher that stays remembers.
+const classesKept = 1000
+
 // of are the Services on which a pod depends, in order.
 func (m *matcher) of(p *Pod) []string {
 	m.class = m.class[:0]
@@ -340,6 +352,9 @@ func (m *matcher) of(p *Pod) []string {
 		if m.Selects(service, p) {
 			services = append(services, service)
 		}
+	}
+	if len(m.byClass) >= classesKept {
+		clear(m.byClass)
 	}
 	m.byClass[string(m.class)] = services
 	return services

@@ -80,7 +80,7 @@ func TestAFailedDeletionMakesNoOtherUnlisted(t *testing.T) {
 	}
 	for i := 20; i < 25; i++ {
 		name := fmt.Sprintf("api-%02d", i)
-		y.Failed(types.UID(name+"-uid"))
+		y.Failed(types.UID(name + "-uid"))
 	}
 	sum, _ := y.Summary("wc-uid", at(25*second))
 	expect(t, "listed, unlisted", fmt.Sprint(len(sum.Recent), sum.Spent.Unlisted.From.IsZero()), "20 true")

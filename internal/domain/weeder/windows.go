@@ -186,6 +186,6 @@ func (s *State) openings(p *podState, at Moment) (openings []Opening) {
 func (s *State) opening(p *podState, w *window) Opening {
 	return Opening{
 		Config: w.of.Config, State: w.of.state, Window: w.Window, Backing: s.services[w.key()].backs(p.Pod),
-		Cycle: dependencies{State: s, counts: (*configState).mayAct}.cycle(p, w.Service),
+		Cycle: s.cycle(p, w.Service, s.acting(w.Namespace)),
 	}
 }
