@@ -24,12 +24,12 @@ func (o *Observer) podGone(pod *weeder.Pod) {
 }
 
 func (o *Observer) slice(slice *discoveryv1.EndpointSlice) {
-	o.Facts.HeardSlices()
+	o.heardOf(kindSlice)
 	o.follow(o.weeder().ObserveSlice(slice, o.moment()))
 }
 
 func (o *Observer) sliceGone(slice *discoveryv1.EndpointSlice) {
-	o.Facts.HeardSlices()
+	o.heardOf(kindSlice)
 	o.weeder().ForgetSlice(client.ObjectKeyFromObject(slice), slice.UID, o.moment())
 	o.follow(nil)
 }
@@ -50,21 +50,27 @@ func about(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
 // workload is a kind of them.
 func workload(kind string) schema.GroupVersionKind { return appsv1.SchemeGroupVersion.WithKind(kind) }
 
-// holding are the kinds of workloads by which people may ask to leave their pods alone.
-var holding = sets.New("Deployment", "StatefulSet", "DaemonSet")
+// kindSlice is the kind of what tells which pods are behind a Service.
+const kindSlice = "EndpointSlice"
+
+// believable are the kinds whose watches are believed while they tell of anything: besides slices, the workloads by which people may
+// ask to leave their pods alone.
+var believable = sets.New(kindSlice, "Deployment", "StatefulSet", "DaemonSet")
 
 // holds follows what the workloads of one of these kinds ask for.
 func holds[T client.Object](o *Observer, kind string, like client.Object) kube.Watch {
-	heard := func() { o.heard.Store(kind, o.Facts.Clock.Now()) }
 	return kube.On(like,
-		func(w T) { heard(); o.hold(kind, w) },
-		func(w T) { heard(); o.holdGone(named(kind, w.GetNamespace(), w.GetName())) })
+		func(w T) { o.heardOf(kind); o.hold(kind, w) },
+		func(w T) { o.heardOf(kind); o.holdGone(named(kind, w.GetNamespace(), w.GetName())) })
 }
 
-// quiet says whether the watch of these workloads has told of nothing lately.
+// heardOf notes that the watch of a kind told of something.
+func (o *Observer) heardOf(kind string) { o.heard.Store(kind, o.Facts.Clock.Now()) }
+
+// quiet says whether the watch of a kind has told of nothing lately.
 func (o *Observer) quiet(kind string, now time.Time) bool {
 	at, heard := o.heard.Load(kind)
-	return holding.Has(kind) && (!heard || now.Sub(at.(time.Time)) > o.Facts.Timings.QuietWatch())
+	return believable.Has(kind) && (!heard || now.Sub(at.(time.Time)) > o.Facts.Timings.QuietWatch())
 }
 
 func named(kind, namespace, name string) weeder.Workload {

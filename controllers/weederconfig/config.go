@@ -46,8 +46,8 @@ func (o *Observer) read(wc *v1alpha1.WeederConfig, before reading) (r reading) {
 // sameRecovery is how far apart two processes may place one recovery.
 const sameRecovery = 10 * time.Second
 
-// told says whether the config's status tells of a window already.
-func told(wc *v1alpha1.WeederConfig, w weeder.Window) bool {
+// alreadyReported says whether the config's status tells of a window already.
+func alreadyReported(wc *v1alpha1.WeederConfig, w weeder.Window) bool {
 	return slices.ContainsFunc(wc.Status.Windows, func(r v1alpha1.RecoveryWindow) bool {
 		return r.Namespace == w.Namespace && r.Service == w.Service && r.Time.Sub(w.Stored(w.Opened)).Abs() < sameRecovery
 	})

@@ -32,13 +32,13 @@ type Observer struct {
 	watches  *kube.Watches
 	// inheriting is held while it is read what earlier leaders did.
 	inheriting sync.Mutex
-	// heard is when the watch of each kind of workload last told of anything.
+	// heard is when the watch of each kind last told of anything.
 	heard sync.Map
 	// opened holds at most one notice that a window opened.
 	opened chan struct{}
 
-	mu     sync.Mutex
-	untold []weeder.Opened // needs mu, which is held, too, while this replica becomes the leader
+	mu         sync.Mutex
+	unreported []weeder.Opened // needs mu, which is held, too, while this replica becomes the leader
 }
 
 // NewObserver gives an observer that follows the rules, and does nothing else before Start.
@@ -152,22 +152,22 @@ func (o *Observer) follow(due []types.NamespacedName) {
 	}
 }
 
-// untoldKept bounds what a standby keeps to tell in case that it takes over.
-const untoldKept = 100
+// unreportedKept bounds what a standby keeps to tell in case that it takes over.
+const unreportedKept = 100
 
 // tell tells of windows that opened, each once: a standby keeps to itself what the leader tells, until it leads.
 func (o *Observer) tell(opened []weeder.Opened) {
 	now := o.Facts.Clock.Now()
 	o.mu.Lock()
-	inherited := o.untold
-	if o.untold = nil; !o.pods.Attached() {
+	inherited := o.unreported
+	if o.unreported = nil; !o.pods.Attached() {
 		all := append(inherited, opened...)
-		o.untold, inherited, opened = all[max(0, len(all)-untoldKept):], nil, nil
+		o.unreported, inherited, opened = all[max(0, len(all)-unreportedKept):], nil, nil
 	}
 	news := slices.DeleteFunc(slices.Concat(inherited, opened), func(w weeder.Opened) bool {
 		mayBeOld := w.FirstSight || len(inherited) > 0
 		config, judged := o.policies.Get(w.Key)
-		return !now.Before(w.Ends) || mayBeOld && judged && told(config.Object, w.Window)
+		return !now.Before(w.Ends) || mayBeOld && judged && alreadyReported(config.Object, w.Window)
 	})
 	o.mu.Unlock()
 	o.Report.recovered(news, now)

@@ -37,14 +37,14 @@ var errOutdated = errors.New("it was decided by what isn't so any more")
 type PodReconciler struct {
 	Observer *Observer
 	Pods     *actuate.Pods
-	Book     *Book
+	Recorder *DeletionRecorder
 	// Live reads from the API server, past the cache.
 	Live     client.Reader
 	Troubles *policy.Troubles
 	Report   *Reporter
 
-	sights  sights
-	sending *semaphore.Weighted
+	liveReads liveReads
+	sending   *semaphore.Weighted
 }
 
 // Reconcile decides on one pod, and deletes it if its time has come.
@@ -86,7 +86,7 @@ func (r *PodReconciler) decide(ctx context.Context, key types.NamespacedName) (w
 	if next != weeder.Delete {
 		return plan, next
 	}
-	read, err := r.sights.confirm(ctx, r, plan)
+	read, err := r.confirm(ctx, plan)
 	if !read && err == nil {
 		return plan, next
 	}
@@ -102,7 +102,7 @@ func (r *PodReconciler) inherit(ctx context.Context, key types.NamespacedName, d
 	if next != weeder.ReadRecord || plan.Delete.Config != d.Config {
 		return plan, next
 	}
-	return r.decideAgain(ctx, key, r.Book.Inherit(ctx, d))
+	return r.decideAgain(ctx, key, r.Recorder.Inherit(ctx, d))
 }
 
 // decideAgain decides after what is known was read live, or couldn't be.
@@ -121,7 +121,7 @@ func (r *PodReconciler) act(ctx context.Context, plan weeder.Plan) error {
 	if !r.Observer.admissionFor(ctx, d).Valid() {
 		return &undone{errNotAdmitted}
 	}
-	leave, err := r.Book.Enter(ctx, d)
+	leave, err := r.Recorder.Enter(ctx, d)
 	if err != nil {
 		return &undone{err}
 	}
@@ -146,19 +146,19 @@ func (r *PodReconciler) send(ctx context.Context, plan weeder.Plan) error {
 	if !admitted.Valid() {
 		return &undone{errNotAdmitted}
 	}
-	if _, err := r.sights.confirm(ctx, r, plan); err != nil {
+	if _, err := r.confirm(ctx, plan); err != nil {
 		return &undone{err}
 	}
-	if err := r.objection(plan); err != nil {
+	if err := r.revalidate(plan); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, plan.Delete.Ends.Sub(r.Observer.Facts.Clock.Now()))
 	defer cancel()
-	return r.Pods.Apply(ctx, plan, admitted, func() error { return r.objection(plan) })
+	return r.Pods.Apply(ctx, plan, admitted, func() error { return r.revalidate(plan) })
 }
 
-// objection is what has come to stand before a deletion since it was decided.
-func (r *PodReconciler) objection(plan weeder.Plan) error {
+// revalidate says what has come to stand before a deletion since it was decided.
+func (r *PodReconciler) revalidate(plan weeder.Plan) error {
 	if why := r.Observer.weeder().Revalidate(plan, r.Observer.moment()); why != "" {
 		return &undone{fmt.Errorf("%w: %s", errOutdated, why)}
 	}

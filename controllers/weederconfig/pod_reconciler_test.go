@@ -78,9 +78,9 @@ func newScene(t *testing.T, change func(*v1alpha1.WeederConfigSpec), answers ...
 	})
 	s.PodReconciler = &PodReconciler{
 		Observer: s.world.Observer, Live: s.live, Troubles: &policy.Troubles{}, Report: s.world.Report,
-		Book:    &Book{Client: s.shelf, Observer: s.world.Observer, Live: s.live},
-		Pods:    &actuate.Pods{Client: pods.CoreV1(), Current: s, Acts: logr.Discard()},
-		sending: semaphore.NewWeighted(1),
+		Recorder: &DeletionRecorder{Client: s.shelf, Observer: s.world.Observer, Live: s.live},
+		Pods:     &actuate.Pods{Client: pods.CoreV1(), Current: s, Acts: logr.Discard()},
+		sending:  semaphore.NewWeighted(1),
 	}
 	return s
 }

@@ -25,7 +25,7 @@ type Facts struct {
 	Clock   clock.PassiveClock
 	Server  *ServerClock
 
-	heard, heardSlices atomic.Pointer[time.Time]
+	heard atomic.Pointer[time.Time]
 }
 
 // Heard notes that the watch of nodes delivered something, which proves that it lives.
@@ -57,15 +57,6 @@ func (f *Facts) Nodes() int {
 	_, _, of := f.Fleet.TaintedNodes()
 	return of
 }
-
-// HeardSlices notes that the watch of EndpointSlices delivered something.
-func (f *Facts) HeardSlices() {
-	now := f.Clock.Now()
-	f.heardSlices.Store(&now)
-}
-
-// SlicesAge is how long ago the watch of EndpointSlices last delivered anything; a day when it never did.
-func (f *Facts) SlicesAge(now time.Time) time.Duration { return since(f.heardSlices.Load(), now) }
 
 func since(heard *time.Time, now time.Time) time.Duration {
 	if heard == nil {

@@ -1,11 +1,9 @@
 package weeder
 
 import (
-	"iter"
 	"maps"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -153,7 +151,7 @@ func (f *forecaster) namespace(namespace string) {
 	}
 	var looping []*podState
 	statefulSets, selected := sets.New[Workload](), 0
-	for p := range f.known.near(namespace, f.selectors()) {
+	for p := range f.known.near(namespace, slices.Concat(slices.Collect(maps.Values(f.config.Services))...)) {
 		on := f.config.of(p.Pod)
 		if len(on) == 0 {
 			continue
@@ -179,19 +177,6 @@ func (f *forecaster) namespace(namespace string) {
 	f.countCycles(namespace)
 	if f.state != nil {
 		f.items(namespace, looping, services, open)
-	}
-}
-
-// selectors are those of the config.
-func (f *forecaster) selectors() iter.Seq[labels.Selector] {
-	return func(yield func(labels.Selector) bool) {
-		for _, selectors := range f.config.Services {
-			for _, s := range selectors {
-				if !yield(s) {
-					return
-				}
-			}
-		}
 	}
 }
 

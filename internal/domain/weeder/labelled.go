@@ -101,10 +101,10 @@ func (s *State) refile(p *podState, news *Pod) {
 
 // near are pods of a namespace, each once: all that one of the selectors selects, and others. It looks at all only where so many
 // may be meant.
-func (s *State) near(namespace string, selectors iter.Seq[labels.Selector]) iter.Seq[*podState] {
+func (s *State) near(namespace string, selectors []labels.Selector) iter.Seq[*podState] {
 	here, all := s.labelled[namespace], s.pods[namespace]
 	found, looked := map[*podState]bool{}, 0
-	for selector := range selectors {
+	for _, selector := range selectors {
 		of := fewest(asks(selector), func(l label) int {
 			if l.value == anyValue {
 				return len(all)

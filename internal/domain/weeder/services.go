@@ -170,7 +170,7 @@ func (s *State) Backs(key types.NamespacedName, pods labels.Selector) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	svc := s.services[key]
-	for p := range s.near(key.Namespace, slices.Values([]labels.Selector{pods})) {
+	for p := range s.near(key.Namespace, []labels.Selector{pods}) {
 		if svc.backs(p.Pod) && pods.Matches(labels.Set(p.Labels)) {
 			return true
 		}

@@ -15,63 +15,49 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
 )
 
-// sights remembers what was read live before deletions: whose pods a Service's are, whether the config is still about the
-// namespace, and whether the pod's workload asks to be left alone. Of the pod itself the deletion's preconditions make sure. It
-// is safe for concurrent use.
-type sights struct {
-	mu   sync.Mutex
-	read map[sight]time.Time // needs mu
-}
+// liveReads remembers what was read live before deletions, and when: whose pods a Service's are, whether the config is still about
+// the namespace, and whether the pod's workload asks to be left alone. Of the pod itself the deletion's preconditions make sure.
+type liveReads struct{ sync.Map }
 
-type sight struct{ kind, namespace, name string }
+type liveRead struct{ kind, namespace, name string }
 
 // confirm reads live what the watches haven't told of lately; read says that it did, so that one must decide again.
-func (s *sights) confirm(ctx context.Context, r *PodReconciler, plan weeder.Plan) (read bool, err error) {
-	believed := r.Observer.Facts.Timings.QuietWatch()
-	now, d, namespace, of := r.Observer.Facts.Clock.Now(), plan.Delete, plan.Pod.Namespace, plan.Pod.Workload()
+func (r *PodReconciler) confirm(ctx context.Context, plan weeder.Plan) (read bool, err error) {
+	now, namespace, service, of := r.Observer.Facts.Clock.Now(), plan.Pod.Namespace, plan.Delete.Service, plan.Pod.Workload()
 	for _, look := range []struct {
-		at   sight
+		at   liveRead
 		must bool
 		read func() error
 	}{
-		{sight{"Service", namespace, d.Service}, r.Observer.Facts.SlicesAge(now) > believed, func() error {
-			return r.readService(ctx, types.NamespacedName{Namespace: namespace, Name: d.Service})
+		{liveRead{"Service", namespace, service}, r.Observer.quiet(kindSlice, now), func() error {
+			return r.readService(ctx, types.NamespacedName{Namespace: namespace, Name: service})
 		}},
 		// Labels of namespaces change once in a blue moon.
-		{sight{"Namespace", "", namespace}, namespace != d.Key.Namespace, func() error { return r.readNamespace(ctx, namespace) }},
-		{sight{of.Kind, namespace, of.Name}, r.Observer.quiet(of.Kind, now), func() error { return r.readWorkload(ctx, of) }},
+		{liveRead{"Namespace", "", namespace}, namespace != plan.Delete.Key.Namespace, func() error { return r.readNamespace(ctx, namespace) }},
+		{liveRead{of.Kind, namespace, of.Name}, r.Observer.quiet(of.Kind, now), func() error { return r.readWorkload(ctx, of) }},
 	} {
-		if !look.must || !s.old(look.at, now, believed) {
+		if !look.must || r.liveReads.believed(look.at, now.Add(-r.Observer.Facts.Timings.QuietWatch())) {
 			continue
 		}
 		read = true
 		if err = look.read(); err != nil {
 			return read, err
 		}
-		s.saw(look.at, now, believed)
+		r.liveReads.Store(look.at, now)
 	}
 	return read, nil
 }
 
-func (s *sights) old(of sight, now time.Time, believed time.Duration) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	at, ok := s.read[of]
-	return !ok || now.Sub(at) > believed
-}
-
-func (s *sights) saw(of sight, now time.Time, believed time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for other, at := range s.read {
-		if now.Sub(at) > believed {
-			delete(s.read, other)
+// believed says whether it was read since then. What wasn't is forgotten.
+func (l *liveReads) believed(of liveRead, since time.Time) bool {
+	l.Range(func(other, at any) bool {
+		if at.(time.Time).Before(since) {
+			l.Delete(other)
 		}
-	}
-	if s.read == nil {
-		s.read = map[sight]time.Time{}
-	}
-	s.read[of] = now
+		return true
+	})
+	_, known := l.Load(of)
+	return known
 }
 
 func (r *PodReconciler) readService(ctx context.Context, key types.NamespacedName) error {

@@ -81,15 +81,14 @@ func (s *shelf) has(pod string) bool {
 }
 
 // awaitWaiting waits until so many deletions of a config wait for its next write.
-func awaitWaiting(t *testing.T, book *Book, n int) {
+func awaitWaiting(t *testing.T, recorder *DeletionRecorder, n int) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
-		book.mu.Lock()
-		p := book.pages["wc-uid"]
-		book.mu.Unlock()
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return p.next != nil && p.next.size == n, nil
+		shared, _ := recorder.batchers.Load(types.NamespacedName{Namespace: ownNamespace, Name: "wc"})
+		b := shared.(*batcher)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.next != nil && b.next.size == n, nil
 	})
 	if err != nil {
 		t.Fatalf("%d deletions don't wait: %v", n, err)
@@ -102,12 +101,12 @@ func TestDeletionsThatWaitForAWriteGoIntoTheNextTogether(t *testing.T) {
 	w.recover()
 	asked, release := make(chan struct{}, 20), make(chan struct{})
 	s := newShelf(func() error { asked <- struct{}{}; <-release; return nil })
-	book := &Book{Client: s, Observer: w.Observer}
+	recorder := &DeletionRecorder{Client: s, Observer: w.Observer}
 	var entering sync.WaitGroup
 	enter := func(pod string) {
 		d := w.decided(t, crashing(pod)).Delete
 		entering.Go(func() {
-			leave, err := book.Enter(t.Context(), d)
+			leave, err := recorder.Enter(t.Context(), d)
 			if err != nil {
 				t.Error(err)
 				return
@@ -123,12 +122,9 @@ func TestDeletionsThatWaitForAWriteGoIntoTheNextTogether(t *testing.T) {
 	for i := range 10 {
 		enter(fmt.Sprintf("api-%d", i))
 	}
-	awaitWaiting(t, book, 10)
+	awaitWaiting(t, recorder, 10)
 	close(release)
 	entering.Wait()
-	if len(book.pages) != 0 {
-		t.Error("pages are kept that nobody uses")
-	}
 	if len(s.written) != 2 {
 		t.Errorf("%d writes; the first, and one for all that came meanwhile wanted", len(s.written))
 	}
@@ -147,13 +143,13 @@ func TestWhatCouldNotBeWrittenDownMayNotBeDone(t *testing.T) {
 	fails := errors.New("timeout")
 	answer := fails
 	s := newShelf(func() error { return answer })
-	book := &Book{Client: s, Observer: w.Observer}
+	recorder := &DeletionRecorder{Client: s, Observer: w.Observer}
 	d := w.decided(t, crashing("api-1")).Delete
-	if _, err := book.Enter(t.Context(), d); !errors.Is(err, fails) {
+	if _, err := recorder.Enter(t.Context(), d); !errors.Is(err, fails) {
 		t.Fatalf("error %v", err)
 	}
 	answer = nil
-	if _, err := book.Enter(t.Context(), d); err != nil || !s.has("api-1") {
+	if _, err := recorder.Enter(t.Context(), d); err != nil || !s.has("api-1") {
 		t.Errorf("the next try: %v", err)
 	}
 }
@@ -166,7 +162,7 @@ func TestNothingIsDoneForAConfigThatIsGone(t *testing.T) {
 	d := w.decided(t, crashing("api-1")).Delete
 	w.policies.Gone(wc)
 	s := newShelf(func() error { return nil })
-	if _, err := (&Book{Client: s, Observer: w.Observer}).Enter(t.Context(), d); err == nil || len(s.written) != 0 {
+	if _, err := (&DeletionRecorder{Client: s, Observer: w.Observer}).Enter(t.Context(), d); err == nil || len(s.written) != 0 {
 		t.Errorf("error %v, %d writes", err, len(s.written))
 	}
 }
@@ -182,7 +178,7 @@ func TestConfigsDoNotWaitForEachOther(t *testing.T) {
 		}
 		return nil
 	})
-	book := &Book{Client: s, Observer: w.Observer}
+	recorder := &DeletionRecorder{Client: s, Observer: w.Observer}
 	names := []string{"a", "b"}
 	for _, name := range names {
 		w.observe(t.Context(), stored(name, func(spec *v1alpha1.WeederConfigSpec) {
@@ -197,9 +193,9 @@ func TestConfigsDoNotWaitForEachOther(t *testing.T) {
 		deletions[name] = w.decided(t, pod).Delete
 	}
 	done := make(chan error, 1)
-	go func() { _, err := book.Enter(t.Context(), deletions["a"]); done <- err }()
+	go func() { _, err := recorder.Enter(t.Context(), deletions["a"]); done <- err }()
 	<-asked
-	if _, err := book.Enter(t.Context(), deletions["b"]); err != nil { // would never return
+	if _, err := recorder.Enter(t.Context(), deletions["b"]); err != nil { // would never return
 		t.Error(err)
 	}
 	close(release)
@@ -255,7 +251,7 @@ func TestWhatEarlierLeadersDidIsReadBeforeTheFirstDeletion(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := entrant(t, wc.DeepCopy())
-			s.Book.Leads = func() bool { return c.leads }
+			s.Recorder.Leads = func() bool { return c.leads }
 			for _, change := range []func(*v1alpha1.WeederConfig){c.stored, c.other} {
 				if change == nil {
 					continue
@@ -309,8 +305,8 @@ func TestAWriteReplacesOnlyWhatWasKnownWhileThisReplicaLed(t *testing.T) {
 				}
 				return nil
 			})
-			book := &Book{Client: s, Observer: w.Observer, Live: newLive(newer), Leads: func() bool { led--; return led >= 0 }}
-			_, err := book.Enter(t.Context(), d)
+			recorder := &DeletionRecorder{Client: s, Observer: w.Observer, Live: newLive(newer), Leads: func() bool { led--; return led >= 0 }}
+			_, err := recorder.Enter(t.Context(), d)
 			if got := strings.Join(s.versions, " "); got != c.versions || (err != nil) != (len(s.written) == 0) || c.fails != nil && !errors.Is(err, c.fails) {
 				t.Errorf("replaced %q, %v after %d writes", got, err, len(s.written))
 			}

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// notes is a page whose writes end when the test says how.
+// notes is a batcher whose writes end when the test says how.
 type notes struct {
-	*page
+	*batcher
 	outcomes chan error
 
 	mu            sync.Mutex
@@ -19,7 +19,7 @@ type notes struct {
 	noted, failed []int // deletions
 }
 
-func newNotes() *notes { return &notes{page: newPage(), outcomes: make(chan error)} }
+func newNotes() *notes { return &notes{batcher: newBatcher(), outcomes: make(chan error)} }
 
 // decide enters deletions at the same moment.
 func (n *notes) decide(deletions ...int) {
