@@ -2,7 +2,6 @@ package weederconfig
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -41,16 +40,6 @@ func (o *Observer) read(wc *v1alpha1.WeederConfig, before reading) (r reading) {
 	}
 	r.config, r.unreadable = weeder.NewConfig(wc, o.OwnNamespace)
 	return r
-}
-
-// sameRecovery is how far apart two processes may place one recovery.
-const sameRecovery = 10 * time.Second
-
-// alreadyReported says whether the config's status tells of a window already.
-func alreadyReported(wc *v1alpha1.WeederConfig, w weeder.Window) bool {
-	return slices.ContainsFunc(wc.Status.Windows, func(r v1alpha1.RecoveryWindow) bool {
-		return r.Namespace == w.Namespace && r.Service == w.Service && r.Time.Sub(w.Stored(w.Opened)).Abs() < sameRecovery
-	})
 }
 
 // update has the planner learn what a config asks for and may do.

@@ -15,9 +15,9 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
 )
 
-// liveReads remembers what was read live before deletions, and when: whose pods a Service's are, whether the config is still about
+// liveReadCache remembers what was read live before deletions, and when: whose pods a Service's are, whether the config is still about
 // the namespace, and whether the pod's workload asks to be left alone. Of the pod itself the deletion's preconditions make sure.
-type liveReads struct{ sync.Map }
+type liveReadCache struct{ sync.Map }
 
 type liveRead struct{ kind, namespace, name string }
 
@@ -49,14 +49,14 @@ func (r *PodReconciler) confirm(ctx context.Context, plan weeder.Plan) (read boo
 }
 
 // believed says whether it was read since then. What wasn't is forgotten.
-func (l *liveReads) believed(of liveRead, since time.Time) bool {
-	l.Range(func(other, at any) bool {
+func (c *liveReadCache) believed(of liveRead, since time.Time) bool {
+	c.Range(func(other, at any) bool {
 		if at.(time.Time).Before(since) {
-			l.Delete(other)
+			c.Delete(other)
 		}
 		return true
 	})
-	_, known := l.Load(of)
+	_, known := c.Load(of)
 	return known
 }
 

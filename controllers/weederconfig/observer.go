@@ -124,7 +124,7 @@ func (o *Observer) leadConfigs(configs kube.Queue) {
 }
 
 func (o *Observer) becomeLeader() {
-	o.tell(nil)
+	o.reportRecoveries(nil)
 	o.requestAll()
 }
 
@@ -145,7 +145,7 @@ func (o *Observer) follow(due []types.NamespacedName) {
 		case o.opened <- struct{}{}:
 		default: // it will look at all
 		}
-		o.tell(opened)
+		o.reportRecoveries(opened)
 	}
 	for _, key := range o.weeder().TakeDirty() {
 		o.policies.Statuses.Add(key, policy.Delay)
@@ -155,8 +155,8 @@ func (o *Observer) follow(due []types.NamespacedName) {
 // unreportedKept bounds what a standby keeps to tell in case that it takes over.
 const unreportedKept = 100
 
-// tell tells of windows that opened, each once: a standby keeps to itself what the leader tells, until it leads.
-func (o *Observer) tell(opened []weeder.Opened) {
+// reportRecoveries tells of windows that opened, each once: a standby keeps to itself what the leader tells, until it leads.
+func (o *Observer) reportRecoveries(opened []weeder.Opened) {
 	now := o.Facts.Clock.Now()
 	o.mu.Lock()
 	inherited := o.unreported
@@ -165,9 +165,11 @@ func (o *Observer) tell(opened []weeder.Opened) {
 		o.unreported, inherited, opened = all[max(0, len(all)-unreportedKept):], nil, nil
 	}
 	news := slices.DeleteFunc(slices.Concat(inherited, opened), func(w weeder.Opened) bool {
-		mayBeOld := w.FirstSight || len(inherited) > 0
-		config, judged := o.policies.Get(w.Key)
-		return !now.Before(w.Ends) || mayBeOld && judged && alreadyReported(config.Object, w.Window)
+		alreadyReported := false
+		if config, judged := o.policies.Get(w.Key); judged && (w.FirstSight || len(inherited) > 0) {
+			_, alreadyReported = w.ListedIn(&config.Object.Status)
+		}
+		return alreadyReported || !now.Before(w.Ends)
 	})
 	o.mu.Unlock()
 	o.Report.recovered(news, now)

@@ -43,7 +43,7 @@ type PodReconciler struct {
 	Troubles *policy.Troubles
 	Report   *Reporter
 
-	liveReads liveReads
+	liveReads liveReadCache
 	sending   *semaphore.Weighted
 }
 

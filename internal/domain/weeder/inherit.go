@@ -67,11 +67,17 @@ func (s *State) inherit(cs *configState, at Moment) {
 	}
 }
 
+// ListedIn says whether a status lists a window of the Service, and whether it is the same one. Two processes may place one recovery
+// so far apart as clocks may be.
+func (w *Window) ListedIn(st *v1alpha1.WeederConfigStatus) (listed, same bool) {
+	i := slices.IndexFunc(st.Windows, func(s v1alpha1.RecoveryWindow) bool { return s.Namespace == w.Namespace && s.Service == w.Service })
+	return i >= 0, i >= 0 && w.Stored(w.Opened).Sub(st.Windows[i].Time.Time).Abs() < clocksApart
+}
+
 // known says whether a status that another process wrote has seen the window open.
 func known(st *v1alpha1.WeederConfigStatus, w *window) bool {
-	i := slices.IndexFunc(st.Windows, func(s v1alpha1.RecoveryWindow) bool { return s.Namespace == w.Namespace && s.Service == w.Service })
-	if i >= 0 {
-		return w.Stored(w.Opened).Sub(st.Windows[i].Time.Time).Abs() < clocksApart
+	if listed, same := w.ListedIn(st); listed {
+		return same
 	}
 	return st.LastTriggered != nil && w.Stored(w.Opened).Before(st.LastTriggered.Time.Add(clocksApart))
 }

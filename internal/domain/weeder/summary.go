@@ -43,28 +43,25 @@ type HoldCount struct {
 func (s *State) Summary(uid types.UID, at Moment) (sum Summary, ok bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	cs := s.configs[uid]
-	if cs == nil {
-		return Summary{}, false
+	if sum, ok = s.recorded(uid, at); ok {
+		sum.Held = s.heldBy(uid)
 	}
-	sum = s.recorded(cs, at)
-	sum.Held = s.heldBy(cs)
-	return sum, true
+	return sum, ok
 }
 
 // Recorded is a config's Summary without whom it holds back, which may be thousands.
 func (s *State) Recorded(uid types.UID, at Moment) (sum Summary, ok bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	return s.recorded(uid, at)
+}
+
+func (s *State) recorded(uid types.UID, at Moment) (sum Summary, ok bool) {
 	cs := s.configs[uid]
 	if cs == nil {
 		return Summary{}, false
 	}
-	return s.recorded(cs, at), true
-}
-
-func (s *State) recorded(cs *configState, at Moment) Summary {
-	sum := Summary{
+	sum = Summary{
 		Services: len(cs.Services) * len(s.namespacesOf(cs)), Last: cs.last, Deleted: cs.deleted, Skipped: maps.Clone(cs.skipped),
 		Recent: cs.recent(), Spent: cs.spent(), Windows: s.awaited(cs, at.Now),
 	}
@@ -75,11 +72,11 @@ func (s *State) recorded(cs *configState, at Moment) Summary {
 		}
 	}
 	sum.Active, sum.Windows = len(sum.Windows), busiest(sum.Windows)
-	return sum
+	return sum, true
 }
 
 // heldBy counts whom a config holds back; each reason's message is about the first of them.
-func (s *State) heldBy(cs *configState) map[Reason]HoldCount {
+func (s *State) heldBy(config types.UID) map[Reason]HoldCount {
 	type first struct {
 		pod     *podState
 		service string
@@ -88,7 +85,7 @@ func (s *State) heldBy(cs *configState) map[Reason]HoldCount {
 	for _, here := range s.crashing {
 		for _, p := range here {
 			for _, h := range p.holds {
-				if h.Config != cs.UID {
+				if h.Config != config {
 					continue
 				}
 				count := held[h.Reason]
