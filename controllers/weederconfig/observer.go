@@ -30,8 +30,6 @@ type Observer struct {
 	policies policy.Policies[*v1alpha1.WeederConfig, reading]
 	pods     kube.Requests
 	watches  *kube.Watches
-	// inheriting is held while it is read what earlier leaders did.
-	inheriting sync.Mutex
 	// heard is when the watch of each kind last told of anything.
 	heard sync.Map
 	// opened holds at most one notice that a window opened.

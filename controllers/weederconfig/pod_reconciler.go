@@ -76,43 +76,36 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request reconcile.Request
 	return reconcile.Result{RequeueAfter: lookAgain}, nil
 }
 
-// decide plans from what is known, once that is confirmed by live reads where the watches have been silent.
+// decide plans from what is known, once that is confirmed. What can't be confirmed holds a deletion back.
 func (r *PodReconciler) decide(ctx context.Context, key types.NamespacedName) (weeder.Plan, weeder.Next) {
-	state := r.Observer.weeder()
-	plan, next := state.Decide(key, r.Observer.moment(), "")
-	if next == weeder.ReadRecord {
-		plan, next = r.inherit(ctx, key, plan.Delete)
-	}
-	if next != weeder.Delete {
-		return plan, next
-	}
-	read, err := r.confirm(ctx, plan)
-	if !read && err == nil {
-		return plan, next
-	}
-	r.giveBack(plan)
-	return r.decideAgain(ctx, key, err)
-}
-
-// inherit reads what earlier leaders did, for all who wait for that at once, and decides again.
-func (r *PodReconciler) inherit(ctx context.Context, key types.NamespacedName, d *weeder.Deletion) (weeder.Plan, weeder.Next) {
-	r.Observer.inheriting.Lock()
-	defer r.Observer.inheriting.Unlock()
 	plan, next := r.Observer.weeder().Decide(key, r.Observer.moment(), "")
-	if next != weeder.ReadRecord || plan.Delete.Config != d.Config {
-		return plan, next
+	for range 2 { // what others did, then what may have changed since it was told
+		read, err := r.learn(ctx, plan, next)
+		doubt := ""
+		switch {
+		case err != nil:
+			log.FromContext(ctx).Error(err, "A deletion waits, since what is known can't be confirmed")
+			doubt = err.Error()
+		case !read:
+			return plan, next
+		}
+		plan, next = r.Observer.weeder().Decide(key, r.Observer.moment(), doubt)
 	}
-	return r.decideAgain(ctx, key, r.Recorder.Inherit(ctx, d))
+	return plan, next
 }
 
-// decideAgain decides after what is known was read live, or couldn't be.
-func (r *PodReconciler) decideAgain(ctx context.Context, key types.NamespacedName, err error) (weeder.Plan, weeder.Next) {
-	doubt := ""
-	if err != nil {
-		log.FromContext(ctx).Error(err, "A deletion waits, since what is known can't be confirmed")
-		doubt = err.Error()
+// learn reads live what must be known before a deletion: what earlier leaders did, and what watches have been silent about. Read
+// says that it did, so that one must decide anew.
+func (r *PodReconciler) learn(ctx context.Context, plan weeder.Plan, next weeder.Next) (read bool, err error) {
+	switch next {
+	case weeder.ReadRecord:
+		return true, r.Recorder.Inherit(ctx, plan.Delete)
+	case weeder.Delete:
+		if read, err = r.confirm(ctx, plan); read {
+			r.giveBack(plan)
+		}
 	}
-	return r.Observer.weeder().Decide(key, r.Observer.moment(), doubt)
+	return read, err
 }
 
 // act carries out a plan and tells of it.

@@ -33,12 +33,19 @@ type DeletionRecorder struct {
 	// Prefetch is called beside each write, to ask for what must be known next. Default: nothing is.
 	Prefetch func(context.Context, *weeder.Deletion)
 
-	batchers sync.Map // *batcher by the config's name
+	inheriting sync.Mutex // held while it is read what earlier leaders did
+	batchers   sync.Map   // *batcher by the config's name
 }
 
 // Inherit reads what earlier leaders wrote down for all configs, and lets this process act for those that it knows: the minute
-// and a workload's repeats are shared by all of them. It is called before the first deletion for a config.
+// and a workload's repeats are shared by all of them. It is called before the first deletion for a config, and reads once for all who
+// wait for it.
 func (r *DeletionRecorder) Inherit(ctx context.Context, d *weeder.Deletion) error {
+	r.inheriting.Lock()
+	defer r.inheriting.Unlock()
+	if r.Observer.weeder().Claimed(d.Config) {
+		return nil
+	}
 	var all v1alpha1.WeederConfigList
 	if err := r.Live.List(ctx, &all); err != nil {
 		return fmt.Errorf("read the WeederConfigs before the first deletion for %s: %w", d.Key, err)

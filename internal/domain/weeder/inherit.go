@@ -42,6 +42,14 @@ func (s *State) Claim(uids []types.UID) {
 	}
 }
 
+// Claimed says whether Claim was called for a config.
+func (s *State) Claimed(config types.UID) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	cs := s.configs[config]
+	return cs != nil && cs.claimed
+}
+
 // inherit takes over what another process, which acted before this one, left in the status. It only forbids: deletions
 // count for their workloads, for the minute and for the windows that are open.
 func (s *State) inherit(cs *configState, at Moment) {

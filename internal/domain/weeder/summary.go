@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -29,8 +28,6 @@ type Summary struct {
 	Spent  Spent
 	// Held counts the pods that are held back now, by reason, with one message each.
 	Held map[Reason]HoldCount
-	// LookAgain is when the next window ends; zero when none is open.
-	LookAgain time.Time
 }
 
 // HoldCount is how many pods one reason holds back.
@@ -68,7 +65,6 @@ func (s *State) recorded(uid types.UID, at Moment) (sum Summary, ok bool) {
 	for w := range s.windowsOf(cs) {
 		if w.open(at.Now) {
 			sum.Windows = append(sum.Windows, w.Window)
-			sum.LookAgain = earlier(sum.LookAgain, w.Ends)
 		}
 	}
 	sum.Active, sum.Windows = len(sum.Windows), busiest(sum.Windows)

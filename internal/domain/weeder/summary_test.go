@@ -41,7 +41,6 @@ func TestSummary(t *testing.T) {
 	expect(t, "skipped", fmt.Sprint(sum.Skipped), "map[NoController:2]")
 	expect(t, "held", fmt.Sprint(sum.Held), "map[NoController:{2 ns/api-c: no controller owns it, so nothing would replace it}]")
 	expect(t, "recent", sum.Recent[0].Pod+" "+sum.Recent[1].Pod+" "+sum.Recent[1].Owner, "api-b api-a ReplicaSet/api")
-	expect(t, "looks again", sum.LookAgain, noon.Add(2*time.Minute))
 
 	y.ForgetPod(key("api-d"), "api-d-uid")
 	sum, _ = y.Summary("wc-uid", at(4*second))
