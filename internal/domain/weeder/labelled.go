@@ -1,6 +1,7 @@
 package weeder
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"slices"
@@ -40,18 +41,16 @@ func asks(s labels.Selector) (all [][]label) {
 
 // fewest is the list of which there is the least; nil when there is no list.
 func fewest(all [][]label, count func(label) int) []label {
-	var best []label
-	least := -1
-	for _, of := range all {
-		n := 0
+	if len(all) == 0 {
+		return nil
+	}
+	total := func(of []label) (n int) {
 		for _, l := range of {
 			n += count(l)
 		}
-		if least < 0 || n < least {
-			best, least = of, n
-		}
+		return n
 	}
-	return best
+	return slices.MinFunc(all, func(a, b []label) int { return cmp.Compare(total(a), total(b)) })
 }
 
 // labelled has the pods of a namespace by each of their labels, so that who selects a few need not look at all.

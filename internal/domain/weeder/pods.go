@@ -56,7 +56,7 @@ func (s *State) observe(pod *Pod, at Moment) (due []types.NamespacedName) {
 	}
 	if p == nil {
 		p = &podState{Pod: pod, firstSeen: at.Now}
-		put(s.pods, key, p)
+		s.pods.put(key.Namespace, key.Name, p)
 		s.file(p)
 	}
 	s.refile(p, pod)
@@ -85,26 +85,10 @@ func (p *podState) actionable() bool { return p.looping() && !p.Terminating && !
 func (s *State) index(p *podState) {
 	switch {
 	case p.actionable():
-		put(s.crashing, p.Key(), p)
+		s.crashing.put(p.Namespace, p.Name, p)
 	case s.crashing[p.Namespace][p.Name] != nil:
-		take(s.crashing, p.Key())
+		s.crashing.remove(p.Namespace, p.Name)
 		s.release(p)
-	}
-}
-
-func put(pods map[string]map[string]*podState, key types.NamespacedName, p *podState) {
-	here := pods[key.Namespace]
-	if here == nil {
-		here = map[string]*podState{}
-		pods[key.Namespace] = here
-	}
-	here[key.Name] = p
-}
-
-func take(pods map[string]map[string]*podState, key types.NamespacedName) {
-	here := pods[key.Namespace]
-	if delete(here, key.Name); len(here) == 0 {
-		delete(pods, key.Namespace)
 	}
 }
 
@@ -137,9 +121,9 @@ func (s *State) ForgetPod(key types.NamespacedName, uid types.UID) {
 }
 
 func (s *State) drop(p *podState) {
-	take(s.crashing, p.Key())
+	s.crashing.remove(p.Namespace, p.Name)
 	s.release(p)
-	take(s.pods, p.Key())
+	s.pods.remove(p.Namespace, p.Name)
 	s.unfile(p)
 }
 

@@ -26,7 +26,7 @@ type State struct {
 	actsFrom time.Time
 
 	// pods by namespace and name; crashing has those that crash-loop, labelled all by namespace and label.
-	pods, crashing map[string]map[string]*podState
+	pods, crashing byNamespace[string, *podState]
 	labelled       map[string]labelled
 	// sent are deletions of ours whose outcome wasn't told yet, by the pod's UID. The pod may be gone.
 	sent map[types.UID]*sent
@@ -43,8 +43,7 @@ type State struct {
 	// named are the configs by name: of two, one of which is gone, the one that was told of last.
 	named map[types.NamespacedName]*configState
 
-	// windows are the open ones by namespace.
-	windows map[string]map[watchKey]*window
+	windows byNamespace[watchKey, *window] // the open ones
 	pending map[watchKey]pendingRecovery
 	opened  []Opened
 	log     deletionLog
@@ -58,16 +57,35 @@ type watchKey struct {
 	service types.NamespacedName
 }
 
+// byNamespace has what there is in each namespace; none is empty.
+type byNamespace[K comparable, V any] map[string]map[K]V
+
+func (m byNamespace[K, V]) put(namespace string, key K, value V) {
+	here := m[namespace]
+	if here == nil {
+		here = map[K]V{}
+		m[namespace] = here
+	}
+	here[key] = value
+}
+
+func (m byNamespace[K, V]) remove(namespace string, key K) {
+	here := m[namespace]
+	if delete(here, key); len(here) == 0 {
+		delete(m, namespace)
+	}
+}
+
 // NewState is an empty state that lets nothing be done until MarkSynced. OwnNamespace is where Autohealer runs, "" when that
 // is unknown.
 func NewState(limits limit.Limits, ownNamespace string) *State {
 	return &State{
 		limits: limits, ownNamespace: ownNamespace,
-		pods: map[string]map[string]*podState{}, crashing: map[string]map[string]*podState{}, labelled: map[string]labelled{}, sent: map[types.UID]*sent{},
+		pods: byNamespace[string, *podState]{}, crashing: byNamespace[string, *podState]{}, labelled: map[string]labelled{}, sent: map[types.UID]*sent{},
 		services: map[types.NamespacedName]*service{}, slices: map[types.NamespacedName]sliceState{}, deletedSlices: map[types.UID]time.Time{},
 		namespaces: map[string]namespace{}, holdRequests: map[Workload]holdRequest{},
 		configs: map[types.UID]*configState{}, scopes: map[string]scope{}, named: map[types.NamespacedName]*configState{},
-		windows: map[string]map[watchKey]*window{}, pending: map[watchKey]pendingRecovery{},
+		windows: byNamespace[watchKey, *window]{}, pending: map[watchKey]pendingRecovery{},
 		log: deletionLog{byWorkload: map[Workload]*history{}}, dirty: map[types.UID]types.NamespacedName{},
 	}
 }

@@ -91,12 +91,7 @@ func (s *State) open(cs *configState, key types.NamespacedName, opened, trigger 
 	w := &window{of: cs, noted: map[note]struct{}{}, Window: Window{
 		Namespace: key.Namespace, Service: key.Name, Opened: opened, Ends: opened.Add(cs.WatchDuration), Trigger: trigger, Ahead: at.ahead(),
 	}}
-	here := s.windows[key.Namespace]
-	if here == nil {
-		here = map[watchKey]*window{}
-		s.windows[key.Namespace] = here
-	}
-	here[watchKey{cs.UID, key}] = w
+	s.windows.put(key.Namespace, watchKey{cs.UID, key}, w)
 	s.opened = append(s.opened[max(0, len(s.opened)-openedKept+1):], Opened{Config: cs.UID, Key: cs.Key(), Window: w.Window, Acts: cs.state == lifecycle.Active && !cs.Observe})
 	if !w.Stored(opened).Add(uncertainCreation).Before(cs.last.Stored(cs.last.Opened)) { // of those that can't be told apart, it is the one that opened last
 		cs.last = w.Window
@@ -117,10 +112,7 @@ func (s *State) wanted(w *window, at Moment) (pods []types.NamespacedName) {
 
 // close ends a window; who was held back in it isn't any more.
 func (s *State) close(w *window) {
-	here := s.windows[w.Namespace]
-	if delete(here, watchKey{w.of.UID, w.key()}); len(here) == 0 {
-		delete(s.windows, w.Namespace)
-	}
+	s.windows.remove(w.Namespace, watchKey{w.of.UID, w.key()})
 	s.unhold(w)
 	s.touch(w.of)
 }
