@@ -313,3 +313,29 @@ func TestAWriteReplacesOnlyWhatWasKnownWhileThisReplicaLed(t *testing.T) {
 		})
 	}
 }
+
+func TestAWriteBeginsWithTheNewestStateThatIsKnown(t *testing.T) {
+	w := newWorld(t)
+	w.observe(t.Context(), stored("wc", nil))
+	w.recover()
+	s := newShelf(func() error { return nil })
+	recorder := &DeletionRecorder{Client: s, Observer: w.Observer}
+	for i, version := range []string{"1", "12", "9"} { // the cache may be behind our own writes
+		wc := stored("wc", nil)
+		wc.ResourceVersion = version
+		w.policies.Seen(t.Context(), wc)
+		leave, err := recorder.Enter(t.Context(), w.decided(t, crashing(fmt.Sprintf("api-%d", i))).Delete)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave()
+	}
+	if got := strings.Join(s.versions, " "); got != "1 12 12" {
+		t.Errorf("replaced %q", got)
+	}
+	recorder.forget(client.ObjectKeyFromObject(stored("wc", nil)))
+	recorder.batchers.Range(func(config, _ any) bool {
+		t.Errorf("a batcher of %s is kept", config)
+		return true
+	})
+}
