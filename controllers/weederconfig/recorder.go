@@ -100,16 +100,6 @@ func (r *DeletionRecorder) Enter(ctx context.Context, d *weeder.Deletion) (leave
 // forget drops what is known of a config that is gone.
 func (r *DeletionRecorder) forget(config types.NamespacedName) { r.batchers.Delete(config) }
 
-// entries are the parts of the status that forbid after a restart.
-type entries struct {
-	Deleted         int64                     `json:"deleted"`
-	ActiveWindows   int32                     `json:"activeWindows"`
-	Windows         []v1alpha1.RecoveryWindow `json:"windows"`
-	RecentDeletions []v1alpha1.PodDeletion    `json:"recentDeletions"`
-	LastTriggered   *v1alpha1.Recovery        `json:"lastTriggered,omitempty"`
-	Spent           *v1alpha1.SpentBudgets    `json:"spent"`
-}
-
 // rewrites bounds how often a write is tried anew because the config changed meanwhile.
 const rewrites = 4
 
@@ -152,9 +142,7 @@ func (r *DeletionRecorder) replace(ctx context.Context, d *weeder.Deletion, b *b
 	recount(&st, sum)
 	wc := about(v1alpha1.GroupVersion.WithKind(kindWeederConfig))
 	wc.Namespace, wc.Name, wc.UID, wc.ResourceVersion = d.Key.Namespace, d.Key.Name, d.Config, b.version
-	err := kube.MergeStatus(ctx, r.Client, wc, entries{
-		Deleted: st.Deleted, ActiveWindows: st.ActiveWindows, Windows: st.Windows, RecentDeletions: st.RecentDeletions, LastTriggered: st.LastTriggered, Spent: st.Spent,
-	})
+	err := kube.MergeStatus(ctx, r.Client, wc, st) // what is empty stays as it was, which can only forbid
 	if err == nil {
 		b.version = wc.ResourceVersion
 	}

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
 const (
@@ -230,84 +228,4 @@ func (h *history) replaced(p *Pod, firstSeen, now time.Time) bool {
 		}
 	}
 	return false
-}
-
-// totals is what a config did and left undone, over all time.
-type totals struct {
-	deleted int64
-	skipped map[Reason]int64
-	// log has all deletions of the hour up to the latest, and at least as many as a status lists, in order.
-	log records
-	// last is the latest window.
-	last Window
-	// inheritedCounts are deletions of the last minute by another process that are known by number only.
-	inheritedCounts records
-	// unlisted are such deletions of the last hour.
-	unlisted Unlisted
-}
-
-// Unlisted are deletions of which only this is known. Times are by the API server's clock.
-type Unlisted struct {
-	From, To time.Time
-	Repeats  int
-}
-
-// counts says whether some of them are less than an hour old.
-func (u Unlisted) counts(at Moment) bool {
-	return !u.To.IsZero() && at.Now.Sub(at.latest(u.To)) < remembered
-}
-
-// Spent says in numbers what Summary.Recent has no room for.
-type Spent struct {
-	// LastMinute counts the deletions of the minute up to LastDeletion, which is by the API server's clock and zero when none is
-	// known.
-	LastMinute   int
-	LastDeletion time.Time
-	// Unlisted are those of the hour up to LastDeletion that aren't in Recent.
-	Unlisted Unlisted
-}
-
-func (t *totals) remember(r *Record) {
-	t.log.insert(r, byTime)
-	if old := len(t.log) - max(sample.Size, len(t.hour())); old > 0 {
-		clear(t.log[:old])
-		t.log = t.log[old:]
-	}
-}
-
-// hour are the deletions of the hour up to the latest.
-func (t *totals) hour() records {
-	i := slices.IndexFunc(t.log, func(d *Record) bool { return d.counts(t.log[len(t.log)-1].At) })
-	return t.log[max(0, i):]
-}
-
-// recent are the latest deletions, as many as a status lists, the newest first.
-func (t *totals) recent() (recent []Record) {
-	for _, r := range slices.Backward(t.log[max(0, len(t.log)-sample.Size):]) {
-		recent = append(recent, *r)
-	}
-	return recent
-}
-
-func (t *totals) spent() (s Spent) {
-	if len(t.log) == 0 {
-		return Spent{}
-	}
-	hour, last := t.hour(), t.log[len(t.log)-1]
-	s.LastDeletion = last.Server
-	for _, r := range slices.Concat(hour, t.inheritedCounts) {
-		if last.At.Sub(r.At) < pace {
-			s.LastMinute++
-		}
-	}
-	if t.unlisted.counts(Moment{Now: last.At, Server: last.Server}) {
-		s.Unlisted = t.unlisted
-	}
-	for _, r := range hour[:max(0, len(hour)-sample.Size)] {
-		s.Unlisted.From, s.Unlisted.To = earlier(s.Unlisted.From, r.Server), later(s.Unlisted.To, r.Server)
-		if r.Repeat {
-			s.Unlisted.Repeats++
-		}
-	}
-	return s
 }
