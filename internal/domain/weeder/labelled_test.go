@@ -36,7 +36,7 @@ var randomServices = rapid.MapOfN(rapid.SampledFrom([]string{"s", "t"}), rapid.C
 
 // filed is a state beside what it was told.
 type filed struct {
-	yard    *weeder.State
+	state   *weeder.State
 	pods    map[string]*corev1.Pod
 	configs map[string]*v1alpha1.WeederConfig
 }
@@ -44,7 +44,7 @@ type filed struct {
 func (f *filed) pod(t *rapid.T) {
 	name := rapid.SampledFrom([]string{"p-0", "p-1", "p-2", "p-3", "p-4", "p-5"}).Draw(t, "pod")
 	if old := f.pods[name]; old != nil && rapid.Bool().Draw(t, "gone") {
-		f.yard.ForgetPod(key(name), old.UID)
+		f.state.ForgetPod(key(name), old.UID)
 		delete(f.pods, name)
 		return
 	}
@@ -59,13 +59,13 @@ func (f *filed) pod(t *rapid.T) {
 		p.Labels["app.kubernetes.io/name"] = "autohealer"
 	}
 	f.pods[name] = p
-	f.yard.ObservePod(weeder.ReadPod(p), at(0))
+	f.state.ObservePod(weeder.ReadPod(p), at(0))
 }
 
 func (f *filed) config(t *rapid.T) {
 	name := rapid.SampledFrom([]string{"one", "two"}).Draw(t, "config")
 	if old := f.configs[name]; old != nil && rapid.Bool().Draw(t, "gone") {
-		f.yard.ForgetConfig(old.UID)
+		f.state.ForgetConfig(old.UID)
 		delete(f.configs, name)
 		return
 	}
@@ -82,7 +82,7 @@ func (f *filed) config(t *rapid.T) {
 		t.Fatal(err)
 	}
 	f.configs[name] = wc
-	f.yard.ObserveConfig(c, lifecycle.Active, at(0))
+	f.state.ObserveConfig(c, lifecycle.Active, at(0))
 }
 
 func selects(t *rapid.T, wc *v1alpha1.WeederConfig, p *corev1.Pod) bool {
@@ -103,11 +103,11 @@ func selects(t *rapid.T, wc *v1alpha1.WeederConfig, p *corev1.Pod) bool {
 // TestWhatIsFoundByLabelsIsAllThereIs: a forecast that looks at few pods and few configs tells what one that looked at all would.
 func TestWhatIsFoundByLabelsIsAllThereIs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		f := &filed{yard: weeder.NewState(limit.Builtin(), "ns"), pods: map[string]*corev1.Pod{}, configs: map[string]*v1alpha1.WeederConfig{}}
+		f := &filed{state: weeder.NewState(limit.Builtin(), "ns"), pods: map[string]*corev1.Pod{}, configs: map[string]*v1alpha1.WeederConfig{}}
 		t.Repeat(map[string]func(*rapid.T){"pod": f.pod, "config": f.config, "": func(t *rapid.T) {
 			wc := &v1alpha1.WeederConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: rapid.SampledFrom([]string{"one", "three"}).Draw(t, "name")}}
 			wc.Spec.ServicesAndDependantSelectors = randomServices.Draw(t, "services")
-			p := f.yard.Forecast(wc, limit.Builtin(), at(0))
+			p := f.state.Forecast(wc, limit.Builtin(), at(0))
 			selected, shared, of, sets := 0, map[string]bool{}, map[string]bool{}, 0
 			own, quorum := false, false
 			one := randomSelector.Draw(t, "selector")
@@ -136,7 +136,7 @@ func TestWhatIsFoundByLabelsIsAllThereIs(t *testing.T) {
 				quorums = 1
 			}
 			want := fmt.Sprint(selected, len(shared), slices.Sorted(maps.Keys(of)), quorums, own)
-			if got := fmt.Sprint(p.SelectedPods, p.SharedPods, p.SharedWith, p.QuorumStatefulSets, f.yard.RunsAutohealer("ns", s)); got != want {
+			if got := fmt.Sprint(p.SelectedPods, p.SharedPods, p.SharedWith, p.QuorumStatefulSets, f.state.RunsAutohealer("ns", s)); got != want {
 				t.Fatalf("selected, shared, with, quorums, Autohealer's: %s; want %s", got, want)
 			}
 		}})
