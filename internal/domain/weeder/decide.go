@@ -122,7 +122,7 @@ func (s *State) Revalidate(plan Plan, at Moment) string {
 	if !s.log.fits(decided.record, in.Limit, at.Now) {
 		in.FreeAt = at.Now.Add(pace)
 	}
-	return in.first(s.opening(p, decided.window), in.excluded, in.held, in.permitted, in.distrusted, in.limited).Message
+	return in.first(s.opening(p, decided.window, s.acting(p.Namespace)), in.excluded, in.held, in.permitted, in.distrusted, in.limited).Message
 }
 
 // Confirm says that the API server has just taken the deletion of the pod with this UID. No other follows for that pod.

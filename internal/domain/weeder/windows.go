@@ -168,16 +168,17 @@ func (s *State) openings(p *podState, at Moment) (openings []Opening) {
 		}
 	}
 	slices.SortFunc(windows, compareWindows)
+	acting := s.acting(p.Namespace)
 	for _, w := range windows {
-		openings = append(openings, s.opening(p, w))
+		openings = append(openings, s.opening(p, w, acting))
 	}
 	return openings
 }
 
-// opening is a window as it is to a pod.
-func (s *State) opening(p *podState, w *window) Opening {
+// opening is a window as it is to a pod, while these configs act in its namespace.
+func (s *State) opening(p *podState, w *window, acting []*matcher) Opening {
 	return Opening{
 		Config: w.of.Config, State: w.of.state, Window: w.Window, Backing: s.services[w.key()].backs(p.Pod),
-		Cycle: s.cycle(p, w.Service, s.acting(w.Namespace)),
+		Cycle: s.cycle(p, w.Service, acting),
 	}
 }
