@@ -22,7 +22,7 @@ func FuzzHandler(f *testing.F) {
 		review("CREATE", strings.Repeat("[", 5000), "null"),
 		reviewOf("Guardrail", "CREATE", badRail, "null"), reviewOf("Guardrail", "UPDATE", pause, badRail), reviewOf("Guardrail", "CREATE", `{"kind":"Guardrail","spec":{"rules":7}}`, "null"),
 		reviewOf("GuardrailException", "CREATE", badXcpt, "null"), reviewOf("GuardrailException", "UPDATE", `{"kind":"GuardrailException","spec":{"expiresAt":"x"}}`, badXcpt),
-		reviewOf("WeederConfig", "CREATE", weeder, "null"), reviewOf("WeederConfig", "UPDATE", weeder, `{"kind":"WeederConfig","spec":{"servicesAndDependantSelectors":[]}}`),
+		reviewOf("WeederConfig", "CREATE", weedCfg, "null"), reviewOf("WeederConfig", "UPDATE", weedCfg, `{"kind":"WeederConfig","spec":{"servicesAndDependantSelectors":[]}}`),
 		reviewOf("ProbeConfig", "CREATE", prober, "null"), reviewOf("ProbeConfig", "CREATE", `{"kind":"ProbeConfig","spec":{"backoffJitterFactor":"x"}}`, "null"),
 	} {
 		f.Add([]byte(seed))

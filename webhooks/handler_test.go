@@ -62,7 +62,7 @@ const (
 	badRail = `{"apiVersion":"autohealer.resourcestack.com/v1alpha1","kind":"Guardrail","metadata":{"name":"typing-error"},"spec":{"rules":[{"name":"no-eviction","kinds":["ConditionSet"],"expression":"object.spec.efect != 'NoExecute'"}]}}`
 	pause   = `{"apiVersion":"autohealer.resourcestack.com/v1alpha1","kind":"Guardrail","metadata":{"name":"stop"},"spec":{"paused":true}}`
 	badXcpt = `{"apiVersion":"autohealer.resourcestack.com/v1alpha1","kind":"GuardrailException","metadata":{"name":"x","creationTimestamp":"2026-03-01T12:00:00Z"},"spec":{"ruleIDs":["conditionset/reserved-taint-key"],"targetRef":{"kind":"ConditionSet","name":"bad"},"specHash":"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef","reason":"it is so, OPS-1","expiresAt":"2026-04-01T12:00:00Z"}}`
-	weeder  = `{"apiVersion":"autohealer.resourcestack.com/v1alpha1","kind":"WeederConfig","metadata":{"name":"w","namespace":"prod"},"spec":{"servicesAndDependantSelectors":{"etcd":{"podSelectors":[{"matchLabels":{"app":"api"}}]}}}}`
+	weedCfg = `{"apiVersion":"autohealer.resourcestack.com/v1alpha1","kind":"WeederConfig","metadata":{"name":"w","namespace":"prod"},"spec":{"servicesAndDependantSelectors":{"etcd":{"podSelectors":[{"matchLabels":{"app":"api"}}]}}}}`
 	prober  = `{"apiVersion":"autohealer.resourcestack.com/v1alpha1","kind":"ProbeConfig","metadata":{"name":"p","namespace":"prod"},"spec":{"internalKubeConfigSecretName":"in","externalKubeConfigSecretName":"out","dependentResourceInfos":[{"ref":{"apiVersion":"apps/v1","kind":"Deployment","name":"kcm"},"scaleUp":{"level":0},"scaleDown":{"level":0}}]}}`
 )
 

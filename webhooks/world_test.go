@@ -22,7 +22,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube/survey"
 )
@@ -35,21 +35,21 @@ func knowing(t testing.TB) *guard.Guard {
 	t.Helper()
 	now := time.Date(2026, 3, 1, 13, 0, 0, 0, time.UTC)
 	known := facts{forecast: condition.Forecast{Nodes: 40, WouldTaint: 2, Limit: 1, UnionLimit: 1, MatchingNodes: []string{"n1", "n2"}}}
-	yard := weed.NewYard(limit.Builtin(), ownNamespace)
-	yard.ObserveService(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "etcd"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "etcd"}}})
+	weeds := weeder.NewState(limit.Builtin(), ownNamespace)
+	weeds.ObserveService(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "etcd"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "etcd"}}})
 	for _, app := range []string{"etcd", "api"} {
-		yard.ObservePod(weed.ReadPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		weeds.ObservePod(weeder.ReadPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "prod", Name: app + "-0", UID: types.UID(app), ResourceVersion: "1", Labels: map[string]string{"app": app},
-		}}), weed.Moment{Now: now, Server: now})
+		}}), weeder.Moment{Now: now, Server: now})
 	}
 	g, err := guard.New(guard.Options{
 		Facts: known, Clock: clocktesting.NewFakePassiveClock(now), OwnNamespace: ownNamespace, Authorizer: rights{}, Stored: shelf{t},
 		Planners: map[string]guard.Planner{
 			"ConditionSet": guard.PlannerOf(known.ForecastConditionSet),
-			"WeederConfig": guard.PlannerOf(func(wc *v1alpha1.WeederConfig, limits limit.Limits, now time.Time) weed.Forecast {
-				return yard.Forecast(wc, limits, weed.Moment{Now: now, Server: now})
+			"WeederConfig": guard.PlannerOf(func(wc *v1alpha1.WeederConfig, limits limit.Limits, now time.Time) weeder.Forecast {
+				return weeds.Forecast(wc, limits, weeder.Moment{Now: now, Server: now})
 			}),
-			"ProbeConfig": guard.PlannerThatReads((&survey.Survey{Cluster: town{yard}, Objects: town{yard}, Rights: rights{}, OwnNamespace: ownNamespace}).Forecast),
+			"ProbeConfig": guard.PlannerThatReads((&survey.Survey{Cluster: town{weeds}, Objects: town{weeds}, Rights: rights{}, OwnNamespace: ownNamespace}).Forecast),
 		},
 	})
 	if err != nil {
@@ -72,7 +72,7 @@ func (rights) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.
 }
 
 // town is what a ProbeConfig finds: a Secret, a dependent or a Service by the length of its name.
-type town struct{ *weed.Yard }
+type town struct{ *weeder.State }
 
 func (town) Namespaces(_ context.Context, selector labels.Selector) ([]string, error) {
 	if selector.Empty() || selector.Matches(labels.Set{"shoot": "true"}) {
@@ -145,7 +145,7 @@ func (s shelf) of(kind string) client.Object {
 		"ConditionSet": &v1alpha1.ConditionSet{}, "WeederConfig": &v1alpha1.WeederConfig{}, "ProbeConfig": &v1alpha1.ProbeConfig{},
 		"Guardrail": &v1alpha1.Guardrail{}, "GuardrailException": &v1alpha1.GuardrailException{},
 	}[kind]
-	text := map[string]string{"ConditionSet": badSet, "WeederConfig": weeder, "ProbeConfig": prober, "Guardrail": badRail, "GuardrailException": badXcpt}[kind]
+	text := map[string]string{"ConditionSet": badSet, "WeederConfig": weedCfg, "ProbeConfig": prober, "Guardrail": badRail, "GuardrailException": badXcpt}[kind]
 	var content map[string]any
 	if err := yaml.Unmarshal([]byte(text), &content); err != nil {
 		s.t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/kube"
 )
 
@@ -45,7 +45,7 @@ var (
 func (c inMemory) facts() (*kube.Facts, error) {
 	now := time.Now()
 	facts := &kube.Facts{
-		Fleet: condition.NewFleet(limit.Builtin()), Yard: weed.NewYard(limit.Builtin(), ""),
+		Fleet: condition.NewFleet(limit.Builtin()), Weeder: weeder.NewState(limit.Builtin(), ""),
 		Clock: clock.RealClock{}, Server: &kube.ServerClock{Clock: clock.RealClock{}},
 	}
 	at := condition.Moment{Now: now, Server: now}
@@ -64,13 +64,13 @@ func (c inMemory) facts() (*kube.Facts, error) {
 		}
 	}
 	facts.Fleet.MarkSynced(at)
-	facts.Yard.MarkSynced(weed.Moment(at))
+	facts.Weeder.MarkSynced(weeder.Moment(at))
 	facts.Heard()
 	for i := range c.pods {
-		facts.Yard.ObservePod(weed.ReadPod(dependentPod(i, weederconfig.ServiceName(i%c.services), now.Add(-time.Hour))), weed.Moment(at))
+		facts.Weeder.ObservePod(weeder.ReadPod(dependentPod(i, weederconfig.ServiceName(i%c.services), now.Add(-time.Hour))), weeder.Moment(at))
 	}
 	for i := range c.services {
-		if err := observeService(facts.Yard, i, weed.Moment(at)); err != nil {
+		if err := observeService(facts.Weeder, i, weeder.Moment(at)); err != nil {
 			return nil, err
 		}
 	}
@@ -104,7 +104,7 @@ func dependentPod(i int, service string, created time.Time) *corev1.Pod {
 }
 
 // observeService is about a Service with one pod behind it, and about its config.
-func observeService(facts *weed.Yard, i int, at weed.Moment) error {
+func observeService(facts *weeder.State, i int, at weeder.Moment) error {
 	name := weederconfig.ServiceName(i)
 	meta := metav1.ObjectMeta{Namespace: weederconfig.Namespace, Name: name, UID: types.UID(name), Labels: map[string]string{discoveryv1.LabelServiceName: name}}
 	facts.ObserveService(&corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Selector: map[string]string{"behind": name}}})
@@ -113,9 +113,9 @@ func observeService(facts *weed.Yard, i int, at weed.Moment) error {
 	if i == 0 {
 		return nil // the config that is judged is about it
 	}
-	stored := weeder("of-"+name, name)
+	stored := configFor("of-"+name, name)
 	stored.UID, stored.Generation = types.UID(name), 1
-	config, err := weed.NewConfig(stored, "")
+	config, err := weeder.NewConfig(stored, "")
 	if err != nil {
 		return fmt.Errorf("read a config: %w", err)
 	}

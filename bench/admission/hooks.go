@@ -73,7 +73,7 @@ func (c inMemory) hookOfPods() (hook, error) {
 	return hookOf(guard.Options{
 		Facts: facts, Planners: map[string]guard.Planner{"WeederConfig": guard.PlannerOf(facts.ForecastWeederConfig)},
 		Authorizer: authorizerfactory.NewAlwaysAllowAuthorizer(),
-	}, weeder("new", weederconfig.ServiceName(0)), "weederconfigs")
+	}, configFor("new", weederconfig.ServiceName(0)), "weederconfigs")
 }
 
 // hookOfTargets judges a new ProbeConfig that probes what one of the Services is in front of. What it names is answered at once; in a
@@ -87,7 +87,7 @@ func (c inMemory) hookOfTargets(ctx context.Context) (hook, error) {
 	if err != nil {
 		return hook{}, err
 	}
-	informers := &survey.Informers{Cache: stored, Yard: facts.Yard}
+	informers := &survey.Informers{Cache: stored, Weeder: facts.Weeder}
 	if err := informers.Follow(ctx, stored); err != nil {
 		return hook{}, err
 	}
@@ -144,8 +144,8 @@ func newSet() *v1alpha1.ConditionSet {
 	return cs
 }
 
-// weeder is a WeederConfig for one Service.
-func weeder(name, service string) *v1alpha1.WeederConfig {
+// configFor is a WeederConfig for one Service.
+func configFor(name, service string) *v1alpha1.WeederConfig {
 	return &v1alpha1.WeederConfig{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "WeederConfig"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: weederconfig.Namespace, Name: name},

@@ -33,7 +33,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
@@ -150,7 +150,7 @@ func (w *world) manage(rights anyone) {
 		w.t.Fatal(err)
 	}
 	facts := &kube.Facts{
-		Fleet: condition.NewFleet(limit.Builtin()), Yard: weed.NewYard(limit.Builtin(), ownNamespace), Targets: probe.NewFleet(limit.Builtin()),
+		Fleet: condition.NewFleet(limit.Builtin()), Weeder: weeder.NewState(limit.Builtin(), ownNamespace), Targets: probe.NewFleet(limit.Builtin()),
 		Clock: w.clock, Server: &kube.ServerClock{Clock: w.clock},
 	}
 	o := NewObserver(nil, Options{Options: policy.Options{Guard: w.guard, Facts: facts, OwnNamespace: ownNamespace, Rejections: &kube.Rejections{}}})

@@ -43,7 +43,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
@@ -276,7 +276,7 @@ func manage(t *testing.T, authorizer authorizer.UnconditionalAuthorizer) (g *gua
 		t.Fatal(err)
 	}
 	facts := &kube.Facts{
-		Fleet: condition.NewFleet(limit.Builtin()), Yard: weed.NewYard(limit.Builtin(), "default"), Targets: probe.NewFleet(limit.Builtin()),
+		Fleet: condition.NewFleet(limit.Builtin()), Weeder: weeder.NewState(limit.Builtin(), "default"), Targets: probe.NewFleet(limit.Builtin()),
 		Clock: real, Server: &kube.ServerClock{Clock: real},
 	}
 	mgr, err := ctrl.NewManager(plane.Config, ctrl.Options{

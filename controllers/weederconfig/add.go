@@ -4,11 +4,12 @@ import (
 	"context"
 
 	"golang.org/x/sync/semaphore"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/actuate"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
@@ -35,9 +36,9 @@ func AddToManager(mgr manager.Manager, opts policy.Options) error {
 	report := NewReporter(mgr.GetEventRecorder("autohealer"))
 	observer := NewObserver(mgr.GetCache(), opts, report)
 	current := opts.Current(mgr)
-	weeder := &PodReconciler{
+	reconciler := &PodReconciler{
 		Observer: observer, Live: mgr.GetAPIReader(), Troubles: &observer.policies.Troubles, Report: report,
-		Book: &Book{Client: mgr.GetClient(), Observer: observer, Live: mgr.GetAPIReader(), Leads: opts.Leads, Meanwhile: func(ctx context.Context, d *weed.Deletion) {
+		Recorder: &DeletionRecorder{Client: mgr.GetClient(), Observer: observer, Live: mgr.GetAPIReader(), Leads: opts.Leads, Prefetch: func(ctx context.Context, d *weeder.Deletion) {
 			// The answer is kept for those who ask just before they act; so is an error, or they ask again.
 			_ = current.Check(ctx, v1alpha1.GroupVersion.WithKind(kindWeederConfig), d.Key, d.Config, d.Generation)
 		}},
@@ -50,9 +51,14 @@ func AddToManager(mgr manager.Manager, opts policy.Options) error {
 	if err := mgr.Add(observer); err != nil {
 		return err
 	}
-	if err := kube.AddController(mgr, "weederconfig-pod", weeder, podWorkers, observer.lead); err != nil {
+	if err := kube.AddController(mgr, "weederconfig-pod", reconciler, podWorkers, observer.lead); err != nil {
 		return err
 	}
-	configs := &policy.Keeper[*v1alpha1.WeederConfig]{Steps: observer.steps(), Clock: opts.Facts.Clock, Urgent: observer.policies.Unseen, Leads: opts.Leads}
+	steps := observer.steps()
+	steps.Gone = func(config types.NamespacedName) {
+		forgetStates(config)
+		reconciler.Recorder.forget(config)
+	}
+	configs := &policy.Keeper[*v1alpha1.WeederConfig]{Steps: steps, Clock: opts.Facts.Clock, Urgent: observer.policies.Unseen, Leads: opts.Leads}
 	return configs.AddToManager(mgr, "weederconfig", configWorkers, observer.leadConfigs)
 }

@@ -12,32 +12,32 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/internal/domain/hold"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/kube"
 )
 
-func (o *Observer) pod(pod *weed.Pod) { o.follow(o.yard().ObservePod(pod, o.moment())) }
+func (o *Observer) pod(pod *weeder.Pod) { o.follow(o.weeder().ObservePod(pod, o.moment())) }
 
-func (o *Observer) podGone(pod *weed.Pod) {
-	o.yard().ForgetPod(pod.Key(), pod.UID)
+func (o *Observer) podGone(pod *weeder.Pod) {
+	o.weeder().ForgetPod(pod.Key(), pod.UID)
 	o.follow(nil)
 }
 
 func (o *Observer) slice(slice *discoveryv1.EndpointSlice) {
-	o.Facts.HeardSlices()
-	o.follow(o.yard().ObserveSlice(slice, o.moment()))
+	o.heardOf(kindSlice)
+	o.follow(o.weeder().ObserveSlice(slice, o.moment()))
 }
 
 func (o *Observer) sliceGone(slice *discoveryv1.EndpointSlice) {
-	o.Facts.HeardSlices()
-	o.yard().ForgetSlice(client.ObjectKeyFromObject(slice), slice.UID, o.moment())
+	o.heardOf(kindSlice)
+	o.weeder().ForgetSlice(client.ObjectKeyFromObject(slice), slice.UID, o.moment())
 	o.follow(nil)
 }
 
-func (o *Observer) service(svc *corev1.Service) { o.yard().ObserveService(svc) }
+func (o *Observer) service(svc *corev1.Service) { o.weeder().ObserveService(svc) }
 
 func (o *Observer) serviceGone(svc *corev1.Service) {
-	o.yard().ForgetService(client.ObjectKeyFromObject(svc), svc.UID)
+	o.weeder().ForgetService(client.ObjectKeyFromObject(svc), svc.UID)
 }
 
 // about is the metadata of a kind.
@@ -50,38 +50,44 @@ func about(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
 // workload is a kind of them.
 func workload(kind string) schema.GroupVersionKind { return appsv1.SchemeGroupVersion.WithKind(kind) }
 
-// holding are the kinds of workloads by which people may ask to leave their pods alone.
-var holding = sets.New("Deployment", "StatefulSet", "DaemonSet")
+// kindSlice is the kind of what tells which pods are behind a Service.
+const kindSlice = "EndpointSlice"
+
+// believable are the kinds whose watches are believed while they tell of anything: besides slices, the workloads by which people may
+// ask to leave their pods alone.
+var believable = sets.New(kindSlice, "Deployment", "StatefulSet", "DaemonSet")
 
 // holds follows what the workloads of one of these kinds ask for.
 func holds[T client.Object](o *Observer, kind string, like client.Object) kube.Watch {
-	heard := func() { o.heard.Store(kind, o.Facts.Clock.Now()) }
 	return kube.On(like,
-		func(w T) { heard(); o.hold(kind, w) },
-		func(w T) { heard(); o.holdGone(named(kind, w.GetNamespace(), w.GetName())) })
+		func(w T) { o.heardOf(kind); o.hold(kind, w) },
+		func(w T) { o.heardOf(kind); o.holdGone(named(kind, w.GetNamespace(), w.GetName())) })
 }
 
-// quiet says whether the watch of these workloads has told of nothing lately.
+// heardOf notes that the watch of a kind told of something.
+func (o *Observer) heardOf(kind string) { o.heard.Store(kind, o.Facts.Clock.Now()) }
+
+// quiet says whether the watch of a kind has told of nothing lately.
 func (o *Observer) quiet(kind string, now time.Time) bool {
 	at, heard := o.heard.Load(kind)
-	return holding.Has(kind) && (!heard || now.Sub(at.(time.Time)) > o.Facts.Timings.QuietWatch())
+	return believable.Has(kind) && (!heard || now.Sub(at.(time.Time)) > o.Facts.Timings.QuietWatch())
 }
 
-func named(kind, namespace, name string) weed.Workload {
-	return weed.Workload{Namespace: namespace, Kind: kind, Name: name}
+func named(kind, namespace, name string) weeder.Workload {
+	return weeder.Workload{Namespace: namespace, Kind: kind, Name: name}
 }
 
 func (o *Observer) hold(kind string, w client.Object) {
-	o.follow(o.yard().ObserveHold(named(kind, w.GetNamespace(), w.GetName()), hold.Of(w.GetAnnotations()), w.GetResourceVersion(), o.moment()))
+	o.follow(o.weeder().ObserveHold(named(kind, w.GetNamespace(), w.GetName()), hold.Of(w.GetAnnotations()), w.GetResourceVersion(), o.moment()))
 }
 
-func (o *Observer) holdGone(w weed.Workload) { o.follow(o.yard().ForgetHold(w, o.moment())) }
+func (o *Observer) holdGone(w weeder.Workload) { o.follow(o.weeder().ForgetHold(w, o.moment())) }
 
 func (o *Observer) namespace(ns *corev1.Namespace) {
-	o.follow(o.yard().ObserveNamespace(ns, o.moment()))
+	o.follow(o.weeder().ObserveNamespace(ns, o.moment()))
 }
 
 func (o *Observer) namespaceGone(ns *corev1.Namespace) {
-	o.yard().ForgetNamespace(ns.Name, ns.UID)
+	o.weeder().ForgetNamespace(ns.Name, ns.UID)
 	o.follow(nil)
 }

@@ -2,14 +2,13 @@ package weederconfig
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
@@ -24,10 +23,10 @@ const (
 
 type storedConfig = policy.Policy[*v1alpha1.WeederConfig, reading]
 
-// reading is a config as the yard takes it.
+// reading is a config as the planner takes it.
 type reading struct {
 	// config is nil when the spec can't be read; unreadable says why.
-	config     *weed.Config
+	config     *weeder.Config
 	unreadable error
 }
 
@@ -39,40 +38,30 @@ func (o *Observer) read(wc *v1alpha1.WeederConfig, before reading) (r reading) {
 	if c := before.config; c != nil && before.unreadable == nil && c.UID == wc.UID && c.Generation == wc.Generation {
 		return reading{config: c.WithStatus(wc.Status)}
 	}
-	r.config, r.unreadable = weed.NewConfig(wc, o.OwnNamespace)
+	r.config, r.unreadable = weeder.NewConfig(wc, o.OwnNamespace)
 	return r
 }
 
-// sameRecovery is how far apart two processes may place one recovery.
-const sameRecovery = 10 * time.Second
-
-// told says whether the config's status tells of a window already.
-func told(wc *v1alpha1.WeederConfig, w weed.Window) bool {
-	return slices.ContainsFunc(wc.Status.Windows, func(r v1alpha1.RecoveryWindow) bool {
-		return r.Namespace == w.Namespace && r.Service == w.Service && r.Time.Sub(w.Stored(w.Opened)).Abs() < sameRecovery
-	})
-}
-
-// update has the yard learn what a config asks for and may do.
+// update has the planner learn what a config asks for and may do.
 func (o *Observer) update(_ context.Context, _, now storedConfig) {
 	switch {
 	case now.Read.unreadable != nil:
-		o.yard().ForgetConfig(now.UID)
+		o.weeder().ForgetConfig(now.UID)
 		o.follow(nil)
 	case now.JudgedAs(now.Object): // else it goes on as it was until it is
-		o.follow(o.yard().ObserveConfig(now.Read.config, stateOf(now), o.moment()))
+		o.follow(o.weeder().ObserveConfig(now.Read.config, stateOf(now), o.moment()))
 	}
 }
 
 func (o *Observer) forget(wc *v1alpha1.WeederConfig) {
-	o.yard().ForgetConfig(wc.UID)
+	o.weeder().ForgetConfig(wc.UID)
 	o.follow(nil)
 }
 
 // guardrails puts in force what all Guardrails together say of limits.
-func (o *Observer) guardrails(all guardrail.Policy) { o.follow(o.yard().SetLimits(all.Limits)) }
+func (o *Observer) guardrails(all guardrail.Policy) { o.follow(o.weeder().SetLimits(all.Limits)) }
 
-// stateOf is what a config may do now. The yard asks for the rest: it goes on with a config that was changed until that is judged, and
+// stateOf is what a config may do now. The planner asks for the rest: it goes on with a config that was changed until that is judged, and
 // tells what one would do that observes.
 func stateOf(config storedConfig) lifecycle.State {
 	forbids := forbidden(config.Verdict)
@@ -86,7 +75,7 @@ func forbidden(v guard.Verdict) bool {
 }
 
 // admissionFor is the admission that covers a deletion now; its zero value when there is none, or while acts are paused.
-func (o *Observer) admissionFor(ctx context.Context, d *weed.Deletion) actuate.AdmittedWeeder {
+func (o *Observer) admissionFor(ctx context.Context, d *weeder.Deletion) actuate.AdmittedWeeder {
 	config, ok := o.policies.Admission(ctx, d.Key, d.Config)
 	if !ok || stateOf(config) != lifecycle.Active {
 		return actuate.AdmittedWeeder{}

@@ -4,14 +4,13 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/kube"
 )
 
@@ -29,7 +28,7 @@ func NewReporter(recorder events.EventRecorder) *Reporter {
 
 // recovered tells of windows that opened, on the Service and on the config. Of equal Events only the first one's note is kept,
 // so this one has nothing that another recovery would have different.
-func (r *Reporter) recovered(opened []weed.Opened, now time.Time) {
+func (r *Reporter) recovered(opened []weeder.Opened, now time.Time) {
 	for _, w := range opened {
 		recoveriesTotal.WithLabelValues(w.Key.Namespace, w.Key.Name).Inc()
 		verb := "would delete"
@@ -38,15 +37,13 @@ func (r *Reporter) recovered(opened []weed.Opened, now time.Time) {
 		}
 		note := fmt.Sprintf("Service %s/%s turned Ready; WeederConfig %s %s pods that depend on it and crash-loop within %s of that",
 			w.Namespace, w.Service, w.Key, verb, w.Ends.Sub(w.Opened))
-		service := &corev1.Service{
-			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Service},
-		}
+		service := ref("v1", "Service", w.Namespace, w.Service, "")
 		r.acts.Tell(now, service, configRef(w.Key, w.Config), v1alpha1.ReasonServiceRecovered, "Watch", note)
 	}
 }
 
 // deleted tells of a deletion, on the pod's owner and on the config, and of each pod by Events of its own.
-func (r *Reporter) deleted(plan weed.Plan, now time.Time) {
+func (r *Reporter) deleted(plan weeder.Plan, now time.Time) {
 	d := plan.Delete
 	countAct(d, "done")
 	deletionDelay.Observe(max(0, now.Sub(d.Recovered).Seconds()))
@@ -58,17 +55,12 @@ func (r *Reporter) deleted(plan weed.Plan, now time.Time) {
 	if d.Repeat {
 		note += "; it had replaced a pod that was deleted before"
 	}
-	r.acts.TellAbout(now, ownerRef(plan.Pod), configRef(d.Key, d.Config), podRef(plan.Pod), v1alpha1.ReasonPodDeleted, string(methodOf(d)), note)
+	p, c := plan.Pod, plan.Pod.Controller
+	owner := ref(c.APIVersion, c.Kind, p.Namespace, c.Name, c.UID) // the pod itself is gone before anyone reads an Event on it
+	r.acts.TellAbout(now, owner, configRef(d.Key, d.Config), ref("v1", "Pod", p.Namespace, p.Name, p.UID), v1alpha1.ReasonPodDeleted, string(methodOf(d)), note)
 }
 
-func podRef(p weed.Pod) runtime.Object {
-	return &metav1.PartialObjectMetadata{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID},
-	}
-}
-
-func methodOf(d *weed.Deletion) v1alpha1.DeletionMethod {
+func methodOf(d *weeder.Deletion) v1alpha1.DeletionMethod {
 	if d.Evict {
 		return v1alpha1.Evict
 	}
@@ -77,18 +69,14 @@ func methodOf(d *weed.Deletion) v1alpha1.DeletionMethod {
 
 func clockTime(t time.Time) string { return t.UTC().Format("15:04:05Z") }
 
-// ownerRef is the pod's controller: the pod itself is gone before anyone reads an Event on it.
-func ownerRef(p weed.Pod) runtime.Object {
-	c := p.Controller
+// ref names an object in an Event.
+func ref(apiVersion, kind, namespace, name string, uid types.UID) runtime.Object {
 	return &metav1.PartialObjectMetadata{
-		TypeMeta:   metav1.TypeMeta{APIVersion: c.APIVersion, Kind: c.Kind},
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: c.Name, UID: c.UID},
+		TypeMeta:   metav1.TypeMeta{APIVersion: apiVersion, Kind: kind},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: uid},
 	}
 }
 
-func configRef(key types.NamespacedName, uid types.UID) *v1alpha1.WeederConfig {
-	return &v1alpha1.WeederConfig{
-		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kindWeederConfig},
-		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: uid},
-	}
+func configRef(key types.NamespacedName, uid types.UID) runtime.Object {
+	return ref(v1alpha1.GroupVersion.String(), kindWeederConfig, key.Namespace, key.Name, uid)
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/policy"
@@ -64,7 +64,7 @@ func TestAnExceptionEndsWithoutAnyEvent(t *testing.T) {
 					Reason: "the rack is being moved, OPS-1", ExpiresAt: v1alpha1.Timestamp(noon.Add(time.Minute).Format(time.RFC3339)),
 				},
 			}})
-			facts := &kube.Facts{Yard: weed.NewYard(limit.Builtin(), "system"), Clock: clock, Server: &kube.ServerClock{Clock: clock}}
+			facts := &kube.Facts{Weeder: weeder.NewState(limit.Builtin(), "system"), Clock: clock, Server: &kube.ServerClock{Clock: clock}}
 			o := NewObserver(nil, policy.Options{Guard: g, Facts: facts, OwnNamespace: "system", Rejections: &kube.Rejections{}}, NewReporter(events.NewFakeRecorder(100)))
 			key := client.ObjectKeyFromObject(config)
 			o.policies.Seen(t.Context(), config)

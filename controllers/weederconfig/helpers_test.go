@@ -17,7 +17,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/policy"
@@ -44,7 +44,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{clock: testingclock.NewFakeClock(noon), heard: &recorder{}}
 	facts := &kube.Facts{
-		Fleet: condition.NewFleet(limit.Builtin()), Yard: weed.NewYard(limit.Builtin(), ownNamespace), Clock: w.clock, Server: &kube.ServerClock{Clock: w.clock},
+		Fleet: condition.NewFleet(limit.Builtin()), Weeder: weeder.NewState(limit.Builtin(), ownNamespace), Clock: w.clock, Server: &kube.ServerClock{Clock: w.clock},
 	}
 	var err error
 	if w.guard, err = guard.New(guard.Options{Clock: w.clock, OwnNamespace: ownNamespace, Authorizer: w}); err != nil {
@@ -93,14 +93,14 @@ func stored(name string, change func(*v1alpha1.WeederConfigSpec)) *v1alpha1.Weed
 func (w *world) observe(ctx context.Context, wc *v1alpha1.WeederConfig) {
 	w.policies.Seen(ctx, wc)
 	w.policies.Judge(ctx, types.NamespacedName{Namespace: wc.Namespace, Name: wc.Name})
-	w.yard().Claim([]types.UID{wc.UID})
+	w.weeder().Claim([]types.UID{wc.UID})
 }
 
 // recover lets Service etcd be down and turn Ready.
 func (w *world) recover() {
-	w.yard().MarkSynced(w.moment())
+	w.weeder().MarkSynced(w.moment())
 	w.slice(slice(false, "etcd-0"))
-	w.pod(weed.ReadPod(readyNow(ownNamespace, "etcd-0", w.clock.Now())))
+	w.pod(weeder.ReadPod(readyNow(ownNamespace, "etcd-0", w.clock.Now())))
 	w.slice(slice(true, "etcd-0"))
 }
 
@@ -139,11 +139,11 @@ func crashing(name string) *corev1.Pod {
 }
 
 // decided gives the plan for a pod, which must be its deletion.
-func (w *world) decided(t *testing.T, pod *corev1.Pod) weed.Plan {
+func (w *world) decided(t *testing.T, pod *corev1.Pod) weeder.Plan {
 	t.Helper()
-	w.pod(weed.ReadPod(pod))
-	plan, next := w.yard().Decide(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, w.moment(), "")
-	if next != weed.Delete {
+	w.pod(weeder.ReadPod(pod))
+	plan, next := w.weeder().Decide(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, w.moment(), "")
+	if next != weeder.Delete {
 		t.Fatalf("%s isn't deleted: %+v", pod.Name, plan.Holds)
 	}
 	return plan

@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/metric"
 )
 
@@ -52,11 +52,11 @@ func registerMetrics() error {
 	return metric.Register(actsTotal, recoveriesTotal, deletionDelay, windowsGauge, heldGauge, limitGauge, eventsDropped)
 }
 
-func countAct(d *weed.Deletion, result string) {
+func countAct(d *weeder.Deletion, result string) {
 	actsTotal.WithLabelValues(d.Key.Namespace, d.Key.Name, string(methodOf(d)), result).Inc()
 }
 
-func gaugeStates(key types.NamespacedName, sum weed.Summary, limited bool) {
+func gaugeStates(key types.NamespacedName, sum weeder.Summary, limited bool) {
 	windowsGauge.WithLabelValues(key.Namespace, key.Name).Set(float64(sum.Active))
 	heldGauge.DeletePartialMatch(policyLabels(key)) // else a reason that is over would stay
 	for reason, held := range sum.Held {

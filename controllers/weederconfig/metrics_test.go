@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
@@ -62,8 +62,8 @@ func TestWhatTheMetricsShow(t *testing.T) {
 	w.clock.Step(30 * time.Millisecond)
 	w.Report.deleted(w.decided(t, crashing("api-1")), w.clock.Now())
 	key := types.NamespacedName{Namespace: ownNamespace, Name: "wc"}
-	gaugeStates(key, weed.Summary{Active: 2, Held: map[weed.Reason]weed.HoldCount{"Cooldown": {Pods: 3}}}, false)
-	gaugeStates(key, weed.Summary{Active: 1, Held: map[weed.Reason]weed.HoldCount{"Paused": {Pods: 1}}}, true)
+	gaugeStates(key, weeder.Summary{Active: 2, Held: map[weeder.Reason]weeder.HoldCount{"Cooldown": {Pods: 3}}}, false)
+	gaugeStates(key, weeder.Summary{Active: 1, Held: map[weeder.Reason]weeder.HoldCount{"Paused": {Pods: 1}}}, true)
 	got := scrape(t, actsTotal, recoveriesTotal, windowsGauge, heldGauge, limitGauge, eventsDropped, deletionDelay)
 	for _, want := range []string{
 		`autohealer_weeder_deletions_total{namespace="autohealer-system",policy="wc",result="done",verb="Delete"} 1`,
@@ -98,7 +98,7 @@ func TestAConfigThatIsGoneTakesItsSeriesAlong(t *testing.T) {
 	w.leadConfigs(queue)
 	w.recover()
 	w.Report.deleted(w.decided(t, crashing("api-1")), w.clock.Now())
-	gaugeStates(client.ObjectKeyFromObject(wc), weed.Summary{Held: map[weed.Reason]weed.HoldCount{"Paused": {Pods: 1}}}, false)
+	gaugeStates(client.ObjectKeyFromObject(wc), weeder.Summary{Held: map[weeder.Reason]weeder.HoldCount{"Paused": {Pods: 1}}}, false)
 	w.policies.Gone(wc)
 	request, _ := queue.Get()
 	if _, err := (&policy.Keeper[*v1alpha1.WeederConfig]{Steps: w.steps(), Client: nothing{}}).Reconcile(t.Context(), request); err != nil {

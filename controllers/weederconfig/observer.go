@@ -14,12 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
-// Observer feeds the yard from informers. It runs on every replica: a webhook that
+// Observer feeds the planner from informers. It runs on every replica: a webhook that
 // isn't the leader foretells from the same knowledge.
 type Observer struct {
 	Facts *kube.Facts
@@ -30,15 +30,13 @@ type Observer struct {
 	policies policy.Policies[*v1alpha1.WeederConfig, reading]
 	pods     kube.Requests
 	watches  *kube.Watches
-	// inheriting is held while it is read what earlier leaders did.
-	inheriting sync.Mutex
-	// heard is when the watch of each kind of workload last told of anything.
+	// heard is when the watch of each kind last told of anything.
 	heard sync.Map
 	// opened holds at most one notice that a window opened.
 	opened chan struct{}
 
-	mu     sync.Mutex
-	untold []weed.Opened // needs mu, which is held, too, while this replica becomes the leader
+	mu         sync.Mutex
+	unreported []weeder.Opened // needs mu, which is held, too, while this replica becomes the leader
 }
 
 // NewObserver gives an observer that follows the rules, and does nothing else before Start.
@@ -57,7 +55,7 @@ func NewObserver(objects cache.Cache, opts policy.Options, report *Reporter) *Ob
 // NeedLeaderElection is false: every replica observes.
 func (*Observer) NeedLeaderElection() bool { return false }
 
-// Start observes until ctx ends. It fails when the API server went back to an older state: the yard would ignore all news
+// Start observes until ctx ends. It fails when the API server went back to an older state: the planner would ignore all news
 // until they are newer than what it knows.
 func (o *Observer) Start(ctx context.Context) error {
 	return o.watches.Run(ctx, o.run,
@@ -73,7 +71,7 @@ func (o *Observer) Start(ctx context.Context) error {
 }
 
 func (o *Observer) run(ctx context.Context) error {
-	o.follow(o.yard().MarkSynced(o.moment()))
+	o.follow(o.weeder().MarkSynced(o.moment()))
 	o.requestAll()
 	var running sync.WaitGroup
 	for range judges {
@@ -84,9 +82,9 @@ func (o *Observer) run(ctx context.Context) error {
 	return nil
 }
 
-func (o *Observer) yard() *weed.Yard { return o.Facts.Yard }
+func (o *Observer) weeder() *weeder.State { return o.Facts.Weeder }
 
-func (o *Observer) moment() weed.Moment { return weed.Moment(o.Facts.Moment()) }
+func (o *Observer) moment() weeder.Moment { return weeder.Moment(o.Facts.Moment()) }
 
 // expire closes windows when they are over. One timer serves them all.
 func (o *Observer) expire(ctx context.Context) {
@@ -100,7 +98,7 @@ func (o *Observer) expire(ctx context.Context) {
 		case <-timer.C:
 		}
 		at := o.moment()
-		next := o.yard().Expire(at)
+		next := o.weeder().Expire(at)
 		o.follow(nil)
 		timer.Stop()
 		if !next.IsZero() {
@@ -124,50 +122,52 @@ func (o *Observer) leadConfigs(configs kube.Queue) {
 }
 
 func (o *Observer) becomeLeader() {
-	o.tell(nil)
+	o.reportRecoveries(nil)
 	o.requestAll()
 }
 
 // requestAll asks for a look at all that is known.
 func (o *Observer) requestAll() {
-	if !o.yard().Synced() {
+	if !o.weeder().Synced() {
 		return
 	}
-	o.requestPods(o.yard().Due(o.moment()), 0)
+	o.requestPods(o.weeder().Due(o.moment()), 0)
 	o.policies.Statuses.AddAll(o.policies.Keys()...)
 }
 
 // follow does what follows from news: pods to decide on, windows that opened, configs whose status may have changed.
 func (o *Observer) follow(due []types.NamespacedName) {
 	o.requestPods(due, 0)
-	if opened := o.yard().TakeOpened(); len(opened) > 0 {
+	if opened := o.weeder().TakeOpened(); len(opened) > 0 {
 		select {
 		case o.opened <- struct{}{}:
 		default: // it will look at all
 		}
-		o.tell(opened)
+		o.reportRecoveries(opened)
 	}
-	for _, key := range o.yard().TakeDirty() {
+	for _, key := range o.weeder().TakeDirty() {
 		o.policies.Statuses.Add(key, policy.Delay)
 	}
 }
 
-// untoldKept bounds what a standby keeps to tell in case that it takes over.
-const untoldKept = 100
+// unreportedKept bounds what a standby keeps to tell in case that it takes over.
+const unreportedKept = 100
 
-// tell tells of windows that opened, each once: a standby keeps to itself what the leader tells, until it leads.
-func (o *Observer) tell(opened []weed.Opened) {
+// reportRecoveries tells of windows that opened, each once: a standby keeps to itself what the leader tells, until it leads.
+func (o *Observer) reportRecoveries(opened []weeder.Opened) {
 	now := o.Facts.Clock.Now()
 	o.mu.Lock()
-	inherited := o.untold
-	if o.untold = nil; !o.pods.Attached() {
+	inherited := o.unreported
+	if o.unreported = nil; !o.pods.Attached() {
 		all := append(inherited, opened...)
-		o.untold, inherited, opened = all[max(0, len(all)-untoldKept):], nil, nil
+		o.unreported, inherited, opened = all[max(0, len(all)-unreportedKept):], nil, nil
 	}
-	news := slices.DeleteFunc(slices.Concat(inherited, opened), func(w weed.Opened) bool {
-		mayBeOld := w.FirstSight || len(inherited) > 0
-		config, judged := o.policies.Get(w.Key)
-		return !now.Before(w.Ends) || mayBeOld && judged && told(config.Object, w.Window)
+	news := slices.DeleteFunc(slices.Concat(inherited, opened), func(w weeder.Opened) bool {
+		alreadyReported := false
+		if config, judged := o.policies.Get(w.Key); judged && (w.FirstSight || len(inherited) > 0) {
+			_, alreadyReported = w.ListedIn(&config.Object.Status)
+		}
+		return alreadyReported || !now.Before(w.Ends)
 	})
 	o.mu.Unlock()
 	o.Report.recovered(news, now)

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/resourcestack/autohealer/internal/actuate"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
@@ -37,14 +37,14 @@ var errOutdated = errors.New("it was decided by what isn't so any more")
 type PodReconciler struct {
 	Observer *Observer
 	Pods     *actuate.Pods
-	Book     *Book
+	Recorder *DeletionRecorder
 	// Live reads from the API server, past the cache.
 	Live     client.Reader
 	Troubles *policy.Troubles
 	Report   *Reporter
 
-	sights  sights
-	sending *semaphore.Weighted
+	liveReads liveReadCache
+	sending   *semaphore.Weighted
 }
 
 // Reconcile decides on one pod, and deletes it if its time has come.
@@ -54,15 +54,15 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request reconcile.Request
 	for range attempts {
 		plan, next := r.decide(ctx, key)
 		switch next {
-		case weed.Nothing:
+		case weeder.Nothing:
 			r.Troubles.Settled(key.String())
 			return r.at(plan.LookAgain), nil
-		case weed.ReadLive: // only the pod itself can tell what became of an earlier deletion
+		case weeder.ReadLive: // only the pod itself can tell what became of an earlier deletion
 			if err := r.readLive(ctx, plan.Pod); err != nil {
 				return reconcile.Result{}, err
 			}
 			continue
-		case weed.ReadRecord: // of another config than before
+		case weeder.ReadRecord: // of another config than before
 			continue
 		}
 		err := r.act(ctx, plan)
@@ -76,52 +76,45 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request reconcile.Request
 	return reconcile.Result{RequeueAfter: lookAgain}, nil
 }
 
-// decide plans from what is known, once that is confirmed by live reads where the watches have been silent.
-func (r *PodReconciler) decide(ctx context.Context, key types.NamespacedName) (weed.Plan, weed.Next) {
-	yard := r.Observer.yard()
-	plan, next := yard.Decide(key, r.Observer.moment(), "")
-	if next == weed.ReadRecord {
-		plan, next = r.inherit(ctx, key, plan.Delete)
+// decide plans from what is known, once that is confirmed. What can't be confirmed holds a deletion back.
+func (r *PodReconciler) decide(ctx context.Context, key types.NamespacedName) (weeder.Plan, weeder.Next) {
+	plan, next := r.Observer.weeder().Decide(key, r.Observer.moment(), "")
+	for range 2 { // what others did, then what may have changed since it was told
+		read, err := r.learn(ctx, plan, next)
+		doubt := ""
+		switch {
+		case err != nil:
+			log.FromContext(ctx).Error(err, "A deletion waits, since what is known can't be confirmed")
+			doubt = err.Error()
+		case !read:
+			return plan, next
+		}
+		plan, next = r.Observer.weeder().Decide(key, r.Observer.moment(), doubt)
 	}
-	if next != weed.Delete {
-		return plan, next
-	}
-	read, err := r.sights.confirm(ctx, r, plan)
-	if !read && err == nil {
-		return plan, next
-	}
-	r.giveBack(plan)
-	return r.decideAgain(ctx, key, err)
+	return plan, next
 }
 
-// inherit reads what earlier leaders did, for all who wait for that at once, and decides again.
-func (r *PodReconciler) inherit(ctx context.Context, key types.NamespacedName, d *weed.Deletion) (weed.Plan, weed.Next) {
-	r.Observer.inheriting.Lock()
-	defer r.Observer.inheriting.Unlock()
-	plan, next := r.Observer.yard().Decide(key, r.Observer.moment(), "")
-	if next != weed.ReadRecord || plan.Delete.Config != d.Config {
-		return plan, next
+// learn reads live what must be known before a deletion: what earlier leaders did, and what watches have been silent about. Read
+// says that it did, so that one must decide anew.
+func (r *PodReconciler) learn(ctx context.Context, plan weeder.Plan, next weeder.Next) (read bool, err error) {
+	switch next {
+	case weeder.ReadRecord:
+		return true, r.Recorder.Inherit(ctx, plan.Delete)
+	case weeder.Delete:
+		if read, err = r.confirm(ctx, plan); read {
+			r.giveBack(plan)
+		}
 	}
-	return r.decideAgain(ctx, key, r.Book.Inherit(ctx, d))
-}
-
-// decideAgain decides after what is known was read live, or couldn't be.
-func (r *PodReconciler) decideAgain(ctx context.Context, key types.NamespacedName, err error) (weed.Plan, weed.Next) {
-	doubt := ""
-	if err != nil {
-		log.FromContext(ctx).Error(err, "A deletion waits, since what is known can't be confirmed")
-		doubt = err.Error()
-	}
-	return r.Observer.yard().Decide(key, r.Observer.moment(), doubt)
+	return read, err
 }
 
 // act carries out a plan and tells of it.
-func (r *PodReconciler) act(ctx context.Context, plan weed.Plan) error {
+func (r *PodReconciler) act(ctx context.Context, plan weeder.Plan) error {
 	d := plan.Delete
 	if !r.Observer.admissionFor(ctx, d).Valid() {
 		return &undone{errNotAdmitted}
 	}
-	leave, err := r.Book.Enter(ctx, d)
+	leave, err := r.Recorder.Enter(ctx, d)
 	if err != nil {
 		return &undone{err}
 	}
@@ -129,7 +122,7 @@ func (r *PodReconciler) act(ctx context.Context, plan weed.Plan) error {
 	if err := r.send(ctx, plan); err != nil {
 		return err
 	}
-	r.Observer.yard().Confirm(plan.Pod.Key(), plan.Pod.UID, r.Observer.moment())
+	r.Observer.weeder().Confirm(plan.Pod.UID, r.Observer.moment())
 	r.Troubles.Written(plan.Pod.Key().String(), policyOf(d))
 	r.Report.deleted(plan, r.Observer.Facts.Clock.Now())
 	return nil
@@ -137,7 +130,7 @@ func (r *PodReconciler) act(ctx context.Context, plan weed.Plan) error {
 
 // send asks the API server for a deletion, when it is its turn. In a storm that comes a while after it was decided, so what
 // admits it is asked for only then, and whether all that it was decided by is still so.
-func (r *PodReconciler) send(ctx context.Context, plan weed.Plan) error {
+func (r *PodReconciler) send(ctx context.Context, plan weeder.Plan) error {
 	if err := r.sending.Acquire(ctx, 1); err != nil {
 		return &undone{err}
 	}
@@ -146,20 +139,20 @@ func (r *PodReconciler) send(ctx context.Context, plan weed.Plan) error {
 	if !admitted.Valid() {
 		return &undone{errNotAdmitted}
 	}
-	if _, err := r.sights.confirm(ctx, r, plan); err != nil {
+	if _, err := r.confirm(ctx, plan); err != nil {
 		return &undone{err}
 	}
-	if err := r.objection(plan); err != nil {
+	if err := r.revalidate(plan); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, plan.Delete.Ends.Sub(r.Observer.Facts.Clock.Now()))
 	defer cancel()
-	return r.Pods.Apply(ctx, plan, admitted, func() error { return r.objection(plan) })
+	return r.Pods.Apply(ctx, plan, admitted, func() error { return r.revalidate(plan) })
 }
 
-// objection is what has come to stand before a deletion since it was decided.
-func (r *PodReconciler) objection(plan weed.Plan) error {
-	if why := r.Observer.yard().Objection(plan, r.Observer.moment()); why != "" {
+// revalidate says what has come to stand before a deletion since it was decided.
+func (r *PodReconciler) revalidate(plan weeder.Plan) error {
+	if why := r.Observer.weeder().Revalidate(plan, r.Observer.moment()); why != "" {
 		return &undone{fmt.Errorf("%w: %s", errOutdated, why)}
 	}
 	return nil
@@ -171,7 +164,7 @@ type undone struct{ error }
 func (u *undone) Unwrap() error { return u.error }
 
 // failed sees to what becomes of a pod that couldn't be deleted; over says that nothing more is to be done now.
-func (r *PodReconciler) failed(ctx context.Context, plan weed.Plan, err error) (result reconcile.Result, over bool, _ error) {
+func (r *PodReconciler) failed(ctx context.Context, plan weeder.Plan, err error) (result reconcile.Result, over bool, _ error) {
 	key, d := plan.Pod.Key(), plan.Delete
 	var before *undone
 	if actuate.Certain(err) || errors.As(err, &before) {
@@ -179,13 +172,13 @@ func (r *PodReconciler) failed(ctx context.Context, plan weed.Plan, err error) (
 	}
 	switch {
 	case apierrors.IsNotFound(err) && before == nil && !unconfirmed(err): // else something else isn't found: the CRD of Guardrails, say
-		r.Observer.yard().ForgetPod(key, plan.Pod.UID) // whoever deleted it
+		r.Observer.weeder().ForgetPod(key, plan.Pod.UID) // whoever deleted it
 		r.Troubles.Settled(key.String())
 		countAct(d, "stale")
 		return reconcile.Result{}, true, nil
 	case actuate.Refused(err):
 		countAct(d, "refused")
-		return r.at(r.Observer.yard().Refuse(plan, err.Error(), r.Observer.moment())), true, nil
+		return r.at(r.Observer.weeder().Refuse(plan, err.Error(), r.Observer.moment())), true, nil
 	case superseded(err):
 		countAct(d, "stale")
 		return reconcile.Result{RequeueAfter: lookAgain}, true, nil
@@ -211,21 +204,21 @@ func unconfirmed(err error) bool {
 }
 
 // giveBack takes back what a deletion took that surely didn't happen.
-func (r *PodReconciler) giveBack(plan weed.Plan) {
-	r.Observer.requestPods(r.Observer.yard().Failed(plan.Pod.Key(), plan.Pod.UID), lookAgain)
+func (r *PodReconciler) giveBack(plan weeder.Plan) {
+	r.Observer.requestPods(r.Observer.weeder().Failed(plan.Pod.UID), lookAgain)
 }
 
 // readLive takes in a pod as the API server has it.
-func (r *PodReconciler) readLive(ctx context.Context, known weed.Pod) error {
+func (r *PodReconciler) readLive(ctx context.Context, known weeder.Pod) error {
 	var pod corev1.Pod
 	key := known.Key()
 	if err := r.Live.Get(ctx, key, &pod); apierrors.IsNotFound(err) {
-		r.Observer.yard().ForgetPod(key, known.UID)
+		r.Observer.weeder().ForgetPod(key, known.UID)
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("read pod %s before deleting it: %w", key, err)
 	}
-	r.Observer.requestPods(r.Observer.yard().ObserveLive(weed.ReadPod(&pod), r.Observer.moment()), lookAgain)
+	r.Observer.requestPods(r.Observer.weeder().ObserveLive(weeder.ReadPod(&pod), r.Observer.moment()), lookAgain)
 	return nil
 }
 
@@ -237,6 +230,6 @@ func (r *PodReconciler) at(t time.Time) reconcile.Result {
 	return reconcile.Result{RequeueAfter: max(0, t.Sub(r.Observer.Facts.Clock.Now())) + pastDeadline}
 }
 
-func policyOf(d *weed.Deletion) policy.Ref {
+func policyOf(d *weeder.Deletion) policy.Ref {
 	return policy.Ref{UID: d.Config, NamespacedName: d.Key}
 }

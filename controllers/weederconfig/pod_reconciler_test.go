@@ -23,7 +23,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
@@ -56,7 +56,7 @@ func newScene(t *testing.T, change func(*v1alpha1.WeederConfigSpec), answers ...
 	t.Helper()
 	s := &scene{world: newWorld(t), live: newLive(crashing("api-1")), answers: answers}
 	s.world.observe(t.Context(), stored("wc", change))
-	s.world.pod(weed.ReadPod(crashing("api-1")))
+	s.world.pod(weeder.ReadPod(crashing("api-1")))
 	s.world.recover()
 	s.shelf = newShelf(func() error { return s.note })
 	pods := fake.NewClientset()
@@ -78,9 +78,9 @@ func newScene(t *testing.T, change func(*v1alpha1.WeederConfigSpec), answers ...
 	})
 	s.PodReconciler = &PodReconciler{
 		Observer: s.world.Observer, Live: s.live, Troubles: &policy.Troubles{}, Report: s.world.Report,
-		Book:    &Book{Client: s.shelf, Observer: s.world.Observer, Live: s.live},
-		Pods:    &actuate.Pods{Client: pods.CoreV1(), Current: s, Acts: logr.Discard()},
-		sending: semaphore.NewWeighted(1),
+		Recorder: &DeletionRecorder{Client: s.shelf, Observer: s.world.Observer, Live: s.live},
+		Pods:     &actuate.Pods{Client: pods.CoreV1(), Current: s, Acts: logr.Discard()},
+		sending:  semaphore.NewWeighted(1),
 	}
 	return s
 }
@@ -93,7 +93,7 @@ func (s *scene) reconcile(t *testing.T) (reconcile.Result, error) {
 // counted is how many deletions stand in the config's books.
 func (s *scene) counted(t *testing.T) int64 {
 	t.Helper()
-	sum, ok := s.world.yard().Summary("wc-uid", s.world.moment())
+	sum, ok := s.world.weeder().Summary("wc-uid", s.world.moment())
 	if !ok {
 		t.Fatal("the config isn't known")
 	}
@@ -234,7 +234,7 @@ func TestWhatComesWhileTheConfigIsReadHoldsADeletion(t *testing.T) {
 		"a hold on the pod": {func(w *world) {
 			held := crashing("api-1")
 			held.ResourceVersion, held.Annotations = "2", map[string]string{v1alpha1.AnnotationHoldUntil: noon.Add(time.Hour).Format(time.RFC3339)}
-			w.pod(weed.ReadPod(held))
+			w.pod(weeder.ReadPod(held))
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -295,7 +295,7 @@ func TestWhatForbidsADeletionWhileItIsNotedHoldsIt(t *testing.T) {
 		"a pause":                           {meanwhile: rail(v1alpha1.GuardrailSpec{Paused: true})},
 		"a freeze":                          {meanwhile: rail(v1alpha1.GuardrailSpec{Frozen: true})},
 		"a rule that refuses":               {meanwhile: rail(v1alpha1.GuardrailSpec{Rules: []v1alpha1.GuardrailRule{refuses}})},
-		"a limit that is spent":             {news: func(w *world) { w.yard().SetLimits(limit.Limits{}) }},
+		"a limit that is spent":             {news: func(w *world) { w.weeder().SetLimits(limit.Limits{}) }},
 		"the pod stands behind the Service": {news: func(w *world) { w.slice(slice(true, "etcd-0", "api-1")) }},
 	} {
 		t.Run(name, func(t *testing.T) {

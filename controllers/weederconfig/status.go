@@ -1,23 +1,50 @@
 package weederconfig
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
+
+// steps keep configs' statuses. The acting is the PodReconciler's, and a deleted pod needs no undoing.
+func (o *Observer) steps() policy.Steps[*v1alpha1.WeederConfig] {
+	return policy.Steps[*v1alpha1.WeederConfig]{
+		New: func() *v1alpha1.WeederConfig { return &v1alpha1.WeederConfig{} }, Describe: o.describe, Gone: forgetStates,
+	}
+}
+
+// describe gathers what the status tells, once this generation is judged and the rules are known by which it was.
+func (o *Observer) describe(_ context.Context, wc *v1alpha1.WeederConfig, _ policy.Left) (is policy.Description[*v1alpha1.WeederConfig], err error) {
+	unknown := policy.Description[*v1alpha1.WeederConfig]{Skip: true}
+	config, ok := o.policies.Current(wc)
+	if !ok || config.Object.ResourceVersion != wc.ResourceVersion { // the planner knows another status
+		return unknown, nil
+	}
+	st := state{storedConfig: config, synced: o.weeder().Synced(), trouble: o.policies.Troubles.Get(wc.UID)}
+	if st.summary, ok = o.weeder().Summary(wc.UID, o.moment()); !ok && config.Read.unreadable == nil {
+		return unknown, nil
+	}
+	is.After = wc.DeepCopy()
+	is.After.Status = statusOf(wc, st)
+	gaugeStates(client.ObjectKeyFromObject(wc), st.summary, meta.IsStatusConditionTrue(is.After.Status.Conditions, v1alpha1.ConditionLimitReached))
+	return is, nil
+}
 
 // state is everything that a status tells.
 type state struct {
 	storedConfig
-	summary weed.Summary
+	summary weeder.Summary
 	// synced: caches are full, so that counts mean something.
 	synced  bool
 	trouble *policy.Trouble
@@ -36,8 +63,8 @@ func statusOf(wc *v1alpha1.WeederConfig, st state) v1alpha1.WeederConfigStatus {
 	return after
 }
 
-// recount takes in what the yard counted.
-func recount(to *v1alpha1.WeederConfigStatus, sum weed.Summary) {
+// recount takes in what the planner counted.
+func recount(to *v1alpha1.WeederConfigStatus, sum weeder.Summary) {
 	to.Services, to.ActiveWindows, to.Deleted = int32(sum.Services), int32(sum.Active), sum.Deleted
 	to.Windows, to.RecentDeletions, to.Skipped = nil, nil, nil
 	for _, w := range sum.Windows {
@@ -63,7 +90,7 @@ func recount(to *v1alpha1.WeederConfigStatus, sum weed.Summary) {
 	}
 }
 
-func spent(s weed.Spent) *v1alpha1.SpentBudgets {
+func spent(s weeder.Spent) *v1alpha1.SpentBudgets {
 	if s.LastDeletion.IsZero() {
 		return nil
 	}
@@ -74,7 +101,7 @@ func spent(s weed.Spent) *v1alpha1.SpentBudgets {
 	return to
 }
 
-func recovery(w weed.Window) v1alpha1.Recovery {
+func recovery(w weeder.Window) v1alpha1.Recovery {
 	return v1alpha1.Recovery{Namespace: w.Namespace, Service: w.Service, Time: seconds(w.Stored(w.Opened))}
 }
 
@@ -90,7 +117,7 @@ func shared(wc *v1alpha1.WeederConfig, st state) policy.Conditions {
 	if wc.Spec.Mode == v1alpha1.Observe {
 		s.Observes = true
 		s.Says = fmt.Sprintf("Mode Observe: %d Services are watched, %d recovered lately; %d pods would be deleted now, and none is.",
-			st.summary.Services, st.summary.Active, st.summary.Held[weed.HeldByMode].Pods)
+			st.summary.Services, st.summary.Active, st.summary.Held[weeder.HeldByMode].Pods)
 	}
 	return s
 }
@@ -100,7 +127,7 @@ func shared(wc *v1alpha1.WeederConfig, st state) policy.Conditions {
 func operative(st state) string {
 	says := []string{fmt.Sprintf("%d Services are watched, %d recovered lately, %d pods were deleted so far", st.summary.Services, st.summary.Active, st.summary.Deleted)}
 	for _, reason := range slices.Sorted(maps.Keys(st.summary.Held)) {
-		if ofLimit(reason) || reason == weed.HeldByPause {
+		if ofLimit(reason) || reason == weeder.HeldByPause {
 			continue
 		}
 		held := st.summary.Held[reason]
@@ -117,15 +144,15 @@ func operative(st state) string {
 
 // limitReasons are the holds that are a limit's, with the reason that status gives for them.
 var limitReasons = []struct {
-	hold   weed.Reason
+	hold   weeder.Reason
 	reason string
 }{
-	{weed.HeldByLimit, v1alpha1.ReasonTooManyPodDeletions},
-	{weed.HeldByBudget, v1alpha1.ReasonBudgetSpent},
-	{weed.HeldByRepeats, v1alpha1.ReasonBudgetSpent},
+	{weeder.HeldByLimit, v1alpha1.ReasonTooManyPodDeletions},
+	{weeder.HeldByBudget, v1alpha1.ReasonBudgetSpent},
+	{weeder.HeldByRepeats, v1alpha1.ReasonBudgetSpent},
 }
 
-func ofLimit(hold weed.Reason) bool {
+func ofLimit(hold weeder.Reason) bool {
 	for _, l := range limitReasons {
 		if l.hold == hold {
 			return true

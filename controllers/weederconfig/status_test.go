@@ -8,24 +8,24 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 )
 
 func TestReadySaysInNumbersWhatTheConfigDoes(t *testing.T) {
-	hold := func(pods int, message string) weed.HoldCount { return weed.HoldCount{Pods: pods, Message: message} }
+	hold := func(pods int, message string) weeder.HoldCount { return weeder.HoldCount{Pods: pods, Message: message} }
 	for _, tc := range []struct {
 		name    string
 		mode    v1alpha1.Mode
-		summary weed.Summary
+		summary weeder.Summary
 		want    string
 	}{
-		{"nothing recovered", "", weed.Summary{Services: 2, Deleted: 7},
+		{"nothing recovered", "", weeder.Summary{Services: 2, Deleted: 7},
 			"2 Services are watched, 0 recovered lately, 7 pods were deleted so far."},
-		{"a config that observes says that it deletes nothing", "Observe", weed.Summary{Services: 2, Active: 1, Held: map[weed.Reason]weed.HoldCount{"Observing": hold(3, "m")}},
+		{"a config that observes says that it deletes nothing", "Observe", weeder.Summary{Services: 2, Active: 1, Held: map[weeder.Reason]weeder.HoldCount{"Observing": hold(3, "m")}},
 			"Mode Observe: 2 Services are watched, 1 recovered lately; 3 pods would be deleted now, and none is."},
-		{"a hold that no other condition shows is shown here", "", weed.Summary{Services: 1, Active: 1, Held: map[weed.Reason]weed.HoldCount{"NoController": hold(2, "ns/a: nothing replaces it")}},
+		{"a hold that no other condition shows is shown here", "", weeder.Summary{Services: 1, Active: 1, Held: map[weeder.Reason]weeder.HoldCount{"NoController": hold(2, "ns/a: nothing replaces it")}},
 			"1 Services are watched, 1 recovered lately, 0 pods were deleted so far; 2 held back, ns/a: nothing replaces it."},
-		{"limits have a condition of their own", "", weed.Summary{Services: 1, Active: 1, Held: map[weed.Reason]weed.HoldCount{"MaxDeletionsPerWatch": hold(2, "m")}},
+		{"limits have a condition of their own", "", weeder.Summary{Services: 1, Active: 1, Held: map[weeder.Reason]weeder.HoldCount{"MaxDeletionsPerWatch": hold(2, "m")}},
 			"1 Services are watched, 1 recovered lately, 0 pods were deleted so far; a limit holds pods back, see LimitReached."},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -43,18 +43,18 @@ func TestReadySaysInNumbersWhatTheConfigDoes(t *testing.T) {
 func TestLimitReachedTellsWhichLimit(t *testing.T) {
 	for _, tc := range []struct {
 		name            string
-		held            map[weed.Reason]weed.HoldCount
+		held            map[weeder.Reason]weeder.HoldCount
 		reason, message string
 	}{
-		{"none", map[weed.Reason]weed.HoldCount{"Cooldown": {Pods: 1, Message: "c"}}, "", ""},
-		{"the minute", map[weed.Reason]weed.HoldCount{"MaxPodDeletionsPerMinute": {Pods: 2, Message: "m"}}, "TooManyPodDeletions", "2 held back, m."},
-		{"the window", map[weed.Reason]weed.HoldCount{"MaxDeletionsPerWatch": {Pods: 2, Message: "w"}}, "BudgetSpent", "2 held back, w."},
-		{"the workload", map[weed.Reason]weed.HoldCount{"MaxRepeatsPerOwner": {Pods: 1, Message: "r"}}, "BudgetSpent", "1 held back, r."},
-		{"two at once", map[weed.Reason]weed.HoldCount{"MaxRepeatsPerOwner": {Pods: 1, Message: "r"}, "MaxPodDeletionsPerMinute": {Pods: 2, Message: "m"}},
+		{"none", map[weeder.Reason]weeder.HoldCount{"Cooldown": {Pods: 1, Message: "c"}}, "", ""},
+		{"the minute", map[weeder.Reason]weeder.HoldCount{"MaxPodDeletionsPerMinute": {Pods: 2, Message: "m"}}, "TooManyPodDeletions", "2 held back, m."},
+		{"the window", map[weeder.Reason]weeder.HoldCount{"MaxDeletionsPerWatch": {Pods: 2, Message: "w"}}, "BudgetSpent", "2 held back, w."},
+		{"the workload", map[weeder.Reason]weeder.HoldCount{"MaxRepeatsPerOwner": {Pods: 1, Message: "r"}}, "BudgetSpent", "1 held back, r."},
+		{"two at once", map[weeder.Reason]weeder.HoldCount{"MaxRepeatsPerOwner": {Pods: 1, Message: "r"}, "MaxPodDeletionsPerMinute": {Pods: 2, Message: "m"}},
 			"TooManyPodDeletions", "2 held back, m; 1 held back, r."},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := limitReached(state{summary: weed.Summary{Held: tc.held}})
+			c := limitReached(state{summary: weeder.Summary{Held: tc.held}})
 			if c.Reason != tc.reason || c.Message != tc.message {
 				t.Errorf("reason %q, message %q; want %q, %q", c.Reason, c.Message, tc.reason, tc.message)
 			}
@@ -64,11 +64,11 @@ func TestLimitReachedTellsWhichLimit(t *testing.T) {
 
 func TestTheStatusIsWhatWasCountedAndWrittenOnce(t *testing.T) {
 	opened := noon.Add(123 * time.Millisecond)
-	window := weed.Window{Namespace: "ns", Service: "etcd", Opened: opened, Ends: opened.Add(time.Minute), Deleted: 2, LastDeletion: opened.Add(time.Second)}
-	st := state{synced: true, summary: weed.Summary{
-		Services: 3, Active: 1, Deleted: 5, Windows: []weed.Window{window}, Last: window, Skipped: map[weed.Reason]int64{"Paused": 2, "Cooldown": 1},
-		Recent: []weed.Record{{At: opened.Add(time.Hour), Server: opened, Namespace: "ns", Pod: "api-1", UID: "u", Owner: "Deployment/api", Service: "etcd", Repeat: true}},
-		Spent:  weed.Spent{LastMinute: 4, LastDeletion: opened, Unlisted: weed.Unlisted{From: opened.Add(-time.Minute), To: opened, Repeats: 2}},
+	window := weeder.Window{Namespace: "ns", Service: "etcd", Opened: opened, Ends: opened.Add(time.Minute), Deleted: 2, LastDeletion: opened.Add(time.Second)}
+	st := state{synced: true, summary: weeder.Summary{
+		Services: 3, Active: 1, Deleted: 5, Windows: []weeder.Window{window}, Last: window, Skipped: map[weeder.Reason]int64{"Paused": 2, "Cooldown": 1},
+		Recent: []weeder.Record{{At: opened.Add(time.Hour), Server: opened, Namespace: "ns", Pod: "api-1", UID: "u", Owner: "Deployment/api", Service: "etcd", Repeat: true}},
+		Spent:  weeder.Spent{LastMinute: 4, LastDeletion: opened, Unlisted: weeder.Unlisted{From: opened.Add(-time.Minute), To: opened, Repeats: 2}},
 	}}
 	st.Verdict.Allowed = true
 	wc := stored("wc", nil)

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
 )
@@ -70,7 +70,7 @@ func (a askOnce) RoundTrip(request *http.Request) (*http.Response, error) {
 // Apply carries out a plan's deletion for the config that was admitted, if the pod still is what the plan was made from. Last
 // is asked right before the request is sent, and its error given as it is. After another error Certain says whether the pod
 // surely stayed.
-func (p *Pods) Apply(ctx context.Context, plan weed.Plan, admitted AdmittedWeeder, last func() error) error {
+func (p *Pods) Apply(ctx context.Context, plan weeder.Plan, admitted AdmittedWeeder, last func() error) error {
 	if err := p.covered(ctx, plan, admitted); err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (p *Pods) Apply(ctx context.Context, plan weed.Plan, admitted AdmittedWeede
 }
 
 // covered: the config's admission allows the deletion, and is still what is stored.
-func (p *Pods) covered(ctx context.Context, plan weed.Plan, v AdmittedWeeder) error {
+func (p *Pods) covered(ctx context.Context, plan weeder.Plan, v AdmittedWeeder) error {
 	d := plan.Delete
 	switch {
 	case d == nil || plan.Pod.UID == "" || plan.Pod.ResourceVersion == "":
@@ -115,7 +115,7 @@ func (p *Pods) covered(ctx context.Context, plan weed.Plan, v AdmittedWeeder) er
 }
 
 // remove deletes or evicts the pod with this UID, in the state that was judged: one that recovered meanwhile stays.
-func (p *Pods) remove(ctx context.Context, plan weed.Plan) error {
+func (p *Pods) remove(ctx context.Context, plan weeder.Plan) error {
 	ctx, cancel := context.WithTimeout(ctx, answeredWithin)
 	defer cancel()
 	pods := p.Client.Pods(plan.Pod.Namespace)
@@ -128,7 +128,7 @@ func (p *Pods) remove(ctx context.Context, plan weed.Plan) error {
 	})
 }
 
-func verbOf(plan weed.Plan) string {
+func verbOf(plan weeder.Plan) string {
 	if plan.Delete.Evict {
 		return "evict"
 	}
@@ -141,7 +141,7 @@ func Refused(err error) bool {
 }
 
 // record writes the audit line of a deletion, which unconfirmed leaves in doubt.
-func (p *Pods) record(plan weed.Plan, v AdmittedWeeder, unconfirmed error) {
+func (p *Pods) record(plan weeder.Plan, v AdmittedWeeder, unconfirmed error) {
 	d := plan.Delete
 	act := Act{
 		Verb: string(v1alpha1.Delete), Reason: v1alpha1.ReasonServiceRecovered,

@@ -20,13 +20,13 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
 )
 
-// weeder is a stored WeederConfig in Autohealer's own namespace, admitted by the built-in rules.
-func weeder(t *testing.T) AdmittedWeeder {
+// admittedWeeder is a stored WeederConfig in Autohealer's own namespace, admitted by the built-in rules.
+func admittedWeeder(t *testing.T) AdmittedWeeder {
 	t.Helper()
 	wc := &v1alpha1.WeederConfig{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "weeder", UID: "weeder-uid", Generation: 2},
@@ -53,7 +53,7 @@ func (nobody) Authorize(context.Context, authorizer.Attributes) (authorizer.Deci
 }
 
 // crashLooping is a stored pod with a plan to delete it.
-func crashLooping(t *testing.T) (*corev1.Pod, weed.Plan) {
+func crashLooping(t *testing.T) (*corev1.Pod, weeder.Plan) {
 	t.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "api-0"},
@@ -63,9 +63,9 @@ func crashLooping(t *testing.T) (*corev1.Pod, weed.Plan) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = api.Delete(context.Background(), pod) })
-	return pod, weed.Plan{Pod: *weed.ReadPod(pod), Delete: &weed.Deletion{
+	return pod, weeder.Plan{Pod: *weeder.ReadPod(pod), Delete: &weeder.Deletion{
 		Config: "weeder-uid", Key: types.NamespacedName{Namespace: "default", Name: "weeder"}, Generation: 2, Service: "etcd",
-		Trigger: time.Unix(1000, 0), Loop: weed.CrashLoop{Container: "main", Restarts: 7, ExitCode: 3},
+		Trigger: time.Unix(1000, 0), Loop: weeder.CrashLoop{Container: "main", Restarts: 7, ExitCode: 3},
 	}}
 }
 
@@ -85,7 +85,7 @@ func stays(t *testing.T, pod *corev1.Pod) {
 }
 
 func TestACrashLoopingPodIsDeletedAndOneLineTellsOfIt(t *testing.T) {
-	admitted := weeder(t)
+	admitted := admittedWeeder(t)
 	for _, evict := range []bool{false, true} {
 		pod, plan := crashLooping(t)
 		plan.Delete.Evict = evict
@@ -114,7 +114,7 @@ func TestACrashLoopingPodIsDeletedAndOneLineTellsOfIt(t *testing.T) {
 }
 
 func TestAPodThatChangedOrWasReplacedStays(t *testing.T) {
-	admitted := weeder(t)
+	admitted := admittedWeeder(t)
 	for name, change := range map[string]func(*testing.T, *corev1.Pod) *corev1.Pod{
 		"it recovered": func(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 			pod.Status.Phase = corev1.PodRunning
@@ -148,18 +148,18 @@ func TestAPodThatChangedOrWasReplacedStays(t *testing.T) {
 }
 
 func TestNothingIsDeletedWithoutAnAdmissionThatCoversIt(t *testing.T) {
-	admitted := weeder(t)
+	admitted := admittedWeeder(t)
 	for name, test := range map[string]struct {
 		admitted AdmittedWeeder
 		pods     func(*Pods)
-		plan     func(*weed.Plan)
+		plan     func(*weeder.Plan)
 		want     error
 	}{
-		"none":                    {plan: func(*weed.Plan) {}, want: ErrNotValidated},
-		"another config's":        {admitted: admitted, plan: func(p *weed.Plan) { p.Delete.Config = "other" }, want: ErrNotValidated},
-		"another generation's":    {admitted: admitted, plan: func(p *weed.Plan) { p.Delete.Generation = 3 }, want: ErrNotValidated},
-		"no deletion":             {admitted: admitted, plan: func(p *weed.Plan) { p.Delete = nil }, want: ErrNotValidated},
-		"of no state of the pod":  {admitted: admitted, plan: func(p *weed.Plan) { p.Pod.ResourceVersion = "" }, want: ErrNotValidated},
+		"none":                    {plan: func(*weeder.Plan) {}, want: ErrNotValidated},
+		"another config's":        {admitted: admitted, plan: func(p *weeder.Plan) { p.Delete.Config = "other" }, want: ErrNotValidated},
+		"another generation's":    {admitted: admitted, plan: func(p *weeder.Plan) { p.Delete.Generation = 3 }, want: ErrNotValidated},
+		"no deletion":             {admitted: admitted, plan: func(p *weeder.Plan) { p.Delete = nil }, want: ErrNotValidated},
+		"of no state of the pod":  {admitted: admitted, plan: func(p *weeder.Plan) { p.Pod.ResourceVersion = "" }, want: ErrNotValidated},
 		"not what is stored":      {admitted: admitted, pods: func(p *Pods) { p.Current = current{kube.ErrSuperseded} }, want: ErrStale},
 		"a replica not in charge": {admitted: admitted, pods: func(p *Pods) { p.Leads = func() bool { return false } }, want: ErrStale},
 	} {
@@ -197,7 +197,7 @@ func TestADeletionIsAskedForOnce(t *testing.T) {
 		if p.Client, err = PodClient(&rest.Config{Host: server.URL}, server.Client()); err != nil {
 			t.Fatal(err)
 		}
-		err = p.Apply(t.Context(), plan, weeder(t), unopposed)
+		err = p.Apply(t.Context(), plan, admittedWeeder(t), unopposed)
 		if len(asked) != 1 || Certain(err) || len(lines) != 1 {
 			t.Errorf("asked %q, error %v, lines %q", asked, err, lines)
 		}
@@ -208,7 +208,7 @@ func TestADeletionWithoutAnAnswerIsToldAsSuch(t *testing.T) {
 	_, plan := crashLooping(t)
 	var lines []string
 	ctx, cancel := context.WithCancel(t.Context())
-	err := pods(&lines).Apply(ctx, plan, weeder(t), func() error { cancel(); return nil })
+	err := pods(&lines).Apply(ctx, plan, admittedWeeder(t), func() error { cancel(); return nil })
 	if Certain(err) || len(lines) != 1 || !strings.Contains(lines[0], `"unconfirmed":"`) {
 		t.Errorf("error %v, lines %q", err, lines)
 	}
@@ -218,7 +218,7 @@ func TestWhatIsAskedLastKeepsAPod(t *testing.T) {
 	pod, plan := crashLooping(t)
 	var lines []string
 	opposed := errors.New("its window is over")
-	if err := pods(&lines).Apply(t.Context(), plan, weeder(t), func() error { return opposed }); !errors.Is(err, opposed) || len(lines) > 0 {
+	if err := pods(&lines).Apply(t.Context(), plan, admittedWeeder(t), func() error { return opposed }); !errors.Is(err, opposed) || len(lines) > 0 {
 		t.Errorf("%v, %d lines in the audit trail", err, len(lines))
 	}
 	stays(t, pod)

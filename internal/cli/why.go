@@ -17,7 +17,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/explain"
 	"github.com/resourcestack/autohealer/internal/cli/snapshot"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
@@ -215,11 +215,11 @@ func (w *answers) ofPod(key types.NamespacedName) (string, error) {
 	}
 	now := w.snapshot.ServerTime.Time
 	seats, unknown := w.facts.Seats(key.Namespace, snapshot.OfPod(key.Name))
-	return explain.Workload("pod/"+key.Name, key.Namespace, []*weed.Pod{p}, w.weeders, now, ours) + explain.Ejections(seats, unknown, now), nil
+	return explain.Workload("pod/"+key.Name, key.Namespace, []*weeder.Pod{p}, w.weeders, now, ours) + explain.Ejections(seats, unknown, now), nil
 }
 
 func (w *answers) ofWorkload(ctx context.Context, shown, kind string, key types.NamespacedName) (string, error) {
-	owner := weed.Workload{Namespace: key.Namespace, Kind: kind, Name: key.Name}
+	owner := weeder.Workload{Namespace: key.Namespace, Kind: kind, Name: key.Name}
 	pods := w.facts.PodsOf(owner)
 	d := explain.Dependent{Namespace: key.Namespace, Kind: kind, Name: key.Name, Configs: w.facts.ViewProbers(ctx, w.guard.Policy(), key.Namespace, kind, key.Name), Hold: w.facts.HoldOn(owner), Unknown: w.snapshot.Covers("ProbeConfig")}
 	if len(d.Configs) == 0 {

@@ -14,22 +14,22 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 )
 
 // weeding is a guard for which each WeederConfig would do this.
-func weeding(t *testing.T, forecast weed.Forecast, opts Options) *Guard {
+func weeding(t *testing.T, forecast weeder.Forecast, opts Options) *Guard {
 	t.Helper()
 	opts.Facts = &plainFacts{}
-	opts.Planners = map[string]Planner{"WeederConfig": PlannerOf(func(*v1alpha1.WeederConfig, limit.Limits, time.Time) weed.Forecast { return forecast })}
+	opts.Planners = map[string]Planner{"WeederConfig": PlannerOf(func(*v1alpha1.WeederConfig, limit.Limits, time.Time) weeder.Forecast { return forecast })}
 	if opts.Authorizer == nil {
 		opts.Authorizer = answer(authorizer.DecisionAllow)
 	}
 	return under(t, newTestGuard(t, nil), opts)
 }
 
-// weeder has further fields in its spec.
-func weeder(t *testing.T, more string) map[string]any {
+// weederConfig has further fields in its spec.
+func weederConfig(t *testing.T, more string) map[string]any {
 	t.Helper()
 	return object(t, fmt.Sprintf("{apiVersion: autohealer.resourcestack.com/v1alpha1, kind: WeederConfig, metadata: {name: w, namespace: shop, uid: u1}, "+
 		"spec: {servicesAndDependantSelectors: {etcd: {podSelectors: [{matchLabels: {app: api}}]}}%s}}", more))
@@ -43,9 +43,9 @@ func edited(t *testing.T, g *Guard, old, object map[string]any) Verdict {
 // TestAnExceptionEnds: who edits something else after its end is refused as before its beginning.
 func TestAnExceptionEnds(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(noon)
-	g := weeding(t, weed.Forecast{BackingPods: 1, BackingPodNames: []string{"shop/api-0 (etcd)"}, Cycles: 1, CyclePaths: []string{"shop: api → etcd → api"}}, Options{Clock: clock})
+	g := weeding(t, weeder.Forecast{BackingPods: 1, BackingPodNames: []string{"shop/api-0 (etcd)"}, Cycles: 1, CyclePaths: []string{"shop: api → etcd → api"}}, Options{Clock: clock})
 	rules := []string{"weederconfig/dependency-cycle", "weederconfig/selects-own-pods"}
-	stored := weeder(t, "")
+	stored := weederConfig(t, "")
 	hash, err := hashOf(stored)
 	if err != nil {
 		t.Fatal(err)
@@ -66,11 +66,11 @@ func TestAnExceptionEnds(t *testing.T) {
 	for _, after := range []time.Duration{30 * time.Minute, 2 * time.Hour} {
 		clock.SetTime(noon.Add(after))
 		for _, more := range []string{", watchDuration: 2m", ", cooldown: 20s", ", maxDeletionsPerWatch: 1"} {
-			if v := edited(t, g, stored, weeder(t, more)); !slices.Equal(v.RuleIDs(), rules) {
+			if v := edited(t, g, stored, weederConfig(t, more)); !slices.Equal(v.RuleIDs(), rules) {
 				t.Errorf("after %s%s: refused by %v, want %v", after, more, v.RuleIDs(), rules)
 			}
 		}
-		if v := edited(t, g, stored, weeder(t, ", mode: Observe")); !v.Allowed {
+		if v := edited(t, g, stored, weederConfig(t, ", mode: Observe")); !v.Allowed {
 			t.Errorf("after %s it may not observe: %s", after, v.Message())
 		}
 	}
@@ -84,7 +84,7 @@ func TestAnExceptionEnds(t *testing.T) {
 func TestAnEditThatLetsAConfigActIsJudgedAnew(t *testing.T) {
 	const rule = "weederconfig/selects-autohealer"
 	may := map[string]bool{"system:serviceaccount:shop:able": true}
-	g := weeding(t, weed.Forecast{AutohealerPods: 1, AutohealerPodNames: []string{"shop/autohealer-0"}}, Options{
+	g := weeding(t, weeder.Forecast{AutohealerPods: 1, AutohealerPodNames: []string{"shop/autohealer-0"}}, Options{
 		Authorizer: asking(func(a authorizer.Attributes) bool { return may[a.GetUser().GetName()] }),
 	})
 	for name, c := range map[string]struct {
@@ -98,7 +98,7 @@ func TestAnEditThatLetsAConfigActIsJudgedAnew(t *testing.T) {
 		"it turns to observation":                       {", serviceAccountName: unable", ", serviceAccountName: unable, mode: Observe", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := edited(t, g, weeder(t, c.old), weeder(t, c.object))
+			v := edited(t, g, weederConfig(t, c.old), weederConfig(t, c.object))
 			if !slices.Equal(v.RuleIDs(), c.refused) || !strings.Contains(v.Message()+strings.Join(v.Warnings(), "\n"), rule) {
 				t.Errorf("refused by %v, want %v\n%s", v.RuleIDs(), c.refused, strings.Join(v.Warnings(), "\n"))
 			}
@@ -123,14 +123,14 @@ func TestNoRuleKeepsAPolicyFromObserving(t *testing.T) {
 		"back to enforcement":      {", mode: Observe", ", mode: Enforce", true},
 		"what observes is changed": {", mode: Observe", ", mode: Observe, cooldown: 20s", true},
 	} {
-		g := weeding(t, weed.Forecast{AutohealerPods: 1}, Options{})
+		g := weeding(t, weeder.Forecast{AutohealerPods: 1}, Options{})
 		g.SetGuardrails(rails)
-		if v := edited(t, g, weeder(t, c.old), weeder(t, c.object)); v.Allowed == c.refuses || len(v.Violations)+len(v.Skipped) < 4 {
+		if v := edited(t, g, weederConfig(t, c.old), weederConfig(t, c.object)); v.Allowed == c.refuses || len(v.Violations)+len(v.Skipped) < 4 {
 			t.Errorf("%s: allowed %v; %d violations, %d not checked: %s", name, v.Allowed, len(v.Violations), len(v.Skipped), v.Message())
 		}
 	}
-	starting := weeding(t, weed.Forecast{}, Options{AwaitGuardrails: true})
-	if v := edited(t, starting, weeder(t, ""), weeder(t, ", mode: Observe")); !v.Allowed {
+	starting := weeding(t, weeder.Forecast{}, Options{AwaitGuardrails: true})
+	if v := edited(t, starting, weederConfig(t, ""), weederConfig(t, ", mode: Observe")); !v.Allowed {
 		t.Errorf("while Guardrails aren't read: %s", v.Message())
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	// +kubebuilder:scaffold:imports
 )
 
@@ -21,8 +21,8 @@ var All = []*Kind{
 		Forecast: reflect.TypeFor[condition.Forecast](),
 	}, {
 		Object: &v1alpha1.WeederConfig{}, List: &v1alpha1.WeederConfigList{}, Namespaced: true, Tenants: true, // a deleted pod needs no undoing
-		Terms:    terms(func(wc, _ *v1alpha1.WeederConfig, s Setting) weed.Terms { return weed.TermsOf(wc, s.OwnNamespace) }),
-		Forecast: reflect.TypeFor[weed.Forecast](),
+		Terms:    terms(func(wc, _ *v1alpha1.WeederConfig, s Setting) weeder.Terms { return weeder.TermsOf(wc, s.OwnNamespace) }),
+		Forecast: reflect.TypeFor[weeder.Forecast](),
 	}, {
 		Object: &v1alpha1.ProbeConfig{}, List: &v1alpha1.ProbeConfigList{}, Namespaced: true, Tenants: true, Finalizer: true,
 		Terms:    terms(func(pc, _ *v1alpha1.ProbeConfig, s Setting) probe.Terms { return probe.TermsOf(pc, s.OwnNamespace) }),

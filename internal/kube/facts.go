@@ -11,13 +11,13 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/domain/timing"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 )
 
 // Facts is what admission and controllers know of the cluster, kept up to date by informers.
 type Facts struct {
-	Fleet *condition.Fleet
-	Yard  *weed.Yard
+	Fleet  *condition.Fleet
+	Weeder *weeder.State
 	// Targets are those of all ProbeConfigs; only the leader, whose probes run, knows how they are.
 	Targets *probe.Fleet
 	// Timings of all that follow the facts. The zero value is production's.
@@ -25,7 +25,7 @@ type Facts struct {
 	Clock   clock.PassiveClock
 	Server  *ServerClock
 
-	heard, heardSlices atomic.Pointer[time.Time]
+	heard atomic.Pointer[time.Time]
 }
 
 // Heard notes that the watch of nodes delivered something, which proves that it lives.
@@ -40,12 +40,12 @@ func (f *Facts) Moment() condition.Moment {
 }
 
 // Synced says whether every informer behind the facts has synced.
-func (f *Facts) Synced() bool { return f.Fleet.Synced() && f.Yard.Synced() }
+func (f *Facts) Synced() bool { return f.Fleet.Synced() && f.Weeder.Synced() }
 
 // HoldActsUntil lets nothing new be done before t.
 func (f *Facts) HoldActsUntil(t time.Time) {
 	f.Fleet.HoldActsUntil(t)
-	f.Yard.HoldActsUntil(t)
+	f.Weeder.HoldActsUntil(t)
 	f.Targets.HoldActsUntil(t)
 }
 
@@ -56,15 +56,6 @@ func (f *Facts) Age(now time.Time) time.Duration { return since(f.heard.Load(), 
 func (f *Facts) Nodes() int {
 	return f.Fleet.Usage().Of
 }
-
-// HeardSlices notes that the watch of EndpointSlices delivered something.
-func (f *Facts) HeardSlices() {
-	now := f.Clock.Now()
-	f.heardSlices.Store(&now)
-}
-
-// SlicesAge is how long ago the watch of EndpointSlices last delivered anything; a day when it never did.
-func (f *Facts) SlicesAge(now time.Time) time.Duration { return since(f.heardSlices.Load(), now) }
 
 func since(heard *time.Time, now time.Time) time.Duration {
 	if heard == nil {
@@ -79,6 +70,6 @@ func (f *Facts) ForecastConditionSet(set *v1alpha1.ConditionSet, limits limit.Li
 }
 
 // ForecastWeederConfig tells what a WeederConfig would do now.
-func (f *Facts) ForecastWeederConfig(wc *v1alpha1.WeederConfig, limits limit.Limits, now time.Time) weed.Forecast {
-	return f.Yard.Forecast(wc, limits, weed.Moment{Now: now, Server: f.Server.Now()})
+func (f *Facts) ForecastWeederConfig(wc *v1alpha1.WeederConfig, limits limit.Limits, now time.Time) weeder.Forecast {
+	return f.Weeder.Forecast(wc, limits, weeder.Moment{Now: now, Server: f.Server.Now()})
 }

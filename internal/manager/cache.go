@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 )
 
 // cacheOptions keep out of memory what nobody reads: with 5,000 nodes, or 100,000 pods, that is most of it.
@@ -20,7 +20,7 @@ func cacheOptions() cache.Options {
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}: {Transform: slimNode},
 			// What is stored isn't a Pod any more: only the planner's handlers can read it. All others read pods live.
-			&corev1.Pod{}:                {Transform: weed.Transform},
+			&corev1.Pod{}:                {Transform: weeder.Transform},
 			&corev1.Service{}:            {Transform: slimService},
 			&corev1.Namespace{}:          {Transform: slimNamespace},
 			&discoveryv1.EndpointSlice{}: {Transform: slimSlice},

@@ -20,7 +20,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/lease"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/kube"
 )
 
@@ -88,7 +88,7 @@ func assemble(t *testing.T) {
 		envoys: envoyOptions{address: "127.0.0.1:0", ejectionsFrom: envoyServices{{port: "ejections"}}},
 	}
 	facts := &kube.Facts{
-		Fleet: condition.NewFleet(limit.Builtin()), Yard: weed.NewYard(limit.Builtin(), o.namespace), Targets: probe.NewFleet(limit.Builtin()),
+		Fleet: condition.NewFleet(limit.Builtin()), Weeder: weeder.NewState(limit.Builtin(), o.namespace), Targets: probe.NewFleet(limit.Builtin()),
 		Clock: clock.RealClock{}, Server: &kube.ServerClock{Clock: clock.RealClock{}},
 	}
 	config := rest.CopyConfig(server)

@@ -20,7 +20,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/lease"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/installation"
 	"github.com/resourcestack/autohealer/internal/kube"
@@ -41,7 +41,7 @@ func run(ctx context.Context, o options) error {
 	config.QPS = -1 // API priority and fairness governs; a limit here would delay an undo
 	config.UserAgent = "autohealer-manager/" + o.built
 	facts := &kube.Facts{
-		Fleet: condition.NewFleet(limit.Builtin()), Yard: weed.NewYard(limit.Builtin(), o.namespace), Targets: probe.NewFleet(limit.Builtin()),
+		Fleet: condition.NewFleet(limit.Builtin()), Weeder: weeder.NewState(limit.Builtin(), o.namespace), Targets: probe.NewFleet(limit.Builtin()),
 		Timings: o.timings, Clock: clock.RealClock{}, Server: &kube.ServerClock{Clock: clock.RealClock{}},
 	}
 	facts.Targets.Timings = o.timings

@@ -20,7 +20,7 @@ import (
 
 // newSurvey asks the planner of ProbeConfigs, on what the manager's informers know, and reads live only what a config names.
 func newSurvey(ctx context.Context, mgr ctrl.Manager, o options, facts *kube.Facts, rights authorizer.UnconditionalAuthorizer) (*survey.Survey, error) {
-	informers := &survey.Informers{Cache: mgr.GetCache(), Yard: facts.Yard}
+	informers := &survey.Informers{Cache: mgr.GetCache(), Weeder: facts.Weeder}
 	if err := informers.Follow(ctx, mgr.GetCache()); err != nil {
 		return nil, err
 	}

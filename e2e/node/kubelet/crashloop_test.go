@@ -14,7 +14,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/e2e/node"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 )
 
 // crasher is a pod one container of which exits again and again.
@@ -81,7 +81,7 @@ var _ = Describe("Pods whose upstream isn't there", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		namespace, address = newNamespace(ctx, "crash-loops"), newUpstream().address
 		reported, ready = record(ctx, namespace), watchReadiness(ctx, namespace)
-		wc = weeder(ctx, namespace, ending)
+		wc = tenantWeeder(ctx, namespace, ending)
 		for _, o := range ending {
 			o.prepare(ctx, namespace)
 		}
@@ -118,7 +118,8 @@ var _ = Describe("Pods whose upstream isn't there", Ordered, func() {
 			revisions := reported.of(c.app)
 			AddReportEntry(c.app, timeline(c, revisions), ReportEntryVisibilityFailureOrVerbose)
 			for _, r := range revisions {
-				loop, looping := weed.CrashLooping(r.pod, true)
+				loop := weeder.ReadPod(r.pod).Loop(true)
+				looping := loop.Container != ""
 				Expect(looping).To(Equal(c.crashLoops(r.pod)), "%s, version %s: %+v", c.app, r.pod.ResourceVersion, statusOf(r.pod, c.container))
 				if looping {
 					Expect(loop.Container).To(Equal(c.container))

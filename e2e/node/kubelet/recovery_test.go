@@ -220,8 +220,8 @@ func (r *readiness) await(service string) (since time.Time) {
 	return since
 }
 
-// weeder is a tenant's config for all outages, with an account that may delete pods.
-func weeder(ctx context.Context, namespace string, all []*outage) *v1alpha1.WeederConfig {
+// tenantWeeder is a tenant's config for all outages, with an account that may delete pods.
+func tenantWeeder(ctx context.Context, namespace string, all []*outage) *v1alpha1.WeederConfig {
 	GinkgoHelper()
 	account := metav1.ObjectMeta{Namespace: namespace, Name: "weeder"}
 	wc := &v1alpha1.WeederConfig{ObjectMeta: account, Spec: v1alpha1.WeederConfigSpec{

@@ -15,9 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-var update = flag.Bool("update", false, "write what the kubelet reported of crash loops to internal/domain/weed/testdata")
+var update = flag.Bool("update", false, "write what the kubelet reported of crash loops to internal/domain/weeder/testdata")
 
-// observation is a line of internal/domain/weed/testdata/kubelet.jsonl.
+// observation is a line of internal/domain/weeder/testdata/kubelet.jsonl.
 type observation struct {
 	App string `json:"app"`
 	// Container of the pod that crash-loops.

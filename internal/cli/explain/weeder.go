@@ -10,7 +10,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/snapshot"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 )
 
 // Service says what WeederConfigs make of a Service's readiness.
@@ -41,7 +41,7 @@ func Service(key types.NamespacedName, weeders snapshot.Weeders, now time.Time) 
 }
 
 // Workload says what WeederConfigs did and would do to pods: those that are ours says.
-func Workload(title, namespace string, pods []*weed.Pod, weeders snapshot.Weeders, now time.Time, ours func(v1alpha1.PodDeletion) bool) string {
+func Workload(title, namespace string, pods []*weeder.Pod, weeders snapshot.Weeders, now time.Time, ours func(v1alpha1.PodDeletion) bool) string {
 	t := &text{now: now}
 	t.line(0, "%s in namespace %s", title, namespace)
 	t.workload(pods, weeders, ours)
@@ -49,7 +49,7 @@ func Workload(title, namespace string, pods []*weed.Pod, weeders snapshot.Weeder
 }
 
 // Scaled says what ProbeConfigs did and would do to what has a scale, and WeederConfigs to its pods.
-func Scaled(title string, d Dependent, pods []*weed.Pod, weeders snapshot.Weeders, now time.Time, ours func(v1alpha1.PodDeletion) bool) string {
+func Scaled(title string, d Dependent, pods []*weeder.Pod, weeders snapshot.Weeders, now time.Time, ours func(v1alpha1.PodDeletion) bool) string {
 	t := &text{now: now}
 	t.line(0, "%s in namespace %s", title, d.Namespace)
 	t.dependent(d)
@@ -69,7 +69,7 @@ func (t *text) rest(depth, pods int) {
 	}
 }
 
-func (t *text) workload(pods []*weed.Pod, weeders snapshot.Weeders, ours func(v1alpha1.PodDeletion) bool) {
+func (t *text) workload(pods []*weeder.Pod, weeders snapshot.Weeders, ours func(v1alpha1.PodDeletion) bool) {
 	looping := 0
 	for _, p := range pods {
 		loop := p.Loop(true)
@@ -95,10 +95,10 @@ func (t *text) workload(pods []*weed.Pod, weeders snapshot.Weeders, ours func(v1
 }
 
 // fates tells for each Service that a pod depends on what becomes of the pod.
-func (t *text) fates(p *weed.Pod, views []snapshot.WeederView) (said bool) {
+func (t *text) fates(p *weeder.Pod, views []snapshot.WeederView) (said bool) {
 	for _, v := range views {
 		for _, s := range v.Services {
-			i := slices.IndexFunc(s.Pods, func(o weed.PodForecast) bool { return o.Name == p.Name })
+			i := slices.IndexFunc(s.Pods, func(o weeder.PodForecast) bool { return o.Name == p.Name })
 			if i < 0 || s.Namespace != p.Namespace {
 				continue
 			}
@@ -111,7 +111,7 @@ func (t *text) fates(p *weed.Pod, views []snapshot.WeederView) (said bool) {
 }
 
 // service says how a Service is, and whether a window is open for it.
-func (t *text) service(s weed.ServiceForecast) string {
+func (t *text) service(s weeder.ServiceForecast) string {
 	says := "not Ready"
 	switch {
 	case !s.Endpoints:
@@ -131,7 +131,7 @@ func (t *text) service(s weed.ServiceForecast) string {
 }
 
 // fate says what becomes of a crash-looping dependent.
-func (t *text) fate(p weed.PodForecast, s weed.ServiceForecast) string {
+func (t *text) fate(p weeder.PodForecast, s weeder.ServiceForecast) string {
 	switch {
 	case !p.Delete && p.At.IsZero():
 		return fmt.Sprintf("kept: %s (%s)", p.Message, p.Reason)

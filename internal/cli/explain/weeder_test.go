@@ -10,19 +10,19 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/snapshot"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 )
 
 func TestManyPodsAreCountedNotListed(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	service := weed.ServiceForecast{Namespace: "shop", Name: "database", Endpoints: true, Dependents: 25, CrashLooping: 25}
-	var pods []*weed.Pod
+	service := weeder.ServiceForecast{Namespace: "shop", Name: "database", Endpoints: true, Dependents: 25, CrashLooping: 25}
+	var pods []*weeder.Pod
 	for i := range 25 {
-		p := &weed.Pod{Namespace: "shop", Name: fmt.Sprintf("cart-%02d", i), Main: weed.CrashLoop{Container: "main", Waiting: true, Restarts: 3}}
+		p := &weeder.Pod{Namespace: "shop", Name: fmt.Sprintf("cart-%02d", i), Main: weeder.CrashLoop{Container: "main", Waiting: true, Restarts: 3}}
 		pods = append(pods, p)
-		service.Pods = append(service.Pods, weed.PodForecast{Name: p.Name, CrashLoop: p.Main, Delete: true})
+		service.Pods = append(service.Pods, weeder.PodForecast{Name: p.Name, CrashLoop: p.Main, Delete: true})
 	}
-	views := snapshot.Weeders{Views: []snapshot.WeederView{{Config: &v1alpha1.WeederConfig{}, Services: []weed.ServiceForecast{service}}}}
+	views := snapshot.Weeders{Views: []snapshot.WeederView{{Config: &v1alpha1.WeederConfig{}, Services: []weeder.ServiceForecast{service}}}}
 	const rest = "5 pods more like these: kubectl autohealer explain pod/NAME tells of each\n"
 	for what, got := range map[string]string{
 		"of a Service":  Service(types.NamespacedName{Namespace: "shop", Name: "database"}, views, now),

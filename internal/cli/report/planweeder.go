@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 )
 
 const (
@@ -19,13 +19,13 @@ const (
 type jsonWeeder struct {
 	Namespaces int `json:"namespaces"`
 	// Limit is how many pods may be deleted in a minute, over all WeederConfigs; Spent of them were in the last one.
-	Limit    int                    `json:"limit"`
-	Spent    int                    `json:"spent"`
-	Services []weed.ServiceForecast `json:"services"`
+	Limit    int                      `json:"limit"`
+	Spent    int                      `json:"spent"`
+	Services []weeder.ServiceForecast `json:"services"`
 }
 
 // WeederConfig takes in what a config would do.
-func (p *Plan) WeederConfig(wc *v1alpha1.WeederConfig, f weed.Forecast, pausedBy []string) {
+func (p *Plan) WeederConfig(wc *v1alpha1.WeederConfig, f weeder.Forecast, pausedBy []string) {
 	open := 0
 	for _, s := range f.Items.Services {
 		if s.WindowEnds != nil {
@@ -50,14 +50,14 @@ func (p *Plan) WeederConfig(wc *v1alpha1.WeederConfig, f weed.Forecast, pausedBy
 	p.row("dependents", "%s, of which %d crash-loop", count(f.SelectedPods, "pod"), f.CrashLoopingPods)
 	p.row("limit", "maxPodDeletionsPerMinute allows %d over all WeederConfigs; %d were deleted in the last minute", f.Limit, f.Items.Spent)
 	p.services(f.Items.Services, verb)
-	p.json.Weeder = jsonWeeder{f.Namespaces, f.Limit, f.Items.Spent, append([]weed.ServiceForecast{}, f.Items.Services...)}
+	p.json.Weeder = jsonWeeder{f.Namespaces, f.Limit, f.Items.Spent, append([]weeder.ServiceForecast{}, f.Items.Services...)}
 }
 
 // services tells of each Service and of its dependents that crash-loop.
-func (p *Plan) services(services []weed.ServiceForecast, verb string) {
+func (p *Plan) services(services []weeder.ServiceForecast, verb string) {
 	left := 0
 	if len(services) > servicesShown {
-		loud := slices.DeleteFunc(slices.Clone(services), func(s weed.ServiceForecast) bool { return s.WindowEnds == nil && len(s.Pods) == 0 })
+		loud := slices.DeleteFunc(slices.Clone(services), func(s weeder.ServiceForecast) bool { return s.WindowEnds == nil && len(s.Pods) == 0 })
 		services, left = loud, len(services)-len(loud)
 	}
 	for _, s := range services {
@@ -77,7 +77,7 @@ func (p *Plan) services(services []weed.ServiceForecast, verb string) {
 }
 
 // serviceState says what a Service's readiness means now, and what its pods below are judged for.
-func serviceState(s weed.ServiceForecast, done string) string {
+func serviceState(s weeder.ServiceForecast, done string) string {
 	loops := fmt.Sprintf("of %s %d crash-loop", count(s.Dependents, "dependent"), s.CrashLooping)
 	if s.WindowEnds != nil {
 		return fmt.Sprintf("%s; its window is open until %s; %s, and %d would be %s", readinessOf(s), clockTime(*s.WindowEnds), loops, s.Deletions(), done)
@@ -89,7 +89,7 @@ func serviceState(s weed.ServiceForecast, done string) string {
 	return state
 }
 
-func readinessOf(s weed.ServiceForecast) string {
+func readinessOf(s weeder.ServiceForecast) string {
 	switch {
 	case !s.Endpoints:
 		return "has no EndpointSlices"

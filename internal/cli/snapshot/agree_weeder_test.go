@@ -24,18 +24,18 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-func weederAt(now time.Time) weed.Moment { return weed.Moment{Now: now, Server: now} }
+func weederAt(now time.Time) weeder.Moment { return weeder.Moment{Now: now, Server: now} }
 
 // weeding is a manager that watched its Services recover, and two namespaces that it acts in.
 type weeding struct {
 	t       *rapid.T
-	yard    *weed.Yard
+	weeder  *weeder.State
 	policy  guardrail.Policy
 	configs map[types.UID]*v1alpha1.WeederConfig
 	pods    map[types.NamespacedName]*corev1.Pod
@@ -56,7 +56,7 @@ func drawWeeding(t *rapid.T) *weeding {
 	if rapid.IntRange(0, 7).Draw(t, "paused") == 0 {
 		w.policy.PausedBy = []string{"rail"}
 	}
-	w.yard = weed.NewYard(w.policy.Limits, "autohealer-system")
+	w.weeder = weeder.NewState(w.policy.Limits, "autohealer-system")
 	for _, namespace := range weededNamespaces {
 		for _, service := range weededServices {
 			w.addPod(namespace, service+"-0", service)
@@ -69,7 +69,7 @@ func drawWeeding(t *rapid.T) *weeding {
 			w.drawConfig(namespace, i)
 		}
 	}
-	w.yard.MarkSynced(weederAt(w.now))
+	w.weeder.MarkSynced(weederAt(w.now))
 	return w
 }
 
@@ -80,7 +80,7 @@ func (w *weeding) addPod(namespace, name, app string) *corev1.Pod {
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: app, UID: types.UID(namespace + app), Controller: new(true)}},
 	}, Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{{Name: "main"}}}}
 	w.pods[types.NamespacedName{Namespace: namespace, Name: name}] = p
-	w.yard.ObservePod(weed.ReadPod(p), weederAt(w.now))
+	w.weeder.ObservePod(weeder.ReadPod(p), weederAt(w.now))
 	return p
 }
 
@@ -95,7 +95,7 @@ func (w *weeding) drawPod(namespace string, i int) {
 	p.ResourceVersion += "1"
 	switch rapid.SampledFrom([]string{"", "", "", "runs", "bare", "mirror", "held", "held workload", "held for good"}).Draw(w.t, "oddity") {
 	case "runs":
-		w.yard.ObservePod(weed.ReadPod(p), weederAt(w.now))
+		w.weeder.ObservePod(weeder.ReadPod(p), weederAt(w.now))
 		return
 	case "bare":
 		p.OwnerReferences = nil
@@ -108,10 +108,10 @@ func (w *weeding) drawPod(namespace string, i int) {
 	case "held workload":
 		held := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: app, Annotations: map[string]string{v1alpha1.AnnotationHoldUntil: "2026-11-21T15:00:00Z"}}}
 		w.held = append(w.held, held)
-		w.yard.ObserveHold(weed.Workload{Namespace: namespace, Kind: "StatefulSet", Name: app}, hold.Of(held.Annotations), "1", weederAt(w.now))
+		w.weeder.ObserveHold(weeder.Workload{Namespace: namespace, Kind: "StatefulSet", Name: app}, hold.Of(held.Annotations), "1", weederAt(w.now))
 	}
 	crashLoops(p)
-	w.yard.ObservePod(weed.ReadPod(p), weederAt(w.now))
+	w.weeder.ObservePod(weeder.ReadPod(p), weederAt(w.now))
 }
 
 var acceptances = map[string]*metav1.Condition{
@@ -141,7 +141,7 @@ func (w *weeding) drawConfig(namespace string, i int) {
 	accepted := *acceptances[verdict]
 	accepted.Type = v1alpha1.ConditionAccepted
 	wc.Status.Conditions = []metav1.Condition{accepted}
-	c, err := weed.NewConfig(wc, "autohealer-system")
+	c, err := weeder.NewConfig(wc, "autohealer-system")
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func (w *weeding) drawConfig(namespace string, i int) {
 		state = lifecycle.Paused
 	}
 	w.configs[wc.UID] = wc
-	w.yard.ObserveConfig(c, state, weederAt(w.now))
+	w.weeder.ObserveConfig(c, state, weederAt(w.now))
 }
 
 // serve makes a Service Ready or not, and its pod first.
@@ -163,7 +163,7 @@ func (w *weeding) serve(namespace, service string, ready bool) {
 		p.Status.Conditions[0].Status = corev1.ConditionTrue
 	}
 	w.pods[name] = p
-	w.yard.ObservePod(weed.ReadPod(p), weederAt(w.now))
+	w.weeder.ObservePod(weeder.ReadPod(p), weederAt(w.now))
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: service, UID: types.UID(namespace + service), ResourceVersion: p.ResourceVersion, Labels: map[string]string{discoveryv1.LabelServiceName: service},
 	}, Endpoints: []discoveryv1.Endpoint{{
@@ -172,7 +172,7 @@ func (w *weeding) serve(namespace, service string, ready bool) {
 	}}}
 	w.slices = slices.DeleteFunc(w.slices, func(s *discoveryv1.EndpointSlice) bool { return s.UID == slice.UID })
 	w.slices = append(w.slices, slice)
-	w.yard.ObserveSlice(slice, weederAt(w.now))
+	w.weeder.ObserveSlice(slice, weederAt(w.now))
 }
 
 // recover makes some Services Ready.
@@ -188,20 +188,20 @@ func (w *weeding) recover() {
 
 // act lets the manager delete the pods that it may, and controllers replace them.
 func (w *weeding) act() {
-	w.yard.Claim(slices.Collect(maps.Keys(w.configs)))
-	for _, key := range w.yard.Due(weederAt(w.now)) {
-		plan, next := w.yard.Decide(key, weederAt(w.now), "")
-		if next != weed.Delete {
+	w.weeder.Claim(slices.Collect(maps.Keys(w.configs)))
+	for _, key := range w.weeder.Due(weederAt(w.now)) {
+		plan, next := w.weeder.Decide(key, weederAt(w.now), "")
+		if next != weeder.Delete {
 			continue
 		}
-		w.yard.Confirm(key, plan.Pod.UID, weederAt(w.now))
-		w.yard.ForgetPod(key, plan.Pod.UID)
+		w.weeder.Confirm(plan.Pod.UID, weederAt(w.now))
+		w.weeder.ForgetPod(key, plan.Pod.UID)
 		if old := w.pods[key]; rapid.Bool().Draw(w.t, "replaced") {
 			w.now = w.now.Add(3 * time.Second)
 			p := w.addPod(key.Namespace, key.Name, old.Labels["app"])
 			p.ResourceVersion += "1"
 			crashLoops(p)
-			w.yard.ObservePod(weed.ReadPod(p), weederAt(w.now))
+			w.weeder.ObservePod(weeder.ReadPod(p), weederAt(w.now))
 		} else {
 			delete(w.pods, key)
 		}
@@ -218,7 +218,7 @@ func (w *weeding) asked(g *guard.Guard) map[types.NamespacedName]string {
 		objects = append(objects, slice)
 	}
 	for uid, wc := range w.configs {
-		sum, _ := w.yard.Summary(uid, weederAt(w.now))
+		sum, _ := w.weeder.Summary(uid, weederAt(w.now))
 		told(&wc.Status, sum)
 		objects = append(objects, wc)
 	}
@@ -233,13 +233,13 @@ func (w *weeding) asked(g *guard.Guard) map[types.NamespacedName]string {
 		if !found {
 			w.t.Fatalf("%s isn't found", key)
 		}
-		says[key] = explain.Workload("pod/"+key.Name, key.Namespace, []*weed.Pod{p}, views, w.now, func(v1alpha1.PodDeletion) bool { return false })
+		says[key] = explain.Workload("pod/"+key.Name, key.Namespace, []*weeder.Pod{p}, views, w.now, func(v1alpha1.PodDeletion) bool { return false })
 	}
 	return says
 }
 
 // told is what the manager writes of a config into its status.
-func told(st *v1alpha1.WeederConfigStatus, sum weed.Summary) {
+func told(st *v1alpha1.WeederConfigStatus, sum weeder.Summary) {
 	st.Windows, st.RecentDeletions, st.LastTriggered, st.Deleted = nil, nil, nil, sum.Deleted
 	for _, w := range sum.Windows {
 		rw := v1alpha1.RecoveryWindow{Recovery: v1alpha1.Recovery{Namespace: w.Namespace, Service: w.Service, Time: metav1.NewTime(w.Opened)}, Until: metav1.NewTime(w.Ends), Deleted: int32(w.Deleted)}
@@ -292,10 +292,10 @@ func TestExplainAndWeedingNeverDisagree(t *testing.T) {
 		}
 		w.now = w.now.Add(time.Duration(rapid.SampledFrom(later).Draw(t, "later")) * time.Second)
 		says := w.asked(g)
-		w.yard.Claim(slices.Collect(maps.Keys(w.configs)))
+		w.weeder.Claim(slices.Collect(maps.Keys(w.configs)))
 		done := map[types.NamespacedName]string{}
-		for _, key := range w.yard.Due(weederAt(w.now)) {
-			plan, _ := w.yard.Decide(key, weederAt(w.now), "")
+		for _, key := range w.weeder.Due(weederAt(w.now)) {
+			plan, _ := w.weeder.Decide(key, weederAt(w.now), "")
 			done[key] = w.words(plan)
 		}
 		for key, text := range says {
@@ -307,7 +307,7 @@ func TestExplainAndWeedingNeverDisagree(t *testing.T) {
 }
 
 // words are a plan as verdicts gives them.
-func (w *weeding) words(plan weed.Plan) string {
+func (w *weeding) words(plan weeder.Plan) string {
 	if d := plan.Delete; d != nil {
 		return fmt.Sprintf("%s, %s: deleted now", d.Key.Name, d.Service)
 	}

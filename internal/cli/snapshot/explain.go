@@ -14,7 +14,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 )
 
 // NodeView is how all ConditionSets stand to a node, and what the planner would do with it.
@@ -69,7 +69,7 @@ func (f *Facts) unready() map[types.UID]string {
 // WeederView is what one stored WeederConfig would do.
 type WeederView struct {
 	Config   *v1alpha1.WeederConfig
-	Services []weed.ServiceForecast
+	Services []weeder.ServiceForecast
 }
 
 // Weeders are what the stored WeederConfigs would do.
@@ -86,13 +86,13 @@ func (f *Facts) ViewWeeders(policy guardrail.Policy) Weeders {
 		return Weeders{Unknown: err}
 	}
 	state := func(wc *v1alpha1.WeederConfig) lifecycle.State { return StateOfWeeder(wc, policy.Paused()) }
-	yard := newYard(f.snapshot, policy.Limits, f.ownNamespace, state)
-	plans := yard.Verdicts(f.snapshot.weederAt())
+	known := newWeeder(f.snapshot, policy.Limits, f.ownNamespace, state)
+	plans := known.Verdicts(f.snapshot.weederAt())
 	var views []WeederView
 	for _, wc := range allOf[v1alpha1.WeederConfig](f.snapshot.Objects) {
 		if wc.DeletionTimestamp == nil {
 			items := f.ForecastPods(wc, state(wc), policy.Limits).Items
-			c, _ := weed.NewConfig(wc, f.ownNamespace) // of one that can't be read there is nothing to settle
+			c, _ := weeder.NewConfig(wc, f.ownNamespace) // of one that can't be read there is nothing to settle
 			items.Settle(c, plans)
 			views = append(views, WeederView{wc, items.Services})
 		}
@@ -101,19 +101,19 @@ func (f *Facts) ViewWeeders(policy guardrail.Policy) Weeders {
 }
 
 // Pod is a pod as the planner reads it; ok is false when there is none of this name.
-func (f *Facts) Pod(key types.NamespacedName) (p *weed.Pod, ok bool) {
+func (f *Facts) Pod(key types.NamespacedName) (p *weeder.Pod, ok bool) {
 	stored, there := f.snapshot.Objects.find(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), key)
 	if !there {
 		return nil, false
 	}
-	return weed.ReadPod(stored.typed.(*corev1.Pod)), true
+	return weeder.ReadPod(stored.typed.(*corev1.Pod)), true
 }
 
 // PodsOf are the pods that a workload's controllers own, by name.
-func (f *Facts) PodsOf(owner weed.Workload) []*weed.Pod {
-	var pods []*weed.Pod
+func (f *Facts) PodsOf(owner weeder.Workload) []*weeder.Pod {
+	var pods []*weeder.Pod
 	for _, pod := range allOf[corev1.Pod](f.snapshot.Objects) {
-		if p := weed.ReadPod(pod); p.Workload() == owner {
+		if p := weeder.ReadPod(pod); p.Workload() == owner {
 			pods = append(pods, p)
 		}
 	}
@@ -121,7 +121,7 @@ func (f *Facts) PodsOf(owner weed.Workload) []*weed.Pod {
 }
 
 // HoldOn is the hold that a workload's annotation asks for, nil for none.
-func (f *Facts) HoldOn(w weed.Workload) *hold.Hold {
+func (f *Facts) HoldOn(w weeder.Workload) *hold.Hold {
 	stored, there := f.snapshot.Objects.find(appsv1.SchemeGroupVersion.WithKind(w.Kind).GroupKind(), types.NamespacedName{Namespace: w.Namespace, Name: w.Name})
 	if !there {
 		return nil

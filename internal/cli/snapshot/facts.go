@@ -21,7 +21,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube/dependents"
 )
@@ -31,7 +31,7 @@ type Facts struct {
 	snapshot *Snapshot
 	fleet    *condition.Fleet
 	at       condition.Moment
-	yard     *weed.Yard
+	weeder   *weeder.State
 	// known has registrations that were read before, fields what the stored ones read of objects.
 	known  dependents.Known
 	fields registration.Fields
@@ -70,7 +70,7 @@ func newFacts(ctx context.Context, s *Snapshot, g *guard.Guard, ownNamespace str
 		return nil, err
 	}
 	f := &Facts{snapshot: s, fleet: condition.NewFleet(policy.Limits), at: at, fields: storedFields(s), ownNamespace: ownNamespace}
-	f.yard = newYard(s, policy.Limits, ownNamespace, frozen)
+	f.weeder = newWeeder(s, policy.Limits, ownNamespace, frozen)
 	f.fleet.SetPolicy(policy, f.at)
 	for _, node := range allOf[corev1.Node](s.Objects) {
 		f.fleet.ObserveNode(node, condition.Moment{Now: seen(node), Server: at.Server})
@@ -138,8 +138,8 @@ func (f *Facts) Apply(policy client.Object) error {
 		p.Status.TaintKeys = append(p.Status.TaintKeys, p.Spec.TaintKey)
 		f.observe(p, true)
 	case *v1alpha1.WeederConfig:
-		if c, err := weed.NewConfig(p, f.ownNamespace); err == nil {
-			f.yard.ObserveConfig(c, lifecycle.NotJudged, f.snapshot.weederAt())
+		if c, err := weeder.NewConfig(p, f.ownNamespace); err == nil {
+			f.weeder.ObserveConfig(c, lifecycle.NotJudged, f.snapshot.weederAt())
 		}
 	}
 	return nil

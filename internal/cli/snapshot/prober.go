@@ -65,6 +65,6 @@ func (f *Facts) surveyed() surveyed {
 }
 
 func (f *Facts) surveyWith(objects survey.Objects) *survey.Survey {
-	cluster := &survey.Informers{Cache: f.snapshot.Objects, Yard: f.yard}
+	cluster := &survey.Informers{Cache: f.snapshot.Objects, Weeder: f.weeder}
 	return &survey.Survey{Cluster: cluster, Objects: objects, OwnNamespace: f.ownNamespace, Annotated: true}
 }

@@ -16,13 +16,13 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 )
 
 // Informers is a Cluster as the manager's cache has it, or a file in its place.
 type Informers struct {
-	Cache client.Reader
-	Yard  *weed.Yard
+	Cache  client.Reader
+	Weeder *weeder.State
 
 	tally tally
 }
@@ -112,12 +112,12 @@ func Addresses(svc *corev1.Service) []string {
 
 // Backs says whether a pod with such labels stands behind a Service.
 func (i *Informers) Backs(service types.NamespacedName, pods labels.Selector) bool {
-	return i.Yard.Backs(service, pods)
+	return i.Weeder.Backs(service, pods)
 }
 
 // RunsAutohealer says whether a pod with such labels is one of Autohealer's own.
 func (i *Informers) RunsAutohealer(namespace string, pods labels.Selector) bool {
-	return i.Yard.RunsAutohealer(namespace, pods)
+	return i.Weeder.RunsAutohealer(namespace, pods)
 }
 
 // Autoscalers of a namespace.

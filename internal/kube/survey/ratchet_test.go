@@ -19,7 +19,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
-	"github.com/resourcestack/autohealer/internal/domain/weed"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
@@ -35,16 +35,16 @@ func (onlyAble) Authorize(_ context.Context, a authorizer.Attributes) (authorize
 	return authorizer.DecisionNoOpinion, "", nil
 }
 
-// weeders plans on a yard in which Autohealer's own pod can be selected.
+// weeders plans on a state in which Autohealer's own pod can be selected.
 func weeders(t *testing.T, wc *v1alpha1.WeederConfig) []any {
 	t.Helper()
-	y := weed.NewYard(limit.Builtin(), "autohealer-system")
-	y.ObserveNamespace(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "autohealer-system", Labels: map[string]string{"shoot": "true"}}}, weed.Moment{})
-	y.ObservePod(weed.ReadPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+	y := weeder.NewState(limit.Builtin(), "autohealer-system")
+	y.ObserveNamespace(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "autohealer-system", Labels: map[string]string{"shoot": "true"}}}, weeder.Moment{})
+	y.ObservePod(weeder.ReadPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "autohealer-system", Name: "autohealer-0", UID: "p", Labels: map[string]string{"app.kubernetes.io/name": "autohealer", "app": "api"},
-	}}), weed.Moment{})
-	live := y.Forecast(wc, limit.Builtin(), weed.Moment{})
-	return []any{weed.TermsOf(wc, "autohealer-system"), live}
+	}}), weeder.Moment{})
+	live := y.Forecast(wc, limit.Builtin(), weeder.Moment{})
+	return []any{weeder.TermsOf(wc, "autohealer-system"), live}
 }
 
 // probers plans in a town in which everything is amiss that can be.

@@ -1,0 +1,104 @@
+package weederconfig
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
+)
+
+// liveReadCache remembers what was read live before deletions, and when: whose pods a Service's are, whether the config is still about
+// the namespace, and whether the pod's workload asks to be left alone. Of the pod itself the deletion's preconditions make sure.
+type liveReadCache struct{ sync.Map }
+
+type liveRead struct{ kind, namespace, name string }
+
+// confirm reads live what the watches haven't told of lately; read says that it did, so that one must decide again.
+func (r *PodReconciler) confirm(ctx context.Context, plan weeder.Plan) (read bool, err error) {
+	now, namespace, service, of := r.Observer.Facts.Clock.Now(), plan.Pod.Namespace, plan.Delete.Service, plan.Pod.Workload()
+	for _, look := range []struct {
+		at   liveRead
+		must bool
+		read func() error
+	}{
+		{liveRead{"Service", namespace, service}, r.Observer.quiet(kindSlice, now), func() error {
+			return r.readService(ctx, types.NamespacedName{Namespace: namespace, Name: service})
+		}},
+		// Labels of namespaces change once in a blue moon.
+		{liveRead{"Namespace", "", namespace}, namespace != plan.Delete.Key.Namespace, func() error { return r.readNamespace(ctx, namespace) }},
+		{liveRead{of.Kind, namespace, of.Name}, r.Observer.quiet(of.Kind, now), func() error { return r.readWorkload(ctx, of) }},
+	} {
+		if !look.must || r.liveReads.believed(look.at, now.Add(-r.Observer.Facts.Timings.QuietWatch())) {
+			continue
+		}
+		read = true
+		if err = look.read(); err != nil {
+			return read, err
+		}
+		r.liveReads.Store(look.at, now)
+	}
+	return read, nil
+}
+
+// believed says whether it was read since then. What wasn't is forgotten.
+func (c *liveReadCache) believed(of liveRead, since time.Time) bool {
+	c.Range(func(other, at any) bool {
+		if at.(time.Time).Before(since) {
+			c.Delete(other)
+		}
+		return true
+	})
+	_, known := c.Load(of)
+	return known
+}
+
+func (r *PodReconciler) readService(ctx context.Context, key types.NamespacedName) error {
+	var svc corev1.Service
+	err := r.Live.Get(ctx, key, &svc)
+	switch {
+	case err == nil:
+		r.Observer.service(&svc)
+	case !apierrors.IsNotFound(err): // slices may be there without it
+		return fmt.Errorf("read Service %s before deleting what depends on it: %w", key, err)
+	}
+	var slices discoveryv1.EndpointSliceList
+	of := client.MatchingLabels{discoveryv1.LabelServiceName: key.Name}
+	if err := r.Live.List(ctx, &slices, client.InNamespace(key.Namespace), of); err != nil {
+		return fmt.Errorf("list the EndpointSlices of Service %s before deleting what depends on it: %w", key, err)
+	}
+	for i := range slices.Items {
+		r.Observer.follow(r.Observer.weeder().ObserveSlice(&slices.Items[i], r.Observer.moment()))
+	}
+	return nil
+}
+
+func (r *PodReconciler) readNamespace(ctx context.Context, name string) error {
+	var ns corev1.Namespace
+	if err := r.Live.Get(ctx, types.NamespacedName{Name: name}, &ns); err != nil {
+		return fmt.Errorf("read namespace %s before deleting a pod in it: %w", name, err)
+	}
+	r.Observer.namespace(&ns)
+	return nil
+}
+
+func (r *PodReconciler) readWorkload(ctx context.Context, w weeder.Workload) error {
+	object := about(workload(w.Kind))
+	err := r.Live.Get(ctx, types.NamespacedName{Namespace: w.Namespace, Name: w.Name}, object)
+	switch {
+	case err == nil:
+		r.Observer.hold(w.Kind, object)
+	case apierrors.IsNotFound(err): // its pods go with it
+		r.Observer.holdGone(w)
+	default:
+		return fmt.Errorf("read %s before deleting a pod of it: %w", w, err)
+	}
+	return nil
+}

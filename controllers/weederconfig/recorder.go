@@ -1,0 +1,163 @@
+package weederconfig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
+	"github.com/resourcestack/autohealer/internal/kube"
+)
+
+// DeletionRecorder writes deletions down in their configs' status before they are done. Without it a manager that is killed would forget
+// its last ones, and its successor would begin with budgets that are not spent.
+//
+// No write takes back what another leader wrote: each names the state of the config that it replaces, and after that was known
+// this process was surely the leader. So it is of a time in which nobody else wrote, or the API server refuses the write.
+type DeletionRecorder struct {
+	Client   client.Client
+	Observer *Observer
+	// Live reads from the API server, past the cache.
+	Live client.Reader
+	// Leads says whether this replica surely leads. Default: it does.
+	Leads func() bool
+	// Prefetch is called beside each write, to ask for what must be known next. Default: nothing is.
+	Prefetch func(context.Context, *weeder.Deletion)
+
+	inheriting sync.Mutex // held while it is read what earlier leaders did
+	batchers   sync.Map   // *batcher by the config's name
+}
+
+// Inherit reads what earlier leaders wrote down for all configs, and lets this process act for those that it knows: the minute
+// and a workload's repeats are shared by all of them. It is called before the first deletion for a config, and reads once for all who
+// wait for it.
+func (r *DeletionRecorder) Inherit(ctx context.Context, d *weeder.Deletion) error {
+	r.inheriting.Lock()
+	defer r.inheriting.Unlock()
+	if r.Observer.weeder().Claimed(d.Config) {
+		return nil
+	}
+	var all v1alpha1.WeederConfigList
+	if err := r.Live.List(ctx, &all); err != nil {
+		return fmt.Errorf("read the WeederConfigs before the first deletion for %s: %w", d.Key, err)
+	}
+	if !r.leads() {
+		return errNotLeading
+	}
+	statuses := map[types.UID]v1alpha1.WeederConfigStatus{}
+	for i := range all.Items {
+		if wc := &all.Items[i]; wc.DeletionTimestamp == nil {
+			statuses[wc.UID] = wc.Status
+		}
+	}
+	if _, ok := statuses[d.Config]; !ok {
+		return fmt.Errorf("WeederConfig %s isn't the one that was admitted any more", d.Key)
+	}
+	for _, uid := range r.Observer.weeder().Inherit(statuses, r.Observer.moment()) {
+		if name := r.unread(&all, uid); name != "" {
+			return fmt.Errorf("WeederConfig %s, for which pods were deleted lately, isn't judged yet", name)
+		}
+	}
+	r.Observer.weeder().Claim(slices.Collect(maps.Keys(statuses)))
+	return nil
+}
+
+// unread names a config that isn't read yet, "" for one that can't be: what was done for that counts no more.
+func (r *DeletionRecorder) unread(all *v1alpha1.WeederConfigList, uid types.UID) string {
+	i := slices.IndexFunc(all.Items, func(wc v1alpha1.WeederConfig) bool { return wc.UID == uid })
+	key := client.ObjectKeyFromObject(&all.Items[i])
+	if config, ok := r.Observer.policies.Get(key); ok && config.UID == uid && config.Read.unreadable != nil {
+		return ""
+	}
+	return key.String()
+}
+
+// errNotLeading: another replica may lead by now.
+var errNotLeading = errors.New("this replica no longer surely leads")
+
+func (r *DeletionRecorder) leads() bool { return r.Leads == nil || r.Leads() }
+
+// Enter writes down a deletion that the planner has reserved. After an error it may not be done; otherwise leave must be called
+// once it is over, whatever became of it.
+func (r *DeletionRecorder) Enter(ctx context.Context, d *weeder.Deletion) (leave func(), err error) {
+	shared, _ := r.batchers.LoadOrStore(d.Key, newBatcher())
+	b := shared.(*batcher)
+	if err := b.enter(func() error { return r.write(ctx, d, b) }); err != nil {
+		return nil, fmt.Errorf("note a deletion in the status of WeederConfig %s: %w", d.Key, err)
+	}
+	return b.leave, nil
+}
+
+// forget drops what is known of a config that is gone.
+func (r *DeletionRecorder) forget(config types.NamespacedName) { r.batchers.Delete(config) }
+
+// rewrites bounds how often a write is tried anew because the config changed meanwhile.
+const rewrites = 4
+
+// write writes while it holds the batcher's writeLock.
+func (r *DeletionRecorder) write(ctx context.Context, d *weeder.Deletion, b *batcher) error {
+	if r.Prefetch != nil {
+		var asking sync.WaitGroup
+		defer asking.Wait()
+		asking.Go(func() { r.Prefetch(ctx, d) })
+	}
+	config, ok := r.Observer.policies.Get(d.Key)
+	if !ok || config.UID != d.Config {
+		return errors.New("it is gone")
+	}
+	if c, err := resourceversion.CompareResourceVersion(config.Object.ResourceVersion, b.version); err != nil || c > 0 {
+		b.version = config.Object.ResourceVersion
+	}
+	for range rewrites {
+		err := r.replace(ctx, d, b)
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+		if err := r.refreshVersion(ctx, d, b); err != nil {
+			return err
+		}
+	}
+	return errors.New("it changes all the time")
+}
+
+// replace writes over the state of the config that the batcher knows.
+func (r *DeletionRecorder) replace(ctx context.Context, d *weeder.Deletion, b *batcher) error {
+	if !r.leads() { // asked after that state was known
+		return errNotLeading
+	}
+	sum, ok := r.Observer.weeder().Recorded(d.Config, r.Observer.moment())
+	if !ok {
+		return errors.New("it is gone")
+	}
+	var st v1alpha1.WeederConfigStatus
+	recount(&st, sum)
+	wc := about(v1alpha1.GroupVersion.WithKind(kindWeederConfig))
+	wc.Namespace, wc.Name, wc.UID, wc.ResourceVersion = d.Key.Namespace, d.Key.Name, d.Config, b.version
+	err := kube.MergeStatus(ctx, r.Client, wc, st) // what is empty stays as it was, which can only forbid
+	if err == nil {
+		b.version = wc.ResourceVersion
+	}
+	return err
+}
+
+// refreshVersion reads of which state the config is now.
+func (r *DeletionRecorder) refreshVersion(ctx context.Context, d *weeder.Deletion, b *batcher) error {
+	wc := about(v1alpha1.GroupVersion.WithKind(kindWeederConfig))
+	if err := r.Live.Get(ctx, d.Key, wc); err != nil {
+		return fmt.Errorf("read its state: %w", err)
+	}
+	if wc.UID != d.Config {
+		return errors.New("another has its name")
+	}
+	b.version = wc.ResourceVersion
+	return nil
+}

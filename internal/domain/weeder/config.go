@@ -1,0 +1,263 @@
+package weeder
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
+)
+
+// Defaults of a spec, applied in memory and never stored.
+const (
+	defaultWatchDuration = 5 * time.Minute
+	longestWatch         = 30 * time.Minute
+	defaultCooldown      = 10 * time.Second
+	defaultMaxDeletions  = 100
+	defaultMaxRepeats    = 3
+	defaultAccount       = "default"
+)
+
+// Config is a WeederConfig made ready: defaults filled in, selectors compiled.
+type Config struct {
+	UID             types.UID
+	Namespace, Name string
+	Generation      int64
+	Created         time.Time
+
+	WatchDuration time.Duration
+	// Services by name, with the selectors of their dependents.
+	Services map[string][]labels.Selector
+	// Namespaces selects those that the config holds in; nil: its own.
+	Namespaces   labels.Selector
+	AllReady     bool
+	IncludeInit  bool
+	Evict        bool
+	MaxDeletions int
+	MaxRepeats   int
+	Cooldown     time.Duration
+	Observe      bool
+	// Account is the ServiceAccount whose rights are asked for outside Autohealer's own namespace.
+	Account string
+
+	// stored is the status that it came with, which isn't to be changed.
+	stored v1alpha1.WeederConfigStatus
+}
+
+// NewConfig reads a WeederConfig. Its error names the field that can't be read; the CRD's schema refuses most such values.
+// OwnNamespace is Autohealer's, the only one in which namespaceSelector may be used; "" when it isn't known. The Config shares
+// the object's status.
+func NewConfig(wc *v1alpha1.WeederConfig, ownNamespace string) (*Config, error) {
+	spec := &wc.Spec
+	c := &Config{
+		UID: wc.UID, Namespace: wc.Namespace, Name: wc.Name, Generation: wc.Generation, Created: wc.CreationTimestamp.Time,
+		Services: map[string][]labels.Selector{}, AllReady: spec.ReadyPolicy == v1alpha1.AllReady,
+		IncludeInit: spec.IncludeInitContainers == nil || *spec.IncludeInitContainers,
+		Evict:       spec.Deletion == v1alpha1.Evict, Observe: spec.Mode == v1alpha1.Observe,
+		MaxDeletions: defaultMaxDeletions, MaxRepeats: defaultMaxRepeats, Account: defaultAccount, stored: wc.Status,
+	}
+	if spec.MaxDeletionsPerWatch != nil {
+		c.MaxDeletions = int(*spec.MaxDeletionsPerWatch)
+	}
+	if spec.MaxRepeatsPerOwner != nil {
+		c.MaxRepeats = int(*spec.MaxRepeatsPerOwner)
+	}
+	if spec.ServiceAccountName != "" {
+		c.Account = spec.ServiceAccountName
+	}
+	if err := c.readServices(spec.ServicesAndDependantSelectors); err != nil {
+		return nil, err
+	}
+	if err := c.readNamespaces(spec.NamespaceSelector, ownNamespace); err != nil {
+		return nil, err
+	}
+	return c, c.readDurations(spec)
+}
+
+// WithStatus is the same config with another status, which it shares: most news of a config tell of its status only, and
+// compiling its selectors takes a hundred times longer.
+func (c *Config) WithStatus(st v1alpha1.WeederConfigStatus) *Config {
+	with := *c
+	with.stored = st
+	return &with
+}
+
+func (c *Config) readServices(services map[string]v1alpha1.DependantSelectors) error {
+	if len(services) == 0 {
+		return fmt.Errorf("spec.servicesAndDependantSelectors: at least one Service is needed")
+	}
+	for _, name := range slices.Sorted(maps.Keys(services)) {
+		if len(services[name].PodSelectors) == 0 {
+			return fmt.Errorf("spec.servicesAndDependantSelectors[%s].podSelectors: at least one is needed", name)
+		}
+		for i, s := range services[name].PodSelectors {
+			at := fmt.Sprintf("spec.servicesAndDependantSelectors[%s].podSelectors[%d]", name, i)
+			if s.Empty() {
+				return fmt.Errorf("%s: an empty selector would select every pod", at)
+			}
+			selector, err := s.AsSelector()
+			if err != nil {
+				return fmt.Errorf("%s: %w", at, err)
+			}
+			c.Services[name] = append(c.Services[name], selector)
+		}
+	}
+	return nil
+}
+
+func (c *Config) readNamespaces(selector *v1alpha1.LabelSelector, ownNamespace string) error {
+	if selector == nil {
+		return nil
+	}
+	if c.Namespace != ownNamespace {
+		return fmt.Errorf("spec.namespaceSelector: only in Autohealer's own namespace %q, since other namespaces' configs act for their own pods", ownNamespace)
+	}
+	compiled, err := selector.AsSelector()
+	if err != nil {
+		return fmt.Errorf("spec.namespaceSelector: %w", err)
+	}
+	c.Namespaces = compiled
+	return nil
+}
+
+func (c *Config) readDurations(spec *v1alpha1.WeederConfigSpec) error {
+	var err error
+	if c.WatchDuration, err = spec.WatchDuration.Or(defaultWatchDuration); err != nil || c.WatchDuration <= 0 || c.WatchDuration > longestWatch {
+		return fmt.Errorf("spec.watchDuration: %q is no duration of at most %s", spec.WatchDuration, longestWatch)
+	}
+	if c.Cooldown, err = spec.Cooldown.Or(defaultCooldown); err != nil || c.Cooldown < 0 {
+		return fmt.Errorf("spec.cooldown: %q is no duration", spec.Cooldown)
+	}
+	return nil
+}
+
+// Key names the config.
+func (c *Config) Key() types.NamespacedName {
+	return types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
+}
+
+// Selects says whether a pod depends on a Service of its namespace.
+func (c *Config) Selects(service string, p *Pod) bool {
+	for _, s := range c.Services[service] {
+		if s.Matches(labels.Set(p.Labels)) {
+			return true
+		}
+	}
+	return false
+}
+
+// selectsAny says whether a pod depends on any of its Services.
+func (c *Config) selectsAny(p *Pod) bool {
+	for service := range c.Services {
+		if c.Selects(service, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// Terms are what a config says by itself, whatever the cluster is like.
+type Terms struct {
+	// Tenant: the config is outside Autohealer's own namespace, and acts with its account's rights.
+	Tenant bool
+	// OwnNamespace is Autohealer's, "" when it isn't known.
+	OwnNamespace string
+	// Account is the ServiceAccount, by its default where the spec names none.
+	Account string
+	// InvalidSelectors can't be read, ContradictorySelectors match no pod: where they are and why, up to sample.Size.
+	InvalidSelectors       []string
+	ContradictorySelectors []string
+	// Unreadable says why the spec can't be read.
+	Unreadable string
+}
+
+// TermsOf reads a config's terms.
+func TermsOf(wc *v1alpha1.WeederConfig, ownNamespace string) Terms {
+	t := Terms{Tenant: ownNamespace == "" || wc.Namespace != ownNamespace, OwnNamespace: ownNamespace, Account: wc.Spec.ServiceAccountName}
+	if t.Account == "" {
+		t.Account = defaultAccount
+	}
+	for _, service := range slices.Sorted(maps.Keys(wc.Spec.ServicesAndDependantSelectors)) {
+		for i, s := range wc.Spec.ServicesAndDependantSelectors[service].PodSelectors {
+			t.judge(fmt.Sprintf("podSelectors[%d] of %s", i, service), &s)
+		}
+	}
+	if wc.Spec.NamespaceSelector != nil {
+		t.judge("namespaceSelector", wc.Spec.NamespaceSelector)
+	}
+	if _, err := NewConfig(wc, ownNamespace); err != nil {
+		t.Unreadable = err.Error()
+	}
+	return t
+}
+
+func (t *Terms) judge(where string, s *v1alpha1.LabelSelector) {
+	if _, err := s.AsSelector(); err != nil {
+		sample.Once(&t.InvalidSelectors, where+": "+strings.Join(strings.Fields(err.Error()), " "))
+		return
+	}
+	if key := contradiction(s); key != "" {
+		sample.Once(&t.ContradictorySelectors, where+": "+key)
+	}
+}
+
+// demand is what a selector asks of one label.
+type demand struct {
+	present, absent bool
+	// among are the values that it must be one of, nil for any; not are those that it must not have.
+	among, not sets.Set[string]
+}
+
+// contradiction is the first key of which a selector asks what no object can have; "" when there is none.
+func contradiction(s *v1alpha1.LabelSelector) string {
+	demands := map[string]*demand{}
+	of := func(key string) *demand {
+		if demands[key] == nil {
+			demands[key] = &demand{not: sets.New[string]()}
+		}
+		return demands[key]
+	}
+	for key, value := range s.MatchLabels {
+		of(key).beAmong(value)
+	}
+	for _, r := range s.MatchExpressions {
+		d := of(r.Key)
+		switch r.Operator {
+		case metav1.LabelSelectorOpIn:
+			d.beAmong(r.Values...)
+		case metav1.LabelSelectorOpNotIn:
+			d.not.Insert(r.Values...)
+		case metav1.LabelSelectorOpExists:
+			d.present = true
+		case metav1.LabelSelectorOpDoesNotExist:
+			d.absent = true
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(demands)) {
+		if demands[key].impossible() {
+			return key
+		}
+	}
+	return ""
+}
+
+func (d *demand) beAmong(values ...string) {
+	d.present = true
+	if d.among == nil {
+		d.among = sets.New(values...)
+		return
+	}
+	d.among = d.among.Intersection(sets.New(values...))
+}
+
+func (d *demand) impossible() bool {
+	return d.present && d.absent || d.among != nil && d.among.Difference(d.not).Len() == 0
+}

@@ -1,0 +1,236 @@
+package weeder
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Next is what a decision asks for.
+type Next int
+
+const (
+	// Nothing is to be done now; the plan says why and when to look again.
+	Nothing Next = iota
+	// Delete the pod as the plan says, then say Confirm or Failed.
+	Delete
+	// ReadLive: the outcome of an earlier deletion is uncertain. Give the pod to ObserveLive, or to ForgetPod if it is gone,
+	// and decide again.
+	ReadLive
+	// ReadRecord: before this process's first deletion for the plan's config, it must be known what others did before. Give the
+	// config's status, read live, to Inherit, say Claim, and decide again.
+	ReadRecord
+)
+
+// sent is a deletion that was decided, with all that it took.
+type sent struct {
+	record   *Record
+	pod      *podState
+	workload Workload
+	of       *configState
+	window   *window
+}
+
+// Decide plans a pod and reserves what its deletion takes from the limits, until it surely failed. Doubt says why what is
+// known can't be trusted just now, "" when it can.
+func (s *State) Decide(key types.NamespacedName, at Moment, doubt string) (Plan, Next) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.pods[key.Namespace][key.Name]
+	switch {
+	case p == nil || !s.synced || !p.actionable():
+		return Plan{}, Nothing
+	case s.sent[p.UID] != nil:
+		return Plan{Pod: *p.Pod}, ReadLive
+	}
+	in := s.input(p, at)
+	if in.Openings = s.openings(p, at); len(in.Openings) == 0 {
+		s.release(p)
+		return Plan{Pod: *p.Pod}, Nothing
+	}
+	in.Past, in.Doubt = s.past(p, at), doubt
+	in.FreeAt = s.log.free(in.Limit, s.queue.ahead(p), at.Now)
+	plan := PlanPod(in)
+	if plan.Delete == nil {
+		s.noteHolds(p, &plan, at.Now)
+		return plan, Nothing
+	}
+	if !s.configs[plan.Delete.Config].claimed {
+		return plan, ReadRecord
+	}
+	s.reserve(p, plan.Delete, at)
+	return plan, Delete
+}
+
+// input is what a plan for a pod depends on, whatever the window.
+func (s *State) input(p *podState, at Moment) Input {
+	return Input{
+		Pod: p.Pod, Autohealers: p.autohealers(s.ownNamespace), OwnerHold: s.holdRequests[p.Workload()].hold,
+		At: at, ActsFrom: s.actsFrom, Limit: s.limits.MaxPodDeletionsPerMinute,
+	}
+}
+
+// longestWait bounds how long a pod waits for the cluster-wide limit before it's looked at: those before it may leave.
+const longestWait = 10 * time.Second
+
+// noteHolds keeps why a pod isn't deleted, for the status, and its place in the queue.
+func (s *State) noteHolds(p *podState, plan *Plan, now time.Time) {
+	for _, h := range plan.Holds {
+		s.windowOf(h.Config, p.Namespace, h.Service).count(p, h.Reason)
+	}
+	s.hold(p, plan.Holds)
+	if !slices.ContainsFunc(plan.Holds, func(h Hold) bool { return h.Reason == HeldByLimit }) {
+		s.queue.leave(p)
+		return
+	}
+	s.queue.enter(p)
+	plan.LookAgain = earlier(plan.LookAgain, now.Add(longestWait))
+}
+
+func (s *State) reserve(p *podState, d *Deletion, at Moment) {
+	cs, workload, w := s.configs[d.Config], p.Workload(), s.windowOf(d.Config, p.Namespace, d.Service)
+	record := &Record{
+		At: at.Now, Server: at.server(), Namespace: p.Namespace, Pod: p.Name, UID: p.UID, Owner: workload.String(), Service: d.Service, Repeat: d.Repeat,
+	}
+	w.Deleted++
+	w.LastDeletion = at.Now
+	s.log.add(workload, record)
+	cs.deleted++
+	cs.remember(record)
+	s.sent[p.UID] = &sent{record: record, pod: p, workload: workload, of: cs, window: w}
+	s.release(p)
+	s.touch(cs)
+}
+
+// Revalidate says what has come to stand before a deletion since it was decided, "" when nothing has. It is to be asked last
+// before the request is sent: in a storm that is a while later.
+func (s *State) Revalidate(plan Plan, at Moment) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, decided := s.pods[plan.Pod.Namespace][plan.Pod.Name], s.sent[plan.Pod.UID]
+	switch {
+	case p == nil || decided == nil || p != decided.pod:
+		return "the pod is gone"
+	case s.windowOf(plan.Delete.Config, p.Namespace, plan.Delete.Service) != decided.window:
+		return "the window isn't open any more"
+	case !decided.window.wants(p, at.Now):
+		return "the pod doesn't crash-loop any more, or its window is over"
+	}
+	in := s.input(p, at)
+	if !s.log.fits(decided.record, in.Limit, at.Now) {
+		in.FreeAt = at.Now.Add(pace)
+	}
+	return in.first(s.opening(p, decided.window, s.acting(p.Namespace)), in.excluded, in.held, in.permitted, in.distrusted, in.limited).Message
+}
+
+// Confirm says that the API server has just taken the deletion of the pod with this UID. No other follows for that pod.
+func (s *State) Confirm(uid types.UID, at Moment) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.sent[uid]
+	if d == nil {
+		return
+	}
+	delete(s.sent, uid)
+	s.log.confirm(d.workload, d.record, at.Now)
+	if d.pod.confirmed = true; s.pods[d.pod.Namespace][d.pod.Name] == d.pod {
+		s.index(d.pod)
+	}
+}
+
+// Failed says that the deletion of the pod with this UID surely didn't happen, and gives the pods that may have room now.
+// After an uncertain failure nothing is said: the next Decide asks for a live read.
+func (s *State) Failed(uid types.UID) (due []types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rollback(uid)
+}
+
+// headsWoken bounds how many pods one freed place wakes.
+const headsWoken = 16
+
+// rollback takes back all that a deletion took, and lets the pod be decided on anew.
+func (s *State) rollback(uid types.UID) (due []types.NamespacedName) {
+	d := s.sent[uid]
+	if d == nil {
+		return nil
+	}
+	delete(s.sent, uid)
+	s.log.refund(d.workload, d.record)
+	d.of.deleted--
+	d.of.log.remove(d.record)
+	if s.configs[d.of.UID] == d.of {
+		s.touch(d.of)
+	}
+	if d.window.Deleted--; d.window.Deleted+1 >= d.of.MaxDeletions { // its budget was spent
+		for _, p := range s.crashing[d.window.Namespace] {
+			if slices.ContainsFunc(p.holds, func(h Hold) bool { return h.Reason == HeldByBudget && d.window.holds(h) }) {
+				due = append(due, p.Key())
+			}
+		}
+	}
+	return append(sortedKeys(due)[:min(len(due), headsWoken)], s.queue.heads(headsWoken)...)
+}
+
+// lookAgainRefused lies between two evictions of a pod that its PodDisruptionBudget keeps.
+const lookAgainRefused = 5 * time.Second
+
+// Refuse keeps, for the status, that a PodDisruptionBudget refused the plan's eviction, which Failed has taken back. It gives
+// when to ask again; zero when the window is over by then.
+func (s *State) Refuse(plan Plan, message string, at Moment) (again time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := plan.Delete
+	p, w := s.pods[plan.Pod.Namespace][plan.Pod.Name], s.windowOf(d.Config, plan.Pod.Namespace, d.Service)
+	if p == nil || p.UID != plan.Pod.UID || w == nil {
+		return time.Time{}
+	}
+	again = at.Now.Add(lookAgainRefused)
+	w.count(p, HeldByDisruption)
+	s.hold(p, []Hold{{Config: d.Config, Service: d.Service, Reason: HeldByDisruption, Message: message, At: again}})
+	if !again.Before(w.Ends) {
+		return time.Time{}
+	}
+	return again
+}
+
+// queue is the order in which pods wait for the cluster-wide limit: who came first goes first.
+type queue struct {
+	order []*podState // by place
+	last  uint64
+}
+
+// ahead is how many wait before the pod; all, for one that doesn't wait yet.
+func (q *queue) ahead(p *podState) int {
+	if p.place == 0 {
+		return len(q.order)
+	}
+	i, _ := slices.BinarySearchFunc(q.order, p.place, func(o *podState, place uint64) int { return cmp.Compare(o.place, place) })
+	return i
+}
+
+func (q *queue) enter(p *podState) {
+	if p.place == 0 {
+		q.last++
+		p.place = q.last
+		q.order = append(q.order, p)
+	}
+}
+
+func (q *queue) leave(p *podState) {
+	if p.place != 0 {
+		i := q.ahead(p)
+		q.order = slices.Delete(q.order, i, i+1)
+		p.place = 0
+	}
+}
+
+// heads are the first to go.
+func (q *queue) heads(most int) (pods []types.NamespacedName) {
+	for _, p := range q.order[:min(most, len(q.order))] {
+		pods = append(pods, p.Key())
+	}
+	return pods
+}

@@ -1,0 +1,188 @@
+package weeder
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+)
+
+// label is one that a pod has or that a selector asks for.
+type label struct{ key, value string }
+
+// anyValue stands for all values of a key; no label has it.
+const anyValue = "*"
+
+// asks are the labels by which one finds what a selector selects: a pod must have one of each list. Keys whatever their value
+// stand there only where no value is asked for, and there is no list for what only excludes.
+func asks(s labels.Selector) (all [][]label) {
+	requirements, _ := s.Requirements()
+	var keys [][]label
+	for i := range requirements {
+		switch r := &requirements[i]; r.Operator() {
+		case selection.In, selection.Equals, selection.DoubleEquals:
+			var of []label
+			for _, value := range r.ValuesUnsorted() {
+				of = append(of, label{r.Key(), value})
+			}
+			all = append(all, of)
+		case selection.Exists:
+			keys = append(keys, []label{{r.Key(), anyValue}})
+		}
+	}
+	if all == nil {
+		return keys
+	}
+	return all
+}
+
+// fewest is the list of which there is the least; nil when there is no list.
+func fewest(all [][]label, count func(label) int) []label {
+	if len(all) == 0 {
+		return nil
+	}
+	total := func(of []label) (n int) {
+		for _, l := range of {
+			n += count(l)
+		}
+		return n
+	}
+	return slices.MinFunc(all, func(a, b []label) int { return cmp.Compare(total(a), total(b)) })
+}
+
+// labelled has the pods of a namespace by each of their labels, so that who selects a few need not look at all.
+type labelled map[label][]*podState
+
+// file puts a pod under its labels.
+func (s *State) file(p *podState) {
+	here := s.labelled[p.Namespace]
+	if here == nil {
+		here = labelled{}
+		s.labelled[p.Namespace] = here
+	}
+	for key, value := range p.Labels {
+		l := label{key, value}
+		here[l] = append(here[l], p)
+	}
+}
+
+// unfile undoes file.
+func (s *State) unfile(p *podState) {
+	here := s.labelled[p.Namespace]
+	for key, value := range p.Labels {
+		l := label{key, value}
+		pods := here[l]
+		last := len(pods) - 1
+		pods[slices.Index(pods, p)] = pods[last]
+		pods[last] = nil
+		if here[l] = pods[:last]; last == 0 {
+			delete(here, l)
+		}
+	}
+	if len(here) == 0 {
+		delete(s.labelled, p.Namespace)
+	}
+}
+
+// refile files a pod anew where news of it changed what it is filed bs.
+func (s *State) refile(p *podState, news *Pod) {
+	if p.Controller == news.Controller && maps.Equal(p.Labels, news.Labels) {
+		p.Pod = news
+		return
+	}
+	s.unfile(p)
+	p.Pod = news
+	s.file(p)
+}
+
+// near are pods of a namespace, each once: all that one of the selectors selects, and others. It looks at all only where so many
+// may be meant.
+func (s *State) near(namespace string, selectors []labels.Selector) iter.Seq[*podState] {
+	here, all := s.labelled[namespace], s.pods[namespace]
+	found, looked := map[*podState]bool{}, 0
+	for _, selector := range selectors {
+		of := fewest(asks(selector), func(l label) int {
+			if l.value == anyValue {
+				return len(all)
+			}
+			return len(here[l])
+		})
+		for _, l := range of {
+			looked += len(here[l])
+		}
+		if of == nil || of[0].value == anyValue || looked > len(all) {
+			return maps.Values(all)
+		}
+		for _, l := range of {
+			for _, p := range here[l] {
+				found[p] = true
+			}
+		}
+	}
+	return maps.Keys(found)
+}
+
+// claim is a selector by which a config's Service has dependents.
+type claim struct {
+	*configState
+	service  string
+	selector labels.Selector
+}
+
+// claims have each claim under labels of which a pod must have one; under the zero label those that only exclude.
+type claims map[label][]claim
+
+// file files a config's claims.
+func (c claims) file(cs *configState) {
+	for service, selectors := range cs.Services {
+		for _, s := range selectors {
+			of := fewest(asks(s), func(l label) int { return len(c[l]) })
+			if of == nil {
+				of = []label{{}}
+			}
+			for _, l := range of {
+				c[l] = append(c[l], claim{cs, service, s})
+			}
+		}
+	}
+}
+
+// unfile takes a config's claims out.
+func (c claims) unfile(cs *configState) {
+	for l := range c {
+		if c[l] = slices.DeleteFunc(c[l], func(cl claim) bool { return cl.configState == cs }); len(c[l]) == 0 {
+			delete(c, l)
+		}
+	}
+}
+
+// claimsOn are the claims on a pod of stored configs that count.
+func (s *State) claimsOn(p *Pod, counts func(*configState) bool) iter.Seq[claim] {
+	return func(yield func(claim) bool) {
+		for _, in := range []string{p.Namespace, everywhere} {
+			filed := s.scopes[in].claims
+			look := func(l label) bool {
+				for _, cl := range filed[l] {
+					if counts(cl.configState) && cl.selector.Matches(labels.Set(p.Labels)) && s.holds(cl.configState, p.Namespace) && !yield(cl) {
+						return false
+					}
+				}
+				return true
+			}
+			if len(filed) == 0 {
+				continue
+			}
+			if !look(label{}) {
+				return
+			}
+			for key, value := range p.Labels {
+				if !look(label{key, value}) || !look(label{key, anyValue}) {
+					return
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,295 @@
+package weeder
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/internal/domain/hold"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
+)
+
+// Moment is when something is judged.
+type Moment struct {
+	// Now by our own clock.
+	Now time.Time
+	// Server is the API server's clock at that moment, from its Date header; zero while unknown.
+	Server time.Time
+}
+
+// server is the API server's clock, or ours until it is known.
+func (m Moment) server() time.Time {
+	if m.Server.IsZero() {
+		return m.Now
+	}
+	return m.Server
+}
+
+// ahead is by how much our clock is ahead of the API server's: zero unless it is more than is known of that.
+func (m Moment) ahead() time.Duration {
+	if ahead := m.Now.Sub(m.server()); ahead.Abs() >= uncertainCreation {
+		return ahead
+	}
+	return 0
+}
+
+// Reason is a short CamelCase word for why a pod isn't deleted.
+type Reason string
+
+// Reasons, in the order in which they are asked.
+const (
+	HeldByOwnerless  Reason = "NoController"
+	HeldByMirror     Reason = "MirrorPod"
+	HeldByBacking    Reason = "PodOfTheService"
+	HeldByAutohealer Reason = "PodOfAutohealer"
+	HeldByCycle      Reason = "DependencyCycle"
+	HeldByAnnotation Reason = "HoldUntil"
+	HeldByStart      Reason = "Starting"
+	HeldByRules      Reason = "NotAdmitted"
+	HeldByRights     Reason = "Forbidden"
+	HeldByPause      Reason = "Paused"
+	HeldByMode       Reason = "Observing"
+	HeldByClock      Reason = "ClockStepped"
+	HeldByDoubt      Reason = "FactsInDoubt"
+	HeldByBudget     Reason = "MaxDeletionsPerWatch"
+	HeldByRepeats    Reason = "MaxRepeatsPerOwner"
+	HeldByCooldown   Reason = "Cooldown"
+	HeldByLimit      Reason = "MaxPodDeletionsPerMinute"
+	// HeldByDisruption is the API server's answer to an eviction.
+	HeldByDisruption Reason = "PodDisruptionBudget"
+)
+
+// Hold is a deletion that a config would do and doesn't.
+type Hold struct {
+	Config  types.UID `json:"-"`
+	Service string    `json:"-"`
+	Reason  Reason    `json:"reason,omitempty"`
+	Message string    `json:"message,omitempty"`
+	// At is when time alone may end it; zero when only events can.
+	At time.Time `json:"-"`
+}
+
+// Deletion is a pod's deletion for one Service's recovery. Config, Generation, Pod.UID and Trigger name the act.
+type Deletion struct {
+	Config     types.UID
+	Key        types.NamespacedName // of the config
+	Generation int64
+	Service    string
+	// Recovered is when the Service did, by our clock; Trigger is the Ready transition that it was known by, which is the
+	// same for every process.
+	Recovered, Trigger time.Time
+	// Ends is when the window does, by our clock: later nothing may be asked.
+	Ends  time.Time
+	Evict bool
+	// Repeat: the pod replaced one that was deleted before.
+	Repeat bool
+	Loop   CrashLoop
+}
+
+// Plan is what to do with one pod now. The zero value does nothing.
+type Plan struct {
+	// Pod as it was judged; its UID and ResourceVersion are the deletion's preconditions.
+	Pod    Pod
+	Delete *Deletion
+	// Holds say, for each open window, why the pod isn't deleted. There are none when it is.
+	Holds []Hold
+	// LookAgain is when something may change without news; zero when nothing is pending.
+	LookAgain time.Time
+}
+
+// Opening is an open window that a pod stands in.
+type Opening struct {
+	Config *Config
+	State  lifecycle.State
+	Window Window
+	// Backing: the pod is one of the recovered Service's own.
+	Backing bool
+	// Cycle is the way on which the recovery of a Service behind which the pod stands would come back to this one; "" when
+	// there is none.
+	Cycle string
+}
+
+// Window is the time after a Service's recovery in which its dependents are deleted.
+type Window struct {
+	Namespace, Service string
+	// Opened by our clock; Ends a watchDuration later.
+	Opened, Ends time.Time
+	Trigger      time.Time
+	// Deleted counts the pods deleted in it.
+	Deleted int
+	// LastDeletion is when the latest of them was; zero when there is none.
+	LastDeletion time.Time
+	// Ahead is by how much our clock, which these times are by, was ahead of the API server's when this process heard of it.
+	Ahead time.Duration
+}
+
+// Stored is one of the window's times by the API server's clock, as the status has it: the next process may run elsewhere.
+func (w *Window) Stored(t time.Time) time.Time { return t.Add(-w.Ahead) }
+
+func (w *Window) open(now time.Time) bool { return now.Before(w.Ends) }
+
+// Input is everything that a plan for one pod depends on.
+type Input struct {
+	Pod *Pod
+	// Openings are the open windows of configs that select the pod, the oldest config first.
+	Openings []Opening
+	// Autohealers: the pod is one of Autohealer's own.
+	Autohealers bool
+	// OwnerHold is the hold on the pod's workload; nil for none.
+	OwnerHold *hold.Hold
+	Past      Past
+	// FreeAt is when the cluster-wide limit has a place for the pod; zero when it has now. Limit is its value.
+	FreeAt time.Time
+	Limit  int
+	At     Moment
+	// ActsFrom is until when nothing is done because our clock stepped.
+	ActsFrom time.Time
+	// Doubt says why what is known can't be trusted just now, "" when it can.
+	Doubt string
+}
+
+// PlanPod plans one pod: the first open window that may delete it does, else each says why it doesn't.
+func PlanPod(in Input) Plan {
+	plan := Plan{Pod: *in.Pod}
+	if in.Pod.Terminating {
+		return plan
+	}
+	for _, o := range in.Openings {
+		loop := in.Pod.Loop(o.Config.IncludeInit)
+		if loop.Container == "" || !in.At.Now.Before(o.Window.Ends) {
+			continue
+		}
+		hold := in.first(o, in.excluded, in.held, in.permitted, in.distrusted, in.budgeted, in.repeated, in.limited)
+		if hold.Reason == "" {
+			return Plan{Pod: *in.Pod, Delete: &Deletion{
+				Config: o.Config.UID, Key: o.Config.Key(), Generation: o.Config.Generation, Service: o.Window.Service,
+				Recovered: o.Window.Opened, Trigger: o.Window.Trigger, Ends: o.Window.Ends,
+				Evict: o.Config.Evict, Repeat: in.Past.Replacement, Loop: loop,
+			}}
+		}
+		hold.Config, hold.Service = o.Config.UID, o.Window.Service
+		plan.Holds = append(plan.Holds, hold)
+		if again := hold.lookAgain(in.At.Now); !again.IsZero() && again.Before(o.Window.Ends) {
+			plan.LookAgain = earlier(plan.LookAgain, again)
+		}
+	}
+	return plan
+}
+
+// lookAgain is when the hold may have ended without any event of the pod's; zero when only such an event ends it. What stands
+// behind a Service, and who waits for whom, changes by news of Services and of other configs.
+func (h Hold) lookAgain(now time.Time) time.Time {
+	if h.Reason == HeldByBacking || h.Reason == HeldByCycle {
+		return now.Add(lookAgainDoubt)
+	}
+	return h.At
+}
+
+// first is the first of these things that stands before the deletion; without a reason none does.
+func (in *Input) first(o Opening, things ...func(Opening) Hold) Hold {
+	for _, ask := range things {
+		if h := ask(o); h.Reason != "" {
+			return h
+		}
+	}
+	return Hold{}
+}
+
+func (in *Input) excluded(o Opening) Hold {
+	switch {
+	case in.Pod.Mirror || in.Pod.Controller.Kind == "Node":
+		return Hold{Reason: HeldByMirror, Message: "it is a static pod's image; the kubelet restarts it"}
+	case in.Pod.Controller.Kind == "":
+		return Hold{Reason: HeldByOwnerless, Message: "no controller owns it, so nothing would replace it"}
+	case o.Backing:
+		return Hold{Reason: HeldByBacking, Message: fmt.Sprintf("it is one of Service %s's own pods", o.Window.Service)}
+	case in.Autohealers:
+		return Hold{Reason: HeldByAutohealer, Message: "it is one of Autohealer's own pods"}
+	case o.Cycle != "":
+		return Hold{Reason: HeldByCycle, Message: fmt.Sprintf("Services wait for each other (%s), and its deletion would set off the next", o.Cycle)}
+	}
+	return Hold{}
+}
+
+// held: people ask to leave the pod, or its workload, alone.
+func (in *Input) held(Opening) Hold {
+	for _, h := range []struct {
+		*hold.Hold
+		of string
+	}{{in.Pod.Hold, "the pod"}, {in.OwnerHold, in.Pod.Workload().String()}} {
+		if h.Holds(in.At.Now, in.At.Server) {
+			return Hold{Reason: HeldByAnnotation, Message: "on " + h.of + " " + h.Says(in.At.Now), At: h.LookAgain(in.At.Now, in.At.Server)}
+		}
+	}
+	return Hold{}
+}
+
+func (in *Input) permitted(o Opening) Hold {
+	switch {
+	case o.State == lifecycle.Refused:
+		return Hold{Reason: HeldByRules, Message: "a rule refuses the config"}
+	case o.State == lifecycle.Forbidden:
+		return Hold{Reason: HeldByRights, Message: fmt.Sprintf("ServiceAccount %s may not delete pods in namespace %s", o.Config.Account, o.Config.Namespace)}
+	case o.State == lifecycle.Paused:
+		return Hold{Reason: HeldByPause, Message: "a Guardrail pauses new acts"}
+	case o.State != lifecycle.Active:
+		return Hold{Reason: HeldByStart, Message: "the config isn't judged yet"}
+	case o.Config.Observe:
+		return Hold{Reason: HeldByMode, Message: "mode is Observe"}
+	}
+	return Hold{}
+}
+
+const (
+	// clocksApart is how far our clock and the API server's may be apart: deadlines come from both.
+	clocksApart = 10 * time.Second
+	// lookAgainDoubt is the safety net for what no event of the pod's may end.
+	lookAgainDoubt = 5 * time.Second
+)
+
+func (in *Input) distrusted(Opening) Hold {
+	switch {
+	case !in.At.Server.IsZero() && in.At.Server.Sub(in.At.Now).Abs() > clocksApart:
+		return Hold{Reason: HeldByClock, At: in.At.Now.Add(lookAgainDoubt),
+			Message: fmt.Sprintf("the manager's clock and the API server's differ by more than %s", clocksApart)}
+	case in.At.Now.Before(in.ActsFrom):
+		return Hold{Reason: HeldByClock, Message: "the manager's clock stepped", At: in.ActsFrom}
+	case in.Doubt != "":
+		return Hold{Reason: HeldByDoubt, Message: in.Doubt, At: in.At.Now.Add(lookAgainDoubt)}
+	}
+	return Hold{}
+}
+
+func (in *Input) budgeted(o Opening) Hold {
+	if o.Window.Deleted < o.Config.MaxDeletions {
+		return Hold{}
+	}
+	return Hold{Reason: HeldByBudget, Message: fmt.Sprintf("maxDeletionsPerWatch %d is spent since Service %s recovered", o.Config.MaxDeletions, o.Window.Service)}
+}
+
+// repeated holds back replacements: a pod that crash-loops again where its predecessor was deleted doesn't fail for want
+// of the Service alone, and each deletion ends its back-off.
+func (in *Input) repeated(o Opening) Hold {
+	if !in.Past.Replacement {
+		return Hold{}
+	}
+	if n, most := len(in.Past.Repeats), o.Config.MaxRepeats; n >= most {
+		h := Hold{Reason: HeldByRepeats, Message: fmt.Sprintf("%d pods that replaced deleted ones of %s were deleted within an hour, maxRepeatsPerOwner is %d", n, in.Pod.Workload(), most)}
+		if most > 0 {
+			h.At = in.Past.Repeats[n-most].Add(remembered)
+		}
+		return h
+	}
+	if at := in.Past.Last.Add(o.Config.Cooldown); in.At.Now.Before(at) {
+		return Hold{Reason: HeldByCooldown, At: at, Message: fmt.Sprintf("a pod of %s was deleted less than %s ago", in.Pod.Workload(), o.Config.Cooldown)}
+	}
+	return Hold{}
+}
+
+func (in *Input) limited(Opening) Hold {
+	if in.FreeAt.IsZero() {
+		return Hold{}
+	}
+	return Hold{Reason: HeldByLimit, At: in.FreeAt, Message: fmt.Sprintf("maxPodDeletionsPerMinute %d is spent, over all WeederConfigs", in.Limit)}
+}

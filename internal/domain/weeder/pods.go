@@ -1,0 +1,182 @@
+package weeder
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/internal/domain/hold"
+)
+
+// podState is a pod with what we did about it.
+type podState struct {
+	*Pod
+	// firstSeen by our clock.
+	firstSeen time.Time
+	// restarted: one of its containers was. ranWell: that one ran without a restart for so long at first that the kubelet
+	// would have forgotten its back-off.
+	restarted, ranWell bool
+	// confirmed: the API server took our deletion; this pod is never deleted again.
+	confirmed bool
+	// holds are why it wasn't deleted when it was decided on last, for each open window.
+	holds []Hold
+	// place in the queue, zero while it doesn't wait for the cluster-wide limit.
+	place uint64
+}
+
+// ObservePod takes in a pod as the API server has it and gives the pods to decide on, mostly none or this one. Older news
+// than what is known is ignored.
+func (s *State) ObservePod(pod *Pod, at Moment) (due []types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.observe(pod, at)
+}
+
+// ObserveLive takes in a pod read live after a deletion whose outcome was uncertain: it shows the outcome.
+func (s *State) ObserveLive(pod *Pod, at Moment) (due []types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	due = s.observe(pod, at)
+	if p := s.pods[pod.Namespace][pod.Name]; p.UID == pod.UID && !p.Terminating {
+		due = append(due, s.rollback(pod.UID)...)
+	}
+	return due
+}
+
+func (s *State) observe(pod *Pod, at Moment) (due []types.NamespacedName) {
+	key := pod.Key()
+	p := s.pods[pod.Namespace][pod.Name]
+	if p != nil && older(pod.ResourceVersion, p.ResourceVersion) { // of a former pod of this name, too
+		return nil
+	}
+	if p != nil && p.UID != pod.UID {
+		s.drop(p)
+		p = nil
+	}
+	if p == nil {
+		p = &podState{Pod: pod, firstSeen: at.Now}
+		s.pods.put(key.Namespace, key.Name, p)
+		s.file(p)
+	}
+	s.refile(p, pod)
+	p.noteRestart()
+	s.index(p)
+	if p.Ready && len(s.pending) > 0 {
+		due = s.resolvePending(p, at)
+	}
+	if p.actionable() && s.selected(p, at.Now) {
+		due = append(due, key)
+	}
+	return due
+}
+
+// noteRestart keeps how the pod ran at first: later it shows only how it ran last.
+func (p *podState) noteRestart() {
+	if p.Restarted && !p.restarted {
+		p.restarted, p.ranWell = true, p.FirstRun >= backOffForgotten
+	}
+}
+
+// actionable says whether the pod may have to be deleted at all.
+func (p *podState) actionable() bool { return p.looping() && !p.Terminating && !p.confirmed }
+
+// index files a pod under those that crash-loop, or takes it from there.
+func (s *State) index(p *podState) {
+	switch {
+	case p.actionable():
+		s.crashing.put(p.Namespace, p.Name, p)
+	case s.crashing[p.Namespace][p.Name] != nil:
+		s.crashing.remove(p.Namespace, p.Name)
+		s.release(p)
+	}
+}
+
+// release ends a pod's waiting: it was deleted, recovered, or is gone.
+func (s *State) release(p *podState) {
+	s.queue.leave(p)
+	s.hold(p, nil)
+}
+
+// hold keeps why a pod isn't deleted.
+func (s *State) hold(p *podState, holds []Hold) {
+	same := func(a, b Hold) bool { return a.Config == b.Config && a.Service == b.Service && a.Reason == b.Reason }
+	if !slices.EqualFunc(p.holds, holds, same) {
+		for _, h := range slices.Concat(p.holds, holds) {
+			if cs := s.configs[h.Config]; cs != nil {
+				s.touch(cs)
+			}
+		}
+	}
+	p.holds = holds
+}
+
+// ForgetPod removes a pod that is gone. Another that has its name by now stays.
+func (s *State) ForgetPod(key types.NamespacedName, uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.pods[key.Namespace][key.Name]; p != nil && p.UID == uid {
+		s.drop(p)
+	}
+}
+
+func (s *State) drop(p *podState) {
+	s.crashing.remove(p.Namespace, p.Name)
+	s.release(p)
+	s.pods.remove(p.Namespace, p.Name)
+	s.unfile(p)
+}
+
+// selected says whether an open window selects the pod.
+func (s *State) selected(p *podState, now time.Time) bool {
+	for _, w := range s.windows[p.Namespace] {
+		if w.wants(p, now) {
+			return true
+		}
+	}
+	return false
+}
+
+// holdRequest is what a workload asks for, and of which state of it that is known.
+type holdRequest struct {
+	hold    *hold.Hold // nil for none
+	version string
+}
+
+// ObserveHold takes in the hold that a workload's annotation asks for, nil for none, in the state with this resource version,
+// and gives the pods to decide on. Older news than what is known is ignored.
+func (s *State) ObserveHold(w Workload, h *hold.Hold, version string, at Moment) (due []types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.holdRequests[w]
+	if older(version, was.version) {
+		return nil
+	}
+	s.holdRequests[w] = holdRequest{h, version}
+	if h.Same(was.hold) {
+		return nil
+	}
+	return s.dueOf(w, at)
+}
+
+// ForgetHold removes a workload that is gone, and gives the pods to decide on.
+func (s *State) ForgetHold(w Workload, at Moment) (due []types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.holdRequests[w]
+	delete(s.holdRequests, w)
+	if was.hold == nil {
+		return nil
+	}
+	return s.dueOf(w, at)
+}
+
+// dueOf are the workload's pods to decide on.
+func (s *State) dueOf(w Workload, at Moment) (due []types.NamespacedName) {
+	for _, p := range s.crashing[w.Namespace] {
+		if p.Workload() == w && s.selected(p, at.Now) {
+			due = append(due, p.Key())
+		}
+	}
+	return sortedKeys(due)
+}

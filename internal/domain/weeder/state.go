@@ -1,0 +1,181 @@
+package weeder
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+)
+
+// State is what is known of pods, Services and configs, indexed so that a pod's event costs next to nothing while no window
+// is open, and opening one costs a look at the pods that crash-loop. It is safe for concurrent use; plans are made and
+// their places reserved under one lock, so that two workers can't both take the last place under a limit.
+type State struct {
+	mu           sync.RWMutex
+	limits       limit.Limits
+	ownNamespace string
+	synced       bool
+	// actsFrom is until when nothing is done because our clock stepped.
+	actsFrom time.Time
+
+	// pods by namespace and name; crashing has those that crash-loop, labelled all by namespace and label.
+	pods, crashing byNamespace[string, *podState]
+	labelled       map[string]labelled
+	// sent are deletions of ours whose outcome wasn't told yet, by the pod's UID. The pod may be gone.
+	sent map[types.UID]*sent
+
+	services      map[types.NamespacedName]*service
+	slices        map[types.NamespacedName]sliceState
+	deletedSlices map[types.UID]time.Time // with when we heard of it
+	namespaces    map[string]namespace
+	holdRequests  map[Workload]holdRequest
+
+	configs map[types.UID]*configState
+	// scopes are the configs by the namespace that they hold in.
+	scopes map[string]scope
+	// named are the configs by name: of two, one of which is gone, the one that was told of last.
+	named map[types.NamespacedName]*configState
+
+	windows byNamespace[watchKey, *window] // the open ones
+	pending map[watchKey]pendingRecovery
+	opened  []Opened
+	log     deletionLog
+	queue   queue
+	dirty   map[types.UID]types.NamespacedName
+}
+
+// watchKey is one config's watch of one Service.
+type watchKey struct {
+	config  types.UID
+	service types.NamespacedName
+}
+
+// byNamespace has what there is in each namespace; none is empty.
+type byNamespace[K comparable, V any] map[string]map[K]V
+
+func (m byNamespace[K, V]) put(namespace string, key K, value V) {
+	here := m[namespace]
+	if here == nil {
+		here = map[K]V{}
+		m[namespace] = here
+	}
+	here[key] = value
+}
+
+func (m byNamespace[K, V]) remove(namespace string, key K) {
+	here := m[namespace]
+	if delete(here, key); len(here) == 0 {
+		delete(m, namespace)
+	}
+}
+
+// NewState is an empty state that lets nothing be done until MarkSynced. OwnNamespace is where Autohealer runs, "" when that
+// is unknown.
+func NewState(limits limit.Limits, ownNamespace string) *State {
+	return &State{
+		limits: limits, ownNamespace: ownNamespace,
+		pods: byNamespace[string, *podState]{}, crashing: byNamespace[string, *podState]{}, labelled: map[string]labelled{}, sent: map[types.UID]*sent{},
+		services: map[types.NamespacedName]*service{}, slices: map[types.NamespacedName]sliceState{}, deletedSlices: map[types.UID]time.Time{},
+		namespaces: map[string]namespace{}, holdRequests: map[Workload]holdRequest{},
+		configs: map[types.UID]*configState{}, scopes: map[string]scope{}, named: map[types.NamespacedName]*configState{},
+		windows: byNamespace[watchKey, *window]{}, pending: map[watchKey]pendingRecovery{},
+		log: deletionLog{byWorkload: map[Workload]*history{}}, dirty: map[types.UID]types.NamespacedName{},
+	}
+}
+
+// MarkSynced says that everything that exists was observed: only from now on is a Service's turn to Ready a recovery, and
+// not news of an old one. It gives the pods to decide on.
+func (s *State) MarkSynced(at Moment) (due []types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.synced = true
+	for _, cs := range s.configs {
+		due = append(due, s.judgeAll(cs, at)...)
+	}
+	return due
+}
+
+// Synced says whether MarkSynced was called.
+func (s *State) Synced() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.synced
+}
+
+// HoldActsUntil lets nothing be done before t: our clock stepped, and every deadline with it.
+func (s *State) HoldActsUntil(t time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.actsFrom = later(s.actsFrom, t)
+}
+
+// SetLimits replaces the limits and gives the pods that wait for one.
+func (s *State) SetLimits(limits limit.Limits) (due []types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limits = limits
+	return s.queue.heads(len(s.queue.order))
+}
+
+// Due are all pods to decide on, for a replica that begins to lead.
+func (s *State) Due(at Moment) (due []types.NamespacedName) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, here := range s.windows {
+		for _, w := range here {
+			due = append(due, s.wanted(w, at)...)
+		}
+	}
+	return sortedKeys(due)
+}
+
+// TakeDirty gives the configs whose status may have changed since it was last asked.
+func (s *State) TakeDirty() []types.NamespacedName {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.dirty) == 0 {
+		return nil
+	}
+	dirty := sortedKeys(slices.Collect(maps.Values(s.dirty)))
+	clear(s.dirty)
+	return dirty
+}
+
+func (s *State) touch(cs *configState) { s.dirty[cs.UID] = cs.Key() }
+
+// sortedKeys are the keys in order, each once.
+func sortedKeys(keys []types.NamespacedName) []types.NamespacedName {
+	slices.SortFunc(keys, compareKeys)
+	return slices.Compact(keys)
+}
+
+func compareKeys(a, b types.NamespacedName) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+}
+
+// older says whether resource version a lies before b; what can't be compared isn't older.
+func older(a, b string) bool {
+	c, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && c < 0
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,189 @@
+package weeder
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/internal/domain/sample"
+)
+
+// Summary is the present state of one config.
+type Summary struct {
+	// Services counts those watched, in all namespaces that the config holds in.
+	Services int
+	// Active counts the open windows; Windows are up to sample.Size of them, those with the most deletions, by name.
+	Active  int
+	Windows []Window
+	// Last is the latest window that opened; its Service is "" when none ever did.
+	Last    Window
+	Deleted int64
+	// Skipped counts the pods that were held back in a window at least once, by reason.
+	Skipped map[Reason]int64
+	// Recent are up to sample.Size deletions, the newest first; Spent tells of the others.
+	Recent []Record
+	Spent  Spent
+	// Held counts the pods that are held back now, by reason, with one message each.
+	Held map[Reason]HoldCount
+}
+
+// HoldCount is how many pods one reason holds back.
+type HoldCount struct {
+	Pods    int
+	Message string
+}
+
+// Summary describes a config; ok is false when it isn't known.
+func (s *State) Summary(uid types.UID, at Moment) (sum Summary, ok bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if sum, ok = s.recorded(uid, at); ok {
+		sum.Held = s.heldBy(uid)
+	}
+	return sum, ok
+}
+
+// Recorded is a config's Summary without whom it holds back, which may be thousands.
+func (s *State) Recorded(uid types.UID, at Moment) (sum Summary, ok bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.recorded(uid, at)
+}
+
+func (s *State) recorded(uid types.UID, at Moment) (sum Summary, ok bool) {
+	cs := s.configs[uid]
+	if cs == nil {
+		return Summary{}, false
+	}
+	sum = Summary{
+		Services: len(cs.Services) * len(s.namespacesOf(cs)), Last: cs.last, Deleted: cs.deleted, Skipped: maps.Clone(cs.skipped),
+		Recent: cs.recent(), Spent: cs.spent(), Windows: s.awaited(cs, at.Now),
+	}
+	for w := range s.windowsOf(cs) {
+		if w.open(at.Now) {
+			sum.Windows = append(sum.Windows, w.Window)
+		}
+	}
+	sum.Active, sum.Windows = len(sum.Windows), busiest(sum.Windows)
+	return sum, true
+}
+
+// heldBy counts whom a config holds back; each reason's message is about the first of them.
+func (s *State) heldBy(config types.UID) map[Reason]HoldCount {
+	type first struct {
+		pod     *podState
+		service string
+	}
+	held, firsts := map[Reason]HoldCount{}, map[Reason]first{}
+	for _, here := range s.crashing {
+		for _, p := range here {
+			for _, h := range p.holds {
+				if h.Config != config {
+					continue
+				}
+				count := held[h.Reason]
+				if f := firsts[h.Reason]; f.pod == nil || cmp.Or(compareKeys(p.Key(), f.pod.Key()), strings.Compare(h.Service, f.service)) < 0 {
+					firsts[h.Reason], count.Message = first{p, h.Service}, p.Key().String()+": "+h.Message
+				}
+				count.Pods++
+				held[h.Reason] = count
+			}
+		}
+	}
+	return held
+}
+
+// busiest are the windows with the most deletions, by name.
+func busiest(windows []Window) []Window {
+	byName := func(a, b Window) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Service, b.Service))
+	}
+	slices.SortFunc(windows, func(a, b Window) int { return cmp.Or(cmp.Compare(b.Deleted, a.Deleted), byName(a, b)) })
+	windows = windows[:min(len(windows), sample.Size)]
+	slices.SortFunc(windows, byName)
+	return windows
+}
+
+// totals is what a config did and left undone, over all time.
+type totals struct {
+	deleted int64
+	skipped map[Reason]int64
+	// log has all deletions of the hour up to the latest, and at least as many as a status lists, in order.
+	log records
+	// last is the latest window.
+	last Window
+	// inheritedCounts are deletions of the last minute by another process that are known by number only.
+	inheritedCounts records
+	// unlisted are such deletions of the last hour.
+	unlisted Unlisted
+}
+
+// Unlisted are deletions of which only this is known. Times are by the API server's clock.
+type Unlisted struct {
+	From, To time.Time
+	Repeats  int
+}
+
+// counts says whether some of them are less than an hour old.
+func (u Unlisted) counts(at Moment) bool {
+	return !u.To.IsZero() && at.Now.Sub(at.latest(u.To)) < remembered
+}
+
+// Spent says in numbers what Summary.Recent has no room for.
+type Spent struct {
+	// LastMinute counts the deletions of the minute up to LastDeletion, which is by the API server's clock and zero when none is
+	// known.
+	LastMinute   int
+	LastDeletion time.Time
+	// Unlisted are those of the hour up to LastDeletion that aren't in Recent.
+	Unlisted Unlisted
+}
+
+func (t *totals) remember(r *Record) {
+	t.log.insert(r, byTime)
+	if old := len(t.log) - max(sample.Size, len(t.hour())); old > 0 {
+		clear(t.log[:old])
+		t.log = t.log[old:]
+	}
+}
+
+// hour are the deletions of the hour up to the latest.
+func (t *totals) hour() records {
+	i := slices.IndexFunc(t.log, func(d *Record) bool { return d.counts(t.log[len(t.log)-1].At) })
+	return t.log[max(0, i):]
+}
+
+// recent are the latest deletions, as many as a status lists, the newest first.
+func (t *totals) recent() (recent []Record) {
+	for _, r := range slices.Backward(t.log[max(0, len(t.log)-sample.Size):]) {
+		recent = append(recent, *r)
+	}
+	return recent
+}
+
+func (t *totals) spent() (s Spent) {
+	if len(t.log) == 0 {
+		return Spent{}
+	}
+	hour, last := t.hour(), t.log[len(t.log)-1]
+	s.LastDeletion = last.Server
+	for _, r := range slices.Concat(hour, t.inheritedCounts) {
+		if last.At.Sub(r.At) < pace {
+			s.LastMinute++
+		}
+	}
+	if t.unlisted.counts(Moment{Now: last.At, Server: last.Server}) {
+		s.Unlisted = t.unlisted
+	}
+	for _, r := range hour[:max(0, len(hour)-sample.Size)] {
+		s.Unlisted.From, s.Unlisted.To = earlier(s.Unlisted.From, r.Server), later(s.Unlisted.To, r.Server)
+		if r.Repeat {
+			s.Unlisted.Repeats++
+		}
+	}
+	return s
+}
