@@ -15,20 +15,27 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
-// book has what was found of each registration's targets, and their breakers. It is safe for concurrent use; the zero value is
-// empty.
+// book has what is remembered of each registration by its UID. It is safe for concurrent use; the zero value is empty.
 type book struct {
 	mu sync.Mutex
 	of map[types.UID]*page // needs mu
 }
 
+// page is what is remembered of one registration, and its breaker.
 type page struct {
-	// generation of the registration that targets were looked at for.
+	flips health.Flips
+
+	mu sync.Mutex
+	// generation of the registration that targets were looked at for; needs mu, as all below.
 	generation int64
 	targets    map[checking.Target]entry
 	// complete: there was a moment when each of its targets had been looked at.
 	complete bool
-	flips    health.Flips
+	// written is when its status was.
+	written time.Time
+	// informed is what it meant to its targets when they were last asked for because of it; nil when they weren't. It needs the
+	// Observer's informing.
+	informed *meaning
 }
 
 // entry is what was found of one target. With thousands of targets each byte counts: it has what a status tells, in a slice.
@@ -53,8 +60,9 @@ func verdictOf(conditionType string, v health.Verdict) verdict {
 	return verdict{conditionType, v.Status, v.Message}
 }
 
-// page needs b.mu.
 func (b *book) page(uid types.UID) *page {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	p := b.of[uid]
 	if p == nil {
 		p = &page{targets: map[checking.Target]entry{}}
@@ -66,14 +74,10 @@ func (b *book) page(uid types.UID) *page {
 	return p
 }
 
-// note takes in what was found of a target; changed says that it is something else than before.
-func (b *book) note(uid types.UID, target checking.Target, found entry) (changed bool) {
+func (b *book) forget(uid types.UID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p := b.page(uid)
-	was, known := p.targets[target]
-	p.targets[target] = found
-	return !known || was.problem != found.problem || !slices.Equal(was.verdicts, found.verdicts)
+	delete(b.of, uid)
 }
 
 // drop forgets a target of all registrations but those that still select it, and gives those that it was dropped from.
@@ -81,48 +85,44 @@ func (b *book) drop(target checking.Target, but map[types.UID]bool) (from []type
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for uid, p := range b.of {
-		if _, ok := p.targets[target]; ok && !but[uid] {
-			delete(p.targets, target)
-			p.flips.Forget(nameOf(target).String())
+		if !but[uid] && p.drop(target) {
 			from = append(from, uid)
 		}
 	}
 	return from
 }
 
-func (b *book) forget(uid types.UID) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.of, uid)
+func (p *page) drop(target checking.Target) (known bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, known = p.targets[target]; known {
+		delete(p.targets, target)
+		p.flips.Forget(nameOf(target).String())
+	}
+	return known
 }
 
-// mayFail says whether a condition of a target may turn False now that is in doubt or isn't, for a registration with so many targets.
-func (b *book) mayFail(uid types.UID, target checking.Target, conditionType string, doubted bool, targets int, now time.Time) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.page(uid).flips.MayFail(nameOf(target).String(), conditionType, doubted, targets, now)
+// note takes in what was found of a target; changed says that it is something else than before.
+func (p *page) note(target checking.Target, found entry) (changed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	was, known := p.targets[target]
+	p.targets[target] = found
+	return !known || was.problem != found.problem || !slices.Equal(was.verdicts, found.verdicts)
 }
 
-// notFailed takes back that a condition turned False: the write didn't come about.
-func (b *book) notFailed(uid types.UID, target checking.Target, conditionType string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.page(uid).flips.Unwritten(nameOf(target).String(), conditionType)
-}
-
-// complete says whether each of a registration's targets was looked at: now, or once before, when it doesn't ask which there are.
+// lookedAt says whether each of a registration's targets was looked at: now, or once before, when it doesn't ask which there are.
 // Those that come later are counted once they are.
-func (b *book) complete(uid types.UID, selected func() []checking.Target) bool {
-	b.mu.Lock()
-	once, of := b.page(uid).complete, b.page(uid).generation
-	b.mu.Unlock()
+func (p *page) lookedAt(selected func() []checking.Target) bool {
+	p.mu.Lock()
+	once, of := p.complete, p.generation
+	p.mu.Unlock()
 	if once {
 		return true
 	}
 	targets := selected()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	p := b.page(uid)
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.generation != of { // whose targets are others
 		return false
 	}
@@ -133,15 +133,15 @@ func (b *book) complete(uid types.UID, selected func() []checking.Target) bool {
 	return p.complete
 }
 
-// follow takes in a registration as it is stored: what was found by its checks of before is forgotten, a breaker that another
+// follow takes in the registration as it is stored: what was found by its checks of before is forgotten, a breaker that another
 // process opened is taken over, and one that was reset is closed.
-func (b *book) follow(hcr *v1alpha1.HealthCheckRegistration, now time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	p := b.page(hcr.UID)
+func (p *page) follow(hcr *v1alpha1.HealthCheckRegistration, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.generation != hcr.Generation {
 		p.generation, p.complete = hcr.Generation, false
 		clear(p.targets)
+		p.flips.CountAnew()
 	}
 	reset := hcr.Annotations[v1alpha1.AnnotationResetBreaker]
 	p.flips.Reset(reset, now) // first, since the status may tell of a later one
@@ -149,12 +149,6 @@ func (b *book) follow(hcr *v1alpha1.HealthCheckRegistration, now time.Time) {
 		p.flips.Restore(limit.Opening{ID: s.ID, OpenedAt: s.OpenedAt.Time})
 		p.flips.Reset(reset, now) // while nobody ran: what it held back is believed from now on
 	}
-}
-
-func (b *book) breaker(uid types.UID) (limit.Opening, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.page(uid).flips.Breaker()
 }
 
 // summary is what a status tells of all targets.
@@ -169,11 +163,11 @@ type summary struct {
 // ranks orders statuses from the worst.
 var ranks = map[health.Status]int{health.False: 0, health.Unknown: 1, health.Progressing: 2, health.True: 3}
 
-func (b *book) summary(uid types.UID) (s summary) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (p *page) summary() (s summary) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	first := ""
-	for target, e := range b.page(uid).targets {
+	for target, e := range p.targets {
 		s.targets++
 		worst := health.True
 		for _, v := range e.verdicts {
@@ -182,7 +176,7 @@ func (b *book) summary(uid types.UID) (s summary) {
 			}
 			if v.status != health.True {
 				s.worst = append(s.worst, v1alpha1.UnhealthyTarget{
-					Namespace: target.Key.Namespace, Name: target.Key.Name, ConditionType: v.conditionType, Status: string(v.status), Message: shortened(v.message),
+					Namespace: target.Key.Namespace, Name: target.Key.Name, ConditionType: v.conditionType, Status: string(v.status), Message: health.Shortened(v.message, messageKept),
 				})
 			}
 		}
@@ -215,11 +209,3 @@ const (
 	worstKept   = 20
 	messageKept = 512
 )
-
-// shortened is a message as status keeps it.
-func shortened(message string) string {
-	if len(message) <= messageKept {
-		return message
-	}
-	return strings.ToValidUTF8(message[:messageKept-len("…")], "") + "…"
-}

@@ -249,7 +249,7 @@ func TestWhatATargetHasInDoubtIsBelievedAfterAReset(t *testing.T) {
 		hcr.Annotations = map[string]string{"autohealer.resourcestack.com/reset-breaker": "x"}
 		o.policies.Seen(t.Context(), hcr)
 		o.policies.Judge(t.Context(), types.NamespacedName{Name: "r"})
-		o.book.follow(hcr, noon)
+		o.book.page(hcr.UID).follow(hcr, noon)
 		for _, other := range []string{"a", "b"} {
 			o.book.mayFail("r", targetNamed(other), "Mine", false, 3, noon)
 		}

@@ -210,7 +210,7 @@ func (l *look) settle(p *plan, in *health.Input, untouched map[string]bool) {
 // no live look, of which there would be thousands when it matters most.
 func (l *look) believes(deciders []decider, failing map[types.UID]bool) bool {
 	return !slices.ContainsFunc(deciders, func(d decider) bool {
-		_, open := l.r.Observer.book.breaker(d.registration.UID)
+		_, open := l.flips(d).Breaker()
 		return open && failing[d.registration.UID]
 	})
 }
@@ -227,10 +227,13 @@ func (l *look) mayFail(ctx context.Context, conditionType string, doubted bool, 
 			continue
 		}
 		targets := l.r.Observer.countOf(ctx, d.registration)
-		may = l.r.Observer.book.mayFail(d.registration.UID, l.target, conditionType, doubted, targets, l.r.Observer.Facts.Clock.Now()) && may
+		may = l.flips(d).MayFail(nameOf(l.target).String(), conditionType, doubted, targets, l.r.Observer.Facts.Clock.Now()) && may
 	}
 	return may
 }
+
+// flips is a registration's breaker.
+func (l *look) flips(d decider) *health.Flips { return &l.r.Observer.book.page(d.registration.UID).flips }
 
 // heldBack: a registration that is refused or paused only heals, and so do all on an object that people hold. What nobody decides
 // any more is taken off all the same: that is undone.

@@ -3,10 +3,12 @@ package healthcheckregistration
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -63,15 +65,11 @@ func (o *Observer) read(hcr *v1alpha1.HealthCheckRegistration, before reading) r
 
 // update has all looked at that a registration, or what the rules say of it, concerns.
 func (o *Observer) update(ctx context.Context, _, now storedRegistration) {
-	o.book.follow(now.Object, o.Facts.Clock.Now())
+	o.book.page(now.Object.UID).follow(now.Object, o.Facts.Clock.Now())
 	o.inform(ctx, client.ObjectKeyFromObject(now.Object))
 }
 
-func (o *Observer) forget(hcr *v1alpha1.HealthCheckRegistration) {
-	o.book.forget(hcr.UID)
-	o.informed.forget(hcr.UID)
-	o.counts.forget(hcr.UID)
-}
+func (o *Observer) forget(hcr *v1alpha1.HealthCheckRegistration) { o.book.forget(hcr.UID) }
 
 // decider is a registration that selects a target, or might.
 type decider struct {
@@ -182,4 +180,45 @@ func (o *Observer) decidedBySome(kind schema.GroupKind, conditionType string) bo
 		}
 	}
 	return false
+}
+
+// selected are the targets of a registration, as they were seen last; none where they can't be read.
+func (o *Observer) selected(ctx context.Context, reg *registration.Registration) []checking.Target {
+	objects, err := o.Watches.List(ctx, reg.Kind, "", everything)
+	if err != nil {
+		return nil
+	}
+	known := map[string]labels.Set{}
+	among := reg.Among(objects, func(namespace string) labels.Set {
+		if _, ok := known[namespace]; !ok {
+			known[namespace], _ = o.labelsOf(ctx, namespace) // unknown, its objects don't count, and the breaker opens sooner
+		}
+		return known[namespace]
+	})
+	targets := make([]checking.Target, len(among))
+	for i, object := range among {
+		targets[i] = checking.Target{Kind: reg.Kind.GroupKind(), Key: client.ObjectKeyFromObject(object)}
+	}
+	return targets
+}
+
+// countKept is for how long a count of targets is taken as it is: with thousands of them, counting takes as long as a look, and
+// when many turn False at once each asks.
+const countKept = time.Second
+
+// countOf gives how many targets a registration has, or had a moment ago.
+func (o *Observer) countOf(ctx context.Context, reg *registration.Registration) int {
+	return o.book.page(reg.UID).flips.Targets(countKept, func() int { return len(o.selected(ctx, reg)) }, o.Facts.Clock.Now())
+}
+
+// labelsOf gives the labels of a namespace; none of "", where objects are that have none.
+func (o *Observer) labelsOf(ctx context.Context, name string) (labels.Set, error) {
+	if name == "" {
+		return nil, nil
+	}
+	namespace := &corev1.Namespace{}
+	if err := o.Cache.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil {
+		return nil, fmt.Errorf("read the labels of namespace %s: %w", name, err)
+	}
+	return namespace.Labels, nil
 }

@@ -248,7 +248,7 @@ func (l *look) note(p plan) {
 				found.verdicts = append(found.verdicts, verdictOf(t, v))
 			}
 		}
-		if l.r.Observer.book.note(uid, l.target, found) {
+		if l.r.Observer.book.page(uid).note(l.target, found) {
 			l.r.Observer.request(types.NamespacedName{Name: d.registration.Name}, policy.Delay)
 		}
 	}
