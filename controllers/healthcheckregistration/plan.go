@@ -233,7 +233,9 @@ func (l *look) mayFail(ctx context.Context, conditionType string, doubted bool, 
 }
 
 // flips is a registration's breaker.
-func (l *look) flips(d decider) *health.Flips { return &l.r.Observer.book.page(d.registration.UID).flips }
+func (l *look) flips(d decider) *health.Flips {
+	return &l.r.Observer.book.page(d.registration.UID).flips
+}
 
 // heldBack: a registration that is refused or paused only heals, and so do all on an object that people hold. What nobody decides
 // any more is taken off all the same: that is undone.

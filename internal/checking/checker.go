@@ -138,7 +138,7 @@ func (f *finder) Objects(check *registration.Check, ref registration.Ref) ([]*un
 	if err := f.c.Watches.Watch(f.ctx, check.Kind, false); err != nil {
 		return nil, err
 	}
-	return read(f.ctx, f.c.Watches.cache, f.c.Watches.index.placed(ref))
+	return read(f.ctx, f.c.Watches.cache, f.c.Watches.index.Placed(ref))
 }
 
 // Nodes gives those of the shoot.

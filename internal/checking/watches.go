@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/resourcestack/autohealer/internal/domain/health"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 	"github.com/resourcestack/autohealer/internal/shoots"
 )
@@ -32,6 +34,13 @@ const answerTakes = 70 * time.Second
 // ErrUnread: the objects of a kind aren't all read yet. It says nothing about any of them.
 var ErrUnread = shoots.ErrUnread
 
+// Target is an object that gets conditions.
+type Target struct {
+	// Kind in whatever version: registrations may name several, and its conditions are the same.
+	Kind schema.GroupKind
+	Key  types.NamespacedName
+}
+
 // Watches has informers of the kinds that registrations are about, each from when it is first asked for. It is safe for
 // concurrent use.
 type Watches struct {
@@ -40,7 +49,7 @@ type Watches struct {
 	Clock   clock.PassiveClock
 
 	cache  cache.Cache
-	index  index
+	index  health.Index[Target]
 	scopes scopes
 
 	mu      sync.Mutex
@@ -120,7 +129,7 @@ func (w *Watches) newInformer(by toolscache.ListerWatcher, of runtime.Object, re
 
 // mended has those looked at that couldn't be judged while what is known of a kind wasn't believed.
 func (w *Watches) mended(kind schema.GroupVersionKind, known toolscache.Store) {
-	for _, target := range w.index.following(kind) {
+	for _, target := range w.index.Following(kind) {
 		w.Changed(target)
 	}
 	if !w.isTarget(kind) {
@@ -142,7 +151,7 @@ func (w *Watches) Watch(ctx context.Context, kind schema.GroupVersionKind, targe
 		return fmt.Errorf("find the resource of %s: %w", kind.Kind, err)
 	}
 	if scope == meta.RESTScopeNameRoot {
-		w.index.clusterScoped(kind)
+		w.index.ClusterScoped(kind)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -240,7 +249,7 @@ func (w *Watches) tell(kind schema.GroupVersionKind, before, after any) {
 		return
 	}
 	key := client.ObjectKeyFromObject(is)
-	for target := range w.index.affected(kind, key, labels.Set(was.GetLabels()), labels.Set(is.GetLabels())) {
+	for target := range w.index.Affected(kind, key, labels.Set(was.GetLabels()), labels.Set(is.GetLabels())) {
 		w.Changed(target)
 	}
 	if w.isTarget(kind) {
@@ -255,7 +264,7 @@ func (w *Watches) isTarget(kind schema.GroupVersionKind) bool {
 }
 
 // Follow has the target judged again when what its checks look at changes; nothing does so with no refs.
-func (w *Watches) Follow(target Target, refs []registration.Ref) { w.index.follow(target, refs) }
+func (w *Watches) Follow(target Target, refs []registration.Ref) { w.index.Follow(target, refs) }
 
 // Get gives an object as it was seen last; a NotFound error where there was none. The kind must be watched without an error.
 func (w *Watches) Get(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) (*unstructured.Unstructured, error) {

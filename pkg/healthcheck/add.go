@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -94,14 +92,11 @@ func (r *Registration) seedClients(mgr manager.Manager) (seed, live client.Clien
 	return seed, shoots.Believable{Client: uncached, Served: served}, nil
 }
 
-// secrets is a cache of the Secrets with kubeconfigs alone, by their one name; nil when no check looks at a shoot.
+// secrets is a cache of the Secrets with kubeconfigs alone, by their one name. It reads none before a check asks for a shoot.
 func (r *Registration) secrets(mgr manager.Manager) (client.Reader, error) {
-	if !r.looksAtShoots() {
-		return nil, nil
-	}
 	secrets, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: {Field: fields.OneTermEqualSelector("metadata.name", r.shootSecret)}},
+		DefaultFieldSelector: fields.OneTermEqualSelector("metadata.name", r.shootSecret),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make the cache of kubeconfigs: %w", err)
@@ -117,26 +112,3 @@ type startedFirst struct{ cache.Cache }
 
 // GetCache is what the manager knows caches by.
 func (s startedFirst) GetCache() cache.Cache { return s.Cache }
-
-func (r *Registration) looksAtShoots() bool {
-	return slices.ContainsFunc(r.checks, func(c check) bool { return c.looksAtShoots(r.clock.After(r.checkTimeout)) })
-}
-
-// looksAtShoots is assumed of a check that can't be made, or not in time: its runs tell what is wrong with it.
-func (c check) looksAtShoots(late <-chan time.Time) bool {
-	answer := make(chan bool, 1)
-	go func() {
-		looks := true
-		defer func() {
-			_ = recover()
-			answer <- looks
-		}()
-		looks = injectShoot(c.newCheck()) != nil
-	}()
-	select {
-	case looks := <-answer:
-		return looks
-	case <-late:
-		return true
-	}
-}

@@ -9,8 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
@@ -66,18 +64,7 @@ func (c *Check) Asks(target *unstructured.Unstructured) (bool, error) {
 }
 
 // Ref is what a check looks at.
-type Ref struct {
-	Kind      schema.GroupVersionKind
-	Namespace string
-	// Name of the object; "" when Selector selects several.
-	Name     string
-	Selector labels.Selector
-}
-
-// Key is the name of the one object.
-func (r Ref) Key() types.NamespacedName {
-	return types.NamespacedName{Namespace: r.Namespace, Name: r.Name}
-}
+type Ref = health.Ref
 
 // Ref gives what the check looks at for this target.
 func (c *Check) Ref(target *unstructured.Unstructured) (ref Ref, err error) {

@@ -1,4 +1,4 @@
-package checking
+package health
 
 import (
 	"testing"
@@ -6,22 +6,20 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/resourcestack/autohealer/internal/domain/registration"
 )
 
 func TestWhoIsAffected(t *testing.T) {
 	deployment := schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
 	worker := schema.GroupVersionKind{Group: "e.org", Version: "v1", Kind: "Worker"}
-	target := func(name string) Target {
-		return Target{worker.GroupKind(), types.NamespacedName{Namespace: "a", Name: name}}
+	target := func(name string) types.NamespacedName {
+		return types.NamespacedName{Namespace: "a", Name: name}
 	}
 	selector := labels.SelectorFromSet(labels.Set{"app": "x"})
-	x := &index{}
-	x.follow(target("by-name"), []registration.Ref{{Kind: deployment, Namespace: "a", Name: "d"}})
-	x.follow(target("by-labels"), []registration.Ref{{Kind: deployment, Namespace: "a", Selector: selector}})
-	x.follow(target("everywhere"), []registration.Ref{{Kind: deployment, Selector: selector}})
-	x.follow(target("another"), []registration.Ref{{Kind: worker, Namespace: "a", Name: "d"}, {Kind: deployment, Namespace: "b", Name: "d"}})
+	x := &Index[types.NamespacedName]{}
+	x.Follow(target("by-name"), []Ref{{Kind: deployment, Namespace: "a", Name: "d"}})
+	x.Follow(target("by-labels"), []Ref{{Kind: deployment, Namespace: "a", Selector: selector}})
+	x.Follow(target("everywhere"), []Ref{{Kind: deployment, Selector: selector}})
+	x.Follow(target("another"), []Ref{{Kind: worker, Namespace: "a", Name: "d"}, {Kind: deployment, Namespace: "b", Name: "d"}})
 	for name, c := range map[string]struct {
 		namespace, name string
 		before, after   labels.Set
@@ -35,7 +33,7 @@ func TestWhoIsAffected(t *testing.T) {
 		"that nobody looks at":   {"a", "e", nil, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := x.affected(deployment, types.NamespacedName{Namespace: c.namespace, Name: c.name}, c.before, c.after)
+			got := x.Affected(deployment, types.NamespacedName{Namespace: c.namespace, Name: c.name}, c.before, c.after)
 			if len(got) != len(c.want) {
 				t.Fatalf("affected are %v, not %v", got, c.want)
 			}
@@ -46,16 +44,16 @@ func TestWhoIsAffected(t *testing.T) {
 			}
 		})
 	}
-	x.follow(target("by-name"), []registration.Ref{{Kind: deployment, Namespace: "a", Name: "other"}})
-	if got := x.affected(deployment, types.NamespacedName{Namespace: "a", Name: "d"}); len(got) != 0 {
+	x.Follow(target("by-name"), []Ref{{Kind: deployment, Namespace: "a", Name: "other"}})
+	if got := x.Affected(deployment, types.NamespacedName{Namespace: "a", Name: "d"}); len(got) != 0 {
 		t.Errorf("affected by what isn't looked at any more: %v", got)
 	}
-	x.follow(target("by-labels"), []registration.Ref{{Kind: deployment, Namespace: "a", Selector: labels.SelectorFromSet(labels.Set{"app": "z"})}})
-	if got := x.affected(deployment, types.NamespacedName{Namespace: "a", Name: "e"}, labels.Set{"app": "x"}); len(got) != 1 {
+	x.Follow(target("by-labels"), []Ref{{Kind: deployment, Namespace: "a", Selector: labels.SelectorFromSet(labels.Set{"app": "z"})}})
+	if got := x.Affected(deployment, types.NamespacedName{Namespace: "a", Name: "e"}, labels.Set{"app": "x"}); len(got) != 1 {
 		t.Errorf("affected by a selector of before: %v", got)
 	}
 	for _, name := range []string{"by-name", "by-labels", "everywhere", "another"} {
-		x.follow(target(name), nil)
+		x.Follow(target(name), nil)
 	}
 	if len(x.followers)+len(x.of) != 0 {
 		t.Errorf("left behind: %v, %v", x.followers, x.of)
@@ -64,27 +62,27 @@ func TestWhoIsAffected(t *testing.T) {
 
 func TestObjectsWithoutNamespaceAreFoundFromAnyNamespace(t *testing.T) {
 	definition := schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
-	target := func(name string) Target {
-		return Target{schema.GroupKind{Group: "e.org", Kind: "Worker"}, types.NamespacedName{Namespace: "a", Name: name}}
+	target := func(name string) types.NamespacedName {
+		return types.NamespacedName{Namespace: "a", Name: name}
 	}
-	byName := []registration.Ref{{Kind: definition, Namespace: "a", Name: "d"}}
-	bySelector := []registration.Ref{{Kind: definition, Namespace: "a", Selector: labels.SelectorFromSet(labels.Set{"app": "x"})}}
-	x := &index{}
-	x.follow(target("name-before"), byName)
-	x.follow(target("labels-before"), bySelector)
-	x.clusterScoped(definition)
-	x.follow(target("name-after"), byName)
-	x.follow(target("labels-after"), bySelector)
-	x.follow(target("name-before"), byName) // again, as each look does
-	got := x.affected(definition, types.NamespacedName{Name: "d"}, labels.Set{"app": "x"})
+	byName := []Ref{{Kind: definition, Namespace: "a", Name: "d"}}
+	bySelector := []Ref{{Kind: definition, Namespace: "a", Selector: labels.SelectorFromSet(labels.Set{"app": "x"})}}
+	x := &Index[types.NamespacedName]{}
+	x.Follow(target("name-before"), byName)
+	x.Follow(target("labels-before"), bySelector)
+	x.ClusterScoped(definition)
+	x.Follow(target("name-after"), byName)
+	x.Follow(target("labels-after"), bySelector)
+	x.Follow(target("name-before"), byName) // again, as each look does
+	got := x.Affected(definition, types.NamespacedName{Name: "d"}, labels.Set{"app": "x"})
 	if len(got) != 4 {
 		t.Errorf("affected are %v", got)
 	}
-	if at := x.placed(byName[0]); at.Namespace != "" {
+	if at := x.Placed(byName[0]); at.Namespace != "" {
 		t.Errorf("looked for in namespace %s", at.Namespace)
 	}
 	for target := range got {
-		x.follow(target, nil)
+		x.Follow(target, nil)
 	}
 	if len(x.followers)+len(x.of) != 0 {
 		t.Errorf("left behind: %v, %v", x.followers, x.of)
