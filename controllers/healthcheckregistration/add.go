@@ -45,9 +45,9 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if err != nil {
 		return err
 	}
-	observer.Watches, observer.Shoots = watches, checker.Shoots
+	observer.Watches = watches
 	report := NewReporter(mgr.GetEventRecorder("autohealer"))
-	layouts := &checking.Layouts{Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(), Clock: opts.Facts.Clock}
+	layouts := checking.NewLayouts(mgr.GetAPIReader(), mgr.GetRESTMapper(), opts.Facts.Clock)
 	targets := &TargetReconciler{
 		Observer: observer, Layouts: layouts, Troubles: &observer.policies.Troubles, Report: report,
 		Checker: checker,

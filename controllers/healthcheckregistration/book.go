@@ -26,7 +26,9 @@ type page struct {
 	flips health.Flips
 
 	mu sync.Mutex
-	// generation of the registration that targets were looked at for; needs mu, as all below.
+	// name of the registration; needs mu, as all below.
+	name string
+	// generation of it that targets were looked at for.
 	generation int64
 	targets    map[checking.Target]entry
 	// complete: there was a moment when each of its targets had been looked at.
@@ -80,26 +82,29 @@ func (b *book) forget(uid types.UID) {
 	delete(b.of, uid)
 }
 
-// drop forgets a target of all registrations but those that still select it, and gives those that it was dropped from.
-func (b *book) drop(target checking.Target, but map[types.UID]bool) (from []types.UID) {
+// drop forgets a target of all registrations but those that still select it, and gives the names of those that it was dropped from.
+func (b *book) drop(target checking.Target, but map[types.UID]bool) (from []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for uid, p := range b.of {
-		if !but[uid] && p.drop(target) {
-			from = append(from, uid)
+		if but[uid] {
+			continue
+		}
+		if name, known := p.drop(target); known {
+			from = append(from, name)
 		}
 	}
 	return from
 }
 
-func (p *page) drop(target checking.Target) (known bool) {
+func (p *page) drop(target checking.Target) (of string, known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, known = p.targets[target]; known {
 		delete(p.targets, target)
 		p.flips.Forget(nameOf(target).String())
 	}
-	return known
+	return p.name, known
 }
 
 // note takes in what was found of a target; changed says that it is something else than before.
@@ -138,7 +143,7 @@ func (p *page) lookedAt(selected func() []checking.Target) bool {
 func (p *page) follow(hcr *v1alpha1.HealthCheckRegistration, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.generation != hcr.Generation {
+	if p.name = hcr.Name; p.generation != hcr.Generation {
 		p.generation, p.complete = hcr.Generation, false
 		clear(p.targets)
 		p.flips.CountAnew()
@@ -153,8 +158,10 @@ func (p *page) follow(hcr *v1alpha1.HealthCheckRegistration, now time.Time) {
 
 // summary is what a status tells of all targets.
 type summary struct {
-	targets, healthy, unhealthy, progressing, unknown int32
-	worst                                             []v1alpha1.UnhealthyTarget
+	targets int32
+	// by the worst of their conditions.
+	by    map[health.Status]int32
+	worst []v1alpha1.UnhealthyTarget
 	// unwritten are targets with a problem, and problem that of the first by name.
 	unwritten int
 	problem   string
@@ -163,7 +170,8 @@ type summary struct {
 // ranks orders statuses from the worst.
 var ranks = map[health.Status]int{health.False: 0, health.Unknown: 1, health.Progressing: 2, health.True: 3}
 
-func (p *page) summary() (s summary) {
+func (p *page) summary() summary {
+	s := summary{by: map[health.Status]int32{}}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	first := ""
@@ -180,16 +188,7 @@ func (p *page) summary() (s summary) {
 				})
 			}
 		}
-		switch worst {
-		case health.True:
-			s.healthy++
-		case health.False:
-			s.unhealthy++
-		case health.Progressing:
-			s.progressing++
-		case health.Unknown:
-			s.unknown++
-		}
+		s.by[worst]++
 		if e.problem != "" {
 			s.unwritten++
 			if name := target.Key.String(); first == "" || name < first {

@@ -43,7 +43,7 @@ func TestSummary(t *testing.T) {
 		b.page("r").note(targetNamed(fmt.Sprintf("w%d", i)), found(status, "m"))
 	}
 	s := b.page("r").summary()
-	if s.targets != 5 || s.healthy != 1 || s.unhealthy != 2 || s.unknown != 1 || s.progressing != 1 {
+	if s.targets != 5 || s.by[health.True] != 1 || s.by[health.False] != 2 || s.by[health.Unknown] != 1 || s.by[health.Progressing] != 1 {
 		t.Errorf("counts are %+v", s)
 	}
 	var order []string

@@ -106,15 +106,6 @@ func (k *keeper) fits(ctx context.Context, of reading) error {
 	return fmt.Errorf("%s of %s can't have conditions: %s", of.kind.Kind, of.kind.GroupVersion(), why)
 }
 
-func decides(reg *registration.Registration, conditionType string) bool {
-	for _, c := range reg.Checks {
-		if c.ConditionType == conditionType {
-			return true
-		}
-	}
-	return false
-}
-
 // quietFor lies at least between two writes of a status in which only counts, targets and words change: with thousands of targets
 // they change all the time.
 const quietFor = 10 * time.Second

@@ -31,7 +31,6 @@ type Observer struct {
 	Cache   cache.Cache
 	Facts   *kube.Facts
 	Watches *checking.Watches
-	Shoots  *checking.Shoots
 
 	policies policy.Policies[*v1alpha1.HealthCheckRegistration, reading]
 	targets  kube.Requests
@@ -92,10 +91,9 @@ func (o *Observer) lookAtAll(ctx context.Context) {
 	if !o.synced.Load() {
 		return
 	}
-	for _, key := range o.policies.Keys() {
-		if j, ok := o.policies.Get(key); ok {
-			o.informAgain(j.Object.UID)
-		}
+	for j := range o.judged() {
+		key := client.ObjectKeyFromObject(j.Object)
+		o.informAgain(j.Object.UID)
 		o.request(key, 0)
 		o.inform(ctx, key)
 	}
@@ -192,8 +190,8 @@ func (o *Observer) relabelled(ctx context.Context, before, after *corev1.Namespa
 		return
 	}
 	kinds := map[schema.GroupVersionKind][]storedRegistration{}
-	for _, key := range o.policies.Keys() {
-		if j, ok := o.policies.Get(key); ok && j.Object.Spec.Target.NamespaceSelector != nil {
+	for j := range o.judged() {
+		if j.Object.Spec.Target.NamespaceSelector != nil {
 			kinds[j.Read.kind] = append(kinds[j.Read.kind], j)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -71,6 +72,28 @@ func (o *Observer) update(ctx context.Context, _, now storedRegistration) {
 
 func (o *Observer) forget(hcr *v1alpha1.HealthCheckRegistration) { o.book.forget(hcr.UID) }
 
+// judged are the registrations that were judged.
+func (o *Observer) judged() iter.Seq[storedRegistration] {
+	return func(yield func(storedRegistration) bool) {
+		for _, key := range o.policies.Keys() {
+			if j, ok := o.policies.Get(key); ok && !yield(j) {
+				return
+			}
+		}
+	}
+}
+
+// about are those of them whose targets are of a kind, in any version.
+func (o *Observer) about(kind schema.GroupKind) iter.Seq[storedRegistration] {
+	return func(yield func(storedRegistration) bool) {
+		for j := range o.judged() {
+			if j.Read.kind.GroupKind() == kind && !yield(j) {
+				return
+			}
+		}
+	}
+}
+
 // decider is a registration that selects a target, or might.
 type decider struct {
 	registration *registration.Registration
@@ -87,11 +110,7 @@ type view func(schema.GroupVersionKind) (*unstructured.Unstructured, error)
 // version can't be read leaves what it wrote as it is.
 func (o *Observer) deciders(target *unstructured.Unstructured, in view, namespace labels.Set) ([]decider, error) {
 	var all []decider
-	for _, key := range o.policies.Keys() {
-		j, ok := o.policies.Get(key)
-		if !ok || j.Read.kind.GroupKind() != target.GroupVersionKind().GroupKind() {
-			continue
-		}
+	for j := range o.about(target.GroupVersionKind().GroupKind()) {
 		d := decider{j.Read.registration, j, j.State(j.Object.Spec.Mode == v1alpha1.Observe), target}
 		switch object, err := in(j.Read.kind); {
 		case err != nil:
@@ -121,27 +140,24 @@ func (o *Observer) inDoubt(kind schema.GroupKind) bool {
 	if slices.ContainsFunc(o.policies.Unjudged(), func(hcr *v1alpha1.HealthCheckRegistration) bool { return kindOf(hcr).GroupKind() == kind }) {
 		return true
 	}
-	return slices.ContainsFunc(o.policies.Keys(), func(key types.NamespacedName) bool {
-		j, ok := o.policies.Get(key)
-		return !ok || j.Read.kind.GroupKind() == kind && j.Object.DeletionTimestamp == nil && (j.Outdated || j.Generation != j.Object.Generation)
-	})
+	for j := range o.about(kind) {
+		if j.Object.DeletionTimestamp == nil && (j.Outdated || j.Generation != j.Object.Generation) {
+			return true
+		}
+	}
+	return false
 }
 
 // versionsOf are the versions in which registrations name a kind, the latest first.
 func (o *Observer) versionsOf(kind schema.GroupKind) []string {
 	var all []string
-	add := func(of schema.GroupVersionKind) {
-		if of.GroupKind() == kind {
+	for _, hcr := range o.policies.Unjudged() {
+		if of := kindOf(hcr); of.GroupKind() == kind {
 			all = append(all, of.Version)
 		}
 	}
-	for _, hcr := range o.policies.Unjudged() {
-		add(kindOf(hcr))
-	}
-	for _, key := range o.policies.Keys() {
-		if j, ok := o.policies.Get(key); ok {
-			add(j.Read.kind)
-		}
+	for j := range o.about(kind) {
+		all = append(all, j.Read.kind.Version)
 	}
 	slices.SortFunc(all, func(a, b string) int { return version.CompareKubeAwareVersionStrings(b, a) })
 	return slices.Compact(all)
@@ -170,12 +186,8 @@ func targetOf(request types.NamespacedName) checking.Target {
 
 // decidedBySome says whether a registration that stays is about this condition type of a kind's objects.
 func (o *Observer) decidedBySome(kind schema.GroupKind, conditionType string) bool {
-	for _, key := range o.policies.Keys() {
-		j, ok := o.policies.Get(key)
-		if !ok || j.Read.kind.GroupKind() != kind || j.Object.DeletionTimestamp != nil {
-			continue
-		}
-		if j.Read.registration == nil || decides(j.Read.registration, conditionType) {
+	for j := range o.about(kind) {
+		if j.Object.DeletionTimestamp == nil && (j.Read.registration == nil || j.Read.registration.Decides(conditionType)) {
 			return true
 		}
 	}

@@ -126,10 +126,9 @@ func (r *TargetReconciler) view(ctx context.Context, kind schema.GroupVersionKin
 }
 
 func (r *TargetReconciler) forget(target checking.Target) {
-	r.Observer.Watches.Follow(target, nil)
-	r.Observer.Shoots.Follow(target, nil)
+	r.Checker.Follow(target)
 	r.Troubles.Settled(nameOf(target).String())
-	r.Observer.enqueueUIDs(r.Observer.book.drop(target, nil))
+	r.Observer.drop(target, nil)
 }
 
 // look is one look at one target.
@@ -146,16 +145,13 @@ type look struct {
 
 // follow has the target looked at again when what its checks look at changes.
 func (l *look) follow() {
-	var refs []registration.Ref
 	var by []checking.Interest
 	for _, d := range l.deciders {
 		if d.registration != nil && d.state != lifecycle.Deleted {
-			refs = append(refs, checking.Refs(d.registration, d.object)...)
 			by = append(by, checking.Interest{Registration: d.registration, Object: d.object})
 		}
 	}
-	l.r.Observer.Watches.Follow(l.target, refs)
-	l.r.Observer.Shoots.Follow(l.target, by)
+	l.r.Checker.Follow(l.target, by...)
 }
 
 // keep checks the target, and writes what follows.
@@ -252,16 +248,12 @@ func (l *look) note(p plan) {
 			l.r.Observer.request(types.NamespacedName{Name: d.registration.Name}, policy.Delay)
 		}
 	}
-	l.r.Observer.enqueueUIDs(l.r.Observer.book.drop(l.target, now))
+	l.r.Observer.drop(l.target, now)
 }
 
-// enqueueUIDs asks for the statuses of registrations.
-func (o *Observer) enqueueUIDs(uids []types.UID) {
-	for _, key := range o.policies.Keys() {
-		for _, uid := range uids {
-			if j, ok := o.policies.Get(key); ok && j.UID == uid {
-				o.request(key, policy.Delay)
-			}
-		}
+// drop forgets a target of all registrations but those that still select it, and asks for the statuses of the others.
+func (o *Observer) drop(target checking.Target, but map[types.UID]bool) {
+	for _, name := range o.book.drop(target, but) {
+		o.request(types.NamespacedName{Name: name}, policy.Delay)
 	}
 }

@@ -1,3 +1,5 @@
+// Package checking looks at what HealthCheckRegistrations check: it watches the kinds, knows which targets depend on an object,
+// and makes the checks. It writes nothing.
 package checking
 
 import (
@@ -47,18 +49,28 @@ func NewChecker(mgr manager.Manager, watches *Watches, dial kubeconfig.Policy) (
 	}, nil
 }
 
-// Refs are what a registration's checks of the seed look at for a target. Checks that can't tell are left out.
-func Refs(reg *registration.Registration, target *unstructured.Unstructured) []registration.Ref {
+// Interest is a registration that is about a target, and the target in the version that it names.
+type Interest struct {
+	Registration *registration.Registration
+	Object       *unstructured.Unstructured
+}
+
+// Follow has the target judged again when what the checks of those interested look at changes. What else it followed before ends.
+// Checks that can't tell what that is are left out.
+func (c *Checker) Follow(target Target, by ...Interest) {
 	var refs []registration.Ref
-	for _, c := range reg.Checks {
-		if c.Shoot {
-			continue
-		}
-		if ref, err := c.Ref(target); err == nil {
-			refs = append(refs, ref)
+	for _, i := range by {
+		for _, check := range i.Registration.Checks {
+			if check.Shoot {
+				continue
+			}
+			if ref, err := check.Ref(i.Object); err == nil {
+				refs = append(refs, ref)
+			}
 		}
 	}
-	return refs
+	c.Watches.Follow(target, refs)
+	c.Shoots.Follow(target, by)
 }
 
 // Results makes a registration's checks of a target, all at once and each within the registration's timeout, and gives what

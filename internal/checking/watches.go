@@ -100,16 +100,15 @@ func WatchesOf(objects cache.Cache, changed func(Target), now clock.PassiveClock
 		Changed: changed, Clock: now, cache: objects,
 		kinds: map[schema.GroupVersionKind]opened{}, targets: map[schema.GroupVersionKind]bool{},
 		reads: registration.Fields{}, scopes: scopes{
-			clock: now, ask: func(schema.GroupVersionKind) (meta.RESTScopeName, error) { return meta.RESTScopeNameNamespace, nil },
+			clock: now, ask: func(context.Context, schema.GroupVersionKind) (meta.RESTScopeName, error) {
+				return meta.RESTScopeNameNamespace, nil
+			},
 		},
 	}
 }
 
 // everywhere has a cache run on every replica, so that one that takes over knows all.
 type everywhere struct{ cache.Cache }
-
-// NeedLeaderElection is false.
-func (everywhere) NeedLeaderElection() bool { return false }
 
 // GetCache is what the manager knows caches by.
 func (e everywhere) GetCache() cache.Cache { return e.Cache }
@@ -143,7 +142,7 @@ func (w *Watches) mended(kind schema.GroupVersionKind, known toolscache.Store) {
 // Watch begins to watch a kind, of which all objects are targets where it says so. The error says why what is known of the
 // kind can't be believed: ErrUnread until it is all read.
 func (w *Watches) Watch(ctx context.Context, kind schema.GroupVersionKind, targets bool) error {
-	scope, err := w.scopes.of(ctx, kind) // which may take a request, that nobody else is to wait for
+	scope, err := w.scopes.Of(ctx, kind) // which may take a request, that nobody else is to wait for
 	if meta.IsNoMatchError(err) {
 		return fmt.Errorf("the kind isn't served: %w", err)
 	}

@@ -14,13 +14,5 @@ type Decider struct {
 
 // concerns says whether a condition type of a target is what this one decides, or what has to stay as it is because of it.
 func (d *Decider) concerns(conditionType string) bool {
-	if d.State.IsWithdrawn() || !d.State.IsFrozen() && !d.Writes() {
-		return false
-	}
-	for _, c := range d.Checks {
-		if c.ConditionType == conditionType {
-			return true
-		}
-	}
-	return false
+	return !d.State.IsWithdrawn() && (d.State.IsFrozen() || d.Writes()) && d.Decides(conditionType)
 }

@@ -139,14 +139,6 @@ func (c *Check) JudgeNodes(target *unstructured.Unstructured, nodes []*corev1.No
 // Failed is the result of a check that couldn't be made.
 func (c *Check) Failed(err error) health.Result { return c.told(health.Error(err)) }
 
-// PassedOr is the result of a check that isn't asked, or of one for which that couldn't be told.
-func (c *Check) PassedOr(err error) health.Result {
-	if err != nil {
-		return c.Failed(err)
-	}
-	return c.told(health.Result{Status: health.True})
-}
-
 // badness orders statuses as the aggregate does.
 var badness = map[health.Status]int{health.True: 0, health.Progressing: 1, health.False: 2, health.Unknown: 3}
 

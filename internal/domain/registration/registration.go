@@ -1,6 +1,7 @@
 package registration
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -100,11 +101,11 @@ func (r *reader) registration(hcr *v1alpha1.HealthCheckRegistration) *Registrati
 		Name: hcr.Name, UID: hcr.UID, Generation: hcr.Generation, Kind: kind,
 		SyncPeriod: sync, CheckTimeout: r.duration("checkTimeout", spec.CheckTimeout, min(defaultCheckTimeout, sync/2)),
 		Output: spec.Output, Observes: spec.Mode == v1alpha1.Observe, Remove: spec.RemoveConditionTypes,
-		wantedType: target.Type, typePath: strings.Split(or(target.TypePath, defaultTypePath), "."),
+		wantedType: target.Type, typePath: strings.Split(cmp.Or(target.TypePath, defaultTypePath), "."),
 		selector: r.selector("target.selector", target.Selector), namespaces: r.selector("target.namespaceSelector", target.NamespaceSelector),
 	}
 	if s := spec.ShootKubeconfig; s != nil {
-		reg.Kubeconfig = &v1alpha1.SecretKey{SecretName: s.SecretName, Key: or(s.Key, defaultKey)}
+		reg.Kubeconfig = &v1alpha1.SecretKey{SecretName: s.SecretName, Key: cmp.Or(s.Key, defaultKey)}
 	}
 	if spec.SuspendWhen != "" {
 		reg.suspended = r.compile("suspendWhen", spec.SuspendWhen, cel.BoolType, false)
@@ -182,7 +183,7 @@ func (r *reader) check(c *v1alpha1.HealthCheck) *Check {
 	check := &Check{
 		Name: c.Name, ConditionType: c.ConditionType, Shoot: c.Cluster == v1alpha1.ClusterShoot,
 		Timeout:   r.duration(where+": progressingTimeout", c.ProgressingTimeout, defaultProgressingTimeout),
-		OnMissing: health.OnMissing(or(string(c.OnMissing), string(health.MissingFails))),
+		OnMissing: health.OnMissing(cmp.Or(string(c.OnMissing), string(health.MissingFails))),
 	}
 	if c.When != "" {
 		check.when = r.compile(where+": when", c.When, cel.BoolType, false)
@@ -248,11 +249,4 @@ func (r *reader) least(where string, least intstr.IntOrString) func(*unstructure
 	}
 	e := r.compile(where+": nodes.min", least.StrVal, cel.IntType, false)
 	return func(target *unstructured.Unstructured) (int64, error) { return evalAs[int64](e, target, nil) }
-}
-
-func or(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
 }

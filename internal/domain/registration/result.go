@@ -25,7 +25,10 @@ type Finder interface {
 // Result makes the check of a target, with what there is. The error says why it can't be made.
 func (c *Check) Result(target *unstructured.Unstructured, there Finder, now time.Time) (health.Result, error) {
 	if asks, err := c.Asks(target); err != nil || !asks {
-		return c.PassedOr(err), nil
+		if err != nil {
+			return c.Failed(err), nil
+		}
+		return c.told(health.Result{Status: health.True}), nil
 	}
 	if c.Nodes {
 		nodes, err := there.Nodes()
