@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -148,13 +149,8 @@ func (l *look) notFailed(p plan, steps []health.Step) {
 // removers are the registrations that ask for a condition's removal.
 func (l *look) removers(conditionType string) (all []decider) {
 	for _, d := range l.deciders {
-		if d.registration == nil {
-			continue
-		}
-		for _, t := range d.removes() {
-			if t == conditionType {
-				all = append(all, d)
-			}
+		if d.registration != nil && slices.Contains(d.removes(), conditionType) {
+			all = append(all, d)
 		}
 	}
 	return all

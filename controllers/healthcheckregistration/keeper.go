@@ -169,27 +169,18 @@ func (k *keeper) left(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration
 // leftOf counts the targets whose records claim a condition that no other registration decides, as they were seen last. That there
 // are none only a live read says: many of those would take from the removals what they need of the API server.
 func (k *keeper) leftOf(ctx context.Context, stored storedRegistration) (n int, first string, err error) {
-	if n, first := k.leftAsSeen(ctx, stored); n > 0 {
-		return n, first, nil
-	}
-	return k.leftLive(ctx, stored)
-}
-
-func (k *keeper) leftAsSeen(ctx context.Context, stored storedRegistration) (n int, first string) {
 	kind := stored.Read.kind
-	if err := k.Watches.Watch(ctx, kind, true); err != nil {
-		return 0, ""
+	if k.Watches.Watch(ctx, kind, true) == nil {
+		objects, _ := k.Watches.List(ctx, kind, "", everything)
+		if n, first := claimedInVain(k.Observer, kind, objects); n > 0 {
+			return n, first, nil
+		}
 	}
-	objects, err := k.Watches.List(ctx, kind, "", everything)
-	if err != nil {
-		return 0, ""
-	}
-	return claimedInVain(k.Observer, kind, objects)
+	return k.leftLive(ctx, kind)
 }
 
 // leftLive asks the API server. A kind that isn't served any more has none.
-func (k *keeper) leftLive(ctx context.Context, stored storedRegistration) (n int, first string, err error) {
-	kind := stored.Read.kind
+func (k *keeper) leftLive(ctx context.Context, kind schema.GroupVersionKind) (n int, first string, err error) {
 	page := &metav1.PartialObjectMetadataList{}
 	page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	for next := ""; ; next = page.Continue {

@@ -149,7 +149,7 @@ func (l *look) results(ctx context.Context, d decider, live bool) (results map[s
 func (l *look) shared(conditionType string) bool {
 	n := 0
 	for _, d := range l.deciders {
-		if d.decides() && slices.Contains(l.typesOf(d), conditionType) {
+		if d.decides() && (d.registration == nil && registration.Owns(l.object, conditionType) || d.registration != nil && d.registration.Decides(conditionType)) {
 			n++
 		}
 	}
@@ -157,14 +157,11 @@ func (l *look) shared(conditionType string) bool {
 }
 
 // typesOf are the condition types that a registration decides: all that are recorded, where it can't be read.
-func (l *look) typesOf(d decider) (types []string) {
+func (l *look) typesOf(d decider) []string {
 	if d.registration == nil {
 		return registration.Owned(l.object)
 	}
-	for _, c := range d.registration.Checks {
-		types = append(types, c.ConditionType)
-	}
-	return types
+	return d.registration.ConditionTypes()
 }
 
 // removes are the condition types that an active registration wants gone.

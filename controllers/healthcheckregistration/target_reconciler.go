@@ -48,11 +48,8 @@ func (r *TargetReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 	}
 	target, reads := targetOf(request.NamespacedName), r.Observer.Watches.ReadsNow()
 	object, err := r.read(ctx, target)
-	if errors.Is(err, checking.ErrUnread) {
-		return reconcile.Result{RequeueAfter: unreadWait}, nil
-	}
 	if err != nil {
-		return reconcile.Result{}, err
+		return later(err)
 	}
 	if object == nil {
 		r.forget(target) //nolint:contextcheck // mirrors of shoots outlive who asks for them first
@@ -65,17 +62,22 @@ func (r *TargetReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 	l, err := r.look(target, object, namespace, func(kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
 		return r.view(ctx, kind, object)
 	})
-	if errors.Is(err, checking.ErrUnread) {
-		return reconcile.Result{RequeueAfter: unreadWait}, nil
-	}
 	if err != nil {
-		return reconcile.Result{}, err
+		return later(err)
 	}
 	if reads != r.Observer.Watches.ReadsNow() { // one of the deciders may read more of the object than was kept of it
 		return reconcile.Result{RequeueAfter: again}, nil
 	}
 	l.follow() //nolint:contextcheck // the same
 	return l.keep(ctx)
+}
+
+// later tries again, soon where a kind is just being read.
+func later(err error) (reconcile.Result, error) {
+	if errors.Is(err, checking.ErrUnread) {
+		return reconcile.Result{RequeueAfter: unreadWait}, nil
+	}
+	return reconcile.Result{}, err
 }
 
 // look begins a look at a target. Whether there is doubt is asked before who decides: a registration that is judged while the checks

@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,16 +34,14 @@ type Checker struct {
 
 // NewChecker makes one that reads past the manager's cache, in the seed and in the shoots.
 func NewChecker(mgr manager.Manager, watches *Watches, dial kubeconfig.Policy) (*Checker, error) {
-	seed, err := client.NewWithWatch(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
-	if err != nil {
-		return nil, fmt.Errorf("make the client that checks read with: %w", err)
-	}
-	served, err := shoots.NewServed(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err != nil {
+	options := client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()}
+	seed, errSeed := client.NewWithWatch(mgr.GetConfig(), options)
+	live, errLive := shoots.NewBelievable(mgr.GetConfig(), options)
+	if err := errors.Join(errSeed, errLive); err != nil {
 		return nil, fmt.Errorf("make the client that checks read with: %w", err)
 	}
 	return &Checker{
-		Watches: watches, Live: shoots.Believable{Client: seed, Served: served}, Clock: watches.Clock,
+		Watches: watches, Live: live, Clock: watches.Clock,
 		Shoots: &Shoots{Seed: seed, Scheme: mgr.GetScheme(), Dial: dial, Changed: watches.Changed, Clock: watches.Clock},
 	}, nil
 }
@@ -162,16 +159,7 @@ func (f *finder) Nodes() ([]*corev1.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all corev1.NodeList
-	// From the API server's memory: nodes of a moment ago do, and the list may be long.
-	if err := shoot.List(f.ctx, &all, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}); err != nil {
-		return nil, fmt.Errorf("list the shoot's nodes: %w", err)
-	}
-	nodes := make([]*corev1.Node, len(all.Items))
-	for i := range all.Items {
-		nodes[i] = &all.Items[i]
-	}
-	return nodes, nil
+	return shoots.Nodes(f.ctx, shoot)
 }
 
 func (f *finder) home() home { return homeOf(f.reg, f.target) }

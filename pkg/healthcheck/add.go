@@ -77,19 +77,14 @@ func (r *Registration) seedClients(mgr manager.Manager) (seed, live client.Clien
 		return r.seed, nil, nil
 	}
 	options := client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()}
-	uncached, errLive := client.New(mgr.GetConfig(), options)
+	uncached, errLive := shoots.NewBelievable(mgr.GetConfig(), options)
 	options.Cache = &client.CacheOptions{Reader: mgr.GetCache(), Unstructured: true}
 	cached, errCached := client.New(mgr.GetConfig(), options)
-	served, errServed := shoots.NewServed(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err := errors.Join(errLive, errCached, errServed); err != nil {
+	rights, errRights := newWatchRights(mgr, r.clock)
+	if err := errors.Join(errLive, errCached, errRights); err != nil {
 		return nil, nil, fmt.Errorf("make the clients that checks of the seed get: %w", err)
 	}
-	rights, err := newWatchRights(mgr, r.clock)
-	if err != nil {
-		return nil, nil, err
-	}
-	seed = watched{shoots.Believable{Client: cached, Live: mgr.GetAPIReader(), Served: served}, rights}
-	return seed, shoots.Believable{Client: uncached, Served: served}, nil
+	return watched{shoots.Believable{Client: cached, Live: mgr.GetAPIReader(), Served: uncached.Served}, rights}, uncached, nil
 }
 
 // secrets is a cache of the Secrets with kubeconfigs alone, by their one name. It reads none before a check asks for a shoot.

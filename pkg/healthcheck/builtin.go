@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/shoots"
 )
 
 // ProgressingThreshold is how long the checks that come with this package let an object progress.
@@ -211,14 +210,9 @@ func (s *sufficientNodes) Check(ctx context.Context, target types.NamespacedName
 	if err != nil {
 		return nil, err
 	}
-	var list corev1.NodeList
-	// From the API server's memory: nodes of a moment ago do, and the list may be long.
-	if err := s.shoot.List(ctx, &list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}); err != nil {
-		return nil, fmt.Errorf("list the shoot's nodes: %w", err)
-	}
-	nodes := make([]*corev1.Node, len(list.Items))
-	for i := range list.Items {
-		nodes[i] = &list.Items[i]
+	nodes, err := shoots.Nodes(ctx, s.shoot)
+	if err != nil {
+		return nil, err
 	}
 	r := health.Nodes(nodes, least)
 	if r.Status == health.Progressing {

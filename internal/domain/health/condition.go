@@ -145,11 +145,7 @@ func (c *Condition) object(shape Shape) map[string]any {
 		o["lastUpdateTime"] = c.LastUpdate.UTC().Format(time.RFC3339)
 	}
 	if len(c.Codes) > 0 {
-		codes := make([]any, len(c.Codes))
-		for i, code := range c.Codes {
-			codes[i] = code
-		}
-		o["codes"] = codes
+		_ = unstructured.SetNestedStringSlice(o, c.Codes, "codes") // which no field is in the way of
 	}
 	return o
 }
@@ -196,10 +192,7 @@ func text(entry map[string]any, field string) string {
 }
 
 func moment(entry map[string]any, field string) time.Time {
-	at, err := time.Parse(time.RFC3339, text(entry, field))
-	if err != nil {
-		return time.Time{}
-	}
+	at, _ := time.Parse(time.RFC3339, text(entry, field)) // no time is that of nothing
 	return at
 }
 
