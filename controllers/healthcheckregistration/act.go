@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,6 +18,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/health"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/policy"
+	"github.com/resourcestack/autohealer/internal/retry"
 )
 
 // acting is a plan that is being carried out.
@@ -120,11 +120,7 @@ func (a *acting) unclaims(ctx context.Context) error {
 // refused says whether the API server refused a write for what it is, which says nothing of others. A conflict of another kind than
 // one of apply is about the target.
 func refused(err error) bool {
-	if errors.Is(err, actuate.ErrStale) {
-		return false
-	}
-	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err) ||
-		apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict)
+	return !errors.Is(err, actuate.ErrStale) && retry.Refused(err)
 }
 
 // stopped says whether a step may not be carried out any more: the checks took their time, and meanwhile everything was frozen,

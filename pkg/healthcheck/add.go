@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	"github.com/resourcestack/autohealer/internal/retry"
 	"github.com/resourcestack/autohealer/internal/shoots"
 )
 
@@ -40,24 +41,27 @@ func (r *Registration) AddToManager(mgr manager.Manager) error {
 		runner: &runner{extension: r.extension, kind: r.kind.Kind, timeout: r.checkTimeout, seed: seed, live: live, shoots: &shoots.Clients{
 			Secrets: secrets, Secret: r.shootSecret, Key: r.shootKey, Scheme: mgr.GetScheme(), Dial: r.dial, Timeout: r.checkTimeout,
 		}},
-		writer:  &writer{client: mgr.GetClient(), live: mgr.GetAPIReader(), shape: r.shape, clock: r.clock},
-		retries: newRetries(),
+		writer: &writer{client: mgr.GetClient(), live: mgr.GetAPIReader(), shape: r.shape, clock: r.clock},
 	}
 	reconciler.writer.breaker = &breaker{
 		all: reconciler.targets, checked: reconciler.checked, checks: r.checks, clock: r.clock,
 		gauge: breakerOpen.WithLabelValues(r.controllerName(), r.kind.Kind, r.extension),
 	}
 	name := r.controllerName()
+	paced := retry.Of(reconciler, anyFailure)
 	c, err := builder.ControllerManagedBy(mgr).Named(name).
 		For(r.newTarget(), builder.WithPredicates(append([]predicate.Predicate{predicate.NewPredicateFuncs(r.mine)}, r.predicates...)...)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: r.concurrency, RateLimiter: reconciler.retries}).
-		Build(reconciler)
+		WithOptions(controller.Options{MaxConcurrentReconciles: r.concurrency, RateLimiter: paced}).
+		Build(paced)
 	if err != nil {
 		return fmt.Errorf("add the controller %s: %w", name, err)
 	}
 	reconciler.runner.refs = newRefs(mgr, c)
 	return nil
 }
+
+// anyFailure will be one again until people change something, for thousands of targets alike.
+func anyFailure(error) bool { return true }
 
 // controllerName tells registrations apart by what they take, in logs and metrics. A second one that takes the same isn't added.
 func (r *Registration) controllerName() string {

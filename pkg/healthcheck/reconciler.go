@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -26,28 +24,17 @@ const jitter = 0.1
 // reconciler keeps the conditions of targets.
 type reconciler struct {
 	*Registration
-	reader  client.Reader
-	scheme  *runtime.Scheme
-	runner  *runner
-	writer  *writer
-	retries *retries
+	reader client.Reader
+	scheme *runtime.Scheme
+	runner *runner
+	writer *writer
 }
 
-// Reconcile checks one target.
+// Reconcile checks one target. It says when the next look is due also where something failed.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	due, err := r.look(ctx, request)
-	r.retries.looked(request, due, err)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	return reconcile.Result{RequeueAfter: due}, nil
-}
-
-// look at a target. It gives when the next one is due, also where something failed; zero for no next one.
-func (r *reconciler) look(ctx context.Context, request reconcile.Request) (due time.Duration, err error) {
 	target, suspended, err := r.read(ctx, request.NamespacedName)
 	if err != nil {
-		return 0, err
+		return reconcile.Result{}, err
 	}
 	if target != nil {
 		r.writer.breaker.follow(ctx, target) // a suspended one may still say that it be annotated
@@ -59,12 +46,12 @@ func (r *reconciler) look(ctx context.Context, request reconcile.Request) (due t
 	switch {
 	case target == nil:
 		r.runner.shoots.Forget(request.Namespace) // another target's next check connects anew
-		return 0, nil
+		return reconcile.Result{}, nil
 	case suspended: // that it isn't any more may depend on what no event tells of
-		return r.after(time.Time{}), nil
+		return reconcile.Result{RequeueAfter: r.after(time.Time{})}, nil
 	}
 	again, err := r.judge(ctx, target)
-	return r.after(again), err
+	return reconcile.Result{RequeueAfter: r.after(again)}, err
 }
 
 // after is when to look again: at a deadline, or after the sync period.
@@ -173,47 +160,4 @@ func (r *reconciler) gather(ctx context.Context, target *unstructured.Unstructur
 		g.in.Results[conditionType], g.confirm = g.confirm(), nil
 	}
 	return g
-}
-
-// What is refused will be refused again until people change something, for thousands of targets alike.
-const (
-	shortestRetry = time.Second
-	longestRetry  = time.Minute
-)
-
-// retries paces the tries of targets of which something failed. It holds up nothing else of them that is due sooner.
-type retries struct {
-	workqueue.TypedRateLimiter[reconcile.Request]
-
-	mu  sync.Mutex
-	due map[reconcile.Request]time.Duration // needs mu; of targets of which something failed
-}
-
-func newRetries() *retries {
-	return &retries{
-		TypedRateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](shortestRetry, longestRetry),
-		due:              map[reconcile.Request]time.Duration{},
-	}
-}
-
-// looked takes in what became of a look at a target, and when the next one is due; zero when that isn't known.
-func (r *retries) looked(request reconcile.Request, due time.Duration, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err == nil || due == 0 {
-		delete(r.due, request)
-	} else {
-		r.due[request] = due
-	}
-}
-
-// When is how long the next try of a target waits.
-func (r *retries) When(request reconcile.Request) time.Duration {
-	next := wait.Jitter(r.TypedRateLimiter.When(request), jitter)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if due, ok := r.due[request]; ok {
-		next = min(next, max(due, shortestRetry))
-	}
-	return next
 }

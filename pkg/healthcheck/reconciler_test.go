@@ -48,8 +48,7 @@ func reconcilerOf(registration *Registration, funcs interceptor.Funcs) (*reconci
 			scheme: scheme, kinds: kinds, watch: func(source.Source) error { return nil },
 			watched: sets.New[schema.GroupVersionKind](),
 		}},
-		writer:  &writer{client: stored, live: stored, shape: health.Gardener, clock: registration.clock},
-		retries: newRetries(),
+		writer: &writer{client: stored, live: stored, shape: health.Gardener, clock: registration.clock},
 	}
 	r.writer.breaker = &breaker{
 		all: r.targets, checked: r.checked, checks: r.checks, clock: r.clock, gauge: prometheus.NewGauge(prometheus.GaugeOpts{Name: "open"}),
