@@ -8,7 +8,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
@@ -83,13 +82,9 @@ func planned(t *testing.T, o *Observer, object *unstructured.Unstructured) strin
 // lookedAt begins a look at a target.
 func lookedAt(t *testing.T, o *Observer, object *unstructured.Unstructured) *look {
 	t.Helper()
-	same := func(schema.GroupVersionKind) (*unstructured.Unstructured, error) { return object, nil }
 	target := checking.Target{Kind: worker.GroupKind(), Key: types.NamespacedName{Namespace: "n", Name: "w"}}
-	l, err := (&TargetReconciler{Observer: o, Checker: &checking.Checker{}}).look(target, object, nil, same)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	same := versions{"v1alpha1": object, "v1": object}
+	return (&TargetReconciler{Observer: o, Checker: &checking.Checker{}}).look(target, object, same, nil)
 }
 
 func plannedBy(t *testing.T, l *look) string {
@@ -210,9 +205,9 @@ func TestAHeldTargetGetsNothingNew(t *testing.T) {
 			}
 			target := claimed("Mine")
 			target.SetAnnotations(c.annotations)
-			deciders, err := o.deciders(target, func(schema.GroupVersionKind) (*unstructured.Unstructured, error) { return target, nil }, nil)
-			if err != nil || len(deciders) != 1 || deciders[0].state != c.want {
-				t.Errorf("it gave %+v, %v", deciders, err)
+			deciders := o.deciders(target, versions{worker.Version: target}, nil)
+			if len(deciders) != 1 || deciders[0].state != c.want {
+				t.Errorf("it gave %+v", deciders)
 			}
 		})
 	}
@@ -228,14 +223,9 @@ func TestARegistrationWhoseVersionCantBeReadIsFrozen(t *testing.T) {
 		t.Errorf("versions are %s", got)
 	}
 	target := claimed("Mine", "Other")
-	deciders, err := o.deciders(target, func(kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
-		if kind.Version == "v1beta1" {
-			return nil, nil
-		}
-		return target, nil
-	}, nil)
-	if err != nil || len(deciders) != 2 || deciders[0].state.IsFrozen() || !deciders[1].state.IsFrozen() {
-		t.Errorf("it gave %+v, %v", deciders, err)
+	deciders := o.deciders(target, versions{worker.Version: target}, nil)
+	if len(deciders) != 2 || deciders[0].state.IsFrozen() || !deciders[1].state.IsFrozen() {
+		t.Errorf("it gave %+v", deciders)
 	}
 }
 

@@ -103,18 +103,13 @@ type decider struct {
 	object *unstructured.Unstructured
 }
 
-// view gives a target in the version that a registration names; nil when that version can't be read, which says nothing.
-type view func(schema.GroupVersionKind) (*unstructured.Unstructured, error)
-
 // deciders are the registrations that concern a target, by name. The target's kind may be named in several versions: one whose
 // version can't be read leaves what it wrote as it is.
-func (o *Observer) deciders(target *unstructured.Unstructured, in view, namespace labels.Set) ([]decider, error) {
+func (o *Observer) deciders(target *unstructured.Unstructured, in versions, namespace labels.Set) []decider {
 	var all []decider
 	for j := range o.about(target.GroupVersionKind().GroupKind()) {
 		d := decider{j.Read.registration, j, j.State(j.Object.Spec.Mode == v1alpha1.Observe), target}
-		switch object, err := in(j.Read.kind); {
-		case err != nil:
-			return nil, err
+		switch object := in[j.Read.kind.Version]; {
 		case object != nil:
 			d.object = object
 		case d.state != lifecycle.Deleted:
@@ -128,7 +123,7 @@ func (o *Observer) deciders(target *unstructured.Unstructured, in view, namespac
 		}
 	}
 	slices.SortFunc(all, func(a, b decider) int { return strings.Compare(a.stored.Object.Name, b.stored.Object.Name) })
-	return all, nil
+	return all
 }
 
 // inDoubt says whether nothing may be taken off the objects of a kind: everything is frozen, or it isn't known what each stored

@@ -20,13 +20,12 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/policy"
+	"github.com/resourcestack/autohealer/internal/retry"
 )
 
 const (
 	// unreadWait lies between two looks while a kind is being read.
 	unreadWait = time.Second
-	// jitter spreads the looks at targets that began together.
-	jitter = 0.1
 	// kindJitter spreads those at all objects of a kind that can't be read: each asks the API server anew.
 	kindJitter = 0.5
 )
@@ -47,7 +46,7 @@ func (r *TargetReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 		return reconcile.Result{RequeueAfter: unreadWait}, nil
 	}
 	target, reads := targetOf(request.NamespacedName), r.Observer.Watches.ReadsNow()
-	object, err := r.read(ctx, target)
+	object, in, err := r.read(ctx, target)
 	if err != nil {
 		return later(err)
 	}
@@ -59,12 +58,7 @@ func (r *TargetReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	l, err := r.look(target, object, namespace, func(kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
-		return r.view(ctx, kind, object)
-	})
-	if err != nil {
-		return later(err)
-	}
+	l := r.look(target, object, in, namespace)
 	if reads != r.Observer.Watches.ReadsNow() { // one of the deciders may read more of the object than was kept of it
 		return reconcile.Result{RequeueAfter: again}, nil
 	}
@@ -82,21 +76,37 @@ func later(err error) (reconcile.Result, error) {
 
 // look begins a look at a target. Whether there is doubt is asked before who decides: a registration that is judged while the checks
 // run isn't among the deciders, and its conditions aren't nobody's.
-func (r *TargetReconciler) look(target checking.Target, object *unstructured.Unstructured, namespace labels.Set, in view) (*look, error) {
+func (r *TargetReconciler) look(target checking.Target, object *unstructured.Unstructured, in versions, namespace labels.Set) *look {
 	doubt := r.Observer.inDoubt(target.Kind)
-	deciders, err := r.Observer.deciders(object, in, namespace)
-	return &look{r: r, target: target, object: object, deciders: deciders, doubt: doubt}, err
+	return &look{r: r, target: target, object: object, deciders: r.Observer.deciders(object, in, namespace), doubt: doubt}
 }
 
-// read gives the target in the latest served version that a registration names; nil when it is gone, or going.
-func (r *TargetReconciler) read(ctx context.Context, target checking.Target) (object *unstructured.Unstructured, err error) {
+// versions are a target as it is in each version that a registration names and that can be read: of any other nothing is known.
+type versions map[string]*unstructured.Unstructured
+
+// read gives the target in the latest served version that a registration names, and in the others; nil when it is gone, or going.
+func (r *TargetReconciler) read(ctx context.Context, target checking.Target) (object *unstructured.Unstructured, in versions, err error) {
+	in = versions{}
 	for _, version := range r.Observer.versionsOf(target.Kind) {
-		object, err = r.inVersion(ctx, target.Kind.WithVersion(version), target.Key)
-		if !checking.Unserved(err) {
-			return object, err
+		found, failed := r.inVersion(ctx, target.Kind.WithVersion(version), target.Key)
+		switch {
+		case object == nil && checking.Unserved(failed):
+			err = failed
+			continue
+		case object == nil && (failed != nil || found == nil):
+			return nil, nil, failed
+		case object == nil:
+			object, err = found, nil
+		case errors.Is(failed, checking.ErrUnread):
+			return nil, nil, failed
+		case failed != nil: // which the registration's status tells; what it wrote stays, and the others go on
+			continue
+		case found == nil || found.GetUID() != object.GetUID():
+			return nil, nil, checking.ErrUnread
 		}
+		in[version] = found
 	}
-	return nil, err
+	return object, in, err
 }
 
 func (r *TargetReconciler) inVersion(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName) (*unstructured.Unstructured, error) {
@@ -106,23 +116,6 @@ func (r *TargetReconciler) inVersion(ctx context.Context, kind schema.GroupVersi
 	object, err := r.Observer.Watches.Get(ctx, kind, key)
 	if err != nil || object.GetDeletionTimestamp() != nil {
 		return nil, client.IgnoreNotFound(err)
-	}
-	return object, nil
-}
-
-// view gives a target in another version; nil when that can't be read. It must be of the same object.
-func (r *TargetReconciler) view(ctx context.Context, kind schema.GroupVersionKind, target *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	if kind == target.GroupVersionKind() {
-		return target, nil
-	}
-	object, err := r.inVersion(ctx, kind, client.ObjectKeyFromObject(target))
-	switch {
-	case errors.Is(err, checking.ErrUnread):
-		return nil, err
-	case err != nil: // which the registration's status tells
-		return nil, nil //nolint:nilerr // what that registration wrote stays, and the others go on
-	case object == nil || object.GetUID() != target.GetUID():
-		return nil, checking.ErrUnread
 	}
 	return object, nil
 }
@@ -216,11 +209,10 @@ func (l *look) after(p plan) time.Duration {
 	if p.unread {
 		return unreadWait
 	}
-	if period = wait.Jitter(period, jitter); !p.LookAgain.IsZero() {
-		period = min(period, max(p.LookAgain.Sub(l.r.Observer.Facts.Clock.Now()), time.Millisecond))
-	}
-	if at := hold.Of(l.object.GetAnnotations()).LookAgain(l.r.Observer.Facts.Clock.Now(), time.Time{}); !at.IsZero() {
-		period = min(period, at.Sub(l.r.Observer.Facts.Clock.Now())+kube.PastDeadline)
+	now := l.r.Observer.Facts.Clock.Now()
+	period = retry.After(period, p.LookAgain, now)
+	if at := hold.Of(l.object.GetAnnotations()).LookAgain(now, time.Time{}); !at.IsZero() {
+		period = min(period, at.Sub(now)+kube.PastDeadline)
 	}
 	return period
 }

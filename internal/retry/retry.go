@@ -24,6 +24,18 @@ const (
 	refusedJitter   = 0.2
 )
 
+// jitter spreads the looks at objects that began together.
+const jitter = 0.1
+
+// After is when to look again: at a deadline, if there is one, or after the period.
+func After(period time.Duration, deadline, now time.Time) time.Duration {
+	period = wait.Jitter(period, jitter)
+	if deadline.IsZero() {
+		return period
+	}
+	return min(period, max(deadline.Sub(now), time.Millisecond))
+}
+
 // Retries paces the tries of a controller's objects. It is its Reconciler and its RateLimiter.
 type Retries struct {
 	reconcile.Reconciler

@@ -11,15 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/retry"
 )
-
-// jitter spreads the looks at targets that began together.
-const jitter = 0.1
 
 // reconciler keeps the conditions of targets.
 type reconciler struct {
@@ -48,19 +45,10 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		r.runner.shoots.Forget(request.Namespace) // another target's next check connects anew
 		return reconcile.Result{}, nil
 	case suspended: // that it isn't any more may depend on what no event tells of
-		return reconcile.Result{RequeueAfter: r.after(time.Time{})}, nil
+		return reconcile.Result{RequeueAfter: retry.After(r.syncPeriod, time.Time{}, r.clock.Now())}, nil
 	}
 	again, err := r.judge(ctx, target)
-	return reconcile.Result{RequeueAfter: r.after(again)}, err
-}
-
-// after is when to look again: at a deadline, or after the sync period.
-func (r *reconciler) after(deadline time.Time) time.Duration {
-	period := wait.Jitter(r.syncPeriod, jitter)
-	if deadline.IsZero() {
-		return period
-	}
-	return min(period, max(deadline.Sub(r.clock.Now()), time.Millisecond))
+	return reconcile.Result{RequeueAfter: retry.After(r.syncPeriod, again, r.clock.Now())}, err
 }
 
 // read gives the target from the cache, and whether it isn't to be judged now; nil when it is gone, or no target.

@@ -18,16 +18,20 @@ type judge func(object *unstructured.Unstructured, threshold time.Duration, now 
 
 // builtin are the kinds that come with a check, in any version.
 var builtin = map[schema.GroupKind]judge{
-	{Group: "apps", Kind: "Deployment"}:                               typed(Deployment),
-	{Group: "apps", Kind: "StatefulSet"}:                              typed(StatefulSet),
-	{Group: "apps", Kind: "ReplicaSet"}:                               typed(ReplicaSet),
-	{Group: "apps", Kind: "DaemonSet"}:                                typed(DaemonSet),
-	{Group: "batch", Kind: "Job"}:                                     typed(Job),
-	{Kind: "Pod"}:                                                     typed(Pod),
-	{Kind: "PersistentVolumeClaim"}:                                   typed(PersistentVolumeClaim),
-	{Kind: "Service"}:                                                 typed(Service),
-	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: untyped(CustomResourceDefinition),
-	{Group: "resources.gardener.cloud", Kind: "ManagedResource"}:      managedResource,
+	{Group: "apps", Kind: "Deployment"}:  typed(Deployment),
+	{Group: "apps", Kind: "StatefulSet"}: typed(StatefulSet),
+	{Group: "apps", Kind: "ReplicaSet"}:  typed(ReplicaSet),
+	{Group: "apps", Kind: "DaemonSet"}:   typed(DaemonSet),
+	{Group: "batch", Kind: "Job"}:        typed(Job),
+	{Kind: "Pod"}:                        typed(Pod),
+	{Kind: "PersistentVolumeClaim"}:      typed(PersistentVolumeClaim),
+	{Kind: "Service"}:                    typed(Service),
+	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: func(o *unstructured.Unstructured, _ time.Duration, _ time.Time) (Result, error) {
+		return CustomResourceDefinition(o), nil
+	},
+	{Group: "resources.gardener.cloud", Kind: "ManagedResource"}: func(o *unstructured.Unstructured, threshold time.Duration, now time.Time) (Result, error) {
+		return ManagedResource(o, threshold, now), nil
+	},
 }
 
 // Reads are the fields beside metadata that these checks and kstatus read: no others are kept of what is only looked at by them.
@@ -44,16 +48,6 @@ func typed[T appsv1.Deployment | appsv1.StatefulSet | appsv1.ReplicaSet | appsv1
 		}
 		return check(into), nil
 	}
-}
-
-func untyped(check func(*unstructured.Unstructured) Result) judge {
-	return func(object *unstructured.Unstructured, _ time.Duration, _ time.Time) (Result, error) {
-		return check(object), nil
-	}
-}
-
-func managedResource(object *unstructured.Unstructured, threshold time.Duration, now time.Time) (Result, error) {
-	return ManagedResource(object, threshold, now), nil
 }
 
 // HasBuiltin says whether a check for the kind comes with Autohealer.

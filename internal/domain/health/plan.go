@@ -92,14 +92,10 @@ func (p *Plan) judge(in *Input, conditionType string, now time.Time) {
 	if at := verdict.LookAgain; !at.IsZero() && (p.LookAgain.IsZero() || at.Before(p.LookAgain)) {
 		p.LookAgain = at
 	}
-	shape := in.shapeOf(conditionType)
+	shape := cmp.Or(in.Shapes[conditionType], in.Shape)
 	if next, changed := Next(previous, conditionType, verdict, shape, in.Lacks.generation(in.Target), now); changed {
 		p.Steps = append(p.Steps, Step{Condition: in.Lacks.undated(next), Shape: shape, Before: previous.status(), Held: held, Counted: asked && !held})
 	}
-}
-
-func (in *Input) shapeOf(conditionType string) Shape {
-	return cmp.Or(in.Shapes[conditionType], in.Shape)
 }
 
 // inDoubt is Unknown, because True would be as unproven as False.
