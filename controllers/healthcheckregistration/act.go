@@ -152,12 +152,13 @@ func (l *look) removers(conditionType string) (all []decider) {
 	return all
 }
 
-// failed takes in that a write didn't come about. That someone else wrote first is no failure.
+// failed takes in that a write didn't come about; the controller logs the error itself. That someone else wrote first is no failure.
 func (a *acting) failed(deciders []decider, step health.Step, err error) {
-	a.r.Report.failed(deciders, step, err)
 	if errors.Is(err, actuate.ErrStale) {
+		count(deciders, step, "stale")
 		return
 	}
+	count(deciders, step, "failed")
 	a.r.Layouts.Doubt(a.object.GroupVersionKind())
 	for _, policy := range policiesOf(deciders) {
 		a.tries.Failed[policy] = err
@@ -198,15 +199,6 @@ func (r *Reporter) acted(target *unstructured.Unstructured, deciders []decider, 
 	if len(deciders) == 0 {
 		r.Events.Eventf(refOf(target), nil, corev1.EventTypeNormal, reason, verb(step), "%s", note)
 	}
-}
-
-// failed counts a write that didn't come about; the controller logs the error itself.
-func (r *Reporter) failed(deciders []decider, step health.Step, err error) {
-	if isStale(err) {
-		count(deciders, step, "stale")
-		return
-	}
-	count(deciders, step, "failed")
 }
 
 func verb(step health.Step) string {

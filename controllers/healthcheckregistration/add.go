@@ -3,8 +3,6 @@
 package healthcheckregistration
 
 import (
-	"errors"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -93,8 +91,6 @@ var (
 func registerMetrics() error {
 	return metric.Register(actsTotal, targetsGauge, breakerGauge, eventsDropped)
 }
-
-func isStale(err error) bool { return errors.Is(err, actuate.ErrStale) }
 
 // count counts a write once for each registration that decides the condition; one that nothing decides any more is nobody's.
 func count(deciders []decider, step health.Step, result string) {

@@ -277,8 +277,7 @@ func (w *Watches) List(ctx context.Context, kind schema.GroupVersionKind, namesp
 }
 
 func list(ctx context.Context, from client.Reader, kind schema.GroupVersionKind, namespace string, selector labels.Selector) ([]*unstructured.Unstructured, error) {
-	all := &unstructured.UnstructuredList{}
-	all.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	all := emptyList(kind)
 	options := []client.ListOption{client.InNamespace(namespace), client.UnsafeDisableDeepCopy}
 	if !selector.Empty() { // with one, a cache reads the labels of each object
 		options = append(options, client.MatchingLabelsSelector{Selector: selector})
@@ -291,6 +290,12 @@ func list(ctx context.Context, from client.Reader, kind schema.GroupVersionKind,
 		objects[i] = &all.Items[i]
 	}
 	return objects, nil
+}
+
+func emptyList(kind schema.GroupVersionKind) *unstructured.UnstructuredList {
+	all := &unstructured.UnstructuredList{}
+	all.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	return all
 }
 
 func empty(kind schema.GroupVersionKind) *unstructured.Unstructured {

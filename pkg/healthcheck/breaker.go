@@ -147,13 +147,12 @@ func (b *breaker) show(open bool) {
 
 // lookAgain is when a target is to be looked at again: at the plan's deadline, or soon while it isn't believed.
 func (b *breaker) lookAgain(p health.Plan) time.Time {
-	at := p.LookAgain
 	for _, verdict := range p.Verdicts {
-		if soon := b.clock.Now().Add(doubtPeriod); verdict.Reason == health.ReasonInDoubt && (at.IsZero() || soon.Before(at)) {
-			at = soon
+		if verdict.Reason == health.ReasonInDoubt {
+			return health.Sooner(p.LookAgain, b.clock.Now().Add(doubtPeriod))
 		}
 	}
-	return at
+	return p.LookAgain
 }
 
 // targets gives all that the registration is about, from the cache.

@@ -119,9 +119,7 @@ func (r *reconciler) judge(ctx context.Context, target *unstructured.Unstructure
 		if errs = append(errs, err); after != nil {
 			target = after
 		}
-		if !at.IsZero() && (lookAgain.IsZero() || at.Before(lookAgain)) {
-			lookAgain = at
-		}
+		lookAgain = health.Sooner(lookAgain, at)
 		return err == nil && after == nil
 	}
 	for range by {
