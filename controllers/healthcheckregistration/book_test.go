@@ -77,7 +77,10 @@ func TestNoteTellsWhatChanged(t *testing.T) {
 	if from := b.drop(target, map[types.UID]bool{"r": true}); len(from) != 0 {
 		t.Errorf("dropped from what still selects it: %v", from)
 	}
-	if from := b.drop(target, nil); len(from) != 1 || b.page("r").summary().targets != 0 {
+	hcr := &v1alpha1.HealthCheckRegistration{}
+	hcr.Name = "called"
+	b.page("r").follow(hcr, noon)
+	if from := b.drop(target, nil); len(from) != 1 || from[0] != "called" || b.page("r").summary().targets != 0 {
 		t.Errorf("dropped from %v, %d left", from, b.page("r").summary().targets)
 	}
 }

@@ -52,7 +52,11 @@ func TestWhoIsAffected(t *testing.T) {
 	if got := x.Affected(deployment, types.NamespacedName{Namespace: "a", Name: "e"}, labels.Set{"app": "x"}); len(got) != 1 {
 		t.Errorf("affected by a selector of before: %v", got)
 	}
-	for _, name := range []string{"by-name", "by-labels", "everywhere", "another"} {
+	x.Follow(target("nothing"), []Ref{{Kind: deployment, Namespace: "a"}}) // as a check in Go may say
+	if got := x.Affected(deployment, types.NamespacedName{Namespace: "a", Name: "e"}, labels.Set{"app": "x"}); got.Has(target("nothing")) {
+		t.Error("affected by objects of any name")
+	}
+	for _, name := range []string{"by-name", "by-labels", "everywhere", "another", "nothing"} {
 		x.Follow(target(name), nil)
 	}
 	if len(x.followers)+len(x.of) != 0 {
