@@ -101,18 +101,15 @@ func (b *breaker) restore(ctx context.Context, all []*unstructured.Unstructured)
 // opening is the id of the last opening that a target's conditions tell of; "" when they tell of none.
 func (b *breaker) opening(target *unstructured.Unstructured) (last string) {
 	for _, c := range b.checks {
-		if is := health.Find(target, c.conditionType); is.InDoubt() {
-			last = max(last, idIn(is.Message))
+		is := health.Find(target, c.conditionType)
+		if !is.InDoubt() {
+			continue
+		}
+		if found := openingIn.FindStringSubmatch(is.Message); found != nil {
+			last = max(last, found[1])
 		}
 	}
 	return last
-}
-
-func idIn(message string) string {
-	if found := openingIn.FindStringSubmatch(message); found != nil {
-		return found[1]
-	}
-	return ""
 }
 
 func (b *breaker) open() bool {

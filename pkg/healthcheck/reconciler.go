@@ -139,7 +139,7 @@ func (r *reconciler) judge(ctx context.Context, target *unstructured.Unstructure
 // here, where it holds up no other condition, and again by the writer, which may find the target, or the breaker, as they weren't seen.
 func (r *reconciler) gather(ctx context.Context, target *unstructured.Unstructured, conditionType string, checks []check) gathered {
 	key := client.ObjectKeyFromObject(target)
-	results := r.runner.all(ctx, key, checks)
+	results := r.runner.all(ctx, r.runner.seed, key, checks)
 	g := gathered{in: health.Input{Target: target, Results: map[string][]health.Result{conditionType: results}}}
 	g.confirm = func() []health.Result { return r.runner.confirm(ctx, key, checks, results) }
 	if r.writer.turnsFalse(g.in) {

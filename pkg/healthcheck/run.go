@@ -57,12 +57,8 @@ func (c check) of(target types.NamespacedName) checkOf {
 	return checkOf{target, c.conditionType, c.name}
 }
 
-// all runs the checks at once and gives their results, each within the timeout.
-func (r *runner) all(ctx context.Context, target types.NamespacedName, checks []check) []health.Result {
-	return r.with(ctx, r.seed, target, checks)
-}
-
-func (r *runner) with(ctx context.Context, seed client.Client, target types.NamespacedName, checks []check) []health.Result {
+// all runs the checks at once, with this client of the seed, and gives their results, each within the timeout.
+func (r *runner) all(ctx context.Context, seed client.Client, target types.NamespacedName, checks []check) []health.Result {
 	results := make([]health.Result, len(checks))
 	var running sync.WaitGroup
 	for i, c := range checks {
@@ -89,7 +85,7 @@ func (r *runner) confirm(ctx context.Context, target types.NamespacedName, check
 			doubtful = append(doubtful, c)
 		}
 	}
-	return append(results, r.with(ctx, r.live, target, doubtful)...)
+	return append(results, r.all(ctx, r.live, target, doubtful)...)
 }
 
 // one runs one check, and comes back by the timeout whether the check does or not.
