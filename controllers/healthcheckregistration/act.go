@@ -3,15 +3,22 @@ package healthcheckregistration
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/policy"
+	"github.com/resourcestack/autohealer/internal/retry"
 )
 
 // acting is a plan that is being carried out.
@@ -113,11 +120,7 @@ func (a *acting) unclaims(ctx context.Context) error {
 // refused says whether the API server refused a write for what it is, which says nothing of others. A conflict of another kind than
 // one of apply is about the target.
 func refused(err error) bool {
-	if errors.Is(err, actuate.ErrStale) {
-		return false
-	}
-	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err) ||
-		apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict)
+	return !errors.Is(err, actuate.ErrStale) && retry.Refused(err)
 }
 
 // stopped says whether a step may not be carried out any more: the checks took their time, and meanwhile everything was frozen,
@@ -134,7 +137,7 @@ func (l *look) notFailed(p plan, steps []health.Step) {
 			continue
 		}
 		for _, d := range p.deciders[step.Condition.Type] {
-			l.r.Observer.book.notFailed(d.registration.UID, l.target, step.Condition.Type)
+			l.flips(d).Unwritten(nameOf(l.target).String(), step.Condition.Type)
 		}
 	}
 }
@@ -142,24 +145,20 @@ func (l *look) notFailed(p plan, steps []health.Step) {
 // removers are the registrations that ask for a condition's removal.
 func (l *look) removers(conditionType string) (all []decider) {
 	for _, d := range l.deciders {
-		if d.registration == nil {
-			continue
-		}
-		for _, t := range d.removes() {
-			if t == conditionType {
-				all = append(all, d)
-			}
+		if d.registration != nil && slices.Contains(d.removes(), conditionType) {
+			all = append(all, d)
 		}
 	}
 	return all
 }
 
-// failed takes in that a write didn't come about. That someone else wrote first is no failure.
+// failed takes in that a write didn't come about; the controller logs the error itself. That someone else wrote first is no failure.
 func (a *acting) failed(deciders []decider, step health.Step, err error) {
-	a.r.Report.failed(deciders, step, err)
 	if errors.Is(err, actuate.ErrStale) {
+		count(deciders, step, "stale")
 		return
 	}
+	count(deciders, step, "failed")
 	a.r.Layouts.Doubt(a.object.GroupVersionKind())
 	for _, policy := range policiesOf(deciders) {
 		a.tries.Failed[policy] = err
@@ -172,4 +171,64 @@ func policiesOf(deciders []decider) []policy.Ref {
 		policies[i] = policy.Ref{UID: d.registration.UID, NamespacedName: types.NamespacedName{Name: d.registration.Name}}
 	}
 	return policies
+}
+
+// Reporter tells of conditions that changed: Events for people, metrics for machines.
+type Reporter struct {
+	Events events.EventRecorder
+	acts   *kube.ActEvents
+}
+
+// NewReporter reports to a recorder.
+func NewReporter(recorder events.EventRecorder) *Reporter {
+	dropped := func(events int) { eventsDropped.Add(float64(events)) }
+	return &Reporter{Events: recorder, acts: kube.NewActEvents(recorder, dropped)}
+}
+
+// acted tells of a condition that was written or removed, on the target and on each registration that decides it. One whose
+// status is as before is counted alone.
+func (r *Reporter) acted(target *unstructured.Unstructured, deciders []decider, step health.Step, now time.Time) {
+	count(deciders, step, "done")
+	if !step.Remove && step.Before == step.Condition.Status {
+		return
+	}
+	reason, note := told(step)
+	for _, d := range deciders {
+		r.acts.Tell(now, refOf(target), registrationRef(d), reason, verb(step), note)
+	}
+	if len(deciders) == 0 {
+		r.Events.Eventf(refOf(target), nil, corev1.EventTypeNormal, reason, verb(step), "%s", note)
+	}
+}
+
+func verb(step health.Step) string {
+	if step.Remove {
+		return "RemoveCondition"
+	}
+	return "SetCondition"
+}
+
+func told(step health.Step) (reason, note string) {
+	c := &step.Condition
+	if step.Remove {
+		return v1alpha1.ReasonConditionRemoved, fmt.Sprintf("Condition %s is removed: no HealthCheckRegistration decides it any more, or one asks for that.", c.Type)
+	}
+	before := string(step.Before)
+	if before == "" {
+		before = "not there"
+	}
+	return v1alpha1.ReasonConditionChanged, fmt.Sprintf("Condition %s is %s, and was %s: %s", c.Type, c.Status, before, health.Shortened(c.Message, messageKept))
+}
+
+func refOf(target *unstructured.Unstructured) *corev1.ObjectReference {
+	return &corev1.ObjectReference{
+		APIVersion: target.GetAPIVersion(), Kind: target.GetKind(), Namespace: target.GetNamespace(), Name: target.GetName(), UID: target.GetUID(),
+	}
+}
+
+func registrationRef(d decider) *v1alpha1.HealthCheckRegistration {
+	return &v1alpha1.HealthCheckRegistration{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kindRegistration},
+		ObjectMeta: metav1.ObjectMeta{Name: d.registration.Name, UID: d.registration.UID},
+	}
 }

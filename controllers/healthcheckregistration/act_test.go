@@ -80,7 +80,7 @@ func turning(t *testing.T, api client.WithWatch) (*look, plan) {
 	if err := api.Get(t.Context(), client.ObjectKeyFromObject(l.object), l.object); err != nil {
 		t.Fatal(err)
 	}
-	l.r.Conditions, l.r.Layouts = &actuate.Conditions{Client: api, Current: current{}, Acts: logr.Discard()}, &checking.Layouts{Clock: testingclock.NewFakePassiveClock(noon)}
+	l.r.Conditions, l.r.Layouts = &actuate.Conditions{Client: api, Current: current{}, Acts: logr.Discard()}, checking.NewLayouts(nil, nil, testingclock.NewFakePassiveClock(noon))
 	l.r.Troubles, l.r.Report = &policy.Troubles{}, NewReporter(&recorder{})
 	p := plan{deciders: map[string][]decider{"Bad": l.deciders[:1], "Good": l.deciders[1:]}, unclaim: []string{"Gone"}}
 	p.Verdicts = map[string]health.Verdict{"Bad": {}, "Good": {}}

@@ -1,13 +1,18 @@
+// Package healthcheckregistration checks what the targets of HealthCheckRegistrations depend on, and tells it by conditions on
+// the targets.
 package healthcheckregistration
 
 import (
+	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/checking"
+	"github.com/resourcestack/autohealer/internal/domain/health"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
+	"github.com/resourcestack/autohealer/internal/metric"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
@@ -38,9 +43,9 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if err != nil {
 		return err
 	}
-	observer.Watches, observer.Shoots = watches, checker.Shoots
+	observer.Watches = watches
 	report := NewReporter(mgr.GetEventRecorder("autohealer"))
-	layouts := &checking.Layouts{Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(), Clock: opts.Facts.Clock}
+	layouts := checking.NewLayouts(mgr.GetAPIReader(), mgr.GetRESTMapper(), opts.Facts.Clock)
 	targets := &TargetReconciler{
 		Observer: observer, Layouts: layouts, Troubles: &observer.policies.Troubles, Report: report,
 		Checker: checker,
@@ -57,4 +62,54 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	}
 	registrations := &policy.Keeper[*v1alpha1.HealthCheckRegistration]{Steps: (&keeper{Observer: observer, Live: mgr.GetAPIReader(), Layouts: layouts}).steps(), Clock: opts.Facts.Clock, Urgent: observer.policies.Unseen, Leads: opts.Leads}
 	return registrations.AddToManager(mgr, "healthcheckregistration", registrationWorkers, observer.leadRegistrations)
+}
+
+// Labels are bounded: policies by name, never targets.
+var (
+	actsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "autohealer_healthcheckregistration_acts_total",
+		Help: "Writes of conditions of targets, by HealthCheckRegistration, verb (SetCondition, RemoveCondition) and result (done, stale, failed).",
+	}, []string{"policy", "verb", "result"})
+
+	targetsGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "autohealer_healthcheckregistration_targets",
+		Help: "Targets of a HealthCheckRegistration by the worst of their conditions: healthy, unhealthy, progressing, unknown.",
+	}, []string{"policy", "state"})
+
+	breakerGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "autohealer_healthcheckregistration_breaker_open",
+		Help: "1 while a HealthCheckRegistration's breaker is open and waits for a reset.",
+	}, []string{"policy"})
+
+	eventsDropped = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "autohealer_healthcheckregistration_events_dropped_total",
+		Help: "Events on single targets left out because there were too many at once; the audit trail has them.",
+	})
+)
+
+// registerMetrics adds the metrics to the manager's registry; a second manager in one process shares them.
+func registerMetrics() error {
+	return metric.Register(actsTotal, targetsGauge, breakerGauge, eventsDropped)
+}
+
+// count counts a write once for each registration that decides the condition; one that nothing decides any more is nobody's.
+func count(deciders []decider, step health.Step, result string) {
+	for _, d := range deciders {
+		actsTotal.WithLabelValues(d.registration.Name, verb(step), result).Inc()
+	}
+	if len(deciders) == 0 {
+		actsTotal.WithLabelValues("", verb(step), result).Inc()
+	}
+}
+
+func gaugeStates(policy string, s v1alpha1.HealthCheckRegistrationStatus) {
+	for state, n := range map[string]int32{"healthy": s.Healthy, "unhealthy": s.Unhealthy, "progressing": s.Progressing, "unknown": s.Unknown} {
+		targetsGauge.WithLabelValues(policy, state).Set(float64(n))
+	}
+	breakerGauge.WithLabelValues(policy).Set(metric.Bool(s.Breaker != nil))
+}
+
+// forgetStates drops the series of a registration that is gone.
+func forgetStates(policy string) {
+	metric.Forget(prometheus.Labels{"policy": policy}, actsTotal, targetsGauge, breakerGauge)
 }

@@ -173,7 +173,7 @@ func (w *checkedWorld) judge(hcr *v1alpha1.HealthCheckRegistration, stands strin
 		hcr.Generation, hcr.DeletionTimestamp = 2, &metav1.Time{Time: noon}
 	}
 	w.o.policies.Seen(w.t.Context(), hcr.DeepCopy())
-	w.o.book.follow(hcr, noon)
+	w.o.book.page(hcr.UID).follow(hcr, noon)
 	w.stored = append(w.stored, *hcr)
 }
 
@@ -181,10 +181,7 @@ func (w *checkedWorld) judge(hcr *v1alpha1.HealthCheckRegistration, stands strin
 func (w *checkedWorld) acts() map[string]string {
 	r := &TargetReconciler{Observer: w.o, Checker: &checking.Checker{Live: lookedAtMaps, Clock: testingclock.NewFakePassiveClock(noon)}}
 	target := checking.Target{Kind: worker.GroupKind(), Key: types.NamespacedName{Namespace: "n", Name: "w"}}
-	l, err := r.look(target, w.worker, nil, func(schema.GroupVersionKind) (*unstructured.Unstructured, error) { return w.worker, nil })
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	l := r.look(target, w.worker, versions{worker.Version: w.worker}, nil)
 	acts := map[string]string{}
 	for _, s := range l.plan(w.t.Context(), health.Layout{Shape: health.Gardener}, true).Steps {
 		if l.stopped(s) {

@@ -15,20 +15,29 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
-// book has what was found of each registration's targets, and their breakers. It is safe for concurrent use; the zero value is
-// empty.
+// book has what is remembered of each registration by its UID. It is safe for concurrent use; the zero value is empty.
 type book struct {
 	mu sync.Mutex
 	of map[types.UID]*page // needs mu
 }
 
+// page is what is remembered of one registration, and its breaker.
 type page struct {
-	// generation of the registration that targets were looked at for.
+	flips health.Flips
+
+	mu sync.Mutex
+	// name of the registration; needs mu, as all below.
+	name string
+	// generation of it that targets were looked at for.
 	generation int64
 	targets    map[checking.Target]entry
 	// complete: there was a moment when each of its targets had been looked at.
 	complete bool
-	flips    health.Flips
+	// written is when its status was.
+	written time.Time
+	// informed is what it meant to its targets when they were last asked for because of it; nil when they weren't. It needs the
+	// Observer's informing.
+	informed *meaning
 }
 
 // entry is what was found of one target. With thousands of targets each byte counts: it has what a status tells, in a slice.
@@ -53,8 +62,9 @@ func verdictOf(conditionType string, v health.Verdict) verdict {
 	return verdict{conditionType, v.Status, v.Message}
 }
 
-// page needs b.mu.
 func (b *book) page(uid types.UID) *page {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	p := b.of[uid]
 	if p == nil {
 		p = &page{targets: map[checking.Target]entry{}}
@@ -66,63 +76,58 @@ func (b *book) page(uid types.UID) *page {
 	return p
 }
 
-// note takes in what was found of a target; changed says that it is something else than before.
-func (b *book) note(uid types.UID, target checking.Target, found entry) (changed bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	p := b.page(uid)
-	was, known := p.targets[target]
-	p.targets[target] = found
-	return !known || was.problem != found.problem || !slices.Equal(was.verdicts, found.verdicts)
-}
-
-// drop forgets a target of all registrations but those that still select it, and gives those that it was dropped from.
-func (b *book) drop(target checking.Target, but map[types.UID]bool) (from []types.UID) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for uid, p := range b.of {
-		if _, ok := p.targets[target]; ok && !but[uid] {
-			delete(p.targets, target)
-			p.flips.Forget(nameOf(target).String())
-			from = append(from, uid)
-		}
-	}
-	return from
-}
-
 func (b *book) forget(uid types.UID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.of, uid)
 }
 
-// mayFail says whether a condition of a target may turn False now that is in doubt or isn't, for a registration with so many targets.
-func (b *book) mayFail(uid types.UID, target checking.Target, conditionType string, doubted bool, targets int, now time.Time) bool {
+// drop forgets a target of all registrations but those that still select it, and gives the names of those that it was dropped from.
+func (b *book) drop(target checking.Target, but map[types.UID]bool) (from []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.page(uid).flips.MayFail(nameOf(target).String(), conditionType, doubted, targets, now)
+	for uid, p := range b.of {
+		if but[uid] {
+			continue
+		}
+		if name, known := p.drop(target); known {
+			from = append(from, name)
+		}
+	}
+	return from
 }
 
-// notFailed takes back that a condition turned False: the write didn't come about.
-func (b *book) notFailed(uid types.UID, target checking.Target, conditionType string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.page(uid).flips.Unwritten(nameOf(target).String(), conditionType)
+func (p *page) drop(target checking.Target) (of string, known bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, known = p.targets[target]; known {
+		delete(p.targets, target)
+		p.flips.Forget(nameOf(target).String())
+	}
+	return p.name, known
 }
 
-// complete says whether each of a registration's targets was looked at: now, or once before, when it doesn't ask which there are.
+// note takes in what was found of a target; changed says that it is something else than before.
+func (p *page) note(target checking.Target, found entry) (changed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	was, known := p.targets[target]
+	p.targets[target] = found
+	return !known || was.problem != found.problem || !slices.Equal(was.verdicts, found.verdicts)
+}
+
+// lookedAt says whether each of a registration's targets was looked at: now, or once before, when it doesn't ask which there are.
 // Those that come later are counted once they are.
-func (b *book) complete(uid types.UID, selected func() []checking.Target) bool {
-	b.mu.Lock()
-	once, of := b.page(uid).complete, b.page(uid).generation
-	b.mu.Unlock()
+func (p *page) lookedAt(selected func() []checking.Target) bool {
+	p.mu.Lock()
+	once, of := p.complete, p.generation
+	p.mu.Unlock()
 	if once {
 		return true
 	}
 	targets := selected()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	p := b.page(uid)
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.generation != of { // whose targets are others
 		return false
 	}
@@ -133,15 +138,15 @@ func (b *book) complete(uid types.UID, selected func() []checking.Target) bool {
 	return p.complete
 }
 
-// follow takes in a registration as it is stored: what was found by its checks of before is forgotten, a breaker that another
+// follow takes in the registration as it is stored: what was found by its checks of before is forgotten, a breaker that another
 // process opened is taken over, and one that was reset is closed.
-func (b *book) follow(hcr *v1alpha1.HealthCheckRegistration, now time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	p := b.page(hcr.UID)
-	if p.generation != hcr.Generation {
+func (p *page) follow(hcr *v1alpha1.HealthCheckRegistration, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.name = hcr.Name; p.generation != hcr.Generation {
 		p.generation, p.complete = hcr.Generation, false
 		clear(p.targets)
+		p.flips.CountAnew()
 	}
 	reset := hcr.Annotations[v1alpha1.AnnotationResetBreaker]
 	p.flips.Reset(reset, now) // first, since the status may tell of a later one
@@ -151,16 +156,12 @@ func (b *book) follow(hcr *v1alpha1.HealthCheckRegistration, now time.Time) {
 	}
 }
 
-func (b *book) breaker(uid types.UID) (limit.Opening, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.page(uid).flips.Breaker()
-}
-
 // summary is what a status tells of all targets.
 type summary struct {
-	targets, healthy, unhealthy, progressing, unknown int32
-	worst                                             []v1alpha1.UnhealthyTarget
+	targets int32
+	// by the worst of their conditions.
+	by    map[health.Status]int32
+	worst []v1alpha1.UnhealthyTarget
 	// unwritten are targets with a problem, and problem that of the first by name.
 	unwritten int
 	problem   string
@@ -169,11 +170,12 @@ type summary struct {
 // ranks orders statuses from the worst.
 var ranks = map[health.Status]int{health.False: 0, health.Unknown: 1, health.Progressing: 2, health.True: 3}
 
-func (b *book) summary(uid types.UID) (s summary) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (p *page) summary() summary {
+	s := summary{by: map[health.Status]int32{}}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	first := ""
-	for target, e := range b.page(uid).targets {
+	for target, e := range p.targets {
 		s.targets++
 		worst := health.True
 		for _, v := range e.verdicts {
@@ -182,20 +184,11 @@ func (b *book) summary(uid types.UID) (s summary) {
 			}
 			if v.status != health.True {
 				s.worst = append(s.worst, v1alpha1.UnhealthyTarget{
-					Namespace: target.Key.Namespace, Name: target.Key.Name, ConditionType: v.conditionType, Status: string(v.status), Message: shortened(v.message),
+					Namespace: target.Key.Namespace, Name: target.Key.Name, ConditionType: v.conditionType, Status: string(v.status), Message: health.Shortened(v.message, messageKept),
 				})
 			}
 		}
-		switch worst {
-		case health.True:
-			s.healthy++
-		case health.False:
-			s.unhealthy++
-		case health.Progressing:
-			s.progressing++
-		case health.Unknown:
-			s.unknown++
-		}
+		s.by[worst]++
 		if e.problem != "" {
 			s.unwritten++
 			if name := target.Key.String(); first == "" || name < first {
@@ -215,11 +208,3 @@ const (
 	worstKept   = 20
 	messageKept = 512
 )
-
-// shortened is a message as status keeps it.
-func shortened(message string) string {
-	if len(message) <= messageKept {
-		return message
-	}
-	return strings.ToValidUTF8(message[:messageKept-len("…")], "") + "…"
-}

@@ -24,6 +24,11 @@ func found(status health.Status, message string) entry {
 	return entry{verdicts: []verdict{verdictOf("X", health.Verdict{Status: status, Message: message})}}
 }
 
+// mayFail asks a registration's breaker.
+func (b *book) mayFail(uid types.UID, target checking.Target, conditionType string, doubted bool, targets int, now time.Time) bool {
+	return b.page(uid).flips.MayFail(nameOf(target).String(), conditionType, doubted, targets, now)
+}
+
 func TestATargetIsItsRequest(t *testing.T) {
 	for _, target := range []checking.Target{targetNamed("w.1"), {Kind: worker.GroupKind(), Key: types.NamespacedName{Name: "without-namespace"}}} {
 		if got := targetOf(nameOf(target)); got != target {
@@ -35,10 +40,10 @@ func TestATargetIsItsRequest(t *testing.T) {
 func TestSummary(t *testing.T) {
 	b := &book{}
 	for i, status := range []health.Status{health.True, health.False, health.Unknown, health.Progressing, health.False} {
-		b.note("r", targetNamed(fmt.Sprintf("w%d", i)), found(status, "m"))
+		b.page("r").note(targetNamed(fmt.Sprintf("w%d", i)), found(status, "m"))
 	}
-	s := b.summary("r")
-	if s.targets != 5 || s.healthy != 1 || s.unhealthy != 2 || s.unknown != 1 || s.progressing != 1 {
+	s := b.page("r").summary()
+	if s.targets != 5 || s.by[health.True] != 1 || s.by[health.False] != 2 || s.by[health.Unknown] != 1 || s.by[health.Progressing] != 1 {
 		t.Errorf("counts are %+v", s)
 	}
 	var order []string
@@ -49,9 +54,9 @@ func TestSummary(t *testing.T) {
 		t.Errorf("the worst are %v, not %s", order, want)
 	}
 	for i := range 40 {
-		b.note("r", targetNamed(fmt.Sprintf("x%02d", i)), found(health.False, "m"))
+		b.page("r").note(targetNamed(fmt.Sprintf("x%02d", i)), found(health.False, "m"))
 	}
-	if n := len(b.summary("r").worst); n != 20 {
+	if n := len(b.page("r").summary().worst); n != 20 {
 		t.Errorf("status keeps %d targets", n)
 	}
 }
@@ -65,15 +70,18 @@ func TestNoteTellsWhatChanged(t *testing.T) {
 		{found(health.True, "m"), true}, {found(health.True, "m"), false}, {found(health.True, "n"), false}, {found(health.False, "m"), true}, {found(health.False, "n"), true},
 		{entry{verdicts: found(health.False, "n").verdicts, problem: "p"}, true},
 	} {
-		if got := b.note("r", target, c.found); got != c.want {
+		if got := b.page("r").note(target, c.found); got != c.want {
 			t.Errorf("%+v changed: %t", c.found, got)
 		}
 	}
 	if from := b.drop(target, map[types.UID]bool{"r": true}); len(from) != 0 {
 		t.Errorf("dropped from what still selects it: %v", from)
 	}
-	if from := b.drop(target, nil); len(from) != 1 || b.summary("r").targets != 0 {
-		t.Errorf("dropped from %v, %d left", from, b.summary("r").targets)
+	hcr := &v1alpha1.HealthCheckRegistration{}
+	hcr.Name = "called"
+	b.page("r").follow(hcr, noon)
+	if from := b.drop(target, nil); len(from) != 1 || from[0] != "called" || b.page("r").summary().targets != 0 {
+		t.Errorf("dropped from %v, %d left", from, b.page("r").summary().targets)
 	}
 }
 
@@ -83,7 +91,7 @@ func TestABreakerIsFollowed(t *testing.T) {
 	for i := range 3 {
 		b.mayFail("r", targetNamed(fmt.Sprint(i)), "X", false, 4, now)
 	}
-	opened, open := b.breaker("r")
+	opened, open := b.page("r").flips.Breaker()
 	if !open {
 		t.Fatal("three of four turned False, and the breaker is closed")
 	}
@@ -91,32 +99,32 @@ func TestABreakerIsFollowed(t *testing.T) {
 	hcr.UID = "r"
 	hcr.Status.Breaker = &v1alpha1.Breaker{ID: opened.ID}
 	another := &book{}
-	another.follow(hcr, now)
-	if restored, open := another.breaker("r"); !open || restored.ID != opened.ID {
+	another.page("r").follow(hcr, now)
+	if restored, open := another.page("r").flips.Breaker(); !open || restored.ID != opened.ID {
 		t.Error("a new process doesn't take over the breaker that is open")
 	}
 	hcr.Annotations = map[string]string{"autohealer.resourcestack.com/reset-breaker": "of-yesterday"}
-	another.follow(hcr, now)
-	if _, open := another.breaker("r"); !open {
+	another.page("r").follow(hcr, now)
+	if _, open := another.page("r").flips.Breaker(); !open {
 		t.Error("a reset of another opening closes it")
 	}
 	hcr.Annotations["autohealer.resourcestack.com/reset-breaker"] = opened.ID
-	another.follow(hcr, now)
-	another.follow(hcr, now) // the status may still tell of it
-	if _, open := another.breaker("r"); open {
+	another.page("r").follow(hcr, now)
+	another.page("r").follow(hcr, now) // the status may still tell of it
+	if _, open := another.page("r").flips.Breaker(); open {
 		t.Error("it is open after its reset")
 	}
 	hcr.Annotations = nil
-	another.follow(hcr, now)
-	if _, open := another.breaker("r"); open {
+	another.page("r").follow(hcr, now)
+	if _, open := another.page("r").flips.Breaker(); open {
 		t.Error("an old status opens it again once the reset is taken off")
 	}
 	hcr.Status.Breaker = &v1alpha1.Breaker{ID: "later"}
-	another.follow(hcr, now)
+	another.page("r").follow(hcr, now)
 	hcr.Annotations = map[string]string{"autohealer.resourcestack.com/reset-breaker": "later"}
 	hcr.Status.Breaker = &v1alpha1.Breaker{ID: "the last"}
-	another.follow(hcr, now)
-	if b, open := another.breaker("r"); !open || b.ID != "the last" {
+	another.page("r").follow(hcr, now)
+	if b, open := another.page("r").flips.Breaker(); !open || b.ID != "the last" {
 		t.Errorf("an opening that is told with the reset of the one before is missed: %+v", b)
 	}
 }
@@ -128,7 +136,7 @@ func TestAResetWhileNobodyRan(t *testing.T) {
 	hcr.Status.Breaker = &v1alpha1.Breaker{ID: "x"}
 	hcr.Annotations = map[string]string{"autohealer.resourcestack.com/reset-breaker": "x"}
 	b := &book{}
-	b.follow(hcr, now)
+	b.page("r").follow(hcr, now)
 	for i := range 10 {
 		if !b.mayFail("r", targetNamed(fmt.Sprint("doubted", i)), "X", true, 20, now) {
 			t.Fatalf("the %dth that was in doubt isn't believed", i+1)
@@ -156,7 +164,7 @@ func TestWhatIsNotWrittenIsNotCounted(t *testing.T) {
 			o.book.mayFail("r", target, step.Condition.Type, false, 4, now)
 		}
 		(&look{r: &TargetReconciler{Observer: o}, target: target}).notFailed(p, p.Steps)
-		if _, open := o.book.breaker("r"); open {
+		if _, open := o.book.page("r").flips.Breaker(); open {
 			t.Fatalf("it opened after %d targets that nothing was written of", i+1)
 		}
 	}

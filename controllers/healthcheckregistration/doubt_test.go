@@ -1,17 +1,24 @@
 package healthcheckregistration
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/checking"
@@ -83,13 +90,9 @@ func planned(t *testing.T, o *Observer, object *unstructured.Unstructured) strin
 // lookedAt begins a look at a target.
 func lookedAt(t *testing.T, o *Observer, object *unstructured.Unstructured) *look {
 	t.Helper()
-	same := func(schema.GroupVersionKind) (*unstructured.Unstructured, error) { return object, nil }
 	target := checking.Target{Kind: worker.GroupKind(), Key: types.NamespacedName{Namespace: "n", Name: "w"}}
-	l, err := (&TargetReconciler{Observer: o, Checker: &checking.Checker{}}).look(target, object, nil, same)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	same := versions{"v1alpha1": object, "v1": object}
+	return (&TargetReconciler{Observer: o, Checker: &checking.Checker{}}).look(target, object, same, nil)
 }
 
 func plannedBy(t *testing.T, l *look) string {
@@ -210,9 +213,9 @@ func TestAHeldTargetGetsNothingNew(t *testing.T) {
 			}
 			target := claimed("Mine")
 			target.SetAnnotations(c.annotations)
-			deciders, err := o.deciders(target, func(schema.GroupVersionKind) (*unstructured.Unstructured, error) { return target, nil }, nil)
-			if err != nil || len(deciders) != 1 || deciders[0].state != c.want {
-				t.Errorf("it gave %+v, %v", deciders, err)
+			deciders := o.deciders(target, versions{worker.Version: target}, nil)
+			if len(deciders) != 1 || deciders[0].state != c.want {
+				t.Errorf("it gave %+v", deciders)
 			}
 		})
 	}
@@ -228,14 +231,9 @@ func TestARegistrationWhoseVersionCantBeReadIsFrozen(t *testing.T) {
 		t.Errorf("versions are %s", got)
 	}
 	target := claimed("Mine", "Other")
-	deciders, err := o.deciders(target, func(kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
-		if kind.Version == "v1beta1" {
-			return nil, nil
-		}
-		return target, nil
-	}, nil)
-	if err != nil || len(deciders) != 2 || deciders[0].state.IsFrozen() || !deciders[1].state.IsFrozen() {
-		t.Errorf("it gave %+v, %v", deciders, err)
+	deciders := o.deciders(target, versions{worker.Version: target}, nil)
+	if len(deciders) != 2 || deciders[0].state.IsFrozen() || !deciders[1].state.IsFrozen() {
+		t.Errorf("it gave %+v", deciders)
 	}
 }
 
@@ -249,7 +247,7 @@ func TestWhatATargetHasInDoubtIsBelievedAfterAReset(t *testing.T) {
 		hcr.Annotations = map[string]string{"autohealer.resourcestack.com/reset-breaker": "x"}
 		o.policies.Seen(t.Context(), hcr)
 		o.policies.Judge(t.Context(), types.NamespacedName{Name: "r"})
-		o.book.follow(hcr, noon)
+		o.book.page(hcr.UID).follow(hcr, noon)
 		for _, other := range []string{"a", "b"} {
 			o.book.mayFail("r", targetNamed(other), "Mine", false, 3, noon)
 		}
@@ -265,5 +263,50 @@ func TestWhatATargetHasInDoubtIsBelievedAfterAReset(t *testing.T) {
 		if len(p.Steps) != 1 || p.Steps[0].Condition.Status != want {
 			t.Errorf("after the reset what was %s becomes %+v", reason, p.Steps)
 		}
+	}
+}
+
+// versioned is a cache with one Worker in each version; "" where it has none.
+type versioned struct {
+	informertest.FakeInformers
+
+	uids map[string]types.UID
+}
+
+func (c *versioned) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	uid := c.uids[into.GetObjectKind().GroupVersionKind().Version]
+	if uid == "" {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "workers"}, key.Name)
+	}
+	into.SetName(key.Name)
+	into.SetUID(uid)
+	return nil
+}
+
+func TestATargetIsTheSameObjectInAllVersions(t *testing.T) {
+	for name, c := range map[string]struct {
+		uids map[string]types.UID
+		want string
+		err  error
+	}{
+		"in both":                       {map[string]types.UID{"v1": "w", "v1alpha1": "w"}, "[v1 v1alpha1]", nil},
+		"gone, as the latest says":      {map[string]types.UID{"v1alpha1": "w"}, "[]", nil},
+		"another one in the other":      {map[string]types.UID{"v1": "w", "v1alpha1": "before"}, "[]", checking.ErrUnread},
+		"not seen yet in the other":     {map[string]types.UID{"v1": "w"}, "[]", checking.ErrUnread},
+		"gone in all that there may be": {nil, "[]", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, objects := knowing(t), &versioned{uids: c.uids}
+			objects.Scheme = runtime.NewScheme()
+			o.Watches = checking.WatchesOf(objects, func(checking.Target) {}, testingclock.NewFakePassiveClock(noon))
+			for _, r := range []*v1alpha1.HealthCheckRegistration{suspended("a", "v1alpha1", "Mine"), suspended("b", "v1", "Other")} {
+				o.policies.Seen(t.Context(), r)
+				o.policies.Judge(t.Context(), types.NamespacedName{Name: r.Name})
+			}
+			object, in, err := (&TargetReconciler{Observer: o}).read(t.Context(), targetNamed("w"))
+			if got := fmt.Sprint(slices.Sorted(maps.Keys(in))); !errors.Is(err, c.err) || c.err == nil && (got != c.want || (object != nil) != (c.want != "[]")) {
+				t.Errorf("it is read in %s, %v", got, err)
+			}
+		})
 	}
 }

@@ -37,7 +37,7 @@ func looks(t *testing.T, o *Observer, object *unstructured.Unstructured, times i
 	waits = map[time.Duration]bool{}
 	for range times {
 		l := lookedAt(t, o, object)
-		l.r.Layouts = &checking.Layouts{Live: api, Mapper: mapper, Clock: testingclock.NewFakePassiveClock(noon)}
+		l.r.Layouts = checking.NewLayouts(api, mapper, testingclock.NewFakePassiveClock(noon))
 		l.r.Troubles = &policy.Troubles{}
 		result, err := l.keep(t.Context())
 		if err != nil {

@@ -270,7 +270,7 @@ func TestTargetsAreCountedOnceASecond(t *testing.T) {
 		}
 	}
 	l.policies.Gone(l.hcr)
-	if len(l.counts.of)+len(l.informed.of) != 0 {
+	if len(l.book.of) != 0 {
 		t.Error("a registration that is gone is remembered")
 	}
 }

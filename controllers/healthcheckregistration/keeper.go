@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,17 +28,12 @@ type keeper struct {
 	// Live reads from the API server, past the cache.
 	Live    client.Reader
 	Layouts *checking.Layouts
-
-	quiet quiet
 }
 
 func (k *keeper) steps() policy.Steps[*v1alpha1.HealthCheckRegistration] {
 	return policy.Steps[*v1alpha1.HealthCheckRegistration]{
 		New: func() *v1alpha1.HealthCheckRegistration { return &v1alpha1.HealthCheckRegistration{} }, Describe: k.describe, Left: k.left,
-		Gone: func(registration types.NamespacedName) {
-			forgetStates(registration.Name)
-			k.quiet.forget(registration.Name)
-		},
+		Gone: func(registration types.NamespacedName) { forgetStates(registration.Name) },
 	}
 }
 
@@ -50,14 +49,14 @@ func (k *keeper) describe(ctx context.Context, hcr *v1alpha1.HealthCheckRegistra
 	is.Again, is.After = again, hcr.DeepCopy()
 	is.After.Status = statusOf(hcr, st)
 	gaugeStates(hcr.Name, is.After.Status)
-	now := k.Facts.Clock.Now()
-	if wait := k.quiet.wait(hcr.Name, &hcr.Status, &is.After.Status, now); wait > 0 {
+	now, page := k.Facts.Clock.Now(), k.book.page(hcr.UID)
+	if wait := page.quiet(&hcr.Status, &is.After.Status, now); wait > 0 {
 		is.Skip, is.Again = true, max(again, wait)
 		return is, nil
 	}
 	is.Stored = func(written bool) {
 		if written {
-			k.quiet.written(hcr.Name, now)
+			page.wrote(now)
 		}
 	}
 	return is, nil
@@ -66,8 +65,9 @@ func (k *keeper) describe(ctx context.Context, hcr *v1alpha1.HealthCheckRegistra
 // observe gathers what a status tells of a registration, and when to look again: zero for when something changes.
 func (k *keeper) observe(ctx context.Context, stored storedRegistration) (st state, again time.Duration) {
 	uid := stored.Object.UID
-	st = state{storedRegistration: stored, trouble: k.policies.Troubles.Get(uid), summary: k.book.summary(uid)}
-	st.breaker, st.broken = k.book.breaker(uid)
+	page := k.book.page(uid)
+	st = state{storedRegistration: stored, trouble: k.policies.Troubles.Get(uid), summary: page.summary()}
+	st.breaker, st.broken = page.flips.Breaker()
 	switch err := k.Watches.Watch(ctx, stored.Read.kind, true); {
 	case errors.Is(err, checking.ErrUnread):
 		return st, policy.Delay
@@ -77,7 +77,7 @@ func (k *keeper) observe(ctx context.Context, stored storedRegistration) (st sta
 	}
 	st.synced = true
 	if reg := stored.Read.registration; reg != nil {
-		st.complete = k.book.complete(uid, func() []checking.Target { return k.selected(ctx, reg) })
+		st.complete = page.lookedAt(func() []checking.Target { return k.selected(ctx, reg) })
 	}
 	if st.unusable = k.fits(ctx, stored.Read); st.unusable != nil {
 		return st, kindWait
@@ -106,11 +106,119 @@ func (k *keeper) fits(ctx context.Context, of reading) error {
 	return fmt.Errorf("%s of %s can't have conditions: %s", of.kind.Kind, of.kind.GroupVersion(), why)
 }
 
-func decides(reg *registration.Registration, conditionType string) bool {
-	for _, c := range reg.Checks {
-		if c.ConditionType == conditionType {
-			return true
+// quietFor lies at least between two writes of a status in which only counts, targets and words change: with thousands of targets
+// they change all the time.
+const quietFor = 10 * time.Second
+
+// quiet is how long the write of the status must wait; 0 for one that changes what matters.
+func (p *page) quiet(before, after *v1alpha1.HealthCheckRegistrationStatus, now time.Time) time.Duration {
+	if matters(before, after) || equality.Semantic.DeepEqual(before, after) {
+		return 0
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(0, p.written.Add(quietFor).Sub(now))
+}
+
+func (p *page) wrote(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.written = now
+}
+
+// matters says whether it changed what the registration may do, or what it is that the status describes. How its targets are isn't
+// that.
+func matters(before, after *v1alpha1.HealthCheckRegistrationStatus) bool {
+	said := func(s *v1alpha1.HealthCheckRegistrationStatus) (all []string) {
+		for i := range s.Conditions {
+			if c := &s.Conditions[i]; c.Type != v1alpha1.ConditionTargetsHealthy {
+				all = append(all, c.Type+" "+string(c.Status)+" "+c.Reason)
+			}
+		}
+		return all
+	}
+	first := func(s *v1alpha1.HealthCheckRegistrationStatus) bool {
+		return slices.ContainsFunc(s.Conditions, func(c metav1.Condition) bool { return c.Reason == v1alpha1.ReasonStarting })
+	}
+	opening := func(s *v1alpha1.HealthCheckRegistrationStatus) string { // its reset needs to name it
+		if s.Breaker == nil {
+			return ""
+		}
+		return s.Breaker.ID
+	}
+	return before.ObservedGeneration != after.ObservedGeneration || opening(before) != opening(after) ||
+		first(before) || !slices.Equal(said(before), said(after))
+}
+
+// recordsPage is how many targets are read at once, of which the metadata alone.
+const recordsPage = 500
+
+// left counts the targets that have a condition of a deleted registration that no other registration decides.
+func (k *keeper) left(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration) (policy.Left, error) {
+	stored, ok := k.policies.Get(client.ObjectKeyFromObject(hcr))
+	if !ok || !k.synced.Load() || stored.Object.DeletionTimestamp == nil {
+		return policy.Left{Unknown: true}, nil
+	}
+	n, first, err := k.leftOf(ctx, stored)
+	if err != nil {
+		return policy.Left{Unknown: true}, err
+	}
+	return policy.Left{Targets: n, Sample: []string{first}}, nil
+}
+
+// leftOf counts the targets whose records claim a condition that no other registration decides, as they were seen last. That there
+// are none only a live read says: many of those would take from the removals what they need of the API server.
+func (k *keeper) leftOf(ctx context.Context, stored storedRegistration) (n int, first string, err error) {
+	kind := stored.Read.kind
+	if k.Watches.Watch(ctx, kind, true) == nil {
+		objects, _ := k.Watches.List(ctx, kind, "", everything)
+		if n, first := claimedInVain(k.Observer, kind, objects); n > 0 {
+			return n, first, nil
 		}
 	}
-	return false
+	return k.leftLive(ctx, kind)
+}
+
+// leftLive asks the API server. A kind that isn't served any more has none.
+func (k *keeper) leftLive(ctx context.Context, kind schema.GroupVersionKind) (n int, first string, err error) {
+	page := &metav1.PartialObjectMetadataList{}
+	page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	for next := ""; ; next = page.Continue {
+		switch err := k.Live.List(ctx, page, client.Limit(recordsPage), client.Continue(next)); {
+		case checking.Unserved(err):
+			return 0, "", nil
+		case err != nil:
+			return 0, "", fmt.Errorf("list each %s to see whose conditions are left: %w", kind.Kind, err)
+		}
+		objects := make([]*metav1.PartialObjectMetadata, len(page.Items))
+		for i := range page.Items {
+			objects[i] = &page.Items[i]
+		}
+		some, one := claimedInVain(k.Observer, kind, objects)
+		if n += some; first == "" {
+			first = one
+		}
+		if page.Continue == "" {
+			return n, first, nil
+		}
+	}
+}
+
+// claimedInVain counts the targets whose records claim a condition that no registration decides which stays. One that is being deleted
+// isn't looked at any more, however long that takes: its conditions go with it.
+func claimedInVain[T client.Object](o *Observer, kind schema.GroupVersionKind, objects []T) (n int, first string) {
+	for _, object := range objects {
+		if object.GetDeletionTimestamp() != nil {
+			continue
+		}
+		for _, t := range registration.Owned(object) {
+			if !o.decidedBySome(kind.GroupKind(), t) {
+				if n++; first == "" {
+					first = client.ObjectKeyFromObject(object).String()
+				}
+				break
+			}
+		}
+	}
+	return n, first
 }

@@ -69,7 +69,7 @@ func TestTheBreakersMetricFollowsItAndGoesWithItsRegistration(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(worker, meta.RESTScopeNamespace)
 	heard := &recorder{}
-	k := &keeper{Observer: l.Observer, Layouts: &checking.Layouts{Live: &unreadable{}, Mapper: mapper, Clock: clock}}
+	k := &keeper{Observer: l.Observer, Layouts: checking.NewLayouts(&unreadable{}, mapper, clock)}
 	r := &policy.Keeper[*v1alpha1.HealthCheckRegistration]{Steps: k.steps(), Client: stored, Events: heard, Clock: clock, Urgent: l.policies.Unseen}
 	gaugeStates("other", v1alpha1.HealthCheckRegistrationStatus{})
 	count([]decider{{registration: &registration.Registration{Name: "r"}}}, health.Step{}, "failed")

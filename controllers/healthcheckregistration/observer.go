@@ -2,15 +2,24 @@ package healthcheckregistration
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/checking"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/policy"
@@ -22,16 +31,14 @@ type Observer struct {
 	Cache   cache.Cache
 	Facts   *kube.Facts
 	Watches *checking.Watches
-	Shoots  *checking.Shoots
 
 	policies policy.Policies[*v1alpha1.HealthCheckRegistration, reading]
 	targets  kube.Requests
 	watches  *kube.Watches
 	book     book
-	// informed has what each registration's targets were told of it.
-	informed informed
-	counts   counts
-	synced   atomic.Bool
+	// informing is held while targets are asked for because of a registration.
+	informing sync.Mutex
+	synced    atomic.Bool
 }
 
 // NewObserver gives an observer that follows the rules, and does nothing else before Start.
@@ -84,8 +91,9 @@ func (o *Observer) lookAtAll(ctx context.Context) {
 	if !o.synced.Load() {
 		return
 	}
-	o.informed.clear()
-	for _, key := range o.policies.Keys() {
+	for j := range o.judged() {
+		key := client.ObjectKeyFromObject(j.Object)
+		o.informAgain(j.Object.UID)
 		o.request(key, 0)
 		o.inform(ctx, key)
 	}
@@ -97,4 +105,103 @@ func (o *Observer) targetChanged(target checking.Target) { o.targets.Add(nameOf(
 // request asks for a look at a registration.
 func (o *Observer) request(key types.NamespacedName, after time.Duration) {
 	o.policies.Statuses.Add(key, after)
+}
+
+// meaning is all of a registration by which its targets go, but for what is judged anew with each look.
+type meaning struct {
+	generation, judged int64
+	invalidations      int
+	outdated, going    bool
+	state              lifecycle.State
+	reset              string
+	pause              policy.Pause
+	known              bool
+}
+
+func (o *Observer) meaning(j storedRegistration) meaning {
+	hcr := j.Object
+	return meaning{
+		generation: hcr.Generation, judged: j.Generation, invalidations: j.Invalidations, outdated: j.Outdated, going: hcr.DeletionTimestamp != nil,
+		state: j.State(hcr.Spec.Mode == v1alpha1.Observe), reset: hcr.Annotations[v1alpha1.AnnotationResetBreaker], pause: j.Pause, known: j.PauseKnown,
+	}
+}
+
+// inform asks for a look at all targets of a registration that means something else to them than when they were last asked for.
+// Our own status is written again and again while some of them change, which mustn't have thousands of others looked at. It says
+// whether they were asked for, then or now.
+func (o *Observer) inform(ctx context.Context, key types.NamespacedName) bool {
+	o.informing.Lock()
+	defer o.informing.Unlock()
+	j, ok := o.policies.Get(key)
+	if !ok || !o.synced.Load() {
+		return false
+	}
+	now, page := o.meaning(j), o.book.page(j.Object.UID)
+	if page.informed != nil && *page.informed == now {
+		return true
+	}
+	if !o.lookAtTargets(ctx, j.Read.kind, metav1.NamespaceAll) {
+		return false
+	}
+	page.informed = &now
+	return true
+}
+
+// informAgain has all targets of a registration asked for when it is next informed of.
+func (o *Observer) informAgain(uid types.UID) {
+	o.informing.Lock()
+	defer o.informing.Unlock()
+	o.book.page(uid).informed = nil
+}
+
+// lookAtTargets asks for a look at all objects of a kind in a namespace, or in all of them, and says whether they are known.
+func (o *Observer) lookAtTargets(ctx context.Context, kind schema.GroupVersionKind, namespace string) bool {
+	if err := o.Watches.Watch(ctx, kind, true); err != nil {
+		return false // the registration's own reconciler asks again, and tells why not
+	}
+	objects, err := o.Watches.List(ctx, kind, namespace, everything)
+	if err != nil {
+		return false
+	}
+	keys := make([]types.NamespacedName, len(objects))
+	for i, object := range objects {
+		keys[i] = nameOf(checking.Target{Kind: kind.GroupKind(), Key: client.ObjectKeyFromObject(object)})
+	}
+	o.targets.AddAll(keys...)
+	return true
+}
+
+// followNamespaces has targets looked at that a registration selects, or selected, by the labels of their namespace.
+func (o *Observer) followNamespaces(ctx context.Context) error {
+	informer, err := o.Cache.GetInformer(ctx, &corev1.Namespace{})
+	if err != nil {
+		return fmt.Errorf("watch Namespaces: %w", err)
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(before, after any) {
+		o.relabelled(ctx, before.(*corev1.Namespace), after.(*corev1.Namespace))
+	}})
+	return err
+}
+
+// relabelled has all targets in a namespace looked at whose labels changed. A namespace that is new has none, or none that were
+// looked at without its labels.
+func (o *Observer) relabelled(ctx context.Context, before, after *corev1.Namespace) {
+	if maps.Equal(before.Labels, after.Labels) || !o.synced.Load() {
+		return
+	}
+	kinds := map[schema.GroupVersionKind][]storedRegistration{}
+	for j := range o.judged() {
+		if j.Object.Spec.Target.NamespaceSelector != nil {
+			kinds[j.Read.kind] = append(kinds[j.Read.kind], j)
+		}
+	}
+	for kind, by := range kinds {
+		if o.lookAtTargets(ctx, kind, after.Name) {
+			continue
+		}
+		for _, j := range by { // all of the kind are looked at once it can be read
+			o.informAgain(j.Object.UID)
+			o.request(client.ObjectKeyFromObject(j.Object), 0)
+		}
+	}
 }

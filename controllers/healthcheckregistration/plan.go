@@ -149,7 +149,7 @@ func (l *look) results(ctx context.Context, d decider, live bool) (results map[s
 func (l *look) shared(conditionType string) bool {
 	n := 0
 	for _, d := range l.deciders {
-		if d.decides() && slices.Contains(l.typesOf(d), conditionType) {
+		if d.decides() && (d.registration == nil && registration.Owns(l.object, conditionType) || d.registration != nil && d.registration.Decides(conditionType)) {
 			n++
 		}
 	}
@@ -157,14 +157,11 @@ func (l *look) shared(conditionType string) bool {
 }
 
 // typesOf are the condition types that a registration decides: all that are recorded, where it can't be read.
-func (l *look) typesOf(d decider) (types []string) {
+func (l *look) typesOf(d decider) []string {
 	if d.registration == nil {
 		return registration.Owned(l.object)
 	}
-	for _, c := range d.registration.Checks {
-		types = append(types, c.ConditionType)
-	}
-	return types
+	return d.registration.ConditionTypes()
 }
 
 // removes are the condition types that an active registration wants gone.
@@ -210,7 +207,7 @@ func (l *look) settle(p *plan, in *health.Input, untouched map[string]bool) {
 // no live look, of which there would be thousands when it matters most.
 func (l *look) believes(deciders []decider, failing map[types.UID]bool) bool {
 	return !slices.ContainsFunc(deciders, func(d decider) bool {
-		_, open := l.r.Observer.book.breaker(d.registration.UID)
+		_, open := l.flips(d).Breaker()
 		return open && failing[d.registration.UID]
 	})
 }
@@ -227,9 +224,14 @@ func (l *look) mayFail(ctx context.Context, conditionType string, doubted bool, 
 			continue
 		}
 		targets := l.r.Observer.countOf(ctx, d.registration)
-		may = l.r.Observer.book.mayFail(d.registration.UID, l.target, conditionType, doubted, targets, l.r.Observer.Facts.Clock.Now()) && may
+		may = l.flips(d).MayFail(nameOf(l.target).String(), conditionType, doubted, targets, l.r.Observer.Facts.Clock.Now()) && may
 	}
 	return may
+}
+
+// flips is a registration's breaker.
+func (l *look) flips(d decider) *health.Flips {
+	return &l.r.Observer.book.page(d.registration.UID).flips
 }
 
 // heldBack: a registration that is refused or paused only heals, and so do all on an object that people hold. What nobody decides

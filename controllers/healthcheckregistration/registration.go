@@ -3,10 +3,13 @@ package healthcheckregistration
 import (
 	"context"
 	"errors"
+	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -63,14 +66,32 @@ func (o *Observer) read(hcr *v1alpha1.HealthCheckRegistration, before reading) r
 
 // update has all looked at that a registration, or what the rules say of it, concerns.
 func (o *Observer) update(ctx context.Context, _, now storedRegistration) {
-	o.book.follow(now.Object, o.Facts.Clock.Now())
+	o.book.page(now.Object.UID).follow(now.Object, o.Facts.Clock.Now())
 	o.inform(ctx, client.ObjectKeyFromObject(now.Object))
 }
 
-func (o *Observer) forget(hcr *v1alpha1.HealthCheckRegistration) {
-	o.book.forget(hcr.UID)
-	o.informed.forget(hcr.UID)
-	o.counts.forget(hcr.UID)
+func (o *Observer) forget(hcr *v1alpha1.HealthCheckRegistration) { o.book.forget(hcr.UID) }
+
+// judged are the registrations that were judged.
+func (o *Observer) judged() iter.Seq[storedRegistration] {
+	return func(yield func(storedRegistration) bool) {
+		for _, key := range o.policies.Keys() {
+			if j, ok := o.policies.Get(key); ok && !yield(j) {
+				return
+			}
+		}
+	}
+}
+
+// about are those of them whose targets are of a kind, in any version.
+func (o *Observer) about(kind schema.GroupKind) iter.Seq[storedRegistration] {
+	return func(yield func(storedRegistration) bool) {
+		for j := range o.judged() {
+			if j.Read.kind.GroupKind() == kind && !yield(j) {
+				return
+			}
+		}
+	}
 }
 
 // decider is a registration that selects a target, or might.
@@ -82,22 +103,13 @@ type decider struct {
 	object *unstructured.Unstructured
 }
 
-// view gives a target in the version that a registration names; nil when that version can't be read, which says nothing.
-type view func(schema.GroupVersionKind) (*unstructured.Unstructured, error)
-
 // deciders are the registrations that concern a target, by name. The target's kind may be named in several versions: one whose
 // version can't be read leaves what it wrote as it is.
-func (o *Observer) deciders(target *unstructured.Unstructured, in view, namespace labels.Set) ([]decider, error) {
+func (o *Observer) deciders(target *unstructured.Unstructured, in versions, namespace labels.Set) []decider {
 	var all []decider
-	for _, key := range o.policies.Keys() {
-		j, ok := o.policies.Get(key)
-		if !ok || j.Read.kind.GroupKind() != target.GroupVersionKind().GroupKind() {
-			continue
-		}
+	for j := range o.about(target.GroupVersionKind().GroupKind()) {
 		d := decider{j.Read.registration, j, j.State(j.Object.Spec.Mode == v1alpha1.Observe), target}
-		switch object, err := in(j.Read.kind); {
-		case err != nil:
-			return nil, err
+		switch object := in[j.Read.kind.Version]; {
 		case object != nil:
 			d.object = object
 		case d.state != lifecycle.Deleted:
@@ -111,7 +123,7 @@ func (o *Observer) deciders(target *unstructured.Unstructured, in view, namespac
 		}
 	}
 	slices.SortFunc(all, func(a, b decider) int { return strings.Compare(a.stored.Object.Name, b.stored.Object.Name) })
-	return all, nil
+	return all
 }
 
 // inDoubt says whether nothing may be taken off the objects of a kind: everything is frozen, or it isn't known what each stored
@@ -123,27 +135,24 @@ func (o *Observer) inDoubt(kind schema.GroupKind) bool {
 	if slices.ContainsFunc(o.policies.Unjudged(), func(hcr *v1alpha1.HealthCheckRegistration) bool { return kindOf(hcr).GroupKind() == kind }) {
 		return true
 	}
-	return slices.ContainsFunc(o.policies.Keys(), func(key types.NamespacedName) bool {
-		j, ok := o.policies.Get(key)
-		return !ok || j.Read.kind.GroupKind() == kind && j.Object.DeletionTimestamp == nil && (j.Outdated || j.Generation != j.Object.Generation)
-	})
+	for j := range o.about(kind) {
+		if j.Object.DeletionTimestamp == nil && (j.Outdated || j.Generation != j.Object.Generation) {
+			return true
+		}
+	}
+	return false
 }
 
 // versionsOf are the versions in which registrations name a kind, the latest first.
 func (o *Observer) versionsOf(kind schema.GroupKind) []string {
 	var all []string
-	add := func(of schema.GroupVersionKind) {
-		if of.GroupKind() == kind {
+	for _, hcr := range o.policies.Unjudged() {
+		if of := kindOf(hcr); of.GroupKind() == kind {
 			all = append(all, of.Version)
 		}
 	}
-	for _, hcr := range o.policies.Unjudged() {
-		add(kindOf(hcr))
-	}
-	for _, key := range o.policies.Keys() {
-		if j, ok := o.policies.Get(key); ok {
-			add(j.Read.kind)
-		}
+	for j := range o.about(kind) {
+		all = append(all, j.Read.kind.Version)
 	}
 	slices.SortFunc(all, func(a, b string) int { return version.CompareKubeAwareVersionStrings(b, a) })
 	return slices.Compact(all)
@@ -172,14 +181,51 @@ func targetOf(request types.NamespacedName) checking.Target {
 
 // decidedBySome says whether a registration that stays is about this condition type of a kind's objects.
 func (o *Observer) decidedBySome(kind schema.GroupKind, conditionType string) bool {
-	for _, key := range o.policies.Keys() {
-		j, ok := o.policies.Get(key)
-		if !ok || j.Read.kind.GroupKind() != kind || j.Object.DeletionTimestamp != nil {
-			continue
-		}
-		if j.Read.registration == nil || decides(j.Read.registration, conditionType) {
+	for j := range o.about(kind) {
+		if j.Object.DeletionTimestamp == nil && (j.Read.registration == nil || j.Read.registration.Decides(conditionType)) {
 			return true
 		}
 	}
 	return false
+}
+
+// selected are the targets of a registration, as they were seen last; none where they can't be read.
+func (o *Observer) selected(ctx context.Context, reg *registration.Registration) []checking.Target {
+	objects, err := o.Watches.List(ctx, reg.Kind, "", everything)
+	if err != nil {
+		return nil
+	}
+	known := map[string]labels.Set{}
+	among := reg.Among(objects, func(namespace string) labels.Set {
+		if _, ok := known[namespace]; !ok {
+			known[namespace], _ = o.labelsOf(ctx, namespace) // unknown, its objects don't count, and the breaker opens sooner
+		}
+		return known[namespace]
+	})
+	targets := make([]checking.Target, len(among))
+	for i, object := range among {
+		targets[i] = checking.Target{Kind: reg.Kind.GroupKind(), Key: client.ObjectKeyFromObject(object)}
+	}
+	return targets
+}
+
+// countKept is for how long a count of targets is taken as it is: with thousands of them, counting takes as long as a look, and
+// when many turn False at once each asks.
+const countKept = time.Second
+
+// countOf gives how many targets a registration has, or had a moment ago.
+func (o *Observer) countOf(ctx context.Context, reg *registration.Registration) int {
+	return o.book.page(reg.UID).flips.Targets(countKept, func() int { return len(o.selected(ctx, reg)) }, o.Facts.Clock.Now())
+}
+
+// labelsOf gives the labels of a namespace; none of "", where objects are that have none.
+func (o *Observer) labelsOf(ctx context.Context, name string) (labels.Set, error) {
+	if name == "" {
+		return nil, nil
+	}
+	namespace := &corev1.Namespace{}
+	if err := o.Cache.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil {
+		return nil, fmt.Errorf("read the labels of namespace %s: %w", name, err)
+	}
+	return namespace.Labels, nil
 }

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/health"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
@@ -33,7 +34,7 @@ func statusOf(hcr *v1alpha1.HealthCheckRegistration, st state) v1alpha1.HealthCh
 	after.ObservedGeneration = hcr.Generation
 	if st.complete {
 		s := &st.summary
-		after.Targets, after.Healthy, after.Unhealthy, after.Progressing, after.Unknown = s.targets, s.healthy, s.unhealthy, s.progressing, s.unknown
+		after.Targets, after.Healthy, after.Unhealthy, after.Progressing, after.Unknown = s.targets, s.by[health.True], s.by[health.False], s.by[health.Progressing], s.by[health.Unknown]
 		after.Worst = s.worst
 	}
 	after.Breaker = nil
@@ -72,7 +73,7 @@ func operative(st state) string {
 	s := &st.summary
 	says := []string{unlooked(st)}
 	if st.complete {
-		says[0] = fmt.Sprintf("%d of %d targets are healthy, %d aren't, %d progress, %d are unknown", s.healthy, s.targets, s.unhealthy, s.progressing, s.unknown)
+		says[0] = fmt.Sprintf("%d of %d targets are healthy, %d aren't, %d progress, %d are unknown", s.by[health.True], s.targets, s.by[health.False], s.by[health.Progressing], s.by[health.Unknown])
 	}
 	if s.unwritten > 0 {
 		says = append(says, fmt.Sprintf("conditions of %d targets aren't written: %s", s.unwritten, s.problem))
@@ -104,11 +105,11 @@ func targetsHealthy(st state) metav1.Condition {
 	case !st.complete:
 		return c
 	}
-	c.Message = fmt.Sprintf("%d of %d targets are healthy.", s.healthy, s.targets)
+	c.Message = fmt.Sprintf("%d of %d targets are healthy.", s.by[health.True], s.targets)
 	switch {
-	case s.healthy == s.targets:
+	case s.by[health.True] == s.targets:
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonAllHealthy
-	case s.unhealthy > 0:
+	case s.by[health.False] > 0:
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonSomeUnhealthy
 	default:
 		c.Reason = v1alpha1.ReasonSomeUnhealthy

@@ -14,12 +14,12 @@ import (
 func TestStatusTellsOfTargetsOnceAllWereLookedAt(t *testing.T) {
 	hcr := &v1alpha1.HealthCheckRegistration{}
 	hcr.UID, hcr.Generation = "r", 1
-	b := &book{}
+	b := (&book{}).page("r")
 	b.follow(hcr, noon)
 	targets := []checking.Target{targetNamed("a"), targetNamed("b")}
 	tells := func() string {
 		t.Helper()
-		after := statusOf(hcr, state{synced: true, complete: b.complete(hcr.UID, func() []checking.Target { return targets }), summary: b.summary(hcr.UID)})
+		after := statusOf(hcr, state{synced: true, complete: b.lookedAt(func() []checking.Target { return targets }), summary: b.summary()})
 		hcr.Status = after
 		c := meta.FindStatusCondition(after.Conditions, "TargetsHealthy")
 		return string(c.Status) + " " + c.Reason + ": " + c.Message
@@ -32,19 +32,19 @@ func TestStatusTellsOfTargetsOnceAllWereLookedAt(t *testing.T) {
 	}
 	const unknown = "Unknown Starting: Not all targets are looked at yet."
 	is("none looked at", unknown)
-	b.note(hcr.UID, targets[0], found(health.True, "m"))
+	b.note(targets[0], found(health.True, "m"))
 	is("one looked at", unknown)
-	b.note(hcr.UID, targets[1], found(health.True, "m"))
+	b.note(targets[1], found(health.True, "m"))
 	is("both looked at", "True AllHealthy: 2 of 2 targets are healthy.")
 	targets = append(targets, targetNamed("c"))
 	is("another came", "True AllHealthy: 2 of 2 targets are healthy.")
-	b.note(hcr.UID, targets[2], found(health.False, "m"))
+	b.note(targets[2], found(health.False, "m"))
 	is("and was looked at", "False SomeUnhealthy: 2 of 3 targets are healthy.")
 
 	hcr.Generation = 2
 	b.follow(hcr, noon)
 	is("other checks", unknown)
-	frozen := state{synced: true, storedRegistration: storedRegistration{Pause: policy.Pause{By: "a freeze", Frozen: true}}, summary: b.summary(hcr.UID)}
+	frozen := state{synced: true, storedRegistration: storedRegistration{Pause: policy.Pause{By: "a freeze", Frozen: true}}, summary: b.summary()}
 	if c := targetsHealthy(frozen); c.Reason != "Frozen" || c.Message != "Targets aren't looked at while everything is frozen; the counts are those of before." {
 		t.Errorf("edited while everything is frozen: %s: %s", c.Reason, c.Message)
 	}
@@ -54,7 +54,7 @@ func TestStatusTellsOfTargetsOnceAllWereLookedAt(t *testing.T) {
 	if hcr.Status.Targets != 3 || hcr.Status.Unhealthy != 1 {
 		t.Errorf("counts went: %+v", hcr.Status)
 	}
-	b.drop(targets[0], nil)
+	b.drop(targets[0])
 	targets = nil
 	is("no targets", "True AllHealthy: 0 of 0 targets are healthy.")
 }

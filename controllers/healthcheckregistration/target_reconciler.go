@@ -20,13 +20,12 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/policy"
+	"github.com/resourcestack/autohealer/internal/retry"
 )
 
 const (
 	// unreadWait lies between two looks while a kind is being read.
 	unreadWait = time.Second
-	// jitter spreads the looks at targets that began together.
-	jitter = 0.1
 	// kindJitter spreads those at all objects of a kind that can't be read: each asks the API server anew.
 	kindJitter = 0.5
 )
@@ -47,12 +46,9 @@ func (r *TargetReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 		return reconcile.Result{RequeueAfter: unreadWait}, nil
 	}
 	target, reads := targetOf(request.NamespacedName), r.Observer.Watches.ReadsNow()
-	object, err := r.read(ctx, target)
-	if errors.Is(err, checking.ErrUnread) {
-		return reconcile.Result{RequeueAfter: unreadWait}, nil
-	}
+	object, in, err := r.read(ctx, target)
 	if err != nil {
-		return reconcile.Result{}, err
+		return later(err)
 	}
 	if object == nil {
 		r.forget(target) //nolint:contextcheck // mirrors of shoots outlive who asks for them first
@@ -62,15 +58,7 @@ func (r *TargetReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	l, err := r.look(target, object, namespace, func(kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
-		return r.view(ctx, kind, object)
-	})
-	if errors.Is(err, checking.ErrUnread) {
-		return reconcile.Result{RequeueAfter: unreadWait}, nil
-	}
-	if err != nil {
-		return reconcile.Result{}, err
-	}
+	l := r.look(target, object, in, namespace)
 	if reads != r.Observer.Watches.ReadsNow() { // one of the deciders may read more of the object than was kept of it
 		return reconcile.Result{RequeueAfter: again}, nil
 	}
@@ -78,23 +66,47 @@ func (r *TargetReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 	return l.keep(ctx)
 }
 
-// look begins a look at a target. Whether there is doubt is asked before who decides: a registration that is judged while the checks
-// run isn't among the deciders, and its conditions aren't nobody's.
-func (r *TargetReconciler) look(target checking.Target, object *unstructured.Unstructured, namespace labels.Set, in view) (*look, error) {
-	doubt := r.Observer.inDoubt(target.Kind)
-	deciders, err := r.Observer.deciders(object, in, namespace)
-	return &look{r: r, target: target, object: object, deciders: deciders, doubt: doubt}, err
+// later tries again, soon where a kind is just being read.
+func later(err error) (reconcile.Result, error) {
+	if errors.Is(err, checking.ErrUnread) {
+		return reconcile.Result{RequeueAfter: unreadWait}, nil
+	}
+	return reconcile.Result{}, err
 }
 
-// read gives the target in the latest served version that a registration names; nil when it is gone, or going.
-func (r *TargetReconciler) read(ctx context.Context, target checking.Target) (object *unstructured.Unstructured, err error) {
+// look begins a look at a target. Whether there is doubt is asked before who decides: a registration that is judged while the checks
+// run isn't among the deciders, and its conditions aren't nobody's.
+func (r *TargetReconciler) look(target checking.Target, object *unstructured.Unstructured, in versions, namespace labels.Set) *look {
+	doubt := r.Observer.inDoubt(target.Kind)
+	return &look{r: r, target: target, object: object, deciders: r.Observer.deciders(object, in, namespace), doubt: doubt}
+}
+
+// versions are a target as it is in each version that a registration names and that can be read: of any other nothing is known.
+type versions map[string]*unstructured.Unstructured
+
+// read gives the target in the latest served version that a registration names, and in the others; nil when it is gone, or going.
+func (r *TargetReconciler) read(ctx context.Context, target checking.Target) (object *unstructured.Unstructured, in versions, err error) {
+	in = versions{}
 	for _, version := range r.Observer.versionsOf(target.Kind) {
-		object, err = r.inVersion(ctx, target.Kind.WithVersion(version), target.Key)
-		if !checking.Unserved(err) {
-			return object, err
+		found, failed := r.inVersion(ctx, target.Kind.WithVersion(version), target.Key)
+		switch {
+		case object == nil && checking.Unserved(failed):
+			err = failed
+			continue
+		case object == nil && (failed != nil || found == nil):
+			return nil, nil, failed
+		case object == nil:
+			object, err = found, nil
+		case errors.Is(failed, checking.ErrUnread):
+			return nil, nil, failed
+		case failed != nil: // which the registration's status tells; what it wrote stays, and the others go on
+			continue
+		case found == nil || found.GetUID() != object.GetUID():
+			return nil, nil, checking.ErrUnread
 		}
+		in[version] = found
 	}
-	return nil, err
+	return object, in, err
 }
 
 func (r *TargetReconciler) inVersion(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName) (*unstructured.Unstructured, error) {
@@ -108,28 +120,10 @@ func (r *TargetReconciler) inVersion(ctx context.Context, kind schema.GroupVersi
 	return object, nil
 }
 
-// view gives a target in another version; nil when that can't be read. It must be of the same object.
-func (r *TargetReconciler) view(ctx context.Context, kind schema.GroupVersionKind, target *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	if kind == target.GroupVersionKind() {
-		return target, nil
-	}
-	object, err := r.inVersion(ctx, kind, client.ObjectKeyFromObject(target))
-	switch {
-	case errors.Is(err, checking.ErrUnread):
-		return nil, err
-	case err != nil: // which the registration's status tells
-		return nil, nil //nolint:nilerr // what that registration wrote stays, and the others go on
-	case object == nil || object.GetUID() != target.GetUID():
-		return nil, checking.ErrUnread
-	}
-	return object, nil
-}
-
 func (r *TargetReconciler) forget(target checking.Target) {
-	r.Observer.Watches.Follow(target, nil)
-	r.Observer.Shoots.Follow(target, nil)
+	r.Checker.Follow(target)
 	r.Troubles.Settled(nameOf(target).String())
-	r.Observer.enqueueUIDs(r.Observer.book.drop(target, nil))
+	r.Observer.drop(target, nil)
 }
 
 // look is one look at one target.
@@ -146,16 +140,13 @@ type look struct {
 
 // follow has the target looked at again when what its checks look at changes.
 func (l *look) follow() {
-	var refs []registration.Ref
 	var by []checking.Interest
 	for _, d := range l.deciders {
 		if d.registration != nil && d.state != lifecycle.Deleted {
-			refs = append(refs, checking.Refs(d.registration, d.object)...)
 			by = append(by, checking.Interest{Registration: d.registration, Object: d.object})
 		}
 	}
-	l.r.Observer.Watches.Follow(l.target, refs)
-	l.r.Observer.Shoots.Follow(l.target, by)
+	l.r.Checker.Follow(l.target, by...)
 }
 
 // keep checks the target, and writes what follows.
@@ -218,11 +209,10 @@ func (l *look) after(p plan) time.Duration {
 	if p.unread {
 		return unreadWait
 	}
-	if period = wait.Jitter(period, jitter); !p.LookAgain.IsZero() {
-		period = min(period, max(p.LookAgain.Sub(l.r.Observer.Facts.Clock.Now()), time.Millisecond))
-	}
-	if at := hold.Of(l.object.GetAnnotations()).LookAgain(l.r.Observer.Facts.Clock.Now(), time.Time{}); !at.IsZero() {
-		period = min(period, at.Sub(l.r.Observer.Facts.Clock.Now())+kube.PastDeadline)
+	now := l.r.Observer.Facts.Clock.Now()
+	period = retry.After(period, p.LookAgain, now)
+	if at := hold.Of(l.object.GetAnnotations()).LookAgain(now, time.Time{}); !at.IsZero() {
+		period = min(period, at.Sub(now)+kube.PastDeadline)
 	}
 	return period
 }
@@ -248,20 +238,16 @@ func (l *look) note(p plan) {
 				found.verdicts = append(found.verdicts, verdictOf(t, v))
 			}
 		}
-		if l.r.Observer.book.note(uid, l.target, found) {
+		if l.r.Observer.book.page(uid).note(l.target, found) {
 			l.r.Observer.request(types.NamespacedName{Name: d.registration.Name}, policy.Delay)
 		}
 	}
-	l.r.Observer.enqueueUIDs(l.r.Observer.book.drop(l.target, now))
+	l.r.Observer.drop(l.target, now)
 }
 
-// enqueueUIDs asks for the statuses of registrations.
-func (o *Observer) enqueueUIDs(uids []types.UID) {
-	for _, key := range o.policies.Keys() {
-		for _, uid := range uids {
-			if j, ok := o.policies.Get(key); ok && j.UID == uid {
-				o.request(key, policy.Delay)
-			}
-		}
+// drop forgets a target of all registrations but those that still select it, and asks for the statuses of the others.
+func (o *Observer) drop(target checking.Target, but map[types.UID]bool) {
+	for _, name := range o.book.drop(target, but) {
+		o.request(types.NamespacedName{Name: name}, policy.Delay)
 	}
 }

@@ -219,7 +219,7 @@ func (c *Conditions) apply(ctx context.Context, target *unstructured.Unstructure
 
 func (c *Conditions) patch(ctx context.Context, target *unstructured.Unstructured, w ConditionWrite) (*unstructured.Unstructured, error) {
 	kind := w.Step.Condition.Type
-	patch, err := conditionPatch(target, w)
+	patch, err := w.Step.Patch(target)
 	if err != nil || patch == nil {
 		return target, err
 	}
@@ -238,13 +238,6 @@ func (c *Conditions) leads(target *unstructured.Unstructured, conditionType stri
 		return fmt.Errorf("write condition %s of %s: this replica no longer surely leads: %w", conditionType, target.GetName(), ErrStale)
 	}
 	return nil
-}
-
-func conditionPatch(target *unstructured.Unstructured, w ConditionWrite) ([]byte, error) {
-	if w.Step.Remove {
-		return health.Removal(target, w.Step.Condition.Type)
-	}
-	return health.Patch(target, w.Step.Condition, w.Step.Shape)
 }
 
 // record writes the audit line of a write, which unconfirmed leaves in doubt.

@@ -51,13 +51,14 @@ var rooms = []room{
 	{dir: "internal/checking", ours: []string{"apis", "internal/domain", "internal/kubeconfig", "internal/shoots"}},
 	{dir: "internal/kinds", ours: []string{"apis", "internal/domain"}, notStd: []string{"context", "net/http", "os"}},
 	{dir: "internal/guard", ours: []string{"apis", "crds", "internal/domain", "internal/kinds", "internal/kubeconfig"}},
-	{dir: "internal/kube", ours: []string{"apis", "internal/domain", "internal/guard", "internal/kubeconfig"}},
+	{dir: "internal/kube", ours: []string{"apis", "internal/domain", "internal/guard", "internal/kubeconfig", "internal/retry"}},
 	{dir: "internal/policy", ours: []string{"apis", "internal/domain", "internal/guard", "internal/kinds", "internal/kube", "internal/metric"}},
 	{dir: "internal/actuate", ours: []string{"apis", "internal/domain", "internal/guard", "internal/kube", "internal/xds"}},
 	{dir: "internal/certs", ours: []string{"internal/metric"}},
 	{dir: "internal/metric", ours: []string{}},
+	{dir: "internal/retry", ours: []string{}},
 	// What extension authors import brings no rules, and none of our kinds.
-	{dir: "pkg", ours: []string{"internal/domain/health", "internal/domain/limit", "internal/kubeconfig", "internal/shoots"}},
+	{dir: "pkg", ours: []string{"internal/domain/health", "internal/domain/limit", "internal/kubeconfig", "internal/retry", "internal/shoots"}},
 	{dir: "internal/installation", ours: []string{"apis", "internal/metric"}},
 	// It serves messages and knows nothing of what they stand for.
 	{dir: "internal/xds", ours: []string{"internal/metric"}},
@@ -66,7 +67,7 @@ var rooms = []room{
 	// The plugin reads and tells; what it asks is what webhook and controllers ask.
 	{dir: "internal/cli", ours: []string{"apis", "config", "crds", "internal/domain", "internal/guard", "internal/kinds", "internal/kube", "internal/kubeconfig", "internal/version"}},
 	{dir: "webhooks", ours: []string{"apis", "internal/guard", "internal/metric"}},
-	{dir: "controllers", ours: []string{"apis", "internal/actuate", "internal/checking", "internal/domain", "internal/guard", "internal/kinds", "internal/kube", "internal/kubeconfig", "internal/metric", "internal/policy", "internal/probing"}, apart: true},
+	{dir: "controllers", ours: []string{"apis", "internal/actuate", "internal/checking", "internal/domain", "internal/guard", "internal/kinds", "internal/kube", "internal/kubeconfig", "internal/metric", "internal/policy", "internal/probing", "internal/retry"}, apart: true},
 }
 
 // writers make clients beside controller-runtime's, which is all that most of the product has. Programs may have them, and the

@@ -1,3 +1,5 @@
+// Package checking looks at what HealthCheckRegistrations check: it watches the kinds, knows which targets depend on an object,
+// and makes the checks. It writes nothing.
 package checking
 
 import (
@@ -9,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,32 +34,40 @@ type Checker struct {
 
 // NewChecker makes one that reads past the manager's cache, in the seed and in the shoots.
 func NewChecker(mgr manager.Manager, watches *Watches, dial kubeconfig.Policy) (*Checker, error) {
-	seed, err := client.NewWithWatch(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
-	if err != nil {
-		return nil, fmt.Errorf("make the client that checks read with: %w", err)
-	}
-	served, err := shoots.NewServed(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err != nil {
+	options := client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()}
+	seed, errSeed := client.NewWithWatch(mgr.GetConfig(), options)
+	live, errLive := shoots.NewBelievable(mgr.GetConfig(), options)
+	if err := errors.Join(errSeed, errLive); err != nil {
 		return nil, fmt.Errorf("make the client that checks read with: %w", err)
 	}
 	return &Checker{
-		Watches: watches, Live: shoots.Believable{Client: seed, Served: served}, Clock: watches.Clock,
+		Watches: watches, Live: live, Clock: watches.Clock,
 		Shoots: &Shoots{Seed: seed, Scheme: mgr.GetScheme(), Dial: dial, Changed: watches.Changed, Clock: watches.Clock},
 	}, nil
 }
 
-// Refs are what a registration's checks of the seed look at for a target. Checks that can't tell are left out.
-func Refs(reg *registration.Registration, target *unstructured.Unstructured) []registration.Ref {
+// Interest is a registration that is about a target, and the target in the version that it names.
+type Interest struct {
+	Registration *registration.Registration
+	Object       *unstructured.Unstructured
+}
+
+// Follow has the target judged again when what the checks of those interested look at changes. What else it followed before ends.
+// Checks that can't tell what that is are left out.
+func (c *Checker) Follow(target Target, by ...Interest) {
 	var refs []registration.Ref
-	for _, c := range reg.Checks {
-		if c.Shoot {
-			continue
-		}
-		if ref, err := c.Ref(target); err == nil {
-			refs = append(refs, ref)
+	for _, i := range by {
+		for _, check := range i.Registration.Checks {
+			if check.Shoot {
+				continue
+			}
+			if ref, err := check.Ref(i.Object); err == nil {
+				refs = append(refs, ref)
+			}
 		}
 	}
-	return refs
+	c.Watches.Follow(target, refs)
+	c.Shoots.Follow(target, by)
 }
 
 // Results makes a registration's checks of a target, all at once and each within the registration's timeout, and gives what
@@ -138,7 +147,7 @@ func (f *finder) Objects(check *registration.Check, ref registration.Ref) ([]*un
 	if err := f.c.Watches.Watch(f.ctx, check.Kind, false); err != nil {
 		return nil, err
 	}
-	return read(f.ctx, f.c.Watches.cache, f.c.Watches.index.placed(ref))
+	return read(f.ctx, f.c.Watches.cache, f.c.Watches.index.Placed(ref))
 }
 
 // Nodes gives those of the shoot.
@@ -150,16 +159,7 @@ func (f *finder) Nodes() ([]*corev1.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all corev1.NodeList
-	// From the API server's memory: nodes of a moment ago do, and the list may be long.
-	if err := shoot.List(f.ctx, &all, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}); err != nil {
-		return nil, fmt.Errorf("list the shoot's nodes: %w", err)
-	}
-	nodes := make([]*corev1.Node, len(all.Items))
-	for i := range all.Items {
-		nodes[i] = &all.Items[i]
-	}
-	return nodes, nil
+	return shoots.Nodes(f.ctx, shoot)
 }
 
 func (f *finder) home() home { return homeOf(f.reg, f.target) }

@@ -27,7 +27,7 @@ func TestALayoutIsReadAnewOnceSomebodyDoubtsIt(t *testing.T) {
 	kinds := meta.NewDefaultRESTMapper(nil)
 	kinds.Add(gadget, meta.RESTScopeNamespace)
 	server, clock := &definitions{}, testingclock.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	l := &Layouts{Live: server, Mapper: kinds, Clock: clock}
+	l := NewLayouts(server, kinds, clock)
 	for i, step := range []struct {
 		after time.Duration
 		doubt bool

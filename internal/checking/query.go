@@ -63,11 +63,7 @@ func (s *Shoots) mirror(of *shoot, q query, timeout time.Duration) *shoots.Mirro
 	source := shoots.Source{
 		Client: of.connection.Watching, Timeout: timeout, Clock: s.Clock, Changed: func(client.Object) { s.changed(of, &q) },
 		Options: []client.ListOption{client.InNamespace(q.namespace)},
-		List: func() client.ObjectList {
-			list := &unstructured.UnstructuredList{}
-			list.SetGroupVersionKind(q.kind.GroupVersion().WithKind(q.kind.Kind + "List"))
-			return list
-		},
+		List:    func() client.ObjectList { return emptyList(q.kind) },
 	}
 	switch {
 	case q == everyNode:

@@ -77,12 +77,6 @@ type shoot struct {
 	mirrors    map[query]*shoots.Mirror
 }
 
-// Interest is a registration that is about a target, and the target in the version that it names.
-type Interest struct {
-	Registration *registration.Registration
-	Object       *unstructured.Unstructured
-}
-
 // Follow has the target judged again when what the checks of those interested look at in its shoot changes. What else it followed
 // before ends.
 func (s *Shoots) Follow(target Target, by []Interest) {

@@ -2,11 +2,11 @@ package checking
 
 import (
 	"strings"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/lru"
 
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 )
@@ -21,7 +21,7 @@ func trimObject(o *unstructured.Unstructured, paths sets.Set[string]) {
 			delete(annotations, corev1.LastAppliedConfigAnnotation) // the map stays: patches depend on its being there
 		}
 	}
-	o.Object = fieldNames.in(o.Object).(map[string]any)
+	o.Object = withSharedNames(o.Object).(map[string]any)
 }
 
 func readsAnnotations(paths sets.Set[string]) bool {
@@ -33,42 +33,29 @@ func readsAnnotations(paths sets.Set[string]) bool {
 	return false
 }
 
-// mostNames are shared: there are kinds in which names of fields are data.
-const mostNames = 10_000
+// fieldNames are shared texts, so many of them: there are kinds in which names of fields are data.
+var fieldNames = lru.New(10_000)
 
-// names are shared texts. They are safe for concurrent use.
-type names struct {
-	mu    sync.Mutex
-	known map[string]string // needs mu
-}
-
-var fieldNames = names{known: map[string]string{}}
-
-func (n *names) shared(name string) string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	known, ok := n.known[name]
-	if !ok && len(n.known) < mostNames {
-		n.known[name] = name
+func shared(name string) string {
+	if known, ok := fieldNames.Get(name); ok {
+		return known.(string)
 	}
-	if ok {
-		return known
-	}
+	fieldNames.Add(name, name)
 	return name
 }
 
-// in gives a value whose maps have shared names.
-func (n *names) in(value any) any {
+// withSharedNames gives a value whose maps have shared names.
+func withSharedNames(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
 		all := make(map[string]any, len(v))
 		for name, field := range v {
-			all[n.shared(name)] = n.in(field)
+			all[shared(name)] = withSharedNames(field)
 		}
 		return all
 	case []any:
 		for i := range v {
-			v[i] = n.in(v[i])
+			v[i] = withSharedNames(v[i])
 		}
 	}
 	return value

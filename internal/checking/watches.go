@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/resourcestack/autohealer/internal/domain/health"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 	"github.com/resourcestack/autohealer/internal/shoots"
 )
@@ -32,6 +34,13 @@ const answerTakes = 70 * time.Second
 // ErrUnread: the objects of a kind aren't all read yet. It says nothing about any of them.
 var ErrUnread = shoots.ErrUnread
 
+// Target is an object that gets conditions.
+type Target struct {
+	// Kind in whatever version: registrations may name several, and its conditions are the same.
+	Kind schema.GroupKind
+	Key  types.NamespacedName
+}
+
 // Watches has informers of the kinds that registrations are about, each from when it is first asked for. It is safe for
 // concurrent use.
 type Watches struct {
@@ -40,7 +49,7 @@ type Watches struct {
 	Clock   clock.PassiveClock
 
 	cache  cache.Cache
-	index  index
+	index  health.Index[Target]
 	scopes scopes
 
 	mu      sync.Mutex
@@ -91,16 +100,15 @@ func WatchesOf(objects cache.Cache, changed func(Target), now clock.PassiveClock
 		Changed: changed, Clock: now, cache: objects,
 		kinds: map[schema.GroupVersionKind]opened{}, targets: map[schema.GroupVersionKind]bool{},
 		reads: registration.Fields{}, scopes: scopes{
-			clock: now, ask: func(schema.GroupVersionKind) (meta.RESTScopeName, error) { return meta.RESTScopeNameNamespace, nil },
+			clock: now, ask: func(context.Context, schema.GroupVersionKind) (meta.RESTScopeName, error) {
+				return meta.RESTScopeNameNamespace, nil
+			},
 		},
 	}
 }
 
 // everywhere has a cache run on every replica, so that one that takes over knows all.
 type everywhere struct{ cache.Cache }
-
-// NeedLeaderElection is false.
-func (everywhere) NeedLeaderElection() bool { return false }
 
 // GetCache is what the manager knows caches by.
 func (e everywhere) GetCache() cache.Cache { return e.Cache }
@@ -120,7 +128,7 @@ func (w *Watches) newInformer(by toolscache.ListerWatcher, of runtime.Object, re
 
 // mended has those looked at that couldn't be judged while what is known of a kind wasn't believed.
 func (w *Watches) mended(kind schema.GroupVersionKind, known toolscache.Store) {
-	for _, target := range w.index.following(kind) {
+	for _, target := range w.index.Following(kind) {
 		w.Changed(target)
 	}
 	if !w.isTarget(kind) {
@@ -134,7 +142,7 @@ func (w *Watches) mended(kind schema.GroupVersionKind, known toolscache.Store) {
 // Watch begins to watch a kind, of which all objects are targets where it says so. The error says why what is known of the
 // kind can't be believed: ErrUnread until it is all read.
 func (w *Watches) Watch(ctx context.Context, kind schema.GroupVersionKind, targets bool) error {
-	scope, err := w.scopes.of(ctx, kind) // which may take a request, that nobody else is to wait for
+	scope, err := w.scopes.Of(ctx, kind) // which may take a request, that nobody else is to wait for
 	if meta.IsNoMatchError(err) {
 		return fmt.Errorf("the kind isn't served: %w", err)
 	}
@@ -142,7 +150,7 @@ func (w *Watches) Watch(ctx context.Context, kind schema.GroupVersionKind, targe
 		return fmt.Errorf("find the resource of %s: %w", kind.Kind, err)
 	}
 	if scope == meta.RESTScopeNameRoot {
-		w.index.clusterScoped(kind)
+		w.index.ClusterScoped(kind)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -240,7 +248,7 @@ func (w *Watches) tell(kind schema.GroupVersionKind, before, after any) {
 		return
 	}
 	key := client.ObjectKeyFromObject(is)
-	for target := range w.index.affected(kind, key, labels.Set(was.GetLabels()), labels.Set(is.GetLabels())) {
+	for target := range w.index.Affected(kind, key, labels.Set(was.GetLabels()), labels.Set(is.GetLabels())) {
 		w.Changed(target)
 	}
 	if w.isTarget(kind) {
@@ -255,7 +263,7 @@ func (w *Watches) isTarget(kind schema.GroupVersionKind) bool {
 }
 
 // Follow has the target judged again when what its checks look at changes; nothing does so with no refs.
-func (w *Watches) Follow(target Target, refs []registration.Ref) { w.index.follow(target, refs) }
+func (w *Watches) Follow(target Target, refs []registration.Ref) { w.index.Follow(target, refs) }
 
 // Get gives an object as it was seen last; a NotFound error where there was none. The kind must be watched without an error.
 func (w *Watches) Get(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) (*unstructured.Unstructured, error) {
@@ -269,8 +277,7 @@ func (w *Watches) List(ctx context.Context, kind schema.GroupVersionKind, namesp
 }
 
 func list(ctx context.Context, from client.Reader, kind schema.GroupVersionKind, namespace string, selector labels.Selector) ([]*unstructured.Unstructured, error) {
-	all := &unstructured.UnstructuredList{}
-	all.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	all := emptyList(kind)
 	options := []client.ListOption{client.InNamespace(namespace), client.UnsafeDisableDeepCopy}
 	if !selector.Empty() { // with one, a cache reads the labels of each object
 		options = append(options, client.MatchingLabelsSelector{Selector: selector})
@@ -283,6 +290,12 @@ func list(ctx context.Context, from client.Reader, kind schema.GroupVersionKind,
 		objects[i] = &all.Items[i]
 	}
 	return objects, nil
+}
+
+func emptyList(kind schema.GroupVersionKind) *unstructured.UnstructuredList {
+	all := &unstructured.UnstructuredList{}
+	all.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	return all
 }
 
 func empty(kind schema.GroupVersionKind) *unstructured.Unstructured {

@@ -14,6 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/resourcestack/autohealer/internal/retry"
 )
 
 // Queue is a controller's queue.
@@ -32,7 +34,7 @@ func NewDelayingQueue[T comparable](by clock.PassiveClock) workqueue.TypedDelayi
 // AddController adds a controller that is fed through its queue by somebody who observes on every replica; attach takes
 // the queue once this replica leads. So one set of informer handlers serves leader and standby alike.
 func AddController(mgr manager.Manager, name string, r reconcile.Reconciler, workers int, attach func(Queue)) error {
-	paced := newRetries(r)
+	paced := retry.Of(r, retry.Refused)
 	c, err := controller.New(name, mgr, controller.Options{
 		Reconciler: paced, RateLimiter: paced, MaxConcurrentReconciles: workers, UsePriorityQueue: new(true),
 	})

@@ -118,20 +118,13 @@ func (s *Clients) connect(stored *corev1.Secret) (*Connection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client of the shoot: %w", err)
 	}
-	live, err := client.New(config, client.Options{HTTPClient: &asking, Scheme: s.Scheme, Mapper: kinds})
-	if err != nil {
-		return nil, fmt.Errorf("make a client of the shoot: %w", err)
-	}
-	watch, err := client.NewWithWatch(config, client.Options{HTTPClient: watching, Scheme: s.Scheme, Mapper: kinds})
-	if err != nil {
-		return nil, fmt.Errorf("make a client of the shoot: %w", err)
-	}
-	served, err := NewServed(config, &asking)
-	if err != nil {
+	live, errLive := NewBelievable(config, client.Options{HTTPClient: &asking, Scheme: s.Scheme, Mapper: kinds})
+	watch, errWatch := client.NewWithWatch(config, client.Options{HTTPClient: watching, Scheme: s.Scheme, Mapper: kinds})
+	if err := errors.Join(errLive, errWatch); err != nil {
 		return nil, fmt.Errorf("make a client of the shoot: %w", err)
 	}
 	return &Connection{
-		UID: stored.UID, Version: stored.ResourceVersion, Client: Believable{Client: live, Served: served}, Watching: watch, transport: transport,
+		UID: stored.UID, Version: stored.ResourceVersion, Client: live, Watching: watch, transport: transport,
 	}, nil
 }
 

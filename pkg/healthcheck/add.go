@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -16,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	"github.com/resourcestack/autohealer/internal/retry"
 	"github.com/resourcestack/autohealer/internal/shoots"
 )
 
@@ -42,24 +41,27 @@ func (r *Registration) AddToManager(mgr manager.Manager) error {
 		runner: &runner{extension: r.extension, kind: r.kind.Kind, timeout: r.checkTimeout, seed: seed, live: live, shoots: &shoots.Clients{
 			Secrets: secrets, Secret: r.shootSecret, Key: r.shootKey, Scheme: mgr.GetScheme(), Dial: r.dial, Timeout: r.checkTimeout,
 		}},
-		writer:  &writer{client: mgr.GetClient(), live: mgr.GetAPIReader(), shape: r.shape, clock: r.clock},
-		retries: newRetries(),
+		writer: &writer{client: mgr.GetClient(), live: mgr.GetAPIReader(), shape: r.shape, clock: r.clock},
 	}
 	reconciler.writer.breaker = &breaker{
 		all: reconciler.targets, checked: reconciler.checked, checks: r.checks, clock: r.clock,
 		gauge: breakerOpen.WithLabelValues(r.controllerName(), r.kind.Kind, r.extension),
 	}
 	name := r.controllerName()
+	paced := retry.Of(reconciler, anyFailure)
 	c, err := builder.ControllerManagedBy(mgr).Named(name).
 		For(r.newTarget(), builder.WithPredicates(append([]predicate.Predicate{predicate.NewPredicateFuncs(r.mine)}, r.predicates...)...)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: r.concurrency, RateLimiter: reconciler.retries}).
-		Build(reconciler)
+		WithOptions(controller.Options{MaxConcurrentReconciles: r.concurrency, RateLimiter: paced}).
+		Build(paced)
 	if err != nil {
 		return fmt.Errorf("add the controller %s: %w", name, err)
 	}
 	reconciler.runner.refs = newRefs(mgr, c)
 	return nil
 }
+
+// anyFailure will be one again until people change something, for thousands of targets alike.
+func anyFailure(error) bool { return true }
 
 // controllerName tells registrations apart by what they take, in logs and metrics. A second one that takes the same isn't added.
 func (r *Registration) controllerName() string {
@@ -79,29 +81,21 @@ func (r *Registration) seedClients(mgr manager.Manager) (seed, live client.Clien
 		return r.seed, nil, nil
 	}
 	options := client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()}
-	uncached, errLive := client.New(mgr.GetConfig(), options)
+	uncached, errLive := shoots.NewBelievable(mgr.GetConfig(), options)
 	options.Cache = &client.CacheOptions{Reader: mgr.GetCache(), Unstructured: true}
 	cached, errCached := client.New(mgr.GetConfig(), options)
-	served, errServed := shoots.NewServed(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err := errors.Join(errLive, errCached, errServed); err != nil {
+	rights, errRights := newWatchRights(mgr, r.clock)
+	if err := errors.Join(errLive, errCached, errRights); err != nil {
 		return nil, nil, fmt.Errorf("make the clients that checks of the seed get: %w", err)
 	}
-	rights, err := newWatchRights(mgr, r.clock)
-	if err != nil {
-		return nil, nil, err
-	}
-	seed = watched{shoots.Believable{Client: cached, Live: mgr.GetAPIReader(), Served: served}, rights}
-	return seed, shoots.Believable{Client: uncached, Served: served}, nil
+	return watched{shoots.Believable{Client: cached, Live: mgr.GetAPIReader(), Served: uncached.Served}, rights}, uncached, nil
 }
 
-// secrets is a cache of the Secrets with kubeconfigs alone, by their one name; nil when no check looks at a shoot.
+// secrets is a cache of the Secrets with kubeconfigs alone, by their one name. It reads none before a check asks for a shoot.
 func (r *Registration) secrets(mgr manager.Manager) (client.Reader, error) {
-	if !r.looksAtShoots() {
-		return nil, nil
-	}
 	secrets, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: {Field: fields.OneTermEqualSelector("metadata.name", r.shootSecret)}},
+		DefaultFieldSelector: fields.OneTermEqualSelector("metadata.name", r.shootSecret),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make the cache of kubeconfigs: %w", err)
@@ -117,26 +111,3 @@ type startedFirst struct{ cache.Cache }
 
 // GetCache is what the manager knows caches by.
 func (s startedFirst) GetCache() cache.Cache { return s.Cache }
-
-func (r *Registration) looksAtShoots() bool {
-	return slices.ContainsFunc(r.checks, func(c check) bool { return c.looksAtShoots(r.clock.After(r.checkTimeout)) })
-}
-
-// looksAtShoots is assumed of a check that can't be made, or not in time: its runs tell what is wrong with it.
-func (c check) looksAtShoots(late <-chan time.Time) bool {
-	answer := make(chan bool, 1)
-	go func() {
-		looks := true
-		defer func() {
-			_ = recover()
-			answer <- looks
-		}()
-		looks = injectShoot(c.newCheck()) != nil
-	}()
-	select {
-	case looks := <-answer:
-		return looks
-	case <-late:
-		return true
-	}
-}

@@ -2,10 +2,10 @@ package healthcheck
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/resourcestack/autohealer/internal/domain/health"
@@ -48,20 +49,16 @@ type breaker struct {
 	// gauge is 1 while it is open.
 	gauge prometheus.Gauge
 
-	mu       sync.Mutex
-	flips    health.Flips // needs mu, as all below
-	targets  int
-	counted  time.Time
-	restored bool
+	flips    health.Flips
+	restored bool // belongs to who counts, which is one at a time
 }
 
 // mayFail says whether a condition of the target may turn False now that is in doubt or isn't.
 func (b *breaker) mayFail(ctx context.Context, target types.NamespacedName, conditionType string, doubted bool) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.count(ctx)
-	_, before := b.flips.Breaker()
-	may := b.flips.MayFail(target.String(), conditionType, doubted, b.targets, b.clock.Now())
+	now := b.clock.Now()
+	targets := b.flips.Targets(recount, func() int { return b.count(ctx) }, now)
+	before := b.open()
+	may := b.flips.MayFail(target.String(), conditionType, doubted, targets, now)
 	is, open := b.flips.Breaker()
 	b.show(open)
 	if open && !before {
@@ -71,12 +68,7 @@ func (b *breaker) mayFail(ctx context.Context, target types.NamespacedName, cond
 	return may
 }
 
-// count needs b.mu.
-func (b *breaker) count(ctx context.Context) {
-	now := b.clock.Now()
-	if !b.counted.IsZero() && now.Sub(b.counted) < recount {
-		return
-	}
+func (b *breaker) count(ctx context.Context) int {
 	all, err := b.all(ctx)
 	switch {
 	case err != nil:
@@ -85,11 +77,11 @@ func (b *breaker) count(ctx context.Context) {
 		b.restore(ctx, all)
 		b.restored = true
 	}
-	b.targets, b.counted = len(all), now
+	return len(all)
 }
 
 // restore takes over the breaker that an earlier program left open, as the targets' conditions tell. If that was reset meanwhile, or
-// just before, what it held back is believed. It needs b.mu.
+// just before, what it held back is believed.
 func (b *breaker) restore(ctx context.Context, all []*unstructured.Unstructured) {
 	last, resets := "", []string{}
 	for _, target := range all {
@@ -109,31 +101,24 @@ func (b *breaker) restore(ctx context.Context, all []*unstructured.Unstructured)
 // opening is the id of the last opening that a target's conditions tell of; "" when they tell of none.
 func (b *breaker) opening(target *unstructured.Unstructured) (last string) {
 	for _, c := range b.checks {
-		if is := health.Find(target, c.conditionType); is.InDoubt() {
-			last = max(last, idIn(is.Message))
+		is := health.Find(target, c.conditionType)
+		if !is.InDoubt() {
+			continue
+		}
+		if found := openingIn.FindStringSubmatch(is.Message); found != nil {
+			last = max(last, found[1])
 		}
 	}
 	return last
 }
 
-func idIn(message string) string {
-	if found := openingIn.FindStringSubmatch(message); found != nil {
-		return found[1]
-	}
-	return ""
-}
-
 func (b *breaker) open() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	_, open := b.flips.Breaker()
 	return open
 }
 
 // howToBelieve says what to do about what is held back.
 func (b *breaker) howToBelieve() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	is, open := b.flips.Breaker()
 	if !open {
 		return "" // it was reset just now, and the target is looked at again
@@ -143,8 +128,6 @@ func (b *breaker) howToBelieve() string {
 
 // follow closes the breaker when the target has its reset.
 func (b *breaker) follow(ctx context.Context, target *unstructured.Unstructured) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	if id := target.GetAnnotations()[BreakerResetAnnotation]; b.flips.Reset(id, b.clock.Now()) {
 		b.show(false)
 		log.FromContext(ctx).Info("What turned False is believed: the breaker was reset", "annotation", BreakerResetAnnotation+"="+id)
@@ -159,31 +142,14 @@ func (b *breaker) show(open bool) {
 	}
 }
 
-// unwritten takes back that conditions turned False: the write failed.
-func (b *breaker) unwritten(target types.NamespacedName, conditionTypes []string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, conditionType := range conditionTypes {
-		b.flips.Unwritten(target.String(), conditionType)
-	}
-}
-
-// forget a target that is gone.
-func (b *breaker) forget(target types.NamespacedName) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.flips.Forget(target.String())
-}
-
 // lookAgain is when a target is to be looked at again: at the plan's deadline, or soon while it isn't believed.
 func (b *breaker) lookAgain(p health.Plan) time.Time {
-	at := p.LookAgain
 	for _, verdict := range p.Verdicts {
-		if soon := b.clock.Now().Add(doubtPeriod); verdict.Reason == health.ReasonInDoubt && (at.IsZero() || soon.Before(at)) {
-			at = soon
+		if verdict.Reason == health.ReasonInDoubt {
+			return health.Sooner(p.LookAgain, b.clock.Now().Add(doubtPeriod))
 		}
 	}
-	return at
+	return p.LookAgain
 }
 
 // targets gives all that the registration is about, from the cache.
@@ -211,4 +177,18 @@ func (r *reconciler) checked(ctx context.Context, key types.NamespacedName) bool
 		return !p.Create(event.CreateEvent{Object: target, IsInInitialList: true})
 	})
 	return !refused && (r.suspended == nil || !r.suspended(target))
+}
+
+var breakerOpen = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "autohealer_healthcheck_breaker_open",
+	Help: "1 while what turns False isn't believed, because too many targets of a registration did together, and waits for a reset.",
+}, []string{"controller", "kind", "extension"})
+
+// registerMetrics adds the metrics to the manager's registry; all registrations of a program share them.
+func registerMetrics() error {
+	err := metrics.Registry.Register(breakerOpen)
+	if _, again := errors.AsType[prometheus.AlreadyRegisteredError](err); again {
+		return nil
+	}
+	return err
 }

@@ -202,7 +202,7 @@ func TestAResetOnASuspendedTargetIsFollowed(t *testing.T) {
 	}
 	r := &reconciler{
 		Registration: For(kind, WithSuspended(func(client.Object) bool { return true })), reader: fake.NewClientBuilder().WithObjects(gadget).Build(),
-		writer: &writer{breaker: b}, runner: &runner{shoots: theShoot{}, refs: &refs{}}, retries: newRetries(),
+		writer: &writer{breaker: b}, runner: &runner{shoots: theShoot{}, refs: &refs{}},
 	}
 	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "t3"}}); err != nil {
 		t.Fatal(err)

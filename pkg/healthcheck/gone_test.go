@@ -2,6 +2,7 @@ package healthcheck
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,5 +20,23 @@ func TestATargetThatGoesDuringAWriteIsNoError(t *testing.T) {
 	})
 	if _, err := r.Reconcile(t.Context(), ofG); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestATargetThatIsMadeAnewDuringAWriteIsAnother(t *testing.T) {
+	r, stored := reconcilerOf(For(gadget).Check("X", "x", fine), interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, _ string, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+			another := untyped(gadget)
+			another.SetNamespace("a")
+			another.SetName("g")
+			another.SetUID("g-2")
+			return errors.Join(c.Delete(ctx, o.DeepCopyObject().(client.Object)), c.Create(ctx, another), byGuard)
+		},
+	})
+	if _, err := r.Reconcile(t.Context(), ofG); err != nil {
+		t.Error(err)
+	}
+	if got := conditionOf(t, stored, "X"); got != "none" {
+		t.Errorf("it is %s", got)
 	}
 }

@@ -25,11 +25,7 @@ func (s *sourceAndTarget) Check(context.Context, types.NamespacedName) (*SingleC
 }
 
 func TestChecksMayCallTheSeedSourceAndTheShootTarget(t *testing.T) {
-	registration := For(gadget).Check("X", "x", func() HealthCheck { return &sourceAndTarget{} })
-	if !registration.looksAtShoots() {
-		t.Error("no kubeconfigs are read for it")
-	}
-	r, stored := reconcilerOf(registration, interceptor.Funcs{})
+	r, stored := reconcilerOf(For(gadget).Check("X", "x", func() HealthCheck { return &sourceAndTarget{} }), interceptor.Funcs{})
 	r.runner.seed, r.runner.shoots = &world{says: "seed"}, theShoot{&world{says: "shoot"}}
 	if _, err := r.Reconcile(t.Context(), ofG); err != nil {
 		t.Fatal(err)

@@ -10,69 +10,45 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/retry"
 )
-
-// jitter spreads the looks at targets that began together.
-const jitter = 0.1
 
 // reconciler keeps the conditions of targets.
 type reconciler struct {
 	*Registration
-	reader  client.Reader
-	scheme  *runtime.Scheme
-	runner  *runner
-	writer  *writer
-	retries *retries
+	reader client.Reader
+	scheme *runtime.Scheme
+	runner *runner
+	writer *writer
 }
 
-// Reconcile checks one target.
+// Reconcile checks one target. It says when the next look is due also where something failed.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	due, err := r.look(ctx, request)
-	r.retries.looked(request, due, err)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	return reconcile.Result{RequeueAfter: due}, nil
-}
-
-// look at a target. It gives when the next one is due, also where something failed; zero for no next one.
-func (r *reconciler) look(ctx context.Context, request reconcile.Request) (due time.Duration, err error) {
 	target, suspended, err := r.read(ctx, request.NamespacedName)
 	if err != nil {
-		return 0, err
+		return reconcile.Result{}, err
 	}
 	if target != nil {
 		r.writer.breaker.follow(ctx, target) // a suspended one may still say that it be annotated
 	}
 	if target == nil || suspended {
-		r.writer.breaker.forget(request.NamespacedName)
+		r.writer.breaker.flips.Forget(request.String())
 		r.runner.refs.forget(request.NamespacedName, r.checks)
 	}
 	switch {
 	case target == nil:
 		r.runner.shoots.Forget(request.Namespace) // another target's next check connects anew
-		return 0, nil
+		return reconcile.Result{}, nil
 	case suspended: // that it isn't any more may depend on what no event tells of
-		return r.after(time.Time{}), nil
+		return reconcile.Result{RequeueAfter: retry.After(r.syncPeriod, time.Time{}, r.clock.Now())}, nil
 	}
 	again, err := r.judge(ctx, target)
-	return r.after(again), err
-}
-
-// after is when to look again: at a deadline, or after the sync period.
-func (r *reconciler) after(deadline time.Time) time.Duration {
-	period := wait.Jitter(r.syncPeriod, jitter)
-	if deadline.IsZero() {
-		return period
-	}
-	return min(period, max(deadline.Sub(r.clock.Now()), time.Millisecond))
+	return reconcile.Result{RequeueAfter: retry.After(r.syncPeriod, again, r.clock.Now())}, err
 }
 
 // read gives the target from the cache, and whether it isn't to be judged now; nil when it is gone, or no target.
@@ -118,15 +94,14 @@ func (r *Registration) takes(target *unstructured.Unstructured) bool {
 		(len(r.classes) == 0 || slices.Contains(r.classes, cmp.Or(class, "shoot")))
 }
 
-// gathered are the results of all checks of one condition type. Confirm gives them by what is there now; nil where it did.
+// gathered is what the checks of one condition type say. Confirm gives their results by what is there now; nil where these are so.
 type gathered struct {
-	conditionType string
-	results       []health.Result
-	confirm       func() []health.Result
+	in      health.Input
+	confirm func() []health.Result
 }
 
-// judge runs the checks and writes each condition as soon as all of its own have come back. It gives when a verdict changes
-// without news; zero when none does.
+// judge runs the checks and writes each condition as soon as all of its own have come back, then removes those that are to go: of each,
+// whatever becomes of the others. It gives when a verdict changes without news; zero when none does.
 func (r *reconciler) judge(ctx context.Context, target *unstructured.Unstructured) (lookAgain time.Time, err error) {
 	by := map[string][]check{}
 	for _, c := range r.checks {
@@ -138,61 +113,37 @@ func (r *reconciler) judge(ctx context.Context, target *unstructured.Unstructure
 		go func() { all <- r.gather(ctx, seen, conditionType, checks) }()
 	}
 	var errs []error
-	for range by {
-		g := <-all
-		if ctx.Err() != nil {
-			continue
-		}
-		after, at, err := r.writer.judge(ctx, r.input(target, g.conditionType, g.results), g.confirm)
-		if errs = append(errs, err); err == nil && after == nil {
-			return time.Time{}, nil // it is gone
-		}
-		if after != nil {
+	write := func(g gathered) (gone bool) {
+		g.in.Target = target
+		after, at, err := r.writer.judge(ctx, g.in, g.confirm)
+		if errs = append(errs, err); after != nil {
 			target = after
 		}
-		if !at.IsZero() && (lookAgain.IsZero() || at.Before(lookAgain)) {
-			lookAgain = at
+		lookAgain = health.Sooner(lookAgain, at)
+		return err == nil && after == nil
+	}
+	for range by {
+		if g := <-all; ctx.Err() == nil && write(g) {
+			return time.Time{}, nil
 		}
 	}
-	return lookAgain, errors.Join(append(errs, r.removeOld(ctx, target))...)
+	for _, conditionType := range r.remove {
+		if ctx.Err() == nil && write(gathered{in: health.Input{Remove: []string{conditionType}}}) {
+			return time.Time{}, nil
+		}
+	}
+	return lookAgain, errors.Join(errs...)
 }
 
 // gather runs the checks of a condition type. What the cache has may be old: only what is there now turns a condition False. That is asked
 // here, where it holds up no other condition, and again by the writer, which may find the target, or the breaker, as they weren't seen.
 func (r *reconciler) gather(ctx context.Context, target *unstructured.Unstructured, conditionType string, checks []check) gathered {
 	key := client.ObjectKeyFromObject(target)
-	g := gathered{conditionType: conditionType, results: r.runner.all(ctx, key, checks)}
-	g.confirm = func() []health.Result { return r.runner.confirm(ctx, key, checks, g.results) }
-	if r.writer.turnsFalse(r.input(target, conditionType, g.results)) {
-		g.results, g.confirm = g.confirm(), nil
+	results := r.runner.all(ctx, r.runner.seed, key, checks)
+	g := gathered{in: health.Input{Target: target, Results: map[string][]health.Result{conditionType: results}}}
+	g.confirm = func() []health.Result { return r.runner.confirm(ctx, key, checks, results) }
+	if r.writer.turnsFalse(g.in) {
+		g.in.Results[conditionType], g.confirm = g.confirm(), nil
 	}
 	return g
-}
-
-func (r *reconciler) input(target *unstructured.Unstructured, conditionType string, results []health.Result) health.Input {
-	return health.Input{
-		Target: target, Shape: r.shape, Results: map[string][]health.Result{conditionType: results}, Lacks: health.Lacks{Codes: r.writer.codeless.Load()},
-	}
-}
-
-// removeOld removes conditions that are to go: of each, whatever becomes of the others.
-func (r *reconciler) removeOld(ctx context.Context, target *unstructured.Unstructured) error {
-	var errs []error
-	for _, conditionType := range r.remove {
-		if ctx.Err() != nil {
-			break
-		}
-		after, _, err := r.writer.judge(ctx, health.Input{Target: target, Shape: r.shape, Remove: []string{conditionType}}, nil)
-		if errs = append(errs, err); err == nil && after == nil {
-			return nil // it is gone
-		}
-		if after != nil {
-			target = after
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func groupOf(o *unstructured.Unstructured) schema.GroupResource {
-	return schema.GroupResource{Group: o.GroupVersionKind().Group, Resource: o.GetKind()}
 }

@@ -46,10 +46,9 @@ func reconcilerOf(registration *Registration, funcs interceptor.Funcs) (*reconci
 		Registration: registration, reader: stored, scheme: scheme,
 		runner: &runner{timeout: registration.checkTimeout, seed: stored, shoots: theShoot{}, refs: &refs{
 			scheme: scheme, kinds: kinds, watch: func(source.Source) error { return nil },
-			watched: sets.New[schema.GroupVersionKind](), checks: map[ref]sets.Set[checkOf]{}, of: map[checkOf]sets.Set[ref]{},
+			watched: sets.New[schema.GroupVersionKind](),
 		}},
-		writer:  &writer{client: stored, live: stored, shape: health.Gardener, clock: registration.clock},
-		retries: newRetries(),
+		writer: &writer{client: stored, live: stored, shape: health.Gardener, clock: registration.clock},
 	}
 	r.writer.breaker = &breaker{
 		all: r.targets, checked: r.checked, checks: r.checks, clock: r.clock, gauge: prometheus.NewGauge(prometheus.GaugeOpts{Name: "open"}),
@@ -132,27 +131,6 @@ func TestReferencesThatFailCostTheirOwnConditionOnly(t *testing.T) {
 	}
 }
 
-func TestOfACheckThatCantBeMadeShootsAreExpected(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		defer close(release)
-		for name, tt := range map[string]struct {
-			newCheck func() HealthCheck
-			want     bool
-		}{
-			"of the seed":      {CheckSeedDeployment("d"), false},
-			"of the shoot":     {CheckShootDeployment("n", "d"), true},
-			"it panics":        {func() HealthCheck { panic("no") }, true},
-			"it never returns": {func() HealthCheck { <-release; return nil }, true},
-			"none":             {func() HealthCheck { return nil }, false},
-		} {
-			if got := For(gadget).Check("X", "a", tt.newCheck).looksAtShoots(); got != tt.want {
-				t.Errorf("%s: %t", name, got)
-			}
-		}
-	})
-}
-
 func TestWhatACheckRefersToIsFollowedUntilItsTargetIsGone(t *testing.T) {
 	secret := untyped(schema.GroupVersionKind{Version: "v1", Kind: "Secret"})
 	secret.SetNamespace("a")
@@ -162,7 +140,7 @@ func TestWhatACheckRefersToIsFollowedUntilItsTargetIsGone(t *testing.T) {
 	}
 	r, stored := reconcilerOf(For(gadget).Check("X", "a", refersTo(secret)).Check("Y", "a", refersTo(secret)).Check("Z", "a", refersTo()), interceptor.Funcs{})
 	affected := func() []reconcile.Request {
-		return r.runner.refs.affected(ref{secret.GroupVersionKind(), client.ObjectKeyFromObject(secret)})
+		return r.runner.refs.affected(secret.GroupVersionKind(), client.ObjectKeyFromObject(secret))
 	}
 	if _, err := r.Reconcile(t.Context(), ofG); err != nil || len(affected()) != 1 || affected()[0] != ofG {
 		t.Errorf("%v; news affects %v", err, affected())
@@ -173,7 +151,7 @@ func TestWhatACheckRefersToIsFollowedUntilItsTargetIsGone(t *testing.T) {
 	if err := stored.Delete(t.Context(), g); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Reconcile(t.Context(), ofG); err != nil || len(affected()) != 0 || len(r.runner.refs.of)+len(r.runner.refs.checks) != 0 {
+	if _, err := r.Reconcile(t.Context(), ofG); err != nil || len(affected()) != 0 {
 		t.Errorf("once it is gone: %v; news affects %v", err, affected())
 	}
 }
@@ -191,8 +169,7 @@ func TestWhatIsInNoNamespaceIsFollowedAndReadAllTheSame(t *testing.T) {
 	if got := conditionOf(t, stored, "X"); !strings.HasSuffix(got, "x: CustomResourceDefinition d.example.org doesn't exist") {
 		t.Errorf("it is %s", got)
 	}
-	changed := ref{definition, types.NamespacedName{Name: "d.example.org"}}
-	if got := r.runner.refs.affected(changed); len(got) != 1 || got[0] != ofG {
+	if got := r.runner.refs.affected(definition, types.NamespacedName{Name: "d.example.org"}); len(got) != 1 || got[0] != ofG {
 		t.Errorf("news affects %v", got)
 	}
 	seed := watched{stored, &watchRights{kinds: meta.NewDefaultRESTMapper(nil)}}

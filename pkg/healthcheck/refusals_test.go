@@ -19,6 +19,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/resourcestack/autohealer/internal/retry"
 )
 
 // What an API server says: by the schema, by a webhook that answers 422, and where a guard of a JSON Patch doesn't hold.
@@ -88,6 +90,7 @@ func TestARefusedConditionDelaysNoOther(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, stored := reconcilerOf(For(gadget).Check("X", "x", fine).Check("Y", "y", fine).Check("Z", "z", progressing(20*time.Second)), tt.writes.funcs())
+				paced := retry.Of(r, anyFailure)
 				reads := 0
 				r.writer.live = interceptor.NewClient(stored.(client.WithWatch), interceptor.Funcs{
 					Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
@@ -96,11 +99,11 @@ func TestARefusedConditionDelaysNoOther(t *testing.T) {
 					},
 				})
 				for range 10 {
-					_, err := r.Reconcile(t.Context(), ofG)
+					_, err := paced.Reconcile(t.Context(), ofG)
 					if err == nil || !strings.Contains(err.Error(), tt.want) {
 						t.Errorf("the error is %v", err)
 					}
-					if wait := r.retries.When(ofG); wait < time.Second || wait > 20*time.Second {
+					if wait := paced.When(ofG); wait < time.Second || wait > 20*time.Second {
 						t.Errorf("the next try is in %s", wait)
 					}
 				}
@@ -113,10 +116,10 @@ func TestARefusedConditionDelaysNoOther(t *testing.T) {
 					}
 				}
 				time.Sleep(25 * time.Second)
-				if _, err := r.Reconcile(t.Context(), ofG); err == nil || !strings.HasPrefix(conditionOf(t, stored, "Z"), "False: ") {
+				if _, err := paced.Reconcile(t.Context(), ofG); err == nil || !strings.HasPrefix(conditionOf(t, stored, "Z"), "False: ") {
 					t.Errorf("%v; once Z's threshold is over it is %s", err, conditionOf(t, stored, "Z"))
 				}
-				if wait := r.retries.When(ofG); wait < 27*time.Second || wait > 33*time.Second {
+				if wait := paced.When(ofG); wait < 27*time.Second || wait > 33*time.Second {
 					t.Errorf("with nothing due but the next look the next try is in %s", wait)
 				}
 			})
@@ -132,10 +135,11 @@ func TestALostRaceIsRunAgain(t *testing.T) {
 		return nil
 	}}
 	r, stored := reconcilerOf(For(gadget).Check("X", "x", fine), w.funcs())
-	if _, err := r.Reconcile(t.Context(), ofG); err != nil || w.patches != 3 || !strings.HasPrefix(conditionOf(t, stored, "X"), "True: ") {
+	paced := retry.Of(r, anyFailure)
+	if _, err := paced.Reconcile(t.Context(), ofG); err != nil || w.patches != 3 || !strings.HasPrefix(conditionOf(t, stored, "X"), "True: ") {
 		t.Errorf("%v after %d patches; it is %s", err, w.patches, conditionOf(t, stored, "X"))
 	}
-	if wait := r.retries.When(ofG); wait > 2*time.Second {
+	if wait := paced.When(ofG); wait > 2*time.Second {
 		t.Errorf("the next failure is tried again in %s", wait)
 	}
 }
@@ -146,12 +150,13 @@ func TestATargetThatCantBeReadIsTriedAgainWithinAMinute(t *testing.T) {
 			return errors.New("no")
 		},
 	})
+	paced := retry.Of(r, anyFailure)
 	for nth := range 12 {
-		if _, err := r.Reconcile(t.Context(), ofG); err == nil {
+		if _, err := paced.Reconcile(t.Context(), ofG); err == nil {
 			t.Fatal("it is read")
 		}
-		wait := r.retries.When(ofG)
-		if nth == 0 && wait > 2*time.Second || wait > 70*time.Second {
+		wait := paced.When(ofG)
+		if nth == 0 && wait > 2*time.Second || wait > 72*time.Second {
 			t.Errorf("the try after %d others is in %s", nth, wait)
 		}
 	}

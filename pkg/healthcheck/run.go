@@ -8,9 +8,20 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/resourcestack/autohealer/internal/domain/health"
 )
@@ -26,8 +37,8 @@ type runner struct {
 	shoots shootClients
 	refs   *refs
 
-	mu   sync.Mutex
-	busy map[checkOf]struct{} // needs mu
+	// busy are the checks that run, by checkOf.
+	busy sync.Map
 }
 
 // shootClients gives the client of the shoot in a namespace, and forgets it.
@@ -46,12 +57,8 @@ func (c check) of(target types.NamespacedName) checkOf {
 	return checkOf{target, c.conditionType, c.name}
 }
 
-// all runs the checks at once and gives their results, each within the timeout.
-func (r *runner) all(ctx context.Context, target types.NamespacedName, checks []check) []health.Result {
-	return r.with(ctx, r.seed, target, checks)
-}
-
-func (r *runner) with(ctx context.Context, seed client.Client, target types.NamespacedName, checks []check) []health.Result {
+// all runs the checks at once, with this client of the seed, and gives their results, each within the timeout.
+func (r *runner) all(ctx context.Context, seed client.Client, target types.NamespacedName, checks []check) []health.Result {
 	results := make([]health.Result, len(checks))
 	var running sync.WaitGroup
 	for i, c := range checks {
@@ -78,13 +85,13 @@ func (r *runner) confirm(ctx context.Context, target types.NamespacedName, check
 			doubtful = append(doubtful, c)
 		}
 	}
-	return append(results, r.with(ctx, r.live, target, doubtful)...)
+	return append(results, r.all(ctx, r.live, target, doubtful)...)
 }
 
 // one runs one check, and comes back by the timeout whether the check does or not.
 func (r *runner) one(ctx context.Context, seed client.Client, target types.NamespacedName, c check) health.Result {
 	id := c.of(target)
-	if !r.begin(id) {
+	if _, busy := r.busy.LoadOrStore(id, nil); busy {
 		return health.Error(r.late())
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, r.timeout, r.late())
@@ -92,7 +99,7 @@ func (r *runner) one(ctx context.Context, seed client.Client, target types.Names
 	go func() {
 		result := health.Error(errors.New("the check ended its goroutine"))
 		defer func() {
-			r.end(id) // before the result is there: the next run may follow at once
+			r.busy.Delete(id) // before the result is there: the next run may follow at once
 			done <- result
 			cancel()
 		}()
@@ -112,25 +119,6 @@ func (r *runner) one(ctx context.Context, seed client.Client, target types.Names
 }
 
 func (r *runner) late() error { return fmt.Errorf("the check gave no result within %s", r.timeout) }
-
-func (r *runner) begin(id checkOf) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, busy := r.busy[id]; busy {
-		return false
-	}
-	if r.busy == nil {
-		r.busy = map[checkOf]struct{}{}
-	}
-	r.busy[id] = struct{}{}
-	return true
-}
-
-func (r *runner) end(id checkOf) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.busy, id)
-}
 
 func (r *runner) protected(ctx context.Context, seed client.Client, target types.NamespacedName, c check) (result health.Result) {
 	defer func() {
@@ -166,8 +154,11 @@ func (r *runner) check(ctx context.Context, seed client.Client, target types.Nam
 	if s, ok := instance.(suffixed); ok {
 		s.SetLoggerSuffix(r.extension, r.kind)
 	}
-	if inject := injectSeed(instance); inject != nil {
-		inject(seed)
+	switch c := instance.(type) {
+	case SeedClient:
+		c.InjectSeedClient(seed)
+	case sourceClient:
+		c.InjectSourceClient(seed)
 	}
 	if inject := injectShoot(instance); inject != nil {
 		shoot, err := r.shoots.Of(ctx, target.Namespace)
@@ -190,4 +181,90 @@ func (r *runner) refer(ctx context.Context, target types.NamespacedName, c check
 		return context.Cause(ctx)
 	}
 	return r.refs.follow(c.of(target), objects)
+}
+
+// refs knows which checks of which targets look at an object of the seed, and watches the kinds of these objects.
+type refs struct {
+	scheme *runtime.Scheme
+	kinds  meta.RESTMapper
+	cache  cache.Cache
+	// watch starts a source; the controller's.
+	watch func(source.Source) error
+	index health.Index[checkOf]
+
+	mu      sync.Mutex
+	watched sets.Set[schema.GroupVersionKind] // needs mu
+}
+
+func newRefs(mgr manager.Manager, c controller.Controller) *refs {
+	return &refs{
+		scheme: mgr.GetScheme(), kinds: mgr.GetRESTMapper(), cache: mgr.GetCache(), watch: c.Watch, watched: sets.New[schema.GroupVersionKind](),
+	}
+}
+
+// follow makes the check's target be checked when one of these objects changes, and no others as before. After an error it is as before.
+func (r *refs) follow(by checkOf, objects []client.Object) error {
+	var wanted []health.Ref
+	for _, o := range objects {
+		kind, err := apiutil.GVKForObject(o, r.scheme)
+		if err != nil {
+			return fmt.Errorf("tell the kind of what a check refers to: %w", err)
+		}
+		if err := r.watchKind(kind); err != nil {
+			return err
+		}
+		key := client.ObjectKeyFromObject(o)
+		if inNone, err := clusterScoped(r.kinds, kind); err != nil {
+			return err
+		} else if inNone {
+			key.Namespace = "" // checks that know the kind by its name alone give the target's
+		}
+		wanted = append(wanted, health.Ref{Kind: kind, Namespace: key.Namespace, Name: key.Name})
+	}
+	r.index.Follow(by, wanted)
+	return nil
+}
+
+// clusterScoped says whether objects of the kind are in no namespace. Of a kind that isn't served it is false: each look asks again.
+func clusterScoped(kinds meta.RESTMapper, kind schema.GroupVersionKind) (bool, error) {
+	mapping, err := kinds.RESTMapping(kind.GroupKind(), kind.Version)
+	if meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("ask whether %s is in namespaces: %w", kind.Kind, err)
+	}
+	return mapping.Scope.Name() == meta.RESTScopeNameRoot, nil
+}
+
+// forget what these checks of a target refer to.
+func (r *refs) forget(target types.NamespacedName, checks []check) {
+	for _, c := range checks {
+		r.index.Follow(c.of(target), nil)
+	}
+}
+
+func (r *refs) watchKind(kind schema.GroupVersionKind) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.watched.Has(kind) {
+		return nil
+	}
+	changed := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		return r.affected(kind, client.ObjectKeyFromObject(o))
+	})
+	if err := r.watch(source.Kind(r.cache, empty(kind, r.scheme), changed)); err != nil {
+		return fmt.Errorf("watch %s: %w", kind.Kind, err)
+	}
+	r.watched.Insert(kind)
+	return nil
+}
+
+// affected are the targets whose checks look at an object.
+func (r *refs) affected(kind schema.GroupVersionKind, key types.NamespacedName) []reconcile.Request {
+	requests := sets.New[reconcile.Request]()
+	for c := range r.index.Affected(kind, key) {
+		requests.Insert(reconcile.Request{NamespacedName: c.target})
+	}
+	return requests.UnsortedList()
 }

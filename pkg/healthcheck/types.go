@@ -63,17 +63,6 @@ type (
 	targetClient interface{ InjectTargetClient(client.Client) }
 )
 
-// injectSeed gives what takes the seed's client; nil where a check wants none.
-func injectSeed(check HealthCheck) func(client.Client) {
-	switch c := check.(type) {
-	case SeedClient:
-		return c.InjectSeedClient
-	case sourceClient:
-		return c.InjectSourceClient
-	}
-	return nil
-}
-
 // injectShoot gives what takes the shoot's client; nil where a check wants none.
 func injectShoot(check HealthCheck) func(client.Client) {
 	switch c := check.(type) {

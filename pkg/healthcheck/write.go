@@ -42,20 +42,19 @@ type writer struct {
 func (w *writer) judge(ctx context.Context, in health.Input, confirm func() []health.Result) (target *unstructured.Unstructured, lookAgain time.Time, err error) {
 	key := client.ObjectKeyFromObject(in.Target)
 	var turned []string
-	in.MayFail = func(conditionType string, doubted bool) bool {
+	mayFail := func(conditionType string, doubted bool) bool {
 		if confirm != nil { // the breaker was closed just now
 			return false
 		}
 		turned = append(turned, conditionType)
 		return w.breaker.mayFail(ctx, key, conditionType, doubted)
 	}
-	in.HowToBelieve = w.breaker.howToBelieve
 	defer func() {
 		switch {
 		case err != nil:
-			w.breaker.unwritten(key, turned)
+			w.breaker.flips.Unwritten(key.String(), turned...)
 		case target == nil:
-			w.breaker.forget(key)
+			w.breaker.flips.Forget(key.String())
 		}
 	}()
 	var refusal error
@@ -66,7 +65,7 @@ func (w *writer) judge(ctx context.Context, in health.Input, confirm func() []he
 			}
 			confirm = nil
 		}
-		plan := health.PlanTarget(in, w.clock.Now())
+		plan := w.plan(in, mayFail)
 		if in.Target, refusal = w.carryOut(ctx, in.Target, plan.Steps); refusal == nil {
 			return in.Target, w.breaker.lookAgain(plan), nil
 		}
@@ -77,34 +76,42 @@ func (w *writer) judge(ctx context.Context, in health.Input, confirm func() []he
 	return nil, time.Time{}, fmt.Errorf("the target changed %d times meanwhile: %w", attempts, refusal)
 }
 
-// reread gives the target as it is now, if a write was refused because it isn't as it was seen; nil when it is gone. Else the error is why.
-func (w *writer) reread(ctx context.Context, target *unstructured.Unstructured, refusal error) (*unstructured.Unstructured, error) {
+func (w *writer) plan(in health.Input, mayFail func(conditionType string, doubted bool) bool) health.Plan {
+	in.Shape, in.Lacks.Codes, in.MayFail, in.HowToBelieve = w.shape, w.codeless.Load(), mayFail, w.breaker.howToBelieve
+	return health.PlanTarget(in, w.clock.Now())
+}
+
+// turnsFalse says whether results turn a condition False that isn't so yet, and that isn't held back anyway.
+func (w *writer) turnsFalse(in health.Input) bool {
+	p := w.plan(in, func(string, bool) bool { return !w.breaker.open() })
+	return slices.ContainsFunc(p.Steps, health.Step.TurnsFalse)
+}
+
+// reread gives the target as it is now, if a write was refused because it isn't as it was seen; nil when it is gone, or another one has
+// its name. Else the error is why.
+func (w *writer) reread(ctx context.Context, seen *unstructured.Unstructured, refusal error) (*unstructured.Unstructured, error) {
 	missing := apierrors.IsNotFound(refusal)
 	if !missing && !outdated(refusal) {
 		return nil, refusal
 	}
-	now, err := w.read(ctx, target)
-	switch {
+	now := untyped(seen.GroupVersionKind())
+	switch err := w.live.Get(ctx, client.ObjectKeyFromObject(seen), now); {
+	case apierrors.IsNotFound(err), err == nil && now.GetUID() != seen.GetUID():
+		return nil, nil
 	case err != nil:
-		return nil, client.IgnoreNotFound(err)
+		return nil, fmt.Errorf("read the target: %w", err)
 	case missing:
 		return nil, fmt.Errorf("the target is there, but has no status of its own to write: %w", refusal)
-	case now.GetResourceVersion() == target.GetResourceVersion(): // no race was lost: an admission webhook may refuse in the same way
+	case now.GetResourceVersion() == seen.GetResourceVersion(): // no race was lost: an admission webhook may refuse in the same way
 		return nil, refusal
 	}
 	return now, nil
 }
 
-// turnsFalse says whether results turn a condition False that isn't so yet, and that isn't held back anyway.
-func (w *writer) turnsFalse(in health.Input) bool {
-	in.MayFail = func(string, bool) bool { return !w.breaker.open() }
-	return slices.ContainsFunc(health.PlanTarget(in, w.clock.Now()).Steps, health.Step.TurnsFalse)
-}
-
 // carryOut gives the target as the last write left it. After an error it is the one that was given.
 func (w *writer) carryOut(ctx context.Context, target *unstructured.Unstructured, steps []health.Step) (*unstructured.Unstructured, error) {
 	for _, step := range steps {
-		patch, err := w.patch(target, step)
+		patch, err := step.Patch(target)
 		if err != nil || patch == nil {
 			return target, err
 		}
@@ -136,13 +143,6 @@ func (w *writer) stored(ctx context.Context, target *unstructured.Unstructured, 
 	return nil
 }
 
-func (w *writer) patch(target *unstructured.Unstructured, step health.Step) ([]byte, error) {
-	if step.Remove {
-		return health.Removal(target, step.Condition.Type)
-	}
-	return health.Patch(target, step.Condition, w.shape)
-}
-
 func tell(ctx context.Context, step health.Step) {
 	if c := step.Condition; step.Remove {
 		log.FromContext(ctx).Info("Condition removed", "conditionType", c.Type)
@@ -160,17 +160,4 @@ func outdated(err error) bool {
 	}
 	details := refused.Status().Details
 	return details == nil || len(details.Causes) == 0
-}
-
-// read gives the target as it is now, if it is still the same object.
-func (w *writer) read(ctx context.Context, seen *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	now := &unstructured.Unstructured{}
-	now.SetGroupVersionKind(seen.GroupVersionKind())
-	if err := w.live.Get(ctx, client.ObjectKeyFromObject(seen), now); err != nil {
-		return nil, fmt.Errorf("read the target: %w", err)
-	}
-	if now.GetUID() != seen.GetUID() {
-		return nil, apierrors.NewNotFound(groupOf(seen), seen.GetName())
-	}
-	return now, nil
 }

@@ -75,7 +75,7 @@ func TestABreakerThatIsResetMeanwhileBelievesNothingUnconfirmed(t *testing.T) {
 	g := r.gather(t.Context(), target, "X", r.checks)
 	opened, _ := r.writer.breaker.flips.Breaker()
 	r.writer.breaker.flips.Reset(opened.ID, r.clock.Now())
-	if _, _, err := r.writer.judge(t.Context(), r.input(target, "X", g.results), g.confirm); err != nil {
+	if _, _, err := r.writer.judge(t.Context(), g.in, g.confirm); err != nil {
 		t.Fatal(err)
 	}
 	if got := conditionOf(t, stored, "X"); !strings.HasPrefix(got, "True: ") {

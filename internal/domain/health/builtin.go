@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,16 +18,20 @@ type judge func(object *unstructured.Unstructured, threshold time.Duration, now 
 
 // builtin are the kinds that come with a check, in any version.
 var builtin = map[schema.GroupKind]judge{
-	{Group: "apps", Kind: "Deployment"}:                               typed(Deployment),
-	{Group: "apps", Kind: "StatefulSet"}:                              typed(StatefulSet),
-	{Group: "apps", Kind: "ReplicaSet"}:                               typed(ReplicaSet),
-	{Group: "apps", Kind: "DaemonSet"}:                                typed(DaemonSet),
-	{Group: "batch", Kind: "Job"}:                                     typed(Job),
-	{Kind: "Pod"}:                                                     typed(Pod),
-	{Kind: "PersistentVolumeClaim"}:                                   typed(PersistentVolumeClaim),
-	{Kind: "Service"}:                                                 typed(Service),
-	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: untyped(CustomResourceDefinition),
-	{Group: "resources.gardener.cloud", Kind: "ManagedResource"}:      managedResource,
+	{Group: "apps", Kind: "Deployment"}:  typed(Deployment),
+	{Group: "apps", Kind: "StatefulSet"}: typed(StatefulSet),
+	{Group: "apps", Kind: "ReplicaSet"}:  typed(ReplicaSet),
+	{Group: "apps", Kind: "DaemonSet"}:   typed(DaemonSet),
+	{Group: "batch", Kind: "Job"}:        typed(Job),
+	{Kind: "Pod"}:                        typed(Pod),
+	{Kind: "PersistentVolumeClaim"}:      typed(PersistentVolumeClaim),
+	{Kind: "Service"}:                    typed(Service),
+	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: func(o *unstructured.Unstructured, _ time.Duration, _ time.Time) (Result, error) {
+		return CustomResourceDefinition(o), nil
+	},
+	{Group: "resources.gardener.cloud", Kind: "ManagedResource"}: func(o *unstructured.Unstructured, threshold time.Duration, now time.Time) (Result, error) {
+		return ManagedResource(o, threshold, now), nil
+	},
 }
 
 // Reads are the fields beside metadata that these checks and kstatus read: no others are kept of what is only looked at by them.
@@ -43,16 +48,6 @@ func typed[T appsv1.Deployment | appsv1.StatefulSet | appsv1.ReplicaSet | appsv1
 		}
 		return check(into), nil
 	}
-}
-
-func untyped(check func(*unstructured.Unstructured) Result) judge {
-	return func(object *unstructured.Unstructured, _ time.Duration, _ time.Time) (Result, error) {
-		return check(object), nil
-	}
-}
-
-func managedResource(object *unstructured.Unstructured, threshold time.Duration, now time.Time) (Result, error) {
-	return ManagedResource(object, threshold, now), nil
 }
 
 // HasBuiltin says whether a check for the kind comes with Autohealer.
@@ -83,4 +78,79 @@ func named(r Result, object *unstructured.Unstructured, timeout time.Duration) R
 	}
 	r.Detail, r.Timeout = name+": "+r.Detail, timeout
 	return r
+}
+
+// ByStatus judges an object of any kind by what kstatus makes of its generation and conditions: Current is healthy, Failed
+// unhealthy, InProgress and Terminating are Progressing. An object that carries neither observedGeneration nor conditions
+// is healthy by these rules.
+func ByStatus(object *unstructured.Unstructured, timeout time.Duration) Result {
+	computed, err := status.Compute(object)
+	if err != nil {
+		return Error(fmt.Errorf("compute the status of %s %s: %w", object.GetKind(), object.GetName(), err))
+	}
+	detail := fmt.Sprintf("%s is %s: %s", object.GetKind(), computed.Status, computed.Message)
+	switch computed.Status {
+	case status.CurrentStatus:
+		return healthy()
+	case status.FailedStatus:
+		return named(unhealthy(detail), object, timeout)
+	case status.InProgressStatus, status.TerminatingStatus:
+		return named(progressing(detail), object, timeout)
+	}
+	return named(unknown(detail), object, timeout)
+}
+
+// PersistentVolumeClaim is healthy when it is Bound; Pending is Progressing.
+func PersistentVolumeClaim(c *corev1.PersistentVolumeClaim) Result {
+	switch c.Status.Phase {
+	case corev1.ClaimBound:
+		return healthy()
+	case corev1.ClaimLost:
+		return unhealthy("PersistentVolumeClaim has lost its volume")
+	}
+	return progressing("PersistentVolumeClaim isn't bound yet")
+}
+
+// Service is healthy when it has an address or needs none. One of type LoadBalancer without one is Progressing.
+func Service(s *corev1.Service) Result {
+	if s.Spec.Type == corev1.ServiceTypeLoadBalancer && len(s.Status.LoadBalancer.Ingress) == 0 {
+		return progressing("Service of type LoadBalancer has no address")
+	}
+	return healthy()
+}
+
+// CustomResourceDefinition is healthy when it got its names and is served.
+func CustomResourceDefinition(definition *unstructured.Unstructured) Result {
+	const kind = "CustomResourceDefinition"
+	names, established := standingOf(definition, "NamesAccepted"), standingOf(definition, "Established")
+	return firstOf(wanted(kind, "NamesAccepted", names), wanted(kind, "Established", established))
+}
+
+// ManagedResource (of Gardener's resource manager) is healthy when its controller has seen the spec, ResourcesApplied and
+// ResourcesHealthy are True, and ResourcesProgressing isn't True for as long as threshold; zero doesn't ask for that.
+func ManagedResource(resource *unstructured.Unstructured, threshold time.Duration, now time.Time) Result {
+	const kind = "ManagedResource"
+	observed, _, _ := unstructured.NestedInt64(resource.Object, "status", "observedGeneration")
+	r := firstOf(
+		seen(kind, resource.GetGeneration(), observed),
+		wanted(kind, "ResourcesApplied", standingOf(resource, "ResourcesApplied")),
+		wanted(kind, "ResourcesHealthy", standingOf(resource, "ResourcesHealthy")),
+	)
+	if r.Status != True || threshold <= 0 {
+		return r
+	}
+	c := Find(resource, "ResourcesProgressing")
+	if c == nil || c.Status != True || now.Before(c.LastTransition.Add(threshold)) {
+		return r
+	}
+	return unhealthy(fmt.Sprintf("resources of ManagedResource progress since %s, longer than %s (%s): %s",
+		c.LastTransition.UTC().Format(time.RFC3339), threshold, c.Reason, c.Message))
+}
+
+func standingOf(object *unstructured.Unstructured, conditionType string) *standing {
+	_, entry := find(object, conditionType)
+	if entry == nil {
+		return nil
+	}
+	return &standing{text(entry, "status"), text(entry, "reason"), text(entry, "message")}
 }

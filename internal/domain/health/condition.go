@@ -1,9 +1,12 @@
 package health
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // Shape is how a condition is written.
@@ -124,4 +127,90 @@ func (c *Condition) since() (time.Time, bool) {
 	}
 	since, err := time.Parse(time.RFC3339, rest[:length])
 	return since, err == nil
+}
+
+// object is the condition as JSON has it. Codes, observedGeneration and lastUpdateTime are there only when they say something.
+func (c *Condition) object(shape Shape) map[string]any {
+	o := map[string]any{
+		"type": c.Type, "status": string(c.Status), "reason": c.Reason, "message": c.Message,
+		"lastTransitionTime": c.LastTransition.UTC().Format(time.RFC3339),
+	}
+	if shape == Conditions {
+		if c.ObservedGeneration > 0 {
+			o["observedGeneration"] = c.ObservedGeneration
+		}
+		return o
+	}
+	if !c.LastUpdate.IsZero() {
+		o["lastUpdateTime"] = c.LastUpdate.UTC().Format(time.RFC3339)
+	}
+	if len(c.Codes) > 0 {
+		_ = unstructured.SetNestedStringSlice(o, c.Codes, "codes") // which no field is in the way of
+	}
+	return o
+}
+
+// Find gives the condition of that type on a target, nil when there is none.
+func Find(target *unstructured.Unstructured, conditionType string) *Condition {
+	_, entry := find(target, conditionType)
+	if entry == nil {
+		return nil
+	}
+	c := &Condition{
+		Type: conditionType, Status: Status(text(entry, "status")), Reason: text(entry, "reason"), Message: text(entry, "message"),
+		LastTransition: moment(entry, "lastTransitionTime"), LastUpdate: moment(entry, "lastUpdateTime"),
+	}
+	c.ObservedGeneration, _, _ = unstructured.NestedInt64(entry, "observedGeneration")
+	c.Codes, _, _ = unstructured.NestedStringSlice(entry, "codes")
+	return c
+}
+
+// find gives the place and the first entry of that type in status.conditions; -1 and nil when there is none.
+func find(target *unstructured.Unstructured, conditionType string) (int, map[string]any) {
+	list, _ := conditionsOf(target)
+	for i, item := range list {
+		if entry, ok := item.(map[string]any); ok && text(entry, "type") == conditionType {
+			return i, entry
+		}
+	}
+	return -1, nil
+}
+
+// conditionsOf is status.conditions as it is, and whether it is a list at all.
+func conditionsOf(target *unstructured.Unstructured) ([]any, bool) {
+	value, _, err := unstructured.NestedFieldNoCopy(target.Object, "status", "conditions")
+	if err != nil {
+		return nil, false
+	}
+	list, ok := value.([]any)
+	return list, ok
+}
+
+func text(entry map[string]any, field string) string {
+	value, _, _ := unstructured.NestedString(entry, field)
+	return value
+}
+
+func moment(entry map[string]any, field string) time.Time {
+	at, _ := time.Parse(time.RFC3339, text(entry, field)) // no time is that of nothing
+	return at
+}
+
+// writtenAs are the statuses that a condition of each reason is written with, in either shape.
+var writtenAs = map[string][]Status{
+	ReasonSuccessful:   {True},
+	ReasonUnsuccessful: {False},
+	ReasonProgressing:  {Progressing, Unknown},
+	ReasonCheckError:   {Unknown},
+	ReasonInDoubt:      {Unknown},
+}
+
+// writtenMessage is how each message begins.
+var writtenMessage = regexp.MustCompile(`^(` + progressingSince + `[0-9TZ:-]{20}(` + thenUnknown + `|` + thenMore + `)|` + beforeUnknown + `)?` +
+	`(` + notBelieved + `)?(\([0-9]+/[0-9]+\) Health checks successful(: |$)|` + noResult + `$)`)
+
+// ByChecks says whether the condition is of the form that health checks are written in, whoever's they are. One of another form
+// was surely written by somebody else. Of none, it is false.
+func (c *Condition) ByChecks() bool {
+	return c != nil && slices.Contains(writtenAs[c.Reason], c.Status) && writtenMessage.MatchString(c.Message)
 }

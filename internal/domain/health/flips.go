@@ -3,6 +3,7 @@ package health
 import (
 	"maps"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -18,10 +19,14 @@ const (
 	tooManyShare, tooManyLeast = 20, 3
 )
 
-// Flips watches over one registration's targets turning False. The zero value is closed, and ready. Not safe for
-// concurrent use.
+// Flips watches over one registration's targets turning False. The zero value is closed, and ready. It is safe for concurrent use.
 type Flips struct {
-	breaker limit.Breaker
+	counting sync.Mutex // held while targets are counted, which may take as long as a look at one
+	targets  int        // needs counting
+	counted  time.Time  // needs counting; zero before the first
+
+	mu      sync.Mutex
+	breaker limit.Breaker // needs mu, as all below
 	// at is when each condition last turned False, of those that did within flipsWithin.
 	at map[turn]time.Time
 	// until then what was in doubt is believed, since the breaker was reset.
@@ -31,6 +36,23 @@ type Flips struct {
 // turn is that of one condition of a target.
 type turn struct{ target, conditionType string }
 
+// Targets gives how many targets the registration has, or had no longer than a while ago: when many turn False at once each asks.
+func (f *Flips) Targets(while time.Duration, count func() int, now time.Time) int {
+	f.counting.Lock()
+	defer f.counting.Unlock()
+	if age := now.Sub(f.counted); f.counted.IsZero() || age < 0 || age >= while {
+		f.targets, f.counted = count(), now
+	}
+	return f.targets
+}
+
+// CountAnew has the targets counted when they are asked for next: the registration selects others.
+func (f *Flips) CountAnew() {
+	f.counting.Lock()
+	defer f.counting.Unlock()
+	f.counted = time.Time{}
+}
+
 // MayFail says whether a condition of the target may be written False now, where it isn't so yet. It opens the breaker
 // when this one would be one too many of targets, which is how many the registration has. While it is open nothing new
 // turns False; what turns True goes on.
@@ -38,17 +60,15 @@ type turn struct{ target, conditionType string }
 // Doubted says that the condition on the target is in doubt already. The targets themselves keep that over restarts, and only while
 // their checks say nothing else.
 func (f *Flips) MayFail(target, conditionType string, doubted bool, targets int, now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.breaker.Holds() {
 		return false
 	}
 	if doubted && now.Before(f.until) {
 		return true
 	}
-	for t, at := range f.at {
-		if now.Sub(at) >= flipsWithin {
-			delete(f.at, t)
-		}
-	}
+	maps.DeleteFunc(f.at, func(_ turn, at time.Time) bool { return now.Sub(at) >= flipsWithin })
 	if f.at == nil {
 		f.at = map[turn]time.Time{}
 	}
@@ -66,7 +86,7 @@ func idOf(openedAt time.Time) string {
 	return strings.ToLower(strings.Replace(openedAt.UTC().Format("20060102T150405.000000Z"), ".", "", 1))
 }
 
-// flipped counts the targets that turned False together.
+// flipped counts the targets that turned False together. It needs f.mu.
 func (f *Flips) flipped() int {
 	targets := sets.New[string]()
 	for is := range f.at {
@@ -75,25 +95,41 @@ func (f *Flips) flipped() int {
 	return targets.Len()
 }
 
-// Unwritten takes back that a condition turned False: the write failed.
-func (f *Flips) Unwritten(target, conditionType string) {
-	delete(f.at, turn{target, conditionType})
+// Unwritten takes back that conditions turned False: the write failed.
+func (f *Flips) Unwritten(target string, conditionTypes ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, conditionType := range conditionTypes {
+		delete(f.at, turn{target, conditionType})
+	}
 }
 
 // Forget a target that is gone.
 func (f *Flips) Forget(target string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	maps.DeleteFunc(f.at, func(is turn, _ time.Time) bool { return is.target == target })
 }
 
 // Breaker gives the opening of the one that is open; ok is false when it is closed.
-func (f *Flips) Breaker() (o limit.Opening, ok bool) { return f.breaker.Opening() }
+func (f *Flips) Breaker() (o limit.Opening, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.breaker.Opening()
+}
 
 // Restore takes over a breaker that another process opened, as a status tells. It only forbids.
-func (f *Flips) Restore(o limit.Opening) { f.breaker.Restore(o) }
+func (f *Flips) Restore(o limit.Opening) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.breaker.Restore(o)
+}
 
 // Reset closes the breaker of this ID: someone looked, and what is in doubt is believed for as long as a wave lasts, however many
 // they are. Others count anew, and so does what recovers in between.
 func (f *Flips) Reset(id string, now time.Time) (closed bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if !f.breaker.ResetBy(id) {
 		return false
 	}

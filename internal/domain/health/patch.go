@@ -17,6 +17,14 @@ type operation struct {
 
 const conditionsPath = "/status/conditions"
 
+// Patch is the JSON Patch that carries the step out on a target; nil where there is nothing to remove.
+func (s Step) Patch(target *unstructured.Unstructured) ([]byte, error) {
+	if s.Remove {
+		return Removal(target, s.Condition.Type)
+	}
+	return Patch(target, s.Condition, s.Shape)
+}
+
 // Patch is the JSON Patch that puts the condition on a target's status subresource, for any list of conditions; the other
 // entries stay as they are, whoever writes them meanwhile. It is guarded: where the target isn't any more as it was seen, in
 // what the patch depends on, the API server refuses it, and it has to be made anew from a fresh read.

@@ -89,17 +89,19 @@ func (p *Plan) judge(in *Input, conditionType string, now time.Time) {
 		}
 	}
 	p.Verdicts[conditionType] = verdict
-	if at := verdict.LookAgain; !at.IsZero() && (p.LookAgain.IsZero() || at.Before(p.LookAgain)) {
-		p.LookAgain = at
-	}
-	shape := in.shapeOf(conditionType)
+	p.LookAgain = Sooner(p.LookAgain, verdict.LookAgain)
+	shape := cmp.Or(in.Shapes[conditionType], in.Shape)
 	if next, changed := Next(previous, conditionType, verdict, shape, in.Lacks.generation(in.Target), now); changed {
 		p.Steps = append(p.Steps, Step{Condition: in.Lacks.undated(next), Shape: shape, Before: previous.status(), Held: held, Counted: asked && !held})
 	}
 }
 
-func (in *Input) shapeOf(conditionType string) Shape {
-	return cmp.Or(in.Shapes[conditionType], in.Shape)
+// Sooner is the first of two times, of which zero is never.
+func Sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // inDoubt is Unknown, because True would be as unproven as False.

@@ -1,6 +1,12 @@
 package health
 
-import "time"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
 
 // Status is what a check, or all checks of a condition type together, say. The names are those that Gardener's conditions have.
 type Status string
@@ -53,3 +59,133 @@ func (r Result) settled() Result {
 	}
 	return r
 }
+
+// OnMissing says what follows when the object under check doesn't exist.
+type OnMissing string
+
+const (
+	// MissingFails makes it False.
+	MissingFails OnMissing = "False"
+	// MissingProgresses makes it Progressing, for the check's time-out.
+	MissingProgresses OnMissing = "Progressing"
+	// MissingPasses leaves the check out: it counts as successful.
+	MissingPasses OnMissing = "Skip"
+)
+
+// Missing is the result for an object that is known not to exist. That a cache or index lacks it isn't knowledge: a live
+// read must say so.
+func Missing(on OnMissing, kind, name string, timeout time.Duration) Result {
+	return NothingFound(on, fmt.Sprintf("%s %s doesn't exist", kind, name), timeout)
+}
+
+// NothingFound is the same where any of several would do; the detail says what was looked for.
+func NothingFound(on OnMissing, detail string, timeout time.Duration) Result {
+	switch on {
+	case MissingPasses:
+		return healthy()
+	case MissingProgresses:
+		r := progressing(detail)
+		r.Timeout = timeout
+		return r
+	}
+	return unhealthy(detail)
+}
+
+// standing is a condition of an object under check, whatever its Go type.
+type standing struct{ status, reason, message string }
+
+// wanted asks that a condition is True. Missing means not yet; Gardener's own may themselves be Progressing.
+func wanted(kind, conditionType string, s *standing) Result {
+	switch {
+	case s == nil:
+		return progressing(fmt.Sprintf("%s has no condition %s yet", kind, conditionType))
+	case s.status == string(True):
+		return healthy()
+	}
+	detail := fmt.Sprintf("condition %s of %s is %s", conditionType, kind, s.status)
+	if s.reason != "" {
+		detail += " (" + s.reason + ")"
+	}
+	if s.message != "" {
+		detail += ": " + s.message
+	}
+	switch s.status {
+	case string(Unknown):
+		return unknown(detail)
+	case string(Progressing):
+		return progressing(detail)
+	}
+	return unhealthy(detail)
+}
+
+// seen asks that the object's controller has seen its latest spec; before, its status tells of an older one.
+func seen(kind string, generation, observed int64) Result {
+	if observed >= generation {
+		return healthy()
+	}
+	return progressing(fmt.Sprintf("%s was changed, and its status is of generation %d instead of %d", kind, observed, generation))
+}
+
+// firstOf gives the first result that isn't True; True when all are.
+func firstOf(results ...Result) Result {
+	for _, r := range results {
+		if r.Status != True {
+			return r
+		}
+	}
+	return healthy()
+}
+
+const (
+	// maxDetail bounds what one check may say in a condition, in bytes. Details have parts that others wrote.
+	maxDetail = 512
+	// maxDetails bounds how many checks a message tells of: twenty of them are 10 KiB, and metav1.Condition takes 32.
+	maxDetails = 20
+)
+
+// counted begins each message, as Gardener's do.
+func counted(successful, all int) string {
+	return fmt.Sprintf("(%d/%d) Health checks successful", successful, all)
+}
+
+// numbered lists results, which are sorted.
+func numbered(results []Result) string {
+	var text strings.Builder
+	for i, r := range results[:min(len(results), maxDetails)] {
+		if i > 0 {
+			text.WriteString("; ")
+		}
+		fmt.Fprintf(&text, "%d) ", i+1)
+		if r.Check != "" {
+			text.WriteString(r.Check + ": ")
+		}
+		text.WriteString(oneLine(r.Detail))
+	}
+	if more := len(results) - maxDetails; more > 0 {
+		fmt.Fprintf(&text, "; and %d more", more)
+	}
+	return text.String()
+}
+
+// oneLine is the text without line breaks and control characters, and not too long.
+func oneLine(text string) string {
+	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "\uFFFD"), func(r rune) bool { return r <= ' ' || r == 0x7f }), " ")
+	if text == "" {
+		return "no details"
+	}
+	return Shortened(text, maxDetail)
+}
+
+// Shortened is a text of at most so many bytes, which ends with … where something is left out.
+func Shortened(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	cut := most - len("…")
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + "…"
+}
+
+func quoteShort(text string) string { return strconv.Quote(Shortened(text, 64)) }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
@@ -108,4 +109,19 @@ func (f *Forecast) count(t *TargetForecast) {
 // Writes says whether the registration's conditions are written at all.
 func (r *Registration) Writes() bool {
 	return !r.Observes && r.Output != v1alpha1.OutputRegistrationOnly
+}
+
+// Decider is a registration that selects a target, and what it may do there.
+type Decider struct {
+	*Registration
+	State lifecycle.State
+	// Why it may do no more, for people; "" where nothing keeps it from anything.
+	Why string
+	// Doubts: its breaker is open.
+	Doubts bool
+}
+
+// concerns says whether a condition type of a target is what this one decides, or what has to stay as it is because of it.
+func (d *Decider) concerns(conditionType string) bool {
+	return !d.State.IsWithdrawn() && (d.State.IsFrozen() || d.Writes()) && d.Decides(conditionType)
 }

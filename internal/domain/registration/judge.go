@@ -9,8 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
@@ -66,18 +64,7 @@ func (c *Check) Asks(target *unstructured.Unstructured) (bool, error) {
 }
 
 // Ref is what a check looks at.
-type Ref struct {
-	Kind      schema.GroupVersionKind
-	Namespace string
-	// Name of the object; "" when Selector selects several.
-	Name     string
-	Selector labels.Selector
-}
-
-// Key is the name of the one object.
-func (r Ref) Key() types.NamespacedName {
-	return types.NamespacedName{Namespace: r.Namespace, Name: r.Name}
-}
+type Ref = health.Ref
 
 // Ref gives what the check looks at for this target.
 func (c *Check) Ref(target *unstructured.Unstructured) (ref Ref, err error) {
@@ -152,14 +139,6 @@ func (c *Check) JudgeNodes(target *unstructured.Unstructured, nodes []*corev1.No
 // Failed is the result of a check that couldn't be made.
 func (c *Check) Failed(err error) health.Result { return c.told(health.Error(err)) }
 
-// PassedOr is the result of a check that isn't asked, or of one for which that couldn't be told.
-func (c *Check) PassedOr(err error) health.Result {
-	if err != nil {
-		return c.Failed(err)
-	}
-	return c.told(health.Result{Status: health.True})
-}
-
 // badness orders statuses as the aggregate does.
 var badness = map[health.Status]int{health.True: 0, health.Progressing: 1, health.False: 2, health.Unknown: 3}
 
@@ -224,4 +203,41 @@ func (r *reader) celCheck(where string, c *Check, e *v1alpha1.CELCheck) func(tar
 		result.Detail = detail
 		return result
 	}
+}
+
+// ErrNotLooked is a Finder's error for what it doesn't look at: it says nothing about the cluster.
+var ErrNotLooked = errors.New("it isn't looked at here")
+
+// Finder finds what the checks of one target look at.
+type Finder interface {
+	// Objects gives those that a check looks at; none where they don't exist.
+	Objects(check *Check, ref Ref) ([]*unstructured.Unstructured, error)
+	// Nodes gives those of the target's shoot.
+	Nodes() ([]*corev1.Node, error)
+}
+
+// Result makes the check of a target, with what there is. The error says why it can't be made.
+func (c *Check) Result(target *unstructured.Unstructured, there Finder, now time.Time) (health.Result, error) {
+	if asks, err := c.Asks(target); err != nil || !asks {
+		if err != nil {
+			return c.Failed(err), nil
+		}
+		return c.told(health.Result{Status: health.True}), nil
+	}
+	if c.Nodes {
+		nodes, err := there.Nodes()
+		if err != nil {
+			return health.Result{}, err
+		}
+		return c.JudgeNodes(target, nodes), nil
+	}
+	ref, err := c.Ref(target)
+	if err != nil {
+		return health.Result{}, err
+	}
+	objects, err := there.Objects(c, ref)
+	if err != nil {
+		return health.Result{}, fmt.Errorf("read %s: %w", c.called(ref), err)
+	}
+	return c.JudgeObjects(ref, target, objects, now), nil
 }

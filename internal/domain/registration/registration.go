@@ -1,6 +1,9 @@
+// Package registration reads HealthCheckRegistrations, and judges by them what a target depends on. It is pure: it is given the
+// objects, and the time.
 package registration
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -16,6 +19,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
 // Registration is a HealthCheckRegistration that is made ready.
@@ -100,11 +104,11 @@ func (r *reader) registration(hcr *v1alpha1.HealthCheckRegistration) *Registrati
 		Name: hcr.Name, UID: hcr.UID, Generation: hcr.Generation, Kind: kind,
 		SyncPeriod: sync, CheckTimeout: r.duration("checkTimeout", spec.CheckTimeout, min(defaultCheckTimeout, sync/2)),
 		Output: spec.Output, Observes: spec.Mode == v1alpha1.Observe, Remove: spec.RemoveConditionTypes,
-		wantedType: target.Type, typePath: strings.Split(or(target.TypePath, defaultTypePath), "."),
+		wantedType: target.Type, typePath: strings.Split(cmp.Or(target.TypePath, defaultTypePath), "."),
 		selector: r.selector("target.selector", target.Selector), namespaces: r.selector("target.namespaceSelector", target.NamespaceSelector),
 	}
 	if s := spec.ShootKubeconfig; s != nil {
-		reg.Kubeconfig = &v1alpha1.SecretKey{SecretName: s.SecretName, Key: or(s.Key, defaultKey)}
+		reg.Kubeconfig = &v1alpha1.SecretKey{SecretName: s.SecretName, Key: cmp.Or(s.Key, defaultKey)}
 	}
 	if spec.SuspendWhen != "" {
 		reg.suspended = r.compile("suspendWhen", spec.SuspendWhen, cel.BoolType, false)
@@ -182,7 +186,7 @@ func (r *reader) check(c *v1alpha1.HealthCheck) *Check {
 	check := &Check{
 		Name: c.Name, ConditionType: c.ConditionType, Shoot: c.Cluster == v1alpha1.ClusterShoot,
 		Timeout:   r.duration(where+": progressingTimeout", c.ProgressingTimeout, defaultProgressingTimeout),
-		OnMissing: health.OnMissing(or(string(c.OnMissing), string(health.MissingFails))),
+		OnMissing: health.OnMissing(cmp.Or(string(c.OnMissing), string(health.MissingFails))),
 	}
 	if c.When != "" {
 		check.when = r.compile(where+": when", c.When, cel.BoolType, false)
@@ -250,9 +254,30 @@ func (r *reader) least(where string, least intstr.IntOrString) func(*unstructure
 	return func(target *unstructured.Unstructured) (int64, error) { return evalAs[int64](e, target, nil) }
 }
 
-func or(text, otherwise string) string {
-	if text == "" {
-		return otherwise
+// Terms are what a registration says by itself, whatever the cluster is like.
+type Terms struct {
+	// Problems are what can't be read, or can't be meant: where, and why, up to sample.Size.
+	Problems []string
+}
+
+// TermsOf reads the terms of a registration that is stored.
+func TermsOf(hcr *v1alpha1.HealthCheckRegistration) Terms {
+	_, problems := Read(hcr)
+	return termsOf(problems)
+}
+
+// TermsOfNew reads the terms of a registration that is about to be stored in place of an old one, nil when there is none. More is
+// asked of the expressions that the old one doesn't have.
+func TermsOfNew(hcr, old *v1alpha1.HealthCheckRegistration) Terms {
+	stored := reader{}
+	if old != nil {
+		stored.registration(old)
 	}
-	return text
+	r := reader{isNew: func(text string) bool { return !slices.Contains(stored.texts, text) }}
+	r.registration(hcr)
+	return termsOf(r.problems)
+}
+
+func termsOf(problems []string) Terms {
+	return Terms{Problems: problems[:min(len(problems), sample.Size)]}
 }

@@ -83,7 +83,7 @@ func (r *Registration) OtherShapes(others []*Registration) []string {
 			continue
 		}
 		for _, t := range o.ConditionTypes() {
-			if slices.Contains(r.ConditionTypes(), t) {
+			if r.Decides(t) {
 				sample.Once(&all, fmt.Sprintf("%s (%s: %s)", t, o.Name, o.Output))
 			}
 		}

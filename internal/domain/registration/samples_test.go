@@ -41,7 +41,7 @@ type resources []*unstructured.Unstructured
 
 // scenario is a registration of the samples: whose conditions it decides, on what, and from which namespaces.
 type scenario struct {
-	is     health.Owner
+	is     Owner
 	target string
 	in     []string
 	// main is the condition that isn't True while there are no ManagedResources at all.
@@ -49,20 +49,20 @@ type scenario struct {
 }
 
 var samples = map[string]scenario{
-	"shoot.yaml":  {health.Shoot, "{apiVersion: extensions.gardener.cloud/v1alpha1, kind: ControlPlane, metadata: {name: c, namespace: shoot--a}}", []string{"shoot--a"}, "SystemComponentsHealthy"},
-	"seed.yaml":   {health.Seed, "{apiVersion: extensions.gardener.cloud/v1alpha1, kind: Extension, metadata: {name: e, namespace: garden}, spec: {class: seed}}", []string{"garden", "istio-system"}, "SeedSystemComponentsHealthy"},
-	"garden.yaml": {health.Garden, "{apiVersion: operator.gardener.cloud/v1alpha1, kind: Garden, metadata: {name: g}}", []string{"garden", "istio-system"}, "RuntimeComponentsHealthy"},
+	"shoot.yaml":  {Shoot, "{apiVersion: extensions.gardener.cloud/v1alpha1, kind: ControlPlane, metadata: {name: c, namespace: shoot--a}}", []string{"shoot--a"}, "SystemComponentsHealthy"},
+	"seed.yaml":   {Seed, "{apiVersion: extensions.gardener.cloud/v1alpha1, kind: Extension, metadata: {name: e, namespace: garden}, spec: {class: seed}}", []string{"garden", "istio-system"}, "SeedSystemComponentsHealthy"},
+	"garden.yaml": {Garden, "{apiVersion: operator.gardener.cloud/v1alpha1, kind: Garden, metadata: {name: g}}", []string{"garden", "istio-system"}, "RuntimeComponentsHealthy"},
 }
 
 // routed gives the condition that a ManagedResource feeds, or ManagedResourcesRouted where a label has it feed none that is decided.
 func (s scenario) routed(r *Registration, namespace string, class *string, label string) []string {
-	want, routed := health.Route(s.is, class, label)
+	want, routed := Route(s.is, class, label)
 	switch {
 	case !slices.Contains(s.in, namespace):
 		return nil
 	case routed && slices.Contains(r.ConditionTypes(), want):
 		return []string{want}
-	case s.is != health.Seed:
+	case s.is != Seed:
 		return []string{"ManagedResourcesRouted"}
 	}
 	return nil
@@ -123,7 +123,7 @@ func resultsOf(t *testing.T, r *Registration, target *unstructured.Unstructured,
 }
 
 // TestTheSamplesRouteAsTheFunctionDoes gives each sample one ManagedResource that is sick, of each class and label: exactly the
-// condition that health.Route names is False; where it names none, or one that the sample has no check for, that is told.
+// condition that Route names is False; where it names none, or one that the sample has no check for, that is told.
 func TestTheSamplesRouteAsTheFunctionDoes(t *testing.T) {
 	for file, s := range samples {
 		r, target := sampleOf(t, file), object(t, s.target)
@@ -219,7 +219,7 @@ func managedResource(t *testing.T, namespace string, class *string, label, statu
 		o.Object["spec"] = map[string]any{"class": *class}
 	}
 	if label != "" {
-		o.SetLabels(map[string]string{health.ConditionTypeLabel: label})
+		o.SetLabels(map[string]string{ConditionTypeLabel: label})
 	}
 	return o
 }

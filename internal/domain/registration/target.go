@@ -269,6 +269,11 @@ func (c *ConditionForecast) take(d *Registration, check *Check, of *Circumstance
 	c.Results = append(c.Results, result)
 }
 
+// Decides says whether a check decides a condition type.
+func (r *Registration) Decides(conditionType string) bool {
+	return slices.ContainsFunc(r.Checks, func(c *Check) bool { return c.ConditionType == conditionType })
+}
+
 // ConditionTypes are those that the checks decide, sorted.
 func (r *Registration) ConditionTypes() []string {
 	types := sets.New[string]()

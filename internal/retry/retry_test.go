@@ -1,4 +1,4 @@
-package kube
+package retry
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -18,7 +19,7 @@ func TestWhatIsRefusedIsTriedLess(t *testing.T) {
 	g := NewWithT(t)
 	nodes := corev1.Resource("nodes")
 	var answer error
-	r := newRetries(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, answer }))
+	r := Of(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, answer }), Refused)
 	node := reconcile.Request{NamespacedName: types.NamespacedName{Name: "n"}}
 	next := func(err error) time.Duration {
 		answer = err
@@ -54,12 +55,12 @@ func TestATryAgainIsUrgentAgain(t *testing.T) {
 		want   int
 	}{
 		"a failure":                  {reconcile.Result{}, errors.New("x"), 0},
-		"a failure of a quiet look":  {reconcile.Result{Priority: new(Behind)}, errors.New("x"), 0},
+		"a failure of a quiet look":  {reconcile.Result{Priority: new(handler.LowPriority)}, errors.New("x"), 0},
 		"a deadline":                 {reconcile.Result{RequeueAfter: time.Second}, nil, 0},
-		"what only time asks for":    {reconcile.Result{RequeueAfter: time.Second, Priority: new(Behind)}, nil, Behind},
+		"what only time asks for":    {reconcile.Result{RequeueAfter: time.Second, Priority: new(handler.LowPriority)}, nil, handler.LowPriority},
 		"what is urgent by its kind": {reconcile.Result{Priority: new(7)}, nil, 7},
 	} {
-		r := newRetries(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return c.result, c.err }))
+		r := Of(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return c.result, c.err }), Refused)
 		if got, _ := r.Reconcile(t.Context(), reconcile.Request{}); got.Priority == nil || *got.Priority != c.want {
 			t.Errorf("%s: the next look has priority %v, want %d", name, got.Priority, c.want)
 		}
@@ -70,9 +71,9 @@ func TestARefusalHoldsUpNothingElseThatIsDue(t *testing.T) {
 	g := NewWithT(t)
 	forbidden := apierrors.NewForbidden(corev1.Resource("nodes"), "n", errors.New("x"))
 	var due time.Duration
-	r := newRetries(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+	r := Of(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
 		return reconcile.Result{RequeueAfter: due}, forbidden
-	}))
+	}), Refused)
 	for _, c := range []struct{ due, want time.Duration }{
 		{5 * time.Second, 5 * time.Second}, {time.Millisecond, shortestRefused}, {time.Hour, longestRefused}, {0, longestRefused},
 	} {

@@ -1,4 +1,4 @@
-package checking
+package health
 
 import (
 	"slices"
@@ -9,15 +9,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-
-	"github.com/resourcestack/autohealer/internal/domain/registration"
 )
 
-// Target is an object that gets conditions.
-type Target struct {
-	// Kind in whatever version: registrations may name several, and its conditions are the same.
-	Kind schema.GroupKind
-	Key  types.NamespacedName
+// Ref is what a check looks at.
+type Ref struct {
+	Kind      schema.GroupVersionKind
+	Namespace string
+	// Name of the object; "" when Selector selects several.
+	Name     string
+	Selector labels.Selector
+}
+
+// Key is the name of the one object.
+func (r Ref) Key() types.NamespacedName {
+	return types.NamespacedName{Namespace: r.Namespace, Name: r.Name}
 }
 
 // place is where checks look: at an object of a name, or at all of a namespace ("" for all namespaces) that a selector takes.
@@ -44,24 +49,24 @@ func (s sight) same(other sight) bool {
 	return s.selector.String() == other.selector.String()
 }
 
-// follower is a target with a check that looks at a place, through a selector or at an object of a name.
-type follower struct {
-	target   Target
+// follower is who looks at a place, through a selector or at an object of a name.
+type follower[T comparable] struct {
+	who      T
 	selector labels.Selector
 }
 
-// index knows which targets' checks look at an object. It is safe for concurrent use. Most places have one follower, and a target
-// has a few sights, so that slices take a quarter of what sets would.
-type index struct {
+// Index knows who looks at an object: targets, or single checks of theirs. It is safe for concurrent use, and the zero value is empty.
+// Most places have one follower, and a target has a few sights, so that slices take a quarter of what sets would.
+type Index[T comparable] struct {
 	mu        sync.Mutex
-	followers map[place][]follower // needs mu
-	of        map[Target][]sight   // needs mu; the reverse
+	followers map[place][]follower[T] // needs mu
+	of        map[T][]sight           // needs mu; the reverse
 	// clusters are the kinds whose objects have no namespace, of those that are watched; needs mu.
 	clusters sets.Set[schema.GroupVersionKind]
 }
 
-// clusterScoped takes in that the objects of a kind have no namespace, whichever a check names: news of them come without.
-func (x *index) clusterScoped(kind schema.GroupVersionKind) {
+// ClusterScoped takes in that the objects of a kind have no namespace, whichever a check names: news of them come without.
+func (x *Index[T]) ClusterScoped(kind schema.GroupVersionKind) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.clusters.Has(kind) {
@@ -85,15 +90,15 @@ func (x *index) clusterScoped(kind schema.GroupVersionKind) {
 }
 
 // place needs x.mu.
-func (x *index) place(p place) place {
+func (x *Index[T]) place(p place) place {
 	if x.clusters.Has(p.kind.Value()) {
 		p.key.Namespace = ""
 	}
 	return p
 }
 
-// placed is where the objects of a ref are: those of a cluster-scoped kind aren't in the namespace of who looks at them.
-func (x *index) placed(ref registration.Ref) registration.Ref {
+// Placed is where the objects of a ref are: those of a cluster-scoped kind aren't in the namespace of who looks at them.
+func (x *Index[T]) Placed(ref Ref) Ref {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.clusters.Has(ref.Kind) {
@@ -102,8 +107,8 @@ func (x *index) placed(ref registration.Ref) registration.Ref {
 	return ref
 }
 
-// follow replaces what a target's checks look at.
-func (x *index) follow(target Target, refs []registration.Ref) {
+// Follow replaces what somebody looks at.
+func (x *Index[T]) Follow(who T, refs []Ref) {
 	sights := make([]sight, len(refs))
 	for i, ref := range refs {
 		sights[i].place = placeOf(ref.Kind, ref.Key())
@@ -116,56 +121,56 @@ func (x *index) follow(target Target, refs []registration.Ref) {
 	for i := range sights {
 		sights[i].place = x.place(sights[i].place)
 	}
-	if slices.EqualFunc(sights, x.of[target], sight.same) {
+	if slices.EqualFunc(sights, x.of[who], sight.same) {
 		return
 	}
-	for _, s := range x.of[target] {
-		x.followers[s.place] = slices.DeleteFunc(x.followers[s.place], func(f follower) bool { return f.target == target })
+	for _, s := range x.of[who] {
+		x.followers[s.place] = slices.DeleteFunc(x.followers[s.place], func(f follower[T]) bool { return f.who == who })
 		if len(x.followers[s.place]) == 0 {
 			delete(x.followers, s.place)
 		}
 	}
-	if delete(x.of, target); len(refs) == 0 {
+	if delete(x.of, who); len(refs) == 0 {
 		return
 	}
 	if x.of == nil {
-		x.of, x.followers = map[Target][]sight{}, map[place][]follower{}
+		x.of, x.followers = map[T][]sight{}, map[place][]follower[T]{}
 	}
 	for _, s := range sights {
-		x.followers[s.place] = append(x.followers[s.place], follower{target, s.selector})
+		x.followers[s.place] = append(x.followers[s.place], follower[T]{who, s.selector})
 	}
-	x.of[target] = sights
+	x.of[who] = sights
 }
 
-// affected are the targets whose checks look at an object that has these labels, or had them.
-func (x *index) affected(kind schema.GroupVersionKind, key types.NamespacedName, either ...labels.Set) sets.Set[Target] {
+// Affected are those who look at an object that has these labels, or had them.
+func (x *Index[T]) Affected(kind schema.GroupVersionKind, key types.NamespacedName, either ...labels.Set) sets.Set[T] {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	found := sets.New[Target]()
+	found := sets.New[T]()
 	for _, f := range x.followers[placeOf(kind, key)] {
-		found.Insert(f.target)
+		found.Insert(f.who)
 	}
 	for _, namespace := range sets.New(key.Namespace, "").UnsortedList() {
 		for _, f := range x.followers[placeOf(kind, types.NamespacedName{Namespace: namespace})] {
-			if slices.ContainsFunc(either, func(l labels.Set) bool { return f.selector.Matches(l) }) {
-				found.Insert(f.target)
+			if slices.ContainsFunc(either, func(l labels.Set) bool { return f.selector != nil && f.selector.Matches(l) }) {
+				found.Insert(f.who)
 			}
 		}
 	}
 	return found
 }
 
-// following are the targets whose checks look at objects of a kind.
-func (x *index) following(kind schema.GroupVersionKind) []Target {
+// Following are those who look at objects of a kind.
+func (x *Index[T]) Following(kind schema.GroupVersionKind) []T {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	found := sets.New[Target]()
+	found := sets.New[T]()
 	for p, followers := range x.followers {
 		if p.kind.Value() != kind {
 			continue
 		}
 		for _, f := range followers {
-			found.Insert(f.target)
+			found.Insert(f.who)
 		}
 	}
 	return found.UnsortedList()

@@ -1,4 +1,5 @@
-package kube
+// Package retry paces the tries of what fails, for all controllers alike.
+package retry
 
 import (
 	"context"
@@ -23,19 +24,33 @@ const (
 	refusedJitter   = 0.2
 )
 
-// retries paces the tries of a controller's objects.
-type retries struct {
+// jitter spreads the looks at objects that began together.
+const jitter = 0.1
+
+// After is when to look again: at a deadline, if there is one, or after the period.
+func After(period time.Duration, deadline, now time.Time) time.Duration {
+	period = wait.Jitter(period, jitter)
+	if deadline.IsZero() {
+		return period
+	}
+	return min(period, max(deadline.Sub(now), time.Millisecond))
+}
+
+// Retries paces the tries of a controller's objects. It is its Reconciler and its RateLimiter.
+type Retries struct {
 	reconcile.Reconciler
 
+	isRefusal        func(error) bool
 	failed, refusals workqueue.TypedRateLimiter[reconcile.Request]
 
 	mu      sync.Mutex
 	refused map[reconcile.Request]time.Duration // needs mu; until when something else of the object is due, 0 for never
 }
 
-func newRetries(of reconcile.Reconciler) *retries {
-	return &retries{
-		Reconciler: of, refused: map[reconcile.Request]time.Duration{},
+// Of a Reconciler, which says by RequeueAfter when an object is due whatever failed. A refusal is likely to be one again.
+func Of(r reconcile.Reconciler, isRefusal func(error) bool) *Retries {
+	return &Retries{
+		Reconciler: r, isRefusal: isRefusal, refused: map[reconcile.Request]time.Duration{},
 		failed:   workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](shortestRetry, longestRetry),
 		refusals: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](shortestRefused, longestRefused),
 	}
@@ -43,14 +58,14 @@ func newRetries(of reconcile.Reconciler) *retries {
 
 // Reconcile takes in whether the API server refused something, which paces the next try. That has the priority of this one no more:
 // what was found by a look that only time asked for may be urgent.
-func (r *retries) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+func (r *Retries) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	result, err := r.Reconciler.Reconcile(ctx, request)
 	if result.Priority == nil || err != nil {
 		result.Priority = new(0)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if refused(err) {
+	if err != nil && r.isRefusal(err) {
 		r.refused[request] = result.RequeueAfter
 	} else {
 		delete(r.refused, request)
@@ -62,7 +77,7 @@ func (r *retries) Reconcile(ctx context.Context, request reconcile.Request) (rec
 }
 
 // When is how long the next try of an object waits. What is refused of it holds up nothing else of it that is due sooner.
-func (r *retries) When(request reconcile.Request) time.Duration {
+func (r *Retries) When(request reconcile.Request) time.Duration {
 	r.mu.Lock()
 	due, refused := r.refused[request]
 	r.mu.Unlock()
@@ -77,18 +92,18 @@ func (r *retries) When(request reconcile.Request) time.Duration {
 }
 
 // Forget that an object failed.
-func (r *retries) Forget(request reconcile.Request) {
+func (r *Retries) Forget(request reconcile.Request) {
 	r.failed.Forget(request)
 	r.refusals.Forget(request)
 }
 
 // NumRequeues is how often an object failed.
-func (r *retries) NumRequeues(request reconcile.Request) int {
+func (r *Retries) NumRequeues(request reconcile.Request) int {
 	return r.failed.NumRequeues(request) + r.refusals.NumRequeues(request)
 }
 
-// refused says whether the API server refused a request for what it asks, or for who asks it.
-func refused(err error) bool {
+// Refused says whether the API server refused a request for what it asks, or for who asks it.
+func Refused(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err) ||
 		apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict)
 }

@@ -13,15 +13,15 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// answers are an API server's that may hang.
-type answers struct {
+// slowServer is an API server that may hang.
+type slowServer struct {
 	mu     sync.Mutex
 	asked  int
 	serves bool
 	goOn   chan struct{}
 }
 
-func (a *answers) ask(kind schema.GroupVersionKind) (meta.RESTScopeName, error) {
+func (a *slowServer) ask(_ context.Context, kind schema.GroupVersionKind) (meta.RESTScopeName, error) {
 	<-a.goOn
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -34,18 +34,18 @@ func (a *answers) ask(kind schema.GroupVersionKind) (meta.RESTScopeName, error) 
 func TestAKindThatIsNotServedIsAskedForNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kind := schema.GroupVersionKind{Group: "e.org", Version: "v1", Kind: "Later"}
-		server := &answers{goOn: make(chan struct{})}
+		server := &slowServer{goOn: make(chan struct{})}
 		s := &scopes{ask: server.ask, clock: clock.RealClock{}}
 
 		impatient, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("the check gave no result"))
 		defer cancel()
-		if _, err := s.of(impatient, kind); err == nil || err.Error() != "the check gave no result" {
+		if _, err := s.Of(impatient, kind); err == nil || err.Error() != "the check gave no result" {
 			t.Fatalf("while the API server hangs: %v", err)
 		}
 		var all sync.WaitGroup
 		for range 100 {
 			all.Go(func() {
-				if _, err := s.of(t.Context(), kind); !meta.IsNoMatchError(err) {
+				if _, err := s.Of(t.Context(), kind); !meta.IsNoMatchError(err) {
 					t.Errorf("not served: %v", err)
 				}
 			})
@@ -54,7 +54,7 @@ func TestAKindThatIsNotServedIsAskedForNowAndThen(t *testing.T) {
 		close(server.goOn)
 		all.Wait()
 		for range 100 {
-			if _, err := s.of(t.Context(), kind); !meta.IsNoMatchError(err) {
+			if _, err := s.Of(t.Context(), kind); !meta.IsNoMatchError(err) {
 				t.Fatalf("not served: %v", err)
 			}
 		}
@@ -65,7 +65,7 @@ func TestAKindThatIsNotServedIsAskedForNowAndThen(t *testing.T) {
 		server.serves = true
 		time.Sleep(failureKept)
 		for range 100 {
-			if scope, err := s.of(t.Context(), kind); scope != meta.RESTScopeNameRoot || err != nil {
+			if scope, err := s.Of(t.Context(), kind); scope != meta.RESTScopeNameRoot || err != nil {
 				t.Fatalf("served: %s, %v", scope, err)
 			}
 		}

@@ -1,0 +1,94 @@
+package health
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func TestWhoIsAffected(t *testing.T) {
+	deployment := schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
+	worker := schema.GroupVersionKind{Group: "e.org", Version: "v1", Kind: "Worker"}
+	target := func(name string) types.NamespacedName {
+		return types.NamespacedName{Namespace: "a", Name: name}
+	}
+	selector := labels.SelectorFromSet(labels.Set{"app": "x"})
+	x := &Index[types.NamespacedName]{}
+	x.Follow(target("by-name"), []Ref{{Kind: deployment, Namespace: "a", Name: "d"}})
+	x.Follow(target("by-labels"), []Ref{{Kind: deployment, Namespace: "a", Selector: selector}})
+	x.Follow(target("everywhere"), []Ref{{Kind: deployment, Selector: selector}})
+	x.Follow(target("another"), []Ref{{Kind: worker, Namespace: "a", Name: "d"}, {Kind: deployment, Namespace: "b", Name: "d"}})
+	for name, c := range map[string]struct {
+		namespace, name string
+		before, after   labels.Set
+		want            []string
+	}{
+		"of that name":           {"a", "d", nil, nil, []string{"by-name"}},
+		"of these labels":        {"a", "e", labels.Set{"app": "x"}, labels.Set{"app": "x"}, []string{"by-labels", "everywhere"}},
+		"that had these labels":  {"a", "e", labels.Set{"app": "x"}, labels.Set{"app": "y"}, []string{"by-labels", "everywhere"}},
+		"that gets these labels": {"a", "e", nil, labels.Set{"app": "x"}, []string{"by-labels", "everywhere"}},
+		"in another namespace":   {"c", "d", labels.Set{"app": "x"}, labels.Set{"app": "x"}, []string{"everywhere"}},
+		"that nobody looks at":   {"a", "e", nil, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := x.Affected(deployment, types.NamespacedName{Namespace: c.namespace, Name: c.name}, c.before, c.after)
+			if len(got) != len(c.want) {
+				t.Fatalf("affected are %v, not %v", got, c.want)
+			}
+			for _, name := range c.want {
+				if !got.Has(target(name)) {
+					t.Errorf("%s isn't affected", name)
+				}
+			}
+		})
+	}
+	x.Follow(target("by-name"), []Ref{{Kind: deployment, Namespace: "a", Name: "other"}})
+	if got := x.Affected(deployment, types.NamespacedName{Namespace: "a", Name: "d"}); len(got) != 0 {
+		t.Errorf("affected by what isn't looked at any more: %v", got)
+	}
+	x.Follow(target("by-labels"), []Ref{{Kind: deployment, Namespace: "a", Selector: labels.SelectorFromSet(labels.Set{"app": "z"})}})
+	if got := x.Affected(deployment, types.NamespacedName{Namespace: "a", Name: "e"}, labels.Set{"app": "x"}); len(got) != 1 {
+		t.Errorf("affected by a selector of before: %v", got)
+	}
+	x.Follow(target("nothing"), []Ref{{Kind: deployment, Namespace: "a"}}) // as a check in Go may say
+	if got := x.Affected(deployment, types.NamespacedName{Namespace: "a", Name: "e"}, labels.Set{"app": "x"}); got.Has(target("nothing")) {
+		t.Error("affected by objects of any name")
+	}
+	for _, name := range []string{"by-name", "by-labels", "everywhere", "another", "nothing"} {
+		x.Follow(target(name), nil)
+	}
+	if len(x.followers)+len(x.of) != 0 {
+		t.Errorf("left behind: %v, %v", x.followers, x.of)
+	}
+}
+
+func TestObjectsWithoutNamespaceAreFoundFromAnyNamespace(t *testing.T) {
+	definition := schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+	target := func(name string) types.NamespacedName {
+		return types.NamespacedName{Namespace: "a", Name: name}
+	}
+	byName := []Ref{{Kind: definition, Namespace: "a", Name: "d"}}
+	bySelector := []Ref{{Kind: definition, Namespace: "a", Selector: labels.SelectorFromSet(labels.Set{"app": "x"})}}
+	x := &Index[types.NamespacedName]{}
+	x.Follow(target("name-before"), byName)
+	x.Follow(target("labels-before"), bySelector)
+	x.ClusterScoped(definition)
+	x.Follow(target("name-after"), byName)
+	x.Follow(target("labels-after"), bySelector)
+	x.Follow(target("name-before"), byName) // again, as each look does
+	got := x.Affected(definition, types.NamespacedName{Name: "d"}, labels.Set{"app": "x"})
+	if len(got) != 4 {
+		t.Errorf("affected are %v", got)
+	}
+	if at := x.Placed(byName[0]); at.Namespace != "" {
+		t.Errorf("looked for in namespace %s", at.Namespace)
+	}
+	for target := range got {
+		x.Follow(target, nil)
+	}
+	if len(x.followers)+len(x.of) != 0 {
+		t.Errorf("left behind: %v, %v", x.followers, x.of)
+	}
+}
