@@ -35,17 +35,16 @@ func (a *App) explain(ctx context.Context, g *guard.Guard, kind string, r guard.
 	for _, v := range r.Variables {
 		fmt.Fprintf(&out, "\nvariables.%s:\n%s", v.Name, indent(v.Expression))
 	}
-	shown := map[guard.Outcome]bool{}
-	for _, test := range r.Tests {
-		if shown[test.Expect] {
-			continue
-		}
-		shown[test.Expect] = true
-		if err := writeExample(ctx, &out, g, kind, r, test); err != nil {
-			return fmt.Errorf("show test %q of %s: %w", test.Name, r.ID, err)
+	examples, err := g.Examples(ctx, kind, r)
+	if err != nil {
+		return err
+	}
+	for _, example := range examples {
+		if err := writeExample(&out, example); err != nil {
+			return fmt.Errorf("show test %q of %s: %w", example.Name, r.ID, err)
 		}
 	}
-	_, err := fmt.Fprint(a.Out, out.String())
+	_, err = fmt.Fprint(a.Out, out.String())
 	return err
 }
 
@@ -70,18 +69,12 @@ func withoutFacts(r guard.RuleInfo) string {
 	return "warns that it wasn't asked"
 }
 
-var outcomeWords = map[guard.Outcome]string{guard.ExpectAdmit: "Admitted", guard.ExpectWarn: "Warned", guard.ExpectDeny: "Refused"}
-
-func writeExample(ctx context.Context, out *strings.Builder, g *guard.Guard, kind string, r guard.RuleInfo, test guard.Test) error {
-	verdict, err := g.RunTest(ctx, kind, test)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "\n%s: %s\n", outcomeWords[test.Expect], test.Name)
+func writeExample(out *strings.Builder, example guard.Example) error {
+	fmt.Fprintf(out, "\n%s: %s\n", example.Label, example.Name)
 	for _, part := range []struct {
 		name string
 		text []byte
-	}{{"", test.Object}, {"was", test.OldObject}, {"plan", test.Plan}} {
+	}{{"", example.Object}, {"was", example.OldObject}, {"plan", example.Plan}} {
 		if len(part.text) == 0 {
 			continue
 		}
@@ -98,10 +91,8 @@ func writeExample(ctx context.Context, out *strings.Builder, g *guard.Guard, kin
 		}
 		out.WriteString(indent(string(text)))
 	}
-	for _, v := range verdict.Violations {
-		if v.Rule == r.ID {
-			fmt.Fprintf(out, "  => %s\n", v.Message)
-		}
+	for _, message := range example.Messages {
+		fmt.Fprintf(out, "  => %s\n", message)
 	}
 	return nil
 }

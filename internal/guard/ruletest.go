@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -24,6 +25,36 @@ func (g *Guard) RunTest(ctx context.Context, name string, test Test) (Verdict, e
 		return Verdict{}, err
 	}
 	return e.atAdmission(), nil
+}
+
+// Example is a test with what its rule says of the object.
+type Example struct {
+	Test
+	// Label is the verdict in one word.
+	Label string
+	// Messages of the rule.
+	Messages []string
+}
+
+// Examples are the first of a rule's tests for each verdict.
+func (g *Guard) Examples(ctx context.Context, kind string, rule RuleInfo) (examples []Example, err error) {
+	for _, test := range rule.Tests {
+		if slices.ContainsFunc(examples, func(e Example) bool { return e.Expect == test.Expect }) {
+			continue
+		}
+		verdict, err := g.RunTest(ctx, kind, test)
+		if err != nil {
+			return nil, fmt.Errorf("show test %q of %s: %w", test.Name, rule.ID, err)
+		}
+		e := Example{Test: test, Label: map[Outcome]string{ExpectAdmit: "Admitted", ExpectWarn: "Warned", ExpectDeny: "Refused"}[test.Expect]}
+		for _, v := range verdict.Violations {
+			if v.Rule == rule.ID {
+				e.Messages = append(e.Messages, v.Message)
+			}
+		}
+		examples = append(examples, e)
+	}
+	return examples, nil
 }
 
 func (g *Guard) testEvaluation(ctx context.Context, name string, test Test) (*evaluation, error) {
