@@ -42,12 +42,10 @@ Exit code: 0 it is told; 2 the command line is wrong or the command failed.`,
 	}
 	cmd.Flags().StringVarP(&o.filename, "filename", "f", "", "file with logs, or - for standard input, in place of the pods' logs")
 	cmd.Flags().DurationVar(&o.since, "since", 0, "only acts that are younger, such as 1h")
-	// Both fail for a flag that isn't there, and these are.
+	// It fails for a flag that isn't there, and this one is.
 	_ = cmd.MarkFlagFilename("filename", "log", "json", "txt")
-	_ = cmd.RegisterFlagCompletionFunc("since", cobra.NoFileCompletions)
 	o.output = choiceFlag(cmd, "output", "o", "output format: a table, or the lines as they were logged", "text", "json")
-	a.addOwn(cmd)
-	a.Config.AddFlags(cmd.Flags())
+	a.addCluster(cmd, "since")
 	return cmd
 }
 

@@ -43,8 +43,7 @@ messages and no annotations of others, unless a HealthCheckRegistration reads th
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runFactsExport(cmd.Context(), output) },
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write; default: standard output")
-	a.addOwn(cmd)
-	a.Config.AddFlags(cmd.Flags())
+	a.addCluster(cmd)
 	return cmd
 }
 

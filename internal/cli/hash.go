@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/check"
+	"github.com/resourcestack/autohealer/internal/cli/report"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
@@ -153,10 +153,7 @@ func specHash(stored map[string]any) (string, error) {
 
 func (a *App) writeHashes(hashes []hashed, output string) error {
 	if output == "json" {
-		encoder := json.NewEncoder(a.Out)
-		encoder.SetEscapeHTML(false)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(hashes)
+		return report.WriteJSON(a.Out, hashes)
 	}
 	var out strings.Builder
 	for i, h := range hashes {

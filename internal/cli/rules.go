@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/resourcestack/autohealer/internal/cli/check"
+	"github.com/resourcestack/autohealer/internal/cli/report"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
@@ -79,10 +79,7 @@ func (a *App) runRulesList(kind, output string) error {
 		}
 	}
 	if output == "json" {
-		encoder := json.NewEncoder(a.Out)
-		encoder.SetEscapeHTML(false)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(rules)
+		return report.WriteJSON(a.Out, rules)
 	}
 	table := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "RULE\tVERDICT\tNEEDS\tEXCEPTABLE")

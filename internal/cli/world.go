@@ -76,12 +76,16 @@ func (a *App) addFacts(cmd *cobra.Command, f *clusterFlags) {
 	cmd.Flags().StringVar(&f.facts, "facts", "", "file with facts of a cluster, written by facts export or kubectl get -o yaml")
 	// It fails for a flag that isn't there, and this one is.
 	_ = cmd.MarkFlagFilename("facts", "yaml", "yml")
-	a.addOwn(cmd)
-	a.Config.AddFlags(cmd.Flags())
+	a.addCluster(cmd)
 }
 
-// addOwn adds the flag that says where Autohealer is.
-func (a *App) addOwn(cmd *cobra.Command) {
+// addCluster adds the flags that say which cluster is meant, and where Autohealer is in it. Of the command's own flags it names those
+// whose values nobody can complete.
+func (a *App) addCluster(cmd *cobra.Command, free ...string) {
+	for _, flag := range free {
+		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions) // it fails for a flag that isn't there
+	}
+	a.Config.AddFlags(cmd.Flags())
 	cmd.Flags().StringVar(&a.ownNamespace, "autohealer-namespace", "",
 		"namespace that Autohealer runs in. Default: where the cluster or its facts have it, or else "+check.DefaultNamespace)
 }

@@ -19,45 +19,47 @@ const (
 // Report is what would be said of one object.
 type Report struct {
 	// File and Line of the object; empty when it came without.
-	File string
-	Line int
+	File string `json:"file"`
+	Line int    `json:"line"`
 	// Kind, Namespace and Name, as far as they can be read.
-	Kind, Namespace, Name string
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
 	// Allowed: the API server, the policy and the webhook would store it, as far as they could be asked.
-	Allowed bool
+	Allowed bool `json:"allowed"`
 	// Violations, those of text and schema first.
-	Violations []Violation
+	Violations []Violation `json:"violations"`
 	// Skipped rules could not be asked.
-	Skipped []Skip
+	Skipped []Skip `json:"skipped"`
 	// Stored is the object as it would be stored, defaults filled in; nil when its schema refuses it.
-	Stored map[string]any
+	Stored map[string]any `json:"-"`
 	// RuleSetHash names the catalogue that judged; empty when it didn't come to that.
-	RuleSetHash string
+	RuleSetHash string `json:"-"`
 }
 
 // Violation is one thing wrong, or one warning.
 type Violation struct {
-	Rule     string
-	Severity guard.Severity
+	Rule     string         `json:"rule"`
+	Severity guard.Severity `json:"severity"`
 	// Message is the text that the API server or the webhook gives.
-	Message string
+	Message string `json:"message"`
 	// Field that the schema refuses, as the API server names it; "" when the rule is about the whole object.
-	Field string
+	Field string `json:"field,omitempty"`
 	// Line of the field, or of the object.
-	Line int
+	Line int `json:"line"`
 	// Docs is the place of the rule's documentation, relative to the project's root.
-	Docs string
+	Docs string `json:"-"`
 }
 
 // Skip is a rule that could not be asked.
 type Skip struct {
-	Rule     string
-	Severity guard.Severity
-	Reason   string
+	Rule     string         `json:"rule"`
+	Severity guard.Severity `json:"severity"`
+	Reason   string         `json:"reason"`
 	// Missing is what wasn't there to ask; that refuses nothing here. "" when the rule itself failed.
-	Missing guard.Missing
+	Missing guard.Missing `json:"missing,omitempty"`
 	// Docs is the place of the rule's documentation, relative to the project's root, or the Guardrail that it is in.
-	Docs string
+	Docs string `json:"-"`
 }
 
 // Repeats warns that the object is one that was there before.

@@ -3,15 +3,12 @@
 package overview
 
 import (
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // Overview is one look at a cluster.
@@ -123,15 +120,6 @@ const (
 	Kind       = "Status"
 	APIVersion = "cli.autohealer.resourcestack.com/v1alpha1"
 )
-
-// Object is the overview for kubectl's printers.
-func (o *Overview) Object() (runtime.Object, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
-	if err != nil {
-		return nil, fmt.Errorf("convert the status: %w", err)
-	}
-	return &unstructured.Unstructured{Object: content}, nil
-}
 
 // age of a moment in words.
 func age(t, now time.Time) string { return max(0, now.Sub(t)).Truncate(time.Second).String() + " ago" }

@@ -133,13 +133,13 @@ type jsonPlans struct {
 }
 
 type jsonPlan struct {
-	File       string          `json:"file"`
-	Line       int             `json:"line"`
-	Kind       string          `json:"kind"`
-	Name       string          `json:"name"`
-	Allowed    bool            `json:"allowed"`
-	Violations []jsonViolation `json:"violations"`
-	Acts       int             `json:"acts"`
+	File       string            `json:"file"`
+	Line       int               `json:"line"`
+	Kind       string            `json:"kind"`
+	Name       string            `json:"name"`
+	Allowed    bool              `json:"allowed"`
+	Violations []check.Violation `json:"violations"`
+	Acts       int               `json:"acts"`
 	ofKind
 }
 
@@ -147,7 +147,7 @@ func (f Plans) writeJSON(w io.Writer) error {
 	out := jsonPlans{TakenAt: f.TakenAt, AgeSeconds: int64(f.Age / time.Second), PausedBy: append([]string{}, f.PausedBy...), Plans: []jsonPlan{}}
 	for _, p := range f.Plans {
 		r := &p.Report
-		out.Plans = append(out.Plans, jsonPlan{r.File, r.Line, r.Kind, r.Name, r.Allowed, violationsOf(*r), p.Acts, p.json})
+		out.Plans = append(out.Plans, jsonPlan{r.File, r.Line, r.Kind, r.Name, r.Allowed, append([]check.Violation{}, r.Violations...), p.Acts, p.json})
 	}
-	return writeJSON(w, out)
+	return WriteJSON(w, out)
 }
