@@ -66,11 +66,9 @@ func (u *Undoer) removeConditions(ctx context.Context, target *unstructured.Unst
 func (p *policies) decidesAgain(kind schema.GroupVersionKind) (who []string) {
 	for i := range p.registrations {
 		hcr := &p.registrations[i]
-		gv, err := schema.ParseGroupVersion(hcr.Spec.Target.APIVersion)
-		if err != nil || gv.Group != kind.Group || hcr.Spec.Target.Kind != kind.Kind || hcr.DeletionTimestamp != nil || hcr.Spec.Mode == v1alpha1.Observe {
-			continue
+		if isAbout(hcr, kind) && hcr.DeletionTimestamp == nil && hcr.Spec.Mode != v1alpha1.Observe {
+			who = append(who, fmt.Sprintf("HealthCheckRegistration %s, where it selects it", hcr.Name))
 		}
-		who = append(who, fmt.Sprintf("HealthCheckRegistration %s, where it selects it", hcr.Name))
 	}
 	return who
 }
@@ -78,31 +76,23 @@ func (p *policies) decidesAgain(kind schema.GroupVersionKind) (who []string) {
 // mayBeChecked says whether objects of a kind may have conditions of ours: it is named by a registration, or it isn't known
 // what registrations there are.
 func (p *policies) mayBeChecked(kind schema.GroupVersionKind) bool {
-	return p.registrationsUnknown != "" || !p.registrationsServed || slices.ContainsFunc(p.registrations, func(hcr v1alpha1.HealthCheckRegistration) bool {
-		gv, err := schema.ParseGroupVersion(hcr.Spec.Target.APIVersion)
-		return err == nil && gv.Group == kind.Group && hcr.Spec.Target.Kind == kind.Kind
-	})
+	return p.registrationsUnknown != "" || !p.registrationsServed ||
+		slices.ContainsFunc(p.registrations, func(hcr v1alpha1.HealthCheckRegistration) bool { return isAbout(&hcr, kind) })
+}
+
+// isAbout says whether objects of a kind, in whatever version, are a registration's targets.
+func isAbout(hcr *v1alpha1.HealthCheckRegistration, kind schema.GroupVersionKind) bool {
+	gv, err := schema.ParseGroupVersion(hcr.Spec.Target.APIVersion)
+	return err == nil && gv.WithKind(hcr.Spec.Target.Kind).GroupKind() == kind.GroupKind()
 }
 
 // checkedKinds are all kinds that may have conditions of ours: those with a status, but for the core ones, in one version each.
 func checkedKinds(from discovery.DiscoveryInterface) ([]schema.GroupVersionKind, error) {
-	_, lists, err := from.ServerGroupsAndResources()
+	kinds, err := KindsOf(from, func(gv schema.GroupVersion, r metav1.APIResource, all []metav1.APIResource) bool {
+		return !isKubernetes(gv.Group) && gv.Group != v1alpha1.GroupVersion.Group && hasSub(r, all, "status")
+	})
 	if err != nil {
 		err = errors.Join(errors.New("not all kinds can be looked at"), err)
-	}
-	var kinds []schema.GroupVersionKind
-	for _, list := range lists {
-		gv, invalid := schema.ParseGroupVersion(list.GroupVersion)
-		if invalid != nil || isKubernetes(gv.Group) || gv.Group == v1alpha1.GroupVersion.Group {
-			continue
-		}
-		for _, r := range list.APIResources {
-			hasStatus := slices.ContainsFunc(list.APIResources, func(s metav1.APIResource) bool { return s.Name == r.Name+"/status" })
-			seen := slices.ContainsFunc(kinds, func(k schema.GroupVersionKind) bool { return k.Group == gv.Group && k.Kind == r.Kind })
-			if hasStatus && !seen && slices.Contains(r.Verbs, "list") {
-				kinds = append(kinds, gv.WithKind(r.Kind))
-			}
-		}
 	}
 	return kinds, err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/config"
 	"github.com/resourcestack/autohealer/internal/cli/check"
+	"github.com/resourcestack/autohealer/internal/cli/undo"
 	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
@@ -119,11 +120,7 @@ func labelled(o *metav1.PartialObjectMetadata) bool { return o.Labels[label] == 
 
 // title of an object as undo writes it.
 func title(o *metav1.PartialObjectMetadata) string {
-	of := strings.ToLower(o.Kind) + "/" + o.Name
-	if o.Namespace != "" {
-		of += " in namespace " + o.Namespace
-	}
-	return of
+	return undo.Title(o.GroupVersionKind(), o.Namespace, o.Name)
 }
 
 // named is an object as kubectl writes it on the command line.
