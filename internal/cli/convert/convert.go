@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/manifest"
 )
 
@@ -192,6 +193,12 @@ func (p *place) warn(path, format string, args ...any) {
 	p.note(false, path, fmt.Sprintf(format, args...))
 }
 
-func (p *place) object(path string, content map[string]any) {
+// policy adds one of a kind, in a namespace or in none.
+func (p *place) policy(path, kind, name, namespace string, spec map[string]any) {
+	metadata := map[string]any{"name": name}
+	if namespace != "" {
+		metadata["namespace"] = namespace
+	}
+	content := map[string]any{"apiVersion": v1alpha1.GroupVersion.String(), "kind": kind, "metadata": metadata, "spec": spec}
 	p.result.Objects = append(p.result.Objects, Object{File: p.document.File, Line: p.document.LineOf(path) + p.before, Content: content})
 }

@@ -2,8 +2,6 @@ package convert
 
 import (
 	"fmt"
-
-	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
 // weederConfigs is dependency-watchdog's configuration of its weeder: a WeederConfig's spec as it is, but for its name and
@@ -53,10 +51,7 @@ func convertWeederConfig(p *place) {
 	if !ok {
 		return
 	}
-	p.object("", map[string]any{
-		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "WeederConfig",
-		"metadata": map[string]any{"name": "weeder", "namespace": ownNamespace}, "spec": spec,
-	})
+	p.policy("", "WeederConfig", "weeder", ownNamespace, spec)
 	p.warn("", "the weeder acted on every pod of its namespace with rights of its own; this config is for Autohealer's own namespace %s. "+
 		"Either write a namespaceSelector that selects the namespaces it is about, or move it to its namespace and name there a "+
 		"serviceAccountName that may delete pods", ownNamespace)
