@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"reflect"
 	"time"
+
+	decl "k8s.io/apiserver/pkg/cel"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
@@ -131,4 +135,71 @@ func PlannerThatReads[T, P any](ask func(ctx context.Context, object *T, limits 
 			return ask(ctx, object, limits, now)
 		},
 	}
+}
+
+// Facts is what is known of the cluster, kept by informers: nothing is listed while a request waits.
+type Facts interface {
+	// Synced says whether every informer behind the facts has synced.
+	Synced() bool
+	// Age is the time since the facts were last known to be current.
+	Age(now time.Time) time.Duration
+	// Nodes counts those of which limits take a share: neither control plane nor being deleted.
+	Nodes() int
+}
+
+// Stored finds stored objects of our own kinds in caches.
+type Stored interface {
+	// Synced says whether the cache of a kind is filled.
+	Synced(ctx context.Context, kind string) bool
+	// Get gives an object, nil when there is none.
+	Get(ctx context.Context, kind, namespace, name string) (client.Object, error)
+	// All are the objects of a kind, in the order of their names, so that equal questions get equal answers. They are the cache's own: nobody may change them.
+	All(ctx context.Context, kind string) (iter.Seq[client.Object], error)
+}
+
+// factsType declares what rules see as facts.
+func factsType() *decl.DeclType {
+	return decl.NewObjectType("Facts", map[string]*decl.DeclField{
+		"synced":     decl.NewDeclField("synced", decl.BoolType, true, nil, nil),
+		"ageSeconds": decl.NewDeclField("ageSeconds", decl.IntType, true, nil, nil),
+		"nodes":      decl.NewDeclField("nodes", decl.IntType, true, nil, nil),
+	})
+}
+
+func stringType(length int64) *decl.DeclType {
+	t := *decl.StringType
+	t.MaxElements = length
+	return &t
+}
+
+// limitsType declares what rules see as limits: those in force, Guardrails' included. A cap is a share and a number, of
+// which both hold; one that nobody set is 100 percent, and 2147483647 nodes.
+func limitsType() *decl.DeclType {
+	whole := func(name string) *decl.DeclField { return decl.NewDeclField(name, decl.IntType, true, nil, nil) }
+	capType := decl.NewObjectType("Cap", map[string]*decl.DeclField{"percent": whole("percent"), "nodes": whole("nodes")})
+	return decl.NewObjectType("Limits", map[string]*decl.DeclField{
+		"maxTaintedNodes":          decl.NewDeclField("maxTaintedNodes", capType, true, nil, nil),
+		"maxEvictingNodes":         decl.NewDeclField("maxEvictingNodes", capType, true, nil, nil),
+		"maxPodDeletionsPerMinute": whole("maxPodDeletionsPerMinute"),
+		"maxScaledDownTargets":     decl.NewDeclField("maxScaledDownTargets", capType, true, nil, nil),
+		"breakerPercent":           whole("breakerPercent"),
+		"breakerMin":               whole("breakerMin"),
+	})
+}
+
+// limitsValue gives the limits to CEL.
+func limitsValue(l limit.Limits) map[string]any {
+	return map[string]any{
+		"maxTaintedNodes":          capValue(l.MaxTaintedNodes),
+		"maxEvictingNodes":         capValue(l.MaxEvictingNodes),
+		"maxPodDeletionsPerMinute": int64(l.MaxPodDeletionsPerMinute),
+		"maxScaledDownTargets":     capValue(l.MaxScaledDownTargets),
+		"breakerPercent":           int64(l.BreakerPercent),
+		"breakerMin":               int64(l.BreakerMin),
+	}
+}
+
+func capValue(c limit.Cap) map[string]any {
+	percent, nodes := c.Strictest()
+	return map[string]any{"percent": int64(percent), "nodes": int64(nodes)}
 }

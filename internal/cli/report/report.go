@@ -1,9 +1,14 @@
+// Package report writes what a check found, for people and for the programs that read it in continuous integration.
 package report
 
 import (
+	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/jstemmer/go-junit-report/v2/junit"
 
 	"github.com/resourcestack/autohealer/internal/cli/check"
 	"github.com/resourcestack/autohealer/internal/guard"
@@ -81,3 +86,102 @@ var wants = []guard.Missing{guard.MissingFacts, guard.MissingAuthorizer, guard.M
 
 // skippedLabel is how every format names it: Skipped(facts), Skipped(authorizer), Skipped(request).
 func skippedLabel(missing guard.Missing) string { return fmt.Sprintf("Skipped(%s)", missing) }
+
+// JSON writes a list with one entry an object; what was ignored isn't in it.
+func JSON(w io.Writer, result Result) error {
+	list := append([]check.Report{}, result.Reports...)
+	for i := range list {
+		list[i].Violations, list[i].Skipped = append([]check.Violation{}, list[i].Violations...), append([]check.Skip{}, list[i].Skipped...) // never null
+	}
+	return WriteJSON(w, list)
+}
+
+// WriteJSON writes a value as people and programs read it.
+func WriteJSON(w io.Writer, value any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(value)
+}
+
+// GitHub writes workflow commands, which GitHub shows beside the lines of a pull request, and the summary.
+func GitHub(w io.Writer, result Result) error {
+	out := bufio.NewWriter(w)
+	for _, r := range result.Reports {
+		for _, f := range findings(r) {
+			command := "warning"
+			if f.deny {
+				command = "error"
+			}
+			fmt.Fprintf(out, "::%s file=%s,line=%d,title=%s::%s\n", command, escapeProperty(r.File), f.line, escapeProperty(f.rule),
+				escapeData(prefix(kindAndName(r))+f.message+" ("+f.docs+")"))
+		}
+	}
+	for _, skipped := range skippedTogether(result) {
+		fmt.Fprintf(out, "::notice title=%s::%s\n", skipped.label, escapeData(count(skipped.objects, "object")+": "+skipped.rules))
+	}
+	_, _ = out.WriteString(summary(result)) // the error is Flush's as well
+	return out.Flush()
+}
+
+var (
+	dataEscapes     = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+	propertyEscapes = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+)
+
+func escapeData(text string) string     { return dataEscapes.Replace(text) }
+func escapeProperty(text string) string { return propertyEscapes.Replace(text) }
+
+// JUnit writes a test suite a file, with a test case an object.
+func JUnit(w io.Writer, result Result) error {
+	suites := junit.Testsuites{Name: "kubectl-autohealer validate"}
+	for len(result.Reports) > 0 {
+		file, n := result.Reports[0].File, 0
+		for n < len(result.Reports) && result.Reports[n].File == file {
+			n++
+		}
+		suite := junit.Testsuite{Name: file, File: file, ID: len(suites.Suites), Time: "0"}
+		for _, r := range result.Reports[:n] {
+			suite.AddTestcase(testcase(r, !r.Allowed || result.FailOnWarning && r.Warns()))
+		}
+		suites.AddSuite(suite)
+		result.Reports = result.Reports[n:]
+	}
+	if _, err := io.WriteString(w, `<?xml version="1.0" encoding="UTF-8"?>`+"\n"); err != nil {
+		return err
+	}
+	if err := suites.WriteXML(w); err != nil {
+		return fmt.Errorf("write JUnit XML: %w", err)
+	}
+	return nil
+}
+
+func testcase(r check.Report, failed bool) junit.Testcase {
+	name := kindAndName(r)
+	if name == "" {
+		name = "document"
+	}
+	test := junit.Testcase{Name: fmt.Sprintf("%s (line %d)", name, r.Line), Classname: r.File}
+	var lines, ids []string
+	for _, f := range findings(r) {
+		word := "warning"
+		if f.deny {
+			word = "error"
+		}
+		ids = append(ids, f.rule)
+		lines = append(lines, fmt.Sprintf("%s:%d: %s: %s: %s (%s)", r.File, f.line, word, f.rule, printable(f.message), f.docs))
+	}
+	for _, missing := range wants {
+		if skipped := skippedFor(r, missing); len(skipped) > 0 {
+			lines = append(lines, skippedLabel(missing)+": "+strings.Join(skipped, ", "))
+		}
+	}
+	text := strings.Join(lines, "\n")
+	switch {
+	case failed:
+		test.Failure = &junit.Result{Message: strings.Join(ids, ", "), Data: text}
+	case text != "":
+		test.SystemOut = &junit.Output{Data: text}
+	}
+	return test
+}
