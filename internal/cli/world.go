@@ -137,20 +137,14 @@ func (a *App) readLive(ctx context.Context) (*snapshot.Snapshot, error) {
 		return nil, err
 	}
 	cfg.QPS, cfg.Burst = 50, 100 // pages of one list come one after the other
-	show := isTerminal(a.ErrOut)
+	progress := a.progress()
 	live := snapshot.Live{
 		Config: cfg, Clock: a.Clock,
-		Progress: func(kind string, n int) {
-			if show {
-				fmt.Fprintf(a.ErrOut, "\r\x1b[Kreading %s: %d", kind, n)
-			}
-		},
-		Warn: func(text string) { fmt.Fprintln(a.ErrOut, "warning:", text) },
+		Progress: func(kind string, n int) { progress(fmt.Sprintf("reading %s: %d", kind, n)) },
+		Warn:     func(text string) { fmt.Fprintln(a.ErrOut, "warning:", text) },
 	}
 	s, err := live.Read(ctx)
-	if show {
-		fmt.Fprint(a.ErrOut, "\r\x1b[K")
-	}
+	progress("")
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ type builtinKind struct {
 
 // compileBuiltin compiles every catalogue of a folder against the CRDs of another.
 func compileBuiltin(catalogues, crds fs.FS) (map[string]*builtinKind, error) {
-	definitions, err := readCRDs(crds)
+	definitions, err := ReadCRDs(crds)
 	if err != nil {
 		return nil, err
 	}
@@ -180,8 +180,8 @@ func (k *builtinKind) addVariable(v Variable) error {
 	return nil
 }
 
-// readCRDs reads every CRD of a folder, by kind.
-func readCRDs(files fs.FS) (map[string]*extv1.CustomResourceDefinition, error) {
+// ReadCRDs reads every CRD of a folder, by kind.
+func ReadCRDs(files fs.FS) (map[string]*extv1.CustomResourceDefinition, error) {
 	names, err := fs.Glob(files, "*.yaml")
 	if err != nil {
 		return nil, fmt.Errorf("list CRDs: %w", err)
@@ -193,7 +193,7 @@ func readCRDs(files fs.FS) (map[string]*extv1.CustomResourceDefinition, error) {
 			return nil, fmt.Errorf("read CRD: %w", err)
 		}
 		crd := &extv1.CustomResourceDefinition{}
-		if err := yaml.Unmarshal(text, crd); err != nil {
+		if err := yaml.UnmarshalStrict(text, crd); err != nil {
 			return nil, fmt.Errorf("parse CRD %s: %w", name, err)
 		}
 		crds[crd.Spec.Names.Kind] = crd

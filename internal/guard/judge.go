@@ -196,6 +196,7 @@ func (e *evaluation) add(v *Verdict, r *compiledRule) {
 		skip.warn()
 	}
 	if skip != nil {
+		skip.Docs = r.docs()
 		v.skip(*skip)
 	}
 	if violation == nil {

@@ -31,11 +31,6 @@ type kindInfo struct {
 	// hold at run time.
 	known    reflect.Type
 	askKnown func(*evaluation) (any, error)
-	engineInfo
-}
-
-// engineInfo is what the engine itself has for a kind.
-type engineInfo struct {
 	// askLive is for kinds whose planner is the engine itself. Others' planners come with the options.
 	askLive func(*evaluation) (any, error)
 	// about are the kinds whose stored objects askLive looks at.
@@ -52,35 +47,24 @@ type world struct {
 }
 
 func infoOf(name string) kindInfo {
+	info := map[string]kindInfo{
+		"ConditionSet":         {tables: conditionTables},
+		"WeederConfig":         {tables: weederTables},
+		kindGuardrail:          {askKnown: termsOfGuardrail, askLive: forecastRefusals, about: ruledKinds, tables: guardrailTables},
+		kindGuardrailException: {askKnown: termsOfException, askLive: forecastException, about: targetKind, tables: exceptionTables},
+	}[name]
 	k := kinds.Named(name)
 	if k == nil {
-		return kindInfo{}
+		return info
 	}
-	info := kindInfo{live: k.Forecast, engineInfo: engineInfoOf(name)}
+	info.live = k.Forecast
 	if k.Terms != nil {
-		info.known, info.askKnown = k.Terms.Type, termsOf(k)
+		info.known = k.Terms.Type
 	}
-	switch name {
-	case kindGuardrail:
-		info.askKnown = termsOfGuardrail
-	case kindGuardrailException:
-		info.askKnown = termsOfException
+	if k.Terms != nil && info.askKnown == nil {
+		info.askKnown = termsOf(k)
 	}
 	return info
-}
-
-func engineInfoOf(name string) engineInfo {
-	switch name {
-	case "ConditionSet":
-		return engineInfo{tables: conditionTables}
-	case "WeederConfig":
-		return engineInfo{tables: weederTables}
-	case kindGuardrail:
-		return engineInfo{askLive: forecastRefusals, about: ruledKinds, tables: guardrailTables}
-	case kindGuardrailException:
-		return engineInfo{askLive: forecastException, about: targetKind, tables: exceptionTables}
-	}
-	return engineInfo{}
 }
 
 // termsOf reads what an object says by itself, and what an update changes of it.
@@ -159,11 +143,16 @@ type Stored interface {
 
 // factsType declares what rules see as facts.
 func factsType() *decl.DeclType {
-	return decl.NewObjectType("Facts", map[string]*decl.DeclField{
-		"synced":     decl.NewDeclField("synced", decl.BoolType, true, nil, nil),
-		"ageSeconds": decl.NewDeclField("ageSeconds", decl.IntType, true, nil, nil),
-		"nodes":      decl.NewDeclField("nodes", decl.IntType, true, nil, nil),
-	})
+	return declare("Facts", map[string]*decl.DeclType{"synced": decl.BoolType, "ageSeconds": decl.IntType, "nodes": decl.IntType})
+}
+
+// declare makes a type of which each field is there.
+func declare(name string, types map[string]*decl.DeclType) *decl.DeclType {
+	fields := map[string]*decl.DeclField{}
+	for field, t := range types {
+		fields[field] = decl.NewDeclField(field, t, true, nil, nil)
+	}
+	return decl.NewObjectType(name, fields)
 }
 
 func stringType(length int64) *decl.DeclType {
@@ -175,15 +164,10 @@ func stringType(length int64) *decl.DeclType {
 // limitsType declares what rules see as limits: those in force, Guardrails' included. A cap is a share and a number, of
 // which both hold; one that nobody set is 100 percent, and 2147483647 nodes.
 func limitsType() *decl.DeclType {
-	whole := func(name string) *decl.DeclField { return decl.NewDeclField(name, decl.IntType, true, nil, nil) }
-	capType := decl.NewObjectType("Cap", map[string]*decl.DeclField{"percent": whole("percent"), "nodes": whole("nodes")})
-	return decl.NewObjectType("Limits", map[string]*decl.DeclField{
-		"maxTaintedNodes":          decl.NewDeclField("maxTaintedNodes", capType, true, nil, nil),
-		"maxEvictingNodes":         decl.NewDeclField("maxEvictingNodes", capType, true, nil, nil),
-		"maxPodDeletionsPerMinute": whole("maxPodDeletionsPerMinute"),
-		"maxScaledDownTargets":     decl.NewDeclField("maxScaledDownTargets", capType, true, nil, nil),
-		"breakerPercent":           whole("breakerPercent"),
-		"breakerMin":               whole("breakerMin"),
+	capType := declare("Cap", map[string]*decl.DeclType{"percent": decl.IntType, "nodes": decl.IntType})
+	return declare("Limits", map[string]*decl.DeclType{
+		"maxTaintedNodes": capType, "maxEvictingNodes": capType, "maxScaledDownTargets": capType,
+		"maxPodDeletionsPerMinute": decl.IntType, "breakerPercent": decl.IntType, "breakerMin": decl.IntType,
 	})
 }
 

@@ -46,12 +46,14 @@ type Violation struct {
 
 // Skip is a rule that could not be evaluated; with severity Deny it refuses the object.
 type Skip struct {
-	Rule     string
-	Severity Severity
+	Rule     string   `json:"rule"`
+	Severity Severity `json:"severity"`
 	// Reason says why it could not be evaluated.
-	Reason string
+	Reason string `json:"reason"`
 	// Missing is what wasn't there to ask; "" when the rule itself failed.
-	Missing Missing
+	Missing Missing `json:"missing,omitempty"`
+	// Docs is the place of the rule's documentation, or the Guardrail that it is in; "" for one of the engine's own.
+	Docs string `json:"-"`
 }
 
 // Missing is something without which a rule can't be evaluated, and which is no mistake of the rule.

@@ -38,7 +38,7 @@ type Report struct {
 	// Violations, those of text and schema first.
 	Violations []Violation `json:"violations"`
 	// Skipped rules could not be asked.
-	Skipped []Skip `json:"skipped"`
+	Skipped []guard.Skip `json:"skipped"`
 	// Stored is the object as it would be stored, defaults filled in; nil when its schema refuses it.
 	Stored map[string]any `json:"-"`
 	// RuleSetHash names the catalogue that judged; empty when it didn't come to that.
@@ -59,17 +59,6 @@ type Violation struct {
 	Docs string `json:"-"`
 }
 
-// Skip is a rule that could not be asked.
-type Skip struct {
-	Rule     string         `json:"rule"`
-	Severity guard.Severity `json:"severity"`
-	Reason   string         `json:"reason"`
-	// Missing is what wasn't there to ask; that refuses nothing here. "" when the rule itself failed.
-	Missing guard.Missing `json:"missing,omitempty"`
-	// Docs is the place of the rule's documentation, relative to the project's root, or the Guardrail that it is in.
-	Docs string `json:"-"`
-}
-
 // Repeats warns that the object is one that was there before.
 func (r *Report) Repeats(first Report) {
 	r.Violations = append(r.Violations, Violation{
@@ -79,33 +68,14 @@ func (r *Report) Repeats(first Report) {
 }
 
 // refuses says whether anything refuses the object.
-func (r *Report) refuses() bool {
-	for _, v := range r.Violations {
-		if v.Severity == guard.Deny {
-			return true
-		}
-	}
-	for _, s := range r.Skipped {
-		if s.Severity == guard.Deny && s.Missing == "" {
-			return true
-		}
-	}
-	return false
-}
+func (r *Report) refuses() bool { return r.has(guard.Deny) }
 
 // Warns says whether there is a warning; a rule that lacked something to ask is none.
-func (r *Report) Warns() bool {
-	for _, v := range r.Violations {
-		if v.Severity == guard.Warn {
-			return true
-		}
-	}
-	for _, s := range r.Skipped {
-		if s.Severity == guard.Warn && s.Missing == "" {
-			return true
-		}
-	}
-	return false
+func (r *Report) Warns() bool { return r.has(guard.Warn) }
+
+func (r *Report) has(severity guard.Severity) bool {
+	return slices.ContainsFunc(r.Violations, func(v Violation) bool { return v.Severity == severity }) ||
+		slices.ContainsFunc(r.Skipped, func(s guard.Skip) bool { return s.Severity == severity && s.Missing == "" })
 }
 
 // Docs is where text and schema rules are explained.

@@ -88,13 +88,6 @@ func (t *text) set(v snapshot.NodeView, s condition.Sight) {
 	}
 }
 
-func counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
 // state is what the set did here, or how it stands to the node.
 func (t *text) state(s condition.Sight) string {
 	did := ""

@@ -11,6 +11,7 @@ import (
 	"github.com/jstemmer/go-junit-report/v2/junit"
 
 	"github.com/resourcestack/autohealer/internal/cli/check"
+	"github.com/resourcestack/autohealer/internal/cli/words"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
@@ -91,7 +92,7 @@ func skippedLabel(missing guard.Missing) string { return fmt.Sprintf("Skipped(%s
 func JSON(w io.Writer, result Result) error {
 	list := append([]check.Report{}, result.Reports...)
 	for i := range list {
-		list[i].Violations, list[i].Skipped = append([]check.Violation{}, list[i].Violations...), append([]check.Skip{}, list[i].Skipped...) // never null
+		list[i].Violations, list[i].Skipped = append([]check.Violation{}, list[i].Violations...), append([]guard.Skip{}, list[i].Skipped...) // never null
 	}
 	return WriteJSON(w, list)
 }
@@ -118,7 +119,7 @@ func GitHub(w io.Writer, result Result) error {
 		}
 	}
 	for _, skipped := range skippedTogether(result) {
-		fmt.Fprintf(out, "::notice title=%s::%s\n", skipped.label, escapeData(count(skipped.objects, "object")+": "+skipped.rules))
+		fmt.Fprintf(out, "::notice title=%s::%s\n", skipped.label, escapeData(words.Count(skipped.objects, "object")+": "+skipped.rules))
 	}
 	_, _ = out.WriteString(summary(result)) // the error is Flush's as well
 	return out.Flush()

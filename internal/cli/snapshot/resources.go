@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/cli/words"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 	"github.com/resourcestack/autohealer/internal/kinds"
@@ -141,16 +142,7 @@ func (r *resource) consequence() string {
 	for i, kind := range r.of {
 		policies[i] = strings.TrimSuffix(kind, "y") + map[bool]string{true: "ies", false: "s"}[strings.HasSuffix(kind, "y")]
 	}
-	return "nothing is known of what " + listed(policies) + " would do"
-}
-
-// listed reads as a sentence does.
-func listed(words []string) string {
-	last := len(words) - 1
-	if last < 1 {
-		return strings.Join(words, "")
-	}
-	return strings.Join(words[:last], ", ") + " and " + words[last]
+	return "nothing is known of what " + words.List(policies, "and") + " would do"
 }
 
 // trimmer takes out of objects what nobody reads: neither planners nor, of what health checks look at, the stored registrations.

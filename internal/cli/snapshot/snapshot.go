@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/cli/words"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 )
@@ -60,15 +61,11 @@ func (s *Snapshot) Describe(now time.Time) string {
 	if s.Knows("WeederConfig") {
 		of = append(of, s.count(v1alpha1.GroupVersion.Group, "WeederConfig", "WeederConfig"))
 	}
-	return fmt.Sprintf("facts of %s, %s old", listed(of), s.Age(now).Round(time.Second))
+	return fmt.Sprintf("facts of %s, %s old", words.List(of, "and"), s.Age(now).Round(time.Second))
 }
 
 func (s *Snapshot) count(group, kind, noun string) string {
-	n := len(s.Objects.all(schema.GroupKind{Group: group, Kind: kind}))
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
+	return words.Count(len(s.Objects.all(schema.GroupKind{Group: group, Kind: kind})), noun)
 }
 
 // Knows says whether there is all that policies of a kind are planned by.
@@ -80,7 +77,7 @@ func (s *Snapshot) Covers(kind string) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the facts don't say which %s there are; write them anew with facts export, as a user who may list them everywhere", listed(missing))
+	return fmt.Errorf("the facts don't say which %s there are; write them anew with facts export, as a user who may list them everywhere", words.List(missing, "and"))
 }
 
 // missing are the kinds of objects of which it isn't known which there are.

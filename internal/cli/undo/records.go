@@ -18,6 +18,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/actuate"
+	"github.com/resourcestack/autohealer/internal/cli/words"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/health"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
@@ -122,26 +123,19 @@ func (u *Undoer) hibernated(ctx context.Context, namespace string, o probe.Objec
 	return annotated && value != "false", nil
 }
 
-func replicas(n int32) string {
-	if n == 1 {
-		return "1 replica"
-	}
-	return fmt.Sprintf("%d replicas", n)
-}
-
 // givenBack says what an act gives back, or why it doesn't.
 func givenBack(act probe.Act, hibernated bool) string {
 	r, o := act.Record, act.Object
 	taken := fmt.Sprintf("which ProbeConfig %s took %s", r.Policy, r.Since.UTC().Format("2006-01-02T15:04:05Z"))
 	switch {
 	case act.Step == probe.Raise:
-		return fmt.Sprintf("scaled from 0 to %s, %s", replicas(r.Replicas), taken)
+		return fmt.Sprintf("scaled from 0 to %s, %s", words.Count(int(r.Replicas), "replica"), taken)
 	case o.Copied:
 		return "record removed, which is a copy of its owner's"
 	case hibernated:
-		return fmt.Sprintf("record of %s removed, %s; it stays at %d, since the namespace is hibernated", replicas(r.Replicas), taken, o.Replicas)
+		return fmt.Sprintf("record of %s removed, %s; it stays at %d, since the namespace is hibernated", words.Count(int(r.Replicas), "replica"), taken, o.Replicas)
 	}
-	return fmt.Sprintf("record removed; it stays at %s, as someone else scaled it", replicas(o.Replicas))
+	return fmt.Sprintf("record removed; it stays at %s, as someone else scaled it", words.Count(int(o.Replicas), "replica"))
 }
 
 // conditions plans to remove the conditions that a target's record claims.

@@ -213,10 +213,7 @@ func (u *Uninstaller) needed(s *Survey) []right {
 	if len(s.Kinds) > 0 {
 		need(railKind, "", "", "get", "create", "delete")
 	}
-	gone := slices.Concat(s.Rails, s.Kinds, s.Parts[gates], s.Parts[manager], s.Parts[rights])
-	if s.Namespace != nil {
-		gone = append(gone, s.Namespace)
-	}
+	gone := slices.Concat(s.Rails, s.Kinds, s.Parts[gates], s.Parts[manager], s.Parts[rights], s.Namespace)
 	for _, o := range s.Policies {
 		need(o.GroupVersionKind(), "", o.Namespace, "delete", "patch") // patch: the finalizer
 	}

@@ -121,35 +121,26 @@ func (u *Uninstaller) deleteRails(ctx context.Context, _ *Survey) error {
 	})
 }
 
-func (u *Uninstaller) deleteKinds(ctx context.Context, s *Survey) error {
-	return u.removeAll(ctx, s.Kinds)
+// removing removes the objects that a look found, and no others that have their names by now.
+func (u *Uninstaller) removing(of func(*Survey) []*object) func(context.Context, *Survey) error {
+	return func(ctx context.Context, s *Survey) error {
+		return u.remove(ctx, "", func(ctx context.Context) (there []*object, err error) {
+			for _, o := range of(s) {
+				now, err := u.get(ctx, about(o.GroupVersionKind(), o.Namespace, o.Name))
+				if err != nil {
+					return nil, err
+				}
+				if now != nil && now.UID == o.UID {
+					there = append(there, now)
+				}
+			}
+			return there, nil
+		})
+	}
 }
 
 func (u *Uninstaller) deleteParts(of stage) func(context.Context, *Survey) error {
-	return func(ctx context.Context, s *Survey) error { return u.removeAll(ctx, s.Parts[of]) }
-}
-
-func (u *Uninstaller) deleteNamespace(ctx context.Context, s *Survey) error {
-	if s.Namespace == nil {
-		return nil
-	}
-	return u.removeAll(ctx, []*object{s.Namespace})
-}
-
-// removeAll removes the objects that a look found, and no others that have their names by now.
-func (u *Uninstaller) removeAll(ctx context.Context, all []*object) error {
-	return u.remove(ctx, "", func(ctx context.Context) (there []*object, err error) {
-		for _, o := range all {
-			now, err := u.get(ctx, about(o.GroupVersionKind(), o.Namespace, o.Name))
-			if err != nil {
-				return nil, err
-			}
-			if now != nil && now.UID == o.UID {
-				there = append(there, now)
-			}
-		}
-		return there, nil
-	})
+	return u.removing(func(s *Survey) []*object { return s.Parts[of] })
 }
 
 // remove deletes objects and waits until they are gone. Of those that are being deleted it takes off a finalizer of ours.

@@ -31,8 +31,8 @@ type Survey struct {
 	Policies, Rails, Kinds []*object
 	// Parts are what was installed, by what they go with.
 	Parts map[stage][]*object
-	// Namespace is Autohealer's own; nil where there is none, or it isn't ours to delete.
-	Namespace *object
+	// Namespace is Autohealer's own; empty where there is none, or it isn't ours to delete.
+	Namespace []*object
 	// Left says what stays, and what to do about it.
 	Left []string
 	// Blocked says why it can't begin, and what to do about that.
@@ -45,7 +45,7 @@ func (s *Survey) Nothing() bool {
 	for _, of := range s.Parts {
 		parts += len(of)
 	}
-	return len(s.Undo)+len(s.Held)+len(s.Policies)+len(s.Rails)+len(s.Kinds)+parts == 0 && s.Namespace == nil
+	return len(s.Undo)+len(s.Held)+len(s.Policies)+len(s.Rails)+len(s.Kinds)+len(s.Namespace)+parts == 0
 }
 
 // Look finds all that there is of an installation, and whether it can all be removed. It writes nothing.

@@ -67,9 +67,9 @@ func (u *Uninstaller) Run(ctx context.Context, s *Survey) error {
 		{"delete the webhook and the admission policies", u.deleteParts(gates)},
 		{"delete the manager", u.deleteManager},
 		{"delete Guardrails and exceptions", u.deleteRails},
-		{"delete the kinds", u.deleteKinds},
+		{"delete the kinds", u.removing(func(s *Survey) []*object { return s.Kinds })},
 		{"delete the rights, and what the manager made", u.deleteParts(rights)},
-		{"delete the namespace", u.deleteNamespace},
+		{"delete the namespace", u.removing(func(s *Survey) []*object { return s.Namespace })},
 		{"look whether anything came back", u.undoAgain},
 	} {
 		if err := step.do(ctx, s); err != nil {
@@ -163,9 +163,7 @@ func (s *Survey) Write(w io.Writer) {
 	section(w, "Delete Guardrails and exceptions", titles(s.Rails))
 	section(w, "Delete the kinds", titles(s.Kinds))
 	section(w, "Delete the rights, and what the manager made", titles(s.Parts[rights]))
-	if s.Namespace != nil {
-		section(w, "Delete the namespace", titles([]*object{s.Namespace}))
-	}
+	section(w, "Delete the namespace", titles(s.Namespace))
 }
 
 func section(w io.Writer, heading string, lines []string) {
