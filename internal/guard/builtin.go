@@ -211,14 +211,9 @@ const (
 // objectType is the declared type of a kind. SchemaDeclType leaves out fields without a type and nearly all of
 // metadata; both are completed here, in memory, so that rules may read them. What they may not read is left out.
 func objectType(crd *extv1.CustomResourceDefinition) (*decl.DeclType, error) {
-	var in apiextensions.JSONSchemaProps
-	err := extv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(crd.Spec.Versions[0].Schema.OpenAPIV3Schema, &in, nil)
+	_, s, err := Structural(crd.Spec.Versions[0].Schema.OpenAPIV3Schema)
 	if err != nil {
-		return nil, fmt.Errorf("convert schema of %s: %w", crd.Name, err)
-	}
-	s, err := schema.NewStructural(&in)
-	if err != nil {
-		return nil, fmt.Errorf("read schema of %s: %w", crd.Name, err)
+		return nil, fmt.Errorf("schema of %s: %w", crd.Name, err)
 	}
 	visitor := schema.Visitor{Structural: func(s *schema.Structural) bool {
 		if s.ValueValidation != nil && s.ValueValidation.Format != "" { // what is executed is the text, whatever it means
@@ -243,6 +238,19 @@ func objectType(crd *extv1.CustomResourceDefinition) (*decl.DeclType, error) {
 		s.Properties[name] = textSchema(63)
 	}
 	return model.SchemaDeclType(s, true).MaybeAssignTypeName(crd.Spec.Names.Kind), nil
+}
+
+// Structural reads a version's schema in both ways that the API server does.
+func Structural(of *extv1.JSONSchemaProps) (*apiextensions.JSONSchemaProps, *schema.Structural, error) {
+	props := &apiextensions.JSONSchemaProps{}
+	if err := extv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(of, props, nil); err != nil {
+		return nil, nil, fmt.Errorf("convert: %w", err)
+	}
+	structural, err := schema.NewStructural(props)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read: %w", err)
+	}
+	return props, structural, nil
 }
 
 func textSchema(length int64) schema.Structural {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 
-	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	extv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
@@ -58,19 +57,15 @@ func readDefinitions(files fs.FS) (map[schema.GroupVersionKind]*definition, erro
 }
 
 func compile(crd *extv1.CustomResourceDefinition, version *extv1.CustomResourceDefinitionVersion) (*definition, error) {
-	var props apiextensions.JSONSchemaProps
-	if err := extv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(version.Schema.OpenAPIV3Schema, &props, nil); err != nil {
-		return nil, fmt.Errorf("convert schema: %w", err)
-	}
-	structural, err := structuralschema.NewStructural(&props)
+	props, structural, err := guard.Structural(version.Schema.OpenAPIV3Schema)
 	if err != nil {
-		return nil, fmt.Errorf("read schema: %w", err)
+		return nil, fmt.Errorf("schema: %w", err)
 	}
 	structural = structural.DeepCopy() // shares its defaults with props otherwise
 	if err := defaulting.PruneDefaults(structural); err != nil {
 		return nil, fmt.Errorf("prune defaults: %w", err)
 	}
-	validator, _, err := validation.NewSchemaValidator(&props)
+	validator, _, err := validation.NewSchemaValidator(props)
 	if err != nil {
 		return nil, fmt.Errorf("compile schema: %w", err)
 	}

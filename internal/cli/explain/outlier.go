@@ -32,12 +32,8 @@ func Ejections(seats []snapshot.Seat, unknown error, now time.Time) string {
 
 // cluster tells what the policy does there, and with which limits.
 func (t *text) cluster(s *snapshot.Seat) {
-	name := s.Policy.Name
-	if s.Policy.Namespace != s.Cluster.Service.Namespace {
-		name = s.Policy.Namespace + "/" + name
-	}
 	settings := &s.Read.Settings
-	t.line(1, "OutlierPolicy %s, Envoy cluster %s: %s", name, s.Cluster, stance(s.Read))
+	t.line(1, "OutlierPolicy %s, Envoy cluster %s: %s", nameIn(s.Policy, s.Cluster.Service.Namespace), s.Cluster, stance(s.Read))
 	if s.Behind != "" {
 		t.line(2, "Not what Envoys have everywhere: %s", s.Behind)
 	}

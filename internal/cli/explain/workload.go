@@ -46,7 +46,7 @@ func (t *text) dependent(d Dependent) {
 	}
 	for i := range d.Configs {
 		pc := &d.Configs[i].Config
-		t.line(1, "ProbeConfig %s: %s", configName(pc, d.Namespace), t.scaling(&d.Configs[i], d))
+		t.line(1, "ProbeConfig %s: %s", nameIn(pc, d.Namespace), t.scaling(&d.Configs[i], d))
 		for _, condition := range []string{v1alpha1.ConditionInternalHealthy, v1alpha1.ConditionExternalHealthy} {
 			t.condition(pc, condition)
 		}
@@ -133,13 +133,6 @@ func (t *text) condition(pc *v1alpha1.ProbeConfig, conditionType string) {
 	t.line(2, "%s", says)
 }
 
-func configName(pc *v1alpha1.ProbeConfig, namespace string) string {
-	if pc.Namespace == namespace {
-		return pc.Name
-	}
-	return pc.Namespace + "/" + pc.Name
-}
-
 // Service says what WeederConfigs make of a Service's readiness.
 func Service(key types.NamespacedName, weeders snapshot.Weeders, now time.Time) string {
 	t := &text{now: now}
@@ -151,7 +144,7 @@ func Service(key types.NamespacedName, weeders snapshot.Weeders, now time.Time) 
 				continue
 			}
 			said = true
-			t.line(1, "WeederConfig %s: %s", nameOf(v, key.Namespace), t.service(s))
+			t.line(1, "WeederConfig %s: %s", nameIn(v.Config, key.Namespace), t.service(s))
 			t.line(2, "Pods that depend on it: %d; %d of them crash-loop", s.Dependents, s.CrashLooping)
 			for _, p := range s.Pods[:min(len(s.Pods), podsShown)] {
 				t.line(2, "pod/%s: %s", p.Name, t.fate(p, s))
@@ -230,7 +223,7 @@ func (t *text) fates(p *weed.Pod, views []snapshot.WeederView) (said bool) {
 				continue
 			}
 			said = true
-			t.line(2, "WeederConfig %s, Service %s: %s", nameOf(v, p.Namespace), s.Name, t.service(s))
+			t.line(2, "WeederConfig %s, Service %s: %s", nameIn(v.Config, p.Namespace), s.Name, t.service(s))
 			t.line(3, "%s", t.fate(s.Pods[i], s))
 		}
 	}
@@ -278,11 +271,4 @@ func (t *text) recent(wc *v1alpha1.WeederConfig, ours func(v1alpha1.PodDeletion)
 				duration.HumanDuration(max(0, t.now.Sub(d.Time.Time))), d.Service, wc.Name)
 		}
 	}
-}
-
-func nameOf(v snapshot.WeederView, namespace string) string {
-	if v.Config.Namespace == namespace {
-		return v.Config.Name
-	}
-	return v.Config.Namespace + "/" + v.Config.Name
 }

@@ -130,45 +130,33 @@ const (
 // age of a moment in words.
 func age(t, now time.Time) string { return max(0, now.Sub(t)).Truncate(time.Second).String() + " ago" }
 
-// rows tell of one policy what its kind has of its own; a kind without one has nothing.
-var rows = map[string]func(client.Object, *Policy){
-	"ConditionSet": conditionSet, "WeederConfig": weederConfig, "ProbeConfig": probeConfig, "OutlierPolicy": outlierPolicy, "HealthCheckRegistration": registration,
-}
-
-func registration(o client.Object, p *Policy) {
-	s := o.(*v1alpha1.HealthCheckRegistration).Status
-	p.Acting = fmt.Sprintf("%d of %d targets healthy", s.Healthy, s.Targets)
-}
-
-func conditionSet(o client.Object, p *Policy) {
-	if n := o.(*v1alpha1.ConditionSet).Status.Nodes; n != nil {
-		p.Acting, p.HeldBack = fmt.Sprintf("%d of %d nodes tainted", n.Tainted, n.Selected), int64(n.HeldBack)
-	}
-}
-
-func weederConfig(o client.Object, p *Policy) {
-	wc := o.(*v1alpha1.WeederConfig)
-	spared := int64(0)
-	for _, s := range wc.Status.Skipped {
-		spared += s.Count
-	}
-	p.Acting = fmt.Sprintf("%d windows open, %d pods deleted so far", wc.Status.ActiveWindows, wc.Status.Deleted)
-	if spared > 0 {
-		p.Acting += fmt.Sprintf(", %d spared", spared)
-	}
-}
-
-func probeConfig(o client.Object, p *Policy) {
-	if n := o.(*v1alpha1.ProbeConfig).Status.Targets; n != nil {
-		p.Acting = fmt.Sprintf("%d of %d targets scaled down", n.ScaledDown, n.Total)
-	}
-}
-
-func outlierPolicy(o client.Object, p *Policy) {
-	status := o.(*v1alpha1.OutlierPolicy).Status
-	p.Acting = fmt.Sprintf("%d clusters with %d hosts", status.Clusters, status.Hosts)
-	if status.Ejected != nil {
-		p.Acting += fmt.Sprintf(", %d ejected", *status.Ejected)
+// tell adds what a kind has of its own; one that isn't here has nothing.
+func (p *Policy) tell(policy client.Object) {
+	switch o := policy.(type) {
+	case *v1alpha1.ConditionSet:
+		if n := o.Status.Nodes; n != nil {
+			p.Acting, p.HeldBack = fmt.Sprintf("%d of %d nodes tainted", n.Tainted, n.Selected), int64(n.HeldBack)
+		}
+	case *v1alpha1.WeederConfig:
+		spared := int64(0)
+		for _, s := range o.Status.Skipped {
+			spared += s.Count
+		}
+		p.Acting = fmt.Sprintf("%d windows open, %d pods deleted so far", o.Status.ActiveWindows, o.Status.Deleted)
+		if spared > 0 {
+			p.Acting += fmt.Sprintf(", %d spared", spared)
+		}
+	case *v1alpha1.ProbeConfig:
+		if n := o.Status.Targets; n != nil {
+			p.Acting = fmt.Sprintf("%d of %d targets scaled down", n.ScaledDown, n.Total)
+		}
+	case *v1alpha1.OutlierPolicy:
+		p.Acting = fmt.Sprintf("%d clusters with %d hosts", o.Status.Clusters, o.Status.Hosts)
+		if o.Status.Ejected != nil {
+			p.Acting += fmt.Sprintf(", %d ejected", *o.Status.Ejected)
+		}
+	case *v1alpha1.HealthCheckRegistration:
+		p.Acting = fmt.Sprintf("%d of %d targets healthy", o.Status.Healthy, o.Status.Targets)
 	}
 }
 
@@ -186,9 +174,7 @@ func policyOf(kind string, o kinds.Object) Policy {
 	if ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); ready != nil {
 		p.Ready, p.Reason = string(ready.Status), ready.Reason
 	}
-	if row := rows[kind]; row != nil {
-		row(o, &p)
-	}
+	p.tell(o)
 	return p
 }
 

@@ -119,11 +119,8 @@ func (f Plans) writeText(out *strings.Builder, p Plan) {
 		fmt.Fprintln(out, line)
 	}
 	for _, found := range findings(p.Report) {
-		word := paint(words.Yellow, "warning: ")
-		if found.deny {
-			word = paint(words.Red, "error: ")
-		}
-		fmt.Fprintf(out, "  %s%s: %s (%s)\n", word, found.rule, printable(found.message), found.docs)
+		word := paint(color(found.Severity), level(found.Severity)+": ")
+		fmt.Fprintf(out, "  %s%s: %s (%s)\n", word, found.Rule, printable(found.Message), found.Docs)
 	}
 	for _, s := range p.Report.Skipped {
 		if s.Missing != "" {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/jstemmer/go-junit-report/v2/junit"
@@ -50,25 +51,23 @@ func kindAndName(r check.Report) string {
 	return strings.TrimSpace(r.Kind + " " + name)
 }
 
-// found is one line of what was found.
-type found struct {
-	rule, message, docs string
-	line                int
-	deny                bool
-}
-
 // findings are an object's violations, and the rules that failed themselves.
-func findings(r check.Report) []found {
-	var all []found
-	for _, v := range r.Violations {
-		all = append(all, found{rule: v.Rule, message: v.Message, docs: v.Docs, line: v.Line, deny: v.Severity == guard.Deny})
-	}
+func findings(r check.Report) []check.Violation {
+	all := slices.Clone(r.Violations)
 	for _, s := range r.Skipped {
 		if s.Missing == "" {
-			all = append(all, found{rule: s.Rule, message: "not checked: " + s.Reason, docs: s.Docs, line: r.Line, deny: s.Severity == guard.Deny})
+			all = append(all, check.Violation{Rule: s.Rule, Severity: s.Severity, Message: "not checked: " + s.Reason, Line: r.Line, Docs: s.Docs})
 		}
 	}
 	return all
+}
+
+// level is what compilers and code scanning call a severity.
+func level(of guard.Severity) string {
+	if of == guard.Deny {
+		return "error"
+	}
+	return "warning"
 }
 
 // skippedFor are the rules that could not be asked for want of something.
@@ -110,12 +109,8 @@ func GitHub(w io.Writer, result Result) error {
 	out := bufio.NewWriter(w)
 	for _, r := range result.Reports {
 		for _, f := range findings(r) {
-			command := "warning"
-			if f.deny {
-				command = "error"
-			}
-			fmt.Fprintf(out, "::%s file=%s,line=%d,title=%s::%s\n", command, escapeProperty(r.File), f.line, escapeProperty(f.rule),
-				escapeData(prefix(kindAndName(r))+f.message+" ("+f.docs+")"))
+			fmt.Fprintf(out, "::%s file=%s,line=%d,title=%s::%s\n", level(f.Severity), escapeProperty(r.File), f.Line, escapeProperty(f.Rule),
+				escapeData(prefix(kindAndName(r))+f.Message+" ("+f.Docs+")"))
 		}
 	}
 	for _, skipped := range skippedTogether(result) {
@@ -165,12 +160,8 @@ func testcase(r check.Report, failed bool) junit.Testcase {
 	test := junit.Testcase{Name: fmt.Sprintf("%s (line %d)", name, r.Line), Classname: r.File}
 	var lines, ids []string
 	for _, f := range findings(r) {
-		word := "warning"
-		if f.deny {
-			word = "error"
-		}
-		ids = append(ids, f.rule)
-		lines = append(lines, fmt.Sprintf("%s:%d: %s: %s: %s (%s)", r.File, f.line, word, f.rule, printable(f.message), f.docs))
+		ids = append(ids, f.Rule)
+		lines = append(lines, fmt.Sprintf("%s:%d: %s: %s: %s (%s)", r.File, f.Line, level(f.Severity), f.Rule, printable(f.Message), f.Docs))
 	}
 	for _, missing := range wants {
 		if skipped := skippedFor(r, missing); len(skipped) > 0 {

@@ -18,11 +18,8 @@ func Text(w io.Writer, result Result) error {
 	paint := words.Painter(result.Colors)
 	for _, r := range result.Reports {
 		for _, f := range findings(r) {
-			word := paint(words.Yellow, "warning")
-			if f.deny {
-				word = paint(words.Red, "error")
-			}
-			fmt.Fprintf(out, "%s:%d: %s%s: %s: %s (%s)\n", printable(r.File), f.line, prefix(kindAndName(r)), word, f.rule, printable(f.message), f.docs)
+			word := paint(color(f.Severity), level(f.Severity))
+			fmt.Fprintf(out, "%s:%d: %s%s: %s: %s (%s)\n", printable(r.File), f.Line, prefix(kindAndName(r)), word, f.Rule, printable(f.Message), f.Docs)
 		}
 	}
 	for _, skipped := range skippedTogether(result) {
@@ -30,6 +27,13 @@ func Text(w io.Writer, result Result) error {
 	}
 	_, _ = out.WriteString(summary(result)) // the error is Flush's as well
 	return out.Flush()
+}
+
+func color(of guard.Severity) words.Color {
+	if of == guard.Deny {
+		return words.Red
+	}
+	return words.Yellow
 }
 
 // skippedTogether are the rules that lacked something to ask, with the number of objects about which.
