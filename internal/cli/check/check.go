@@ -138,7 +138,7 @@ func (c *Checker) Storable(ctx context.Context, object, old map[string]any) Repo
 // one as it is.
 func (c *Checker) admit(ctx context.Context, object, old map[string]any) (r Report, stored, was map[string]any) {
 	r = identify(object)
-	gvk := schema.FromAPIVersionAndKind(text(object, "apiVersion"), text(object, "kind"))
+	gvk := gvkOf(object)
 	d := c.definitions[gvk]
 	if d == nil {
 		r.deny(RuleKind, "kind", c.noSuchKind(gvk))

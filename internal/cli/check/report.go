@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -88,7 +89,7 @@ type Key struct{ Kind, Namespace, Name string }
 func (c *Checker) KeyOf(object map[string]any) Key {
 	r := identify(object)
 	key := Key{Kind: r.Kind, Namespace: cmp.Or(r.Namespace, c.Namespace), Name: r.Name}
-	d := c.definitions[schema.FromAPIVersionAndKind(text(object, "apiVersion"), r.Kind)]
+	d := c.definitions[gvkOf(object)]
 	if d != nil && !d.namespaced {
 		key.Namespace = metav1.NamespaceNone
 	}
@@ -96,12 +97,13 @@ func (c *Checker) KeyOf(object map[string]any) Key {
 }
 
 func identify(object map[string]any) Report {
-	var r Report
-	r.Kind, _ = object["kind"].(string)
-	metadata, _ := object["metadata"].(map[string]any)
-	r.Name, _ = metadata["name"].(string)
-	r.Namespace, _ = metadata["namespace"].(string)
-	return r
+	u := unstructured.Unstructured{Object: object}
+	return Report{Kind: u.GetKind(), Name: u.GetName(), Namespace: u.GetNamespace()}
+}
+
+func gvkOf(object map[string]any) schema.GroupVersionKind {
+	u := unstructured.Unstructured{Object: object}
+	return schema.FromAPIVersionAndKind(u.GetAPIVersion(), u.GetKind())
 }
 
 // Ours says whether a document is of our API group, or of none that can be read: others are nobody's business here.
@@ -128,7 +130,7 @@ func (c *Checker) Stranger(d manifest.Document) (Report, bool) {
 		r.Violations = []Violation{{
 			Rule: RuleKind, Severity: guard.Warn, Field: "apiVersion", Line: d.LineOf("apiVersion"), Docs: Docs(RuleKind),
 			Message: fmt.Sprintf("apiVersion %q is not Autohealer's, so nothing is checked; if this is Autohealer's %s, write apiVersion: %s",
-				text(d.Object, "apiVersion"), r.Kind, gvk.GroupVersion()),
+				d.Object["apiVersion"], r.Kind, gvk.GroupVersion()),
 		}}
 		return r, true
 	}
@@ -151,9 +153,4 @@ func (c *Checker) noSuchKind(gvk schema.GroupVersionKind) string {
 		known = "it in " + strings.Join(slices.Sorted(slices.Values(versions)), ", ")
 	}
 	return fmt.Sprintf("no matches for kind %q in version %q; this program knows %s", gvk.Kind, gvk.GroupVersion(), known)
-}
-
-func text(object map[string]any, name string) string {
-	value, _ := object[name].(string)
-	return value
 }

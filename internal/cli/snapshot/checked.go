@@ -31,7 +31,7 @@ func (f *Facts) ForecastRegistration(ctx context.Context, hcr *v1alpha1.HealthCh
 	if err := f.reads(hcr); err != nil {
 		return registration.Forecast{}, err
 	}
-	return f.checksOf(checkedIn(f.snapshot)).Forecast(ctx, hcr, limits, f.snapshot.ServerTime.Time)
+	return f.checksOf(f.checked()).Forecast(ctx, hcr, limits, f.snapshot.ServerTime.Time)
 }
 
 // reads says what a registration reads of objects that a file doesn't have of them.
@@ -106,7 +106,7 @@ func (f *Facts) ViewChecks(ctx context.Context, policy guardrail.Policy, kind st
 		if !isAbout(hcr, kind) {
 			continue
 		}
-		only := &only{Objects: checkedIn(f.snapshot), key: key}
+		only := &only{Objects: f.checked(), key: key}
 		view := ChecksView{Registration: hcr}
 		reg, problems := registration.Read(hcr)
 		view.Unreadable = strings.Join(problems, "; ")
@@ -161,7 +161,7 @@ func (o *only) Targets(ctx context.Context, kind schema.GroupVersionKind, select
 // there for the file. Warn is told what couldn't be read.
 func (f *Facts) Record(ctx context.Context, warn func(text string)) error {
 	for _, hcr := range f.registrations() {
-		if _, err := f.checksOf(widely{checkedIn(f.snapshot)}).Forecast(ctx, hcr, limit.Builtin(), f.snapshot.ServerTime.Time); err != nil {
+		if _, err := f.checksOf(widely{f.checked()}).Forecast(ctx, hcr, limit.Builtin(), f.snapshot.ServerTime.Time); err != nil {
 			warn("not all is known of what HealthCheckRegistration " + hcr.Name + " would do: " + err.Error())
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
@@ -73,12 +72,8 @@ func (c checked) Kubeconfig(ctx context.Context, namespace string, at v1alpha1.S
 
 // credential reads a Secret, and keeps of it what isn't secret.
 func (s surveyed) credential(ctx context.Context, name types.NamespacedName, key string) (says kubeconfig.Found, err error) {
-	var from client.Reader = s.Objects
-	if s.live != nil {
-		from = s.live.client
-	}
 	secret := &corev1.Secret{}
-	err = from.Get(ctx, name, secret)
+	err = s.reader().Get(ctx, name, secret)
 	switch {
 	case apierrors.IsNotFound(err):
 		s.answer(asked(secretKind.GroupKind(), name, ""))
