@@ -79,7 +79,7 @@ func (a *App) runCheck(ctx context.Context, o *checkOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := show.show(report, a.Out); err != nil {
+	if err := show.write(report, a.Out); err != nil {
 		return err
 	}
 	if !report.Sound {

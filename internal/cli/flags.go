@@ -106,8 +106,8 @@ func newOutputFlags(cmd *cobra.Command, own ...string) *outputFlags {
 // printer writes an answer.
 type printer[A any] func(answer A, to *bytes.Buffer) error
 
-// show writes an answer, or nothing of one that can't be written.
-func (p printer[A]) show(answer A, to io.Writer) error {
+// write writes an answer, or nothing of one that can't be written.
+func (p printer[A]) write(answer A, to io.Writer) error {
 	var text bytes.Buffer
 	if err := p(answer, &text); err != nil {
 		return fmt.Errorf("--output: %w", err)

@@ -78,7 +78,7 @@ func (a *App) runStatus(ctx context.Context, o *statusOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := show.show(now, a.Out); err != nil {
+	if err := show.write(now, a.Out); err != nil {
 		return err
 	}
 	if !now.Well() {

@@ -80,12 +80,8 @@ func New(opts Options) (*Guard, error) {
 	return startGuard(opts, kinds)
 }
 
-// NewFrom compiles the catalogues in a folder instead of the built-in ones: benchmarks count rules.
-func NewFrom(opts Options, catalogues fs.FS) (*Guard, error) {
-	return newGuard(opts, catalogues, crds.FS)
-}
-
-func newGuard(opts Options, catalogues, definitions fs.FS) (*Guard, error) {
+// NewFrom compiles the catalogues in a folder against the CRDs of another instead of the built-in ones: benchmarks count rules.
+func NewFrom(opts Options, catalogues, definitions fs.FS) (*Guard, error) {
 	kinds, err := compileBuiltin(catalogues, definitions)
 	if err != nil {
 		return nil, fmt.Errorf("compile rules: %w", err)
@@ -162,12 +158,6 @@ func (g *Guard) Judges(kind string) bool { return g.kinds[kind] != nil }
 
 // Policy is what all Guardrails together say, rules apart.
 func (g *Guard) Policy() guardrail.Policy { return g.rules.Load().policy }
-
-// CheckGuardrail compiles a Guardrail's rules against each of their kinds, and gives what is wrong with them.
-func (g *Guard) CheckGuardrail(rail *v1alpha1.Guardrail) []RuleError {
-	set := g.rules.Load()
-	return g.check(set, rail, set.compiled.anew(compiledRules{})).errors
-}
 
 // Change is what must be judged again.
 type Change struct {
