@@ -160,16 +160,8 @@ func Service(key types.NamespacedName, weeders snapshot.Weeders, now time.Time) 
 	return t.out.String()
 }
 
-// Workload says what WeederConfigs did and would do to pods: those that are ours says.
-func Workload(title, namespace string, pods []*weed.Pod, weeders snapshot.Weeders, now time.Time, ours func(v1alpha1.PodDeletion) bool) string {
-	t := &text{now: now}
-	t.line(0, "%s in namespace %s", title, namespace)
-	t.workload(pods, weeders, ours)
-	return t.out.String()
-}
-
-// Scaled says what ProbeConfigs did and would do to what has a scale, and WeederConfigs to its pods.
-func Scaled(title string, d Dependent, pods []*weed.Pod, weeders snapshot.Weeders, now time.Time, ours func(v1alpha1.PodDeletion) bool) string {
+// Workload says what ProbeConfigs did and would do to what has a scale, and WeederConfigs to its pods: those deletions that are ours says.
+func Workload(title string, d Dependent, pods []*weed.Pod, weeders snapshot.Weeders, now time.Time, ours func(v1alpha1.PodDeletion) bool) string {
 	t := &text{now: now}
 	t.line(0, "%s in namespace %s", title, d.Namespace)
 	t.dependent(d)
