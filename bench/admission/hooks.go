@@ -28,6 +28,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/bench/conditionset"
 	"github.com/resourcestack/autohealer/bench/weederconfig"
+	"github.com/resourcestack/autohealer/crds"
 	"github.com/resourcestack/autohealer/e2e/harness"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/guard"
@@ -57,7 +58,7 @@ func (c inMemory) guardOfSets(catalogues fs.FS) (*guard.Guard, error) {
 	}
 	rules, err := guard.NewFrom(guard.Options{
 		Facts: facts, Planners: map[string]guard.Planner{"ConditionSet": guard.PlannerOf(facts.ForecastConditionSet)},
-	}, catalogues)
+	}, catalogues, crds.FS)
 	if err != nil {
 		return nil, fmt.Errorf("make a guard: %w", err)
 	}

@@ -37,9 +37,7 @@ var (
 		"controllers/outlierpolicy/translation.go: p.Clusters.Apply",
 		"controllers/probeconfig/scaling.go: r.Scales.Apply",
 		"controllers/weederconfig/pod_reconciler.go: r.Pods.Apply",
-		"internal/cli/undo/conditions.go: writer.Apply",
-		"internal/cli/undo/nodes.go: writer.Apply",
-		"internal/cli/undo/scaled.go: writer.Apply",
+		"internal/cli/undo/records.go: writer.Apply",
 	}
 	// product is what runs in a cluster.
 	product = []string{"apis", "cmd", "controllers", "internal", "pkg", "webhooks"}

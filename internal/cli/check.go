@@ -14,7 +14,7 @@ import (
 )
 
 type checkOptions struct {
-	output outputFlags
+	output *outputFlags
 	wait   time.Duration
 }
 
@@ -22,7 +22,7 @@ type checkOptions struct {
 const checkEvery = time.Second
 
 func (a *App) check() *cobra.Command {
-	o := &checkOptions{output: newOutputFlags()}
+	o := &checkOptions{}
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "See whether the installation is sound",
@@ -43,11 +43,9 @@ cluster can't be asked.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return a.runCheck(cmd.Context(), o) },
 	}
-	o.output.add(cmd)
+	o.output = newOutputFlags(cmd)
 	cmd.Flags().DurationVar(&o.wait, "wait", 0, "look again until all is sound, for so long at most, such as 2m")
-	_ = cmd.RegisterFlagCompletionFunc("wait", cobra.NoFileCompletions) // it fails for a flag that isn't there
-	a.addOwn(cmd)
-	a.Config.AddFlags(cmd.Flags())
+	a.addCluster(cmd, "wait")
 	return cmd
 }
 
@@ -55,12 +53,12 @@ func (a *App) runCheck(ctx context.Context, o *checkOptions) error {
 	if o.wait < 0 {
 		return fmt.Errorf("--wait=%s: must not be negative", o.wait)
 	}
-	show, err := printerOf(&o.output, map[string]printer[*soundness.Report]{"": func(r *soundness.Report, w *bytes.Buffer) error {
+	show, err := printerOf(o.output, map[string]printer[*soundness.Report]{"": func(r *soundness.Report, w *bytes.Buffer) error {
 		r.Write(w)
 		return nil
 	}})
 	if err != nil {
-		return fmt.Errorf("--output: %w", err)
+		return err
 	}
 	c, err := a.client()
 	if err != nil {
@@ -81,11 +79,7 @@ func (a *App) runCheck(ctx context.Context, o *checkOptions) error {
 	if err != nil {
 		return err
 	}
-	var text bytes.Buffer
-	if err := show(report, &text); err != nil {
-		return fmt.Errorf("--output: %w", err)
-	}
-	if _, err := a.Out.Write(text.Bytes()); err != nil {
+	if err := show.write(report, a.Out); err != nil {
 		return err
 	}
 	if !report.Sound {

@@ -60,11 +60,8 @@ Exit code: 0 the manager confirmed, or none runs; 1 it did not confirm in time; 
 	}
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why, for those who find everything frozen")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 10*time.Second, "how long to wait for the manager")
-	_ = cmd.RegisterFlagCompletionFunc("reason", cobra.NoFileCompletions) // it fails for a flag that isn't there
-	_ = cmd.RegisterFlagCompletionFunc("timeout", cobra.NoFileCompletions)
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
-	a.addOwn(cmd)
-	a.Config.AddFlags(cmd.Flags())
+	a.addCluster(cmd, "reason", "timeout")
 	return cmd
 }
 

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,13 +9,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/check"
+	"github.com/resourcestack/autohealer/internal/cli/report"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
@@ -92,7 +90,7 @@ func (a *App) runHash(ctx context.Context, o *hashOptions) error {
 		}
 		key := w.checker.KeyOf(r.Stored) // an exception names the namespace, whether the manifest does or not
 		h := hashed{File: r.File, Line: r.Line, Kind: key.Kind, Namespace: key.Namespace, Name: key.Name}
-		if h.SpecHash, err = specHash(r.Stored); err != nil {
+		if h.SpecHash, err = guard.SpecHash(&unstructured.Unstructured{Object: r.Stored}); err != nil {
 			return fmt.Errorf("hash %s:%d: %w", r.File, r.Line, err)
 		}
 		h.except(r, w.checker.Guard().Rules(r.Kind))
@@ -129,34 +127,9 @@ func (h *hashed) except(r check.Report, rules []guard.RuleInfo) {
 	}
 }
 
-// specHash is the hash that the guard has of an object once it is stored and read as its Go type.
-func specHash(stored map[string]any) (string, error) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return "", err
-	}
-	apiVersion, _ := stored["apiVersion"].(string)
-	kind, _ := stored["kind"].(string)
-	typed, err := scheme.New(schema.FromAPIVersionAndKind(apiVersion, kind))
-	if err != nil {
-		return "", err
-	}
-	object, isObject := typed.(client.Object)
-	if !isObject {
-		return "", fmt.Errorf("%T is no object", typed)
-	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(stored, object); err != nil {
-		return "", err
-	}
-	return guard.SpecHash(object)
-}
-
 func (a *App) writeHashes(hashes []hashed, output string) error {
 	if output == "json" {
-		encoder := json.NewEncoder(a.Out)
-		encoder.SetEscapeHTML(false)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(hashes)
+		return report.WriteJSON(a.Out, hashes)
 	}
 	var out strings.Builder
 	for i, h := range hashes {

@@ -9,14 +9,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/check"
 	"github.com/resourcestack/autohealer/internal/cli/manifest"
 	"github.com/resourcestack/autohealer/internal/cli/report"
+	"github.com/resourcestack/autohealer/internal/cli/words"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kinds"
@@ -105,7 +104,7 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 		return err
 	}
 	if len(plans.Plans) == 0 {
-		return fmt.Errorf("--filename: there is no %s in %s", inWords(kinds.Names(kinds.Policies())), strings.Join(o.filenames, ", "))
+		return fmt.Errorf("--filename: there is no %s in %s", words.List(kinds.Names(kinds.Policies()), "or"), strings.Join(o.filenames, ", "))
 	}
 	if err := plans.Write(a.Out, o.output.value); err != nil {
 		return err
@@ -117,12 +116,6 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 		return exitStatus(exitFound)
 	}
 	return nil
-}
-
-// inWords are alternatives: a, b or c.
-func inWords(names []string) string {
-	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
 // planAll plans all policies. Guardrails and exceptions do nothing by themselves; those that would be refused are told.
@@ -162,58 +155,51 @@ func (a *App) planOne(ctx context.Context, w *world, d manifest.Document) (repor
 	if err := w.snapshot.Covers(p.Report.Kind); err != nil {
 		return p, fmt.Errorf("%s %s: %w", p.Report.Kind, strings.TrimPrefix(p.Report.Namespace+"/"+p.Report.Name, "/"), err)
 	}
-	switch p.Report.Kind {
-	case "ConditionSet":
-		return p, planSet(w, &p)
-	case "WeederConfig":
-		return p, planWeeder(w, &p)
-	case "ProbeConfig":
-		return p, planProbe(ctx, w, &p)
-	case "OutlierPolicy":
-		return p, planOutlier(w, &p)
-	case "HealthCheckRegistration":
-		return p, planChecks(ctx, w, &p)
+	foretell := foretellers[p.Report.Kind]
+	if foretell == nil {
+		return p, nil // a kind of which nothing is foretold but the verdict
 	}
-	return p, nil // a kind of which nothing is foretold but the verdict
+	err = foretell(ctx, w, &p)
+	return p, err
 }
 
-// apply puts an admitted policy in force for those that follow.
-func (w *world) apply(p *report.Plan, policy client.Object) error {
-	if !p.Report.Allowed {
-		return nil
-	}
-	return w.facts.Apply(policy)
+// foretellers ask the planners of the kinds what a policy would do, and put an admitted one in force for those that follow.
+var foretellers = map[string]func(context.Context, *world, *report.Plan) error{
+	"ConditionSet": foretell(planSet), "WeederConfig": foretell(planWeeder), "ProbeConfig": foretell(planProbe),
+	"OutlierPolicy": foretell(planOutlier), "HealthCheckRegistration": foretell(planChecks),
 }
 
-// readStored is the policy as the API server would store it.
-func readStored[T any](r check.Report) (*T, error) {
-	policy := new(T)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(r.Stored, policy); err != nil {
-		return nil, fmt.Errorf("read %s: %w", r.Kind, err)
-	}
-	return policy, nil
-}
-
-func planSet(w *world, p *report.Plan) error {
-	set, err := readStored[v1alpha1.ConditionSet](p.Report)
-	if err != nil {
+// foretell reads a policy as its Go type; tell tells of the answer once the policy is in force.
+func foretell[T any, P interface {
+	*T
+	client.Object
+}](ask func(context.Context, *world, *report.Plan, P) (tell func(), err error)) func(context.Context, *world, *report.Plan) error {
+	return func(ctx context.Context, w *world, p *report.Plan) error {
+		policy, err := typed[T](p.Report.Stored)
+		if err != nil {
+			return err
+		}
+		tell, err := ask(ctx, w, p, policy)
+		if err == nil && p.Report.Allowed {
+			err = w.facts.Apply(P(policy))
+		}
+		if err == nil {
+			tell()
+		}
 		return err
 	}
+}
+
+func planSet(_ context.Context, w *world, p *report.Plan, set *v1alpha1.ConditionSet) (tell func(), err error) {
 	policy := w.checker.Guard().Policy()
 	forecast := w.facts.ForecastConditionSet(set, policy.Limits, time.Time{})
-	if err := w.apply(p, set); err != nil {
-		return err
-	}
-	sum, _ := w.facts.Summary(set.Name)
-	p.ConditionSet(set, forecast, sum, policy)
-	return nil
+	return func() {
+		sum, _ := w.facts.Summary(set.Name)
+		p.ConditionSet(set, forecast, sum, policy)
+	}, nil
 }
 
-func planWeeder(w *world, p *report.Plan) error {
-	wc, err := readStored[v1alpha1.WeederConfig](p.Report)
-	if err != nil {
-		return err
-	}
+func planWeeder(_ context.Context, w *world, p *report.Plan, wc *v1alpha1.WeederConfig) (tell func(), err error) {
 	policy, state := w.checker.Guard().Policy(), lifecycle.Active
 	switch {
 	case !p.Report.Allowed:
@@ -221,41 +207,38 @@ func planWeeder(w *world, p *report.Plan) error {
 	case policy.Paused():
 		state = lifecycle.Paused
 	}
-	p.WeederConfig(wc, w.facts.ForecastPods(wc, state, policy.Limits), policy.PausedBy)
-	return w.apply(p, wc)
+	forecast := w.facts.ForecastPods(wc, state, policy.Limits)
+	return func() { p.WeederConfig(wc, forecast, policy.PausedBy) }, nil
 }
 
-func planProbe(ctx context.Context, w *world, p *report.Plan) error {
-	pc, err := readStored[v1alpha1.ProbeConfig](p.Report)
-	if err != nil {
-		return err
-	}
+func planProbe(ctx context.Context, w *world, p *report.Plan, pc *v1alpha1.ProbeConfig) (tell func(), err error) {
 	policy := w.checker.Guard().Policy()
-	of := report.Probes{BreakerOpen: w.facts.ProbeBreakerOpen(), Now: w.facts.ProbedNow(types.NamespacedName{Namespace: pc.Namespace, Name: pc.Name})}
+	of := report.Probes{BreakerOpen: w.facts.ProbeBreakerOpen(), Now: w.facts.ProbedNow(client.ObjectKeyFromObject(pc))}
 	forecast, err := w.facts.ForecastProbeConfig(ctx, pc, policy.Limits, time.Time{})
 	if of.Unknown, err = unknown(err); err != nil {
-		return err
+		return nil, err
 	}
 	if !p.Report.Allowed {
 		forecast.Items.GivesBack = nil // the stored one stays
 	}
-	p.ProbeConfig(pc, forecast, of, policy.PausedBy)
-	return w.apply(p, pc)
+	return func() { p.ProbeConfig(pc, forecast, of, policy.PausedBy) }, nil
 }
 
-func planChecks(ctx context.Context, w *world, p *report.Plan) error {
-	hcr, err := readStored[v1alpha1.HealthCheckRegistration](p.Report)
+func planOutlier(_ context.Context, w *world, p *report.Plan, op *v1alpha1.OutlierPolicy) (tell func(), err error) {
+	read, err := readOutlierPolicy(op)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	policy := w.checker.Guard().Policy()
+	forecast := w.facts.ForecastOutlierPolicy(op, policy.Limits, time.Time{})
+	return func() { p.OutlierPolicy(op, read, forecast, policy.PausedBy) }, nil
+}
+
+func planChecks(ctx context.Context, w *world, p *report.Plan, hcr *v1alpha1.HealthCheckRegistration) (tell func(), err error) {
 	policy := w.checker.Guard().Policy()
 	forecast, err := w.facts.ForecastRegistration(ctx, hcr, policy.Limits, time.Time{})
 	notKnown, err := unknown(err)
-	if err != nil {
-		return err
-	}
-	p.HealthCheckRegistration(hcr, forecast, notKnown, policy.PausedBy)
-	return w.apply(p, hcr)
+	return func() { p.HealthCheckRegistration(hcr, forecast, notKnown, policy.PausedBy) }, err
 }
 
 // unknown takes an error that says that something isn't known for what is told.

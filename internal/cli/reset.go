@@ -3,12 +3,12 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,14 +39,12 @@ Exit code: 0 no breaker is open any more; 1 the manager did not follow in time; 
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.runReset(cmd.Context(), args[0], timeout) },
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "how long to wait for the manager")
-	_ = cmd.RegisterFlagCompletionFunc("timeout", cobra.NoFileCompletions) // it fails for a flag that isn't there
-	a.addOwn(cmd)
-	a.Config.AddFlags(cmd.Flags())
+	a.addCluster(cmd, "timeout")
 	return cmd
 }
 
 func (a *App) runReset(ctx context.Context, argument string, timeout time.Duration) error {
-	policy, err := a.withBreaker(argument)
+	resource, policy, err := a.ofBreaker(argument)
 	if err != nil {
 		return err
 	}
@@ -59,11 +57,11 @@ func (a *App) runReset(ctx context.Context, argument string, timeout time.Durati
 	case err != nil:
 		return fmt.Errorf("reset the breaker of %s: %w", argument, err)
 	case open == nil:
-		fmt.Fprintf(a.Out, "The breaker of %s/%s is not open.\n", resource(policy), policy.GetName())
+		fmt.Fprintf(a.Out, "The breaker of %s/%s is not open.\n", resource, policy.GetName())
 		return nil
 	}
 	ago := duration.HumanDuration(max(0, a.Clock.Since(open.OpenedAt)))
-	fmt.Fprintf(a.Out, "%s.%s/%s: %s that opened %s ago is reset. %s\n", resource(policy), v1alpha1.GroupVersion.Group, policy.GetName(), itsBreaker(policy), ago, concerned(policy))
+	fmt.Fprintf(a.Out, "%s.%s/%s: %s that opened %s ago is reset. %s\n", resource, v1alpha1.GroupVersion.Group, policy.GetName(), itsBreaker(policy), ago, concerned(policy))
 	followed, err := open.Followed(ctx, c, timeout)
 	if err != nil {
 		return fmt.Errorf("see whether the manager follows: %w", err)
@@ -75,36 +73,32 @@ func (a *App) runReset(ctx context.Context, argument string, timeout time.Durati
 	return nil
 }
 
-// withBreaker is the policy that an argument names.
-func (a *App) withBreaker(argument string) (client.Object, error) {
+// withBreaker are the short names of the kinds that have a breaker.
+var withBreaker = map[string]string{"cset": "ConditionSet", "hcr": "HealthCheckRegistration", "prc": "ProbeConfig"}
+
+// ofBreaker is the policy that an argument names, with its kind as kubectl names that.
+func (a *App) ofBreaker(argument string) (resource string, policy client.Object, err error) {
 	kind, name, slashed := strings.Cut(argument, "/")
 	if !slashed {
 		kind, name = "conditionset", argument
 	}
-	switch strings.ToLower(kind) {
-	case "conditionset", "conditionsets", "cset":
-		return &v1alpha1.ConditionSet{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
-	case "healthcheckregistration", "healthcheckregistrations", "hcr":
-		return &v1alpha1.HealthCheckRegistration{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
-	case "probeconfig", "probeconfigs", "prc":
-		namespace, _, err := a.Config.ToRawKubeConfigLoader().Namespace()
-		if err != nil {
-			return nil, fmt.Errorf("find the namespace: %w", err)
+	for short, named := range withBreaker {
+		k := kinds.Named(named)
+		if !slices.Contains([]string{short, k.Plural(), strings.ToLower(named)}, strings.ToLower(kind)) {
+			continue
 		}
-		return &v1alpha1.ProbeConfig{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}, nil
+		policy := k.New()
+		policy.SetName(name)
+		if k.Namespaced {
+			namespace, _, err := a.Config.ToRawKubeConfigLoader().Namespace()
+			if err != nil {
+				return "", nil, fmt.Errorf("find the namespace: %w", err)
+			}
+			policy.SetNamespace(namespace)
+		}
+		return strings.ToLower(named), policy, nil
 	}
-	return nil, fmt.Errorf("%q: only ConditionSets, HealthCheckRegistrations and ProbeConfigs have breakers", argument)
-}
-
-// resource is a policy's kind as kubectl names it.
-func resource(policy client.Object) string {
-	switch policy.(type) {
-	case *v1alpha1.HealthCheckRegistration:
-		return "healthcheckregistration"
-	case *v1alpha1.ProbeConfig:
-		return "probeconfig"
-	}
-	return "conditionset"
+	return "", nil, fmt.Errorf("%q: only ConditionSets, HealthCheckRegistrations and ProbeConfigs have breakers", argument)
 }
 
 func itsBreaker(policy client.Object) string {
@@ -165,7 +159,7 @@ func (a *App) completeBreakers(cmd *cobra.Command, args []string, _ string) ([]s
 		}
 		_ = meta.EachListItem(list, func(item runtime.Object) error {
 			if policy, ok := item.(client.Object); ok && breaker.Of(policy) != nil {
-				names = append(names, resource(policy)+"/"+policy.GetName())
+				names = append(names, strings.ToLower(kind.Name())+"/"+policy.GetName())
 			}
 			return nil
 		})

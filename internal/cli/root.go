@@ -1,16 +1,29 @@
+// Package cli is the kubectl plugin: `kubectl autohealer VERB`. A verb is a cobra command, thin over the packages below.
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/version"
 )
 
 // Exit codes.
@@ -111,4 +124,91 @@ It judges with the same rules, by the same code, as the webhook in a cluster.`,
 		app.version(),
 	)
 	return root
+}
+
+// clusterClock is a cluster's: that of its API server, and ours until that has answered. Holds and Leases are times of the
+// cluster, and a workstation's clock may be off.
+type clusterClock struct {
+	server *kube.ServerClock
+	ours   clock.PassiveClock
+}
+
+func (c clusterClock) Now() time.Time {
+	if now := c.server.Now(); !now.IsZero() {
+		return now
+	}
+	return c.ours.Now()
+}
+
+func (c clusterClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+// restConfig is for the cluster that kubectl's flags name.
+func (a *App) restConfig() (*rest.Config, error) {
+	cfg, err := a.Config.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find the cluster: %w (kubectl config view shows what there is; --kubeconfig and --context choose)", err)
+	}
+	return cfg, nil
+}
+
+// client talks to the cluster that kubectl's flags name, and learns its time.
+func (a *App) client() (client.Client, error) {
+	cfg, err := a.restConfig()
+	if err != nil {
+		return nil, err
+	}
+	cfg.QPS = -1 // these are few requests, and whoever stops everything shouldn't wait for a turn of their own
+	server := &kube.ServerClock{Clock: a.Clock}
+	server.Watch(cfg)
+	a.cluster = clusterClock{server, a.Clock}
+	known := runtime.NewScheme()
+	if err := errors.Join(scheme.AddToScheme(known), v1alpha1.AddToScheme(known)); err != nil {
+		return nil, fmt.Errorf("prepare client: %w", err)
+	}
+	c, err := client.New(cfg, client.Options{Scheme: known})
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	return c, nil
+}
+
+// reaching is what an error says, with the API server that can't be reached, and how to ask another, in place of the request's URL.
+func (a *App) reaching(err error) string {
+	says := err.Error()
+	failed, isRequest := errors.AsType[*url.Error](err)
+	if !isRequest {
+		return says
+	}
+	cfg, noCluster := a.Config.ToRESTConfig()
+	asked, _ := url.Parse(failed.URL)
+	if noCluster != nil || asked == nil {
+		return says
+	}
+	server, _ := url.Parse(cfg.Host)
+	raw, unreadable := a.Config.ToRawKubeConfigLoader().RawConfig()
+	if server == nil || server.Host != asked.Host || unreadable != nil {
+		return says
+	}
+	instead := fmt.Sprintf("can't reach the API server %s of context %q: %v (kubectl config get-contexts lists others; --context takes one)",
+		cfg.Host, cmp.Or(ptr.Deref(a.Config.Context, ""), raw.CurrentContext), failed.Err)
+	switch {
+	case ptr.Deref(a.Config.APIServer, "") != "":
+		instead = fmt.Sprintf("can't reach the API server %s of --server: %v", cfg.Host, failed.Err)
+	case len(raw.Clusters) == 0:
+		instead = fmt.Sprintf("no kubeconfig names a cluster, and there is no API server at %s: %v (set KUBECONFIG, or give --kubeconfig)", cfg.Host, failed.Err)
+	}
+	return strings.Replace(says, failed.Error(), instead, 1)
+}
+
+func (a *App) version() *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version of this program",
+		Example: "  kubectl autohealer version",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(a.Out, version.Of(a.Version))
+			return err
+		},
+	}
 }

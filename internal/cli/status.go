@@ -13,7 +13,7 @@ import (
 )
 
 type statusOptions struct {
-	output        outputFlags
+	output        *outputFlags
 	allNamespaces bool
 	selector      string
 	watch         bool
@@ -23,7 +23,7 @@ type statusOptions struct {
 const watchEvery = 2 * time.Second
 
 func (a *App) status() *cobra.Command {
-	o := &statusOptions{output: newOutputFlags()}
+	o := &statusOptions{}
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show every policy, the limits and the manager on one screen",
@@ -42,13 +42,11 @@ everything is frozen, or something could not be read; 2 the command line is wron
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return a.runStatus(cmd.Context(), o) },
 	}
-	o.output.add(cmd, "wide", "name")
+	o.output = newOutputFlags(cmd, "wide", "name")
 	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "show policies of all namespaces, also with -n")
 	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "show only policies with these labels, such as team=shop,tier!=test")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "go on, and show what changes")
-	_ = cmd.RegisterFlagCompletionFunc("selector", cobra.NoFileCompletions) // it fails for a flag that isn't there
-	a.addOwn(cmd)
-	a.Config.AddFlags(cmd.Flags())
+	a.addCluster(cmd, "selector")
 	return cmd
 }
 
@@ -59,7 +57,7 @@ func (a *App) runStatus(ctx context.Context, o *statusOptions) error {
 	}
 	show, err := o.printer(a)
 	if err != nil {
-		return fmt.Errorf("--output: %w", err)
+		return err
 	}
 	c, err := a.client()
 	if err != nil {
@@ -80,11 +78,7 @@ func (a *App) runStatus(ctx context.Context, o *statusOptions) error {
 	if err != nil {
 		return err
 	}
-	var text bytes.Buffer
-	if err := show(now, &text); err != nil {
-		return fmt.Errorf("--output: %w", err)
-	}
-	if _, err := a.Out.Write(text.Bytes()); err != nil {
+	if err := show.write(now, a.Out); err != nil {
 		return err
 	}
 	if !now.Well() {
@@ -144,5 +138,5 @@ func (o *statusOptions) printer(a *App) (printer[*overview.Overview], error) {
 		}
 		return nil
 	}
-	return printerOf(&o.output, map[string]printer[*overview.Overview]{"": text, "wide": text, "name": names})
+	return printerOf(o.output, map[string]printer[*overview.Overview]{"": text, "wide": text, "name": names})
 }

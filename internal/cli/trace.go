@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/check"
@@ -15,26 +14,12 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/outlier/detector"
 )
 
-func planOutlier(w *world, p *report.Plan) error {
-	op, read, err := readOutlierPolicy(p.Report)
-	if err != nil {
-		return err
-	}
-	policy := w.checker.Guard().Policy()
-	p.OutlierPolicy(op, read, w.facts.ForecastOutlierPolicy(op, policy.Limits, time.Time{}), policy.PausedBy)
-	return w.apply(p, op)
-}
-
-func readOutlierPolicy(r check.Report) (*v1alpha1.OutlierPolicy, *outlier.Policy, error) {
-	op, err := readStored[v1alpha1.OutlierPolicy](r)
-	if err != nil {
-		return nil, nil, err
-	}
+func readOutlierPolicy(op *v1alpha1.OutlierPolicy) (*outlier.Policy, error) {
 	policy, err := outlier.NewPolicy(op)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read OutlierPolicy %s/%s: %w", op.Namespace, op.Name, err)
+		return nil, fmt.Errorf("read OutlierPolicy %s/%s: %w", op.Namespace, op.Name, err)
 	}
-	return op, policy, nil
+	return policy, nil
 }
 
 // runTrace tells whom Envoy would have ejected for each OutlierPolicy, by their rules over the object alone.
@@ -94,7 +79,11 @@ func readTrace(name string) (detector.Trace, error) {
 
 // simulate tells whom Envoy would have ejected for a policy, and gives how often.
 func (a *App) simulate(r check.Report, trace detector.Trace) (ejections int, err error) {
-	op, policy, err := readOutlierPolicy(r)
+	op, err := typed[v1alpha1.OutlierPolicy](r.Stored)
+	if err != nil {
+		return 0, err
+	}
+	policy, err := readOutlierPolicy(op)
 	if err != nil {
 		return 0, err
 	}

@@ -49,9 +49,7 @@ declined; 2 it did not begin: the command line is wrong, rights are missing, or 
 	cmd.Flags().Lookup("dry-run").NoOptDefVal = "client"
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "don't ask")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long to wait, in each step, for what was deleted to be gone")
-	_ = cmd.RegisterFlagCompletionFunc("timeout", cobra.NoFileCompletions) // it fails for a flag that isn't there
-	a.addOwn(cmd)
-	a.Config.AddFlags(cmd.Flags())
+	a.addCluster(cmd, "timeout")
 	return cmd
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/cli/check"
 	"github.com/resourcestack/autohealer/internal/cli/manifest"
 	"github.com/resourcestack/autohealer/internal/cli/report"
+	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/version"
 )
 
@@ -108,7 +109,7 @@ func (a *App) runValidate(ctx context.Context, o *validateOptions) error {
 // exceptions are there already. Of ten thousand documents it keeps little: neither what was read nor what would be stored.
 func (a *App) judgeDocuments(ctx context.Context, w *world, stored storedFunc, files []manifest.File, rails map[manifest.Place]check.Report, result *report.Result) (failed bool, err error) {
 	seen := map[check.Key]int{}
-	var skipped []check.Skip
+	var skipped []guard.Skip
 	for d := range manifest.Each(files, "") {
 		if d.IsKustomization() {
 			a.tell(d.File, d.Line, false, fmt.Sprintf("the files here are judged, and not what is built of them: kubectl kustomize %s | kubectl autohealer validate -f -", path.Dir(d.File)))

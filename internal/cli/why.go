@@ -215,7 +215,7 @@ func (w *answers) ofPod(key types.NamespacedName) (string, error) {
 	}
 	now := w.snapshot.ServerTime.Time
 	seats, unknown := w.facts.Seats(key.Namespace, snapshot.OfPod(key.Name))
-	return explain.Workload("pod/"+key.Name, key.Namespace, []*weeder.Pod{p}, w.weeders, now, ours) + explain.Ejections(seats, unknown, now), nil
+	return explain.Workload("pod/"+key.Name, explain.Dependent{Namespace: key.Namespace}, []*weeder.Pod{p}, w.weeders, now, ours) + explain.Ejections(seats, unknown, now), nil
 }
 
 func (w *answers) ofWorkload(ctx context.Context, shown, kind string, key types.NamespacedName) (string, error) {
@@ -229,7 +229,7 @@ func (w *answers) ofWorkload(ctx context.Context, shown, kind string, key types.
 		return "", fmt.Errorf("%s %q in namespace %s has no pods, or there is none", shown, key.Name, key.Namespace)
 	}
 	ours := func(d v1alpha1.PodDeletion) bool { return d.Namespace == key.Namespace && d.Owner == owner.String() }
-	return explain.Scaled(shown+"/"+key.Name, d, pods, w.weeders, w.snapshot.ServerTime.Time, ours), nil
+	return explain.Workload(shown+"/"+key.Name, d, pods, w.weeders, w.snapshot.ServerTime.Time, ours), nil
 }
 
 // completeTargets completes kinds, and after a slash the names that the cluster has.

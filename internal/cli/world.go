@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -76,12 +77,16 @@ func (a *App) addFacts(cmd *cobra.Command, f *clusterFlags) {
 	cmd.Flags().StringVar(&f.facts, "facts", "", "file with facts of a cluster, written by facts export or kubectl get -o yaml")
 	// It fails for a flag that isn't there, and this one is.
 	_ = cmd.MarkFlagFilename("facts", "yaml", "yml")
-	a.addOwn(cmd)
-	a.Config.AddFlags(cmd.Flags())
+	a.addCluster(cmd)
 }
 
-// addOwn adds the flag that says where Autohealer is.
-func (a *App) addOwn(cmd *cobra.Command) {
+// addCluster adds the flags that say which cluster is meant, and where Autohealer is in it. Of the command's own flags it names those
+// whose values nobody can complete.
+func (a *App) addCluster(cmd *cobra.Command, free ...string) {
+	for _, flag := range free {
+		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions) // it fails for a flag that isn't there
+	}
+	a.Config.AddFlags(cmd.Flags())
 	cmd.Flags().StringVar(&a.ownNamespace, "autohealer-namespace", "",
 		"namespace that Autohealer runs in. Default: where the cluster or its facts have it, or else "+check.DefaultNamespace)
 }
@@ -132,20 +137,14 @@ func (a *App) readLive(ctx context.Context) (*snapshot.Snapshot, error) {
 		return nil, err
 	}
 	cfg.QPS, cfg.Burst = 50, 100 // pages of one list come one after the other
-	show := isTerminal(a.ErrOut)
+	progress := a.progress()
 	live := snapshot.Live{
 		Config: cfg, Clock: a.Clock,
-		Progress: func(kind string, n int) {
-			if show {
-				fmt.Fprintf(a.ErrOut, "\r\x1b[Kreading %s: %d", kind, n)
-			}
-		},
-		Warn: func(text string) { fmt.Fprintln(a.ErrOut, "warning:", text) },
+		Progress: func(kind string, n int) { progress(fmt.Sprintf("reading %s: %d", kind, n)) },
+		Warn:     func(text string) { fmt.Fprintln(a.ErrOut, "warning:", text) },
 	}
 	s, err := live.Read(ctx)
-	if show {
-		fmt.Fprint(a.ErrOut, "\r\x1b[K")
-	}
+	progress("")
 	if err != nil {
 		return nil, err
 	}
@@ -171,4 +170,68 @@ func (a *App) rights(ctx context.Context, cfg *rest.Config) (authorizer.Uncondit
 		return nil, nil
 	}
 	return asking, nil
+}
+
+func (a *App) facts() *cobra.Command {
+	facts := &cobra.Command{
+		Use:   "facts",
+		Short: "Keep what previews need to know of a cluster",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	facts.AddCommand(a.factsExport())
+	return facts
+}
+
+func (a *App) factsExport() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "export [-o FILE]",
+		Short: "Write what previews need to know of a cluster",
+		Long: `Write what previews need to know of a cluster: a List of Kubernetes objects, as kubectl get -o yaml prints it, with what is read of
+them: nodes with their labels, taints and conditions, their leases, which DaemonSets they can't do without; namespaces, Services and
+which pods are behind them; of pods their labels, owners, and how their containers run and ran; Autohealer's policies; routes;
+what stored ProbeConfigs name: the scales of dependents and the servers of kubeconfigs; and what stored HealthCheckRegistrations
+read: their targets, and what their checks look at, of up to 1,000 targets of each. With the file, validate and plan say offline
+what they would say now, but for what service accounts may do, and for what a ProbeConfig or a HealthCheckRegistration names that
+no stored one does. An annotation of the List has a line for each thing that was asked for, as kubectl get takes it: what isn't
+among the objects of such a line doesn't exist, and of anything else nothing is known.
+
+The file names nodes, pods and their labels. It holds nothing secret: of Secrets only those with kubeconfigs that policies name are read,
+and kept of them are the key, and the kubeconfig's server or why it is refused. It holds no environment of containers, no
+messages and no annotations of others, unless a HealthCheckRegistration reads them.`,
+		Example: `  kubectl autohealer facts export -o facts.yaml
+  kubectl autohealer validate -R -f policies/ --facts facts.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runFactsExport(cmd.Context(), output) },
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write; default: standard output")
+	a.addCluster(cmd)
+	return cmd
+}
+
+func (a *App) runFactsExport(ctx context.Context, output string) error {
+	s, err := a.readLive(ctx)
+	if err != nil {
+		return err
+	}
+	s.OwnNamespace = a.own(s)
+	w, err := a.newWorld(ctx, s, policies{})
+	if err != nil {
+		return err
+	}
+	if err := w.facts.Record(ctx, func(text string) { fmt.Fprintln(a.ErrOut, "warning:", text) }); err != nil {
+		return fmt.Errorf("read what policies name: %w", err)
+	}
+	if output == "" || output == "-" {
+		return s.Write(a.Out)
+	}
+	var text bytes.Buffer
+	if err := s.Write(&text); err != nil {
+		return err
+	}
+	if err := os.WriteFile(output, text.Bytes(), 0o600); err != nil {
+		return fmt.Errorf("--output: %w", err)
+	}
+	return nil
 }

@@ -34,7 +34,7 @@ func guardOf(t testing.TB, n int) *Guard {
 		fmt.Fprintf(&b, "- {id: conditionset/rule-%d, kinds: [ConditionSet], severity: %s, expression: %q}\n", i, r.Severity, r.Expression)
 	}
 	facts := &fakeFacts{forecast: condition.Forecast{Nodes: 5000, Limit: 500, UnionLimit: 500, MatchingNodes: []string{"n1", "n2"}}}
-	g, err := newGuard(Options{Facts: facts, Planners: facts.planners()}, fstest.MapFS{"c.yaml": {Data: []byte(b.String())}}, crds.FS)
+	g, err := NewFrom(Options{Facts: facts, Planners: facts.planners()}, fstest.MapFS{"c.yaml": {Data: []byte(b.String())}}, crds.FS)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func TestARuleThatCannotHoldWhatItSaysIsRefused(t *testing.T) {
 		"a message with a typo":        {expression: "object.spec.effect == 'x'", message: "object.spec.efect", want: []string{"messageExpression", "undefined field 'efect'"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := newGuard(Options{}, catalogueOf(c.expression, c.message), crds.FS)
+			_, err := NewFrom(Options{}, catalogueOf(c.expression, c.message), crds.FS)
 			if err == nil {
 				t.Fatal("compiled")
 			}
@@ -55,7 +55,7 @@ func TestARuleThatCannotHoldWhatItSaysIsRefused(t *testing.T) {
 func TestAVariableReadsOnlyThoseBeforeIt(t *testing.T) {
 	const text = "kind: ConditionSet\nrecheck: \"false\"\nvariables:\n- {name: a, type: bool, expression: variables.%s}\n- {name: b, type: bool, expression: object.spec.effect == 'x'}\n"
 	for _, name := range []string{"a", "b"} {
-		_, err := newGuard(Options{}, fstest.MapFS{"conditionset.yaml": {Data: fmt.Appendf(nil, text, name)}}, crds.FS)
+		_, err := NewFrom(Options{}, fstest.MapFS{"conditionset.yaml": {Data: fmt.Appendf(nil, text, name)}}, crds.FS)
 		if want := "variable a: reads variables." + name + ", which isn't declared before it"; err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
@@ -70,7 +70,7 @@ func TestARuleMayReadKeywordsAndMetadata(t *testing.T) {
 		"request.userInfo.username != 'x' && (oldObject == null || oldObject.spec.effect == 'x')",
 		"facts.synced && facts.ageSeconds < 60",
 	} {
-		if _, err := newGuard(Options{}, catalogueOf(expression, ""), crds.FS); err != nil {
+		if _, err := NewFrom(Options{}, catalogueOf(expression, ""), crds.FS); err != nil {
 			t.Errorf("%s: %v", expression, err)
 		}
 	}
@@ -105,7 +105,7 @@ func TestAMalformedCatalogueIsRefused(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := newGuard(Options{}, fstest.MapFS{"c.yaml": {Data: []byte(c.text)}}, crds.FS)
+			_, err := NewFrom(Options{}, fstest.MapFS{"c.yaml": {Data: []byte(c.text)}}, crds.FS)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want an error with %q", err, c.want)
 			}
@@ -123,7 +123,7 @@ func TestReadsAreFollowedThroughVariablesIndexesAndLoops(t *testing.T) {
 		"object.spec.conditions[object.spec.type] != null":                 "object.spec.conditions object.spec.type",
 		"object.metadata.labels['a'] == 'b' && size(plan.silentTypes) > 0": "object.metadata.labels.a plan.silentTypes",
 	} {
-		g, err := newGuard(Options{}, catalogueOf(expression, ""), crds.FS)
+		g, err := NewFrom(Options{}, catalogueOf(expression, ""), crds.FS)
 		if err != nil {
 			t.Errorf("%s: %v", expression, err)
 			continue
@@ -136,7 +136,7 @@ func TestReadsAreFollowedThroughVariablesIndexesAndLoops(t *testing.T) {
 
 func TestTheHashFollowsWhatDecidesVerdicts(t *testing.T) {
 	hash := func(expression string) string {
-		g, err := newGuard(Options{}, catalogueOf(expression, ""), crds.FS)
+		g, err := NewFrom(Options{}, catalogueOf(expression, ""), crds.FS)
 		if err != nil {
 			t.Fatal(err)
 		}

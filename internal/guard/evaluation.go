@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
 	admissionv1 "k8s.io/api/admission/v1"
-	apicel "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	celvalues "k8s.io/apiserver/pkg/cel/common"
 )
@@ -284,40 +282,6 @@ func (e *evaluation) holdsOver(p program, roots interpreter.Activation) (bool, e
 	}
 	return bool(holds), nil
 }
-
-// message is what the rule says of the object. Like the API server's, it falls back to fixed text when the expression
-// fails. Only the message of a rule that no policy carries may have several lines.
-func (e *evaluation) message(r *compiledRule) string {
-	if r.message == nil {
-		return r.FixedMessage()
-	}
-	value, err := e.run(*r.message)
-	switch err = e.inability(err); {
-	case errors.Is(err, errBudget):
-		return r.FixedMessage() + " (what is wrong with this object isn't told: " + err.Error() + ")"
-	case err != nil:
-		return r.FixedMessage()
-	}
-	text, isText := value.Value().(string)
-	text = strings.TrimSpace(text)
-	if !isText || text == "" || len(text) > maxMessage || r.portable() && strings.Contains(text, "\n") {
-		return r.FixedMessage()
-	}
-	return text
-}
-
-// maxMessage leaves room for the rule's id and the link in what the API server takes from a policy's expression.
-const maxMessage = apicel.MaxEvaluatedMessageExpressionSizeBytes - 256
-
-// FixedMessage is the text of a violation that has no other.
-func (r *Rule) FixedMessage() string {
-	if r.Rationale != "" {
-		return oneLine(r.Rationale)
-	}
-	return "must hold: " + oneLine(r.Expression)
-}
-
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // lookAgain notes when the verdict may change without any event.
 func (e *evaluation) lookAgain(at time.Time) {

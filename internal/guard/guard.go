@@ -1,8 +1,13 @@
+// Package guard judges policies by CEL rules: at admission, before they are stored, and again at run time, before
+// anything acts on them. The rules are data (catalog/), compiled as the API server compiles its own: types are checked
+// against the CRD, values are executed dynamically, cost is bounded. Whatever changes the cluster takes a Validated,
+// which only this package can make.
 package guard
 
 import (
 	"fmt"
 	"io/fs"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -75,12 +80,8 @@ func New(opts Options) (*Guard, error) {
 	return startGuard(opts, kinds)
 }
 
-// NewFrom compiles the catalogues in a folder instead of the built-in ones: benchmarks count rules.
-func NewFrom(opts Options, catalogues fs.FS) (*Guard, error) {
-	return newGuard(opts, catalogues, crds.FS)
-}
-
-func newGuard(opts Options, catalogues, definitions fs.FS) (*Guard, error) {
+// NewFrom compiles the catalogues in a folder against the CRDs of another instead of the built-in ones: benchmarks count rules.
+func NewFrom(opts Options, catalogues, definitions fs.FS) (*Guard, error) {
 	kinds, err := compileBuiltin(catalogues, definitions)
 	if err != nil {
 		return nil, fmt.Errorf("compile rules: %w", err)
@@ -158,8 +159,36 @@ func (g *Guard) Judges(kind string) bool { return g.kinds[kind] != nil }
 // Policy is what all Guardrails together say, rules apart.
 func (g *Guard) Policy() guardrail.Policy { return g.rules.Load().policy }
 
-// CheckGuardrail compiles a Guardrail's rules against each of their kinds, and gives what is wrong with them.
-func (g *Guard) CheckGuardrail(rail *v1alpha1.Guardrail) []RuleError {
-	set := g.rules.Load()
-	return g.check(set, rail, set.compiled.anew(compiledRules{})).errors
+// Change is what must be judged again.
+type Change struct {
+	// Kinds whose rules, or what these read, changed; sorted.
+	Kinds []string
+	// Targets are objects for which exceptions came, went or changed.
+	Targets []Target
+	// Policy: limits, pauses, precedence or declared condition types changed.
+	Policy bool
+}
+
+// empty: nothing changed.
+func (c Change) empty() bool { return len(c.Kinds) == 0 && len(c.Targets) == 0 && !c.Policy }
+
+// OnChange calls back after rules, exceptions or the policy changed, with what must be judged again. The new state is in
+// force by then, and no lock is held.
+func (g *Guard) OnChange(notify func(Change)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.notify = append(g.notify, notify)
+}
+
+// announce tells all that asked to be told.
+func (g *Guard) announce(c Change) {
+	if c.empty() {
+		return
+	}
+	g.mu.Lock()
+	notify := slices.Clone(g.notify)
+	g.mu.Unlock()
+	for _, n := range notify {
+		n(c)
+	}
 }

@@ -77,21 +77,21 @@ func (g *Guard) publish(set *ruleSet) Change {
 // can't wait until SetGuardrails has compiled the rules of all Guardrails, which it may be doing just now for an older
 // list. What became looser waits for SetGuardrails.
 func (g *Guard) Tighten(all []*v1alpha1.Guardrail) {
-	g.tighten(func() { g.newest = all })
+	g.tighten(func(*ruleSet) { g.newest = all })
 }
 
 // Lose says why it isn't known any more whether the Guardrails that were set are those that are stored: somebody may have
 // paused everything. So it counts as paused until Lose is called with "".
 func (g *Guard) Lose(why string) {
-	g.tighten(func() { g.lost = why })
+	g.tighten(func(*ruleSet) { g.lost = why })
 }
 
 // tighten takes something in that may make the policy stricter than what is compiled says.
-func (g *Guard) tighten(take func()) {
+func (g *Guard) tighten(take func(*ruleSet)) {
 	g.mu.Lock()
-	take()
 	set := *g.rules.Load()
 	was := set.policy
+	take(&set)
 	set.policy = g.tightened(set.merged)
 	g.rules.Store(&set)
 	g.mu.Unlock()
@@ -101,18 +101,11 @@ func (g *Guard) tighten(take func()) {
 // GuardrailsListed says that Tighten has had all Guardrails there are, or that there can't be any since their CRD isn't
 // installed: from now on everything is frozen only where one of them says so. Without SetGuardrails all stays paused.
 func (g *Guard) GuardrailsListed() {
-	g.mu.Lock()
-	set := *g.rules.Load()
-	if !set.unread {
-		g.mu.Unlock()
-		return
-	}
-	was := set.policy
-	set.merged = guardrail.Unjudged(g.opts.Limits())
-	set.policy = g.tightened(set.merged)
-	g.rules.Store(&set)
-	g.mu.Unlock()
-	g.announce(Change{Policy: !reflect.DeepEqual(was, set.policy)})
+	g.tighten(func(set *ruleSet) {
+		if set.unread {
+			set.merged = guardrail.Unjudged(g.opts.Limits())
+		}
+	})
 }
 
 // tightened is what Guardrails say by what is compiled, made stricter by what came since. It needs mu.

@@ -125,3 +125,9 @@ func judgedAs(t testing.TB, object map[string]any) judged {
 	}
 	return j
 }
+
+// CheckGuardrail compiles a Guardrail's rules against each of their kinds, and gives what is wrong with them.
+func (g *Guard) CheckGuardrail(rail *v1alpha1.Guardrail) []RuleError {
+	set := g.rules.Load()
+	return g.check(set, rail, set.compiled.anew(compiledRules{})).errors
+}

@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"reflect"
 	"time"
+
+	decl "k8s.io/apiserver/pkg/cel"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
@@ -27,11 +31,6 @@ type kindInfo struct {
 	// hold at run time.
 	known    reflect.Type
 	askKnown func(*evaluation) (any, error)
-	engineInfo
-}
-
-// engineInfo is what the engine itself has for a kind.
-type engineInfo struct {
 	// askLive is for kinds whose planner is the engine itself. Others' planners come with the options.
 	askLive func(*evaluation) (any, error)
 	// about are the kinds whose stored objects askLive looks at.
@@ -48,35 +47,24 @@ type world struct {
 }
 
 func infoOf(name string) kindInfo {
+	info := map[string]kindInfo{
+		"ConditionSet":         {tables: conditionTables},
+		"WeederConfig":         {tables: weederTables},
+		kindGuardrail:          {askKnown: termsOfGuardrail, askLive: forecastRefusals, about: ruledKinds, tables: guardrailTables},
+		kindGuardrailException: {askKnown: termsOfException, askLive: forecastException, about: targetKind, tables: exceptionTables},
+	}[name]
 	k := kinds.Named(name)
 	if k == nil {
-		return kindInfo{}
+		return info
 	}
-	info := kindInfo{live: k.Forecast, engineInfo: engineInfoOf(name)}
+	info.live = k.Forecast
 	if k.Terms != nil {
-		info.known, info.askKnown = k.Terms.Type, termsOf(k)
+		info.known = k.Terms.Type
 	}
-	switch name {
-	case kindGuardrail:
-		info.askKnown = termsOfGuardrail
-	case kindGuardrailException:
-		info.askKnown = termsOfException
+	if k.Terms != nil && info.askKnown == nil {
+		info.askKnown = termsOf(k)
 	}
 	return info
-}
-
-func engineInfoOf(name string) engineInfo {
-	switch name {
-	case "ConditionSet":
-		return engineInfo{tables: conditionTables}
-	case "WeederConfig":
-		return engineInfo{tables: weederTables}
-	case kindGuardrail:
-		return engineInfo{askLive: forecastRefusals, about: ruledKinds, tables: guardrailTables}
-	case kindGuardrailException:
-		return engineInfo{askLive: forecastException, about: targetKind, tables: exceptionTables}
-	}
-	return engineInfo{}
 }
 
 // termsOf reads what an object says by itself, and what an update changes of it.
@@ -131,4 +119,71 @@ func PlannerThatReads[T, P any](ask func(ctx context.Context, object *T, limits 
 			return ask(ctx, object, limits, now)
 		},
 	}
+}
+
+// Facts is what is known of the cluster, kept by informers: nothing is listed while a request waits.
+type Facts interface {
+	// Synced says whether every informer behind the facts has synced.
+	Synced() bool
+	// Age is the time since the facts were last known to be current.
+	Age(now time.Time) time.Duration
+	// Nodes counts those of which limits take a share: neither control plane nor being deleted.
+	Nodes() int
+}
+
+// Stored finds stored objects of our own kinds in caches.
+type Stored interface {
+	// Synced says whether the cache of a kind is filled.
+	Synced(ctx context.Context, kind string) bool
+	// Get gives an object, nil when there is none.
+	Get(ctx context.Context, kind, namespace, name string) (client.Object, error)
+	// All are the objects of a kind, in the order of their names, so that equal questions get equal answers. They are the cache's own: nobody may change them.
+	All(ctx context.Context, kind string) (iter.Seq[client.Object], error)
+}
+
+// factsType declares what rules see as facts.
+func factsType() *decl.DeclType {
+	return declare("Facts", map[string]*decl.DeclType{"synced": decl.BoolType, "ageSeconds": decl.IntType, "nodes": decl.IntType})
+}
+
+// declare makes a type of which each field is there.
+func declare(name string, types map[string]*decl.DeclType) *decl.DeclType {
+	fields := map[string]*decl.DeclField{}
+	for field, t := range types {
+		fields[field] = decl.NewDeclField(field, t, true, nil, nil)
+	}
+	return decl.NewObjectType(name, fields)
+}
+
+func stringType(length int64) *decl.DeclType {
+	t := *decl.StringType
+	t.MaxElements = length
+	return &t
+}
+
+// limitsType declares what rules see as limits: those in force, Guardrails' included. A cap is a share and a number, of
+// which both hold; one that nobody set is 100 percent, and 2147483647 nodes.
+func limitsType() *decl.DeclType {
+	capType := declare("Cap", map[string]*decl.DeclType{"percent": decl.IntType, "nodes": decl.IntType})
+	return declare("Limits", map[string]*decl.DeclType{
+		"maxTaintedNodes": capType, "maxEvictingNodes": capType, "maxScaledDownTargets": capType,
+		"maxPodDeletionsPerMinute": decl.IntType, "breakerPercent": decl.IntType, "breakerMin": decl.IntType,
+	})
+}
+
+// limitsValue gives the limits to CEL.
+func limitsValue(l limit.Limits) map[string]any {
+	return map[string]any{
+		"maxTaintedNodes":          capValue(l.MaxTaintedNodes),
+		"maxEvictingNodes":         capValue(l.MaxEvictingNodes),
+		"maxPodDeletionsPerMinute": int64(l.MaxPodDeletionsPerMinute),
+		"maxScaledDownTargets":     capValue(l.MaxScaledDownTargets),
+		"breakerPercent":           int64(l.BreakerPercent),
+		"breakerMin":               int64(l.BreakerMin),
+	}
+}
+
+func capValue(c limit.Cap) map[string]any {
+	percent, nodes := c.Strictest()
+	return map[string]any{"percent": int64(percent), "nodes": int64(nodes)}
 }

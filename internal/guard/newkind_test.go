@@ -25,7 +25,7 @@ func (w *Widget) DeepCopyObject() runtime.Object {
 
 func TestAKindNeedsOnlyATypeACRDAndACatalogue(t *testing.T) {
 	scheme.AddKnownTypes(v1alpha1.GroupVersion, &Widget{})
-	g, err := newGuard(Options{}, os.DirFS("testdata/widget/catalog"), os.DirFS("testdata/widget/crds"))
+	g, err := NewFrom(Options{}, os.DirFS("testdata/widget/catalog"), os.DirFS("testdata/widget/crds"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -69,13 +69,13 @@ func planFieldType(t reflect.Type) *decl.DeclType {
 
 // planType declares what rules see as plan: the fields of terms and forecast, in lowerCamelCase.
 func planType(parts ...reflect.Type) *decl.DeclType {
-	fields := map[string]*decl.DeclField{}
+	fields := map[string]*decl.DeclType{}
 	for _, part := range parts {
 		for _, f := range forRules(part) {
-			fields[lowerCamel(f.Name)] = decl.NewDeclField(lowerCamel(f.Name), planFieldType(f.Type), true, nil, nil)
+			fields[lowerCamel(f.Name)] = planFieldType(f.Type)
 		}
 	}
-	return decl.NewObjectType("Plan", fields)
+	return declare("Plan", fields)
 }
 
 func lowerCamel(name string) string {

@@ -56,7 +56,7 @@ func saying(v Verdict, rule string) string {
 // TestAFieldIsThereAtAdmissionWhenItIsThereAtRunTime writes every value that says nothing into every field of every kind,
 // and asks has() of it, where the user's JSON is judged and where the controllers' object is.
 func TestAFieldIsThereAtAdmissionWhenItIsThereAtRunTime(t *testing.T) {
-	definitions, err := readCRDs(crds.FS)
+	definitions, err := ReadCRDs(crds.FS)
 	if err != nil {
 		t.Fatal(err)
 	}

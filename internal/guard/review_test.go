@@ -32,7 +32,7 @@ func TestThePlannerIsAskedOnceARequestAndOnlyIfARuleWantsToKnow(t *testing.T) {
 	if v := create(t, newTestGuard(t, facts), goodSpec); !v.Allowed || facts.asked != 1 {
 		t.Errorf("allowed %v, planner asked %d times, want once", v.Allowed, facts.asked)
 	}
-	g, err := newGuard(Options{Facts: facts, Planners: facts.planners()}, catalogueOf("object.spec.effect == 'NoSchedule'", ""), crds.FS)
+	g, err := NewFrom(Options{Facts: facts, Planners: facts.planners()}, catalogueOf("object.spec.effect == 'NoSchedule'", ""), crds.FS)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestWithoutFactsTheRulesThatNeedThemAreSkippedVisibly(t *testing.T) {
 
 func TestARuleMayInsistOnFacts(t *testing.T) {
 	text := "kind: ConditionSet\nrecheck: 'false'\nrules:\n- {id: x, kinds: [ConditionSet], severity: Warn, onFactsUnavailable: Deny, expression: 'plan.limit > 0'}\n"
-	g, err := newGuard(Options{Facts: &fakeFacts{unsynced: true}}, fstest.MapFS{"c.yaml": {Data: []byte(text)}}, crds.FS)
+	g, err := NewFrom(Options{Facts: &fakeFacts{unsynced: true}}, fstest.MapFS{"c.yaml": {Data: []byte(text)}}, crds.FS)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestARuleMayInsistOnFacts(t *testing.T) {
 func TestARuleThatFailsRefusesIfItIsADenyRule(t *testing.T) {
 	for severity, allowed := range map[string]bool{"Deny": false, "Warn": true} {
 		text := "kind: ConditionSet\nrecheck: 'false'\nrules:\n- {id: x, kinds: [ConditionSet], severity: " + severity + ", expression: \"object.spec.taintKey.split('/')[7] == 'a'\"}\n"
-		g, err := newGuard(Options{}, fstest.MapFS{"c.yaml": {Data: []byte(text)}}, crds.FS)
+		g, err := NewFrom(Options{}, fstest.MapFS{"c.yaml": {Data: []byte(text)}}, crds.FS)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +116,7 @@ func TestAFailingMessageFallsBackToTheReason(t *testing.T) {
 		"gives a big text": "object.spec.taintKey.replace('/', '" + strings.Repeat("y", 6000) + "')",
 	} {
 		t.Run(name, func(t *testing.T) {
-			g, err := newGuard(Options{}, catalogueOf("object.spec.effect == 'x'", message), crds.FS)
+			g, err := NewFrom(Options{}, catalogueOf("object.spec.effect == 'x'", message), crds.FS)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,13 +7,18 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/guard/catalog"
 )
 
 // RunTest judges a test's object of a kind by all rules in force, in a cluster that is as the test says. Exceptions lift
@@ -24,6 +29,36 @@ func (g *Guard) RunTest(ctx context.Context, name string, test Test) (Verdict, e
 		return Verdict{}, err
 	}
 	return e.atAdmission(), nil
+}
+
+// Example is a test with what its rule says of the object.
+type Example struct {
+	Test
+	// Label is the verdict in one word.
+	Label string
+	// Messages of the rule.
+	Messages []string
+}
+
+// Examples are the first of a rule's tests for each verdict.
+func (g *Guard) Examples(ctx context.Context, kind string, rule RuleInfo) (examples []Example, err error) {
+	for _, test := range rule.Tests {
+		if slices.ContainsFunc(examples, func(e Example) bool { return e.Expect == test.Expect }) {
+			continue
+		}
+		verdict, err := g.RunTest(ctx, kind, test)
+		if err != nil {
+			return nil, fmt.Errorf("show test %q of %s: %w", test.Name, rule.ID, err)
+		}
+		e := Example{Test: test, Label: map[Outcome]string{ExpectAdmit: "Admitted", ExpectWarn: "Warned", ExpectDeny: "Refused"}[test.Expect]}
+		for _, v := range verdict.Violations {
+			if v.Rule == rule.ID {
+				e.Messages = append(e.Messages, v.Message)
+			}
+		}
+		examples = append(examples, e)
+	}
+	return examples, nil
 }
 
 func (g *Guard) testEvaluation(ctx context.Context, name string, test Test) (*evaluation, error) {
@@ -134,4 +169,52 @@ func (p *planPart) fix(said map[string]json.RawMessage, of reflect.Type, unlimit
 	}
 	p.ask = func() (any, error) { return value.Interface(), nil }
 	return nil
+}
+
+// Specimen is an object that shows its kind.
+type Specimen struct {
+	Kind string
+	// Rule has the case that it comes from; it refuses the object that is refused.
+	Rule string
+	Test
+}
+
+// Specimens of a kind are those cases of its catalogue that are marked so.
+func Specimens(kind string) (admitted, refused Specimen, err error) {
+	c, err := parseCatalogue(catalog.FS, strings.ToLower(kind)+".yaml")
+	if err != nil {
+		return admitted, refused, err
+	}
+	for _, r := range c.Rules {
+		for _, t := range r.Tests {
+			switch s := (Specimen{Kind: kind, Rule: r.ID, Test: t}); {
+			case t.Specimen && t.Expect == ExpectAdmit:
+				admitted = s
+			case t.Specimen && t.Expect == ExpectDeny:
+				refused = s
+			}
+		}
+	}
+	if admitted.Kind == "" || refused.Kind == "" {
+		return admitted, refused, fmt.Errorf("the catalogue of %s lacks a specimen: that is admitted, or that is refused", kind)
+	}
+	return admitted, refused, nil
+}
+
+// Made is the object as if it were made now: the times in its spec are as far away as they were when the test's object was made.
+func (s Specimen) Made(now time.Time) (*unstructured.Unstructured, error) {
+	content, err := testObject(s.Kind, s.Object)
+	if err != nil {
+		return nil, fmt.Errorf("read a specimen of %s: %w", s.Kind, err)
+	}
+	object := &unstructured.Unstructured{Object: content}
+	spec, _ := content["spec"].(map[string]any)
+	for field, value := range spec {
+		text, _ := value.(string)
+		if at, err := time.Parse(time.RFC3339, text); err == nil {
+			spec[field] = now.Add(at.Sub(object.GetCreationTimestamp().Time)).UTC().Format(time.RFC3339)
+		}
+	}
+	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+	return object, nil
 }

@@ -1,10 +1,13 @@
 package guard
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	apicel "k8s.io/apiserver/pkg/apis/cel"
 )
 
 // Verdict is what the rules say of one object. Its zero value admits nothing.
@@ -46,12 +49,14 @@ type Violation struct {
 
 // Skip is a rule that could not be evaluated; with severity Deny it refuses the object.
 type Skip struct {
-	Rule     string
-	Severity Severity
+	Rule     string   `json:"rule"`
+	Severity Severity `json:"severity"`
 	// Reason says why it could not be evaluated.
-	Reason string
+	Reason string `json:"reason"`
 	// Missing is what wasn't there to ask; "" when the rule itself failed.
-	Missing Missing
+	Missing Missing `json:"missing,omitempty"`
+	// Docs is the place of the rule's documentation, or the Guardrail that it is in; "" for one of the engine's own.
+	Docs string `json:"-"`
 }
 
 // Missing is something without which a rule can't be evaluated, and which is no mistake of the rule.
@@ -175,3 +180,37 @@ func (v Verdict) BrokenIDs() []string {
 	slices.Sort(ids)
 	return slices.Compact(ids)
 }
+
+// message is what the rule says of the object. Like the API server's, it falls back to fixed text when the expression
+// fails. Only the message of a rule that no policy carries may have several lines.
+func (e *evaluation) message(r *compiledRule) string {
+	if r.message == nil {
+		return r.FixedMessage()
+	}
+	value, err := e.run(*r.message)
+	switch err = e.inability(err); {
+	case errors.Is(err, errBudget):
+		return r.FixedMessage() + " (what is wrong with this object isn't told: " + err.Error() + ")"
+	case err != nil:
+		return r.FixedMessage()
+	}
+	text, isText := value.Value().(string)
+	text = strings.TrimSpace(text)
+	if !isText || text == "" || len(text) > maxMessage || r.portable() && strings.Contains(text, "\n") {
+		return r.FixedMessage()
+	}
+	return text
+}
+
+// maxMessage leaves room for the rule's id and the link in what the API server takes from a policy's expression.
+const maxMessage = apicel.MaxEvaluatedMessageExpressionSizeBytes - 256
+
+// FixedMessage is the text of a violation that has no other.
+func (r *Rule) FixedMessage() string {
+	if r.Rationale != "" {
+		return oneLine(r.Rationale)
+	}
+	return "must hold: " + oneLine(r.Expression)
+}
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

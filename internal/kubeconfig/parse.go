@@ -2,12 +2,14 @@ package kubeconfig
 
 import (
 	"cmp"
+	"errors"
 	"net"
 	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -135,4 +137,28 @@ func (p Policy) host(text string) (string, error) {
 		return "", BadServer
 	}
 	return addr.Unmap().String(), p.Check(addr)
+}
+
+// Found is what a Secret has under a key. It holds nothing secret.
+type Found struct {
+	// Missing: there is no such key.
+	Missing bool
+	// Server that the kubeconfig is for; "" where it is refused.
+	Server string
+	// Refusal is why it is never used; "" when it may be.
+	Refusal Refusal
+}
+
+// Find judges the kubeconfig in a Secret.
+func (p Policy) Find(secret *corev1.Secret, key string) Found {
+	value, there := secret.Data[key]
+	if !there {
+		return Found{Missing: true}
+	}
+	access, err := p.Parse(value)
+	if err != nil {
+		refusal, _ := errors.AsType[Refusal](err)
+		return Found{Refusal: cmp.Or(refusal, Malformed)}
+	}
+	return Found{Server: access.Server()}
 }

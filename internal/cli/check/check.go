@@ -1,3 +1,5 @@
+// Package check tells without a cluster what the API server, the admission policy and the webhook would say of an object:
+// the CRDs' schema and rules by the API server's own code, then the catalogue's rules by the webhook's own engine.
 package check
 
 import (
@@ -50,8 +52,6 @@ type Checker struct {
 	// Namespace of objects that name none.
 	Namespace  string
 	factsGiven bool
-	// docs is where one reads about each rule in force.
-	docs map[string]string
 	// Guardrails that were given, with what is wrong with them, in their order.
 	Guardrails []guard.GuardrailResult
 }
@@ -86,15 +86,6 @@ func New(opts Options) (*Checker, error) {
 func (c *Checker) SetPolicies(guardrails []*v1alpha1.Guardrail, exceptions []*v1alpha1.GuardrailException) {
 	c.Guardrails = c.guard.SetGuardrails(guardrails)
 	c.guard.SetExceptions(exceptions)
-	c.docs = map[string]string{}
-	for _, kind := range c.guard.Kinds() {
-		for _, rule := range c.guard.Rules(kind) {
-			c.docs[rule.ID] = guard.Docs(rule.ID)
-			if rule.Guardrail != "" { // those have no page
-				c.docs[rule.ID] = "Guardrail " + rule.Guardrail
-			}
-		}
-	}
 }
 
 // Guard is the engine that judges.
@@ -147,7 +138,7 @@ func (c *Checker) Storable(ctx context.Context, object, old map[string]any) Repo
 // one as it is.
 func (c *Checker) admit(ctx context.Context, object, old map[string]any) (r Report, stored, was map[string]any) {
 	r = identify(object)
-	gvk := schema.FromAPIVersionAndKind(text(object, "apiVersion"), text(object, "kind"))
+	gvk := gvkOf(object)
 	d := c.definitions[gvk]
 	if d == nil {
 		r.deny(RuleKind, "kind", c.noSuchKind(gvk))
@@ -276,16 +267,16 @@ func (c *Checker) judge(ctx context.Context, r *Report, object, old map[string]a
 		remark := strings.TrimPrefix(v.String(), fmt.Sprintf("%s: %s (%s)", v.Rule, v.Message, v.Docs))
 		r.Violations = append(r.Violations, Violation{Rule: v.Rule, Severity: v.Severity, Message: v.Message + remark, Docs: v.Docs})
 	}
-	for _, s := range verdict.Skipped {
-		skip := Skip{Rule: s.Rule, Severity: s.Severity, Reason: s.Reason, Missing: s.Missing, Docs: cmp.Or(c.docs[s.Rule], guard.Docs(s.Rule))}
+	for _, skip := range verdict.Skipped {
+		skip.Docs = cmp.Or(skip.Docs, guard.Docs(skip.Rule))
 		switch {
-		case s.Missing == guard.MissingFacts && c.factsGiven:
+		case skip.Missing == guard.MissingFacts && c.factsGiven:
 			skip.Reason = "needs more of the cluster than these facts hold; facts export writes them anew"
-		case s.Missing == guard.MissingFacts:
+		case skip.Missing == guard.MissingFacts:
 			skip.Reason = "needs facts of a cluster (--facts or --live)"
-		case s.Missing == guard.MissingAuthorizer:
+		case skip.Missing == guard.MissingAuthorizer:
 			skip.Reason = "asks about rights, which only an API server knows (--live)"
-		case s.Missing == guard.MissingRequest:
+		case skip.Missing == guard.MissingRequest:
 			skip.Reason = "judges who asks, and nobody does here (kubectl apply --dry-run=server)"
 		}
 		r.Skipped = append(r.Skipped, skip)

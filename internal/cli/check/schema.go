@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 
-	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	extv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
@@ -21,7 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/cel/common"
-	"sigs.k8s.io/yaml"
+
+	"github.com/resourcestack/autohealer/internal/guard"
 )
 
 // definition is one version of a CRD, compiled as the API server compiles it to serve the kind.
@@ -36,27 +36,19 @@ type definition struct {
 
 // readDefinitions compiles every served version of the CRDs in a folder.
 func readDefinitions(files fs.FS) (map[schema.GroupVersionKind]*definition, error) {
-	names, err := fs.Glob(files, "*.yaml")
+	crds, err := guard.ReadCRDs(files)
 	if err != nil {
-		return nil, fmt.Errorf("list CRDs: %w", err)
+		return nil, err
 	}
 	definitions := map[schema.GroupVersionKind]*definition{}
-	for _, name := range names {
-		text, err := fs.ReadFile(files, name)
-		if err != nil {
-			return nil, fmt.Errorf("read CRD: %w", err)
-		}
-		crd := &extv1.CustomResourceDefinition{}
-		if err := yaml.UnmarshalStrict(text, crd); err != nil {
-			return nil, fmt.Errorf("parse CRD %s: %w", name, err)
-		}
+	for _, crd := range crds {
 		for i := range crd.Spec.Versions {
 			if !crd.Spec.Versions[i].Served {
 				continue
 			}
 			d, err := compile(crd, &crd.Spec.Versions[i])
 			if err != nil {
-				return nil, fmt.Errorf("compile CRD %s: %w", name, err)
+				return nil, fmt.Errorf("compile CRD %s: %w", crd.Name, err)
 			}
 			definitions[d.gvk] = d
 		}
@@ -65,19 +57,15 @@ func readDefinitions(files fs.FS) (map[schema.GroupVersionKind]*definition, erro
 }
 
 func compile(crd *extv1.CustomResourceDefinition, version *extv1.CustomResourceDefinitionVersion) (*definition, error) {
-	var props apiextensions.JSONSchemaProps
-	if err := extv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(version.Schema.OpenAPIV3Schema, &props, nil); err != nil {
-		return nil, fmt.Errorf("convert schema: %w", err)
-	}
-	structural, err := structuralschema.NewStructural(&props)
+	props, structural, err := guard.Structural(version.Schema.OpenAPIV3Schema)
 	if err != nil {
-		return nil, fmt.Errorf("read schema: %w", err)
+		return nil, fmt.Errorf("schema: %w", err)
 	}
 	structural = structural.DeepCopy() // shares its defaults with props otherwise
 	if err := defaulting.PruneDefaults(structural); err != nil {
 		return nil, fmt.Errorf("prune defaults: %w", err)
 	}
-	validator, _, err := validation.NewSchemaValidator(&props)
+	validator, _, err := validation.NewSchemaValidator(props)
 	if err != nil {
 		return nil, fmt.Errorf("compile schema: %w", err)
 	}
@@ -117,25 +105,20 @@ func (d *definition) decode(object map[string]any) (unknown []string, err error)
 
 // validate says what the API server would of a creation, or, with an old object, of an update.
 func (d *definition) validate(ctx context.Context, object, old map[string]any) field.ErrorList {
-	if old == nil {
-		return d.validateNew(ctx, object)
-	}
-	correlated := common.NewCorrelatedObject(object, old, &model.Structural{Structural: d.structural})
 	errs := d.validateMeta(object, old)
-	errs = append(errs, validation.ValidateCustomResourceUpdate(nil, object, old, d.schema, validation.WithRatcheting(correlated))...)
+	var options []cel.Option
+	if old == nil {
+		errs = append(errs, validation.ValidateCustomResource(nil, object, d.schema)...)
+	} else {
+		correlated := common.NewCorrelatedObject(object, old, &model.Structural{Structural: d.structural})
+		errs = append(errs, validation.ValidateCustomResourceUpdate(nil, object, old, d.schema, validation.WithRatcheting(correlated))...)
+		options = append(options, cel.WithRatcheting(correlated))
+	}
 	errs = append(errs, objectmeta.Validate(ctx, nil, object, d.structural, false)...)
-	if len(listtype.ValidateListSetsAndMaps(nil, d.structural, old)) == 0 {
+	if old == nil || len(listtype.ValidateListSetsAndMaps(nil, d.structural, old)) == 0 {
 		errs = append(errs, listtype.ValidateListSetsAndMaps(nil, d.structural, object)...)
 	}
-	return d.validateRules(ctx, errs, object, old, cel.WithRatcheting(correlated))
-}
-
-func (d *definition) validateNew(ctx context.Context, object map[string]any) field.ErrorList {
-	errs := d.validateMeta(object, nil)
-	errs = append(errs, validation.ValidateCustomResource(nil, object, d.schema)...)
-	errs = append(errs, objectmeta.Validate(ctx, nil, object, d.structural, false)...)
-	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, d.structural, object)...)
-	return d.validateRules(ctx, errs, object, nil)
+	return d.validateRules(ctx, errs, object, old, options...)
 }
 
 func (d *definition) validateMeta(object, old map[string]any) field.ErrorList {

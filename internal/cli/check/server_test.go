@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -218,7 +217,7 @@ func parse(t *testing.T, text string) map[string]any {
 // refusals are what our copy of the API server says, in its words.
 func refusals(t *testing.T, c *Checker, object, old map[string]any) []string {
 	t.Helper()
-	gvk := schema.FromAPIVersionAndKind(text(object, "apiVersion"), text(object, "kind"))
+	gvk := gvkOf(object)
 	d := c.definitions[gvk]
 	if d == nil {
 		message, _, _ := strings.Cut(c.noSuchKind(gvk), "; this program knows") // which the API server doesn't say

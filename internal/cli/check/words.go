@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	sentence "github.com/resourcestack/autohealer/internal/cli/words"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
@@ -97,11 +98,7 @@ func alternatives(detail string) string {
 			all = append(all, value)
 		}
 	}
-	last := len(all) - 1
-	if last < 1 {
-		return strings.Join(all, "")
-	}
-	return strings.Join(all[:last], ", ") + " or " + all[last]
+	return sentence.List(all, "or")
 }
 
 // typeWords are the types of a schema as people call them.

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"unicode"
-
-	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
 // conditionSets is the list of combined node conditions that was a ConfigMap before there was a kind for it.
@@ -40,10 +38,7 @@ func convertConditionSets(p *place) {
 		}
 		if spec, ok := p.conditionSet(path, entry); ok {
 			effects[spec["effect"].(string)], keys[spec["taintKey"].(string)] = true, true
-			p.object(path, map[string]any{
-				"apiVersion": v1alpha1.GroupVersion.String(), "kind": "ConditionSet",
-				"metadata": map[string]any{"name": kebab(spec["type"].(string))}, "spec": spec,
-			})
+			p.policy(path, "ConditionSet", kebab(spec["type"].(string)), "", spec)
 		}
 	}
 	if len(effects) > 1 && len(keys) > 1 {
@@ -167,7 +162,7 @@ func (p *place) warnOfOthers(path string, object map[string]any, known ...string
 	}
 }
 
-func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // kebab is the name of an object of a type in CamelCase: NTPProblem becomes ntp-problem.
 func kebab(camel string) string {

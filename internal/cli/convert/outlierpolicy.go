@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 )
 
@@ -34,7 +34,7 @@ var outlierDefaults = source{
 	},
 	convert: func(p *place) {
 		if spec, ok := p.outlierSpec(outlierDetection, p.document.Object[outlierDetection]); ok {
-			p.outlierPolicy(outlierDetection, outlier.DefaultName, ownNamespace, spec)
+			p.policy(outlierDetection, outlierPolicy, outlier.DefaultName, ownNamespace, spec)
 		}
 	},
 }
@@ -66,7 +66,8 @@ func convertHTTPProxy(p *place) {
 	}
 	policies := 0
 	for i, s := range services {
-		if s.spec == nil || hasSpec(services[:i], s.spec) {
+		like := func(other proxyService) bool { return reflect.DeepEqual(s.spec, other.spec) }
+		if s.spec == nil || slices.ContainsFunc(services[:i], like) {
 			continue
 		}
 		called := name
@@ -75,7 +76,7 @@ func convertHTTPProxy(p *place) {
 		}
 		spec := maps.Clone(s.spec)
 		spec["targetRefs"] = targetsOf(name, s.spec, services[i:])
-		p.outlierPolicy(s.path, called, namespace, spec)
+		p.policy(s.path, outlierPolicy, called, namespace, spec)
 	}
 	if policies == 0 {
 		p.warn("", "no service has %s, so there is nothing to convert", outlierDetection)
@@ -87,10 +88,12 @@ func convertHTTPProxy(p *place) {
 // targetsOf are the services of a proxy with the same spec, each once.
 func targetsOf(proxy string, spec map[string]any, services []proxyService) (targets []any) {
 	for _, s := range services {
-		if reflect.DeepEqual(spec, s.spec) && !hasTarget(targets, s) {
-			targets = append(targets, map[string]any{
-				"group": "projectcontour.io", "kind": httpProxy, "name": proxy, "backend": map[string]any{"name": s.name, "port": s.port},
-			})
+		target := any(map[string]any{
+			"group": "projectcontour.io", "kind": httpProxy, "name": proxy, "backend": map[string]any{"name": s.name, "port": s.port},
+		})
+		known := slices.ContainsFunc(targets, func(t any) bool { return reflect.DeepEqual(t, target) })
+		if reflect.DeepEqual(spec, s.spec) && !known {
+			targets = append(targets, target)
 		}
 	}
 	return targets
@@ -163,24 +166,6 @@ func (p *place) eachPortOnce(services []proxyService) bool {
 	return ok
 }
 
-func hasSpec(services []proxyService, spec map[string]any) bool {
-	for _, s := range services {
-		if reflect.DeepEqual(s.spec, spec) {
-			return true
-		}
-	}
-	return false
-}
-
-func hasTarget(targets []any, s proxyService) bool {
-	for _, t := range targets {
-		if reflect.DeepEqual(t.(map[string]any)["backend"], map[string]any{"name": s.name, "port": s.port}) {
-			return true
-		}
-	}
-	return false
-}
-
 // outlierSpec is what a block says, in the fields of a policy's spec. A field without a value says nothing.
 func (p *place) outlierSpec(path string, value any) (spec map[string]any, ok bool) {
 	block, isMap := value.(map[string]any)
@@ -203,12 +188,4 @@ func (p *place) outlierSpec(path string, value any) (spec map[string]any, ok boo
 		spec[outlierDetection] = detection
 	}
 	return spec, true
-}
-
-func (p *place) outlierPolicy(path, name, namespace string, spec map[string]any) {
-	metadata := map[string]any{"name": name}
-	if namespace != "" {
-		metadata["namespace"] = namespace
-	}
-	p.object(path, map[string]any{"apiVersion": v1alpha1.GroupVersion.String(), "kind": outlierPolicy, "metadata": metadata, "spec": spec})
 }

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
-
-	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
 // probeConfigs is dependency-watchdog's configuration of its prober, also as it was named by later and earlier versions.
@@ -23,21 +21,21 @@ var probeConfigs = source{
 
 const dependents = "dependentResourceInfos"
 
-// proberFields are carried over as they are, proberRenamed under another name.
+// proberFields are carried over, under the names that they have now.
 var (
-	proberFields = []string{
-		"internalKubeConfigSecretName", "externalKubeConfigSecretName", "probeInterval", "initialDelay", "probeTimeout", "successThreshold",
-		"failureThreshold", "internalProbeFailureBackoffDuration", "backoffJitterFactor",
-	}
-	proberRenamed = map[string]string{
-		"kubeConfigSecretName": "internalKubeConfigSecretName", "apiServerProbeFailureBackoffDuration": "internalProbeFailureBackoffDuration",
+	proberFields = map[string]string{
+		"internalKubeConfigSecretName": "internalKubeConfigSecretName", "externalKubeConfigSecretName": "externalKubeConfigSecretName",
+		"kubeConfigSecretName": "internalKubeConfigSecretName",
+		"probeInterval":        "probeInterval", "initialDelay": "initialDelay", "probeTimeout": "probeTimeout", "successThreshold": "successThreshold",
+		"failureThreshold": "failureThreshold", "internalProbeFailureBackoffDuration": "internalProbeFailureBackoffDuration",
+		"apiServerProbeFailureBackoffDuration": "internalProbeFailureBackoffDuration", "backoffJitterFactor": "backoffJitterFactor",
 	}
 	leaseFields = map[string]string{"kcmNodeMonitorGraceDuration": "monitorGraceDuration", "nodeLeaseFailureFraction": "failureFraction"}
 )
 
 func convertProbeConfig(p *place) {
 	object := p.document.Object
-	known := slices.Concat(proberFields, sortedKeys(asAny(proberRenamed)), sortedKeys(asAny(leaseFields)), []string{dependents, "name", "namespace"})
+	known := slices.Concat(sortedKeys(proberFields), sortedKeys(leaseFields), []string{dependents, "name", "namespace"})
 	p.warnOfOthers("", object, known...)
 	spec, ok := p.proberSpec(object)
 	name, named := p.named("name", "prober", validation.IsDNS1123Subdomain)
@@ -45,10 +43,7 @@ func convertProbeConfig(p *place) {
 	if !ok || !named || !placed {
 		return
 	}
-	p.object("", map[string]any{
-		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "ProbeConfig",
-		"metadata": map[string]any{"name": name, "namespace": namespace}, "spec": spec,
-	})
+	p.policy("", "ProbeConfig", name, namespace, spec)
 	if object["namespace"] == nil {
 		p.warn("", "the prober probed every shoot with rights of its own; this config is for Autohealer's own namespace %s. Either write a "+
 			"namespaceSelector that selects the namespaces it is about, or move it to its namespace and name there a serviceAccountName that "+
@@ -59,21 +54,16 @@ func convertProbeConfig(p *place) {
 // proberSpec carries fields over, under their new names.
 func (p *place) proberSpec(object map[string]any) (spec map[string]any, ok bool) {
 	spec, leases, ok := map[string]any{}, map[string]any{}, true
-	for _, field := range proberFields {
-		if value, there := object[field]; there {
-			spec[field] = value
-		}
-	}
-	for _, old := range sortedKeys(asAny(proberRenamed)) {
+	for _, old := range sortedKeys(proberFields) {
 		value, there := object[old]
-		if _, twice := spec[proberRenamed[old]]; there && twice {
-			p.fail(old, "%s says it already; keep one of them", proberRenamed[old])
+		if _, twice := object[proberFields[old]]; there && twice && old != proberFields[old] {
+			p.fail(old, "%s says it already; keep one of them", proberFields[old])
 			ok = false
 		} else if there {
-			spec[proberRenamed[old]] = value
+			spec[proberFields[old]] = value
 		}
 	}
-	for _, old := range sortedKeys(asAny(leaseFields)) {
+	for _, old := range sortedKeys(leaseFields) {
 		if value, there := object[old]; there {
 			leases[leaseFields[old]] = value
 		}
@@ -175,14 +165,6 @@ func (p *place) convertScale(path string, value any) any {
 		p.warn(path+".replicas", "is left out: what is scaled down goes to 0, and gets back the number that it had")
 	}
 	return scale
-}
-
-func asAny(names map[string]string) map[string]any {
-	all := map[string]any{}
-	for name := range names {
-		all[name] = nil
-	}
-	return all
 }
 
 func textOr(value any, fallback string) string {

@@ -2,30 +2,28 @@
 package envoy
 
 import (
+	"bytes"
+	"cmp"
+	_ "embed"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"path/filepath"
 	"strconv"
-	"time"
+	"text/template"
+	"unicode/utf8"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
-	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3" // what the templates name by its type
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
-	"google.golang.org/protobuf/types/known/durationpb"
 	"sigs.k8s.io/yaml"
-)
-
-const (
-	// serverCluster is the Envoy's name for Autohealer.
-	serverCluster = "autohealer_xds"
-	// connectTimeout, and how often a silent connection is tried, and how long it may take to answer.
-	connectTimeout, pingInterval, pingTimeout = 5 * time.Second, 30 * time.Second, 10 * time.Second
 )
 
 // Options of a bootstrap.
@@ -56,34 +54,84 @@ type TLS struct {
 	ResourcesDir string
 }
 
+// File of a secret, in the directory of resources.
+func (t TLS) File(secret string) string { return filepath.Join(t.ResourcesDir, secret+".yaml") }
+
+//go:embed templates.yaml.tmpl
+var source string
+
+var templates = template.Must(template.New("").Funcs(template.FuncMap{"text": text, "dir": filepath.Dir}).Parse(source))
+
+// text is a text as YAML takes it, whatever is in it.
+func text(value string) (string, error) {
+	if !utf8.ValidString(value) {
+		return "", fmt.Errorf("%q isn't UTF-8", value)
+	}
+	quoted, err := json.Marshal(value)
+	return string(quoted), err
+}
+
+// fill reads a message out of a template.
+func fill(m proto.Message, name string, data any) error {
+	var out bytes.Buffer
+	if err := templates.ExecuteTemplate(&out, name, data); err != nil {
+		return fmt.Errorf("encode: %w", err)
+	}
+	asJSON, err := yaml.YAMLToJSON(out.Bytes())
+	if err == nil {
+		err = protojson.Unmarshal(asJSON, m)
+	}
+	if err != nil {
+		return fmt.Errorf("encode: %w", err)
+	}
+	return nil
+}
+
+// YAML writes a message as Envoy reads it from a file ending in .yaml.
+func YAML(m proto.Message) ([]byte, error) {
+	asJSON, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encode: %w", err)
+	}
+	out, err := yaml.JSONToYAML(asJSON)
+	if err != nil {
+		return nil, fmt.Errorf("encode: %w", err)
+	}
+	return out, nil
+}
+
 // Bootstrap gives the configuration.
 func Bootstrap(o Options) (*bootstrapv3.Bootstrap, error) {
-	server, err := o.server()
+	host, port, err := splitAddress(o.Server)
 	if err != nil {
 		return nil, err
 	}
-	ads := &corev3.ConfigSource{
-		ResourceApiVersion: corev3.ApiVersion_V3, ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
+	with := struct {
+		Options
+		Host string
+		Port uint32
+		// Discovery is how Envoy finds the host.
+		Discovery string
+		// EitherFamily takes connections of IPv4 at an address of IPv6.
+		EitherFamily bool
+	}{Options: o, Host: host, Port: port, Discovery: "STRICT_DNS"}
+	if _, err := netip.ParseAddr(host); err == nil {
+		with.Discovery = "STATIC"
 	}
-	b := &bootstrapv3.Bootstrap{
-		Node: &corev3.Node{Id: o.NodeID, Cluster: o.NodeCluster},
-		DynamicResources: &bootstrapv3.Bootstrap_DynamicResources{
-			CdsConfig: ads,
-			AdsConfig: &corev3.ApiConfigSource{
-				ApiType: corev3.ApiConfigSource_DELTA_GRPC, TransportApiVersion: corev3.ApiVersion_V3, SetNodeOnFirstMessageOnly: true,
-				GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: serverCluster}}}},
-			},
-		},
-		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{server}},
-		Admin:           &bootstrapv3.Admin{Address: socket("127.0.0.1", o.AdminPort)},
-	}
-	if o.EjectionLog != "" {
-		b.ClusterManager = &bootstrapv3.ClusterManager{OutlierDetection: &bootstrapv3.ClusterManager_OutlierDetection{EventLogPath: o.EjectionLog}}
+	with.TLS.ServerName = cmp.Or(o.TLS.ServerName, host)
+	if !o.Plaintext && (o.TLS.CertFile == "" || o.TLS.KeyFile == "" || o.TLS.CAFile == "") {
+		return nil, errors.New("files of a certificate, its key and a CA are needed")
 	}
 	if o.EjectionsPort != 0 {
-		if err := o.addEjections(b); err != nil {
+		ip, err := o.ejections()
+		if err != nil {
 			return nil, err
 		}
+		with.EjectionsAddress, with.EitherFamily = ip.String(), ip == netip.IPv6Unspecified()
+	}
+	b := &bootstrapv3.Bootstrap{}
+	if err := fill(b, "bootstrap", with); err != nil {
+		return nil, err
 	}
 	if err := b.ValidateAll(); err != nil {
 		return nil, err
@@ -91,37 +139,20 @@ func Bootstrap(o Options) (*bootstrapv3.Bootstrap, error) {
 	return b, nil
 }
 
-// server is the cluster by which Envoy reaches Autohealer.
-func (o Options) server() (*clusterv3.Cluster, error) {
-	host, port, err := splitAddress(o.Server)
+// ejections is the address at which Autohealer may ask whom Envoy has ejected: a listener in front of two of the admin page's paths,
+// for who shows the server's certificate.
+func (o Options) ejections() (netip.Addr, error) {
+	switch {
+	case o.Plaintext:
+		return netip.Addr{}, errors.New("the port for ejections needs TLS: without, whoever reaches it may ask")
+	case o.AdminPort == 0:
+		return netip.Addr{}, errors.New("the port for ejections needs a port of the admin page that is known")
+	}
+	ip, err := netip.ParseAddr(o.EjectionsAddress)
 	if err != nil {
-		return nil, err
+		return netip.Addr{}, fmt.Errorf("the address of the port for ejections: %w", err)
 	}
-	http2, err := anypb.New(&httpv3.HttpProtocolOptions{UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{
-		ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{
-			Http2ProtocolOptions: &corev3.Http2ProtocolOptions{ConnectionKeepalive: &corev3.KeepaliveSettings{
-				Interval: durationpb.New(pingInterval), Timeout: durationpb.New(pingTimeout),
-			}},
-		}},
-	}})
-	if err != nil {
-		return nil, fmt.Errorf("encode: %w", err)
-	}
-	kind := clusterv3.Cluster_STRICT_DNS
-	if _, err := netip.ParseAddr(host); err == nil {
-		kind = clusterv3.Cluster_STATIC
-	}
-	c := &clusterv3.Cluster{
-		Name: serverCluster, ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: kind}, ConnectTimeout: durationpb.New(connectTimeout),
-		TypedExtensionProtocolOptions: map[string]*anypb.Any{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": http2},
-		LoadAssignment: &endpointv3.ClusterLoadAssignment{ClusterName: serverCluster, Endpoints: []*endpointv3.LocalityLbEndpoints{{
-			LbEndpoints: []*endpointv3.LbEndpoint{{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: socket(host, port)}}}},
-		}}},
-	}
-	if !o.Plaintext {
-		c.TransportSocket, err = o.TLS.socket(host)
-	}
-	return c, err
+	return ip, nil
 }
 
 func splitAddress(address string) (string, uint32, error) {
@@ -136,24 +167,20 @@ func splitAddress(address string) (string, uint32, error) {
 	return host, uint32(port), nil
 }
 
-func socket(host string, port uint32) *corev3.Address {
-	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
-		Address: host, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: port},
-	}}}
-}
-
-// YAML writes a message as Envoy reads it from a file ending in .yaml.
-func YAML(m proto.Message) ([]byte, error) {
-	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
-	if err != nil {
-		return nil, fmt.Errorf("encode: %w", err)
+// Secrets are the files that belong into ResourcesDir, with their contents. Through them Envoy follows the certificates'
+// directories: it takes what is replaced there, as Kubernetes replaces the files of a Secret, without a restart.
+func Secrets(t TLS) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	for _, secret := range []string{"autohealer-xds-certificate", "autohealer-xds-ca"} {
+		resources := &discovery.DiscoveryResponse{}
+		if err := fill(resources, secret, t); err != nil {
+			return nil, err
+		}
+		content, err := YAML(resources)
+		if err != nil {
+			return nil, err
+		}
+		files[t.File(secret)] = content
 	}
-	out, err := yaml.JSONToYAML(text)
-	if err != nil {
-		return nil, fmt.Errorf("encode: %w", err)
-	}
-	return out, nil
+	return files, nil
 }
-
-// secretFile of a name, in the directory of resources.
-func (t TLS) secretFile(name string) string { return filepath.Join(t.ResourcesDir, name+".yaml") }

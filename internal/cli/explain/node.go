@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/resourcestack/autohealer/internal/cli/snapshot"
@@ -86,13 +87,6 @@ func (t *text) set(v snapshot.NodeView, s condition.Sight) {
 	if says := v.Says[s.Set.UID]; says != "" {
 		t.line(2, "The manager says: %s", says)
 	}
-}
-
-func counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // state is what the set did here, or how it stands to the node.
@@ -200,4 +194,12 @@ func (t *text) since(moment time.Time) string {
 // at tells when something will be, and in how long.
 func (t *text) at(moment time.Time) string {
 	return fmt.Sprintf("at %s (in %s)", moment.UTC().Format(time.RFC3339), duration.HumanDuration(max(0, moment.Sub(t.now))))
+}
+
+// nameIn is a policy's name as one has it in a namespace.
+func nameIn(policy metav1.Object, namespace string) string {
+	if policy.GetNamespace() == namespace {
+		return policy.GetName()
+	}
+	return policy.GetNamespace() + "/" + policy.GetName()
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/snapshot"
+	"github.com/resourcestack/autohealer/internal/cli/words"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 )
 
@@ -31,12 +32,8 @@ func Ejections(seats []snapshot.Seat, unknown error, now time.Time) string {
 
 // cluster tells what the policy does there, and with which limits.
 func (t *text) cluster(s *snapshot.Seat) {
-	name := s.Policy.Name
-	if s.Policy.Namespace != s.Cluster.Service.Namespace {
-		name = s.Policy.Namespace + "/" + name
-	}
 	settings := &s.Read.Settings
-	t.line(1, "OutlierPolicy %s, Envoy cluster %s: %s", name, s.Cluster, stance(s.Read))
+	t.line(1, "OutlierPolicy %s, Envoy cluster %s: %s", nameIn(s.Policy, s.Cluster.Service.Namespace), s.Cluster, stance(s.Read))
 	if s.Behind != "" {
 		t.line(2, "Not what Envoys have everywhere: %s", s.Behind)
 	}
@@ -48,7 +45,7 @@ func (t *text) cluster(s *snapshot.Seat) {
 		return
 	}
 	t.line(2, "It stays so for %s", settings.Length())
-	most := fmt.Sprintf("At most %d of %s may be ejected at once by one Envoy", settings.Ejectable(len(s.Hosts)), counted(len(s.Hosts), "host"))
+	most := fmt.Sprintf("At most %d of %s may be ejected at once by one Envoy", settings.Ejectable(len(s.Hosts)), words.Count(len(s.Hosts), "host"))
 	if n, known := ejectedIn(s); known {
 		most += fmt.Sprintf("; %d now", n)
 	}
@@ -88,7 +85,7 @@ func (t *text) ejection(s *snapshot.Seat) string {
 		x := status.Ejections[i]
 		settings := &s.Read.Settings
 		earliest, latest := x.Since.Add(settings.BaseEjectionTime()), x.Since.Add(settings.MaxEjectionTime()+settings.MaxJitter()+settings.SweepInterval())
-		says := fmt.Sprintf("ejected by %s %s", counted(int(x.Envoys), "Envoy"), t.since(x.Since.Time))
+		says := fmt.Sprintf("ejected by %s %s", words.Count(int(x.Envoys), "Envoy"), t.since(x.Since.Time))
 		switch {
 		case earliest.After(t.now):
 			return says + "; back " + t.at(earliest) + " or so, if it is its first time"

@@ -66,7 +66,7 @@ func TestWhatIsToldOfADeploymentThatProbeConfigsName(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := c.dependent
 			d.Namespace, d.Kind, d.Name = "shoot", "Deployment", "kcm"
-			if got := Scaled("deployment/kcm", d, nil, snapshot.Weeders{}, now, nil); got != c.want {
+			if got := Workload("deployment/kcm", d, nil, snapshot.Weeders{}, now, nil); got != c.want {
 				t.Errorf("got\n%s\nwant\n%s", got, c.want)
 			}
 		})

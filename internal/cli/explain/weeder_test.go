@@ -26,7 +26,7 @@ func TestManyPodsAreCountedNotListed(t *testing.T) {
 	const rest = "5 pods more like these: kubectl autohealer explain pod/NAME tells of each\n"
 	for what, got := range map[string]string{
 		"of a Service":  Service(types.NamespacedName{Namespace: "shop", Name: "database"}, views, now),
-		"of a workload": Workload("deployment/cart", "shop", pods, views, now, func(v1alpha1.PodDeletion) bool { return false }),
+		"of a workload": Workload("deployment/cart", Dependent{Namespace: "shop"}, pods, views, now, func(v1alpha1.PodDeletion) bool { return false }),
 	} {
 		if strings.Count(got, "pod/cart-") != 20 || !strings.Contains(got, "pod/cart-19") || !strings.HasSuffix(got, rest) {
 			t.Errorf("%s: want the first 20 pods, and %q\n%s", what, rest, got)

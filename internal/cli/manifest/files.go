@@ -1,14 +1,22 @@
+// Package manifest reads Kubernetes objects from YAML and JSON as kubectl does, and knows the line of every field. What a
+// map would silently merge, it reports: the API server never sees the key that lost.
 package manifest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
+
+	encoding "golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/transform"
 )
 
 // Stdin is the name that stands for standard input.
@@ -89,4 +97,53 @@ func read(name string) (File, error) {
 		return File{}, fmt.Errorf("read manifest: %w", err)
 	}
 	return File{Name: filepath.ToSlash(name), Text: text}, nil
+}
+
+// decoded is the text in UTF-8, without a byte order mark. What can't be read as the encoding that it claims becomes U+FFFD.
+func (f File) decoded() []byte {
+	if bytes.HasPrefix(f.Text, []byte("\xef\xbb\xbf")) || !utf8.Valid(f.Text) {
+		if text, _, err := transform.Bytes(encoding.BOMOverride(encoding.UTF8.NewDecoder()), f.Text); err == nil {
+			return text
+		}
+	}
+	return f.Text
+}
+
+// chunk is the text between two lines of ---.
+type chunk struct {
+	text []byte
+	// before is the number of lines before it.
+	before int
+}
+
+// chunks cuts at lines of ---, as kubectl does.
+func chunks(text []byte) iter.Seq[chunk] {
+	return func(yield func(chunk) bool) {
+		begin, beginLine, line := 0, 0, 0
+		for at := 0; at < len(text); line++ {
+			end := len(text)
+			if i := bytes.IndexByte(text[at:], '\n'); i >= 0 {
+				end = at + i + 1
+			}
+			if isSeparator(text[at:end]) {
+				if !yield(chunk{text: text[begin:at], before: beginLine}) {
+					return
+				}
+				begin, beginLine = end, line+1
+			}
+			at = end
+		}
+		yield(chunk{text: text[begin:], before: beginLine})
+	}
+}
+
+func isSeparator(line []byte) bool {
+	rest, ok := bytes.CutPrefix(line, []byte("---"))
+	rest = bytes.TrimSpace(rest)
+	return ok && (len(rest) == 0 || rest[0] == '#')
+}
+
+// mayHave is false when no text in the chunk has the word. Texts are as they are written but for escapes, and binary ones.
+func (c chunk) mayHave(word string) bool {
+	return bytes.Contains(c.text, []byte(word)) || bytes.IndexByte(c.text, '\\') >= 0 || bytes.Contains(c.text, []byte("binary"))
 }

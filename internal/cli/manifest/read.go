@@ -3,19 +3,13 @@ package manifest
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"iter"
 	"path"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
-	encoding "golang.org/x/text/encoding/unicode"
-	"golang.org/x/text/transform"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 )
@@ -100,21 +94,6 @@ func (f File) each(word string, yield func(Document) bool) bool {
 	return true
 }
 
-// decoded is the text in UTF-8, without a byte order mark. What can't be read as the encoding that it claims becomes U+FFFD.
-func (f File) decoded() []byte {
-	if bytes.HasPrefix(f.Text, []byte("\xef\xbb\xbf")) || !utf8.Valid(f.Text) {
-		if text, _, err := transform.Bytes(encoding.BOMOverride(encoding.UTF8.NewDecoder()), f.Text); err == nil {
-			return text
-		}
-	}
-	return f.Text
-}
-
-// mayHave is false when no text in the chunk has the word. Texts are as they are written but for escapes, and binary ones.
-func (c chunk) mayHave(word string) bool {
-	return bytes.Contains(c.text, []byte(word)) || bytes.IndexByte(c.text, '\\') >= 0 || bytes.Contains(c.text, []byte("binary"))
-}
-
 // IsKustomization says whether the file is a kustomization, which may leave out apiVersion and kind.
 func (d Document) IsKustomization() bool {
 	switch path.Base(d.File) {
@@ -122,40 +101,6 @@ func (d Document) IsKustomization() bool {
 		return true
 	}
 	return false
-}
-
-// chunk is the text between two lines of ---.
-type chunk struct {
-	text []byte
-	// before is the number of lines before it.
-	before int
-}
-
-// chunks cuts at lines of ---, as kubectl does.
-func chunks(text []byte) iter.Seq[chunk] {
-	return func(yield func(chunk) bool) {
-		begin, beginLine, line := 0, 0, 0
-		for at := 0; at < len(text); line++ {
-			end := len(text)
-			if i := bytes.IndexByte(text[at:], '\n'); i >= 0 {
-				end = at + i + 1
-			}
-			if isSeparator(text[at:end]) {
-				if !yield(chunk{text: text[begin:at], before: beginLine}) {
-					return
-				}
-				begin, beginLine = end, line+1
-			}
-			at = end
-		}
-		yield(chunk{text: text[begin:], before: beginLine})
-	}
-}
-
-func isSeparator(line []byte) bool {
-	rest, ok := bytes.CutPrefix(line, []byte("---"))
-	rest = bytes.TrimSpace(rest)
-	return ok && (len(rest) == 0 || rest[0] == '#')
 }
 
 func (c chunk) read(mustBeJSON bool) []Document {
@@ -290,20 +235,6 @@ func (d *Document) decode(asJSON []byte) {
 	d.Object = object
 }
 
-var lineInError = regexp.MustCompile(`line (\d+)(: )?`)
-
-// positionOf is the line of a YAML error, and what it means.
-func (c chunk) positionOf(err error) (line int, message string) {
-	message = strings.Join(strings.Fields(strings.ReplaceAll(err.Error(), "error converting YAML to JSON: ", "")), " ")
-	line = c.before + 1
-	if match := lineInError.FindStringSubmatchIndex(message); match != nil {
-		if n, err := strconv.Atoi(message[match[2]:match[3]]); err == nil {
-			line, message = c.before+max(1, n), message[:match[0]]+message[match[1]:]
-		}
-	}
-	return line, means("YAML", message)
-}
-
 // readJSON reads one object after the other.
 func (c chunk) readJSON() ([]Document, error) {
 	var documents []Document
@@ -329,19 +260,6 @@ func (c chunk) readJSON() ([]Document, error) {
 		d.decode(raw)
 		documents = append(documents, d)
 	}
-}
-
-// offsetOf is where a JSON error is; one that doesn't say misses the end.
-func (c chunk) offsetOf(err error) int {
-	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return int(syntax.Offset)
-	}
-	return len(bytes.TrimSpace(c.text))
-}
-
-// lineAt is the line of an offset, from 1.
-func lineAt(text []byte, offset int) int {
-	return 1 + bytes.Count(text[:min(max(0, offset), len(text))], []byte("\n"))
 }
 
 // unwrap gives the items of a list, and anything else as it is.

@@ -1,6 +1,13 @@
 package manifest
 
-import "strings"
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"regexp"
+	"strconv"
+	"strings"
+)
 
 // meanings are what parsers' errors mean to who wrote the text, by what they begin with.
 var meanings = []struct{ says, means string }{
@@ -35,4 +42,31 @@ func means(language, said string) string {
 		}
 	}
 	return "no valid " + language + ": " + said
+}
+
+var lineInError = regexp.MustCompile(`line (\d+)(: )?`)
+
+// positionOf is the line of a YAML error, and what it means.
+func (c chunk) positionOf(err error) (line int, message string) {
+	message = strings.Join(strings.Fields(strings.ReplaceAll(err.Error(), "error converting YAML to JSON: ", "")), " ")
+	line = c.before + 1
+	if match := lineInError.FindStringSubmatchIndex(message); match != nil {
+		if n, err := strconv.Atoi(message[match[2]:match[3]]); err == nil {
+			line, message = c.before+max(1, n), message[:match[0]]+message[match[1]:]
+		}
+	}
+	return line, means("YAML", message)
+}
+
+// offsetOf is where a JSON error is; one that doesn't say misses the end.
+func (c chunk) offsetOf(err error) int {
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return int(syntax.Offset)
+	}
+	return len(bytes.TrimSpace(c.text))
+}
+
+// lineAt is the line of an offset, from 1.
+func lineAt(text []byte, offset int) int {
+	return 1 + bytes.Count(text[:min(max(0, offset), len(text))], []byte("\n"))
 }

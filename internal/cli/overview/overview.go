@@ -9,9 +9,12 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
 // Overview is one look at a cluster.
@@ -126,14 +129,65 @@ const (
 	APIVersion = "cli.autohealer.resourcestack.com/v1alpha1"
 )
 
-// Object is the overview for kubectl's printers.
-func (o *Overview) Object() (runtime.Object, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
-	if err != nil {
-		return nil, fmt.Errorf("convert the status: %w", err)
-	}
-	return &unstructured.Unstructured{Object: content}, nil
-}
-
 // age of a moment in words.
 func age(t, now time.Time) string { return max(0, now.Sub(t)).Truncate(time.Second).String() + " ago" }
+
+// tell adds what a kind has of its own; one that isn't here has nothing.
+func (p *Policy) tell(policy client.Object) {
+	switch o := policy.(type) {
+	case *v1alpha1.ConditionSet:
+		if n := o.Status.Nodes; n != nil {
+			p.Acting, p.HeldBack = fmt.Sprintf("%d of %d nodes tainted", n.Tainted, n.Selected), int64(n.HeldBack)
+		}
+	case *v1alpha1.WeederConfig:
+		spared := int64(0)
+		for _, s := range o.Status.Skipped {
+			spared += s.Count
+		}
+		p.Acting = fmt.Sprintf("%d windows open, %d pods deleted so far", o.Status.ActiveWindows, o.Status.Deleted)
+		if spared > 0 {
+			p.Acting += fmt.Sprintf(", %d spared", spared)
+		}
+	case *v1alpha1.ProbeConfig:
+		if n := o.Status.Targets; n != nil {
+			p.Acting = fmt.Sprintf("%d of %d targets scaled down", n.ScaledDown, n.Total)
+		}
+	case *v1alpha1.OutlierPolicy:
+		p.Acting = fmt.Sprintf("%d clusters with %d hosts", o.Status.Clusters, o.Status.Hosts)
+		if o.Status.Ejected != nil {
+			p.Acting += fmt.Sprintf(", %d ejected", *o.Status.Ejected)
+		}
+	case *v1alpha1.HealthCheckRegistration:
+		p.Acting = fmt.Sprintf("%d of %d targets healthy", o.Status.Healthy, o.Status.Targets)
+	}
+}
+
+// policyOf is a row of a stored object.
+func policyOf(kind string, o kinds.Object) Policy {
+	conditions := o.GetConditions()
+	p := Policy{
+		Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName(), Outdated: o.GetObservedGeneration() != o.GetGeneration(),
+		BreakerOpen: meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionBreakerOpen), Message: says(conditions),
+		resource: strings.ToLower(kind) + "." + v1alpha1.GroupVersion.Group,
+	}
+	if accepted := meta.FindStatusCondition(conditions, v1alpha1.ConditionAccepted); accepted != nil {
+		p.Accepted = string(accepted.Status)
+	}
+	if ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); ready != nil {
+		p.Ready, p.Reason = string(ready.Status), ready.Reason
+	}
+	p.tell(o)
+	return p
+}
+
+// says is the message of the condition that matters most to who must do something.
+func says(conditions []metav1.Condition) string {
+	for _, t := range []string{
+		v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling, v1alpha1.ConditionBreakerOpen, v1alpha1.ConditionLimitReached, v1alpha1.ConditionReady,
+	} {
+		if c := meta.FindStatusCondition(conditions, t); c != nil {
+			return c.Message
+		}
+	}
+	return "The manager has not looked at it yet."
+}

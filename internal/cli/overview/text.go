@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/resourcestack/autohealer/internal/cli/words"
 )
 
 // TextOptions say how people see it.
@@ -30,7 +32,7 @@ func (o *Overview) Text(w io.Writer, opts TextOptions) error {
 		if opts.Wide || p.Well() && p.HeldBack == 0 || p.Message == "" {
 			continue
 		}
-		fmt.Fprintf(&out, "\n%s: %s\n", opts.paint(yellow, p.heading()), p.Message)
+		fmt.Fprintf(&out, "\n%s: %s\n", words.Painter(opts.Colors)(words.Yellow, p.heading()), p.Message)
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
@@ -38,46 +40,34 @@ func (o *Overview) Text(w io.Writer, opts TextOptions) error {
 
 // head is what concerns all policies, the worst first.
 func (o *Overview) head(out *strings.Builder, opts TextOptions) {
-	line := func(color, text string) { out.WriteString(opts.paint(color, text) + "\n") }
+	paint := words.Painter(opts.Colors)
+	line := func(color words.Color, text string) { out.WriteString(paint(color, text) + "\n") }
 	if stopped := o.stopped(); stopped != "" {
-		line(red, stopped)
+		line(words.Red, stopped)
 	}
 	switch {
 	case o.Manager.Leads:
-		line(plain, o.manager(opts.Now))
+		line(words.Plain, o.manager(opts.Now))
 	case !o.Manager.Unknown:
-		line(red, o.manager(opts.Now))
+		line(words.Red, o.manager(opts.Now))
 	}
 	for _, l := range o.Limits {
 		if l.Used >= l.Allowed {
-			line(yellow, l.text())
+			line(words.Yellow, l.text())
 		} else {
-			line(plain, l.text())
+			line(words.Plain, l.text())
 		}
 	}
 	for _, h := range o.Held[:min(len(o.Held), heldShown)] {
-		line(yellow, h.text())
+		line(words.Yellow, h.text())
 	}
 	if more := len(o.Held) - heldShown; more > 0 {
-		line(yellow, fmt.Sprintf("Left alone: %d more", more))
+		line(words.Yellow, fmt.Sprintf("Left alone: %d more", more))
 	}
 	for _, missing := range o.Missing {
-		line(yellow, "Not shown: "+missing)
+		line(words.Yellow, "Not shown: "+missing)
 	}
 }
-
-func (opts TextOptions) paint(color, text string) string {
-	if !opts.Colors || color == plain {
-		return text
-	}
-	return color + text + "\x1b[0m"
-}
-
-const (
-	plain  = ""
-	red    = "\x1b[31m"
-	yellow = "\x1b[33m"
-)
 
 func (o *Overview) stopped() string {
 	switch {

@@ -7,7 +7,14 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/check"
+	"github.com/resourcestack/autohealer/internal/cli/words"
+	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/guardrail"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
 // Plan is what one policy would do: what its kind's planner foretold, in lines and as JSON.
@@ -49,7 +56,7 @@ func (p *Plan) line(depth int, format string, args ...any) {
 // more counts what isn't told of.
 func (p *Plan) more(depth, n int, noun, rest string) {
 	if n > 0 {
-		p.line(depth, "… and %s more%s", count(n, noun), rest)
+		p.line(depth, "… and %s more%s", words.Count(n, noun), rest)
 	}
 }
 
@@ -102,7 +109,7 @@ func (f Plans) Write(w io.Writer, format string) error {
 }
 
 func (f Plans) writeText(out *strings.Builder, p Plan) {
-	paint := painter(f.Colors)
+	paint := words.Painter(f.Colors)
 	outcome := "would be refused"
 	if p.Report.Allowed {
 		outcome = printable(cmp.Or(p.outcome, "would be admitted"))
@@ -112,15 +119,12 @@ func (f Plans) writeText(out *strings.Builder, p Plan) {
 		fmt.Fprintln(out, line)
 	}
 	for _, found := range findings(p.Report) {
-		word := paint(yellow, "warning: ")
-		if found.deny {
-			word = paint(red, "error: ")
-		}
-		fmt.Fprintf(out, "  %s%s: %s (%s)\n", word, found.rule, printable(found.message), found.docs)
+		word := paint(color(found.Severity), level(found.Severity)+": ")
+		fmt.Fprintf(out, "  %s%s: %s (%s)\n", word, found.Rule, printable(found.Message), found.Docs)
 	}
 	for _, s := range p.Report.Skipped {
 		if s.Missing != "" {
-			fmt.Fprintf(out, "  %s: %s: %s\n", paint(faint, skippedLabel(s.Missing)), s.Rule, printable(s.Reason))
+			fmt.Fprintf(out, "  %s: %s: %s\n", paint(words.Faint, skippedLabel(s.Missing)), s.Rule, printable(s.Reason))
 		}
 	}
 }
@@ -133,13 +137,13 @@ type jsonPlans struct {
 }
 
 type jsonPlan struct {
-	File       string          `json:"file"`
-	Line       int             `json:"line"`
-	Kind       string          `json:"kind"`
-	Name       string          `json:"name"`
-	Allowed    bool            `json:"allowed"`
-	Violations []jsonViolation `json:"violations"`
-	Acts       int             `json:"acts"`
+	File       string            `json:"file"`
+	Line       int               `json:"line"`
+	Kind       string            `json:"kind"`
+	Name       string            `json:"name"`
+	Allowed    bool              `json:"allowed"`
+	Violations []check.Violation `json:"violations"`
+	Acts       int               `json:"acts"`
 	ofKind
 }
 
@@ -147,7 +151,94 @@ func (f Plans) writeJSON(w io.Writer) error {
 	out := jsonPlans{TakenAt: f.TakenAt, AgeSeconds: int64(f.Age / time.Second), PausedBy: append([]string{}, f.PausedBy...), Plans: []jsonPlan{}}
 	for _, p := range f.Plans {
 		r := &p.Report
-		out.Plans = append(out.Plans, jsonPlan{r.File, r.Line, r.Kind, r.Name, r.Allowed, violationsOf(*r), p.Acts, p.json})
+		out.Plans = append(out.Plans, jsonPlan{r.File, r.Line, r.Kind, r.Name, r.Allowed, append([]check.Violation{}, r.Violations...), p.Acts, p.json})
 	}
-	return writeJSON(w, out)
+	return WriteJSON(w, out)
+}
+
+// ConditionSet takes in what a set would do under a policy. Sum is of the stored set of its name, with this one in its place.
+func (p *Plan) ConditionSet(set *v1alpha1.ConditionSet, f condition.Forecast, sum condition.Summary, policy guardrail.Policy) {
+	p.json = ofKind{
+		// what the cluster-wide limits leave no room for, and what the set's own maxNodes holds back
+		HeldByLimits: min(f.WouldTaint, max(0, f.WouldTaint-f.Limit, f.UnionTainted-f.UnionLimit)), HeldByCap: f.Matching - f.WouldTaint,
+		TaintedNow: sum.Tainted, BreakerOpens: sum.Breaker != nil && !sum.Breaker.Reset, Preview: previewOf(f),
+	}
+	would := f.WouldTaint - p.json.HeldByLimits
+	switch {
+	case set.Spec.Mode == v1alpha1.Observe:
+		p.outcome = "observes, and taints nothing"
+	case len(policy.PausedBy) > 0:
+		p.outcome = "would taint nothing: paused by Guardrail " + strings.Join(policy.PausedBy, ", ")
+	case p.json.BreakerOpens:
+		p.outcome = fmt.Sprintf("would taint nothing: its breaker opens, because %d of %s match at once", f.Matching, words.Count(f.Selected, "selected node"))
+	case p.Report.Allowed:
+		p.Acts, p.outcome = would, fmt.Sprintf("would taint %d of %s with %s:%s", would, words.Count(f.Nodes, "node"), set.Spec.TaintKey, set.Spec.Effect)
+	}
+	p.setRows(set, f, policy)
+}
+
+func (p *Plan) setRows(set *v1alpha1.ConditionSet, f condition.Forecast, policy guardrail.Policy) {
+	p.row("selected", "%s", words.Count(f.Selected, "node"))
+	p.row("matching", "%s%s", words.Count(f.Matching, "node"), names(f.MatchingNodes, f.Matching))
+	if f.Limit == limit.None {
+		p.row("limit", "none, %s is free", corev1.TaintEffectPreferNoSchedule)
+	} else {
+		p.row("limit", "%s allows %d of %s", f.LimitName, f.Limit, words.Count(f.Nodes, "node"))
+		p.row("all sets", "%s together; maxTaintedNodes allows %d", words.Count(f.UnionTainted, "node"), f.UnionLimit)
+	}
+	held := fmt.Sprintf("%d by limits", p.json.HeldByLimits)
+	if set.Spec.MaxNodes != nil {
+		held += fmt.Sprintf(", %d by maxNodes %s", p.json.HeldByCap, set.Spec.MaxNodes.String())
+	}
+	p.row("held back", "%s", held)
+	p.row("tainted now", "%s", words.Count(p.json.TaintedNow, "node"))
+	if read, err := condition.NewSet(set); err == nil && read.For > 0 {
+		p.row("when", "once a node has matched for %s", read.For)
+	}
+	if set.Spec.Effect == corev1.TaintEffectNoExecute {
+		p.row("pace", "one node of a zone begins to evict every %s", policy.Limits.EvictPace)
+	}
+	if f.ForeignTainted > 0 {
+		p.row("not ours", "the key is on %s by somebody else%s", words.Count(f.ForeignTainted, "node"), names(f.ForeignTaintedNodes, f.ForeignTainted))
+	}
+}
+
+// names are some of the nodes, in brackets.
+func names(some []string, of int) string {
+	const shown = 5
+	if len(some) == 0 {
+		return ""
+	}
+	text := strings.Join(some[:min(shown, len(some))], ", ")
+	if of > shown {
+		text += ", …"
+	}
+	return " (" + text + ")"
+}
+
+type jsonPreview struct {
+	Nodes         int      `json:"nodes"`
+	Selected      int      `json:"selected"`
+	Matching      int      `json:"matching"`
+	MatchingNodes []string `json:"matchingNodes"`
+	WouldTaint    int      `json:"wouldTaint"`
+	// Limit is null when none applies.
+	Limit               *int     `json:"limit"`
+	LimitName           string   `json:"limitName"`
+	UnionTainted        int      `json:"unionTainted"`
+	UnionLimit          int      `json:"unionLimit"`
+	ForeignTainted      int      `json:"foreignTainted"`
+	ForeignTaintedNodes []string `json:"foreignTaintedNodes"`
+}
+
+func previewOf(f condition.Forecast) *jsonPreview {
+	j := &jsonPreview{
+		Nodes: f.Nodes, Selected: f.Selected, Matching: f.Matching, MatchingNodes: append([]string{}, f.MatchingNodes...), WouldTaint: f.WouldTaint,
+		LimitName: f.LimitName, UnionTainted: f.UnionTainted, UnionLimit: f.UnionLimit,
+		ForeignTainted: f.ForeignTainted, ForeignTaintedNodes: append([]string{}, f.ForeignTaintedNodes...),
+	}
+	if f.Limit != limit.None {
+		j.Limit = &f.Limit
+	}
+	return j
 }

@@ -1,11 +1,18 @@
+// Package report writes what a check found, for people and for the programs that read it in continuous integration.
 package report
 
 import (
+	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
+	"github.com/jstemmer/go-junit-report/v2/junit"
+
 	"github.com/resourcestack/autohealer/internal/cli/check"
+	"github.com/resourcestack/autohealer/internal/cli/words"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
@@ -44,25 +51,23 @@ func kindAndName(r check.Report) string {
 	return strings.TrimSpace(r.Kind + " " + name)
 }
 
-// found is one line of what was found.
-type found struct {
-	rule, message, docs string
-	line                int
-	deny                bool
-}
-
 // findings are an object's violations, and the rules that failed themselves.
-func findings(r check.Report) []found {
-	var all []found
-	for _, v := range r.Violations {
-		all = append(all, found{rule: v.Rule, message: v.Message, docs: v.Docs, line: v.Line, deny: v.Severity == guard.Deny})
-	}
+func findings(r check.Report) []check.Violation {
+	all := slices.Clone(r.Violations)
 	for _, s := range r.Skipped {
 		if s.Missing == "" {
-			all = append(all, found{rule: s.Rule, message: "not checked: " + s.Reason, docs: s.Docs, line: r.Line, deny: s.Severity == guard.Deny})
+			all = append(all, check.Violation{Rule: s.Rule, Severity: s.Severity, Message: "not checked: " + s.Reason, Line: r.Line, Docs: s.Docs})
 		}
 	}
 	return all
+}
+
+// level is what compilers and code scanning call a severity.
+func level(of guard.Severity) string {
+	if of == guard.Deny {
+		return "error"
+	}
+	return "warning"
 }
 
 // skippedFor are the rules that could not be asked for want of something.
@@ -81,3 +86,94 @@ var wants = []guard.Missing{guard.MissingFacts, guard.MissingAuthorizer, guard.M
 
 // skippedLabel is how every format names it: Skipped(facts), Skipped(authorizer), Skipped(request).
 func skippedLabel(missing guard.Missing) string { return fmt.Sprintf("Skipped(%s)", missing) }
+
+// JSON writes a list with one entry an object; what was ignored isn't in it.
+func JSON(w io.Writer, result Result) error {
+	list := append([]check.Report{}, result.Reports...)
+	for i := range list {
+		list[i].Violations, list[i].Skipped = append([]check.Violation{}, list[i].Violations...), append([]guard.Skip{}, list[i].Skipped...) // never null
+	}
+	return WriteJSON(w, list)
+}
+
+// WriteJSON writes a value as people and programs read it.
+func WriteJSON(w io.Writer, value any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(value)
+}
+
+// GitHub writes workflow commands, which GitHub shows beside the lines of a pull request, and the summary.
+func GitHub(w io.Writer, result Result) error {
+	out := bufio.NewWriter(w)
+	for _, r := range result.Reports {
+		for _, f := range findings(r) {
+			fmt.Fprintf(out, "::%s file=%s,line=%d,title=%s::%s\n", level(f.Severity), escapeProperty(r.File), f.Line, escapeProperty(f.Rule),
+				escapeData(prefix(kindAndName(r))+f.Message+" ("+f.Docs+")"))
+		}
+	}
+	for _, skipped := range skippedTogether(result) {
+		fmt.Fprintf(out, "::notice title=%s::%s\n", skipped.label, escapeData(words.Count(skipped.objects, "object")+": "+skipped.rules))
+	}
+	_, _ = out.WriteString(summary(result)) // the error is Flush's as well
+	return out.Flush()
+}
+
+var (
+	dataEscapes     = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+	propertyEscapes = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+)
+
+func escapeData(text string) string     { return dataEscapes.Replace(text) }
+func escapeProperty(text string) string { return propertyEscapes.Replace(text) }
+
+// JUnit writes a test suite a file, with a test case an object.
+func JUnit(w io.Writer, result Result) error {
+	suites := junit.Testsuites{Name: "kubectl-autohealer validate"}
+	for len(result.Reports) > 0 {
+		file, n := result.Reports[0].File, 0
+		for n < len(result.Reports) && result.Reports[n].File == file {
+			n++
+		}
+		suite := junit.Testsuite{Name: file, File: file, ID: len(suites.Suites), Time: "0"}
+		for _, r := range result.Reports[:n] {
+			suite.AddTestcase(testcase(r, !r.Allowed || result.FailOnWarning && r.Warns()))
+		}
+		suites.AddSuite(suite)
+		result.Reports = result.Reports[n:]
+	}
+	if _, err := io.WriteString(w, `<?xml version="1.0" encoding="UTF-8"?>`+"\n"); err != nil {
+		return err
+	}
+	if err := suites.WriteXML(w); err != nil {
+		return fmt.Errorf("write JUnit XML: %w", err)
+	}
+	return nil
+}
+
+func testcase(r check.Report, failed bool) junit.Testcase {
+	name := kindAndName(r)
+	if name == "" {
+		name = "document"
+	}
+	test := junit.Testcase{Name: fmt.Sprintf("%s (line %d)", name, r.Line), Classname: r.File}
+	var lines, ids []string
+	for _, f := range findings(r) {
+		ids = append(ids, f.Rule)
+		lines = append(lines, fmt.Sprintf("%s:%d: %s: %s: %s (%s)", r.File, f.Line, level(f.Severity), f.Rule, printable(f.Message), f.Docs))
+	}
+	for _, missing := range wants {
+		if skipped := skippedFor(r, missing); len(skipped) > 0 {
+			lines = append(lines, skippedLabel(missing)+": "+strings.Join(skipped, ", "))
+		}
+	}
+	text := strings.Join(lines, "\n")
+	switch {
+	case failed:
+		test.Failure = &junit.Result{Message: strings.Join(ids, ", "), Data: text}
+	case text != "":
+		test.SystemOut = &junit.Output{Data: text}
+	}
+	return test
+}

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/resourcestack/autohealer/internal/cli/check"
+	"github.com/resourcestack/autohealer/internal/cli/words"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
@@ -93,8 +94,8 @@ func SARIF(w io.Writer, result Result) error {
 		for _, f := range findings(r) {
 			out.text(separator)
 			out.value(sarifResult{
-				RuleID: f.rule, RuleIndex: indices[f.rule], Level: levelOf(f.deny),
-				Message: sarifText{prefix(kindAndName(r)) + f.message}, Locations: []sarifLocation{location(r.File, f.line)},
+				RuleID: f.Rule, RuleIndex: indices[f.Rule], Level: level(f.Severity),
+				Message: sarifText{prefix(kindAndName(r)) + f.Message}, Locations: []sarifLocation{location(r.File, f.Line)},
 			})
 			separator = ","
 		}
@@ -139,7 +140,7 @@ func notificationsOf(result Result, indices map[string]int) []sarifNotification 
 	}) {
 		notifications = append(notifications, sarifNotification{
 			AssociatedRule: sarifRuleReference{ID: s.rule, Index: indices[s.rule]}, Level: "note",
-			Message: sarifText{skippedLabel(s.missing) + ": " + s.rule + ", for " + count(objects[s], "object")},
+			Message: sarifText{skippedLabel(s.missing) + ": " + s.rule + ", for " + words.Count(objects[s], "object")},
 		})
 	}
 	return notifications
@@ -164,7 +165,7 @@ func rulesOf(result Result) []guard.Rule {
 	}
 	for _, r := range result.Reports { // rules of the engine itself
 		for _, f := range findings(r) {
-			add(guard.Rule{ID: f.rule, Severity: guard.Deny, Rationale: "The rules could not be asked."})
+			add(guard.Rule{ID: f.Rule, Severity: guard.Deny, Rationale: "The rules could not be asked."})
 		}
 	}
 	return rules
@@ -188,15 +189,8 @@ func sarifRuleOf(rule guard.Rule) sarifRule {
 	}
 	text := sarifText{rule.FixedMessage()}
 	described := sarifRule{ID: rule.ID, ShortDescription: text, FullDescription: text, Help: text, HelpURI: home + "/blob/main/" + docs}
-	described.DefaultConfiguration.Level = levelOf(rule.Severity == guard.Deny)
+	described.DefaultConfiguration.Level = level(rule.Severity)
 	return described
-}
-
-func levelOf(deny bool) string {
-	if deny {
-		return "error"
-	}
-	return "warning"
 }
 
 func location(file string, line int) sarifLocation {

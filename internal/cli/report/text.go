@@ -8,27 +8,32 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/resourcestack/autohealer/internal/cli/words"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
 // Text writes for people: one finding a line, as compilers do, and a summary.
 func Text(w io.Writer, result Result) error {
 	out := bufio.NewWriter(w)
-	paint := painter(result.Colors)
+	paint := words.Painter(result.Colors)
 	for _, r := range result.Reports {
 		for _, f := range findings(r) {
-			word := paint(yellow, "warning")
-			if f.deny {
-				word = paint(red, "error")
-			}
-			fmt.Fprintf(out, "%s:%d: %s%s: %s: %s (%s)\n", printable(r.File), f.line, prefix(kindAndName(r)), word, f.rule, printable(f.message), f.docs)
+			word := paint(color(f.Severity), level(f.Severity))
+			fmt.Fprintf(out, "%s:%d: %s%s: %s: %s (%s)\n", printable(r.File), f.Line, prefix(kindAndName(r)), word, f.Rule, printable(f.Message), f.Docs)
 		}
 	}
 	for _, skipped := range skippedTogether(result) {
-		fmt.Fprintf(out, "%s for %s: %s\n", paint(faint, skipped.label), count(skipped.objects, "object"), skipped.rules)
+		fmt.Fprintf(out, "%s for %s: %s\n", paint(words.Faint, skipped.label), words.Count(skipped.objects, "object"), skipped.rules)
 	}
 	_, _ = out.WriteString(summary(result)) // the error is Flush's as well
 	return out.Flush()
+}
+
+func color(of guard.Severity) words.Color {
+	if of == guard.Deny {
+		return words.Red
+	}
+	return words.Yellow
 }
 
 // skippedTogether are the rules that lacked something to ask, with the number of objects about which.
@@ -89,7 +94,7 @@ func summary(result Result) string {
 			}
 		}
 	}
-	parts := []string{fmt.Sprintf("%s checked: %d refused, %d with warnings", count(len(result.Reports), "object"), refused, warned)}
+	parts := []string{fmt.Sprintf("%s checked: %d refused, %d with warnings", words.Count(len(result.Reports), "object"), refused, warned)}
 	hints := map[guard.Missing]string{
 		guard.MissingFacts:      "facts (--facts or --live)",
 		guard.MissingAuthorizer: "an API server that knows rights (--live)",
@@ -100,42 +105,17 @@ func summary(result Result) string {
 	}
 	for _, missing := range wants {
 		if n := len(lacking[missing]); n > 0 {
-			parts = append(parts, count(n, "rule")+" skipped for want of "+hints[missing])
+			parts = append(parts, words.Count(n, "rule")+" skipped for want of "+hints[missing])
 		}
 	}
 	if result.Facts != "" {
 		parts = append(parts, result.Facts)
 	}
 	if result.Ignored > 0 {
-		parts = append(parts, count(result.Ignored, "document")+" of other API groups ignored")
+		parts = append(parts, words.Count(result.Ignored, "document")+" of other API groups ignored")
 	}
 	if len(result.Reports) == 0 {
 		parts = append(parts, "nothing here is Autohealer's: is it the right place?")
 	}
 	return strings.Join(parts, "; ") + "\n"
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-type color string
-
-const (
-	red    color = "\x1b[31m"
-	yellow color = "\x1b[33m"
-	faint  color = "\x1b[2m"
-	plain        = "\x1b[0m"
-)
-
-func painter(colors bool) func(color, string) string {
-	return func(c color, text string) string {
-		if !colors {
-			return text
-		}
-		return string(c) + text + plain
-	}
 }

@@ -147,7 +147,7 @@ func (p *probing) scale(want probe.Direction) []string {
 // says is what one reads of an object.
 func (p *probing) says(f *snapshot.Facts, kind, name string) string {
 	d := explain.Dependent{Namespace: "shoot", Kind: kind, Name: name, Configs: f.ViewProbers(p.t.Context(), guardrail.Policy{Limits: limit.Builtin()}, "shoot", kind, name)}
-	for line := range strings.Lines(explain.Scaled(strings.ToLower(kind)+"/"+name, d, nil, snapshot.Weeders{}, p.now, nil)) {
+	for line := range strings.Lines(explain.Workload(strings.ToLower(kind)+"/"+name, d, nil, snapshot.Weeders{}, p.now, nil)) {
 		if says, ok := strings.CutPrefix(line, "  ProbeConfig main: "); ok {
 			return strings.TrimSpace(says)
 		}

@@ -233,7 +233,7 @@ func (w *weeding) asked(g *guard.Guard) map[types.NamespacedName]string {
 		if !found {
 			w.t.Fatalf("%s isn't found", key)
 		}
-		says[key] = explain.Workload("pod/"+key.Name, key.Namespace, []*weeder.Pod{p}, views, w.now, func(v1alpha1.PodDeletion) bool { return false })
+		says[key] = explain.Workload("pod/"+key.Name, explain.Dependent{Namespace: key.Namespace}, []*weeder.Pod{p}, views, w.now, func(v1alpha1.PodDeletion) bool { return false })
 	}
 	return says
 }

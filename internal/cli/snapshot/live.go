@@ -226,11 +226,11 @@ func (s surveyed) reader() client.Reader {
 	return through{Objects: s.Objects, server: s.live.client}
 }
 
-func checkedIn(s *Snapshot) checked {
-	read := surveyed{Objects: s.Objects, live: s.live, trimmed: s.Trimmed}
-	var mapper dependents.Mapper = s.Objects
-	if s.live != nil {
-		mapper = s.live.client.RESTMapper()
+func (f *Facts) checked() checked {
+	read := f.surveyed()
+	var mapper dependents.Mapper = read.Objects
+	if read.live != nil {
+		mapper = read.live.client.RESTMapper()
 	}
 	return checked{&dependents.Live{Reader: read.reader(), Mapper: mapper}, read}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kubeconfig"
 )
 
 // written are all places of objects that come into a file, by kind; the names of labels and annotations aren't told apart from others.
@@ -190,7 +191,7 @@ func fill(v reflect.Value, depth int) {
 func TestAKeyThatNobodyAskedForIsntMissing(t *testing.T) {
 	name := types.NamespacedName{Namespace: "shop", Name: "in"}
 	s := Of(t, time.Unix(1e9, 0), time.Unix(1e9, 0))
-	for key, says := range map[string]credential{"there": {server: "db"}, "gone": {missing: true}} {
+	for key, says := range map[string]kubeconfig.Found{"there": {Server: "db"}, "gone": {Missing: true}} {
 		if err := s.Objects.putSecret(name, key, says); err != nil {
 			t.Fatal(err)
 		}
@@ -202,11 +203,11 @@ func TestAKeyThatNobodyAskedForIsntMissing(t *testing.T) {
 	for _, c := range []struct {
 		key     string
 		trimmed bool
-		want    credential
+		want    kubeconfig.Found
 		known   bool
 	}{
-		{"there", true, credential{server: "db"}, true}, {"gone", true, credential{missing: true}, true}, {"other", true, credential{}, false},
-		{"other", false, credential{missing: true}, true}, // as kubectl prints it, all are there
+		{"there", true, kubeconfig.Found{Server: "db"}, true}, {"gone", true, kubeconfig.Found{Missing: true}, true}, {"other", true, kubeconfig.Found{}, false},
+		{"other", false, kubeconfig.Found{Missing: true}, true}, // as kubectl prints it, all are there
 	} {
 		read.Trimmed = c.trimmed
 		got, err := factsOf(t, read).surveyed().credential(t.Context(), name, c.key)

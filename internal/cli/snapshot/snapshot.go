@@ -1,3 +1,5 @@
+// Package snapshot is a cluster at one moment, as far as planners look at it: read live once, or from a file that was
+// written from it. The same snapshot gives the same plan, wherever and whenever it is asked.
 package snapshot
 
 import (
@@ -5,8 +7,10 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,6 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/cli/words"
+	"github.com/resourcestack/autohealer/internal/domain/guardrail"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 )
 
 // Snapshot is a cluster at one moment.
@@ -54,15 +61,11 @@ func (s *Snapshot) Describe(now time.Time) string {
 	if s.Knows("WeederConfig") {
 		of = append(of, s.count(v1alpha1.GroupVersion.Group, "WeederConfig", "WeederConfig"))
 	}
-	return fmt.Sprintf("facts of %s, %s old", listed(of), s.Age(now).Round(time.Second))
+	return fmt.Sprintf("facts of %s, %s old", words.List(of, "and"), s.Age(now).Round(time.Second))
 }
 
 func (s *Snapshot) count(group, kind, noun string) string {
-	n := len(s.Objects.all(schema.GroupKind{Group: group, Kind: kind}))
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
+	return words.Count(len(s.Objects.all(schema.GroupKind{Group: group, Kind: kind})), noun)
 }
 
 // Knows says whether there is all that policies of a kind are planned by.
@@ -74,7 +77,7 @@ func (s *Snapshot) Covers(kind string) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the facts don't say which %s there are; write them anew with facts export, as a user who may list them everywhere", listed(missing))
+	return fmt.Errorf("the facts don't say which %s there are; write them anew with facts export, as a user who may list them everywhere", words.List(missing, "and"))
 }
 
 // missing are the kinds of objects of which it isn't known which there are.
@@ -138,4 +141,55 @@ func (s *Snapshot) All(_ context.Context, kind string) (iter.Seq[client.Object],
 			}
 		}
 	}, nil
+}
+
+// ruleRights is the rule over what a WeederConfig's account may do.
+const ruleRights = "weederconfig/account-may-not-delete"
+
+// judged says whether the manager has said what rules say of a registration as it is now.
+func judged(hcr *v1alpha1.HealthCheckRegistration) bool {
+	accepted := meta.FindStatusCondition(hcr.Status.Conditions, v1alpha1.ConditionAccepted)
+	return hcr.DeletionTimestamp != nil || accepted != nil && accepted.ObservedGeneration == hcr.Generation
+}
+
+// StateOfChecks is what a stored registration may do under a policy, by what the manager last said that rules said, and why it may
+// do no more.
+func StateOfChecks(hcr *v1alpha1.HealthCheckRegistration, policy guardrail.Policy) (lifecycle.State, string) {
+	accepted := meta.FindStatusCondition(hcr.Status.Conditions, v1alpha1.ConditionAccepted)
+	switch {
+	case policy.Frozen():
+		return lifecycle.Frozen, "everything is frozen by Guardrail " + strings.Join(policy.FrozenBy, ", ")
+	case hcr.DeletionTimestamp != nil:
+		return lifecycle.Deleted, "it is being deleted"
+	case accepted == nil:
+		return lifecycle.Deleted, "the manager hasn't judged it yet" // it decides as little as one that goes
+	case !judged(hcr):
+		return lifecycle.NotJudged, "the manager hasn't judged it as it is now"
+	case hcr.Spec.Mode == v1alpha1.Observe:
+		return lifecycle.Observing, ""
+	case accepted.Status != metav1.ConditionTrue:
+		return lifecycle.Refused, "the rules refuse HealthCheckRegistration " + hcr.Name
+	case !slices.Contains(hcr.Finalizers, v1alpha1.FinalizerUndo):
+		return lifecycle.Unrecorded, "the manager hasn't given it its finalizer"
+	case policy.Paused():
+		return lifecycle.Paused, "new acts are paused by Guardrail " + strings.Join(policy.PausedBy, ", ")
+	}
+	return lifecycle.Active, ""
+}
+
+// StateOfWeeder is what a stored config may do while acts are paused or not, by what the manager last said that rules said.
+// Who asks may not be allowed to ask what the config's account may do, and a file can't be asked.
+func StateOfWeeder(wc *v1alpha1.WeederConfig, paused bool) lifecycle.State {
+	accepted := meta.FindStatusCondition(wc.Status.Conditions, v1alpha1.ConditionAccepted)
+	switch {
+	case accepted == nil, accepted.ObservedGeneration != wc.Generation:
+		return lifecycle.NotJudged
+	case accepted.Status != metav1.ConditionTrue && strings.HasPrefix(accepted.Message, ruleRights) && !strings.Contains(accepted.Message, "\n"):
+		return lifecycle.Forbidden // nothing else refuses it
+	case accepted.Status != metav1.ConditionTrue:
+		return lifecycle.Refused
+	case paused:
+		return lifecycle.Paused
+	}
+	return lifecycle.Active
 }

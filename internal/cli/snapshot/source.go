@@ -1,7 +1,6 @@
 package snapshot
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
@@ -31,13 +29,6 @@ const (
 	refusalOf = "refusal.facts.autohealer.resourcestack.com/"
 	missingOf = "missing.facts.autohealer.resourcestack.com/" // there is no such key
 )
-
-// credential is what is known of a kubeconfig in a Secret. It has nothing secret.
-type credential struct {
-	missing bool
-	server  string
-	refusal kubeconfig.Refusal
-}
 
 // surveyed answers the survey of ProbeConfigs.
 type surveyed struct {
@@ -67,33 +58,26 @@ type checked struct {
 // Kubeconfig tells what a Secret holds.
 func (s surveyed) Kubeconfig(ctx context.Context, namespace, secret string) (probe.KubeconfigFacts, error) {
 	says, err := s.credential(ctx, types.NamespacedName{Namespace: namespace, Name: secret}, survey.KubeconfigKey)
-	if err != nil || says.refusal == "" {
-		return probe.KubeconfigFacts{Missing: says.missing, Server: says.server}, s.excuse("where a ProbeConfig leads", err)
-	}
-	return probe.KubeconfigFacts{Unsafe: says.refusal.Error()}, nil
+	return survey.FactsOf(says), s.excuse("where a ProbeConfig leads", err)
 }
 
 // Kubeconfig says why a shoot's is never used.
 func (c checked) Kubeconfig(ctx context.Context, namespace string, at v1alpha1.SecretKey) (string, error) {
 	says, err := c.credential(ctx, types.NamespacedName{Namespace: namespace, Name: at.SecretName}, at.Key)
-	if err != nil || !says.refusal.Unsafe() {
+	if err != nil || !says.Refusal.Unsafe() {
 		return "", err
 	}
-	return says.refusal.Error(), nil
+	return says.Refusal.Error(), nil
 }
 
 // credential reads a Secret, and keeps of it what isn't secret.
-func (s surveyed) credential(ctx context.Context, name types.NamespacedName, key string) (says credential, err error) {
-	var from client.Reader = s.Objects
-	if s.live != nil {
-		from = s.live.client
-	}
+func (s surveyed) credential(ctx context.Context, name types.NamespacedName, key string) (says kubeconfig.Found, err error) {
 	secret := &corev1.Secret{}
-	err = from.Get(ctx, name, secret)
+	err = s.reader().Get(ctx, name, secret)
 	switch {
 	case apierrors.IsNotFound(err):
 		s.answer(asked(secretKind.GroupKind(), name, ""))
-		return credential{missing: true}, nil
+		return kubeconfig.Found{Missing: true}, nil
 	case err != nil && s.live != nil:
 		return says, fmt.Errorf("read Secret %s: %w", name, err)
 	case err != nil:
@@ -101,41 +85,27 @@ func (s surveyed) credential(ctx context.Context, name types.NamespacedName, key
 	case s.live == nil:
 		return s.credentialIn(secret, key)
 	}
-	says = credentialOf(s.live.policy, secret, key)
+	says = s.live.policy.Find(secret, key)
 	return says, s.putSecret(name, key, says)
 }
 
-// credentialOf judges what a Secret holds.
-func credentialOf(policy kubeconfig.Policy, secret *corev1.Secret, key string) credential {
-	value, there := secret.Data[key]
-	if !there {
-		return credential{missing: true}
-	}
-	access, err := policy.Parse(value)
-	if err != nil {
-		refusal, _ := errors.AsType[kubeconfig.Refusal](err)
-		return credential{refusal: cmp.Or(refusal, kubeconfig.Malformed)}
-	}
-	return credential{server: access.Server()}
-}
-
 // credentialIn reads what a file says of a Secret, or its value where somebody wrote that into the file.
-func (s surveyed) credentialIn(secret *corev1.Secret, key string) (credential, error) {
+func (s surveyed) credentialIn(secret *corev1.Secret, key string) (kubeconfig.Found, error) {
 	server, is := secret.Annotations[serverOf+key]
 	refusal, refused := secret.Annotations[refusalOf+key]
 	_, missing := secret.Annotations[missingOf+key]
 	switch value, there := secret.Data[key]; {
 	case missing:
-		return credential{missing: true}, nil
+		return kubeconfig.Found{Missing: true}, nil
 	case is, refused:
-		return credential{server: server, refusal: kubeconfig.Refusal(refusal)}, nil
+		return kubeconfig.Found{Server: server, Refusal: kubeconfig.Refusal(refusal)}, nil
 	case there && len(value) == 0, !there && s.trimmed:
-		return credential{}, notInFacts("what key %s of Secret %s/%s holds is", key, secret.Namespace, secret.Name)
+		return kubeconfig.Found{}, notInFacts("what key %s of Secret %s/%s holds is", key, secret.Namespace, secret.Name)
 	}
-	return credentialOf(kubeconfig.Policy{}, secret, key), nil
+	return kubeconfig.Policy{}.Find(secret, key), nil
 }
 
-func (o *Objects) putSecret(name types.NamespacedName, key string, says credential) error {
+func (o *Objects) putSecret(name types.NamespacedName, key string, says kubeconfig.Found) error {
 	secret := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{}}}
 	if before, there := o.find(secretKind.GroupKind(), name); there {
 		secret = before.raw.DeepCopy()
@@ -143,15 +113,15 @@ func (o *Objects) putSecret(name types.NamespacedName, key string, says credenti
 	secret.SetGroupVersionKind(secretKind)
 	secret.SetNamespace(name.Namespace)
 	secret.SetName(name.Name)
-	annotation, value := serverOf, says.server
+	annotation, value := serverOf, says.Server
 	switch {
-	case says.missing:
+	case says.Missing:
 		annotation, value = missingOf, "true"
-	case says.refusal != "":
-		annotation, value = refusalOf, string(says.refusal)
+	case says.Refusal != "":
+		annotation, value = refusalOf, string(says.Refusal)
 	}
 	_ = unstructured.SetNestedField(secret.Object, value, "metadata", "annotations", annotation+key)
-	if !says.missing {
+	if !says.Missing {
 		_ = unstructured.SetNestedField(secret.Object, "", "data", key)
 	}
 	return o.put(secret)

@@ -29,7 +29,9 @@ func (c *Checker) stored(ctx context.Context, wanted *object) (*object, error) {
 	return o, err
 }
 
-func title(o *object) string { return strings.ToLower(o.GetKind()) + "/" + o.GetName() }
+func title(o client.Object) string {
+	return strings.ToLower(o.GetObjectKind().GroupVersionKind().Kind) + "/" + o.GetName()
+}
 
 // differs gives the path of the first field that is another one in stored than in wanted, "" when there is none; added says that
 // wanted hasn't the field at all, and API servers don't set it by themselves: a selector that somebody adds takes objects from a gate.

@@ -18,26 +18,17 @@ import (
 	"github.com/resourcestack/autohealer/internal/cli/check"
 )
 
-// role is a Role or ClusterRole of this version.
-type role struct {
-	namespace, name string
-	labels          map[string]string
-	rules           []rbacv1.PolicyRule
-	object          *object
-}
-
-func rolesIn(pattern string) ([]role, error) {
+// rolesIn are the Roles and ClusterRoles of this version in files; a Role has the same fields.
+func rolesIn(pattern string) ([]rbacv1.ClusterRole, error) {
 	found, err := config.Objects(config.FS, pattern, "Role", "ClusterRole")
 	if err != nil {
 		return nil, err
 	}
-	roles := make([]role, len(found))
+	roles := make([]rbacv1.ClusterRole, len(found))
 	for i, o := range found {
-		var r rbacv1.ClusterRole // a Role has the same fields
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &r); err != nil {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &roles[i]); err != nil {
 			return nil, fmt.Errorf("read %s: %w", title(o), err)
 		}
-		roles[i] = role{r.Namespace, r.Name, r.Labels, r.Rules, o}
 	}
 	return roles, nil
 }
@@ -103,11 +94,11 @@ func providerOf(d *appsv1.Deployment) string {
 }
 
 // lacking are the rights of a role that the account hasn't. That it has none of them has one reason, so it is one finding.
-func (c *Checker) lacking(ctx context.Context, account string, r role) (found []Finding, err error) {
-	if r.namespace == check.DefaultNamespace {
-		r.namespace = c.Namespace // wherever it was installed
+func (c *Checker) lacking(ctx context.Context, account string, r rbacv1.ClusterRole) (found []Finding, err error) {
+	if r.Namespace == check.DefaultNamespace {
+		r.Namespace = c.Namespace // wherever it was installed
 	}
-	do := fmt.Sprintf("in %s, bound to the account %s in namespace %s. %s", title(r.object), account, c.Namespace, reapply)
+	do := fmt.Sprintf("in %s, bound to the account %s in namespace %s. %s", title(&r), account, c.Namespace, reapply)
 	rights := rightsOf(r)
 	for _, right := range rights {
 		allowed, err := c.accountMay(ctx, account, right)
@@ -119,14 +110,14 @@ func (c *Checker) lacking(ctx context.Context, account string, r role) (found []
 		}
 	}
 	if len(found) > 1 && len(found) == len(rights) {
-		found = []Finding{{fmt.Sprintf("the manager has none of the rights of %s", title(r.object)), "They are " + do}}
+		found = []Finding{{fmt.Sprintf("the manager has none of the rights of %s", title(&r)), "They are " + do}}
 	}
 	return found, nil
 }
 
 // rightsOf are the single rights of a role.
-func rightsOf(r role) (all []authorizationv1.ResourceAttributes) {
-	for _, rule := range r.rules {
+func rightsOf(r rbacv1.ClusterRole) (all []authorizationv1.ResourceAttributes) {
+	for _, rule := range r.Rules {
 		names := rule.ResourceNames
 		if len(names) == 0 {
 			names = []string{""}
@@ -137,7 +128,7 @@ func rightsOf(r role) (all []authorizationv1.ResourceAttributes) {
 					for _, verb := range rule.Verbs {
 						resource, sub, _ := strings.Cut(resource, "/")
 						all = append(all, authorizationv1.ResourceAttributes{
-							Verb: verb, Group: group, Resource: resource, Subresource: sub, Name: name, Namespace: r.namespace,
+							Verb: verb, Group: group, Resource: resource, Subresource: sub, Name: name, Namespace: r.Namespace,
 						})
 					}
 				}
@@ -175,7 +166,7 @@ func (c *Checker) accountMay(ctx context.Context, account string, right authoriz
 
 // roles compares the roles for people: they may have more rights than ours have, and no fewer.
 func (c *Checker) roles(ctx context.Context) ([]Finding, error) {
-	var all []role
+	var all []rbacv1.ClusterRole
 	for _, file := range []string{"rbac/user_roles.yaml", "rbac/metrics_reader_role.yaml", "rbac/probe_target_role.yaml"} {
 		roles, err := rolesIn(file)
 		if err != nil {
@@ -186,10 +177,10 @@ func (c *Checker) roles(ctx context.Context) ([]Finding, error) {
 	var found []Finding
 	for _, wanted := range all {
 		stored := &rbacv1.ClusterRole{}
-		stored.Name = wanted.name
+		stored.Name = wanted.Name
 		err := c.Client.Get(ctx, keyOf(stored), stored)
 		if apierrors.IsNotFound(err) {
-			found = append(found, Finding{title(wanted.object) + " is missing", reapply})
+			found = append(found, Finding{title(&wanted) + " is missing", reapply})
 			continue
 		}
 		if err != nil {
@@ -197,12 +188,12 @@ func (c *Checker) roles(ctx context.Context) ([]Finding, error) {
 		}
 		for _, right := range rightsOf(wanted) {
 			if !slices.ContainsFunc(stored.Rules, func(r rbacv1.PolicyRule) bool { return allows(r, right) }) {
-				found = append(found, Finding{fmt.Sprintf("%s doesn't allow to %s", title(wanted.object), words(right)), reapply})
+				found = append(found, Finding{fmt.Sprintf("%s doesn't allow to %s", title(&wanted), words(right)), reapply})
 			}
 		}
-		for key, value := range wanted.labels {
+		for key, value := range wanted.Labels {
 			if stored.Labels[key] != value {
-				found = append(found, Finding{fmt.Sprintf("%s has no label %s=%s", title(wanted.object), key, value), reapply})
+				found = append(found, Finding{fmt.Sprintf("%s has no label %s=%s", title(&wanted), key, value), reapply})
 			}
 		}
 	}

@@ -12,8 +12,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/discovery"
@@ -182,15 +180,6 @@ func (r *Report) Unsound() []string {
 		}
 	}
 	return names
-}
-
-// Object is the report for kubectl's printers.
-func (r *Report) Object() (runtime.Object, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(r)
-	if err != nil {
-		return nil, fmt.Errorf("convert the report: %w", err)
-	}
-	return &unstructured.Unstructured{Object: content}, nil
 }
 
 func (c *Checker) kubernetes(context.Context) ([]Finding, error) {

@@ -80,23 +80,11 @@ var (
 // scalableKinds are all kinds of namespaced objects that have a scale, in one version each. Those to whose objects others'
 // annotations are copied come last, or they would get a copy anew.
 func scalableKinds(from discovery.DiscoveryInterface) ([]schema.GroupVersionKind, error) {
-	_, lists, err := from.ServerGroupsAndResources()
+	kinds, err := KindsOf(from, func(_ schema.GroupVersion, r metav1.APIResource, all []metav1.APIResource) bool {
+		return r.Namespaced && hasSub(r, all, "scale")
+	})
 	if err != nil {
 		err = fmt.Errorf("not all kinds can be looked at: %w", err)
-	}
-	var kinds []schema.GroupVersionKind
-	for _, list := range lists {
-		gv, invalid := schema.ParseGroupVersion(list.GroupVersion)
-		if invalid != nil {
-			continue
-		}
-		for _, r := range list.APIResources {
-			scaled := slices.ContainsFunc(list.APIResources, func(s metav1.APIResource) bool { return s.Name == r.Name+"/scale" })
-			seen := slices.ContainsFunc(kinds, func(k schema.GroupVersionKind) bool { return k.Group == gv.Group && k.Kind == r.Kind })
-			if scaled && !seen && r.Namespaced && slices.Contains(r.Verbs, "list") {
-				kinds = append(kinds, gv.WithKind(r.Kind))
-			}
-		}
 	}
 	copies := func(k schema.GroupVersionKind) int { return strings.Count(k.Kind, "ReplicaSet") }
 	slices.SortStableFunc(kinds, func(a, b schema.GroupVersionKind) int {
@@ -105,19 +93,51 @@ func scalableKinds(from discovery.DiscoveryInterface) ([]schema.GroupVersionKind
 	return kinds, err
 }
 
+// KindsOf are the kinds that the API server says can be listed and that are wanted, in one version each. Wanted is asked of each
+// resource, with all of its group and version. Where there is an error they aren't all.
+func KindsOf(from discovery.DiscoveryInterface, wanted func(schema.GroupVersion, metav1.APIResource, []metav1.APIResource) bool) ([]schema.GroupVersionKind, error) {
+	_, lists, err := from.ServerGroupsAndResources()
+	var kinds []schema.GroupVersionKind
+	for _, list := range lists {
+		gv, invalid := schema.ParseGroupVersion(list.GroupVersion)
+		if invalid != nil {
+			continue
+		}
+		for _, r := range list.APIResources {
+			seen := slices.ContainsFunc(kinds, func(k schema.GroupVersionKind) bool { return k.Group == gv.Group && k.Kind == r.Kind })
+			if !seen && slices.Contains(r.Verbs, "list") && wanted(gv, r, list.APIResources) {
+				kinds = append(kinds, gv.WithKind(r.Kind))
+			}
+		}
+	}
+	return kinds, err
+}
+
+// hasSub says whether a resource has a subresource.
+func hasSub(r metav1.APIResource, all []metav1.APIResource, sub string) bool {
+	return slices.ContainsFunc(all, func(s metav1.APIResource) bool { return s.Name == r.Name+"/"+sub })
+}
+
 // each gives the objects of a kind that have an annotation.
 func (u *Undoer) each(ctx context.Context, kind schema.GroupVersionKind, namespace, annotation string, found func(Object)) error {
+	return Each(ctx, u.Client, kind, func(about *metav1.PartialObjectMetadata) {
+		if _, has := about.Annotations[annotation]; has {
+			found(Object{Kind: kind, Key: client.ObjectKeyFromObject(about), Title: Title(kind, about.Namespace, about.Name)})
+		}
+	}, client.InNamespace(namespace))
+}
+
+// Each gives the metadata of the objects of a kind, page by page; none when the kind isn't there.
+func Each(ctx context.Context, c client.Reader, kind schema.GroupVersionKind, found func(*metav1.PartialObjectMetadata), options ...client.ListOption) error {
 	pages := pager.New(func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 		page := &metav1.PartialObjectMetadataList{}
 		page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		err := u.Client.List(ctx, page, &client.ListOptions{Namespace: namespace, Limit: opts.Limit, Continue: opts.Continue})
-		return page, err
+		return page, c.List(ctx, page, slices.Concat(options, []client.ListOption{client.Limit(opts.Limit), client.Continue(opts.Continue)})...)
 	})
 	err := pages.EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
 		about := item.(*metav1.PartialObjectMetadata)
-		if _, has := about.Annotations[annotation]; has {
-			found(Object{Kind: kind, Key: types.NamespacedName{Namespace: about.Namespace, Name: about.Name}, Title: title(kind, about.Namespace, about.Name)})
-		}
+		about.SetGroupVersionKind(kind)
+		found(about)
 		return nil
 	})
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
@@ -129,7 +149,8 @@ func (u *Undoer) each(ctx context.Context, kind schema.GroupVersionKind, namespa
 	return nil
 }
 
-func title(kind schema.GroupVersionKind, namespace, name string) string {
+// Title names an object for people, such as node/worker-7.
+func Title(kind schema.GroupVersionKind, namespace, name string) string {
 	of := strings.ToLower(kind.Kind) + "/" + name
 	if namespace == "" {
 		return of
@@ -142,5 +163,5 @@ func Named(kind schema.GroupVersionKind, namespaced bool, namespace, name string
 	if !namespaced {
 		namespace = ""
 	}
-	return Object{Kind: kind, Key: types.NamespacedName{Namespace: namespace, Name: name}, Title: title(kind, namespace, name)}
+	return Object{Kind: kind, Key: types.NamespacedName{Namespace: namespace, Name: name}, Title: Title(kind, namespace, name)}
 }

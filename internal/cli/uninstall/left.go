@@ -55,7 +55,7 @@ func (u *Uninstaller) lookAtNamespace(ctx context.Context, s *Survey) error {
 		s.Left = append(s.Left, fmt.Sprintf("%s holds what isn't Autohealer's: %s. If nobody needs it: kubectl delete %s", title(ns), some(others, ", "), named(ns)))
 		return nil
 	}
-	s.Namespace = ns
+	s.Namespace = []*object{ns}
 	return nil
 }
 

@@ -10,10 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -33,8 +31,8 @@ type Survey struct {
 	Policies, Rails, Kinds []*object
 	// Parts are what was installed, by what they go with.
 	Parts map[stage][]*object
-	// Namespace is Autohealer's own; nil where there is none, or it isn't ours to delete.
-	Namespace *object
+	// Namespace is Autohealer's own; empty where there is none, or it isn't ours to delete.
+	Namespace []*object
 	// Left says what stays, and what to do about it.
 	Left []string
 	// Blocked says why it can't begin, and what to do about that.
@@ -47,7 +45,7 @@ func (s *Survey) Nothing() bool {
 	for _, of := range s.Parts {
 		parts += len(of)
 	}
-	return len(s.Undo)+len(s.Held)+len(s.Policies)+len(s.Rails)+len(s.Kinds)+parts == 0 && s.Namespace == nil
+	return len(s.Undo)+len(s.Held)+len(s.Policies)+len(s.Rails)+len(s.Kinds)+len(s.Namespace)+parts == 0
 }
 
 // Look finds all that there is of an installation, and whether it can all be removed. It writes nothing.
@@ -106,22 +104,9 @@ func (u *Uninstaller) ownKinds() ([]schema.GroupVersionKind, error) {
 
 // kinds are those of the cluster that are wanted and can be listed, each in one version.
 func (u *Uninstaller) kinds(wanted func(schema.GroupVersion, metav1.APIResource) bool) ([]schema.GroupVersionKind, error) {
-	_, lists, err := served{u.Kinds}.ServerGroupsAndResources()
+	kinds, err := undo.KindsOf(served{u.Kinds}, func(gv schema.GroupVersion, r metav1.APIResource, _ []metav1.APIResource) bool { return wanted(gv, r) })
 	if err != nil {
 		return nil, fmt.Errorf("see which kinds the cluster has: %w", err)
-	}
-	var kinds []schema.GroupVersionKind
-	for _, list := range lists {
-		gv, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil {
-			continue
-		}
-		for _, r := range list.APIResources {
-			known := slices.ContainsFunc(kinds, func(k schema.GroupVersionKind) bool { return k.Group == gv.Group && k.Kind == r.Kind })
-			if !known && slices.Contains(r.Verbs, "list") && wanted(gv, r) {
-				kinds = append(kinds, gv.WithKind(r.Kind))
-			}
-		}
 	}
 	return kinds, nil
 }
@@ -261,22 +246,6 @@ func (u *Uninstaller) get(ctx context.Context, o *object) (*object, error) {
 
 // list reads the metadata of all objects of a kind; none when the kind isn't there.
 func (u *Uninstaller) list(ctx context.Context, kind schema.GroupVersionKind, options ...client.ListOption) (found []*object, err error) {
-	pages := pager.New(func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-		page := &metav1.PartialObjectMetadataList{}
-		page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		return page, u.Client.List(ctx, page, append(options, client.Limit(opts.Limit), client.Continue(opts.Continue))...)
-	})
-	err = pages.EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
-		o := item.(*object)
-		o.SetGroupVersionKind(kind)
-		found = append(found, o)
-		return nil
-	})
-	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("look at %ss: %w", strings.ToLower(kind.Kind), err)
-	}
-	return found, nil
+	err = undo.Each(ctx, u.Client, kind, func(o *object) { found = append(found, o) }, options...)
+	return found, err
 }

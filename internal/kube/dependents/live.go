@@ -2,7 +2,6 @@ package dependents
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -135,13 +134,8 @@ func (l *Live) Kubeconfig(ctx context.Context, namespace string, at v1alpha1.Sec
 	if err := l.Reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: at.SecretName}, secret); err != nil {
 		return "", err
 	}
-	text, there := secret.Data[at.Key]
-	if !there {
-		return "", nil
-	}
-	_, err = l.Policy.Parse(text)
-	if refusal, refused := errors.AsType[kubeconfig.Refusal](err); refused && refusal.Unsafe() { // in our own words, with nothing of the Secret
-		return refusal.Error(), nil
+	if found := l.Policy.Find(secret, at.Key); found.Refusal.Unsafe() {
+		return found.Refusal.Error(), nil // in our own words, with nothing of the Secret
 	}
 	return "", nil
 }

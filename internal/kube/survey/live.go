@@ -2,7 +2,6 @@ package survey
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -48,18 +47,12 @@ func (l *Live) Kubeconfig(ctx context.Context, namespace, secret string) (probe.
 		}
 		return probe.KubeconfigFacts{}, fmt.Errorf("read Secret %s/%s: %w", namespace, secret, err)
 	}
-	text, there := read.Data[KubeconfigKey]
-	if !there {
-		return probe.KubeconfigFacts{Missing: true}, nil
-	}
-	access, err := l.Policy.Parse(text)
-	if refusal, refused := errors.AsType[kubeconfig.Refusal](err); refused { // in our own words, with nothing of the Secret
-		return probe.KubeconfigFacts{Unsafe: refusal.Error()}, nil
-	}
-	if err != nil {
-		return probe.KubeconfigFacts{}, err
-	}
-	return probe.KubeconfigFacts{Server: access.Server()}, nil
+	return FactsOf(l.Policy.Find(&read, KubeconfigKey)), nil
+}
+
+// FactsOf says in our own words what a Secret holds.
+func FactsOf(found kubeconfig.Found) probe.KubeconfigFacts {
+	return probe.KubeconfigFacts{Missing: found.Missing, Server: found.Server, Unsafe: found.Refusal.Error()}
 }
 
 // Dependent reads an object's scale.

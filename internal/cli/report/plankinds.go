@@ -1,0 +1,274 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/cli/words"
+	"github.com/resourcestack/autohealer/internal/domain/outlier"
+	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
+)
+
+const (
+	// servicesShown of which there is nothing to tell but their state; podsShown of one Service.
+	servicesShown = 10
+	podsShown     = 20
+)
+
+type jsonWeeder struct {
+	Namespaces int `json:"namespaces"`
+	// Limit is how many pods may be deleted in a minute, over all WeederConfigs; Spent of them were in the last one.
+	Limit    int                      `json:"limit"`
+	Spent    int                      `json:"spent"`
+	Services []weeder.ServiceForecast `json:"services"`
+}
+
+// WeederConfig takes in what a config would do.
+func (p *Plan) WeederConfig(wc *v1alpha1.WeederConfig, f weeder.Forecast, pausedBy []string) {
+	open := 0
+	for _, s := range f.Items.Services {
+		if s.WindowEnds != nil {
+			open, p.Acts = open+1, p.Acts+s.Deletions()
+		}
+	}
+	verb := "delete"
+	switch {
+	case wc.Spec.Mode == v1alpha1.Observe:
+		p.outcome = "observes, and deletes nothing"
+	case len(pausedBy) > 0:
+		p.outcome = "would delete nothing: paused by Guardrail " + strings.Join(pausedBy, ", ")
+	case wc.Spec.Deletion == v1alpha1.Evict:
+		p.outcome = fmt.Sprintf("would evict %s now, as far as PodDisruptionBudgets let it", words.Count(p.Acts, "pod"))
+	default:
+		p.outcome = fmt.Sprintf("would delete %s now", words.Count(p.Acts, "pod"))
+	}
+	if wc.Spec.Deletion == v1alpha1.Evict {
+		verb = "evict"
+	}
+	p.row("services", "%d in %s; for %d a window is or would be open", f.Services, words.Count(f.Namespaces, "namespace"), open)
+	p.row("dependents", "%s, of which %d crash-loop", words.Count(f.SelectedPods, "pod"), f.CrashLoopingPods)
+	p.row("limit", "maxPodDeletionsPerMinute allows %d over all WeederConfigs; %d were deleted in the last minute", f.Limit, f.Items.Spent)
+	p.services(f.Items.Services, verb)
+	p.json.Weeder = jsonWeeder{f.Namespaces, f.Limit, f.Items.Spent, append([]weeder.ServiceForecast{}, f.Items.Services...)}
+}
+
+// services tells of each Service and of its dependents that crash-loop.
+func (p *Plan) services(services []weeder.ServiceForecast, verb string) {
+	left := 0
+	if len(services) > servicesShown {
+		loud := slices.DeleteFunc(slices.Clone(services), func(s weeder.ServiceForecast) bool { return s.WindowEnds == nil && len(s.Pods) == 0 })
+		services, left = loud, len(services)-len(loud)
+	}
+	for _, s := range services {
+		p.line(1, "Service %s/%s: %s", s.Namespace, s.Name, serviceState(s, strings.TrimSuffix(verb, "e")+"ed"))
+		for _, pod := range s.Pods[:min(podsShown, len(s.Pods))] {
+			if pod.Delete {
+				p.line(2, "%-8s%s: %s", verb, pod.Name, pod.CrashLoop)
+			} else {
+				p.line(2, "keep    %s: %s (%s)", pod.Name, pod.Message, pod.Reason)
+			}
+		}
+		p.more(2, len(s.Pods)-podsShown, "pod", hasThemAll)
+	}
+	if left > 0 {
+		p.line(1, "%s more: no window is open, and no dependent crash-loops", words.Count(left, "Service"))
+	}
+}
+
+// serviceState says what a Service's readiness means now, and what its pods below are judged for.
+func serviceState(s weeder.ServiceForecast, done string) string {
+	loops := fmt.Sprintf("of %s %d crash-loop", words.Count(s.Dependents, "dependent"), s.CrashLooping)
+	if s.WindowEnds != nil {
+		return fmt.Sprintf("%s; its window is open until %s; %s, and %d would be %s", readinessOf(s), clockTime(*s.WindowEnds), loops, s.Deletions(), done)
+	}
+	state := fmt.Sprintf("%s; no window; %s", readinessOf(s), loops)
+	if len(s.Pods) > 0 {
+		state += fmt.Sprintf("; if it recovered now, %d would be %s", s.Deletions(), done)
+	}
+	return state
+}
+
+func readinessOf(s weeder.ServiceForecast) string {
+	switch {
+	case !s.Endpoints:
+		return "has no EndpointSlices"
+	case !s.Ready:
+		return "notReady"
+	case s.ReadySince == nil:
+		return "Ready"
+	}
+	return "Ready since " + clockTime(*s.ReadySince)
+}
+
+func clockTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// probesShown are the targets of which each step is told.
+const probesShown = 5
+
+type jsonProbe struct {
+	Targets int `json:"targets"`
+	// Limit is how many targets may be scaled down at once; of Probed ones, over all ProbeConfigs, ScaledDown are.
+	Limit      int `json:"limit"`
+	Probed     int `json:"probed"`
+	ScaledDown int `json:"scaledDown"`
+	// WouldScaleDown counts the objects if all targets failed outside, in the targets that were looked at.
+	WouldScaleDown int    `json:"wouldScaleDown"`
+	Unknown        string `json:"unknown,omitempty"`
+	// GivesBack would get their replicas back now.
+	GivesBack []v1alpha1.ScaledDependent `json:"givesBack"`
+	// Steps of the targets that were looked at.
+	Steps []probe.TargetForecast `json:"steps"`
+}
+
+// Probes is what else is known of ProbeConfigs.
+type Probes struct {
+	// Unknown says what could not be read; then the forecast is empty.
+	Unknown string
+	// BreakerOpen: nothing is scaled down for any config.
+	BreakerOpen bool
+	// Now is how the targets of the stored config of its name are, by its status; nil when none is stored.
+	Now *v1alpha1.TargetCounts
+}
+
+// ProbeConfig takes in what a config would do. Nothing follows from it alone but what is given back: it is probes that decide.
+func (p *Plan) ProbeConfig(pc *v1alpha1.ProbeConfig, f probe.Forecast, of Probes, pausedBy []string) {
+	p.Acts = len(f.Items.GivesBack)
+	switch {
+	case pc.Spec.Mode == v1alpha1.Observe:
+		p.outcome = "observes, and scales nothing down"
+	case len(pausedBy) > 0:
+		p.outcome = "would scale nothing down: paused by Guardrail " + strings.Join(pausedBy, ", ")
+	case of.BreakerOpen:
+		p.outcome = "would scale nothing down: the breaker of all ProbeConfigs is open, see kubectl autohealer reset"
+	case of.Unknown != "":
+		p.outcome = "would scale nothing now; what it would scale is not known"
+	default:
+		p.outcome = fmt.Sprintf("would scale nothing down now; if only the way from outside failed, %s in %s", words.Count(f.WouldScaleDown, "object"), words.Count(f.Targets, "target"))
+	}
+	if p.Acts > 0 {
+		p.outcome += "; gives " + words.Count(p.Acts, "object") + " back what it scaled down"
+	}
+	p.json.Probe = jsonProbe{
+		f.Targets, f.Limit, f.Probed, f.ScaledDown, f.WouldScaleDown, of.Unknown,
+		append([]v1alpha1.ScaledDependent{}, f.Items.GivesBack...), append([]probe.TargetForecast{}, f.Items.Targets...),
+	}
+	if of.Unknown != "" {
+		p.row("not known", "%s", of.Unknown)
+		return
+	}
+	p.probeRows(f, of.Now)
+	for _, t := range f.Items.Targets[:min(probesShown, len(f.Items.Targets))] {
+		p.steps(t)
+	}
+	p.more(1, f.Targets-min(probesShown, len(f.Items.Targets)), "target", "; -o json has more of them")
+}
+
+func (p *Plan) probeRows(f probe.Forecast, now *v1alpha1.TargetCounts) {
+	targets := words.Count(f.Targets, "target")
+	if looked := len(f.Items.Targets); looked < f.Targets {
+		targets += fmt.Sprintf(", of which the first %d were looked at", looked)
+	}
+	p.row("targets", "%s", targets)
+	p.row("limit", "maxScaledDownTargets allows %d; over all ProbeConfigs %d probed, %d scaled down", f.Limit, f.Probed, f.ScaledDown)
+	if now != nil {
+		p.row("now", "%d of %s failing outside, %d scaled down", now.ExternalUnhealthy, words.Count(int(now.Total), "target"), now.ScaledDown)
+	}
+	for _, s := range f.Items.GivesBack {
+		p.row("gives back", "%s %s/%s: 0 → %d", s.Ref.Kind, s.Namespace, s.Ref.Name, s.PreviousReplicas)
+	}
+}
+
+// steps tells of a target what would be scaled, in which order.
+func (p *Plan) steps(t probe.TargetForecast) {
+	if len(t.Down)+len(t.Up)+len(t.Findings) == 0 {
+		p.line(1, "Target %s: nothing to scale", t.Namespace)
+		return
+	}
+	p.line(1, "Target %s:", t.Namespace)
+	p.levels("down", t.Down)
+	p.levels("up", t.Up)
+	for _, f := range t.Findings {
+		p.line(2, "not     %s: %s (%s)", f.Ref, f.Message, f.Reason)
+	}
+}
+
+func (p *Plan) levels(verb string, levels []probe.LevelForecast) {
+	for _, l := range levels {
+		var changes []string
+		for _, c := range l.Changes {
+			changes = append(changes, fmt.Sprintf("%s %d → %d", c.Ref, c.From, c.To))
+		}
+		p.line(2, "%-8slevel %d: %s", verb, l.Level, strings.Join(changes, ", "))
+	}
+}
+
+// clustersShown of which there is something to tell, and of which there is nothing.
+const clustersShown = 20
+
+type jsonOutlier struct {
+	Disabled bool `json:"disabled"`
+	// Effective is what Envoy does, with all defaults; null when disabled.
+	Effective *v1alpha1.OutlierDetection `json:"effective"`
+	outlier.Items
+}
+
+// OutlierPolicy takes in what a policy, read as such, would mean.
+func (p *Plan) OutlierPolicy(op *v1alpha1.OutlierPolicy, read *outlier.Policy, f outlier.Forecast, pausedBy []string) {
+	where := fmt.Sprintf("%s with %s", words.Count(f.Clusters, "cluster"), words.Count(f.Hosts, "host"))
+	switch {
+	case op.Spec.Disabled:
+		p.outcome = "would switch detection off for " + where
+	case op.Spec.Mode == v1alpha1.Observe:
+		p.outcome = "observes " + where + ", and ejects nobody"
+	case len(pausedBy) > 0:
+		p.outcome = "would eject nobody: paused by Guardrail " + strings.Join(pausedBy, ", ")
+	default:
+		p.outcome = "would detect failing hosts in " + where
+	}
+	for _, c := range f.Items.Clusters {
+		if c.Ejectable > 0 && len(pausedBy) == 0 {
+			p.Acts++
+		}
+	}
+	j := jsonOutlier{Disabled: op.Spec.Disabled, Items: f.Items}
+	if !j.Disabled {
+		effective := read.Settings.WithDefaults()
+		j.Effective = &effective
+		p.settings(&read.Settings)
+	}
+	p.json.Outlier = j
+	p.clusters(f.Items, read.Detects())
+}
+
+func (p *Plan) settings(s *outlier.Settings) {
+	p.row("after", "%s", s.After())
+	p.row("for", "%s", s.Length())
+	if s.PanicThreshold > 0 {
+		p.row("panic", "when less than %d%% are healthy, all get requests again", s.PanicThreshold)
+	} else {
+		p.row("panic", "off: when all are ejected, requests fail")
+	}
+}
+
+// clusters tells of each cluster how many hosts may go, and by which of the policy's targets it holds.
+func (p *Plan) clusters(items outlier.Items, detects bool) {
+	for _, c := range items.Clusters[:min(clustersShown, len(items.Clusters))] {
+		text := words.Count(c.Hosts, "host")
+		if c.Hosts > 0 && detects {
+			text += fmt.Sprintf(", of which at most %d ejected at once", c.Ejectable)
+		}
+		if c.Hosts > 0 && c.EjectsEverything {
+			text += ", which is all of them"
+		}
+		p.line(1, "Cluster %s: %s; for %s", c.Name, text, c.Level)
+	}
+	p.more(1, len(items.Clusters)-clustersShown, "cluster", hasThemAll)
+	for _, c := range items.Overridden[:min(clustersShown, len(items.Overridden))] {
+		p.line(1, "Cluster %s: OutlierPolicy %s holds, for %s", c.Name, c.Policy, c.Level)
+	}
+	p.more(1, len(items.Overridden)-clustersShown, "cluster", " that others hold for"+hasThemAll)
+}

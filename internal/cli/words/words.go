@@ -1,0 +1,45 @@
+// Package words puts numbers and lists into sentences, and colors on terminals.
+package words
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Count is a number of things: 1 node, 2 nodes.
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// List reads as a sentence does: a, b and c.
+func List(all []string, conjunction string) string {
+	last := len(all) - 1
+	if last < 1 {
+		return strings.Join(all, "")
+	}
+	return strings.Join(all[:last], ", ") + " " + conjunction + " " + all[last]
+}
+
+// Color of a terminal.
+type Color string
+
+// The colors.
+const (
+	Plain  Color = ""
+	Red    Color = "\x1b[31m"
+	Yellow Color = "\x1b[33m"
+	Faint  Color = "\x1b[2m"
+)
+
+// Painter gives a function that colors a text, or leaves it as it is.
+func Painter(colors bool) func(Color, string) string {
+	return func(c Color, text string) string {
+		if !colors || c == Plain {
+			return text
+		}
+		return string(c) + text + "\x1b[0m"
+	}
+}
