@@ -23,7 +23,7 @@ var _ = Describe("kubectl", func() {
 			Expect(lines).To(ContainElement(MatchRegexp(`^(conditionset.autohealer.resourcestack.com/)?columns +NoSchedule +example.com/columns +True +True +Operative +0 +0 +0 +\S+$`)), resource)
 		}
 		lines := strings.Split(accepted(ctx, "get", "cset", "columns", "-o", "wide"), "\n")
-		Expect(strings.Fields(lines[0])).To(Equal([]string{"NAME", "EFFECT", "KEY", "ACCEPTED", "READY", "REASON", "MATCHING", "TAINTED", "HELD", "STALE", "AGE"}))
+		Expect(strings.Fields(lines[0])).To(Equal([]string{"NAME", "EFFECT", "KEY", "ACCEPTED", "READY", "REASON", "MATCHING", "TAINTED", "HELD", "DOUBTFUL", "AGE"}))
 		Expect(lines[1]).To(MatchRegexp(`^columns .* Operative +0 +0 +0 +0 +\S+$`))
 	}, NodeTimeout(specTime))
 
