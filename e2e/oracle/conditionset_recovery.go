@@ -56,19 +56,8 @@ func (s *setSpec) selects(n *node) bool {
 func (s *nodes) recoveries(w *World, c Change, before, after *node) []Broken {
 	var found []Broken
 	for _, claim := range before.record.Taints {
-		effect := before.record.effect(claim.Key)
-		there := func(n *node) bool {
-			return slices.ContainsFunc(n.taints, func(t corev1.Taint) bool { return t.Key == claim.Key && t.Effect == effect })
-		}
-		if after.record.of(claim.Set, claim.Key).Key != "" || !there(before) || there(after) || outranked(claim, after) {
-			continue
-		}
-		p := w.Policies[claim.Set]
-		if p == nil || !p.Gone.IsZero() || s.isNews(p, c.At) || s.relabelled(before.uid, c.At) {
-			continue
-		}
-		spec, err := readSetSpec(p.Specs[len(p.Specs)-1])
-		if err != nil || spec.Mode == "Observe" || spec.TaintKey != claim.Key || !spec.selects(before) || s.isWell(spec, before, c.At) {
+		spec, stands := s.stands(w, c, claim, before)
+		if !stands || !dropped(claim, before, after) || s.isWell(spec, before, c.At) {
 			continue
 		}
 		var says []string
@@ -81,9 +70,25 @@ func (s *nodes) recoveries(w *World, c Change, before, after *node) []Broken {
 	return found
 }
 
-// outranked: by precedence among all sets of a node only the highest effect stays.
-func outranked(c claim, after *node) bool {
-	return slices.ContainsFunc(after.record.Taints, func(other claim) bool { return rank(other.Effect) > rank(c.Effect) })
+// dropped: the claim went together with its taint, and not because another set asks for more: by precedence among all sets of a node
+// only the highest effect stays.
+func dropped(c claim, before, after *node) bool {
+	effect := before.record.effect(c.Key)
+	there := func(n *node) bool {
+		return slices.ContainsFunc(n.taints, func(t corev1.Taint) bool { return t.Key == c.Key && t.Effect == effect })
+	}
+	outranked := slices.ContainsFunc(after.record.Taints, func(other claim) bool { return rank(other.Effect) > rank(c.Effect) })
+	return after.record.of(c.Set, c.Key).Key == "" && there(before) && !there(after) && !outranked
+}
+
+// stands: the claim's set is there, and for so long that the manager must know it asks for this taint on this node, if it is sick.
+func (s *nodes) stands(w *World, c Change, claim claim, n *node) (spec setSpec, stands bool) {
+	p := w.Policies[claim.Set]
+	if p == nil || !p.Gone.IsZero() || s.isNews(p, c.At) || s.relabelled(n.uid, c.At) {
+		return spec, false
+	}
+	spec, err := readSetSpec(p.Specs[len(p.Specs)-1])
+	return spec, err == nil && spec.Mode != "Observe" && spec.TaintKey == claim.Key && spec.selects(n)
 }
 
 // isNews: the policy was changed so lately that the write may be by what it said before.

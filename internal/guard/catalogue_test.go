@@ -101,6 +101,8 @@ func TestTheRulesOfConditionSets(t *testing.T) {
 	}
 	want := []string{
 		"conditionset/matches-healthy-nodes Deny object",
+		"conditionset/sounds-healthy Warn object",
+		"conditionset/sounds-healthy-evicts Deny object",
 		"conditionset/obsolete-condition Deny object",
 		"conditionset/obsolete-condition-true Warn object",
 		"conditionset/unknown-only-evicts Deny object",
@@ -108,6 +110,9 @@ func TestTheRulesOfConditionSets(t *testing.T) {
 		"conditionset/reserved-taint-key Deny object",
 		"conditionset/shared-taint-key Warn object",
 		"conditionset/evicts-without-hold Warn object",
+		"conditionset/always-stale Deny object",
+		"conditionset/stale-between-heartbeats Warn object",
+		"conditionset/holds-longer-than-fresh Warn object",
 		"conditionset/sticky-evicts Warn object",
 		"conditionset/impossible-status Warn object",
 		"conditionset/empty-cap Deny object",

@@ -32,7 +32,7 @@ func conditionTables(w world) []table {
 			healthy[conditionType] = strings.ToLower(string(statuses[0]))
 		}
 	}
-	var obsolete, sticky, logMonitors []string
+	var obsolete, sticky, logMonitors, slowHeartbeats []string
 	for _, k := range condition.KnownTypes() {
 		healthy[k.Type] = strings.ToLower(string(k.Healthy))
 		if k.Obsolete {
@@ -40,6 +40,9 @@ func conditionTables(w world) []table {
 		}
 		if k.Sticky {
 			sticky = append(sticky, k.Type)
+		}
+		if k.SlowHeartbeat() {
+			slowHeartbeats = append(slowHeartbeats, k.Type)
 		}
 		if k.LogMonitor {
 			logMonitors = append(logMonitors, k.Type)
@@ -50,6 +53,7 @@ func conditionTables(w world) []table {
 		{name: "obsolete", list: obsolete},
 		{name: "sticky", list: sticky},
 		{name: "logMonitors", list: logMonitors},
+		{name: "slowHeartbeats", list: slowHeartbeats},
 		{name: "actedOnKeys", pairs: condition.ActedOnKeys()},
 		{name: "sharedKeys", pairs: condition.SharedKeys()},
 		orderTable(mostConditions),

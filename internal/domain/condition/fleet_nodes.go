@@ -169,31 +169,36 @@ func (f *Fleet) forget(n *nodeState) {
 // setsToJudge are the sets whose stand to the node may differ between before and after.
 func (f *Fleet) setsToJudge(before, after *Node) map[*setState]struct{} {
 	sets := map[*setState]struct{}{}
-	if before == nil || after == nil || before.Deleting != after.Deleting || !maps.Equal(before.Labels, after.Labels) {
+	anew := before == nil || after == nil || before.Deleting != after.Deleting || !maps.Equal(before.Labels, after.Labels)
+	if anew || before.Available != after.Available {
 		for _, s := range f.sets {
-			sets[s] = struct{}{}
-		}
-		return sets
-	}
-	if before.Available != after.Available {
-		for _, s := range f.sets {
-			if s.MaxNodes != nil {
+			if anew || s.MaxNodes != nil {
 				sets[s] = struct{}{}
 			}
 		}
 	}
-	judge := func(t string) { maps.Copy(sets, f.setsBy.byMember[t]) }
-	for t, is := range after.Readings {
+	if anew {
+		return sets
+	}
+	for _, t := range after.changedSince(before) {
+		maps.Copy(sets, f.setsBy.byMember[t])
+	}
+	return sets
+}
+
+// changedSince are the types of the conditions that came, went or have another status.
+func (n *Node) changedSince(before *Node) (types []string) {
+	for t, is := range n.Readings {
 		if was, there := before.Readings[t]; !there || was.Status != is.Status {
-			judge(t)
+			types = append(types, t)
 		}
 	}
 	for t := range before.Readings {
-		if !after.reports(t) {
-			judge(t)
+		if !n.reports(t) {
+			types = append(types, t)
 		}
 	}
-	return sets
+	return types
 }
 
 func (f *Fleet) judgeMatch(s *setState, before, after *Node, n *nodeState, at Moment) {

@@ -80,14 +80,12 @@ func (i *index) replace(slot int, before, after *Node) {
 	}
 	i.relabel(slot, was.Labels, is.Labels)
 	i.report(slot, was.Readings, is.Readings)
-	if len(was.Taints)+len(is.Taints) > 0 {
-		for _, t := range was.Taints {
-			i.foreign.put(t.Key, slot, false)
-		}
-		for _, t := range is.Taints {
-			if !is.Owned.Owns(t) {
-				i.foreign.put(t.Key, slot, true)
-			}
+	for _, t := range was.Taints {
+		i.foreign.put(t.Key, slot, false)
+	}
+	for _, t := range is.Taints {
+		if !is.Owned.Owns(t) {
+			i.foreign.put(t.Key, slot, true)
 		}
 	}
 }

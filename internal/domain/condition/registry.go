@@ -29,9 +29,12 @@ type KnownType struct {
 const (
 	reporterKubelet = "kubelet"
 	reporterNPD     = "node-problem-detector"
+	reporterEKS     = "EKS node monitoring agent"
 )
 
-// knownTypes: Kubernetes' own conditions, and node-problem-detector's, of which each names a problem.
+// knownTypes: Kubernetes' own conditions; those of node-problem-detector's configurations, of which each names a problem
+// (testdata/node-problem-detector.tsv has them with their source); and those of Amazon EKS's node monitoring agent, of which none does
+// (docs.aws.amazon.com/eks/latest/userguide/node-health-nma.html).
 var knownTypes = []KnownType{
 	{Type: "Ready", Healthy: corev1.ConditionTrue, Reporter: reporterKubelet},
 	{Type: "MemoryPressure", Healthy: corev1.ConditionFalse, Reporter: reporterKubelet},
@@ -40,15 +43,29 @@ var knownTypes = []KnownType{
 	{Type: "NetworkUnavailable", Healthy: corev1.ConditionFalse, Reporter: "network provider", NoHeartbeat: true},
 	{Type: "OutOfDisk", Healthy: corev1.ConditionFalse, Reporter: reporterKubelet, Obsolete: true},
 	{Type: "NTPProblem", Healthy: corev1.ConditionFalse, Reporter: reporterNPD},
-	{Type: "CorruptDockerOverlay2", Healthy: corev1.ConditionFalse, Reporter: reporterNPD, Sticky: true, LogMonitor: true},
+	{Type: "CorruptDockerOverlay2", Healthy: corev1.ConditionFalse, Reporter: reporterNPD, Sticky: true}, // by its log monitor; its counter may say Unknown
 	{Type: "ContainerRuntimeUnhealthy", Healthy: corev1.ConditionFalse, Reporter: reporterNPD},
 	{Type: "KubeletUnhealthy", Healthy: corev1.ConditionFalse, Reporter: reporterNPD},
 	{Type: "KernelDeadlock", Healthy: corev1.ConditionFalse, Reporter: reporterNPD, Sticky: true, LogMonitor: true},
 	{Type: "ReadonlyFilesystem", Healthy: corev1.ConditionFalse, Reporter: reporterNPD, Sticky: true, LogMonitor: true},
-	{Type: "FrequentUnregisterNetDevice", Healthy: corev1.ConditionFalse, Reporter: reporterNPD, LogMonitor: true},
-	{Type: "FrequentKubeletRestart", Healthy: corev1.ConditionFalse, Reporter: reporterNPD, LogMonitor: true},
-	{Type: "FrequentDockerRestart", Healthy: corev1.ConditionFalse, Reporter: reporterNPD, LogMonitor: true},
-	{Type: "FrequentContainerdRestart", Healthy: corev1.ConditionFalse, Reporter: reporterNPD, LogMonitor: true},
+	{Type: "XfsShutdown", Healthy: corev1.ConditionFalse, Reporter: reporterNPD, Sticky: true, LogMonitor: true},
+	{Type: "CperHardwareErrorFatal", Healthy: corev1.ConditionFalse, Reporter: reporterNPD, Sticky: true, LogMonitor: true},
+	{Type: "DiskBadBlock", Healthy: corev1.ConditionFalse, Reporter: reporterNPD, Sticky: true, LogMonitor: true},
+	{Type: "FrequentUnregisterNetDevice", Healthy: corev1.ConditionFalse, Reporter: reporterNPD},
+	{Type: "FrequentKubeletRestart", Healthy: corev1.ConditionFalse, Reporter: reporterNPD},
+	{Type: "FrequentDockerRestart", Healthy: corev1.ConditionFalse, Reporter: reporterNPD},
+	{Type: "FrequentContainerdRestart", Healthy: corev1.ConditionFalse, Reporter: reporterNPD},
+	{Type: "KubeProxyUnhealthy", Healthy: corev1.ConditionFalse, Reporter: reporterNPD},
+	{Type: "KernelReady", Healthy: corev1.ConditionTrue, Reporter: reporterEKS},
+	{Type: "NetworkingReady", Healthy: corev1.ConditionTrue, Reporter: reporterEKS},
+	{Type: "StorageReady", Healthy: corev1.ConditionTrue, Reporter: reporterEKS},
+	{Type: "ContainerRuntimeReady", Healthy: corev1.ConditionTrue, Reporter: reporterEKS},
+	{Type: "AcceleratedHardwareReady", Healthy: corev1.ConditionTrue, Reporter: reporterEKS},
+}
+
+// SlowHeartbeat says that its reporter renews the heartbeat of what doesn't change every five minutes, unless it was told another period.
+func (k KnownType) SlowHeartbeat() bool {
+	return k.Reporter == reporterKubelet || k.Reporter == reporterNPD
 }
 
 var builtinTypes = func() map[string]KnownType {

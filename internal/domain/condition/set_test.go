@@ -1,6 +1,8 @@
 package condition_test
 
 import (
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -130,8 +132,44 @@ func TestThePolarityTable(t *testing.T) {
 		"Ready": "True", "MemoryPressure": "False", "DiskPressure": "False", "PIDPressure": "False", "NetworkUnavailable": "False", "OutOfDisk": "False",
 		"NTPProblem": "False", "CorruptDockerOverlay2": "False", "ContainerRuntimeUnhealthy": "False", "KubeletUnhealthy": "False", "KernelDeadlock": "False",
 		"ReadonlyFilesystem": "False", "FrequentUnregisterNetDevice": "False", "FrequentKubeletRestart": "False", "FrequentDockerRestart": "False", "FrequentContainerdRestart": "False",
+		"XfsShutdown": "False", "CperHardwareErrorFatal": "False", "DiskBadBlock": "False", "KubeProxyUnhealthy": "False",
+		"KernelReady": "True", "NetworkingReady": "True", "StorageReady": "True", "ContainerRuntimeReady": "True", "AcceleratedHardwareReady": "True",
 	}
 	if diff := cmp.Diff(want, healthy); diff != "" {
 		t.Errorf("healthy statuses differ:\n%s", diff)
+	}
+}
+
+// What node-problem-detector's own configurations say is what we know: a log monitor raises a condition and never lowers it, and a custom
+// plugin may say Unknown.
+func TestNodeProblemDetectorsConditionsAreAsItsConfigurationsHaveThem(t *testing.T) {
+	text, err := os.ReadFile("testdata/node-problem-detector.tsv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plugins := map[string][]string{}
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		fields := strings.Fields(line)
+		plugins[fields[2]] = append(plugins[fields[2]], fields[1])
+	}
+	reads := func(plugin string) bool { return plugin != "custom" }
+	for _, k := range condition.KnownTypes() {
+		if k.Reporter != "node-problem-detector" {
+			continue
+		}
+		by := plugins[k.Type]
+		delete(plugins, k.Type)
+		if len(by) == 0 {
+			t.Errorf("%s is none of its conditions", k.Type)
+		}
+		if logs := !slices.Contains(by, "custom"); k.LogMonitor != logs || k.Sticky != slices.ContainsFunc(by, reads) || k.Healthy != corev1.ConditionFalse {
+			t.Errorf("%s: only from logs %t, sticky %t, healthy at %s; its plugins are %v", k.Type, k.LogMonitor, k.Sticky, k.Healthy, by)
+		}
+	}
+	for conditionType := range plugins {
+		t.Errorf("%s isn't known", conditionType)
 	}
 }
