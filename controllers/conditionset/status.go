@@ -70,6 +70,9 @@ func operative(st state) string {
 	if n := st.summary.Doubtful; n > 0 {
 		says = append(says, fmt.Sprintf("%d are in doubt, their conditions Unknown, missing or stale: nothing is done and nothing undone there", n))
 	}
+	if nodes := st.summary.Unreadable; len(nodes) > 0 {
+		says = append(says, fmt.Sprintf("the record of %d can't be read: %s", len(nodes), unreadable(nodes)))
+	}
 	for _, reason := range slices.Sorted(maps.Keys(st.summary.Holds)) {
 		if ofLimit(reason) || reason == condition.HeldByBreaker || reason == condition.HeldByPause {
 			continue
@@ -91,14 +94,30 @@ func operative(st state) string {
 
 // undoing says what a deletion waits for.
 func undoing(st state) string {
-	says := fmt.Sprintf("It is deleted once it is undone on %d nodes: %s", st.left.Targets, strings.Join(st.left.Sample, ", "))
+	says := fmt.Sprintf("It is deleted once it is undone on %d nodes: %s", st.left.Targets, firstOf(st.left.Sample))
 	if st.left.Targets > len(st.left.Sample) {
 		says += ", …"
+	}
+	if nodes := st.summary.Unreadable; len(nodes) > 0 {
+		says += "; the record can't be read of " + unreadable(nodes)
 	}
 	if st.trouble != nil {
 		says += "; " + st.trouble.Err.Error()
 	}
 	return says + "."
+}
+
+// unreadable says what to do about nodes with a taint of the set's key and a record that can't be read.
+func unreadable(nodes []string) string {
+	return fmt.Sprintf("%s, so that nothing is done and nothing undone there; repair the annotation %s, or remove it, and the taint too if it is this set's",
+		firstOf(nodes), v1alpha1.AnnotationOwnedTaints)
+}
+
+func firstOf(nodes []string) string {
+	if len(nodes) > 5 {
+		return strings.Join(nodes[:5], ", ") + ", …"
+	}
+	return strings.Join(nodes, ", ")
 }
 
 // limitReasons are the holds that are a limit's, with the reason that status gives for them.

@@ -21,6 +21,9 @@ func TestReadySaysInNumbersWhatTheSetDoes(t *testing.T) {
 			"0 of 40 selected nodes match, 0 are tainted."},
 		{"what nobody reports on is told of", "", condition.Summary{Selected: 40, Matching: 2, Tainted: 1, Doubtful: 3},
 			"2 of 40 selected nodes match, 1 are tainted; 3 are in doubt, their conditions Unknown, missing or stale: nothing is done and nothing undone there."},
+		{"a record that can't be read is told of", "", condition.Summary{Selected: 40, Matching: 2, Tainted: 1, Unreadable: []string{"w1", "w2"}},
+			"2 of 40 selected nodes match, 1 are tainted; the record of 2 can't be read: w1, w2, so that nothing is done and nothing undone there; " +
+				"repair the annotation autohealer.resourcestack.com/owned-taints, or remove it, and the taint too if it is this set's."},
 		{"a set that observes says that it touches nothing", "Observe", condition.Summary{Selected: 40, Matching: 3},
 			"Mode Observe: 3 of 40 selected nodes match, and nothing is touched."},
 		{"a hold that no other condition shows is shown here", "", condition.Summary{Selected: 40, Matching: 2, Tainted: 2, Holds: map[condition.Reason]condition.HoldCount{

@@ -34,6 +34,10 @@ func Node(v snapshot.NodeView) string {
 		if v.Unknown != nil {
 			continue
 		}
+		if o.Stays {
+			t.line(2, "No ConditionSet declares the key, so nobody can tell whose the taint is, and the manager leaves it. To take it off: kubectl autohealer undo node/%s", v.Node)
+			continue
+		}
 		t.line(2, "It is undone once the set was found missing twice, a minute apart.")
 	}
 	t.unknown("ConditionSets", v.Unknown)

@@ -27,6 +27,8 @@ type Overview struct {
 	Policies        []Policy `json:"policies"`
 	// Held are the nodes that people ask to leave alone.
 	Held []Held `json:"held,omitempty"`
+	// Orphans are taints of ConditionSets that don't exist, which nobody takes off.
+	Orphans []Orphan `json:"orphans,omitempty"`
 	// Missing says what couldn't be read, and so isn't shown.
 	Missing []string `json:"missing,omitempty"`
 }
@@ -59,6 +61,16 @@ type Limit struct {
 	Of int `json:"of,omitempty"`
 	// Unavailable are nodes that a share leaves out: cordoned, not Ready, or being removed.
 	Unavailable int `json:"unavailable,omitempty"`
+}
+
+// Orphan is a taint that counts under the limits and belongs to no policy.
+type Orphan struct {
+	// Object such as node/worker-7.
+	Object string `json:"object"`
+	// Taint as key:effect.
+	Taint string `json:"taint"`
+	// Policy is the ConditionSet that set it.
+	Policy string `json:"policy"`
 }
 
 // Held is an object that people ask to leave alone for now.

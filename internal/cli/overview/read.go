@@ -181,6 +181,9 @@ func (r Reader) nodes(ctx context.Context, o *Overview, limits limit.Limits) err
 		fleet.ObserveNode(&nodes.Items[i], at)
 		o.addHeld(&nodes.Items[i], at.Now)
 	}
+	for _, t := range fleet.Orphans() {
+		o.Orphans = append(o.Orphans, Orphan{Object: "node/" + t.Node, Taint: t.Key + ":" + string(t.Effect), Policy: t.Name})
+	}
 	use := fleet.Usage()
 	ofNodes := func(name string, most limit.Cap, used int) Limit {
 		return Limit{Name: name, Value: most.String(), Used: used, Allowed: min(use.Of, most.Of(use.Of)), Of: use.Of, Unavailable: use.Unavailable}

@@ -64,6 +64,12 @@ func (o *Overview) head(out *strings.Builder, opts TextOptions) {
 	if more := len(o.Held) - heldShown; more > 0 {
 		line(words.Yellow, fmt.Sprintf("Left alone: %d more", more))
 	}
+	for _, t := range o.Orphans[:min(len(o.Orphans), heldShown)] {
+		line(words.Yellow, fmt.Sprintf("Nobody's: taint %s on %s, of ConditionSet %s, which does not exist. To take it off: kubectl autohealer undo %s", t.Taint, t.Object, t.Policy, t.Object))
+	}
+	if more := len(o.Orphans) - heldShown; more > 0 {
+		line(words.Yellow, fmt.Sprintf("Nobody's: %d more taints", more))
+	}
 	for _, missing := range o.Missing {
 		line(words.Yellow, "Not shown: "+missing)
 	}

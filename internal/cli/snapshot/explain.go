@@ -33,9 +33,16 @@ type NodeView struct {
 	// Says has, by UID, what the manager last said of sets that aren't ready.
 	Says map[types.UID]string
 	// Orphans are claims of sets that don't exist, or aren't known.
-	Orphans []condition.OwnedTaint
+	Orphans []Orphan
 	// Unknown says what isn't known that sets are planned by; nil when all is.
 	Unknown error
+}
+
+// Orphan is a claim of a set that isn't there.
+type Orphan struct {
+	condition.OwnedTaint
+	// Stays: no set declares its key, so that the manager leaves it.
+	Stays bool
 }
 
 // ViewNodes plans the nodes of these names, as the controller does: all nodes are decided on, those that waited longest first,
@@ -45,6 +52,7 @@ func (f *Facts) ViewNodes(names ...string) []NodeView {
 	for _, name := range f.fleet.ByWait(f.at) {
 		plans[name], _ = f.fleet.Decide(name, f.at, &condition.Evidence{NotRead: true})
 	}
+	stay := f.fleet.Orphans()
 	var views []NodeView
 	for _, name := range names {
 		plan, known := plans[name]
@@ -54,7 +62,7 @@ func (f *Facts) ViewNodes(names ...string) []NodeView {
 		v := NodeView{Node: name, At: f.at, Plan: plan, Sights: f.fleet.Sights(name, f.at), Says: f.unready(), Unknown: f.snapshot.Covers("ConditionSet")}
 		for _, t := range plan.Node.Owned.Taints {
 			if !slices.ContainsFunc(v.Sights, func(s condition.Sight) bool { return s.Set.UID == t.Set }) {
-				v.Orphans = append(v.Orphans, t)
+				v.Orphans = append(v.Orphans, Orphan{t, slices.Contains(stay, condition.Orphan{Node: name, OwnedTaint: t})})
 			}
 		}
 		views = append(views, v)

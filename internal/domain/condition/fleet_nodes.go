@@ -149,6 +149,11 @@ func (f *Fleet) replace(before, after *nodeState, at Moment) (freed bool) {
 		f.judgeMatch(s, b, a, n, at)
 	}
 	f.noteRecord(n, gone)
+	if b != nil && a != nil && !sameTaints(b.Taints, a.Taints) {
+		for s := range n.sets { // somebody may have taken away what it counts
+			f.touch(s)
+		}
+	}
 	if gone {
 		f.forget(n)
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 )
 
@@ -189,5 +191,41 @@ func TestANodeRelabelledOutAndInAgainIsTaintedByAnotherAct(t *testing.T) {
 	m.see("w00", labelled("pool", "a"))
 	if plan, _ = m.decide("w00"); len(plan.Steps) != 1 || !plan.Steps[0].Trigger.Equal(m.now) {
 		t.Errorf("steps %+v, want one whose trigger is that the taint went at %s", plan.Steps, m.now)
+	}
+}
+
+func TestATaintThatSomebodyTookAwayIsNotCounted(t *testing.T) {
+	m := manage(t, calm("5", "5"), workers(10, kubeletSick), newSet(t, "a", noSchedule))
+	m.settle("w00")
+	m.settle("w01")
+	m.fleet.TakeDirty()
+	m.see("w00", func(n *corev1.Node) { n.Spec.Taints = nil })
+	if dirty := m.fleet.TakeDirty(); !slices.Equal(dirty, []string{"a"}) {
+		t.Errorf("to be told anew: %v", dirty)
+	}
+	if sum, _ := m.fleet.Summary("a-uid", moment(noon)); sum.Tainted != 1 {
+		t.Errorf("%d tainted, want the one that carries the taint", sum.Tainted)
+	}
+}
+
+func TestARecordThatCannotBeReadIsTold(t *testing.T) {
+	set := newSet(t, "a", noSchedule)
+	nodes := append(workers(10), newNode("x", tainted("example.com/k", "NoSchedule")), newNode("y", tainted("corp.example/theirs", "NoSchedule"), recorded("{")))
+	m := manage(t, calm("5", "5"), nodes, set)
+	m.fleet.TakeDirty()
+	m.see("x", recorded("{"))
+	if dirty := m.fleet.TakeDirty(); !slices.Equal(dirty, []string{"a"}) {
+		t.Errorf("to be told anew: %v", dirty)
+	}
+	if sum, _ := m.fleet.Summary("a-uid", moment(noon)); !slices.Equal(sum.Unreadable, []string{"x"}) || sum.Tainted != 0 {
+		t.Errorf("unreadable %v, %d tainted; want the one that carries the set's key to be told of", sum.Unreadable, sum.Tainted)
+	}
+	m.fleet.ObserveSet(set, withdrawn, nil, "", moment(noon))
+	if nodes, some := m.fleet.Recorded("a-uid"); nodes != 1 || !slices.Equal(some, []string{"x"}) || m.fleet.Undone("a-uid") {
+		t.Errorf("%d nodes left, %v; want the set to stay while nobody knows whose the taint is", nodes, some)
+	}
+	m.see("x", func(n *corev1.Node) { delete(n.Annotations, recordAnnotation) })
+	if nodes, _ := m.fleet.Recorded("a-uid"); nodes != 0 || !m.fleet.Undone("a-uid") {
+		t.Errorf("%d nodes left; what has no record isn't ours", nodes)
 	}
 }

@@ -61,6 +61,7 @@ const (
 	HeldByRemoval     Reason = "TaintKeepsBeingRemoved"
 	HeldByDoubt       Reason = "LiveReadFailed"
 	HeldByAnnotation  Reason = "HoldUntil"
+	HeldByPrecedence  Reason = "Outranked"
 )
 
 // Verb is what a step does to the node's taint.

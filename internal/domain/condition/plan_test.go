@@ -158,7 +158,7 @@ func TestTheHighestEffectOfAKeyWinsInOneWrite(t *testing.T) {
 
 func TestPerNodeOnlyTheHighestEffectApplies(t *testing.T) {
 	o, b := claimant(t, "o", otherKey, active), claimant(t, "b", noExecute, active)
-	both := newNode("n", kubeletSick, kernelSick)
+	both, outranked := newNode("n", kubeletSick, kernelSick), []string{"o-uid Outranked"}
 	tests := []struct {
 		name      string
 		node      *corev1.Node
@@ -166,11 +166,11 @@ func TestPerNodeOnlyTheHighestEffectApplies(t *testing.T) {
 		want      outcome
 	}{
 		{"the lower set is left out", both, []condition.Claimant{o, b}, outcome{
-			taints: []string{"example.com/k:NoExecute"}, claims: []string{"b-uid example.com/k:NoExecute"}, steps: []string{"Taint b example.com/k >NoExecute ConditionsMatched"}}},
+			taints: []string{"example.com/k:NoExecute"}, claims: []string{"b-uid example.com/k:NoExecute"}, steps: []string{"Taint b example.com/k >NoExecute ConditionsMatched"}, holds: outranked}},
 		{"a lower taint yields to a higher one in the same write", newNode("n", kubeletSick, kernelSick, owning("o", "example.com/other", "NoSchedule", ago(time.Hour))), []condition.Claimant{o, b}, outcome{
 			taints: []string{"example.com/k:NoExecute"}, claims: []string{"b-uid example.com/k:NoExecute"},
-			steps: []string{"Taint b example.com/k >NoExecute ConditionsMatched", "Untaint o example.com/other NoSchedule> EffectChanged"}}},
-		{"the lower set waits without a write", newNode("n", kubeletSick, kernelSick, owning("b", "example.com/k", "NoExecute", ago(time.Hour))), []condition.Claimant{o, b}, outcome{}},
+			steps: []string{"Taint b example.com/k >NoExecute ConditionsMatched", "Untaint o example.com/other NoSchedule> EffectChanged"}, holds: outranked}},
+		{"the lower set waits without a write", newNode("n", kubeletSick, kernelSick, owning("b", "example.com/k", "NoExecute", ago(time.Hour))), []condition.Claimant{o, b}, outcome{holds: outranked}},
 		{"the lower set takes over in one write", newNode("n", kubeletSick, kernelWell, owning("b", "example.com/k", "NoExecute", ago(time.Hour))), []condition.Claimant{o, b}, outcome{
 			taints: []string{"example.com/other:NoSchedule"}, claims: []string{"o-uid example.com/other:NoSchedule"},
 			steps: []string{"Untaint b example.com/k NoExecute> ConditionsRecovered", "Taint o example.com/other >NoSchedule ConditionsMatched"}}},
@@ -198,6 +198,10 @@ func TestASetLeftOutByNodePrecedenceDoesNotCountAsTainting(t *testing.T) {
 	plan := condition.PlanNode(in)
 	if len(plan.Owned.History) != 1 || plan.Owned.History[0].Set != "b-uid" {
 		t.Errorf("history %+v, want only the set that tainted", plan.Owned.History)
+	}
+	if want := "ConditionSet b asks for example.com/other:NoExecute on the node, and conditionSetPrecedence: Node of a Guardrail leaves only the highest effect"; len(plan.Holds) != 1 ||
+		plan.Holds[0].Set != "a-uid" || plan.Holds[0].Reason != "Outranked" || plan.Holds[0].Message != want {
+		t.Errorf("holds %+v, want that a is told by which it is outranked", plan.Holds)
 	}
 }
 

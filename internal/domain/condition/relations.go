@@ -170,7 +170,11 @@ func (f *Fleet) recountAll(s *setState) {
 // noteRecord brings the sets up to what the node's record says, and what is in flight to it.
 func (f *Fleet) noteRecord(n *nodeState, gone bool) {
 	f.recording.put(n.slot, !gone && n.hasRecord())
-	f.unreadable.put(n.slot, !gone && n.RecordBroken)
+	if f.unreadable.put(n.slot, !gone && n.RecordBroken) {
+		for _, s := range f.sets {
+			f.touch(s)
+		}
+	}
 	concerned := n.sets
 	if n.hasRecord() {
 		concerned = maps.Clone(n.sets)

@@ -1,6 +1,7 @@
 package condition
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -232,15 +233,19 @@ func (p *planner) applyNodePrecedence() {
 	if p.Precedence != PrecedenceNode {
 		return
 	}
-	var highest corev1.TaintEffect
+	var highest OwnedTaint
 	for _, t := range p.next {
-		highest = Higher(highest, t.Effect)
+		if rank[t.Effect] > rank[highest.Effect] {
+			highest = t
+		}
 	}
 	p.next = slices.DeleteFunc(p.next, func(t OwnedTaint) bool {
-		if t.Effect == highest || p.untouchable(t) {
+		if t.Effect == highest.Effect || p.untouchable(t) {
 			return false
 		}
 		p.outrank(t)
+		p.plan.Holds = append(p.plan.Holds, Hold{Set: t.Set, Reason: HeldByPrecedence,
+			Message: fmt.Sprintf("ConditionSet %s asks for %s:%s on the node, and conditionSetPrecedence: Node of a Guardrail leaves only the highest effect", highest.Name, highest.Key, highest.Effect)})
 		return true
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/internal/domain/limit"
@@ -12,7 +13,11 @@ import (
 
 // Summary is the present state of one set over all nodes.
 type Summary struct {
-	Selected, Matching, Tainted, HeldBack, Doubtful int
+	Selected, Matching, HeldBack, Doubtful int
+	// Tainted nodes carry a taint by the set; one that somebody else took away isn't counted.
+	Tainted int
+	// Unreadable are nodes with a taint of the set's key and a record that can't be read, so that nobody knows whose it is.
+	Unreadable []string
 	// Samples are up to sample.Size nodes that match or are tainted, sorted.
 	Samples []string
 	// Holds counts the held-back nodes by reason, with one message each.
@@ -34,7 +39,12 @@ func (f *Fleet) Summary(uid types.UID, at Moment) (sum Summary, ok bool) {
 	if s == nil {
 		return Summary{}, false
 	}
-	sum = Summary{Selected: s.selected, Matching: len(s.matching), Tainted: len(s.tainted), HeldBack: len(s.held), Holds: map[Reason]HoldCount{}}
+	sum = Summary{Selected: s.selected, Matching: len(s.matching), HeldBack: len(s.held), Unreadable: f.unreadableOf(s), Holds: map[Reason]HoldCount{}}
+	for name := range s.tainted {
+		if f.nodes[name].carries(s) {
+			sum.Tainted++
+		}
+	}
 	if open, ok := s.breaker.Opening(); ok {
 		sum.Breaker = &open
 	}
@@ -77,6 +87,28 @@ func (f *firstNames) add(name string) {
 	f.names = slices.Insert(f.names, i, name)
 }
 
+// Orphan is a claim of a set that isn't there, on a key that no set declares: nobody can tell any more whether the taint is ours, so it
+// stays, under the limits too, until somebody takes it off.
+type Orphan struct {
+	Node string
+	OwnedTaint
+}
+
+// Orphans are all of them whose taint is there, by node.
+func (f *Fleet) Orphans() (orphans []Orphan) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	for _, name := range slices.Sorted(maps.Keys(f.nodes)) {
+		n := f.nodes[name]
+		for _, t := range n.Owned.Taints {
+			if f.sets[t.Set] == nil && !f.declared[t.Key] && n.hasTaint(t.Key, n.Owned.Effect(t.Key)) {
+				orphans = append(orphans, Orphan{name, t})
+			}
+		}
+	}
+	return orphans
+}
+
 // Usage is how much of the cluster-wide limits is used.
 type Usage struct {
 	// Tainted nodes have a taint of ours that keeps pods away; Evicting ones one that evicts.
@@ -100,7 +132,8 @@ func (f *Fleet) Nodes() []string {
 	return slices.Sorted(maps.Keys(f.nodes))
 }
 
-// Recorded counts the nodes whose record, or a write in flight, still names the set, and names some.
+// Recorded counts the nodes whose record, or a write in flight, still names the set, or may name it: it can't be read, and the node has
+// a taint of the set's key. It names some.
 func (f *Fleet) Recorded(uid types.UID) (nodes int, some []string) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -108,7 +141,7 @@ func (f *Fleet) Recorded(uid types.UID) (nodes int, some []string) {
 	if s == nil {
 		return 0, nil
 	}
-	all := s.recorded.sorted()
+	all := append(s.recorded.sorted(), f.unreadableOf(s)...)
 	return len(all), all[:min(len(all), 5)]
 }
 
@@ -117,7 +150,29 @@ func (f *Fleet) Undone(uid types.UID) bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	s := f.sets[uid]
-	return s != nil && s.state.IsWithdrawn() && len(s.recorded) == 0
+	return s != nil && s.state.IsWithdrawn() && len(s.recorded) == 0 && len(f.unreadableOf(s)) == 0
+}
+
+// unreadableOf are the nodes that carry a taint of a key that the set declared, and whose record can't be read.
+func (f *Fleet) unreadableOf(s *setState) (nodes []string) {
+	for slot := range f.unreadable.all() {
+		n := f.nodes[f.index.slots[slot]]
+		if slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool { return slices.Contains(s.KeysDeclared, t.Key) }) {
+			nodes = append(nodes, n.Name)
+		}
+	}
+	slices.Sort(nodes)
+	return nodes
+}
+
+// carries says whether a taint that the set claims is on the node, or in flight to it.
+func (n *nodeState) carries(s *setState) bool {
+	on := func(o Ownership, taints []corev1.Taint) bool {
+		return slices.ContainsFunc(taints, func(t corev1.Taint) bool {
+			return o.Owns(t) && slices.ContainsFunc(o.Taints, func(c OwnedTaint) bool { return c.Key == t.Key && (c.Set == s.UID || c.Name == s.Name) })
+		})
+	}
+	return on(n.Owned, n.Taints) || n.inFlight != nil && on(n.inFlight.owned, n.inFlight.taints)
 }
 
 // Evicting says whether a taint of ours evicts from the node, or is about to.
