@@ -71,7 +71,7 @@ type ConditionSetSpec struct {
 	EvictAfter Duration `json:"evictAfter,omitempty"`
 
 	// maxNodes is the set's own cap on nodes tainted at once, on top of the cluster-wide limits: a number, or a
-	// percentage of the selected nodes, rounded down. No default: only the cluster-wide limits hold.
+	// percentage of the selected nodes that are Ready and neither cordoned nor leaving, rounded down. No default: only the cluster-wide limits hold.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 100000 : self.matches('^(100|[0-9]{1,2})%$')",message="must be a number from 0 to 100000 or a percentage from 0% to 100%"

@@ -102,13 +102,13 @@ type node struct {
 	labels map[string]string
 	zone   string
 	// counted: one of those that percentages are of; worker: it would be one, if it were available.
-	counted, worker, plane bool
-	taints                 []corev1.Taint
-	record                 record
-	recordText             string
-	recordErr              error
-	held                   bool
-	heldUntil              time.Time // zero when that can't be read
+	counted, worker, plane, available bool
+	taints                            []corev1.Taint
+	record                            record
+	recordText                        string
+	recordErr                         error
+	held                              bool
+	heldUntil                         time.Time // zero when that can't be read
 	// members are the conditions: status and transition; statuses the status alone.
 	members  map[corev1.NodeConditionType]string
 	statuses map[corev1.NodeConditionType]corev1.ConditionStatus
@@ -156,7 +156,8 @@ func parseNode(object []byte) (*node, error) {
 	_, master := o.Labels["node-role.kubernetes.io/master"]
 	n.plane = plane || master
 	n.worker = !n.plane && o.DeletionTimestamp == nil
-	n.counted = n.worker && available(&o)
+	n.available = o.DeletionTimestamp == nil && available(&o)
+	n.counted = n.worker && n.available
 	for _, c := range o.Status.Conditions {
 		n.members[c.Type], n.statuses[c.Type] = string(c.Status)+" "+c.LastTransitionTime.UTC().String(), c.Status
 	}
@@ -182,7 +183,7 @@ func available(o *corev1.Node) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
 	return ready && !o.Spec.Unschedulable && !slices.ContainsFunc(o.Spec.Taints, func(t corev1.Taint) bool {
-		return repels(t) && (strings.HasPrefix(t.Key, "node.kubernetes.io/") || t.Key == "ToBeDeletedByClusterAutoscaler" || t.Key == "karpenter.sh/disrupted")
+		return repels(t) && (strings.HasPrefix(t.Key, "node.kubernetes.io/") && t.Key != "node.kubernetes.io/os" || t.Key == "ToBeDeletedByClusterAutoscaler" || t.Key == "karpenter.sh/disrupted")
 	})
 }
 

@@ -21,11 +21,11 @@ func (s *nodes) limits(w *World, c Change, before, after *node) []Broken {
 		}
 	}
 	if after.repels() && !before.repels() {
-		exceeded(s.capped(w, c, "tainted", func(r Rules) []intstr.IntOrString { return r.Tainted }, after.zone, (*node).repels))
+		exceeded(s.capped(w, c, "tainted", func(r Rules) []intstr.IntOrString { return r.Tainted }, after.uid, after.zone, (*node).repels))
 	}
 	if after.evicts() && !before.evicts() {
 		s.evicting[after.uid] = stamp{c.Version, c.At}
-		exceeded(s.capped(w, c, "evicting", func(r Rules) []intstr.IntOrString { return r.Evicting }, after.zone, (*node).evicts))
+		exceeded(s.capped(w, c, "evicting", func(r Rules) []intstr.IntOrString { return r.Evicting }, after.uid, after.zone, (*node).evicts))
 		exceeded(s.paced(c, after.zone))
 	}
 	exceeded(s.planes(before, after))
@@ -60,8 +60,9 @@ func (s *nodes) count(has func(*node) bool) int {
 }
 
 // capped compares with the cap of the cluster and, from three zones on, of the zone.
-func (s *nodes) capped(w *World, c Change, verb string, caps func(Rules) []intstr.IntOrString, zone string, has func(*node) bool) string {
-	all := s.count(s.countedAt(c.At))
+func (s *nodes) capped(w *World, c Change, verb string, caps func(Rules) []intstr.IntOrString, asks types.UID, zone string, has func(*node) bool) string {
+	counted := func(n *node) bool { return s.countedAt(c.At)(n) || n.uid == asks && n.worker } // whoever asks is one of them
+	all := s.count(counted)
 	past := s.countGone(c, "", has)
 	if used, allowed := s.count(has)+past, w.allowed(caps, all, all, c.At, s.options.Lag); used > allowed {
 		return fmt.Sprintf("%d of %d nodes are %s, %d of them deleted since; %d are allowed", used, all, verb, past, allowed)
@@ -74,7 +75,7 @@ func (s *nodes) capped(w *World, c Change, verb string, caps func(Rules) []intst
 	if len(zones) < 3 || zone == "" {
 		return ""
 	}
-	of := s.count(func(n *node) bool { return n.zone == zone && s.countedAt(c.At)(n) })
+	of := s.count(func(n *node) bool { return n.zone == zone && counted(n) })
 	past = s.countGone(c, zone, has)
 	used := s.count(func(n *node) bool { return n.zone == zone && has(n) }) + past
 	if allowed := w.allowed(caps, of, all, c.At, s.options.Lag); used > allowed {
@@ -131,7 +132,7 @@ func (s *nodes) ownCap(w *World, c claim, at time.Time) string {
 		return ""
 	}
 	selected := s.count(func(n *node) bool {
-		return (s.countedAt(at)(n) || n.plane) && spec.selects(n)
+		return (s.countedAt(at)(n) || n.plane && n.available) && spec.selects(n)
 	})
 	used := s.count(func(n *node) bool { return claimants(n)[c.Set] })
 	if allowed := allowedBy(*spec.MaxNodes, selected); used > allowed {

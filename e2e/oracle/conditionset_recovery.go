@@ -52,7 +52,8 @@ func (s *setSpec) selects(n *node) bool {
 }
 
 // recoveries judges claims that a write dropped. While their set is there and unchanged and selects the node, only a reporter's own
-// word, True or False, says that the node is well again: Unknown, silence and absence don't.
+// word, True or False, says that the node is well again: Unknown and absence don't. (How old that word is isn't known here: heartbeats are
+// left out of what is followed.)
 func (s *nodes) recoveries(w *World, c Change, before, after *node) []Broken {
 	var found []Broken
 	for _, claim := range before.record.Taints {

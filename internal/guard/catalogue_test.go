@@ -112,7 +112,7 @@ func TestTheRulesOfConditionSets(t *testing.T) {
 		"conditionset/evicts-without-hold Warn object",
 		"conditionset/always-stale Deny object",
 		"conditionset/stale-between-heartbeats Warn object",
-		"conditionset/holds-longer-than-fresh Warn object",
+		"conditionset/outlasts-evidence Warn object",
 		"conditionset/sticky-evicts Warn object",
 		"conditionset/impossible-status Warn object",
 		"conditionset/empty-cap Deny object",

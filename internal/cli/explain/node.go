@@ -9,6 +9,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/resourcestack/autohealer/internal/cli/snapshot"
@@ -152,8 +153,18 @@ func (t *text) end(s condition.Sight) {
 		if s.Set.RecoverAfter > 0 {
 			after = "after " + duration.HumanDuration(s.Set.RecoverAfter)
 		}
-		t.line(2, "The taint goes %s when one of these conditions ends", after)
+		t.line(2, "The taint goes %s when %s", after, recovery(s.Set.Members))
 	}
+}
+
+// recovery says what a reporter must write for the node to count as well: Unknown, for one, says nothing.
+func recovery(members []condition.Member) string {
+	opposite := map[corev1.ConditionStatus]string{corev1.ConditionTrue: "False", corev1.ConditionFalse: "True", corev1.ConditionUnknown: "True or False"}
+	var ends []string
+	for _, m := range members {
+		ends = append(ends, m.Type+" is "+opposite[m.Status])
+	}
+	return strings.Join(ends, ", or ")
 }
 
 func verb(step condition.Step) string {

@@ -59,7 +59,7 @@ type Limit struct {
 	Allowed int    `json:"allowed"`
 	// Of is how many there are, where the limit is a share; 0 where it isn't.
 	Of int `json:"of,omitempty"`
-	// Unavailable are nodes that a share leaves out: cordoned, not Ready, or being removed.
+	// Unavailable are nodes that a share leaves out: cordoned, not Ready or tainted as leaving.
 	Unavailable int `json:"unavailable,omitempty"`
 }
 

@@ -186,7 +186,7 @@ func (r Reader) nodes(ctx context.Context, o *Overview, limits limit.Limits) err
 	}
 	use := fleet.Usage()
 	ofNodes := func(name string, most limit.Cap, used int) Limit {
-		return Limit{Name: name, Value: most.String(), Used: used, Allowed: min(use.Of, most.Of(use.Of)), Of: use.Of, Unavailable: use.Unavailable}
+		return Limit{Name: name, Value: most.String(), Used: used, Allowed: min(use.Of+use.Unavailable, most.Of(use.Of)), Of: use.Of, Unavailable: use.Unavailable}
 	}
 	o.Limits = append(o.Limits, ofNodes("maxTaintedNodes", limits.MaxTaintedNodes, use.Tainted), ofNodes("maxEvictingNodes", limits.MaxEvictingNodes, use.Evicting))
 	return nil

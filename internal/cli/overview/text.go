@@ -103,12 +103,12 @@ func (o *Overview) manager(now time.Time) string {
 }
 
 func (l Limit) text() string {
-	if l.Of == 0 {
+	if l.Of == 0 && l.Unavailable == 0 {
 		return fmt.Sprintf("%s: %d of %d used", l.Name, l.Used, l.Allowed)
 	}
 	without := ""
 	if l.Unavailable > 0 {
-		without = fmt.Sprintf("; %d more are cordoned, not Ready or being removed", l.Unavailable)
+		without = fmt.Sprintf("; %d more are cordoned, not Ready or tainted as leaving", l.Unavailable)
 	}
 	return fmt.Sprintf("%s: %d of %d used (%s of %d%s)", l.Name, l.Used, l.Allowed, l.Value, l.Of, without)
 }

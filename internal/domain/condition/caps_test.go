@@ -3,6 +3,7 @@ package condition_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -124,6 +125,8 @@ func TestANodeIsAvailableUnlessItIsOnItsWay(t *testing.T) {
 		"nobody knows":                       {[]nodeOption{reports("Ready", "Unknown", noon)}, false},
 		"it just joined":                     {[]nodeOption{gone("Ready")}, false},
 		"cordoned":                           {[]nodeOption{cordoned}, false},
+		"a pool of Windows":                  {[]nodeOption{tainted("node.kubernetes.io/os", "NoSchedule")}, true},
+		"a CSI driver isn't there yet":       {[]nodeOption{tainted("disk.csi.azure.com/agent-not-ready", "NoSchedule")}, false},
 		"Kubernetes keeps pods away":         {[]nodeOption{tainted("node.kubernetes.io/disk-pressure", "NoSchedule")}, false},
 		"a cloud's shutdown":                 {[]nodeOption{tainted("node.cloudprovider.kubernetes.io/shutdown", "NoSchedule")}, false},
 		"Cluster Autoscaler deletes it":      {[]nodeOption{tainted("ToBeDeletedByClusterAutoscaler", "NoSchedule")}, false},
@@ -147,6 +150,7 @@ func TestANodeIsAvailableUnlessItIsOnItsWay(t *testing.T) {
 }
 
 func TestNodesThatArentAvailableAreNoneThatPercentagesAreOf(t *testing.T) {
+	const away = "# away\n"
 	quarter := "maxNodes: 25%\n" + noSchedule
 	for name, tt := range map[string]struct {
 		limits    string
@@ -157,13 +161,17 @@ func TestNodesThatArentAvailableAreNoneThatPercentagesAreOf(t *testing.T) {
 		message   string
 	}{
 		"three are left":            {"10%", noSchedule, 2, 10, true, ""},
-		"the last one":              {"10%", noSchedule, 0, 2, false, "maxTaintedNodes 10% allows 0 of 1 nodes, and 0 are; 2 more that are cordoned, not Ready or being removed don't count"},
-		"the last two":              {"100%", noSchedule, 1, 10, false, "maxTaintedNodes 100% allows 0 of 2 nodes, and 0 are; 10 more that are cordoned, not Ready or being removed don't count"},
+		"the last one":              {"10%", noSchedule, 0, 2, false, "maxTaintedNodes 10% allows 0 of 1 nodes, and 0 are; 2 more are cordoned, not Ready or tainted as leaving and don't count"},
+		"the last two":              {"100%", noSchedule, 1, 10, false, "maxTaintedNodes 100% allows 0 of 2 nodes, and 0 are; 10 more are cordoned, not Ready or tainted as leaving and don't count"},
+		"the sick one is away, too": {"10%", away + noSchedule, 2, 10, true, ""},
 		"of the set's own cap":      {"100%", quarter, 2, 10, true, ""},
-		"of the set's own cap, too": {"100%", quarter, 1, 10, false, "maxNodes 25% allows 0 of 2 selected nodes, and 0 are tainted; 10 more that are cordoned, not Ready or being removed don't count"},
+		"of the set's own cap, too": {"100%", quarter, 1, 10, false, "maxNodes 25% allows 0 of 2 selected nodes, and 0 are tainted; 10 more are cordoned, not Ready or tainted as leaving and don't count"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			nodes := []*corev1.Node{newNode("sick", kubeletSick)}
+			if strings.HasPrefix(tt.spec, away) {
+				tainted("node.kubernetes.io/disk-pressure", "NoSchedule")(nodes[0])
+			}
 			for i := range tt.available {
 				nodes = append(nodes, newNode(fmt.Sprintf("well%d", i)))
 			}

@@ -80,7 +80,7 @@ func (p *planner) taints(owned Ownership) []corev1.Taint {
 func (p *planner) ours(t corev1.Taint) bool { return p.Node.Owned.Owns(t) && p.mayOwn(t.Key) }
 
 // mayOwn says whether a claim to the key can be true: a set declared it, and it isn't reserved.
-func (p *planner) mayOwn(key string) bool { return !Reserved(key) && p.Declared(key) }
+func (p *planner) mayOwn(key string) bool { return !neverOurs(key) && p.Declared(key) }
 
 func (p *planner) taint(key string, effect corev1.TaintEffect) corev1.Taint {
 	t := corev1.Taint{Key: key, Effect: effect}

@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
 // footprint is what a node counts for under the limits: what it is known to carry together with what is in flight to it.
@@ -50,7 +52,7 @@ func (n *nodeState) footprint(declared func(key string) bool) footprint {
 		plane: n.ControlPlane, planeReady: n.ControlPlane && n.Ready && !n.Deleting, leaving: n.Deleting}
 	if n.RecordBroken {
 		for _, t := range n.Taints {
-			if declared(t.Key) && !Reserved(t.Key) {
+			if declared(t.Key) && !neverOurs(t.Key) {
 				p.carry(t.Effect)
 			}
 		}
@@ -172,12 +174,12 @@ func (c *counts) add(p footprint, n int) {
 	}
 }
 
-// replace counts after instead of before, and says whether that makes room.
+// replace counts after instead of before, and says whether that makes room, but for what percentages are of.
 func (c *counts) replace(before, after footprint) (freed bool) {
 	c.add(before, -1)
 	c.add(after, 1)
 	return before.repels && !after.repels || before.evicts && !after.evicts || before.any && !after.any ||
-		!before.counted && after.counted || !subset(before.sets, after.sets)
+		!subset(before.sets, after.sets)
 }
 
 // zonesCounted is the number of zones that have nodes, available or not; limits hold by zone from three on.
@@ -194,7 +196,23 @@ func (c *counts) zonesCounted() int {
 // recount brings the counts up to the node's present footprint.
 func (f *Fleet) recount(n *nodeState) (freed bool) {
 	p := n.footprint(f.isDeclared)
+	was := f.allowed(p.zone)
 	freed = f.counts.replace(n.print, p)
 	n.print = p
+	for i, is := range f.allowed(p.zone) {
+		freed = freed || is > was[i]
+	}
 	return freed
+}
+
+// allowed are what the limits allow in the cluster and in a zone: they grow with some of the nodes that come, not with each.
+func (f *Fleet) allowed(zone string) (allowed [4]int) {
+	all, here := f.counts.cluster.counted, 0
+	if t := f.counts.zones[zone]; t != nil {
+		here = t.counted
+	}
+	for i, most := range []limit.Cap{f.policy.Limits.MaxTaintedNodes, f.policy.Limits.MaxEvictingNodes} {
+		allowed[2*i], allowed[2*i+1] = most.Of(all), most.OfZone(here, all)
+	}
+	return allowed
 }

@@ -25,7 +25,7 @@ func (f *Fleet) LookAtEach(s *Set) Forecast {
 			}
 		}
 	}
-	alone, available := 0, 0
+	alone, available, asks := 0, 0, 0
 	for _, name := range slices.Sorted(maps.Keys(f.nodes)) {
 		n := f.nodes[name]
 		if slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool { return t.Key == s.Key && !n.Owned.Owns(t) }) {
@@ -45,6 +45,9 @@ func (f *Fleet) LookAtEach(s *Set) Forecast {
 		if !s.matches(n.Node) {
 			continue
 		}
+		if !n.Available {
+			asks = 1
+		}
 		p.Matching++
 		p.MatchingNodes = append(p.MatchingNodes, name)
 		if !others[name] {
@@ -53,8 +56,9 @@ func (f *Fleet) LookAtEach(s *Set) Forecast {
 	}
 	p.WouldTaint = p.Matching
 	if s.MaxNodes != nil {
-		p.WouldTaint = min(p.Matching, limit.Of(*s.MaxNodes, available))
+		p.WouldTaint = min(p.Matching, limit.Of(*s.MaxNodes, available+asks))
 	}
+	p.Unavailable -= min(asks, p.Unavailable)
 	p.UnionTainted = len(others)
 	if s.Effect != corev1.TaintEffectPreferNoSchedule {
 		p.UnionTainted += min(alone, p.WouldTaint)

@@ -226,7 +226,7 @@ func (s *setState) concerning(n *Node) (of share) {
 		return of
 	}
 	of.selected = 1
-	if n.Available {
+	if n.Available && s.MaxNodes != nil { // else nobody asks, and it isn't judged when that changes
 		of.available = 1
 	}
 	return of

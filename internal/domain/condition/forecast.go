@@ -81,8 +81,15 @@ func (f *Fleet) forecastMatching(p *Forecast, s *Set, selected nodeBits, limits 
 		p.ControlPlaneReadyAfter-- // one at a time
 	}
 	p.WouldTaint = p.Matching
+	asks := 0 // the node that asks counts, though it be away: as it does in the manager
+	if matching.meets(f.index.away) {
+		asks = 1
+	}
 	if s.MaxNodes != nil {
-		p.WouldTaint = min(p.WouldTaint, limit.Of(*s.MaxNodes, f.index.available(selected)))
+		p.WouldTaint = min(p.WouldTaint, limit.Of(*s.MaxNodes, f.index.available(selected)+asks))
+	}
+	if p.Unavailable > 0 { // it may be of the control plane, which isn't among them
+		p.Nodes, p.Unavailable = p.Nodes+asks, p.Unavailable-asks
 	}
 	matching.drop(others)
 	alone, ofOthers := matching.count(), others.count()

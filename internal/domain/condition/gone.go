@@ -75,7 +75,7 @@ func unavailable(nodes int) string {
 	if nodes == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %d more that are cordoned, not Ready or being removed don't count", nodes)
+	return fmt.Sprintf("; %d more are cordoned, not Ready or tainted as leaving and don't count", nodes)
 }
 
 // deletedSince adds to a limit's message how many of those that count are gone.
@@ -142,7 +142,7 @@ func (o Ownership) lastEviction(latest time.Time) (last time.Time) {
 
 // believed are the claims to keys that some set declared.
 func (o Ownership) believed(declared func(key string) bool) Ownership {
-	o.Taints = slices.DeleteFunc(slices.Clone(o.Taints), func(t OwnedTaint) bool { return Reserved(t.Key) || !declared(t.Key) })
+	o.Taints = slices.DeleteFunc(slices.Clone(o.Taints), func(t OwnedTaint) bool { return neverOurs(t.Key) || !declared(t.Key) })
 	return o
 }
 

@@ -128,7 +128,7 @@ func (w *world) answer() {
 func (w *world) addForeignTaint() {
 	name := w.drawNode()
 	n := w.api.nodes[name]
-	taint := corev1.Taint{Key: rapid.SampledFrom(append([]string{"corp.example/x", "node.kubernetes.io/y"}, worldKeys...)).Draw(w.t, "key"),
+	taint := corev1.Taint{Key: rapid.SampledFrom(append([]string{"corp.example/x", "node.kubernetes.io/unreachable"}, worldKeys...)).Draw(w.t, "key"),
 		Effect: corev1.TaintEffect(rapid.SampledFrom(worldEffects).Draw(w.t, "effect")), Value: "theirs"}
 	for _, c := range recordOf(n).Taints {
 		if c.Key == taint.Key && c.Effect == taint.Effect {
@@ -161,7 +161,7 @@ func (w *world) stripTaint() {
 func (w *world) forgeRecord() {
 	name := w.drawNode()
 	o := recordOf(w.api.nodes[name])
-	for _, key := range []string{"corp.example/x", "node.kubernetes.io/y"} {
+	for _, key := range []string{"corp.example/x", "node.kubernetes.io/unreachable"} {
 		o.Taints = append(o.Taints, condition.OwnedTaint{Key: key, Effect: corev1.TaintEffect(rapid.SampledFrom(worldEffects).Draw(w.t, "effect")),
 			Set: types.UID(rapid.SampledFrom([]string{"s0-uid1", "bogus"}).Draw(w.t, "set")), Name: "s0", Since: metav1.NewTime(w.now)})
 	}
@@ -309,7 +309,7 @@ func (w *world) checkNobodyWaitsInVain() {
 
 func (w *world) waitsInVain() (vain string) {
 	claimed := func(string) bool { return true } // a forged claim that nobody can judge yet uses up its node's place
-	used, allowed := w.used(claimed), w.allowed()
+	used, allowed := w.used(claimed), w.allowed("")
 	for _, name := range slices.Sorted(maps.Keys(w.api.nodes)) {
 		plan, writes := w.decide(name)
 		if writes { // its turn has come

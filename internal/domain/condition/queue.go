@@ -89,10 +89,18 @@ const headsWoken = 16
 // heads are the longest-waiting nodes of every line.
 func (q *queues) heads() []string {
 	woken := names{}
-	for _, line := range q.lines {
-		for _, w := range line[:min(len(line), headsWoken)] {
-			woken.put(w.name, true)
+	for line := range q.lines {
+		for _, name := range q.first(line) {
+			woken.put(name, true)
 		}
 	}
 	return woken.sorted()
+}
+
+// first are the longest-waiting nodes of a line.
+func (q *queues) first(line string) (first []string) {
+	for _, w := range q.lines[line][:min(len(q.lines[line]), headsWoken)] {
+		first = append(first, w.name)
+	}
+	return first
 }

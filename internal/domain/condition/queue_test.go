@@ -110,7 +110,7 @@ func TestRoomThatIsFreedWakesTheQueue(t *testing.T) {
 	}
 	for name, act := range free {
 		t.Run(name, func(t *testing.T) {
-			m := manage(t, calm("1", "1"), append(workers(10, kubeletSick), newNode("cp", controlPlane)), newSet(t, "a", noSchedule))
+			m := manage(t, calm("10%", "10%"), append(workers(19, kubeletSick), newNode("cp", controlPlane)), newSet(t, "a", noSchedule)) // one more of twenty
 			m.settle("w00")
 			for _, name := range waiting {
 				m.decide(name)

@@ -152,6 +152,9 @@ func (f *Fleet) resize(s *setState) {
 	was := s.allowance
 	s.allowance = limit.Of(*s.MaxNodes, s.available)
 	f.recountOrder(s, min(was, s.allowance), max(was, s.allowance))
+	if s.allowance > was {
+		f.wake(f.queues.first(ownLine(s)))
+	}
 }
 
 func (f *Fleet) recountOrder(s *setState, from, to int) {
@@ -211,7 +214,9 @@ func (f *Fleet) addRecorded(sets map[*setState]struct{}, n *nodeState) {
 func (f *Fleet) introduce(s *setState) {
 	f.setsBy.add(s)
 	selected := f.index.selected(s.Set)
-	s.selected, s.available = selected.count(), f.index.available(selected)
+	if s.selected = selected.count(); s.MaxNodes != nil {
+		s.available = f.index.available(selected)
+	}
 	f.resize(s)
 	for slot := range f.index.matching(s.Set, selected).all() {
 		f.rematch(s, f.nodes[f.index.slots[slot]], true)

@@ -20,7 +20,7 @@ const (
 func (p *planner) review(claim OwnedTaint) {
 	c, known := p.claimantOf(claim)
 	switch {
-	case Reserved(claim.Key):
+	case neverOurs(claim.Key):
 		p.drop(claim, RecordInvalid)
 	case !known && !p.Withdrawn(claim.Set):
 		p.plan.Orphans[claim.Set] = claim.Name

@@ -46,26 +46,33 @@ func (f *Fleet) planeRoom(n *nodeState, expired time.Time) Gate {
 }
 
 // cap is a cluster-wide limit, which from three zones on also holds in each zone. It counts the other nodes: a node that
-// is itself counted asks only when what counts is a forged claim.
+// is itself counted asks only when what counts is a forged claim. The node that asks is one of those that percentages are of, though it
+// be away already: its taint takes nothing more away.
 func (f *Fleet) cap(reason Reason, name string, value limit.Cap, n *nodeState, expired time.Time, itself bool, count func(*tally) int) Gate {
 	used := count
 	if itself {
 		used = func(t *tally) int { return count(t) - 1 }
 	}
+	itsOwn := 0
+	if n.print.away {
+		itsOwn = 1
+	}
 	all, past := &f.counts.cluster, count(&f.gone.counts.cluster)
-	allowed := value.Of(all.counted)
+	nodes := all.counted + itsOwn
+	allowed := value.Of(nodes)
 	if used(all)+past+f.queues.before(name, n.Name, expired) >= allowed {
 		return Gate{Reason: reason, dimension: name,
-			Message: fmt.Sprintf("%s %s allows %d of %d nodes, and %d are", name, value.String(), allowed, all.counted, used(all)) + deletedSince(past) + unavailable(all.away)}
+			Message: fmt.Sprintf("%s %s allows %d of %d nodes, and %d are", name, value.String(), allowed, nodes, used(all)) + deletedSince(past) + unavailable(all.away-itsOwn)}
 	}
 	if f.counts.zonesCounted() < 3 {
 		return Gate{}
 	}
 	zone, dimension := f.counts.zones[n.Zone], name+"/"+n.Zone
-	past, allowed = count(f.gone.zone(n.Zone)), value.OfZone(zone.counted, all.counted)
+	here := zone.counted + itsOwn
+	past, allowed = count(f.gone.zone(n.Zone)), value.OfZone(here, nodes)
 	if used(zone)+past+f.queues.before(dimension, n.Name, expired) >= allowed {
 		return Gate{Reason: reason, dimension: dimension,
-			Message: fmt.Sprintf("%s %s allows %d of %d nodes of zone %q, and %d are", name, value.String(), allowed, zone.counted, n.Zone, used(zone)) + deletedSince(past) + unavailable(zone.away)}
+			Message: fmt.Sprintf("%s %s allows %d of %d nodes of zone %q, and %d are", name, value.String(), allowed, here, n.Zone, used(zone)) + deletedSince(past) + unavailable(zone.away-itsOwn)}
 	}
 	return Gate{}
 }
@@ -95,11 +102,18 @@ func (f *Fleet) ownCap(s *setState, n *nodeState, expired time.Time) Gate {
 		others--
 	}
 	past := f.gone.claiming(s)
-	dimension, allowed := "set/"+string(s.UID), limit.Of(*s.MaxNodes, s.available)
+	selected := s.available
+	if !n.Available {
+		selected++
+	}
+	dimension, allowed := ownLine(s), limit.Of(*s.MaxNodes, selected)
 	if others+past+f.queues.before(dimension, n.Name, expired) < allowed {
 		return Gate{}
 	}
 	return Gate{Reason: HeldByOwnCap, dimension: dimension,
-		Message: fmt.Sprintf("maxNodes %s allows %d of %d selected nodes, and %d are tainted", s.MaxNodes.String(), allowed, s.available, others) +
-			deletedSince(past) + unavailable(s.selected-s.available)}
+		Message: fmt.Sprintf("maxNodes %s allows %d of %d selected nodes, and %d are tainted", s.MaxNodes.String(), allowed, selected, others) +
+			deletedSince(past) + unavailable(s.selected-selected)}
 }
+
+// ownLine is where nodes wait for a set's own cap.
+func ownLine(s *setState) string { return "set/" + string(s.UID) }

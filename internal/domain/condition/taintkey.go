@@ -13,32 +13,42 @@ type keyOwner struct {
 	of string
 	// owner as people call it.
 	owner string
-	// leaves are the keys, or with a slash at the end all keys of a domain, that say that a node isn't there for pods yet or any
-	// more. Others say whose pods it is for, which is no loss.
-	leaves []string
+	// never: no such taint is ever ours, whatever a record and a stored set say.
+	never bool
 }
 
-// actedOn are keys that their owners read back: they remove what they don't expect, or delete the node. Autohealer neither sets nor
-// removes such a taint, whatever a record says.
+// actedOn are keys that their owners read back: they remove what they don't expect, or delete the node. No set may have one.
 var actedOn = []keyOwner{
-	{of: ".kubernetes.io", owner: "Kubernetes", leaves: []string{"node.kubernetes.io/", "node.cloudprovider.kubernetes.io/"}},
-	{of: ".k8s.io", owner: "Kubernetes"},
-	{of: ".x-k8s.io", owner: "Cluster API and other projects of Kubernetes", leaves: []string{"node.cluster.x-k8s.io/uninitialized"}},
-	{of: "ToBeDeletedByClusterAutoscaler", owner: "Cluster Autoscaler", leaves: []string{"ToBeDeletedByClusterAutoscaler"}},
-	{of: "DeletionCandidateOfClusterAutoscaler", owner: "Cluster Autoscaler"},
-	{of: ".karpenter.sh", owner: "Karpenter", leaves: []string{"karpenter.sh/disrupted", "karpenter.sh/disruption", "karpenter.sh/unregistered"}},
+	{of: ".kubernetes.io", owner: "Kubernetes", never: true},
+	{of: ".k8s.io", owner: "Kubernetes", never: true},
+	{of: ".x-k8s.io", owner: "Cluster API and other projects of Kubernetes"},
+	{of: "ToBeDeletedByClusterAutoscaler", owner: "Cluster Autoscaler", never: true},
+	{of: "DeletionCandidateOfClusterAutoscaler", owner: "Cluster Autoscaler", never: true},
+	{of: ".karpenter.sh", owner: "Karpenter", never: true},
 	{of: ".karpenter.k8s.aws", owner: "Karpenter for AWS"},
 	{of: ".karpenter.azure.com", owner: "Karpenter for Azure"},
 	{of: ".eks.amazonaws.com", owner: "Amazon EKS"},
-	{of: ".csi.aws.com", owner: "the CSI drivers of AWS", leaves: []string{"ebs.csi.aws.com/agent-not-ready", "efs.csi.aws.com/agent-not-ready"}},
-	{of: ".aws-node-termination-handler", owner: "AWS Node Termination Handler", leaves: []string{"aws-node-termination-handler/"}},
-	{of: ".cloud.google.com", owner: "Google Kubernetes Engine", leaves: []string{"cloud.google.com/impending-node-termination"}},
+	{of: ".csi.aws.com", owner: "the CSI drivers of AWS"},
+	{of: ".csi.azure.com", owner: "the CSI drivers of Azure"},
+	{of: ".aws-node-termination-handler", owner: "AWS Node Termination Handler"},
+	{of: ".cloud.google.com", owner: "Google Kubernetes Engine"},
 	{of: ".gke.io", owner: "Google Kubernetes Engine"},
-	{of: ".kubernetes.azure.com", owner: "Azure Kubernetes Service", leaves: []string{"remediator.kubernetes.azure.com/"}},
-	{of: ".cilium.io", owner: "Cilium", leaves: []string{"node.cilium.io/agent-not-ready"}},
+	{of: ".kubernetes.azure.com", owner: "Azure Kubernetes Service"},
+	{of: ".cilium.io", owner: "Cilium"},
 	{of: ".machine.sapcloud.io", owner: "machine-controller-manager"},
-	{of: ".node.gardener.cloud", owner: "Gardener", leaves: []string{"node.gardener.cloud/critical-components-not-ready"}},
-	{of: ".medik8s.io", owner: "the remediators of medik8s", leaves: []string{"medik8s.io/"}},
+	{of: ".node.gardener.cloud", owner: "Gardener"},
+	{of: ".medik8s.io", owner: "the remediators of medik8s"},
+}
+
+// leaving are the keys, or with a slash at one end all of that domain or that name, of taints by which nodes aren't there for pods yet, or
+// any more. Other taints of their owners say whose pods a node is for, which is no loss.
+var leaving = []string{
+	corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeUnschedulable, corev1.TaintNodeNetworkUnavailable,
+	corev1.TaintNodeMemoryPressure, corev1.TaintNodeDiskPressure, corev1.TaintNodePIDPressure, corev1.TaintNodeOutOfService,
+	"node.cloudprovider.kubernetes.io/", "node.cluster.x-k8s.io/uninitialized", "ToBeDeletedByClusterAutoscaler",
+	"karpenter.sh/disrupted", "karpenter.sh/disruption", "karpenter.sh/unregistered", "aws-node-termination-handler/",
+	"cloud.google.com/impending-node-termination", "remediator.kubernetes.azure.com/", "node.gardener.cloud/critical-components-not-ready",
+	"medik8s.io/", "/agent-not-ready", // Cilium, and the CSI drivers of AWS and Azure
 }
 
 // shared are keys by which pools are dedicated: their pods tolerate them, so that a taint keeps none of those away.
@@ -46,6 +56,7 @@ var shared = []keyOwner{
 	{of: ".nvidia.com", owner: "the NVIDIA device plugin"},
 	{of: ".amd.com", owner: "the AMD device plugin"},
 	{of: ".gpu.intel.com", owner: "the Intel device plugins"},
+	{of: ".aws.amazon.com", owner: "the AWS Neuron device plugin"},
 	{of: ".habana.ai", owner: "the Habana device plugin"},
 	{of: "CriticalAddonsOnly", owner: "pools for system pods"},
 }
@@ -65,22 +76,22 @@ func ownersOf(table []keyOwner) map[string]string {
 	return owners
 }
 
-// Reserved says whether somebody else acts on taints of a key.
-func Reserved(key string) bool {
+// Reserved says whether somebody else acts on taints of a key, so that no set may have it.
+func Reserved(key string) bool { return ownedByOthers(key, func(keyOwner) bool { return true }) }
+
+// neverOurs says whether a taint of a key is somebody else's whatever a record says.
+func neverOurs(key string) bool { return ownedByOthers(key, func(k keyOwner) bool { return k.never }) }
+
+func ownedByOthers(key string, which func(keyOwner) bool) bool {
 	domain, _, slash := strings.Cut(key, "/")
 	return slices.ContainsFunc(actedOn, func(k keyOwner) bool {
-		return key == k.of || slash && k.of[0] == '.' && strings.HasSuffix("."+domain, k.of)
+		return which(k) && (key == k.of || slash && k.of[0] == '.' && strings.HasSuffix("."+domain, k.of))
 	})
 }
 
 // leaves says whether a taint keeps pods away because its node isn't there for them yet, or any more.
 func leaves(t corev1.Taint) bool {
-	if t.Effect == corev1.TaintEffectPreferNoSchedule {
-		return false
-	}
-	return slices.ContainsFunc(actedOn, func(k keyOwner) bool {
-		return slices.ContainsFunc(k.leaves, func(key string) bool {
-			return t.Key == key || strings.HasSuffix(key, "/") && strings.HasPrefix(t.Key, key)
-		})
+	return t.Effect != corev1.TaintEffectPreferNoSchedule && slices.ContainsFunc(leaving, func(key string) bool {
+		return t.Key == key || key[len(key)-1] == '/' && strings.HasPrefix(t.Key, key) || key[0] == '/' && strings.HasSuffix(t.Key, key)
 	})
 }
