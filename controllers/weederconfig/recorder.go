@@ -111,6 +111,9 @@ func (r *DeletionRecorder) write(ctx context.Context, d *weeder.Deletion, b *bat
 		asking.Go(func() { r.Prefetch(ctx, d) })
 	}
 	config, ok := r.Observer.policies.Get(d.Key)
+	if !ok {
+		r.batchers.CompareAndDelete(d.Key, b) // Enter may have stored it after forget was called, which isn't called again
+	}
 	if !ok || config.UID != d.Config {
 		return errors.New("it is gone")
 	}

@@ -162,9 +162,12 @@ func TestNothingIsDoneForAConfigThatIsGone(t *testing.T) {
 	d := w.decided(t, crashing("api-1")).Delete
 	w.policies.Gone(wc)
 	s := newShelf(func() error { return nil })
-	if _, err := (&DeletionRecorder{Client: s, Observer: w.Observer}).Enter(t.Context(), d); err == nil || len(s.written) != 0 {
+	recorder := &DeletionRecorder{Client: s, Observer: w.Observer}
+	recorder.forget(d.Key)
+	if _, err := recorder.Enter(t.Context(), d); err == nil || len(s.written) != 0 {
 		t.Errorf("error %v, %d writes", err, len(s.written))
 	}
+	noBatcherIsKept(t, recorder)
 }
 
 func TestConfigsDoNotWaitForEachOther(t *testing.T) {
@@ -334,6 +337,11 @@ func TestAWriteBeginsWithTheNewestStateThatIsKnown(t *testing.T) {
 		t.Errorf("replaced %q", got)
 	}
 	recorder.forget(client.ObjectKeyFromObject(stored("wc", nil)))
+	noBatcherIsKept(t, recorder)
+}
+
+func noBatcherIsKept(t *testing.T, recorder *DeletionRecorder) {
+	t.Helper()
 	recorder.batchers.Range(func(config, _ any) bool {
 		t.Errorf("a batcher of %s is kept", config)
 		return true

@@ -277,3 +277,17 @@ func TestAPodsEventAllocatesNothingWhileNoWindowIsOpen(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkSummary is of a config that holds nobody back, while ten thousand pods of another namespace crash-loop.
+func BenchmarkSummary(b *testing.B) {
+	y := watchingEtcd(b, etcdForAPI)
+	for i := range benchPods {
+		y.ObservePod(weeder.ReadPod(realPod(i, backOff)), at(0))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if sum, _ := y.Summary("wc-uid", at(0)); len(sum.Held) > 0 {
+			b.Fatal("somebody is held")
+		}
+	}
+}

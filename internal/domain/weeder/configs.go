@@ -16,6 +16,8 @@ type configState struct {
 	state lifecycle.State
 	// seen is each watched Service's state when it was last judged; one that wasn't seen yet is missing.
 	seen map[types.NamespacedName]lastReadiness
+	// held are the pods that it holds back: it is asked for them while thousands crash-loop that are none of its business.
+	held map[*podState]struct{}
 	// matches is made when it is needed first; needs the state's lock for writing.
 	matches *matcher
 	// claimed: what a former process did is known, and only this one acts. It knows better than the status from now on.
@@ -55,8 +57,8 @@ func (s *State) ObserveConfig(c *Config, state lifecycle.State, at Moment) (due 
 	}
 	if cs == nil {
 		cs = &configState{
-			seen: map[types.NamespacedName]lastReadiness{}, inherited: inheritedWindows{byService: map[types.NamespacedName]Window{}},
-			totals: totals{skipped: map[Reason]int64{}},
+			seen: map[types.NamespacedName]lastReadiness{}, held: map[*podState]struct{}{},
+			inherited: inheritedWindows{byService: map[types.NamespacedName]Window{}}, totals: totals{skipped: map[Reason]int64{}},
 		}
 		s.configs[c.UID] = cs
 	} else {

@@ -148,7 +148,7 @@ func (s *State) Failed(uid types.UID) (due []types.NamespacedName) {
 	return s.rollback(uid)
 }
 
-// headsWoken bounds how many pods one freed place wakes.
+// headsWoken bounds how many pods one freed place wakes where no more are free.
 const headsWoken = 16
 
 // rollback takes back all that a deletion took, and lets the pod be decided on anew.
@@ -164,14 +164,15 @@ func (s *State) rollback(uid types.UID) (due []types.NamespacedName) {
 	if s.configs[d.of.UID] == d.of {
 		s.touch(d.of)
 	}
-	if d.window.Deleted--; d.window.Deleted+1 >= d.of.MaxDeletions { // its budget was spent
-		for _, p := range s.crashing[d.window.Namespace] {
-			if slices.ContainsFunc(p.holds, func(h Hold) bool { return h.Reason == HeldByBudget && d.window.holds(h) }) {
-				due = append(due, p.Key())
-			}
+	d.window.Deleted--
+	spent := func(h Hold) bool { return h.Reason == HeldByBudget && d.window.holds(h) }
+	for p := range d.of.held { // also where others got room before: whoever wasn't woken then wouldn't look again
+		if p.Namespace == d.window.Namespace && slices.ContainsFunc(p.holds, spent) {
+			due = append(due, p.Key())
 		}
 	}
-	return append(sortedKeys(due)[:min(len(due), headsWoken)], s.queue.heads(headsWoken)...)
+	woken := max(headsWoken, d.of.MaxDeletions-d.window.Deleted) // those who were woken for other places may not have taken them yet
+	return append(sortedKeys(due)[:min(len(due), woken)], s.queue.heads(headsWoken)...)
 }
 
 // lookAgainRefused lies between two evictions of a pod that its PodDisruptionBudget keeps.
@@ -184,7 +185,7 @@ func (s *State) Refuse(plan Plan, message string, at Moment) (again time.Time) {
 	defer s.mu.Unlock()
 	d := plan.Delete
 	p, w := s.pods[plan.Pod.Namespace][plan.Pod.Name], s.windowOf(d.Config, plan.Pod.Namespace, d.Service)
-	if p == nil || p.UID != plan.Pod.UID || w == nil {
+	if p == nil || p.UID != plan.Pod.UID || !p.actionable() || w == nil { // what runs again is due when it crashes
 		return time.Time{}
 	}
 	again = at.Now.Add(lookAgainRefused)

@@ -1,11 +1,18 @@
 package weeder_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
 )
@@ -283,4 +290,59 @@ func TestADeletionThatTheWatchTellsBeforeTheAnswerCounts(t *testing.T) {
 	y.Failed(plan.Pod.UID)
 	sum, _ := y.Summary("wc-uid", at(second))
 	expect(t, "deletions", sum.Deleted, 1)
+}
+
+// Whoever has no room in a budget looks again only when a place is given back, and not all are woken for one.
+func TestEachPlaceThatIsGivenBackWakesSomebody(t *testing.T) {
+	const budget = 20
+	for name, atOnce := range map[string]bool{"all at once": true, "one after the other": false} {
+		t.Run(name, func(t *testing.T) {
+			y := watchingEtcd(t, fmt.Sprint(etcdForAPI, "maxDeletionsPerWatch: ", budget))
+			y.SetLimits(limit.Limits{MaxPodDeletionsPerMinute: 1000})
+			for i := range 3 * budget {
+				y.ObservePod(weeder.ReadPod(newPod(fmt.Sprintf("api-%02d", i), backOff)), at(-second))
+			}
+			var given []types.UID
+			for _, k := range recoverEtcd(y, 0) {
+				if plan, next := decideOn(y, k, at(second), ""); next == weeder.Delete {
+					given = append(given, plan.Pod.UID)
+				}
+			}
+			expect(t, "deletions", len(given), budget)
+			woken, again := sets.New[types.NamespacedName](), 0
+			look := func() {
+				for k := range woken {
+					if decide(y, k.Name, 2*second) == "delete" {
+						again++
+					}
+				}
+				woken.Clear()
+			}
+			for _, uid := range given {
+				woken.Insert(y.Failed(uid)...)
+				y.ForgetPod(key(strings.TrimSuffix(string(uid), "-uid")), uid) // by somebody else's doing
+				if !atOnce {
+					look()
+				}
+			}
+			look()
+			expect(t, "deletions in their place", again, budget)
+		})
+	}
+}
+
+// What another process did is stamped when it is taken over, and our clock may have been ahead then.
+func TestWhatOthersDidCountsWhateverOurOwnDeletions(t *testing.T) {
+	ahead := weeder.Moment{Now: noon.Add(time.Minute + 4*second), Server: noon.Add(4 * second)}
+	wc := newWeederConfig(t, "ns", "wc", etcdForAPI)
+	wc.Status.RecentDeletions = []v1alpha1.PodDeletion{{Time: metav1.NewTime(noon.Add(3 * second)), Namespace: "ns", Pod: "api-0", PodUID: "gone", Owner: "ReplicaSet/api", Service: "etcd"}}
+	y := newState()
+	y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0:notready"), ahead)
+	y.ObserveConfig(compiled(t, wc), lifecycle.Active, ahead)
+	y.MarkSynced(ahead)
+	y.ObservePod(weeder.ReadPod(newPod("api-old", backOff)), at(4*second))
+	y.ObservePod(weeder.ReadPod(newPod("api-new", created(4*second), backOff)), at(4*second))
+	recoverEtcd(y, 5*second)
+	deleted(t, y, "api-old", 6*second)
+	expect(t, "what replaces the one that another deleted", decide(y, "api-new", 7*second), "Cooldown")
 }

@@ -45,6 +45,8 @@ func (d *Record) counts(now time.Time) bool { return now.Sub(d.At) < remembered 
 
 func byTime(a, b *Record) int { return a.At.Compare(b.At) }
 
+func byServerTime(a, b *Record) int { return a.Server.Compare(b.Server) }
+
 func byLatest(a, b *Record) int { return a.latest().Compare(b.latest()) }
 
 // records are deletions in order.
@@ -168,14 +170,26 @@ type Past struct {
 // history is what a workload has been through in the last hour. A decision looks at the first of its deletions at most, however
 // many there were.
 type history struct {
-	// all of its deletions, and the repeats among them, in the order in which they were decided.
+	// all of its deletions, those by other processes first, and the repeats among them; both in the order in which they were decided.
 	all, repeats records
 	// last is the latest.
 	last time.Time
 }
 
+// othersFirst has all that others did asked about before the first of our own that a pod doesn't come after: one of theirs may be
+// stamped later than that, since it is taken over later, or was while our clock was ahead.
+func othersFirst(a, b *Record) int {
+	if a.inherited != b.inherited {
+		if a.inherited {
+			return -1
+		}
+		return 1
+	}
+	return byTime(a, b)
+}
+
 func (h *history) add(d *Record) {
-	h.all.insert(d, byTime)
+	h.all.insert(d, othersFirst)
 	if d.Repeat {
 		h.repeats.insert(d, byTime)
 	}
@@ -221,7 +235,7 @@ func (h *history) past(p *Pod, firstSeen, now time.Time) (past Past) {
 func (h *history) replaced(p *Pod, firstSeen, now time.Time) bool {
 	for _, d := range h.all {
 		switch {
-		case !d.inherited && !firstSeen.After(d.At): // nor after those that follow
+		case !d.inherited && !firstSeen.After(d.At): // nor after those that follow, which are our own, too
 			return false
 		case d.counts(now) && d.UID != p.UID && p.Created.Add(uncertainCreation).After(d.Server):
 			return true

@@ -333,3 +333,52 @@ func TestWhatOthersDidForOneConfigCountsForAll(t *testing.T) {
 	y.Claim([]types.UID{"wc-uid", "other-uid"})
 	expect(t, "the first", decide(y, "api-1", second), "MaxPodDeletionsPerMinute")
 }
+
+// The clock is set back by two hours after another process's deletions were taken over.
+func TestAClockThatIsSetBackHidesNoDeletionFromTheNextProcess(t *testing.T) {
+	ahead := func(d time.Duration) weeder.Moment {
+		return weeder.Moment{Now: noon.Add(d + 2*time.Hour), Server: noon.Add(d)}
+	}
+	listed := func(n int) v1alpha1.PodDeletion {
+		return v1alpha1.PodDeletion{
+			Time: metav1.NewTime(noon.Add(time.Duration(n) * second)), Namespace: "ns", Pod: fmt.Sprint("other-", n), PodUID: fmt.Sprint("other-", n), Owner: fmt.Sprint("ReplicaSet/other", n), Service: "etcd",
+		}
+	}
+	wc := newWeederConfig(t, "ns", "wc", forHalfAnHour)
+	for n := range 20 {
+		wc.Status.RecentDeletions = append([]v1alpha1.PodDeletion{listed(n)}, wc.Status.RecentDeletions...)
+	}
+	y := newState()
+	y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0:notready"), ahead(20*second))
+	y.ObserveConfig(compiled(t, wc), lifecycle.Active, ahead(20*second))
+	y.MarkSynced(ahead(20 * second))
+	wc.Status.RecentDeletions = append([]v1alpha1.PodDeletion{listed(20)}, wc.Status.RecentDeletions[:19]...)
+	y.ObserveConfig(compiled(t, wc), lifecycle.Active, at(21*second))
+	sum, _ := y.Recorded("wc-uid", at(21*second))
+	expect(t, "the latest that another did", sum.Recent[0].Pod, "other-20")
+
+	y.ObservePod(crashing("api-1", "set", -time.Minute), at(22*second))
+	recoverEtcd(y, 22*second)
+	expect(t, "our own", decide(y, "api-1", 23*second), "delete")
+	sum, _ = y.Recorded("wc-uid", at(23*second))
+	expect(t, "written down before it is done", sum.Recent[0].Pod, "api-1")
+	expect(t, "and then", sum.Recent[1].Pod, "other-20")
+	expect(t, "the latest deletion", sum.Spent.LastDeletion.Sub(noon), 23*second)
+
+	after := restarted(t, forHalfAnHour, storedStatus(sum), 24*second, crashing("api-2", "set", 24*second))
+	expect(t, "its replacement, for the next process", decide(after, "api-2", 24*second), "Cooldown")
+}
+
+func TestWhatAnotherProcessSpentIsToldForAnHour(t *testing.T) {
+	before := watchingEtcd(t, forHalfAnHour, newPod("api-1", backOff))
+	recoverEtcd(before, 0)
+	deleted(t, before, "api-1", second)
+	sum, _ := before.Summary("wc-uid", at(2*second))
+	after := restarted(t, forHalfAnHour, storedStatus(sum), 3*second)
+	for d, lastMinute := range map[time.Duration]int{59 * time.Minute: 1, time.Hour + 2*second: 0} {
+		sum, _ := after.Summary("wc-uid", at(d))
+		expect(t, "spent after "+d.String(), sum.Spent.LastMinute, lastMinute)
+		expect(t, "told", sum.Spent.LastDeletion.IsZero(), lastMinute == 0)
+		expect(t, "recent", len(sum.Recent), 1)
+	}
+}

@@ -87,7 +87,7 @@ func (s *State) unfile(p *podState) {
 	}
 }
 
-// refile files a pod anew where news of it changed what it is filed bs.
+// refile files a pod anew where news of it changed what it is filed by.
 func (s *State) refile(p *podState, news *Pod) {
 	if p.Controller == news.Controller && maps.Equal(p.Labels, news.Labels) {
 		p.Pod = news

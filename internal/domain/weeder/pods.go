@@ -102,8 +102,15 @@ func (s *State) release(p *podState) {
 func (s *State) hold(p *podState, holds []Hold) {
 	same := func(a, b Hold) bool { return a.Config == b.Config && a.Service == b.Service && a.Reason == b.Reason }
 	if !slices.EqualFunc(p.holds, holds, same) {
-		for _, h := range slices.Concat(p.holds, holds) {
+		for _, h := range p.holds {
 			if cs := s.configs[h.Config]; cs != nil {
+				delete(cs.held, p)
+				s.touch(cs)
+			}
+		}
+		for _, h := range holds {
+			if cs := s.configs[h.Config]; cs != nil {
+				cs.held[p] = struct{}{}
 				s.touch(cs)
 			}
 		}

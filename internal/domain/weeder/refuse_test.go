@@ -110,3 +110,19 @@ func TestALateRefusalOfWhatIsNotThereAnyMoreIsIgnored(t *testing.T) {
 		})
 	}
 }
+
+// Nobody decides on a pod once the window is over, so that nothing would take back what is kept of it.
+func TestALateRefusalIsNotKeptForAPodThatRunsAgain(t *testing.T) {
+	y := watchingEtcd(t, evicting, newPod("api-1", backOff))
+	recoverEtcd(y, 0)
+	plan, _ := decideOn(y, key("api-1"), at(0), "")
+	y.Failed(plan.Pod.UID)
+	y.ObservePod(weeder.ReadPod(newPod("api-1", running)), at(second))
+	if again := y.Refuse(plan, "no", at(second)); !again.IsZero() {
+		t.Errorf("it is asked again at %s", again)
+	}
+	y.Expire(at(61 * second))
+	y.ObservePod(weeder.ReadPod(newPod("api-1", backOff)), at(62*second))
+	pods, message := held(t, y, 62*second)
+	expect(t, "held when it crash-loops again: "+message, pods, 0)
+}

@@ -42,7 +42,7 @@ func (s *State) Summary(uid types.UID, at Moment) (sum Summary, ok bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if sum, ok = s.recorded(uid, at); ok {
-		sum.Held = s.heldBy(uid)
+		sum.Held = s.configs[uid].holds()
 	}
 	return sum, ok
 }
@@ -61,7 +61,7 @@ func (s *State) recorded(uid types.UID, at Moment) (sum Summary, ok bool) {
 	}
 	sum = Summary{
 		Services: len(cs.Services) * len(s.namespacesOf(cs)), Last: cs.last, Deleted: cs.deleted, Skipped: maps.Clone(cs.skipped),
-		Recent: cs.recent(), Spent: cs.spent(), Windows: s.awaited(cs, at.Now),
+		Recent: cs.recent(), Spent: cs.spent(at), Windows: s.awaited(cs, at.Now),
 	}
 	for w := range s.windowsOf(cs) {
 		if w.open(at.Now) {
@@ -72,26 +72,24 @@ func (s *State) recorded(uid types.UID, at Moment) (sum Summary, ok bool) {
 	return sum, true
 }
 
-// heldBy counts whom a config holds back; each reason's message is about the first of them.
-func (s *State) heldBy(config types.UID) map[Reason]HoldCount {
+// holds counts whom a config holds back; each reason's message is about the first of them.
+func (cs *configState) holds() map[Reason]HoldCount {
 	type first struct {
 		pod     *podState
 		service string
 	}
 	held, firsts := map[Reason]HoldCount{}, map[Reason]first{}
-	for _, here := range s.crashing {
-		for _, p := range here {
-			for _, h := range p.holds {
-				if h.Config != config {
-					continue
-				}
-				count := held[h.Reason]
-				if f := firsts[h.Reason]; f.pod == nil || cmp.Or(compareKeys(p.Key(), f.pod.Key()), strings.Compare(h.Service, f.service)) < 0 {
-					firsts[h.Reason], count.Message = first{p, h.Service}, p.Key().String()+": "+h.Message
-				}
-				count.Pods++
-				held[h.Reason] = count
+	for p := range cs.held {
+		for _, h := range p.holds {
+			if h.Config != cs.UID {
+				continue
 			}
+			count := held[h.Reason]
+			if f := firsts[h.Reason]; f.pod == nil || cmp.Or(compareKeys(p.Key(), f.pod.Key()), strings.Compare(h.Service, f.service)) < 0 {
+				firsts[h.Reason], count.Message = first{p, h.Service}, p.Key().String()+": "+h.Message
+			}
+			count.Pods++
+			held[h.Reason] = count
 		}
 	}
 	return held
@@ -112,7 +110,8 @@ func busiest(windows []Window) []Window {
 type totals struct {
 	deleted int64
 	skipped map[Reason]int64
-	// log has all deletions of the hour up to the latest, and at least as many as a status lists, in order.
+	// log has all deletions of the hour up to the latest, and at least as many as a status lists, in the order in which they were
+	// decided. That isn't the order of their times: our clock may have been set back in between.
 	log records
 	// last is the latest window.
 	last Window
@@ -135,16 +134,23 @@ func (u Unlisted) counts(at Moment) bool {
 
 // Spent says in numbers what Summary.Recent has no room for.
 type Spent struct {
-	// LastMinute counts the deletions of the minute up to LastDeletion, which is by the API server's clock and zero when none is
-	// known.
+	// LastMinute counts the deletions of the minute up to LastDeletion, which is by the API server's clock. It is zero when none is
+	// known, or when the latest was another process's and is more than an hour ago.
 	LastMinute   int
 	LastDeletion time.Time
 	// Unlisted are those of the hour up to LastDeletion that aren't in Recent.
 	Unlisted Unlisted
 }
 
+// remember takes in a deletion. One of our own is the latest of all, whatever time it is by our clock: as the first of them it would
+// be dropped at once, and would be missing in the status before it is done. Those of others are known before our own, and the API
+// server's clock tells their order: ours may have been set since some of them were taken over.
 func (t *totals) remember(r *Record) {
-	t.log.insert(r, byTime)
+	if r.inherited {
+		t.log.insert(r, byServerTime)
+	} else {
+		t.log = append(t.log, r)
+	}
 	if old := len(t.log) - max(sample.Size, len(t.hour())); old > 0 {
 		clear(t.log[:old])
 		t.log = t.log[old:]
@@ -165,11 +171,14 @@ func (t *totals) recent() (recent []Record) {
 	return recent
 }
 
-func (t *totals) spent() (s Spent) {
+func (t *totals) spent(at Moment) (s Spent) {
 	if len(t.log) == 0 {
 		return Spent{}
 	}
 	hour, last := t.hour(), t.log[len(t.log)-1]
+	if last.inherited && at.Now.Sub(at.latest(last.Server)) >= remembered { // the next process needn't hear of them once more
+		return Spent{}
+	}
 	s.LastDeletion = last.Server
 	for _, r := range slices.Concat(hour, t.inheritedCounts) {
 		if last.At.Sub(r.At) < pace {

@@ -119,8 +119,8 @@ func (s *State) close(w *window) {
 
 // unhold forgets whom a window holds back. Whoever waits in another one as well enters the queue again when it's decided.
 func (s *State) unhold(w *window) {
-	for _, p := range s.crashing[w.Namespace] {
-		if slices.ContainsFunc(p.holds, w.holds) {
+	for p := range w.of.held {
+		if p.Namespace == w.Namespace && slices.ContainsFunc(p.holds, w.holds) {
 			s.queue.leave(p)
 			s.hold(p, slices.DeleteFunc(slices.Clone(p.holds), w.holds))
 		}
