@@ -137,7 +137,9 @@ func (l *look) notFailed(p plan, steps []health.Step) {
 			continue
 		}
 		for _, d := range p.deciders[step.Condition.Type] {
-			l.flips(d).Unwritten(nameOf(l.target).String(), step.Condition.Type)
+			if flips := l.flips(d); flips != nil {
+				flips.Unwritten(nameOf(l.target).String(), step.Condition.Type)
+			}
 		}
 	}
 }

@@ -173,7 +173,7 @@ func (w *checkedWorld) judge(hcr *v1alpha1.HealthCheckRegistration, stands strin
 		hcr.Generation, hcr.DeletionTimestamp = 2, &metav1.Time{Time: noon}
 	}
 	w.o.policies.Seen(w.t.Context(), hcr.DeepCopy())
-	w.o.book.page(hcr.UID).follow(hcr, noon)
+	w.o.book.follow(hcr, noon)
 	w.stored = append(w.stored, *hcr)
 }
 

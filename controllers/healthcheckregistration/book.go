@@ -23,12 +23,12 @@ type book struct {
 
 // page is what is remembered of one registration, and its breaker.
 type page struct {
+	// name of the registration, which stays.
+	name  string
 	flips health.Flips
 
 	mu sync.Mutex
-	// name of the registration; needs mu, as all below.
-	name string
-	// generation of it that targets were looked at for.
+	// generation of it that targets were looked at for; needs mu, as all below.
 	generation int64
 	targets    map[checking.Target]entry
 	// complete: there was a moment when each of its targets had been looked at.
@@ -62,18 +62,27 @@ func verdictOf(conditionType string, v health.Verdict) verdict {
 	return verdict{conditionType, v.Status, v.Message}
 }
 
+// page is that of a registration; nil when it is forgotten, or not followed yet.
 func (b *book) page(uid types.UID) *page {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p := b.of[uid]
+	return b.of[uid]
+}
+
+// follow takes in a registration as it is stored. Nothing else begins a page: looks outlast their registrations, and nobody would
+// forget what they began.
+func (b *book) follow(hcr *v1alpha1.HealthCheckRegistration, now time.Time) {
+	b.mu.Lock()
+	p := b.of[hcr.UID]
 	if p == nil {
-		p = &page{targets: map[checking.Target]entry{}}
+		p = &page{name: hcr.Name, targets: map[checking.Target]entry{}}
 		if b.of == nil {
 			b.of = map[types.UID]*page{}
 		}
-		b.of[uid] = p
+		b.of[hcr.UID] = p
 	}
-	return p
+	b.mu.Unlock()
+	p.follow(hcr, now)
 }
 
 func (b *book) forget(uid types.UID) {
@@ -84,27 +93,34 @@ func (b *book) forget(uid types.UID) {
 
 // drop forgets a target of all registrations but those that still select it, and gives the names of those that it was dropped from.
 func (b *book) drop(target checking.Target, but map[types.UID]bool) (from []string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for uid, p := range b.of {
-		if but[uid] {
-			continue
-		}
-		if name, known := p.drop(target); known {
-			from = append(from, name)
+	for _, p := range b.pages(but) {
+		if p.drop(target) {
+			from = append(from, p.name)
 		}
 	}
 	return from
 }
 
-func (p *page) drop(target checking.Target) (of string, known bool) {
+// pages are all but those of some registrations. Whoever waits for one of them must not hold up who looks for another.
+func (b *book) pages(but map[types.UID]bool) (all []*page) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for uid, p := range b.of {
+		if !but[uid] {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+func (p *page) drop(target checking.Target) (known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, known = p.targets[target]; known {
 		delete(p.targets, target)
 		p.flips.Forget(nameOf(target).String())
 	}
-	return p.name, known
+	return known
 }
 
 // note takes in what was found of a target; changed says that it is something else than before.
@@ -143,10 +159,9 @@ func (p *page) lookedAt(selected func() []checking.Target) bool {
 func (p *page) follow(hcr *v1alpha1.HealthCheckRegistration, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.name = hcr.Name; p.generation != hcr.Generation {
+	if p.generation != hcr.Generation {
 		p.generation, p.complete = hcr.Generation, false
 		clear(p.targets)
-		p.flips.CountAnew()
 	}
 	reset := hcr.Annotations[v1alpha1.AnnotationResetBreaker]
 	p.flips.Reset(reset, now) // first, since the status may tell of a later one

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/checking"
@@ -24,6 +25,14 @@ func found(status health.Status, message string) entry {
 	return entry{verdicts: []verdict{verdictOf("X", health.Verdict{Status: status, Message: message})}}
 }
 
+// following is a book with one registration.
+func following(uid types.UID) *book {
+	b, hcr := &book{}, &v1alpha1.HealthCheckRegistration{}
+	hcr.UID, hcr.Name = uid, "called"
+	b.follow(hcr, noon)
+	return b
+}
+
 // mayFail asks a registration's breaker.
 func (b *book) mayFail(uid types.UID, target checking.Target, conditionType string, doubted bool, targets int, now time.Time) bool {
 	return b.page(uid).flips.MayFail(nameOf(target).String(), conditionType, doubted, targets, now)
@@ -38,7 +47,7 @@ func TestATargetIsItsRequest(t *testing.T) {
 }
 
 func TestSummary(t *testing.T) {
-	b := &book{}
+	b := following("r")
 	for i, status := range []health.Status{health.True, health.False, health.Unknown, health.Progressing, health.False} {
 		b.page("r").note(targetNamed(fmt.Sprintf("w%d", i)), found(status, "m"))
 	}
@@ -62,7 +71,7 @@ func TestSummary(t *testing.T) {
 }
 
 func TestNoteTellsWhatChanged(t *testing.T) {
-	b, target := &book{}, targetNamed("w")
+	b, target := following("r"), targetNamed("w")
 	for _, c := range []struct {
 		found entry
 		want  bool
@@ -77,9 +86,6 @@ func TestNoteTellsWhatChanged(t *testing.T) {
 	if from := b.drop(target, map[types.UID]bool{"r": true}); len(from) != 0 {
 		t.Errorf("dropped from what still selects it: %v", from)
 	}
-	hcr := &v1alpha1.HealthCheckRegistration{}
-	hcr.Name = "called"
-	b.page("r").follow(hcr, noon)
 	if from := b.drop(target, nil); len(from) != 1 || from[0] != "called" || b.page("r").summary().targets != 0 {
 		t.Errorf("dropped from %v, %d left", from, b.page("r").summary().targets)
 	}
@@ -87,7 +93,7 @@ func TestNoteTellsWhatChanged(t *testing.T) {
 
 func TestABreakerIsFollowed(t *testing.T) {
 	now := time.Date(2026, 11, 22, 6, 0, 0, 0, time.UTC)
-	b := &book{}
+	b := following("r")
 	for i := range 3 {
 		b.mayFail("r", targetNamed(fmt.Sprint(i)), "X", false, 4, now)
 	}
@@ -99,31 +105,31 @@ func TestABreakerIsFollowed(t *testing.T) {
 	hcr.UID = "r"
 	hcr.Status.Breaker = &v1alpha1.Breaker{ID: opened.ID}
 	another := &book{}
-	another.page("r").follow(hcr, now)
+	another.follow(hcr, now)
 	if restored, open := another.page("r").flips.Breaker(); !open || restored.ID != opened.ID {
 		t.Error("a new process doesn't take over the breaker that is open")
 	}
 	hcr.Annotations = map[string]string{"autohealer.resourcestack.com/reset-breaker": "of-yesterday"}
-	another.page("r").follow(hcr, now)
+	another.follow(hcr, now)
 	if _, open := another.page("r").flips.Breaker(); !open {
 		t.Error("a reset of another opening closes it")
 	}
 	hcr.Annotations["autohealer.resourcestack.com/reset-breaker"] = opened.ID
-	another.page("r").follow(hcr, now)
-	another.page("r").follow(hcr, now) // the status may still tell of it
+	another.follow(hcr, now)
+	another.follow(hcr, now) // the status may still tell of it
 	if _, open := another.page("r").flips.Breaker(); open {
 		t.Error("it is open after its reset")
 	}
 	hcr.Annotations = nil
-	another.page("r").follow(hcr, now)
+	another.follow(hcr, now)
 	if _, open := another.page("r").flips.Breaker(); open {
 		t.Error("an old status opens it again once the reset is taken off")
 	}
 	hcr.Status.Breaker = &v1alpha1.Breaker{ID: "later"}
-	another.page("r").follow(hcr, now)
+	another.follow(hcr, now)
 	hcr.Annotations = map[string]string{"autohealer.resourcestack.com/reset-breaker": "later"}
 	hcr.Status.Breaker = &v1alpha1.Breaker{ID: "the last"}
-	another.page("r").follow(hcr, now)
+	another.follow(hcr, now)
 	if b, open := another.page("r").flips.Breaker(); !open || b.ID != "the last" {
 		t.Errorf("an opening that is told with the reset of the one before is missed: %+v", b)
 	}
@@ -136,7 +142,7 @@ func TestAResetWhileNobodyRan(t *testing.T) {
 	hcr.Status.Breaker = &v1alpha1.Breaker{ID: "x"}
 	hcr.Annotations = map[string]string{"autohealer.resourcestack.com/reset-breaker": "x"}
 	b := &book{}
-	b.page("r").follow(hcr, now)
+	b.follow(hcr, now)
 	for i := range 10 {
 		if !b.mayFail("r", targetNamed(fmt.Sprint("doubted", i)), "X", true, 20, now) {
 			t.Fatalf("the %dth that was in doubt isn't believed", i+1)
@@ -153,6 +159,7 @@ func TestAResetWhileNobodyRan(t *testing.T) {
 func TestWhatIsNotWrittenIsNotCounted(t *testing.T) {
 	now := time.Date(2026, 11, 22, 6, 0, 0, 0, time.UTC)
 	o := knowing(t)
+	o.book.follow(suspended("r", "v1alpha1", "X"), now)
 	p := plan{deciders: map[string][]decider{}}
 	for _, conditionType := range []string{"X", "Y"} {
 		p.Steps = append(p.Steps, health.Step{Condition: health.Condition{Type: conditionType, Status: health.False}, Before: health.True, Counted: true})
@@ -167,5 +174,67 @@ func TestWhatIsNotWrittenIsNotCounted(t *testing.T) {
 		if _, open := o.book.page("r").flips.Breaker(); open {
 			t.Fatalf("it opened after %d targets that nothing was written of", i+1)
 		}
+	}
+}
+
+// A look outlasts the registration that it is for. What it finds begins nothing that nobody forgets, and no status is asked for of none:
+// with that all series of what nobody decides would go.
+func TestWhatAForgottenRegistrationsLookFinds(t *testing.T) {
+	l := leads(t)
+	l.hcr.Spec.SuspendWhen = "" // and what it looks at isn't there
+	l.see(func(hcr *v1alpha1.HealthCheckRegistration) { hcr.Generation++ })
+	target := withReason(claimed("Mine"), health.ReasonSuccessful)
+	in := lookedAt(t, l.Observer, target)
+	in.r.Checker = &checking.Checker{Live: lookedAtMaps, Clock: testingclock.NewFakePassiveClock(noon)}
+	l.policies.Gone(l.hcr)
+	p := in.plan(t.Context(), health.Layout{Shape: health.Gardener}, true)
+	if len(in.deciders) != 1 || p.Verdicts["Mine"].Status == health.False || in.believes(in.deciders, map[types.UID]bool{l.hcr.UID: true}) {
+		t.Errorf("a breaker that isn't known is closed: %+v by %d", p.Verdicts, len(in.deciders))
+	}
+	in.notFailed(p, []health.Step{{Condition: health.Condition{Type: "Mine"}, Counted: true}})
+	in.note(p)
+	l.informAgain(l.hcr.UID)
+	if len(l.book.of) != 0 {
+		t.Errorf("%d registrations are remembered", len(l.book.of))
+	}
+	if from := l.book.drop(in.target, nil); len(from) != 0 {
+		t.Errorf("statuses of %q are asked for", from)
+	}
+}
+
+// What takes long of one registration holds up its own looks alone.
+func TestTheBookIsOpenWhile(t *testing.T) {
+	for name, busy := range map[string]func(b *book, goOn <-chan struct{}){
+		"targets are counted for a generation that isn't any more": func(b *book, goOn <-chan struct{}) {
+			counts := make(chan struct{})
+			go b.page("r").flips.Targets(1, countKept, func() int { close(counts); <-goOn; return 0 }, noon)
+			<-counts
+			hcr := &v1alpha1.HealthCheckRegistration{}
+			hcr.UID, hcr.Generation = "r", 2
+			b.follow(hcr, noon)
+			b.drop(targetNamed("w"), nil)
+		},
+		"a target is dropped that somebody holds up": func(b *book, goOn <-chan struct{}) {
+			p := b.page("r")
+			p.mu.Lock()
+			go func() { <-goOn; p.mu.Unlock() }()
+			go b.drop(targetNamed("w"), nil)
+			time.Sleep(20 * time.Millisecond) // until it waits
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, goOn, done := following("r"), make(chan struct{}), make(chan struct{})
+			defer close(goOn)
+			go func() {
+				busy(b, goOn)
+				b.page("another")
+				close(done)
+			}()
+			select {
+			case <-done:
+			case <-time.After(5 * time.Second):
+				t.Error("others wait")
+			}
+		})
 	}
 }

@@ -17,8 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/checking"
@@ -247,7 +249,7 @@ func TestWhatATargetHasInDoubtIsBelievedAfterAReset(t *testing.T) {
 		hcr.Annotations = map[string]string{"autohealer.resourcestack.com/reset-breaker": "x"}
 		o.policies.Seen(t.Context(), hcr)
 		o.policies.Judge(t.Context(), types.NamespacedName{Name: "r"})
-		o.book.page(hcr.UID).follow(hcr, noon)
+		o.book.follow(hcr, noon)
 		for _, other := range []string{"a", "b"} {
 			o.book.mayFail("r", targetNamed(other), "Mine", false, 3, noon)
 		}
@@ -271,6 +273,15 @@ type versioned struct {
 	informertest.FakeInformers
 
 	uids map[string]types.UID
+	// unread is a version whose objects aren't all read.
+	unread string
+}
+
+func (c *versioned) GetInformer(ctx context.Context, of client.Object, options ...cache.InformerGetOption) (cache.Informer, error) {
+	if of.GetObjectKind().GroupVersionKind().Version == c.unread {
+		return controllertest.NewFakeInformer(), nil
+	}
+	return c.FakeInformers.GetInformer(ctx, of, options...)
 }
 
 func (c *versioned) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
@@ -308,5 +319,23 @@ func TestATargetIsTheSameObjectInAllVersions(t *testing.T) {
 				t.Errorf("it is read in %s, %v", got, err)
 			}
 		})
+	}
+}
+
+// Such a version decides nothing, and may be one that never can be read.
+func TestAVersionThatOnlyUnjudgedRegistrationsNameHoldsUpNoLook(t *testing.T) {
+	o, objects := knowing(t), &versioned{uids: map[string]types.UID{"v1": "w", "v1alpha1": "w"}, unread: "v1alpha1"}
+	objects.Scheme = runtime.NewScheme()
+	o.Watches = checking.WatchesOf(objects, func(checking.Target) {}, testingclock.NewFakePassiveClock(noon))
+	o.policies.Seen(t.Context(), suspended("b", "v1", "Other"))
+	o.policies.Judge(t.Context(), types.NamespacedName{Name: "b"})
+	o.policies.Seen(t.Context(), suspended("a", "v1alpha1", "Mine"))
+	r := &TargetReconciler{Observer: o}
+	if object, in, err := r.read(t.Context(), targetNamed("w")); err != nil || object == nil || len(in) != 1 {
+		t.Errorf("while it isn't judged the target is %v in %d versions, %v", object, len(in), err)
+	}
+	o.policies.Judge(t.Context(), types.NamespacedName{Name: "a"})
+	if _, _, err := r.read(t.Context(), targetNamed("w")); !errors.Is(err, checking.ErrUnread) {
+		t.Errorf("once it is: %v", err)
 	}
 }

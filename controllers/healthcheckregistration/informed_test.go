@@ -251,7 +251,7 @@ func TestTargetsAreCountedOnceASecond(t *testing.T) {
 	ask := func() int {
 		j, _ := l.policies.Get(client.ObjectKeyFromObject(l.hcr))
 		before := l.cache.listed
-		if n := l.countOf(t.Context(), j.Read.registration); n != 2 {
+		if n := l.countOf(t.Context(), j.Read.registration, &l.book.page(l.hcr.UID).flips); n != 2 {
 			t.Errorf("%d targets are counted, not 2", n)
 		}
 		return l.cache.listed - before

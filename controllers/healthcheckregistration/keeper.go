@@ -40,16 +40,17 @@ func (k *keeper) steps() policy.Steps[*v1alpha1.HealthCheckRegistration] {
 // describe gathers what the status tells, once this generation is judged and the rules are known by which it was.
 func (k *keeper) describe(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration, left policy.Left) (is policy.Description[*v1alpha1.HealthCheckRegistration], err error) {
 	stored, ok := k.policies.Current(hcr)
-	if !ok {
+	page := k.book.page(hcr.UID)
+	if !ok || page == nil {
 		is.Skip = true
 		return is, nil
 	}
-	st, again := k.observe(ctx, stored)
+	st, again := k.observe(ctx, stored, page)
 	st.left = left
 	is.Again, is.After = again, hcr.DeepCopy()
 	is.After.Status = statusOf(hcr, st)
 	gaugeStates(hcr.Name, is.After.Status)
-	now, page := k.Facts.Clock.Now(), k.book.page(hcr.UID)
+	now := k.Facts.Clock.Now()
 	if wait := page.quiet(&hcr.Status, &is.After.Status, now); wait > 0 {
 		is.Skip, is.Again = true, max(again, wait)
 		return is, nil
@@ -63,10 +64,8 @@ func (k *keeper) describe(ctx context.Context, hcr *v1alpha1.HealthCheckRegistra
 }
 
 // observe gathers what a status tells of a registration, and when to look again: zero for when something changes.
-func (k *keeper) observe(ctx context.Context, stored storedRegistration) (st state, again time.Duration) {
-	uid := stored.Object.UID
-	page := k.book.page(uid)
-	st = state{storedRegistration: stored, trouble: k.policies.Troubles.Get(uid), summary: page.summary()}
+func (k *keeper) observe(ctx context.Context, stored storedRegistration, page *page) (st state, again time.Duration) {
+	st = state{storedRegistration: stored, trouble: k.policies.Troubles.Get(stored.Object.UID), summary: page.summary()}
 	st.breaker, st.broken = page.flips.Breaker()
 	switch err := k.Watches.Watch(ctx, stored.Read.kind, true); {
 	case errors.Is(err, checking.ErrUnread):

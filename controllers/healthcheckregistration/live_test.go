@@ -55,7 +55,7 @@ func TestWhatTurnsFalseIsReadLive(t *testing.T) {
 			}
 			o.policies.Seen(t.Context(), hcr)
 			o.policies.Judge(t.Context(), client.ObjectKeyFromObject(hcr))
-			o.book.page(hcr.UID).follow(hcr, noon)
+			o.book.follow(hcr, noon)
 			target := withReason(claimed("Mine"), c.was)
 			l := lookedAt(t, o, target)
 			l.r.Checker = &checking.Checker{Watches: o.Watches, Live: lookedAtMaps, Clock: testingclock.NewFakePassiveClock(noon)}

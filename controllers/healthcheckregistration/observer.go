@@ -137,6 +137,9 @@ func (o *Observer) inform(ctx context.Context, key types.NamespacedName) bool {
 		return false
 	}
 	now, page := o.meaning(j), o.book.page(j.Object.UID)
+	if page == nil { // it is forgotten, or who follows it informs of it next
+		return false
+	}
 	if page.informed != nil && *page.informed == now {
 		return true
 	}
@@ -151,7 +154,9 @@ func (o *Observer) inform(ctx context.Context, key types.NamespacedName) bool {
 func (o *Observer) informAgain(uid types.UID) {
 	o.informing.Lock()
 	defer o.informing.Unlock()
-	o.book.page(uid).informed = nil
+	if page := o.book.page(uid); page != nil {
+		page.informed = nil
+	}
 }
 
 // lookAtTargets asks for a look at all objects of a kind in a namespace, or in all of them, and says whether they are known.

@@ -207,8 +207,7 @@ func (l *look) settle(p *plan, in *health.Input, untouched map[string]bool) {
 // no live look, of which there would be thousands when it matters most.
 func (l *look) believes(deciders []decider, failing map[types.UID]bool) bool {
 	return !slices.ContainsFunc(deciders, func(d decider) bool {
-		_, open := l.flips(d).Breaker()
-		return open && failing[d.registration.UID]
+		return failing[d.registration.UID] && l.open(d)
 	})
 }
 
@@ -223,15 +222,33 @@ func (l *look) mayFail(ctx context.Context, conditionType string, doubted bool, 
 		if !failing[d.registration.UID] {
 			continue
 		}
-		targets := l.r.Observer.countOf(ctx, d.registration)
-		may = l.flips(d).MayFail(nameOf(l.target).String(), conditionType, doubted, targets, l.r.Observer.Facts.Clock.Now()) && may
+		flips := l.flips(d)
+		if flips == nil {
+			may = false
+			continue
+		}
+		targets := l.r.Observer.countOf(ctx, d.registration, flips)
+		may = flips.MayFail(nameOf(l.target).String(), conditionType, doubted, targets, l.r.Observer.Facts.Clock.Now()) && may
 	}
 	return may
 }
 
-// flips is a registration's breaker.
+// open says whether a registration's breaker is. One that isn't known counts as such: its status may tell that it is.
+func (l *look) open(d decider) bool {
+	flips := l.flips(d)
+	if flips == nil {
+		return true
+	}
+	_, open := flips.Breaker()
+	return open
+}
+
+// flips is a registration's breaker; nil when the registration is forgotten, or not followed yet.
 func (l *look) flips(d decider) *health.Flips {
-	return &l.r.Observer.book.page(d.registration.UID).flips
+	if page := l.r.Observer.book.page(d.registration.UID); page != nil {
+		return &page.flips
+	}
+	return nil
 }
 
 // heldBack: a registration that is refused or paused only heals, and so do all on an object that people hold. What nobody decides

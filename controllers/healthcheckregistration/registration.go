@@ -19,6 +19,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/checking"
+	"github.com/resourcestack/autohealer/internal/domain/health"
 	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
@@ -66,7 +67,7 @@ func (o *Observer) read(hcr *v1alpha1.HealthCheckRegistration, before reading) r
 
 // update has all looked at that a registration, or what the rules say of it, concerns.
 func (o *Observer) update(ctx context.Context, _, now storedRegistration) {
-	o.book.page(now.Object.UID).follow(now.Object, o.Facts.Clock.Now())
+	o.book.follow(now.Object, o.Facts.Clock.Now())
 	o.inform(ctx, client.ObjectKeyFromObject(now.Object))
 }
 
@@ -151,11 +152,17 @@ func (o *Observer) versionsOf(kind schema.GroupKind) []string {
 			all = append(all, of.Version)
 		}
 	}
+	all = append(all, o.judgedVersionsOf(kind)...)
+	slices.SortFunc(all, func(a, b string) int { return version.CompareKubeAwareVersionStrings(b, a) })
+	return slices.Compact(all)
+}
+
+// judgedVersionsOf are those of registrations that were judged.
+func (o *Observer) judgedVersionsOf(kind schema.GroupKind) (all []string) {
 	for j := range o.about(kind) {
 		all = append(all, j.Read.kind.Version)
 	}
-	slices.SortFunc(all, func(a, b string) int { return version.CompareKubeAwareVersionStrings(b, a) })
-	return slices.Compact(all)
+	return all
 }
 
 // kindOf is the kind of a registration's targets; no kind when it can't be read.
@@ -214,8 +221,8 @@ func (o *Observer) selected(ctx context.Context, reg *registration.Registration)
 const countKept = time.Second
 
 // countOf gives how many targets a registration has, or had a moment ago.
-func (o *Observer) countOf(ctx context.Context, reg *registration.Registration) int {
-	return o.book.page(reg.UID).flips.Targets(countKept, func() int { return len(o.selected(ctx, reg)) }, o.Facts.Clock.Now())
+func (o *Observer) countOf(ctx context.Context, reg *registration.Registration, by *health.Flips) int {
+	return by.Targets(reg.Generation, countKept, func() int { return len(o.selected(ctx, reg)) }, o.Facts.Clock.Now())
 }
 
 // labelsOf gives the labels of a namespace; none of "", where objects are that have none.

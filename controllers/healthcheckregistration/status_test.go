@@ -14,7 +14,7 @@ import (
 func TestStatusTellsOfTargetsOnceAllWereLookedAt(t *testing.T) {
 	hcr := &v1alpha1.HealthCheckRegistration{}
 	hcr.UID, hcr.Generation = "r", 1
-	b := (&book{}).page("r")
+	b := following("r").page("r")
 	b.follow(hcr, noon)
 	targets := []checking.Target{targetNamed("a"), targetNamed("b")}
 	tells := func() string {

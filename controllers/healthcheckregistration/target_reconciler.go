@@ -3,6 +3,7 @@ package healthcheckregistration
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -86,27 +87,46 @@ type versions map[string]*unstructured.Unstructured
 
 // read gives the target in the latest served version that a registration names, and in the others; nil when it is gone, or going.
 func (r *TargetReconciler) read(ctx context.Context, target checking.Target) (object *unstructured.Unstructured, in versions, err error) {
+	all := r.Observer.versionsOf(target.Kind)
+	for i, version := range all {
+		object, err = r.inVersion(ctx, target.Kind.WithVersion(version), target.Key)
+		if checking.Unserved(err) {
+			continue
+		}
+		if err == nil && object != nil {
+			in, err = r.inOthers(ctx, object, all[i+1:])
+		}
+		if err != nil || object == nil {
+			return nil, nil, err
+		}
+		in[version] = object
+		return object, in, nil
+	}
+	return nil, nil, err
+}
+
+// inOthers gives a target in those of the other versions that deciders look at. One that only unjudged registrations name decides
+// nothing yet, and mustn't hold up the rest.
+func (r *TargetReconciler) inOthers(ctx context.Context, target *unstructured.Unstructured, others []string) (in versions, err error) {
 	in = versions{}
-	for _, version := range r.Observer.versionsOf(target.Kind) {
-		found, failed := r.inVersion(ctx, target.Kind.WithVersion(version), target.Key)
+	kind := target.GroupVersionKind().GroupKind()
+	judged := r.Observer.judgedVersionsOf(kind)
+	for _, version := range others {
+		if !slices.Contains(judged, version) {
+			continue
+		}
+		found, err := r.inVersion(ctx, kind.WithVersion(version), client.ObjectKeyFromObject(target))
 		switch {
-		case object == nil && checking.Unserved(failed):
-			err = failed
+		case errors.Is(err, checking.ErrUnread):
+			return nil, err
+		case err != nil: // which the registration's status tells; what it wrote stays, and the others go on
 			continue
-		case object == nil && (failed != nil || found == nil):
-			return nil, nil, failed
-		case object == nil:
-			object, err = found, nil
-		case errors.Is(failed, checking.ErrUnread):
-			return nil, nil, failed
-		case failed != nil: // which the registration's status tells; what it wrote stays, and the others go on
-			continue
-		case found == nil || found.GetUID() != object.GetUID():
-			return nil, nil, checking.ErrUnread
+		case found == nil || found.GetUID() != target.GetUID():
+			return nil, checking.ErrUnread
 		}
 		in[version] = found
 	}
-	return object, in, err
+	return in, nil
 }
 
 func (r *TargetReconciler) inVersion(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName) (*unstructured.Unstructured, error) {
@@ -238,7 +258,7 @@ func (l *look) note(p plan) {
 				found.verdicts = append(found.verdicts, verdictOf(t, v))
 			}
 		}
-		if l.r.Observer.book.page(uid).note(l.target, found) {
+		if page := l.r.Observer.book.page(uid); page != nil && page.note(l.target, found) {
 			l.r.Observer.request(types.NamespacedName{Name: d.registration.Name}, policy.Delay)
 		}
 	}

@@ -21,6 +21,8 @@ const (
 	failureKept = 5 * time.Second
 	// layoutKept is for how long a kind's layout is believed, unless somebody doubts it.
 	layoutKept = time.Hour
+	// askTimeout is for how long a question is waited for: all who ask for the kind meanwhile wait with it, and nobody asks anew.
+	askTimeout = 10 * time.Second
 )
 
 var definitionKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
@@ -58,7 +60,9 @@ func (a *answers[T]) Of(ctx context.Context, kind schema.GroupVersionKind) (is T
 		return was.is, was.err
 	}
 	asked := a.asking.DoChan(kind.String(), func() (any, error) {
-		is, err := a.ask(context.WithoutCancel(ctx), kind)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
+		defer cancel()
+		is, err := a.ask(ctx, kind)
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if a.known == nil {

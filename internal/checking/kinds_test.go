@@ -74,3 +74,24 @@ func TestAKindThatIsNotServedIsAskedForNowAndThen(t *testing.T) {
 		}
 	})
 }
+
+func TestAQuestionThatHangsIsAskedAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		s := &scopes{clock: clock.RealClock{}, ask: func(ctx context.Context, _ schema.GroupVersionKind) (meta.RESTScopeName, error) {
+			if asked++; asked > 1 {
+				return meta.RESTScopeNameRoot, nil
+			}
+			<-ctx.Done()
+			return "", ctx.Err()
+		}}
+		began := time.Now()
+		if _, err := s.Of(t.Context(), schema.GroupVersionKind{}); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != askTimeout {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+		time.Sleep(failureKept)
+		if scope, err := s.Of(t.Context(), schema.GroupVersionKind{}); err != nil || scope != meta.RESTScopeNameRoot {
+			t.Errorf("asked anew: %q, %v", scope, err)
+		}
+	})
+}

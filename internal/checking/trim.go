@@ -2,11 +2,11 @@ package checking
 
 import (
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/utils/lru"
 
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 )
@@ -33,14 +33,27 @@ func readsAnnotations(paths sets.Set[string]) bool {
 	return false
 }
 
-// fieldNames are shared texts, so many of them: there are kinds in which names of fields are data.
-var fieldNames = lru.New(10_000)
+// mostNames are shared: there are kinds in which names of fields are data. The first stay, which are those that objects have in common
+// sooner than later ones.
+const mostNames = 10_000
 
-func shared(name string) string {
-	if known, ok := fieldNames.Get(name); ok {
-		return known.(string)
+var fieldNames = names{known: map[string]string{}}
+
+// names are shared texts. They are safe for concurrent use.
+type names struct {
+	mu    sync.Mutex
+	known map[string]string // needs mu
+}
+
+func (n *names) shared(name string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if known, ok := n.known[name]; ok {
+		return known
 	}
-	fieldNames.Add(name, name)
+	if len(n.known) < mostNames {
+		n.known[name] = name
+	}
 	return name
 }
 
@@ -50,7 +63,7 @@ func withSharedNames(value any) any {
 	case map[string]any:
 		all := make(map[string]any, len(v))
 		for name, field := range v {
-			all[shared(name)] = withSharedNames(field)
+			all[fieldNames.shared(name)] = withSharedNames(field)
 		}
 		return all
 	case []any:

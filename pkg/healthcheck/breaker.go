@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -51,12 +52,17 @@ type breaker struct {
 
 	flips    health.Flips
 	restored bool // belongs to who counts, which is one at a time
+	// showing is held while it opens or closes and that is told: else the gauge could tell of what was before, and one opening is logged
+	// by all who come upon it. What counts holds it only after it counted.
+	showing sync.Mutex
 }
 
 // mayFail says whether a condition of the target may turn False now that is in doubt or isn't.
 func (b *breaker) mayFail(ctx context.Context, target types.NamespacedName, conditionType string, doubted bool) bool {
 	now := b.clock.Now()
-	targets := b.flips.Targets(recount, func() int { return b.count(ctx) }, now)
+	targets := b.flips.Targets(0, recount, func() int { return b.count(ctx) }, now) // what a program registers stays
+	b.showing.Lock()
+	defer b.showing.Unlock()
 	before := b.open()
 	may := b.flips.MayFail(target.String(), conditionType, doubted, targets, now)
 	is, open := b.flips.Breaker()
@@ -93,6 +99,8 @@ func (b *breaker) restore(ctx context.Context, all []*unstructured.Unstructured)
 	if last == "" {
 		return
 	}
+	b.showing.Lock()
+	defer b.showing.Unlock()
 	b.flips.Restore(limit.Opening{ID: last})
 	closed := slices.Contains(resets, last) && b.flips.Reset(last, b.clock.Now())
 	log.FromContext(ctx).Info("Too many targets had turned False together before this program began", "annotation", BreakerResetAnnotation+"="+last, "reset", closed)
@@ -128,6 +136,8 @@ func (b *breaker) howToBelieve() string {
 
 // follow closes the breaker when the target has its reset.
 func (b *breaker) follow(ctx context.Context, target *unstructured.Unstructured) {
+	b.showing.Lock()
+	defer b.showing.Unlock()
 	if id := target.GetAnnotations()[BreakerResetAnnotation]; b.flips.Reset(id, b.clock.Now()) {
 		b.show(false)
 		log.FromContext(ctx).Info("What turned False is believed: the breaker was reset", "annotation", BreakerResetAnnotation+"="+id)

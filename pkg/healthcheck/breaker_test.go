@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -280,5 +281,53 @@ func TestAWriteThatFailsLeavesOtherConditionsCounted(t *testing.T) {
 	}
 	if c := judge(all[2]); c.Status != health.Unknown {
 		t.Errorf("the third of three is %s: %s", c.Status, c.Message)
+	}
+}
+
+// slowGauge shows something only after what was called for then.
+type slowGauge struct {
+	prometheus.Gauge
+
+	before func(value float64)
+}
+
+func (g slowGauge) Set(value float64) {
+	g.before(value)
+	g.Gauge.Set(value)
+}
+
+func TestABreakerThatIsResetAsItOpensIsShownClosed(t *testing.T) {
+	all := failing(t, 3)
+	b, judge := judging(all)
+	reset, shown := make(chan struct{}), b.gauge
+	var once sync.Once
+	b.gauge = slowGauge{shown, func(value float64) {
+		is, open := b.flips.Breaker()
+		if value != 1 || !open {
+			return
+		}
+		once.Do(func() {
+			another := failing(t, 1)[0]
+			another.SetAnnotations(map[string]string{BreakerResetAnnotation: is.ID})
+			go func() {
+				b.follow(context.Background(), another)
+				close(reset)
+			}()
+			select {
+			case <-reset:
+			case <-time.After(50 * time.Millisecond): // it waits
+			}
+		})
+	}}
+	for _, target := range all {
+		judge(target)
+	}
+	select {
+	case <-reset:
+	case <-time.After(5 * time.Second):
+		t.Fatal("it never opened")
+	}
+	if value := valueOf(t, shown); b.open() || value != 0 {
+		t.Errorf("open %t, and the metric is %v", b.open(), value)
 	}
 }

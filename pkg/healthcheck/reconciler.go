@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/resourcestack/autohealer/internal/domain/health"
@@ -45,10 +46,20 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		r.runner.shoots.Forget(request.Namespace) // another target's next check connects anew
 		return reconcile.Result{}, nil
 	case suspended: // that it isn't any more may depend on what no event tells of
-		return reconcile.Result{RequeueAfter: retry.After(r.syncPeriod, time.Time{}, r.clock.Now())}, nil
+		return r.after(time.Time{}), nil
 	}
 	again, err := r.judge(ctx, target)
-	return reconcile.Result{RequeueAfter: retry.After(r.syncPeriod, again, r.clock.Now())}, err
+	return r.after(again), err
+}
+
+// after has the target looked at again at a deadline, or after the period. What only that asks for waits for all that somebody else does:
+// with thousands of targets there is always one whose period is over.
+func (r *reconciler) after(deadline time.Time) reconcile.Result {
+	result := reconcile.Result{RequeueAfter: retry.After(r.syncPeriod, deadline, r.clock.Now())}
+	if deadline.IsZero() {
+		result.Priority = new(handler.LowPriority)
+	}
+	return result
 }
 
 // read gives the target from the cache, and whether it isn't to be judged now; nil when it is gone, or no target.

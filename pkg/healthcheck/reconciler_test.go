@@ -2,6 +2,7 @@ package healthcheck
 
 import (
 	"context"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -178,6 +180,29 @@ func TestWhatIsInNoNamespaceIsFollowedAndReadAllTheSame(t *testing.T) {
 		all.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 		if err := seed.List(t.Context(), all, client.InNamespace("a")); err != nil || *namespace != want {
 			t.Errorf("%s: %v; the cache is asked for namespace %q", kind.Kind, err, *namespace)
+		}
+	}
+}
+
+func TestWhatOnlyThePeriodAsksForComesLast(t *testing.T) {
+	slow := func() HealthCheck {
+		return checkFunc(func(context.Context) (*SingleCheckResult, error) {
+			threshold := time.Second
+			return &SingleCheckResult{Status: ConditionProgressing, ProgressingThreshold: &threshold}, nil
+		})
+	}
+	asleep := WithSuspended(func(client.Object) bool { return true })
+	for name, c := range map[string]struct {
+		of   *Registration
+		want *int
+	}{
+		"well":              {For(gadget).Check("X", "x", fine), new(handler.LowPriority)},
+		"suspended":         {For(gadget, asleep).Check("X", "x", fine), new(handler.LowPriority)},
+		"before a deadline": {For(gadget).Check("X", "x", slow), nil},
+	} {
+		r, _ := reconcilerOf(c.of, interceptor.Funcs{})
+		if result, err := r.Reconcile(t.Context(), ofG); err != nil || !reflect.DeepEqual(result.Priority, c.want) {
+			t.Errorf("%s: %+v, %v", name, result, err)
 		}
 	}
 }

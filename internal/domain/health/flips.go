@@ -22,8 +22,9 @@ const (
 // Flips watches over one registration's targets turning False. The zero value is closed, and ready. It is safe for concurrent use.
 type Flips struct {
 	counting sync.Mutex // held while targets are counted, which may take as long as a look at one
-	targets  int        // needs counting
-	counted  time.Time  // needs counting; zero before the first
+	targets  int        // needs counting, as both below
+	counted  time.Time  // zero before the first
+	of       int64      // generation
 
 	mu      sync.Mutex
 	breaker limit.Breaker // needs mu, as all below
@@ -36,21 +37,15 @@ type Flips struct {
 // turn is that of one condition of a target.
 type turn struct{ target, conditionType string }
 
-// Targets gives how many targets the registration has, or had no longer than a while ago: when many turn False at once each asks.
-func (f *Flips) Targets(while time.Duration, count func() int, now time.Time) int {
+// Targets gives how many targets the registration has in a generation, or had no longer than a while ago: when many turn False at once
+// each asks. Another generation may select others, and while looks for the one before go on both are asked for.
+func (f *Flips) Targets(generation int64, while time.Duration, count func() int, now time.Time) int {
 	f.counting.Lock()
 	defer f.counting.Unlock()
-	if age := now.Sub(f.counted); f.counted.IsZero() || age < 0 || age >= while {
-		f.targets, f.counted = count(), now
+	if age := now.Sub(f.counted); f.counted.IsZero() || f.of != generation || age < 0 || age >= while {
+		f.targets, f.counted, f.of = count(), now, generation
 	}
 	return f.targets
-}
-
-// CountAnew has the targets counted when they are asked for next: the registration selects others.
-func (f *Flips) CountAnew() {
-	f.counting.Lock()
-	defer f.counting.Unlock()
-	f.counted = time.Time{}
 }
 
 // MayFail says whether a condition of the target may be written False now, where it isn't so yet. It opens the breaker

@@ -175,3 +175,17 @@ func TestARestoredBreakerHolds(t *testing.T) {
 		t.Errorf("%+v", b)
 	}
 }
+
+// A look for the generation before may count last. Its thousand targets would keep the breaker of the new one's ten shut.
+func TestTargetsAreCountedForEachGeneration(t *testing.T) {
+	flips := &health.Flips{}
+	for i, step := range []struct {
+		generation   int64
+		are, counted int
+		after        time.Duration
+	}{{1, 1000, 1000, 0}, {2, 10, 10, 0}, {1, 1000, 1000, 0}, {2, 10, 10, 0}, {2, 11, 10, 0}, {2, 11, 11, time.Second}} {
+		if got := flips.Targets(step.generation, time.Second, func() int { return step.are }, start.Add(step.after)); got != step.counted {
+			t.Errorf("step %d gives %d targets, not %d", i, got, step.counted)
+		}
+	}
+}
