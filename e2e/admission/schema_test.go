@@ -103,8 +103,8 @@ func durationBounds(field string) []bound {
 	}
 	path := "spec." + field
 	return []bound{
-		{path + " rule 1", value("90s", "5m", "1h30m", "1.5h", "500ms"), value("", "5", "5 minutes", "-5m", "5d", "1us", "m", "5m ", "1x5m"), "write a duration such as 30s, 10m or 1h30m"},
-		{path + " maxLength", value(strings.Repeat("0", 31)+"s", "1m"), value(strings.Repeat("0", 32) + "s"), path + ": Too long: may not be more than 32 bytes"},
+		{path + " rule 1", value("90s", "5m", "1h30m", "1.5h", "2500ms"), value("", "5", "5 minutes", "-5m", "5d", "1us", "m", "5m ", "1x5m"), "write a duration such as 30s, 10m or 1h30m"},
+		{path + " maxLength", value(strings.Repeat("0", 30)+"9s", "1m"), value(strings.Repeat("0", 32) + "s"), path + ": Too long: may not be more than 32 bytes"},
 		{path + " rule 2", value("8760h"), value("8760h1s", "9000h", "9999999999999h"), "must be at most 8760h"},
 	}
 }

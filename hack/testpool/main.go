@@ -20,7 +20,7 @@ import (
 )
 
 func main() {
-	places := flag.Int64("places", 4*int64(runtime.NumCPU()), "how many places the pool has; most suites take one")
+	places := flag.Int64("places", 3*int64(runtime.NumCPU()), "how many places the pool has; most suites take one")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, *places, flag.Args())
@@ -39,7 +39,14 @@ func run(ctx context.Context, places int64, patterns []string) error {
 	if len(packages) == 0 {
 		return errors.New("no package has tests") // a pattern that matches nothing must not pass
 	}
+	compile(ctx, packages)
 	return newPool(os.Stdout, places).run(ctx, plan(packages))
+}
+
+// compile compiles what the tests need before the first of them runs. Compilers beside suites whose managers have seconds to answer make these
+// late. A package that doesn't compile is told of when its turn comes.
+func compile(ctx context.Context, packages []string) {
+	_ = exec.CommandContext(ctx, "go", append([]string{"list", "-test", "-export"}, packages...)...).Run()
 }
 
 // withTests are the packages that the patterns match and that have tests.

@@ -198,12 +198,7 @@ func (n *Node) changedSince(before *Node) (types []string) {
 			types = append(types, t)
 		}
 	}
-	for t := range before.Readings {
-		if !n.reports(t) {
-			types = append(types, t)
-		}
-	}
-	return types
+	return types // what vanished has a reading still
 }
 
 func (f *Fleet) judgeMatch(s *setState, before, after *Node, n *nodeState, at Moment) {

@@ -91,7 +91,7 @@ func (s *Set) doubtful(n *Node, tainted bool, at Moment) bool {
 	doubt := false
 	for _, m := range s.Members {
 		stand := n.stand(m, s.StaleAfter, at)
-		if stand == Clear || !tainted && !n.reports(m.Type) {
+		if stand == Clear || !tainted && n.Readings[m.Type].Status == "" {
 			return false
 		}
 		doubt = doubt || stand == Doubtful

@@ -253,8 +253,7 @@ func TestDoubtfulAgreesWithMatch(t *testing.T) {
 		if got := condition.IsDoubtful(set, n, true, moment(noon)); got != doubt {
 			t.Fatalf("tainted: doubtful %t, by Match %t", got, doubt)
 		}
-		_, one := n.Readings["KubeletUnhealthy"]
-		_, other := n.Readings["ContainerRuntimeUnhealthy"]
+		one, other := n.Readings["KubeletUnhealthy"].Status != "", n.Readings["ContainerRuntimeUnhealthy"].Status != ""
 		if got, want := condition.IsDoubtful(set, n, false, moment(noon)), doubt && one && other; got != want {
 			t.Fatalf("not tainted: doubtful %t, want %t", got, want)
 		}

@@ -55,7 +55,7 @@ type Node struct {
 
 // Reading is a node condition together with what we saw of it ourselves.
 type Reading struct {
-	// Status is the reporter's word, which may be anything: the API server checks nothing of it.
+	// Status is the reporter's word, which may be anything: the API server checks nothing of it. It is "" also of one that is gone.
 	Status corev1.ConditionStatus
 	// Transition and Heartbeat are the reporter's word, by its clock.
 	Transition, Heartbeat time.Time
@@ -91,6 +91,7 @@ func NewNode(node *corev1.Node, before *Node, now time.Time) *Node {
 			n.Readings[string(c.Type)] = readingOf(c, before, now)
 		}
 	}
+	n.keepVanished(before, now)
 	n.Ready = n.Readings[string(corev1.NodeReady)].Status == corev1.ConditionTrue
 	n.Available = n.Ready && !node.Spec.Unschedulable && !slices.ContainsFunc(n.Taints, leaves)
 	return n
@@ -126,6 +127,23 @@ func readingOf(c corev1.NodeCondition, before *Node, now time.Time) Reading {
 	return r
 }
 
+// keepVanished remembers that a condition was there: one that is gone is doubt, and one that the node never reported is none.
+func (n *Node) keepVanished(before *Node, now time.Time) {
+	if before == nil {
+		return
+	}
+	for t, was := range before.Readings {
+		if n.reports(t) {
+			continue
+		}
+		if was.Status != "" {
+			was = Reading{StatusSeen: now, AliveSeen: now}
+		}
+		n.Readings[t] = was
+	}
+}
+
+// reports says whether the node has the condition, or had it while we looked.
 func (n *Node) reports(conditionType string) bool {
 	_, there := n.Readings[conditionType]
 	return there

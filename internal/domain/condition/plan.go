@@ -40,6 +40,7 @@ const (
 	NoLongerSelected  Reason = "NodeNoLongerSelected"
 	KeyChanged        Reason = "TaintKeyChanged"
 	EffectChanged     Reason = "EffectChanged"
+	ConditionsChanged Reason = "ConditionsChanged"
 	NoLongerHeld      Reason = "NoLongerHeld"
 	PolicyWithdrawn   Reason = "PolicyDeletedOrObserving"
 	RecordInvalid     Reason = "RecordNotOurs"

@@ -2,6 +2,7 @@ package condition_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -348,6 +349,31 @@ func TestADeletingNodeIsOnlyUndone(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.want.check(t, condition.PlanNode(planInput(steady(tt.node), tt.set)))
+		})
+	}
+}
+
+func TestATaintGoesWithTheConditionsThatItWasFor(t *testing.T) {
+	a := claimant(t, "a", "effect: NoSchedule\ntaintKey: example.com/k\nconditions: {NTPProblem: {status: true}}", active)
+	owned := owning("a", "example.com/k", "NoSchedule", ago(time.Hour)) // by generation 1
+	vanished := watched(stage{ago(time.Minute), newNode("n", reports("NTPProblem", "True", ago(time.Hour)), owned)}, stage{noon, newNode("n", owned)})
+	for name, tt := range map[string]struct {
+		generation int64
+		node       *condition.Node
+		steps      string
+	}{
+		"the set asks for what the node never reported": {2, steady(newNode("n", kubeletSick, owned)), "Untaint a example.com/k NoSchedule> ConditionsChanged"},
+		"it asked for that when it tainted the node":    {1, steady(newNode("n", kubeletSick, owned)), ""},
+		"the condition went while we looked":            {2, vanished, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			of := *a.Set
+			of.Generation = tt.generation
+			c := a
+			c.Set = &of
+			if got := strings.Join(texts(condition.PlanNode(planInput(tt.node, c)).Steps, stepText), ", "); got != tt.steps {
+				t.Errorf("steps %q, want %q", got, tt.steps)
+			}
 		})
 	}
 }

@@ -95,6 +95,8 @@ func (p *planner) reviewMatch(c Claimant, claim OwnedTaint) {
 	switch {
 	case m.Phase == NotSelected:
 		p.drop(claim, NoLongerSelected)
+	case m.Phase == Doubtful && claim.Generation != c.Generation && p.Node.neverReported(c.Set):
+		p.drop(claim, ConditionsChanged)
 	case m.Phase == Clear && (removed || !p.At.Now.Before(m.ClearAt)):
 		p.drop(claim, Recovered)
 	case m.Phase == Matching && removed && c.State == lifecycle.Active:
@@ -109,6 +111,12 @@ func (p *planner) reviewMatch(c Claimant, claim OwnedTaint) {
 		}
 		p.next = append(p.next, claim)
 	}
+}
+
+// neverReported says whether the set asks for a condition that the node doesn't report, and didn't while we looked: where it was edited
+// since it tainted the node, that condition is no cause of the taint.
+func (n *Node) neverReported(s *Set) bool {
+	return slices.ContainsFunc(s.Members, func(m Member) bool { return !n.reports(m.Type) })
 }
 
 // retuned is a claim with the effect that its set asks for now.

@@ -56,6 +56,7 @@ func (f *Fleet) Sights(name string, at Moment) []Sight {
 		}
 		for _, m := range s.Members {
 			r, there := n.Readings[m.Type]
+			there = there && r.Status != ""
 			alive := there && n.alive(r, m, s.StaleAfter, at)
 			sight.Members = append(sight.Members, MemberSight{m, there, r, alive, n.stand(m, s.StaleAfter, at)})
 		}
