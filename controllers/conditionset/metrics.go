@@ -26,7 +26,7 @@ var (
 
 	nodesGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "autohealer_conditionset_nodes",
-		Help: "Nodes of a ConditionSet by state: selected, matching, tainted, held (by a limit or the breaker), stale.",
+		Help: "Nodes of a ConditionSet by state: selected, matching, tainted, held (by a limit or the breaker), doubtful.",
 	}, []string{"policy", "state"})
 
 	breakerGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
