@@ -95,7 +95,7 @@ func (p *planner) reviewMatch(c Claimant, claim OwnedTaint) {
 	switch {
 	case m.Phase == NotSelected:
 		p.drop(claim, NoLongerSelected)
-	case m.Phase == Doubtful && claim.Generation != c.Generation && p.Node.neverReported(c.Set):
+	case m.Phase == Doubtful && p.Node.neverReported(c.Set, claim):
 		p.drop(claim, ConditionsChanged)
 	case m.Phase == Clear && (removed || !p.At.Now.Before(m.ClearAt)):
 		p.drop(claim, Recovered)
@@ -106,17 +106,15 @@ func (p *planner) reviewMatch(c Claimant, claim OwnedTaint) {
 	case m.Phase == Matching:
 		p.next = append(p.next, p.retuned(c, claim, m))
 	default:
-		if m.Phase == Clear {
-			p.plan.lookAgainAt(m.ClearAt)
-		}
+		p.plan.lookAgainAt(m.ClearAt)
 		p.next = append(p.next, claim)
 	}
 }
 
-// neverReported says whether the set asks for a condition that the node doesn't report, and didn't while we looked: where it was edited
-// since it tainted the node, that condition is no cause of the taint.
-func (n *Node) neverReported(s *Set) bool {
-	return slices.ContainsFunc(s.Members, func(m Member) bool { return !n.reports(m.Type) })
+// neverReported says whether the set was edited since the claim, and asks for a condition that the node doesn't report, and didn't while we
+// looked: that condition is no cause of the taint.
+func (n *Node) neverReported(s *Set, claim OwnedTaint) bool {
+	return claim.Generation != s.Generation && slices.ContainsFunc(s.Members, func(m Member) bool { return !n.reports(m.Type) })
 }
 
 // retuned is a claim with the effect that its set asks for now.
