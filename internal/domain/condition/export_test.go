@@ -25,7 +25,7 @@ func (f *Fleet) LookAtEach(s *Set) Forecast {
 			}
 		}
 	}
-	alone, available, asks := 0, 0, 0
+	alone, available, asks, worker := 0, 0, 0, 0
 	for _, name := range slices.Sorted(maps.Keys(f.nodes)) {
 		n := f.nodes[name]
 		if slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool { return t.Key == s.Key && !n.Owned.Owns(t) }) {
@@ -47,6 +47,9 @@ func (f *Fleet) LookAtEach(s *Set) Forecast {
 		}
 		if !n.Available {
 			asks = 1
+			if !n.ControlPlane {
+				worker = 1
+			}
 		}
 		p.Matching++
 		p.MatchingNodes = append(p.MatchingNodes, name)
@@ -58,7 +61,7 @@ func (f *Fleet) LookAtEach(s *Set) Forecast {
 	if s.MaxNodes != nil {
 		p.WouldTaint = min(p.Matching, limit.Of(*s.MaxNodes, available+asks))
 	}
-	p.Unavailable -= min(asks, p.Unavailable)
+	p.Unavailable -= worker
 	p.UnionTainted = len(others)
 	if s.Effect != corev1.TaintEffectPreferNoSchedule {
 		p.UnionTainted += min(alone, p.WouldTaint)

@@ -81,15 +81,17 @@ func (f *Fleet) forecastMatching(p *Forecast, s *Set, selected nodeBits, limits 
 		p.ControlPlaneReadyAfter-- // one at a time
 	}
 	p.WouldTaint = p.Matching
-	asks := 0 // the node that asks counts, though it be away: as it does in the manager
-	if matching.meets(f.index.away) {
-		asks = 1
-	}
+	away := slices.Clone(matching)
+	away.keep(f.index.away)
 	if s.MaxNodes != nil {
-		p.WouldTaint = min(p.WouldTaint, limit.Of(*s.MaxNodes, f.index.available(selected)+asks))
+		of := f.index.available(selected)
+		if !away.empty() { // whoever asks is one of those that percentages are of
+			of++
+		}
+		p.WouldTaint = min(p.WouldTaint, limit.Of(*s.MaxNodes, of))
 	}
-	if p.Unavailable > 0 { // it may be of the control plane, which isn't among them
-		p.Nodes, p.Unavailable = p.Nodes+asks, p.Unavailable-asks
+	if away.drop(f.index.planes); !away.empty() { // likewise, and a control-plane node is none of them
+		p.Nodes, p.Unavailable = p.Nodes+1, p.Unavailable-1
 	}
 	matching.drop(others)
 	alone, ofOthers := matching.count(), others.count()
