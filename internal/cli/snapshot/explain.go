@@ -62,7 +62,7 @@ func (f *Facts) ViewNodes(names ...string) []NodeView {
 		v := NodeView{Node: name, At: f.at, Plan: plan, Sights: f.fleet.Sights(name, f.at), Says: f.unready(), Unknown: f.snapshot.Covers("ConditionSet")}
 		for _, t := range plan.Node.Owned.Taints {
 			if !slices.ContainsFunc(v.Sights, func(s condition.Sight) bool { return s.Set.UID == t.Set }) {
-				v.Orphans = append(v.Orphans, Orphan{t, slices.Contains(stay, condition.Orphan{Node: name, OwnedTaint: t})})
+				v.Orphans = append(v.Orphans, Orphan{t, slices.ContainsFunc(stay, func(o condition.Orphan) bool { return o.Node == name && o.Set == t.Set && o.Key == t.Key })})
 			}
 		}
 		views = append(views, v)
