@@ -2,6 +2,9 @@ package healthcheckregistration
 
 import (
 	"fmt"
+	"runtime"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -202,6 +205,15 @@ func TestWhatAForgottenRegistrationsLookFinds(t *testing.T) {
 	}
 }
 
+// waitsForALock says whether some goroutine waits for a mutex in a function.
+func waitsForALock(function string) bool {
+	all := make([]byte, 1<<20)
+	all = all[:runtime.Stack(all, true)]
+	return slices.ContainsFunc(strings.Split(string(all), "\n\n"), func(goroutine string) bool {
+		return strings.Contains(goroutine, "[sync.Mutex.Lock") && strings.Contains(goroutine, function)
+	})
+}
+
 // What takes long of one registration holds up its own looks alone.
 func TestTheBookIsOpenWhile(t *testing.T) {
 	for name, busy := range map[string]func(b *book, goOn <-chan struct{}){
@@ -219,7 +231,9 @@ func TestTheBookIsOpenWhile(t *testing.T) {
 			p.mu.Lock()
 			go func() { <-goOn; p.mu.Unlock() }()
 			go b.drop(targetNamed("w"), nil)
-			time.Sleep(20 * time.Millisecond) // until it waits
+			for !waitsForALock("(*page).drop") {
+				runtime.Gosched()
+			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
