@@ -101,7 +101,14 @@ func main() {
 	}
 	roles := maps.Clone(probeconfig.Roles)
 	maps.Copy(roles, outlierpolicy.Roles)
-	run := func(ctx context.Context) error { return b.run(ctx, *only, *out) }
+	wanted := strings.FieldsFunc(*only, func(r rune) bool { return r == ',' })
+	for _, name := range wanted {
+		if !slices.Contains(names, name) {
+			fmt.Fprintf(os.Stderr, "bench: -only %s: there is no such measurement; there are %s\n", name, strings.Join(names, ", "))
+			os.Exit(2)
+		}
+	}
+	run := func(ctx context.Context) error { return b.run(ctx, wanted, *out) }
 	if role := roles[flag.Arg(0)]; role != nil {
 		run = role.Play
 	}
@@ -111,7 +118,7 @@ func main() {
 	}
 }
 
-func (b *bench) run(ctx context.Context, only, out string) (err error) {
+func (b *bench) run(ctx context.Context, only []string, out string) (err error) {
 	if err := b.Start(ctx); err != nil {
 		return err
 	}
@@ -121,9 +128,8 @@ func (b *bench) run(ctx context.Context, only, out string) (err error) {
 	if err := b.sets.Prepare(ctx); err != nil {
 		return err
 	}
-	wanted := strings.FieldsFunc(only, func(r rune) bool { return r == ',' })
 	for _, m := range b.measurements() {
-		if only != "" && !slices.Contains(wanted, m.name) {
+		if len(only) > 0 && !slices.Contains(only, m.name) {
 			continue
 		}
 		if err := m.run(ctx); err != nil {

@@ -174,7 +174,7 @@ type NodeCounts struct {
 	// tainted by this set.
 	// +optional
 	Tainted int32 `json:"tainted"`
-	// heldBack by a limit or the breaker: they would be tainted otherwise.
+	// heldBack: what the set would do there waits, for a limit, the breaker, a person, or since the conditions flap.
 	// +optional
 	HeldBack int32 `json:"heldBack"`
 	// doubtful: nobody knows whether the node is sick. A member's condition is Unknown, or gone from a node with the set's taint, or

@@ -41,6 +41,8 @@ type Bench struct {
 	ForeignWrites             int
 	TrickleFor, HeartbeatsFor time.Duration
 
+	renewed int // how often the sets were made anew
+
 	watch *testbed.Watch[*corev1.Node, bool] // whether nodes have taints of the sets
 	lost  atomic.Int64                       // foreign taints that vanished from the watch or went back to an earlier value
 }
@@ -52,7 +54,7 @@ func ConditionType(set int) corev1.NodeConditionType {
 
 func nodeName(i int) string { return fmt.Sprintf("node-%d", i) }
 
-func setName(i int) string { return fmt.Sprintf("bench-%02d", i) }
+func (b *Bench) setName(i int) string { return fmt.Sprintf("bench-%02d-%d", i, b.renewed) }
 
 // Prepare makes nodes, starts a manager, and makes sets.
 func (b *Bench) Prepare(ctx context.Context) (err error) {
@@ -144,12 +146,22 @@ func (b *Bench) awaitTainted(ctx context.Context, n int, problem bool) (last tim
 // addSets creates one set for each condition type and waits until all are in force. PreferNoSchedule, because the limits
 // that ship hold back other effects at a tenth of the nodes, and the storm is about the speed without that.
 func (b *Bench) addSets(ctx context.Context) error {
-	err := testbed.Each(ctx, b.Sets, func(ctx context.Context, i int) error { return b.Client.Create(ctx, Set(setName(i), i)) })
+	err := testbed.Each(ctx, b.Sets, func(ctx context.Context, i int) error { return b.Client.Create(ctx, Set(b.setName(i), i)) })
 	if err != nil {
 		return fmt.Errorf("create the sets: %w", err)
 	}
 	_, err = b.Kubectl(ctx, "wait", "--for=condition=Ready", "--timeout=60s", "conditionset", "--all")
 	return err
+}
+
+// renewSets makes the sets anew under other names, for which no node flaps yet: the third taint of a node within an hour would stay for
+// a minute after its recovery, the fourth for two.
+func (b *Bench) renewSets(ctx context.Context) error {
+	if _, err := b.Kubectl(ctx, "delete", "conditionset", "--all", "--timeout=60s"); err != nil {
+		return err
+	}
+	b.renewed++
+	return b.addSets(ctx)
 }
 
 // Set is one over the i-th condition type.
@@ -167,6 +179,6 @@ var modes = map[bool]v1alpha1.Mode{true: v1alpha1.Enforce, false: v1alpha1.Obser
 func (b *Bench) enforce(ctx context.Context, enforce bool) error {
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"mode":%q}}`, modes[enforce]))
 	return testbed.Each(ctx, b.Sets, func(ctx context.Context, i int) error {
-		return b.Client.Patch(ctx, &v1alpha1.ConditionSet{ObjectMeta: metav1.ObjectMeta{Name: setName(i)}}, patch)
+		return b.Client.Patch(ctx, &v1alpha1.ConditionSet{ObjectMeta: metav1.ObjectMeta{Name: b.setName(i)}}, patch)
 	})
 }

@@ -91,8 +91,10 @@ func (b *Bench) settle(ctx context.Context) error {
 	if err := b.enforce(ctx, true); err != nil {
 		return err
 	}
-	_, err := b.awaitTainted(ctx, b.Nodes, false)
-	return err
+	if _, err := b.awaitTainted(ctx, b.Nodes, false); err != nil {
+		return err
+	}
+	return b.renewSets(ctx)
 }
 
 func (b *Bench) reportStorm(ours, bare rates) {
@@ -112,18 +114,23 @@ func (b *Bench) flipsWithTaints(ctx context.Context, reference *bareLoop) error 
 	n := min(mostFlipsWithTaints, b.Nodes)
 	b.Say("storm from flip to taint: %d flips with their taints following", n)
 	var ours, bare rates
-	if err := b.round(ctx, &ours, n, func(ctx context.Context, up bool) error { return b.flipAll(ctx, 0, n, up) }); err != nil {
-		return fmt.Errorf("the manager's storm: %w", err)
-	}
-	if err := b.WithoutManager(ctx, func() error {
-		return b.round(ctx, &bare, n, func(ctx context.Context, up bool) error { return reference.flipAndPatch(ctx, n, up) })
-	}); err != nil {
-		return fmt.Errorf("the bare loop: %w", err)
+	for range b.Rounds {
+		if err := b.round(ctx, &ours, n, func(ctx context.Context, up bool) error { return b.flipAll(ctx, 0, n, up) }); err != nil {
+			return fmt.Errorf("the manager's storm: %w", err)
+		}
+		if err := b.WithoutManager(ctx, func() error {
+			return b.round(ctx, &bare, n, func(ctx context.Context, up bool) error { return reference.flipAndPatch(ctx, n, up) })
+		}); err != nil {
+			return fmt.Errorf("the bare loop: %w", err)
+		}
+		if err := b.renewSets(ctx); err != nil {
+			return err
+		}
 	}
 	enough := report.AtLeast(.85)
 	b.Report.Ratio(fmt.Sprintf("storm: %d flips and their taints at once, nodes/s from first flip to last taint", n), "%.0f", ours.up, bare.up, enough)
 	b.Report.Ratio("the same in reverse: recoveries and untaints", "%.0f", ours.down, bare.down, enough)
-	b.Report.Cost("flips and taints, there and back, for each node, ours", ours.spent, float64(2*n))
-	b.Report.Cost("the same, bare loops", bare.spent, float64(2*n))
+	b.Report.Cost("flips and taints, there and back, for each node, ours", ours.spent, float64(2*n*b.Rounds))
+	b.Report.Cost("the same, bare loops", bare.spent, float64(2*n*b.Rounds))
 	return nil
 }

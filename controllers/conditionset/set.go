@@ -44,7 +44,9 @@ func (o *Observer) update(ctx context.Context, _, now storedSet) {
 	}
 }
 
-func (o *Observer) forget(cs *v1alpha1.ConditionSet) { o.request(o.Facts.Fleet.ForgetSet(cs.UID)) }
+func (o *Observer) forget(cs *v1alpha1.ConditionSet) {
+	o.request(o.Facts.Fleet.ForgetSet(cs.UID, o.Facts.Moment()))
+}
 
 // knows says whether a set of this name is stored. What a node's record says it is called may be anything.
 func (o *Observer) knows(name string) bool {

@@ -40,7 +40,7 @@ var _ = Describe("Before it evicts, a set", func() {
 		for n := range 3 {
 			w.Report(ctx, node, "FlappingBroken", corev1.ConditionTrue)
 			Eventually(w.Effect(ctx, node, key)).ShouldNot(BeEmpty())
-			Expect(fixture.ClaimOn(w.Node(ctx, node), key)).To(HaveField("Flapping", n == 2))
+			Expect(fixture.ClaimOn(w.Node(ctx, node), key)).To(HaveField("Times", []int{0, 0, 3}[n]))
 			if n < 2 {
 				w.Report(ctx, node, "FlappingBroken", corev1.ConditionFalse)
 				Eventually(w.Effect(ctx, node, key)).Should(BeEmpty())
@@ -50,7 +50,26 @@ var _ = Describe("Before it evicts, a set", func() {
 		Eventually(func() (string, error) {
 			ready, err := w.Ready(ctx, "flapping")
 			return ready.Message, err
-		}).Should(ContainSubstring("third time within an hour"))
+		}).Should(ContainSubstring("its conditions flap, it was tainted 3 times within an hour; it stays at NoSchedule"))
+	})
+
+	It("lets a taint stay that comes and goes, and says so", func(ctx SpecContext) {
+		key := w.Key("flickering")
+		node := w.AddNodesInOwnZones(ctx, 1, "flickering")[0]
+		w.Create(ctx, fixture.NewSet("flickering", key, repel, "FlickeringBroken"))
+		history := w.Remember(ctx)
+		for n := range 30 {
+			w.Report(ctx, node, "FlickeringBroken", []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse}[n%2])
+			if n < 5 {
+				Eventually(w.Effect(ctx, node, key)).Should(BeEquivalentTo([]string{repel, none}[n%2]))
+			}
+		}
+		Eventually(func() (string, error) {
+			ready, err := w.Ready(ctx, "flickering")
+			return ready.Message, err
+		}).Should(ContainSubstring("its conditions flap, it was tainted 3 times within an hour; the taint goes once they have been clear for 1m0s"))
+		Expect(history.Effects(ctx, node, key)).To(HaveExactElements(corev1.TaintEffect(none), corev1.TaintEffect(repel), corev1.TaintEffect(none),
+			corev1.TaintEffect(repel), corev1.TaintEffect(none), corev1.TaintEffect(repel)))
 	})
 
 	It("sees that what the node needs tolerates the key, and says what doesn't", func(ctx SpecContext) {

@@ -25,7 +25,12 @@ var _ = Describe("A taint of somebody else", func() {
 		const writesEach = 300
 		key := w.Key("foreign")
 		nodes := w.AddNodes(ctx, 8, cluster.NodeOptions{Prefix: "foreign"})
-		w.Create(ctx, fixture.NewSet("beside-foreign", key, repel, "ForeignBroken"))
+		set := fixture.NewSet("beside-foreign", key, repel, "ForeignBroken")
+		set.Spec.NodeSelector = fixture.Without("beside")
+		w.Create(ctx, set)
+		for _, node := range nodes {
+			w.Report(ctx, node, "ForeignBroken", corev1.ConditionTrue)
+		}
 		history := w.Remember(ctx)
 
 		var foreign []*tainter
@@ -43,7 +48,8 @@ var _ = Describe("A taint of somebody else", func() {
 		flipping.Go(func() {
 			defer GinkgoRecover()
 			for n := 0; !over.Load(); n++ {
-				w.Report(ctx, nodes[n%len(nodes)], "ForeignBroken", []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse}[n/len(nodes)%2])
+				// not its condition, which would be damped as flapping
+				Expect(w.Label(ctx, nodes[n%len(nodes)], "beside", []string{"", "no"}[n/len(nodes)%2])).To(Succeed())
 			}
 		})
 		tainting.Wait()
@@ -60,7 +66,7 @@ var _ = Describe("A taint of somebody else", func() {
 			t.expectNothingLost(history.Of(ctx, t.node))
 		}
 		for _, node := range nodes {
-			w.Report(ctx, node, "ForeignBroken", corev1.ConditionTrue)
+			Expect(w.Label(ctx, node, "beside", "")).To(Succeed())
 		}
 		for _, node := range nodes {
 			Eventually(w.Effect(ctx, node, key)).Should(BeEquivalentTo(repel))

@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -51,24 +52,62 @@ var _ = Describe("An eviction", func() {
 		Expect(record.Data).To(HaveKeyWithValue(string(evicted.UID), ContainSubstring(`{"name":"`+evicted.Name+`","zone":"outlived","began":"`)))
 	})
 
-	It("paces the next one though its set only observed meanwhile, or is made anew", func(ctx SpecContext) {
+	It("paces the next one though its set only observed meanwhile, and is the last but one within an hour though the set is made anew", func(ctx SpecContext) {
 		key := w.Key("toggled")
 		set := w.Create(ctx, fixture.NewSet("toggled", key, evict, "ToggledBroken"))
 		node := evictOne(ctx, "toggled", key, "ToggledBroken")[0]
 		mode := func(mode v1alpha1.Mode) {
 			w.Edit(ctx, set.Name, func(cs *v1alpha1.ConditionSet) { cs.Spec.Mode = mode })
 		}
-		for range 2 {
-			mode(v1alpha1.Observe)
-			Eventually(w.Effect(ctx, node, key)).Should(BeEmpty())
-			mode(v1alpha1.Enforce)
-			Eventually(w.Effect(ctx, node, key)).Should(BeEquivalentTo(repel))
-			Eventually(w.Condition(ctx, set.Name, "LimitReached")).Should(paced(1))
-		}
+		mode(v1alpha1.Observe)
+		Eventually(w.Effect(ctx, node, key)).Should(BeEmpty())
+		mode(v1alpha1.Enforce)
+		Eventually(w.Effect(ctx, node, key)).Should(BeEquivalentTo(repel))
+		Eventually(w.Condition(ctx, set.Name, "LimitReached")).Should(paced(1))
 
 		w.Discard(ctx, set)
 		w.Create(ctx, fixture.NewSet("toggled", key, evict, "ToggledBroken"))
 		Eventually(w.Effect(ctx, node, key)).Should(BeEquivalentTo(repel))
-		Eventually(w.Condition(ctx, set.Name, "LimitReached")).Should(paced(1))
+		Expect(fixture.ClaimOn(w.Node(ctx, node), key)).To(HaveField("Times", 3), "it is the third taint of this node by a set of this name")
+	})
+})
+
+var _ = Describe("A breaker", func() {
+	It("counts nodes that were deleted while they matched, and stays open though its set is made anew", func(ctx SpecContext) {
+		key := w.Key("departed")
+		nodes := w.AddNodes(ctx, 12, cluster.NodeOptions{Prefix: "departed", Labels: map[string]string{"fleet": "departed"}})
+		set := fixture.NewSet("departed", key, prefer, "DepartedBroken")
+		set.Spec.NodeSelector = &v1alpha1.NodeSelector{MatchLabels: map[string]string{"fleet": "departed"}}
+		w.Create(ctx, set)
+		open := SatisfyAll(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", "TooManyMatchAtOnce"))
+		sickAndHeld := func(node string) {
+			GinkgoHelper()
+			w.Report(ctx, node, "DepartedBroken", corev1.ConditionTrue)
+			Eventually(w.Condition(ctx, set.Name, "BreakerOpen")).Should(open)
+			Eventually(w.Status(ctx, set.Name)).Should(HaveField("Nodes.HeldBack", BeEquivalentTo(1)))
+			Expect(w.Effect(ctx, node, key)()).To(BeEmpty())
+		}
+		for _, node := range nodes[:2] { // as an autoscaler does, or a repair controller
+			w.Report(ctx, node, "DepartedBroken", corev1.ConditionTrue)
+			Eventually(w.Effect(ctx, node, key)).Should(BeEquivalentTo(prefer))
+			Expect(w.Client.Delete(ctx, w.Node(ctx, node))).To(Succeed())
+		}
+		sickAndHeld(nodes[2])
+		w.Report(ctx, nodes[2], "DepartedBroken", corev1.ConditionFalse)
+		Eventually(w.Status(ctx, set.Name)).Should(HaveField("Nodes.HeldBack", BeEquivalentTo(0)))
+
+		w.Discard(ctx, set)
+		again := fixture.NewSet(set.Name, key, prefer, "DepartedBroken")
+		again.Spec.NodeSelector = set.Spec.NodeSelector
+		w.Create(ctx, again)
+		sickAndHeld(nodes[3])
+
+		By("acting again once somebody looked")
+		status, err := w.Status(ctx, set.Name)()
+		Expect(err).NotTo(HaveOccurred())
+		w.Edit(ctx, set.Name, func(cs *v1alpha1.ConditionSet) {
+			cs.Annotations = map[string]string{v1alpha1.AnnotationResetBreaker: status.Breaker.ID}
+		})
+		Eventually(w.Effect(ctx, nodes[3], key)).Should(BeEquivalentTo(prefer))
 	})
 })

@@ -1,6 +1,8 @@
 package oracle
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -233,6 +235,34 @@ var unlimited = []testCase{
 		w.write(w.manager, "node-0", owned(set, 1, "example.com/broken:NoExecute"), "example.com/broken:NoExecute")
 		w.write(w.manager, "node-0", "")
 		w.write(w.manager, "node-4", owned(set, 1, "example.com/broken:NoExecute"), "example.com/broken:NoExecute")
+	}},
+	{name: "a third eviction of a node within an hour, though the set was made anew", options: Options{EvictPace: time.Nanosecond}, broken: []Invariant{Limits}, text: "s evicts from the node 3 times within an hour", do: func(w *world) {
+		for n := range 3 {
+			set := w.set("s", "example.com/broken", "")
+			w.flip("node-0", "True")
+			record := strings.Replace(owned(set, 1, "example.com/broken:NoExecute"), "03:00:00Z", fmt.Sprintf("03:%02d:00Z", n), 1)
+			w.write(w.manager, "node-0", record, "example.com/broken:NoExecute")
+			w.flip("node-0", "False")
+			w.write(w.manager, "node-0", "")
+			w.deleteSet("s")
+		}
+	}},
+	{name: "a taint while a wave of nodes matches, one of which is deleted", options: Options{Lag: time.Nanosecond}, broken: []Invariant{Limits}, text: "s acts though 3 of 10 nodes match, 1 of them deleted since", do: func(w *world) {
+		set := w.set("s", "example.com/broken", `,"nodeSelector":{"matchLabels":{"wave":"here"}}`)
+		var nodes []string
+		for i := range 10 {
+			nodes = append(nodes, fmt.Sprintf("node-%d", i))
+		}
+		if _, err := w.cluster.Kubectl(w.Context(), append([]string{"label", "nodes"}, append(nodes, "wave=here")...)...); err != nil {
+			w.Fatal(err)
+		}
+		for _, node := range nodes[:3] {
+			w.flip(node, "True")
+		}
+		defer w.remove("node-0")()
+		w.write(w.manager, "node-1", owned(set, 1, "example.com/broken:PreferNoSchedule"), "example.com/broken:PreferNoSchedule")
+		w.flip("node-1", "False")
+		w.flip("node-2", "False")
 	}},
 	{name: "a second control-plane node", broken: []Invariant{Limits}, text: "2 control-plane nodes are tainted", do: func(w *world) {
 		set := w.set("s", "example.com/broken", `,"includeControlPlane":true`)

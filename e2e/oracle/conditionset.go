@@ -58,6 +58,7 @@ type claim struct {
 	Set        types.UID          `json:"set"`
 	Name       string             `json:"name"`
 	Generation int64              `json:"generation"`
+	Since      time.Time          `json:"since"`
 }
 
 // record is a node's annotation. Whoever stands in its history was here too.
@@ -92,6 +93,9 @@ func rank(effect corev1.TaintEffect) int {
 	return slices.Index([]corev1.TaintEffect{"", "PreferNoSchedule", "NoSchedule", "NoExecute"}, effect)
 }
 
+// resetKey is the annotation by which people reset a set's breaker.
+const resetKey = "autohealer.resourcestack.com/reset-breaker"
+
 // holdKey is the annotation by which people ask to leave an object alone.
 const holdKey = "autohealer.resourcestack.com/hold-until"
 
@@ -102,13 +106,13 @@ type node struct {
 	labels map[string]string
 	zone   string
 	// counted: one of those that percentages are of; worker: it would be one, if it were available.
-	counted, worker, plane, available bool
-	taints                            []corev1.Taint
-	record                            record
-	recordText                        string
-	recordErr                         error
-	held                              bool
-	heldUntil                         time.Time // zero when that can't be read
+	counted, worker, plane, available, deleting bool
+	taints                                      []corev1.Taint
+	record                                      record
+	recordText                                  string
+	recordErr                                   error
+	held                                        bool
+	heldUntil                                   time.Time // zero when that can't be read
 	// members are the conditions: status and transition; statuses the status alone.
 	members  map[corev1.NodeConditionType]string
 	statuses map[corev1.NodeConditionType]corev1.ConditionStatus
@@ -155,8 +159,9 @@ func parseNode(object []byte) (*node, error) {
 	_, plane := o.Labels["node-role.kubernetes.io/control-plane"]
 	_, master := o.Labels["node-role.kubernetes.io/master"]
 	n.plane = plane || master
-	n.worker = !n.plane && o.DeletionTimestamp == nil
-	n.available = o.DeletionTimestamp == nil && available(&o)
+	n.deleting = o.DeletionTimestamp != nil
+	n.worker = !n.plane && !n.deleting
+	n.available = !n.deleting && available(&o)
 	n.counted = n.worker && n.available
 	for _, c := range o.Status.Conditions {
 		n.members[c.Type], n.statuses[c.Type] = string(c.Status)+" "+c.LastTransitionTime.UTC().String(), c.Status

@@ -3,8 +3,10 @@ package oracle
 import (
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
@@ -30,11 +32,82 @@ func (s *nodes) limits(w *World, c Change, before, after *node) []Broken {
 	}
 	exceeded(s.planes(before, after))
 	for _, claim := range asked(before, after) {
+		exceeded(s.flapped(c, after, claim))
+		exceeded(s.wave(w, c, claim))
 		if before.record.of(claim.Set, claim.Key).Effect == "" {
 			exceeded(s.ownCap(w, claim, c.At))
 		}
 	}
 	return found
+}
+
+// flapped lets a set, and whoever comes under its name, evict from a node twice within an hour, whatever becomes of both meanwhile.
+func (s *nodes) flapped(c Change, after *node, claim claim) string {
+	if claim.Effect != corev1.TaintEffectNoExecute {
+		return ""
+	}
+	of := [2]string{after.name, claim.Name}
+	if s.evictions[of] == nil {
+		s.evictions[of] = map[time.Time]time.Time{}
+	}
+	maps.DeleteFunc(s.evictions[of], func(_, at time.Time) bool { return c.At.Sub(at) > time.Hour-paceRounding })
+	s.evictions[of][claim.Since] = c.At
+	if n := len(s.evictions[of]); n > 2 {
+		return fmt.Sprintf("%s evicts from the node %d times within an hour; two are allowed", claim.Name, n)
+	}
+	return ""
+}
+
+// breakerPercent and breakerMin of the selected nodes that match at once open a set's breaker.
+const breakerPercent, breakerMin = 20, 3
+
+// wave lets no set act anew while more of its nodes match than can be believed, and have for so long that the manager must know it, until
+// somebody resets its breaker. A node that was deleted while it matched counts until the pace has passed.
+func (s *nodes) wave(w *World, c Change, claim claim) string {
+	p := w.Policies[claim.Set]
+	if p == nil || s.isNews(p, c.At) || p.Latest.GetAnnotations()[resetKey] != "" {
+		return ""
+	}
+	spec, err := readSetSpec(p.Specs[len(p.Specs)-1])
+	if err != nil {
+		return ""
+	}
+	matches := func(n *node, at time.Time) bool { return spec.selects(n) && s.matched(spec, n, at) }
+	past := s.departed(c.At, p.Latest.GetCreationTimestamp().Time, matches)
+	selected := past + s.count(func(n *node) bool { return !n.deleting && spec.selects(n) })
+	matching := past + s.count(func(n *node) bool { return !n.deleting && matches(n, c.At) })
+	if matching < breakerMin || matching*100 <= breakerPercent*selected {
+		return ""
+	}
+	return fmt.Sprintf("%s acts though %d of %d nodes match, %d of them deleted since", claim.Name, matching, selected, past)
+}
+
+// departed are nodes that were deleted while they matched, under this policy and until the pace has passed.
+func (s *nodes) departed(at, from time.Time, matches func(*node, time.Time) bool) (nodes int) {
+	for _, n := range s.gone {
+		if at.Sub(n.at) < s.options.EvictPace-paceRounding && n.at.After(from) && matches(n.node, n.at) {
+			nodes++
+		}
+	}
+	return nodes
+}
+
+// matched: all conditions are as the set asks, and have been for so long that the manager must know it.
+func (s *nodes) matched(spec setSpec, n *node, at time.Time) bool {
+	r := s.reasons[n.uid]
+	for member, asked := range spec.Conditions {
+		if r == nil || !strings.EqualFold(fmt.Sprint(asked.Status), string(n.statuses[member])) {
+			return false
+		}
+		since := r.known.at
+		if changes := r.members[member]; len(changes) > 0 {
+			since = changes[len(changes)-1].at
+		}
+		if at.Sub(since) <= s.options.Lag {
+			return false
+		}
+	}
+	return true
 }
 
 // planes lets one control-plane node be tainted at a time.
@@ -96,7 +169,7 @@ func (s *nodes) countedAt(at time.Time) func(*node) bool {
 // deletes what is evicted would lift the limits.
 func (s *nodes) countGone(c Change, zone string, has func(*node) bool) (past int) {
 	for _, n := range s.gone {
-		if (zone == "" || n.zone == zone) && has(n) && c.At.Sub(s.evicting[n.uid].at) < s.options.EvictPace-paceRounding {
+		if (zone == "" || n.zone == zone) && has(n.node) && c.At.Sub(s.evicting[n.uid].at) < s.options.EvictPace-paceRounding {
 			past++
 		}
 	}

@@ -18,13 +18,22 @@ type nodes struct {
 	reasons map[types.UID]*reasons
 	acted   ledger
 	evicted map[string]stamp // the last node of a zone that began to evict
-	// evicting is since when nodes evict, and gone are those that were deleted meanwhile: they count until the pace has passed.
+	// evicting is since when nodes evict, and gone are those that were deleted: while they evicted, or matched, they count until the pace
+	// has passed.
 	evicting map[types.UID]stamp
-	gone     []*node
+	gone     []gone
+	// evictions are when a set of this name began to evict from a node of that name, by when it had tainted it.
+	evictions map[[2]string]map[time.Time]time.Time
 	// counted is until when nodes were counted that aren't any more.
 	counted map[types.UID]time.Time
 	// trusted are keys in records that were there before anything was judged; their sets may be long gone.
 	trusted map[string]bool
+}
+
+// gone is a node that was deleted.
+type gone struct {
+	*node
+	at time.Time
 }
 
 // reasons are what happened to one node that can give reason for a taint.
@@ -39,7 +48,7 @@ type reasons struct {
 func newNodes(o Options) *nodes {
 	return &nodes{
 		options: o, now: map[types.UID]*node{}, reasons: map[types.UID]*reasons{},
-		acted: ledger{lag: o.Lag, used: map[string]uint64{}}, evicted: map[string]stamp{}, evicting: map[types.UID]stamp{}, counted: map[types.UID]time.Time{}, trusted: map[string]bool{},
+		acted: ledger{lag: o.Lag, used: map[string]uint64{}}, evicted: map[string]stamp{}, evicting: map[types.UID]stamp{}, counted: map[types.UID]time.Time{}, evictions: map[[2]string]map[time.Time]time.Time{}, trusted: map[string]bool{},
 	}
 }
 
@@ -55,9 +64,7 @@ func (s *nodes) Read(w *World, c Change) Finding {
 	after, _ := c.After.(*node)
 	if after == nil {
 		delete(s.now, before.uid)
-		if before.evicts() {
-			s.gone = append(s.gone, before)
-		}
+		s.gone = append(s.gone, gone{before, c.At})
 		return Finding{}
 	}
 	if before == nil {

@@ -12,11 +12,11 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/conditionset/fixture"
 )
 
-// churn is three sets, two of which share a key, and nodes whose conditions keep flipping.
+// churn is three sets, two of which share a key, and sick nodes that the sets select or don't, which keeps flipping. Flipping conditions would
+// be damped.
 type churn struct {
 	name, shared, own string
 	nodes             []string
@@ -24,10 +24,11 @@ type churn struct {
 	stop              func()
 }
 
-// Conditions of the sets.
-func (c *churn) worn() corev1.NodeConditionType   { return corev1.NodeConditionType(c.name + "Worn") }
-func (c *churn) broken() corev1.NodeConditionType { return corev1.NodeConditionType(c.name + "Broken") }
-func (c *churn) dead() corev1.NodeConditionType   { return corev1.NodeConditionType(c.name + "Dead") }
+// states that a node may have: for each there is a set that selects by a label of its name, and a condition.
+var states = []struct {
+	name   string
+	effect corev1.TaintEffect
+}{{"worn", prefer}, {"broken", repel}, {"dead", evict}}
 
 // seeded gives a random source by Ginkgo's seed, which it prints.
 func seeded() *rand.Rand { return rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 0)) }
@@ -37,18 +38,23 @@ func startChurn(ctx context.Context, name string) *churn {
 	GinkgoHelper()
 	c := &churn{name: name, shared: w.Key("shared"), own: w.Key("own"), random: seeded()}
 	c.nodes = w.AddNodesInOwnZones(ctx, 8, strings.ToLower(name))
-	w.Create(ctx, fixture.NewSet("churn-prefer", c.shared, prefer, c.worn()))
-	w.Create(ctx, fixture.NewSet("churn-repel", c.shared, repel, c.broken()))
-	w.Create(ctx, fixture.NewSet("churn-evict", c.own, evict, c.dead()))
+	for _, state := range states {
+		key := map[bool]string{true: c.own, false: c.shared}[state.effect == evict]
+		set := fixture.NewSet("churn-"+state.name, key, state.effect, corev1.NodeConditionType(name))
+		set.Spec.NodeSelector = fixture.Without(state.name)
+		w.Create(ctx, set)
+	}
+	for _, node := range c.nodes {
+		w.Report(ctx, node, corev1.NodeConditionType(name), corev1.ConditionTrue)
+	}
 
 	flipping, end := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
-	for i, condition := range []corev1.NodeConditionType{c.worn(), c.broken(), c.dead()} {
+	for i, state := range states {
 		random := rand.New(rand.NewPCG(c.random.Uint64(), uint64(i)))
 		running.Go(func() {
 			for flipping.Err() == nil {
-				status := []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse}[random.IntN(2)]
-				_ = w.SetCondition(flipping, c.nodes[random.IntN(len(c.nodes))], condition, status, cluster.ConditionOptions{})
+				_ = w.Label(flipping, c.nodes[random.IntN(len(c.nodes))], state.name, []string{"no", ""}[random.IntN(2)])
 				pause(flipping, time.Duration(random.IntN(20))*time.Millisecond)
 			}
 		})
@@ -68,12 +74,8 @@ func (c *churn) expectConvergence(ctx context.Context) {
 	wanted := map[string]func(g Gomega, shared, own corev1.TaintEffect){}
 	for _, node := range c.nodes {
 		worn, broken, dead := c.random.IntN(2) == 1, c.random.IntN(2) == 1, c.random.IntN(2) == 1
-		for condition, is := range map[corev1.NodeConditionType]bool{c.worn(): worn, c.broken(): broken, c.dead(): dead} {
-			status := corev1.ConditionFalse
-			if is {
-				status = corev1.ConditionTrue
-			}
-			w.Report(ctx, node, condition, status)
+		for state, is := range map[string]bool{"worn": worn, "broken": broken, "dead": dead} {
+			Expect(w.Label(ctx, node, state, map[bool]string{false: "no"}[is])).To(Succeed())
 		}
 		highest := none
 		if worn {

@@ -25,7 +25,7 @@ var _ = Describe("A manager that is killed", func() {
 			w.RestartManager(ctx)
 			pause(ctx, time.Duration(churn.random.IntN(500))*time.Millisecond)
 		}
-		acts := len(w.Acts("churn-prefer")) + len(w.Acts("churn-repel")) + len(w.Acts("churn-evict"))
+		acts := len(w.Acts("churn-worn")) + len(w.Acts("churn-broken")) + len(w.Acts("churn-dead"))
 		GinkgoWriter.Printf("%d acts\n", acts)
 		Expect(acts).To(BeNumerically(">", 30), "there should have been something to interrupt")
 		churn.expectConvergence(ctx)

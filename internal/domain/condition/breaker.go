@@ -1,6 +1,10 @@
 package condition
 
-import "github.com/resourcestack/autohealer/internal/domain/limit"
+import (
+	"time"
+
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+)
 
 // judgeBreaker opens a set's breaker when more of its nodes match at once than can be believed. Only a reset lets it act
 // again: falling numbers don't, because what comes back may be the same reporter.
@@ -18,16 +22,25 @@ func (f *Fleet) judgeBreaker(s *setState, at Moment) {
 			f.recountAll(s)
 		}
 	}(s.why())
-	wave := f.policy.Limits.Breaks(len(s.matching), s.selected)
+	matching, selected := f.wave(s, at.Now)
+	wave := f.policy.Limits.Breaks(matching, selected)
 	_, open := s.breaker.Opening()
 	if wave && !open && !s.Observe { // one that only observes does nothing that could be stopped
-		s.breaker.Open(limit.Opening{ID: at.Now.UTC().Format("20060102t150405z"), OpenedAt: at.Now, Turned: len(s.matching), Targets: s.selected})
+		s.breaker.Open(limit.Opening{ID: at.Now.UTC().Format("20060102t150405z"), OpenedAt: at.Now, Turned: matching, Targets: selected})
 		f.touch(s)
 	}
 	reset := s.breaker.ResetBy(s.resetID)
 	if closed := !wave && s.breaker.Close(); reset || closed {
 		f.touch(s)
 	}
+}
+
+// wave is how many nodes match at once, of how many. A node that is deleted while it matches counts until EvictPace has passed: else whoever
+// deletes sick nodes as fast as the reporter makes them would hide the wave.
+func (f *Fleet) wave(s *setState, now time.Time) (matching, selected int) {
+	s.departed.Forget(now.Add(-f.policy.Limits.EvictPace))
+	gone := len(s.departed.Acts())
+	return len(s.matching) + gone, s.selected + gone
 }
 
 func (s *setState) why() Reason {

@@ -1,6 +1,7 @@
 package condition
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -65,7 +66,7 @@ func (p *planner) want(c Claimant) {
 		p.plan.lookAgainAt(m.HoldsAt)
 		return
 	}
-	claim := OwnedTaint{Key: c.Key, Set: c.UID, Name: c.Name, Generation: c.Generation, Since: p.now(), Flapping: p.flaps(c)}
+	claim := OwnedTaint{Key: c.Key, Set: c.UID, Name: c.Name, Generation: c.Generation, Since: p.now(), Times: p.times(c)}
 	want, at := c.effectFor(claim, p.At.Now)
 	to := p.permitted(c, want, m, "", !p.counts(c.UID))
 	if to == "" {
@@ -90,7 +91,7 @@ func (s *Set) effectFor(claim OwnedTaint, now time.Time) (corev1.TaintEffect, ti
 	if s.Effect != corev1.TaintEffectNoExecute {
 		return s.Effect, time.Time{}
 	}
-	if claim.Flapping {
+	if claim.flaps() {
 		return corev1.TaintEffectNoSchedule, time.Time{}
 	}
 	evictAt := claim.Since.Add(s.EvictAfter)
@@ -100,22 +101,54 @@ func (s *Set) effectFor(claim OwnedTaint, now time.Time) (corev1.TaintEffect, ti
 	return corev1.TaintEffectNoExecute, time.Time{}
 }
 
-// flaps says whether one more taint by this set, of whatever key, would be one too many to evict.
-func (p *planner) flaps(c Claimant) bool {
-	n := 0
+// times says which taint of the node by the set, or by one of its name before it, within historyKept the next one would be, under whatever
+// key; 0 for the first ones, which don't count as flapping.
+func (p *planner) times(c Claimant) int {
+	var seen []PastTaint
+	if p.Tainted != nil {
+		seen = slices.DeleteFunc(pruned(p.Tainted(c.Name), p.At.Now), func(t PastTaint) bool { return !p.mayOwn(t.Key) }) // what is forged
+	}
+	n := len(seen) + 1
 	for _, h := range p.history {
-		if h.Set == c.UID {
+		if h.Set == c.UID && !slices.ContainsFunc(seen, func(t PastTaint) bool { return t.At.Equal(&h.At) }) {
 			n++
 		}
 	}
-	return c.Effect == corev1.TaintEffectNoExecute && n >= flappingTaints
+	if n <= flappingTaints {
+		return 0
+	}
+	return n
 }
 
-func (p *planner) noteFlapping(c Claimant, claim OwnedTaint, m Match) {
-	if claim.Flapping && c.Effect == corev1.TaintEffectNoExecute {
-		p.plan.Holds = append(p.plan.Holds, Hold{Set: c.UID, Reason: HeldByFlapping, At: m.ExpiresAt,
-			Message: "tainted for the third time within an hour; it stays at NoSchedule"})
+// flaps says whether the claim is one taint too many to evict, or to go at once.
+func (t OwnedTaint) flaps() bool { return t.Times > flappingTaints }
+
+// damped is how long a node must have been clear at least before its taint goes: none of the first two within historyKept; of the third a
+// minute, then two, four, up to half an hour. Conditions that flap take the node out and back as fast as they come, and
+// whoever schedules by it, too.
+func (t OwnedTaint) damped() time.Duration { return backoff(t.Times - flappingTaints) }
+
+// damp is a match that is clear only once the claim is damped no longer.
+func (t OwnedTaint) damp(m Match, recoverAfter time.Duration) Match {
+	if m.Phase == Clear {
+		m.ClearAt = m.ClearAt.Add(max(0, t.damped()-recoverAfter))
 	}
+	return m
+}
+
+// noteFlapping tells what becomes of a claim whose node the set taints over and over.
+func (p *planner) noteFlapping(c Claimant, claim OwnedTaint, m Match) {
+	if !claim.flaps() {
+		return
+	}
+	says := fmt.Sprintf("its conditions flap, it was tainted %d times within an hour", claim.Times)
+	if c.Effect == corev1.TaintEffectNoExecute {
+		says += "; it stays at NoSchedule"
+	}
+	if wait := claim.damped(); wait > c.RecoverAfter {
+		says += fmt.Sprintf("; the taint goes once they have been clear for %s", wait)
+	}
+	p.plan.Holds = append(p.plan.Holds, Hold{Set: c.UID, Reason: HeldByFlapping, At: m.ExpiresAt, Message: says})
 }
 
 // remembered puts a taint that is set now into the history, to notice flapping.

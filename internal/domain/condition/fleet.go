@@ -40,6 +40,8 @@ type Fleet struct {
 	gone       gone
 	evictions  limit.Memory
 	recalls    int // how often evictions were recalled that were news
+	past       past
+	formers    map[string]former // by the names of sets that were deleted
 	queues     queues
 	woken      names                // held-back nodes that may go on, since another left the queue
 	dirty      map[types.UID]string // sets whose status may have changed, and their names
@@ -64,7 +66,7 @@ func NewFleet(limits limit.Limits) *Fleet {
 	return &Fleet{
 		policy: Policy{Limits: limits, Precedence: PrecedenceKey},
 		nodes:  map[string]*nodeState{}, sets: map[types.UID]*setState{},
-		declared: map[string]bool{}, orphans: map[types.UID]bool{}, dirty: map[types.UID]string{},
+		declared: map[string]bool{}, orphans: map[types.UID]bool{}, dirty: map[types.UID]string{}, past: past{taints: map[tainting][]PastTaint{}}, formers: map[string]former{},
 		index: newIndex(), setsBy: newSetIndex(), counts: newCounts(), gone: newGone(), queues: newQueues(), woken: names{},
 	}
 }

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
 // nodeState is a node with what is in flight for it.
@@ -143,6 +145,7 @@ func (f *Fleet) replace(before, after *nodeState, at Moment) (freed bool) {
 		f.nodes[n.Name] = n
 		freed = f.recount(n)
 		f.remember(n, false, at.Now)
+		f.past.note(b, a, at.Now)
 	}
 	f.index.replace(n.slot, b, a)
 	for s := range f.setsToJudge(b, a) {
@@ -207,6 +210,9 @@ func (f *Fleet) judgeMatch(s *setState, before, after *Node, n *nodeState, at Mo
 		s.selected += is.selected - was.selected
 		s.available += is.available - was.available
 		f.resize(s)
+	}
+	if _, matched := s.matching[n.Name]; matched && (after == nil || after.Deleting) {
+		s.departed.Remember(limit.Act{UID: n.UID, Name: n.Name, Zone: n.Zone, Began: at.Now}, at.Now)
 	}
 	f.rematch(s, n, is.selected == 1 && s.matches(after))
 	f.judgeBreaker(s, at)

@@ -27,8 +27,11 @@ func (f *Fleet) ObserveSet(set *Set, state lifecycle.State, stored *limit.Openin
 	touched := names{}
 	if was != nil {
 		s.breaker = was.breaker // the leader's own is never older than the stored one, and a follower's is the stored one
+		s.departed = was.departed
 		maps.Copy(touched, was.matching)
 		f.part(was)
+	} else if stored == nil {
+		f.inherit(s, at.Now)
 	}
 	f.sets[set.UID] = s
 	f.introduce(s)
@@ -58,7 +61,7 @@ func (f *Fleet) declare(keys []string) {
 func (f *Fleet) isDeclared(key string) bool { return f.declared[key] }
 
 // ForgetSet removes a set that is gone, and gives the nodes that still carry its record.
-func (f *Fleet) ForgetSet(uid types.UID) (affected []string) {
+func (f *Fleet) ForgetSet(uid types.UID, at Moment) (affected []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.sets[uid]
@@ -66,6 +69,8 @@ func (f *Fleet) ForgetSet(uid types.UID) (affected []string) {
 		return nil
 	}
 	f.part(s)
+	maps.DeleteFunc(f.formers, func(_ string, left former) bool { return !at.Now.Before(left.until) })
+	f.formers[s.Name] = former{s.breaker, s.departed, at.Now.Add(historyKept)}
 	delete(f.sets, uid)
 	delete(f.dirty, uid)
 	return s.recorded.sorted()

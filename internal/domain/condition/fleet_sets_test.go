@@ -60,7 +60,7 @@ func TestADeletedSetLeavesNoRecord(t *testing.T) {
 func TestAnOrphanIsUndoneOnceConfirmed(t *testing.T) {
 	m := manage(t, calm("5", "5"), workers(10, kubeletSick), newSet(t, "a", noSchedule))
 	m.settle("w00")
-	if affected := m.fleet.ForgetSet("a-uid"); !slices.Equal(affected, []string{"w00"}) {
+	if affected := m.fleet.ForgetSet("a-uid", moment(m.now)); !slices.Equal(affected, []string{"w00"}) {
 		t.Errorf("affected %v, want the node that carries its record", affected)
 	}
 	plan, next := m.decide("w00")
@@ -77,7 +77,7 @@ func TestSetsThatComeBackUnderTheirNameTakeOver(t *testing.T) {
 	m := manage(t, calm("5", "5"), workers(10, kubeletSick), newSet(t, "a", noSchedule))
 	m.settle("w00")
 	m.see("w00", kubeletWell)
-	m.fleet.ForgetSet("a-uid")
+	m.fleet.ForgetSet("a-uid", moment(m.now))
 	restored := newSet(t, "a", noSchedule)
 	restored.UID = "second-uid"
 	if affected := m.fleet.ObserveSet(restored, active, nil, "", moment(noon)); !slices.Contains(affected, "w00") {

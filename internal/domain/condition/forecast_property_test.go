@@ -114,7 +114,7 @@ func (c *crowd) set() {
 	name := fmt.Sprintf("s%d", rapid.IntRange(0, 40).Draw(c.t, "set"))
 	if uid, there := c.sets[name]; there && rapid.IntRange(0, 4).Draw(c.t, "goes") == 0 {
 		delete(c.sets, name)
-		c.fleet.ForgetSet(uid)
+		c.fleet.ForgetSet(uid, moment(noon))
 		return
 	}
 	c.rv++

@@ -188,8 +188,8 @@ func taintText(t corev1.Taint) string { return fmt.Sprintf("%s:%s", t.Key, t.Eff
 
 func claimText(t condition.OwnedTaint) string {
 	text := fmt.Sprintf("%s %s:%s", t.Set, t.Key, t.Effect)
-	if t.Flapping {
-		text += " flapping"
+	if t.Times > 0 {
+		text += fmt.Sprintf(" for the %dth time", t.Times)
 	}
 	return text
 }

@@ -1,6 +1,10 @@
 package condition_test
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,5 +66,27 @@ func TestAHeldNodeTakesNobodysPlaceUnderALimit(t *testing.T) {
 	m.settle("w00")
 	if sum, _ := m.fleet.Summary("a-uid", moment(m.now)); sum.Holds["HoldUntil"].Nodes != 0 || sum.Holds["LimitReached"].Nodes != 9 {
 		t.Errorf("held back: %v", sum.Holds)
+	}
+}
+
+func TestEachReasonToHoldBackIsDocumentedWithWhatToDo(t *testing.T) {
+	source, err := os.ReadFile("plan.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "concepts", "condition-sets.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "## Why a node is held back")
+	section, _, _ = strings.Cut(section, "\n## ")
+	reasons := regexp.MustCompile(`HeldBy\w+ +Reason = "(\w+)"`).FindAllStringSubmatch(string(source), -1)
+	if len(reasons) < 10 {
+		t.Fatalf("found %d reasons", len(reasons))
+	}
+	for _, reason := range reasons {
+		if !strings.Contains(section, "`"+reason[1]+"`") {
+			t.Errorf("%s isn't in the docs", reason[1])
+		}
 	}
 }

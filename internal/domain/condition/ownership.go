@@ -32,8 +32,9 @@ type OwnedTaint struct {
 	Since metav1.Time `json:"since"`
 	// EvictSince is when it became NoExecute.
 	EvictSince *metav1.Time `json:"evictSince,omitempty"`
-	// Flapping: the third taint within an hour, so it never becomes NoExecute.
-	Flapping bool `json:"flapping,omitempty"`
+	// Times says which taint of the node by sets of this name within an hour it is, from the third on: such a one never becomes NoExecute,
+	// and goes only some time after its conditions recovered.
+	Times int `json:"times,omitempty"`
 }
 
 // PastTaint is one time at which a set tainted the node.

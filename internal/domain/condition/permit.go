@@ -91,7 +91,7 @@ func (p *planner) asks(c Claimant, of Cap, m Match) bool {
 	if m.Phase != Matching || p.At.Now.Before(m.HoldsAt) || Reserved(c.Key) || p.stateGate(c).Closed() {
 		return false
 	}
-	claim := OwnedTaint{Since: p.now(), Flapping: p.flaps(c)}
+	claim := OwnedTaint{Since: p.now(), Times: p.times(c)}
 	at := slices.IndexFunc(p.Node.Owned.Taints, func(t OwnedTaint) bool { return t.Set == c.UID && t.Key == c.Key })
 	if at >= 0 {
 		claim = p.Node.Owned.Taints[at]

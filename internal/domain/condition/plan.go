@@ -220,7 +220,9 @@ type Input struct {
 	// Withdrawn says whether a record's set that isn't known is confirmed to be gone.
 	Withdrawn func(types.UID) bool
 	// Undone says when a set's taint was last taken off the node, zero when it wasn't; nil where nobody knows.
-	Undone   func(set types.UID, key string) time.Time
+	Undone func(set types.UID, key string) time.Time
+	// Tainted says when sets of a name tainted the node, also where its record doesn't tell any more; nil where nobody knows.
+	Tainted  func(set string) []PastTaint
 	Room     Room
 	Evidence *Evidence
 }

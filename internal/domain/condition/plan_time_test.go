@@ -78,7 +78,7 @@ func TestRecoveryWaitsForRecoverAfter(t *testing.T) {
 
 func TestTheThirdTaintWithinAnHourNeverEvicts(t *testing.T) {
 	flapping := outcome{
-		taints: []string{"example.com/k:NoSchedule"}, claims: []string{"a-uid example.com/k:NoSchedule flapping"},
+		taints: []string{"example.com/k:NoSchedule"}, claims: []string{"a-uid example.com/k:NoSchedule for the 3th time"},
 		steps: []string{"Taint a example.com/k >NoSchedule ConditionsMatched"}, holds: []string{"a-uid Flapping"},
 	}
 	evicting := outcome{
@@ -104,7 +104,7 @@ func TestTheThirdTaintWithinAnHourNeverEvicts(t *testing.T) {
 }
 
 func TestAFlappingTaintIsNotRaisedLater(t *testing.T) {
-	const record = `{"taints":[{"key":"example.com/k","effect":"NoSchedule","set":"a-uid","name":"a","generation":1,"since":"2026-11-03T08:00:00Z","flapping":true}]}`
+	const record = `{"taints":[{"key":"example.com/k","effect":"NoSchedule","set":"a-uid","name":"a","generation":1,"since":"2026-11-03T08:00:00Z","times":3}]}`
 	n := steady(newNode("n", kernelSick, tainted("example.com/k", "NoSchedule"), recorded(record)))
 	outcome{holds: []string{"a-uid Flapping"}}.check(t, condition.PlanNode(planInput(n, claimant(t, "a", noExecute, active))))
 }
@@ -165,7 +165,7 @@ func TestPuttingBackCountsAsATaintByTheSet(t *testing.T) {
 	}
 	again.At = condition.Moment{Now: noon.Add(time.Minute), Server: noon.Add(time.Minute)}
 	third := condition.PlanNode(again)
-	outcome{taints: []string{"example.com/k:NoSchedule"}, claims: []string{"a-uid example.com/k:NoSchedule flapping"},
+	outcome{taints: []string{"example.com/k:NoSchedule"}, claims: []string{"a-uid example.com/k:NoSchedule for the 3th time"},
 		steps: []string{"Taint a example.com/k >NoSchedule TaintWasRemoved"}, holds: []string{"a-uid Flapping"}}.check(t, third)
 }
 

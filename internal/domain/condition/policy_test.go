@@ -110,7 +110,7 @@ func TestAThawUndoesWhatNoSetKnows(t *testing.T) {
 	m := manage(t, calm("5", "5"), workers(3, kubeletSick), set)
 	m.settle("w00")
 	m.fleet.SetPolicy(policy(calm("5", "5"), func(p *condition.Policy) { p.Paused, p.Frozen = "frozen", true }), moment(noon))
-	m.fleet.ForgetSet(set.UID)
+	m.fleet.ForgetSet(set.UID, moment(m.now))
 	if look := m.fleet.SetPolicy(policy(calm("5", "5")), moment(noon)); !slices.Equal(look, []string{"w00"}) {
 		t.Errorf("to be looked at after the thaw: %v, want the node with a record", look)
 	}

@@ -203,7 +203,7 @@ func (w *world) deleteSet() {
 	}
 	w.arrive()
 	delete(w.sets, s.Name)
-	w.fleet.ForgetSet(s.UID)
+	w.fleet.ForgetSet(s.UID, moment(w.now))
 	if rapid.Bool().Draw(w.t, "restored") {
 		w.createSet(s.Name)
 		w.observeSet(w.sets[s.Name])

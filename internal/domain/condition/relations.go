@@ -22,6 +22,7 @@ type setState struct {
 	recorded names // the record names it, also only in its history
 	held     map[string]Hold
 	breaker  limit.Breaker
+	departed limit.Memory // nodes that were deleted while they matched
 	resetID  string
 
 	// counted are the nodes that it counts for in the union of all sets.

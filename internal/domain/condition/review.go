@@ -11,9 +11,17 @@ import (
 )
 
 const (
-	shortestPutBack = time.Minute
-	longestPutBack  = 30 * time.Minute
+	shortestBackoff = time.Minute
+	longestBackoff  = 30 * time.Minute
 )
+
+// backoff is for the n-th time a minute, two, four, up to half an hour; none for none.
+func backoff(n int) time.Duration {
+	if n <= 0 {
+		return 0
+	}
+	return min(shortestBackoff<<min(n-1, 5), longestBackoff)
+}
 
 // review decides what becomes of one claim of the record. A set that isn't known may be one that can't be read just now,
 // with its keys unknown as well: its claims wait until it is confirmed to be gone.
@@ -90,7 +98,7 @@ func (p *planner) adopt(c Claimant, claim OwnedTaint) OwnedTaint {
 }
 
 func (p *planner) reviewMatch(c Claimant, claim OwnedTaint) {
-	m := c.Match(p.Node, p.At)
+	m := claim.damp(c.Match(p.Node, p.At), c.RecoverAfter)
 	removed := !p.carried(claim)
 	switch {
 	case m.Phase == NotSelected:
@@ -106,6 +114,7 @@ func (p *planner) reviewMatch(c Claimant, claim OwnedTaint) {
 	case m.Phase == Matching:
 		p.next = append(p.next, p.retuned(c, claim, m))
 	default:
+		p.noteFlapping(c, claim, m)
 		p.plan.lookAgainAt(m.ClearAt)
 		p.next = append(p.next, claim)
 	}
@@ -162,7 +171,7 @@ func (p *planner) restore(c Claimant, claim OwnedTaint, m Match) {
 		return
 	}
 	was := claim
-	claim.Since, claim.EvictSince, claim.Flapping = p.now(), nil, claim.Flapping || p.flaps(c)
+	claim.Since, claim.EvictSince, claim.Times = p.now(), nil, max(claim.Times, p.times(c))
 	want, at := c.effectFor(claim, p.At.Now)
 	to := p.permitted(c, want, m, "", true)
 	if to == "" {
@@ -181,11 +190,11 @@ func (p *planner) restore(c Claimant, claim OwnedTaint, m Match) {
 // two, four, up to half an hour.
 // All claims of a key wait together, since they share the taint.
 func (p *planner) putBackAt(key string) (at time.Time) {
-	wait := shortestPutBack
+	n := 0
 	for _, h := range p.history {
 		if h.PutBack && h.Key == key {
-			at = later(at, h.At.Add(wait))
-			wait = min(2*wait, longestPutBack)
+			n++
+			at = later(at, h.At.Add(backoff(n)))
 		}
 	}
 	return at

@@ -32,6 +32,7 @@ func (f *Fleet) Decide(name string, at Moment, evidence *Evidence) (plan Plan, n
 		Declared:  f.isDeclared,
 		Withdrawn: func(uid types.UID) bool { return f.orphans[uid] },
 		Undone:    func(set types.UID, key string) time.Time { return n.undone[claimed{set, key}] },
+		Tainted:   func(set string) []PastTaint { return f.past.taints[tainting{n.Name, set}] },
 		Room:      f.room(n, at), Evidence: evidence,
 	})
 	if plan.recalls = f.recalls; plan.NeedsEvidence {

@@ -2,6 +2,7 @@ package condition
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -84,6 +85,49 @@ func deletedSince(nodes int) string {
 		return ""
 	}
 	return fmt.Sprintf(", %d deleted since; each counts until evictPace has passed since its taint", nodes)
+}
+
+// past is when sets of a name tainted nodes of a name. It outlives the record, which goes with the node, with the set, and while the set only
+// observes: none of these is a reason to believe conditions that flap.
+type past struct {
+	taints map[tainting][]PastTaint
+	swept  time.Time
+}
+
+type tainting struct{ node, set string }
+
+// note takes in the claims that a node's record has anew. One from ahead is forged, or of a clock that was wrong.
+func (p *past) note(before, after *Node, now time.Time) {
+	for _, t := range after.Owned.Taints {
+		same := func(b OwnedTaint) bool { return b.Set == t.Set && b.Key == t.Key && b.Since.Equal(&t.Since) }
+		if t.Since.After(now) || before != nil && slices.ContainsFunc(before.Owned.Taints, same) {
+			continue
+		}
+		of := tainting{after.Name, t.Name}
+		all := append(p.taints[of], PastTaint{Key: t.Key, At: t.Since})
+		p.taints[of] = pruned(all, now)
+	}
+	if now.Sub(p.swept) < historyKept {
+		return
+	}
+	p.swept = now
+	maps.DeleteFunc(p.taints, func(_ tainting, all []PastTaint) bool { return len(pruned(all, now)) == 0 })
+}
+
+// former is what a set that was deleted leaves to one that is made under its name within historyKept: an open breaker, and the nodes that
+// were deleted while they matched. To make a set anew is no look at its reporter.
+type former struct {
+	breaker  limit.Breaker
+	departed limit.Memory
+	until    time.Time
+}
+
+// inherit gives a set what the former one of its name left.
+func (f *Fleet) inherit(s *setState, now time.Time) {
+	if left, ok := f.formers[s.Name]; ok && now.Before(left.until) {
+		s.breaker, s.departed = left.breaker, left.departed
+		delete(f.formers, s.Name)
+	}
 }
 
 // remember takes in what was done to a node that was seen, or that is gone now: a write in flight may have come about before it went.

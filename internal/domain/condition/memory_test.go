@@ -96,7 +96,7 @@ func TestAnEvictionPacesOthersThoughItWasUndone(t *testing.T) {
 		"the set is made anew": func(m *manager) {
 			m.fleet.ObserveSet(newSet(t, "a", noExecute), lifecycle.Deleted, nil, "", moment(m.now))
 			m.settle("w00")
-			m.fleet.ForgetSet("a-uid")
+			m.fleet.ForgetSet("a-uid", moment(m.now))
 			anew := newSet(t, "a", noExecute)
 			anew.UID = "anew"
 			m.fleet.ObserveSet(anew, lifecycle.Active, nil, "", moment(m.now))
