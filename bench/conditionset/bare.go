@@ -3,6 +3,7 @@ package conditionset
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -41,6 +42,19 @@ func (b *Bench) newBareLoop(ctx context.Context, since int64) (*bareLoop, error)
 		return nil, fmt.Errorf("the audit log has %d patches that taint and %d that untaint, want %d of each", taint, untaint, b.Nodes)
 	}
 	return l, nil
+}
+
+// foreign is the same loop with taints and records of somebody else, which a manager that watches leaves alone.
+func (l *bareLoop) foreign() *bareLoop {
+	f := &bareLoop{l.bench, l.clients, map[bool]map[string][]byte{true: {}, false: {}}}
+	theirs := strings.NewReplacer("autohealer.resourcestack.com~1owned-taints", "foreign-loop.example.com~1owned-taints",
+		"autohealer.resourcestack.com/owned-taints", "foreign-loop.example.com/owned-taints")
+	for taint, patches := range l.patches {
+		for node, patch := range patches {
+			f.patches[taint][node] = []byte(theirs.Replace(string(patch)))
+		}
+	}
+	return f
 }
 
 // toNodes are those of the writes that are to nodes.

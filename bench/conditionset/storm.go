@@ -22,7 +22,9 @@ type rates struct {
 // Storm compares how fast taints come and go with how fast the same patches can be written at all. Every condition is
 // flipped beforehand, in both cases; what starts the storm is that all sets, which only observed, enforce. The time runs
 // from before the first set is changed until the watch has shown the last taint, so it has 50 changes of sets in it, 50
-// reviews of them, and all status, Events and live checks of the storm itself.
+// reviews of them, and all status, Events and live checks of the storm itself. The bare loop runs while no manager does, and once more,
+// with taints of others, beside a manager that watches: what lies between the two is what watching costs. Who comes first changes from
+// round to round.
 func (b *Bench) Storm(ctx context.Context) error {
 	b.Say("storm: %d taints at once, %d rounds against the bare loop", b.Nodes, b.Rounds)
 	if err := b.enforce(ctx, false); err != nil {
@@ -33,25 +35,32 @@ func (b *Bench) Storm(ctx context.Context) error {
 	}
 	b.Say("all conditions are flipped; the rounds begin")
 	var reference *bareLoop
-	var ours, bare rates
-	for range b.Rounds {
-		since, err := b.AuditEnd()
-		if err != nil {
+	var ours, bare, watched rates
+	turns := []func() error{
+		func() error {
+			since, err := b.AuditEnd()
+			if err != nil {
+				return err
+			}
+			if err := b.round(ctx, &ours, b.Nodes, b.enforce); err != nil || reference != nil {
+				return err
+			}
+			reference, err = b.newBareLoop(ctx, since)
 			return err
-		}
-		if err := b.round(ctx, &ours, b.Nodes, b.enforce); err != nil {
-			return fmt.Errorf("the manager's storm: %w", err)
-		}
-		if reference == nil {
-			if reference, err = b.newBareLoop(ctx, since); err != nil {
+		},
+		func() error {
+			return b.WithoutManager(ctx, func() error { return b.round(ctx, &bare, b.Nodes, reference.patchAll) })
+		},
+		func() error { return b.round(ctx, &watched, b.Nodes, reference.foreign().patchAll) },
+	}
+	for round := range b.Rounds {
+		for i := range turns {
+			if err := turns[(round+i)%len(turns)](); err != nil {
 				return err
 			}
 		}
-		if err := b.WithoutManager(ctx, func() error { return b.round(ctx, &bare, b.Nodes, reference.patchAll) }); err != nil {
-			return fmt.Errorf("the bare loop: %w", err)
-		}
 	}
-	b.reportStorm(ours, bare)
+	b.reportStorm(ours, bare, watched)
 	if err := b.settle(ctx); err != nil {
 		return err
 	}
@@ -97,16 +106,19 @@ func (b *Bench) settle(ctx context.Context) error {
 	return b.renewSets(ctx)
 }
 
-func (b *Bench) reportStorm(ours, bare rates) {
+func (b *Bench) reportStorm(ours, bare, watched rates) {
 	enough := report.AtLeast(.85)
 	b.Report.Ratio(fmt.Sprintf("storm: %d taints, flips written before, taints/s", b.Nodes), "%.0f", ours.up, bare.up, enough)
 	b.Report.Ratio("the same undone, untaints/s", "%.0f", ours.down, bare.down, enough)
+	b.Report.Ratio("storm against a bare loop with taints of others, while the manager watches the nodes and its sets observe, taints/s", "%.0f", ours.up, watched.up, nil)
+	b.Report.Ratio("the same undone, untaints/s", "%.0f", ours.down, watched.down, nil)
 	writes := float64(2 * b.Nodes * len(ours.up))
 	own, reference := report.Series{1000 * ours.spent.Total().Seconds() / writes}, report.Series{1000 * bare.spent.Total().Seconds() / writes}
 	b.Report.RatioOf("processor time of all processes for one such write, ms; ratio: reference by ours, the storm's where processors are the limit",
 		own.Text("%.2f"), reference.Text("%.2f"), reference.Over(own), enough)
 	b.Report.Cost("storm, for each taint and untaint, ours", ours.spent, writes)
-	b.Report.Cost("the same, bare loop", bare.spent, writes)
+	b.Report.Cost("the same, bare loop while no manager runs", bare.spent, writes)
+	b.Report.Cost("the same, bare loop with taints of others while the manager watches", watched.spent, writes)
 }
 
 // flipsWithTaints is the storm as it comes: conditions flip and taints follow at the same time. The reference does both, too.
