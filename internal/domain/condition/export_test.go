@@ -11,9 +11,6 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
-// IsDoubtful lets tests compare it with Match.
-var IsDoubtful = (*Set).doubtful
-
 // LookAtEach fills in what a forecast counts, by looking at each node and each set instead of at an index.
 func (f *Fleet) LookAtEach(s *Set) Forecast {
 	p := Forecast{}

@@ -172,6 +172,15 @@ func (i *index) matching(s *Set, selected nodeBits) nodeBits {
 	return matching
 }
 
+// reporting are those that report all members, whatever their status, for the caller to keep.
+func (i *index) reporting(s *Set) nodeBits {
+	reporting := slices.Clone(i.present)
+	for _, m := range s.Members {
+		reporting.keep(i.byType.of(m.Type))
+	}
+	return reporting
+}
+
 // fewNodes is up to how many nodes it is cheaper to sort their names than to look for them in the order of all names.
 const fewNodes = 64
 

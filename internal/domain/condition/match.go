@@ -85,13 +85,12 @@ func (n *Node) stand(m Member, staleAfter time.Duration, at Moment) Phase {
 	return Doubtful
 }
 
-// doubtful says whether Match would give Doubtful, at the cost of one reading for most nodes. Of a node without a taint of the
-// set that doesn't report a member there is nothing to doubt: the set isn't about what runs no such reporter.
-func (s *Set) doubtful(n *Node, tainted bool, at Moment) bool {
+// doubtful says whether Match would give Doubtful, at the cost of one reading for most nodes.
+func (s *Set) doubtful(n *Node, at Moment) bool {
 	doubt := false
 	for _, m := range s.Members {
 		stand := n.stand(m, s.StaleAfter, at)
-		if stand == Clear || !tainted && n.Readings[m.Type].Status == "" {
+		if stand == Clear {
 			return false
 		}
 		doubt = doubt || stand == Doubtful

@@ -1,6 +1,7 @@
 package condition_test
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 )
 
 const twoMembers = `
@@ -248,14 +250,23 @@ func TestDoubtfulAgreesWithMatch(t *testing.T) {
 			}
 			return n
 		}
-		n := watched(stage{ago(15 * time.Minute), look()}, stage{ago(time.Duration(rapid.IntRange(0, 14).Draw(t, "seen")) * time.Minute), look()})
-		doubt := set.Match(n, moment(noon)).Phase == "Doubtful"
-		if got := condition.IsDoubtful(set, n, true, moment(noon)); got != doubt {
-			t.Fatalf("tainted: doubtful %t, by Match %t", got, doubt)
+		stages := []stage{{ago(15 * time.Minute), look()}, {ago(time.Duration(rapid.IntRange(0, 14).Draw(t, "seen")) * time.Minute), look()}}
+		tainted := rapid.Bool().Draw(t, "tainted")
+		fleet := condition.NewFleet(calm("1", "1"))
+		fleet.ObserveSet(set, lifecycle.Active, nil, "", moment(ago(time.Hour)))
+		for i, s := range stages {
+			if tainted {
+				owning("a", "example.com/k", "NoSchedule", ago(time.Hour))(s.node)
+			}
+			s.node.ResourceVersion = strconv.Itoa(i + 1)
+			fleet.ObserveNode(s.node, moment(s.at))
 		}
+		n := watched(stages...)
+		doubt := set.Match(n, moment(noon)).Phase == "Doubtful"
 		one, other := n.Readings["KubeletUnhealthy"].Status != "", n.Readings["ContainerRuntimeUnhealthy"].Status != ""
-		if got, want := condition.IsDoubtful(set, n, false, moment(noon)), doubt && one && other; got != want {
-			t.Fatalf("not tainted: doubtful %t, want %t", got, want)
+		sum, _ := fleet.Summary("a-uid", moment(noon))
+		if got, want := sum.Doubtful == 1, doubt && (tainted || one && other); got != want {
+			t.Fatalf("tainted %t: doubtful %t, want %t", tainted, got, want)
 		}
 	})
 }

@@ -65,12 +65,23 @@ func (f *Fleet) Summary(uid types.UID, at Moment) (sum Summary, ok bool) {
 		first.add(name)
 	}
 	sum.Samples = first.names
-	for _, n := range f.nodes {
-		if _, tainted := s.tainted[n.Name]; !n.Deleting && s.doubtful(n.Node, tainted, at) {
-			sum.Doubtful++
+	sum.Doubtful = f.doubtful(s, at)
+	return sum, true
+}
+
+// doubtful counts the nodes of which Match would give Doubtful. Of a node without a taint of the set that doesn't report a member there
+// is nothing to doubt: the set isn't about what runs no such reporter.
+func (f *Fleet) doubtful(s *setState, at Moment) (nodes int) {
+	candidates := f.index.reporting(s.Set)
+	for name := range s.tainted {
+		candidates.put(f.nodes[name].slot, !f.nodes[name].Deleting)
+	}
+	for slot := range candidates.all() {
+		if s.doubtful(f.nodes[f.index.slots[slot]].Node, at) {
+			nodes++
 		}
 	}
-	return sum, true
+	return nodes
 }
 
 // firstNames are the first sample.Size of the names added, in order, each once: the same ones whatever order they come in.
