@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,7 +18,11 @@ import (
 
 // liveReadCache remembers what was read live before deletions, and when: whose pods a Service's are, whether the config is still about
 // the namespace, and whether the pod's workload asks to be left alone. Of the pod itself the deletion's preconditions make sure.
-type liveReadCache struct{ sync.Map }
+type liveReadCache struct {
+	sync.Map
+
+	asking singleflight.Group
+}
 
 type liveRead struct{ kind, namespace, name string }
 
@@ -40,12 +45,23 @@ func (r *PodReconciler) confirm(ctx context.Context, plan weeder.Plan) (read boo
 			continue
 		}
 		read = true
-		if err = look.read(); err != nil {
+		if err = r.liveReads.once(look.at, now, look.read); err != nil {
 			return read, err
 		}
-		r.liveReads.Store(look.at, now)
 	}
 	return read, nil
+}
+
+// once reads, or waits while another pod's deletion has the same read: those that one recovery allows are decided at once.
+func (c *liveReadCache) once(of liveRead, now time.Time, read func() error) error {
+	_, err, _ := c.asking.Do(of.kind+" "+of.namespace+"/"+of.name, func() (any, error) {
+		err := read()
+		if err == nil {
+			c.Store(of, now)
+		}
+		return nil, err
+	})
+	return err
 }
 
 // believed says whether it was read since then. What wasn't is forgotten.

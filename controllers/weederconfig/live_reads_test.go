@@ -3,7 +3,9 @@ package weederconfig
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -138,6 +140,32 @@ func TestWhatWasReadIsBelievedForAWhile(t *testing.T) {
 	l.err = nil
 	if got := reason(t, r, api); got != "delete" {
 		t.Errorf("%q once somebody answers", got)
+	}
+}
+
+func TestDeletionsThatAreDecidedAtOnceShareARead(t *testing.T) {
+	w := newWorld(t)
+	w.observe(t.Context(), stored("wc", nil))
+	w.pod(weeder.ReadPod(crashing("api-1")))
+	w.recover()
+	plan, _ := w.weeder().Decide(types.NamespacedName{Namespace: ownNamespace, Name: "api-1"}, w.moment(), "")
+	w.clock.Step(21 * time.Second)
+	l := newLive(slice(true, "etcd-0"))
+	r := &PodReconciler{Observer: w.Observer, Live: l}
+	synctest.Test(t, func(t *testing.T) {
+		l.before = func() { time.Sleep(time.Second) } // in the bubble: until all of them ask
+		var asking sync.WaitGroup
+		for range 64 {
+			asking.Go(func() {
+				if read, err := r.confirm(t.Context(), plan); !read || err != nil {
+					t.Errorf("read is %t, error %v", read, err)
+				}
+			})
+		}
+		asking.Wait()
+	})
+	if l.asked != service+andSlices {
+		t.Errorf("%d requests", l.asked)
 	}
 }
 

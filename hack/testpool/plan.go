@@ -49,6 +49,7 @@ var longest = []struct {
 	{"e2e/operations/freeze", 1},
 	{"e2e/docs", 1},
 	{"e2e/conditionset", 1},
+	{"e2e/operations/rest", 1},
 	{"internal/cli", 1},
 	{"e2e/node/kubelet", 1},
 	{"e2e/oracle", 1},

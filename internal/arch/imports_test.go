@@ -59,7 +59,7 @@ var rooms = []room{
 	{dir: "internal/retry", ours: []string{}},
 	// What extension authors import brings no rules, and none of our kinds.
 	{dir: "pkg", ours: []string{"internal/domain/health", "internal/domain/limit", "internal/kubeconfig", "internal/retry", "internal/shoots"}},
-	{dir: "internal/installation", ours: []string{"apis", "internal/metric"}},
+	{dir: "internal/installation", ours: []string{"apis", "internal/kube", "internal/metric"}},
 	// It serves messages and knows nothing of what they stand for.
 	{dir: "internal/xds", ours: []string{"internal/metric"}},
 	// What people take back by hand is written as the manager would.

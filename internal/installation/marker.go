@@ -9,22 +9,17 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/metric"
 )
-
-// lookEvery is how soon a change of the mark is noticed where nobody asks.
-const lookEvery = 5 * time.Second
 
 var standsAside = prometheus.NewGauge(prometheus.GaugeOpts{
 	Name: "autohealer_installation_stands_aside",
@@ -56,8 +51,18 @@ type Marker struct {
 	// Configuration names the ValidatingWebhookConfiguration with the mark, and Namespace is our own.
 	Configuration, Namespace string
 
-	last atomic.Pointer[error]
+	last atomic.Pointer[finding]
 	mine atomic.Bool
+	// doubts counts what may have changed the answer, and watched says that all of that is heard of.
+	doubts  atomic.Int64
+	watched atomic.Bool
+}
+
+// finding is what came of one look.
+type finding struct {
+	err error
+	// doubts there were before.
+	doubts int64
 }
 
 // Ours gives nil when the cluster is this installation's, and marks it when it is nobody's: a mark whose namespace is gone, or is
@@ -65,8 +70,9 @@ type Marker struct {
 //
 // Without the configuration there is no mark and nothing to mark: people delete it to get by without a webhook, and undo must go on.
 func (m *Marker) Ours(ctx context.Context) error {
+	doubts := m.doubts.Load()
 	err := m.look(ctx)
-	m.last.Store(&err)
+	m.last.Store(&finding{err, doubts})
 	standsAside.Set(0)
 	_, others := errors.AsType[*Other](err)
 	if others {
@@ -80,6 +86,16 @@ func (m *Marker) Ours(ctx context.Context) error {
 
 // Mine says without asking whether the cluster was this installation's when that could be told last; false before.
 func (m *Marker) Mine() bool { return m.mine.Load() }
+
+// Doubt says that the answer may be another one by now: a watch told of something, or failed.
+func (m *Marker) Doubt() { m.doubts.Add(1) }
+
+// Undoubted says without asking whether the cluster was this installation's at the last look and no watch told of anything since. A watch
+// that died without a word tells of nothing, so that is not enough for who acts.
+func (m *Marker) Undoubted() bool {
+	last := m.last.Load()
+	return m.watched.Load() && last != nil && last.err == nil && last.doubts == m.doubts.Load()
+}
 
 func (m *Marker) look(ctx context.Context) error {
 	var own corev1.Namespace
@@ -137,46 +153,10 @@ func (m *Marker) mark(ctx context.Context, configuration *admissionregistrationv
 	return nil
 }
 
-// Await returns when the cluster is this installation's: for a manager that acts without being elected.
-func (m *Marker) Await(ctx context.Context) error {
-	said := ""
-	return wait.PollUntilContextCancel(ctx, lookEvery, true, func(ctx context.Context) (bool, error) {
-		err := m.Ours(ctx)
-		if err != nil && err.Error() != said {
-			said = err.Error()
-			log.FromContext(ctx).Info("Waiting until this installation may act", "reason", said)
-		}
-		return err == nil, nil
-	})
-}
-
-// Watcher looks at the mark as long as the manager runs.
-type Watcher struct {
-	*Marker
-	// Elected says that the leader election asks the marker, too. Else the manager ends when the cluster turns another's.
-	Elected bool
-}
-
-// NeedLeaderElection says that standbys look as well: they tell whether they are ready.
-func (Watcher) NeedLeaderElection() bool { return false }
-
-// Start looks until ctx ends.
-func (w Watcher) Start(ctx context.Context) error {
-	var lost error
-	_ = wait.PollUntilContextCancel(ctx, lookEvery, true, func(ctx context.Context) (bool, error) { // it fails when ctx ends, which is no failure
-		err := w.Ours(ctx)
-		if _, others := errors.AsType[*Other](err); others && !w.Elected {
-			lost = err
-		}
-		return lost != nil, nil
-	})
-	return lost
-}
-
 // Ready is a readiness check: the cluster isn't another installation's. What can't be told leaves the webhook in service.
 func (m *Marker) Ready(*http.Request) error {
 	if last := m.last.Load(); last != nil {
-		if other, others := errors.AsType[*Other](*last); others {
+		if other, others := errors.AsType[*Other](last.err); others {
 			return other
 		}
 	}

@@ -118,3 +118,55 @@ func TestOfTwoThatStartAtOnceOneGetsTheCluster(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestWhoseTheClusterIsNeedNotBeAskedAgainWhileNothingSpeaksAgainstIt(t *testing.T) {
+	c := fake.NewClientBuilder().WithObjects(namespace("own", "1"), namespace("other", "2"), configuration("own/1")).Build()
+	var during func()
+	m := &Marker{Configuration: "autohealer", Namespace: "own", Client: interceptor.NewClient(c, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			err := c.Get(ctx, key, o, opts...)
+			if during != nil {
+				during()
+			}
+			return err
+		},
+	})}
+	whose := func(mark string) func() {
+		return func() {
+			stored := configuration("")
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(stored), stored); err != nil {
+				t.Fatal(err)
+			}
+			stored.Annotations[annotation] = mark
+			if err := c.Update(t.Context(), stored); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, step := range []struct {
+		name                   string
+		before, during         func()
+		asked, undoubted, ours bool
+	}{
+		{name: "nobody has asked, and nothing watches"},
+		{name: "it is ours, and nothing watches", asked: true, ours: true},
+		{name: "it is ours, as was asked before it was watched", before: func() { m.watched.Store(true) }, undoubted: true, ours: true},
+		{name: "the watch told of something", before: m.Doubt, ours: true},
+		{name: "which it is asked about", asked: true, undoubted: true, ours: true},
+		{name: "the watch tells of something while it is asked", during: m.Doubt, asked: true, ours: true},
+		{name: "it is another's", before: whose("other/2"), asked: true},
+		{name: "it is ours again, and nobody has asked", before: whose("own/1")},
+		{name: "it is ours again", asked: true, undoubted: true, ours: true},
+	} {
+		if step.before != nil {
+			step.before()
+		}
+		during = step.during
+		if step.asked {
+			_ = m.Ours(t.Context())
+		}
+		if m.Undoubted() != step.undoubted || m.Mine() != step.ours {
+			t.Errorf("%s: undoubted says %v, and mine %v", step.name, m.Undoubted(), m.Mine())
+		}
+	}
+}

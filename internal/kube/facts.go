@@ -25,7 +25,8 @@ type Facts struct {
 	Clock   clock.PassiveClock
 	Server  *ServerClock
 
-	heard atomic.Pointer[time.Time]
+	heard       atomic.Pointer[time.Time]
+	interrupted atomic.Int64
 }
 
 // Heard notes that the watch of nodes delivered something, which proves that it lives.
@@ -33,6 +34,12 @@ func (f *Facts) Heard() {
 	now := f.Clock.Now()
 	f.heard.Store(&now)
 }
+
+// Interrupt notes that a watch of any kind failed: some news may not have come.
+func (f *Facts) Interrupt() { f.interrupted.Add(1) }
+
+// Interruptions counts them.
+func (f *Facts) Interruptions() int64 { return f.interrupted.Load() }
 
 // Moment is now, by our clock and the API server's.
 func (f *Facts) Moment() condition.Moment {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/singleflight"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -46,6 +47,8 @@ type Generations struct {
 	Stored *Stored
 	// Keep is how long an answer is used; one second when zero.
 	Keep time.Duration
+
+	reads singleflight.Group // by UID: those who ask at once for one policy share a read
 
 	mu     sync.Mutex
 	known  map[types.UID]generation // needs mu
@@ -159,22 +162,60 @@ func (g *Generations) storm(now time.Time) bool {
 	return false
 }
 
-// ask for one policy.
+// ask for one policy, by a read of one's own or by that of somebody else. What that says is used as what was kept is: where it began
+// before, only to confirm.
 func (g *Generations) ask(ctx context.Context, kind schema.GroupVersionKind, of Admission) error {
 	asked := g.Clock.Now()
-	var meta metav1.PartialObjectMetadata
-	meta.SetGroupVersionKind(kind)
-	if err := g.Reader.Get(ctx, of.Key, &meta); apierrors.IsNotFound(err) {
+	for {
+		r, err := g.read(ctx, kind, of)
+		if err != nil {
+			return fmt.Errorf("read %s %s before acting for it: %w", kind.Kind, of.Key, err)
+		}
+		err = r.confirms(kind, of)
+		if !r.at.Before(asked) || err == nil && g.good(r.at, asked, g.Clock.Now()) {
+			return err
+		}
+	}
+}
+
+// reading is what the API server said of one policy.
+type reading struct {
+	at   time.Time // as in generation
+	meta metav1.PartialObjectMetadata
+	err  error
+}
+
+// read gives an error when ctx ended before there was an answer. The read goes on then: others may wait for it.
+func (g *Generations) read(ctx context.Context, kind schema.GroupVersionKind, of Admission) (*reading, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	answer := g.reads.DoChan(string(of.UID), func() (any, error) {
+		r := &reading{at: g.Clock.Now()}
+		r.meta.SetGroupVersionKind(kind)
+		if r.err = g.Reader.Get(context.WithoutCancel(ctx), of.Key, &r.meta); r.err == nil && r.meta.UID == of.UID {
+			g.learn(r.at, &r.meta)
+		}
+		return r, nil
+	})
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case a := <-answer:
+		return a.Val.(*reading), nil
+	}
+}
+
+func (r *reading) confirms(kind schema.GroupVersionKind, of Admission) error {
+	switch {
+	case apierrors.IsNotFound(r.err):
 		return fmt.Errorf("%s %s is not found: %w", kind.Kind, of.Key, ErrSuperseded)
-	} else if err != nil {
-		return fmt.Errorf("read %s %s before acting for it: %w", kind.Kind, of.Key, err)
-	}
-	if meta.UID != of.UID || meta.DeletionTimestamp != nil {
+	case r.err != nil:
+		return fmt.Errorf("read %s %s before acting for it: %w", kind.Kind, of.Key, r.err)
+	case r.meta.UID != of.UID || r.meta.DeletionTimestamp != nil:
 		return fmt.Errorf("%s %s was deleted or replaced: %w", kind.Kind, of.Key, ErrSuperseded)
-	}
-	g.learn(asked, &meta)
-	if meta.Generation != of.Generation {
-		return fmt.Errorf("%s %s is at generation %d, and %d was admitted: %w", kind.Kind, of.Key.Name, meta.Generation, of.Generation, ErrSuperseded)
+	case r.meta.Generation != of.Generation:
+		return fmt.Errorf("%s %s is at generation %d, and %d was admitted: %w", kind.Kind, of.Key.Name, r.meta.Generation, of.Generation, ErrSuperseded)
 	}
 	return nil
 }

@@ -19,7 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// archive is an API server with many policies, which takes its time: what is asked for in the bubble's. A list is of the moment of its first page.
+// archive is an API server with many policies, which takes its time: what is asked for in the bubble's. A list is of the moment of its first page, and a
+// read of that when it was asked.
 type archive struct {
 	client.Reader
 	perPage, perGet time.Duration
@@ -46,20 +47,22 @@ func takes(ctx context.Context, d time.Duration) error {
 }
 
 func (a *archive) Get(ctx context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	i, err := strconv.Atoi(key.Name)
+	if err != nil {
+		return err
+	}
 	a.mu.Lock()
 	a.gets++
+	generation := a.generations[i]
 	a.mu.Unlock()
 	if err := takes(ctx, a.perGet); err != nil {
 		return err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	i, err := strconv.Atoi(key.Name)
-	if err != nil || a.generations[i] == 0 {
+	if generation == 0 {
 		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 	}
 	object.SetUID(types.UID(key.Name))
-	object.SetGeneration(a.generations[i])
+	object.SetGeneration(generation)
 	return nil
 }
 
@@ -289,6 +292,95 @@ func TestAnAnswerIsNotOlderThanTheQuestion(t *testing.T) {
 		g.learn(time.Now().Add(-900*time.Millisecond), &older)
 		if err := edited.check(t.Context(), g); !errors.Is(err, ErrSuperseded) {
 			t.Errorf("a page of an older list that comes late is believed: %v", err)
+		}
+	})
+}
+
+// asks has so many ask for a policy at once, and gives what each is told.
+func asks(ctx context.Context, g *Generations, many int, a Admission) []error {
+	told := make([]error, many)
+	var asking sync.WaitGroup
+	for i := range told {
+		asking.Go(func() { told[i] = g.Check(ctx, anyKind, a.Key, a.UID, a.Generation) })
+	}
+	asking.Wait()
+	return told
+}
+
+func TestThoseWhoAskForOnePolicyAtOnceShareARead(t *testing.T) {
+	for name, admitted := range map[string]int64{"it is as admitted": 2, "it has changed": 1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := archiveOf(1)
+				g := &Generations{Reader: server, Clock: clock.RealClock{}}
+				of := admissions(0, 1)[0]
+				of.Generation = admitted
+				for _, err := range asks(t.Context(), g, 16, of) {
+					if errors.Is(err, ErrSuperseded) != (admitted == 1) {
+						t.Error(err)
+					}
+				}
+				if _, gets := server.asked(); gets != 1 {
+					t.Errorf("%d reads", gets)
+				}
+			})
+		})
+	}
+}
+
+func TestWhatWasReadBeforeSomebodyAskedIsNoReasonToRefuse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := archiveOf(1)
+		server.generations[0], server.perGet = 1, time.Second/2
+		g := &Generations{Reader: server, Clock: clock.RealClock{}}
+		of := admissions(0, 1)[0]
+		older := of
+		older.Generation = 1
+		go asks(t.Context(), g, 1, older)
+		time.Sleep(time.Second / 4) // in the bubble: while it is read
+		for _, err := range asks(t.Context(), g, 2, older) {
+			if err != nil {
+				t.Errorf("what is read confirms: %v", err)
+			}
+		}
+		if _, gets := server.asked(); gets != 1 {
+			t.Errorf("%d reads that confirm", gets)
+		}
+		time.Sleep(time.Second)
+		go asks(t.Context(), g, 1, older)
+		time.Sleep(time.Second / 4)
+		server.set(0, 2)
+		for _, err := range asks(t.Context(), g, 2, of) {
+			if err != nil {
+				t.Errorf("the generation admitted just now is refused by what was read before: %v", err)
+			}
+		}
+		if _, gets := server.asked(); gets != 2 {
+			t.Errorf("%d reads, want that before and one that begins then", gets)
+		}
+	})
+}
+
+func TestWhoGivesUpTakesNobodyElsesAnswerAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := archiveOf(1)
+		g := &Generations{Reader: server, Clock: clock.RealClock{}}
+		of := admissions(0, 1)[0]
+		impatient, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		gaveUp := make(chan error)
+		go func() { gaveUp <- asks(impatient, g, 1, of)[0] }()
+		synctest.Wait()
+		for _, err := range asks(t.Context(), g, 4, of) {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		if err := <-gaveUp; !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("who had a millisecond was told %v", err)
+		}
+		if _, gets := server.asked(); gets != 1 {
+			t.Errorf("%d reads", gets)
 		}
 	})
 }

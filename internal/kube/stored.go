@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// keepRules is for how long a list that agreed is believed, and how often there is one while nothing is done.
+	// keepRules is for how long a list that agreed is believed, and for how long after an act there are lists for the next one.
 	keepRules = 10 * time.Second
 	// renewRules is how old a list is when the next is asked for: whoever acts shouldn't have to wait for it.
 	renewRules = keepRules - 2*relistRules
@@ -39,12 +39,16 @@ type Stored struct {
 	Clock  clock.Clock
 	// Kinds that rule.
 	Kinds []Ruling
+	// Interruptions counts watches that failed. After each the API server is asked again: it may have failed since it may not watch any more, or
+	// since the CRD is gone. Default: none does.
+	Interruptions func() int64
 	// Lost is told why it isn't known any more what rules, also while nothing is done; "" when it is again. Start calls it, when
 	// that changed.
 	Lost func(why string)
 
-	mu   sync.Mutex
-	seen []sight // needs mu; one a kind
+	mu    sync.Mutex
+	seen  []sight   // needs mu; one a kind
+	acted time.Time // needs mu: when somebody last checked before an act
 }
 
 // Ruling is a kind that rules over all acts.
@@ -68,9 +72,10 @@ type Ruling struct {
 type sight struct {
 	generations map[types.UID]int64
 	at          time.Time
-	// inForce and changes then.
-	inForce map[types.UID]int64
-	changes int
+	// inForce, changes and interruptions then.
+	inForce       map[types.UID]int64
+	changes       int
+	interruptions int64
 	// differs is since when it isn't what is in force; zero when it is.
 	differs time.Time
 	// failed is what became of the list that began at failedAt, for all who waited for it; nil when it succeeded.
@@ -81,14 +86,19 @@ type sight struct {
 // NeedLeaderElection is false: a standby that takes over should know already.
 func (*Stored) NeedLeaderElection() bool { return false }
 
-// Start checks again and again until ctx ends, so that a manager which has nothing to do finds out as well.
+// Start checks again and again until ctx ends: while there are acts, so that none waits for a list; and when the watches tell of something or
+// fail, so that a manager which has nothing to do finds out as well. Else it asks nothing: the first act will.
 func (s *Stored) Start(ctx context.Context) error {
 	var wrong time.Time
 	var lost string
 	for {
-		s.renew(ctx)
+		var err error
 		was := lost
-		switch err := s.Check(ctx); {
+		if s.due() {
+			s.renew(ctx)
+			err = s.verify(ctx)
+		}
+		switch {
 		case err == nil || !s.known():
 			wrong, lost = time.Time{}, ""
 		case wrong.IsZero():
@@ -106,6 +116,25 @@ func (s *Stored) Start(ctx context.Context) error {
 		case <-s.Clock.After(relistRules):
 		}
 	}
+}
+
+// due says whether somebody acts, or what is known isn't surely what is stored.
+func (s *Stored) due() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.seen == nil || s.Clock.Since(s.acted) < keepRules {
+		return true
+	}
+	for i, r := range s.Kinds {
+		inForce := r.All.InForce()
+		if r.Lifts && inForce != nil && len(inForce) == 0 {
+			continue // it isn't asked for
+		}
+		if seen := &s.seen[i]; seen.failed != nil || s.news(r, seen) || !r.agree(inForce, seen.generations) {
+			return true
+		}
+	}
+	return false
 }
 
 // renew lists anew what will soon be too old to be believed, while whoever acts goes on by what there is. What fails is left
@@ -144,6 +173,13 @@ func (s *Stored) known() bool {
 
 // Check gives an error unless what is in force is what is stored.
 func (s *Stored) Check(ctx context.Context) error {
+	s.mu.Lock()
+	s.acted = s.Clock.Now()
+	s.mu.Unlock()
+	return s.verify(ctx)
+}
+
+func (s *Stored) verify(ctx context.Context) error {
 	s.mu.Lock() // held while listing, so that one list serves all who wait
 	defer s.mu.Unlock()
 	if s.seen == nil {
@@ -166,7 +202,7 @@ func (s *Stored) check(ctx context.Context, r Ruling, seen *sight) error {
 		return nil
 	}
 	now := s.Clock.Now()
-	if r.mustList(seen, inForce, now) {
+	if s.mustList(r, seen, inForce, now) {
 		if err := s.relist(ctx, r, seen, now); err != nil {
 			return err
 		}
@@ -187,10 +223,22 @@ func (s *Stored) check(ctx context.Context, r Ruling, seen *sight) error {
 }
 
 // mustList says whether what the API server told last may not be believed.
-func (r Ruling) mustList(seen *sight, inForce map[types.UID]int64, now time.Time) bool {
+func (s *Stored) mustList(r Ruling, seen *sight, inForce map[types.UID]int64, now time.Time) bool {
 	age := now.Sub(seen.at)
-	news := age >= relistRules || !maps.Equal(inForce, seen.inForce)
-	return age >= keepRules || r.All.Changes() != seen.changes || news && !r.agree(inForce, seen.generations)
+	again := age >= relistRules || !maps.Equal(inForce, seen.inForce)
+	return age >= keepRules || s.news(r, seen) || again && !r.agree(inForce, seen.generations)
+}
+
+// news says whether the watch told of something since the last list, or failed.
+func (s *Stored) news(r Ruling, seen *sight) bool {
+	return r.All.Changes() != seen.changes || s.interruptions() != seen.interruptions
+}
+
+func (s *Stored) interruptions() int64 {
+	if s.Interruptions == nil {
+		return 0
+	}
+	return s.Interruptions()
 }
 
 // relist asks the API server, unless it has just failed to answer somebody else.
@@ -198,13 +246,14 @@ func (s *Stored) relist(ctx context.Context, r Ruling, seen *sight, now time.Tim
 	if seen.failed != nil && now.Sub(seen.failedAt) < relistRules {
 		return seen.failed
 	}
-	changes := r.All.Changes()
+	changes, interruptions := r.All.Changes(), s.interruptions()
 	generations, err := s.list(ctx, r)
 	if err != nil {
 		seen.failed, seen.failedAt = fmt.Errorf("list every %s before acting: %w", r.Kind.Kind, err), s.Clock.Now()
 		return seen.failed
 	}
-	seen.failed, seen.generations, seen.changes, seen.at = nil, generations, changes, now
+	seen.failed, seen.generations, seen.at = nil, generations, now
+	seen.changes, seen.interruptions = changes, interruptions
 	seen.inForce = r.All.InForce() // news may have come meanwhile
 	return nil
 }

@@ -1,11 +1,16 @@
 package manager
 
 import (
+	"context"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -14,8 +19,13 @@ import (
 )
 
 // cacheOptions keep out of memory what nobody reads: with 5,000 nodes, or 100,000 pods, that is most of it.
-func cacheOptions() cache.Options {
+// Interrupted is told when a watch fails.
+func cacheOptions(interrupted func()) cache.Options {
 	return cache.Options{
+		DefaultWatchErrorHandler: func(ctx context.Context, r *toolscache.Reflector, err error) {
+			interrupted()
+			toolscache.DefaultWatchErrorHandler(ctx, r, err)
+		},
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}: {Transform: slimNode},
@@ -28,6 +38,8 @@ func cacheOptions() cache.Options {
 			&appsv1.StatefulSet{}:        {Transform: slimWorkload},
 			// Only node leases: the manager may not list others, and there may be many.
 			&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{corev1.NamespaceNodeLease: {}}},
+			// Only its own: the manager may not watch others.
+			&admissionregistrationv1.ValidatingWebhookConfiguration{}: {Field: fields.OneTermEqualSelector(metav1.ObjectNameField, webhookConfiguration)},
 		},
 	}
 }

@@ -1,12 +1,11 @@
 package manager
 
 import (
-	"context"
-
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/resourcestack/autohealer/internal/domain/lease"
+	"github.com/resourcestack/autohealer/internal/installation"
 )
 
 // election is who acts. The zero value is a manager that is alone and always does.
@@ -16,11 +15,11 @@ type election struct {
 	leads func() bool
 }
 
-func newElection(config *rest.Config, o options, ours func(context.Context) error) (election, error) {
+func newElection(config *rest.Config, o options, marker *installation.Marker) (election, error) {
 	if !o.leaderElect {
 		return election{}, nil
 	}
-	lock, err := newLeadership(config, o.leaderElectNamespace, lease.Name, lease.RenewDeadline, ours)
+	lock, err := newLeadership(config, o.leaderElectNamespace, lease.Name, lease.RenewDeadline, marker)
 	if err != nil {
 		return election{}, err
 	}

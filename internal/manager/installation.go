@@ -31,7 +31,7 @@ func addMarker(ctx context.Context, mgr ctrl.Manager, o options, marker *install
 	if err := mgr.AddReadyzCheck("installation", marker.Ready); err != nil {
 		return fmt.Errorf("add the probe of the installation: %w", err)
 	}
-	if err := mgr.Add(installation.Watcher{Marker: marker, Elected: o.leaderElect}); err != nil {
+	if err := mgr.Add(installation.Watcher{Marker: marker, Cache: mgr.GetCache(), Elected: o.leaderElect}); err != nil {
 		return fmt.Errorf("add the watch over the installation's mark: %w", err)
 	}
 	if o.leaderElect {

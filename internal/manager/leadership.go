@@ -33,13 +33,17 @@ type leadership struct {
 	// Ours gives an error unless the cluster is this installation's. Another one's manager can't be elected out of acting: it holds a
 	// Lease of its own.
 	Ours func(context.Context) error
+	// Undoubted says that nothing speaks against what Ours said last. It asks nobody, so it is believed only while nobody acts.
+	Undoubted func() bool
 
 	renewed atomic.Pointer[time.Time]
+	// reliedOn: somebody has asked whether the lead is held since the last renewal.
+	reliedOn atomic.Bool
 }
 
 // newLeadership makes the lock on a Lease. Its requests end after half of trusted, so that one that hangs can be tried
 // again.
-func newLeadership(config *rest.Config, namespace, name string, trusted time.Duration, ours func(context.Context) error) (*leadership, error) {
+func newLeadership(config *rest.Config, namespace, name string, trusted time.Duration, marker *installation.Marker) (*leadership, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("name this replica: %w", err)
@@ -55,7 +59,7 @@ func newLeadership(config *rest.Config, namespace, name string, trusted time.Dur
 	if err != nil {
 		return nil, fmt.Errorf("make the lock of the leader election: %w", err)
 	}
-	return &leadership{Interface: lock, Trusted: trusted, Clock: clock.RealClock{}, Ours: ours}, nil
+	return &leadership{Interface: lock, Trusted: trusted, Clock: clock.RealClock{}, Ours: marker.Ours, Undoubted: marker.Undoubted}, nil
 }
 
 // Create makes the Lease.
@@ -74,7 +78,7 @@ func (l *leadership) renew(ctx context.Context, record resourcelock.LeaderElecti
 		return write()
 	}
 	asked := l.Clock.Now()
-	if err := l.Ours(ctx); err != nil {
+	if err := l.ours(ctx); err != nil {
 		if isOthers(err) {
 			l.renewed.Store(nil)
 			l.standAside(ctx)
@@ -86,6 +90,15 @@ func (l *leadership) renew(ctx context.Context, record resourcelock.LeaderElecti
 	}
 	l.renewed.Store(&asked)
 	return nil
+}
+
+// ours reads live whose the cluster is, unless this process leads, nobody has acted since the last renewal and no watch speaks against it:
+// while nothing is done it costs nothing, and who acts has at most one renewal's time before a watch that died is found out.
+func (l *leadership) ours(ctx context.Context) error {
+	if !l.reliedOn.Swap(false) && l.fresh() && l.Undoubted() {
+		return nil
+	}
+	return l.Ours(ctx)
 }
 
 // standAside returns when the cluster is no longer another installation's: else the election would try and fail, and say so, every two
@@ -103,6 +116,11 @@ func isOthers(err error) bool {
 
 // Held says whether this process surely leads now.
 func (l *leadership) Held() bool {
+	l.reliedOn.Store(true)
+	return l.fresh()
+}
+
+func (l *leadership) fresh() bool {
 	renewed := l.renewed.Load()
 	return renewed != nil && l.Clock.Since(*renewed) < l.Trusted
 }

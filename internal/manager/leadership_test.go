@@ -21,7 +21,7 @@ func TestLeadershipIsHeldFromARenewalForAsLongAsItIsTrusted(t *testing.T) {
 		t.Fatal(err)
 	}
 	clock := clocktesting.NewFakeClock(time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC))
-	l := &leadership{Interface: lock, Trusted: 10 * time.Second, Clock: clock, Ours: nobodyElses}
+	l := &leadership{Interface: lock, Trusted: 10 * time.Second, Clock: clock, Ours: nobodyElses, Undoubted: never}
 	ours := resourcelock.LeaderElectionRecord{HolderIdentity: "us", LeaseDurationSeconds: 15}
 	steps := []struct {
 		name string
@@ -52,7 +52,7 @@ func TestLeadershipIsNotHeldByARenewalThatFailed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &leadership{Interface: lock, Trusted: 10 * time.Second, Clock: clocktesting.NewFakeClock(time.Unix(0, 0)), Ours: nobodyElses}
+	l := &leadership{Interface: lock, Trusted: 10 * time.Second, Clock: clocktesting.NewFakeClock(time.Unix(0, 0)), Ours: nobodyElses, Undoubted: never}
 	if err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "us"}); err == nil {
 		t.Fatal("a lease that isn't there was renewed")
 	}
@@ -62,6 +62,8 @@ func TestLeadershipIsNotHeldByARenewalThatFailed(t *testing.T) {
 }
 
 func nobodyElses(context.Context) error { return nil }
+
+func never() bool { return false }
 
 func TestLeadershipNeedsAClusterThatIsTheInstallations(t *testing.T) {
 	client := fake.NewClientset()
@@ -73,6 +75,7 @@ func TestLeadershipNeedsAClusterThatIsTheInstallations(t *testing.T) {
 	var whose error
 	l := &leadership{
 		Interface: lock, Trusted: 10 * time.Second, Clock: clocktesting.NewFakeClock(time.Unix(0, 0)), Ours: func(context.Context) error { return whose },
+		Undoubted: never,
 	}
 	ours := resourcelock.LeaderElectionRecord{HolderIdentity: "us", LeaseDurationSeconds: 15}
 	other, unknown := &installation.Other{Namespace: "other"}, errors.New("time-out")
@@ -104,6 +107,46 @@ func TestLeadershipNeedsAClusterThatIsTheInstallations(t *testing.T) {
 		cancel()
 		if held := l.Held(); held != step.held {
 			t.Errorf("%s: held is %t", step.name, held)
+		}
+	}
+}
+
+func TestARenewalReadsWhoseTheClusterIsUnlessNobodyActs(t *testing.T) {
+	client := fake.NewClientset()
+	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, "default", "lease", client.CoreV1(), client.CoordinationV1(),
+		resourcelock.ResourceLockConfig{Identity: "us"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
+	reads, undoubted := 0, true
+	l := &leadership{
+		Interface: lock, Trusted: 10 * time.Second, Clock: clock,
+		Ours: func(context.Context) error { reads++; return nil }, Undoubted: func() bool { return undoubted },
+	}
+	ours := resourcelock.LeaderElectionRecord{HolderIdentity: "us", LeaseDurationSeconds: 15}
+	if err := l.Create(t.Context(), ours); err != nil || reads != 1 {
+		t.Fatalf("it is taken after %d reads, error %v", reads, err)
+	}
+	for _, step := range []struct {
+		name   string
+		before func()
+		reads  int
+	}{
+		{"nothing is done", func() {}, 0},
+		{"somebody has acted: the watch may have died", func() { l.Held() }, 1},
+		{"and has done no more since", func() {}, 0},
+		{"the watch told of something", func() { undoubted = false }, 1},
+		{"which was nothing", func() { undoubted = true }, 0},
+		{"it is no longer held", func() { clock.Step(10 * time.Second) }, 1},
+	} {
+		reads = 0
+		step.before()
+		if err := l.Update(t.Context(), ours); err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		if reads != step.reads {
+			t.Errorf("%s: %d reads", step.name, reads)
 		}
 	}
 }

@@ -97,11 +97,11 @@ func assemble(t *testing.T) {
 		t.Fatal(err)
 	}
 	serving := newCertificate(o, marker.Ours)
-	election, err := newElection(config, o, marker.Ours)
+	election, err := newElection(config, o, marker)
 	if err != nil {
 		t.Fatal(err)
 	}
-	mgr, err := newManager(config, o, serving, election)
+	mgr, err := newManager(config, o, serving, election, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,11 +52,14 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	serving := newCertificate(o, marker.Ours)
-	election, err := newElection(config, o, marker.Ours)
+	election, err := newElection(config, o, marker)
 	if err != nil {
 		return err
 	}
-	mgr, err := newManager(config, o, serving, election)
+	mgr, err := newManager(config, o, serving, election, func() {
+		marker.Doubt()
+		facts.Interrupt()
+	})
 	if err != nil {
 		return fmt.Errorf("make the manager: %w", err)
 	}
@@ -123,14 +126,14 @@ func addAll(ctx context.Context, mgr ctrl.Manager, o options, facts *kube.Facts,
 	return addProbes(mgr, facts, serving)
 }
 
-func newManager(config *rest.Config, o options, serving certificate, election election) (ctrl.Manager, error) {
+func newManager(config *rest.Config, o options, serving certificate, election election, interrupted func()) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("build the scheme: %w", err)
 	}
 	return ctrl.NewManager(config, ctrl.Options{
 		Scheme:                              scheme,
-		Cache:                               cacheOptions(),
+		Cache:                               cacheOptions(interrupted),
 		LeaderElection:                      o.leaderElect,
 		LeaderElectionResourceLockInterface: election.lock,
 		LeaderElectionID:                    lease.Name, // which tells our leader_election_master_status from others'
