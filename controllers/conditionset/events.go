@@ -18,6 +18,7 @@ type Reporter struct {
 	Events events.EventRecorder
 	acts   *kube.ActEvents
 	knows  func(set string) bool
+	broken brokenRecords
 }
 
 // NewReporter reports to a recorder; knows says whether a set of a name is stored.

@@ -220,6 +220,11 @@ func TestARecordThatCannotBeReadIsTold(t *testing.T) {
 	if sum, _ := m.fleet.Summary("a-uid", moment(noon)); !slices.Equal(sum.Unreadable, []string{"x"}) || sum.Tainted != 0 {
 		t.Errorf("unreadable %v, %d tainted; want the one that carries the set's key to be told of", sum.Unreadable, sum.Tainted)
 	}
+	if got := texts(m.fleet.BrokenRecords(), condition.BrokenRecord.Mend); len(got) != 2 ||
+		!strings.HasSuffix(got[0], ": kubectl taint node x example.com/k:NoSchedule-; kubectl annotate node x autohealer.resourcestack.com/owned-taints-") ||
+		got[1] != "repair the annotation, or remove it: kubectl annotate node y autohealer.resourcestack.com/owned-taints-" {
+		t.Errorf("mended by %q; want the taint named whose key a set declared", got)
+	}
 	m.fleet.ObserveSet(set, withdrawn, nil, "", moment(noon))
 	if nodes, some := m.fleet.Recorded("a-uid"); nodes != 1 || !slices.Equal(some, []string{"x"}) || m.fleet.Undone("a-uid") {
 		t.Errorf("%d nodes left, %v; want the set to stay while nobody knows whose the taint is", nodes, some)
