@@ -66,7 +66,9 @@ func (f *Facts) ViewNodes(names ...string) []NodeView {
 			v.Broken = &b
 		}
 		for _, t := range plan.Node.Owned.Taints {
-			if !slices.ContainsFunc(v.Sights, func(s condition.Sight) bool { return s.Set.UID == t.Set }) {
+			if !slices.ContainsFunc(v.Sights, func(s condition.Sight) bool {
+				return s.Set.UID == t.Set || s.Claim != nil && s.Claim.Set == t.Set && s.Claim.Key == t.Key
+			}) {
 				v.Orphans = append(v.Orphans, Orphan{t, slices.ContainsFunc(stay, func(o condition.Orphan) bool { return o.Node == name && o.Set == t.Set && o.Key == t.Key })})
 			}
 		}
