@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
@@ -69,7 +70,13 @@ func TestARecordThatCannotBeReadIsToldOnce(t *testing.T) {
 	if told := reconciled(2); len(told) != 1 {
 		t.Errorf("Events %q, want one, since it was mended meanwhile", told)
 	}
+	queue := priorityqueue.New[reconcile.Request]("")
+	defer queue.ShutDown()
+	r.Observer.nodes.Attach(queue)
 	r.Observer.nodeGone(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "sick", UID: "sick"}})
+	if queue.Len() != 1 {
+		t.Error("nobody looks at the node that is gone")
+	}
 	reconciled(1)
 	if len(r.Report.broken.told) > 0 {
 		t.Errorf("remembered of what is gone: %v", r.Report.broken.told)
