@@ -61,6 +61,8 @@ const (
 	ReasonTainted = "NodeTainted"
 	// ReasonUntainted: a node lost the taint.
 	ReasonUntainted = "NodeUntainted"
+	// ReasonRecordUnreadable: a node's ownership record can't be read, so nothing is done and nothing undone there.
+	ReasonRecordUnreadable = "RecordUnreadable"
 )
 
 const (

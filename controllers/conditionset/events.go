@@ -18,6 +18,7 @@ type Reporter struct {
 	Events events.EventRecorder
 	acts   *kube.ActEvents
 	knows  func(set string) bool
+	broken brokenRecords
 }
 
 // NewReporter reports to a recorder; knows says whether a set of a name is stored.
@@ -73,7 +74,7 @@ var wording = map[condition.Reason]string{
 	condition.EffectChanged:    "the set asks for another effect now",
 	condition.PolicyWithdrawn:  "the set was deleted or only observes",
 	condition.PutBack:          "someone else removed it",
-	condition.NoLongerHeld:     "nothing holds the eviction back any more",
+	condition.NoLongerHeld:     "nothing holds the higher effect back any more",
 	condition.EvictAfterOver:   "evictAfter has passed",
 	condition.RecordInvalid:    "the record claimed what isn't ours",
 }

@@ -76,6 +76,7 @@ func (r *NodeReconciler) heal(ctx context.Context, request reconcile.Request) (r
 		if err != nil {
 			return reconcile.Result{}, err
 		}
+		r.Report.record(ctx, request.Name, plan.Node, fleet)
 		switch next {
 		case condition.Wait:
 			return reconcile.Result{RequeueAfter: lookAgainWaiting}, refused

@@ -27,7 +27,8 @@ func (o *Observer) node(node *corev1.Node) {
 
 func (o *Observer) nodeGone(node *corev1.Node) {
 	o.Facts.Heard()
-	o.request(o.Facts.Fleet.ForgetNode(node.Name, node.UID, o.Facts.Moment()))
+	wake := o.Facts.Fleet.ForgetNode(node.Name, node.UID, o.Facts.Moment())
+	o.request(append(wake, node.Name)) // which is forgotten there, too
 	o.requestChanged()
 }
 

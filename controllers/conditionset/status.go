@@ -55,7 +55,7 @@ func shared(cs *v1alpha1.ConditionSet, st state) policy.Conditions {
 	}
 	if cs.Spec.Mode == v1alpha1.Observe {
 		s.Observes = true
-		s.Says = fmt.Sprintf("Mode Observe: %d of %d selected nodes match, and nothing is touched.", st.summary.Matching, st.summary.Selected)
+		s.Says = fmt.Sprintf("Mode Observe: %d of %d selected nodes match, and nothing is touched%s.", st.summary.Matching, st.summary.Selected, unselected(st))
 	}
 	if st.left.Targets > 0 {
 		s.Undoing = undoing(st)
@@ -66,7 +66,7 @@ func shared(cs *v1alpha1.ConditionSet, st state) policy.Conditions {
 // operative tells in numbers what the set does, and why it does less than it asks or where that stands: many tools show
 // the message of Ready alone.
 func operative(st state) string {
-	says := []string{fmt.Sprintf("%d of %d selected nodes match, %d are tainted", st.summary.Matching, st.summary.Selected, st.summary.Tainted)}
+	says := []string{fmt.Sprintf("%d of %d selected nodes match, %d are tainted%s", st.summary.Matching, st.summary.Selected, st.summary.Tainted, unselected(st))}
 	if n := st.summary.Doubtful; n > 0 {
 		says = append(says, fmt.Sprintf("%d are in doubt, their conditions Unknown, missing or stale: nothing is done and nothing undone there", n))
 	}
@@ -90,6 +90,14 @@ func operative(st state) string {
 		says = append(says, "the breaker is open and nothing new is done, see BreakerOpen")
 	}
 	return strings.Join(says, "; ") + "."
+}
+
+// unselected says what to do about a set that is about no node.
+func unselected(st state) string {
+	if !st.synced || st.summary.Selected > 0 {
+		return ""
+	}
+	return "; no node is selected: compare nodeSelector with kubectl get nodes --show-labels; control-plane nodes take includeControlPlane"
 }
 
 // undoing says what a deletion waits for.

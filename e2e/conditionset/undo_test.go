@@ -4,6 +4,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/e2e/cluster"
@@ -94,6 +95,30 @@ var _ = Describe("What a set did", func() {
 		w.Report(ctx, node, "UndoBroken", corev1.ConditionFalse)
 		Consistently(w.Effect(ctx, node, key), "2s").Should(BeEquivalentTo(repel))
 		gone(ctx)
+	})
+
+	It("stays while its record can't be read, which is told, and goes with the set once that is mended", func(ctx SpecContext) {
+		record := w.Node(ctx, node).Annotations[fixture.RecordAnnotation]
+		w.Change(ctx, node, func(n *corev1.Node) { n.Annotations[fixture.RecordAnnotation] = "{" })
+		Eventually(func() (told []string, err error) {
+			var events eventsv1.EventList
+			err = w.Client.List(ctx, &events)
+			for _, e := range events.Items {
+				if e.Regarding.Name == node && e.Reason == "RecordUnreadable" {
+					told = append(told, e.Type+" "+e.Note)
+				}
+			}
+			return told, err
+		}).Should(HaveExactElements(And(HavePrefix("Warning "), HaveSuffix("kubectl taint node "+node+" "+key+":NoSchedule-; kubectl annotate node "+node+" autohealer.resourcestack.com/owned-taints-"))))
+
+		Expect(w.Client.Delete(ctx, set.DeepCopy())).To(Succeed())
+		Eventually(w.Condition(ctx, set.Name, "Ready")).Should(HaveField("Message", And(
+			HavePrefix("It is deleted once it is undone on 1 nodes: "+node+"; "), ContainSubstring("the record can't be read of "+node))))
+		Consistently(w.Effect(ctx, node, key), "1s").Should(BeEquivalentTo(repel))
+
+		w.Change(ctx, node, func(n *corev1.Node) { n.Annotations[fixture.RecordAnnotation] = record })
+		w.Discard(ctx, set)
+		Expect(w.Effect(ctx, node, key)()).To(BeEmpty())
 	})
 
 	It("isn't put back when somebody removes it after recovery, and is while the node is sick", func(ctx SpecContext) {

@@ -27,7 +27,7 @@ func (a *App) check() *cobra.Command {
 		Use:   "check",
 		Short: "See whether the installation is sound",
 		Long: `See whether the installation is sound: CRDs, admission policies, webhook, its certificates, the rights of the manager and of the
-roles for people, the manager and its caches, and whether there is a second installation. One bad object of each kind must be
+roles for people, the manager and its caches, whether there is a second installation, and taints that no manager takes off. One bad object of each kind must be
 refused in the words of its rule, and one good one admitted; both are dry runs, and nothing is stored.
 
 It has one line for each part, and says what to do about those that aren't sound, but for what may follow from another part: mend

@@ -112,7 +112,7 @@ func BenchmarkSetGuardrails(b *testing.B) {
 // TestAllocationsStayWhereTheyAre fails when a review begins to allocate a tenth more than it did when this was recorded.
 func TestAllocationsStayWhereTheyAre(t *testing.T) {
 	req := creating(t, conditionSet(t, benchSpec))
-	for rules, recorded := range map[int]float64{10: 170, 25: 197, 100: 297} {
+	for rules, recorded := range map[int]float64{10: 187, 25: 201, 100: 268} {
 		g := guardOf(t, rules)
 		if got := testing.AllocsPerRun(200, func() { g.Review(context.Background(), req) }); got > 1.1*recorded {
 			t.Errorf("a review by %d rules allocates %.0f times, and %.0f when it was recorded", rules, got, recorded)

@@ -70,12 +70,12 @@ func TestWithoutFactsTheRulesThatNeedThemAreSkippedVisibly(t *testing.T) {
 			for _, s := range v.Skipped {
 				skipped = append(skipped, s.Rule)
 			}
-			if !v.Allowed || len(skipped) != 10 || !slices.Contains(skipped, "conditionset/would-exceed-limit") {
-				t.Errorf("allowed %v, skipped %v; want admitted without the ten rules over what is live", v.Allowed, skipped)
+			if !v.Allowed || len(skipped) != 11 || !slices.Contains(skipped, "conditionset/would-exceed-limit") {
+				t.Errorf("allowed %v, skipped %v; want admitted without the eleven rules over what is live", v.Allowed, skipped)
 			}
 			want := "not checked, because what is known of the cluster isn't complete yet: conditionset/control-plane-evicts-last, " +
 				"conditionset/would-exceed-limit, conditionset/would-exceed-limit-observing, conditionset/union-exceeds-limit, conditionset/fleet-wide-stale, " +
-				"conditionset/unsupported-condition-type, conditionset/same-key-other-owner, conditionset/subset-of-other, conditionset/duplicate-set, conditionset/evicts-system-pods"
+				"conditionset/unsupported-condition-type, conditionset/selects-no-node, conditionset/same-key-other-owner, conditionset/subset-of-other, conditionset/duplicate-set, conditionset/evicts-system-pods"
 			if got := v.Warnings(); len(got) != 1 || got[0] != want {
 				t.Errorf("warnings %q, want one line with all rules", got)
 			}

@@ -127,7 +127,7 @@ func TestEachStateHasItsConditions(t *testing.T) {
 }
 
 func TestALongNoteIsCutBetweenLetters(t *testing.T) {
-	if got := truncate(strings.Repeat("ä", 600)); len(got) > 1024 || !strings.HasSuffix(got, "ä …") {
+	if got := Truncate(strings.Repeat("ä", 600)); len(got) > 1024 || !strings.HasSuffix(got, "ä …") {
 		t.Errorf("%d bytes, ending in %q", len(got), got[len(got)-10:])
 	}
 }

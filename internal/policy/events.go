@@ -16,7 +16,7 @@ import (
 func Tell(recorder events.EventRecorder, policy runtime.Object, before, after []metav1.Condition) {
 	for _, c := range after {
 		if turned(meta.FindStatusCondition(before, c.Type), c) && !repeats(c, after) {
-			recorder.Eventf(policy, nil, weight(c), c.Reason, c.Type, "%s", truncate(c.Message))
+			recorder.Eventf(policy, nil, weight(c), c.Reason, c.Type, "%s", Truncate(c.Message))
 		}
 	}
 	for _, c := range before {
@@ -107,8 +107,8 @@ var ends = map[string]struct{ reason, note string }{
 	v1alpha1.ConditionLeasesUnreadable: {v1alpha1.ReasonLeasesReadable, "The nodes' leases can be listed again."},
 }
 
-// truncate keeps a note within what the Events API takes, 1 kB.
-func truncate(note string) string {
+// Truncate keeps a note within what the Events API takes, 1 kB.
+func Truncate(note string) string {
 	const most = 1000
 	if len(note) <= most {
 		return note

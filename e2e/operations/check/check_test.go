@@ -188,6 +188,7 @@ roles          ok: the roles for people have all their rights
 rights         ok: the manager's account has all rights of its roles
 manager        ok: one leads, and all replicas are of one version and ready
 caches         ok: the manager has seen every change of a policy, but for those of the last 15 seconds
+records        ok: each taint of Autohealer's on a node is of a ConditionSet that is there, and every record can be read
 verdicts       UNSOUND, which may follow from webhook
 The installation isn't sound, or can't be seen to be. What to do:
 webhook        Install this version: kubectl apply -k config/default; or use the plugin of the version that is installed.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/snapshot"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
@@ -21,8 +22,8 @@ import (
 func Node(v snapshot.NodeView) string {
 	t := &text{now: v.At.Now}
 	t.line(0, "node/%s", v.Node)
-	if v.Plan.Node != nil && v.Plan.Node.RecordBroken {
-		t.line(1, "The record of what Autohealer did here can't be read, so nothing is done and nothing undone: repair or remove the annotation autohealer.resourcestack.com/owned-taints.")
+	if v.Broken != nil {
+		t.line(1, "The record of what Autohealer did here, the annotation %s, can't be read, so nothing is done and nothing undone. To mend it, %s", v1alpha1.AnnotationOwnedTaints, v.Broken.Mend())
 	}
 	if h := v.Plan.Node.Hold; h.Holds(v.At.Now, v.At.Server) {
 		t.line(1, "Left alone: %s. What was done is undone all the same.", h.Says(v.At.Now))

@@ -29,6 +29,8 @@ type Overview struct {
 	Held []Held `json:"held,omitempty"`
 	// Orphans are taints of ConditionSets that don't exist, which nobody takes off.
 	Orphans []Orphan `json:"orphans,omitempty"`
+	// BrokenRecords can't be read, so that nothing is done and nothing undone there.
+	BrokenRecords []BrokenRecord `json:"brokenRecords,omitempty"`
 	// Missing says what couldn't be read, and so isn't shown.
 	Missing []string `json:"missing,omitempty"`
 }
@@ -71,6 +73,14 @@ type Orphan struct {
 	Taint string `json:"taint"`
 	// Policy is the ConditionSet that set it.
 	Policy string `json:"policy"`
+}
+
+// BrokenRecord is a record that can't be read.
+type BrokenRecord struct {
+	// Object such as node/worker-7.
+	Object string `json:"object"`
+	// Mend says how people end it.
+	Mend string `json:"mend"`
 }
 
 // Held is an object that people ask to leave alone for now.
@@ -121,7 +131,7 @@ func (p Policy) Well() bool {
 
 // Well says that nobody needs to look.
 func (o *Overview) Well() bool {
-	return o.Manager.Leads && len(o.FrozenBy) == 0 && len(o.Missing) == 0 && !slices.ContainsFunc(o.Policies, func(p Policy) bool { return !p.Well() }) &&
+	return o.Manager.Leads && len(o.FrozenBy) == 0 && len(o.Missing)+len(o.Orphans)+len(o.BrokenRecords) == 0 && !slices.ContainsFunc(o.Policies, func(p Policy) bool { return !p.Well() }) &&
 		!slices.ContainsFunc(o.Held, func(h Held) bool { return h.Fault != "" })
 }
 

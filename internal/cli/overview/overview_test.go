@@ -54,6 +54,30 @@ func TestWhatEachKindsRowSays(t *testing.T) {
 	}
 }
 
+func TestWhatNobodyTakesOffIsForSomebodyToLookAt(t *testing.T) {
+	well := Overview{Manager: Manager{Leads: true, Leader: "m", Renewed: &metav1.Time{}, Ready: -1, Replicas: -1}}
+	if !well.Well() {
+		t.Fatal("it isn't well to begin with")
+	}
+	for says, change := range map[string]func(*Overview){
+		"Nobody's: taint example.com/k:NoSchedule on node/a, of ConditionSet kernel, which does not exist. To take it off: kubectl autohealer undo node/a\n": func(o *Overview) {
+			o.Orphans = []Orphan{{Object: "node/a", Taint: "example.com/k:NoSchedule", Policy: "kernel"}}
+		},
+		"Unreadable: the annotation autohealer.resourcestack.com/owned-taints of node/a, so that nothing is done and nothing undone there. To mend it, repair it\n": func(o *Overview) {
+			o.BrokenRecords = []BrokenRecord{{Object: "node/a", Mend: "repair it"}}
+		},
+	} {
+		o, text := well, strings.Builder{}
+		change(&o)
+		if err := o.Text(&text, TextOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if o.Well() || !strings.Contains(text.String(), says) {
+			t.Errorf("well %t, says\n%s, want\n%s", o.Well(), text.String(), says)
+		}
+	}
+}
+
 func TestColorsAreForTerminalsAndTheWorstComesFirst(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	o := &Overview{FrozenBy: []string{"stop"}, Limits: []Limit{{Name: "maxTaintedNodes", Value: "10%", Used: 4, Allowed: 4, Of: 40}}, Manager: Manager{Ready: 0, Replicas: 2}}

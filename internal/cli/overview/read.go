@@ -21,11 +21,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/cli/records"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/lease"
-	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/kinds"
 )
@@ -169,20 +169,16 @@ func (r Reader) nodes(ctx context.Context, o *Overview, limits limit.Limits) err
 	if err := r.Client.List(ctx, &sets); err != nil {
 		return err
 	}
-	at, fleet := condition.Moment{Now: r.Clock.Now()}, condition.NewFleet(limits)
-	for i := range sets.Items {
-		set, err := condition.NewSet(&sets.Items[i])
-		if err != nil {
-			set = condition.Unreadable(&sets.Items[i])
-		}
-		fleet.ObserveSet(set, lifecycle.NotJudged, nil, "", at)
-	}
+	at := condition.Moment{Now: r.Clock.Now()}
+	fleet := records.Fleet(nodes.Items, sets.Items, limits, at)
 	for i := range nodes.Items {
-		fleet.ObserveNode(&nodes.Items[i], at)
 		o.addHeld(&nodes.Items[i], at.Now)
 	}
 	for _, t := range fleet.Orphans() {
 		o.Orphans = append(o.Orphans, Orphan{Object: "node/" + t.Node, Taint: t.Key + ":" + string(t.Effect), Policy: t.Name})
+	}
+	for _, b := range fleet.BrokenRecords() {
+		o.BrokenRecords = append(o.BrokenRecords, BrokenRecord{Object: "node/" + b.Node, Mend: b.Mend()})
 	}
 	use := fleet.Usage()
 	ofNodes := func(name string, most limit.Cap, used int) Limit {

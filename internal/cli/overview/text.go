@@ -3,11 +3,13 @@ package overview
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/cli-runtime/pkg/printers"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/words"
 )
 
@@ -58,17 +60,11 @@ func (o *Overview) head(out *strings.Builder, opts TextOptions) {
 			line(words.Plain, l.text())
 		}
 	}
-	for _, h := range o.Held[:min(len(o.Held), heldShown)] {
-		line(words.Yellow, h.text())
-	}
-	if more := len(o.Held) - heldShown; more > 0 {
-		line(words.Yellow, fmt.Sprintf("Left alone: %d more", more))
-	}
-	for _, t := range o.Orphans[:min(len(o.Orphans), heldShown)] {
-		line(words.Yellow, fmt.Sprintf("Nobody's: taint %s on %s, of ConditionSet %s, which does not exist. To take it off: kubectl autohealer undo %s", t.Taint, t.Object, t.Policy, t.Object))
-	}
-	if more := len(o.Orphans) - heldShown; more > 0 {
-		line(words.Yellow, fmt.Sprintf("Nobody's: %d more taints", more))
+	for _, text := range slices.Concat(
+		shown(o.Held, Held.text, "Left alone: %d more"), shown(o.Orphans, Orphan.text, "Nobody's: %d more taints"),
+		shown(o.BrokenRecords, BrokenRecord.text, "Unreadable: the annotations of %d more nodes"),
+	) {
+		line(words.Yellow, text)
 	}
 	for _, missing := range o.Missing {
 		line(words.Yellow, "Not shown: "+missing)
@@ -113,8 +109,27 @@ func (l Limit) text() string {
 	return fmt.Sprintf("%s: %d of %d used (%s of %d%s)", l.Name, l.Used, l.Allowed, l.Value, l.Of, without)
 }
 
-// heldShown is for a screen; -o json has all.
-const heldShown = 5
+// mostShown of a kind are on a screen; -o json has all.
+const mostShown = 5
+
+// shown are the lines of some, and how many more there are.
+func shown[T any](all []T, text func(T) string, more string) (lines []string) {
+	for _, one := range all[:min(len(all), mostShown)] {
+		lines = append(lines, text(one))
+	}
+	if n := len(all) - mostShown; n > 0 {
+		lines = append(lines, fmt.Sprintf(more, n))
+	}
+	return lines
+}
+
+func (t Orphan) text() string {
+	return fmt.Sprintf("Nobody's: taint %s on %s, of ConditionSet %s, which does not exist. To take it off: kubectl autohealer undo %s", t.Taint, t.Object, t.Policy, t.Object)
+}
+
+func (b BrokenRecord) text() string {
+	return fmt.Sprintf("Unreadable: the annotation %s of %s, so that nothing is done and nothing undone there. To mend it, %s", v1alpha1.AnnotationOwnedTaints, b.Object, b.Mend)
+}
 
 func (h Held) text() string {
 	text := fmt.Sprintf("Left alone: %s until %s", h.Object, h.HoldUntil)

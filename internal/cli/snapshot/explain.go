@@ -34,6 +34,8 @@ type NodeView struct {
 	Says map[types.UID]string
 	// Orphans are claims of sets that don't exist, or aren't known.
 	Orphans []Orphan
+	// Broken is the node's record, nil when it can be read.
+	Broken *condition.BrokenRecord
 	// Unknown says what isn't known that sets are planned by; nil when all is.
 	Unknown error
 }
@@ -60,8 +62,13 @@ func (f *Facts) ViewNodes(names ...string) []NodeView {
 			continue
 		}
 		v := NodeView{Node: name, At: f.at, Plan: plan, Sights: f.fleet.Sights(name, f.at), Says: f.unready(), Unknown: f.snapshot.Covers("ConditionSet")}
+		if b, is := f.fleet.BrokenRecord(name); is {
+			v.Broken = &b
+		}
 		for _, t := range plan.Node.Owned.Taints {
-			if !slices.ContainsFunc(v.Sights, func(s condition.Sight) bool { return s.Set.UID == t.Set }) {
+			if !slices.ContainsFunc(v.Sights, func(s condition.Sight) bool {
+				return s.Set.UID == t.Set || s.Claim != nil && s.Claim.Set == t.Set && s.Claim.Key == t.Key
+			}) {
 				v.Orphans = append(v.Orphans, Orphan{t, slices.ContainsFunc(stay, func(o condition.Orphan) bool { return o.Node == name && o.Set == t.Set && o.Key == t.Key })})
 			}
 		}

@@ -7,13 +7,16 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -174,6 +177,42 @@ func TestAMissingKindIsNeverFine(t *testing.T) {
 		if !strings.Contains(messages(found), says) {
 			t.Errorf("got %q, want %q", messages(found), says)
 		}
+	}
+}
+
+func TestATaintThatNobodyTakesOffIsFound(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	node := func(name, key, record string) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"autohealer.resourcestack.com/owned-taints": record}}}
+		n.Spec.Taints = []corev1.Taint{{Key: key, Effect: "NoSchedule"}}
+		return n
+	}
+	claim := func(set, name, key string) string {
+		return `{"taints":[{"key":"` + key + `","effect":"NoSchedule","set":"` + set + `","name":"` + name + `","generation":1,"since":"2026-11-25T02:00:00Z"}]}`
+	}
+	set := &v1alpha1.ConditionSet{ObjectMeta: metav1.ObjectMeta{Name: "disk", UID: "u2"}, Spec: v1alpha1.ConditionSetSpec{
+		Type: "Disk", Effect: "NoSchedule", TaintKey: "example.com/disk", Conditions: map[string]v1alpha1.MemberCondition{"DiskPressure": {Status: v1alpha1.RequiredStatus{JSON: "true"}}},
+	}}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(set,
+		node("of-the-set", "example.com/disk", claim("u2", "disk", "example.com/disk")),
+		node("to-be-taken-over", "example.com/disk", claim("u1", "disk", "example.com/disk")),
+		node("to-be-undone", "example.com/disk", claim("u0", "former", "example.com/disk")),
+		node("orphaned", "example.com/kernel", claim("u0", "kernel", "example.com/kernel")),
+		node("broken", "example.com/disk", "{"),
+	).Build()
+	found, err := (&Checker{Client: c, Clock: clocktesting.NewFakePassiveClock(now)}).records(t.Context())
+	want := []Finding{
+		{"taint example.com/kernel:NoSchedule on node/orphaned is of ConditionSet kernel, which doesn't exist, and no other declares its key, so that the manager leaves it",
+			"Take it off: kubectl autohealer undo node/orphaned; or store the ConditionSet again, and it takes the taint over."},
+		{"the annotation autohealer.resourcestack.com/owned-taints of node/broken can't be read, so that nothing is done and nothing undone there",
+			"Look at it, then repair the annotation; or remove the taints, those of them that ConditionSets set, and then the annotation: " +
+				"kubectl taint node broken example.com/disk:NoSchedule-; kubectl annotate node broken autohealer.resourcestack.com/owned-taints-"},
+	}
+	if err != nil || !slices.Equal(found, want) {
+		t.Errorf("error %v, found\n%q, want\n%q", err, found, want)
 	}
 }
 

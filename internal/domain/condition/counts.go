@@ -51,10 +51,8 @@ func (n *nodeState) footprint(declared func(key string) bool) footprint {
 	p := footprint{counted: worker && n.Available, away: worker && !n.Available, zone: n.Zone,
 		plane: n.ControlPlane, planeReady: n.ControlPlane && n.Ready && !n.Deleting, leaving: n.Deleting}
 	if n.RecordBroken {
-		for _, t := range n.Taints {
-			if declared(t.Key) && !neverOurs(t.Key) {
-				p.carry(t.Effect)
-			}
+		for _, t := range n.suspects(declared) {
+			p.carry(t.Effect)
 		}
 	}
 	p.add(n.Owned, n.Taints)

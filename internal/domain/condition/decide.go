@@ -32,6 +32,7 @@ func PlanNode(in Input) Plan {
 	for _, c := range in.Claimants {
 		p.want(c)
 	}
+	p.takeOver()
 	p.applyNodePrecedence()
 	p.collapse()
 	return p.plan
@@ -47,6 +48,8 @@ type planner struct {
 	adopted []OwnedTaint
 	// parked are keys whose claims are kept without their taint.
 	parked map[string]bool
+	// early are sets that match, and whose `for` isn't over yet.
+	early []early
 }
 
 // want plans a set's first taint on the node.
@@ -64,20 +67,33 @@ func (p *planner) want(c Claimant) {
 	}
 	if p.At.Now.Before(m.HoldsAt) {
 		p.plan.lookAgainAt(m.HoldsAt)
+		p.early = append(p.early, early{c, m})
 		return
 	}
-	claim := OwnedTaint{Key: c.Key, Set: c.UID, Name: c.Name, Generation: c.Generation, Since: p.now(), Times: p.times(c)}
+	claim := p.claim(c)
 	want, at := c.effectFor(claim, p.At.Now)
+	if p.taintFirst(c, claim, want, m) {
+		p.plan.lookAgainAt(at)
+		p.noteFlapping(c, claim, m)
+		p.steps[len(p.steps)-1].Due = m.HoldsAt
+	}
+}
+
+// claim is a set's first one on the node.
+func (p *planner) claim(c Claimant) OwnedTaint {
+	return OwnedTaint{Key: c.Key, Set: c.UID, Name: c.Name, Generation: c.Generation, Since: p.now(), Times: p.times(c)}
+}
+
+// taintFirst plans a set's first taint on the node, of this effect or as much of it as is permitted, and says whether any is.
+func (p *planner) taintFirst(c Claimant, claim OwnedTaint, want corev1.TaintEffect, m Match) bool {
 	to := p.permitted(c, want, m, "", !p.counts(c.UID))
 	if to == "" {
-		return
+		return false
 	}
-	p.plan.lookAgainAt(at)
-	p.noteFlapping(c, claim, m)
 	p.step(c, Taint, Matched, claim, to, p.trigger(c, m))
-	p.steps[len(p.steps)-1].Due = m.HoldsAt
 	claim.Effect = to
 	p.next = append(p.next, p.remembered(c, claim))
+	return true
 }
 
 // counts says whether the set has tainted the node already: under another key it counts for the set's own cap all the same.

@@ -93,6 +93,45 @@ func TestSetsThatComeBackUnderTheirNameTakeOver(t *testing.T) {
 	}
 }
 
+// A cluster that was restored from a backup, or a set that GitOps made anew while the manager was down: the record's UID is gone.
+func TestWhoTakesOverTheTaintOfASetThatIsGone(t *testing.T) {
+	for name, c := range map[string]struct {
+		set     string
+		key     string // that the record claims
+		orphans int    // before anybody looks
+		want    string // whose claims the record has in the end
+	}{
+		"the set of its name":                   {"a", "example.com/k", 0, "a-uid example.com/k:NoSchedule"},
+		"of another name, with the key":         {"b", "example.com/k", 0, "b-uid example.com/k:NoSchedule"},
+		"nobody, where no set declares the key": {"a", "example.com/former", 1, "former-uid example.com/former:NoSchedule, a-uid example.com/k:NoSchedule"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sick := newNode("w", kubeletSick, owning("former", c.key, "NoSchedule", ago(time.Hour)))
+			sick.Annotations[recordAnnotation] = strings.ReplaceAll(sick.Annotations[recordAnnotation], `"name":"former"`, `"name":"a"`)
+			m := manage(t, calm("5", "5"), append(workers(10), sick), newSet(t, c.set, noSchedule))
+			if got := m.fleet.Orphans(); len(got) != c.orphans {
+				t.Errorf("nobody's: %v", got)
+			}
+			for range 2 {
+				m.settle("w")
+				if len(m.tainted(c.key)) != 1 {
+					t.Error("the taint is missing")
+				}
+				m.fleet.ConfirmOrphan("former-uid") // as the controller does after a minute
+			}
+			o, _ := condition.ParseOwnership(m.api.nodes["w"].Annotations[recordAnnotation])
+			if got := strings.Join(texts(o.Taints, claimText), ", "); got != c.want {
+				t.Errorf("in the end it is of %s, want %s", got, c.want)
+			}
+			m.see("w", kubeletWell)
+			m.settle("w")
+			if left := len(m.api.nodes["w"].Spec.Taints); left != c.orphans {
+				t.Errorf("%d taints left after recovery", left)
+			}
+		})
+	}
+}
+
 func TestRelabelledNodes(t *testing.T) {
 	m := manage(t, calm("5", "5"), workers(10, kubeletSick, labelled("pool", "a")), newSet(t, "a", "nodeSelector: {matchLabels: {pool: a}}\n"+noSchedule))
 	m.settle("w00")
@@ -219,6 +258,11 @@ func TestARecordThatCannotBeReadIsTold(t *testing.T) {
 	}
 	if sum, _ := m.fleet.Summary("a-uid", moment(noon)); !slices.Equal(sum.Unreadable, []string{"x"}) || sum.Tainted != 0 {
 		t.Errorf("unreadable %v, %d tainted; want the one that carries the set's key to be told of", sum.Unreadable, sum.Tainted)
+	}
+	if got := texts(m.fleet.BrokenRecords(), condition.BrokenRecord.Mend); len(got) != 2 ||
+		!strings.HasSuffix(got[0], ": kubectl taint node x example.com/k:NoSchedule-; kubectl annotate node x autohealer.resourcestack.com/owned-taints-") ||
+		got[1] != "repair the annotation, or remove it: kubectl annotate node y autohealer.resourcestack.com/owned-taints-" {
+		t.Errorf("mended by %q; want the taint named whose key a set declared", got)
 	}
 	m.fleet.ObserveSet(set, withdrawn, nil, "", moment(noon))
 	if nodes, some := m.fleet.Recorded("a-uid"); nodes != 1 || !slices.Equal(some, []string{"x"}) || m.fleet.Undone("a-uid") {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -98,6 +99,7 @@ func TestSystemRole(t *testing.T) {
 	path := func(p string) *corev1.PodSpec {
 		return &corev1.PodSpec{Volumes: []corev1.Volume{{Name: "empty"}, {Name: "v", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: p}}}}}
 	}
+	ofDaemonSet := []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "d", Controller: new(true)}}
 	tests := []struct {
 		name string
 		meta metav1.ObjectMeta
@@ -112,6 +114,12 @@ func TestSystemRole(t *testing.T) {
 		{"a CNI plugin", metav1.ObjectMeta{Name: "net"}, path("/etc/cni/net.d"), "CNI"},
 		{"a CNI plugin by its binaries", metav1.ObjectMeta{Name: "net"}, path("/opt/cni"), "CNI"},
 		{"a CSI driver", metav1.ObjectMeta{Name: "disk"}, path("/var/lib/kubelet/plugins/disk.example.com"), "CSI"},
+		{"a DaemonSet's that sees all devices", metav1.ObjectMeta{Name: "gpu", OwnerReferences: ofDaemonSet}, path("/dev/"), "condition reporter"},
+		{"a DaemonSet's that sees the whole host", metav1.ObjectMeta{Name: "agent", OwnerReferences: ofDaemonSet}, path("/"), "condition reporter"},
+		{"a DaemonSet's that sees one device", metav1.ObjectMeta{Name: "fuse", OwnerReferences: ofDaemonSet}, path("/dev/fuse"), ""},
+		{"somebody's that sees the whole host, as for debugging", metav1.ObjectMeta{Name: "node-debugger-w1-x2v"}, path("/"), ""},
+		{"kube-proxy by its name", metav1.ObjectMeta{Name: "kube-proxy-x2v"}, &corev1.PodSpec{}, "Service proxy"},
+		{"kube-proxy by a label", metav1.ObjectMeta{Name: "proxy", Labels: map[string]string{"k8s-app": "kube-proxy"}}, &corev1.PodSpec{}, "Service proxy"},
 		{"a path that only begins alike", metav1.ObjectMeta{Name: "x"}, path("/etc/cnidata"), ""},
 	}
 	for _, tt := range tests {
@@ -120,6 +128,17 @@ func TestSystemRole(t *testing.T) {
 				t.Errorf("role %q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+func TestADaemonSetStandsForItsPods(t *testing.T) {
+	agent := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "agent"}}
+	if p, is := condition.SystemPodOf(agent); is {
+		t.Errorf("%s is a system pod", p)
+	}
+	agent.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "root", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
+	if p, is := condition.SystemPodOf(agent); !is || p.String() != "kube-system/agent (condition reporter)" {
+		t.Errorf("%s, system pod %t", p, is)
 	}
 }
 

@@ -17,7 +17,7 @@ type Sight struct {
 	Match Match
 	// Members are the set's conditions as the node has them, in the set's order.
 	Members []MemberSight
-	// Claim is what the node's record has of the set; nil when nothing.
+	// Claim is what the node's record has of the set, or of a former one of its name, which it takes over; nil when nothing.
 	Claim *OwnedTaint
 	// Carried: the claim's taint is on the node.
 	Carried bool
@@ -46,7 +46,7 @@ func (f *Fleet) Sights(name string, at Moment) []Sight {
 	var all []Sight
 	for _, s := range f.sets {
 		sight := Sight{Set: s.Set, State: s.state, Why: s.why(), Match: s.Match(n.Node, at)}
-		i := slices.IndexFunc(n.Owned.Taints, func(t OwnedTaint) bool { return t.Set == s.UID })
+		i := slices.IndexFunc(n.Owned.Taints, func(t OwnedTaint) bool { return t.Set == s.UID || f.takesOver(s, t) })
 		if i >= 0 {
 			claim := n.Owned.Taints[i]
 			sight.Claim, sight.Carried = &claim, n.hasTaint(claim.Key, n.Owned.Effect(claim.Key))
@@ -66,6 +66,12 @@ func (f *Fleet) Sights(name string, at Moment) []Sight {
 		return cmp.Or(a.Set.Created.Compare(b.Set.Created), cmp.Compare(a.Set.Name, b.Set.Name))
 	})
 	return all
+}
+
+// takesOver says whether a claim is of a set that is gone, and this one was made anew under its name: where it can be told that the
+// taint is ours, what becomes of it is for this one to decide.
+func (f *Fleet) takesOver(s *setState, claim OwnedTaint) bool {
+	return f.sets[claim.Set] == nil && claim.Name == s.Name && f.declared[claim.Key]
 }
 
 // ByWait are all nodes in the order in which limits let them through: those whose match expired first come first, and those

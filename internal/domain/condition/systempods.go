@@ -2,6 +2,7 @@ package condition
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -32,31 +33,49 @@ var roleOfPath = []struct{ prefix, role string }{
 	{"/dev/kmsg", "condition reporter"},
 }
 
+// wholeHost are the paths by which a DaemonSet's pods see all of a node, /dev/kmsg included: nobody can tell that they report nothing.
+// Of others' pods they say nothing: those of kubectl debug have them, too.
+var wholeHost = []string{"/", "/dev"}
+
 // SystemRole tells what a pod does for its node, "" for an ordinary pod.
 func SystemRole(meta *metav1.ObjectMeta, spec *corev1.PodSpec) string {
-	reporter := strings.Contains(meta.Name, "node-problem-detector") || meta.Labels[LabelReporter] == "true" ||
-		strings.Contains(meta.Labels["app.kubernetes.io/name"]+meta.Labels["app"]+meta.Labels["k8s-app"], "node-problem-detector")
-	if reporter {
+	switch {
+	case meta.Labels[LabelReporter] == "true" || goesBy(meta, "node-problem-detector"):
 		return "condition reporter"
+	case goesBy(meta, "kube-proxy"):
+		return "Service proxy"
 	}
+	owner := metav1.GetControllerOfNoCopy(meta)
+	everywhere := owner != nil && owner.Kind == "DaemonSet"
 	for _, v := range spec.Volumes {
 		if v.HostPath == nil {
 			continue
 		}
+		at := path.Clean(v.HostPath.Path)
 		for _, r := range roleOfPath {
-			if v.HostPath.Path == r.prefix || strings.HasPrefix(v.HostPath.Path, r.prefix+"/") {
+			if at == r.prefix || strings.HasPrefix(at, r.prefix+"/") {
 				return r.role
 			}
 		}
+		if everywhere && slices.Contains(wholeHost, at) {
+			return "condition reporter"
+		}
 	}
 	return ""
+}
+
+// goesBy says whether a pod's name, or a label that names what it runs, has the text.
+func goesBy(meta *metav1.ObjectMeta, text string) bool {
+	return strings.Contains(meta.Name, text) || strings.Contains(meta.Labels["app.kubernetes.io/name"]+" "+meta.Labels["app"]+" "+meta.Labels["k8s-app"], text)
 }
 
 // SystemPodOf stands for the pods of a DaemonSet; is says whether a node can't do without them.
 func SystemPodOf(ds *appsv1.DaemonSet) (p SystemPod, is bool) {
 	pod := &ds.Spec.Template
 	p = SystemPod{Namespace: ds.Namespace, Name: ds.Name, Tolerations: pod.Spec.Tolerations}
-	p.Role = SystemRole(&metav1.ObjectMeta{Name: ds.Name, Namespace: ds.Namespace, Labels: pod.Labels}, &pod.Spec)
+	p.Role = SystemRole(&metav1.ObjectMeta{
+		Name: ds.Name, Namespace: ds.Namespace, Labels: pod.Labels, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(ds, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))},
+	}, &pod.Spec)
 	return p, p.Role != ""
 }
 

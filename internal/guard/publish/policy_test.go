@@ -87,7 +87,7 @@ func TestThePolicyNamesWhatTheServerKnows(t *testing.T) {
 		}
 	}
 	want := []string{
-		"conditionset/matches-healthy-nodes", "conditionset/sounds-healthy-evicts", "conditionset/obsolete-condition", "conditionset/unknown-only-evicts",
+		"conditionset/matches-healthy-nodes", "conditionset/sounds-healthy-evicts", "conditionset/malformed-condition-type", "conditionset/obsolete-condition", "conditionset/unknown-only-evicts",
 		"conditionset/node-ready-belongs-to-kcm", "conditionset/reserved-taint-key", "conditionset/always-stale", "conditionset/empty-cap",
 	}
 	if !slices.Equal(ids, want) || *policy.Spec.FailurePolicy != admissionregistrationv1.Fail || len(policy.Spec.MatchConditions) != 2 {

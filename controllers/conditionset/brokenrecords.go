@@ -1,0 +1,55 @@
+package conditionset
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/policy"
+)
+
+// brokenRecords are the records that can't be read and were told of, by node: each is told once, and not with each look. It is safe
+// for concurrent use.
+type brokenRecords struct {
+	mu   sync.Mutex
+	told map[string]string
+}
+
+// news says whether a node's record, "" for one that can be read, was not told of yet.
+func (b *brokenRecords) news(node, record string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if record == "" {
+		delete(b.told, node)
+		return false
+	}
+	if b.told == nil {
+		b.told = map[string]string{}
+	}
+	was := b.told[node]
+	b.told[node] = record
+	return was != record
+}
+
+// record tells of a node whose record can't be read, by an Event and in the log. node is nil for one that is gone.
+func (r *Reporter) record(ctx context.Context, name string, node *condition.Node, fleet *condition.Fleet) {
+	if node == nil || !node.RecordBroken {
+		r.broken.news(name, "")
+		return
+	}
+	text, _ := node.Record()
+	if !r.broken.news(name, string(node.UID)+" "+text) {
+		return
+	}
+	_, err := condition.ParseOwnership(text)
+	is, _ := fleet.BrokenRecord(name)
+	log.FromContext(ctx).Error(err, "The record on a node can't be read; nothing is done and nothing undone there",
+		"node", name, "annotation", v1alpha1.AnnotationOwnedTaints, "mend", is.Mend())
+	note := fmt.Sprintf("The annotation %s of node %s can't be read, so ConditionSets do nothing and undo nothing there. To mend it, %s", v1alpha1.AnnotationOwnedTaints, name, is.Mend())
+	r.Events.Eventf(nodeRef(node), nil, corev1.EventTypeWarning, v1alpha1.ReasonRecordUnreadable, "ReadRecord", "%s", policy.Truncate(note))
+}
