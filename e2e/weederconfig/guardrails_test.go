@@ -3,6 +3,7 @@ package weederconfig
 import (
 	"context"
 	"slices"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -32,7 +33,9 @@ var _ = Describe("When the manager may no longer list Guardrails", func() {
 		}
 		DeferCleanup(restore)
 		ready := func() metav1.Condition { return condition(ctx, wc, "Ready") }
-		s.recovered(ctx, "etcd") // a manager that has nothing to do wouldn't ask, and its watch goes on
+		// What was listed for others' deletions is believed for ten seconds. After that nobody asks until there is something to do.
+		Consistently(s.uids).WithContext(ctx).WithArguments("api").WithTimeout(11 * time.Second).Should(Equal(before))
+		s.recovered(ctx, "etcd")
 		Eventually(ready).Should(And(
 			HaveField("Status", metav1.ConditionUnknown), HaveField("Reason", "GuardrailsUnknown"), HaveField("Message", ContainSubstring("cannot list resource")),
 		))
