@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 )
 
 // ownPods selects Autohealer's own pods in its namespace.
@@ -22,7 +23,7 @@ func (r *NodeReconciler) evidence(ctx context.Context, node string) (*condition.
 	e := &condition.Evidence{}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if role := condition.SystemRole(&pod.ObjectMeta, &pod.Spec); role != "" && pod.DeletionTimestamp == nil && !finished(pod) {
+		if role := ecosystem.SystemRole(&pod.ObjectMeta, &pod.Spec); role != "" && pod.DeletionTimestamp == nil && !finished(pod) {
 			e.SystemPods = append(e.SystemPods, systemPod(pod, role))
 		}
 	}
@@ -35,7 +36,7 @@ func (r *NodeReconciler) evidence(ctx context.Context, node string) (*condition.
 }
 
 // lastOfOurs gives Autohealer's ready pods when all of them run on this node.
-func (r *NodeReconciler) lastOfOurs(ctx context.Context, node string) ([]condition.SystemPod, error) {
+func (r *NodeReconciler) lastOfOurs(ctx context.Context, node string) ([]ecosystem.SystemPod, error) {
 	if r.OwnNamespace == "" {
 		return nil, nil
 	}
@@ -43,7 +44,7 @@ func (r *NodeReconciler) lastOfOurs(ctx context.Context, node string) ([]conditi
 	if err := r.Live.List(ctx, &pods, client.InNamespace(r.OwnNamespace), ownPods); err != nil {
 		return nil, fmt.Errorf("list Autohealer's own pods before evicting from node %s: %w", node, err)
 	}
-	var here []condition.SystemPod
+	var here []ecosystem.SystemPod
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		if !ready(pod) {
@@ -60,8 +61,8 @@ func (r *NodeReconciler) lastOfOurs(ctx context.Context, node string) ([]conditi
 	return here, nil
 }
 
-func systemPod(pod *corev1.Pod, role string) condition.SystemPod {
-	return condition.SystemPod{Namespace: pod.Namespace, Name: pod.Name, Role: role, Tolerations: pod.Spec.Tolerations}
+func systemPod(pod *corev1.Pod, role string) ecosystem.SystemPod {
+	return ecosystem.SystemPod{Namespace: pod.Namespace, Name: pod.Name, Role: role, Tolerations: pod.Spec.Tolerations}
 }
 
 // finished pods aren't evicted; a Failed one may lie on its node for ever.

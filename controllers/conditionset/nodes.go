@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/kube"
 )
 
@@ -42,9 +42,9 @@ func (o *Observer) daemonSets(ctx context.Context) {
 		}
 		return
 	}
-	var pods []condition.SystemPod
+	var pods []ecosystem.SystemPod
 	for i := range list.Items {
-		if p, is := condition.SystemPodOf(&list.Items[i]); is {
+		if p, is := ecosystem.SystemPodOf(&list.Items[i]); is {
 			pods = append(pods, p)
 		}
 	}

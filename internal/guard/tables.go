@@ -10,7 +10,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 
-	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 )
 
 // As many as the schemas allow.
@@ -33,7 +33,7 @@ func conditionTables(w world) []table {
 		}
 	}
 	var obsolete, sticky, logMonitors, slowHeartbeats []string
-	for _, k := range condition.KnownTypes() {
+	for _, k := range ecosystem.Types() {
 		healthy[k.Type] = strings.ToLower(string(k.Healthy))
 		if k.Obsolete {
 			obsolete = append(obsolete, k.Type)
@@ -54,8 +54,8 @@ func conditionTables(w world) []table {
 		{name: "sticky", list: sticky},
 		{name: "logMonitors", list: logMonitors},
 		{name: "slowHeartbeats", list: slowHeartbeats},
-		{name: "actedOnKeys", pairs: condition.ActedOnKeys()},
-		{name: "sharedKeys", pairs: condition.SharedKeys()},
+		{name: "actedOnKeys", pairs: ecosystem.ActedOnKeys()},
+		{name: "sharedKeys", pairs: ecosystem.SharedKeys()},
 		orderTable(mostConditions),
 	}
 }
@@ -77,7 +77,7 @@ func kindsOf(w world, of func(kind string) bool) []string {
 
 func guardrailTables(w world) []table {
 	builtin := table{name: "builtinTypes"}
-	for _, k := range condition.KnownTypes() {
+	for _, k := range ecosystem.Types() {
 		builtin.list = append(builtin.list, k.Type)
 	}
 	return []table{{name: "kinds", list: kindsOf(w, func(string) bool { return true })}, {name: "reservedNames", list: reservedNames(w)}, builtin}

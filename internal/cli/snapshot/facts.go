@@ -18,6 +18,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
@@ -82,9 +83,9 @@ func newFacts(ctx context.Context, s *Snapshot, g *guard.Guard, ownNamespace str
 			f.fleet.ObserveLease(lease.Name, lease.Spec.RenewTime.Time, f.at)
 		}
 	}
-	var pods []condition.SystemPod
+	var pods []ecosystem.SystemPod
 	for _, ds := range allOf[appsv1.DaemonSet](s.Objects) {
-		if p, is := condition.SystemPodOf(ds); is {
+		if p, is := ecosystem.SystemPodOf(ds); is {
 			pods = append(pods, p)
 		}
 	}

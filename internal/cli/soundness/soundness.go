@@ -97,8 +97,8 @@ func (c *Checker) Look(ctx context.Context) (*Report, error) {
 		{"rights", "the manager's account has all rights of its roles", []string{"installations"}, c.rights},
 		{"manager", "one leads, and all replicas are of one version and ready", []string{"installations", "kinds", "rights"}, c.manager},
 		{"caches", "the manager has seen every change of a policy, but for those of the last 15 seconds", []string{"kinds", "rights", "manager"}, c.caches},
-		{"records", "each taint of Autohealer's on a node is of a ConditionSet that is there, and every record can be read", []string{"kinds"}, c.records},
 		{"verdicts", "one bad object of each kind is refused by its rule, and a good one by no rule of Autohealer's", []string{"kinds", "policies", "webhook", "certificates", "manager"}, c.verdicts},
+		{"records", "each taint of Autohealer's on a node is of a ConditionSet that is there, and every record can be read", []string{"kinds"}, c.records},
 	} {
 		findings, err := part.look(ctx)
 		p := Part{Name: part.name, State: Sound, Findings: findings}

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
@@ -21,7 +22,7 @@ func benchFleet(b *testing.B, size int) (*condition.Fleet, []*corev1.Node) {
 	nodes := make([]*corev1.Node, size)
 	for i := range nodes {
 		nodes[i] = newNode(fmt.Sprintf("node-%05d", i), inZone(worldZones[i%3]), labelled("pool", fmt.Sprint(i%5)))
-		for _, k := range condition.KnownTypes() {
+		for _, k := range ecosystem.Types() {
 			status := string(k.Healthy)
 			if i%100 == 7 && k.Type == "KubeletUnhealthy" {
 				status = "True"
@@ -31,7 +32,7 @@ func benchFleet(b *testing.B, size int) (*condition.Fleet, []*corev1.Node) {
 		f.ObserveNode(nodes[i], moment(noon))
 	}
 	for i := range 50 {
-		types := condition.KnownTypes()
+		types := ecosystem.Types()
 		spec := fmt.Sprintf("effect: NoSchedule\ntaintKey: example.com/k%d\nconditions: {%s: {status: unknown}, %s: {status: true}}", i, types[i%len(types)].Type, types[(i+1+i/len(types))%len(types)].Type)
 		f.ObserveSet(newSet(b, fmt.Sprintf("s%02d", i), spec), lifecycle.Active, nil, "", moment(noon))
 	}
@@ -157,7 +158,7 @@ func BenchmarkForecastAmongSets(b *testing.B) {
 func fleetOfSets(b *testing.B, nodes, sets int) *condition.Fleet {
 	b.Helper()
 	f, _ := benchFleet(b, nodes)
-	types := condition.KnownTypes()
+	types := ecosystem.Types()
 	for i := range sets {
 		spec := fmt.Sprintf("effect: NoSchedule\ntaintKey: example.com/k%d\nconditions: {%s: {status: true}, Custom%d: {status: true}}", i%100, types[i%len(types)].Type, i)
 		switch i % 10 {

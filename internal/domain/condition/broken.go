@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 )
 
 // BrokenRecord is a node whose ownership record can't be read: nobody knows what was done to it, so that nothing is done and nothing
@@ -31,7 +32,7 @@ func (b BrokenRecord) Mend() string {
 // suspects are the node's taints that may be ours, though its record can't be read: those of keys that a set declared.
 func (n *nodeState) suspects(declared func(key string) bool) (taints []corev1.Taint) {
 	for _, t := range n.Taints {
-		if declared(t.Key) && !neverOurs(t.Key) {
+		if declared(t.Key) && !ecosystem.NeverOurs(t.Key) {
 			taints = append(taints, t)
 		}
 	}

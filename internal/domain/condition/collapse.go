@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 )
 
 // collapse turns the claims into the node's taints: one a key, with the highest effect asked. Foreign taints stay where
@@ -80,7 +82,7 @@ func (p *planner) taints(owned Ownership) []corev1.Taint {
 func (p *planner) ours(t corev1.Taint) bool { return p.Node.Owned.Owns(t) && p.mayOwn(t.Key) }
 
 // mayOwn says whether a claim to the key can be true: a set declared it, and it isn't reserved.
-func (p *planner) mayOwn(key string) bool { return !neverOurs(key) && p.Declared(key) }
+func (p *planner) mayOwn(key string) bool { return !ecosystem.NeverOurs(key) && p.Declared(key) }
 
 func (p *planner) taint(key string, effect corev1.TaintEffect) corev1.Taint {
 	t := corev1.Taint{Key: key, Effect: effect}

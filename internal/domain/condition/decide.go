@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 )
 
 const (
@@ -55,7 +57,7 @@ type planner struct {
 // want plans a set's first taint on the node.
 func (p *planner) want(c Claimant) {
 	claimed := func(t OwnedTaint) bool { return t.Set == c.UID && t.Key == c.Key }
-	if slices.ContainsFunc(p.next, claimed) || c.State.IsWithdrawn() || c.State.IsFrozen() || Reserved(c.Key) {
+	if slices.ContainsFunc(p.next, claimed) || c.State.IsWithdrawn() || c.State.IsFrozen() || ecosystem.ReservedKey(c.Key) {
 		return
 	}
 	if slices.ContainsFunc(p.Node.Owned.Taints, claimed) {

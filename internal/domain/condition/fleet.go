@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
@@ -27,7 +28,7 @@ type Fleet struct {
 	sets       map[types.UID]*setState
 	declared   map[string]bool // every taint key that some set is known to have declared
 	orphans    map[types.UID]bool
-	systemPods []SystemPod
+	systemPods []ecosystem.SystemPod
 
 	index     index
 	setsBy    setIndex
@@ -113,7 +114,7 @@ func (f *Fleet) HoldActsUntil(t time.Time) {
 }
 
 // ObserveSystemPods takes in the DaemonSets that nodes can't do without, for forecasts.
-func (f *Fleet) ObserveSystemPods(pods []SystemPod) {
+func (f *Fleet) ObserveSystemPods(pods []ecosystem.SystemPod) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.systemPods = pods

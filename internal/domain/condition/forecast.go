@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
@@ -67,7 +68,7 @@ func (f *Fleet) Forecast(cs *v1alpha1.ConditionSet, limits limit.Limits, at Mome
 	p.ForeignTaintedNodes = f.index.first(foreign, p.ForeignTainted)
 	p.DuplicateOf, p.ImpliedBy = f.setsBy.duplicatesOf(s), f.setsBy.impliedBy(s)
 	if s.Effect == corev1.TaintEffectNoExecute && p.Selected > 0 {
-		names := intolerant(f.systemPods, s.Key)
+		names := ecosystem.Intolerant(f.systemPods, s.Key)
 		p.IntolerantSystemPods = names[:min(len(names), sample.Size)]
 	}
 	return p

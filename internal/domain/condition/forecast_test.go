@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
@@ -210,7 +211,7 @@ func TestForecastFollowsReadiness(t *testing.T) {
 func TestForecastOfSystemPods(t *testing.T) {
 	const evict = "effect: NoExecute\ntaintKey: example.com/k\nconditions: {KubeletUnhealthy: {status: true}}"
 	m := manage(t, calm("10%", "5%"), workers(5, labelled("pool", "a")))
-	m.fleet.ObserveSystemPods([]condition.SystemPod{
+	m.fleet.ObserveSystemPods([]ecosystem.SystemPod{
 		{Namespace: "kube-system", Name: "npd", Role: "condition reporter"},
 		{Namespace: "kube-system", Name: "cilium", Role: "CNI", Tolerations: []corev1.Toleration{{Operator: "Exists"}}},
 		{Namespace: "csi", Name: "driver", Role: "CSI", Tolerations: []corev1.Toleration{{Key: "example.com/other", Operator: "Exists"}}},

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
@@ -186,7 +187,7 @@ func (o Ownership) lastEviction(latest time.Time) (last time.Time) {
 
 // believed are the claims to keys that some set declared.
 func (o Ownership) believed(declared func(key string) bool) Ownership {
-	o.Taints = slices.DeleteFunc(slices.Clone(o.Taints), func(t OwnedTaint) bool { return neverOurs(t.Key) || !declared(t.Key) })
+	o.Taints = slices.DeleteFunc(slices.Clone(o.Taints), func(t OwnedTaint) bool { return ecosystem.NeverOurs(t.Key) || !declared(t.Key) })
 	return o
 }
 

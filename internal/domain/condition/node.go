@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/hold"
 )
 
@@ -93,7 +94,7 @@ func NewNode(node *corev1.Node, before *Node, now time.Time) *Node {
 	}
 	n.keepVanished(before, now)
 	n.Ready = n.Readings[string(corev1.NodeReady)].Status == corev1.ConditionTrue
-	n.Available = n.Ready && !node.Spec.Unschedulable && !slices.ContainsFunc(n.Taints, leaves)
+	n.Available = n.Ready && !node.Spec.Unschedulable && !slices.ContainsFunc(n.Taints, ecosystem.Leaves)
 	return n
 }
 

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 )
 
@@ -88,7 +89,7 @@ func (p *planner) room(of Cap, c Claimant, m Match) Gate {
 
 // asks says whether nothing but a limit that all sets share stands before the set's taint.
 func (p *planner) asks(c Claimant, of Cap, m Match) bool {
-	if m.Phase != Matching || p.At.Now.Before(m.HoldsAt) || Reserved(c.Key) || p.stateGate(c).Closed() {
+	if m.Phase != Matching || p.At.Now.Before(m.HoldsAt) || ecosystem.ReservedKey(c.Key) || p.stateGate(c).Closed() {
 		return false
 	}
 	claim := OwnedTaint{Since: p.now(), Times: p.times(c)}
@@ -168,7 +169,7 @@ func (p *planner) evictGate(c Claimant, m Match) corev1.TaintEffect {
 		p.plan.NeedsEvidence = true
 		return corev1.TaintEffectNoSchedule
 	}
-	if names := intolerant(p.Evidence.SystemPods, c.Key); len(names) > 0 {
+	if names := ecosystem.Intolerant(p.Evidence.SystemPods, c.Key); len(names) > 0 {
 		p.hold(c, Gate{Reason: HeldByIntolerance, Message: fmt.Sprintf("%s would be evicted and doesn't tolerate %s; add a toleration to it",
 			strings.Join(names, ", "), c.Key)}, m)
 		return corev1.TaintEffectNoSchedule

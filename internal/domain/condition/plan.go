@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
@@ -193,7 +194,7 @@ type Room func(of Cap, c Claimant, expired time.Time) Gate
 
 // Evidence is what was read live of the node's pods just before an eviction.
 type Evidence struct {
-	SystemPods []SystemPod
+	SystemPods []ecosystem.SystemPod
 	// NotRead: the pods were not asked for yet.
 	NotRead bool
 	// Unknown says why nothing may evict: its pods, or who was evicted before, could not be read.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 )
 
@@ -240,7 +241,7 @@ func TestASetWhoseBreakerIsOpenOnlyUndoes(t *testing.T) {
 }
 
 func TestAnEvictionNeedsEvidence(t *testing.T) {
-	npd := condition.SystemPod{Namespace: "kube-system", Name: "npd-x", Role: "condition reporter"}
+	npd := ecosystem.SystemPod{Namespace: "kube-system", Name: "npd-x", Role: "condition reporter"}
 	tolerating := npd
 	tolerating.Tolerations = []corev1.Toleration{{Key: "example.com/k", Operator: "Exists"}}
 	seconds := int64(300)
@@ -252,14 +253,14 @@ func TestAnEvictionNeedsEvidence(t *testing.T) {
 	keepsAway := outcome{taints: []string{"example.com/k:NoSchedule"}, claims: []string{"a-uid example.com/k:NoSchedule"}, steps: []string{"Taint a example.com/k >NoSchedule ConditionsMatched"}, holds: []string{"a-uid SystemPodDoesNotTolerate"}}
 	tests := []struct {
 		name string
-		pods []condition.SystemPod
+		pods []ecosystem.SystemPod
 		want outcome
 	}{
 		{"no system pods", nil, evicts},
-		{"a reporter that tolerates the key", []condition.SystemPod{tolerating}, evicts},
-		{"a reporter that doesn't", []condition.SystemPod{tolerating, npd}, keepsAway},
-		{"a reporter that tolerates it for five minutes", []condition.SystemPod{forAWhile}, keepsAway},
-		{"a reporter that tolerates another effect", []condition.SystemPod{otherEffect}, keepsAway},
+		{"a reporter that tolerates the key", []ecosystem.SystemPod{tolerating}, evicts},
+		{"a reporter that doesn't", []ecosystem.SystemPod{tolerating, npd}, keepsAway},
+		{"a reporter that tolerates it for five minutes", []ecosystem.SystemPod{forAWhile}, keepsAway},
+		{"a reporter that tolerates another effect", []ecosystem.SystemPod{otherEffect}, keepsAway},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -289,7 +290,7 @@ func TestAKeyThatEvictsAlreadyNeedsNoEvidence(t *testing.T) {
 func TestEachKeyThatEvictsNeedsEvidenceOfItsOwn(t *testing.T) {
 	n := newNode("n", kernelSick, kubeletSick, owning("b", "example.com/k", "NoExecute", ago(time.Hour)))
 	in := planInput(steady(n), claimant(t, "b", noExecute, active), claimant(t, "o", "effect: NoExecute\ntaintKey: example.com/other\nconditions: {KubeletUnhealthy: {status: true}}", active))
-	in.Evidence = &condition.Evidence{SystemPods: []condition.SystemPod{{Name: "npd", Tolerations: []corev1.Toleration{{Key: "example.com/k", Operator: "Exists"}}}}}
+	in.Evidence = &condition.Evidence{SystemPods: []ecosystem.SystemPod{{Name: "npd", Tolerations: []corev1.Toleration{{Key: "example.com/k", Operator: "Exists"}}}}}
 	outcome{taints: []string{"example.com/k:NoExecute", "example.com/other:NoSchedule"}, claims: []string{"b-uid example.com/k:NoExecute", "o-uid example.com/other:NoSchedule"},
 		steps: []string{"Taint o example.com/other >NoSchedule ConditionsMatched"}, holds: []string{"o-uid SystemPodDoesNotTolerate"}}.check(t, condition.PlanNode(in))
 }

@@ -3,6 +3,7 @@ package condition
 import (
 	"maps"
 
+	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
@@ -16,7 +17,7 @@ type Policy struct {
 	// Frozen: nothing is undone, either. Paused says why.
 	Frozen bool
 	// Types are the node condition types whose meaning is known.
-	Types Registry
+	Types ecosystem.Registry
 }
 
 // SetPolicy replaces the policy in force and gives the nodes whose plans may differ under it. A limit that shrinks undoes

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
@@ -161,7 +162,7 @@ func TestADeclaredTypeWithoutHeartbeatLivesByTheLease(t *testing.T) {
 	if m.settle("w00") || m.fleet.UsesLease() {
 		t.Fatal("a type that isn't declared is believed without a heartbeat")
 	}
-	types, err := condition.NewRegistry(condition.KnownType{Type: "Custom", Healthy: "False", NoHeartbeat: true})
+	types, err := ecosystem.NewRegistry(ecosystem.Type{Type: "Custom", Healthy: "False", NoHeartbeat: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +185,7 @@ func TestADeclaredTypeWithoutHeartbeatLivesByTheLease(t *testing.T) {
 
 func TestADeclaredTypeIsNotUnreported(t *testing.T) {
 	m := manage(t, calm("5", "5"), workers(6), newSet(t, "a", noSchedule))
-	types, _ := condition.NewRegistry(condition.KnownType{Type: "Custom", Healthy: "False"})
+	types, _ := ecosystem.NewRegistry(ecosystem.Type{Type: "Custom", Healthy: "False"})
 	m.fleet.SetPolicy(policy(calm("5", "5"), func(p *condition.Policy) { p.Types = types }), moment(noon))
 	p := forecast(t, m, "new", "effect: NoSchedule\ntaintKey: example.com/k\nconditions: {Custom: {status: true}, Other: {status: true}}")
 	if !slices.Equal(p.UnreportedTypes, []string{"Other"}) {
@@ -195,25 +196,25 @@ func TestADeclaredTypeIsNotUnreported(t *testing.T) {
 func TestDeclaredTypes(t *testing.T) {
 	tests := []struct {
 		name     string
-		declared []condition.KnownType
+		declared []ecosystem.Type
 		want     string // of type Custom: healthy status and flags, "" when it isn't known
 		err      string
 	}{
-		{"one", []condition.KnownType{{Type: "Custom", Healthy: "True", Sticky: true}}, "True sticky", ""},
+		{"one", []ecosystem.Type{{Type: "Custom", Healthy: "True", Sticky: true}}, "True sticky", ""},
 		{"nothing", nil, "", ""},
-		{"a built-in type can't be declared anew", []condition.KnownType{{Type: "Ready", Healthy: "False"}}, "", "condition type Ready is built in"},
-		{"nor a reporter's", []condition.KnownType{{Type: "KernelDeadlock", Healthy: "True"}, {Type: "Custom", Healthy: "True"}}, "True", "condition type KernelDeadlock is built in"},
-		{"Unknown is nobody's health", []condition.KnownType{{Type: "Custom", Healthy: "Unknown"}}, "", `not "Unknown"`},
-		{"a good and a bad declaration", []condition.KnownType{{Type: "Custom", Healthy: "True"}, {Type: "Custom"}}, "", `not ""`},
-		{"no name", []condition.KnownType{{Healthy: "True"}}, "", "needs a name"},
-		{"opposites", []condition.KnownType{{Type: "Custom", Healthy: "True"}, {Type: "Custom", Healthy: "False"}, {Type: "Custom", Healthy: "True"}}, "", "at True and at False"},
-		{"twice the same", []condition.KnownType{{Type: "Custom", Healthy: "True", LogMonitor: true, NoHeartbeat: true}, {Type: "Custom", Healthy: "True", Sticky: true}}, "True sticky logMonitor", ""},
-		{"both without heartbeat", []condition.KnownType{{Type: "Custom", Healthy: "True", NoHeartbeat: true}, {Type: "Custom", Healthy: "True", NoHeartbeat: true}}, "True noHeartbeat", ""},
+		{"a built-in type can't be declared anew", []ecosystem.Type{{Type: "Ready", Healthy: "False"}}, "", "condition type Ready is built in"},
+		{"nor a reporter's", []ecosystem.Type{{Type: "KernelDeadlock", Healthy: "True"}, {Type: "Custom", Healthy: "True"}}, "True", "condition type KernelDeadlock is built in"},
+		{"Unknown is nobody's health", []ecosystem.Type{{Type: "Custom", Healthy: "Unknown"}}, "", `not "Unknown"`},
+		{"a good and a bad declaration", []ecosystem.Type{{Type: "Custom", Healthy: "True"}, {Type: "Custom"}}, "", `not ""`},
+		{"no name", []ecosystem.Type{{Healthy: "True"}}, "", "needs a name"},
+		{"opposites", []ecosystem.Type{{Type: "Custom", Healthy: "True"}, {Type: "Custom", Healthy: "False"}, {Type: "Custom", Healthy: "True"}}, "", "at True and at False"},
+		{"twice the same", []ecosystem.Type{{Type: "Custom", Healthy: "True", LogMonitor: true, NoHeartbeat: true}, {Type: "Custom", Healthy: "True", Sticky: true}}, "True sticky logMonitor", ""},
+		{"both without heartbeat", []ecosystem.Type{{Type: "Custom", Healthy: "True", NoHeartbeat: true}, {Type: "Custom", Healthy: "True", NoHeartbeat: true}}, "True noHeartbeat", ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			for range 2 {
-				types, err := condition.NewRegistry(tt.declared...)
+				types, err := ecosystem.NewRegistry(tt.declared...)
 				got := ""
 				if k, ok := types.Lookup("Custom"); ok {
 					got = typeText(k)
@@ -230,7 +231,7 @@ func TestDeclaredTypes(t *testing.T) {
 	}
 }
 
-func typeText(k condition.KnownType) string {
+func typeText(k ecosystem.Type) string {
 	text := string(k.Healthy)
 	for _, flag := range []struct {
 		name string

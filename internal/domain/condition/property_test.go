@@ -15,6 +15,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
@@ -235,7 +236,7 @@ func (w *world) decide(name string) (condition.Plan, bool) {
 		w.fleet.ObserveLive(w.api.nodes[name], w.at())
 		evidence := &condition.Evidence{}
 		if w.intolerant[name] {
-			evidence.SystemPods = []condition.SystemPod{{Name: "npd"}}
+			evidence.SystemPods = []ecosystem.SystemPod{{Name: "npd"}}
 		}
 		plan, next = w.fleet.Decide(name, w.at(), evidence)
 	}

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 )
 
@@ -28,7 +29,7 @@ func backoff(n int) time.Duration {
 func (p *planner) review(claim OwnedTaint) {
 	c, known := p.claimantOf(claim)
 	switch {
-	case neverOurs(claim.Key):
+	case ecosystem.NeverOurs(claim.Key):
 		p.drop(claim, RecordInvalid)
 	case !known && !p.Withdrawn(claim.Set):
 		p.plan.Orphans[claim.Set] = claim.Name

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 )
 
 // Defaults of a spec, applied in memory and never stored.
@@ -86,12 +87,12 @@ func (s *Set) readMembers(conditions map[string]v1alpha1.MemberCondition) error 
 		s.Members = append(s.Members, Member{Type: conditionType, Status: status})
 	}
 	slices.SortFunc(s.Members, func(a, b Member) int { return strings.Compare(a.Type, b.Type) })
-	s.Members = s.under(Registry{}).Members
+	s.Members = s.under(ecosystem.Registry{}).Members
 	return nil
 }
 
 // under is the set with its members' types read by a registry: the same set where that changes nothing.
-func (s *Set) under(types Registry) *Set {
+func (s *Set) under(types ecosystem.Registry) *Set {
 	members := slices.Clone(s.Members)
 	for i, m := range members {
 		k, _ := types.Lookup(m.Type)

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
@@ -117,7 +117,7 @@ func (p *Policy) mergePrecedence(all []Declared) {
 // statuses alone, so each further one only makes them stricter. The built-in types can't be declared.
 func (p *Policy) mergeTypes(all []Declared) {
 	p.ConditionTypes = map[string][]corev1.ConditionStatus{}
-	var builtin condition.Registry
+	var builtin ecosystem.Registry
 	for _, g := range all {
 		for _, t := range g.Spec.ConditionTypes {
 			healthy := p.ConditionTypes[t.Type]
@@ -133,14 +133,14 @@ func (p *Policy) mergeTypes(all []Declared) {
 
 // Registry has the declared condition types that nobody disputes beside the built-in ones. Its error tells which are left
 // out, and why.
-func (p Policy) Registry() (condition.Registry, error) {
-	var declared []condition.KnownType
+func (p Policy) Registry() (ecosystem.Registry, error) {
+	var declared []ecosystem.Type
 	for name, healthy := range p.ConditionTypes {
 		if len(healthy) == 1 {
-			declared = append(declared, condition.KnownType{Type: name, Healthy: healthy[0]})
+			declared = append(declared, ecosystem.Type{Type: name, Healthy: healthy[0]})
 		}
 	}
-	return condition.NewRegistry(declared...)
+	return ecosystem.NewRegistry(declared...)
 }
 
 // Disputes says whether a Guardrail declares a condition type to be healthy at another status.

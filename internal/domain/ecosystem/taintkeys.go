@@ -1,4 +1,4 @@
-package condition
+package ecosystem
 
 import (
 	"slices"
@@ -76,11 +76,11 @@ func ownersOf(table []keyOwner) map[string]string {
 	return owners
 }
 
-// Reserved says whether somebody else acts on taints of a key, so that no set may have it.
-func Reserved(key string) bool { return ownedByOthers(key, func(keyOwner) bool { return true }) }
+// ReservedKey says whether somebody else acts on taints of a key, so that no set may have it.
+func ReservedKey(key string) bool { return ownedByOthers(key, func(keyOwner) bool { return true }) }
 
-// neverOurs says whether a taint of a key is somebody else's whatever a record says.
-func neverOurs(key string) bool { return ownedByOthers(key, func(k keyOwner) bool { return k.never }) }
+// NeverOurs says whether a taint of a key is somebody else's whatever a record says.
+func NeverOurs(key string) bool { return ownedByOthers(key, func(k keyOwner) bool { return k.never }) }
 
 func ownedByOthers(key string, which func(keyOwner) bool) bool {
 	domain, _, slash := strings.Cut(key, "/")
@@ -89,8 +89,8 @@ func ownedByOthers(key string, which func(keyOwner) bool) bool {
 	})
 }
 
-// leaves says whether a taint keeps pods away because its node isn't there for them yet, or any more.
-func leaves(t corev1.Taint) bool {
+// Leaves says whether a taint keeps pods away because its node isn't there for them yet, or any more.
+func Leaves(t corev1.Taint) bool {
 	return t.Effect != corev1.TaintEffectPreferNoSchedule && slices.ContainsFunc(leaving, func(key string) bool {
 		return t.Key == key || key[len(key)-1] == '/' && strings.HasPrefix(t.Key, key) || key[0] == '/' && strings.HasSuffix(t.Key, key)
 	})

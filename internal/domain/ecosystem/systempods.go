@@ -1,4 +1,4 @@
-package condition
+package ecosystem
 
 import (
 	"fmt"
@@ -79,8 +79,8 @@ func SystemPodOf(ds *appsv1.DaemonSet) (p SystemPod, is bool) {
 	return p, p.Role != ""
 }
 
-// intolerant names the pods that a NoExecute taint of this key would evict, now or after their tolerationSeconds.
-func intolerant(pods []SystemPod, key string) []string {
+// Intolerant names the pods that a NoExecute taint of this key would evict, now or after their tolerationSeconds.
+func Intolerant(pods []SystemPod, key string) []string {
 	taint := corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute}
 	var names []string
 	for _, p := range pods {

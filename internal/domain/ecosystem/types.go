@@ -1,4 +1,4 @@
-package condition
+package ecosystem
 
 import (
 	"errors"
@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// KnownType is a node condition type whose meaning Autohealer knows.
-type KnownType struct {
+// Type is a node condition type whose meaning Autohealer knows.
+type Type struct {
 	Type string
 	// Healthy is the status of a healthy node.
 	Healthy corev1.ConditionStatus
@@ -35,7 +35,7 @@ const (
 // knownTypes: Kubernetes' own conditions; those of node-problem-detector's configurations, of which each names a problem
 // (testdata/node-problem-detector.tsv has them with their source); and those of Amazon EKS's node monitoring agent, of which none does
 // (docs.aws.amazon.com/eks/latest/userguide/node-health-nma.html).
-var knownTypes = []KnownType{
+var knownTypes = []Type{
 	{Type: "Ready", Healthy: corev1.ConditionTrue, Reporter: reporterKubelet},
 	{Type: "MemoryPressure", Healthy: corev1.ConditionFalse, Reporter: reporterKubelet},
 	{Type: "DiskPressure", Healthy: corev1.ConditionFalse, Reporter: reporterKubelet},
@@ -64,32 +64,32 @@ var knownTypes = []KnownType{
 }
 
 // SlowHeartbeat says that its reporter renews the heartbeat of what doesn't change every five minutes, unless it was told another period.
-func (k KnownType) SlowHeartbeat() bool {
+func (k Type) SlowHeartbeat() bool {
 	return k.Reporter == reporterKubelet || k.Reporter == reporterNPD
 }
 
-var builtinTypes = func() map[string]KnownType {
-	types := map[string]KnownType{}
+var builtinTypes = func() map[string]Type {
+	types := map[string]Type{}
 	for _, k := range knownTypes {
 		types[k.Type] = k
 	}
 	return types
 }()
 
-// KnownTypes are the node condition types whose meaning is built in, in a fixed order.
-func KnownTypes() []KnownType { return slices.Clone(knownTypes) }
+// Types are the node condition types whose meaning is built in, in a fixed order.
+func Types() []Type { return slices.Clone(knownTypes) }
 
 // Registry knows the meaning of node condition types: the built-in ones, and those that the cluster's operators declared.
 // The zero value knows the built-in ones. It doesn't change.
 type Registry struct {
-	declared map[string]KnownType
+	declared map[string]Type
 }
 
 // NewRegistry adds declared types to the built-in ones. Of declarations that can't hold its error tells, one line each,
 // and the registry does without them: what a type means that nobody may declare, or that two declare to be the opposite,
 // isn't known. Where they agree on health, the more cautious word on the rest holds; the order doesn't matter.
-func NewRegistry(declared ...KnownType) (Registry, error) {
-	r := Registry{declared: map[string]KnownType{}}
+func NewRegistry(declared ...Type) (Registry, error) {
+	r := Registry{declared: map[string]Type{}}
 	refused := map[string]error{}
 	for _, k := range declared {
 		was, twice := r.declared[k.Type]
@@ -121,7 +121,7 @@ func NewRegistry(declared ...KnownType) (Registry, error) {
 
 // cautiously joins two declarations: a rule warns that either gives cause to, and the reporter must show that it lives
 // unless both say that it can't.
-func (k KnownType) cautiously(other KnownType) KnownType {
+func (k Type) cautiously(other Type) Type {
 	k.Reporter = max(k.Reporter, other.Reporter)
 	k.Obsolete = k.Obsolete || other.Obsolete
 	k.Sticky = k.Sticky || other.Sticky
@@ -131,7 +131,7 @@ func (k KnownType) cautiously(other KnownType) KnownType {
 }
 
 // Lookup tells what a type means; ok is false when nobody said.
-func (r Registry) Lookup(conditionType string) (k KnownType, ok bool) {
+func (r Registry) Lookup(conditionType string) (k Type, ok bool) {
 	if k, ok = builtinTypes[conditionType]; ok {
 		return k, true
 	}
@@ -140,8 +140,8 @@ func (r Registry) Lookup(conditionType string) (k KnownType, ok bool) {
 }
 
 // Types are all known types: the built-in ones in their order, then the declared ones by name.
-func (r Registry) Types() []KnownType {
-	types := KnownTypes()
+func (r Registry) Types() []Type {
+	types := Types()
 	for _, t := range slices.Sorted(maps.Keys(r.declared)) {
 		types = append(types, r.declared[t])
 	}
