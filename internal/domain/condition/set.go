@@ -13,6 +13,8 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
 // Defaults of a spec, applied in memory and never stored.
@@ -156,4 +158,34 @@ func (s *Set) matches(n *Node) bool {
 		}
 	}
 	return true
+}
+
+// StateOf is what a stored set may do, but for what pauses all sets: the fleet knows that. Readable: its spec could be read; admitted:
+// the rules admit it. Acting waits for the finalizer and the recorded key: without them what is done could not be undone.
+func StateOf(cs *v1alpha1.ConditionSet, readable, admitted bool) lifecycle.State {
+	recorded := slices.Contains(cs.Finalizers, v1alpha1.FinalizerUndo) && slices.Contains(cs.Status.TaintKeys, cs.Spec.TaintKey)
+	return lifecycle.Policy{
+		Deleted: cs.DeletionTimestamp != nil, Unreadable: !readable, Observing: cs.Spec.Mode == v1alpha1.Observe,
+		Refused: !admitted, Unrecorded: !recorded,
+	}.State()
+}
+
+// StoredBreaker is the breaker that the set's status tells of; nil when it is closed.
+func StoredBreaker(cs *v1alpha1.ConditionSet) *limit.Opening {
+	b := cs.Status.Breaker
+	if b == nil {
+		return nil
+	}
+	return &limit.Opening{ID: b.ID, OpenedAt: b.OpenedAt.Time, Reset: b.Reset}
+}
+
+// Unreadable stands for a ConditionSet whose spec can't be read: it selects no node, and what it did before can be found
+// and, once it is deleted, undone.
+func Unreadable(cs *v1alpha1.ConditionSet) *Set {
+	return &Set{
+		UID: cs.UID, Name: cs.Name, Generation: cs.Generation, Created: cs.CreationTimestamp.Time,
+		Type: cs.Spec.Type, Key: cs.Spec.TaintKey, Effect: cs.Spec.Effect,
+		Selector:     labels.Nothing(),
+		KeysDeclared: append(slices.Clone(cs.Status.TaintKeys), cs.Spec.TaintKey),
+	}
 }
