@@ -46,8 +46,11 @@ func (r *Reporter) record(ctx context.Context, name string, node *condition.Node
 	if !r.broken.news(name, string(node.UID)+" "+text) {
 		return
 	}
+	is, broken := fleet.BrokenRecord(name)
+	if !broken { // mended by now
+		return
+	}
 	_, err := condition.ParseOwnership(text)
-	is, _ := fleet.BrokenRecord(name)
 	log.FromContext(ctx).Error(err, "The record on a node can't be read; nothing is done and nothing undone there",
 		"node", name, "annotation", v1alpha1.AnnotationOwnedTaints, "mend", is.Mend())
 	note := fmt.Sprintf("The annotation %s of node %s can't be read, so ConditionSets do nothing and undo nothing there. To mend it, %s", v1alpha1.AnnotationOwnedTaints, name, is.Mend())

@@ -117,7 +117,7 @@ func undoing(st state) string {
 
 // unreadable says what to do about nodes with a taint of the set's key and a record that can't be read.
 func unreadable(nodes []string) string {
-	return fmt.Sprintf("%s, so that nothing is done and nothing undone there; repair the annotation %s, or remove it, and the taint too if it is this set's",
+	return fmt.Sprintf("%s, so that nothing is done and nothing undone there; repair the annotation %s, or remove the taint if it is this set's, and then the annotation",
 		firstOf(nodes), v1alpha1.AnnotationOwnedTaints)
 }
 
@@ -173,8 +173,12 @@ func breakerOpen(cs *v1alpha1.ConditionSet, st state) metav1.Condition {
 		return c
 	}
 	c.Reason = v1alpha1.ReasonTooManyMatchAtOnce
-	c.Message = fmt.Sprintf("Too many nodes matched at once at %s; now %d of %d match. Nothing new is done. Look at the conditions' reporter; then, to let it act: kubectl annotate conditionset %s %s=%s --overwrite",
-		b.OpenedAt.UTC().Format("2006-01-02T15:04:05Z"), st.summary.Matching, st.summary.Selected, cs.Name, v1alpha1.AnnotationResetBreaker, b.ID)
+	departed := ""
+	if n := st.summary.Departed; n > 0 {
+		departed = fmt.Sprintf(", and %d were deleted while they matched", n)
+	}
+	c.Message = fmt.Sprintf("Too many nodes matched at once at %s; now %d of %d match%s. Nothing new is done. Look at the conditions' reporter; then, to let it act: kubectl annotate conditionset %s %s=%s --overwrite",
+		b.OpenedAt.UTC().Format("2006-01-02T15:04:05Z"), st.summary.Matching, st.summary.Selected, departed, cs.Name, v1alpha1.AnnotationResetBreaker, b.ID)
 	return c
 }
 

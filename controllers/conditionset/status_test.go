@@ -25,7 +25,7 @@ func TestReadySaysInNumbersWhatTheSetDoes(t *testing.T) {
 			"2 of 40 selected nodes match, 1 are tainted; 3 are in doubt, their conditions Unknown, missing or stale: nothing is done and nothing undone there."},
 		{"a record that can't be read is told of", "", condition.Summary{Selected: 40, Matching: 2, Tainted: 1, Unreadable: []string{"w1", "w2"}},
 			"2 of 40 selected nodes match, 1 are tainted; the record of 2 can't be read: w1, w2, so that nothing is done and nothing undone there; " +
-				"repair the annotation autohealer.resourcestack.com/owned-taints, or remove it, and the taint too if it is this set's."},
+				"repair the annotation autohealer.resourcestack.com/owned-taints, or remove the taint if it is this set's, and then the annotation."},
 		{"one that observes, too", "Observe", condition.Summary{},
 			"Mode Observe: 0 of 0 selected nodes match, and nothing is touched; no node is selected: compare nodeSelector with kubectl get nodes --show-labels; control-plane nodes take includeControlPlane."},
 		{"a set that observes says that it touches nothing", "Observe", condition.Summary{Selected: 40, Matching: 3},

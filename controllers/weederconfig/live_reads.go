@@ -53,6 +53,7 @@ func (r *PodReconciler) confirm(ctx context.Context, plan weeder.Plan) (read boo
 }
 
 // once reads, or waits while another pod's deletion has the same read: those that one recovery allows are decided at once.
+// Whose read it is doesn't matter: reconciliations end with the manager, all together.
 func (c *liveReadCache) once(of liveRead, now time.Time, read func() error) error {
 	_, err, _ := c.asking.Do(of.kind+" "+of.namespace+"/"+of.name, func() (any, error) {
 		err := read()

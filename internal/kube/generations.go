@@ -185,7 +185,7 @@ type reading struct {
 	err  error
 }
 
-// read gives an error when ctx ended before there was an answer. The read goes on then: others may wait for it.
+// read gives an error when ctx ended before there was an answer. The read goes on then.
 func (g *Generations) read(ctx context.Context, kind schema.GroupVersionKind, of Admission) (*reading, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -193,7 +193,9 @@ func (g *Generations) read(ctx context.Context, kind schema.GroupVersionKind, of
 	answer := g.reads.DoChan(string(of.UID), func() (any, error) {
 		r := &reading{at: g.Clock.Now()}
 		r.meta.SetGroupVersionKind(kind)
-		if r.err = g.Reader.Get(context.WithoutCancel(ctx), of.Key, &r.meta); r.err == nil && r.meta.UID == of.UID {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listTakes) // others may wait for it
+		defer cancel()
+		if r.err = g.Reader.Get(ctx, of.Key, &r.meta); r.err == nil && r.meta.UID == of.UID {
 			g.learn(r.at, &r.meta)
 		}
 		return r, nil

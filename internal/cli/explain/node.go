@@ -148,11 +148,15 @@ func (t *text) end(s condition.Sight) {
 	case s.Claim == nil && s.Match.Phase == condition.Matching && t.now.Before(s.Match.HoldsAt):
 		t.line(2, "It acts %s, when that has lasted for %s", t.at(s.Match.HoldsAt), duration.HumanDuration(s.Set.For))
 	case s.Claim != nil && s.Match.Phase == condition.Clear && t.now.Before(s.Match.ClearAt):
-		t.line(2, "The taint goes %s, when that has lasted for %s (recoverAfter)", t.at(s.Match.ClearAt), duration.HumanDuration(s.Set.RecoverAfter))
+		why := "recoverAfter"
+		if s.RecoverAfter > s.Set.RecoverAfter {
+			why = "longer than recoverAfter, since it flaps"
+		}
+		t.line(2, "The taint goes %s, when that has lasted for %s (%s)", t.at(s.Match.ClearAt), duration.HumanDuration(s.RecoverAfter), why)
 	case s.Claim != nil && s.Match.Phase == condition.Matching:
 		after := "at once"
-		if s.Set.RecoverAfter > 0 {
-			after = "after " + duration.HumanDuration(s.Set.RecoverAfter)
+		if s.RecoverAfter > 0 {
+			after = "after " + duration.HumanDuration(s.RecoverAfter)
 		}
 		t.line(2, "The taint goes %s when %s", after, recovery(s.Set.Members))
 	}

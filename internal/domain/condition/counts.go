@@ -14,9 +14,9 @@ import (
 type footprint struct {
 	// counted: it is one of the N that percentages are of. away: it would be one, if it were available.
 	counted, away bool
-	// plane: a control-plane node; planeReady: one that serves; leaving: the node is being deleted.
-	plane, planeReady, leaving bool
-	zone                       string
+	// plane: a control-plane node; planeReady: one that serves.
+	plane, planeReady bool
+	zone              string
 	// any taint of ours; one that keeps pods away; one that evicts.
 	any, repels, evicts bool
 	// taintedAt and evictedAt are when a taint of ours was last set, and when one last became NoExecute.
@@ -49,7 +49,7 @@ type inFlight struct {
 func (n *nodeState) footprint(declared func(key string) bool) footprint {
 	worker := !n.Deleting && !n.ControlPlane
 	p := footprint{counted: worker && n.Available, away: worker && !n.Available, zone: n.Zone,
-		plane: n.ControlPlane, planeReady: n.ControlPlane && n.Ready && !n.Deleting, leaving: n.Deleting}
+		plane: n.ControlPlane, planeReady: n.ControlPlane && n.Ready && !n.Deleting}
 	if n.RecordBroken {
 		for _, t := range n.suspects(declared) {
 			p.carry(t.Effect)
@@ -148,9 +148,8 @@ func (t *tally) lastEviction(before time.Time) (last time.Time) {
 type counts struct {
 	cluster tally
 	zones   map[string]*tally
-	// planes are control-plane nodes that aren't being deleted, planeReady those of them that serve; planeTainted are
-	// those with any taint of ours.
-	planes, planeReady, planeTainted int
+	// planeReady are control-plane nodes that serve; planeTainted are those with any taint of ours.
+	planeReady, planeTainted int
 }
 
 func newCounts() counts { return counts{zones: map[string]*tally{}} }
@@ -163,9 +162,6 @@ func (c *counts) add(p footprint, n int) {
 	c.zones[p.zone].add(p, n)
 	if p.plane && p.any {
 		c.planeTainted += n
-	}
-	if p.plane && !p.leaving {
-		c.planes += n
 	}
 	if p.planeReady {
 		c.planeReady += n

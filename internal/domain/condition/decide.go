@@ -124,7 +124,7 @@ func (s *Set) effectFor(claim OwnedTaint, now time.Time) (corev1.TaintEffect, ti
 func (p *planner) times(c Claimant) int {
 	var seen []PastTaint
 	if p.Tainted != nil {
-		seen = slices.DeleteFunc(pruned(p.Tainted(c.Name), p.At.Now), func(t PastTaint) bool { return !p.mayOwn(t.Key) }) // what is forged
+		seen = slices.DeleteFunc(pruned(p.Tainted(c.Name), p.At.Now), func(t PastTaint) bool { return ahead(t.At.Time, p.At.Now) || !p.mayOwn(t.Key) }) // what is forged
 	}
 	n := len(seen) + 1
 	for _, h := range p.history {
@@ -141,15 +141,19 @@ func (p *planner) times(c Claimant) int {
 // flaps says whether the claim is one taint too many to evict, or to go at once.
 func (t OwnedTaint) flaps() bool { return t.Times > flappingTaints }
 
-// damped is how long a node must have been clear at least before its taint goes: none of the first two within historyKept; of the third a
-// minute, then two, four, up to half an hour. Conditions that flap take the node out and back as fast as they come, and
-// whoever schedules by it, too.
-func (t OwnedTaint) damped() time.Duration { return backoff(t.Times - flappingTaints) }
+// recoverAfter is how long a node must have been clear before the claim's taint goes: as the set says for the first two within
+// historyKept; of the third a minute at least, then two, four, up to half an hour. Conditions that flap take the node out and back as fast
+// as they come, and whoever schedules by it, too. No longer than half of StaleAfter: without heartbeats that is how long it is
+// known to be clear.
+func (s *Set) recoverAfter(t OwnedTaint) time.Duration {
+	return max(s.RecoverAfter, min(backoff(t.Times-flappingTaints), s.StaleAfter/2))
+}
 
-// damp is a match that is clear only once the claim is damped no longer.
-func (t OwnedTaint) damp(m Match, recoverAfter time.Duration) Match {
+// matchFor is how the set stands to a node with a claim of it, which is clear later where conditions flap.
+func (s *Set) matchFor(t OwnedTaint, n *Node, at Moment) Match {
+	m := s.Match(n, at)
 	if m.Phase == Clear {
-		m.ClearAt = m.ClearAt.Add(max(0, t.damped()-recoverAfter))
+		m.ClearAt = m.ClearAt.Add(s.recoverAfter(t) - s.RecoverAfter)
 	}
 	return m
 }
@@ -159,12 +163,12 @@ func (p *planner) noteFlapping(c Claimant, claim OwnedTaint, m Match) {
 	if !claim.flaps() {
 		return
 	}
-	says := fmt.Sprintf("its conditions flap, it was tainted %d times within an hour", claim.Times)
+	says := fmt.Sprintf("it was tainted %d times within an hour, last at %s", claim.Times, claim.Since.UTC().Format(time.RFC3339))
 	if c.Effect == corev1.TaintEffectNoExecute {
 		says += "; it stays at NoSchedule"
 	}
-	if wait := claim.damped(); wait > c.RecoverAfter {
-		says += fmt.Sprintf("; the taint goes once they have been clear for %s", wait)
+	if wait := c.recoverAfter(claim); wait > c.RecoverAfter {
+		says += fmt.Sprintf("; the taint goes once its conditions have been clear for %s", wait)
 	}
 	p.plan.Holds = append(p.plan.Holds, Hold{Set: c.UID, Reason: HeldByFlapping, At: m.ExpiresAt, Message: says})
 }

@@ -8,9 +8,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
 // flicker has a node's condition come and go once a second for so long, and gives how often the node was tainted.
@@ -36,7 +39,7 @@ func TestATaintThatFlickersIsDamped(t *testing.T) {
 			t.Errorf("tainted %d times in ten minutes of flickering, want 3: the third stays", n)
 		}
 		sum, _ := m.fleet.Summary("a-uid", moment(m.now))
-		if hold := sum.Holds["Flapping"]; hold.Nodes != 1 || hold.Message != "its conditions flap, it was tainted 3 times within an hour; the taint goes once they have been clear for 1m0s" {
+		if hold := sum.Holds["Flapping"]; hold.Nodes != 1 || hold.Message != "it was tainted 3 times within an hour, last at 2026-11-03T12:00:04Z; the taint goes once its conditions have been clear for 1m0s" {
 			t.Errorf("told: %+v", sum.Holds)
 		}
 		m.now = m.now.Add(59 * time.Second) // it was clear when it was seen last, a second ago
@@ -46,7 +49,7 @@ func TestATaintThatFlickersIsDamped(t *testing.T) {
 		}
 		m.flicker("w00", 2*time.Second)
 		plan, _ := m.decide("w00")
-		if len(plan.Steps) > 0 || len(plan.Holds) != 1 || !strings.HasSuffix(plan.Holds[0].Message, "4 times within an hour; the taint goes once they have been clear for 2m0s") {
+		if len(plan.Steps) > 0 || len(plan.Holds) != 1 || !strings.HasSuffix(plan.Holds[0].Message, "4 times within an hour, last at 2026-11-03T12:10:59Z; the taint goes once its conditions have been clear for 2m0s") {
 			t.Errorf("the fourth: %+v", plan)
 		}
 		well := m.now.Add(-time.Second)
@@ -159,6 +162,104 @@ func TestASetThatIsMadeAnewKeepsItsBreaker(t *testing.T) {
 		m.fleet.ObserveSet(anew, lifecycle.Active, nil, "20261103t120000z", moment(m.now))
 		if want && !m.settle("w00") {
 			t.Error("it isn't reset by the id that its status tells")
+		}
+	}
+}
+
+// TestWhatIsNoTaintAnewDoesNotCount: a set of the name that takes over a claim, a node that is applied again with its record, and claims from
+// ahead, by more than clocks may differ.
+func TestWhatIsNoTaintAnewDoesNotCount(t *testing.T) {
+	anew := newSet(t, "a", noSchedule)
+	anew.UID = "anew"
+	for name, c := range map[string]struct {
+		between func(m *manager)
+		since   time.Duration // of the first claim, from now
+		want    int
+	}{
+		"nothing": {func(*manager) {}, 0, 0},
+		"a set of the name takes over": {func(m *manager) {
+			m.fleet.ForgetSet("a-uid", moment(m.now))
+			m.fleet.ObserveSet(anew, lifecycle.Active, nil, "", moment(m.now))
+			m.settle("w00")
+		}, 0, 0},
+		"the node is applied again": {func(m *manager) {
+			n := m.api.nodes["w00"].DeepCopy()
+			m.delete("w00")
+			n.UID = "again"
+			m.api.put(n)
+			m.fleet.ObserveNode(m.api.nodes["w00"], moment(m.now))
+		}, 0, 0},
+		"another replica's clock is ahead by little": {func(m *manager) { m.flicker("w00", 2*time.Second) }, 9 * time.Second, 3},
+		"and by much": {func(m *manager) { m.flicker("w00", 2*time.Second) }, 11 * time.Second, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := manage(t, calm("5", "5"), workers(10, kubeletSick), newSet(t, "a", noSchedule))
+			m.see("w00", owning("a", "example.com/k", "NoSchedule", noon.Add(c.since)))
+			c.between(m)
+			m.now = m.now.Add(time.Minute)
+			m.flicker("w00", time.Second) // sick still
+			m.see("w00", reportsAt("KubeletUnhealthy", "False", m.now, m.now))
+			m.settle("w00")
+			m.flicker("w00", time.Second) // tainted once more
+			owned, err := condition.ParseOwnership(m.api.nodes["w00"].Annotations[recordAnnotation])
+			if err != nil || len(owned.Taints) != 1 || owned.Taints[0].Times != c.want {
+				t.Errorf("claims %+v, want one with times %d; error %v", owned.Taints, c.want, err)
+			}
+		})
+	}
+}
+
+// TestADampedTaintGoesThoughNobodySaysAnyMoreThatAllIsWell: without heartbeats a node is known to be clear for staleAfter and no longer.
+func TestADampedTaintGoesThoughNobodySaysAnyMoreThatAllIsWell(t *testing.T) {
+	m := manage(t, calm("5", "5"), workers(10, kubeletWell), newSet(t, "a", "staleAfter: 4m\n"+noSchedule))
+	record := condition.Ownership{Taints: []condition.OwnedTaint{{Key: "example.com/k", Effect: "NoSchedule", Set: "a-uid", Name: "a", Generation: 1, Since: metav1.NewTime(noon), Times: 9}}}
+	m.see("w00", tainted("example.com/k", "NoSchedule"), recorded(record.String()), reportsAt("KubeletUnhealthy", "True", noon, noon))
+	m.now = noon.Add(time.Second)
+	m.see("w00", reportsAt("KubeletUnhealthy", "False", m.now, m.now))
+	plan, _ := m.decide("w00")
+	if !plan.LookAgain.Equal(m.now.Add(2*time.Minute)) || !strings.Contains(plan.Holds[0].Message, "have been clear for 2m0s") {
+		t.Errorf("looks again at %s, held %+v", plan.LookAgain, plan.Holds)
+	}
+	sights := m.fleet.Sights("w00", moment(m.now))
+	if len(sights) != 1 || !sights[0].Match.ClearAt.Equal(plan.LookAgain) || sights[0].RecoverAfter != 2*time.Minute {
+		t.Errorf("explained: %+v", sights)
+	}
+	m.now = plan.LookAgain
+	if m.settle("w00"); len(m.api.nodes["w00"].Spec.Taints) > 0 {
+		t.Error("it stays")
+	}
+}
+
+// TestAResetIsNotInherited: somebody looked at that wave, and not at the next.
+func TestAResetIsNotInherited(t *testing.T) {
+	m := manage(t, breakerLimits(), workers(12, kubeletSick), newSet(t, "a", noSchedule))
+	m.fleet.ObserveSet(newSet(t, "a", noSchedule), lifecycle.Active, nil, "20261103t120000z", moment(noon))
+	m.fleet.ForgetSet("a-uid", moment(noon))
+	anew := newSet(t, "a", noSchedule)
+	anew.UID = "anew"
+	m.now = noon.Add(time.Minute)
+	m.fleet.ObserveSet(anew, lifecycle.Active, nil, "", moment(m.now))
+	if sum, _ := m.fleet.Summary("anew", moment(m.now)); sum.Breaker == nil || sum.Breaker.Reset || m.settle("w00") {
+		t.Errorf("breaker %+v, want another opening", sum.Breaker)
+	}
+}
+
+// TestAFollowerThatLeadsInheritsABreakerThatNobodyWroteDown: the former leader may have died before it did.
+func TestAFollowerThatLeadsInheritsABreakerThatNobodyWroteDown(t *testing.T) {
+	opening := &limit.Opening{ID: "20261103t120000z", OpenedAt: noon}
+	for stored, want := range map[*limit.Opening]bool{nil: true, opening: false} {
+		m := manage(t, breakerLimits(), workers(12, kubeletWell), newSet(t, "a", noSchedule))
+		m.fleet.Follow()
+		m.fleet.ObserveSet(newSet(t, "a", noSchedule), lifecycle.Active, opening, "", moment(noon))
+		m.fleet.ForgetSet("a-uid", moment(noon))
+		anew := newSet(t, "a", noSchedule)
+		anew.UID = "anew"
+		for _, b := range []*limit.Opening{nil, stored, nil} { // the last: somebody reset it, and the wave is over
+			m.fleet.ObserveSet(anew, lifecycle.Active, b, "", moment(noon))
+		}
+		m.fleet.Lead(moment(noon))
+		if sum, _ := m.fleet.Summary("anew", moment(noon)); (sum.Breaker != nil) != want {
+			t.Errorf("written down %t: breaker %+v", stored != nil, sum.Breaker)
 		}
 	}
 }

@@ -212,6 +212,7 @@ func (f *Fleet) judgeMatch(s *setState, before, after *Node, n *nodeState, at Mo
 		f.resize(s)
 	}
 	if _, matched := s.matching[n.Name]; matched && (after == nil || after.Deleting) {
+		s.departed.Forget(at.Now.Add(-f.policy.Limits.EvictPace))
 		s.departed.Remember(limit.Act{UID: n.UID, Name: n.Name, Zone: n.Zone, Began: at.Now}, at.Now)
 	}
 	f.rematch(s, n, is.selected == 1 && s.matches(after))

@@ -17,6 +17,9 @@ func (f *Fleet) ObserveSet(set *Set, state lifecycle.State, stored *limit.Openin
 	defer f.mu.Unlock()
 	f.declare(set.KeysDeclared)
 	was := f.sets[set.UID]
+	if stored != nil {
+		delete(f.formers, set.Name) // what it left is written down
+	}
 	if was != nil && f.follows && was.breaker.Follow(stored) {
 		f.recountAll(was)
 		f.touch(was)
@@ -28,7 +31,7 @@ func (f *Fleet) ObserveSet(set *Set, state lifecycle.State, stored *limit.Openin
 	touched := names{}
 	if was != nil {
 		s.breaker = was.breaker // the leader's own is never older than the stored one, and a follower's is the stored one
-		s.departed = was.departed
+		s.depart(was.Members, was.departed)
 		maps.Copy(touched, was.matching)
 		f.part(was)
 	} else if stored == nil {
@@ -70,8 +73,7 @@ func (f *Fleet) ForgetSet(uid types.UID, at Moment) (affected []string) {
 		return nil
 	}
 	f.part(s)
-	maps.DeleteFunc(f.formers, func(_ string, left former) bool { return !at.Now.Before(left.until) })
-	f.formers[s.Name] = former{s.breaker, s.departed, at.Now.Add(historyKept)}
+	f.leave(s, at.Now)
 	delete(f.sets, uid)
 	delete(f.dirty, uid)
 	return s.recorded.sorted()

@@ -30,7 +30,7 @@ func newGone() gone { return gone{nodes: map[types.UID]goneNode{}, counts: newCo
 
 func (g *gone) put(uid types.UID, print footprint, until time.Time) {
 	g.drop(uid)
-	print.counted, print.away, print.planeReady, print.leaving = false, false, false, true // it is none of those that percentages are of
+	print.counted, print.away, print.planeReady = false, false, false // it is none of those that percentages are of
 	g.nodes[uid] = goneNode{print, until}
 	g.counts.add(print, 1)
 }
@@ -97,16 +97,20 @@ type past struct {
 
 type tainting struct{ node, set string }
 
-// note takes in the claims that a node's record has anew. One from ahead is forged, or of a clock that was wrong.
+// note takes in the claims that a node's record has anew: not those that were there before, though another set of the name took them over,
+// or, with a node that wasn't, though it is another one of the name. One from ahead is forged, or of a clock that was wrong.
 func (p *past) note(before, after *Node, now time.Time) {
 	for _, t := range after.Owned.Taints {
-		same := func(b OwnedTaint) bool { return b.Set == t.Set && b.Key == t.Key && b.Since.Equal(&t.Since) }
-		if t.Since.After(now) || before != nil && slices.ContainsFunc(before.Owned.Taints, same) {
-			continue
-		}
 		of := tainting{after.Name, t.Name}
-		all := append(p.taints[of], PastTaint{Key: t.Key, At: t.Since})
-		p.taints[of] = pruned(all, now)
+		known := false
+		if before == nil {
+			known = slices.ContainsFunc(p.taints[of], func(was PastTaint) bool { return was.Key == t.Key && was.At.Equal(&t.Since) })
+		} else {
+			known = slices.ContainsFunc(before.Owned.Taints, func(b OwnedTaint) bool { return b.Name == t.Name && b.Key == t.Key && b.Since.Equal(&t.Since) })
+		}
+		if !known && !ahead(t.Since.Time, now) {
+			p.taints[of] = pruned(append(slices.Clone(p.taints[of]), PastTaint{Key: t.Key, At: t.Since}), now)
+		}
 	}
 	if now.Sub(p.swept) < historyKept {
 		return
@@ -115,19 +119,44 @@ func (p *past) note(before, after *Node, now time.Time) {
 	maps.DeleteFunc(p.taints, func(_ tainting, all []PastTaint) bool { return len(pruned(all, now)) == 0 })
 }
 
+// ahead says whether a time lies further in the future than clocks may be apart: it is forged, or our clock was set back since.
+func ahead(t, now time.Time) bool { return t.After(now.Add(clocksApart)) }
+
 // former is what a set that was deleted leaves to one that is made under its name within historyKept: an open breaker, and the nodes that
 // were deleted while they matched. To make a set anew is no look at its reporter.
 type former struct {
-	breaker  limit.Breaker
+	opening  limit.Opening
+	members  []Member
 	departed limit.Memory
 	until    time.Time
 }
 
-// inherit gives a set what the former one of its name left.
+// leave keeps what a set that goes leaves. An opening that was reset is none: somebody looked at that wave, and not at the next.
+func (f *Fleet) leave(s *setState, now time.Time) {
+	maps.DeleteFunc(f.formers, func(_ string, left former) bool { return !now.Before(left.until) })
+	left := former{members: s.Members, departed: s.departed, until: now.Add(historyKept)}
+	if s.breaker.Holds() {
+		left.opening, _ = s.breaker.Opening()
+	}
+	f.formers[s.Name] = left
+}
+
+// inherit gives a set what the former one of its name left, until its own status tells of an opening.
 func (f *Fleet) inherit(s *setState, now time.Time) {
-	if left, ok := f.formers[s.Name]; ok && now.Before(left.until) {
-		s.breaker, s.departed = left.breaker, left.departed
-		delete(f.formers, s.Name)
+	left, ok := f.formers[s.Name]
+	if !ok || !now.Before(left.until) {
+		return
+	}
+	if left.opening.ID != "" {
+		s.breaker.Restore(left.opening)
+	}
+	s.depart(left.members, left.departed)
+}
+
+// depart takes over which nodes were deleted while they matched the same conditions.
+func (s *setState) depart(members []Member, departed limit.Memory) {
+	if slices.Equal(s.Members, members) {
+		s.departed = departed
 	}
 }
 

@@ -99,7 +99,7 @@ func (p *planner) adopt(c Claimant, claim OwnedTaint) OwnedTaint {
 }
 
 func (p *planner) reviewMatch(c Claimant, claim OwnedTaint) {
-	m := claim.damp(c.Match(p.Node, p.At), c.RecoverAfter)
+	m := c.matchFor(claim, p.Node, p.At)
 	removed := !p.carried(claim)
 	switch {
 	case m.Phase == NotSelected:

@@ -87,9 +87,17 @@ func (f *Fleet) pace(n *nodeState, expired time.Time, at Moment) Gate {
 			next = time.Time{}
 		}
 		return Gate{Reason: HeldByPace, At: next, dimension: dimension,
-			Message: fmt.Sprintf("one node of zone %q begins to evict in %s", n.Zone, pace)}
+			Message: fmt.Sprintf("one node of zone %q begins to evict every %s", n.Zone, pace) + from(next)}
 	}
 	return Gate{}
+}
+
+// from adds to a message when time opens a limit.
+func from(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return "; the next may at " + t.UTC().Format(time.RFC3339)
 }
 
 // ownCap counts the other nodes: what the set once did to this one doesn't stand in its way.
@@ -150,9 +158,18 @@ func (f *Fleet) judgeBreaker(s *setState, at Moment) {
 // wave is how many nodes match at once, of how many. A node that is deleted while it matches counts until EvictPace has passed: else whoever
 // deletes sick nodes as fast as the reporter makes them would hide the wave.
 func (f *Fleet) wave(s *setState, now time.Time) (matching, selected int) {
-	s.departed.Forget(now.Add(-f.policy.Limits.EvictPace))
-	gone := len(s.departed.Acts())
+	gone := f.departed(s, now)
 	return len(s.matching) + gone, s.selected + gone
+}
+
+// departed counts the nodes that were deleted while they matched, within EvictPace.
+func (f *Fleet) departed(s *setState, now time.Time) (nodes int) {
+	for _, a := range s.departed.Acts() {
+		if now.Before(a.Began.Add(f.policy.Limits.EvictPace)) && !ahead(a.Began, now) {
+			nodes++
+		}
+	}
+	return nodes
 }
 
 func (s *setState) why() Reason {

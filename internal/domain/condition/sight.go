@@ -27,6 +27,8 @@ type Sight struct {
 	Claim *OwnedTaint
 	// Carried: the claim's taint is on the node.
 	Carried bool
+	// RecoverAfter is how long the node must be clear before that taint goes: longer than the set says where conditions flap.
+	RecoverAfter time.Duration
 }
 
 // MemberSight is one condition of a set, as a node has it.
@@ -56,6 +58,7 @@ func (f *Fleet) Sights(name string, at Moment) []Sight {
 		if i >= 0 {
 			claim := n.Owned.Taints[i]
 			sight.Claim, sight.Carried = &claim, n.hasTaint(claim.Key, n.Owned.Effect(claim.Key))
+			sight.Match, sight.RecoverAfter = s.matchFor(claim, n.Node, at), s.recoverAfter(claim)
 		}
 		if sight.Claim == nil && sight.Match.Phase == NotSelected {
 			continue

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
@@ -23,6 +24,8 @@ type Summary struct {
 	// Holds counts the held-back nodes by reason, with one message each.
 	Holds   map[Reason]HoldCount
 	Breaker *limit.Opening
+	// Departed nodes were deleted while they matched, and count for the breaker still.
+	Departed int
 }
 
 // HoldCount is how many nodes one reason holds back.
@@ -65,7 +68,7 @@ func (f *Fleet) Summary(uid types.UID, at Moment) (sum Summary, ok bool) {
 		first.add(name)
 	}
 	sum.Samples = first.names
-	sum.Doubtful = f.doubtful(s, at)
+	sum.Doubtful, sum.Departed = f.doubtful(s, at), f.departed(s, at.Now)
 	return sum, true
 }
 
@@ -112,7 +115,7 @@ func (f *Fleet) Orphans() (orphans []Orphan) {
 	for _, name := range slices.Sorted(maps.Keys(f.nodes)) {
 		n := f.nodes[name]
 		for _, t := range n.Owned.Taints {
-			if f.sets[t.Set] == nil && !f.declared[t.Key] && n.hasTaint(t.Key, n.Owned.Effect(t.Key)) {
+			if f.sets[t.Set] == nil && !f.declared[t.Key] && !ecosystem.NeverOurs(t.Key) && n.hasTaint(t.Key, n.Owned.Effect(t.Key)) {
 				orphans = append(orphans, Orphan{name, t})
 			}
 		}

@@ -50,8 +50,8 @@ func TestSystemRole(t *testing.T) {
 		{"a CNI plugin", metav1.ObjectMeta{Name: "net"}, path("/etc/cni/net.d"), "CNI"},
 		{"a CNI plugin by its binaries", metav1.ObjectMeta{Name: "net"}, path("/opt/cni"), "CNI"},
 		{"a CSI driver", metav1.ObjectMeta{Name: "disk"}, path("/var/lib/kubelet/plugins/disk.example.com"), "CSI"},
-		{"a DaemonSet's that sees all devices", metav1.ObjectMeta{Name: "gpu", OwnerReferences: ofDaemonSet}, path("/dev/"), "condition reporter"},
-		{"a DaemonSet's that sees the whole host", metav1.ObjectMeta{Name: "agent", OwnerReferences: ofDaemonSet}, path("/"), "condition reporter"},
+		{"a DaemonSet's that sees all devices", metav1.ObjectMeta{Name: "gpu", OwnerReferences: ofDaemonSet}, path("/dev/"), "sees the whole host"},
+		{"a DaemonSet's that sees the whole host", metav1.ObjectMeta{Name: "agent", OwnerReferences: ofDaemonSet}, path("/"), "sees the whole host"},
 		{"a DaemonSet's that sees one device", metav1.ObjectMeta{Name: "fuse", OwnerReferences: ofDaemonSet}, path("/dev/fuse"), ""},
 		{"somebody's that sees the whole host, as for debugging", metav1.ObjectMeta{Name: "node-debugger-w1-x2v"}, path("/"), ""},
 		{"kube-proxy by its name", metav1.ObjectMeta{Name: "kube-proxy-x2v"}, &corev1.PodSpec{}, "Service proxy"},
@@ -73,7 +73,7 @@ func TestADaemonSetStandsForItsPods(t *testing.T) {
 		t.Errorf("%s is a system pod", p)
 	}
 	agent.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "root", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
-	if p, is := ecosystem.SystemPodOf(agent); !is || p.String() != "kube-system/agent (condition reporter)" {
+	if p, is := ecosystem.SystemPodOf(agent); !is || p.String() != "kube-system/agent (sees the whole host)" {
 		t.Errorf("%s, system pod %t", p, is)
 	}
 }

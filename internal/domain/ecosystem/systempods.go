@@ -58,7 +58,7 @@ func SystemRole(meta *metav1.ObjectMeta, spec *corev1.PodSpec) string {
 			}
 		}
 		if everywhere && slices.Contains(wholeHost, at) {
-			return "condition reporter"
+			return "sees the whole host"
 		}
 	}
 	return ""
