@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -38,6 +39,8 @@ type Cluster struct {
 	AuditLog string
 	// Dir has all of the cluster's files.
 	Dir string
+
+	labelled atomic.Int64 // so that no two writes of Label say the same
 	// BinDir has the binaries that run, and kubectl.
 	BinDir string
 

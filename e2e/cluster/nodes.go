@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -181,6 +182,20 @@ func (c *Cluster) SetCondition(ctx context.Context, node string, conditionType c
 		return fmt.Errorf("encode condition %s: %w", conditionType, err)
 	}
 	return c.patchNodeStatus(ctx, node, patch)
+}
+
+// Label sets a node's label, or with "" takes it off. It is a change in any case: of two writes that give one version nobody can tell which
+// changed nothing.
+func (c *Cluster) Label(ctx context.Context, node, label, value string) error {
+	text := "null"
+	if value != "" {
+		text = strconv.Quote(value)
+	}
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s},"annotations":{"e2e.example.com/labelled":"%d"}}}`, label, text, c.labelled.Add(1))
+	if _, err := c.client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("label node %s: %w", node, err)
+	}
+	return nil
 }
 
 func (c *Cluster) transition(ctx context.Context, name string, next corev1.NodeCondition) (metav1.Time, error) {

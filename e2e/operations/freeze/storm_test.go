@@ -15,6 +15,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/e2e/cluster"
+	"github.com/resourcestack/autohealer/e2e/operations/world"
 	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
@@ -119,13 +120,16 @@ func startStorm(ctx context.Context, nodes []string) (stop func()) {
 	GinkgoHelper()
 	dir := GinkgoT().TempDir()
 	Expect(os.WriteFile(filepath.Join(dir, "all.yaml"), []byte(inGit), 0o600)).To(Succeed())
+	for _, name := range nodes {
+		Expect(h.SetCondition(ctx, name, "Broken", corev1.ConditionTrue, cluster.ConditionOptions{})).To(Succeed())
+	}
 	blowing, end := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
 	random := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 1))
 	running.Go(func() {
 		for blowing.Err() == nil {
-			status := []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse}[random.IntN(2)]
-			_ = h.SetCondition(blowing, nodes[random.IntN(len(nodes))], "Broken", status, cluster.ConditionOptions{})
+			// not their condition, which would be damped as flapping
+			_ = h.Label(blowing, nodes[random.IntN(len(nodes))], world.Unselected, []string{"", "yes"}[random.IntN(2)])
 		}
 	})
 	running.Go(func() {

@@ -2,7 +2,6 @@ package runbooks
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,6 +30,7 @@ var _ = Describe("docs/runbooks", Ordered, ContinueOnFailure, func() {
 	AfterEach(func(ctx SpecContext) {
 		sick(ctx, 0)
 		series(ctx, `autohealer_conditionset_nodes{policy="kernel-deadlock",state="tainted"} 0`)
+		first = 0
 	})
 
 	It("no-leader.md", func(ctx SpecContext) {
@@ -57,6 +57,7 @@ var _ = Describe("docs/runbooks", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("breaker-open.md", func(ctx SpecContext) {
+		first = 2
 		sick(ctx, 6)
 		series(ctx, `autohealer_conditionset_breaker_open{policy="kernel-deadlock"} 1`)
 		expectWholePage(ctx, "breaker-open.md")
@@ -64,6 +65,7 @@ var _ = Describe("docs/runbooks", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("limit-reached.md", func(ctx SpecContext) {
+		first = 4
 		sick(ctx, 2)
 		series(ctx, `autohealer_conditionset_limit_reached{policy="kernel-deadlock"} 1`)
 		expectPage(ctx, "limit-reached.md", status)
@@ -79,6 +81,7 @@ var _ = Describe("docs/runbooks", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("policy-refused.md", func(ctx SpecContext) {
+		first = 6
 		_, err := h.Apply(ctx, `
 apiVersion: autohealer.resourcestack.com/v1alpha1
 kind: Guardrail
@@ -115,7 +118,7 @@ spec:
 		Expect(h.StopComponent(harness.Manager)).To(Succeed())
 		hourAgo := cluster.ConditionOptions{Heartbeat: time.Now().Add(-time.Hour), Transition: time.Now().Add(-time.Hour)}
 		for i := range 2 {
-			Expect(h.SetCondition(ctx, fmt.Sprintf("worker-%d", i), "KernelDeadlock", corev1.ConditionTrue, hourAgo)).To(Succeed())
+			Expect(h.SetCondition(ctx, worker(i), "KernelDeadlock", corev1.ConditionTrue, hourAgo)).To(Succeed())
 		}
 		Expect(h.StartManager(ctx)).To(Succeed(), "it hasn't seen their heartbeats change")
 		series(ctx, `autohealer_conditionset_nodes{policy="kernel-deadlock",state="doubtful"} 2`)

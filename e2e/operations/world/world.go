@@ -31,6 +31,8 @@ const (
 	// RepelKey and EvictKey are the taints' keys of the two ConditionSets.
 	RepelKey = "e2e.example.com/repel"
 	EvictKey = "e2e.example.com/evict"
+	// Unselected is a label of nodes that the first of them isn't about.
+	Unselected = "unselected"
 	// Namespace is that of the ProbeConfig and its dependents.
 	Namespace = "shoot"
 )
@@ -102,10 +104,9 @@ func (w *World) Account(ctx context.Context, name string, roles ...string) strin
 // HealthCheckRegistration with its target, and an OutlierPolicy.
 func (w *World) CreatePolicies(ctx context.Context) {
 	ginkgo.GinkgoHelper()
-	for _, set := range []*v1alpha1.ConditionSet{
-		fixture.NewSet("repelling", RepelKey, corev1.TaintEffectNoSchedule, "Broken"),
-		fixture.NewSet("evicting", EvictKey, corev1.TaintEffectNoExecute, "Dead"),
-	} {
+	repelling := fixture.NewSet("repelling", RepelKey, corev1.TaintEffectNoSchedule, "Broken")
+	repelling.Spec.NodeSelector = fixture.Without(Unselected)
+	for _, set := range []*v1alpha1.ConditionSet{repelling, fixture.NewSet("evicting", EvictKey, corev1.TaintEffectNoExecute, "Dead")} {
 		gomega.Expect(w.Client.Create(ctx, set)).To(gomega.Succeed())
 	}
 	w.CreateProbed(ctx)

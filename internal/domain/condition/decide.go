@@ -120,11 +120,15 @@ func (s *Set) effectFor(claim OwnedTaint, now time.Time) (corev1.TaintEffect, ti
 }
 
 // times says which taint of the node by the set, or by one of its name before it, within historyKept the next one would be, under whatever
-// key; 0 for the first ones, which don't count as flapping.
+// key; 0 for the first ones, which don't count as flapping. What people do to a set makes no conditions flap, though it gives no further
+// eviction either.
 func (p *planner) times(c Claimant) int {
 	var seen []PastTaint
 	if p.Tainted != nil {
-		seen = slices.DeleteFunc(pruned(p.Tainted(c.Name), p.At.Now), func(t PastTaint) bool { return ahead(t.At.Time, p.At.Now) || !p.mayOwn(t.Key) }) // what is forged
+		seen = slices.DeleteFunc(pruned(p.Tainted(c.Name), p.At.Now), func(t PastTaint) bool {
+			forged := ahead(t.At.Time, p.At.Now) || !p.mayOwn(t.Key)
+			return forged || t.Withdrawn && c.Effect != corev1.TaintEffectNoExecute
+		})
 	}
 	n := len(seen) + 1
 	for _, h := range p.history {

@@ -166,6 +166,23 @@ func TestASetThatIsMadeAnewKeepsItsBreaker(t *testing.T) {
 	}
 }
 
+// TestPeopleWhoTryASetMakeNoConditionsFlap: who deletes it and applies it again, or lets it observe for a while.
+func TestPeopleWhoTryASetMakeNoConditionsFlap(t *testing.T) {
+	set := newSet(t, "a", noSchedule)
+	m := manage(t, calm("5", "5"), workers(10, kubeletSick), set)
+	for range 4 {
+		m.settle("w00")
+		m.fleet.ObserveSet(set, lifecycle.Observing, nil, "", moment(m.now))
+		m.settle("w00")
+		m.fleet.ObserveSet(set, lifecycle.Active, nil, "", moment(m.now))
+		m.now = m.now.Add(time.Second)
+	}
+	m.settle("w00")
+	if plan, _ := m.decide("w00"); len(plan.Holds) > 0 || len(m.api.nodes["w00"].Spec.Taints) != 1 {
+		t.Errorf("taints %v, held %+v", m.api.nodes["w00"].Spec.Taints, plan.Holds)
+	}
+}
+
 // TestWhatIsNoTaintAnewDoesNotCount: a set of the name that takes over a claim, a node that is applied again with its record, and claims from
 // ahead, by more than clocks may differ.
 func TestWhatIsNoTaintAnewDoesNotCount(t *testing.T) {

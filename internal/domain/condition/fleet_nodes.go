@@ -146,6 +146,9 @@ func (f *Fleet) replace(before, after *nodeState, at Moment) (freed bool) {
 		freed = f.recount(n)
 		f.remember(n, false, at.Now)
 		f.past.note(b, a, at.Now)
+		if b != nil {
+			f.past.ended(b, a, func(set types.UID) bool { return f.sets[set] == nil || f.sets[set].state.IsWithdrawn() })
+		}
 	}
 	f.index.replace(n.slot, b, a)
 	for s := range f.setsToJudge(b, a) {

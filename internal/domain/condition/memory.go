@@ -119,6 +119,21 @@ func (p *past) note(before, after *Node, now time.Time) {
 	maps.DeleteFunc(p.taints, func(_ tainting, all []PastTaint) bool { return len(pruned(all, now)) == 0 })
 }
 
+// ended notes which claims went with their sets.
+func (p *past) ended(before, after *Node, withdrawn func(types.UID) bool) {
+	for _, t := range before.Owned.Taints {
+		kept := after != nil && slices.ContainsFunc(after.Owned.Taints, func(a OwnedTaint) bool { return a.Name == t.Name && a.Key == t.Key })
+		if kept || !withdrawn(t.Set) {
+			continue
+		}
+		for i, was := range p.taints[tainting{before.Name, t.Name}] {
+			if was.Key == t.Key && was.At.Equal(&t.Since) {
+				p.taints[tainting{before.Name, t.Name}][i].Withdrawn = true
+			}
+		}
+	}
+}
+
 // ahead says whether a time lies further in the future than clocks may be apart: it is forged, or our clock was set back since.
 func ahead(t, now time.Time) bool { return t.After(now.Add(clocksApart)) }
 

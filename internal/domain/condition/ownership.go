@@ -46,6 +46,8 @@ type PastTaint struct {
 	Evicted *metav1.Time `json:"evicted,omitempty"`
 	// PutBack: someone else had removed it.
 	PutBack bool `json:"putBack,omitempty"`
+	// Withdrawn: it went with its set, which was deleted or only observed, and not since conditions came and went.
+	Withdrawn bool `json:"-"`
 }
 
 // historyKept bounds the record: what lies further back says nothing about flapping.
