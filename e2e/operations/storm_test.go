@@ -11,11 +11,11 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/resourcestack/autohealer/e2e/cluster"
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/e2e/conditionset/fixture"
 )
 
-// storm is nodes whose conditions flip all the time, and sets that taint, untaint and evict for it.
+// storm is sick nodes that sets are about or aren't, which flips all the time, and sets that taint, untaint and evict for it.
 type storm struct {
 	broken, dead        corev1.NodeConditionType
 	repelKey, evictKey  string
@@ -33,16 +33,23 @@ func startStorm(ctx context.Context, name string) *storm {
 		repelKey: w.Key(lower), evictKey: w.Key(lower), repelling: lower + "-repel", evicting: lower + "-evict",
 	}
 	s.nodes = w.AddNodesInOwnZones(ctx, 8, lower)
-	w.Create(ctx, fixture.NewSet(s.repelling, s.repelKey, repel, s.broken))
-	w.Create(ctx, fixture.NewSet(s.evicting, s.evictKey, evict, s.dead))
+	for condition, set := range map[corev1.NodeConditionType]*v1alpha1.ConditionSet{
+		s.broken: fixture.NewSet(s.repelling, s.repelKey, repel, s.broken), s.dead: fixture.NewSet(s.evicting, s.evictKey, evict, s.dead),
+	} {
+		set.Spec.NodeSelector = fixture.Without(string(condition))
+		w.Create(ctx, set)
+		for _, node := range s.nodes {
+			w.Report(ctx, node, condition, corev1.ConditionTrue)
+		}
+	}
 	flipping, end := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
 	for i, condition := range []corev1.NodeConditionType{s.broken, s.dead} {
 		random := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), uint64(i)))
 		running.Go(func() {
 			for flipping.Err() == nil {
-				status := []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse}[random.IntN(2)]
-				_ = w.SetCondition(flipping, s.nodes[random.IntN(len(s.nodes))], condition, status, cluster.ConditionOptions{})
+				// not the condition, which would be damped as flapping: whether the set is about the node
+				_ = w.Label(flipping, s.nodes[random.IntN(len(s.nodes))], string(condition), []string{"", "no"}[random.IntN(2)])
 			}
 		})
 	}
