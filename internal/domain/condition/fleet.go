@@ -95,7 +95,7 @@ func (f *Fleet) Lead(at Moment) {
 	defer f.mu.Unlock()
 	f.follows = false
 	for _, s := range f.sets {
-		f.inherit(s, at.Now)
+		f.reopen(s, at.Now)
 		f.judgeBreaker(s, at)
 	}
 }

@@ -122,7 +122,7 @@ func (p *past) note(before, after *Node, now time.Time) {
 // ended notes which claims went with their sets.
 func (p *past) ended(before, after *Node, withdrawn func(types.UID) bool) {
 	for _, t := range before.Owned.Taints {
-		kept := after != nil && slices.ContainsFunc(after.Owned.Taints, func(a OwnedTaint) bool { return a.Name == t.Name && a.Key == t.Key })
+		kept := slices.ContainsFunc(after.Owned.Taints, func(a OwnedTaint) bool { return a.Name == t.Name && a.Key == t.Key })
 		if kept || !withdrawn(t.Set) {
 			continue
 		}
@@ -156,16 +156,19 @@ func (f *Fleet) leave(s *setState, now time.Time) {
 	f.formers[s.Name] = left
 }
 
-// inherit gives a set what the former one of its name left, until its own status tells of an opening.
+// inherit gives a set that is new what the former one of its name left.
 func (f *Fleet) inherit(s *setState, now time.Time) {
-	left, ok := f.formers[s.Name]
-	if !ok || !now.Before(left.until) {
-		return
+	f.reopen(s, now)
+	if left, ok := f.formers[s.Name]; ok {
+		s.depart(left.members, left.departed)
 	}
-	if left.opening.ID != "" {
+}
+
+// reopen gives a set the open breaker that the former one of its name left, until its own status tells of an opening.
+func (f *Fleet) reopen(s *setState, now time.Time) {
+	if left, ok := f.formers[s.Name]; ok && left.opening.ID != "" && now.Before(left.until) {
 		s.breaker.Restore(left.opening)
 	}
-	s.depart(left.members, left.departed)
 }
 
 // depart takes over which nodes were deleted while they matched the same conditions.
