@@ -107,7 +107,7 @@ func (p *probing) drawObject(i int) {
 	case o.Unscalable:
 		p.missing = append(p.missing, unscalable+".v1.apps --subresource=scale (not served)")
 	case o.Missing:
-		p.missing = append(p.missing, "Deployment.apps/"+name+" -n shoot --subresource=scale")
+		p.missing = append(p.missing, "Deployment.v1.apps/"+name+" -n shoot --subresource=scale")
 	default:
 		p.stored = append(p.stored, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot", Name: name, Annotations: asks}, Spec: appsv1.DeploymentSpec{Replicas: &o.Replicas}})
 	}

@@ -80,7 +80,16 @@ func asked(kind schema.GroupKind, key types.NamespacedName, selector string) str
 
 // unserved says that there is no kind of a version, or nothing of it by that name.
 func unserved(kind schema.GroupVersionKind, of string) string {
-	return kind.Kind + "." + kind.Version + "." + kind.Group + of + notServed
+	return inVersion(kind) + of + notServed
+}
+
+// scaleless says that an object has no scale in a version, since it doesn't exist; whether another version has scales it doesn't say.
+func scaleless(kind schema.GroupVersionKind, key types.NamespacedName) string {
+	return inVersion(kind) + "/" + key.Name + " -n " + key.Namespace + ofScale
+}
+
+func inVersion(kind schema.GroupVersionKind) string {
+	return kind.Kind + "." + kind.Version + "." + kind.Group
 }
 
 func newObjects() *Objects {
@@ -120,12 +129,12 @@ var (
 	definitionKind = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 )
 
-// keyOf names an object among those of its kind. Scales have the names of what they are of, whatever kind that is of.
+// keyOf names an object among those of its kind. Scales have the names of what they are of, whatever kind and version that is of.
 func keyOf(raw *unstructured.Unstructured) types.NamespacedName {
 	key := client.ObjectKeyFromObject(raw)
 	if raw.GroupVersionKind().GroupKind() == scaleKind.GroupKind() {
 		for _, of := range raw.GetOwnerReferences() {
-			key.Name = schema.FromAPIVersionAndKind(of.APIVersion, of.Kind).GroupKind().String() + "/" + of.Name
+			key.Name = inVersion(schema.FromAPIVersionAndKind(of.APIVersion, of.Kind)) + "/" + of.Name
 		}
 	}
 	return key

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -126,12 +127,25 @@ func TestAUserWhoMayNotReadSecretsSkipsRules(t *testing.T) {
 
 // TestAVersionThatIsntServedHasNoScale: what the file says of one version of a kind it doesn't say of another.
 func TestAVersionThatIsntServedHasNoScale(t *testing.T) {
-	s := Of(t, time.Unix(0, 0), time.Unix(0, 0), parsed[appsv1.Deployment](t, "{metadata: {namespace: shop, name: db}, spec: {replicas: 3, selector: {matchLabels: {app: db}}}}"))
-	s.Answers("Deployment.v1beta1.apps --subresource=scale (not served)")
-	for version, want := range map[string]survey.Dependent{"apps/v1": {Replicas: 3, Pods: "app=db"}, "apps/v1beta1": {Unscalable: true}} {
-		got, err := surveyed{Objects: s.Objects}.Dependent(t.Context(), "shop", probe.Ref{APIVersion: version, Kind: "Deployment", Name: "db"})
-		if err != nil || got != want {
-			t.Errorf("%s: %+v, %v; want %+v", version, got, err, want)
+	s := Of(t, time.Unix(0, 0), time.Unix(0, 0), parsed[appsv1.Deployment](t, "{metadata: {namespace: shop, name: db}, spec: {replicas: 3, selector: {matchLabels: {app: db}}}}"),
+		parsed[autoscalingv1.Scale](t, "{metadata: {namespace: shop, name: here, ownerReferences: [{apiVersion: example.com/v1, kind: Lama, name: here}]}, spec: {replicas: 2}}"))
+	s.Answers("Deployment.v1beta1.apps --subresource=scale (not served)", "Lama.v1.example.com/gone -n shop --subresource=scale")
+	lama := func(version, name string) probe.Ref {
+		return probe.Ref{APIVersion: "example.com/" + version, Kind: "Lama", Name: name}
+	}
+	for ref, want := range map[probe.Ref]survey.Dependent{
+		{APIVersion: "apps/v1", Kind: "Deployment", Name: "db"}:      {Replicas: 3, Pods: "app=db"},
+		{APIVersion: "apps/v1beta1", Kind: "Deployment", Name: "db"}: {Unscalable: true},
+		lama("v1", "gone"): {Missing: true},
+		lama("v1", "here"): {Replicas: 2},
+	} {
+		if got, err := (surveyed{Objects: s.Objects}).Dependent(t.Context(), "shop", ref); err != nil || got != want {
+			t.Errorf("%s: %+v, %v; want %+v", ref, got, err, want)
+		}
+	}
+	for _, name := range []string{"gone", "here"} {
+		if got, err := (surveyed{Objects: s.Objects}).Dependent(t.Context(), "shop", lama("v2", name)); !errors.Is(err, guard.ErrNotKnown) {
+			t.Errorf("%s in another version: %+v, %v", name, got, err)
 		}
 	}
 }

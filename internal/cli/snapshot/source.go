@@ -136,12 +136,11 @@ func (s surveyed) Dependent(ctx context.Context, namespace string, ref probe.Ref
 	if err != nil {
 		return d, s.excuse("what a ProbeConfig scales", err)
 	}
-	kind, name := ref.GroupVersionKind().GroupKind(), types.NamespacedName{Namespace: namespace, Name: ref.Name}
-	switch {
+	switch kind := ref.GroupVersionKind(); {
 	case d.Unscalable:
-		s.answer(unserved(ref.GroupVersionKind(), ofScale))
+		s.answer(unserved(kind, ofScale))
 	case d.Missing:
-		s.answer(asked(kind, name, "") + ofScale)
+		s.answer(scaleless(kind, types.NamespacedName{Namespace: namespace, Name: ref.Name}))
 	default:
 		scale := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"replicas": int64(d.Replicas)}, "status": map[string]any{"replicas": int64(d.Replicas), "selector": d.Pods}}}
 		scale.SetGroupVersionKind(scaleKind)
@@ -167,7 +166,7 @@ func (s surveyed) Annotations(ctx context.Context, namespace string, ref probe.R
 // scaleOf is the scale of an object, as it is here, or as a workload says.
 func (o *Objects) scaleOf(namespace string, ref probe.Ref) (survey.Dependent, error) {
 	kind, name := ref.GroupVersionKind(), types.NamespacedName{Namespace: namespace, Name: ref.Name}
-	scale, there := o.find(scaleKind.GroupKind(), types.NamespacedName{Namespace: namespace, Name: kind.GroupKind().String() + "/" + ref.Name})
+	scale, there := o.find(scaleKind.GroupKind(), types.NamespacedName{Namespace: namespace, Name: inVersion(kind) + "/" + ref.Name})
 	workload, runs := o.find(kind.GroupKind(), name)
 	switch {
 	case o.has(unserved(kind, ofScale)):
@@ -177,7 +176,7 @@ func (o *Objects) scaleOf(namespace string, ref probe.Ref) (survey.Dependent, er
 		return survey.Dependent{Replicas: of.Spec.Replicas, Pods: of.Status.Selector}, nil
 	case scales[kind] && runs:
 		return scaleIn(workload.raw)
-	case o.has(asked(kind.GroupKind(), name, "") + ofScale), scales[kind] && o.knows(kind.GroupKind(), name, ""):
+	case o.has(scaleless(kind, name)), scales[kind] && o.knows(kind.GroupKind(), name, ""):
 		return survey.Dependent{Missing: true}, nil
 	}
 	return survey.Dependent{}, notInFacts("%s in namespace %s is", ref, namespace)
