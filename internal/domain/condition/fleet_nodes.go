@@ -70,7 +70,7 @@ func (f *Fleet) observe(node *corev1.Node, at Moment, live bool) (changed bool, 
 	n.noteUndone(was.Owned, n.Owned, at.Now)
 	landed := n.land(live)
 	if !landed && n.sameButSightings(was.Node) {
-		f.nodes[n.Name] = n
+		f.hold(n)
 		return f.proofChanged(was.Node, n.Node, at), nil
 	}
 	if f.replace(was, n, at) {
@@ -139,10 +139,10 @@ func (f *Fleet) replace(before, after *nodeState, at Moment) (freed bool) {
 		f.remember(n, true, at.Now)
 	} else {
 		if before == nil {
-			n.slot, n.sets, n.undone = f.index.enter(n.Name), map[*setState]struct{}{}, map[claimed]time.Time{}
+			n.slot, n.sets, n.undone = f.index.enter(n), map[*setState]struct{}{}, map[claimed]time.Time{}
 		}
 		a = n.Node
-		f.nodes[n.Name] = n
+		f.hold(n)
 		freed = f.recount(n)
 		f.remember(n, false, at.Now)
 		f.past.note(b, a, at.Now)
@@ -165,6 +165,8 @@ func (f *Fleet) replace(before, after *nodeState, at Moment) (freed bool) {
 	}
 	return freed
 }
+
+func (f *Fleet) hold(n *nodeState) { f.nodes[n.Name], f.index.slots[n.slot] = n, n }
 
 // forget takes out what is left of a node that no set matches and that no record names any more.
 func (f *Fleet) forget(n *nodeState) {
@@ -199,9 +201,9 @@ func (f *Fleet) setsToJudge(before, after *Node) map[*setState]struct{} {
 
 // changedSince are the types of the conditions that came, went or have another status.
 func (n *Node) changedSince(before *Node) (types []string) {
-	for t, is := range n.Readings {
-		if was, there := before.Readings[t]; !there || was.Status != is.Status {
-			types = append(types, t)
+	for _, is := range n.Readings {
+		if was, there := before.Readings.Of(is.Type); !there || was.Status != is.Status {
+			types = append(types, is.Type)
 		}
 	}
 	return types // what vanished has a reading still

@@ -58,7 +58,7 @@ func (f *Fleet) declare(keys []string) {
 		return
 	}
 	for slot := range f.unreadable.all() {
-		f.recount(f.nodes[f.index.slots[slot]])
+		f.recount(f.index.slots[slot])
 	}
 }
 

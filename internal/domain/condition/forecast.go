@@ -126,8 +126,9 @@ func (f *Fleet) forecastReporters(p *Forecast, s *Set, at Moment) {
 // a reporter is silent are all of its nodes looked at.
 func (f *Fleet) anyAlive(m Member, s *Set, at Moment) bool {
 	alive := func(slot int) bool {
-		n := f.nodes[f.index.slots[slot]]
-		return n.alive(n.Readings[m.Type], m, s.StaleAfter, at)
+		n := f.index.slots[slot]
+		r, _ := n.Readings.Of(m.Type)
+		return n.alive(r, m, s.StaleAfter, at)
 	}
 	reporting := f.index.byType.of(m.Type)
 	if reporting.has(f.lastHeard) && alive(f.lastHeard) {

@@ -16,8 +16,8 @@ import (
 
 // index finds nodes by what they carry, so that neither a forecast nor a new set needs to look at each of them.
 type index struct {
-	// slots are the nodes' names by slot, "" where one left; free are the slots that may be given again.
-	slots []string
+	// slots are the nodes by slot, nil where one left; free are the slots that may be given again.
+	slots []*nodeState
 	free  []int
 	// order are the slots in the order of the nodes' names.
 	order []int
@@ -43,14 +43,14 @@ func newIndex() index {
 }
 
 // enter gives a new node its slot.
-func (i *index) enter(name string) (slot int) {
+func (i *index) enter(n *nodeState) (slot int) {
 	if last := len(i.free) - 1; last >= 0 {
 		slot, i.free = i.free[last], i.free[:last]
-		i.slots[slot] = name
+		i.slots[slot] = n
 	} else {
-		slot, i.slots = len(i.slots), append(i.slots, name)
+		slot, i.slots = len(i.slots), append(i.slots, n)
 	}
-	at, _ := i.place(name)
+	at, _ := i.place(n.Name)
 	i.order = slices.Insert(i.order, at, slot)
 	return slot
 }
@@ -60,11 +60,11 @@ func (i *index) leave(name string, slot int) {
 	if at, there := i.place(name); there {
 		i.order = slices.Delete(i.order, at, at+1)
 	}
-	i.slots[slot], i.free = "", append(i.free, slot)
+	i.slots[slot], i.free = nil, append(i.free, slot)
 }
 
 func (i *index) place(name string) (at int, there bool) {
-	return slices.BinarySearchFunc(i.order, name, func(slot int, name string) int { return strings.Compare(i.slots[slot], name) })
+	return slices.BinarySearchFunc(i.order, name, func(slot int, name string) int { return strings.Compare(i.slots[slot].Name, name) })
 }
 
 // replace puts what a node carries after in the place of what it carried before; either may be nil.
@@ -106,17 +106,17 @@ func (i *index) relabel(slot int, before, after map[string]string) {
 	}
 }
 
-func (i *index) report(slot int, before, after map[string]Reading) {
-	for t, was := range before {
-		if is, there := after[t]; !there || is.Status != was.Status {
-			i.byCondition.put(reported{t, was.Status}, slot, false)
-			i.byType.put(t, slot, there && is.Status != "")
+func (i *index) report(slot int, before, after Readings) {
+	for _, was := range before {
+		if is, there := after.Of(was.Type); !there || is.Status != was.Status {
+			i.byCondition.put(reported{was.Type, was.Status}, slot, false)
+			i.byType.put(was.Type, slot, there && is.Status != "")
 		}
 	}
-	for t, is := range after {
-		if was, there := before[t]; !there || is.Status != was.Status {
-			i.byCondition.put(reported{t, is.Status}, slot, true)
-			i.byType.put(t, slot, is.Status != "")
+	for _, is := range after {
+		if was, there := before.Of(is.Type); !there || is.Status != was.Status {
+			i.byCondition.put(reported{is.Type, is.Status}, slot, true)
+			i.byType.put(is.Type, slot, is.Status != "")
 		}
 	}
 }
@@ -191,14 +191,14 @@ func (i *index) first(of nodeBits, count int) []string {
 	if count <= fewNodes {
 		var first firstNames
 		for slot := range of.all() {
-			first.add(i.slots[slot])
+			first.add(i.slots[slot].Name)
 		}
 		return first.names
 	}
 	first := make([]string, 0, sample.Size)
 	for _, slot := range i.order {
 		if of.has(slot) {
-			if first = append(first, i.slots[slot]); len(first) == sample.Size {
+			if first = append(first, i.slots[slot].Name); len(first) == sample.Size {
 				break
 			}
 		}

@@ -48,7 +48,8 @@ func (s *Set) Match(n *Node, at Moment) Match {
 	var clearSeen time.Time
 	since, seen := n.Created, n.FirstSeen
 	for _, m := range s.Members {
-		switch r := n.Readings[m.Type]; n.stand(m, s.StaleAfter, at) {
+		r, stand := n.stand(m, s.StaleAfter, at)
+		switch stand {
 		case Doubtful:
 			doubt = true
 		case Clear:
@@ -72,24 +73,24 @@ func (s *Set) Match(n *Node, at Moment) Match {
 
 // stand is how one member stands to a node that the set selects. Only its reporter's own word, True or False, says that what the
 // set asks for is over: Unknown says that a check failed, and what else a reporter may write, or not write any more, says nothing.
-func (n *Node) stand(m Member, staleAfter time.Duration, at Moment) Phase {
-	r, there := n.Readings[m.Type]
+func (n *Node) stand(m Member, staleAfter time.Duration, at Moment) (Reading, Phase) {
+	r, there := n.Readings.Of(m.Type)
 	switch {
 	case !there || !n.alive(r, m, staleAfter, at):
-		return Doubtful
+		return r, Doubtful
 	case r.Status == m.Status:
-		return Matching
+		return r, Matching
 	case r.Status == corev1.ConditionTrue || r.Status == corev1.ConditionFalse:
-		return Clear
+		return r, Clear
 	}
-	return Doubtful
+	return r, Doubtful
 }
 
 // doubtful says whether Match would give Doubtful, at the cost of one reading for most nodes.
 func (s *Set) doubtful(n *Node, at Moment) bool {
 	doubt := false
 	for _, m := range s.Members {
-		stand := n.stand(m, s.StaleAfter, at)
+		_, stand := n.stand(m, s.StaleAfter, at)
 		if stand == Clear {
 			return false
 		}

@@ -263,10 +263,15 @@ func TestDoubtfulAgreesWithMatch(t *testing.T) {
 		}
 		n := watched(stages...)
 		doubt := set.Match(n, moment(noon)).Phase == "Doubtful"
-		one, other := n.Readings["KubeletUnhealthy"].Status != "", n.Readings["ContainerRuntimeUnhealthy"].Status != ""
+		one, other := hasStatus(n, "KubeletUnhealthy"), hasStatus(n, "ContainerRuntimeUnhealthy")
 		sum, _ := fleet.Summary("a-uid", moment(noon))
 		if got, want := sum.Doubtful == 1, doubt && (tainted || one && other); got != want {
 			t.Fatalf("tainted %t: doubtful %t, want %t", tainted, got, want)
 		}
 	})
+}
+
+func hasStatus(n *condition.Node, conditionType string) bool {
+	r, _ := n.Readings.Of(conditionType)
+	return r.Status != ""
 }

@@ -47,15 +47,34 @@ type Node struct {
 	Annotated bool
 	record    string
 	recorded  bool
-	Readings  map[string]Reading
+	Readings  Readings
 	// Lease is the node's Lease as a reading without a status; zero while unknown.
 	Lease Reading
 	// FirstSeen by our clock.
 	FirstSeen time.Time
 }
 
+// Readings are of a dozen conditions or two, each of another type, in the node's order.
+type Readings []Reading
+
+// Of gives the reading of a condition; ok says whether the node reports it, or did while we looked.
+func (r Readings) Of(conditionType string) (of Reading, ok bool) {
+	for i := range r { // quicker than a map's hash, and every count of doubt asks it of thousands of nodes
+		if r[i].Type == conditionType {
+			return r[i], true
+		}
+	}
+	return Reading{}, false
+}
+
+func (r Readings) has(conditionType string) bool {
+	_, there := r.Of(conditionType)
+	return there
+}
+
 // Reading is a node condition together with what we saw of it ourselves.
 type Reading struct {
+	Type string
 	// Status is the reporter's word, which may be anything: the API server checks nothing of it. It is "" also of one that is gone.
 	Status corev1.ConditionStatus
 	// Transition and Heartbeat are the reporter's word, by its clock.
@@ -74,7 +93,7 @@ func NewNode(node *corev1.Node, before *Node, now time.Time) *Node {
 		Deleting:  node.DeletionTimestamp != nil,
 		Taints:    node.Spec.Taints,
 		Annotated: len(node.Annotations) > 0, Hold: hold.Of(node.Annotations),
-		Readings: make(map[string]Reading, len(node.Status.Conditions)), FirstSeen: now,
+		Readings: make(Readings, 0, len(node.Status.Conditions)), FirstSeen: now,
 	}
 	n.record, n.recorded = node.Annotations[v1alpha1.AnnotationOwnedTaints]
 	if before != nil {
@@ -88,12 +107,13 @@ func NewNode(node *corev1.Node, before *Node, now time.Time) *Node {
 		n.RecordBroken = err != nil
 	}
 	for _, c := range node.Status.Conditions {
-		if !n.reports(string(c.Type)) { // of two of one type Kubernetes' own helpers read the first
-			n.Readings[string(c.Type)] = readingOf(c, before, now)
+		if !n.Readings.has(string(c.Type)) { // of two of one type Kubernetes' own helpers read the first
+			n.Readings = append(n.Readings, readingOf(c, before, now))
 		}
 	}
 	n.keepVanished(before, now)
-	n.Ready = n.Readings[string(corev1.NodeReady)].Status == corev1.ConditionTrue
+	ready, _ := n.Readings.Of(string(corev1.NodeReady))
+	n.Ready = ready.Status == corev1.ConditionTrue
 	n.Available = n.Ready && !node.Spec.Unschedulable && !slices.ContainsFunc(n.Taints, ecosystem.Leaves)
 	return n
 }
@@ -108,11 +128,11 @@ func isControlPlane(labels map[string]string) bool {
 }
 
 func readingOf(c corev1.NodeCondition, before *Node, now time.Time) Reading {
-	r := Reading{Status: c.Status, Transition: c.LastTransitionTime.Time, Heartbeat: c.LastHeartbeatTime.Time, StatusSeen: now}
+	r := Reading{Type: string(c.Type), Status: c.Status, Transition: c.LastTransitionTime.Time, Heartbeat: c.LastHeartbeatTime.Time, StatusSeen: now}
 	if before == nil {
 		return r
 	}
-	was, ok := before.Readings[string(c.Type)]
+	was, ok := before.Readings.Of(string(c.Type))
 	if !ok { // it appeared while we were looking
 		r.AliveSeen = now
 		return r
@@ -133,21 +153,15 @@ func (n *Node) keepVanished(before *Node, now time.Time) {
 	if before == nil {
 		return
 	}
-	for t, was := range before.Readings {
-		if n.reports(t) {
+	for _, was := range before.Readings {
+		if n.Readings.has(was.Type) {
 			continue
 		}
 		if was.Status != "" {
-			was = Reading{StatusSeen: now, AliveSeen: now}
+			was = Reading{Type: was.Type, StatusSeen: now, AliveSeen: now}
 		}
-		n.Readings[t] = was
+		n.Readings = append(n.Readings, was)
 	}
-}
-
-// reports says whether the node has the condition, or had it while we looked.
-func (n *Node) reports(conditionType string) bool {
-	_, there := n.Readings[conditionType]
-	return there
 }
 
 // alive says whether the reporter of a reading is known to live: we saw it move within staleAfter, or, since we never
@@ -174,8 +188,8 @@ func fresh(r Reading, staleAfter time.Duration, at Moment) bool {
 func (n *Node) sameButSightings(before *Node) bool {
 	return before != nil && n.UID == before.UID && n.Deleting == before.Deleting && n.Available == before.Available && n.Annotated == before.Annotated && n.record == before.record && n.recorded == before.recorded &&
 		n.Hold.Same(before.Hold) && maps.Equal(n.Labels, before.Labels) && equality.Semantic.DeepEqual(n.Taints, before.Taints) &&
-		maps.EqualFunc(n.Readings, before.Readings, func(a, b Reading) bool {
-			return a.Status == b.Status && a.Transition.Equal(b.Transition)
+		slices.EqualFunc(n.Readings, before.Readings, func(a, b Reading) bool {
+			return a.Type == b.Type && a.Status == b.Status && a.Transition.Equal(b.Transition)
 		})
 }
 

@@ -355,7 +355,8 @@ func (w *world) checkForecasts() {
 			selected++
 			all := true
 			for _, m := range set.Members {
-				all = all && known.Readings[m.Type].Status == m.Status
+				r, _ := known.Readings.Of(m.Type)
+				all = all && r.Status == m.Status
 			}
 			if all {
 				matching++

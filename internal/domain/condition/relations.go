@@ -220,10 +220,10 @@ func (f *Fleet) introduce(s *setState) {
 	}
 	f.resize(s)
 	for slot := range f.index.matching(s.Set, selected).all() {
-		f.rematch(s, f.nodes[f.index.slots[slot]], true)
+		f.rematch(s, f.index.slots[slot], true)
 	}
 	for slot := range f.recording.all() {
-		n := f.nodes[f.index.slots[slot]]
+		n := f.index.slots[slot]
 		changed := s.tainted.put(n.Name, n.print.claims(s))
 		if s.recorded.put(n.Name, n.recordNames(s.UID)) || changed {
 			f.relate(s, n)

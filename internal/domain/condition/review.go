@@ -124,7 +124,7 @@ func (p *planner) reviewMatch(c Claimant, claim OwnedTaint) {
 // neverReported says whether the set was edited since the claim, and asks for a condition that the node doesn't report, and didn't while we
 // looked: that condition is no cause of the taint.
 func (n *Node) neverReported(s *Set, claim OwnedTaint) bool {
-	return claim.Generation != s.Generation && slices.ContainsFunc(s.Members, func(m Member) bool { return !n.reports(m.Type) })
+	return claim.Generation != s.Generation && slices.ContainsFunc(s.Members, func(m Member) bool { return !n.Readings.has(m.Type) })
 }
 
 // retuned is a claim with the effect that its set asks for now.

@@ -153,7 +153,7 @@ func (s *Set) Selects(n *Node) bool {
 // matches says whether the node's conditions have the members' statuses, however old the news.
 func (s *Set) matches(n *Node) bool {
 	for _, m := range s.Members {
-		if r, ok := n.Readings[m.Type]; !ok || r.Status != m.Status {
+		if r, ok := n.Readings.Of(m.Type); !ok || r.Status != m.Status {
 			return false
 		}
 	}

@@ -64,10 +64,10 @@ func (f *Fleet) Sights(name string, at Moment) []Sight {
 			continue
 		}
 		for _, m := range s.Members {
-			r, there := n.Readings[m.Type]
-			there = there && r.Status != ""
+			r, stand := n.stand(m, s.StaleAfter, at)
+			there := r.Status != ""
 			alive := there && n.alive(r, m, s.StaleAfter, at)
-			sight.Members = append(sight.Members, MemberSight{m, there, r, alive, n.stand(m, s.StaleAfter, at)})
+			sight.Members = append(sight.Members, MemberSight{m, there, r, alive, stand})
 		}
 		all = append(all, sight)
 	}
@@ -166,7 +166,7 @@ func (f *Fleet) BrokenRecords() (all []BrokenRecord) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	for slot := range f.unreadable.all() {
-		all = append(all, f.broken(f.nodes[f.index.slots[slot]]))
+		all = append(all, f.broken(f.index.slots[slot]))
 	}
 	slices.SortFunc(all, func(a, b BrokenRecord) int { return strings.Compare(a.Node, b.Node) })
 	return all

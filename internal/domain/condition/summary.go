@@ -80,7 +80,7 @@ func (f *Fleet) doubtful(s *setState, at Moment) (nodes int) {
 		candidates.put(f.nodes[name].slot, !f.nodes[name].Deleting)
 	}
 	for slot := range candidates.all() {
-		if s.doubtful(f.nodes[f.index.slots[slot]].Node, at) {
+		if s.doubtful(f.index.slots[slot].Node, at) {
 			nodes++
 		}
 	}
@@ -170,7 +170,7 @@ func (f *Fleet) Undone(uid types.UID) bool {
 // unreadableOf are the nodes that carry a taint of a key that the set declared, and whose record can't be read.
 func (f *Fleet) unreadableOf(s *setState) (nodes []string) {
 	for slot := range f.unreadable.all() {
-		n := f.nodes[f.index.slots[slot]]
+		n := f.index.slots[slot]
 		if slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool { return slices.Contains(s.KeysDeclared, t.Key) }) {
 			nodes = append(nodes, n.Name)
 		}
