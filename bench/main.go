@@ -66,7 +66,7 @@ func newBench() *bench {
 	}
 	flag.IntVar(&b.sets.Nodes, "nodes", 5000, "How many nodes.")
 	flag.IntVar(&b.sets.Sets, "sets", 50, "How many ConditionSets, each over a condition type of its own.")
-	flag.IntVar(&b.Rounds, "rounds", 2, "How many rounds of each comparison.")
+	flag.IntVar(&b.Rounds, "rounds", 6, "How many rounds of each comparison.")
 	flag.IntVar(&b.sets.ForeignWrites, "foreign", 2000, "How many writes the foreign tainter makes.")
 	flag.IntVar(&b.weeder.Pods, "pods", 10000, "How many pods WeederConfigs have to do with.")
 	flag.DurationVar(&b.sets.TrickleFor, "trickle", 30*time.Second, "How long conditions trickle.")

@@ -16,18 +16,14 @@ const (
 	drained = 2000
 	// deletionsAtOnce are asked of the API server, as many as the manager does.
 	deletionsAtOnce = 32
-	// drainsPerRound make up for how short a drain is: of two, other load of the machine may bend either.
-	drainsPerRound = 3
 )
-
-func (b *Bench) drains() int { return drainsPerRound * b.Rounds }
 
 func drainService(round int) string { return fmt.Sprintf("drained-%d", round) }
 
 // drain lets many pods crash-loop for one Service and measures how fast they go, against a bare loop over as many others: one
 // while no manager runs, and one while it watches them and has nothing to do. Who comes first changes from round to round.
 func (b *Bench) drain(ctx context.Context) error {
-	b.Say("weeder: %d crash-looping pods of one Service, %d rounds", drained, b.drains())
+	b.Say("weeder: %d crash-looping pods of one Service, %d rounds", drained, b.Rounds)
 	clients, err := b.AsManager(ctx)
 	if err != nil {
 		return err
@@ -40,7 +36,7 @@ func (b *Bench) drain(ctx context.Context) error {
 		},
 		func(round int) error { return b.drainBare(ctx, clients, fmt.Sprintf("watched-%d", round), &watched) },
 	}
-	for round := range b.drains() {
+	for round := range b.Rounds {
 		for i := range turns {
 			if err := turns[(round+i)%len(turns)](round); err != nil {
 				return err
@@ -55,7 +51,7 @@ func (b *Bench) reportDrain(alone, watched, ours drainRates) {
 	b.Report.Ratio(fmt.Sprintf("drain: %d crash-looping pods after one recovery, deletions/s, against a bare loop while no manager runs", drained),
 		"%.0f", ours.perSecond, alone.perSecond, report.AtLeast(.85))
 	b.Report.Ratio("the same against a bare loop while the manager watches the pods", "%.0f", ours.perSecond, watched.perSecond, nil)
-	n := float64(drained * b.drains())
+	n := float64(drained * b.Rounds)
 	b.Report.Cost("a deletion in the drain, ours", ours.spent, n)
 	b.Report.Cost("the same, bare loop while no manager runs", alone.spent, n)
 	b.Report.Cost("the same, bare loop while the manager watches", watched.spent, n)

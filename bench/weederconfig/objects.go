@@ -47,7 +47,7 @@ func (b *Bench) addConfigs(ctx context.Context) error {
 	}
 	// The drains have configs of their own: after a restart the deletions of one that its status has no room for make
 	// replacements of all dependents that are new.
-	for round := range b.drains() {
+	for round := range b.Rounds {
 		if err := b.addConfig(ctx, drainService(round), drainService(round)); err != nil {
 			return err
 		}
@@ -83,7 +83,7 @@ func (b *Bench) addPods(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return testbed.Each(ctx, services+b.drains(), func(ctx context.Context, i int) error {
+	return testbed.Each(ctx, services+b.Rounds, func(ctx context.Context, i int) error {
 		if i < services {
 			return b.addService(ctx, ServiceName(i))
 		}
