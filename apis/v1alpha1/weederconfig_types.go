@@ -7,8 +7,8 @@ import (
 // WeederConfigSpec says which pods depend on which Services.
 // +kubebuilder:validation:XValidation:rule="!has(self.namespaceSelector) || !has(self.serviceAccountName)",message="serviceAccountName speaks for the config's own namespace only, and namespaceSelector needs Autohealer's own rights; remove one of them"
 type WeederConfigSpec struct {
-	// watchDuration is how long, after a Service recovered, its dependent pods are deleted when they crash-loop. It always
-	// lasts to its end, and a recovery meanwhile begins it anew. More than 0s and at most 30m. Default: 5m.
+	// watchDuration is how long, after a Service recovered, its dependent pods are deleted when they crash-loop. It is over before
+	// when the Service is notReady again, and the next recovery begins another. More than 0s and at most 30m. Default: 5m.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`!self.matches('^(0*[0-9]{1,4}([.][0-9]+)?h|0*[0-9]{1,6}([.][0-9]+)?m|0*[0-9]{1,8}([.][0-9]+)?s|0*[0-9]{1,11}([.][0-9]+)?ms)+$') || duration(self) > duration('0s') && duration(self) <= duration('30m')`,message="must be more than 0s and at most 30m"
 	WatchDuration Duration `json:"watchDuration,omitempty"`
@@ -121,7 +121,7 @@ type WeederConfigStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// services counts the Services that are watched: those of the spec, in each namespace that it holds in.
+	// services counts the Services of the spec that exist, in each namespace that it holds in.
 	// +optional
 	// +kubebuilder:default=0
 	Services int32 `json:"services"`

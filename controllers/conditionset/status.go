@@ -89,7 +89,7 @@ func operative(st state) string {
 	if b := st.summary.Breaker; b != nil && !b.Reset {
 		says = append(says, "the breaker is open and nothing new is done, see BreakerOpen")
 	}
-	return strings.Join(says, "; ") + "."
+	return policy.Sentence(says...)
 }
 
 // unselected says what to do about a set that is about no node.

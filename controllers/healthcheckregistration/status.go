@@ -84,7 +84,7 @@ func operative(st state) string {
 	if st.broken {
 		says = append(says, "the breaker is open and nothing new turns False, see BreakerOpen")
 	}
-	return strings.Join(says, "; ") + "."
+	return policy.Sentence(says...)
 }
 
 // unlooked has no numbers: a status is written when what it says changes.

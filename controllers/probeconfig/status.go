@@ -189,7 +189,7 @@ func operative(st state) string {
 	if st.broken {
 		says = append(says, "the breaker is open and nothing is scaled down, see BreakerOpen")
 	}
-	return strings.Join(says, "; ") + "."
+	return policy.Sentence(says...)
 }
 
 // findings tells of the dependents that aren't as they should be: how many, and the first.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -116,8 +115,8 @@ func shared(wc *v1alpha1.WeederConfig, st state) policy.Conditions {
 	}
 	if wc.Spec.Mode == v1alpha1.Observe {
 		s.Observes = true
-		s.Says = fmt.Sprintf("Mode Observe: %d Services are watched, %d recovered lately; %d pods would be deleted now, and none is.",
-			st.summary.Services, st.summary.Active, st.summary.Held[weeder.HeldByMode].Pods)
+		s.Says = fmt.Sprintf("Mode Observe: %d of %d Services are there, %d recovered lately; %d pods would be deleted now, and none is.",
+			st.summary.Services, st.summary.Named, st.summary.Active, st.summary.Held[weeder.HeldByMode].Pods)
 	}
 	return s
 }
@@ -125,7 +124,7 @@ func shared(wc *v1alpha1.WeederConfig, st state) policy.Conditions {
 // operative tells in numbers what the config does, and why it does less than it asks: many tools show the message of Ready
 // alone.
 func operative(st state) string {
-	says := []string{fmt.Sprintf("%d Services are watched, %d recovered lately, %d pods were deleted so far", st.summary.Services, st.summary.Active, st.summary.Deleted)}
+	says := []string{fmt.Sprintf("%d of %d Services are there, %d recovered lately, %d pods were deleted so far", st.summary.Services, st.summary.Named, st.summary.Active, st.summary.Deleted)}
 	for _, reason := range slices.Sorted(maps.Keys(st.summary.Held)) {
 		if ofLimit(reason) || reason == weeder.HeldByPause {
 			continue
@@ -139,7 +138,7 @@ func operative(st state) string {
 	if limitReached(st).Reason != "" {
 		says = append(says, "a limit holds pods back, see LimitReached")
 	}
-	return strings.Join(says, "; ") + "."
+	return policy.Sentence(says...)
 }
 
 // limitReasons are the holds that are a limit's, with the reason that status gives for them.
@@ -174,8 +173,8 @@ func limitReached(st state) metav1.Condition {
 		}
 		says = append(says, fmt.Sprintf("%d held back, %s", held.Pods, held.Message))
 	}
-	if c.Message = strings.Join(says, "; "); c.Message != "" {
-		c.Message += "."
+	if len(says) > 0 {
+		c.Message = policy.Sentence(says...)
 	}
 	return c
 }

@@ -19,14 +19,14 @@ func TestReadySaysInNumbersWhatTheConfigDoes(t *testing.T) {
 		summary weeder.Summary
 		want    string
 	}{
-		{"nothing recovered", "", weeder.Summary{Services: 2, Deleted: 7},
-			"2 Services are watched, 0 recovered lately, 7 pods were deleted so far."},
-		{"a config that observes says that it deletes nothing", "Observe", weeder.Summary{Services: 2, Active: 1, Held: map[weeder.Reason]weeder.HoldCount{"Observing": hold(3, "m")}},
-			"Mode Observe: 2 Services are watched, 1 recovered lately; 3 pods would be deleted now, and none is."},
-		{"a hold that no other condition shows is shown here", "", weeder.Summary{Services: 1, Active: 1, Held: map[weeder.Reason]weeder.HoldCount{"NoController": hold(2, "ns/a: nothing replaces it")}},
-			"1 Services are watched, 1 recovered lately, 0 pods were deleted so far; 2 held back, ns/a: nothing replaces it."},
-		{"limits have a condition of their own", "", weeder.Summary{Services: 1, Active: 1, Held: map[weeder.Reason]weeder.HoldCount{"MaxDeletionsPerWatch": hold(2, "m")}},
-			"1 Services are watched, 1 recovered lately, 0 pods were deleted so far; a limit holds pods back, see LimitReached."},
+		{"nothing recovered", "", weeder.Summary{Services: 1, Named: 2, Deleted: 7},
+			"1 of 2 Services are there, 0 recovered lately, 7 pods were deleted so far."},
+		{"a config that observes says that it deletes nothing", "Observe", weeder.Summary{Services: 2, Named: 2, Active: 1, Held: map[weeder.Reason]weeder.HoldCount{"Observing": hold(3, "m")}},
+			"Mode Observe: 2 of 2 Services are there, 1 recovered lately; 3 pods would be deleted now, and none is."},
+		{"a hold that no other condition shows is shown here", "", weeder.Summary{Services: 1, Named: 1, Active: 1, Held: map[weeder.Reason]weeder.HoldCount{"NoController": hold(2, "ns/a: nothing replaces it")}},
+			"1 of 1 Services are there, 1 recovered lately, 0 pods were deleted so far; 2 held back, ns/a: nothing replaces it."},
+		{"limits have a condition of their own", "", weeder.Summary{Services: 1, Named: 1, Active: 1, Held: map[weeder.Reason]weeder.HoldCount{"MaxDeletionsPerWatch": hold(2, "m")}},
+			"1 of 1 Services are there, 1 recovered lately, 0 pods were deleted so far; a limit holds pods back, see LimitReached."},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			st := state{synced: true, summary: tc.summary}
@@ -52,6 +52,7 @@ func TestLimitReachedTellsWhichLimit(t *testing.T) {
 		{"the workload", map[weeder.Reason]weeder.HoldCount{"MaxRepeatsPerOwner": {Pods: 1, Message: "r"}}, "BudgetSpent", "1 held back, r."},
 		{"two at once", map[weeder.Reason]weeder.HoldCount{"MaxRepeatsPerOwner": {Pods: 1, Message: "r"}, "MaxPodDeletionsPerMinute": {Pods: 2, Message: "m"}},
 			"TooManyPodDeletions", "2 held back, m; 1 held back, r."},
+		{"a budget, in the API server's words", map[weeder.Reason]weeder.HoldCount{"MaxRepeatsPerOwner": {Pods: 1, Message: "it would violate the budget."}}, "BudgetSpent", "1 held back, it would violate the budget."},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := limitReached(state{summary: weeder.Summary{Held: tc.held}})

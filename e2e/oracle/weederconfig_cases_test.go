@@ -240,6 +240,12 @@ var neverDeleted = []weederCase{
 		y.must("patch", "service", "etcd", "--type=merge", "-p", `{"spec":{"selector":{"app":"api"}}}`)
 		weeded("")(y)
 	}},
+	{name: "for a Service that is notReady again", options: strict, broken: []Invariant{Validated}, text: "Service default/etcd is notReady again", do: func(y yard) {
+		c, p := y.config(""), y.looping("api-0")
+		y.recover()
+		y.turn(false)
+		y.weed(c, p)
+	}},
 	{name: "all of a namespace at once", broken: []Invariant{Validated}, text: "deletecollection", do: func(y yard) {
 		y.looping("api-0")
 		if err := y.manager.CoreV1().Pods("default").DeleteCollection(y.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {

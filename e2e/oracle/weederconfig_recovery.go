@@ -14,6 +14,7 @@ type services struct {
 	slices map[types.NamespacedName]map[string]*slice // by Service, then by name
 	own    map[types.NamespacedName]map[string]string // selectors by Service
 	turns  map[readiness][]stamp
+	downs  map[readiness]time.Time // since when it is notReady
 }
 
 // readiness is a Service's under one readyPolicy.
@@ -25,7 +26,7 @@ type readiness struct {
 func newServices(lag time.Duration) *services {
 	return &services{
 		lag: lag, pods: map[types.NamespacedName]*pod{}, slices: map[types.NamespacedName]map[string]*slice{},
-		own: map[types.NamespacedName]map[string]string{}, turns: map[readiness][]stamp{},
+		own: map[types.NamespacedName]map[string]string{}, turns: map[readiness][]stamp{}, downs: map[readiness]time.Time{},
 	}
 }
 
@@ -34,8 +35,10 @@ func newServices(lag time.Duration) *services {
 func (s *services) slice(at stamp, before, after *slice) {
 	if after == nil {
 		delete(s.slices[before.service], before.key.Name)
+		s.fell(before.service, at)
 		return
 	}
+	defer s.fell(after.service, at)
 	r := []readiness{{after.service, false}, {after.service, true}}
 	known, was := len(s.slices[after.service]) > 0, []bool{s.ready(r[0]), s.ready(r[1])}
 	if s.slices[after.service] == nil {
@@ -48,6 +51,24 @@ func (s *services) slice(at stamp, before, after *slice) {
 		}
 		s.byPods(of, at)
 	}
+}
+
+// fell notes since when a Service is notReady.
+func (s *services) fell(service types.NamespacedName, at stamp) {
+	for _, of := range []readiness{{service, false}, {service, true}} {
+		switch {
+		case s.ready(of):
+			delete(s.downs, of)
+		case s.downs[of].IsZero():
+			s.downs[of] = at.at
+		}
+	}
+}
+
+// down says whether a Service is notReady for longer than a manager may take to know.
+func (s *services) down(of readiness, at time.Time) bool {
+	since, down := s.downs[of]
+	return down && at.Sub(since) > s.lag
 }
 
 // pod takes in a pod, by whose readiness a manager that sees its Service first tells when it recovered.

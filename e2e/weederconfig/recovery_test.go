@@ -97,6 +97,25 @@ var _ = Describe("A recovery", func() {
 		nothing()
 	})
 
+	It("is over when the Service is notReady again, and the next one finds its budget whole", func(ctx SpecContext) {
+		s := newShop(ctx)
+		s.upstream(ctx, "etcd", 1)
+		s.deploy(ctx, "api", 3, nil)
+		wc := s.weeder("flapping", "etcd", "api")
+		wc.Spec.MaxDeletionsPerWatch = ptr.To[int32](3)
+		create(ctx, wc)
+		s.down(ctx, "etcd")
+		s.up(ctx, "etcd")
+		Eventually(activeWindows(ctx, wc)).Should(BeEquivalentTo(1))
+		before := s.uids(ctx, "api")
+		s.down(ctx, "etcd")
+		Eventually(activeWindows(ctx, wc)).Should(BeZero())
+		s.fail(ctx, "api")
+		Consistently(s.uids).WithContext(ctx).WithArguments("api").WithTimeout(moment).Should(Equal(before))
+		s.up(ctx, "etcd")
+		Eventually(deleted(ctx, wc)).Should(BeEquivalentTo(3))
+	})
+
 	It("is one for all slices of a Service together", func(ctx SpecContext) {
 		s := newShop(ctx)
 		s.deploy(ctx, "etcd", 2, nil)

@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"strings"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -152,6 +154,14 @@ func (s Conditions) stalled() metav1.Condition {
 		c.Reason, c.Message = s.Stuck.Reason, s.Stuck.Message
 	}
 	return c
+}
+
+// Sentence puts clauses together. What others' errors end with is no second full stop.
+func Sentence(clauses ...string) string {
+	for i := range clauses {
+		clauses[i] = strings.TrimSuffix(clauses[i], ".")
+	}
+	return strings.Join(clauses, "; ") + "."
 }
 
 // Set writes a condition for a generation.

@@ -126,6 +126,12 @@ func TestEachStateHasItsConditions(t *testing.T) {
 	}
 }
 
+func TestASentenceHasOneFullStop(t *testing.T) {
+	if got := Sentence("1 held back", "it would violate the pod's disruption budget."); got != "1 held back; it would violate the pod's disruption budget." {
+		t.Error(got)
+	}
+}
+
 func TestALongNoteIsCutBetweenLetters(t *testing.T) {
 	if got := Truncate(strings.Repeat("ä", 600)); len(got) > 1024 || !strings.HasSuffix(got, "ä …") {
 		t.Errorf("%d bytes, ending in %q", len(got), got[len(got)-10:])

@@ -143,5 +143,5 @@ func lifted(all []guard.Lifted) string {
 	if len(says) == 0 {
 		return ""
 	}
-	return strings.Join(says, "; ") + "."
+	return Sentence(says...)
 }

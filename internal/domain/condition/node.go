@@ -188,9 +188,11 @@ func fresh(r Reading, staleAfter time.Duration, at Moment) bool {
 func (n *Node) sameButSightings(before *Node) bool {
 	return before != nil && n.UID == before.UID && n.Deleting == before.Deleting && n.Available == before.Available && n.Annotated == before.Annotated && n.record == before.record && n.recorded == before.recorded &&
 		n.Hold.Same(before.Hold) && maps.Equal(n.Labels, before.Labels) && equality.Semantic.DeepEqual(n.Taints, before.Taints) &&
-		slices.EqualFunc(n.Readings, before.Readings, func(a, b Reading) bool {
-			return a.Type == b.Type && a.Status == b.Status && a.Transition.Equal(b.Transition)
-		})
+		slices.EqualFunc(n.Readings, before.Readings, Reading.sameButSightings)
+}
+
+func (r Reading) sameButSightings(before Reading) bool {
+	return r.Type == before.Type && r.Status == before.Status && r.Transition.Equal(before.Transition)
 }
 
 // foreignTaint says whether the node carries this very taint and our record doesn't claim it.

@@ -6,8 +6,8 @@
 // A Service that a config watches:
 //
 //	notReady ── turns Ready ──► pending ── its pods tell when ──► window ── watchDuration is over ──► Ready
-//	   ▲                           │                                │
-//	   └──────── turns notReady ───┴──── (an open window stays) ────┘
+//	   ▲                           │                                │                                  │
+//	   └───────────────────────────┴────────── turns notReady ──────┴──────────────────────────────────┘
 //
 // A pod that crash-loops in a window:
 //

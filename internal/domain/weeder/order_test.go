@@ -45,7 +45,7 @@ func TestOlderNewsNeverReplaceNewer(t *testing.T) {
 			y.ObserveSlice(slice("a", "1006", "etcd-0", "api-1:notready"), at(second))
 			y.ForgetSlice(key("etcd-1"), "a", at(second))
 			y.ObserveSlice(slice("a", "1006", "etcd-0", "api-1:notready"), at(second))
-		}, "delete"},
+		}, ""},
 		"a Service's older state": {func(y *weeder.State) {
 			y.ObserveService(service("a", "1007", "api"))
 			y.ObserveService(service("a", "1006", "etcd"))

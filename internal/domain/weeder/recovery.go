@@ -55,7 +55,7 @@ func (s *State) judge(cs *configState, key types.NamespacedName, at Moment) (due
 	return s.resolve(cs, key, at)
 }
 
-// see notes how a Service is.
+// see notes how a Service is. While it is notReady its dependents fail for want of it: a window ends, and the next recovery opens another.
 func (s *State) see(cs *configState, key types.NamespacedName, at Moment) (ready bool) {
 	svc, was := s.services[key], cs.seen[key]
 	if svc.ready(cs.AllReady) {
@@ -63,6 +63,9 @@ func (s *State) see(cs *configState, key types.NamespacedName, at Moment) (ready
 		return true
 	}
 	delete(s.pending, watchKey{cs.UID, key})
+	if w := s.windowOf(cs.UID, key.Namespace, key.Name); w != nil {
+		s.close(w)
+	}
 	if was.ready || was.down.IsZero() {
 		cs.seen[key] = lastReadiness{down: at.server(), upAt: was.upAt}
 	}

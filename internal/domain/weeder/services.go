@@ -84,6 +84,7 @@ func (s *State) serviceOf(key types.NamespacedName) *service {
 	if svc == nil {
 		svc = &service{slices: map[string][]endpoint{}, up: map[string]time.Time{}}
 		s.services[key] = svc
+		s.recount(key)
 	}
 	return svc
 }
@@ -92,6 +93,14 @@ func (s *State) serviceOf(key types.NamespacedName) *service {
 func (s *State) discard(key types.NamespacedName) {
 	if svc := s.services[key]; svc.declared == nil && len(svc.slices) == 0 {
 		delete(s.services, key)
+		s.recount(key)
+	}
+}
+
+// recount lets the status of who watches a Service tell anew how many there are.
+func (s *State) recount(key types.NamespacedName) {
+	for cs := range s.watching(key) {
+		s.touch(cs)
 	}
 }
 

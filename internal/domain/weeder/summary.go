@@ -14,8 +14,8 @@ import (
 
 // Summary is the present state of one config.
 type Summary struct {
-	// Services counts those watched, in all namespaces that the config holds in.
-	Services int
+	// Services counts those of the config that there are, Named all that it names, in all namespaces that it holds in.
+	Services, Named int
 	// Active counts the open windows; Windows are up to sample.Size of them, those with the most deletions, by name.
 	Active  int
 	Windows []Window
@@ -60,8 +60,15 @@ func (s *State) recorded(uid types.UID, at Moment) (sum Summary, ok bool) {
 		return Summary{}, false
 	}
 	sum = Summary{
-		Services: len(cs.Services) * len(s.namespacesOf(cs)), Last: cs.last, Deleted: cs.deleted, Skipped: maps.Clone(cs.skipped),
+		Last: cs.last, Deleted: cs.deleted, Skipped: maps.Clone(cs.skipped),
 		Recent: cs.recent(), Spent: cs.spent(at), Windows: s.awaited(cs, at.Now),
+	}
+	for _, namespace := range s.namespacesOf(cs) {
+		for name := range cs.Services {
+			if sum.Named++; s.services[types.NamespacedName{Namespace: namespace, Name: name}] != nil {
+				sum.Services++
+			}
+		}
 	}
 	for w := range s.windowsOf(cs) {
 		if w.open(at.Now) {

@@ -15,6 +15,22 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
 )
 
+func TestAServiceThatIsNotThereIsCountedApart(t *testing.T) {
+	y := watchingEtcd(t, "\nservicesAndDependantSelectors: {etcd: {podSelectors: [{matchLabels: {app: api}}]}, db: {podSelectors: [{matchLabels: {app: api}}]}}\n")
+	there := func() string {
+		sum, _ := y.Summary("wc-uid", at(0))
+		return fmt.Sprintf("%d of %d", sum.Services, sum.Named)
+	}
+	expect(t, "at first", there(), "1 of 2")
+	y.TakeDirty()
+	y.ObserveService(newService("db", selecting("db")))
+	expect(t, "dirty", fmt.Sprint(y.TakeDirty()), "[ns/wc]")
+	expect(t, "when it comes", there(), "2 of 2")
+	y.ForgetService(key("db"), "")
+	expect(t, "dirty", fmt.Sprint(y.TakeDirty()), "[ns/wc]")
+	expect(t, "when it is gone", there(), "1 of 2")
+}
+
 func TestSummary(t *testing.T) {
 	y := watchingEtcd(t, etcdForAPI, newPod("api-a", backOff), newPod("api-b", backOff), newPod("api-c", backOff, ownerless), newPod("api-d", backOff, ownerless))
 	sum, ok := y.Summary("wc-uid", at(0))

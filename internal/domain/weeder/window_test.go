@@ -386,12 +386,33 @@ func TestOneOldPodSettlesThatNothingRecovered(t *testing.T) {
 func TestAWindowLastsToItsEnd(t *testing.T) {
 	y := watchingEtcd(t, etcdForAPI, newPod("api-1", running), newPod("api-2", running))
 	recoverEtcd(y, 0)
-	failEtcd(y, 10*second) // the Service fails again, and the window stays
 	expect(t, "due", names(y.ObservePod(weeder.ReadPod(newPod("api-1", backOff)), at(119*second))), "api-1")
 	expect(t, "next end", y.Expire(at(119*second)), noon.Add(2*time.Minute))
 	expect(t, "due at its end", names(y.ObservePod(weeder.ReadPod(newPod("api-2", backOff)), at(120*second))), "")
 	expect(t, "decision at its end", decide(y, "api-1", 120*second), "")
 	expect(t, "next end", y.Expire(at(120*second)), time.Time{})
+}
+
+// TestAWindowEndsWithItsServicesReadiness: while the Service is down again nothing is deleted, and nothing of a budget is spent.
+func TestAWindowEndsWithItsServicesReadiness(t *testing.T) {
+	y := watchingEtcd(t, etcdForAPI, newPod("api-1", backOff), newPod("api-2", running), newPod("api-3", running))
+	recoverEtcd(y, 0)
+	plan, next := decideOn(y, key("api-1"), at(second), "")
+	expect(t, "decision", verdict(plan, next), "delete")
+	failEtcd(y, 10*second)
+	expect(t, "what was decided", y.Revalidate(plan, at(10*second)), "the window isn't open any more")
+	y.Failed(plan.Pod.UID)
+	expect(t, "due while it is down", names(y.ObservePod(weeder.ReadPod(newPod("api-2", backOff)), at(12*second))), "")
+	expect(t, "decision while it is down", decide(y, "api-2", 12*second), "")
+	sum, _ := y.Summary("wc-uid", at(12*second))
+	expect(t, "windows while it is down", sum.Active, 0)
+	expect(t, "next end", y.Expire(at(12*second)), time.Time{})
+	expect(t, "due when it recovers", names(recoverEtcd(y, 34*second)), "api-1 api-2")
+	for _, name := range []string{"api-1", "api-2"} {
+		deleted(t, y, name, 35*second)
+	}
+	sum, _ = y.Summary("wc-uid", at(35*second))
+	expect(t, "deleted in the window", sum.Windows[0].Deleted, 2)
 }
 
 func TestANewTurnRestartsTheWindow(t *testing.T) {

@@ -115,6 +115,9 @@ func (w *world) serve(service string, ready ...string) {
 	}
 	w.serving[service] = append([]string{}, ready...) // never nil: it is a Service
 	for name, wc := range w.configs {
+		if len(ready) == 0 {
+			delete(w.windows, name+"/"+service)
+		}
 		if _, names := wc.Spec.ServicesAndDependantSelectors[service]; names && !before && len(ready) > 0 {
 			w.windows[name+"/"+service] = &naiveWindow{opened: w.now, ends: w.now.Add(w.watch(wc))}
 		}
