@@ -41,7 +41,7 @@ type WeederConfigSpec struct {
 	// +optional
 	Deletion DeletionMethod `json:"deletion,omitempty"`
 
-	// maxDeletionsPerWatch caps the pods deleted for one Service (in each namespace) in one watchDuration. Default: 100.
+	// maxDeletionsPerWatch caps the pods deleted for one Service (in each namespace) after one recovery. Default: 100.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
@@ -126,7 +126,7 @@ type WeederConfigStatus struct {
 	// +kubebuilder:default=0
 	Services int32 `json:"services"`
 
-	// activeWindows counts the Services that recovered less than watchDuration ago.
+	// activeWindows counts the Services that recovered less than watchDuration ago and have been Ready since.
 	// +optional
 	// +kubebuilder:default=0
 	ActiveWindows int32 `json:"activeWindows"`
@@ -213,10 +213,10 @@ type Recovery struct {
 	Time metav1.Time `json:"time"`
 }
 
-// RecoveryWindow is a recovery whose watchDuration isn't over.
+// RecoveryWindow is a recovery whose watchDuration isn't over, of a Service that has been Ready since.
 type RecoveryWindow struct {
 	Recovery `json:",inline"`
-	// until is when it is over, by the same clock.
+	// until is when it is over at the latest, by the same clock.
 	// +required
 	Until metav1.Time `json:"until"`
 	// deleted counts the pods deleted in it.

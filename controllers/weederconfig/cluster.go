@@ -34,10 +34,14 @@ func (o *Observer) sliceGone(slice *discoveryv1.EndpointSlice) {
 	o.follow(nil)
 }
 
-func (o *Observer) service(svc *corev1.Service) { o.weeder().ObserveService(svc) }
+func (o *Observer) service(svc *corev1.Service) {
+	o.weeder().ObserveService(svc)
+	o.follow(nil)
+}
 
 func (o *Observer) serviceGone(svc *corev1.Service) {
 	o.weeder().ForgetService(client.ObjectKeyFromObject(svc), svc.UID)
+	o.follow(nil)
 }
 
 // about is the metadata of a kind.

@@ -28,7 +28,7 @@ var (
 
 	windowsGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "autohealer_weeder_active_windows",
-		Help: "Services of a WeederConfig that turned Ready less than watchDuration ago.",
+		Help: "Services of a WeederConfig that turned Ready less than watchDuration ago, and have been so since.",
 	}, []string{"namespace", "policy"})
 
 	heldGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{

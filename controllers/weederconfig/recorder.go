@@ -121,7 +121,7 @@ func (r *DeletionRecorder) write(ctx context.Context, d *weeder.Deletion, b *bat
 		b.version = config.Object.ResourceVersion
 	}
 	for range rewrites {
-		err := r.replace(ctx, d, b)
+		err := r.replace(ctx, d, b, config.Object.Status.Services)
 		if !apierrors.IsConflict(err) {
 			return err
 		}
@@ -133,7 +133,7 @@ func (r *DeletionRecorder) write(ctx context.Context, d *weeder.Deletion, b *bat
 }
 
 // replace writes over the state of the config that the batcher knows.
-func (r *DeletionRecorder) replace(ctx context.Context, d *weeder.Deletion, b *batcher) error {
+func (r *DeletionRecorder) replace(ctx context.Context, d *weeder.Deletion, b *batcher, services int32) error {
 	if !r.leads() { // asked after that state was known
 		return errNotLeading
 	}
@@ -141,7 +141,7 @@ func (r *DeletionRecorder) replace(ctx context.Context, d *weeder.Deletion, b *b
 	if !ok {
 		return errors.New("it is gone")
 	}
-	var st v1alpha1.WeederConfigStatus
+	st := v1alpha1.WeederConfigStatus{Services: services}
 	recount(&st, sum)
 	wc := about(v1alpha1.GroupVersion.WithKind(kindWeederConfig))
 	wc.Namespace, wc.Name, wc.UID, wc.ResourceVersion = d.Key.Namespace, d.Key.Name, d.Config, b.version

@@ -55,6 +55,7 @@ func statusOf(wc *v1alpha1.WeederConfig, st state) v1alpha1.WeederConfigStatus {
 	after := *wc.Status.DeepCopy()
 	after.ObservedGeneration = wc.Generation
 	if st.synced && st.Read.unreadable == nil {
+		after.Services = int32(st.summary.Services)
 		recount(&after, st.summary)
 	}
 	shared(wc, st).Put(&after.Conditions, wc.Generation)
@@ -64,7 +65,7 @@ func statusOf(wc *v1alpha1.WeederConfig, st state) v1alpha1.WeederConfigStatus {
 
 // recount takes in what the planner counted.
 func recount(to *v1alpha1.WeederConfigStatus, sum weeder.Summary) {
-	to.Services, to.ActiveWindows, to.Deleted = int32(sum.Services), int32(sum.Active), sum.Deleted
+	to.ActiveWindows, to.Deleted = int32(sum.Active), sum.Deleted
 	to.Windows, to.RecentDeletions, to.Skipped = nil, nil, nil
 	for _, w := range sum.Windows {
 		window := v1alpha1.RecoveryWindow{Recovery: recovery(w), Until: seconds(w.Stored(w.Ends)), Deleted: int32(w.Deleted)}

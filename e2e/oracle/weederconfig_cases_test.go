@@ -240,7 +240,7 @@ var neverDeleted = []weederCase{
 		y.must("patch", "service", "etcd", "--type=merge", "-p", `{"spec":{"selector":{"app":"api"}}}`)
 		weeded("")(y)
 	}},
-	{name: "for a Service that is notReady again", options: strict, broken: []Invariant{Validated}, text: "Service default/etcd is notReady again", do: func(y yard) {
+	{name: "for a Service that is notReady again", options: strict, broken: []Invariant{Validated}, text: "or has been notReady since", do: func(y yard) {
 		c, p := y.config(""), y.looping("api-0")
 		y.recover()
 		y.turn(false)

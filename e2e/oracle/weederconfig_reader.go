@@ -227,8 +227,7 @@ func (s *pods) reasonOf(d deletion, service string) (_ deletion, why string) {
 
 // unreasonable says why a Service's recovery is no reason; "" when it is one.
 func (s *pods) unreasonable(d *deletion) string {
-	of := readiness{d.service, d.spec.ReadyPolicy == "AllReady"}
-	open := s.services.windows(of, d.spec.WatchDuration.Duration, d.at)
+	open := s.services.windows(readiness{d.service, d.spec.ReadyPolicy == "AllReady"}, d.spec.WatchDuration.Duration, d.at)
 	switch {
 	case !d.spec.holdsIn(d.pod.key.Namespace, s.namespaces[d.pod.key.Namespace]):
 		return "it doesn't hold in namespace " + d.pod.key.Namespace
@@ -237,9 +236,7 @@ func (s *pods) unreasonable(d *deletion) string {
 	case d.spec.Mode == "Observe":
 		return "it only observes"
 	case len(open) == 0:
-		return fmt.Sprintf("Service %s didn't turn Ready within %s before", d.service, d.spec.WatchDuration.Duration)
-	case s.services.down(of, d.at):
-		return fmt.Sprintf("Service %s is notReady again", d.service)
+		return fmt.Sprintf("Service %s didn't turn Ready within %s before, or has been notReady since", d.service, d.spec.WatchDuration.Duration)
 	case s.services.backs(d.service, d.pod):
 		return fmt.Sprintf("the pod is one of Service %s's own", d.service)
 	case !d.pod.main && !d.spec.Init:

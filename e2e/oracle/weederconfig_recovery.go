@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -14,7 +15,7 @@ type services struct {
 	slices map[types.NamespacedName]map[string]*slice // by Service, then by name
 	own    map[types.NamespacedName]map[string]string // selectors by Service
 	turns  map[readiness][]stamp
-	downs  map[readiness]time.Time // since when it is notReady
+	falls  map[readiness]time.Time // when it turned notReady last
 }
 
 // readiness is a Service's under one readyPolicy.
@@ -26,49 +27,35 @@ type readiness struct {
 func newServices(lag time.Duration) *services {
 	return &services{
 		lag: lag, pods: map[types.NamespacedName]*pod{}, slices: map[types.NamespacedName]map[string]*slice{},
-		own: map[types.NamespacedName]map[string]string{}, turns: map[readiness][]stamp{}, downs: map[readiness]time.Time{},
+		own: map[types.NamespacedName]map[string]string{}, turns: map[readiness][]stamp{}, falls: map[readiness]time.Time{},
 	}
 }
 
 // slice takes in an EndpointSlice. Only an update of what was there turns a Service Ready: whether the first slice tells of a
 // recovery, its pods say.
 func (s *services) slice(at stamp, before, after *slice) {
-	if after == nil {
-		delete(s.slices[before.service], before.key.Name)
-		s.fell(before.service, at)
-		return
+	service := cmp.Or(after, before).service
+	r := []readiness{{service, false}, {service, true}}
+	known, was := len(s.slices[service]) > 0, []bool{s.ready(r[0]), s.ready(r[1])}
+	switch {
+	case after == nil:
+		delete(s.slices[service], before.key.Name)
+	case known:
+		s.slices[service][after.key.Name] = after
+	default:
+		s.slices[service] = map[string]*slice{after.key.Name: after}
 	}
-	defer s.fell(after.service, at)
-	r := []readiness{{after.service, false}, {after.service, true}}
-	known, was := len(s.slices[after.service]) > 0, []bool{s.ready(r[0]), s.ready(r[1])}
-	if s.slices[after.service] == nil {
-		s.slices[after.service] = map[string]*slice{}
-	}
-	s.slices[after.service][after.key.Name] = after
 	for i, of := range r {
-		if known && !was[i] && s.ready(of) {
+		switch is := s.ready(of); {
+		case was[i] && !is && len(s.slices[service]) > 0: // else who sees it anew goes by its pods
+			s.falls[of] = at.at
+		case !was[i] && is && known && after != nil:
 			s.turns[of] = append(s.turns[of], at)
 		}
-		s.byPods(of, at)
-	}
-}
-
-// fell notes since when a Service is notReady.
-func (s *services) fell(service types.NamespacedName, at stamp) {
-	for _, of := range []readiness{{service, false}, {service, true}} {
-		switch {
-		case s.ready(of):
-			delete(s.downs, of)
-		case s.downs[of].IsZero():
-			s.downs[of] = at.at
+		if after != nil {
+			s.byPods(of, at)
 		}
 	}
-}
-
-// down says whether a Service is notReady for longer than a manager may take to know.
-func (s *services) down(of readiness, at time.Time) bool {
-	since, down := s.downs[of]
-	return down && at.Sub(since) > s.lag
 }
 
 // pod takes in a pod, by whose readiness a manager that sees its Service first tells when it recovered.
@@ -139,9 +126,13 @@ func (s *services) byPods(of readiness, at stamp) {
 	}
 }
 
-// windows are the recoveries after which a window of this length may be open at a moment, the latest first.
+// windows are the recoveries after which a window of this length may be open at a moment, the latest first. One is over when the Service
+// is notReady again, and a manager could know it.
 func (s *services) windows(of readiness, length time.Duration, at time.Time) []stamp {
-	open := slices.DeleteFunc(slices.Clone(s.turns[of]), func(t stamp) bool { return at.Sub(t.at) > length+s.lag })
+	fell := s.falls[of]
+	open := slices.DeleteFunc(slices.Clone(s.turns[of]), func(t stamp) bool {
+		return at.Sub(t.at) > length+s.lag || t.at.Before(fell) && at.Sub(fell) > s.lag
+	})
 	slices.SortStableFunc(open, func(a, b stamp) int { return b.at.Compare(a.at) })
 	return open
 }

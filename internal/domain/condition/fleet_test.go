@@ -287,3 +287,15 @@ func TestAClockStepHoldsTheWholeFleet(t *testing.T) {
 		t.Error("doesn't act once the clock is trusted again")
 	}
 }
+
+func TestTheOrderOfConditionsIsNoNews(t *testing.T) {
+	fleet := condition.NewFleet(calm("1", "1"))
+	n := newNode("a", reports("KernelDeadlock", "False", ago(time.Hour)), reports("ReadonlyFilesystem", "False", ago(time.Hour)))
+	fleet.ObserveNode(n, moment(noon))
+	turned := n.DeepCopy()
+	turned.ResourceVersion = "2"
+	slices.Reverse(turned.Status.Conditions)
+	if changed, _ := fleet.ObserveNode(turned, moment(noon.Add(time.Second))); changed {
+		t.Error("a node whose conditions come in another order has changed")
+	}
+}

@@ -72,6 +72,9 @@ func (s *State) input(p *podState, at Moment) Input {
 	}
 }
 
+// waits says that a pod waits in the queue.
+func (h Hold) waits() bool { return h.Reason == HeldByLimit }
+
 // longestWait bounds how long a pod waits for the cluster-wide limit before it's looked at: those before it may leave.
 const longestWait = 10 * time.Second
 
@@ -81,7 +84,7 @@ func (s *State) noteHolds(p *podState, plan *Plan, now time.Time) {
 		s.windowOf(h.Config, p.Namespace, h.Service).count(p, h.Reason)
 	}
 	s.hold(p, plan.Holds)
-	if !slices.ContainsFunc(plan.Holds, func(h Hold) bool { return h.Reason == HeldByLimit }) {
+	if !slices.ContainsFunc(plan.Holds, Hold.waits) {
 		s.queue.leave(p)
 		return
 	}

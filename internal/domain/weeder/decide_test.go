@@ -258,6 +258,26 @@ func TestWhoseWindowIsOverWaitsNoMore(t *testing.T) {
 	deleted(t, y, "api-3", 4*time.Minute)
 }
 
+// TestWhoWaitsInAnotherWindowKeepsItsPlace: of two Services that it depends on one fails again.
+func TestWhoWaitsInAnotherWindowKeepsItsPlace(t *testing.T) {
+	limits := limit.Builtin()
+	limits.MaxPodDeletionsPerMinute = 1
+	y := watchingEtcd(t, "\nservicesAndDependantSelectors: {etcd: {podSelectors: [{matchLabels: {app: api}}]}, db: {podSelectors: [{matchLabels: {role: front}}]}}\n",
+		newPod("api-1", backOff), newPod("api-2", backOff, labelled("role", "front")), newPod("api-3", backOff))
+	y.SetLimits(limits)
+	y.ObservePod(weeder.ReadPod(newPod("db-0", readiness("False", -time.Hour))), at(-second))
+	y.ObserveSlice(newSlice("db", "db", "db-0:notready"), at(-second))
+	recoverEtcd(y, 0)
+	y.ObservePod(weeder.ReadPod(newPod("db-0", readySince(0))), at(0))
+	y.ObserveSlice(newSlice("db", "db", "db-0"), at(0))
+	deleted(t, y, "api-1", 0)
+	expect(t, "the second", decide(y, "api-2", second), "MaxPodDeletionsPerMinute,MaxPodDeletionsPerMinute")
+	expect(t, "the third", decide(y, "api-3", 2*second), "MaxPodDeletionsPerMinute")
+	y.ObserveSlice(newSlice("db", "db", "db-0:notready"), at(3*second))
+	expect(t, "the third, when a place is free", decide(y, "api-3", 60*second), "MaxPodDeletionsPerMinute")
+	deleted(t, y, "api-2", 60*second)
+}
+
 // Whoever deletes or replaces a pod while our request is on its way, the watch may tell of it before the answer does.
 func TestADeletionThatFailedForAPodThatIsGoneGivesItsPlaceBack(t *testing.T) {
 	for name, goes := range map[string]func(*weeder.State){

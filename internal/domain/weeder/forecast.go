@@ -42,7 +42,7 @@ type Forecast struct {
 	// CrashLoopingPods of them crash-loop now.
 	CrashLoopingPods     int
 	CrashLoopingPodNames []string
-	// WouldDelete of these would be deleted at once: their Service recovered less than a watchDuration ago, and nothing but
+	// WouldDelete of these would be deleted at once: their Service recovered less than a watchDuration ago and has been Ready since, and nothing but
 	// the cluster-wide limit stands before it.
 	WouldDelete         int
 	WouldDeletePodNames []string

@@ -73,7 +73,7 @@ func (f *forecaster) service(key types.NamespacedName) (*ServiceForecast, *Windo
 			}
 		}
 	}
-	if w := f.storedWindow(key); w != nil {
+	if w := f.storedWindow(key); w != nil && s.Ready { // else it is over, and the status doesn't say so yet
 		window = *w
 	}
 	window.Ends = window.Opened.Add(f.config.WatchDuration)

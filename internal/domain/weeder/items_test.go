@@ -129,6 +129,9 @@ func TestForecastTakesWindowsFromTheStatus(t *testing.T) {
 		"etcd of 1: ready true, open for 1m30s, api-1 MaxDeletionsPerWatch")
 	expect(t, "another config has no window", told(t, y, newWeederConfig(t, "ns", "other", etcdForAPI), lifecycle.Active, limit.Builtin(), at(0)),
 		"etcd of 1: ready true, api-1 deleted")
+	y.ObserveSlice(newSlice("a", "etcd", "etcd-0:notready"), at(0))
+	expect(t, "it is over when the Service is notReady again", told(t, y, newWeederConfig(t, "ns", "wc", etcdForAPI), lifecycle.Active, limit.Builtin(), at(0)),
+		"etcd of 1: ready false, api-1 deleted")
 }
 
 // TestForecastSaysWhatDecideDoes: what is foretold is what is done, budgets, limits and repeats included.

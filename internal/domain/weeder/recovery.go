@@ -66,6 +66,7 @@ func (s *State) see(cs *configState, key types.NamespacedName, at Moment) (ready
 	if w := s.windowOf(cs.UID, key.Namespace, key.Name); w != nil {
 		s.close(w)
 	}
+	delete(cs.inherited.byService, key)
 	if was.ready || was.down.IsZero() {
 		cs.seen[key] = lastReadiness{down: at.server(), upAt: was.upAt}
 	}

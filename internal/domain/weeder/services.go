@@ -69,11 +69,15 @@ func (s *State) removeSlice(key types.NamespacedName, at Moment) {
 	svc := s.services[of]
 	svc.put(key.Name, nil)
 	for cs := range s.watching(of) {
+		w := s.windowOf(cs.UID, of.Namespace, of.Name)
 		if _, seen := cs.seen[of]; seen {
 			s.see(cs, of, at)
 		}
 		if len(svc.slices) == 0 {
 			s.unsee(cs, of)
+		}
+		if len(svc.slices) == 0 && w != nil { // its slices may come again, and its pods be those that turned it Ready
+			cs.inherited.byService[of] = w.Window
 		}
 	}
 	s.discard(of)
@@ -84,7 +88,6 @@ func (s *State) serviceOf(key types.NamespacedName) *service {
 	if svc == nil {
 		svc = &service{slices: map[string][]endpoint{}, up: map[string]time.Time{}}
 		s.services[key] = svc
-		s.recount(key)
 	}
 	return svc
 }
@@ -93,7 +96,6 @@ func (s *State) serviceOf(key types.NamespacedName) *service {
 func (s *State) discard(key types.NamespacedName) {
 	if svc := s.services[key]; svc.declared == nil && len(svc.slices) == 0 {
 		delete(s.services, key)
-		s.recount(key)
 	}
 }
 
@@ -109,10 +111,15 @@ func (s *State) recount(key types.NamespacedName) {
 func (s *State) ObserveService(svc *corev1.Service) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	of := s.serviceOf(types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name})
-	if of.declared == nil || !older(svc.ResourceVersion, of.declared.version) {
-		of.declared = declare(svc)
+	key := types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}
+	of := s.serviceOf(key)
+	switch {
+	case of.declared == nil:
+		s.recount(key)
+	case older(svc.ResourceVersion, of.declared.version):
+		return
 	}
+	of.declared = declare(svc)
 }
 
 // ForgetService removes a Service that is gone.
@@ -121,6 +128,7 @@ func (s *State) ForgetService(key types.NamespacedName, uid types.UID) {
 	defer s.mu.Unlock()
 	if svc := s.services[key]; svc != nil && svc.declared != nil && svc.declared.uid == uid {
 		svc.declared = nil
+		s.recount(key)
 		s.discard(key)
 	}
 }

@@ -43,11 +43,25 @@ func (s *State) Summary(uid types.UID, at Moment) (sum Summary, ok bool) {
 	defer s.mu.RUnlock()
 	if sum, ok = s.recorded(uid, at); ok {
 		sum.Held = s.configs[uid].holds()
+		sum.Services, sum.Named = s.there(s.configs[uid])
 	}
 	return sum, ok
 }
 
-// Recorded is a config's Summary without whom it holds back, which may be thousands.
+// there counts which of the Services that a config names there are.
+func (s *State) there(cs *configState) (there, named int) {
+	for _, namespace := range s.namespacesOf(cs) {
+		for name := range cs.Services {
+			if svc := s.services[types.NamespacedName{Namespace: namespace, Name: name}]; svc != nil && svc.declared != nil {
+				there++
+			}
+			named++
+		}
+	}
+	return there, named
+}
+
+// Recorded is a config's Summary without whom it holds back, and which Services there are: both may be thousands.
 func (s *State) Recorded(uid types.UID, at Moment) (sum Summary, ok bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -62,13 +76,6 @@ func (s *State) recorded(uid types.UID, at Moment) (sum Summary, ok bool) {
 	sum = Summary{
 		Last: cs.last, Deleted: cs.deleted, Skipped: maps.Clone(cs.skipped),
 		Recent: cs.recent(), Spent: cs.spent(at), Windows: s.awaited(cs, at.Now),
-	}
-	for _, namespace := range s.namespacesOf(cs) {
-		for name := range cs.Services {
-			if sum.Named++; s.services[types.NamespacedName{Namespace: namespace, Name: name}] != nil {
-				sum.Services++
-			}
-		}
 	}
 	for w := range s.windowsOf(cs) {
 		if w.open(at.Now) {

@@ -21,21 +21,21 @@ func TestAServiceThatIsNotThereIsCountedApart(t *testing.T) {
 		sum, _ := y.Summary("wc-uid", at(0))
 		return fmt.Sprintf("%d of %d", sum.Services, sum.Named)
 	}
-	expect(t, "at first", there(), "1 of 2")
+	expect(t, "with nothing but slices", there(), "0 of 2")
 	y.TakeDirty()
 	y.ObserveService(newService("db", selecting("db")))
 	expect(t, "dirty", fmt.Sprint(y.TakeDirty()), "[ns/wc]")
-	expect(t, "when it comes", there(), "2 of 2")
+	expect(t, "when it comes", there(), "1 of 2")
 	y.ForgetService(key("db"), "")
 	expect(t, "dirty", fmt.Sprint(y.TakeDirty()), "[ns/wc]")
-	expect(t, "when it is gone", there(), "1 of 2")
+	expect(t, "when it is gone", there(), "0 of 2")
 }
 
 func TestSummary(t *testing.T) {
 	y := watchingEtcd(t, etcdForAPI, newPod("api-a", backOff), newPod("api-b", backOff), newPod("api-c", backOff, ownerless), newPod("api-d", backOff, ownerless))
 	sum, ok := y.Summary("wc-uid", at(0))
 	expect(t, "known", ok, true)
-	expect(t, "Services", sum.Services, 1)
+	expect(t, "Services named", sum.Named, 1)
 	expect(t, "active", sum.Active, 0)
 	expect(t, "last", sum.Last.Service, "")
 	y.TakeDirty()

@@ -117,12 +117,15 @@ func (s *State) close(w *window) {
 	s.touch(w.of)
 }
 
-// unhold forgets whom a window holds back. Whoever waits in another one as well enters the queue again when it's decided.
+// unhold forgets whom a window holds back. Whoever waits in another one as well keeps its place.
 func (s *State) unhold(w *window) {
 	for p := range w.of.held {
 		if p.Namespace == w.Namespace && slices.ContainsFunc(p.holds, w.holds) {
-			s.queue.leave(p)
-			s.hold(p, slices.DeleteFunc(slices.Clone(p.holds), w.holds))
+			left := slices.DeleteFunc(slices.Clone(p.holds), w.holds)
+			if !slices.ContainsFunc(left, Hold.waits) {
+				s.queue.leave(p)
+			}
+			s.hold(p, left)
 		}
 	}
 }
