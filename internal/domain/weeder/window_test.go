@@ -415,6 +415,19 @@ func TestAWindowEndsWithItsServicesReadiness(t *testing.T) {
 	expect(t, "deleted in the window", sum.Windows[0].Deleted, 2)
 }
 
+func TestSlicesThatAreMadeAnewFindWhatTheirWindowHasSpent(t *testing.T) {
+	y := watchingEtcd(t, etcdForAPI+"maxDeletionsPerWatch: 1", newPod("api-1", backOff), newPod("api-2", backOff))
+	recoverEtcd(y, 0)
+	deleted(t, y, "api-1", 0)
+	y.ForgetSlice(key("etcd-1"), "", at(2*second))
+	expect(t, "without slices", decide(y, "api-2", 3*second), "")
+	seeEtcdReady(y, 4*second)
+	expect(t, "with the same pods behind them", decide(y, "api-2", 5*second), "MaxDeletionsPerWatch")
+	failEtcd(y, 10*second)
+	recoverEtcd(y, 20*second)
+	expect(t, "after the next recovery", decide(y, "api-2", 21*second), "delete")
+}
+
 func TestANewTurnRestartsTheWindow(t *testing.T) {
 	y := watchingEtcd(t, etcdForAPI+"maxDeletionsPerWatch: 1", newPod("api-1", backOff), newPod("api-2", backOff))
 	expect(t, "due", names(recoverEtcd(y, 0)), "api-1 api-2")
