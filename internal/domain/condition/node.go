@@ -169,7 +169,9 @@ func (n *Node) keepVanished(before *Node, now time.Time) {
 		}
 		n.Readings = append(n.Readings, was)
 	}
-	n.Readings.sort()
+	if len(n.Readings) > len(there) { // hardly ever, and each heartbeat comes by here
+		n.Readings.sort()
+	}
 }
 
 // alive says whether the reporter of a reading is known to live: we saw it move within staleAfter, or, since we never
