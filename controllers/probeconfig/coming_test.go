@@ -19,7 +19,7 @@ import (
 // permitsOthers says whether a target of another config may be scaled down, beside those of this world.
 func (w *world) permitsOthers() probe.Permit {
 	w.t.Helper()
-	other := probe.Target{Config: "other-uid", Namespace: "other"}
+	other := probe.TargetKey{Config: "other-uid", Namespace: "other"}
 	w.Observer.fleet().Expect(other)
 	w.Observer.fleet().ObserveDown(other, false)
 	return w.Observer.fleet().PermitDown(other, w.clock.Now())
@@ -48,7 +48,7 @@ func TestATargetWhoseNamespaceIsSeenLateIsReadThen(t *testing.T) {
 	}
 	w.fail("shoot-0")
 	w.want("shoot-0", "3 3", "the other has the only place")
-	w.Observer.fleet().Forget(probe.Target{Config: "other-uid", Namespace: "other"})
+	w.Observer.fleet().Forget(probe.TargetKey{Config: "other-uid", Namespace: "other"})
 	w.probe("shoot-0", probe.OK, probe.Timeout)
 	w.want("shoot-0", "0r 0r", "then it is free")
 }
@@ -56,7 +56,7 @@ func TestATargetWhoseNamespaceIsSeenLateIsReadThen(t *testing.T) {
 // A namespace may come just after it was found missing.
 func TestATargetWhoseNamespaceComesBackJustThenStays(t *testing.T) {
 	w := newWorld(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Namespace, pc.Spec.NamespaceSelector = "shoot-0", nil })
-	w.end(w.Observer.targets.get(w.keyOf("shoot-0")))
+	w.end(w.keyOf("shoot-0"))
 	w.settle()
 	w.fail("shoot-0")
 	w.want("shoot-0", "0r 0r", "it is there")
@@ -79,7 +79,7 @@ func TestATargetThatIsAskedForAgainWhileItIsDroppedStays(t *testing.T) {
 	if w.told.meanwhile != nil {
 		t.Fatal("nothing was left")
 	}
-	if w.Observer.targets.get(w.keyOf("shoot-0")) == nil {
+	if w.Observer.targets.find(w.keyOf("shoot-0")) == nil {
 		t.Fatal("it is dropped")
 	}
 	w.edit(w.namespaceObject("shoot-0"), `{"metadata":{"labels":{"role":"hosted"}}}`)
@@ -122,7 +122,7 @@ func TestARecordThatIsFoundWhileATargetIsDroppedIsGivenBack(t *testing.T) {
 	if got := fmt.Sprint(*other.Spec.Replicas, len(other.Annotations)); got != "3 0" {
 		t.Errorf("replicas and annotations of what was found are %s, want 3 0", got)
 	}
-	if w.Observer.targets.get(w.keyOf("shoot-0")) != nil {
+	if w.Observer.targets.find(w.keyOf("shoot-0")) != nil {
 		t.Error("the target stays")
 	}
 }

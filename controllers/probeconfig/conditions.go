@@ -15,23 +15,23 @@ import (
 func internalHealthy(st state) metav1.Condition {
 	return side(st, v1alpha1.ConditionInternalHealthy, aspect{
 		name: "internal", unhealthy: (*sight).internalUnhealthy,
-		healthy:      func(s *sight) bool { return s.state.Internal.Healthy(s.config.Thresholds) },
-		lastError:    func(s *sight) probe.Class { return s.state.Internal.LastError },
-		unclear:      func(s *sight) bool { return !s.state.Internal.Unclear.IsZero() },
-		undetermined: func(s *sight) time.Time { return s.state.InternalUndetermined(s.config) },
+		healthy:      func(s *sight) bool { return s.State.Internal.Healthy(s.Config.Thresholds) },
+		lastError:    func(s *sight) probe.Class { return s.State.Internal.LastError },
+		unclear:      func(s *sight) bool { return !s.State.Internal.Unclear.IsZero() },
+		undetermined: func(s *sight) time.Time { return s.State.InternalUndetermined(s.Config) },
 	})
 }
 
 func externalHealthy(st state) metav1.Condition {
 	c := side(st, v1alpha1.ConditionExternalHealthy, aspect{
 		name: "external", unhealthy: (*sight).externalUnhealthy,
-		healthy:      func(s *sight) bool { return s.state.OuterHealthy(s.config) },
+		healthy:      func(s *sight) bool { return s.State.OuterHealthy(s.Config) },
 		lastError:    (*sight).lastOuterError,
-		unclear:      func(s *sight) bool { return !s.state.External.Unclear.IsZero() },
-		undetermined: func(s *sight) time.Time { return s.state.ExternalUndetermined(s.config) },
+		unclear:      func(s *sight) bool { return !s.State.External.Unclear.IsZero() },
+		undetermined: func(s *sight) time.Time { return s.State.ExternalUndetermined(s.Config) },
 	})
-	if s := st.single(); s != nil && c.Status == metav1.ConditionFalse && s.externalUnhealthy() && !s.state.External.Unhealthy(s.config.Thresholds) {
-		j := s.state.LastLeases
+	if s := st.single(); s != nil && c.Status == metav1.ConditionFalse && s.externalUnhealthy() && !s.State.External.Unhealthy(s.Config.Thresholds) {
+		j := s.State.LastLeases
 		c.Reason, c.Message = v1alpha1.ReasonLeasesExpired, fmt.Sprintf("%d of %d nodes don't renew their leases.", j.Expired, j.Candidates)
 	}
 	return c
@@ -58,12 +58,12 @@ func side(st state, kind string, of aspect) metav1.Condition {
 	switch {
 	case s.hibernated:
 		c.Reason, c.Message = v1alpha1.ReasonHibernated, "The namespace is hibernated, and nothing is probed."
-	case s.unusable.Class != "":
-		c.Reason, c.Message = v1alpha1.ReasonSecretUnusable, sentence(s.unusable)
+	case s.Supply.Unusable.Class != "":
+		c.Reason, c.Message = v1alpha1.ReasonSecretUnusable, sentence(s.Supply.Unusable)
 	case !undetermined.IsZero():
 		c.Reason, c.Message = v1alpha1.ReasonUndetermined, unclear(s, of, undetermined)
 	case of.unhealthy(s):
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonProbeFails, fmt.Sprintf("The %s probe failed %d times in a row: %s.", of.name, s.config.Thresholds.Failure, of.lastError(s))
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonProbeFails, fmt.Sprintf("The %s probe failed %d times in a row: %s.", of.name, s.Config.Thresholds.Failure, of.lastError(s))
 	case of.healthy(s):
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonProbeSucceeds, "The "+of.name+" probe succeeds."
 	case of.unclear(s):
@@ -75,7 +75,7 @@ func side(st state, kind string, of aspect) metav1.Condition {
 // unclear tells of a probe that has had no clear answer for long.
 func unclear(s *sight, of aspect, since time.Time) string {
 	at := since.UTC().Format("2006-01-02T15:04:05Z")
-	if of.name == "external" && !s.state.InternalUndetermined(s.config).IsZero() {
+	if of.name == "external" && !s.State.InternalUndetermined(s.Config).IsZero() {
 		return "It hasn't been run since " + at + ": the internal probe gets no clear answer, and nothing is scaled."
 	}
 	return fmt.Sprintf("The %s probe has had no clear answer since %s, and nothing is scaled: %s. Look at the kubeconfig's credentials, and at the API server.", of.name, at, of.lastError(s))
@@ -85,7 +85,7 @@ func fleetSide(st state, c metav1.Condition, of aspect) metav1.Condition {
 	good, bad, undetermined := 0, 0, 0
 	for i := range st.sights {
 		switch s := &st.sights[i]; {
-		case s.probed && !s.hibernated && !of.undetermined(s).IsZero():
+		case s.Supply.Probes() && !s.hibernated && !of.undetermined(s).IsZero():
 			undetermined++
 		case of.unhealthy(s):
 			bad++
@@ -125,13 +125,13 @@ func leasesUnreadable(st state) metav1.Condition {
 	n := 0
 	for i := range st.sights {
 		s := &st.sights[i]
-		if !s.state.LeasesUnreadable(s.config) {
+		if !s.State.LeasesUnreadable(s.Config) {
 			continue
 		}
 		if n++; n == 1 {
-			why := s.state.LastUnlisted
+			why := s.State.LastUnlisted
 			c.Reason = string(why.Class)
-			c.Message = fmt.Sprintf("in %s: %s: %s. There the external probe decides alone. %s", s.namespace, why.Class, why.Detail, listingRemedy(s.config, why.Class))
+			c.Message = fmt.Sprintf("in %s: %s: %s. There the external probe decides alone. %s", s.Namespace, why.Class, why.Detail, listingRemedy(s.Config, why.Class))
 		}
 	}
 	if n > 0 {
@@ -156,7 +156,7 @@ func limitReached(st state) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionLimitReached}
 	n := 0
 	for i := range st.sights {
-		if held := st.sights[i].held; held.Reason == probe.HeldByLimit {
+		if held := st.sights[i].Held; held.Reason == probe.HeldByLimit {
 			n++
 			c.Reason, c.Message = v1alpha1.ReasonTooManyScaledDown, held.Message
 		}

@@ -71,9 +71,9 @@ func (o *Observer) forget(pc *v1alpha1.ProbeConfig) {
 	if _, ok := o.policies.Get(key); !ok {
 		down := false
 		for _, t := range o.targets.of(key) {
-			down = down || t.mayOwe()
-			o.targets.forget(t.key)
-			o.requestTarget(t.key) // its probes end
+			down = down || t.Taken() || len(t.Former) > 0
+			o.targets.forget(keyOf(&t))
+			o.requestTarget(keyOf(&t)) // its probes end
 		}
 		o.orphaned(pc, down)
 	}
@@ -135,25 +135,22 @@ type permission struct {
 }
 
 // permission of a target, by the latest judgement.
-func (o *Observer) permission(t *target) permission {
-	t.mu.Lock()
-	c, departed, taken := t.config, t.departed, t.taken()
-	t.mu.Unlock()
-	j, ok := o.policies.Get(t.key.Config)
-	if !ok || j.UID != c.UID {
+func (o *Observer) permission(is *probe.Target) permission {
+	j, ok := o.policies.Get(is.Config.Key())
+	if !ok || j.UID != is.Config.UID {
 		return permission{}
 	}
 	switch state := j.State(j.Object.Spec.Mode == v1alpha1.Observe); {
 	case state == lifecycle.Frozen:
 		return permission{}
-	case departed:
+	case is.Departed:
 		return permission{lifecycle.Deleted, stop}
 	case state == lifecycle.Deleted, state == lifecycle.Unreadable: // what was taken stays so until it can be read again
 		return permission{state, stop}
-	case state == lifecycle.NotJudged, j.Generation != c.Generation:
+	case state == lifecycle.NotJudged, j.Generation != is.Config.Generation:
 		return permission{}
 	case !j.Admitted.Valid():
-		return permission{state, refusedProbes(j, taken && state == lifecycle.Refused)}
+		return permission{state, refusedProbes(j, is.Taken() && state == lifecycle.Refused)}
 	default:
 		return permission{state, run}
 	}
@@ -173,12 +170,9 @@ func refusedProbes(j storedConfig, heals bool) probes {
 }
 
 // acts says whether a target's config is in force; known is false while that can't be told.
-func (o *Observer) acts(t *target) (acts, known bool) {
-	t.mu.Lock()
-	c := t.config
-	t.mu.Unlock()
-	j, ok := o.policies.Get(t.key.Config)
-	if !ok || j.Outdated || j.UID != c.UID {
+func (o *Observer) acts(is *probe.Target) (acts, known bool) {
+	j, ok := o.policies.Get(is.Config.Key())
+	if !ok || j.Outdated || j.UID != is.Config.UID {
 		return false, false
 	}
 	return j.Admitted.Valid() && j.Object.Spec.Mode != v1alpha1.Observe, true

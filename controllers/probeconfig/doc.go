@@ -1,4 +1,5 @@
-// Package probeconfig acts on ProbeConfigs. An Observer knows configs and namespaces, on every replica; on the leader each
-// target's probes run in a Prober, whose runs come to Runs, a TargetReconciler scales what depends on the target, and a
-// Reconciler keeps the configs' finalizers and status.
+// Package probeconfig acts on ProbeConfigs. An Observer knows configs, namespaces and targets, on every replica, and has each target
+// learn what happens to it (tell). On the leader a target's probes run in a Prober, whose runs come to Runs; a TargetReconciler supplies
+// the probes and scales what depends on the target, a Keeper keeps the configs' finalizers and statuses, and an OrphanReconciler gives
+// back what was taken for configs that are gone.
 package probeconfig

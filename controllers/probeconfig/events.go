@@ -28,8 +28,9 @@ func NewReporter(recorder events.EventRecorder) *Reporter {
 }
 
 // acted tells of an act, on the dependent and on the config.
-func (r *Reporter) acted(c *probe.Config, t *target, act probe.Act, err error, now time.Time) {
-	verb, reason, note := telling(c, t.key.Namespace, act)
+func (r *Reporter) acted(t *probe.Target, act probe.Act, err error, now time.Time) {
+	c := t.Config
+	verb, reason, note := telling(c, t.Namespace, act)
 	switch {
 	case errors.Is(err, actuate.ErrUnfinished): // the replicas are back, which is what is told of
 	case errors.Is(err, actuate.ErrStale):
@@ -41,28 +42,23 @@ func (r *Reporter) acted(c *probe.Config, t *target, act probe.Act, err error, n
 	}
 	countScaling(c, verb, "done")
 	if act.Step == probe.Take || act.Step == probe.Lower {
-		t.mu.Lock()
-		since := t.state.UnhealthySince
-		t.mu.Unlock()
-		if !since.IsZero() {
+		if since := t.State.UnhealthySince; !since.IsZero() {
 			scaleDownDelay.Observe(max(0, now.Sub(since).Seconds()))
 		}
 	}
 	if reason != "" {
-		r.acts.Tell(now, dependentRef(t.key.Namespace, act), configRef(c), reason, verb, note)
+		r.acts.Tell(now, dependentRef(t.Namespace, act), configRef(c), reason, verb, note)
 	}
 }
 
 // left tells of objects that keep their record while their config goes, or goes elsewhere: nobody else will give them back
 // what was taken.
-func (r *Reporter) left(t *target, now time.Time) {
-	t.mu.Lock()
-	c, left := t.config, t.left
-	t.mu.Unlock()
-	for _, f := range left {
+func (r *Reporter) left(t *probe.Target, now time.Time) {
+	c := t.Config
+	for _, f := range t.Left {
 		note := fmt.Sprintf("ProbeConfig %s leaves %s %s/%s as it is: %s. The annotation %s says how many replicas it had.",
-			c.Key(), f.Kind, t.key.Namespace, f.Name, f.Message, v1alpha1.AnnotationOriginalReplicas)
-		r.acts.Tell(now, dependentRef(t.key.Namespace, probe.Act{Ref: f.Ref}), configRef(c), v1alpha1.ReasonLeftAlone, "Leave", note)
+			c.Key(), f.Kind, t.Namespace, f.Name, f.Message, v1alpha1.AnnotationOriginalReplicas)
+		r.acts.Tell(now, dependentRef(t.Namespace, probe.Act{Ref: f.Ref}), configRef(c), v1alpha1.ReasonLeftAlone, "Leave", note)
 	}
 }
 

@@ -189,6 +189,16 @@ func (w *world) keyOf(namespace string) probing.Key {
 	return probing.Key{Config: client.ObjectKeyFromObject(w.stored()), Namespace: namespace}
 }
 
+// target is what is known of a namespace's.
+func (w *world) target(namespace string) probe.Target {
+	w.t.Helper()
+	is, ok := w.Observer.targets.get(w.keyOf(namespace))
+	if !ok {
+		w.t.Fatalf("%s is no target", namespace)
+	}
+	return is
+}
+
 // see takes in what is stored, as informers would.
 func (w *world) see() {
 	w.t.Helper()

@@ -47,7 +47,7 @@ func (k *keeper) left(ctx context.Context, pc *v1alpha1.ProbeConfig) (left polic
 		return policy.Left{Unknown: true}, err
 	}
 	for _, t := range k.targets.of(client.ObjectKeyFromObject(pc)) {
-		k.Report.left(t, k.Facts.Clock.Now())
+		k.Report.left(&t, k.Facts.Clock.Now())
 	}
 	return left, nil
 }
@@ -59,11 +59,9 @@ func (k *keeper) waitsFor(config storedConfig) []string {
 	}
 	var waits []string
 	for _, t := range k.targets.of(client.ObjectKeyFromObject(config.Object)) {
-		t.mu.Lock()
-		if !t.restored || config.Read.config != nil && t.config != config.Read.config {
-			waits = append(waits, t.key.Namespace)
+		if !t.Restored || config.Read.config != nil && t.Config != config.Read.config {
+			waits = append(waits, t.Namespace)
 		}
-		t.mu.Unlock()
 	}
 	return waits
 }
@@ -85,10 +83,9 @@ func (k *keeper) describe(ctx context.Context, pc *v1alpha1.ProbeConfig, left po
 	}
 	st.breaker, st.broken = k.fleet().Breaker()
 	for _, t := range k.targets.of(key) {
-		place, _ := k.place(t.key.Namespace)
-		s := t.sight(place)
-		st.knowsAll = st.knowsAll && len(s.former) == 0
-		st.add(s)
+		place, _ := k.place(t.Namespace)
+		st.knowsAll = st.knowsAll && len(t.Former) == 0
+		st.sights = append(st.sights, sight{Target: t, hibernated: place.hibernated})
 	}
 	is.After = pc.DeepCopy()
 	is.After.Status = statusOf(pc, st)

@@ -6,8 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
@@ -61,7 +59,7 @@ func (o *Observer) placeChanged(name string) {
 			continue
 		}
 		key, selected := probing.Key{Config: config, Namespace: name}, o.selects(j.Read.config, name)
-		if selected || o.targets.get(key) != nil {
+		if selected || o.targets.find(key) != nil {
 			o.follow(key, j.Read.config, !selected)
 			o.requestConfig(config)
 		}
@@ -93,65 +91,4 @@ func (o *Observer) places(c *probe.Config) []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Collect(maps.Keys(o.namespaces))
-}
-
-// retarget makes a config's targets those that it asks for now. A namespace that it doesn't select any more stays until it
-// has back what was taken.
-func (o *Observer) retarget(key types.NamespacedName) {
-	o.telling.Lock()
-	defer o.telling.Unlock()
-	j, ok := o.policies.Get(key)
-	if !ok {
-		return
-	}
-	c := j.Read.config
-	if c == nil { // its targets go on with what they know, and stop
-		for _, t := range o.targets.of(key) {
-			o.requestTarget(t.key)
-		}
-		return
-	}
-	for _, name := range o.places(c) {
-		if o.selects(c, name) {
-			o.follow(probing.Key{Config: key, Namespace: name}, c, false)
-		}
-	}
-	for _, t := range o.targets.of(key) {
-		if !o.selects(c, t.key.Namespace) {
-			o.follow(t.key, c, true)
-		}
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.told[key] = c
-}
-
-// knowsTargets says whether all targets of a config know it as it was read last. One that can't be read asks for none.
-func (o *Observer) knowsTargets(j storedConfig) bool {
-	if !o.synced.Load() {
-		return false
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return j.Read.unreadable != nil || j.Read.config != nil && o.told[client.ObjectKeyFromObject(j.Object)] == j.Read.config
-}
-
-// follow tells a target of its config. In a namespace that is new, or that is there again, nothing is known of its objects.
-// It needs o.telling.
-func (o *Observer) follow(key probing.Key, c *probe.Config, departed bool) *target {
-	t := o.targets.ensure(key, c)
-	t.follow(c, departed)
-	if o.stands(key.Namespace) && o.expect(probe.Target{Config: c.UID, Namespace: key.Namespace}, c) {
-		t.doubtObjects()
-	}
-	o.requestTarget(key)
-	return t
-}
-
-// expect tells the fleet of a target, and says whether it is new there.
-func (o *Observer) expect(t probe.Target, c *probe.Config) bool {
-	if c.Namespace == o.OwnNamespace {
-		return o.fleet().Expect(t)
-	}
-	return o.fleet().ExpectTenant(t)
 }

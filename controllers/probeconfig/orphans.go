@@ -3,6 +3,7 @@ package probeconfig
 import (
 	"context"
 	"errors"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -17,12 +18,13 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/policy"
-	"github.com/resourcestack/autohealer/internal/probing"
 )
 
 const (
 	// mostOrphans are the configs that are looked for at once. A record may name any.
 	mostOrphans = 50
+	// settling is how long what is being written for a config that goes may take.
+	settling = 10 * time.Second
 )
 
 // orphansName is the only one in its queue: all are looked at at once.
@@ -104,13 +106,14 @@ func (r *OrphanReconciler) orphans(ctx context.Context) (orphans []actuate.Recor
 
 // giveBack gives back what was taken from one object, if it still says so.
 func (r *OrphanReconciler) giveBack(ctx context.Context, o actuate.Recorded) error {
-	c := o.Record.Config()
 	place, _ := r.Observer.place(o.Namespace)
-	former := []probe.Dependent{{Ref: o.Ref, Optional: true}}
-	t := &target{key: probing.Key{Config: c.Key(), Namespace: o.Namespace}, config: c, former: former}
-	plan, err := r.giveBackFormer(ctx, t, c, former, place)
-	if err == nil && plan.Unread {
-		err = errors.New(plan.Findings[0].Message)
+	in := probe.Scaling{
+		Config: o.Record.Config(), Former: []probe.Ref{o.Ref}, Objects: []probe.Object{r.Reader.Read(ctx, o.Namespace, o.Ref)}, Hibernated: place.hibernated,
+	}
+	plan := probe.PlanScaling(in)
+	err := r.carryOut(ctx, &probe.Target{Namespace: o.Namespace, Config: in.Config}, plan.Acts, actuate.AdmittedProber{})
+	if o := in.Objects[0]; err == nil && o.Unread != "" {
+		return errors.New(o.Unread)
 	}
 	return err
 }
@@ -156,5 +159,5 @@ func (o *Observer) orphaned(pc *v1alpha1.ProbeConfig, down bool) {
 	o.mu.Lock()
 	addKinds(o.goneKinds, pc)
 	o.mu.Unlock()
-	o.orphanLooks.Add(orphansName, stuckLook) // what is being written just now is there by then
+	o.orphanLooks.Add(orphansName, settling)
 }

@@ -100,7 +100,7 @@ func (k *keeper) recorded(ctx context.Context, pc *v1alpha1.ProbeConfig, kind sc
 func (o *Observer) reach(pc *v1alpha1.ProbeConfig) []string {
 	names := []string{pc.Namespace}
 	for _, t := range o.targets.of(client.ObjectKeyFromObject(pc)) {
-		names = append(names, t.key.Namespace)
+		names = append(names, t.Namespace)
 	}
 	for _, s := range pc.Status.Scaled {
 		names = append(names, s.Namespace)
@@ -125,26 +125,14 @@ func (o *Observer) recall(c *probe.Config, all []actuate.Recorded) (n int) {
 			continue
 		}
 		key := probing.Key{Config: c.Key(), Namespace: found.Namespace}
-		t := o.targets.get(key)
-		if t == nil {
-			t = o.follow(key, c, true)
+		if o.targets.find(key) == nil {
+			o.follow(key, c, true)
 		}
-		t.mu.Lock()
-		if !names(t.config, found.Ref) {
-			t.remember(probe.Dependent{Ref: found.Ref, Optional: true})
-		}
-		if !t.leaves(found.Ref) {
+		if is, _, _ := o.tell(key, probe.Recalled{Ref: found.Ref}); !is.Leaves(found.Ref) {
 			n++
 		}
-		t.mu.Unlock()
-		o.requestTarget(key)
 	}
 	return n
-}
-
-// leaves says whether an object keeps its record although all that can be given back is. It needs t.mu.
-func (t *target) leaves(ref probe.Ref) bool {
-	return t.restored && slices.ContainsFunc(t.left, func(f probe.Finding) bool { return f.Ref == ref })
 }
 
 // nameOnly is a config whose spec can't be read: it has no dependents, and gives back what it has taken.

@@ -49,11 +49,11 @@ func TestWhatIsHeldBackReadsNothing(t *testing.T) {
 			if n := reads.Load(); n != 0 {
 				t.Errorf("%d reads of scales, want none", n)
 			}
-			if held := w.Observer.targets.get(w.keyOf("shoot-0")).held.Reason; held == "" {
+			if held := w.target("shoot-0").Held.Reason; held == "" {
 				t.Error("it isn't told what holds it back")
 			}
 			w.probe("shoot-0", probe.OK, probe.OK)
-			if held := w.Observer.targets.get(w.keyOf("shoot-0")).held.Reason; held != "" {
+			if held := w.target("shoot-0").Held.Reason; held != "" {
 				t.Errorf("held back by %s, and there is nothing to do", held)
 			}
 		})
@@ -173,8 +173,7 @@ func TestWhoMayDoMoreByWhatIsFoundLooksAgain(t *testing.T) {
 	defer q.ShutDown()
 	w.Observer.lead(q)
 	woken(q)
-	found := w.Observer.targets.get(w.keyOf("shoot-0")) // as a process finds it that takes over
-	found.objects, found.objectsOf = nil, nil
+	w.Observer.tell(w.keyOf("shoot-0"), probe.Doubted{}) // as a process finds it that takes over
 	for i, want := range []int{1, 0} {
 		if _, err := w.Reconcile(t.Context(), request(w)); err != nil {
 			t.Fatal(err)

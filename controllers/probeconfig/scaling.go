@@ -3,273 +3,250 @@ package probeconfig
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/policy"
+	"github.com/resourcestack/autohealer/internal/probing"
 )
 
+// doubtLook is how soon is looked again at a doubt that passes by itself.
+const doubtLook = 500 * time.Millisecond
+
+// allowed is the permit of what nothing holds.
+var allowed = probe.Permit{Allowed: true}
+
 // scale brings a target's dependents nearer to where its latest run wants them, and says when to go on.
-func (r *TargetReconciler) scale(ctx context.Context, t *target, p permission, place namespace) (again time.Time, err error) {
-	in, former := r.situation(t, p, place)
-	if in.Objects != nil && len(former) == 0 && t.atRest(in) {
-		r.rest(t)
-		r.dismiss(t)
+func (r *TargetReconciler) scale(ctx context.Context, is *probe.Target, may permission, place namespace) (again time.Time, err error) {
+	now, server := r.now(), r.Observer.Facts.Server.Now()
+	in := is.Scaling(may.state, place.hibernated, now, server)
+	if is.AtRest(&in) {
+		r.tell(is, probe.Rested{})
+		r.dismiss(is)
 		return time.Time{}, nil
 	}
-	if held := r.heldBefore(t, in, former); !held.Allowed {
-		in.Episode = r.episode(t, in)
-		r.remember(t, in, probe.PlanScaling(in), probe.Plan{Done: true}, held)
-		return held.LookAgain, nil
-	}
-	objects, readErr := r.look(ctx, t, in.Config, in.Want == probe.Up)
-	was, formerErr := r.giveBackFormer(ctx, t, in.Config, former, place)
-	if readErr != nil {
-		return time.Time{}, errors.Join(readErr, formerErr)
-	}
-	in.Objects = objects
-	in.Episode = r.episode(t, in)
-	plan := probe.PlanScaling(in)
-	if harmful(plan) && !in.Confirmed() {
-		r.Prober.Hasten(t.key, in.Now) // the run wakes us
-		r.remember(t, in, plan, was, probe.Permit{Allowed: true})
-		return time.Time{}, formerErr
-	}
-	if held := r.permit(t, in, plan); !held.Allowed {
-		r.remember(t, in, plan, was, held)
-		return held.LookAgain, formerErr
-	}
-	again, err = r.act(ctx, t, p, in, plan, was)
-	return again, errors.Join(err, formerErr)
-}
-
-// heldBefore says what would hold a target back of which nothing is scaled down, whatever its objects are like now: then they
-// needn't be read. All targets may fail at once, and are asked again at each run.
-func (r *TargetReconciler) heldBefore(t *target, in probe.Scaling, former []probe.Dependent) probe.Permit {
-	t.mu.Lock()
-	at, down := t.fleetKey(), t.down()
-	t.mu.Unlock()
-	if in.Want != probe.Down || in.Objects == nil || down || len(former) > 0 {
-		return probe.Permit{Allowed: true}
-	}
-	return r.Observer.fleet().MayGoDown(at, in.Now)
-}
-
-// act carries out a plan that is permitted.
-func (r *TargetReconciler) act(ctx context.Context, t *target, p permission, in probe.Scaling, plan, was probe.Plan) (again time.Time, err error) {
-	var admitted actuate.AdmittedProber
-	if harmful(plan) {
-		var held probe.Permit
-		if admitted, held, err = r.mayTake(ctx, t, p, in, &plan); !admitted.Valid() {
-			r.placeBack(t, in)
-			if err != nil || held.Allowed {
-				return in.Now.Add(flowLook), err
-			}
-			r.remember(t, in, plan, was, held)
-			return time.Time{}, nil // the next run asks again
+	// All targets may fail at once, and ask again at each run: what would be held back whatever its objects are like isn't read.
+	if in.Want == probe.Down && !is.MayOwe() {
+		if held := r.Observer.fleet().MayGoDown(is.Key(), now); !held.Allowed {
+			r.tell(is, probe.Planned{In: in, Plan: probe.PlanScaling(in), Held: held})
+			return held.LookAgain, nil
 		}
-		t.assumeTaken(in.Config, plan)
 	}
-	err = r.carryOut(ctx, t, in, plan, admitted)
-	r.remember(t, in, plan, was, probe.Permit{Allowed: true})
-	r.dismiss(t)
-	return r.goOn(in, plan, was), err
+	objects, unread := r.look(ctx, is, in)
+	if unread != nil {
+		return time.Time{}, errors.Join(unread, r.giveBackFormer(ctx, is, in, objects))
+	}
+	if in = is.Scaling(may.state, place.hibernated, now, server); in.Objects == nil {
+		return time.Time{}, nil // the config changed meanwhile, which wakes us
+	}
+	plan := probe.PlanScaling(in)
+	admitted, held, doubt := r.permit(ctx, is, may, in, &plan)
+	if !held.Allowed {
+		plan.Hold()
+	}
+	if held.Allowed || len(plan.Acts) > 0 {
+		err = r.carryOut(ctx, is, plan.Acts, admitted)
+	}
+	r.tell(is, probe.Planned{In: in, Plan: plan, Held: held})
+	r.dismiss(is)
+	if !held.Allowed {
+		return held.LookAgain, errors.Join(doubt, err)
+	}
+	return plan.NextLook(&in), err
 }
 
-// atRest says whether there is nothing to do for a target whose objects are known.
-func (t *target) atRest(in probe.Scaling) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// giveBackFormer gives back what was taken from objects that the config doesn't name any more, and does nothing else.
+func (r *TargetReconciler) giveBackFormer(ctx context.Context, is *probe.Target, in probe.Scaling, objects []probe.Object) error {
+	in.Want, in.Objects = probe.Hold, objects
+	plan := probe.PlanScaling(in)
+	if len(plan.Acts) == 0 {
+		return nil
+	}
+	return r.carryOut(ctx, is, plan.Acts, actuate.AdmittedProber{})
+}
+
+// look reads the objects of a Scaling, all at once. When some that the config names can't be read that is an error, unless they are to
+// be given back: nothing is taken upon half a view, and everything is given back that can be.
+func (r *TargetReconciler) look(ctx context.Context, is *probe.Target, in probe.Scaling) (objects []probe.Object, unread error) {
+	refs := slices.Collect(in.Refs())
+	objects = make([]probe.Object, len(refs))
+	var reading sync.WaitGroup
+	for i, ref := range refs {
+		reading.Go(func() { objects[i] = r.Reader.Read(ctx, is.Namespace, ref) })
+	}
+	reading.Wait()
+	denied := true
+	for i, o := range objects[:len(in.Config.Dependents)] {
+		if o.Unread != "" && in.Want != probe.Up {
+			denied = denied && o.Denied
+			unread = errors.Join(unread, fmt.Errorf("%s: %s", refs[i], o.Unread))
+		}
+	}
+	if unread != nil {
+		r.Troubles.Failed(nameOf(keyOf(is)).String(), unread, configOf(is))
+	}
+	r.tell(is, probe.Looked{In: in, Objects: objects, Half: unread != nil, Denied: denied})
+	return objects, unread
+}
+
+// permit asks all that is asked before a plan is carried out. What holds it back without a reason is a doubt that passes by
+// itself. An undo of everything isn't paced.
+func (r *TargetReconciler) permit(ctx context.Context, is *probe.Target, may permission, in probe.Scaling, plan *probe.Plan) (admitted actuate.AdmittedProber, held probe.Permit, err error) {
 	switch {
-	case in.Withdrawn:
-		return t.restored && len(t.left) == 0
-	case in.Want == probe.Up:
-		return !t.down() && len(t.flow.Raised) == 0
+	case plan.Harmful() && !in.Confirmed():
+		r.Prober.Hasten(keyOf(is), in.Now) // the run wakes us
+		return admitted, probe.Permit{}, nil
+	case plan.Harmful():
+		if held = r.Observer.fleet().PermitDown(is.Key(), in.Now); !held.Allowed {
+			return admitted, held, nil
+		}
+		if admitted, held, err = r.mayTake(ctx, is, may, in, plan); held.Allowed {
+			r.tell(is, probe.Taking{Acts: plan.Acts})
+		}
+		return admitted, held, err
+	case in.Want == probe.Up && !in.Withdrawn && plan.Own > 0:
+		return admitted, r.Observer.fleet().PermitUp(is.Key(), in.Now), nil
 	}
-	return in.Want == probe.Hold
+	return admitted, allowed, nil
 }
 
-// situation is what a plan is made from, but for the objects if they have to be read. Those of an older config aren't given.
-func (r *TargetReconciler) situation(t *target, p permission, place namespace) (in probe.Scaling, former []probe.Dependent) {
-	now := r.now()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	in = probe.Scaling{Config: t.config, Hibernated: place.hibernated, Flow: t.flow, Tick: t.state.At, Now: now, Server: r.Observer.Facts.Server.Now()}
-	in.Want, in.Withdrawn = t.state.Want(p.state, now)
-	if t.objectsOf == t.config {
-		in.Objects = t.objects
+// mayTake asks all that is asked just before replicas are taken, and the API server for it: what the decision rests on is read live.
+func (r *TargetReconciler) mayTake(ctx context.Context, is *probe.Target, may permission, in probe.Scaling, plan *probe.Plan) (admitted actuate.AdmittedProber, held probe.Permit, err error) {
+	doubt := probe.Permit{LookAgain: in.Now.Add(doubtLook)}
+	if !r.Observer.indexed(in.Config, *plan) {
+		r.Observer.requestConfig(in.Config.Key())
+		return admitted, doubt, nil
 	}
-	if !p.state.IsFrozen() {
-		former = t.former
+	if held, err = r.vital(ctx, is, plan); err != nil || !held.Allowed {
+		return admitted, held, err
 	}
-	return in, former
+	if still, err := r.confirm(ctx, is, may); err != nil || !still {
+		return admitted, doubt, err
+	}
+	if admitted = r.Observer.admissionFor(ctx, in.Config); !admitted.Valid() {
+		return admitted, doubt, nil
+	}
+	return admitted, allowed, nil
 }
 
-// episode is when the protection began that is going on, or begins now.
-func (r *TargetReconciler) episode(t *target, in probe.Scaling) time.Time {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if in.Want != probe.Down {
-		return time.Time{}
-	}
-	return probe.Episode(in.Config, in.Objects, t.protection, in.Now)
+// heldAsVital: what would be scaled down serves the probed API server, or runs Autohealer.
+const heldAsVital probe.Reason = "Vital"
+
+// Vital says why an object must not be scaled down as things are now, "" for nothing. Servers, as host:port, are those that
+// are probed.
+type Vital interface {
+	Vital(ctx context.Context, namespace string, servers []string, ref probe.Ref) (why string, err error)
 }
 
-// noteEpisode keeps when the protection began. What begins once something is given back is another. It needs t.mu.
-func (t *target) noteEpisode(in probe.Scaling, plan probe.Plan) {
-	switch {
-	case in.Want == probe.Down:
-		t.protection = probe.Protection{Since: in.Episode}
-	case in.Want == probe.Up && len(plan.Acts) > 0:
-		t.protection = probe.Protection{Over: true}
+// vital asks once more of all dependents what the rules asked when the config was written. A target with such an object isn't scaled
+// down at all, as the rule refuses the whole config.
+func (r *TargetReconciler) vital(ctx context.Context, is *probe.Target, plan *probe.Plan) (held probe.Permit, err error) {
+	if r.Vital == nil {
+		return allowed, nil
 	}
+	servers, dependents := r.Prober.Servers(keyOf(is)), is.Config.Dependents
+	whys, errs := make([]string, len(dependents)), make([]error, len(dependents))
+	var asking sync.WaitGroup
+	for i, d := range dependents {
+		asking.Go(func() { whys[i], errs[i] = r.Vital.Vital(ctx, is.Namespace, servers, d.Ref) })
+	}
+	asking.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return held, err
+	}
+	held = allowed
+	for i, why := range whys {
+		if why != "" {
+			ref := dependents[i].Ref
+			plan.Findings = append(plan.Findings, probe.Finding{Ref: ref, Reason: heldAsVital, Message: why + "; nothing is scaled down here"})
+			held = probe.Permit{Reason: heldAsVital, Message: ref.String() + ": " + why} // the next run asks again
+		}
+	}
+	return held, nil
 }
 
-// rest ends a flow: nothing is to be scaled now.
-func (r *TargetReconciler) rest(t *target) {
-	t.mu.Lock()
-	told := t.held.Reason != "" || len(t.findings) > 0
-	t.flow, t.held, t.findings = probe.Flow{}, probe.Permit{}, nil
-	if !t.down() {
-		t.protection = probe.Protection{}
+// confirm reads live what the decision to take replicas rests on, and says whether it is so still. If not, what is new is on its way.
+func (r *TargetReconciler) confirm(ctx context.Context, is *probe.Target, may permission) (still bool, err error) {
+	var ns corev1.Namespace
+	if err := r.Live.Get(ctx, types.NamespacedName{Name: is.Namespace}, &ns); err != nil {
+		return false, fmt.Errorf("read namespace %s before scaling down in it: %w", is.Namespace, err)
 	}
-	t.mu.Unlock()
-	if told {
-		r.Observer.requestConfig(t.key.Config)
+	c, place := is.Config, readNamespace(&ns)
+	if place.ending || place.hibernated || c.Namespaces != nil && !c.Namespaces.Matches(labels.Set(place.labels)) {
+		return false, nil
 	}
+	if anew, err := r.renew(ctx, is); anew || err != nil {
+		return false, err
+	}
+	want, _ := is.State.Want(may.state, r.now()) // runs go on meanwhile
+	return want == probe.Down && is.Config == c, nil
 }
 
 // carryOut writes a plan's acts, all at once, and tells of them. Those that take replicas need an admission.
-func (r *TargetReconciler) carryOut(ctx context.Context, t *target, in probe.Scaling, plan probe.Plan, admitted actuate.AdmittedProber) error {
-	if len(plan.Acts) == 0 {
-		r.Troubles.Settled(nameOf(t.key).String())
+func (r *TargetReconciler) carryOut(ctx context.Context, is *probe.Target, acts []probe.Act, admitted actuate.AdmittedProber) error {
+	name, errs := nameOf(keyOf(is)).String(), make([]error, len(acts))
+	if len(acts) == 0 {
+		r.Troubles.Settled(name)
 		return nil
 	}
-	errs := make([]error, len(plan.Acts))
 	var acting sync.WaitGroup
-	for i, act := range plan.Acts {
+	for i, act := range acts {
 		acting.Go(func() {
-			errs[i] = r.Scales.Apply(ctx, actuate.ScaleChange{Config: in.Config, Namespace: t.key.Namespace, Act: act}, admitted)
-			r.Report.acted(in.Config, t, act, errs[i], r.now())
+			errs[i] = r.Scales.Apply(ctx, actuate.ScaleChange{Config: is.Config, Namespace: is.Namespace, Act: act}, admitted)
+			r.Report.acted(is, act, errs[i], r.now())
 		})
 	}
 	acting.Wait()
-	if slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
-		t.doubtObjects()
-	}
-	return r.settle(t, in.Config, errs)
-}
-
-// settle tells of trouble. That someone else wrote first is none: the object is read again.
-func (r *TargetReconciler) settle(t *target, c *probe.Config, errs []error) error {
-	policy := policy.Ref{UID: c.UID, NamespacedName: c.Key()}
-	name := nameOf(t.key).String()
 	var failed error
 	for _, err := range errs {
 		switch {
 		case err == nil:
-			r.Troubles.Written(name, policy)
-		case !errors.Is(err, actuate.ErrStale):
+			r.Troubles.Written(name, configOf(is))
+			continue
+		case !errors.Is(err, actuate.ErrStale): // that someone else wrote first is no trouble
 			failed = errors.Join(failed, err)
 		}
+		r.tell(is, probe.Doubted{})
 	}
 	if failed != nil {
-		r.Troubles.Failed(name, failed, policy)
+		r.Troubles.Failed(name, failed, configOf(is))
 	}
-	r.Observer.requestConfig(c.Key())
+	r.Observer.requestConfig(is.Config.Key())
 	return failed
 }
 
-// remember keeps how far the scaling came, and what was found in its way. Was is the plan for former dependents.
-func (r *TargetReconciler) remember(t *target, in probe.Scaling, plan, was probe.Plan, held probe.Permit) {
-	findings := slices.Concat(plan.Findings, was.Findings)
-	t.mu.Lock()
-	told := t.held.Reason == held.Reason && sameFindings(t.findings, findings)
-	t.held, t.findings, t.left = held, findings, slices.Concat(plan.Left, was.Left)
-	if held.Allowed {
-		t.flow = plan.Flow
-	}
-	if plan.Done && len(plan.Acts) == 0 {
-		t.flow = probe.Flow{}
-	}
-	if held.Allowed || in.Want == probe.Down {
-		t.noteEpisode(in, plan)
-	}
-	restored := in.Withdrawn && plan.Done && was.Done && t.knew(in.Config, was)
-	turned := t.restored != restored
-	t.restored = restored
-	t.mu.Unlock()
-	if !told || turned {
-		r.Observer.requestConfig(t.key.Config)
-	}
-}
-
-// knew says whether a plan was made for all that may have to be given back: what was found or named since wasn't in it. It needs
-// t.mu.
-func (t *target) knew(c *probe.Config, was probe.Plan) bool {
-	return t.config == c && !slices.ContainsFunc(t.former, func(d probe.Dependent) bool {
-		return !slices.ContainsFunc(was.Left, func(f probe.Finding) bool { return f.Ref == d.Ref })
-	})
+func configOf(is *probe.Target) policy.Ref {
+	return policy.Ref{UID: is.Config.UID, NamespacedName: is.Config.Key()}
 }
 
 // dismiss drops a target that the config doesn't ask for any more, once it has back what was taken. Those of a config that is
 // deleted go with it, and say until then what they leave.
-func (r *TargetReconciler) dismiss(t *target) {
-	if !t.over() || !r.drop(t) {
+func (r *TargetReconciler) dismiss(is *probe.Target) {
+	if !is.Dismissed() || !r.Observer.drop(keyOf(is)) {
 		return
 	}
-	r.Report.left(t, r.now())
-	r.Observer.requestTarget(t.key)
-	r.Observer.requestConfig(t.key.Config)
-}
-
-func (t *target) over() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.departed && t.restored
+	r.Report.left(is, r.now())
+	r.Observer.requestTarget(keyOf(is))
+	r.Observer.requestConfig(is.Config.Key())
 }
 
 // drop forgets a target if nothing asks for it.
-func (r *TargetReconciler) drop(t *target) bool {
-	r.Observer.telling.Lock()
-	defer r.Observer.telling.Unlock()
-	if j, ok := r.Observer.policies.Get(t.key.Config); !t.over() || ok && j.Object.DeletionTimestamp != nil {
+func (o *Observer) drop(key probing.Key) bool {
+	o.telling.Lock()
+	defer o.telling.Unlock()
+	is, ok := o.targets.get(key)
+	if j, stored := o.policies.Get(key.Config); !ok || !is.Dismissed() || stored && j.Object.DeletionTimestamp != nil {
 		return false
 	}
-	t.mu.Lock()
-	at := t.fleetKey()
-	t.mu.Unlock()
-	r.Observer.targets.forget(t.key)
-	r.Observer.fleet().Forget(at)
+	o.targets.forget(key)
+	o.fleet().Forget(is.Key())
 	return true
-}
-
-func sameFindings(a, b []probe.Finding) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i].Ref != b[i].Ref || a[i].Reason != b[i].Reason {
-			return false
-		}
-	}
-	return true
-}
-
-// goOn says when to look at a flow again.
-func (r *TargetReconciler) goOn(in probe.Scaling, plan, was probe.Plan) time.Time {
-	waits := !plan.Flow.StoppedAt.IsZero() || in.Want == probe.Hold && !in.Withdrawn // for the next run
-	unfinished := func(p probe.Plan) bool { return len(p.Acts) > 0 || !p.Done && !p.Unread }
-	switch {
-	case unfinished(was):
-		return in.Now.Add(flowLook)
-	case !waits && unfinished(plan):
-		return plan.Look(in.Now)
-	case plan.Unread, was.Unread, len(plan.Left)+len(was.Left) > 0:
-		return in.Now.Add(stuckLook)
-	}
-	return time.Time{}
 }

@@ -33,8 +33,6 @@ type state struct {
 	undoing []string
 }
 
-func (st *state) add(s sight) { st.sights = append(st.sights, s) }
-
 // single is the target of a config without a namespaceSelector.
 func (st *state) single() *sight {
 	c := st.Read.config
@@ -42,7 +40,7 @@ func (st *state) single() *sight {
 		return nil
 	}
 	for i := range st.sights {
-		if st.sights[i].namespace == c.Namespace {
+		if st.sights[i].Namespace == c.Namespace {
 			return &st.sights[i]
 		}
 	}
@@ -76,8 +74,8 @@ func statusOf(pc *v1alpha1.ProbeConfig, st state) v1alpha1.ProbeConfigStatus {
 func recount(to *v1alpha1.ProbeConfigStatus, pc *v1alpha1.ProbeConfig, st state) {
 	to.Internal, to.External, to.NodeLeases, to.WorstTargets = nil, nil, nil, nil
 	if s := st.single(); s != nil {
-		to.Internal, to.External = probeState(s.state.Internal), probeState(s.state.External)
-		if j := s.state.LastLeases; s.config.Leases != nil {
+		to.Internal, to.External = probeState(s.State.Internal), probeState(s.State.External)
+		if j := s.State.LastLeases; s.Config.Leases != nil {
 			to.NodeLeases = &v1alpha1.NodeLeasesState{Candidates: int32(j.Candidates), Expired: int32(j.Expired), Skewed: int32(j.Skewed)}
 		}
 	} else {
@@ -109,11 +107,11 @@ func counts(st state) (n v1alpha1.TargetCounts) {
 	for i := range st.sights {
 		s := &st.sights[i]
 		n.Total++
-		add(&n.Probed, s.probed)
+		add(&n.Probed, s.Supply.Probes())
 		add(&n.InternalUnhealthy, s.internalUnhealthy())
 		add(&n.ExternalUnhealthy, s.externalUnhealthy())
 		add(&n.ScaledDown, len(s.taken()) > 0)
-		add(&n.Unusable, s.unusable.Class != "")
+		add(&n.Unusable, s.Supply.Unusable.Class != "")
 		add(&n.Undetermined, s.undetermined())
 	}
 	return n
@@ -126,7 +124,7 @@ func scaled(before []v1alpha1.ScaledDependent, sights []sight) []v1alpha1.Scaled
 	for i := range sights {
 		s := &sights[i]
 		for _, b := range before {
-			if b.Namespace == s.namespace && (!s.read || s.isFormer(b.Ref) || s.isUnseen(b.Ref)) {
+			if b.Namespace == s.Namespace && s.unclear(b.Ref) {
 				all = append(all, b)
 			}
 		}
@@ -147,8 +145,8 @@ func shared(pc *v1alpha1.ProbeConfig, st state) policy.Conditions {
 	if pc.Spec.Mode == v1alpha1.Observe {
 		s.Observes, s.Says = true, "Mode Observe, nothing is scaled: "+operative(st)
 	}
-	if t := st.single(); t != nil && t.unusable.Class != "" {
-		s.Stuck = policy.Stuck{Reason: v1alpha1.ReasonSecretUnusable, Message: sentence(t.unusable)}
+	if t := st.single(); t != nil && t.Supply.Unusable.Class != "" {
+		s.Stuck = policy.Stuck{Reason: v1alpha1.ReasonSecretUnusable, Message: sentence(t.Supply.Unusable)}
 	}
 	if len(st.undoing) > 0 {
 		names := st.undoing[:min(len(st.undoing), probe.SampleSize)]
@@ -173,7 +171,7 @@ func operative(st state) string {
 	says = append(says, findings(st.sights)...)
 	paced := 0
 	for i := range st.sights {
-		if r := st.sights[i].held.Reason; r == probe.HeldByPace || r == probe.HeldByClock {
+		if r := st.sights[i].Held.Reason; r == probe.HeldByPace || r == probe.HeldByClock {
 			paced++
 		}
 	}
@@ -196,9 +194,9 @@ func operative(st state) string {
 func findings(sights []sight) []string {
 	n, first := 0, ""
 	for i := range sights {
-		for _, f := range sights[i].findings {
+		for _, f := range sights[i].Findings {
 			if n++; first == "" {
-				first = fmt.Sprintf("%s in %s: %s", f.Ref, sights[i].namespace, f.Message)
+				first = fmt.Sprintf("%s in %s: %s", f.Ref, sights[i].Namespace, f.Message)
 			}
 		}
 	}

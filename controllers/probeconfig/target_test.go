@@ -584,9 +584,9 @@ func TestARunThatEndsLateDoesntCountADroppedTarget(t *testing.T) {
 	w := newWorld(t, 2, nil)
 	w.probe("shoot-0", probe.OK, probe.OK)
 	w.probe("shoot-1", probe.OK, probe.OK)
-	late := w.Observer.targets.get(w.Observer.targets.of(client.ObjectKeyFromObject(w.stored()))[0].key)
-	w.Observer.fleet().Forget(late.fleetKey()) // as its end does, between the run's two steps
-	w.runs.Observe(late.key, probe.Run{Started: w.clock.Now(), Ended: w.clock.Now(), Internal: probe.Outcome{Class: probe.OK}, External: &probe.Outcome{Class: probe.OK}})
+	late := w.Observer.targets.of(client.ObjectKeyFromObject(w.stored()))[0]
+	w.Observer.fleet().Forget(late.Key()) // as its end does, between the run's two steps
+	w.runs.Observe(keyOf(&late), probe.Run{Started: w.clock.Now(), Ended: w.clock.Now(), Internal: probe.Outcome{Class: probe.OK}, External: &probe.Outcome{Class: probe.OK}})
 	if probed, _ := w.Observer.fleet().Counts(); probed != 1 {
 		t.Errorf("%d are probed, want 1", probed)
 	}

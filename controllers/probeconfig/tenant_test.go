@@ -84,7 +84,7 @@ func TestARecordOfATenantsMakingHoldsNothing(t *testing.T) {
 	if keys := w.Observer.targets.keys(); len(keys) != 2 {
 		t.Errorf("targets are %v", keys)
 	}
-	if p := w.Observer.fleet().PermitDown(probe.Target{Config: "config-uid", Namespace: "shoot-0"}, w.clock.Now()); strings.Contains(p.Message, "isn't known") {
+	if p := w.Observer.fleet().PermitDown(probe.TargetKey{Config: "config-uid", Namespace: "shoot-0"}, w.clock.Now()); strings.Contains(p.Message, "isn't known") {
 		t.Errorf("it counts under the cap: %+v", p)
 	}
 	if err := w.api.Delete(t.Context(), w.stored()); err != nil {
@@ -104,7 +104,7 @@ func TestATenantsTargetsHaveTheirOwnShareOfTheCap(t *testing.T) {
 		})
 		fleet := w.Observer.fleet()
 		for i := range 12 { // a cap of two
-			at := probe.Target{Config: "fleet", Namespace: shoot(i)}
+			at := probe.TargetKey{Config: "fleet", Namespace: shoot(i)}
 			if i == 0 {
 				at.Config = "of the tenant"
 				fleet.ExpectTenant(at)

@@ -31,11 +31,8 @@ type Target struct {
 // Credentials are a kubeconfig, which isn't kept.
 type Credentials struct{ Kubeconfig []byte }
 
-// Version tells whether a kubeconfig changed: a Secret may be written without that.
-type Version [sha256.Size]byte
-
 // Version of the credentials.
-func (c Credentials) Version() Version { return sha256.Sum256(c.Kubeconfig) }
+func (c Credentials) Version() probe.Version { return sha256.Sum256(c.Kubeconfig) }
 
 // Handler is told of each run.
 type Handler interface {

@@ -32,7 +32,7 @@ type settings struct {
 
 // endpoint is one side of a target.
 type endpoint struct {
-	version Version
+	version probe.Version
 	client  *client
 }
 

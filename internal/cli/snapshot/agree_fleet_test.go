@@ -37,11 +37,11 @@ type probers struct {
 	fleet  *probe.Fleet
 	policy guardrail.Policy
 	all    []*prober
-	down   map[probe.Target]bool
+	down   map[probe.TargetKey]bool
 }
 
 func drawProbers(t *rapid.T) *probers {
-	p := &probers{t: t, policy: guardrail.Policy{Limits: limit.Builtin()}, down: map[probe.Target]bool{}}
+	p := &probers{t: t, policy: guardrail.Policy{Limits: limit.Builtin()}, down: map[probe.TargetKey]bool{}}
 	p.policy.Limits.MaxScaledDownTargets = limit.CapOf(intstr.Parse(rapid.SampledFrom([]string{"20%", "50%", "1", "3"}).Draw(t, "most")))
 	if rapid.IntRange(0, 9).Draw(t, "paused") == 0 {
 		p.policy.PausedBy = []string{"rail"}
@@ -89,7 +89,7 @@ func (p *probers) draw(i int) {
 	c.config.Status.Conditions = []metav1.Condition{accepted}
 	p.all = append(p.all, c)
 	for _, namespace := range c.namespaces {
-		target := probe.Target{Config: c.config.UID, Namespace: namespace}
+		target := probe.TargetKey{Config: c.config.UID, Namespace: namespace}
 		if c.config.Namespace == ownNamespace {
 			p.fleet.Expect(target)
 		} else {
@@ -106,7 +106,7 @@ var shoots = []string{"shoot-0", "shoot-1", "shoot-2", "shoot-3", "shoot-4", "sh
 // scaleDown lets some targets fail.
 func (p *probers) scaleDown(c *prober) {
 	for _, namespace := range c.namespaces {
-		if target := (probe.Target{Config: c.config.UID, Namespace: namespace}); rapid.IntRange(0, 2).Draw(p.t, "fails") == 0 && c.held == "" {
+		if target := (probe.TargetKey{Config: c.config.UID, Namespace: namespace}); rapid.IntRange(0, 2).Draw(p.t, "fails") == 0 && c.held == "" {
 			p.down[target] = p.fleet.PermitDown(target, noon).Allowed
 		}
 	}
@@ -117,7 +117,7 @@ func (p *probers) tell(c *prober) {
 	st := &c.config.Status
 	st.Targets = &v1alpha1.TargetCounts{Total: int32(len(c.namespaces)), Probed: int32(len(c.namespaces))}
 	for _, namespace := range c.namespaces {
-		if p.down[probe.Target{Config: c.config.UID, Namespace: namespace}] {
+		if p.down[probe.TargetKey{Config: c.config.UID, Namespace: namespace}] {
 			st.Targets.ScaledDown++
 			st.Scaled = append(st.Scaled, v1alpha1.ScaledDependent{Namespace: namespace, Ref: c.config.Spec.DependentResourceInfos[0].Ref, PreviousReplicas: 2, Since: metav1.NewTime(noon)})
 		}
@@ -159,7 +159,7 @@ func TestExplainAndFleetNeverDisagree(t *testing.T) {
 				if i < 0 {
 					t.Fatalf("nothing is said of %s in %s", c.config.Name, namespace)
 				}
-				want := p.fleet.MayGoDown(probe.Target{Config: c.config.UID, Namespace: namespace}, noon)
+				want := p.fleet.MayGoDown(probe.TargetKey{Config: c.config.UID, Namespace: namespace}, noon)
 				got := views[i].Permit
 				if c.held != "" {
 					want = probe.Permit{Reason: c.held, Message: got.Message}

@@ -203,7 +203,7 @@ func (f *Facts) enlist(fleet *probe.Fleet, pc *v1alpha1.ProbeConfig) {
 	counts, now := pc.Status.Targets, f.snapshot.ServerTime.Time
 	down := downIn(pc)
 	for i := range max(counts.Probed, counts.ScaledDown) {
-		t := probe.Target{Config: pc.UID, Namespace: fmt.Sprint("#", i)}
+		t := probe.TargetKey{Config: pc.UID, Namespace: fmt.Sprint("#", i)}
 		switch {
 		case pc.Spec.NamespaceSelector == nil:
 			t.Namespace = pc.Namespace
@@ -220,7 +220,7 @@ func (f *Facts) enlist(fleet *probe.Fleet, pc *v1alpha1.ProbeConfig) {
 }
 
 // expect takes in a target as the controller does.
-func (f *Facts) expect(fleet *probe.Fleet, pc *v1alpha1.ProbeConfig, t probe.Target) {
+func (f *Facts) expect(fleet *probe.Fleet, pc *v1alpha1.ProbeConfig, t probe.TargetKey) {
 	if pc.Namespace == f.ownNamespace {
 		fleet.Expect(t)
 	} else {
@@ -254,7 +254,7 @@ func (f *Facts) permit(fleet *probe.Fleet, policy guardrail.Policy, pc *v1alpha1
 	case len(policy.PausedBy) > 0:
 		return probe.Permit{Reason: v1alpha1.ReasonPaused, Message: "Guardrail " + strings.Join(policy.PausedBy, ", ") + " pauses all new acts"}
 	}
-	t, now := probe.Target{Config: pc.UID, Namespace: namespace}, f.snapshot.ServerTime.Time
+	t, now := probe.TargetKey{Config: pc.UID, Namespace: namespace}, f.snapshot.ServerTime.Time
 	probed := pc.Status.Targets != nil && pc.Status.Targets.Probed > 0
 	if pc.Spec.NamespaceSelector != nil || !probed {
 		f.expect(fleet, pc, t)

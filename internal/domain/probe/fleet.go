@@ -10,8 +10,8 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
-// Target is a namespace that a config probes.
-type Target struct {
+// TargetKey names a target: a namespace that a config probes.
+type TargetKey struct {
 	Config    types.UID
 	Namespace string
 }
@@ -32,7 +32,7 @@ type Fleet struct {
 
 	mu      sync.Mutex
 	limits  limit.Limits
-	members map[Target]*member
+	members map[TargetKey]*member
 	// all counts every member, tenants those of tenants, and tenant those of each tenant, by namespace.
 	all, tenants tally
 	tenant       map[string]*tally
@@ -40,12 +40,12 @@ type Fleet struct {
 	// many configs probe it.
 	votes map[string]int
 	// unhealthy are the members that turned so and are so still, but for those that are believed.
-	unhealthy map[Target]*member
+	unhealthy map[TargetKey]*member
 	breaker   limit.Breaker
 	// raised are the targets that began to be scaled up lately, the oldest first; waiting are those that may not yet, with when
 	// they asked last.
 	raised  []raise
-	waiting map[Target]time.Time
+	waiting map[TargetKey]time.Time
 	// actsFrom is until when nothing is scaled down: our clock stepped.
 	actsFrom time.Time
 }
@@ -69,7 +69,7 @@ type member struct {
 
 // NewFleet is a fleet without targets.
 func NewFleet(limits limit.Limits) *Fleet {
-	return &Fleet{limits: limits, members: map[Target]*member{}, unhealthy: map[Target]*member{}, votes: map[string]int{}, tenant: map[string]*tally{}, waiting: map[Target]time.Time{}}
+	return &Fleet{limits: limits, members: map[TargetKey]*member{}, unhealthy: map[TargetKey]*member{}, votes: map[string]int{}, tenant: map[string]*tally{}, waiting: map[TargetKey]time.Time{}}
 }
 
 // SetLimits takes over limits that changed. What is down stays down.
@@ -90,12 +90,12 @@ func (f *Fleet) HoldActsUntil(t time.Time) {
 
 // Expect takes in a target of whose objects nothing is known yet. Until ObserveDown it counts as one that is scaled down:
 // a manager that takes over must not begin with a cap that is already used. It says whether the target is new.
-func (f *Fleet) Expect(t Target) bool { return f.expect(t, false) }
+func (f *Fleet) Expect(t TargetKey) bool { return f.expect(t, false) }
 
 // ExpectTenant takes in a target of a tenant's config as Expect does. It gets places under the cap from its own share only.
-func (f *Fleet) ExpectTenant(t Target) bool { return f.expect(t, true) }
+func (f *Fleet) ExpectTenant(t TargetKey) bool { return f.expect(t, true) }
 
-func (f *Fleet) expect(t Target, tenant bool) bool {
+func (f *Fleet) expect(t TargetKey, tenant bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.members[t] != nil {
@@ -110,7 +110,7 @@ func (f *Fleet) expect(t Target, tenant bool) bool {
 // Acts takes in whether a target's config is in force: admitted, and not only observing. Only then does the target count for
 // others, in the breaker and in what the cap is a share of: whoever could make them count without risking their own
 // dependents could stop or unleash everybody's. It says whether the breaker opened for it.
-func (f *Fleet) Acts(t Target, acts bool, now time.Time) (opened bool) {
+func (f *Fleet) Acts(t TargetKey, acts bool, now time.Time) (opened bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m := f.members[t]
@@ -137,7 +137,7 @@ func (f *Fleet) weigh(m *member) {
 }
 
 // Observe takes in what a target's latest run added up to, and says whether the breaker opened for it.
-func (f *Fleet) Observe(t Target, s *State, now time.Time) (opened bool) {
+func (f *Fleet) Observe(t TargetKey, s *State, now time.Time) (opened bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m := f.members[t]
@@ -173,7 +173,7 @@ func (m *member) watch(s *State) {
 }
 
 // ObserveDown takes in whether a target's objects have records of ours.
-func (f *Fleet) ObserveDown(t Target, down bool) {
+func (f *Fleet) ObserveDown(t TargetKey, down bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if m := f.members[t]; m != nil {
@@ -185,7 +185,7 @@ func (f *Fleet) ObserveDown(t Target, down bool) {
 
 // Unprobed takes in that a target isn't probed any more, or not now: it is hibernated, or its Secrets can't be used. What
 // is down still counts.
-func (f *Fleet) Unprobed(t Target) {
+func (f *Fleet) Unprobed(t TargetKey) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if m := f.members[t]; m != nil {
@@ -197,14 +197,14 @@ func (f *Fleet) Unprobed(t Target) {
 }
 
 // Forget removes a target that is gone, with nothing down.
-func (f *Fleet) Forget(t Target) {
+func (f *Fleet) Forget(t TargetKey) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.forget(t)
 }
 
 // forget needs f.mu. When nobody is left the breaker has nothing to be about.
-func (f *Fleet) forget(t Target) {
+func (f *Fleet) forget(t TargetKey) {
 	m := f.members[t]
 	if m == nil {
 		return

@@ -14,7 +14,7 @@ import (
 )
 
 // joinTenant takes in a healthy target of a tenant's config.
-func joinTenant(f *probe.Fleet, t probe.Target) {
+func joinTenant(f *probe.Fleet, t probe.TargetKey) {
 	f.ExpectTenant(t)
 	f.Acts(t, true, start)
 	f.ObserveDown(t, false)
@@ -22,11 +22,11 @@ func joinTenant(f *probe.Fleet, t probe.Target) {
 }
 
 // tenants have so many configs in each of so many namespaces.
-func tenants(f *probe.Fleet, namespaces, configs int) (all [][]probe.Target) {
+func tenants(f *probe.Fleet, namespaces, configs int) (all [][]probe.TargetKey) {
 	for n := range namespaces {
-		var of []probe.Target
+		var of []probe.TargetKey
 		for c := range configs {
-			at := probe.Target{Config: types.UID(string(rune('A'+n)) + "-" + string(rune('0'+c))), Namespace: "tenant-" + string(rune('a'+n))}
+			at := probe.TargetKey{Config: types.UID(string(rune('A'+n)) + "-" + string(rune('0'+c))), Namespace: "tenant-" + string(rune('a'+n))}
 			joinTenant(f, at)
 			of = append(of, at)
 		}
@@ -36,7 +36,7 @@ func tenants(f *probe.Fleet, namespaces, configs int) (all [][]probe.Target) {
 }
 
 // takeAll scales down what may be, and says how many that is.
-func takeAll(f *probe.Fleet, all []probe.Target) (n int, refused string) {
+func takeAll(f *probe.Fleet, all []probe.TargetKey) (n int, refused string) {
 	for _, at := range all {
 		if p := f.PermitDown(at, start); p.Allowed {
 			n++
@@ -87,7 +87,7 @@ func TestTenantsTogetherLeaveOthersTheirShare(t *testing.T) {
 func TestWhatIsntKnownOfATenantCountsForItAlone(t *testing.T) {
 	f := fleetOf(0)
 	all := tenants(f, 4, 5)
-	f.ExpectTenant(probe.Target{Config: "new", Namespace: "tenant-a"})
+	f.ExpectTenant(probe.TargetKey{Config: "new", Namespace: "tenant-a"})
 	if p := f.PermitDown(all[0][0], start); p.Allowed || p.Message != "0 of 5 targets of namespace tenant-a are scaled down, and its share of maxScaledDownTargets 20% is 1; of 1 it isn't known yet" {
 		t.Errorf("the tenant: %+v", p)
 	}
@@ -111,15 +111,15 @@ func TestSharesHoldWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		f := probe.NewFleet(limit.Builtin())
 		own := rapid.IntRange(0, 30).Draw(r, "own")
-		var all []probe.Target
+		var all []probe.TargetKey
 		for i := range own {
 			join(f, target("a", i), start)
 			all = append(all, target("a", i))
 		}
-		tenanted := map[probe.Target]bool{}
+		tenanted := map[probe.TargetKey]bool{}
 		for n := range rapid.IntRange(0, 6).Draw(r, "namespaces") {
 			for c := range rapid.IntRange(1, 6).Draw(r, "configs") {
-				at := probe.Target{Config: types.UID([]byte{byte('A' + n), byte('0' + c)}), Namespace: string(rune('a' + n))}
+				at := probe.TargetKey{Config: types.UID([]byte{byte('A' + n), byte('0' + c)}), Namespace: string(rune('a' + n))}
 				joinTenant(f, at)
 				all, tenanted[at] = append(all, at), true
 			}
@@ -129,7 +129,7 @@ func TestSharesHoldWhateverHappens(t *testing.T) {
 		}
 		most := rapid.IntRange(1, len(all)).Draw(r, "most")
 		f.SetLimits(limit.Limits{MaxScaledDownTargets: limit.CapOf(intstr.FromInt32(int32(most)))})
-		down := map[probe.Target]bool{}
+		down := map[probe.TargetKey]bool{}
 		for range rapid.IntRange(1, 60).Draw(r, "steps") {
 			at := rapid.SampledFrom(all).Draw(r, "target")
 			if rapid.Bool().Draw(r, "down") {
@@ -165,7 +165,7 @@ func TestWhoHadATurnLetsOthersGoUpFirst(t *testing.T) {
 	f.SetLimits(limit.Limits{MaxScaledDownTargets: limit.CapOf(intstr.FromString("100%"))})
 	all := tenants(f, 3, 10)
 	crowd, one, another := all[0], all[1][0], all[2][0]
-	more := probe.Target{Config: "more", Namespace: "tenant-a"}
+	more := probe.TargetKey{Config: "more", Namespace: "tenant-a"}
 	joinTenant(f, more)
 	for _, at := range append(slices.Clone(crowd), more, one, another) {
 		if p := f.PermitDown(at, start); !p.Allowed {

@@ -9,21 +9,21 @@ import (
 // Who probes a server of its own can make it fail. That must cost something before it stops everybody's protection.
 func TestWhoRisksNothingDoesntOpenTheBreaker(t *testing.T) {
 	for name, tt := range map[string]struct {
-		join  func(f *probe.Fleet, i int) probe.Target
+		join  func(f *probe.Fleet, i int) probe.TargetKey
 		opens bool
 	}{
-		"three observe only": {func(f *probe.Fleet, i int) probe.Target {
+		"three observe only": {func(f *probe.Fleet, i int) probe.TargetKey {
 			at := target("tenant", 100+i)
 			join(f, at, start)
 			f.Acts(at, false, start)
 			return at
 		}, false},
-		"three probe one namespace": {func(f *probe.Fleet, i int) probe.Target {
+		"three probe one namespace": {func(f *probe.Fleet, i int) probe.TargetKey {
 			at := target(string(rune('b'+i)), 100)
 			join(f, at, start)
 			return at
 		}, false},
-		"three namespaces, in force": {func(f *probe.Fleet, i int) probe.Target {
+		"three namespaces, in force": {func(f *probe.Fleet, i int) probe.TargetKey {
 			at := target("tenant", 100+i)
 			join(f, at, start)
 			return at

@@ -14,8 +14,8 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 )
 
-func target(config string, i int) probe.Target {
-	return probe.Target{Config: types.UID(config), Namespace: fmt.Sprint("shoot-", i)}
+func target(config string, i int) probe.TargetKey {
+	return probe.TargetKey{Config: types.UID(config), Namespace: fmt.Sprint("shoot-", i)}
 }
 
 func healthy(at time.Time) *probe.State {
@@ -36,7 +36,7 @@ func fleetOf(n int) *probe.Fleet {
 }
 
 // join takes in a healthy target of which nothing is down.
-func join(f *probe.Fleet, t probe.Target, at time.Time) {
+func join(f *probe.Fleet, t probe.TargetKey, at time.Time) {
 	f.Expect(t)
 	f.Acts(t, true, at)
 	f.ObserveDown(t, false)
@@ -275,7 +275,7 @@ func TestTheCapHoldsOverAnySequence(t *testing.T) {
 		limits := limit.Builtin()
 		limits.MaxScaledDownTargets = limit.CapOf(intstr.FromString(percent))
 		f := probe.NewFleet(limits)
-		members := map[probe.Target]bool{}
+		members := map[probe.TargetKey]bool{}
 		now := start
 		for range rapid.IntRange(0, 80).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 90).Draw(t, "seconds")) * time.Second)

@@ -14,7 +14,7 @@ import (
 
 // probed is a target whose runs are played.
 type probed struct {
-	at     probe.Target
+	at     probe.TargetKey
 	config *probe.Config
 	state  probe.State
 	down   bool
@@ -49,7 +49,7 @@ func wave(interval func(i int) time.Duration) *cluster {
 			UID: types.UID(fmt.Sprint("config-", i%4)), Interval: interval(i), Timeout: 5 * time.Second, Backoff: interval(i),
 			Thresholds: probe.Thresholds{Success: 1, Failure: 3}, Jitter: 0.2,
 		}
-		t := &probed{at: probe.Target{Config: config.UID, Namespace: fmt.Sprint("shoot-", i)}, config: config}
+		t := &probed{at: probe.TargetKey{Config: config.UID, Namespace: fmt.Sprint("shoot-", i)}, config: config}
 		t.state.NextRun = config.FirstRun(t.at.Namespace, start)
 		c.fleet.Expect(t.at)
 		c.fleet.Acts(t.at, true, start)

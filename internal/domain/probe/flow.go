@@ -1,8 +1,8 @@
 package probe
 
 import (
-	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -46,7 +46,9 @@ type Act struct {
 // Scaling is what a flow is planned from.
 type Scaling struct {
 	Config *Config
-	// Objects are Config's Dependents, one for one.
+	// Former are objects that Config doesn't name any more: what was taken from them is given back, whatever Want is.
+	Former []Ref
+	// Objects are those of Refs, one for one.
 	Objects []Object
 	// Want is where to. Hold ends a flow without undoing anything.
 	Want Direction
@@ -67,7 +69,9 @@ type Scaling struct {
 
 // Plan is what to write now, all at once, and why the rest isn't written.
 type Plan struct {
-	Acts     []Act
+	Acts []Act
+	// Own is how many of Acts, the first, are on objects that the config names.
+	Own      int
 	Findings []Finding
 	// Done: everything is as the direction wants it, or left alone.
 	Done bool
@@ -78,6 +82,25 @@ type Plan struct {
 	// LookAgain is when something may be due without any event; zero for never.
 	LookAgain time.Time
 	Flow      Flow
+
+	// givesBack: something is given back to an object that the config doesn't name; stuck: it can't be read.
+	givesBack, stuck bool
+}
+
+// Refs are the objects that the config names, and behind them the former ones.
+func (in *Scaling) Refs() iter.Seq[Ref] {
+	return func(yield func(Ref) bool) {
+		for _, d := range in.Config.Dependents {
+			if !yield(d.Ref) {
+				return
+			}
+		}
+		for _, ref := range in.Former {
+			if !yield(ref) {
+				return
+			}
+		}
+	}
 }
 
 // PlanScaling says what to write to a target's dependents now. It knows nothing but its argument: after a crash at any
@@ -87,6 +110,19 @@ type Plan struct {
 // tell afterwards whether someone else scaled the object meanwhile: if to 0, it gets what the record says; if up, it is left alone
 // until the outage is over.
 func PlanScaling(in Scaling) Plan {
+	p := in.plan()
+	p.Own = len(p.Acts)
+	for i, ref := range in.Former {
+		s := in.giveBack(&p, ref, in.Objects[len(in.Config.Dependents)+i])
+		p.givesBack, p.stuck = p.givesBack || s.step != None, p.stuck || s.blocked
+	}
+	if in.Withdrawn {
+		p.Done = p.Done && !p.givesBack && !p.stuck
+	}
+	return p
+}
+
+func (in *Scaling) plan() Plan {
 	if in.Withdrawn {
 		return in.withdraw()
 	}
@@ -204,7 +240,7 @@ func (in *Scaling) planObject(p *Plan, i int) {
 }
 
 func (in *Scaling) planAct(p *Plan, i int, step Step) {
-	p.Acts = append(p.Acts, in.act(i, step))
+	p.Acts = append(p.Acts, in.act(in.Config.Dependents[i].Ref, in.Objects[i], step))
 	if step == Raise {
 		p.Flow.Raised[in.Config.Dependents[i].Ref] = in.Objects[i].Record.Replicas
 	}
@@ -250,38 +286,10 @@ func (in *Scaling) retry(p *Plan) {
 	}
 }
 
-func (in *Scaling) act(i int, step Step) Act {
-	a := Act{Ref: in.Config.Dependents[i].Ref, Step: step, Object: in.Objects[i], Record: in.Objects[i].Record}
+func (in *Scaling) act(ref Ref, o Object, step Step) Act {
+	a := Act{Ref: ref, Step: step, Object: o, Record: o.Record}
 	if step == Take {
-		a.Record = recordOf(in.Config, &in.Objects[i], in.Episode)
+		a.Record = recordOf(in.Config, &o, in.Episode)
 	}
 	return a
-}
-
-// withdraw undoes everything at once.
-func (in *Scaling) withdraw() Plan {
-	in.Want = Up
-	p := Plan{Done: true, Unread: true, Flow: Flow{Direction: Up, Raised: map[Ref]int32{}}}
-	for i, d := range in.Config.Dependents {
-		s := in.up(i, nil)
-		if s.step == Raise && in.Hibernated {
-			s.step = Release
-		}
-		if s.step != None {
-			p.Acts = append(p.Acts, in.act(i, s.step))
-		}
-		p.Done = p.Done && !s.blocked && s.step == None
-		p.Unread = p.Unread && s.step == None
-		if s.reason == "" {
-			continue
-		}
-		f := Finding{Ref: d.Ref, Reason: s.reason, Message: s.message}
-		p.Findings = append(p.Findings, f)
-		if s.left {
-			p.Left = append(p.Left, f)
-		}
-	}
-	p.Unread = p.Unread && !p.Done
-	slices.SortFunc(p.Acts, func(a, b Act) int { return cmp.Compare(a.Ref.String(), b.Ref.String()) })
-	return p
 }

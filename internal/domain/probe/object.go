@@ -123,7 +123,107 @@ func (o *Object) unread(ours bool) standing {
 	return s
 }
 
+// recorded says whether something may have been taken from the object, as far as its record tells.
+func (o *Object) recorded() bool { return o.Record != nil || o.Unseen }
+
 // Owes says whether something may have been taken from the object that it hasn't got back.
 func (o *Object) Owes(c *Config) bool {
 	return !o.Missing && (o.Unseen || o.RecordError != "" || o.Record != nil && o.Record.Of(c))
+}
+
+// standing says what an object needs in the direction.
+func (in *Scaling) standing(i int, raised map[Ref]int32) standing {
+	if in.Want == Up {
+		return in.Objects[i].up(in.Config, raisedTo(raised, in.Config.Dependents[i].Ref))
+	}
+	return in.down(i)
+}
+
+// down says what an object needs to be scaled down, if people don't ask to leave it alone.
+func (in *Scaling) down(i int) standing {
+	s := in.downUnheld(i)
+	if h := in.Objects[i].Hold; (s.step == Take || s.step == Lower) && h.Holds(in.Now, in.Server) {
+		return alone(HeldByAnnotation, "%s", h.Says(in.Now))
+	}
+	return s
+}
+
+func (in *Scaling) downUnheld(i int) standing {
+	o := &in.Objects[i]
+	if o.Missing && !in.Config.Dependents[i].Optional {
+		return alone(DependentMissing, "there is no such object, and it is not optional")
+	}
+	if s, ok := o.common(in.Config); ok {
+		return s
+	}
+	r := o.Record
+	switch {
+	case o.Ignore:
+		return alone(AskedToIgnore, "it is annotated to be left alone")
+	case r == nil && o.Replicas == 0:
+		return settled
+	case r == nil:
+		return needs(Take)
+	case o.Replicas == 0:
+		return standing{settled: o.Current == 0}
+	default:
+		return in.downAgain(o)
+	}
+}
+
+// downAgain says what an object with replicas needs that has a record.
+func (in *Scaling) downAgain(o *Object) standing {
+	switch r := o.Record; {
+	case !r.Since.Time.Equal(in.Episode): // left by an earlier protection that died between two writes
+		return needs(Take)
+	case r.untaken(o) && r.Replicas == o.Replicas: // we died before they were taken
+		return needs(Lower)
+	case r.untaken(o): // and someone else scaled it just then
+		return needs(Take)
+	default:
+		return alone(ScaledByOthers, "someone scaled it to %d after it was scaled down", o.Replicas)
+	}
+}
+
+// raisedTo is what an object got back in this flow; nil when it didn't.
+func raisedTo(raised map[Ref]int32, ref Ref) *int32 {
+	if back, ours := raised[ref]; ours {
+		return &back
+	}
+	return nil
+}
+
+// up says what an object needs to get back what was taken. Raised is what it got back in this flow, if it did.
+func (o *Object) up(c *Config, raised *int32) standing {
+	if o.Unread != "" && !o.Owes(c) { // nothing was ever taken from it
+		return settled
+	}
+	if s, ok := o.common(c); ok {
+		return s
+	}
+	switch {
+	case o.Record == nil:
+		return standing{settled: raised == nil || o.Replicas != *raised || o.Current >= *raised}
+	case o.Ignore:
+		return kept(AskedToIgnore, "it is annotated to be left alone; %d replicas were taken from it", o.Record.Replicas)
+	case o.Replicas != 0: // we died before the record was removed, or someone else scaled it
+		return needs(Release)
+	default:
+		return needs(Raise)
+	}
+}
+
+// Verdict is what the planner says of one object once its level's turn comes.
+type Verdict struct {
+	// Step that would be written; None for nothing.
+	Step Step
+	// Reason and Message say what was found in its way; "" when nothing was, or there is nothing to do.
+	Reason  Reason
+	Message string
+}
+
+// Verdict is on the i-th of the objects.
+func (in *Scaling) Verdict(i int) Verdict {
+	s := in.standing(i, nil)
+	return Verdict{Step: s.step, Reason: s.reason, Message: s.message}
 }

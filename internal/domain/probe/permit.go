@@ -31,7 +31,7 @@ const (
 
 // PermitDown asks for a target to be scaled down and takes its place under the cap: until ObserveDown says that nothing is
 // down. A target that has its place keeps it, so that a flow that began is completed; but not through a breaker.
-func (f *Fleet) PermitDown(t Target, now time.Time) Permit {
+func (f *Fleet) PermitDown(t TargetKey, now time.Time) Permit {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p := f.mayGoDown(t, now)
@@ -44,14 +44,14 @@ func (f *Fleet) PermitDown(t Target, now time.Time) Permit {
 }
 
 // MayGoDown says what PermitDown would, and takes no place.
-func (f *Fleet) MayGoDown(t Target, now time.Time) Permit {
+func (f *Fleet) MayGoDown(t TargetKey, now time.Time) Permit {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.mayGoDown(t, now)
 }
 
 // mayGoDown needs f.mu.
-func (f *Fleet) mayGoDown(t Target, now time.Time) Permit {
+func (f *Fleet) mayGoDown(t TargetKey, now time.Time) Permit {
 	if now.Before(f.actsFrom) {
 		return Permit{Reason: HeldByClock, LookAgain: f.actsFrom, Message: "our clock stepped; nothing is scaled down until " + f.actsFrom.UTC().Format(time.RFC3339)}
 	}
@@ -77,7 +77,7 @@ func heldBy(b limit.Opening) string {
 }
 
 // PermitUp asks for a target to be scaled up. That is only paced: once begun it goes on.
-func (f *Fleet) PermitUp(t Target, now time.Time) Permit {
+func (f *Fleet) PermitUp(t TargetKey, now time.Time) Permit {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m := f.members[t]
@@ -109,7 +109,7 @@ type raise struct {
 // yields says whether a target lets others go first: its namespace had a turn lately, and one that had none waits. Whoever lets
 // many targets of one namespace come and go would otherwise keep everybody's down. Who didn't ask again when a turn was free
 // waits no more. It needs f.mu.
-func (f *Fleet) yields(t Target, now time.Time) bool {
+func (f *Fleet) yields(t TargetKey, now time.Time) bool {
 	had := sets.New[string]()
 	for _, r := range f.raised {
 		had.Insert(r.namespace)
@@ -123,4 +123,89 @@ func (f *Fleet) yields(t Target, now time.Time) bool {
 		}
 	}
 	return false
+}
+
+// tally counts members: those that are probed, that are probed and in force, of which something is scaled down, and of which
+// that isn't known.
+type tally struct{ probed, acting, down, unread int }
+
+func probed(t *tally) *int { return &t.probed }
+func acting(t *tally) *int { return &t.acting }
+func isDown(t *tally) *int { return &t.down }
+func unread(t *tally) *int { return &t.unread }
+
+// mark keeps a member's flag, and how many have it. It needs f.mu.
+func (f *Fleet) mark(m *member, flag *bool, count func(*tally) *int, holds bool) {
+	if *flag == holds {
+		return
+	}
+	*flag = holds
+	by := 1
+	if !holds {
+		by = -1
+	}
+	*count(&f.all) += by
+	if !m.tenant {
+		return
+	}
+	*count(&f.tenants) += by
+	own := f.tenant[m.namespace]
+	if own == nil {
+		own = &tally{}
+		f.tenant[m.namespace] = own
+	}
+	if *count(own) += by; *own == (tally{}) {
+		delete(f.tenant, m.namespace)
+	}
+}
+
+// full says why a member that isn't down must not be scaled down, "" when it may. It needs f.mu.
+//
+// The cap is shared: whoever runs a probed server can make it fail, and with many targets would otherwise use up the places of
+// all. Tenants leave those in Autohealer's own namespace their part, by their numbers, and a tenant leaves other tenants
+// theirs, but each has one place.
+func (f *Fleet) full(m *member) string {
+	most, limit := f.limits.ScaledDownTargets(f.all.acting), f.limits.MaxScaledDownTargets
+	if f.all.taken(m) >= most {
+		return f.all.says(m, fmt.Sprintf("%d of %d targets are scaled down, and maxScaledDownTargets %s allows %d", f.all.down, f.all.acting, limit, most))
+	}
+	if !m.tenant {
+		return ""
+	}
+	own := f.tenant[m.namespace]
+	if own == nil {
+		own = &tally{}
+	}
+	if share := max(1, part(most, own.acting, f.all.acting)); own.taken(m) >= share {
+		return own.says(m, fmt.Sprintf("%d of %d targets of namespace %s are scaled down, and its share of maxScaledDownTargets %s is %d", own.down, own.acting, m.namespace, limit, share))
+	}
+	if share := max(1, most-part(most, f.all.acting-f.tenants.acting, f.all.acting)); f.tenants.taken(m) >= share {
+		return f.tenants.says(m, fmt.Sprintf("%d of %d targets of tenants are scaled down, and maxScaledDownTargets %s allows them %d", f.tenants.down, f.tenants.acting, limit, share))
+	}
+	return ""
+}
+
+// part of a whole that some of all have, rounded down.
+func part(whole, some, all int) int {
+	if all == 0 {
+		return 0
+	}
+	return whole * some / all
+}
+
+// taken are the places that others than the member have, or may have.
+func (t *tally) taken(m *member) int { return t.down + t.unreadBeside(m) }
+
+func (t *tally) unreadBeside(m *member) int {
+	if m.unread {
+		return t.unread - 1
+	}
+	return t.unread
+}
+
+func (t *tally) says(m *member, message string) string {
+	if n := t.unreadBeside(m); n > 0 {
+		return fmt.Sprintf("%s; of %d it isn't known yet", message, n)
+	}
+	return message
 }

@@ -1,5 +1,10 @@
 package probe
 
+import (
+	"cmp"
+	"slices"
+)
+
 // Undo plans to give back to one object what its record says was taken, whatever ProbeConfigs say: for people who do it by
 // hand, with no manager or even no policies left. It gives the config for which it was taken, as far as the record tells.
 func Undo(namespace string, ref Ref, o Object, hibernated bool) (*Config, Plan) {
@@ -15,4 +20,34 @@ func Undo(namespace string, ref Ref, o Object, hibernated bool) (*Config, Plan) 
 		}
 	}
 	return c, plan
+}
+
+// withdraw undoes everything at once.
+func (in *Scaling) withdraw() Plan {
+	p := Plan{Done: true, Flow: Flow{Direction: Up, Raised: map[Ref]int32{}}}
+	for i, d := range in.Config.Dependents {
+		s := in.giveBack(&p, d.Ref, in.Objects[i])
+		p.Done = p.Done && !s.blocked && s.step == None
+	}
+	p.Unread = !p.Done && len(p.Acts) == 0
+	slices.SortFunc(p.Acts, func(a, b Act) int { return cmp.Compare(a.Ref.String(), b.Ref.String()) })
+	return p
+}
+
+// giveBack plans to give back at once what was taken from an object.
+func (in *Scaling) giveBack(p *Plan, ref Ref, o Object) standing {
+	s := o.up(in.Config, nil)
+	if s.step == Raise && in.Hibernated {
+		s.step = Release
+	}
+	if s.step != None {
+		p.Acts = append(p.Acts, in.act(ref, o, s.step))
+	}
+	if s.reason != "" {
+		p.Findings = append(p.Findings, Finding{Ref: ref, Reason: s.reason, Message: s.message})
+	}
+	if s.left {
+		p.Left = append(p.Left, Finding{Ref: ref, Reason: s.reason, Message: s.message})
+	}
+	return s
 }

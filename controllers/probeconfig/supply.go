@@ -21,34 +21,60 @@ import (
 const (
 	// secretKey is the key of a Secret that holds the kubeconfig.
 	secretKey = "kubeconfig"
-	// A Secret is read again after a while, and sooner when it can't be used or the API server doesn't take its credentials.
-	// Before anything is scaled down it is read in any case.
-	secretsKept, brokenSecretsKept, doubtedSecretsKept = 10 * time.Minute, 15 * time.Second, 5 * time.Second
 	// secretsTake bounds how long they are read: what is scaled down is given back without them.
 	secretsTake = 10 * time.Second
 )
 
-// supply is what a target's probes run with.
-type supply struct {
-	// internal and external are the kubeconfigs' versions, of this config; config is nil while no probes run.
-	internal, external probing.Version
-	config             *probe.Config
-	// readAt is when they were read; doubted: the API server didn't take the credentials since.
-	readAt  time.Time
-	doubted bool
+// supply keeps the Prober's idea of a target right, and says when to read its Secrets again.
+func (r *TargetReconciler) supply(ctx context.Context, is *probe.Target, may permission, place namespace) (again time.Time, err error) {
+	switch {
+	case may.probes == stop || place.hibernated:
+		r.Prober.Remove(keyOf(is))
+		r.tell(is, probe.Halted{Since: r.now()})
+		return time.Time{}, nil
+	case may.probes == leave:
+		return time.Time{}, nil
+	}
+	if due := is.Supply.Due(is.Config); r.now().Before(due) {
+		return due, nil
+	}
+	if _, err = r.renew(ctx, is); err != nil {
+		return time.Time{}, err // whatever runs goes on with what it has
+	}
+	return is.Supply.Due(is.Config), nil
 }
 
-// dueAt is when the Secrets are to be read again.
-func (s supply) dueAt(usable bool) time.Time {
-	switch {
-	case s.readAt.IsZero():
-		return time.Time{}
-	case !usable:
-		return s.readAt.Add(brokenSecretsKept)
-	case s.doubted:
-		return s.readAt.Add(doubtedSecretsKept)
+// renew reads a target's Secrets and has its probes run with what they hold. Anew says that this is something else than before.
+func (r *TargetReconciler) renew(ctx context.Context, is *probe.Target) (anew bool, err error) {
+	read := probe.Supply{Config: is.Config, ReadAt: r.now()}
+	internal, external, err := secrets(ctx, r.Live, is.Config, is.Namespace)
+	if err == nil {
+		read.Internal, read.External = internal.Version(), external.Version()
+		anew = read.Internal != is.Supply.Internal || read.External != is.Supply.External
+		if anew || is.Supply.Config != is.Config {
+			err = r.use(is, internal, external, anew)
+		}
 	}
-	return s.readAt.Add(secretsKept)
+	var broken *secretError
+	switch {
+	case errors.As(err, &broken):
+		r.Prober.Remove(keyOf(is))
+		read.Internal, read.External, read.Unusable, anew = probe.Version{}, probe.Version{}, broken.outcome, true
+	case err != nil:
+		return false, err
+	}
+	r.tell(is, probe.Supplied{Supply: read, Since: r.now()}) // runs that are going on by now may have begun with other ones
+	return anew, nil
+}
+
+// use gives the Prober what it probes with. New credentials are tried at once, to learn what they lead to.
+func (r *TargetReconciler) use(is *probe.Target, internal, external probing.Credentials, anew bool) error {
+	first := is.Config.FirstRun(is.Seed(), r.now())
+	if anew && is.Supply.Probes() {
+		first = r.now()
+	}
+	target := probing.Target{Internal: internal, External: external, Timeout: is.Config.Timeout, NodeLeases: is.Config.Leases != nil}
+	return refused(is.Config, is.Namespace, r.Prober.Set(keyOf(is), target, first))
 }
 
 // secretError is a Secret that can't be used, in our own words; nothing of the Secret is in it.

@@ -1,0 +1,209 @@
+package probeconfig
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/probing"
+)
+
+// targets own what is known of all targets of all configs. It is safe for concurrent use.
+type targets struct {
+	mu  sync.Mutex
+	all map[probing.Key]*target
+}
+
+// target holds what is known of one.
+type target struct {
+	mu sync.Mutex
+	is probe.Target // needs mu
+}
+
+// tell has a target learn what happened, and everybody what follows: the fleet, who looks at targets, and who keeps statuses. Ok is
+// false when there is no such target.
+func (o *Observer) tell(key probing.Key, e probe.Event) (is probe.Target, do probe.Actions, ok bool) {
+	t := o.targets.find(key)
+	if t == nil {
+		return is, do, false
+	}
+	t.mu.Lock()
+	t.is, do = t.is.Next(e)
+	is = t.is
+	opened := o.tellFleet(&is, do) // with t.mu: in the order in which it happened
+	t.mu.Unlock()
+	if opened {
+		o.requestConfigs() // it holds them all
+	}
+	if do.Look {
+		o.requestTarget(key)
+	}
+	if do.Tell {
+		o.requestConfig(key.Config)
+	}
+	return is, do, true
+}
+
+// tellFleet says whether the breaker opened.
+func (o *Observer) tellFleet(is *probe.Target, do probe.Actions) (opened bool) {
+	switch at := is.Key(); {
+	case do.Ran:
+		return o.fleet().Observe(at, &is.State, is.State.At)
+	case do.Unprobed:
+		o.fleet().Unprobed(at)
+	case do.Gone:
+		o.fleet().Forget(at)
+	case do.Down != nil:
+		o.fleet().ObserveDown(at, *do.Down)
+	}
+	return false
+}
+
+// retarget makes a config's targets those that it asks for now. A namespace that it doesn't select any more stays until it
+// has back what was taken.
+func (o *Observer) retarget(key types.NamespacedName) {
+	o.telling.Lock()
+	defer o.telling.Unlock()
+	j, ok := o.policies.Get(key)
+	if !ok {
+		return
+	}
+	c := j.Read.config
+	if c == nil { // its targets go on with what they know, and stop
+		for _, t := range o.targets.of(key) {
+			o.requestTarget(keyOf(&t))
+		}
+		return
+	}
+	for _, name := range o.places(c) {
+		if o.selects(c, name) {
+			o.follow(probing.Key{Config: key, Namespace: name}, c, false)
+		}
+	}
+	for _, t := range o.targets.of(key) {
+		if !o.selects(c, t.Namespace) {
+			o.follow(keyOf(&t), c, true)
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.told[key] = c
+}
+
+// knowsTargets says whether all targets of a config know it as it was read last. One that can't be read asks for none.
+func (o *Observer) knowsTargets(j storedConfig) bool {
+	if !o.synced.Load() {
+		return false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return j.Read.unreadable != nil || j.Read.config != nil && o.told[client.ObjectKeyFromObject(j.Object)] == j.Read.config
+}
+
+// follow tells a target of its config. In a namespace that is new, or that is there again, nothing is known of its objects.
+// It needs o.telling.
+func (o *Observer) follow(key probing.Key, c *probe.Config, departed bool) {
+	o.targets.ensure(key, c)
+	anew := o.stands(key.Namespace) && o.expect(probe.TargetKey{Config: c.UID, Namespace: key.Namespace}, c)
+	o.tell(key, probe.Followed{Config: c, Departed: departed, Anew: anew})
+}
+
+// expect tells the fleet of a target, and says whether it is new there.
+func (o *Observer) expect(t probe.TargetKey, c *probe.Config) bool {
+	if c.Namespace == o.OwnNamespace {
+		return o.fleet().Expect(t)
+	}
+	return o.fleet().ExpectTenant(t)
+}
+
+// Runs takes in what the probes find. It is the Prober's Handler.
+type Runs struct{ Observer *Observer }
+
+// Observe takes in a run and says when the next one is.
+func (r *Runs) Observe(key probing.Key, run probe.Run) (next time.Time) {
+	switch is, do, ok := r.Observer.tell(key, probe.Ran{Run: run}); {
+	case !ok:
+		return run.Ended.Add(time.Minute) // its removal is on its way
+	case !do.Ran: // it is of something else than what is probed now
+		return run.Ended
+	default:
+		return is.State.NextRun
+	}
+}
+
+func (ts *targets) find(key probing.Key) *target {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	return ts.all[key]
+}
+
+// get gives what is known of a target; ok is false when there is none.
+func (ts *targets) get(key probing.Key) (is probe.Target, ok bool) {
+	t := ts.find(key)
+	if t == nil {
+		return is, false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.is, true
+}
+
+// ensure makes a target for a config if there is none.
+func (ts *targets) ensure(key probing.Key, c *probe.Config) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if ts.all == nil {
+		ts.all = map[probing.Key]*target{}
+	}
+	if ts.all[key] == nil {
+		ts.all[key] = &target{is: probe.Target{Namespace: key.Namespace, Config: c}}
+	}
+}
+
+func (ts *targets) forget(key probing.Key) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	delete(ts.all, key)
+}
+
+// of are the targets of a config, by namespace.
+func (ts *targets) of(config types.NamespacedName) (all []probe.Target) {
+	for _, key := range ts.keys() {
+		if key.Config != config {
+			continue
+		}
+		if is, ok := ts.get(key); ok {
+			all = append(all, is)
+		}
+	}
+	slices.SortFunc(all, func(a, b probe.Target) int { return strings.Compare(a.Namespace, b.Namespace) })
+	return all
+}
+
+func (ts *targets) keys() []probing.Key {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	return slices.Collect(maps.Keys(ts.all))
+}
+
+// keyOf names a target.
+func keyOf(is *probe.Target) probing.Key {
+	return probing.Key{Config: is.Config.Key(), Namespace: is.Namespace}
+}
+
+// A controller's queue knows namespace and name only: a target's request has the config as its name.
+
+func nameOf(key probing.Key) types.NamespacedName {
+	return types.NamespacedName{Namespace: key.Namespace, Name: key.Config.String()}
+}
+
+func keyFrom(name types.NamespacedName) probing.Key {
+	namespace, config, _ := strings.Cut(name.Name, "/")
+	return probing.Key{Config: types.NamespacedName{Namespace: namespace, Name: config}, Namespace: name.Namespace}
+}

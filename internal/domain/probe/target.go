@@ -1,0 +1,259 @@
+package probe
+
+import (
+	"crypto/sha256"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Target is all that a process knows of a namespace that a config probes. It has one owner, whom everybody tells what happens; whoever
+// else reads it has a copy: nothing that it holds is changed in place.
+type Target struct {
+	Namespace string
+	// Config as it was read last. Departed: it doesn't select the namespace any more.
+	Config   *Config
+	Departed bool
+	// Supply is what the probes run with, and State what their runs since ValidFrom add up to.
+	Supply    Supply
+	State     State
+	ValidFrom time.Time
+
+	// Objects are the dependents as they were read last; one that isn't among them may have a record. Former are those that
+	// the config doesn't name any more, and that may have one.
+	Objects map[Ref]Object
+	Former  []Ref
+	// Flow is how far the scaling came, and Protection what is known of the one that is going on.
+	Flow       Flow
+	Protection Protection
+	// Held says what holds the target back, Findings what is in the way of single dependents, and Left which of them keep a record
+	// although everything is to be given back.
+	Held           Permit
+	Findings, Left []Finding
+	// Restored: nothing that was taken is left to give back.
+	Restored bool
+}
+
+// Supply is what a target's probes run with.
+type Supply struct {
+	// Config whose Secrets they are; nil while none are wanted.
+	Config *Config
+	// Internal and External tell whether a kubeconfig changed.
+	Internal, External Version
+	// Unusable says why a Secret can't be used, since then; no Class when both can.
+	Unusable      Outcome
+	UnusableSince time.Time
+	// ReadAt is when they were read. Doubted: the API server didn't take the credentials since.
+	ReadAt  time.Time
+	Doubted bool
+}
+
+// Version tells whether a kubeconfig changed: a Secret may be written without that.
+type Version [sha256.Size]byte
+
+// Secrets are read again after a while, and sooner when one can't be used or the API server doesn't take its credentials. Before anything
+// is scaled down they are read in any case.
+const secretsKept, brokenSecretsKept, doubtedSecretsKept = 10 * time.Minute, 15 * time.Second, 5 * time.Second
+
+// Due is when a config's Secrets are to be read again.
+func (s *Supply) Due(c *Config) time.Time {
+	switch {
+	case s.Config != c:
+		return time.Time{}
+	case s.Unusable.Class != "":
+		return s.ReadAt.Add(brokenSecretsKept)
+	case s.Doubted:
+		return s.ReadAt.Add(doubtedSecretsKept)
+	}
+	return s.ReadAt.Add(secretsKept)
+}
+
+// Probes says whether probes run.
+func (s *Supply) Probes() bool { return s.Config != nil && s.Unusable.Class == "" }
+
+// Event is something that happens to a target.
+type Event interface{ next(t *Target) Actions }
+
+// Actions are what follows from an event.
+type Actions struct {
+	// Look: the target is to be looked at. Tell: its config's status tells something else now.
+	Look, Tell bool
+	// Ran, Unprobed and Gone are for the Fleet. Down says whether something is scaled down; nil when that isn't known anew.
+	Ran, Unprobed, Gone bool
+	Down                *bool
+}
+
+// Next is the target after an event, and what follows from it.
+func (t Target) Next(e Event) (Target, Actions) {
+	do := e.next(&t)
+	return t, do
+}
+
+// Key names the target.
+func (t *Target) Key() TargetKey { return TargetKey{Config: t.Config.UID, Namespace: t.Namespace} }
+
+// Seed spreads the target's runs.
+func (t *Target) Seed() string { return t.Namespace + "/" + t.Config.Key().String() }
+
+// Followed is a config that is new or changed.
+type Followed struct {
+	Config   *Config
+	Departed bool
+	// Anew: the namespace is new, or there again, and nothing is known of its objects.
+	Anew bool
+}
+
+func (e Followed) next(t *Target) Actions {
+	former := slices.Clone(t.Former)
+	for _, d := range t.Config.Dependents {
+		if o, known := t.Objects[d.Ref]; (!known || o.recorded()) && !slices.Contains(former, d.Ref) {
+			former = append(former, d.Ref)
+		}
+	}
+	t.Former = slices.DeleteFunc(former, e.Config.Names)
+	t.Restored = t.Restored && t.Config == e.Config && !e.Anew
+	if t.Config.UID != e.Config.UID {
+		t.State, t.Flow, t.Protection = State{}, Flow{}, Protection{}
+	}
+	if t.Config.UID != e.Config.UID || e.Anew {
+		t.Objects = nil
+	}
+	t.Config, t.Departed = e.Config, e.Departed
+	t.Objects = t.concerns(maps.Clone(t.Objects))
+	return Actions{Look: true}
+}
+
+// concerns leaves those objects that may have to be scaled.
+func (t *Target) concerns(objects map[Ref]Object) map[Ref]Object {
+	maps.DeleteFunc(objects, func(ref Ref, _ Object) bool { return !t.Config.Names(ref) && !slices.Contains(t.Former, ref) })
+	return objects
+}
+
+// Names says whether the config names an object.
+func (c *Config) Names(ref Ref) bool {
+	return slices.ContainsFunc(c.Dependents, func(d Dependent) bool { return d.Ref == ref })
+}
+
+// Recalled is an object with a record of the config.
+type Recalled struct{ Ref Ref }
+
+func (e Recalled) next(t *Target) Actions {
+	if !t.Config.Names(e.Ref) && !slices.Contains(t.Former, e.Ref) {
+		t.Former, t.Restored = append(slices.Clone(t.Former), e.Ref), false
+	}
+	return Actions{Look: true}
+}
+
+// Supplied are Secrets that were read, since then in use or found to be unusable. What other ones led to says nothing about what these
+// lead to.
+type Supplied struct {
+	Supply
+	Since time.Time
+}
+
+func (e Supplied) next(t *Target) Actions {
+	was := t.Supply
+	t.Supply = e.Supply
+	if e.Unusable.Class == "" {
+		changed := was.Internal != e.Internal || was.External != e.External
+		if changed {
+			t.reset(e.Since)
+		}
+		return Actions{Tell: changed || was.Unusable.Class != ""}
+	}
+	if t.Supply.UnusableSince = e.Since; was.Unusable.Class != "" {
+		t.Supply.UnusableSince = was.UnusableSince
+	}
+	t.reset(e.Since)
+	return Actions{Unprobed: true, Tell: was.Unusable != e.Unusable}
+}
+
+// Halted says that the probes don't run since then; what they counted is of the past.
+type Halted struct{ Since time.Time }
+
+func (e Halted) next(t *Target) Actions {
+	ran := t.Supply.Config != nil
+	t.Supply = Supply{}
+	t.reset(e.Since)
+	return Actions{Unprobed: true, Tell: ran}
+}
+
+// reset drops what runs found so far, and those that are going on: they say nothing about what is probed from now on.
+func (t *Target) reset(since time.Time) { t.State, t.ValidFrom = State{}, since }
+
+// Ran is a run of the probes.
+type Ran struct{ Run }
+
+func (e Ran) next(t *Target) Actions {
+	if e.Started.Before(t.ValidFrom) {
+		return Actions{}
+	}
+	before := t.State
+	t.State = before.After(t.Config, e.Run, t.Seed())
+	t.Supply.Doubted = t.Supply.Doubted || e.doubts()
+	acts := t.State.Direction == Down || t.State.Direction == Up && t.MayOwe()
+	return Actions{Ran: true, Look: acts || t.Supply.Doubted || t.unfinished(), Tell: t.State.tells(&before, t.Config)}
+}
+
+// doubts: the API server didn't take the credentials, or showed a certificate that they don't trust; they may have been rotated.
+func (r *Run) doubts() bool {
+	return slices.ContainsFunc(r.outcomes(), func(o Outcome) bool {
+		return o.Class == Unauthorized || o.Class == Forbidden || o.Class == TLS
+	})
+}
+
+// tells says whether a status tells something else than before.
+func (s *State) tells(before *State, c *Config) bool {
+	counts := func(a, b Counts) bool {
+		return a.Successes != b.Successes || a.Errors != b.Errors || a.LastError != b.LastError
+	}
+	return counts(before.Internal, s.Internal) || counts(before.External, s.External) || counts(before.Leases, s.Leases) ||
+		before.UnhealthySince.IsZero() != s.UnhealthySince.IsZero() || before.HealthySince.IsZero() != s.HealthySince.IsZero() ||
+		before.InternalUndetermined(c).IsZero() != s.InternalUndetermined(c).IsZero() ||
+		before.ExternalUndetermined(c).IsZero() != s.ExternalUndetermined(c).IsZero() ||
+		before.OuterUnhealthy(c) != s.OuterUnhealthy(c) || before.LeasesUnreadable(c) != s.LeasesUnreadable(c)
+}
+
+// Ended says that the namespace is gone or being deleted since then, and with it everything that was scaled there.
+type Ended struct{ Since time.Time }
+
+func (e Ended) next(t *Target) Actions {
+	t.reset(e.Since)
+	t.Supply, t.Former, t.Left, t.Restored = Supply{}, nil, nil, true
+	t.Objects = map[Ref]Object{}
+	for _, d := range t.Config.Dependents {
+		t.Objects[d.Ref] = Object{Missing: true}
+	}
+	return Actions{Gone: true, Tell: true}
+}
+
+// Known says whether all objects that the config names were read since it named them.
+func (t *Target) Known() bool {
+	return !slices.ContainsFunc(t.Config.Dependents, func(d Dependent) bool { _, known := t.Objects[d.Ref]; return !known })
+}
+
+// Taken says whether something is known to be scaled down.
+func (t *Target) Taken() bool {
+	for o := range maps.Values(t.Objects) {
+		if o.recorded() {
+			return true
+		}
+	}
+	return false
+}
+
+// MayOwe says whether something may have to be given back.
+func (t *Target) MayOwe() bool { return !t.Known() || len(t.Former) > 0 || t.Taken() }
+
+// unfinished says whether something is remembered of a scaling that the latest run may have ended.
+func (t *Target) unfinished() bool {
+	return t.Held.Reason != "" || len(t.Findings) > 0 || t.Flow.Direction != Hold || t.Protection != Protection{} && !t.MayOwe()
+}
+
+// Leaves says whether an object keeps its record although all that can be given back is.
+func (t *Target) Leaves(ref Ref) bool {
+	return t.Restored && slices.ContainsFunc(t.Left, func(f Finding) bool { return f.Ref == ref })
+}
+
+// Dismissed says whether the target can be dropped: the config doesn't ask for it, and it has back what was taken.
+func (t *Target) Dismissed() bool { return t.Departed && t.Restored }
