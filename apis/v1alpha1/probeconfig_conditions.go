@@ -28,6 +28,8 @@ const (
 	ReasonUndetermined = "Undetermined"
 	// ReasonSecretUnusable: a Secret is missing, forbidden, or no kubeconfig that is safe to use.
 	ReasonSecretUnusable = "SecretUnusable"
+	// ReasonKubeconfigUntried: the external probe fails, and has never succeeded with this kubeconfig, so nothing is scaled down.
+	ReasonKubeconfigUntried = "KubeconfigUntried"
 	// ReasonHibernated: the namespace is annotated as hibernated, so nothing is probed.
 	ReasonHibernated = "Hibernated"
 	// ReasonScaledDown and ReasonScaledUp: an object was scaled.

@@ -55,6 +55,14 @@ type ProbeConfigStatus struct {
 	// +kubebuilder:validation:MaxItems=20
 	WorstTargets []TargetState `json:"worstTargets,omitempty"`
 
+	// provenKubeconfigs are the external kubeconfigs that have worked since they were written, by namespace; the first 1,000. With one
+	// that isn't among them nothing is scaled down. A manager that starts in the middle of an outage knows by them what it may act upon.
+	// +optional
+	// +listType=map
+	// +listMapKey=namespace
+	// +kubebuilder:validation:MaxItems=1000
+	ProvenKubeconfigs []ProvenKubeconfig `json:"provenKubeconfigs,omitempty"`
+
 	// breakerID names the opening of the breaker, which is one for all ProbeConfigs, for its reset; "" when it is closed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
@@ -76,6 +84,16 @@ type ProbeState struct {
 	// lastErrorTime is when that run was.
 	// +optional
 	LastErrorTime *metav1.Time `json:"lastErrorTime,omitempty"`
+}
+
+// ProvenKubeconfig is an external kubeconfig that has worked.
+type ProvenKubeconfig struct {
+	// namespace of the Secret.
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+	// mark tells it from another: the first 16 digits of its SHA-256.
+	// +kubebuilder:validation:MaxLength=16
+	Mark string `json:"mark"`
 }
 
 // DependentKind is a kind of objects.
@@ -138,7 +156,7 @@ type TargetCounts struct {
 	// scaledDown are those with an object that is scaled down.
 	// +optional
 	ScaledDown int32 `json:"scaledDown"`
-	// unusable are those whose Secrets are missing or can't be used.
+	// unusable are those whose Secrets are missing or can't be used, and those whose external probe has never succeeded and fails.
 	// +optional
 	Unusable int32 `json:"unusable"`
 	// undetermined are those that have had no clear answer for five minutes, or two pauses between runs where that is longer: 401,

@@ -15,9 +15,8 @@ import (
 func internalHealthy(st state) metav1.Condition {
 	return side(st, v1alpha1.ConditionInternalHealthy, aspect{
 		name: "internal", unhealthy: (*sight).internalUnhealthy,
-		healthy:      func(s *sight) bool { return s.State.Internal.Healthy(s.Config.Thresholds) },
-		lastError:    func(s *sight) probe.Class { return s.State.Internal.LastError },
-		unclear:      func(s *sight) bool { return !s.State.Internal.Unclear.IsZero() },
+		healthy: func(s *sight) bool { return s.State.Internal.Healthy(s.Config.Thresholds) },
+		counts:  func(s *sight) *probe.Counts { return &s.State.Internal }, failure: func(s *sight) probe.Class { return s.State.Internal.LastFailure },
 		undetermined: func(s *sight) time.Time { return s.State.InternalUndetermined(s.Config) },
 	})
 }
@@ -25,12 +24,15 @@ func internalHealthy(st state) metav1.Condition {
 func externalHealthy(st state) metav1.Condition {
 	c := side(st, v1alpha1.ConditionExternalHealthy, aspect{
 		name: "external", unhealthy: (*sight).externalUnhealthy,
-		healthy:      func(s *sight) bool { return s.State.OuterHealthy(s.Config) },
-		lastError:    (*sight).lastOuterError,
-		unclear:      func(s *sight) bool { return !s.State.External.Unclear.IsZero() },
+		healthy: func(s *sight) bool { return s.State.OuterHealthy(s.Config) },
+		counts:  func(s *sight) *probe.Counts { return &s.State.External }, failure: (*sight).lastOuterFailure,
 		undetermined: func(s *sight) time.Time { return s.State.ExternalUndetermined(s.Config) },
 	})
-	if s := st.single(); s != nil && c.Status == metav1.ConditionFalse && s.externalUnhealthy() && !s.State.External.Unhealthy(s.Config.Thresholds) {
+	s := st.single()
+	if s != nil && c.Status == metav1.ConditionFalse && s.untried() {
+		c.Reason, c.Message = v1alpha1.ReasonKubeconfigUntried, s.saysUntried()
+	}
+	if s != nil && c.Status == metav1.ConditionFalse && s.externalUnhealthy() && !s.State.External.Unhealthy(s.Config.Thresholds) {
 		j := s.State.LastLeases
 		c.Reason, c.Message = v1alpha1.ReasonLeasesExpired, fmt.Sprintf("%d of %d nodes don't renew their leases.", j.Expired, j.Candidates)
 	}
@@ -41,9 +43,9 @@ func externalHealthy(st state) metav1.Condition {
 type aspect struct {
 	name               string
 	healthy, unhealthy func(*sight) bool
-	lastError          func(*sight) probe.Class
-	// unclear: the latest run of it counted nothing.
-	unclear      func(*sight) bool
+	counts             func(*sight) *probe.Counts
+	// failure is the latest that counted.
+	failure      func(*sight) probe.Class
 	undetermined func(*sight) time.Time
 }
 
@@ -63,11 +65,11 @@ func side(st state, kind string, of aspect) metav1.Condition {
 	case !undetermined.IsZero():
 		c.Reason, c.Message = v1alpha1.ReasonUndetermined, unclear(s, of, undetermined)
 	case of.unhealthy(s):
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonProbeFails, fmt.Sprintf("The %s probe failed %d times in a row: %s.", of.name, s.Config.Thresholds.Failure, of.lastError(s))
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonProbeFails, fmt.Sprintf("The %s probe failed %d times in a row: %s.", of.name, s.Config.Thresholds.Failure, of.failure(s))
 	case of.healthy(s):
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonProbeSucceeds, "The "+of.name+" probe succeeds."
-	case of.unclear(s):
-		c.Message += fmt.Sprintf(" What it finds counts nothing: %s.", of.lastError(s))
+	case !of.counts(s).Unclear.IsZero(): // the latest run counted nothing
+		c.Message += fmt.Sprintf(" What it finds counts nothing: %s.", of.counts(s).LastError)
 	}
 	return c
 }
@@ -78,7 +80,7 @@ func unclear(s *sight, of aspect, since time.Time) string {
 	if of.name == "external" && !s.State.InternalUndetermined(s.Config).IsZero() {
 		return "It hasn't been run since " + at + ": the internal probe gets no clear answer, and nothing is scaled."
 	}
-	return fmt.Sprintf("The %s probe has had no clear answer since %s, and nothing is scaled: %s. Look at the kubeconfig's credentials, and at the API server.", of.name, at, of.lastError(s))
+	return fmt.Sprintf("The %s probe has had no clear answer since %s, and nothing is scaled: %s. Look at the kubeconfig's credentials, and at the API server.", of.name, at, of.counts(s).LastError)
 }
 
 func fleetSide(st state, c metav1.Condition, of aspect) metav1.Condition {

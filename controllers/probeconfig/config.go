@@ -169,13 +169,13 @@ func refusedProbes(j storedConfig, heals bool) probes {
 	return stop
 }
 
-// acts says whether a target's config is in force; known is false while that can't be told.
+// acts says whether a target counts for others: its config is in force, and its kubeconfig works. Known is false while that can't be told.
 func (o *Observer) acts(is *probe.Target) (acts, known bool) {
 	j, ok := o.policies.Get(is.Config.Key())
 	if !ok || j.Outdated || j.UID != is.Config.UID {
 		return false, false
 	}
-	return j.Admitted.Valid() && j.Object.Spec.Mode != v1alpha1.Observe, true
+	return j.Admitted.Valid() && j.Object.Spec.Mode != v1alpha1.Observe && is.Works(), true
 }
 
 // admissionFor is the admission that covers what is taken from a target now; its zero value when there is none.

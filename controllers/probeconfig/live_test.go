@@ -365,7 +365,7 @@ func TestDeletionAndObserveModeGiveBackAtOnce(t *testing.T) {
 			h := newHosted(t, nil)
 			manage(t, anybody{})
 			pc := h.protect(nil)
-			h.external.fails.Store(true)
+			h.failsOnce(pc)
 			h.eventually("kcm", "0 recorded")
 			withdraw(h, pc)
 			h.eventually("kcm", "3")
@@ -373,6 +373,13 @@ func TestDeletionAndObserveModeGiveBackAtOnce(t *testing.T) {
 			h.Consistently(h.replicas("kcm")).Should(Equal("3"))
 		})
 	}
+}
+
+// failsOnce lets the way from outside fail once it worked.
+func (h *hosted) failsOnce(pc *v1alpha1.ProbeConfig) {
+	h.t.Helper()
+	h.Eventually(h.condition(pc, "ExternalHealthy")).Should(Equal("True ProbeSucceeds"))
+	h.external.fails.Store(true)
 }
 
 func (h *hosted) edit(o client.Object, patch string) {
@@ -394,7 +401,8 @@ func TestWhatKeepsDependentsFromBeingScaledDown(t *testing.T) {
 		"hibernation": {nil, func(h *hosted) {
 			h.edit(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: h.namespace}}, `{"metadata":{"annotations":{"autohealer.resourcestack.com/hibernated":"true"}}}`)
 		}, "ExternalHealthy", "Unknown Hibernated"},
-		"a rule that refuses it": {func(pc *v1alpha1.ProbeConfig) { pc.Spec.DependentResourceInfos[0].Ref.Name = "kube-apiserver" }, nil, "Stalled", "True RuleViolated"},
+		"a rule that refuses it":         {func(pc *v1alpha1.ProbeConfig) { pc.Spec.DependentResourceInfos[0].Ref.Name = "kube-apiserver" }, nil, "Stalled", "True RuleViolated"},
+		"a kubeconfig that never worked": {nil, nil, "ExternalHealthy", "False KubeconfigUntried"},
 		"asked to ignore": {nil, func(h *hosted) {
 			h.edit(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: "mcm"}}, `{"metadata":{"annotations":{"autohealer.resourcestack.com/ignore-scaling":"true"}}}`)
 		}, "ExternalHealthy", "False ProbeFails"},
@@ -402,11 +410,14 @@ func TestWhatKeepsDependentsFromBeingScaledDown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHosted(t, nil)
 			manage(t, anybody{})
-			h.external.fails.Store(true)
+			h.external.fails.Store(c.want != "False ProbeFails")
 			if c.before != nil {
 				c.before(h)
 			}
 			pc := h.protect(c.change)
+			if c.want == "False ProbeFails" {
+				h.failsOnce(pc)
+			}
 			h.Eventually(h.condition(pc, c.kind)).Should(Equal(c.want))
 			h.Consistently(h.replicas("mcm")).Should(Equal("3"))
 		})
@@ -426,8 +437,8 @@ func TestATenantWithoutRightsAndAPauseScaleNothing(t *testing.T) {
 		h := newHosted(t, nil)
 		g, _ := manage(t, anybody{})
 		g.SetGuardrails([]*v1alpha1.Guardrail{{ObjectMeta: metav1.ObjectMeta{Name: "freeze"}, Spec: v1alpha1.GuardrailSpec{Paused: true}}})
-		h.external.fails.Store(true)
 		pc := h.protect(nil)
+		h.failsOnce(pc)
 		h.Eventually(h.condition(pc, "ExternalHealthy")).Should(Equal("False ProbeFails"))
 		h.Consistently(h.replicas("mcm")).Should(Equal("3"))
 		h.Expect(h.condition(pc, "Ready")()).To(Equal("True Paused"))

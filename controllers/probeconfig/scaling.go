@@ -35,7 +35,7 @@ func (r *TargetReconciler) scale(ctx context.Context, is *probe.Target, may perm
 	}
 	// All targets may fail at once, and ask again at each run: what would be held back whatever its objects are like isn't read.
 	if in.Want == probe.Down && !is.MayOwe() {
-		if held := r.Observer.fleet().MayGoDown(is.Key(), now); !held.Allowed {
+		if held := r.mayGoDown(is, r.Observer.fleet().MayGoDown, now); !held.Allowed {
 			r.tell(is, probe.Planned{In: in, Plan: probe.PlanScaling(in), Held: held})
 			return held.LookAgain, nil
 		}
@@ -105,7 +105,7 @@ func (r *TargetReconciler) permit(ctx context.Context, is *probe.Target, may per
 		r.Prober.Hasten(keyOf(is), in.Now) // the run wakes us
 		return admitted, probe.Permit{}, nil
 	case plan.Harmful():
-		if held = r.Observer.fleet().PermitDown(is.Key(), in.Now); !held.Allowed {
+		if held = r.mayGoDown(is, r.Observer.fleet().PermitDown, in.Now); !held.Allowed {
 			return admitted, held, nil
 		}
 		if admitted, held, err = r.mayTake(ctx, is, may, in, plan); held.Allowed {
@@ -116,6 +116,14 @@ func (r *TargetReconciler) permit(ctx context.Context, is *probe.Target, may per
 		return admitted, r.Observer.fleet().PermitUp(is.Key(), in.Now), nil
 	}
 	return admitted, allowed, nil
+}
+
+// mayGoDown asks the fleet, in its name, for a target of which nothing is in the way.
+func (r *TargetReconciler) mayGoDown(is *probe.Target, ask func(probe.TargetKey, time.Time) probe.Permit, now time.Time) probe.Permit {
+	if held := is.MayGoDown(); !held.Allowed {
+		return held
+	}
+	return ask(is.Key(), now)
 }
 
 // mayTake asks all that is asked just before replicas are taken, and the API server for it: what the decision rests on is read live.

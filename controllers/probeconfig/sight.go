@@ -22,6 +22,16 @@ func (s *sight) undetermined() bool {
 	return s.Supply.Probes() && !s.hibernated && !s.State.ExternalUndetermined(s.Config).IsZero()
 }
 
+// untried: its external probe fails, and nobody knows whether it ever could succeed.
+func (s *sight) untried() bool {
+	return s.Supply.Probes() && !s.hibernated && !s.Works() && s.externalUnhealthy()
+}
+
+func (s *sight) saysUntried() string {
+	return fmt.Sprintf("The external probe fails, and hasn't succeeded since Secret %s/%s was written: %s. Nothing is scaled down before it has. Look at the kubeconfig's server and certificate authority.",
+		s.Namespace, s.Config.ExternalSecret, s.lastOuterFailure())
+}
+
 // taken are its objects that are scaled down. One that runs isn't, whatever is recorded on it: someone scaled it up, or it gets
 // its replicas just now.
 func (s *sight) taken() []v1alpha1.ScaledDependent {
@@ -73,10 +83,12 @@ func (s *sight) worst() v1alpha1.TargetState {
 			side, class, since = "external", s.State.External.LastError, s.State.ExternalUndetermined(s.Config)
 		}
 		return v1alpha1.TargetState{Reason: v1alpha1.ReasonUndetermined, Message: fmt.Sprintf("The %s probe gets no clear answer: %s.", side, class), Since: seconds(since)}
+	case s.untried():
+		return v1alpha1.TargetState{Reason: v1alpha1.ReasonKubeconfigUntried, Message: s.saysUntried(), Since: seconds(s.State.UnhealthySince)}
 	case s.externalUnhealthy():
-		return v1alpha1.TargetState{Reason: v1alpha1.ReasonProbeFails, Message: "The external probe fails: " + string(s.lastOuterError()) + ".", Since: seconds(s.State.UnhealthySince)}
+		return v1alpha1.TargetState{Reason: v1alpha1.ReasonProbeFails, Message: "The external probe fails: " + string(s.lastOuterFailure()) + ".", Since: seconds(s.State.UnhealthySince)}
 	case s.internalUnhealthy():
-		return v1alpha1.TargetState{Reason: v1alpha1.ReasonProbeFails, Message: "The internal probe fails: " + string(s.State.Internal.LastError) + ".", Since: seconds(s.State.InternalUnhealthySince)}
+		return v1alpha1.TargetState{Reason: v1alpha1.ReasonProbeFails, Message: "The internal probe fails: " + string(s.State.Internal.LastFailure) + ".", Since: seconds(s.State.InternalUnhealthySince)}
 	}
 	if taken := s.taken(); len(taken) > 0 {
 		return v1alpha1.TargetState{Reason: v1alpha1.ReasonScaledDown, Message: s.waitsFor(), Since: taken[0].Since}
@@ -97,10 +109,10 @@ func (s *sight) waitsFor() string {
 	return "It is healthy, and scaled up when it was for a minute and its turn comes."
 }
 
-// lastOuterError is why the outer side is unhealthy, or what the external probe found last that was no success.
-func (s *sight) lastOuterError() probe.Class {
+// lastOuterFailure is why the outer side is unhealthy.
+func (s *sight) lastOuterFailure() probe.Class {
 	if th := s.Config.Thresholds; s.State.Leases.Unhealthy(th) && !s.State.External.Unhealthy(th) {
-		return s.State.Leases.LastError
+		return s.State.Leases.LastFailure
 	}
-	return s.State.External.LastError
+	return s.State.External.LastFailure
 }

@@ -84,6 +84,25 @@ func recount(to *v1alpha1.ProbeConfigStatus, pc *v1alpha1.ProbeConfig, st state)
 	n := counts(st)
 	to.Targets = &n
 	to.Scaled = scaled(pc.Status.Scaled, st.sights)
+	to.ProvenKubeconfigs = proven(pc.Status, st.sights)
+}
+
+// mostProven bounds status.provenKubeconfigs.
+const mostProven = 1000
+
+// proven are the kubeconfigs that work. Of a target whose Secrets weren't read yet it is what was told.
+func proven(before v1alpha1.ProbeConfigStatus, sights []sight) (all []v1alpha1.ProvenKubeconfig) {
+	for i := range sights {
+		s := &sights[i]
+		p := v1alpha1.ProvenKubeconfig{Namespace: s.Namespace, Mark: s.Proven}
+		if s.Proven == "" && s.Supply.Config == nil {
+			p = provenIn(before, s.Namespace)
+		}
+		if p.Mark != "" && len(all) < mostProven {
+			all = append(all, p)
+		}
+	}
+	return all
 }
 
 func probeState(c probe.Counts) *v1alpha1.ProbeState {
@@ -111,7 +130,7 @@ func counts(st state) (n v1alpha1.TargetCounts) {
 		add(&n.InternalUnhealthy, s.internalUnhealthy())
 		add(&n.ExternalUnhealthy, s.externalUnhealthy())
 		add(&n.ScaledDown, len(s.taken()) > 0)
-		add(&n.Unusable, s.Supply.Unusable.Class != "")
+		add(&n.Unusable, s.Supply.Unusable.Class != "" || s.untried())
 		add(&n.Undetermined, s.undetermined())
 	}
 	return n
@@ -147,6 +166,8 @@ func shared(pc *v1alpha1.ProbeConfig, st state) policy.Conditions {
 	}
 	if t := st.single(); t != nil && t.Supply.Unusable.Class != "" {
 		s.Stuck = policy.Stuck{Reason: v1alpha1.ReasonSecretUnusable, Message: sentence(t.Supply.Unusable)}
+	} else if t != nil && t.untried() {
+		s.Stuck = policy.Stuck{Reason: v1alpha1.ReasonKubeconfigUntried, Message: t.saysUntried()}
 	}
 	if len(st.undoing) > 0 {
 		names := st.undoing[:min(len(st.undoing), probe.SampleSize)]
@@ -169,11 +190,17 @@ func operative(st state) string {
 		says = append(says, fmt.Sprintf("%d have had no clear answer for long, and aren't protected", n.Undetermined))
 	}
 	says = append(says, findings(st.sights)...)
-	paced := 0
+	paced, untried := 0, 0
 	for i := range st.sights {
+		if st.sights[i].untried() {
+			untried++
+		}
 		if r := st.sights[i].Held.Reason; r == probe.HeldByPace || r == probe.HeldByClock {
 			paced++
 		}
+	}
+	if untried > 0 {
+		says = append(says, fmt.Sprintf("%d have an external kubeconfig that has never worked, and aren't protected", untried))
 	}
 	if paced > 0 {
 		says = append(says, fmt.Sprintf("%d wait for their turn", paced))

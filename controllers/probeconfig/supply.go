@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
 	"github.com/resourcestack/autohealer/internal/probing"
@@ -63,8 +65,25 @@ func (r *TargetReconciler) renew(ctx context.Context, is *probe.Target) (anew bo
 	case err != nil:
 		return false, err
 	}
-	r.tell(is, probe.Supplied{Supply: read, Since: r.now()}) // runs that are going on by now may have begun with other ones
+	// Runs that are going on by now may have begun with other ones.
+	r.tell(is, probe.Supplied{Supply: read, Since: r.now(), Proven: r.Observer.proven(is)})
 	return anew, nil
+}
+
+// proven is the kubeconfig of a target that had worked, as the config's status tells.
+func (o *Observer) proven(is *probe.Target) string {
+	j, _ := o.policies.Get(is.Config.Key())
+	if j.Object == nil {
+		return ""
+	}
+	return provenIn(j.Object.Status, is.Namespace).Mark
+}
+
+func provenIn(status v1alpha1.ProbeConfigStatus, namespace string) (proven v1alpha1.ProvenKubeconfig) {
+	if i := slices.IndexFunc(status.ProvenKubeconfigs, func(p v1alpha1.ProvenKubeconfig) bool { return p.Namespace == namespace }); i >= 0 {
+		return status.ProvenKubeconfigs[i]
+	}
+	return proven
 }
 
 // use gives the Prober what it probes with. New credentials are tried at once, to learn what they lead to.

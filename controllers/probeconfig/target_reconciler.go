@@ -51,8 +51,8 @@ func (r *TargetReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 		return reconcile.Result{}, nil
 	}
 	may := r.Observer.permission(&is)
-	r.Observer.weigh(&is)
 	secretsDue, supplyErr := r.supply(ctx, &is, may, place)
+	r.Observer.weigh(&is)
 	scalingDue, scaleErr := r.scale(ctx, &is, may, place)
 	if r.Observer.permission(&is) != may { // it depends on what was found
 		r.Observer.requestTarget(key)

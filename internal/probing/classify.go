@@ -93,6 +93,9 @@ func classify(err error) probe.Outcome {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, syscall.ETIMEDOUT):
 		return probe.Outcome{Class: probe.Timeout, Detail: timeoutDetail(err)}
 	}
+	if detail := untrustedDetail(err); detail != "" {
+		return probe.Outcome{Class: probe.Untrusted, Detail: detail}
+	}
 	if detail := tlsDetail(err); detail != "" {
 		return probe.Outcome{Class: probe.TLS, Detail: detail}
 	}
@@ -131,16 +134,13 @@ func dialDetail(err error) string {
 	return "no connection came about"
 }
 
-// tlsDetail is empty for an error that isn't about TLS.
-func tlsDetail(err error) string {
+// untrustedDetail is empty for an error that isn't about the server's certificate.
+func untrustedDetail(err error) string {
 	var (
 		authority x509.UnknownAuthorityError
 		host      x509.HostnameError
 		invalid   x509.CertificateInvalidError
 		verify    *tls.CertificateVerificationError
-		alert     tls.AlertError
-		record    tls.RecordHeaderError
-		network   *net.OpError
 	)
 	switch {
 	case errors.As(err, &authority):
@@ -151,6 +151,18 @@ func tlsDetail(err error) string {
 		return "the server's certificate has expired or isn't valid yet"
 	case errors.As(err, &invalid), errors.As(err, &verify):
 		return "the server's certificate isn't valid"
+	}
+	return ""
+}
+
+// tlsDetail is empty for an error that isn't about TLS.
+func tlsDetail(err error) string {
+	var (
+		alert   tls.AlertError
+		record  tls.RecordHeaderError
+		network *net.OpError
+	)
+	switch {
 	case errors.As(err, &record):
 		return "the server doesn't speak TLS"
 	case errors.As(err, &alert), errors.As(err, &network) && network.Op == "remote error", errors.As(err, &network) && network.Op == "local error":

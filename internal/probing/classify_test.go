@@ -112,7 +112,7 @@ func TestWhyTLSFails(t *testing.T) {
 			if tt.otherTrusted {
 				ca = selfSigned(t, tt.from, tt.until, tt.names...).Certificate[0]
 			}
-			want := probe.Outcome{Class: "TLS", Detail: tt.want}
+			want := probe.Outcome{Class: "CertificateUntrusted", Detail: tt.want}
 			if tt.want == "" {
 				want = probe.Outcome{Class: "OK"}
 			}

@@ -108,3 +108,32 @@ func TestCountsOverAnySequence(t *testing.T) {
 		}
 	})
 }
+
+// Certificates are rotated on one side first.
+func TestACertificateThatIsntTrustedCountsNothingAtFirst(t *testing.T) {
+	thresholds := probe.Thresholds{Success: 1, Failure: 3}
+	c := probe.Counts{}.After(outcome("OK"), thresholds, start)
+	for _, minutes := range []int{1, 3, 5} {
+		if c = c.After(outcome("CertificateUntrusted"), thresholds, start.Add(time.Duration(minutes)*time.Minute)); !c.Healthy(thresholds) {
+			t.Errorf("after %d minutes: %+v", minutes, c)
+		}
+	}
+	again := c.After(outcome("OK"), thresholds, start.Add(5*time.Minute)).After(outcome("CertificateUntrusted"), thresholds, start.Add(9*time.Minute))
+	if !again.Healthy(thresholds) {
+		t.Errorf("another rotation: %+v", again)
+	}
+	for _, seconds := range []int{0, 10, 20} {
+		c = c.After(outcome("CertificateUntrusted"), thresholds, start.Add(6*time.Minute+time.Duration(seconds)*time.Second))
+	}
+	if !c.Unhealthy(thresholds) || c.LastFailure != "CertificateUntrusted" {
+		t.Errorf("nobody rotates for so long: %+v", c)
+	}
+}
+
+func TestWhatCountedLastIsKept(t *testing.T) {
+	thresholds := probe.Thresholds{Success: 1, Failure: 3}
+	c := probe.Counts{}.After(outcome("Timeout"), thresholds, start).After(outcome("TooManyRequests"), thresholds, start.Add(time.Second))
+	if c.LastFailure != "Timeout" || c.LastError != "TooManyRequests" {
+		t.Errorf("%+v", c)
+	}
+}

@@ -64,8 +64,10 @@ const (
 	Dial Class = "Dial"
 	// Timeout: there was no whole answer within probeTimeout.
 	Timeout Class = "Timeout"
-	// TLS: the handshake failed, or the server's certificate isn't to be trusted.
+	// TLS: the handshake failed.
 	TLS Class = "TLS"
+	// Untrusted: the server's certificate isn't one that the kubeconfig trusts: most likely one of the two is being rotated.
+	Untrusted Class = "CertificateUntrusted"
 	// Connection: it broke before there was a whole answer.
 	Connection Class = "Connection"
 	// ServerError is an answer from 500 to 599.
@@ -95,7 +97,7 @@ const (
 var results = map[Class]Result{
 	OK:              Success,
 	TooManyRequests: Transient, Unauthorized: Transient, Forbidden: Transient,
-	Resolve: Failure, Dial: Failure, Timeout: Failure, TLS: Failure, Connection: Failure, ServerError: Failure, UnexpectedAnswer: Failure,
+	Resolve: Failure, Dial: Failure, Timeout: Failure, TLS: Failure, Untrusted: Failure, Connection: Failure, ServerError: Failure, UnexpectedAnswer: Failure,
 	LeasesExpired: Failure,
 }
 

@@ -27,6 +27,7 @@ const (
 	HeldByPace    Reason = "ScaleUpPaced"
 	HeldByClock   Reason = "ClockStepped"
 	HeldAsGone    Reason = "TargetGone"
+	HeldAsUntried Reason = "KubeconfigUntried"
 )
 
 // PermitDown asks for a target to be scaled down and takes its place under the cap: until ObserveDown says that nothing is
@@ -41,6 +42,14 @@ func (f *Fleet) PermitDown(t TargetKey, now time.Time) Permit {
 		m.rising = false
 	}
 	return p
+}
+
+// MayGoDown says whether a target may be scaled down by what is known of it alone.
+func (t *Target) MayGoDown() Permit {
+	if !t.Works() {
+		return Permit{Reason: HeldAsUntried, Message: "the external kubeconfig, in Secret " + t.Config.ExternalSecret + ", has never worked since it was written"}
+	}
+	return Permit{Allowed: true}
 }
 
 // MayGoDown says what PermitDown would, and takes no place.

@@ -76,8 +76,9 @@ func (s State) After(c *Config, r Run, seed string) State {
 	}
 	outer := Unknown
 	if GoesOn(r.Internal) && r.External != nil {
+		external := s.External.Result(*r.External, now)
 		s.External = s.External.After(*r.External, c.Thresholds, now)
-		outer = s.judgeLeases(c, r, r.External.Result())
+		outer = s.judgeLeases(c, r, external)
 	}
 	s.note(c, now)
 	s.NextRun = c.next(&s, r, seed)

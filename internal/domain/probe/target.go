@@ -2,6 +2,7 @@ package probe
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"maps"
 	"slices"
 	"time"
@@ -18,6 +19,8 @@ type Target struct {
 	Supply    Supply
 	State     State
 	ValidFrom time.Time
+	// Proven is the Mark of the external kubeconfig that worked last, as far as is known; "" when none did.
+	Proven string
 
 	// Objects are the dependents as they were read last; one that isn't among them may have a record. Former are those that
 	// the config doesn't name any more, and that may have one.
@@ -50,6 +53,9 @@ type Supply struct {
 
 // Version tells whether a kubeconfig changed: a Secret may be written without that.
 type Version [sha256.Size]byte
+
+// Mark is what a status keeps of a version: enough to tell it from another, and nothing of the kubeconfig.
+func (v Version) Mark() string { return hex.EncodeToString(v[:8]) }
 
 // Secrets are read again after a while, and sooner when one can't be used or the API server doesn't take its credentials. Before anything
 // is scaled down they are read in any case.
@@ -149,11 +155,16 @@ func (e Recalled) next(t *Target) Actions {
 type Supplied struct {
 	Supply
 	Since time.Time
+	// Proven is the Mark of the kubeconfig that had worked as a status tells; "" when it tells of none.
+	Proven string
 }
 
 func (e Supplied) next(t *Target) Actions {
 	was := t.Supply
 	t.Supply = e.Supply
+	if t.Proven == "" {
+		t.Proven = e.Proven
+	}
 	if e.Unusable.Class == "" {
 		changed := was.Internal != e.Internal || was.External != e.External
 		if changed {
@@ -191,14 +202,22 @@ func (e Ran) next(t *Target) Actions {
 	before := t.State
 	t.State = before.After(t.Config, e.Run, t.Seed())
 	t.Supply.Doubted = t.Supply.Doubted || e.doubts()
+	proven := e.External != nil && e.External.Class == OK && !t.Works()
+	if proven {
+		t.Proven = t.Supply.External.Mark()
+	}
 	acts := t.State.Direction == Down || t.State.Direction == Up && t.MayOwe()
-	return Actions{Ran: true, Look: acts || t.Supply.Doubted || t.unfinished(), Tell: t.State.tells(&before, t.Config)}
+	return Actions{Ran: true, Look: proven || acts || t.Supply.Doubted || t.unfinished(), Tell: proven || t.State.tells(&before, t.Config)}
 }
+
+// Works says whether the external kubeconfig that is probed with has worked since it was written. One that never did tells nothing of
+// the way that the nodes go: a name that is mistaken fails like a network that is down.
+func (t *Target) Works() bool { return t.Supply.Probes() && t.Proven == t.Supply.External.Mark() }
 
 // doubts: the API server didn't take the credentials, or showed a certificate that they don't trust; they may have been rotated.
 func (r *Run) doubts() bool {
 	return slices.ContainsFunc(r.outcomes(), func(o Outcome) bool {
-		return o.Class == Unauthorized || o.Class == Forbidden || o.Class == TLS
+		return o.Class == Unauthorized || o.Class == Forbidden || o.Class == TLS || o.Class == Untrusted
 	})
 }
 
