@@ -50,7 +50,7 @@ func TestConvert(t *testing.T) {
 		"sets that are none":      {"type: ConditionSets\nconditionSets: {}\n", 0, []string{"f:2: error: conditionSets: must be a list with at least one set"}},
 		"two sets of one name": {
 			set() + "- type: kernel.Deadlock\n  effect: NoSchedule\n  taintKey: example.com/k\n  conditions: [{ConditionType: A, conditionStatus: Unknown}]\n", 2,
-			[]string{planes, "f:9: error: would become ConditionSet kernel-deadlock, and so would f:3; kubectl apply would keep only the last of them: give one another type"},
+			[]string{planes, "f:9: error: would become ConditionSet kernel-deadlock, and so would f:3; kubectl apply would keep only the last of them: give one another type, or convert one alone"},
 		},
 		"effects of several keys": {
 			set() + "- type: B\n  effect: NoExecute\n  taintKey: example.com/b\n  conditions: [{ConditionType: A, conditionStatus: Unknown}]\n", 2,
