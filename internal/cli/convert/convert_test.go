@@ -115,7 +115,8 @@ func FuzzConvert(f *testing.F) {
 		f.Add(byte(3), text)
 	}
 	for _, text := range []string{
-		prober, oldProber, inConfigMap(prober), "dependentResourceInfos: [1]", "name: A b\nnamespace: 1\n" + prober, "kubeConfigSecretName: again\n" + prober,
+		prober, oldProber, inConfigMap(prober), gardener, "KubeconfigSecretName: [1]\nprobeInterval: 1\nDEPENDENTRESOURCEINFOS: [{REF: {}, ref: 1, scaleup: {Level: 1}, scaleDown: {}}]",
+		"dependentResourceInfos: [1]", "name: A b\nnamespace: 1\n" + prober, "kubeConfigSecretName: again\n" + prober,
 		"internalKubeConfigSecretName: a\nexternalKubeConfigSecretName: b\nprobeTimeout: 1\ndependentResourceInfos: [{ref: {}, shouldExist: 1, scaleUp: [], scaleDown: {replicas: x, also: 1}}]",
 	} {
 		f.Add(byte(2), text)
