@@ -54,7 +54,7 @@ const (
 	AnnotationOriginalReplicas = "autohealer.resourcestack.com/original-replicas"
 	// LabelScaledDown, with the value "true", is on each object with that annotation, so that one can list what is scaled down.
 	LabelScaledDown = "autohealer.resourcestack.com/scaled-down"
-	// AnnotationIgnoreScaling with the value "true" on an object keeps Autohealer from scaling it.
+	// AnnotationIgnoreScaling with the value "true", "True", "TRUE", "t", "T" or "1" on an object keeps Autohealer from scaling it.
 	AnnotationIgnoreScaling = "autohealer.resourcestack.com/ignore-scaling"
 	// AnnotationHibernated on a Namespace, with any value but "false", stops probing there.
 	AnnotationHibernated = "autohealer.resourcestack.com/hibernated"

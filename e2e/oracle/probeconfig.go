@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,10 +18,15 @@ const (
 	replicasKey = "autohealer.resourcestack.com/original-replicas"
 	// scaledDownKey is the label that comes and goes with it.
 	scaledDownKey = "autohealer.resourcestack.com/scaled-down"
-	// ignoreKey is how people ask for an object to be left alone, hibernatedKey how they put a namespace to sleep.
-	ignoreKey     = "autohealer.resourcestack.com/ignore-scaling"
-	hibernatedKey = "autohealer.resourcestack.com/hibernated"
+	// ignoreKey, and theirIgnoreKey as dependency-watchdog's, is how people ask for an object to be left alone, hibernatedKey how they put a
+	// namespace to sleep.
+	ignoreKey      = "autohealer.resourcestack.com/ignore-scaling"
+	theirIgnoreKey = "dependency-watchdog.gardener.cloud/ignore-scaling"
+	hibernatedKey  = "autohealer.resourcestack.com/hibernated"
 )
+
+// yes are the words with which they ask.
+var yes = []string{"1", "t", "T", "TRUE", "true", "True"}
 
 // ProbeConfigs is the kind that scales the controllers of a cluster down whose nodes can't reach their API server.
 type ProbeConfigs struct {
@@ -105,7 +111,7 @@ func parseDependent(object []byte) (View, error) {
 	}
 	d := &dependent{
 		uid: u.GetUID(), apiVersion: u.GetAPIVersion(), kind: u.GetKind(), namespace: u.GetNamespace(), name: u.GetName(),
-		takenText: notes[replicasKey], ignore: notes[ignoreKey] == "true",
+		takenText: notes[replicasKey], ignore: slices.Contains(yes, notes[ignoreKey]) || slices.Contains(yes, notes[theirIgnoreKey]),
 	}
 	_, d.labelled = u.GetLabels()[scaledDownKey]
 	d.replicas, _, _ = unstructured.NestedInt64(u.Object, "spec", "replicas")

@@ -152,6 +152,11 @@ var unfoundedScaling = []plantCase{
 		p.ask(kcm, `{"metadata":{"annotations":{"autohealer.resourcestack.com/ignore-scaling":"true"}}}`)
 		p.take(c, kcm)
 	}, broken: []Invariant{OwnOnly}, text: "asks to be left alone"},
+	{name: "what asks dependency-watchdog to be left alone", do: func(p plant) {
+		c, kcm := p.config(""), p.deploy("kcm")
+		p.ask(kcm, `{"metadata":{"annotations":{"dependency-watchdog.gardener.cloud/ignore-scaling":"t"}}}`)
+		p.take(c, kcm)
+	}, broken: []Invariant{OwnOnly}, text: "asks to be left alone"},
 	{name: "what is held", do: func(p plant) {
 		c, kcm := p.config(""), p.deploy("kcm")
 		p.ask(kcm, `{"metadata":{"annotations":{"autohealer.resourcestack.com/hold-until":"2100-01-01T00:00:00Z"}}}`)

@@ -93,7 +93,7 @@ func unread(o probe.Object, err error) probe.Object {
 func describe(about *metav1.PartialObjectMetadata) probe.Object {
 	o := probe.Object{
 		UID: about.UID, ResourceVersion: about.ResourceVersion, Generation: about.Generation,
-		Deleting: about.DeletionTimestamp != nil, Ignore: about.Annotations[v1alpha1.AnnotationIgnoreScaling] == "true",
+		Deleting: about.DeletionTimestamp != nil, Ignore: probe.Ignored(about.Annotations),
 		Hold: hold.Of(about.Annotations), Copied: about.Kind == "ReplicaSet" && metav1.GetControllerOfNoCopy(about) != nil,
 	}
 	record, err := probe.ParseRecord(about.Annotations[v1alpha1.AnnotationOriginalReplicas])

@@ -402,4 +402,11 @@ func TestWhatADependentIs(t *testing.T) {
 	if o := read("apps/v1", "Deployment", "kcm"); !o.Ignore || o.RecordError == "" || o.Record != nil || o.Replicas != 3 || o.Deleting {
 		t.Errorf("with annotations: %+v", o)
 	}
+	patch = `{"metadata":{"annotations":{"autohealer.resourcestack.com/ignore-scaling":null,"dependency-watchdog.gardener.cloud/ignore-scaling":"True"}}}`
+	if err := api.Patch(t.Context(), deployment, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		t.Fatal(err)
+	}
+	if o := read("apps/v1", "Deployment", "kcm"); !o.Ignore {
+		t.Errorf("annotated for dependency-watchdog: %+v", o)
+	}
 }

@@ -126,6 +126,7 @@ func TestGolden(t *testing.T) {
 		"convert-duplicates":        {args: "convert -f legacy/duplicates.yaml"},
 		"convert-dangerous":         {args: "convert -f legacy/dangerous.yaml"},
 		"convert-nothing":           {args: "convert -f manifests/good.yaml"},
+		"convert-prober":            {args: "convert --to ProbeConfig -f legacy/prober.yaml"},
 		"version":                   {args: "version"},
 	} {
 		t.Run(name, func(t *testing.T) {

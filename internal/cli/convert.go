@@ -23,7 +23,7 @@ func (a *App) convert() *cobra.Command {
 To ConditionSet: the list of condition sets (type: ConditionSets), bare or in the data of a ConfigMap.
 
 To WeederConfig, to ProbeConfig: the configuration of dependency-watchdog's weeder and of its prober, bare or in the data of
-a ConfigMap.
+a ConfigMap. What each of its lines became is told on standard error.
 
 To OutlierPolicy: the block outlierDetection that was designed for Contour's configuration, bare or in the data of a ConfigMap, and
 HTTPProxies with that design's field in their services.
@@ -71,6 +71,9 @@ func (a *App) runConvert(ctx context.Context, in inputs, kind string) error {
 	if failed {
 		fmt.Fprintln(a.ErrOut, "nothing was written")
 		return exitStatus(exitFound)
+	}
+	for _, n := range result.Became {
+		fmt.Fprintf(a.ErrOut, "%s:%d: %s\n", n.File, n.Line, n.Message)
 	}
 	_, err = fmt.Fprint(a.Out, out.String())
 	return err

@@ -3,6 +3,7 @@
 package convert
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,6 +32,8 @@ type Note struct {
 type Result struct {
 	Objects []Object
 	Notes   []Note
+	// Became tells of dependency-watchdog's configurations what each of their fields became.
+	Became []Note
 }
 
 // Failed says whether anything couldn't be converted.
@@ -72,6 +75,8 @@ func Convert(files []manifest.File, kind string) Result {
 		}
 	}
 	r.refuseTwins()
+	// One object's fields are together, whatever the order in which they were read.
+	slices.SortStableFunc(r.Became, func(a, b Note) int { return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line)) })
 	return r
 }
 
@@ -162,7 +167,7 @@ func (r *Result) refuseTwins() {
 			continue
 		}
 		r.Notes = append(r.Notes, Note{File: o.File, Line: o.Line, Error: true, Message: fmt.Sprintf(
-			"would become %s, and so would %s:%d; kubectl apply would keep only the last of them: give one another type", name, twin.File, twin.Line)})
+			"would become %s, and so would %s:%d; kubectl apply would keep only the last of them: give one another type, or convert one alone", name, twin.File, twin.Line)})
 	}
 }
 
@@ -202,59 +207,3 @@ func (p *place) policy(path, kind, name, namespace string, spec map[string]any) 
 	content := map[string]any{"apiVersion": v1alpha1.GroupVersion.String(), "kind": kind, "metadata": metadata, "spec": spec}
 	p.result.Objects = append(p.result.Objects, Object{File: p.document.File, Line: p.document.LineOf(path) + p.before, Content: content})
 }
-
-// weederConfigs is dependency-watchdog's configuration of its weeder: a WeederConfig's spec as it is, but for its name and
-// namespace.
-var weederConfigs = source{
-	kind: "WeederConfig",
-	mark: services,
-	recognizes: func(object map[string]any) bool {
-		_, names := object[services]
-		return names && object["apiVersion"] == nil
-	},
-	convert: convertWeederConfig,
-}
-
-const services = "servicesAndDependantSelectors"
-
-func convertWeederConfig(p *place) {
-	object := p.document.Object
-	p.warnOfOthers("", object, "watchDuration", services)
-	all, isMap := object[services].(map[string]any)
-	if !isMap || len(all) == 0 {
-		p.fail(services, "must be a map with at least one Service")
-		return
-	}
-	spec, ok := map[string]any{}, true
-	if duration, there := object["watchDuration"]; there {
-		spec["watchDuration"] = duration
-	}
-	converted := map[string]any{}
-	for _, name := range sortedKeys(all) {
-		path := fmt.Sprintf("%s[%s]", services, name)
-		entry, isMap := all[name].(map[string]any)
-		if !isMap {
-			p.fail(path, "must be a map with podSelectors")
-			ok = false
-			continue
-		}
-		if _, isList := entry["podSelectors"].([]any); !isList {
-			p.fail(path+".podSelectors", "must be a list of label selectors")
-			ok = false
-			continue
-		}
-		p.warnOfOthers(path, entry, "podSelectors")
-		converted[name] = map[string]any{"podSelectors": entry["podSelectors"]}
-	}
-	spec[services] = converted
-	if !ok {
-		return
-	}
-	p.policy("", "WeederConfig", "weeder", ownNamespace, spec)
-	p.warn("", "the weeder acted on every pod of its namespace with rights of its own; this config is for Autohealer's own namespace %s. "+
-		"Either write a namespaceSelector that selects the namespaces it is about, or move it to its namespace and name there a "+
-		"serviceAccountName that may delete pods", ownNamespace)
-}
-
-// ownNamespace is where Autohealer is installed.
-const ownNamespace = "autohealer-system"

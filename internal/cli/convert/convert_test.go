@@ -50,7 +50,7 @@ func TestConvert(t *testing.T) {
 		"sets that are none":      {"type: ConditionSets\nconditionSets: {}\n", 0, []string{"f:2: error: conditionSets: must be a list with at least one set"}},
 		"two sets of one name": {
 			set() + "- type: kernel.Deadlock\n  effect: NoSchedule\n  taintKey: example.com/k\n  conditions: [{ConditionType: A, conditionStatus: Unknown}]\n", 2,
-			[]string{planes, "f:9: error: would become ConditionSet kernel-deadlock, and so would f:3; kubectl apply would keep only the last of them: give one another type"},
+			[]string{planes, "f:9: error: would become ConditionSet kernel-deadlock, and so would f:3; kubectl apply would keep only the last of them: give one another type, or convert one alone"},
 		},
 		"effects of several keys": {
 			set() + "- type: B\n  effect: NoExecute\n  taintKey: example.com/b\n  conditions: [{ConditionType: A, conditionStatus: Unknown}]\n", 2,
@@ -115,7 +115,8 @@ func FuzzConvert(f *testing.F) {
 		f.Add(byte(3), text)
 	}
 	for _, text := range []string{
-		prober, oldProber, inConfigMap(prober), "dependentResourceInfos: [1]", "name: A b\nnamespace: 1\n" + prober, "kubeConfigSecretName: again\n" + prober,
+		prober, oldProber, inConfigMap(prober), gardener, "KubeconfigSecretName: [1]\nprobeInterval: 1\nDEPENDENTRESOURCEINFOS: [{REF: {}, ref: 1, scaleup: {Level: 1}, scaleDown: {}}]",
+		"dependentResourceInfos: [1]", "name: A b\nnamespace: 1\n" + prober, "kubeConfigSecretName: again\n" + prober,
 		"internalKubeConfigSecretName: a\nexternalKubeConfigSecretName: b\nprobeTimeout: 1\ndependentResourceInfos: [{ref: {}, shouldExist: 1, scaleUp: [], scaleDown: {replicas: x, also: 1}}]",
 	} {
 		f.Add(byte(2), text)

@@ -2,7 +2,7 @@ package convert
 
 import (
 	"fmt"
-	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -13,158 +13,182 @@ var probeConfigs = source{
 	kind: "ProbeConfig",
 	mark: dependents,
 	recognizes: func(object map[string]any) bool {
-		_, names := object[dependents]
-		return names && object["apiVersion"] == nil
+		return watchdogHas(object, dependents, oneSecret, internalSecret, externalSecret)
 	},
 	convert: convertProbeConfig,
 }
 
-const dependents = "dependentResourceInfos"
-
-// proberFields are carried over, under the names that they have now.
-var (
-	proberFields = map[string]string{
-		"internalKubeConfigSecretName": "internalKubeConfigSecretName", "externalKubeConfigSecretName": "externalKubeConfigSecretName",
-		"kubeConfigSecretName": "internalKubeConfigSecretName",
-		"probeInterval":        "probeInterval", "initialDelay": "initialDelay", "probeTimeout": "probeTimeout", "successThreshold": "successThreshold",
-		"failureThreshold": "failureThreshold", "internalProbeFailureBackoffDuration": "internalProbeFailureBackoffDuration",
-		"apiServerProbeFailureBackoffDuration": "internalProbeFailureBackoffDuration", "backoffJitterFactor": "backoffJitterFactor",
-	}
-	leaseFields = map[string]string{"kcmNodeMonitorGraceDuration": "monitorGraceDuration", "nodeLeaseFailureFraction": "failureFraction"}
+const (
+	dependents     = "dependentResourceInfos"
+	oneSecret      = "kubeConfigSecretName"
+	internalSecret = "internalKubeConfigSecretName"
+	externalSecret = "externalKubeConfigSecretName"
+	grace          = "kcmNodeMonitorGraceDuration"
+	fraction       = "nodeLeaseFailureFraction"
 )
 
+// proberFields are carried over. Of two names for one thing the older one, or that of another version, comes second.
+var proberFields = []struct{ old, path string }{
+	{internalSecret, "spec.internalKubeConfigSecretName"}, {oneSecret, "spec.internalKubeConfigSecretName"},
+	{externalSecret, "spec.externalKubeConfigSecretName"},
+	{"probeInterval", "spec.probeInterval"}, {"initialDelay", "spec.initialDelay"}, {"probeTimeout", "spec.probeTimeout"},
+	{"successThreshold", "spec.successThreshold"}, {"failureThreshold", "spec.failureThreshold"},
+	{"internalProbeFailureBackoffDuration", "spec.internalProbeFailureBackoffDuration"},
+	{"apiServerProbeFailureBackoffDuration", "spec.internalProbeFailureBackoffDuration"},
+	{"backoffJitterFactor", "spec.backoffJitterFactor"},
+}
+
 func convertProbeConfig(p *place) {
-	object := p.document.Object
-	known := slices.Concat(sortedKeys(proberFields), sortedKeys(leaseFields), []string{dependents, "name", "namespace"})
-	p.warnOfOthers("", object, known...)
-	spec, ok := p.proberSpec(object)
-	name, named := p.named("name", "prober", validation.IsDNS1123Subdomain)
-	namespace, placed := p.named("namespace", ownNamespace, validation.IsDNS1123Label)
-	if !ok || !named || !placed {
+	known := []string{dependents, "name", "namespace", grace, fraction}
+	for _, field := range proberFields {
+		known = append(known, field.old)
+	}
+	f := p.fields("", p.document.Object, known...)
+	spec, metadata := map[string]any{}, map[string]any{"name": "prober", "namespace": ownNamespace}
+	f.readLeases(spec)
+	f.fit()
+	for _, field := range proberFields {
+		f.becomes(field.old, spec, field.path)
+	}
+	f.twoSecrets(spec)
+	spec[dependents] = f.convertDependents()
+	f.named("name", metadata, validation.IsDNS1123Subdomain)
+	f.named("namespace", metadata, validation.IsDNS1123Label)
+	if p.result.Failed() { // then nothing is written at all
 		return
 	}
-	p.policy("", "ProbeConfig", name, namespace, spec)
-	if object["namespace"] == nil {
+	p.policy("", "ProbeConfig", metadata["name"].(string), metadata["namespace"].(string), spec)
+	if f.values["namespace"] == nil {
 		p.warn("", "the prober probed every shoot with rights of its own; this config is for Autohealer's own namespace %s. Either write a "+
 			"namespaceSelector that selects the namespaces it is about, or move it to its namespace and name there a serviceAccountName that "+
 			"may get the two Secrets and update the scale of the dependents", ownNamespace)
 	}
 }
 
-// proberSpec carries fields over, under their new names.
-func (p *place) proberSpec(object map[string]any) (spec map[string]any, ok bool) {
-	spec, leases, ok := map[string]any{}, map[string]any{}, true
-	for _, old := range sortedKeys(proberFields) {
-		value, there := object[old]
-		if _, twice := object[proberFields[old]]; there && twice && old != proberFields[old] {
-			p.fail(old, "%s says it already; keep one of them", proberFields[old])
-			ok = false
-		} else if there {
-			spec[proberFields[old]] = value
-		}
-	}
-	for _, old := range sortedKeys(leaseFields) {
-		if value, there := object[old]; there {
-			leases[leaseFields[old]] = value
-		}
-	}
-	if len(leases) > 0 {
-		spec["nodeLeases"] = leases
-	}
-	ok = p.twoSecrets(spec) && ok
-	p.fitTimeout(spec)
-	infos, listed := p.convertDependents(object[dependents])
-	spec[dependents] = infos
-	return spec, ok && listed
-}
-
-// named reads a name, which the API server must take, too.
-func (p *place) named(field, fallback string, problems func(string) []string) (name string, ok bool) {
-	value := p.document.Object[field]
+// named is a name, which the API server must take, too.
+func (f *fields) named(field string, metadata map[string]any, problems func(string) []string) {
+	value := f.values[field]
 	if value == nil || value == "" {
-		return fallback, true
+		return
 	}
 	name, isText := value.(string)
 	if !isText {
-		p.fail(field, "must be a string")
-		return "", false
+		f.p.fail(f.at(field), "must be a string")
+		return
 	}
 	if wrong := problems(name); len(wrong) > 0 {
-		p.fail(field, "%s", wrong[0])
-		return "", false
+		f.p.fail(f.at(field), "%s", wrong[0])
+		return
 	}
-	return name, true
+	delete(metadata, field)
+	f.becomes(field, metadata, "metadata."+field)
 }
 
-// twoSecrets asks for both kubeconfigs. Later versions of the prober have but one, and look at leases by it.
-func (p *place) twoSecrets(spec map[string]any) bool {
-	ok := true
-	for _, field := range []string{"internalKubeConfigSecretName", "externalKubeConfigSecretName"} {
-		if text, isText := spec[field].(string); !isText || text == "" {
-			p.fail("", "%s is missing; a ProbeConfig compares the way inside with the one that nodes take, so it needs a Secret for each", field)
-			ok = false
+// leasesAlone says whether this is for a prober that has one kubeconfig, and goes by the nodes' leases.
+func (f *fields) leasesAlone() bool {
+	return f.values[oneSecret] != nil && f.values[externalSecret] == nil
+}
+
+// readLeases carries over what is about leases, with that prober's defaults, as it looked at leases whatever was written.
+func (f *fields) readLeases(spec map[string]any) {
+	if !f.leasesAlone() && f.values[grace] == nil && f.values[fraction] == nil {
+		return
+	}
+	f.fallBack(grace, "40s")
+	f.fallBack(fraction, 0.6)
+	leases := map[string]any{}
+	f.becomes(grace, leases, "spec.nodeLeases.monitorGraceDuration")
+	f.becomes(fraction, leases, "spec.nodeLeases.failureFraction")
+	spec["nodeLeases"] = leases
+}
+
+// fit changes what a ProbeConfig can't have: a probeInterval that is too long for its leases, and a probeTimeout that isn't less than
+// probeInterval, as the prober's own default of 30s.
+func (f *fields) fit() {
+	interval, ok := durationOr(f.values["probeInterval"], "10s")
+	most, leases := durationOr(f.values[grace], "")
+	if most /= 4; ok && leases && most > 0 && interval > most {
+		f.p.warn(f.at("probeInterval"), "%s is more than a quarter of nodeLeases.monitorGraceDuration, and is %s now: leases count as expired at "+
+			"three quarters, and the last one is all the time there is", interval, most)
+		interval, f.values["probeInterval"] = most, most.String()
+	}
+	if timeout, there := durationOr(f.values["probeTimeout"], ""); ok && there && timeout >= interval {
+		f.p.warn(f.at("probeTimeout"), "%s is not less than probeInterval %s, and is left out for its default: 5s, or half of an interval shorter than 10s", timeout, interval)
+		delete(f.values, "probeTimeout")
+	}
+}
+
+// twoSecrets asks for both kubeconfigs, and gives the second a name where the prober had but one.
+func (f *fields) twoSecrets(spec map[string]any) {
+	const why = "a ProbeConfig compares the way inside with the one that nodes take, so it needs a Secret for each"
+	if f.leasesAlone() {
+		external := fmt.Sprintf("%v-external", f.values[oneSecret])
+		spec[externalSecret] = external
+		f.p.warn(f.at(oneSecret), "the prober had no kubeconfig for the way that nodes take; %s. Make %s, beside the other: the same kubeconfig, "+
+			"with the address that nodes use as its server", why, external)
+	}
+	for _, field := range []string{internalSecret, externalSecret} {
+		if strings.TrimSpace(textOr(spec[field], "")) == "" {
+			f.p.fail("", "%s is missing; %s", field, why)
 		}
 	}
-	return ok
 }
 
-// fitTimeout leaves out a probeTimeout that isn't less than the interval, as the prober's own default of 30s.
-func (p *place) fitTimeout(spec map[string]any) {
-	timeout, err := time.ParseDuration(textOr(spec["probeTimeout"], ""))
-	interval, intervalErr := time.ParseDuration(textOr(spec["probeInterval"], "10s"))
-	if err == nil && intervalErr == nil && timeout >= interval {
-		p.warn("probeTimeout", "%s is not less than probeInterval %s, and is left out for its default: 5s, or half of an interval shorter than 10s", timeout, interval)
-		delete(spec, "probeTimeout")
-	}
-}
-
-func (p *place) convertDependents(value any) (infos []any, ok bool) {
-	list, isList := value.([]any)
+func (f *fields) convertDependents() (infos []any) {
+	list, isList := f.values[dependents].([]any)
 	if !isList || len(list) == 0 {
-		p.fail(dependents, "must be a list with at least one object")
-		return nil, false
+		f.p.fail(f.at(dependents), "must be a list with at least one object")
 	}
-	ok = true
 	for i, item := range list {
-		path := fmt.Sprintf("%s[%d]", dependents, i)
+		path := fmt.Sprintf("%s[%d]", f.at(dependents), i)
 		entry, isMap := item.(map[string]any)
 		if !isMap {
-			p.fail(path, "must be a map with ref, scaleUp and scaleDown")
-			ok = false
+			f.p.fail(path, "must be a map with ref, scaleUp and scaleDown")
 			continue
 		}
-		p.warnOfOthers(path, entry, "ref", "optional", "shouldExist", "scaleUp", "scaleDown")
-		info := map[string]any{"ref": entry["ref"]}
-		if optional, there := entry["optional"]; there {
-			info["optional"] = optional
-		} else if must, isBool := entry["shouldExist"].(bool); isBool {
-			info["optional"] = !must
-		}
-		for _, way := range []string{"scaleUp", "scaleDown"} {
-			info[way] = p.convertScale(path+"."+way, entry[way])
-		}
-		infos = append(infos, info)
+		infos = append(infos, f.p.dependent(path, fmt.Sprintf("spec.%s[%d]", dependents, i), entry))
 	}
-	return infos, ok
+	return infos
 }
 
-// convertScale leaves out replicas: what is scaled down gets back what it had.
-func (p *place) convertScale(path string, value any) any {
-	entry, isMap := value.(map[string]any)
+func (p *place) dependent(path, to string, entry map[string]any) map[string]any {
+	f := p.fields(path, entry, "ref", "optional", "shouldExist", "scaleUp", "scaleDown")
+	info := map[string]any{}
+	f.below("ref", info, to, "apiVersion", "kind", "name")
+	f.below("scaleUp", info, to, "level", "initialDelay", "timeout")
+	f.below("scaleDown", info, to, "level", "initialDelay", "timeout")
+	if must, isBool := f.values["shouldExist"].(bool); isBool { // what it was called before
+		f.values["shouldExist"] = !must
+	}
+	f.becomes("optional", info, to+".optional")
+	f.becomes("shouldExist", info, to+".optional")
+	return info
+}
+
+// below carries over a map's fields but for replicas: what is scaled down gets back what it had.
+func (f *fields) below(name string, to map[string]any, path string, names ...string) {
+	entry, isMap := f.values[name].(map[string]any)
 	if !isMap {
-		return value // the schema says what is wrong
+		f.p.fail(f.at(name), "must be a map with %s", names[0])
+		return
 	}
-	p.warnOfOthers(path, entry, "level", "initialDelay", "timeout", "replicas")
-	scale := map[string]any{}
-	for _, field := range []string{"level", "initialDelay", "timeout"} {
-		if v, there := entry[field]; there {
-			scale[field] = v
-		}
+	inner, became := f.p.fields(f.at(name), entry, append(names, "replicas")...), map[string]any{}
+	if names[0] == "level" {
+		inner.fallBack("level", int64(0))
 	}
-	if _, there := entry["replicas"]; there {
-		p.warn(path+".replicas", "is left out: what is scaled down goes to 0, and gets back the number that it had")
+	for _, field := range names {
+		inner.becomes(field, became, path+"."+name+"."+field)
 	}
-	return scale
+	if inner.keys["replicas"] != "" {
+		f.p.warn(inner.at("replicas"), "is left out: what is scaled down goes to 0, and gets back the number that it had")
+	}
+	to[name] = became
+}
+
+// durationOr reads a duration, or the one that it is by default.
+func durationOr(value any, fallback string) (d time.Duration, ok bool) {
+	d, err := time.ParseDuration(textOr(value, fallback))
+	return d, err == nil
 }
 
 func textOr(value any, fallback string) string {

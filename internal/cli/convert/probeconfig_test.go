@@ -106,12 +106,13 @@ func TestWhatOtherVersionsOfTheProberSay(t *testing.T) {
 func TestWhatIsNoProbersConfiguration(t *testing.T) {
 	const secrets = "internalKubeConfigSecretName: a\nexternalKubeConfigSecretName: b\n"
 	for name, c := range map[string]struct{ text, note string }{
-		"one kubeconfig":          {"kubeConfigSecretName: a\ndependentResourceInfos: [{ref: {}, scaleUp: {level: 0}, scaleDown: {level: 0}}]\n", "externalKubeConfigSecretName is missing"},
+		"no external kubeconfig":  {"internalKubeConfigSecretName: a\ndependentResourceInfos: [{ref: {}, scaleUp: {level: 0}, scaleDown: {level: 0}}]\n", "externalKubeConfigSecretName is missing"},
 		"one Secret by two names": {secrets + "kubeConfigSecretName: c\ndependentResourceInfos: [{ref: {}, scaleUp: {level: 0}, scaleDown: {level: 0}}]\n", "internalKubeConfigSecretName says it already"},
 		"a name that none is":     {secrets + "name: A b\ndependentResourceInfos: [{ref: {}, scaleUp: {level: 0}, scaleDown: {level: 0}}]\n", "a lowercase RFC 1123 subdomain must"},
 		"no text for a namespace": {secrets + "namespace: 1\ndependentResourceInfos: [{ref: {}, scaleUp: {level: 0}, scaleDown: {level: 0}}]\n", "must be a string"},
 		"no dependents":           {secrets + "dependentResourceInfos: []\n", "must be a list with at least one object"},
 		"dependents no map":       {secrets + "dependentResourceInfos: [a]\n", "must be a map with ref, scaleUp and scaleDown"},
+		"a field in two cases":    {secrets + "probeInterval: 1s\nprobeinterval: 2s\ndependentResourceInfos: [{ref: {}, scaleUp: {}, scaleDown: {}}]\n", "probeInterval and probeinterval are one field"},
 		"a field twice":           {secrets + "probeInterval: 1s\nprobeInterval: 2s\ndependentResourceInfos: []\n", "is on line 3 already"},
 	} {
 		t.Run(name, func(t *testing.T) {

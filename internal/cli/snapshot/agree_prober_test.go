@@ -84,7 +84,7 @@ func (p *probing) drawObject(i int) {
 	case "no scale":
 		o.Unscalable = true
 	case "ignored":
-		o.Ignore, asks[v1alpha1.AnnotationIgnoreScaling] = true, "true"
+		o.Ignore, asks[rapid.SampledFrom([]string{v1alpha1.AnnotationIgnoreScaling, "dependency-watchdog.gardener.cloud/ignore-scaling"}).Draw(t, "whose")] = true, "true"
 	case "held":
 		asks[v1alpha1.AnnotationHoldUntil] = "2026-11-21T15:00:00Z"
 	case "held long ago":

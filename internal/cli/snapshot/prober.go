@@ -168,7 +168,7 @@ func (f *Facts) scaled(ctx context.Context, namespace string, ref probe.Ref) (pr
 	if err != nil {
 		return probe.Object{}, err
 	}
-	o.Ignore, o.Hold = annotations[v1alpha1.AnnotationIgnoreScaling] == "true", hold.Of(annotations)
+	o.Ignore, o.Hold = probe.Ignored(annotations), hold.Of(annotations)
 	if o.Record, err = probe.ParseRecord(annotations[v1alpha1.AnnotationOriginalReplicas]); err != nil {
 		o.RecordError = err.Error()
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/words"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
+	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 	"github.com/resourcestack/autohealer/internal/kinds"
 )
@@ -112,7 +113,7 @@ var named = []resource{
 // annotations that are kept, whatever they are on.
 var annotations = []string{
 	v1alpha1.AnnotationOwnedTaints, v1alpha1.AnnotationHoldUntil, v1alpha1.AnnotationHibernated, v1alpha1.AnnotationIgnoreScaling,
-	v1alpha1.AnnotationOriginalReplicas, v1alpha1.AnnotationOwnedConditions, corev1.MirrorPodAnnotationKey,
+	probe.WatchdogIgnores, v1alpha1.AnnotationOriginalReplicas, v1alpha1.AnnotationOwnedConditions, corev1.MirrorPodAnnotationKey,
 	outlier.UpstreamProtocol + "h2", outlier.UpstreamProtocol + "h2c", outlier.UpstreamProtocol + "tls",
 }
 

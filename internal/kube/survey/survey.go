@@ -235,7 +235,7 @@ func (s *Survey) dependent(ctx context.Context, namespace string, ref probe.Ref,
 		if err != nil {
 			return facts, err
 		}
-		facts.Ignore, facts.Hold = annotations[v1alpha1.AnnotationIgnoreScaling] == "true", hold.Of(annotations)
+		facts.Ignore, facts.Hold = probe.Ignored(annotations), hold.Of(annotations)
 	}
 	if facts.PodsUnknown = d.Pods == ""; facts.PodsUnknown {
 		return facts, nil

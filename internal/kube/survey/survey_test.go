@@ -438,11 +438,12 @@ func TestWhatPeopleAskForIsInTheForecast(t *testing.T) {
 		asks      map[string]string
 		want      string
 	}{
-		"nobody asks":          {true, nil, ""},
-		"a hold":               {true, map[string]string{"autohealer.resourcestack.com/hold-until": "2026-03-01T13:00:00Z"}, "HoldUntil"},
-		"a hold that is over":  {true, map[string]string{"autohealer.resourcestack.com/hold-until": "2026-03-01T11:00:00Z"}, ""},
-		"to be ignored":        {true, map[string]string{"autohealer.resourcestack.com/ignore-scaling": "true"}, "AskedToIgnore"},
-		"a review doesn't ask": {false, map[string]string{"autohealer.resourcestack.com/ignore-scaling": "true"}, ""},
+		"nobody asks":                          {true, nil, ""},
+		"a hold":                               {true, map[string]string{"autohealer.resourcestack.com/hold-until": "2026-03-01T13:00:00Z"}, "HoldUntil"},
+		"a hold that is over":                  {true, map[string]string{"autohealer.resourcestack.com/hold-until": "2026-03-01T11:00:00Z"}, ""},
+		"to be ignored":                        {true, map[string]string{"autohealer.resourcestack.com/ignore-scaling": "true"}, "AskedToIgnore"},
+		"to be ignored by dependency-watchdog": {true, map[string]string{"dependency-watchdog.gardener.cloud/ignore-scaling": "1"}, "AskedToIgnore"},
+		"a review doesn't ask":                 {false, map[string]string{"autohealer.resourcestack.com/ignore-scaling": "true"}, ""},
 	} {
 		w := newTown()
 		w.annotations = map[string]map[string]string{"kcm": tt.asks}

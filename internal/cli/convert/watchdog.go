@@ -1,0 +1,93 @@
+package convert
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// ownNamespace is where Autohealer is installed.
+const ownNamespace = "autohealer-system"
+
+// watchdogHas says whether a document has one of these fields of dependency-watchdog's configuration.
+func watchdogHas(object map[string]any, names ...string) bool {
+	return object["apiVersion"] == nil && slices.ContainsFunc(sortedKeys(object), func(key string) bool { return fieldOf(key, names) != "" })
+}
+
+// fieldOf is the name of the field that a key is for, "" where it is for none: dependency-watchdog takes keys in any case.
+func fieldOf(key string, names []string) string {
+	if i := slices.IndexFunc(names, func(name string) bool { return strings.EqualFold(name, key) }); i >= 0 {
+		return names[i]
+	}
+	return ""
+}
+
+// fields are those of a map in dependency-watchdog's configuration, by their proper names. What is null isn't there.
+type fields struct {
+	p      *place
+	path   string
+	values map[string]any
+	// keys are the names as they are written.
+	keys map[string]string
+}
+
+// fields reads a map of which these fields are known, and tells of the others.
+func (p *place) fields(path string, object map[string]any, names ...string) *fields {
+	f := &fields{p: p, path: path, values: map[string]any{}, keys: map[string]string{}}
+	for _, key := range sortedKeys(object) {
+		name := fieldOf(key, names)
+		switch {
+		case name == "":
+			p.warn(strings.TrimPrefix(path+"."+key, "."), "has no counterpart, and is left out")
+		case f.keys[name] != "":
+			p.fail(f.at(name), "%s and %s are one field; remove one of them", f.keys[name], key)
+		default:
+			f.keys[name] = key
+			if object[key] != nil {
+				f.values[name] = object[key]
+			}
+		}
+	}
+	return f
+}
+
+// at is where a field is.
+func (f *fields) at(name string) string {
+	if key := f.keys[name]; key != "" {
+		name = key
+	}
+	return strings.TrimPrefix(f.path+"."+name, ".")
+}
+
+// fallBack gives a field that isn't there the value that dependency-watchdog then takes.
+func (f *fields) fallBack(name string, value any) {
+	if f.values[name] == nil {
+		f.values[name] = value
+		delete(f.keys, name)
+	}
+}
+
+// becomes copies a field to this path of the policy, whose last element is its key in a map, and tells so.
+func (f *fields) becomes(name string, to map[string]any, path string) {
+	value, there := f.values[name]
+	if !there {
+		return
+	}
+	key := path[strings.LastIndexByte(path, '.')+1:]
+	if _, twice := to[key]; twice {
+		f.p.fail(f.at(name), "%s says it already; keep one of them", key)
+		return
+	}
+	to[key] = value
+	words := "becomes " + path
+	if f.keys[name] == "" {
+		words = "isn't there, and its default " + words
+	}
+	switch value.(type) {
+	case map[string]any, []any:
+	default:
+		words += fmt.Sprintf(": %v", value)
+	}
+	at := f.at(name)
+	f.p.result.Became = append(f.p.result.Became, Note{File: f.p.document.File, Line: f.p.document.LineOf(at) + f.p.before, Message: at + ": " + words})
+}
