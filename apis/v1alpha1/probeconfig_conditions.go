@@ -35,6 +35,8 @@ const (
 	// ReasonScaledDown and ReasonScaledUp: an object was scaled.
 	ReasonScaledDown = "ScaledDown"
 	ReasonScaledUp   = "ScaledUp"
+	// ReasonScaledByOthers: someone else scaled up what was scaled down, and it is left so until the outage is over.
+	ReasonScaledByOthers = "ScaledByOthers"
 	// ReasonNothingScaledDown: nothing is scaled down for the config.
 	ReasonNothingScaledDown = "NothingScaledDown"
 	// ReasonLeftAlone: an object isn't scaled, because someone else scaled it or asks to leave it alone.
@@ -56,6 +58,8 @@ const (
 	LabelScaledDown = "autohealer.resourcestack.com/scaled-down"
 	// AnnotationIgnoreScaling with the value "true", "True", "TRUE", "t", "T" or "1" on an object keeps Autohealer from scaling it.
 	AnnotationIgnoreScaling = "autohealer.resourcestack.com/ignore-scaling"
+	// AnnotationMeltdownProtection is Gardener's: its reconciliation leaves the replicas of an object with it alone.
+	AnnotationMeltdownProtection = "dependency-watchdog.gardener.cloud/meltdown-protection-active"
 	// AnnotationHibernated on a Namespace, with any value but "false", stops probing there.
 	AnnotationHibernated = "autohealer.resourcestack.com/hibernated"
 )

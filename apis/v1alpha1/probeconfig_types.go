@@ -84,6 +84,11 @@ type ProbeConfigSpec struct {
 	// +optional
 	NodeLeases *NodeLeases `json:"nodeLeases,omitempty"`
 
+	// annotateMeltdownProtection sets the annotation dependency-watchdog.gardener.cloud/meltdown-protection-active on what is scaled down,
+	// until it is given back: Gardener's reconciliation of a Shoot then leaves its replicas alone. Default: false.
+	// +optional
+	AnnotateMeltdownProtection *bool `json:"annotateMeltdownProtection,omitempty"`
+
 	// mode is Enforce or Observe. Observe probes and reports, and scales nothing. Default: Enforce.
 	// +optional
 	Mode Mode `json:"mode,omitempty"`

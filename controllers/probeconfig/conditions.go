@@ -2,6 +2,7 @@ package probeconfig
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -106,19 +107,26 @@ func fleetSide(st state, c metav1.Condition, of aspect) metav1.Condition {
 	return c
 }
 
-func protectionActive(after v1alpha1.ProbeConfigStatus) metav1.Condition {
+func protectionActive(after v1alpha1.ProbeConfigStatus, sights []sight) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionProtectionActive, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNothingScaledDown, Message: "Nothing is scaled down."}
-	if len(after.Scaled) == 0 {
-		return c
+	if len(after.Scaled) > 0 {
+		var names []string
+		for _, s := range after.Scaled {
+			names = append(names, fmt.Sprintf("%s %s/%s", s.Ref.Kind, s.Namespace, s.Ref.Name))
+		}
+		if len(names) == probe.SampleSize {
+			names = append(names, "…")
+		}
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonScaledDown, "Scaled down: "+strings.Join(names, ", ")+"."
 	}
-	var names []string
-	for _, s := range after.Scaled {
-		names = append(names, fmt.Sprintf("%s %s/%s", s.Ref.Kind, s.Namespace, s.Ref.Name))
+	byOthers := func(f probe.Finding) bool { return f.Reason == probe.ScaledByOthers }
+	for i := range sights {
+		if j := slices.IndexFunc(sights[i].Findings, byOthers); j >= 0 {
+			f := sights[i].Findings[j]
+			c.Reason, c.Message = v1alpha1.ReasonScaledByOthers, fmt.Sprintf("%s Not protected: %s %s/%s: %s.", c.Message, f.Kind, sights[i].Namespace, f.Name, f.Message)
+			break
+		}
 	}
-	if len(names) == probe.SampleSize {
-		names = append(names, "…")
-	}
-	c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonScaledDown, "Scaled down: "+strings.Join(names, ", ")+"."
 	return c
 }
 

@@ -3,6 +3,7 @@ package probeconfig
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,6 +49,19 @@ func (r *Reporter) acted(t *probe.Target, act probe.Act, err error, now time.Tim
 	}
 	if reason != "" {
 		r.acts.Tell(now, dependentRef(t.Namespace, act), configRef(c), reason, verb, note)
+	}
+}
+
+// putBack tells of objects that others scaled up since the last look, and that stay so while the outage lasts.
+func (r *Reporter) putBack(t *probe.Target, before, now []probe.Finding, at time.Time) {
+	for _, f := range now {
+		same := func(was probe.Finding) bool { return was.Ref == f.Ref && was.Reason == f.Reason }
+		if f.Reason != probe.ScaledByOthers || slices.ContainsFunc(before, same) {
+			continue
+		}
+		note := fmt.Sprintf("ProbeConfig %s leaves %s %s/%s up while its nodes are cut off: %s. Have whoever applies it leave its replicas alone.",
+			t.Config.Key(), f.Kind, t.Namespace, f.Name, f.Message)
+		r.acts.Tell(at, dependentRef(t.Namespace, probe.Act{Ref: f.Ref}), configRef(t.Config), v1alpha1.ReasonScaledByOthers, "Leave", note)
 	}
 }
 

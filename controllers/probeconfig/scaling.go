@@ -55,6 +55,7 @@ func (r *TargetReconciler) scale(ctx context.Context, is *probe.Target, may perm
 	if held.Allowed || len(plan.Acts) > 0 {
 		err = r.carryOut(ctx, is, plan.Acts, admitted)
 	}
+	r.Report.putBack(is, is.Findings, plan.Findings, now)
 	r.tell(is, probe.Planned{In: in, Plan: plan, Held: held})
 	r.dismiss(is)
 	if !held.Allowed {

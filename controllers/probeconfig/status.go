@@ -61,7 +61,7 @@ func statusOf(pc *v1alpha1.ProbeConfig, st state) v1alpha1.ProbeConfigStatus {
 		after.BreakerID = st.breaker.ID
 	}
 	shared(pc, st).Put(&after.Conditions, pc.Generation)
-	for _, c := range []metav1.Condition{internalHealthy(st), externalHealthy(st), protectionActive(after)} {
+	for _, c := range []metav1.Condition{internalHealthy(st), externalHealthy(st), protectionActive(after, st.sights)} {
 		policy.Set(&after.Conditions, pc.Generation, c)
 	}
 	policy.SetWhileTrue(&after.Conditions, pc.Generation, leasesUnreadable(st))

@@ -16,6 +16,8 @@ import (
 const (
 	// replicasKey is the annotation in which an object tells how many replicas were taken from it, and for whom.
 	replicasKey = "autohealer.resourcestack.com/original-replicas"
+	// meltdownKey comes and goes with it, where it says so.
+	meltdownKey = "dependency-watchdog.gardener.cloud/meltdown-protection-active"
 	// scaledDownKey is the label that comes and goes with it.
 	scaledDownKey = "autohealer.resourcestack.com/scaled-down"
 	// ignoreKey, and theirIgnoreKey as dependency-watchdog's, is how people ask for an object to be left alone, hibernatedKey how they put a
@@ -58,6 +60,7 @@ type taking struct {
 	Replicas   int64     `json:"replicas"`
 	Owner      types.UID `json:"owner"`
 	Generation int64     `json:"generation"`
+	Meltdown   bool      `json:"meltdownProtection"`
 }
 
 // dependent is what one revision of an object with a scale says.
@@ -122,6 +125,9 @@ func parseDependent(object []byte) (View, error) {
 	if d.takenText != "" {
 		d.taken = &taking{}
 		d.takenErr = json.Unmarshal([]byte(d.takenText), d.taken)
+	}
+	if d.taken != nil && d.taken.Meltdown {
+		unstructured.RemoveNestedField(u.Object, "metadata", "annotations", meltdownKey)
 	}
 	d.rest = foreignOf(&u)
 	return d, nil

@@ -92,7 +92,10 @@ var _ = Describe("a tenant's ProbeConfig", func() {
 		Expect(s.condition(ctx, v1alpha1.ConditionExternalHealthy)).NotTo(Equal(metav1.ConditionTrue), "nor are its Secrets used")
 
 		By("giving the account the right")
+		mend(s.external)
 		s.bind(ctx)
+		Eventually(s.condition).WithContext(ctx).WithArguments(v1alpha1.ConditionExternalHealthy).Should(Equal(metav1.ConditionTrue))
+		cut(s.external)
 		Eventually(s.replicas).WithContext(ctx).Should(Equal(map[string]int32{"kcm": 0}), "so nothing else held it back")
 	}, SpecTimeout(specTime))
 })

@@ -1,6 +1,7 @@
 package actuate
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/hold"
@@ -81,7 +83,22 @@ func (r *ScaleReader) readOnce(ctx context.Context, namespace string, ref probe.
 	if err != nil {
 		return unread(o, err), true
 	}
+	if o.Record != nil && o.Replicas != 0 {
+		o.ScaledBy = scaledBy(&about)
+	}
 	return o, true
+}
+
+// scaledBy is the field manager that said last how many replicas an object is to have, "" when that isn't told.
+func scaledBy(about *metav1.PartialObjectMetadata) string {
+	replicas := fieldpath.MakePathOrDie("spec", "replicas")
+	for _, entry := range about.ManagedFields {
+		var fields fieldpath.Set
+		if entry.FieldsV1 != nil && fields.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)) == nil && fields.Has(replicas) {
+			return entry.Manager
+		}
+	}
+	return ""
 }
 
 // unread is an object of which no more is known than this, and why.

@@ -129,14 +129,17 @@ func (s *Scales) write(ctx context.Context, c ScaleChange) error {
 
 // annotate writes the record, or removes it, with the label by which it is found, and gives the object's new resource version.
 func (s *Scales) annotate(ctx context.Context, c ScaleChange, version string, record *string) (string, error) {
-	var label *string
+	var label, meltdown *string
 	if record != nil {
-		label = ptr.To("true")
+		label, meltdown = ptr.To("true"), ptr.To("")
+	}
+	annotations := map[string]*string{v1alpha1.AnnotationOriginalReplicas: record}
+	if c.Act.Record.Meltdown {
+		annotations[v1alpha1.AnnotationMeltdownProtection] = meltdown
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": c.Act.Object.UID, "resourceVersion": version,
-		"annotations": map[string]*string{v1alpha1.AnnotationOriginalReplicas: record},
-		"labels":      map[string]*string{v1alpha1.LabelScaledDown: label},
+		"annotations": annotations, "labels": map[string]*string{v1alpha1.LabelScaledDown: label},
 	}})
 	if err != nil {
 		return "", fmt.Errorf("build the patch of %s: %w", c.Act.Ref, err)

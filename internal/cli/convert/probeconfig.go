@@ -123,7 +123,7 @@ func (f *fields) twoSecrets(spec map[string]any) {
 	const why = "a ProbeConfig compares the way inside with the one that nodes take, so it needs a Secret for each"
 	if f.leasesAlone() {
 		external := fmt.Sprintf("%v-external", f.values[oneSecret])
-		spec[externalSecret] = external
+		spec[externalSecret], spec["annotateMeltdownProtection"] = external, true // such a prober sets the annotation
 		f.p.warn(f.at(oneSecret), "the prober had no kubeconfig for the way that nodes take; %s. Make %s, beside the other: the same kubeconfig, "+
 			"with the address that nodes use as its server", why, external)
 	}

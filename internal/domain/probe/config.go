@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/timing"
@@ -48,6 +49,8 @@ type Config struct {
 	// Leases is nil when leases aren't looked at.
 	Leases  *LeaseTerms
 	Observe bool
+	// Meltdown: what is scaled down has Gardener's annotation, too.
+	Meltdown bool
 	// Account is the ServiceAccount whose rights are asked for outside Autohealer's own namespace.
 	Account string
 }
@@ -96,6 +99,7 @@ func NewConfig(pc *v1alpha1.ProbeConfig, ownNamespace string) (*Config, error) {
 		InternalSecret: spec.InternalKubeConfigSecretName, ExternalSecret: spec.ExternalKubeConfigSecretName,
 		Thresholds: Thresholds{Success: intOr(spec.SuccessThreshold, defaultSuccessThreshold), Failure: intOr(spec.FailureThreshold, defaultFailureThreshold)},
 		Jitter:     floatOr(spec.BackoffJitterFactor, defaultJitter), Observe: spec.Mode == v1alpha1.Observe, Account: AccountOf(pc),
+		Meltdown: ptr.Deref(spec.AnnotateMeltdownProtection, false),
 	}
 	if c.Thresholds.Success < 1 || c.Thresholds.Failure < 1 {
 		return nil, fmt.Errorf("spec.successThreshold and spec.failureThreshold: must be at least 1")

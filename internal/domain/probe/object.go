@@ -28,6 +28,8 @@ type Object struct {
 	Generation      int64
 	// Replicas that are asked for, and Current ones that there are, as /scale says.
 	Replicas, Current int32
+	// ScaledBy is the field manager that asked for its replicas, where it has a Record all the same; "" when that isn't told.
+	ScaledBy string
 	// Record on it, nil for none; RecordError when there is one that can't be read.
 	Record      *Record
 	RecordError string
@@ -181,7 +183,11 @@ func (in *Scaling) downAgain(o *Object) standing {
 	case r.untaken(o): // and someone else scaled it just then
 		return needs(Take)
 	default:
-		return alone(ScaledByOthers, "someone scaled it to %d after it was scaled down", o.Replicas)
+		by := "someone"
+		if o.ScaledBy != "" {
+			by = "field manager " + o.ScaledBy
+		}
+		return alone(ScaledByOthers, "%s scaled it to %d after it was scaled down", by, o.Replicas)
 	}
 }
 

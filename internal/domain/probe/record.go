@@ -8,6 +8,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
 // Record is what an object's annotation says of the replicas that were taken from it. It is written before they are, and
@@ -22,6 +24,8 @@ type Record struct {
 	Generation int64     `json:"generation"`
 	// ObjectGeneration is the object's before the record was written, see untaken.
 	ObjectGeneration int64 `json:"objectGeneration"`
+	// Meltdown: Gardener's annotation came with the record, and goes with it.
+	Meltdown bool `json:"meltdownProtection,omitempty"`
 	// Since is when the protection began that it belongs to, to the second. All records of one protection have the same.
 	Since metav1.Time `json:"since"`
 }
@@ -33,11 +37,8 @@ func ParseRecord(annotation string) (*Record, error) {
 		return nil, nil
 	}
 	r := &Record{}
-	if err := json.Unmarshal([]byte(annotation), r); err != nil {
-		return nil, fmt.Errorf("read record of replicas: %w", err)
-	}
-	if r.Replicas < 1 || r.Owner == "" || r.Policy == "" {
-		return nil, fmt.Errorf("read record of replicas: needs replicas of at least 1, owner and policy")
+	if err := json.Unmarshal([]byte(annotation), r); err != nil || r.Replicas < 1 || r.Owner == "" || r.Policy == "" {
+		return nil, fmt.Errorf("its annotation %s says nothing that Autohealer wrote; scale it by hand if need be, and remove the annotation", v1alpha1.AnnotationOriginalReplicas)
 	}
 	return r, nil
 }
@@ -71,7 +72,7 @@ func (r *Record) untaken(o *Object) bool {
 func recordOf(c *Config, o *Object, episode time.Time) *Record {
 	return &Record{
 		Replicas: o.Replicas, Owner: c.UID, Policy: c.Key().String(), Generation: c.Generation,
-		ObjectGeneration: o.Generation, Since: metav1.NewTime(episode),
+		ObjectGeneration: o.Generation, Meltdown: c.Meltdown, Since: metav1.NewTime(episode),
 	}
 }
 
