@@ -60,5 +60,5 @@ func turned(c *probe.Config, before, after probe.State) bool {
 		before.UnhealthySince.IsZero() != after.UnhealthySince.IsZero() || before.HealthySince.IsZero() != after.HealthySince.IsZero() ||
 		before.InternalUndetermined(c).IsZero() != after.InternalUndetermined(c).IsZero() ||
 		before.ExternalUndetermined(c).IsZero() != after.ExternalUndetermined(c).IsZero() ||
-		before.OuterUnhealthy(c) != after.OuterUnhealthy(c) || before.LeasesUnreadable(c) != after.LeasesUnreadable(c)
+		before.OuterUnhealthy(c) != after.OuterUnhealthy(c) || before.LeasesTell(c) != after.LeasesTell(c)
 }

@@ -171,7 +171,7 @@ func (r *TargetReconciler) use(t *target, c *probe.Config, internal, external pr
 	if !changed && was.config == c {
 		return false, nil
 	}
-	target := probing.Target{Internal: internal, External: external, Timeout: c.Timeout, NodeLeases: c.Leases != nil}
+	target := probing.Target{Internal: internal, External: external, Timeout: c.Timeout, NodeLeases: c.Leases}
 	err = refused(c, t.key.Namespace, r.Prober.Set(t.key, target, first))
 	if changed {
 		t.mu.Lock()
