@@ -9,8 +9,12 @@ const (
 	// ConditionProtectionActive says whether anything is scaled down for the config.
 	ConditionProtectionActive = "ProtectionActive"
 	// ConditionLeasesUnreadable says that nodes' leases couldn't be listed failureThreshold times in a row, so that the
-	// external probe decides alone. It is there only while True; its reason is the class of what went wrong, such as Forbidden.
+	// external probe decides alone, once what was seen last of them holds nothing back any more. It is there only while True; its
+	// reason is the class of what went wrong, such as Forbidden.
 	ConditionLeasesUnreadable = "LeasesUnreadable"
+	// ConditionLeasesOutlasted says that so many nodes haven't renewed their leases for maxProtectionDuration that the dependents
+	// would be scaled down for them, and aren't any more. It is there only while True.
+	ConditionLeasesOutlasted = "LeasesOutlasted"
 )
 
 // Reasons of a ProbeConfig's conditions and Events.
@@ -22,6 +26,10 @@ const (
 	ReasonBelowThreshold = "BelowThreshold"
 	// ReasonLeasesExpired: too many nodes don't renew their leases.
 	ReasonLeasesExpired = "LeasesExpired"
+	// ReasonMaxProtectionDuration: the nodes' leases expired longer ago than a protection may last.
+	ReasonMaxProtectionDuration = "MaxProtectionDuration"
+	// ReasonLeasesRenewed: the nodes renew their leases again, or are gone.
+	ReasonLeasesRenewed = "LeasesRenewed"
 	// ReasonLeasesReadable: the nodes' leases can be listed again.
 	ReasonLeasesReadable = "LeasesReadable"
 	// ReasonUndetermined: the probe has had no clear answer for long.

@@ -11,7 +11,7 @@ type ProbeConfigStatus struct {
 	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions: Accepted, Ready, Reconciling, Stalled, InternalHealthy, ExternalHealthy, ProtectionActive, LeasesUnreadable,
+	// conditions: Accepted, Ready, Reconciling, Stalled, InternalHealthy, ExternalHealthy, ProtectionActive, LeasesUnreadable, LeasesOutlasted,
 	// LimitReached, BreakerOpen.
 	// +optional
 	// +listType=map
@@ -111,7 +111,7 @@ type DependentKind struct {
 
 // NodeLeasesState is what was last seen of the nodes' leases.
 type NodeLeasesState struct {
-	// candidates counts the nodes with a lease that was ever renewed.
+	// candidates counts the nodes with a lease that was ever renewed, but for those in leftOut.
 	// +optional
 	Candidates int32 `json:"candidates"`
 	// expired counts those of them whose lease is expired, and was seen for long enough not to move.
@@ -120,6 +120,10 @@ type NodeLeasesState struct {
 	// skewed counts those whose clock is wrong: they renew their lease with times that lie in the future or long ago.
 	// +optional
 	Skewed int32 `json:"skewed,omitempty"`
+	// leftOut counts the nodes that stopped to renew their lease for a reason of their own: their conditions tell it, nobody
+	// manages them, or it is longer ago than maxProtectionDuration.
+	// +optional
+	LeftOut int32 `json:"leftOut,omitempty"`
 }
 
 // ScaledDependent is an object that is scaled down.

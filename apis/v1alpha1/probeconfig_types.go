@@ -80,7 +80,8 @@ type ProbeConfigSpec struct {
 
 	// nodeLeases also looks at the leases that the nodes renew, after each external probe that succeeds: most of them
 	// expired counts as a failure. The user of the external kubeconfig must be allowed to list nodes, and leases in
-	// kube-node-lease; else the external probe decides alone. No default: leases aren't looked at.
+	// kube-node-lease; while they can't be listed the external probe decides alone, once what was seen last of them is older
+	// than maxProtectionDuration. No default: leases aren't looked at.
 	// +optional
 	NodeLeases *NodeLeases `json:"nodeLeases,omitempty"`
 
@@ -184,6 +185,13 @@ type NodeLeases struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	MinCandidates *int32 `json:"minCandidates,omitempty"`
+
+	// maxProtectionDuration is for how long nodes that don't renew their leases hold the dependents down while the external
+	// probe succeeds: a lease that was renewed longer ago counts as a dead node's. At least twice monitorGraceDuration and at
+	// most 24h. Default: 1h, or twice a monitorGraceDuration that is longer than 30m.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule=`!self.matches('^(0*[0-9]{1,4}([.][0-9]+)?h|0*[0-9]{1,6}([.][0-9]+)?m|0*[0-9]{1,8}([.][0-9]+)?s|0*[0-9]{1,11}([.][0-9]+)?ms)+$') || duration(self) > duration('0s') && duration(self) <= duration('24h')`,message="must be more than 0s and at most 24h"
+	MaxProtectionDuration Duration `json:"maxProtectionDuration,omitempty"`
 }
 
 // ProbeConfig probes an API server from two sides. While it answers inside and not to its nodes, these can't renew their

@@ -64,7 +64,7 @@ func TestProbeConfigSchema(t *testing.T) {
 	}{
 		"the seed's":                     {spec: proberSpec},
 		"the shortest":                   {spec: oneDependent},
-		"all other fields":               {spec: oneDependent + "probeTimeout: 1m\nnamespaceSelector: {}\nnodeLeases: {failureFraction: 1, monitorGraceDuration: 40s, minCandidates: 3}\nmode: Observe\n"},
+		"all other fields":               {spec: oneDependent + "probeTimeout: 1m\nnamespaceSelector: {}\nnodeLeases: {failureFraction: 1, monitorGraceDuration: 40s, minCandidates: 3, maxProtectionDuration: 24h}\nmode: Observe\n"},
 		"nodeLeases by default":          {spec: oneDependent + "nodeLeases: {}\n"},
 		"an account":                     {spec: oneDependent + "serviceAccountName: prober\n"},
 		"no internal Secret":             {"externalKubeConfigSecretName: external", "internalKubeConfigSecretName: Required value"},
@@ -91,6 +91,7 @@ func TestProbeConfigSchema(t *testing.T) {
 		"one object twice":               {twoSecrets + "dependentResourceInfos: [{ref: {apiVersion: apps/v1, kind: Deployment, name: kcm}, scaleUp: {level: 0}, scaleDown: {level: 0}}, {ref: {name: kcm, kind: Deployment, apiVersion: apps/v1}, scaleUp: {level: 1}, scaleDown: {level: 0}}]", "names one object twice"},
 		"a fraction above 1":             {oneDependent + "nodeLeases: {failureFraction: 60}", "less than or equal to 1"},
 		"no candidates":                  {oneDependent + "nodeLeases: {minCandidates: 0}", "greater than or equal to 1"},
+		"protection without an end":      {oneDependent + "nodeLeases: {maxProtectionDuration: 25h}", "more than 0s and at most 24h"},
 		"another mode":                   {oneDependent + "mode: DryRun", "Unsupported value"},
 		"an account and many namespaces": {oneDependent + "serviceAccountName: prober\nnamespaceSelector: {matchLabels: {shoot: a}}", "remove one of them"},
 	} {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -139,13 +140,43 @@ func leasesUnreadable(st state) metav1.Condition {
 			continue
 		}
 		if n++; n == 1 {
-			why := s.State.LastUnlisted
+			why, decides := s.State.LastUnlisted, "There the external probe decides alone."
+			if s.State.LeasesHold(s.Config) {
+				decides = fmt.Sprintf("There what is scaled down stays so until %s, and then the external probe decides alone.", s.State.LeasesStand.UTC().Format("2006-01-02T15:04:05Z"))
+			}
 			c.Reason = string(why.Class)
-			c.Message = fmt.Sprintf("in %s: %s: %s. There the external probe decides alone. %s", s.Namespace, why.Class, why.Detail, listingRemedy(s.Config, why.Class))
+			c.Message = fmt.Sprintf("in %s: %s: %s. %s %s", s.Namespace, why.Class, why.Detail, decides, listingRemedy(s.Config, why.Class))
 		}
 	}
 	if n > 0 {
 		c.Message = fmt.Sprintf("The nodes' leases of %d targets can't be listed, %s", n, c.Message)
+	}
+	return c
+}
+
+// leasesOutlasted tells of nodes that aren't waited for any more. Somebody must look: nothing holds back who replaces them, and yet
+// they are there. What was told stays until all targets were probed: a process that begins knows nothing.
+func leasesOutlasted(pc *v1alpha1.ProbeConfig, st state) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionLeasesOutlasted}
+	n, unseen := 0, false
+	for i := range st.sights {
+		s := &st.sights[i]
+		j := s.State.LastLeases
+		unseen = unseen || s.Config.Leases != nil && s.State.Runs == 0 && !s.hibernated && s.Supply.Unusable.Class == ""
+		if !s.State.LeasesGaveUp(s.Config) {
+			continue
+		}
+		if n++; n == 1 {
+			c.Reason = v1alpha1.ReasonMaxProtectionDuration
+			c.Message = fmt.Sprintf("in %s %d of %d nodes haven't renewed theirs for more than %s. Nothing is scaled down for these any more, and what was comes back. "+
+				"If they are dead, replace or delete them; if they are cut off, repair their way, or make nodeLeases.maxProtectionDuration longer.",
+				s.Namespace, j.Outlasted, j.Candidates+j.Outlasted, s.Config.Leases.MaxProtection)
+		}
+	}
+	if n > 0 {
+		c.Message = fmt.Sprintf("The leases of %d targets protect them no more: %s", n, c.Message)
+	} else if told := meta.FindStatusCondition(pc.Status.Conditions, c.Type); told != nil && unseen {
+		c.Reason, c.Message = told.Reason, told.Message
 	}
 	return c
 }

@@ -263,7 +263,7 @@ func (w *world) settle() {
 func (w *world) probe(namespace string, internal, external probe.Class) {
 	w.t.Helper()
 	w.clock.Step(10 * time.Second)
-	run := probe.Run{Started: w.clock.Now(), Ended: w.clock.Now(), Internal: probe.Outcome{Class: internal}}
+	run := probe.Run{Started: w.clock.Now(), Ended: w.clock.Now(), Internal: probe.Outcome{Class: internal}, Unlisted: probe.Outcome{Class: probe.Forbidden}}
 	if internal == probe.OK {
 		run.External = &probe.Outcome{Class: external}
 	}

@@ -1,6 +1,7 @@
 package probeconfig
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -46,5 +47,58 @@ func TestLeasesThatCannotBeListedAreToldAndHoldNothing(t *testing.T) {
 	w.lease("shoot-0", []probe.NodeLease{}, probe.Outcome{})
 	if got := w.condition("LeasesUnreadable"); got != "" {
 		t.Errorf("once they can: %q", got)
+	}
+}
+
+func TestAProtectionByLeasesThatIsOverIsTold(t *testing.T) {
+	w := newWorld(t, 2, func(pc *v1alpha1.ProbeConfig) {
+		pc.Spec.NodeLeases = &v1alpha1.NodeLeases{MaxProtectionDuration: "4m"}
+	})
+	message := func(kind string) string {
+		if c := meta.FindStatusCondition(w.stored().Status.Conditions, kind); c != nil {
+			return c.Message
+		}
+		return ""
+	}
+	renewed := w.clock.Now()
+	run := func(n int) {
+		for range n {
+			w.lease("shoot-0", []probe.NodeLease{{Node: "a", Renewed: renewed}, {Node: "b", Renewed: renewed}, {Node: "c", Renewed: w.clock.Now().Add(10 * time.Second)}}, probe.Outcome{})
+		}
+	}
+	run(8)
+	w.want("shoot-0", "0r 0r", "two of three nodes don't renew their leases")
+	for range 9 {
+		w.lease("shoot-0", nil, probe.Outcome{Class: probe.TooManyRequests, Detail: "HTTP status 429"})
+	}
+	w.want("shoot-0", "0r 0r", "nobody knows that they do")
+	if got := w.condition("LeasesUnreadable"); got != "True TooManyRequests" || !strings.Contains(message("LeasesUnreadable"), "There what is scaled down stays so until "+renewed.Add(4*time.Minute).Format(time.RFC3339)+", and then the external probe decides alone.") {
+		t.Errorf("%s: %s", got, message("LeasesUnreadable"))
+	}
+	run(1)
+	if got := w.condition("LeasesOutlasted"); got != "" {
+		t.Errorf("too early: %s", got)
+	}
+	run(14)
+	w.want("shoot-0", "3 3", "four minutes are over")
+	want := "The leases of 1 targets protect them no more: in shoot-0 2 of 3 nodes haven't renewed theirs for more than 4m0s. Nothing is scaled down for these any more, and what was comes back. " +
+		"If they are dead, replace or delete them; if they are cut off, repair their way, or make nodeLeases.maxProtectionDuration longer."
+	if got := w.condition("LeasesOutlasted"); got != "True MaxProtectionDuration" || message("LeasesOutlasted") != want {
+		t.Errorf("%s: %s", got, message("LeasesOutlasted"))
+	}
+	if !strings.Contains(w.told.String(), "MaxProtectionDuration "+want) {
+		t.Errorf("Events: %s", w.told)
+	}
+	w.manage(*w.rights)
+	if got := w.condition("LeasesOutlasted"); got != "True MaxProtectionDuration" || strings.Contains(w.told.String(), "LeasesRenewed") {
+		t.Errorf("a process that begins: %q, Events: %s", got, w.told)
+	}
+	w.probe("shoot-1", probe.OK, probe.OK)
+	run(10)
+	w.want("shoot-0", "3 3", "the same leases begin nothing")
+	renewed = w.clock.Now().Add(10 * time.Second)
+	run(1)
+	if got := w.condition("LeasesOutlasted"); got != "" || !strings.Contains(w.told.String(), "LeasesRenewed") {
+		t.Errorf("once they are renewed: %q, Events: %s", got, w.told)
 	}
 }

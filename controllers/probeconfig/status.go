@@ -65,6 +65,7 @@ func statusOf(pc *v1alpha1.ProbeConfig, st state) v1alpha1.ProbeConfigStatus {
 		policy.Set(&after.Conditions, pc.Generation, c)
 	}
 	policy.SetWhileTrue(&after.Conditions, pc.Generation, leasesUnreadable(st))
+	policy.SetWhileTrue(&after.Conditions, pc.Generation, leasesOutlasted(pc, st))
 	policy.SetWhileTrue(&after.Conditions, pc.Generation, limitReached(st))
 	policy.SetWhileTrue(&after.Conditions, pc.Generation, breakerOpen(pc, st))
 	return after
@@ -76,7 +77,7 @@ func recount(to *v1alpha1.ProbeConfigStatus, pc *v1alpha1.ProbeConfig, st state)
 	if s := st.single(); s != nil {
 		to.Internal, to.External = probeState(s.State.Internal), probeState(s.State.External)
 		if j := s.State.LastLeases; s.Config.Leases != nil {
-			to.NodeLeases = &v1alpha1.NodeLeasesState{Candidates: int32(j.Candidates), Expired: int32(j.Expired), Skewed: int32(j.Skewed)}
+			to.NodeLeases = &v1alpha1.NodeLeasesState{Candidates: int32(j.Candidates), Expired: int32(j.Expired), Skewed: int32(j.Skewed), LeftOut: int32(j.Faulty + j.Outlasted)}
 		}
 	} else {
 		to.WorstTargets = worst(st.sights)

@@ -92,7 +92,7 @@ func (r *TargetReconciler) use(is *probe.Target, internal, external probing.Cred
 	if anew && is.Supply.Probes() {
 		first = r.now()
 	}
-	target := probing.Target{Internal: internal, External: external, Timeout: is.Config.Timeout, NodeLeases: is.Config.Leases != nil}
+	target := probing.Target{Internal: internal, External: external, Timeout: is.Config.Timeout, NodeLeases: is.Config.Leases}
 	return refused(is.Config, is.Namespace, r.Prober.Set(keyOf(is), target, first))
 }
 

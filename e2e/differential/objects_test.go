@@ -405,6 +405,9 @@ var probeFields = fields{
 		if r.IntN(2) == 0 {
 			leases["monitorGraceDuration"] = pick(r, "20s", "26s", "27s", "40s", "1h")
 		}
+		if r.IntN(3) == 0 {
+			leases["maxProtectionDuration"] = pick(r, "80s", "1h", "24h")
+		}
 		return leases
 	},
 	"dependentResourceInfos": func(r *rand.Rand) any {

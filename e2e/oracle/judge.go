@@ -31,10 +31,10 @@ type judging struct {
 }
 
 // judge replays the past and gives every violation, up to now.
-func judge(p past, o Options, freezes []freeze, now time.Time) []Violation {
+func judge(p past, o Options, freezes, cuts []freeze, now time.Time) []Violation {
 	j := &judging{
 		options: o, freezes: freezes, now: now, starts: p.starts, kinds: o.Kinds,
-		writers: map[revisionKey][]write{}, world: World{Policies: map[types.UID]*Policy{}}, objects: map[objectKey]*state{},
+		writers: map[revisionKey][]write{}, world: World{Policies: map[types.UID]*Policy{}, cuts: cuts}, objects: map[objectKey]*state{},
 		rails: map[types.UID]rail{},
 	}
 	j.world.Rules = []Rules{merged(nil, o, time.Time{})}

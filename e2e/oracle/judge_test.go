@@ -29,7 +29,7 @@ func at(version uint64) revisionKey {
 
 func replay(revisions []revision, writes []write) []Violation {
 	p := past{revisions: revisions, writes: writes, starts: map[schema.GroupVersionResource]uint64{nodeResource: 5}}
-	return judge(p, Options{}.withDefaults(), nil, noon.Add(time.Hour))
+	return judge(p, Options{}.withDefaults(), nil, nil, noon.Add(time.Hour))
 }
 
 func invariantsOf(violations []Violation) []Invariant {

@@ -86,6 +86,8 @@ type World struct {
 	Policies map[types.UID]*Policy
 	// Rules are what all Guardrails said, one after the other; the first are the built-in ones.
 	Rules []Rules
+	// cuts are the times in which nodes were cut off, by the namespaces from which their clusters are probed.
+	cuts []freeze
 }
 
 // Policy is an object of one of our kinds, with all that it ever said.

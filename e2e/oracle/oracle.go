@@ -3,6 +3,7 @@ package oracle
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -96,9 +97,10 @@ type Oracle struct {
 
 	mu      sync.Mutex
 	freezes []freeze // needs mu
+	cuts    []freeze // needs mu; inputs are namespaces
 }
 
-// freeze is a time in which an input of the manager told nothing new.
+// freeze is a time in which an input of the manager told nothing new, or in which nodes were cut off.
 type freeze struct {
 	input    string
 	from, to time.Time // to is zero while it lasts
@@ -159,19 +161,29 @@ func (o *Oracle) Stop() {
 }
 
 // Freeze says that from now on an input of the manager (an informer, a reporter, a clock, the rules) tells nothing new.
-func (o *Oracle) Freeze(input string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.freezes = append(o.freezes, freeze{input: input, from: time.Now()})
-}
+func (o *Oracle) Freeze(input string) { o.begin(&o.freezes, input) }
 
 // Thaw ends a Freeze.
-func (o *Oracle) Thaw(input string) {
+func (o *Oracle) Thaw(input string) { o.end(o.freezes, input) }
+
+// CutOff says that from now on the nodes of the cluster that is probed from a namespace can't renew their leases.
+func (o *Oracle) CutOff(namespace string) { o.begin(&o.cuts, namespace) }
+
+// Mend ends a CutOff.
+func (o *Oracle) Mend(namespace string) { o.end(o.cuts, namespace) }
+
+func (o *Oracle) begin(all *[]freeze, input string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for i := range o.freezes {
-		if o.freezes[i].input == input && o.freezes[i].to.IsZero() {
-			o.freezes[i].to = time.Now()
+	*all = append(*all, freeze{input: input, from: time.Now()})
+}
+
+func (o *Oracle) end(all []freeze, input string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i := range all {
+		if all[i].input == input && all[i].to.IsZero() {
+			all[i].to = time.Now()
 		}
 	}
 }
@@ -187,9 +199,9 @@ func (o *Oracle) Check(ctx context.Context) []Violation {
 		return []Violation{{Invariant: Blind, At: now, Text: err.Error()}}
 	}
 	o.mu.Lock()
-	freezes := append([]freeze(nil), o.freezes...)
+	freezes, cuts := slices.Clone(o.freezes), slices.Clone(o.cuts)
 	o.mu.Unlock()
-	return judge(o.history.events(until), o.options, freezes, now)
+	return judge(o.history.events(until), o.options, freezes, cuts, now)
 }
 
 // catchUp waits until the watches and the audit log have told everything up to now, and gives the version up to which

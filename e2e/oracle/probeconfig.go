@@ -152,7 +152,11 @@ func sameForeign(a, b *dependent) bool { return reflect.DeepEqual(a.rest, b.rest
 
 // prober is what a ProbeConfig's spec says about what it scales.
 type prober struct {
-	Namespace         string                `json:"-"`
+	Namespace  string `json:"-"`
+	Mode       string `json:"mode"`
+	NodeLeases struct {
+		MaxProtectionDuration string `json:"maxProtectionDuration"`
+	} `json:"nodeLeases"`
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector"`
 	Dependents        []struct {
 		Ref struct{ APIVersion, Kind, Name string }
@@ -166,6 +170,14 @@ func readProber(config *unstructured.Unstructured) (prober, error) {
 		return p, err
 	}
 	return p, json.Unmarshal(encoded, &p)
+}
+
+// longest is for how long leases that aren't renewed hold the dependents down.
+func (p prober) longest() time.Duration {
+	if longest, err := time.ParseDuration(p.NodeLeases.MaxProtectionDuration); err == nil {
+		return longest
+	}
+	return time.Hour
 }
 
 // targets says whether the config is about a namespace.

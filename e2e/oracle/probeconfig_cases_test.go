@@ -50,6 +50,32 @@ var correctScaling = []plantCase{
 		p.edit(`{"spec":{"mode":"Observe"}}`)
 		p.take(c, kcm)
 	}},
+	{name: "give back once nodes aren't cut off", options: exact, do: func(p plant) {
+		p.oracle.CutOff("default")
+		c, kcm := p.config(`,"nodeLeases":{}`), p.deploy("kcm")
+		p.take(c, kcm)
+		p.oracle.Mend("default")
+		p.giveBack(kcm)
+	}},
+	{name: "give back when nodes have been cut off for as long as the config has it", options: exact, do: func(p plant) {
+		p.oracle.CutOff("default")
+		c, kcm := p.config(`,"nodeLeases":{"maxProtectionDuration":"1ms"}`), p.deploy("kcm")
+		p.take(c, kcm)
+		p.giveBack(kcm)
+	}},
+	{name: "give back for a config that only observes, though nodes are cut off", options: exact, do: func(p plant) {
+		p.oracle.CutOff("default")
+		c, kcm := p.config(""), p.deploy("kcm")
+		p.take(c, kcm)
+		p.edit(`{"spec":{"mode":"Observe"}}`)
+		p.giveBack(kcm)
+	}},
+	{name: "give back what was taken before nodes were cut off", options: exact, do: func(p plant) {
+		c, kcm := p.config(""), p.deploy("kcm")
+		p.take(c, kcm)
+		p.oracle.CutOff("default")
+		p.giveBack(kcm)
+	}},
 	{name: "leave everything to others", options: exact, do: func(p plant) {
 		kcm := p.deploy("kcm")
 		p.ask(kcm, `{"spec":{"replicas":0}}`)
@@ -176,6 +202,12 @@ var unlimitedScaling = []plantCase{
 		p.take(here, p.deploy("kcm"))
 		p.take(there, p.deployIn("other", "kcm"))
 	}, broken: []Invariant{Limits}, text: "2 targets are scaled down, at most 1 may be"},
+	{name: "and give it back while nodes are cut off", options: exact, do: func(p plant) {
+		p.oracle.CutOff("default")
+		c, kcm := p.config(`,"nodeLeases":{}`), p.deploy("kcm")
+		p.take(c, kcm)
+		p.giveBack(kcm)
+	}, broken: []Invariant{Protected}, text: "when its nodes had been cut off for"},
 	{name: "any target where none may be", options: exact, do: func(p plant) {
 		yard(p).guardrail("none", `{"limits":{"maxScaledDownTargets":0}}`)
 		p.take(p.config(""), p.deploy("kcm"))

@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -13,10 +14,12 @@ type dependents struct {
 	options Options
 	now     map[types.UID]*dependent
 	homes   map[string]*home
+	// tookAt is when objects were scaled down.
+	tookAt map[types.UID]time.Time
 }
 
 func newDependents(o Options) *dependents {
-	return &dependents{options: o, now: map[types.UID]*dependent{}, homes: map[string]*home{}}
+	return &dependents{options: o, now: map[types.UID]*dependent{}, homes: map[string]*home{}, tookAt: map[types.UID]time.Time{}}
 }
 
 func (s *dependents) View(object []byte) (View, error) { return parseDependent(object) }
@@ -107,7 +110,7 @@ func (s *dependents) scaled(w *World, c Change, before, after *dependent) Findin
 	case t == nil || before.takenErr != nil:
 		return broken(OwnOnly, "the manager scaled %s from %d to %d without a record", after, before.replicas, after.replicas)
 	case before.replicas == 0 && after.replicas == t.Replicas:
-		return s.gaveBack(after)
+		return s.gaveBack(w, c, after)
 	case after.replicas != 0:
 		return broken(OwnOnly, "the manager scaled %s from %d to %d; its record says %d", after, before.replicas, after.replicas, t.Replicas)
 	case before.replicas != t.Replicas:
@@ -117,16 +120,36 @@ func (s *dependents) scaled(w *World, c Change, before, after *dependent) Findin
 }
 
 // gaveBack judges that an object got what was taken from it.
-func (s *dependents) gaveBack(d *dependent) Finding {
+func (s *dependents) gaveBack(w *World, c Change, d *dependent) Finding {
 	if d.ignore {
 		return broken(OwnOnly, "the manager scaled %s, which asks to be left alone", d)
 	}
+	for _, cut := range w.cuts {
+		lasted := c.At.Sub(cut.from)
+		if cut.input == d.namespace && s.tookAt[d.uid].After(cut.from) && (cut.to.IsZero() || c.At.Before(cut.to)) && s.protects(w, c, d, lasted) {
+			return broken(Protected, "the manager scaled %s up when its nodes had been cut off for %s", d, lasted)
+		}
+	}
 	return Finding{}
+}
+
+// protects says whether a config asks for an object to stay down, at each moment that the manager may have gone by, after its nodes
+// have been cut off for so long.
+func (s *dependents) protects(w *World, c Change, d *dependent, since time.Duration) bool {
+	p := w.Policies[d.taken.Owner]
+	if p == nil || !p.Gone.IsZero() || !s.about(p, d, c.At) {
+		return false
+	}
+	return !slices.ContainsFunc(p.InForce(c.At, s.options.Lag), func(spec Spec) bool {
+		is, err := readProber(spec.Object)
+		return err != nil || is.Mode == "Observe" || !is.names(d) || since >= is.longest()
+	})
 }
 
 // took judges that an object lost its replicas.
 func (s *dependents) took(w *World, c Change, before, after *dependent) Finding {
 	t := before.taken
+	s.tookAt[after.uid] = c.At
 	f := Finding{Acts: []Act{{Policy: t.Owner, Generation: t.Generation, What: "scale down " + after.String()}}}
 	add := func(i Invariant, format string, args ...any) {
 		f.Broken = append(f.Broken, Broken{i, fmt.Sprintf(format, args...)})

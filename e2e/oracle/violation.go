@@ -22,6 +22,9 @@ const (
 	Limits Invariant = "limits hold"
 	// Undone: deleting a policy undoes what it did, in time.
 	Undone Invariant = "deleting a policy undoes what it did"
+	// Protected: what was scaled down while nodes are cut off isn't given back before these can renew their leases, or couldn't for
+	// as long as the policy has it.
+	Protected Invariant = "a protection isn't given up"
 	// Once: nothing is done twice for one reason, and nothing is written that changes nothing.
 	Once Invariant = "once"
 	// Blind is no invariant: the oracle could not see, so it can't say that the others held.

@@ -12,7 +12,7 @@ import (
 
 // underOracle has everything judged that the manager writes, from now until the container's or spec's end. Known are violations
 // that a spec brings about; nil: none.
-func underOracle(ctx context.Context, known func(oracle.Violation) bool) {
+func underOracle(ctx context.Context, known func(oracle.Violation) bool) *oracle.Oracle {
 	GinkgoHelper()
 	watching, err := oracle.Attach(ctx, h.Cluster, oracle.Options{Kinds: []oracle.Kind{oracle.ProbeConfigs{}}, Guardrails: true})
 	Expect(err).NotTo(HaveOccurred())
@@ -24,4 +24,5 @@ func underOracle(ctx context.Context, known func(oracle.Violation) bool) {
 		}
 		Expect(violations).To(BeEmpty(), "what the oracle saw")
 	}, NodeTimeout(specTime))
+	return watching
 }

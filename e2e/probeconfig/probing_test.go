@@ -64,7 +64,7 @@ var _ = Describe("the Prober, at a real API server", func() {
 			return probing.Credentials{Kubeconfig: fmt.Appendf(text, "\n# %d", versions)}
 		}
 		return prober.Set(probing.Key{Namespace: "a"}, probing.Target{
-			Internal: secret(in), External: secret(out), Timeout: 500 * time.Millisecond, NodeLeases: true,
+			Internal: secret(in), External: secret(out), Timeout: 500 * time.Millisecond, NodeLeases: &probe.LeaseTerms{},
 		}, time.Now())
 	}
 	BeforeEach(func() {

@@ -105,6 +105,7 @@ var ends = map[string]struct{ reason, note string }{
 	v1alpha1.ConditionBreakerOpen:  {v1alpha1.ReasonBreakerReset, "The breaker was reset; it acts again, within the limits."},
 
 	v1alpha1.ConditionLeasesUnreadable: {v1alpha1.ReasonLeasesReadable, "The nodes' leases can be listed again."},
+	v1alpha1.ConditionLeasesOutlasted:  {v1alpha1.ReasonLeasesRenewed, "The nodes renew their leases again, or are gone."},
 }
 
 // Truncate keeps a note within what the Events API takes, 1 kB.

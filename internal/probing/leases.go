@@ -32,13 +32,16 @@ const (
 	maxName  = 253
 	maxNames = 4 << 20
 
+	nodesPath = "/api/v1/nodes"
+
 	acceptObjects  = runtime.ContentTypeProtobuf
 	acceptMetadata = runtime.ContentTypeProtobuf + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 )
 
-// pages decodes Leases and metadata alone, and protobuf alone, which every API server speaks for its own kinds.
+// pages decodes Kubernetes' own kinds, Leases and metadata, and protobuf alone, which every API server speaks for these.
 var pages = func() *protobuf.Serializer {
 	scheme := runtime.NewScheme()
+	utilruntime.Must(corev1.AddToScheme(scheme))
 	utilruntime.Must(coordinationv1.AddToScheme(scheme))
 	utilruntime.Must(metav1.AddMetaToScheme(scheme))
 	return protobuf.NewSerializer(scheme, scheme)
@@ -52,9 +55,9 @@ type leases struct {
 }
 
 // nodeLeases lists Nodes and their Leases, page by page. An error doesn't say that the server is sick: most likely the
-// credentials may not list.
-func (c *client) nodeLeases(ctx context.Context, clock clock.PassiveClock) (*leases, error) {
-	l := &listing{client: c, clock: clock}
+// credentials may not list. Within is how long it may take.
+func (c *client) nodeLeases(ctx context.Context, clock clock.PassiveClock, within time.Duration, terms probe.LeaseTerms) (*leases, error) {
+	l, began := &listing{client: c, clock: clock}, clock.Now()
 	present, err := l.nodes(ctx)
 	if err != nil {
 		return nil, err
@@ -63,7 +66,11 @@ func (c *client) nodeLeases(ctx context.Context, clock clock.PassiveClock) (*lea
 	if err != nil {
 		return nil, err
 	}
-	return &leases{nodes: renewed, serverTime: l.date, readAt: l.at}, nil
+	found := &leases{nodes: renewed, serverTime: l.date, readAt: l.at}
+	if terms.Suspects(renewed, l.date) {
+		l.faults(ctx, (within-clock.Since(began))/2, renewed)
+	}
+	return found, nil
 }
 
 // listing reads pages.
@@ -79,7 +86,7 @@ type listing struct {
 // nodes gives the names of those that aren't being deleted.
 func (l *listing) nodes(ctx context.Context) (map[string]bool, error) {
 	present := map[string]bool{}
-	err := l.each(ctx, "/api/v1/nodes", acceptMetadata, func() (string, error) {
+	err := l.each(ctx, nodesPath, acceptMetadata, func() (string, error) {
 		var page metav1.PartialObjectMetadataList
 		if err := l.decode(&page); err != nil {
 			return "", err
@@ -124,6 +131,33 @@ func (l *listing) leases(ctx context.Context, present map[string]bool) ([]probe.
 		return page.Continue, nil
 	})
 	return renewed, err
+}
+
+// faults adds which nodes are at fault themselves. Whole nodes are three times as much as their metadata, so they are asked for only
+// while it matters, and not for all of the time that is left: that they take long isn't a list that did. A node that couldn't be read
+// is taken to be well: that it isn't must be told.
+func (l *listing) faults(ctx context.Context, within time.Duration, renewed []probe.NodeLease) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	at := make(map[string]int, len(renewed))
+	for i := range renewed {
+		at[renewed[i].Node] = i
+	}
+	err := l.each(ctx, nodesPath, acceptObjects, func() (string, error) {
+		var page corev1.NodeList
+		if err := l.decode(&page); err != nil {
+			return "", err
+		}
+		for i := range page.Items {
+			if lease, ok := at[page.Items[i].Name]; ok {
+				renewed[lease].Faulty = probe.Faulty(&page.Items[i])
+			}
+		}
+		return page.Continue, nil
+	})
+	if err != nil {
+		l.client.close() // it may have broken, or still receive
+	}
 }
 
 // keep takes one more name beside so many, if that isn't more than any cluster has.

@@ -11,20 +11,24 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 )
 
+var terms = probe.LeaseTerms{FailureFraction: 0.6, Grace: 50 * time.Second, MinCandidates: 2, MaxProtection: time.Hour}
+
 // cluster answers as an API server with nodes does, in pages.
 type cluster struct {
 	nodes  []metav1.PartialObjectMetadata
 	leases []coordinationv1.Lease
-	// instead answers lists, unless it is nil.
-	instead http.HandlerFunc
-	date    time.Time
-	asked   int
+	// instead answers lists, unless it is nil; ofNodes those of whole Nodes, of which at fault has conditions.
+	instead, ofNodes http.HandlerFunc
+	atFault          map[string]corev1.NodeCondition
+	date             time.Time
+	asked            int
 }
 
 func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -44,6 +48,17 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/api/v1/nodes application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1":
 		items, next := cut(c.nodes, from, limit)
 		page = &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadataList", APIVersion: "meta.k8s.io/v1"}, ListMeta: metav1.ListMeta{Continue: next}, Items: items}
+	case "/api/v1/nodes application/vnd.kubernetes.protobuf":
+		if c.ofNodes != nil {
+			c.ofNodes(w, r)
+			return
+		}
+		items, next := cut(c.nodes, from, limit)
+		list := &corev1.NodeList{TypeMeta: metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"}, ListMeta: metav1.ListMeta{Continue: next}}
+		for _, meta := range items {
+			list.Items = append(list.Items, corev1.Node{ObjectMeta: meta.ObjectMeta, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{c.atFault[meta.Name]}}})
+		}
+		page = list
 	case "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases application/vnd.kubernetes.protobuf":
 		items, next := cut(c.leases, from, limit)
 		page = &coordinationv1.LeaseList{TypeMeta: metav1.TypeMeta{Kind: "LeaseList", APIVersion: "coordination.k8s.io/v1"}, ListMeta: metav1.ListMeta{Continue: next}, Items: items}
@@ -76,7 +91,7 @@ func (c *cluster) probeLeases(t *testing.T) (probe.Run, *stub) {
 	t.Helper()
 	s := startStub(t, c.ServeHTTP)
 	p, h := startProber(t)
-	target := Target{Internal: credentials("1", s.kubeconfig()), External: credentials("2", s.outside()), Timeout: time.Minute, NodeLeases: true}
+	target := Target{Internal: credentials("1", s.kubeconfig()), External: credentials("2", s.outside()), Timeout: time.Minute, NodeLeases: &terms}
 	if err := p.Set(one, target, h.clock.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -110,6 +125,60 @@ func TestLeasesOfNodes(t *testing.T) {
 	s.expectDialled(t, 2) // leases take the external probe's connection
 }
 
+// TestNodesAtFaultAreLookedForWhileItMatters: whole nodes are large, and in a cluster that is well nobody needs them.
+func TestNodesAtFaultAreLookedForWhileItMatters(t *testing.T) {
+	fails := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }
+	for name, tt := range map[string]struct {
+		seconds [3]int
+		ofNodes http.HandlerFunc
+		faulty  [3]bool
+		asked   int
+	}{
+		"most look expired":               {[3]int{99, 99, 1}, nil, [3]bool{true, false, true}, 3},
+		"most are renewed":                {[3]int{99, 1, 1}, nil, [3]bool{}, 2},
+		"most look expired, and it fails": {[3]int{99, 99, 1}, fails, [3]bool{}, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &cluster{date: time.Now(), ofNodes: tt.ofNodes, atFault: map[string]corev1.NodeCondition{
+				"n0": {Type: "KernelDeadlock", Status: "True"}, "n1": {Type: "Ready", Status: "Unknown"}, "n2": {Type: "DiskPressure", Status: "True"},
+			}}
+			want := []probe.NodeLease{}
+			for i, age := range tt.seconds {
+				renewed := metav1.NewMicroTime(c.date.Add(-time.Duration(age) * time.Second).Truncate(time.Microsecond))
+				node := fmt.Sprint("n", i)
+				c.addNode(node)
+				c.addLease(node, &renewed)
+				want = append(want, probe.NodeLease{Node: node, Renewed: renewed.Time, Faulty: tt.faulty[i]})
+			}
+			run, _ := c.probeLeases(t)
+			if diff := cmp.Diff(want, run.Leases); diff != "" || c.asked != tt.asked {
+				t.Errorf("asked %d times, want %d; leases differ (-want +got):\n%s", c.asked, tt.asked, diff)
+			}
+		})
+	}
+}
+
+// TestWholeNodesThatTakeTooLongAreDoneWithout: in a large cluster they may, in the middle of its outage.
+func TestWholeNodesThatTakeTooLongAreDoneWithout(t *testing.T) {
+	c := &cluster{date: time.Now(), ofNodes: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }}
+	for _, node := range []string{"a", "b"} {
+		c.addNode(node)
+		c.addLease(node, &metav1.MicroTime{Time: c.date.Add(-time.Minute)})
+	}
+	s := startStub(t, c.ServeHTTP)
+	p, h := startProber(t)
+	p.listWithin = time.Second
+	target := Target{Internal: credentials("1", s.kubeconfig()), External: credentials("2", s.outside()), Timeout: time.Minute, NodeLeases: &terms}
+	if err := p.Set(one, target, h.clock.Now()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second isn't one of those that were slow
+		if run := h.again(t); len(run.Leases) != 2 {
+			t.Errorf("%d leases: %+v", len(run.Leases), run.Unlisted)
+		}
+	}
+}
+
 func TestManyLeasesComeInPages(t *testing.T) {
 	now := metav1.NewMicroTime(time.Now())
 	c := &cluster{date: time.Now()}
@@ -129,7 +198,7 @@ func TestAServerThatAsksForItIsLeftAloneWithLists(t *testing.T) {
 	}}
 	s := startStub(t, c.ServeHTTP)
 	p, h := startProber(t)
-	target := Target{Internal: credentials("1", s.kubeconfig()), External: credentials("2", s.outside()), Timeout: time.Minute, NodeLeases: true}
+	target := Target{Internal: credentials("1", s.kubeconfig()), External: credentials("2", s.outside()), Timeout: time.Minute, NodeLeases: &terms}
 	if err := p.Set(one, target, h.clock.Now()); err != nil {
 		t.Fatal(err)
 	}

@@ -24,8 +24,8 @@ type Target struct {
 	Internal, External Credentials
 	// Timeout of each probe, and of listing leases.
 	Timeout time.Duration
-	// NodeLeases asks for the leases of the cluster's nodes after each external probe that succeeds.
-	NodeLeases bool
+	// NodeLeases asks for the leases of the cluster's nodes after each external probe that succeeds; nil: nobody does.
+	NodeLeases *probe.LeaseTerms
 }
 
 // Credentials are a kubeconfig, which isn't kept.

@@ -78,7 +78,7 @@ func TestAListThatTricklesIsCutShort(t *testing.T) {
 	p, h := startProber(t)
 	p.listWithin = 50 * time.Millisecond
 	key := Key{Config: types.NamespacedName{Namespace: "hostile", Name: "a"}, Namespace: "hostile"}
-	if err := p.Set(key, Target{Internal: credentials("1", s.kubeconfig()), External: credentials("2", s.outside()), Timeout: time.Minute, NodeLeases: true}, h.clock.Now()); err != nil {
+	if err := p.Set(key, Target{Internal: credentials("1", s.kubeconfig()), External: credentials("2", s.outside()), Timeout: time.Minute, NodeLeases: &terms}, h.clock.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if run := h.again(t); run.Leases != nil || run.Unlisted.Class != probe.Timeout {
@@ -90,7 +90,7 @@ func TestAListThatTricklesIsCutShort(t *testing.T) {
 		}
 		p.listings.leave("slow")
 	}
-	if err := p.Set(key, Target{Internal: credentials("1", s.kubeconfig()), External: credentials("2", s.outside()), Timeout: 2 * time.Second, NodeLeases: true}, h.clock.Now()); err != nil {
+	if err := p.Set(key, Target{Internal: credentials("1", s.kubeconfig()), External: credentials("2", s.outside()), Timeout: 2 * time.Second, NodeLeases: &terms}, h.clock.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if run := h.again(t); run.Unlisted.Class != probe.NotRun {

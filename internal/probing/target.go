@@ -27,7 +27,7 @@ type target struct {
 type settings struct {
 	internal, external endpoint
 	timeout            time.Duration
-	nodeLeases         bool
+	nodeLeases         *probe.LeaseTerms
 }
 
 // endpoint is one side of a target.
@@ -45,7 +45,7 @@ func (t *target) run(ctx context.Context) time.Time {
 	if probe.GoesOn(run.Internal) {
 		external := t.ask(ctx, "external", t.used.external.client)
 		run.External = &external
-		if t.used.nodeLeases && probe.GoesOn(external) {
+		if t.used.nodeLeases != nil && probe.GoesOn(external) {
 			t.list(ctx, &run)
 		}
 	}
@@ -86,7 +86,7 @@ func (t *target) list(ctx context.Context, run *probe.Run) {
 	ctx, cancelList := context.WithTimeout(ctx, t.prober.listWithin)
 	defer cancelList()
 	defer func() { t.slow = ctx.Err() != nil }()
-	found, err := t.used.external.client.nodeLeases(ctx, clock)
+	found, err := t.used.external.client.nodeLeases(ctx, clock, min(t.used.timeout, t.prober.listWithin), *t.used.nodeLeases)
 	if err != nil {
 		t.used.external.client.close() // it may have broken, or still receive
 		run.Unlisted = classify(err)

@@ -26,6 +26,7 @@ const (
 	defaultFailureFraction  = 0.6
 	defaultGrace            = 50 * time.Second
 	defaultMinCandidates    = 2
+	defaultMaxProtection    = time.Hour // who is on call was told at its beginning
 	defaultAccount          = "default"
 )
 
@@ -177,6 +178,11 @@ func (c *Config) readLeases(spec *v1alpha1.ProbeConfigSpec) error {
 	c.Leases = &LeaseTerms{
 		FailureFraction: floatOr(spec.NodeLeases.FailureFraction, defaultFailureFraction), Grace: grace,
 		MinCandidates: intOr(spec.NodeLeases.MinCandidates, defaultMinCandidates),
+	}
+	// Less than twice the grace, and most of the time would be over before leases are expired and believed.
+	c.Leases.MaxProtection, err = duration("spec.nodeLeases.maxProtectionDuration", spec.NodeLeases.MaxProtectionDuration, max(defaultMaxProtection, 2*grace), 2*grace)
+	if err != nil {
+		return err
 	}
 	if f := c.Leases.FailureFraction; f <= 0 || f > 1 {
 		return fmt.Errorf("spec.nodeLeases.failureFraction: %v is not more than 0 and at most 1", f)

@@ -27,8 +27,11 @@ func TestDefaults(t *testing.T) {
 		c.Thresholds != (probe.Thresholds{Success: 1, Failure: 3, Pause: 22 * time.Second}) || c.Jitter != 0.2 || c.Account != "default" || c.Observe {
 		t.Errorf("%+v", c)
 	}
-	if *c.Leases != (probe.LeaseTerms{FailureFraction: 0.6, Grace: 50 * time.Second, MinCandidates: 2}) {
+	if *c.Leases != (probe.LeaseTerms{FailureFraction: 0.6, Grace: 50 * time.Second, MinCandidates: 2, MaxProtection: time.Hour}) {
 		t.Errorf("%+v", c.Leases)
+	}
+	if got := config(t, "nodeLeases: {monitorGraceDuration: 40m}").Leases.MaxProtection; got != 80*time.Minute {
+		t.Errorf("with a grace of 40m leases are believed for %s, want 80m", got)
 	}
 	if got := c.Dependents[0]; got.Down != (probe.Place{Level: 1, Timeout: 30 * time.Second}) || got.Optional {
 		t.Errorf("%+v", got)
@@ -49,6 +52,7 @@ func TestWhatCantBeRead(t *testing.T) {
 		twoDependents + "backoffJitterFactor: 1.5":                                           "spec.backoffJitterFactor",
 		twoDependents + "nodeLeases: {failureFraction: 0}":                                   "spec.nodeLeases.failureFraction",
 		twoDependents + "nodeLeases: {monitorGraceDuration: x}":                              "spec.nodeLeases.monitorGraceDuration",
+		twoDependents + "nodeLeases: {maxProtectionDuration: 99s}":                           `spec.nodeLeases.maxProtectionDuration: "99s" is no duration of at least 1m40s`,
 		twoDependents + "namespaceSelector: {matchLabels: {a: b}}":                           "spec.namespaceSelector: only in Autohealer's own namespace",
 		"dependentResourceInfos: []":                                                         "spec.dependentResourceInfos: at least one",
 		"dependentResourceInfos: [{ref: " + one + ", scaleDown: {level: 0}}]":                "spec.dependentResourceInfos[0]: scaleUp and scaleDown",

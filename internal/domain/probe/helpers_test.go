@@ -42,9 +42,9 @@ func config(t fataler, more string) *probe.Config {
 
 func outcome(class probe.Class) probe.Outcome { return probe.Outcome{Class: class} }
 
-// run is a run of both probes that takes a second.
+// run is a run of both probes that takes a second, of a user who may not list leases.
 func run(at time.Time, internal, external probe.Class) probe.Run {
-	r := probe.Run{Started: at, Ended: at.Add(time.Second), Internal: outcome(internal), ServerTime: at.Add(time.Second)}
+	r := probe.Run{Started: at, Ended: at.Add(time.Second), Internal: outcome(internal), ServerTime: at.Add(time.Second), Unlisted: outcome(probe.Forbidden)}
 	if probe.GoesOn(r.Internal) {
 		o := outcome(external)
 		r.External = &o

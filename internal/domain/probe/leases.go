@@ -13,6 +13,8 @@ type LeaseTerms struct {
 	Grace time.Duration
 	// MinCandidates below which leases say nothing.
 	MinCandidates int
+	// MaxProtection is the age at which an expired lease doesn't count any more: no outage is taken to last for longer.
+	MaxProtection time.Duration
 }
 
 // ExpiresAfter is the age at which a lease counts as expired: before the cluster's own controllers act, at Grace.
@@ -30,6 +32,8 @@ type NodeLease struct {
 	Node string
 	// Renewed by the node's clock; zero when the lease says nothing.
 	Renewed time.Time
+	// Faulty: its Node says why it doesn't renew it, see Faulty.
+	Faulty bool
 }
 
 // What leases say, besides OK. Only LeasesExpired is a failure; the others count nothing.
@@ -44,12 +48,17 @@ const (
 
 // LeaseJudgement is what the leases say at one moment.
 type LeaseJudgement struct {
-	// Candidates are the nodes whose lease was ever renewed, Expired those of them that stopped, Skewed those whose clock
-	// is wrong.
+	// Candidates are the nodes whose lease was ever renewed, but for those left out; Expired those of them that stopped, Skewed
+	// those whose clock is wrong.
 	Candidates, Expired, Skewed int
 	// Unproven are those whose lease looks expired, and that may yet turn out to be Skewed.
 	Unproven int
-	Outcome  Outcome
+	// Faulty and Outlasted are left out, since no outage explains why they stopped: their Node gives a reason, or they did so
+	// longer ago than an outage may last.
+	Faulty, Outlasted int
+	// Until is when the last of the expired ones will be Outlasted, by our clock; zero when there is none.
+	Until   time.Time
+	Outcome Outcome
 }
 
 // renewal is a late lease: its renewTime, since when that is seen by our clock, and whether an earlier one was seen before.
@@ -89,22 +98,42 @@ func (b LeaseBook) Judge(t LeaseTerms, leases []NodeLease, now, at time.Time) (L
 		if room {
 			book[maphash.String(bookSeed, l.Node)] = seen
 		}
-		if age < t.ExpiresAfter() {
-			continue
-		}
-		switch still := at.Sub(seen.since); {
-		case !room:
-			j.Unproven++
-		case seen.moved && still < t.ExpiresAfter():
-			j.Skewed++
-		case still < t.stillFor():
-			j.Unproven++
-		default:
-			j.Expired++
+		if age >= t.ExpiresAfter() {
+			j.add(t, l, seen, room, age, at)
 		}
 	}
+	j.Candidates -= j.Faulty + j.Outlasted
 	j.Outcome = t.outcome(j)
 	return book, j
+}
+
+// add takes in a lease that looks expired, for which there is room in the book or not.
+func (j *LeaseJudgement) add(t LeaseTerms, l NodeLease, seen renewal, room bool, age time.Duration, at time.Time) {
+	still := at.Sub(seen.since)
+	switch {
+	case room && seen.moved && still < t.ExpiresAfter():
+		j.Skewed++
+		return
+	case age >= t.MaxProtection:
+		j.Outlasted++
+		return
+	case l.Faulty:
+		j.Faulty++
+		return
+	case !room || still < t.stillFor():
+		j.Unproven++
+	default:
+		j.Expired++
+	}
+	if until := at.Add(t.MaxProtection - age); until.After(j.Until) {
+		j.Until = until
+	}
+}
+
+// Suspects says whether so many leases look expired that it matters why.
+func (t LeaseTerms) Suspects(leases []NodeLease, now time.Time) bool {
+	_, j := LeaseBook{}.Judge(t, leases, now, now)
+	return j.Outcome.Class == LeasesUnproven
 }
 
 // see is what is known of a late lease, now that it was seen at.
@@ -117,6 +146,12 @@ func (b LeaseBook) see(l NodeLease, at time.Time) renewal {
 		return renewal{renewed: l.Renewed, since: at, moved: true}
 	}
 	return seen
+}
+
+// GaveUp says whether so many leases are Outlasted that they would be a failure, did they still count.
+func (t LeaseTerms) GaveUp(j LeaseJudgement) bool {
+	before := t.outcome(LeaseJudgement{Candidates: j.Candidates + j.Outlasted, Expired: j.Expired + j.Unproven + j.Outlasted})
+	return j.Outlasted > 0 && before.Class == LeasesExpired && j.Outcome.Class != LeasesExpired && j.Outcome.Class != LeasesUnproven
 }
 
 func (t LeaseTerms) outcome(j LeaseJudgement) Outcome {

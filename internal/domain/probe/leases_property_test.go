@@ -3,6 +3,7 @@ package probe_test
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -25,8 +26,14 @@ type grove struct {
 	inside, outside, unlisted int
 	// expired counts lists in a row by which too many nodes may be gone, surely those by which they are, wrong clocks or not.
 	expired, surely int
-	state           probe.State
-	now             time.Time
+	// faulty nodes are at fault themselves.
+	faulty map[string]bool
+	// unanswered is all the time in which the external probe didn't succeed. stand is until when what was seen last of leases surely
+	// speaks against a success.
+	unanswered time.Duration
+	stand      time.Time
+	state      probe.State
+	now        time.Time
 }
 
 const graceOfTests = 50 * time.Second
@@ -35,7 +42,7 @@ const graceOfTests = 50 * time.Second
 func (g *grove) list() []probe.NodeLease {
 	leases := []probe.NodeLease{}
 	for _, name := range slices.Sorted(maps.Keys(g.renewed)) {
-		leases = append(leases, probe.NodeLease{Node: name, Renewed: g.renewed[name]})
+		leases = append(leases, probe.NodeLease{Node: name, Renewed: g.renewed[name], Faulty: g.faulty[name]})
 	}
 	return leases
 }
@@ -44,7 +51,7 @@ func (g *grove) list() []probe.NodeLease {
 func (g *grove) live() {
 	for i := range 4 {
 		name := fmt.Sprint(i)
-		switch rapid.SampledFrom([]string{"renew", "renew behind", "nothing", "nothing", "nothing", "go", "new"}).Draw(g.t, name) {
+		switch rapid.SampledFrom([]string{"renew", "renew behind", "nothing", "nothing", "nothing", "go", "new", "fault"}).Draw(g.t, name) {
 		case "renew":
 			g.renewed[name] = g.now
 		case "renew behind":
@@ -53,12 +60,17 @@ func (g *grove) live() {
 			delete(g.renewed, name)
 		case "new":
 			g.renewed[name] = time.Time{}
+		case "fault":
+			g.faulty[name] = !g.faulty[name]
 		}
 	}
 }
 
 // run takes in a run, and holds what follows from it against what the design asks for.
 func (g *grove) run(r probe.Run) {
+	if before := g.state.At; !before.IsZero() && (r.External == nil || r.External.Result() != probe.Success) {
+		g.unanswered += r.Ended.Sub(before)
+	}
 	g.state = g.state.After(g.config, r, "target")
 	external := probe.Unknown
 	if r.External != nil {
@@ -75,6 +87,8 @@ func (g *grove) run(r probe.Run) {
 		g.t.Fatalf("up after a run that didn't succeed: %+v", g.state)
 	case g.state.Direction == probe.Up && r.Leases == nil && g.unlisted < t.Failure:
 		g.t.Fatalf("up after %d runs without a list: %+v", g.unlisted, g.state)
+	case g.state.Direction == probe.Up && r.Leases == nil && r.Ended.Before(g.stand):
+		g.t.Fatalf("up though leases were seen to be expired, and nothing else since: %+v", g.state)
 	}
 	g.now = g.state.NextRun
 }
@@ -109,13 +123,13 @@ func (g *grove) count(r probe.Run, external probe.Result) {
 		}
 		return
 	}
-	g.unlisted = 0
+	g.unlisted, g.stand = 0, time.Time{}
 	g.look(r)
 }
 
 // look works out what a list says.
 func (g *grove) look(r probe.Run) {
-	candidates, old, gone, surely := 0, 0, 0, 0
+	candidates, excused, old, gone, surely := 0, 0, 0, 0, 0
 	seen, late := map[string]time.Time{}, map[string]time.Time{}
 	since := func(before, now map[string]time.Time, key string) time.Duration {
 		if now[key] = before[key]; now[key].IsZero() {
@@ -128,6 +142,7 @@ func (g *grove) look(r probe.Run) {
 			*n++
 		}
 	}
+	longest, youngest := g.config.Leases.MaxProtection, time.Duration(math.MaxInt64)
 	for _, l := range r.Leases {
 		if l.Renewed.IsZero() {
 			continue
@@ -139,26 +154,36 @@ func (g *grove) look(r probe.Run) {
 			lateFor = since(g.firstLate, late, key)
 		}
 		expired := age >= graceOfTests*3/4
-		count(&old, expired)
-		count(&gone, expired && seenFor >= graceOfTests/4)
-		count(&surely, expired && lateFor >= graceOfTests*3/4)
+		// Those that may be left out, or count as alive, and those that surely do.
+		maybe, certain := expired && (l.Faulty || age >= longest), expired && (l.Faulty || age >= longest+g.unanswered)
+		count(&excused, maybe)
+		count(&old, expired && !certain)
+		count(&gone, expired && !certain && seenFor >= graceOfTests/4)
+		if count(&surely, expired && !maybe && lateFor >= graceOfTests*3/4); expired && !maybe {
+			youngest = min(youngest, age)
+		}
 	}
 	g.firstSeen, g.firstLate = seen, late
-	enough := func(n int) bool { return candidates >= 2 && float64(n) >= 0.6*float64(candidates) }
-	if enough(gone) {
+	enough := func(n, of int) bool { return n > 0 && candidates >= 2 && float64(n) >= 0.6*float64(of) }
+	switch few := candidates-excused < 2; {
+	case enough(gone, candidates-excused):
 		g.expired++
-	} else if !enough(old) {
+	case !enough(old, candidates-excused) && (!few || old == 0): // few that are left of many hold on to what was
 		g.expired = 0
 	}
-	if g.surely++; !enough(surely) {
+	if g.surely++; !enough(surely, candidates) || candidates-excused < 2 {
 		g.surely = 0
+		return
 	}
+	g.stand = r.Ended.Add(longest - youngest)
 }
 
 func TestAnySequenceOfRunsWithLeases(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		more := rapid.SampledFrom([]string{"", "successThreshold: 2", "failureThreshold: 1", "failureThreshold: 2\nsuccessThreshold: 3"}).Draw(t, "config")
-		g := &grove{t: t, config: config(t, "nodeLeases: {}\n"+more), renewed: map[string]time.Time{}, now: start}
+		longest := rapid.SampledFrom([]string{"1h", "100s", "3m"}).Draw(t, "maxProtectionDuration")
+		c := config(t, "nodeLeases: {maxProtectionDuration: "+longest+"}\n"+more)
+		g := &grove{t: t, config: c, renewed: map[string]time.Time{}, faulty: map[string]bool{}, now: start}
 		for range rapid.IntRange(0, 40).Draw(t, "runs") {
 			g.live()
 			r := run(g.now, rapid.SampledFrom([]probe.Class{"OK", "OK", "OK", "OK", "Dial", "Forbidden"}).Draw(t, "internal"),
@@ -189,12 +214,16 @@ func (g *grove) tell(r *probe.Run) {
 	r.Leases = g.list()
 }
 
-// recover: whatever was before, a target gets back what was taken once both sides are fine and nothing speaks against it.
+// recover: whatever was before, a target gets back what was taken once both sides are fine and nothing speaks against it; and when
+// leases alone do, and say nothing new or nothing at all, once that has lasted for the maximum.
 func (g *grove) recover() {
-	how := rapid.SampledFrom([]string{"renewed", "renewed by clocks that are behind", "no nodes", "not listed"}).Draw(g.t, "then")
+	how := rapid.SampledFrom([]string{"renewed", "renewed by clocks that are behind", "no nodes", "not renewed", "not listed", "not allowed"}).Draw(g.t, "then")
 	t := g.config.Thresholds
 	// The thresholds, or the time in which a clock proves wrong; then a minute.
 	runs := max(t.Success+t.Failure, 5) + 7
+	if how == "not renewed" || how == "not listed" || how == "not allowed" {
+		runs += 1 + int((g.config.Leases.MaxProtection+g.unanswered)/g.config.Interval)
+	}
 	for range runs {
 		r := run(g.now, "OK", "OK")
 		for i := range 4 {
@@ -202,13 +231,17 @@ func (g *grove) recover() {
 			case "renewed":
 				g.renewed[fmt.Sprint(i)] = g.now
 			case "renewed by clocks that are behind":
-				g.renewed[fmt.Sprint(i)] = g.now.Add(-time.Hour)
+				g.renewed[fmt.Sprint(i)] = g.now.Add(-2 * time.Hour)
 			case "no nodes":
 				clear(g.renewed)
 			}
 		}
-		if r.Leases = g.list(); how == "not listed" {
-			r.Leases = nil
+		switch how {
+		case "not listed":
+			r.Unlisted = outcome(probe.TooManyRequests)
+		case "not allowed":
+		default:
+			r.Leases = g.list()
 		}
 		g.run(r)
 	}

@@ -2,6 +2,7 @@ package probe_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,7 +46,7 @@ func TestWhatLeasesSay(t *testing.T) {
 		"a clock that is a little ahead is no news": {aged(-29, 1, 1), 0.6, 2, 3, 0, 0, "OK"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			terms := probe.LeaseTerms{FailureFraction: tt.fraction, Grace: 40 * time.Second, MinCandidates: tt.min}
+			terms := probe.LeaseTerms{FailureFraction: tt.fraction, Grace: 40 * time.Second, MinCandidates: tt.min, MaxProtection: time.Hour}
 			watched, _ := probe.LeaseBook{}.Judge(terms, tt.leases, start, start.Add(-12*time.Second))
 			_, j := watched.Judge(terms, tt.leases, start, start)
 			if j.Candidates != tt.candidates || j.Expired != tt.expired || j.Skewed != tt.skewed || j.Outcome.Class != tt.want {
@@ -74,7 +75,7 @@ func TestALeaseMustHaveBeenSeenNotToMove(t *testing.T) {
 		"watched and not yet expired, they say they live": {40 * time.Second, time.Hour, aged(29, 29), 0, 0, "OK"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			terms := probe.LeaseTerms{FailureFraction: 0.6, Grace: tt.grace, MinCandidates: 2}
+			terms := probe.LeaseTerms{FailureFraction: 0.6, Grace: tt.grace, MinCandidates: 2, MaxProtection: time.Hour}
 			book := probe.LeaseBook{}
 			if tt.watched > 0 {
 				book, _ = book.Judge(terms, tt.leases, start.Add(-min(tt.watched, 10*time.Second)), start.Add(-tt.watched))
@@ -88,7 +89,7 @@ func TestALeaseMustHaveBeenSeenNotToMove(t *testing.T) {
 }
 
 func TestAHealthyClusterCostsNothing(t *testing.T) {
-	terms := probe.LeaseTerms{FailureFraction: 0.6, Grace: 40 * time.Second, MinCandidates: 2}
+	terms := probe.LeaseTerms{FailureFraction: 0.6, Grace: 40 * time.Second, MinCandidates: 2, MaxProtection: time.Hour}
 	if book, _ := (probe.LeaseBook{}).Judge(terms, aged(1, 10, 19), start, start); len(book) != 0 {
 		t.Errorf("%d leases are remembered that are renewed", len(book))
 	}
@@ -96,7 +97,7 @@ func TestAHealthyClusterCostsNothing(t *testing.T) {
 
 // TestANodeWhoseClockIsBehindIsAlive: its lease always looks expired, and yet it is renewed.
 func TestANodeWhoseClockIsBehindIsAlive(t *testing.T) {
-	terms := probe.LeaseTerms{FailureFraction: 0.6, Grace: 40 * time.Second, MinCandidates: 2}
+	terms := probe.LeaseTerms{FailureFraction: 0.6, Grace: 40 * time.Second, MinCandidates: 2, MaxProtection: time.Hour}
 	book, j := probe.LeaseBook{}.Judge(terms, aged(100, 100), start, start)
 	if j.Outcome.Class != "LeasesUnproven" {
 		t.Fatalf("at first sight: %+v", j)
@@ -119,9 +120,13 @@ func TestANodeWhoseClockIsBehindIsAlive(t *testing.T) {
 	}
 }
 
+// leaseRun has leases, or is throttled when it would list them.
 func leaseRun(at time.Time, leases []probe.NodeLease) probe.Run {
 	r := run(at, "OK", "OK")
-	r.Leases, r.ServerTime = leases, start
+	r.Leases, r.Unlisted = leases, outcome(probe.TooManyRequests)
+	if leases != nil {
+		r.ServerTime = start
+	}
 	return r
 }
 
@@ -151,25 +156,44 @@ func TestLeasesHaveThresholdsToo(t *testing.T) {
 	step(7, aged(1, 1, 1), "hhhhhhu", "leases that are renewed")
 }
 
-// TestLeasesThatCannotBeListedHoldNothingForever: a protection that is never released is an outage that we make.
-func TestLeasesThatCannotBeListedHoldNothingForever(t *testing.T) {
+// TestLeasesThatCannotBeListedAreAsTheyWere: three lists that are throttled end no protection in the middle of an outage. But one that is
+// never released is an outage that we make.
+func TestLeasesThatCannotBeListedAreAsTheyWere(t *testing.T) {
+	const shortly = "nodeLeases: {maxProtectionDuration: 100s}"
+	h := func(n int) string { return strings.Repeat("h", n) }
 	for name, tt := range map[string]struct {
-		before []probe.NodeLease
-		runs   int
-		want   string
+		spec     string
+		before   []probe.NodeLease // in eight runs
+		unlisted probe.Class
+		want     string
 	}{
-		"never seen":         {nil, 7, "hhhhhhu"},
-		"renewed until then": {aged(1, 1, 1), 7, "hhuuuuu"},
-		"expired until then": {aged(99, 99, 99), 9, "hhhhhhhhu"},
+		"never seen, and throttled":                  {"nodeLeases: {}", nil, probe.TooManyRequests, h(40)},
+		"never seen, and too slow":                   {"nodeLeases: {}", nil, probe.Timeout, h(40)},
+		"never seen, and throttled for the maximum":  {shortly, nil, probe.ServerError, h(16) + "u"},
+		"never seen, and forbidden":                  {"nodeLeases: {}", nil, probe.Forbidden, h(6) + "u"},
+		"renewed until then":                         {"nodeLeases: {}", aged(1, 1, 1), probe.TooManyRequests, "hhuuuuu"},
+		"expired until then":                         {"nodeLeases: {}", aged(99, 99, 99), probe.TooManyRequests, h(40)},
+		"expired until then, and forbidden":          {"nodeLeases: {}", aged(99, 99, 99), probe.Forbidden, h(40)},
+		"expired until then, till it is the maximum": {shortly, aged(60, 60, 60), probe.TooManyRequests, h(9) + "u"},
+		"expired for the maximum":                    {shortly, aged(100, 100, 100), probe.TooManyRequests, "hhuuuuu"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := config(t, "nodeLeases: {}")
+			c := config(t, tt.spec)
 			var s probe.State
-			at := start
+			at, got := start, ""
 			if tt.before != nil {
 				s, at, _ = leaseRuns(c, s, at, 8, tt.before)
 			}
-			s, _, got := leaseRuns(c, s, at, tt.runs, nil)
+			for range tt.want {
+				r := leaseRun(at, nil)
+				r.Unlisted.Class = tt.unlisted
+				s = s.After(c, r, "target")
+				got += string(s.Direction.String()[0])
+				if s.LeasesHold(c) && (s.OuterHealthy(c) || tt.before != nil && !s.OuterUnhealthy(c)) {
+					t.Errorf("it is told to be better than it was: %+v", s)
+				}
+				at = at.Add(10 * time.Second)
+			}
 			if got != tt.want {
 				t.Errorf("%s, want %s", got, tt.want)
 			}
@@ -213,11 +237,11 @@ func TestAListThatWaitsForOthersEndsNothing(t *testing.T) {
 
 // TestAServerFillsNoMoreThanABook: who is probed says how many nodes there are, and what they are called.
 func TestAServerFillsNoMoreThanABook(t *testing.T) {
-	terms := probe.LeaseTerms{FailureFraction: 0.6, Grace: 40 * time.Second, MinCandidates: 2}
+	terms := probe.LeaseTerms{FailureFraction: 0.6, Grace: 40 * time.Second, MinCandidates: 2, MaxProtection: time.Hour}
 	judge := func(n int) (probe.LeaseBook, probe.LeaseJudgement) {
 		var leases []probe.NodeLease
 		for i := range n {
-			leases = append(leases, probe.NodeLease{Node: fmt.Sprint("node-", i), Renewed: start.Add(-time.Hour)})
+			leases = append(leases, probe.NodeLease{Node: fmt.Sprint("node-", i), Renewed: start.Add(-time.Minute)})
 		}
 		book, _ := probe.LeaseBook{}.Judge(terms, leases, start, start)
 		return book.Judge(terms, leases, start.Add(time.Minute), start.Add(time.Minute))
@@ -257,14 +281,134 @@ func TestWhileTheAPIServerIsDownNobodyCanRenew(t *testing.T) {
 	}
 }
 
-// TestWithoutNodesAProtectionEnds: else the controller that makes nodes would stay down for want of nodes.
-func TestWithoutNodesAProtectionEnds(t *testing.T) {
-	c := config(t, "nodeLeases: {}")
-	s, at, got := leaseRuns(c, probe.State{}, start, 5, aged(99, 99))
-	if got != "hhhhd" {
-		t.Fatal(got)
+// TestAFewNodesThatAreLeft: without any a protection ends, else the controller that makes nodes would stay down for want of nodes.
+// One that is left of many, and doesn't renew its lease either, says that nothing is over.
+func TestAFewNodesThatAreLeft(t *testing.T) {
+	for name, tt := range map[string]struct {
+		left []probe.NodeLease
+		want string
+	}{
+		"none":                    {aged(), "hhhhhhu"},
+		"one that is back":        {aged(1), "hhhhhhu"},
+		"one that isn't":          {aged(99), "hhhhhhhhhhhh"},
+		"one that isn't any more": {aged(3600), "hhhhhhu"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := config(t, "nodeLeases: {}")
+			s, at, got := leaseRuns(c, probe.State{}, start, 5, aged(99, 99))
+			if got != "hhhhd" {
+				t.Fatal(got)
+			}
+			if _, _, got = leaseRuns(c, s, at, len(tt.want), tt.left); got != tt.want {
+				t.Errorf("%s, want %s", got, tt.want)
+			}
+		})
 	}
-	if _, _, got = leaseRuns(c, s, at, 7, aged(99)); got != "hhhhhhu" {
-		t.Errorf("%s, want hhhhhhu", got)
+	if _, _, got := leaseRuns(config(t, "nodeLeases: {}"), probe.State{}, start, 7, aged(99)); got != "hhhhhhu" {
+		t.Errorf("where there never were more: %s, want hhhhhhu", got)
+	}
+}
+
+// TestNodesThatAreDeadAreNoOutage: what no outage explains neither begins a protection nor holds one.
+func TestNodesThatAreDeadAreNoOutage(t *testing.T) {
+	faulty := func(leases []probe.NodeLease, nodes ...int) []probe.NodeLease {
+		for _, i := range nodes {
+			leases[i].Faulty = true
+		}
+		return leases
+	}
+	for name, tt := range map[string]struct {
+		leases                                 []probe.NodeLease
+		candidates, expired, faulty, outlasted int
+		want                                   probe.Class
+		gaveUp                                 bool
+	}{
+		"two of three":                            {aged(99, 99, 1), 3, 2, 0, 0, "LeasesExpired", false},
+		"two of three, by their own fault":        {faulty(aged(99, 99, 1), 0, 1), 1, 0, 2, 0, "TooFewCandidates", false},
+		"one of two by its own fault":             {faulty(aged(99, 99, 1), 0), 2, 1, 1, 0, "OK", false},
+		"a fault of a node that renews":           {faulty(aged(1, 1, 99, 99), 0, 1), 4, 2, 0, 0, "OK", false},
+		"all are cut off, and one has a fault":    {faulty(aged(99, 99, 99), 0), 2, 2, 1, 0, "LeasesExpired", false},
+		"just before the maximum":                 {aged(3599, 3599, 1), 3, 2, 0, 0, "LeasesExpired", false},
+		"at the maximum":                          {aged(3600, 3600, 1), 1, 0, 0, 2, "TooFewCandidates", true},
+		"one at the maximum, and one just now":    {aged(3600, 99, 1), 2, 1, 0, 1, "OK", true},
+		"dead for long, and it matters to nobody": {aged(3600, 1, 1), 2, 0, 0, 1, "OK", false},
+		"dead for long, and the others just now":  {aged(3600, 99, 99), 2, 2, 0, 1, "LeasesExpired", false},
+		"one node of one":                         {aged(3600), 0, 0, 0, 1, "TooFewCandidates", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			terms := probe.LeaseTerms{FailureFraction: 0.6, Grace: 40 * time.Second, MinCandidates: 2, MaxProtection: time.Hour}
+			watched, _ := probe.LeaseBook{}.Judge(terms, tt.leases, start, start.Add(-12*time.Second))
+			_, j := watched.Judge(terms, tt.leases, start, start)
+			if j.Candidates != tt.candidates || j.Expired != tt.expired || j.Faulty != tt.faulty || j.Outlasted != tt.outlasted || j.Outcome.Class != tt.want || terms.GaveUp(j) != tt.gaveUp {
+				t.Errorf("%+v, gave up %t, want %+v", j, terms.GaveUp(j), tt)
+			}
+		})
+	}
+}
+
+// TestTimeWithoutTheExternalProbeIsNoTimeOfLeases: what they said stands for as much longer.
+func TestTimeWithoutTheExternalProbeIsNoTimeOfLeases(t *testing.T) {
+	c := config(t, "nodeLeases: {maxProtectionDuration: 100s}")
+	s, at, _ := leaseRuns(c, probe.State{}, start, 8, aged(60, 60, 60)) // 40 s are left
+	for range 10 {
+		s = s.After(c, run(at, "OK", "Timeout"), "target")
+		at = at.Add(10 * time.Second)
+	}
+	if _, _, got := leaseRuns(c, s, at, 10, nil); got != "hhhhhhhhhu" {
+		t.Errorf("%s, want hhhhhhhhhu", got)
+	}
+}
+
+// TestAProtectionByLeasesEnds when it has lasted for the maximum, and the same leases begin no other, of no other process either. Time
+// in which the external probe didn't succeed isn't theirs.
+func TestAProtectionByLeasesEnds(t *testing.T) {
+	c := config(t, "nodeLeases: {maxProtectionDuration: 3m}")
+	s, at, got := probe.State{}, start, ""
+	dead := aged(30, 30)
+	pass := func(n int, external probe.Class) {
+		for range n {
+			r := run(at, "OK", external)
+			if external == probe.OK {
+				r.Leases = append(aged(), dead...)
+				r.Leases = append(r.Leases, probe.NodeLease{Node: "steady", Renewed: at})
+			}
+			s = s.After(c, r, "target")
+			got += string(s.Direction.String()[0])
+			at = at.Add(10 * time.Second)
+		}
+	}
+	pass(14, probe.OK)
+	if want := "hhhhdddddddddd"; got != want || s.LeasesGaveUp(c) {
+		t.Fatalf("%s, want %s, gave up %t", got, want, s.LeasesGaveUp(c))
+	}
+	pass(20, probe.Timeout)
+	got = ""
+	pass(2, probe.OK) // 10 s are left
+	if got != "dh" {
+		t.Errorf("after an outage of the external probe: %s", got)
+	}
+	pass(12, probe.OK)
+	if s.Direction != probe.Up || !s.LeasesGaveUp(c) {
+		t.Errorf("after the maximum: %s, gave up %t", got, s.LeasesGaveUp(c))
+	}
+	s = probe.State{}
+	got = ""
+	pass(12, probe.OK)
+	if strings.Contains(got, "d") || !s.LeasesGaveUp(c) {
+		t.Errorf("another process: %s, gave up %t", got, s.LeasesGaveUp(c))
+	}
+	dead = []probe.NodeLease{{Node: "n0", Renewed: at}, {Node: "n1", Renewed: at}}
+	got = ""
+	pass(8, probe.OK)
+	if !strings.HasSuffix(got, "d") || s.LeasesGaveUp(c) {
+		t.Errorf("the next outage: %s, gave up %t", got, s.LeasesGaveUp(c))
+	}
+	pass(20, probe.Timeout)
+	dead = []probe.NodeLease{{Node: "n0", Renewed: at}, {Node: "n1", Renewed: at}}
+	if pass(18, probe.OK); s.LeasesGaveUp(c) {
+		t.Error("before the maximum")
+	}
+	if pass(1, probe.OK); !s.LeasesGaveUp(c) {
+		t.Error("after leases were fine, an outage before that makes nothing last longer")
 	}
 }

@@ -104,6 +104,11 @@ var results = map[Class]Result{
 // Result gives Unknown for a class that isn't listed, too.
 func (c Class) Result() Result { return results[c] }
 
+// lasts says that it won't pass by itself.
+func (c Class) lasts() bool {
+	return c == Forbidden || c == Unauthorized || c == UnexpectedAnswer || c == Redirected
+}
+
 // Unusable says that a human must change the Secret or the rights before the probe can run.
 func (c Class) Unusable() bool {
 	switch c {

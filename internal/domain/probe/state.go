@@ -50,6 +50,9 @@ type State struct {
 	// not.
 	Unlisted     int
 	LastUnlisted Outcome
+	// LeasesStand is until when what was seen last of the leases speaks against a success, whether they can be listed or not;
+	// zero while they never could.
+	LeasesStand time.Time
 	// Direction follows from the latest run alone, with the counts; it was decided At and stands until Until. What comes
 	// after is stale, and nothing is begun upon it.
 	Direction Direction
@@ -63,12 +66,15 @@ type State struct {
 	Runs uint64
 
 	book LeaseBook
+	// unanswered is for how long the external probe hasn't succeeded since leases were fine.
+	unanswered time.Duration
 }
 
 // After gives the state after a run. Seed spreads targets' runs; it is the target's own and doesn't change.
 func (s State) After(c *Config, r Run, seed string) State {
 	now := r.Ended
 	s.Runs++
+	s.wait(r)
 	s.Internal = s.Internal.After(r.Internal, c.Thresholds, now)
 	if s.Internal.Unhealthy(c.Thresholds) { // the API server itself is down: what its outer side counted says nothing
 		s.External, s.Leases = s.External.forget(), s.Leases.forget()
@@ -82,16 +88,30 @@ func (s State) After(c *Config, r Run, seed string) State {
 	}
 	s.note(c, now)
 	s.NextRun = c.next(&s, r, seed)
-	s.Direction, s.At = s.direct(c, outer, now), now
+	s.Direction = s.direct(c, outer, now)
 	// One more run, with its time-outs, may come late before the decision is stale.
 	s.Until = s.NextRun.Add(c.Interval + 2*c.Timeout)
 	return s
 }
 
+// wait lets the time until the run pass. While the external probe doesn't succeed, nodes can't be expected to, and so the time that
+// leases are believed for stands still.
+func (s *State) wait(r Run) {
+	before := s.At
+	s.At = r.Ended
+	if r.External != nil && r.External.Result() == Success || before.IsZero() {
+		return
+	}
+	s.unanswered += r.Ended.Sub(before)
+	if !s.LeasesStand.IsZero() {
+		s.LeasesStand = s.LeasesStand.Add(r.Ended.Sub(before))
+	}
+}
+
 // judgeLeases gives the result of the outer side: that of the external probe, or of the leases after one that succeeded.
 func (s *State) judgeLeases(c *Config, r Run, external Result) Result {
 	if c.Leases == nil { // nor do those count that were looked at before
-		s.Leases, s.Unlisted, s.LastUnlisted, s.book = Counts{}, 0, Outcome{}, nil
+		s.Leases, s.Unlisted, s.LastUnlisted, s.LeasesStand, s.book = Counts{}, 0, Outcome{}, time.Time{}, nil
 		return external
 	}
 	if external != Success {
@@ -101,15 +121,26 @@ func (s *State) judgeLeases(c *Config, r Run, external Result) Result {
 		return s.unlisted(c, r)
 	}
 	s.Unlisted, s.LastUnlisted = 0, Outcome{}
-	s.book, s.LastLeases = s.book.Judge(*c.Leases, r.Leases, r.ServerTime, r.Ended)
-	if s.LastLeases.Outcome.Class == TooFewCandidates {
+	terms := *c.Leases
+	terms.MaxProtection += s.unanswered
+	s.book, s.LastLeases = s.book.Judge(terms, r.Leases, r.ServerTime, r.Ended)
+	s.LeasesStand = s.LastLeases.Until
+	switch class := s.LastLeases.Outcome.Class; {
+	case class == TooFewCandidates && s.Leases.Unhealthy(c.Thresholds) && !s.LastLeases.Until.IsZero():
+		return Unknown // few are left of many that stopped, and none of these is back
+	case class == TooFewCandidates:
+		s.LeasesStand, s.unanswered = r.Ended, 0
 		return s.withoutLeases()
+	case class == OK:
+		s.LeasesStand, s.unanswered = r.Ended, 0
 	}
 	s.Leases = s.Leases.After(s.LastLeases.Outcome, c.Thresholds, r.Ended)
 	return s.LastLeases.Outcome.Result()
 }
 
-// unlisted is the result after an external success without leases. A list that is missing for once is only waited for.
+// unlisted is the result after an external success without leases. A list that is missing for once is only waited for, and as
+// long as what was seen last speaks against a success there is none: what can't be looked at is as it was. While nothing was seen
+// yet, as after a restart, that may be so, unless the list is refused, which is so always and nobody's outage.
 // One that wasn't begun for our own want of places says nothing of this cluster: others could make it so, and end its
 // protection in the middle of an outage.
 func (s *State) unlisted(c *Config, r Run) Result {
@@ -117,19 +148,36 @@ func (s *State) unlisted(c *Config, r Run) Result {
 		return Unknown
 	}
 	s.Unlisted, s.LastUnlisted = min(s.Unlisted+1, c.Thresholds.Failure), r.Unlisted
-	if !s.LeasesUnreadable(c) {
+	if s.LeasesStand.IsZero() && !r.Unlisted.Class.lasts() {
+		s.LeasesStand = r.Ended.Add(c.Leases.MaxProtection)
+	}
+	if !s.LeasesUnreadable(c) || s.LeasesHold(c) {
 		return Unknown
 	}
 	return s.withoutLeases()
 }
 
-// LeasesUnreadable says whether leases couldn't be listed so often in a row that the external probe alone decides.
+// LeasesUnreadable says whether leases couldn't be listed so often in a row that the external probe alone decides, unless
+// LeasesHold.
 func (s *State) LeasesUnreadable(c *Config) bool {
 	return c.Leases != nil && s.Unlisted >= c.Thresholds.Failure
 }
 
+// LeasesHold says whether leases that can't be listed hold back what was scaled down, until LeasesStand.
+func (s *State) LeasesHold(c *Config) bool {
+	return s.LeasesUnreadable(c) && s.At.Before(s.LeasesStand)
+}
+
+// LeasesGaveUp says whether a protection by leases is over, or none begins, because they stopped too long ago.
+func (s *State) LeasesGaveUp(c *Config) bool { return c.Leases != nil && c.Leases.GaveUp(s.LastLeases) }
+
+// LeasesTell is what status tells of the leases besides their counts.
+func (s *State) LeasesTell(c *Config) [3]bool {
+	return [3]bool{s.LeasesUnreadable(c), s.LeasesHold(c), s.LeasesGaveUp(c)}
+}
+
 // withoutLeases lets the external probe, which succeeded, decide alone, or nothing would end a protection: leases that aren't
-// there and leases that can't be read take nothing from anybody, and hold nothing back.
+// there and leases that can't be read for long take nothing from anybody, and hold nothing back.
 func (s *State) withoutLeases() Result {
 	s.Leases = s.Leases.forget()
 	return Success
@@ -174,7 +222,7 @@ func (s *State) OuterUnhealthy(c *Config) bool {
 
 // OuterHealthy says whether the external probe is healthy, and nothing speaks against it in the leases.
 func (s *State) OuterHealthy(c *Config) bool {
-	return s.External.Healthy(c.Thresholds) && s.Leases.Errors == 0 && (s.Leases.Successes == 0 || s.Leases.Healthy(c.Thresholds))
+	return s.External.Healthy(c.Thresholds) && s.Leases.Errors == 0 && (s.Leases.Successes == 0 || s.Leases.Healthy(c.Thresholds)) && !s.LeasesHold(c)
 }
 
 // direct says what follows from a run. Both its results must be its own: the counts alone never begin anything.

@@ -65,8 +65,8 @@ func TestWhatFollowsFromTheProbes(t *testing.T) {
 		"two successes inside are wanted and there":              {"successThreshold: 2", [][]pair{{cut, cut, cut}}, "down"},
 		"an internal one that never ran says nothing":            {"", [][]pair{times(9, pair{"SecretMissing", ""})}, "hold"},
 		"the threshold is one":                                   {"failureThreshold: 1", [][]pair{{cut}}, "down"},
-		"leases couldn't be listed, and it is fine for 60 s":     {"nodeLeases: {}", [][]pair{times(7, fine)}, "up"},
-		"leases couldn't be listed, not often enough yet":        {"nodeLeases: {}\nfailureThreshold: 8", [][]pair{times(7, fine)}, "hold"},
+		"leases may not be listed, and it is fine for 60 s":      {"nodeLeases: {}", [][]pair{times(7, fine)}, "up"},
+		"leases may not be listed, not often enough yet":         {"nodeLeases: {}\nfailureThreshold: 8", [][]pair{times(7, fine)}, "hold"},
 		"the external one fails where leases are looked at, too": {"nodeLeases: {}", [][]pair{times(3, cut)}, "down"},
 	} {
 		t.Run(name, func(t *testing.T) {

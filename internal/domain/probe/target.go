@@ -230,7 +230,7 @@ func (s *State) tells(before *State, c *Config) bool {
 		before.UnhealthySince.IsZero() != s.UnhealthySince.IsZero() || before.HealthySince.IsZero() != s.HealthySince.IsZero() ||
 		before.InternalUndetermined(c).IsZero() != s.InternalUndetermined(c).IsZero() ||
 		before.ExternalUndetermined(c).IsZero() != s.ExternalUndetermined(c).IsZero() ||
-		before.OuterUnhealthy(c) != s.OuterUnhealthy(c) || before.LeasesUnreadable(c) != s.LeasesUnreadable(c)
+		before.OuterUnhealthy(c) != s.OuterUnhealthy(c) || before.LeasesTell(c) != s.LeasesTell(c)
 }
 
 // Ended says that the namespace is gone or being deleted since then, and with it everything that was scaled there.
