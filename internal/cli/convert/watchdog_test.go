@@ -164,6 +164,7 @@ internalKubeConfigSecretName: shoot-access-dependency-watchdog-probe
 externalKubeConfigSecretName: shoot-access-dependency-watchdog-probe-external
 probeInterval: 10s
 nodeLeases: {monitorGraceDuration: 40s, failureFraction: 0.6}
+annotateMeltdownProtection: true
 dependentResourceInfos:
 - {ref: {apiVersion: apps/v1, kind: Deployment, name: kube-controller-manager}, optional: false, scaleUp: {level: 0}, scaleDown: {level: 1}}
 - {ref: {apiVersion: apps/v1, kind: Deployment, name: cluster-autoscaler}, optional: true, scaleUp: {level: 2, initialDelay: 30s}, scaleDown: {level: 0}}

@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/timing"
@@ -100,7 +99,7 @@ func NewConfig(pc *v1alpha1.ProbeConfig, ownNamespace string) (*Config, error) {
 		InternalSecret: spec.InternalKubeConfigSecretName, ExternalSecret: spec.ExternalKubeConfigSecretName,
 		Thresholds: Thresholds{Success: intOr(spec.SuccessThreshold, defaultSuccessThreshold), Failure: intOr(spec.FailureThreshold, defaultFailureThreshold)},
 		Jitter:     floatOr(spec.BackoffJitterFactor, defaultJitter), Observe: spec.Mode == v1alpha1.Observe, Account: AccountOf(pc),
-		Meltdown: ptr.Deref(spec.AnnotateMeltdownProtection, false),
+		Meltdown: spec.AnnotateMeltdownProtection != nil && *spec.AnnotateMeltdownProtection,
 	}
 	if c.Thresholds.Success < 1 || c.Thresholds.Failure < 1 {
 		return nil, fmt.Errorf("spec.successThreshold and spec.failureThreshold: must be at least 1")
