@@ -47,17 +47,18 @@ type WeederConfigSpec struct {
 	// +kubebuilder:validation:Maximum=10000
 	MaxDeletionsPerWatch *int32 `json:"maxDeletionsPerWatch,omitempty"`
 
-	// maxRepeatsPerOwner caps, in any hour, the deletions of one workload's pods that replaced pods deleted before: deleting
-	// those again and again would defeat the kubelet's back-off. They count over all windows of that hour and all
-	// WeederConfigs: each recovery of a Service that flaps would else grant its dependents as many again. A replacement that
-	// ran for ten minutes without a restart is none any more. 0 deletes no replacement. Default: 3.
+	// maxRepeatsPerOwner caps how often, in any hour, a workload's pod is deleted again: it, the pod that replaced it, and so on,
+	// each of the workload's replicas for itself. Deleting those again and again would defeat the kubelet's back-off. They count
+	// over all windows of that hour and all WeederConfigs: each recovery of a Service that flaps would else grant its dependents
+	// as many again. A replacement that ran for ten minutes without a restart is none any more. 0 deletes no replacement.
+	// Default: 3.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=20
 	MaxRepeatsPerOwner *int32 `json:"maxRepeatsPerOwner,omitempty"`
 
-	// cooldown is the least time between the deletion of a replacement and the workload's deletion before it. From 1s to
-	// 10m. Default: 10s.
+	// cooldown is the least time between the deletion of a replacement and that of the pod that it replaced. From 1s to 10m.
+	// Default: 10s.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`!self.matches('^(0*[0-9]{1,4}([.][0-9]+)?h|0*[0-9]{1,6}([.][0-9]+)?m|0*[0-9]{1,8}([.][0-9]+)?s|0*[0-9]{1,11}([.][0-9]+)?ms)+$') || duration(self) >= duration('1s') && duration(self) <= duration('10m')`,message="must be at least 1s and at most 10m"
 	Cooldown Duration `json:"cooldown,omitempty"`
@@ -185,15 +186,15 @@ type SpentBudgets struct {
 }
 
 // UnlistedDeletions are deletions of which nobody knows any more what they deleted. After a restart every dependent pod that
-// was created after the first of them counts as a replacement, and all repeats among them as its workload's, until they are
-// an hour old: no workload gets more repeats than maxRepeatsPerOwner, and some get fewer.
+// was created after the first of them counts as the replacement of the one with the most repeats, until they are an hour old: no
+// pod is deleted again more often than maxRepeatsPerOwner allows, and some less often.
 type UnlistedDeletions struct {
 	// from is when the first of them was, to when the last.
 	// +required
 	From metav1.Time `json:"from"`
 	// +required
 	To metav1.Time `json:"to"`
-	// repeats counts those of pods that had replaced one that was deleted before.
+	// repeats is the greatest number of repeats of one of them.
 	// +optional
 	Repeats int32 `json:"repeats"`
 }
@@ -263,9 +264,9 @@ type PodDeletion struct {
 	// +required
 	// +kubebuilder:validation:MaxLength=63
 	Service string `json:"service"`
-	// repeat is true when the pod had replaced one that was deleted before.
+	// repeats counts the pods that were deleted in the hour before and that this one had replaced, one after the other.
 	// +optional
-	Repeat bool `json:"repeat,omitempty"`
+	Repeats int32 `json:"repeats,omitempty"`
 }
 
 // WeederConfig deletes the pods that depend on a Service and crash-loop, once the Service recovered: they restart now, and

@@ -52,7 +52,7 @@ func (r *Reporter) deleted(plan weeder.Plan, now time.Time) {
 		verb = "evicts"
 	}
 	note := fmt.Sprintf("WeederConfig %s %s pod %s: Service %s recovered at %s, and %s", d.Key, verb, plan.Pod.Key(), d.Service, clockTime(d.Recovered), d.Loop)
-	if d.Repeat {
+	if len(d.Before) > 0 {
 		note += "; it had replaced a pod that was deleted before"
 	}
 	p, c := plan.Pod, plan.Pod.Controller

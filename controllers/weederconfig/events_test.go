@@ -36,7 +36,7 @@ func TestAnEvictionOfAReplacementSaysSo(t *testing.T) {
 	w.observe(t.Context(), stored("wc", func(s *v1alpha1.WeederConfigSpec) { s.Deletion = v1alpha1.Evict }))
 	w.recover()
 	plan := w.decided(t, crashing("api-1"))
-	plan.Delete.Repeat = true
+	plan.Delete.Before = []time.Time{{}}
 	w.Report.deleted(plan, w.clock.Now())
 	last := w.heard.all[len(w.heard.all)-1]
 	if last.action != "Evict" || !strings.Contains(last.note, "evicts pod") || !strings.HasSuffix(last.note, "; it had replaced a pod that was deleted before") {

@@ -38,7 +38,7 @@ type DeletionRecorder struct {
 }
 
 // Inherit reads what earlier leaders wrote down for all configs, and lets this process act for those that it knows: the minute
-// and a workload's repeats are shared by all of them. It is called before the first deletion for a config, and reads once for all who
+// and a pod's repeats are shared by all of them. It is called before the first deletion for a config, and reads once for all who
 // wait for it.
 func (r *DeletionRecorder) Inherit(ctx context.Context, d *weeder.Deletion) error {
 	r.inheriting.Lock()

@@ -77,7 +77,7 @@ func recount(to *v1alpha1.WeederConfigStatus, sum weeder.Summary) {
 	}
 	for _, r := range sum.Recent {
 		to.RecentDeletions = append(to.RecentDeletions, v1alpha1.PodDeletion{
-			Time: seconds(r.Server), Namespace: r.Namespace, Pod: r.Pod, PodUID: string(r.UID), Owner: r.Owner, Service: r.Service, Repeat: r.Repeat,
+			Time: seconds(r.Server), Namespace: r.Namespace, Pod: r.Pod, PodUID: string(r.UID), Owner: r.Owner, Service: r.Service, Repeats: int32(len(r.Before)),
 		})
 	}
 	for _, reason := range slices.Sorted(maps.Keys(sum.Skipped)) {

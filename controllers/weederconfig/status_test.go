@@ -68,7 +68,7 @@ func TestTheStatusIsWhatWasCountedAndWrittenOnce(t *testing.T) {
 	window := weeder.Window{Namespace: "ns", Service: "etcd", Opened: opened, Ends: opened.Add(time.Minute), Deleted: 2, LastDeletion: opened.Add(time.Second)}
 	st := state{synced: true, summary: weeder.Summary{
 		Services: 3, Active: 1, Deleted: 5, Windows: []weeder.Window{window}, Last: window, Skipped: map[weeder.Reason]int64{"Paused": 2, "Cooldown": 1},
-		Recent: []weeder.Record{{At: opened.Add(time.Hour), Server: opened, Namespace: "ns", Pod: "api-1", UID: "u", Owner: "Deployment/api", Service: "etcd", Repeat: true}},
+		Recent: []weeder.Record{{At: opened.Add(time.Hour), Server: opened, Namespace: "ns", Pod: "api-1", UID: "u", Owner: "Deployment/api", Service: "etcd", Before: []time.Time{opened, opened}}},
 		Spent:  weeder.Spent{LastMinute: 4, LastDeletion: opened, Unlisted: weeder.Unlisted{From: opened.Add(-time.Minute), To: opened, Repeats: 2}},
 	}}
 	st.Verdict.Allowed = true
@@ -82,7 +82,7 @@ func TestTheStatusIsWhatWasCountedAndWrittenOnce(t *testing.T) {
 		s.Windows[0].Deleted != 2 || !s.Windows[0].LastDeletion.Time.Equal(noon.Add(time.Second)) {
 		t.Errorf("windows %+v, last %+v", s.Windows, s.LastTriggered)
 	}
-	if d := s.RecentDeletions; len(d) != 1 || d[0].Pod != "api-1" || d[0].PodUID != "u" || d[0].Owner != "Deployment/api" || !d[0].Repeat || !d[0].Time.Time.Equal(noon) {
+	if d := s.RecentDeletions; len(d) != 1 || d[0].Pod != "api-1" || d[0].PodUID != "u" || d[0].Owner != "Deployment/api" || d[0].Repeats != 2 || !d[0].Time.Time.Equal(noon) {
 		t.Errorf("deletions %+v", d)
 	}
 	if p := s.Spent; p == nil || p.LastMinute != 4 || !p.LastDeletion.Time.Equal(noon) || p.Unlisted == nil || p.Unlisted.Repeats != 2 ||

@@ -48,6 +48,34 @@ var correctWeeding = []weederCase{
 			y.weed(c, y.looping(fmt.Sprintf("api-%d", i)))
 		}
 	}},
+	{name: "delete all of a workload, and once more all that replaced them", do: func(y yard) {
+		c := y.config(`,"maxRepeatsPerOwner":1,"cooldown":"1s"`)
+		for i := range 2 {
+			var pods []*corev1.Pod
+			for n := range 3 {
+				pods = append(pods, y.looping(fmt.Sprintf("api-%d-%d", i, n)))
+			}
+			y.recover()
+			y.weed(c, pods...)
+		}
+	}},
+	{name: "delete at once what replaced nothing, whatever else of its workload was deleted", options: strict, do: func(y yard) {
+		c, first, other := y.config(`,"maxRepeatsPerOwner":0`), y.looping("api-0"), y.looping("api-1")
+		y.recover()
+		y.weed(c, first)
+		y.weed(c, other)
+		y.looping("api-2")
+		y.looping("api-3")
+		y.weed(c, y.looping("api-4"))
+	}},
+	{name: "delete at once, of two that were created together, either for the one that replaced nothing", do: func(y yard) {
+		c, first := y.config(`,"maxRepeatsPerOwner":0`), y.looping("api-0")
+		y.recover()
+		y.weed(c, first)
+		replaces := y.looping("api-1")
+		y.looping("api-2")
+		y.weed(c, replaces)
+	}},
 	{name: "delete at once a replacement that ran for ten minutes before it was restarted", options: strict, do: func(y yard) {
 		c, first := y.config(`,"maxRepeatsPerOwner":0`), y.looping("api-0")
 		y.recover()
@@ -410,19 +438,36 @@ var unlimitedWeeding = []weederCase{
 		y.recover()
 		y.weed(c, pods...)
 	}},
-	{name: "more than maxRepeatsPerOwner in an hour", broken: []Invariant{Limits}, text: "2 replacements in default/ReplicaSet/api were deleted within an hour; 1 are allowed", do: func(y yard) {
+	{name: "more than maxRepeatsPerOwner in an hour", broken: []Invariant{Limits}, text: "3 pods of default/ReplicaSet/api were deleted within an hour, each the replacement of the one before; 2 are allowed", do: func(y yard) {
 		c := y.config(`,"maxRepeatsPerOwner":1,"cooldown":"1s"`)
 		y.recover()
 		for i := range 3 {
 			y.weed(c, y.looping(fmt.Sprintf("api-%d", i)))
 		}
 	}},
-	{name: "more than maxRepeatsPerOwner in several windows", broken: []Invariant{Limits}, text: "1 replacements in default/ReplicaSet/api were deleted within an hour; 0 are allowed", do: func(y yard) {
+	{name: "more than maxRepeatsPerOwner in several windows", broken: []Invariant{Limits}, text: "2 pods of default/ReplicaSet/api were deleted within an hour, each the replacement of the one before; 1 are allowed", do: func(y yard) {
 		c := y.config(`,"maxRepeatsPerOwner":0,"cooldown":"1s"`)
 		for i := range 2 {
 			y.recover()
 			y.weed(c, y.looping(fmt.Sprintf("api-%d", i)))
 		}
+	}},
+	{name: "one of several as often as all of them together", options: strict, broken: []Invariant{Limits, Limits, Limits}, text: "the cooldown is 1s", do: func(y yard) {
+		c := y.config(`,"maxRepeatsPerOwner":2,"cooldown":"1s"`)
+		pods := []*corev1.Pod{y.looping("api-0"), y.looping("api-1"), y.looping("api-2")}
+		y.recover()
+		y.weed(c, pods...)
+		y.looping("api-3")
+		y.looping("api-4")
+		for i := range 3 {
+			y.weed(c, y.looping(fmt.Sprintf("api-5-%d", i)))
+		}
+	}},
+	{name: "one of two that were created together, and then the other, for the one that replaced nothing", broken: []Invariant{Limits}, text: "2 pods of default/ReplicaSet/api were", do: func(y yard) {
+		c, first := y.config(`,"maxRepeatsPerOwner":0`), y.looping("api-0")
+		y.recover()
+		y.weed(c, first)
+		y.weed(c, y.looping("api-1"), y.looping("api-2"))
 	}},
 	{name: "a replacement that ran for less than ten minutes", options: strict, broken: []Invariant{Limits}, text: "the cooldown is 10s", do: func(y yard) {
 		c, first := y.config(""), y.looping("api-0")
@@ -430,8 +475,9 @@ var unlimitedWeeding = []weederCase{
 		y.weed(c, first)
 		y.weed(c, y.looping("api-1", ranFor(10*time.Minute-time.Second)))
 	}},
-	{name: "a replacement before the cooldown", options: strict, broken: []Invariant{Limits}, text: "the cooldown is 10s", do: func(y yard) {
+	{name: "a replacement before the cooldown, beside one that replaced nothing", options: strict, broken: []Invariant{Limits}, text: "the cooldown is 10s", do: func(y yard) {
 		c := y.config("")
+		y.looping("api-older")
 		y.recover()
 		y.weed(c, y.looping("api-0"))
 		y.weed(c, y.looping("api-1"))

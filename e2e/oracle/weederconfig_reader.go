@@ -19,13 +19,16 @@ type pods struct {
 	services   *services
 	rights     rights
 	namespaces map[string]map[string]string
-	// born is the version at which each pod was first seen, whole its last before its deletion began.
-	born  map[types.UID]uint64
+	// whole is each pod's last version before its deletion began.
 	whole map[types.UID]seen
+	// places are those of pods that the manager hasn't deleted, in their lineages. Vacant, by workload, are those after a deletion that
+	// no pod has.
+	places map[types.UID]*place
+	vacant map[string][]*deletion
 	// ranWell has the pods that were restarted, and how they ran before: one that ran well replaces nothing any more.
 	ranWell map[types.UID]bool
 	notes   map[types.UID]*notes // by config
-	done    []deletion
+	done    []*deletion
 }
 
 // seen is a pod at a version. An eviction first marks the pod in its status; marked is the version of that.
@@ -47,13 +50,14 @@ type deletion struct {
 	recovery stamp
 	// former: an earlier window was open until just before, which it may still have been counted for.
 	former bool
-	repeat bool
+	// after is the deletion of the pod that this one had replaced; nil for none.
+	after *deletion
 }
 
 func newPods(o Options) *pods {
 	return &pods{
 		options: o, services: newServices(o.Lag), namespaces: map[string]map[string]string{},
-		born: map[types.UID]uint64{}, whole: map[types.UID]seen{}, ranWell: map[types.UID]bool{}, notes: map[types.UID]*notes{},
+		places: map[types.UID]*place{}, vacant: map[string][]*deletion{}, whole: map[types.UID]seen{}, ranWell: map[types.UID]bool{}, notes: map[types.UID]*notes{},
 	}
 }
 
@@ -102,8 +106,8 @@ func (s *pods) pod(w *World, c Change, at stamp) Finding {
 	if c.Ours {
 		f = s.ours(w, c, at, before)
 	}
-	if after != nil && s.born[after.uid] == 0 {
-		s.born[after.uid] = c.Version
+	if before == nil && after != nil {
+		s.settle(after, at.at)
 	}
 	if after != nil && after.restarted {
 		if _, known := s.ranWell[after.uid]; !known {
@@ -141,9 +145,9 @@ func (s *pods) ours(w *World, c Change, at stamp, p *pod) Finding {
 		return broken(Validated, "the manager deleted a pod: %s", reason)
 	}
 	f := Finding{Acts: []Act{{Policy: d.uid, Generation: d.number, What: fmt.Sprintf("deletion for Service %s", d.service)}}}
-	s.done = append(s.done, d)
+	s.done = append(s.done, &d)
 	s.notes[d.uid].done++
-	f.Broken = append(f.Broken, s.limits(w, &s.done[len(s.done)-1])...)
+	f.Broken = append(f.Broken, s.limits(w, &d)...)
 	return f
 }
 

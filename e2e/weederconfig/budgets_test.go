@@ -2,6 +2,7 @@ package weederconfig
 
 import (
 	"context"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -31,7 +32,46 @@ var _ = Describe("Budgets", func() {
 		Expect(activeWindows(ctx, wc)()).To(BeEquivalentTo(1))
 	})
 
-	It("cap the repeats of a workload in an hour, also across kill -9", func(ctx SpecContext) {
+	It("help every pod of a workload at each recovery, and a bad one no more often for that", func(ctx SpecContext) {
+		const replicas, cooldown = 6, 10 * time.Second
+		s := newShop(ctx)
+		s.upstream(ctx, "etcd", 1)
+		s.deploy(ctx, "api", replicas, nil)
+		wc := s.weeder("replicas", "etcd", "api")
+		wc.Spec.Cooldown, wc.Spec.MaxRepeatsPerOwner = "10s", ptr.To[int32](2)
+		create(ctx, wc)
+		outage := func(acts int) []act {
+			GinkgoHelper()
+			s.down(ctx, "etcd")
+			s.fail(ctx, "api")
+			s.up(ctx, "etcd")
+			Eventually(s.acts).Should(HaveLen(acts))
+			all := s.acts()
+			of := all[len(all)-replicas:]
+			Expect(of[replicas-1].At.Sub(of[0].At)).To(BeNumerically("<", cooldown), "none waits for another")
+			Eventually(s.ready).WithContext(ctx).WithArguments("api").Should(Equal(replicas))
+			return of
+		}
+
+		By("the first outage")
+		Expect(outage(replicas)).To(HaveEach(HaveField("Repeats", 0)))
+		By("the second")
+		Expect(outage(2 * replicas)).To(HaveEach(HaveField("Repeats", 1)))
+
+		By("one that goes on to fail")
+		s.failLast(ctx, "api")
+		Eventually(s.acts).Should(HaveLen(2*replicas + 1))
+		Eventually(s.ready).WithContext(ctx).WithArguments("api").Should(Equal(replicas))
+		s.failLast(ctx, "api")
+		Eventually(skipped(ctx, wc, "MaxRepeatsPerOwner")).Should(BeEquivalentTo(1))
+		Consistently(s.acts).WithTimeout(moment).Should(HaveLen(2*replicas + 1))
+		By("which holds back no other")
+		s.label(ctx, "api", crash, true)
+		Eventually(s.acts).Should(HaveLen(3 * replicas))
+		Expect(s.acts()[2*replicas:]).To(HaveEach(HaveField("Repeats", 2)))
+	})
+
+	It("cap the repeats of a pod in an hour, also across kill -9", func(ctx SpecContext) {
 		s := newShop(ctx)
 		s.recovered(ctx, "etcd")
 		wc := s.weeder("repeats", "etcd", "api")
@@ -45,8 +85,7 @@ var _ = Describe("Budgets", func() {
 		Eventually(skipped(ctx, wc, "MaxRepeatsPerOwner")).Should(BeNumerically(">=", 1))
 		acts := s.acts()
 		Expect(acts).To(HaveLen(3))
-		Expect(acts[0].Repeat).To(BeFalse())
-		Expect(acts[1].Repeat && acts[2].Repeat).To(BeTrue())
+		Expect([]int{acts[0].Repeats, acts[1].Repeats, acts[2].Repeats}).To(Equal([]int{0, 1, 2}))
 		Expect([]string{acts[0].ID, acts[1].ID, acts[2].ID}).To(ConsistOf(HaveLen(16), HaveLen(16), HaveLen(16)))
 	})
 

@@ -36,7 +36,7 @@ type act struct {
 	Namespace string    `json:"policyNamespace"`
 	TargetUID string    `json:"targetUID"`
 	Owner     string    `json:"owner"`
-	Repeat    bool      `json:"repeat"`
+	Repeats   int       `json:"repeats"`
 }
 
 // acts are the lines of the audit trail about a namespace's configs.

@@ -38,7 +38,7 @@ var _ = Describe("A recovery", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(st.LastTriggered).To(HaveValue(And(HaveField("Service", "etcd"), HaveField("Namespace", s.namespace))))
 		Expect(st.RecentDeletions).To(HaveLen(2))
-		Expect(st.RecentDeletions[0]).To(And(HaveField("Owner", "Deployment/apiserver"), HaveField("Service", "etcd"), HaveField("Repeat", false)))
+		Expect(st.RecentDeletions[0]).To(And(HaveField("Owner", "Deployment/apiserver"), HaveField("Service", "etcd"), HaveField("Repeats", BeZero())))
 		Eventually(s.events).WithContext(ctx).WithArguments("PodDeleted").Should(And(
 			HaveKeyWithValue("WeederConfig", ContainSubstring("Service etcd recovered at")),
 			HaveKeyWithValue("ReplicaSet", ContainSubstring("container main exited with code 1 after 1 restarts")),

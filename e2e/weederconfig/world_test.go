@@ -195,6 +195,16 @@ func (s shop) fail(ctx context.Context, app string) {
 	s.eventuallyCrashes(ctx, app, len(s.pods(ctx, app)))
 }
 
+// failLast brings the app's latest pod into a crash loop.
+func (s shop) failLast(ctx context.Context, app string) {
+	GinkgoHelper()
+	pods := s.pods(ctx, app)
+	last := &pods[len(pods)-1]
+	before := last.DeepCopy()
+	last.Labels[crash] = "true"
+	Expect(h.Client.Patch(ctx, last, client.MergeFrom(before))).To(Succeed())
+}
+
 // down makes an app's Service notReady, up Ready again.
 func (s shop) down(ctx context.Context, app string) {
 	GinkgoHelper()

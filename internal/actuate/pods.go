@@ -153,5 +153,5 @@ func (p *Pods) record(plan weeder.Plan, v AdmittedWeeder, unconfirmed error) {
 		act.Verb = string(v1alpha1.Evict)
 	}
 	act.record(p.Acts, "Deleted a crash-looping pod", "service", d.Service, "owner", plan.Pod.Workload().String(),
-		"container", d.Loop.Container, "restarts", d.Loop.Restarts, "exitCode", d.Loop.ExitCode, "repeat", d.Repeat)
+		"container", d.Loop.Container, "restarts", d.Loop.Restarts, "exitCode", d.Loop.ExitCode, "repeats", len(d.Before))
 }

@@ -155,7 +155,7 @@ func TestGolden(t *testing.T) {
 }
 
 // deletedPod is a line of a manager's log.
-const deletedPod = `{"time":"2026-11-21T11:59:18.713277064Z","level":"INFO","msg":"Deleted a crash-looping pod","logger":"acts","act":"752a18e873f4069f","verb":"Delete","reason":"ServiceRecovered","policyKind":"WeederConfig","policyNamespace":"default","policy":"shop","policyUID":"aaa902ff-7ae9-4076-80b2-b63d671dcb59","policyGeneration":1,"ruleSet":"58076f47d690af3c","targetKind":"Pod","targetNamespace":"default","target":"shop-654f6c594-mq47q","targetUID":"44428f8a-a668-4441-a7e0-531015b3135d","service":"database","owner":"Deployment/shop","container":"shop","restarts":1,"exitCode":1,"repeat":false,"trigger":"2026-11-21T11:59:18Z"}
+const deletedPod = `{"time":"2026-11-21T11:59:18.713277064Z","level":"INFO","msg":"Deleted a crash-looping pod","logger":"acts","act":"752a18e873f4069f","verb":"Delete","reason":"ServiceRecovered","policyKind":"WeederConfig","policyNamespace":"default","policy":"shop","policyUID":"aaa902ff-7ae9-4076-80b2-b63d671dcb59","policyGeneration":1,"ruleSet":"58076f47d690af3c","targetKind":"Pod","targetNamespace":"default","target":"shop-654f6c594-mq47q","targetUID":"44428f8a-a668-4441-a7e0-531015b3135d","service":"database","owner":"Deployment/shop","container":"shop","restarts":1,"exitCode":1,"repeats":0,"trigger":"2026-11-21T11:59:18Z"}
 `
 
 // TestExitCodes: 0 all is well, 1 something was found, 2 it could not be done; 3 a plan is of a policy that would be refused.

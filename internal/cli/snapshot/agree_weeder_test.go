@@ -202,6 +202,7 @@ func (w *weeding) act() {
 			p.ResourceVersion += "1"
 			crashLoops(p)
 			w.weeder.ObservePod(weeder.ReadPod(p), weederAt(w.now))
+			w.now = w.now.Add(3 * time.Second) // what was created and deleted within two seconds a status doesn't tell in order
 		} else {
 			delete(w.pods, key)
 		}
@@ -254,7 +255,7 @@ func told(st *v1alpha1.WeederConfigStatus, sum weeder.Summary) {
 	}
 	for _, r := range sum.Recent {
 		st.RecentDeletions = append(st.RecentDeletions, v1alpha1.PodDeletion{
-			Time: metav1.NewTime(r.Server), Namespace: r.Namespace, Pod: r.Pod, PodUID: string(r.UID), Owner: r.Owner, Service: r.Service, Repeat: r.Repeat,
+			Time: metav1.NewTime(r.Server), Namespace: r.Namespace, Pod: r.Pod, PodUID: string(r.UID), Owner: r.Owner, Service: r.Service, Repeats: int32(len(r.Before)),
 		})
 	}
 }

@@ -95,7 +95,7 @@ func (s *State) noteHolds(p *podState, plan *Plan, now time.Time) {
 func (s *State) reserve(p *podState, d *Deletion, at Moment) {
 	cs, workload, w := s.configs[d.Config], p.Workload(), s.windowOf(d.Config, p.Namespace, d.Service)
 	record := &Record{
-		At: at.Now, Server: at.server(), Namespace: p.Namespace, Pod: p.Name, UID: p.UID, Owner: workload.String(), Service: d.Service, Repeat: d.Repeat,
+		At: at.Now, Server: at.server(), Namespace: p.Namespace, Pod: p.Name, UID: p.UID, Owner: workload.String(), Service: d.Service, Before: d.Before,
 	}
 	w.Deleted++
 	w.LastDeletion = at.Now
@@ -137,7 +137,7 @@ func (s *State) Confirm(uid types.UID, at Moment) {
 		return
 	}
 	delete(s.sent, uid)
-	s.log.confirm(d.workload, d.record, at.Now)
+	s.log.confirm(d.record, at.Now)
 	if d.pod.confirmed = true; s.pods[d.pod.Namespace][d.pod.Name] == d.pod {
 		s.index(d.pod)
 	}

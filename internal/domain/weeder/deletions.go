@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// remembered is for how long a deletion counts for its workload.
+	// remembered is for how long a deletion counts for what comes after it.
 	remembered = time.Hour
 	// backOffForgotten is after how long without a restart the kubelet forgets a container's back-off.
 	backOffForgotten = 10 * time.Minute
@@ -29,8 +29,10 @@ type Record struct {
 	UID        types.UID
 	Owner      string
 	Service    string
-	// Repeat: the pod had replaced one that was deleted before.
-	Repeat bool
+	// Before is when the pods were deleted, within an hour, that this one had replaced one after the other, in order.
+	Before []time.Time
+	// heir is the pod that counts as its replacement; nil until one comes.
+	heir *podState
 	// inherited from another process: which pods were there before isn't known.
 	inherited bool
 	// done is when the API server had taken it, by our clock; zero while that isn't known. A slow one takes its time.
@@ -42,6 +44,11 @@ func (d *Record) latest() time.Time { return later(d.At, d.done) }
 
 // counts: it is less than an hour old.
 func (d *Record) counts(now time.Time) bool { return now.Sub(d.At) < remembered }
+
+// precedes says whether the pod may have been created after it, by the API server's clock.
+func (d *Record) precedes(p *Pod) bool {
+	return d.UID != p.UID && p.Created.Add(uncertainCreation).After(d.Server)
+}
 
 func byTime(a, b *Record) int { return a.At.Compare(b.At) }
 
@@ -92,27 +99,49 @@ func (l *deletionLog) add(w Workload, d *Record) {
 		h = &history{}
 		l.byWorkload[w] = h
 	}
-	h.add(d)
+	if d.inherited {
+		h.inherited.insert(d, byTime)
+	} else {
+		h.heirless.insert(d, byServerTime)
+	}
 	l.lately.insert(d, byLatest)
+}
+
+// match makes a pod that is new the heir of its workload's latest deletion that may precede it and has none. In whatever order pods
+// are seen, at least as many find one as have replaced a pod: none takes an early one, which all others may have come after, too, while
+// there is a later one.
+func (l *deletionLog) match(p *podState) {
+	h := l.byWorkload[p.Workload()]
+	if h == nil {
+		return
+	}
+	for i, d := range slices.Backward(h.heirless) {
+		if d.precedes(p.Pod) {
+			p.replaces, d.heir = d, p
+			h.heirless = slices.Delete(h.heirless, i, i+1)
+			return
+		}
+	}
 }
 
 // confirm says when a deletion was done. Cooldown and the minute count from then: with a slow API server pods would else go
 // sooner after each other, and more of them in a minute, than they may.
-func (l *deletionLog) confirm(w Workload, d *Record, now time.Time) {
+func (l *deletionLog) confirm(d *Record, now time.Time) {
 	l.lately.remove(d)
 	d.done = now
 	l.lately.insert(d, byLatest)
-	if h := l.byWorkload[w]; h != nil { // else it is more than an hour ago
-		h.last = later(h.last, d.latest())
-	}
 }
 
-// refund takes back a deletion that surely didn't happen.
+// refund takes back a deletion that surely didn't happen. Who was taken for its heir is another's, or nobody's.
 func (l *deletionLog) refund(w Workload, d *Record) {
-	if h := l.byWorkload[w]; h != nil && h.refund(d) {
-		delete(l.byWorkload, w)
+	if h := l.byWorkload[w]; h != nil {
+		h.heirless.remove(d)
 	}
 	l.lately.remove(d)
+	if d.heir != nil {
+		d.heir.replaces = nil
+		l.match(d.heir)
+	}
 }
 
 // prune forgets what counts for nothing any more.
@@ -157,89 +186,35 @@ func (l *deletionLog) fits(d *Record, limit int, now time.Time) bool {
 	return before < limit
 }
 
-// Past is what a pod's workload has been through in the last hour.
-type Past struct {
-	// Replacement: the pod came after an earlier deletion, and hadn't run well since.
-	Replacement bool
-	// Last is the workload's latest deletion.
-	Last time.Time
-	// Repeats are the deletions of replacements, in order.
-	Repeats []time.Time
-}
-
-// history is what a workload has been through in the last hour. A decision looks at the first of its deletions at most, however
-// many there were.
+// history are the deletions of a workload in the last hour of which it isn't known which pods replaced theirs.
 type history struct {
-	// all of its deletions, those by other processes first, and the repeats among them; both in the order in which they were decided.
-	all, repeats records
-	// last is the latest.
-	last time.Time
-}
-
-// othersFirst has all that others did asked about before the first of our own that a pod doesn't come after: one of theirs may be
-// stamped later than that, since it is taken over later, or was while our clock was ahead.
-func othersFirst(a, b *Record) int {
-	if a.inherited != b.inherited {
-		if a.inherited {
-			return -1
-		}
-		return 1
-	}
-	return byTime(a, b)
-}
-
-func (h *history) add(d *Record) {
-	h.all.insert(d, othersFirst)
-	if d.Repeat {
-		h.repeats.insert(d, byTime)
-	}
-	h.last = later(h.last, d.latest())
-}
-
-// refund takes back a deletion; empty says that none is left.
-func (h *history) refund(d *Record) (empty bool) {
-	h.all.remove(d)
-	h.repeats.remove(d)
-	h.last = time.Time{}
-	for _, o := range h.all {
-		h.last = later(h.last, o.latest())
-	}
-	return len(h.all) == 0
+	// heirless are our own without an heir, in the order in which pods may have been created after them.
+	heirless records
+	// inherited are other processes', by time. Which pods replaced theirs isn't known: each counts for all that it may precede.
+	inherited records
 }
 
 // prune forgets deletions that are more than an hour old; empty says that none is left.
 func (h *history) prune(now time.Time) (empty bool) {
 	counts := func(d *Record) bool { return d.counts(now) }
-	h.all.forget(counts)
-	h.repeats.forget(counts)
-	return len(h.all) == 0
+	h.heirless.forget(counts)
+	h.inherited.forget(counts)
+	return len(h.heirless)+len(h.inherited) == 0
 }
 
-// past tells what counts against one more deletion in the workload, of a pod that was first seen then. A workload that wasn't
-// heard of has no history.
-func (h *history) past(p *Pod, firstSeen, now time.Time) (past Past) {
-	if h == nil {
-		return past
-	}
-	past.Replacement, past.Last = h.replaced(p, firstSeen, now), h.last
-	for _, d := range h.repeats {
-		if d.counts(now) {
-			past.Repeats = append(past.Repeats, d.At)
-		}
-	}
-	return past
+// Past is what a pod comes after. The zero value is that it replaced nothing.
+type Past struct {
+	// Before is when the pods were deleted, within the last hour, that it replaced one after the other, in order.
+	Before []time.Time
+	// Last is when the last of them was gone.
+	Last time.Time
 }
 
-// replaced says whether the pod came after one of the deletions. A pod that we knew before the first of our own replaces none of
-// them, nor does it replace what was deleted after the API server surely had created it.
-func (h *history) replaced(p *Pod, firstSeen, now time.Time) bool {
-	for _, d := range h.all {
-		switch {
-		case !d.inherited && !firstSeen.After(d.At): // nor after those that follow, which are our own, too
-			return false
-		case d.counts(now) && d.UID != p.UID && p.Created.Add(uncertainCreation).After(d.Server):
-			return true
-		}
+// follow says that the pod replaced what was deleted then. Of several of which it may be any the one counts that comes after most.
+func (p *Past) follow(d *Record, now time.Time) {
+	before := slices.DeleteFunc(append(slices.Clone(d.Before), d.At), func(t time.Time) bool { return now.Sub(t) >= remembered })
+	if len(before) >= len(p.Before) {
+		p.Before = before
 	}
-	return false
+	p.Last = later(p.Last, d.latest())
 }

@@ -247,7 +247,7 @@ func verdict(plan weeder.Plan, next weeder.Next) string {
 	switch {
 	case next == weeder.ReadLive:
 		return "read live"
-	case next == weeder.Delete && plan.Delete.Repeat:
+	case next == weeder.Delete && len(plan.Delete.Before) > 0:
 		return "delete again"
 	case next == weeder.Delete:
 		return "delete"

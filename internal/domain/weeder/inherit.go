@@ -182,9 +182,10 @@ func (s *State) inheritDeletions(cs *configState, stored []v1alpha1.PodDeletion,
 		if slices.ContainsFunc(cs.log, func(r *Record) bool { return r.UID == types.UID(d.PodUID) }) {
 			continue
 		}
+		when := at.latest(d.Time.Time)
 		r := &Record{
-			At: at.latest(d.Time.Time), Server: d.Time.Time, Namespace: d.Namespace, Pod: d.Pod, UID: types.UID(d.PodUID), Owner: d.Owner,
-			Service: d.Service, Repeat: d.Repeat, inherited: true,
+			At: when, Server: d.Time.Time, Namespace: d.Namespace, Pod: d.Pod, UID: types.UID(d.PodUID), Owner: d.Owner,
+			Service: d.Service, Before: repeated(when, int(d.Repeats)), inherited: true,
 		}
 		cs.remember(r)
 		if kind, name, ok := strings.Cut(d.Owner, "/"); ok && r.counts(at.Now) {
@@ -220,20 +221,36 @@ func (s *State) inheritUnlisted(cs *configState, st *v1alpha1.WeederConfigStatus
 	}
 }
 
-// past tells what counts against one more deletion of the pod's workload, with what other processes did that is known by
-// number only. A pod that ran well at first replaces nothing any more: what fails now isn't what failed then.
-func (s *State) past(p *podState, at Moment) Past {
-	past := s.log.byWorkload[p.Workload()].past(p.Pod, p.firstSeen, at.Now)
-	for cs := range s.holdingIn(p.Namespace) {
-		u := &cs.unlisted
-		if !u.counts(at) || !p.Created.Add(uncertainCreation).After(u.From) || !cs.selectsAny(p.Pod) {
-			continue
-		}
-		last := at.latest(u.To)
-		past.Replacement, past.Last = true, later(past.Last, last)
-		past.Repeats = append(past.Repeats, slices.Repeat([]time.Time{last}, max(0, u.Repeats))...)
-		slices.SortFunc(past.Repeats, time.Time.Compare)
+// past tells what counts against one more deletion of the pod: those that it comes after. Of other processes' it may come after any that
+// isn't known to be later. A pod that ran well at first replaces nothing any more: what fails now isn't what failed then.
+func (s *State) past(p *podState, at Moment) (past Past) {
+	switch {
+	case p.ranWell:
+		return past
+	case p.replaces != nil: // of our own, before which all others' were
+		past.follow(p.replaces, at.Now)
+		return past
 	}
-	past.Replacement = past.Replacement && !p.ranWell
+	if h := s.log.byWorkload[p.Workload()]; h != nil {
+		for _, d := range h.inherited {
+			if d.precedes(p.Pod) {
+				past.follow(d, at.Now)
+			}
+		}
+	}
+	for cs := range s.holdingIn(p.Namespace) {
+		if u := &cs.unlisted; u.counts(at) && p.Created.Add(uncertainCreation).After(u.From) && cs.selectsAny(p.Pod) {
+			last := at.latest(u.To)
+			past.follow(&Record{At: last, Before: repeated(last, u.Repeats)}, at.Now)
+		}
+	}
 	return past
+}
+
+// greatestRepeats is the most that maxRepeatsPerOwner can be.
+const greatestRepeats = 20
+
+// repeated are so many deletions of which only is known that they were before this time.
+func repeated(when time.Time, repeats int) []time.Time {
+	return slices.Repeat([]time.Time{when}, min(max(0, repeats), greatestRepeats))
 }

@@ -65,6 +65,26 @@ func TestARestartForgetsNoDeletionThatTheStatusHasNoRoomFor(t *testing.T) {
 	expect(t, "after another restart", decide(third, "api-01r", 30*second), "delete again")
 }
 
+// Of those that it has no room for the status tells how often at most one of them was deleted again.
+func TestARestartForgetsNoRepeatThatTheStatusHasNoRoomFor(t *testing.T) {
+	const spec = forHalfAnHour + "maxRepeatsPerOwner: 1"
+	before := watchingEtcd(t, spec, newPod("api-first", owned("ReplicaSet", "bad"), backOff))
+	recoverEtcd(before, 0)
+	deleted(t, before, "api-first", 0)
+	before.ObservePod(crashing("api-second", "bad", 0), at(second))
+	deleted(t, before, "api-second", 20*second)
+	for i := range 20 {
+		name := fmt.Sprintf("api-%02d", i)
+		before.ObservePod(crashing(name, fmt.Sprintf("set%02d", i), -time.Minute), at(21*second))
+		deleted(t, before, name, 21*second)
+	}
+	sum, _ := before.Summary("wc-uid", at(22*second))
+	expect(t, "repeats", sum.Spent.Unlisted.Repeats, 1)
+	after := restarted(t, spec, storedStatus(sum), 30*second, crashing("api-third", "bad", 25*second), crashing("api-old", "old", -time.Minute))
+	expect(t, "one that may be the third", decide(after, "api-third", time.Minute), "MaxRepeatsPerOwner")
+	expect(t, "one that can't be", decide(after, "api-old", time.Minute), "delete")
+}
+
 // Deletions that weren't done make room for those that were.
 func TestAFailedDeletionMakesNoOtherUnlisted(t *testing.T) {
 	y := watchingEtcd(t, forHalfAnHour)

@@ -196,19 +196,13 @@ type trial struct {
 	limit int
 
 	deleted int
-	// repeats counts the replacements that would be deleted, by workload; a workload that loses any pod has an entry.
-	repeats map[Workload]int
 }
 
 // plan plans a pod that depends on these Services.
 func (t *trial) plan(p *podState, services []string) Plan {
-	workload, in := p.Workload(), t.input(p, t.at)
+	in := t.input(p, t.at)
 	in.Limit, in.ActsFrom = t.limit, time.Time{}
 	in.Past = t.past(p, t.at)
-	if repeats, hit := t.repeats[workload]; hit { // by this trial
-		in.Past.Last = t.at.Now
-		in.Past.Repeats = append(in.Past.Repeats, slices.Repeat([]time.Time{t.at.Now}, repeats)...)
-	}
 	if t.free != nil {
 		in.FreeAt = t.free(t.deleted)
 	}
@@ -222,14 +216,6 @@ func (t *trial) plan(p *podState, services []string) Plan {
 	if d := plan.Delete; d != nil {
 		t.deleted++
 		t.windows[d.Service].Deleted++
-		if t.repeats == nil {
-			t.repeats = map[Workload]int{}
-		}
-		repeats := t.repeats[workload]
-		if d.Repeat {
-			repeats++
-		}
-		t.repeats[workload] = repeats
 	}
 	return plan
 }

@@ -31,29 +31,34 @@ func (w *world) noteRestart(p *corev1.Pod) {
 	w.ran[p.UID] = age - pending
 }
 
-// past is the workload's: whether the pod is a replacement, the latest deletion, and how many repeats there were.
-func (w *world) past(p *corev1.Pod) (replacement bool, last time.Time, repeats int) {
-	for _, d := range w.deletions {
-		if d.owner != p.OwnerReferences[0].Name || w.now.Sub(d.at) >= time.Hour {
-			continue
-		}
-		replacement = replacement || w.born[p.UID].After(d.at) && w.ran[p.UID] < 10*time.Minute
-		last = d.at
-		if d.repeat {
-			repeats++
+// match makes a new pod the heir of its workload's latest deletion without one.
+func (w *world) match(p *corev1.Pod) {
+	for _, d := range slices.Backward(w.deletions) {
+		if p.OwnerReferences != nil && d.owner == p.OwnerReferences[0].Name && p.DeletionTimestamp == nil && !d.inherited {
+			d.inherited, w.replaces[p.UID] = true, d
+			return
 		}
 	}
-	return replacement, last, repeats
+}
+
+// past is how many of the last hour's deletions the pod comes after, and when the latest of them was.
+func (w *world) past(p *corev1.Pod) (repeats int, last time.Time) {
+	d := w.replaces[p.UID]
+	if d == nil || w.ran[p.UID] >= 10*time.Minute {
+		return 0, time.Time{}
+	}
+	last = d.at
+	for ; d != nil && w.now.Sub(d.at) < time.Hour; d = d.replaces {
+		repeats++
+	}
+	return repeats, last
 }
 
 // forbidden says why the page forbids a config to delete the pod for a Service, "" when it doesn't.
 func (w *world) forbidden(p *corev1.Pod, wc *v1alpha1.WeederConfig, service string) string {
 	window := w.windows[wc.Name+"/"+service]
 	selectors, names := wc.Spec.ServicesAndDependantSelectors[service]
-	replacement, last, repeats := false, time.Time{}, 0
-	if p.OwnerReferences != nil {
-		replacement, last, repeats = w.past(p)
-	}
+	repeats, last := w.past(p)
 	cooldown, _ := wc.Spec.Cooldown.Or(0)
 	looping := weeder.ReadPod(p).Loop(true).Container != ""
 	switch {
@@ -71,9 +76,9 @@ func (w *world) forbidden(p *corev1.Pod, wc *v1alpha1.WeederConfig, service stri
 		return "the Service's own"
 	case window.deleted >= int(*wc.Spec.MaxDeletionsPerWatch):
 		return "budget"
-	case replacement && repeats >= int(*wc.Spec.MaxRepeatsPerOwner):
+	case repeats > int(*wc.Spec.MaxRepeatsPerOwner):
 		return "repeats"
-	case replacement && w.now.Sub(last) < cooldown:
+	case repeats > 0 && w.now.Sub(last) < cooldown:
 		return "cooldown"
 	case w.lately() >= w.max:
 		return "limit"

@@ -82,8 +82,8 @@ type Deletion struct {
 	// Ends is when the window does, by our clock: later nothing may be asked.
 	Ends  time.Time
 	Evict bool
-	// Repeat: the pod replaced one that was deleted before.
-	Repeat bool
+	// Before is when the pods were deleted, within an hour, that this one replaced one after the other.
+	Before []time.Time
 	Loop   CrashLoop
 }
 
@@ -165,7 +165,7 @@ func PlanPod(in Input) Plan {
 			return Plan{Pod: *in.Pod, Delete: &Deletion{
 				Config: o.Config.UID, Key: o.Config.Key(), Generation: o.Config.Generation, Service: o.Window.Service,
 				Recovered: o.Window.Opened, Trigger: o.Window.Trigger, Ends: o.Window.Ends,
-				Evict: o.Config.Evict, Repeat: in.Past.Replacement, Loop: loop,
+				Evict: o.Config.Evict, Before: in.Past.Before, Loop: loop,
 			}}
 		}
 		hold.Config, hold.Service = o.Config.UID, o.Window.Service
@@ -271,18 +271,13 @@ func (in *Input) budgeted(o Opening) Hold {
 // repeated holds back replacements: a pod that crash-loops again where its predecessor was deleted doesn't fail for want
 // of the Service alone, and each deletion ends its back-off.
 func (in *Input) repeated(o Opening) Hold {
-	if !in.Past.Replacement {
-		return Hold{}
-	}
-	if n, most := len(in.Past.Repeats), o.Config.MaxRepeats; n >= most {
-		h := Hold{Reason: HeldByRepeats, Message: fmt.Sprintf("%d pods that replaced deleted ones of %s were deleted within an hour, maxRepeatsPerOwner is %d", n, in.Pod.Workload(), most)}
-		if most > 0 {
-			h.At = in.Past.Repeats[n-most].Add(remembered)
-		}
-		return h
-	}
-	if at := in.Past.Last.Add(o.Config.Cooldown); in.At.Now.Before(at) {
-		return Hold{Reason: HeldByCooldown, At: at, Message: fmt.Sprintf("a pod of %s was deleted less than %s ago", in.Pod.Workload(), o.Config.Cooldown)}
+	n, most, at := len(in.Past.Before), o.Config.MaxRepeats, in.Past.Last.Add(o.Config.Cooldown)
+	switch {
+	case n > most:
+		return Hold{Reason: HeldByRepeats, At: in.Past.Before[n-most-1].Add(remembered),
+			Message: fmt.Sprintf("%d pods of %s that it replaced one after the other were deleted within an hour, maxRepeatsPerOwner is %d", n, in.Pod.Workload(), most)}
+	case n > 0 && in.At.Now.Before(at):
+		return Hold{Reason: HeldByCooldown, At: at, Message: fmt.Sprintf("the pod of %s that it replaced was deleted less than %s ago", in.Pod.Workload(), o.Config.Cooldown)}
 	}
 	return Hold{}
 }

@@ -1,6 +1,7 @@
 package weeder_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -109,10 +110,10 @@ func TestADeletionNamesItsAct(t *testing.T) {
 	if plan.Delete == nil {
 		t.Fatal("nothing is deleted")
 	}
-	expect(t, "deletion", *plan.Delete, weeder.Deletion{
+	expect(t, "deletion", fmt.Sprintf("%+v", *plan.Delete), fmt.Sprintf("%+v", weeder.Deletion{
 		Config: "wc-uid", Key: key("wc"), Generation: 1, Service: "etcd", Recovered: noon.Add(-3 * second), Trigger: noon.Add(-3 * second), Ends: noon.Add(117 * second), Evict: true,
 		Loop: weeder.CrashLoop{Container: "main", Restarts: 4, ExitCode: 1},
-	})
+	}))
 	expect(t, "precondition", string(plan.Pod.UID), "api-1-uid")
 	if plan.Pod.ResourceVersion == "" {
 		t.Error("the pod's resource version is missing")

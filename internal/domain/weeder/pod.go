@@ -46,7 +46,7 @@ type Controller struct {
 	UID                    types.UID
 }
 
-// Workload is what a pod's repeated deletions are counted for.
+// Workload is what replaces pods that are deleted.
 type Workload struct{ Namespace, Kind, Name string }
 
 // String is Kind/name, as kubectl takes it.
@@ -123,9 +123,9 @@ func (p *Pod) Key() types.NamespacedName {
 }
 
 // Workload is the pod's topmost owner that the pod itself shows: a Deployment for its ReplicaSets' pods, whose names end
-// in the hash that the pod carries as a label. A rollout makes a new ReplicaSet; counted by that, each `rollout restart`
-// would give a workload a clean slate, and a record by name survives a restart of the manager as it is. A workload that
-// was deleted and created again keeps its count: that only forbids.
+// in the hash that the pod carries as a label. A rollout makes a new ReplicaSet, which replaces what the former one loses meanwhile, and a
+// record by name survives a restart of the manager as it is. A workload that was deleted and created again has the deletions of
+// the former: that only forbids.
 func (p *Pod) Workload() Workload {
 	w := Workload{Namespace: p.Namespace, Kind: p.Controller.Kind, Name: p.Controller.Name}
 	hash := p.Labels[appsv1.DefaultDeploymentUniqueLabelKey]

@@ -12,11 +12,11 @@ import (
 // podState is a pod with what we did about it.
 type podState struct {
 	*Pod
-	// firstSeen by our clock.
-	firstSeen time.Time
 	// restarted: one of its containers was. ranWell: that one ran without a restart for so long at first that the kubelet
 	// would have forgotten its back-off.
 	restarted, ranWell bool
+	// replaces is the deletion of ours as whose heir it counts; nil for none.
+	replaces *Record
 	// confirmed: the API server took our deletion; this pod is never deleted again.
 	confirmed bool
 	// holds are why it wasn't deleted when it was decided on last, for each open window.
@@ -55,9 +55,12 @@ func (s *State) observe(pod *Pod, at Moment) (due []types.NamespacedName) {
 		p = nil
 	}
 	if p == nil {
-		p = &podState{Pod: pod, firstSeen: at.Now}
+		p = &podState{Pod: pod}
 		s.pods.put(key.Namespace, key.Name, p)
 		s.file(p)
+		if !p.Terminating { // else it may be one that is gone already
+			s.log.match(p)
+		}
 	}
 	s.refile(p, pod)
 	p.noteRestart()

@@ -138,7 +138,8 @@ type totals struct {
 // Unlisted are deletions of which only this is known. Times are by the API server's clock.
 type Unlisted struct {
 	From, To time.Time
-	Repeats  int
+	// Repeats is before how many of one lineage at most each was.
+	Repeats int
 }
 
 // counts says whether some of them are less than an hour old.
@@ -204,9 +205,7 @@ func (t *totals) spent(at Moment) (s Spent) {
 	}
 	for _, r := range hour[:max(0, len(hour)-sample.Size)] {
 		s.Unlisted.From, s.Unlisted.To = earlier(s.Unlisted.From, r.Server), later(s.Unlisted.To, r.Server)
-		if r.Repeat {
-			s.Unlisted.Repeats++
-		}
+		s.Unlisted.Repeats = max(s.Unlisted.Repeats, len(r.Before))
 	}
 	return s
 }

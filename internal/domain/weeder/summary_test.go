@@ -120,7 +120,7 @@ func storedStatus(sum weeder.Summary) v1alpha1.WeederConfigStatus {
 		st.Skipped = append(st.Skipped, v1alpha1.SkippedPods{Reason: string(reason), Count: n})
 	}
 	for _, r := range sum.Recent {
-		st.RecentDeletions = append(st.RecentDeletions, v1alpha1.PodDeletion{Time: metav1.NewTime(r.Server.Truncate(second)), Namespace: r.Namespace, Pod: r.Pod, PodUID: string(r.UID), Owner: r.Owner, Service: r.Service, Repeat: r.Repeat})
+		st.RecentDeletions = append(st.RecentDeletions, v1alpha1.PodDeletion{Time: metav1.NewTime(r.Server.Truncate(second)), Namespace: r.Namespace, Pod: r.Pod, PodUID: string(r.UID), Owner: r.Owner, Service: r.Service, Repeats: int32(len(r.Before))})
 	}
 	if s := sum.Spent; !s.LastDeletion.IsZero() {
 		st.Spent = &v1alpha1.SpentBudgets{LastMinute: int32(s.LastMinute), LastDeletion: metav1.NewTime(s.LastDeletion.Truncate(second))}

@@ -26,15 +26,15 @@ type world struct {
 	max   int // deletions in a minute
 
 	pods    map[string]*corev1.Pod
-	born    map[types.UID]time.Time
 	ran     map[types.UID]time.Duration // without a restart, once there was one
 	serving map[string][]string         // ready pods of each Service, in the order of serviceNames
 	configs map[string]*v1alpha1.WeederConfig
 	may     map[string]lifecycle.State
 	windows map[string]*naiveWindow // by config/service
 
-	deletions []naiveDeletion
-	gone      map[types.UID]bool // deleted by us
+	deletions []*naiveDeletion
+	replaces  map[types.UID]*naiveDeletion // by the pod that is its heir
+	gone      map[types.UID]bool           // deleted by us
 	restarted bool
 	uids      int
 }
@@ -45,17 +45,18 @@ type naiveWindow struct {
 }
 
 type naiveDeletion struct {
-	at     time.Time
-	config string
-	owner  string
-	repeat bool
+	at        time.Time
+	config    string
+	owner     string
+	replaces  *naiveDeletion // of the pod that its pod had replaced
+	inherited bool           // it has an heir
 }
 
 var serviceNames = []string{"etcd", "web"}
 
 func newWorld(t *rapid.T) *world {
-	w := &world{t: t, now: noon, max: rapid.SampledFrom([]int{2, 5, 60}).Draw(t, "max"), pods: map[string]*corev1.Pod{}, born: map[types.UID]time.Time{}, ran: map[types.UID]time.Duration{},
-		serving: map[string][]string{}, configs: map[string]*v1alpha1.WeederConfig{}, may: map[string]lifecycle.State{}, windows: map[string]*naiveWindow{}, gone: map[types.UID]bool{}}
+	w := &world{t: t, now: noon, max: rapid.SampledFrom([]int{2, 5, 60}).Draw(t, "max"), pods: map[string]*corev1.Pod{}, ran: map[types.UID]time.Duration{},
+		serving: map[string][]string{}, configs: map[string]*v1alpha1.WeederConfig{}, may: map[string]lifecycle.State{}, windows: map[string]*naiveWindow{}, gone: map[types.UID]bool{}, replaces: map[types.UID]*naiveDeletion{}}
 	w.start()
 	for _, s := range serviceNames {
 		for i := range 2 {
@@ -81,7 +82,8 @@ func (w *world) start() {
 func (w *world) addPod(name, owner string, options ...podOption) {
 	w.uids++
 	p := newPod(name, append([]podOption{uid(fmt.Sprint("uid", w.uids)), created(w.now.Sub(noon).Truncate(second)), owned("ReplicaSet", owner)}, options...)...)
-	w.pods[name], w.born[p.UID] = p, w.now
+	w.pods[name] = p
+	w.match(p)
 	w.noteRestart(p)
 	w.state.ObservePod(weeder.ReadPod(p), w.at())
 }
@@ -219,14 +221,18 @@ func (w *world) work(p *corev1.Pod) {
 	if why := w.forbidden(p, wc, d.Service); why != "" || plan.Pod.UID != p.UID {
 		w.t.Fatalf("%s is deleted for %s by %s at %s: %s", p.Name, d.Service, wc.Name, w.now.Sub(noon), why)
 	}
-	replacement, _, _ := w.past(p)
-	if replacement && !d.Repeat {
-		w.t.Fatalf("%s is a replacement", p.Name)
+	repeats, _ := w.past(p)
+	if len(d.Before) < repeats {
+		w.t.Fatalf("%s is deleted as if it came after %d others, and came after %d", p.Name, len(d.Before), repeats)
 	}
 	landed := func() {
 		w.gone[p.UID] = true
 		w.windows[wc.Name+"/"+d.Service].deleted++
-		w.deletions = append(w.deletions, naiveDeletion{w.now, wc.Name, p.OwnerReferences[0].Name, d.Repeat})
+		before := w.replaces[p.UID]
+		if repeats == 0 { // it replaces nothing any more
+			before = nil
+		}
+		w.deletions = append(w.deletions, &naiveDeletion{at: w.now, config: wc.Name, owner: p.OwnerReferences[0].Name, replaces: before})
 	}
 	service, _, _ := strings.Cut(p.Name, "-")
 	outcome := rapid.SampledFrom([]string{"ok", "ok", "ok", "refused", "lost", "timeout"}).Draw(w.t, "outcome")
@@ -257,7 +263,7 @@ func (w *world) work(p *corev1.Pod) {
 }
 
 // checkHolds: nothing is held back that the page lets go, but for the sake of others that wait, and after a restart, when
-// pods as old as the deletion's second count as replacements.
+// pods count as the replacement of any that was deleted before it.
 func (w *world) checkHolds(p *corev1.Pod, plan weeder.Plan) {
 	for _, h := range plan.Holds {
 		if h.Reason == weeder.HeldByLimit || w.restarted && (h.Reason == weeder.HeldByRepeats || h.Reason == weeder.HeldByCooldown || h.Reason == weeder.HeldByBudget) {
