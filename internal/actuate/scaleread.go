@@ -1,7 +1,6 @@
 package actuate
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -94,7 +93,7 @@ func scaledBy(about *metav1.PartialObjectMetadata) string {
 	replicas := fieldpath.MakePathOrDie("spec", "replicas")
 	for _, entry := range about.ManagedFields {
 		var fields fieldpath.Set
-		if entry.FieldsV1 != nil && fields.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)) == nil && fields.Has(replicas) {
+		if entry.FieldsV1 != nil && fields.FromJSON(entry.FieldsV1.GetRawReader()) == nil && fields.Has(replicas) {
 			return entry.Manager
 		}
 	}

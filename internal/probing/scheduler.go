@@ -215,6 +215,7 @@ func (s *scheduler) next() (*entry, time.Duration) {
 func (s *scheduler) runOnce(ctx context.Context, e *entry) {
 	s.mu.Lock()
 	t, due, skip := e.ours, e.due, e.skip
+	e.atLatest = time.Time{} // who asked for it while it waited for a worker gets this run
 	s.mu.Unlock()
 	var next time.Time
 	if !skip {

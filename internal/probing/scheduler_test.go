@@ -348,3 +348,17 @@ func (w *world) settle(current map[int]*fake, paused map[int]bool) {
 		}
 	}
 }
+
+// A task that waits for a worker when it is hastened needs no second run for it.
+func TestWhoIsHastenedWhileItWaitsForAWorkerRunsOnce(t *testing.T) {
+	script := []step{
+		{what: "add", key: 0, takes: time.Millisecond, every: 2 * time.Second},
+		{what: "add", key: 5, every: 2 * time.Second},
+		{what: "hasten", key: 5, after: 2 * time.Second, every: time.Second},
+	}
+	synctest.Test(t, func(t *testing.T) {
+		if problems := play(1, script); len(problems) > 0 {
+			t.Error(problems)
+		}
+	})
+}
