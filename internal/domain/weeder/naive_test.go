@@ -34,8 +34,8 @@ func (w *world) noteRestart(p *corev1.Pod) {
 // match makes a new pod the heir of its workload's latest deletion without one.
 func (w *world) match(p *corev1.Pod) {
 	for _, d := range slices.Backward(w.deletions) {
-		if p.OwnerReferences != nil && d.owner == p.OwnerReferences[0].Name && p.DeletionTimestamp == nil && !d.inherited {
-			d.inherited, w.replaces[p.UID] = true, d
+		if p.OwnerReferences != nil && d.owner == p.OwnerReferences[0].Name && p.DeletionTimestamp == nil && !d.replaced {
+			d.replaced, w.replaces[p.UID] = true, d
 			return
 		}
 	}

@@ -45,11 +45,11 @@ type naiveWindow struct {
 }
 
 type naiveDeletion struct {
-	at        time.Time
-	config    string
-	owner     string
-	replaces  *naiveDeletion // of the pod that its pod had replaced
-	inherited bool           // it has an heir
+	at       time.Time
+	config   string
+	owner    string
+	replaces *naiveDeletion // of the pod that its pod had replaced
+	replaced bool           // it has an heir
 }
 
 var serviceNames = []string{"etcd", "web"}
