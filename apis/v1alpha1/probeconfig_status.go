@@ -58,8 +58,7 @@ type ProbeConfigStatus struct {
 	// provenKubeconfigs are the external kubeconfigs that have worked since they were written, by namespace; the first 1,000. With one
 	// that isn't among them nothing is scaled down. A manager that starts in the middle of an outage knows by them what it may act upon.
 	// +optional
-	// +listType=map
-	// +listMapKey=namespace
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
 	ProvenKubeconfigs []ProvenKubeconfig `json:"provenKubeconfigs,omitempty"`
 
@@ -120,7 +119,7 @@ type NodeLeasesState struct {
 	// skewed counts those whose clock is wrong: they renew their lease with times that lie in the future or long ago.
 	// +optional
 	Skewed int32 `json:"skewed,omitempty"`
-	// leftOut counts the nodes that stopped to renew their lease for a reason of their own: their conditions tell it, nobody
+	// leftOut counts the nodes that stopped renewing their lease for a reason of their own: their conditions tell it, nobody
 	// manages them, or it is longer ago than maxProtectionDuration.
 	// +optional
 	LeftOut int32 `json:"leftOut,omitempty"`

@@ -12,6 +12,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
 func internalHealthy(st state) metav1.Condition {
@@ -36,7 +37,13 @@ func externalHealthy(st state) metav1.Condition {
 	}
 	if s != nil && c.Status == metav1.ConditionFalse && s.externalUnhealthy() && !s.State.External.Unhealthy(s.Config.Thresholds) {
 		j := s.State.LastLeases
-		c.Reason, c.Message = v1alpha1.ReasonLeasesExpired, fmt.Sprintf("%d of %d nodes don't renew their leases.", j.Expired, j.Candidates)
+		c.Reason, c.Message = v1alpha1.ReasonLeasesExpired, "Too many nodes don't renew their leases."
+		if j.Outcome.Class == probe.LeasesExpired { // else the latest run counted nothing
+			c.Message = fmt.Sprintf("%d of %d nodes don't renew their leases.", j.Expired, j.Candidates)
+		}
+	}
+	if s != nil && c.Reason == v1alpha1.ReasonBelowThreshold && s.State.LeasesHold(s.Config) {
+		c.Message = "The external probe succeeds, and the nodes' leases can't be listed; see LeasesUnreadable."
 	}
 	return c
 }
@@ -101,7 +108,7 @@ func fleetSide(st state, c metav1.Condition, of aspect) metav1.Condition {
 	case bad > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonProbeFails, fmt.Sprintf("The %s probe of some targets fails; see worstTargets.", of.name)
 	case undetermined > 0:
-		c.Reason, c.Message = v1alpha1.ReasonUndetermined, fmt.Sprintf("The %s probe of %d targets gets no clear answer, and nothing is scaled there; see worstTargets.", of.name, undetermined)
+		c.Reason, c.Message = v1alpha1.ReasonUndetermined, fmt.Sprintf("The %s probe of %s gets no clear answer, and nothing is scaled there; see worstTargets.", of.name, sample.Count(undetermined, "target"))
 	case good > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonProbeSucceeds, "No target's "+of.name+" probe fails."
 	}
@@ -149,7 +156,7 @@ func leasesUnreadable(st state) metav1.Condition {
 		}
 	}
 	if n > 0 {
-		c.Message = fmt.Sprintf("The nodes' leases of %d targets can't be listed, %s", n, c.Message)
+		c.Message = fmt.Sprintf("The nodes' leases of %s can't be listed, %s", sample.Count(n, "target"), c.Message)
 	}
 	return c
 }
@@ -174,7 +181,7 @@ func leasesOutlasted(pc *v1alpha1.ProbeConfig, st state) metav1.Condition {
 		}
 	}
 	if n > 0 {
-		c.Message = fmt.Sprintf("The leases of %d targets protect them no more: %s", n, c.Message)
+		c.Message = fmt.Sprintf("The leases of %s protect no more: %s", sample.Count(n, "target"), c.Message)
 	} else if told := meta.FindStatusCondition(pc.Status.Conditions, c.Type); told != nil && unseen {
 		c.Reason, c.Message = told.Reason, told.Message
 	}
@@ -203,7 +210,7 @@ func limitReached(st state) metav1.Condition {
 		}
 	}
 	if n > 0 {
-		c.Message = fmt.Sprintf("%d targets are held back: %s.", n, c.Message)
+		c.Message = fmt.Sprintf("%d held back: %s.", n, c.Message)
 	}
 	return c
 }

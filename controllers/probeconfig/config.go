@@ -71,7 +71,7 @@ func (o *Observer) forget(pc *v1alpha1.ProbeConfig) {
 	if _, ok := o.policies.Get(key); !ok {
 		down := false
 		for _, t := range o.targets.of(key) {
-			down = down || t.Taken() || len(t.Former) > 0
+			down = down || t.MayOwe()
 			o.targets.forget(keyOf(&t))
 			o.requestTarget(keyOf(&t)) // its probes end
 		}

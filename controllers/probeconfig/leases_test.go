@@ -36,7 +36,7 @@ func TestLeasesThatCannotBeListedAreToldAndHoldNothing(t *testing.T) {
 		t.Errorf("after three runs: %q", got)
 	}
 	message := meta.FindStatusCondition(w.stored().Status.Conditions, "LeasesUnreadable").Message
-	if want := "The nodes' leases of 1 targets can't be listed, in shoot-0: Forbidden: HTTP status 403. There the external probe decides alone. " +
+	if want := "The nodes' leases of 1 target can't be listed, in shoot-0: Forbidden: HTTP status 403. There the external probe decides alone. " +
 		"Let the user of the kubeconfig in Secret external list nodes, and leases in the namespace kube-node-lease."; message != want {
 		t.Errorf("it says %q", message)
 	}
@@ -81,7 +81,7 @@ func TestAProtectionByLeasesThatIsOverIsTold(t *testing.T) {
 	}
 	run(14)
 	w.want("shoot-0", "3 3", "four minutes are over")
-	want := "The leases of 1 targets protect them no more: in shoot-0 2 of 3 nodes haven't renewed theirs for more than 4m0s. Nothing is scaled down for these any more, and what was comes back. " +
+	want := "The leases of 1 target protect no more: in shoot-0 2 of 3 nodes haven't renewed theirs for more than 4m0s. Nothing is scaled down for these any more, and what was comes back. " +
 		"If they are dead, replace or delete them; if they are cut off, repair their way, or make nodeLeases.maxProtectionDuration longer."
 	if got := w.condition("LeasesOutlasted"); got != "True MaxProtectionDuration" || message("LeasesOutlasted") != want {
 		t.Errorf("%s: %s", got, message("LeasesOutlasted"))

@@ -173,7 +173,7 @@ func TestWhoMayDoMoreByWhatIsFoundLooksAgain(t *testing.T) {
 	defer q.ShutDown()
 	w.Observer.lead(q)
 	woken(q)
-	w.Observer.tell(w.keyOf("shoot-0"), probe.Doubted{}) // as a process finds it that takes over
+	w.Observer.tell(w.keyOf("shoot-0"), probe.Followed{Config: w.target("shoot-0").Config, Anew: true}) // as a process finds it that takes over
 	for i, want := range []int{1, 0} {
 		if _, err := w.Reconcile(t.Context(), request(w)); err != nil {
 			t.Fatal(err)

@@ -44,8 +44,9 @@ func (r *TargetReconciler) scale(ctx context.Context, is *probe.Target, may perm
 	if unread != nil {
 		return time.Time{}, errors.Join(unread, r.giveBackFormer(ctx, is, in, objects))
 	}
-	if in = is.Scaling(may.state, place.hibernated, now, server); in.Objects == nil {
-		return time.Time{}, nil // the config changed meanwhile, which wakes us
+	looked := in.Want
+	if in = is.Scaling(may.state, place.hibernated, now, server); in.Objects == nil || in.Want != looked {
+		return now, nil // the config changed meanwhile, or where to scale, for which half a view may not do
 	}
 	plan := probe.PlanScaling(in)
 	admitted, held, doubt := r.permit(ctx, is, may, in, &plan)

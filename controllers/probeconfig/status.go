@@ -12,6 +12,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
@@ -172,7 +173,7 @@ func shared(pc *v1alpha1.ProbeConfig, st state) policy.Conditions {
 	}
 	if len(st.undoing) > 0 {
 		names := st.undoing[:min(len(st.undoing), probe.SampleSize)]
-		s.Undoing = fmt.Sprintf("It is deleted once what it scaled down is given back in %d namespaces: %s.", len(st.undoing), strings.Join(names, ", "))
+		s.Undoing = fmt.Sprintf("It is deleted once what it scaled down is given back in %s: %s.", sample.Count(len(st.undoing), "namespace"), strings.Join(names, ", "))
 		if inTheWay := findings(st.sights); len(inTheWay) > 0 {
 			s.Undoing += " In the way: " + inTheWay[0] + "."
 		}
@@ -201,10 +202,10 @@ func operative(st state) string {
 		}
 	}
 	if untried > 0 {
-		says = append(says, fmt.Sprintf("%d have an external kubeconfig that has never worked, and aren't protected", untried))
+		says = append(says, fmt.Sprintf("the external kubeconfig of %s has never worked, and nothing is scaled down there", sample.Count(untried, "target")))
 	}
 	if paced > 0 {
-		says = append(says, fmt.Sprintf("%d wait for their turn", paced))
+		says = append(says, fmt.Sprintf("waiting for a turn: %d", paced))
 	}
 	if t := st.trouble; t != nil && t.Partly {
 		says = append(says, fmt.Sprintf("%d can't be written, %s: %s", t.Targets, t.Sample, t.Err))

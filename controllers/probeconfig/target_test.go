@@ -383,7 +383,7 @@ func TestAProbeThatGetsNoClearAnswerIsTold(t *testing.T) {
 		"a redirect": {alone, probe.OK, probe.Redirected, "True ProbeSucceeds, Unknown Undetermined",
 			"The external probe has had no clear answer since BEGAN, and nothing is scaled: Redirected. Look at the kubeconfig's credentials, and at the API server."},
 		"of one of many": {nil, probe.OK, probe.Forbidden, "True ProbeSucceeds, Unknown Undetermined",
-			"The external probe of 1 targets gets no clear answer, and nothing is scaled there; see worstTargets."},
+			"The external probe of 1 target gets no clear answer, and nothing is scaled there; see worstTargets."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 1, c.change)
@@ -527,7 +527,7 @@ func TestTheNextManagerLeavesAloneWhatSomeoneTookOver(t *testing.T) {
 			}
 			w.probe("shoot-0", probe.OK, probe.Timeout)
 			w.want("shoot-0", replicas+"r "+replicas+"r", "someone wants them to run, outage or not")
-			if got := w.condition("ProtectionActive"); got != "False NothingScaledDown" || w.stored().Status.Targets.ScaledDown != 0 {
+			if got := w.condition("ProtectionActive"); got != "False ScaledByOthers" || w.stored().Status.Targets.ScaledDown != 0 {
 				t.Errorf("ProtectionActive is %q while all run", got)
 			}
 			w.manage(anyone{allowed: true})

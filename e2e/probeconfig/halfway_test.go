@@ -110,7 +110,7 @@ func (s *story) killHalfway() {
 		s.expectStopped(ctx, s.falling, fallUntil)
 		s.expectStopped(ctx, s.fallingDeleted, nil)
 		s.expectStopped(ctx, s.returning, returnUntil)
-		Eventually(s.wave.said.all).Should(ContainElement(MatchRegexp("[1-9][0-9]* wait for their turn")),
+		Eventually(s.wave.said.all).Should(ContainElement(MatchRegexp("waiting for a turn: [1-9]")),
 			"the wave comes after the ten targets that may begin in a minute")
 
 		By("killing the manager")

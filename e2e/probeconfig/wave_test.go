@@ -234,7 +234,7 @@ func (s *story) breakTogether() {
 		Expect(output).To(Equal("The breaker of probeconfig/wave is not open.\n"))
 		Eventually(targetsDown).WithContext(ctx).Should(Equal(most), "of all configs")
 		Eventually(world.says).WithContext(ctx).WithArguments(v1alpha1.ConditionLimitReached).Should(MatchRegexp(
-			"^1[0-9]+ targets are held back: %d of 2.. targets are scaled down, and maxScaledDownTargets %d allows %d.$", most, most, most))
+			"^1[0-9]+ held back: %d of 2.. targets are scaled down, and maxScaledDownTargets %d allows %d.$", most, most, most))
 		Eventually(world.told).WithContext(ctx).Should(ContainElements("ProbeSuspect", "BreakerReset", "TooManyScaledDown"))
 		Consistently(targetsDown, "3s").WithContext(ctx).Should(BeNumerically("<=", most))
 		atMost := s.mostDown()

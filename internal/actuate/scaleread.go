@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
@@ -89,15 +90,18 @@ func (r *ScaleReader) readOnce(ctx context.Context, namespace string, ref probe.
 }
 
 // scaledBy is the field manager that said last how many replicas an object is to have, "" when that isn't told.
-func scaledBy(about *metav1.PartialObjectMetadata) string {
-	replicas := fieldpath.MakePathOrDie("spec", "replicas")
+func scaledBy(about *metav1.PartialObjectMetadata) (manager string) {
+	replicas, latest := fieldpath.MakePathOrDie("spec", "replicas"), metav1.Time{}
 	for _, entry := range about.ManagedFields {
 		var fields fieldpath.Set
-		if entry.FieldsV1 != nil && fields.FromJSON(entry.FieldsV1.GetRawReader()) == nil && fields.Has(replicas) {
-			return entry.Manager
+		if entry.FieldsV1 == nil || fields.FromJSON(entry.FieldsV1.GetRawReader()) != nil || !fields.Has(replicas) {
+			continue
+		}
+		if manager == "" || entry.Time != nil && latest.Before(entry.Time) {
+			manager, latest = entry.Manager, ptr.Deref(entry.Time, metav1.Time{})
 		}
 	}
-	return ""
+	return manager
 }
 
 // unread is an object of which no more is known than this, and why.

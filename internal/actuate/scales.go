@@ -129,13 +129,16 @@ func (s *Scales) write(ctx context.Context, c ScaleChange) error {
 
 // annotate writes the record, or removes it, with the label by which it is found, and gives the object's new resource version.
 func (s *Scales) annotate(ctx context.Context, c ScaleChange, version string, record *string) (string, error) {
-	var label, meltdown *string
-	if record != nil {
-		label, meltdown = ptr.To("true"), ptr.To("")
-	}
+	var label *string
 	annotations := map[string]*string{v1alpha1.AnnotationOriginalReplicas: record}
-	if c.Act.Record.Meltdown {
-		annotations[v1alpha1.AnnotationMeltdownProtection] = meltdown
+	if was := c.Act.Object.Record; was != nil && was.Meltdown {
+		annotations[v1alpha1.AnnotationMeltdownProtection] = nil
+	}
+	if record != nil {
+		label = ptr.To("true")
+		if c.Act.Record.Meltdown {
+			annotations[v1alpha1.AnnotationMeltdownProtection] = ptr.To("")
+		}
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": c.Act.Object.UID, "resourceVersion": version,
@@ -147,7 +150,7 @@ func (s *Scales) annotate(ctx context.Context, c ScaleChange, version string, re
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(c.Act.Ref.GroupVersionKind())
 	object.Namespace, object.Name = c.Namespace, c.Act.Ref.Name
-	err = s.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner("autohealer"))
+	err = s.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(probe.FieldManager))
 	return object.ResourceVersion, err
 }
 
@@ -157,7 +160,7 @@ func (s *Scales) scale(ctx context.Context, c ScaleChange, version string, repli
 	scale.SetUID(c.Act.Object.UID)
 	scale.SetResourceVersion(version)
 	scale.Object["spec"] = map[string]any{"replicas": int64(replicas)}
-	err := s.Client.SubResource("scale").Update(ctx, scalable(c.Namespace, c.Act.Ref), client.WithSubResourceBody(scale), client.FieldOwner("autohealer"))
+	err := s.Client.SubResource("scale").Update(ctx, scalable(c.Namespace, c.Act.Ref), client.WithSubResourceBody(scale), client.FieldOwner(probe.FieldManager))
 	if err != nil && !Certain(err) {
 		err = fmt.Errorf("%w: %w", errUnanswered, err)
 	}

@@ -86,7 +86,7 @@ func (t *target) list(ctx context.Context, run *probe.Run) {
 	ctx, cancelList := context.WithTimeout(ctx, t.prober.listWithin)
 	defer cancelList()
 	defer func() { t.slow = ctx.Err() != nil }()
-	found, err := t.used.external.client.nodeLeases(ctx, clock, min(t.used.timeout, t.prober.listWithin), *t.used.nodeLeases)
+	found, err := t.used.external.client.nodeLeases(ctx, clock, min(t.used.timeout-clock.Since(began), t.prober.listWithin), *t.used.nodeLeases)
 	if err != nil {
 		t.used.external.client.close() // it may have broken, or still receive
 		run.Unlisted = classify(err)

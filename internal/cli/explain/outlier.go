@@ -9,8 +9,8 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/snapshot"
-	"github.com/resourcestack/autohealer/internal/cli/words"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
 // Ejections tells of hosts whether Envoys have ejected them, and what ejects them and brings them back. Unknown says
@@ -45,7 +45,7 @@ func (t *text) cluster(s *snapshot.Seat) {
 		return
 	}
 	t.line(2, "It stays so for %s", settings.Length())
-	most := fmt.Sprintf("At most %d of %s may be ejected at once by one Envoy", settings.Ejectable(len(s.Hosts)), words.Count(len(s.Hosts), "host"))
+	most := fmt.Sprintf("At most %d of %s may be ejected at once by one Envoy", settings.Ejectable(len(s.Hosts)), sample.Count(len(s.Hosts), "host"))
 	if n, known := ejectedIn(s); known {
 		most += fmt.Sprintf("; %d now", n)
 	}
@@ -85,7 +85,7 @@ func (t *text) ejection(s *snapshot.Seat) string {
 		x := status.Ejections[i]
 		settings := &s.Read.Settings
 		earliest, latest := x.Since.Add(settings.BaseEjectionTime()), x.Since.Add(settings.MaxEjectionTime()+settings.MaxJitter()+settings.SweepInterval())
-		says := fmt.Sprintf("ejected by %s %s", words.Count(int(x.Envoys), "Envoy"), t.since(x.Since.Time))
+		says := fmt.Sprintf("ejected by %s %s", sample.Count(int(x.Envoys), "Envoy"), t.since(x.Since.Time))
 		switch {
 		case earliest.After(t.now):
 			return says + "; back " + t.at(earliest) + " or so, if it is its first time"

@@ -13,9 +13,9 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/snapshot"
-	"github.com/resourcestack/autohealer/internal/cli/words"
 	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
 )
 
@@ -39,7 +39,7 @@ func (t *text) dependent(d Dependent) {
 	}
 	t.unknown("ProbeConfigs", d.Unknown)
 	if r := d.Orphan; r != nil {
-		t.line(1, "ProbeConfig %s, which %s or no longer names it: scaled down from %s %s", r.Policy, isnt(d.Unknown), words.Count(int(r.Replicas), "replica"), t.since(r.Since.Time))
+		t.line(1, "ProbeConfig %s, which %s or no longer names it: scaled down from %s %s", r.Policy, isnt(d.Unknown), sample.Count(int(r.Replicas), "replica"), t.since(r.Since.Time))
 	}
 	if d.Orphan != nil && d.Unknown == nil {
 		t.line(2, "It gets them back soon: once the config was found missing twice, a minute apart, or at once where it only names others now. By hand: kubectl autohealer undo")
@@ -70,7 +70,7 @@ const whileProbesFail = "while the probe from inside succeeds and the one from o
 func (t *text) scaling(v *snapshot.ProberView, d Dependent) string {
 	pc := &v.Config
 	if taken, since := t.taken(v, d); taken > 0 {
-		return fmt.Sprintf("scaled down from %s %s; %s", words.Count(int(taken), "replica"), t.since(since), givenBack(v))
+		return fmt.Sprintf("scaled down from %s %s; %s", sample.Count(int(taken), "replica"), t.since(since), givenBack(v))
 	}
 	does := "did nothing to it"
 	switch {
@@ -177,7 +177,7 @@ const podsShown = 20
 // rest counts the pods that aren't told of.
 func (t *text) rest(depth, pods int) {
 	if more := pods - podsShown; more > 0 {
-		t.line(depth, "%s more like these: kubectl autohealer explain pod/NAME tells of each", words.Count(more, "pod"))
+		t.line(depth, "%s more like these: kubectl autohealer explain pod/NAME tells of each", sample.Count(more, "pod"))
 	}
 }
 
@@ -198,7 +198,7 @@ func (t *text) workload(pods []*weeder.Pod, weeders snapshot.Weeders, ours func(
 	}
 	t.rest(1, looping)
 	if looping == 0 {
-		t.line(1, "Of %s none crash-loops, so none is deleted.", words.Count(len(pods), "pod"))
+		t.line(1, "Of %s none crash-loops, so none is deleted.", sample.Count(len(pods), "pod"))
 	}
 	t.unknown("WeederConfigs", weeders.Unknown)
 	for _, v := range weeders.Views {

@@ -15,6 +15,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
 // Plan is what one policy would do: what its kind's planner foretold, in lines and as JSON.
@@ -56,7 +57,7 @@ func (p *Plan) line(depth int, format string, args ...any) {
 // more counts what isn't told of.
 func (p *Plan) more(depth, n int, noun, rest string) {
 	if n > 0 {
-		p.line(depth, "… and %s more%s", words.Count(n, noun), rest)
+		p.line(depth, "… and %s more%s", sample.Count(n, noun), rest)
 	}
 }
 
@@ -170,28 +171,28 @@ func (p *Plan) ConditionSet(set *v1alpha1.ConditionSet, f condition.Forecast, su
 	case len(policy.PausedBy) > 0:
 		p.outcome = "would taint nothing: paused by Guardrail " + strings.Join(policy.PausedBy, ", ")
 	case p.json.BreakerOpens:
-		p.outcome = fmt.Sprintf("would taint nothing: its breaker opens, because %d of %s match at once", f.Matching, words.Count(f.Selected, "selected node"))
+		p.outcome = fmt.Sprintf("would taint nothing: its breaker opens, because %d of %s match at once", f.Matching, sample.Count(f.Selected, "selected node"))
 	case p.Report.Allowed:
-		p.Acts, p.outcome = would, fmt.Sprintf("would taint %d of %s with %s:%s", would, words.Count(f.Nodes, "node"), set.Spec.TaintKey, set.Spec.Effect)
+		p.Acts, p.outcome = would, fmt.Sprintf("would taint %d of %s with %s:%s", would, sample.Count(f.Nodes, "node"), set.Spec.TaintKey, set.Spec.Effect)
 	}
 	p.setRows(set, f, policy)
 }
 
 func (p *Plan) setRows(set *v1alpha1.ConditionSet, f condition.Forecast, policy guardrail.Policy) {
-	p.row("selected", "%s", words.Count(f.Selected, "node"))
-	p.row("matching", "%s%s", words.Count(f.Matching, "node"), names(f.MatchingNodes, f.Matching))
+	p.row("selected", "%s", sample.Count(f.Selected, "node"))
+	p.row("matching", "%s%s", sample.Count(f.Matching, "node"), names(f.MatchingNodes, f.Matching))
 	if f.Limit == limit.None {
 		p.row("limit", "none, %s is free", corev1.TaintEffectPreferNoSchedule)
 	} else {
-		p.row("limit", "%s allows %d of %s", f.LimitName, f.Limit, words.Count(f.Nodes, "node"))
-		p.row("all sets", "%s together; maxTaintedNodes allows %d", words.Count(f.UnionTainted, "node"), f.UnionLimit)
+		p.row("limit", "%s allows %d of %s", f.LimitName, f.Limit, sample.Count(f.Nodes, "node"))
+		p.row("all sets", "%s together; maxTaintedNodes allows %d", sample.Count(f.UnionTainted, "node"), f.UnionLimit)
 	}
 	held := fmt.Sprintf("%d by limits", p.json.HeldByLimits)
 	if set.Spec.MaxNodes != nil {
 		held += fmt.Sprintf(", %d by maxNodes %s", p.json.HeldByCap, set.Spec.MaxNodes.String())
 	}
 	p.row("held back", "%s", held)
-	p.row("tainted now", "%s", words.Count(p.json.TaintedNow, "node"))
+	p.row("tainted now", "%s", sample.Count(p.json.TaintedNow, "node"))
 	if read, err := condition.NewSet(set); err == nil && read.For > 0 {
 		p.row("when", "once a node has matched for %s", read.For)
 	}
@@ -199,7 +200,7 @@ func (p *Plan) setRows(set *v1alpha1.ConditionSet, f condition.Forecast, policy 
 		p.row("pace", "one node of a zone begins to evict every %s", policy.Limits.EvictPace)
 	}
 	if f.ForeignTainted > 0 {
-		p.row("not ours", "the key is on %s by somebody else%s", words.Count(f.ForeignTainted, "node"), names(f.ForeignTaintedNodes, f.ForeignTainted))
+		p.row("not ours", "the key is on %s by somebody else%s", sample.Count(f.ForeignTainted, "node"), names(f.ForeignTaintedNodes, f.ForeignTainted))
 	}
 }
 

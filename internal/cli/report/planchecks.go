@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/cli/words"
 	"github.com/resourcestack/autohealer/internal/domain/health"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
 // ailingShown is of how many targets that aren't healthy everything is told.
@@ -73,7 +73,7 @@ func targetsOf(all []registration.TargetForecast) []jsonTarget {
 // HealthCheckRegistration takes in what a registration would do. Unknown says what could not be read; then the forecast is
 // empty.
 func (p *Plan) HealthCheckRegistration(hcr *v1alpha1.HealthCheckRegistration, f registration.Forecast, unknown string, pausedBy []string) {
-	turns := fmt.Sprintf("%d of %s False", f.WouldFail, words.Count(len(f.Items.Targets), "target"))
+	turns := fmt.Sprintf("%d of %s False", f.WouldFail, sample.Count(len(f.Items.Targets), "target"))
 	switch {
 	case unknown != "":
 		p.outcome = "what it would do is not known"
@@ -86,7 +86,7 @@ func (p *Plan) HealthCheckRegistration(hcr *v1alpha1.HealthCheckRegistration, f 
 	case len(pausedBy) > 0:
 		p.outcome = "would write nothing: paused by Guardrail " + strings.Join(pausedBy, ", ")
 	default:
-		p.outcome = fmt.Sprintf("would set %s, and write %s in all", turns, words.Count(f.Items.Writes, "condition"))
+		p.outcome = fmt.Sprintf("would set %s, and write %s in all", turns, sample.Count(f.Items.Writes, "condition"))
 	}
 	if p.Report.Allowed && len(pausedBy) == 0 && f.Unwritable == "" {
 		p.Acts = f.Items.Writes
@@ -101,7 +101,7 @@ func (p *Plan) HealthCheckRegistration(hcr *v1alpha1.HealthCheckRegistration, f 
 }
 
 func (p *Plan) checksRows(f registration.Forecast) {
-	targets := words.Count(f.Targets, "target")
+	targets := sample.Count(f.Targets, "target")
 	if looked := len(f.Items.Targets); looked < f.Targets {
 		targets += fmt.Sprintf(", of which the first %d were looked at", looked)
 	}
@@ -111,7 +111,7 @@ func (p *Plan) checksRows(f registration.Forecast) {
 	p.row("targets", "%s", targets)
 	p.row("now", "%d with a condition that is False", f.Items.Failing)
 	if n := f.WouldBeDoubted; n > 0 {
-		p.row("in doubt", "%s more would be False; the breaker opens before, and they would be Unknown", words.Count(n, "target"))
+		p.row("in doubt", "%s more would be False; the breaker opens before, and they would be Unknown", sample.Count(n, "target"))
 	}
 }
 
@@ -130,7 +130,7 @@ func (p *Plan) checked(targets []registration.TargetForecast) {
 	}
 	p.more(1, len(targets)-shown-quiet, "target", hasThemAll)
 	if quiet > 0 {
-		p.line(1, "%s: all conditions True, or as they are", words.Count(quiet, "other target"))
+		p.line(1, "%s: all conditions True, or as they are", sample.Count(quiet, "other target"))
 	}
 }
 

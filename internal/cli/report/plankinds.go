@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/cli/words"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
 )
 
@@ -42,15 +42,15 @@ func (p *Plan) WeederConfig(wc *v1alpha1.WeederConfig, f weeder.Forecast, paused
 	case len(pausedBy) > 0:
 		p.outcome = "would delete nothing: paused by Guardrail " + strings.Join(pausedBy, ", ")
 	case wc.Spec.Deletion == v1alpha1.Evict:
-		p.outcome = fmt.Sprintf("would evict %s now, as far as PodDisruptionBudgets let it", words.Count(p.Acts, "pod"))
+		p.outcome = fmt.Sprintf("would evict %s now, as far as PodDisruptionBudgets let it", sample.Count(p.Acts, "pod"))
 	default:
-		p.outcome = fmt.Sprintf("would delete %s now", words.Count(p.Acts, "pod"))
+		p.outcome = fmt.Sprintf("would delete %s now", sample.Count(p.Acts, "pod"))
 	}
 	if wc.Spec.Deletion == v1alpha1.Evict {
 		verb = "evict"
 	}
-	p.row("services", "%d in %s; for %d a window is or would be open", f.Services, words.Count(f.Namespaces, "namespace"), open)
-	p.row("dependents", "%s, of which %d crash-loop", words.Count(f.SelectedPods, "pod"), f.CrashLoopingPods)
+	p.row("services", "%d in %s; for %d a window is or would be open", f.Services, sample.Count(f.Namespaces, "namespace"), open)
+	p.row("dependents", "%s, of which %d crash-loop", sample.Count(f.SelectedPods, "pod"), f.CrashLoopingPods)
 	p.row("limit", "maxPodDeletionsPerMinute allows %d over all WeederConfigs; %d were deleted in the last minute", f.Limit, f.Items.Spent)
 	p.services(f.Items.Services, verb)
 	p.json.Weeder = jsonWeeder{f.Namespaces, f.Limit, f.Items.Spent, append([]weeder.ServiceForecast{}, f.Items.Services...)}
@@ -75,13 +75,13 @@ func (p *Plan) services(services []weeder.ServiceForecast, verb string) {
 		p.more(2, len(s.Pods)-podsShown, "pod", hasThemAll)
 	}
 	if left > 0 {
-		p.line(1, "%s more: no window is open, and no dependent crash-loops", words.Count(left, "Service"))
+		p.line(1, "%s more: no window is open, and no dependent crash-loops", sample.Count(left, "Service"))
 	}
 }
 
 // serviceState says what a Service's readiness means now, and what its pods below are judged for.
 func serviceState(s weeder.ServiceForecast, done string) string {
-	loops := fmt.Sprintf("of %s %d crash-loop", words.Count(s.Dependents, "dependent"), s.CrashLooping)
+	loops := fmt.Sprintf("of %s %d crash-loop", sample.Count(s.Dependents, "dependent"), s.CrashLooping)
 	if s.WindowEnds != nil {
 		return fmt.Sprintf("%s; its window is open until %s; %s, and %d would be %s", readinessOf(s), clockTime(*s.WindowEnds), loops, s.Deletions(), done)
 	}
@@ -147,10 +147,10 @@ func (p *Plan) ProbeConfig(pc *v1alpha1.ProbeConfig, f probe.Forecast, of Probes
 	case of.Unknown != "":
 		p.outcome = "would scale nothing now; what it would scale is not known"
 	default:
-		p.outcome = fmt.Sprintf("would scale nothing down now; if only the way from outside failed, %s in %s", words.Count(f.WouldScaleDown, "object"), words.Count(f.Targets, "target"))
+		p.outcome = fmt.Sprintf("would scale nothing down now; if only the way from outside failed, %s in %s", sample.Count(f.WouldScaleDown, "object"), sample.Count(f.Targets, "target"))
 	}
 	if p.Acts > 0 {
-		p.outcome += "; gives " + words.Count(p.Acts, "object") + " back what it scaled down"
+		p.outcome += "; gives " + sample.Count(p.Acts, "object") + " back what it scaled down"
 	}
 	p.json.Probe = jsonProbe{
 		f.Targets, f.Limit, f.Probed, f.ScaledDown, f.WouldScaleDown, of.Unknown,
@@ -168,14 +168,14 @@ func (p *Plan) ProbeConfig(pc *v1alpha1.ProbeConfig, f probe.Forecast, of Probes
 }
 
 func (p *Plan) probeRows(f probe.Forecast, now *v1alpha1.TargetCounts) {
-	targets := words.Count(f.Targets, "target")
+	targets := sample.Count(f.Targets, "target")
 	if looked := len(f.Items.Targets); looked < f.Targets {
 		targets += fmt.Sprintf(", of which the first %d were looked at", looked)
 	}
 	p.row("targets", "%s", targets)
 	p.row("limit", "maxScaledDownTargets allows %d; over all ProbeConfigs %d probed, %d scaled down", f.Limit, f.Probed, f.ScaledDown)
 	if now != nil {
-		p.row("now", "%d of %s failing outside, %d scaled down", now.ExternalUnhealthy, words.Count(int(now.Total), "target"), now.ScaledDown)
+		p.row("now", "%d of %s failing outside, %d scaled down", now.ExternalUnhealthy, sample.Count(int(now.Total), "target"), now.ScaledDown)
 	}
 	for _, s := range f.Items.GivesBack {
 		p.row("gives back", "%s %s/%s: 0 → %d", s.Ref.Kind, s.Namespace, s.Ref.Name, s.PreviousReplicas)
@@ -218,7 +218,7 @@ type jsonOutlier struct {
 
 // OutlierPolicy takes in what a policy, read as such, would mean.
 func (p *Plan) OutlierPolicy(op *v1alpha1.OutlierPolicy, read *outlier.Policy, f outlier.Forecast, pausedBy []string) {
-	where := fmt.Sprintf("%s with %s", words.Count(f.Clusters, "cluster"), words.Count(f.Hosts, "host"))
+	where := fmt.Sprintf("%s with %s", sample.Count(f.Clusters, "cluster"), sample.Count(f.Hosts, "host"))
 	switch {
 	case op.Spec.Disabled:
 		p.outcome = "would switch detection off for " + where
@@ -257,7 +257,7 @@ func (p *Plan) settings(s *outlier.Settings) {
 // clusters tells of each cluster how many hosts may go, and by which of the policy's targets it holds.
 func (p *Plan) clusters(items outlier.Items, detects bool) {
 	for _, c := range items.Clusters[:min(clustersShown, len(items.Clusters))] {
-		text := words.Count(c.Hosts, "host")
+		text := sample.Count(c.Hosts, "host")
 		if c.Hosts > 0 && detects {
 			text += fmt.Sprintf(", of which at most %d ejected at once", c.Ejectable)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/jstemmer/go-junit-report/v2/junit"
 
 	"github.com/resourcestack/autohealer/internal/cli/check"
-	"github.com/resourcestack/autohealer/internal/cli/words"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
@@ -114,7 +114,7 @@ func GitHub(w io.Writer, result Result) error {
 		}
 	}
 	for _, skipped := range skippedTogether(result) {
-		fmt.Fprintf(out, "::notice title=%s::%s\n", skipped.label, escapeData(words.Count(skipped.objects, "object")+": "+skipped.rules))
+		fmt.Fprintf(out, "::notice title=%s::%s\n", skipped.label, escapeData(sample.Count(skipped.objects, "object")+": "+skipped.rules))
 	}
 	_, _ = out.WriteString(summary(result)) // the error is Flush's as well
 	return out.Flush()

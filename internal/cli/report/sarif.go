@@ -10,7 +10,7 @@ import (
 	"slices"
 
 	"github.com/resourcestack/autohealer/internal/cli/check"
-	"github.com/resourcestack/autohealer/internal/cli/words"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
@@ -140,7 +140,7 @@ func notificationsOf(result Result, indices map[string]int) []sarifNotification 
 	}) {
 		notifications = append(notifications, sarifNotification{
 			AssociatedRule: sarifRuleReference{ID: s.rule, Index: indices[s.rule]}, Level: "note",
-			Message: sarifText{skippedLabel(s.missing) + ": " + s.rule + ", for " + words.Count(objects[s], "object")},
+			Message: sarifText{skippedLabel(s.missing) + ": " + s.rule + ", for " + sample.Count(objects[s], "object")},
 		})
 	}
 	return notifications

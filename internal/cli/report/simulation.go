@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/resourcestack/autohealer/internal/cli/words"
 	"github.com/resourcestack/autohealer/internal/domain/outlier/detector"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
 // Simulation is what Envoy would have done with a trace.
@@ -31,7 +31,7 @@ func (s *Simulation) Ejections() (n int) {
 // Text tells it line by line.
 func (s *Simulation) Text() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "OutlierPolicy %s: %s of %s\n", printable(s.Name), words.Count(s.Ejections(), "ejection"), words.Count(s.Hosts, "host"))
+	fmt.Fprintf(&out, "OutlierPolicy %s: %s of %s\n", printable(s.Name), sample.Count(s.Ejections(), "ejection"), sample.Count(s.Hosts, "host"))
 	for _, e := range s.Events {
 		at := e.At.String()
 		if !s.Began.IsZero() {

@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/resourcestack/autohealer/internal/cli/words"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
@@ -23,7 +24,7 @@ func Text(w io.Writer, result Result) error {
 		}
 	}
 	for _, skipped := range skippedTogether(result) {
-		fmt.Fprintf(out, "%s for %s: %s\n", paint(words.Faint, skipped.label), words.Count(skipped.objects, "object"), skipped.rules)
+		fmt.Fprintf(out, "%s for %s: %s\n", paint(words.Faint, skipped.label), sample.Count(skipped.objects, "object"), skipped.rules)
 	}
 	_, _ = out.WriteString(summary(result)) // the error is Flush's as well
 	return out.Flush()
@@ -94,7 +95,7 @@ func summary(result Result) string {
 			}
 		}
 	}
-	parts := []string{fmt.Sprintf("%s checked: %d refused, %d with warnings", words.Count(len(result.Reports), "object"), refused, warned)}
+	parts := []string{fmt.Sprintf("%s checked: %d refused, %d with warnings", sample.Count(len(result.Reports), "object"), refused, warned)}
 	hints := map[guard.Missing]string{
 		guard.MissingFacts:      "facts (--facts or --live)",
 		guard.MissingAuthorizer: "an API server that knows rights (--live)",
@@ -105,14 +106,14 @@ func summary(result Result) string {
 	}
 	for _, missing := range wants {
 		if n := len(lacking[missing]); n > 0 {
-			parts = append(parts, words.Count(n, "rule")+" skipped for want of "+hints[missing])
+			parts = append(parts, sample.Count(n, "rule")+" skipped for want of "+hints[missing])
 		}
 	}
 	if result.Facts != "" {
 		parts = append(parts, result.Facts)
 	}
 	if result.Ignored > 0 {
-		parts = append(parts, words.Count(result.Ignored, "document")+" of other API groups ignored")
+		parts = append(parts, sample.Count(result.Ignored, "document")+" of other API groups ignored")
 	}
 	if len(result.Reports) == 0 {
 		parts = append(parts, "nothing here is Autohealer's: is it the right place?")

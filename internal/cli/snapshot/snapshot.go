@@ -21,6 +21,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/cli/words"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
 // Snapshot is a cluster at one moment.
@@ -65,7 +66,7 @@ func (s *Snapshot) Describe(now time.Time) string {
 }
 
 func (s *Snapshot) count(group, kind, noun string) string {
-	return words.Count(len(s.Objects.all(schema.GroupKind{Group: group, Kind: kind})), noun)
+	return sample.Count(len(s.Objects.all(schema.GroupKind{Group: group, Kind: kind})), noun)
 }
 
 // Knows says whether there is all that policies of a kind are planned by.

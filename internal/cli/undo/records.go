@@ -18,11 +18,11 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/actuate"
-	"github.com/resourcestack/autohealer/internal/cli/words"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/health"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
 var nodeKind = schema.GroupVersionKind{Version: "v1", Kind: "Node"}
@@ -129,13 +129,13 @@ func givenBack(act probe.Act, hibernated bool) string {
 	taken := fmt.Sprintf("which ProbeConfig %s took %s", r.Policy, r.Since.UTC().Format("2006-01-02T15:04:05Z"))
 	switch {
 	case act.Step == probe.Raise:
-		return fmt.Sprintf("scaled from 0 to %s, %s", words.Count(int(r.Replicas), "replica"), taken)
+		return fmt.Sprintf("scaled from 0 to %s, %s", sample.Count(int(r.Replicas), "replica"), taken)
 	case o.Copied:
 		return "record removed, which is a copy of its owner's"
 	case hibernated:
-		return fmt.Sprintf("record of %s removed, %s; it stays at %d, since the namespace is hibernated", words.Count(int(r.Replicas), "replica"), taken, o.Replicas)
+		return fmt.Sprintf("record of %s removed, %s; it stays at %d, since the namespace is hibernated", sample.Count(int(r.Replicas), "replica"), taken, o.Replicas)
 	}
-	return fmt.Sprintf("record removed; it stays at %s, as someone else scaled it", words.Count(int(o.Replicas), "replica"))
+	return fmt.Sprintf("record removed; it stays at %s, as someone else scaled it", sample.Count(int(o.Replicas), "replica"))
 }
 
 // conditions plans to remove the conditions that a target's record claims.

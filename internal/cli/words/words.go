@@ -1,18 +1,9 @@
-// Package words puts numbers and lists into sentences, and colors on terminals.
+// Package words puts lists into sentences, and colors on terminals.
 package words
 
 import (
-	"fmt"
 	"strings"
 )
-
-// Count is a number of things: 1 node, 2 nodes.
-func Count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
 
 // List reads as a sentence does: a, b and c.
 func List(all []string, conjunction string) string {

@@ -343,3 +343,19 @@ func TestAHoldLastsByTheServersClockToo(t *testing.T) {
 		}
 	}
 }
+
+// What we gave back ourselves, and died before its record was removed, is taken again in the next outage.
+func TestWhoScaledADependentUpIsNamed(t *testing.T) {
+	c := &probe.Config{UID: "a", Namespace: "ns", Name: "protect", Dependents: []probe.Dependent{{Ref: probe.Ref{APIVersion: "apps/v1", Kind: "Deployment", Name: "kcm"}}}}
+	for by, want := range map[string]probe.Verdict{
+		"autohealer": {Step: probe.Take},
+		"gitops":     {Reason: probe.ScaledByOthers, Message: "field manager gitops scaled it to 3 after it was scaled down"},
+		"":           {Reason: probe.ScaledByOthers, Message: "someone scaled it to 3 after it was scaled down"},
+	} {
+		o := probe.Object{UID: "kcm", Generation: 9, Replicas: 3, Current: 3, ScaledBy: by, Record: &probe.Record{Replicas: 3, Owner: "a", Policy: "ns/protect", ObjectGeneration: 1}}
+		in := probe.Scaling{Config: c, Objects: []probe.Object{o}, Want: probe.Down}
+		if got := in.Verdict(0); got != want {
+			t.Errorf("by %q: %+v, want %+v", by, got, want)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"hash/maphash"
+	"math"
 	"time"
 )
 
@@ -130,8 +131,10 @@ func (j *LeaseJudgement) add(t LeaseTerms, l NodeLease, seen renewal, room bool,
 	}
 }
 
-// Suspects says whether so many leases look expired that it matters why.
+// Suspects says whether so many leases look expired that it matters why, however long ago they stopped: for how long that counts isn't
+// known here.
 func (t LeaseTerms) Suspects(leases []NodeLease, now time.Time) bool {
+	t.MaxProtection = math.MaxInt64
 	_, j := LeaseBook{}.Judge(t, leases, now, now)
 	return j.Outcome.Class == LeasesUnproven
 }

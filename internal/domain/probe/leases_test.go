@@ -412,3 +412,23 @@ func TestAProtectionByLeasesEnds(t *testing.T) {
 		t.Error("after leases were fine, an outage before that makes nothing last longer")
 	}
 }
+
+// What failed before anybody looked at leases doesn't make old ones young.
+func TestAnOutageBeforeLeasesWereLookedAtIsNoTimeOfTheirs(t *testing.T) {
+	without, with := config(t, ""), config(t, "nodeLeases: {maxProtectionDuration: 100s}")
+	s, at := probe.State{}, start
+	for _, external := range []probe.Class{"OK", "Timeout", "Timeout", "Timeout", "Timeout", "Timeout", "Timeout", "OK", "OK"} {
+		s = s.After(without, run(at, "OK", external), "target")
+		at = at.Add(time.Minute)
+	}
+	if _, _, got := leaseRuns(with, s, at, 10, aged(200, 200, 200)); strings.Contains(got, "d") {
+		t.Errorf("nodes that died long before scale down: %s", got)
+	}
+}
+
+func TestWhyLeasesStoppedMattersHoweverLongAgo(t *testing.T) {
+	terms := probe.LeaseTerms{FailureFraction: 0.6, Grace: 40 * time.Second, MinCandidates: 2, MaxProtection: time.Hour}
+	if !terms.Suspects(aged(7200, 7200, 1), start) {
+		t.Error("nodes aren't looked at after an outage of two hours")
+	}
+}

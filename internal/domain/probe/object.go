@@ -35,6 +35,9 @@ type Object struct {
 	RecordError string
 }
 
+// FieldManager is who writes replicas for us, as managedFields have it.
+const FieldManager = "autohealer"
+
 // Step is what is to be written to an object.
 type Step int
 
@@ -181,6 +184,8 @@ func (in *Scaling) downAgain(o *Object) standing {
 	case r.untaken(o) && r.Replicas == o.Replicas: // we died before they were taken
 		return needs(Lower)
 	case r.untaken(o): // and someone else scaled it just then
+		return needs(Take)
+	case o.ScaledBy == FieldManager: // we died before its record was removed, and this is another outage
 		return needs(Take)
 	default:
 		by := "someone"

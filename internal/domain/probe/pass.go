@@ -42,7 +42,7 @@ func (t *Target) Scaling(may lifecycle.State, hibernated bool, now, server time.
 	in.Objects = []Object{}
 	for ref := range in.Refs() {
 		o, known := t.Objects[ref]
-		if !known {
+		if !known || t.Stale {
 			in.Objects = nil
 			return in
 		}
@@ -114,7 +114,7 @@ func (e Looked) next(t *Target) (do Actions) {
 			delete(seen, d.Ref)
 		}
 	}
-	t.Objects = t.concerns(seen)
+	t.Objects, t.Stale = t.concerns(seen), t.Stale && e.Half
 	do.Tell = t.Taken() != before
 	return do
 }
@@ -147,7 +147,7 @@ func (e Taking) next(t *Target) Actions {
 type Doubted struct{}
 
 func (Doubted) next(t *Target) Actions {
-	t.Objects, t.Restored = nil, false
+	t.Stale, t.Restored = true, false
 	return Actions{Tell: true}
 }
 

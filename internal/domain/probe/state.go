@@ -111,7 +111,7 @@ func (s *State) wait(r Run) {
 // judgeLeases gives the result of the outer side: that of the external probe, or of the leases after one that succeeded.
 func (s *State) judgeLeases(c *Config, r Run, external Result) Result {
 	if c.Leases == nil { // nor do those count that were looked at before
-		s.Leases, s.Unlisted, s.LastUnlisted, s.LeasesStand, s.book = Counts{}, 0, Outcome{}, time.Time{}, nil
+		s.Leases, s.Unlisted, s.LastUnlisted, s.LeasesStand, s.unanswered, s.book = Counts{}, 0, Outcome{}, time.Time{}, 0, nil
 		return external
 	}
 	if external != Success {
@@ -129,7 +129,7 @@ func (s *State) judgeLeases(c *Config, r Run, external Result) Result {
 	case class == TooFewCandidates && s.Leases.Unhealthy(c.Thresholds) && !s.LastLeases.Until.IsZero():
 		return Unknown // few are left of many that stopped, and none of these is back
 	case class == TooFewCandidates:
-		s.LeasesStand, s.unanswered = r.Ended, 0
+		s.LeasesStand = r.Ended
 		return s.withoutLeases()
 	case class == OK:
 		s.LeasesStand, s.unanswered = r.Ended, 0
@@ -179,7 +179,7 @@ func (s *State) LeasesTell(c *Config) [3]bool {
 // withoutLeases lets the external probe, which succeeded, decide alone, or nothing would end a protection: leases that aren't
 // there and leases that can't be read for long take nothing from anybody, and hold nothing back.
 func (s *State) withoutLeases() Result {
-	s.Leases = s.Leases.forget()
+	s.Leases, s.unanswered = s.Leases.forget(), 0
 	return Success
 }
 

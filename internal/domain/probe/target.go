@@ -22,9 +22,10 @@ type Target struct {
 	// Proven is the Mark of the external kubeconfig that worked last, as far as is known; "" when none did.
 	Proven string
 
-	// Objects are the dependents as they were read last; one that isn't among them may have a record. Former are those that
-	// the config doesn't name any more, and that may have one.
+	// Objects are the dependents as they were read last; one that isn't among them may have a record. Stale: others may have written
+	// to them since. Former are those that the config doesn't name any more, and that may have a record.
 	Objects map[Ref]Object
+	Stale   bool
 	Former  []Ref
 	// Flow is how far the scaling came, and Protection what is known of the one that is going on.
 	Flow       Flow
@@ -246,9 +247,9 @@ func (e Ended) next(t *Target) Actions {
 	return Actions{Gone: true, Tell: true}
 }
 
-// Known says whether all objects that the config names were read since it named them.
+// Known says whether all objects that the config names were read since it named them, and are as they were then.
 func (t *Target) Known() bool {
-	return !slices.ContainsFunc(t.Config.Dependents, func(d Dependent) bool { _, known := t.Objects[d.Ref]; return !known })
+	return !t.Stale && !slices.ContainsFunc(t.Config.Dependents, func(d Dependent) bool { _, known := t.Objects[d.Ref]; return !known })
 }
 
 // Taken says whether something is known to be scaled down.

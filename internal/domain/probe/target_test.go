@@ -172,3 +172,21 @@ func TestARunWithOtherSecretsCountsNothing(t *testing.T) {
 		t.Errorf("unusable since %s, %+v", is.Supply.UnusableSince, do)
 	}
 }
+
+// A write that failed says nothing of what is recorded: whose probes go on for what they have to give back must not lose them.
+func TestADoubtKeepsWhatIsKnownToBeTaken(t *testing.T) {
+	c := &probe.Config{UID: "a", Namespace: "ns", Name: "protect", Dependents: []probe.Dependent{{Ref: object(0)}}}
+	is := probe.Target{Namespace: "ns", Config: c}
+	taken := probe.Object{UID: "d0", Record: &probe.Record{Replicas: 3, Owner: "a", Policy: "ns/protect"}}
+	in := is.Scaling(lifecycle.Active, false, time.Time{}, time.Time{})
+	is, _ = is.Next(probe.Looked{In: in, Objects: []probe.Object{taken}})
+	if is, _ = is.Next(probe.Doubted{}); !is.Taken() || is.Known() {
+		t.Errorf("taken %t, known %t", is.Taken(), is.Known())
+	}
+	if in = is.Scaling(lifecycle.Active, false, time.Time{}, time.Time{}); in.Objects != nil {
+		t.Error("a plan is made from what may have changed")
+	}
+	if is, _ = is.Next(probe.Looked{In: in, Objects: []probe.Object{taken}}); !is.Known() {
+		t.Error("it was read again")
+	}
+}

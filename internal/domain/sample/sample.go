@@ -2,6 +2,7 @@
 package sample
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -42,4 +43,12 @@ func Once(texts *[]string, text string) {
 	if len(*texts) < Size && !slices.Contains(*texts, text) {
 		*texts = append(*texts, text)
 	}
+}
+
+// Count is a number of things: 1 node, 2 nodes.
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
