@@ -208,7 +208,7 @@ func TestRulesRatchetOnAllThatDecides(t *testing.T) {
 		"internalKubeConfigSecretName": "another", "externalKubeConfigSecretName": "another", "probeInterval": "5s", "initialDelay": "20s", "probeTimeout": "2s",
 		"successThreshold": 2, "failureThreshold": 5, "internalProbeFailureBackoffDuration": "1m", "backoffJitterFactor": 0.5,
 		"dependentResourceInfos": scaling("Deployment", "kcm"), "namespaceSelector": spec{"matchLabels": spec{"shoot": "false"}},
-		"nodeLeases": spec{"monitorGraceDuration": "40s"}, "mode": "Observe", "serviceAccountName": "unable",
+		"nodeLeases": spec{"monitorGraceDuration": "40s"}, "annotateMeltdownProtection": true, "mode": "Observe", "serviceAccountName": "unable",
 	}, map[string][]spec{"autohealer-system": {
 		probing(spec{"namespaceSelector": shoots}), probing(spec{"namespaceSelector": shoots, "internalKubeConfigSecretName": "unsafe"}),
 		probing(spec{"namespaceSelector": shoots, "dependentResourceInfos": scaling("DaemonSet", "agent")}),
