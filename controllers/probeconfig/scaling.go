@@ -128,7 +128,7 @@ func (r *TargetReconciler) mayGoDown(is *probe.Target, ask func(probe.TargetKey,
 	return ask(is.Key(), now)
 }
 
-// mayTake asks all that is asked just before replicas are taken, and the API server for it: what the decision rests on is read live.
+// mayTake asks all that is asked just before replicas are taken; what the decision rests on is read live.
 func (r *TargetReconciler) mayTake(ctx context.Context, is *probe.Target, may permission, in probe.Scaling, plan *probe.Plan) (admitted actuate.AdmittedProber, held probe.Permit, err error) {
 	doubt := probe.Permit{LookAgain: in.Now.Add(doubtLook)}
 	if !r.Observer.indexed(in.Config, *plan) {

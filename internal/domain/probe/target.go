@@ -240,7 +240,7 @@ type Ended struct{ Since time.Time }
 func (e Ended) next(t *Target) Actions {
 	t.reset(e.Since)
 	t.Supply, t.Former, t.Left, t.Restored = Supply{}, nil, nil, true
-	t.Objects = map[Ref]Object{}
+	t.Objects, t.Stale = map[Ref]Object{}, false
 	for _, d := range t.Config.Dependents {
 		t.Objects[d.Ref] = Object{Missing: true}
 	}
