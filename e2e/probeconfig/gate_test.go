@@ -12,6 +12,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -31,7 +32,7 @@ type gate struct {
 	mu       sync.Mutex
 	left     map[string]int      // needs mu, as all below; writes that still get through, by namespace; no entry: all
 	passing  map[string]int      // those that are on their way
-	refused  map[string]int      // those that weren't let through
+	refused  map[string][]write  // those that weren't let through
 	meetings map[string]*meeting // by namespace
 	hangs    []*hang
 }
@@ -52,7 +53,7 @@ func throughGate(ctx context.Context) *gate {
 	trusted := x509.NewCertPool()
 	Expect(trusted.AppendCertsFromPEM(h.CACert)).To(BeTrue())
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}, ForceAttemptHTTP2: true}
-	g := &gate{left: map[string]int{}, passing: map[string]int{}, refused: map[string]int{}, meetings: map[string]*meeting{}}
+	g := &gate{left: map[string]int{}, passing: map[string]int{}, refused: map[string][]write{}, meetings: map[string]*meeting{}}
 	forward := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     transport,
@@ -127,7 +128,15 @@ func (g *gate) open() {
 func (g *gate) holds(namespace string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.refused[namespace] > 0 && g.passing[namespace] == 0
+	return len(g.refused[namespace]) > 0 && g.passing[namespace] == 0
+}
+
+// wants are the writes to dependents that a namespace wanted beyond those it had. A config doesn't count: a cache that
+// doesn't know yet that it is gone has its finalizer taken off once more.
+func (g *gate) wants(namespace string) []write {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(g.refused[namespace]), func(w write) bool { return w.resource == "probeconfigs" })
 }
 
 // used says whether a namespace had all its writes.
@@ -162,7 +171,7 @@ func (g *gate) enter(ctx context.Context, w write) bool {
 	left, counted := g.left[w.namespace]
 	if counted && left == 0 {
 		if w.subresource != "status" {
-			g.refused[w.namespace]++
+			g.refused[w.namespace] = append(g.refused[w.namespace], w)
 		}
 		return false
 	}
@@ -180,7 +189,7 @@ func (g *gate) leave(w write, wrote bool) {
 	g.passing[w.namespace]--
 	if _, counted := g.left[w.namespace]; counted && !wrote && w.subresource != "status" {
 		g.left[w.namespace]++
-		g.refused[w.namespace] = 0
+		delete(g.refused, w.namespace)
 	}
 }
 

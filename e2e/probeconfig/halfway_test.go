@@ -153,7 +153,7 @@ func (s *story) expectStopped(ctx context.Context, group []stopped, until []int)
 	for _, one := range group {
 		if len(until) > 0 && one.after == until[len(until)-1] {
 			Eventually(s.gate.used).WithContext(ctx).WithArguments(one.namespace).Should(BeTrue(), "all writes of %s", one)
-			Expect(s.gate.holds(one.namespace)).To(BeFalse(), "%s should need no more", one)
+			Expect(s.gate.wants(one.namespace)).To(BeEmpty(), "%s should need no more", one)
 			continue
 		}
 		Eventually(s.gate.holds).WithContext(ctx).WithArguments(one.namespace).Should(BeTrue(), one.String())
