@@ -22,6 +22,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/kube/outliers"
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
 	"github.com/resourcestack/autohealer/internal/policy"
+	"github.com/resourcestack/autohealer/internal/probing"
 	"github.com/resourcestack/autohealer/internal/probing/envoys"
 	// +kubebuilder:scaffold:imports
 )
@@ -69,7 +70,8 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if err := guardrailexception.AddToManager(mgr, guardrailexception.Options{Guard: opts.Guard, Exceptions: exceptions}); err != nil {
 		return err
 	}
-	if err := guardrail.AddToManager(mgr, guardrail.Options{Guard: opts.Guard, Guardrails: guardrails, Rejections: common.Rejections}); err != nil {
+	witnesses := (&probing.Witnesses{Policy: opts.Dial}).Init()
+	if err := guardrail.AddToManager(mgr, guardrail.Options{Guard: opts.Guard, Guardrails: guardrails, Rejections: common.Rejections, Witnesses: witnesses}); err != nil {
 		return err
 	}
 	return addPolicies(map[string]func() error{
@@ -81,7 +83,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 			return outlierpolicy.AddToManager(mgr, outlierpolicy.Options{Options: common, Routed: opts.Routed, Clusters: opts.Clusters, Ejections: opts.Ejections})
 		},
 		"ProbeConfig": func() error {
-			return probeconfig.AddToManager(mgr, probeconfig.Options{Options: common, Vital: opts.Vital, Dial: opts.Dial})
+			return probeconfig.AddToManager(mgr, probeconfig.Options{Options: common, Vital: opts.Vital, Dial: opts.Dial, Witnesses: witnesses})
 		},
 		"WeederConfig": func() error { return weederconfig.AddToManager(mgr, common) },
 		// +kubebuilder:scaffold:kinds

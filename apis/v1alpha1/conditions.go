@@ -13,8 +13,11 @@ const (
 	ConditionStalled = "Stalled"
 	// ConditionLimitReached says that a limit holds acts back.
 	ConditionLimitReached = "LimitReached"
-	// ConditionBreakerOpen says that too many targets match at once to be believed; nothing new is done until a reset.
+	// ConditionBreakerOpen says that too many targets match at once to be believed; nothing new is done until a reset, or, for
+	// ProbeConfigs, until most are healthy again.
 	ConditionBreakerOpen = "BreakerOpen"
+	// ConditionWitnessSilent says of a Guardrail that some of its witnesses don't answer. It is there only while True.
+	ConditionWitnessSilent = "WitnessSilent"
 )
 
 // Reasons of conditions and Events.
@@ -55,8 +58,12 @@ const (
 	ReasonTooManyMatchAtOnce = "TooManyMatchAtOnce"
 	// ReasonLimitCleared: no limit holds acts back any more.
 	ReasonLimitCleared = "LimitCleared"
-	// ReasonBreakerReset: someone reset the breaker.
-	ReasonBreakerReset = "BreakerReset"
+	// ReasonBreakerClosed: someone reset the breaker, or it closed by itself.
+	ReasonBreakerClosed = "BreakerClosed"
+	// ReasonNoAnswer: no TLS handshake with a witness came about.
+	ReasonNoAnswer = "NoAnswer"
+	// ReasonWitnessesAnswer: all witnesses answer again.
+	ReasonWitnessesAnswer = "WitnessesAnswer"
 	// ReasonTainted: a node got or changed the taint.
 	ReasonTainted = "NodeTainted"
 	// ReasonUntainted: a node lost the taint.

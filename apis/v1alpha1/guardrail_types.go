@@ -40,6 +40,17 @@ type GuardrailSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	ConditionTypes []ConditionType `json:"conditionTypes,omitempty"`
 
+	// witnesses are servers outside by which Autohealer tells an outage of its own way out from one of what ProbeConfigs probe. While
+	// one of them answers, a target whose external probe fails is believed however many others fail with it, up to
+	// maxScaledDownTargets; the breaker holds none such. Of each Guardrail that names any, one must answer. Name servers that
+	// Autohealer reaches the way it reaches the targets from outside, and that share nothing else with them: no load balancer,
+	// no DNS zone, no seed. Default: none, and then the breaker opens when more than maxTargetsFailingTogether fail together.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	Witnesses []Witness `json:"witnesses,omitempty"`
+
 	// rules judge policies beside the built-in ones, which they can't weaken.
 	// +optional
 	// +listType=map
@@ -88,6 +99,38 @@ type GuardrailLimits struct {
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 100000 : self.matches('^(100|[0-9]{1,2})%$')",message="must be a number from 0 to 100000 or a percentage from 0% to 100%"
 	MaxScaledDownTargets *intstr.IntOrString `json:"maxScaledDownTargets,omitempty"`
+
+	// maxTargetsFailingTogether is how many namespaces that ProbeConfigs in force probe may turn unhealthy from outside within two
+	// minutes of each other: a number, or a percentage of them. When more do, and at least three, the breaker of all
+	// ProbeConfigs opens, and nothing more is scaled down; targets for which witnesses vouch don't count. Default: 10%.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 100000 : self.matches('^(100|[0-9]{1,2})%$')",message="must be a number from 0 to 100000 or a percentage from 0% to 100%"
+	MaxTargetsFailingTogether *intstr.IntOrString `json:"maxTargetsFailingTogether,omitempty"`
+}
+
+// Witness is a server outside that answers as long as the way there works.
+type Witness struct {
+	// name of the witness, for messages and metrics.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+
+	// address as host:port, such as status.example.com:443. It answers when a TLS handshake comes about within five seconds, with a
+	// certificate that is valid for the host; nothing is sent. Addresses that ProbeConfigs may not probe aren't dialled.
+	// +required
+	// +kubebuilder:validation:MaxLength=261
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^([a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?|[[][0-9a-fA-F:.]+[]]):[1-9][0-9]{0,4}$')`,message="write host:port, such as status.example.com:443 or [2001:db8::1]:443"
+	Address string `json:"address"`
+
+	// caBundle has PEM certificates of the authorities that the server's certificate is verified by. Default: those of
+	// Autohealer's image.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=65536
+	// +kubebuilder:validation:XValidation:rule="self.contains('-----BEGIN CERTIFICATE-----')",message="write certificates in PEM, which begin with -----BEGIN CERTIFICATE-----"
+	CABundle string `json:"caBundle,omitempty"`
 }
 
 // ConditionType declares what a node condition type means.

@@ -9,6 +9,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/policy"
+	"github.com/resourcestack/autohealer/internal/probing"
 )
 
 // Options are what the controller for Guardrails needs.
@@ -18,6 +19,8 @@ type Options struct {
 	Guardrails *kube.Collection[*v1alpha1.Guardrail]
 	// Rejections of stored policies.
 	Rejections *kube.Rejections
+	// Witnesses that Guardrails name.
+	Witnesses *probing.Witnesses
 }
 
 // AddToManager adds the observer and the controller of the status. A replica isn't ready until all Guardrails are in force:
@@ -31,6 +34,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	observer := &Observer{Guard: opts.Guard}
 	opts.Guardrails.Early, opts.Guardrails.Use, opts.Guardrails.Seen = opts.Guard.Tighten, observer.use, observer.request
 	opts.Rejections.Follow(observer.request)
+	opts.Witnesses.Told = observer.request
 	opts.Guardrails.Listed = opts.Guard.GuardrailsListed
 	if err := mgr.Add(opts.Guardrails); err != nil {
 		return err
@@ -38,6 +42,6 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if err := mgr.AddReadyzCheck("guardrails", func(*http.Request) error { return opts.Guardrails.Synced() }); err != nil {
 		return err
 	}
-	guardrails := &policy.Keeper[*v1alpha1.Guardrail]{Steps: (&keeper{Observer: observer, Rejections: opts.Rejections}).steps()}
+	guardrails := &policy.Keeper[*v1alpha1.Guardrail]{Steps: (&keeper{Observer: observer, Rejections: opts.Rejections, Witnesses: opts.Witnesses}).steps()}
 	return guardrails.AddToManager(mgr, "guardrail", 1, observer.lead)
 }

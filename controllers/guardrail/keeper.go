@@ -8,12 +8,14 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/policy"
+	"github.com/resourcestack/autohealer/internal/probing"
 )
 
 // keeper keeps Guardrails' statuses.
 type keeper struct {
 	*Observer
 	Rejections *kube.Rejections
+	Witnesses  *probing.Witnesses
 }
 
 func (k *keeper) steps() policy.Steps[*v1alpha1.Guardrail] {
@@ -33,6 +35,6 @@ func (k *keeper) describe(_ context.Context, g *v1alpha1.Guardrail, _ policy.Lef
 	rejected := k.Rejections.Of(g.Name)
 	gaugeGuardrail(g.Name, len(rejected))
 	is.After = g.DeepCopy()
-	is.After.Status = statusOf(g, state{result: became.GuardrailResult, rejected: rejected})
+	is.After.Status = statusOf(g, state{result: became.GuardrailResult, rejected: rejected, silent: k.Witnesses.Silent(g.Name)})
 	return is, nil
 }

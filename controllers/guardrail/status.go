@@ -11,6 +11,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/policy"
+	"github.com/resourcestack/autohealer/internal/probing"
 )
 
 // samples of rejected policies.
@@ -21,6 +22,8 @@ type state struct {
 	result guard.GuardrailResult
 	// rejected are the stored policies that a rule of the Guardrail refuses now, sorted.
 	rejected []string
+	// silent are its witnesses that don't answer.
+	silent []probing.Silence
 }
 
 // statusOf describes a Guardrail. It is pure: the same state gives the same status, so that nothing is written when nothing
@@ -36,6 +39,7 @@ func statusOf(g *v1alpha1.Guardrail, st state) v1alpha1.GuardrailStatus {
 	policy.Set(&after.Conditions, g.Generation, accepted(st))
 	policy.Set(&after.Conditions, g.Generation, ready(g, st))
 	policy.SetWhileTrue(&after.Conditions, g.Generation, stalled(st))
+	policy.SetWhileTrue(&after.Conditions, g.Generation, witnessSilent(g, st))
 	return after
 }
 
@@ -102,7 +106,7 @@ func inForce(g *v1alpha1.Guardrail, st state) string {
 		for _, cap := range []struct {
 			name  string
 			value *intstr.IntOrString
-		}{{"maxTaintedNodes", l.MaxTaintedNodes}, {"maxEvictingNodes", l.MaxEvictingNodes}, {"maxScaledDownTargets", l.MaxScaledDownTargets}} {
+		}{{"maxTaintedNodes", l.MaxTaintedNodes}, {"maxEvictingNodes", l.MaxEvictingNodes}, {"maxScaledDownTargets", l.MaxScaledDownTargets}, {"maxTargetsFailingTogether", l.MaxTargetsFailingTogether}} {
 			if cap.value != nil {
 				says = append(says, cap.name+" "+cap.value.String())
 			}
@@ -113,6 +117,9 @@ func inForce(g *v1alpha1.Guardrail, st state) string {
 	}
 	if n := len(g.Spec.ConditionTypes); n > 0 {
 		says = append(says, count(n, "condition type"))
+	}
+	if n := len(g.Spec.Witnesses); n > 0 {
+		says = append(says, counted(n, "witness", "witnesses"))
 	}
 	if p := g.Spec.ConditionSetPrecedence; p != "" {
 		says = append(says, "precedence "+string(p))
@@ -134,6 +141,23 @@ func counted(n int, one, many string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
+}
+
+// witnessSilent tells of witnesses that wouldn't vouch for anything if it came to it.
+func witnessSilent(g *v1alpha1.Guardrail, st state) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionWitnessSilent}
+	var says []string
+	for _, s := range st.silent {
+		says = append(says, fmt.Sprintf("%s (%s): %s", s.Name, s.Address, s.Why))
+	}
+	if len(says) > 0 {
+		c.Reason = v1alpha1.ReasonNoAnswer
+		c.Message = fmt.Sprintf("%d of %s answered no handshake: %s.", len(says), counted(len(g.Spec.Witnesses), "witness", "witnesses"), strings.Join(says, "; "))
+		if len(says) >= len(g.Spec.Witnesses) {
+			c.Message += " While none answers, many targets of ProbeConfigs that fail together aren't believed."
+		}
+	}
+	return c
 }
 
 func stalled(st state) metav1.Condition {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/probing"
 )
 
 func stored(t *testing.T, spec string) *v1alpha1.Guardrail {
@@ -47,6 +48,22 @@ func TestWhatEachGuardrailsStatusSays(t *testing.T) {
 			state{result: guard.GuardrailResult{Rules: 2, Verdict: fine}, rejected: []string{"ConditionSet/a"}},
 			[]string{admitted, "Ready=True Operative: It lays down 2 rules, maxTaintedNodes 5%, maxEvictingNodes 2, maxPodDeletionsPerMinute 30, 1 condition type, precedence Node. Its rules refuse 1 stored policy; see rejectedPolicies."},
 			status.CurrentStatus,
+		},
+		"with witnesses of which one is silent": {
+			"{limits: {maxTargetsFailingTogether: 30%}, witnesses: [{name: a, address: 'a.example.com:443'}, {name: b, address: 'b.example.com:443'}]}",
+			state{result: guard.GuardrailResult{Verdict: fine}, silent: []probing.Silence{{Name: "b", Address: "b.example.com:443", Why: "Dial: the connection was refused"}}},
+			[]string{
+				admitted, "Ready=True Operative: It lays down maxTargetsFailingTogether 30%, 2 witnesses.",
+				"WitnessSilent=True NoAnswer: 1 of 2 witnesses answered no handshake: b (b.example.com:443): Dial: the connection was refused.",
+			}, status.CurrentStatus,
+		},
+		"with a witness that is silent": {
+			"{witnesses: [{name: a, address: 'a.example.com:443'}]}",
+			state{result: guard.GuardrailResult{Verdict: fine}, silent: []probing.Silence{{Name: "a", Address: "a.example.com:443", Why: "Dial: the connection was refused"}}},
+			[]string{
+				admitted, "Ready=True Operative: It lays down 1 witness.",
+				"WitnessSilent=True NoAnswer: 1 of 1 witness answered no handshake: a (a.example.com:443): Dial: the connection was refused. While none answers, many targets of ProbeConfigs that fail together aren't believed.",
+			}, status.CurrentStatus,
 		},
 		"paused": {"{paused: true}", state{result: guard.GuardrailResult{Rules: 1, Verdict: fine}}, []string{
 			admitted, "Ready=True Paused: Nothing new is done in the whole cluster; undo goes on. It lays down 1 rule.",

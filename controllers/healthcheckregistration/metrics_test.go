@@ -110,7 +110,7 @@ func TestTheBreakersMetricFollowsItAndGoesWithItsRegistration(t *testing.T) {
 			told = append(told, e.kind+" "+e.reason)
 		}
 	}
-	if !slices.Equal(told, []string{"Warning TooManyTurnFalse", "Normal BreakerReset"}) {
+	if !slices.Equal(told, []string{"Warning TooManyTurnFalse", "Normal BreakerClosed"}) {
 		t.Errorf("told %q of %q", told, heard.all)
 	}
 	if err := stored.Delete(t.Context(), l.hcr.DeepCopy()); err != nil {

@@ -1,6 +1,8 @@
 package probeconfig
 
 import (
+	"errors"
+
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -25,6 +27,8 @@ type Options struct {
 	Vital Vital
 	// Dial says which addresses probes may dial.
 	Dial kubeconfig.Policy
+	// Witnesses are asked when external probes fail.
+	Witnesses *probing.Witnesses
 }
 
 // AddToManager adds the observer, the prober and the controllers.
@@ -37,7 +41,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	}
 	report := NewReporter(mgr.GetEventRecorder("autohealer"))
 	observer := NewObserver(mgr.GetCache(), opts)
-	prober := (&probing.Prober{Handler: &Runs{Observer: observer}, Policy: opts.Dial}).Init()
+	prober := (&probing.Prober{Handler: &Runs{Observer: observer}, Policy: opts.Dial, Witnesses: opts.Witnesses}).Init()
 	reader := &actuate.ScaleReader{Live: mgr.GetAPIReader(), Client: mgr.GetClient()}
 	targets := &TargetReconciler{
 		Observer: observer, Prober: prober, Live: mgr.GetAPIReader(), Troubles: &observer.policies.Troubles, Report: report,
@@ -50,7 +54,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if err := mgr.Add(observer); err != nil {
 		return err
 	}
-	if err := mgr.Add(prober); err != nil {
+	if err := errors.Join(mgr.Add(prober), mgr.Add(opts.Witnesses)); err != nil {
 		return err
 	}
 	if err := kube.AddController(mgr, "probeconfig-target", targets, targetWorkers, observer.lead); err != nil {

@@ -221,8 +221,12 @@ func breakerOpen(pc *v1alpha1.ProbeConfig, st state) metav1.Condition {
 		return c
 	}
 	c.Reason = v1alpha1.ReasonProbeSuspect
-	c.Message = fmt.Sprintf("Too many targets turned unhealthy together at %s. Nothing new is scaled down for any ProbeConfig. %s %s=%s --overwrite",
-		st.breaker.OpenedAt.UTC().Format("2006-01-02T15:04:05Z"), st.resetBy(pc), v1alpha1.AnnotationResetBreaker, st.breaker.ID)
+	holds := "Nothing new is scaled down for any ProbeConfig"
+	if st.witnessed {
+		holds += ", but where a witness vouches for what is seen"
+	}
+	c.Message = fmt.Sprintf("Too many targets turned unhealthy together at %s. %s. It closes by itself once most are healthy again. %s %s=%s --overwrite",
+		st.breaker.OpenedAt.UTC().Format("2006-01-02T15:04:05Z"), holds, st.resetBy(pc), v1alpha1.AnnotationResetBreaker, st.breaker.ID)
 	return c
 }
 

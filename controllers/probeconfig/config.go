@@ -83,8 +83,11 @@ func (o *Observer) forget(pc *v1alpha1.ProbeConfig) {
 	o.fleet().ForgetConfig(pc.UID)
 }
 
-// guardrails puts in force what all Guardrails together say of limits.
-func (o *Observer) guardrails(all guardrail.Policy) { o.fleet().SetLimits(all.Limits) }
+// guardrails puts in force what all Guardrails together say of limits and witnesses.
+func (o *Observer) guardrails(all guardrail.Policy) {
+	o.fleet().SetLimits(all.Limits)
+	o.Witnesses.Set(all.Witnesses)
+}
 
 // followBreaker takes over a breaker that another process opened, and closes one that was reset.
 func (o *Observer) followBreaker(pc *v1alpha1.ProbeConfig) {

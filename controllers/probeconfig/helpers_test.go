@@ -153,7 +153,7 @@ func (w *world) manage(rights anyone) {
 		Fleet: condition.NewFleet(limit.Builtin()), Weeder: weeder.NewState(limit.Builtin(), ownNamespace), Targets: probe.NewFleet(limit.Builtin()),
 		Clock: w.clock, Server: &kube.ServerClock{Clock: w.clock},
 	}
-	o := NewObserver(nil, Options{Options: policy.Options{Guard: w.guard, Facts: facts, OwnNamespace: ownNamespace, Rejections: &kube.Rejections{}}})
+	o := NewObserver(nil, Options{Options: policy.Options{Guard: w.guard, Facts: facts, OwnNamespace: ownNamespace, Rejections: &kube.Rejections{}}, Witnesses: (&probing.Witnesses{}).Init()})
 	w.runs = &Runs{Observer: o}
 	w.told = &recorder{}
 	report := NewReporter(w.told)

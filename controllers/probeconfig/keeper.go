@@ -82,6 +82,7 @@ func (k *keeper) describe(ctx context.Context, pc *v1alpha1.ProbeConfig, left po
 		trouble: k.policies.Troubles.Get(pc.UID), ownNamespace: k.OwnNamespace, undoing: left.Sample,
 	}
 	st.breaker, st.broken = k.fleet().Breaker()
+	st.witnessed = k.Witnesses.Named()
 	for _, t := range k.targets.of(key) {
 		place, _ := k.place(t.Namespace)
 		st.knowsAll = st.knowsAll && len(t.Former) == 0

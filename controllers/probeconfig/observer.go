@@ -23,6 +23,8 @@ type Observer struct {
 	Facts *kube.Facts
 	// OwnNamespace is Autohealer's; "" when unknown.
 	OwnNamespace string
+	// Witnesses are asked when external probes fail.
+	Witnesses *probing.Witnesses
 
 	policies policy.Policies[*v1alpha1.ProbeConfig, reading]
 	watches  *kube.Watches
@@ -45,7 +47,7 @@ type Observer struct {
 // NewObserver gives an observer that follows the rules, and does nothing else before Start.
 func NewObserver(objects cache.Cache, opts Options) *Observer {
 	o := &Observer{
-		Facts: opts.Facts, OwnNamespace: opts.OwnNamespace,
+		Facts: opts.Facts, OwnNamespace: opts.OwnNamespace, Witnesses: opts.Witnesses,
 		watches: kube.NewWatches(objects), namespaces: map[string]namespace{}, told: map[types.NamespacedName]*probe.Config{},
 		goneKinds: sets.New[v1alpha1.DependentKind](),
 	}

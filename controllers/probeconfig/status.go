@@ -26,6 +26,8 @@ type state struct {
 	trouble *policy.Trouble
 	breaker limit.Opening
 	broken  bool
+	// witnessed: there are witnesses.
+	witnessed bool
 	// ownNamespace is Autohealer's.
 	ownNamespace string
 	// knowsAll: nothing is scaled down that the config doesn't name.

@@ -298,7 +298,7 @@ func TestADeletedConfigStaysUntilItsTargetsAreKnown(t *testing.T) {
 	if err := w.api.Delete(t.Context(), w.stored()); err != nil {
 		t.Fatal(err)
 	}
-	o := NewObserver(nil, Options{Options: policy.Options{Guard: w.guard, Facts: w.Observer.Facts, OwnNamespace: ownNamespace, Rejections: &kube.Rejections{}}})
+	o := NewObserver(nil, Options{Options: policy.Options{Guard: w.guard, Facts: w.Observer.Facts, OwnNamespace: ownNamespace, Rejections: &kube.Rejections{}}, Witnesses: w.Observer.Witnesses})
 	w.Observer, w.keeper.Observer = o, o
 	o.policies.Seen(t.Context(), w.stored())
 	o.policies.Judge(t.Context(), client.ObjectKeyFromObject(w.stored()))

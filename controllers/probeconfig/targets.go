@@ -36,10 +36,10 @@ func (o *Observer) tell(key probing.Key, e probe.Event) (is probe.Target, do pro
 	t.mu.Lock()
 	t.is, do = t.is.Next(e)
 	is = t.is
-	opened := o.tellFleet(&is, do) // with t.mu: in the order in which it happened
+	breaker := o.tellFleet(&is, do) // with t.mu: in the order in which it happened
 	t.mu.Unlock()
-	if opened {
-		o.requestConfigs() // it holds them all
+	if breaker {
+		o.requestAll() // it holds them all, or lets them go
 	}
 	if do.Look {
 		o.requestTarget(key)
@@ -50,8 +50,8 @@ func (o *Observer) tell(key probing.Key, e probe.Event) (is probe.Target, do pro
 	return is, do, true
 }
 
-// tellFleet says whether the breaker opened.
-func (o *Observer) tellFleet(is *probe.Target, do probe.Actions) (opened bool) {
+// tellFleet says whether the breaker opened or closed.
+func (o *Observer) tellFleet(is *probe.Target, do probe.Actions) (breaker bool) {
 	switch at := is.Key(); {
 	case do.Ran:
 		return o.fleet().Observe(at, &is.State, is.State.At)

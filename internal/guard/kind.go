@@ -166,7 +166,7 @@ func stringType(length int64) *decl.DeclType {
 func limitsType() *decl.DeclType {
 	capType := declare("Cap", map[string]*decl.DeclType{"percent": decl.IntType, "nodes": decl.IntType})
 	return declare("Limits", map[string]*decl.DeclType{
-		"maxTaintedNodes": capType, "maxEvictingNodes": capType, "maxScaledDownTargets": capType,
+		"maxTaintedNodes": capType, "maxEvictingNodes": capType, "maxScaledDownTargets": capType, "maxTargetsFailingTogether": capType,
 		"maxPodDeletionsPerMinute": decl.IntType, "breakerPercent": decl.IntType, "breakerMin": decl.IntType,
 	})
 }
@@ -174,12 +174,13 @@ func limitsType() *decl.DeclType {
 // limitsValue gives the limits to CEL.
 func limitsValue(l limit.Limits) map[string]any {
 	return map[string]any{
-		"maxTaintedNodes":          capValue(l.MaxTaintedNodes),
-		"maxEvictingNodes":         capValue(l.MaxEvictingNodes),
-		"maxPodDeletionsPerMinute": int64(l.MaxPodDeletionsPerMinute),
-		"maxScaledDownTargets":     capValue(l.MaxScaledDownTargets),
-		"breakerPercent":           int64(l.BreakerPercent),
-		"breakerMin":               int64(l.BreakerMin),
+		"maxTaintedNodes":           capValue(l.MaxTaintedNodes),
+		"maxEvictingNodes":          capValue(l.MaxEvictingNodes),
+		"maxPodDeletionsPerMinute":  int64(l.MaxPodDeletionsPerMinute),
+		"maxScaledDownTargets":      capValue(l.MaxScaledDownTargets),
+		"maxTargetsFailingTogether": capValue(l.MaxFailingTogether),
+		"breakerPercent":            int64(l.BreakerPercent),
+		"breakerMin":                int64(l.BreakerMin),
 	}
 }
 

@@ -102,9 +102,10 @@ func repeats(c metav1.Condition, all []metav1.Condition) bool {
 // ends are the conditions whose end is news that no other condition brings.
 var ends = map[string]struct{ reason, note string }{
 	v1alpha1.ConditionLimitReached: {v1alpha1.ReasonLimitCleared, "No limit holds it back any more."},
-	v1alpha1.ConditionBreakerOpen:  {v1alpha1.ReasonBreakerReset, "The breaker was reset; it acts again, within the limits."},
+	v1alpha1.ConditionBreakerOpen:  {v1alpha1.ReasonBreakerClosed, "The breaker is closed; it acts again, within the limits."},
 
 	v1alpha1.ConditionLeasesUnreadable: {v1alpha1.ReasonLeasesReadable, "The nodes' leases can be listed again."},
+	v1alpha1.ConditionWitnessSilent:    {v1alpha1.ReasonWitnessesAnswer, "All witnesses answer."},
 	v1alpha1.ConditionLeasesOutlasted:  {v1alpha1.ReasonLeasesRenewed, "The nodes renew their leases again, or are gone."},
 }
 

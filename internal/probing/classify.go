@@ -144,7 +144,7 @@ func untrustedDetail(err error) string {
 	)
 	switch {
 	case errors.As(err, &authority):
-		return "the server's certificate is signed by an authority that the kubeconfig doesn't trust"
+		return "the server's certificate is signed by an authority that isn't trusted"
 	case errors.As(err, &host):
 		return "the server's certificate is for another name"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:

@@ -102,7 +102,7 @@ func TestWhyTLSFails(t *testing.T) {
 		{"fine", []string{"127.0.0.1"}, -time.Hour, time.Hour, false, ""},
 		{"another name", []string{received + ".example"}, -time.Hour, time.Hour, false, "the server's certificate is for another name"},
 		{"expired", []string{"127.0.0.1"}, -2 * time.Hour, -time.Hour, false, "the server's certificate has expired or isn't valid yet"},
-		{"another authority", []string{"127.0.0.1"}, -time.Hour, time.Hour, true, "the server's certificate is signed by an authority that the kubeconfig doesn't trust"},
+		{"another authority", []string{"127.0.0.1"}, -time.Hour, time.Hour, true, "the server's certificate is signed by an authority that isn't trusted"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -25,11 +25,15 @@ var (
 		Name: "autohealer_probe_outcomes_total",
 		Help: "Outcomes of probes, by side (internal, external) and class, such as OK, Timeout or TLS.",
 	}, []string{"side", "class"})
+	witnessAnswers = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "autohealer_witness_answers",
+		Help: "Whether a witness of a Guardrail answered when it was looked at last, once a minute: 1 or 0.",
+	}, []string{"guardrail", "witness"})
 )
 
 // RegisterMetrics adds the metrics to the manager's registry; a second manager in one process shares them.
 func RegisterMetrics() error {
-	return metric.Register(latenessSeconds, probeSeconds, outcomesTotal)
+	return metric.Register(latenessSeconds, probeSeconds, outcomesTotal, witnessAnswers)
 }
 
 func observeLateness(late time.Duration) { latenessSeconds.Observe(late.Seconds()) }

@@ -47,6 +47,8 @@ type Prober struct {
 	Handler Handler
 	// Policy says which addresses are dialled.
 	Policy kubeconfig.Policy
+	// Witnesses are asked when an external probe fails. Init gives it some of which none is named.
+	Witnesses *Witnesses
 	// Workers is how many runs there may be at once, but for those that wait for a slow server: there may be as many as targets.
 	// 256 by default.
 	Workers int
@@ -74,6 +76,9 @@ func (p *Prober) Init() *Prober {
 	}
 	if p.Clock == nil {
 		p.Clock = clock.RealClock{}
+	}
+	if p.Witnesses == nil {
+		p.Witnesses = (&Witnesses{}).Init()
 	}
 	p.listings, p.listWithin = newSlots(), maxListing
 	p.targets = map[Key]*target{}

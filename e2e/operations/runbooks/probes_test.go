@@ -3,14 +3,17 @@ package runbooks
 import (
 	"context"
 	"fmt"
+	"strings"
 	"syscall"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/e2e/faultproxy"
 	"github.com/resourcestack/autohealer/e2e/harness"
 	"github.com/resourcestack/autohealer/e2e/operations/world"
@@ -83,6 +86,19 @@ var _ = Describe("docs/runbooks, of probes", Ordered, ContinueOnFailure, func() 
 		targets(ctx, "probed", 1)
 		use("external")
 		kubectl(ctx, "-n", world.Namespace, "delete", "secret", "renewed")
+	})
+
+	It("witness-silent.md", func(ctx SpecContext) {
+		rail := &v1alpha1.Guardrail{ObjectMeta: metav1.ObjectMeta{Name: "seed"}, Spec: v1alpha1.GuardrailSpec{Witnesses: []v1alpha1.Witness{
+			{Name: "provider", Address: "127.0.0.1:1"}, // nobody listens there
+			{Name: "elsewhere", Address: strings.TrimPrefix(h.URL, "https://"), CABundle: string(h.CACert)},
+		}}}
+		Expect(h.Client.Create(ctx, rail)).To(Succeed())
+		series(ctx, `autohealer_witness_answers{guardrail="seed",witness="provider"} 0`)
+		series(ctx, `autohealer_witness_answers{guardrail="seed",witness="elsewhere"} 1`)
+		expectWholePage(ctx, "witness-silent.md")
+		Expect(h.Client.Delete(ctx, rail)).To(Succeed())
+		Eventually(scrape).WithContext(ctx).ShouldNot(ContainSubstring("autohealer_witness_answers{"))
 	})
 
 	It("probes-late.md", func(ctx SpecContext) {

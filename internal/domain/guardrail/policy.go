@@ -2,6 +2,7 @@
 package guardrail
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,9 +25,15 @@ type Policy struct {
 	Lost string
 	// Precedence among ConditionSets.
 	Precedence v1alpha1.ConditionSetPrecedence
+	// Witnesses are those of each Guardrail that names any, by its name. One of each must answer; without any, nobody vouches for
+	// anything.
+	Witnesses map[string][]Witness
 	// ConditionTypes are the statuses that are declared to be healthy, sorted, by type. Of a disputed type they are two.
 	ConditionTypes map[string][]corev1.ConditionStatus
 }
+
+// Witness is a server outside; who asks it knows nothing of the API.
+type Witness = v1alpha1.Witness
 
 // Paused says whether nothing new may be done.
 func (p Policy) Paused() bool { return len(p.PausedBy) > 0 || p.Lost != "" }
@@ -74,7 +81,27 @@ func Merge(limits limit.Limits, all []Declared) Policy {
 	slices.Sort(p.FrozenBy)
 	p.mergePrecedence(all)
 	p.mergeTypes(all)
+	p.mergeWitnesses(all)
 	return p
+}
+
+// mergeWitnesses takes all that are named. One Guardrail more only makes it harder to be vouched for, and so those of one that is refused
+// count beside those of others, and not alone.
+func (p *Policy) mergeWitnesses(all []Declared) {
+	vouches := len(p.Witnesses) > 0
+	named := maps.Clone(p.Witnesses)
+	for _, g := range all {
+		if len(g.Spec.Witnesses) > 0 {
+			if named == nil {
+				named = map[string][]Witness{}
+			}
+			named[g.Name] = g.Spec.Witnesses
+			vouches = vouches || !g.Refused
+		}
+	}
+	if p.Witnesses = nil; vouches {
+		p.Witnesses = named
+	}
 }
 
 // Tightened is the policy with the pauses and limits of Guardrails of which nothing else is known yet, where they are
@@ -86,6 +113,7 @@ func (p Policy) Tightened(all []*v1alpha1.Guardrail) Policy {
 	}
 	by := Merge(p.Limits, declared)
 	p.Limits = by.Limits
+	p.mergeWitnesses(declared)
 	p.PausedBy, p.FrozenBy = union(p.PausedBy, by.PausedBy), union(p.FrozenBy, by.FrozenBy)
 	return p
 }
@@ -163,6 +191,8 @@ func mergeLimits(limits limit.Limits, all []Declared) limit.Limits {
 		return &value
 	}
 	scaled := func(l *v1alpha1.GuardrailLimits) *intstr.IntOrString { return l.MaxScaledDownTargets }
+	failing := func(l *v1alpha1.GuardrailLimits) *intstr.IntOrString { return l.MaxTargetsFailingTogether }
+	limits.MaxFailingTogether = mergeCap(limits.MaxFailingTogether, all, failing)
 	limits.MaxScaledDownTargets = mergeCap(limits.MaxScaledDownTargets, all, scaled)
 	limits.MaxTaintedNodes = mergeCap(limits.MaxTaintedNodes, all, tainted)
 	limits.MaxEvictingNodes = mergeCap(limits.MaxEvictingNodes, all, evicting)

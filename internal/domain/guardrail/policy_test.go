@@ -1,6 +1,7 @@
 package guardrail_test
 
 import (
+	"maps"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -91,6 +92,39 @@ func TestMerge(t *testing.T) {
 				t.Errorf("types %v; want %v", p.ConditionTypes, c.types)
 			}
 		})
+	}
+}
+
+func TestWitnessesOfEachGuardrailMustVouch(t *testing.T) {
+	const a, b = "{witnesses: [{name: a, address: 'a:443'}]}", "{witnesses: [{name: b, address: 'b:443'}]}"
+	for name, c := range map[string]struct {
+		accepted, early map[string]string // early: of which nothing else is known yet
+		want            []string
+	}{
+		"none":           {nil, nil, nil},
+		"of one":         {map[string]string{"one": a}, nil, []string{"one"}},
+		"of each of two": {map[string]string{"one": a, "two": b}, nil, []string{"one", "two"}},
+		"one that is refused vouches for nothing":   {map[string]string{"refused": a}, nil, nil},
+		"it only makes it harder":                   {map[string]string{"one": a, "refused": b}, nil, []string{"one", "refused"}},
+		"one that isn't judged vouches for nothing": {nil, map[string]string{"new": a}, nil},
+		"it only makes it harder, too":              {map[string]string{"one": a}, map[string]string{"new": b}, []string{"new", "one"}},
+	} {
+		var all []guardrail.Declared
+		var early []*v1alpha1.Guardrail
+		for name, spec := range c.accepted {
+			all = append(all, declared(t, name, spec))
+		}
+		for name, spec := range c.early {
+			early = append(early, declared(t, name, spec).Guardrail)
+		}
+		merged := guardrail.Merge(limit.Builtin(), all)
+		before := maps.Clone(merged.Witnesses)
+		if got := slices.Sorted(maps.Keys(merged.Tightened(early).Witnesses)); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v", name, got)
+		}
+		if !reflect.DeepEqual(merged.Witnesses, before) {
+			t.Errorf("%s: what was in force is changed", name)
+		}
 	}
 }
 

@@ -14,11 +14,11 @@ type Opening struct {
 }
 
 // Breaker holds new acts back once more targets turned together than can be believed: the cause is then more likely a reporter, the
-// network or us. It only forbids, and only a person lets go:
+// network or us. It only forbids, and only a person lets go, or the kind itself, once it knows better:
 //
-//	closed ── Open ──► open ── Reset ──► reset ── Close, as soon as the kind says that the wave is over ──► closed
+//	closed ── Open ──► open ── ResetBy ──► reset ── Close, as soon as the kind says that the wave is over ──► closed
 //
-// Falling numbers close none that is open: what comes back may be the same reporter. The zero value is closed. Not safe for
+// Falling numbers alone close none that is open: what comes back may be the same reporter. The zero value is closed. Not safe for
 // concurrent use.
 type Breaker struct {
 	opening *Opening

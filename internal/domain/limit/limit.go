@@ -25,9 +25,10 @@ type Limits struct {
 	MaxPodDeletionsPerMinute int
 	// MaxScaledDownTargets caps the targets of ProbeConfigs that are scaled down at once, over all of them.
 	MaxScaledDownTargets Cap
-	// SuspectPercent and SuspectMin open the breakers of ProbeConfigs when more than SuspectPercent of all probed targets,
-	// and at least SuspectMin, turn unhealthy together.
-	SuspectPercent, SuspectMin int
+	// MaxFailingTogether caps the namespaces that ProbeConfigs probe which may turn unhealthy together; more, and at least
+	// SuspectMin, open the breaker.
+	MaxFailingTogether Cap
+	SuspectMin         int
 }
 
 // Builtin are the limits of a cluster without Guardrails.
@@ -42,7 +43,7 @@ func Builtin() Limits {
 		MaxPodDeletionsPerMinute: 60,
 
 		MaxScaledDownTargets: CapOf(intstr.FromString("20%")),
-		SuspectPercent:       10,
+		MaxFailingTogether:   CapOf(intstr.FromString("10%")),
 		SuspectMin:           3,
 	}
 }
@@ -105,7 +106,8 @@ func (l Limits) ScaledDownTargets(probed int) int {
 
 // Suspects says whether so many of the probed targets that turned unhealthy together are too many to be believed.
 func (l Limits) Suspects(turned, probed int) bool {
-	return turned >= l.SuspectMin && turned*100 > l.SuspectPercent*probed
+	percent, count := l.MaxFailingTogether.Strictest()
+	return turned >= l.SuspectMin && (turned*100 > percent*probed || turned > count)
 }
 
 // None is the number of nodes that an effect without a limit allows.

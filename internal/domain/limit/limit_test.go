@@ -148,7 +148,7 @@ func TestWhenProbesAreSuspect(t *testing.T) {
 func TestTheBuiltinLimits(t *testing.T) {
 	got := limit.Builtin()
 	if got.MaxTaintedNodes.String() != "10%" || got.MaxEvictingNodes.String() != "5%" || got.EvictPace != 5*time.Minute || got.BreakerPercent != 20 || got.BreakerMin != 3 ||
-		got.MaxScaledDownTargets.String() != "20%" || got.SuspectPercent != 10 || got.SuspectMin != 3 {
+		got.MaxScaledDownTargets.String() != "20%" || got.MaxFailingTogether.String() != "10%" || got.SuspectMin != 3 {
 		t.Errorf("built-in limits %+v, want 10%%, 5%%, one in 5m a zone, breaker over 20%% and at least 3", got)
 	}
 }

@@ -36,14 +36,14 @@ func together(a, b *member) bool {
 	return good.Sub(failed) <= togetherWithin
 }
 
-// suspect opens the breaker when too many that are unhealthy broke together with one that just turned.
+// suspect opens the breaker when too many that are unhealthy, and that nobody vouches for, broke together with one that just turned.
 func (f *Fleet) suspect(turned *member, now time.Time) (opened bool) {
-	if f.breaker.Holds() || !turned.acting {
+	if f.breaker.Holds() || !turned.acting || turned.vouched {
 		return false
 	}
 	broke := sets.New[string]()
 	for _, m := range f.unhealthy {
-		if m.acting && together(turned, m) {
+		if m.acting && !m.vouched && together(turned, m) {
 			broke.Insert(m.namespace)
 		}
 	}
@@ -52,6 +52,24 @@ func (f *Fleet) suspect(turned *member, now time.Time) (opened bool) {
 	}
 	f.breaker.Open(limit.Opening{ID: now.UTC().Format(breakerID), OpenedAt: now, Turned: broke.Len(), Targets: len(f.votes)})
 	return true
+}
+
+// calmDown closes the breaker once, for as long as an API server must be healthy, at most half as many are in doubt as would open it: what
+// broke so many is over, and whoever is still unhealthy is so by itself. Half, so that it isn't over because one of them was deleted.
+// Of whom a process that has just begun knows nothing is in doubt.
+func (f *Fleet) calmDown(now time.Time) (closed bool) {
+	open, ok := f.breaker.Opening()
+	switch {
+	case !ok, f.limits.Suspects(2*len(f.doubts), len(f.votes)):
+		f.calm = time.Time{}
+		return false
+	case f.calm.IsZero():
+		f.calm = now
+	}
+	if now.Sub(f.calm) < f.Timings.Settle() {
+		return false
+	}
+	return f.breaker.ResetBy(open.ID) && f.breaker.Close()
 }
 
 // Breaker gives the opening of the one that is open; ok is false when it is closed. It is one for all configs, because what makes many

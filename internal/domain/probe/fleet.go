@@ -37,11 +37,13 @@ type Fleet struct {
 	all, tenants tally
 	tenant       map[string]*tally
 	// votes has the namespaces of the acting members, with how many each has. A namespace has one vote on the breaker, however
-	// many configs probe it.
-	votes map[string]int
+	// many configs probe it. doubts has those of the doubtful ones.
+	votes, doubts census
 	// unhealthy are the members that turned so and are so still, but for those that are believed.
 	unhealthy map[TargetKey]*member
 	breaker   limit.Breaker
+	// calm is since when few are in doubt while the breaker is open; zero while many are.
+	calm time.Time
 	// raised are the targets that began to be scaled up lately, the oldest first; waiting are those that may not yet, with when
 	// they asked last.
 	raised  []raise
@@ -56,6 +58,10 @@ type member struct {
 	// tenant: the config is of the namespace that it probes, and that isn't Autohealer's own.
 	tenant bool
 	probed bool
+	// idle: it won't be probed for now. well: its latest run found it healthy. vouched: witnesses vouch for what its runs found.
+	idle, well, vouched bool
+	// doubtful: it counts for others, or may, and isn't known to be well, nor vouched for.
+	doubtful bool
 	// acts: its config is in force, and so what it sees is of weight for others. acting: it is probed, too.
 	acts, acting bool
 	// unread: nobody knows yet whether anything of it is scaled down, so it counts as if.
@@ -69,7 +75,7 @@ type member struct {
 
 // NewFleet is a fleet without targets.
 func NewFleet(limits limit.Limits) *Fleet {
-	return &Fleet{limits: limits, members: map[TargetKey]*member{}, unhealthy: map[TargetKey]*member{}, votes: map[string]int{}, tenant: map[string]*tally{}, waiting: map[TargetKey]time.Time{}}
+	return &Fleet{limits: limits, members: map[TargetKey]*member{}, unhealthy: map[TargetKey]*member{}, votes: census{}, doubts: census{}, tenant: map[string]*tally{}, waiting: map[TargetKey]time.Time{}}
 }
 
 // SetLimits takes over limits that changed. What is down stays down.
@@ -104,6 +110,7 @@ func (f *Fleet) expect(t TargetKey, tenant bool) bool {
 	m := &member{namespace: t.Namespace, tenant: tenant}
 	f.members[t] = m
 	f.mark(m, &m.unread, unread, true)
+	f.weigh(m)
 	return true
 }
 
@@ -124,20 +131,29 @@ func (f *Fleet) Acts(t TargetKey, acts bool, now time.Time) (opened bool) {
 
 // weigh keeps who counts for others. It needs f.mu.
 func (f *Fleet) weigh(m *member) {
-	was := m.acting
+	was, doubted := m.acting, m.doubtful
 	f.mark(m, &m.acting, acting, m.acts && m.probed)
+	f.votes.move(m.namespace, was, m.acting)
+	m.doubtful = !m.idle && (m.acts || !m.probed) && !m.well && !m.vouched
+	f.doubts.move(m.namespace, doubted, m.doubtful)
+}
+
+// census counts members by namespace.
+type census map[string]int
+
+func (c census) move(namespace string, was, is bool) {
 	switch {
-	case m.acting && !was:
-		f.votes[m.namespace]++
-	case was && !m.acting:
-		if f.votes[m.namespace]--; f.votes[m.namespace] == 0 {
-			delete(f.votes, m.namespace)
+	case is && !was:
+		c[namespace]++
+	case was && !is:
+		if c[namespace]--; c[namespace] == 0 {
+			delete(c, namespace)
 		}
 	}
 }
 
-// Observe takes in what a target's latest run added up to, and says whether the breaker opened for it.
-func (f *Fleet) Observe(t TargetKey, s *State, now time.Time) (opened bool) {
+// Observe takes in what a target's latest run added up to, and says whether the breaker opened or closed for it.
+func (f *Fleet) Observe(t TargetKey, s *State, now time.Time) (changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m := f.members[t]
@@ -145,6 +161,8 @@ func (f *Fleet) Observe(t TargetKey, s *State, now time.Time) (opened bool) {
 		return false
 	}
 	f.mark(m, &m.probed, probed, true)
+	deserted := m.vouched && !s.Vouched
+	m.idle, m.well, m.vouched = false, !s.HealthySince.IsZero(), s.Vouched
 	f.weigh(m)
 	m.watch(s)
 	switch {
@@ -153,8 +171,10 @@ func (f *Fleet) Observe(t TargetKey, s *State, now time.Time) (opened bool) {
 	case s.UnhealthySince.Equal(s.At) && !m.down: // what was down before a restart doesn't turn now
 		f.unhealthy[t] = m
 		return f.suspect(m, now)
+	case deserted && f.unhealthy[t] != nil:
+		return f.suspect(m, now)
 	}
-	return false
+	return f.calmDown(now)
 }
 
 // watch keeps between which two runs the outer side broke.
@@ -190,6 +210,7 @@ func (f *Fleet) Unprobed(t TargetKey) {
 	defer f.mu.Unlock()
 	if m := f.members[t]; m != nil {
 		f.mark(m, &m.probed, probed, false)
+		m.idle, m.well, m.vouched = true, false, false
 		f.weigh(m)
 		m.good, m.failed = time.Time{}, time.Time{}
 		delete(f.unhealthy, t)
@@ -210,6 +231,7 @@ func (f *Fleet) forget(t TargetKey) {
 		return
 	}
 	f.mark(m, &m.probed, probed, false)
+	m.idle = true
 	f.weigh(m)
 	f.mark(m, &m.down, isDown, false)
 	f.mark(m, &m.unread, unread, false)

@@ -64,10 +64,10 @@ func (f *Fleet) mayGoDown(t TargetKey, now time.Time) Permit {
 	if now.Before(f.actsFrom) {
 		return Permit{Reason: HeldByClock, LookAgain: f.actsFrom, Message: "our clock stepped; nothing is scaled down until " + f.actsFrom.UTC().Format(time.RFC3339)}
 	}
-	if open, ok := f.breaker.Opening(); ok {
+	m := f.members[t]
+	if open, ok := f.breaker.Opening(); ok && (m == nil || !m.vouched) {
 		return Permit{Reason: HeldByBreaker, Message: heldBy(open)}
 	}
-	m := f.members[t]
 	if m == nil {
 		return Permit{Reason: HeldAsGone, Message: "the config, or the namespace, is gone"}
 	}
@@ -82,7 +82,7 @@ func heldBy(b limit.Opening) string {
 	if b.Targets > 0 {
 		many = fmt.Sprintf("%d of %d probed namespaces", b.Turned, b.Targets)
 	}
-	return fmt.Sprintf("%s turned unhealthy together at %s; nothing is scaled down before breaker %s is reset, see BreakerOpen", many, b.OpenedAt.UTC().Format(time.RFC3339), b.ID)
+	return fmt.Sprintf("%s turned unhealthy together at %s; nothing is scaled down before that is over, or breaker %s is reset, see BreakerOpen", many, b.OpenedAt.UTC().Format(time.RFC3339), b.ID)
 }
 
 // PermitUp asks for a target to be scaled up. That is only paced: once begun it goes on.

@@ -8,6 +8,8 @@ type Run struct {
 	Internal       Outcome
 	// External is nil when the internal run wasn't successful: then it isn't done.
 	External *Outcome
+	// Witnessed: the external run failed and witnesses answered at that time, so that our own way out isn't what failed.
+	Witnessed bool
 	// Leases are all of the cluster's, nil when they weren't looked at: after an external run that wasn't successful, or
 	// when they couldn't be listed, which Unlisted then tells. A list that is empty isn't nil.
 	Leases   []NodeLease
@@ -62,8 +64,13 @@ type State struct {
 	UnhealthySince, InternalUnhealthySince, HealthySince time.Time
 	// NextRun is when to probe again.
 	NextRun time.Time
+	// Vouched: the external probe is unhealthy, and each of the failures that make it so was witnessed.
+	Vouched bool
 	// Runs counts the runs.
 	Runs uint64
+
+	// witnessed counts the failures of the external probe in a row that were, up to the latest.
+	witnessed int
 
 	book LeaseBook
 	// unanswered is for how long the external probe hasn't succeeded since leases were fine.
@@ -78,12 +85,14 @@ func (s State) After(c *Config, r Run, seed string) State {
 	s.Internal = s.Internal.After(r.Internal, c.Thresholds, now)
 	if s.Internal.Unhealthy(c.Thresholds) { // the API server itself is down: what its outer side counted says nothing
 		s.External, s.Leases = s.External.forget(), s.Leases.forget()
+		s.Vouched = false
 		s.book = nil // nobody could renew a lease
 	}
 	outer := Unknown
 	if GoesOn(r.Internal) && r.External != nil {
 		external := s.External.Result(*r.External, now)
 		s.External = s.External.After(*r.External, c.Thresholds, now)
+		s.vouch(c, r, external)
 		outer = s.judgeLeases(c, r, external)
 	}
 	s.note(c, now)
@@ -106,6 +115,18 @@ func (s *State) wait(r Run) {
 	if !s.LeasesStand.IsZero() {
 		s.LeasesStand = s.LeasesStand.Add(r.Ended.Sub(before))
 	}
+}
+
+// vouch keeps whether witnesses vouch for what the external probe found. A failure for which none does breaks the row: our way out may have
+// been what failed.
+func (s *State) vouch(c *Config, r Run, external Result) {
+	switch {
+	case external == Failure && r.Witnessed:
+		s.witnessed = min(s.witnessed+1, s.External.Errors)
+	case external == Failure, external == Success:
+		s.witnessed = 0
+	}
+	s.Vouched = s.External.Unhealthy(c.Thresholds) && s.witnessed >= c.Thresholds.Failure
 }
 
 // judgeLeases gives the result of the outer side: that of the external probe, or of the leases after one that succeeded.

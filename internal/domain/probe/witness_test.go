@@ -1,0 +1,240 @@
+package probe_test
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
+
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/probe"
+)
+
+// vouched is a target that has just turned unhealthy, and that witnesses vouch for.
+func vouched(at time.Time) *probe.State {
+	s := turnsUnhealthy(at)
+	s.Vouched = true
+	return s
+}
+
+func TestWhomWitnessesVouchForIsBelievedHoweverManyFail(t *testing.T) {
+	f := fleetOf(80)
+	for i := range 80 {
+		if f.Observe(target("a", i), vouched(start), start) {
+			t.Fatalf("target %d opens the breaker", i)
+		}
+	}
+	for i := range 16 {
+		if p := f.PermitDown(target("a", i), start); !p.Allowed {
+			t.Fatalf("target %d of 16: %+v", i, p)
+		}
+	}
+	if p := f.PermitDown(target("a", 16), start); p.Reason != "TooManyScaledDown" {
+		t.Errorf("one more than the cap: %+v", p)
+	}
+}
+
+func TestAnOpenBreakerHoldsWhomNobodyVouchesFor(t *testing.T) {
+	f := fleetOf(20)
+	for i := range 8 {
+		f.Observe(target("a", i), turnsUnhealthy(start), start)
+	}
+	f.Observe(target("a", 8), vouched(start), start)
+	if p := f.PermitDown(target("a", 8), start); !p.Allowed {
+		t.Errorf("one that witnesses vouch for: %+v", p)
+	}
+	if p := f.PermitDown(target("a", 7), start); p.Reason != "ProbeSuspect" {
+		t.Errorf("one that none vouches for: %+v", p)
+	}
+}
+
+func TestTheBreakerOpensOnceWitnessesAreSilent(t *testing.T) {
+	f := fleetOf(20)
+	for i := range 3 {
+		f.Observe(target("a", i), vouched(start), start)
+	}
+	later := start.Add(10 * time.Second)
+	silent := turnsUnhealthy(start)
+	silent.At = later
+	if f.Observe(target("a", 0), silent, later) || f.Observe(target("a", 1), silent, later) {
+		t.Fatal("two open it")
+	}
+	if !f.Observe(target("a", 2), silent, later) {
+		t.Fatal("the third doesn't open it")
+	}
+}
+
+// Each failure of the row must be witnessed: of three of which one fell into an outage of our own two are left.
+func TestEachFailureOfTheRowIsWitnessed(t *testing.T) {
+	c := config(t, "")
+	at, s := start, probe.State{}
+	run := func(class probe.Class, witnessed bool) {
+		at = at.Add(10 * time.Second)
+		s = s.After(c, probe.Run{Started: at, Ended: at, Internal: probe.Outcome{Class: probe.OK}, External: &probe.Outcome{Class: class}, Witnessed: witnessed}, "x")
+	}
+	for i, step := range []struct {
+		class     probe.Class
+		witnessed bool
+		want      bool
+	}{
+		{probe.OK, false, false},
+		{probe.Dial, true, false}, {probe.Dial, true, false}, {probe.Dial, true, true},
+		{probe.Dial, false, false},
+		{probe.Dial, true, false}, {probe.TooManyRequests, false, false}, {probe.Dial, true, false}, {probe.Dial, true, true},
+		{probe.OK, false, false},
+		{probe.Dial, false, false}, {probe.Dial, true, false}, {probe.Dial, true, false}, {probe.Dial, true, true},
+	} {
+		if run(step.class, step.witnessed); s.Vouched != step.want {
+			t.Fatalf("step %d, %s: vouched for: %t", i, step.class, s.Vouched)
+		}
+	}
+	s = s.After(c, probe.Run{Ended: at, Internal: probe.Outcome{Class: probe.Dial}}, "x")
+	for range 2 {
+		s = s.After(c, probe.Run{Ended: at, Internal: probe.Outcome{Class: probe.Dial}}, "x")
+	}
+	if s.Vouched {
+		t.Error("the API server itself is down, and witnesses vouch for what was seen outside")
+	}
+}
+
+func TestTheBreakerClosesOnceMostAreHealthyAgain(t *testing.T) {
+	opened := func() *probe.Fleet {
+		f := fleetOf(80)
+		for i := range 80 {
+			f.Observe(target("a", i), turnsUnhealthy(start), start)
+		}
+		return f
+	}
+	for name, test := range map[string]struct {
+		healthy int
+		after   time.Duration
+		open    bool
+	}{
+		"five are left":               {75, time.Hour, true},
+		"four are left":               {76, time.Minute, false},
+		"it isn't over for long":      {80, 59 * time.Second, true},
+		"all are healthy for as long": {80, time.Minute, false},
+	} {
+		f := opened()
+		at := start.Add(10 * time.Minute)
+		for i := range test.healthy {
+			f.Observe(target("a", i), healthy(at), at)
+		}
+		closed := f.Observe(target("a", 0), healthy(at.Add(test.after)), at.Add(test.after))
+		if _, open := f.Breaker(); open != test.open || closed == open {
+			t.Errorf("%s: open: %t, told that it closed: %t", name, open, closed)
+		}
+	}
+
+	f := opened()
+	b, _ := f.Breaker()
+	for i := range 80 {
+		f.Observe(target("a", i), healthy(start), start)
+	}
+	f.Observe(target("a", 0), turnsUnhealthy(start.Add(59*time.Second)), start.Add(59*time.Second))
+	for i := range 5 { // it began anew meanwhile
+		f.Observe(target("a", i), turnsUnhealthy(start.Add(59*time.Second)), start.Add(59*time.Second))
+	}
+	f.Observe(target("a", 6), healthy(start.Add(2*time.Minute)), start.Add(2*time.Minute))
+	for i := range 5 {
+		f.Observe(target("a", i), healthy(start.Add(2*time.Minute)), start.Add(2*time.Minute))
+	}
+	if _, open := f.Breaker(); !open {
+		t.Error("it closes though few were in doubt for less than a minute on end")
+	}
+	f.Observe(target("a", 0), healthy(start.Add(3*time.Minute)), start.Add(3*time.Minute))
+	f.RestoreBreaker(b) // as a status tells that isn't written anew yet
+	if _, open := f.Breaker(); open {
+		t.Error("an old status opens it again")
+	}
+}
+
+// A process that takes over knows nothing of most targets at first.
+func TestARestoredBreakerStaysWhileMostAreUnknown(t *testing.T) {
+	f := probe.NewFleet(limit.Builtin())
+	for i := range 20 {
+		f.Expect(target("a", i))
+	}
+	f.RestoreBreaker(limit.Opening{ID: "x", OpenedAt: start})
+	for i := range 18 {
+		f.Acts(target("a", i), true, start)
+		f.Observe(target("a", i), healthy(start), start)
+		f.Observe(target("a", i), healthy(start.Add(time.Hour)), start.Add(time.Hour))
+	}
+	if _, open := f.Breaker(); !open {
+		t.Fatal("it closes, and two targets weren't looked at")
+	}
+	f.Unprobed(target("a", 18)) // hibernated
+	at := start.Add(2 * time.Hour)
+	f.Observe(target("a", 0), healthy(at), at)
+	f.Observe(target("a", 0), healthy(at.Add(time.Minute)), at.Add(time.Minute))
+	if _, open := f.Breaker(); open {
+		t.Error("it stays open for one that may be unhealthy")
+	}
+}
+
+func TestTheThresholdOfTheBreakerIsALimit(t *testing.T) {
+	for _, test := range []struct {
+		most  intstr.IntOrString
+		fails int
+		opens bool
+	}{
+		{intstr.FromString("10%"), 10, false}, {intstr.FromString("10%"), 11, true},
+		{intstr.FromString("50%"), 50, false}, {intstr.FromString("50%"), 51, true},
+		{intstr.FromString("100%"), 100, false},
+		{intstr.FromInt32(4), 4, false}, {intstr.FromInt32(4), 5, true},
+		{intstr.FromInt32(0), 2, false}, {intstr.FromInt32(0), 3, true},
+	} {
+		limits := limit.Builtin()
+		limits.MaxFailingTogether = limit.CapOf(test.most)
+		f := fleetOf(100)
+		f.SetLimits(limits)
+		for i := range test.fails {
+			f.Observe(target("a", i), turnsUnhealthy(start), start)
+		}
+		if _, open := f.Breaker(); open != test.opens {
+			t.Errorf("%s, %d fail: open: %t", &test.most, test.fails, open)
+		}
+	}
+}
+
+// The load balancer of many dies, and our own way out comes and goes: who is well isn't scaled down while the breaker is open, and in
+// the end as many of the others are as the cap allows, without anybody's reset.
+func TestWitnessesTellWhoseOutageItIs(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := wave(func(i int) time.Duration { return time.Duration(10+i%7) * time.Second })
+		c.play(start.Add(10 * time.Minute))
+		c.witnesses = true
+		seconds := func(most int, what string) time.Duration {
+			return time.Duration(rapid.IntRange(1, most).Draw(t, what)) * time.Second
+		}
+		outages := rapid.IntRange(1, 6).Draw(t, "outages")
+		dies := rapid.IntRange(0, outages).Draw(t, "the load balancer dies after")
+		for i := range outages + 1 {
+			if i == dies {
+				for _, one := range c.targets {
+					one.dead = one.at.Namespace < "shoot-15" // 57 of 200
+				}
+			}
+			if i < outages {
+				c.broken = true
+				c.play(c.now.Add(seconds(120, "out")))
+				c.broken = false
+				c.play(c.now.Add(seconds(120, "back")))
+			}
+		}
+		c.play(c.now.Add(10 * time.Minute))
+		if c.late > 0 {
+			t.Fatalf("%d that are well are scaled down after the breaker opened", c.late)
+		}
+		for _, one := range c.targets {
+			if one.down && !one.dead {
+				t.Fatalf("%s is well and down", one.at.Namespace)
+			}
+		}
+		if _, down := c.fleet.Counts(); down != 40 {
+			t.Fatalf("%d are scaled down in the end, want 40", down)
+		}
+	})
+}

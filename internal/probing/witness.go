@@ -1,0 +1,252 @@
+package probing
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	"k8s.io/utils/clock"
+
+	"github.com/resourcestack/autohealer/internal/domain/guardrail"
+	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/kubeconfig"
+	"github.com/resourcestack/autohealer/internal/metric"
+)
+
+const (
+	// answersWithin is how long a witness may take for a handshake.
+	answersWithin = 5 * time.Second
+	// asksEvery is the least time between two questions to the witnesses, however many targets fail.
+	asksEvery = time.Second
+	// looksEvery is how often each is looked at by itself: one that never answers is to be known before it is needed.
+	looksEvery = time.Minute
+)
+
+// Witnesses are servers outside that answer as long as our own way out works. They are asked when external probes fail. Set its fields
+// before Init.
+type Witnesses struct {
+	// Policy says which addresses are dialled.
+	Policy kubeconfig.Policy
+	// Told is called with the name of a Guardrail when Silent says something else of its witnesses. Default: nobody is.
+	Told func(guardrail string)
+	// Clock is the real one by default.
+	Clock clock.WithTicker
+
+	panel   atomic.Pointer[panel]
+	changed chan struct{} // holds one notice at most
+
+	mu     sync.Mutex
+	silent map[string][]Silence // needs mu; by Guardrail
+}
+
+// panel are those that are named together, by the Guardrail that names them.
+type panel struct {
+	named  map[string][]witness
+	asking singleflight.Group
+	last   atomic.Pointer[answer]
+}
+
+// witness is one that can be asked.
+type witness struct {
+	guardrail.Witness
+	tls *tls.Config
+}
+
+// answer is what they said when they were asked last.
+type answer struct {
+	asked time.Time
+	vouch bool
+}
+
+// Silence is of a witness that didn't answer, and why.
+type Silence struct{ Name, Address, Why string }
+
+// Init sets defaults. Afterwards witnesses may be set.
+func (w *Witnesses) Init() *Witnesses {
+	if w.Clock == nil {
+		w.Clock = clock.RealClock{}
+	}
+	if w.Told == nil {
+		w.Told = func(string) {}
+	}
+	w.changed = make(chan struct{}, 1)
+	w.panel.Store(&panel{})
+	return w
+}
+
+// Set replaces all witnesses, by the Guardrail that names them.
+func (w *Witnesses) Set(named map[string][]guardrail.Witness) {
+	all := &panel{named: map[string][]witness{}}
+	for rail, some := range named {
+		for _, one := range some {
+			all.named[rail] = append(all.named[rail], newWitness(one))
+		}
+	}
+	w.panel.Store(all)
+	select {
+	case w.changed <- struct{}{}:
+	default: // it will look at all
+	}
+}
+
+// Named says whether there are any.
+func (w *Witnesses) Named() bool { return len(w.panel.Load().named) > 0 }
+
+func newWitness(one guardrail.Witness) witness {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if one.CABundle != "" {
+		config.RootCAs = x509.NewCertPool()
+		config.RootCAs.AppendCertsFromPEM([]byte(one.CABundle)) // without a certificate it trusts nobody, and is silent
+	}
+	return witness{one, config}
+}
+
+// Vouch says whether witnesses answer, asked at that time or later: one of each Guardrail that names any. Where none does, nobody vouches.
+func (w *Witnesses) Vouch(ctx context.Context, since time.Time) bool {
+	all := w.panel.Load()
+	if len(all.named) == 0 {
+		return false
+	}
+	for ctx.Err() == nil {
+		from := time.Time{}
+		if last := all.last.Load(); last != nil && !last.asked.Before(since) {
+			return last.vouch
+		} else if last != nil {
+			from = last.asked.Add(asksEvery)
+		}
+		select {
+		case <-ctx.Done():
+		case <-all.asking.DoChan("", func() (any, error) { return nil, w.ask(ctx, all, from) }):
+		}
+	}
+	return false
+}
+
+// ask asks them all, at that time at the earliest. Whose context it is doesn't matter: runs end with the Prober, all together.
+func (w *Witnesses) ask(ctx context.Context, all *panel, from time.Time) error {
+	if wait := from.Sub(w.Clock.Now()); wait > 0 {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-w.Clock.After(wait):
+		}
+	}
+	now := answer{asked: w.Clock.Now(), vouch: true}
+	for _, some := range all.named {
+		now.vouch = now.vouch && anyAnswers(ctx, w.Policy, some)
+	}
+	all.last.Store(&now)
+	return nil
+}
+
+func anyAnswers(ctx context.Context, policy kubeconfig.Policy, of []witness) bool {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answers := make(chan bool, len(of))
+	for _, one := range of {
+		go func() { answers <- one.ask(ctx, policy) == nil }()
+	}
+	for range of {
+		if <-answers {
+			return true
+		}
+	}
+	return false
+}
+
+// ask comes back when the handshake is done.
+func (one *witness) ask(ctx context.Context, policy kubeconfig.Policy) error {
+	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	defer cancel()
+	dialer := tls.Dialer{NetDialer: &net.Dialer{Control: policy.Control, KeepAlive: -1}, Config: one.tls}
+	conn, err := dialer.DialContext(ctx, "tcp", one.Address)
+	if err == nil {
+		_ = conn.Close() // nothing was sent
+	}
+	return err
+}
+
+// NeedLeaderElection is true: only who probes needs witnesses.
+func (*Witnesses) NeedLeaderElection() bool { return true }
+
+// Start looks at each witness once a minute, until ctx ends.
+func (w *Witnesses) Start(ctx context.Context) error {
+	ticker := w.Clock.NewTicker(looksEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.changed:
+		case <-ticker.C():
+		}
+		w.look(ctx)
+	}
+}
+
+func (w *Witnesses) look(ctx context.Context) {
+	named := w.panel.Load().named
+	silent := silentOf(ctx, w.Policy, named)
+	if ctx.Err() != nil { // they weren't asked to the end
+		return
+	}
+	w.mu.Lock()
+	before := w.silent
+	w.silent = silent
+	w.mu.Unlock()
+	witnessAnswers.Reset()
+	for rail, some := range named {
+		for _, one := range some {
+			isSilent := slices.ContainsFunc(silent[rail], func(s Silence) bool { return s.Name == one.Name })
+			witnessAnswers.WithLabelValues(rail, one.Name).Set(metric.Bool(!isSilent))
+		}
+		if !slices.Equal(before[rail], silent[rail]) {
+			w.Told(rail)
+		}
+	}
+}
+
+// silentOf asks each of them by itself.
+func silentOf(ctx context.Context, policy kubeconfig.Policy, named map[string][]witness) map[string][]Silence {
+	var mu sync.Mutex
+	var asking sync.WaitGroup
+	silent := map[string][]Silence{} // needs mu
+	for rail, some := range named {
+		for _, one := range some {
+			asking.Go(func() {
+				if err := one.ask(ctx, policy); err != nil {
+					mu.Lock()
+					defer mu.Unlock()
+					silent[rail] = append(silent[rail], Silence{one.Name, one.Address, why(err)})
+				}
+			})
+		}
+	}
+	asking.Wait()
+	for _, some := range silent {
+		slices.SortFunc(some, func(a, b Silence) int { return strings.Compare(a.Name, b.Name) })
+	}
+	return silent
+}
+
+func why(err error) string {
+	outcome := classify(err)
+	if outcome.Class == probe.AddressRefused {
+		outcome.Detail = "such an address is never dialled"
+	}
+	return string(outcome.Class) + ": " + outcome.Detail
+}
+
+// Silent are a Guardrail's witnesses that didn't answer when they were looked at last, by name.
+func (w *Witnesses) Silent(rail string) []Silence {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.silent[rail]
+}

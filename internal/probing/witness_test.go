@@ -1,0 +1,197 @@
+package probing
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/pem"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/resourcestack/autohealer/e2e/faultproxy"
+	"github.com/resourcestack/autohealer/internal/domain/guardrail"
+	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/kubeconfig"
+)
+
+// outside is a server that may be a witness.
+type outside struct {
+	*httptest.Server
+
+	handshakes atomic.Int32
+}
+
+func newOutside(t *testing.T) *outside {
+	t.Helper()
+	o := &outside{}
+	o.Server = httptest.NewUnstartedServer(http.NotFoundHandler())
+	o.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		o.handshakes.Add(1)
+		return nil, nil
+	}}
+	o.StartTLS()
+	t.Cleanup(o.Close)
+	return o
+}
+
+// witness names it, trusted.
+func (o *outside) witness(name string) guardrail.Witness {
+	return guardrail.Witness{
+		Name: name, Address: o.Listener.Addr().String(),
+		CABundle: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: o.Certificate().Raw})),
+	}
+}
+
+// nobody is a witness at whose address nobody listens.
+func nobody(t *testing.T, name string) guardrail.Witness {
+	t.Helper()
+	o := newOutside(t)
+	one := o.witness(name)
+	o.Close()
+	return one
+}
+
+func named(guardrails ...[]guardrail.Witness) map[string][]guardrail.Witness {
+	all := map[string][]guardrail.Witness{}
+	for i, some := range guardrails {
+		all[string(rune('a'+i))] = some
+	}
+	return all
+}
+
+func TestWhoVouches(t *testing.T) {
+	answers, dead := newOutside(t), nobody(t, "dead")
+	a, b := answers.witness("a"), answers.witness("b")
+	untrusted := answers.witness("untrusted")
+	untrusted.CABundle = ""
+	elsewhere := answers.witness("elsewhere") // the certificate isn't for this name
+	_, port, _ := net.SplitHostPort(elsewhere.Address)
+	elsewhere.Address = "localhost:" + port
+	for name, test := range map[string]struct {
+		witnesses map[string][]guardrail.Witness
+		policy    kubeconfig.Policy
+		want      bool
+	}{
+		"nobody is named":                     {nil, loopback, false},
+		"one answers":                         {named([]guardrail.Witness{a}), loopback, true},
+		"one of two answers":                  {named([]guardrail.Witness{dead, a}), loopback, true},
+		"none answers":                        {named([]guardrail.Witness{dead}), loopback, false},
+		"its certificate isn't trusted":       {named([]guardrail.Witness{untrusted}), loopback, false},
+		"its certificate is for another name": {named([]guardrail.Witness{elsewhere}), loopback, false},
+		"its address isn't dialled":           {named([]guardrail.Witness{a}), kubeconfig.Policy{}, false},
+		"one of each Guardrail answers":       {named([]guardrail.Witness{a}, []guardrail.Witness{dead, b}), loopback, true},
+		"none of one Guardrail answers":       {named([]guardrail.Witness{a}, []guardrail.Witness{dead}), loopback, false},
+	} {
+		w := (&Witnesses{Policy: test.policy}).Init()
+		w.Set(test.witnesses)
+		if got := w.Vouch(t.Context(), time.Now()); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// A witness that takes the connection and says nothing doesn't keep another one's answer back.
+func TestASlowWitnessIsntWaitedFor(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = silent.Close() }()
+	w := (&Witnesses{Policy: loopback}).Init()
+	w.Set(named([]guardrail.Witness{{Name: "silent", Address: silent.Addr().String()}, newOutside(t).witness("a")}))
+	began := time.Now()
+	if !w.Vouch(t.Context(), began) || time.Since(began) > answersWithin/2 {
+		t.Errorf("after %s", time.Since(began))
+	}
+}
+
+func TestTargetsThatFailTogetherShareAnAnswer(t *testing.T) {
+	o := newOutside(t)
+	w := (&Witnesses{Policy: loopback}).Init()
+	w.Set(named([]guardrail.Witness{o.witness("a")}))
+	since := time.Now()
+	results := make(chan bool, 100)
+	for range 100 {
+		go func() { results <- w.Vouch(t.Context(), since) }()
+	}
+	for range 100 {
+		if !<-results {
+			t.Fatal("it doesn't vouch for one of them")
+		}
+	}
+	if n := o.handshakes.Load(); n > 2 {
+		t.Errorf("it was asked %d times", n)
+	}
+}
+
+// What a witness said before a probe failed says nothing about that.
+func TestAnAnswerIsntOlderThanWhatItIsAskedFor(t *testing.T) {
+	o := newOutside(t)
+	w := (&Witnesses{Policy: loopback}).Init()
+	w.Set(named([]guardrail.Witness{o.witness("a")}))
+	if !w.Vouch(t.Context(), time.Now()) {
+		t.Fatal("it is silent")
+	}
+	o.Close()
+	failed := time.Now()
+	if w.Vouch(t.Context(), failed) {
+		t.Error("it vouches by what it said before")
+	}
+	if time.Since(failed) < asksEvery/2 {
+		t.Error("it is asked more often than once a second")
+	}
+}
+
+func TestARunThatFailedOutsideIsWitnessed(t *testing.T) {
+	g := NewWithT(t)
+	o := newOutside(t)
+	p, h := startProber(t)
+	p.Witnesses.Policy = loopback
+	p.Witnesses.Set(named([]guardrail.Witness{o.witness("a")}))
+	internal, external := startStub(t, answerVersion), startStub(t, answerVersion)
+	g.Expect(p.Set(one, Target{Internal: credentials("1", internal.kubeconfig()), External: credentials("2", external.kubeconfig()), Timeout: time.Minute}, h.clock.Now())).To(Succeed())
+	if run := h.again(t); run.External.Class != probe.OK || run.Witnessed || o.handshakes.Load() != 0 {
+		t.Fatalf("%+v, %d handshakes, of a run without a failure", run, o.handshakes.Load())
+	}
+	external.proxy.BreakNew(faultproxy.Close)
+	external.proxy.BreakOpen(faultproxy.Close)
+	if run := h.again(t); run.External.Result() != probe.Failure || !run.Witnessed {
+		t.Fatalf("%+v, %+v", run, run.External)
+	}
+	p.Witnesses.Set(named([]guardrail.Witness{nobody(t, "dead")}))
+	if run := h.again(t); run.External.Result() != probe.Failure || run.Witnessed {
+		t.Fatalf("%+v, %+v without a witness that answers", run, run.External)
+	}
+}
+
+func TestEachSilentWitnessIsTold(t *testing.T) {
+	g := NewWithT(t)
+	told := make(chan string, 10)
+	w := (&Witnesses{Policy: loopback, Told: func(guardrail string) { told <- guardrail }}).Init()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- w.Start(ctx) }()
+	x, b := nobody(t, "x"), nobody(t, "b")
+	w.Set(named([]guardrail.Witness{x, newOutside(t).witness("a"), b}, []guardrail.Witness{newOutside(t).witness("a")}))
+	g.Eventually(told).Should(Receive(Equal("a")))
+	want := []Silence{{"b", b.Address, "Dial: the connection was refused"}, {"x", x.Address, "Dial: the connection was refused"}}
+	if got := w.Silent("a"); !slices.Equal(got, want) {
+		t.Errorf("%+v", got)
+	}
+	if got := w.Silent("b"); len(got) > 0 {
+		t.Errorf("of one whose witness answers: %+v", got)
+	}
+	w.Set(named([]guardrail.Witness{newOutside(t).witness("a")}))
+	g.Eventually(told).Should(Receive(Equal("a")))
+	if got := w.Silent("a"); len(got) > 0 {
+		t.Errorf("afterwards: %+v", got)
+	}
+	cancel()
+	g.Expect(<-ended).To(Succeed())
+}
