@@ -16,8 +16,10 @@ ARG VERSION=unknown
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
     go build -trimpath -ldflags "-s -w -X main.version=$VERSION" -o /manager ./cmd
 
-# Nothing beside it: it speaks to the API server alone, whose CA its service account has. config/manager runs it as 65532.
+# Nothing beside it but authorities: by these it verifies Guardrails' witnesses, and servers of kubeconfigs that name none. The API server's CA is its
+# service account's. config/manager runs it as 65532.
 FROM scratch
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=build /manager /manager
 USER 65532:65532
 ENTRYPOINT ["/manager"]

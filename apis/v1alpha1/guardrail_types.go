@@ -40,8 +40,8 @@ type GuardrailSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	ConditionTypes []ConditionType `json:"conditionTypes,omitempty"`
 
-	// witnesses are servers outside by which Autohealer tells an outage of its own way out from one of what ProbeConfigs probe. While
-	// one of them answers, a target whose external probe fails is believed however many others fail with it, up to
+	// witnesses are servers outside by which Autohealer tells an outage of its own way out from one of what ProbeConfigs probe. A target
+	// of which each failure in a row was followed by an answer of one of them is believed, however many others fail with it, up to
 	// maxScaledDownTargets; the breaker holds none such. Of each Guardrail that names any, one must answer. Name servers that
 	// Autohealer reaches the way it reaches the targets from outside, and that share nothing else with them: no load balancer,
 	// no DNS zone, no seed. Default: none, and then the breaker opens when more than maxTargetsFailingTogether fail together.
@@ -49,6 +49,7 @@ type GuardrailSpec struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.all(w, self.exists_one(o, o.address == w.address))",message="name each address once: of two names for one server neither answers when it doesn't"
 	Witnesses []Witness `json:"witnesses,omitempty"`
 
 	// rules judge policies beside the built-in ones, which they can't weaken.
@@ -121,7 +122,7 @@ type Witness struct {
 	// certificate that is valid for the host; nothing is sent. Addresses that ProbeConfigs may not probe aren't dialled.
 	// +required
 	// +kubebuilder:validation:MaxLength=261
-	// +kubebuilder:validation:XValidation:rule=`self.matches('^([a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?|[[][0-9a-fA-F:.]+[]]):[1-9][0-9]{0,4}$')`,message="write host:port, such as status.example.com:443 or [2001:db8::1]:443"
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^([a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?|[[][0-9a-fA-F:.]+[]]):([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')`,message="write host:port, such as status.example.com:443 or [2001:db8::1]:443"
 	Address string `json:"address"`
 
 	// caBundle has PEM certificates of the authorities that the server's certificate is verified by. Default: those of

@@ -166,6 +166,10 @@ type TargetCounts struct {
 	// 403 or 429, say. Nothing is scaled there.
 	// +optional
 	Undetermined int32 `json:"undetermined"`
+	// vouched are those whose external probe fails, and for each of whose failures in a row a Guardrail's witnesses vouch: no breaker
+	// holds them back.
+	// +optional
+	Vouched int32 `json:"vouched"`
 }
 
 // TargetState is a target that isn't healthy.

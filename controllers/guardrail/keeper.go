@@ -34,7 +34,8 @@ func (k *keeper) describe(_ context.Context, g *v1alpha1.Guardrail, _ policy.Lef
 	}
 	rejected := k.Rejections.Of(g.Name)
 	gaugeGuardrail(g.Name, len(rejected))
+	silent, looked := k.Witnesses.Silent(g.Name)
 	is.After = g.DeepCopy()
-	is.After.Status = statusOf(g, state{result: became.GuardrailResult, rejected: rejected, silent: k.Witnesses.Silent(g.Name)})
+	is.After.Status = statusOf(g, state{result: became.GuardrailResult, rejected: rejected, silent: silent, looked: looked})
 	return is, nil
 }

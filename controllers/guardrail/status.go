@@ -2,8 +2,10 @@ package guardrail
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -22,8 +24,9 @@ type state struct {
 	result guard.GuardrailResult
 	// rejected are the stored policies that a rule of the Guardrail refuses now, sorted.
 	rejected []string
-	// silent are its witnesses that don't answer.
+	// silent are its witnesses that don't answer; looked is false before anybody looked.
 	silent []probing.Silence
+	looked bool
 }
 
 // statusOf describes a Guardrail. It is pure: the same state gives the same status, so that nothing is written when nothing
@@ -146,15 +149,20 @@ func counted(n int, one, many string) string {
 // witnessSilent tells of witnesses that wouldn't vouch for anything if it came to it.
 func witnessSilent(g *v1alpha1.Guardrail, st state) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionWitnessSilent}
+	if stored := meta.FindStatusCondition(g.Status.Conditions, c.Type); stored != nil && !st.looked && len(g.Spec.Witnesses) > 0 {
+		return *stored // a manager that takes over hasn't looked yet
+	}
 	var says []string
 	for _, s := range st.silent {
-		says = append(says, fmt.Sprintf("%s (%s): %s", s.Name, s.Address, s.Why))
+		if slices.ContainsFunc(g.Spec.Witnesses, func(w v1alpha1.Witness) bool { return w.Name == s.Name && w.Address == s.Address }) { // else it isn't named any more
+			says = append(says, fmt.Sprintf("%s (%s): %s", s.Name, s.Address, s.Why))
+		}
 	}
 	if len(says) > 0 {
 		c.Reason = v1alpha1.ReasonNoAnswer
-		c.Message = fmt.Sprintf("%d of %s answered no handshake: %s.", len(says), counted(len(g.Spec.Witnesses), "witness", "witnesses"), strings.Join(says, "; "))
-		if len(says) >= len(g.Spec.Witnesses) {
-			c.Message += " While none answers, many targets of ProbeConfigs that fail together aren't believed."
+		c.Message = fmt.Sprintf("The TLS handshake with %d of %s failed: %s.", len(says), counted(len(g.Spec.Witnesses), "witness", "witnesses"), strings.Join(says, "; "))
+		if len(says) == len(g.Spec.Witnesses) {
+			c.Message += " While none answers, nobody vouches for targets of ProbeConfigs that fail together, and the breaker holds them back."
 		}
 	}
 	return c

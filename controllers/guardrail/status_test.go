@@ -7,6 +7,7 @@ import (
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -30,6 +31,34 @@ func stored(t *testing.T, spec string) *v1alpha1.Guardrail {
 	return g
 }
 
+// A manager that takes over hasn't looked at witnesses yet, and one of a Guardrail may not be named any more.
+func TestSilentWitnessesStayToldUntilSomebodyLooked(t *testing.T) {
+	g := stored(t, "{witnesses: [{name: a, address: 'a.example.com:443'}]}")
+	fine := guard.GuardrailResult{Verdict: guard.Verdict{Allowed: true}}
+	silent := []probing.Silence{{Name: "a", Address: "a.example.com:443", Why: "Dial: the connection was refused"}}
+	told := func(st state) bool {
+		st.result = fine
+		g.Status = statusOf(g, st)
+		return meta.IsStatusConditionTrue(g.Status.Conditions, "WitnessSilent")
+	}
+	if !told(state{looked: true, silent: silent}) || !told(state{}) {
+		t.Error("it isn't told, or no more by a manager that has just begun")
+	}
+	if told(state{looked: true}) {
+		t.Error("it is told of one that answers")
+	}
+	told(state{looked: true, silent: silent})
+	g.Spec.Witnesses[0].Address = "b.example.com:443"
+	if told(state{looked: true, silent: silent}) {
+		t.Error("it is told of an address that isn't named any more")
+	}
+	told(state{looked: true, silent: silent})
+	g.Spec.Witnesses = nil
+	if told(state{}) {
+		t.Error("it is told of a Guardrail without witnesses")
+	}
+}
+
 func TestWhatEachGuardrailsStatusSays(t *testing.T) {
 	fine := guard.Verdict{Allowed: true, RuleSetHash: "abc"}
 	const admitted = "Accepted=True Admitted: All rules admit it (rule set abc)."
@@ -51,18 +80,18 @@ func TestWhatEachGuardrailsStatusSays(t *testing.T) {
 		},
 		"with witnesses of which one is silent": {
 			"{limits: {maxTargetsFailingTogether: 30%}, witnesses: [{name: a, address: 'a.example.com:443'}, {name: b, address: 'b.example.com:443'}]}",
-			state{result: guard.GuardrailResult{Verdict: fine}, silent: []probing.Silence{{Name: "b", Address: "b.example.com:443", Why: "Dial: the connection was refused"}}},
+			state{result: guard.GuardrailResult{Verdict: fine}, looked: true, silent: []probing.Silence{{Name: "b", Address: "b.example.com:443", Why: "Dial: the connection was refused"}}},
 			[]string{
 				admitted, "Ready=True Operative: It lays down maxTargetsFailingTogether 30%, 2 witnesses.",
-				"WitnessSilent=True NoAnswer: 1 of 2 witnesses answered no handshake: b (b.example.com:443): Dial: the connection was refused.",
+				"WitnessSilent=True NoAnswer: The TLS handshake with 1 of 2 witnesses failed: b (b.example.com:443): Dial: the connection was refused.",
 			}, status.CurrentStatus,
 		},
 		"with a witness that is silent": {
 			"{witnesses: [{name: a, address: 'a.example.com:443'}]}",
-			state{result: guard.GuardrailResult{Verdict: fine}, silent: []probing.Silence{{Name: "a", Address: "a.example.com:443", Why: "Dial: the connection was refused"}}},
+			state{result: guard.GuardrailResult{Verdict: fine}, looked: true, silent: []probing.Silence{{Name: "a", Address: "a.example.com:443", Why: "Dial: the connection was refused"}}},
 			[]string{
 				admitted, "Ready=True Operative: It lays down 1 witness.",
-				"WitnessSilent=True NoAnswer: 1 of 1 witness answered no handshake: a (a.example.com:443): Dial: the connection was refused. While none answers, many targets of ProbeConfigs that fail together aren't believed.",
+				"WitnessSilent=True NoAnswer: The TLS handshake with 1 of 1 witness failed: a (a.example.com:443): Dial: the connection was refused. While none answers, nobody vouches for targets of ProbeConfigs that fail together, and the breaker holds them back.",
 			}, status.CurrentStatus,
 		},
 		"paused": {"{paused: true}", state{result: guard.GuardrailResult{Rules: 1, Verdict: fine}}, []string{

@@ -223,9 +223,9 @@ func breakerOpen(pc *v1alpha1.ProbeConfig, st state) metav1.Condition {
 	c.Reason = v1alpha1.ReasonProbeSuspect
 	holds := "Nothing new is scaled down for any ProbeConfig"
 	if st.witnessed {
-		holds += ", but where a witness vouches for what is seen"
+		holds += ", but of targets that witnesses vouch for"
 	}
-	c.Message = fmt.Sprintf("Too many targets turned unhealthy together at %s. %s. It closes by itself once most are healthy again. %s %s=%s --overwrite",
+	c.Message = fmt.Sprintf("Too many targets turned unhealthy together at %s. %s. It closes by itself once for a minute at most half as many are unhealthy or unknown as would open it. %s %s=%s --overwrite",
 		st.breaker.OpenedAt.UTC().Format("2006-01-02T15:04:05Z"), holds, st.resetBy(pc), v1alpha1.AnnotationResetBreaker, st.breaker.ID)
 	return c
 }

@@ -50,7 +50,7 @@ func (o *Observer) read(pc *v1alpha1.ProbeConfig, before reading) (r reading) {
 // update has everybody learn of a config that changed, or of what the rules say of it.
 func (o *Observer) update(_ context.Context, before, now storedConfig) {
 	if now.Object != before.Object {
-		o.followBreaker(now.Object)
+		o.followBreaker(now.Object, before.Object == nil || before.Object.Status.BreakerID != now.Object.Status.BreakerID)
 	}
 	if before.Object == nil || !now.SameJudgement(before) || !o.knowsTargets(now) || !sameForTargets(before.Object, now.Object) {
 		o.retarget(client.ObjectKeyFromObject(now.Object))
@@ -89,14 +89,32 @@ func (o *Observer) guardrails(all guardrail.Policy) {
 	o.Witnesses.Set(all.Witnesses)
 }
 
-// followBreaker takes over a breaker that another process opened, and closes one that was reset.
-func (o *Observer) followBreaker(pc *v1alpha1.ProbeConfig) {
-	if id := pc.Status.BreakerID; id != "" && !o.wasReset(id) {
-		o.fleet().RestoreBreaker(limit.Opening{ID: id, OpenedAt: probe.BreakerOpenedAt(id)})
+// followBreaker takes over a breaker that another process opened or closed, once a status turned, and closes one that was reset.
+func (o *Observer) followBreaker(pc *v1alpha1.ProbeConfig, turned bool) {
+	if turned {
+		o.fleet().FollowBreaker(o.namedBreaker())
 	}
 	if o.speaksForAll(pc) {
 		o.resetBreaker(pc.Annotations[v1alpha1.AnnotationResetBreaker])
 	}
+}
+
+// namedBreaker is the latest opening that a stored config's status names; nil for none.
+func (o *Observer) namedBreaker() *limit.Opening {
+	last := ""
+	for _, key := range o.policies.Keys() {
+		j, ok := o.policies.Get(key)
+		if !ok {
+			continue
+		}
+		if id := j.Object.Status.BreakerID; id > last && !o.wasReset(id) { // IDs are in the order of time
+			last = id
+		}
+	}
+	if last == "" {
+		return nil
+	}
+	return &limit.Opening{ID: last, OpenedAt: probe.BreakerOpenedAt(last)}
 }
 
 // resetBreaker closes the breaker of this ID, for all configs.

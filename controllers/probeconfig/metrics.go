@@ -25,7 +25,7 @@ var (
 
 	targetsGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "autohealer_prober_targets",
-		Help: "Targets of a ProbeConfig, by state (total, probed, internal_unhealthy, external_unhealthy, scaled_down, unusable, undetermined). One may count more than once.",
+		Help: "Targets of a ProbeConfig, by state (total, probed, internal_unhealthy, external_unhealthy, scaled_down, unusable, undetermined, vouched). One may count more than once.",
 	}, []string{"namespace", "policy", "state"})
 
 	limitGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -57,7 +57,7 @@ func gaugeStates(key types.NamespacedName, st v1alpha1.ProbeConfigStatus) {
 	if n := st.Targets; n != nil {
 		for state, count := range map[string]int32{
 			"total": n.Total, "probed": n.Probed, "internal_unhealthy": n.InternalUnhealthy, "external_unhealthy": n.ExternalUnhealthy,
-			"scaled_down": n.ScaledDown, "unusable": n.Unusable, "undetermined": n.Undetermined,
+			"scaled_down": n.ScaledDown, "unusable": n.Unusable, "undetermined": n.Undetermined, "vouched": n.Vouched,
 		} {
 			targetsGauge.WithLabelValues(key.Namespace, key.Name, state).Set(float64(count))
 		}

@@ -51,6 +51,7 @@ func NewObserver(objects cache.Cache, opts Options) *Observer {
 		watches: kube.NewWatches(objects), namespaces: map[string]namespace{}, told: map[types.NamespacedName]*probe.Config{},
 		goneKinds: sets.New[v1alpha1.DependentKind](),
 	}
+	opts.Facts.Targets.Complete = func() bool { return o.synced.Load() && len(o.policies.Unjudged()) == 0 }
 	o.policies.Init(policy.Hooks[*v1alpha1.ProbeConfig, reading]{
 		Kind: kindProbeConfig, Guard: opts.Guard, Clock: opts.Facts.Clock, Rejections: opts.Rejections,
 		Read: o.read, Guardrails: o.guardrails, Changed: o.update, Forget: o.forget,

@@ -33,7 +33,7 @@ func TestWhatIsHeldBackReadsNothing(t *testing.T) {
 			w.settle()
 		},
 		"by the breaker": func(w *world) {
-			w.Observer.fleet().RestoreBreaker(limit.Opening{ID: "20260301t115900z", OpenedAt: noon})
+			w.Observer.fleet().FollowBreaker(&limit.Opening{ID: "20260301t115900z", OpenedAt: noon})
 		},
 		"by a clock that stepped": func(w *world) { w.Observer.fleet().HoldActsUntil(noon.Add(time.Hour)) },
 	} {

@@ -53,7 +53,7 @@ func TestAnOldDecisionIsConfirmedBeforeAnythingIsScaledDown(t *testing.T) {
 	for i := range 2 {
 		w.probe(shoot(i), probe.OK, probe.OK)
 	}
-	w.Observer.fleet().RestoreBreaker(limit.Opening{ID: "20260301t115900z", OpenedAt: noon})
+	w.Observer.fleet().FollowBreaker(&limit.Opening{ID: "20260301t115900z", OpenedAt: noon})
 	w.fail("shoot-0")
 	w.want("shoot-0", "3 3", "the breaker is open")
 	w.clock.Step(40 * time.Minute)

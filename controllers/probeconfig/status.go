@@ -136,6 +136,7 @@ func counts(st state) (n v1alpha1.TargetCounts) {
 		add(&n.ScaledDown, len(s.taken()) > 0)
 		add(&n.Unusable, s.Supply.Unusable.Class != "" || s.untried())
 		add(&n.Undetermined, s.undetermined())
+		add(&n.Vouched, s.State.Vouched)
 	}
 	return n
 }
@@ -190,6 +191,9 @@ func sentence(o probe.Outcome) string { return string(o.Class) + ": " + o.Detail
 func operative(st state) string {
 	n := counts(st)
 	says := []string{fmt.Sprintf("%d of %d targets are probed, %d fail outside, %d are scaled down", n.Probed, n.Total, n.ExternalUnhealthy, n.ScaledDown)}
+	if n.Vouched > 0 {
+		says = append(says, fmt.Sprintf("witnesses vouch for %d of those that fail", n.Vouched))
+	}
 	if n.Undetermined > 0 {
 		says = append(says, fmt.Sprintf("%d have had no clear answer for long, and aren't protected", n.Undetermined))
 	}
@@ -216,7 +220,7 @@ func operative(st state) string {
 		says = append(says, "a limit holds targets back, see LimitReached")
 	}
 	if st.broken {
-		says = append(says, "the breaker is open and nothing is scaled down, see BreakerOpen")
+		says = append(says, "the breaker is open, see BreakerOpen")
 	}
 	return policy.Sentence(says...)
 }

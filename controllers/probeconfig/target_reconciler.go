@@ -52,7 +52,7 @@ func (r *TargetReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 	}
 	may := r.Observer.permission(&is)
 	secretsDue, supplyErr := r.supply(ctx, &is, may, place)
-	r.Observer.weigh(&is)
+	r.Observer.weigh(&is, place)
 	scalingDue, scaleErr := r.scale(ctx, &is, may, place)
 	if r.Observer.permission(&is) != may { // it depends on what was found
 		r.Observer.requestTarget(key)
@@ -69,8 +69,10 @@ func (r *TargetReconciler) tell(is *probe.Target, e probe.Event) {
 	}
 }
 
-// weigh tells the fleet whether a target counts for others.
-func (o *Observer) weigh(is *probe.Target) {
+// weigh tells the fleet whether a target counts for others, and whether it should be healthy.
+func (o *Observer) weigh(is *probe.Target, place namespace) {
+	untried := is.Supply.Probes() && !is.Works()
+	o.fleet().Excuse(is.Key(), is.Config.Observe || is.Departed || untried || place.hibernated)
 	if acts, known := o.acts(is); known && o.fleet().Acts(is.Key(), acts, o.Facts.Clock.Now()) {
 		o.requestConfigs() // its breaker holds them all
 	}

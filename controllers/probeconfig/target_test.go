@@ -548,7 +548,7 @@ func TestTheBreakerIsOneForAllConfigs(t *testing.T) {
 	for i := range 6 {
 		w.probe(shoot(i), probe.OK, probe.OK)
 	}
-	w.Observer.fleet().RestoreBreaker(limit.Opening{ID: "20260301t115900z", OpenedAt: noon})
+	w.Observer.fleet().FollowBreaker(&limit.Opening{ID: "20260301t115900z", OpenedAt: noon})
 	w.fail("shoot-0")
 	w.want("shoot-0", "3 3", "another config's targets opened it")
 	if got := w.condition("BreakerOpen"); got != "True ProbeSuspect" || w.stored().Status.BreakerID != "20260301t115900z" {
@@ -556,13 +556,27 @@ func TestTheBreakerIsOneForAllConfigs(t *testing.T) {
 	}
 	stale := w.stored().DeepCopy()
 	w.edit(w.stored(), `{"metadata":{"annotations":{"autohealer.resourcestack.com/reset-breaker":"20260301t115900z"}}}`)
-	stale.Name, stale.UID = "another", "another-uid" // its status wasn't written since
-	w.Observer.followBreaker(stale)
+	stale.Name, stale.UID, stale.Spec.NamespaceSelector = "another", "another-uid", &v1alpha1.LabelSelector{MatchLabels: map[string]string{"role": "none"}}
+	w.Observer.policies.Seen(t.Context(), stale) // its status wasn't written since
+	w.Observer.policies.Judge(t.Context(), client.ObjectKeyFromObject(stale))
 	if b, open := w.Observer.fleet().Breaker(); open {
 		t.Errorf("a status that is late opened it again: %+v", b)
 	}
 	w.probe("shoot-0", probe.OK, probe.Timeout)
 	w.want("shoot-0", "0r 0r", "after the reset")
+}
+
+// A standby probes nothing. What it knows of the breaker is what the leader's statuses tell, that it closed, too.
+func TestAStandbyFollowsTheBreaker(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	for _, id := range []string{"20260301t115900z", "20260301t121500z", "", "20260301t121600z", ""} {
+		stored := w.stored().DeepCopy()
+		stored.Status.BreakerID = id
+		w.Observer.policies.Seen(t.Context(), stored)
+		if o, open := w.Observer.fleet().Breaker(); open != (id != "") || o.ID != id {
+			t.Fatalf("the leader's is %q, the standby's %q, open: %t", id, o.ID, open)
+		}
+	}
 }
 
 func TestATargetThatIsntSelectedAnyMoreIsDroppedAlsoWhenItWasOnlyObserved(t *testing.T) {

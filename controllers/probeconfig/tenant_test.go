@@ -17,7 +17,7 @@ import (
 func TestATenantDoesntResetTheBreakerOfAll(t *testing.T) {
 	w := newWorld(t, 2, func(pc *v1alpha1.ProbeConfig) { pc.Namespace, pc.Spec.NamespaceSelector = "shoot-0", nil })
 	const id = "20260301t115900z"
-	w.Observer.fleet().RestoreBreaker(limit.Opening{ID: id, OpenedAt: noon})
+	w.Observer.fleet().FollowBreaker(&limit.Opening{ID: id, OpenedAt: noon})
 	w.keep()
 	w.edit(w.stored(), `{"metadata":{"annotations":{"autohealer.resourcestack.com/reset-breaker":"`+id+`"}}}`)
 	if _, open := w.Observer.fleet().Breaker(); !open {

@@ -90,9 +90,9 @@ var _ = Describe("when the load balancer of all targets fails", Ordered, func() 
 		cut(balancer)
 		Eventually(everywhere(v1alpha1.ConditionBreakerOpen)).WithContext(ctx).Should(HaveExactElements(metav1.ConditionTrue))
 		Expect(all[0].says(ctx, v1alpha1.ConditionBreakerOpen)).To(And(HavePrefix("ProbeSuspect: Too many targets turned unhealthy together at "),
-			ContainSubstring("but where a witness vouches for what is seen. It closes by itself once most are healthy again. It is reset by")))
-		Eventually(silent).WithContext(ctx).Should(MatchRegexp(`^NoAnswer: 1 of 1 witness answered no handshake: elsewhere \(127\.0\.0\.1:\d+\): [A-Z].*` +
-			`\. While none answers, many targets of ProbeConfigs that fail together aren't believed\.$`))
+			ContainSubstring("but of targets that witnesses vouch for. It closes by itself once for a minute at most half as many are unhealthy or unknown as would open it. It is reset by")))
+		Eventually(silent).WithContext(ctx).Should(MatchRegexp(`^NoAnswer: The TLS handshake with 1 of 1 witness failed: elsewhere \(127\.0\.0\.1:\d+\): [A-Z].*` +
+			`\. While none answers, nobody vouches for targets of ProbeConfigs that fail together, and the breaker holds them back\.$`))
 		before, err := down(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(before).To(BeNumerically("<", 3), "those that were before the third turned")

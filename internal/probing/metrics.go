@@ -29,11 +29,15 @@ var (
 		Name: "autohealer_witness_answers",
 		Help: "Whether a witness of a Guardrail answered when it was looked at last, once a minute: 1 or 0.",
 	}, []string{"guardrail", "witness"})
+	witnessQuestions = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "autohealer_witness_questions_total",
+		Help: "Questions to the witnesses since external probes failed, by whether they vouch for that (true, false).",
+	}, []string{"vouch"})
 )
 
 // RegisterMetrics adds the metrics to the manager's registry; a second manager in one process shares them.
 func RegisterMetrics() error {
-	return metric.Register(latenessSeconds, probeSeconds, outcomesTotal, witnessAnswers)
+	return metric.Register(latenessSeconds, probeSeconds, outcomesTotal, witnessAnswers, witnessQuestions)
 }
 
 func observeLateness(late time.Duration) { latenessSeconds.Observe(late.Seconds()) }

@@ -43,10 +43,9 @@ func (t *target) run(ctx context.Context) time.Time {
 	t.rotate()
 	run.Internal = t.ask(ctx, "internal", t.used.internal.client)
 	if probe.GoesOn(run.Internal) {
-		began := clock.Now()
 		external := t.ask(ctx, "external", t.used.external.client)
 		run.External = &external
-		run.Witnessed = external.Result() == probe.Failure && t.prober.Witnesses.Vouch(ctx, began)
+		run.Witnessed = external.Result() == probe.Failure && t.prober.Witnesses.Vouch(ctx, clock.Now())
 		if t.used.nodeLeases != nil && probe.GoesOn(external) {
 			t.list(ctx, &run)
 		}

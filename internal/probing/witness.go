@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"maps"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,8 +23,8 @@ import (
 )
 
 const (
-	// answersWithin is how long a witness may take for a handshake.
-	answersWithin = 5 * time.Second
+	// handshakeTimeout is how long a witness may take.
+	handshakeTimeout = probe.WitnessTimeout
 	// asksEvery is the least time between two questions to the witnesses, however many targets fail.
 	asksEvery = time.Second
 	// looksEvery is how often each is looked at by itself: one that never answers is to be known before it is needed.
@@ -39,15 +41,16 @@ type Witnesses struct {
 	// Clock is the real one by default.
 	Clock clock.WithTicker
 
-	panel   atomic.Pointer[panel]
-	changed chan struct{} // holds one notice at most
+	all     atomic.Pointer[witnessSet]
+	changed chan struct{}        // holds one notice at most
+	gauged  map[string][]witness // belongs to who looks: those of which there are series
 
 	mu     sync.Mutex
-	silent map[string][]Silence // needs mu; by Guardrail
+	looked map[string][]Silence // needs mu; who was silent, by Guardrail
 }
 
-// panel are those that are named together, by the Guardrail that names them.
-type panel struct {
+// witnessSet are those that are named together, by the Guardrail that names them.
+type witnessSet struct {
 	named  map[string][]witness
 	asking singleflight.Group
 	last   atomic.Pointer[answer]
@@ -77,27 +80,34 @@ func (w *Witnesses) Init() *Witnesses {
 		w.Told = func(string) {}
 	}
 	w.changed = make(chan struct{}, 1)
-	w.panel.Store(&panel{})
+	w.all.Store(&witnessSet{})
 	return w
 }
 
-// Set replaces all witnesses, by the Guardrail that names them.
+// Set replaces all witnesses, by the Guardrail that names them. The same ones go on as they are.
 func (w *Witnesses) Set(named map[string][]guardrail.Witness) {
-	all := &panel{named: map[string][]witness{}}
+	if before := w.all.Load(); len(named) == len(before.named) && maps.EqualFunc(named, before.named, sameWitnesses) {
+		return
+	}
+	all := &witnessSet{named: map[string][]witness{}}
 	for rail, some := range named {
 		for _, one := range some {
 			all.named[rail] = append(all.named[rail], newWitness(one))
 		}
 	}
-	w.panel.Store(all)
+	w.all.Store(all)
 	select {
 	case w.changed <- struct{}{}:
 	default: // it will look at all
 	}
 }
 
+func sameWitnesses(a []guardrail.Witness, b []witness) bool {
+	return slices.EqualFunc(a, b, func(a guardrail.Witness, b witness) bool { return a == b.Witness })
+}
+
 // Named says whether there are any.
-func (w *Witnesses) Named() bool { return len(w.panel.Load().named) > 0 }
+func (w *Witnesses) Named() bool { return len(w.all.Load().named) > 0 }
 
 func newWitness(one guardrail.Witness) witness {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
@@ -108,13 +118,16 @@ func newWitness(one guardrail.Witness) witness {
 	return witness{one, config}
 }
 
-// Vouch says whether witnesses answer, asked at that time or later: one of each Guardrail that names any. Where none does, nobody vouches.
+// Vouch says whether witnesses answer, asked at that time or later: one of each Guardrail that names any. Where none does, nobody vouches, and
+// neither does one that takes longer than five seconds, waiting for an earlier question included.
 func (w *Witnesses) Vouch(ctx context.Context, since time.Time) bool {
-	all := w.panel.Load()
+	all := w.all.Load()
 	if len(all.named) == 0 {
 		return false
 	}
-	for ctx.Err() == nil {
+	waiting, stop := context.WithTimeout(ctx, probe.WitnessTimeout)
+	defer stop()
+	for waiting.Err() == nil {
 		from := time.Time{}
 		if last := all.last.Load(); last != nil && !last.asked.Before(since) {
 			return last.vouch
@@ -122,7 +135,7 @@ func (w *Witnesses) Vouch(ctx context.Context, since time.Time) bool {
 			from = last.asked.Add(asksEvery)
 		}
 		select {
-		case <-ctx.Done():
+		case <-waiting.Done():
 		case <-all.asking.DoChan("", func() (any, error) { return nil, w.ask(ctx, all, from) }):
 		}
 	}
@@ -130,7 +143,7 @@ func (w *Witnesses) Vouch(ctx context.Context, since time.Time) bool {
 }
 
 // ask asks them all, at that time at the earliest. Whose context it is doesn't matter: runs end with the Prober, all together.
-func (w *Witnesses) ask(ctx context.Context, all *panel, from time.Time) error {
+func (w *Witnesses) ask(ctx context.Context, all *witnessSet, from time.Time) error {
 	if wait := from.Sub(w.Clock.Now()); wait > 0 {
 		select {
 		case <-ctx.Done():
@@ -138,11 +151,17 @@ func (w *Witnesses) ask(ctx context.Context, all *panel, from time.Time) error {
 		case <-w.Clock.After(wait):
 		}
 	}
-	now := answer{asked: w.Clock.Now(), vouch: true}
+	asked := w.Clock.Now()
+	answers := make(chan bool, len(all.named))
 	for _, some := range all.named {
-		now.vouch = now.vouch && anyAnswers(ctx, w.Policy, some)
+		go func() { answers <- anyAnswers(ctx, w.Policy, some) }()
 	}
-	all.last.Store(&now)
+	vouch := true
+	for range all.named {
+		vouch = <-answers && vouch
+	}
+	witnessQuestions.WithLabelValues(strconv.FormatBool(vouch)).Inc()
+	all.last.Store(&answer{asked, vouch})
 	return nil
 }
 
@@ -163,7 +182,7 @@ func anyAnswers(ctx context.Context, policy kubeconfig.Policy, of []witness) boo
 
 // ask comes back when the handshake is done.
 func (one *witness) ask(ctx context.Context, policy kubeconfig.Policy) error {
-	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	dialer := tls.Dialer{NetDialer: &net.Dialer{Control: policy.Control, KeepAlive: -1}, Config: one.tls}
 	conn, err := dialer.DialContext(ctx, "tcp", one.Address)
@@ -192,35 +211,51 @@ func (w *Witnesses) Start(ctx context.Context) error {
 }
 
 func (w *Witnesses) look(ctx context.Context) {
-	named := w.panel.Load().named
+	named := w.all.Load().named
 	silent := silentOf(ctx, w.Policy, named)
 	if ctx.Err() != nil { // they weren't asked to the end
 		return
 	}
 	w.mu.Lock()
-	before := w.silent
-	w.silent = silent
+	before := w.looked
+	w.looked = silent
 	w.mu.Unlock()
-	witnessAnswers.Reset()
 	for rail, some := range named {
 		for _, one := range some {
 			isSilent := slices.ContainsFunc(silent[rail], func(s Silence) bool { return s.Name == one.Name })
 			witnessAnswers.WithLabelValues(rail, one.Name).Set(metric.Bool(!isSilent))
 		}
-		if !slices.Equal(before[rail], silent[rail]) {
+		if was, looked := before[rail]; !looked || !slices.Equal(was, silent[rail]) {
 			w.Told(rail)
 		}
 	}
+	for rail := range before {
+		if _, is := named[rail]; !is {
+			w.Told(rail)
+		}
+	}
+	for rail, some := range w.gauged {
+		for _, one := range some {
+			if !slices.ContainsFunc(named[rail], func(is witness) bool { return is.Name == one.Name }) {
+				witnessAnswers.DeleteLabelValues(rail, one.Name)
+			}
+		}
+	}
+	w.gauged = named
 }
 
-// silentOf asks each of them by itself.
+// silentOf asks each of them by itself, and once more if it doesn't answer: one handshake that is lost says little. Each Guardrail has an entry.
 func silentOf(ctx context.Context, policy kubeconfig.Policy, named map[string][]witness) map[string][]Silence {
 	var mu sync.Mutex
 	var asking sync.WaitGroup
 	silent := map[string][]Silence{} // needs mu
 	for rail, some := range named {
+		silent[rail] = nil
 		for _, one := range some {
 			asking.Go(func() {
+				if one.ask(ctx, policy) == nil {
+					return
+				}
 				if err := one.ask(ctx, policy); err != nil {
 					mu.Lock()
 					defer mu.Unlock()
@@ -244,9 +279,10 @@ func why(err error) string {
 	return string(outcome.Class) + ": " + outcome.Detail
 }
 
-// Silent are a Guardrail's witnesses that didn't answer when they were looked at last, by name.
-func (w *Witnesses) Silent(rail string) []Silence {
+// Silent are a Guardrail's witnesses that didn't answer when they were looked at last, by name; known is false before the first look.
+func (w *Witnesses) Silent(rail string) (silent []Silence, known bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.silent[rail]
+	silent, known = w.looked[rail]
+	return silent, known
 }

@@ -51,7 +51,7 @@ func drawProbers(t *rapid.T) *probers {
 		p.draw(i)
 	}
 	if rapid.IntRange(0, 5).Draw(t, "breaker") == 0 {
-		p.fleet.RestoreBreaker(limit.Opening{ID: "20261121t115500z", OpenedAt: noon.Add(-5 * time.Minute)})
+		p.fleet.FollowBreaker(&limit.Opening{ID: "20261121t115500z", OpenedAt: noon.Add(-5 * time.Minute)})
 	}
 	for _, c := range p.all {
 		p.scaleDown(c)

@@ -186,14 +186,15 @@ func (f *Facts) targets(c *probe.Config, namespace string) bool {
 
 // probedFleet is the controller's, as far as the stored configs' statuses tell.
 func (f *Facts) probedFleet(policy guardrail.Policy) *probe.Fleet {
-	fleet := probe.NewFleet(policy.Limits)
+	fleet, breaker := probe.NewFleet(policy.Limits), ""
 	for _, pc := range f.probers() {
 		if pc.Status.Targets != nil {
 			f.enlist(fleet, pc)
 		}
-		if id := pc.Status.BreakerID; id != "" {
-			fleet.RestoreBreaker(limit.Opening{ID: id, OpenedAt: probe.BreakerOpenedAt(id)})
-		}
+		breaker = max(breaker, pc.Status.BreakerID) // they are in the order of time
+	}
+	if breaker != "" {
+		fleet.FollowBreaker(&limit.Opening{ID: breaker, OpenedAt: probe.BreakerOpenedAt(breaker)})
 	}
 	return fleet
 }

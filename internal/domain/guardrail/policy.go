@@ -95,13 +95,22 @@ func (p *Policy) mergeWitnesses(all []Declared) {
 			if named == nil {
 				named = map[string][]Witness{}
 			}
-			named[g.Name] = g.Spec.Witnesses
+			named[g.Name] = common(named[g.Name], g.Spec.Witnesses)
 			vouches = vouches || !g.Refused
 		}
 	}
 	if p.Witnesses = nil; vouches {
 		p.Witnesses = named
 	}
+}
+
+// common are those that a Guardrail named before and names still; all, if it named none. Of a change that isn't judged yet it is known what is
+// named no more.
+func common(before, now []Witness) []Witness {
+	if before == nil {
+		return now
+	}
+	return slices.DeleteFunc(slices.Clone(before), func(w Witness) bool { return !slices.Contains(now, w) })
 }
 
 // Tightened is the policy with the pauses and limits of Guardrails of which nothing else is known yet, where they are

@@ -97,6 +97,11 @@ func TestMerge(t *testing.T) {
 
 func TestWitnessesOfEachGuardrailMustVouch(t *testing.T) {
 	const a, b = "{witnesses: [{name: a, address: 'a:443'}]}", "{witnesses: [{name: b, address: 'b:443'}]}"
+	one := declared(t, "one", a)
+	edited := declared(t, "one", b)
+	if got := guardrail.Merge(limit.Builtin(), []guardrail.Declared{one}).Tightened([]*v1alpha1.Guardrail{edited.Guardrail}).Witnesses["one"]; len(got) > 0 {
+		t.Errorf("%v vouch before their Guardrail is judged", got)
+	}
 	for name, c := range map[string]struct {
 		accepted, early map[string]string // early: of which nothing else is known yet
 		want            []string

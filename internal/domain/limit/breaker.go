@@ -41,9 +41,9 @@ func (b *Breaker) Opening() (o Opening, ok bool) {
 func (b *Breaker) Open(o Opening) { b.opening = &o }
 
 // Restore takes over an opening of another process, as a status tells, where this one knows of none. One that was reset here stays
-// closed: what tells of it is old.
+// closed, and so does an earlier one: what tells of it is old. IDs are in the order of time.
 func (b *Breaker) Restore(o Opening) {
-	if b.opening == nil && o.ID != b.reset {
+	if b.opening == nil && o.ID > b.reset {
 		b.opening = &o
 	}
 }

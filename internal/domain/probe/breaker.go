@@ -51,24 +51,25 @@ func (f *Fleet) suspect(turned *member, now time.Time) (opened bool) {
 		return false
 	}
 	f.breaker.Open(limit.Opening{ID: now.UTC().Format(breakerID), OpenedAt: now, Turned: broke.Len(), Targets: len(f.votes)})
+	f.own, f.recovered = true, time.Time{}
 	return true
 }
 
-// calmDown closes the breaker once, for as long as an API server must be healthy, at most half as many are in doubt as would open it: what
-// broke so many is over, and whoever is still unhealthy is so by itself. Half, so that it isn't over because one of them was deleted.
-// Of whom a process that has just begun knows nothing is in doubt.
-func (f *Fleet) calmDown(now time.Time) (closed bool) {
+// closeOnceRecovered closes the breaker once, for as long as an API server must be healthy, at most half as many are unrecovered as would
+// open it: what broke so many is over. Half, so that it isn't over because one of them was deleted. Unknown is no recovery.
+func (f *Fleet) closeOnceRecovered(now time.Time) (closed bool) {
 	open, ok := f.breaker.Opening()
 	switch {
-	case !ok, f.limits.Suspects(2*len(f.doubts), len(f.votes)):
-		f.calm = time.Time{}
+	case !ok, f.limits.Suspects(2*len(f.unrecovered), len(f.votes)), f.Complete != nil && !f.Complete():
+		f.recovered = time.Time{}
 		return false
-	case f.calm.IsZero():
-		f.calm = now
+	case f.recovered.IsZero():
+		f.recovered = now
 	}
-	if now.Sub(f.calm) < f.Timings.Settle() {
+	if now.Sub(f.recovered) < f.Timings.Settle() {
 		return false
 	}
+	f.recovered = time.Time{}
 	return f.breaker.ResetBy(open.ID) && f.breaker.Close()
 }
 
@@ -80,11 +81,21 @@ func (f *Fleet) Breaker() (o limit.Opening, ok bool) {
 	return f.breaker.Opening()
 }
 
-// RestoreBreaker takes over one that another process opened, as a status tells. It only forbids.
-func (f *Fleet) RestoreBreaker(o limit.Opening) {
+// FollowBreaker takes over the opening that statuses name, nil for none: of an opening that another process saw they tell. What this process
+// opened itself it knows better.
+func (f *Fleet) FollowBreaker(named *limit.Opening) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.breaker.Restore(o)
+	if f.own && f.breaker.Holds() {
+		return
+	}
+	if o, open := f.breaker.Opening(); open && (named == nil || named.ID != o.ID) {
+		f.breaker.Follow(nil)
+	}
+	if named != nil {
+		f.breaker.Restore(*named)
+	}
+	f.own = false
 }
 
 // Reset closes the breaker of this ID: someone looked, and the targets that turned unhealthy are to be believed.

@@ -29,6 +29,8 @@ const (
 type Fleet struct {
 	// Timings say how fast targets may be scaled up. The zero value is production's.
 	Timings timing.Timings
+	// Complete says whether all targets that there are were expected; else some may be unhealthy of which nothing is known. Default: they are.
+	Complete func() bool
 
 	mu      sync.Mutex
 	limits  limit.Limits
@@ -37,13 +39,14 @@ type Fleet struct {
 	all, tenants tally
 	tenant       map[string]*tally
 	// votes has the namespaces of the acting members, with how many each has. A namespace has one vote on the breaker, however
-	// many configs probe it. doubts has those of the doubtful ones.
-	votes, doubts census
+	// many configs probe it. unrecovered has those of the members that are so.
+	votes, unrecovered census
 	// unhealthy are the members that turned so and are so still, but for those that are believed.
 	unhealthy map[TargetKey]*member
 	breaker   limit.Breaker
-	// calm is since when few are in doubt while the breaker is open; zero while many are.
-	calm time.Time
+	// own: this process opened it. recovered is since when few are unrecovered while it is open; zero while many are.
+	own       bool
+	recovered time.Time
 	// raised are the targets that began to be scaled up lately, the oldest first; waiting are those that may not yet, with when
 	// they asked last.
 	raised  []raise
@@ -58,10 +61,10 @@ type member struct {
 	// tenant: the config is of the namespace that it probes, and that isn't Autohealer's own.
 	tenant bool
 	probed bool
-	// idle: it won't be probed for now. well: its latest run found it healthy. vouched: witnesses vouch for what its runs found.
-	idle, well, vouched bool
-	// doubtful: it counts for others, or may, and isn't known to be well, nor vouched for.
-	doubtful bool
+	// excused: nobody expects it to be healthy. healthy: by its runs, which are of the present. vouched: witnesses vouch for what they found.
+	excused, healthy, vouched bool
+	// unrecovered: it isn't known to be healthy, nor vouched for, and should be.
+	unrecovered bool
 	// acts: its config is in force, and so what it sees is of weight for others. acting: it is probed, too.
 	acts, acting bool
 	// unread: nobody knows yet whether anything of it is scaled down, so it counts as if.
@@ -75,7 +78,7 @@ type member struct {
 
 // NewFleet is a fleet without targets.
 func NewFleet(limits limit.Limits) *Fleet {
-	return &Fleet{limits: limits, members: map[TargetKey]*member{}, unhealthy: map[TargetKey]*member{}, votes: census{}, doubts: census{}, tenant: map[string]*tally{}, waiting: map[TargetKey]time.Time{}}
+	return &Fleet{limits: limits, members: map[TargetKey]*member{}, unhealthy: map[TargetKey]*member{}, votes: census{}, unrecovered: census{}, tenant: map[string]*tally{}, waiting: map[TargetKey]time.Time{}}
 }
 
 // SetLimits takes over limits that changed. What is down stays down.
@@ -131,11 +134,22 @@ func (f *Fleet) Acts(t TargetKey, acts bool, now time.Time) (opened bool) {
 
 // weigh keeps who counts for others. It needs f.mu.
 func (f *Fleet) weigh(m *member) {
-	was, doubted := m.acting, m.doubtful
+	voted, unrecovered := m.acting, m.unrecovered
 	f.mark(m, &m.acting, acting, m.acts && m.probed)
-	f.votes.move(m.namespace, was, m.acting)
-	m.doubtful = !m.idle && (m.acts || !m.probed) && !m.well && !m.vouched
-	f.doubts.move(m.namespace, doubted, m.doubtful)
+	m.unrecovered = !m.excused && !m.healthy && !m.vouched
+	f.votes.move(m.namespace, voted, m.acting)
+	f.unrecovered.move(m.namespace, unrecovered, m.unrecovered)
+}
+
+// Excuse takes in whether nobody expects a target to be healthy: it is hibernated, its config only observes or is being deleted, or its
+// kubeconfig has never worked. Another one that isn't healthy keeps the breaker open, for whatever reason it isn't probed.
+func (f *Fleet) Excuse(t TargetKey, excused bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if m := f.members[t]; m != nil && m.excused != excused {
+		m.excused = excused
+		f.weigh(m)
+	}
 }
 
 // census counts members by namespace.
@@ -161,8 +175,8 @@ func (f *Fleet) Observe(t TargetKey, s *State, now time.Time) (changed bool) {
 		return false
 	}
 	f.mark(m, &m.probed, probed, true)
-	deserted := m.vouched && !s.Vouched
-	m.idle, m.well, m.vouched = false, !s.HealthySince.IsZero(), s.Vouched
+	lostVouch := m.vouched && !s.Vouched
+	m.healthy, m.vouched = s.Recovered, s.Vouched
 	f.weigh(m)
 	m.watch(s)
 	switch {
@@ -171,10 +185,10 @@ func (f *Fleet) Observe(t TargetKey, s *State, now time.Time) (changed bool) {
 	case s.UnhealthySince.Equal(s.At) && !m.down: // what was down before a restart doesn't turn now
 		f.unhealthy[t] = m
 		return f.suspect(m, now)
-	case deserted && f.unhealthy[t] != nil:
+	case lostVouch && f.unhealthy[t] != nil:
 		return f.suspect(m, now)
 	}
-	return f.calmDown(now)
+	return f.closeOnceRecovered(now)
 }
 
 // watch keeps between which two runs the outer side broke.
@@ -210,7 +224,7 @@ func (f *Fleet) Unprobed(t TargetKey) {
 	defer f.mu.Unlock()
 	if m := f.members[t]; m != nil {
 		f.mark(m, &m.probed, probed, false)
-		m.idle, m.well, m.vouched = true, false, false
+		m.healthy, m.vouched = false, false
 		f.weigh(m)
 		m.good, m.failed = time.Time{}, time.Time{}
 		delete(f.unhealthy, t)
@@ -231,7 +245,7 @@ func (f *Fleet) forget(t TargetKey) {
 		return
 	}
 	f.mark(m, &m.probed, probed, false)
-	m.idle = true
+	m.excused = true // else it would be missed for good
 	f.weigh(m)
 	f.mark(m, &m.down, isDown, false)
 	f.mark(m, &m.unread, unread, false)

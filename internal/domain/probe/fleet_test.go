@@ -19,7 +19,7 @@ func target(config string, i int) probe.TargetKey {
 }
 
 func healthy(at time.Time) *probe.State {
-	return &probe.State{At: at, HealthySince: at, External: probe.Counts{Successes: 1, Counted: at}}
+	return &probe.State{At: at, HealthySince: at, Recovered: true, External: probe.Counts{Successes: 1, Counted: at}}
 }
 
 func turnsUnhealthy(at time.Time) *probe.State {
@@ -206,7 +206,7 @@ func TestWhatIsNoWave(t *testing.T) {
 
 func TestARestartKeepsABreakerOpen(t *testing.T) {
 	f := fleetOf(3)
-	f.RestoreBreaker(limit.Opening{ID: "x", OpenedAt: start})
+	f.FollowBreaker(&limit.Opening{ID: "x", OpenedAt: start})
 	if p := f.PermitDown(target("a", 0), start); p.Allowed || p.Message != "too many targets turned unhealthy together at 2026-03-01T12:00:00Z; nothing is scaled down before that is over, or breaker x is reset, see BreakerOpen" {
 		t.Errorf("%+v", p)
 	}

@@ -64,8 +64,9 @@ type State struct {
 	UnhealthySince, InternalUnhealthySince, HealthySince time.Time
 	// NextRun is when to probe again.
 	NextRun time.Time
-	// Vouched: the external probe is unhealthy, and each of the failures that make it so was witnessed.
-	Vouched bool
+	// Vouched: the external probe is unhealthy, and each of the failures that make it so was witnessed. Recovered: both sides are healthy.
+	// Both are of the present: neither holds once a probe has had no result that counts for long.
+	Vouched, Recovered bool
 	// Runs counts the runs.
 	Runs uint64
 
@@ -85,21 +86,23 @@ func (s State) After(c *Config, r Run, seed string) State {
 	s.Internal = s.Internal.After(r.Internal, c.Thresholds, now)
 	if s.Internal.Unhealthy(c.Thresholds) { // the API server itself is down: what its outer side counted says nothing
 		s.External, s.Leases = s.External.forget(), s.Leases.forget()
-		s.Vouched = false
 		s.book = nil // nobody could renew a lease
 	}
 	outer := Unknown
 	if GoesOn(r.Internal) && r.External != nil {
 		external := s.External.Result(*r.External, now)
 		s.External = s.External.After(*r.External, c.Thresholds, now)
-		s.vouch(c, r, external)
+		s.witness(r, external)
 		outer = s.judgeLeases(c, r, external)
 	}
 	s.note(c, now)
+	present := s.ExternalUndetermined(c).IsZero()
+	s.Vouched = present && s.External.Unhealthy(c.Thresholds) && s.witnessed >= c.Thresholds.Failure
+	s.Recovered = present && !s.HealthySince.IsZero()
 	s.NextRun = c.next(&s, r, seed)
 	s.Direction = s.direct(c, outer, now)
-	// One more run, with its time-outs, may come late before the decision is stale.
-	s.Until = s.NextRun.Add(c.Interval + 2*c.Timeout)
+	// One more run, with its time-outs and the witnesses', may come late before the decision is stale.
+	s.Until = s.NextRun.Add(c.Interval + 2*c.Timeout + WitnessTimeout)
 	return s
 }
 
@@ -117,16 +120,18 @@ func (s *State) wait(r Run) {
 	}
 }
 
-// vouch keeps whether witnesses vouch for what the external probe found. A failure for which none does breaks the row: our way out may have
-// been what failed.
-func (s *State) vouch(c *Config, r Run, external Result) {
+// WitnessTimeout is how long a run waits for witnesses at most.
+const WitnessTimeout = 5 * time.Second
+
+// witness counts failures of the external probe in a row that were witnessed. One that wasn't breaks the row: our way out may have been what
+// failed.
+func (s *State) witness(r Run, external Result) {
 	switch {
 	case external == Failure && r.Witnessed:
-		s.witnessed = min(s.witnessed+1, s.External.Errors)
+		s.witnessed = min(s.witnessed+1, s.External.Errors) // no more than there are since the row began anew
 	case external == Failure, external == Success:
 		s.witnessed = 0
 	}
-	s.Vouched = s.External.Unhealthy(c.Thresholds) && s.witnessed >= c.Thresholds.Failure
 }
 
 // judgeLeases gives the result of the outer side: that of the external probe, or of the leases after one that succeeded.

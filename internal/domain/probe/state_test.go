@@ -138,8 +138,8 @@ func TestJitterSpreadsRuns(t *testing.T) {
 func TestStaleDecisionsEnd(t *testing.T) {
 	c := config(t, "backoffJitterFactor: 0")
 	s, _ := after(c, probe.State{}, start, times(3, cut))
-	if want := s.NextRun.Add(20 * time.Second); !s.Until.Equal(want) {
-		t.Errorf("stands until %s, want %s: an interval and two time-outs after the next run", s.Until, want)
+	if want := s.NextRun.Add(25 * time.Second); !s.Until.Equal(want) {
+		t.Errorf("stands until %s, want %s: an interval, two time-outs and that of witnesses after the next run", s.Until, want)
 	}
 }
 

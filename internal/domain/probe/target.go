@@ -228,7 +228,7 @@ func (s *State) tells(before *State, c *Config) bool {
 		return a.Successes != b.Successes || a.Errors != b.Errors || a.LastError != b.LastError
 	}
 	return counts(before.Internal, s.Internal) || counts(before.External, s.External) || counts(before.Leases, s.Leases) ||
-		before.UnhealthySince.IsZero() != s.UnhealthySince.IsZero() || before.HealthySince.IsZero() != s.HealthySince.IsZero() ||
+		before.Vouched != s.Vouched || before.UnhealthySince.IsZero() != s.UnhealthySince.IsZero() || before.HealthySince.IsZero() != s.HealthySince.IsZero() ||
 		before.InternalUndetermined(c).IsZero() != s.InternalUndetermined(c).IsZero() ||
 		before.ExternalUndetermined(c).IsZero() != s.ExternalUndetermined(c).IsZero() ||
 		before.OuterUnhealthy(c) != s.OuterUnhealthy(c) || before.LeasesTell(c) != s.LeasesTell(c)

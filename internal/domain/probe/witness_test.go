@@ -144,9 +144,13 @@ func TestTheBreakerClosesOnceMostAreHealthyAgain(t *testing.T) {
 		t.Error("it closes though few were in doubt for less than a minute on end")
 	}
 	f.Observe(target("a", 0), healthy(start.Add(3*time.Minute)), start.Add(3*time.Minute))
-	f.RestoreBreaker(b) // as a status tells that isn't written anew yet
+	f.FollowBreaker(&b) // as a status tells that isn't written anew yet
 	if _, open := f.Breaker(); open {
 		t.Error("an old status opens it again")
+	}
+	f.FollowBreaker(&limit.Opening{ID: "20260301t115900z"})
+	if _, open := f.Breaker(); open {
+		t.Error("an older one opens it again")
 	}
 }
 
@@ -156,7 +160,7 @@ func TestARestoredBreakerStaysWhileMostAreUnknown(t *testing.T) {
 	for i := range 20 {
 		f.Expect(target("a", i))
 	}
-	f.RestoreBreaker(limit.Opening{ID: "x", OpenedAt: start})
+	f.FollowBreaker(&limit.Opening{ID: "x", OpenedAt: start})
 	for i := range 18 {
 		f.Acts(target("a", i), true, start)
 		f.Observe(target("a", i), healthy(start), start)
@@ -165,12 +169,112 @@ func TestARestoredBreakerStaysWhileMostAreUnknown(t *testing.T) {
 	if _, open := f.Breaker(); !open {
 		t.Fatal("it closes, and two targets weren't looked at")
 	}
-	f.Unprobed(target("a", 18)) // hibernated
+	f.Unprobed(target("a", 18)) // its Secret can't be used
 	at := start.Add(2 * time.Hour)
 	f.Observe(target("a", 0), healthy(at), at)
 	f.Observe(target("a", 0), healthy(at.Add(time.Minute)), at.Add(time.Minute))
-	if _, open := f.Breaker(); open {
-		t.Error("it stays open for one that may be unhealthy")
+	if _, open := f.Breaker(); !open {
+		t.Fatal("it closes, and of two targets nobody knows how they are")
+	}
+	f.Excuse(target("a", 18), true)
+	complete := false
+	f.Complete = func() bool { return complete }
+	for _, complete = range []bool{false, true} {
+		at = at.Add(time.Hour)
+		f.Observe(target("a", 0), healthy(at), at)
+		f.Observe(target("a", 0), healthy(at.Add(time.Minute)), at.Add(time.Minute))
+		if _, open := f.Breaker(); open == complete {
+			t.Fatalf("all targets are expected: %t, open: %t", complete, open)
+		}
+	}
+}
+
+// closes says whether an open breaker closes by itself, once it may.
+func closes(f *probe.Fleet, by probe.TargetKey, at time.Time) bool {
+	f.Observe(by, healthy(at), at)
+	return f.Observe(by, healthy(at.Add(time.Minute)), at.Add(time.Minute))
+}
+
+func TestWhoKeepsTheBreakerOpen(t *testing.T) {
+	later := start.Add(time.Hour)
+	for name, test := range map[string]struct {
+		then func(f *probe.Fleet, t probe.TargetKey)
+		open bool
+	}{
+		"who is unhealthy":            {func(*probe.Fleet, probe.TargetKey) {}, true},
+		"who is vouched for":          {func(f *probe.Fleet, t probe.TargetKey) { f.Observe(t, vouched(later), later) }, false},
+		"who is gone":                 {func(f *probe.Fleet, t probe.TargetKey) { f.Forget(t) }, false},
+		"who needn't be healthy":      {func(f *probe.Fleet, t probe.TargetKey) { f.Excuse(t, true) }, false},
+		"who isn't in force any more": {func(f *probe.Fleet, t probe.TargetKey) { f.Acts(t, false, later) }, true},
+		"who can't be probed any more": {func(f *probe.Fleet, t probe.TargetKey) {
+			f.Observe(t, vouched(later), later)
+			f.Unprobed(t)
+		}, true},
+		"who counted nothing for long": {func(f *probe.Fleet, t probe.TargetKey) {
+			s := healthy(later)
+			s.Recovered = false
+			f.Observe(t, s, later)
+		}, true},
+	} {
+		f := fleetOf(40)
+		for i := range 6 {
+			f.Observe(target("a", i), turnsUnhealthy(start), start)
+		}
+		for i := range 6 {
+			test.then(f, target("a", i))
+		}
+		if got := closes(f, target("a", 20), later); got == test.open {
+			t.Errorf("%s: it closes: %t", name, got)
+		}
+	}
+}
+
+func TestABreakerIsFollowedUnlessItIsOwn(t *testing.T) {
+	f := fleetOf(20)
+	says := func(want string) {
+		t.Helper()
+		if o, _ := f.Breaker(); o.ID != want {
+			t.Errorf("it is %q, want %q", o.ID, want)
+		}
+	}
+	f.FollowBreaker(&limit.Opening{ID: "x"})
+	f.FollowBreaker(&limit.Opening{ID: "y"})
+	says("y")
+	f.FollowBreaker(nil)
+	says("")
+	for i := range 3 {
+		f.Observe(target("a", i), turnsUnhealthy(start), start)
+	}
+	says("20260301t120000z")
+	f.FollowBreaker(nil) // its status isn't written yet
+	f.FollowBreaker(&limit.Opening{ID: "z"})
+	says("20260301t120000z")
+}
+
+// Vouching and health are of the present: not of before an hour in which no answer counted.
+func TestWhatCountsNothingForLongIsNeitherVouchedForNorRecovered(t *testing.T) {
+	c := config(t, "")
+	for name, first := range map[string]probe.Class{"vouched for": probe.Dial, "healthy": probe.OK} {
+		at, s := start, probe.State{}
+		run := func(internal, external probe.Class) {
+			at = at.Add(10 * time.Second)
+			s = s.After(c, probe.Run{Started: at, Ended: at, Internal: probe.Outcome{Class: internal}, External: &probe.Outcome{Class: external}, Witnessed: true}, "x")
+		}
+		for range 3 {
+			run(probe.OK, first)
+		}
+		if !s.Vouched && !s.Recovered {
+			t.Fatalf("%s: it isn't", name)
+		}
+		run(probe.Unauthorized, "")
+		if !s.Vouched && !s.Recovered {
+			t.Errorf("%s: it isn't any more after one answer that counts nothing", name)
+		}
+		at = at.Add(5 * time.Minute)
+		run(probe.Unauthorized, "")
+		if s.Vouched || s.Recovered {
+			t.Errorf("%s: it still is after five minutes of such answers", name)
+		}
 	}
 }
 
