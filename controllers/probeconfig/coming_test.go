@@ -53,7 +53,6 @@ func TestATargetWhoseNamespaceIsSeenLateIsReadThen(t *testing.T) {
 	w.want("shoot-0", "0r 0r", "then it is free")
 }
 
-// A namespace may come just after it was found missing.
 // What the informer tells later is no trouble.
 func TestNothingIsScaledDownInANamespaceThatIsGone(t *testing.T) {
 	w := newWorld(t, 1, nil)
@@ -67,6 +66,7 @@ func TestNothingIsScaledDownInANamespaceThatIsGone(t *testing.T) {
 	w.want("shoot-0", "3 3", "its namespace is gone")
 }
 
+// A namespace may come just after it was found missing.
 func TestATargetWhoseNamespaceComesBackJustThenStays(t *testing.T) {
 	w := newWorld(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Namespace, pc.Spec.NamespaceSelector = "shoot-0", nil })
 	w.end(w.keyOf("shoot-0"))
