@@ -30,7 +30,7 @@ func (f *Facts) ForecastProbeConfig(ctx context.Context, pc *v1alpha1.ProbeConfi
 	if stored := f.prober(types.NamespacedName{Namespace: pc.Namespace, Name: pc.Name}); stored != nil {
 		ahead.Scaled = stored.Status.Scaled
 	}
-	forecast, err := f.surveyWith(f.surveyed()).ForecastItems(ctx, pc, limits, ahead)
+	forecast, err := f.surveyWith(f.surveyed()).ForecastItems(ctx, pc, limits, ahead.Now, ahead)
 	return forecast, unreadable(err)
 }
 
