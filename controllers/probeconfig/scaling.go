@@ -148,6 +148,15 @@ func (r *TargetReconciler) mayTake(ctx context.Context, is *probe.Target, may pe
 	return admitted, allowed, nil
 }
 
+// admissionFor is the admission that covers what is taken from a target now; its zero value when there is none.
+func (o *Observer) admissionFor(ctx context.Context, c *probe.Config) actuate.AdmittedProber {
+	config, ok := o.policies.Admission(ctx, c.Key(), c.UID)
+	if !ok {
+		return actuate.AdmittedProber{}
+	}
+	return config.Admitted
+}
+
 // heldAsVital: what would be scaled down serves the probed API server, or runs Autohealer.
 const heldAsVital probe.Reason = "Vital"
 
