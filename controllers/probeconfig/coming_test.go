@@ -53,6 +53,19 @@ func TestATargetWhoseNamespaceIsSeenLateIsReadThen(t *testing.T) {
 	w.want("shoot-0", "0r 0r", "then it is free")
 }
 
+// What the informer tells later is no trouble.
+func TestNothingIsScaledDownInANamespaceThatIsGone(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	w.probe("shoot-0", probe.OK, probe.OK)
+	if err := w.api.Delete(t.Context(), w.namespaceObject("shoot-0")); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		w.probe("shoot-0", probe.OK, probe.Timeout)
+	}
+	w.want("shoot-0", "3 3", "its namespace is gone")
+}
+
 // A namespace may come just after it was found missing.
 func TestATargetWhoseNamespaceComesBackJustThenStays(t *testing.T) {
 	w := newWorld(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Namespace, pc.Spec.NamespaceSelector = "shoot-0", nil })

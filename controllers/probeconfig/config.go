@@ -1,14 +1,12 @@
 package probeconfig
 
 import (
-	"context"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
@@ -47,23 +45,6 @@ func (o *Observer) read(pc *v1alpha1.ProbeConfig, before reading) (r reading) {
 	return r
 }
 
-// update has everybody learn of a config that changed, or of what the rules say of it.
-func (o *Observer) update(_ context.Context, before, now storedConfig) {
-	if now.Object != before.Object {
-		o.followBreaker(now.Object, before.Object == nil || before.Object.Status.BreakerID != now.Object.Status.BreakerID)
-	}
-	if before.Object == nil || !now.SameJudgement(before) || !o.knowsTargets(now) || !sameForTargets(before.Object, now.Object) {
-		o.retarget(client.ObjectKeyFromObject(now.Object))
-	}
-}
-
-// sameForTargets says whether nothing changed by which targets go, but for what is judged: our own status is written at each
-// turn of any of them.
-func sameForTargets(was, is *v1alpha1.ProbeConfig) bool {
-	return was.UID == is.UID && was.Generation == is.Generation && was.DeletionTimestamp.Equal(is.DeletionTimestamp) &&
-		slices.Equal(was.Finalizers, is.Finalizers) && slices.Equal(was.Status.DependentKinds, is.Status.DependentKinds)
-}
-
 func (o *Observer) forget(pc *v1alpha1.ProbeConfig) {
 	key := client.ObjectKeyFromObject(pc)
 	o.telling.Lock()
@@ -81,6 +62,7 @@ func (o *Observer) forget(pc *v1alpha1.ProbeConfig) {
 	delete(o.told, key)
 	o.mu.Unlock()
 	o.fleet().ForgetConfig(pc.UID)
+	o.fleet().FollowBreaker(o.namedBreaker()) // nobody else may name the one that it did
 }
 
 // guardrails puts in force what all Guardrails together say of limits and witnesses.
@@ -197,13 +179,4 @@ func (o *Observer) acts(is *probe.Target) (acts, known bool) {
 		return false, false
 	}
 	return j.Admitted.Valid() && j.Object.Spec.Mode != v1alpha1.Observe && is.Works(), true
-}
-
-// admissionFor is the admission that covers what is taken from a target now; its zero value when there is none.
-func (o *Observer) admissionFor(ctx context.Context, c *probe.Config) actuate.AdmittedProber {
-	config, ok := o.policies.Admission(ctx, c.Key(), c.UID)
-	if !ok {
-		return actuate.AdmittedProber{}
-	}
-	return config.Admitted
 }

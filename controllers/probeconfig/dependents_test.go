@@ -2,13 +2,16 @@ package probeconfig
 
 import (
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 )
 
@@ -162,4 +165,29 @@ func TestWhatAskedToBeIgnoredIsGivenBackLater(t *testing.T) {
 	w.edit(w.deployment("kcm"), `{"metadata":{"annotations":{"autohealer.resourcestack.com/ignore-scaling":null}}}`)
 	w.pass(10 * time.Second)
 	w.want("shoot-0", "3 3", "when it doesn't any more")
+}
+
+// On the way up what can't be read is passed, and nothing is taken upon such a view: where to scale may change while it is looked.
+func TestNothingIsTakenUponWhatWasLookedAtToGiveBack(t *testing.T) {
+	w := newWorld(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Spec.FailureThreshold = ptr.To[int32](1) })
+	w.fail("shoot-0")
+	w.api.unreadable = "kcm"
+	for range 12 {
+		w.probe("shoot-0", probe.OK, probe.OK)
+	}
+	w.want("shoot-0", "0r 3", "the others don't wait for it")
+	w.clock.Step(10 * time.Second)
+	w.api.meanwhile = sync.OnceFunc(func() {
+		w.runs.Observe(w.keyOf("shoot-0"), probe.Run{
+			Started: w.clock.Now(), Ended: w.clock.Now(), Internal: probe.Outcome{Class: probe.OK}, External: &probe.Outcome{Class: probe.Timeout},
+		})
+	})
+	w.settle()
+	if want := w.target("shoot-0").State.Direction; want != probe.Down {
+		t.Fatalf("the run says %s", want)
+	}
+	w.want("shoot-0", "0r 3", "of one it isn't known whether it runs")
+	w.api.unreadable = ""
+	w.settle()
+	w.want("shoot-0", "0r 0r", "all is known")
 }

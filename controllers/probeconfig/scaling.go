@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -147,6 +148,15 @@ func (r *TargetReconciler) mayTake(ctx context.Context, is *probe.Target, may pe
 	return admitted, allowed, nil
 }
 
+// admissionFor is the admission that covers what is taken from a target now; its zero value when there is none.
+func (o *Observer) admissionFor(ctx context.Context, c *probe.Config) actuate.AdmittedProber {
+	config, ok := o.policies.Admission(ctx, c.Key(), c.UID)
+	if !ok {
+		return actuate.AdmittedProber{}
+	}
+	return config.Admitted
+}
+
 // heldAsVital: what would be scaled down serves the probed API server, or runs Autohealer.
 const heldAsVital probe.Reason = "Vital"
 
@@ -186,7 +196,10 @@ func (r *TargetReconciler) vital(ctx context.Context, is *probe.Target, plan *pr
 // confirm reads live what the decision to take replicas rests on, and says whether it is so still. If not, what is new is on its way.
 func (r *TargetReconciler) confirm(ctx context.Context, is *probe.Target, may permission) (still bool, err error) {
 	var ns corev1.Namespace
-	if err := r.Live.Get(ctx, types.NamespacedName{Name: is.Namespace}, &ns); err != nil {
+	switch err := r.Live.Get(ctx, types.NamespacedName{Name: is.Namespace}, &ns); {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
 		return false, fmt.Errorf("read namespace %s before scaling down in it: %w", is.Namespace, err)
 	}
 	c, place := is.Config, readNamespace(&ns)

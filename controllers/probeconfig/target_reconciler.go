@@ -1,21 +1,36 @@
 package probeconfig
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/kubeconfig"
 	"github.com/resourcestack/autohealer/internal/policy"
 	"github.com/resourcestack/autohealer/internal/probing"
 )
 
-// pastDeadline lets a deadline lie behind us when it is looked at.
-const pastDeadline = time.Millisecond
+const (
+	// pastDeadline lets a deadline lie behind us when it is looked at.
+	pastDeadline = time.Millisecond
+	// secretKey is the key of a Secret that holds the kubeconfig.
+	secretKey = "kubeconfig"
+	// secretsTake bounds how long they are read: what is scaled down is given back without them.
+	secretsTake = 10 * time.Second
+)
 
 // TargetReconciler keeps a target's probes going and scales its dependents.
 type TargetReconciler struct {
@@ -105,4 +120,127 @@ func (r *TargetReconciler) at(a, b time.Time) reconcile.Result {
 		return reconcile.Result{}
 	}
 	return reconcile.Result{RequeueAfter: max(0, a.Sub(r.now())) + pastDeadline}
+}
+
+// supply keeps the Prober's idea of a target right, and says when to read its Secrets again.
+func (r *TargetReconciler) supply(ctx context.Context, is *probe.Target, may permission, place namespace) (again time.Time, err error) {
+	switch {
+	case may.probes == stop || place.hibernated:
+		r.Prober.Remove(keyOf(is))
+		r.tell(is, probe.Halted{Since: r.now()})
+		return time.Time{}, nil
+	case may.probes == leave:
+		return time.Time{}, nil
+	}
+	if due := is.Supply.Due(is.Config); r.now().Before(due) {
+		return due, nil
+	}
+	if _, err = r.renew(ctx, is); err != nil {
+		return time.Time{}, err // whatever runs goes on with what it has
+	}
+	return is.Supply.Due(is.Config), nil
+}
+
+// renew reads a target's Secrets and has its probes run with what they hold. Anew says that this is something else than before.
+func (r *TargetReconciler) renew(ctx context.Context, is *probe.Target) (anew bool, err error) {
+	read := probe.Supply{Config: is.Config, ReadAt: r.now()}
+	internal, external, err := secrets(ctx, r.Live, is.Config, is.Namespace)
+	if err == nil {
+		read.Internal, read.External = internal.Version(), external.Version()
+		anew = read.Internal != is.Supply.Internal || read.External != is.Supply.External
+		if anew || is.Supply.Config != is.Config {
+			err = r.use(is, internal, external, anew)
+		}
+	}
+	var broken *secretError
+	switch {
+	case errors.As(err, &broken):
+		r.Prober.Remove(keyOf(is))
+		read.Internal, read.External, read.Unusable, anew = probe.Version{}, probe.Version{}, broken.outcome, true
+	case err != nil:
+		return false, err
+	}
+	// Runs that are going on by now may have begun with other ones.
+	r.tell(is, probe.Supplied{Supply: read, Since: r.now(), Proven: r.Observer.proven(is)})
+	return anew, nil
+}
+
+// proven is the kubeconfig of a target that had worked, as the config's status tells.
+func (o *Observer) proven(is *probe.Target) string {
+	j, _ := o.policies.Get(is.Config.Key())
+	if j.Object == nil {
+		return ""
+	}
+	return provenIn(j.Object.Status, is.Namespace).Mark
+}
+
+func provenIn(status v1alpha1.ProbeConfigStatus, namespace string) (proven v1alpha1.ProvenKubeconfig) {
+	if i := slices.IndexFunc(status.ProvenKubeconfigs, func(p v1alpha1.ProvenKubeconfig) bool { return p.Namespace == namespace }); i >= 0 {
+		return status.ProvenKubeconfigs[i]
+	}
+	return proven
+}
+
+// use gives the Prober what it probes with. New credentials are tried at once, to learn what they lead to.
+func (r *TargetReconciler) use(is *probe.Target, internal, external probing.Credentials, anew bool) error {
+	first := is.Config.FirstRun(is.Seed(), r.now())
+	if anew && is.Supply.Probes() {
+		first = r.now()
+	}
+	target := probing.Target{Internal: internal, External: external, Timeout: is.Config.Timeout, NodeLeases: is.Config.Leases}
+	return refused(is.Config, is.Namespace, r.Prober.Set(keyOf(is), target, first))
+}
+
+// secretError is a Secret that can't be used, in our own words; nothing of the Secret is in it.
+type secretError struct{ outcome probe.Outcome }
+
+func (e *secretError) Error() string { return e.outcome.Detail }
+
+func unusable(class probe.Class, format string, args ...any) error {
+	return &secretError{probe.Outcome{Class: class, Detail: fmt.Sprintf(format, args...)}}
+}
+
+// secrets reads a target's two Secrets from the API server. They are never in a cache: only the names that configs refer to
+// are read, and Autohealer may not list them. The error is a secretError unless the API server didn't answer.
+func secrets(ctx context.Context, live client.Reader, c *probe.Config, namespace string) (internal, external probing.Credentials, err error) {
+	ctx, cancel := context.WithTimeout(ctx, secretsTake)
+	defer cancel()
+	var internalErr, externalErr error
+	var reading sync.WaitGroup // at once: before a scaling down it is waited for
+	reading.Go(func() { internal, internalErr = credentials(ctx, live, namespace, c.InternalSecret) })
+	reading.Go(func() { external, externalErr = credentials(ctx, live, namespace, c.ExternalSecret) })
+	reading.Wait()
+	return internal, external, cmp.Or(internalErr, externalErr)
+}
+
+func credentials(ctx context.Context, live client.Reader, namespace, name string) (probing.Credentials, error) {
+	var secret corev1.Secret
+	err := live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &secret)
+	switch {
+	case apierrors.IsNotFound(err):
+		return probing.Credentials{}, unusable(probe.SecretMissing, "there is no Secret %s/%s", namespace, name)
+	case apierrors.IsForbidden(err):
+		return probing.Credentials{}, unusable(probe.SecretForbidden, "Autohealer's account may not get Secret %s/%s; %s", namespace, name, probe.HintTargetRole)
+	case err != nil:
+		return probing.Credentials{}, fmt.Errorf("read Secret %s/%s: %w", namespace, name, err)
+	case len(secret.Data[secretKey]) == 0:
+		return probing.Credentials{}, unusable(probe.SecretMissing, "Secret %s/%s has no key %s", namespace, name, secretKey)
+	}
+	return probing.Credentials{Kubeconfig: secret.Data[secretKey]}, nil
+}
+
+// refused tells of a kubeconfig that is never used.
+func refused(c *probe.Config, namespace string, err error) error {
+	var refusal kubeconfig.Refusal
+	if !errors.As(err, &refusal) {
+		return err
+	}
+	class := probe.KubeconfigInvalid
+	switch {
+	case refusal.Address():
+		class = probe.AddressRefused
+	case refusal.Unsafe():
+		class = probe.KubeconfigUnsafe
+	}
+	return unusable(class, "in Secret %s/%s or %s: %s", namespace, c.InternalSecret, c.ExternalSecret, refusal.Error())
 }

@@ -1,6 +1,7 @@
 package probeconfig
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/probing"
 )
@@ -63,6 +65,23 @@ func (o *Observer) tellFleet(is *probe.Target, do probe.Actions) (breaker bool) 
 		o.fleet().ObserveDown(at, *do.Down)
 	}
 	return false
+}
+
+// update has everybody learn of a config that changed, or of what the rules say of it.
+func (o *Observer) update(_ context.Context, before, now storedConfig) {
+	if now.Object != before.Object {
+		o.followBreaker(now.Object, before.Object == nil || before.Object.Status.BreakerID != now.Object.Status.BreakerID)
+	}
+	if before.Object == nil || !now.SameJudgement(before) || !o.knowsTargets(now) || !sameForTargets(before.Object, now.Object) {
+		o.retarget(client.ObjectKeyFromObject(now.Object))
+	}
+}
+
+// sameForTargets says whether nothing changed by which targets go, but for what is judged: our own status is written at each
+// turn of any of them.
+func sameForTargets(was, is *v1alpha1.ProbeConfig) bool {
+	return was.UID == is.UID && was.Generation == is.Generation && was.DeletionTimestamp.Equal(is.DeletionTimestamp) &&
+		slices.Equal(was.Finalizers, is.Finalizers) && slices.Equal(was.Status.DependentKinds, is.Status.DependentKinds)
 }
 
 // retarget makes a config's targets those that it asks for now. A namespace that it doesn't select any more stays until it

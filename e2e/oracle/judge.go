@@ -34,7 +34,7 @@ type judging struct {
 func judge(p past, o Options, freezes, cuts []freeze, now time.Time) []Violation {
 	j := &judging{
 		options: o, freezes: freezes, now: now, starts: p.starts, kinds: o.Kinds,
-		writers: map[revisionKey][]write{}, world: World{Policies: map[types.UID]*Policy{}, cuts: cuts}, objects: map[objectKey]*state{},
+		writers: map[revisionKey][]write{}, world: World{Policies: map[types.UID]*Policy{}, cuts: cuts, proven: proofsOf(p.revisions, now)}, objects: map[objectKey]*state{},
 		rails: map[types.UID]rail{},
 	}
 	j.world.Rules = []Rules{merged(nil, o, time.Time{})}

@@ -88,6 +88,15 @@ type World struct {
 	Rules []Rules
 	// cuts are the times in which nodes were cut off, by the namespaces from which their clusters are probed.
 	cuts []freeze
+	// proven are the kubeconfigs that worked.
+	proven proofs
+}
+
+// cutOff says whether the nodes of the cluster that is probed from a namespace were cut off all the time.
+func (w *World) cutOff(namespace string, from, to time.Time) bool {
+	return slices.ContainsFunc(w.cuts, func(cut freeze) bool {
+		return cut.input == namespace && cut.from.Before(from) && (cut.to.IsZero() || to.Before(cut.to))
+	})
 }
 
 // Policy is an object of one of our kinds, with all that it ever said.

@@ -166,7 +166,7 @@ func (o *Oracle) Freeze(input string) { o.begin(&o.freezes, input) }
 // Thaw ends a Freeze.
 func (o *Oracle) Thaw(input string) { o.end(o.freezes, input) }
 
-// CutOff says that from now on the nodes of the cluster that is probed from a namespace can't renew their leases.
+// CutOff says that from now on the nodes of the cluster that is probed from a namespace can't reach it, and so not renew their leases.
 func (o *Oracle) CutOff(namespace string) { o.begin(&o.cuts, namespace) }
 
 // Mend ends a CutOff.

@@ -41,16 +41,21 @@ func (ProbeConfigs) Policies() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: ourGroup, Version: "v1alpha1", Resource: "probeconfigs"}
 }
 
-// Foreign are what is scaled, and the namespaces that configs select.
+// Foreign are what is scaled, the namespaces that configs select, and the Secrets that they probe with.
 func (p ProbeConfigs) Foreign() []schema.GroupVersionResource {
 	return append([]schema.GroupVersionResource{
 		{Group: "apps", Version: "v1", Resource: "deployments"}, {Group: "apps", Version: "v1", Resource: "statefulsets"},
-		{Version: "v1", Resource: "namespaces"},
+		{Version: "v1", Resource: "namespaces"}, {Version: "v1", Resource: "secrets"},
 	}, p.More...)
 }
 
-// Trim drops the status.
-func (ProbeConfigs) Trim(object *unstructured.Unstructured) { delete(object.Object, "status") }
+// Trim drops the status, and what is secret.
+func (ProbeConfigs) Trim(object *unstructured.Unstructured) {
+	delete(object.Object, "status")
+	if object.GetKind() == "Secret" {
+		trimSecret(object)
+	}
+}
 
 // Begin gives a reader that has seen nothing yet.
 func (ProbeConfigs) Begin(o Options) Reader { return newDependents(o) }
@@ -108,9 +113,13 @@ func parseDependent(object []byte) (View, error) {
 		return nil, fmt.Errorf("read an object: %w", err)
 	}
 	notes := u.GetAnnotations()
-	if u.GetKind() == "Namespace" {
+	switch u.GetKind() {
+	case "Namespace":
 		value, annotated := notes[hibernatedKey]
 		return &home{name: u.GetName(), labels: u.GetLabels(), hibernated: annotated && value != "false"}, nil
+	case "Secret":
+		mark, _, _ := unstructured.NestedString(u.Object, "data", "mark")
+		return &kubeconfig{name: types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}, mark: mark}, nil
 	}
 	d := &dependent{
 		uid: u.GetUID(), apiVersion: u.GetAPIVersion(), kind: u.GetKind(), namespace: u.GetNamespace(), name: u.GetName(),
@@ -154,6 +163,7 @@ func sameForeign(a, b *dependent) bool { return reflect.DeepEqual(a.rest, b.rest
 type prober struct {
 	Namespace  string `json:"-"`
 	Mode       string `json:"mode"`
+	External   string `json:"externalKubeConfigSecretName"`
 	NodeLeases struct {
 		MaxProtectionDuration string `json:"maxProtectionDuration"`
 	} `json:"nodeLeases"`

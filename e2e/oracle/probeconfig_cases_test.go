@@ -76,6 +76,53 @@ var correctScaling = []plantCase{
 		p.oracle.CutOff("default")
 		p.giveBack(kcm)
 	}},
+	{name: "take again what someone else scaled up in an outage before", options: exact, do: func(p plant) {
+		p.oracle.CutOff("default")
+		c, kcm := p.config(""), p.deploy("kcm")
+		p.take(c, kcm)
+		p.ask(kcm, `{"spec":{"replicas":3}}`)
+		p.oracle.Mend("default")
+		p.note(kcm, "")
+		p.oracle.CutOff("default")
+		p.take(c, kcm)
+	}},
+	{name: "take again what someone else scaled up before the config only observed", do: func(p plant) {
+		p.oracle.CutOff("default")
+		c, kcm := p.config(""), p.deploy("kcm")
+		p.take(c, kcm)
+		p.ask(kcm, `{"spec":{"replicas":3}}`)
+		p.edit(`{"spec":{"mode":"Observe"}}`)
+		p.note(kcm, "")
+		p.edit(`{"spec":{"mode":null}}`)
+		p.take(c, kcm)
+	}},
+	{name: "act upon a kubeconfig that worked", options: exact, do: func(p plant) {
+		p.supply("default", "kubeconfig one")
+		c, kcm := p.config(""), p.deploy("kcm")
+		p.prove("default", markOfOne)
+		p.take(c, kcm)
+	}},
+	{name: "act upon one that worked of which the status is late", options: exact, do: func(p plant) {
+		p.supply("default", "kubeconfig one")
+		c, kcm := p.config(""), p.deploy("kcm")
+		p.take(c, kcm)
+		p.prove("default", markOfOne)
+	}},
+	{name: "act upon one that worked before another took its place for a while", options: exact, do: func(p plant) {
+		p.supply("default", "kubeconfig one")
+		c, kcm := p.config(""), p.deploy("kcm")
+		p.prove("default", markOfOne)
+		p.supply("default", "kubeconfig two")
+		p.supply("default", "kubeconfig one")
+		p.take(c, kcm)
+	}},
+	{name: "act upon one that was replaced just now", do: func(p plant) {
+		p.supply("default", "kubeconfig one")
+		c, kcm := p.config(""), p.deploy("kcm")
+		p.prove("default", markOfOne)
+		p.supply("default", "kubeconfig two")
+		p.take(c, kcm)
+	}},
 	{name: "leave everything to others", options: exact, do: func(p plant) {
 		kcm := p.deploy("kcm")
 		p.ask(kcm, `{"spec":{"replicas":0}}`)
@@ -188,6 +235,31 @@ var unfoundedScaling = []plantCase{
 		p.ask(kcm, `{"metadata":{"annotations":{"autohealer.resourcestack.com/hold-until":"2100-01-01T00:00:00Z"}}}`)
 		p.take(c, kcm)
 	}, broken: []Invariant{OwnOnly}, text: "which is held"},
+	{name: "upon a kubeconfig that never worked", options: exact, do: func(p plant) {
+		p.supply("default", "kubeconfig one")
+		c, kcm := p.config(""), p.deploy("kcm")
+		p.take(c, kcm)
+	}, broken: []Invariant{Validated}, text: "never worked"},
+	{name: "upon one that worked only then", options: exact, do: func(p plant) {
+		p.supply("default", "kubeconfig one")
+		c, kcm := p.config(""), p.deploy("kcm")
+		p.take(c, kcm)
+		p.prove("default", "")
+		p.prove("default", markOfOne)
+	}, broken: []Invariant{Validated}, text: "never worked"},
+	{name: "upon one that worked elsewhere", options: exact, do: func(p plant) {
+		p.supply("default", "kubeconfig one")
+		c, kcm := p.config(""), p.deploy("kcm")
+		p.prove("other", markOfOne)
+		p.take(c, kcm)
+	}, broken: []Invariant{Validated}, text: "never worked"},
+	{name: "upon one that took the place of one that worked", options: exact, do: func(p plant) {
+		p.supply("default", "kubeconfig one")
+		c, kcm := p.config(""), p.deploy("kcm")
+		p.prove("default", markOfOne)
+		p.supply("default", "kubeconfig two")
+		p.take(c, kcm)
+	}, broken: []Invariant{Validated}, text: "never worked"},
 	{name: "in doubt", options: Options{DoubtGrace: time.Nanosecond}, do: func(p plant) {
 		c, kcm := p.config(""), p.deploy("kcm")
 		p.oracle.Freeze("the probes")
@@ -208,6 +280,21 @@ var unlimitedScaling = []plantCase{
 		p.take(c, kcm)
 		p.giveBack(kcm)
 	}, broken: []Invariant{Protected}, text: "when its nodes had been cut off for"},
+	{name: "again what someone scaled up in the same outage", options: exact, do: func(p plant) {
+		p.oracle.CutOff("default")
+		c, kcm := p.config(""), p.deploy("kcm")
+		p.take(c, kcm)
+		p.ask(kcm, `{"spec":{"replicas":3}}`)
+		p.scale(kcm, 0)
+	}, broken: []Invariant{Once}, text: "which someone had scaled up in the same outage"},
+	{name: "again by another record", options: exact, do: func(p plant) {
+		p.oracle.CutOff("default")
+		c, kcm := p.config(""), p.deploy("kcm")
+		p.take(c, kcm)
+		p.ask(kcm, `{"spec":{"replicas":2}}`)
+		p.note(kcm, recordOf(c, 1, 2))
+		p.scale(kcm, 0)
+	}, broken: []Invariant{Once}, text: "which someone had scaled up in the same outage"},
 	{name: "any target where none may be", options: exact, do: func(p plant) {
 		yard(p).guardrail("none", `{"limits":{"maxScaledDownTargets":0}}`)
 		p.take(p.config(""), p.deploy("kcm"))

@@ -14,12 +14,17 @@ type dependents struct {
 	options Options
 	now     map[types.UID]*dependent
 	homes   map[string]*home
-	// tookAt is when objects were scaled down.
-	tookAt map[types.UID]time.Time
+	// tookAt is when objects were scaled down, and othersAt when someone else scaled up what was, as long as it has its record.
+	tookAt, othersAt map[types.UID]time.Time
+	// marks are the kubeconfigs that Secrets had, in order.
+	marks map[types.NamespacedName][]held
 }
 
 func newDependents(o Options) *dependents {
-	return &dependents{options: o, now: map[types.UID]*dependent{}, homes: map[string]*home{}, tookAt: map[types.UID]time.Time{}}
+	return &dependents{
+		options: o, now: map[types.UID]*dependent{}, homes: map[string]*home{}, tookAt: map[types.UID]time.Time{},
+		othersAt: map[types.UID]time.Time{}, marks: map[types.NamespacedName][]held{},
+	}
 }
 
 func (s *dependents) View(object []byte) (View, error) { return parseDependent(object) }
@@ -34,7 +39,7 @@ func (s *dependents) OnlyOurs(before, after View) bool {
 }
 
 func (s *dependents) Read(w *World, c Change) Finding {
-	if s.settles(c) {
+	if s.settles(c) || s.supplies(c) {
 		return Finding{NotMine: true}
 	}
 	before, _ := c.Before.(*dependent)
@@ -47,6 +52,7 @@ func (s *dependents) Read(w *World, c Change) Finding {
 		return Finding{}
 	}
 	s.now[after.uid] = after
+	s.claims(c, before, after)
 	switch {
 	case !c.Ours:
 		return Finding{}
@@ -71,6 +77,16 @@ func (s *dependents) settles(c Change) bool {
 		s.homes[after.name] = after
 	}
 	return was || is
+}
+
+// claims takes in whose the replicas of an object are: what others scale up while it is scaled down is theirs until the record is gone.
+func (s *dependents) claims(c Change, before, after *dependent) {
+	switch {
+	case after.taken == nil:
+		delete(s.othersAt, after.uid)
+	case !c.Ours && before != nil && before.down() && after.replicas != 0:
+		s.othersAt[after.uid] = c.At
+	}
 }
 
 // recorded judges a write to the object itself: the record, and nothing else, before anything is taken and after it is back.
@@ -159,6 +175,12 @@ func (s *dependents) took(w *World, c Change, before, after *dependent) Finding 
 	}
 	if before.held && (before.heldUntil.IsZero() || c.At.Before(before.heldUntil)) {
 		add(OwnOnly, "the manager scaled %s down, which is held", after)
+	}
+	if at, others := s.othersAt[after.uid]; others && w.cutOff(after.namespace, at, c.At) {
+		add(Once, "the manager took %s again, which someone had scaled up in the same outage", after)
+	}
+	if s.untried(w, c, t.Owner, after.namespace) {
+		add(Validated, "the manager scaled %s down upon an external kubeconfig that never worked", after)
 	}
 	if p := w.Policies[t.Owner]; p != nil && !s.about(p, after, c.At) {
 		add(OwnOnly, "%s is no dependent of %s", after, p.Name)

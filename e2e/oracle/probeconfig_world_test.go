@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -131,6 +132,35 @@ func (p plant) take(config types.UID, objects ...object) {
 	}
 }
 
+// markOfOne are the first 16 digits of the SHA-256 of "kubeconfig one".
+const markOfOne = "2ebb140eba461416"
+
+// supply writes the Secret with the external kubeconfig.
+func (p plant) supply(namespace, text string) {
+	p.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "out"}, Data: map[string][]byte{"kubeconfig": []byte(text)}}
+	_, err := p.admin.CoreV1().Secrets(namespace).Update(p.Context(), secret, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = p.admin.CoreV1().Secrets(namespace).Create(p.Context(), secret, metav1.CreateOptions{})
+	}
+	if err != nil {
+		p.Fatal(err)
+	}
+}
+
+// prove has the status of the config in namespace default tell that a kubeconfig worked, and of no other; "" of none.
+func (p plant) prove(namespace, mark string) {
+	p.Helper()
+	proven := "[]"
+	if mark != "" {
+		proven = fmt.Sprintf(`[{"namespace":%q,"mark":%q}]`, namespace, mark)
+	}
+	patch := fmt.Appendf(nil, `{"status":{"provenKubeconfigs":%s}}`, proven)
+	if _, err := p.configs("default").Patch(p.Context(), "c", types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		p.Fatal(err)
+	}
+}
+
 func (p plant) giveBack(o object) { p.Helper(); p.scale(o, 3); p.note(o, "") }
 
 // clean makes the plant as it was, by the admin's hand.
@@ -141,6 +171,9 @@ func (p plant) clean() {
 			p.Fatal(err)
 		}
 		if err := p.admin.AppsV1().Deployments(namespace).DeleteCollection(p.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+			p.Fatal(err)
+		}
+		if err := p.admin.CoreV1().Secrets(namespace).DeleteCollection(p.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 			p.Fatal(err)
 		}
 		yard(p).must("annotate", "namespace", namespace, "autohealer.resourcestack.com/hibernated-")

@@ -15,7 +15,7 @@ import (
 )
 
 func TestProbeConfigs(t *testing.T) {
-	suite.RunApart(t, "ProbeConfigs act", "alone_test", "leases_test|custom_test|drift_test|probing_test|witness_test")
+	suite.RunApart(t, "ProbeConfigs act", "alone_test|takeover_test", "leases_test|custom_test|drift_test|probing_test|witness_test")
 }
 
 var (

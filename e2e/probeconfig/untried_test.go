@@ -30,6 +30,7 @@ func (s shoot) says(ctx context.Context, conditionType string) (string, error) {
 
 var _ = Describe("a ProbeConfig whose external kubeconfig", func() {
 	It("never worked scales nothing down; once it has, what others scale up is named", func(ctx SpecContext) {
+		underOracle(ctx, nil)
 		s := newShoot(ctx)
 		s.deploy(ctx, "kcm", 2)
 		cut(s.external)

@@ -3,6 +3,7 @@ package actuate
 import (
 	"errors"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -45,4 +46,14 @@ func Certain(err error) bool {
 		return true
 	}
 	return false
+}
+
+// NamespaceEnds says of the error of a write that there is nothing to write to any more: the namespace is being deleted, in which nothing
+// may be created then, or gone.
+func NamespaceEnds(err error) bool {
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return true
+	}
+	var answer apierrors.APIStatus
+	return apierrors.IsNotFound(err) && errors.As(err, &answer) && answer.Status().Details != nil && answer.Status().Details.Kind == "namespaces"
 }

@@ -84,7 +84,7 @@ func (p *Pods) Apply(ctx context.Context, plan weeder.Plan, admitted AdmittedWee
 		if !Certain(err) {
 			p.record(plan, admitted, err)
 		}
-		if apierrors.IsConflict(err) {
+		if apierrors.IsConflict(err) || NamespaceEnds(err) {
 			err = fmt.Errorf("%w: %w", ErrStale, err)
 		}
 		return fmt.Errorf("%s pod %s: %w", verbOf(plan), plan.Pod.Key(), err)

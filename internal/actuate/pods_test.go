@@ -147,6 +147,45 @@ func TestAPodThatChangedOrWasReplacedStays(t *testing.T) {
 	}
 }
 
+// In a namespace that is being deleted nothing may be created any more, an eviction neither; its pods go anyway.
+func TestAPodIsntEvictedFromANamespaceThatEnds(t *testing.T) {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ending"}} // there is no controller that would complete its deletion
+	if err := errors.Join(api.Create(t.Context(), ns), api.Delete(t.Context(), ns)); err != nil {
+		t.Fatal(err)
+	}
+	_, plan := crashLooping(t)
+	plan.Delete.Evict, plan.Pod.Namespace = true, ns.Name
+	var lines []string
+	err := pods(&lines).Apply(t.Context(), plan, admittedWeeder(t), unopposed)
+	if !errors.Is(err, ErrStale) || !NamespaceEnds(err) || !Certain(err) || len(lines) > 0 {
+		t.Errorf("error %v, lines %q", err, lines)
+	}
+}
+
+func TestWhenAWriteFailsBecauseOfItsNamespace(t *testing.T) {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ended"}}
+	if err := errors.Join(api.Create(t.Context(), ns), api.Delete(t.Context(), ns)); err != nil {
+		t.Fatal(err)
+	}
+	secret := func(namespace string) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "namespaces"}}
+	}
+	for name, test := range map[string]struct {
+		err  error
+		ends bool
+	}{
+		"it is being deleted": {api.Create(t.Context(), secret("ended")), true},
+		"there is none":       {api.Create(t.Context(), secret("nowhere")), true},
+		"the object is gone":  {api.Delete(t.Context(), secret("default")), false},
+		"it has no name":      {api.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default"}}), false},
+		"no failure":          {nil, false},
+	} {
+		if got := NamespaceEnds(test.err); got != test.ends {
+			t.Errorf("%s: %v: %v", name, got, test.err)
+		}
+	}
+}
+
 func TestNothingIsDeletedWithoutAnAdmissionThatCoversIt(t *testing.T) {
 	admitted := admittedWeeder(t)
 	for name, test := range map[string]struct {

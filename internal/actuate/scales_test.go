@@ -223,6 +223,59 @@ func TestWhoeverDiesBetweenTwoWritesLeavesWhatTheNextCompletes(t *testing.T) {
 	}
 }
 
+// The config may be changed while something is scaled down. What came with a record goes with it.
+func TestGardenersAnnotationGoesWithTheRecordThatItCameWith(t *testing.T) {
+	for name, then := range map[string]func(*testing.T, *probe.Config, AdmittedProber){
+		"when it is given back": func(t *testing.T, c *probe.Config, v AdmittedProber) {
+			if err := manager(t, c, v, api, probe.Up, logr.Discard()); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"when it was scaled up by others": func(t *testing.T, c *probe.Config, v AdmittedProber) {
+			scaleByHand(t, 3)
+			if err := manager(t, c, v, api, probe.Up, logr.Discard()); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"when a record of another protection takes its place": func(t *testing.T, c *probe.Config, v AdmittedProber) {
+			scaleByHand(t, 2)
+			o := look(t, c)
+			again := probe.Scaling{Config: c, Want: probe.Down, Objects: []probe.Object{o}, Episode: o.Record.Since.Add(time.Hour)}
+			if err := (&Scales{Client: api, Current: current{}}).Apply(t.Context(), ScaleChange{c, "default", probe.PlanScaling(again).Acts[0]}, v); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := dependent(t, "Deployment")
+			c, v := prober(t, d)
+			annotated := func() bool {
+				if err := api.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
+					t.Fatal(err)
+				}
+				_, ok := d.GetAnnotations()["dependency-watchdog.gardener.cloud/meltdown-protection-active"]
+				return ok
+			}
+			c.Meltdown = true
+			if err := manager(t, c, v, api, probe.Down, logr.Discard()); err != nil || !annotated() {
+				t.Fatalf("scaled down, annotated %t: %v", annotated(), err)
+			}
+			c.Meltdown = false
+			if then(t, c, v); annotated() {
+				t.Error("it still is annotated")
+			}
+		})
+	}
+}
+
+func scaleByHand(t *testing.T, replicas int) {
+	t.Helper()
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas))
+	if err := api.Patch(t.Context(), parse(t, scaled["Deployment"]), patch); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // trail is a logger that keeps its lines.
 func trail(t *testing.T) (acts logr.Logger, lines *[]map[string]any) {
 	t.Helper()

@@ -49,6 +49,7 @@ func TestTheRulesOfProbeConfigs(t *testing.T) {
 		"probeconfig/same-server Deny on change",
 		"probeconfig/unsafe-kubeconfig Deny on change",
 		"probeconfig/secret-missing Warn on change",
+		"probeconfig/expired-kubeconfig Warn on change",
 		"probeconfig/dependent-missing Warn on change",
 		"probeconfig/autoscaled-dependent Warn on change",
 	}

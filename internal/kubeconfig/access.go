@@ -20,6 +20,7 @@ type Access struct {
 	server        *url.URL
 	tls           *tls.Config
 	authorization string
+	expiry        Expiry
 }
 
 func newAccess(server *url.URL, config *rest.Config) (*Access, error) {
@@ -37,7 +38,7 @@ func newAccess(server *url.URL, config *rest.Config) (*Access, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Access{server: server, tls: tlsConfig, authorization: authorization}, nil
+	return &Access{server: server, tls: tlsConfig, authorization: authorization, expiry: expiryOf(config, authorization)}, nil
 }
 
 // authorize gives the value of the header Authorization; empty with a client certificate.

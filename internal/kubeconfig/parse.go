@@ -147,6 +147,8 @@ type Found struct {
 	Server string
 	// Refusal is why it is never used; "" when it may be.
 	Refusal Refusal
+	// Expiry of one that may be used.
+	Expiry Expiry
 }
 
 // Find judges the kubeconfig in a Secret.
@@ -160,5 +162,5 @@ func (p Policy) Find(secret *corev1.Secret, key string) Found {
 		refusal, _ := errors.AsType[Refusal](err)
 		return Found{Refusal: cmp.Or(refusal, Malformed)}
 	}
-	return Found{Server: access.Server()}
+	return Found{Server: access.Server(), Expiry: access.expiry}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 
@@ -42,13 +41,4 @@ func Main(built string, timings timing.Timings, args []string) int {
 		return 1
 	}
 	return 0
-}
-
-// logHandler writes one line an entry. logr's V(n) is slog's level -n.
-func logHandler(o options, out io.Writer) slog.Handler {
-	handlerOptions := &slog.HandlerOptions{Level: slog.Level(-o.verbosity)}
-	if o.logFormat == "text" {
-		return withoutProbes{slog.NewTextHandler(out, handlerOptions)}
-	}
-	return withoutProbes{slog.NewJSONHandler(out, handlerOptions)}
 }

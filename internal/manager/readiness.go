@@ -1,8 +1,6 @@
 package manager
 
 import (
-	"context"
-	"log/slog"
 	"net/http"
 	"sync"
 
@@ -41,30 +39,4 @@ func logged(log logr.Logger, check healthz.Checker) healthz.Checker {
 		said = says
 		return err
 	}
-}
-
-// withoutProbes leaves out what controller-runtime logs at each failed probe, without a reason.
-type withoutProbes struct{ slog.Handler }
-
-// Handle writes an entry, unless it is about a probe.
-func (h withoutProbes) Handle(ctx context.Context, entry slog.Record) error {
-	ofProbe := false
-	entry.Attrs(func(a slog.Attr) bool {
-		ofProbe = a.Key == "logger" && a.Value.String() == "controller-runtime/healthz"
-		return !ofProbe
-	})
-	if ofProbe {
-		return nil
-	}
-	return h.Handler.Handle(ctx, entry)
-}
-
-// WithAttrs implements slog.Handler.
-func (h withoutProbes) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return withoutProbes{h.Handler.WithAttrs(attrs)}
-}
-
-// WithGroup implements slog.Handler.
-func (h withoutProbes) WithGroup(name string) slog.Handler {
-	return withoutProbes{h.Handler.WithGroup(name)}
 }

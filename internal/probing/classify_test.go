@@ -12,9 +12,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"k8s.io/utils/clock"
 
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
@@ -64,6 +68,35 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 				t.Errorf("asked %d times", asked)
 			}
 		})
+	}
+}
+
+// What it leads to would have answered as a healthy API server does.
+func TestARedirectIsNotFollowedAndCountsNothing(t *testing.T) {
+	var followed atomic.Int32
+	elsewhere := startStub(t, func(w http.ResponseWriter, r *http.Request) {
+		followed.Add(1)
+		answerVersion(w, r)
+	})
+	for _, status := range []int{300, 301, 302, 303, 304, 307, 308} {
+		t.Run(strconv.Itoa(status), func(t *testing.T) {
+			s := startStub(t, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Location", elsewhere.URL+r.URL.Path)
+				w.WriteHeader(status)
+			})
+			c := s.client(t, 100)
+			want := probe.Outcome{Class: "Redirected", Detail: "HTTP status " + strconv.Itoa(status)}
+			if got := c.probe(t.Context(), time.Minute, time.Now); got != want || got.Result() != probe.Unknown {
+				t.Errorf("a probe: %+v, which counts as %v", got, got.Result())
+			}
+			_, err := c.nodeLeases(t.Context(), clock.RealClock{}, time.Minute, probe.LeaseTerms{})
+			if got := classify(err); got != want {
+				t.Errorf("a list: %+v", got)
+			}
+		})
+	}
+	if n := followed.Load(); n != 0 {
+		t.Errorf("%d were followed", n)
 	}
 }
 

@@ -47,6 +47,10 @@ func TestWhatIsToldOfADeploymentThatProbeConfigsName(t *testing.T) {
   ProbeConfig autohealer-system/main: did nothing to it; it isn't scaled down now, also while the probe from inside succeeds and the one from outside fails: too many targets turned unhealthy together (ProbeSuspect)
     BreakerOpen is True since 2026-11-21T11:55:00Z (5m): 3 targets turned unhealthy together.
 `},
+		"never scaled down before its kubeconfig has worked": {Dependent{Configs: held(config(func(*v1alpha1.ProbeConfig) {}),
+			"KubeconfigUntried", "the external kubeconfig, in Secret out, has never worked since it was written")}, `deployment/kcm in namespace shoot
+  ProbeConfig main: did nothing to it; it isn't scaled down now, also while the probe from inside succeeds and the one from outside fails: the external kubeconfig, in Secret out, has never worked since it was written (KubeconfigUntried)
+`},
 		"held, and only observed": {Dependent{Hold: &hold.Hold{Text: "soon"}, Configs: config(func(pc *v1alpha1.ProbeConfig) { pc.Spec.Mode = v1alpha1.Observe })}, `deployment/kcm in namespace shoot
   Left alone: the annotation autohealer.resourcestack.com/hold-until keeps Autohealer from it: "soon" is no time such as 2026-11-21T03:00:00Z; correct or remove it.
   ProbeConfig main: only observes; it would be scaled down while the probe from inside succeeds and the one from outside fails

@@ -29,6 +29,8 @@ type prober struct {
 	namespaces []string
 	// held is why the config scales nothing down, "" when the fleet decides.
 	held probe.Reason
+	// untried are the namespaces whose external kubeconfig never worked: as far as anybody knows, or as it fails after another that did.
+	untried map[string]string
 }
 
 // probers are a manager's configs, and its fleet.
@@ -64,7 +66,7 @@ func drawProbers(t *rapid.T) *probers {
 
 func (p *probers) draw(i int) {
 	t := p.t
-	c := &prober{config: v1alpha1.ProbeConfig{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("c", i), UID: types.UID(fmt.Sprint("uid", i)), Generation: 2}}}
+	c := &prober{untried: map[string]string{}, config: v1alpha1.ProbeConfig{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("c", i), UID: types.UID(fmt.Sprint("uid", i)), Generation: 2}}}
 	spec := &c.config.Spec
 	spec.InternalKubeConfigSecretName, spec.ExternalKubeConfigSecretName = "in", "out"
 	spec.DependentResourceInfos = []v1alpha1.DependentResourceInfo{{
@@ -95,7 +97,10 @@ func (p *probers) draw(i int) {
 		} else {
 			p.fleet.ExpectTenant(target)
 		}
-		p.fleet.Acts(target, accepted.Status == metav1.ConditionTrue, noon)
+		if is := rapid.SampledFrom([]string{"", "", "", "new", "fails"}).Draw(t, "untried"); is != "" {
+			c.untried[namespace] = is
+		}
+		p.fleet.Acts(target, accepted.Status == metav1.ConditionTrue && c.untried[namespace] == "", noon)
 		p.fleet.Observe(target, &probe.State{}, noon)
 		p.fleet.ObserveDown(target, false)
 	}
@@ -106,7 +111,7 @@ var shoots = []string{"shoot-0", "shoot-1", "shoot-2", "shoot-3", "shoot-4", "sh
 // scaleDown lets some targets fail.
 func (p *probers) scaleDown(c *prober) {
 	for _, namespace := range c.namespaces {
-		if target := (probe.TargetKey{Config: c.config.UID, Namespace: namespace}); rapid.IntRange(0, 2).Draw(p.t, "fails") == 0 && c.held == "" {
+		if target := (probe.TargetKey{Config: c.config.UID, Namespace: namespace}); rapid.IntRange(0, 2).Draw(p.t, "fails") == 0 && c.held == "" && c.untried[namespace] == "" {
 			p.down[target] = p.fleet.PermitDown(target, noon).Allowed
 		}
 	}
@@ -117,6 +122,12 @@ func (p *probers) tell(c *prober) {
 	st := &c.config.Status
 	st.Targets = &v1alpha1.TargetCounts{Total: int32(len(c.namespaces)), Probed: int32(len(c.namespaces))}
 	for _, namespace := range c.namespaces {
+		if c.untried[namespace] != "new" {
+			st.ProvenKubeconfigs = append(st.ProvenKubeconfigs, v1alpha1.ProvenKubeconfig{Namespace: namespace, Mark: "0123456789abcdef"})
+		}
+		if c.untried[namespace] == "fails" {
+			st.WorstTargets = append(st.WorstTargets, v1alpha1.TargetState{Namespace: namespace, Reason: v1alpha1.ReasonKubeconfigUntried})
+		}
 		if p.down[probe.TargetKey{Config: c.config.UID, Namespace: namespace}] {
 			st.Targets.ScaledDown++
 			st.Scaled = append(st.Scaled, v1alpha1.ScaledDependent{Namespace: namespace, Ref: c.config.Spec.DependentResourceInfos[0].Ref, PreviousReplicas: 2, Since: metav1.NewTime(noon)})
@@ -161,6 +172,9 @@ func TestExplainAndFleetNeverDisagree(t *testing.T) {
 				}
 				want := p.fleet.MayGoDown(probe.TargetKey{Config: c.config.UID, Namespace: namespace}, noon)
 				got := views[i].Permit
+				if c.untried[namespace] != "" {
+					want = probe.Permit{Reason: probe.HeldAsUntried, Message: "the external kubeconfig, in Secret out, has never worked since it was written"}
+				}
 				if c.held != "" {
 					want = probe.Permit{Reason: c.held, Message: got.Message}
 				}

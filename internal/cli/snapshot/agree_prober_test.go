@@ -39,6 +39,7 @@ const unscalable = "DaemonSet"
 func drawProbing(t *rapid.T) *probing {
 	p := &probing{t: t, now: noon, config: &v1alpha1.ProbeConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot", Name: "main", UID: "main", Generation: 1}}}
 	p.config.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, ObservedGeneration: 1}}
+	p.config.Status.ProvenKubeconfigs = []v1alpha1.ProvenKubeconfig{{Namespace: "shoot", Mark: "0123456789abcdef"}}
 	spec := &p.config.Spec
 	spec.InternalKubeConfigSecretName, spec.ExternalKubeConfigSecretName = "in", "out"
 	for i := range rapid.IntRange(1, 4).Draw(t, "dependents") {

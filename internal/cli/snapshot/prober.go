@@ -11,8 +11,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -32,7 +30,7 @@ func (f *Facts) ForecastProbeConfig(ctx context.Context, pc *v1alpha1.ProbeConfi
 	if stored := f.prober(types.NamespacedName{Namespace: pc.Namespace, Name: pc.Name}); stored != nil {
 		ahead.Scaled = stored.Status.Scaled
 	}
-	forecast, err := f.surveyWith(f.surveyed()).ForecastItems(ctx, pc, limits, ahead)
+	forecast, err := f.surveyWith(f.surveyed()).ForecastItems(ctx, pc, limits, ahead.Now, ahead)
 	return forecast, unreadable(err)
 }
 
@@ -123,7 +121,7 @@ func (f *Facts) ViewProbers(ctx context.Context, policy guardrail.Policy, namesp
 		d := slices.IndexFunc(c.Dependents, func(d probe.Dependent) bool { return d.Ref.Kind == kind && d.Ref.Name == name })
 		if d >= 0 {
 			v := f.viewProber(ctx, *pc, c, c.Dependents[d], namespace)
-			v.Permit = f.permit(fleet, policy, pc, namespace)
+			v.Permit = f.permit(fleet, policy, pc, c, namespace)
 			views = append(views, v)
 		}
 	}
@@ -182,88 +180,4 @@ func (f *Facts) targets(c *probe.Config, namespace string) bool {
 	}
 	stored, there := f.snapshot.Objects.find(corev1.SchemeGroupVersion.WithKind("Namespace").GroupKind(), types.NamespacedName{Name: namespace})
 	return there && c.Namespaces.Matches(labels.Set(stored.raw.GetLabels()))
-}
-
-// probedFleet is the controller's, as far as the stored configs' statuses tell.
-func (f *Facts) probedFleet(policy guardrail.Policy) *probe.Fleet {
-	fleet, breaker := probe.NewFleet(policy.Limits), ""
-	for _, pc := range f.probers() {
-		if pc.Status.Targets != nil {
-			f.enlist(fleet, pc)
-		}
-		breaker = max(breaker, pc.Status.BreakerID) // they are in the order of time
-	}
-	if breaker != "" {
-		fleet.FollowBreaker(&limit.Opening{ID: breaker, OpenedAt: probe.BreakerOpenedAt(breaker)})
-	}
-	return fleet
-}
-
-// enlist takes in a config's targets. A status names only some; those that it doesn't name get names that no namespace has.
-func (f *Facts) enlist(fleet *probe.Fleet, pc *v1alpha1.ProbeConfig) {
-	counts, now := pc.Status.Targets, f.snapshot.ServerTime.Time
-	down := downIn(pc)
-	for i := range max(counts.Probed, counts.ScaledDown) {
-		t := probe.TargetKey{Config: pc.UID, Namespace: fmt.Sprint("#", i)}
-		switch {
-		case pc.Spec.NamespaceSelector == nil:
-			t.Namespace = pc.Namespace
-		case int(i) < len(down):
-			t.Namespace = down[i]
-		}
-		f.expect(fleet, pc, t)
-		fleet.Acts(t, f.acts(pc), now)
-		if i < counts.Probed {
-			fleet.Observe(t, &probe.State{}, now)
-		}
-		fleet.ObserveDown(t, i < counts.ScaledDown)
-	}
-}
-
-// expect takes in a target as the controller does.
-func (f *Facts) expect(fleet *probe.Fleet, pc *v1alpha1.ProbeConfig, t probe.TargetKey) {
-	if pc.Namespace == f.ownNamespace {
-		fleet.Expect(t)
-	} else {
-		fleet.ExpectTenant(t)
-	}
-}
-
-// acts says whether a config is in force, and so counts for others.
-func (*Facts) acts(pc *v1alpha1.ProbeConfig) bool {
-	return pc.Spec.Mode != v1alpha1.Observe && pc.DeletionTimestamp == nil && meta.IsStatusConditionTrue(pc.Status.Conditions, v1alpha1.ConditionAccepted)
-}
-
-// downIn are the namespaces in which a status names objects that are scaled down.
-func downIn(pc *v1alpha1.ProbeConfig) []string {
-	var namespaces []string
-	for _, s := range pc.Status.Scaled {
-		namespaces = append(namespaces, s.Namespace)
-	}
-	slices.Sort(namespaces)
-	return slices.Compact(namespaces)
-}
-
-// permit says whether a config may scale down a target now.
-func (f *Facts) permit(fleet *probe.Fleet, policy guardrail.Policy, pc *v1alpha1.ProbeConfig, namespace string) probe.Permit {
-	accepted := meta.FindStatusCondition(pc.Status.Conditions, v1alpha1.ConditionAccepted)
-	switch {
-	case accepted == nil, accepted.ObservedGeneration != pc.Generation:
-		return probe.Permit{Reason: "NotJudged", Message: "the manager hasn't judged the config as it is now"}
-	case accepted.Status != metav1.ConditionTrue:
-		return probe.Permit{Reason: probe.Reason(accepted.Reason), Message: "the rules refuse the config"}
-	case len(policy.PausedBy) > 0:
-		return probe.Permit{Reason: v1alpha1.ReasonPaused, Message: "Guardrail " + strings.Join(policy.PausedBy, ", ") + " pauses all new acts"}
-	}
-	t, now := probe.TargetKey{Config: pc.UID, Namespace: namespace}, f.snapshot.ServerTime.Time
-	probed := pc.Status.Targets != nil && pc.Status.Targets.Probed > 0
-	if pc.Spec.NamespaceSelector != nil || !probed {
-		f.expect(fleet, pc, t)
-		fleet.ObserveDown(t, slices.Contains(downIn(pc), namespace))
-	}
-	if !probed { // before it is scaled down it is
-		fleet.Acts(t, true, now)
-		fleet.Observe(t, &probe.State{}, now)
-	}
-	return fleet.MayGoDown(t, now)
 }

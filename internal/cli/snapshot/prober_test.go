@@ -2,9 +2,15 @@ package snapshot
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
 	"encoding/base64"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"math/big"
 	"testing"
 	"time"
 
@@ -44,12 +50,27 @@ func kubeconfigOf(server, user string) string {
   clusters: [{name: a, cluster: {server: "https://%s"}}], users: [{name: a, user: %s}]}`, server, user))
 }
 
+// expiredAuthority is a field of a kubeconfig's cluster that trusts nobody who is valid any more.
+func expiredAuthority(t *testing.T) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC), IsCA: true}
+	der, err := x509.CreateCertificate(rand.Reader, of, of, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return `", certificate-authority-data: "` + base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+}
+
 // applyProbed makes what a ProbeConfig names, with something wrong with most of it.
 func applyProbed(t *testing.T, c client.Client) {
 	t.Helper()
 	const pods = "selector: {matchLabels: {app: db}}, template: {metadata: {labels: {app: db}}, spec: {containers: [{name: main, image: a}]}}"
 	apply(t, c, &appsv1.Deployment{}, "{metadata: {name: db, namespace: shop}, spec: {replicas: 3, "+pods+"}}")
-	apply(t, c, &corev1.Secret{}, "{metadata: {name: in, namespace: shop}, data: {kubeconfig: "+kubeconfigOf("db.shop.svc", "{token: keep-me-here}")+", other: a2VlcA==}}")
+	apply(t, c, &corev1.Secret{}, "{metadata: {name: in, namespace: shop}, data: {kubeconfig: "+kubeconfigOf("db.shop.svc"+expiredAuthority(t), "{token: keep-me-here}")+", other: a2VlcA==}}")
 	apply(t, c, &corev1.Secret{}, "{metadata: {name: out, namespace: shop}, data: {kubeconfig: "+kubeconfigOf("api.example.com:6443", "{exec: {apiVersion: client.authentication.k8s.io/v1, command: keep-me-here, interactiveMode: Never}}")+"}}")
 	apply(t, c, &corev1.Secret{}, "{metadata: {name: unrelated, namespace: shop}, data: {kubeconfig: "+kubeconfigOf("DB.shop.svc:443", "{token: keep-me-here}")+"}}")
 	apply(t, c, &autoscalingv2.HorizontalPodAutoscaler{}, "{metadata: {name: db, namespace: shop}, spec: {maxReplicas: 5, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: db}}}")
@@ -74,7 +95,8 @@ func compareProber(t *testing.T, g *guard.Guard, live, file *Snapshot) {
 		Targets: 1, Limit: 1, WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/db"},
 		UnsafeKubeconfigs:     1,
 		UnsafeKubeconfigNames: []string{"shop/out (the kubeconfig's user has an exec plugin, which would run a program in Autohealer; use a token or client certificate)"},
-		BackingDependents:     1, BackingDependentNames: []string{"shop/Deployment/db (db)"},
+		ExpiredKubeconfigs:    1, ExpiredKubeconfigNames: []string{"shop/in (its last certificate authority expired at 2001-02-03T04:05:06Z)"},
+		BackingDependents: 1, BackingDependentNames: []string{"shop/Deployment/db (db)"},
 		UnscalableDependents: 3, UnscalableDependentNames: []string{"shop/DaemonSet/agent", "shop/Nothing/such", "shop/WeederConfig/stored"},
 		MissingDependents: 1, MissingDependentNames: []string{"shop/Deployment/gone"},
 		AutoscaledDependents: 1, AutoscaledDependentNames: []string{"shop/Deployment/db (HorizontalPodAutoscaler/db)"},

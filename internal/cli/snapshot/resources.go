@@ -181,7 +181,8 @@ func (t *trimmer) trim(object *unstructured.Unstructured) *unstructured.Unstruct
 func withoutValues(secret *unstructured.Unstructured) {
 	annotations := secret.GetAnnotations()
 	maps.DeleteFunc(annotations, func(name, _ string) bool {
-		return !strings.HasPrefix(name, serverOf) && !strings.HasPrefix(name, refusalOf) && !strings.HasPrefix(name, missingOf)
+		ours := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
+		return !slices.ContainsFunc([]string{serverOf, refusalOf, expiryOf, missingOf}, ours)
 	})
 	secret.SetAnnotations(annotations)
 	data, _, _ := unstructured.NestedMap(secret.Object, "data")

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +29,7 @@ import (
 const (
 	serverOf  = "server.facts.autohealer.resourcestack.com/"
 	refusalOf = "refusal.facts.autohealer.resourcestack.com/"
+	expiryOf  = "expiry.facts.autohealer.resourcestack.com/"  // RFC 3339, and what expires
 	missingOf = "missing.facts.autohealer.resourcestack.com/" // there is no such key
 )
 
@@ -98,7 +101,9 @@ func (s surveyed) credentialIn(secret *corev1.Secret, key string) (kubeconfig.Fo
 	case missing:
 		return kubeconfig.Found{Missing: true}, nil
 	case is, refused:
-		return kubeconfig.Found{Server: server, Refusal: kubeconfig.Refusal(refusal)}, nil
+		at, of, _ := strings.Cut(secret.Annotations[expiryOf+key], " ")
+		expires, _ := time.Parse(time.RFC3339, at) // zero for none
+		return kubeconfig.Found{Server: server, Refusal: kubeconfig.Refusal(refusal), Expiry: kubeconfig.Expiry{Of: of, At: expires}}, nil
 	case there && len(value) == 0, !there && s.trimmed:
 		return kubeconfig.Found{}, notInFacts("what key %s of Secret %s/%s holds is", key, secret.Namespace, secret.Name)
 	}
@@ -121,6 +126,9 @@ func (o *Objects) putSecret(name types.NamespacedName, key string, says kubeconf
 		annotation, value = refusalOf, string(says.Refusal)
 	}
 	_ = unstructured.SetNestedField(secret.Object, value, "metadata", "annotations", annotation+key)
+	if e := says.Expiry; !e.At.IsZero() {
+		_ = unstructured.SetNestedField(secret.Object, e.At.UTC().Format(time.RFC3339)+" "+e.Of, "metadata", "annotations", expiryOf+key)
+	}
 	if !says.Missing {
 		_ = unstructured.SetNestedField(secret.Object, "", "data", key)
 	}

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -21,6 +22,8 @@ type World struct {
 	Targets map[string]TargetFacts
 	// Probed and ScaledDown count the targets of all configs that are so now.
 	Probed, ScaledDown int
+	// Now is when the forecast is made.
+	Now time.Time
 }
 
 // TargetFacts are what a config would find in a namespace.
@@ -38,6 +41,9 @@ type KubeconfigFacts struct {
 	Unsafe string
 	// Server as host:port, in lower case and with the port written out.
 	Server string
+	// Expires is when it stops working by itself, zero for never, and ExpiresFor says what of it ends then.
+	Expires    time.Time
+	ExpiresFor string
 	// Service of the cluster that the server is, where it is one.
 	Service types.NamespacedName
 }
@@ -79,8 +85,11 @@ type Forecast struct {
 	MissingSecretNames    []string
 	UnsafeKubeconfigs     int
 	UnsafeKubeconfigNames []string
-	SameServers           int
-	SameServerNames       []string
+	// ExpiredKubeconfigs may be used, and can't work.
+	ExpiredKubeconfigs     int
+	ExpiredKubeconfigNames []string
+	SameServers            int
+	SameServerNames        []string
 
 	// BackingDependents are behind the very Service that is probed.
 	BackingDependents     int
@@ -113,7 +122,7 @@ func ForecastOf(c *Config, limits limit.Limits, world World, ahead *Ahead) Forec
 	f.Limit = limits.ScaledDownTargets(max(f.Probed, f.Targets))
 	for _, namespace := range world.Namespaces {
 		facts := world.Targets[namespace]
-		f.count(c, namespace, facts)
+		f.count(c, namespace, facts, world.Now)
 		if ahead != nil && len(facts.Dependents) == len(c.Dependents) {
 			f.Items.Targets = append(f.Items.Targets, ahead.target(c, namespace, facts.Dependents))
 		}
@@ -125,7 +134,7 @@ func ForecastOf(c *Config, limits limit.Limits, world World, ahead *Ahead) Forec
 }
 
 // count takes in what was found in a target.
-func (f *Forecast) count(c *Config, namespace string, facts TargetFacts) {
+func (f *Forecast) count(c *Config, namespace string, facts TargetFacts, now time.Time) {
 	for _, k := range []struct {
 		secret string
 		KubeconfigFacts
@@ -135,6 +144,8 @@ func (f *Forecast) count(c *Config, namespace string, facts TargetFacts) {
 			sample.Add(&f.MissingSecrets, &f.MissingSecretNames, namespace, "/", k.secret)
 		case k.Unsafe != "":
 			sample.Add(&f.UnsafeKubeconfigs, &f.UnsafeKubeconfigNames, namespace, "/", k.secret, " (", k.Unsafe, ")")
+		case !k.Expires.IsZero() && now.After(k.Expires):
+			sample.Add(&f.ExpiredKubeconfigs, &f.ExpiredKubeconfigNames, namespace, "/", k.secret, " (its ", k.ExpiresFor, " expired at ", k.Expires.UTC().Format(time.RFC3339), ")")
 		}
 	}
 	if server := facts.Internal.Server; server != "" && server == facts.External.Server {

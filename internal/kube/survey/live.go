@@ -52,7 +52,7 @@ func (l *Live) Kubeconfig(ctx context.Context, namespace, secret string) (probe.
 
 // FactsOf says in our own words what a Secret holds.
 func FactsOf(found kubeconfig.Found) probe.KubeconfigFacts {
-	return probe.KubeconfigFacts{Missing: found.Missing, Server: found.Server, Unsafe: found.Refusal.Error()}
+	return probe.KubeconfigFacts{Missing: found.Missing, Server: found.Server, Unsafe: found.Refusal.Error(), Expires: found.Expiry.At, ExpiresFor: found.Expiry.Of}
 }
 
 // Dependent reads an object's scale.

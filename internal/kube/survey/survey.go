@@ -109,12 +109,12 @@ type Survey struct {
 }
 
 // Forecast tells what a config would do if it were in force now. The error is that of the first object that couldn't be read.
-func (s *Survey) Forecast(ctx context.Context, pc *v1alpha1.ProbeConfig, limits limit.Limits, _ time.Time) (probe.Forecast, error) {
-	return s.ForecastItems(ctx, pc, limits, nil)
+func (s *Survey) Forecast(ctx context.Context, pc *v1alpha1.ProbeConfig, limits limit.Limits, now time.Time) (probe.Forecast, error) {
+	return s.ForecastItems(ctx, pc, limits, now, nil)
 }
 
 // ForecastItems tells it with items, where ahead isn't nil.
-func (s *Survey) ForecastItems(ctx context.Context, pc *v1alpha1.ProbeConfig, limits limit.Limits, ahead *probe.Ahead) (probe.Forecast, error) {
+func (s *Survey) ForecastItems(ctx context.Context, pc *v1alpha1.ProbeConfig, limits limit.Limits, now time.Time, ahead *probe.Ahead) (probe.Forecast, error) {
 	c, err := probe.NewConfig(pc, s.OwnNamespace)
 	if err != nil {
 		return probe.Forecast{UnreadableSpec: err.Error()}, nil //nolint:nilerr // the forecast says why, and nothing is looked at
@@ -123,6 +123,7 @@ func (s *Survey) ForecastItems(ctx context.Context, pc *v1alpha1.ProbeConfig, li
 	if err != nil {
 		return probe.Forecast{}, fmt.Errorf("look at what the ProbeConfig names: %w", err)
 	}
+	seen.Now = now
 	return probe.ForecastOf(c, limits, seen, ahead), nil
 }
 

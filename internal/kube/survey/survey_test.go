@@ -137,6 +137,7 @@ func newTown() *town {
 
 func TestWhatAConfigWouldFind(t *testing.T) {
 	other := *probeConfig("shop", "other", "kcm")
+	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for name, tt := range map[string]struct {
 		config *v1alpha1.ProbeConfig
 		with   func(*town)
@@ -157,6 +158,18 @@ func TestWhatAConfigWouldFind(t *testing.T) {
 			with:   func(w *town) { w.kubeconfigs["in"] = probe.KubeconfigFacts{Unsafe: "runs a command"} },
 			want: probe.Forecast{WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/kcm"},
 				UnsafeKubeconfigs: 1, UnsafeKubeconfigNames: []string{"shop/in (runs a command)"}},
+		},
+		"kubeconfigs that can't work any more": {
+			config: probeConfig("shop", "a", "kcm"),
+			with: func(w *town) {
+				for secret, expires := range map[string]time.Time{"in": noon, "out": noon.Add(-time.Second)} {
+					facts := w.kubeconfigs[secret]
+					facts.Expires, facts.ExpiresFor = expires, "client certificate"
+					w.kubeconfigs[secret] = facts
+				}
+			},
+			want: probe.Forecast{WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/kcm"},
+				ExpiredKubeconfigs: 1, ExpiredKubeconfigNames: []string{"shop/out (its client certificate expired at 2026-03-01T11:59:59Z)"}},
 		},
 		"one server": {
 			config: probeConfig("shop", "a", "kcm"),
@@ -290,7 +303,7 @@ func TestWhatAConfigWouldFind(t *testing.T) {
 				tt.with(w)
 			}
 			s := &Survey{Cluster: w, Objects: w, Rights: &may{decision: authorizer.DecisionAllow}, OwnNamespace: "autohealer-system"}
-			got, err := s.Forecast(t.Context(), tt.config, limit.Builtin(), time.Time{})
+			got, err := s.Forecast(t.Context(), tt.config, limit.Builtin(), noon)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -448,7 +461,7 @@ func TestWhatPeopleAskForIsInTheForecast(t *testing.T) {
 		w := newTown()
 		w.annotations = map[string]map[string]string{"kcm": tt.asks}
 		s := &Survey{Cluster: w, Objects: w, OwnNamespace: "autohealer-system", Annotated: tt.annotated}
-		f, err := s.ForecastItems(t.Context(), probeConfig("shop", "a", "kcm"), limit.Builtin(), &probe.Ahead{Now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)})
+		f, err := s.ForecastItems(t.Context(), probeConfig("shop", "a", "kcm"), limit.Builtin(), time.Time{}, &probe.Ahead{Now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)})
 		if err != nil {
 			t.Fatal(err)
 		}
