@@ -62,8 +62,6 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request reconcile.Request
 				return reconcile.Result{}, err
 			}
 			continue
-		case weeder.ReadRecord: // of another config than before
-			continue
 		}
 		err := r.act(ctx, plan)
 		if err == nil {
@@ -99,7 +97,7 @@ func (r *PodReconciler) decide(ctx context.Context, key types.NamespacedName) (w
 func (r *PodReconciler) learn(ctx context.Context, plan weeder.Plan, next weeder.Next) (read bool, err error) {
 	switch next {
 	case weeder.ReadRecord:
-		return true, r.Recorder.Inherit(ctx, plan.Delete)
+		return true, r.Recorder.Inherit(ctx)
 	case weeder.Delete:
 		if read, err = r.confirm(ctx, plan); read {
 			r.giveBack(plan)

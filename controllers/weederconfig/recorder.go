@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 
@@ -37,48 +36,32 @@ type DeletionRecorder struct {
 	batchers   sync.Map   // *batcher by the config's name
 }
 
-// Inherit reads what earlier leaders wrote down for all configs, and lets this process act for those that it knows: the minute
-// and a pod's repeats are shared by all of them. It is called before the first deletion for a config, and reads once for all who
-// wait for it.
-func (r *DeletionRecorder) Inherit(ctx context.Context, d *weeder.Deletion) error {
+// Inherit reads what earlier leaders wrote down for all configs, and lets this process act: the minute and a pod's repeats are shared by
+// all of them. It is called before the first deletion, and reads once for all who wait for it.
+func (r *DeletionRecorder) Inherit(ctx context.Context) error {
 	r.inheriting.Lock()
 	defer r.inheriting.Unlock()
-	if r.Observer.weeder().Claimed(d.Config) {
+	if r.Observer.weeder().Claimed() {
 		return nil
 	}
 	var all v1alpha1.WeederConfigList
 	if err := r.Live.List(ctx, &all); err != nil {
-		return fmt.Errorf("read the WeederConfigs before the first deletion for %s: %w", d.Key, err)
+		return fmt.Errorf("read the WeederConfigs before the first deletion: %w", err)
 	}
 	if !r.leads() {
 		return errNotLeading
 	}
-	statuses := map[types.UID]v1alpha1.WeederConfigStatus{}
-	for i := range all.Items {
-		if wc := &all.Items[i]; wc.DeletionTimestamp == nil {
-			statuses[wc.UID] = wc.Status
-		}
+	count := slices.DeleteFunc(all.Items, func(wc v1alpha1.WeederConfig) bool { return wc.DeletionTimestamp != nil || r.unreadable(&wc) })
+	if unknown := r.Observer.weeder().Claim(count, r.Observer.moment()); len(unknown) > 0 {
+		return fmt.Errorf("WeederConfig %s, for which pods were deleted lately, isn't judged yet", unknown[0])
 	}
-	if _, ok := statuses[d.Config]; !ok {
-		return fmt.Errorf("WeederConfig %s isn't the one that was admitted any more", d.Key)
-	}
-	for _, uid := range r.Observer.weeder().Inherit(statuses, r.Observer.moment()) {
-		if name := r.unread(&all, uid); name != "" {
-			return fmt.Errorf("WeederConfig %s, for which pods were deleted lately, isn't judged yet", name)
-		}
-	}
-	r.Observer.weeder().Claim(slices.Collect(maps.Keys(statuses)))
 	return nil
 }
 
-// unread names a config that isn't read yet, "" for one that can't be: what was done for that counts no more.
-func (r *DeletionRecorder) unread(all *v1alpha1.WeederConfigList, uid types.UID) string {
-	i := slices.IndexFunc(all.Items, func(wc v1alpha1.WeederConfig) bool { return wc.UID == uid })
-	key := client.ObjectKeyFromObject(&all.Items[i])
-	if config, ok := r.Observer.policies.Get(key); ok && config.UID == uid && config.Read.unreadable != nil {
-		return ""
-	}
-	return key.String()
+// unreadable says that a config can't be read: what was done for it counts no more.
+func (r *DeletionRecorder) unreadable(wc *v1alpha1.WeederConfig) bool {
+	config, ok := r.Observer.policies.Get(client.ObjectKeyFromObject(wc))
+	return ok && config.UID == wc.UID && config.Read.unreadable != nil
 }
 
 // errNotLeading: another replica may lead by now.

@@ -19,8 +19,8 @@ const (
 	// ReadLive: the outcome of an earlier deletion is uncertain. Give the pod to ObserveLive, or to ForgetPod if it is gone,
 	// and decide again.
 	ReadLive
-	// ReadRecord: before this process's first deletion for the plan's config, it must be known what others did before. Give the
-	// config's status, read live, to Inherit, say Claim, and decide again.
+	// ReadRecord: before this process's first deletion it must be known what others did before. Give all configs, read live, to Claim,
+	// and decide again.
 	ReadRecord
 )
 
@@ -57,7 +57,7 @@ func (s *State) Decide(key types.NamespacedName, at Moment, doubt string) (Plan,
 		s.noteHolds(p, &plan, at.Now)
 		return plan, Nothing
 	}
-	if !s.configs[plan.Delete.Config].claimed {
+	if !s.claimed {
 		return plan, ReadRecord
 	}
 	s.reserve(p, plan.Delete, at)

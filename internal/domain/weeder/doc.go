@@ -12,7 +12,7 @@
 // A pod that crash-loops in a window:
 //
 //	Decide ──► held: Plan.Holds say why, and when to look again
-//	       ──► ReadRecord: what earlier leaders did must be read first ── Inherit, Claim ──► Decide
+//	       ──► ReadRecord: what earlier leaders did must be read first ── Claim ──► Decide
 //	       ──► Delete: its place under all limits is taken ── Revalidate, request ──► Confirm: never deleted again
 //	                                                                              ──► Failed: the place is given back
 //	                                                                              ──► nobody knows: ReadLive ── ObserveLive or ForgetPod

@@ -266,8 +266,8 @@ func decide(y *weeder.State, name string, d time.Duration) string {
 // decideOn decides for a process that leads: what others did is what the state was told.
 func decideOn(y *weeder.State, pod types.NamespacedName, at weeder.Moment, doubt string) (weeder.Plan, weeder.Next) {
 	plan, next := y.Decide(pod, at, doubt)
-	for next == weeder.ReadRecord {
-		y.Claim([]types.UID{plan.Delete.Config})
+	if next == weeder.ReadRecord {
+		y.Claim(nil, at)
 		plan, next = y.Decide(pod, at, doubt)
 	}
 	return plan, next

@@ -101,12 +101,7 @@ func (s *State) resolve(cs *configState, key types.NamespacedName, at Moment) (d
 		s.touch(cs) // the status may tell of one that is left
 		return nil
 	}
-	w := s.open(cs, key, opened, trigger, at)
-	if firstSight {
-		s.opened[len(s.opened)-1].FirstSight = true
-		cs.inherited.chargeWindow(w)
-	}
-	return s.wanted(w, at)
+	return s.wanted(s.open(cs, key, opened, trigger, firstSight, at), at)
 }
 
 // turnedReady is when a Ready Service turned so: by our clock, and as its pods tell. A node's clock may be ahead: it was no

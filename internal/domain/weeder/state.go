@@ -22,6 +22,8 @@ type State struct {
 	limits       limit.Limits
 	ownNamespace string
 	synced       bool
+	// claimed: what former processes did is known, and only this one acts, which knows better than the statuses from now on.
+	claimed bool
 	// actsFrom is until when nothing is done because our clock stepped.
 	actsFrom time.Time
 

@@ -129,10 +129,11 @@ type totals struct {
 	log records
 	// last is the latest window.
 	last Window
-	// inheritedCounts are deletions of the last minute by another process that are known by number only.
-	inheritedCounts records
-	// unlisted are such deletions of the last hour.
-	unlisted Unlisted
+	// lastMinute are another process's of the minute up to its latest, all taken to be as late as that one.
+	lastMinute records
+	// unlisted stands for all those of the last hour that a status had no room for: Server is the first of them, At the last, and Before
+	// of the one with the most. Nil for none.
+	unlisted *Record
 }
 
 // Unlisted are deletions of which only this is known. Times are by the API server's clock.
@@ -140,11 +141,6 @@ type Unlisted struct {
 	From, To time.Time
 	// Repeats is before how many of one lineage at most each was.
 	Repeats int
-}
-
-// counts says whether some of them are less than an hour old.
-func (u Unlisted) counts(at Moment) bool {
-	return !u.To.IsZero() && at.Now.Sub(at.latest(u.To)) < remembered
 }
 
 // Spent says in numbers what Summary.Recent has no room for.
@@ -195,16 +191,17 @@ func (t *totals) spent(at Moment) (s Spent) {
 		return Spent{}
 	}
 	s.LastDeletion = last.Server
-	for _, r := range slices.Concat(hour, t.inheritedCounts) {
-		if last.At.Sub(r.At) < pace {
+	for _, r := range slices.Concat(hour, t.lastMinute) {
+		if !r.inherited && last.At.Sub(r.At) < pace {
 			s.LastMinute++
 		}
 	}
-	if t.unlisted.counts(Moment{Now: last.At, Server: last.Server}) {
-		s.Unlisted = t.unlisted
+	unlisted := hour[:max(0, len(hour)-sample.Size)]
+	if u := t.unlisted; u != nil && u.counts(last.At) {
+		unlisted = append(records{u}, unlisted...)
 	}
-	for _, r := range hour[:max(0, len(hour)-sample.Size)] {
-		s.Unlisted.From, s.Unlisted.To = earlier(s.Unlisted.From, r.Server), later(s.Unlisted.To, r.Server)
+	for _, r := range unlisted {
+		s.Unlisted.From, s.Unlisted.To = earlier(s.Unlisted.From, r.Server), later(s.Unlisted.To, at.stored(r.At))
 		s.Unlisted.Repeats = max(s.Unlisted.Repeats, len(r.Before))
 	}
 	return s

@@ -16,6 +16,8 @@ type window struct {
 	of *configState
 	// noted are the pods that were held back in it, by reason: each is counted once.
 	noted map[note]struct{}
+	// firstSight: its Service was Ready already when it was seen first.
+	firstSight bool
 }
 
 type note struct {
@@ -87,12 +89,13 @@ func (s *State) windowsOf(cs *configState) iter.Seq[*window] {
 }
 
 // open opens a window, or begins it anew.
-func (s *State) open(cs *configState, key types.NamespacedName, opened, trigger time.Time, at Moment) *window {
-	w := &window{of: cs, noted: map[note]struct{}{}, Window: Window{
+func (s *State) open(cs *configState, key types.NamespacedName, opened, trigger time.Time, firstSight bool, at Moment) *window {
+	w := &window{of: cs, firstSight: firstSight, noted: map[note]struct{}{}, Window: Window{
 		Namespace: key.Namespace, Service: key.Name, Opened: opened, Ends: opened.Add(cs.WatchDuration), Trigger: trigger, Ahead: at.ahead(),
 	}}
+	cs.inherited.charge(w)
 	s.windows.put(key.Namespace, watchKey{cs.UID, key}, w)
-	s.opened = append(s.opened[max(0, len(s.opened)-openedKept+1):], Opened{Config: cs.UID, Key: cs.Key(), Window: w.Window, Acts: cs.state == lifecycle.Active && !cs.Observe})
+	s.opened = append(s.opened[max(0, len(s.opened)-openedKept+1):], Opened{Config: cs.UID, Key: cs.Key(), Window: w.Window, FirstSight: firstSight, Acts: cs.state == lifecycle.Active && !cs.Observe})
 	if !w.Stored(opened).Add(uncertainCreation).Before(cs.last.Stored(cs.last.Opened)) { // of those that can't be told apart, it is the one that opened last
 		cs.last = w.Window
 	}
