@@ -72,6 +72,30 @@ func (s *State) input(p *podState, at Moment) Input {
 	}
 }
 
+// openings are the open windows that a pod stands in, the oldest config first.
+func (s *State) openings(p *podState, at Moment) (openings []Opening) {
+	var windows []*window
+	for _, w := range s.windows[p.Namespace] {
+		if w.wants(p, at.Now) {
+			windows = append(windows, w)
+		}
+	}
+	slices.SortFunc(windows, compareWindows)
+	acting := s.acting(p.Namespace)
+	for _, w := range windows {
+		openings = append(openings, s.opening(p, w, acting))
+	}
+	return openings
+}
+
+// opening is a window as it is to a pod, while these configs act in its namespace.
+func (s *State) opening(p *podState, w *window, acting []*matcher) Opening {
+	return Opening{
+		Config: w.of.Config, State: w.of.state, Window: w.Window, Backing: s.services[w.key()].backs(p.Pod),
+		Cycle: s.cycle(p, w.Service, acting),
+	}
+}
+
 // waits says that a pod waits in the queue.
 func (h Hold) waits() bool { return h.Reason == HeldByLimit }
 

@@ -114,17 +114,11 @@ func (i *inheritedWindows) charge(w *window) {
 // Service's pods turned Ready later than that: then it recovered once more while nobody looked, or other pods took the place
 // of those that had turned it Ready. Nobody can tell, and what the former window spent counts either way.
 func (i *inheritedWindows) since(key types.NamespacedName, opened, trigger time.Time) time.Time {
-	w, ok := i.byService[key]
-	if !ok || opened.IsZero() || trigger.After(w.Ends) {
+	w, left := i.byService[key]
+	if !left || opened.IsZero() || trigger.After(w.Ends) || opened.After(w.Opened) && !same(opened, w.Opened) {
 		return opened
 	}
-	switch apart := opened.Sub(w.Opened); {
-	case apart > clocksApart:
-		return opened
-	case apart < -clocksApart: // not they had turned it Ready
-		return w.Opened
-	}
-	return earlier(opened, w.Opened)
+	return w.Opened
 }
 
 // awaited are the windows that were left and may open again: of Services of which it isn't known yet when they turned Ready.
@@ -150,7 +144,7 @@ func (s *State) inheritDeletions(cs *configState, at Moment) {
 			Service: d.Service, Before: repeated(when, d.Repeats), inherited: true,
 		}
 		cs.remember(r)
-		if kind, name, ok := strings.Cut(d.Owner, "/"); ok && r.counts(at.Now) {
+		if kind, name, ok := strings.Cut(d.Owner, "/"); ok {
 			s.log.of(Workload{Namespace: d.Namespace, Kind: kind, Name: name}).inherited.insert(r, byTime)
 		}
 	}

@@ -93,10 +93,8 @@ func (f *forecaster) storedWindow(key types.NamespacedName) *Window {
 	if w := f.known.windowOf(f.stored.UID, key.Namespace, key.Name); w != nil {
 		return &w.Window
 	}
-	for _, w := range f.stored.stored.Windows {
-		if w.Namespace == key.Namespace && w.Service == key.Name {
-			return &Window{Namespace: w.Namespace, Service: w.Service, Opened: w.Time.Time, Trigger: w.Time.Time, Deleted: int(w.Deleted)}
-		}
+	if w, left := f.stored.inherited.byService[key]; left {
+		return &w
 	}
 	return nil
 }

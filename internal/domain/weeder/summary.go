@@ -146,7 +146,7 @@ type Unlisted struct {
 // Spent says in numbers what Summary.Recent has no room for.
 type Spent struct {
 	// LastMinute counts the deletions of the minute up to LastDeletion, which is by the API server's clock. It is zero when none is
-	// known, or when the latest was another process's and is more than an hour ago.
+	// known.
 	LastMinute   int
 	LastDeletion time.Time
 	// Unlisted are those of the hour up to LastDeletion that aren't in Recent.
@@ -187,9 +187,6 @@ func (t *totals) spent(at Moment) (s Spent) {
 		return Spent{}
 	}
 	hour, last := t.hour(), t.log[len(t.log)-1]
-	if last.inherited && at.Now.Sub(at.latest(last.Server)) >= remembered { // the next process needn't hear of them once more
-		return Spent{}
-	}
 	s.LastDeletion = last.Server
 	for _, r := range slices.Concat(hour, t.lastMinute) {
 		if !r.inherited && last.At.Sub(r.At) < pace {
