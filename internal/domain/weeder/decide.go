@@ -19,9 +19,6 @@ const (
 	// ReadLive: the outcome of an earlier deletion is uncertain. Give the pod to ObserveLive, or to ForgetPod if it is gone,
 	// and decide again.
 	ReadLive
-	// ReadRecord: before this process's first deletion it must be known what others did before. Give all configs, read live, to Claim,
-	// and decide again.
-	ReadRecord
 )
 
 // sent is a deletion that was decided, with all that it took.
@@ -50,15 +47,15 @@ func (s *State) Decide(key types.NamespacedName, at Moment, doubt string) (Plan,
 		s.release(p)
 		return Plan{Pod: *p.Pod}, Nothing
 	}
+	if !s.claimed {
+		doubt = cmp.Or(doubt, "it isn't known yet what earlier leaders did")
+	}
 	in.Past, in.Doubt = s.past(p, at), doubt
 	in.FreeAt = s.log.free(in.Limit, s.queue.ahead(p), at.Now)
 	plan := PlanPod(in)
 	if plan.Delete == nil {
 		s.noteHolds(p, &plan, at.Now)
 		return plan, Nothing
-	}
-	if !s.claimed {
-		return plan, ReadRecord
 	}
 	s.reserve(p, plan.Delete, at)
 	return plan, Delete

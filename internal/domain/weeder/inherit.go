@@ -13,7 +13,7 @@ import (
 )
 
 // Claim takes over what other processes did, from all configs as they were just read live: a watch may not have told of it in time. From
-// now on only this process acts; before, Decide gives no deletion. Nothing is claimed while configs aren't known for which something was
+// now on only this process acts; before, Decide holds everything back. Nothing is claimed while configs aren't known for which something was
 // done: those it gives.
 func (s *State) Claim(configs []v1alpha1.WeederConfig, at Moment) (unknown []types.NamespacedName) {
 	s.mu.Lock()

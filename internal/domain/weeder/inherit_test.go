@@ -295,8 +295,7 @@ func TestNothingIsDeletedBeforeItIsKnownWhatOthersDid(t *testing.T) {
 	recoverEtcd(y, 0)
 	for range 2 {
 		plan, next := y.Decide(key("api-1"), at(second), "")
-		expect(t, "at first", next, weeder.ReadRecord)
-		expect(t, "of", plan.Delete.Config, types.UID("wc-uid"))
+		expect(t, "at first", verdict(plan, next), "FactsInDoubt")
 	}
 	sum, _ := y.Summary("wc-uid", at(second))
 	expect(t, "reserved meanwhile", sum.Deleted, 0)
@@ -355,8 +354,8 @@ func TestWhatOthersDidForOneConfigCountsForAll(t *testing.T) {
 	records := stored(map[string]v1alpha1.WeederConfigStatus{"wc": {}, "other": lastMinute})
 	recoverEtcd(y, 0)
 	expect(t, "unknown", fmt.Sprint(y.Claim(records, at(second))), "[ns/other]")
-	_, next := y.Decide(key("api-1"), at(second), "")
-	expect(t, "until it is known", next, weeder.ReadRecord)
+	plan, next := y.Decide(key("api-1"), at(second), "")
+	expect(t, "until it is known", verdict(plan, next), "FactsInDoubt")
 	y.ObserveConfig(newConfig(t, "other", "servicesAndDependantSelectors: {db: {podSelectors: [{matchLabels: {app: web}}]}}"), lifecycle.Refused, at(second))
 	expect(t, "unknown", len(y.Claim(records, at(second))), 0)
 	expect(t, "the first", decide(y, "api-1", second), "MaxPodDeletionsPerMinute")
