@@ -236,10 +236,15 @@ func TestARestartGoesOnWithAWindowAndMissesNoLaterRecovery(t *testing.T) {
 				want = ""
 			}
 			expect(t, "windows", strings.Join(opened(y), ";"), want)
-			if test.until != "" && test.since < 2*time.Minute {
-				y.ObservePod(crashing("api-1", "a", -time.Hour), at(test.start))
-				expect(t, "what it has spent", decide(y, "api-1", test.start), "MaxDeletionsPerWatch")
+			if test.until == "" {
+				return
 			}
+			spent := "MaxDeletionsPerWatch"
+			if test.since > 2*time.Minute { // it is another by now
+				spent = "delete"
+			}
+			y.ObservePod(crashing("api-1", "a", -time.Hour), at(test.start))
+			expect(t, "what it has spent", decide(y, "api-1", test.start), spent)
 		})
 	}
 }
@@ -394,4 +399,35 @@ func TestAClockThatIsSetBackHidesNoDeletionFromTheNextProcess(t *testing.T) {
 
 	after := restarted(t, forHalfAnHour, storedStatus(sum), 24*second, crashing("api-2", "set", 24*second))
 	expect(t, "its replacement, for the next process", decide(after, "api-2", 24*second), "Cooldown")
+}
+
+// It couldn't be read before, say.
+func TestTheStatusOfAConfigThatIsSeenLateCountsOnce(t *testing.T) {
+	y := newState()
+	y.ObservePod(weeder.ReadPod(newPod("etcd-0", readySince(0))), at(second))
+	y.ObservePod(weeder.ReadPod(newPod("api-1", backOff)), at(second))
+	y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0"), at(second))
+	y.MarkSynced(at(second))
+	y.Claim(nil, at(second))
+	wc := newWeederConfig(t, "ns", "wc", etcdForAPI+"maxDeletionsPerWatch: 1")
+	for _, n := range []int32{1, 9} { // the other is no news to who does it
+		wc.Status.Deleted, wc.Status.Windows = int64(n), []v1alpha1.RecoveryWindow{{
+			Recovery: v1alpha1.Recovery{Namespace: "ns", Service: "etcd", Time: metav1.NewTime(noon)}, Until: metav1.NewTime(noon.Add(2 * time.Minute)), Deleted: n,
+		}}
+		y.ObserveConfig(compiled(t, wc), lifecycle.Active, at(second))
+		expect(t, "what it has spent", decide(y, "api-1", second), "MaxDeletionsPerWatch")
+		sum, _ := y.Summary("wc-uid", at(second))
+		expect(t, "deleted", sum.Deleted, 1)
+		expect(t, "deleted in the window", sum.Windows[0].Deleted, 1)
+	}
+}
+
+// The former leader was cut off when the Service went down once more, and this process saw it recover.
+func TestARecoveryThatTheStatusDoesNotKnowHasABudgetOfItsOwn(t *testing.T) {
+	y := watchingEtcd(t, etcdForAPI+"maxDeletionsPerWatch: 1", newPod("api-1", backOff))
+	recoverEtcd(y, 30*second)
+	y.Claim(stored(map[string]v1alpha1.WeederConfigStatus{"wc": {Windows: []v1alpha1.RecoveryWindow{{
+		Recovery: v1alpha1.Recovery{Namespace: "ns", Service: "etcd", Time: metav1.NewTime(noon)}, Until: metav1.NewTime(noon.Add(2 * time.Minute)), Deleted: 1,
+	}}}}), at(31*second))
+	expect(t, "after it", decide(y, "api-1", 31*second), "delete")
 }
