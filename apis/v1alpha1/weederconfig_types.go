@@ -158,7 +158,7 @@ type WeederConfigStatus struct {
 	Skipped []SkippedPods `json:"skipped,omitempty"`
 
 	// recentDeletions are the latest deletions, at most 20, the newest first. After a restart they count for
-	// maxRepeatsPerOwner, cooldown and the cluster's limit; they never allow anything.
+	// maxRepeatsPerOwner and cooldown; they never allow anything.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
@@ -172,8 +172,8 @@ type WeederConfigStatus struct {
 
 // SpentBudgets are deletions in numbers.
 type SpentBudgets struct {
-	// lastMinute counts the pods deleted in the minute up to the latest deletion, that one included. It counts for the
-	// cluster's limit.
+	// lastMinute counts the pods deleted in the minute up to the latest deletion, that one included. After a restart all of
+	// them count for the cluster's limit, as if they were as late as that one.
 	// +required
 	LastMinute int32 `json:"lastMinute"`
 	// lastDeletion is when the latest pod was deleted.

@@ -91,9 +91,14 @@ func stored(name string, change func(*v1alpha1.WeederConfigSpec)) *v1alpha1.Weed
 
 // observe stores a config for which nobody else acted, and has it judged.
 func (w *world) observe(ctx context.Context, wc *v1alpha1.WeederConfig) {
+	w.meet(ctx, wc)
+	w.weeder().Claim(nil, w.moment())
+}
+
+// meet stores a config and has it judged, while others may still act.
+func (w *world) meet(ctx context.Context, wc *v1alpha1.WeederConfig) {
 	w.policies.Seen(ctx, wc)
 	w.policies.Judge(ctx, types.NamespacedName{Namespace: wc.Namespace, Name: wc.Name})
-	w.weeder().Claim([]types.UID{wc.UID})
 }
 
 // recover lets Service etcd be down and turn Ready.

@@ -104,7 +104,7 @@ func TestASilentWatchOfEndpointsIsNotBelieved(t *testing.T) {
 			w.recover()
 			l := newLive(c.stored...)
 			l.err = c.err
-			r := &PodReconciler{Observer: w.Observer, Live: l}
+			r := &PodReconciler{Observer: w.Observer, Live: l, Recorder: &DeletionRecorder{Observer: w.Observer}}
 			w.clock.Step(c.silent)
 			if got := reason(t, r, api); got != c.want || l.asked != c.asked {
 				t.Errorf("%q after %d requests, want %q after %d", got, l.asked, c.want, c.asked)
@@ -120,7 +120,7 @@ func TestWhatWasReadIsBelievedForAWhile(t *testing.T) {
 	w.pod(weeder.ReadPod(crashing("api-1")))
 	w.recover()
 	l := newLive(slice(true, "etcd-0"))
-	r := &PodReconciler{Observer: w.Observer, Live: l}
+	r := &PodReconciler{Observer: w.Observer, Live: l, Recorder: &DeletionRecorder{Observer: w.Observer}}
 	for _, c := range []struct {
 		after time.Duration
 		asked int
@@ -151,7 +151,7 @@ func TestDeletionsThatAreDecidedAtOnceShareARead(t *testing.T) {
 	plan, _ := w.weeder().Decide(types.NamespacedName{Namespace: ownNamespace, Name: "api-1"}, w.moment(), "")
 	w.clock.Step(21 * time.Second)
 	l := newLive(slice(true, "etcd-0"))
-	r := &PodReconciler{Observer: w.Observer, Live: l}
+	r := &PodReconciler{Observer: w.Observer, Live: l, Recorder: &DeletionRecorder{Observer: w.Observer}}
 	synctest.Test(t, func(t *testing.T) {
 		l.before = func() { time.Sleep(time.Second) } // in the bubble: until all of them ask
 		var asking sync.WaitGroup
@@ -192,7 +192,7 @@ func TestANamespaceThatLostItsLabelIsNoticed(t *testing.T) {
 				w.slice(s)
 			}
 			l := newLive(ns(value))
-			r := &PodReconciler{Observer: w.Observer, Live: l}
+			r := &PodReconciler{Observer: w.Observer, Live: l, Recorder: &DeletionRecorder{Observer: w.Observer}}
 			if got := reason(t, r, client.ObjectKeyFromObject(pod)); got != want || l.asked != 1 {
 				t.Errorf("%q after %d requests, want %q after reading the namespace", got, l.asked, want)
 			}
@@ -236,7 +236,7 @@ func TestASilentWatchOfWorkloadsIsNotBelieved(t *testing.T) {
 			w.recover()
 			l := newLive(c.stored...)
 			l.err = c.err
-			r := &PodReconciler{Observer: w.Observer, Live: l}
+			r := &PodReconciler{Observer: w.Observer, Live: l, Recorder: &DeletionRecorder{Observer: w.Observer}}
 			for range 2 {
 				if got := reason(t, r, api); got != c.want || c.err == nil && l.asked != c.asked {
 					t.Errorf("%q after %d requests, want %q after %d", got, l.asked, c.want, c.asked)

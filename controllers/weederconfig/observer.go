@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -135,21 +134,6 @@ func (o *Observer) requestAll() {
 	o.policies.Statuses.AddAll(o.policies.Keys()...)
 }
 
-// follow does what follows from news: pods to decide on, windows that opened, configs whose status may have changed.
-func (o *Observer) follow(due []types.NamespacedName) {
-	o.requestPods(due, 0)
-	if opened := o.weeder().TakeOpened(); len(opened) > 0 {
-		select {
-		case o.opened <- struct{}{}:
-		default: // it will look at all
-		}
-		o.reportRecoveries(opened)
-	}
-	for _, key := range o.weeder().TakeDirty() {
-		o.policies.Statuses.Add(key, policy.Delay)
-	}
-}
-
 // unreportedKept bounds what a standby keeps to tell in case that it takes over.
 const unreportedKept = 100
 
@@ -165,16 +149,10 @@ func (o *Observer) reportRecoveries(opened []weeder.Opened) {
 	news := slices.DeleteFunc(slices.Concat(inherited, opened), func(w weeder.Opened) bool {
 		alreadyReported := false
 		if config, judged := o.policies.Get(w.Key); judged && (w.FirstSight || len(inherited) > 0) {
-			_, alreadyReported = w.ListedIn(&config.Object.Status)
+			alreadyReported = w.ListedIn(&config.Object.Status)
 		}
 		return alreadyReported || !now.Before(w.Ends)
 	})
 	o.mu.Unlock()
 	o.Report.recovered(news, now)
-}
-
-func (o *Observer) requestPods(keys []types.NamespacedName, after time.Duration) {
-	for _, key := range keys {
-		o.pods.Add(key, after)
-	}
 }

@@ -62,8 +62,6 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request reconcile.Request
 				return reconcile.Result{}, err
 			}
 			continue
-		case weeder.ReadRecord: // of another config than before
-			continue
 		}
 		err := r.act(ctx, plan)
 		if err == nil {
@@ -76,36 +74,28 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request reconcile.Request
 	return reconcile.Result{RequeueAfter: lookAgain}, nil
 }
 
-// decide plans from what is known, once that is confirmed. What can't be confirmed holds a deletion back.
+// decide plans from what is known, once that is confirmed: what earlier leaders did, and what watches have been silent about.
 func (r *PodReconciler) decide(ctx context.Context, key types.NamespacedName) (weeder.Plan, weeder.Next) {
-	plan, next := r.Observer.weeder().Decide(key, r.Observer.moment(), "")
-	for range 2 { // what others did, then what may have changed since it was told
-		read, err := r.learn(ctx, plan, next)
-		doubt := ""
-		switch {
-		case err != nil:
-			log.FromContext(ctx).Error(err, "A deletion waits, since what is known can't be confirmed")
-			doubt = err.Error()
-		case !read:
-			return plan, next
-		}
-		plan, next = r.Observer.weeder().Decide(key, r.Observer.moment(), doubt)
+	plan, next := r.decideUnless(ctx, r.Recorder.Inherit(ctx), key)
+	if next != weeder.Delete {
+		return plan, next
 	}
-	return plan, next
+	read, err := r.confirm(ctx, plan)
+	if !read {
+		return plan, next
+	}
+	r.giveBack(plan)
+	return r.decideUnless(ctx, err, key)
 }
 
-// learn reads live what must be known before a deletion: what earlier leaders did, and what watches have been silent about. Read
-// says that it did, so that one must decide anew.
-func (r *PodReconciler) learn(ctx context.Context, plan weeder.Plan, next weeder.Next) (read bool, err error) {
-	switch next {
-	case weeder.ReadRecord:
-		return true, r.Recorder.Inherit(ctx, plan.Delete)
-	case weeder.Delete:
-		if read, err = r.confirm(ctx, plan); read {
-			r.giveBack(plan)
-		}
+// decideUnless decides. A doubt holds a deletion back.
+func (r *PodReconciler) decideUnless(ctx context.Context, doubt error, key types.NamespacedName) (weeder.Plan, weeder.Next) {
+	why := ""
+	if doubt != nil {
+		log.FromContext(ctx).Error(doubt, "A deletion waits, since what is known can't be confirmed")
+		why = doubt.Error()
 	}
-	return read, err
+	return r.Observer.weeder().Decide(key, r.Observer.moment(), why)
 }
 
 // act carries out a plan and tells of it.

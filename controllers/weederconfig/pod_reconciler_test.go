@@ -54,8 +54,17 @@ func (s *scene) Check(ctx context.Context, _ schema.GroupVersionKind, _ types.Na
 
 func newScene(t *testing.T, change func(*v1alpha1.WeederConfigSpec), answers ...error) *scene {
 	t.Helper()
+	s := entrant(t, stored("wc", change), answers...)
+	s.world.weeder().Claim(nil, s.world.moment())
+	return s
+}
+
+// entrant is a process that is about to lead: it knows of config wc and a pod to delete for it, and not what was done for it
+// last.
+func entrant(t *testing.T, wc *v1alpha1.WeederConfig, answers ...error) *scene {
+	t.Helper()
 	s := &scene{world: newWorld(t), live: newLive(crashing("api-1")), answers: answers}
-	s.world.observe(t.Context(), stored("wc", change))
+	s.world.meet(t.Context(), wc)
 	s.world.pod(weeder.ReadPod(crashing("api-1")))
 	s.world.recover()
 	s.shelf = newShelf(func() error { return s.note })

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -37,48 +37,32 @@ type DeletionRecorder struct {
 	batchers   sync.Map   // *batcher by the config's name
 }
 
-// Inherit reads what earlier leaders wrote down for all configs, and lets this process act for those that it knows: the minute
-// and a pod's repeats are shared by all of them. It is called before the first deletion for a config, and reads once for all who
-// wait for it.
-func (r *DeletionRecorder) Inherit(ctx context.Context, d *weeder.Deletion) error {
+// Inherit reads what earlier leaders wrote down for all configs, and lets this process act: the minute and a pod's repeats are shared by
+// all of them. It is called before the first deletion, and reads once for all who wait for it.
+func (r *DeletionRecorder) Inherit(ctx context.Context) error {
 	r.inheriting.Lock()
 	defer r.inheriting.Unlock()
-	if r.Observer.weeder().Claimed(d.Config) {
+	if r.Observer.weeder().Claimed() {
 		return nil
 	}
 	var all v1alpha1.WeederConfigList
 	if err := r.Live.List(ctx, &all); err != nil {
-		return fmt.Errorf("read the WeederConfigs before the first deletion for %s: %w", d.Key, err)
+		return fmt.Errorf("read the WeederConfigs before the first deletion: %w", err)
 	}
 	if !r.leads() {
 		return errNotLeading
 	}
-	statuses := map[types.UID]v1alpha1.WeederConfigStatus{}
-	for i := range all.Items {
-		if wc := &all.Items[i]; wc.DeletionTimestamp == nil {
-			statuses[wc.UID] = wc.Status
-		}
+	count := slices.DeleteFunc(all.Items, func(wc v1alpha1.WeederConfig) bool { return wc.DeletionTimestamp != nil || r.unreadable(&wc) })
+	if unknown := r.Observer.weeder().Claim(count, r.Observer.moment()); len(unknown) > 0 {
+		return fmt.Errorf("WeederConfig %s, for which pods were deleted lately, isn't judged yet", unknown[0])
 	}
-	if _, ok := statuses[d.Config]; !ok {
-		return fmt.Errorf("WeederConfig %s isn't the one that was admitted any more", d.Key)
-	}
-	for _, uid := range r.Observer.weeder().Inherit(statuses, r.Observer.moment()) {
-		if name := r.unread(&all, uid); name != "" {
-			return fmt.Errorf("WeederConfig %s, for which pods were deleted lately, isn't judged yet", name)
-		}
-	}
-	r.Observer.weeder().Claim(slices.Collect(maps.Keys(statuses)))
 	return nil
 }
 
-// unread names a config that isn't read yet, "" for one that can't be: what was done for that counts no more.
-func (r *DeletionRecorder) unread(all *v1alpha1.WeederConfigList, uid types.UID) string {
-	i := slices.IndexFunc(all.Items, func(wc v1alpha1.WeederConfig) bool { return wc.UID == uid })
-	key := client.ObjectKeyFromObject(&all.Items[i])
-	if config, ok := r.Observer.policies.Get(key); ok && config.UID == uid && config.Read.unreadable != nil {
-		return ""
-	}
-	return key.String()
+// unreadable says that a config can't be read: what was done for it counts no more.
+func (r *DeletionRecorder) unreadable(wc *v1alpha1.WeederConfig) bool {
+	config, ok := r.Observer.policies.Get(client.ObjectKeyFromObject(wc))
+	return ok && config.UID == wc.UID && config.Read.unreadable != nil
 }
 
 // errNotLeading: another replica may lead by now.
@@ -163,4 +147,92 @@ func (r *DeletionRecorder) refreshVersion(ctx context.Context, d *weeder.Deletio
 	}
 	b.version = wc.ResourceVersion
 	return nil
+}
+
+const (
+	// batchDelay is how long a write waits for deletions that are decided at the same moment. Without it a recovery's first pod
+	// would be written down alone, and all others would wait for a second write.
+	batchDelay = 2 * time.Millisecond
+	// maxInFlight deletions that are written down and not over let the next write wait: two for each sender.
+	maxInFlight = 2 * senders
+)
+
+// batcher lets the deletions of one config share writes: those that are decided at the same moment, while another write is on
+// its way, or while the senders have enough to do.
+type batcher struct {
+	writeLock chan struct{} // has room for whoever writes
+	// version is the config's resource version as far as writers know, "" before the first; needs the writeLock.
+	version string
+
+	mu       sync.Mutex
+	fewer    sync.Cond // on mu: inFlight has shrunk
+	next     *batch    // needs mu: has no write yet; nil for none
+	inFlight int       // needs mu: those written down and not over
+}
+
+// batch shares one write.
+type batch struct {
+	size    int           // needs the batcher's mu
+	written chan struct{} // closed once the write is over
+	err     error         // to be read then
+}
+
+func newBatcher() *batcher {
+	b := &batcher{writeLock: make(chan struct{}, 1)}
+	b.fewer.L = &b.mu
+	return b
+}
+
+// enter returns when a write is over that began after enter was called. Without an error, leave must follow.
+func (b *batcher) enter(write func() error) error {
+	in, first := b.join()
+	if first { // it must write
+		in.err = b.writeFor(in, write)
+		close(in.written)
+	}
+	<-in.written
+	return in.err
+}
+
+// leave says that what was written down is over.
+func (b *batcher) leave() { b.add(-1) }
+
+func (b *batcher) join() (in *batch, first bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if first = b.next == nil; first {
+		b.next = &batch{written: make(chan struct{})}
+	}
+	b.next.size++
+	return b.next, first
+}
+
+func (b *batcher) writeFor(in *batch, write func() error) error {
+	b.writeLock <- struct{}{}
+	defer func() { <-b.writeLock }()
+	<-time.After(batchDelay)
+	b.seal(in)
+	err := write()
+	if err != nil {
+		b.add(-in.size)
+	}
+	return err
+}
+
+// seal waits until the senders run low, and lets nobody join any more.
+func (b *batcher) seal(in *batch) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for b.inFlight >= maxInFlight {
+		b.fewer.Wait()
+	}
+	b.next = nil
+	b.inFlight += in.size
+}
+
+func (b *batcher) add(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.inFlight += n
+	b.fewer.Signal()
 }

@@ -2,7 +2,6 @@ package snapshot_test
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -188,7 +187,7 @@ func (w *weeding) recover() {
 
 // act lets the manager delete the pods that it may, and controllers replace them.
 func (w *weeding) act() {
-	w.weeder.Claim(slices.Collect(maps.Keys(w.configs)))
+	w.weeder.Claim(nil, weederAt(w.now))
 	for _, key := range w.weeder.Due(weederAt(w.now)) {
 		plan, next := w.weeder.Decide(key, weederAt(w.now), "")
 		if next != weeder.Delete {
@@ -241,7 +240,7 @@ func (w *weeding) asked(g *guard.Guard) map[types.NamespacedName]string {
 
 // told is what the manager writes of a config into its status.
 func told(st *v1alpha1.WeederConfigStatus, sum weeder.Summary) {
-	st.Windows, st.RecentDeletions, st.LastTriggered, st.Deleted = nil, nil, nil, sum.Deleted
+	st.Windows, st.RecentDeletions, st.Spent, st.LastTriggered, st.Deleted = nil, nil, nil, nil, sum.Deleted
 	for _, w := range sum.Windows {
 		rw := v1alpha1.RecoveryWindow{Recovery: v1alpha1.Recovery{Namespace: w.Namespace, Service: w.Service, Time: metav1.NewTime(w.Opened)}, Until: metav1.NewTime(w.Ends), Deleted: int32(w.Deleted)}
 		if !w.LastDeletion.IsZero() {
@@ -257,6 +256,9 @@ func told(st *v1alpha1.WeederConfigStatus, sum weeder.Summary) {
 		st.RecentDeletions = append(st.RecentDeletions, v1alpha1.PodDeletion{
 			Time: metav1.NewTime(r.Server), Namespace: r.Namespace, Pod: r.Pod, PodUID: string(r.UID), Owner: r.Owner, Service: r.Service, Repeats: int32(len(r.Before)),
 		})
+	}
+	if s := sum.Spent; s.LastMinute > 0 {
+		st.Spent = &v1alpha1.SpentBudgets{LastMinute: int32(s.LastMinute), LastDeletion: metav1.NewTime(s.LastDeletion)}
 	}
 }
 
@@ -293,7 +295,7 @@ func TestExplainAndWeedingNeverDisagree(t *testing.T) {
 		}
 		w.now = w.now.Add(time.Duration(rapid.SampledFrom(later).Draw(t, "later")) * time.Second)
 		says := w.asked(g)
-		w.weeder.Claim(slices.Collect(maps.Keys(w.configs)))
+		w.weeder.Claim(nil, weederAt(w.now))
 		done := map[types.NamespacedName]string{}
 		for _, key := range w.weeder.Due(weederAt(w.now)) {
 			plan, _ := w.weeder.Decide(key, weederAt(w.now), "")

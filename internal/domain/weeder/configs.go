@@ -20,8 +20,6 @@ type configState struct {
 	held map[*podState]struct{}
 	// matches is made when it is needed first; needs the state's lock for writing.
 	matches *matcher
-	// claimed: what a former process did is known, and only this one acts. It knows better than the status from now on.
-	claimed bool
 	// inherited is what a former process left open.
 	inherited inheritedWindows
 	totals
@@ -52,10 +50,11 @@ func (s *State) ObserveConfig(c *Config, state lifecycle.State, at Moment) (due 
 	otherPolicy := cs != nil && cs.AllReady != c.AllReady
 	if cs != nil && cs.Generation == c.Generation && cs.state == state {
 		cs.Config = c // its status may be newer
-		s.inherit(cs, at)
+		s.inherit(cs, false, at)
 		return nil
 	}
-	if cs == nil {
+	first := cs == nil
+	if first {
 		cs = &configState{
 			seen: map[types.NamespacedName]lastReadiness{}, held: map[*podState]struct{}{},
 			inherited: inheritedWindows{byService: map[types.NamespacedName]Window{}}, totals: totals{skipped: map[Reason]int64{}},
@@ -69,7 +68,7 @@ func (s *State) ObserveConfig(c *Config, state lifecycle.State, at Moment) (due 
 	}
 	cs.Config, cs.state, cs.matches = c, state, nil
 	s.enterScope(cs)
-	s.inherit(cs, at)
+	s.inherit(cs, first, at)
 	s.narrow(cs)
 	if otherPolicy { // that a Service is Ready by it is no recovery
 		for key := range cs.seen {

@@ -19,9 +19,6 @@ const (
 	// ReadLive: the outcome of an earlier deletion is uncertain. Give the pod to ObserveLive, or to ForgetPod if it is gone,
 	// and decide again.
 	ReadLive
-	// ReadRecord: before this process's first deletion for the plan's config, it must be known what others did before. Give the
-	// config's status, read live, to Inherit, say Claim, and decide again.
-	ReadRecord
 )
 
 // sent is a deletion that was decided, with all that it took.
@@ -50,15 +47,15 @@ func (s *State) Decide(key types.NamespacedName, at Moment, doubt string) (Plan,
 		s.release(p)
 		return Plan{Pod: *p.Pod}, Nothing
 	}
+	if !s.claimed {
+		doubt = cmp.Or(doubt, "it isn't known yet what earlier leaders did")
+	}
 	in.Past, in.Doubt = s.past(p, at), doubt
 	in.FreeAt = s.log.free(in.Limit, s.queue.ahead(p), at.Now)
 	plan := PlanPod(in)
 	if plan.Delete == nil {
 		s.noteHolds(p, &plan, at.Now)
 		return plan, Nothing
-	}
-	if !s.configs[plan.Delete.Config].claimed {
-		return plan, ReadRecord
 	}
 	s.reserve(p, plan.Delete, at)
 	return plan, Delete
@@ -69,6 +66,30 @@ func (s *State) input(p *podState, at Moment) Input {
 	return Input{
 		Pod: p.Pod, Autohealers: p.autohealers(s.ownNamespace), OwnerHold: s.holdRequests[p.Workload()].hold,
 		At: at, ActsFrom: s.actsFrom, Limit: s.limits.MaxPodDeletionsPerMinute,
+	}
+}
+
+// openings are the open windows that a pod stands in, the oldest config first.
+func (s *State) openings(p *podState, at Moment) (openings []Opening) {
+	var windows []*window
+	for _, w := range s.windows[p.Namespace] {
+		if w.wants(p, at.Now) {
+			windows = append(windows, w)
+		}
+	}
+	slices.SortFunc(windows, compareWindows)
+	acting := s.acting(p.Namespace)
+	for _, w := range windows {
+		openings = append(openings, s.opening(p, w, acting))
+	}
+	return openings
+}
+
+// opening is a window as it is to a pod, while these configs act in its namespace.
+func (s *State) opening(p *podState, w *window, acting []*matcher) Opening {
+	return Opening{
+		Config: w.of.Config, State: w.of.state, Window: w.Window, Backing: s.services[w.key()].backs(p.Pod),
+		Cycle: s.cycle(p, w.Service, acting),
 	}
 }
 

@@ -93,17 +93,19 @@ type deletionLog struct {
 	lately records
 }
 
-func (l *deletionLog) add(w Workload, d *Record) {
+// of are the deletions of a workload.
+func (l *deletionLog) of(w Workload) *history {
 	h := l.byWorkload[w]
 	if h == nil {
 		h = &history{}
 		l.byWorkload[w] = h
 	}
-	if d.inherited {
-		h.inherited.insert(d, byTime)
-	} else {
-		h.heirless.insert(d, byServerTime)
-	}
+	return h
+}
+
+// add takes in a deletion of ours.
+func (l *deletionLog) add(w Workload, d *Record) {
+	l.of(w).heirless.insert(d, byServerTime)
 	l.lately.insert(d, byLatest)
 }
 

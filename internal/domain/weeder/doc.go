@@ -11,8 +11,8 @@
 //
 // A pod that crash-loops in a window:
 //
+//	Claim: what earlier leaders did is known
 //	Decide ──► held: Plan.Holds say why, and when to look again
-//	       ──► ReadRecord: what earlier leaders did must be read first ── Inherit, Claim ──► Decide
 //	       ──► Delete: its place under all limits is taken ── Revalidate, request ──► Confirm: never deleted again
 //	                                                                              ──► Failed: the place is given back
 //	                                                                              ──► nobody knows: ReadLive ── ObserveLive or ForgetPod

@@ -265,12 +265,8 @@ func decide(y *weeder.State, name string, d time.Duration) string {
 
 // decideOn decides for a process that leads: what others did is what the state was told.
 func decideOn(y *weeder.State, pod types.NamespacedName, at weeder.Moment, doubt string) (weeder.Plan, weeder.Next) {
-	plan, next := y.Decide(pod, at, doubt)
-	for next == weeder.ReadRecord {
-		y.Claim([]types.UID{plan.Delete.Config})
-		plan, next = y.Decide(pod, at, doubt)
-	}
-	return plan, next
+	y.Claim(nil, at)
+	return y.Decide(pod, at, doubt)
 }
 
 // deleted decides on a pod, which must be deleted, and lets it be gone.

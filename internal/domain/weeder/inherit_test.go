@@ -59,7 +59,7 @@ func TestARestartForgetsNoDeletionThatTheStatusHasNoRoomFor(t *testing.T) {
 	expect(t, "one that may replace the first of them", decide(after, "api-00r", 10*second), "Cooldown")
 	expect(t, "it, later", decide(after, "api-00r", 26*second), "delete again")
 	sum, _ = after.Summary("wc-uid", at(27*second))
-	expect(t, "unlisted now", fmt.Sprint(sum.Spent.Unlisted.From.Sub(noon), sum.Spent.Unlisted.To.Sub(noon)), "0s 6s")
+	expect(t, "unlisted now", fmt.Sprint(sum.Spent.Unlisted.From.Sub(noon), sum.Spent.Unlisted.To.Sub(noon)), "0s 7s") // of others' it is known to a second
 
 	third := restarted(t, spec, storedStatus(sum), 30*second, crashing("api-01r", "set01", 2*second))
 	expect(t, "after another restart", decide(third, "api-01r", 30*second), "delete again")
@@ -219,7 +219,7 @@ func TestARestartGoesOnWithAWindowAndMissesNoLaterRecovery(t *testing.T) {
 		"the Service recovered again in it":              {60 * second, 90 * second, "3m0s"},
 		"the Service recovered again in it, and is over": {60 * second, 130 * second, "3m0s"},
 		"the Service recovered again after it":           {125 * second, 130 * second, "4m5s"},
-		"the node's clock was behind all the time":       {-5 * second, 90 * second, "1m55s"},
+		"the node's clock was behind all the time":       {-5 * second, 90 * second, "2m0s"},
 		"its pods hadn't turned it Ready":                {-time.Hour, 90 * second, "2m0s"},
 		"its pods hadn't, and it is over":                {-time.Hour, 130 * second, ""},
 	} {
@@ -236,10 +236,15 @@ func TestARestartGoesOnWithAWindowAndMissesNoLaterRecovery(t *testing.T) {
 				want = ""
 			}
 			expect(t, "windows", strings.Join(opened(y), ";"), want)
-			if test.until != "" && test.since < 2*time.Minute {
-				y.ObservePod(crashing("api-1", "a", -time.Hour), at(test.start))
-				expect(t, "what it has spent", decide(y, "api-1", test.start), "MaxDeletionsPerWatch")
+			if test.until == "" {
+				return
 			}
+			spent := "MaxDeletionsPerWatch"
+			if test.since > 2*time.Minute { // it is another by now
+				spent = "delete"
+			}
+			y.ObservePod(crashing("api-1", "a", -time.Hour), at(test.start))
+			expect(t, "what it has spent", decide(y, "api-1", test.start), spent)
 		})
 	}
 }
@@ -295,21 +300,27 @@ func TestNothingIsDeletedBeforeItIsKnownWhatOthersDid(t *testing.T) {
 	recoverEtcd(y, 0)
 	for range 2 {
 		plan, next := y.Decide(key("api-1"), at(second), "")
-		expect(t, "at first", next, weeder.ReadRecord)
-		expect(t, "of", plan.Delete.Config, types.UID("wc-uid"))
+		expect(t, "at first", verdict(plan, next), "FactsInDoubt")
 	}
 	sum, _ := y.Summary("wc-uid", at(second))
 	expect(t, "reserved meanwhile", sum.Deleted, 0)
-	inherit := func(st v1alpha1.WeederConfigStatus) []types.UID {
-		return y.Inherit(map[types.UID]v1alpha1.WeederConfigStatus{"wc-uid": st, "new-uid": {}}, at(second))
+	claim := func(st v1alpha1.WeederConfigStatus) int {
+		return len(y.Claim(stored(map[string]v1alpha1.WeederConfigStatus{"wc": st, "new": {}}), at(second)))
 	}
-	expect(t, "unknown, and something was done for it", len(inherit(spent)), 0)
-	y.Claim([]types.UID{"wc-uid", "new-uid"})
+	expect(t, "unknown, and something was done for it", claim(spent), 0)
 	plan, next := y.Decide(key("api-1"), at(second), "")
 	expect(t, "then", verdict(plan, next), "MaxDeletionsPerWatch")
-	inherit(v1alpha1.WeederConfigStatus{Deleted: 9})
+	claim(v1alpha1.WeederConfigStatus{Deleted: 9})
 	sum, _ = y.Summary("wc-uid", at(second))
 	expect(t, "deleted, whatever comes late", sum.Deleted, 1)
+}
+
+// stored are configs with these statuses.
+func stored(statuses map[string]v1alpha1.WeederConfigStatus) (configs []v1alpha1.WeederConfig) {
+	for name, st := range statuses {
+		configs = append(configs, v1alpha1.WeederConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name + "-uid")}, Status: st})
+	}
+	return configs
 }
 
 // The former process' clock was three seconds behind the API server's, and this one's is three ahead.
@@ -345,12 +356,13 @@ func TestAWindowIsTheSameByEverybodysClock(t *testing.T) {
 func TestWhatOthersDidForOneConfigCountsForAll(t *testing.T) {
 	y := watchingEtcd(t, etcdForAPI, newPod("api-1", backOff))
 	lastMinute := v1alpha1.WeederConfigStatus{Spent: &v1alpha1.SpentBudgets{LastMinute: 1000, LastDeletion: metav1.NewTime(noon)}}
-	records := map[types.UID]v1alpha1.WeederConfigStatus{"wc-uid": {}, "other-uid": lastMinute}
+	records := stored(map[string]v1alpha1.WeederConfigStatus{"wc": {}, "other": lastMinute})
 	recoverEtcd(y, 0)
-	expect(t, "unknown", fmt.Sprint(y.Inherit(records, at(second))), "[other-uid]")
+	expect(t, "unknown", fmt.Sprint(y.Claim(records, at(second))), "[ns/other]")
+	plan, next := y.Decide(key("api-1"), at(second), "")
+	expect(t, "until it is known", verdict(plan, next), "FactsInDoubt")
 	y.ObserveConfig(newConfig(t, "other", "servicesAndDependantSelectors: {db: {podSelectors: [{matchLabels: {app: web}}]}}"), lifecycle.Refused, at(second))
-	expect(t, "unknown", len(y.Inherit(records, at(second))), 0)
-	y.Claim([]types.UID{"wc-uid", "other-uid"})
+	expect(t, "unknown", len(y.Claim(records, at(second))), 0)
 	expect(t, "the first", decide(y, "api-1", second), "MaxPodDeletionsPerMinute")
 }
 
@@ -389,16 +401,33 @@ func TestAClockThatIsSetBackHidesNoDeletionFromTheNextProcess(t *testing.T) {
 	expect(t, "its replacement, for the next process", decide(after, "api-2", 24*second), "Cooldown")
 }
 
-func TestWhatAnotherProcessSpentIsToldForAnHour(t *testing.T) {
-	before := watchingEtcd(t, forHalfAnHour, newPod("api-1", backOff))
-	recoverEtcd(before, 0)
-	deleted(t, before, "api-1", second)
-	sum, _ := before.Summary("wc-uid", at(2*second))
-	after := restarted(t, forHalfAnHour, storedStatus(sum), 3*second)
-	for d, lastMinute := range map[time.Duration]int{59 * time.Minute: 1, time.Hour + 2*second: 0} {
-		sum, _ := after.Summary("wc-uid", at(d))
-		expect(t, "spent after "+d.String(), sum.Spent.LastMinute, lastMinute)
-		expect(t, "told", sum.Spent.LastDeletion.IsZero(), lastMinute == 0)
-		expect(t, "recent", len(sum.Recent), 1)
+// It couldn't be read before, say.
+func TestTheStatusOfAConfigThatIsSeenLateCountsOnce(t *testing.T) {
+	y := newState()
+	y.ObservePod(weeder.ReadPod(newPod("etcd-0", readySince(0))), at(second))
+	y.ObservePod(weeder.ReadPod(newPod("api-1", backOff)), at(second))
+	y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0"), at(second))
+	y.MarkSynced(at(second))
+	y.Claim(nil, at(second))
+	wc := newWeederConfig(t, "ns", "wc", etcdForAPI+"maxDeletionsPerWatch: 1")
+	for _, n := range []int32{1, 9} { // the other is no news to who does it
+		wc.Status.Deleted, wc.Status.Windows = int64(n), []v1alpha1.RecoveryWindow{{
+			Recovery: v1alpha1.Recovery{Namespace: "ns", Service: "etcd", Time: metav1.NewTime(noon)}, Until: metav1.NewTime(noon.Add(2 * time.Minute)), Deleted: n,
+		}}
+		y.ObserveConfig(compiled(t, wc), lifecycle.Active, at(second))
+		expect(t, "what it has spent", decide(y, "api-1", second), "MaxDeletionsPerWatch")
+		sum, _ := y.Summary("wc-uid", at(second))
+		expect(t, "deleted", sum.Deleted, 1)
+		expect(t, "deleted in the window", sum.Windows[0].Deleted, 1)
 	}
+}
+
+// The former leader was cut off when the Service went down once more, and this process saw it recover.
+func TestARecoveryThatTheStatusDoesNotKnowHasABudgetOfItsOwn(t *testing.T) {
+	y := watchingEtcd(t, etcdForAPI+"maxDeletionsPerWatch: 1", newPod("api-1", backOff))
+	recoverEtcd(y, 30*second)
+	y.Claim(stored(map[string]v1alpha1.WeederConfigStatus{"wc": {Windows: []v1alpha1.RecoveryWindow{{
+		Recovery: v1alpha1.Recovery{Namespace: "ns", Service: "etcd", Time: metav1.NewTime(noon)}, Until: metav1.NewTime(noon.Add(2 * time.Minute)), Deleted: 1,
+	}}}}), at(31*second))
+	expect(t, "after it", decide(y, "api-1", 31*second), "delete")
 }

@@ -93,10 +93,8 @@ func (f *forecaster) storedWindow(key types.NamespacedName) *Window {
 	if w := f.known.windowOf(f.stored.UID, key.Namespace, key.Name); w != nil {
 		return &w.Window
 	}
-	for _, w := range f.stored.stored.Windows {
-		if w.Namespace == key.Namespace && w.Service == key.Name {
-			return &Window{Namespace: w.Namespace, Service: w.Service, Opened: w.Time.Time, Trigger: w.Time.Time, Deleted: int(w.Deleted)}
-		}
+	if w, left := f.stored.inherited.byService[key]; left {
+		return &w
 	}
 	return nil
 }
@@ -151,7 +149,7 @@ func (c *Config) made(plan Plan) iter.Seq2[string, PodForecast] {
 // each place in a budget or under a limit goes to whom it is given. What is planned is reserved: it is for a state that nobody
 // acts by.
 func (s *State) Verdicts(at Moment) map[types.NamespacedName]Plan {
-	s.Claim(slices.Collect(maps.Keys(s.configs))) // what others did is in the statuses that it was fed with
+	s.Claim(nil, at) // what others did is in the statuses that it was fed with
 	plans := map[types.NamespacedName]Plan{}
 	for _, key := range s.Due(at) {
 		plans[key], _ = s.Decide(key, at, "")

@@ -26,12 +26,19 @@ func (m Moment) server() time.Time {
 	return m.Server
 }
 
-// ahead is by how much our clock is ahead of the API server's: zero unless it is more than is known of that.
-func (m Moment) ahead() time.Duration {
-	if ahead := m.Now.Sub(m.server()); ahead.Abs() >= uncertainCreation {
-		return ahead
-	}
-	return 0
+// ahead is by how much our clock is ahead of the API server's.
+func (m Moment) ahead() time.Duration { return m.Now.Sub(m.server()) }
+
+// ours is a time of the API server's clock, as a status has it, by our own.
+func (m Moment) ours(stored time.Time) time.Time { return stored.Add(m.ahead()) }
+
+// stored is the reverse of ours.
+func (m Moment) stored(ours time.Time) time.Time { return ours.Add(-m.ahead()) }
+
+// latest is when at the latest, by our clock, that was of which a status tells: its times are cut to seconds, and what they count for
+// must not end early.
+func (m Moment) latest(stored time.Time) time.Time {
+	return earlier(m.Now, m.ours(stored).Add(time.Second))
 }
 
 // Reason is a short CamelCase word for why a pod isn't deleted.

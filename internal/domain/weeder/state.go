@@ -22,6 +22,8 @@ type State struct {
 	limits       limit.Limits
 	ownNamespace string
 	synced       bool
+	// claimed: what former processes did is known, and only this one acts, which knows better than the statuses from now on.
+	claimed bool
 	// actsFrom is until when nothing is done because our clock stepped.
 	actsFrom time.Time
 
@@ -134,6 +136,29 @@ func (s *State) Due(at Moment) (due []types.NamespacedName) {
 		}
 	}
 	return sortedKeys(due)
+}
+
+// Opened tells of a window that opened.
+type Opened struct {
+	Config types.UID
+	Key    types.NamespacedName // of the config
+	Window
+	// FirstSight: the Service was Ready already when it was seen first, so that this recovery may have been told before.
+	FirstSight bool
+	// Acts: the config may delete pods for it, and isn't only observing.
+	Acts bool
+}
+
+// openedKept bounds what waits to be told where nobody asks.
+const openedKept = 1000
+
+// TakeOpened gives the windows that opened since it was last asked, for Events.
+func (s *State) TakeOpened() []Opened {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	opened := s.opened
+	s.opened = nil
+	return opened
 }
 
 // TakeDirty gives the configs whose status may have changed since it was last asked.

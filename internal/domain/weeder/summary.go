@@ -129,10 +129,11 @@ type totals struct {
 	log records
 	// last is the latest window.
 	last Window
-	// inheritedCounts are deletions of the last minute by another process that are known by number only.
-	inheritedCounts records
-	// unlisted are such deletions of the last hour.
-	unlisted Unlisted
+	// lastMinute are another process's of the minute up to its latest, all taken to be as late as that one.
+	lastMinute records
+	// unlisted stands for all those of the last hour that a status had no room for: Server is the first of them, At the last, and Before
+	// of the one with the most. Nil for none.
+	unlisted *Record
 }
 
 // Unlisted are deletions of which only this is known. Times are by the API server's clock.
@@ -142,15 +143,10 @@ type Unlisted struct {
 	Repeats int
 }
 
-// counts says whether some of them are less than an hour old.
-func (u Unlisted) counts(at Moment) bool {
-	return !u.To.IsZero() && at.Now.Sub(at.latest(u.To)) < remembered
-}
-
 // Spent says in numbers what Summary.Recent has no room for.
 type Spent struct {
 	// LastMinute counts the deletions of the minute up to LastDeletion, which is by the API server's clock. It is zero when none is
-	// known, or when the latest was another process's and is more than an hour ago.
+	// known.
 	LastMinute   int
 	LastDeletion time.Time
 	// Unlisted are those of the hour up to LastDeletion that aren't in Recent.
@@ -191,20 +187,18 @@ func (t *totals) spent(at Moment) (s Spent) {
 		return Spent{}
 	}
 	hour, last := t.hour(), t.log[len(t.log)-1]
-	if last.inherited && at.Now.Sub(at.latest(last.Server)) >= remembered { // the next process needn't hear of them once more
-		return Spent{}
-	}
 	s.LastDeletion = last.Server
-	for _, r := range slices.Concat(hour, t.inheritedCounts) {
-		if last.At.Sub(r.At) < pace {
+	for _, r := range slices.Concat(hour, t.lastMinute) {
+		if !r.inherited && last.At.Sub(r.At) < pace {
 			s.LastMinute++
 		}
 	}
-	if t.unlisted.counts(Moment{Now: last.At, Server: last.Server}) {
-		s.Unlisted = t.unlisted
+	unlisted := hour[:max(0, len(hour)-sample.Size)]
+	if u := t.unlisted; u != nil && u.counts(last.At) {
+		unlisted = append(records{u}, unlisted...)
 	}
-	for _, r := range hour[:max(0, len(hour)-sample.Size)] {
-		s.Unlisted.From, s.Unlisted.To = earlier(s.Unlisted.From, r.Server), later(s.Unlisted.To, r.Server)
+	for _, r := range unlisted {
+		s.Unlisted.From, s.Unlisted.To = earlier(s.Unlisted.From, r.Server), later(s.Unlisted.To, at.stored(r.At))
 		s.Unlisted.Repeats = max(s.Unlisted.Repeats, len(r.Before))
 	}
 	return s

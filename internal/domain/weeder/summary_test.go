@@ -160,7 +160,7 @@ func TestARestartForgetsNoLimit(t *testing.T) {
 	after.ObserveConfig(compiled(t, wc), lifecycle.Active, at(5*second)) // once more changes nothing
 	due := after.MarkSynced(at(5 * second))
 	expect(t, "due", len(due), 21)
-	expect(t, "windows", strings.Join(opened(after), ";"), "ns/etcd until +1m59s")
+	expect(t, "windows", strings.Join(opened(after), ";"), "ns/etcd until +2m0s")
 	expect(t, "a replacement of what the former process deleted", decide(after, "api-29r", 6*second), "Cooldown")
 	expect(t, "it, later", decide(after, "api-29r", 24*second), "delete again")
 	verdicts := map[string]int{}

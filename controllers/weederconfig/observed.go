@@ -1,0 +1,196 @@
+package weederconfig
+
+import (
+	"context"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/actuate"
+	"github.com/resourcestack/autohealer/internal/domain/guardrail"
+	"github.com/resourcestack/autohealer/internal/domain/hold"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
+	"github.com/resourcestack/autohealer/internal/domain/weeder"
+	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/policy"
+)
+
+// follow does what follows from news: pods to decide on, windows that opened, configs whose status may have changed.
+func (o *Observer) follow(due []types.NamespacedName) {
+	o.requestPods(due, 0)
+	if opened := o.weeder().TakeOpened(); len(opened) > 0 {
+		select {
+		case o.opened <- struct{}{}:
+		default: // it will look at all
+		}
+		o.reportRecoveries(opened)
+	}
+	for _, key := range o.weeder().TakeDirty() {
+		o.policies.Statuses.Add(key, policy.Delay)
+	}
+}
+
+func (o *Observer) requestPods(keys []types.NamespacedName, after time.Duration) {
+	for _, key := range keys {
+		o.pods.Add(key, after)
+	}
+}
+
+func (o *Observer) pod(pod *weeder.Pod) { o.follow(o.weeder().ObservePod(pod, o.moment())) }
+
+func (o *Observer) podGone(pod *weeder.Pod) {
+	o.weeder().ForgetPod(pod.Key(), pod.UID)
+	o.follow(nil)
+}
+
+func (o *Observer) slice(slice *discoveryv1.EndpointSlice) {
+	o.heardOf(kindSlice)
+	o.follow(o.weeder().ObserveSlice(slice, o.moment()))
+}
+
+func (o *Observer) sliceGone(slice *discoveryv1.EndpointSlice) {
+	o.heardOf(kindSlice)
+	o.weeder().ForgetSlice(client.ObjectKeyFromObject(slice), slice.UID, o.moment())
+	o.follow(nil)
+}
+
+func (o *Observer) service(svc *corev1.Service) {
+	o.weeder().ObserveService(svc)
+	o.follow(nil)
+}
+
+func (o *Observer) serviceGone(svc *corev1.Service) {
+	o.weeder().ForgetService(client.ObjectKeyFromObject(svc), svc.UID)
+	o.follow(nil)
+}
+
+// about is the metadata of a kind.
+func about(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(kind)
+	return object
+}
+
+// workload is a kind of them.
+func workload(kind string) schema.GroupVersionKind { return appsv1.SchemeGroupVersion.WithKind(kind) }
+
+// kindSlice is the kind of what tells which pods are behind a Service.
+const kindSlice = "EndpointSlice"
+
+// believable are the kinds whose watches are believed while they tell of anything: besides slices, the workloads by which people may
+// ask to leave their pods alone.
+var believable = sets.New(kindSlice, "Deployment", "StatefulSet", "DaemonSet")
+
+// holds follows what the workloads of one of these kinds ask for.
+func holds[T client.Object](o *Observer, kind string, like client.Object) kube.Watch {
+	return kube.On(like,
+		func(w T) { o.heardOf(kind); o.hold(kind, w) },
+		func(w T) { o.heardOf(kind); o.holdGone(named(kind, w.GetNamespace(), w.GetName())) })
+}
+
+// heardOf notes that the watch of a kind told of something.
+func (o *Observer) heardOf(kind string) { o.heard.Store(kind, o.Facts.Clock.Now()) }
+
+// quiet says whether the watch of a kind has told of nothing lately.
+func (o *Observer) quiet(kind string, now time.Time) bool {
+	at, heard := o.heard.Load(kind)
+	return believable.Has(kind) && (!heard || now.Sub(at.(time.Time)) > o.Facts.Timings.QuietWatch())
+}
+
+func named(kind, namespace, name string) weeder.Workload {
+	return weeder.Workload{Namespace: namespace, Kind: kind, Name: name}
+}
+
+func (o *Observer) hold(kind string, w client.Object) {
+	o.follow(o.weeder().ObserveHold(named(kind, w.GetNamespace(), w.GetName()), hold.Of(w.GetAnnotations()), w.GetResourceVersion(), o.moment()))
+}
+
+func (o *Observer) holdGone(w weeder.Workload) { o.follow(o.weeder().ForgetHold(w, o.moment())) }
+
+func (o *Observer) namespace(ns *corev1.Namespace) {
+	o.follow(o.weeder().ObserveNamespace(ns, o.moment()))
+}
+
+func (o *Observer) namespaceGone(ns *corev1.Namespace) {
+	o.weeder().ForgetNamespace(ns.Name, ns.UID)
+	o.follow(nil)
+}
+
+const (
+	kindWeederConfig = "WeederConfig"
+	// ruleRights is the rule over what a config's account may do.
+	ruleRights = "weederconfig/account-may-not-delete"
+	// pastDeadline lets a deadline lie behind us when it is looked at.
+	pastDeadline = time.Millisecond
+)
+
+type storedConfig = policy.Policy[*v1alpha1.WeederConfig, reading]
+
+// reading is a config as the planner takes it.
+type reading struct {
+	// config is nil when the spec can't be read; unreadable says why.
+	config     *weeder.Config
+	unreadable error
+}
+
+// Unreadable says why the spec can't be read.
+func (r reading) Unreadable() error { return r.unreadable }
+
+// read reads a config. Most news of one are of its status only.
+func (o *Observer) read(wc *v1alpha1.WeederConfig, before reading) (r reading) {
+	if c := before.config; c != nil && before.unreadable == nil && c.UID == wc.UID && c.Generation == wc.Generation {
+		return reading{config: c.WithStatus(wc.Status)}
+	}
+	r.config, r.unreadable = weeder.NewConfig(wc, o.OwnNamespace)
+	return r
+}
+
+// update has the planner learn what a config asks for and may do.
+func (o *Observer) update(_ context.Context, _, now storedConfig) {
+	switch {
+	case now.Read.unreadable != nil:
+		o.weeder().ForgetConfig(now.UID)
+		o.follow(nil)
+	case now.JudgedAs(now.Object): // else it goes on as it was until it is
+		o.follow(o.weeder().ObserveConfig(now.Read.config, stateOf(now), o.moment()))
+	}
+}
+
+func (o *Observer) forget(wc *v1alpha1.WeederConfig) {
+	o.weeder().ForgetConfig(wc.UID)
+	o.follow(nil)
+}
+
+// guardrails puts in force what all Guardrails together say of limits.
+func (o *Observer) guardrails(all guardrail.Policy) { o.follow(o.weeder().SetLimits(all.Limits)) }
+
+// stateOf is what a config may do now. The planner asks for the rest: it goes on with a config that was changed until that is judged, and
+// tells what one would do that observes.
+func stateOf(config storedConfig) lifecycle.State {
+	forbids := forbidden(config.Verdict)
+	return lifecycle.Policy{NotJudged: !config.PauseKnown, Forbidden: forbids, Refused: !config.Admitted.Valid(), Paused: config.Pause.By != ""}.State()
+}
+
+// forbidden: the only thing that the rules refuse is the account's lack of rights.
+func forbidden(v guard.Verdict) bool {
+	rules := v.RuleIDs()
+	return len(rules) == 1 && rules[0] == ruleRights
+}
+
+// admissionFor is the admission that covers a deletion now; its zero value when there is none, or while acts are paused.
+func (o *Observer) admissionFor(ctx context.Context, d *weeder.Deletion) actuate.AdmittedWeeder {
+	config, ok := o.policies.Admission(ctx, d.Key, d.Config)
+	if !ok || stateOf(config) != lifecycle.Active {
+		return actuate.AdmittedWeeder{}
+	}
+	return config.Admitted
+}
