@@ -198,21 +198,7 @@ func operative(st state) string {
 		says = append(says, fmt.Sprintf("%d have had no clear answer for long, and aren't protected", n.Undetermined))
 	}
 	says = append(says, findings(st.sights)...)
-	paced, untried := 0, 0
-	for i := range st.sights {
-		if st.sights[i].untried() {
-			untried++
-		}
-		if r := st.sights[i].Held.Reason; r == probe.HeldByPace || r == probe.HeldByClock {
-			paced++
-		}
-	}
-	if untried > 0 {
-		says = append(says, fmt.Sprintf("the external kubeconfig of %s has never worked, and nothing is scaled down there", sample.Count(untried, "target")))
-	}
-	if paced > 0 {
-		says = append(says, fmt.Sprintf("waiting for a turn: %d", paced))
-	}
+	says = append(says, waiting(st.sights)...)
 	if t := st.trouble; t != nil && t.Partly {
 		says = append(says, fmt.Sprintf("%d can't be written, %s: %s", t.Targets, t.Sample, t.Err))
 	}
@@ -223,6 +209,26 @@ func operative(st state) string {
 		says = append(says, "the breaker is open, see BreakerOpen")
 	}
 	return policy.Sentence(says...)
+}
+
+// waiting counts the targets that wait for a kubeconfig that works, or for a turn.
+func waiting(sights []sight) (says []string) {
+	paced, untried := 0, 0
+	for i := range sights {
+		if sights[i].untried() {
+			untried++
+		}
+		if r := sights[i].Held.Reason; r == probe.HeldByPace || r == probe.HeldByClock {
+			paced++
+		}
+	}
+	if untried > 0 {
+		says = append(says, fmt.Sprintf("the external kubeconfig of %s has never worked, and nothing is scaled down there", sample.Count(untried, "target")))
+	}
+	if paced > 0 {
+		says = append(says, fmt.Sprintf("waiting for a turn: %d", paced))
+	}
+	return says
 }
 
 // findings tells of the dependents that aren't as they should be: how many, and the first.
