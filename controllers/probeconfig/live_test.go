@@ -48,6 +48,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
 	"github.com/resourcestack/autohealer/internal/policy"
+	"github.com/resourcestack/autohealer/internal/probing"
 )
 
 // plane is a real control plane with our CRDs, and api its client; nil with -short.
@@ -287,7 +288,7 @@ func manage(t *testing.T, authorizer authorizer.UnconditionalAuthorizer) (g *gua
 		t.Fatal(err)
 	}
 	if err := AddToManager(mgr, Options{
-		Options: policy.Options{Guard: g, Facts: facts, OwnNamespace: "default", Rejections: &kube.Rejections{}}, Dial: kubeconfig.Policy{AllowLoopback: true},
+		Options: policy.Options{Guard: g, Facts: facts, OwnNamespace: "default", Rejections: &kube.Rejections{}}, Dial: kubeconfig.Policy{AllowLoopback: true}, Witnesses: (&probing.Witnesses{}).Init(),
 	}); err != nil {
 		t.Fatal(err)
 	}
