@@ -91,9 +91,6 @@ func recount(to *v1alpha1.ProbeConfigStatus, pc *v1alpha1.ProbeConfig, st state)
 	to.ProvenKubeconfigs = proven(pc.Status, st.sights)
 }
 
-// mostProven bounds status.provenKubeconfigs.
-const mostProven = 1000
-
 // proven are the kubeconfigs that work. Of a target whose Secrets weren't read yet it is what was told.
 func proven(before v1alpha1.ProbeConfigStatus, sights []sight) (all []v1alpha1.ProvenKubeconfig) {
 	for i := range sights {
@@ -102,7 +99,7 @@ func proven(before v1alpha1.ProbeConfigStatus, sights []sight) (all []v1alpha1.P
 		if s.Proven == "" && s.Supply.Config == nil {
 			p = provenIn(before, s.Namespace)
 		}
-		if p.Mark != "" && len(all) < mostProven {
+		if p.Mark != "" && len(all) < probe.MostProven {
 			all = append(all, p)
 		}
 	}

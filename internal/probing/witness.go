@@ -86,7 +86,7 @@ func (w *Witnesses) Init() *Witnesses {
 
 // Set replaces all witnesses, by the Guardrail that names them. The same ones go on as they are.
 func (w *Witnesses) Set(named map[string][]guardrail.Witness) {
-	if before := w.all.Load(); len(named) == len(before.named) && maps.EqualFunc(named, before.named, sameWitnesses) {
+	if maps.EqualFunc(named, w.all.Load().named, sameWitnesses) {
 		return
 	}
 	all := &witnessSet{named: map[string][]witness{}}

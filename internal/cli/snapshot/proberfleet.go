@@ -65,9 +65,6 @@ func (*Facts) acts(pc *v1alpha1.ProbeConfig) bool {
 	return pc.Spec.Mode != v1alpha1.Observe && pc.DeletionTimestamp == nil && meta.IsStatusConditionTrue(pc.Status.Conditions, v1alpha1.ConditionAccepted)
 }
 
-// mostProven is how many kubeconfigs a status tells of; of those beyond the manager alone knows whether they work.
-const mostProven = 1000
-
 // worked says whether a target's external kubeconfig works, by a config's status. A status that tells of one may mean the one before it: that
 // the one that is there never worked is told once it fails.
 func worked(pc *v1alpha1.ProbeConfig, namespace string) bool {
@@ -76,13 +73,13 @@ func worked(pc *v1alpha1.ProbeConfig, namespace string) bool {
 		return t.Namespace == namespace && t.Reason == v1alpha1.ReasonKubeconfigUntried
 	}
 	all := pc.Status.ProvenKubeconfigs
-	return (len(all) >= mostProven || slices.ContainsFunc(all, proven)) && !slices.ContainsFunc(pc.Status.WorstTargets, fails)
+	return (len(all) >= probe.MostProven || slices.ContainsFunc(all, proven)) && !slices.ContainsFunc(pc.Status.WorstTargets, fails)
 }
 
 // works is how many targets of a config count for others, as far as its status tells.
 func works(pc *v1alpha1.ProbeConfig) int {
 	all := pc.Status.ProvenKubeconfigs
-	if len(all) >= mostProven {
+	if len(all) >= probe.MostProven {
 		return math.MaxInt
 	}
 	n := 0

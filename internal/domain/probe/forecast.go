@@ -14,6 +14,9 @@ import (
 // SampleSize is how many names or entries a plan, a message source or a status carries at most.
 const SampleSize = sample.Size
 
+// MostProven is how many kubeconfigs a status tells of that have worked; of those beyond the manager alone knows whether they did.
+const MostProven = 1000
+
 // World is what a forecast is made of.
 type World struct {
 	// Namespaces that the config is for, hibernated and ending ones left out, sorted.
