@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -20,7 +21,7 @@ import (
 	"github.com/resourcestack/autohealer/e2e/timings"
 )
 
-// scalings are the manager's writes of scales in the namespace that succeeded, in their order.
+// scalings are the manager's writes of scales in the namespace that were made, in their order.
 func (s shoot) scalings(context.Context) (writes []string) {
 	GinkgoHelper()
 	for _, w := range scalingsOf(func(namespace string) bool { return namespace == s.namespace }) {
@@ -40,14 +41,17 @@ func (s shoot) written(ctx context.Context, writes int) (all []string) {
 	return all
 }
 
-// scaling is a write of the manager's that succeeded.
+// scaling is a write of the manager's that was made.
 type scaling struct {
 	namespace, name string
 	replicas        int32
 	at              time.Time
+	// unanswered: the API server gave up on it, or the manager on the API server, and whether it was made isn't logged.
+	unanswered bool
 }
 
-// scalingsOf reads the audit log, in which writes are in the order in which they were answered.
+// scalingsOf reads the audit log, in which writes are in the order in which they were answered. What wasn't answered was made
+// unless it was made again: the manager looks before it repeats a write.
 func scalingsOf(namespace func(string) bool) (writes []scaling) {
 	GinkgoHelper()
 	file, err := os.Open(h.AuditLog)
@@ -61,14 +65,30 @@ func scalingsOf(namespace func(string) bool) (writes []scaling) {
 			continue
 		}
 		ref := event.ObjectRef
-		if event.User.Username != harness.Username || ref == nil || ref.Subresource != "scale" || !namespace(ref.Namespace) || event.ResponseStatus.Code != 200 {
+		code := event.ResponseStatus.Code
+		if event.User.Username != harness.Username || ref == nil || ref.Subresource != "scale" || !namespace(ref.Namespace) ||
+			code != http.StatusOK && code != http.StatusGatewayTimeout {
 			continue
 		}
 		var scale struct{ Spec struct{ Replicas int32 } }
 		Expect(json.Unmarshal(event.RequestObject.Raw, &scale)).To(Succeed())
-		writes = append(writes, scaling{ref.Namespace, ref.Name, scale.Spec.Replicas, event.RequestReceivedTimestamp.Time})
+		made := scaling{ref.Namespace, ref.Name, scale.Spec.Replicas, event.RequestReceivedTimestamp.Time, code != http.StatusOK}
+		if i := lastOf(writes, ref.Namespace, ref.Name); i >= 0 && writes[i].unanswered && writes[i].replicas == made.replicas {
+			writes = slices.Delete(writes, i, i+1)
+		}
+		writes = append(writes, made)
 	}
 	return writes
+}
+
+// lastOf is where the object's last write is, or -1.
+func lastOf(writes []scaling, namespace, name string) int {
+	for i, w := range slices.Backward(writes) {
+		if w.namespace == namespace && w.name == name {
+			return i
+		}
+	}
+	return -1
 }
 
 // ofWave says whether a namespace is a target of the wave.
