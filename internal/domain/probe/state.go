@@ -1,6 +1,10 @@
 package probe
 
-import "time"
+import (
+	"time"
+
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
+)
 
 // Run is one run of the probes of a target.
 type Run struct {
@@ -262,5 +266,18 @@ func (s *State) direct(c *Config, outer Result, now time.Time) Direction {
 		return Up
 	default:
 		return Hold
+	}
+}
+
+// Want is where a target's dependents are to be scaled, by its latest run and what its config may do. A decision that is
+// stale begins nothing.
+func (s *State) Want(may lifecycle.State, now time.Time) (want Direction, withdrawn bool) {
+	switch {
+	case may.IsWithdrawn():
+		return Up, true
+	case now.After(s.Until), may.IsFrozen(), may.HealsOnly() && s.Direction == Down:
+		return Hold, false
+	default:
+		return s.Direction, false
 	}
 }
