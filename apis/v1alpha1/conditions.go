@@ -14,7 +14,7 @@ const (
 	// ConditionLimitReached says that a limit holds acts back.
 	ConditionLimitReached = "LimitReached"
 	// ConditionBreakerOpen says that too many targets match at once to be believed; nothing new is done until a reset, or, for
-	// ProbeConfigs, until most are healthy again.
+	// ProbeConfigs, until most are healthy again, and for HealthCheckRegistrations until all that was held back is True.
 	ConditionBreakerOpen = "BreakerOpen"
 	// ConditionWitnessSilent says of a Guardrail that some of its witnesses don't answer. It is there only while True.
 	ConditionWitnessSilent = "WitnessSilent"

@@ -91,12 +91,14 @@ func (a *acting) step(ctx context.Context, step health.Step) error {
 	for _, d := range deciders {
 		write.Deciders, write.Admitted = append(write.Deciders, d.registration), append(write.Admitted, d.stored.Admitted)
 	}
+	found, now := health.Find(a.object, step.Condition.Type), a.r.Observer.Facts.Clock.Now()
 	var err error
 	if a.object, err = a.r.Conditions.Apply(ctx, write); err != nil {
 		a.failed(deciders, step, err)
 		return err
 	}
-	a.r.Report.acted(a.look.object, deciders, step, a.r.Observer.Facts.Clock.Now())
+	a.r.contests.Wrote(nameOf(a.target).String(), a.object.GetUID(), step.Condition.Type, found, step.Left(), now)
+	a.r.Report.acted(a.look.object, deciders, step, now)
 	a.tries.Written = append(a.tries.Written, policiesOf(deciders)...)
 	return nil
 }

@@ -24,7 +24,6 @@ import (
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/checking"
 	"github.com/resourcestack/autohealer/internal/domain/health"
-	"github.com/resourcestack/autohealer/internal/domain/registration"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
@@ -106,7 +105,7 @@ func stored(t *testing.T, api client.WithWatch, target *unstructured.Unstructure
 			is = append(is, conditionType+" "+string(c.Status))
 		}
 	}
-	return fmt.Sprint(is, registration.Owned(now))
+	return fmt.Sprint(is, health.Owned(now))
 }
 
 // breaks says whether two more targets open a registration's breaker, because it counts one already.

@@ -78,7 +78,7 @@ var (
 
 	breakerGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "autohealer_healthcheckregistration_breaker_open",
-		Help: "1 while a HealthCheckRegistration's breaker is open and waits for a reset.",
+		Help: "1 while a HealthCheckRegistration's breaker is open: something is in doubt, and wasn't reset.",
 	}, []string{"policy"})
 
 	eventsDropped = prometheus.NewCounter(prometheus.CounterOpts{

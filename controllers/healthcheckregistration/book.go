@@ -2,12 +2,14 @@ package healthcheckregistration
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/checking"
@@ -45,6 +47,8 @@ type entry struct {
 	verdicts []verdict
 	// problem says why a condition isn't written; "" when all are.
 	problem string
+	// contested is a condition type that somebody else keeps writing; "" when there is none.
+	contested string
 }
 
 // verdict is what the checks of one condition type said.
@@ -116,10 +120,9 @@ func (b *book) pages(but map[types.UID]bool) (all []*page) {
 func (p *page) drop(target checking.Target) (known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, known = p.targets[target]; known {
-		delete(p.targets, target)
-		p.flips.Forget(nameOf(target).String())
-	}
+	_, known = p.targets[target]
+	delete(p.targets, target)
+	p.flips.Forget(nameOf(target).String()) // also where it wasn't looked at since the registration changed
 	return known
 }
 
@@ -129,7 +132,7 @@ func (p *page) note(target checking.Target, found entry) (changed bool) {
 	defer p.mu.Unlock()
 	was, known := p.targets[target]
 	p.targets[target] = found
-	return !known || was.problem != found.problem || !slices.Equal(was.verdicts, found.verdicts)
+	return !known || was.problem != found.problem || was.contested != found.contested || !slices.Equal(was.verdicts, found.verdicts)
 }
 
 // lookedAt says whether each of a registration's targets was looked at: now, or once before, when it doesn't ask which there are.
@@ -162,13 +165,20 @@ func (p *page) follow(hcr *v1alpha1.HealthCheckRegistration, now time.Time) {
 	if p.generation != hcr.Generation {
 		p.generation, p.complete = hcr.Generation, false
 		clear(p.targets)
+		decides := sets.New[string]()
+		for i := range hcr.Spec.Checks {
+			decides.Insert(hcr.Spec.Checks[i].ConditionType)
+		}
+		p.flips.Decides(decides)
 	}
 	reset := hcr.Annotations[v1alpha1.AnnotationResetBreaker]
 	p.flips.Reset(reset, now) // first, since the status may tell of a later one
+	var told *limit.Opening
 	if s := hcr.Status.Breaker; s != nil {
-		p.flips.Restore(limit.Opening{ID: s.ID, OpenedAt: s.OpenedAt.Time})
-		p.flips.Reset(reset, now) // while nobody ran: what it held back is believed from now on
+		told = &limit.Opening{ID: s.ID, OpenedAt: s.OpenedAt.Time}
 	}
+	p.flips.Restore(told)
+	p.flips.Reset(reset, now) // while nobody ran: what it held back is believed from now on
 }
 
 // summary is what a status tells of all targets.
@@ -180,6 +190,9 @@ type summary struct {
 	// unwritten are targets with a problem, and problem that of the first by name.
 	unwritten int
 	problem   string
+	// contested are targets with a contested condition, and contest names that of the first by name.
+	contested int
+	contest   string
 }
 
 // ranks orders statuses from the worst.
@@ -189,7 +202,7 @@ func (p *page) summary() summary {
 	s := summary{by: map[health.Status]int32{}}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	first := ""
+	first, firstContested := "", ""
 	for target, e := range p.targets {
 		s.targets++
 		worst := health.True
@@ -208,6 +221,12 @@ func (p *page) summary() summary {
 			s.unwritten++
 			if name := target.Key.String(); first == "" || name < first {
 				first, s.problem = name, e.problem
+			}
+		}
+		if e.contested != "" {
+			s.contested++
+			if name := target.Key.String(); firstContested == "" || name < firstContested {
+				firstContested, s.contest = name, fmt.Sprintf("%s of %s %s", e.contested, target.Kind.Kind, strings.TrimPrefix(name, "/"))
 			}
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
@@ -15,6 +17,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/checking"
 	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 )
 
@@ -250,5 +253,94 @@ func TestTheBookIsOpenWhile(t *testing.T) {
 				t.Error("others wait")
 			}
 		})
+	}
+}
+
+// doubting is a look at a target of a registration whose breaker is open, and doubts the target's X.
+func doubting(t *testing.T, o *Observer) *look {
+	t.Helper()
+	o.book.follow(hcrOf("r", 1, "X"), noon)
+	page := o.book.page("r")
+	for i := range 3 {
+		page.flips.MayFail(nameOf(targetNamed(fmt.Sprint(i))).String(), "X", false, 3, noon)
+	}
+	if _, open := page.flips.Breaker(); !open {
+		t.Fatal("three of three turned False, and the breaker is closed")
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{"autohealer.resourcestack.com/owned-conditions": "X"}}}}
+	return &look{r: &TargetReconciler{Observer: o}, target: targetNamed("2"), object: object, deciders: []decider{{state: lifecycle.Active, registration: &registration.Registration{
+		Name: "r", UID: "r", Checks: []*registration.Check{{ConditionType: "X"}},
+	}}}}
+}
+
+func hcrOf(name string, generation int64, conditionTypes ...string) *v1alpha1.HealthCheckRegistration {
+	hcr := suspended(name, "v1", "X")
+	hcr.Generation, hcr.Spec.Checks = generation, nil
+	for _, conditionType := range conditionTypes {
+		hcr.Spec.Checks = append(hcr.Spec.Checks, v1alpha1.HealthCheck{ConditionType: conditionType})
+	}
+	return hcr
+}
+
+func (l *look) planned(v health.Verdict, failing bool) plan {
+	return plan{
+		Plan:     health.Plan{Verdicts: map[string]health.Verdict{"X": v}},
+		deciders: map[string][]decider{"X": l.deciders}, failing: map[types.UID]bool{"r": failing},
+	}
+}
+
+func TestOnlyARecoveryEndsADoubt(t *testing.T) {
+	inDoubt := health.Verdict{Status: health.Unknown, Reason: health.ReasonInDoubt}
+	since := health.History{Doubted: true}
+	for name, c := range map[string]struct {
+		happens func(l *look)
+		closes  bool
+	}{
+		"it is True":           {func(l *look) { l.note(l.planned(health.Verdict{Status: health.True}, false)) }, true},
+		"it is False":          {func(l *look) { l.note(l.planned(health.Verdict{Status: health.False}, true)) }, true},
+		"it still is in doubt": {func(l *look) { l.note(l.planned(inDoubt, true)) }, false},
+		"it can't be known": {func(l *look) {
+			l.note(l.planned(health.Verdict{Status: health.Unknown, Reason: health.ReasonCheckError, History: since}, true))
+		}, false},
+		"it progresses": {func(l *look) { l.note(l.planned(health.Verdict{Status: health.Progressing, History: since}, true)) }, false},
+		"nothing is said of it": {func(l *look) {
+			l.note(plan{})
+		}, false},
+		"it is somebody else's": {func(l *look) {
+			l.object.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "X", "status": "False", "reason": "Mine"}}}
+			l.note(plan{})
+		}, true},
+		"another's checks find something": {func(l *look) { l.note(l.planned(inDoubt, false)) }, true},
+		"somebody holds the target": {func(l *look) {
+			l.deciders[0].state = lifecycle.Paused
+			l.note(l.planned(inDoubt, true))
+		}, true},
+		"the target is gone": {func(l *look) { l.r.Observer.drop(l.target, nil) }, true},
+		"the registration doesn't select it any more": {func(l *look) {
+			l.r.Observer.book.follow(hcrOf("r", 2, "X"), noon)
+			l.r.Observer.drop(l.target, nil)
+		}, true},
+		"the registration decides something else": {func(l *look) { l.r.Observer.book.follow(hcrOf("r", 2, "Y"), noon) }, true},
+		"the registration is another generation":  {func(l *look) { l.r.Observer.book.follow(hcrOf("r", 2, "X"), noon) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := doubting(t, knowing(t))
+			c.happens(l)
+			if closes := l.r.Observer.book.page("r").flips.CloseIfOver(); closes != c.closes {
+				t.Errorf("the breaker closes: %t", closes)
+			}
+		})
+	}
+}
+
+// A replica that doesn't lead never looks at a target: what it knows of the breaker is what the status tells.
+func TestAStandbyForgetsABreakerThatClosedByItself(t *testing.T) {
+	standby, hcr := &book{}, hcrOf("r", 1, "X")
+	hcr.Status.Breaker = &v1alpha1.Breaker{ID: "x", OpenedAt: metav1.NewTime(noon)}
+	standby.follow(hcr, noon)
+	hcr.Status.Breaker = nil
+	standby.follow(hcr, noon)
+	if _, open := standby.page("r").flips.Breaker(); open {
+		t.Error("it would take over with a breaker that is closed")
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/checking"
-	"github.com/resourcestack/autohealer/internal/domain/registration"
+	"github.com/resourcestack/autohealer/internal/domain/health"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
@@ -77,6 +77,9 @@ func (k *keeper) observe(ctx context.Context, stored storedRegistration, page *p
 	st.synced = true
 	if reg := stored.Read.registration; reg != nil {
 		st.complete = page.lookedAt(func() []checking.Target { return k.selected(ctx, reg) })
+	}
+	if st.complete && page.flips.CloseIfOver() { // before, what an earlier leader held back may not be known yet
+		st.broken = false
 	}
 	if st.unusable = k.fits(ctx, stored.Read); st.unusable != nil {
 		return st, kindWait
@@ -210,7 +213,7 @@ func claimedInVain[T client.Object](o *Observer, kind schema.GroupVersionKind, o
 		if object.GetDeletionTimestamp() != nil {
 			continue
 		}
-		for _, t := range registration.Owned(object) {
+		for _, t := range health.Owned(object) {
 			if !o.decidedBySome(kind.GroupKind(), t) {
 				if n++; first == "" {
 					first = client.ObjectKeyFromObject(object).String()

@@ -3,13 +3,13 @@ package healthcheckregistration
 import (
 	"context"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
-	"github.com/resourcestack/autohealer/internal/domain/registration"
 )
 
 // plan is what to do with a target now.
@@ -19,6 +19,8 @@ type plan struct {
 	deciders map[string][]decider
 	// would are the verdicts of registrations that only observe.
 	would map[types.UID]map[string]health.Verdict
+	// failing are the registrations whose checks find something wrong, or can't be made.
+	failing map[types.UID]bool
 	// unclaim are condition types of the target's record that it doesn't have, or that aren't ours.
 	unclaim []string
 	// unread: some kind that checks look at isn't all read yet.
@@ -32,11 +34,11 @@ func (p plan) harmful() bool {
 
 // plan makes the checks and says what follows: with live by what is there now, and counted by the breakers.
 func (l *look) plan(ctx context.Context, layout health.Layout, live bool) plan {
-	p := plan{deciders: map[string][]decider{}, would: map[types.UID]map[string]health.Verdict{}}
+	p := plan{deciders: map[string][]decider{}, would: map[types.UID]map[string]health.Verdict{}, failing: map[types.UID]bool{}}
 	in := health.Input{
 		Target: l.object, Shape: layout.Shape, Shapes: map[string]health.Shape{}, Lacks: layout.Lacks, Results: map[string][]health.Result{},
 	}
-	untouched, unread, failing := map[string]bool{}, map[string]bool{}, map[types.UID]bool{}
+	untouched, unread := map[string]bool{}, map[string]bool{}
 	for _, d := range l.deciders {
 		results, without := l.results(ctx, d, live)
 		for _, t := range without {
@@ -51,7 +53,7 @@ func (l *look) plan(ctx context.Context, layout health.Layout, live bool) plan {
 			l.unwritten(d, layout, untouched)
 		default:
 			p.add(d, results, &in)
-			failing[d.registration.UID] = !allTrue(results)
+			p.failing[d.registration.UID] = !allTrue(results)
 		}
 	}
 	for t := range unread { // what isn't all read says nothing
@@ -60,11 +62,18 @@ func (l *look) plan(ctx context.Context, layout health.Layout, live bool) plan {
 	}
 	l.settle(&p, &in, untouched)
 	p.unread = len(unread) > 0
-	in.MayFail = func(t string, _ bool) bool { return l.believes(p.deciders[t], failing) }
+	in.MayFail = func(t string, _ bool) bool { return l.believes(p.deciders[t], p.failing) }
 	if live {
-		in.MayFail = func(t string, doubted bool) bool { return l.mayFail(ctx, t, doubted, p.deciders[t], failing) }
+		in.MayFail = func(t string, doubted bool) bool { return l.mayFail(ctx, t, doubted, p.deciders[t], p.failing) }
 	}
-	p.Plan = health.PlanTarget(in, l.r.Observer.Facts.Clock.Now())
+	name, uid, now := nameOf(l.target).String(), l.object.GetUID(), l.r.Observer.Facts.Clock.Now()
+	in.Contest = func(t string, found, next *health.Condition) (rewrites bool, until time.Time) {
+		return l.r.contests.Ask(name, uid, t, found, next, now)
+	}
+	p.Plan = health.PlanTarget(in, now)
+	var until time.Time
+	l.contested, until = l.r.contests.Contested(name, uid, now)
+	p.LookAgain = health.Sooner(p.LookAgain, until)
 	p.Steps = slices.DeleteFunc(p.Steps, func(s health.Step) bool { return l.heldBack(s, p.deciders[s.Condition.Type]) })
 	return p
 }
@@ -149,7 +158,7 @@ func (l *look) results(ctx context.Context, d decider, live bool) (results map[s
 func (l *look) shared(conditionType string) bool {
 	n := 0
 	for _, d := range l.deciders {
-		if d.decides() && (d.registration == nil && registration.Owns(l.object, conditionType) || d.registration != nil && d.registration.Decides(conditionType)) {
+		if d.decides() && (d.registration == nil && health.Owns(l.object, conditionType) || d.registration != nil && d.registration.Decides(conditionType)) {
 			n++
 		}
 	}
@@ -159,7 +168,7 @@ func (l *look) shared(conditionType string) bool {
 // typesOf are the condition types that a registration decides: all that are recorded, where it can't be read.
 func (l *look) typesOf(d decider) []string {
 	if d.registration == nil {
-		return registration.Owned(l.object)
+		return health.Owned(l.object)
 	}
 	return d.registration.ConditionTypes()
 }
@@ -176,7 +185,7 @@ func (d decider) removes() []string {
 // may decide it.
 func (l *look) settle(p *plan, in *health.Input, untouched map[string]bool) {
 	for t := range in.Results {
-		if health.Find(l.object, t) != nil && !registration.Ours(l.object, t) {
+		if health.Find(l.object, t) != nil && !health.Ours(l.object, t) {
 			untouched[t] = true
 			l.problem = "condition " + t + " is there already, and someone else's; remove it, or choose another conditionType"
 		}
@@ -188,11 +197,11 @@ func (l *look) settle(p *plan, in *health.Input, untouched map[string]bool) {
 		in.Remove = nil
 		return
 	}
-	for _, t := range registration.Owned(l.object) {
+	for _, t := range health.Owned(l.object) {
 		_, decided := in.Results[t]
 		switch {
 		case decided || untouched[t]:
-		case registration.Ours(l.object, t):
+		case health.Ours(l.object, t):
 			in.Remove = append(in.Remove, t)
 		default:
 			p.unclaim = append(p.unclaim, t)

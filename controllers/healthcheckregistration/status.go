@@ -9,6 +9,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
@@ -78,6 +79,10 @@ func operative(st state) string {
 	if s.unwritten > 0 {
 		says = append(says, fmt.Sprintf("conditions of %d targets aren't written: %s", s.unwritten, s.problem))
 	}
+	if s.contested > 0 {
+		says = append(says, fmt.Sprintf("somebody else keeps writing conditions of %s, and Autohealer puts them right less and less: condition %s; kubectl get -o yaml --show-managed-fields names the writer: stop it, or choose another conditionType",
+			sample.Count(s.contested, "target"), s.contest))
+	}
 	if t := st.trouble; t != nil && t.Partly {
 		says = append(says, fmt.Sprintf("%d can't be written, %s: %s", t.Targets, t.Sample, t.Err))
 	}
@@ -123,7 +128,7 @@ func breakerOpen(hcr *v1alpha1.HealthCheckRegistration, st state) metav1.Conditi
 		return c
 	}
 	c.Reason = v1alpha1.ReasonTooManyTurnFalse
-	c.Message = fmt.Sprintf("Too many targets turned False together at %s, so that it is hardly believed: what would turn False is Unknown. Look at what they have in common; then, to let it act: kubectl annotate healthcheckregistration %s %s=%s --overwrite",
+	c.Message = fmt.Sprintf("Too many targets turned False together at %s, so that it is hardly believed: what would turn False is Unknown. It closes by itself once nothing of that is left. Look at what they have in common; then, if they really are sick: kubectl annotate healthcheckregistration %s %s=%s --overwrite",
 		st.breaker.OpenedAt.UTC().Format("2006-01-02T15:04:05Z"), hcr.Name, v1alpha1.AnnotationResetBreaker, st.breaker.ID)
 	return c
 }

@@ -16,9 +16,9 @@ import (
 
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/checking"
+	"github.com/resourcestack/autohealer/internal/domain/health"
 	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
-	"github.com/resourcestack/autohealer/internal/domain/registration"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/policy"
 	"github.com/resourcestack/autohealer/internal/retry"
@@ -39,6 +39,8 @@ type TargetReconciler struct {
 	Conditions *actuate.Conditions
 	Troubles   *policy.Troubles
 	Report     *Reporter
+
+	contests health.Contests
 }
 
 // Reconcile looks at one target.
@@ -142,6 +144,7 @@ func (r *TargetReconciler) inVersion(ctx context.Context, kind schema.GroupVersi
 
 func (r *TargetReconciler) forget(target checking.Target) {
 	r.Checker.Follow(target)
+	r.contests.Forget(nameOf(target).String())
 	r.Troubles.Settled(nameOf(target).String())
 	r.Observer.drop(target, nil)
 }
@@ -154,8 +157,8 @@ type look struct {
 	deciders []decider
 	// doubt: when the deciders were asked, there may have been others.
 	doubt bool
-	// problem says why a condition isn't written.
-	problem string
+	// problem says why a condition isn't written, and contested is a condition type that somebody else keeps writing.
+	problem, contested string
 }
 
 // follow has the target looked at again when what its checks look at changes.
@@ -203,7 +206,21 @@ func (l *look) keep(ctx context.Context) (reconcile.Result, error) {
 }
 
 // idle says whether no registration is about the target, and nothing of theirs is left on it.
-func (l *look) idle() bool { return len(l.deciders) == 0 && len(registration.Owned(l.object)) == 0 }
+func (l *look) idle() bool { return len(l.deciders) == 0 && len(health.Owned(l.object)) == 0 }
+
+// judged tells a registration's breaker what its conditions came to.
+func (l *look) judged(d decider, p plan, verdicts map[string]health.Verdict, flips *health.Flips) {
+	name := nameOf(l.target).String()
+	for _, t := range d.registration.ConditionTypes() {
+		v, ok := verdicts[t]
+		switch {
+		case ok && p.failing[d.registration.UID] && !anyHeld(p.deciders[t]):
+			flips.Judged(name, t, v)
+		case ok, l.leaves(d, t): // none of its checks finds anything, or it isn't what holds the condition back
+			flips.Release(name, t)
+		}
+	}
+}
 
 // leaves says whether a plan has conditions whose write wasn't refused: these are looked at in time.
 func (o outcome) leaves(p plan) bool {
@@ -248,21 +265,33 @@ func (l *look) note(p plan) {
 		if now[uid] = true; d.state.IsFrozen() { // it isn't asked
 			continue
 		}
-		found := entry{problem: l.problem}
+		found := entry{problem: l.problem, contested: l.contested}
 		verdicts := p.Verdicts
 		if would, ok := p.would[uid]; ok {
 			verdicts = would
+		}
+		page := l.r.Observer.book.page(uid)
+		if page == nil {
+			continue
 		}
 		for _, t := range d.registration.ConditionTypes() {
 			if v, ok := verdicts[t]; ok {
 				found.verdicts = append(found.verdicts, verdictOf(t, v))
 			}
 		}
-		if page := l.r.Observer.book.page(uid); page != nil && page.note(l.target, found) {
+		l.judged(d, p, verdicts, &page.flips)
+		if page.note(l.target, found) {
 			l.r.Observer.request(types.NamespacedName{Name: d.registration.Name}, policy.Delay)
 		}
 	}
 	l.r.Observer.drop(l.target, now)
+}
+
+// leaves says whether a registration has nothing to say of a condition for as long as nobody changes that: its checks are suspended, or the
+// condition is somebody else's. That it can't say for now isn't that.
+func (l *look) leaves(d decider, conditionType string) bool {
+	suspended, err := d.registration.Suspended(d.object)
+	return suspended && err == nil || health.Find(l.object, conditionType) != nil && !health.Ours(l.object, conditionType)
 }
 
 // drop forgets a target of all registrations but those that still select it, and asks for the statuses of the others.

@@ -65,16 +65,16 @@ func said(o *unstructured.Unstructured, conditionType string) string {
 
 func all(status string) map[string]int { return map[string]int{status: targetsOfOutage} }
 
-// neverFalse sees to it that no revision of a namespace's targets that a watch tells of has a condition that is False, until stop is
-// called. It outlives the API server's restarts.
-func neverFalse(ctx context.Context, namespace string) (stop func()) {
+// never sees to it that no revision of a namespace's targets that a watch tells of has a condition that says this, until stop is called.
+// It outlives the API server's restarts.
+func never(ctx context.Context, namespace, status string) (stop func()) {
 	GinkgoHelper()
 	c, err := dynamic.NewForConfig(h.Config)
 	Expect(err).NotTo(HaveOccurred())
 	targets := dynamicinformer.NewFilteredDynamicInformer(c, gadgets, namespace, 0, toolscache.Indexers{}, nil).Informer()
 	var failed []string
 	look := func(object any) {
-		if o := object.(*unstructured.Unstructured); strings.HasPrefix(said(o, "Dialled"), "False") {
+		if o := object.(*unstructured.Unstructured); said(o, "Dialled") == status {
 			failed = append(failed, fmt.Sprint(o.GetName(), " ", o.Object["status"]))
 		}
 	}
@@ -89,7 +89,7 @@ func neverFalse(ctx context.Context, namespace string) (stop func()) {
 		GinkgoHelper()
 		end()
 		done.Wait()
-		Expect(failed).To(BeEmpty(), "what turned False")
+		Expect(failed).To(BeEmpty(), "what was %s", status)
 	}
 }
 
@@ -106,7 +106,7 @@ var _ = Describe("an outage", func() {
 		register(ctx, namespace, about(gadget, namespace, "checks: ["+checkOf("Dialled", "dial")+"]"))
 		dialled := statusesOf(ctx, namespace, "Dialled")
 		Eventually(dialled).Should(Equal(all(isTrue)))
-		stop := neverFalse(ctx, namespace)
+		stop := never(ctx, namespace, isFalse)
 
 		By("taking the right to read ConfigMaps")
 		DeferCleanup(func(ctx SpecContext) { apply(ctx, rights) }, NodeTimeout(specTime))
@@ -160,7 +160,7 @@ var _ = Describe("an outage", func() {
 		register(ctx, namespace, about(gadget, namespace, "checks: [{name: f, conditionType: Dialled, object: {apiVersion: example.org/v1, kind: Fleeting, name: \"'f'\"}, evaluate: {cel: {healthy: object.spec.phase == 'Up'}}}]"))
 		dialled := statusesOf(ctx, namespace, "Dialled")
 		Eventually(dialled).Should(Equal(all(isTrue)))
-		stop := neverFalse(ctx, namespace)
+		stop := never(ctx, namespace, isFalse)
 		_, err = h.Kubectl(ctx, "delete", "crd", "fleetings.example.org")
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(dialled).Should(Equal(all(isUnknown)))
@@ -184,7 +184,7 @@ var _ = Describe("an outage", func() {
 		register(ctx, namespace, about(gadget, namespace, "checks: ["+checkOf("Dialled", "dial")+"]"))
 		dialled := statusesOf(ctx, namespace, "Dialled")
 		Eventually(dialled).Should(Equal(all(isTrue)))
-		stop := neverFalse(ctx, namespace)
+		stop := never(ctx, namespace, isFalse)
 		Expect(h.Kill(cluster.APIServer, 9)).To(Succeed())
 		Consistently(func() error { return h.Client.List(ctx, &corev1.NamespaceList{}) }, 12*time.Second).ShouldNot(Succeed(), "two sync periods without it")
 		Expect(h.StartComponent(ctx, cluster.APIServer)).To(Succeed())
@@ -212,7 +212,7 @@ var _ = Describe("an outage", func() {
 checks: [{name: s, conditionType: Dialled, cluster: Shoot, object: {apiVersion: v1, kind: ConfigMap, namespace: "'default'", name: target.metadata.namespace}, evaluate: {cel: {healthy: object.data.phase == 'Up'}}}]`)))
 		dialled := statusesOf(ctx, namespace, "Dialled")
 		Eventually(dialled).Should(Equal(all(isTrue)))
-		stop := neverFalse(ctx, namespace)
+		stop := never(ctx, namespace, isFalse)
 		for _, fault := range []faultproxy.Fault{faultproxy.Reset, faultproxy.Swallow} {
 			By(fmt.Sprintf("breaking connections, as fault %d", fault))
 			proxy.BreakNew(fault)

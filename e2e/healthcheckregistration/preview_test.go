@@ -62,7 +62,11 @@ var _ = Describe("what a registration would do", func() {
 		for i := range 4 {
 			apply(ctx, "{apiVersion: example.org/v1, kind: Gadget, metadata: {namespace: %s, name: g%d}, spec: {type: %s}}", namespace, i, namespace)
 		}
-		Expect(tryOut(ctx, namespace, spec)).To(warns("would-fail", "would set 2 of 5 targets False; the breaker would open before 3 others, which would be Unknown"))
+		Expect(tryOut(ctx, namespace, spec)).To(warns("would-fail", "would set 5 of 5 targets False: "))
+
+		By("an expression that can only fail")
+		Expect(tryOut(ctx, namespace, strings.Replace(spec, "failed: object.data.phase == 'Down'", "failed: object.data.color == 'red'", 1))).To(
+			warns("would-be-unknown", "would set 5 of 5 targets Unknown: "+namespace+"/"))
 
 		By("kinds that aren't served, may not be read, or take no conditions")
 		Expect(tryOut(ctx, namespace, about(gadget, namespace, `checks:

@@ -13,12 +13,11 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
-	"github.com/resourcestack/autohealer/internal/domain/registration"
 )
 
 // Unclaim takes a condition that isn't there any more, or isn't ours, out of the target's record.
 func (c *Conditions) Unclaim(ctx context.Context, target *unstructured.Unstructured, conditionType string) (*unstructured.Unstructured, error) {
-	if registration.Ours(target, conditionType) {
+	if health.Ours(target, conditionType) {
 		return target, fmt.Errorf("forget condition %s of %s, which is there: %w", conditionType, target.GetName(), ErrNotValidated)
 	}
 	return c.claim(ctx, target, conditionType, false)
@@ -64,7 +63,7 @@ func (c *Conditions) disclaim(ctx context.Context, target *unstructured.Unstruct
 // claim writes the record, unless the target isn't any more what was read.
 func (c *Conditions) claim(ctx context.Context, target *unstructured.Unstructured, conditionType string, owned bool) (*unstructured.Unstructured, error) {
 	before, had := target.GetAnnotations()[v1alpha1.AnnotationOwnedConditions]
-	text := registration.Claim(target, conditionType, owned)
+	text := health.Claim(target, conditionType, owned)
 	if text == before {
 		return target, nil
 	}

@@ -87,7 +87,7 @@ func TestAnAPIServerThatTakesNoDryRunsGetsTheWrite(t *testing.T) {
 		Target: target, Layout: health.Layout{Shape: health.Conditions}, Step: health.Step{Condition: health.Condition{Type: "Mine", Status: health.True, Reason: "R"}},
 		Deciders: []*registration.Registration{{Name: "r", UID: "r", Generation: 1}}, Admitted: []AdmittedChecks{enforced(t)},
 	})
-	if err != nil || health.Find(after, "Mine") == nil || !registration.Owns(after, "Mine") {
+	if err != nil || health.Find(after, "Mine") == nil || !health.Owns(after, "Mine") {
 		t.Errorf("it gave %v, and wrote %v", err, after.Object)
 	}
 }

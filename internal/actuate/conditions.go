@@ -52,7 +52,7 @@ type Conditions struct {
 // first, and one that others wrote is left alone. After an error it gives the target as far as it came.
 func (c *Conditions) Apply(ctx context.Context, w ConditionWrite) (*unstructured.Unstructured, error) {
 	target, kind := w.Target, w.Step.Condition.Type
-	owned := registration.Owns(target, kind)
+	owned := health.Owns(target, kind)
 	claims := !owned && !w.Step.Remove
 	if err := c.covered(ctx, w); err != nil {
 		return target, err
@@ -90,7 +90,7 @@ func (c *Conditions) covered(ctx context.Context, w ConditionWrite) error {
 	kind := w.Step.Condition.Type
 	heals := !w.Step.Remove && w.Step.Before == health.False && w.Step.Condition.Status == health.True
 	switch what := fmt.Sprintf("condition %s of %s", kind, w.Target.GetName()); {
-	case registration.Ours(w.Target, kind) && (heals || w.Step.Remove):
+	case health.Ours(w.Target, kind) && (heals || w.Step.Remove):
 		return nil
 	case w.foreign():
 		return fmt.Errorf("%s is someone else's: %w", what, ErrNotValidated)
@@ -108,7 +108,7 @@ func (c *Conditions) covered(ctx context.Context, w ConditionWrite) error {
 // foreign says whether the condition is someone else's. One that isn't ours may only be taken off, if it has the form of checks.
 func (w ConditionWrite) foreign() bool {
 	present := health.Find(w.Target, w.Step.Condition.Type)
-	if present == nil || registration.Ours(w.Target, w.Step.Condition.Type) {
+	if present == nil || health.Ours(w.Target, w.Step.Condition.Type) {
 		return false
 	}
 	return !w.Step.Remove || !present.ByChecks()
@@ -177,7 +177,7 @@ func (c *Conditions) reread(ctx context.Context, target *unstructured.Unstructur
 
 // samePlan says whether a target is still what a write of that condition was planned from.
 func samePlan(fresh, seen *unstructured.Unstructured, conditionType string) bool {
-	return registration.Owns(fresh, conditionType) == registration.Owns(seen, conditionType) &&
+	return health.Owns(fresh, conditionType) == health.Owns(seen, conditionType) &&
 		health.Find(fresh, conditionType).Equal(health.Find(seen, conditionType)) &&
 		hold.Of(fresh.GetAnnotations()).Same(hold.Of(seen.GetAnnotations()))
 }
@@ -206,7 +206,7 @@ func (c *Conditions) apply(ctx context.Context, target *unstructured.Unstructure
 	}
 	after, err := try()
 	if apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict) {
-		if !registration.Ours(target, kind) {
+		if !health.Ours(target, kind) {
 			return target, fmt.Errorf("someone else writes condition %s of %s, too: %w", kind, target.GetName(), err)
 		}
 		after, err = try(client.ForceOwnership)

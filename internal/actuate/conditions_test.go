@@ -100,10 +100,10 @@ func TestWhatMayBeDoneToConditionsWithoutAnAdmission(t *testing.T) {
 			switch {
 			case theirs == nil || theirs.Status != health.False:
 				t.Errorf("what is others' is %+v", theirs)
-			case c.want != nil && (mine == nil || mine.Status != health.False || registration.Claim(after, "", false) != c.record):
-				t.Errorf("it is refused, and yet Mine is %+v and the record %q", mine, registration.Owned(after))
-			case c.want == nil && c.step.Remove && (mine != nil || len(registration.Owned(after)) > 0):
-				t.Errorf("removed, Mine is %+v and the record %q", mine, registration.Owned(after))
+			case c.want != nil && (mine == nil || mine.Status != health.False || health.Claim(after, "", false) != c.record):
+				t.Errorf("it is refused, and yet Mine is %+v and the record %q", mine, health.Owned(after))
+			case c.want == nil && c.step.Remove && (mine != nil || len(health.Owned(after)) > 0):
+				t.Errorf("removed, Mine is %+v and the record %q", mine, health.Owned(after))
 			case c.want == nil && !c.step.Remove && mine.Status != health.True:
 				t.Errorf("healed, Mine is %+v", mine)
 			}
@@ -170,7 +170,7 @@ func TestAConditionThatOthersWriteMeanwhileIsTheirs(t *testing.T) {
 	if is := health.Find(after, "Mine"); is == nil || is.Reason != "R" {
 		t.Errorf("what somebody else wrote is now %+v", is)
 	}
-	if record := registration.Owned(after); len(record) > 0 {
+	if record := health.Owned(after); len(record) > 0 {
 		t.Errorf("it is claimed: %v", record)
 	}
 }

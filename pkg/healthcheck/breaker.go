@@ -50,8 +50,10 @@ type breaker struct {
 	// gauge is 1 while it is open.
 	gauge prometheus.Gauge
 
-	flips    health.Flips
-	restored bool // belongs to who counts, which is one at a time
+	flips health.Flips
+
+	restoring sync.Mutex
+	restored  bool // needs restoring
 	// showing is held while it opens or closes and that is told: else the gauge could tell of what was before, and one opening is logged
 	// by all who come upon it. What counts holds it only after it counted.
 	showing sync.Mutex
@@ -68,7 +70,7 @@ func (b *breaker) mayFail(ctx context.Context, target types.NamespacedName, cond
 	is, open := b.flips.Breaker()
 	b.show(open)
 	if open && !before {
-		log.FromContext(ctx).Info("Too many targets turned False together: what would turn False is Unknown until one of them has the annotation",
+		log.FromContext(ctx).Info("Too many targets turned False together: what would turn False is Unknown until all of that is True again, or one of them has the annotation",
 			"turnedFalse", is.Turned, "targets", is.Targets, "annotation", BreakerResetAnnotation+"="+is.ID)
 	}
 	return may
@@ -76,14 +78,26 @@ func (b *breaker) mayFail(ctx context.Context, target types.NamespacedName, cond
 
 func (b *breaker) count(ctx context.Context) int {
 	all, err := b.all(ctx)
-	switch {
-	case err != nil:
+	if err != nil {
 		log.FromContext(ctx).Error(err, "Targets couldn't be counted")
-	case !b.restored:
-		b.restore(ctx, all)
-		b.restored = true
 	}
 	return len(all)
+}
+
+// restoreOnce looks, before the first target is judged, what an earlier program left: what is written then may not tell of it any more.
+func (b *breaker) restoreOnce(ctx context.Context) {
+	b.restoring.Lock()
+	defer b.restoring.Unlock()
+	if b.restored {
+		return
+	}
+	all, err := b.all(ctx)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Targets couldn't be read, to tell whether too many had turned False together")
+		return
+	}
+	b.restore(ctx, all)
+	b.restored = true
 }
 
 // restore takes over the breaker that an earlier program left open, as the targets' conditions tell. If that was reset meanwhile, or
@@ -92,8 +106,14 @@ func (b *breaker) restore(ctx context.Context, all []*unstructured.Unstructured)
 	last, resets := "", []string{}
 	for _, target := range all {
 		resets = append(resets, target.GetAnnotations()[BreakerResetAnnotation])
-		if id := b.opening(target); id > last && b.checked(ctx, client.ObjectKeyFromObject(target)) { // ids begin with the time
-			last = id
+		key := client.ObjectKeyFromObject(target)
+		id := b.opening(target)
+		if id == "" || !b.checked(ctx, key) {
+			continue
+		}
+		last = max(last, id) // ids begin with the time
+		for _, conditionType := range b.doubted(target) {
+			b.flips.Judged(key.String(), conditionType, health.Verdict{Reason: health.ReasonInDoubt})
 		}
 	}
 	if last == "" {
@@ -101,19 +121,15 @@ func (b *breaker) restore(ctx context.Context, all []*unstructured.Unstructured)
 	}
 	b.showing.Lock()
 	defer b.showing.Unlock()
-	b.flips.Restore(limit.Opening{ID: last})
+	b.flips.Restore(&limit.Opening{ID: last})
 	closed := slices.Contains(resets, last) && b.flips.Reset(last, b.clock.Now())
 	log.FromContext(ctx).Info("Too many targets had turned False together before this program began", "annotation", BreakerResetAnnotation+"="+last, "reset", closed)
 }
 
 // opening is the id of the last opening that a target's conditions tell of; "" when they tell of none.
 func (b *breaker) opening(target *unstructured.Unstructured) (last string) {
-	for _, c := range b.checks {
-		is := health.Find(target, c.conditionType)
-		if !is.InDoubt() {
-			continue
-		}
-		if found := openingIn.FindStringSubmatch(is.Message); found != nil {
+	for _, conditionType := range b.doubted(target) {
+		if found := openingIn.FindStringSubmatch(health.Find(target, conditionType).Message); found != nil {
 			last = max(last, found[1])
 		}
 	}
@@ -136,11 +152,37 @@ func (b *breaker) howToBelieve() string {
 
 // follow closes the breaker when the target has its reset.
 func (b *breaker) follow(ctx context.Context, target *unstructured.Unstructured) {
+	b.restoreOnce(ctx)
 	b.showing.Lock()
 	defer b.showing.Unlock()
 	if id := target.GetAnnotations()[BreakerResetAnnotation]; b.flips.Reset(id, b.clock.Now()) {
 		b.show(false)
 		log.FromContext(ctx).Info("What turned False is believed: the breaker was reset", "annotation", BreakerResetAnnotation+"="+id)
+	}
+}
+
+// doubted are the condition types that are in doubt.
+func (b *breaker) doubted(target *unstructured.Unstructured) (all []string) {
+	for _, c := range b.checks {
+		if is := health.Find(target, c.conditionType); is != nil && is.Past().Doubted && !health.Owns(target, c.conditionType) {
+			all = append(all, c.conditionType)
+		}
+	}
+	return all
+}
+
+// forget a target that is gone, or isn't checked now.
+func (b *breaker) forget(ctx context.Context, target types.NamespacedName) {
+	b.flips.Forget(target.String())
+	b.closeIfOver(ctx)
+}
+
+func (b *breaker) closeIfOver(ctx context.Context) {
+	b.showing.Lock()
+	defer b.showing.Unlock()
+	if b.flips.CloseIfOver() {
+		b.show(false)
+		log.FromContext(ctx).Info("Nothing is held back any more: the breaker is closed")
 	}
 }
 
@@ -152,14 +194,17 @@ func (b *breaker) show(open bool) {
 	}
 }
 
-// lookAgain is when a target is to be looked at again: at the plan's deadline, or soon while it isn't believed.
-func (b *breaker) lookAgain(p health.Plan) time.Time {
-	for _, verdict := range p.Verdicts {
-		if verdict.Reason == health.ReasonInDoubt {
-			return health.Sooner(p.LookAgain, b.clock.Now().Add(doubtPeriod))
+// judged takes in a plan that was carried out, and says when the target is to be looked at again: at the plan's deadline, or soon while it isn't
+// believed.
+func (b *breaker) judged(target types.NamespacedName, p health.Plan) (lookAgain time.Time) {
+	lookAgain = p.LookAgain
+	for conditionType, verdict := range p.Verdicts {
+		b.flips.Judged(target.String(), conditionType, verdict)
+		if verdict.InDoubt() {
+			lookAgain = health.Sooner(lookAgain, b.clock.Now().Add(doubtPeriod))
 		}
 	}
-	return p.LookAgain
+	return lookAgain
 }
 
 // targets gives all that the registration is about, from the cache.
@@ -191,7 +236,7 @@ func (r *reconciler) checked(ctx context.Context, key types.NamespacedName) bool
 
 var breakerOpen = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "autohealer_healthcheck_breaker_open",
-	Help: "1 while what turns False isn't believed, because too many targets of a registration did together, and waits for a reset.",
+	Help: "1 while what turns False isn't believed, because too many targets of a registration did together, and some of that is in doubt and wasn't reset.",
 }, []string{"controller", "kind", "extension"})
 
 // registerMetrics adds the metrics to the manager's registry; all registrations of a program share them.

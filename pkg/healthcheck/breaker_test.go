@@ -25,13 +25,20 @@ import (
 
 var dawn = time.Date(2026, 11, 22, 6, 0, 0, 0, time.UTC)
 
+// failing are targets that were well, and aren't any more.
 func failing(t *testing.T, n int) []*unstructured.Unstructured {
 	t.Helper()
 	all := make([]*unstructured.Unstructured, n)
 	for i := range all {
 		all[i] = &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": fmt.Sprint("t", i)}}}
+		wasWell(all[i])
 	}
 	return all
+}
+
+func wasWell(target *unstructured.Unstructured) {
+	entry := map[string]any{"type": "X", "status": "True", "reason": "HealthCheckSuccessful", "message": "(1/1) Health checks successful"}
+	target.Object["status"] = map[string]any{"conditions": []any{entry}}
 }
 
 // judging gives a breaker, and judges targets whose only check of X is False.
@@ -57,7 +64,7 @@ func judging(all []*unstructured.Unstructured) (*breaker, func(target *unstructu
 		c := p.Steps[0].Condition
 		entry := map[string]any{"type": c.Type, "status": string(c.Status), "reason": c.Reason, "message": c.Message}
 		target.Object["status"] = map[string]any{"conditions": []any{entry}}
-		if at := b.lookAgain(p); (c.Reason == health.ReasonInDoubt) != at.Equal(dawn.Add(time.Minute)) {
+		if at := b.judged(types.NamespacedName{Name: target.GetName()}, p); (c.Reason == health.ReasonInDoubt) != at.Equal(dawn.Add(time.Minute)) {
 			panic(fmt.Sprintf("%s is looked at again at %s", c.Reason, at))
 		}
 		return c
@@ -142,7 +149,7 @@ func TestAnOldDoubtOnWhatIsNotCheckedOpensNothing(t *testing.T) {
 	}
 	sleeps := all[9]
 	for _, target := range all[:9] { // reset and well again; of the reset nothing is left
-		target.Object["status"] = nil
+		wasWell(target)
 	}
 	b, judge := judging(all)
 	b.checked = func(_ context.Context, target types.NamespacedName) bool { return target.Name != sleeps.GetName() }
@@ -181,10 +188,11 @@ func TestABreakerIsTakenOverOnceTargetsAreRead(t *testing.T) {
 	b.all = func(context.Context) ([]*unstructured.Unstructured, error) { return nil, errors.New("no") }
 	clock := testingclock.NewFakePassiveClock(dawn)
 	b.clock = clock
-	all[0].Object["status"] = nil
+	wasWell(all[0])
 	judge(all[0])
 	b.all = read
 	clock.SetTime(dawn.Add(recount))
+	b.follow(t.Context(), all[1])
 	if b.mayFail(t.Context(), types.NamespacedName{Name: "t1"}, "X", false) {
 		t.Error("what an earlier program left open is forgotten after targets couldn't be read")
 	}
@@ -248,8 +256,7 @@ func TestARecoveryThatIsSeenCountsAnew(t *testing.T) {
 	}
 	w := &writer{shape: health.Gardener, clock: b.clock, breaker: b}
 	for _, target := range all { // as people, or another program, made it meanwhile
-		entry := map[string]any{"type": "X", "status": "True", "reason": "HealthCheckSuccessful", "message": "(1/1) Health checks successful"}
-		target.Object["status"] = map[string]any{"conditions": []any{entry}}
+		wasWell(target)
 		well := map[string][]health.Result{"X": {{Check: "a", Status: health.True}}}
 		if _, _, err := w.judge(context.Background(), health.Input{Target: target, Shape: w.shape, Results: well}, nil); err != nil {
 			t.Fatal(err)
@@ -329,5 +336,29 @@ func TestABreakerThatIsResetAsItOpensIsShownClosed(t *testing.T) {
 	}
 	if value := valueOf(t, shown); b.open() || value != 0 {
 		t.Errorf("open %t, and the metric is %v", b.open(), value)
+	}
+}
+
+func TestTheBreakerClosesOnceNothingIsInDoubt(t *testing.T) {
+	all := failing(t, 10)
+	_, judge := judging(all)
+	for _, target := range all {
+		judge(target)
+	}
+	b, judge := judging(all) // a new program
+	judge(all[9])
+	well := func(name string) {
+		b.flips.Judged("/"+name, "X", health.Verdict{Status: health.True})
+		b.closeIfOver(t.Context())
+	}
+	for i, target := range all[2:9] {
+		well(target.GetName())
+		if !b.open() || valueOf(t, b.gauge) != 1 {
+			t.Fatalf("it is closed after the %dth of 8", i+1)
+		}
+	}
+	b.forget(t.Context(), types.NamespacedName{Name: "t9"})
+	if told := valueOf(t, b.gauge); b.open() || told != 0 {
+		t.Errorf("once nothing is in doubt it is open: %t, and the metric is %v", b.open(), told)
 	}
 }

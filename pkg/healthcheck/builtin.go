@@ -29,7 +29,7 @@ var (
 )
 
 // CheckSeedDeployment checks the Deployment of that name beside the target: its controller has seen its spec, Available is
-// True, and where they are there Progressing is True and ReplicaFailure isn't.
+// True, and where they are there Progressing isn't False and ReplicaFailure isn't True.
 func CheckSeedDeployment(name string) func() HealthCheck { return CheckSeedObject(deployment, name) }
 
 // CheckSeedStatefulSet checks the StatefulSet of that name beside the target: its controller has seen its spec, and all

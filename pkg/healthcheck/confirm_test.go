@@ -73,6 +73,10 @@ func TestOnlyWhatIsThereNowTurnsAConditionFalse(t *testing.T) {
 
 func TestWhatTheBreakerHoldsBackIsNotReadLive(t *testing.T) {
 	r, stored := reconcilerOf(For(gadget).Check("X", "a", func() HealthCheck { return &sourced{} }), interceptor.Funcs{})
+	r.runner.seed = &world{says: "True"}
+	if _, err := r.Reconcile(t.Context(), ofG); err != nil {
+		t.Fatal(err)
+	}
 	now := &world{says: "False"}
 	r.runner.seed, r.runner.live = &world{says: "False"}, now
 	for _, target := range []string{"b/1", "b/2", "b/3"} {

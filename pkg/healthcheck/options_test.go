@@ -71,7 +71,9 @@ func TestTargetsOfATypeAreReadAndCountedAsSuch(t *testing.T) {
 	for i := range 15 {
 		d := &appsv1.Deployment{}
 		d.Namespace, d.Name, d.UID = "a", fmt.Sprint("d", i), types.UID(fmt.Sprint(i))
-		d.Spec.Paused = i == 0
+		if d.Spec.Paused = i == 0; !d.Spec.Paused {
+			d.Status.Conditions = []appsv1.DeploymentCondition{{Type: "X", Status: "True", Reason: "HealthCheckSuccessful", Message: "(1/1) Health checks successful"}}
+		}
 		built = built.WithObjects(d)
 	}
 	stored, asked := built.Build(), sets.New[string]()
@@ -190,6 +192,7 @@ func TestWhatFiltersLetThroughIsCheckedSoManyAtOnce(t *testing.T) {
 			g.SetName(name)
 			g.SetUID(types.UID(name))
 			g.Object["spec"] = map[string]any{"type": "few", "class": "seed"}
+			wasWell(g)
 			switch name {
 			case "sleeps":
 				g.SetLabels(map[string]string{"sleeps": "1"})

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/resourcestack/autohealer/internal/domain/health"
@@ -26,6 +29,8 @@ type reconciler struct {
 	scheme *runtime.Scheme
 	runner *runner
 	writer *writer
+	// left are the condition types that are left to HealthCheckRegistrations, by the target's name, as told last.
+	left sync.Map
 }
 
 // Reconcile checks one target. It says when the next look is due also where something failed.
@@ -38,11 +43,13 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		r.writer.breaker.follow(ctx, target) // a suspended one may still say that it be annotated
 	}
 	if target == nil || suspended {
-		r.writer.breaker.flips.Forget(request.String())
+		r.writer.breaker.forget(ctx, request.NamespacedName)
 		r.runner.refs.forget(request.NamespacedName, r.checks)
 	}
 	switch {
 	case target == nil:
+		r.left.Delete(request.NamespacedName)
+		r.writer.contests.Forget(request.String())
 		r.runner.shoots.Forget(request.Namespace) // another target's next check connects anew
 		return reconcile.Result{}, nil
 	case suspended: // that it isn't any more may depend on what no event tells of
@@ -116,8 +123,11 @@ type gathered struct {
 func (r *reconciler) judge(ctx context.Context, target *unstructured.Unstructured) (lookAgain time.Time, err error) {
 	by := map[string][]check{}
 	for _, c := range r.checks {
-		by[c.conditionType] = append(by[c.conditionType], c)
+		if !health.Owns(target, c.conditionType) {
+			by[c.conditionType] = append(by[c.conditionType], c)
+		}
 	}
+	r.leave(ctx, target)
 	all := make(chan gathered, len(by))
 	for conditionType, checks := range by {
 		seen := target
@@ -143,7 +153,26 @@ func (r *reconciler) judge(ctx context.Context, target *unstructured.Unstructure
 			return time.Time{}, nil
 		}
 	}
+	r.writer.breaker.closeIfOver(ctx)
 	return lookAgain, errors.Join(errs...)
+}
+
+// leave tells, when that changes, which condition types a HealthCheckRegistration decides on the target: they are left alone.
+func (r *reconciler) leave(ctx context.Context, target *unstructured.Unstructured) {
+	left := slices.DeleteFunc(health.Owned(target), func(owned string) bool {
+		return !slices.ContainsFunc(r.checks, func(c check) bool { return c.conditionType == owned })
+	})
+	key, are := client.ObjectKeyFromObject(target), strings.Join(left, ",")
+	for _, conditionType := range left {
+		r.writer.breaker.flips.Release(key.String(), conditionType)
+	}
+	if are == "" {
+		if _, was := r.left.LoadAndDelete(key); was {
+			log.FromContext(ctx).Info("No HealthCheckRegistration decides these conditions any more: they are checked here")
+		}
+	} else if was, _ := r.left.Swap(key, are); was != are {
+		log.FromContext(ctx).Info("HealthCheckRegistrations decide conditions, which are left alone", "conditionTypes", are, "annotation", health.OwnedConditions)
+	}
 }
 
 // gather runs the checks of a condition type. What the cache has may be old: only what is there now turns a condition False. That is asked

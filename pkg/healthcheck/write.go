@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -31,7 +32,8 @@ type writer struct {
 	shape  health.Shape
 	clock  clock.PassiveClock
 	// breaker holds back what turns False.
-	breaker *breaker
+	breaker  *breaker
+	contests health.Contests
 	// codeless: codes were written and aren't there. They would be missed, and written, at each look.
 	codeless atomic.Bool
 }
@@ -55,10 +57,14 @@ func (w *writer) judge(ctx context.Context, in health.Input, confirm func() []he
 			w.breaker.flips.Unwritten(key.String(), turned...)
 		case target == nil:
 			w.breaker.flips.Forget(key.String())
+			w.contests.Forget(key.String())
 		}
 	}()
 	var refusal error
 	for range attempts {
+		if in = unclaimed(in); len(in.Results)+len(in.Remove) == 0 {
+			return in.Target, time.Time{}, nil
+		}
 		if confirm != nil && w.turnsFalse(in) {
 			for conditionType := range in.Results {
 				in.Results[conditionType] = confirm()
@@ -67,7 +73,7 @@ func (w *writer) judge(ctx context.Context, in health.Input, confirm func() []he
 		}
 		plan := w.plan(in, mayFail)
 		if in.Target, refusal = w.carryOut(ctx, in.Target, plan.Steps); refusal == nil {
-			return in.Target, w.breaker.lookAgain(plan), nil
+			return in.Target, w.breaker.judged(key, plan), nil
 		}
 		if in.Target, err = w.reread(ctx, in.Target, refusal); err != nil || in.Target == nil {
 			return nil, time.Time{}, err
@@ -76,8 +82,20 @@ func (w *writer) judge(ctx context.Context, in health.Input, confirm func() []he
 	return nil, time.Time{}, fmt.Errorf("the target changed %d times meanwhile: %w", attempts, refusal)
 }
 
+// unclaimed is the input without what a HealthCheckRegistration decides by now.
+func unclaimed(in health.Input) health.Input {
+	in.Results = maps.Clone(in.Results)
+	maps.DeleteFunc(in.Results, func(conditionType string, _ []health.Result) bool { return health.Owns(in.Target, conditionType) })
+	in.Remove = slices.DeleteFunc(slices.Clone(in.Remove), func(conditionType string) bool { return health.Owns(in.Target, conditionType) })
+	return in
+}
+
 func (w *writer) plan(in health.Input, mayFail func(conditionType string, doubted bool) bool) health.Plan {
 	in.Shape, in.Lacks.Codes, in.MayFail, in.HowToBelieve = w.shape, w.codeless.Load(), mayFail, w.breaker.howToBelieve
+	key, uid := client.ObjectKeyFromObject(in.Target).String(), in.Target.GetUID()
+	in.Contest = func(t string, found, next *health.Condition) (rewrites bool, until time.Time) {
+		return w.contests.Ask(key, uid, t, found, next, w.clock.Now())
+	}
 	return health.PlanTarget(in, w.clock.Now())
 }
 
@@ -123,6 +141,10 @@ func (w *writer) carryOut(ctx context.Context, target *unstructured.Unstructured
 			return target, err
 		}
 		tell(ctx, step)
+		key, found := client.ObjectKeyFromObject(target).String(), health.Find(target, step.Condition.Type)
+		if w.contests.Wrote(key, target.GetUID(), step.Condition.Type, found, step.Left(), w.clock.Now()) {
+			log.FromContext(ctx).Info("Condition put right that somebody else writes, too; --show-managed-fields tells by whom", "conditionType", step.Condition.Type)
+		}
 		target = after
 	}
 	return target, nil

@@ -2,6 +2,7 @@ package healthcheck
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -10,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/resourcestack/autohealer/internal/domain/health"
 )
 
 // seenAs is a cache that has the target as it was.
@@ -51,7 +54,7 @@ func TestATargetThatWasSeenTooLateTurnsFalseOnlyByWhatIsThereNow(t *testing.T) {
 				t.Fatal(err)
 			}
 			look("True", "True")
-			r.reader = seenAs{was: was}
+			r.reader = seenAs{r.reader, was}
 			if asked := look("False", live); asked != 1 {
 				t.Errorf("the API server is asked %d times", asked)
 			}
@@ -179,5 +182,113 @@ func TestControllersHaveNamesOfTheirOwn(t *testing.T) {
 		if got := r.controllerName(); got != want {
 			t.Errorf("it is %s, not %s", got, want)
 		}
+	}
+}
+
+// sees has the reconciler's checks see something, in the cache and now, and the target looked at.
+func sees(t *testing.T, r *reconciler, what string) {
+	t.Helper()
+	r.runner.seed, r.runner.live = &world{says: what}, &world{says: what}
+	if _, err := r.Reconcile(t.Context(), ofG); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWhatSomebodyElseKeepsWritingIsLeftForAWhile(t *testing.T) {
+	r, stored := reconcilerOf(For(gadget).Check("X", "a", func() HealthCheck { return &sourced{} }), interceptor.Funcs{})
+	sees(t, r, "True")
+	theirs, writes := conditionOf(t, stored, "X"), 0
+	for range 50 {
+		sees(t, r, "False")
+		is := conditionOf(t, stored, "X")
+		if is == theirs {
+			continue
+		}
+		if writes++; !strings.HasPrefix(is, "False: (0/1)") {
+			t.Errorf("it is written as %q", is)
+		}
+		g := untyped(gadget)
+		if err := stored.Get(t.Context(), ofG.NamespacedName, g); err != nil {
+			t.Fatal(err)
+		}
+		wasWell(g)
+		if err := stored.Status().Update(t.Context(), g); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if writes != 2 { // and put right once
+		t.Errorf("it is written %d times", writes)
+	}
+}
+
+func TestWhatARegistrationDecidesIsLeftAlone(t *testing.T) {
+	r, stored := reconcilerOf(For(gadget).Check("X", "a", func() HealthCheck { return &sourced{} }).Check("Y", "a", func() HealthCheck { return &sourced{} }), interceptor.Funcs{})
+	claim := func(conditionTypes string) {
+		t.Helper()
+		g := untyped(gadget)
+		if err := stored.Get(t.Context(), ofG.NamespacedName, g); err != nil {
+			t.Fatal(err)
+		}
+		g.SetAnnotations(map[string]string{"autohealer.resourcestack.com/owned-conditions": conditionTypes})
+		if err := stored.Update(t.Context(), g); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claim("X,Y,Z")
+	asked := &world{says: "True"}
+	r.runner.seed = asked
+	if _, err := r.Reconcile(t.Context(), ofG); err != nil || asked.asked > 0 {
+		t.Errorf("of a target all of whose conditions are claimed %d checks are asked: %v", asked.asked, err)
+	}
+	claim("X,Z")
+	sees(t, r, "True")
+	if x, y := conditionOf(t, stored, "X"), conditionOf(t, stored, "Y"); x != "none" || !strings.HasPrefix(y, "True") {
+		t.Errorf("claimed is X, which is %q, and not Y, which is %q", x, y)
+	}
+	claimed := untyped(gadget)
+	if err := stored.Get(t.Context(), ofG.NamespacedName, claimed); err != nil {
+		t.Fatal(err)
+	}
+	late := health.Input{Target: claimed, Results: map[string][]health.Result{"X": {{Status: health.True}}}}
+	if _, _, err := r.writer.judge(t.Context(), late, nil); err != nil || conditionOf(t, stored, "X") != "none" {
+		t.Errorf("a claim that comes while checks run is overlooked: %v", err)
+	}
+	claim("")
+	sees(t, r, "True")
+	if x := conditionOf(t, stored, "X"); !strings.HasPrefix(x, "True") {
+		t.Errorf("once nobody claims it, it is %q", x)
+	}
+}
+
+// The failed write of a doubt is no recovery.
+func TestABreakerWhoseDoubtIsNotWrittenStaysOpen(t *testing.T) {
+	fails := false
+	refuses := interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+		if fails {
+			return errors.New("no")
+		}
+		return c.SubResource(sub).Patch(ctx, o, patch, options...)
+	}}
+	r, _ := reconcilerOf(For(gadget).Check("X", "a", func() HealthCheck { return &sourced{} }), refuses)
+	sees(t, r, "True")
+	for _, target := range []string{"b/1", "b/2"} {
+		r.writer.breaker.flips.MayFail(target, "X", false, 3, r.clock.Now())
+	}
+	fails = true
+	r.runner.seed, r.runner.live = &world{says: "False"}, &world{says: "False"}
+	if _, err := r.Reconcile(t.Context(), ofG); err == nil {
+		t.Fatal("the write doesn't fail")
+	}
+	if !r.writer.breaker.open() {
+		t.Error("it is closed")
+	}
+	fails = false
+	sees(t, r, "an error")
+	if !r.writer.breaker.open() {
+		t.Error("it closes since nobody can know how the target is")
+	}
+	sees(t, r, "True")
+	if r.writer.breaker.open() {
+		t.Error("it is open, and nothing is in doubt")
 	}
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/health"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
-	"github.com/resourcestack/autohealer/internal/domain/registration"
 	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
@@ -145,7 +144,7 @@ func (u *Undoer) conditions(ctx context.Context, o Object) (work, error) {
 	if err := u.Client.Get(ctx, o.Key, target); err != nil {
 		return work{}, err
 	}
-	owned := registration.Owned(target)
+	owned := health.Owned(target)
 	if len(owned) == 0 {
 		return work{}, nil
 	}
@@ -155,7 +154,7 @@ func (u *Undoer) conditions(ctx context.Context, o Object) (work, error) {
 	}
 	for _, t := range owned {
 		switch {
-		case registration.Ours(target, t):
+		case health.Ours(target, t):
 			w.steps = append(w.steps, "condition "+t+" removed")
 		case health.Find(target, t) != nil:
 			w.steps = append(w.steps, "record of condition "+t+" removed; the condition stays, since no health check wrote it")
@@ -169,7 +168,7 @@ func (u *Undoer) conditions(ctx context.Context, o Object) (work, error) {
 func (u *Undoer) removeConditions(ctx context.Context, target *unstructured.Unstructured, owned []string) (err error) {
 	writer := actuate.Conditions{Client: u.Client, Live: u.Client, Acts: logr.Discard()}
 	for _, t := range owned {
-		if condition := health.Find(target, t); !registration.Ours(target, t) {
+		if condition := health.Find(target, t); !health.Ours(target, t) {
 			target, err = writer.Unclaim(ctx, target, t)
 		} else {
 			target, err = writer.Apply(ctx, actuate.ConditionWrite{Target: target, Step: health.Step{Condition: *condition, Before: condition.Status, Remove: true}})

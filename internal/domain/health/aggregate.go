@@ -21,6 +21,10 @@ const noResult = "no check gave a result"
 type History struct {
 	// Failed: it was False, and not True since. Progressing doesn't excuse it any more.
 	Failed bool
+	// New: it was never True. What was never well didn't turn bad.
+	New bool
+	// Doubted: it failed, which wasn't believed, and it was neither True nor believed to be False since.
+	Doubted bool
 	// Since is when Progressing began, in whole seconds; zero when it didn't, or was followed by True.
 	Since time.Time
 }
@@ -38,9 +42,9 @@ type Verdict struct {
 	LookAgain time.Time
 }
 
-// Aggregate makes one verdict of the results of all checks that are about a condition type. Any error makes it Unknown; else
-// any False makes it False; else any Progressing makes it Progressing, until the smallest of the timeouts is over since it
-// began, and False from then on; else it is True. What is False stays so until it is True. Without any result it is Unknown.
+// Aggregate makes one verdict of the results of all checks that are about a condition type. Any False makes it False: what another check
+// can't know doesn't make that better. So does any Progressing after a failure, or once the smallest of the timeouts is over since it began. Else any
+// error makes it Unknown; else any Progressing makes it Progressing; else it is True. What is False stays so until it is True. Without any result it is Unknown.
 func Aggregate(results []Result, past History, now time.Time) Verdict {
 	all := make([]Result, len(results))
 	for i, r := range results {
@@ -51,47 +55,56 @@ func Aggregate(results []Result, past History, now time.Time) Verdict {
 	for _, r := range all {
 		groups[r.Status] = append(groups[r.Status], r)
 	}
-	rest := slices.Concat(groups[Unknown], groups[False], groups[Progressing])
+	rest := slices.Concat(groups[False], groups[Unknown], groups[Progressing])
 	v := Verdict{Codes: codes(rest), Message: counted(len(groups[True]), len(all))}
+	for _, r := range groups[True] {
+		if r.Note != "" {
+			rest = append(rest, Result{Check: r.Check, Detail: r.Note})
+		}
+	}
 	if len(rest) > 0 {
 		v.Message += ": " + numbered(rest)
 	}
+	since, deadline := progress(groups[Progressing], past, now)
 	switch {
 	case len(all) == 0:
 		v.Status, v.Reason, v.Message, v.History = Unknown, ReasonCheckError, noResult, past
-	case len(groups[Unknown]) > 0:
-		v.Status, v.Reason, v.History = Unknown, ReasonCheckError, past
 	case len(groups[False]) > 0:
 		v.fail()
+	case len(groups[Progressing]) > 0 && !now.Before(deadline):
+		v.overdue()
+	case len(groups[Unknown]) > 0:
+		v.Status, v.Reason, v.History, v.LookAgain = Unknown, ReasonCheckError, past, deadline
+		v.History.Since = since
 	case len(groups[Progressing]) > 0:
-		v.progress(groups[Progressing], past, now)
+		v.Status, v.Reason, v.History, v.LookAgain = Progressing, ReasonProgressing, History{Since: since, New: past.New, Doubted: past.Doubted}, deadline
 	default:
 		v.Status, v.Reason = True, ReasonSuccessful
 	}
 	return v
 }
 
+// InDoubt says whether the checks said False, which wasn't believed, and nothing since says that it is over: not that they can't be made, nor
+// that something progresses.
+func (v *Verdict) InDoubt() bool { return v.Reason == ReasonInDoubt || v.History.Doubted }
+
 func (v *Verdict) fail() {
 	v.Status, v.Reason, v.History = False, ReasonUnsuccessful, History{Failed: true}
 }
 
-func (v *Verdict) progress(results []Result, past History, now time.Time) {
-	if past.Failed {
-		v.overdue()
-		return
+// progress says when it began, and until when it is believed: not at all after a failure.
+func progress(results []Result, past History, now time.Time) (since, deadline time.Time) {
+	since = past.Since
+	if len(results) == 0 || past.Failed {
+		return since, time.Time{}
 	}
-	since := past.Since
 	// Rounded up, because a condition has no fractions and False may come late, never early. A start that lies ahead
 	// comes from a clock that was wrong.
 	if next := now.Add(time.Second - 1).Truncate(time.Second); since.IsZero() || since.After(next) {
 		since = next
 	}
 	timeout := slices.MinFunc(results, func(a, b Result) int { return cmp.Compare(a.Timeout, b.Timeout) }).Timeout
-	if deadline := since.Add(timeout); now.Before(deadline) {
-		v.Status, v.Reason, v.History, v.LookAgain = Progressing, ReasonProgressing, History{Since: since}, deadline
-		return
-	}
-	v.overdue()
+	return since, since.Add(timeout)
 }
 
 // overdue has one text for both causes, so that what turned False by the timeout isn't written once more at the next look.

@@ -37,7 +37,7 @@ var builtin = map[schema.GroupKind]judge{
 // Reads are the fields beside metadata that these checks and kstatus read: no others are kept of what is only looked at by them.
 var Reads = []string{
 	"status", "spec.replicas", "spec.updateStrategy", "spec.completions", "spec.parallelism", "spec.suspend", "spec.type", "spec.clusterIP",
-	"spec.progressDeadlineSeconds",
+	"spec.progressDeadlineSeconds", "spec.paused",
 }
 
 func typed[T appsv1.Deployment | appsv1.StatefulSet | appsv1.ReplicaSet | appsv1.DaemonSet | batchv1.Job | corev1.Pod | corev1.PersistentVolumeClaim | corev1.Service](check func(*T) Result) judge {
@@ -53,28 +53,39 @@ func typed[T appsv1.Deployment | appsv1.StatefulSet | appsv1.ReplicaSet | appsv1
 // HasBuiltin says whether a check for the kind comes with Autohealer.
 func HasBuiltin(kind schema.GroupKind) bool { return builtin[kind] != nil }
 
-// Builtin judges an object by the check that comes for its kind. timeout is how long Progressing is believed.
+// Builtin judges an object by the check that comes for its kind. timeout is how long Progressing is believed, and how long an object is
+// new: it may start until then. One that is being deleted is Progressing.
 func Builtin(object *unstructured.Unstructured, timeout time.Duration, now time.Time) Result {
 	kind := object.GroupVersionKind().GroupKind()
 	check := builtin[kind]
 	if check == nil {
 		return unknown("no check comes for " + kind.String())
 	}
+	if object.GetDeletionTimestamp() != nil {
+		return named(progressing(kind.Kind+" is being deleted"), object, timeout)
+	}
 	r, err := check(object, timeout, now)
 	if err != nil {
 		return Error(err)
+	}
+	if r.AtStart && r.Status == False && now.Sub(object.GetCreationTimestamp().Time) < timeout {
+		r.Status = Progressing
 	}
 	return named(r, object, timeout)
 }
 
 // named is the result with the object's name, so that a message tells which one it is about.
 func named(r Result, object *unstructured.Unstructured, timeout time.Duration) Result {
-	if r.Status == True {
+	if r.Status == True && r.Note == "" {
 		return r
 	}
 	name := object.GetName()
 	if namespace := object.GetNamespace(); namespace != "" {
 		name = namespace + "/" + name
+	}
+	if r.Status == True {
+		r.Note = name + ": " + r.Note
+		return r
 	}
 	r.Detail, r.Timeout = name+": "+r.Detail, timeout
 	return r
@@ -123,7 +134,7 @@ func Service(s *corev1.Service) Result {
 func CustomResourceDefinition(definition *unstructured.Unstructured) Result {
 	const kind = "CustomResourceDefinition"
 	names, established := standingOf(definition, "NamesAccepted"), standingOf(definition, "Established")
-	return firstOf(wanted(kind, "NamesAccepted", names), wanted(kind, "Established", established))
+	return firstOf(wanted(kind, "NamesAccepted", names), wanted(kind, "Established", established).atStart())
 }
 
 // ManagedResource (of Gardener's resource manager) is healthy when its controller has seen the spec, ResourcesApplied and
@@ -134,7 +145,7 @@ func ManagedResource(resource *unstructured.Unstructured, threshold time.Duratio
 	r := firstOf(
 		seen(kind, resource.GetGeneration(), observed),
 		wanted(kind, "ResourcesApplied", standingOf(resource, "ResourcesApplied")),
-		wanted(kind, "ResourcesHealthy", standingOf(resource, "ResourcesHealthy")),
+		wanted(kind, "ResourcesHealthy", standingOf(resource, "ResourcesHealthy")).atStart(),
 	)
 	if r.Status != True || threshold <= 0 {
 		return r

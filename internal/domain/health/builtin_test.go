@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -34,6 +35,7 @@ const (
 	unavailable = "{type: Available, status: 'False', reason: MinimumReplicasUnavailable, message: no minimum}"
 	rolledOut   = "{type: Progressing, status: 'True', reason: NewReplicaSetAvailable}"
 	rollsOut    = "{type: Progressing, status: 'True', reason: ReplicaSetUpdated}"
+	paused      = "{type: Progressing, status: Unknown, reason: DeploymentPaused}"
 	deadline    = "{type: Progressing, status: 'False', reason: ProgressDeadlineExceeded}"
 	noQuota     = "{type: ReplicaFailure, status: 'True', reason: FailedCreate, message: exceeded quota}"
 	applied     = "{type: ResourcesApplied, status: 'True'}"
@@ -61,7 +63,14 @@ func TestBuiltinChecks(t *testing.T) {
 		"Deployment: not available yet in a rollout":   {deployment, conditions(now, unavailable, rollsOut), "Progressing", "Available"},
 		"Deployment: the rollout is stuck":             {deployment, conditions(now, available, deadline), "False", "ProgressDeadlineExceeded"},
 		"Deployment: quota":                            {deployment, conditions(now, available, rolledOut, noQuota), "False", "exceeded quota"},
-		"Deployment: Progressing is Unknown":           {deployment, conditions(now, available, "{type: Progressing, status: Unknown, reason: DeploymentPaused}"), "Unknown", "DeploymentPaused"},
+		"Deployment: paused":                           {deployment, "spec: {replicas: 2, paused: true}\n" + conditions(now+"availableReplicas: 2, ", available, paused), "True", "ns/d: Deployment is paused"},
+		"Deployment: paused, and fewer than it must":   {deployment, "spec: {replicas: 2, paused: true}\n" + conditions(now+"availableReplicas: 1, replicas: 2, updatedReplicas: 2, ", unavailable, paused), "False", "Available"},
+		"Deployment: paused, and as many as it must":   {deployment, "spec: {replicas: 2, paused: true}\n" + conditions(now+"availableReplicas: 1, replicas: 2, updatedReplicas: 2, ", available, paused), "True", ""},
+		"Deployment: paused in a rollout":              {deployment, "spec: {replicas: 2, paused: true}\n" + conditions(now+"replicas: 2, updatedReplicas: 1, ", unavailable, paused), "Progressing", "Available"},
+		"Deployment: paused before old pods went":      {deployment, "spec: {replicas: 2, paused: true}\n" + conditions(now+"replicas: 3, updatedReplicas: 2, ", unavailable, paused), "Progressing", "Available"},
+		"Deployment: paused without quota":             {deployment, "spec: {replicas: 2, paused: true}\n" + conditions(now+"availableReplicas: 2, ", available, paused, noQuota), "False", "exceeded quota"},
+		"Deployment: paused, and not seen yet":         {deployment, "spec: {replicas: 2, paused: true}\n" + conditions("observedGeneration: 1, availableReplicas: 2, ", available, paused), "Progressing", "generation 1"},
+		"Deployment: resumed":                          {deployment, "spec: {replicas: 2}\n" + conditions(now, available, "{type: Progressing, status: Unknown, reason: DeploymentResumed}"), "True", ""},
 		"Deployment: quota in a rollout":               {deployment, conditions(now, unavailable, rollsOut, noQuota), "False", "exceeded quota"},
 		"Deployment: no quota trouble":                 {deployment, conditions(now, available, "{type: ReplicaFailure, status: 'False'}"), "True", ""},
 		"Deployment: Available is Unknown":             {deployment, conditions(now, "{type: Available, status: Unknown}"), "Unknown", "Available"},
@@ -70,14 +79,17 @@ func TestBuiltinChecks(t *testing.T) {
 		"StatefulSet: all ready":                       {statefulSet, "spec: {replicas: 3}\nstatus: {observedGeneration: 2, readyReplicas: 3}", "True", ""},
 		"StatefulSet: more than wanted":                {statefulSet, "spec: {replicas: 1}\nstatus: {observedGeneration: 2, readyReplicas: 3}", "True", ""},
 		"StatefulSet: its status is old":               {statefulSet, "spec: {replicas: 3}\nstatus: {observedGeneration: 1, readyReplicas: 3}", "Progressing", "generation 1"},
-		"StatefulSet: one isn't ready":                 {statefulSet, "spec: {replicas: 3}\nstatus: {observedGeneration: 2, readyReplicas: 2, currentRevision: a, updateRevision: a}", "False", "2 of 3 replicas"},
+		"StatefulSet: one isn't ready":                 {statefulSet, "spec: {replicas: 3}\nstatus: {observedGeneration: 2, replicas: 3, readyReplicas: 2, currentRevision: a, updateRevision: a}", "False", "2 of 3 replicas"},
+		"StatefulSet: one is still to be made":         {statefulSet, "spec: {replicas: 3}\nstatus: {observedGeneration: 2, replicas: 2, readyReplicas: 2, currentRevision: a, updateRevision: a}", "Progressing", "2 of 3 replicas"},
 		"StatefulSet: one isn't ready in a rollout":    {statefulSet, "spec: {replicas: 3}\nstatus: {observedGeneration: 2, readyReplicas: 2, currentRevision: a, updateRevision: b}", "Progressing", "2 of 3 replicas"},
 		"StatefulSet: all ready in a rollout":          {statefulSet, "spec: {replicas: 3}\nstatus: {observedGeneration: 2, readyReplicas: 3, currentRevision: a, updateRevision: b}", "True", ""},
-		"StatefulSet: replicas aren't set":             {statefulSet, "status: {observedGeneration: 2}", "False", "0 of 1 replicas"},
+		"StatefulSet: replicas aren't set":             {statefulSet, "status: {observedGeneration: 2, replicas: 1}", "False", "0 of 1 replicas"},
 		"StatefulSet: none are wanted":                 {statefulSet, "spec: {replicas: 0}\nstatus: {observedGeneration: 2}", "True", ""},
 		"ReplicaSet: all ready":                        {replicaSet, "spec: {replicas: 3}\nstatus: {observedGeneration: 2, readyReplicas: 3}", "True", ""},
 		"ReplicaSet: its status is old":                {replicaSet, "spec: {replicas: 3}\nstatus: {observedGeneration: 1, readyReplicas: 3}", "Progressing", "generation 1"},
-		"ReplicaSet: one isn't ready":                  {replicaSet, "spec: {replicas: 3}\nstatus: {observedGeneration: 2, readyReplicas: 2}", "False", "2 of 3 replicas"},
+		"ReplicaSet: one isn't ready":                  {replicaSet, "spec: {replicas: 3}\nstatus: {observedGeneration: 2, replicas: 3, readyReplicas: 2}", "False", "2 of 3 replicas"},
+		"ReplicaSet: one is still to be made":          {replicaSet, "spec: {replicas: 3}\nstatus: {observedGeneration: 2, replicas: 2, readyReplicas: 2}", "Progressing", "2 of 3 replicas"},
+		"ReplicaSet: quota":                            {replicaSet, "spec: {replicas: 3}\nstatus: {observedGeneration: 2, replicas: 2, readyReplicas: 2, conditions: [" + noQuota + "]}", "False", "exceeded quota"},
 		"DaemonSet: on all nodes":                      {daemonSet, "status: {observedGeneration: 2, desiredNumberScheduled: 4, currentNumberScheduled: 4, updatedNumberScheduled: 4}", "True", ""},
 		"DaemonSet: on no nodes":                       {daemonSet, "status: {observedGeneration: 2}", "True", ""},
 		"DaemonSet: its status is old":                 {daemonSet, "status: {observedGeneration: 1}", "Progressing", "generation 1"},
@@ -100,7 +112,11 @@ func TestBuiltinChecks(t *testing.T) {
 		"Pod: failed":                                  {pod, "status: {phase: Failed, reason: Evicted}", "False", "Pod failed (Evicted)"},
 		"Pod: pending":                                 {pod, "status: {phase: Pending}", "Progressing", "Pending"},
 		"Pod: its node doesn't answer":                 {pod, "status: {phase: Running, conditions: [{type: Ready, status: Unknown}]}", "Unknown", "Ready"},
-		"Pod: no condition":                            {pod, "status: {phase: Running}", "False", "no condition Ready"},
+		"Pod: no condition":                            {pod, "status: {phase: Running}", "Progressing", "no condition Ready"},
+		"Pod: pending, and its image isn't there":      {pod, "status: {phase: Pending, containerStatuses: [{name: c, state: {waiting: {reason: ErrImagePull, message: no such image}}}]}", "False", "container c of Pod doesn't start (ErrImagePull): no such image"},
+		"Pod: pending, and being made":                 {pod, "status: {phase: Pending, containerStatuses: [{name: c, state: {waiting: {reason: ContainerCreating}}}]}", "Progressing", "Pending"},
+		"Pod: its init container crashes":              {pod, "status: {phase: Pending, initContainerStatuses: [{name: i, state: {waiting: {reason: CrashLoopBackOff}}}]}", "False", "container i"},
+		"Pod: ready, and another container crashes":    {pod, "status: {phase: Running, conditions: [{type: Ready, status: 'True'}], initContainerStatuses: [{name: i, state: {waiting: {reason: CrashLoopBackOff}}}]}", "True", ""},
 		"PersistentVolumeClaim: bound":                 {claim, "status: {phase: Bound}", "True", ""},
 		"PersistentVolumeClaim: pending":               {claim, "status: {phase: Pending}", "Progressing", "isn't bound"},
 		"PersistentVolumeClaim: lost":                  {claim, "status: {phase: Lost}", "False", "lost its volume"},
@@ -126,8 +142,8 @@ func TestBuiltinChecks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := health.Builtin(object(t, tt.kind+tt.status), 5*time.Minute, start)
-			if r.Status != tt.want || !strings.Contains(r.Detail, tt.detail) {
-				t.Errorf("%s %q, want %s %q", r.Status, r.Detail, tt.want, tt.detail)
+			if says := r.Detail + r.Note; r.Status != tt.want || !strings.Contains(says, tt.detail) || r.Status == health.True && r.Detail != "" {
+				t.Errorf("%s %q, want %s %q", r.Status, says, tt.want, tt.detail)
 			}
 			if (r.Status == "Progressing") && r.Timeout != 5*time.Minute {
 				t.Errorf("believed for %s", r.Timeout)
@@ -136,6 +152,51 @@ func TestBuiltinChecks(t *testing.T) {
 				t.Errorf("of what is kept of an object it says %+v", kept)
 			}
 		})
+	}
+}
+
+// TestWhatStartsIsProgressing: what may be so while it starts is Progressing for as long as that is believed, and False from then on.
+func TestWhatStartsIsProgressing(t *testing.T) {
+	const now = "observedGeneration: 2, "
+	for name, tt := range map[string]struct {
+		kind, status string
+		young        health.Status
+	}{
+		"Deployment":                      {deployment, conditions(now, unavailable), "Progressing"},
+		"StatefulSet":                     {statefulSet, "status: {observedGeneration: 2, replicas: 1}", "Progressing"},
+		"ReplicaSet":                      {replicaSet, "status: {observedGeneration: 2, replicas: 1}", "Progressing"},
+		"DaemonSet":                       {daemonSet, "status: {observedGeneration: 2, desiredNumberScheduled: 4, currentNumberScheduled: 4, updatedNumberScheduled: 4, numberUnavailable: 4}", "Progressing"},
+		"DaemonSet, not scheduled":        {daemonSet, "status: {observedGeneration: 2, desiredNumberScheduled: 4}", "Progressing"},
+		"Pod":                             {pod, "status: {phase: Running, conditions: [{type: Ready, status: 'False', reason: ContainersNotReady}]}", "Progressing"},
+		"CRD":                             {definition, conditions("", "{type: NamesAccepted, status: 'True'}", "{type: Established, status: 'False', reason: Installing}"), "Progressing"},
+		"ManagedResource":                 {managed, conditions(now, applied, "{type: ResourcesHealthy, status: 'False'}"), "Progressing"},
+		"Deployment that can't make pods": {deployment, conditions(now, unavailable, noQuota), "False"},
+		"Pod that crashes":                {pod, "status: {phase: Running, conditions: [{type: Ready, status: 'False'}], containerStatuses: [{name: c, state: {waiting: {reason: CrashLoopBackOff}}}]}", "Progressing"},
+		"Pod before its ConfigMap":        {pod, "status: {phase: Pending, containerStatuses: [{name: c, state: {waiting: {reason: CreateContainerConfigError}}}]}", "Progressing"},
+		"Pod of an image that is none":    {pod, "status: {phase: Pending, containerStatuses: [{name: c, state: {waiting: {reason: InvalidImageName}}}]}", "False"},
+		"CRD whose names are taken":       {definition, conditions("", "{type: NamesAccepted, status: 'False'}", "{type: Established, status: 'False'}"), "False"},
+		"ManagedResource, not applied":    {managed, conditions(now, "{type: ResourcesApplied, status: 'False'}"), "False"},
+		"Job":                             {job, "status: {conditions: [{type: Failed, status: 'True'}]}", "False"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := object(t, tt.kind+tt.status)
+			for age, want := range map[time.Duration]health.Status{0: tt.young, 5*time.Minute - 1: tt.young, 5 * time.Minute: "False"} {
+				o.SetCreationTimestamp(metav1.NewTime(start.Add(-5 * time.Minute)))
+				if r := health.Builtin(o, 5*time.Minute, start.Add(age-5*time.Minute)); r.Status != want {
+					t.Errorf("after %s it is %s %q, not %s", age, r.Status, r.Detail, want)
+				}
+			}
+		})
+	}
+}
+
+// What is being deleted is so whatever its status says, as kstatus has it.
+func TestWhatIsBeingDeletedIsProgressing(t *testing.T) {
+	o := object(t, deployment+conditions("observedGeneration: 2, ", available, rolledOut))
+	o.SetDeletionTimestamp(&metav1.Time{Time: start})
+	r := health.Builtin(o, 5*time.Minute, start)
+	if by := health.ByStatus(o, 5*time.Minute); r.Status != "Progressing" || by.Status != r.Status || r.Detail != "ns/d: Deployment is being deleted" {
+		t.Errorf("%+v, and by its status %+v", r, by)
 	}
 }
 

@@ -83,6 +83,8 @@ func (c *Condition) Equal(other *Condition) bool {
 // metav1.Condition not even Unknown and Progressing differ in lastTransitionTime. So the message begins with it, where it is
 // written with the condition and people read it, too. Details of checks can't forge it: they never begin a message.
 const (
+	neverTrue        = "Not seen healthy yet. "
+	wasDoubted       = "Unsuccessful before, which wasn't believed. "
 	progressingSince = "Progressing since "
 	beforeUnknown    = "Unsuccessful, then unknown: "
 	thenUnknown      = ", then unknown: "
@@ -90,38 +92,46 @@ const (
 )
 
 // record is how the message of a condition with this status begins.
-func (h History) record(status Status) string {
+func (h History) record(status Status) (text string) {
+	switch open := status == Progressing || status == Unknown; {
+	case open && h.New:
+		text = neverTrue
+	case open && h.Doubted:
+		text = wasDoubted
+	}
 	switch {
 	case status == Progressing:
-		return progressingSince + h.Since.UTC().Format(time.RFC3339) + thenMore
+		text += progressingSince + h.Since.UTC().Format(time.RFC3339) + thenMore
 	case status == Unknown && h.Failed:
-		return beforeUnknown
+		text = beforeUnknown
 	case status == Unknown && !h.Since.IsZero():
-		return progressingSince + h.Since.UTC().Format(time.RFC3339) + thenUnknown
+		text += progressingSince + h.Since.UTC().Format(time.RFC3339) + thenUnknown
 	}
-	return ""
+	return text
 }
 
-// Past is what counts of the condition for the next verdict; of none nothing does.
+// Past is what counts of the condition for the next verdict; of none, that it is new.
 func (c *Condition) Past() History {
 	switch {
-	case c == nil || c.Status == True:
+	case c == nil:
+		return History{New: true}
+	case c.Status == True:
 		return History{}
 	case c.Status == False, c.Status == Unknown && strings.HasPrefix(c.Message, beforeUnknown):
 		return History{Failed: true}
 	}
-	if since, ok := c.since(); ok {
-		return History{Since: since}
+	message, isNew := strings.CutPrefix(c.Message, neverTrue)
+	message, doubted := strings.CutPrefix(message, wasDoubted)
+	since, ok := readSince(message)
+	if !ok && c.Status == Progressing { // Gardener's own library wrote it, which has it there
+		since = c.LastTransition
 	}
-	if c.Status == Progressing { // Gardener's own library wrote it, which has it there
-		return History{Since: c.LastTransition}
-	}
-	return History{}
+	return History{Since: since, New: isNew, Doubted: doubted || c.InDoubt()}
 }
 
-func (c *Condition) since() (time.Time, bool) {
+func readSince(message string) (since time.Time, ok bool) {
 	const length = len("2006-01-02T15:04:05Z")
-	rest, ok := strings.CutPrefix(c.Message, progressingSince)
+	rest, ok := strings.CutPrefix(message, progressingSince)
 	if !ok || len(rest) < length {
 		return time.Time{}, false
 	}
@@ -206,7 +216,7 @@ var writtenAs = map[string][]Status{
 }
 
 // writtenMessage is how each message begins.
-var writtenMessage = regexp.MustCompile(`^(` + progressingSince + `[0-9TZ:-]{20}(` + thenUnknown + `|` + thenMore + `)|` + beforeUnknown + `)?` +
+var writtenMessage = regexp.MustCompile(`^(` + neverTrue + `|` + wasDoubted + `)?(` + progressingSince + `[0-9TZ:-]{20}(` + thenUnknown + `|` + thenMore + `)|` + beforeUnknown + `)?` +
 	`(` + notBelieved + `)?(\([0-9]+/[0-9]+\) Health checks successful(: |$)|` + noResult + `$)`)
 
 // ByChecks says whether the condition is of the form that health checks are written in, whoever's they are. One of another form

@@ -1,6 +1,7 @@
 package health_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -89,12 +90,82 @@ func TestAPassingUnknownDoesNotExcuseAFailure(t *testing.T) {
 	})
 }
 
+func TestWhatWasNeverTrueIsNew(t *testing.T) {
+	shapes(t, func(t *testing.T, s *story) {
+		is := func(want bool, when string) {
+			t.Helper()
+			if got := s.current.Past().New; got != want {
+				t.Errorf("%s it is new: %t, by %+v", when, got, s.current)
+			}
+		}
+		is(true, "before anything is written")
+		s.at(0, failed("a"))
+		is(true, "while it can't be checked")
+		s.at(time.Minute, rolling("a", 5*time.Minute))
+		is(true, "while it starts")
+		if want := "Not seen healthy yet. Progressing since 2026-03-01T03:01:00Z"; !strings.HasPrefix(s.current.Message, want) {
+			t.Errorf("it says %q, not %q", s.current.Message, want)
+		}
+		s.at(2*time.Minute, failed("a"))
+		is(true, "while it starts, and can't be checked")
+		s.is(5*time.Minute, s.progressing(), "HealthCheckProgressing", rolling("a", 5*time.Minute)) // the minute counts on
+		s.is(6*time.Minute, "False", "HealthCheckUnsuccessful", rolling("a", 5*time.Minute))
+		s.at(7*time.Minute, ok("a"))
+		for after, then := range []health.Result{rolling("a", 5*time.Minute), failed("a"), bad("a"), failed("a")} {
+			s.at(time.Duration(8+after)*time.Minute, then)
+			is(false, "once it was True")
+		}
+	})
+}
+
+// What wasn't believed stays in doubt until it is True: that nobody knows, or that something progresses, is no recovery.
+func TestADoubtLastsUntilItIsTrue(t *testing.T) {
+	shapes(t, func(t *testing.T, s *story) {
+		plan := func(after time.Duration, may bool, result health.Result) (v health.Verdict, doubted bool) {
+			t.Helper()
+			in := health.Input{Target: worker(t, ""), Shape: s.shape, Results: map[string][]health.Result{"X": {result}}, HowToBelieve: func() string { return "; do this" }}
+			if s.current != nil {
+				in.Target.Object["status"] = map[string]any{"conditions": []any{map[string]any{
+					"type": "X", "status": string(s.current.Status), "reason": s.current.Reason, "message": s.current.Message, "lastTransitionTime": "2026-03-01T02:00:00Z",
+				}}}
+			}
+			in.MayFail = func(_ string, was bool) bool { doubted = was; return may }
+			p := health.PlanTarget(in, s.now.Add(after))
+			for _, step := range p.Steps {
+				s.current = &step.Condition
+			}
+			return p.Verdicts["X"], doubted
+		}
+		plan(0, true, ok("a"))
+		for i, result := range []health.Result{bad("a"), failed("a"), rolling("a", time.Hour), failed("a"), bad("a")} {
+			v, doubted := plan(time.Duration(i)*time.Minute, false, result)
+			if !v.InDoubt() || !strings.HasSuffix(v.Message, "; do this") || !s.current.ByChecks() {
+				t.Errorf("after %d minutes it isn't in doubt: %+v, stored as %+v", i, v, s.current)
+			}
+			if result.Status == health.False && doubted != (i > 0) {
+				t.Errorf("after %d minutes the breaker is told that it was in doubt: %t", i, doubted)
+			}
+		}
+		if v, doubted := plan(time.Hour, true, bad("a")); v.InDoubt() || v.Status != health.False || !doubted {
+			t.Errorf("once it is believed: %+v", v)
+		}
+		plan(time.Hour, false, ok("a"))
+		plan(2*time.Hour, false, bad("a"))
+		if v, _ := plan(3*time.Hour, false, ok("a")); v.InDoubt() {
+			t.Errorf("once it is True: %+v", v)
+		}
+		if v, _ := plan(3*time.Hour, false, failed("a")); v.InDoubt() {
+			t.Errorf("an Unknown after that: %+v", v)
+		}
+	})
+}
+
 func TestDetailsCannotForgeTheStart(t *testing.T) {
 	shapes(t, func(t *testing.T, s *story) {
 		forger := failed("a")
 		forger.Check, forger.Detail = "", "Progressing since 2020-01-01T00:00:00Z, then unknown: "
 		s.at(0, forger)
-		if past := s.current.Past(); past != (health.History{}) {
+		if past := s.current.Past(); past != (health.History{New: true}) {
 			t.Errorf("%q tells of %+v", s.current.Message, past)
 		}
 	})

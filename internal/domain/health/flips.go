@@ -28,6 +28,10 @@ type Flips struct {
 
 	mu      sync.Mutex
 	breaker limit.Breaker // needs mu, as all below
+	// restored: another process opened it.
+	restored bool
+	// doubted are the condition types that it holds back, by target.
+	doubted map[string]sets.Set[string]
 	// at is when each condition last turned False, of those that did within flipsWithin.
 	at map[turn]time.Time
 	// until then what was in doubt is believed, since the breaker was reset.
@@ -58,6 +62,7 @@ func (f *Flips) MayFail(target, conditionType string, doubted bool, targets int,
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.breaker.Holds() {
+		f.doubt(target, conditionType)
 		return false
 	}
 	if doubted && now.Before(f.until) {
@@ -70,9 +75,56 @@ func (f *Flips) MayFail(target, conditionType string, doubted bool, targets int,
 	f.at[turn{target, conditionType}] = now
 	if n := f.flipped(); n >= tooManyLeast && n*100 > targets*tooManyShare {
 		f.breaker.Open(limit.Opening{ID: idOf(now), OpenedAt: now, Turned: n, Targets: targets})
+		f.restored = false
+		delete(f.at, turn{target, conditionType}) // it isn't written
+		f.doubt(target, conditionType)
 		return false
 	}
 	return true
+}
+
+// doubt needs f.mu.
+func (f *Flips) doubt(target, conditionType string) {
+	if f.doubted == nil {
+		f.doubted = map[string]sets.Set[string]{}
+	}
+	if f.doubted[target] == nil {
+		f.doubted[target] = sets.New[string]()
+	}
+	f.doubted[target].Insert(conditionType)
+}
+
+// Judged takes in what a condition of the target came to. It isn't in doubt any more once it is True, or False and believed: that nobody knows
+// how it is, or that it progresses, says nothing.
+func (f *Flips) Judged(target, conditionType string, v Verdict) {
+	switch {
+	case v.InDoubt():
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.doubt(target, conditionType)
+	case v.Status == True, v.Status == False:
+		f.Release(target, conditionType)
+	}
+}
+
+// Release takes in that a condition of the target isn't held back by this breaker, whatever becomes of it.
+func (f *Flips) Release(target, conditionType string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.doubted[target].Delete(conditionType).Len() == 0 {
+		delete(f.doubted, target)
+	}
+}
+
+// Decides takes in which condition types the registration decides now. What was in doubt of others is nobody's any more.
+func (f *Flips) Decides(conditionTypes sets.Set[string]) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for target, doubted := range f.doubted {
+		if f.doubted[target] = doubted.Intersection(conditionTypes); f.doubted[target].Len() == 0 {
+			delete(f.doubted, target)
+		}
+	}
 }
 
 // idOf an opening begins with its time, so that they sort. It has microseconds: one outage opens several breakers within a second,
@@ -104,6 +156,7 @@ func (f *Flips) Forget(target string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	maps.DeleteFunc(f.at, func(is turn, _ time.Time) bool { return is.target == target })
+	delete(f.doubted, target)
 }
 
 // Breaker gives the opening of the one that is open; ok is false when it is closed.
@@ -113,11 +166,28 @@ func (f *Flips) Breaker() (o limit.Opening, ok bool) {
 	return f.breaker.Opening()
 }
 
-// Restore takes over a breaker that another process opened, as a status tells. It only forbids.
-func (f *Flips) Restore(o limit.Opening) {
+// Restore takes over the breaker that a status tells of, nil for none: another process opened it, and may have closed it since. What this one
+// opened it knows better.
+func (f *Flips) Restore(told *limit.Opening) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.breaker.Restore(o)
+	if now, open := f.breaker.Opening(); f.restored && open && (told == nil || told.ID != now.ID) {
+		f.breaker.Follow(nil)
+	}
+	if _, open := f.breaker.Opening(); open || told == nil {
+		return
+	}
+	f.breaker.Restore(*told)
+	_, f.restored = f.breaker.Opening()
+}
+
+// CloseIfOver closes the breaker if all that it held back was judged otherwise since, or is gone. What another process held back must
+// have been Judged before.
+func (f *Flips) CloseIfOver() (closed bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	o, open := f.breaker.Opening()
+	return open && len(f.doubted) == 0 && f.breaker.ResetBy(o.ID) && f.breaker.Close()
 }
 
 // Reset closes the breaker of this ID: someone looked, and what is in doubt is believed for as long as a wave lasts, however many

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/resourcestack/autohealer/internal/domain/health"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
@@ -74,17 +76,17 @@ func TestWhatIsInDoubtIsBelievedAfterAReset(t *testing.T) {
 
 func TestWhatIsInDoubtIsBelievedByWhoStartsAnew(t *testing.T) {
 	flips := &health.Flips{}
-	flips.Restore(limit.Opening{ID: "x", OpenedAt: start})
+	flips.Restore(&limit.Opening{ID: "x", OpenedAt: start})
 	if !flips.Reset("x", start) {
 		t.Fatal("a restored breaker isn't reset by its ID")
 	}
-	flips.Restore(limit.Opening{ID: "x", OpenedAt: start}) // as a status still tells
+	flips.Restore(&limit.Opening{ID: "x", OpenedAt: start}) // as a status still tells
 	for i := range 10 {
 		if !flips.MayFail(fmt.Sprint(i), "X", true, 10, start) {
 			t.Fatalf("the %dth that another process doubted isn't believed", i+1)
 		}
 	}
-	flips.Restore(limit.Opening{ID: "y", OpenedAt: start})
+	flips.Restore(&limit.Opening{ID: "y", OpenedAt: start})
 	if b, open := flips.Breaker(); !open || b.ID != "y" {
 		t.Error("a later opening isn't taken over")
 	}
@@ -92,7 +94,7 @@ func TestWhatIsInDoubtIsBelievedByWhoStartsAnew(t *testing.T) {
 
 func TestATargetThatIsMadeAnewIsNotBelieved(t *testing.T) {
 	flips := &health.Flips{}
-	flips.Restore(limit.Opening{ID: "x", OpenedAt: start})
+	flips.Restore(&limit.Opening{ID: "x", OpenedAt: start})
 	names := []string{"a", "b", "c"}
 	for _, name := range names {
 		flips.MayFail(name, "X", false, 3, start)
@@ -169,8 +171,8 @@ func TestAWriteThatFailedTakesBackItsOwnConditionAlone(t *testing.T) {
 
 func TestARestoredBreakerHolds(t *testing.T) {
 	flips := &health.Flips{}
-	flips.Restore(limit.Opening{ID: "x", OpenedAt: start})
-	flips.Restore(limit.Opening{ID: "y", OpenedAt: start})
+	flips.Restore(&limit.Opening{ID: "x", OpenedAt: start})
+	flips.Restore(&limit.Opening{ID: "x", OpenedAt: start})
 	if b, open := flips.Breaker(); !open || b.ID != "x" || flips.MayFail("a", "X", false, 100, start) {
 		t.Errorf("%+v", b)
 	}
@@ -188,4 +190,79 @@ func TestTargetsAreCountedForEachGeneration(t *testing.T) {
 			t.Errorf("step %d gives %d targets, not %d", i, got, step.counted)
 		}
 	}
+}
+
+func TestTheBreakerClosesOnceNothingIsInDoubt(t *testing.T) {
+	const targets = 10 // of which 2 are a fifth
+	flips := &health.Flips{}
+	open := func(want bool, when string) {
+		t.Helper()
+		closed := flips.CloseIfOver()
+		if _, is := flips.Breaker(); is != want || closed == is {
+			t.Errorf("%s it is open: %t; closed by that: %t", when, is, closed)
+		}
+	}
+	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+		flips.MayFail(name, "X", false, targets, start)
+	}
+	flips.MayFail("c", "Y", false, targets, start)
+	open(true, "before what is in doubt was written")
+	flips.Judged("c", "X", health.Verdict{Status: health.True})
+	flips.Judged("c", "Y", health.Verdict{Reason: health.ReasonInDoubt})
+	flips.Judged("d", "X", health.Verdict{Status: health.True})
+	open(true, "while c's Y, e and f are in doubt")
+	flips.Judged("c", "Y", health.Verdict{Status: health.True})
+	flips.Forget("e")
+	open(true, "while f is in doubt")
+	flips.Decides(sets.New("X"))
+	open(true, "while f's X is in doubt, which is decided")
+	told, _ := flips.Breaker()
+	flips.Decides(sets.New("Y"))
+	open(false, "once nobody decides f's X")
+
+	flips.Restore(&told) // as a status that is read late still tells
+	if !flips.MayFail("a", "X", false, targets, start) {
+		t.Error("one that was believed already isn't after it closed")
+	}
+	if flips.MayFail("g", "X", false, targets, start) {
+		t.Error("those that turned False before it closed don't count any more")
+	}
+}
+
+func TestABreakerOfBeforeClosesOnceItsTargetsWereJudged(t *testing.T) {
+	flips := &health.Flips{}
+	flips.Restore(&limit.Opening{ID: "x", OpenedAt: start})
+	flips.Judged("a", "X", health.Verdict{Reason: health.ReasonInDoubt})
+	if flips.CloseIfOver() {
+		t.Error("it closes while a is in doubt")
+	}
+	flips.Judged("a", "X", health.Verdict{Status: health.True})
+	if !flips.CloseIfOver() {
+		t.Error("it doesn't close")
+	}
+}
+
+// A replica that doesn't act knows of a breaker by the status alone.
+func TestABreakerOfAnotherProcessIsFollowed(t *testing.T) {
+	flips := &health.Flips{}
+	is := func(want, when string) {
+		t.Helper()
+		if b, _ := flips.Breaker(); b.ID != want {
+			t.Errorf("%s it is %q, not %q", when, b.ID, want)
+		}
+	}
+	flips.Restore(&limit.Opening{ID: "x", OpenedAt: start})
+	is("x", "as the status tells")
+	flips.Restore(nil)
+	is("", "once the status tells of none")
+	flips.Restore(&limit.Opening{ID: "y", OpenedAt: start})
+	flips.Restore(&limit.Opening{ID: "z", OpenedAt: start})
+	is("z", "as the status tells by now")
+	flips.Reset("z", start)
+	for _, name := range []string{"a", "b", "c"} {
+		flips.MayFail(name, "X", false, 3, start.Add(time.Hour))
+	}
+	own, _ := flips.Breaker()
+	flips.Restore(nil)
+	is(own.ID, "of one that this process opened, whatever a status that is late tells,")
 }

@@ -26,7 +26,7 @@ func TestWhatChecksWriteIsOfTheirForm(t *testing.T) {
 			}
 			v := Aggregate(some, previous.Past(), at)
 			if round >= 128 && v.Status == False {
-				v = inDoubt(v, previous)
+				v = inDoubt(v, previous.Past())
 			}
 			next, _ := Next(previous, "X", v, shape, 1, at)
 			if !next.ByChecks() {

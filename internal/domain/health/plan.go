@@ -30,6 +30,8 @@ type Input struct {
 	// MayFail is asked when a condition would turn False that isn't so yet, and told whether it is in doubt already: false holds that
 	// back, see Flips. Nil holds nothing.
 	MayFail func(conditionType string, doubted bool) bool
+	// Contest is asked before what is found of a condition is replaced, or removed, see Contests.Ask. Nil replaces it.
+	Contest func(conditionType string, found, next *Condition) (rewrites bool, until time.Time)
 	// HowToBelieve ends the message of what is held back: what people may do about it. Nil says nothing.
 	HowToBelieve func() string
 }
@@ -51,6 +53,14 @@ func (s Step) TurnsFalse() bool {
 	return !s.Remove && s.Condition.Status == False && s.Before != False
 }
 
+// Left is what a step leaves of the condition; nil for none.
+func (s *Step) Left() *Condition {
+	if s.Remove {
+		return nil
+	}
+	return &s.Condition
+}
+
 // Plan is what to do with one target now: no steps when its conditions are as they should be.
 type Plan struct {
 	Steps []Step
@@ -68,7 +78,10 @@ func PlanTarget(in Input, now time.Time) Plan {
 	}
 	for _, conditionType := range slices.Sorted(slices.Values(in.Remove)) {
 		previous := Find(in.Target, conditionType)
-		if _, wanted := in.Results[conditionType]; previous.ByChecks() && !wanted {
+		if _, wanted := in.Results[conditionType]; !previous.ByChecks() || wanted {
+			continue
+		}
+		if _, backsOff := plan.contest(&in, conditionType, previous, nil); !backsOff {
 			plan.Steps = append(plan.Steps, Step{Condition: *previous, Before: previous.Status, Remove: true})
 		}
 	}
@@ -76,24 +89,68 @@ func PlanTarget(in Input, now time.Time) Plan {
 }
 
 func (p *Plan) judge(in *Input, conditionType string, now time.Time) {
-	previous := Find(in.Target, conditionType)
-	verdict := in.Lacks.leaveOut(Aggregate(in.Results[conditionType], previous.Past(), now))
+	c := &judging{in: in, conditionType: conditionType, previous: Find(in.Target, conditionType), now: now}
+	past := c.previous.Past()
+	verdict := in.Lacks.leaveOut(Aggregate(in.Results[conditionType], past, now))
+	if verdict.InDoubt() {
+		verdict.Message += c.howToBelieve()
+	}
+	c.next(p, verdict)
 	// What was False before an Unknown turns nothing: else a moment in which checks can't be made would count all that were False for long.
-	turns := verdict.Status == False && (!previous.Past().Failed || previous.InDoubt())
-	asked := turns && in.MayFail != nil
-	held := asked && !in.MayFail(conditionType, previous.InDoubt())
+	turns := verdict.Status == False && (!past.Failed || past.Doubted)
+	asked := turns && !past.New && !c.rewrites && in.MayFail != nil
+	held := asked && !in.MayFail(conditionType, past.Doubted)
 	if held {
-		verdict = inDoubt(verdict, previous)
-		if in.HowToBelieve != nil {
-			verdict.Message += in.HowToBelieve()
-		}
+		verdict = inDoubt(verdict, past)
+		verdict.Message += c.howToBelieve()
+		c.next(p, verdict)
 	}
 	p.Verdicts[conditionType] = verdict
 	p.LookAgain = Sooner(p.LookAgain, verdict.LookAgain)
-	shape := cmp.Or(in.Shapes[conditionType], in.Shape)
-	if next, changed := Next(previous, conditionType, verdict, shape, in.Lacks.generation(in.Target), now); changed {
-		p.Steps = append(p.Steps, Step{Condition: in.Lacks.undated(next), Shape: shape, Before: previous.status(), Held: held, Counted: asked && !held})
+	if c.writes {
+		p.Steps = append(p.Steps, Step{Condition: in.Lacks.undated(c.condition), Shape: c.shape(), Before: c.previous.status(), Held: held, Counted: asked && !held})
 	}
+}
+
+// judging is what becomes of one condition.
+type judging struct {
+	in            *Input
+	conditionType string
+	previous      *Condition
+	now           time.Time
+	// condition that follows from the verdict; writes says whether it is to be written, rewrites what Contest says.
+	condition        Condition
+	writes, rewrites bool
+}
+
+func (c *judging) shape() Shape { return cmp.Or(c.in.Shapes[c.conditionType], c.in.Shape) }
+
+func (c *judging) howToBelieve() string {
+	if c.in.HowToBelieve == nil {
+		return ""
+	}
+	return c.in.HowToBelieve()
+}
+
+func (c *judging) next(p *Plan, v Verdict) {
+	c.condition, c.writes = Next(c.previous, c.conditionType, v, c.shape(), c.in.Lacks.generation(c.in.Target), c.now)
+	if c.writes {
+		var backsOff bool
+		c.rewrites, backsOff = p.contest(c.in, c.conditionType, c.previous, &c.condition)
+		c.writes = !backsOff
+	}
+}
+
+// contest asks whether somebody else wrote what is to be replaced.
+func (p *Plan) contest(in *Input, conditionType string, found, next *Condition) (rewrites, backsOff bool) {
+	if in.Contest == nil {
+		return false, false
+	}
+	rewrites, until := in.Contest(conditionType, found, next)
+	if backsOff = !until.IsZero(); backsOff {
+		p.LookAgain = Sooner(p.LookAgain, until)
+	}
+	return rewrites, backsOff
 }
 
 // Sooner is the first of two times, of which zero is never.
@@ -105,8 +162,9 @@ func Sooner(a, b time.Time) time.Time {
 }
 
 // inDoubt is Unknown, because True would be as unproven as False.
-func inDoubt(v Verdict, previous *Condition) Verdict {
-	v.Status, v.Reason, v.History = Unknown, ReasonInDoubt, previous.Past()
+func inDoubt(v Verdict, past History) Verdict {
+	past.Doubted = false // the reason says so
+	v.Status, v.Reason, v.History = Unknown, ReasonInDoubt, past
 	v.Message = notBelieved + v.Message
 	return v
 }

@@ -62,7 +62,7 @@ func TestTheBreakerHoldsWhatTurnsFalse(t *testing.T) {
 		}
 	}
 	both := map[string][]health.Result{"X": {bad("a")}, "Y": {bad("b")}, "Z": {ok("c")}}
-	p := plan(t, "status: {conditions: [{type: X, status: 'True', reason: HealthCheckSuccessful}]}", both, refuse)
+	p := plan(t, "status: {conditions: [{type: X, status: 'True', reason: HealthCheckSuccessful}, {type: 'Y', status: 'True', reason: HealthCheckSuccessful}]}", both, refuse)
 	if asked != 2 || len(p.Steps) != 3 {
 		t.Fatalf("asked %d times: %+v", asked, p.Steps)
 	}
@@ -87,6 +87,18 @@ func TestTheBreakerHoldsWhatTurnsFalse(t *testing.T) {
 	plan(t, "status: {conditions: [{type: X, status: Unknown, reason: ConditionCheckError}, {type: 'Y', status: Unknown, reason: HealthCheckInDoubt}]}", both, refuse)
 	if len(doubted) != 1 || doubted[0] != "Y" {
 		t.Errorf("%v is in doubt, not Y alone", doubted)
+	}
+}
+
+func TestWhatWasNeverTrueIsNotAskedFor(t *testing.T) {
+	const starts = "status: {conditions: [{type: X, status: Progressing, reason: HealthCheckProgressing, message: 'Not seen healthy yet. Progressing since 2026-03-01T02:00:00Z: (0/1) Health checks successful'}]}"
+	for _, status := range []string{"", starts} {
+		p := plan(t, status, map[string][]health.Result{"X": {bad("a")}}, func(in *health.Input) {
+			in.MayFail = func(string, bool) bool { t.Errorf("%q: the breaker is asked", status); return false }
+		})
+		if len(p.Steps) != 1 || p.Steps[0].Condition.Status != health.False || p.Steps[0].Counted {
+			t.Errorf("%q: %+v", status, p.Steps)
+		}
 	}
 }
 
@@ -162,7 +174,7 @@ func TestEachConditionHasTheShapeThatIsAskedForIt(t *testing.T) {
 func TestWhatWasFalseBeforeAnUnknownIsNotHeldBack(t *testing.T) {
 	unknown := "status: {conditions: [{type: X, status: Unknown, reason: ConditionCheckError, message: 'Unsuccessful, then unknown: (0/1) Health checks successful: 1) a: no answer'}]}"
 	doubted := "status: {conditions: [{type: X, status: Unknown, reason: HealthCheckInDoubt, message: 'not believed, because too many turn False at once: (0/1) Health checks successful: 1) a: m'}]}"
-	for status, want := range map[string]health.Status{unknown: "False", doubted: "Unknown", "": "Unknown"} {
+	for status, want := range map[string]health.Status{unknown: "False", doubted: "Unknown", "": "False"} {
 		p := plan(t, status, map[string][]health.Result{"X": {{Check: "a", Status: "False", Detail: "m"}}}, func(in *health.Input) {
 			in.MayFail = func(string, bool) bool { return false }
 		})

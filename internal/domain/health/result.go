@@ -33,16 +33,31 @@ type Result struct {
 	Codes []string `json:"codes,omitempty"`
 	// Timeout is how long Progressing is believed. A Progressing result without one counts as False: nothing would ever end it.
 	Timeout time.Duration `json:"-"`
+	// Note is what people are to know although it is True.
+	Note string `json:"note,omitempty"`
+	// Faulty: the check itself is, an expression of it can't be evaluated.
+	Faulty bool `json:"-"`
+	// AtStart: what is new is like that, and nothing is wrong with it.
+	AtStart bool `json:"-"`
 }
 
 // Error is the result of a check that could not be made.
 func Error(err error) Result { return Result{Status: Unknown, Detail: err.Error()} }
+
+// Faulty is the result of a check that can't be made for what it is.
+func Faulty(err error) Result { return Result{Status: Unknown, Detail: err.Error(), Faulty: true} }
 
 func healthy() Result { return Result{Status: True} }
 
 func unhealthy(detail string) Result { return Result{Status: False, Detail: detail} }
 
 func unknown(detail string) Result { return Result{Status: Unknown, Detail: detail} }
+
+// atStart: what is False is Progressing while the object is new.
+func (r Result) atStart() Result {
+	r.AtStart = true
+	return r
+}
 
 func progressing(detail string) Result { return Result{Status: Progressing, Detail: detail} }
 

@@ -2,6 +2,8 @@ package health
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -12,8 +14,9 @@ import (
 // The checks of workloads take what the API server gives, so that a missing value is the API server's default. They say
 // Progressing where the object itself tells that its controller is at work.
 
-// Deployment is healthy when its controller has seen the spec, Available is True, and where they are there Progressing is
-// True and ReplicaFailure isn't. Not available in the middle of a rollout is Progressing.
+// Deployment is healthy when its controller has seen the spec, Available is True, and where they are there Progressing isn't False
+// and ReplicaFailure isn't True. Not available in the middle of a rollout is Progressing. One that is paused is healthy while as many
+// replicas as it wants are available, too; nobody rolls it out, and no deadline says that this failed.
 func Deployment(d *appsv1.Deployment) Result {
 	conditions := map[appsv1.DeploymentConditionType]*standing{}
 	for _, c := range d.Status.Conditions {
@@ -25,21 +28,33 @@ func Deployment(d *appsv1.Deployment) Result {
 	if failure := conditions[appsv1.DeploymentReplicaFailure]; failure != nil && failure.status == string(True) {
 		return unhealthy(fmt.Sprintf("Deployment can't make pods (%s): %s", failure.reason, failure.message))
 	}
-	rollout := conditions[appsv1.DeploymentProgressing]
-	if rollout != nil {
-		if r := wanted("Deployment", string(appsv1.DeploymentProgressing), rollout); r.Status != True {
-			return r
-		}
+	if d.Spec.Paused && d.Status.AvailableReplicas >= replicas(d.Spec.Replicas) {
+		return Result{Status: True, Note: "Deployment is paused: what changes in its template isn't rolled out"}
+	}
+	// Unknown says that it was paused or resumed.
+	if rollout := conditions[appsv1.DeploymentProgressing]; rollout != nil && rollout.status == string(False) {
+		return wanted("Deployment", string(appsv1.DeploymentProgressing), rollout)
 	}
 	available := wanted("Deployment", string(appsv1.DeploymentAvailable), conditions[appsv1.DeploymentAvailable])
-	if available.Status == False && rollout != nil && rollout.reason != "NewReplicaSetAvailable" {
+	if available.Status == False && rollsOut(d, conditions[appsv1.DeploymentProgressing]) {
 		available.Status = Progressing
 	}
-	return available
+	return available.atStart()
+}
+
+// rollsOut says whether a rollout goes on. The controller tells, but of one that is or was paused its pods do.
+func rollsOut(d *appsv1.Deployment, rollout *standing) bool {
+	switch {
+	case rollout == nil:
+		return false
+	case rollout.status == string(Unknown):
+		return d.Status.UpdatedReplicas < replicas(d.Spec.Replicas) || d.Status.Replicas > d.Status.UpdatedReplicas
+	}
+	return rollout.reason != "NewReplicaSetAvailable"
 }
 
 // StatefulSet is healthy when its controller has seen the spec, and at least as many replicas are ready as are wanted. Fewer
-// while a new revision is rolled out are Progressing.
+// are Progressing while a new revision is rolled out, and while pods are still to be made.
 func StatefulSet(s *appsv1.StatefulSet) Result {
 	want := replicas(s.Spec.Replicas)
 	if r := seen("StatefulSet", s.Generation, s.Status.ObservedGeneration); r.Status != True {
@@ -49,10 +64,10 @@ func StatefulSet(s *appsv1.StatefulSet) Result {
 		return healthy()
 	}
 	r := unhealthy(fmt.Sprintf("%d of %d replicas of StatefulSet are ready", s.Status.ReadyReplicas, want))
-	if s.Status.UpdateRevision != s.Status.CurrentRevision {
+	if s.Status.UpdateRevision != s.Status.CurrentRevision || s.Status.Replicas < want {
 		r.Status = Progressing
 	}
-	return r
+	return r.atStart()
 }
 
 func replicas(spec *int32) int32 {
@@ -62,16 +77,26 @@ func replicas(spec *int32) int32 {
 	return *spec
 }
 
-// ReplicaSet is healthy when its controller has seen the spec, and at least as many replicas are ready as are wanted.
+// ReplicaSet is healthy when its controller has seen the spec, ReplicaFailure isn't True, and at least as many replicas are ready as are
+// wanted. Fewer are Progressing while pods are still to be made.
 func ReplicaSet(s *appsv1.ReplicaSet) Result {
 	want := replicas(s.Spec.Replicas)
 	if r := seen("ReplicaSet", s.Generation, s.Status.ObservedGeneration); r.Status != True {
 		return r
 	}
-	if s.Status.ReadyReplicas < want {
-		return unhealthy(fmt.Sprintf("%d of %d replicas of ReplicaSet are ready", s.Status.ReadyReplicas, want))
+	for _, c := range s.Status.Conditions {
+		if c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue {
+			return unhealthy(fmt.Sprintf("ReplicaSet can't make pods (%s): %s", c.Reason, c.Message))
+		}
 	}
-	return healthy()
+	if s.Status.ReadyReplicas >= want {
+		return healthy()
+	}
+	r := unhealthy(fmt.Sprintf("%d of %d replicas of ReplicaSet are ready", s.Status.ReadyReplicas, want))
+	if s.Status.Replicas < want {
+		r.Status = Progressing
+	}
+	return r.atStart()
 }
 
 // DaemonSet is healthy when its controller has seen the spec, no pod runs where none should, one is scheduled wherever one
@@ -85,9 +110,9 @@ func DaemonSet(d *appsv1.DaemonSet) Result {
 	case s.NumberMisscheduled > 0:
 		return unhealthy(fmt.Sprintf("%d pods of DaemonSet run on nodes where they shouldn't", s.NumberMisscheduled))
 	case s.CurrentNumberScheduled < s.DesiredNumberScheduled:
-		return unhealthy(fmt.Sprintf("%d of %d pods of DaemonSet are scheduled", s.CurrentNumberScheduled, s.DesiredNumberScheduled))
+		return unhealthy(fmt.Sprintf("%d of %d pods of DaemonSet are scheduled", s.CurrentNumberScheduled, s.DesiredNumberScheduled)).atStart()
 	case s.NumberUnavailable > allowed:
-		return unhealthy(fmt.Sprintf("%d of %d pods of DaemonSet are unavailable, and %d may be", s.NumberUnavailable, s.DesiredNumberScheduled, allowed))
+		return unhealthy(fmt.Sprintf("%d of %d pods of DaemonSet are unavailable, and %d may be", s.NumberUnavailable, s.DesiredNumberScheduled, allowed)).atStart()
 	}
 	return healthy()
 }
@@ -119,20 +144,39 @@ func Job(j *batchv1.Job) Result {
 	return healthy()
 }
 
-// Pod is healthy when it is Ready, or has Succeeded. One that is Pending is Progressing.
+// Pod is healthy when it is Ready, or has Succeeded. One that is Pending is Progressing, unless a container can't start.
 func Pod(p *corev1.Pod) Result {
 	switch p.Status.Phase {
 	case corev1.PodSucceeded:
 		return healthy()
 	case corev1.PodFailed:
 		return unhealthy(fmt.Sprintf("Pod failed (%s): %s", p.Status.Reason, p.Status.Message))
-	case corev1.PodPending:
-		return progressing("Pod is Pending")
 	}
+	ready := progressing("Pod has no condition Ready yet")
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady {
-			return wanted("Pod", string(c.Type), &standing{string(c.Status), c.Reason, c.Message})
+			ready = wanted("Pod", string(c.Type), &standing{string(c.Status), c.Reason, c.Message})
 		}
 	}
-	return unhealthy("Pod has no condition Ready")
+	if ready.Status == True {
+		return ready
+	}
+	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		if w := c.State.Waiting; w != nil && cannotStart(w.Reason) {
+			r := unhealthy(fmt.Sprintf("container %s of Pod doesn't start (%s): %s", c.Name, w.Reason, w.Message))
+			if w.Reason == "InvalidImageName" || w.Reason == "ErrImageNeverPull" { // which nothing that is still to come mends
+				return r
+			}
+			return r.atStart()
+		}
+	}
+	if p.Status.Phase == corev1.PodPending {
+		return progressing("Pod is Pending")
+	}
+	return ready.atStart()
+}
+
+// cannotStart says whether a kubelet gave up for a while on a container, by why it waits.
+func cannotStart(reason string) bool {
+	return strings.HasSuffix(reason, "BackOff") || strings.HasSuffix(reason, "Error") || strings.HasPrefix(reason, "Err") || reason == "InvalidImageName"
 }

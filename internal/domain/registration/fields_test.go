@@ -22,7 +22,7 @@ func TestPrunedObjectsHaveWhatIsRead(t *testing.T) {
 	}
 	const kept = "apiVersion: apps/v1, kind: Deployment, metadata: {name: d, uid: u, annotations: {a: b}}, status: {replicas: 2, odd: 1}"
 	for name, c := range map[string]struct{ spec, want string }{
-		"by the check that comes":  {check("builtin: {}"), "{" + kept + ", spec: {replicas: 2}}"},
+		"by the check that comes":  {check("builtin: {}"), "{" + kept + ", spec: {replicas: 2, paused: true}}"},
 		"by an expression":         {check("cel: {healthy: object.spec.template.spec.hostname == 'h'}"), "{" + kept + ", spec: {template: {spec: {hostname: h}}}}"},
 		"of a list":                {check("cel: {healthy: 'object.spec.template.spec.containers.all(c, c.name == target.metadata.name)'}"), "{" + kept + ", spec: {template: {spec: {containers: [{name: c}]}}}}"},
 		"that may not be there":    {check("cel: {healthy: 'has(object.spec.paused) && object.?spec.none.orValue(true)'}"), "{" + kept + ", spec: {paused: true}}"},

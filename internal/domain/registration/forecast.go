@@ -26,6 +26,10 @@ type Forecast struct {
 	WouldFail        int
 	WouldFailTargets []string
 	WouldBeDoubted   int
+	// WouldBeUnknown counts targets with a condition that would be Unknown, since an expression of a check can't be evaluated,
+	// WouldBeUnknownTargets tells of some.
+	WouldBeUnknown        int
+	WouldBeUnknownTargets []string
 	// ForeignConditions are some that are on targets already and someone else's.
 	ForeignConditions []string
 	// UnknownKinds aren't served; UnreadableKinds Autohealer may not read.
@@ -61,7 +65,7 @@ type Items struct {
 func (f *Forecast) Plan(r *Registration, circumstances []Circumstances, targets int, more bool, open *limit.Opening, now time.Time) {
 	var flips health.Flips
 	if open != nil {
-		flips.Restore(*open)
+		flips.Restore(open)
 	}
 	for _, c := range circumstances {
 		name := types.NamespacedName{Namespace: c.Target.GetNamespace(), Name: c.Target.GetName()}.String()
@@ -84,7 +88,7 @@ func (f *Forecast) Plan(r *Registration, circumstances []Circumstances, targets 
 // count takes in what the items say.
 func (f *Forecast) count(t *TargetForecast) {
 	name := strings.TrimPrefix(t.Namespace+"/"+t.Name, "/")
-	fails, held, failing := 0, 0, 0
+	fails, held, failing, unknown := 0, 0, 0, 0
 	for i := range t.Conditions {
 		c := &t.Conditions[i]
 		if c.Foreign {
@@ -99,11 +103,16 @@ func (f *Forecast) count(t *TargetForecast) {
 		if c.Held {
 			held = 1
 		}
+		if c.Faulty() {
+			unknown = 1
+			sample.Once(&f.WouldBeUnknownTargets, name+": "+c.Type+" "+strings.TrimRight(c.Would.Message, "."))
+		}
 		if c.Writes {
 			f.Items.Writes++
 		}
 	}
 	f.WouldFail, f.WouldBeDoubted, f.Items.Failing = f.WouldFail+fails, f.WouldBeDoubted+held, f.Items.Failing+failing
+	f.WouldBeUnknown += unknown
 }
 
 // Writes says whether the registration's conditions are written at all.

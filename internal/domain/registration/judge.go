@@ -111,15 +111,18 @@ func (c *Check) Among(target *unstructured.Unstructured, objects []*unstructured
 func (c *Check) JudgeObjects(ref Ref, target *unstructured.Unstructured, objects []*unstructured.Unstructured, now time.Time) health.Result {
 	objects, err := c.Among(target, objects)
 	if err != nil {
-		return c.Failed(err)
+		return c.told(health.Faulty(err))
 	}
 	if len(objects) == 0 {
 		return c.told(health.NothingFound(c.OnMissing, c.missing(ref), c.Timeout))
 	}
 	worst := health.Result{Status: health.True}
 	for _, object := range objects {
-		if r := c.judge(target, object, now); badness[r.Status] > badness[worst.Status] {
+		switch r := c.judge(target, object, now); {
+		case badness[r.Status] > badness[worst.Status]:
 			worst = r
+		case worst.Status == health.True && worst.Note == "": // of several, the first
+			worst.Note = r.Note
 		}
 	}
 	return c.told(worst)
@@ -129,7 +132,7 @@ func (c *Check) JudgeObjects(ref Ref, target *unstructured.Unstructured, objects
 func (c *Check) JudgeNodes(target *unstructured.Unstructured, nodes []*corev1.Node) health.Result {
 	least, err := c.least(target)
 	if err != nil {
-		return c.Failed(fmt.Errorf("evaluate nodes.min: %w", err))
+		return c.told(health.Faulty(fmt.Errorf("evaluate nodes.min: %w", err)))
 	}
 	r := health.Nodes(nodes, int(least))
 	r.Timeout = c.Timeout
@@ -140,7 +143,7 @@ func (c *Check) JudgeNodes(target *unstructured.Unstructured, nodes []*corev1.No
 func (c *Check) Failed(err error) health.Result { return c.told(health.Error(err)) }
 
 // badness orders statuses as the aggregate does.
-var badness = map[health.Status]int{health.True: 0, health.Progressing: 1, health.False: 2, health.Unknown: 3}
+var badness = map[health.Status]int{health.True: 0, health.Progressing: 1, health.Unknown: 2, health.False: 3}
 
 // told is a result with the check's name and codes.
 func (c *Check) told(r health.Result) health.Result {
@@ -186,7 +189,7 @@ func (r *reader) celCheck(where string, c *Check, e *v1alpha1.CELCheck) func(tar
 			}
 			answer, err := evalAs[bool](a.of, target, object)
 			if err != nil {
-				return health.Error(fmt.Errorf("evaluate %s of %s %s: %w", a.what, object.GetKind(), object.GetName(), err))
+				return health.Faulty(fmt.Errorf("evaluate %s of %s %s: %w", a.what, object.GetKind(), object.GetName(), err))
 			}
 			if answer {
 				result.Status = a.is
@@ -198,7 +201,7 @@ func (r *reader) celCheck(where string, c *Check, e *v1alpha1.CELCheck) func(tar
 		}
 		detail, err := evalAs[string](message, target, object)
 		if err != nil {
-			return health.Error(fmt.Errorf("evaluate message of %s %s: %w", object.GetKind(), object.GetName(), err))
+			return health.Faulty(fmt.Errorf("evaluate message of %s %s: %w", object.GetKind(), object.GetName(), err))
 		}
 		result.Detail = detail
 		return result
@@ -220,7 +223,7 @@ type Finder interface {
 func (c *Check) Result(target *unstructured.Unstructured, there Finder, now time.Time) (health.Result, error) {
 	if asks, err := c.Asks(target); err != nil || !asks {
 		if err != nil {
-			return c.Failed(err), nil
+			return c.told(health.Faulty(err)), nil
 		}
 		return c.told(health.Result{Status: health.True}), nil
 	}
@@ -233,7 +236,7 @@ func (c *Check) Result(target *unstructured.Unstructured, there Finder, now time
 	}
 	ref, err := c.Ref(target)
 	if err != nil {
-		return health.Result{}, err
+		return c.told(health.Faulty(err)), nil
 	}
 	objects, err := there.Objects(c, ref)
 	if err != nil {

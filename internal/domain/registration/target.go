@@ -56,6 +56,11 @@ func (c *ConditionForecast) Fails() bool {
 	return c.Would.Status == health.False && c.Now != health.False && !c.Foreign && !c.Held && c.Kept == ""
 }
 
+// Faulty says whether an expression of one of its checks can't be evaluated for the target, which makes it Unknown.
+func (c *ConditionForecast) Faulty() bool {
+	return c.Would.Status == health.Unknown && slices.ContainsFunc(c.Results, func(r health.Result) bool { return r.Faulty })
+}
+
 // Quiet says that there is nothing to tell of the target: its conditions are True, and would stay so.
 func (t *TargetForecast) Quiet() bool {
 	for i := range t.Conditions {
@@ -149,8 +154,8 @@ func (r *Registration) undecided(c *Circumstances, now time.Time) (types []strin
 // Undecided are the condition types of a target that are to go: they are ours and none of its deciders decides them, or one asks for
 // that.
 func Undecided(target *unstructured.Unstructured, deciders []Decider, now time.Time) (types []string) {
-	for _, t := range Owned(target) {
-		if Ours(target, t) {
+	for _, t := range health.Owned(target) {
+		if health.Ours(target, t) {
 			types = append(types, t)
 		}
 	}
@@ -202,7 +207,7 @@ func (r *Registration) condition(c *Circumstances, conditionType string, now tim
 	f := ConditionForecast{Type: conditionType, At: map[string]string{}}
 	before := health.Find(c.Target, conditionType)
 	if before != nil {
-		f.Now, f.Since, f.Foreign = before.Status, before.LastTransition, r.Output != v1alpha1.OutputRegistrationOnly && !Ours(c.Target, conditionType)
+		f.Now, f.Since, f.Foreign = before.Status, before.LastTransition, r.Output != v1alpha1.OutputRegistrationOnly && !health.Ours(c.Target, conditionType)
 	}
 	deciders := append([]Decider{{Registration: r, State: c.State, Why: c.Why}}, r.with(c, conditionType)...)
 	for _, d := range deciders {
@@ -216,8 +221,7 @@ func (r *Registration) condition(c *Circumstances, conditionType string, now tim
 		}
 	}
 	f.Would = health.Aggregate(f.Results, before.Past(), now)
-	// An error would make it Unknown, and a False one False, whatever the rest say.
-	if len(f.NotMade) > 0 && f.Would.Status != health.False && f.Would.Status != health.Unknown || len(f.Results) == 0 {
+	if len(f.NotMade) > 0 && f.Would.Status != health.False || len(f.Results) == 0 { // a False one makes it False, whatever the rest say
 		f.Would = health.Verdict{}
 	}
 	if r.Writes() {

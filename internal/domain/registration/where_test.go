@@ -79,3 +79,22 @@ func TestWhatACheckLooksAtIsTold(t *testing.T) {
 		})
 	}
 }
+
+// What is True and has something to say is told.
+func TestANoteOfOneOfSeveralIsTold(t *testing.T) {
+	r := read(t, one(`{name: a, conditionType: X, object: {apiVersion: apps/v1, kind: Deployment, selector: {}}, evaluate: {builtin: {}}}`))
+	target := object(t, "{metadata: {namespace: shoot--a, name: w}}")
+	ref, err := r.Checks[0].Ref(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const status = "status: {availableReplicas: 1, conditions: [{type: Available, status: 'True'}]}"
+	found := []*unstructured.Unstructured{
+		object(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: runs}, "+status+"}"),
+		object(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: waits}, spec: {paused: true}, "+status+"}"),
+	}
+	got := r.Checks[0].JudgeObjects(ref, target, found, time.Time{})
+	if v := health.Aggregate([]health.Result{got}, health.History{}, time.Time{}); v.Message != "(1/1) Health checks successful: 1) a: waits: Deployment is paused: what changes in its template isn't rolled out" {
+		t.Errorf("%s %q", v.Status, v.Message)
+	}
+}

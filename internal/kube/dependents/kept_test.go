@@ -14,11 +14,16 @@ import (
 
 // has gives the first target a condition, and annotations.
 func (o *objects) has(status, reason, message string, annotations map[string]string) {
-	o.targets[0].SetAnnotations(annotations)
-	o.targets[0].Object["status"] = map[string]any{"conditions": []any{map[string]any{
-		"type": "EveryNodeReady", "status": status, "reason": reason, "message": message, "lastTransitionTime": "2026-11-22T05:00:00Z",
-	}}}
+	for _, target := range o.targets {
+		target.SetAnnotations(annotations)
+		target.Object["status"] = map[string]any{"conditions": []any{map[string]any{
+			"type": "EveryNodeReady", "status": status, "reason": reason, "message": message, "lastTransitionTime": "2026-11-22T05:00:00Z",
+		}}}
+	}
 }
+
+// wereWell have a condition that is True, and ours.
+func (o *objects) wereWell() { o.has("True", "HealthCheckSuccessful", allWell, claimed) }
 
 const allWell = "(1/1) Health checks successful"
 
@@ -111,6 +116,7 @@ func TestAnOpenBreakerHoldsAllUntilItIsReset(t *testing.T) {
 	stored.Status.Breaker = &v1alpha1.Breaker{ID: "20261122t050000z", OpenedAt: metav1.NewTime(now.Add(-time.Hour))}
 	o := &objects{}
 	o.worker(t, "shoot--a", false, "")
+	o.wereWell()
 	forecast, items := tell(t, o, mcm, stored)
 	if c := items.Targets[0].Conditions[0]; forecast.WouldFail != 0 || forecast.WouldBeDoubted != 1 || c.Would.Status != health.Unknown {
 		t.Errorf("%d would turn False, and the condition become %+v", forecast.WouldFail, c)

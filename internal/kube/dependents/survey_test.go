@@ -166,6 +166,10 @@ func TestTheBreakerHoldsInAForecastWhatItHoldsInLife(t *testing.T) {
 	for i := range 10 {
 		o.worker(t, fmt.Sprintf("shoot--%d", i), false, "")
 	}
+	if forecast, _ := tell(t, o, mcm); forecast.WouldFail != 10 || forecast.WouldBeDoubted != 0 {
+		t.Errorf("of what was never True %d would turn False, %d be doubted", forecast.WouldFail, forecast.WouldBeDoubted)
+	}
+	o.wereWell()
 	forecast, items := tell(t, o, mcm)
 	if forecast.WouldFail != 2 || forecast.WouldBeDoubted != 8 { // the third is the first that is three, and 30% of ten
 		t.Errorf("%d would turn False, %d be doubted", forecast.WouldFail, forecast.WouldBeDoubted)
@@ -308,6 +312,7 @@ func TestOfTargetsThatAreNotAllReadNoneIsDoubted(t *testing.T) {
 			o.targets[i].Object["spec"] = map[string]any{"type": "other"}
 		}
 	}
+	o.wereWell()
 	forecast, _ := tell(t, o, mcm)
 	if forecast.AllRead || forecast.Targets != 10 || forecast.WouldFail != 10 || forecast.WouldBeDoubted != 0 {
 		t.Errorf("of ten targets among those that were read, the forecast is %+v", forecast)

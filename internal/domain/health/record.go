@@ -1,4 +1,4 @@
-package registration
+package health
 
 import (
 	"slices"
@@ -6,15 +6,15 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/domain/health"
 )
+
+// OwnedConditions on a target names, with commas between, the condition types that HealthCheckRegistrations decide.
+const OwnedConditions = "autohealer.resourcestack.com/owned-conditions"
 
 // Owned are the condition types of a target that its record claims, sorted.
 func Owned(target metav1.Object) []string {
 	var types []string
-	for _, t := range strings.Split(target.GetAnnotations()[v1alpha1.AnnotationOwnedConditions], ",") {
+	for _, t := range strings.Split(target.GetAnnotations()[OwnedConditions], ",") {
 		if t = strings.TrimSpace(t); t != "" {
 			types = append(types, t)
 		}
@@ -26,7 +26,7 @@ func Owned(target metav1.Object) []string {
 // Ours says whether a target's condition of that type is Autohealer's: its record claims it, and it is of the form that checks are
 // written in. The record alone proves nothing: whoever may annotate the target could claim what others wrote to its status.
 func Ours(target *unstructured.Unstructured, conditionType string) bool {
-	return Owns(target, conditionType) && health.Find(target, conditionType).ByChecks()
+	return Owns(target, conditionType) && Find(target, conditionType).ByChecks()
 }
 
 // Owns says whether a target's record claims a condition type.

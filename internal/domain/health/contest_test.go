@@ -1,0 +1,151 @@
+package health_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/resourcestack/autohealer/internal/domain/health"
+)
+
+var (
+	ours   = &health.Condition{Type: "X", Status: "False", Reason: "HealthCheckUnsuccessful", Message: "(0/1) Health checks successful: 1) a: ours"}
+	theirs = &health.Condition{Type: "X", Status: "True", Reason: "HealthCheckSuccessful", Message: "(1/1) Health checks successful"}
+)
+
+// contested is a condition that somebody else may write.
+type contested struct {
+	t     *testing.T
+	known *health.Contests
+	found *health.Condition
+	now   time.Time
+}
+
+func (c *contested) ask(next *health.Condition) (until time.Time) {
+	_, until = c.known.Ask("a/t", "u", "X", c.found, next, c.now)
+	return until
+}
+
+// told says until when it is told of.
+func (c *contested) told() time.Time {
+	_, until := c.known.Contested("a/t", "u", c.now)
+	return until
+}
+
+// write has ours written, if it may be now.
+func (c *contested) write(next *health.Condition) (written bool, until time.Time) {
+	c.t.Helper()
+	if until = c.ask(next); !until.IsZero() {
+		return false, until
+	}
+	c.known.Wrote("a/t", "u", "X", c.found, next, c.now)
+	c.found = next
+	return true, until
+}
+
+func TestWhatSomebodyElseWritesIsPutRightLessAndLess(t *testing.T) {
+	for name, next := range map[string]*health.Condition{"a condition": ours, "a removal": nil} {
+		t.Run(name, func(t *testing.T) { putRight(t, next) })
+	}
+}
+
+func putRight(t *testing.T, next *health.Condition) {
+	t.Helper()
+	c := &contested{t, &health.Contests{}, theirs, start}
+	var writes []time.Duration
+	for end := start.Add(time.Hour); c.now.Before(end); c.now = c.now.Add(100 * time.Millisecond) {
+		if written, until := c.write(next); written {
+			writes = append(writes, c.now.Sub(start))
+		} else if !until.After(c.now) {
+			t.Fatalf("at %s it waits until %s", c.now, until)
+		}
+		c.found = theirs
+	}
+	if of, until := c.known.Contested("a/t", "u", c.now); of != "X" || !until.After(c.now) {
+		t.Errorf("told to be contested is %q until %s", of, until)
+	}
+	if of, _ := c.known.Contested("a/t", "u", c.now.Add(time.Hour)); of != "" {
+		t.Errorf("an hour later %q still is", of)
+	}
+	if of, _ := c.known.Contested("a/t", "another", c.now); of != "" {
+		t.Errorf("of another target of the name %q is", of)
+	}
+	if len(writes) < 15 || len(writes) > 22 || writes[1] != 100*time.Millisecond {
+		t.Fatalf("it is written at %s", writes)
+	}
+	if last := writes[len(writes)-1] - writes[len(writes)-2]; last < 5*time.Minute || last > 5*time.Minute+time.Second {
+		t.Errorf("at last it is written every %s", last)
+	}
+}
+
+func TestWhatStandsIsUncontested(t *testing.T) {
+	c := &contested{t, &health.Contests{}, nil, start}
+	for range 100 {
+		c.write(ours)
+		c.now, c.found = c.now.Add(time.Second), theirs
+	}
+	if written, _ := c.write(theirs); !written {
+		t.Error("what turned into something else for us isn't written at once")
+	}
+	c.found, c.now = ours, c.now.Add(time.Second)
+	if written, until := c.write(theirs); written || until.IsZero() {
+		t.Error("after that it is as if nobody had written anything else")
+	}
+	c.now = c.now.Add(time.Hour)
+	c.write(theirs)
+	if written, _ := c.write(ours); !written { // in the place of what we wrote
+		t.Error("what stands isn't changed at once")
+	}
+	c.found = theirs
+	if written, _ := c.write(ours); !written || !c.told().IsZero() {
+		t.Error("the first that somebody else writes isn't put right at once, without a word")
+	}
+}
+
+func TestAContestIsForgottenWithItsTarget(t *testing.T) {
+	c := &contested{t, &health.Contests{}, nil, start}
+	for range 5 {
+		c.write(ours)
+		c.found = theirs
+	}
+	if written, _ := c.write(ours); written {
+		t.Fatal("it isn't contested")
+	}
+	if _, until := c.known.Ask("a/t", "another", "X", theirs, ours, c.now); !until.IsZero() {
+		t.Error("another target of the name inherits it")
+	}
+	c.known.Forget("a/t")
+	if written, _ := c.write(ours); !written {
+		t.Error("it is, after its target was forgotten")
+	}
+}
+
+func TestWhatIsContestedIsNotPlanned(t *testing.T) {
+	until := start.Add(time.Minute)
+	p := plan(t, "status: {conditions: [{type: X, status: 'True', reason: HealthCheckSuccessful}, {type: Old, status: 'True', reason: HealthCheckSuccessful, message: (1/1) Health checks successful}]}", map[string][]health.Result{"X": {bad("a")}, "Z": {ok("b")}}, func(in *health.Input) {
+		in.Remove = []string{"Old"}
+		in.MayFail = func(string, bool) bool { t.Error("the breaker is asked"); return true }
+		in.Contest = func(conditionType string, found, next *health.Condition) (bool, time.Time) {
+			switch {
+			case conditionType == "Z":
+				return false, time.Time{}
+			case found.Status != health.True || conditionType == "X" && next.Status != health.False || conditionType == "Old" && next != nil:
+				t.Errorf("%+v, for %+v", found, next)
+			}
+			return true, until
+		}
+	})
+	if len(p.Steps) != 1 || p.Steps[0].Condition.Type != "Z" || !p.LookAgain.Equal(until) || p.Verdicts["X"].Status != health.False {
+		t.Errorf("%+v", p)
+	}
+}
+
+// What we had written already, and somebody else replaced, isn't news: it doesn't count for the breaker.
+func TestWhatIsRewrittenTurnsNothing(t *testing.T) {
+	p := plan(t, "status: {conditions: [{type: X, status: 'True', reason: HealthCheckSuccessful}]}", map[string][]health.Result{"X": {bad("a")}}, func(in *health.Input) {
+		in.MayFail = func(string, bool) bool { t.Error("the breaker is asked"); return false }
+		in.Contest = func(string, *health.Condition, *health.Condition) (bool, time.Time) { return true, time.Time{} }
+	})
+	if len(p.Steps) != 1 || p.Steps[0].Condition.Status != health.False || p.Steps[0].Counted {
+		t.Errorf("%+v", p)
+	}
+}
