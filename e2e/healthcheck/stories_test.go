@@ -90,7 +90,7 @@ status: {conditions: [{type: Old, status: "True", reason: HealthCheckSuccessful,
 		run(healthcheck.For(gadget, healthcheck.WithType(namespace), healthcheck.WithMetaConditions(), healthcheck.WithoutConditions("Old", "Theirs")).
 			Check("Working", "dial", check.new))
 		c := condition(ctx, gadget, namespace, "Working")
-		Eventually(c).Should(SatisfyAll(is("Unknown", "HealthCheckProgressing", "^Progressing since "), HaveKeyWithValue("observedGeneration", BeEquivalentTo(1))))
+		Eventually(c).Should(SatisfyAll(is("Unknown", "HealthCheckProgressing", `^Not seen healthy yet\. Progressing since `), HaveKeyWithValue("observedGeneration", BeEquivalentTo(1))))
 		check.status.Store("True")
 		touch(ctx, target)
 		Eventually(c).Should(is("True", "HealthCheckSuccessful", ""))

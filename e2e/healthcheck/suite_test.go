@@ -195,7 +195,9 @@ func setAvailable(ctx context.Context, c client.Client, namespace, name string, 
 		status = corev1.ConditionTrue
 	}
 	d.Status.ObservedGeneration = d.Generation
-	d.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: status, Reason: "MinimumReplicas"}}
+	d.Status.Conditions = []appsv1.DeploymentCondition{
+		{Type: appsv1.DeploymentAvailable, Status: status, Reason: "MinimumReplicas"}, {Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable"},
+	}
 	Expect(c.Status().Update(ctx, d)).To(Succeed())
 }
 

@@ -61,12 +61,16 @@ func looking(namespace string, objects ...string) string {
 	for _, o := range objects {
 		apiVersion, rest, _ := strings.Cut(o, " ")
 		kind, name, _ := strings.Cut(rest, " ")
-		where := ""
+		where, starts := "", ""
+		switch kind {
+		case "StatefulSet", "ReplicaSet", "DaemonSet", "Pod": // which don't tell that they had started, and here turn ill right after that
+			starts = ", progressingTimeout: 15s"
+		}
 		if kind == "CustomResourceDefinition" {
 			where = `, namespace: "''"`
 		}
-		checks += fmt.Sprintf("- {name: %[1]s, conditionType: %[2]s-%[1]s, object: {apiVersion: %[3]s, kind: %[2]s, name: \"'%[4]s'\"%[5]s}, evaluate: {builtin: {}}}\n",
-			strings.ReplaceAll(name, ".", "-"), kind, apiVersion, name, where)
+		checks += fmt.Sprintf("- {name: %[1]s, conditionType: %[2]s-%[1]s, object: {apiVersion: %[3]s, kind: %[2]s, name: \"'%[4]s'\"%[5]s}, evaluate: {builtin: {}}%[6]s}\n",
+			strings.ReplaceAll(name, ".", "-"), kind, apiVersion, name, where, starts)
 	}
 	return about(gadget, namespace, checks)
 }

@@ -14,7 +14,7 @@ import (
 // progressingSince is when a condition's message says that its checks began to progress.
 func progressingSince(entry map[string]any) time.Time {
 	GinkgoHelper()
-	said, _ := strings.CutPrefix(entry["message"].(string), "Progressing since ")
+	said, _ := strings.CutPrefix(strings.TrimPrefix(entry["message"].(string), "Not seen healthy yet. "), "Progressing since ")
 	since, err := time.Parse(time.RFC3339, said[:min(len(said), len("2006-01-02T15:04:05Z"))])
 	Expect(err).NotTo(HaveOccurred(), "%s", entry["message"])
 	return since
@@ -33,13 +33,13 @@ var _ = Describe("a condition that progresses", func() {
 			putTarget(ctx, kind, namespace)
 			register(ctx, namespace, about(kind, namespace, "checks: ["+check+"]"))
 			dialled := condition(ctx, kind, namespace, "Dialled")
-			Eventually(dialled).Should(is(progressing, "HealthCheckProgressing", `^Progressing since `))
+			Eventually(dialled).Should(is(progressing, "HealthCheckProgressing", `^Not seen healthy yet. Progressing since `))
 			began[kind] = progressingSince(dialled())
 		}
 		for kind := range kinds {
 			apply(ctx, "{apiVersion: v1, kind: ConfigMap, metadata: {namespace: %s, name: dial}, data: {other: x}}", namespaces[kind])
 			dialled := condition(ctx, kind, namespaces[kind], "Dialled")
-			Eventually(dialled).Should(is("Unknown", "ConditionCheckError", `^Progressing since .*, then unknown: .*there is no phase where the expression reads it`))
+			Eventually(dialled).Should(is("Unknown", "ConditionCheckError", `^Not seen healthy yet. Progressing since .*, then unknown: .*there is no phase where the expression reads it`))
 			Expect(progressingSince(dialled())).To(Equal(began[kind]))
 		}
 

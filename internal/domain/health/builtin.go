@@ -141,11 +141,15 @@ func CustomResourceDefinition(definition *unstructured.Unstructured) Result {
 // ResourcesHealthy are True, and ResourcesProgressing isn't True for as long as threshold; zero doesn't ask for that.
 func ManagedResource(resource *unstructured.Unstructured, threshold time.Duration, now time.Time) Result {
 	const kind = "ManagedResource"
+	healthy := wanted(kind, "ResourcesHealthy", standingOf(resource, "ResourcesHealthy"))
+	if c := standingOf(resource, "ResourcesHealthy"); c != nil && c.reason == "HealthChecksPending" { // Unknown, after each change
+		healthy.Status = Progressing
+	}
 	observed, _, _ := unstructured.NestedInt64(resource.Object, "status", "observedGeneration")
 	r := firstOf(
 		seen(kind, resource.GetGeneration(), observed),
 		wanted(kind, "ResourcesApplied", standingOf(resource, "ResourcesApplied")),
-		wanted(kind, "ResourcesHealthy", standingOf(resource, "ResourcesHealthy")).atStart(),
+		healthy.atStart(),
 	)
 	if r.Status != True || threshold <= 0 {
 		return r

@@ -134,6 +134,7 @@ func TestBuiltinChecks(t *testing.T) {
 		"ManagedResource: never applied":               {managed, conditions(now, fine), "Progressing", "ResourcesApplied yet"},
 		"ManagedResource: not healthy":                 {managed, conditions(now, applied, "{type: ResourcesHealthy, status: 'False', reason: DeploymentUnhealthy, message: x is}"), "False", "ns/d: condition ResourcesHealthy of ManagedResource is False (DeploymentUnhealthy): x is"},
 		"ManagedResource: its own check failed":        {managed, conditions(now, applied, "{type: ResourcesHealthy, status: Unknown}"), "Unknown", "ResourcesHealthy"},
+		"ManagedResource: not checked yet":             {managed, conditions(now, applied, "{type: ResourcesHealthy, status: Unknown, reason: HealthChecksPending}"), "Progressing", "HealthChecksPending"},
 		"ManagedResource: no condition yet":            {managed, conditions(now, applied), "Progressing", "ResourcesHealthy yet"},
 		"ManagedResource: progresses since 4 minutes":  {managed, conditions(now, applied, fine, "{type: ResourcesProgressing, status: 'True', lastTransitionTime: '2026-03-01T02:56:00Z'}"), "True", ""},
 		"ManagedResource: progresses since 5 minutes":  {managed, conditions(now, applied, fine, "{type: ResourcesProgressing, status: 'True', lastTransitionTime: '2026-03-01T02:55:00Z', reason: Rolling, message: rolls}"), "False", "progress since 2026-03-01T02:55:00Z, longer than 5m0s (Rolling): rolls"},

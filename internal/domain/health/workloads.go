@@ -39,7 +39,10 @@ func Deployment(d *appsv1.Deployment) Result {
 	if available.Status == False && rollsOut(d, conditions[appsv1.DeploymentProgressing]) {
 		available.Status = Progressing
 	}
-	return available.atStart()
+	if conditions[appsv1.DeploymentProgressing] == nil { // one that has no deadline doesn't tell whether it ever was available
+		return available.atStart()
+	}
+	return available
 }
 
 // rollsOut says whether a rollout goes on. The controller tells, but of one that is or was paused its pods do.
