@@ -154,7 +154,8 @@ func TestTheSamplesJudgeAsTheCheckOfTheKindDoes(t *testing.T) {
 		want   health.Status
 	}{
 		"being applied":         {"{observedGeneration: 1, conditions: [{type: ResourcesApplied, status: Progressing, reason: ApplyProgressing}, {type: ResourcesHealthy, status: 'True'}]}", "Progressing"},
-		"health isn't known":    {"{observedGeneration: 1, conditions: [{type: ResourcesApplied, status: 'True'}, {type: ResourcesHealthy, status: Unknown, reason: HealthChecksPending}]}", "Unknown"},
+		"health is to be told":  {"{observedGeneration: 1, conditions: [{type: ResourcesApplied, status: 'True'}, {type: ResourcesHealthy, status: Unknown, reason: HealthChecksPending}]}", "Progressing"},
+		"health isn't known":    {"{observedGeneration: 1, conditions: [{type: ResourcesApplied, status: 'True'}, {type: ResourcesHealthy, status: Unknown, reason: Odd}]}", "Unknown"},
 		"a new spec":            {"{observedGeneration: 0, conditions: [{type: ResourcesApplied, status: 'True'}, {type: ResourcesHealthy, status: 'False'}]}", "Progressing"},
 		"no status yet":         {"{}", "Progressing"},
 		"it rolls":              {"{observedGeneration: 1, conditions: [{type: ResourcesApplied, status: 'True'}, {type: ResourcesHealthy, status: 'True'}, {type: ResourcesProgressing, status: 'True', lastTransitionTime: '2026-03-01T02:51:00Z'}]}", "True"},
