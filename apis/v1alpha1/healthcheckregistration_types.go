@@ -46,8 +46,8 @@ type HealthCheckRegistrationSpec struct {
 	// +kubebuilder:validation:items:MaxLength=64
 	RemoveConditionTypes []string `json:"removeConditionTypes,omitempty"`
 
-	// checks of a condition type decide it together: an error makes it Unknown, else a False makes it False, else Progressing
-	// makes it Progressing until it takes too long, else it is True.
+	// checks of a condition type decide it together: a False makes it False, and so does Progressing that takes too long; else an
+	// error makes it Unknown, else Progressing makes it Progressing, else it is True.
 	// +required
 	// +listType=map
 	// +listMapKey=name

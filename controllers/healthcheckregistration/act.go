@@ -38,6 +38,8 @@ type outcome struct {
 	refused []error
 	// kept are condition types whose write was among these.
 	kept map[string]bool
+	// undone are all condition types whose step wasn't carried out.
+	undone map[string]bool
 	// ended is why the rest wasn't tried.
 	ended error
 }
@@ -52,7 +54,7 @@ func (l *look) act(ctx context.Context, layout health.Layout, p plan) outcome {
 	}
 	a := &acting{
 		look: l, layout: layout, plan: p, object: l.object,
-		tries: policy.Tries{Failed: map[policy.Ref]error{}}, is: outcome{kept: map[string]bool{}},
+		tries: policy.Tries{Failed: map[policy.Ref]error{}}, is: outcome{kept: map[string]bool{}, undone: map[string]bool{}},
 	}
 	a.tries.All, a.is.ended = a.steps(ctx)
 	l.r.Troubles.Tried(target, a.tries)
@@ -66,20 +68,27 @@ func (l *look) act(ctx context.Context, layout health.Layout, p plan) outcome {
 func (a *acting) steps(ctx context.Context) (all bool, ended error) {
 	for i, step := range a.plan.Steps {
 		if a.stopped(step) {
-			a.notFailed(a.plan, a.plan.Steps[i:])
+			a.leftUndone(a.plan.Steps[i:])
 			return false, nil
 		}
 		switch err := a.step(ctx, step); {
 		case err == nil:
 		case refused(err):
-			a.notFailed(a.plan, a.plan.Steps[i:i+1])
+			a.leftUndone(a.plan.Steps[i : i+1])
 			a.is.refused, a.is.kept[step.Condition.Type] = append(a.is.refused, err), true
 		default:
-			a.notFailed(a.plan, a.plan.Steps[i:])
+			a.leftUndone(a.plan.Steps[i:])
 			return false, err
 		}
 	}
 	return true, nil
+}
+
+func (a *acting) leftUndone(steps []health.Step) {
+	a.notFailed(a.plan, steps)
+	for _, step := range steps {
+		a.is.undone[step.Condition.Type] = true
+	}
 }
 
 func (a *acting) step(ctx context.Context, step health.Step) error {

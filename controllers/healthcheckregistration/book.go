@@ -122,8 +122,7 @@ func (p *page) drop(target checking.Target) (known bool) {
 	defer p.mu.Unlock()
 	_, known = p.targets[target]
 	delete(p.targets, target)
-	p.flips.Forget(nameOf(target).String()) // also where it wasn't looked at since the registration changed
-	return known
+	return p.flips.Forget(nameOf(target).String()) || known // something may be in doubt of one that wasn't looked at since the registration changed
 }
 
 // note takes in what was found of a target; changed says that it is something else than before.

@@ -198,7 +198,7 @@ func TestWhatAForgottenRegistrationsLookFinds(t *testing.T) {
 		t.Errorf("a breaker that isn't known is closed: %+v by %d", p.Verdicts, len(in.deciders))
 	}
 	in.notFailed(p, []health.Step{{Condition: health.Condition{Type: "Mine"}, Counted: true}})
-	in.note(p)
+	in.note(p, outcome{})
 	l.informAgain(l.hcr.UID)
 	if len(l.book.of) != 0 {
 		t.Errorf("%d registrations are remembered", len(l.book.of))
@@ -296,24 +296,42 @@ func TestOnlyARecoveryEndsADoubt(t *testing.T) {
 		happens func(l *look)
 		closes  bool
 	}{
-		"it is True":           {func(l *look) { l.note(l.planned(health.Verdict{Status: health.True}, false)) }, true},
-		"it is False":          {func(l *look) { l.note(l.planned(health.Verdict{Status: health.False}, true)) }, true},
-		"it still is in doubt": {func(l *look) { l.note(l.planned(inDoubt, true)) }, false},
+		"it is True":           {func(l *look) { l.note(l.planned(health.Verdict{Status: health.True}, false), outcome{}) }, true},
+		"it is False":          {func(l *look) { l.note(l.planned(health.Verdict{Status: health.False}, true), outcome{}) }, true},
+		"it still is in doubt": {func(l *look) { l.note(l.planned(inDoubt, true), outcome{}) }, false},
 		"it can't be known": {func(l *look) {
-			l.note(l.planned(health.Verdict{Status: health.Unknown, Reason: health.ReasonCheckError, History: since}, true))
+			l.note(l.planned(health.Verdict{Status: health.Unknown, Reason: health.ReasonCheckError, History: since}, true), outcome{})
 		}, false},
-		"it progresses": {func(l *look) { l.note(l.planned(health.Verdict{Status: health.Progressing, History: since}, true)) }, false},
+		"it progresses": {func(l *look) {
+			l.note(l.planned(health.Verdict{Status: health.Progressing, History: since}, true), outcome{})
+		}, false},
 		"nothing is said of it": {func(l *look) {
-			l.note(plan{})
+			l.note(plan{}, outcome{})
 		}, false},
 		"it is somebody else's": {func(l *look) {
 			l.object.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "X", "status": "False", "reason": "Mine"}}}
-			l.note(plan{})
+			l.note(plan{}, outcome{})
 		}, true},
-		"another's checks find something": {func(l *look) { l.note(l.planned(inDoubt, false)) }, true},
-		"somebody holds the target": {func(l *look) {
+		"another's checks find something": {func(l *look) { l.note(l.planned(inDoubt, false), outcome{}) }, true},
+		"the registration is paused": {func(l *look) {
 			l.deciders[0].state = lifecycle.Paused
-			l.note(l.planned(inDoubt, true))
+			l.note(l.planned(inDoubt, true), outcome{})
+		}, false},
+		"the kind takes no conditions for now": {func(l *look) {
+			p := l.planned(inDoubt, false)
+			p.would = map[types.UID]map[string]health.Verdict{"r": p.Verdicts}
+			l.note(p, outcome{})
+		}, false},
+		"it is True, which isn't written": {func(l *look) {
+			l.note(l.planned(health.Verdict{Status: health.True}, true), outcome{undone: map[string]bool{"X": true}})
+		}, false},
+		"a look of before tells of what isn't decided any more": {func(l *look) {
+			l.r.Observer.book.follow(hcrOf("r", 2, "Y"), noon)
+			l.r.Observer.book.page("r").flips.MayFail(nameOf(l.target).String(), "X", false, 3, noon)
+		}, true},
+		"somebody holds the target": {func(l *look) {
+			l.deciders[0].state, l.deciders[0].held = lifecycle.Paused, true
+			l.note(l.planned(inDoubt, true), outcome{})
 		}, true},
 		"the target is gone": {func(l *look) { l.r.Observer.drop(l.target, nil) }, true},
 		"the registration doesn't select it any more": {func(l *look) {

@@ -78,7 +78,9 @@ func (k *keeper) observe(ctx context.Context, stored storedRegistration, page *p
 	if reg := stored.Read.registration; reg != nil {
 		st.complete = page.lookedAt(func() []checking.Target { return k.selected(ctx, reg) })
 	}
-	if st.complete && page.flips.CloseIfOver() { // before, what an earlier leader held back may not be known yet
+	may := stored.State(stored.Object.Spec.Mode == v1alpha1.Observe)
+	// Before it is complete, what an earlier leader held back may not be known yet.
+	if st.complete && !may.HealsOnly() && !may.IsFrozen() && page.flips.CloseIfOver() {
 		st.broken = false
 	}
 	if st.unusable = k.fits(ctx, stored.Read); st.unusable != nil {

@@ -100,6 +100,8 @@ type decider struct {
 	registration *registration.Registration
 	stored       storedRegistration
 	state        lifecycle.State
+	// held: people hold the target, and nothing else keeps the registration from acting.
+	held bool
 	// object is the target in the version that the registration names.
 	object *unstructured.Unstructured
 }
@@ -109,7 +111,7 @@ type decider struct {
 func (o *Observer) deciders(target *unstructured.Unstructured, in versions, namespace labels.Set) []decider {
 	var all []decider
 	for j := range o.about(target.GroupVersionKind().GroupKind()) {
-		d := decider{j.Read.registration, j, j.State(j.Object.Spec.Mode == v1alpha1.Observe), target}
+		d := decider{registration: j.Read.registration, stored: j, state: j.State(j.Object.Spec.Mode == v1alpha1.Observe), object: target}
 		switch object := in[j.Read.kind.Version]; {
 		case object != nil:
 			d.object = object
@@ -117,7 +119,7 @@ func (o *Observer) deciders(target *unstructured.Unstructured, in versions, name
 			d.state = lifecycle.NotJudged
 		}
 		if kept := hold.Of(target.GetAnnotations()); d.state == lifecycle.Active && kept.Holds(o.Facts.Clock.Now(), time.Time{}) {
-			d.state = lifecycle.Paused
+			d.state, d.held = lifecycle.Paused, true
 		}
 		if d.registration == nil || d.registration.Selects(d.object, namespace) {
 			all = append(all, d)

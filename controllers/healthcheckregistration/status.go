@@ -80,7 +80,7 @@ func operative(st state) string {
 		says = append(says, fmt.Sprintf("conditions of %d targets aren't written: %s", s.unwritten, s.problem))
 	}
 	if s.contested > 0 {
-		says = append(says, fmt.Sprintf("somebody else keeps writing conditions of %s, and Autohealer puts them right less and less: condition %s; kubectl get -o yaml --show-managed-fields names the writer: stop it, or choose another conditionType",
+		says = append(says, fmt.Sprintf("somebody else, or an admission webhook, keeps changing conditions of %s, and Autohealer puts them right less and less: condition %s; kubectl get -o yaml --show-managed-fields names the writer: stop it, or choose another conditionType",
 			sample.Count(s.contested, "target"), s.contest))
 	}
 	if t := st.trouble; t != nil && t.Partly {

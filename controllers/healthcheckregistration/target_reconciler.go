@@ -176,7 +176,7 @@ func (l *look) follow() {
 func (l *look) keep(ctx context.Context) (reconcile.Result, error) {
 	if l.idle() {
 		l.r.Troubles.Settled(nameOf(l.target).String())
-		l.note(plan{})
+		l.note(plan{}, outcome{})
 		return reconcile.Result{}, nil
 	}
 	layout, err := l.r.Layouts.Of(ctx, l.object.GroupVersionKind())
@@ -189,7 +189,7 @@ func (l *look) keep(ctx context.Context) (reconcile.Result, error) {
 	}
 	is := l.act(ctx, layout, plan)
 	if !plan.unread { // else what was found before is told
-		l.note(plan)
+		l.note(plan, is)
 	}
 	result := reconcile.Result{RequeueAfter: l.after(plan)}
 	switch {
@@ -207,20 +207,6 @@ func (l *look) keep(ctx context.Context) (reconcile.Result, error) {
 
 // idle says whether no registration is about the target, and nothing of theirs is left on it.
 func (l *look) idle() bool { return len(l.deciders) == 0 && len(health.Owned(l.object)) == 0 }
-
-// judged tells a registration's breaker what its conditions came to.
-func (l *look) judged(d decider, p plan, verdicts map[string]health.Verdict, flips *health.Flips) {
-	name := nameOf(l.target).String()
-	for _, t := range d.registration.ConditionTypes() {
-		v, ok := verdicts[t]
-		switch {
-		case ok && p.failing[d.registration.UID] && !anyHeld(p.deciders[t]):
-			flips.Judged(name, t, v)
-		case ok, l.leaves(d, t): // none of its checks finds anything, or it isn't what holds the condition back
-			flips.Release(name, t)
-		}
-	}
-}
 
 // leaves says whether a plan has conditions whose write wasn't refused: these are looked at in time.
 func (o outcome) leaves(p plan) bool {
@@ -255,7 +241,7 @@ func (l *look) after(p plan) time.Duration {
 }
 
 // note takes in what was found, for each registration's status.
-func (l *look) note(p plan) {
+func (l *look) note(p plan, is outcome) {
 	now := map[types.UID]bool{}
 	for _, d := range l.deciders {
 		if d.registration == nil || d.state == lifecycle.Deleted {
@@ -279,12 +265,44 @@ func (l *look) note(p plan) {
 				found.verdicts = append(found.verdicts, verdictOf(t, v))
 			}
 		}
-		l.judged(d, p, verdicts, &page.flips)
-		if page.note(l.target, found) {
+		released := l.judged(d, p, verdicts, is, &page.flips)
+		if page.note(l.target, found) || released {
 			l.r.Observer.request(types.NamespacedName{Name: d.registration.Name}, policy.Delay)
 		}
 	}
 	l.r.Observer.drop(l.target, now)
+}
+
+// judged tells a registration's breaker what its conditions came to, and says whether something isn't in doubt any more.
+func (l *look) judged(d decider, p plan, verdicts map[string]health.Verdict, is outcome, flips *health.Flips) (released bool) {
+	name := nameOf(l.target).String()
+	for _, t := range d.registration.ConditionTypes() {
+		v, ok := verdicts[t]
+		switch {
+		case is.undone[t], ok && p.stays(d, t):
+		case ok && p.holdsBack(d, t):
+			released = flips.Judged(name, t, v) || released
+		case ok, l.leaves(d, t):
+			released = flips.Release(name, t) || released
+		}
+	}
+	return released
+}
+
+// stays says whether a condition is left as it is for now, though a registration decides it: one of its registrations may not act, or its kind takes
+// no conditions.
+func (p *plan) stays(d decider, conditionType string) bool {
+	_, unwritten := p.would[d.registration.UID]
+	return unwritten && d.decides() || anyHeld(p.deciders[conditionType]) && !onHold(p.deciders[conditionType])
+}
+
+// holdsBack says whether a registration's breaker may hold a condition back: its checks find something, and not people hold the target.
+func (p *plan) holdsBack(d decider, conditionType string) bool {
+	return p.failing[d.registration.UID] && !onHold(p.deciders[conditionType])
+}
+
+func onHold(deciders []decider) bool {
+	return slices.ContainsFunc(deciders, func(d decider) bool { return d.held })
 }
 
 // leaves says whether a registration has nothing to say of a condition for as long as nobody changes that: its checks are suspended, or the

@@ -104,16 +104,11 @@ func (b *breaker) restoreOnce(ctx context.Context) {
 // just before, what it held back is believed.
 func (b *breaker) restore(ctx context.Context, all []*unstructured.Unstructured) {
 	last, resets := "", []string{}
+	var doubtful []*unstructured.Unstructured
 	for _, target := range all {
 		resets = append(resets, target.GetAnnotations()[BreakerResetAnnotation])
-		key := client.ObjectKeyFromObject(target)
-		id := b.opening(target)
-		if id == "" || !b.checked(ctx, key) {
-			continue
-		}
-		last = max(last, id) // ids begin with the time
-		for _, conditionType := range b.doubted(target) {
-			b.flips.Judged(key.String(), conditionType, health.Verdict{Reason: health.ReasonInDoubt})
+		if id := b.opening(target); id != "" && b.checked(ctx, client.ObjectKeyFromObject(target)) {
+			last, doubtful = max(last, id), append(doubtful, target) // ids begin with the time
 		}
 	}
 	if last == "" {
@@ -122,7 +117,13 @@ func (b *breaker) restore(ctx context.Context, all []*unstructured.Unstructured)
 	b.showing.Lock()
 	defer b.showing.Unlock()
 	b.flips.Restore(&limit.Opening{ID: last})
+	for _, target := range doubtful {
+		for _, conditionType := range b.doubted(target) {
+			b.flips.Judged(client.ObjectKeyFromObject(target).String(), conditionType, health.Verdict{Reason: health.ReasonInDoubt})
+		}
+	}
 	closed := slices.Contains(resets, last) && b.flips.Reset(last, b.clock.Now())
+	b.show(!closed)
 	log.FromContext(ctx).Info("Too many targets had turned False together before this program began", "annotation", BreakerResetAnnotation+"="+last, "reset", closed)
 }
 

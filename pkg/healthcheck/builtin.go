@@ -140,7 +140,7 @@ func (o object) named(reader client.Client, key client.ObjectKey) string {
 }
 
 func resultOf(r health.Result) *SingleCheckResult {
-	single := &SingleCheckResult{Status: ConditionStatus(r.Status), Detail: r.Detail, Codes: r.Codes}
+	single := &SingleCheckResult{Status: ConditionStatus(r.Status), Detail: r.Detail, Codes: r.Codes, note: r.Note}
 	if r.Timeout > 0 {
 		single.ProgressingThreshold = ptr.To(r.Timeout)
 	}

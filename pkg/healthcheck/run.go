@@ -136,7 +136,7 @@ func (r *runner) protected(ctx context.Context, seed client.Client, target types
 	case single == nil:
 		return health.Error(errors.New("the check gave no result"))
 	}
-	result = health.Result{Status: health.Status(single.Status), Detail: single.Detail, Codes: single.Codes}
+	result = health.Result{Status: health.Status(single.Status), Detail: single.Detail, Codes: single.Codes, Note: single.note}
 	if single.ProgressingThreshold != nil {
 		result.Timeout = *single.ProgressingThreshold
 	}

@@ -33,6 +33,9 @@ type SingleCheckResult struct {
 	// ProgressingThreshold is how long Progressing is believed since it began; then it counts as False, until True. Without
 	// one it counts as False at once: nothing would ever end it.
 	ProgressingThreshold *time.Duration
+
+	// note is what a check that comes with this package says although it is True.
+	note string
 }
 
 // HealthCheck is one check of what depends on a target. A fresh one is made for each run, and used by one goroutine.

@@ -142,7 +142,11 @@ func (w *writer) carryOut(ctx context.Context, target *unstructured.Unstructured
 		}
 		tell(ctx, step)
 		key, found := client.ObjectKeyFromObject(target).String(), health.Find(target, step.Condition.Type)
-		if w.contests.Wrote(key, target.GetUID(), step.Condition.Type, found, step.Left(), w.clock.Now()) {
+		left := step.Left()
+		if left != nil && w.codeless.Load() {
+			left.Codes = nil // as the API server has it
+		}
+		if w.contests.Wrote(key, target.GetUID(), step.Condition.Type, found, left, w.clock.Now()) {
 			log.FromContext(ctx).Info("Condition put right that somebody else writes, too; --show-managed-fields tells by whom", "conditionType", step.Condition.Type)
 		}
 		target = after

@@ -48,13 +48,19 @@ func (c contest) pause() time.Duration {
 	return min(firstPause<<min(c.rounds-1, 20), longPause)
 }
 
-// Ask says of a condition that is to be written in the place of what was found whether that rewrites what we had written already, with the same
+// Ask is asked at each look, also where nothing is to be written. It says of a condition that is to be written in the place of what was found whether that rewrites what we had written already, with the same
 // status, and somebody else replaced; and until when it isn't to be written therefore, zero when it may be now. Nil is none, on either side.
 func (c *Contests) Ask(target string, uid types.UID, conditionType string, found, next *Condition, now time.Time) (rewrites bool, until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last, known := c.last(target, uid, conditionType)
-	if !known || last.wrote == found.hash() || last.status != next.status() {
+	switch is := found.hash(); {
+	case !known || last.wrote == is:
+		return false, time.Time{}
+	case is == next.hash(): // whoever wrote it, an answer to us may have been lost
+		c.of[target].by[conditionType] = contest{wrote: is, status: found.status(), at: now}
+		return false, time.Time{}
+	case last.status != next.status():
 		return false, time.Time{}
 	}
 	if until = last.at.Add(last.pause()); now.Before(until) {

@@ -79,19 +79,20 @@ func putRight(t *testing.T, next *health.Condition) {
 
 func TestWhatStandsIsUncontested(t *testing.T) {
 	c := &contested{t, &health.Contests{}, nil, start}
+	unknown := &health.Condition{Type: "X", Status: "Unknown", Reason: "ConditionCheckError"}
 	for range 100 {
 		c.write(ours)
 		c.now, c.found = c.now.Add(time.Second), theirs
 	}
-	if written, _ := c.write(theirs); !written {
+	if written, _ := c.write(unknown); !written {
 		t.Error("what turned into something else for us isn't written at once")
 	}
-	c.found, c.now = ours, c.now.Add(time.Second)
-	if written, until := c.write(theirs); written || until.IsZero() {
+	c.found, c.now = theirs, c.now.Add(time.Second)
+	if written, until := c.write(unknown); written || until.IsZero() {
 		t.Error("after that it is as if nobody had written anything else")
 	}
 	c.now = c.now.Add(time.Hour)
-	c.write(theirs)
+	c.write(unknown)
 	if written, _ := c.write(ours); !written { // in the place of what we wrote
 		t.Error("what stands isn't changed at once")
 	}
@@ -147,5 +148,29 @@ func TestWhatIsRewrittenTurnsNothing(t *testing.T) {
 	})
 	if len(p.Steps) != 1 || p.Steps[0].Condition.Status != health.False || p.Steps[0].Counted {
 		t.Errorf("%+v", p)
+	}
+}
+
+// The answer to a write may be lost, and others may write what is right: what stands is what we had written last.
+func TestWhatIsRightWhoeverWroteItIsNoContest(t *testing.T) {
+	c := &contested{t, &health.Contests{}, nil, start}
+	c.write(ours)
+	c.found = theirs
+	c.ask(theirs) // by our checks it is True, too, and nothing is to be written
+	if rewrites, _ := c.known.Ask("a/t", "u", "X", c.found, ours, c.now.Add(time.Hour)); rewrites {
+		t.Error("what turns False again counts as known")
+	}
+}
+
+func TestContestIsAskedWhereNothingIsWritten(t *testing.T) {
+	asked := false
+	plan(t, "status: {conditions: [{type: X, status: 'True', reason: HealthCheckSuccessful, message: (1/1) Health checks successful}]}", map[string][]health.Result{"X": {ok("a")}}, func(in *health.Input) {
+		in.Contest = func(_ string, found, next *health.Condition) (bool, time.Time) {
+			asked = found.Status == next.Status
+			return false, time.Time{}
+		}
+	})
+	if !asked {
+		t.Error("it doesn't learn what stands")
 	}
 }

@@ -32,6 +32,8 @@ type Flips struct {
 	restored bool
 	// doubted are the condition types that it holds back, by target.
 	doubted map[string]sets.Set[string]
+	// decides are the condition types that the registration decides; nil for all.
+	decides sets.Set[string]
 	// at is when each condition last turned False, of those that did within flipsWithin.
 	at map[turn]time.Time
 	// until then what was in doubt is believed, since the breaker was reset.
@@ -83,8 +85,11 @@ func (f *Flips) MayFail(target, conditionType string, doubted bool, targets int,
 	return true
 }
 
-// doubt needs f.mu.
+// doubt needs f.mu. A look that began before the registration changed may tell of what it doesn't decide any more, and nobody would take that back.
 func (f *Flips) doubt(target, conditionType string) {
+	if f.decides != nil && !f.decides.Has(conditionType) {
+		return
+	}
 	if f.doubted == nil {
 		f.doubted = map[string]sets.Set[string]{}
 	}
@@ -95,31 +100,38 @@ func (f *Flips) doubt(target, conditionType string) {
 }
 
 // Judged takes in what a condition of the target came to. It isn't in doubt any more once it is True, or False and believed: that nobody knows
-// how it is, or that it progresses, says nothing.
-func (f *Flips) Judged(target, conditionType string, v Verdict) {
+// how it is, or that it progresses, says nothing. What is in doubt by an opening of this process MayFail has taken in. Released says that it
+// was in doubt.
+func (f *Flips) Judged(target, conditionType string, v Verdict) (released bool) {
 	switch {
 	case v.InDoubt():
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.doubt(target, conditionType)
+		if f.restored && f.breaker.Holds() {
+			f.doubt(target, conditionType)
+		}
 	case v.Status == True, v.Status == False:
-		f.Release(target, conditionType)
+		return f.Release(target, conditionType)
 	}
+	return false
 }
 
-// Release takes in that a condition of the target isn't held back by this breaker, whatever becomes of it.
-func (f *Flips) Release(target, conditionType string) {
+// Release takes in that a condition of the target isn't held back by this breaker, whatever becomes of it, and says whether it was.
+func (f *Flips) Release(target, conditionType string) (released bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	released = f.doubted[target].Has(conditionType)
 	if f.doubted[target].Delete(conditionType).Len() == 0 {
 		delete(f.doubted, target)
 	}
+	return released
 }
 
 // Decides takes in which condition types the registration decides now. What was in doubt of others is nobody's any more.
 func (f *Flips) Decides(conditionTypes sets.Set[string]) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.decides = conditionTypes
 	for target, doubted := range f.doubted {
 		if f.doubted[target] = doubted.Intersection(conditionTypes); f.doubted[target].Len() == 0 {
 			delete(f.doubted, target)
@@ -151,12 +163,14 @@ func (f *Flips) Unwritten(target string, conditionTypes ...string) {
 	}
 }
 
-// Forget a target that is gone.
-func (f *Flips) Forget(target string) {
+// Forget a target that is gone. Released says that something of it was in doubt.
+func (f *Flips) Forget(target string) (released bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	maps.DeleteFunc(f.at, func(is turn, _ time.Time) bool { return is.target == target })
+	released = len(f.doubted[target]) > 0
 	delete(f.doubted, target)
+	return released
 }
 
 // Breaker gives the opening of the one that is open; ok is false when it is closed.
@@ -167,11 +181,11 @@ func (f *Flips) Breaker() (o limit.Opening, ok bool) {
 }
 
 // Restore takes over the breaker that a status tells of, nil for none: another process opened it, and may have closed it since. What this one
-// opened it knows better.
+// opened, or holds something back by, it knows better.
 func (f *Flips) Restore(told *limit.Opening) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if now, open := f.breaker.Opening(); f.restored && open && (told == nil || told.ID != now.ID) {
+	if now, open := f.breaker.Opening(); f.restored && open && len(f.doubted) == 0 && (told == nil || told.ID != now.ID) {
 		f.breaker.Follow(nil)
 	}
 	if _, open := f.breaker.Opening(); open || told == nil {
@@ -199,6 +213,7 @@ func (f *Flips) Reset(id string, now time.Time) (closed bool) {
 		return false
 	}
 	clear(f.at)
+	clear(f.doubted)
 	f.until = now.Add(flipsWithin)
 	return f.breaker.Close()
 }

@@ -208,7 +208,7 @@ func TestTheBreakerClosesOnceNothingIsInDoubt(t *testing.T) {
 	flips.MayFail("c", "Y", false, targets, start)
 	open(true, "before what is in doubt was written")
 	flips.Judged("c", "X", health.Verdict{Status: health.True})
-	flips.Judged("c", "Y", health.Verdict{Reason: health.ReasonInDoubt})
+	flips.Judged("c", "Z", health.Verdict{Reason: health.ReasonInDoubt}) // of an earlier opening
 	flips.Judged("d", "X", health.Verdict{Status: health.True})
 	open(true, "while c's Y, e and f are in doubt")
 	flips.Judged("c", "Y", health.Verdict{Status: health.True})
@@ -258,11 +258,36 @@ func TestABreakerOfAnotherProcessIsFollowed(t *testing.T) {
 	flips.Restore(&limit.Opening{ID: "y", OpenedAt: start})
 	flips.Restore(&limit.Opening{ID: "z", OpenedAt: start})
 	is("z", "as the status tells by now")
+	flips.MayFail("a", "X", false, 3, start)
+	flips.Restore(nil)
+	is("z", "while this process holds something back by it,")
 	flips.Reset("z", start)
 	for _, name := range []string{"a", "b", "c"} {
 		flips.MayFail(name, "X", false, 3, start.Add(time.Hour))
 	}
 	own, _ := flips.Breaker()
+	for _, name := range []string{"a", "b", "c"} { // of which only c is held back by it
+		flips.Release(name, "X")
+	}
 	flips.Restore(nil)
 	is(own.ID, "of one that this process opened, whatever a status that is late tells,")
+}
+
+func TestWhatAnEarlierOpeningDoubtedKeepsNoLaterOneOpen(t *testing.T) {
+	flips := &health.Flips{}
+	open := func(now time.Time) string {
+		for _, name := range []string{"a", "b", "c"} {
+			flips.MayFail(name, "X", false, 3, now)
+		}
+		o, _ := flips.Breaker()
+		return o.ID
+	}
+	if !flips.Reset(open(start), start) {
+		t.Fatal("no breaker opened")
+	}
+	open(start.Add(time.Hour))
+	flips.Judged("long unknown", "X", health.Verdict{Status: health.Unknown, History: health.History{Doubted: true}})
+	if !flips.Judged("c", "X", health.Verdict{Status: health.True}) || !flips.CloseIfOver() {
+		t.Error("it doesn't close once what it held back is True")
+	}
 }

@@ -30,7 +30,7 @@ type Input struct {
 	// MayFail is asked when a condition would turn False that isn't so yet, and told whether it is in doubt already: false holds that
 	// back, see Flips. Nil holds nothing.
 	MayFail func(conditionType string, doubted bool) bool
-	// Contest is asked before what is found of a condition is replaced, or removed, see Contests.Ask. Nil replaces it.
+	// Contest is asked at each look, before what is found of a condition is replaced, or removed, see Contests.Ask. Nil replaces it.
 	Contest func(conditionType string, found, next *Condition) (rewrites bool, until time.Time)
 	// HowToBelieve ends the message of what is held back: what people may do about it. Nil says nothing.
 	HowToBelieve func() string
@@ -134,11 +134,9 @@ func (c *judging) howToBelieve() string {
 
 func (c *judging) next(p *Plan, v Verdict) {
 	c.condition, c.writes = Next(c.previous, c.conditionType, v, c.shape(), c.in.Lacks.generation(c.in.Target), c.now)
-	if c.writes {
-		var backsOff bool
-		c.rewrites, backsOff = p.contest(c.in, c.conditionType, c.previous, &c.condition)
-		c.writes = !backsOff
-	}
+	var backsOff bool
+	c.rewrites, backsOff = p.contest(c.in, c.conditionType, c.previous, &c.condition)
+	c.writes = c.writes && !backsOff
 }
 
 // contest asks whether somebody else wrote what is to be replaced.
