@@ -172,11 +172,11 @@ func (p *page) follow(hcr *v1alpha1.HealthCheckRegistration, now time.Time) {
 	}
 	reset := hcr.Annotations[v1alpha1.AnnotationResetBreaker]
 	p.flips.Reset(reset, now) // first, since the status may tell of a later one
-	var told *limit.Opening
+	var stored *limit.Opening
 	if s := hcr.Status.Breaker; s != nil {
-		told = &limit.Opening{ID: s.ID, OpenedAt: s.OpenedAt.Time}
+		stored = &limit.Opening{ID: s.ID, OpenedAt: s.OpenedAt.Time}
 	}
-	p.flips.Restore(told)
+	p.flips.Restore(stored)
 	p.flips.Reset(reset, now) // while nobody ran: what it held back is believed from now on
 }
 

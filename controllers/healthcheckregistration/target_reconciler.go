@@ -282,7 +282,7 @@ func (l *look) judged(d decider, p plan, verdicts map[string]health.Verdict, is 
 		case is.undone[t], ok && p.stays(d, t):
 		case ok && p.holdsBack(d, t):
 			released = flips.Judged(name, t, v) || released
-		case ok, l.leaves(d, t):
+		case ok, l.hasNoSay(d, t):
 			released = flips.Release(name, t) || released
 		}
 	}
@@ -305,9 +305,9 @@ func onHold(deciders []decider) bool {
 	return slices.ContainsFunc(deciders, func(d decider) bool { return d.held })
 }
 
-// leaves says whether a registration has nothing to say of a condition for as long as nobody changes that: its checks are suspended, or the
+// hasNoSay says whether a registration has nothing to say of a condition for as long as nobody changes that: its checks are suspended, or the
 // condition is somebody else's. That it can't say for now isn't that.
-func (l *look) leaves(d decider, conditionType string) bool {
+func (l *look) hasNoSay(d decider, conditionType string) bool {
 	suspended, err := d.registration.Suspended(d.object)
 	return suspended && err == nil || health.Find(l.object, conditionType) != nil && !health.Ours(l.object, conditionType)
 }

@@ -37,8 +37,8 @@ type contest struct {
 const (
 	firstPause = time.Second
 	longPause  = 5 * time.Minute
-	// contestTold is for how long a contest is told of at least: others write every half minute, or so.
-	contestTold = 2 * time.Minute
+	// leastReported is for how long a contest is reported at least: others write every half minute, or so.
+	leastReported = 2 * time.Minute
 )
 
 func (c contest) pause() time.Duration {
@@ -106,7 +106,7 @@ func (c *Contests) Contested(target string, uid types.UID, now time.Time) (condi
 	}
 	for _, conditionType := range slices.Sorted(maps.Keys(of.by)) {
 		last := of.by[conditionType]
-		if until := last.at.Add(max(2*last.pause(), contestTold)); last.rounds > 1 && now.Before(until) {
+		if until := last.at.Add(max(2*last.pause(), leastReported)); last.rounds > 1 && now.Before(until) {
 			return conditionType, until
 		}
 	}

@@ -182,16 +182,16 @@ func (f *Flips) Breaker() (o limit.Opening, ok bool) {
 
 // Restore takes over the breaker that a status tells of, nil for none: another process opened it, and may have closed it since. What this one
 // opened, or holds something back by, it knows better.
-func (f *Flips) Restore(told *limit.Opening) {
+func (f *Flips) Restore(stored *limit.Opening) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if now, open := f.breaker.Opening(); f.restored && open && len(f.doubted) == 0 && (told == nil || told.ID != now.ID) {
+	if now, open := f.breaker.Opening(); f.restored && open && len(f.doubted) == 0 && (stored == nil || stored.ID != now.ID) {
 		f.breaker.Follow(nil)
 	}
-	if _, open := f.breaker.Opening(); open || told == nil {
+	if _, open := f.breaker.Opening(); open || stored == nil {
 		return
 	}
-	f.breaker.Restore(*told)
+	f.breaker.Restore(*stored)
 	_, f.restored = f.breaker.Opening()
 }
 

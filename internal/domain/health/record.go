@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// OwnedConditions on a target names, with commas between, the condition types that HealthCheckRegistrations decide.
+// OwnedConditions on a target names, with commas between, the condition types that HealthCheckRegistrations decide. It is
+// v1alpha1.AnnotationOwnedConditions, which programs that only check in Go need no API package for.
 const OwnedConditions = "autohealer.resourcestack.com/owned-conditions"
 
 // Owned are the condition types of a target that its record claims, sorted.
