@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	testingclock "k8s.io/utils/clock/testing"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
@@ -183,7 +184,11 @@ func (w *checkedWorld) acts() map[string]string {
 	target := checking.Target{Kind: worker.GroupKind(), Key: types.NamespacedName{Namespace: "n", Name: "w"}}
 	l := r.look(target, w.worker, versions{worker.Version: w.worker}, nil)
 	acts := map[string]string{}
-	for _, s := range l.plan(w.t.Context(), health.Layout{Shape: health.Gardener}, true).Steps {
+	live := sets.New[string]()
+	for _, d := range l.deciders {
+		live.Insert(l.typesOf(d)...)
+	}
+	for _, s := range l.plan(w.t.Context(), health.Layout{Shape: health.Gardener}, live).Steps {
 		if l.stopped(s) {
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -193,7 +194,7 @@ func TestWhatAForgottenRegistrationsLookFinds(t *testing.T) {
 	in := lookedAt(t, l.Observer, target)
 	in.r.Checker = &checking.Checker{Live: lookedAtMaps, Clock: testingclock.NewFakePassiveClock(noon)}
 	l.policies.Gone(l.hcr)
-	p := in.plan(t.Context(), health.Layout{Shape: health.Gardener}, true)
+	p := in.plan(t.Context(), health.Layout{Shape: health.Gardener}, sets.New("Mine"))
 	if len(in.deciders) != 1 || p.Verdicts["Mine"].Status == health.False || in.believes(in.deciders, map[types.UID]bool{l.hcr.UID: true}) {
 		t.Errorf("a breaker that isn't known is closed: %+v by %d", p.Verdicts, len(in.deciders))
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
@@ -99,7 +100,7 @@ func lookedAt(t *testing.T, o *Observer, object *unstructured.Unstructured) *loo
 
 func plannedBy(t *testing.T, l *look) string {
 	t.Helper()
-	p := l.plan(t.Context(), health.Layout{Shape: health.Gardener}, false)
+	p := l.plan(t.Context(), health.Layout{Shape: health.Gardener}, nil)
 	for _, s := range p.Steps {
 		if !s.Remove {
 			t.Errorf("%s is written", s.Condition.Type)
@@ -261,7 +262,7 @@ func TestWhatATargetHasInDoubtIsBelievedAfterAReset(t *testing.T) {
 		target.Object["status"] = map[string]any{"conditions": []any{is}}
 		l := lookedAt(t, o, target)
 		l.r.Checker = &checking.Checker{Live: lookedAtMaps, Clock: testingclock.NewFakePassiveClock(noon)}
-		p := l.plan(t.Context(), health.Layout{Shape: health.Gardener}, true)
+		p := l.plan(t.Context(), health.Layout{Shape: health.Gardener}, sets.New("Mine"))
 		if len(p.Steps) != 1 || p.Steps[0].Condition.Status != want {
 			t.Errorf("after the reset what was %s becomes %+v", reason, p.Steps)
 		}

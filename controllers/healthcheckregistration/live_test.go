@@ -2,11 +2,13 @@ package healthcheckregistration
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -60,14 +62,14 @@ func TestWhatTurnsFalseIsReadLive(t *testing.T) {
 			l := lookedAt(t, o, target)
 			l.r.Checker = &checking.Checker{Watches: o.Watches, Live: lookedAtMaps, Clock: testingclock.NewFakePassiveClock(noon)}
 			layout := health.Layout{Shape: health.Gardener}
-			seen := l.plan(t.Context(), layout, false)
-			if seen.harmful() != c.live {
+			seen := l.plan(t.Context(), layout, nil)
+			if seen.harmful().Has("Mine") != c.live {
 				t.Errorf("by what was seen its steps are %+v", seen.Steps)
 			}
 			if is := seen.Verdicts["Mine"]; is.Reason == health.ReasonSuccessful {
 				t.Errorf("what is ill is %+v", is)
 			}
-			l.plan(t.Context(), layout, true)
+			l.plan(t.Context(), layout, sets.New("Mine"))
 			counted := !o.book.mayFail("r", targetNamed("a"), "Mine", false, 10, noon) || !o.book.mayFail("r", targetNamed("b"), "Mine", false, 10, noon)
 			if counted != (c.counts || c.breaker) {
 				t.Errorf("the breaker counts it: %t", counted)
@@ -86,4 +88,43 @@ func withReason(o *unstructured.Unstructured, reason string) *unstructured.Unstr
 	}
 	o.Object["status"] = map[string]any{"conditions": list}
 	return o
+}
+
+// asked is an API server that remembers of which objects it was asked.
+type asked struct {
+	client.Reader
+	names sets.Set[string]
+}
+
+func (a asked) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	a.names.Insert(key.Name)
+	return a.Reader.Get(ctx, key, into, options...)
+}
+
+func TestOnlyWhatTurnsFalseIsReadLive(t *testing.T) {
+	o := knowing(t)
+	objects := &seenMaps{}
+	objects.Scheme = runtime.NewScheme()
+	o.Watches = checking.WatchesOf(objects, func(checking.Target) {}, testingclock.NewFakePassiveClock(noon))
+	hcr := suspended("r", "v1alpha1", "Ill")
+	hcr.Spec.SuspendWhen = ""
+	hcr.Spec.Checks = nil
+	for conditionType, name := range map[string]string{"Ill": "ill", "Well": "well"} {
+		hcr.Spec.Checks = append(hcr.Spec.Checks, v1alpha1.HealthCheck{
+			Name: name, ConditionType: conditionType, Object: &v1alpha1.HealthCheckObject{APIVersion: "v1", Kind: "ConfigMap", Name: "'" + name + "'"},
+			Evaluate: v1alpha1.HealthCheckEvaluator{CEL: &v1alpha1.CELCheck{Healthy: "object.data.is == 'well'"}},
+		})
+	}
+	o.policies.Seen(t.Context(), hcr)
+	o.policies.Judge(t.Context(), client.ObjectKeyFromObject(hcr))
+	o.book.follow(hcr, noon)
+	l, live := lookedAt(t, o, claimed("Ill", "Well")), asked{lookedAtMaps, sets.New[string]()}
+	l.r.Checker = &checking.Checker{Watches: o.Watches, Live: live, Clock: testingclock.NewFakePassiveClock(noon)}
+	p := l.confirmed(t.Context(), health.Layout{Shape: health.Gardener})
+	if p.Verdicts["Ill"].Status != health.False || p.Verdicts["Well"].Status != health.True {
+		t.Errorf("it plans %+v", p.Verdicts)
+	}
+	if got := sets.List(live.names); !slices.Equal(got, []string{"ill"}) {
+		t.Errorf("the API server was asked for %v", got)
+	}
 }

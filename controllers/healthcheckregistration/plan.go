@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
@@ -27,13 +28,31 @@ type plan struct {
 	unread bool
 }
 
-// harmful says whether a condition would turn False.
-func (p plan) harmful() bool {
-	return slices.ContainsFunc(p.Steps, func(s health.Step) bool { return s.TurnsFalse() || s.Held })
+// harmful are the condition types that would turn False.
+func (p plan) harmful() sets.Set[string] {
+	types := sets.New[string]()
+	for _, s := range p.Steps {
+		if s.TurnsFalse() || s.Held {
+			types.Insert(s.Condition.Type)
+		}
+	}
+	return types
 }
 
-// plan makes the checks and says what follows: with live by what is there now, and counted by the breakers.
-func (l *look) plan(ctx context.Context, layout health.Layout, live bool) plan {
+// confirmed plans by what was seen last, which may be old: only what is there now turns a condition False. Checks of other conditions aren't
+// made anew, so that one that hangs holds up its own alone.
+func (l *look) confirmed(ctx context.Context, layout health.Layout) plan {
+	live := sets.New[string]()
+	p := l.plan(ctx, layout, live)
+	for !live.IsSuperset(p.harmful()) {
+		live = live.Union(p.harmful())
+		p = l.plan(ctx, layout, live)
+	}
+	return p
+}
+
+// plan makes the checks and says what follows: of the live condition types by what is there now, and counted by the breakers.
+func (l *look) plan(ctx context.Context, layout health.Layout, live sets.Set[string]) plan {
 	p := plan{deciders: map[string][]decider{}, would: map[types.UID]map[string]health.Verdict{}, failing: map[types.UID]bool{}}
 	in := health.Input{
 		Target: l.object, Shape: layout.Shape, Shapes: map[string]health.Shape{}, Lacks: layout.Lacks, Results: map[string][]health.Result{},
@@ -62,9 +81,11 @@ func (l *look) plan(ctx context.Context, layout health.Layout, live bool) plan {
 	}
 	l.settle(&p, &in, untouched)
 	p.unread = len(unread) > 0
-	in.MayFail = func(t string, _ bool) bool { return l.believes(p.deciders[t], p.failing) }
-	if live {
-		in.MayFail = func(t string, doubted bool) bool { return l.mayFail(ctx, t, doubted, p.deciders[t], p.failing) }
+	in.MayFail = func(t string, doubted bool) bool {
+		if live.Has(t) {
+			return l.mayFail(ctx, t, doubted, p.deciders[t], p.failing)
+		}
+		return l.believes(p.deciders[t], p.failing)
 	}
 	name, uid, now := nameOf(l.target).String(), l.object.GetUID(), l.r.Observer.Facts.Clock.Now()
 	in.Contest = func(t string, found, next *health.Condition) (rewrites bool, until time.Time) {
@@ -131,7 +152,7 @@ func (d decider) decides() bool {
 
 // results are what a registration's checks say; nil when they aren't asked. Without are the condition types for which a kind that
 // is looked at isn't all read yet.
-func (l *look) results(ctx context.Context, d decider, live bool) (results map[string][]health.Result, without []string) {
+func (l *look) results(ctx context.Context, d decider, live sets.Set[string]) (results map[string][]health.Result, without []string) {
 	if d.registration == nil || d.state.IsFrozen() || d.state == lifecycle.Deleted {
 		return nil, nil
 	}

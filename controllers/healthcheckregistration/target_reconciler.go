@@ -183,10 +183,7 @@ func (l *look) keep(ctx context.Context) (reconcile.Result, error) {
 	if err != nil { // which the registration's status tells
 		return reconcile.Result{RequeueAfter: wait.Jitter(kindWait, kindJitter)}, nil //nolint:nilerr // one target's error would be that of all
 	}
-	plan := l.plan(ctx, layout, false)
-	if plan.harmful() { // what was seen last may be old; only what is there now turns a condition False
-		plan = l.plan(ctx, layout, true)
-	}
+	plan := l.confirmed(ctx, layout)
 	is := l.act(ctx, layout, plan)
 	if !plan.unread { // else what was found before is told
 		l.note(plan, is)

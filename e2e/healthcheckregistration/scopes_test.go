@@ -51,3 +51,26 @@ checks:
 		}
 	}, NodeTimeout(specTime))
 })
+
+var _ = Describe("a kind that has no CustomResourceDefinition", func() {
+	It("is told of in the registration's status alone", func(ctx SpecContext) {
+		namespace := place(ctx)
+		setPhase(ctx, namespace, "dial", "Up")
+		apply(ctx, `{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: %[1]s, name: d, labels: {for: %[1]s}},
+spec: {replicas: 0, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: c}]}}}}`, namespace)
+		spec := "target: {apiVersion: apps/v1, kind: Deployment, selector: {matchLabels: {for: " + namespace + "}}}\nsyncPeriod: 5s\nchecks: [" + checkOf("Dialled", "dial") + "]\n"
+		because := "it has no CustomResourceDefinition, and only custom resources take conditions of health checks"
+		Expect(tryOut(ctx, namespace, spec)).To(warns("unwritable", "Deployment takes no conditions: "+because+"; write output: RegistrationOnly"))
+		register(ctx, namespace, spec)
+		Eventually(statusOf(ctx, namespace, "Ready")).Should(SatisfyAll(
+			HavePrefix("False KindUnusable: "), ContainSubstring("Deployment of apps/v1 can't have conditions: "+because+"; write output: RegistrationOnly.")))
+
+		By("as the refusal says")
+		spec += "output: RegistrationOnly\n"
+		Expect(tryOut(ctx, namespace+"-other", spec)).To(BeEmpty())
+		apply(ctx, "{apiVersion: autohealer.resourcestack.com/v1alpha1, kind: HealthCheckRegistration, metadata: {name: %s}, spec: {output: RegistrationOnly}}", namespace)
+		Eventually(statusOf(ctx, namespace, "Ready")).Should(HavePrefix("True Operative: 1 of 1 targets are healthy"))
+		setPhase(ctx, namespace, "dial", "Down")
+		Eventually(statusOf(ctx, namespace, "TargetsHealthy")).Should(HavePrefix("False SomeUnhealthy: "))
+	}, NodeTimeout(specTime))
+})

@@ -48,7 +48,7 @@ var rooms = []room{
 	{dir: "internal/shoots", ours: []string{"internal/kubeconfig"}},
 	{dir: "internal/kubeconfig", ours: []string{}},
 	{dir: "internal/probing", ours: []string{"internal/domain", "internal/kubeconfig", "internal/metric"}},
-	{dir: "internal/checking", ours: []string{"apis", "internal/domain", "internal/kubeconfig", "internal/shoots"}},
+	{dir: "internal/checking", ours: []string{"apis", "internal/domain", "internal/kube", "internal/kubeconfig", "internal/shoots"}},
 	{dir: "internal/kinds", ours: []string{"apis", "internal/domain"}, notStd: []string{"context", "net/http", "os"}},
 	{dir: "internal/guard", ours: []string{"apis", "crds", "internal/domain", "internal/kinds", "internal/kubeconfig"}},
 	{dir: "internal/kube", ours: []string{"apis", "internal/domain", "internal/guard", "internal/kubeconfig", "internal/retry"}},

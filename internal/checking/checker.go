@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -71,15 +72,15 @@ func (c *Checker) Follow(target Target, by ...Interest) {
 }
 
 // Results makes a registration's checks of a target, all at once and each within the registration's timeout, and gives what
-// they say by condition type. The seed's objects are taken as they were seen last, or with live as they are now. Of a condition
+// they say by condition type. Objects are taken as they were seen last, or for the live condition types as they are now. Of a condition
 // type for which a kind isn't all read yet nothing is known: unread has those.
-func (c *Checker) Results(ctx context.Context, reg *registration.Registration, target *unstructured.Unstructured, live bool) (by map[string][]health.Result, unread []string) {
+func (c *Checker) Results(ctx context.Context, reg *registration.Registration, target *unstructured.Unstructured, live sets.Set[string]) (by map[string][]health.Result, unread []string) {
 	results := make([]health.Result, len(reg.Checks))
 	errs := make([]error, len(reg.Checks))
 	var running sync.WaitGroup
 	for i, check := range reg.Checks {
 		running.Go(func() {
-			results[i], errs[i] = c.one(ctx, reg, check, target, live)
+			results[i], errs[i] = c.one(ctx, reg, check, target, live.Has(check.ConditionType))
 		})
 	}
 	running.Wait()

@@ -2,7 +2,6 @@ package checking
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/kube/dependents"
 )
 
 const (
@@ -24,8 +24,6 @@ const (
 	// askTimeout is for how long a question is waited for: all who ask for the kind meanwhile wait with it, and nobody asks anew.
 	askTimeout = 10 * time.Second
 )
-
-var definitionKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 
 // answers knows something of kinds. However many ask for a kind at a time, the API server is asked once, and nobody waits longer than its
 // context. It is safe for concurrent use.
@@ -106,17 +104,6 @@ type Layouts struct{ answers[health.Layout] }
 
 // NewLayouts reads kinds' layouts from their CustomResourceDefinitions.
 func NewLayouts(live client.Reader, mapper meta.RESTMapper, now clock.PassiveClock) *Layouts {
-	read := func(ctx context.Context, kind schema.GroupVersionKind) (health.Layout, error) {
-		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
-		if err != nil {
-			return health.Layout{}, fmt.Errorf("find the resource of %s: %w", kind.Kind, err)
-		}
-		definition := empty(definitionKind)
-		name := mapping.Resource.GroupResource().String()
-		if err := live.Get(ctx, client.ObjectKey{Name: name}, definition); err != nil {
-			return health.Layout{}, fmt.Errorf("read how %s keeps conditions: %w", kind.Kind, err)
-		}
-		return health.LayoutOf(definition, kind.Version), nil
-	}
-	return &Layouts{answers[health.Layout]{ask: read, clock: now, kept: layoutKept}}
+	reads := &dependents.Live{Reader: live, Mapper: mapper}
+	return &Layouts{answers[health.Layout]{ask: reads.Layout, clock: now, kept: layoutKept}}
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -142,7 +143,11 @@ func settled(t *testing.T, c *Checker, reg *registration.Registration, object *u
 	t.Helper()
 	var by map[string][]health.Result
 	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		results, unread := c.Results(ctx, reg, object, live)
+		now := sets.New[string]()
+		if live {
+			now.Insert("Checked")
+		}
+		results, unread := c.Results(ctx, reg, object, now)
 		by = results
 		return len(unread) == 0, nil
 	})

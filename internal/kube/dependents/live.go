@@ -105,7 +105,8 @@ func (l *Live) Namespace(ctx context.Context, name string) (labels.Set, error) {
 	return namespace.Labels, nil
 }
 
-// Layout reads a kind's CustomResourceDefinition.
+// Layout reads how a kind keeps conditions from its CustomResourceDefinition. Kinds that Kubernetes itself or an aggregated API server
+// serves have none, and take no conditions.
 func (l *Live) Layout(ctx context.Context, kind schema.GroupVersionKind) (health.Layout, error) {
 	mapping, err := l.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
@@ -113,7 +114,10 @@ func (l *Live) Layout(ctx context.Context, kind schema.GroupVersionKind) (health
 	}
 	definition := &unstructured.Unstructured{}
 	definition.SetGroupVersionKind(definitionKind)
-	if err := l.Reader.Get(ctx, client.ObjectKey{Name: mapping.Resource.GroupResource().String()}, definition); err != nil {
+	switch err := l.Reader.Get(ctx, client.ObjectKey{Name: mapping.Resource.GroupResource().String()}, definition); {
+	case apierrors.IsNotFound(err):
+		return health.Layout{Problem: "it has no CustomResourceDefinition, and only custom resources take conditions of health checks"}, nil
+	case err != nil:
 		return health.Layout{}, fmt.Errorf("read how %s keeps conditions: %w", kind.Kind, err)
 	}
 	return health.LayoutOf(definition, kind.Version), nil

@@ -125,15 +125,10 @@ func (l *look) kinds(ctx context.Context) error {
 	switch {
 	case apierrors.IsForbidden(err):
 		l.unreadable(err)
-	case apierrors.IsNotFound(err):
-		l.forecast.Unwritable = "it has no CustomResourceDefinition"
 	case err != nil:
 		return err
 	}
-	l.layout = layout
-	if why := l.reg.Unwritable(layout); why != "" {
-		l.forecast.Unwritable = why
-	}
+	l.layout, l.forecast.Unwritable = layout, l.reg.Unwritable(layout)
 	return nil
 }
 
