@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // Shape is how a condition is written.
@@ -206,21 +207,15 @@ func moment(entry map[string]any, field string) time.Time {
 	return at
 }
 
-// writtenAs are the statuses that a condition of each reason is written with, in either shape.
-var writtenAs = map[string][]Status{
-	ReasonSuccessful:   {True},
-	ReasonUnsuccessful: {False},
-	ReasonProgressing:  {Progressing, Unknown},
-	ReasonCheckError:   {Unknown},
-	ReasonInDoubt:      {Unknown},
-}
+var writtenReasons = sets.New(ReasonSuccessful, ReasonUnsuccessful, ReasonProgressing, ReasonCheckError, ReasonInDoubt)
 
 // writtenMessage is how each message begins.
 var writtenMessage = regexp.MustCompile(`^(` + neverTrue + `|` + wasDoubted + `)?(` + progressingSince + `[0-9TZ:-]{20}(` + thenUnknown + `|` + thenMore + `)|` + beforeUnknown + `)?` +
 	`(` + notBelieved + `)?(\([0-9]+/[0-9]+\) Health checks successful(: |$)|` + noResult + `$)`)
 
 // ByChecks says whether the condition is of the form that health checks are written in, whoever's they are. One of another form
-// was surely written by somebody else. Of none, it is false.
+// was surely written by somebody else. Of none, it is false. The status isn't part of the form: one that somebody changed by hand, to see
+// what follows, is put right.
 func (c *Condition) ByChecks() bool {
-	return c != nil && slices.Contains(writtenAs[c.Reason], c.Status) && writtenMessage.MatchString(c.Message)
+	return c != nil && writtenReasons.Has(c.Reason) && writtenMessage.MatchString(c.Message)
 }

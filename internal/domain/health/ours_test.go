@@ -52,7 +52,6 @@ func TestWhatOthersWriteIsNot(t *testing.T) {
 		"none":                        nil,
 		"another reason":              {Status: True, Reason: "KubeletReady", Message: message},
 		"no reason":                   {Status: True, Message: message},
-		"a status of another reason":  {Status: False, Reason: "HealthCheckSuccessful", Message: message},
 		"another message":             {Status: True, Reason: "HealthCheckSuccessful", Message: "all is well"},
 		"a message that goes on":      {Status: True, Reason: "HealthCheckSuccessful", Message: message + "ly"},
 		"a message that is within":    {Status: True, Reason: "HealthCheckSuccessful", Message: "not " + message},
@@ -66,6 +65,9 @@ func TestWhatOthersWriteIsNot(t *testing.T) {
 	foreign := having(map[string]any{"type": "X", "status": "True", "reason": "R", "message": "m"})
 	if plan := PlanTarget(Input{Target: foreign, Remove: []string{"X"}}, time.Time{}); len(plan.Steps) > 0 {
 		t.Errorf("what others wrote is removed: %+v", plan.Steps)
+	}
+	if edited := (&Condition{Status: False, Reason: "HealthCheckSuccessful", Message: message}); !edited.ByChecks() {
+		t.Error("a status that somebody edited makes the condition theirs")
 	}
 	ours := having(map[string]any{"type": "X", "status": "True", "reason": "HealthCheckSuccessful", "message": message})
 	if plan := PlanTarget(Input{Target: ours, Remove: []string{"X"}}, time.Time{}); !slices.ContainsFunc(plan.Steps, func(s Step) bool { return s.Remove }) {
