@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -66,12 +67,32 @@ func (o *Observer) read(hcr *v1alpha1.HealthCheckRegistration, before reading) r
 }
 
 // update has all looked at that a registration, or what the rules say of it, concerns.
-func (o *Observer) update(ctx context.Context, _, now storedRegistration) {
+func (o *Observer) update(ctx context.Context, before, now storedRegistration) {
+	if before.Read.registration != nil && before.Read.registration != now.Read.registration {
+		o.closeUnnamed()
+	}
 	o.book.follow(now.Object, o.Facts.Clock.Now())
 	o.inform(ctx, client.ObjectKeyFromObject(now.Object))
 }
 
-func (o *Observer) forget(hcr *v1alpha1.HealthCheckRegistration) { o.book.forget(hcr.UID) }
+func (o *Observer) forget(hcr *v1alpha1.HealthCheckRegistration) {
+	o.book.forget(hcr.UID)
+	o.closeUnnamed()
+}
+
+// closeUnnamed ends the watches of kinds that no registration names any more: they may have as many objects as a cluster.
+func (o *Observer) closeUnnamed() {
+	if o.Watches == nil {
+		return
+	}
+	named := sets.New[schema.GroupVersionKind]()
+	for j := range o.judged() {
+		if named.Insert(j.Read.kind); j.Read.registration != nil {
+			named.Insert(j.Read.registration.Kinds()...)
+		}
+	}
+	o.Watches.CloseBut(named)
+}
 
 // judged are the registrations that were judged.
 func (o *Observer) judged() iter.Seq[storedRegistration] {

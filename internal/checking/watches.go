@@ -188,6 +188,21 @@ func (w *Watches) Keep(reg *registration.Registration) {
 	}
 }
 
+// CloseBut ends the watches of all kinds but these. One that somebody asks for after all begins anew.
+func (w *Watches) CloseBut(named sets.Set[schema.GroupVersionKind]) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for kind := range w.kinds {
+		if named.Has(kind) {
+			continue
+		}
+		if err := w.cache.RemoveInformer(context.Background(), empty(kind)); err == nil { // nothing is asked
+			delete(w.kinds, kind)
+			delete(w.targets, kind)
+		}
+	}
+}
+
 // ReadsNow changes when there is more that is kept of objects: what was read before may lack it.
 func (w *Watches) ReadsNow() int {
 	w.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
@@ -34,6 +36,8 @@ type apiServer struct {
 	list, watch respond
 	// drop ends the watches that are open; needs mu.
 	drop chan struct{}
+	// watches that are open.
+	watches atomic.Int32
 }
 
 func (s *apiServer) becomes(list, watch respond) {
@@ -56,7 +60,7 @@ func (s *apiServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	case respond != nil:
 		return respond(r, drop)
 	case watches:
-		return events(r, drop)
+		return s.events(r, drop)
 	}
 	return answer(r, http.StatusOK, io.NopCloser(strings.NewReader(
 		`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[`+one+`]}`))), nil
@@ -64,9 +68,11 @@ func (s *apiServer) RoundTrip(r *http.Request) (*http.Response, error) {
 
 const one = `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"namespace":"n","name":"c","resourceVersion":"1"}}`
 
-func events(r *http.Request, dropped <-chan struct{}) (*http.Response, error) {
+func (s *apiServer) events(r *http.Request, dropped <-chan struct{}) (*http.Response, error) {
 	events, tell := io.Pipe()
+	s.watches.Add(1)
 	go func() {
+		defer s.watches.Add(-1)
 		if r.URL.Query().Get("sendInitialEvents") == "true" {
 			_, _ = fmt.Fprint(tell, `{"type":"ADDED","object":`, one, `}{"type":"BOOKMARK","object":`,
 				strings.Replace(one, `"resourceVersion"`, `"annotations":{"k8s.io/initial-events-end":"true"},"resourceVersion"`, 1), `}`)
@@ -143,6 +149,35 @@ func watching(t *testing.T, s *apiServer) (*Watches, *told) {
 	})
 	synctest.Wait()
 	return w, changes
+}
+
+func TestAKindThatNobodyNamesIsWatchedNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &apiServer{drop: make(chan struct{})}
+		w, changes := watching(t, s)
+		look := func() error {
+			_ = w.Watch(t.Context(), configMaps, true)
+			synctest.Wait()
+			return w.Watch(t.Context(), configMaps, true)
+		}
+		itself := Target{configMaps.GroupKind(), types.NamespacedName{Namespace: "n", Name: "c"}}
+		opened := func() int { _ = look(); return changes.of(itself)[0] }
+		if at := opened(); at != 1 || look() != nil {
+			t.Fatalf("at first it is told of %d times, with %v", at, look())
+		}
+		w.CloseBut(sets.New(configMaps))
+		if at := opened(); at != 1 {
+			t.Errorf("one that is still named is told of anew: %d times", at)
+		}
+		w.CloseBut(nil)
+		synctest.Wait()
+		if n := s.watches.Load(); n != 0 {
+			t.Errorf("%d watches are open", n)
+		}
+		if at := opened(); at != 2 || look() != nil {
+			t.Errorf("once it is asked for again it is told of %d times, with %v", at, look())
+		}
+	})
 }
 
 var troubles = map[string]struct {
