@@ -34,8 +34,16 @@ type writer struct {
 	// breaker holds back what turns False.
 	breaker  *breaker
 	contests health.Contests
-	// codeless: codes were written and aren't there. They would be missed, and written, at each look.
-	codeless atomic.Bool
+	// codeless is when codes were written and weren't there, in seconds since 1970. They would be missed, and written, at each look.
+	codeless atomic.Int64
+}
+
+// codelessKept is for how long it is believed that a kind keeps no codes: its definition may get them.
+const codelessKept = time.Hour
+
+func (w *writer) keepsCodes() bool {
+	at := w.codeless.Load()
+	return at == 0 || w.clock.Since(time.Unix(at, 0)) >= codelessKept
 }
 
 // judge writes what follows from the input's results, and touches no condition of others. Before a condition turns False, confirm gives its
@@ -91,7 +99,7 @@ func unclaimed(in health.Input) health.Input {
 }
 
 func (w *writer) plan(in health.Input, mayFail func(conditionType string, doubted bool) bool) health.Plan {
-	in.Shape, in.Lacks.Codes, in.MayFail, in.HowToBelieve = w.shape, w.codeless.Load(), mayFail, w.breaker.howToBelieve
+	in.Shape, in.Lacks.Codes, in.MayFail, in.HowToBelieve = w.shape, !w.keepsCodes(), mayFail, w.breaker.howToBelieve
 	key, uid := client.ObjectKeyFromObject(in.Target).String(), in.Target.GetUID()
 	in.Contest = func(t string, found, next *health.Condition) (rewrites bool, until time.Time) {
 		return w.contests.Ask(key, uid, t, found, next, w.clock.Now())
@@ -143,7 +151,7 @@ func (w *writer) carryOut(ctx context.Context, target *unstructured.Unstructured
 		tell(ctx, step)
 		key, found := client.ObjectKeyFromObject(target).String(), health.Find(target, step.Condition.Type)
 		left := step.Left()
-		if left != nil && w.codeless.Load() {
+		if left != nil && !w.keepsCodes() {
 			left.Codes = nil // as the API server has it
 		}
 		if w.contests.Wrote(key, target.GetUID(), step.Condition.Type, found, left, w.clock.Now()) {
@@ -163,8 +171,9 @@ func (w *writer) stored(ctx context.Context, target *unstructured.Unstructured, 
 	if is == nil {
 		return fmt.Errorf("write condition %s: the API server dropped it, since the schema of %s has no such status.conditions", step.Condition.Type, target.GetKind())
 	}
-	if len(step.Condition.Codes) > 0 && len(is.Codes) == 0 && !w.codeless.Swap(true) {
-		log.FromContext(ctx).Info("Codes are written no more: the API server dropped them", "kind", target.GetKind())
+	if len(step.Condition.Codes) > 0 && len(is.Codes) == 0 {
+		w.codeless.Store(w.clock.Now().Unix())
+		log.FromContext(ctx).Info("Codes aren't written for a while: the API server dropped them", "kind", target.GetKind(), "for", codelessKept.String())
 	}
 	return nil
 }

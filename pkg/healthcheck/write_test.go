@@ -5,10 +5,12 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -108,19 +110,24 @@ func pruning(field string, patches *int) interceptor.Funcs {
 	}}
 }
 
-func TestCodesThatAKindDoesNotKeepAreWrittenOnce(t *testing.T) {
-	patches := 0
+func TestCodesThatAKindDoesNotKeepAreWrittenOnceAnHour(t *testing.T) {
+	patches, now := 0, testingclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	coded := func(context.Context) (*SingleCheckResult, error) {
 		return &SingleCheckResult{Status: ConditionFalse, Detail: "quota", Codes: []string{"ERR_INFRA_QUOTA_EXCEEDED"}}, nil
 	}
-	r, _ := reconcilerOf(For(gadget).Check("X", "a", func() HealthCheck { return checkFunc(coded) }), pruning("codes", &patches))
-	for range 3 {
-		if _, err := r.Reconcile(t.Context(), ofG); err != nil {
-			t.Fatal(err)
+	registration := For(gadget).Check("X", "a", func() HealthCheck { return checkFunc(coded) })
+	registration.clock = now
+	r, _ := reconcilerOf(registration, pruning("codes", &patches))
+	for _, want := range []int{1, 2} {
+		for range 3 {
+			if _, err := r.Reconcile(t.Context(), ofG); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	if patches != 1 {
-		t.Errorf("three looks write %d times", patches)
+		if patches != want {
+			t.Errorf("it writes %d times, not %d", patches, want)
+		}
+		now.Step(time.Hour)
 	}
 }
 
