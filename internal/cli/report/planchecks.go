@@ -110,6 +110,9 @@ func (p *Plan) checksRows(f registration.Forecast) {
 	}
 	p.row("targets", "%s", targets)
 	p.row("now", "%d with a condition that is False", f.Items.Failing)
+	if f.Targets > 0 {
+		p.row("rights", "these are yours; whether Autohealer has what it needs, kubectl apply --dry-run=server -f %s tells", p.Report.File)
+	}
 	if n := f.WouldBeDoubted; n > 0 {
 		p.row("in doubt", "%s more would be False; the breaker opens before, and they would be Unknown", sample.Count(n, "target"))
 	}
