@@ -62,8 +62,7 @@ spec: {replicas: 0, selector: {matchLabels: {a: b}}, template: {metadata: {label
 		because := "it has no CustomResourceDefinition, and only custom resources take conditions of health checks"
 		Expect(tryOut(ctx, namespace, spec)).To(warns("unwritable", "Deployment takes no conditions: "+because+"; write output: RegistrationOnly"))
 		register(ctx, namespace, spec)
-		Eventually(statusOf(ctx, namespace, "Ready")).Should(SatisfyAll(
-			HavePrefix("False KindUnusable: "), ContainSubstring("Deployment of apps/v1 can't have conditions: "+because+"; write output: RegistrationOnly.")))
+		Eventually(statusOf(ctx, namespace, "Stalled")).Should(Equal("True KindUnusable: Deployment of apps/v1 can't have conditions: " + because + "; write output: RegistrationOnly."))
 
 		By("as the refusal says")
 		spec += "output: RegistrationOnly\n"
