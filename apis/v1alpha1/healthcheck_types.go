@@ -23,7 +23,7 @@ type HealthCheck struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	When string `json:"when,omitempty"`
-	// object that is looked at. Not for evaluate.nodes.
+	// object that is looked at. For evaluate.nodes only with desired.
 	// +optional
 	Object *HealthCheckObject `json:"object,omitempty"`
 	// evaluate says how it is judged.
@@ -113,7 +113,7 @@ type HealthCheckEvaluator struct {
 	// status judges by generation and conditions, as kstatus does.
 	// +optional
 	Status *StatusCheck `json:"status,omitempty"`
-	// nodes judges whether the shoot has enough nodes.
+	// nodes judges whether every node of the shoot is Ready, and there are enough.
 	// +optional
 	Nodes *NodesCheck `json:"nodes,omitempty"`
 	// cel judges by expressions over object and target.
@@ -127,12 +127,20 @@ type BuiltinCheck struct{}
 // StatusCheck has nothing to set.
 type StatusCheck struct{}
 
-// NodesCheck says how many nodes are enough.
+// NodesCheck says how many nodes are enough. However many that are, one that was Ready and isn't makes the check False.
+// +kubebuilder:validation:XValidation:rule="has(self.min) != has(self.desired)",message="set exactly one of min and desired"
 type NodesCheck struct {
-	// min is a number, or a CEL expression over target that gives one.
-	// +required
+	// min is how many nodes there must be: a number, or a CEL expression over target that gives one.
+	// +optional
 	// +kubebuilder:validation:XIntOrString
-	Min intstr.IntOrString `json:"min"`
+	Min *intstr.IntOrString `json:"min,omitempty"`
+	// desired is a CEL expression over object and target that gives how many nodes the check's object wants, such as
+	// object.spec.replicas of a MachineDeployment. Of several objects the sum counts, those aside that are being deleted; where it is
+	// 0 nodes aren't looked at. Where it can't be evaluated for one of them the check is Unknown.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Desired string `json:"desired,omitempty"`
 }
 
 // CELCheck are expressions over object and target. The first that is true of failed, progressing and healthy decides; when

@@ -282,7 +282,7 @@ var registrationFields = fields{
 			case 0:
 				check["evaluate"] = pick(r, map[string]any{}, map[string]any{"builtin": map[string]any{}, "status": map[string]any{}})
 			case 1:
-				check["evaluate"] = map[string]any{"nodes": map[string]any{"min": int64(1)}}
+				check["evaluate"] = map[string]any{"nodes": pick(r, map[string]any{"min": int64(1)}, map[string]any{"desired": "object.spec.replicas"}, map[string]any{"desired": "object.spec."})}
 				if r.IntN(4) > 0 {
 					delete(check, "object")
 				}

@@ -55,6 +55,19 @@ spec:
 ---
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
+metadata: {name: machinedeployments.machine.sapcloud.io}
+spec:
+  group: machine.sapcloud.io
+  names: {kind: MachineDeployment, listKind: MachineDeploymentList, plural: machinedeployments, singular: machinedeployment}
+  scope: Namespaced
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
 metadata: {name: gadgets.example.org}
 spec:
   group: example.org

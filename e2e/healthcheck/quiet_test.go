@@ -101,7 +101,7 @@ var _ = Describe("a program whose checks look again and again", func() {
 		Expect(p.writes.Load()-writes).To(BeZero(), "writes")
 		Expect(p.reads.Load()-reads).To(BeZero(), "reads")
 		Expect(stored(ctx, worker, namespace).GetResourceVersion()).To(Equal(version))
-		Expect(p.questions.Load()-questions).To(BeNumerically("<=", 2*3*3), "two of each of three kinds, every ten seconds")
+		Expect(p.questions.Load()-questions).To(BeNumerically("<=", 2*4*3), "two of each of four kinds, every ten seconds")
 		requests := atShoot.take()
 		Expect(requests).To(HaveLen(1))
 		Expect(requests).To(HaveKeyWithValue("GET /api/v1/nodes", BeNumerically("~", counter.Load()-begun, 1)))

@@ -172,8 +172,9 @@ func put(ctx context.Context, c client.Client, namespace, manifest string, value
 	return o
 }
 
-// putWorker creates a Worker w whose type is its namespace, so that the programs of other specs don't see it.
+// putWorker creates a Worker w whose type is its namespace, so that the programs of other specs don't see it. It wants two machines.
 func putWorker(ctx context.Context, namespace string) *unstructured.Unstructured {
+	put(ctx, seedClient, namespace, "{apiVersion: machine.sapcloud.io/v1alpha1, kind: MachineDeployment, metadata: {name: pool}, spec: {replicas: 2}}")
 	return put(ctx, seedClient, namespace, "apiVersion: extensions.gardener.cloud/v1alpha1\nkind: Worker\nmetadata: {name: w}\nspec: {type: %s, pools: [{minimum: 1}, {minimum: 1}]}", namespace)
 }
 

@@ -240,6 +240,6 @@ var _ = Describe("objects as Kubernetes' controllers shape them", func() {
 		well(ctx, "Nodes")
 		_, err = h.Kubectl(ctx, "cordon", nodes[0])
 		Expect(err).NotTo(HaveOccurred())
-		ill(ctx, "Nodes", "cordoned: "+nodes[0])
+		progresses(ctx, "Nodes", "cordoned: "+nodes[0])
 	}, NodeTimeout(3*specTime))
 })

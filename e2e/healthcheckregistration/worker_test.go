@@ -1,10 +1,15 @@
 package healthcheckregistration
 
 import (
+	"fmt"
 	"path/filepath"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const healthyResource = `
@@ -27,10 +32,9 @@ var _ = Describe("the sample of a provider's Workers", func() {
 		putNode(ctx, "example-2")
 		putKubeconfig(ctx, namespace)
 		deployment := put(ctx, namespace, mcm)
+		putMachines(ctx, namespace, 2)
 		put(ctx, namespace, "{apiVersion: extensions.gardener.cloud/v1alpha1, kind: Worker, metadata: {name: w}, spec: {type: aws, pools: [{minimum: 1}, {minimum: 1}]}}")
-		DeferCleanup(func(ctx SpecContext) { unregister(ctx, "provider-aws-worker") }, NodeTimeout(specTime))
-		_, err := h.Kubectl(ctx, "apply", "-f", filepath.Join(h.Root(), "config", "samples", "healthcheckregistration-1.yaml"))
-		Expect(err).NotTo(HaveOccurred())
+		registerSample(ctx)
 
 		system, nodes := condition(ctx, worker, namespace, "SystemComponentsHealthy"), condition(ctx, worker, namespace, "EveryNodeReady")
 		Eventually(nodes).Should(is("True", "HealthCheckSuccessful", `^\(2/2\) Health checks successful$`))
@@ -55,4 +59,78 @@ var _ = Describe("the sample of a provider's Workers", func() {
 		Expect(system()).To(BeNil())
 		Expect(stored(ctx, worker, namespace).GetAnnotations()).NotTo(HaveKey("autohealer.resourcestack.com/owned-conditions"))
 	}, NodeTimeout(specTime))
+
+	It("compares the nodes that are Ready with those that MachineDeployments want", func(ctx SpecContext) {
+		namespace := place(ctx)
+		put(ctx, namespace, healthyResource)
+		deployment := put(ctx, namespace, mcm)
+		putKubeconfig(ctx, namespace)
+		put(ctx, namespace, "{apiVersion: extensions.gardener.cloud/v1alpha1, kind: Worker, metadata: {name: w}, spec: {type: aws, pools: [{minimum: 1, maximum: 20}]}}")
+		registerSample(ctx)
+		nodes := condition(ctx, worker, namespace, "EveryNodeReady")
+		Eventually(nodes).Should(is("Progressing", "HealthCheckProgressing", `nodes: there is no MachineDeployment in namespace `+namespace))
+
+		By("scaling up")
+		putMachines(ctx, namespace, 10)
+		Eventually(nodes).Should(is("Progressing", "HealthCheckProgressing", `nodes: 0 of at least 10 nodes are available; not registered: 10`))
+		for i := range 10 {
+			putNode(ctx, fmt.Sprintf("desired-%d", i))
+		}
+		Eventually(nodes).Should(is("True", "HealthCheckSuccessful", `^\(2/2\) Health checks successful$`))
+
+		By("breaking all nodes but one, of which the pool's minimum is enough")
+		for i := 1; i < 10; i++ {
+			setReady(ctx, fmt.Sprintf("desired-%d", i), corev1.ConditionFalse)
+		}
+		Eventually(nodes).Should(is("False", "HealthCheckUnsuccessful", `nodes: 1 of at least 10 nodes are available; not ready: desired-1, desired-2, desired-3, desired-4, desired-5 and 4 more$`))
+		for i := 1; i < 10; i++ {
+			setReady(ctx, fmt.Sprintf("desired-%d", i), corev1.ConditionTrue)
+		}
+		Eventually(nodes).Should(is("True", "HealthCheckSuccessful", ""))
+
+		By("adding one that isn't managed, and is broken")
+		putNode(ctx, "unmanaged")
+		_, err := shoot.Kubectl(ctx, "annotate", "node", "unmanaged", "node.machine.sapcloud.io/not-managed-by-mcm=1")
+		Expect(err).NotTo(HaveOccurred())
+		setReady(ctx, "unmanaged", corev1.ConditionFalse)
+		scaleMachines(ctx, namespace, "11")
+		Eventually(nodes).Should(is("Progressing", "HealthCheckProgressing", `nodes: 10 of at least 11 nodes are available; not registered: 1$`))
+
+		By("hibernating: no machines are wanted, and then nobody answers")
+		scaleMachines(ctx, namespace, "null")
+		Eventually(nodes).Should(is("True", "HealthCheckSuccessful", ""))
+		Expect(h.Client.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "gardener"}})).To(Succeed())
+		Expect(h.Client.Delete(ctx, deployment)).To(Succeed())
+		Eventually(nodes).Should(is("False", "HealthCheckUnsuccessful", `^\(1/2\) Health checks successful: 1\) mcm: `), "of what is asked then")
+	}, NodeTimeout(specTime))
 })
+
+// registerSample registers the sample, which ends with the spec.
+func registerSample(ctx SpecContext) {
+	GinkgoHelper()
+	DeferCleanup(func(ctx SpecContext) { unregister(ctx, "provider-aws-worker") }, NodeTimeout(specTime))
+	_, err := h.Kubectl(ctx, "apply", "-f", filepath.Join(h.Root(), "config", "samples", "healthcheckregistration-1.yaml"))
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// putMachines makes two MachineDeployments, of which one wants so many machines and the other none, as they are stored.
+func putMachines(ctx SpecContext, namespace string, replicas int) {
+	GinkgoHelper()
+	put(ctx, namespace, "{apiVersion: machine.sapcloud.io/v1alpha1, kind: MachineDeployment, metadata: {name: pool-1}, spec: {replicas: %d}}", replicas)
+	put(ctx, namespace, "{apiVersion: machine.sapcloud.io/v1alpha1, kind: MachineDeployment, metadata: {name: pool-2}, spec: {}}")
+}
+
+func scaleMachines(ctx SpecContext, namespace, replicas string) {
+	GinkgoHelper()
+	_, err := h.Kubectl(ctx, "patch", "machinedeployment", "pool-1", "-n", namespace, "--type=merge", "-p", `{"spec":{"replicas":`+replicas+`}}`)
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// setReady has a node's kubelet say so, long after the node joined.
+func setReady(ctx SpecContext, name string, status corev1.ConditionStatus) {
+	GinkgoHelper()
+	n := &corev1.Node{}
+	Expect(shootClient.Get(ctx, client.ObjectKey{Name: name}, n)).To(Succeed())
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.NewTime(n.CreationTimestamp.Add(time.Hour))}}
+	Expect(shootClient.Status().Update(ctx, n)).To(Succeed())
+}

@@ -59,7 +59,7 @@ func (c *Checker) Follow(target Target, by ...Interest) {
 	var refs []registration.Ref
 	for _, i := range by {
 		for _, check := range i.Registration.Checks {
-			if check.Shoot {
+			if !check.InSeed() {
 				continue
 			}
 			if ref, err := check.Ref(i.Object); err == nil {

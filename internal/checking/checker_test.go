@@ -7,9 +7,13 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
@@ -59,5 +63,35 @@ func TestACheckCostsItsOwnConditionOnly(t *testing.T) {
 		if got := by[name]; len(got) != 1 || got[0].Status != want.Status || got[0].Detail != want.Detail {
 			t.Errorf("%s gave %+v", name, got)
 		}
+	}
+}
+
+func TestNodesAndWhatTheyAreComparedWithAreFollowed(t *testing.T) {
+	hcr := &v1alpha1.HealthCheckRegistration{ObjectMeta: metav1.ObjectMeta{Name: "r"}}
+	hcr.Spec.Target = v1alpha1.HealthCheckTarget{APIVersion: "e.org/v1", Kind: "Thing"}
+	hcr.Spec.ShootKubeconfig = &v1alpha1.SecretKey{SecretName: "gardener"}
+	hcr.Spec.Checks = []v1alpha1.HealthCheck{{
+		Name: "nodes", ConditionType: "EveryNodeReady", Object: &v1alpha1.HealthCheckObject{APIVersion: "e.org/v1", Kind: "Machines", Selector: &v1alpha1.LabelSelector{}},
+		Evaluate: v1alpha1.HealthCheckEvaluator{Nodes: &v1alpha1.NodesCheck{Desired: "object.spec.replicas"}},
+	}}
+	reg, problems := registration.Read(hcr)
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	thing := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": "shoot--a", "name": "w"}}}
+	target := Target{schema.GroupKind{Group: "e.org", Kind: "Thing"}, types.NamespacedName{Namespace: "shoot--a", Name: "w"}}
+	c := &Checker{Watches: WatchesOf(nil, func(Target) {}, clock.RealClock{}), Shoots: &Shoots{Seed: fake.NewFakeClient(), Changed: func(Target) {}, Clock: clock.RealClock{}}}
+	t.Cleanup(func() { c.Follow(target) })
+	c.Follow(target, Interest{reg, thing})
+	if following := c.Watches.index.Following(reg.Checks[0].Kind); len(following) != 1 || following[0] != target {
+		t.Errorf("in the seed %v follow the kind", following)
+	}
+	for _, queries := range c.Shoots.of[target] {
+		if !queries.Equal(sets.New(everyNode)) {
+			t.Errorf("in the shoot %v are followed", queries)
+		}
+	}
+	if len(c.Shoots.of[target]) != 1 {
+		t.Errorf("it follows %d shoots", len(c.Shoots.of[target]))
 	}
 }

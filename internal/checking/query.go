@@ -46,12 +46,13 @@ func sights(reg *registration.Registration, target *unstructured.Unstructured) s
 		return wanted
 	}
 	for _, c := range reg.Checks {
-		if asks, err := c.Asks(target); !asks || err != nil || !c.Shoot && !c.Nodes {
+		if asks, err := c.Asks(target); !asks || err != nil {
 			continue
 		}
 		if c.Nodes {
 			wanted.Insert(everyNode)
-		} else if ref, err := c.Ref(target); err == nil {
+		}
+		if ref, err := c.Ref(target); err == nil && c.InShoot() {
 			wanted.Insert(queryOf(ref))
 		}
 	}

@@ -4,12 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -27,15 +30,18 @@ func (s theShoot) Of(context.Context, string) (client.Client, error) { return s.
 // Forget does nothing.
 func (theShoot) Forget(string) {}
 
-// shootOf has these nodes, one a letter: r is Ready, c Ready and cordoned, b broke, s starts.
+// shootOf has these nodes, one a letter: r is Ready, c Ready and cordoned, b broke, s starts, u broke and isn't managed.
 func shootOf(nodes string, funcs interceptor.Funcs) theShoot {
 	built := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithInterceptorFuncs(funcs)
 	for i, state := range nodes {
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: string(rune('1' + i)), CreationTimestamp: metav1.NewTime(dawn)}}
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: strconv.Itoa(i + 1), CreationTimestamp: metav1.NewTime(dawn)}}
 		ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(dawn.Add(time.Hour))}
 		switch state {
 		case 'c':
 			n.Spec.Unschedulable = true
+		case 'u':
+			n.Annotations = map[string]string{"node.machine.sapcloud.io/not-managed-by-mcm": "1"}
+			ready.Status = corev1.ConditionFalse
 		case 'b':
 			ready.Status = corev1.ConditionFalse
 		case 's':
@@ -47,42 +53,69 @@ func shootOf(nodes string, funcs interceptor.Funcs) theShoot {
 	return theShoot{built.Build()}
 }
 
-// nodesOf is what the check of nodes says of Worker t with this spec; "" for none.
-func nodesOf(t *testing.T, spec string, shoot theShoot) health.Result {
+// wanting are MachineDeployments, each with these replicas.
+func wanting(replicas ...int) (deployments []string) {
+	for i, n := range replicas {
+		deployments = append(deployments, fmt.Sprintf(`{"metadata": {"name": "%c"}, "spec": {"replicas": %d}}`, 'a'+i, n))
+	}
+	return deployments
+}
+
+// nodesOf is what the check of nodes says of Worker t with this spec, "" for none, and these MachineDeployments.
+func nodesOf(t *testing.T, spec string, deployments []string, shoot theShoot, seedFuncs interceptor.Funcs) health.Result {
 	t.Helper()
-	seed := fake.NewClientBuilder()
-	if spec != "" {
-		w := untyped(worker)
-		if err := json.Unmarshal([]byte(`{"apiVersion": "extensions.gardener.cloud/v1alpha1", "kind": "Worker", "metadata": {"name": "t"}, "spec": `+spec+`}`), w); err != nil {
+	seed := fake.NewClientBuilder().WithInterceptorFuncs(seedFuncs)
+	put := func(kind schema.GroupVersionKind, text string) {
+		o := untyped(kind)
+		if err := json.Unmarshal([]byte(text), &o.Object); err != nil {
 			t.Fatal(err)
 		}
-		seed = seed.WithObjects(w)
+		o.SetGroupVersionKind(kind)
+		seed = seed.WithObjects(o)
+	}
+	if spec != "" {
+		put(worker, `{"metadata": {"name": "t"}, "spec": `+spec+`}`)
+	}
+	for _, text := range deployments {
+		put(machineDeployment, text)
 	}
 	r := &runner{timeout: time.Minute, seed: seed.Build(), shoots: shoot}
 	return outcomes(r, check{"X", "nodes", SufficientNodesAvailable()})["nodes"]
 }
 
-func TestAWorkerHasAsManyNodesAsItsPoolsNeed(t *testing.T) {
+func TestAWorkerHasAsManyNodesAsItsMachineDeploymentsWant(t *testing.T) {
+	const (
+		onePool = `{"pools": [{"minimum": 1, "maximum": 20}]}`
+		goes    = `{"metadata": {"name": "goes", "deletionTimestamp": "2026-03-01T00:00:00Z", "finalizers": ["machine.sapcloud.io/machine-controller-manager"]}, "spec": {"replicas": 5}}`
+		zero    = `{"metadata": {"name": "zero"}, "spec": {}}`
+	)
 	for name, tt := range map[string]struct {
-		spec, nodes string
+		spec        string
+		deployments []string
+		nodes       string
 		want        health.Status
 		detail      string
 	}{
-		"as many":                       {`{"pools": [{"minimum": 2}]}`, "rr", "True", ""},
-		"more, of which one broke":      {`{"pools": [{"minimum": 2, "maximum": 5}]}`, "rrb", "True", ""},
-		"one of several pools' is gone": {`{"pools": [{"minimum": 1}, {"minimum": 2}]}`, "rr", "Progressing", "2 of at least 3 nodes are available; 1 haven't registered"},
-		"one starts":                    {`{"pools": [{"minimum": 2}]}`, "rs", "Progressing", "1 of at least 2 nodes are available; 1 are starting"},
-		"one broke":                     {`{"pools": [{"minimum": 2}]}`, "rb", "False", "1 of at least 2 nodes are available; not ready: 2"},
-		"one is cordoned":               {`{"pools": [{"minimum": 2}]}`, "rc", "False", "1 of at least 2 nodes are available; cordoned: 2"},
-		"none came":                     {`{"pools": [{"minimum": 1}]}`, "", "Progressing", "0 of at least 1 nodes are available; 1 haven't registered"},
-		"no pools":                      {`{"type": "aws"}`, "", "True", ""},
-		"an empty list of pools":        {`{"pools": []}`, "b", "True", ""},
-		"a pool without a minimum":      {`{"pools": [{"name": "a"}, {"minimum": 1}]}`, "r", "True", ""},
-		"a pool that may be empty":      {`{"pools": [{"minimum": 0, "maximum": 3}]}`, "", "True", ""},
-		"no spec":                       {`null`, "", "True", ""},
+		"as many":                          {onePool, wanting(2), "rr", "True", ""},
+		"as many as several want":          {onePool, wanting(1, 2), "rrr", "True", ""},
+		"one of ten":                       {onePool, wanting(10), "rbbbbbbbbb", "False", "1 of at least 10 nodes are available; not ready: 10, 2, 3, 4, 5 and 4 more"},
+		"more, of which one broke":         {onePool, wanting(2), "rrb", "False", "2 of at least 2 nodes are available; not ready: 3"},
+		"more, of which one isn't managed": {onePool, wanting(2), "rru", "True", ""},
+		"one of several is gone":           {onePool, wanting(1, 2), "rr", "Progressing", "2 of at least 3 nodes are available; not registered: 1"},
+		"one starts":                       {onePool, wanting(2), "rs", "Progressing", "1 of at least 2 nodes are available; starting: 2"},
+		"one is cordoned":                  {onePool, wanting(2), "rc", "Progressing", "1 of at least 2 nodes are available; cordoned: 2"},
+		"none came":                        {onePool, wanting(1), "", "Progressing", "0 of at least 1 nodes are available; not registered: 1"},
+		"one MachineDeployment goes":       {onePool, append(wanting(2), goes), "rr", "True", ""},
+		"none is wanted any more":          {onePool, wanting(0), "b", "True", ""},
+		"one leaves its zero out":          {onePool, append(wanting(2), zero), "rr", "True", ""},
+		"a pool that is empty":             {`{"pools": [{"minimum": 0, "maximum": 3}]}`, wanting(0), "", "True", ""},
+		"no MachineDeployment yet":         {onePool, nil, "r", "Progressing", "there is no MachineDeployment beside the Worker"},
+		"no pools":                         {`{"type": "aws"}`, nil, "", "True", ""},
+		"an empty list of pools":           {`{"pools": []}`, nil, "", "True", ""},
+		"no spec":                          {`null`, nil, "", "True", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := nodesOf(t, tt.spec, shootOf(tt.nodes, interceptor.Funcs{}))
+			got := nodesOf(t, tt.spec, tt.deployments, shootOf(tt.nodes, interceptor.Funcs{}), interceptor.Funcs{})
 			if got.Status != tt.want || got.Detail != tt.detail {
 				t.Errorf("%s %q", got.Status, got.Detail)
 			}
@@ -94,16 +127,22 @@ func TestAWorkerHasAsManyNodesAsItsPoolsNeed(t *testing.T) {
 }
 
 func TestOfAWorkerThatCantBeReadNothingIsKnown(t *testing.T) {
-	for name, tt := range map[string]struct{ spec, detail string }{
-		"a minimum that is text":   {`{"pools": [{"minimum": 1}, {"minimum": "2"}]}`, "read a pool's minimum: "},
-		"a minimum of half a node": {`{"pools": [{"minimum": 1.5}]}`, "read a pool's minimum: "},
-		"a minimum that is null":   {`{"pools": [{"minimum": null}]}`, "read a pool's minimum: "},
-		"a pool that is a name":    {`{"pools": ["a"]}`, "read the Worker's pools: one is a string"},
-		"pools that are no list":   {`{"pools": {"a": {"minimum": 1}}}`, "read the Worker's pools: "},
-		"no Worker":                {"", "read the Worker: "},
+	forbidden := interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+		return errors.New("no right")
+	}}
+	for name, tt := range map[string]struct {
+		spec        string
+		deployments []string
+		seed        interceptor.Funcs
+		detail      string
+	}{
+		"pools that are no list":        {`{"pools": {"a": {"minimum": 1}}}`, wanting(1), interceptor.Funcs{}, "read the Worker's pools: "},
+		"replicas that are text":        {`{"pools": [{"minimum": 1}]}`, []string{`{"metadata": {"name": "m"}, "spec": {"replicas": "1"}}`}, interceptor.Funcs{}, "read the replicas of MachineDeployment m: "},
+		"MachineDeployments are secret": {`{"pools": [{"minimum": 1}]}`, wanting(1), forbidden, "list the MachineDeployments: no right"},
+		"no Worker":                     {"", wanting(1), interceptor.Funcs{}, "read the Worker: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := nodesOf(t, tt.spec, shootOf("rr", interceptor.Funcs{})); got.Status != "Unknown" || !strings.HasPrefix(got.Detail, tt.detail) {
+			if got := nodesOf(t, tt.spec, tt.deployments, shootOf("rr", interceptor.Funcs{}), tt.seed); got.Status != "Unknown" || !strings.HasPrefix(got.Detail, tt.detail) {
 				t.Errorf("%s %q", got.Status, got.Detail)
 			}
 		})
@@ -118,7 +157,7 @@ func TestNodesAreListedFromTheAPIServersMemory(t *testing.T) {
 		}
 		return errors.New("no")
 	}})
-	got := nodesOf(t, `{"pools": []}`, shoot)
+	got := nodesOf(t, `{"pools": [{}]}`, wanting(1), shoot, interceptor.Funcs{})
 	if version != "0" {
 		t.Errorf("they are listed as of version %q", version)
 	}

@@ -11,6 +11,8 @@ import (
 )
 
 const (
+	// annotationUnmanaged is "1" on nodes that Gardener's machine-controller-manager didn't make, and doesn't care for.
+	annotationUnmanaged = "node.machine.sapcloud.io/not-managed-by-mcm"
 	// conditionTerminating is what Gardener's machine-controller-manager sets before it drains a node that goes.
 	conditionTerminating = corev1.NodeConditionType("Terminating")
 	// joining is how long after its creation a node's first Ready condition may be set.
@@ -20,43 +22,49 @@ const (
 // leavingTaints are those of nodes that an autoscaler takes away.
 var leavingTaints = []string{"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"}
 
-// Nodes is healthy when at least so many nodes are Ready and can be scheduled on, those aside that are being deleted, or are
-// cordoned to be. Too few that have registered are Progressing, because nodes come and go as a cluster is scaled; so are those that start.
+// Nodes is healthy when every node is Ready, and at least so many can be scheduled on. One that was Ready and isn't makes it unhealthy,
+// however many others are. Too few of them are Progressing, because nodes come, go and are cordoned as a cluster is scaled and
+// maintained; so are those that start. Nodes that are being taken away count as not there, and so do those that no machine controller manages.
 func Nodes(nodes []*corev1.Node, least int) Result {
 	by := map[string][]string{}
 	for _, n := range nodes {
 		state := stateOf(n)
 		by[state] = append(by[state], n.Name)
 	}
-	available, cordoned := len(by[nodeAvailable]), len(by[nodeCordoned])
-	if available >= least {
+	available, broken, starting := len(by[nodeAvailable]), len(by[nodeBroken]), len(by[nodeStarting])
+	if available >= least && broken+starting == 0 {
 		return healthy()
 	}
-	text := fmt.Sprintf("%d of at least %d nodes are available", available, least)
-	missing := least - available - cordoned - len(by[nodeStarting]) - len(by[nodeBroken])
-	switch {
-	case len(by[nodeBroken]) > 0:
-		return unhealthy(text + "; not ready: " + someOf(by[nodeBroken]))
-	case available+cordoned >= least:
-		return unhealthy(text + "; cordoned: " + someOf(by[nodeCordoned]))
-	case missing > 0:
-		return progressing(fmt.Sprintf("%s; %d haven't registered", text, missing))
+	detail := fmt.Sprintf("%d of at least %d nodes are available", available, least)
+	for _, state := range []string{nodeBroken, nodeCordoned, nodeStarting, nodeLeaving} {
+		if names := by[state]; len(names) > 0 {
+			detail += "; " + state + ": " + someOf(names)
+		}
 	}
-	return progressing(fmt.Sprintf("%s; %d are starting", text, len(by[nodeStarting])))
+	if missing := least - available - broken - starting - len(by[nodeCordoned]); missing > 0 {
+		detail += fmt.Sprintf("; not registered: %d", missing)
+	}
+	if broken > 0 {
+		return unhealthy(detail)
+	}
+	return progressing(detail)
 }
 
 // What a node is to a cluster that needs it.
 const (
-	nodeLeaving   = "leaving"
+	nodeUnmanaged = "not managed"
+	nodeLeaving   = "being removed"
 	nodeStarting  = "starting"
 	nodeAvailable = "available"
 	nodeCordoned  = "cordoned"
-	nodeBroken    = "broken"
+	nodeBroken    = "not ready"
 )
 
 func stateOf(n *corev1.Node) string {
 	ready := conditionOf(n, corev1.NodeReady)
 	switch {
+	case n.Annotations[annotationUnmanaged] == "1":
+		return nodeUnmanaged
 	case isLeaving(n):
 		return nodeLeaving
 	case ready == nil:
@@ -109,6 +117,9 @@ func TrimNode(n *corev1.Node) {
 	kept := corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: n.Name, CreationTimestamp: n.CreationTimestamp, DeletionTimestamp: n.DeletionTimestamp,
 	}}
+	if unmanaged, annotated := n.Annotations[annotationUnmanaged]; annotated {
+		kept.Annotations = map[string]string{annotationUnmanaged: unmanaged}
+	}
 	kept.Spec.Unschedulable = n.Spec.Unschedulable
 	for _, t := range n.Spec.Taints {
 		if t.Key == corev1.TaintNodeUnschedulable || slices.Contains(leavingTaints, t.Key) {

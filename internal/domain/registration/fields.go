@@ -28,7 +28,7 @@ func (f Fields) Add(r *Registration) {
 	f.expressions(r.Kind, varTarget, r.expressions)
 	for _, c := range r.Checks {
 		f.expressions(r.Kind, varTarget, c.expressions)
-		if c.Shoot {
+		if !c.InSeed() {
 			continue
 		}
 		if f.expressions(c.Kind, varObject, c.expressions); c.byStatus || c.builtin {

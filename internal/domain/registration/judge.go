@@ -66,6 +66,15 @@ func (c *Check) Asks(target *unstructured.Unstructured) (bool, error) {
 // Ref is what a check looks at.
 type Ref = health.Ref
 
+// hasObject says whether the check looks at an object; one of nodes alone doesn't.
+func (c *Check) hasObject() bool { return !c.Kind.Empty() }
+
+// InSeed says whether the check looks at an object in the cluster of the target.
+func (c *Check) InSeed() bool { return c.hasObject() && !c.Shoot }
+
+// InShoot says whether the check looks at an object in the shoot.
+func (c *Check) InShoot() bool { return c.hasObject() && c.Shoot }
+
 // Ref gives what the check looks at for this target.
 func (c *Check) Ref(target *unstructured.Unstructured) (ref Ref, err error) {
 	ref = Ref{Kind: c.Kind, Selector: c.selector}
@@ -126,17 +135,6 @@ func (c *Check) JudgeObjects(ref Ref, target *unstructured.Unstructured, objects
 		}
 	}
 	return c.told(worst)
-}
-
-// JudgeNodes judges the nodes of a shoot.
-func (c *Check) JudgeNodes(target *unstructured.Unstructured, nodes []*corev1.Node) health.Result {
-	least, err := c.least(target)
-	if err != nil {
-		return c.told(health.Faulty(fmt.Errorf("evaluate nodes.min: %w", err)))
-	}
-	r := health.Nodes(nodes, int(least))
-	r.Timeout = c.Timeout
-	return c.told(r)
 }
 
 // Failed is the result of a check that couldn't be made.
@@ -227,12 +225,8 @@ func (c *Check) Result(target *unstructured.Unstructured, there Finder, now time
 		}
 		return c.told(health.Result{Status: health.True}), nil
 	}
-	if c.Nodes {
-		nodes, err := there.Nodes()
-		if err != nil {
-			return health.Result{}, err
-		}
-		return c.JudgeNodes(target, nodes), nil
+	if c.least != nil {
+		return c.judgeNodes(target, there)
 	}
 	ref, err := c.Ref(target)
 	if err != nil {
@@ -241,6 +235,9 @@ func (c *Check) Result(target *unstructured.Unstructured, there Finder, now time
 	objects, err := there.Objects(c, ref)
 	if err != nil {
 		return health.Result{}, fmt.Errorf("read %s: %w", c.called(ref), err)
+	}
+	if c.desired != nil {
+		return c.judgeDesired(ref, target, objects, there)
 	}
 	return c.JudgeObjects(ref, target, objects, now), nil
 }

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
@@ -50,13 +49,13 @@ type Registration struct {
 // Check is one check of a Registration.
 type Check struct {
 	Name, ConditionType string
-	// Shoot: it looks at the shoot, not at the cluster of the target.
+	// Shoot: its object is in the shoot, not in the cluster of the target.
 	Shoot bool
 	// Timeout is how long Progressing is believed. OnMissing says what follows when the object doesn't exist.
 	Timeout   time.Duration
 	OnMissing health.OnMissing
 
-	// Kind of what is looked at; Nodes is true for the check of a shoot's nodes, which has no object.
+	// Kind of its object; empty where it has none. Nodes: it looks at the shoot's nodes, and its object says how many are desired.
 	Kind  schema.GroupVersionKind
 	Nodes bool
 
@@ -65,8 +64,10 @@ type Check struct {
 	where    *Expression
 	selector labels.Selector
 	judge    func(target, object *unstructured.Unstructured, now time.Time) health.Result
-	least    func(target *unstructured.Unstructured) (int64, error)
-	codes    []errorCode
+	// least gives how many nodes the target wants, or desired how many an object does.
+	least   func(target *unstructured.Unstructured) (int64, error)
+	desired *Expression
+	codes   []errorCode
 	// expressions of the check.
 	expressions []*Expression
 	// byStatus: it judges as kstatus does. byConditions: what it says depends on conditions of what it looks at.
@@ -240,18 +241,10 @@ func (r *reader) evaluator(where string, check *Check, e *v1alpha1.HealthCheckEv
 			return health.ByStatus(object, check.Timeout)
 		}
 	case e.Nodes != nil:
-		check.Nodes, check.Shoot, check.least = true, true, r.least(where, e.Nodes.Min)
+		r.nodes(where, check, e.Nodes)
 	case e.CEL != nil:
 		check.judge = r.celCheck(where, check, e.CEL)
 	}
-}
-
-func (r *reader) least(where string, least intstr.IntOrString) func(*unstructured.Unstructured) (int64, error) {
-	if least.Type == intstr.Int {
-		return func(*unstructured.Unstructured) (int64, error) { return int64(least.IntVal), nil }
-	}
-	e := r.compile(where+": nodes.min", least.StrVal, cel.IntType, false)
-	return func(target *unstructured.Unstructured) (int64, error) { return evalAs[int64](e, target, nil) }
 }
 
 // Terms are what a registration says by itself, whatever the cluster is like.

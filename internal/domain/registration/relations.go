@@ -64,7 +64,7 @@ func way(from, to schema.GroupKind, over []*Registration) []schema.GroupKind {
 func (r *Registration) readKinds() []schema.GroupKind {
 	var kinds []schema.GroupKind
 	for _, c := range r.Checks {
-		if kind := c.Kind.GroupKind(); c.byConditions && !c.Shoot && !slices.Contains(kinds, kind) {
+		if kind := c.Kind.GroupKind(); c.byConditions && c.InSeed() && !slices.Contains(kinds, kind) {
 			kinds = append(kinds, kind)
 		}
 	}
@@ -154,7 +154,7 @@ func (r *Registration) ByNamespace(others []*Registration) bool {
 func (r *Registration) Kinds() []schema.GroupVersionKind {
 	kinds := []schema.GroupVersionKind{r.Kind}
 	for _, c := range r.Checks {
-		if !c.Shoot && !slices.Contains(kinds, c.Kind) {
+		if c.InSeed() && !slices.Contains(kinds, c.Kind) {
 			kinds = append(kinds, c.Kind)
 		}
 	}

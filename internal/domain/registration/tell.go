@@ -60,18 +60,21 @@ func (c *ConditionForecast) whyNotMade(name string) string {
 
 // at says what a check looks at for a target.
 func (c *Check) at(target *unstructured.Unstructured) string {
-	where := ""
+	nodes := "the nodes in the shoot"
+	if !c.hasObject() {
+		return nodes
+	}
+	is := c.Kind.Kind
+	if ref, err := c.Ref(target); err == nil {
+		is = c.called(ref)
+	}
 	if c.Shoot {
-		where = " in the shoot"
+		is += " in the shoot"
 	}
 	if c.Nodes {
-		return "the nodes" + where
+		return nodes + " and " + is
 	}
-	ref, err := c.Ref(target)
-	if err != nil {
-		return c.Kind.Kind + where
-	}
-	return c.called(ref) + where
+	return is
 }
 
 // called names what a check looks at: one object, or all that are chosen.

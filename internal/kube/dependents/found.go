@@ -43,7 +43,7 @@ func (f *found) Nodes() ([]*corev1.Node, error) { return nil, registration.ErrNo
 // statusless: all that the check looks at here says nothing by its status.
 func (f *found) statusless(check *registration.Check) bool {
 	ref, err := check.Ref(f.target)
-	if check.Shoot || err != nil {
+	if !check.InSeed() || err != nil {
 		return false
 	}
 	objects, err := check.Among(f.target, f.by[keyOf(ref)].objects)

@@ -225,7 +225,7 @@ func (l *look) read(ctx context.Context, c *registration.Circumstances) {
 		}
 		for _, check := range r.Checks {
 			ref, err := check.Ref(c.Target)
-			if check.Shoot || err != nil {
+			if !check.InSeed() || err != nil {
 				continue // told by the check itself
 			}
 			if _, known := there.by[keyOf(ref)]; known {

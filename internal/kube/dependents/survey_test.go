@@ -218,6 +218,42 @@ func TestAShootIsNotAsked(t *testing.T) {
 	}
 }
 
+func TestWhatNodesAreComparedWithIsAsked(t *testing.T) {
+	const nodes = onWorkers + "shootKubeconfig: {secretName: gardener}\nchecks: [{name: nodes, conditionType: EveryNodeReady, object: {apiVersion: machine.sapcloud.io/v1alpha1, kind: MachineDeployment, selector: {}}, evaluate: {nodes: {desired: object.spec.replicas}}}]"
+	for name, c := range map[string]struct {
+		is       objects
+		spec     string
+		status   health.Status
+		notMade  []string
+		unknown  int
+		unread   []string
+		unserved []string
+	}{
+		"some are desired":     {objects{}, "{replicas: 3}", "", []string{"nodes"}, 0, nil, nil},
+		"none are":             {objects{}, "{replicas: 0}", "True", nil, 0, nil, nil},
+		"it doesn't say":       {objects{}, "{}", "Unknown", nil, 1, nil, nil},
+		"there are none":       {objects{}, "", "False", nil, 0, nil, nil},
+		"it may not be read":   {objects{forbidden: "MachineDeployment"}, "{replicas: 3}", "Unknown", nil, 0, []string{"machinedeployments.machine.sapcloud.io"}, nil},
+		"the kind isn't there": {objects{unserved: "MachineDeployment"}, "", "False", nil, 0, nil, []string{"MachineDeployment of machine.sapcloud.io/v1alpha1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := &c.is
+			o.worker(t, "shoot--a", true, "")
+			if c.spec != "" {
+				o.there["MachineDeployment shoot--a/pool"] = object(t, "{apiVersion: machine.sapcloud.io/v1alpha1, kind: MachineDeployment, metadata: {namespace: shoot--a, name: pool}, spec: "+c.spec+"}")
+			}
+			forecast, items := tell(t, o, nodes)
+			is := items.Targets[0].Conditions[0]
+			if is.Would.Status != c.status || !slices.Equal(is.NotMade, c.notMade) || forecast.WouldBeUnknown != c.unknown {
+				t.Errorf("it would be %q (%s) without %q, and Unknown of %d", is.Would.Status, is.Would.Message, is.NotMade, forecast.WouldBeUnknown)
+			}
+			if !slices.Equal(forecast.UnreadableKinds, c.unread) || !slices.Equal(forecast.UnknownKinds, c.unserved) {
+				t.Errorf("it tells of %q and %q", forecast.UnreadableKinds, forecast.UnknownKinds)
+			}
+		})
+	}
+}
+
 func TestOthersOfTheSameTypeCount(t *testing.T) {
 	o := &objects{}
 	o.worker(t, "shoot--a", true, "")
