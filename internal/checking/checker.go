@@ -151,6 +151,14 @@ func (f *finder) Objects(check *registration.Check, ref registration.Ref) ([]*un
 	return read(f.ctx, f.c.Watches.cache, f.c.Watches.index.Placed(ref))
 }
 
+// Placed gives where what a check looks at really is. In shoots only what somebody wrote has a namespace.
+func (f *finder) Placed(check *registration.Check, ref registration.Ref) registration.Ref {
+	if check.Shoot {
+		return ref
+	}
+	return f.c.Watches.index.Placed(ref)
+}
+
 // Nodes gives those of the shoot.
 func (f *finder) Nodes() ([]*corev1.Node, error) {
 	if !f.live {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -50,7 +51,7 @@ func TestACheckCostsItsOwnConditionOnly(t *testing.T) {
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	c := &Checker{Live: odd{}, Clock: testingclock.NewFakePassiveClock(time.Time{})}
+	c := &Checker{Watches: WatchesOf(nil, nil, clock.RealClock{}), Live: odd{}, Clock: testingclock.NewFakePassiveClock(time.Time{})}
 	by, unread := c.Results(t.Context(), reg, &unstructured.Unstructured{Object: map[string]any{}}, sets.New("panics", "hangs", "unread", "fine"))
 	if len(unread) != 1 || unread[0] != "unread" || len(by) != 3 {
 		t.Fatalf("results are %v, and unread %v", by, unread)
@@ -93,5 +94,35 @@ func TestNodesAndWhatTheyAreComparedWithAreFollowed(t *testing.T) {
 	}
 	if len(c.Shoots.of[target]) != 1 {
 		t.Errorf("it follows %d shoots", len(c.Shoots.of[target]))
+	}
+}
+
+// nothing is an API server without objects.
+type nothing struct{ client.Reader }
+
+func (nothing) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+}
+
+func TestWhatIsMissingIsToldWithItsNamespaceIfItHasOne(t *testing.T) {
+	hcr := &v1alpha1.HealthCheckRegistration{ObjectMeta: metav1.ObjectMeta{Name: "r"}}
+	hcr.Spec.Target = v1alpha1.HealthCheckTarget{APIVersion: "e.org/v1", Kind: "Thing"}
+	for _, kind := range []string{"Role", "ClusterRole"} {
+		hcr.Spec.Checks = append(hcr.Spec.Checks, v1alpha1.HealthCheck{
+			Name: kind, ConditionType: kind, Object: &v1alpha1.HealthCheckObject{APIVersion: "rbac.authorization.k8s.io/v1", Kind: kind, Name: "'r'"},
+			Evaluate: v1alpha1.HealthCheckEvaluator{Status: &v1alpha1.StatusCheck{}},
+		})
+	}
+	reg, problems := registration.Read(hcr)
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	c := &Checker{Watches: WatchesOf(nil, nil, clock.RealClock{}), Live: nothing{}, Clock: clock.RealClock{}}
+	c.Watches.index.ClusterScoped(reg.Checks[1].Kind)
+	by, _ := c.Results(t.Context(), reg, &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": "shoot--a", "name": "w"}}}, true)
+	for kind, want := range map[string]string{"Role": "Role shoot--a/r doesn't exist", "ClusterRole": "ClusterRole r doesn't exist"} {
+		if got := by[kind]; len(got) != 1 || got[0].Status != health.False || got[0].Detail != want {
+			t.Errorf("of a %s it says %+v", kind, got)
+		}
 	}
 }

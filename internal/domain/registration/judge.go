@@ -213,6 +213,8 @@ var ErrNotLooked = errors.New("it isn't looked at here")
 type Finder interface {
 	// Objects gives those that a check looks at; none where they don't exist.
 	Objects(check *Check, ref Ref) ([]*unstructured.Unstructured, error)
+	// Placed gives where what a check looks at really is, once it was looked for: an object of a kind without namespaces is in none.
+	Placed(check *Check, ref Ref) Ref
 	// Nodes gives those of the target's shoot.
 	Nodes() ([]*corev1.Node, error)
 }
@@ -233,6 +235,7 @@ func (c *Check) Result(target *unstructured.Unstructured, there Finder, now time
 		return c.told(health.Faulty(err)), nil
 	}
 	objects, err := there.Objects(c, ref)
+	ref = there.Placed(c, ref)
 	if err != nil {
 		return health.Result{}, fmt.Errorf("read %s: %w", c.called(ref), err)
 	}

@@ -25,6 +25,9 @@ func (s *scaled) Objects(*Check, Ref) ([]*unstructured.Unstructured, error) {
 	return s.deployments, s.errObjects
 }
 
+// Placed leaves it where it is.
+func (s *scaled) Placed(_ *Check, ref Ref) Ref { return ref }
+
 // Nodes gives the nodes.
 func (s *scaled) Nodes() ([]*corev1.Node, error) {
 	var nodes []*corev1.Node
@@ -116,14 +119,14 @@ func TestTheObjectOfNodesIsReadAsOthersAre(t *testing.T) {
 	if f.Add(r); !f[r.Checks[0].Kind].Has("spec.replicas") {
 		t.Errorf("of it %v is kept", f)
 	}
-	if at := r.Checks[0].at(object(t, worker)); at != "the nodes in the shoot and every MachineDeployment in namespace shoot--a" {
+	if at := r.Checks[0].at(object(t, worker), &scaled{}); at != "the nodes in the shoot and every MachineDeployment in namespace shoot--a" {
 		t.Errorf("it is at %q", at)
 	}
 	alone := read(t, "shootKubeconfig: {secretName: s}\n"+one("{name: a, conditionType: X, evaluate: {nodes: {min: 1}}}"))
 	if kinds := alone.Kinds(); len(kinds) != 1 {
 		t.Errorf("without an object it reads %s", kinds)
 	}
-	if at := alone.Checks[0].at(object(t, worker)); at != "the nodes in the shoot" {
+	if at := alone.Checks[0].at(object(t, worker), &scaled{}); at != "the nodes in the shoot" {
 		t.Errorf("without an object it is at %q", at)
 	}
 	circular := read(t, ofMachines("{desired: 'size(object.status.conditions)'}", ""))

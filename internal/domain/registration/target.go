@@ -260,7 +260,7 @@ func (c *ConditionForecast) take(d *Registration, check *Check, of *Circumstance
 		c.NotMade = append(c.NotMade, name)
 		return
 	}
-	c.At[name] = check.at(of.Target)
+	c.At[name] = check.at(of.Target, of.There)
 	result, err := check.Result(of.Target, of.There, now)
 	if errors.Is(err, ErrNotLooked) {
 		c.NotMade = append(c.NotMade, name)

@@ -59,14 +59,14 @@ func (c *ConditionForecast) whyNotMade(name string) string {
 }
 
 // at says what a check looks at for a target.
-func (c *Check) at(target *unstructured.Unstructured) string {
+func (c *Check) at(target *unstructured.Unstructured, there Finder) string {
 	nodes := "the nodes in the shoot"
 	if !c.hasObject() {
 		return nodes
 	}
 	is := c.Kind.Kind
 	if ref, err := c.Ref(target); err == nil {
-		is = c.called(ref)
+		is = c.called(there.Placed(c, ref))
 	}
 	if c.Shoot {
 		is += " in the shoot"

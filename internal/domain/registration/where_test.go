@@ -73,7 +73,7 @@ func TestWhatACheckLooksAtIsTold(t *testing.T) {
 		"of all namespaces":    {"selector: {}, namespace: \"target.metadata.name == 'w' ? '' : 'x'\"", "every ManagedResource"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := read(t, selecting(c.object, "")).Checks[0].at(object(t, worker)); got != c.want {
+			if got := read(t, selecting(c.object, "")).Checks[0].at(object(t, worker), &scaled{}); got != c.want {
 				t.Errorf("it looks at %q, not %q", got, c.want)
 			}
 		})

@@ -22,6 +22,7 @@ type found struct {
 type finding struct {
 	objects []*unstructured.Unstructured
 	err     error
+	at      registration.Ref
 }
 
 func keyOf(ref registration.Ref) string {
@@ -35,6 +36,14 @@ func (f *found) Objects(check *registration.Check, ref registration.Ref) ([]*uns
 	}
 	of := f.by[keyOf(ref)]
 	return of.objects, of.err
+}
+
+// Placed gives where what a check looks at really is.
+func (f *found) Placed(_ *registration.Check, ref registration.Ref) registration.Ref {
+	if of, known := f.by[keyOf(ref)]; known {
+		return of.at
+	}
+	return ref
 }
 
 // Nodes are the shoot's.

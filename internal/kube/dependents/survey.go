@@ -28,6 +28,8 @@ type Objects interface {
 	Targets(ctx context.Context, kind schema.GroupVersionKind, selector labels.Selector, most int) (objects []*unstructured.Unstructured, more bool, err error)
 	// Find gives what a check looks at; none where it doesn't exist.
 	Find(ctx context.Context, ref registration.Ref) ([]*unstructured.Unstructured, error)
+	// Placed gives where that really is: an object of a kind without namespaces is in none.
+	Placed(ref registration.Ref) registration.Ref
 	// Namespace gives the labels of a namespace.
 	Namespace(ctx context.Context, name string) (labels.Set, error)
 	// Layout says how a kind keeps conditions.
@@ -235,7 +237,7 @@ func (l *look) read(ctx context.Context, c *registration.Circumstances) {
 			if apierrors.IsForbidden(err) {
 				there.forbidden = append(there.forbidden, err)
 			}
-			there.by[keyOf(ref)] = finding{objects, err}
+			there.by[keyOf(ref)] = finding{objects, err, l.Objects.Placed(ref)}
 		}
 	}
 	if l.reg.Kubeconfig != nil {

@@ -69,6 +69,13 @@ func (o *objects) selected(ref registration.Ref) (found []*unstructured.Unstruct
 	return found
 }
 
+func (o *objects) Placed(ref registration.Ref) registration.Ref {
+	if ref.Kind.Kind == "ClusterRole" {
+		ref.Namespace = ""
+	}
+	return ref
+}
+
 func (o *objects) Namespace(_ context.Context, name string) (labels.Set, error) {
 	return labels.Set{"name": name}, nil
 }
@@ -251,6 +258,20 @@ func TestWhatNodesAreComparedWithIsAsked(t *testing.T) {
 				t.Errorf("it tells of %q and %q", forecast.UnreadableKinds, forecast.UnknownKinds)
 			}
 		})
+	}
+}
+
+func TestWhatIsInNoNamespaceIsToldWithoutOne(t *testing.T) {
+	o := &objects{}
+	o.worker(t, "shoot--a", true, "")
+	_, items := tell(t, o, onWorkers+`checks: [{name: role, conditionType: X, object: {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, name: "'r'"}, evaluate: {status: {}}},
+ {name: mcm, conditionType: X, object: {apiVersion: apps/v1, kind: Deployment, name: "'none'"}, evaluate: {builtin: {}}}]`)
+	is := items.Targets[0].Conditions[0]
+	if got := is.Would.Message; got != "(0/2) Health checks successful: 1) mcm: Deployment shoot--a/none doesn't exist; 2) role: ClusterRole r doesn't exist" {
+		t.Errorf("it would say %q", got)
+	}
+	if is.At["role"] != "ClusterRole r" || is.At["mcm"] != "Deployment shoot--a/none" {
+		t.Errorf("they are at %q", is.At)
 	}
 }
 
