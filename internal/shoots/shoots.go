@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -110,7 +112,7 @@ func (s *Clients) connect(stored *corev1.Secret) (*Connection, error) {
 	transport := access.Transport(s.Dial, net.Dialer{Timeout: s.Timeout, KeepAliveConfig: alive})
 	transport.TLSHandshakeTimeout = s.Timeout // a connection that nobody waits for any more would stay half open for ever
 	transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: silence, PingTimeout: patience}
-	watching := &http.Client{Transport: bounded{authorized{access, transport}}, CheckRedirect: stay}
+	watching := &http.Client{Transport: &impatient{next: bounded{authorized{access, transport}}, within: s.Timeout}, CheckRedirect: stay}
 	asking := *watching
 	asking.Timeout = s.Timeout
 	config := &rest.Config{Host: access.URL("").String(), QPS: -1}
@@ -157,6 +159,33 @@ func (b bounded) RoundTrip(request *http.Request) (*http.Response, error) {
 		response.Body = http.MaxBytesReader(nil, response.Body, mostBytes)
 	}
 	return response, err
+}
+
+// impatient has a refusal told that client-go would sleep over: as long as a server that is overloaded says when to come back, client-go
+// asks again up to ten times, and gives no answer meanwhile. One such answer it may sleep over, if that isn't for too long; the next in a row is an error.
+type impatient struct {
+	next http.RoundTripper
+	// within is how long an answer may take.
+	within time.Duration
+	// refusals in a row.
+	refusals atomic.Int32
+}
+
+// RoundTrip sends the request.
+func (i *impatient) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := i.next.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusTooManyRequests && response.StatusCode < http.StatusInternalServerError {
+		i.refusals.Store(0)
+		return response, nil
+	}
+	seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
+	if i.refusals.Add(1) > 1 || time.Duration(seconds)*time.Second >= i.within {
+		response.Header.Del("Retry-After")
+	}
+	return response, nil
 }
 
 // authorized adds the kubeconfig's credentials.
