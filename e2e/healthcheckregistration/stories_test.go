@@ -84,17 +84,17 @@ var _ = Describe("a condition over time", func() {
 		namespace := place(ctx)
 		setPhase(ctx, namespace, "dial", "Up")
 		target := putTarget(ctx, worker, namespace)
-		register(ctx, namespace, about(worker, namespace, "suspendWhen: has(target.spec.hibernated)\nshootKubeconfig: {secretName: gardener}\nchecks: ["+checkOf("Dialled", "dial")+
+		register(ctx, namespace, about(worker, namespace, "suspendWhen: target.metadata.?annotations[?'example.com/hibernated'].hasValue()\nshootKubeconfig: {secretName: gardener}\nchecks: ["+checkOf("Dialled", "dial")+
 			", {name: nodes, conditionType: EveryNodeReady, when: size(target.spec.pools) > 0, evaluate: {nodes: {min: 1}}}]"))
 		Eventually(condition(ctx, worker, namespace, "EveryNodeReady")).Should(is("True", "HealthCheckSuccessful", `^\(1/1\)`), "workerless")
 		dialled := condition(ctx, worker, namespace, "Dialled")
 		Eventually(dialled).Should(is("True", "HealthCheckSuccessful", ""))
-		hibernate := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"hibernated":true}}`))
+		hibernate := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"example.com/hibernated":"true"}}}`))
 		Expect(h.Client.Patch(ctx, target, hibernate)).To(Succeed())
 		before := stored(ctx, worker, namespace).GetResourceVersion()
 		setPhase(ctx, namespace, "dial", "Down")
 		Consistently(func() string { return stored(ctx, worker, namespace).GetResourceVersion() }, 7*time.Second).Should(Equal(before))
-		wake := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"hibernated":null}}`))
+		wake := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"example.com/hibernated":null}}}`))
 		Expect(h.Client.Patch(ctx, target, wake)).To(Succeed())
 		Eventually(dialled).Should(is("False", "HealthCheckUnsuccessful", "it is Down"))
 	}, NodeTimeout(specTime))
@@ -307,6 +307,21 @@ var _ = Describe("doubt", func() {
 		Expect(statusOf(ctx, namespace, "BreakerOpen")()).To(BeEmpty())
 		setPhase(ctx, namespace, "dial", "Up")
 		Eventually(statusOf(ctx, namespace, "Ready")).Should(HavePrefix("True Operative: 6 of 6 targets are healthy"))
+	}, NodeTimeout(specTime))
+
+	It("is judged at the next look once a kind is served that wasn't", func(ctx SpecContext) {
+		letRead(ctx, "passings", "latecomers")
+		namespace := place(ctx)
+		putTarget(ctx, gadget, namespace)
+		register(ctx, namespace, about(gadget, namespace, `checks:
+- {name: late, conditionType: Late, object: {apiVersion: example.org/v1, kind: Latecomer, name: "'l'"}, evaluate: {cel: {healthy: object.spec.ok}}}`))
+		late := condition(ctx, gadget, namespace, "Late")
+		Eventually(late).Should(is("Unknown", "ConditionCheckError", "the kind isn't served"))
+		apply(ctx, "%s", strings.NewReplacer("passing", "latecomer", "Passing", "Latecomer").Replace(gardener.Definitions[strings.LastIndex(gardener.Definitions, "---")+3:]))
+		_, err := h.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=30s", "crd/latecomers.example.org")
+		Expect(err).NotTo(HaveOccurred())
+		put(ctx, namespace, "{apiVersion: example.org/v1, kind: Latecomer, metadata: {name: l}, spec: {ok: true}}")
+		Eventually(late).WithTimeout(15*time.Second).Should(is("True", "HealthCheckSuccessful", ""), "within a period of 5s, and the 5s for which an answer is believed")
 	}, NodeTimeout(specTime))
 
 	It("is Unknown, not False, for a kind that may not be read or isn't served, and without a kubeconfig", func(ctx SpecContext) {

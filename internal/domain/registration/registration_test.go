@@ -248,6 +248,19 @@ func TestSuspended(t *testing.T) {
 	}
 }
 
+func TestWhatIsHibernatedIsSuspendedByAnAnnotation(t *testing.T) {
+	r := read(t, "suspendWhen: target.metadata.?annotations[?'example.com/hibernated'].hasValue()\n"+one("{name: a, conditionType: X, object: {apiVersion: v1, kind: Pod, name: \"'p'\"}, evaluate: {builtin: {}}}"))
+	for text, want := range map[string]bool{
+		"{metadata: {name: w}}":                                                false,
+		"{metadata: {name: w, annotations: {a: b}}}":                           false,
+		"{metadata: {name: w, annotations: {example.com/hibernated: 'true'}}}": true,
+	} {
+		if got, err := r.Suspended(object(t, text)); got != want || err != nil {
+			t.Errorf("%s is suspended: %t, %v", text, got, err)
+		}
+	}
+}
+
 func TestTargetsAreCountedByTheirNamespaces(t *testing.T) {
 	r := read(t, "target: {apiVersion: e.org/v1, kind: Thing, type: a, namespaceSelector: {matchLabels: {env: test}}}\n"+
 		"checks: [{name: a, conditionType: X, object: {apiVersion: v1, kind: ConfigMap, name: \"'c'\"}, evaluate: {status: {}}}]")
