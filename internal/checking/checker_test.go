@@ -119,7 +119,7 @@ func TestWhatIsMissingIsToldWithItsNamespaceIfItHasOne(t *testing.T) {
 	}
 	c := &Checker{Watches: WatchesOf(nil, nil, clock.RealClock{}), Live: nothing{}, Clock: clock.RealClock{}}
 	c.Watches.index.ClusterScoped(reg.Checks[1].Kind)
-	by, _ := c.Results(t.Context(), reg, &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": "shoot--a", "name": "w"}}}, true)
+	by, _ := c.Results(t.Context(), reg, &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": "shoot--a", "name": "w"}}}, sets.New("Role", "ClusterRole"))
 	for kind, want := range map[string]string{"Role": "Role shoot--a/r doesn't exist", "ClusterRole": "ClusterRole r doesn't exist"} {
 		if got := by[kind]; len(got) != 1 || got[0].Status != health.False || got[0].Detail != want {
 			t.Errorf("of a %s it says %+v", kind, got)
