@@ -180,7 +180,7 @@ func (w *checkedWorld) judge(hcr *v1alpha1.HealthCheckRegistration, stands strin
 
 // acts are what the manager does to the Worker's conditions now.
 func (w *checkedWorld) acts() map[string]string {
-	r := &TargetReconciler{Observer: w.o, Checker: &checking.Checker{Live: lookedAtMaps, Clock: testingclock.NewFakePassiveClock(noon)}}
+	r := &TargetReconciler{Observer: w.o, Checker: readsLive()}
 	target := checking.Target{Kind: worker.GroupKind(), Key: types.NamespacedName{Namespace: "n", Name: "w"}}
 	l := r.look(target, w.worker, versions{worker.Version: w.worker}, nil)
 	acts := map[string]string{}

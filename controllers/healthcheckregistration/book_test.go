@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/checking"
@@ -192,7 +191,7 @@ func TestWhatAForgottenRegistrationsLookFinds(t *testing.T) {
 	l.see(func(hcr *v1alpha1.HealthCheckRegistration) { hcr.Generation++ })
 	target := withReason(claimed("Mine"), health.ReasonSuccessful)
 	in := lookedAt(t, l.Observer, target)
-	in.r.Checker = &checking.Checker{Live: lookedAtMaps, Clock: testingclock.NewFakePassiveClock(noon)}
+	in.r.Checker = readsLive()
 	l.policies.Gone(l.hcr)
 	p := in.plan(t.Context(), health.Layout{Shape: health.Gardener}, sets.New("Mine"))
 	if len(in.deciders) != 1 || p.Verdicts["Mine"].Status == health.False || in.believes(in.deciders, map[types.UID]bool{l.hcr.UID: true}) {

@@ -261,7 +261,7 @@ func TestWhatATargetHasInDoubtIsBelievedAfterAReset(t *testing.T) {
 		}
 		target.Object["status"] = map[string]any{"conditions": []any{is}}
 		l := lookedAt(t, o, target)
-		l.r.Checker = &checking.Checker{Live: lookedAtMaps, Clock: testingclock.NewFakePassiveClock(noon)}
+		l.r.Checker = readsLive()
 		p := l.plan(t.Context(), health.Layout{Shape: health.Gardener}, sets.New("Mine"))
 		if len(p.Steps) != 1 || p.Steps[0].Condition.Status != want {
 			t.Errorf("after the reset what was %s becomes %+v", reason, p.Steps)

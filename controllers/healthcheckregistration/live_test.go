@@ -128,3 +128,9 @@ func TestOnlyWhatTurnsFalseIsReadLive(t *testing.T) {
 		t.Errorf("the API server was asked for %v", got)
 	}
 }
+
+// readsLive makes checks of the ConfigMaps that there are.
+func readsLive() *checking.Checker {
+	by := testingclock.NewFakePassiveClock(noon)
+	return &checking.Checker{Watches: checking.WatchesOf(nil, nil, by), Live: lookedAtMaps, Clock: by}
+}
