@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
@@ -211,7 +212,7 @@ func (v verdicts) ofNewAndOld(t *testing.T) {
 				continue
 			}
 			goes := object.DeepCopy()
-			unstructured.SetNestedField(goes.Object, "2026-03-01T02:00:00Z", "metadata", "deletionTimestamp")
+			goes.SetDeletionTimestamp(&metav1.Time{Time: rollout})
 			if r := judgedBy(check, goes); r.Status != health.Progressing {
 				t.Errorf("%s: while it is being deleted %v is %s: %s", name, of[i].Object, r.Status, r.Detail)
 			}
