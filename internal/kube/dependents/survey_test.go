@@ -287,6 +287,22 @@ func TestWhatKindsAreLike(t *testing.T) {
 	}
 }
 
+func TestStatusIsAskedOfAllThatACheckLooksAt(t *testing.T) {
+	o := &objects{}
+	for _, namespace := range []string{"shoot--a", "shoot--b"} {
+		o.worker(t, namespace, true, "")
+		o.there["Queue "+namespace+"/q"] = object(t, "{apiVersion: example.com/v1, kind: Queue, metadata: {name: q, namespace: "+namespace+"}}")
+	}
+	spec := onWorkers + `checks: [{name: queue, conditionType: X, object: {apiVersion: example.com/v1, kind: Queue, name: "'q'"}, evaluate: {status: {}}}]`
+	if forecast, _ := tell(t, o, spec); !slices.Equal(forecast.StatuslessChecks, []string{"queue (Queue has no conditions)"}) {
+		t.Errorf("of none that tells: %q", forecast.StatuslessChecks)
+	}
+	o.there["Queue shoot--a/q"].Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Ready"}}}
+	if forecast, _ := tell(t, o, spec); len(forecast.StatuslessChecks) != 0 {
+		t.Errorf("one tells, and the other is new: %q", forecast.StatuslessChecks)
+	}
+}
+
 func TestWorkerlessTargets(t *testing.T) {
 	o := &objects{}
 	o.worker(t, "shoot--a", true, "")
