@@ -133,6 +133,9 @@ func (v verdicts) agree(t *testing.T) {
 			if got.Status == f.Expected {
 				byCheck++
 			}
+			if check != nil && got.Status == health.False && (!strings.HasPrefix(got.Detail, object.GetKind()+" x: ") || strings.Contains(got.Detail, "says nothing")) {
+				t.Errorf("%s: %v is False, and nobody learns why: %s", name, f.Object, got.Detail)
+			}
 			told := f.Differs != "" && got.Status != f.Expected
 			switch {
 			case (check != nil || f.Expected == health.False && got.Status == health.True) && got.Status != f.Expected && !told:
