@@ -110,7 +110,8 @@ type HealthCheckEvaluator struct {
 	// PersistentVolumeClaim, Service, CustomResourceDefinition, ManagedResource.
 	// +optional
 	Builtin *BuiltinCheck `json:"builtin,omitempty"`
-	// status judges by generation and conditions, as kstatus does.
+	// status judges by generation and the conditions Ready, Reconciling and Stalled, as kstatus does. What has none of them is
+	// healthy, but for some kinds of Kubernetes.
 	// +optional
 	Status *StatusCheck `json:"status,omitempty"`
 	// nodes judges whether every node of the shoot is Ready, and there are enough.

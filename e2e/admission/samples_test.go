@@ -110,6 +110,12 @@ var _ = Describe("The samples", Label("versions"), func() {
 		}, NodeTimeout(specTime))
 	}
 
+	It("are accepted, all verdicts together, while nothing of their kinds is installed", func(ctx SpecContext) {
+		DeferCleanup(func(ctx SpecContext) { accepted(ctx, "delete", "-f", sample("verdicts")) })
+		accepted(ctx, "apply", "-f", sample("verdicts"))
+		expectInForce(ctx, "-f", sample("verdicts"))
+	}, NodeTimeout(specTime))
+
 	for _, folder := range []string{"", "gardener", "tenant"} {
 		It("are accepted in the folder's order: "+filepath.Join("config/samples", folder), func(ctx SpecContext) {
 			for _, file := range files(folder) {

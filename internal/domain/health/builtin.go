@@ -2,6 +2,7 @@ package health
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
@@ -93,7 +94,7 @@ func named(r Result, object *unstructured.Unstructured, timeout time.Duration) R
 
 // ByStatus judges an object of any kind by what kstatus makes of its generation and conditions: Current is healthy, Failed
 // unhealthy, InProgress and Terminating are Progressing. An object that carries neither observedGeneration nor conditions
-// is healthy by these rules.
+// is healthy by these rules, and so is what StatusTells isn't true of.
 func ByStatus(object *unstructured.Unstructured, timeout time.Duration) Result {
 	computed, err := status.Compute(object)
 	if err != nil {
@@ -109,6 +110,18 @@ func ByStatus(object *unstructured.Unstructured, timeout time.Duration) Result {
 		return named(progressing(detail), object, timeout)
 	}
 	return named(unknown(detail), object, timeout)
+}
+
+// alwaysCurrent are kinds of which kstatus' own rule says that each object is healthy.
+var alwaysCurrent = []schema.GroupKind{{Kind: "ConfigMap"}, {Group: "batch", Kind: "CronJob"}}
+
+// StatusTells says whether ByStatus can find an object unhealthy whose generation was observed: kstatus has a rule for its kind, or the object one
+// of the conditions that kstatus reads.
+func StatusTells(object *unstructured.Unstructured) bool {
+	if status.GetLegacyConditionsFn(object) != nil && !slices.Contains(alwaysCurrent, object.GroupVersionKind().GroupKind()) {
+		return true
+	}
+	return slices.ContainsFunc(ConditionTypes(object), func(t string) bool { return t == "Ready" || t == "Reconciling" || t == "Stalled" })
 }
 
 // PersistentVolumeClaim is healthy when it is Bound; Pending is Progressing.

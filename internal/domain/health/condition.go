@@ -187,6 +187,17 @@ func find(target *unstructured.Unstructured, conditionType string) (int, map[str
 	return -1, nil
 }
 
+// ConditionTypes are those of an object's conditions, in their order.
+func ConditionTypes(object *unstructured.Unstructured) (types []string) {
+	list, _ := conditionsOf(object)
+	for _, item := range list {
+		if entry, ok := item.(map[string]any); ok {
+			types = append(types, text(entry, "type"))
+		}
+	}
+	return types
+}
+
 // conditionsOf is status.conditions as it is, and whether it is a list at all.
 func conditionsOf(target *unstructured.Unstructured) ([]any, bool) {
 	value, _, err := unstructured.NestedFieldNoCopy(target.Object, "status", "conditions")

@@ -43,3 +43,19 @@ func TestTheTableOfDifferencesIsTrue(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatStatusTells: kstatus has rules for some kinds, of which two say healthy whatever the object is like, and reads three conditions of the others.
+func TestWhatStatusTells(t *testing.T) {
+	const rollout = "apiVersion: argoproj.io/v1alpha1\nkind: Rollout\nmetadata: {name: r}\n"
+	for text, want := range map[string]bool{
+		deployment: true, pod: true, claim: true, job: true, definition: true, "apiVersion: v1\nkind: Service\nmetadata: {name: s}\n": true,
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n": false, "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: c}\n": false,
+		rollout: false, rollout + "status: {observedGeneration: 1}": false, rollout + conditions("", "{type: Available, status: 'True'}"): false,
+		rollout + conditions("", "{type: Available, status: 'True'}", "{type: Ready, status: 'False'}"): true,
+		rollout + conditions("", "{type: Reconciling, status: 'False'}"):                                true, rollout + conditions("", "{type: Stalled, status: 'False'}"): true,
+	} {
+		if o := object(t, text); health.StatusTells(o) != want {
+			t.Errorf("of %v it says %v", o.Object, !want)
+		}
+	}
+}

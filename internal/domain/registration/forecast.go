@@ -40,7 +40,7 @@ type Forecast struct {
 	OtherShapes []string
 	// Cycles are ways by which conditions depend on themselves.
 	Cycles []string
-	// StatuslessChecks judge by status what has neither observedGeneration nor conditions.
+	// StatuslessChecks judge by status what has none of the conditions that kstatus reads; each with its objects' kind and conditions.
 	StatuslessChecks []string
 	// Workerless are some targets without workers, for which EveryNodeReady would be decided.
 	Workerless []string

@@ -1,6 +1,7 @@
 package registration
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -125,16 +126,19 @@ func (r *Registration) IgnoresWorkerless(target *unstructured.Unstructured) bool
 
 const everyNodeReady = "EveryNodeReady"
 
-// Statusless says whether a check judges by status an object that has neither observedGeneration nor conditions: such a one is
-// healthy, whatever it is like.
-func (c *Check) Statusless(object *unstructured.Unstructured) bool {
-	if !c.byStatus {
-		return false
+// Statusless tells of a check that judges by status what kstatus finds healthy whatever it is like: of what kind the objects are that were found, and which
+// conditions they have. It is "" where kstatus reads a condition of one of them, and where there are none.
+func (c *Check) Statusless(objects []*unstructured.Unstructured) string {
+	if !c.byStatus || len(objects) == 0 || slices.ContainsFunc(objects, health.StatusTells) {
+		return ""
 	}
-	status, _, _ := unstructured.NestedMap(object.Object, "status")
-	_, observed := status["observedGeneration"]
-	_, conditions := status["conditions"]
-	return !observed && !conditions
+	var types []string
+	for _, object := range objects {
+		for _, t := range health.ConditionTypes(object) {
+			sample.Once(&types, t)
+		}
+	}
+	return fmt.Sprintf("%s (%s has %s)", c.Name, c.Kind.Kind, cmp.Or(strings.Join(types, ", "), "no conditions"))
 }
 
 // Labels select the targets.

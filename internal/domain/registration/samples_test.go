@@ -20,7 +20,7 @@ import (
 // sampleOf is the registration in a file of samples.
 func sampleOf(t *testing.T, name string) *Registration {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "samples", "gardener", name))
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "samples", name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func resultsOf(t *testing.T, r *Registration, target *unstructured.Unstructured,
 // condition that Route names is False; where it names none, or one that the sample has no check for, that is told.
 func TestTheSamplesRouteAsTheFunctionDoes(t *testing.T) {
 	for file, s := range samples {
-		r, target := sampleOf(t, file), object(t, s.target)
+		r, target := sampleOf(t, "gardener/"+file), object(t, s.target)
 		s.each(func(namespace string, class *string, label string) {
 			got := conditionsOf(t, r, target, append(s.well(t), managedResource(t, namespace, class, label, sick)))
 			want := s.routed(r, namespace, class, label)
@@ -164,7 +164,7 @@ func TestTheSamplesJudgeAsTheCheckOfTheKindDoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for file, s := range samples {
-				r, target := sampleOf(t, file), object(t, s.target)
+				r, target := sampleOf(t, "gardener/"+file), object(t, s.target)
 				s.each(func(namespace string, class *string, label string) {
 					to := s.routed(r, namespace, class, label)
 					if len(to) == 0 || to[0] == "ManagedResourcesRouted" {
@@ -191,7 +191,7 @@ func TestTheSamplesJudgeAsTheCheckOfTheKindDoes(t *testing.T) {
 // TestTheSamplesWaitForTheFirst: in a namespace that is new there are none yet, and one condition says so.
 func TestTheSamplesWaitForTheFirst(t *testing.T) {
 	for file, s := range samples {
-		got := conditionsOf(t, sampleOf(t, file), object(t, s.target), nil)
+		got := conditionsOf(t, sampleOf(t, "gardener/"+file), object(t, s.target), nil)
 		if v := got[s.main]; len(got) != 1 || v.Status != health.Progressing || !strings.Contains(v.Message, "no ManagedResource in namespace "+s.in[0]+" matches object.where") {
 			t.Errorf("%s: without any, conditions are %+v", file, got)
 		}

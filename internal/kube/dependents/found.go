@@ -2,7 +2,6 @@ package dependents
 
 import (
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -49,12 +48,12 @@ func (f *found) Placed(_ *registration.Check, ref registration.Ref) registration
 // Nodes are the shoot's.
 func (f *found) Nodes() ([]*corev1.Node, error) { return nil, registration.ErrNotLooked }
 
-// statusless: all that the check looks at here says nothing by its status.
-func (f *found) statusless(check *registration.Check) bool {
+// of are the objects that the check looks at here.
+func (f *found) of(check *registration.Check) []*unstructured.Unstructured {
 	ref, err := check.Ref(f.target)
 	if !check.InSeed() || err != nil {
-		return false
+		return nil
 	}
-	objects, err := check.Among(f.target, f.by[keyOf(ref)].objects)
-	return err == nil && len(objects) > 0 && !slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return !check.Statusless(o) })
+	objects, _ := check.Among(f.target, f.by[keyOf(ref)].objects) // that the expression fails the check itself tells
+	return objects
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -170,6 +169,7 @@ func (l *look) targets(ctx context.Context, others []registration.Decider) error
 	for _, c := range selected {
 		l.notice(c.There.(*found))
 	}
+	l.statusless(selected)
 	return ctx.Err()
 }
 
@@ -268,9 +268,17 @@ func (l *look) notice(there *found) {
 	if there.unsafe != "" {
 		sample.Once(&l.forecast.UnsafeKubeconfigs, fmt.Sprintf("%s/%s (%s)", there.target.GetNamespace(), l.reg.Kubeconfig.SecretName, there.unsafe))
 	}
+}
+
+// statusless tells of checks that judge by status what says nothing to it, in all that they look at.
+func (l *look) statusless(selected []registration.Circumstances) {
 	for _, check := range l.reg.Checks {
-		if there.statusless(check) && !slices.Contains(l.forecast.StatuslessChecks, check.Name) {
-			l.forecast.StatuslessChecks = append(l.forecast.StatuslessChecks, check.Name)
+		var objects []*unstructured.Unstructured
+		for _, c := range selected {
+			objects = append(objects, c.There.(*found).of(check)...)
+		}
+		if what := check.Statusless(objects); what != "" {
+			l.forecast.StatuslessChecks = append(l.forecast.StatuslessChecks, what)
 		}
 	}
 }

@@ -320,20 +320,43 @@ func TestWhatKindsAreLike(t *testing.T) {
 			return slices.Equal(p.UnsafeKubeconfigs, []string{"shoot--a/gardener (user runs a command)"})
 		}},
 		"status of what has none": {objects{}, onWorkers + `checks: [{name: plain, conditionType: X, object: {apiVersion: v1, kind: ConfigMap, name: "'c'"}, evaluate: {status: {}}}, {name: mcm, conditionType: X, object: {apiVersion: apps/v1, kind: Deployment, name: "'mcm'"}, evaluate: {status: {}}}]`, func(p registration.Forecast) bool {
-			return slices.Equal(p.StatuslessChecks, []string{"plain"})
+			return slices.Equal(p.StatuslessChecks, []string{"plain (ConfigMap has no conditions)"})
+		}},
+		"status of what has others": {objects{}, onWorkers + `checks: [{name: web, conditionType: X, object: {apiVersion: argoproj.io/v1alpha1, kind: Rollout, selector: {}}, evaluate: {status: {}}}, {name: sick, conditionType: X, object: {apiVersion: argoproj.io/v1alpha1, kind: Rollout, selector: {}}, evaluate: {cel: {healthy: object.ok}}}]`, func(p registration.Forecast) bool {
+			return slices.Equal(p.StatuslessChecks, []string{"web (Rollout has Available, Progressing)"})
 		}},
 		"status of what is chosen": {objects{}, onWorkers + `checks: [{name: all, conditionType: X, object: {apiVersion: v1, kind: ConfigMap, selector: {}}, evaluate: {status: {}}}, {name: plain, conditionType: X, object: {apiVersion: v1, kind: ConfigMap, selector: {}, where: object.metadata.name == 'c'}, evaluate: {status: {}}}]`, func(p registration.Forecast) bool {
-			return slices.Equal(p.StatuslessChecks, []string{"plain"})
+			return slices.Equal(p.StatuslessChecks, []string{"plain (ConfigMap has no conditions)"})
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.objects.worker(t, "shoot--a", true, "")
-			c.objects.there["ConfigMap shoot--a/telling"] = object(t, "{apiVersion: v1, kind: ConfigMap, metadata: {namespace: shoot--a, name: telling}, status: {observedGeneration: 1}}")
+			c.objects.there["ConfigMap shoot--a/telling"] = object(t, "{apiVersion: v1, kind: ConfigMap, metadata: {namespace: shoot--a, name: telling}, status: {conditions: [{type: Ready}]}}")
 			c.objects.there["ConfigMap shoot--a/c"] = object(t, "{apiVersion: v1, kind: ConfigMap, metadata: {namespace: shoot--a, name: c}}")
+			for _, rollout := range []string{"{name: a, namespace: shoot--a}, status: {observedGeneration: '1', conditions: [{type: Available}, {type: Progressing}]}", "{name: new, namespace: shoot--a}"} {
+				o := object(t, "{apiVersion: argoproj.io/v1alpha1, kind: Rollout, metadata: "+rollout+"}")
+				c.objects.there["Rollout shoot--a/"+o.GetName()] = o
+			}
 			if forecast, _ := tell(t, &c.objects, c.spec); !c.want(forecast) {
 				t.Errorf("the forecast is %+v", forecast)
 			}
 		})
+	}
+}
+
+func TestStatusIsAskedOfAllThatACheckLooksAt(t *testing.T) {
+	o := &objects{}
+	for _, namespace := range []string{"shoot--a", "shoot--b"} {
+		o.worker(t, namespace, true, "")
+		o.there["Queue "+namespace+"/q"] = object(t, "{apiVersion: example.com/v1, kind: Queue, metadata: {name: q, namespace: "+namespace+"}}")
+	}
+	spec := onWorkers + `checks: [{name: queue, conditionType: X, object: {apiVersion: example.com/v1, kind: Queue, name: "'q'"}, evaluate: {status: {}}}]`
+	if forecast, _ := tell(t, o, spec); !slices.Equal(forecast.StatuslessChecks, []string{"queue (Queue has no conditions)"}) {
+		t.Errorf("of none that tells: %q", forecast.StatuslessChecks)
+	}
+	o.there["Queue shoot--a/q"].Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Ready"}}}
+	if forecast, _ := tell(t, o, spec); len(forecast.StatuslessChecks) != 0 {
+		t.Errorf("one tells, and the other is new: %q", forecast.StatuslessChecks)
 	}
 }
 
