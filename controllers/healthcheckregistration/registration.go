@@ -71,7 +71,9 @@ func (o *Observer) update(ctx context.Context, _, now storedRegistration) {
 	o.inform(ctx, client.ObjectKeyFromObject(now.Object))
 }
 
-func (o *Observer) forget(hcr *v1alpha1.HealthCheckRegistration) { o.book.forget(hcr.UID) }
+func (o *Observer) forget(hcr *v1alpha1.HealthCheckRegistration) {
+	o.book.forget(hcr.UID, o.Facts.Clock.Now())
+}
 
 // judged are the registrations that were judged.
 func (o *Observer) judged() iter.Seq[storedRegistration] {
