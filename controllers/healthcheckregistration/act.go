@@ -96,7 +96,7 @@ func (a *acting) step(ctx context.Context, step health.Step) error {
 	if step.Remove {
 		deciders = a.removers(step.Condition.Type)
 	}
-	write := actuate.ConditionWrite{Target: a.object, Layout: a.layout, Step: step}
+	write := actuate.ConditionWrite{Target: a.object, Planned: a.look.object, Layout: a.layout, Step: step}
 	for _, d := range deciders {
 		write.Deciders, write.Admitted = append(write.Deciders, d.registration), append(write.Admitted, d.stored.Admitted)
 	}

@@ -171,3 +171,38 @@ func TestAConflictOfApplyHoldsUpNoOtherCondition(t *testing.T) {
 		})
 	}
 }
+
+// The first write of a plan gives the target as it is by then. A look that begins right after another has an older one, without what that wrote.
+func TestAPlanIsMadeAnewWhereItsEarlierWritesFindAnotherCondition(t *testing.T) {
+	target, others := claimed("Bad", "Good", "Old"), false
+	api := storing(target, nil, nil)
+	api = interceptor.NewClient(api, interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+			if !others { // before the write of Bad
+				others = true
+				now := target.DeepCopy()
+				if err := c.Get(ctx, client.ObjectKeyFromObject(target), now); err != nil {
+					return err
+				}
+				list, _, _ := unstructured.NestedSlice(now.Object, "status", "conditions")
+				for _, item := range list {
+					if entry := item.(map[string]any); entry["type"] == "Good" {
+						entry["status"], entry["reason"], entry["message"] = "Unknown", health.ReasonCheckError, "(0/1) Health checks successful: 1) c: newer"
+					}
+				}
+				if err := unstructured.SetNestedSlice(now.Object, list, "status", "conditions"); err != nil {
+					return err
+				}
+				if err := c.Status().Update(ctx, now); err != nil {
+					return err
+				}
+			}
+			return c.SubResource(sub).Patch(ctx, o, patch, options...)
+		},
+	})
+	l, p := turning(t, api)
+	is := l.act(t.Context(), health.Layout{Shape: health.Gardener}, p)
+	if got, want := stored(t, api, l.object), "[Bad False Good Unknown Old True] [Bad Gone Good Old]"; got != want || !errors.Is(is.ended, actuate.ErrStale) {
+		t.Errorf("the target has %s, not %s; it gave %+v", got, want, is)
+	}
+}

@@ -3,6 +3,7 @@ package healthcheckregistration
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -20,7 +21,9 @@ import (
 // book has what is remembered of each registration by its UID. It is safe for concurrent use; the zero value is empty.
 type book struct {
 	mu sync.Mutex
-	of map[types.UID]*page // needs mu
+	of map[types.UID]*page // needs mu, as below
+	// former are the breakers of registrations that are gone, by name, as long as something counts of them.
+	former map[string]*health.Flips
 }
 
 // page is what is remembered of one registration, and its breaker.
@@ -80,6 +83,9 @@ func (b *book) follow(hcr *v1alpha1.HealthCheckRegistration, now time.Time) {
 	p := b.of[hcr.UID]
 	if p == nil {
 		p = &page{name: hcr.Name, targets: map[checking.Target]entry{}}
+		if former := b.formerly(hcr.Name); former != nil {
+			p.flips.Inherit(former)
+		}
 		if b.of == nil {
 			b.of = map[types.UID]*page{}
 		}
@@ -89,10 +95,28 @@ func (b *book) follow(hcr *v1alpha1.HealthCheckRegistration, now time.Time) {
 	p.follow(hcr, now)
 }
 
-func (b *book) forget(uid types.UID) {
+func (b *book) forget(uid types.UID, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if p := b.of[uid]; p != nil {
+		if b.former == nil {
+			b.former = map[string]*health.Flips{}
+		}
+		b.former[p.name] = &health.Flips{}
+		b.former[p.name].Inherit(&p.flips)
+	}
 	delete(b.of, uid)
+	maps.DeleteFunc(b.former, func(_ string, flips *health.Flips) bool { return !flips.Counts(now) })
+}
+
+// formerly gives the breaker of the registration that had a name before, which may not be forgotten yet; nil for none. It needs b.mu.
+func (b *book) formerly(name string) *health.Flips {
+	for _, p := range b.of {
+		if p.name == name {
+			return &p.flips
+		}
+	}
+	return b.former[name]
 }
 
 // drop forgets a target of all registrations but those that still select it, and gives the names of those that it was dropped from.

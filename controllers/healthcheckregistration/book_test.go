@@ -362,3 +362,47 @@ func TestAStandbyForgetsABreakerThatClosedByItself(t *testing.T) {
 		t.Error("it would take over with a breaker that is closed")
 	}
 }
+
+func TestARegistrationThatIsMadeAnewHasNoNewAllowance(t *testing.T) {
+	for name, c := range map[string]struct {
+		name  string
+		after time.Duration
+		late  bool // the former is forgotten after the new one came
+		may   bool
+	}{
+		"at once":                        {name: "called"},
+		"before the former is forgotten": {name: "called", late: true},
+		"minutes later":                  {name: "called", after: 4 * time.Minute},
+		"when all that is long ago":      {name: "called", after: 5 * time.Minute, may: true},
+		"under another name":             {name: "other", may: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, hcr := following("former"), &v1alpha1.HealthCheckRegistration{}
+			for _, target := range []string{"a", "b"} {
+				b.mayFail("former", targetNamed(target), "X", false, 3, noon)
+			}
+			if !c.late {
+				b.forget("former", noon)
+			}
+			hcr.UID, hcr.Name = "new", c.name
+			b.follow(hcr, noon.Add(c.after))
+			b.forget("former", noon)
+			if may := b.mayFail("new", targetNamed("c"), "X", false, 3, noon.Add(c.after)); may != c.may {
+				t.Errorf("the third of three may turn False: %t", may)
+			}
+		})
+	}
+}
+
+func TestWhatARegistrationLeftIsForgottenInTime(t *testing.T) {
+	b := following("former")
+	b.mayFail("former", targetNamed("a"), "X", false, 3, noon)
+	b.forget("former", noon)
+	if len(b.former) != 1 {
+		t.Errorf("%d are remembered", len(b.former))
+	}
+	b.forget("another", noon.Add(5*time.Minute))
+	if len(b.former) != 0 {
+		t.Errorf("%d are remembered when nothing counts", len(b.former))
+	}
+}

@@ -76,7 +76,7 @@ func (o *Observer) update(ctx context.Context, before, now storedRegistration) {
 }
 
 func (o *Observer) forget(hcr *v1alpha1.HealthCheckRegistration) {
-	o.book.forget(hcr.UID)
+	o.book.forget(hcr.UID, o.Facts.Clock.Now())
 	o.closeUnnamed()
 }
 

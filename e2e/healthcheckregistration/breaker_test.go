@@ -71,4 +71,27 @@ var _ = Describe("the breaker", func() {
 		}
 		Eventually(dialled).Should(Equal(all(isTrue)))
 	}, NodeTimeout(2*specTime))
+
+	It("counts on when a target is deleted, and when its registration is made anew", func(ctx SpecContext) {
+		namespace := place(ctx)
+		deploy(ctx, namespace, "w", "w1", "w2", "w3", "w4", "w5")
+		putTargets(ctx, namespace)
+		register(ctx, namespace, about(gadget, namespace, ownDeployment))
+		dialled := statusesOf(ctx, namespace, "Dialled")
+		Eventually(dialled).Should(Equal(all(isTrue)))
+		remove := func(what ...string) {
+			GinkgoHelper()
+			_, err := h.Kubectl(ctx, append([]string{"delete", "-n", namespace}, what...)...)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		remove("deployment", "w1", "w2")
+		Eventually(dialled).Should(Equal(map[string]int{isTrue: targetsOfOutage - 2, isFalse: 2}))
+		remove("gadget", "w1")
+		unregister(ctx, namespace)
+		register(ctx, namespace, about(gadget, namespace, ownDeployment))
+		Eventually(dialled).Should(Equal(map[string]int{isTrue: targetsOfOutage - 2, isFalse: 1}))
+
+		remove("deployment", "w3")
+		Eventually(dialled).Should(Equal(map[string]int{isTrue: targetsOfOutage - 3, isFalse: 1, inDoubt: 1}))
+	}, NodeTimeout(specTime))
 })

@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/e2e/gardener"
 )
 
 // resource of Gardener's resource manager: healthy or not, with a class and a label, or "".
@@ -27,9 +26,6 @@ const labelled = "care.gardener.cloud/condition-type: "
 
 var _ = Describe("the samples of Gardener's ManagedResources", func() {
 	It("tell of them on the shoot's ControlPlane, the seed's Extension and the Garden", func(ctx SpecContext) {
-		apply(ctx, gardener.Owners)
-		_, err := h.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
-		Expect(err).NotTo(HaveOccurred())
 		shoot := place(ctx)
 		apply(ctx, "{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {gardener.cloud/role: shoot}}}", shoot)
 		for _, namespace := range []string{"garden", "istio-system"} {
@@ -49,7 +45,7 @@ var _ = Describe("the samples of Gardener's ManagedResources", func() {
 		for _, name := range []string{"managedresources-of-shoots", "managedresources-of-seed", "managedresources-of-garden"} {
 			DeferCleanup(func(ctx SpecContext) { unregister(ctx, name) }, NodeTimeout(specTime))
 		}
-		_, err = h.Kubectl(ctx, "apply", "-k", filepath.Join(h.Root(), "config", "samples", "gardener"))
+		_, err := h.Kubectl(ctx, "apply", "-k", filepath.Join(h.Root(), "config", "samples", "gardener"))
 		Expect(err).NotTo(HaveOccurred())
 
 		of := func(group, kind, namespace, conditionType string) func() map[string]any {

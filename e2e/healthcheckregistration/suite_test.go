@@ -12,6 +12,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -24,6 +25,7 @@ import (
 	"github.com/resourcestack/autohealer/e2e/gardener"
 	"github.com/resourcestack/autohealer/e2e/harness"
 	"github.com/resourcestack/autohealer/e2e/harness/suite"
+	"github.com/resourcestack/autohealer/e2e/oracle"
 )
 
 func TestHealthCheckRegistrations(t *testing.T) {
@@ -36,11 +38,46 @@ var (
 	shoot       *cluster.Cluster
 	shootClient client.Client
 
+	watching *oracle.Oracle
+	reported = map[string]bool{} // violations that an earlier spec has failed with
+
 	worker = schema.GroupVersionKind{Group: "extensions.gardener.cloud", Version: "v1alpha1", Kind: "Worker"}
 	gadget = schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gadget"}
 )
 
 const specTime = 2 * time.Minute
+
+// judged is what the oracle follows: the targets of these specs but for kinds that only one of them defines, and most of what is checked in the seed.
+var judged = oracle.HealthCheckRegistrations{
+	Targets: []oracle.Followed{
+		followed(worker, "workers"), followed(gadget, "gadgets"), followed(worker.GroupVersion().WithKind("ControlPlane"), "controlplanes"),
+		followed(worker.GroupVersion().WithKind("Extension"), "extensions"),
+		followed(schema.GroupVersionKind{Group: "operator.gardener.cloud", Version: "v1alpha1", Kind: "Garden"}, "gardens"),
+	},
+	Checked: []oracle.Followed{
+		followed(corev1.SchemeGroupVersion.WithKind("ConfigMap"), "configmaps"), followed(appsv1.SchemeGroupVersion.WithKind("Deployment"), "deployments"),
+		followed(schema.GroupVersionKind{Group: "resources.gardener.cloud", Version: "v1alpha1", Kind: "ManagedResource"}, "managedresources"),
+	},
+}
+
+func followed(kind schema.GroupVersionKind, resource string) oracle.Followed {
+	return oracle.Followed{GroupVersionResource: kind.GroupVersion().WithResource(resource), Kind: kind.Kind}
+}
+
+// Whatever a spec asserts, no condition may have been written against the invariants while it ran.
+var _ = AfterEach(func(ctx SpecContext) {
+	var fresh []string
+	for _, v := range watching.Check(ctx) {
+		if line := v.String(); !reported[line] {
+			reported[line] = true
+			fresh = append(fresh, line)
+		}
+	}
+	if len(fresh) > 0 { // a spec that had failed before shows this alone
+		AddReportEntry("the oracle saw", strings.Join(append(fresh, "logs and the audit log stay in "+h.KeepLogs()), "\n"))
+	}
+	Expect(fresh).To(BeEmpty(), "the oracle saw invariants broken")
+}, NodeTimeout(time.Minute))
 
 var _ = suite.OfFailures(func() *harness.Harness { return h })
 
@@ -55,9 +92,13 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(h.Stop()).To(Succeed()) })
 	apply(ctx, gardener.Definitions)
+	apply(ctx, gardener.Owners)
 	_, err = h.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
 	Expect(err).NotTo(HaveOccurred())
 	apply(ctx, rights)
+	watching, err = oracle.Attach(ctx, h.Cluster, oracle.Options{Kinds: []oracle.Kind{judged}, Guardrails: true})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(watching.Stop)
 	Expect(h.StartManager(ctx)).To(Succeed())
 }, NodeTimeout(5*time.Minute))
 

@@ -34,7 +34,7 @@ type Reader interface {
 
 // Noter is a Reader that also reads what the statuses of its policies tell. It hears of every revision.
 type Noter interface {
-	Note(uid types.UID, p *Policy)
+	Note(at time.Time, uid types.UID, p *Policy)
 }
 
 // View is what a Reader reads of one revision of an object.

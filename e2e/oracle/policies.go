@@ -35,7 +35,7 @@ func (j *judging) policy(r revision) {
 	p.take(object, r.at)
 	for i, kind := range j.kinds {
 		if noter, notes := j.readers[i].(Noter); notes && kind.Policies() == r.resource {
-			noter.Note(r.uid, p)
+			noter.Note(r.at, r.uid, p)
 		}
 	}
 }

@@ -93,27 +93,33 @@ func (r *rights) binding(at time.Time, changed *binding, gone bool) {
 	})
 }
 
-// had says whether an account had a right in its own namespace at a moment, or at any in the time before it.
-func (r *rights) had(account types.NamespacedName, verb, resource string, at time.Time, before time.Duration) bool {
+// right is to do something with objects of a resource in a namespace: with all, or with some at least.
+type right struct {
+	verb, group, resource, namespace string
+	some                             bool
+}
+
+// had says whether an account had a right at a moment, or at any in the time before it.
+func (r *rights) had(account types.NamespacedName, asked right, at time.Time, before time.Duration) bool {
 	for i, a := range slices.Backward(r.past) {
 		last := i == len(r.past)-1
 		if over := !last && at.Sub(r.past[i+1].from) > before; over {
 			return false
 		}
-		if !a.from.After(at) && a.may(account, verb, resource) {
+		if !a.from.After(at) && a.may(account, asked) {
 			return true
 		}
 	}
 	return false
 }
 
-func (a authority) may(account types.NamespacedName, verb, resource string) bool {
+func (a authority) may(account types.NamespacedName, asked right) bool {
 	for _, b := range a.bindings {
-		if b.key.Namespace != "" && b.key.Namespace != account.Namespace || !b.binds(account) {
+		if b.key.Namespace != "" && b.key.Namespace != asked.namespace || !b.binds(account) {
 			continue
 		}
 		for _, rule := range a.roles[b.role] {
-			if covers(rule.Verbs, verb) && covers(rule.APIGroups, "") && covers(rule.Resources, resource) && len(rule.ResourceNames) == 0 {
+			if covers(rule.Verbs, asked.verb) && covers(rule.APIGroups, asked.group) && covers(rule.Resources, asked.resource) && (asked.some || len(rule.ResourceNames) == 0) {
 				return true
 			}
 		}

@@ -47,7 +47,7 @@ func TestWhatAnAccountMayDo(t *testing.T) {
 			r.role(noon, role, false)
 			r.binding(noon, binding, false)
 			account := types.NamespacedName{Namespace: "shop", Name: test.account}
-			if may := r.had(account, test.verb, test.subject, noon, 0); may != test.may {
+			if may := r.had(account, right{verb: test.verb, resource: test.subject, namespace: "shop"}, noon, 0); may != test.may {
 				t.Errorf("it may: %t", may)
 			}
 		})
@@ -75,7 +75,7 @@ func TestARightThatIsLostIsBelievedForAWhile(t *testing.T) {
 	r.binding(at(20), bound, true)
 	r.role(at(100), all, true)
 	for second, had := range map[int]bool{5: false, 10: true, 20: true, 79: true, 80: true, 81: false, 110: false} {
-		if got := r.had(account, "delete", "pods", at(second), time.Minute); got != had {
+		if got := r.had(account, right{verb: "delete", resource: "pods", namespace: "shop"}, at(second), time.Minute); got != had {
 			t.Errorf("at second %d: %t", second, got)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -64,7 +65,7 @@ func newPods(o Options) *pods {
 func (s *pods) View(object []byte) (View, error) { return parseForWeeder(object) }
 
 // Note takes in what a config's status tells of deletions.
-func (s *pods) Note(config types.UID, p *Policy) {
+func (s *pods) Note(_ time.Time, config types.UID, p *Policy) {
 	if s.notes[config] == nil {
 		s.notes[config] = newNotes(p)
 	}
@@ -259,7 +260,7 @@ func (s *pods) unreasonable(d *deletion) string {
 func (s *pods) entitled(d *deletion) bool {
 	account := types.NamespacedName{Namespace: d.spec.Namespace, Name: d.spec.Account}
 	had := func(verb, resource string) bool {
-		return s.rights.had(account, verb, resource, d.at, s.options.RightsHold+s.options.Lag)
+		return s.rights.had(account, right{verb: verb, resource: resource, namespace: account.Namespace}, d.at, s.options.RightsHold+s.options.Lag)
 	}
 	return d.spec.Namespace == ownNamespace || had("delete", "pods") && (!d.evicted || had("create", "pods/eviction"))
 }

@@ -26,9 +26,13 @@ type AdmittedChecks = guard.Validated[*v1alpha1.HealthCheckRegistration]
 
 // ConditionWrite is one condition of one target to be written, or removed.
 type ConditionWrite struct {
+	// Target as it is stored, as far as is known.
 	Target *unstructured.Unstructured
-	Layout health.Layout
-	Step   health.Step
+	// Planned is the target that the step was planned from: a plan's earlier writes give it anew, with what others wrote meanwhile. Default:
+	// Target.
+	Planned *unstructured.Unstructured
+	Layout  health.Layout
+	Step    health.Step
 	// Deciders are the registrations whose checks decide the condition, or ask for its removal; none for one that nothing
 	// decides any more.
 	Deciders []*registration.Registration
@@ -85,11 +89,14 @@ func (c *Conditions) Apply(ctx context.Context, w ConditionWrite) (*unstructured
 // wait.
 func superseded(err error) bool { return errors.Is(err, ErrStale) || apierrors.IsConflict(err) }
 
-// covered finds what allows a write: the admissions of all that decide it, still current, or the target's record.
+// covered finds what allows a write, if the target is what it was planned from: the admissions of all that decide it, still current, or the target's
+// record.
 func (c *Conditions) covered(ctx context.Context, w ConditionWrite) error {
 	kind := w.Step.Condition.Type
 	heals := !w.Step.Remove && w.Step.Before == health.False && w.Step.Condition.Status == health.True
 	switch what := fmt.Sprintf("condition %s of %s", kind, w.Target.GetName()); {
+	case w.Planned != nil && !samePlan(w.Target, w.Planned, kind):
+		return fmt.Errorf("%s was planned from an older state: %w", what, ErrStale)
 	case health.Ours(w.Target, kind) && (heals || w.Step.Remove):
 		return nil
 	case w.foreign():

@@ -10,6 +10,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/envoy"
@@ -52,7 +54,10 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 func underOracle(ctx context.Context) {
 	GinkgoHelper()
 	watching, err := oracle.Attach(ctx, h.Cluster, oracle.Options{
-		Kinds: []oracle.Kind{oracle.ConditionSets{}, oracle.ProbeConfigs{}, oracle.WeederConfigs{}}, Guardrails: true,
+		Kinds: []oracle.Kind{oracle.ConditionSets{}, oracle.ProbeConfigs{}, oracle.WeederConfigs{}, oracle.HealthCheckRegistrations{
+			Targets: []oracle.Followed{{GroupVersionResource: schema.GroupVersionResource{Group: "example.org", Version: "v1", Resource: "gadgets"}, Kind: "Gadget"}},
+			Checked: []oracle.Followed{{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps"), Kind: "ConfigMap"}},
+		}}, Guardrails: true,
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) {

@@ -70,7 +70,7 @@ func (f *Flips) MayFail(target, conditionType string, doubted bool, targets int,
 	if doubted && now.Before(f.until) {
 		return true
 	}
-	maps.DeleteFunc(f.at, func(_ turn, at time.Time) bool { return now.Sub(at) >= flipsWithin })
+	f.expire(now)
 	if f.at == nil {
 		f.at = map[turn]time.Time{}
 	}
@@ -163,14 +163,37 @@ func (f *Flips) Unwritten(target string, conditionTypes ...string) {
 	}
 }
 
-// Forget a target that is gone. Released says that something of it was in doubt.
+// Forget a target that is gone. That it turned False counts on: what becomes of it gives no new allowance. Released says that something of it was
+// in doubt.
 func (f *Flips) Forget(target string) (released bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	maps.DeleteFunc(f.at, func(is turn, _ time.Time) bool { return is.target == target })
 	released = len(f.doubted[target]) > 0
 	delete(f.doubted, target)
 	return released
+}
+
+// Inherit counts what turned False under a registration of the same name before: one that is made anew has no new allowance.
+func (f *Flips) Inherit(from *Flips) {
+	from.mu.Lock()
+	at := maps.Clone(from.at)
+	from.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.at = at
+}
+
+// Counts says whether anything turned False so lately that it still does.
+func (f *Flips) Counts(now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.expire(now)
+	return len(f.at) > 0
+}
+
+// expire needs f.mu.
+func (f *Flips) expire(now time.Time) {
+	maps.DeleteFunc(f.at, func(_ turn, at time.Time) bool { return now.Sub(at) >= flipsWithin })
 }
 
 // Breaker gives the opening of the one that is open; ok is false when it is closed.

@@ -146,13 +146,32 @@ func TestTwoTargetsAreTooFewToTell(t *testing.T) {
 	}
 }
 
-func TestAForgottenTargetDoesNotCount(t *testing.T) {
-	flips := &health.Flips{}
-	for _, name := range []string{"a", "b", "c", "d"} {
-		if !flips.MayFail(name, "X", false, 3, start) {
-			t.Fatalf("%s opened the breaker", name)
+func TestATargetThatIsGoneCountsForItsFiveMinutes(t *testing.T) {
+	for after, may := range map[time.Duration]bool{4 * time.Minute: false, 5 * time.Minute: true} {
+		flips := &health.Flips{}
+		for _, name := range []string{"a", "b"} {
+			flips.MayFail(name, "X", false, 3, start)
+			flips.Forget(name)
 		}
-		flips.Forget(name)
+		if got := flips.MayFail("c", "X", false, 1, start.Add(after)); got != may {
+			t.Errorf("after %s the third may turn False: %t", after, got)
+		}
+	}
+}
+
+func TestARegistrationThatIsMadeAnewInheritsWhatTurned(t *testing.T) {
+	former, flips := &health.Flips{}, &health.Flips{}
+	former.MayFail("a", "X", false, 3, start)
+	former.MayFail("b", "X", false, 3, start)
+	if !former.Counts(start.Add(4*time.Minute)) || (&health.Flips{}).Counts(start) {
+		t.Error("what turned lately doesn't count, or nothing does")
+	}
+	flips.Inherit(former)
+	if flips.MayFail("c", "X", false, 3, start) {
+		t.Error("the third of three may turn False")
+	}
+	if former.Counts(start.Add(5 * time.Minute)) {
+		t.Error("what turned long ago counts")
 	}
 }
 
