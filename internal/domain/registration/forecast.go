@@ -36,6 +36,9 @@ type Forecast struct {
 	UnknownKinds, UnreadableKinds []string
 	// Unwritable says why targets take no conditions; "" when they do.
 	Unwritable string
+	// TypeErrors are the parts of expressions that fail for every object, by the types of what they read; UndefinedFields those that they
+	// read and that the kinds' schemas don't have.
+	TypeErrors, UndefinedFields []string
 	// OtherShapes are condition types that another registration writes to the same kind in another shape.
 	OtherShapes []string
 	// Cycles are ways by which conditions depend on themselves.

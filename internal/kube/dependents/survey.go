@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	decl "k8s.io/apiserver/pkg/cel"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
@@ -34,6 +35,8 @@ type Objects interface {
 	Layout(ctx context.Context, kind schema.GroupVersionKind) (health.Layout, error)
 	// Served says whether the API server knows a kind.
 	Served(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
+	// Types gives those of the kinds' fields that can be told; the error is why others can't.
+	Types(ctx context.Context, kinds []schema.GroupVersionKind) (map[schema.GroupVersionKind]*decl.DeclType, error)
 	// Kubeconfig says why a shoot's kubeconfig is never used; "" when it is, or there is none.
 	Kubeconfig(ctx context.Context, namespace string, secret v1alpha1.SecretKey) (unsafe string, err error)
 }
@@ -85,6 +88,10 @@ func (s *Survey) Forecast(ctx context.Context, hcr *v1alpha1.HealthCheckRegistra
 	}
 	if err := l.targets(ctx, others); err != nil {
 		return forecast, notKnown(err)
+	}
+	types, _ := l.Objects.Types(ctx, reg.Kinds()) // where one can't be told, neither can what fails by it
+	if forecast.TypeErrors, forecast.UndefinedFields, err = reg.TypeErrors(types); err != nil {
+		return forecast, err
 	}
 	return forecast, nil
 }
