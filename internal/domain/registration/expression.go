@@ -84,15 +84,18 @@ func compile(text string, result *cel.Type, object, isNew bool) (*Expression, er
 		if err := acceptable(env, ast); err != nil {
 			return nil, err
 		}
-		if err := typedWell(text, result); err != nil {
-			return nil, err
-		}
 	}
 	program, err := env.Program(ast, cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost), cel.CostLimit(mostCost), cel.CostTracking(&library.CostEstimator{}))
 	if err != nil {
 		return nil, fmt.Errorf("plan it: %w", err)
 	}
-	return &Expression{program: program, reads: readsOf(ast.NativeRep().Expr(), nothing), text: text, result: result}, nil
+	e := &Expression{program: program, reads: readsOf(ast.NativeRep().Expr(), nothing), text: text, result: result}
+	if isNew {
+		if err := typedWell(e); err != nil {
+			return nil, err
+		}
+	}
+	return e, nil
 }
 
 // acceptable refuses what is more likely a mistake than not. A registration that is stored must stay readable all the same, for

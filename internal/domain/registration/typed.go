@@ -27,6 +27,42 @@ import (
 // is known of a kind's fields tells beforehand what can only fail. An object is a map when an expression runs, a list may have entries
 // of several types, and values of any types may be compared; so not all that a type checker refuses fails.
 
+// placed is an expression with the kind that its object is of: none where it has no object, or one of the shoot, where the kind may have
+// other fields.
+type placed struct {
+	*Expression
+	object schema.GroupVersionKind
+}
+
+func (r *Registration) placed() (all []placed) {
+	for _, e := range r.expressions {
+		all = append(all, placed{Expression: e})
+	}
+	for _, c := range r.Checks {
+		for _, e := range c.expressions {
+			p := placed{Expression: e}
+			if !c.Shoot {
+				p.object = c.Kind
+			}
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// TypedKinds are those of which expressions read more than what objects of all kinds have.
+func (r *Registration) TypedKinds() (kinds []schema.GroupVersionKind) {
+	for _, e := range r.placed() {
+		for _, path := range e.reads {
+			kind := map[string]schema.GroupVersionKind{varTarget: r.Kind, varObject: e.object}[path[0]]
+			if (len(path) == 1 || fieldsOfAll[path[1]] == nil) && !kind.Empty() && !slices.Contains(kinds, kind) {
+				kinds = append(kinds, kind)
+			}
+		}
+	}
+	return kinds
+}
+
 // TypeErrors are the parts of a registration's expressions that fail for every object, by the types of its kinds; undefinedFields those
 // fields that the schemas don't have: has() may ask for one, and a later schema may have it. What fails for objects of any kind is left
 // out: the terms say it.
@@ -35,36 +71,26 @@ func (r *Registration) TypeErrors(types map[schema.GroupVersionKind]*decl.DeclTy
 	if err != nil {
 		return nil, nil, err
 	}
-	check := func(all []*Expression, object *decl.DeclType) error {
-		typed, err := newTypeChecker(types[r.Kind], object)
-		if err != nil {
-			return err
-		}
-		for _, e := range all {
-			if untyped.check(e.text, e.result).failure != "" {
-				continue
-			}
-			found := typed.check(e.text, e.result)
-			if found.failure != "" {
-				sample.Once(&typeErrors, e.where+": "+found.failure)
-			}
-			for _, field := range found.undefined {
-				sample.Once(&undefinedFields, e.where+": "+field)
+	checkers := map[*decl.DeclType]*typeChecker{} // by the type of object: to make one takes a millisecond
+	for _, e := range r.placed() {
+		object := types[e.object]
+		if checkers[object] == nil {
+			if checkers[object], err = newTypeChecker(types[r.Kind], object); err != nil {
+				return nil, nil, err
 			}
 		}
-		return nil
-	}
-	err = check(r.expressions, nil)
-	for _, c := range r.Checks {
-		var object *decl.DeclType
-		if !c.Shoot { // a kind may have other fields there
-			object = types[c.Kind]
+		if untyped.check(e.Expression).failure != "" {
+			continue
 		}
-		if err == nil {
-			err = check(c.expressions, object)
+		found := checkers[object].check(e.Expression)
+		if found.failure != "" {
+			sample.Once(&typeErrors, e.where+": "+found.failure)
+		}
+		for _, field := range found.undefined {
+			sample.Once(&undefinedFields, e.where+": "+field)
 		}
 	}
-	return typeErrors, undefinedFields, err
+	return typeErrors, undefinedFields, nil
 }
 
 // typeChecker knows the types of target and object.
@@ -104,12 +130,12 @@ func newTypeChecker(target, object *decl.DeclType) (*typeChecker, error) {
 }
 
 // typedWell refuses what can only fail, whatever kinds target and object are of: no metadata.name is true.
-func typedWell(text string, result *cel.Type) error {
+func typedWell(e *Expression) error {
 	typed, err := ofAnyKind()
 	if err != nil {
 		return err
 	}
-	if failure := typed.check(text, result).failure; failure != "" {
+	if failure := typed.check(e).failure; failure != "" {
 		return errors.New(failure)
 	}
 	return nil
@@ -123,8 +149,8 @@ type findings struct {
 }
 
 // check looks at an expression that compiles without types.
-func (c *typeChecker) check(text string, result *cel.Type) (found findings) {
-	parsed, issues := c.parser.Parse(text)
+func (c *typeChecker) check(e *Expression) (found findings) {
+	parsed, issues := c.parser.Parse(e.text)
 	if issues.Err() != nil {
 		return found
 	}
@@ -132,19 +158,19 @@ func (c *typeChecker) check(text string, result *cel.Type) (found findings) {
 	by := map[int64]celast.Expr{}
 	celast.PostOrderVisit(checked.Expr(), celast.NewExprVisitor(func(e celast.Expr) { by[e.ID()] = e }))
 	for _, mistake := range mistakes.GetErrors() {
-		e := by[mistake.ExprID]
+		part := by[mistake.ExprID]
 		switch {
-		case e == nil:
+		case part == nil:
 		case strings.HasPrefix(mistake.Message, "undefined field "):
-			if field := undefinedField(checked, e); field != "" && !slices.Contains(found.undefined, field) {
+			if field := undefinedField(checked, part); field != "" && !slices.Contains(found.undefined, field) {
 				found.undefined = append(found.undefined, field)
 			}
-		case found.failure == "" && fails(checked, e, mistake):
+		case found.failure == "" && fails(checked, part, mistake):
 			found.failure = celwords.Mistake(mistake.Message, "")
 		}
 	}
-	if is := checked.GetType(checked.Expr().ID()); found.failure == "" && !slices.Contains([]types.Kind{types.DynKind, types.ErrorKind, result.Kind()}, is.Kind()) {
-		found.failure = fmt.Sprintf("it gives a %s, not a %s", is, result)
+	if is := checked.GetType(checked.Expr().ID()); found.failure == "" && !slices.Contains([]types.Kind{types.DynKind, types.ErrorKind, e.result.Kind()}, is.Kind()) {
+		found.failure = fmt.Sprintf("it gives a %s, not a %s", is, e.result)
 	}
 	return found
 }

@@ -214,3 +214,22 @@ func TestWhatFailsForObjectsOfAnyKindIsRefusedWhenItIsNew(t *testing.T) {
 		}
 	}
 }
+
+func TestOnlyKindsOfWhichMoreIsReadNeedTypes(t *testing.T) {
+	for _, c := range []struct {
+		where, expression string
+		want              []schema.GroupVersionKind
+	}{
+		{"name", "target.metadata.name + '-web'", nil},
+		{"name", "target.spec.name", []schema.GroupVersionKind{workers}},
+		{"where", "object.metadata.labels.a == target.spec.type", []schema.GroupVersionKind{workers}},
+		{"where", "object.spec.paused", []schema.GroupVersionKind{deployments}},
+		{"where", "'spec' in object", []schema.GroupVersionKind{deployments}},
+		{"shoot", "object.spec.paused && object.spec.x == target.spec.type", []schema.GroupVersionKind{workers}},
+		{"min", "size(target.spec.pools)", []schema.GroupVersionKind{workers}},
+	} {
+		if got := read(t, checking(c.where, c.expression)).TypedKinds(); !slices.Equal(got, c.want) {
+			t.Errorf("%s %s: %v, not %v", c.where, c.expression, got, c.want)
+		}
+	}
+}

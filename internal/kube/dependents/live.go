@@ -37,7 +37,7 @@ type Live struct {
 	Mapper Mapper
 	// Policy judges kubeconfigs as the checks do.
 	Policy kubeconfig.Policy
-	// Schemas tell types of fields; nil tells none.
+	// Schemas tell the types of fields.
 	Schemas *Schemas
 }
 
@@ -133,9 +133,6 @@ func (l *Live) Served(_ context.Context, kind schema.GroupVersionKind) (bool, er
 
 // Types asks for the kinds' schemas.
 func (l *Live) Types(ctx context.Context, kinds []schema.GroupVersionKind) (map[schema.GroupVersionKind]*decl.DeclType, error) {
-	if l.Schemas == nil {
-		return nil, nil
-	}
 	return l.Schemas.Types(ctx, kinds)
 }
 

@@ -11,6 +11,7 @@ import (
 	decl "k8s.io/apiserver/pkg/cel"
 	"k8s.io/client-go/openapi"
 
+	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube/dependents"
 )
 
@@ -106,6 +107,9 @@ func TestTypesAreThoseOfTheDocuments(t *testing.T) {
 	if types, err := schemas.Types(t.Context(), []schema.GroupVersionKind{configMaps}); err == nil || types != nil {
 		t.Errorf("the types are %v: %v", types, err)
 	}
+	if _, err := schemas.Types(t.Context(), nil); err != nil {
+		t.Errorf("of no kinds it was asked: %v", err)
+	}
 }
 
 func TestTypesTellWhatFailsAndWhatIsUndefined(t *testing.T) {
@@ -121,6 +125,12 @@ func TestTypesTellWhatFailsAndWhatIsUndefined(t *testing.T) {
 	}
 	if want := []string{"check mcm: cel.message: example.org/v1 Gadget.spec has no field weight"}; !slices.Equal(forecast.UndefinedFields, want) {
 		t.Errorf("undefined are %q", forecast.UndefinedFields)
+	}
+	if forecast.Items.Untyped != nil {
+		t.Errorf("types aren't known: %v", forecast.Items.Untyped)
+	}
+	if forecast, _ := tell(t, &objects{types: types, untyped: errors.New("no")}, spec); len(forecast.TypeErrors) != 1 || !errors.Is(forecast.Items.Untyped, guard.ErrNotKnown) {
+		t.Errorf("where one can't be told, of the others it is: %q, %v", forecast.TypeErrors, forecast.Items.Untyped)
 	}
 	if forecast, _ := tell(t, &objects{}, spec); len(forecast.TypeErrors)+len(forecast.UndefinedFields) > 0 {
 		t.Errorf("nothing is known of the kinds, and this is told: %q, %q", forecast.TypeErrors, forecast.UndefinedFields)

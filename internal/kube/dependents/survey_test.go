@@ -38,6 +38,7 @@ type objects struct {
 	layout    health.Layout
 	unsafe    string
 	types     map[schema.GroupVersionKind]*decl.DeclType
+	untyped   error
 	err       error
 }
 
@@ -84,7 +85,7 @@ func (o *objects) Served(_ context.Context, kind schema.GroupVersionKind) (bool,
 }
 
 func (o *objects) Types(context.Context, []schema.GroupVersionKind) (map[schema.GroupVersionKind]*decl.DeclType, error) {
-	return o.types, o.err
+	return o.types, o.untyped
 }
 
 func (o *objects) Kubeconfig(context.Context, string, v1alpha1.SecretKey) (string, error) {
