@@ -54,7 +54,7 @@ properties:
     properties:
       replicas: {type: integer, format: int32}
       paused: {type: boolean}
-      maxSurge: {format: int-or-string, oneOf: [{type: integer}, {type: string}]}
+      maxSurge: {type: string, format: int-or-string}
       maxUnavailable: {x-kubernetes-int-or-string: true}
       limits: {type: object, additionalProperties: {oneOf: [{type: string}, {type: number}]}}
       selector: {type: object, additionalProperties: {type: string}}
@@ -211,6 +211,9 @@ func TestWhatFailsForObjectsOfAnyKindIsRefusedWhenItIsNew(t *testing.T) {
 		}
 		if got := append(TermsOf(hcr).Problems, TermsOfNew(hcr, hcr).Problems...); len(got) > 0 {
 			t.Errorf("%s is stored, and stays readable: %q", expression, got)
+		}
+		if again, _, err := read(t, checking("healthy", expression)).TypeErrors(nil); err != nil || len(again) > 0 {
+			t.Errorf("%s: it is said twice: %q, %v", expression, again, err)
 		}
 	}
 }
