@@ -81,6 +81,37 @@ var _ = Describe("what a registration would do", func() {
 		Expect(tryOut(ctx, namespace, strings.Replace(spec, "Gadget", "Passing", 1))).To(warns("unwritable", "Passing takes no conditions: the kind has no status subresource"))
 	}, NodeTimeout(specTime))
 
+	It("is refused where an expression can only fail by the types of what it reads", func(ctx SpecContext) {
+		namespace := place(ctx)
+		judging := func(object, evaluate string) string {
+			return about(gadget, namespace, "checks: [{name: a, conditionType: A, object: {"+object+"}, evaluate: {cel: {"+evaluate+"}}}]")
+		}
+		const (
+			deployment = `apiVersion: apps/v1, kind: Deployment, name: "'d'"`
+			worker     = `apiVersion: extensions.gardener.cloud/v1alpha1, kind: Worker, name: "'w'"`
+			unserved   = `apiVersion: nobody.example.org/v1, kind: Nothing, name: "'n'"`
+		)
+		for _, c := range []struct{ object, evaluate, refused string }{
+			{deployment, "healthy: object.status.readyReplicas == '3'", "healthcheckregistration/type-error: an expression can only fail, by the types of the fields that it reads: check a: cel.healthy: == can't be applied to (int, string); convert one of them"},
+			{deployment, "healthy: object.spec.replicas", "check a: cel.healthy: it gives a int, not a bool"},
+			{deployment, "healthy: object.spec.replicas > 0, message: object.metadata.name + object.spec.replicas", "check a: cel.message: + can't be applied to (string, int)"},
+			{worker, `healthy: "object.status.conditions.all(c, c.status)"`, "check a: cel.healthy: a string is where a bool must be"},
+			{unserved, "healthy: object.spec.x == 1, message: object.metadata.generation", "healthcheckregistration/readable: check a: cel.message: it gives a int, not a string"},
+		} {
+			_, err := tryOut(ctx, namespace, judging(c.object, c.evaluate))
+			Expect(err).To(MatchError(ContainSubstring(c.refused)), c.evaluate)
+		}
+		Expect(tryOut(ctx, namespace, judging(deployment, `healthy: "object.status.readyReplicas >= object.spec.replicas && object.spec.strategy.rollingUpdate.maxSurge == '25%' && object.spec.template.spec.containers[0].resources.limits.cpu == '1'"`))).
+			NotTo(ContainElement(SatisfyAny(ContainSubstring("type-error"), ContainSubstring("undefined-field"))))
+
+		By("a field that is in no schema, which may come")
+		Expect(tryOut(ctx, namespace, judging(deployment, "healthy: has(object.status.ready) && object.status.ready || target.status.phase == 'Up'"))).To(SatisfyAll(
+			warns("undefined-field", "check a: cel.healthy: apps/v1 Deployment.status has no field ready"),
+			warns("undefined-field", "example.org/v1 Gadget.status has no field phase"),
+		))
+		Expect(tryOut(ctx, namespace, judging(unserved, "healthy: object.status.ready == 3"))).NotTo(ContainElement(ContainSubstring("undefined-field")))
+	}, NodeTimeout(specTime))
+
 	It("is refused where it would fight over a condition", func(ctx SpecContext) {
 		namespace := place(ctx)
 		setPhase(ctx, namespace, "dial", "Up")

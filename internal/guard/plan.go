@@ -93,6 +93,12 @@ type planPart struct {
 	err    error
 }
 
+// incomplete is a forecast of which some fields may not be known.
+type incomplete interface {
+	// NotKnown is why a field isn't, by its name in Go, and wraps ErrNotKnown; nil when it is.
+	NotKnown(field string) error
+}
+
 func (p *planPart) get(field int) ref.Val {
 	if !p.asked {
 		p.asked = true
@@ -103,6 +109,11 @@ func (p *planPart) get(field int) ref.Val {
 	}
 	if p.err != nil {
 		return types.NewErr("plan: %w", p.err)
+	}
+	if part, is := p.value.Interface().(incomplete); is {
+		if err := part.NotKnown(p.value.Type().Field(field).Name); err != nil {
+			return types.NewErr("plan: %w", err)
+		}
 	}
 	switch f := p.value.Field(field); f.Kind() {
 	case reflect.Int:

@@ -1,11 +1,18 @@
 package guard
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/registration"
 )
 
 func TestWhatChoosesObjectsMustBeReadable(t *testing.T) {
@@ -67,5 +74,45 @@ func TestACostlyExpressionIsRefusedOnlyWhereItIsNew(t *testing.T) {
 	stored := g.evaluation(t.Context(), rules, rules.kinds["HealthCheckRegistration"], judgedAs(t, registration(costly)))
 	if v := stored.atRunTime(); !v.Allowed {
 		t.Errorf("where it is stored it is refused by %v: %s", v.RuleIDs(), v.Message())
+	}
+}
+
+// TestFieldsOfAForecastMayNotBeKnown: rules that read these wait for facts, and the others judge.
+func TestFieldsOfAForecastMayNotBeKnown(t *testing.T) {
+	compiled, err := builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := creating(t, object(t, `{apiVersion: autohealer.resourcestack.com/v1alpha1, kind: HealthCheckRegistration, metadata: {name: x}, spec: {
+  target: {apiVersion: example.org/v1, kind: Gadget, type: a}, checks: [{name: a, conditionType: X, object: {apiVersion: apps/v1, kind: Deployment, name: "'d'"}, evaluate: {cel: {healthy: object.spec.ok}}}]}}`))
+	unknown := fmt.Errorf("%w: no schema", ErrNotKnown)
+	for name, tt := range map[string]struct {
+		forecast registration.Forecast
+		refused  []string
+		skipped  []string
+	}{
+		"types are known":     {registration.Forecast{}, nil, nil},
+		"they aren't":         {registration.Forecast{Items: registration.Items{Untyped: unknown}}, nil, []string{"type-error", "undefined-field"}},
+		"some tell a failure": {registration.Forecast{Items: registration.Items{Untyped: unknown}, TypeErrors: []string{"a: it gives a int"}}, []string{"type-error"}, []string{"undefined-field"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			planner := PlannerThatReads(func(context.Context, *v1alpha1.HealthCheckRegistration, limit.Limits, time.Time) (registration.Forecast, error) {
+				return tt.forecast, nil
+			})
+			v := under(t, compiled, Options{Facts: &plainFacts{}, Planners: map[string]Planner{"HealthCheckRegistration": planner}}).Review(t.Context(), request)
+			short := func(id string) string { return strings.TrimPrefix(id, "healthcheckregistration/") }
+			var refused, skipped []string
+			for _, violation := range v.Violations {
+				refused = append(refused, short(violation.Rule))
+			}
+			for _, s := range v.Skipped {
+				if skipped = append(skipped, short(s.Rule)); s.Missing != MissingFacts || !strings.Contains(s.Reason, "no schema") {
+					t.Errorf("%+v", s)
+				}
+			}
+			if !slices.Equal(refused, tt.refused) || !slices.Equal(skipped, tt.skipped) || v.Allowed != (tt.refused == nil) {
+				t.Errorf("allowed %v; refused by %q, skipped %q", v.Allowed, refused, skipped)
+			}
+		})
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/openapi"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -22,9 +24,16 @@ const (
 
 // newDependents asks the planner of HealthCheckRegistrations. It reads targets live, and not all: they may be of a kind that nothing has
 // watched so far.
-func newDependents(mgr ctrl.Manager, o options) *dependents.Survey {
+func newDependents(mgr ctrl.Manager, o options) (*dependents.Survey, error) {
+	kinds, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("make the client of discovery: %w", err)
+	}
 	return &dependents.Survey{
-		Objects: &dependents.Live{Reader: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(), Policy: kubeconfig.Policy{AllowLoopback: o.probeLoopback}},
+		Objects: &dependents.Live{
+			Reader: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(), Policy: kubeconfig.Policy{AllowLoopback: o.probeLoopback},
+			Schemas: dependents.NewSchemas(openapi.NewClientWithContext(kinds.RESTClient())),
+		},
 		Stored: func(ctx context.Context) ([]*v1alpha1.HealthCheckRegistration, error) {
 			var list v1alpha1.HealthCheckRegistrationList
 			if err := mgr.GetCache().List(ctx, &list); err != nil {
@@ -37,5 +46,5 @@ func newDependents(mgr ctrl.Manager, o options) *dependents.Survey {
 			return all, nil
 		},
 		Read: targetsRead, Look: targetsLooked, Within: forecastTakes, Known: &dependents.Known{},
-	}
+	}, nil
 }

@@ -89,13 +89,17 @@ func addAll(ctx context.Context, mgr ctrl.Manager, o options, facts *kube.Facts,
 	if err != nil {
 		return err
 	}
+	checked, err := newDependents(mgr, o)
+	if err != nil {
+		return err
+	}
 	rules, err := guard.New(guard.Options{
 		Facts: facts, Planners: map[string]guard.Planner{
 			"ConditionSet":            guard.PlannerOf(facts.ForecastConditionSet),
 			"WeederConfig":            guard.PlannerOf(facts.ForecastWeederConfig),
 			"ProbeConfig":             guard.PlannerThatReads(probes.Forecast),
 			"OutlierPolicy":           guard.PlannerThatReads(routed.Forecast).When(routed.Synced),
-			"HealthCheckRegistration": guard.PlannerThatReads(newDependents(mgr, o).Forecast),
+			"HealthCheckRegistration": guard.PlannerThatReads(checked.Forecast),
 		},
 		OwnNamespace: o.namespace,
 		Stored:       &kube.Policies{Cache: mgr.GetCache(), Scheme: mgr.GetScheme()}, Authorizer: asking, AwaitGuardrails: true,

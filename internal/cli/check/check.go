@@ -271,7 +271,7 @@ func (c *Checker) judge(ctx context.Context, r *Report, object, old map[string]a
 		skip.Docs = cmp.Or(skip.Docs, guard.Docs(skip.Rule))
 		switch {
 		case skip.Missing == guard.MissingFacts && c.factsGiven:
-			skip.Reason = "needs more of the cluster than these facts hold; facts export writes them anew"
+			skip.Reason = "needs more of the cluster than these facts hold; facts export writes them anew, but for schemas, which only a cluster tells"
 		case skip.Missing == guard.MissingFacts:
 			skip.Reason = "needs facts of a cluster (--facts or --live)"
 		case skip.Missing == guard.MissingAuthorizer:

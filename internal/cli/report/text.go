@@ -102,7 +102,7 @@ func summary(result Result) string {
 		guard.MissingRequest:    "a request that says who asks (kubectl apply --dry-run=server)",
 	}
 	if result.Facts != "" {
-		hints[guard.MissingFacts] = "more facts than these (facts export writes them anew)"
+		hints[guard.MissingFacts] = "more facts than these (facts export writes them anew, or --live)"
 	}
 	for _, missing := range wants {
 		if n := len(lacking[missing]); n > 0 {

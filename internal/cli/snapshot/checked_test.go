@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/openapi"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -29,6 +30,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube/dependents"
 )
 
 const (
@@ -55,6 +57,13 @@ spec:
   - {name: token, conditionType: Tokens, object: {apiVersion: v1, kind: Secret, name: "'token'"}, evaluate: {cel: {healthy: size(object.data) > 0}}}
 `
 )
+
+// noDocuments is an API server that tells no schema.
+type noDocuments struct{}
+
+func (noDocuments) PathsWithContext(context.Context) (map[string]openapi.GroupVersionWithContext, error) {
+	return nil, nil
+}
 
 func parsed[T any, P interface {
 	*T
@@ -95,7 +104,10 @@ func shootCluster(t *testing.T, more ...client.Object) *Snapshot {
 	if err := errors.Join(scheme.AddToScheme(types), v1alpha1.AddToScheme(types)); err != nil {
 		t.Fatal(err)
 	}
-	s.live = &live{client: fake.NewClientBuilder().WithScheme(types).WithRESTMapper(served).WithObjects(objects...).Build()}
+	s.live = &live{
+		client:  fake.NewClientBuilder().WithScheme(types).WithRESTMapper(served).WithObjects(objects...).Build(),
+		schemas: dependents.NewSchemas(noDocuments{}),
+	}
 	s.Objects.answered.Delete("Deployment.apps -A") // as by one who may not list them
 	return s
 }
@@ -167,6 +179,10 @@ func TestAFileTellsOfRegistrationsWhatTheClusterDoes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if want.Items.Untyped != nil || !errors.Is(got.Items.Untyped, guard.ErrNotKnown) {
+				t.Errorf("types are told live: %v, and from a file, which has no schemas: %v", want.Items.Untyped, got.Items.Untyped)
+			}
+			got.Items.Untyped = nil
 			told(want, "Tokens", "Odd") // whose errors are other words
 			told(got, "Tokens", "Odd")
 			if diff := cmp.Diff(want, got, cmpopts.EquateErrors()); diff != "" {

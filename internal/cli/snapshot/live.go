@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/openapi"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,6 +53,8 @@ type live struct {
 	client client.Client
 	survey *survey.Live
 	policy kubeconfig.Policy
+	// schemas tell the types of what HealthCheckRegistrations read.
+	schemas *dependents.Schemas
 }
 
 // Read reads everything that planners look at. A cluster without our kinds has none of their objects.
@@ -74,7 +77,10 @@ func (l Live) Read(ctx context.Context) (*Snapshot, error) {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
 	s := &Snapshot{Objects: newObjects(), From: cfg.Host}
-	s.live = &live{client: many, policy: l.Policy, survey: &survey.Live{Reader: c, Scales: c.SubResource("scale"), Kinds: kinds}}
+	s.live = &live{
+		client: many, policy: l.Policy, survey: &survey.Live{Reader: c, Scales: c.SubResource("scale"), Kinds: kinds},
+		schemas: dependents.NewSchemas(openapi.NewClientWithContext(kinds.RESTClient())),
+	}
 	if s.OwnNamespace, err = FindOwn(ctx, c); err != nil {
 		return nil, err
 	}
@@ -228,9 +234,9 @@ func (s surveyed) reader() client.Reader {
 
 func (f *Facts) checked() checked {
 	read := f.surveyed()
-	var mapper dependents.Mapper = read.Objects
+	objects := &dependents.Live{Reader: read.reader(), Mapper: read.Objects}
 	if read.live != nil {
-		mapper = read.live.client.RESTMapper()
+		objects.Mapper, objects.Schemas = read.live.client.RESTMapper(), read.live.schemas
 	}
-	return checked{&dependents.Live{Reader: read.reader(), Mapper: mapper}, read}
+	return checked{objects, read}
 }

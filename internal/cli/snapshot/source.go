@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	decl "k8s.io/apiserver/pkg/cel"
 	"k8s.io/utils/ptr"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -209,6 +210,17 @@ func scaleIn(workload *unstructured.Unstructured) (survey.Dependent, error) {
 		return survey.Dependent{}, fmt.Errorf("read the selector of %s %s: %w", workload.GetKind(), workload.GetName(), err)
 	}
 	return survey.Dependent{Replicas: ptr.Deref(spec.Replicas, 1), Pods: pods.String()}, nil
+}
+
+// Types asks for the kinds' schemas, which aren't in a file.
+func (c checked) Types(ctx context.Context, kinds []schema.GroupVersionKind) (map[schema.GroupVersionKind]*decl.DeclType, error) {
+	if c.live != nil {
+		return c.Live.Types(ctx, kinds)
+	}
+	if len(kinds) == 0 {
+		return nil, nil
+	}
+	return nil, notInFacts("the schema of %s is", kinds[0].Kind)
 }
 
 // Served says whether the API server knows a kind.

@@ -15,6 +15,15 @@ var (
 	noOverload = regexp.MustCompile(`^found no matching overload for '(.+)' applied to '(.+)'$`)
 	// unexpected is what the parser came upon; it goes on with each token that it would have taken.
 	unexpected = regexp.MustCompile(`^Syntax error: (?:mismatched|extraneous) input ('.*') expecting .*$`)
+	// plain is what the checker says of a value of a type, and how people say it.
+	plain = []struct {
+		said  *regexp.Regexp
+		words string
+	}{
+		{regexp.MustCompile(`^expected type '(.+)' but found '(.+)'$`), "a $2 is where a $1 must be"},
+		{regexp.MustCompile(`^type '(.+)' does not support field selection$`), "a $1 has no fields"},
+		{regexp.MustCompile(`^expression of type '(.+)' cannot be range of a comprehension .*$`), "a $1 has no entries to go over"},
+	}
 )
 
 // Mistake is what the compiler says of an expression. MayRead tells those who name what there isn't what they may name.
@@ -29,6 +38,9 @@ func Mistake(message, mayRead string) string {
 			operation = operator
 		}
 		message = fmt.Sprintf("%s can't be applied to %s; convert one of them, as by string() or int(), or write another", operation, of[2])
+	}
+	for _, p := range plain {
+		message = p.said.ReplaceAllString(message, p.words)
 	}
 	if of := unexpected.FindStringSubmatch(message); of != nil {
 		message = "Syntax error: it can't go on with " + of[1]

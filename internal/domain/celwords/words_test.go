@@ -4,12 +4,15 @@ import "testing"
 
 func TestWhatIsWrongIsSaidInWords(t *testing.T) {
 	for said, want := range map[string]string{
-		"undeclared reference to 'objekt' (in container '')":                      "undeclared reference to 'objekt'; it may read object",
-		"found no matching overload for '_+_' applied to '(string, int)'":         "+ can't be applied to (string, int); convert one of them, as by string() or int(), or write another",
-		"found no matching overload for 'matches' applied to '(string, int)'":     "matches can't be applied to (string, int); convert one of them, as by string() or int(), or write another",
-		"Syntax error: mismatched input '=' expecting {<EOF>, '==', '!='}":        "Syntax error: it can't go on with '='",
-		"Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(',\n '.'}": "Syntax error: it ends too early",
-		"undefined field 'statuss'":                                               "undefined field 'statuss'",
+		"undeclared reference to 'objekt' (in container '')":                                          "undeclared reference to 'objekt'; it may read object",
+		"found no matching overload for '_+_' applied to '(string, int)'":                             "+ can't be applied to (string, int); convert one of them, as by string() or int(), or write another",
+		"found no matching overload for 'matches' applied to '(string, int)'":                         "matches can't be applied to (string, int); convert one of them, as by string() or int(), or write another",
+		"Syntax error: mismatched input '=' expecting {<EOF>, '==', '!='}":                            "Syntax error: it can't go on with '='",
+		"Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(',\n '.'}":                     "Syntax error: it ends too early",
+		"undefined field 'statuss'":                                                                   "undefined field 'statuss'",
+		"expected type 'bool' but found 'list(string)'":                                               "a list(string) is where a bool must be",
+		"type 'string' does not support field selection":                                              "a string has no fields",
+		"expression of type 'int' cannot be range of a comprehension (must be list, map, or dynamic)": "a int has no entries to go over",
 	} {
 		if got := Mistake(said, "it may read object"); got != want {
 			t.Errorf("%s: got %s, want %s", said, got, want)

@@ -37,6 +37,9 @@ type Expression struct {
 	program cel.Program
 	// reads are the fields that it selects, from its variable on.
 	reads [][]string
+	// where it stands, for people; what it is, and the type that it has to give.
+	where, text string
+	result      *cel.Type
 }
 
 // environmentOf gives the environment in which target alone is known, or object as well.
@@ -86,7 +89,13 @@ func compile(text string, result *cel.Type, object, isNew bool) (*Expression, er
 	if err != nil {
 		return nil, fmt.Errorf("plan it: %w", err)
 	}
-	return &Expression{program, readsOf(ast.NativeRep().Expr(), nothing)}, nil
+	e := &Expression{program: program, reads: readsOf(ast.NativeRep().Expr(), nothing), text: text, result: result}
+	if isNew {
+		if err := typedWell(e); err != nil {
+			return nil, err
+		}
+	}
+	return e, nil
 }
 
 // acceptable refuses what is more likely a mistake than not. A registration that is stored must stay readable all the same, for

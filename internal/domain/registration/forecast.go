@@ -36,6 +36,9 @@ type Forecast struct {
 	UnknownKinds, UnreadableKinds []string
 	// Unwritable says why targets take no conditions; "" when they do.
 	Unwritable string
+	// TypeErrors are the parts of expressions that fail for every object, by the types of what they read; UndefinedFields those that they
+	// read and that the kinds' schemas don't have.
+	TypeErrors, UndefinedFields []string
 	// OtherShapes are condition types that another registration writes to the same kind in another shape.
 	OtherShapes []string
 	// Cycles are ways by which conditions depend on themselves.
@@ -58,6 +61,16 @@ type Items struct {
 	More    bool
 	// Failing counts targets with a condition that is False already, Writes the conditions that would be written.
 	Failing, Writes int
+	// Untyped is why the types of some fields that expressions read can't be told; nil when they can.
+	Untyped error
+}
+
+// NotKnown is why it isn't known what a field of the forecast would be, by its name; nil when it is.
+func (f Forecast) NotKnown(field string) error {
+	if field == "TypeErrors" && len(f.TypeErrors) == 0 || field == "UndefinedFields" && len(f.UndefinedFields) == 0 {
+		return f.Items.Untyped
+	}
+	return nil
 }
 
 // Plan plans targets one after the other, with one breaker over all: targets is how many the registration has among the objects

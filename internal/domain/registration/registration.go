@@ -176,6 +176,7 @@ func (r *reader) compile(where, text string, result *cel.Type, object bool) *Exp
 	if err != nil {
 		r.problem(where, err)
 	} else {
+		e.where = where
 		r.compiled = append(r.compiled, e)
 	}
 	return e

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	decl "k8s.io/apiserver/pkg/cel"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -36,6 +37,8 @@ type Live struct {
 	Mapper Mapper
 	// Policy judges kubeconfigs as the checks do.
 	Policy kubeconfig.Policy
+	// Schemas tell the types of fields.
+	Schemas *Schemas
 }
 
 // Mapper tells how a kind is served.
@@ -138,6 +141,11 @@ func (l *Live) Served(_ context.Context, kind schema.GroupVersionKind) (bool, er
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// Types asks for the kinds' schemas.
+func (l *Live) Types(ctx context.Context, kinds []schema.GroupVersionKind) (map[schema.GroupVersionKind]*decl.DeclType, error) {
+	return l.Schemas.Types(ctx, kinds)
 }
 
 // Kubeconfig reads a Secret, and keeps of it only why it is never used.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	decl "k8s.io/apiserver/pkg/cel"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
@@ -35,6 +36,9 @@ type Objects interface {
 	Layout(ctx context.Context, kind schema.GroupVersionKind) (health.Layout, error)
 	// Served says whether the API server knows a kind.
 	Served(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
+	// Types gives those of the kinds' fields, as far as they can be told; the error is why others can't. A kind that isn't served, or
+	// whose fields are free, has none.
+	Types(ctx context.Context, kinds []schema.GroupVersionKind) (map[schema.GroupVersionKind]*decl.DeclType, error)
 	// Kubeconfig says why a shoot's kubeconfig is never used; "" when it is, or there is none.
 	Kubeconfig(ctx context.Context, namespace string, secret v1alpha1.SecretKey) (unsafe string, err error)
 }
@@ -87,7 +91,12 @@ func (s *Survey) Forecast(ctx context.Context, hcr *v1alpha1.HealthCheckRegistra
 	if err := l.targets(ctx, others); err != nil {
 		return forecast, notKnown(err)
 	}
-	return forecast, nil
+	types, err := l.Objects.Types(ctx, reg.TypedKinds())
+	if err != nil {
+		forecast.Items.Untyped = notKnown(err)
+	}
+	forecast.TypeErrors, forecast.UndefinedFields, err = reg.TypeErrors(types)
+	return forecast, err
 }
 
 func notKnown(err error) error { return fmt.Errorf("%w: %w", guard.ErrNotKnown, err) }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
+	decl "k8s.io/apiserver/pkg/cel"
 	"sigs.k8s.io/yaml"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -36,6 +37,8 @@ type objects struct {
 	forbidden string
 	layout    health.Layout
 	unsafe    string
+	types     map[schema.GroupVersionKind]*decl.DeclType
+	untyped   error
 	err       error
 }
 
@@ -86,6 +89,10 @@ func (o *objects) Layout(context.Context, schema.GroupVersionKind) (health.Layou
 
 func (o *objects) Served(_ context.Context, kind schema.GroupVersionKind) (bool, error) {
 	return kind.Kind != o.unserved, nil
+}
+
+func (o *objects) Types(context.Context, []schema.GroupVersionKind) (map[schema.GroupVersionKind]*decl.DeclType, error) {
+	return o.types, o.untyped
 }
 
 func (o *objects) Kubeconfig(context.Context, string, v1alpha1.SecretKey) (string, error) {
