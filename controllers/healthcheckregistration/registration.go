@@ -69,7 +69,7 @@ func (o *Observer) read(hcr *v1alpha1.HealthCheckRegistration, before reading) r
 // update has all looked at that a registration, or what the rules say of it, concerns.
 func (o *Observer) update(ctx context.Context, before, now storedRegistration) {
 	if before.Read.registration != nil && before.Read.registration != now.Read.registration {
-		o.closeUnnamed()
+		o.closeUnnamed() //nolint:contextcheck // ending a watch asks nothing
 	}
 	o.book.follow(now.Object, o.Facts.Clock.Now())
 	o.inform(ctx, client.ObjectKeyFromObject(now.Object))

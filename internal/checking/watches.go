@@ -196,7 +196,7 @@ func (w *Watches) CloseBut(named sets.Set[schema.GroupVersionKind]) {
 		if named.Has(kind) {
 			continue
 		}
-		if err := w.cache.RemoveInformer(context.Background(), empty(kind)); err == nil { // nothing is asked
+		if err := w.cache.RemoveInformer(context.Background(), empty(kind)); err == nil {
 			delete(w.kinds, kind)
 			delete(w.targets, kind)
 		}
