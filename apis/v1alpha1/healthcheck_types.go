@@ -136,7 +136,7 @@ type NodesCheck struct {
 	// +kubebuilder:validation:XIntOrString
 	Min *intstr.IntOrString `json:"min,omitempty"`
 	// desired is a CEL expression over object and target that gives how many nodes the check's object wants, such as
-	// object.spec.replicas of a MachineDeployment. Of several objects the sum counts, those aside that are being deleted; where it is
+	// object.spec.?replicas.orValue(0) of a MachineDeployment, which isn't stored with a zero. Of several objects the sum counts, those aside that are being deleted; where it is
 	// 0 nodes aren't looked at. Where it can't be evaluated for one of them the check is Unknown.
 	// +optional
 	// +kubebuilder:validation:MinLength=1

@@ -40,11 +40,14 @@ func (p plan) harmful() sets.Set[string] {
 }
 
 // confirmed plans by what was seen last, which may be old: only what is there now turns a condition False. Checks of other conditions aren't
-// made anew, so that one that hangs holds up its own alone.
+// made anew: one that would hang isn't waited for.
 func (l *look) confirmed(ctx context.Context, layout health.Layout) plan {
 	live := sets.New[string]()
 	p := l.plan(ctx, layout, live)
 	for !live.IsSuperset(p.harmful()) {
+		if live.Len() > 0 { // its steps are counted anew
+			l.notFailed(p, p.Steps)
+		}
 		live = live.Union(p.harmful())
 		p = l.plan(ctx, layout, live)
 	}
@@ -107,6 +110,7 @@ func (l *look) unwritten(d decider, layout health.Layout, untouched map[string]b
 	if why := d.registration.Unwritable(layout); why != "" && d.decides() {
 		l.leave(d, untouched)
 		l.problem = why
+		l.r.Layouts.Doubt(l.object.GroupVersionKind()) // somebody may mend the definition, or make it anew
 	}
 }
 

@@ -86,6 +86,9 @@ func (o *Observer) closeUnnamed() {
 		return
 	}
 	named := sets.New[schema.GroupVersionKind]()
+	for _, hcr := range o.policies.Unjudged() {
+		named.Insert(kindOf(hcr))
+	}
 	for j := range o.judged() {
 		if named.Insert(j.Read.kind); j.Read.registration != nil {
 			named.Insert(j.Read.registration.Kinds()...)

@@ -93,10 +93,10 @@ var _ = Describe("what a registration would do", func() {
 		)
 		for _, c := range []struct{ object, evaluate, refused string }{
 			{deployment, "healthy: object.status.readyReplicas == '3'", "healthcheckregistration/type-error: an expression can only fail, by the types of the fields that it reads: check a: cel.healthy: == can't be applied to (int, string); convert one of them"},
-			{deployment, "healthy: object.spec.replicas", "check a: cel.healthy: it gives a int, not a bool"},
+			{deployment, "healthy: object.spec.replicas", "check a: cel.healthy: it gives int, not bool"},
 			{deployment, "healthy: object.spec.replicas > 0, message: object.metadata.name + object.spec.replicas", "check a: cel.message: + can't be applied to (string, int)"},
 			{worker, `healthy: "object.status.conditions.all(c, c.status)"`, "check a: cel.healthy: a string is where a bool must be"},
-			{unserved, "healthy: object.spec.x == 1, message: object.metadata.generation", "healthcheckregistration/readable: check a: cel.message: it gives a int, not a string"},
+			{unserved, "healthy: object.spec.x == 1, message: object.metadata.generation", "healthcheckregistration/readable: check a: cel.message: it gives int, not string"},
 		} {
 			_, err := tryOut(ctx, namespace, judging(c.object, c.evaluate))
 			Expect(err).To(MatchError(ContainSubstring(c.refused)), c.evaluate)

@@ -21,7 +21,7 @@ func TestWhatChoosesObjectsMustBeReadable(t *testing.T) {
 		"has(object.spec.class)":              "",
 		"has(object.spec.class":               "check a: object.where: Syntax error: it ends too early",
 		"'1 > 0'":                             "check a: object.where: it is the same for every object",
-		"object.spec.clazz + string(1)":       "check a: object.where: it gives a string, not a bool",
+		"object.spec.clazz + string(1)":       "check a: object.where: it gives string, not bool",
 		"subject.spec.class == 'seed'":        "check a: object.where: undeclared reference to 'subject'; it may read target and object",
 		"size(target.status.conditions) == 0": "check a: object.where: it reads target.status.conditions, which checks write, or all of what they are in; name the field that it is about",
 	} {

@@ -4,22 +4,34 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 func TestATargetThatGoesDuringAWriteIsNoError(t *testing.T) {
-	r, _ := reconcilerOf(For(gadget).Check("X", "x", fine), interceptor.Funcs{
+	patches := 0
+	turns := func(context.Context) (*SingleCheckResult, error) {
+		return &SingleCheckResult{Status: map[bool]ConditionStatus{true: ConditionTrue, false: ConditionFalse}[patches == 0]}, nil
+	}
+	r, _ := reconcilerOf(For(gadget).Check("X", "x", func() HealthCheck { return checkFunc(turns) }), interceptor.Funcs{
 		SubResourcePatch: func(ctx context.Context, c client.Client, subresource string, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
-			if err := c.Delete(ctx, o.DeepCopyObject().(client.Object)); err != nil {
-				return err
+			if patches++; patches == 2 {
+				if err := c.Delete(ctx, o.DeepCopyObject().(client.Object)); err != nil {
+					return err
+				}
 			}
 			return c.SubResource(subresource).Patch(ctx, o, patch, options...)
 		},
 	})
-	if _, err := r.Reconcile(t.Context(), ofG); err != nil {
-		t.Error(err)
+	for range 2 {
+		if _, err := r.Reconcile(t.Context(), ofG); err != nil {
+			t.Error(err)
+		}
+	}
+	if patches != 2 || r.writer.breaker.flips.Counts(time.Now()) {
+		t.Errorf("after %d writes what was never written counts", patches)
 	}
 }
 

@@ -3,6 +3,7 @@ package healthcheck
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -50,10 +51,11 @@ func (s *sufficientNodes) Check(ctx context.Context, target types.NamespacedName
 	if err := s.seed.List(ctx, deployments, client.InNamespace(target.Namespace)); err != nil {
 		return nil, fmt.Errorf("list the MachineDeployments: %w", err)
 	}
-	if len(pools) > 0 && len(deployments.Items) == 0 {
-		return resultOf(health.NothingFound(health.MissingProgresses, "there is no MachineDeployment beside the Worker", ProgressingThreshold)), nil
+	staying := slices.DeleteFunc(deployments.Items, func(d unstructured.Unstructured) bool { return d.GetDeletionTimestamp() != nil })
+	if len(pools) > 0 && len(staying) == 0 {
+		return resultOf(health.NothingFound(health.MissingProgresses, "there is no MachineDeployment beside the Worker that stays", ProgressingThreshold)), nil
 	}
-	desired, err := desiredNodes(deployments.Items)
+	desired, err := desiredNodes(staying)
 	if err != nil {
 		return nil, err
 	}
@@ -71,14 +73,11 @@ func (s *sufficientNodes) Check(ctx context.Context, target types.NamespacedName
 	return resultOf(r), nil
 }
 
-// desiredNodes is what MachineDeployments want together that stay. One without replicas wants none: MachineDeployments that are stored
+// desiredNodes is what MachineDeployments want together. One without replicas wants none: MachineDeployments that are stored
 // leave a zero out.
 func desiredNodes(deployments []unstructured.Unstructured) (desired int64, err error) {
 	for i := range deployments {
 		d := &deployments[i]
-		if d.GetDeletionTimestamp() != nil {
-			continue
-		}
 		replicas, _, err := unstructured.NestedInt64(d.Object, "spec", "replicas")
 		if err != nil {
 			return 0, fmt.Errorf("read the replicas of MachineDeployment %s: %w", d.GetName(), err)

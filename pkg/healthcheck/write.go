@@ -60,10 +60,10 @@ func (w *writer) judge(ctx context.Context, in health.Input, confirm func() []he
 		return w.breaker.mayFail(ctx, key, conditionType, doubted)
 	}
 	defer func() {
-		switch {
-		case err != nil:
+		if err != nil || target == nil { // nothing of it was written
 			w.breaker.flips.Unwritten(key.String(), turned...)
-		case target == nil:
+		}
+		if err == nil && target == nil {
 			w.breaker.flips.Forget(key.String())
 			w.contests.Forget(key.String())
 		}

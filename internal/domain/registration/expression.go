@@ -75,7 +75,7 @@ func compile(text string, result *cel.Type, object, isNew bool) (*Expression, er
 		return nil, errors.New(celwords.Mistake(issues.Errors()[0].Message, may))
 	}
 	if t := ast.OutputType(); !t.IsExactType(result) && !t.IsExactType(cel.DynType) {
-		return nil, fmt.Errorf("it gives a %s, not a %s", t, result)
+		return nil, fmt.Errorf("it gives %s, not %s", t, result)
 	}
 	if err := permitted(ast.NativeRep().Expr(), result); err != nil {
 		return nil, err

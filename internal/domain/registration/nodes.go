@@ -2,6 +2,7 @@ package registration
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/google/cel-go/cel"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -44,7 +45,11 @@ func (c *Check) judgeDesired(ref Ref, target *unstructured.Unstructured, objects
 	if len(objects) == 0 {
 		return c.told(health.NothingFound(c.OnMissing, c.missing(ref), c.Timeout)), nil
 	}
-	desired, err := c.sumOfDesired(target, objects)
+	staying := slices.DeleteFunc(slices.Clone(objects), func(o *unstructured.Unstructured) bool { return o.GetDeletionTimestamp() != nil })
+	if len(staying) == 0 {
+		return c.told(health.NothingFound(health.MissingProgresses, c.called(ref)+" is being deleted", c.Timeout)), nil
+	}
+	desired, err := c.sumOfDesired(target, staying)
 	if err != nil {
 		return c.told(health.Faulty(err)), nil
 	}
@@ -54,12 +59,9 @@ func (c *Check) judgeDesired(ref Ref, target *unstructured.Unstructured, objects
 	return c.compareNodes(desired, there)
 }
 
-// sumOfDesired is how many nodes the objects want together that stay.
+// sumOfDesired is how many nodes the objects want together.
 func (c *Check) sumOfDesired(target *unstructured.Unstructured, objects []*unstructured.Unstructured) (sum int64, err error) {
 	for _, object := range objects {
-		if object.GetDeletionTimestamp() != nil {
-			continue
-		}
 		desired, err := evalAs[int64](c.desired, target, object)
 		if err == nil && desired < 0 {
 			err = fmt.Errorf("it gave %d", desired)

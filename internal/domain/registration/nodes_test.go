@@ -73,7 +73,7 @@ func TestNodesAreComparedWithWhatIsDesired(t *testing.T) {
 		"one of ten":                         {ofMachines(ofReplicas, ""), []string{six, four}, scaled{ready: 1, broken: 9}, "False", "1 of at least 10 nodes are available; not ready: b, c, d, e, f and 4 more"},
 		"some haven't come":                  {ofMachines(ofReplicas, ""), []string{six, four}, scaled{ready: 7}, "Progressing", "7 of at least 10 nodes are available; not registered: 3"},
 		"what is being deleted wants none":   {ofMachines(ofReplicas, ""), []string{four, goes}, scaled{ready: 4}, "True", ""},
-		"all are being deleted":              {ofMachines(ofReplicas, ""), []string{goes}, scaled{}, "True", ""},
+		"all are being deleted":              {ofMachines(ofReplicas, ""), []string{goes}, scaled{}, "Progressing", "every MachineDeployment in namespace shoot--a is being deleted"},
 		"a zero that is left out":            {ofMachines("{desired: 'object.spec.?replicas.orValue(0)'}", ""), []string{four, zero}, scaled{ready: 4}, "True", ""},
 		"each wants one":                     {ofMachines("{desired: '1'}", ""), []string{six, four}, scaled{ready: 1}, "Progressing", "1 of at least 2 nodes are available; not registered: 1"},
 		"by the target":                      {ofMachines("{desired: 'object.spec.replicas + size(target.spec.pools)'}", ""), []string{four}, scaled{ready: 4}, "Progressing", "4 of at least 6 nodes are available; not registered: 2"},

@@ -66,8 +66,8 @@ func TestProblems(t *testing.T) {
 	const deployment = `{apiVersion: apps/v1, kind: Deployment, name: "'d'"}`
 	for name, c := range map[string]struct{ spec, want string }{
 		"syntax":             {one(`{name: a, conditionType: X, object: {apiVersion: apps/v1, kind: Deployment, name: "'d"}, evaluate: {builtin: {}}}`), "check a: object.name: Syntax error"},
-		"not a string":       {one(`{name: a, conditionType: X, object: {apiVersion: apps/v1, kind: Deployment, name: "1"}, evaluate: {builtin: {}}}`), "check a: object.name: it gives a int, not a string"},
-		"not a bool":         {one(`{name: a, conditionType: X, when: "size(target.spec.pools)", object: ` + deployment + `, evaluate: {builtin: {}}}`), "check a: when: it gives a int, not a bool"},
+		"not a string":       {one(`{name: a, conditionType: X, object: {apiVersion: apps/v1, kind: Deployment, name: "1"}, evaluate: {builtin: {}}}`), "check a: object.name: it gives int, not string"},
+		"not a bool":         {one(`{name: a, conditionType: X, when: "size(target.spec.pools)", object: ` + deployment + `, evaluate: {builtin: {}}}`), "check a: when: it gives int, not bool"},
 		"constant":           {one(`{name: a, conditionType: X, when: "1 > 0", object: ` + deployment + `, evaluate: {builtin: {}}}`), "check a: when: it is the same for every object"},
 		"own conditions":     {one(`{name: a, conditionType: X, when: "target.status.conditions.exists(c, c.type == 'X')", object: ` + deployment + `, evaluate: {builtin: {}}}`), "reads target.status.conditions"},
 		"by another way":     {one(`{name: a, conditionType: X, when: "size(target['status'].?conditions.orValue([])) > 0", object: ` + deployment + `, evaluate: {builtin: {}}}`), "reads target.status.conditions"},
@@ -81,7 +81,7 @@ func TestProblems(t *testing.T) {
 		"regular expression": {one(`{name: a, conditionType: X, object: ` + deployment + `, evaluate: {builtin: {}}, errorCodes: [{match: "(", code: ERR}]}`), "check a: errorCodes: error parsing regexp"},
 		"apiVersion":         {"target: {apiVersion: a/b/c, kind: Worker}\nchecks: [{name: a, conditionType: X, object: " + deployment + ", evaluate: {builtin: {}}}]", "target.apiVersion: "},
 		"where, syntax":      {selecting("selector: {}, where: 'object.spec.class =='", ""), "check a: object.where: Syntax error"},
-		"where, not a bool":  {selecting("selector: {}, where: 'object.spec.class + string(1)'", ""), "check a: object.where: it gives a string, not a bool"},
+		"where, not a bool":  {selecting("selector: {}, where: 'object.spec.class + string(1)'", ""), "check a: object.where: it gives string, not bool"},
 		"where, constant":    {selecting("selector: {}, where: '1 > 0'", ""), "check a: object.where: it is the same for every object"},
 		"where, conditions":  {selecting("selector: {}, where: target.status.conditions.size() > 0 && has(object.spec.class)", ""), "check a: object.where: it reads target.status.conditions"},
 		"where, costly":      {selecting("selector: {}, where: 'object.spec.a.all(x, object.spec.b.all(y, object.spec.c.all(z, object.spec.d.all(w, x + y == z + w))))'", ""), "check a: object.where: it may cost"},

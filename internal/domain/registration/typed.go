@@ -16,6 +16,7 @@ import (
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	decl "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 
@@ -141,6 +142,12 @@ func typedWell(e *Expression) error {
 	return nil
 }
 
+// absorbing are operations that may be true although one of their parts fails: that part may be for objects of another version.
+var absorbing = []string{operators.LogicalOr, operators.Conditional}
+
+// expected begins what the checker says of an operand that is of no type that its operation takes.
+const expected = "expected type "
+
 // findings are what types tell of an expression.
 type findings struct {
 	// failure says why it, or a part of it, can only fail; "" where types don't tell that.
@@ -155,8 +162,14 @@ func (c *typeChecker) check(e *Expression) (found findings) {
 		return found
 	}
 	checked, mistakes := checker.Check(parsed.NativeRep(), parsed.Source(), c.env)
-	by := map[int64]celast.Expr{}
-	celast.PostOrderVisit(checked.Expr(), celast.NewExprVisitor(func(e celast.Expr) { by[e.ID()] = e }))
+	by, absorbed := map[int64]celast.Expr{}, sets.New[int64]()
+	celast.PostOrderVisit(checked.Expr(), celast.NewExprVisitor(func(e celast.Expr) {
+		if by[e.ID()] = e; e.Kind() == celast.CallKind && slices.Contains(absorbing, e.AsCall().FunctionName()) {
+			for _, arg := range e.AsCall().Args() {
+				celast.PostOrderVisit(arg, celast.NewExprVisitor(func(e celast.Expr) { absorbed.Insert(e.ID()) }))
+			}
+		}
+	}))
 	for _, mistake := range mistakes.GetErrors() {
 		part := by[mistake.ExprID]
 		switch {
@@ -165,12 +178,12 @@ func (c *typeChecker) check(e *Expression) (found findings) {
 			if field := undefinedField(checked, part); field != "" && !slices.Contains(found.undefined, field) {
 				found.undefined = append(found.undefined, field)
 			}
-		case found.failure == "" && fails(checked, part, mistake):
+		case found.failure == "" && (!absorbed.Has(mistake.ExprID) || strings.HasPrefix(mistake.Message, expected)) && fails(checked, part, mistake):
 			found.failure = celwords.Mistake(mistake.Message, "")
 		}
 	}
 	if is := checked.GetType(checked.Expr().ID()); found.failure == "" && !slices.Contains([]types.Kind{types.DynKind, types.ErrorKind, e.result.Kind()}, is.Kind()) {
-		found.failure = fmt.Sprintf("it gives a %s, not a %s", is, e.result)
+		found.failure = fmt.Sprintf("it gives %s, not %s", is, e.result)
 	}
 	return found
 }
@@ -212,7 +225,7 @@ func fails(checked *celast.AST, e celast.Expr, mistake *common.Error) bool {
 	case strings.HasPrefix(mistake.Message, "expression of type "): // a loop over it
 		return checked.GetType(e.ID()).Kind() != types.StructKind
 	}
-	return strings.HasPrefix(mistake.Message, "expected type ") || strings.HasSuffix(mistake.Message, " does not support field selection")
+	return strings.HasPrefix(mistake.Message, expected) || strings.HasSuffix(mistake.Message, " does not support field selection")
 }
 
 // failsFor says whether an operation fails for all values of these kinds.

@@ -99,7 +99,8 @@ func TestTypesTellWhatCanOnlyFail(t *testing.T) {
 		{"healthy", "object.spec.replicas == 3.0 && object.spec.replicas > 2.5", "", nil},
 		{"healthy", "object.spec.replicas * 0.5 > 1.0", "* can't be applied to (int, double)", nil},
 		{"healthy", "object.status.phase + 1 == 2", "+ can't be applied to (string, int)", nil},
-		{"healthy", "object.status.phase", "it gives a string, not a bool", nil},
+		{"healthy", "object.status.phase", "it gives string, not bool", nil},
+		{"healthy", "object.spec.paused == true || object.spec.paused == 'true'", "", nil}, // as in another version
 		{"healthy", "object.status.phase == null || object.spec.paused", "", nil},
 		{"healthy", "object.status.phase && object.spec.paused", "a string is where a bool must be", nil},
 		{"healthy", "!object.status.conditions", "! can't be applied to", nil},
@@ -135,20 +136,20 @@ func TestTypesTellWhatCanOnlyFail(t *testing.T) {
 		{"shoot", "object.status.anything + 1 == object.status.phase", "", nil},
 		{"shoot", "object.status.x == target.spec.types", "", []string{"extensions.gardener.cloud/v1alpha1 Worker.spec has no field types"}},
 		{"failed", "object.status.readyReplicas < 'a'", "< can't be applied to (int, string)", nil},
-		{"progressing", "object.spec.replicas", "it gives a int, not a bool", nil},
-		{"message", "object.spec.replicas", "it gives a int, not a string", nil},
+		{"progressing", "object.spec.replicas", "it gives int, not bool", nil},
+		{"message", "object.spec.replicas", "it gives int, not string", nil},
 		{"message", "'ready: ' + object.status.readyReplicas", "+ can't be applied to (string, int)", nil},
 		{"message", "object.spec.maxSurge", "", nil},
 		{"when", "size(target.spec.pools) > 0", "", nil},
 		{"when", "target.spec.pools > 0", "> can't be applied to", nil},
 		{"when", "target.spec.pools.all(p, p.minimum)", "a int is where a bool must be", nil},
-		{"name", "target.spec.pools", "it gives a list(extensions.gardener.cloud/v1alpha1 Worker.spec.pools[]), not a string", nil},
+		{"name", "target.spec.pools", "it gives list(extensions.gardener.cloud/v1alpha1 Worker.spec.pools[]), not string", nil},
 		{"name", "target.spec.type + '-' + target.spec.pools[0].minimum", "+ can't be applied to (string, int)", nil},
 		{"namespace", "target.metadata.namespaces", "", []string{"ObjectMeta has no field namespaces"}},
 		{"where", "object.metadata.?ownerReferences.orValue([]).exists(o, o.uid == target.metadata.uid)", "", nil},
 		{"where", "object.spec.replicas.contains('x')", "contains can't be applied to int.(string)", nil},
 		{"min", "target.spec.pools.map(p, p.minimum).sum()", "", nil},
-		{"min", "target.spec.pools.map(p, p.name)[0]", "it gives a string, not a int", nil},
+		{"min", "target.spec.pools.map(p, p.name)[0]", "it gives string, not int", nil},
 		{"min", "target.spec.weight", "", nil},
 	} {
 		t.Run(c.where+" "+c.expression, func(t *testing.T) {
@@ -196,7 +197,7 @@ status: {readyReplicas: 3, phase: a, at: "2025-12-31T00:00:00Z", data: eA==, con
 
 func TestWhatFailsForObjectsOfAnyKindIsRefusedWhenItIsNew(t *testing.T) {
 	for expression, want := range map[string]string{
-		"object.metadata.name":              "it gives a string, not a bool",
+		"object.metadata.name":              "it gives string, not bool",
 		"object.metadata.generation == 'a'": "== can't be applied to (int, string); convert one of them, as by string() or int(), or write another",
 		"object.metadata.creationTimestamp < timestamp('2026-01-01T00:00:00Z')":        "< can't be applied to (string, timestamp); convert one of them, as by string() or int(), or write another",
 		"target.metadata.labels['a'] && object.spec.ok":                                "a string is where a bool must be",
