@@ -60,12 +60,8 @@ func (w *writer) judge(ctx context.Context, in health.Input, confirm func() []he
 		return w.breaker.mayFail(ctx, key, conditionType, doubted)
 	}
 	defer func() {
-		if err != nil || target == nil { // nothing of it was written
-			w.breaker.flips.Unwritten(key.String(), turned...)
-		}
-		if err == nil && target == nil {
-			w.breaker.flips.Forget(key.String())
-			w.contests.Forget(key.String())
+		if err != nil || target == nil {
+			w.notWritten(key, turned, err == nil)
 		}
 	}()
 	var refusal error
@@ -88,6 +84,15 @@ func (w *writer) judge(ctx context.Context, in health.Input, confirm func() []he
 		}
 	}
 	return nil, time.Time{}, fmt.Errorf("the target changed %d times meanwhile: %w", attempts, refusal)
+}
+
+// notWritten takes back that conditions of a target turned False: the write failed, or the target is gone.
+func (w *writer) notWritten(target client.ObjectKey, turned []string, gone bool) {
+	w.breaker.flips.Unwritten(target.String(), turned...)
+	if gone {
+		w.breaker.flips.Forget(target.String())
+		w.contests.Forget(target.String())
+	}
 }
 
 // unclaimed is the input without what a HealthCheckRegistration decides by now.

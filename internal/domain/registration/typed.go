@@ -162,14 +162,7 @@ func (c *typeChecker) check(e *Expression) (found findings) {
 		return found
 	}
 	checked, mistakes := checker.Check(parsed.NativeRep(), parsed.Source(), c.env)
-	by, absorbed := map[int64]celast.Expr{}, sets.New[int64]()
-	celast.PostOrderVisit(checked.Expr(), celast.NewExprVisitor(func(e celast.Expr) {
-		if by[e.ID()] = e; e.Kind() == celast.CallKind && slices.Contains(absorbing, e.AsCall().FunctionName()) {
-			for _, arg := range e.AsCall().Args() {
-				celast.PostOrderVisit(arg, celast.NewExprVisitor(func(e celast.Expr) { absorbed.Insert(e.ID()) }))
-			}
-		}
-	}))
+	by, absorbed := partsOf(checked.Expr())
 	for _, mistake := range mistakes.GetErrors() {
 		part := by[mistake.ExprID]
 		switch {
@@ -186,6 +179,20 @@ func (c *typeChecker) check(e *Expression) (found findings) {
 		found.failure = fmt.Sprintf("it gives %s, not %s", is, e.result)
 	}
 	return found
+}
+
+// partsOf are the parts of an expression by their ids, and those below an absorbing operation.
+func partsOf(whole celast.Expr) (by map[int64]celast.Expr, absorbed sets.Set[int64]) {
+	by, absorbed = map[int64]celast.Expr{}, sets.New[int64]()
+	celast.PostOrderVisit(whole, celast.NewExprVisitor(func(e celast.Expr) {
+		if by[e.ID()] = e; e.Kind() != celast.CallKind || !slices.Contains(absorbing, e.AsCall().FunctionName()) {
+			return
+		}
+		for _, arg := range e.AsCall().Args() {
+			celast.PostOrderVisit(arg, celast.NewExprVisitor(func(e celast.Expr) { absorbed.Insert(e.ID()) }))
+		}
+	}))
+	return by, absorbed
 }
 
 // undefinedField names a field that isn't in a schema; "" where the object is of a kind of which nothing is known.
