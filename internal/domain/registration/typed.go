@@ -171,7 +171,7 @@ func (c *typeChecker) check(e *Expression) (found findings) {
 			if field := undefinedField(checked, part); field != "" && !slices.Contains(found.undefined, field) {
 				found.undefined = append(found.undefined, field)
 			}
-		case found.failure == "" && (!absorbed.Has(mistake.ExprID) || strings.HasPrefix(mistake.Message, expected)) && fails(checked, part, mistake):
+		case found.failure == "" && fails(checked, part, mistake, absorbed.Has(mistake.ExprID)):
 			found.failure = celwords.Mistake(mistake.Message, "")
 		}
 	}
@@ -215,9 +215,11 @@ func undefinedField(checked *celast.AST, e celast.Expr) string {
 	return t.TypeName() + " has no field " + field
 }
 
-// fails says whether a mistake makes its expression fail for all values of the types.
-func fails(checked *celast.AST, e celast.Expr, mistake *common.Error) bool {
+// fails says whether a mistake makes its expression fail for all values of the types. An absorbed one that isn't about an operand may be meant.
+func fails(checked *celast.AST, e celast.Expr, mistake *common.Error, absorbed bool) bool {
 	switch {
+	case absorbed && !strings.HasPrefix(mistake.Message, expected):
+		return false
 	case strings.HasPrefix(mistake.Message, "found no matching overload "):
 		call := e.AsCall()
 		args := call.Args()
