@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/health"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
@@ -85,7 +86,7 @@ func (s *Survey) decider(hcr *v1alpha1.HealthCheckRegistration) registration.Dec
 }
 
 // Undecided gives the condition types of the one object of a kind that are to go, by what all stored registrations decide.
-func (s *Survey) Undecided(ctx context.Context, kind schema.GroupVersionKind, now time.Time) ([]string, error) {
+func (s *Survey) Undecided(ctx context.Context, kind schema.GroupVersionKind, now time.Time) (types []string, err error) {
 	objects, _, err := s.Objects.Targets(ctx, kind, labels.Everything(), 1)
 	if err != nil || len(objects) == 0 {
 		return nil, err
@@ -95,7 +96,8 @@ func (s *Survey) Undecided(ctx context.Context, kind schema.GroupVersionKind, no
 		return nil, err
 	}
 	object, namespace := objects[0], labels.Set(nil)
-	var deciders []registration.Decider
+	c := registration.Circumstances{Target: object}
+	var said []registration.Said
 	for _, hcr := range stored {
 		d := s.decider(hcr)
 		if d.Registration == nil || d.Kind.GroupKind() != kind.GroupKind() {
@@ -107,10 +109,23 @@ func (s *Survey) Undecided(ctx context.Context, kind schema.GroupVersionKind, no
 			}
 		}
 		if d.Selects(object, namespace) {
-			deciders = append(deciders, d)
+			d = d.On(object, now)
+			c.Deciders = append(c.Deciders, d)
+			said = append(said, d.Say(object, func() (decided map[string][]health.Result, _ []string) { // whatever its checks say
+				decided = map[string][]health.Result{}
+				for _, t := range d.ConditionTypes() {
+					decided[t] = nil
+				}
+				return decided, nil
+			}))
 		}
 	}
-	return registration.Undecided(object, deciders, now), nil
+	for _, step := range c.Plan(said, now).Steps {
+		if step.Remove {
+			types = append(types, step.Condition.Type)
+		}
+	}
+	return types, nil
 }
 
 // breakerOf is the breaker of the stored registration of this name; nil while it is closed, or was reset.
