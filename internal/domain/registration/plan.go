@@ -245,9 +245,6 @@ func (c *Circumstances) takeOff(p *TargetPlan, in *health.Input) {
 			p.Unclaim = append(p.Unclaim, t)
 		}
 	}
-	in.Remove = slices.DeleteFunc(in.Remove, concerned)
-	slices.Sort(in.Remove)
-	in.Remove = slices.Compact(in.Remove)
 }
 
 // believed asks the breaker of each of a condition's deciders that finds something wrong. It isn't counted for what is held back anyway.
