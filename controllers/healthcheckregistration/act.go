@@ -182,7 +182,7 @@ func (a *acting) failed(deciders []decider, step health.Step, err error) {
 func policiesOf(deciders []decider) []policy.Ref {
 	policies := make([]policy.Ref, len(deciders))
 	for i, d := range deciders {
-		policies[i] = policy.Ref{UID: d.Registration.UID, NamespacedName: types.NamespacedName{Name: d.Registration.Name}}
+		policies[i] = policy.Ref{UID: d.UID, NamespacedName: types.NamespacedName{Name: d.Name}}
 	}
 	return policies
 }
@@ -243,6 +243,6 @@ func refOf(target *unstructured.Unstructured) *corev1.ObjectReference {
 func registrationRef(d decider) *v1alpha1.HealthCheckRegistration {
 	return &v1alpha1.HealthCheckRegistration{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kindRegistration},
-		ObjectMeta: metav1.ObjectMeta{Name: d.Registration.Name, UID: d.Registration.UID},
+		ObjectMeta: metav1.ObjectMeta{Name: d.Name, UID: d.UID},
 	}
 }

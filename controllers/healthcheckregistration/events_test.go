@@ -87,7 +87,7 @@ func TestWhatIsWrittenIsToldOnBothSidesAndCounted(t *testing.T) {
 			[]string{done("bad", "SetCondition")},
 		},
 		"both decide it": {
-			func(l *look, p *plan) { p.Steps = p.Steps[:1]; p.By["Bad"] = []int{0, 1} }, nil,
+			func(_ *look, p *plan) { p.Steps = p.Steps[:1]; p.By["Bad"] = []int{0, 1} }, nil,
 			slices.Concat(bad, onBoth("good", "ConditionChanged", "SetCondition", turned("Bad", "True"))),
 			[]string{done("bad", "SetCondition"), done("good", "SetCondition")},
 		},

@@ -53,7 +53,9 @@ func (l *look) plan(ctx context.Context, layout health.Layout, live sets.Set[str
 	p := plan{}
 	for i := range l.deciders {
 		d := &l.deciders[i]
-		said := d.Say(d.object, func() (map[string][]health.Result, []string) { return l.r.Checker.Results(ctx, d.Registration, d.object, live) })
+		said := d.Say(d.object, func() (map[string][]health.Result, []string) {
+			return l.r.Checker.Results(ctx, d.Registration, d.object, live)
+		})
 		c.Deciders, p.said = append(c.Deciders, d.Decider), append(p.said, said)
 		p.unread = p.unread || len(said.Unread) > 0
 	}
@@ -101,7 +103,7 @@ func (l *look) mayFail(ctx context.Context, d *decider, conditionType string, do
 
 // flips is a registration's breaker; nil when the registration is forgotten, or not followed yet.
 func (l *look) flips(d *decider) *health.Flips {
-	if page := l.r.Observer.book.page(d.Registration.UID); page != nil {
+	if page := l.r.Observer.book.page(d.UID); page != nil {
 		return &page.flips
 	}
 	return nil

@@ -245,7 +245,7 @@ func (l *look) note(p plan, is outcome) {
 		if d.Registration == nil || d.State == lifecycle.Deleted {
 			continue
 		}
-		uid := d.Registration.UID
+		uid := d.UID
 		if now[uid] = true; d.State.IsFrozen() { // it isn't asked
 			continue
 		}

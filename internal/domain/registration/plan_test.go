@@ -81,7 +81,7 @@ func TestWhatBecomesOfATarget(t *testing.T) {
 		asked []string
 	}{
 		"all is well, and nobody decides Old": {func(p *planner) { p.by("a", lifecycle.Active, xy) }, "[-Old] [] []", nil},
-		"one fails": {func(p *planner) { p.by("a", lifecycle.Active, xy, "X") }, "[X=False Gardener -Old] [] []", []string{"X of a counts=true"}},
+		"one fails":                           {func(p *planner) { p.by("a", lifecycle.Active, xy, "X") }, "[X=False Gardener -Old] [] []", []string{"X of a counts=true"}},
 		"its breaker is open": {func(p *planner) { p.by("a", lifecycle.Active, xy, "X"); p.open[0] = true }, "[X=Unknown Gardener -Old] [] []",
 			[]string{"X of a counts=true"}},
 		"one that finds nothing isn't asked": {func(p *planner) {

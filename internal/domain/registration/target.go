@@ -95,21 +95,9 @@ func (c *Circumstances) Forecast(now time.Time) TargetForecast {
 		return f
 	}
 	m := making{Circumstances: c, now: now, notMade: map[string][]string{}, at: map[string]map[string]string{}, said: make([]Said, len(c.Deciders))}
-	for i := range c.Deciders {
-		c.Deciders[i] = c.Deciders[i].On(c.Target, now)
-	}
-	for i := range c.Deciders {
-		if i == 0 || r.Writing() && c.Deciders[i].Writing() { // one that isn't written is decided by itself
-			m.say(i)
-		}
-	}
+	m.ask()
 	if f.Suspended, f.Problem = m.said[0].Suspended, m.said[0].Problem; f.Suspended {
 		return f
-	}
-	for t := range m.notMade {
-		if m.open(t) {
-			m.said[0].Unread = append(m.said[0].Unread, t)
-		}
 	}
 	p := c.Plan(m.said, now)
 	for _, t := range r.ConditionTypes() {
@@ -131,6 +119,23 @@ type making struct {
 	// notMade are the names of a condition type's checks that aren't made here, and at is what each of its checks looks at.
 	notMade map[string][]string
 	at      map[string]map[string]string
+}
+
+// ask has the checks made of all deciders whose conditions the first one's are.
+func (m *making) ask() {
+	for i := range m.Deciders {
+		m.Deciders[i] = m.Deciders[i].On(m.Target, m.now)
+	}
+	for i := range m.Deciders {
+		if i == 0 || m.Deciders[0].Writing() && m.Deciders[i].Writing() { // one that isn't written is decided by itself
+			m.say(i)
+		}
+	}
+	for t := range m.notMade {
+		if m.open(t) {
+			m.said[0].Unread = append(m.said[0].Unread, t)
+		}
+	}
 }
 
 // say makes the checks of the decider at a place.

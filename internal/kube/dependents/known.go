@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -91,16 +92,40 @@ func (s *Survey) Undecided(ctx context.Context, kind schema.GroupVersionKind, no
 	if err != nil || len(objects) == 0 {
 		return nil, err
 	}
+	deciders, err := s.selecting(ctx, objects[0])
+	if err != nil {
+		return nil, err
+	}
+	c := registration.Circumstances{Target: objects[0], Deciders: deciders}
+	said := make([]registration.Said, len(deciders))
+	for i := range deciders {
+		deciders[i] = deciders[i].On(c.Target, now)
+		said[i] = deciders[i].Say(c.Target, func() (decided map[string][]health.Result, _ []string) { // whatever its checks say
+			decided = map[string][]health.Result{}
+			for _, t := range deciders[i].ConditionTypes() {
+				decided[t] = nil
+			}
+			return decided, nil
+		})
+	}
+	for _, step := range c.Plan(said, now).Steps {
+		if step.Remove {
+			types = append(types, step.Condition.Type)
+		}
+	}
+	return types, nil
+}
+
+// selecting are the stored registrations that select an object.
+func (s *Survey) selecting(ctx context.Context, object *unstructured.Unstructured) (all []registration.Decider, err error) {
 	stored, err := s.Stored(ctx)
 	if err != nil {
 		return nil, err
 	}
-	object, namespace := objects[0], labels.Set(nil)
-	c := registration.Circumstances{Target: object}
-	var said []registration.Said
+	namespace := labels.Set(nil)
 	for _, hcr := range stored {
 		d := s.decider(hcr)
-		if d.Registration == nil || d.Kind.GroupKind() != kind.GroupKind() {
+		if d.Registration == nil || d.Kind.GroupKind() != object.GroupVersionKind().GroupKind() {
 			continue
 		}
 		if namespace == nil && object.GetNamespace() != "" && !d.Namespaces().Empty() {
@@ -109,23 +134,10 @@ func (s *Survey) Undecided(ctx context.Context, kind schema.GroupVersionKind, no
 			}
 		}
 		if d.Selects(object, namespace) {
-			d = d.On(object, now)
-			c.Deciders = append(c.Deciders, d)
-			said = append(said, d.Say(object, func() (decided map[string][]health.Result, _ []string) { // whatever its checks say
-				decided = map[string][]health.Result{}
-				for _, t := range d.ConditionTypes() {
-					decided[t] = nil
-				}
-				return decided, nil
-			}))
+			all = append(all, d)
 		}
 	}
-	for _, step := range c.Plan(said, now).Steps {
-		if step.Remove {
-			types = append(types, step.Condition.Type)
-		}
-	}
-	return types, nil
+	return all, nil
 }
 
 // breakerOf is the breaker of the stored registration of this name; nil while it is closed, or was reset.
