@@ -16,6 +16,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/policy"
 	"github.com/resourcestack/autohealer/internal/retry"
@@ -48,7 +49,7 @@ type outcome struct {
 // others.
 func (l *look) act(ctx context.Context, layout health.Layout, p plan) outcome {
 	target := nameOf(l.target).String()
-	if len(p.Steps)+len(p.unclaim) == 0 {
+	if len(p.Steps)+len(p.Unclaim) == 0 {
 		l.r.Troubles.Settled(target)
 		return outcome{}
 	}
@@ -92,13 +93,13 @@ func (a *acting) leftUndone(steps []health.Step) {
 }
 
 func (a *acting) step(ctx context.Context, step health.Step) error {
-	deciders := a.plan.deciders[step.Condition.Type]
+	deciders := a.by(a.plan, step.Condition.Type)
 	if step.Remove {
 		deciders = a.removers(step.Condition.Type)
 	}
 	write := actuate.ConditionWrite{Target: a.object, Planned: a.look.object, Layout: a.layout, Step: step}
 	for _, d := range deciders {
-		write.Deciders, write.Admitted = append(write.Deciders, d.registration), append(write.Admitted, d.stored.Admitted)
+		write.Deciders, write.Admitted = append(write.Deciders, d.Registration), append(write.Admitted, d.stored.Admitted)
 	}
 	found, now := health.Find(a.object, step.Condition.Type), a.r.Observer.Facts.Clock.Now()
 	var err error
@@ -114,7 +115,7 @@ func (a *acting) step(ctx context.Context, step health.Step) error {
 
 // unclaims takes out of the record what the target doesn't have, or what isn't ours.
 func (a *acting) unclaims(ctx context.Context) error {
-	for _, conditionType := range a.plan.unclaim {
+	for _, conditionType := range a.plan.Unclaim {
 		after, err := a.r.Conditions.Unclaim(ctx, a.object, conditionType)
 		switch {
 		case err == nil:
@@ -147,8 +148,8 @@ func (l *look) notFailed(p plan, steps []health.Step) {
 		if !step.Counted {
 			continue
 		}
-		for _, d := range p.deciders[step.Condition.Type] {
-			if flips := l.flips(d); flips != nil {
+		for _, place := range p.By[step.Condition.Type] {
+			if flips := l.flips(&l.deciders[place]); flips != nil {
 				flips.Unwritten(nameOf(l.target).String(), step.Condition.Type)
 			}
 		}
@@ -158,7 +159,7 @@ func (l *look) notFailed(p plan, steps []health.Step) {
 // removers are the registrations that ask for a condition's removal.
 func (l *look) removers(conditionType string) (all []decider) {
 	for _, d := range l.deciders {
-		if d.registration != nil && slices.Contains(d.removes(), conditionType) {
+		if d.State == lifecycle.Active && slices.Contains(d.Remove, conditionType) {
 			all = append(all, d)
 		}
 	}
@@ -181,7 +182,7 @@ func (a *acting) failed(deciders []decider, step health.Step, err error) {
 func policiesOf(deciders []decider) []policy.Ref {
 	policies := make([]policy.Ref, len(deciders))
 	for i, d := range deciders {
-		policies[i] = policy.Ref{UID: d.registration.UID, NamespacedName: types.NamespacedName{Name: d.registration.Name}}
+		policies[i] = policy.Ref{UID: d.UID, NamespacedName: types.NamespacedName{Name: d.Name}}
 	}
 	return policies
 }
@@ -242,6 +243,6 @@ func refOf(target *unstructured.Unstructured) *corev1.ObjectReference {
 func registrationRef(d decider) *v1alpha1.HealthCheckRegistration {
 	return &v1alpha1.HealthCheckRegistration{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kindRegistration},
-		ObjectMeta: metav1.ObjectMeta{Name: d.registration.Name, UID: d.registration.UID},
+		ObjectMeta: metav1.ObjectMeta{Name: d.Name, UID: d.UID},
 	}
 }

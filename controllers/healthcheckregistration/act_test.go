@@ -24,6 +24,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/checking"
 	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/domain/registration"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
@@ -81,7 +82,7 @@ func turning(t *testing.T, api client.WithWatch) (*look, plan) {
 	}
 	l.r.Conditions, l.r.Layouts = &actuate.Conditions{Client: api, Current: current{}, Acts: logr.Discard()}, checking.NewLayouts(nil, nil, testingclock.NewFakePassiveClock(noon))
 	l.r.Troubles, l.r.Report = &policy.Troubles{}, NewReporter(&recorder{})
-	p := plan{deciders: map[string][]decider{"Bad": l.deciders[:1], "Good": l.deciders[1:]}, unclaim: []string{"Gone"}}
+	p := plan{TargetPlan: registration.TargetPlan{By: map[string][]int{"Bad": {0}, "Good": {1}}, Unclaim: []string{"Gone"}}}
 	p.Verdicts = map[string]health.Verdict{"Bad": {}, "Good": {}}
 	for _, conditionType := range []string{"Bad", "Good"} {
 		turned := health.Condition{Type: conditionType, Status: health.False, Reason: health.ReasonUnsuccessful, Message: "(0/1) Health checks successful: 1) c: it is " + strings.ToLower(conditionType)}

@@ -95,7 +95,7 @@ func registerMetrics() error {
 // count counts a write once for each registration that decides the condition; one that nothing decides any more is nobody's.
 func count(deciders []decider, step health.Step, result string) {
 	for _, d := range deciders {
-		actsTotal.WithLabelValues(d.registration.Name, verb(step), result).Inc()
+		actsTotal.WithLabelValues(d.Registration.Name, verb(step), result).Inc()
 	}
 	if len(deciders) == 0 {
 		actsTotal.WithLabelValues("", verb(step), result).Inc()

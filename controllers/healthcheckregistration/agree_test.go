@@ -186,7 +186,9 @@ func (w *checkedWorld) acts() map[string]string {
 	acts := map[string]string{}
 	live := sets.New[string]()
 	for _, d := range l.deciders {
-		live.Insert(l.typesOf(d)...)
+		if d.Registration != nil {
+			live.Insert(d.ConditionTypes()...)
+		}
 	}
 	for _, s := range l.plan(w.t.Context(), health.Layout{Shape: health.Gardener}, live).Steps {
 		if l.stopped(s) {

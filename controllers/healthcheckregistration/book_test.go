@@ -166,17 +166,17 @@ func TestWhatIsNotWrittenIsNotCounted(t *testing.T) {
 	now := time.Date(2026, 11, 22, 6, 0, 0, 0, time.UTC)
 	o := knowing(t)
 	o.book.follow(suspended("r", "v1alpha1", "X"), now)
-	p := plan{deciders: map[string][]decider{}}
+	p := plan{TargetPlan: registration.TargetPlan{By: map[string][]int{}}}
 	for _, conditionType := range []string{"X", "Y"} {
 		p.Steps = append(p.Steps, health.Step{Condition: health.Condition{Type: conditionType, Status: health.False}, Before: health.True, Counted: true})
-		p.deciders[conditionType] = []decider{{registration: &registration.Registration{UID: "r"}}}
+		p.By[conditionType] = []int{0}
 	}
 	for i := range 8 {
 		target := targetNamed(fmt.Sprint(i))
 		for _, step := range p.Steps {
 			o.book.mayFail("r", target, step.Condition.Type, false, 4, now)
 		}
-		(&look{r: &TargetReconciler{Observer: o}, target: target}).notFailed(p, p.Steps)
+		(&look{r: &TargetReconciler{Observer: o}, target: target, deciders: []decider{ofRegistration("r")}}).notFailed(p, p.Steps)
 		if _, open := o.book.page("r").flips.Breaker(); open {
 			t.Fatalf("it opened after %d targets that nothing was written of", i+1)
 		}
@@ -194,7 +194,7 @@ func TestWhatAForgottenRegistrationsLookFinds(t *testing.T) {
 	in.r.Checker = readsLive()
 	l.policies.Gone(l.hcr)
 	p := in.plan(t.Context(), health.Layout{Shape: health.Gardener}, sets.New("Mine"))
-	if len(in.deciders) != 1 || p.Verdicts["Mine"].Status == health.False || in.believes(in.deciders, map[types.UID]bool{l.hcr.UID: true}) {
+	if len(in.deciders) != 1 || p.Verdicts["Mine"].Status == health.False || in.mayFail(t.Context(), &in.deciders[0], "Mine", false, false) {
 		t.Errorf("a breaker that isn't known is closed: %+v by %d", p.Verdicts, len(in.deciders))
 	}
 	in.notFailed(p, []health.Step{{Condition: health.Condition{Type: "Mine"}, Counted: true}})
@@ -268,9 +268,14 @@ func doubting(t *testing.T, o *Observer) *look {
 		t.Fatal("three of three turned False, and the breaker is closed")
 	}
 	object := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{"autohealer.resourcestack.com/owned-conditions": "X"}}}}
-	return &look{r: &TargetReconciler{Observer: o}, target: targetNamed("2"), object: object, deciders: []decider{{state: lifecycle.Active, registration: &registration.Registration{
-		Name: "r", UID: "r", Checks: []*registration.Check{{ConditionType: "X"}},
-	}}}}
+	return &look{r: &TargetReconciler{Observer: o}, target: targetNamed("2"), object: object, deciders: []decider{ofRegistration("r")}}
+}
+
+// ofRegistration is an active one that decides X.
+func ofRegistration(uid types.UID) decider {
+	return decider{Decider: registration.Decider{State: lifecycle.Active, Registration: &registration.Registration{
+		Name: "r", UID: uid, Checks: []*registration.Check{{ConditionType: "X"}},
+	}}}
 }
 
 func hcrOf(name string, generation int64, conditionTypes ...string) *v1alpha1.HealthCheckRegistration {
@@ -284,8 +289,8 @@ func hcrOf(name string, generation int64, conditionTypes ...string) *v1alpha1.He
 
 func (l *look) planned(v health.Verdict, failing bool) plan {
 	return plan{
-		Plan:     health.Plan{Verdicts: map[string]health.Verdict{"X": v}},
-		deciders: map[string][]decider{"X": l.deciders}, failing: map[types.UID]bool{"r": failing},
+		TargetPlan: registration.TargetPlan{Plan: health.Plan{Verdicts: map[string]health.Verdict{"X": v}}, By: map[string][]int{"X": {0}}},
+		said:       []registration.Said{{Failing: failing}},
 	}
 }
 
@@ -314,12 +319,12 @@ func TestOnlyARecoveryEndsADoubt(t *testing.T) {
 		}, true},
 		"another's checks find something": {func(l *look) { l.note(l.planned(inDoubt, false), outcome{}) }, true},
 		"the registration is paused": {func(l *look) {
-			l.deciders[0].state = lifecycle.Paused
+			l.deciders[0].State = lifecycle.Paused
 			l.note(l.planned(inDoubt, true), outcome{})
 		}, false},
 		"the kind takes no conditions for now": {func(l *look) {
 			p := l.planned(inDoubt, false)
-			p.would = map[types.UID]map[string]health.Verdict{"r": p.Verdicts}
+			p.Alone = map[int]health.Plan{0: p.Plan}
 			l.note(p, outcome{})
 		}, false},
 		"it is True, which isn't written": {func(l *look) {
@@ -330,7 +335,7 @@ func TestOnlyARecoveryEndsADoubt(t *testing.T) {
 			l.r.Observer.book.page("r").flips.MayFail(nameOf(l.target).String(), "X", false, 3, noon)
 		}, true},
 		"somebody holds the target": {func(l *look) {
-			l.deciders[0].state, l.deciders[0].held = lifecycle.Paused, true
+			l.deciders[0].State, l.deciders[0].Held = lifecycle.Paused, true
 			l.note(l.planned(inDoubt, true), outcome{})
 		}, true},
 		"the target is gone": {func(l *look) { l.r.Observer.drop(l.target, nil) }, true},

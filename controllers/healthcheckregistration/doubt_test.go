@@ -113,7 +113,7 @@ func plannedBy(t *testing.T, l *look) string {
 	for _, s := range p.Steps {
 		removed = append(removed, s.Condition.Type)
 	}
-	return fmt.Sprint(removed, p.unclaim)
+	return fmt.Sprint(removed, p.Unclaim)
 }
 
 func TestNothingIsTakenOffInDoubt(t *testing.T) {
@@ -217,7 +217,7 @@ func TestAHeldTargetGetsNothingNew(t *testing.T) {
 			target := claimed("Mine")
 			target.SetAnnotations(c.annotations)
 			deciders := o.deciders(target, versions{worker.Version: target}, nil)
-			if len(deciders) != 1 || deciders[0].state != c.want {
+			if len(deciders) != 1 || deciders[0].State != c.want {
 				t.Errorf("it gave %+v", deciders)
 			}
 		})
@@ -235,7 +235,7 @@ func TestARegistrationWhoseVersionCantBeReadIsFrozen(t *testing.T) {
 	}
 	target := claimed("Mine", "Other")
 	deciders := o.deciders(target, versions{worker.Version: target}, nil)
-	if len(deciders) != 2 || deciders[0].state.IsFrozen() || !deciders[1].state.IsFrozen() {
+	if len(deciders) != 2 || deciders[0].State.IsFrozen() || !deciders[1].State.IsFrozen() {
 		t.Errorf("it gave %+v", deciders)
 	}
 }

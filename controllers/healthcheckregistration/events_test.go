@@ -87,12 +87,12 @@ func TestWhatIsWrittenIsToldOnBothSidesAndCounted(t *testing.T) {
 			[]string{done("bad", "SetCondition")},
 		},
 		"both decide it": {
-			func(l *look, p *plan) { p.Steps = p.Steps[:1]; p.deciders["Bad"] = l.deciders }, nil,
+			func(_ *look, p *plan) { p.Steps = p.Steps[:1]; p.By["Bad"] = []int{0, 1} }, nil,
 			slices.Concat(bad, onBoth("good", "ConditionChanged", "SetCondition", turned("Bad", "True"))),
 			[]string{done("bad", "SetCondition"), done("good", "SetCondition")},
 		},
 		"one asks for a removal": {
-			func(l *look, p *plan) { p.Steps = p.Steps[2:]; l.deciders[1].registration.Remove = []string{"Old"} }, nil,
+			func(l *look, p *plan) { p.Steps = p.Steps[2:]; l.deciders[1].Remove = []string{"Old"} }, nil,
 			onBoth("good", "ConditionRemoved", "RemoveCondition", gone),
 			[]string{done("good", "RemoveCondition")},
 		},

@@ -72,7 +72,7 @@ func TestTheBreakersMetricFollowsItAndGoesWithItsRegistration(t *testing.T) {
 	k := &keeper{Observer: l.Observer, Layouts: checking.NewLayouts(&unreadable{}, mapper, clock)}
 	r := &policy.Keeper[*v1alpha1.HealthCheckRegistration]{Steps: k.steps(), Client: stored, Events: heard, Clock: clock, Urgent: l.policies.Unseen}
 	gaugeStates("other", v1alpha1.HealthCheckRegistrationStatus{})
-	count([]decider{{registration: &registration.Registration{Name: "r"}}}, health.Step{}, "failed")
+	count([]decider{{Decider: registration.Decider{Registration: &registration.Registration{Name: "r"}}}}, health.Step{}, "failed")
 	shows := func() (is []string) {
 		t.Helper()
 		clock.Step(time.Minute)

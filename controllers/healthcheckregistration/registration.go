@@ -21,7 +21,6 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/checking"
 	"github.com/resourcestack/autohealer/internal/domain/health"
-	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 	"github.com/resourcestack/autohealer/internal/policy"
@@ -121,11 +120,8 @@ func (o *Observer) about(kind schema.GroupKind) iter.Seq[storedRegistration] {
 
 // decider is a registration that selects a target, or might.
 type decider struct {
-	registration *registration.Registration
-	stored       storedRegistration
-	state        lifecycle.State
-	// held: people hold the target, and nothing else keeps the registration from acting.
-	held bool
+	registration.Decider
+	stored storedRegistration
 	// object is the target in the version that the registration names.
 	object *unstructured.Unstructured
 }
@@ -135,17 +131,16 @@ type decider struct {
 func (o *Observer) deciders(target *unstructured.Unstructured, in versions, namespace labels.Set) []decider {
 	var all []decider
 	for j := range o.about(target.GroupVersionKind().GroupKind()) {
-		d := decider{registration: j.Read.registration, stored: j, state: j.State(j.Object.Spec.Mode == v1alpha1.Observe), object: target}
+		d := decider{stored: j, object: target}
+		d.Registration, d.State = j.Read.registration, j.State(j.Object.Spec.Mode == v1alpha1.Observe)
 		switch object := in[j.Read.kind.Version]; {
 		case object != nil:
 			d.object = object
-		case d.state != lifecycle.Deleted:
-			d.state = lifecycle.NotJudged
+		case d.State != lifecycle.Deleted:
+			d.State = lifecycle.NotJudged
 		}
-		if kept := hold.Of(target.GetAnnotations()); d.state == lifecycle.Active && kept.Holds(o.Facts.Clock.Now(), time.Time{}) {
-			d.state, d.held = lifecycle.Paused, true
-		}
-		if d.registration == nil || d.registration.Selects(d.object, namespace) {
+		d.Decider = d.On(target, o.Facts.Clock.Now())
+		if d.Registration == nil || d.Selects(d.object, namespace) {
 			all = append(all, d)
 		}
 	}

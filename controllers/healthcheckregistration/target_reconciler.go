@@ -165,8 +165,8 @@ type look struct {
 func (l *look) follow() {
 	var by []checking.Interest
 	for _, d := range l.deciders {
-		if d.registration != nil && d.state != lifecycle.Deleted {
-			by = append(by, checking.Interest{Registration: d.registration, Object: d.object})
+		if d.Registration != nil && d.State != lifecycle.Deleted {
+			by = append(by, checking.Interest{Registration: d.Registration, Object: d.object})
 		}
 	}
 	l.r.Checker.Follow(l.target, by...)
@@ -222,8 +222,8 @@ const again = 100 * time.Millisecond
 func (l *look) after(p plan) time.Duration {
 	var period time.Duration
 	for _, d := range l.deciders {
-		if d.registration != nil && (period == 0 || d.registration.SyncPeriod < period) {
-			period = d.registration.SyncPeriod
+		if d.Registration != nil && (period == 0 || d.SyncPeriod < period) {
+			period = d.SyncPeriod
 		}
 	}
 	if p.unread {
@@ -240,46 +240,47 @@ func (l *look) after(p plan) time.Duration {
 // note takes in what was found, for each registration's status.
 func (l *look) note(p plan, is outcome) {
 	now := map[types.UID]bool{}
-	for _, d := range l.deciders {
-		if d.registration == nil || d.state == lifecycle.Deleted {
+	for place := range l.deciders {
+		d := &l.deciders[place]
+		if d.Registration == nil || d.State == lifecycle.Deleted {
 			continue
 		}
-		uid := d.registration.UID
-		if now[uid] = true; d.state.IsFrozen() { // it isn't asked
+		uid := d.UID
+		if now[uid] = true; d.State.IsFrozen() { // it isn't asked
 			continue
 		}
 		found := entry{problem: l.problem, contested: l.contested}
 		verdicts := p.Verdicts
-		if would, ok := p.would[uid]; ok {
-			verdicts = would
+		if alone, ok := p.Alone[place]; ok {
+			verdicts = alone.Verdicts
 		}
 		page := l.r.Observer.book.page(uid)
 		if page == nil {
 			continue
 		}
-		for _, t := range d.registration.ConditionTypes() {
+		for _, t := range d.ConditionTypes() {
 			if v, ok := verdicts[t]; ok {
 				found.verdicts = append(found.verdicts, verdictOf(t, v))
 			}
 		}
-		released := l.judged(d, p, verdicts, is, &page.flips)
+		released := l.judged(place, p, verdicts, is, &page.flips)
 		if page.note(l.target, found) || released {
-			l.r.Observer.request(types.NamespacedName{Name: d.registration.Name}, policy.Delay)
+			l.r.Observer.request(types.NamespacedName{Name: d.Name}, policy.Delay)
 		}
 	}
 	l.r.Observer.drop(l.target, now)
 }
 
 // judged tells a registration's breaker what its conditions came to, and says whether something isn't in doubt any more.
-func (l *look) judged(d decider, p plan, verdicts map[string]health.Verdict, is outcome, flips *health.Flips) (released bool) {
+func (l *look) judged(place int, p plan, verdicts map[string]health.Verdict, is outcome, flips *health.Flips) (released bool) {
 	name := nameOf(l.target).String()
-	for _, t := range d.registration.ConditionTypes() {
+	for _, t := range l.deciders[place].ConditionTypes() {
 		v, ok := verdicts[t]
 		switch {
-		case is.undone[t], ok && p.stays(d, t):
-		case ok && p.holdsBack(d, t):
+		case is.undone[t], ok && l.stays(place, p, t):
+		case ok && l.holdsBack(place, p, t):
 			released = flips.Judged(name, t, v) || released
-		case ok, l.hasNoSay(d, t):
+		case ok, l.hasNoSay(place, p, t):
 			released = flips.Release(name, t) || released
 		}
 	}
@@ -288,25 +289,27 @@ func (l *look) judged(d decider, p plan, verdicts map[string]health.Verdict, is 
 
 // stays says whether a condition is left as it is for now, though a registration decides it: one of its registrations may not act, or its kind takes
 // no conditions.
-func (p *plan) stays(d decider, conditionType string) bool {
-	_, unwritten := p.would[d.registration.UID]
-	return unwritten && d.decides() || anyHeld(p.deciders[conditionType]) && !onHold(p.deciders[conditionType])
+func (l *look) stays(place int, p plan, conditionType string) bool {
+	_, unwritten := p.Alone[place]
+	by := l.by(p, conditionType)
+	return unwritten && l.deciders[place].Writing() || anyHeld(by) && !onHold(by)
 }
 
 // holdsBack says whether a registration's breaker may hold a condition back: its checks find something, and not people hold the target.
-func (p *plan) holdsBack(d decider, conditionType string) bool {
-	return p.failing[d.registration.UID] && !onHold(p.deciders[conditionType])
+func (l *look) holdsBack(place int, p plan, conditionType string) bool {
+	_, alone := p.Alone[place]
+	return !alone && p.said[place].Failing && !onHold(l.by(p, conditionType))
 }
 
 func onHold(deciders []decider) bool {
-	return slices.ContainsFunc(deciders, func(d decider) bool { return d.held })
+	return slices.ContainsFunc(deciders, func(d decider) bool { return d.Held })
 }
 
 // hasNoSay says whether a registration has nothing to say of a condition for as long as nobody changes that: its checks are suspended, or the
 // condition is somebody else's. That it can't say for now isn't that.
-func (l *look) hasNoSay(d decider, conditionType string) bool {
-	suspended, err := d.registration.Suspended(d.object)
-	return suspended && err == nil || health.Find(l.object, conditionType) != nil && !health.Ours(l.object, conditionType)
+func (l *look) hasNoSay(place int, p plan, conditionType string) bool {
+	suspended := len(p.said) > 0 && p.said[place].Suspended && p.said[place].Problem == ""
+	return suspended || health.Find(l.object, conditionType) != nil && !health.Ours(l.object, conditionType)
 }
 
 // drop forgets a target of all registrations but those that still select it, and asks for the statuses of the others.

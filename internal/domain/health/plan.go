@@ -2,7 +2,6 @@ package health
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -76,7 +75,7 @@ func PlanTarget(in Input, now time.Time) Plan {
 	for _, conditionType := range sets.List(sets.KeySet(in.Results)) {
 		plan.judge(&in, conditionType, now)
 	}
-	for _, conditionType := range slices.Sorted(slices.Values(in.Remove)) {
+	for _, conditionType := range sets.List(sets.New(in.Remove...)) {
 		previous := Find(in.Target, conditionType)
 		if _, wanted := in.Results[conditionType]; !previous.ByChecks() || wanted {
 			continue

@@ -8,9 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
-	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
@@ -75,18 +73,26 @@ func (f Forecast) NotKnown(field string) error {
 
 // Plan plans targets one after the other, with one breaker over all: targets is how many the registration has among the objects
 // that were read, and more says that there are others. Open is its breaker, nil while that is closed.
-func (f *Forecast) Plan(r *Registration, circumstances []Circumstances, targets int, more bool, open *limit.Opening, now time.Time) {
+func (f *Forecast) Plan(circumstances []Circumstances, targets int, more bool, open *limit.Opening, now time.Time) {
 	var flips health.Flips
 	if open != nil {
 		flips.Restore(open)
 	}
 	for _, c := range circumstances {
 		name := types.NamespacedName{Namespace: c.Target.GetNamespace(), Name: c.Target.GetName()}.String()
-		// Of how many targets too many are a share isn't known when not all are read.
-		c.MayFail = func(conditionType string) bool {
-			return more && open == nil || flips.MayFail(name, conditionType, false, targets, now)
+		c.MayFail = func(place int, conditionType string, doubted, counts bool) bool {
+			switch {
+			case place > 0:
+				return !c.Deciders[place].Doubts
+			case more && open == nil: // of how many targets too many are a share isn't known
+				return true
+			case !counts:
+				_, open := flips.Breaker()
+				return !open
+			}
+			return flips.MayFail(name, conditionType, doubted, targets, now)
 		}
-		f.Items.Targets = append(f.Items.Targets, r.Forecast(c, now))
+		f.Items.Targets = append(f.Items.Targets, c.Forecast(now))
 	}
 	slices.SortStableFunc(f.Items.Targets, func(a, b TargetForecast) int {
 		return cmp.Or(cmp.Compare(slices.Index(fromWorst, a.Worst()), slices.Index(fromWorst, b.Worst())),
@@ -126,24 +132,4 @@ func (f *Forecast) count(t *TargetForecast) {
 	}
 	f.WouldFail, f.WouldBeDoubted, f.Items.Failing = f.WouldFail+fails, f.WouldBeDoubted+held, f.Items.Failing+failing
 	f.WouldBeUnknown += unknown
-}
-
-// Writes says whether the registration's conditions are written at all.
-func (r *Registration) Writes() bool {
-	return !r.Observes && r.Output != v1alpha1.OutputRegistrationOnly
-}
-
-// Decider is a registration that selects a target, and what it may do there.
-type Decider struct {
-	*Registration
-	State lifecycle.State
-	// Why it may do no more, for people; "" where nothing keeps it from anything.
-	Why string
-	// Doubts: its breaker is open.
-	Doubts bool
-}
-
-// concerns says whether a condition type of a target is what this one decides, or what has to stay as it is because of it.
-func (d *Decider) concerns(conditionType string) bool {
-	return !d.State.IsWithdrawn() && (d.State.IsFrozen() || d.Writes()) && d.Decides(conditionType)
 }

@@ -5,12 +5,10 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
-	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 )
 
@@ -88,194 +86,134 @@ func Worse(a, b health.Status) bool {
 
 var fromWorst = []health.Status{health.False, health.Unknown, health.Progressing, health.True, ""}
 
-// Circumstances are what a forecast for one target depends on, beside the registration.
-type Circumstances struct {
-	Target *unstructured.Unstructured
-	// State of the registration itself, and Why it may do no more.
-	State lifecycle.State
-	Why   string
-	// Others that select the target: of condition types that they decide, too, all checks count. One that names the kind in another
-	// version has checks that can't be made of this one.
-	Others []Decider
-	Shape  health.Shape
-	// Lacks is what conditions of the target can't have.
-	Lacks health.Lacks
-	There Finder
-	// MayFail asks the registration's own breaker.
-	MayFail func(conditionType string) bool
-}
-
-// Forecast plans one target's conditions as the controller does: with the same checks, aggregate and steps.
-func (r *Registration) Forecast(c Circumstances, now time.Time) TargetForecast {
+// Forecast tells what would become of the target's conditions by the first of its deciders: by the same plan as the controller's.
+func (c *Circumstances) Forecast(now time.Time) TargetForecast {
 	f := TargetForecast{Namespace: c.Target.GetNamespace(), Name: c.Target.GetName()}
-	if c.State.IsFrozen() || c.State == lifecycle.Deleted {
-		f.Stands, f.Why = c.State, c.Why
+	r := &c.Deciders[0]
+	if r.State.IsFrozen() || r.State == lifecycle.Deleted {
+		f.Stands, f.Why = r.State, r.Why
 		return f
 	}
-	suspended, err := r.Suspended(c.Target)
-	if f.Suspended = suspended; err != nil {
-		f.Problem = err.Error()
-	}
-	if suspended {
+	m := making{Circumstances: c, now: now, notMade: map[string][]string{}, at: map[string]map[string]string{}, said: make([]Said, len(c.Deciders))}
+	m.ask()
+	if f.Suspended, f.Problem = m.said[0].Suspended, m.said[0].Problem; f.Suspended {
 		return f
 	}
-	in := health.Input{Target: c.Target, Shape: c.Shape, Lacks: c.Lacks, Results: map[string][]health.Result{}}
-	in.MayFail = func(t string, _ bool) bool { return r.mayFail(&c, t, now) }
+	p := c.Plan(m.said, now)
 	for _, t := range r.ConditionTypes() {
-		one := r.condition(&c, t, now)
-		if one.Would.Status != "" && !one.Foreign && one.Kept == "" {
-			in.Results[t] = one.Results
-		}
-		f.Conditions = append(f.Conditions, one)
+		f.Conditions = append(f.Conditions, m.condition(&p, t))
 	}
-	in.Remove = r.undecided(&c, now)
-	plan := health.PlanTarget(in, now)
-	for _, step := range plan.Steps {
-		if step.Remove {
-			is := step.Condition
+	for _, step := range p.Steps {
+		if is := step.Condition; step.Remove && r.Writing() {
 			f.Conditions = append(f.Conditions, ConditionForecast{Type: is.Type, Now: is.Status, Since: is.LastTransition, Removed: true, Changes: true, Writes: true})
-			continue
 		}
-		i := slices.IndexFunc(f.Conditions, func(c ConditionForecast) bool { return c.Type == step.Condition.Type })
-		f.Conditions[i].Changes, f.Conditions[i].Writes, f.Conditions[i].Held = true, r.Writes(), step.Held
-		f.Conditions[i].Would = plan.Verdicts[step.Condition.Type]
 	}
 	return f
 }
 
-// undecided are the condition types of a target that are to go: no registration decides them.
-func (r *Registration) undecided(c *Circumstances, now time.Time) (types []string) {
-	if !r.Writes() {
-		return nil
-	}
-	return Undecided(c.Target, append(c.Others, Decider{Registration: r, State: c.State}), now)
+// making makes the checks of a forecast.
+type making struct {
+	*Circumstances
+	now  time.Time
+	said []Said
+	// notMade are the names of a condition type's checks that aren't made here, and at is what each of its checks looks at.
+	notMade map[string][]string
+	at      map[string]map[string]string
 }
 
-// Undecided are the condition types of a target that are to go: they are ours and none of its deciders decides them, or one asks for
-// that.
-func Undecided(target *unstructured.Unstructured, deciders []Decider, now time.Time) (types []string) {
-	for _, t := range health.Owned(target) {
-		if health.Ours(target, t) {
-			types = append(types, t)
+// ask has the checks made of all deciders whose conditions the first one's are.
+func (m *making) ask() {
+	for i := range m.Deciders {
+		m.Deciders[i] = m.Deciders[i].On(m.Target, m.now)
+	}
+	for i := range m.Deciders {
+		if i == 0 || m.Deciders[0].Writing() && m.Deciders[i].Writing() { // one that isn't written is decided by itself
+			m.say(i)
 		}
 	}
-	held := hold.Of(target.GetAnnotations()).Holds(now, time.Time{})
-	for i := range deciders {
-		d := &deciders[i]
-		if suspended, _ := d.Suspended(target); d.State == lifecycle.Active && d.Writes() && !suspended && !held {
-			types = append(types, d.Remove...)
+	for t := range m.notMade {
+		if m.open(t) {
+			m.said[0].Unread = append(m.said[0].Unread, t)
 		}
 	}
-	types = slices.DeleteFunc(types, func(t string) bool {
-		return !health.Find(target, t).ByChecks() || slices.ContainsFunc(deciders, func(d Decider) bool { return d.concerns(t) })
-	})
-	slices.Sort(types)
-	return slices.Compact(types)
 }
 
-// with are the other registrations that decide a condition type of the target. One that isn't written is decided by itself.
-func (r *Registration) with(c *Circumstances, conditionType string) (others []Decider) {
-	for _, other := range c.Others {
-		if r.Writes() && other.concerns(conditionType) {
-			others = append(others, other)
-		}
-	}
-	return others
-}
-
-// mayFail asks the breakers of all that decide a condition type and find something wrong with the target.
-func (r *Registration) mayFail(c *Circumstances, conditionType string, now time.Time) bool {
-	finds := func(d *Registration) bool { return d.findsFault(c, now) }
-	for _, other := range r.with(c, conditionType) {
-		if other.Doubts && (other.Kind != r.Kind || finds(other.Registration)) {
-			return false
-		}
-	}
-	return c.MayFail == nil || !finds(r) || c.MayFail(conditionType)
-}
-
-// findsFault says whether one of the checks isn't True.
-func (r *Registration) findsFault(c *Circumstances, now time.Time) bool {
-	return slices.ContainsFunc(r.Checks, func(check *Check) bool {
-		result, err := check.Result(c.Target, c.There, now)
-		return err != nil || result.Status != health.True
-	})
-}
-
-// condition makes the checks of one type, and says what they say together.
-func (r *Registration) condition(c *Circumstances, conditionType string, now time.Time) ConditionForecast {
-	f := ConditionForecast{Type: conditionType, At: map[string]string{}}
-	before := health.Find(c.Target, conditionType)
-	if before != nil {
-		f.Now, f.Since, f.Foreign = before.Status, before.LastTransition, r.Output != v1alpha1.OutputRegistrationOnly && !health.Ours(c.Target, conditionType)
-	}
-	deciders := append([]Decider{{Registration: r, State: c.State, Why: c.Why}}, r.with(c, conditionType)...)
-	for _, d := range deciders {
-		if d.State.IsFrozen() {
-			continue
-		}
+// say makes the checks of the decider at a place.
+func (m *making) say(place int) {
+	d := &m.Deciders[place]
+	left := false
+	m.said[place] = d.Say(m.Target, func() (results map[string][]health.Result, _ []string) {
+		results = map[string][]health.Result{}
 		for _, check := range d.Checks {
-			if check.ConditionType == conditionType {
-				f.take(d.Registration, check, c, len(deciders) > 1, d.Kind == r.Kind, now)
+			result, made := m.make(d, check)
+			if results[check.ConditionType] = append(results[check.ConditionType], result...); !made {
+				left = true
 			}
 		}
-	}
-	f.Would = health.Aggregate(f.Results, before.Past(), now)
-	if len(f.NotMade) > 0 && f.Would.Status != health.False || len(f.Results) == 0 { // a False one makes it False, whatever the rest say
-		f.Would = health.Verdict{}
-	}
-	if r.Writes() {
-		f.keep(c, deciders, now)
-	}
-	return f
+		return results, nil
+	})
+	m.said[place].Failing = m.said[place].Failing || left
 }
 
-// keep says what keeps a condition as it is. A hold, a pause and rules that refuse let it heal.
-func (c *ConditionForecast) keep(of *Circumstances, deciders []Decider, now time.Time) {
-	heals := c.Now == health.False && c.Would.Status == health.True
-	if kept := hold.Of(of.Target.GetAnnotations()); kept.Holds(now, time.Time{}) && !heals {
-		c.Kept = kept.Says(now)
-	}
-	for i := range deciders {
-		d := &deciders[i]
-		suspended, _ := d.Suspended(of.Target) // one for which that can't be told is so, too
-		switch {
-		case d.State.IsFrozen():
-			c.Kept = "HealthCheckRegistration " + d.Name + " decides it, too, and " + d.Why
-		case d.State.HealsOnly() && !heals:
-			c.Kept = d.Why
-		case suspended:
-			c.Kept = "HealthCheckRegistration " + d.Name + ", which decides it, too, doesn't check this while its suspendWhen is true"
+// make makes one check, if it can be made here. One of a decider that names the kind in another version is for what isn't read here.
+func (m *making) make(d *Decider, check *Check) (result []health.Result, made bool) {
+	t, name := check.ConditionType, m.called(d, check.ConditionType, check.Name)
+	if d.Kind == m.Deciders[0].Kind {
+		if m.at[t] == nil {
+			m.at[t] = map[string]string{}
+		}
+		m.at[t][name] = check.at(m.Target, m.There)
+		switch result, err := check.Result(m.Target, m.There, m.now); {
+		case err == nil:
+			return []health.Result{result}, true
+		case !errors.Is(err, ErrNotLooked):
+			return []health.Result{check.Failed(err)}, true
 		}
 	}
+	m.notMade[t] = append(m.notMade[t], name)
+	return nil, false
 }
 
-// take makes one check.
-func (c *ConditionForecast) take(d *Registration, check *Check, of *Circumstances, shared, sameVersion bool, now time.Time) {
-	name := check.Name
-	if shared {
-		name = d.Name + "/" + name
+// open says whether the checks of a condition type that aren't made here could change what the others say: a False one makes it False,
+// whatever the rest say.
+func (m *making) open(conditionType string) bool {
+	var all []health.Result
+	for i := range m.said {
+		all = append(all, m.said[i].Results[conditionType]...)
 	}
-	if !sameVersion { // its expressions are for what isn't read here
-		c.NotMade = append(c.NotMade, name)
-		return
-	}
-	c.At[name] = check.at(of.Target, of.There)
-	result, err := check.Result(of.Target, of.There, now)
-	if errors.Is(err, ErrNotLooked) {
-		c.NotMade = append(c.NotMade, name)
-		return
-	}
-	if err != nil {
-		result = check.Failed(err)
-	}
-	result.Check = name
-	c.Results = append(c.Results, result)
+	return len(m.notMade[conditionType]) > 0 && m.verdict(conditionType, all).Status != health.False
 }
 
-// Decides says whether a check decides a condition type.
-func (r *Registration) Decides(conditionType string) bool {
-	return slices.ContainsFunc(r.Checks, func(c *Check) bool { return c.ConditionType == conditionType })
+func (m *making) verdict(conditionType string, results []health.Result) health.Verdict {
+	return health.Aggregate(results, health.Find(m.Target, conditionType).Past(), m.now)
+}
+
+// condition tells of one condition what the plan says.
+func (m *making) condition(p *TargetPlan, conditionType string) ConditionForecast {
+	r := &m.Deciders[0]
+	f := ConditionForecast{Type: conditionType, NotMade: m.notMade[conditionType], At: m.at[conditionType]}
+	if before := health.Find(m.Target, conditionType); before != nil {
+		f.Now, f.Since = before.Status, before.LastTransition
+	}
+	f.Foreign = r.Output != v1alpha1.OutputRegistrationOnly && m.foreign(conditionType)
+	plan, written := &p.Plan, true
+	f.Results = p.Results[conditionType]
+	if alone, is := p.Alone[0]; is {
+		plan, written, f.Results = &alone, false, m.said[0].Results[conditionType]
+	} else {
+		f.Kept = p.Kept[conditionType]
+	}
+	if m.open(conditionType) {
+		return f
+	}
+	planned := false
+	if f.Would, planned = plan.Verdicts[conditionType]; !planned {
+		f.Would = m.verdict(conditionType, f.Results)
+	}
+	f.Held = f.Kept == "" && f.Would.Reason == health.ReasonInDoubt
+	f.Changes = slices.ContainsFunc(plan.Steps, func(s health.Step) bool { return s.Condition.Type == conditionType })
+	f.Writes = f.Changes && written
+	return f
 }
 
 // ConditionTypes are those that the checks decide, sorted.

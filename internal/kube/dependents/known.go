@@ -5,11 +5,13 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/health"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
@@ -85,20 +87,45 @@ func (s *Survey) decider(hcr *v1alpha1.HealthCheckRegistration) registration.Dec
 }
 
 // Undecided gives the condition types of the one object of a kind that are to go, by what all stored registrations decide.
-func (s *Survey) Undecided(ctx context.Context, kind schema.GroupVersionKind, now time.Time) ([]string, error) {
+func (s *Survey) Undecided(ctx context.Context, kind schema.GroupVersionKind, now time.Time) (types []string, err error) {
 	objects, _, err := s.Objects.Targets(ctx, kind, labels.Everything(), 1)
 	if err != nil || len(objects) == 0 {
 		return nil, err
 	}
+	deciders, err := s.selecting(ctx, objects[0])
+	if err != nil {
+		return nil, err
+	}
+	c := registration.Circumstances{Target: objects[0], Deciders: deciders}
+	said := make([]registration.Said, len(deciders))
+	for i := range deciders {
+		deciders[i] = deciders[i].On(c.Target, now)
+		said[i] = deciders[i].Say(c.Target, func() (decided map[string][]health.Result, _ []string) { // whatever its checks say
+			decided = map[string][]health.Result{}
+			for _, t := range deciders[i].ConditionTypes() {
+				decided[t] = nil
+			}
+			return decided, nil
+		})
+	}
+	for _, step := range c.Plan(said, now).Steps {
+		if step.Remove {
+			types = append(types, step.Condition.Type)
+		}
+	}
+	return types, nil
+}
+
+// selecting are the stored registrations that select an object.
+func (s *Survey) selecting(ctx context.Context, object *unstructured.Unstructured) (all []registration.Decider, err error) {
 	stored, err := s.Stored(ctx)
 	if err != nil {
 		return nil, err
 	}
-	object, namespace := objects[0], labels.Set(nil)
-	var deciders []registration.Decider
+	namespace := labels.Set(nil)
 	for _, hcr := range stored {
 		d := s.decider(hcr)
-		if d.Registration == nil || d.Kind.GroupKind() != kind.GroupKind() {
+		if d.Registration == nil || d.Kind.GroupKind() != object.GroupVersionKind().GroupKind() {
 			continue
 		}
 		if namespace == nil && object.GetNamespace() != "" && !d.Namespaces().Empty() {
@@ -107,10 +134,10 @@ func (s *Survey) Undecided(ctx context.Context, kind schema.GroupVersionKind, no
 			}
 		}
 		if d.Selects(object, namespace) {
-			deciders = append(deciders, d)
+			all = append(all, d)
 		}
 	}
-	return registration.Undecided(object, deciders, now), nil
+	return all, nil
 }
 
 // breakerOf is the breaker of the stored registration of this name; nil while it is closed, or was reset.

@@ -174,7 +174,7 @@ func (l *look) targets(ctx context.Context, others []registration.Decider) error
 	if selected = selected[:min(count, l.Look)]; len(selected) > 0 {
 		l.ofTargets(ctx, selected)
 	}
-	l.forecast.Plan(l.reg, selected, count, more, l.open, l.now)
+	l.forecast.Plan(selected, count, more, l.open, l.now)
 	for _, c := range selected {
 		l.notice(c.There.(*found))
 	}
@@ -201,10 +201,12 @@ func (l *look) selected(ctx context.Context, objects []*unstructured.Unstructure
 		if !l.reg.Selects(object, namespaces[name]) {
 			continue
 		}
-		c := registration.Circumstances{Target: object, State: l.state, Why: l.why, Shape: l.reg.ShapeOn(l.layout), Lacks: l.layout.Lacks, There: &found{by: map[string]finding{}}}
+		c := registration.Circumstances{
+			Target: object, Deciders: []registration.Decider{{Registration: l.reg, State: l.state, Why: l.why}}, Layout: l.layout, There: &found{by: map[string]finding{}},
+		}
 		for _, o := range others {
 			if o.Kind.GroupKind() == l.reg.Kind.GroupKind() && o.Selects(object, namespaces[name]) {
-				c.Others = append(c.Others, o)
+				c.Deciders = append(c.Deciders, o)
 			}
 		}
 		all = append(all, c)
@@ -230,7 +232,7 @@ func (l *look) ofTargets(ctx context.Context, selected []registration.Circumstan
 func (l *look) read(ctx context.Context, c *registration.Circumstances) {
 	there := c.There.(*found)
 	there.target, there.reg = c.Target, l.reg
-	for _, r := range append([]*registration.Registration{l.reg}, registrations(c.Others)...) {
+	for _, r := range registrations(c.Deciders) {
 		if r.Kind != l.reg.Kind {
 			continue // the object isn't read in that version
 		}
