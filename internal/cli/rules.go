@@ -11,7 +11,6 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
-	"github.com/resourcestack/autohealer/internal/cli/check"
 	"github.com/resourcestack/autohealer/internal/cli/report"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
@@ -61,7 +60,7 @@ type listed struct {
 }
 
 func (a *App) runRulesList(kind, output string) error {
-	checker, err := check.New(check.Options{Clock: a.Clock})
+	checker, err := a.newChecker()
 	if err != nil {
 		return err
 	}
@@ -125,7 +124,7 @@ func (a *App) rulesExplain() *cobra.Command {
 
 // complete offers what the rules know.
 func (a *App) complete(offers func(*guard.Guard) []string) ([]string, cobra.ShellCompDirective) {
-	checker, err := check.New(check.Options{Clock: a.Clock})
+	checker, err := a.newChecker()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
@@ -143,7 +142,7 @@ func ruleIDs(g *guard.Guard) []string {
 }
 
 func (a *App) runRulesExplain(ctx context.Context, id string) error {
-	checker, err := check.New(check.Options{Clock: a.Clock})
+	checker, err := a.newChecker()
 	if err != nil {
 		return err
 	}

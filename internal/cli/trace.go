@@ -12,6 +12,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/cli/report"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 	"github.com/resourcestack/autohealer/internal/domain/outlier/detector"
+	"github.com/resourcestack/autohealer/internal/guard"
 )
 
 func readOutlierPolicy(op *v1alpha1.OutlierPolicy) (*outlier.Policy, error) {
@@ -28,7 +29,7 @@ func (a *App) runTrace(ctx context.Context, o *planOptions, documents []manifest
 	if err != nil {
 		return fmt.Errorf("--trace: %w", err)
 	}
-	checker, err := check.New(check.Options{Clock: a.Clock, Namespace: *a.Config.Namespace})
+	checker, err := check.New(check.Options{Options: guard.Options{Clock: a.Clock}, Namespace: *a.Config.Namespace})
 	if err != nil {
 		return err
 	}

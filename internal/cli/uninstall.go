@@ -99,11 +99,7 @@ func (a *App) runUninstall(ctx context.Context, o *uninstallOptions) error {
 }
 
 func (a *App) uninstaller(ctx context.Context, o *uninstallOptions) (*uninstall.Uninstaller, error) {
-	c, err := a.client()
-	if err != nil {
-		return nil, err
-	}
-	own, err := a.find(ctx, c)
+	c, own, err := a.connect(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -129,12 +129,11 @@ type answers struct {
 }
 
 func newAnswers(ctx context.Context, a *App, s *snapshot.Snapshot) (*answers, error) {
-	g, err := guard.New(guard.Options{Clock: a.Clock, Authorizer: s.Rights, OwnNamespace: a.own(s)})
+	stored := policies{s.Guardrails(), s.Exceptions()}
+	g, err := stored.guard(guard.Options{Clock: a.Clock, Authorizer: s.Rights, OwnNamespace: a.own(s)}) //nolint:contextcheck // compiling waits for nothing
 	if err != nil {
 		return nil, err
 	}
-	g.SetGuardrails(s.Guardrails()) //nolint:contextcheck // compiling waits for nothing
-	g.SetExceptions(s.Exceptions())
 	w := &answers{snapshot: s, guard: g}
 	if w.facts, err = snapshot.NewWatchedFacts(ctx, s, g, a.own(s)); err != nil {
 		return nil, err
