@@ -55,7 +55,7 @@ func (u *Uninstaller) lookAtNamespace(ctx context.Context, s *Survey) error {
 		s.Left = append(s.Left, fmt.Sprintf("%s holds what isn't Autohealer's: %s. If nobody needs it: kubectl delete %s", title(ns), some(others, ", "), named(ns)))
 		return nil
 	}
-	s.Namespace = []*object{ns}
+	s.Delete[ownNamespace] = []*object{ns}
 	return nil
 }
 
@@ -66,7 +66,7 @@ func (u *Uninstaller) others(ctx context.Context, s *Survey) (found []string, er
 		return nil, err
 	}
 	known := []string{"configmap/kube-root-ca.crt", "serviceaccount/default"}
-	for _, o := range slices.Concat(s.Policies, s.Rails, s.Parts[manager], s.Parts[rights]) {
+	for _, o := range s.all() {
 		known = append(known, strings.ToLower(o.Kind)+"/"+o.Name)
 	}
 	for _, kind := range kinds {

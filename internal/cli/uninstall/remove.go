@@ -57,12 +57,12 @@ func (u *Uninstaller) stop(ctx context.Context, s *Survey) error {
 
 // somebodyActs says whether there may be somebody to stop, and something that they would do.
 func (s *Survey) somebodyActs() bool {
-	return len(s.Policies) > 0 || has(s.Parts[manager], deploymentKind)
+	return len(s.Delete[policies]) > 0 || has(s.Delete[manager], deploymentKind)
 }
 
 // freezes says whether a freeze is tried: not where Guardrails are no more, or soon won't be.
 func (s *Survey) freezes() bool {
-	return s.somebodyActs() && slices.ContainsFunc(s.Kinds, func(crd *object) bool {
+	return s.somebodyActs() && slices.ContainsFunc(s.Delete[definitions], func(crd *object) bool {
 		return crd.Name == "guardrails."+v1alpha1.GroupVersion.Group && crd.DeletionTimestamp == nil
 	})
 }
@@ -78,7 +78,7 @@ func goingKind(err error) bool {
 
 // deleteManager deletes the manager and what belongs to it, and waits until none can act.
 func (u *Uninstaller) deleteManager(ctx context.Context, s *Survey) error {
-	if err := u.deleteParts(manager)(ctx, s); err != nil || u.DryRun {
+	if err := u.deleteFound(manager)(ctx, s); err != nil || u.DryRun {
 		return err
 	}
 	u.Progress("wait for the manager to end")
@@ -121,11 +121,11 @@ func (u *Uninstaller) deleteRails(ctx context.Context, _ *Survey) error {
 	})
 }
 
-// removing removes the objects that a look found, and no others that have their names by now.
-func (u *Uninstaller) removing(of func(*Survey) []*object) func(context.Context, *Survey) error {
+// deleteFound removes the objects that a look found, and no others that have their names by now.
+func (u *Uninstaller) deleteFound(of stage) func(context.Context, *Survey) error {
 	return func(ctx context.Context, s *Survey) error {
 		return u.remove(ctx, "", func(ctx context.Context) (there []*object, err error) {
-			for _, o := range of(s) {
+			for _, o := range s.Delete[of] {
 				now, err := u.get(ctx, about(o.GroupVersionKind(), o.Namespace, o.Name))
 				if err != nil {
 					return nil, err
@@ -137,10 +137,6 @@ func (u *Uninstaller) removing(of func(*Survey) []*object) func(context.Context,
 			return there, nil
 		})
 	}
-}
-
-func (u *Uninstaller) deleteParts(of stage) func(context.Context, *Survey) error {
-	return u.removing(func(s *Survey) []*object { return s.Parts[of] })
 }
 
 // remove deletes objects and waits until they are gone. Of those that are being deleted it takes off a finalizer of ours.
