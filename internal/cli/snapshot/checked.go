@@ -166,11 +166,9 @@ func (f *Facts) Record(ctx context.Context, warn func(text string)) error {
 		}
 	}
 	if f.snapshot.Knows("ProbeConfig") {
-		objects := f.surveyed()
-		objects.warn = warn
-		reading := f.surveyWith(objects)
+		f.snapshot.warn = warn
 		for _, pc := range f.probers() {
-			if _, err := reading.Forecast(ctx, pc, limit.Builtin(), time.Time{}); err != nil {
+			if _, err := f.survey().Forecast(ctx, pc, limit.Builtin(), time.Time{}); err != nil {
 				return err
 			}
 		}

@@ -124,11 +124,11 @@ func (f *Facts) ViewWeeders(policy guardrail.Policy) Weeders {
 
 // Pod is a pod as the planner reads it; ok is false when there is none of this name.
 func (f *Facts) Pod(key types.NamespacedName) (p *weeder.Pod, ok bool) {
-	stored, there := f.snapshot.Objects.find(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), key)
-	if !there {
+	pod := one[corev1.Pod](f.snapshot.Objects, key)
+	if pod == nil {
 		return nil, false
 	}
-	return weeder.ReadPod(stored.typed.(*corev1.Pod)), true
+	return weeder.ReadPod(pod), true
 }
 
 // PodsOf are the pods that a workload's controllers own, by name.
