@@ -51,7 +51,7 @@ func (p *Plan) row(name, format string, args ...any) {
 }
 
 func (p *Plan) line(depth int, format string, args ...any) {
-	p.lines = append(p.lines, strings.Repeat("  ", depth)+printable(fmt.Sprintf(format, args...)))
+	p.lines = append(p.lines, strings.Repeat("  ", depth)+Printable(fmt.Sprintf(format, args...)))
 }
 
 // more counts what isn't told of.
@@ -113,19 +113,19 @@ func (f Plans) writeText(out *strings.Builder, p Plan) {
 	paint := words.Painter(f.Colors)
 	outcome := "would be refused"
 	if p.Report.Allowed {
-		outcome = printable(cmp.Or(p.outcome, "would be admitted"))
+		outcome = Printable(cmp.Or(p.outcome, "would be admitted"))
 	}
-	fmt.Fprintf(out, "%s:%d: %s%s\n", printable(p.Report.File), p.Report.Line, prefix(kindAndName(p.Report)), outcome)
+	fmt.Fprintf(out, "%s:%d: %s%s\n", Printable(p.Report.File), p.Report.Line, prefix(kindAndName(p.Report)), outcome)
 	for _, line := range p.lines {
 		fmt.Fprintln(out, line)
 	}
 	for _, found := range findings(p.Report) {
 		word := paint(color(found.Severity), level(found.Severity)+": ")
-		fmt.Fprintf(out, "  %s%s: %s (%s)\n", word, found.Rule, printable(found.Message), found.Docs)
+		fmt.Fprintf(out, "  %s%s: %s (%s)\n", word, found.Rule, Printable(found.Message), found.Docs)
 	}
 	for _, s := range p.Report.Skipped {
 		if s.Missing != "" {
-			fmt.Fprintf(out, "  %s: %s: %s\n", paint(words.Faint, skippedLabel(s.Missing)), s.Rule, printable(s.Reason))
+			fmt.Fprintf(out, "  %s: %s: %s\n", paint(words.Faint, skippedLabel(s.Missing)), s.Rule, Printable(s.Reason))
 		}
 	}
 }
