@@ -15,17 +15,6 @@ import (
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
-func (a *App) rules() *cobra.Command {
-	rules := &cobra.Command{
-		Use:   "rules",
-		Short: "Look at the rules that judge policies",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	rules.AddCommand(a.rulesList(), a.rulesExplain(), a.rulesTest())
-	return rules
-}
-
 func (a *App) rulesList() *cobra.Command {
 	var kind string
 	cmd := &cobra.Command{

@@ -112,16 +112,25 @@ func (a *App) runUndo(ctx context.Context, o *undoOptions, args []string) error 
 
 // findUndoable finds all objects with a record; blind is what it could not look at.
 func (a *App) findUndoable(ctx context.Context, u *undo.Undoer) (found []undo.Object, blind, err error) {
-	kinds, err := a.Config.ToDiscoveryClient()
+	kinds, err := a.kinds()
 	if err != nil {
-		return nil, nil, fmt.Errorf("connect to the cluster: %w", err)
+		return nil, nil, err
 	}
-	kinds.Invalidate() // a file may remember kinds that are gone, and not know new ones
 	if err := unreachable(kinds); err != nil {
 		return nil, nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
 	found, blind = u.Find(ctx, kinds, ptr.Deref(a.Config.Namespace, ""))
 	return found, blind, nil
+}
+
+// kinds tells which kinds the cluster has now.
+func (a *App) kinds() (discovery.CachedDiscoveryInterface, error) {
+	kinds, err := a.Config.ToDiscoveryClient()
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	kinds.Invalidate() // a file may remember kinds that are gone, and not know new ones
+	return kinds, nil
 }
 
 // unreachable says why no API server answers. One that forbids the question has answered.
@@ -228,25 +237,16 @@ func (a *App) heldText(h *hold.Hold) string {
 	return text
 }
 
-// completeUndoable completes kinds, and after a slash the names that the cluster has.
+// completeUndoable completes what has a record in most clusters, and names of any kind.
 func (a *App) completeUndoable(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	kind, _, slashed := strings.Cut(typed, "/")
-	if !slashed {
-		return []string{"node/", "deployment/", "statefulset/"}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-	}
-	mapper, err := a.Config.ToRESTMapper()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	mapping, err := mappingOf(mapper, kind)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var found []string
-	for _, name := range a.names(cmd.Context(), mapping.GroupVersionKind) {
-		found = append(found, kind+"/"+name)
-	}
-	return found, cobra.ShellCompDirectiveNoFileComp
+	return a.completeObjects(cmd.Context(), typed, []string{"node", "deployment", "statefulset"}, func(kind string) (of schema.GroupVersionKind) {
+		if mapper, err := a.Config.ToRESTMapper(); err == nil {
+			if mapping, err := mappingOf(mapper, kind); err == nil {
+				return mapping.GroupVersionKind
+			}
+		}
+		return of
+	})
 }
 
 // rightsFor says which role has the rights that an undo lacks, on a line of its own; "" where the error says enough.

@@ -103,11 +103,10 @@ func (a *App) uninstaller(ctx context.Context, o *uninstallOptions) (*uninstall.
 	if err != nil {
 		return nil, err
 	}
-	kinds, err := a.Config.ToDiscoveryClient()
+	kinds, err := a.kinds()
 	if err != nil {
-		return nil, fmt.Errorf("connect to the cluster: %w", err)
+		return nil, err
 	}
-	kinds.Invalidate() // a file may remember kinds that are gone, and not know new ones
 	u := &uninstall.Uninstaller{
 		Client: c, Kinds: kinds, Clock: a.cluster, Namespace: own, Manager: managerName, Timeout: o.timeout,
 		Leads:    func(ctx context.Context) (leads, told bool, doubt string) { return a.managerLeads(ctx, c, own) },

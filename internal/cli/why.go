@@ -231,24 +231,37 @@ func (w *answers) ofWorkload(ctx context.Context, shown, kind string, key types.
 	return explain.Workload(shown+"/"+key.Name, d, pods, w.weeders, w.snapshot.ServerTime.Time, ours), nil
 }
 
-// completeTargets completes kinds, and after a slash the names that the cluster has.
+// completeTargets completes what explain knows.
 func (a *App) completeTargets(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	kind, _, slashed := strings.Cut(typed, "/")
-	var found []string
+	var kinds []string
 	for _, e := range explainable {
-		if !slashed {
-			found = append(found, e.names[0]+"/")
-		} else if slices.Contains(e.names, strings.ToLower(kind)) {
-			for _, name := range a.names(cmd.Context(), e.kind) {
-				found = append(found, kind+"/"+name)
+		kinds = append(kinds, e.names[0])
+	}
+	return a.completeObjects(cmd.Context(), typed, kinds, func(kind string) (of schema.GroupVersionKind) {
+		for _, e := range explainable {
+			if slices.Contains(e.names, strings.ToLower(kind)) {
+				return e.kind
 			}
 		}
-	}
-	directive := cobra.ShellCompDirectiveNoFileComp
+		return of
+	})
+}
+
+// completeObjects completes kinds, and after a slash the names that the cluster has; of is empty of a kind that has none.
+func (a *App) completeObjects(ctx context.Context, typed string, kinds []string, of func(kind string) schema.GroupVersionKind) (found []string, directive cobra.ShellCompDirective) {
+	kind, _, slashed := strings.Cut(typed, "/")
 	if !slashed {
-		directive |= cobra.ShellCompDirectiveNoSpace
+		for _, k := range kinds {
+			found = append(found, k+"/")
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
-	return found, directive
+	if gvk := of(kind); !gvk.Empty() {
+		for _, name := range a.names(ctx, gvk) {
+			found = append(found, kind+"/"+name)
+		}
+	}
+	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
 // namesShown bounds what a completion lists.

@@ -177,17 +177,6 @@ func (a *App) rights(ctx context.Context, cfg *rest.Config) (authorizer.Uncondit
 	return asking, nil
 }
 
-func (a *App) facts() *cobra.Command {
-	facts := &cobra.Command{
-		Use:   "facts",
-		Short: "Keep what previews need to know of a cluster",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	facts.AddCommand(a.factsExport())
-	return facts
-}
-
 func (a *App) factsExport() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{

@@ -192,18 +192,6 @@ func (u *Uninstaller) lookAtStrays(ctx context.Context, s *Survey) error {
 	return nil
 }
 
-// lookAtBindings finds who was given one of our roles: they are people's, and name a role that will be gone.
-func (u *Uninstaller) lookAtBindings(ctx context.Context, s *Survey) error {
-	bindings, err := u.bindings(ctx)
-	if err != nil {
-		return err
-	}
-	for _, o := range bindings {
-		s.Left = append(s.Left, fmt.Sprintf("%s binds a role of Autohealer's that will be gone: kubectl delete %s", title(o), named(o)))
-	}
-	return nil
-}
-
 // lookAtRecords finds what was done to objects of others, and says what of it can't be taken back.
 func (u *Uninstaller) lookAtRecords(ctx context.Context, s *Survey) error {
 	by := &undo.Undoer{Client: u.Client, Clock: u.Clock, DryRun: true}
