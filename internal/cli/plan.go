@@ -146,18 +146,14 @@ func (a *App) planAll(ctx context.Context, w *world, files []manifest.File, rail
 // planOne asks rules and planner about one policy, as an update where one of its name is stored. An admitted one is in force
 // for those that follow, as when all are applied in their order.
 func (a *App) planOne(ctx context.Context, w *world, d manifest.Document) (report.Plan, error) {
-	old, err := w.stored(ctx, d.Object)
-	if err != nil {
-		return report.Plan{}, err
-	}
-	p := report.Plan{Report: w.checker.Document(ctx, d, old)}
+	p := report.Plan{Report: w.checker.Document(ctx, d, w.stored(d.Object))}
 	if p.Report.Stored == nil {
 		return p, nil
 	}
 	if err := w.snapshot.Covers(p.Report.Kind); err != nil {
 		return p, fmt.Errorf("%s %s: %w", p.Report.Kind, strings.TrimPrefix(p.Report.Namespace+"/"+p.Report.Name, "/"), err)
 	}
-	err = w.foretell(ctx, &p)
+	err := w.foretell(ctx, &p)
 	return p, err
 }
 

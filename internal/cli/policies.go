@@ -79,15 +79,12 @@ func (a *App) enforce(ctx context.Context, w *world, stored storedFunc, files []
 			if !check.Ours(d) || d.Object["kind"] != kind {
 				continue
 			}
-			old, err := stored(ctx, d.Object)
-			if err != nil {
-				return nil, nil, err
-			}
-			r := w.checker.Document(ctx, d, old)
+			r := w.checker.Document(ctx, d, stored(d.Object))
 			said[d.Place()] = r
 			if !r.Allowed {
 				continue
 			}
+			var err error
 			if p, err = p.with(r.Stored); err != nil {
 				return nil, nil, err
 			}

@@ -29,12 +29,12 @@ type world struct {
 }
 
 // stored is the object of this name in the cluster, nil when there is none or nothing is known of one.
-func (w *world) stored(_ context.Context, object map[string]any) (map[string]any, error) {
+func (w *world) stored(object map[string]any) map[string]any {
 	if w.facts == nil {
-		return nil, nil
+		return nil
 	}
 	key := w.checker.KeyOf(object)
-	return w.facts.Object(key.Kind, key.Namespace, key.Name), nil
+	return w.facts.Object(key.Kind, key.Namespace, key.Name)
 }
 
 // newWorld puts policies and, where it is known, a cluster behind the rules.
