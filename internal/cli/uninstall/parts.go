@@ -147,10 +147,12 @@ func named(o *metav1.PartialObjectMetadata) string {
 	return of + " " + o.Name
 }
 
-// isRail says whether a kind of ours rules over policies and is none.
-func isRail(kind schema.GroupVersionKind) bool {
-	k := kinds.Named(kind.Kind)
-	return kind.Group == v1alpha1.GroupVersion.Group && k != nil && k.RulesOver
+// stageOf is when objects of a kind of ours go: first the policies, of whatever version, and last what rules over them.
+func stageOf(kind schema.GroupVersionKind) stage {
+	if k := kinds.Named(kind.Kind); k != nil && k.RulesOver {
+		return rails
+	}
+	return policies
 }
 
 // right is one that the uninstall takes.

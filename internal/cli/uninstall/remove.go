@@ -106,19 +106,15 @@ func (u *Uninstaller) deleteManager(ctx context.Context, s *Survey) error {
 	return nil // pods on a node that is gone don't end; without the Lease they don't act either
 }
 
-// deletePolicies deletes policies, and lets go of those that wait for what was undone before.
-func (u *Uninstaller) deletePolicies(ctx context.Context, _ *Survey) error {
-	return u.remove(ctx, v1alpha1.FinalizerUndo, func(ctx context.Context) ([]*object, error) {
-		policies, _, err := u.policies(ctx)
-		return policies, err
-	})
-}
-
-func (u *Uninstaller) deleteRails(ctx context.Context, _ *Survey) error {
-	return u.remove(ctx, "", func(ctx context.Context) ([]*object, error) {
-		_, rails, err := u.policies(ctx)
-		return rails, err
-	})
+// deleteOwn deletes objects of our kinds, also those that came after the look. With a finalizer it lets go of those that wait for what was
+// undone before.
+func (u *Uninstaller) deleteOwn(of stage, finalizer string) func(context.Context, *Survey) error {
+	return func(ctx context.Context, _ *Survey) error {
+		return u.remove(ctx, finalizer, func(ctx context.Context) ([]*object, error) {
+			all, err := u.own(ctx)
+			return all[of], err
+		})
+	}
 }
 
 // deleteFound removes the objects that a look found, and no others that have their names by now.

@@ -66,36 +66,30 @@ func (u *Uninstaller) lookAtKinds(ctx context.Context, s *Survey) error {
 			s.Delete[definitions] = append(s.Delete[definitions], crd)
 		}
 	}
-	s.Delete[policies], s.Delete[rails], err = u.policies(ctx)
+	own, err := u.own(ctx)
+	maps.Copy(s.Delete, own)
 	return err
 }
 
-// policies are all objects of our kinds.
-func (u *Uninstaller) policies(ctx context.Context) (policies, rails []*object, err error) {
-	kinds, err := u.ownKinds()
+// own are all objects of our kinds that the API server serves, by their stage.
+func (u *Uninstaller) own(ctx context.Context) (map[stage][]*object, error) {
+	u.Kinds.Invalidate() // they go while this works
+	kinds, err := u.kinds(func(gv schema.GroupVersion, r metav1.APIResource) bool {
+		return gv.Group == v1alpha1.GroupVersion.Group && !strings.Contains(r.Name, "/")
+	})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	all := map[stage][]*object{}
 	for _, kind := range kinds {
 		found, err := u.list(ctx, kind)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		if isRail(kind) {
-			rails = append(rails, found...)
-		} else {
-			policies = append(policies, found...)
-		}
+		of := stageOf(kind)
+		all[of] = append(all[of], found...)
 	}
-	return policies, rails, nil
-}
-
-// ownKinds are those of our group that the API server serves.
-func (u *Uninstaller) ownKinds() ([]schema.GroupVersionKind, error) {
-	u.Kinds.Invalidate() // they go while this works
-	return u.kinds(func(gv schema.GroupVersion, r metav1.APIResource) bool {
-		return gv.Group == v1alpha1.GroupVersion.Group && !strings.Contains(r.Name, "/")
-	})
+	return all, nil
 }
 
 // kinds are those of the cluster that are wanted and can be listed, each in one version.
