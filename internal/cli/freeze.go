@@ -70,9 +70,8 @@ func (a *App) runFreeze(ctx context.Context, o *freezeOptions) error {
 	if err != nil {
 		return err
 	}
-	f := freeze.Freezer{Client: c}
 	began := a.Clock.Now()
-	rail, made, err := f.Freeze(ctx, o.reason)
+	rail, made, err := freeze.Freeze(ctx, c, o.reason)
 	if err != nil {
 		return fmt.Errorf("make Guardrail %s: %w%s", v1alpha1.FreezeGuardrail, err, a.insteadOfFreezing(ctx, c, err))
 	}
@@ -81,7 +80,7 @@ func (a *App) runFreeze(ctx context.Context, o *freezeOptions) error {
 	} else {
 		fmt.Fprintf(a.Out, "It was frozen already, %s.\n", frozenSince(rail, a.cluster.Now()))
 	}
-	confirmed, err := f.Confirmed(ctx, rail, o.timeout)
+	confirmed, err := freeze.Confirmed(ctx, c, rail, o.timeout)
 	if err != nil {
 		return fmt.Errorf("see whether the manager confirms: %w", err)
 	}
@@ -145,7 +144,7 @@ func (a *App) runThaw(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	was, others, err := freeze.Freezer{Client: c}.Thaw(ctx)
+	was, others, err := freeze.Thaw(ctx, c)
 	if err != nil {
 		if apierrors.IsForbidden(err) {
 			return fmt.Errorf("thaw: %w%s", err, neededRole)

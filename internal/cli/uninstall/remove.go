@@ -34,9 +34,8 @@ func (u *Uninstaller) stop(ctx context.Context, s *Survey) error {
 	if u.DryRun || !s.somebodyActs() {
 		return nil
 	}
-	f := freeze.Freezer{Client: u.Client}
 	u.Progress("freeze")
-	rail, made, err := f.Freeze(ctx, "kubectl autohealer uninstall")
+	rail, made, err := freeze.Freeze(ctx, u.Client, "kubectl autohealer uninstall")
 	switch {
 	case goingKind(err):
 		return u.deleteManager(ctx, s)
@@ -45,7 +44,7 @@ func (u *Uninstaller) stop(ctx context.Context, s *Survey) error {
 	case made:
 		u.Tell(fmt.Sprintf("guardrail.%s/%s created", v1alpha1.GroupVersion.Group, rail.Name))
 	}
-	confirmed, err := f.Confirmed(ctx, rail, confirmWithin)
+	confirmed, err := freeze.Confirmed(ctx, u.Client, rail, confirmWithin)
 	if err != nil && !goingKind(err) {
 		return fmt.Errorf("see whether the manager confirms the freeze: %w", err)
 	}
