@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/cli/check"
 	"github.com/resourcestack/autohealer/internal/cli/freeze"
 	"github.com/resourcestack/autohealer/internal/domain/lease"
 )
@@ -23,18 +22,10 @@ import (
 // managerName is the manager's Deployment, and its Lease.
 const managerName = lease.Name
 
-// stopManager is what is left when nothing can be frozen.
+// stopManager is what is left when nothing can be frozen. An error about where Autohealer is would be in the way.
 func (a *App) stopManager(ctx context.Context, c client.Client) string {
-	return "kubectl -n " + a.guess(ctx, c) + " scale deployment " + managerName + " --replicas=0"
-}
-
-// guess is Autohealer's namespace as far as it can be told: where it is only named, an error about it would be in the way.
-func (a *App) guess(ctx context.Context, c client.Client) string {
-	own, err := a.find(ctx, c)
-	if err != nil {
-		return check.DefaultNamespace
-	}
-	return own
+	own, _ := a.find(ctx, c)
+	return "kubectl -n " + own + " scale deployment " + managerName + " --replicas=0"
 }
 
 type freezeOptions struct {
@@ -93,7 +84,7 @@ func (a *App) runFreeze(ctx context.Context, o *freezeOptions) error {
 		fmt.Fprintf(a.Out, "Frozen: nothing is done and nothing undone. The manager confirms%s.\n%s\n", took, thaw)
 		return nil
 	}
-	own := a.guess(ctx, c)
+	own, _ := a.find(ctx, c)
 	leads, told, _ := a.managerLeads(ctx, c, own)
 	if told && !leads {
 		fmt.Fprintf(a.Out, "Frozen: no manager leads now, so nothing is done anyway; one that starts does nothing, either.\n%s\n", thaw)

@@ -17,6 +17,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/explain"
 	"github.com/resourcestack/autohealer/internal/cli/snapshot"
+	"github.com/resourcestack/autohealer/internal/domain/outlier"
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
@@ -199,7 +200,7 @@ func (w *answers) ofService(key types.NamespacedName) (string, error) {
 	if !w.snapshot.Has(schema.GroupKind{Kind: "Service"}, key) {
 		return "", fmt.Errorf("there is no service %q in namespace %s", key.Name, key.Namespace)
 	}
-	seats, unknown := w.facts.Seats(key.Namespace, snapshot.OfService(key.Name))
+	seats, unknown := w.facts.Seats(key.Namespace, func(c outlier.Key, _ outlier.Host) bool { return c.Service.Name == key.Name })
 	now := w.snapshot.ServerTime.Time
 	return explain.Service(key, w.weeders, now) + explain.Ejections(seats, unknown, now), nil
 }
@@ -213,7 +214,7 @@ func (w *answers) ofPod(key types.NamespacedName) (string, error) {
 		return d.Namespace == key.Namespace && (d.Pod == key.Name || d.Owner == p.Workload().String())
 	}
 	now := w.snapshot.ServerTime.Time
-	seats, unknown := w.facts.Seats(key.Namespace, snapshot.OfPod(key.Name))
+	seats, unknown := w.facts.Seats(key.Namespace, func(_ outlier.Key, h outlier.Host) bool { return h.Pod == key.Name })
 	return explain.Workload("pod/"+key.Name, explain.Dependent{Namespace: key.Namespace}, []*weeder.Pod{p}, w.weeders, now, ours) + explain.Ejections(seats, unknown, now), nil
 }
 

@@ -96,7 +96,7 @@ func (a *App) own(s *snapshot.Snapshot) string {
 	return cmp.Or(a.ownNamespace, found, check.DefaultNamespace)
 }
 
-// find is Autohealer's namespace in a cluster: as the flag says, as it is found there, or where it is by default.
+// find is Autohealer's namespace in a cluster: as the flag says, as it is found there, or where it is by default, also beside an error.
 func (a *App) find(ctx context.Context, c client.Reader) (string, error) {
 	if a.ownNamespace != "" {
 		return a.ownNamespace, nil

@@ -206,16 +206,6 @@ func (s *Seat) At() string {
 	return net.JoinHostPort(s.Address, strconv.FormatUint(uint64(s.Port), 10))
 }
 
-// OfPod and OfService choose hosts.
-func OfPod(name string) func(outlier.Key, outlier.Host) bool {
-	return func(_ outlier.Key, h outlier.Host) bool { return h.Pod == name }
-}
-
-// OfService chooses those of all its ports.
-func OfService(name string) func(outlier.Key, outlier.Host) bool {
-	return func(key outlier.Key, _ outlier.Host) bool { return key.Service.Name == name }
-}
-
 // Seats are the chosen hosts of a namespace's clusters, as the policies hold that the manager last accepted. It fails with what isn't
 // known that they are planned by.
 func (f *Facts) Seats(namespace string, chosen func(outlier.Key, outlier.Host) bool) (seats []Seat, err error) {

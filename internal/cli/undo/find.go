@@ -27,7 +27,9 @@ func (u *Undoer) Find(ctx context.Context, kinds discovery.DiscoveryInterface, n
 	add := func(o Object) { found = append(found, o) }
 	var failed error
 	if namespace == "" {
-		failed = u.nodesWithRecords(ctx, add)
+		if err := u.each(ctx, nodeKind, "", v1alpha1.AnnotationOwnedTaints, add); err != nil {
+			failed = errors.Join(errors.New("nodes aren't looked at"), err)
+		}
 	}
 	scalable, err := scalableKinds(kinds)
 	failed = errors.Join(failed, err)

@@ -68,15 +68,6 @@ func untainted(s condition.Step, node *condition.Node) string {
 	return fmt.Sprintf("record of %s removed; the taint was gone already", s.Key)
 }
 
-// nodesWithRecords are the nodes to which something was done, page by page.
-func (u *Undoer) nodesWithRecords(ctx context.Context, found func(Object)) error {
-	err := u.each(ctx, nodeKind, "", v1alpha1.AnnotationOwnedTaints, found)
-	if err != nil {
-		return errors.Join(errors.New("nodes aren't looked at"), err)
-	}
-	return nil
-}
-
 // scaled plans to give an object back the replicas that its record says were taken.
 func (u *Undoer) scaled(ctx context.Context, o Object) (work, error) {
 	ref := probe.Ref{APIVersion: o.Kind.GroupVersion().String(), Kind: o.Kind.Kind, Name: o.Key.Name}
