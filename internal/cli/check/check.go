@@ -85,10 +85,7 @@ func (c *Checker) Document(ctx context.Context, d manifest.Document, old map[str
 	if len(d.Problems) > 0 {
 		r = identify(d.Object)
 		for _, p := range d.Problems {
-			rule := RuleUndecodable
-			if p.Kind == manifest.DuplicateKey {
-				rule = RuleDuplicateKey
-			}
+			rule := "manifest/" + string(p.Kind)
 			r.Violations = append(r.Violations, Violation{Rule: rule, Severity: guard.Deny, Message: p.Message, Line: p.Line, Docs: Docs(rule)})
 		}
 	} else {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -77,12 +78,7 @@ type Plans struct {
 
 // Refused says whether a policy would be refused.
 func (f Plans) Refused() bool {
-	for _, p := range f.Plans {
-		if !p.Report.Allowed {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(f.Plans, func(p Plan) bool { return !p.Report.Allowed })
 }
 
 // Acting counts the policies that would do anything.
