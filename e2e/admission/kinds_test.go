@@ -40,7 +40,7 @@ type specimen struct {
 var specimens = specimensOf()
 
 func specimensOf() []specimen {
-	checker, err := check.New(check.Options{Authorizer: allowsAll{}})
+	checker, err := check.New(check.Options{Options: guard.Options{Authorizer: allowsAll{}}})
 	if err != nil {
 		panic(err)
 	}

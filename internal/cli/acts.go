@@ -117,11 +117,7 @@ var errNothingLogged = errors.New("there is nothing in it")
 
 // actsInCluster reads the logs of the manager's pods, of all its replicas and of what ran in them before their last restart.
 func (a *App) actsInCluster(ctx context.Context, since time.Duration) ([]trail.Act, error) {
-	c, err := a.client()
-	if err != nil {
-		return nil, err
-	}
-	own, err := a.find(ctx, c)
+	c, own, err := a.connect(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
-	"github.com/resourcestack/autohealer/internal/cli/check"
 	"github.com/resourcestack/autohealer/internal/cli/convert"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
@@ -43,7 +42,7 @@ func (a *App) runConvert(ctx context.Context, in inputs, kind string) error {
 	if err != nil {
 		return err
 	}
-	checker, err := check.New(check.Options{Clock: a.Clock})
+	checker, err := a.newChecker()
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/cli/check"
 	"github.com/resourcestack/autohealer/internal/cli/freeze"
 	"github.com/resourcestack/autohealer/internal/domain/lease"
 )
@@ -23,18 +22,10 @@ import (
 // managerName is the manager's Deployment, and its Lease.
 const managerName = lease.Name
 
-// stopManager is what is left when nothing can be frozen.
+// stopManager is what is left when nothing can be frozen. An error about where Autohealer is would be in the way.
 func (a *App) stopManager(ctx context.Context, c client.Client) string {
-	return "kubectl -n " + a.guess(ctx, c) + " scale deployment " + managerName + " --replicas=0"
-}
-
-// guess is Autohealer's namespace as far as it can be told: where it is only named, an error about it would be in the way.
-func (a *App) guess(ctx context.Context, c client.Client) string {
-	own, err := a.find(ctx, c)
-	if err != nil {
-		return check.DefaultNamespace
-	}
-	return own
+	own, _ := a.find(ctx, c)
+	return "kubectl -n " + own + " scale deployment " + managerName + " --replicas=0"
 }
 
 type freezeOptions struct {
@@ -70,9 +61,8 @@ func (a *App) runFreeze(ctx context.Context, o *freezeOptions) error {
 	if err != nil {
 		return err
 	}
-	f := freeze.Freezer{Client: c}
 	began := a.Clock.Now()
-	rail, made, err := f.Freeze(ctx, o.reason)
+	rail, made, err := freeze.Freeze(ctx, c, o.reason)
 	if err != nil {
 		return fmt.Errorf("make Guardrail %s: %w%s", v1alpha1.FreezeGuardrail, err, a.insteadOfFreezing(ctx, c, err))
 	}
@@ -81,7 +71,7 @@ func (a *App) runFreeze(ctx context.Context, o *freezeOptions) error {
 	} else {
 		fmt.Fprintf(a.Out, "It was frozen already, %s.\n", frozenSince(rail, a.cluster.Now()))
 	}
-	confirmed, err := f.Confirmed(ctx, rail, o.timeout)
+	confirmed, err := freeze.Confirmed(ctx, c, rail, o.timeout)
 	if err != nil {
 		return fmt.Errorf("see whether the manager confirms: %w", err)
 	}
@@ -94,7 +84,7 @@ func (a *App) runFreeze(ctx context.Context, o *freezeOptions) error {
 		fmt.Fprintf(a.Out, "Frozen: nothing is done and nothing undone. The manager confirms%s.\n%s\n", took, thaw)
 		return nil
 	}
-	own := a.guess(ctx, c)
+	own, _ := a.find(ctx, c)
 	leads, told, _ := a.managerLeads(ctx, c, own)
 	if told && !leads {
 		fmt.Fprintf(a.Out, "Frozen: no manager leads now, so nothing is done anyway; one that starts does nothing, either.\n%s\n", thaw)
@@ -145,7 +135,7 @@ func (a *App) runThaw(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	was, others, err := freeze.Freezer{Client: c}.Thaw(ctx)
+	was, others, err := freeze.Thaw(ctx, c)
 	if err != nil {
 		if apierrors.IsForbidden(err) {
 			return fmt.Errorf("thaw: %w%s", err, neededRole)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -16,6 +17,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/cli/manifest"
 	"github.com/resourcestack/autohealer/internal/cli/report"
 	"github.com/resourcestack/autohealer/internal/cli/words"
+	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kinds"
@@ -144,101 +146,82 @@ func (a *App) planAll(ctx context.Context, w *world, files []manifest.File, rail
 // planOne asks rules and planner about one policy, as an update where one of its name is stored. An admitted one is in force
 // for those that follow, as when all are applied in their order.
 func (a *App) planOne(ctx context.Context, w *world, d manifest.Document) (report.Plan, error) {
-	old, err := w.stored(ctx, d.Object)
-	if err != nil {
-		return report.Plan{}, err
-	}
-	p := report.Plan{Report: w.checker.Document(ctx, d, old)}
+	p := report.Plan{Report: w.checker.Document(ctx, d, w.stored(d.Object))}
 	if p.Report.Stored == nil {
 		return p, nil
 	}
 	if err := w.snapshot.Covers(p.Report.Kind); err != nil {
 		return p, fmt.Errorf("%s %s: %w", p.Report.Kind, strings.TrimPrefix(p.Report.Namespace+"/"+p.Report.Name, "/"), err)
 	}
-	foretell := foretellers[p.Report.Kind]
-	if foretell == nil {
-		return p, nil // a kind of which nothing is foretold but the verdict
-	}
-	err = foretell(ctx, w, &p)
+	err := w.foretell(ctx, &p)
 	return p, err
 }
 
-// foretellers ask the planners of the kinds what a policy would do, and put an admitted one in force for those that follow.
-var foretellers = map[string]func(context.Context, *world, *report.Plan) error{
-	"ConditionSet": foretell(planSet), "WeederConfig": foretell(planWeeder), "ProbeConfig": foretell(planProbe),
-	"OutlierPolicy": foretell(planOutlier), "HealthCheckRegistration": foretell(planChecks),
-}
-
-// foretell reads a policy as its Go type; tell tells of the answer once the policy is in force.
-func foretell[T any, P interface {
-	*T
-	client.Object
-}](ask func(context.Context, *world, *report.Plan, P) (tell func(), err error)) func(context.Context, *world, *report.Plan) error {
-	return func(ctx context.Context, w *world, p *report.Plan) error {
-		policy, err := typed[T](p.Report.Stored)
+// foretell asks the planner of a policy's kind what the policy would do, and puts an admitted one in force for those that follow. Of
+// a kind that isn't here nothing is foretold but the verdict.
+func (w *world) foretell(ctx context.Context, p *report.Plan) error {
+	object := kinds.Named(p.Report.Kind).New()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(p.Report.Stored, object); err != nil {
+		return fmt.Errorf("read %T: %w", object, err)
+	}
+	policy := w.checker.Guard().Policy()
+	limits, paused := policy.Limits, policy.PausedBy
+	switch o := object.(type) {
+	case *v1alpha1.ConditionSet:
+		forecast := w.facts.ForecastConditionSet(o, limits, time.Time{})
+		if err := w.apply(p, o); err != nil {
+			return err
+		}
+		sum, _ := w.facts.Summary(o.Name) // with this one in its place
+		p.ConditionSet(o, forecast, sum, policy)
+		return nil
+	case *v1alpha1.WeederConfig:
+		p.WeederConfig(o, w.facts.ForecastPods(o, stateOfWeeder(p, policy), limits), paused)
+	case *v1alpha1.ProbeConfig:
+		of := report.Probes{BreakerOpen: w.facts.ProbeBreakerOpen(), Now: w.facts.ProbedNow(client.ObjectKeyFromObject(o))}
+		forecast, err := w.facts.ForecastProbeConfig(ctx, o, limits, time.Time{})
+		if of.Unknown, err = unknown(err); err != nil {
+			return err
+		}
+		if !p.Report.Allowed {
+			forecast.Items.GivesBack = nil // the stored one stays
+		}
+		p.ProbeConfig(o, forecast, of, paused)
+	case *v1alpha1.OutlierPolicy:
+		read, err := readOutlierPolicy(o)
 		if err != nil {
 			return err
 		}
-		tell, err := ask(ctx, w, p, policy)
-		if err == nil && p.Report.Allowed {
-			err = w.facts.Apply(P(policy))
+		p.OutlierPolicy(o, read, w.facts.ForecastOutlierPolicy(o, limits, time.Time{}), paused)
+	case *v1alpha1.HealthCheckRegistration:
+		forecast, err := w.facts.ForecastRegistration(ctx, o, limits, time.Time{})
+		notKnown, err := unknown(err)
+		if err != nil {
+			return err
 		}
-		if err == nil {
-			tell()
-		}
-		return err
+		p.HealthCheckRegistration(o, forecast, notKnown, paused)
+	default:
+		return nil
 	}
+	return w.apply(p, object)
 }
 
-func planSet(_ context.Context, w *world, p *report.Plan, set *v1alpha1.ConditionSet) (tell func(), err error) {
-	policy := w.checker.Guard().Policy()
-	forecast := w.facts.ForecastConditionSet(set, policy.Limits, time.Time{})
-	return func() {
-		sum, _ := w.facts.Summary(set.Name)
-		p.ConditionSet(set, forecast, sum, policy)
-	}, nil
+// apply puts an admitted policy in force.
+func (w *world) apply(p *report.Plan, policy client.Object) error {
+	if !p.Report.Allowed {
+		return nil
+	}
+	return w.facts.Apply(policy)
 }
 
-func planWeeder(_ context.Context, w *world, p *report.Plan, wc *v1alpha1.WeederConfig) (tell func(), err error) {
-	policy, state := w.checker.Guard().Policy(), lifecycle.Active
+func stateOfWeeder(p *report.Plan, policy guardrail.Policy) lifecycle.State {
 	switch {
 	case !p.Report.Allowed:
-		state = lifecycle.Refused
+		return lifecycle.Refused
 	case policy.Paused():
-		state = lifecycle.Paused
+		return lifecycle.Paused
 	}
-	forecast := w.facts.ForecastPods(wc, state, policy.Limits)
-	return func() { p.WeederConfig(wc, forecast, policy.PausedBy) }, nil
-}
-
-func planProbe(ctx context.Context, w *world, p *report.Plan, pc *v1alpha1.ProbeConfig) (tell func(), err error) {
-	policy := w.checker.Guard().Policy()
-	of := report.Probes{BreakerOpen: w.facts.ProbeBreakerOpen(), Now: w.facts.ProbedNow(client.ObjectKeyFromObject(pc))}
-	forecast, err := w.facts.ForecastProbeConfig(ctx, pc, policy.Limits, time.Time{})
-	if of.Unknown, err = unknown(err); err != nil {
-		return nil, err
-	}
-	if !p.Report.Allowed {
-		forecast.Items.GivesBack = nil // the stored one stays
-	}
-	return func() { p.ProbeConfig(pc, forecast, of, policy.PausedBy) }, nil
-}
-
-func planOutlier(_ context.Context, w *world, p *report.Plan, op *v1alpha1.OutlierPolicy) (tell func(), err error) {
-	read, err := readOutlierPolicy(op)
-	if err != nil {
-		return nil, err
-	}
-	policy := w.checker.Guard().Policy()
-	forecast := w.facts.ForecastOutlierPolicy(op, policy.Limits, time.Time{})
-	return func() { p.OutlierPolicy(op, read, forecast, policy.PausedBy) }, nil
-}
-
-func planChecks(ctx context.Context, w *world, p *report.Plan, hcr *v1alpha1.HealthCheckRegistration) (tell func(), err error) {
-	policy := w.checker.Guard().Policy()
-	forecast, err := w.facts.ForecastRegistration(ctx, hcr, policy.Limits, time.Time{})
-	notKnown, err := unknown(err)
-	return func() { p.HealthCheckRegistration(hcr, forecast, notKnown, policy.PausedBy) }, err
+	return lifecycle.Active
 }
 
 // unknown takes an error that says that something isn't known for what is told.

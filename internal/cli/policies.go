@@ -11,12 +11,24 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/check"
 	"github.com/resourcestack/autohealer/internal/cli/manifest"
+	"github.com/resourcestack/autohealer/internal/guard"
 )
 
 // policies are what operators lay down beside the catalogue.
 type policies struct {
 	guardrails []*v1alpha1.Guardrail
 	exceptions []*v1alpha1.GuardrailException
+}
+
+// guard is an engine with these in force.
+func (p policies) guard(opts guard.Options) (*guard.Guard, error) {
+	g, err := guard.New(opts)
+	if err != nil {
+		return nil, err
+	}
+	g.SetGuardrails(p.guardrails)
+	g.SetExceptions(p.exceptions)
+	return g, nil
 }
 
 // with are the policies once an object is stored, which may be one of them.
@@ -67,15 +79,12 @@ func (a *App) enforce(ctx context.Context, w *world, stored storedFunc, files []
 			if !check.Ours(d) || d.Object["kind"] != kind {
 				continue
 			}
-			old, err := stored(ctx, d.Object)
-			if err != nil {
-				return nil, nil, err
-			}
-			r := w.checker.Document(ctx, d, old)
+			r := w.checker.Document(ctx, d, stored(d.Object))
 			said[d.Place()] = r
 			if !r.Allowed {
 				continue
 			}
+			var err error
 			if p, err = p.with(r.Stored); err != nil {
 				return nil, nil, err
 			}
@@ -113,7 +122,7 @@ func readKind[T any](ctx context.Context, a *App, flag, kind string, paths []str
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
-	checker, err := check.New(check.Options{Clock: a.Clock})
+	checker, err := a.newChecker()
 	if err != nil {
 		return nil, err
 	}

@@ -88,27 +88,12 @@ func New(app *App) *cobra.Command {
 	if app.Config == nil {
 		app.Config = genericclioptions.NewConfigFlags(true)
 	}
-	root := &cobra.Command{
-		Use:   "kubectl-autohealer",
-		Short: "Check Autohealer's policies before they are stored, see what they would do, and stop what they do",
-		Long: `Check Autohealer's policies before they are stored, see what they would do, and stop what they do.
-
-It judges with the same rules, by the same code, as the webhook in a cluster.`,
-		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl autohealer"},
-		SilenceErrors: true, SilenceUsage: true,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-
-		PersistentPreRun: func(*cobra.Command, []string) { app.began = true },
-	}
-	root.SetIn(app.In)
-	root.SetOut(app.Out)
-	root.SetErr(app.ErrOut)
-	root.AddCommand(
+	root := group(
+		"kubectl-autohealer", "Check Autohealer's policies before they are stored, see what they would do, and stop what they do",
 		app.validate(),
 		app.plan(),
-		app.facts(),
-		app.rules(),
+		group("facts", "Keep what previews need to know of a cluster", app.factsExport()),
+		group("rules", "Look at the rules that judge policies", app.rulesList(), app.rulesExplain(), app.rulesTest()),
 		app.hash(),
 		app.convert(),
 		app.envoyBootstrap(),
@@ -123,6 +108,15 @@ It judges with the same rules, by the same code, as the webhook in a cluster.`,
 		app.uninstall(),
 		app.version(),
 	)
+	root.Long = root.Short + `.
+
+It judges with the same rules, by the same code, as the webhook in a cluster.`
+	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl autohealer"}
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.PersistentPreRun = func(*cobra.Command, []string) { app.began = true }
+	root.SetIn(app.In)
+	root.SetOut(app.Out)
+	root.SetErr(app.ErrOut)
 	return root
 }
 
@@ -198,6 +192,13 @@ func (a *App) reaching(err error) string {
 		instead = fmt.Sprintf("no kubeconfig names a cluster, and there is no API server at %s: %v (set KUBECONFIG, or give --kubeconfig)", cfg.Host, failed.Err)
 	}
 	return strings.Replace(says, failed.Error(), instead, 1)
+}
+
+// group is a command that only has others.
+func group(use, short string, verbs ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd.AddCommand(verbs...)
+	return cmd
 }
 
 func (a *App) version() *cobra.Command {

@@ -11,21 +11,9 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
-	"github.com/resourcestack/autohealer/internal/cli/check"
 	"github.com/resourcestack/autohealer/internal/cli/report"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
-
-func (a *App) rules() *cobra.Command {
-	rules := &cobra.Command{
-		Use:   "rules",
-		Short: "Look at the rules that judge policies",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	rules.AddCommand(a.rulesList(), a.rulesExplain(), a.rulesTest())
-	return rules
-}
 
 func (a *App) rulesList() *cobra.Command {
 	var kind string
@@ -61,7 +49,7 @@ type listed struct {
 }
 
 func (a *App) runRulesList(kind, output string) error {
-	checker, err := check.New(check.Options{Clock: a.Clock})
+	checker, err := a.newChecker()
 	if err != nil {
 		return err
 	}
@@ -125,7 +113,7 @@ func (a *App) rulesExplain() *cobra.Command {
 
 // complete offers what the rules know.
 func (a *App) complete(offers func(*guard.Guard) []string) ([]string, cobra.ShellCompDirective) {
-	checker, err := check.New(check.Options{Clock: a.Clock})
+	checker, err := a.newChecker()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
@@ -143,7 +131,7 @@ func ruleIDs(g *guard.Guard) []string {
 }
 
 func (a *App) runRulesExplain(ctx context.Context, id string) error {
-	checker, err := check.New(check.Options{Clock: a.Clock})
+	checker, err := a.newChecker()
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func (a *App) runRulesTest(ctx context.Context, files []string) error {
 	if err != nil {
 		return err
 	}
-	checker, err := check.New(check.Options{Guardrails: guardrails, Clock: a.Clock})
+	checker, err := check.New(check.Options{Options: guard.Options{Clock: a.Clock}, Guardrails: guardrails})
 	if err != nil {
 		return err
 	}

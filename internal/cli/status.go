@@ -59,11 +59,7 @@ func (a *App) runStatus(ctx context.Context, o *statusOptions) error {
 	if err != nil {
 		return err
 	}
-	c, err := a.client()
-	if err != nil {
-		return err
-	}
-	own, err := a.find(ctx, c)
+	c, own, err := a.connect(ctx)
 	if err != nil {
 		return err
 	}

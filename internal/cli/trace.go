@@ -12,6 +12,8 @@ import (
 	"github.com/resourcestack/autohealer/internal/cli/report"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 	"github.com/resourcestack/autohealer/internal/domain/outlier/detector"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
+	"github.com/resourcestack/autohealer/internal/guard"
 )
 
 func readOutlierPolicy(op *v1alpha1.OutlierPolicy) (*outlier.Policy, error) {
@@ -28,7 +30,7 @@ func (a *App) runTrace(ctx context.Context, o *planOptions, documents []manifest
 	if err != nil {
 		return fmt.Errorf("--trace: %w", err)
 	}
-	checker, err := check.New(check.Options{Clock: a.Clock, Namespace: *a.Config.Namespace})
+	checker, err := check.New(check.Options{Options: guard.Options{Clock: a.Clock}, Namespace: *a.Config.Namespace})
 	if err != nil {
 		return err
 	}
@@ -87,10 +89,36 @@ func (a *App) simulate(r check.Report, trace detector.Trace) (ejections int, err
 	if err != nil {
 		return 0, err
 	}
-	s := report.Simulation{Name: strings.TrimPrefix(op.Namespace+"/"+op.Name, "/"), Began: trace.Began, Hosts: len(trace.Hosts)}
+	var events strings.Builder
 	if policy.Detects() {
-		s.Events = detector.Simulate(policy.Settings, trace, nil)
+		for _, e := range detector.Simulate(policy.Settings, trace, nil) {
+			at := e.At.String()
+			if !trace.Began.IsZero() {
+				at = trace.Began.Add(e.At).UTC().Format("15:04:05.000")
+			}
+			if e.Action == detector.Ejected {
+				ejections++
+			}
+			fmt.Fprintf(&events, "  %12s  %s %s\n", at, report.Printable(e.Host), happened(e))
+		}
 	}
-	fmt.Fprint(a.Out, s.Text())
-	return s.Ejections(), nil
+	name := report.Printable(strings.TrimPrefix(op.Namespace+"/"+op.Name, "/"))
+	fmt.Fprintf(a.Out, "OutlierPolicy %s: %s of %s\n%s", name, sample.Count(ejections, "ejection"), sample.Count(len(trace.Hosts), "host"), events.String())
+	return ejections, nil
+}
+
+// happened says what became of a host.
+func happened(e detector.Event) string {
+	why := map[detector.Cause]string{
+		detector.ConsecutiveServerErrors: "consecutive 5xx", detector.ConsecutiveLocalOrigin: "consecutive failures of Envoy's own",
+	}[e.Cause]
+	switch e.Action {
+	case detector.Ejected:
+		return fmt.Sprintf("ejected for %s, time %d: %s", e.For, e.Times, why)
+	case detector.Returned:
+		return fmt.Sprintf("back after %s", e.For)
+	case detector.Observed:
+		return "counted, not ejected: " + why
+	}
+	return "spared, as many as may be are ejected: " + why
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/utils/ptr"
 
@@ -96,15 +97,15 @@ func (a *App) runUndo(ctx context.Context, o *undoOptions, args []string) error 
 	if err != nil {
 		return err
 	}
-	told := a.undoEach(ctx, u, objects)
+	did, failed := a.undoEach(ctx, u, objects)
 	if blind != nil {
 		fmt.Fprintf(a.ErrOut, "error: %v\nThere may be more to undo.\n", blind)
-		told.failed++
+		failed++
 	}
 	if o.all && len(objects) == 0 && blind == nil {
 		fmt.Fprintln(a.Out, "Nothing is to be undone: no object has a record.")
 	}
-	if told.failed > 0 || u.DryRun && told.did > 0 {
+	if failed > 0 || u.DryRun && did > 0 {
 		return exitStatus(exitFound)
 	}
 	return nil
@@ -112,16 +113,25 @@ func (a *App) runUndo(ctx context.Context, o *undoOptions, args []string) error 
 
 // findUndoable finds all objects with a record; blind is what it could not look at.
 func (a *App) findUndoable(ctx context.Context, u *undo.Undoer) (found []undo.Object, blind, err error) {
-	kinds, err := a.Config.ToDiscoveryClient()
+	kinds, err := a.kinds()
 	if err != nil {
-		return nil, nil, fmt.Errorf("connect to the cluster: %w", err)
+		return nil, nil, err
 	}
-	kinds.Invalidate() // a file may remember kinds that are gone, and not know new ones
 	if err := unreachable(kinds); err != nil {
 		return nil, nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
 	found, blind = u.Find(ctx, kinds, ptr.Deref(a.Config.Namespace, ""))
 	return found, blind, nil
+}
+
+// kinds tells which kinds the cluster has now.
+func (a *App) kinds() (discovery.CachedDiscoveryInterface, error) {
+	kinds, err := a.Config.ToDiscoveryClient()
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	kinds.Invalidate() // a file may remember kinds that are gone, and not know new ones
+	return kinds, nil
 }
 
 // unreachable says why no API server answers. One that forbids the question has answered.
@@ -152,8 +162,11 @@ func (a *App) undoable(args []string) ([]undo.Object, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%q: %w", arg, err)
 		}
-		namespaced := mapping.Scope.Name() == meta.RESTScopeNameNamespace
-		objects = append(objects, undo.Named(mapping.GroupVersionKind, namespaced, cmp.Or(namespace, metav1.NamespaceDefault), name))
+		key := types.NamespacedName{Name: name}
+		if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+			key.Namespace = cmp.Or(namespace, metav1.NamespaceDefault)
+		}
+		objects = append(objects, undo.Object{Kind: mapping.GroupVersionKind, Key: key, Title: undo.Title(mapping.GroupVersionKind, key.Namespace, name)})
 	}
 	return objects, nil
 }
@@ -174,26 +187,24 @@ func mappingOf(mapper meta.RESTMapper, name string) (*meta.RESTMapping, error) {
 	return mapper.RESTMapping(kind.GroupKind(), kind.Version)
 }
 
-// undone counts what became of objects.
-type undone struct{ did, failed int }
-
-func (a *App) undoEach(ctx context.Context, u *undo.Undoer, objects []undo.Object) (told undone) {
+// undoEach counts the objects to which something was done, and those where it failed.
+func (a *App) undoEach(ctx context.Context, u *undo.Undoer, objects []undo.Object) (did, failed int) {
 	for _, object := range objects {
 		r := u.Undo(ctx, object)
 		switch {
 		case r.Err != nil:
-			told.failed++
+			failed++
 			fmt.Fprintf(a.ErrOut, "error: %s: %v%s\n", object.Title, r.Err, rightsFor(r.Err))
 			if r.Held != nil {
 				fmt.Fprintf(a.ErrOut, "%s: %s\n", object.Title, a.heldText(r.Held))
 			}
 			continue
 		case len(r.Did) > 0:
-			told.did++
+			did++
 		}
 		a.tellUndone(r, u.DryRun)
 	}
-	return told
+	return did, failed
 }
 
 func (a *App) tellUndone(r undo.Result, dryRun bool) {
@@ -228,25 +239,16 @@ func (a *App) heldText(h *hold.Hold) string {
 	return text
 }
 
-// completeUndoable completes kinds, and after a slash the names that the cluster has.
+// completeUndoable completes what has a record in most clusters, and names of any kind.
 func (a *App) completeUndoable(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	kind, _, slashed := strings.Cut(typed, "/")
-	if !slashed {
-		return []string{"node/", "deployment/", "statefulset/"}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-	}
-	mapper, err := a.Config.ToRESTMapper()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	mapping, err := mappingOf(mapper, kind)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var found []string
-	for _, name := range a.names(cmd.Context(), mapping.GroupVersionKind) {
-		found = append(found, kind+"/"+name)
-	}
-	return found, cobra.ShellCompDirectiveNoFileComp
+	return a.completeObjects(cmd.Context(), typed, []string{"node", "deployment", "statefulset"}, func(kind string) (of schema.GroupVersionKind) {
+		if mapper, err := a.Config.ToRESTMapper(); err == nil {
+			if mapping, err := mappingOf(mapper, kind); err == nil {
+				return mapping.GroupVersionKind
+			}
+		}
+		return of
+	})
 }
 
 // rightsFor says which role has the rights that an undo lacks, on a line of its own; "" where the error says enough.

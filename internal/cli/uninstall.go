@@ -99,19 +99,14 @@ func (a *App) runUninstall(ctx context.Context, o *uninstallOptions) error {
 }
 
 func (a *App) uninstaller(ctx context.Context, o *uninstallOptions) (*uninstall.Uninstaller, error) {
-	c, err := a.client()
+	c, own, err := a.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	own, err := a.find(ctx, c)
+	kinds, err := a.kinds()
 	if err != nil {
 		return nil, err
 	}
-	kinds, err := a.Config.ToDiscoveryClient()
-	if err != nil {
-		return nil, fmt.Errorf("connect to the cluster: %w", err)
-	}
-	kinds.Invalidate() // a file may remember kinds that are gone, and not know new ones
 	u := &uninstall.Uninstaller{
 		Client: c, Kinds: kinds, Clock: a.cluster, Namespace: own, Manager: managerName, Timeout: o.timeout,
 		Leads:    func(ctx context.Context) (leads, told bool, doubt string) { return a.managerLeads(ctx, c, own) },

@@ -89,10 +89,7 @@ func (a *App) runValidate(ctx context.Context, o *validateOptions) error {
 	}
 	result := a.newResult(w)
 	result.FailOnWarning = o.failOn.value == "warning"
-	failed, err := a.judgeDocuments(ctx, w, stored, files, rails, &result)
-	if err != nil {
-		return err
-	}
+	failed := a.judgeDocuments(ctx, w, stored, files, rails, &result)
 	if len(result.Reports)+result.Ignored == 0 { // what should have written it may have failed
 		return fmt.Errorf("--filename: there is no object in %s", strings.Join(o.filenames, ", "))
 	}
@@ -107,17 +104,14 @@ func (a *App) runValidate(ctx context.Context, o *validateOptions) error {
 
 // judgeDocuments adds a report for each document of ours, and for each that only looks like one. Those of Guardrails and
 // exceptions are there already. Of ten thousand documents it keeps little: neither what was read nor what would be stored.
-func (a *App) judgeDocuments(ctx context.Context, w *world, stored storedFunc, files []manifest.File, rails map[manifest.Place]check.Report, result *report.Result) (failed bool, err error) {
+func (a *App) judgeDocuments(ctx context.Context, w *world, stored storedFunc, files []manifest.File, rails map[manifest.Place]check.Report, result *report.Result) (failed bool) {
 	seen := map[check.Key]int{}
 	var skipped []guard.Skip
 	for d := range manifest.Each(files, "") {
 		if d.IsKustomization() {
 			a.tell(d.File, d.Line, false, fmt.Sprintf("the files here are judged, and not what is built of them: kubectl kustomize %s | kubectl autohealer validate -f -", path.Dir(d.File)))
 		}
-		r, concerns, err := w.reportOf(ctx, stored, rails, d)
-		if err != nil {
-			return false, err
-		}
+		r, concerns := w.reportOf(ctx, stored, rails, d)
 		if !concerns {
 			result.Ignored++
 			continue
@@ -137,23 +131,18 @@ func (a *App) judgeDocuments(ctx context.Context, w *world, stored storedFunc, f
 		skipped = r.Skipped
 		result.Reports = append(result.Reports, r)
 	}
-	return failed, nil
+	return failed
 }
 
 // reportOf is what is said of a document; concerns is false of one that is none of ours.
-func (w *world) reportOf(ctx context.Context, stored storedFunc, rails map[manifest.Place]check.Report, d manifest.Document) (r check.Report, concerns bool, err error) {
+func (w *world) reportOf(ctx context.Context, stored storedFunc, rails map[manifest.Place]check.Report, d manifest.Document) (r check.Report, concerns bool) {
 	if rail, isRail := rails[d.Place()]; isRail {
-		return rail, true, nil
+		return rail, true
 	}
 	if !check.Ours(d) {
-		r, concerns = w.checker.Stranger(d)
-		return r, concerns, nil
+		return w.checker.Stranger(d)
 	}
-	old, err := stored(ctx, d.Object)
-	if err != nil {
-		return check.Report{}, false, err
-	}
-	return w.checker.Document(ctx, d, old), true, nil
+	return w.checker.Document(ctx, d, stored(d.Object)), true
 }
 
 // newResult is a result without reports yet.
@@ -194,7 +183,7 @@ func (a *App) judge(ctx context.Context, o *validateOptions) (*world, error) {
 }
 
 // storedFunc gives the stored object that one is an update of; nil for a creation.
-type storedFunc func(context.Context, map[string]any) (map[string]any, error)
+type storedFunc func(map[string]any) map[string]any
 
 // storedObjects finds what an object is an update of: in what --old gives, or else in the cluster whose facts there are.
 func (a *App) storedObjects(w *world, paths []string) (storedFunc, error) {
@@ -220,7 +209,5 @@ func (a *App) storedObjects(w *world, paths []string) (storedFunc, error) {
 			}
 		}
 	}
-	return func(_ context.Context, object map[string]any) (map[string]any, error) {
-		return old[w.checker.KeyOf(object)], nil
-	}, nil
+	return func(object map[string]any) map[string]any { return old[w.checker.KeyOf(object)] }, nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/explain"
 	"github.com/resourcestack/autohealer/internal/cli/snapshot"
+	"github.com/resourcestack/autohealer/internal/domain/outlier"
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
@@ -129,12 +130,11 @@ type answers struct {
 }
 
 func newAnswers(ctx context.Context, a *App, s *snapshot.Snapshot) (*answers, error) {
-	g, err := guard.New(guard.Options{Clock: a.Clock, Authorizer: s.Rights, OwnNamespace: a.own(s)})
+	stored := policies{s.Guardrails(), s.Exceptions()}
+	g, err := stored.guard(guard.Options{Clock: a.Clock, Authorizer: s.Rights, OwnNamespace: a.own(s)}) //nolint:contextcheck // compiling waits for nothing
 	if err != nil {
 		return nil, err
 	}
-	g.SetGuardrails(s.Guardrails()) //nolint:contextcheck // compiling waits for nothing
-	g.SetExceptions(s.Exceptions())
 	w := &answers{snapshot: s, guard: g}
 	if w.facts, err = snapshot.NewWatchedFacts(ctx, s, g, a.own(s)); err != nil {
 		return nil, err
@@ -200,7 +200,7 @@ func (w *answers) ofService(key types.NamespacedName) (string, error) {
 	if !w.snapshot.Has(schema.GroupKind{Kind: "Service"}, key) {
 		return "", fmt.Errorf("there is no service %q in namespace %s", key.Name, key.Namespace)
 	}
-	seats, unknown := w.facts.Seats(key.Namespace, snapshot.OfService(key.Name))
+	seats, unknown := w.facts.Seats(key.Namespace, func(c outlier.Key, _ outlier.Host) bool { return c.Service.Name == key.Name })
 	now := w.snapshot.ServerTime.Time
 	return explain.Service(key, w.weeders, now) + explain.Ejections(seats, unknown, now), nil
 }
@@ -214,7 +214,7 @@ func (w *answers) ofPod(key types.NamespacedName) (string, error) {
 		return d.Namespace == key.Namespace && (d.Pod == key.Name || d.Owner == p.Workload().String())
 	}
 	now := w.snapshot.ServerTime.Time
-	seats, unknown := w.facts.Seats(key.Namespace, snapshot.OfPod(key.Name))
+	seats, unknown := w.facts.Seats(key.Namespace, func(_ outlier.Key, h outlier.Host) bool { return h.Pod == key.Name })
 	return explain.Workload("pod/"+key.Name, explain.Dependent{Namespace: key.Namespace}, []*weeder.Pod{p}, w.weeders, now, ours) + explain.Ejections(seats, unknown, now), nil
 }
 
@@ -232,24 +232,37 @@ func (w *answers) ofWorkload(ctx context.Context, shown, kind string, key types.
 	return explain.Workload(shown+"/"+key.Name, d, pods, w.weeders, w.snapshot.ServerTime.Time, ours), nil
 }
 
-// completeTargets completes kinds, and after a slash the names that the cluster has.
+// completeTargets completes what explain knows.
 func (a *App) completeTargets(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	kind, _, slashed := strings.Cut(typed, "/")
-	var found []string
+	var kinds []string
 	for _, e := range explainable {
-		if !slashed {
-			found = append(found, e.names[0]+"/")
-		} else if slices.Contains(e.names, strings.ToLower(kind)) {
-			for _, name := range a.names(cmd.Context(), e.kind) {
-				found = append(found, kind+"/"+name)
+		kinds = append(kinds, e.names[0])
+	}
+	return a.completeObjects(cmd.Context(), typed, kinds, func(kind string) (of schema.GroupVersionKind) {
+		for _, e := range explainable {
+			if slices.Contains(e.names, strings.ToLower(kind)) {
+				return e.kind
 			}
 		}
-	}
-	directive := cobra.ShellCompDirectiveNoFileComp
+		return of
+	})
+}
+
+// completeObjects completes kinds, and after a slash the names that the cluster has; of is empty of a kind that has none.
+func (a *App) completeObjects(ctx context.Context, typed string, kinds []string, of func(kind string) schema.GroupVersionKind) (found []string, directive cobra.ShellCompDirective) {
+	kind, _, slashed := strings.Cut(typed, "/")
 	if !slashed {
-		directive |= cobra.ShellCompDirectiveNoSpace
+		for _, k := range kinds {
+			found = append(found, k+"/")
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
-	return found, directive
+	if gvk := of(kind); !gvk.Empty() {
+		for _, name := range a.names(ctx, gvk) {
+			found = append(found, kind+"/"+name)
+		}
+	}
+	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
 // namesShown bounds what a completion lists.

@@ -29,42 +29,38 @@ type world struct {
 }
 
 // stored is the object of this name in the cluster, nil when there is none or nothing is known of one.
-func (w *world) stored(_ context.Context, object map[string]any) (map[string]any, error) {
+func (w *world) stored(object map[string]any) map[string]any {
 	if w.facts == nil {
-		return nil, nil
+		return nil
 	}
 	key := w.checker.KeyOf(object)
-	return w.facts.Object(key.Kind, key.Namespace, key.Name), nil
+	return w.facts.Object(key.Kind, key.Namespace, key.Name)
 }
 
 // newWorld puts policies and, where it is known, a cluster behind the rules.
 func (a *App) newWorld(ctx context.Context, s *snapshot.Snapshot, p policies) (*world, error) {
-	opts := check.Options{Guardrails: p.guardrails, Exceptions: p.exceptions, Namespace: *a.Config.Namespace, OwnNamespace: a.own(s), Clock: a.Clock}
-	if s == nil {
-		checker, err := check.New(opts)
-		return &world{checker: checker, policies: p}, err
+	w, engine := &world{snapshot: s, policies: p}, guard.Options{OwnNamespace: a.own(s), Clock: a.Clock}
+	namespace := *a.Config.Namespace
+	if s != nil {
+		namespace = cmp.Or(namespace, s.Namespace)
+		w.policies = policies{replacing(p.guardrails, s.Guardrails()...), replacing(p.exceptions, s.Exceptions()...)}
+		g, err := w.policies.guard(guard.Options{Clock: a.Clock}) //nolint:contextcheck // compiling waits for nothing
+		if err != nil {
+			return nil, err
+		}
+		if w.facts, err = snapshot.NewFacts(ctx, s, g, a.own(s)); err != nil {
+			return nil, err
+		}
+		engine.Facts, engine.Planners, engine.Stored, engine.Authorizer = w.facts, w.facts.Planners(), s, s.Rights
 	}
-	opts.Namespace = cmp.Or(opts.Namespace, s.Namespace)
-	for _, rail := range s.Guardrails() {
-		p.guardrails = replacing(p.guardrails, rail)
-	}
-	for _, x := range s.Exceptions() {
-		p.exceptions = replacing(p.exceptions, x)
-	}
-	opts.Guardrails, opts.Exceptions = p.guardrails, p.exceptions
-	g, err := guard.New(guard.Options{Clock: a.Clock})
-	if err != nil {
-		return nil, err
-	}
-	g.SetGuardrails(opts.Guardrails) //nolint:contextcheck // compiling waits for nothing
-	g.SetExceptions(opts.Exceptions)
-	facts, err := snapshot.NewFacts(ctx, s, g, a.own(s))
-	if err != nil {
-		return nil, err
-	}
-	opts.Facts, opts.Planners, opts.Stored, opts.Authorizer = facts, facts.Planners(), s, s.Rights
-	checker, err := check.New(opts)
-	return &world{checker: checker, snapshot: s, facts: facts, policies: p}, err
+	var err error
+	w.checker, err = check.New(check.Options{Options: engine, Guardrails: w.policies.guardrails, Exceptions: w.policies.exceptions, Namespace: namespace})
+	return w, err
+}
+
+// newChecker asks the rules that need nothing but an object.
+func (a *App) newChecker() (*check.Checker, error) {
+	return check.New(check.Options{Options: guard.Options{Clock: a.Clock}})
 }
 
 // clusterFlags say where facts come from.
@@ -100,13 +96,22 @@ func (a *App) own(s *snapshot.Snapshot) string {
 	return cmp.Or(a.ownNamespace, found, check.DefaultNamespace)
 }
 
-// find is Autohealer's namespace in a cluster: as the flag says, as it is found there, or where it is by default.
+// find is Autohealer's namespace in a cluster: as the flag says, as it is found there, or where it is by default, also beside an error.
 func (a *App) find(ctx context.Context, c client.Reader) (string, error) {
 	if a.ownNamespace != "" {
 		return a.ownNamespace, nil
 	}
 	found, err := snapshot.FindOwn(ctx, c)
 	return cmp.Or(found, check.DefaultNamespace), err
+}
+
+// connect gives a client and Autohealer's namespace in its cluster.
+func (a *App) connect(ctx context.Context) (c client.Client, own string, err error) {
+	if c, err = a.client(); err != nil {
+		return nil, "", err
+	}
+	own, err = a.find(ctx, c)
+	return c, own, err
 }
 
 // readSnapshot reads the facts that the flags ask for; nil when they ask for none.
@@ -170,17 +175,6 @@ func (a *App) rights(ctx context.Context, cfg *rest.Config) (authorizer.Uncondit
 		return nil, nil
 	}
 	return asking, nil
-}
-
-func (a *App) facts() *cobra.Command {
-	facts := &cobra.Command{
-		Use:   "facts",
-		Short: "Keep what previews need to know of a cluster",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	facts.AddCommand(a.factsExport())
-	return facts
 }
 
 func (a *App) factsExport() *cobra.Command {

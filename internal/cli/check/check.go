@@ -16,8 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/utils/clock"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/crds"
@@ -27,22 +25,14 @@ import (
 
 // Options of a Checker.
 type Options struct {
-	// Facts of a cluster and the Planners that know them. Without them, rules that need them are listed as skipped.
-	Facts    guard.Facts
-	Planners map[string]guard.Planner
-	// Stored policies of the cluster, for the rules that look at them.
-	Stored guard.Stored
-	// Authorizer answers what accounts may do. Without it, rules that ask are listed as skipped.
-	Authorizer authorizer.UnconditionalAuthorizer
+	// Options of the engine that judges. Rules that need what isn't given, such as facts of a cluster, are listed as skipped. Autohealer's
+	// namespace is DefaultNamespace by default.
+	guard.Options
 	// Guardrails whose rules judge too, and Exceptions to rules.
 	Guardrails []*v1alpha1.Guardrail
 	Exceptions []*v1alpha1.GuardrailException
 	// Namespace of objects that name none. Default: default.
 	Namespace string
-	// OwnNamespace is Autohealer's: policies elsewhere are tenants'. Default: DefaultNamespace.
-	OwnNamespace string
-	// Clock. Default: the machine's.
-	Clock clock.PassiveClock
 }
 
 // Checker tells what would be said of objects.
@@ -70,10 +60,8 @@ func New(opts Options) (*Checker, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, err := guard.New(guard.Options{
-		Facts: opts.Facts, Planners: opts.Planners, Stored: opts.Stored, Authorizer: opts.Authorizer,
-		OwnNamespace: cmp.Or(opts.OwnNamespace, DefaultNamespace), Clock: opts.Clock,
-	})
+	opts.OwnNamespace = cmp.Or(opts.OwnNamespace, DefaultNamespace)
+	g, err := guard.New(opts.Options)
 	if err != nil {
 		return nil, err
 	}
@@ -97,10 +85,7 @@ func (c *Checker) Document(ctx context.Context, d manifest.Document, old map[str
 	if len(d.Problems) > 0 {
 		r = identify(d.Object)
 		for _, p := range d.Problems {
-			rule := RuleUndecodable
-			if p.Kind == manifest.DuplicateKey {
-				rule = RuleDuplicateKey
-			}
+			rule := "manifest/" + string(p.Kind)
 			r.Violations = append(r.Violations, Violation{Rule: rule, Severity: guard.Deny, Message: p.Message, Line: p.Line, Docs: Docs(rule)})
 		}
 	} else {

@@ -17,8 +17,8 @@ import (
 
 // Rules of the text and the schema. They are no catalogue's: whoever breaks them never gets as far as the catalogue.
 const (
-	RuleUndecodable     = "manifest/undecodable"
-	RuleDuplicateKey    = "manifest/duplicate-key"
+	RuleUndecodable     = "manifest/" + string(manifest.Undecodable)
+	RuleDuplicateKey    = "manifest/" + string(manifest.DuplicateKey)
 	RuleDuplicateObject = "manifest/duplicate-object"
 	RuleKind            = "manifest/kind"
 	RuleUnknownField    = "schema/unknown-field"

@@ -15,6 +15,7 @@ import (
 	clock "k8s.io/utils/clock/testing"
 
 	"github.com/resourcestack/autohealer/internal/cli/manifest"
+	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
@@ -32,7 +33,7 @@ var wrong = []any{
 // TestEveryRefusalIsInWords: each field of each kind has each of many wrong values, and whatever is said names the field or the rule, and
 // nothing that only the schema's author would understand.
 func TestEveryRefusalIsInWords(t *testing.T) {
-	checker, err := New(Options{Clock: clock.NewFakePassiveClock(time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC))})
+	checker, err := New(Options{Options: guard.Options{Clock: clock.NewFakePassiveClock(time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC))}})
 	if err != nil {
 		t.Fatal(err)
 	}

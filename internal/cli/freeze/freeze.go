@@ -17,30 +17,25 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
-// Freezer freezes and thaws one cluster.
-type Freezer struct {
-	Client client.Client
-}
-
 // fieldOwner is whose fields the Guardrail's are; no GitOps tool takes them for its own.
 const fieldOwner = client.FieldOwner("kubectl-autohealer")
 
 // Freeze makes the Guardrail; made is false when it was there. It carries nothing by which a GitOps tool would take it for
 // its own, and so prune it: no label, and annotations of ours only.
-func (f Freezer) Freeze(ctx context.Context, reason string) (rail *v1alpha1.Guardrail, made bool, err error) {
+func Freeze(ctx context.Context, c client.Client, reason string) (rail *v1alpha1.Guardrail, made bool, err error) {
 	rail = &v1alpha1.Guardrail{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.FreezeGuardrail, Annotations: map[string]string{}}}
 	rail.Spec.Frozen = true
-	if user := f.user(ctx); user != "" {
-		rail.Annotations[v1alpha1.AnnotationFrozenBy] = user
+	if by := user(ctx, c); by != "" {
+		rail.Annotations[v1alpha1.AnnotationFrozenBy] = by
 	}
 	if reason != "" {
 		rail.Annotations[v1alpha1.AnnotationFrozenFor] = reason
 	}
-	err = f.Client.Create(ctx, rail, fieldOwner)
+	err = c.Create(ctx, rail, fieldOwner)
 	if !apierrors.IsAlreadyExists(err) {
 		return rail, err == nil, err
 	}
-	if err := f.Client.Get(ctx, client.ObjectKeyFromObject(rail), rail); err != nil {
+	if err := c.Get(ctx, client.ObjectKeyFromObject(rail), rail); err != nil {
 		return nil, false, err
 	}
 	switch {
@@ -53,9 +48,9 @@ func (f Freezer) Freeze(ctx context.Context, reason string) (rail *v1alpha1.Guar
 }
 
 // user is who asks, as the API server knows them; "" when it doesn't say.
-func (f Freezer) user(ctx context.Context) string {
+func user(ctx context.Context, c client.Client) string {
 	review := &authenticationv1.SelfSubjectReview{}
-	if err := f.Client.Create(ctx, review); err != nil {
+	if err := c.Create(ctx, review); err != nil {
 		return ""
 	}
 	return review.Status.UserInfo.Username
@@ -66,10 +61,10 @@ const lookAgain = 100 * time.Millisecond
 
 // Confirmed waits until the leading manager has put the Guardrail in force, at most for so long. An error other than the
 // deadline's is the API server's.
-func (f Freezer) Confirmed(ctx context.Context, rail *v1alpha1.Guardrail, within time.Duration) (confirmed bool, err error) {
+func Confirmed(ctx context.Context, c client.Client, rail *v1alpha1.Guardrail, within time.Duration) (confirmed bool, err error) {
 	err = wait.PollUntilContextTimeout(ctx, lookAgain, within, true, func(ctx context.Context) (bool, error) {
 		now := &v1alpha1.Guardrail{}
-		if err := f.Client.Get(ctx, client.ObjectKeyFromObject(rail), now); err != nil {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(rail), now); err != nil {
 			return false, err
 		}
 		ready := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionReady)
@@ -83,9 +78,9 @@ func (f Freezer) Confirmed(ctx context.Context, rail *v1alpha1.Guardrail, within
 }
 
 // Thaw deletes the Guardrail; was is nil when there was none. Others are further Guardrails that freeze all the same, by name.
-func (f Freezer) Thaw(ctx context.Context) (was *v1alpha1.Guardrail, others []string, err error) {
+func Thaw(ctx context.Context, c client.Client) (was *v1alpha1.Guardrail, others []string, err error) {
 	var all v1alpha1.GuardrailList
-	if err := f.Client.List(ctx, &all); err != nil {
+	if err := c.List(ctx, &all); err != nil {
 		return nil, nil, fmt.Errorf("list Guardrails: %w", err)
 	}
 	for i := range all.Items {
@@ -100,19 +95,19 @@ func (f Freezer) Thaw(ctx context.Context) (was *v1alpha1.Guardrail, others []st
 	if was == nil {
 		return nil, others, nil
 	}
-	if err := f.Client.Delete(ctx, was, client.Preconditions{UID: &was.UID}); err != nil && !apierrors.IsNotFound(err) {
+	if err := c.Delete(ctx, was, client.Preconditions{UID: &was.UID}); err != nil && !apierrors.IsNotFound(err) {
 		return nil, others, fmt.Errorf("delete Guardrail %s: %w", was.Name, err)
 	}
-	return was, others, f.gone(ctx, was)
+	return was, others, gone(ctx, c, was)
 }
 
 // goneWithin is how long a deletion may take before somebody's finalizer is the reason.
 const goneWithin = 5 * time.Second
 
-func (f Freezer) gone(ctx context.Context, was *v1alpha1.Guardrail) error {
+func gone(ctx context.Context, c client.Client, was *v1alpha1.Guardrail) error {
 	now := &v1alpha1.Guardrail{}
 	err := wait.PollUntilContextTimeout(ctx, lookAgain, goneWithin, true, func(ctx context.Context) (bool, error) {
-		err := f.Client.Get(ctx, client.ObjectKeyFromObject(was), now)
+		err := c.Get(ctx, client.ObjectKeyFromObject(was), now)
 		return apierrors.IsNotFound(err) || err == nil && now.UID != was.UID, client.IgnoreNotFound(err)
 	})
 	if wait.Interrupted(err) && ctx.Err() == nil {

@@ -2,7 +2,6 @@ package manifest
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 	"unicode"
 
 	yamlv3 "go.yaml.in/yaml/v3"
+	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
 
@@ -29,9 +29,9 @@ type field struct {
 	value *node
 }
 
-// yamlTree gives the chunk's positions and its duplicate keys, and the line where a second document begins, 0 when there is none.
-// The tree is nil when the parser that knows positions can't read what the other one can.
-func (c chunk) yamlTree() (root *node, problems []Problem, second int) {
+// tree gives the chunk's positions and its duplicate keys, and the line where a second document begins, 0 when there is none. JSON is
+// YAML to it. The tree is nil when the parser that knows positions can't read what the other one can.
+func (c chunk) tree() (root *node, problems []Problem, second int) {
 	decoder := yamlv3.NewDecoder(bytes.NewReader(c.text))
 	var document yamlv3.Node
 	if err := decoder.Decode(&document); err != nil || len(document.Content) == 0 {
@@ -87,7 +87,8 @@ func (b *builder) buildMap(n *node, y *yamlv3.Node) {
 		}
 		text, line := keyText(key), b.before+key.Line
 		if first, ok := seen[text]; ok {
-			b.problems = append(b.problems, duplicate(text, first, line))
+			b.problems = append(b.problems, Problem{Line: line, Kind: DuplicateKey,
+				Message: fmt.Sprintf("key %q is on line %d already; a map keeps only one of them", text, first)})
 		}
 		seen[text] = line
 		n.fields = append(n.fields, field{key: text, line: line, value: value})
@@ -141,80 +142,14 @@ func isText(key string) bool {
 	return true
 }
 
-func duplicate(key string, first, line int) Problem {
-	return Problem{Line: line, Kind: DuplicateKey,
-		Message: fmt.Sprintf("key %q is on line %d already; a map keeps only one of them", key, first)}
-}
-
-// jsonTree is the same for JSON.
-func jsonTree(raw []byte, line int) (*node, []Problem, error) {
-	t := &jsonReader{raw: raw, line: line, decoder: json.NewDecoder(bytes.NewReader(raw))}
-	root, err := t.value()
-	return root, t.problems, err
-}
-
-type jsonReader struct {
-	raw      []byte
-	counted  int
-	line     int
-	decoder  *json.Decoder
-	problems []Problem
-}
-
-// here is the line of the token that was read last.
-func (t *jsonReader) here() int {
-	offset := int(t.decoder.InputOffset())
-	t.line += bytes.Count(t.raw[t.counted:offset], []byte("\n"))
-	t.counted = offset
-	return t.line
-}
-
-func (t *jsonReader) value() (*node, error) {
-	token, err := t.decoder.Token()
-	if err != nil {
-		return nil, err
+// twins are the duplicate keys of JSON, without their lines.
+func twins(raw []byte, line int) (problems []Problem) {
+	var value any
+	duplicates, _ := kjson.UnmarshalStrict(raw, &value) // another error is decode's to tell
+	for _, twice := range duplicates {
+		problems = append(problems, Problem{Line: line, Kind: DuplicateKey, Message: twice.Error()})
 	}
-	n := &node{line: t.here()}
-	switch token {
-	case json.Delim('['):
-		for t.decoder.More() {
-			item, err := t.value()
-			if err != nil {
-				return nil, err
-			}
-			n.items = append(n.items, item)
-		}
-	case json.Delim('{'):
-		if err := t.fields(n); err != nil {
-			return nil, err
-		}
-	default:
-		return n, nil
-	}
-	_, err = t.decoder.Token() // what closes it
-	return n, err
-}
-
-func (t *jsonReader) fields(n *node) error {
-	seen := map[string]int{}
-	for t.decoder.More() {
-		token, err := t.decoder.Token()
-		if err != nil {
-			return err
-		}
-		key, _ := token.(string)
-		line := t.here()
-		if first, ok := seen[key]; ok {
-			t.problems = append(t.problems, duplicate(key, first, line))
-		}
-		seen[key] = line
-		value, err := t.value()
-		if err != nil {
-			return err
-		}
-		n.fields = append(n.fields, field{key: key, line: line, value: value})
-	}
-	return nil
+	return problems
 }
 
 func (n *node) item(i int) *node {

@@ -142,7 +142,7 @@ func (c chunk) readOdd() []Document {
 	}
 	d := Document{Line: c.before + 1}
 	second := 0
-	d.root, d.Problems, second = c.yamlTree()
+	d.root, d.Problems, second = c.tree()
 	if d.root != nil {
 		d.Line = d.root.line
 	}
@@ -175,7 +175,7 @@ func (c chunk) readPlain() (d Document, isPlain bool) {
 		return d, false
 	}
 	d = Document{Line: c.before + line, later: func() *node {
-		root, _, _ := c.yamlTree()
+		root, _, _ := c.tree()
 		return root
 	}}
 	d.decode(asJSON)
@@ -251,12 +251,10 @@ func (c chunk) readJSON() ([]Document, error) {
 			continue
 		}
 		begin := int(decoder.InputOffset()) - len(raw)
-		d := Document{}
-		var err error
-		if d.root, d.Problems, err = jsonTree(raw, c.before+lineAt(c.text, begin)); err != nil {
-			return documents, err
+		d := Document{Line: c.before + lineAt(c.text, begin)}
+		if d.root, d.Problems, _ = (chunk{text: raw, before: d.Line - 1}).tree(); d.root == nil { // as of escaped halves of a character
+			d.Problems = twins(raw, d.Line)
 		}
-		d.Line = d.root.line
 		d.decode(raw)
 		documents = append(documents, d)
 	}

@@ -97,6 +97,10 @@ func TestRead(t *testing.T) {
 			text: "{\"kind\": \"A\",\n \"spec\": {\"a\": 1,\n \"a\": 2}}",
 			want: []string{`1: A <nil> [3 duplicate-key: key "a" is on line 2 already; a map keeps only one of them]`},
 		},
+		"JSON with a key twice where its line isn't known": {
+			text: "{\"kind\": \"A\",\n \"spec\": {\"a\": \"\\ud83d\\ude00\",\n \"a\": 2}}",
+			want: []string{`1: A <nil> [1 duplicate-key: duplicate field "spec.a"]`},
+		},
 		"broken JSON": {
 			file: "x.json",
 			text: "{\"kind\": \"A\"}\n{\n \"kind\": oops\n}",

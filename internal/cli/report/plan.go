@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,7 +52,7 @@ func (p *Plan) row(name, format string, args ...any) {
 }
 
 func (p *Plan) line(depth int, format string, args ...any) {
-	p.lines = append(p.lines, strings.Repeat("  ", depth)+printable(fmt.Sprintf(format, args...)))
+	p.lines = append(p.lines, strings.Repeat("  ", depth)+Printable(fmt.Sprintf(format, args...)))
 }
 
 // more counts what isn't told of.
@@ -77,12 +78,7 @@ type Plans struct {
 
 // Refused says whether a policy would be refused.
 func (f Plans) Refused() bool {
-	for _, p := range f.Plans {
-		if !p.Report.Allowed {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(f.Plans, func(p Plan) bool { return !p.Report.Allowed })
 }
 
 // Acting counts the policies that would do anything.
@@ -113,19 +109,19 @@ func (f Plans) writeText(out *strings.Builder, p Plan) {
 	paint := words.Painter(f.Colors)
 	outcome := "would be refused"
 	if p.Report.Allowed {
-		outcome = printable(cmp.Or(p.outcome, "would be admitted"))
+		outcome = Printable(cmp.Or(p.outcome, "would be admitted"))
 	}
-	fmt.Fprintf(out, "%s:%d: %s%s\n", printable(p.Report.File), p.Report.Line, prefix(kindAndName(p.Report)), outcome)
+	fmt.Fprintf(out, "%s:%d: %s%s\n", Printable(p.Report.File), p.Report.Line, prefix(kindAndName(p.Report)), outcome)
 	for _, line := range p.lines {
 		fmt.Fprintln(out, line)
 	}
 	for _, found := range findings(p.Report) {
 		word := paint(color(found.Severity), level(found.Severity)+": ")
-		fmt.Fprintf(out, "  %s%s: %s (%s)\n", word, found.Rule, printable(found.Message), found.Docs)
+		fmt.Fprintf(out, "  %s%s: %s (%s)\n", word, found.Rule, Printable(found.Message), found.Docs)
 	}
 	for _, s := range p.Report.Skipped {
 		if s.Missing != "" {
-			fmt.Fprintf(out, "  %s: %s: %s\n", paint(words.Faint, skippedLabel(s.Missing)), s.Rule, printable(s.Reason))
+			fmt.Fprintf(out, "  %s: %s: %s\n", paint(words.Faint, skippedLabel(s.Missing)), s.Rule, Printable(s.Reason))
 		}
 	}
 }

@@ -161,7 +161,7 @@ func testcase(r check.Report, failed bool) junit.Testcase {
 	var lines, ids []string
 	for _, f := range findings(r) {
 		ids = append(ids, f.Rule)
-		lines = append(lines, fmt.Sprintf("%s:%d: %s: %s: %s (%s)", r.File, f.Line, level(f.Severity), f.Rule, printable(f.Message), f.Docs))
+		lines = append(lines, fmt.Sprintf("%s:%d: %s: %s: %s (%s)", r.File, f.Line, level(f.Severity), f.Rule, Printable(f.Message), f.Docs))
 	}
 	for _, missing := range wants {
 		if skipped := skippedFor(r, missing); len(skipped) > 0 {

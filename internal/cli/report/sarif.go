@@ -5,9 +5,11 @@ import (
 	"cmp"
 	"encoding/json"
 	"io"
-	"maps"
+	"iter"
 	"net/url"
 	"slices"
+	"strings"
+	"text/template"
 
 	"github.com/resourcestack/autohealer/internal/cli/check"
 	"github.com/resourcestack/autohealer/internal/domain/sample"
@@ -17,111 +19,68 @@ import (
 // home is where the project's files are on the web.
 const home = "https://github.com/resourcestack/autohealer"
 
-// What a SARIF log has of what the standard knows: what code scanning reads. Libraries write each optional property of each result,
+// sarifLog is a log with what code scanning reads of what the standard knows. Libraries write each optional property of each result,
 // three times the bytes of what there is to say, and code scanning takes 10 MB.
-type (
-	sarifTool struct {
-		Driver sarifDriver `json:"driver"`
-	}
-	sarifDriver struct {
-		Name           string      `json:"name"`
-		InformationURI string      `json:"informationUri"`
-		Version        string      `json:"version"`
-		Rules          []sarifRule `json:"rules"`
-	}
-	sarifRule struct {
-		ID                   string    `json:"id"`
-		ShortDescription     sarifText `json:"shortDescription"`
-		FullDescription      sarifText `json:"fullDescription"`
-		Help                 sarifText `json:"help"`
-		HelpURI              string    `json:"helpUri"`
-		DefaultConfiguration struct {
-			Level string `json:"level"`
-		} `json:"defaultConfiguration"`
-	}
-	sarifInvocation struct {
-		ExecutionSuccessful        bool                `json:"executionSuccessful"`
-		ToolExecutionNotifications []sarifNotification `json:"toolExecutionNotifications,omitempty"`
-	}
-	sarifNotification struct {
-		AssociatedRule sarifRuleReference `json:"associatedRule"`
-		Level          string             `json:"level"`
-		Message        sarifText          `json:"message"`
-	}
-	sarifRuleReference struct {
-		ID    string `json:"id"`
-		Index int    `json:"index"`
-	}
-	sarifResult struct {
-		RuleID    string          `json:"ruleId"`
-		RuleIndex int             `json:"ruleIndex"`
-		Level     string          `json:"level"`
-		Message   sarifText       `json:"message"`
-		Locations []sarifLocation `json:"locations"`
-	}
-	sarifLocation struct {
-		PhysicalLocation struct {
-			ArtifactLocation struct {
-				URI string `json:"uri"`
-			} `json:"artifactLocation"`
-			Region struct {
-				StartLine int `json:"startLine"`
-			} `json:"region"`
-		} `json:"physicalLocation"`
-	}
-	sarifText struct {
-		Text string `json:"text"`
-	}
-)
+var sarifLog = template.Must(template.New("sarif").Funcs(template.FuncMap{"json": asJSON, "level": level, "help": helpURI}).Parse(strings.ReplaceAll(`
+{"$schema":"https://json.schemastore.org/sarif-2.1.0.json","version":"2.1.0","runs":[
+{"tool":{"driver":{"name":"kubectl-autohealer","informationUri":{{json .Home}},"version":{{json .Version}},"rules":[
+{{range $i, $rule := .Rules}}{{if $i}},{{end}}
+{{$text := json .FixedMessage}}
+{"id":{{json .ID}},"shortDescription":{"text":{{$text}}},"fullDescription":{"text":{{$text}}},"help":{"text":{{$text}}},
+"helpUri":{{json (help .)}},"defaultConfiguration":{"level":"{{level .Severity}}"}}
+{{end}}]}},
+"invocations":[{"executionSuccessful":true
+{{with .Skipped}},"toolExecutionNotifications":[
+{{range $i, $skip := .}}{{if $i}},{{end}}
+{"associatedRule":{"id":{{json .Rule}},"index":{{index $.Indices .Rule}}},"level":"note","message":{"text":{{json .Text}}}}
+{{end}}]{{end}}}],
+"results":[
+{{range $i, $result := .Results}}{{if $i}},{{end}}
+{"ruleId":{{json .Rule}},"ruleIndex":{{index $.Indices .Rule}},"level":"{{level .Severity}}","message":{"text":{{json .Text}}},
+"locations":[{"physicalLocation":{"artifactLocation":{"uri":{{json .URI}}},"region":{"startLine":{{.Line}}}}}]}
+{{end}}]}]}`, "\n", "") + "\n"))
+
+// sarifResult is a violation with its object and the line of its file, or a rule that lacked something to ask.
+type sarifResult struct {
+	Rule      string
+	Severity  guard.Severity
+	Text, URI string
+	Line      int
+}
+
+func asJSON(value any) (string, error) {
+	text, err := json.Marshal(value)
+	return string(text), err
+}
 
 // SARIF writes the format that code scanning reads, version 2.1.0. A rule that lacked something to ask is a notification: it is no
 // finding, and must not become an alert. All objects for which it lacked the same share one.
 func SARIF(w io.Writer, result Result) error {
-	tool := sarifTool{sarifDriver{Name: "kubectl-autohealer", InformationURI: home, Version: result.Version}}
-	indices := map[string]int{}
-	for i, rule := range rulesOf(result) {
+	rules, indices := rulesOf(result), map[string]int{}
+	for i, rule := range rules {
 		indices[rule.ID] = i
-		tool.Driver.Rules = append(tool.Driver.Rules, sarifRuleOf(rule))
 	}
-	out := &jsonWriter{to: bufio.NewWriter(w)}
-	out.text(`{"$schema":"https://json.schemastore.org/sarif-2.1.0.json","version":"2.1.0","runs":[{"tool":`)
-	out.value(tool)
-	out.text(`,"invocations":`)
-	out.value([]sarifInvocation{{ExecutionSuccessful: true, ToolExecutionNotifications: notificationsOf(result, indices)}})
-	out.text(`,"results":[`)
-	separator := ""
-	for _, r := range result.Reports { // one after the other: there may be many
-		for _, f := range findings(r) {
-			out.text(separator)
-			out.value(sarifResult{
-				RuleID: f.Rule, RuleIndex: indices[f.Rule], Level: level(f.Severity),
-				Message: sarifText{prefix(kindAndName(r)) + f.Message}, Locations: []sarifLocation{location(r.File, f.Line)},
-			})
-			separator = ","
+	results := func(yield func(int, sarifResult) bool) { // one after the other: there may be many
+		n := 0
+		for _, r := range result.Reports {
+			for _, f := range findings(r) {
+				file := url.URL{Path: r.File}
+				if !yield(n, sarifResult{f.Rule, f.Severity, prefix(kindAndName(r)) + f.Message, file.String(), max(1, f.Line)}) {
+					return
+				}
+				n++
+			}
 		}
 	}
-	out.text("]}]}\n")
-	return out.flush()
+	out := bufio.NewWriter(w)
+	err := sarifLog.Execute(out, map[string]any{
+		"Home": home, "Version": result.Version, "Rules": rules, "Indices": indices, "Skipped": skippedByRule(result), "Results": iter.Seq2[int, sarifResult](results),
+	})
+	return cmp.Or(err, out.Flush())
 }
 
-// jsonWriter writes JSON piece by piece, and keeps the first error.
-type jsonWriter struct {
-	to  *bufio.Writer
-	err error
-}
-
-func (w *jsonWriter) text(text string) { _, _ = w.to.WriteString(text) } // the error is Flush's as well
-
-func (w *jsonWriter) value(value any) {
-	text, err := json.Marshal(value)
-	w.err = cmp.Or(w.err, err)
-	_, _ = w.to.Write(text)
-}
-
-func (w *jsonWriter) flush() error { return cmp.Or(w.err, w.to.Flush()) }
-
-// notificationsOf has one for each rule that lacked something to ask, with the number of objects.
-func notificationsOf(result Result, indices map[string]int) []sarifNotification {
+// skippedByRule has one for each rule and what it lacked, with the number of objects.
+func skippedByRule(result Result) (skipped []sarifResult) {
 	type skip struct {
 		rule    string
 		missing guard.Missing
@@ -134,16 +93,11 @@ func notificationsOf(result Result, indices map[string]int) []sarifNotification 
 			}
 		}
 	}
-	var notifications []sarifNotification
-	for _, s := range slices.SortedFunc(maps.Keys(objects), func(a, b skip) int {
-		return cmp.Or(cmp.Compare(a.rule, b.rule), cmp.Compare(a.missing, b.missing))
-	}) {
-		notifications = append(notifications, sarifNotification{
-			AssociatedRule: sarifRuleReference{ID: s.rule, Index: indices[s.rule]}, Level: "note",
-			Message: sarifText{skippedLabel(s.missing) + ": " + s.rule + ", for " + sample.Count(objects[s], "object")},
-		})
+	for s, n := range objects {
+		skipped = append(skipped, sarifResult{Rule: s.rule, Text: skippedLabel(s.missing) + ": " + s.rule + ", for " + sample.Count(n, "object")})
 	}
-	return notifications
+	slices.SortFunc(skipped, func(a, b sarifResult) int { return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Text, b.Text)) })
+	return skipped
 }
 
 // rulesOf are the rules of text and schema and all of the catalogue, so that a rule's index doesn't hang on what was found. A rule
@@ -181,22 +135,11 @@ var textRules = []guard.Rule{
 	{ID: check.RuleValue, Severity: guard.Deny, Rationale: "The schema of the CustomResourceDefinition refuses the value."},
 }
 
-// sarifRuleOf describes a rule: code scanning wants all three texts.
-func sarifRuleOf(rule guard.Rule) sarifRule {
+// helpURI is where a rule is explained on the web.
+func helpURI(rule guard.Rule) string {
 	docs := guard.Docs(rule.ID)
 	if rule.Expression == "" {
 		docs = check.Docs(rule.ID)
 	}
-	text := sarifText{rule.FixedMessage()}
-	described := sarifRule{ID: rule.ID, ShortDescription: text, FullDescription: text, Help: text, HelpURI: home + "/blob/main/" + docs}
-	described.DefaultConfiguration.Level = level(rule.Severity)
-	return described
-}
-
-func location(file string, line int) sarifLocation {
-	uri := url.URL{Path: file}
-	var l sarifLocation
-	l.PhysicalLocation.ArtifactLocation.URI = uri.String()
-	l.PhysicalLocation.Region.StartLine = max(1, line)
-	return l
+	return home + "/blob/main/" + docs
 }

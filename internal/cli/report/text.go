@@ -20,7 +20,7 @@ func Text(w io.Writer, result Result) error {
 	for _, r := range result.Reports {
 		for _, f := range findings(r) {
 			word := paint(color(f.Severity), level(f.Severity))
-			fmt.Fprintf(out, "%s:%d: %s%s: %s: %s (%s)\n", printable(r.File), f.Line, prefix(kindAndName(r)), word, f.Rule, printable(f.Message), f.Docs)
+			fmt.Fprintf(out, "%s:%d: %s%s: %s: %s (%s)\n", Printable(r.File), f.Line, prefix(kindAndName(r)), word, f.Rule, Printable(f.Message), f.Docs)
 		}
 	}
 	for _, skipped := range skippedTogether(result) {
@@ -65,11 +65,11 @@ func prefix(name string) string {
 	if name == "" {
 		return ""
 	}
-	return printable(name) + ": "
+	return Printable(name) + ": "
 }
 
-// printable keeps a text away from the terminal's controls; further lines of it are indented.
-func printable(text string) string {
+// Printable keeps a text away from the terminal's controls; further lines of it are indented.
+func Printable(text string) string {
 	return strings.ReplaceAll(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' {
 			return unicode.ReplacementChar

@@ -36,11 +36,7 @@ func (f *Facts) ForecastRegistration(ctx context.Context, hcr *v1alpha1.HealthCh
 
 // reads says what a registration reads of objects that a file doesn't have of them.
 func (f *Facts) reads(hcr *v1alpha1.HealthCheckRegistration) error {
-	wants := registration.Fields{}
-	if reg, problems := registration.Read(hcr); len(problems) == 0 {
-		wants.Add(reg)
-	}
-	lacking := f.fields.Lacks(wants)
+	lacking := f.fields.Lacks(fieldsOf(hcr))
 	if f.snapshot.live != nil || !f.snapshot.Trimmed || len(lacking) == 0 {
 		return nil
 	}
@@ -49,8 +45,12 @@ func (f *Facts) reads(hcr *v1alpha1.HealthCheckRegistration) error {
 
 // storedFields are what stored registrations read.
 func storedFields(s *Snapshot) registration.Fields {
+	return fieldsOf(allOf[v1alpha1.HealthCheckRegistration](s.Objects)...)
+}
+
+func fieldsOf(all ...*v1alpha1.HealthCheckRegistration) registration.Fields {
 	fields := registration.Fields{}
-	for _, hcr := range allOf[v1alpha1.HealthCheckRegistration](s.Objects) {
+	for _, hcr := range all {
 		if reg, problems := registration.Read(hcr); len(problems) == 0 {
 			fields.Add(reg)
 		}
@@ -166,11 +166,9 @@ func (f *Facts) Record(ctx context.Context, warn func(text string)) error {
 		}
 	}
 	if f.snapshot.Knows("ProbeConfig") {
-		objects := f.surveyed()
-		objects.warn = warn
-		reading := f.surveyWith(objects)
+		f.snapshot.warn = warn
 		for _, pc := range f.probers() {
-			if _, err := reading.Forecast(ctx, pc, limit.Builtin(), time.Time{}); err != nil {
+			if _, err := f.survey().Forecast(ctx, pc, limit.Builtin(), time.Time{}); err != nil {
 				return err
 			}
 		}

@@ -124,11 +124,11 @@ func (f *Facts) ViewWeeders(policy guardrail.Policy) Weeders {
 
 // Pod is a pod as the planner reads it; ok is false when there is none of this name.
 func (f *Facts) Pod(key types.NamespacedName) (p *weeder.Pod, ok bool) {
-	stored, there := f.snapshot.Objects.find(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), key)
-	if !there {
+	pod := one[corev1.Pod](f.snapshot.Objects, key)
+	if pod == nil {
 		return nil, false
 	}
-	return weeder.ReadPod(stored.typed.(*corev1.Pod)), true
+	return weeder.ReadPod(pod), true
 }
 
 // PodsOf are the pods that a workload's controllers own, by name.
@@ -204,16 +204,6 @@ func behind(op *v1alpha1.OutlierPolicy, a *outlier.Assignment) string {
 // At is the host's address, ip:port.
 func (s *Seat) At() string {
 	return net.JoinHostPort(s.Address, strconv.FormatUint(uint64(s.Port), 10))
-}
-
-// OfPod and OfService choose hosts.
-func OfPod(name string) func(outlier.Key, outlier.Host) bool {
-	return func(_ outlier.Key, h outlier.Host) bool { return h.Pod == name }
-}
-
-// OfService chooses those of all its ports.
-func OfService(name string) func(outlier.Key, outlier.Host) bool {
-	return func(key outlier.Key, _ outlier.Host) bool { return key.Service.Name == name }
 }
 
 // Seats are the chosen hosts of a namespace's clusters, as the policies hold that the manager last accepted. It fails with what isn't

@@ -201,11 +201,11 @@ func (f *Facts) ForecastConditionSet(set *v1alpha1.ConditionSet, limits limit.Li
 
 // Summary of the set of a name; ok is false when there is none of this name.
 func (f *Facts) Summary(name string) (sum condition.Summary, ok bool) {
-	set, there := f.snapshot.Objects.find(ours("ConditionSet").GroupKind(), types.NamespacedName{Name: name})
-	if !there {
+	set := one[v1alpha1.ConditionSet](f.snapshot.Objects, types.NamespacedName{Name: name})
+	if set == nil {
 		return condition.Summary{}, false
 	}
-	return f.fleet.Summary(set.typed.GetUID(), f.at)
+	return f.fleet.Summary(set.UID, f.at)
 }
 
 // newWeeder feeds workloads and stored configs to the planner of WeederConfigs, as far as they are known: ProbeConfigs ask it of

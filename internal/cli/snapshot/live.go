@@ -225,7 +225,7 @@ func (t through) List(ctx context.Context, list client.ObjectList, options ...cl
 	return nil
 }
 
-func (s surveyed) reader() client.Reader {
+func (s *surveyed) reader() client.Reader {
 	if s.live == nil {
 		return s.Objects
 	}

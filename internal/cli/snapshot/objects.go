@@ -215,6 +215,18 @@ func allOf[T any, P interface {
 	return all
 }
 
+// one is the object of a Go type's kind and a name; nil when there is none. Nobody may change it.
+func one[T any, P interface {
+	*T
+	client.Object
+}](o *Objects, key types.NamespacedName) P {
+	kind, err := apiutil.GVKForObject(P(new(T)), known)
+	utilruntime.Must(err)
+	found, _ := o.find(kind.GroupKind(), key)
+	typed, _ := found.typed.(P)
+	return typed
+}
+
 // Get gives an object.
 func (o *Objects) Get(_ context.Context, key client.ObjectKey, as client.Object, _ ...client.GetOption) error {
 	kind, err := apiutil.GVKForObject(as, known)

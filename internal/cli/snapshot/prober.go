@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
@@ -27,10 +28,10 @@ import (
 // it names is read when it is asked where the snapshot was read live, and is that of the file otherwise.
 func (f *Facts) ForecastProbeConfig(ctx context.Context, pc *v1alpha1.ProbeConfig, limits limit.Limits, _ time.Time) (probe.Forecast, error) {
 	ahead := &probe.Ahead{Now: f.snapshot.TakenAt.Time}
-	if stored := f.prober(types.NamespacedName{Namespace: pc.Namespace, Name: pc.Name}); stored != nil {
+	if stored := one[v1alpha1.ProbeConfig](f.snapshot.Objects, client.ObjectKeyFromObject(pc)); stored != nil {
 		ahead.Scaled = stored.Status.Scaled
 	}
-	forecast, err := f.surveyWith(f.surveyed()).ForecastItems(ctx, pc, limits, ahead.Now, ahead)
+	forecast, err := f.survey().ForecastItems(ctx, pc, limits, ahead.Now, ahead)
 	return forecast, unreadable(err)
 }
 
@@ -47,16 +48,9 @@ func (f *Facts) probers() []*v1alpha1.ProbeConfig {
 	return allOf[v1alpha1.ProbeConfig](f.snapshot.Objects)
 }
 
-// prober is the one of this name; nil when there is none.
-func (f *Facts) prober(key types.NamespacedName) *v1alpha1.ProbeConfig {
-	stored, _ := f.snapshot.Objects.find(ours("ProbeConfig").GroupKind(), key)
-	pc, _ := stored.typed.(*v1alpha1.ProbeConfig)
-	return pc
-}
-
 // ProbedNow is how the targets of the stored ProbeConfig of this name are, by its status; nil when that doesn't tell.
 func (f *Facts) ProbedNow(key types.NamespacedName) *v1alpha1.TargetCounts {
-	if pc := f.prober(key); pc != nil {
+	if pc := one[v1alpha1.ProbeConfig](f.snapshot.Objects, key); pc != nil {
 		return pc.Status.Targets
 	}
 	return nil
@@ -67,13 +61,11 @@ func (f *Facts) ProbeBreakerOpen() bool {
 	return slices.ContainsFunc(f.probers(), func(pc *v1alpha1.ProbeConfig) bool { return pc.Status.BreakerID != "" })
 }
 
-func (f *Facts) surveyed() surveyed {
-	return surveyed{Objects: f.snapshot.Objects, live: f.snapshot.live, trimmed: f.snapshot.Trimmed}
-}
+func (f *Facts) surveyed() *surveyed { return (*surveyed)(f.snapshot) }
 
-func (f *Facts) surveyWith(objects survey.Objects) *survey.Survey {
+func (f *Facts) survey() *survey.Survey {
 	cluster := &survey.Informers{Cache: f.snapshot.Objects, Weeder: f.weeder}
-	return &survey.Survey{Cluster: cluster, Objects: objects, OwnNamespace: f.ownNamespace, Annotated: true}
+	return &survey.Survey{Cluster: cluster, Objects: f.surveyed(), OwnNamespace: f.ownNamespace, Annotated: true}
 }
 
 // ProberView is how a stored ProbeConfig stands to an object that it names.
@@ -178,6 +170,6 @@ func (f *Facts) targets(c *probe.Config, namespace string) bool {
 	if c.Namespaces == nil {
 		return c.Namespace == namespace
 	}
-	stored, there := f.snapshot.Objects.find(corev1.SchemeGroupVersion.WithKind("Namespace").GroupKind(), types.NamespacedName{Name: namespace})
-	return there && c.Namespaces.Matches(labels.Set(stored.raw.GetLabels()))
+	stored := one[corev1.Namespace](f.snapshot.Objects, types.NamespacedName{Name: namespace})
+	return stored != nil && c.Namespaces.Matches(labels.Set(stored.Labels))
 }

@@ -34,18 +34,10 @@ const (
 	missingOf = "missing.facts.autohealer.resourcestack.com/" // there is no such key
 )
 
-// surveyed answers the survey of ProbeConfigs.
-type surveyed struct {
-	*Objects
-	// live is nil for a file.
-	live *live
-	// trimmed: a Secret has only those keys that stored policies name.
-	trimmed bool
-	// warn is told what can't be read, and then the survey goes on: it isn't known, also later from the file. Nil: it ends.
-	warn func(text string)
-}
+// surveyed answers the survey of ProbeConfigs by a snapshot.
+type surveyed Snapshot
 
-func (s surveyed) excuse(what string, err error) error {
+func (s *surveyed) excuse(what string, err error) error {
 	if err == nil || s.warn == nil {
 		return err
 	}
@@ -56,18 +48,18 @@ func (s surveyed) excuse(what string, err error) error {
 // checked answers the survey of HealthCheckRegistrations.
 type checked struct {
 	*dependents.Live
-	surveyed
+	facts *surveyed
 }
 
 // Kubeconfig tells what a Secret holds.
-func (s surveyed) Kubeconfig(ctx context.Context, namespace, secret string) (probe.KubeconfigFacts, error) {
+func (s *surveyed) Kubeconfig(ctx context.Context, namespace, secret string) (probe.KubeconfigFacts, error) {
 	says, err := s.credential(ctx, types.NamespacedName{Namespace: namespace, Name: secret}, survey.KubeconfigKey)
 	return survey.FactsOf(says), s.excuse("where a ProbeConfig leads", err)
 }
 
 // Kubeconfig says why a shoot's is never used.
 func (c checked) Kubeconfig(ctx context.Context, namespace string, at v1alpha1.SecretKey) (string, error) {
-	says, err := c.credential(ctx, types.NamespacedName{Namespace: namespace, Name: at.SecretName}, at.Key)
+	says, err := c.facts.credential(ctx, types.NamespacedName{Namespace: namespace, Name: at.SecretName}, at.Key)
 	if err != nil || !says.Refusal.Unsafe() {
 		return "", err
 	}
@@ -75,12 +67,12 @@ func (c checked) Kubeconfig(ctx context.Context, namespace string, at v1alpha1.S
 }
 
 // credential reads a Secret, and keeps of it what isn't secret.
-func (s surveyed) credential(ctx context.Context, name types.NamespacedName, key string) (says kubeconfig.Found, err error) {
+func (s *surveyed) credential(ctx context.Context, name types.NamespacedName, key string) (says kubeconfig.Found, err error) {
 	secret := &corev1.Secret{}
 	err = s.reader().Get(ctx, name, secret)
 	switch {
 	case apierrors.IsNotFound(err):
-		s.answer(asked(secretKind.GroupKind(), name, ""))
+		s.Objects.answer(asked(secretKind.GroupKind(), name, ""))
 		return kubeconfig.Found{Missing: true}, nil
 	case err != nil && s.live != nil:
 		return says, fmt.Errorf("read Secret %s: %w", name, err)
@@ -90,11 +82,11 @@ func (s surveyed) credential(ctx context.Context, name types.NamespacedName, key
 		return s.credentialIn(secret, key)
 	}
 	says = s.live.policy.Find(secret, key)
-	return says, s.putSecret(name, key, says)
+	return says, s.Objects.putSecret(name, key, says)
 }
 
 // credentialIn reads what a file says of a Secret, or its value where somebody wrote that into the file.
-func (s surveyed) credentialIn(secret *corev1.Secret, key string) (kubeconfig.Found, error) {
+func (s *surveyed) credentialIn(secret *corev1.Secret, key string) (kubeconfig.Found, error) {
 	server, is := secret.Annotations[serverOf+key]
 	refusal, refused := secret.Annotations[refusalOf+key]
 	_, missing := secret.Annotations[missingOf+key]
@@ -105,7 +97,7 @@ func (s surveyed) credentialIn(secret *corev1.Secret, key string) (kubeconfig.Fo
 		at, of, _ := strings.Cut(secret.Annotations[expiryOf+key], " ")
 		expires, _ := time.Parse(time.RFC3339, at) // zero for none
 		return kubeconfig.Found{Server: server, Refusal: kubeconfig.Refusal(refusal), Expiry: kubeconfig.Expiry{Of: of, At: expires}}, nil
-	case there && len(value) == 0, !there && s.trimmed:
+	case there && len(value) == 0, !there && s.Trimmed:
 		return kubeconfig.Found{}, notInFacts("what key %s of Secret %s/%s holds is", key, secret.Namespace, secret.Name)
 	}
 	return kubeconfig.Policy{}.Find(secret, key), nil
@@ -137,9 +129,9 @@ func (o *Objects) putSecret(name types.NamespacedName, key string, says kubeconf
 }
 
 // Dependent tells what is scaled.
-func (s surveyed) Dependent(ctx context.Context, namespace string, ref probe.Ref) (survey.Dependent, error) {
+func (s *surveyed) Dependent(ctx context.Context, namespace string, ref probe.Ref) (survey.Dependent, error) {
 	if s.live == nil {
-		return s.scaleOf(namespace, ref)
+		return s.Objects.scaleOf(namespace, ref)
 	}
 	d, err := s.live.survey.Dependent(ctx, namespace, ref)
 	if err != nil {
@@ -147,22 +139,22 @@ func (s surveyed) Dependent(ctx context.Context, namespace string, ref probe.Ref
 	}
 	switch kind := ref.GroupVersionKind(); {
 	case d.Unscalable:
-		s.answer(unserved(kind, ofScale))
+		s.Objects.answer(unserved(kind, ofScale))
 	case d.Missing:
-		s.answer(scaleless(kind, types.NamespacedName{Namespace: namespace, Name: ref.Name}))
+		s.Objects.answer(scaleless(kind, types.NamespacedName{Namespace: namespace, Name: ref.Name}))
 	default:
 		scale := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"replicas": int64(d.Replicas)}, "status": map[string]any{"replicas": int64(d.Replicas), "selector": d.Pods}}}
 		scale.SetGroupVersionKind(scaleKind)
 		scale.SetNamespace(namespace)
 		scale.SetName(ref.Name)
 		scale.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name}})
-		return d, s.put(scale)
+		return d, s.Objects.put(scale)
 	}
 	return d, nil
 }
 
 // Annotations of what is scaled; none where they aren't known, or may not be read.
-func (s surveyed) Annotations(ctx context.Context, namespace string, ref probe.Ref) (map[string]string, error) {
+func (s *surveyed) Annotations(ctx context.Context, namespace string, ref probe.Ref) (map[string]string, error) {
 	about := &unstructured.Unstructured{}
 	about.SetGroupVersionKind(ref.GroupVersionKind())
 	err := s.reader().Get(ctx, types.NamespacedName{Namespace: namespace, Name: ref.Name}, about)
@@ -214,7 +206,7 @@ func scaleIn(workload *unstructured.Unstructured) (survey.Dependent, error) {
 
 // Types asks for the kinds' schemas, which aren't in a file.
 func (c checked) Types(ctx context.Context, kinds []schema.GroupVersionKind) (map[schema.GroupVersionKind]*decl.DeclType, error) {
-	if c.live != nil {
+	if c.facts.live != nil {
 		return c.Live.Types(ctx, kinds)
 	}
 	if len(kinds) == 0 {
@@ -225,12 +217,12 @@ func (c checked) Types(ctx context.Context, kinds []schema.GroupVersionKind) (ma
 
 // Served says whether the API server knows a kind.
 func (c checked) Served(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
-	if c.live == nil {
-		return c.serves(kind)
+	if c.facts.live == nil {
+		return c.facts.Objects.serves(kind)
 	}
 	served, err := c.Live.Served(ctx, kind)
 	if err == nil && !served {
-		c.answer(unserved(kind, ""))
+		c.facts.Objects.answer(unserved(kind, ""))
 	}
 	return served, err
 }

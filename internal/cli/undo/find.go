@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,7 +27,9 @@ func (u *Undoer) Find(ctx context.Context, kinds discovery.DiscoveryInterface, n
 	add := func(o Object) { found = append(found, o) }
 	var failed error
 	if namespace == "" {
-		failed = u.nodesWithRecords(ctx, add)
+		if err := u.each(ctx, nodeKind, "", v1alpha1.AnnotationOwnedTaints, add); err != nil {
+			failed = errors.Join(errors.New("nodes aren't looked at"), err)
+		}
 	}
 	scalable, err := scalableKinds(kinds)
 	failed = errors.Join(failed, err)
@@ -156,12 +157,4 @@ func Title(kind schema.GroupVersionKind, namespace, name string) string {
 		return of
 	}
 	return of + " in namespace " + namespace
-}
-
-// Named is an object that somebody names.
-func Named(kind schema.GroupVersionKind, namespaced bool, namespace, name string) Object {
-	if !namespaced {
-		namespace = ""
-	}
-	return Object{Kind: kind, Key: types.NamespacedName{Namespace: namespace, Name: name}, Title: Title(kind, namespace, name)}
 }

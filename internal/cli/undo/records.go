@@ -68,15 +68,6 @@ func untainted(s condition.Step, node *condition.Node) string {
 	return fmt.Sprintf("record of %s removed; the taint was gone already", s.Key)
 }
 
-// nodesWithRecords are the nodes to which something was done, page by page.
-func (u *Undoer) nodesWithRecords(ctx context.Context, found func(Object)) error {
-	err := u.each(ctx, nodeKind, "", v1alpha1.AnnotationOwnedTaints, found)
-	if err != nil {
-		return errors.Join(errors.New("nodes aren't looked at"), err)
-	}
-	return nil
-}
-
 // scaled plans to give an object back the replicas that its record says were taken.
 func (u *Undoer) scaled(ctx context.Context, o Object) (work, error) {
 	ref := probe.Ref{APIVersion: o.Kind.GroupVersion().String(), Kind: o.Kind.Kind, Name: o.Key.Name}
@@ -182,8 +173,8 @@ func (u *Undoer) removeConditions(ctx context.Context, target *unstructured.Unst
 
 // decidesAgain says which registrations would write conditions on objects of a kind again.
 func (p *policies) decidesAgain(kind schema.GroupVersionKind) (who []string) {
-	for i := range p.registrations {
-		hcr := &p.registrations[i]
+	for i := range p.registrations.Items {
+		hcr := &p.registrations.Items[i]
 		if isAbout(hcr, kind) && hcr.DeletionTimestamp == nil && hcr.Spec.Mode != v1alpha1.Observe {
 			who = append(who, fmt.Sprintf("HealthCheckRegistration %s, where it selects it", hcr.Name))
 		}
@@ -194,8 +185,8 @@ func (p *policies) decidesAgain(kind schema.GroupVersionKind) (who []string) {
 // mayBeChecked says whether objects of a kind may have conditions of ours: it is named by a registration, or it isn't known
 // what registrations there are.
 func (p *policies) mayBeChecked(kind schema.GroupVersionKind) bool {
-	return p.registrationsUnknown != "" || !p.registrationsServed ||
-		slices.ContainsFunc(p.registrations, func(hcr v1alpha1.HealthCheckRegistration) bool { return isAbout(&hcr, kind) })
+	return p.unread[&p.registrations] != "" || p.registrations.ResourceVersion == "" ||
+		slices.ContainsFunc(p.registrations.Items, func(hcr v1alpha1.HealthCheckRegistration) bool { return isAbout(&hcr, kind) })
 }
 
 // isAbout says whether objects of a kind, in whatever version, are a registration's targets.

@@ -4,6 +4,7 @@
 package undo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -165,29 +166,24 @@ func (u *Undoer) Release(ctx context.Context, o Object) error {
 
 // policies are those that could do it again.
 type policies struct {
-	sets          []v1alpha1.ConditionSet
-	probes        []v1alpha1.ProbeConfig
-	registrations []v1alpha1.HealthCheckRegistration
-	// registrationsServed: there is their kind. Without it records of it may be anywhere.
-	registrationsServed bool
+	sets   v1alpha1.ConditionSetList
+	probes v1alpha1.ProbeConfigList
+	// registrations have a resource version where there is their kind. Without it records of it may be anywhere.
+	registrations v1alpha1.HealthCheckRegistrationList
+	// unread says of those lists why they can't be read.
+	unread map[client.ObjectList]string
 	// stopped says why nobody does anything new; "" when they may.
 	stopped string
-	// setsUnknown, probesUnknown and registrationsUnknown say why these can't be told; "" when they can.
-	setsUnknown, probesUnknown, registrationsUnknown string
 }
 
-// readPolicies reads what there is. Where the kinds aren't installed, there are none.
+// readPolicies reads what there is. Where the kinds aren't installed, or have gone just now, there are none.
 func readPolicies(ctx context.Context, c client.Client) *policies {
-	p := &policies{}
-	var sets v1alpha1.ConditionSetList
-	var probes v1alpha1.ProbeConfigList
-	var registrations v1alpha1.HealthCheckRegistrationList
-	var rails v1alpha1.GuardrailList
-	p.setsUnknown, p.probesUnknown = unread(ctx, c, &sets), unread(ctx, c, &probes)
-	p.registrationsUnknown = unread(ctx, c, &registrations)
-	p.registrationsServed = registrations.ResourceVersion != ""
-	_ = unread(ctx, c, &rails) // then it isn't said that somebody stops them
-	p.sets, p.probes, p.registrations = sets.Items, probes.Items, registrations.Items
+	p, rails := &policies{unread: map[client.ObjectList]string{}}, v1alpha1.GuardrailList{} // without rails it isn't said that somebody stops them
+	for _, list := range []client.ObjectList{&p.sets, &p.probes, &p.registrations, &rails} {
+		if err := c.List(ctx, list); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+			p.unread[list] = err.Error()
+		}
+	}
 	declared := make([]guardrail.Declared, len(rails.Items))
 	for i := range rails.Items {
 		declared[i] = guardrail.Declared{Guardrail: &rails.Items[i]}
@@ -201,22 +197,14 @@ func readPolicies(ctx context.Context, c client.Client) *policies {
 	return p
 }
 
-// unread reads all objects of a kind and says why it can't. A kind that isn't there, or has gone just now, has none.
-func unread(ctx context.Context, c client.Client, list client.ObjectList) string {
-	if err := c.List(ctx, list); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
-		return err.Error()
-	}
-	return ""
-}
-
 func (p *policies) setExists(uid types.UID) bool {
-	return p.setsUnknown != "" || slices.ContainsFunc(p.sets, func(cs v1alpha1.ConditionSet) bool { return cs.UID == uid })
+	return p.unread[&p.sets] != "" || slices.ContainsFunc(p.sets.Items, func(cs v1alpha1.ConditionSet) bool { return cs.UID == uid })
 }
 
 // taintsAgain says whether the set whose taint is removed matches the node still, as far as one look can tell.
 func (p *policies) taintsAgain(s condition.Step, node *condition.Node, at condition.Moment) []string {
-	for i := range p.sets {
-		cs := &p.sets[i]
+	for i := range p.sets.Items {
+		cs := &p.sets.Items[i]
 		if cs.UID != s.Set && cs.Name != s.SetName || cs.DeletionTimestamp != nil || cs.Spec.Mode == v1alpha1.Observe {
 			continue
 		}
@@ -233,8 +221,8 @@ func (p *policies) taintsAgain(s condition.Step, node *condition.Node, at condit
 
 // scalesAgain says whether the config for which replicas were taken would take them again.
 func (p *policies) scalesAgain(c *probe.Config) []string {
-	for i := range p.probes {
-		pc := &p.probes[i]
+	for i := range p.probes.Items {
+		pc := &p.probes.Items[i]
 		if pc.Namespace != c.Namespace || pc.Name != c.Name || pc.DeletionTimestamp != nil || pc.Spec.Mode == v1alpha1.Observe {
 			continue
 		}
@@ -246,12 +234,9 @@ func (p *policies) scalesAgain(c *probe.Config) []string {
 // unknown says why it can't be told who would do again what was done to an object of a kind.
 func (p *policies) unknown(kind schema.GroupVersionKind) string {
 	if kind == nodeKind {
-		return p.setsUnknown
+		return p.unread[&p.sets]
 	}
-	if p.registrationsUnknown != "" {
-		return p.registrationsUnknown
-	}
-	return p.probesUnknown
+	return cmp.Or(p.unread[&p.registrations], p.unread[&p.probes])
 }
 
 // again says who does again what was undone, and what keeps them from it.

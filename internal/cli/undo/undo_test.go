@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	discoveryfake "k8s.io/client-go/discovery/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
@@ -57,7 +58,7 @@ func world(t *testing.T, annotations map[string]string, funcs interceptor.Funcs)
 func undoNode(t *testing.T, c client.Client, held time.Duration) Result {
 	t.Helper()
 	u := &Undoer{Client: c, Clock: clocktesting.NewFakePassiveClock(now), Hold: held}
-	return u.Undo(t.Context(), Named(nodeKind, false, "", "worker"))
+	return u.Undo(t.Context(), Object{Kind: nodeKind, Key: types.NamespacedName{Name: "worker"}, Title: "node/worker"})
 }
 
 func stored(t *testing.T, c client.Client) string {
@@ -208,7 +209,7 @@ func TestWhatUndoScaledItselfIsntSaidToBeSomeoneElses(t *testing.T) {
 		},
 	}).Build()
 	u := &Undoer{Client: cluster, Clock: clocktesting.NewFakePassiveClock(now)}
-	r := u.Undo(t.Context(), Named(appsv1.SchemeGroupVersion.WithKind("StatefulSet"), true, "shoot", "ca"))
+	r := u.Undo(t.Context(), Object{Kind: appsv1.SchemeGroupVersion.WithKind("StatefulSet"), Key: types.NamespacedName{Namespace: "shoot", Name: "ca"}, Title: "statefulset/ca in namespace shoot"})
 	if want := []string{"scaled from 0 to 2 replicas, which ProbeConfig shoot/main took 2026-11-21T03:00:00Z"}; r.Err != nil || !slices.Equal(r.Did, want) {
 		t.Errorf("did %q, %v", r.Did, r.Err)
 	}

@@ -13,28 +13,29 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// bindings of our roles that aren't ours.
-func (u *Uninstaller) bindings(ctx context.Context) (found []*object, err error) {
+// lookAtBindings finds who was given one of our roles: they are people's, and name a role that will be gone.
+func (u *Uninstaller) lookAtBindings(ctx context.Context, s *Survey) error {
 	var inAll rbacv1.ClusterRoleBindingList
 	var inOne rbacv1.RoleBindingList
 	for _, list := range []client.ObjectList{&inAll, &inOne} {
 		if err := u.Client.List(ctx, list); err != nil {
-			return nil, fmt.Errorf("look for bindings of Autohealer's roles: %w", err)
+			return fmt.Errorf("look for bindings of Autohealer's roles: %w", err)
 		}
 	}
 	roles := part{kind: clusterRoleKind}.names()
-	add := func(kindOf string, o metav1.ObjectMeta, role rbacv1.RoleRef) {
+	tell := func(kindOf string, o metav1.ObjectMeta, role rbacv1.RoleRef) {
 		if role.Kind == "ClusterRole" && slices.Contains(roles, role.Name) && o.Labels[label] != ours && o.Namespace != u.Namespace {
-			found = append(found, about(kind(rbacv1.GroupName, kindOf), o.Namespace, o.Name))
+			binding := about(kind(rbacv1.GroupName, kindOf), o.Namespace, o.Name)
+			s.Left = append(s.Left, fmt.Sprintf("%s binds a role of Autohealer's that will be gone: kubectl delete %s", title(binding), named(binding)))
 		}
 	}
 	for i := range inAll.Items {
-		add("ClusterRoleBinding", inAll.Items[i].ObjectMeta, inAll.Items[i].RoleRef)
+		tell("ClusterRoleBinding", inAll.Items[i].ObjectMeta, inAll.Items[i].RoleRef)
 	}
 	for i := range inOne.Items {
-		add("RoleBinding", inOne.Items[i].ObjectMeta, inOne.Items[i].RoleRef)
+		tell("RoleBinding", inOne.Items[i].ObjectMeta, inOne.Items[i].RoleRef)
 	}
-	return found, nil
+	return nil
 }
 
 // lookAtNamespace says whether our namespace can go: not while there is something of others in it.
@@ -55,7 +56,7 @@ func (u *Uninstaller) lookAtNamespace(ctx context.Context, s *Survey) error {
 		s.Left = append(s.Left, fmt.Sprintf("%s holds what isn't Autohealer's: %s. If nobody needs it: kubectl delete %s", title(ns), some(others, ", "), named(ns)))
 		return nil
 	}
-	s.Namespace = []*object{ns}
+	s.Delete[ownNamespace] = []*object{ns}
 	return nil
 }
 
@@ -66,7 +67,7 @@ func (u *Uninstaller) others(ctx context.Context, s *Survey) (found []string, er
 		return nil, err
 	}
 	known := []string{"configmap/kube-root-ca.crt", "serviceaccount/default"}
-	for _, o := range slices.Concat(s.Policies, s.Rails, s.Parts[manager], s.Parts[rights]) {
+	for _, o := range s.all() {
 		known = append(known, strings.ToLower(o.Kind)+"/"+o.Name)
 	}
 	for _, kind := range kinds {

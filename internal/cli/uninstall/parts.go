@@ -25,15 +25,24 @@ const (
 	ours  = "autohealer"
 )
 
-// stage says with what a part goes.
+// stage says with what an object goes.
 type stage int
 
 const (
-	gates stage = iota
+	policies stage = iota
+	gates
 	manager
-	// rights, and what the manager made.
+	rails
+	definitions
 	rights
+	ownNamespace
 )
+
+// deleted are the objects of the stages, in words and in their order.
+var deleted = [...]string{
+	policies: "policies", gates: "the webhook and the admission policies", manager: "the manager", rails: "Guardrails and exceptions",
+	definitions: "the kinds", rights: "the rights, and what the manager made", ownNamespace: "the namespace",
+}
 
 // part is a kind of which an installation has objects: by the manifests of this version, or because the manager makes them.
 type part struct {
@@ -138,10 +147,12 @@ func named(o *metav1.PartialObjectMetadata) string {
 	return of + " " + o.Name
 }
 
-// isRail says whether a kind of ours rules over policies and is none.
-func isRail(kind schema.GroupVersionKind) bool {
-	k := kinds.Named(kind.Kind)
-	return kind.Group == v1alpha1.GroupVersion.Group && k != nil && k.RulesOver
+// stageOf is when objects of a kind of ours go: first the policies, of whatever version, and last what rules over them.
+func stageOf(kind schema.GroupVersionKind) stage {
+	if k := kinds.Named(kind.Kind); k != nil && k.RulesOver {
+		return rails
+	}
+	return policies
 }
 
 // right is one that the uninstall takes.
@@ -210,15 +221,16 @@ func (u *Uninstaller) needed(s *Survey) []right {
 	for _, o := range s.Held {
 		need(o.Kind, "", o.Key.Namespace, "patch")
 	}
-	if len(s.Kinds) > 0 {
+	if len(s.Delete[definitions]) > 0 {
 		need(railKind, "", "", "get", "create", "delete")
 	}
-	gone := slices.Concat(s.Rails, s.Kinds, s.Parts[gates], s.Parts[manager], s.Parts[rights], s.Namespace)
-	for _, o := range s.Policies {
-		need(o.GroupVersionKind(), "", o.Namespace, "delete", "patch") // patch: the finalizer
-	}
-	for _, o := range gone {
-		need(o.GroupVersionKind(), "", o.Namespace, "delete")
+	for of, objects := range s.Delete {
+		for _, o := range objects {
+			need(o.GroupVersionKind(), "", o.Namespace, "delete")
+			if of == policies {
+				need(o.GroupVersionKind(), "", o.Namespace, "patch") // the finalizer
+			}
+		}
 	}
 	return all
 }

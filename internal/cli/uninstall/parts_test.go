@@ -42,11 +42,11 @@ func TestAPreviewTellsOfAFreezeWhereThereWillBeOne(t *testing.T) {
 		survey Survey
 		want   bool
 	}{
-		"a policy may act":                        {Survey{Kinds: []*object{named(rails, false)}, Policies: []*object{set}}, true},
-		"a manager may act":                       {Survey{Kinds: []*object{named(rails, false)}, Parts: map[stage][]*object{manager: {deployment}}}, true},
-		"nobody acts":                             {Survey{Kinds: []*object{named(rails, false)}}, false},
-		"there are no Guardrails":                 {Survey{Policies: []*object{set}}, false},
-		"the kind of Guardrails is being deleted": {Survey{Kinds: []*object{named(rails, true)}, Policies: []*object{set}}, false},
+		"a policy may act":                        {Survey{Delete: map[stage][]*object{definitions: {named(rails, false)}, policies: {set}}}, true},
+		"a manager may act":                       {Survey{Delete: map[stage][]*object{definitions: {named(rails, false)}, manager: {deployment}}}, true},
+		"nobody acts":                             {Survey{Delete: map[stage][]*object{definitions: {named(rails, false)}}}, false},
+		"there are no Guardrails":                 {Survey{Delete: map[stage][]*object{policies: {set}}}, false},
+		"the kind of Guardrails is being deleted": {Survey{Delete: map[stage][]*object{definitions: {named(rails, true)}, policies: {set}}}, false},
 	} {
 		var text strings.Builder
 		test.survey.Write(&text)

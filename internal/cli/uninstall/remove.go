@@ -34,9 +34,8 @@ func (u *Uninstaller) stop(ctx context.Context, s *Survey) error {
 	if u.DryRun || !s.somebodyActs() {
 		return nil
 	}
-	f := freeze.Freezer{Client: u.Client}
 	u.Progress("freeze")
-	rail, made, err := f.Freeze(ctx, "kubectl autohealer uninstall")
+	rail, made, err := freeze.Freeze(ctx, u.Client, "kubectl autohealer uninstall")
 	switch {
 	case goingKind(err):
 		return u.deleteManager(ctx, s)
@@ -45,7 +44,7 @@ func (u *Uninstaller) stop(ctx context.Context, s *Survey) error {
 	case made:
 		u.Tell(fmt.Sprintf("guardrail.%s/%s created", v1alpha1.GroupVersion.Group, rail.Name))
 	}
-	confirmed, err := f.Confirmed(ctx, rail, confirmWithin)
+	confirmed, err := freeze.Confirmed(ctx, u.Client, rail, confirmWithin)
 	if err != nil && !goingKind(err) {
 		return fmt.Errorf("see whether the manager confirms the freeze: %w", err)
 	}
@@ -57,12 +56,12 @@ func (u *Uninstaller) stop(ctx context.Context, s *Survey) error {
 
 // somebodyActs says whether there may be somebody to stop, and something that they would do.
 func (s *Survey) somebodyActs() bool {
-	return len(s.Policies) > 0 || has(s.Parts[manager], deploymentKind)
+	return len(s.Delete[policies]) > 0 || has(s.Delete[manager], deploymentKind)
 }
 
 // freezes says whether a freeze is tried: not where Guardrails are no more, or soon won't be.
 func (s *Survey) freezes() bool {
-	return s.somebodyActs() && slices.ContainsFunc(s.Kinds, func(crd *object) bool {
+	return s.somebodyActs() && slices.ContainsFunc(s.Delete[definitions], func(crd *object) bool {
 		return crd.Name == "guardrails."+v1alpha1.GroupVersion.Group && crd.DeletionTimestamp == nil
 	})
 }
@@ -78,7 +77,7 @@ func goingKind(err error) bool {
 
 // deleteManager deletes the manager and what belongs to it, and waits until none can act.
 func (u *Uninstaller) deleteManager(ctx context.Context, s *Survey) error {
-	if err := u.deleteParts(manager)(ctx, s); err != nil || u.DryRun {
+	if err := u.deleteFound(manager)(ctx, s); err != nil || u.DryRun {
 		return err
 	}
 	u.Progress("wait for the manager to end")
@@ -106,26 +105,22 @@ func (u *Uninstaller) deleteManager(ctx context.Context, s *Survey) error {
 	return nil // pods on a node that is gone don't end; without the Lease they don't act either
 }
 
-// deletePolicies deletes policies, and lets go of those that wait for what was undone before.
-func (u *Uninstaller) deletePolicies(ctx context.Context, _ *Survey) error {
-	return u.remove(ctx, v1alpha1.FinalizerUndo, func(ctx context.Context) ([]*object, error) {
-		policies, _, err := u.policies(ctx)
-		return policies, err
-	})
+// deleteOwn deletes objects of our kinds, also those that came after the look. With a finalizer it lets go of those that wait for what was
+// undone before.
+func (u *Uninstaller) deleteOwn(of stage, finalizer string) func(context.Context, *Survey) error {
+	return func(ctx context.Context, _ *Survey) error {
+		return u.remove(ctx, finalizer, func(ctx context.Context) ([]*object, error) {
+			all, err := u.own(ctx)
+			return all[of], err
+		})
+	}
 }
 
-func (u *Uninstaller) deleteRails(ctx context.Context, _ *Survey) error {
-	return u.remove(ctx, "", func(ctx context.Context) ([]*object, error) {
-		_, rails, err := u.policies(ctx)
-		return rails, err
-	})
-}
-
-// removing removes the objects that a look found, and no others that have their names by now.
-func (u *Uninstaller) removing(of func(*Survey) []*object) func(context.Context, *Survey) error {
+// deleteFound removes the objects that a look found, and no others that have their names by now.
+func (u *Uninstaller) deleteFound(of stage) func(context.Context, *Survey) error {
 	return func(ctx context.Context, s *Survey) error {
 		return u.remove(ctx, "", func(ctx context.Context) (there []*object, err error) {
-			for _, o := range of(s) {
+			for _, o := range s.Delete[of] {
 				now, err := u.get(ctx, about(o.GroupVersionKind(), o.Namespace, o.Name))
 				if err != nil {
 					return nil, err
@@ -137,10 +132,6 @@ func (u *Uninstaller) removing(of func(*Survey) []*object) func(context.Context,
 			return there, nil
 		})
 	}
-}
-
-func (u *Uninstaller) deleteParts(of stage) func(context.Context, *Survey) error {
-	return u.removing(func(s *Survey) []*object { return s.Parts[of] })
 }
 
 // remove deletes objects and waits until they are gone. Of those that are being deleted it takes off a finalizer of ours.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -27,12 +28,8 @@ type Survey struct {
 	Undo []undo.Result
 	// Held are objects that people keep Autohealer from.
 	Held []undo.Object
-	// Policies act, Rails rule over them, and Kinds are the definitions of both.
-	Policies, Rails, Kinds []*object
-	// Parts are what was installed, by what they go with.
-	Parts map[stage][]*object
-	// Namespace is Autohealer's own; empty where there is none, or it isn't ours to delete.
-	Namespace []*object
+	// Delete has what goes, by its stage. Autohealer's own namespace isn't there where it isn't ours to delete.
+	Delete map[stage][]*object
 	// Left says what stays, and what to do about it.
 	Left []string
 	// Blocked says why it can't begin, and what to do about that.
@@ -41,16 +38,15 @@ type Survey struct {
 
 // Nothing says whether there is nothing to remove.
 func (s *Survey) Nothing() bool {
-	parts := 0
-	for _, of := range s.Parts {
-		parts += len(of)
-	}
-	return len(s.Undo)+len(s.Held)+len(s.Policies)+len(s.Rails)+len(s.Kinds)+len(s.Namespace)+parts == 0
+	return len(s.Undo)+len(s.Held)+len(s.all()) == 0
 }
+
+// all that is to be deleted.
+func (s *Survey) all() []*object { return slices.Concat(slices.Collect(maps.Values(s.Delete))...) }
 
 // Look finds all that there is of an installation, and whether it can all be removed. It writes nothing.
 func (u *Uninstaller) Look(ctx context.Context) (*Survey, error) {
-	s := &Survey{Parts: map[stage][]*object{}}
+	s := &Survey{Delete: map[stage][]*object{}}
 	for _, look := range []func(context.Context, *Survey) error{u.lookAtGroups, u.lookAtKinds, u.lookAtParts, u.lookAtLeader, u.lookAtStrays, u.lookAtNamespace, u.lookAtBindings, u.lookAtRecords, u.lookAtRights} {
 		if err := look(ctx, s); err != nil {
 			return nil, err
@@ -67,39 +63,33 @@ func (u *Uninstaller) lookAtKinds(ctx context.Context, s *Survey) error {
 	}
 	for _, crd := range all {
 		if _, group, _ := strings.Cut(crd.Name, "."); group == v1alpha1.GroupVersion.Group {
-			s.Kinds = append(s.Kinds, crd)
+			s.Delete[definitions] = append(s.Delete[definitions], crd)
 		}
 	}
-	s.Policies, s.Rails, err = u.policies(ctx)
+	own, err := u.own(ctx)
+	maps.Copy(s.Delete, own)
 	return err
 }
 
-// policies are all objects of our kinds.
-func (u *Uninstaller) policies(ctx context.Context) (policies, rails []*object, err error) {
-	kinds, err := u.ownKinds()
+// own are all objects of our kinds that the API server serves, by their stage.
+func (u *Uninstaller) own(ctx context.Context) (map[stage][]*object, error) {
+	u.Kinds.Invalidate() // they go while this works
+	kinds, err := u.kinds(func(gv schema.GroupVersion, r metav1.APIResource) bool {
+		return gv.Group == v1alpha1.GroupVersion.Group && !strings.Contains(r.Name, "/")
+	})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	all := map[stage][]*object{}
 	for _, kind := range kinds {
 		found, err := u.list(ctx, kind)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		if isRail(kind) {
-			rails = append(rails, found...)
-		} else {
-			policies = append(policies, found...)
-		}
+		of := stageOf(kind)
+		all[of] = append(all[of], found...)
 	}
-	return policies, rails, nil
-}
-
-// ownKinds are those of our group that the API server serves.
-func (u *Uninstaller) ownKinds() ([]schema.GroupVersionKind, error) {
-	u.Kinds.Invalidate() // they go while this works
-	return u.kinds(func(gv schema.GroupVersion, r metav1.APIResource) bool {
-		return gv.Group == v1alpha1.GroupVersion.Group && !strings.Contains(r.Name, "/")
-	})
+	return all, nil
 }
 
 // kinds are those of the cluster that are wanted and can be listed, each in one version.
@@ -146,7 +136,7 @@ func (u *Uninstaller) lookAtParts(ctx context.Context, s *Survey) error {
 			case !p.unlabelled && !labelled(o):
 				s.Left = append(s.Left, fmt.Sprintf("%s has no label %s=%s, so it may be somebody else's. If it isn't: kubectl delete %s", title(o), label, ours, named(o)))
 			default:
-				s.Parts[p.stage] = append(s.Parts[p.stage], o)
+				s.Delete[p.stage] = append(s.Delete[p.stage], o)
 			}
 		}
 	}
@@ -158,7 +148,7 @@ func (u *Uninstaller) lookAtParts(ctx context.Context, s *Survey) error {
 func (u *Uninstaller) lookAtLeader(ctx context.Context, s *Survey) error {
 	leads, _, doubt := u.Leads(ctx)
 	switch {
-	case has(s.Parts[manager], deploymentKind):
+	case has(s.Delete[manager], deploymentKind):
 	case doubt != "":
 		s.Blocked = append(s.Blocked, fmt.Sprintf("Whether a manager leads can't be told, and there is no Deployment %[1]s in namespace %[2]s that could run it: the Lease %[1]s %[3]s. "+
 			"When none does, kubectl -n %[2]s delete lease %[1]s", u.Manager, u.Namespace, doubt))
@@ -192,18 +182,6 @@ func (u *Uninstaller) lookAtStrays(ctx context.Context, s *Survey) error {
 				s.Left = append(s.Left, fmt.Sprintf("%s says that it is Autohealer's, and this version doesn't know it. If it is: kubectl delete %s", title(o), named(o)))
 			}
 		}
-	}
-	return nil
-}
-
-// lookAtBindings finds who was given one of our roles: they are people's, and name a role that will be gone.
-func (u *Uninstaller) lookAtBindings(ctx context.Context, s *Survey) error {
-	bindings, err := u.bindings(ctx)
-	if err != nil {
-		return err
-	}
-	for _, o := range bindings {
-		s.Left = append(s.Left, fmt.Sprintf("%s binds a role of Autohealer's that will be gone: kubectl delete %s", title(o), named(o)))
 	}
 	return nil
 }

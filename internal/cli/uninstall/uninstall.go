@@ -62,14 +62,14 @@ func (u *Uninstaller) Run(ctx context.Context, s *Survey) error {
 		{"stop what acts", u.stop},
 		{"undo", u.undo},
 		{"release what is held", u.release},
-		{"delete policies", u.deletePolicies},
+		{"delete " + deleted[policies], u.deleteOwn(policies, v1alpha1.FinalizerUndo)},
 		{"undo what only policies kept", u.undoAgain},
-		{"delete the webhook and the admission policies", u.deleteParts(gates)},
-		{"delete the manager", u.deleteManager},
-		{"delete Guardrails and exceptions", u.deleteRails},
-		{"delete the kinds", u.removing(func(s *Survey) []*object { return s.Kinds })},
-		{"delete the rights, and what the manager made", u.deleteParts(rights)},
-		{"delete the namespace", u.removing(func(s *Survey) []*object { return s.Namespace })},
+		{"delete " + deleted[gates], u.deleteFound(gates)},
+		{"delete " + deleted[manager], u.deleteManager},
+		{"delete " + deleted[rails], u.deleteOwn(rails, "")},
+		{"delete " + deleted[definitions], u.deleteFound(definitions)},
+		{"delete " + deleted[rights], u.deleteFound(rights)},
+		{"delete " + deleted[ownNamespace], u.deleteFound(ownNamespace)},
 		{"look whether anything came back", u.undoAgain},
 	} {
 		if err := step.do(ctx, s); err != nil {
@@ -157,13 +157,13 @@ func (s *Survey) Write(w io.Writer) {
 	}
 	section(w, "Undo", undone)
 	section(w, "Release what people keep Autohealer from", held)
-	section(w, "Delete policies", titles(s.Policies))
-	section(w, "Delete the webhook and the admission policies", titles(s.Parts[gates]))
-	section(w, "Delete the manager", titles(s.Parts[manager]))
-	section(w, "Delete Guardrails and exceptions", titles(s.Rails))
-	section(w, "Delete the kinds", titles(s.Kinds))
-	section(w, "Delete the rights, and what the manager made", titles(s.Parts[rights]))
-	section(w, "Delete the namespace", titles(s.Namespace))
+	for of, what := range deleted {
+		var titles []string
+		for _, o := range s.Delete[stage(of)] {
+			titles = append(titles, title(o))
+		}
+		section(w, "Delete "+what, titles)
+	}
 }
 
 func section(w io.Writer, heading string, lines []string) {
@@ -177,12 +177,4 @@ func section(w io.Writer, heading string, lines []string) {
 	for _, line := range lines {
 		fmt.Fprintln(w, "  "+line)
 	}
-}
-
-func titles(all []*object) []string {
-	var found []string
-	for _, o := range all {
-		found = append(found, title(o))
-	}
-	return found
 }
