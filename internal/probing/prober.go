@@ -57,7 +57,7 @@ type Prober struct {
 	// a minute that no new connections come about, at an interval of 10 s.
 	FreshEvery int
 	// Clock is the real one by default.
-	Clock clock.Clock
+	Clock clock.WithTicker
 
 	scheduler *scheduler
 	listings  *slots
@@ -178,12 +178,6 @@ func (p *Prober) remove(key Key) {
 	delete(p.targets, key)
 	p.scheduler.remove(key)
 }
-
-// Pause keeps a target, and its connections, but runs no probes.
-func (p *Prober) Pause(key Key) { p.scheduler.pause(key) }
-
-// Resume ends a pause; the next run is at that time.
-func (p *Prober) Resume(key Key, at time.Time) { p.scheduler.resume(key, at) }
 
 // target is the task that probes one target.
 type target struct {
