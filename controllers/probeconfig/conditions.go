@@ -169,7 +169,7 @@ func leasesOutlasted(pc *v1alpha1.ProbeConfig, st state) metav1.Condition {
 	for i := range st.sights {
 		s := &st.sights[i]
 		j := s.State.LastLeases
-		unseen = unseen || s.Config.Leases != nil && s.State.Runs == 0 && !s.hibernated && s.Supply.Unusable.Class == ""
+		unseen = unseen || s.Config.Leases != nil && s.State.At.IsZero() && !s.hibernated && s.Supply.Unusable.Class == ""
 		if !s.State.LeasesGaveUp(s.Config) {
 			continue
 		}

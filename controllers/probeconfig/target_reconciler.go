@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -183,7 +184,7 @@ func provenIn(status v1alpha1.ProbeConfigStatus, namespace string) (proven v1alp
 
 // use gives the Prober what it probes with. New credentials are tried at once, to learn what they lead to.
 func (r *TargetReconciler) use(is *probe.Target, internal, external probing.Credentials, anew bool) error {
-	first := is.Config.FirstRun(is.Seed(), r.now())
+	first := is.Config.FirstRun(rand.Float64(), r.now())
 	if anew && is.Supply.Probes() {
 		first = r.now()
 	}

@@ -3,6 +3,7 @@ package probing
 import (
 	"context"
 	"crypto/sha256"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -210,7 +211,7 @@ type endpoint struct {
 // run probes from inside, and if that was a success, from outside.
 func (t *target) run(ctx context.Context) time.Time {
 	clock := t.prober.Clock
-	run := probe.Run{Started: clock.Now()} // before its credentials are picked: what was set since is newer
+	run := probe.Run{Started: clock.Now(), Spread: rand.Float64()} // before its credentials are picked: what was set since is newer
 	t.rotate()
 	run.Internal = t.ask(ctx, "internal", t.used.internal.client)
 	if probe.GoesOn(run.Internal) {

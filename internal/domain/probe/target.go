@@ -101,9 +101,6 @@ func (t Target) Next(e Event) (Target, Actions) {
 // Key names the target.
 func (t *Target) Key() TargetKey { return TargetKey{Config: t.Config.UID, Namespace: t.Namespace} }
 
-// Seed spreads the target's runs.
-func (t *Target) Seed() string { return t.Namespace + "/" + t.Config.Key().String() }
-
 // Followed is a config that is new or changed.
 type Followed struct {
 	Config   *Config
@@ -203,7 +200,7 @@ func (e Ran) next(t *Target) Actions {
 		return Actions{}
 	}
 	before := t.State
-	t.State = before.After(t.Config, e.Run, t.Seed())
+	t.State = before.After(t.Config, e.Run)
 	t.Supply.Doubted = t.Supply.Doubted || e.doubts()
 	proven := e.External != nil && e.External.Class == OK && !t.Works()
 	if proven {
