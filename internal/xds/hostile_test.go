@@ -98,8 +98,8 @@ func TestWhatAClientSaysIsBoundedText(t *testing.T) {
 	g.Expect(stream.Send(&discovery.DeltaDiscoveryRequest{
 		TypeUrl: resource.ClusterType, ResponseNonce: r.GetNonce(), ErrorDetail: &rpcstatus.Status{Message: said},
 	})).To(Succeed())
-	g.Eventually(func() []Rejection { return w.server.Proxies("shop/web/80").Rejections }, "5s").Should(HaveLen(1))
-	message := w.server.Proxies("shop/web/80").Rejections[0].Message
+	g.Eventually(func() []Rejection { return proxies(w.server, "shop/web/80").Rejections }, "5s").Should(HaveLen(1))
+	message := proxies(w.server, "shop/web/80").Rejections[0].Message
 	g.Expect(message).To(HavePrefix("shop/web/80: [2J  E0101 forged line  ää"))
 	g.Expect(len(message)).To(BeNumerically("<=", 1024))
 	g.Expect(utf8.ValidString(message)).To(BeTrue())

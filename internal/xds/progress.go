@@ -6,18 +6,6 @@ import (
 	"time"
 )
 
-// Proxies tells how far the connected proxies are with a cluster.
-func (s *Server) Proxies(cluster string) Proxies {
-	out := Proxies{Rejections: s.Rejections()[cluster]}
-	s.book.mu.Lock()
-	p := s.book.published[cluster]
-	s.book.mu.Unlock()
-	if p != nil {
-		s.clusters.count(cluster, p.entry.namespace, &out)
-	}
-	return out
-}
-
 // Rejections are what connected proxies refuse now of clusters and their endpoints, and what isn't served since it is invalid, by the
 // name of the cluster. There are few or none: it costs nothing for the clusters that are fine.
 func (s *Server) Rejections() map[string][]Rejection {
@@ -71,21 +59,6 @@ func (s *Server) Together(clusters []string) (connected, acked int) {
 		}
 	}
 	return connected, acked
-}
-
-// count adds the streams that may see a name.
-func (t *table) count(name, namespace string, out *Proxies) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for f := range t.feeds {
-		if !f.scope.allows(namespace) {
-			continue
-		}
-		out.Connected++
-		if _, rejected := f.rejected[name]; !rejected && f.settled(name) {
-			out.Acked++
-		}
-	}
 }
 
 // rejections by name.

@@ -218,3 +218,14 @@ func sign(t testing.TB, by *authority, template *x509.Certificate) (*ecdsa.Priva
 	}
 	return key, cert
 }
+
+// Proxies tells how far the connected proxies are with a cluster.
+type Proxies struct {
+	Connected, Acked int
+	Rejections       []Rejection
+}
+
+func proxies(s *Server, cluster string) Proxies {
+	connected, acked := s.Together([]string{cluster})
+	return Proxies{Connected: connected, Acked: acked, Rejections: s.Rejections()[cluster]}
+}
