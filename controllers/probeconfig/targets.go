@@ -129,16 +129,8 @@ func (o *Observer) knowsTargets(j storedConfig) bool {
 // It needs o.telling.
 func (o *Observer) follow(key probing.Key, c *probe.Config, departed bool) {
 	o.targets.ensure(key, c)
-	anew := o.stands(key.Namespace) && o.expect(probe.TargetKey{Config: c.UID, Namespace: key.Namespace}, c)
+	anew := o.stands(key.Namespace) && o.fleet().Expect(probe.TargetKey{Config: c.UID, Namespace: key.Namespace}, c.Namespace != o.OwnNamespace)
 	o.tell(key, probe.Followed{Config: c, Departed: departed, Anew: anew})
-}
-
-// expect tells the fleet of a target, and says whether it is new there.
-func (o *Observer) expect(t probe.TargetKey, c *probe.Config) bool {
-	if c.Namespace == o.OwnNamespace {
-		return o.fleet().Expect(t)
-	}
-	return o.fleet().ExpectTenant(t)
 }
 
 // Runs takes in what the probes find. It is the Prober's Handler.

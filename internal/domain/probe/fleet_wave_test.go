@@ -55,7 +55,7 @@ func wave(interval func(i int) time.Duration) *cluster {
 		}
 		t := &probed{at: probe.TargetKey{Config: config.UID, Namespace: fmt.Sprint("shoot-", i)}, config: config}
 		t.state.NextRun = config.FirstRun(float64(i)/200, start)
-		c.fleet.Expect(t.at)
+		c.fleet.Expect(t.at, false)
 		c.fleet.Acts(t.at, true, start)
 		c.fleet.ObserveDown(t.at, false)
 		c.targets = append(c.targets, t)

@@ -158,7 +158,7 @@ func TestTheBreakerClosesOnceMostAreHealthyAgain(t *testing.T) {
 func TestARestoredBreakerStaysWhileMostAreUnknown(t *testing.T) {
 	f := probe.NewFleet(limit.Builtin())
 	for i := range 20 {
-		f.Expect(target("a", i))
+		f.Expect(target("a", i), false)
 	}
 	f.FollowBreaker(&limit.Opening{ID: "x", OpenedAt: start})
 	for i := range 18 {
