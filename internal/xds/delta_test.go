@@ -157,7 +157,7 @@ func TestNamesOfEndpointsThatNobodyAsksForAreForgotten(t *testing.T) {
 		}, "5s").Should(Equal(threshold))
 		g.Eventually(func() []string { return client.Hosts("shop/web/80") }, "5s").ShouldNot(BeEmpty())
 	}
-	g.Eventually(func() []string { w.set(); return w.server.endpoints.names() }, "5s").Should(HaveLen(1))
+	g.Eventually(func() []string { w.set(); return names(w.server.endpoints) }, "5s").Should(HaveLen(1))
 	g.Expect(client.Wire().Removed).To(BeEmpty(), "nobody is told of names that go")
 }
 

@@ -74,20 +74,15 @@ func (t *table) rejections() map[string][]Rejection {
 	return all
 }
 
-// countRejected has the metric of what Envoys refuse now follow.
+// countRejected has the metric of what Envoys refuse now follow: of each stream for itself.
 func (s *Server) countRejected() {
-	rejectedNow.WithLabelValues("cluster").Set(float64(s.clusters.rejected()))
-	rejectedNow.WithLabelValues("endpoints").Set(float64(s.endpoints.rejected()))
-}
-
-// rejected counts what streams refused last, each stream's for itself.
-func (t *table) rejected() (n int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for f := range t.feeds {
-		n += len(f.rejected)
+	for label, t := range map[string]*table{"cluster": s.clusters, "endpoints": s.endpoints} {
+		n := 0
+		for _, rejected := range t.rejections() {
+			n += len(rejected)
+		}
+		rejectedNow.WithLabelValues(label).Set(float64(n))
 	}
-	return n
 }
 
 // countPublished has the metric of when anything was published last follow.

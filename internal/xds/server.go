@@ -100,9 +100,9 @@ func NewServer(o Options) (*Server, error) {
 	}
 	s := &Server{
 		Options:   o,
-		clusters:  newTable(resource.ClusterType, false),
-		endpoints: newTable(resource.EndpointType, true),
-		nothing:   newTable("", true),
+		clusters:  newTable(false),
+		endpoints: newTable(true),
+		nothing:   newTable(true),
 		kick:      make(chan struct{}, 1),
 		open:      map[*session]context.CancelFunc{},
 	}

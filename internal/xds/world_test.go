@@ -12,6 +12,7 @@ import (
 	"math/big"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -228,4 +229,10 @@ type Proxies struct {
 func proxies(s *Server, cluster string) Proxies {
 	connected, acked := s.Together([]string{cluster})
 	return Proxies{Connected: connected, Acked: acked, Rejections: s.Rejections()[cluster]}
+}
+
+func names(t *table) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Keys(t.entries))
 }
