@@ -2,7 +2,6 @@ package probing
 
 import (
 	"context"
-	"crypto/sha256"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -15,26 +14,19 @@ import (
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
 )
 
-// Key is one target of one ProbeConfig: with a namespaceSelector a config has a target in each selected namespace.
-type Key struct {
-	Config    types.NamespacedName
-	Namespace string
-}
+// Key is one target of one ProbeConfig, with whose namespaceSelector each selected namespace is one: the namespace, and for a name the
+// config's namespace/name.
+type Key = types.NamespacedName
 
 // Target is one API server, probed from two sides.
 type Target struct {
-	Internal, External Credentials
+	// Internal and External are kubeconfigs, which aren't kept.
+	Internal, External []byte
 	// Timeout of each probe, and of listing leases.
 	Timeout time.Duration
 	// NodeLeases asks for the leases of the cluster's nodes after each external probe that succeeds; nil: nobody does.
 	NodeLeases *probe.LeaseTerms
 }
-
-// Credentials are a kubeconfig, which isn't kept.
-type Credentials struct{ Kubeconfig []byte }
-
-// Version of the credentials.
-func (c Credentials) Version() probe.Version { return sha256.Sum256(c.Kubeconfig) }
 
 // Handler is told of each run.
 type Handler interface {
@@ -141,12 +133,12 @@ func (p *Prober) prepare(known *target, spec Target) (*settings, error) {
 	return &settings{internal: internal, external: external, timeout: spec.Timeout, nodeLeases: spec.NodeLeases}, nil
 }
 
-func (p *Prober) endpoint(had endpoint, credentials Credentials) (endpoint, error) {
-	version := credentials.Version()
+func (p *Prober) endpoint(had endpoint, text []byte) (endpoint, error) {
+	version := probe.VersionOf(text)
 	if had.client != nil && had.version == version {
 		return had, nil
 	}
-	access, err := p.Policy.Parse(credentials.Kubeconfig)
+	access, err := p.Policy.Parse(text)
 	if err != nil {
 		return endpoint{}, err
 	}

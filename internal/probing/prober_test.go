@@ -13,7 +13,6 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/types"
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/resourcestack/autohealer/e2e/faultproxy"
@@ -70,8 +69,8 @@ func (h *told) again(t *testing.T) probe.Run {
 	return run
 }
 
-func credentials(version string, config []byte) Credentials {
-	return Credentials{Kubeconfig: fmt.Appendf(nil, "%s\n# %s", config, version)}
+func credentials(version string, config []byte) []byte {
+	return fmt.Appendf(nil, "%s\n# %s", config, version)
 }
 
 // counted is a stub that counts its open connections.
@@ -93,7 +92,7 @@ func expectOpen(t *testing.T, open *atomic.Int32, want int32) {
 	NewWithT(t).Eventually(open.Load).WithTimeout(time.Minute).WithPolling(time.Millisecond).Should(Equal(want), "connections that the server has open")
 }
 
-var one = Key{Config: types.NamespacedName{Namespace: "garden", Name: "shoots"}, Namespace: "shoot--a"}
+var one = Key{Namespace: "shoot--a", Name: "garden" + "/" + "shoots"}
 
 func TestTheExternalProbeRunsOnlyAfterTheInternalOne(t *testing.T) {
 	var sick atomic.Int32

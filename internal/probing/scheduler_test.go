@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"pgregory.net/rapid"
 )
@@ -110,7 +109,7 @@ func (f *fake) may(at time.Time) {
 	f.notBefore, f.told = at, true
 }
 
-func keyOf(i int) Key { return Key{Config: types.NamespacedName{Namespace: "a", Name: fmt.Sprint(i)}} }
+func keyOf(i int) Key { return Key{Name: fmt.Sprint(i)} }
 
 // start adds n tasks that are due now.
 func (w *world) start(n int, takes, every time.Duration) []*fake {

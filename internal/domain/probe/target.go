@@ -57,6 +57,9 @@ type Supply struct {
 // Version tells whether a kubeconfig changed: a Secret may be written without that.
 type Version [sha256.Size]byte
 
+// VersionOf a kubeconfig.
+func VersionOf(kubeconfig []byte) Version { return sha256.Sum256(kubeconfig) }
+
 // Mark is what a status keeps of a version: enough to tell it from another, and nothing of the kubeconfig.
 func (v Version) Mark() string { return hex.EncodeToString(v[:8]) }
 
