@@ -26,13 +26,6 @@ type Flow struct {
 	Passed map[Ref]time.Time
 }
 
-// Finding is an object that isn't as it should be, and why.
-type Finding struct {
-	Ref
-	Reason  Reason `json:"reason"`
-	Message string `json:"message"`
-}
-
 // Act is what is to be written to one object, under the preconditions of its Step.
 type Act struct {
 	Ref  Ref
@@ -294,14 +287,6 @@ func (in *Scaling) act(ref Ref, o Object, step Step) Act {
 	return a
 }
 
-// downHolds is how long a decision to scale down is acted upon. Runs may be hours apart, and what holds a target back may let
-// go long after it.
-const downHolds = time.Minute
-
-// Confirmed says whether the run that Want is from is so late that replicas may be taken upon it. Else another must say the
-// same first.
-func (in *Scaling) Confirmed() bool { return in.Now.Sub(in.Tick) <= downHolds }
-
 // Harmful says whether replicas are taken.
 func (p *Plan) Harmful() bool {
 	return slices.ContainsFunc(p.Acts, func(a Act) bool { return a.Step == Take || a.Step == Lower })
@@ -309,47 +294,3 @@ func (p *Plan) Harmful() bool {
 
 // Hold leaves out all acts but those that are never held back: on objects that the config doesn't name.
 func (p *Plan) Hold() { p.Acts, p.Own = p.Acts[p.Own:], 0 }
-
-const (
-	// soonestLook and latestLook bound how soon a flow that isn't done is looked at: nothing tells that an object reached its
-	// scale.
-	soonestLook = 500 * time.Millisecond
-	latestLook  = 5 * time.Second
-	// stuckLook is how soon is looked again at what nothing can be done about here: someone must give a right, or take an
-	// annotation away.
-	stuckLook = 10 * time.Second
-)
-
-// NextLook is when to look again once a plan was carried out; zero when the next run will tell.
-func (p *Plan) NextLook(in *Scaling) time.Time {
-	waits := !p.Flow.StoppedAt.IsZero() || in.Want == Hold && !in.Withdrawn // for the next run
-	switch {
-	case p.givesBack:
-		return in.Now.Add(soonestLook)
-	case !waits && (p.Own > 0 || !p.Done && !p.Unread):
-		return p.Look(in.Now)
-	case p.Unread, p.stuck, len(p.Left) > 0:
-		return in.Now.Add(stuckLook)
-	}
-	return time.Time{}
-}
-
-// Look is when to look at a flow again that isn't done. The longer a level takes, the more seldom: when many targets wait at
-// once, most likely because the API server or its controllers are slow, they must not make these slower still.
-func (p *Plan) Look(now time.Time) time.Time {
-	pause := soonestLook
-	if !p.Flow.Started.IsZero() && len(p.Acts) == 0 {
-		pause = min(max(pause, now.Sub(p.Flow.Started)/2), latestLook)
-	}
-	at := now.Add(pause)
-	if !p.LookAgain.IsZero() && p.LookAgain.Before(at) {
-		return p.LookAgain
-	}
-	return at
-}
-
-func (p *Plan) lookAgain(at time.Time) {
-	if p.LookAgain.IsZero() || at.Before(p.LookAgain) {
-		p.LookAgain = at
-	}
-}

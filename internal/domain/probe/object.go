@@ -73,6 +73,13 @@ const (
 	TimedOut         Reason = "TimedOut"
 )
 
+// Finding is an object that isn't as it should be, and why.
+type Finding struct {
+	Ref
+	Reason  Reason `json:"reason"`
+	Message string `json:"message"`
+}
+
 // standing is what an object needs in a direction.
 type standing struct {
 	step Step
