@@ -107,7 +107,7 @@ func PlanScaling(in Scaling) Plan {
 	p.Own = len(p.Acts)
 	for i, ref := range in.Former {
 		s := in.giveBack(&p, ref, in.Objects[len(in.Config.Dependents)+i])
-		p.givesBack, p.stuck = p.givesBack || s.step != None, p.stuck || s.blocked
+		p.givesBack, p.stuck = p.givesBack || s.Step != None, p.stuck || s.blocked
 	}
 	if in.Withdrawn {
 		p.Done = p.Done && !p.givesBack && !p.stuck
@@ -173,8 +173,8 @@ func (in *Scaling) levels() []int {
 func (in *Scaling) findings(raised map[Ref]int32) []Finding {
 	var all []Finding
 	for i, d := range in.Config.Dependents {
-		if s := in.standing(i, raised); s.reason != "" {
-			all = append(all, Finding{Ref: d.Ref, Reason: s.reason, Message: s.message})
+		if s := in.verdict(i, raised); s.Reason != "" {
+			all = append(all, s.finding(d.Ref))
 		}
 	}
 	return all
@@ -185,7 +185,7 @@ func (in *Scaling) planLevel(p *Plan, level int) (busy bool) {
 	var open []int
 	for i, d := range in.Config.Dependents {
 		_, passed := p.Flow.Passed[d.Ref]
-		if in.place(i).Level == level && !passed && !in.standing(i, p.Flow.Raised).settled {
+		if in.place(i).Level == level && !passed && !in.verdict(i, p.Flow.Raised).settled {
 			open = append(open, i)
 		}
 	}
@@ -213,7 +213,7 @@ func (in *Scaling) planLevel(p *Plan, level int) (busy bool) {
 }
 
 func (in *Scaling) planObject(p *Plan, i int) {
-	ref, place, s := in.Config.Dependents[i].Ref, in.place(i), in.standing(i, p.Flow.Raised)
+	ref, place, s := in.Config.Dependents[i].Ref, in.place(i), in.verdict(i, p.Flow.Raised)
 	begin := p.Flow.Started.Add(place.Delay)
 	end := begin.Add(place.Timeout)
 	switch {
@@ -222,12 +222,12 @@ func (in *Scaling) planObject(p *Plan, i int) {
 	case !in.Now.Before(end):
 		p.Flow.Stopped = append(p.Flow.Stopped, Finding{Ref: ref, Reason: TimedOut,
 			Message: fmt.Sprintf("it is not scaled %s after %s; the levels after %d wait", in.Want, place.Timeout, place.Level)})
-	case s.step == None: // it takes its time, or can't be read just now
+	case s.Step == None: // it takes its time, or can't be read just now
 		p.lookAgain(end)
 	case in.Now.Before(begin):
 		p.lookAgain(begin)
 	default:
-		in.planAct(p, i, s.step)
+		in.planAct(p, i, s.Step)
 		p.lookAgain(end)
 	}
 }
@@ -240,7 +240,7 @@ func (in *Scaling) planAct(p *Plan, i int, step Step) {
 }
 
 // pass lets the others go on without an object. One that can't be read has its reason already.
-func (in *Scaling) pass(p *Plan, i int, s standing) {
+func (in *Scaling) pass(p *Plan, i int, s Verdict) {
 	if s.blocked {
 		p.Flow.Passed[in.Config.Dependents[i].Ref] = time.Time{}
 		return
@@ -262,8 +262,8 @@ func (in *Scaling) retry(p *Plan) {
 		if !passed {
 			continue
 		}
-		switch s := in.standing(i, p.Flow.Raised); {
-		case s.settled, s.step == None && !s.blocked:
+		switch s := in.verdict(i, p.Flow.Raised); {
+		case s.settled, s.Step == None && !s.blocked:
 			delete(p.Flow.Passed, d.Ref)
 			delete(p.Flow.Raised, d.Ref)
 		case s.blocked:
@@ -272,7 +272,7 @@ func (in *Scaling) retry(p *Plan) {
 				in.tellPassed(p, i)
 			}
 			if !tried.Equal(in.Tick) {
-				in.planAct(p, i, s.step)
+				in.planAct(p, i, s.Step)
 				p.Flow.Passed[d.Ref] = in.Tick
 			}
 		}
